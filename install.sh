@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Builds dlock from this source tree and installs it: `./install.sh --help`.
+set -euo pipefail
+
+program=install.sh
+caller_directory=$PWD
+cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")"
+# shellcheck source=packaging/packages.sh
+. packaging/packages.sh
+# Nothing here may wait for input, or eat that of a calling script.
+exec < /dev/null
+
+usage() {
+  cat << 'END'
+Usage: ./install.sh [--prefix DIR]
+
+Installs the packages that the build needs (with apt-get, only what is missing),
+builds dlock, and installs it with its manual and completions.
+
+  --prefix DIR   install below DIR (default: /usr/local)
+  --help         show this
+END
+}
+
+usage_error() {
+  complain "$1 (see ./install.sh --help)"
+  exit 64
+}
+
+fail() {
+  complain "$1"
+  exit 1
+}
+
+# True if the directory, or the nearest one above it that exists, can be written to.
+is_writable() {
+  local directory=$1
+  until [[ -e $directory ]]; do directory=$(dirname "$directory"); done
+  [[ -w $directory ]]
+}
+
+# Only the program: the tree may be configured for the tests too.
+build() {
+  quietly cmake --preset release && quietly cmake --build --preset release --target dlock
+}
+
+install_files() {
+  # One written as root by an earlier installation could not be overwritten.
+  rm -f build/release/install_manifest.txt
+  local install=(cmake --install build/release --prefix "$prefix" --strip)
+  if is_writable "$prefix/bin" && is_writable "$prefix/share"; then
+    quietly "${install[@]}"
+  else
+    needs_root "install in $prefix" && quietly as_root "${install[@]}"
+  fi
+}
+
+prefix=/usr/local
+while (($#)); do
+  case $1 in
+    --prefix)
+      (($# >= 2)) || usage_error '--prefix needs a directory'
+      prefix=$2
+      shift
+      ;;
+    --prefix=*) prefix=${1#*=} ;;
+    --help | -h)
+      usage
+      exit 0
+      ;;
+    *) usage_error "unknown argument: $1" ;;
+  esac
+  shift
+done
+[[ -n $prefix ]] || usage_error '--prefix needs a directory'
+[[ $prefix == /* ]] || prefix=$caller_directory/$prefix
+prefix=$(realpath -ms "$prefix")
+
+warn_if_system_is_unknown
+install_build_packages
+
+say 'building dlock'
+build || fail 'dlock could not be built'
+install_files || fail "dlock could not be installed in $prefix"
+say "installed $prefix/bin/dlock ($("$prefix/bin/dlock" --version))"
+case :$PATH: in
+  *:"$prefix/bin":*) ;;
+  *) say "note: $prefix/bin is not in PATH" ;;
+esac

@@ -1,0 +1,188 @@
+# shellcheck shell=bash
+# Which packages dlock needs, and how the missing ones get installed: for
+# install.sh and tests/run, which source this file and set `program`.
+
+# What it takes to build dlock, Boost apart (see install_build_packages).
+build_packages=(g++ cmake ninja-build liblmdb-dev libcli11-dev libtoml11-dev nlohmann-json3-dev)
+
+# What it takes to test it, clang-format and clang-tidy apart (see install_test_packages).
+test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux zsh fish
+  bash-completion)
+
+# The version of clang-format that the source is formatted with. Others differ
+# from it in details, whatever their settings.
+clang_format_version=14
+
+# Boost as its own header writes versions: 1.74 is the first one that dlock
+# builds with, and 1.78 the first whose coroutines Clang can parse.
+boost_needed=107400
+boost_needed_by_clang=107800
+
+program=${program:-${0##*/}}
+
+say() { printf '%s: %s\n' "$program" "$*"; }
+complain() { say "$@" >&2; }
+
+# Runs a command and shows what it said only if it fails.
+quietly() {
+  local log status=0
+  log=$(mktemp) || return
+  "$@" > "$log" 2>&1 || status=$?
+  ((status == 0)) || cat "$log" >&2
+  rm -f "$log"
+  return "$status"
+}
+
+# Fails, and says so, if as_root would have no way to become root.
+needs_root() {  # <for what>
+  ((EUID == 0)) || command -v sudo > /dev/null ||
+    { complain "needs root to $1: run it as root, or install sudo"; return 1; }
+}
+
+# Runs a command as root. sudo asks on the terminal, so it needs no standard input.
+as_root() {
+  if ((EUID == 0)); then "$@"; else sudo "$@"; fi
+}
+
+# True on one of these versions of a distribution, all as os-release(5) has them.
+# A subshell, because that file sets variables with names as plain as VERSION.
+system_is() (  # <ID> <VERSION_ID>...
+  ID='' VERSION_ID=''
+  # shellcheck source=/dev/null
+  [[ ! -r /etc/os-release ]] || . /etc/os-release
+  [[ $1 == "$ID" ]] || exit 1
+  for version in "${@:2}"; do [[ $version != "$VERSION_ID" ]] || exit 0; done
+  exit 1
+)
+
+warn_if_system_is_unknown() {
+  system_is debian 12 13 || system_is ubuntu 22.04 24.04 ||
+    complain "warning: made for Debian 12 and 13 and Ubuntu 22.04 and 24.04; trying anyway"
+}
+
+package_is_installed() {
+  [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2> /dev/null) == installed* ]]
+}
+
+# True if apt could install this package. A name that others only provide or
+# mention has no candidate.
+package_can_be_installed() {
+  [[ $(LC_ALL=C apt-cache policy "$1" 2> /dev/null) == *'Candidate: '[!\(]* ]]
+}
+
+# Prints the first of these packages that apt could install; if there is none,
+# the first one, to be complained about.
+first_installable() {  # <package>...
+  local package
+  for package; do
+    if package_can_be_installed "$package"; then
+      echo "$package"
+      return
+    fi
+  done
+  echo "$1"
+}
+
+apt_get() {
+  # A new machine's own first upgrade may hold the lock for a while.
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@"
+}
+
+lists_are_fresh=false
+
+# Makes apt know what there is, once. An error is left to the installation: the
+# broken source may be one that has nothing to do with us.
+refresh_package_lists() {  # <what is to be installed>
+  ! $lists_are_fresh || return 0
+  if ! command -v apt-get > /dev/null; then
+    complain 'this needs apt-get (Debian, Ubuntu); elsewhere install a C++20 compiler, CMake, Ninja,' \
+      'LMDB, CLI11, toml11, nlohmann-json and Boost, then: cmake --preset release &&' \
+      'cmake --build --preset release --target dlock && cmake --install build/release'
+    return 1
+  fi
+  needs_root "install $1" || return
+  quietly apt_get update || complain 'warning: apt-get update failed; trying with the lists that are there'
+  lists_are_fresh=true
+}
+
+install_missing() {  # <package>...
+  local package missing=() unknown=()
+  for package; do package_is_installed "$package" || missing+=("$package"); done
+  ((${#missing[@]})) || return 0
+
+  refresh_package_lists "${missing[*]}" || return
+  for package in "${missing[@]}"; do
+    package_can_be_installed "$package" || unknown+=("$package")
+  done
+  if ((${#unknown[@]})); then
+    complain "apt-get knows no package ${unknown[*]}: is the distribution's" \
+      "$(grep -qsx 'ID=ubuntu' /etc/os-release && echo universe || echo main) component among its sources?"
+    return 1
+  fi
+
+  say "installing with apt-get: ${missing[*]}"
+  quietly apt_get install -y --no-install-recommends "${missing[@]}" ||
+    { complain 'apt-get could not install them'; return 1; }
+}
+
+# Prints the version of the installed Boost headers, 107400 for 1.74, or 0.
+boost_version() {
+  local version=''
+  [[ ! -r /usr/include/boost/version.hpp ]] ||
+    version=$(awk '$1 == "#define" && $2 == "BOOST_VERSION" { print $3 }' /usr/include/boost/version.hpp)
+  echo "${version:-0}"
+}
+
+# A Boost that is good enough is kept whichever package it came from: the
+# versions of Debian 12 exclude one another.
+install_build_packages() {
+  local boost=()
+  if (($(boost_version) < boost_needed)); then
+    refresh_package_lists Boost || return
+    # Debian 12 has the first beside its default, 1.74, which Clang cannot parse.
+    boost=("$(first_installable libboost1.81-dev libboost-dev)")
+  fi
+  install_missing "${build_packages[@]}" "${boost[@]}"
+}
+
+# Prints the command to use, of the version that counts if it is there.
+installed_clang_format() {
+  command -v "clang-format-$clang_format_version" || command -v clang-format
+}
+
+# Prints the names of clang-tidy to look for, the best one first. They are names
+# of packages and of commands.
+clang_tidy_names() {
+  # Debian 12 has 19 too, but 16 is the one that its libraries came with.
+  if system_is debian 12; then
+    printf 'clang-tidy-%s\n' 16 19 18 17 15
+  else
+    printf 'clang-tidy-%s\n' 19 18 17 16 15
+  fi
+}
+
+# Prints the command of the best clang-tidy that is installed.
+installed_clang_tidy() {
+  local name
+  for name in $(clang_tidy_names); do
+    if command -v "$name"; then return; fi
+  done
+  return 1
+}
+
+clang_can_parse_boost() { (($(boost_version) >= boost_needed_by_clang)); }
+
+# Needs the build packages, because what is wanted depends on the Boost that is there.
+install_test_packages() {
+  local names chosen=()
+  if ! installed_clang_format > /dev/null; then
+    refresh_package_lists clang-format || return
+    chosen+=("$(first_installable "clang-format-$clang_format_version" clang-format)")
+  fi
+  if clang_can_parse_boost && ! installed_clang_tidy > /dev/null; then
+    refresh_package_lists clang-tidy || return
+    mapfile -t names < <(clang_tidy_names)
+    chosen+=("$(first_installable "${names[@]}")")
+  fi
+  install_missing "${test_packages[@]}" "${chosen[@]}"
+}
