@@ -1,0 +1,110 @@
+#include "util/process.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <sstream>
+#include <string_view>
+
+#include "util/fd.hpp"
+
+namespace dlock {
+namespace {
+
+struct CloseDirectory {
+  void operator()(DIR* entries) const { ::closedir(entries); }
+};
+
+}  // namespace
+
+int open_pidfd(pid_t pid) {
+  // glibc has a wrapper from 2.36 on only.
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+}
+
+bool has_ended(pid_t pid) {
+  const Fd process(open_pidfd(pid));
+  if (!process) return errno == ESRCH;
+  // Not what /proc says: a process whose first thread has ended looks like a zombie
+  // there though the others run on.
+  pollfd ended{process.get(), POLLIN, 0};
+  return ::poll(&ended, 1, 0) == 1;
+}
+
+std::vector<std::string> entries_of(const std::string& directory) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, CloseDirectory> entries(::opendir(directory.c_str()));
+  if (!entries) return names;
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  return names;
+}
+
+std::string text_of(const std::string& path) {
+  std::string text;
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  char buffer[4096];
+  while (file) {
+    const auto size = ::read(file.get(), buffer, sizeof buffer);
+    if (size <= 0) break;
+    text.append(buffer, static_cast<std::size_t>(size));
+  }
+  return text;
+}
+
+std::vector<ProcessInfo> all_processes() {
+  std::vector<ProcessInfo> all;
+  for (const auto& name : entries_of("/proc")) {
+    const auto pid = static_cast<pid_t>(std::atoi(name.c_str()));
+    if (pid <= 0) continue;
+    if (const auto process = process_of(pid)) all.push_back(*process);
+  }
+  return all;
+}
+
+std::optional<std::vector<pid_t>> own_children() {
+  // One thread, so one list.
+  const auto path = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return std::nullopt;
+  std::istringstream text(text_of(path));
+  std::vector<pid_t> children;
+  for (pid_t pid = 0; text >> pid;) children.push_back(pid);
+  return children;
+}
+
+std::optional<ProcessInfo> process_of(pid_t pid) {
+  const auto text = text_of("/proc/" + std::to_string(pid) + "/stat");
+  // The name in parentheses may hold anything, parentheses too.
+  const char* rest = std::strrchr(text.c_str(), ')');
+  if (rest == nullptr) return std::nullopt;
+
+  ProcessInfo info;
+  info.pid = pid;
+  char state = '?';
+  unsigned long long ticks = 0;
+  // Fields 3 to 5 and 22 of proc(5).
+  if (std::sscanf(rest + 1,
+                  " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+                  "%*d %*d %llu",
+                  &state, &info.parent, &info.group, &ticks) != 4) {
+    return std::nullopt;
+  }
+  const auto per_second = static_cast<unsigned long long>(::sysconf(_SC_CLK_TCK));
+  info.started = static_cast<std::int64_t>(ticks * (1'000'000'000ull / per_second));
+  info.is_dead = state == 'X' || state == 'x' || (state == 'Z' && has_ended(pid));
+  info.is_stopped = state == 'T' || state == 't';
+  return info;
+}
+
+}  // namespace dlock

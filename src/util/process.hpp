@@ -1,0 +1,44 @@
+// What /proc says of a process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dlock {
+
+struct ProcessInfo {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t group = 0;
+  std::int64_t started = 0;  // nanoseconds of boot time, in steps of 10 ms
+  bool is_dead = false;      // a zombie, or less
+  bool is_stopped = false;
+};
+
+// Nothing if there is no such process, or no /proc.
+std::optional<ProcessInfo> process_of(pid_t pid);
+
+// Whether the process is gone or a zombie; false where the kernel cannot say.
+bool has_ended(pid_t pid);
+
+// All that /proc shows to this user.
+std::vector<ProcessInfo> all_processes();
+
+// The children of this process, dead ones too; nothing if the kernel does not list them.
+std::optional<std::vector<pid_t>> own_children();
+
+// The names in a directory, without . and ..; none if it cannot be read.
+std::vector<std::string> entries_of(const std::string& directory);
+
+// As much of a file of /proc as there is; empty if it cannot be read.
+std::string text_of(const std::string& path);
+
+// A descriptor that becomes readable when the process ends, close-on-exec; -1 with
+// errno (ESRCH: there is none; ENOSYS: before Linux 5.3).
+int open_pidfd(pid_t pid);
+
+}  // namespace dlock

@@ -1,0 +1,44 @@
+#include "util/readable.hpp"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <utility>
+
+namespace dlock {
+
+using boost::asio::posix::stream_descriptor;
+
+struct Readable::Watch {
+  Watch(boost::asio::io_context& context, int fd, std::function<void()> callback)
+      : descriptor(context, fd), happened(std::move(callback)) {}
+
+  stream_descriptor descriptor;
+  std::function<void()> happened;
+};
+
+Readable::Readable(boost::asio::io_context& context, Fd fd,
+                   std::function<void()> happened)
+    : watch_(std::make_shared<Watch>(context, fd.release(), std::move(happened))) {
+  listen(watch_);
+}
+
+// A completed wait may be queued behind the handler that destroys us. It still has its
+// share of the watch, and finds nobody to call.
+Readable::~Readable() {
+  watch_->happened = nullptr;
+  watch_->descriptor.close();
+}
+
+int Readable::fd() const { return watch_->descriptor.native_handle(); }
+
+void Readable::listen(const std::shared_ptr<Watch>& watch) {
+  watch->descriptor.async_wait(stream_descriptor::wait_read,
+                               [watch](boost::system::error_code error) {
+                                 if (error || !watch->happened) return;
+                                 // A copy: the callback may destroy the original.
+                                 const auto happened = watch->happened;
+                                 happened();
+                                 if (watch->happened) listen(watch);
+                               });
+}
+
+}  // namespace dlock

@@ -1,0 +1,31 @@
+// Calls back when a descriptor can be read.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+
+#include "util/fd.hpp"
+
+namespace dlock {
+
+// Owns a descriptor and calls `happened` each time it becomes readable, until this
+// object is destroyed; never after that, not even for an event that was already on its
+// way. `happened` has to read what is there, and may destroy this object.
+class Readable {
+ public:
+  Readable(boost::asio::io_context& context, Fd fd, std::function<void()> happened);
+  ~Readable();
+  Readable(const Readable&) = delete;
+  Readable& operator=(const Readable&) = delete;
+
+  int fd() const;
+
+ private:
+  struct Watch;
+  static void listen(const std::shared_ptr<Watch>& watch);
+
+  std::shared_ptr<Watch> watch_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,220 @@
+#include "util/text.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+
+namespace dlock {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// The length of the valid UTF-8 sequence at the start of `text` and its code
+// point; length 0 if there is none (overlong forms and surrogates are none).
+struct Decoded {
+  std::size_t length = 0;
+  std::uint32_t code_point = 0;
+};
+
+Decoded decode(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));
+  };
+  const std::uint32_t lead = byte(0);
+  if (lead < 0x80) return {1, lead};
+  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC2 ? 2 : 0;
+  if (length == 0 || lead > 0xF4 || text.size() < length) return {};
+  std::uint32_t code_point = lead & (0x7Fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0u) != 0x80) return {};
+    code_point = (code_point << 6) | (byte(i) & 0x3Fu);
+  }
+  constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code_point >= 0xD800 && code_point <= 0xDFFF;
+  if (code_point < least[length] || code_point > 0x10FFFF || surrogate) return {};
+  return {length, code_point};
+}
+
+bool steers_terminals(std::uint32_t c) {
+  return c < 0x20 || (c >= 0x7F && c < 0xA0) || (c >= 0x200E && c <= 0x200F) ||
+         (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069) || c == 0x061C ||
+         c == 0xFEFF;
+}
+
+std::string escaped(unsigned char byte) {
+  switch (byte) {
+    case '\n': return "\\n";
+    case '\t': return "\\t";
+    case '\r': return "\\r";
+    default: break;
+  }
+  char hex[8];
+  std::snprintf(hex, sizeof hex, "\\x%02x", byte);
+  return hex;
+}
+
+bool stands_for_itself(unsigned char byte) {
+  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+         (byte >= '0' && byte <= '9') ||
+         std::string_view("-_./@:").find(static_cast<char>(byte)) !=
+             std::string_view::npos;
+}
+
+bool needs_quotes(std::string_view argument) {
+  return argument.empty() || !std::all_of(argument.begin(), argument.end(), [](char c) {
+           const auto byte = static_cast<unsigned char>(c);
+           return stands_for_itself(byte) || c == '=' || c == ',' || c == '+' ||
+                  c == '%' || byte >= 0x80;
+         });
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const auto length = decode(text).length;
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+bool is_printable_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const auto [length, code_point] = decode(text);
+    if (length == 0 || steers_terminals(code_point)) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string printable(std::string_view text, std::size_t most) {
+  std::string out;
+  while (!text.empty()) {
+    if (out.size() >= most) return out + "...";
+    const auto [length, code_point] = decode(text);
+    if (length == 0) {
+      out += escaped(static_cast<unsigned char>(text.front()));
+      text.remove_prefix(1);
+    } else if (steers_terminals(code_point)) {
+      for (const char c : text.substr(0, length)) {
+        out += escaped(static_cast<unsigned char>(c));
+      }
+      text.remove_prefix(length);
+    } else if (code_point == '\\') {
+      out += "\\\\";
+      text.remove_prefix(1);
+    } else {
+      out += text.substr(0, length);
+      text.remove_prefix(length);
+    }
+  }
+  return out;
+}
+
+std::string printable_command(const std::vector<std::string>& argv, std::size_t most) {
+  std::string out;
+  for (const auto& argument : argv) {
+    if (!out.empty()) out += ' ';
+    if (out.size() >= most) return out + "...";
+    const auto room = most - out.size();
+    if (needs_quotes(argument)) {
+      out += "'" + printable(argument, room) + "'";
+    } else {
+      out += printable(argument, room);
+    }
+  }
+  return out;
+}
+
+std::string percent_encoded(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (stands_for_itself(byte)) {
+      out += c;
+    } else {
+      char hex[4];
+      std::snprintf(hex, sizeof hex, "%%%02X", byte);
+      out += hex;
+    }
+  }
+  return out;
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  };
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      if (!stands_for_itself(static_cast<unsigned char>(text[i]))) return std::nullopt;
+      out += text[i];
+      continue;
+    }
+    if (i + 2 >= text.size()) return std::nullopt;
+    const int high = digit(text[i + 1]);
+    const int low = digit(text[i + 2]);
+    if (high < 0 || low < 0) return std::nullopt;
+    const auto byte = static_cast<unsigned char>(high * 16 + low);
+    if (stands_for_itself(byte)) return std::nullopt;  // one-to-one, or not at all
+    out += static_cast<char>(byte);
+    i += 2;
+  }
+  return out;
+}
+
+std::string for_people(nanoseconds duration) {
+  using namespace std::chrono;
+  char text[32];
+  const auto print = [&](const char* format, auto... values) {
+    std::snprintf(text, sizeof text, format, static_cast<long long>(values)...);
+    return std::string(text);
+  };
+  const auto ms = duration_cast<milliseconds>(duration).count();
+  if (ms < 0) return "0ms";
+  if (ms < 1000) return print("%lldms", ms);
+  if (ms < 10'000) return print("%lld.%llds", ms / 1000, ms / 100 % 10);
+  const auto seconds = ms / 1000;
+  if (seconds < 60) return print("%llds", seconds);
+  if (seconds < 3600) return print("%lldm%llds", seconds / 60, seconds % 60);
+  if (seconds < 86'400) return print("%lldh%lldm", seconds / 3600, seconds / 60 % 60);
+  return print("%lldd%lldh", seconds / 86'400, seconds / 3600 % 24);
+}
+
+std::string rfc3339(std::chrono::microseconds since_epoch) {
+  const auto milliseconds = since_epoch.count() / 1000;
+  const std::time_t seconds = milliseconds / 1000;
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  char text[96];
+  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ",
+                utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+                utc.tm_sec, static_cast<int>(milliseconds % 1000));
+  return text;
+}
+
+std::optional<std::chrono::microseconds> from_rfc3339(std::string_view text) {
+  std::tm utc{};
+  int milliseconds = 0;
+  int used = 0;
+  const std::string copy(text);
+  if (std::sscanf(copy.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ%n", &utc.tm_year,
+                  &utc.tm_mon, &utc.tm_mday, &utc.tm_hour, &utc.tm_min, &utc.tm_sec,
+                  &milliseconds, &used) != 7 ||
+      static_cast<std::size_t>(used) != text.size()) {
+    return std::nullopt;
+  }
+  utc.tm_year -= 1900;
+  utc.tm_mon -= 1;
+  const std::chrono::microseconds moment =
+      std::chrono::seconds(::timegm(&utc)) + std::chrono::milliseconds(milliseconds);
+  // Not everything that can be read has been written by rfc3339: the 31st of June.
+  if (rfc3339(moment) != text) return std::nullopt;
+  return moment;
+}
+
+}  // namespace dlock

@@ -1,0 +1,46 @@
+// Text that comes from elsewhere: checked, made printable, encoded.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dlock {
+
+// Whether `text` is valid UTF-8.
+bool is_utf8(std::string_view text);
+
+// Whether `text` is valid UTF-8 without control characters (C0, DEL, C1) and
+// without the invisible characters that reorder or hide text (bidirectional
+// controls, line and paragraph separators).
+bool is_printable_utf8(std::string_view text);
+
+// `text` with everything that is not printable as above written as \n, \t, \\ or
+// \xNN, so that no terminal or log is steered by a name, host or command. Cut
+// after `most` bytes, with "..." in place of the rest.
+std::string printable(std::string_view text, std::size_t most = 1024);
+
+// A command as people read it: arguments printable, quoted where a shell would
+// need it, cut after `most` bytes.
+std::string printable_command(const std::vector<std::string>& argv,
+                              std::size_t most = 60);
+
+// One-to-one: letters, digits and -_./@: stand for themselves, every other byte is
+// %XX. So an encoded text has no spaces, braces, equals signs or slots of its own.
+std::string percent_encoded(std::string_view text);
+
+// The inverse; nothing if `text` is not what percent_encoded would have written.
+std::optional<std::string> percent_decoded(std::string_view text);
+
+// "250ms", "3.2s", "3m12s", "2h5m", "4d3h": the two largest units, for people.
+std::string for_people(std::chrono::nanoseconds duration);
+
+// A moment since the epoch as RFC 3339 in UTC with milliseconds.
+std::string rfc3339(std::chrono::microseconds since_epoch);
+
+// The moment that rfc3339 wrote; nothing if `text` is not of that form.
+std::optional<std::chrono::microseconds> from_rfc3339(std::string_view text);
+
+}  // namespace dlock
