@@ -1,0 +1,48 @@
+#include "lock/acquire.hpp"
+
+#include <algorithm>
+
+namespace dlock {
+namespace {
+
+// Between tries to reach a store that is not there: soon at first, for a restart, and
+// then seldom enough that a thousand clients do not add to its trouble.
+constexpr milliseconds first_retry{100};
+constexpr milliseconds longest_retry{2000};
+
+}  // namespace
+
+asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
+                                const Patience& patience, Wakeup& wakeup) {
+  const auto until = patience.until.value_or(Clock::time_point::min());
+  auto queue = Queue::stay_out;
+  auto retry_after = first_retry;
+  for (;;) {
+    std::optional<Failure> failure;
+    try {
+      auto answer = co_await store.ask(claim, queue, wakeup);
+      const auto* busy = std::get_if<Busy>(&answer);
+      if (busy == nullptr || Clock::now() >= until) co_return answer;
+      retry_after = first_retry;
+      if (queue == Queue::stay_out) {
+        // A place in the queue costs a little, which a free lock need not pay.
+        queue = Queue::join;
+        continue;
+      }
+      if (patience.waiting) patience.waiting(*busy);
+    } catch (const Failure& error) {
+      if (error.kind() != Failure::Kind::unreachable || Clock::now() >= until) throw;
+      failure = error;  // co_await is not allowed in here
+    }
+    if (!failure) {
+      co_await store.await_turn(claim, wakeup, until);
+    } else {
+      if (patience.retrying) patience.retrying(*failure);
+      co_await wakeup.wait_until(std::min(until, later(Clock::now(), retry_after)));
+      retry_after = std::min(retry_after * 2, longest_retry);
+    }
+    if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
+  }
+}
+
+}  // namespace dlock

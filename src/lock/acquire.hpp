@@ -1,0 +1,27 @@
+// Asking for a lock until it is granted or the patience is over.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <optional>
+
+#include "lock/store.hpp"
+
+namespace dlock {
+
+struct Patience {
+  // Until when to wait in the queue; nothing: ask once. max(): without end.
+  std::optional<Clock::time_point> until;
+  // Told each time the claim was found waiting.
+  std::function<void(const Busy&)> waiting;
+  // Told why the store could not be asked, before it is tried again.
+  std::function<void(const Failure&)> retrying;
+};
+
+// Puts `claim` to `store` and waits for its turn. Busy only when the patience is over.
+// A store that cannot be reached is tried again while there is patience left; then its
+// Failure is thrown, as every other Failure is at once.
+asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
+                                const Patience& patience, Wakeup& wakeup);
+
+}  // namespace dlock

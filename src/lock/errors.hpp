@@ -1,0 +1,34 @@
+// The few ways in which the outside world fails, told apart by what to do.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace dlock {
+
+// A store, or a file the user named, failed us. The message is one line that can be
+// shown: lower case, no full stop, what failed and why.
+class Failure : public std::runtime_error {
+ public:
+  enum class Kind {
+    unreachable,    // cannot be reached, or answers nonsense; may pass (69)
+    rejected,       // login, rights, a directory that is not ours: stop (77)
+    misconfigured,  // wrong in itself until somebody changes it: stop (78)
+    exhausted,      // this process or machine has none left (125)
+    interrupted,    // given up because the caller wants to stop
+  };
+
+  Failure(Kind kind, const std::string& message)
+      : std::runtime_error(message), kind_(kind) {}
+
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+// The failure that `error_number` from a system call on a store means, with
+// "`what`: `reason`" as message.
+Failure failure_of(int error_number, const std::string& what);
+
+}  // namespace dlock

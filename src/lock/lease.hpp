@@ -1,0 +1,108 @@
+// What a lock, a claim on it and a grant of it are made of.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lock/clock.hpp"
+
+namespace dlock {
+
+// A lock as a store tells it from others. Both parts are 1 to 255 bytes of
+// printable UTF-8; cli/options.cpp refuses anything else before it gets here.
+struct LockName {
+  std::string name_space;
+  std::string name;
+
+  auto operator<=>(const LockName&) const = default;
+};
+
+// The random proof that a lease is ours, new for every run. Secret.
+struct Token {
+  std::array<std::uint8_t, 16> bytes{};
+
+  auto operator<=>(const Token&) const = default;
+};
+
+// The fencing token: greater with every grant of the same lock.
+struct Fence {
+  std::uint64_t number = 0;
+
+  auto operator<=>(const Fence&) const = default;
+};
+
+enum class Mode { exclusive, shared };
+
+// What a would-be holder asks for. The same claim may be put again and again.
+struct Claim {
+  LockName lock;
+  Token token;
+  Mode mode = Mode::exclusive;
+  unsigned slots = 1;  // all contenders name the same number; 1 when shared
+  milliseconds ttl{30'000};
+  std::string label;
+  std::vector<std::string> command;
+  std::vector<Fence> held_above;  // grants of this lock that outer runs rely on
+};
+
+// The store's yes.
+struct Grant {
+  Fence fence;
+  unsigned slot = 0;
+  // The lease surely holds until here; max() where the kernel ends it and no clock.
+  Clock::time_point deadline = Clock::time_point::max();
+};
+
+// Who has a lease, as `status` shows it.
+struct HolderInfo {
+  Fence fence;
+  unsigned slot = 0;
+  std::string host;
+  pid_t pid = 0;  // of its dlock, or of the command where that dlock is gone
+  bool dlock_gone = false;
+  std::string user;
+  std::vector<std::string> command;
+  std::string label;
+  WallTime since{};
+  milliseconds held{};
+  std::optional<milliseconds> expires_in;
+  bool attached = true;
+};
+
+struct WaiterInfo {
+  std::string host;
+  pid_t pid = 0;
+  std::string user;
+  WallTime since{};
+  milliseconds waiting{};
+};
+
+// How a run ended. A run whose dlock vanished has no end.
+struct RunInfo {
+  Fence fence;
+  WallTime started{};
+  std::optional<WallTime> ended;
+  std::optional<milliseconds> duration;
+  std::optional<int> exit_code;
+  std::optional<std::string> signal;  // "TERM"
+  std::string host;
+  std::string outcome;  // as in the report, or "vanished"
+};
+
+struct LockInfo {
+  LockName lock;
+  Mode mode = Mode::exclusive;
+  unsigned slots = 1;
+  unsigned free = 1;
+  std::vector<HolderInfo> holders;
+  std::vector<WaiterInfo> waiters;
+  std::optional<RunInfo> last_run;
+};
+
+}  // namespace dlock

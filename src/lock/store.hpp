@@ -1,0 +1,129 @@
+// The interface to a lock service.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lock/errors.hpp"
+#include "lock/keeper.hpp"
+#include "lock/lease.hpp"
+#include "lock/wakeup.hpp"
+#include "util/fd.hpp"
+
+namespace dlock {
+
+// The lock is someone else's, or promised to someone: an answer, not an error.
+struct Busy {
+  std::vector<HolderInfo> holders;
+  std::size_t place = 0;   // in the queue, from 1; 0 for a claim that does not queue
+  std::size_t queued = 0;  // how many wait, this claim included
+};
+
+// A run above this one holds the lock that is asked for: waiting would never end.
+struct HeldAbove {
+  Fence fence;
+};
+
+// The lock is in use with another number of slots.
+struct SlotsDiffer {
+  unsigned in_use = 0;
+};
+
+using Answer = std::variant<Grant, Busy, HeldAbove, SlotsDiffer>;
+
+enum class Release { released, not_ours };
+
+// Whether a claim that finds the lock busy takes a place in the queue (or keeps it).
+enum class Queue { stay_out, join };
+
+// How a run ended, for the record.
+struct RunEnd {
+  std::optional<int> exit_code;
+  std::optional<std::string> signal;
+  std::string outcome;
+  milliseconds duration{};
+};
+
+// A process that relies on a lease, for stores that can ask the kernel about it. It
+// started between the two moments, which tells it from a later one of the same pid.
+struct CommandProcess {
+  pid_t pid = 0;
+  Clock::time_point not_before;
+  Clock::time_point not_after;
+};
+
+// What the process that becomes the command writes right before it does: the text with
+// its own pid in the middle. So a store can know a process from before its first step.
+struct StartNote {
+  Fd file;
+  std::string before;
+  std::string after;
+};
+
+// A lock service. Each call is one atomic step in the store.
+//
+// Expected outcomes are values. A Failure means that the outcome is unknown or that
+// nothing was done; each call may be repeated with the same claim, and a repeat finds
+// what the first one did. Each call ends within the store timeout.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // Its URL with absolute paths and without secrets: for DLOCK_STORE and reports.
+  virtual std::string url() const = 0;
+
+  // Whether a grant excludes anybody at all.
+  virtual bool protects() const { return true; }
+
+  // Grants the lock to `claim` if it is free, promised to this claim or already its
+  // own (then with the same fence). A newcomer never overtakes a waiter. With
+  // Queue::join a claim that is not granted has its place in the queue afterwards.
+  // Gives up with Failure::interrupted when `wakeup` says so.
+  virtual asio::awaitable<Answer> ask(const Claim& claim, Queue queue,
+                                      Wakeup& wakeup) = 0;
+
+  // Sleeps until asking again can be of use, `until`, or a notification of `wakeup`.
+  // May return early. Only after ask(claim, Queue::join) was answered with Busy.
+  virtual asio::awaitable<void> await_turn(const Claim& claim, Wakeup& wakeup,
+                                           Clock::time_point until) = 0;
+
+  // Frees the lock if it is this claim's, hands it to the next in line in the same
+  // step, and takes the claim out of the queue. `end` is recorded as the last run;
+  // without it the grant was given back before anything ran.
+  virtual asio::awaitable<Release> release(const Claim& claim,
+                                           const std::optional<RunEnd>& end,
+                                           Wakeup& wakeup) = 0;
+
+  // A descriptor that the command inherits so that the lease lives while any process
+  // of it does; -1 for stores that know no such thing.
+  virtual int session() const { return -1; }
+
+  // What to note of the command that is about to start under the grant, if anything.
+  virtual std::optional<StartNote> start_note(const Claim& /*claim*/) {
+    return std::nullopt;
+  }
+
+  // The command of a granted claim runs: what is told only to those who ask later.
+  virtual asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
+                                        Wakeup& wakeup) = 0;
+
+  // From here on `watcher` is told what becomes of the lease, until stop_keeping().
+  virtual void start_keeping(const Claim& claim, const Grant& grant,
+                             LeaseWatcher& watcher) = 0;
+  virtual void stop_keeping() = 0;
+
+  // The lock as it is now; a lock nobody ever used is free.
+  virtual asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) = 0;
+
+  // Every lock of the namespace that is held, awaited or has a last run and whose
+  // name `matches`, by name.
+  virtual asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) = 0;
+};
+
+}  // namespace dlock

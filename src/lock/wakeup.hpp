@@ -1,0 +1,46 @@
+// The one place where dlock sleeps.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <optional>
+
+#include "lock/clock.hpp"
+#include "util/readable.hpp"
+
+namespace dlock {
+
+namespace asio = boost::asio;
+
+// What one coroutine waits on while everything else (signals, children, sockets)
+// only notes what happened and calls notify(). So there is one sleeper, nothing is
+// ever cancelled half way, and each wake-up starts by looking at the clock.
+class Wakeup {
+ public:
+  explicit Wakeup(asio::io_context& context);
+
+  // Ends the sleep under way, or makes the next one end at once.
+  void notify();
+
+  // Asks whoever sleeps inside an operation on a store to give it up; see
+  // gives_up(). Sticky until it is taken back.
+  void give_up(bool wanted);
+  bool gives_up() const { return gives_up_; }
+
+  // Sleeps until notify() or `moment`, whichever comes first; may end early. Whoever
+  // calls it has looked at everything a notification could be about. One at a time.
+  asio::awaitable<void> wait_until(Clock::time_point moment);
+
+ private:
+  void arm(Clock::time_point moment);
+
+  asio::io_context& context_;
+  asio::steady_timer sleep_;       // never expires by itself: a condition variable
+  std::optional<Readable> timer_;  // on boot time, as Asio's own are not; made late
+  Clock::time_point armed_ = Clock::time_point::max();
+  bool notified_ = false;
+  bool gives_up_ = false;
+};
+
+}  // namespace dlock
