@@ -1,0 +1,570 @@
+#include "store/local/local_store.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "util/process.hpp"
+#include "util/text.hpp"
+#include "util/users.hpp"
+
+namespace dlock::local {
+namespace {
+
+// Between tries for the gate, which is held for some 20 microseconds at a time.
+constexpr nanoseconds first_pause = std::chrono::microseconds(30);
+constexpr nanoseconds longest_pause = milliseconds(2);
+
+// How long one who was told to give up still tries, so as not to leave its place in
+// the queue for others to clear.
+constexpr milliseconds last_patience{50};
+
+// The kernel says that a file is closed a moment before it drops its locks, so a close
+// is followed by looks at growing distances: 0.3, 1.2, 4.8, 19 ms.
+constexpr int probes_after_close = 4;
+constexpr nanoseconds first_probe = std::chrono::microseconds(300);
+
+// How often locks out of use are looked for, and how many are dropped at once.
+constexpr WallTime sweep_every = std::chrono::hours(24);
+constexpr std::size_t sweep_most = 10'000;
+
+// A run that is over sooner is not worth the watching.
+constexpr milliseconds watched_after{1000};
+
+// As much of a command as is kept for `status`.
+constexpr std::size_t longest_command = 4096;
+
+std::string key_of(const LockName& lock) { return lock.name_space + '\0' + lock.name; }
+
+Moment now() { return {Clock::now(), wall_now()}; }
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+Claim with_short_command(Claim claim) {
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < claim.command.size(); ++i) {
+    size += claim.command[i].size() + 1;
+    if (size <= longest_command) continue;
+    claim.command.resize(i);
+    claim.command.emplace_back("...");
+    break;
+  }
+  return claim;
+}
+
+// The rules know accounts by number only.
+void name_user(std::string& user) {
+  user = user_name(static_cast<uid_t>(std::stoul(user)));
+}
+
+// What the rules cannot know: names of accounts, and whether a dlock is still there.
+void complete(std::vector<HolderInfo>& holders, const State& state) {
+  for (auto& shown : holders) {
+    name_user(shown.user);
+    const auto holder =
+        std::find_if(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& h) { return h.fence == shown.fence; });
+    const bool visible = holder->party.pid_namespace == own_pid_namespace();
+    if (!shown.attached || !visible || holder->command == 0) continue;
+    if (has_ended(shown.pid)) {
+      shown.dlock_gone = true;
+      shown.pid = holder->command;
+    }
+  }
+}
+
+void complete(LockInfo& info, const State& state) {
+  complete(info.holders, state);
+  for (auto& waiter : info.waiters) name_user(waiter.user);
+}
+
+}  // namespace
+
+class LocalStore::Turn {
+ public:
+  explicit Turn(Gate& gate) : gate_(&gate) {}
+  Turn(Turn&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)) {}
+  Turn& operator=(Turn&&) = delete;
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (gate_ != nullptr) gate_->unlock();
+  }
+
+ private:
+  Gate* gate_;
+};
+
+LocalStore::LocalStore(asio::io_context& context, Options options)
+    : context_(context), options_(std::move(options)), ours_(options_.path.empty()) {
+  if (!ours_) return;
+  const auto found = default_directory(surroundings());
+  if (!found) {
+    throw Failure(Failure::Kind::misconfigured,
+                  "no home directory to keep locks in: set HOME, or name a directory "
+                  "(--store local:/dir)");
+  }
+  options_.path = *found;
+}
+
+LocalStore::~LocalStore() = default;
+
+std::string LocalStore::url() const { return "local:" + options_.path; }
+
+int LocalStore::session() const { return session_ ? session_->fd() : -1; }
+
+void LocalStore::open(Directory::Missing missing) {
+  if (!directory_) {
+    directory_ = Directory::open(options_.path, ours_, missing);
+    if (!directory_) return;
+  }
+  if (!gate_) gate_.emplace(*directory_, missing == Directory::Missing::create);
+}
+
+// Lets go of files that somebody has removed or replaced.
+void LocalStore::close() {
+  stop_waiting();
+  sessions_watcher_.reset();
+  session_.reset();
+  database_.reset();
+  gate_.reset();
+  directory_.reset();
+  was_replaced_ = false;
+}
+
+asio::awaitable<LocalStore::Turn> LocalStore::take_turn(Gate::Access access,
+                                                        Wakeup& wakeup) {
+  const auto start = Clock::now();
+  nanoseconds pause = first_pause;
+  // The holder usually is done before a sleep would be.
+  for (int tries = 0; tries < 3; ++tries) {
+    if (gate_->try_lock(access)) co_return Turn(*gate_);
+    ::sched_yield();
+  }
+  while (!gate_->try_lock(access)) {
+    const auto waited = Clock::now() - start;
+    if (wakeup.gives_up() && waited >= last_patience) {
+      throw Failure(Failure::Kind::interrupted, "interrupted");
+    }
+    if (waited >= options_.timeout) {
+      throw gate_shut(std::chrono::duration_cast<milliseconds>(waited));
+    }
+    co_await wakeup.wait_until(Clock::now() + pause);
+    pause = std::min(pause * 2, longest_pause);
+  }
+  co_return Turn(*gate_);
+}
+
+Failure LocalStore::gate_shut(milliseconds waited) const {
+  std::string who = "another process";
+  if (const auto pid = gate_->holder(); pid > 0) {
+    who = "process " + std::to_string(pid);
+    if (is_stopped(pid)) who += " (stopped: kill -CONT " + std::to_string(pid) + ")";
+  }
+  return Failure(Failure::Kind::unreachable,
+                 "the store has been kept busy for " + for_people(waited) + " by " + who);
+}
+
+// Under the gate, where nothing else writes what is examined.
+void LocalStore::open_database(Database::Access access) {
+  if (database_ && database_->has_failed()) database_.reset();
+  if (!database_) database_ = Database::open(*directory_, access);
+  if (!database_ && access == Database::Access::write) create_database();
+}
+
+// The first of this boot: no lease is left, but fences go on and last runs are known.
+void LocalStore::create_database() {
+  const auto history = RunsLog(*directory_).read();
+  database_ = Database::create(*directory_, [&](Transaction& transaction) {
+    auto head = transaction.head();
+    head.fence_floor = history.greatest_fence.number;
+    head.swept = wall_now().count();
+    transaction.set_head(head);
+    for (const auto& [lock, run] : history.last_runs) {
+      State state;
+      state.last_fence = run.fence;
+      state.last_run = run;
+      state.used = run.ended.value_or(run.started);
+      transaction.put(key_of(lock), encoded(state));
+    }
+  });
+}
+
+State LocalStore::load(Transaction& transaction, const LockName& lock) {
+  const auto key = key_of(lock);
+  const auto head = transaction.head();
+  State state;
+  if (const auto bytes = transaction.get(key)) {
+    auto found = decoded(*bytes);
+    if (!found) {
+      throw Failure(Failure::Kind::misconfigured,
+                    printable(directory_->path_of(Database::file_name())) +
+                        " is damaged (a state does not match its checksum); move it "
+                        "away once no command runs under its locks");
+    }
+    state = std::move(*found);
+  }
+  state.last_fence.number = std::max(state.last_fence.number, head.fence_floor);
+  recall_commands(state, lock);
+  return state;
+}
+
+// A dlock that was killed right after it started its command had no time to store its
+// pid; the command itself has left it in the log.
+void LocalStore::recall_commands(State& state, const LockName& lock) const {
+  constexpr milliseconds longest_start{200};  // from the grant to the process
+  for (auto& holder : state.holders) {
+    if (holder.command != 0 || holder.party.session == 0 ||
+        holder.party.token == party_.token ||
+        (gate_->is_locked(holder.party.session) && !has_ended(holder.party.pid))) {
+      continue;
+    }
+    holder.command = command_of(RunsLog(*directory_).text(), lock, holder.fence);
+    holder.command_after = holder.granted_at.time_since_epoch().count();
+    holder.command_before =
+        (holder.granted_at + longest_start).time_since_epoch().count();
+  }
+}
+
+// Whether anything had to be written.
+bool LocalStore::store(Transaction& transaction, const std::string& key,
+                       const State& state) {
+  const auto bytes = encoded(state);
+  const auto before = transaction.get(key);
+  if (before == std::string_view(bytes)) return false;
+  transaction.put(key, bytes);
+  transaction.commit();
+  return true;
+}
+
+void LocalStore::carry_out(const Consequences& consequences, const LockName& lock) {
+  for (const auto session : consequences.wake) wake(*directory_, session);
+  for (const auto session : consequences.buried) bury(*directory_, session);
+  for (const auto& run : consequences.vanished) log_run(end_line(lock, run));
+}
+
+// The log serves later boots and people; that it cannot be written (a full disk) must
+// not keep a lock from being granted or given back.
+void LocalStore::log_run(const std::string& line) {
+  try {
+    RunsLog(*directory_).append(line);
+  } catch (const Failure&) {
+  }
+}
+
+// Who we are does not change, and the kernel need not be asked again at every ask.
+const Party& LocalStore::own_party(const Claim& claim) {
+  if (party_.pid == 0) {
+    party_.pid = ::getpid();
+    party_.pid_namespace = own_pid_namespace();
+    party_.uid = ::geteuid();
+    party_.host = host_name();
+  }
+  party_.token = claim.token;
+  party_.session = session_of(claim.token);
+  return party_;
+}
+
+void LocalStore::stop_waiting() {
+  wake_socket_.reset();
+  processes_.reset();
+  watch_sessions_ = false;
+}
+
+asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
+  if (was_replaced_) close();
+  open(Directory::Missing::create);
+  // Before the state says that we live by it.
+  if (!session_) session_.emplace(*directory_, session_of(claim.token));
+  if (queue == Queue::join && !wake_socket_) {
+    wake_socket_.emplace(context_, *directory_, session_of(claim.token), wakeup);
+    processes_.emplace(context_, wakeup);
+  }
+  const Claim kept = with_short_command(claim);
+  const Ask asked{kept, own_party(claim), queue};
+  const auto key = key_of(claim.lock);
+
+  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+  if (!in_place()) {
+    was_replaced_ = true;  // closed at the next ask: the gate is in use here
+    throw Failure(Failure::Kind::unreachable,
+                  "the files in " + printable(options_.path) + " were replaced");
+  }
+  open_database(Database::Access::write);
+  Transaction transaction(*database_, Database::Access::write);
+  auto state = load(transaction, claim.lock);
+  Consequences consequences;
+  const auto moment = now();
+  auto answer = dlock::local::ask(state, asked, moment, *gate_, consequences);
+  store(transaction, key, state);
+  if (auto* busy = std::get_if<Busy>(&answer)) {
+    complete(busy->holders, state);
+    if (busy->place > 0) follow(watch_for(state, claim.token, moment));
+  } else if (std::holds_alternative<Grant>(answer)) {
+    holder_ = *std::find_if(
+        state.holders.begin(), state.holders.end(),
+        [&](const Holder& holder) { return holder.party.token == claim.token; });
+  }
+  carry_out(consequences, claim.lock);
+  co_return answer;
+}
+
+// Sees to it that this waiter wakes when what it waits for is gone.
+void LocalStore::follow(const Watch& watch) {
+  ask_again_ = watch.ask_again;
+  watch_sessions_ = false;
+  std::set<pid_t> dlocks;
+  const auto add = [&](const Party& party) {
+    if (party.session == 0) return;  // detached: ends by the clock
+    if (party.pid_namespace == party_.pid_namespace) {
+      dlocks.insert(party.pid);
+    } else {
+      watch_sessions_ = true;
+    }
+  };
+  if (watch.predecessor != nullptr) add(*watch.predecessor);
+  for (const auto* holder : watch.holders) add(holder->party);
+
+  const auto gone = processes_->watch_only(dlocks);
+  if (!gone.empty()) {
+    // A holder's dlock was killed. What is left of the run holds the lock: until the
+    // last process closes the session, or the command ends that has closed it.
+    std::set<pid_t> left;
+    std::set_difference(dlocks.begin(), dlocks.end(), gone.begin(), gone.end(),
+                        std::inserter(left, left.end()));
+    for (const auto* holder : watch.holders) {
+      if (gone.count(holder->party.pid) == 0) continue;
+      watch_sessions_ = true;
+      if (holder->command != 0) left.insert(holder->command);
+    }
+    processes_->watch_only(left);
+    // A waiter that died since the look at the state is cleared by the next one.
+    if (watch.predecessor != nullptr) ask_again_ = Clock::now() + first_probe;
+  }
+  if (watch_sessions_ && !sessions_watcher_) {
+    sessions_watcher_.emplace(context_, [this] {
+      if (!watch_sessions_) return;
+      probe_soon();
+      if (sleeper_ != nullptr) sleeper_->notify();
+    });
+    sessions_watcher_->watch(directory_->pinned("sessions"), IN_CLOSE);
+    probe_soon();  // it may have been closed while this was set up
+  }
+}
+
+void LocalStore::probe_soon() {
+  probes_left_ = probes_after_close;
+  next_probe_ = first_probe;
+}
+
+asio::awaitable<void> LocalStore::await_turn(const Claim&, Wakeup& wakeup,
+                                             Clock::time_point until) {
+  sleeper_ = &wakeup;
+  auto end = std::min(until, ask_again_);
+  if (probes_left_ > 0) {
+    end = std::min(end, Clock::now() + next_probe_);
+    --probes_left_;
+    next_probe_ *= 4;
+  }
+  co_await wakeup.wait_until(end);
+  sleeper_ = nullptr;
+}
+
+asio::awaitable<Release> LocalStore::release(const Claim& claim,
+                                             const std::optional<RunEnd>& end,
+                                             Wakeup& wakeup) {
+  stop_waiting();
+  if (!gate_ || !session_) co_return Release::not_ours;
+  const auto key = key_of(claim.lock);
+
+  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+  open_database(Database::Access::write);
+  Transaction transaction(*database_, Database::Access::give_back);
+  auto state = load(transaction, claim.lock);
+  Consequences consequences;
+  const auto moment = now();
+  const auto outcome =
+      dlock::local::release(state, claim.token, end, moment, *gate_, consequences);
+  if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
+    sweep(transaction, moment);
+  }
+  store(transaction, key, state);
+  carry_out(consequences, claim.lock);
+  if (outcome == Release::released) {
+    if (end) {
+      log_run(end_line(claim.lock, *state.last_run));
+    } else if (noted_start_) {
+      log_run(end_line(claim.lock, run_that_was_none(*holder_)));
+    }
+  }
+  co_return outcome;
+}
+
+void LocalStore::sweep(Transaction& transaction, Moment moment) {
+  std::vector<std::string> unused;
+  transaction.each("", [&](std::string_view key, std::string_view value) {
+    const auto state = decoded(value);
+    if (state && is_out_of_use(*state, moment)) unused.emplace_back(key);
+    return unused.size() < sweep_most;
+  });
+  // Their fences must stay behind whatever is granted under the same names later.
+  std::uint64_t floor = 0;
+  for (const auto& key : unused) {
+    if (const auto state = decoded(*transaction.get(key))) {
+      floor = std::max(floor, state->last_fence.number);
+    }
+    transaction.erase(key);
+  }
+  auto head = transaction.head();
+  head.swept = moment.wall.count();
+  head.fence_floor = std::max(head.fence_floor, floor);
+  transaction.set_head(head);
+}
+
+asio::awaitable<void> LocalStore::started(const Claim& claim,
+                                          const CommandProcess& process, Wakeup& wakeup) {
+  // Not when it was granted: every system call there would delay the command.
+  stop_waiting();
+  const auto key = key_of(claim.lock);
+  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+  open_database(Database::Access::write);
+  Transaction transaction(*database_, Database::Access::give_back);
+  auto state = load(transaction, claim.lock);
+  note_command(state, claim.token, process);
+  store(transaction, key, state);
+}
+
+std::optional<StartNote> LocalStore::start_note(const Claim& claim) {
+  if (!holder_) return std::nullopt;
+  try {
+    StartNote note;
+    note.before = start_line(claim.lock, *holder_);
+    note.file = RunsLog(*directory_).open_for_note(note.before);
+    note.after = start_line_end;
+    noted_start_ = true;
+    return note;
+  } catch (const Failure&) {
+    return std::nullopt;  // as log_run()
+  }
+}
+
+// Nothing renews a local lease, but somebody can remove or replace the files it is
+// made of; then the next one would be granted it, and this run is lost.
+void LocalStore::start_keeping(const Claim&, const Grant&, LeaseWatcher& watcher) {
+  keeping_.emplace(context_, watched_after);
+  keeping_->async_wait([this, &watcher](boost::system::error_code error) {
+    if (error || !keeping_) return;
+    watch_files(watcher);
+    if (!in_place()) watcher.forfeit(Loss::gone);
+  });
+}
+
+void LocalStore::watch_files(LeaseWatcher& watcher) {
+  try {
+    files_watcher_.emplace(context_, [this, &watcher] {
+      if (keeping_ && !in_place()) watcher.forfeit(Loss::gone);
+    });
+    constexpr unsigned moved = IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB;
+    files_watcher_->watch(directory_->pinned("sessions"), moved);
+    files_watcher_->watch(directory_->pinned(Database::file_name()), moved);
+    files_watcher_->watch(directory_->pinned("."), IN_MOVE_SELF | IN_DELETE_SELF);
+  } catch (const Failure&) {
+    // Watches are a limited resource of the user's; without one the lock holds all the
+    // same, and only such a removal goes unnoticed.
+    files_watcher_.reset();
+  }
+}
+
+// The watcher of files stays until the end: see FileWatcher.
+void LocalStore::stop_keeping() { keeping_.reset(); }
+
+// Whether the files that we have open are still those that others would open.
+bool LocalStore::in_place() const {
+  struct stat opened {};
+  struct stat named {};
+  return directory_->is_in_place() && ::fstat(gate_->fd(), &opened) == 0 &&
+         ::fstatat(directory_->fd(), "sessions", &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev &&
+         (!database_ || database_->is_in_place(*directory_));
+}
+
+asio::awaitable<LockInfo> LocalStore::inspect(const LockName& lock, Wakeup& wakeup) {
+  LockInfo info;
+  info.lock = lock;
+  open(Directory::Missing::accept);
+  if (!gate_ || !gate_->exists()) co_return info;
+  const Turn turn = co_await take_turn(Gate::Access::read, wakeup);
+  co_return look_at(lock);
+}
+
+LockInfo LocalStore::look_at(const LockName& lock) {
+  open_database(Database::Access::read);
+  if (!database_) {
+    // Nobody came since the boot.
+    LockInfo info;
+    info.lock = lock;
+    const auto history = RunsLog(*directory_).read();
+    const auto last = history.last_runs.find(lock);
+    if (last != history.last_runs.end()) info.last_run = last->second;
+    return info;
+  }
+  Transaction transaction(*database_, Database::Access::read);
+  const auto state = load(transaction, lock);
+  auto info = info_of(state, lock, now(), *gate_);
+  complete(info, state);
+  return info;
+}
+
+asio::awaitable<std::vector<LockInfo>> LocalStore::list(
+    const std::string& name_space, std::function<bool(const std::string&)> matches,
+    Wakeup& wakeup) {
+  open(Directory::Missing::accept);
+  if (!gate_ || !gate_->exists()) co_return std::vector<LockInfo>{};
+  const Turn turn = co_await take_turn(Gate::Access::read, wakeup);
+  co_return look_at_all(name_space, matches);
+}
+
+std::vector<LockInfo> LocalStore::look_at_all(
+    const std::string& name_space,
+    const std::function<bool(const std::string&)>& matches) {
+  std::vector<LockInfo> locks;
+  open_database(Database::Access::read);
+  if (!database_) {
+    for (const auto& [lock, run] : RunsLog(*directory_).read().last_runs) {
+      if (lock.name_space != name_space || !matches(lock.name)) continue;
+      auto& info = locks.emplace_back();
+      info.lock = lock;
+      info.last_run = run;
+    }
+    return locks;
+  }
+  Transaction transaction(*database_, Database::Access::read);
+  const auto prefix = key_of({name_space, ""});
+  std::vector<LockName> names;
+  transaction.each(prefix, [&](std::string_view key, std::string_view) {
+    auto name = std::string(key.substr(prefix.size()));
+    if (matches(name)) names.push_back({name_space, std::move(name)});
+    return true;
+  });
+  for (const auto& lock : names) {
+    const auto state = load(transaction, lock);
+    auto info = info_of(state, lock, now(), *gate_);
+    if (info.holders.empty() && info.waiters.empty() && !info.last_run) continue;
+    complete(info, state);
+    locks.push_back(std::move(info));
+  }
+  return locks;
+}
+
+}  // namespace dlock::local

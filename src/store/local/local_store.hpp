@@ -1,0 +1,105 @@
+// The embedded store: LMDB for the state, the kernel for life and death.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lock/errors.hpp"
+#include "lock/store.hpp"
+#include "store/local/database.hpp"
+#include "store/local/directory.hpp"
+#include "store/local/rules.hpp"
+#include "store/local/runs_log.hpp"
+#include "store/local/sessions.hpp"
+#include "store/local/wake_socket.hpp"
+#include "store/local/watchers.hpp"
+
+namespace dlock::local {
+
+class LocalStore final : public Store {
+ public:
+  struct Options {
+    std::string path;      // of its directory, absolute; empty for the default one
+    milliseconds timeout;  // the budget of one operation
+  };
+
+  LocalStore(asio::io_context& context, Options options);
+  ~LocalStore() override;
+
+  std::string url() const override;
+  asio::awaitable<Answer> ask(const Claim& claim, Queue queue, Wakeup& wakeup) override;
+  asio::awaitable<void> await_turn(const Claim& claim, Wakeup& wakeup,
+                                   Clock::time_point until) override;
+  asio::awaitable<Release> release(const Claim& claim, const std::optional<RunEnd>& end,
+                                   Wakeup& wakeup) override;
+  int session() const override;
+  std::optional<StartNote> start_note(const Claim& claim) override;
+  asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
+                                Wakeup& wakeup) override;
+  void start_keeping(const Claim& claim, const Grant& grant,
+                     LeaseWatcher& watcher) override;
+  void stop_keeping() override;
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
+
+ private:
+  // The gate, open for us until the end of the scope.
+  class Turn;
+
+  void open(Directory::Missing missing);
+  void close();
+  asio::awaitable<Turn> take_turn(Gate::Access access, Wakeup& wakeup);
+  Failure gate_shut(milliseconds waited) const;
+  void open_database(Database::Access access);
+  void create_database();
+
+  LockInfo look_at(const LockName& lock);
+  std::vector<LockInfo> look_at_all(
+      const std::string& name_space,
+      const std::function<bool(const std::string&)>& matches);
+  State load(Transaction& transaction, const LockName& lock);
+  void recall_commands(State& state, const LockName& lock) const;
+  bool store(Transaction& transaction, const std::string& key, const State& state);
+  void carry_out(const Consequences& consequences, const LockName& lock);
+  void sweep(Transaction& transaction, Moment moment);
+  void log_run(const std::string& line);
+  const Party& own_party(const Claim& claim);
+  void stop_waiting();
+  void follow(const Watch& watch);
+  void probe_soon();
+  void watch_files(LeaseWatcher& watcher);
+  bool in_place() const;
+
+  asio::io_context& context_;
+  Options options_;
+  bool ours_;  // the default directory, which has to belong to this user
+  std::optional<Directory> directory_;
+  std::optional<Gate> gate_;
+  std::unique_ptr<Database> database_;
+  std::optional<SessionLock> session_;
+  Party party_;
+  std::optional<Holder> holder_;  // what we were granted, for the log
+  bool noted_start_ = false;
+  bool was_replaced_ = false;
+
+  // While waiting.
+  std::optional<WakeSocket> wake_socket_;
+  std::optional<ProcessWatcher> processes_;
+  std::optional<FileWatcher> sessions_watcher_;  // once made, kept: see FileWatcher
+  bool watch_sessions_ = false;
+  Wakeup* sleeper_ = nullptr;
+  Clock::time_point ask_again_;
+  int probes_left_ = 0;
+  nanoseconds next_probe_{};
+
+  // While holding for longer than a moment.
+  std::optional<asio::steady_timer> keeping_;
+  std::optional<FileWatcher> files_watcher_;
+};
+
+}  // namespace dlock::local

@@ -1,0 +1,392 @@
+#include "store/local/rules.hpp"
+
+#include <algorithm>
+
+namespace dlock::local {
+namespace {
+
+// How often the first two in line look again though nothing woke them. Everything
+// they wait for wakes them; this is for what no kernel tells (a lost datagram).
+constexpr milliseconds safety_net{1000};
+
+// The same for those behind, who rely on the ones in front being there.
+constexpr milliseconds slow_safety_net{20'000};
+
+// Fence and last run of a lock nobody uses are kept this long.
+constexpr std::chrono::hours kept_for{30 * 24};
+
+// What counts against a claim: leases, and promises that have not lapsed.
+struct Occupancy {
+  unsigned exclusive = 0;
+  unsigned shared = 0;
+
+  void add(Mode mode) { ++(mode == Mode::shared ? shared : exclusive); }
+  bool admits(Mode mode, unsigned slots) const {
+    return mode == Mode::shared ? exclusive == 0 : shared == 0 && exclusive < slots;
+  }
+};
+
+// A promise further off than it can be was made on another clock (another time
+// namespace), and is no promise.
+bool is_promised(const Waiter& waiter, Moment now) {
+  return waiter.promised_until && *waiter.promised_until > now.boot &&
+         *waiter.promised_until <= now.boot + promise_holds;
+}
+
+Occupancy occupancy_of(const State& state, Moment now) {
+  Occupancy occupancy;
+  for (const auto& holder : state.holders) occupancy.add(holder.mode);
+  for (const auto& waiter : state.waiters) {
+    if (is_promised(waiter, now)) occupancy.add(waiter.mode);
+  }
+  return occupancy;
+}
+
+auto waiter_of(State& state, const Token& token) {
+  return std::find_if(state.waiters.begin(), state.waiters.end(),
+                      [&](const Waiter& w) { return w.party.token == token; });
+}
+
+auto holder_of(State& state, const Token& token) {
+  return std::find_if(state.holders.begin(), state.holders.end(),
+                      [&](const Holder& h) { return h.party.token == token; });
+}
+
+bool is_over(const Holder& holder, Moment now, const Lives& lives) {
+  if (holder.ends_at) return *holder.ends_at <= now.boot;
+  return !lives.lives(holder);
+}
+
+// A run that ended without anybody to say how.
+RunInfo vanished_run(const Holder& holder) {
+  RunInfo run;
+  run.fence = holder.fence;
+  run.started = holder.since;
+  run.host = holder.party.host;
+  run.outcome = "vanished";
+  return run;
+}
+
+void bury_dead_holders(State& state, Moment now, const Lives& lives,
+                       Consequences& consequences) {
+  std::erase_if(state.holders, [&](const Holder& holder) {
+    if (!is_over(holder, now, lives)) return false;
+    if (holder.command != 0) {
+      state.last_run = vanished_run(holder);
+      consequences.vanished.push_back(*state.last_run);
+    }
+    return true;
+  });
+}
+
+// Promises what is free to the first waiters that fit, in order, and wakes them. Stops
+// at the first that lives and does not fit: nobody overtakes.
+void promise_to_the_next(State& state, Moment now, const Lives& lives,
+                         Consequences& consequences) {
+  for (auto waiter = state.waiters.begin(); waiter != state.waiters.end();) {
+    const bool had_its_turn = waiter->promised_until || waiter->passed_over;
+    if (had_its_turn && !lives.lives(*waiter)) {
+      consequences.buried.push_back(waiter->party.session);
+      waiter = state.waiters.erase(waiter);
+      continue;
+    }
+    if (waiter->promised_until && !is_promised(*waiter, now)) {
+      waiter->promised_until.reset();
+      waiter->passed_over = true;
+    }
+    ++waiter;
+  }
+
+  auto occupancy = occupancy_of(state, now);
+  for (auto waiter = state.waiters.begin(); waiter != state.waiters.end();) {
+    if (waiter->promised_until || waiter->passed_over) {
+      ++waiter;
+    } else if (!lives.lives(*waiter)) {
+      consequences.buried.push_back(waiter->party.session);
+      waiter = state.waiters.erase(waiter);
+    } else if (!occupancy.admits(waiter->mode, state.slots)) {
+      return;
+    } else {
+      waiter->promised_until = now.boot + promise_holds;
+      occupancy.add(waiter->mode);
+      consequences.wake.push_back(waiter->party.session);
+      ++waiter;
+    }
+  }
+}
+
+// A waiter wakes when the one right before it dies. It then has to find the next
+// living one to watch, or it would wake again at once.
+void bury_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
+                            const Lives& lives, Consequences& consequences) {
+  auto first_dead = own;
+  while (first_dead != state.waiters.begin() && !lives.lives(*(first_dead - 1))) {
+    --first_dead;
+    consequences.buried.push_back(first_dead->party.session);
+  }
+  state.waiters.erase(first_dead, own);
+}
+
+std::uint32_t free_slot(const State& state) {
+  std::uint32_t slot = 0;
+  while (std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& h) { return h.slot == slot; })) {
+    ++slot;
+  }
+  return slot;
+}
+
+Grant grant_to(State& state, const Ask& ask, Moment now) {
+  state.last_fence.number =
+      std::max(state.last_fence.number + 1,
+               static_cast<std::uint64_t>(std::max<std::int64_t>(now.wall.count(), 0)));
+  state.used = now.wall;
+  Holder holder;
+  holder.party = ask.party;
+  holder.mode = ask.claim.mode;
+  holder.slot = ask.claim.mode == Mode::shared ? 0 : free_slot(state);
+  holder.fence = state.last_fence;
+  holder.since = now.wall;
+  holder.granted_at = now.boot;
+  holder.label = ask.claim.label;
+  holder.argv = ask.claim.command;
+  state.holders.push_back(std::move(holder));
+  return {state.last_fence, state.holders.back().slot};
+}
+
+// With several holders, the one now in front of the queue has more of them to watch
+// than it knew of. With one, it watches that one already: it stood right behind it.
+void wake_the_head(const State& state, Consequences& consequences) {
+  if (state.slots == 1 && state.holders.back().mode == Mode::exclusive) return;
+  for (const auto& waiter : state.waiters) {
+    if (waiter.promised_until || waiter.passed_over) continue;
+    consequences.wake.push_back(waiter.party.session);
+    return;
+  }
+}
+
+bool is_above(const Claim& claim, const Holder& holder) {
+  return std::find(claim.held_above.begin(), claim.held_above.end(), holder.fence) !=
+         claim.held_above.end();
+}
+
+// The grant of an outer run that this claim would wait for without end.
+std::optional<Fence> blocked_from_above(const State& state, const Claim& claim) {
+  std::optional<Fence> above;
+  bool others = std::any_of(state.waiters.begin(), state.waiters.end(),
+                            [](const Waiter& w) { return w.promised_until.has_value(); });
+  for (const auto& holder : state.holders) {
+    if (is_above(claim, holder)) {
+      above = holder.fence;
+    } else {
+      others = true;
+    }
+  }
+  // Somebody else's slot can become free.
+  const bool can_wait = claim.mode == Mode::exclusive && claim.slots > 1 && others;
+  return can_wait ? std::nullopt : above;
+}
+
+// A reader below a reader enters even if a writer waits: that writer waits for the
+// outer run, which waits for this one.
+bool joins_outer_reader(const State& state, const Claim& claim) {
+  return claim.mode == Mode::shared &&
+         std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& holder) {
+                       return holder.mode == Mode::shared && is_above(claim, holder);
+                     });
+}
+
+Busy busy(const State& state, std::size_t place, Moment now) {
+  Busy answer;
+  for (const auto& holder : state.holders) answer.holders.push_back(info_of(holder, now));
+  answer.place = place;
+  answer.queued = state.waiters.size();
+  return answer;
+}
+
+milliseconds whole_milliseconds(nanoseconds span) {
+  return std::chrono::duration_cast<milliseconds>(std::max(span, nanoseconds(0)));
+}
+
+}  // namespace
+
+Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
+           Consequences& consequences) {
+  const Claim& claim = ask.claim;
+  bury_dead_holders(state, now, lives, consequences);
+
+  if (const auto own = holder_of(state, claim.token); own != state.holders.end()) {
+    return Grant{own->fence, own->slot};
+  }
+  if (auto own = waiter_of(state, claim.token); own != state.waiters.end()) {
+    // One that comes late has its place again, as long as nobody else was promised it.
+    if (!is_promised(*own, now)) own->promised_until.reset();
+    own->passed_over = false;
+    bury_dead_predecessors(state, own, lives, consequences);
+  }
+  promise_to_the_next(state, now, lives, consequences);
+
+  const auto own = waiter_of(state, claim.token);
+  const bool queued = own != state.waiters.end();
+  if (state.holders.empty() && state.waiters.size() == (queued ? 1u : 0u)) {
+    state.slots = claim.slots;  // nobody else is there to disagree
+  } else if (state.slots != claim.slots) {
+    return SlotsDiffer{state.slots};
+  }
+
+  if (queued) {
+    if (!own->promised_until) {
+      const auto place = static_cast<std::size_t>(own - state.waiters.begin()) + 1;
+      return busy(state, place, now);
+    }
+    state.waiters.erase(own);
+    const auto grant = grant_to(state, ask, now);
+    // This process needs no waking: it is the one that asks.
+    std::erase(consequences.wake, ask.party.session);
+    wake_the_head(state, consequences);
+    return grant;
+  }
+
+  // Those that were promised it already count as if they held it.
+  const bool nobody_waits = std::all_of(
+      state.waiters.begin(), state.waiters.end(),
+      [](const Waiter& waiter) { return waiter.passed_over || waiter.promised_until; });
+  if ((nobody_waits || joins_outer_reader(state, claim)) &&
+      occupancy_of(state, now).admits(claim.mode, state.slots)) {
+    const auto grant = grant_to(state, ask, now);
+    wake_the_head(state, consequences);
+    return grant;
+  }
+  if (const auto above = blocked_from_above(state, claim)) return HeldAbove{*above};
+  if (ask.queue == Queue::stay_out) return busy(state, 0, now);
+  Waiter waiter;
+  waiter.party = ask.party;
+  waiter.mode = claim.mode;
+  waiter.since = now.wall;
+  waiter.queued_at = now.boot;
+  state.waiters.push_back(std::move(waiter));
+  return busy(state, state.waiters.size(), now);
+}
+
+Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
+                Moment now, const Lives& lives, Consequences& consequences) {
+  auto outcome = Release::not_ours;
+  // First, so that a run that vanished does not become the last one.
+  bury_dead_holders(state, now, lives, consequences);
+  if (const auto own = holder_of(state, token); own != state.holders.end()) {
+    outcome = Release::released;
+    if (end) {
+      RunInfo run = vanished_run(*own);
+      run.ended = now.wall;
+      run.duration = end->duration;
+      run.exit_code = end->exit_code;
+      run.signal = end->signal;
+      run.outcome = end->outcome;
+      state.last_run = std::move(run);
+    }
+    state.used = now.wall;
+    state.holders.erase(own);
+  }
+  if (const auto own = waiter_of(state, token); own != state.waiters.end()) {
+    state.waiters.erase(own);
+  }
+  promise_to_the_next(state, now, lives, consequences);
+  return outcome;
+}
+
+void note_command(State& state, const Token& token, const CommandProcess& command) {
+  const auto own = holder_of(state, token);
+  if (own == state.holders.end()) return;
+  own->command = command.pid;
+  own->command_after = command.not_before.time_since_epoch().count();
+  own->command_before = command.not_after.time_since_epoch().count();
+}
+
+Watch watch_for(const State& state, const Token& token, Moment now) {
+  Watch watch;
+  watch.ask_again = now.boot;
+  std::size_t place = 0;
+  const Waiter* before = nullptr;
+  for (const auto& waiter : state.waiters) {
+    ++place;
+    if (waiter.party.token == token) {
+      watch.ask_again = now.boot + (place <= 2 ? safety_net : slow_safety_net);
+      if (before != nullptr) {
+        watch.predecessor = &before->party;
+        if (is_promised(*before, now)) {
+          watch.ask_again = std::min(watch.ask_again, *before->promised_until);
+        }
+      }
+      break;
+    }
+    // One who is passed over is no longer in front of anybody.
+    if (waiter.passed_over) {
+      --place;
+      continue;
+    }
+    before = &waiter;
+  }
+  if (watch.predecessor == nullptr) {
+    for (const auto& holder : state.holders) {
+      watch.holders.push_back(&holder);
+      if (holder.ends_at) watch.ask_again = std::min(watch.ask_again, *holder.ends_at);
+    }
+  }
+  return watch;
+}
+
+HolderInfo info_of(const Holder& holder, Moment now) {
+  HolderInfo info;
+  info.fence = holder.fence;
+  info.slot = holder.slot;
+  info.host = holder.party.host;
+  info.pid = holder.party.pid;
+  info.user = std::to_string(holder.party.uid);
+  info.command = holder.argv;
+  info.label = holder.label;
+  info.since = holder.since;
+  info.held = whole_milliseconds(now.boot - holder.granted_at);
+  info.attached = holder.party.session != 0;
+  if (holder.ends_at) info.expires_in = whole_milliseconds(*holder.ends_at - now.boot);
+  return info;
+}
+
+LockInfo info_of(const State& state, const LockName& lock, Moment now,
+                 const Lives& lives) {
+  LockInfo info;
+  info.lock = lock;
+  info.last_run = state.last_run;
+  Occupancy occupancy;
+  for (const auto& holder : state.holders) {
+    if (is_over(holder, now, lives)) {
+      if (holder.command != 0) info.last_run = vanished_run(holder);
+      continue;
+    }
+    occupancy.add(holder.mode);
+    info.mode = holder.mode;
+    info.holders.push_back(info_of(holder, now));
+  }
+  for (const auto& waiter : state.waiters) {
+    if (!lives.lives(waiter)) continue;
+    WaiterInfo shown;
+    shown.host = waiter.party.host;
+    shown.pid = waiter.party.pid;
+    shown.user = std::to_string(waiter.party.uid);
+    shown.since = waiter.since;
+    shown.waiting = whole_milliseconds(now.boot - waiter.queued_at);
+    info.waiters.push_back(std::move(shown));
+  }
+  const bool in_use = !info.holders.empty() || !info.waiters.empty();
+  info.slots = in_use ? state.slots : 1;
+  const auto taken = occupancy.shared > 0 ? info.slots : occupancy.exclusive;
+  info.free = info.slots - std::min(taken, info.slots);
+  return info;
+}
+
+bool is_out_of_use(const State& state, Moment now) {
+  return state.holders.empty() && state.waiters.empty() &&
+         now.wall - state.used > WallTime(kept_for);
+}
+
+}  // namespace dlock::local

@@ -1,0 +1,261 @@
+#include "store/local/runs_log.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "lock/errors.hpp"
+#include "util/json.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+constexpr const char* file_name = "runs.jsonl";
+constexpr off_t longest = 8 << 20;              // some 30,000 lines
+constexpr std::size_t shortened_to = 4u << 20;  // so that shortening is rare
+constexpr std::size_t lines_per_lock = 40;      // starts and ends of the last 20 runs
+
+constexpr const char* was_no_run = "not-started";
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    if (end == std::string_view::npos) break;  // cut short by a crash
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+// The fields of a line that can be used, or null.
+Json parsed(std::string_view line) {
+  auto json = Json::parse(line, nullptr, false);
+  const bool usable = json.is_object() && json.contains("namespace") &&
+                      json["namespace"].is_string() && json.contains("name") &&
+                      json["name"].is_string() && json.contains("fence") &&
+                      json["fence"].is_number_unsigned() && json.contains("event") &&
+                      json["event"].is_string();
+  return usable ? json : Json();
+}
+
+LockName lock_of(const Json& line) {
+  return {line["namespace"].get<std::string>(), line["name"].get<std::string>()};
+}
+
+std::string text_of(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::optional<std::int64_t> number_of(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<std::int64_t>();
+}
+
+RunInfo run_of(const Json& line) {
+  RunInfo run;
+  run.fence.number = line["fence"].get<std::uint64_t>();
+  run.started = from_rfc3339(text_of(line, "started")).value_or(WallTime{});
+  run.ended = from_rfc3339(text_of(line, "ended"));
+  if (const auto duration = number_of(line, "duration_ms")) {
+    run.duration = milliseconds(*duration);
+  }
+  if (const auto code = number_of(line, "exit_code")) {
+    run.exit_code = static_cast<int>(*code);
+  }
+  if (const auto signal = text_of(line, "signal"); !signal.empty()) run.signal = signal;
+  run.host = text_of(line, "host");
+  run.outcome = text_of(line, "outcome");
+  if (run.outcome.empty()) run.outcome = "vanished";
+  return run;
+}
+
+std::string contents(int fd) {
+  std::string text;
+  char buffer[65'536];
+  for (off_t at = 0;;) {
+    const auto size = ::pread(fd, buffer, sizeof buffer, at);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return text;
+    text.append(buffer, static_cast<std::size_t>(size));
+    at += size;
+  }
+}
+
+// Whether all of it was written; a full disk may take a part.
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const auto size = ::write(fd, text.data(), text.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(size));
+  }
+  return true;
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+}  // namespace
+
+std::string start_line(const LockName& lock, const Holder& holder) {
+  auto line = to_line(Json{
+      {"event", "start"},
+      {"namespace", lock.name_space},
+      {"name", lock.name},
+      {"fence", holder.fence.number},
+      {"slot", holder.slot},
+      {"mode", holder.mode == Mode::shared ? "shared" : "exclusive"},
+      {"started", rfc3339(holder.since)},
+      {"host", holder.party.host},
+      {"pid", holder.party.pid},
+      {"uid", holder.party.uid},
+      {"label", holder.label},
+      {"command", holder.argv},
+  });
+  line.pop_back();  // the closing brace
+  return line + ",\"command_pid\":";
+}
+
+std::string end_line(const LockName& lock, const RunInfo& run) {
+  return to_line(Json{
+      {"event", "end"},
+      {"namespace", lock.name_space},
+      {"name", lock.name},
+      {"fence", run.fence.number},
+      {"started", rfc3339(run.started)},
+      {"ended", run.ended ? Json(rfc3339(*run.ended)) : Json(nullptr)},
+      {"duration_ms", run.duration ? Json(run.duration->count()) : Json(nullptr)},
+      {"exit_code", or_null(run.exit_code)},
+      {"signal", or_null(run.signal)},
+      {"host", run.host},
+      {"outcome", run.outcome},
+  });
+}
+
+RunInfo run_that_was_none(const Holder& holder) {
+  RunInfo run;
+  run.fence = holder.fence;
+  run.started = holder.since;
+  run.host = holder.party.host;
+  run.outcome = was_no_run;
+  return run;
+}
+
+History history_of(std::string_view log) {
+  History history;
+  std::map<LockName, std::map<Fence, RunInfo>> begun;
+  const auto note = [&](const LockName& lock, RunInfo run) {
+    auto [known, is_new] = history.last_runs.try_emplace(lock, run);
+    if (!is_new && known->second.fence <= run.fence) known->second = std::move(run);
+  };
+  for (const auto text : lines_of(log)) {
+    const auto line = parsed(text);
+    if (line.is_null()) continue;
+    auto run = run_of(line);
+    const auto lock = lock_of(line);
+    history.greatest_fence = std::max(history.greatest_fence, run.fence);
+    if (line["event"] == "start") {
+      begun[lock].insert_or_assign(run.fence, std::move(run));
+    } else {
+      begun[lock].erase(run.fence);
+      if (run.outcome != was_no_run) note(lock, std::move(run));
+    }
+  }
+  // A start without an end is a run that the reboot cut off.
+  for (auto& [lock, runs] : begun) {
+    for (auto& [fence, run] : runs) note(lock, std::move(run));
+  }
+  return history;
+}
+
+pid_t command_of(std::string_view log, const LockName& lock, Fence fence) {
+  const auto mark = "\"fence\":" + std::to_string(fence.number) + ",";
+  for (const auto text : lines_of(log)) {
+    if (text.find(mark) == std::string_view::npos) continue;
+    const auto line = parsed(text);
+    if (line.is_null() || lock_of(line) != lock || line["event"] != "start") continue;
+    return static_cast<pid_t>(number_of(line, "command_pid").value_or(0));
+  }
+  return 0;
+}
+
+std::string shortened(std::string_view log, std::size_t most) {
+  const auto lines = lines_of(log);
+  std::map<LockName, std::size_t> kept_of;
+  std::vector<std::string_view> kept;
+  std::size_t size = 0;
+  for (auto text = lines.rbegin(); text != lines.rend(); ++text) {
+    const auto line = parsed(*text);
+    if (line.is_null() || ++kept_of[lock_of(line)] > lines_per_lock) continue;
+    size += text->size() + 1;
+    if (size > most) break;
+    kept.push_back(*text);
+  }
+  std::string out;
+  for (auto text = kept.rbegin(); text != kept.rend(); ++text) {
+    out += *text;
+    out += '\n';
+  }
+  return out;
+}
+
+namespace {
+
+// What has to be written first so that a line begins: one that a full disk or a crash
+// cut is ended.
+std::string line_break_for(int fd, const struct stat& status) {
+  char last = '\n';
+  const bool cut = status.st_size > 0 && ::pread(fd, &last, 1, status.st_size - 1) == 1 &&
+                   last != '\n';
+  return cut ? "\n" : "";
+}
+
+}  // namespace
+
+Fd RunsLog::open_for_note(std::string& before) {
+  Fd file = directory_.open_file(file_name, O_RDWR | O_APPEND, true);
+  struct stat status {};
+  ::fstat(file.get(), &status);
+  before.insert(0, line_break_for(file.get(), status));
+  return file;
+}
+
+void RunsLog::append(const std::string& line) {
+  const auto path = printable(directory_.path_of(file_name));
+  Fd file = directory_.open_file(file_name, O_RDWR | O_APPEND, true);
+  struct stat status {};
+  ::fstat(file.get(), &status);
+  // One write, so that a reader sees whole lines.
+  const auto text = line_break_for(file.get(), status) + line + "\n";
+  if (!write_all(file.get(), text)) throw failure_of(errno, "cannot write to " + path);
+  if (status.st_size < longest) return;
+
+  const std::string draft = std::string(file_name) + ".new";
+  ::unlinkat(directory_.fd(), draft.c_str(), 0);
+  const Fd shorter = directory_.open_file(draft, O_WRONLY, true);
+  if (!write_all(shorter.get(), shortened(contents(file.get()), shortened_to)) ||
+      ::renameat(directory_.fd(), draft.c_str(), directory_.fd(), file_name) != 0) {
+    const int error = errno;
+    ::unlinkat(directory_.fd(), draft.c_str(), 0);
+    throw failure_of(error, "cannot shorten " + path);
+  }
+}
+
+History RunsLog::read() const { return history_of(text()); }
+
+std::string RunsLog::text() const {
+  const Fd file = directory_.open_file(file_name, O_RDONLY, false);
+  return file ? contents(file.get()) : "";
+}
+
+}  // namespace dlock::local

@@ -1,0 +1,60 @@
+// The file `runs.jsonl`: starts and ends of runs, one line of JSON each.
+//
+// It outlives the boot that the database is named after: from it a new boot learns the
+// last runs and the fences that were given out. People can grep it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "lock/lease.hpp"
+#include "store/local/directory.hpp"
+#include "store/local/state.hpp"
+
+namespace dlock::local {
+
+// A start as far as it is known before there is a process: what is to follow is the
+// command's pid and start_line_end.
+std::string start_line(const LockName& lock, const Holder& holder);
+constexpr const char* start_line_end = "}\n";
+std::string end_line(const LockName& lock, const RunInfo& run);
+
+// What is logged as the end of a start that came to nothing: its command could not be
+// started. It counts as no run.
+RunInfo run_that_was_none(const Holder& holder);
+
+// What a log says. Lines that are cut, damaged or of a later kind are passed over.
+struct History {
+  Fence greatest_fence;
+  std::map<LockName, RunInfo> last_runs;
+};
+History history_of(std::string_view log);
+
+// The pid of the command that `log` says was started under a grant; 0 if it says none.
+pid_t command_of(std::string_view log, const LockName& lock, Fence fence);
+
+// The lines of `log` that are worth keeping: of each lock the newest, and no more than
+// `most` bytes in all.
+std::string shortened(std::string_view log, std::size_t most);
+
+// The file; under the gate for writing.
+class RunsLog {
+ public:
+  explicit RunsLog(const Directory& directory) : directory_(directory) {}
+
+  // Opens it for a start line that is written elsewhere, ended line before it or not.
+  // Throws Failure.
+  Fd open_for_note(std::string& before);
+
+  // Adds a line and keeps the file bounded. Throws Failure.
+  void append(const std::string& line);
+
+  History read() const;
+  std::string text() const;
+
+ private:
+  const Directory& directory_;
+};
+
+}  // namespace dlock::local

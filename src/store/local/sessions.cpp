@@ -1,0 +1,135 @@
+#include "store/local/sessions.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "lock/errors.hpp"
+#include "util/process.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+constexpr const char* file_name = "sessions";
+constexpr Session first_session = 1u << 16;
+
+struct flock byte_range(short type, off_t start) {
+  struct flock range {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = start;
+  range.l_len = 1;
+  return range;
+}
+
+Failure lock_failure(const Directory& directory) {
+  const int error = errno;
+  return Failure(Failure::Kind::misconfigured,
+                 "cannot lock " + printable(directory.path_of(file_name)) + ": " +
+                     std::strerror(error));
+}
+
+}  // namespace
+
+Session session_of(const Token& token) {
+  Session number = 0;
+  std::memcpy(&number, token.bytes.data(), sizeof number);
+  // Offsets are signed, and a byte needs one more than its own.
+  constexpr Session most = (Session{1} << 62) - 1;
+  return first_session + number % (most - first_session);
+}
+
+std::uint64_t own_pid_namespace() {
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+SessionLock::SessionLock(const Directory& directory, Session session) {
+  const Fd low = directory.open_file(file_name, O_RDWR, true);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  // Near the end of the usual 1024, which shells and daemons leave alone.
+  const auto end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1024));
+  fd_ = Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, std::max(end - 24, 3)));
+  if (!fd_) throw failure_of(errno, "cannot open a session");
+  auto range = byte_range(F_WRLCK, static_cast<off_t>(session));
+  if (::fcntl(fd_.get(), F_OFD_SETLK, &range) != 0) throw lock_failure(directory);
+}
+
+Gate::Gate(const Directory& directory, bool create)
+    : fd_(directory.open_file(file_name, create ? O_RDWR : O_RDONLY, create)) {}
+
+bool Gate::try_lock(Access access) {
+  auto range = byte_range(access == Access::write ? F_WRLCK : F_RDLCK, 0);
+  if (::fcntl(fd_.get(), F_OFD_SETLK, &range) != 0) {
+    if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
+    throw Failure(
+        Failure::Kind::misconfigured,
+        std::string("cannot lock the store's sessions file: ") + std::strerror(errno));
+  }
+  return true;
+}
+
+void Gate::unlock() {
+  auto range = byte_range(F_UNLCK, 0);
+  ::fcntl(fd_.get(), F_OFD_SETLK, &range);
+}
+
+// The kernel names no owner for a lock of this kind, but /proc/PID/fdinfo lists those of
+// each description: "lock:\t1: OFDLCK  ADVISORY  WRITE -1 08:02:1234 0 0".
+pid_t Gate::holder() const {
+  struct stat file {};
+  ::fstat(fd_.get(), &file);
+  const auto place = ":" + std::to_string(file.st_ino) + " 0 0\n";
+  for (const auto& process : all_processes()) {
+    if (process.pid == ::getpid()) continue;
+    const auto directory = "/proc/" + std::to_string(process.pid) + "/fdinfo";
+    for (const auto& name : entries_of(directory)) {
+      const auto text = text_of(directory + "/" + name);
+      if (text.find("OFDLCK") != std::string::npos &&
+          text.find(place) != std::string::npos) {
+        return process.pid;
+      }
+    }
+  }
+  return 0;
+}
+
+bool Gate::is_locked(Session session) const {
+  auto range = byte_range(F_RDLCK, static_cast<off_t>(session));
+  // An error is no proof of death.
+  return ::fcntl(fd_.get(), F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
+}
+
+bool Gate::lives(const Holder& holder) const {
+  return is_locked(holder.party.session) || command_runs(holder);
+}
+
+bool Gate::lives(const Waiter& waiter) const { return is_locked(waiter.party.session); }
+
+// Some commands close descriptors they do not know (sudo, daemons), and with them the
+// session; so the process itself counts too. A later process of the same pid started
+// at another time.
+bool command_runs(const Holder& holder) {
+  if (holder.command == 0 || holder.party.pid_namespace != own_pid_namespace()) {
+    return false;
+  }
+  const auto process = process_of(holder.command);
+  if (!process || process->is_dead) return false;
+  constexpr std::int64_t tick = 10'000'000;  // /proc counts in hundredths of a second
+  return process->started >= holder.command_after - tick &&
+         process->started <= holder.command_before + tick;
+}
+
+bool is_stopped(pid_t pid) {
+  const auto process = process_of(pid);
+  return process && process->is_stopped;
+}
+
+}  // namespace dlock::local

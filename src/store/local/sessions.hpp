@@ -1,0 +1,74 @@
+// The file `sessions`: who lives, and whose turn it is to change the state.
+//
+// Its contents mean nothing but for the first bytes; what counts are the kernel's locks
+// on single bytes of it. They belong to open file descriptions (fcntl F_OFD_SETLK), so
+// they are shared by inheritance and end with the last process that has them open.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+
+#include "store/local/directory.hpp"
+#include "store/local/rules.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::local {
+
+// The session that goes with a token: a byte far behind the gate.
+Session session_of(const Token& token);
+
+// Which processes' ids mean the same as here.
+std::uint64_t own_pid_namespace();
+
+// A byte of the file that is locked for as long as any process has this description
+// open: dlock itself, the command, and what the command leaves behind.
+class SessionLock {
+ public:
+  // Locks the byte. Its descriptor has a high number, out of the way of what scripts
+  // use (exec 9>file), and is close-on-exec: the command's start lifts that.
+  SessionLock(const Directory& directory, Session session);
+
+  int fd() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+};
+
+// Byte 0, which every transaction takes, and the probe of the other bytes. It has a
+// description of its own: a lock never stands in the way of the one who holds it, and
+// an inherited gate would outlive a killed dlock.
+class Gate final : public Lives {
+ public:
+  enum class Access { read, write };
+
+  // Creates the file if `create`; otherwise see exists().
+  Gate(const Directory& directory, bool create);
+
+  bool exists() const { return static_cast<bool>(fd_); }
+  int fd() const { return fd_.get(); }
+
+  // Takes the gate if it is free now.
+  bool try_lock(Access access);
+  void unlock();
+
+  // Who holds the gate, for the message when it stays shut: found through /proc, so 0
+  // if it is another user's process. Slow.
+  pid_t holder() const;
+
+  bool is_locked(Session session) const;
+
+  bool lives(const Holder& holder) const override;
+  bool lives(const Waiter& waiter) const override;
+
+ private:
+  Fd fd_;
+};
+
+// Whether the command of `holder` runs, as far as /proc can say from here.
+bool command_runs(const Holder& holder);
+
+// Whether `pid` is stopped by a signal or a debugger.
+bool is_stopped(pid_t pid);
+
+}  // namespace dlock::local

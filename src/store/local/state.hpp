@@ -1,0 +1,68 @@
+// What the local store knows of one lock, as a value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lock/lease.hpp"
+
+namespace dlock::local {
+
+// A byte of the file `sessions` that a living process has locked; 0 is none.
+using Session = std::uint64_t;
+
+// Whose lease or place it is, and how to tell whether it still lives.
+struct Party {
+  Token token;
+  Session session = 0;
+  std::int32_t pid = 0;             // of its dlock
+  std::uint64_t pid_namespace = 0;  // in which that pid means something
+  std::uint32_t uid = 0;
+  std::string host;
+};
+
+struct Holder {
+  Party party;
+  std::int32_t command = 0;        // pid, once it is known
+  std::int64_t command_after = 0;  // boot time in ns: it started between these two
+  std::int64_t command_before = 0;
+  Mode mode = Mode::exclusive;
+  std::uint32_t slot = 0;
+  Fence fence;
+  WallTime since{};
+  Clock::time_point granted_at;
+  std::optional<Clock::time_point> ends_at;  // detached leases only
+  std::string label;
+  std::vector<std::string> argv;
+};
+
+struct Waiter {
+  Party party;
+  Mode mode = Mode::exclusive;
+  WallTime since{};
+  Clock::time_point queued_at;
+  // Until when the lock is kept for this waiter to confirm.
+  std::optional<Clock::time_point> promised_until;
+  // It let a promise lapse (it is stopped, say): others go first until it asks again.
+  bool passed_over = false;
+};
+
+struct State {
+  Fence last_fence;
+  std::uint32_t slots = 1;
+  WallTime used{};  // when it was last granted or released
+  std::vector<Holder> holders;
+  std::vector<Waiter> waiters;  // in order of arrival
+  std::optional<RunInfo> last_run;
+};
+
+// The state as bytes, with a checksum in front.
+std::string encoded(const State& state);
+
+// The inverse; nothing if the bytes are not what `encoded` wrote.
+std::optional<State> decoded(std::string_view bytes);
+
+}  // namespace dlock::local
