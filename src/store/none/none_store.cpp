@@ -1,0 +1,37 @@
+#include "store/none/none_store.hpp"
+
+namespace dlock::none {
+
+asio::awaitable<Answer> NoneStore::ask(const Claim&, Queue, Wakeup&) {
+  if (grant_.fence.number == 0) {
+    grant_.fence.number = static_cast<std::uint64_t>(wall_now().count());
+  }
+  co_return grant_;
+}
+
+asio::awaitable<void> NoneStore::await_turn(const Claim&, Wakeup&, Clock::time_point) {
+  co_return;
+}
+
+asio::awaitable<Release> NoneStore::release(const Claim&, const std::optional<RunEnd>&,
+                                            Wakeup&) {
+  grant_ = {};
+  co_return Release::released;
+}
+
+asio::awaitable<void> NoneStore::started(const Claim&, const CommandProcess&, Wakeup&) {
+  co_return;
+}
+
+asio::awaitable<LockInfo> NoneStore::inspect(const LockName& lock, Wakeup&) {
+  LockInfo info;
+  info.lock = lock;
+  co_return info;
+}
+
+asio::awaitable<std::vector<LockInfo>> NoneStore::list(
+    const std::string&, std::function<bool(const std::string&)>, Wakeup&) {
+  co_return std::vector<LockInfo>{};
+}
+
+}  // namespace dlock::none

@@ -1,0 +1,31 @@
+// No store: grants everything, remembers nothing.
+#pragma once
+
+#include "lock/store.hpp"
+
+namespace dlock::none {
+
+// For development, and for switching locking off without editing a crontab.
+class NoneStore final : public Store {
+ public:
+  std::string url() const override { return "none:"; }
+  bool protects() const override { return false; }
+  asio::awaitable<Answer> ask(const Claim& claim, Queue queue, Wakeup& wakeup) override;
+  asio::awaitable<void> await_turn(const Claim& claim, Wakeup& wakeup,
+                                   Clock::time_point until) override;
+  asio::awaitable<Release> release(const Claim& claim, const std::optional<RunEnd>& end,
+                                   Wakeup& wakeup) override;
+  asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
+                                Wakeup& wakeup) override;
+  void start_keeping(const Claim&, const Grant&, LeaseWatcher&) override {}
+  void stop_keeping() override {}
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
+
+ private:
+  Grant grant_;
+};
+
+}  // namespace dlock::none

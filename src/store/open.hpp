@@ -1,0 +1,27 @@
+// From a URL to a store; the only place that names every kind.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+
+#include "lock/store.hpp"
+
+namespace dlock {
+
+// A store URL, taken apart but not yet opened.
+struct StoreUrl {
+  enum class Kind { local, none };
+  Kind kind = Kind::local;
+  std::string path;  // local: absolute, or empty for the default directory
+};
+
+// Throws Failure (misconfigured) for a URL that is malformed, of an unknown scheme, or
+// of one that is not built yet, and says which.
+StoreUrl parsed_store_url(const std::string& url);
+
+// Contacts nothing yet. `timeout` is the budget of one operation.
+std::unique_ptr<Store> open_store(const StoreUrl& url, milliseconds timeout,
+                                  asio::io_context& context);
+
+}  // namespace dlock
