@@ -1,0 +1,138 @@
+#include "supervise/signals.hpp"
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "lock/errors.hpp"
+
+namespace dlock {
+namespace {
+
+// Left to act: they stop us along with the command, as job control wants it.
+bool is_job_control(int signal) {
+  return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+bool ends_by_default(int signal) {
+  switch (signal) {
+    case SIGCHLD:
+    case SIGCONT:
+    case SIGURG:
+    case SIGWINCH: return false;
+    default: return !is_job_control(signal) && signal != SIGSTOP;
+  }
+}
+
+std::string signal_name(int signal) {
+  if (signal >= SIGRTMIN && signal <= SIGRTMAX) {
+    return "RTMIN+" + std::to_string(signal - SIGRTMIN);
+  }
+  // Not sigabbrev_np(), which the C library has from 2.32 on only with extensions.
+  constexpr const char* names[] = {
+      "0",      "HUP",  "INT",    "QUIT", "ILL",   "TRAP", "ABRT", "BUS",
+      "FPE",    "KILL", "USR1",   "SEGV", "USR2",  "PIPE", "ALRM", "TERM",
+      "STKFLT", "CHLD", "CONT",   "STOP", "TSTP",  "TTIN", "TTOU", "URG",
+      "XCPU",   "XFSZ", "VTALRM", "PROF", "WINCH", "IO",   "PWR",  "SYS"};
+  return signal >= 0 && signal < 32 ? names[signal] : std::to_string(signal);
+}
+
+SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup) : wakeup_(wakeup) {
+  sigset_t wanted;
+  ::sigemptyset(&wanted);
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) {
+    // 32 and 33 are the C library's own.
+    if (signal == SIGKILL || signal == SIGSTOP || is_job_control(signal) ||
+        (signal > 31 && signal < SIGRTMIN)) {
+      continue;
+    }
+    if (is_ignored(signal)) {
+      // Its children would be reaped behind our back, exit code and all.
+      if (signal != SIGCHLD) continue;
+      inherited_.child_ignored = true;
+      ::signal(SIGCHLD, SIG_DFL);
+    }
+    ::sigaddset(&wanted, signal);
+  }
+  inherited_.bus_ignored = !::sigismember(&wanted, SIGBUS);
+
+  Fd fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) throw failure_of(errno, "cannot receive signals");
+  // A fault of our own ends us all the same: the kernel does not let it be blocked.
+  ::sigprocmask(SIG_BLOCK, &wanted, &inherited_.mask);
+  readable_.emplace(context, std::move(fd), [this] {
+    drain();
+    wakeup_.notify();
+  });
+}
+
+SignalInbox::~SignalInbox() = default;
+
+void SignalInbox::drain() {
+  signalfd_siginfo info[8];
+  for (;;) {
+    const auto size = ::read(readable_->fd(), info, sizeof info);
+    if (size <= 0) return;
+    const auto count = static_cast<std::size_t>(size) / sizeof info[0];
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto number = static_cast<int>(info[i].ssi_signo);
+      // A write to a closed pipe or beyond a limit is an error like any other to us.
+      const bool own = info[i].ssi_pid == static_cast<std::uint32_t>(::getpid());
+      if (own && (number == SIGPIPE || number == SIGXFSZ)) continue;
+      queue_.push_back({number, info[i].ssi_code == SI_KERNEL});
+      if (gives_up_ && ends_by_default(number)) wakeup_.give_up(true);
+    }
+  }
+}
+
+void SignalInbox::give_up_waiting(bool wanted) {
+  gives_up_ = wanted;
+  wakeup_.give_up(false);
+  if (!wanted) return;
+  drain();
+  for (const auto& signal : queue_) {
+    if (ends_by_default(signal.number)) wakeup_.give_up(true);
+  }
+}
+
+std::optional<Signal> SignalInbox::next() {
+  if (queue_.empty()) drain();
+  if (queue_.empty()) return std::nullopt;
+  const auto signal = queue_.front();
+  queue_.pop_front();
+  return signal;
+}
+
+std::optional<int> SignalInbox::next_ending() {
+  while (const auto signal = next()) {
+    if (ends_by_default(signal->number)) return signal->number;
+  }
+  return std::nullopt;
+}
+
+void die_by(int signal) {
+  // The command's core, if any, is the one that matters; ours would overwrite it.
+  const rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  ::prctl(PR_SET_DUMPABLE, 0);
+  ::signal(signal, SIG_DFL);
+  sigset_t only;
+  ::sigemptyset(&only);
+  ::sigaddset(&only, signal);
+  ::raise(signal);
+  ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
+  ::_exit(128 + signal);
+}
+
+}  // namespace dlock

@@ -1,0 +1,74 @@
+// Signals as events, and what the command inherits of them.
+#pragma once
+
+#include <sys/signalfd.h>
+#include <sys/types.h>
+
+#include <csignal>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lock/wakeup.hpp"
+#include "util/readable.hpp"
+
+namespace dlock {
+
+// The signal mask and dispositions that dlock was started with, as far as it changes
+// them; the command gets them back.
+struct SignalState {
+  sigset_t mask{};
+  bool child_ignored = false;  // SIGCHLD
+  bool bus_ignored = false;    // SIGBUS
+};
+
+struct Signal {
+  int number = 0;
+  bool from_kernel = false;  // the terminal's Ctrl-C, say: its whole group got it
+};
+
+// Whether the default action of `signal` ends a process.
+bool ends_by_default(int signal);
+
+// "TERM" for 15, "RTMIN+1" for 35.
+std::string signal_name(int signal);
+
+// Keeps every signal that would end dlock, and those that mean something to a command
+// (USR1, USR2, WINCH, CONT, CHLD), from acting on their own, and queues them instead.
+// Signals that were ignored stay ignored. SIGTSTP, SIGTTIN and SIGTTOU still stop
+// dlock together with its command.
+class SignalInbox {
+ public:
+  SignalInbox(asio::io_context& context, Wakeup& wakeup);
+  ~SignalInbox();
+
+  const SignalState& inherited() const { return inherited_; }
+
+  // The oldest signal not yet taken; looks at what is pending, too.
+  std::optional<Signal> next();
+
+  // While set, a signal that would have ended dlock makes whoever waits inside a store
+  // give up (Wakeup::give_up), since nothing has been started yet.
+  void give_up_waiting(bool wanted);
+
+  // Takes what is queued up to and including the first signal that would have ended
+  // dlock, and returns that one.
+  std::optional<int> next_ending();
+
+ private:
+  void drain();
+
+  Wakeup& wakeup_;
+  bool gives_up_ = false;
+  SignalState inherited_;
+  std::deque<Signal> queue_;
+  std::optional<Readable> readable_;
+};
+
+// Ends this process by `signal`, so that a shell sees what it would have seen of the
+// command; without a core of dlock's own. As PID 1, which signals do not end, or where
+// that fails, by exit status 128 + signal.
+[[noreturn]] void die_by(int signal);
+
+}  // namespace dlock

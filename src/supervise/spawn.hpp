@@ -1,0 +1,50 @@
+// From an argument vector to a running command.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lock/clock.hpp"
+#include "supervise/signals.hpp"
+
+namespace dlock {
+
+struct SpawnPlan {
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;  // NAME=value
+  SignalState signals;
+  bool own_group = false;  // lead a process group instead of staying in the caller's
+  int session = -1;        // a close-on-exec descriptor to pass on all the same
+  int note = -1;           // where to write note_before, the command's pid, note_after
+  std::string note_before;
+  std::string note_after;
+};
+
+// A command that was started; not yet reaped.
+struct Spawned {
+  pid_t pid = 0;
+  Clock::time_point not_before;
+  Clock::time_point not_after;
+};
+
+// Why there is no command.
+struct SpawnFailure {
+  enum class Kind { not_found, not_executable, no_resources };
+  Kind kind;
+  std::string message;  // "./x: permission denied"
+};
+
+// Starts argv[0], searched in PATH as execvp(3) does but never through a shell. The
+// error of exec comes back exactly; nothing is left behind then.
+std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan);
+
+// The paths under which `command` is tried, in order.
+std::vector<std::string> candidates(const std::string& command, const char* path);
+
+// What the errno of exec means to the user.
+SpawnFailure::Kind kind_of_exec_error(int error_number, bool file_exists);
+
+}  // namespace dlock

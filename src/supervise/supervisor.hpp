@@ -1,0 +1,115 @@
+// Runs the command, and ends its processes when they have to end.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "lock/keeper.hpp"
+#include "lock/wakeup.hpp"
+#include "supervise/process_tree.hpp"
+#include "supervise/signals.hpp"
+#include "supervise/spawn.hpp"
+
+namespace dlock {
+
+// What becomes of processes that outlive the command's own.
+enum class Stragglers { leave, wait, kill };
+
+struct SupervisionPlan {
+  std::optional<milliseconds> timeout;  // of the command
+  milliseconds kill_after{5000};        // from TERM to KILL
+  bool kill_after_forwarded = false;    // also after a TERM that was passed on
+  Stragglers stragglers = Stragglers::leave;
+  bool own_group = false;
+};
+
+// How the command's process ended, and why, if it was not by itself.
+struct Ended {
+  std::optional<int> exit_code;
+  std::optional<int> signal;
+  bool timed_out = false;
+  std::optional<Loss> lost;
+};
+
+// What the supervisor does next, decided from what has happened so far. No clock and
+// no process in here: moments come in, actions go out.
+class Ladder {
+ public:
+  enum class Action { wait, send_term, send_kill, done };
+
+  Ladder(const SupervisionPlan& plan, Clock::time_point started);
+
+  // What happened.
+  void command_ended() { command_ended_ = true; }
+  void tree_is_empty(bool empty) { tree_is_empty_ = empty; }
+  void lease_lost(Loss loss, Clock::time_point now);
+  void forwarded(int signal, Clock::time_point now);
+
+  // What to do now. `send_term` and `send_kill` are for every process of the tree.
+  // TERM is said once, KILL at each look: what is being started during a sweep is
+  // found by the next.
+  Action next(Clock::time_point now);
+
+  // When to look again though nothing happens; max() if never.
+  Clock::time_point look_again(Clock::time_point now) const;
+
+  // Whether it depends on the rest of the tree what to do next.
+  bool needs_tree() const;
+
+  bool timed_out() const { return timed_out_; }
+  std::optional<Loss> lost() const { return lost_; }
+
+ private:
+  void kill_by(Clock::time_point moment);
+
+  SupervisionPlan plan_;
+  Clock::time_point ends_at_ = Clock::time_point::max();
+  Clock::time_point kill_at_ = Clock::time_point::max();
+  bool termed_ = false;  // TERM went to the tree: all of it has to go
+  bool command_ended_ = false;
+  bool tree_is_empty_ = false;
+  bool timed_out_ = false;
+  std::optional<Loss> lost_;
+};
+
+// The process boundary: knows deadlines, not stores. One command.
+class Supervisor final : public LeaseWatcher {
+ public:
+  Supervisor(SupervisionPlan plan, SignalInbox& signals, Wakeup& wakeup,
+             std::function<void(const std::string&)> say);
+
+  // Starts the command. Signals that came meanwhile are passed on whoever sent them:
+  // the terminal's may have come before there was a command in the group.
+  std::variant<Spawned, SpawnFailure> start(SpawnPlan plan);
+
+  // Passes signals on and ends what has to end, until nothing is left of the command
+  // that the plan wants to wait for. Its process is reaped only then, so that its
+  // number and its group's cannot pass to strangers meanwhile.
+  asio::awaitable<Ended> ended();
+
+  void extend(Clock::time_point deadline) override;
+  void forfeit(Loss loss) override;
+
+ private:
+  void pass_on(const Signal& signal);
+  void send(int signal);
+  void signal_tree(int signal);
+  void look_at_processes();
+
+  SupervisionPlan plan_;
+  SignalInbox& signals_;
+  Wakeup& wakeup_;
+  std::function<void(const std::string&)> say_;
+  std::optional<Ladder> ladder_;
+  ProcessTree tree_;
+  pid_t pid_ = 0;
+  bool command_ended_ = false;
+  bool said_unkillable_ = false;
+};
+
+// Whether this process has a controlling terminal.
+bool has_terminal();
+
+}  // namespace dlock
