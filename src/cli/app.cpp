@@ -1,0 +1,368 @@
+#include "cli/app.hpp"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "cli/config_file.hpp"
+#include "cli/words.hpp"
+#include "util/text.hpp"
+#include "util/users.hpp"
+
+namespace dlock {
+namespace {
+
+struct OptionSpec {
+  std::string_view name;         // long, without dashes
+  char letter;                   // 0 if none
+  std::string_view value;        // what it takes, for help; empty for a flag
+  std::string_view environment;  // the variable that sets it, or empty
+  std::string_view help;
+};
+
+constexpr OptionSpec common_specs[] = {
+    {"store", 0, "URL", "DLOCK_STORE", "where locks live: local:, local:/dir, none:"},
+    {"namespace", 0, "NS", "DLOCK_NAMESPACE", "prefix of every name (default dlock)"},
+    {"config", 0, "FILE", "DLOCK_CONFIG", "TOML file of settings"},
+    {"store-timeout", 0, "D", "DLOCK_STORE_TIMEOUT", "budget of one operation (2s)"},
+    {"json", 0, "", "", "print one JSON document"},
+    {"quiet", 'q', "", "", "errors only"},
+    {"verbose", 'v', "", "", "one line for each step"},
+    {"color", 0, "WHEN", "", "auto, always or never"},
+};
+
+constexpr OptionSpec run_specs[] = {
+    {"wait", 'w', "D", "", "queue for up to D, or forever"},
+    {"ttl", 't', "D", "", "lease length (30s); local: needs none"},
+    {"slots", 'n', "N", "", "how many may hold it at a time (1)"},
+    {"shared", 's', "", "", "share it with other shared holders"},
+    {"conflict-exit-code", 'E', "N", "", "exit code if not obtained (75)"},
+    {"timeout", 0, "D", "", "end the command after D, exit 124"},
+    {"kill-after", 'k', "D", "", "from SIGTERM to SIGKILL (5s)"},
+    {"jitter", 0, "D", "", "first sleep a random time up to D"},
+    {"stragglers", 0, "WHAT", "", "leave, wait for or kill what is left"},
+    {"label", 0, "TEXT", "", "shown by status"},
+    {"report", 0, "FILE", "", "write the outcome there as JSON"},
+};
+
+struct VerbSpec {
+  Verb verb;
+  std::string_view name;
+  std::string_view usage;
+  std::string_view help;
+  std::size_t least_operands;
+  std::size_t most_operands;
+  const OptionSpec* first;
+  const OptionSpec* last;
+  std::string_view exits;
+};
+
+constexpr std::string_view common_exits =
+    "  64 usage, 69 store unavailable, 70 bug, 77 permission, 78 configuration";
+
+constexpr VerbSpec verbs[] = {
+    {Verb::run, "run", "run [OPTIONS] NAME [--] COMMAND [ARG...]",
+     "hold a lock while a command runs", 1, 1, std::begin(run_specs), std::end(run_specs),
+     "  the command's own; ends by the same signal\n"
+     "  75 not obtained, 76 lost, 124 timed out, 125 no resources,\n"
+     "  126 not executable, 127 not found"},
+    {Verb::status, "status", "status [OPTIONS] NAME",
+     "show who holds a lock, who waits, the last run", 1, 1, nullptr, nullptr,
+     "  0 held, 1 free"},
+    {Verb::list, "list", "list [OPTIONS] [PATTERN]",
+     "show every lock that is held, awaited or has run", 0, 1, nullptr, nullptr, "  0"},
+};
+
+constexpr std::string_view examples =
+    "Examples:\n"
+    "  dlock run nightly-job -- ./backup.sh        skip it if it still runs\n"
+    "  dlock run -w 5m deploy -- make deploy       queue for up to 5 minutes\n"
+    "  dlock run -n 3 -w forever gpu -- ./train    at most 3 at a time\n"
+    "  dlock status nightly-job                    who has it\n";
+
+void add(CLI::App& app, const OptionSpec& spec,
+         std::map<std::string, std::string, std::less<>>& values,
+         const std::string& group) {
+  std::string names = "--" + std::string(spec.name);
+  if (spec.letter != 0) names = std::string("-") + spec.letter + "," + names;
+  auto& value = values[std::string(spec.name)];
+  const std::string help(spec.help);
+  auto* option =
+      spec.value.empty()
+          ? app.add_flag(
+                names,
+                [&value](std::int64_t times) { value = times > 0 ? "true" : "false"; },
+                help)
+          : app.add_option(names, value, help)
+                ->type_name(std::string(spec.value))
+                ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  option->group(group);
+}
+
+constexpr std::string_view help_names[] = {"help", "h", "version"};
+
+// The option of `verb` with this long name or letter; null if it has none.
+const OptionSpec* option_named(const VerbSpec& verb, std::string_view name) {
+  const auto is_named = [&](const OptionSpec& spec) {
+    return name.size() == 1 ? spec.letter == name.front() : spec.name == name;
+  };
+  const auto* own = std::find_if(verb.first, verb.last, is_named);
+  if (own != verb.last) return own;
+  const auto* common =
+      std::find_if(std::begin(common_specs), std::end(common_specs), is_named);
+  return common == std::end(common_specs) ? nullptr : common;
+}
+
+std::optional<bool> takes_value(const VerbSpec& verb, std::string_view name) {
+  if (const auto* spec = option_named(verb, name)) return !spec->value.empty();
+  const bool help = std::find(std::begin(help_names), std::end(help_names), name) !=
+                    std::end(help_names);
+  return help ? std::optional(false) : std::nullopt;
+}
+
+// CLI11's parser for options of one verb, and what it found.
+struct Parser {
+  Parser() { app.set_help_flag(); }
+
+  void add_help_options() {
+    app.set_help_flag("-h,--help", "show this")->group("Common options");
+    app.set_version_flag("--version", "dlock " DLOCK_VERSION, "show the version")
+        ->group("Common options");
+  }
+
+  void add_all_options_of(const VerbSpec& verb) {
+    for (const auto* spec = verb.first; spec != verb.last; ++spec) {
+      add_option(*spec, "Options");
+    }
+    for (const auto& spec : common_specs) add_option(spec, "Common options");
+  }
+
+  void add_option(const OptionSpec& spec, const std::string& group) {
+    if (values.count(spec.name) == 0) add(app, spec, values, group);
+  }
+
+  // Only those that occur in `words`: to set up all of them takes longer than
+  // everything else that dlock does before it starts the command.
+  void add_options_of(const VerbSpec& verb, const Words& words) {
+    for (const auto& word : words.options) {
+      if (word.size() < 2 || word.front() != '-') continue;
+      const auto name = word.substr(word.starts_with("--") ? 2 : 1);
+      const auto* spec = option_named(verb, name.substr(0, name.find('=')));
+      if (spec != nullptr) add_option(*spec, "Options");
+    }
+  }
+
+  CLI::App app;
+  std::map<std::string, std::string, std::less<>> values;
+};
+
+std::string help_of(const VerbSpec& verb) {
+  Parser parser;
+  parser.add_all_options_of(verb);
+  parser.add_help_options();
+  // CLI11 would show its own idea of a usage line.
+  parser.app.get_formatter()->column_width(30);
+  auto options = parser.app.help();
+  const auto first = options.find("Options:");
+  options.erase(
+      0, std::min(first == std::string::npos ? options.find("Common options:") : first,
+                  options.size()));
+  std::string text = "Usage: dlock " + std::string(verb.usage) + "\n\n  " +
+                     std::string(verb.help) + "\n\n";
+  text += options;
+  while (text.ends_with("\n\n")) text.pop_back();
+  for (auto gap = text.find("\n\n\n"); gap != std::string::npos;) {
+    text.erase(gap, 1);
+    gap = text.find("\n\n\n");
+  }
+  text += "\nExit codes:\n" + std::string(verb.exits) + "\n" + std::string(common_exits) +
+          "\n";
+  return text;
+}
+
+std::string general_help() {
+  std::string text =
+      "Usage: dlock [OPTIONS] VERB [OPTIONS] [ARGS]\n\n"
+      "  A named lock around a command: for shell scripts and cron.\n\nVerbs:\n";
+  for (const auto& verb : verbs) {
+    auto name = "  " + std::string(verb.name);
+    name.resize(12, ' ');
+    text += name + std::string(verb.help) + "\n";
+  }
+  return text + "\nOptions of each verb: dlock VERB --help. Everything: man dlock.\n\n" +
+         std::string(examples);
+}
+
+const VerbSpec* verb_named(std::string_view name) {
+  const auto* found = std::find_if(std::begin(verbs), std::end(verbs),
+                                   [&](const VerbSpec& v) { return v.name == name; });
+  return found == std::end(verbs) ? nullptr : found;
+}
+
+// Where the verb stands: the first word that is no option. The options before it are
+// common ones; -1 if there is none.
+std::ptrdiff_t verb_position(const std::vector<std::string>& args,
+                             const VerbSpec& common) {
+  const auto words = sorted_words(
+      args, 0, [&](std::string_view name) { return takes_value(common, name); });
+  if (words.command.empty()) return -1;
+  return static_cast<std::ptrdiff_t>(args.size() - words.command.size());
+}
+
+std::string environment(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  return value == nullptr ? "" : value;
+}
+
+std::string absolute(const std::string& path) {
+  if (path.empty() || path.front() == '/') return path;
+  const std::unique_ptr<char, decltype(&std::free)> here(::getcwd(nullptr, 0),
+                                                         &std::free);
+  return here ? std::string(here.get()) + "/" + path : path;
+}
+
+// The file that was named, or the first of the usual ones that exists; empty if none.
+std::string config_path(const std::string& named) {
+  if (!named.empty()) return named;
+  auto home = environment("HOME");
+  if (home.empty()) home = home_directory(::geteuid());
+  auto own = home + "/.config/dlock/config.toml";
+  if (!home.empty() && ::access(own.c_str(), F_OK) == 0) return own;
+  constexpr const char* global = "/etc/dlock/config.toml";
+  return ::access(global, F_OK) == 0 ? global : "";
+}
+
+// Adds what the file says to `settings` where nothing else has. Every key is checked,
+// also those of other verbs: a misspelt one is found at once and not at night.
+void add_from_file(Settings& settings, const VerbSpec& verb, const std::string& path) {
+  const auto config = config_from(path);
+  const auto refuse = [&](const std::string& what) {
+    throw Failure(Failure::Kind::misconfigured, printable(path) + ": " + what);
+  };
+  for (const auto& [table, keys] : config) {
+    const auto* of_verb = verb_named(table);
+    if (!table.empty() && of_verb == nullptr) {
+      refuse("[" + printable(table) + "] is not a verb of dlock");
+    }
+    const auto* first = table.empty() ? std::begin(common_specs) : of_verb->first;
+    const auto* last = table.empty() ? std::end(common_specs) : of_verb->last;
+    for (const auto& [key, value] : keys) {
+      const auto* spec = std::find_if(
+          first, last, [&name = key](const OptionSpec& s) { return s.name == name; });
+      const auto shown = (table.empty() ? "" : table + ".") + key;
+      if (spec == last || key == "config") refuse("unknown key " + printable(shown));
+      if (!table.empty() && of_verb != &verb) continue;
+      settings.try_emplace(key, Setting{value.text, Setting::Source::file,
+                                        printable(path) + ": " + printable(shown)});
+    }
+  }
+}
+
+Settings settings_from(const Parser& parser, const VerbSpec& verb, std::string& config) {
+  Settings settings;
+  for (const auto& [name, value] : parser.values) {
+    if (parser.app.get_option("--" + name)->count() == 0) continue;
+    settings[name] = {value, Setting::Source::command_line, "--" + name};
+  }
+  for (const auto& spec : common_specs) {
+    if (spec.environment.empty()) continue;
+    const auto value = environment(spec.environment);
+    if (value.empty()) continue;
+    settings.try_emplace(
+        std::string(spec.name),
+        Setting{value, Setting::Source::environment, std::string(spec.environment)});
+  }
+  if (const auto named = settings.find("config"); named != settings.end()) {
+    config = absolute(named->second.value);
+  }
+  if (const auto path = config_path(config); !path.empty()) {
+    add_from_file(settings, verb, path);
+  }
+  return settings;
+}
+
+std::string explained(const std::string& unknown, const VerbSpec& verb) {
+  // Not what is behind the sign: it may be somebody's idea of giving a password.
+  const auto name = std::string_view(unknown).substr(0, unknown.find('='));
+  const auto shown = "'" + printable(name, 60) + "'";
+  const bool flag = name.starts_with("--") && takes_value(verb, name.substr(2));
+  return flag ? shown + ": that option takes no value" : "unknown option " + shown;
+}
+
+// CLI11's words for what is wrong, without its names and line breaks.
+std::string explained(const CLI::ParseError& error, const Words& words) {
+  const std::string last =
+      words.options.empty() ? "" : printable(words.options.back(), 60);
+  const auto is = [&](CLI::ExitCodes code) {
+    return error.get_exit_code() == static_cast<int>(code);
+  };
+  if (is(CLI::ExitCodes::ArgumentMismatch)) return last + " needs a value";
+  std::string text = error.what();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return printable(text, 200);
+}
+
+void check_operands(const VerbSpec& verb, const Words& words) {
+  const auto usage = " (usage: dlock " + std::string(verb.usage) + ")";
+  if (words.operands.size() < verb.least_operands) {
+    throw UsageError("the name of a lock is missing" + usage);
+  }
+  if (verb.verb == Verb::run) {
+    if (words.command.empty()) throw UsageError("a command is missing" + usage);
+  } else if (!words.command.empty()) {
+    throw UsageError("'" + printable(words.command.front(), 60) +
+                     "' is one word too many" + usage);
+  }
+}
+
+}  // namespace
+
+std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
+  const VerbSpec* verb = nullptr;
+  auto rest = args;
+  // Before the verb only common options can stand; `list` has no others.
+  if (const auto at = verb_position(args, *verb_named("list")); at >= 0) {
+    const auto& name = args[static_cast<std::size_t>(at)];
+    verb = verb_named(name);
+    if (verb == nullptr) {
+      throw UsageError("unknown verb '" + printable(name, 60) +
+                       "' (dlock --help lists them)");
+    }
+    rest.erase(rest.begin() + at);
+  }
+  const bool no_verb = verb == nullptr;
+  if (no_verb) verb = verb_named("list");
+
+  const auto words =
+      sorted_words(rest, no_verb ? 0 : verb->most_operands,
+                   [&](std::string_view name) { return takes_value(*verb, name); });
+  if (!words.unknown.empty()) throw UsageError(explained(words.unknown, *verb));
+  Parser parser;
+  parser.add_help_options();
+  parser.add_options_of(*verb, words);
+  try {
+    auto reversed = words.options;
+    std::reverse(reversed.begin(), reversed.end());
+    parser.app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return Print{no_verb ? general_help() : help_of(*verb)};
+  } catch (const CLI::CallForVersion&) {
+    return Print{"dlock " DLOCK_VERSION "\n"};
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(explained(error, words));
+  }
+  if (no_verb) throw UsageError("a verb is missing (dlock --help lists them)");
+  check_operands(*verb, words);
+
+  Invocation invocation;
+  invocation.verb = verb->verb;
+  invocation.operands = words.operands;
+  invocation.command = words.command;
+  invocation.settings = settings_from(parser, *verb, invocation.config);
+  return invocation;
+}
+
+}  // namespace dlock

@@ -1,0 +1,32 @@
+// The command line: verbs, options, help. The only file that knows every verb.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+
+namespace dlock {
+
+enum class Verb { run, status, list };
+
+// What the user wants, with every setting resolved: command line before environment
+// before configuration file.
+struct Invocation {
+  Verb verb = Verb::run;
+  Settings settings;
+  std::vector<std::string> operands;
+  std::vector<std::string> command;
+  std::string config;  // absolute path of a file that was named; empty otherwise
+};
+
+// Something to print instead: help or version.
+struct Print {
+  std::string text;
+};
+
+// Takes the command line apart. Throws UsageError, and Failure for a configuration
+// file that cannot be used.
+std::variant<Invocation, Print> parsed(const std::vector<std::string>& args);
+
+}  // namespace dlock

@@ -1,0 +1,109 @@
+#include "cli/config_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <sstream>
+#include <toml.hpp>
+
+#include "lock/errors.hpp"
+#include "util/fd.hpp"
+#include "util/text.hpp"
+#include "util/users.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr off_t longest_file = 1 << 20;
+
+Failure broken(const std::string& path, const std::string& why) {
+  return Failure(Failure::Kind::misconfigured, printable(path) + ": " + why);
+}
+
+// A file that others may write can name a command's lock, its time and its store.
+void check_ownership(const std::string& path, const struct stat& status) {
+  if ((status.st_mode & S_IWOTH) != 0) {
+    throw Failure(Failure::Kind::rejected,
+                  printable(path) + ": not used, for everybody may write to it");
+  }
+  if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
+    throw Failure(Failure::Kind::rejected, printable(path) + ": not used, for it is " +
+                                               user_name(status.st_uid) + "'s");
+  }
+}
+
+std::string contents_of(const std::string& path) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0) {
+    throw broken(path, std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) throw broken(path, "not a plain file");
+  if (status.st_size > longest_file) throw broken(path, "larger than 1 MiB");
+  check_ownership(path, status);
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  const auto size = ::pread(file.get(), text.data(), text.size(), 0);
+  if (size < 0) throw broken(path, std::strerror(errno));
+  text.resize(static_cast<std::size_t>(size));
+  return text;
+}
+
+// The parser explains itself over several lines, the first of which says it.
+std::string first_line_of(std::string text) {
+  constexpr std::string_view prefix = "[error] ";
+  if (text.starts_with(prefix)) text.erase(0, prefix.size());
+  text.resize(std::min(text.find('\n'), text.size()));
+  if (text.starts_with("toml::")) text.erase(0, std::min(text.find(": "), text.size()));
+  if (text.starts_with(": ")) text.erase(0, 2);
+  return printable(text, 200);
+}
+
+ConfigValue value_from(const toml::value& value, const std::string& path,
+                       const std::string& key) {
+  if (value.is_string()) {
+    const std::string text = toml::get<std::string>(value);
+    return {text};
+  }
+  if (value.is_boolean()) return {value.as_boolean() ? "true" : "false"};
+  if (value.is_integer()) return {std::to_string(value.as_integer())};
+  if (value.is_floating()) {
+    std::ostringstream text;
+    text.precision(15);
+    text << value.as_floating();
+    return {text.str()};
+  }
+  throw broken(path, key + ": a text, a number, true or false is wanted");
+}
+
+}  // namespace
+
+Config config_from(const std::string& path) {
+  const auto text = contents_of(path);
+  // What toml11 does with other bytes within quotes is undefined.
+  if (!is_utf8(text)) throw broken(path, "not valid UTF-8");
+  std::istringstream stream(text);
+  toml::value root;
+  try {
+    root = toml::parse(stream, path);
+  } catch (const std::exception& error) {
+    throw broken(path, "not valid TOML: " + first_line_of(error.what()));
+  }
+  Config config;
+  for (const auto& [key, value] : root.as_table()) {
+    if (!value.is_table()) {
+      config[""][key] = value_from(value, path, printable(key));
+      continue;
+    }
+    auto& table = config[key];
+    for (const auto& [inner, inner_value] : value.as_table()) {
+      table[inner] =
+          value_from(inner_value, path, printable(key) + "." + printable(inner));
+    }
+  }
+  return config;
+}
+
+}  // namespace dlock

@@ -1,0 +1,26 @@
+// Every status dlock exits with on its own account.
+#pragma once
+
+namespace dlock {
+
+// The command's own status takes the place of these whenever it ran to its end. A test
+// holds the manual and --help against this list.
+enum class ExitStatus : int {
+  success = 0,
+  not_held = 1,          // status: nobody holds the lock
+  usage = 64,            // EX_USAGE
+  unavailable = 69,      // EX_UNAVAILABLE: the store cannot be reached
+  bug = 70,              // EX_SOFTWARE
+  not_obtained = 75,     // EX_TEMPFAIL: held by others, wait over
+  lost = 76,             // the lease ended while the command ran
+  permission = 77,       // EX_NOPERM
+  misconfigured = 78,    // EX_CONFIG
+  timed_out = 124,       // as timeout(1)
+  no_resources = 125,    // the command could not be started
+  not_executable = 126,  // as sh
+  not_found = 127,       // as sh
+};
+
+constexpr int code_of(ExitStatus status) { return static_cast<int>(status); }
+
+}  // namespace dlock

@@ -1,0 +1,231 @@
+#include "cli/lock_view.hpp"
+
+#include <algorithm>
+
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr const char* bold = "\x1b[1m";
+constexpr const char* green = "\x1b[32m";
+constexpr const char* yellow = "\x1b[33m";
+constexpr const char* red = "\x1b[31m";
+constexpr const char* plain = "\x1b[0m";
+
+std::string colored(const std::string& text, const char* color, bool wanted) {
+  return wanted ? color + text + plain : text;
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json or_null(const std::optional<milliseconds>& value) {
+  return value ? Json(value->count()) : Json(nullptr);
+}
+
+// Columns as wide as their widest cell; the last one as it is.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> titles) { rows_.push_back(std::move(titles)); }
+
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+
+  std::string text(const std::string& indent, bool color) const {
+    std::string out;
+    for (const auto& row : rows_) {
+      std::string line = indent;
+      for (std::size_t column = 0; column < row.size(); ++column) {
+        line += row[column];
+        if (column + 1 == row.size()) break;
+        line.append(width(column) - columns_of(row[column]) + 2, ' ');
+      }
+      while (line.ends_with(' ')) line.pop_back();
+      const bool titles = &row == &rows_.front();
+      out += (titles ? colored(line, bold, color) : line) + "\n";
+    }
+    return out;
+  }
+
+ private:
+  // Code points; near enough for the names of hosts and locks.
+  static std::size_t columns_of(const std::string& cell) {
+    return static_cast<std::size_t>(std::count_if(cell.begin(), cell.end(), [](char c) {
+      return (static_cast<unsigned char>(c) & 0xC0u) != 0x80;
+    }));
+  }
+  std::size_t width(std::size_t column) const {
+    std::size_t widest = 0;
+    for (const auto& row : rows_) widest = std::max(widest, columns_of(row[column]));
+    return widest;
+  }
+
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string owner(const std::string& user, const std::string& host) {
+  return printable(user, 64) + "@" + printable(host, 64);
+}
+
+std::string outcome_of(const RunInfo& run) {
+  if (run.signal) return "ended by SIG" + printable(*run.signal, 20);
+  if (run.outcome == "ran" && run.exit_code) {
+    return "exit " + std::to_string(*run.exit_code);
+  }
+  const auto code = run.exit_code ? ", exit " + std::to_string(*run.exit_code) : "";
+  return printable(run.outcome, 20) + code;
+}
+
+bool is_failure(const RunInfo& run) { return run.outcome != "ran" || run.exit_code != 0; }
+
+std::string ago(WallTime moment) {
+  return for_people(std::max(wall_now() - moment, WallTime(0))) + " ago";
+}
+
+std::string last_run_of(const LockInfo& lock, bool color) {
+  if (!lock.last_run) return "-";
+  const auto& run = *lock.last_run;
+  const auto how = colored(outcome_of(run), is_failure(run) ? red : green, color);
+  return how + ", " + ago(run.ended.value_or(run.started));
+}
+
+std::string state_of(const LockInfo& lock) {
+  if (lock.holders.empty()) return "free";
+  if (lock.mode == Mode::shared) return "shared";
+  if (lock.slots == 1) return "held";
+  return std::to_string(lock.slots - lock.free) + "/" + std::to_string(lock.slots) +
+         " held";
+}
+
+}  // namespace
+
+Json json_of(const HolderInfo& holder) {
+  return Json{
+      {"fence", holder.fence.number},
+      {"slot", holder.slot},
+      {"host", holder.host},
+      {"pid", holder.pid},
+      {"user", holder.user},
+      {"command", holder.command},
+      {"label", holder.label},
+      {"since", rfc3339(holder.since)},
+      {"held_ms", holder.held.count()},
+      {"expires_in_ms", or_null(holder.expires_in)},
+      {"attached", holder.attached},
+  };
+}
+
+Json json_of(const RunInfo& run) {
+  return Json{
+      {"started", rfc3339(run.started)},
+      {"ended", run.ended ? Json(rfc3339(*run.ended)) : Json(nullptr)},
+      {"duration_ms", or_null(run.duration)},
+      {"exit_code", or_null(run.exit_code)},
+      {"signal", or_null(run.signal)},
+      {"host", run.host},
+      {"outcome", run.outcome},
+  };
+}
+
+Json json_of(const LockInfo& lock) {
+  Json holders = Json::array();
+  for (const auto& holder : lock.holders) holders.push_back(json_of(holder));
+  Json waiters = Json::array();
+  for (const auto& waiter : lock.waiters) {
+    waiters.push_back(Json{
+        {"host", waiter.host},
+        {"pid", waiter.pid},
+        {"user", waiter.user},
+        {"since", rfc3339(waiter.since)},
+        {"waiting_ms", waiter.waiting.count()},
+    });
+  }
+  return Json{
+      {"name", lock.lock.name},
+      {"state", lock.holders.empty() ? "free" : "held"},
+      {"mode", lock.mode == Mode::shared ? "shared" : "exclusive"},
+      {"slots", lock.slots},
+      {"free", lock.free},
+      {"holders", std::move(holders)},
+      {"waiters", std::move(waiters)},
+      {"last_run", lock.last_run ? json_of(*lock.last_run) : Json(nullptr)},
+  };
+}
+
+std::string described(const HolderInfo& holder) {
+  return owner(holder.user, holder.host) + " (pid " + std::to_string(holder.pid) + ", " +
+         printable_command(holder.command) + ") for " + for_people(holder.held);
+}
+
+std::string status_text(const LockInfo& lock, bool color) {
+  const bool held = !lock.holders.empty();
+  std::string text = printable(lock.lock.name, 255) + "  " +
+                     colored(held ? "held" : "free", held ? yellow : green, color);
+  if (held && lock.mode == Mode::shared) text += ", shared";
+  if (lock.slots > 1) {
+    text += ", " + std::to_string(lock.free) + " of " + std::to_string(lock.slots) +
+            " slots free";
+  }
+  text += "\n";
+
+  if (held) {
+    const bool labels =
+        std::any_of(lock.holders.begin(), lock.holders.end(),
+                    [](const HolderInfo& holder) { return !holder.label.empty(); });
+    std::vector<std::string> titles{"HOLDER", "PID", "FOR", "FENCE"};
+    if (lock.slots > 1) titles.emplace_back("SLOT");
+    if (labels) titles.emplace_back("LABEL");
+    titles.emplace_back("COMMAND");
+    Table table(std::move(titles));
+    for (const auto& holder : lock.holders) {
+      std::vector<std::string> cells{owner(holder.user, holder.host),
+                                     std::to_string(holder.pid), for_people(holder.held),
+                                     std::to_string(holder.fence.number)};
+      if (lock.slots > 1) cells.push_back(std::to_string(holder.slot));
+      if (labels) cells.push_back(printable(holder.label, 40));
+      cells.push_back(printable_command(holder.command) +
+                      (holder.dlock_gone ? "  (its dlock is gone)" : ""));
+      table.add(std::move(cells));
+    }
+    text += "\n" + table.text("  ", color);
+  }
+  if (!lock.waiters.empty()) {
+    Table table({"WAITER", "PID", "FOR"});
+    for (const auto& waiter : lock.waiters) {
+      table.add({owner(waiter.user, waiter.host), std::to_string(waiter.pid),
+                 for_people(waiter.waiting)});
+    }
+    text += "\n" + table.text("  ", color);
+  }
+  if (lock.last_run) {
+    const auto& run = *lock.last_run;
+    text += "\n  last run: " + last_run_of(lock, color);
+    if (run.duration) text += ", took " + for_people(*run.duration);
+    text += " on " + printable(run.host, 64) + "\n";
+  }
+  return text;
+}
+
+std::string list_text(const std::vector<LockInfo>& locks, bool color) {
+  if (locks.empty()) return "";
+  Table table({"LOCK", "STATE", "HOLDER", "FOR", "WAITING", "LAST RUN"});
+  for (const auto& lock : locks) {
+    std::string holder = "-";
+    std::string held_for = "-";
+    if (!lock.holders.empty()) {
+      const auto& first = lock.holders.front();
+      holder = owner(first.user, first.host);
+      if (lock.holders.size() > 1) {
+        holder += " +" + std::to_string(lock.holders.size() - 1);
+      }
+      held_for = for_people(first.held);
+    }
+    table.add({printable(lock.lock.name, 255), state_of(lock), holder, held_for,
+               std::to_string(lock.waiters.size()), last_run_of(lock, color)});
+  }
+  return table.text("", color);
+}
+
+}  // namespace dlock

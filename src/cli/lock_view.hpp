@@ -1,0 +1,23 @@
+// Locks as `status` and `list` show them: JSON for programs, tables for people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lock/lease.hpp"
+#include "util/json.hpp"
+
+namespace dlock {
+
+Json json_of(const HolderInfo& holder);
+Json json_of(const RunInfo& run);
+Json json_of(const LockInfo& lock);
+
+// "root@web1 (pid 123, ./backup.sh), since 3m12s"
+std::string described(const HolderInfo& holder);
+
+// What `dlock status` and `dlock list` print.
+std::string status_text(const LockInfo& lock, bool color);
+std::string list_text(const std::vector<LockInfo>& locks, bool color);
+
+}  // namespace dlock

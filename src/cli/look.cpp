@@ -1,0 +1,89 @@
+#include "cli/look.hpp"
+
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <exception>
+
+#include "cli/lock_view.hpp"
+#include "cli/speaker.hpp"
+
+namespace dlock {
+namespace {
+
+// Runs `work` to its end and returns what it returns, or throws what it throws.
+template <typename Work>
+auto completed(asio::io_context& context, Work work) {
+  using Result = typename decltype(work())::value_type;
+  std::optional<Result> result;
+  std::exception_ptr error;
+  asio::co_spawn(context, std::move(work), [&](std::exception_ptr thrown, Result value) {
+    error = thrown;
+    result = std::move(value);
+    // A timer of the store may still be armed.
+    context.stop();
+  });
+  context.run();
+  if (error) std::rethrow_exception(error);
+  return std::move(*result);
+}
+
+void print(const std::string& text) {
+  if (!write_text(STDOUT_FILENO, text)) {
+    throw Failure(Failure::Kind::unreachable, "cannot write to standard output");
+  }
+}
+
+}  // namespace
+
+ExitStatus status_of(Failure::Kind kind) {
+  switch (kind) {
+    case Failure::Kind::rejected: return ExitStatus::permission;
+    case Failure::Kind::misconfigured: return ExitStatus::misconfigured;
+    case Failure::Kind::exhausted: return ExitStatus::no_resources;
+    case Failure::Kind::unreachable:
+    case Failure::Kind::interrupted: break;
+  }
+  return ExitStatus::unavailable;
+}
+
+ExitStatus status_verb(const Invocation& invocation) {
+  const auto common = common_options(invocation.settings);
+  const LockName lock{common.name_space, parsed_name(invocation.operands.at(0))};
+  asio::io_context context(1);
+  Wakeup wakeup(context);
+  const auto store = open_store(common.store, store_timeout(common, {}), context);
+  const auto info = completed(context, [&] { return store->inspect(lock, wakeup); });
+  print(common.json ? to_line(json_of(info)) + "\n"
+                    : status_text(info, use_color(common.color)));
+  return info.holders.empty() ? ExitStatus::not_held : ExitStatus::success;
+}
+
+ExitStatus list_verb(const Invocation& invocation) {
+  const auto common = common_options(invocation.settings);
+  const std::string pattern =
+      invocation.operands.empty() ? "*" : invocation.operands.front();
+  asio::io_context context(1);
+  Wakeup wakeup(context);
+  const auto store = open_store(common.store, store_timeout(common, {}), context);
+  const auto locks = completed(context, [&] {
+    return store->list(
+        common.name_space,
+        [&](const std::string& name) {
+          return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+        },
+        wakeup);
+  });
+  if (common.json) {
+    Json all = Json::array();
+    for (const auto& lock : locks) all.push_back(json_of(lock));
+    print(to_line(all) + "\n");
+  } else {
+    print(list_text(locks, use_color(common.color)));
+  }
+  return ExitStatus::success;
+}
+
+}  // namespace dlock

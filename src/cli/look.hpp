@@ -1,0 +1,15 @@
+// dlock status and dlock list: what a store knows, shown.
+#pragma once
+
+#include "cli/app.hpp"
+#include "cli/exit_status.hpp"
+
+namespace dlock {
+
+ExitStatus status_verb(const Invocation& invocation);
+ExitStatus list_verb(const Invocation& invocation);
+
+// The status that a Failure ends dlock with.
+ExitStatus status_of(Failure::Kind kind);
+
+}  // namespace dlock

@@ -1,0 +1,58 @@
+#include "cli/nesting.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "util/text.hpp"
+
+namespace dlock {
+
+std::vector<Fence> fences_held_above(std::string_view held, const std::string& name) {
+  std::vector<Fence> fences;
+  const auto wanted = percent_encoded(name);
+  while (!held.empty()) {
+    const auto entry = held.substr(0, held.find(' '));
+    held.remove_prefix(std::min(entry.size() + 1, held.size()));
+    const auto equals = entry.rfind('=');
+    if (equals == std::string_view::npos || entry.substr(0, equals) != wanted) continue;
+    const auto digits = entry.substr(equals + 1);
+    Fence fence;
+    const auto* last = digits.data() + digits.size();
+    const auto [parsed, error] = std::from_chars(digits.data(), last, fence.number);
+    if (error == std::errc() && parsed == last) fences.push_back(fence);
+  }
+  return fences;
+}
+
+std::string with_grant(const std::string& held, const std::string& name, Fence fence) {
+  return held + (held.empty() ? "" : " ") + percent_encoded(name) + "=" +
+         std::to_string(fence.number);
+}
+
+std::vector<std::string> command_environment(const char* const* inherited,
+                                             const CommandSettings& settings) {
+  std::vector<std::string> own{
+      "DLOCK_NAME=" + settings.name,
+      "DLOCK_FENCE=" + std::to_string(settings.grant.fence.number),
+      "DLOCK_SLOT=" + std::to_string(settings.grant.slot),
+      "DLOCK_STORE=" + settings.store,
+      "DLOCK_NAMESPACE=" + settings.name_space,
+      "DLOCK_HELD=" + with_grant(settings.held, settings.name, settings.grant.fence),
+  };
+  if (!settings.config.empty()) own.push_back("DLOCK_CONFIG=" + settings.config);
+
+  std::vector<std::string> environment;
+  for (; *inherited != nullptr; ++inherited) {
+    const std::string_view entry(*inherited);
+    const auto name = entry.substr(0, entry.find('=') + 1);
+    const bool replaced =
+        std::any_of(own.begin(), own.end(),
+                    [&](const std::string& set) { return set.starts_with(name); });
+    if (name == "DLOCK_PASSWORD=" || (replaced && !name.empty())) continue;
+    environment.emplace_back(entry);
+  }
+  environment.insert(environment.end(), own.begin(), own.end());
+  return environment;
+}
+
+}  // namespace dlock

@@ -1,0 +1,31 @@
+// What a run tells the runs inside it, through the environment.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lock/lease.hpp"
+
+namespace dlock {
+
+// DLOCK_HELD: "NAME=FENCE" for each lock held above, outermost first, separated by
+// spaces, names percent-encoded. What is not of that form is passed over: it came from
+// the environment.
+std::vector<Fence> fences_held_above(std::string_view held, const std::string& name);
+std::string with_grant(const std::string& held, const std::string& name, Fence fence);
+
+struct CommandSettings {
+  std::string name;
+  Grant grant;
+  std::string store;
+  std::string name_space;
+  std::string config;  // absolute, or empty
+  std::string held;    // DLOCK_HELD as dlock found it
+};
+
+// The environment of the command: `inherited` with this run's values, without secrets.
+std::vector<std::string> command_environment(const char* const* inherited,
+                                             const CommandSettings& settings);
+
+}  // namespace dlock

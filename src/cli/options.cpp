@@ -1,0 +1,218 @@
+#include "cli/options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double in_milliseconds;
+};
+constexpr Unit units[] = {
+    {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}};
+
+// What a sum of decimal fractions may be off.
+constexpr double rounding = 1e-6;
+
+// Far beyond any use, and far from where nanoseconds would run over.
+constexpr double longest = 100.0 * 366 * 86'400'000;
+
+constexpr milliseconds shortest_ttl{500};
+constexpr std::size_t longest_name = 255;
+constexpr unsigned most_slots = 100'000;
+
+UsageError no_duration(std::string_view text) {
+  return UsageError("'" + printable(text, 60) +
+                    "' is not a duration (such as 30s, 5m, 1h30m, 250ms or 0.5)");
+}
+
+// Digits with at most one point among them, taken off the front of `text`.
+double take_number(std::string_view& text, std::string_view whole) {
+  const auto end = text.find_first_not_of("0123456789.");
+  const auto digits = text.substr(0, end);
+  double number = 0;
+  const auto* last = digits.data() + digits.size();
+  const auto [parsed, error] =
+      std::from_chars(digits.data(), last, number, std::chars_format::fixed);
+  if (error != std::errc() || parsed != last) throw no_duration(whole);
+  text.remove_prefix(digits.size());
+  return number;
+}
+
+// Calls `use` with the setting `name` if there is one, and tells where a value that it
+// refuses came from.
+template <typename Use>
+void with(const Settings& settings, std::string_view name, Use use) {
+  const auto found = settings.find(name);
+  if (found == settings.end()) return;
+  const auto& setting = found->second;
+  try {
+    use(setting.value);
+  } catch (const UsageError& error) {
+    throw UsageError(setting.origin + ": " + error.what(),
+                     setting.source == Setting::Source::file);
+  } catch (const Failure& failure) {
+    throw Failure(failure.kind(), setting.origin + ": " + failure.what());
+  }
+}
+
+bool flag(const Settings& settings, std::string_view name) {
+  bool set = false;
+  with(settings, name, [&](const std::string& value) {
+    if (value != "true" && value != "false") throw UsageError("true or false");
+    set = value == "true";
+  });
+  return set;
+}
+
+void duration(const Settings& settings, std::string_view name, milliseconds& target) {
+  with(settings, name,
+       [&](const std::string& value) { target = parsed_duration(value); });
+}
+
+}  // namespace
+
+milliseconds parsed_duration(std::string_view text) {
+  const auto whole = text;
+  if (text.empty()) throw no_duration(whole);
+  double sum = 0;
+  const Unit* next = std::begin(units);
+  do {
+    const double number = take_number(text, whole);
+    const auto end = text.find_first_of("0123456789.");
+    const auto name = text.substr(0, end);
+    const bool plain =
+        name.empty() && sum == 0 && text.empty() && next == std::begin(units);
+    const auto* unit = std::find_if(next, std::end(units), [&](const Unit& u) {
+      return u.name == (plain ? "s" : name);
+    });
+    if (unit == std::end(units)) throw no_duration(whole);
+    sum += number * unit->in_milliseconds;
+    next = unit + 1;
+    text.remove_prefix(name.size());
+  } while (!text.empty());
+  if (sum > longest) {
+    throw UsageError("'" + printable(whole, 60) + "' is longer than 100 years");
+  }
+  return milliseconds(static_cast<std::int64_t>(std::ceil(sum - rounding)));
+}
+
+unsigned parsed_number(std::string_view text, unsigned least, unsigned most) {
+  unsigned number = 0;
+  const auto* last = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), last, number);
+  if (error != std::errc() || parsed != last || number < least || number > most) {
+    throw UsageError("'" + printable(text, 60) + "' is not a whole number from " +
+                     std::to_string(least) + " to " + std::to_string(most));
+  }
+  return number;
+}
+
+std::string parsed_name(const std::string& text) {
+  if (text.empty()) throw UsageError("a name cannot be empty");
+  if (text.size() > longest_name) {
+    throw UsageError("a name has at most 255 bytes; this one has " +
+                     std::to_string(text.size()));
+  }
+  if (!is_printable_utf8(text)) {
+    throw UsageError("'" + printable(text) + "' has bytes that are not printable UTF-8");
+  }
+  return text;
+}
+
+CommonOptions common_options(const Settings& settings) {
+  CommonOptions options;
+  with(settings, "store",
+       [&](const std::string& value) { options.store = parsed_store_url(value); });
+  with(settings, "namespace",
+       [&](const std::string& value) { options.name_space = parsed_name(value); });
+  with(settings, "store-timeout", [&](const std::string& value) {
+    options.store_timeout = parsed_duration(value);
+    if (options.store_timeout->count() == 0) throw UsageError("cannot be zero");
+  });
+  with(settings, "color", [&](const std::string& value) {
+    if (value == "auto") {
+      options.color = Color::automatic;
+    } else if (value == "always") {
+      options.color = Color::always;
+    } else if (value == "never") {
+      options.color = Color::never;
+    } else {
+      throw UsageError("'" + printable(value, 60) + "' is none of auto, always, never");
+    }
+  });
+  options.json = flag(settings, "json");
+  options.quiet = flag(settings, "quiet");
+  options.verbose = flag(settings, "verbose");
+  return options;
+}
+
+RunOptions run_options(const Settings& settings, const std::string& name,
+                       std::vector<std::string> command) {
+  RunOptions options;
+  options.name = parsed_name(name);
+  options.command = std::move(command);
+  with(settings, "wait", [&](const std::string& value) {
+    const auto wait = value == "forever" ? milliseconds::max() : parsed_duration(value);
+    if (wait.count() > 0) options.wait = wait;
+  });
+  with(settings, "ttl", [&](const std::string& value) {
+    options.ttl = parsed_duration(value);
+    if (options.ttl < shortest_ttl) throw UsageError("a ttl is 500ms at least");
+  });
+  with(settings, "slots", [&](const std::string& value) {
+    options.slots = parsed_number(value, 1, most_slots);
+  });
+  options.shared = flag(settings, "shared");
+  if (options.shared && settings.count("slots") > 0) {
+    const auto is_from_file = [&](std::string_view option) {
+      return settings.find(option)->second.source == Setting::Source::file;
+    };
+    throw UsageError("--shared and --slots do not go together",
+                     is_from_file("shared") && is_from_file("slots"));
+  }
+  with(settings, "conflict-exit-code", [&](const std::string& value) {
+    options.conflict_exit_code = static_cast<int>(parsed_number(value, 0, 255));
+  });
+  duration(settings, "jitter", options.jitter);
+  with(settings, "label", [&](const std::string& value) {
+    if (!value.empty()) options.label = parsed_name(value);
+  });
+  with(settings, "report", [&](const std::string& value) {
+    if (value.empty()) throw UsageError("a file's name is missing");
+    options.report = value;
+  });
+
+  auto& plan = options.supervision;
+  with(settings, "timeout", [&](const std::string& value) {
+    plan.timeout = parsed_duration(value);
+    if (plan.timeout->count() == 0) throw UsageError("cannot be zero");
+  });
+  duration(settings, "kill-after", plan.kill_after);
+  plan.kill_after_forwarded = settings.count("kill-after") > 0;
+  with(settings, "stragglers", [&](const std::string& value) {
+    if (value == "leave") {
+      plan.stragglers = Stragglers::leave;
+    } else if (value == "wait") {
+      plan.stragglers = Stragglers::wait;
+    } else if (value == "kill") {
+      plan.stragglers = Stragglers::kill;
+    } else {
+      throw UsageError("'" + printable(value, 60) + "' is none of leave, wait, kill");
+    }
+  });
+  return options;
+}
+
+milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl) {
+  constexpr milliseconds usual{2000};
+  if (common.store_timeout) return *common.store_timeout;
+  return ttl ? std::min(usual, *ttl / 10) : usual;
+}
+
+}  // namespace dlock

@@ -1,0 +1,85 @@
+// Option values, checked and turned into plain structs.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lock/clock.hpp"
+#include "store/open.hpp"
+#include "supervise/supervisor.hpp"
+
+namespace dlock {
+
+// A word of the user's that dlock cannot take: exit 64, or 78 where a configuration
+// file said it. The message is one line.
+class UsageError : public std::runtime_error {
+ public:
+  explicit UsageError(const std::string& message, bool from_file = false)
+      : std::runtime_error(message), from_file_(from_file) {}
+  bool from_file() const { return from_file_; }
+
+ private:
+  bool from_file_;
+};
+
+// "1h30m", "250ms", "0.5s", "30": rounded up to whole milliseconds. Units from large to
+// small, each once. Throws UsageError for anything else, and for more than 100 years.
+milliseconds parsed_duration(std::string_view text);
+
+// A whole number from `least` to `most`. Throws UsageError.
+unsigned parsed_number(std::string_view text, unsigned least, unsigned most);
+
+// A name of a lock or namespace: 1 to 255 bytes of printable UTF-8. Throws UsageError.
+std::string parsed_name(const std::string& text);
+
+// Where a value came from, for messages and for what is a fault of a file.
+struct Setting {
+  enum class Source { command_line, environment, file };
+  std::string value;
+  Source source = Source::command_line;
+  std::string origin;  // "--wait", "DLOCK_STORE", "/etc/dlock/config.toml: run.wait"
+};
+
+// By the long option's name, only those that were set. Flags are "true" or "false".
+using Settings = std::map<std::string, Setting, std::less<>>;
+
+enum class Color { automatic, always, never };
+
+struct CommonOptions {
+  StoreUrl store;
+  std::string name_space = "dlock";
+  std::optional<milliseconds> store_timeout;
+  bool json = false;
+  bool quiet = false;
+  bool verbose = false;
+  Color color = Color::automatic;
+};
+
+struct RunOptions {
+  std::string name;
+  std::vector<std::string> command;
+  std::optional<milliseconds> wait;  // max(): forever
+  milliseconds ttl{30'000};
+  unsigned slots = 1;
+  bool shared = false;
+  int conflict_exit_code = 75;
+  milliseconds jitter{0};
+  std::string label;
+  std::string report;  // a path, or empty
+  SupervisionPlan supervision;
+};
+
+// Both throw UsageError, and Failure for a store URL that is none.
+CommonOptions common_options(const Settings& settings);
+RunOptions run_options(const Settings& settings, const std::string& name,
+                       std::vector<std::string> command);
+
+// The budget of one operation on the store: what --store-timeout says, else 2 s, and
+// no more than a tenth of the ttl where leases can run out.
+milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl);
+
+}  // namespace dlock

@@ -1,0 +1,112 @@
+#include "cli/report.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "cli/lock_view.hpp"
+#include "cli/speaker.hpp"
+#include "lock/errors.hpp"
+#include "supervise/signals.hpp"
+#include "util/json.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json or_null(const std::optional<milliseconds>& value) {
+  return value ? Json(value->count()) : Json(nullptr);
+}
+
+bool is_same_file(const struct stat& status, int fd) {
+  struct stat other {};
+  return ::fstat(fd, &other) == 0 && other.st_dev == status.st_dev &&
+         other.st_ino == status.st_ino;
+}
+
+}  // namespace
+
+std::string name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::ran: return "ran";
+    case Outcome::busy: return "busy";
+    case Outcome::deduplicated: return "deduplicated";
+    case Outcome::lost: return "lost";
+    case Outcome::unavailable: return "unavailable";
+    case Outcome::timeout: return "timeout";
+    case Outcome::not_started: return "not-started";
+    case Outcome::interrupted: return "interrupted";
+    case Outcome::error: break;
+  }
+  return "error";
+}
+
+std::string name_of(Loss loss) {
+  switch (loss) {
+    case Loss::taken_over: return "taken over";
+    case Loss::gone: return "gone";
+    case Loss::broken: return "broken";
+    case Loss::unconfirmed: break;
+  }
+  return "unconfirmed";
+}
+
+std::string report_line(const std::string& lock, const std::string& store,
+                        const RunResult& result) {
+  const auto& grant = result.grant;
+  return to_line(Json{
+             {"name", lock},
+             {"outcome", name_of(result.outcome)},
+             {"reason", result.reason ? Json(name_of(*result.reason)) : Json(nullptr)},
+             {"protected", or_null(result.is_protected)},
+             {"exit_code", or_null(result.exit_code)},
+             {"signal",
+              result.signal ? Json(signal_name(*result.signal)) : Json(nullptr)},
+             {"fence", grant ? Json(grant->fence.number) : Json(nullptr)},
+             {"slot", grant ? Json(grant->slot) : Json(nullptr)},
+             {"store", store},
+             {"waited_ms", or_null(result.waited)},
+             {"ran_ms", or_null(result.ran)},
+             {"holder", result.holder ? json_of(*result.holder) : Json(nullptr)},
+             {"message", result.message.empty() ? Json(nullptr) : Json(result.message)},
+         }) +
+         "\n";
+}
+
+ReportFile::ReportFile(const std::string& path) {
+  if (path.empty()) return;
+  // O_NONBLOCK: a FIFO that nobody reads is an error and not a wait.
+  file_ = Fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
+  if (!file_) {
+    throw Failure(
+        Failure::Kind::misconfigured,
+        "cannot write the report to " + printable(path) + ": " + std::strerror(errno));
+  }
+  // A slow reader at the end is waited for; the description is ours alone.
+  ::fcntl(file_.get(), F_SETFL, 0);
+}
+
+bool ReportFile::write(const std::string& line) {
+  if (!file_) return true;
+  struct stat status {};
+  if (::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {
+    // Where it is /dev/stdout, the command's output stands in it already.
+    if (is_same_file(status, STDOUT_FILENO) || is_same_file(status, STDERR_FILENO)) {
+      ::lseek(file_.get(), 0, SEEK_END);
+    } else if (::ftruncate(file_.get(), 0) != 0) {
+      return false;  // only now: until there is something to say the old one stands
+    }
+  }
+  return write_text(file_.get(), line);
+}
+
+}  // namespace dlock

@@ -1,0 +1,60 @@
+// How a run went, for --report and for the exit status.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/exit_status.hpp"
+#include "lock/keeper.hpp"
+#include "lock/lease.hpp"
+#include "util/fd.hpp"
+
+namespace dlock {
+
+enum class Outcome {
+  ran,
+  busy,
+  deduplicated,
+  lost,
+  unavailable,
+  timeout,
+  not_started,
+  interrupted,
+  error
+};
+
+// Each enumerator as the report has it: "not-started".
+std::string name_of(Outcome outcome);
+std::string name_of(Loss loss);  // "taken over"
+
+struct RunResult {
+  Outcome outcome = Outcome::error;
+  std::optional<Loss> reason;
+  std::optional<bool> is_protected;  // nothing if no command ran
+  std::optional<int> exit_code;      // what dlock exits with, or
+  std::optional<int> signal;         // what it ends by
+  std::optional<Grant> grant;
+  std::optional<milliseconds> waited;
+  std::optional<milliseconds> ran;
+  std::optional<HolderInfo> holder;  // who was in the way
+  std::string message;
+};
+
+std::string report_line(const std::string& lock, const std::string& store,
+                        const RunResult& result);
+
+// The file of --report. Opened before anything else is done, so that a name that
+// cannot be written is found while nothing has happened yet.
+class ReportFile {
+ public:
+  // Throws Failure (misconfigured). An empty path is no file.
+  explicit ReportFile(const std::string& path);
+
+  // Whether it could be written, or there is none.
+  bool write(const std::string& line);
+
+ private:
+  Fd file_;
+};
+
+}  // namespace dlock

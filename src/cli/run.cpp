@@ -1,0 +1,383 @@
+#include "cli/run.hpp"
+
+#include <unistd.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstdlib>
+#include <exception>
+
+#include "cli/lock_view.hpp"
+#include "cli/look.hpp"
+#include "cli/nesting.hpp"
+#include "cli/report.hpp"
+#include "cli/speaker.hpp"
+#include "lock/acquire.hpp"
+#include "supervise/supervisor.hpp"
+#include "util/random.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+milliseconds since(Clock::time_point start) {
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+}
+
+// One run: its parts, and what is known of it so far.
+class Run {
+ public:
+  Run(asio::io_context& context, const Invocation& invocation,
+      const CommonOptions& common, const RunOptions& options)
+      : context_(context),
+        invocation_(invocation),
+        common_(common),
+        options_(options),
+        speaker_(options.name, common.quiet, common.verbose),
+        wakeup_(context),
+        signals_(context, wakeup_),
+        store_(open_store(common.store, store_timeout(common, {}), context)) {}
+
+  std::string store_url() const { return store_->url(); }
+  asio::awaitable<RunResult> to_the_end();
+
+ private:
+  asio::awaitable<bool> wait_out_jitter();
+  asio::awaitable<Answer> obtain();
+  asio::awaitable<void> run_command(const Grant& grant);
+  asio::awaitable<void> give_back(const std::optional<RunEnd>& end);
+
+  void conclude(Outcome outcome, ExitStatus status, const std::string& message);
+  void not_obtained(const Answer& answer);
+  void failed(const Failure& failure);
+  void interrupted(int signal);
+  void not_started(const SpawnFailure& failure);
+  void ended(const Ended& ended);
+  void show_waiting(const Busy& busy);
+  void warn_not_noted(const std::exception_ptr& error) const;
+  std::optional<RunEnd> end_for_the_record() const;
+  Claim claim() const;
+  std::vector<std::string> environment_for(const Grant& grant) const;
+
+  asio::io_context& context_;
+  const Invocation& invocation_;
+  const CommonOptions& common_;
+  const RunOptions& options_;
+  Speaker speaker_;
+  Wakeup wakeup_;
+  SignalInbox signals_;
+  std::unique_ptr<Store> store_;
+  bool has_terminal_ = has_terminal();  // asked before the lock is ours, not after
+  Claim claim_;
+  RunResult result_;
+};
+
+asio::awaitable<RunResult> Run::to_the_end() {
+  claim_ = claim();
+  std::optional<Failure> failure;
+  std::optional<Grant> grant;
+  try {
+    if (co_await wait_out_jitter()) {
+      const auto answer = co_await obtain();
+      if (const auto* granted = std::get_if<Grant>(&answer)) {
+        grant = *granted;
+      } else {
+        not_obtained(answer);
+      }
+    }
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  if (failure) failed(*failure);
+
+  if (grant) {
+    co_await run_command(*grant);
+  } else if (const auto signal = signals_.next_ending()) {
+    interrupted(*signal);
+  }
+  // On every path: the lock, or a place in its queue, may be ours all the same, and
+  // giving back what is not ours does nothing.
+  co_await give_back(end_for_the_record());
+  co_return result_;
+}
+
+// Whether nothing came in between.
+asio::awaitable<bool> Run::wait_out_jitter() {
+  if (options_.jitter.count() == 0) co_return true;
+  const auto most = static_cast<std::uint64_t>(options_.jitter.count());
+  const milliseconds jitter(random_up_to(most));
+  speaker_.step("sleeping " + for_people(jitter) + " of jitter");
+  const auto until = Clock::now() + jitter;
+  signals_.give_up_waiting(true);
+  while (Clock::now() < until && !wakeup_.gives_up()) co_await wakeup_.wait_until(until);
+  signals_.give_up_waiting(false);
+  co_return Clock::now() >= until;
+}
+
+asio::awaitable<Answer> Run::obtain() {
+  Patience patience;
+  const auto start = Clock::now();
+  if (options_.wait) patience.until = later(start, *options_.wait);
+  patience.waiting = [this](const Busy& busy) { show_waiting(busy); };
+  patience.retrying = [this](const Failure& failure) {
+    speaker_.step(std::string(failure.what()) + "; trying again");
+  };
+  speaker_.step("asking " + printable(store_->url()));
+  signals_.give_up_waiting(true);
+  std::exception_ptr error;
+  std::optional<Answer> answer;
+  try {
+    answer = co_await acquire(*store_, claim_, patience, wakeup_);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  signals_.give_up_waiting(false);
+  speaker_.live("");
+  result_.waited = since(start);
+  if (error) std::rethrow_exception(error);
+  co_return *answer;
+}
+
+asio::awaitable<void> Run::run_command(const Grant& grant) {
+  result_.grant = grant;
+  result_.is_protected = store_->protects();
+  speaker_.step("granted, fence " + std::to_string(grant.fence.number) + ", slot " +
+                std::to_string(grant.slot) +
+                (store_->protects() ? "" : " (none: excludes nobody)"));
+  auto plan = options_.supervision;
+  plan.own_group = !has_terminal_;
+  Supervisor supervisor(plan, signals_, wakeup_,
+                        [this](const std::string& message) { speaker_.error(message); });
+  SpawnPlan spawn_plan;
+  spawn_plan.argv = options_.command;
+  spawn_plan.environment = environment_for(grant);
+  spawn_plan.signals = signals_.inherited();
+  spawn_plan.session = store_->session();
+  const auto note = store_->start_note(claim_);
+  if (note) {
+    spawn_plan.note = note->file.get();
+    spawn_plan.note_before = note->before;
+    spawn_plan.note_after = note->after;
+  }
+  // Nothing may start after a signal that would have ended us, so the look is the last
+  // thing before.
+  if (const auto signal = signals_.next_ending()) {
+    interrupted(*signal);
+    co_return;
+  }
+  const auto start = Clock::now();
+  const auto started = supervisor.start(std::move(spawn_plan));
+  if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
+    not_started(*failure);
+    co_return;
+  }
+  const auto& spawned = std::get<Spawned>(started);
+  speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
+                printable_command(options_.command, 200));
+  store_->start_keeping(claim_, grant, supervisor);
+  // Beside the supervision: a store that is slow to answer must not hold up signals.
+  Wakeup noting(context_);
+  bool noted = false;
+  asio::co_spawn(
+      context_,
+      store_->started(claim_, {spawned.pid, spawned.not_before, spawned.not_after},
+                      noting),
+      [&](std::exception_ptr error) {
+        noted = true;
+        warn_not_noted(error);
+        wakeup_.notify();
+      });
+  const auto end = co_await supervisor.ended();
+  result_.ran = since(start);
+  noting.give_up(true);
+  while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());
+  store_->stop_keeping();
+  ended(end);
+}
+
+void Run::warn_not_noted(const std::exception_ptr& error) const {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::interrupted) return;  // it has ended already
+    speaker_.warning("cannot note the command's process: " + std::string(failure.what()));
+  }
+}
+
+asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
+  try {
+    const auto released = co_await store_->release(claim_, end, wakeup_);
+    if (released == Release::released) speaker_.step("released");
+  } catch (const Failure& failure) {
+    if (failure.kind() != Failure::Kind::interrupted && result_.grant) {
+      speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +
+                       "; it is free once this process has ended");
+    }
+  }
+}
+
+void Run::conclude(Outcome outcome, ExitStatus status, const std::string& message) {
+  result_.outcome = outcome;
+  result_.exit_code = code_of(status);
+  result_.signal.reset();
+  result_.message = message;
+}
+
+void Run::not_obtained(const Answer& answer) {
+  if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
+    conclude(Outcome::error, ExitStatus::misconfigured,
+             "in use with " + std::to_string(differ->in_use) + " slots, not " +
+                 std::to_string(claim_.slots));
+    speaker_.error(result_.message);
+    return;
+  }
+  std::string message = "held by an outer run";
+  if (const auto* busy = std::get_if<Busy>(&answer)) {
+    if (busy->holders.empty()) {
+      message = "promised to one who waits";
+    } else {
+      result_.holder = busy->holders.front();
+      message = "held by " + described(busy->holders.front());
+      if (busy->holders.size() > 1) {
+        message += " and " + std::to_string(busy->holders.size() - 1) + " more";
+      }
+    }
+  }
+  conclude(Outcome::busy, ExitStatus::not_obtained, message);
+  result_.exit_code = options_.conflict_exit_code;
+  if (options_.conflict_exit_code != 0) speaker_.warning(message);
+}
+
+void Run::failed(const Failure& failure) {
+  if (failure.kind() == Failure::Kind::interrupted) return;  // the signal says it all
+  const bool absent = failure.kind() == Failure::Kind::unreachable;
+  conclude(absent ? Outcome::unavailable : Outcome::error, status_of(failure.kind()),
+           failure.what());
+  wakeup_.give_up(true);  // the store has had its time
+  speaker_.error(failure.what());
+}
+
+void Run::interrupted(int signal) {
+  wakeup_.give_up(true);  // what is left to do is not worth waiting for
+  result_ = RunResult{};
+  result_.outcome = Outcome::interrupted;
+  result_.signal = signal;
+  result_.message = "interrupted by SIG" + signal_name(signal);
+}
+
+void Run::not_started(const SpawnFailure& failure) {
+  const auto status = [&] {
+    switch (failure.kind) {
+      case SpawnFailure::Kind::not_found: return ExitStatus::not_found;
+      case SpawnFailure::Kind::not_executable: return ExitStatus::not_executable;
+      case SpawnFailure::Kind::no_resources: break;
+    }
+    return ExitStatus::no_resources;
+  }();
+  conclude(Outcome::not_started, status, failure.message);
+  speaker_.error(failure.message);
+}
+
+void Run::ended(const Ended& end) {
+  const auto ran = for_people(*result_.ran);
+  if (end.lost) {
+    result_.reason = end.lost;
+    conclude(Outcome::lost, ExitStatus::lost,
+             "lost the lock (" + name_of(*end.lost) + "); the command was ended");
+    speaker_.error(result_.message);
+  } else if (end.timed_out) {
+    conclude(Outcome::timeout, ExitStatus::timed_out,
+             "timed out: the command was ended after " + ran);
+    speaker_.error(result_.message);
+  } else {
+    result_.outcome = Outcome::ran;
+    result_.exit_code = end.exit_code;
+    result_.signal = end.signal;
+    speaker_.step("ended after " + ran +
+                  (end.signal ? " by SIG" + signal_name(*end.signal)
+                              : " with exit code " + std::to_string(*end.exit_code)));
+  }
+}
+
+void Run::show_waiting(const Busy& busy) {
+  std::string message = "waiting";
+  if (!busy.holders.empty()) message += ": held by " + described(busy.holders.front());
+  message +=
+      "; place " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
+  speaker_.live(message);
+}
+
+// Nothing for a command that never ran.
+std::optional<RunEnd> Run::end_for_the_record() const {
+  if (!result_.ran) return std::nullopt;
+  RunEnd end;
+  end.exit_code = result_.exit_code;
+  if (result_.signal) end.signal = signal_name(*result_.signal);
+  end.outcome = name_of(result_.outcome);
+  end.duration = *result_.ran;
+  return end;
+}
+
+Claim Run::claim() const {
+  Claim claim;
+  claim.lock = {common_.name_space, options_.name};
+  claim.token.bytes = random_bytes();
+  claim.mode = options_.shared ? Mode::shared : Mode::exclusive;
+  claim.slots = options_.slots;
+  claim.ttl = options_.ttl;
+  claim.label = options_.label;
+  claim.command = options_.command;
+  const char* held = std::getenv("DLOCK_HELD");
+  if (held != nullptr) claim.held_above = fences_held_above(held, options_.name);
+  return claim;
+}
+
+std::vector<std::string> Run::environment_for(const Grant& grant) const {
+  CommandSettings settings;
+  settings.name = options_.name;
+  settings.grant = grant;
+  settings.store = store_->url();
+  settings.name_space = common_.name_space;
+  settings.config = invocation_.config;
+  if (const char* held = std::getenv("DLOCK_HELD")) settings.held = held;
+  return command_environment(environ, settings);
+}
+
+}  // namespace
+
+Exit run_verb(const Invocation& invocation) {
+  const auto common = common_options(invocation.settings);
+  const auto options =
+      run_options(invocation.settings, invocation.operands.at(0), invocation.command);
+  ReportFile report(options.report);
+
+  asio::io_context context(1);
+  RunResult result;
+  std::string store;
+  std::exception_ptr error;
+  try {
+    Run run(context, invocation, common, options);
+    store = run.store_url();
+    asio::co_spawn(
+        context, [&run] { return run.to_the_end(); },
+        [&](std::exception_ptr thrown, RunResult ended) {
+          error = thrown;
+          result = std::move(ended);
+          context.stop();
+        });
+    context.run();
+  } catch (const Failure& failure) {
+    result.exit_code = code_of(status_of(failure.kind()));
+    result.message = failure.what();
+    error = std::current_exception();
+  }
+  if (!options.report.empty() &&
+      !report.write(report_line(options.name, store, result))) {
+    Speaker(options.name, common.quiet, common.verbose)
+        .warning("cannot write the report to " + printable(options.report));
+  }
+  if (error) std::rethrow_exception(error);
+  return {result.exit_code.value_or(0), result.signal};
+}
+
+}  // namespace dlock

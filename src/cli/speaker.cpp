@@ -1,0 +1,61 @@
+#include "cli/speaker.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+void say(const std::string& name, const std::string& message) {
+  const auto about = name.empty() ? "" : printable(name, 255) + ": ";
+  // One write, so that lines of several dlocks do not mix.
+  write_text(STDERR_FILENO, "dlock: " + about + message + "\n");
+}
+
+}  // namespace
+
+void Speaker::error(const std::string& message) const { say(name_, message); }
+
+void Speaker::warning(const std::string& message) const {
+  if (!quiet_) say(name_, message);
+}
+
+void Speaker::step(const std::string& message) const {
+  if (verbose_) say(name_, message);
+}
+
+void Speaker::live(const std::string& message) {
+  if (message.empty() && !live_shown_) return;
+  if (quiet_ || ::isatty(STDERR_FILENO) == 0) return;
+  constexpr std::string_view start_over = "\r\x1b[K";
+  const auto line =
+      message.empty() ? "" : "dlock: " + printable(name_, 255) + ": " + message;
+  write_text(STDERR_FILENO, std::string(start_over) + line);
+  live_shown_ = !message.empty();
+}
+
+bool write_text(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const auto size = ::write(fd, text.data(), text.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(size));
+  }
+  return true;
+}
+
+bool use_color(Color wanted) {
+  if (wanted != Color::automatic) return wanted == Color::always;
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
+  return (no_color == nullptr || *no_color == '\0') && !dumb &&
+         ::isatty(STDOUT_FILENO) != 0;
+}
+
+}  // namespace dlock

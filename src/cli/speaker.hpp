@@ -1,0 +1,38 @@
+// What dlock says to people while it works: lines on standard error.
+#pragma once
+
+#include <string>
+
+#include "cli/options.hpp"
+
+namespace dlock {
+
+// Lines of the form "dlock: NAME: message". The text has to be printable already.
+class Speaker {
+ public:
+  Speaker(std::string name, bool quiet, bool verbose)
+      : name_(std::move(name)), quiet_(quiet), verbose_(verbose) {}
+
+  void error(const std::string& message) const;    // always
+  void warning(const std::string& message) const;  // unless --quiet
+  void step(const std::string& message) const;     // with --verbose
+
+  // One line on a terminal that the next call replaces; an empty one takes it away.
+  // Nothing where standard error is no terminal, or with --quiet.
+  void live(const std::string& message);
+
+ private:
+  std::string name_;
+  bool quiet_;
+  bool verbose_;
+  bool live_shown_ = false;
+};
+
+// Writes all of `text` to the descriptor; false if that is not possible.
+bool write_text(int fd, std::string_view text);
+
+// Whether to colour what goes to standard output: --color, then NO_COLOR, then whether
+// it is a terminal that can.
+bool use_color(Color wanted);
+
+}  // namespace dlock

@@ -1,0 +1,30 @@
+// What the words of a command line are: options, operands, or the command's own.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dlock {
+
+// Whether an option takes a value; nothing if there is no such option. Asked with the
+// name of a long option ("wait") or a letter ("w").
+using TakesValue = std::function<std::optional<bool>(std::string_view option)>;
+
+struct Words {
+  std::vector<std::string> options;   // "--wait", "5", "-q": values in their own words
+  std::vector<std::string> operands;  // not after `most_operands`
+  std::vector<std::string> command;   // what follows them, untouched
+  std::string unknown;                // the word that is no option, if there is one
+};
+
+// Sorts `args`. Options may stand before, between and after the operands, until the
+// first word that is no option once there are `most_operands`: there the command
+// begins. `--` ends the options; a second one right before the command is passed over.
+// Nothing after an unknown option, or a flag with a value, is looked at.
+Words sorted_words(const std::vector<std::string>& args, std::size_t most_operands,
+                   const TakesValue& takes_value);
+
+}  // namespace dlock

@@ -1,0 +1,78 @@
+// Parse the command line, run the verb, end as it says.
+
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/app.hpp"
+#include "cli/look.hpp"
+#include "cli/run.hpp"
+#include "cli/speaker.hpp"
+
+namespace dlock {
+namespace {
+
+// Gives descriptors 0 to 2 a harmless meaning if they are closed, before anything else
+// could be opened under their numbers and be written to as if it were standard error.
+// Close-on-exec, so that the command finds them closed as we did.
+void occupy_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  }
+}
+
+Exit perform(const Invocation& invocation) {
+  switch (invocation.verb) {
+    case Verb::run: return run_verb(invocation);
+    case Verb::status: return {code_of(status_verb(invocation)), {}};
+    case Verb::list: break;
+  }
+  return {code_of(list_verb(invocation)), {}};
+}
+
+Exit refused(ExitStatus status, const std::string& message) {
+  Speaker("", false, false).error(message);
+  return {code_of(status), {}};
+}
+
+Exit dlock_main(const std::vector<std::string>& args) {
+  try {
+    // It runs whatever it is told to, so it must not lend anybody its rights.
+    if (::getauxval(AT_SECURE) != 0) {
+      return refused(ExitStatus::permission,
+                     "refusing to run setuid, setgid or with file capabilities");
+    }
+    const auto wanted = parsed(args);
+    if (const auto* text = std::get_if<Print>(&wanted)) {
+      return {
+          write_text(STDOUT_FILENO, text->text) ? 0 : code_of(ExitStatus::unavailable),
+          {}};
+    }
+    return perform(std::get<Invocation>(wanted));
+  } catch (const UsageError& error) {
+    return refused(error.from_file() ? ExitStatus::misconfigured : ExitStatus::usage,
+                   error.what());
+  } catch (const Failure& failure) {
+    return refused(status_of(failure.kind()), failure.what());
+  } catch (const std::bad_alloc&) {
+    return refused(ExitStatus::no_resources, "out of memory");
+  } catch (const std::exception& error) {
+    return refused(ExitStatus::bug, std::string("internal error: ") + error.what());
+  }
+}
+
+}  // namespace
+}  // namespace dlock
+
+int main(int argc, char** argv) {
+  dlock::occupy_standard_descriptors();
+  const auto exit =
+      dlock::dlock_main(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  if (exit.by_signal) dlock::die_by(*exit.by_signal);
+  return exit.code;
+}
