@@ -1,0 +1,270 @@
+// Asking until the lock is granted or the patience is over.
+
+#include "lock/acquire.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "tests/contract/await.hpp"
+#include "tests/contract/fake_store.hpp"
+#include "tests/contract/faulty_store.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr auto forever = Clock::time_point::max();
+
+Claim claim_with(std::uint8_t token) {
+  Claim claim;
+  claim.lock = {"dlock", "job"};
+  claim.token.bytes.fill(token);
+  return claim;
+}
+
+std::map<int, Fault> failing(std::initializer_list<int> calls, Failure::Kind kind,
+                             Fault::When when = Fault::When::before) {
+  std::map<int, Fault> faults;
+  for (const int call : calls) faults.insert({call, {Failure(kind, "broken"), when}});
+  return faults;
+}
+
+class Acquire : public ::testing::Test {
+ protected:
+  // Whether it is held by somebody else from now on.
+  void occupy() {
+    result_of(context_, holder_store_.ask(holder_, Queue::stay_out, holder_wakeup_));
+  }
+  void vacate() {
+    result_of(context_, holder_store_.release(holder_, std::nullopt, holder_wakeup_));
+  }
+
+  void break_calls(std::map<int, Fault> faults) {
+    faulty_.emplace(store_, std::move(faults));
+  }
+
+  Task<Answer> acquire_until(std::optional<Clock::time_point> until) {
+    patience_.until = until;
+    return {context_, acquire(*faulty_, claim_, patience_, wakeup_)};
+  }
+
+  Failure::Kind failure_of(Task<Answer> task) {
+    try {
+      task.result();
+    } catch (const Failure& failure) {
+      return failure.kind();
+    }
+    throw std::logic_error("did not fail");
+  }
+
+  static bool is_granted(Task<Answer> task) {
+    return std::holds_alternative<Grant>(task.result());
+  }
+  static bool is_busy(Task<Answer> task) {
+    return std::holds_alternative<Busy>(task.result());
+  }
+
+  std::size_t queue() { return service_.locks[claim_.lock].queue.size(); }
+
+  asio::io_context context_;
+  FakeService service_;
+  Claim holder_ = claim_with(1);
+  Wakeup holder_wakeup_{context_};
+  FakeStore holder_store_{service_, milliseconds(100)};
+  Claim claim_ = claim_with(2);
+  Wakeup wakeup_{context_};
+  FakeStore store_{service_, milliseconds(100)};
+  std::optional<FaultyStore> faulty_{std::in_place, store_, std::map<int, Fault>{}};
+  Patience patience_;
+};
+
+TEST_F(Acquire, a_free_lock_is_granted_at_the_first_request) {
+  EXPECT_TRUE(is_granted(acquire_until(forever)));
+  EXPECT_EQ(faulty_->calls(), 1);
+}
+
+TEST_F(Acquire, without_patience_a_busy_lock_is_asked_for_once) {
+  occupy();
+
+  EXPECT_TRUE(is_busy(acquire_until(std::nullopt)));
+  EXPECT_EQ(faulty_->calls(), 1);
+}
+
+TEST_F(Acquire, without_patience_no_place_is_taken) {
+  occupy();
+
+  acquire_until(std::nullopt).result();
+
+  EXPECT_EQ(queue(), 0u);
+}
+
+TEST_F(Acquire, with_patience_a_place_is_taken) {
+  occupy();
+  auto task = acquire_until(forever);
+
+  EXPECT_TRUE(eventually(context_, [&] { return queue() == 1; }));
+  EXPECT_FALSE(task.is_done());
+}
+
+TEST_F(Acquire, with_patience_a_lock_is_granted_once_it_is_released) {
+  occupy();
+  auto task = acquire_until(forever);
+  eventually(context_, [&] { return queue() == 1; });
+
+  vacate();
+
+  EXPECT_TRUE(is_granted(task));
+}
+
+TEST_F(Acquire, whoever_waits_is_told_by_whom_and_in_which_place) {
+  occupy();
+  std::vector<Busy> told;
+  patience_.waiting = [&](const Busy& busy) { told.push_back(busy); };
+  auto task = acquire_until(forever);
+
+  eventually(context_, [&] { return !told.empty(); });
+
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told[0].place, 1u);
+  EXPECT_EQ(told[0].holders.size(), 1u);
+}
+
+TEST_F(Acquire, nobody_is_told_to_wait_for_a_free_lock) {
+  bool told = false;
+  patience_.waiting = [&](const Busy&) { told = true; };
+
+  acquire_until(forever).result();
+
+  EXPECT_FALSE(told);
+}
+
+TEST_F(Acquire, a_lock_is_busy_when_the_patience_is_over) {
+  occupy();
+
+  EXPECT_TRUE(is_busy(acquire_until(Clock::now() + milliseconds(20))));
+}
+
+TEST_F(Acquire, a_patience_that_is_over_already_is_none) {
+  occupy();
+
+  EXPECT_TRUE(is_busy(acquire_until(Clock::now() - milliseconds(1))));
+  EXPECT_EQ(faulty_->calls(), 1);
+}
+
+TEST_F(Acquire, another_number_of_slots_is_an_answer_at_once) {
+  occupy();
+  claim_.slots = 2;
+
+  EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(acquire_until(forever).result()));
+}
+
+TEST_F(Acquire, a_lock_that_an_outer_run_holds_is_an_answer_at_once) {
+  occupy();
+  claim_.held_above = {service_.locks[claim_.lock].holders.at(0).grant.fence};
+
+  EXPECT_TRUE(std::holds_alternative<HeldAbove>(acquire_until(forever).result()));
+}
+
+TEST_F(Acquire, without_patience_a_store_that_cannot_be_reached_fails_at_once) {
+  break_calls(failing({1}, Failure::Kind::unreachable));
+
+  EXPECT_EQ(failure_of(acquire_until(std::nullopt)), Failure::Kind::unreachable);
+  EXPECT_EQ(faulty_->calls(), 1);
+}
+
+TEST_F(Acquire, with_patience_a_store_that_cannot_be_reached_is_asked_again) {
+  break_calls(failing({1, 2}, Failure::Kind::unreachable));
+
+  EXPECT_TRUE(is_granted(acquire_until(forever)));
+  EXPECT_EQ(faulty_->calls(), 3);
+}
+
+TEST_F(Acquire, a_store_that_cannot_be_reached_any_more_is_asked_again) {
+  occupy();
+  break_calls(failing({2}, Failure::Kind::unreachable));
+  auto task = acquire_until(forever);
+  eventually(context_, [&] { return queue() == 1; });
+
+  vacate();
+
+  EXPECT_TRUE(is_granted(task));
+}
+
+TEST_F(Acquire, a_grant_whose_reply_was_lost_is_found_again) {
+  break_calls(failing({1}, Failure::Kind::unreachable, Fault::When::after));
+
+  const auto answer = acquire_until(forever).result();
+
+  EXPECT_EQ(std::get<Grant>(answer).fence,
+            service_.locks[claim_.lock].holders.at(0).grant.fence);
+}
+
+TEST_F(Acquire, whoever_tries_again_is_told_why) {
+  break_calls(failing({1}, Failure::Kind::unreachable));
+  std::vector<std::string> told;
+  patience_.retrying = [&](const Failure& failure) { told.emplace_back(failure.what()); };
+
+  acquire_until(forever).result();
+
+  EXPECT_EQ(told, std::vector<std::string>{"broken"});
+}
+
+TEST_F(Acquire, a_store_that_cannot_be_reached_fails_when_the_patience_is_over) {
+  service_.is_held_up = true;
+
+  EXPECT_EQ(failure_of(acquire_until(Clock::now() + milliseconds(150))),
+            Failure::Kind::unreachable);
+}
+
+TEST_F(Acquire, a_store_that_rejects_us_is_not_asked_again) {
+  break_calls(failing({1}, Failure::Kind::rejected));
+
+  EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::rejected);
+  EXPECT_EQ(faulty_->calls(), 1);
+}
+
+TEST_F(Acquire, a_store_that_is_misconfigured_is_not_asked_again) {
+  break_calls(failing({1}, Failure::Kind::misconfigured));
+
+  EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::misconfigured);
+}
+
+TEST_F(Acquire, a_want_of_resources_is_not_waited_out) {
+  break_calls(failing({1}, Failure::Kind::exhausted));
+
+  EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::exhausted);
+}
+
+TEST_F(Acquire, a_store_that_rejects_a_waiter_is_not_asked_again) {
+  occupy();
+  break_calls(failing({2}, Failure::Kind::rejected));
+
+  EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::rejected);
+  EXPECT_EQ(faulty_->calls(), 2);
+}
+
+TEST_F(Acquire, gives_up_waiting_when_told_to) {
+  occupy();
+  auto task = acquire_until(forever);
+  eventually(context_, [&] { return queue() == 1; });
+
+  wakeup_.give_up(true);
+
+  EXPECT_EQ(failure_of(task), Failure::Kind::interrupted);
+}
+
+TEST_F(Acquire, gives_up_trying_to_reach_a_store_when_told_to) {
+  service_.is_held_up = true;
+  bool tries_again = false;
+  patience_.retrying = [&](const Failure&) { tries_again = true; };
+  auto task = acquire_until(forever);
+  eventually(context_, [&] { return tries_again; });
+
+  wakeup_.give_up(true);
+
+  EXPECT_EQ(failure_of(task), Failure::Kind::interrupted);
+}
+
+}  // namespace
+}  // namespace dlock

@@ -1,0 +1,60 @@
+// One who wants a lock: a claim, and a client of the store to put it to.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tests/contract/await.hpp"
+#include "tests/contract/worlds.hpp"
+#include "util/random.hpp"
+
+namespace dlock {
+
+inline Claim claim_of(const std::string& name) {
+  Claim claim;
+  claim.lock = {"dlock", name};
+  claim.token.bytes = random_bytes();
+  claim.command = {"./job"};
+  return claim;
+}
+
+// Stands for a process: what it holds or waits for ends with it, sooner or later.
+class Contender {
+ public:
+  Contender(asio::io_context& at, World& world, Claim wanted,
+            milliseconds timeout = milliseconds(2000))
+      : claim(std::move(wanted)),
+        wakeup(at),
+        store(world.connect(at, timeout)),
+        context_(at) {}
+
+  Answer ask(Queue queue = Queue::stay_out) {
+    return result_of(context_, store->ask(claim, queue, wakeup));
+  }
+  Release release(const std::optional<RunEnd>& end = std::nullopt) {
+    return result_of(context_, store->release(claim, end, wakeup));
+  }
+  LockInfo inspect() { return result_of(context_, store->inspect(claim.lock, wakeup)); }
+  void start(const CommandProcess& process) {
+    result_of(context_, store->started(claim, process, wakeup));
+  }
+
+  // What has to come of it for the rest of a test to mean something; anything else
+  // fails the test by an exception.
+  Grant granted() { return std::get<Grant>(ask()); }
+  Busy queued() { return std::get<Busy>(ask(Queue::join)); }
+
+  bool is_granted() { return std::holds_alternative<Grant>(ask()); }
+  bool is_busy() { return std::holds_alternative<Busy>(ask()); }
+
+  Claim claim;
+  Wakeup wakeup;
+  std::unique_ptr<Store> store;
+
+ private:
+  asio::io_context& context_;
+};
+
+}  // namespace dlock

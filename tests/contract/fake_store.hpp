@@ -1,0 +1,303 @@
+// A store in memory that is obviously right, for tests of what relies on stores.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lock/store.hpp"
+
+namespace dlock {
+
+class FakeStore;
+
+// What the clients of one fake service share.
+struct FakeService {
+  struct Party {
+    const FakeStore* client = nullptr;
+    Claim claim;
+    Wakeup* wakeup = nullptr;
+    Grant grant;
+    WallTime since{};
+    Clock::time_point from;
+    bool runs = false;
+  };
+  struct Lock {
+    std::uint64_t last_fence = 0;
+    unsigned slots = 1;
+    std::vector<Party> holders;
+    std::vector<Party> queue;
+    std::optional<RunInfo> last_run;
+  };
+
+  std::map<LockName, Lock> locks;
+  bool is_held_up = false;  // answers nobody
+  std::map<const FakeStore*, std::pair<LockName, LeaseWatcher*>> kept;
+};
+
+// One client. Its lease and its place end with it, as those of a process that dies.
+//
+// There are no promises: who is first in line is granted the lock when it asks, and
+// everybody in line is told to ask whenever anything has changed.
+class FakeStore final : public Store {
+ public:
+  FakeStore(FakeService& service, milliseconds timeout)
+      : service_(service), timeout_(timeout) {}
+  FakeStore(const FakeStore&) = delete;
+  FakeStore& operator=(const FakeStore&) = delete;
+  ~FakeStore() override {
+    for (auto& [name, lock] : service_.locks) {
+      for (const auto& holder : lock.holders) {
+        if (holder.client == this && holder.runs) lock.last_run = vanished(holder);
+      }
+      const auto is_ours = [this](const Party& party) { return party.client == this; };
+      std::erase_if(lock.holders, is_ours);
+      std::erase_if(lock.queue, is_ours);
+      wake_all(lock);
+    }
+    stop_keeping();
+  }
+
+  std::string url() const override { return "fake:"; }
+
+  asio::awaitable<Answer> ask(const Claim& claim, Queue queue, Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    auto& lock = service_.locks[claim.lock];
+    if (const auto own = find(lock.holders, claim); own != lock.holders.end()) {
+      co_return own->grant;
+    }
+    const auto place = find(lock.queue, claim);
+    const bool queued = place != lock.queue.end();
+    if (lock.holders.empty() && lock.queue.size() == (queued ? 1u : 0u)) {
+      lock.slots = claim.slots;
+    } else if (lock.slots != claim.slots) {
+      co_return SlotsDiffer{lock.slots};
+    }
+    if (admits(lock, claim,
+               joins_outer_reader(lock, claim) ? lock.queue.begin() : place)) {
+      if (queued) lock.queue.erase(place);
+      co_return grant(lock, claim, wakeup);
+    }
+    if (!queued) {
+      if (const auto above = blocked_from_above(lock, claim)) co_return HeldAbove{*above};
+      if (queue == Queue::join) lock.queue.push_back(party(claim, wakeup));
+    }
+    co_return busy(lock, claim);
+  }
+
+  asio::awaitable<void> await_turn(const Claim&, Wakeup& wakeup,
+                                   Clock::time_point until) override {
+    co_await wakeup.wait_until(until);
+  }
+
+  asio::awaitable<Release> release(const Claim& claim, const std::optional<RunEnd>& end,
+                                   Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    auto& lock = service_.locks[claim.lock];
+    auto outcome = Release::not_ours;
+    if (const auto own = find(lock.holders, claim); own != lock.holders.end()) {
+      if (end) lock.last_run = ended(*own, *end);
+      lock.holders.erase(own);
+      outcome = Release::released;
+    }
+    if (const auto own = find(lock.queue, claim); own != lock.queue.end()) {
+      lock.queue.erase(own);
+    }
+    wake_all(lock);
+    co_return outcome;
+  }
+
+  asio::awaitable<void> started(const Claim& claim, const CommandProcess&,
+                                Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    auto& lock = service_.locks[claim.lock];
+    const auto own = find(lock.holders, claim);
+    if (own != lock.holders.end()) own->runs = true;
+  }
+
+  void start_keeping(const Claim& claim, const Grant&, LeaseWatcher& watcher) override {
+    service_.kept[this] = {claim.lock, &watcher};
+  }
+  void stop_keeping() override { service_.kept.erase(this); }
+
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    co_return info(lock);
+  }
+
+  asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    std::vector<LockInfo> locks;
+    for (const auto& [name, lock] : service_.locks) {
+      const bool used = !lock.holders.empty() || !lock.queue.empty() || lock.last_run;
+      if (name.name_space == name_space && matches(name.name) && used) {
+        locks.push_back(info(name));
+      }
+    }
+    co_return locks;
+  }
+
+ private:
+  using Party = FakeService::Party;
+  using Lock = FakeService::Lock;
+  using Parties = std::vector<Party>;
+
+  asio::awaitable<void> reach(Wakeup& wakeup) {
+    const auto give_up_at = Clock::now() + timeout_;
+    while (service_.is_held_up) {
+      if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
+      if (Clock::now() >= give_up_at) {
+        throw Failure(Failure::Kind::unreachable, "the store does not answer");
+      }
+      co_await wakeup.wait_until(give_up_at);
+    }
+  }
+
+  Party party(const Claim& claim, Wakeup& wakeup) const {
+    return {this, claim, &wakeup, {}, wall_now(), Clock::now(), false};
+  }
+
+  static Parties::iterator find(Parties& parties, const Claim& claim) {
+    return std::find_if(parties.begin(), parties.end(), [&](const Party& party) {
+      return party.claim.token == claim.token;
+    });
+  }
+
+  // Those in line before `end` count as if they held the lock already.
+  static bool admits(const Lock& lock, const Claim& claim, Parties::const_iterator end) {
+    unsigned shared = 0;
+    unsigned exclusive = 0;
+    const auto add = [&](const Party& party) {
+      ++(party.claim.mode == Mode::shared ? shared : exclusive);
+    };
+    std::for_each(lock.holders.begin(), lock.holders.end(), add);
+    std::for_each(lock.queue.begin(), end, add);
+    return claim.mode == Mode::shared ? exclusive == 0
+                                      : shared == 0 && exclusive < lock.slots;
+  }
+
+  static bool is_above(const Claim& claim, const Party& holder) {
+    return std::find(claim.held_above.begin(), claim.held_above.end(),
+                     holder.grant.fence) != claim.held_above.end();
+  }
+
+  static bool joins_outer_reader(const Lock& lock, const Claim& claim) {
+    return claim.mode == Mode::shared &&
+           std::any_of(lock.holders.begin(), lock.holders.end(), [&](const Party& p) {
+             return p.claim.mode == Mode::shared && is_above(claim, p);
+           });
+  }
+
+  static std::optional<Fence> blocked_from_above(const Lock& lock, const Claim& claim) {
+    std::optional<Fence> above;
+    bool others = false;
+    for (const auto& holder : lock.holders) {
+      if (is_above(claim, holder)) {
+        above = holder.grant.fence;
+      } else {
+        others = true;
+      }
+    }
+    return claim.slots > 1 && others ? std::nullopt : above;
+  }
+
+  Grant grant(Lock& lock, const Claim& claim, Wakeup& wakeup) const {
+    auto holder = party(claim, wakeup);
+    lock.last_fence =
+        std::max(lock.last_fence + 1, static_cast<std::uint64_t>(holder.since.count()));
+    holder.grant.fence.number = lock.last_fence;
+    while (claim.mode == Mode::exclusive && has_slot(lock, holder.grant.slot)) {
+      ++holder.grant.slot;
+    }
+    lock.holders.push_back(holder);
+    return holder.grant;
+  }
+
+  static bool has_slot(const Lock& lock, unsigned slot) {
+    return std::any_of(lock.holders.begin(), lock.holders.end(),
+                       [&](const Party& p) { return p.grant.slot == slot; });
+  }
+
+  static Busy busy(Lock& lock, const Claim& claim) {
+    Busy answer;
+    for (const auto& holder : lock.holders) answer.holders.push_back(shown(holder));
+    const auto own = find(lock.queue, claim);
+    if (own != lock.queue.end()) {
+      answer.place = static_cast<std::size_t>(own - lock.queue.begin()) + 1;
+    }
+    answer.queued = lock.queue.size();
+    return answer;
+  }
+
+  static void wake_all(const Lock& lock) {
+    for (const auto& waiter : lock.queue) waiter.wakeup->notify();
+  }
+
+  static milliseconds age(const Party& party) {
+    return std::chrono::duration_cast<milliseconds>(Clock::now() - party.from);
+  }
+
+  static HolderInfo shown(const Party& holder) {
+    HolderInfo info;
+    info.fence = holder.grant.fence;
+    info.slot = holder.grant.slot;
+    info.host = "host";
+    info.pid = ::getpid();
+    info.user = "user";
+    info.command = holder.claim.command;
+    info.label = holder.claim.label;
+    info.since = holder.since;
+    info.held = age(holder);
+    return info;
+  }
+
+  static RunInfo vanished(const Party& holder) {
+    RunInfo run;
+    run.fence = holder.grant.fence;
+    run.started = holder.since;
+    run.host = "host";
+    run.outcome = "vanished";
+    return run;
+  }
+
+  static RunInfo ended(const Party& holder, const RunEnd& end) {
+    auto run = vanished(holder);
+    run.ended = wall_now();
+    run.duration = end.duration;
+    run.exit_code = end.exit_code;
+    run.signal = end.signal;
+    run.outcome = end.outcome;
+    return run;
+  }
+
+  LockInfo info(const LockName& name) const {
+    LockInfo info;
+    info.lock = name;
+    const auto found = service_.locks.find(name);
+    if (found == service_.locks.end()) return info;
+    const auto& lock = found->second;
+    info.last_run = lock.last_run;
+    for (const auto& holder : lock.holders) {
+      info.mode = holder.claim.mode;
+      info.holders.push_back(shown(holder));
+    }
+    for (const auto& waiter : lock.queue) {
+      info.waiters.push_back({"host", ::getpid(), "user", waiter.since, age(waiter)});
+    }
+    const bool used = !info.holders.empty() || !info.waiters.empty();
+    info.slots = used ? lock.slots : 1;
+    const bool full = !info.holders.empty() && info.mode == Mode::shared;
+    info.free = full ? 0 : info.slots - static_cast<unsigned>(info.holders.size());
+    return info;
+  }
+
+  FakeService& service_;
+  milliseconds timeout_;
+};
+
+}  // namespace dlock

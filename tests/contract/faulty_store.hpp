@@ -1,0 +1,105 @@
+// A store some of whose calls fail, around one that works.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lock/store.hpp"
+
+namespace dlock {
+
+// What happens to one call.
+struct Fault {
+  enum class When { before, after };  // nothing was done, or only the reply was lost
+  Failure failure;
+  When when = When::before;
+};
+
+class FaultyStore final : public Store {
+ public:
+  // `faults` by the number of the call, from 1.
+  FaultyStore(Store& store, std::map<int, Fault> faults)
+      : store_(store), faults_(std::move(faults)) {}
+
+  // How many calls to the service there were.
+  int calls() const { return calls_; }
+
+  std::string url() const override { return store_.url(); }
+  bool protects() const override { return store_.protects(); }
+  int session() const override { return store_.session(); }
+  std::optional<StartNote> start_note(const Claim& claim) override {
+    return store_.start_note(claim);
+  }
+
+  asio::awaitable<Answer> ask(const Claim& claim, Queue queue, Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    auto answer = co_await store_.ask(claim, queue, wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return answer;
+  }
+
+  asio::awaitable<void> await_turn(const Claim& claim, Wakeup& wakeup,
+                                   Clock::time_point until) override {
+    return store_.await_turn(claim, wakeup, until);
+  }
+
+  asio::awaitable<Release> release(const Claim& claim, const std::optional<RunEnd>& end,
+                                   Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    const auto outcome = co_await store_.release(claim, end, wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return outcome;
+  }
+
+  asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
+                                Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    co_await store_.started(claim, process, wakeup);
+    throw_if(fault, Fault::When::after);
+  }
+
+  void start_keeping(const Claim& claim, const Grant& grant,
+                     LeaseWatcher& watcher) override {
+    store_.start_keeping(claim, grant, watcher);
+  }
+  void stop_keeping() override { store_.stop_keeping(); }
+
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    auto info = co_await store_.inspect(lock, wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return info;
+  }
+
+  asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    auto locks = co_await store_.list(name_space, std::move(matches), wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return locks;
+  }
+
+ private:
+  std::optional<Fault> next() {
+    const auto found = faults_.find(++calls_);
+    return found == faults_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  static void throw_if(const std::optional<Fault>& fault, Fault::When when) {
+    if (fault && fault->when == when) throw fault->failure;
+  }
+
+  Store& store_;
+  std::map<int, Fault> faults_;
+  int calls_ = 0;
+};
+
+}  // namespace dlock

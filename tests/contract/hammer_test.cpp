@@ -1,0 +1,144 @@
+// Lost updates: many contenders change one file, or one number, with no protection but
+// the lock.
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "lock/acquire.hpp"
+#include "tests/contract/contender.hpp"
+
+namespace dlock {
+namespace {
+
+// Without end; whoever is stuck is ended by alarm(2) or the limit of Task.
+Patience forever() {
+  Patience patience;
+  patience.until = Clock::time_point::max();
+  return patience;
+}
+
+class Hammer : public ::testing::TestWithParam<Kind> {
+ protected:
+  std::unique_ptr<World> world_ = GetParam().make();
+};
+
+// In one process
+
+class HammerOfCoroutines : public Hammer {
+ protected:
+  asio::awaitable<Nothing> strike(Contender& contender, int rounds) {
+    const auto patience = forever();
+    for (int i = 0; i < rounds; ++i) {
+      co_await acquire(*contender.store, contender.claim, patience, contender.wakeup);
+      const int before = count_;
+      co_await asio::post(context_, asio::use_awaitable);
+      count_ = before + 1;
+      co_await contender.store->release(contender.claim, std::nullopt, contender.wakeup);
+    }
+    co_return Nothing{};
+  }
+
+  asio::io_context context_;
+  int count_ = 0;
+};
+
+TEST_P(HammerOfCoroutines, no_update_is_lost) {
+  constexpr int rounds = 25;
+  std::list<Contender> contenders;
+  std::vector<Task<Nothing>> tasks;
+  for (int i = 0; i < 8; ++i) {
+    auto& contender = contenders.emplace_back(context_, *world_, claim_of("job"));
+    tasks.emplace_back(context_, strike(contender, rounds));
+  }
+
+  for (auto& task : tasks) task.result();
+
+  EXPECT_EQ(count_, 8 * rounds);
+}
+
+INSTANTIATE_TEST_SUITE_P(stores, HammerOfCoroutines, ::testing::ValuesIn(kinds), name_of);
+
+// In several
+
+class HammerOfProcesses : public Hammer {
+ protected:
+  int count() const {
+    int number = 0;
+    std::ifstream(file()) >> number;
+    return number;
+  }
+  void set_count(int number) const { std::ofstream(file()) << number << '\n'; }
+
+  // A process that strikes and exits with 0. Nothing is open yet that it could share.
+  pid_t start(int rounds) {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    ::alarm(60);
+    try {
+      for (int i = 0; i < rounds; ++i) strike();
+    } catch (...) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+
+ private:
+  std::string file() const { return scratch_.file("count"); }
+
+  void strike() {
+    asio::io_context context;
+    Contender contender(context, *world_, claim_of("job"));
+    const auto patience = forever();
+    Task answer(context,
+                acquire(*contender.store, contender.claim, patience, contender.wakeup));
+    while (!answer.is_done()) context.run_one();
+    if (!std::holds_alternative<Grant>(answer.result())) ::_exit(2);
+    const int before = count();
+    ::sched_yield();
+    set_count(before + 1);
+    contender.release();
+  }
+
+  TemporaryDirectory scratch_;
+};
+
+TEST_P(HammerOfProcesses, no_update_is_lost) {
+  constexpr int rounds = 40;
+  set_count(0);
+  std::vector<pid_t> children;
+  for (int i = 0; i < 5; ++i) children.push_back(start(rounds));
+
+  for (const pid_t child : children) {
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    EXPECT_EQ(status, 0);
+  }
+
+  EXPECT_EQ(count(), 5 * rounds);
+}
+
+std::vector<Kind> shared_by_processes() {
+  std::vector<Kind> shared;
+  std::copy_if(std::begin(kinds), std::end(kinds), std::back_inserter(shared),
+               [](const Kind& kind) { return kind.is_shared_by_processes; });
+  return shared;
+}
+
+INSTANTIATE_TEST_SUITE_P(stores, HammerOfProcesses,
+                         ::testing::ValuesIn(shared_by_processes()), name_of);
+
+}  // namespace
+}  // namespace dlock

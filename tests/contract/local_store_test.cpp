@@ -1,0 +1,397 @@
+// What only the embedded store promises: files, sessions, boots.
+
+#include "store/local/local_store.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <list>
+#include <memory>
+#include <sstream>
+
+#include "tests/contract/contender.hpp"
+
+namespace dlock::local {
+namespace {
+
+namespace fs = std::filesystem;
+
+RunEnd exit_with(int code) {
+  RunEnd end;
+  end.exit_code = code;
+  end.outcome = "ran";
+  return end;
+}
+
+// A process that does nothing until it is ended.
+class Child {
+ public:
+  // What `prepare` returns is kept for as long as the process lives.
+  explicit Child(const std::function<std::shared_ptr<void>()>& prepare) {
+    int pipe[2];
+    if (::pipe(pipe) != 0) throw std::runtime_error("no pipe");
+    process.not_before = Clock::now();
+    process.pid = ::fork();
+    if (process.pid == 0) {
+      const auto kept = prepare();
+      ::close(pipe[0]);
+      ::close(pipe[1]);  // which tells that it is prepared
+      for (;;) ::pause();
+    }
+    process.not_after = Clock::now();
+    ::close(pipe[1]);
+    char ignored = 0;
+    while (::read(pipe[0], &ignored, 1) > 0) {
+    }
+    ::close(pipe[0]);
+  }
+  ~Child() { end(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void end() {
+    if (process.pid <= 0) return;
+    ::kill(process.pid, SIGKILL);
+    ::waitpid(process.pid, nullptr, 0);
+    process.pid = 0;
+  }
+
+  CommandProcess process;
+};
+
+// A command that closes all descriptors it inherits, as daemons do.
+class Command : public Child {
+ public:
+  Command() : Child(close_all) {}
+
+ private:
+  static std::shared_ptr<void> close_all() {
+    for (int fd = 3; fd < 1100; ++fd) ::close(fd);
+    return nullptr;
+  }
+};
+
+class LocalStores : public ::testing::Test {
+ protected:
+  Contender& contender(unsigned slots = 1, milliseconds timeout = milliseconds(2000)) {
+    auto claim = claim_of("job");
+    claim.slots = slots;
+    return contenders_.emplace_back(context_, world_, claim, timeout);
+  }
+
+  // As if its dlock were killed; what it has started goes on.
+  void kill(Contender& contender) {
+    contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
+  }
+
+  std::string database() const { return world_.path() + "/" + Database::file_name(); }
+  std::string log() const { return world_.path() + "/runs.jsonl"; }
+
+  static std::string contents_of(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+  }
+
+  // The failure of asking; its message has to name the database.
+  Failure failure_of_asking() {
+    try {
+      contender().ask();
+    } catch (const Failure& failure) {
+      return failure;
+    }
+    throw std::logic_error("no failure");
+  }
+
+  void use_once() {
+    auto& holder = contender();
+    holder.granted();
+    holder.release(exit_with(3));
+    contenders_.clear();
+  }
+
+  asio::io_context context_;
+  LocalWorld world_;
+  std::list<Contender> contenders_;
+};
+
+// Life and death
+
+TEST_F(LocalStores, a_lease_lives_as_long_as_its_session_is_open_anywhere) {
+  auto& holder = contender();
+  holder.granted();
+  const int inherited = ::dup(holder.store->session());
+  kill(holder);
+
+  const bool busy = contender().is_busy();
+  ::close(inherited);
+
+  EXPECT_TRUE(busy);
+  EXPECT_TRUE(contender().is_granted());
+}
+
+TEST_F(LocalStores, a_lease_lives_as_long_as_its_command) {
+  Command command;
+  auto& holder = contender();
+  holder.granted();
+  holder.start(command.process);
+  kill(holder);
+
+  const bool busy = contender().is_busy();
+  command.end();
+
+  EXPECT_TRUE(busy);
+  EXPECT_TRUE(contender().is_granted());
+}
+
+TEST_F(LocalStores, a_lease_lives_as_long_as_a_command_that_its_dlock_could_not_note) {
+  auto& holder = contender();
+  holder.granted();
+  Command command;
+  // What the command writes by itself, right before it starts.
+  const auto note = holder.store->start_note(holder.claim);
+  const auto text = note->before + std::to_string(command.process.pid) + note->after;
+  ASSERT_EQ(::write(note->file.get(), text.data(), text.size()),
+            static_cast<ssize_t>(text.size()));
+  kill(holder);
+
+  const bool busy = contender().is_busy();
+  command.end();
+
+  EXPECT_TRUE(busy);
+  EXPECT_TRUE(contender().is_granted());
+}
+
+TEST_F(LocalStores, another_process_with_the_pid_of_a_command_is_not_that_command) {
+  Command stranger;
+  auto process = stranger.process;
+  process.not_before -= std::chrono::seconds(5);
+  process.not_after -= std::chrono::seconds(5);
+  auto& holder = contender();
+  holder.granted();
+  holder.start(process);
+  kill(holder);
+
+  EXPECT_TRUE(contender().is_granted());
+}
+
+TEST_F(LocalStores, a_session_is_out_of_the_way_of_what_scripts_use) {
+  auto& holder = contender();
+  holder.granted();
+
+  EXPECT_GE(holder.store->session(), 100);
+}
+
+TEST_F(LocalStores, a_run_whose_last_process_is_gone_without_a_word_is_recorded) {
+  auto& holder = contender();
+  const auto fence = holder.granted().fence;
+  {
+    const Command command;
+    holder.start(command.process);
+  }
+  kill(holder);
+
+  contender().granted();
+
+  const auto run = contender().inspect().last_run;
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->fence, fence);
+  EXPECT_EQ(run->outcome, "vanished");
+}
+
+TEST_F(LocalStores, a_run_that_ends_is_logged_even_if_another_one_vanished_meanwhile) {
+  auto& holder = contender(2);
+  const auto fence = holder.granted().fence;
+  auto& other = contender(2);
+  other.granted();
+  {
+    const Command command;
+    other.start(command.process);
+  }
+  kill(other);
+
+  holder.release(exit_with(3));
+
+  const auto wanted = R"("fence":)" + std::to_string(fence.number) + R"(,"started":)";
+  EXPECT_NE(contents_of(log()).find(R"("event":"end","namespace":"dlock","name":"job",)" +
+                                    wanted),
+            std::string::npos)
+      << contents_of(log());
+}
+
+// Boots
+
+TEST_F(LocalStores, after_a_boot_no_lease_is_left) {
+  contender().granted();
+  contenders_.clear();
+  fs::rename(database(), world_.path() + "/state-of-an-earlier-boot.mdb");
+
+  EXPECT_TRUE(contender().is_granted());
+}
+
+TEST_F(LocalStores, after_a_boot_the_last_run_is_known) {
+  use_once();
+  fs::remove(database());
+  auto& newcomer = contender();
+  newcomer.granted();
+  newcomer.release();
+
+  const auto run = newcomer.inspect().last_run;
+
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->exit_code, 3);
+}
+
+TEST_F(LocalStores, after_a_boot_fences_go_on_above_all_that_were_given_out) {
+  constexpr std::uint64_t far_ahead = 9'000'000'000'000'000;
+  use_once();
+  fs::remove(database());
+  Holder earlier;
+  earlier.fence.number = far_ahead;
+  std::ofstream(log(), std::ios::app)
+      << start_line({"dlock", "other"}, earlier) << 1 << start_line_end;
+
+  EXPECT_GT(contender().granted().fence.number, far_ahead);
+}
+
+TEST_F(LocalStores, databases_and_sockets_of_earlier_boots_are_removed) {
+  use_once();
+  fs::remove(database());
+  for (const char* name : {"state-x.mdb", "wake-1"}) {
+    std::ofstream(world_.path() + "/" + name) << "x";
+  }
+
+  contender().granted();
+
+  EXPECT_FALSE(fs::exists(world_.path() + "/state-x.mdb"));
+  EXPECT_FALSE(fs::exists(world_.path() + "/wake-1"));
+}
+
+// Damage
+
+TEST_F(LocalStores, a_database_that_was_cut_is_an_error_with_its_name) {
+  use_once();
+  const auto whole = fs::file_size(database());
+  for (const std::uintmax_t size : {std::uintmax_t{0}, std::uintmax_t{100},
+                                    std::uintmax_t{4096}, std::uintmax_t{8192}}) {
+    ASSERT_LT(size, whole);
+    fs::resize_file(database(), size);
+
+    const auto failure = failure_of_asking();
+
+    EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured) << size;
+    EXPECT_NE(std::string(failure.what()).find(database()), std::string::npos) << size;
+  }
+}
+
+TEST_F(LocalStores, a_file_that_is_no_database_is_an_error_with_its_name) {
+  use_once();
+  std::ofstream(database(), std::ios::binary) << std::string(100'000, 'x');
+
+  const auto failure = failure_of_asking();
+
+  EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
+  EXPECT_NE(std::string(failure.what()).find(database()), std::string::npos);
+}
+
+TEST_F(LocalStores, a_state_that_was_tampered_with_is_an_error_and_no_grant) {
+  use_once();
+  auto bytes = contents_of(database());
+  // In every copy of the state that the database still has.
+  const std::string outcome = "ran";
+  int found = 0;
+  for (auto at = bytes.find(outcome); at != std::string::npos;
+       at = bytes.find(outcome, at + 1)) {
+    bytes[at] = 'R';
+    ++found;
+  }
+  ASSERT_GT(found, 0);
+  std::ofstream(database(), std::ios::binary) << bytes;
+
+  EXPECT_EQ(failure_of_asking().kind(), Failure::Kind::misconfigured);
+}
+
+TEST_F(LocalStores, a_damaged_database_is_not_touched) {
+  use_once();
+  std::ofstream(database(), std::ios::binary) << "x";
+
+  failure_of_asking();
+
+  EXPECT_EQ(contents_of(database()), "x");
+}
+
+TEST_F(LocalStores, nobody_is_granted_a_lock_in_files_that_were_replaced) {
+  auto& holder = contender();
+  holder.granted();
+  auto& other = contender();
+  other.ask();
+  world_.wipe_out();
+
+  EXPECT_THROW(other.ask(), Failure);
+}
+
+// What is left behind
+
+TEST_F(LocalStores, to_look_at_a_store_that_is_not_there_makes_none) {
+  contender().inspect();
+
+  EXPECT_FALSE(fs::exists(world_.path()));
+}
+
+TEST_F(LocalStores, no_socket_is_left_by_one_who_waited) {
+  auto& holder = contender();
+  holder.granted();
+  auto& waiter = contender();
+  waiter.queued();
+
+  holder.release();
+  waiter.granted();
+  waiter.release();
+
+  for (const auto& entry : fs::directory_iterator(world_.path())) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with("wake-")) << entry.path();
+  }
+}
+
+TEST_F(LocalStores, the_socket_of_a_waiter_that_died_is_removed_by_others) {
+  auto& holder = contender();
+  holder.granted();
+  auto& waiter = contender();
+  waiter.queued();
+  const auto socket = [&] {
+    for (const auto& entry : fs::directory_iterator(world_.path())) {
+      if (entry.path().filename().string().starts_with("wake-")) return entry.path();
+    }
+    return fs::path();
+  }();
+  ASSERT_FALSE(socket.empty());
+  kill(waiter);
+  std::ofstream(socket) << "as a killed process leaves it";
+
+  holder.release();
+
+  EXPECT_FALSE(fs::exists(socket));
+}
+
+TEST_F(LocalStores, a_store_that_is_kept_busy_says_by_whom) {
+  const Child hog([this] { return world_.hold_up(); });
+  auto& asker = contender(1, milliseconds(50));
+  try {
+    asker.ask();
+    FAIL() << "answered";
+  } catch (const Failure& failure) {
+    EXPECT_NE(
+        std::string(failure.what()).find("by process " + std::to_string(hog.process.pid)),
+        std::string::npos)
+        << failure.what();
+  }
+}
+
+}  // namespace
+}  // namespace dlock::local

@@ -1,0 +1,66 @@
+// No store: everything is granted, nothing is remembered.
+
+#include "store/none/none_store.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/contract/await.hpp"
+
+namespace dlock::none {
+namespace {
+
+class NoStore : public ::testing::Test {
+ protected:
+  Answer ask(NoneStore& store) {
+    return result_of(context_, store.ask(claim_, Queue::stay_out, wakeup_));
+  }
+
+  asio::io_context context_;
+  Wakeup wakeup_{context_};
+  Claim claim_;
+  NoneStore store_;
+};
+
+TEST_F(NoStore, grants_everything_to_everybody) {
+  NoneStore other;
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask(store_)));
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask(other)));
+}
+
+TEST_F(NoStore, says_that_it_protects_nothing) {
+  EXPECT_FALSE(store_.protects());
+  EXPECT_EQ(store_.url(), "none:");
+}
+
+TEST_F(NoStore, a_repeated_claim_finds_its_own_grant) {
+  const auto first = std::get<Grant>(ask(store_)).fence;
+
+  EXPECT_EQ(std::get<Grant>(ask(store_)).fence, first);
+  EXPECT_GT(first.number, 0u);
+}
+
+TEST_F(NoStore, a_grant_never_runs_out) {
+  EXPECT_EQ(std::get<Grant>(ask(store_)).deadline, Clock::time_point::max());
+}
+
+TEST_F(NoStore, releases_whatever_it_is_told_to) {
+  EXPECT_EQ(result_of(context_, store_.release(claim_, std::nullopt, wakeup_)),
+            Release::released);
+}
+
+TEST_F(NoStore, remembers_nothing) {
+  ask(store_);
+
+  const auto info = result_of(context_, store_.inspect({"dlock", "job"}, wakeup_));
+  const auto locks =
+      result_of(context_, store_.list(
+                              "dlock", [](const std::string&) { return true; }, wakeup_));
+
+  EXPECT_EQ(info.lock.name, "job");
+  EXPECT_TRUE(info.holders.empty());
+  EXPECT_TRUE(locks.empty());
+}
+
+}  // namespace
+}  // namespace dlock::none

@@ -1,0 +1,809 @@
+// Every promise made in lock/store.hpp, asked of every store.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include "tests/contract/contender.hpp"
+#include "tests/contract/faulty_store.hpp"
+
+namespace dlock {
+namespace {
+
+using std::chrono::seconds;
+
+RunEnd exit_with(int code) {
+  RunEnd end;
+  end.exit_code = code;
+  end.outcome = "ran";
+  end.duration = milliseconds(1500);
+  return end;
+}
+
+class Witness final : public LeaseWatcher {
+ public:
+  void extend(Clock::time_point) override {}
+  void forfeit(Loss loss) override { told = loss; }
+
+  std::optional<Loss> told;
+};
+
+class StoreContract : public ::testing::TestWithParam<Kind> {
+ protected:
+  Contender& contender(const Claim& claim, milliseconds timeout = seconds(2)) {
+    return contenders_.emplace_back(context_, *world_, claim, timeout);
+  }
+  Contender& exclusive(const std::string& name = "job") {
+    return contender(claim_of(name));
+  }
+  Contender& shared(const std::string& name = "job") {
+    auto claim = claim_of(name);
+    claim.mode = Mode::shared;
+    return contender(claim);
+  }
+  Contender& slot(unsigned slots) {
+    auto claim = claim_of("job");
+    claim.slots = slots;
+    return contender(claim);
+  }
+  static Contender& inside(Contender& inner, const Grant& outer) {
+    inner.claim.held_above.push_back(outer.fence);
+    return inner;
+  }
+
+  // As if its process were killed.
+  void kill(Contender& contender) {
+    contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
+  }
+
+  std::vector<LockInfo> list(const std::string& name_space, const std::string& but = "") {
+    auto& reader = exclusive();
+    return result_of(context_,
+                     reader.store->list(
+                         name_space, [&](const std::string& name) { return name != but; },
+                         reader.wakeup));
+  }
+
+  static std::vector<std::string> names_of(const std::vector<LockInfo>& locks) {
+    std::vector<std::string> names;
+    for (const auto& lock : locks) names.push_back(lock.lock.name);
+    return names;
+  }
+
+  static Failure::Kind failure_of(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Failure& failure) {
+      return failure.kind();
+    }
+    throw std::logic_error("did not fail");
+  }
+
+  asio::io_context context_;
+  std::unique_ptr<World> world_ = GetParam().make();
+  std::list<Contender> contenders_;
+};
+
+INSTANTIATE_TEST_SUITE_P(stores, StoreContract, ::testing::ValuesIn(kinds), name_of);
+
+// The store itself
+
+TEST_P(StoreContract, all_clients_of_a_store_know_it_by_one_url) {
+  EXPECT_FALSE(exclusive().store->url().empty());
+  EXPECT_EQ(exclusive().store->url(), exclusive().store->url());
+}
+
+TEST_P(StoreContract, excludes_somebody) { EXPECT_TRUE(exclusive().store->protects()); }
+
+// ask: the lock is free, held, or its own already
+
+TEST_P(StoreContract, grants_a_free_lock) { EXPECT_TRUE(exclusive().is_granted()); }
+
+TEST_P(StoreContract, a_held_lock_is_busy_for_another) {
+  exclusive().granted();
+
+  EXPECT_TRUE(exclusive().is_busy());
+}
+
+TEST_P(StoreContract, busy_says_who_holds_the_lock) {
+  auto& holder = exclusive();
+  holder.claim.label = "nightly";
+  const auto grant = holder.granted();
+
+  const auto busy = std::get<Busy>(exclusive().ask());
+
+  ASSERT_EQ(busy.holders.size(), 1u);
+  EXPECT_EQ(busy.holders[0].fence, grant.fence);
+  EXPECT_EQ(busy.holders[0].pid, ::getpid());
+  EXPECT_EQ(busy.holders[0].label, "nightly");
+  EXPECT_EQ(busy.holders[0].command, holder.claim.command);
+  EXPECT_FALSE(busy.holders[0].host.empty());
+  EXPECT_FALSE(busy.holders[0].user.empty());
+}
+
+TEST_P(StoreContract, a_repeated_claim_finds_its_own_grant) {
+  auto& holder = exclusive();
+  const auto first = holder.granted();
+
+  const auto second = holder.granted();
+
+  EXPECT_EQ(second.fence, first.fence);
+  EXPECT_EQ(second.slot, first.slot);
+}
+
+TEST_P(StoreContract, a_claim_whose_reply_was_lost_finds_its_own_grant) {
+  auto& holder = exclusive();
+  FaultyStore faulty(
+      *holder.store,
+      {{1, {Failure(Failure::Kind::unreachable, "lost"), Fault::When::after}}});
+  const auto ask = [&] {
+    return result_of(context_, faulty.ask(holder.claim, Queue::stay_out, holder.wakeup));
+  };
+
+  EXPECT_THROW(ask(), Failure);
+  EXPECT_EQ(std::get<Grant>(ask()).fence, holder.granted().fence);
+}
+
+TEST_P(StoreContract, the_fence_of_each_grant_is_greater_than_that_of_the_one_before) {
+  Fence last;
+  for (int i = 0; i < 20; ++i) {
+    auto& holder = exclusive();
+    const auto fence = holder.granted().fence;
+    holder.release();
+
+    EXPECT_GT(fence, last);
+    last = fence;
+  }
+}
+
+TEST_P(StoreContract, a_claim_that_holds_again_has_a_greater_fence) {
+  auto& holder = exclusive();
+  const auto first = holder.granted().fence;
+  holder.release();
+
+  EXPECT_GT(holder.granted().fence, first);
+}
+
+// ask: which lock
+
+TEST_P(StoreContract, locks_of_different_names_have_nothing_to_do_with_each_other) {
+  const std::string names[] = {
+      "a",    "A",   "ab",    "a b", "a:b", "a/b", "a=b",          "{a}",
+      "a}{b", "%61", "a%20b", "*",   "-",   "--",  "na\xC3\xAFve", "nai\xCC\x88ve",
+      "..",   ".",   "a\\b",  "'",   "\"",  "$(a)"};
+  for (const auto& name : names) {
+    auto& holder = exclusive(name);
+    EXPECT_TRUE(holder.is_granted()) << name;
+    EXPECT_TRUE(exclusive(name).is_busy()) << name;
+    holder.release();
+    kill(contenders_.back());
+    kill(holder);
+  }
+}
+
+TEST_P(StoreContract, locks_of_different_namespaces_have_nothing_to_do_with_each_other) {
+  exclusive().granted();
+  auto& other = exclusive();
+  other.claim.lock.name_space = "other";
+
+  EXPECT_TRUE(other.is_granted());
+}
+
+TEST_P(StoreContract, where_a_namespace_ends_and_a_name_begins_is_never_unclear) {
+  auto& first = exclusive();
+  first.claim.lock = {"a", "b:c"};
+  first.granted();
+  auto& second = exclusive();
+  second.claim.lock = {"a:b", "c"};
+
+  EXPECT_TRUE(second.is_granted());
+}
+
+TEST_P(StoreContract, the_longest_names_are_names_like_any_other) {
+  const LockName longest{std::string(255, 'n'), std::string(255, 'x')};
+  auto& holder = exclusive();
+  holder.claim.lock = longest;
+  auto& other = exclusive();
+  other.claim.lock = longest;
+  auto& neighbour = exclusive();
+  neighbour.claim.lock = {longest.name_space, std::string(254, 'x') + "y"};
+
+  EXPECT_TRUE(holder.is_granted());
+  EXPECT_TRUE(other.is_busy());
+  EXPECT_TRUE(neighbour.is_granted());
+}
+
+// ask: the queue
+
+TEST_P(StoreContract, a_claim_that_stays_out_has_no_place_in_the_queue) {
+  auto& holder = exclusive();
+  holder.granted();
+
+  const auto busy = std::get<Busy>(exclusive().ask(Queue::stay_out));
+
+  EXPECT_EQ(busy.place, 0u);
+  EXPECT_EQ(holder.inspect().waiters.size(), 0u);
+}
+
+TEST_P(StoreContract, a_claim_that_joins_has_a_place_behind_all_others) {
+  exclusive().granted();
+
+  EXPECT_EQ(exclusive().queued().place, 1u);
+  EXPECT_EQ(exclusive().queued().place, 2u);
+  EXPECT_EQ(exclusive().queued().place, 3u);
+}
+
+TEST_P(StoreContract, a_claim_that_joins_counts_among_those_who_wait) {
+  exclusive().granted();
+  exclusive().queued();
+
+  EXPECT_EQ(exclusive().queued().queued, 2u);
+}
+
+TEST_P(StoreContract, a_repeated_claim_keeps_its_place) {
+  exclusive().granted();
+  auto& first = exclusive();
+  first.queued();
+  exclusive().queued();
+
+  const auto again = first.queued();
+
+  EXPECT_EQ(again.place, 1u);
+  EXPECT_EQ(again.queued, 2u);
+}
+
+TEST_P(StoreContract, a_free_lock_is_granted_to_a_claim_that_would_queue) {
+  EXPECT_TRUE(std::holds_alternative<Grant>(exclusive().ask(Queue::join)));
+}
+
+TEST_P(StoreContract, a_newcomer_does_not_overtake_a_waiter) {
+  auto& holder = exclusive();
+  holder.granted();
+  exclusive().queued();
+  holder.release();
+
+  EXPECT_TRUE(exclusive().is_busy());
+}
+
+TEST_P(StoreContract, waiters_are_granted_the_lock_in_the_order_of_their_arrival) {
+  auto* holder = &exclusive();
+  holder->granted();
+  std::vector<Contender*> waiters;
+  for (int i = 0; i < 4; ++i) {
+    waiters.push_back(&exclusive());
+    waiters.back()->queued();
+  }
+
+  for (auto* next : waiters) {
+    holder->release();
+    for (auto* waiter : waiters) {
+      EXPECT_TRUE(waiter == next || waiter->is_busy());
+    }
+    EXPECT_TRUE(next->is_granted());
+    holder = next;
+  }
+}
+
+TEST_P(StoreContract, a_waiter_that_is_gone_is_passed_over) {
+  auto& holder = exclusive();
+  holder.granted();
+  auto& gone = exclusive();
+  gone.queued();
+  auto& next = exclusive();
+  next.queued();
+  kill(gone);
+  holder.release();
+
+  EXPECT_TRUE(eventually(context_, [&] { return next.is_granted(); }));
+}
+
+TEST_P(StoreContract, the_lock_of_a_holder_that_is_gone_goes_to_the_next) {
+  auto& gone = exclusive();
+  gone.claim.ttl = milliseconds(500);
+  gone.granted();
+  auto& next = exclusive();
+  next.queued();
+  kill(gone);
+
+  EXPECT_TRUE(eventually(context_, [&] { return next.is_granted(); }));
+}
+
+// ask: slots
+
+TEST_P(StoreContract, as_many_hold_as_there_are_slots_and_no_more) {
+  EXPECT_TRUE(slot(3).is_granted());
+  EXPECT_TRUE(slot(3).is_granted());
+  EXPECT_TRUE(slot(3).is_granted());
+  EXPECT_TRUE(slot(3).is_busy());
+}
+
+TEST_P(StoreContract, holders_have_different_slots) {
+  EXPECT_EQ(slot(3).granted().slot, 0u);
+  EXPECT_EQ(slot(3).granted().slot, 1u);
+  EXPECT_EQ(slot(3).granted().slot, 2u);
+}
+
+TEST_P(StoreContract, a_slot_that_was_released_is_granted_again) {
+  slot(3).granted();
+  auto& second = slot(3);
+  second.granted();
+  slot(3).granted();
+  second.release();
+
+  EXPECT_EQ(slot(3).granted().slot, 1u);
+}
+
+TEST_P(StoreContract, a_slot_goes_to_the_first_in_line) {
+  auto& first = slot(2);
+  first.granted();
+  slot(2).granted();
+  auto& waiter = slot(2);
+  waiter.queued();
+  first.release();
+
+  EXPECT_TRUE(slot(2).is_busy());
+  EXPECT_TRUE(waiter.is_granted());
+}
+
+TEST_P(StoreContract, another_number_of_slots_is_refused_while_the_lock_is_in_use) {
+  slot(3).granted();
+
+  EXPECT_EQ(std::get<SlotsDiffer>(slot(2).ask()).in_use, 3u);
+  EXPECT_EQ(std::get<SlotsDiffer>(slot(4).ask(Queue::join)).in_use, 3u);
+}
+
+TEST_P(StoreContract, another_number_of_slots_is_taken_when_the_lock_is_out_of_use) {
+  auto& holder = slot(3);
+  holder.granted();
+  holder.release();
+
+  EXPECT_TRUE(slot(2).is_granted());
+}
+
+// ask: shared
+
+TEST_P(StoreContract, readers_hold_together) {
+  EXPECT_TRUE(shared().is_granted());
+  EXPECT_TRUE(shared().is_granted());
+}
+
+TEST_P(StoreContract, readers_and_writers_exclude_each_other) {
+  auto& reader = shared();
+  reader.granted();
+  EXPECT_TRUE(exclusive().is_busy());
+  reader.release();
+
+  exclusive().granted();
+  EXPECT_TRUE(shared().is_busy());
+}
+
+TEST_P(StoreContract, a_waiting_writer_stops_readers_that_come_later) {
+  shared().granted();
+  exclusive().queued();
+
+  EXPECT_TRUE(shared().is_busy());
+}
+
+TEST_P(StoreContract, readers_in_line_enter_together) {
+  auto& writer = exclusive();
+  writer.granted();
+  auto& first = shared();
+  first.queued();
+  auto& second = shared();
+  second.queued();
+  writer.release();
+
+  EXPECT_TRUE(second.is_granted());
+  EXPECT_TRUE(first.is_granted());
+}
+
+TEST_P(StoreContract, a_writer_enters_when_the_last_reader_is_gone) {
+  auto& first = shared();
+  first.granted();
+  auto& second = shared();
+  second.granted();
+  auto& writer = exclusive();
+  writer.queued();
+
+  first.release();
+  EXPECT_TRUE(writer.is_busy());
+  second.release();
+  EXPECT_TRUE(writer.is_granted());
+}
+
+// ask: inside an outer run
+
+TEST_P(StoreContract, what_an_outer_run_holds_would_be_waited_for_without_end) {
+  const auto outer = exclusive().granted();
+
+  const auto answer = inside(exclusive(), outer).ask(Queue::join);
+
+  EXPECT_EQ(std::get<HeldAbove>(answer).fence, outer.fence);
+}
+
+TEST_P(StoreContract, a_reader_inside_a_writer_would_wait_without_end) {
+  const auto outer = exclusive().granted();
+
+  EXPECT_TRUE(std::holds_alternative<HeldAbove>(inside(shared(), outer).ask()));
+}
+
+TEST_P(StoreContract, a_writer_inside_a_reader_would_wait_without_end) {
+  const auto outer = shared().granted();
+
+  EXPECT_TRUE(std::holds_alternative<HeldAbove>(inside(exclusive(), outer).ask()));
+}
+
+TEST_P(StoreContract, a_reader_inside_a_reader_enters_even_past_a_writer) {
+  const auto outer = shared().granted();
+  exclusive().queued();
+
+  EXPECT_TRUE(inside(shared(), outer).is_granted());
+}
+
+TEST_P(StoreContract, a_further_slot_is_granted_inside_an_outer_run) {
+  const auto outer = slot(2).granted();
+
+  EXPECT_TRUE(inside(slot(2), outer).is_granted());
+}
+
+TEST_P(StoreContract, the_last_slot_of_others_can_be_waited_for_inside_an_outer_run) {
+  const auto outer = slot(2).granted();
+  slot(2).granted();
+
+  EXPECT_EQ(inside(slot(2), outer).queued().place, 1u);
+}
+
+// await_turn
+
+TEST_P(StoreContract, a_waiter_sleeps_no_longer_than_it_wants) {
+  exclusive().granted();
+  auto& waiter = exclusive();
+  waiter.queued();
+
+  result_of(context_, waiter.store->await_turn(waiter.claim, waiter.wakeup,
+                                               Clock::now() + milliseconds(20)));
+}
+
+TEST_P(StoreContract, a_waiter_is_woken_by_a_notification) {
+  exclusive().granted();
+  auto& waiter = exclusive();
+  waiter.queued();
+  // A sleep may end early by itself, so only that it ends can be seen.
+  Task sleep(context_, with_result(waiter.store->await_turn(waiter.claim, waiter.wakeup,
+                                                            Clock::time_point::max())));
+
+  waiter.wakeup.notify();
+
+  EXPECT_NO_THROW(sleep.result());
+}
+
+TEST_P(StoreContract, a_release_wakes_the_first_in_line) {
+  auto& holder = exclusive();
+  holder.granted();
+  auto& waiter = exclusive();
+  waiter.queued();
+  Task sleep(context_, with_result(waiter.store->await_turn(waiter.claim, waiter.wakeup,
+                                                            Clock::time_point::max())));
+
+  holder.release();
+  sleep.result();
+
+  EXPECT_TRUE(waiter.is_granted());
+}
+
+// release
+
+TEST_P(StoreContract, a_released_lock_is_free) {
+  auto& holder = exclusive();
+  holder.granted();
+
+  EXPECT_EQ(holder.release(), Release::released);
+  EXPECT_TRUE(exclusive().is_granted());
+}
+
+TEST_P(StoreContract, never_releases_the_lock_of_another_holder) {
+  exclusive().granted();
+  auto& other = exclusive();
+  other.ask();
+
+  EXPECT_EQ(other.release(exit_with(0)), Release::not_ours);
+  EXPECT_TRUE(exclusive().is_busy());
+}
+
+TEST_P(StoreContract, releasing_what_was_never_asked_for_does_nothing) {
+  auto& holder = exclusive();
+  holder.granted();
+
+  EXPECT_EQ(exclusive().release(), Release::not_ours);
+  EXPECT_EQ(holder.inspect().holders.size(), 1u);
+}
+
+TEST_P(StoreContract, a_repeated_release_finds_that_it_is_done) {
+  auto& first = exclusive();
+  first.granted();
+  first.release();
+  auto& second = exclusive();
+  second.granted();
+
+  EXPECT_EQ(first.release(exit_with(1)), Release::not_ours);
+  EXPECT_EQ(second.inspect().holders.size(), 1u);
+  EXPECT_FALSE(second.inspect().last_run);
+}
+
+TEST_P(StoreContract, a_waiter_that_releases_leaves_the_queue) {
+  auto& holder = exclusive();
+  holder.granted();
+  auto& waiter = exclusive();
+  waiter.queued();
+
+  EXPECT_EQ(waiter.release(), Release::not_ours);
+  EXPECT_EQ(holder.inspect().waiters.size(), 0u);
+}
+
+TEST_P(StoreContract, a_waiter_that_releases_when_its_turn_came_hands_it_on) {
+  auto& holder = exclusive();
+  holder.granted();
+  auto& first = exclusive();
+  first.queued();
+  auto& second = exclusive();
+  second.queued();
+  holder.release();
+
+  first.release();
+
+  EXPECT_TRUE(second.is_granted());
+}
+
+TEST_P(StoreContract, the_end_of_a_run_is_recorded) {
+  auto& holder = exclusive();
+  const auto fence = holder.granted().fence;
+  auto end = exit_with(3);
+
+  holder.release(end);
+
+  const auto run = exclusive().inspect().last_run;
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->fence, fence);
+  EXPECT_EQ(run->exit_code, 3);
+  EXPECT_EQ(run->signal, std::nullopt);
+  EXPECT_EQ(run->outcome, "ran");
+  EXPECT_EQ(run->duration, milliseconds(1500));
+  EXPECT_TRUE(run->ended);
+  EXPECT_FALSE(run->host.empty());
+}
+
+TEST_P(StoreContract, the_end_of_a_run_by_a_signal_is_recorded) {
+  auto& holder = exclusive();
+  holder.granted();
+  RunEnd end;
+  end.signal = "TERM";
+  end.outcome = "ran";
+
+  holder.release(end);
+
+  const auto run = exclusive().inspect().last_run;
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->exit_code, std::nullopt);
+  EXPECT_EQ(run->signal, "TERM");
+}
+
+TEST_P(StoreContract, a_grant_that_was_given_back_before_anything_ran_is_no_run) {
+  auto& holder = exclusive();
+  holder.granted();
+
+  holder.release();
+
+  EXPECT_FALSE(exclusive().inspect().last_run);
+}
+
+// session, started, keeping
+
+TEST_P(StoreContract, a_session_is_closed_on_exec_unless_it_is_passed_on) {
+  auto& holder = exclusive();
+  holder.granted();
+  const int session = holder.store->session();
+
+  EXPECT_TRUE(session == -1 || (::fcntl(session, F_GETFD) & FD_CLOEXEC) != 0);
+}
+
+TEST_P(StoreContract, a_command_that_started_changes_nothing_for_its_holder) {
+  auto& holder = exclusive();
+  const auto fence = holder.granted().fence;
+
+  holder.start({::getpid(), Clock::now(), Clock::now()});
+
+  EXPECT_EQ(holder.granted().fence, fence);
+  EXPECT_TRUE(exclusive().is_busy());
+}
+
+TEST_P(StoreContract, what_is_to_be_noted_of_a_start_is_a_file_and_what_to_write_to_it) {
+  auto& holder = exclusive();
+  holder.granted();
+
+  const auto note = holder.store->start_note(holder.claim);
+
+  EXPECT_TRUE(!note || (note->file && !(note->before + note->after).empty()));
+}
+
+TEST_P(StoreContract, a_lease_that_nobody_touches_is_not_lost) {
+  Witness witness;
+  auto& holder = exclusive();
+  const auto grant = holder.granted();
+  holder.store->start_keeping(holder.claim, grant, witness);
+
+  auto& other = exclusive();
+  other.queued();
+  other.release();
+  holder.store->stop_keeping();
+
+  EXPECT_FALSE(witness.told);
+}
+
+TEST_P(StoreContract, a_lease_that_vanishes_is_lost) {
+  Witness witness;
+  auto& holder = exclusive();
+  const auto grant = holder.granted();
+  holder.store->start_keeping(holder.claim, grant, witness);
+
+  world_->wipe_out();
+
+  EXPECT_TRUE(eventually(context_, [&] { return witness.told.has_value(); }));
+  EXPECT_EQ(witness.told, Loss::gone);
+}
+
+TEST_P(StoreContract, nobody_is_told_of_a_lease_that_is_no_longer_kept) {
+  Witness first;
+  Witness second;
+  for (auto* witness : {&first, &second}) {
+    auto& holder = slot(2);
+    const auto grant = holder.granted();
+    holder.store->start_keeping(holder.claim, grant, *witness);
+  }
+  contenders_.front().store->stop_keeping();
+
+  world_->wipe_out();
+
+  EXPECT_TRUE(eventually(context_, [&] { return second.told.has_value(); }));
+  EXPECT_FALSE(first.told);
+}
+
+// inspect
+
+TEST_P(StoreContract, a_lock_nobody_ever_used_is_free) {
+  const auto info = exclusive().inspect();
+
+  EXPECT_EQ(info.lock.name, "job");
+  EXPECT_TRUE(info.holders.empty());
+  EXPECT_TRUE(info.waiters.empty());
+  EXPECT_EQ(info.free, 1u);
+  EXPECT_FALSE(info.last_run);
+}
+
+TEST_P(StoreContract, a_held_lock_shows_its_holder_and_those_who_wait) {
+  const auto fence = exclusive().granted().fence;
+  exclusive().queued();
+  exclusive().queued();
+
+  const auto info = exclusive().inspect();
+
+  ASSERT_EQ(info.holders.size(), 1u);
+  EXPECT_EQ(info.holders[0].fence, fence);
+  EXPECT_EQ(info.waiters.size(), 2u);
+  EXPECT_EQ(info.waiters.at(0).pid, ::getpid());
+  EXPECT_EQ(info.free, 0u);
+}
+
+TEST_P(StoreContract, a_semaphore_shows_its_slots) {
+  slot(3).granted();
+  slot(3).granted();
+
+  const auto info = exclusive().inspect();
+
+  EXPECT_EQ(info.slots, 3u);
+  EXPECT_EQ(info.free, 1u);
+  EXPECT_EQ(info.holders.size(), 2u);
+}
+
+TEST_P(StoreContract, a_shared_lock_shows_its_readers) {
+  shared().granted();
+  shared().granted();
+
+  const auto info = exclusive().inspect();
+
+  EXPECT_EQ(info.mode, Mode::shared);
+  EXPECT_EQ(info.holders.size(), 2u);
+}
+
+TEST_P(StoreContract, to_look_at_a_lock_does_not_take_it) {
+  exclusive().inspect();
+
+  EXPECT_TRUE(exclusive().is_granted());
+}
+
+// list
+
+TEST_P(StoreContract, a_store_nobody_ever_used_has_no_locks) {
+  EXPECT_TRUE(list("dlock").empty());
+}
+
+TEST_P(StoreContract, locks_in_use_are_listed_by_name) {
+  exclusive("b").granted();
+  exclusive("c").granted();
+  exclusive("a").granted();
+
+  EXPECT_EQ(names_of(list("dlock")), (std::vector<std::string>{"a", "b", "c"}));
+}
+
+TEST_P(StoreContract, a_lock_with_a_last_run_is_listed) {
+  auto& holder = exclusive("ran");
+  holder.granted();
+  holder.release(exit_with(0));
+
+  EXPECT_EQ(names_of(list("dlock")), (std::vector<std::string>{"ran"}));
+}
+
+TEST_P(StoreContract, a_lock_that_was_only_held_is_not_listed) {
+  auto& holder = exclusive("held");
+  holder.granted();
+  holder.release();
+
+  EXPECT_TRUE(list("dlock").empty());
+}
+
+TEST_P(StoreContract, locks_whose_names_do_not_match_are_not_listed) {
+  exclusive("a").granted();
+  exclusive("b").granted();
+
+  EXPECT_EQ(names_of(list("dlock", "a")), (std::vector<std::string>{"b"}));
+}
+
+TEST_P(StoreContract, locks_of_other_namespaces_are_not_listed) {
+  exclusive("a").granted();
+  for (const std::string name_space : {"dlockb", "dloc", "d", "other"}) {
+    auto& other = exclusive("b");
+    other.claim.lock.name_space = name_space;
+    other.granted();
+  }
+
+  EXPECT_EQ(names_of(list("dlock")), (std::vector<std::string>{"a"}));
+}
+
+// A service that does not answer
+
+TEST_P(StoreContract, a_store_that_does_not_answer_is_unreachable) {
+  auto& holder = contender(claim_of("job"), milliseconds(50));
+  holder.granted();
+  const auto obstacle = world_->hold_up();
+
+  EXPECT_EQ(failure_of([&] { holder.ask(); }), Failure::Kind::unreachable);
+  EXPECT_EQ(failure_of([&] { holder.inspect(); }), Failure::Kind::unreachable);
+  EXPECT_EQ(failure_of([&] { holder.release(); }), Failure::Kind::unreachable);
+}
+
+TEST_P(StoreContract, what_could_not_be_done_can_be_repeated) {
+  auto& holder = contender(claim_of("job"), milliseconds(50));
+  holder.granted();
+  auto obstacle = world_->hold_up();
+  EXPECT_EQ(failure_of([&] { holder.release(); }), Failure::Kind::unreachable);
+  obstacle.reset();
+
+  holder.release();
+
+  EXPECT_TRUE(exclusive().is_granted());
+}
+
+TEST_P(StoreContract, gives_up_asking_when_told_to) {
+  auto& asker = exclusive();
+  const auto obstacle = world_->hold_up();
+  Task answer(context_, asker.store->ask(asker.claim, Queue::stay_out, asker.wakeup));
+
+  asker.wakeup.give_up(true);
+
+  EXPECT_EQ(failure_of([&] { answer.result(); }), Failure::Kind::interrupted);
+}
+
+}  // namespace
+}  // namespace dlock

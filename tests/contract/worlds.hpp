@@ -1,0 +1,101 @@
+// Every kind of store with the surroundings it needs; a new one is one line in `kinds`.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/io_context.hpp>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "lock/store.hpp"
+#include "store/local/directory.hpp"
+#include "store/local/local_store.hpp"
+#include "store/local/sessions.hpp"
+#include "tests/contract/fake_store.hpp"
+#include "tests/unit/temporary_directory.hpp"
+
+namespace dlock {
+
+// A lock service of one test's own.
+class World {
+ public:
+  virtual ~World() = default;
+
+  // Another client of the service, as every process has its own.
+  virtual std::unique_ptr<Store> connect(asio::io_context& context,
+                                         milliseconds timeout) = 0;
+
+  // Keeps the service from answering anybody until what is returned is destroyed.
+  virtual std::shared_ptr<void> hold_up() = 0;
+
+  // Makes the locks of the service vanish, whoever holds them.
+  virtual void wipe_out() = 0;
+};
+
+class LocalWorld final : public World {
+ public:
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    return std::make_unique<local::LocalStore>(
+        context, local::LocalStore::Options{path(), timeout});
+  }
+
+  std::shared_ptr<void> hold_up() override {
+    const auto directory =
+        local::Directory::open(path(), false, local::Directory::Missing::create);
+    auto gate = std::make_shared<local::Gate>(*directory, true);
+    if (!gate->try_lock(local::Gate::Access::write)) throw std::logic_error("in use");
+    return gate;
+  }
+
+  void wipe_out() override { std::filesystem::rename(path(), root_.file("elsewhere")); }
+
+  std::string path() const { return root_.file("store"); }
+
+ private:
+  TemporaryDirectory root_;
+};
+
+class FakeWorld final : public World {
+ public:
+  std::unique_ptr<Store> connect(asio::io_context&, milliseconds timeout) override {
+    return std::make_unique<FakeStore>(service_, timeout);
+  }
+
+  std::shared_ptr<void> hold_up() override {
+    service_.is_held_up = true;
+    return {nullptr, [this](void*) { service_.is_held_up = false; }};
+  }
+
+  void wipe_out() override {
+    service_.locks.clear();
+    for (const auto& [client, lease] : service_.kept) lease.second->forfeit(Loss::gone);
+  }
+
+ private:
+  FakeService service_;
+};
+
+struct Kind {
+  const char* name;
+  std::unique_ptr<World> (*make)();
+  bool is_shared_by_processes;
+};
+
+template <typename SomeWorld>
+std::unique_ptr<World> make_world() {
+  return std::make_unique<SomeWorld>();
+}
+
+constexpr Kind kinds[] = {
+    {"fake", make_world<FakeWorld>, false},
+    {"local", make_world<LocalWorld>, true},
+};
+
+inline std::string name_of(const ::testing::TestParamInfo<Kind>& info) {
+  return info.param.name;
+}
+
+}  // namespace dlock

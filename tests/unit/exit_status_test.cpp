@@ -1,0 +1,76 @@
+// What dlock exits with: the numbers of the manual, and which failure is which.
+
+#include "cli/exit_status.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "cli/look.hpp"
+#include "lock/errors.hpp"
+
+namespace dlock {
+namespace {
+
+using Kind = Failure::Kind;
+
+TEST(ExitStatuses, are_those_of_the_manual) {
+  EXPECT_EQ(code_of(ExitStatus::success), 0);
+  EXPECT_EQ(code_of(ExitStatus::not_held), 1);
+  EXPECT_EQ(code_of(ExitStatus::usage), 64);
+  EXPECT_EQ(code_of(ExitStatus::unavailable), 69);
+  EXPECT_EQ(code_of(ExitStatus::bug), 70);
+  EXPECT_EQ(code_of(ExitStatus::not_obtained), 75);
+  EXPECT_EQ(code_of(ExitStatus::lost), 76);
+  EXPECT_EQ(code_of(ExitStatus::permission), 77);
+  EXPECT_EQ(code_of(ExitStatus::misconfigured), 78);
+  EXPECT_EQ(code_of(ExitStatus::timed_out), 124);
+  EXPECT_EQ(code_of(ExitStatus::no_resources), 125);
+  EXPECT_EQ(code_of(ExitStatus::not_executable), 126);
+  EXPECT_EQ(code_of(ExitStatus::not_found), 127);
+}
+
+TEST(StatusOfFailure, a_store_that_cannot_be_reached_is_unavailable) {
+  EXPECT_EQ(status_of(Kind::unreachable), ExitStatus::unavailable);
+}
+
+TEST(StatusOfFailure, a_store_that_rejects_us_is_a_matter_of_permission) {
+  EXPECT_EQ(status_of(Kind::rejected), ExitStatus::permission);
+}
+
+TEST(StatusOfFailure, what_is_wrong_in_itself_is_misconfigured) {
+  EXPECT_EQ(status_of(Kind::misconfigured), ExitStatus::misconfigured);
+}
+
+TEST(StatusOfFailure, what_is_used_up_is_a_want_of_resources) {
+  EXPECT_EQ(status_of(Kind::exhausted), ExitStatus::no_resources);
+}
+
+TEST(FailureOfErrno, a_refusal_by_the_kernel_is_rejected) {
+  EXPECT_EQ(failure_of(EACCES, "x").kind(), Kind::rejected);
+  EXPECT_EQ(failure_of(EPERM, "x").kind(), Kind::rejected);
+}
+
+TEST(FailureOfErrno, a_full_disk_may_pass) {
+  EXPECT_EQ(failure_of(ENOSPC, "x").kind(), Kind::unreachable);
+  EXPECT_EQ(failure_of(EDQUOT, "x").kind(), Kind::unreachable);
+}
+
+TEST(FailureOfErrno, a_want_of_descriptors_or_memory_is_exhaustion) {
+  EXPECT_EQ(failure_of(EMFILE, "x").kind(), Kind::exhausted);
+  EXPECT_EQ(failure_of(ENFILE, "x").kind(), Kind::exhausted);
+  EXPECT_EQ(failure_of(ENOMEM, "x").kind(), Kind::exhausted);
+}
+
+TEST(FailureOfErrno, what_will_not_pass_by_itself_is_misconfigured) {
+  EXPECT_EQ(failure_of(ENOENT, "x").kind(), Kind::misconfigured);
+  EXPECT_EQ(failure_of(EROFS, "x").kind(), Kind::misconfigured);
+}
+
+TEST(FailureOfErrno, says_what_failed_and_why) {
+  EXPECT_STREQ(failure_of(EACCES, "cannot open /x").what(),
+               "cannot open /x: Permission denied");
+}
+
+}  // namespace
+}  // namespace dlock

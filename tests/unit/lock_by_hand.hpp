@@ -1,0 +1,103 @@
+// A lock and its contenders for tests of the granting rules, with time and death by hand.
+#pragma once
+
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "store/local/rules.hpp"
+
+namespace dlock::local {
+
+// The kernel's word on who lives: everybody who was not said to be dead.
+class FakeLives final : public Lives {
+ public:
+  bool lives(const Holder& holder) const override {
+    return dead.count(holder.party.session) == 0;
+  }
+  bool lives(const Waiter& waiter) const override {
+    return dead.count(waiter.party.session) == 0;
+  }
+
+  std::set<Session> dead;
+};
+
+inline Token token_of(Session who) {
+  Token token;
+  for (std::size_t i = 0; i < sizeof who; ++i) {
+    token.bytes[i] = static_cast<std::uint8_t>(who >> (8 * i));
+  }
+  return token;
+}
+
+inline Session session_of(const Token& token) {
+  Session who = 0;
+  for (std::size_t i = 0; i < sizeof who; ++i) who |= Session{token.bytes[i]} << (8 * i);
+  return who;
+}
+
+// Contenders are numbers, which stand for their sessions and tokens.
+inline Party party_of(Session who) {
+  Party party;
+  party.token = token_of(who);
+  party.session = who;
+  party.pid = static_cast<std::int32_t>(1000 + who);
+  party.uid = 33;
+  party.host = "web1";
+  return party;
+}
+
+inline Claim exclusive(Session who) {
+  Claim claim;
+  claim.lock = {"dlock", "job"};
+  claim.token = token_of(who);
+  claim.command = {"./job"};
+  return claim;
+}
+
+inline Claim shared(Session who) {
+  auto claim = exclusive(who);
+  claim.mode = Mode::shared;
+  return claim;
+}
+
+inline Claim slot(Session who, unsigned slots) {
+  auto claim = exclusive(who);
+  claim.slots = slots;
+  return claim;
+}
+
+inline Claim inside(Claim claim, Fence above) {
+  claim.held_above.push_back(above);
+  return claim;
+}
+
+struct LockByHand {
+  Answer ask(const Claim& claim, Queue queue = Queue::stay_out) {
+    then = {};
+    const auto party = party_of(session_of(claim.token));
+    return local::ask(state, Ask{claim, party, queue}, now, lives, then);
+  }
+
+  Release release(Session who, const std::optional<RunEnd>& end = std::nullopt) {
+    then = {};
+    return local::release(state, token_of(who), end, now, lives, then);
+  }
+
+  void pass(nanoseconds time) {
+    now.boot += time;
+    now.wall += std::chrono::duration_cast<WallTime>(time);
+  }
+
+  Watch watch(Session who) const { return watch_for(state, token_of(who), now); }
+  LockInfo info() const { return info_of(state, {"dlock", "job"}, now, lives); }
+
+  State state;
+  FakeLives lives;
+  Moment now{Clock::time_point(std::chrono::hours(1)),
+             std::chrono::seconds(1'700'000'000)};
+  Consequences then;  // of the last step
+};
+
+}  // namespace dlock::local

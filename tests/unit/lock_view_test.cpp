@@ -1,0 +1,336 @@
+// Locks as `status` and `list` show them.
+
+#include "cli/lock_view.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+
+HolderInfo some_holder() {
+  HolderInfo holder;
+  holder.fence.number = 42;
+  holder.slot = 0;
+  holder.host = "web1";
+  holder.pid = 123;
+  holder.user = "root";
+  holder.command = {"./backup.sh", "all of it"};
+  holder.label = "nightly";
+  holder.since = 1'700'000'000s;
+  holder.held = 3min + 12s;
+  return holder;
+}
+
+WaiterInfo some_waiter() {
+  WaiterInfo waiter;
+  waiter.host = "web2";
+  waiter.pid = 456;
+  waiter.user = "www-data";
+  waiter.since = 1'700'000'001s;
+  waiter.waiting = 1500ms;
+  return waiter;
+}
+
+RunInfo some_run() {
+  RunInfo run;
+  run.fence.number = 41;
+  run.started = 1'600'000'000s;
+  run.ended = 1'600'000'002s;
+  run.duration = 2000ms;
+  run.exit_code = 3;
+  run.host = "web3";
+  run.outcome = "ran";
+  return run;
+}
+
+LockInfo free_lock() {
+  LockInfo lock;
+  lock.lock = {"dlock", "job"};
+  return lock;
+}
+
+LockInfo held_lock() {
+  auto lock = free_lock();
+  lock.free = 0;
+  lock.holders = {some_holder()};
+  return lock;
+}
+
+// JSON: the keys and their order are those of the manual.
+
+TEST(LockJson, a_free_lock) {
+  EXPECT_EQ(to_line(json_of(free_lock())),
+            R"({"name":"job","state":"free","mode":"exclusive","slots":1,"free":1,)"
+            R"("holders":[],"waiters":[],"last_run":null})");
+}
+
+TEST(LockJson, a_lock_that_is_held_and_awaited_and_was_run_under) {
+  auto lock = held_lock();
+  lock.waiters = {some_waiter()};
+  lock.last_run = some_run();
+
+  EXPECT_EQ(to_line(json_of(lock)),
+            R"({"name":"job","state":"held","mode":"exclusive","slots":1,"free":0,)"
+            R"("holders":[{"fence":42,"slot":0,"host":"web1","pid":123,"user":"root",)"
+            R"("command":["./backup.sh","all of it"],"label":"nightly",)"
+            R"("since":"2023-11-14T22:13:20.000Z","held_ms":192000,"expires_in_ms":null,)"
+            R"("attached":true}],)"
+            R"("waiters":[{"host":"web2","pid":456,"user":"www-data",)"
+            R"("since":"2023-11-14T22:13:21.000Z","waiting_ms":1500}],)"
+            R"("last_run":{"started":"2020-09-13T12:26:40.000Z",)"
+            R"("ended":"2020-09-13T12:26:42.000Z","duration_ms":2000,"exit_code":3,)"
+            R"("signal":null,"host":"web3","outcome":"ran"}})");
+}
+
+TEST(LockJson, a_shared_lock) {
+  auto lock = held_lock();
+  lock.mode = Mode::shared;
+
+  EXPECT_EQ(json_of(lock)["mode"], "shared");
+}
+
+TEST(LockJson, a_semaphore) {
+  auto lock = held_lock();
+  lock.slots = 3;
+  lock.free = 2;
+
+  EXPECT_EQ(json_of(lock)["slots"], 3);
+  EXPECT_EQ(json_of(lock)["free"], 2);
+}
+
+TEST(LockJson, a_detached_lease_says_when_it_ends) {
+  auto holder = some_holder();
+  holder.attached = false;
+  holder.expires_in = 20s;
+
+  EXPECT_EQ(json_of(holder)["expires_in_ms"], 20'000);
+  EXPECT_EQ(json_of(holder)["attached"], false);
+}
+
+TEST(LockJson, a_run_that_ended_by_a_signal) {
+  auto run = some_run();
+  run.exit_code.reset();
+  run.signal = "TERM";
+
+  EXPECT_EQ(to_line(json_of(run)),
+            R"({"started":"2020-09-13T12:26:40.000Z","ended":"2020-09-13T12:26:42.000Z",)"
+            R"("duration_ms":2000,"exit_code":null,"signal":"TERM","host":"web3",)"
+            R"("outcome":"ran"})");
+}
+
+TEST(LockJson, a_run_that_vanished) {
+  RunInfo run;
+  run.started = 1'600'000'000s;
+  run.host = "web3";
+  run.outcome = "vanished";
+
+  EXPECT_EQ(to_line(json_of(run)),
+            R"({"started":"2020-09-13T12:26:40.000Z","ended":null,"duration_ms":null,)"
+            R"("exit_code":null,"signal":null,"host":"web3","outcome":"vanished"})");
+}
+
+TEST(LockJson, bytes_that_are_no_utf8_do_not_break_it) {
+  auto holder = some_holder();
+  holder.command = {"\xFF"};
+
+  EXPECT_TRUE(Json::accept(to_line(json_of(holder))));
+}
+
+// Text
+
+TEST(LockText, a_holder_in_one_line) {
+  EXPECT_EQ(described(some_holder()),
+            "root@web1 (pid 123, ./backup.sh 'all of it') for 3m12s");
+}
+
+TEST(LockText, a_free_lock) { EXPECT_EQ(status_text(free_lock(), false), "job  free\n"); }
+
+TEST(LockText, a_held_lock) {
+  auto lock = held_lock();
+  lock.holders[0].label = "";
+
+  EXPECT_EQ(status_text(lock, false),
+            "job  held\n"
+            "\n"
+            "  HOLDER     PID  FOR    FENCE  COMMAND\n"
+            "  root@web1  123  3m12s  42     ./backup.sh 'all of it'\n");
+}
+
+TEST(LockText, a_label_has_a_column_where_there_is_one) {
+  auto lock = held_lock();
+  lock.holders.push_back(some_holder());
+  lock.holders[1].label = "";
+  lock.mode = Mode::shared;
+
+  EXPECT_EQ(status_text(lock, false),
+            "job  held, shared\n"
+            "\n"
+            "  HOLDER     PID  FOR    FENCE  LABEL    COMMAND\n"
+            "  root@web1  123  3m12s  42     nightly  ./backup.sh 'all of it'\n"
+            "  root@web1  123  3m12s  42              ./backup.sh 'all of it'\n");
+}
+
+TEST(LockText, a_slot_has_a_column_where_there_are_several) {
+  auto lock = held_lock();
+  lock.slots = 3;
+  lock.free = 2;
+  lock.holders[0].label = "";
+  lock.holders[0].slot = 1;
+
+  EXPECT_EQ(status_text(lock, false),
+            "job  held, 2 of 3 slots free\n"
+            "\n"
+            "  HOLDER     PID  FOR    FENCE  SLOT  COMMAND\n"
+            "  root@web1  123  3m12s  42     1     ./backup.sh 'all of it'\n");
+}
+
+TEST(LockText, a_command_that_goes_on_without_its_dlock_is_marked) {
+  auto lock = held_lock();
+  lock.holders[0].dlock_gone = true;
+
+  EXPECT_NE(status_text(lock, false).find("(its dlock is gone)"), std::string::npos);
+}
+
+TEST(LockText, those_who_wait) {
+  auto lock = free_lock();
+  lock.waiters = {some_waiter(), some_waiter()};
+  lock.waiters[1].host = "a-longer-name";
+
+  EXPECT_EQ(status_text(lock, false),
+            "job  free\n"
+            "\n"
+            "  WAITER                  PID  FOR\n"
+            "  www-data@web2           456  1.5s\n"
+            "  www-data@a-longer-name  456  1.5s\n");
+}
+
+TEST(LockText, columns_are_as_wide_as_what_people_see) {
+  auto lock = free_lock();
+  lock.waiters = {some_waiter(), some_waiter()};
+  lock.waiters[0].host = "b\xC3\xBCro";
+
+  EXPECT_EQ(status_text(lock, false),
+            "job  free\n"
+            "\n"
+            "  WAITER         PID  FOR\n"
+            "  www-data@b\xC3\xBCro  456  1.5s\n"
+            "  www-data@web2  456  1.5s\n");
+}
+
+TEST(LockText, the_last_run) {
+  auto lock = free_lock();
+  lock.last_run = some_run();
+  lock.last_run->ended = wall_now() - (2h + 5min + 30s);
+
+  EXPECT_EQ(status_text(lock, false),
+            "job  free\n"
+            "\n"
+            "  last run: exit 3, 2h5m ago, took 2.0s on web3\n");
+}
+
+TEST(LockText, a_last_run_that_ended_by_a_signal) {
+  auto lock = free_lock();
+  lock.last_run = some_run();
+  lock.last_run->signal = "KILL";
+
+  EXPECT_NE(status_text(lock, false).find("last run: ended by SIGKILL, "),
+            std::string::npos);
+}
+
+TEST(LockText, a_last_run_that_vanished) {
+  auto lock = free_lock();
+  lock.last_run = some_run();
+  lock.last_run->outcome = "vanished";
+  lock.last_run->exit_code.reset();
+  lock.last_run->ended.reset();
+
+  EXPECT_NE(status_text(lock, false).find("last run: vanished, "), std::string::npos);
+}
+
+TEST(LockText, a_last_run_that_timed_out) {
+  auto lock = free_lock();
+  lock.last_run = some_run();
+  lock.last_run->outcome = "timeout";
+  lock.last_run->exit_code = 124;
+
+  EXPECT_NE(status_text(lock, false).find("last run: timeout, exit 124, "),
+            std::string::npos);
+}
+
+TEST(LockText, a_last_run_of_the_future_is_of_now) {
+  auto lock = free_lock();
+  lock.last_run = some_run();
+  lock.last_run->ended = wall_now() + 1h;
+
+  EXPECT_NE(status_text(lock, false).find(", 0ms ago"), std::string::npos);
+}
+
+TEST(LockText, no_lock_is_no_list) { EXPECT_EQ(list_text({}, false), ""); }
+
+TEST(LockText, a_list_has_a_line_for_each_lock) {
+  auto semaphore = held_lock();
+  semaphore.lock.name = "gpu";
+  semaphore.slots = 3;
+  semaphore.free = 1;
+  semaphore.holders.push_back(some_holder());
+  semaphore.waiters = {some_waiter()};
+
+  EXPECT_EQ(list_text({free_lock(), semaphore, held_lock()}, false),
+            "LOCK  STATE     HOLDER        FOR    WAITING  LAST RUN\n"
+            "job   free      -             -      0        -\n"
+            "gpu   2/3 held  root@web1 +1  3m12s  1        -\n"
+            "job   held      root@web1     3m12s  0        -\n");
+}
+
+TEST(LockText, a_list_shows_how_the_last_run_ended) {
+  auto lock = free_lock();
+  lock.last_run = some_run();
+  lock.last_run->ended = wall_now() - (2h + 5min + 30s);
+
+  EXPECT_EQ(list_text({lock}, false),
+            "LOCK  STATE  HOLDER  FOR  WAITING  LAST RUN\n"
+            "job   free   -       -    0        exit 3, 2h5m ago\n");
+}
+
+TEST(LockText, nothing_from_elsewhere_steers_a_terminal) {
+  auto lock = held_lock();
+  lock.lock.name = "\x1b]0;name";
+  lock.waiters = {some_waiter()};
+  lock.last_run = some_run();
+  for (auto* text :
+       {&lock.holders[0].host, &lock.holders[0].user, &lock.holders[0].label,
+        &lock.holders[0].command[0], &lock.waiters[0].host, &lock.waiters[0].user,
+        &lock.last_run->host, &lock.last_run->outcome}) {
+    *text = "\x1b[2J";
+  }
+  auto by_signal = lock;
+  by_signal.last_run->signal = "\x1b[2J";
+
+  for (const auto& shown : {status_text(lock, false), list_text({lock}, false),
+                            described(lock.holders[0]), status_text(by_signal, false)}) {
+    EXPECT_EQ(shown.find('\x1b'), std::string::npos) << shown;
+  }
+}
+
+TEST(LockText, colours_are_shown_where_they_are_wanted) {
+  EXPECT_EQ(status_text(free_lock(), true), "job  \x1b[32mfree\x1b[0m\n");
+}
+
+TEST(LockText, colours_change_nothing_else) {
+  auto lock = held_lock();
+  lock.waiters = {some_waiter()};
+  lock.last_run = some_run();
+  lock.last_run->ended = wall_now() - (2h + 5min + 30s);
+  auto text = status_text(lock, true) + list_text({lock}, true);
+
+  for (auto at = text.find('\x1b'); at != std::string::npos; at = text.find('\x1b')) {
+    text.erase(at, text.find('m', at) - at + 1);
+  }
+
+  EXPECT_EQ(text, status_text(lock, false) + list_text({lock}, false));
+}
+
+}  // namespace
+}  // namespace dlock

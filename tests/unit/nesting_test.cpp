@@ -1,0 +1,159 @@
+// What a run tells the runs inside it, and what those make of it.
+
+#include "cli/nesting.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace dlock {
+namespace {
+
+using Fences = std::vector<Fence>;
+
+TEST(Held, the_first_lock_held_is_a_name_and_a_fence) {
+  EXPECT_EQ(with_grant("", "job", Fence{7}), "job=7");
+}
+
+TEST(Held, further_locks_are_added_behind) {
+  EXPECT_EQ(with_grant("job=7", "other", Fence{8}), "job=7 other=8");
+}
+
+TEST(Held, names_are_encoded) {
+  EXPECT_EQ(with_grant("", "a b=c", Fence{7}), "a%20b%3Dc=7");
+}
+
+TEST(Held, a_fence_is_found_by_the_name_of_its_lock) {
+  EXPECT_EQ(fences_held_above("job=7 other=8", "other"), (Fences{{8}}));
+}
+
+TEST(Held, a_lock_that_is_not_held_has_no_fences) {
+  EXPECT_EQ(fences_held_above("job=7", "other"), Fences{});
+  EXPECT_EQ(fences_held_above("job=7", "jo"), Fences{});
+  EXPECT_EQ(fences_held_above("", "job"), Fences{});
+}
+
+TEST(Held, a_lock_that_is_held_more_than_once_has_all_its_fences) {
+  EXPECT_EQ(fences_held_above("job=7 x=1 job=9", "job"), (Fences{{7}, {9}}));
+}
+
+TEST(Held, every_name_is_found_again) {
+  for (const std::string name : {"a b", "a=b", "=", "%", "na\xC3\xAFve", " ", "a%20b"}) {
+    const auto held = with_grant(with_grant("x=1", name, Fence{7}), "y", Fence{2});
+
+    EXPECT_EQ(fences_held_above(held, name), (Fences{{7}})) << name;
+  }
+}
+
+TEST(Held, the_greatest_fence_is_found_again) {
+  const auto held = with_grant("", "job", Fence{UINT64_MAX});
+
+  EXPECT_EQ(fences_held_above(held, "job"), (Fences{{UINT64_MAX}}));
+}
+
+TEST(Held, what_is_not_of_that_form_is_passed_over) {
+  for (const char* garbage :
+       {"job", "job=", "=7", "job=x", "job=-1", "job=7x", "job=+7", "job=0x7",
+        "job=99999999999999999999", " ", "   ", "=", "==", "job==7", "\xFF=7"}) {
+    EXPECT_EQ(fences_held_above(garbage, "job"), Fences{}) << garbage;
+  }
+}
+
+TEST(Held, garbage_does_not_hide_what_stands_beside_it) {
+  EXPECT_EQ(fences_held_above("  job=x  job=7 =", "job"), (Fences{{7}}));
+}
+
+CommandSettings settings() {
+  CommandSettings settings;
+  settings.name = "nightly job";
+  settings.grant.fence.number = 42;
+  settings.grant.slot = 3;
+  settings.store = "local:/srv/locks";
+  settings.name_space = "team";
+  return settings;
+}
+
+std::vector<std::string> environment_with(const std::vector<const char*>& inherited,
+                                          const CommandSettings& settings) {
+  auto terminated = inherited;
+  terminated.push_back(nullptr);
+  return command_environment(terminated.data(), settings);
+}
+
+bool contains(const std::vector<std::string>& environment, const std::string& entry) {
+  return std::count(environment.begin(), environment.end(), entry) == 1;
+}
+
+bool has_name(const std::vector<std::string>& environment, const std::string& name) {
+  return std::any_of(environment.begin(), environment.end(),
+                     [&](const std::string& e) { return e.starts_with(name + "="); });
+}
+
+TEST(Environment, says_which_lock_is_held_and_where) {
+  const auto environment = environment_with({}, settings());
+
+  EXPECT_TRUE(contains(environment, "DLOCK_NAME=nightly job"));
+  EXPECT_TRUE(contains(environment, "DLOCK_FENCE=42"));
+  EXPECT_TRUE(contains(environment, "DLOCK_SLOT=3"));
+  EXPECT_TRUE(contains(environment, "DLOCK_STORE=local:/srv/locks"));
+  EXPECT_TRUE(contains(environment, "DLOCK_NAMESPACE=team"));
+  EXPECT_TRUE(contains(environment, "DLOCK_HELD=nightly%20job=42"));
+}
+
+TEST(Environment, keeps_what_was_inherited) {
+  const auto environment = environment_with({"PATH=/bin", "EMPTY=", "odd"}, settings());
+
+  EXPECT_TRUE(contains(environment, "PATH=/bin"));
+  EXPECT_TRUE(contains(environment, "EMPTY="));
+  EXPECT_TRUE(contains(environment, "odd"));
+}
+
+TEST(Environment, has_no_password) {
+  const auto environment = environment_with({"DLOCK_PASSWORD=secret"}, settings());
+
+  EXPECT_FALSE(has_name(environment, "DLOCK_PASSWORD"));
+}
+
+TEST(Environment, keeps_the_settings_that_are_no_secrets) {
+  const auto environment =
+      environment_with({"DLOCK_USER=u", "DLOCK_PASSWORD_FILE=/run/p"}, settings());
+
+  EXPECT_TRUE(contains(environment, "DLOCK_USER=u"));
+  EXPECT_TRUE(contains(environment, "DLOCK_PASSWORD_FILE=/run/p"));
+}
+
+TEST(Environment, of_an_inner_run_has_its_own_values_and_no_others) {
+  const auto environment =
+      environment_with({"DLOCK_NAME=outer", "DLOCK_FENCE=1", "DLOCK_SLOT=0",
+                        "DLOCK_STORE=local:", "DLOCK_NAMESPACE=dlock"},
+                       settings());
+
+  EXPECT_FALSE(contains(environment, "DLOCK_NAME=outer"));
+  EXPECT_TRUE(contains(environment, "DLOCK_NAME=nightly job"));
+  EXPECT_EQ(environment.size(), 6u);
+}
+
+TEST(Environment, of_an_inner_run_knows_all_locks_above) {
+  auto inner = settings();
+  inner.held = "outer=1";
+
+  const auto environment = environment_with({"DLOCK_HELD=outer=1"}, inner);
+
+  EXPECT_TRUE(contains(environment, "DLOCK_HELD=outer=1 nightly%20job=42"));
+}
+
+TEST(Environment, names_the_configuration_that_was_named) {
+  auto named = settings();
+  named.config = "/home/me/dlock.toml";
+
+  const auto environment = environment_with({"DLOCK_CONFIG=dlock.toml"}, named);
+
+  EXPECT_TRUE(contains(environment, "DLOCK_CONFIG=/home/me/dlock.toml"));
+}
+
+TEST(Environment, names_no_configuration_where_none_was_named) {
+  EXPECT_FALSE(has_name(environment_with({}, settings()), "DLOCK_CONFIG"));
+}
+
+}  // namespace
+}  // namespace dlock

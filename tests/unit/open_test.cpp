@@ -1,0 +1,114 @@
+// Store URLs: which are taken, which are refused, and what is said of them.
+
+#include "store/open.hpp"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlock {
+namespace {
+
+std::string refusal_of(const std::string& url) {
+  try {
+    parsed_store_url(url);
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured) << url;
+    return failure.what();
+  }
+  return "";
+}
+
+TEST(StoreUrl, local_is_the_default_directory) {
+  const auto url = parsed_store_url("local:");
+
+  EXPECT_EQ(url.kind, StoreUrl::Kind::local);
+  EXPECT_EQ(url.path, "");
+}
+
+TEST(StoreUrl, local_may_name_a_directory) {
+  EXPECT_EQ(parsed_store_url("local:/srv/locks").path, "/srv/locks");
+}
+
+TEST(StoreUrl, one_directory_has_one_name) {
+  EXPECT_EQ(parsed_store_url("local:/srv/locks/").path, "/srv/locks");
+  EXPECT_EQ(parsed_store_url("local://srv//locks///").path, "/srv/locks");
+  EXPECT_EQ(parsed_store_url("local:/").path, "/");
+}
+
+TEST(StoreUrl, a_directory_may_have_odd_characters) {
+  EXPECT_EQ(parsed_store_url("local:/a b:c@d%20").path, "/a b:c@d%20");
+}
+
+TEST(StoreUrl, a_relative_directory_is_refused) {
+  EXPECT_NE(refusal_of("local:locks").find("absolute"), std::string::npos);
+  EXPECT_NE(refusal_of("local:./locks").find("absolute"), std::string::npos);
+  EXPECT_NE(refusal_of("local:~/locks").find("absolute"), std::string::npos);
+}
+
+TEST(StoreUrl, a_directory_with_a_nul_byte_is_refused) {
+  EXPECT_NE(refusal_of(std::string("local:/a\0b", 10)), "");
+}
+
+TEST(StoreUrl, none_is_no_store) {
+  EXPECT_EQ(parsed_store_url("none:").kind, StoreUrl::Kind::none);
+}
+
+TEST(StoreUrl, nothing_may_follow_none) { EXPECT_NE(refusal_of("none:x"), ""); }
+
+TEST(StoreUrl, a_kind_that_is_not_built_yet_is_refused_and_says_so) {
+  for (const std::string scheme : {"redis", "rediss", "redis+unix", "redis+sentinel",
+                                   "redis+cluster", "redis+quorum", "rediss+sentinel",
+                                   "rediss+cluster", "rediss+quorum", "etcd", "etcds"}) {
+    const auto message = refusal_of(scheme + "://host");
+
+    EXPECT_NE(message.find("no " + scheme + ": stores yet"), std::string::npos)
+        << message;
+  }
+}
+
+TEST(StoreUrl, an_unknown_kind_is_refused_and_says_which_there_are) {
+  const auto message = refusal_of("nfs://host");
+
+  EXPECT_NE(message.find("unknown kind of store"), std::string::npos);
+  EXPECT_NE(message.find("local:"), std::string::npos);
+}
+
+TEST(StoreUrl, what_is_no_url_is_refused) {
+  for (const char* text : {"", "local", "/srv/locks", ":", "://", "LOCAL:", " local:"}) {
+    EXPECT_NE(refusal_of(text), "") << text;
+  }
+}
+
+TEST(StoreUrl, a_password_is_never_in_the_message) {
+  for (const char* url :
+       {"redis://:secret@host", "redis://user:secret@host:6379/0",
+        "rediss://user:se@cret@host", "nfs://user:secret@host", "local:secret@host",
+        "none:user:secret@host", "user:secret@host", "secret@host"}) {
+    EXPECT_EQ(refusal_of(url).find("secret"), std::string::npos) << url;
+    EXPECT_EQ(refusal_of(url).find("cret@"), std::string::npos) << url;
+  }
+}
+
+TEST(StoreUrl, what_steers_terminals_is_escaped_in_the_message) {
+  EXPECT_EQ(refusal_of("nfs:\x1b[2J\n").find_first_of("\x1b\n"), std::string::npos);
+}
+
+TEST(OpenStore, the_kind_decides_which_store_it_is) {
+  boost::asio::io_context context;
+
+  EXPECT_EQ(open_store(parsed_store_url("none:"), milliseconds(1), context)->url(),
+            "none:");
+  EXPECT_EQ(open_store(parsed_store_url("local:/x/"), milliseconds(1), context)->url(),
+            "local:/x");
+}
+
+TEST(OpenStore, the_url_of_a_store_is_one_that_opens_it_again) {
+  boost::asio::io_context context;
+  const auto store = open_store(parsed_store_url("local:/x y"), milliseconds(1), context);
+
+  EXPECT_EQ(parsed_store_url(store->url()).path, "/x y");
+}
+
+}  // namespace
+}  // namespace dlock

@@ -1,0 +1,376 @@
+// Option values: what is taken, as what, and what is refused.
+
+#include "cli/options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace dlock {
+namespace {
+
+using std::chrono::days;
+using std::chrono::hours;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+// Durations
+
+struct Duration {
+  const char* text;
+  milliseconds value;
+};
+
+class GoodDuration : public ::testing::TestWithParam<Duration> {};
+
+TEST_P(GoodDuration, is_taken) {
+  EXPECT_EQ(parsed_duration(GetParam().text), GetParam().value) << GetParam().text;
+}
+
+constexpr Duration good_durations[] = {
+    {"250ms", milliseconds(250)},
+    {"30s", seconds(30)},
+    {"5m", minutes(5)},
+    {"2h", hours(2)},
+    {"1d", days(1)},
+    {"1h30m", minutes(90)},
+    {"0.5s", milliseconds(500)},
+    {"30", seconds(30)},
+    {"0.5", milliseconds(500)},
+    {"0", milliseconds(0)},
+    {"0s", milliseconds(0)},
+    {"1d2h3m4s5ms", days(1) + hours(2) + minutes(3) + milliseconds(4005)},
+    {"1d5ms", days(1) + milliseconds(5)},
+    {"1.5h", minutes(90)},
+    {"0.25d", hours(6)},
+    {"90m", minutes(90)},
+    {"36500d", days(36'500)},
+};
+INSTANTIATE_TEST_SUITE_P(durations, GoodDuration, ::testing::ValuesIn(good_durations));
+
+class BadDuration : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BadDuration, is_refused) {
+  EXPECT_THROW(parsed_duration(GetParam()), UsageError) << GetParam();
+}
+
+constexpr const char* bad_durations[] = {
+    "",         " ",    "s",      "ms",     "nan",    "NaN",   "inf",
+    "infinity", "-1",   "-1s",    "+1s",    "1 s",    " 1s",   "1s ",
+    "1x",       "1S",   "1sec",   "1w",     "1us",    "1e3",   "1e3s",
+    "0x10",     "1,5s", "1.2.3s", ".",      "..s",    "1h30",  "30m1h",
+    "1ms1s",    "1s1s", "1h1h",   "1m1h1m", "36700d", "1e999", "99999999999999999999d",
+    "forever",  "1s2",  "1\n",    "1s\xFF"};
+INSTANTIATE_TEST_SUITE_P(durations, BadDuration, ::testing::ValuesIn(bad_durations));
+
+TEST(Durations, a_number_with_more_digits_than_can_be_is_refused) {
+  EXPECT_THROW(parsed_duration(std::string(500, '9')), UsageError);
+}
+
+TEST(Durations, parts_of_a_millisecond_are_rounded_up) {
+  EXPECT_EQ(parsed_duration("0.1ms"), milliseconds(1));
+  EXPECT_EQ(parsed_duration("0.0001"), milliseconds(1));
+  EXPECT_EQ(parsed_duration("1.0001s"), milliseconds(1001));
+}
+
+TEST(Durations, whole_milliseconds_stay_what_they_are) {
+  for (int count = 0; count < 10'000; ++count) {
+    char text[16];
+    std::snprintf(text, sizeof text, "%d.%03ds", count / 1000, count % 1000);
+    ASSERT_EQ(parsed_duration(text), milliseconds(count)) << text;
+  }
+}
+
+TEST(Durations, the_message_is_one_line_that_shows_the_text) {
+  try {
+    parsed_duration("5\n\x1b[31mparsecs");
+    FAIL() << "taken";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "'5\\n\\x1b[31mparsecs' is not a duration (such as 30s, 5m, 1h30m, 250ms "
+              "or 0.5)");
+  }
+}
+
+// Numbers
+
+TEST(Numbers, both_bounds_are_taken) {
+  EXPECT_EQ(parsed_number("1", 1, 255), 1u);
+  EXPECT_EQ(parsed_number("255", 1, 255), 255u);
+}
+
+TEST(Numbers, what_is_beyond_the_bounds_is_refused) {
+  EXPECT_THROW(parsed_number("0", 1, 255), UsageError);
+  EXPECT_THROW(parsed_number("256", 1, 255), UsageError);
+}
+
+class BadNumber : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BadNumber, is_refused) {
+  EXPECT_THROW(parsed_number(GetParam(), 0, 1000), UsageError) << GetParam();
+}
+
+INSTANTIATE_TEST_SUITE_P(numbers, BadNumber,
+                         ::testing::Values("", " ", "-1", "+1", "1 ", " 1", "1.0", "1e2",
+                                           "0x1", "ten", "4294967297",
+                                           "99999999999999999999"));
+
+// Names
+
+TEST(Names, a_name_of_255_bytes_is_taken) {
+  EXPECT_EQ(parsed_name(std::string(255, 'x')).size(), 255u);
+}
+
+TEST(Names, a_name_of_256_bytes_is_refused) {
+  EXPECT_THROW(parsed_name(std::string(256, 'x')), UsageError);
+}
+
+TEST(Names, bytes_count_and_not_characters) {
+  std::string name;
+  for (int i = 0; i < 128; ++i) name += "\xC3\xA9";
+
+  EXPECT_THROW(parsed_name(name), UsageError);
+}
+
+TEST(Names, an_empty_name_is_refused) { EXPECT_THROW(parsed_name(""), UsageError); }
+
+TEST(Names, printable_text_is_taken_as_it_is) {
+  for (const std::string name :
+       {"a", "nightly job", "-", "--", "a/b:c", "{}", "na\xC3\xAFve",
+        "\xE6\x97\xA5\xE6\x9C\xAC", "\xF0\x9F\x94\x92"}) {
+    EXPECT_EQ(parsed_name(name), name);
+  }
+}
+
+class BadName : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(BadName, is_refused) { EXPECT_THROW(parsed_name(GetParam()), UsageError); }
+
+INSTANTIATE_TEST_SUITE_P(control_characters, BadName,
+                         ::testing::Values("a\nb", "a\tb", "\r", "\x1b[31m", "a\x7f",
+                                           std::string("a\0b", 3), "\xC2\x80",
+                                           "\xC2\x9F"));
+INSTANTIATE_TEST_SUITE_P(no_utf8, BadName,
+                         ::testing::Values("\xFF", "\x80", "\xC3", "a\xC3(",
+                                           "\xC0\xAF",          // overlong
+                                           "\xE0\x80\xAF",      // overlong
+                                           "\xED\xA0\x80",      // a surrogate
+                                           "\xF4\x90\x80\x80",  // beyond Unicode
+                                           "\xF0\x9F\x94"));    // cut
+INSTANTIATE_TEST_SUITE_P(bidirectional_controls, BadName,
+                         ::testing::Values("a\xE2\x80\xAE"
+                                           "b",  // U+202E
+                                           "a\xE2\x81\xA6"
+                                           "b",               // U+2066
+                                           "\xE2\x80\x8F",    // U+200F
+                                           "\xD8\x9C",        // U+061C
+                                           "\xE2\x80\xA8"));  // U+2028
+
+// Settings
+
+Settings set(std::string_view name, const std::string& value,
+             Setting::Source source = Setting::Source::command_line) {
+  Settings settings;
+  settings.emplace(name, Setting{value, source, "--" + std::string(name)});
+  return settings;
+}
+
+RunOptions run_with(const Settings& settings) {
+  return run_options(settings, "job", {"true"});
+}
+RunOptions run_with(std::string_view name, const std::string& value) {
+  return run_with(set(name, value));
+}
+CommonOptions common_with(std::string_view name, const std::string& value) {
+  return common_options(set(name, value));
+}
+
+TEST(CommonOptions, have_the_defaults_of_the_manual) {
+  const auto options = common_options({});
+
+  EXPECT_EQ(options.store.kind, StoreUrl::Kind::local);
+  EXPECT_EQ(options.store.path, "");
+  EXPECT_EQ(options.name_space, "dlock");
+  EXPECT_FALSE(options.store_timeout);
+  EXPECT_FALSE(options.json || options.quiet || options.verbose);
+  EXPECT_EQ(options.color, Color::automatic);
+}
+
+TEST(CommonOptions, take_each_setting) {
+  EXPECT_EQ(common_with("store", "local:/srv/locks").store.path, "/srv/locks");
+  EXPECT_EQ(common_with("namespace", "team").name_space, "team");
+  EXPECT_EQ(common_with("store-timeout", "3s").store_timeout, seconds(3));
+  EXPECT_TRUE(common_with("json", "true").json);
+  EXPECT_TRUE(common_with("quiet", "true").quiet);
+  EXPECT_TRUE(common_with("verbose", "true").verbose);
+  EXPECT_FALSE(common_with("verbose", "false").verbose);
+  EXPECT_EQ(common_with("color", "always").color, Color::always);
+  EXPECT_EQ(common_with("color", "never").color, Color::never);
+  EXPECT_EQ(common_with("color", "auto").color, Color::automatic);
+}
+
+TEST(CommonOptions, refuse_what_makes_no_sense) {
+  EXPECT_THROW(common_with("namespace", ""), UsageError);
+  EXPECT_THROW(common_with("store-timeout", "0"), UsageError);
+  EXPECT_THROW(common_with("store-timeout", "soon"), UsageError);
+  EXPECT_THROW(common_with("json", "yes"), UsageError);
+  EXPECT_THROW(common_with("color", "blue"), UsageError);
+}
+
+TEST(CommonOptions, a_store_url_that_is_none_is_misconfigured_and_says_where_it_is_from) {
+  try {
+    common_with("store", "nfs:/x");
+    FAIL() << "taken";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
+    EXPECT_TRUE(std::string(failure.what()).starts_with("--store: ")) << failure.what();
+  }
+}
+
+TEST(RunOptions, have_the_defaults_of_the_manual) {
+  const auto options = run_with(Settings{});
+
+  EXPECT_EQ(options.name, "job");
+  EXPECT_EQ(options.command, std::vector<std::string>{"true"});
+  EXPECT_FALSE(options.wait);
+  EXPECT_EQ(options.ttl, seconds(30));
+  EXPECT_EQ(options.slots, 1u);
+  EXPECT_FALSE(options.shared);
+  EXPECT_EQ(options.conflict_exit_code, 75);
+  EXPECT_EQ(options.jitter, milliseconds(0));
+  EXPECT_EQ(options.label, "");
+  EXPECT_EQ(options.report, "");
+  EXPECT_FALSE(options.supervision.timeout);
+  EXPECT_EQ(options.supervision.kill_after, seconds(5));
+  EXPECT_FALSE(options.supervision.kill_after_forwarded);
+  EXPECT_EQ(options.supervision.stragglers, Stragglers::leave);
+}
+
+TEST(RunOptions, take_each_setting) {
+  EXPECT_EQ(run_with("wait", "5m").wait, minutes(5));
+  EXPECT_EQ(run_with("ttl", "500ms").ttl, milliseconds(500));
+  EXPECT_EQ(run_with("slots", "3").slots, 3u);
+  EXPECT_TRUE(run_with("shared", "true").shared);
+  EXPECT_EQ(run_with("conflict-exit-code", "0").conflict_exit_code, 0);
+  EXPECT_EQ(run_with("conflict-exit-code", "255").conflict_exit_code, 255);
+  EXPECT_EQ(run_with("jitter", "1m").jitter, minutes(1));
+  EXPECT_EQ(run_with("label", "blue").label, "blue");
+  EXPECT_EQ(run_with("report", "out.json").report, "out.json");
+  EXPECT_EQ(run_with("timeout", "2h").supervision.timeout, hours(2));
+  EXPECT_EQ(run_with("kill-after", "0").supervision.kill_after, milliseconds(0));
+  EXPECT_EQ(run_with("stragglers", "wait").supervision.stragglers, Stragglers::wait);
+  EXPECT_EQ(run_with("stragglers", "kill").supervision.stragglers, Stragglers::kill);
+  EXPECT_EQ(run_with("stragglers", "leave").supervision.stragglers, Stragglers::leave);
+}
+
+TEST(RunOptions, refuse_what_makes_no_sense) {
+  EXPECT_THROW(run_with("wait", "-1"), UsageError);
+  EXPECT_THROW(run_with("wait", "for ever"), UsageError);
+  EXPECT_THROW(run_with("ttl", "499ms"), UsageError);
+  EXPECT_THROW(run_with("ttl", "0"), UsageError);
+  EXPECT_THROW(run_with("ttl", "forever"), UsageError);
+  EXPECT_THROW(run_with("slots", "0"), UsageError);
+  EXPECT_THROW(run_with("slots", "-1"), UsageError);
+  EXPECT_THROW(run_with("shared", "1"), UsageError);
+  EXPECT_THROW(run_with("conflict-exit-code", "256"), UsageError);
+  EXPECT_THROW(run_with("label", "two\nlines"), UsageError);
+  EXPECT_THROW(run_with("report", ""), UsageError);
+  EXPECT_THROW(run_with("timeout", "0"), UsageError);
+  EXPECT_THROW(run_with("timeout", "forever"), UsageError);
+  EXPECT_THROW(run_with("stragglers", "adopt"), UsageError);
+}
+
+TEST(RunOptions, a_name_of_a_lock_that_is_none_is_refused) {
+  EXPECT_THROW(run_options({}, "", {"true"}), UsageError);
+}
+
+TEST(RunOptions, to_wait_for_ever_is_to_wait_without_end) {
+  EXPECT_EQ(run_with("wait", "forever").wait, milliseconds::max());
+}
+
+TEST(RunOptions, to_wait_for_nothing_is_not_to_wait) {
+  EXPECT_FALSE(run_with("wait", "0").wait);
+}
+
+TEST(RunOptions, an_empty_label_is_none) { EXPECT_EQ(run_with("label", "").label, ""); }
+
+TEST(RunOptions, a_kill_after_that_was_named_holds_for_a_forwarded_term_too) {
+  EXPECT_TRUE(run_with("kill-after", "5s").supervision.kill_after_forwarded);
+}
+
+TEST(RunOptions, shared_and_slots_do_not_go_together) {
+  auto settings = set("shared", "true");
+  settings.merge(set("slots", "2"));
+
+  EXPECT_THROW(run_with(settings), UsageError);
+}
+
+TEST(RunOptions, slots_go_together_with_not_being_shared) {
+  auto settings = set("shared", "false");
+  settings.merge(set("slots", "2"));
+
+  EXPECT_EQ(run_with(settings).slots, 2u);
+}
+
+// Where a mistake is from
+
+UsageError mistake_of(const Settings& settings) {
+  try {
+    run_with(settings);
+  } catch (const UsageError& error) {
+    return error;
+  }
+  throw std::logic_error("taken");
+}
+
+TEST(Mistakes, on_the_command_line_are_not_of_a_file) {
+  EXPECT_FALSE(mistake_of(set("ttl", "0")).from_file());
+}
+
+TEST(Mistakes, in_the_environment_are_not_of_a_file) {
+  EXPECT_FALSE(mistake_of(set("ttl", "0", Setting::Source::environment)).from_file());
+}
+
+TEST(Mistakes, in_a_file_are_of_a_file) {
+  EXPECT_TRUE(mistake_of(set("ttl", "0", Setting::Source::file)).from_file());
+}
+
+TEST(Mistakes, in_a_flag_of_a_file_are_of_a_file) {
+  EXPECT_TRUE(mistake_of(set("shared", "maybe", Setting::Source::file)).from_file());
+}
+
+TEST(Mistakes, that_two_settings_of_a_file_make_together_are_of_a_file) {
+  auto settings = set("shared", "true", Setting::Source::file);
+  settings.merge(set("slots", "2", Setting::Source::file));
+
+  EXPECT_TRUE(mistake_of(settings).from_file());
+}
+
+TEST(Mistakes, are_told_with_where_they_are_from) {
+  auto settings = set("ttl", "0", Setting::Source::file);
+  settings.at("ttl").origin = "/etc/dlock/config.toml: run.ttl";
+
+  EXPECT_EQ(std::string(mistake_of(settings).what()),
+            "/etc/dlock/config.toml: run.ttl: a ttl is 500ms at least");
+}
+
+// The budget of one operation
+
+TEST(StoreTimeout, is_2_seconds_where_there_is_no_ttl) {
+  EXPECT_EQ(store_timeout({}, std::nullopt), seconds(2));
+}
+
+TEST(StoreTimeout, is_a_tenth_of_a_short_ttl) {
+  EXPECT_EQ(store_timeout({}, seconds(5)), milliseconds(500));
+}
+
+TEST(StoreTimeout, is_2_seconds_for_a_long_ttl) {
+  EXPECT_EQ(store_timeout({}, hours(1)), seconds(2));
+}
+
+TEST(StoreTimeout, is_what_was_set) {
+  EXPECT_EQ(store_timeout(common_with("store-timeout", "7s"), seconds(5)), seconds(7));
+}
+
+}  // namespace
+}  // namespace dlock

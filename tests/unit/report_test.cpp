@@ -1,0 +1,179 @@
+// The report of a run: the keys of the manual, in its order, and the file it goes to.
+
+#include "cli/report.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <fstream>
+#include <sstream>
+
+#include "lock/errors.hpp"
+#include "tests/unit/temporary_directory.hpp"
+
+namespace dlock {
+namespace {
+
+std::string line_of(const RunResult& result) {
+  return report_line("job", "local:/srv/locks", result);
+}
+
+TEST(Report, a_command_that_ran) {
+  RunResult result;
+  result.outcome = Outcome::ran;
+  result.is_protected = true;
+  result.exit_code = 3;
+  result.grant = Grant{Fence{42}, 1};
+  result.waited = milliseconds(7);
+  result.ran = milliseconds(1500);
+
+  EXPECT_EQ(line_of(result),
+            R"({"name":"job","outcome":"ran","reason":null,"protected":true,)"
+            R"("exit_code":3,"signal":null,"fence":42,"slot":1,)"
+            R"("store":"local:/srv/locks","waited_ms":7,"ran_ms":1500,"holder":null,)"
+            R"("message":null})"
+            "\n");
+}
+
+TEST(Report, a_lock_that_was_busy) {
+  RunResult result;
+  result.outcome = Outcome::busy;
+  result.exit_code = 75;
+  result.waited = milliseconds(0);
+  result.message = "held by root@web1";
+  HolderInfo holder;
+  holder.fence.number = 41;
+  holder.host = "web1";
+  holder.pid = 123;
+  holder.user = "root";
+  holder.command = {"./backup.sh"};
+  holder.since = std::chrono::seconds(1'700'000'000);
+  holder.held = milliseconds(5);
+  result.holder = holder;
+
+  EXPECT_EQ(line_of(result),
+            R"({"name":"job","outcome":"busy","reason":null,"protected":null,)"
+            R"("exit_code":75,"signal":null,"fence":null,"slot":null,)"
+            R"("store":"local:/srv/locks","waited_ms":0,"ran_ms":null,)"
+            R"("holder":{"fence":41,"slot":0,"host":"web1","pid":123,"user":"root",)"
+            R"("command":["./backup.sh"],"label":"","since":"2023-11-14T22:13:20.000Z",)"
+            R"("held_ms":5,"expires_in_ms":null,"attached":true},)"
+            R"("message":"held by root@web1"})"
+            "\n");
+}
+
+TEST(Report, a_command_that_ended_by_a_signal) {
+  RunResult result;
+  result.outcome = Outcome::ran;
+  result.signal = SIGTERM;
+
+  EXPECT_NE(line_of(result).find(R"("exit_code":null,"signal":"TERM")"),
+            std::string::npos);
+}
+
+TEST(Report, a_lock_that_was_lost_says_why) {
+  RunResult result;
+  result.outcome = Outcome::lost;
+  result.reason = Loss::taken_over;
+
+  EXPECT_NE(line_of(result).find(R"("outcome":"lost","reason":"taken over")"),
+            std::string::npos);
+}
+
+TEST(Report, a_run_without_protection_says_so) {
+  RunResult result;
+  result.is_protected = false;
+
+  EXPECT_NE(line_of(result).find(R"("protected":false)"), std::string::npos);
+}
+
+TEST(Report, is_one_line_whatever_the_names) {
+  RunResult result;
+  result.message = "a\nb\xFF";
+
+  const auto line = report_line("na\xC3\xAFve \"job\"", "local:/a\nb", result);
+
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+}
+
+TEST(Report, outcomes_have_the_names_of_the_manual) {
+  EXPECT_EQ(name_of(Outcome::ran), "ran");
+  EXPECT_EQ(name_of(Outcome::busy), "busy");
+  EXPECT_EQ(name_of(Outcome::deduplicated), "deduplicated");
+  EXPECT_EQ(name_of(Outcome::lost), "lost");
+  EXPECT_EQ(name_of(Outcome::unavailable), "unavailable");
+  EXPECT_EQ(name_of(Outcome::timeout), "timeout");
+  EXPECT_EQ(name_of(Outcome::not_started), "not-started");
+  EXPECT_EQ(name_of(Outcome::interrupted), "interrupted");
+  EXPECT_EQ(name_of(Outcome::error), "error");
+}
+
+TEST(Report, losses_have_the_names_of_the_manual) {
+  EXPECT_EQ(name_of(Loss::taken_over), "taken over");
+  EXPECT_EQ(name_of(Loss::gone), "gone");
+  EXPECT_EQ(name_of(Loss::broken), "broken");
+  EXPECT_EQ(name_of(Loss::unconfirmed), "unconfirmed");
+}
+
+class ReportFiles : public ::testing::Test {
+ protected:
+  std::string contents() const {
+    std::ostringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return text.str();
+  }
+
+  TemporaryDirectory root_;
+  std::string path_ = root_.file("report.json");
+};
+
+TEST_F(ReportFiles, a_report_is_written_to_its_file) {
+  ReportFile file(path_);
+
+  EXPECT_TRUE(file.write("{}\n"));
+  EXPECT_EQ(contents(), "{}\n");
+}
+
+TEST_F(ReportFiles, a_report_takes_the_place_of_the_old_one) {
+  std::ofstream(path_) << "an old and much longer report\n";
+  ReportFile file(path_);
+
+  file.write("{}\n");
+
+  EXPECT_EQ(contents(), "{}\n");
+}
+
+TEST_F(ReportFiles, the_old_report_stands_until_there_is_a_new_one) {
+  std::ofstream(path_) << "old\n";
+
+  const ReportFile file(path_);
+
+  EXPECT_EQ(contents(), "old\n");
+}
+
+TEST_F(ReportFiles, no_path_is_no_file) { EXPECT_TRUE(ReportFile("").write("{}\n")); }
+
+TEST_F(ReportFiles, a_name_that_cannot_be_written_is_refused_at_once) {
+  for (const auto& path : {root_.path(), root_.file("missing/report.json")}) {
+    try {
+      const ReportFile file(path);
+      FAIL() << path;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
+    }
+  }
+}
+
+TEST_F(ReportFiles, a_pipe_that_nobody_reads_is_refused_and_not_waited_for) {
+  ::mkfifo(path_.c_str(), 0600);
+
+  EXPECT_THROW(ReportFile{path_}, Failure);
+}
+
+TEST_F(ReportFiles, a_disk_that_is_full_is_told) {
+  EXPECT_FALSE(ReportFile("/dev/full").write("{}\n"));
+}
+
+}  // namespace
+}  // namespace dlock

@@ -1,0 +1,515 @@
+// The granting rules under random histories: what must be true after every step.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/lock_by_hand.hpp"
+
+namespace dlock::local {
+namespace {
+
+using std::chrono::seconds;
+
+// What all claims of a history have in common.
+struct Kind {
+  const char* name;
+  unsigned slots;
+  bool readers;
+};
+constexpr Kind kinds[] = {
+    {"mutex", 1, false}, {"semaphore", 3, false}, {"readers_and_writers", 1, true}};
+
+std::string name_of(const ::testing::TestParamInfo<Kind>& info) {
+  return info.param.name;
+}
+
+// Numbers that are the same on every machine and library, unlike std's distributions.
+class Dice {
+ public:
+  explicit Dice(unsigned seed) : engine_(seed) {}
+
+  unsigned below(unsigned end) { return static_cast<unsigned>(engine_() % end); }
+  bool one_in(unsigned chances) { return below(chances) == 0; }
+  template <typename Container>
+  auto& pick(Container& from) {
+    return from[below(static_cast<unsigned>(std::size(from)))];
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+Claim random_claim(Session who, const Kind& kind, Dice& dice) {
+  if (kind.readers && dice.below(3) > 0) return shared(who);
+  return slot(who, kind.slots);
+}
+
+bool contains(const std::vector<Session>& sessions, Session who) {
+  return std::find(sessions.begin(), sessions.end(), who) != sessions.end();
+}
+
+const Waiter* waiter_of(const State& state, Session who) {
+  for (const auto& waiter : state.waiters) {
+    if (waiter.party.session == who) return &waiter;
+  }
+  return nullptr;
+}
+
+const Holder* holder_of(const State& state, Session who) {
+  for (const auto& holder : state.holders) {
+    if (holder.party.session == who) return &holder;
+  }
+  return nullptr;
+}
+
+bool has_promise(const Waiter& waiter, Moment now) {
+  return waiter.promised_until && *waiter.promised_until > now.boot;
+}
+
+// Whether the lock has room for one more of this mode.
+bool admits(const State& state, Mode mode, Moment now) {
+  unsigned exclusive = 0;
+  unsigned shared = 0;
+  const auto add = [&](Mode m) { ++(m == Mode::shared ? shared : exclusive); };
+  for (const auto& holder : state.holders) add(holder.mode);
+  for (const auto& waiter : state.waiters) {
+    if (has_promise(waiter, now)) add(waiter.mode);
+  }
+  return mode == Mode::shared ? exclusive == 0 : shared == 0 && exclusive < state.slots;
+}
+
+// A history of a few contenders who ask, release, die and let time pass at random, with
+// each step checked against a few sentences that have nothing of the rules' code.
+class History : protected LockByHand {
+ public:
+  History(const Kind& kind, unsigned seed) : kind_(kind), dice_(seed) {
+    for (auto& claim : claims_) claim = newcomer();
+  }
+
+  void run(int steps) {
+    for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) step();
+  }
+
+  std::size_t grants() const { return grants_; }
+
+ private:
+  Claim newcomer() { return random_claim(++last_session_, kind_, dice_); }
+
+  void step() {
+    auto& claim = dice_.pick(claims_);
+    switch (dice_.below(16)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+      case 5: return check_ask(claim, Queue::join);
+      case 6:
+      case 7: return check_ask(claim, Queue::stay_out);
+      case 8:
+      case 9:
+      case 10: return check_release(dice_.one_in(2) ? claim : one_that_holds(claim));
+      case 11: return die(claim);
+      case 12: return note_command(state, claim.token, {1, now.boot, now.boot});
+      case 13: return step_the_wall_clock();
+      default: return pass(milliseconds(dice_.below(2500)));
+    }
+  }
+
+  Claim& one_that_holds(Claim& otherwise) {
+    for (auto& claim : claims_) {
+      if (holder_of(state, session_of(claim.token)) != nullptr) return claim;
+    }
+    return otherwise;
+  }
+
+  void die(Claim& claim) {
+    lives.dead.insert(session_of(claim.token));
+    claim = newcomer();
+  }
+
+  void step_the_wall_clock() { now.wall += seconds(dice_.below(20)) - seconds(10); }
+
+  void check_ask(const Claim& claim, Queue queue) {
+    auto asked = claim;
+    if (kind_.slots > 1 && dice_.one_in(20)) asked.slots = kind_.slots + 1;
+    const auto who = session_of(claim.token);
+    const State before = state;
+    see_late_waiters();
+    late_.erase(who);
+
+    const auto answer = ask(asked, queue);
+
+    if (const auto* held = holder_of(before, who)) {
+      EXPECT_EQ(std::get<Grant>(answer).fence, held->fence) << "not the same grant";
+      return;
+    }
+    if (const auto* grant = std::get_if<Grant>(&answer)) {
+      check_fence(grant->fence);
+      check_turn_of(who, before);
+      ++grants_;
+    } else if (const auto* busy = std::get_if<Busy>(&answer)) {
+      check_place(who, *busy, queue, before);
+    } else {
+      EXPECT_TRUE(!state.holders.empty() || !state.waiters.empty())
+          << "a number of slots was refused though nobody is there";
+    }
+    check_all(before, who);
+  }
+
+  void check_release(Claim& claim) {
+    const auto who = session_of(claim.token);
+    const State before = state;
+    see_late_waiters();
+
+    const auto outcome = release(who);
+
+    EXPECT_EQ(outcome == Release::released, holder_of(before, who) != nullptr);
+    EXPECT_EQ(holder_of(state, who), nullptr);
+    EXPECT_EQ(waiter_of(state, who), nullptr);
+    check_all(before, who);
+    claim = newcomer();
+  }
+
+  // Who let a promise lapse and has not asked since: our own view of it.
+  void see_late_waiters() {
+    for (const auto& waiter : state.waiters) {
+      if (waiter.promised_until && !has_promise(waiter, now)) {
+        late_.insert(waiter.party.session);
+      }
+    }
+  }
+
+  bool may_be_passed(const Waiter& waiter) const {
+    return has_promise(waiter, now) || late_.count(waiter.party.session) > 0;
+  }
+
+  void check_fence(Fence fence) {
+    EXPECT_GT(fence, greatest_fence_) << "a fence went back";
+    EXPECT_GE(fence.number, static_cast<std::uint64_t>(now.wall.count()));
+    greatest_fence_ = fence;
+  }
+
+  // Whoever was granted the lock without a promise has overtaken nobody.
+  void check_turn_of(Session who, const State& before) {
+    const auto* own = waiter_of(before, who);
+    if (own != nullptr && has_promise(*own, now)) return;
+    for (const auto& waiter : before.waiters) {
+      if (waiter.party.session == who) break;
+      const auto* still = waiter_of(state, waiter.party.session);
+      EXPECT_TRUE(still == nullptr || may_be_passed(*still))
+          << who << " overtook " << waiter.party.session;
+    }
+  }
+
+  void check_place(Session who, const Busy& busy, Queue queue, const State& before) {
+    const bool has_place = queue == Queue::join || waiter_of(before, who) != nullptr;
+    if (!has_place) {
+      EXPECT_EQ(busy.place, 0u);
+      EXPECT_EQ(waiter_of(state, who), nullptr);
+      return;
+    }
+    ASSERT_GE(busy.place, 1u);
+    ASSERT_LE(busy.place, state.waiters.size());
+    EXPECT_EQ(state.waiters[busy.place - 1].party.session, who);
+  }
+
+  void check_all(const State& before, Session who) {
+    check_exclusion();
+    check_nobody_is_lost(before, who);
+    check_promises(before, who);
+    check_nothing_is_idle();
+  }
+
+  void check_exclusion() {
+    std::set<unsigned> slots;
+    unsigned shared = 0;
+    for (const auto& holder : state.holders) {
+      EXPECT_TRUE(lives.lives(holder)) << "a dead holder is still there";
+      if (holder.mode == Mode::shared) {
+        ++shared;
+        continue;
+      }
+      EXPECT_TRUE(slots.insert(holder.slot).second) << "a slot is held twice";
+      EXPECT_LT(holder.slot, state.slots);
+    }
+    EXPECT_TRUE(slots.empty() || shared == 0) << "shared and exclusive at once";
+    EXPECT_LE(slots.size(), state.slots) << "more holders than slots";
+  }
+
+  // Only the dead, and the one whose step it was, can go.
+  void check_nobody_is_lost(const State& before, Session who) {
+    for (const auto& holder : before.holders) {
+      if (holder.party.session == who || !lives.lives(holder)) continue;
+      EXPECT_NE(holder_of(state, holder.party.session), nullptr) << "lost a holder";
+    }
+    std::vector<Session> stayed;
+    for (const auto& waiter : before.waiters) {
+      const auto session = waiter.party.session;
+      if (waiter_of(state, session) != nullptr) {
+        stayed.push_back(session);
+        continue;
+      }
+      EXPECT_TRUE(session == who || !lives.lives(waiter)) << "lost a waiter";
+      EXPECT_TRUE(session == who || contains(then.buried, session)) << "left unburied";
+    }
+    for (std::size_t i = 0; i < stayed.size(); ++i) {
+      EXPECT_EQ(state.waiters.at(i).party.session, stayed[i]) << "the order changed";
+    }
+    for (const auto session : then.buried) {
+      EXPECT_EQ(lives.dead.count(session), 1u) << "buried one that lives";
+    }
+  }
+
+  // New promises are in order, and those who got one are woken.
+  void check_promises(const State& before, Session who) {
+    bool in_order = true;
+    for (const auto& waiter : state.waiters) {
+      const auto session = waiter.party.session;
+      const auto* earlier = waiter_of(before, session);
+      const bool is_new =
+          has_promise(waiter, now) && !(earlier != nullptr && has_promise(*earlier, now));
+      if (is_new) {
+        EXPECT_TRUE(in_order) << session << " was promised the lock before its turn";
+        EXPECT_TRUE(lives.lives(waiter)) << "promised to the dead";
+        EXPECT_TRUE(session == who || contains(then.wake, session)) << "was not woken";
+      }
+      in_order = in_order && may_be_passed(waiter);
+    }
+  }
+
+  // If there is room for the first who waits for a promise, it has got one.
+  void check_nothing_is_idle() {
+    for (const auto& waiter : state.waiters) {
+      if (may_be_passed(waiter) || !lives.lives(waiter)) continue;
+      EXPECT_FALSE(admits(state, waiter.mode, now))
+          << waiter.party.session << " waits for what nobody has";
+      return;
+    }
+  }
+
+  Kind kind_;
+  Dice dice_;
+  Session last_session_ = 0;
+  Claim claims_[6];
+  std::set<Session> late_;
+  Fence greatest_fence_;
+  std::size_t grants_ = 0;
+};
+
+class RulesModel : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(RulesModel, no_history_breaks_exclusion_order_or_fences) {
+  for (unsigned seed = 1; seed <= 10 && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    History history(GetParam(), seed);
+
+    history.run(4000);
+
+    EXPECT_GT(history.grants(), HasFailure() ? 0u : 200u) << "of little use";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(kinds, RulesModel, ::testing::ValuesIn(kinds), name_of);
+
+// Contenders as processes that do what LocalStore makes them do: they ask again when
+// they are woken, when a process that they watch ends, and when the clock says so.
+class Town : protected LockByHand {
+ public:
+  Town(const Kind& kind, unsigned seed) : kind_(kind), dice_(seed) {}
+
+  // One thing that happens to somebody, and all that follows from it at once.
+  void happen() {
+    auto processes = living();
+    if (processes.size() < 3 || (processes.size() < 8 && dice_.one_in(2))) {
+      arrive();
+    } else {
+      const auto who = dice_.pick(processes);
+      if (dice_.one_in(3)) {
+        lives.dead.insert(who);
+      } else {
+        release(who);
+        take_in_wakes();
+      }
+      end(who);
+    }
+    settle();
+  }
+
+  void stop_somebody() {
+    auto processes = living();
+    if (!processes.empty()) stopped_.insert(dice_.pick(processes));
+  }
+  void let_all_go_on() { stopped_.clear(); }
+
+  // Nothing but the clock moves.
+  void wait(nanoseconds time) {
+    const auto end = now.boot + time;
+    for (;;) {
+      auto next = end;
+      for (const auto& [who, process] : processes_) {
+        if (process.waits && stopped_.count(who) == 0) {
+          next = std::min(next, process.ask_again);
+        }
+      }
+      pass(std::max(next - now.boot, nanoseconds(0)));
+      if (now.boot >= end) return;
+      for (auto& [who, process] : processes_) {
+        if (process.waits && process.ask_again <= now.boot) woken_.insert(who);
+      }
+      settle();
+    }
+  }
+
+  // Whether somebody waits, neither stopped nor behind one that is, for what is free.
+  bool is_idle() const {
+    for (const auto& waiter : state.waiters) {
+      if (!lives.lives(waiter)) continue;
+      return stopped_.count(waiter.party.session) == 0 &&
+             (has_promise(waiter, now) || admits(without_dead(), waiter.mode, now));
+    }
+    return false;
+  }
+
+  bool somebody_waits() const {
+    return std::any_of(state.waiters.begin(), state.waiters.end(), [&](const Waiter& w) {
+      return lives.lives(w) && stopped_.count(w.party.session) == 0;
+    });
+  }
+
+  // Every holder releases, in turn, until there is none.
+  void let_all_finish() {
+    while (!without_dead().holders.empty()) {
+      const auto who = without_dead().holders.front().party.session;
+      stopped_.erase(who);
+      release(who);
+      take_in_wakes();
+      end(who);
+      settle();
+      wait(seconds(200));
+    }
+  }
+
+ private:
+  struct Process {
+    Claim claim;
+    bool waits = false;
+    std::set<Session> watched;
+    Clock::time_point ask_again;
+  };
+
+  State without_dead() const {
+    State living = state;
+    std::erase_if(living.holders, [&](const Holder& h) { return !lives.lives(h); });
+    return living;
+  }
+
+  std::vector<Session> living() const {
+    std::vector<Session> all;
+    for (const auto& [who, process] : processes_) all.push_back(who);
+    return all;
+  }
+
+  void arrive() {
+    const auto who = ++last_session_;
+    processes_[who].claim = random_claim(who, kind_, dice_);
+    woken_.insert(who);
+  }
+
+  void end(Session who) {
+    lives.dead.insert(who);
+    processes_.erase(who);
+    woken_.erase(who);
+    stopped_.erase(who);
+    for (const auto& [other, process] : processes_) {
+      if (process.waits && process.watched.count(who) > 0) woken_.insert(other);
+    }
+  }
+
+  void take_in_wakes() { woken_.insert(then.wake.begin(), then.wake.end()); }
+
+  // Lets whoever was woken ask, in any order, until nobody is woken any more.
+  void settle() {
+    for (int asks = 0;; ++asks) {
+      if (asks > 1000) {
+        ADD_FAILURE() << "they ask without end";
+        return woken_.clear();
+      }
+      std::vector<Session> ready;
+      for (const auto who : woken_) {
+        if (stopped_.count(who) == 0) ready.push_back(who);
+      }
+      if (ready.empty()) return;
+      const auto who = dice_.pick(ready);
+      woken_.erase(who);
+      if (processes_.count(who) > 0) ask_once(who, processes_[who]);
+    }
+  }
+
+  void ask_once(Session who, Process& process) {
+    const auto answer = ask(process.claim, Queue::join);
+    process.waits = std::holds_alternative<Busy>(answer);
+    process.watched.clear();
+    if (process.waits) follow(watch(who), process);
+    take_in_wakes();
+  }
+
+  void follow(const Watch& watch, Process& process) {
+    process.ask_again = watch.ask_again;
+    const auto add = [&](Session session) {
+      process.watched.insert(session);
+      // As with a pidfd that cannot be opened any more: no later event tells of it.
+      if (processes_.count(session) == 0) woken_.insert(session_of(process.claim.token));
+    };
+    if (watch.predecessor != nullptr) add(watch.predecessor->session);
+    for (const auto* holder : watch.holders) add(holder->party.session);
+  }
+
+  Kind kind_;
+  Dice dice_;
+  Session last_session_ = 0;
+  std::map<Session, Process> processes_;
+  std::set<Session> woken_;
+  std::set<Session> stopped_;
+};
+
+class RulesTown : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(RulesTown, no_release_and_no_death_needs_a_clock_to_reach_the_next_in_line) {
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    Town town(GetParam(), seed);
+    for (int i = 0; i < 1000; ++i) {
+      town.happen();
+
+      ASSERT_FALSE(town.is_idle()) << "seed " << seed << ", step " << i;
+    }
+  }
+}
+
+TEST_P(RulesTown, whoever_waits_gets_its_turn_though_others_are_stopped) {
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    Town town(GetParam(), seed);
+    for (int i = 0; i < 20; ++i) {
+      for (int event = 0; event < 5; ++event) town.happen();
+      town.stop_somebody();
+      town.stop_somebody();
+
+      town.let_all_finish();
+
+      ASSERT_FALSE(town.somebody_waits()) << "seed " << seed << ", round " << i;
+      town.let_all_go_on();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(kinds, RulesTown, ::testing::ValuesIn(kinds), name_of);
+
+}  // namespace
+}  // namespace dlock::local

@@ -1,0 +1,341 @@
+// The log of runs: lines that parse back, garbage that does not matter, bounded size.
+
+#include "store/local/runs_log.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/unit/temporary_directory.hpp"
+#include "util/json.hpp"
+
+namespace dlock::local {
+namespace {
+
+using std::chrono::seconds;
+
+const LockName job{"dlock", "job"};
+
+RunInfo run_with_fence(std::uint64_t fence) {
+  RunInfo run;
+  run.fence.number = fence;
+  run.started = seconds(1'700'000'000);
+  run.ended = seconds(1'700'000'003);
+  run.duration = milliseconds(3000);
+  run.exit_code = 0;
+  run.host = "web1";
+  run.outcome = "ran";
+  return run;
+}
+
+Holder holder_with_fence(std::uint64_t fence) {
+  Holder holder;
+  holder.fence.number = fence;
+  holder.since = seconds(1'700'000'000);
+  holder.party.host = "web1";
+  holder.party.pid = 12;
+  holder.party.uid = 33;
+  holder.slot = 2;
+  holder.label = "blue";
+  holder.argv = {"make", "all"};
+  return holder;
+}
+
+std::string end_of(const LockName& lock, std::uint64_t fence) {
+  return end_line(lock, run_with_fence(fence)) + "\n";
+}
+std::string start_of(const LockName& lock, const Holder& holder, pid_t command = 77) {
+  return start_line(lock, holder) + std::to_string(command) + start_line_end;
+}
+std::string start_of(const LockName& lock, std::uint64_t fence) {
+  return start_of(lock, holder_with_fence(fence));
+}
+
+TEST(RunsLogLines, a_start_is_one_line_of_json) {
+  EXPECT_EQ(start_of(job, 7),
+            R"({"event":"start","namespace":"dlock","name":"job","fence":7,"slot":2,)"
+            R"("mode":"exclusive","started":"2023-11-14T22:13:20.000Z","host":"web1",)"
+            R"("pid":12,"uid":33,"label":"blue","command":["make","all"],)"
+            R"("command_pid":77})"
+            "\n");
+}
+
+TEST(RunsLogLines, an_end_is_one_line_of_json) {
+  EXPECT_EQ(end_line(job, run_with_fence(7)),
+            R"({"event":"end","namespace":"dlock","name":"job","fence":7,)"
+            R"("started":"2023-11-14T22:13:20.000Z","ended":"2023-11-14T22:13:23.000Z",)"
+            R"("duration_ms":3000,"exit_code":0,"signal":null,"host":"web1",)"
+            R"("outcome":"ran"})");
+}
+
+TEST(RunsLogLines, text_with_line_breaks_is_still_one_line) {
+  auto holder = holder_with_fence(7);
+  holder.argv = {"echo", "a\nb"};
+
+  const auto line = start_of(job, holder);
+
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+}
+
+TEST(RunsLogLines, bytes_that_are_no_utf8_do_not_break_the_line) {
+  auto holder = holder_with_fence(7);
+  holder.argv = {"echo", "\xFF"};
+
+  EXPECT_TRUE(Json::accept(start_of(job, holder)));
+}
+
+TEST(RunsHistory, an_end_is_read_as_it_was_written) {
+  auto run = run_with_fence(7);
+  run.exit_code = 3;
+  const auto history = history_of(end_line(job, run) + "\n");
+
+  ASSERT_EQ(history.last_runs.count(job), 1u);
+  const auto& read = history.last_runs.at(job);
+  EXPECT_EQ(read.fence, run.fence);
+  EXPECT_EQ(read.started, run.started);
+  EXPECT_EQ(read.ended, run.ended);
+  EXPECT_EQ(read.duration, run.duration);
+  EXPECT_EQ(read.exit_code, run.exit_code);
+  EXPECT_EQ(read.signal, std::nullopt);
+  EXPECT_EQ(read.host, run.host);
+  EXPECT_EQ(read.outcome, run.outcome);
+}
+
+TEST(RunsHistory, an_end_by_a_signal_is_read_as_it_was_written) {
+  auto run = run_with_fence(7);
+  run.exit_code.reset();
+  run.signal = "TERM";
+
+  const auto read = history_of(end_line(job, run) + "\n").last_runs.at(job);
+
+  EXPECT_EQ(read.exit_code, std::nullopt);
+  EXPECT_EQ(read.signal, "TERM");
+}
+
+TEST(RunsHistory, a_start_without_an_end_is_a_run_that_vanished) {
+  const auto read = history_of(start_of(job, 7)).last_runs.at(job);
+
+  EXPECT_EQ(read.fence.number, 7u);
+  EXPECT_EQ(read.started, seconds(1'700'000'000));
+  EXPECT_EQ(read.outcome, "vanished");
+  EXPECT_FALSE(read.ended);
+}
+
+TEST(RunsHistory, an_end_takes_the_place_of_its_start) {
+  const auto history = history_of(start_of(job, 7) + end_of(job, 7));
+
+  EXPECT_EQ(history.last_runs.at(job).outcome, "ran");
+}
+
+TEST(RunsHistory, the_last_run_is_the_one_with_the_greatest_fence) {
+  const auto history = history_of(end_of(job, 7) + end_of(job, 9) + end_of(job, 8));
+
+  EXPECT_EQ(history.last_runs.at(job).fence.number, 9u);
+}
+
+TEST(RunsHistory, each_lock_has_its_own_last_run) {
+  const LockName same_name{"other", "job"};
+  const LockName other_name{"dlock", "other"};
+
+  const auto history =
+      history_of(end_of(job, 7) + end_of(same_name, 8) + end_of(other_name, 9));
+
+  EXPECT_EQ(history.last_runs.at(job).fence.number, 7u);
+  EXPECT_EQ(history.last_runs.at(same_name).fence.number, 8u);
+  EXPECT_EQ(history.last_runs.at(other_name).fence.number, 9u);
+}
+
+TEST(RunsHistory, the_greatest_fence_is_that_of_all_locks_starts_and_ends) {
+  const LockName other{"dlock", "other"};
+
+  EXPECT_EQ(history_of(start_of(other, 12) + end_of(job, 7)).greatest_fence.number, 12u);
+  EXPECT_EQ(history_of(start_of(job, 7) + end_of(other, 12)).greatest_fence.number, 12u);
+}
+
+TEST(RunsHistory, an_empty_log_is_no_history) {
+  const auto history = history_of("");
+
+  EXPECT_EQ(history.greatest_fence.number, 0u);
+  EXPECT_TRUE(history.last_runs.empty());
+}
+
+TEST(RunsHistory, a_line_that_was_cut_is_passed_over) {
+  const auto whole = end_of(job, 7);
+  const auto cut = end_of(job, 8);
+
+  for (std::size_t size = 0; size < cut.size(); ++size) {
+    const auto history = history_of(whole + cut.substr(0, size));
+    EXPECT_EQ(history.greatest_fence.number, 7u) << size;
+  }
+}
+
+TEST(RunsHistory, lines_that_are_garbage_are_passed_over) {
+  const std::string garbage =
+      "\n\n{}\n[]\nnull\n7\n\"text\"\n{\"event\":\n\xFF\xFE\n" + std::string(3, '\0') +
+      "\n" + R"({"event":"end","namespace":"dlock","name":"job"})" + "\n" +
+      R"({"event":"end","namespace":"dlock","name":"job","fence":-1})" + "\n" +
+      R"({"event":"end","namespace":"dlock","name":"job","fence":1.5e300})" + "\n" +
+      R"({"event":"end","namespace":"dlock","name":"job","fence":"99"})" + "\n" +
+      R"({"event":"end","namespace":"dlock","name":["job"],"fence":99})" + "\n" +
+      R"({"event":"end","namespace":null,"name":"job","fence":99})" + "\n" +
+      R"({"event":7,"namespace":"dlock","name":"job","fence":99})" + "\n" +
+      std::string(1000, '[') + "\n";
+
+  const auto history = history_of(garbage + end_of(job, 7) + garbage);
+
+  EXPECT_EQ(history.greatest_fence.number, 7u);
+  EXPECT_EQ(history.last_runs.size(), 1u);
+}
+
+TEST(RunsHistory, fields_that_are_garbage_are_read_as_lacking) {
+  const auto history = history_of(
+      R"({"event":"end","namespace":"dlock","name":"job","fence":7,"started":[],)"
+      R"("ended":"yesterday","duration_ms":"long","exit_code":{},"signal":9,"host":null,)"
+      R"("outcome":1})"
+      "\n");
+
+  const auto& read = history.last_runs.at(job);
+  EXPECT_FALSE(read.ended);
+  EXPECT_FALSE(read.duration);
+  EXPECT_FALSE(read.exit_code);
+  EXPECT_FALSE(read.signal);
+  EXPECT_EQ(read.host, "");
+}
+
+TEST(CommandOf, a_grant_is_the_one_that_its_start_was_noted_with) {
+  const auto log = start_of(job, holder_with_fence(7), 70) +
+                   start_of(job, holder_with_fence(8), 80) + end_of(job, 8);
+
+  EXPECT_EQ(command_of(log, job, Fence{7}), 70);
+  EXPECT_EQ(command_of(log, job, Fence{8}), 80);
+}
+
+TEST(CommandOf, another_lock_is_none) {
+  EXPECT_EQ(command_of(start_of(job, 7), {"dlock", "other"}, Fence{7}), 0);
+  EXPECT_EQ(command_of(start_of(job, 7), {"other", "job"}, Fence{7}), 0);
+}
+
+TEST(CommandOf, a_grant_that_nothing_was_started_under_is_none) {
+  EXPECT_EQ(command_of("", job, Fence{7}), 0);
+  EXPECT_EQ(command_of(end_of(job, 7), job, Fence{7}), 0);
+  EXPECT_EQ(command_of(start_of(job, 17), job, Fence{7}), 0);
+}
+
+TEST(CommandOf, a_start_that_was_cut_is_none) {
+  const auto line = start_of(job, 7);
+
+  for (std::size_t size = 0; size < line.size(); ++size) {
+    EXPECT_EQ(command_of(line.substr(0, size), job, Fence{7}), 0) << size;
+  }
+}
+
+TEST(RunsShortened, a_short_log_stays_as_it_is) {
+  const auto log = start_of(job, 7) + end_of(job, 7) + start_of(job, 8);
+
+  EXPECT_EQ(shortened(log, 1'000'000), log);
+}
+
+TEST(RunsShortened, the_newest_lines_are_kept_in_their_order) {
+  const auto last_two = end_of(job, 8) + end_of(job, 9);
+
+  EXPECT_EQ(shortened(end_of(job, 7) + last_two, last_two.size()), last_two);
+}
+
+TEST(RunsShortened, no_more_is_kept_than_was_allowed) {
+  std::string log;
+  for (std::uint64_t fence = 1; fence <= 30; ++fence) log += end_of(job, fence);
+
+  for (std::size_t most = 0; most < log.size(); most += 61) {
+    EXPECT_LE(shortened(log, most).size(), most);
+  }
+}
+
+TEST(RunsShortened, of_a_busy_lock_the_newest_20_runs_are_kept) {
+  std::string log;
+  for (std::uint64_t fence = 1; fence <= 50; ++fence) {
+    log += start_of(job, fence) + end_of(job, fence);
+  }
+
+  const auto kept = shortened(log, 1'000'000);
+
+  EXPECT_EQ(kept.find("\"fence\":30,"), std::string::npos);
+  EXPECT_NE(kept.find("\"fence\":31,"), std::string::npos);
+  EXPECT_NE(kept.find("\"fence\":50,"), std::string::npos);
+}
+
+TEST(RunsShortened, a_busy_lock_does_not_push_out_a_quiet_one) {
+  const LockName quiet{"dlock", "quiet"};
+  std::string log = end_of(quiet, 1);
+  for (std::uint64_t fence = 2; fence <= 500; ++fence) log += end_of(job, fence);
+
+  EXPECT_EQ(history_of(shortened(log, 50'000)).last_runs.count(quiet), 1u);
+}
+
+TEST(RunsShortened, garbage_is_not_kept) {
+  EXPECT_EQ(shortened("garbage\n" + end_of(job, 7) + "{}\n", 1'000'000), end_of(job, 7));
+}
+
+class RunsLogFile : public ::testing::Test {
+ protected:
+  void write(const std::string& text) {
+    std::ofstream(file_, std::ios::binary | std::ios::app) << text;
+  }
+
+  TemporaryDirectory root_;
+  Directory directory_ =
+      *Directory::open(root_.file("store"), false, Directory::Missing::create);
+  std::string file_ = root_.file("store/runs.jsonl");
+  RunsLog log_{directory_};
+};
+
+TEST_F(RunsLogFile, a_log_that_is_not_there_is_no_history) {
+  EXPECT_TRUE(log_.read().last_runs.empty());
+}
+
+TEST_F(RunsLogFile, what_is_appended_is_read_again) {
+  write(start_of(job, 7));
+  log_.append(end_line(job, run_with_fence(7)));
+
+  EXPECT_EQ(log_.read().last_runs.at(job).outcome, "ran");
+}
+
+TEST_F(RunsLogFile, a_line_behind_one_that_was_cut_is_whole) {
+  write("{\"event\":\"st");
+
+  log_.append(end_line(job, run_with_fence(7)));
+
+  EXPECT_EQ(log_.read().last_runs.at(job).fence.number, 7u);
+}
+
+TEST_F(RunsLogFile, a_start_that_is_noted_behind_a_line_that_was_cut_is_whole) {
+  write("{\"event\":\"st");
+  auto note = start_line(job, holder_with_fence(7));
+
+  const auto file = log_.open_for_note(note);
+  note += "77" + std::string(start_line_end);
+  ASSERT_EQ(::write(file.get(), note.data(), note.size()),
+            static_cast<ssize_t>(note.size()));
+
+  EXPECT_EQ(command_of(log_.text(), job, Fence{7}), 77);
+}
+
+TEST_F(RunsLogFile, the_file_is_bounded) {
+  std::string log;
+  for (std::uint64_t fence = 1; log.size() < (8u << 20); ++fence) {
+    auto run = run_with_fence(fence);
+    run.host.assign(10'000, 'h');
+    log += end_line({"dlock", "job-" + std::to_string(fence)}, run) + "\n";
+  }
+  write(log);
+
+  log_.append(end_line(job, run_with_fence(99'999)));
+
+  EXPECT_LE(std::filesystem::file_size(file_), 4u << 20);
+  EXPECT_EQ(log_.read().greatest_fence.number, 99'999u);
+}
+
+}  // namespace
+}  // namespace dlock::local

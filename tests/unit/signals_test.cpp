@@ -1,0 +1,79 @@
+// Signals by name, and which of them end a process.
+
+#include "supervise/signals.hpp"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace dlock {
+namespace {
+
+TEST(SignalName, of_a_signal_is_without_its_prefix) {
+  EXPECT_EQ(signal_name(SIGHUP), "HUP");
+  EXPECT_EQ(signal_name(SIGINT), "INT");
+  EXPECT_EQ(signal_name(SIGQUIT), "QUIT");
+  EXPECT_EQ(signal_name(SIGILL), "ILL");
+  EXPECT_EQ(signal_name(SIGTRAP), "TRAP");
+  EXPECT_EQ(signal_name(SIGABRT), "ABRT");
+  EXPECT_EQ(signal_name(SIGBUS), "BUS");
+  EXPECT_EQ(signal_name(SIGFPE), "FPE");
+  EXPECT_EQ(signal_name(SIGKILL), "KILL");
+  EXPECT_EQ(signal_name(SIGUSR1), "USR1");
+  EXPECT_EQ(signal_name(SIGSEGV), "SEGV");
+  EXPECT_EQ(signal_name(SIGUSR2), "USR2");
+  EXPECT_EQ(signal_name(SIGPIPE), "PIPE");
+  EXPECT_EQ(signal_name(SIGALRM), "ALRM");
+  EXPECT_EQ(signal_name(SIGTERM), "TERM");
+  EXPECT_EQ(signal_name(SIGCHLD), "CHLD");
+  EXPECT_EQ(signal_name(SIGCONT), "CONT");
+  EXPECT_EQ(signal_name(SIGSTOP), "STOP");
+  EXPECT_EQ(signal_name(SIGTSTP), "TSTP");
+  EXPECT_EQ(signal_name(SIGTTIN), "TTIN");
+  EXPECT_EQ(signal_name(SIGTTOU), "TTOU");
+  EXPECT_EQ(signal_name(SIGURG), "URG");
+  EXPECT_EQ(signal_name(SIGXCPU), "XCPU");
+  EXPECT_EQ(signal_name(SIGXFSZ), "XFSZ");
+  EXPECT_EQ(signal_name(SIGVTALRM), "VTALRM");
+  EXPECT_EQ(signal_name(SIGPROF), "PROF");
+  EXPECT_EQ(signal_name(SIGWINCH), "WINCH");
+  EXPECT_EQ(signal_name(SIGIO), "IO");
+  EXPECT_EQ(signal_name(SIGPWR), "PWR");
+  EXPECT_EQ(signal_name(SIGSYS), "SYS");
+}
+
+TEST(SignalName, of_a_real_time_signal_counts_from_the_first) {
+  EXPECT_EQ(signal_name(SIGRTMIN), "RTMIN+0");
+  EXPECT_EQ(signal_name(SIGRTMIN + 1), "RTMIN+1");
+  EXPECT_EQ(signal_name(SIGRTMAX), "RTMIN+" + std::to_string(SIGRTMAX - SIGRTMIN));
+}
+
+TEST(SignalName, of_what_has_no_name_is_its_number) {
+  EXPECT_EQ(signal_name(-1), "-1");
+  EXPECT_EQ(signal_name(32), "32");
+  EXPECT_EQ(signal_name(SIGRTMAX + 1), std::to_string(SIGRTMAX + 1));
+}
+
+TEST(EndsByDefault, most_signals_do) {
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGKILL, SIGUSR1, SIGUSR2,
+                           SIGPIPE, SIGALRM, SIGTERM, SIGXCPU, SIGIO, SIGPWR}) {
+    EXPECT_TRUE(ends_by_default(signal)) << signal_name(signal);
+  }
+}
+
+TEST(EndsByDefault, real_time_signals_do) { EXPECT_TRUE(ends_by_default(SIGRTMIN + 3)); }
+
+TEST(EndsByDefault, signals_that_are_ignored_by_default_do_not) {
+  for (const int signal : {SIGCHLD, SIGURG, SIGWINCH, SIGCONT}) {
+    EXPECT_FALSE(ends_by_default(signal)) << signal_name(signal);
+  }
+}
+
+TEST(EndsByDefault, signals_that_stop_do_not) {
+  for (const int signal : {SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU}) {
+    EXPECT_FALSE(ends_by_default(signal)) << signal_name(signal);
+  }
+}
+
+}  // namespace
+}  // namespace dlock

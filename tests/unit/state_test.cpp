@@ -1,0 +1,241 @@
+// The state of a lock as bytes: what was written is read, and nothing else is.
+
+#include "store/local/state.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+namespace dlock::local {
+namespace {
+
+Party some_party(std::uint8_t number) {
+  Party party;
+  party.token.bytes.fill(number);
+  party.session = 70'000 + number;
+  party.pid = 1234;
+  party.pid_namespace = 4'026'531'836;
+  party.uid = 1000;
+  party.host = "web1";
+  return party;
+}
+
+Holder some_holder() {
+  Holder holder;
+  holder.party = some_party(1);
+  holder.command = 4711;
+  holder.command_after = 5;
+  holder.command_before = 9;
+  holder.mode = Mode::shared;
+  holder.slot = 2;
+  holder.fence.number = 1'700'000'000'000'000;
+  holder.since = WallTime(1'700'000'000'000'001);
+  holder.granted_at = Clock::time_point(nanoseconds(77));
+  holder.ends_at = Clock::time_point(nanoseconds(88));
+  holder.label = "nightly \xE2\x9C\x93";
+  holder.argv = {"sh", "-c", "", std::string("nul\0byte", 8)};
+  return holder;
+}
+
+Waiter some_waiter() {
+  Waiter waiter;
+  waiter.party = some_party(2);
+  waiter.mode = Mode::shared;
+  waiter.since = WallTime(-3);
+  waiter.queued_at = Clock::time_point(nanoseconds(99));
+  waiter.promised_until = Clock::time_point(nanoseconds(111));
+  waiter.passed_over = true;
+  return waiter;
+}
+
+RunInfo some_run() {
+  RunInfo run;
+  run.fence.number = 17;
+  run.started = WallTime(1000);
+  run.ended = WallTime(2000);
+  run.duration = milliseconds(1);
+  run.exit_code = -1;
+  run.signal = "TERM";
+  run.host = "web2";
+  run.outcome = "ran";
+  return run;
+}
+
+State rich_state() {
+  State state;
+  state.last_fence.number = UINT64_MAX;
+  state.slots = 3;
+  state.used = WallTime(12'345);
+  state.holders = {some_holder(), Holder{}};
+  state.waiters = {some_waiter(), Waiter{}};
+  state.last_run = some_run();
+  return state;
+}
+
+void expect_same(const Party& actual, const Party& expected) {
+  EXPECT_EQ(actual.token, expected.token);
+  EXPECT_EQ(actual.session, expected.session);
+  EXPECT_EQ(actual.pid, expected.pid);
+  EXPECT_EQ(actual.pid_namespace, expected.pid_namespace);
+  EXPECT_EQ(actual.uid, expected.uid);
+  EXPECT_EQ(actual.host, expected.host);
+}
+
+// The checksum in front of the bytes, made right for whatever they are.
+std::string resealed(std::string bytes) {
+  std::uint64_t sum = 0xcbf29ce484222325u;
+  for (std::size_t i = sizeof sum; i < bytes.size(); ++i) {
+    sum = (sum ^ static_cast<unsigned char>(bytes[i])) * 0x100000001b3u;
+  }
+  std::memcpy(bytes.data(), &sum, sizeof sum);
+  return bytes;
+}
+
+TEST(State, an_unused_lock_is_read_as_it_was_written) {
+  const auto read = decoded(encoded(State{}));
+
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->last_fence.number, 0u);
+  EXPECT_EQ(read->slots, 1u);
+  EXPECT_TRUE(read->holders.empty());
+  EXPECT_TRUE(read->waiters.empty());
+  EXPECT_FALSE(read->last_run);
+}
+
+TEST(State, a_lock_is_read_as_it_was_written) {
+  const auto read = decoded(encoded(rich_state()));
+
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->last_fence.number, UINT64_MAX);
+  EXPECT_EQ(read->slots, 3u);
+  EXPECT_EQ(read->used, WallTime(12'345));
+}
+
+TEST(State, a_holder_is_read_as_it_was_written) {
+  const auto expected = some_holder();
+
+  const auto read = decoded(encoded(rich_state()));
+
+  ASSERT_TRUE(read);
+  ASSERT_EQ(read->holders.size(), 2u);
+  const auto& holder = read->holders[0];
+  expect_same(holder.party, expected.party);
+  EXPECT_EQ(holder.command, expected.command);
+  EXPECT_EQ(holder.command_after, expected.command_after);
+  EXPECT_EQ(holder.command_before, expected.command_before);
+  EXPECT_EQ(holder.mode, expected.mode);
+  EXPECT_EQ(holder.slot, expected.slot);
+  EXPECT_EQ(holder.fence, expected.fence);
+  EXPECT_EQ(holder.since, expected.since);
+  EXPECT_EQ(holder.granted_at, expected.granted_at);
+  EXPECT_EQ(holder.ends_at, expected.ends_at);
+  EXPECT_EQ(holder.label, expected.label);
+  EXPECT_EQ(holder.argv, expected.argv);
+}
+
+TEST(State, a_waiter_is_read_as_it_was_written) {
+  const auto expected = some_waiter();
+
+  const auto read = decoded(encoded(rich_state()));
+
+  ASSERT_TRUE(read);
+  ASSERT_EQ(read->waiters.size(), 2u);
+  const auto& waiter = read->waiters[0];
+  expect_same(waiter.party, expected.party);
+  EXPECT_EQ(waiter.mode, expected.mode);
+  EXPECT_EQ(waiter.since, expected.since);
+  EXPECT_EQ(waiter.queued_at, expected.queued_at);
+  EXPECT_EQ(waiter.promised_until, expected.promised_until);
+  EXPECT_EQ(waiter.passed_over, expected.passed_over);
+}
+
+TEST(State, what_a_holder_or_waiter_lacks_is_read_as_lacking) {
+  const auto read = decoded(encoded(rich_state()));
+
+  ASSERT_TRUE(read);
+  EXPECT_FALSE(read->holders.at(1).ends_at);
+  EXPECT_FALSE(read->waiters.at(1).promised_until);
+  EXPECT_FALSE(read->waiters.at(1).passed_over);
+}
+
+TEST(State, the_last_run_is_read_as_it_was_written) {
+  const auto expected = some_run();
+
+  const auto read = decoded(encoded(rich_state()));
+
+  ASSERT_TRUE(read);
+  ASSERT_TRUE(read->last_run);
+  const auto& run = *read->last_run;
+  EXPECT_EQ(run.fence, expected.fence);
+  EXPECT_EQ(run.started, expected.started);
+  EXPECT_EQ(run.ended, expected.ended);
+  EXPECT_EQ(run.duration, expected.duration);
+  EXPECT_EQ(run.exit_code, expected.exit_code);
+  EXPECT_EQ(run.signal, expected.signal);
+  EXPECT_EQ(run.host, expected.host);
+  EXPECT_EQ(run.outcome, expected.outcome);
+}
+
+TEST(State, every_truncation_is_refused) {
+  const auto bytes = encoded(rich_state());
+
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decoded(bytes.substr(0, size))) << size << " bytes";
+  }
+}
+
+TEST(State, every_truncation_is_refused_even_where_the_checksum_is_right) {
+  const auto bytes = encoded(rich_state());
+
+  for (std::size_t size = 8; size < bytes.size(); ++size) {
+    EXPECT_FALSE(decoded(resealed(bytes.substr(0, size)))) << size << " bytes";
+  }
+}
+
+TEST(State, every_flipped_bit_is_refused) {
+  auto bytes = encoded(rich_state());
+
+  for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    const auto mask = static_cast<char>(1 << bit % 8);
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ mask);
+    EXPECT_FALSE(decoded(bytes)) << "bit " << bit;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ mask);
+  }
+}
+
+TEST(State, bytes_after_the_end_are_refused) {
+  EXPECT_FALSE(decoded(resealed(encoded(rich_state()) + "x")));
+}
+
+TEST(State, an_unknown_mode_is_refused) {
+  State state;
+  state.waiters.emplace_back();
+  auto bytes = encoded(state);
+  // The mode stands before two times, an absent promise and a flag, and an absent run.
+  bytes[bytes.size() - 20] = 2;
+
+  EXPECT_FALSE(decoded(resealed(bytes)));
+}
+
+TEST(State, a_count_of_holders_that_cannot_be_is_refused) {
+  auto bytes = encoded(State{});
+  // Behind the checksum, a fence, the slots and a time.
+  std::memset(bytes.data() + 28, 0xFF, 4);
+
+  EXPECT_FALSE(decoded(resealed(bytes)));
+}
+
+// A reader that believed a count would ask for more memory than there is, and throw.
+TEST(State, no_count_or_length_takes_memory_that_the_bytes_do_not_fill) {
+  const auto bytes = encoded(rich_state());
+
+  for (std::size_t at = 8; at + 4 <= bytes.size(); ++at) {
+    auto lying = bytes;
+    std::memset(lying.data() + at, 0xFF, 4);
+    EXPECT_NO_THROW(decoded(resealed(lying))) << "at byte " << at;
+  }
+}
+
+}  // namespace
+}  // namespace dlock::local

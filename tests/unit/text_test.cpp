@@ -1,0 +1,166 @@
+// Text from elsewhere: what is printable, how the rest is shown, encoded, decoded.
+
+#include "util/text.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Printable, plain_text_is_printable) {
+  EXPECT_TRUE(is_printable_utf8("nightly job: a/b"));
+  EXPECT_TRUE(is_printable_utf8("\xE6\x97\xA5\xE6\x9C\xAC \xF0\x9F\x94\x92 \xC3\xA9"));
+  EXPECT_TRUE(is_printable_utf8(""));
+}
+
+TEST(Printable, the_ends_of_each_length_of_utf8_are_printable) {
+  EXPECT_TRUE(is_printable_utf8("\xC2\xA0\xDF\xBF"));
+  EXPECT_TRUE(is_printable_utf8("\xE0\xA0\x80\xEF\xBF\xBD"));
+  EXPECT_TRUE(is_printable_utf8("\xF0\x90\x80\x80\xF4\x8F\xBF\xBF"));
+}
+
+TEST(Printable, control_characters_are_not) {
+  for (int c = 0; c < 0x20; ++c) {
+    EXPECT_FALSE(is_printable_utf8(std::string(1, static_cast<char>(c)))) << c;
+  }
+  EXPECT_FALSE(is_printable_utf8("\x7F"));
+  EXPECT_FALSE(is_printable_utf8("\xC2\x9B"));
+}
+
+TEST(Printable, what_reorders_or_hides_text_is_not) {
+  for (const char* text :
+       {"\xE2\x80\x8E", "\xE2\x80\x8F", "\xE2\x80\xA8", "\xE2\x80\xA9", "\xE2\x80\xAA",
+        "\xE2\x80\xAE", "\xE2\x81\xA6", "\xE2\x81\xA9", "\xD8\x9C", "\xEF\xBB\xBF"}) {
+    EXPECT_FALSE(is_printable_utf8(text)) << printable(text);
+  }
+}
+
+TEST(Printable, what_is_no_utf8_is_not) {
+  for (const char* text : {"\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF",
+                           "\xED\xBF\xBF", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80",
+                           "\xC3", "\xE2\x82", "\xF0\x9F\x94", "\xC3\xC3"}) {
+    EXPECT_FALSE(is_printable_utf8(text)) << printable(text);
+  }
+}
+
+TEST(Printable, printable_text_is_shown_as_it_is) {
+  EXPECT_EQ(printable("na\xC3\xAFve job"), "na\xC3\xAFve job");
+}
+
+TEST(Printable, what_is_not_printable_is_shown_escaped) {
+  EXPECT_EQ(printable("a\nb\tc\rd"), "a\\nb\\tc\\rd");
+  EXPECT_EQ(printable("\x1b[31m"), "\\x1b[31m");
+  EXPECT_EQ(printable("\xFF"), "\\xff");
+  EXPECT_EQ(printable("\xE2\x80\xAE"), "\\xe2\\x80\\xae");
+  EXPECT_EQ(printable(std::string_view("\0", 1)), "\\x00");
+}
+
+TEST(Printable, a_backslash_is_shown_so_that_escapes_cannot_be_feigned) {
+  EXPECT_EQ(printable("\\n"), "\\\\n");
+}
+
+TEST(Printable, what_is_shown_is_always_printable) {
+  for (int c = 0; c < 256; ++c) {
+    const auto shown = printable(std::string(1, static_cast<char>(c)));
+    EXPECT_TRUE(is_printable_utf8(shown)) << c;
+  }
+}
+
+TEST(Printable, long_text_is_cut) { EXPECT_EQ(printable("abcdef", 3), "abc..."); }
+
+TEST(Printable, text_of_just_the_length_is_not_cut) {
+  EXPECT_EQ(printable("abc", 3), "abc");
+}
+
+TEST(Printable, a_cut_does_not_split_a_character) {
+  EXPECT_TRUE(is_printable_utf8(printable("a\xE6\x97\xA5\xE6\x9C\xAC", 2)));
+}
+
+TEST(PrintableCommand, arguments_are_separated_by_spaces) {
+  EXPECT_EQ(printable_command({"make", "-j2", "all"}), "make -j2 all");
+}
+
+TEST(PrintableCommand, arguments_that_a_shell_would_change_are_quoted) {
+  EXPECT_EQ(printable_command({"sh", "-c", "a b", "", "$x"}), "sh -c 'a b' '' '$x'");
+}
+
+TEST(PrintableCommand, arguments_that_steer_terminals_are_escaped) {
+  EXPECT_EQ(printable_command({"echo", "\x1b[2J"}), "echo '\\x1b[2J'");
+}
+
+TEST(PrintableCommand, long_commands_are_cut) {
+  const auto shown = printable_command(std::vector<std::string>(100, "argument"), 20);
+
+  EXPECT_TRUE(shown.ends_with("..."));
+  EXPECT_LT(shown.size(), 30u);
+}
+
+TEST(PercentEncoding, letters_digits_and_some_signs_stand_for_themselves) {
+  EXPECT_EQ(percent_encoded("aZ09-_./@:"), "aZ09-_./@:");
+}
+
+TEST(PercentEncoding, every_other_byte_is_written_in_hexadecimal) {
+  EXPECT_EQ(percent_encoded("a b={}%\xC3"), "a%20b%3D%7B%7D%25%C3");
+}
+
+TEST(PercentEncoding, every_byte_is_decoded_to_what_it_was) {
+  for (int c = 0; c < 256; ++c) {
+    const std::string text(1, static_cast<char>(c));
+    EXPECT_EQ(percent_decoded(percent_encoded(text)), text) << c;
+  }
+}
+
+TEST(PercentEncoding, what_the_encoder_would_not_have_written_is_not_decoded) {
+  for (const char* text : {"%", "%2", "a%2", "%G0", "%0g", "%2d", "%41", "%c3", " ",
+                           "a b", "=", "%%", "%-1", "\xC3"}) {
+    EXPECT_FALSE(percent_decoded(text)) << text;
+  }
+}
+
+TEST(ForPeople, the_two_largest_units_are_shown) {
+  EXPECT_EQ(for_people(250ms), "250ms");
+  EXPECT_EQ(for_people(3250ms), "3.2s");
+  EXPECT_EQ(for_people(12s), "12s");
+  EXPECT_EQ(for_people(3min + 12s), "3m12s");
+  EXPECT_EQ(for_people(2h + 5min + 59s), "2h5m");
+  EXPECT_EQ(for_people(4 * 24h + 3h + 59min), "4d3h");
+}
+
+TEST(ForPeople, each_unit_begins_where_the_smaller_one_ends) {
+  EXPECT_EQ(for_people(0ms), "0ms");
+  EXPECT_EQ(for_people(999ms), "999ms");
+  EXPECT_EQ(for_people(1000ms), "1.0s");
+  EXPECT_EQ(for_people(9999ms), "9.9s");
+  EXPECT_EQ(for_people(10s), "10s");
+  EXPECT_EQ(for_people(60s), "1m0s");
+  EXPECT_EQ(for_people(1h), "1h0m");
+  EXPECT_EQ(for_people(24h), "1d0h");
+}
+
+TEST(ForPeople, less_than_nothing_is_nothing) { EXPECT_EQ(for_people(-5s), "0ms"); }
+
+TEST(Rfc3339, a_moment_is_written_in_utc_with_milliseconds) {
+  EXPECT_EQ(rfc3339(0us), "1970-01-01T00:00:00.000Z");
+  EXPECT_EQ(rfc3339(1'709'210'096'789'123us), "2024-02-29T12:34:56.789Z");
+}
+
+TEST(Rfc3339, a_moment_is_read_as_it_was_written) {
+  EXPECT_EQ(from_rfc3339("2024-02-29T12:34:56.789Z"), 1'709'210'096'789'000us);
+}
+
+TEST(Rfc3339, what_was_not_written_so_is_no_moment) {
+  for (const char* text :
+       {"", "now", "2024-02-29", "2024-02-29T12:34:56Z", "2024-02-29T12:34:56.789",
+        "2024-02-29T12:34:56.789Zx", "2024-02-29 12:34:56.789Z",
+        "x2024-02-29T12:34:56.789Z", "2024-2-9T1:3:5.7Z", "2024-13-01T00:00:00.000Z",
+        "2023-02-29T12:34:56.789Z", "+024-02-29T12:34:56.789Z"}) {
+    EXPECT_FALSE(from_rfc3339(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace dlock
