@@ -1,0 +1,296 @@
+#!/usr/bin/env bats
+# What dlock cannot take: one clear line, the right exit code, and nothing started,
+# created or contacted.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  started=$BATS_TEST_TMPDIR/started
+}
+
+teardown() { kill_leftovers; }
+
+# Asserts that dlock refuses this, in one line that has nothing to steer a terminal with.
+refuses() {  # <exit code> <dlock's arguments>...
+  run timeout 5 dlock "${@:2}" < /dev/null
+  if [[ $status != "$1" || $output != 'dlock: '?* || $output =~ [[:cntrl:]] ]] ||
+    [[ -e $started || -e $BATS_TEST_TMPDIR/store ]]; then
+    printf 'dlock %s\nexit code %s, said:\n%s\n' "${*:2}" "$status" "$output" >&2
+    return 1
+  fi
+}
+
+# The same for options of run.
+run_refuses() {  # <exit code> <option>...
+  refuses "$1" run "${@:2}" job -- touch "$started"
+}
+
+# --- Names ---
+
+@test "an empty name is refused" {
+  refuses 64 run '' -- touch "$started"
+  refuses 64 status ''
+}
+
+@test "a name of 256 bytes is refused" {
+  name=$(printf 'n%.0s' {1..256})
+
+  refuses 64 run "$name" -- touch "$started"
+  refuses 64 status "$name"
+}
+
+@test "a name of 256 bytes in fewer characters is refused" {
+  refuses 64 run "$(printf 'é%.0s' {1..128})" -- touch "$started"
+}
+
+@test "a name of 64 KiB is refused" {
+  refuses 64 run "$(head -c 65536 /dev/zero | tr '\0' n)" -- touch "$started"
+}
+
+@test "a name with control characters is refused" {
+  for name in $'a\nb' $'a\r' $'\t' $'\e[31m' $'\a' $'\x7f' $'\x01' $'a\n'; do
+    refuses 64 run "$name" -- touch "$started"
+    refuses 64 status "$name"
+  done
+}
+
+@test "a name with control characters beyond ASCII is refused" {
+  for name in $'a\u0085b' $'\u009b31m' $'a\u202eb' $'\u2066' $'\u2028'; do
+    refuses 64 run "$name" -- touch "$started"
+  done
+}
+
+@test "a name that is no UTF-8 is refused" {
+  # Not even begun, cut short, overlong, a surrogate, beyond the last code point.
+  for name in $'\xff' $'a\x80' $'\xc3' $'\xe2\x82' $'\xc0\xaf' $'\xed\xa0\x80' \
+    $'\xf4\x90\x80\x80' $'\xf8\x88\x80\x80\x80'; do
+    refuses 64 run "$name" -- touch "$started"
+  done
+}
+
+@test "a name that is missing is refused" {
+  refuses 64 run
+  refuses 64 run --
+  refuses 64 status
+}
+
+@test "one name too many is refused" {
+  refuses 64 status job another
+}
+
+@test "a namespace that cannot be one is refused" {
+  refuses 64 --namespace $'a\nb' run job -- touch "$started"
+  refuses 64 --namespace "$(printf 'n%.0s' {1..256})" run job -- touch "$started"
+}
+
+@test "a label that cannot be shown is refused" {
+  run_refuses 64 --label $'a\nb'
+  run_refuses 64 --label $'\e[31m'
+  run_refuses 64 --label "$(printf 'n%.0s' {1..256})"
+}
+
+# --- Durations ---
+
+@test "a wait that is no duration is refused" {
+  for wait in nan inf infinity -5 -1s 1e9999 1e3 '' ' ' '5 s' 5x 5S s ms 1.5.0s 1s5 \
+    1s1h 5m5m 0x10 １ 1,5 +5 . 1h- 'forever ' Forever 99999999999999999999 4000000d; do
+    run_refuses 64 -w "$wait"
+    run_refuses 64 "--wait=$wait"
+  done
+}
+
+@test "a ttl of zero is refused" {
+  run_refuses 64 --ttl 0
+  run_refuses 64 -t 0s
+}
+
+@test "a ttl that is too short is refused" {
+  run_refuses 64 --ttl 100ms
+  run_refuses 64 --ttl 499ms
+}
+
+@test "a ttl that is no duration is refused" {
+  for ttl in forever nan -30 '' 30x 1e9999 2147483648000d; do
+    run_refuses 64 --ttl "$ttl"
+  done
+}
+
+@test "a timeout of zero is refused" {
+  run_refuses 64 --timeout 0
+  run_refuses 64 --timeout 0ms
+}
+
+@test "a timeout that is no duration is refused" {
+  for timeout in forever nan -1 '' soon; do run_refuses 64 --timeout "$timeout"; done
+}
+
+@test "a jitter and a kill-after that are no durations are refused" {
+  for duration in forever nan -1 '' soon 5x; do
+    run_refuses 64 --jitter "$duration"
+    run_refuses 64 -k "$duration"
+  done
+}
+
+@test "a store timeout that is none is refused" {
+  for duration in 0 forever nan -1 soon; do
+    refuses 64 --store-timeout "$duration" run job -- touch "$started"
+  done
+}
+
+# --- Numbers and words ---
+
+@test "slots that are none are refused" {
+  for slots in 0 1.5 -1 '' two 1e3 4294967297 18446744073709551617 0x2 ' 2' '2 ' +2; do
+    run_refuses 64 --slots "$slots"
+  done
+}
+
+@test "exit codes that are none are refused" {
+  for code in 256 -1 1.5 '' busy 1000000000000 +5; do run_refuses 64 -E "$code"; done
+}
+
+@test "stragglers that are none are refused" {
+  for word in bogus '' Kill leave,kill; do run_refuses 64 --stragglers "$word"; done
+}
+
+@test "a color that is none is refused" {
+  for word in bogus '' Always 1; do refuses 64 --color "$word" status job; done
+}
+
+@test "--shared together with --slots is refused" {
+  run_refuses 64 -s -n 2
+}
+
+# --- Words that are no options or verbs ---
+
+@test "an unknown option is refused" {
+  run_refuses 64 --no-such-option
+  run_refuses 64 -z
+  run_refuses 64 --waits=5s
+  refuses 64 --no-such-option list
+  refuses 64 status --no-such-option job
+}
+
+@test "an option of run for another verb is refused" {
+  refuses 64 status -w 5s job
+  refuses 64 list --slots 2
+}
+
+@test "an option without its value is refused" {
+  refuses 64 run job --wait
+  refuses 64 run -w
+  refuses 64 --store
+}
+
+@test "a value for an option that takes none is refused" {
+  run_refuses 64 --shared=yes
+  refuses 64 --json=please list
+}
+
+@test "an unknown verb is refused" {
+  refuses 64 frobnicate
+  refuses 64 frobnicate job -- touch "$started"
+  refuses 64 Run job -- touch "$started"
+  refuses 64 $'r\nun' job
+}
+
+@test "verbs that this version does not have are refused" {
+  for verb in acquire renew release check fence watch history break doctor limit cache; do
+    refuses 64 "$verb" job
+  done
+}
+
+@test "options that this version does not have are refused" {
+  run_refuses 64 --dedupe 1h
+  run_refuses 64 --retry-failed
+  run_refuses 64 --min-hold 5s
+  run_refuses 64 --on-outage run
+  run_refuses 64 --reclaim
+  run_refuses 64 --lock-delay 1s
+}
+
+@test "a verb is needed" {
+  refuses 64
+  refuses 64 --json
+}
+
+@test "a command that is missing is refused" {
+  refuses 64 run job
+  refuses 64 run job --
+  refuses 64 run -w 5s job
+}
+
+# --- Stores ---
+
+@test "a store of an unknown kind is refused" {
+  for store in nowhere: nowhere://host local Local: /dir '' : :// file:/dir \
+    'lo cal:/dir' $'local\n:/dir'; do
+    refuses 78 --store "$store" run job -- touch "$started"
+  done
+}
+
+@test "stores that this version does not have are refused, and it says so" {
+  for store in redis://host rediss://host redis+unix:/path redis+sentinel://host/name \
+    redis+cluster://host redis+quorum://host,other rediss+cluster://host etcd://host \
+    etcds://host; do
+    refuses 78 --store "$store" run job -- touch "$started"
+    assert_output_contains "${store%%:*}"
+    assert_output_contains 'version'
+  done
+}
+
+@test "a store's password is not repeated when the store is refused" {
+  refuses 78 --store redis://user:secret@host run job -- touch "$started"
+
+  refute_output_contains secret
+}
+
+@test "a local store that is no absolute path is refused" {
+  for store in local:dir local:./dir local:../dir local:~/dir 'local: /dir'; do
+    refuses 78 --store "$store" run job -- touch "$started"
+  done
+}
+
+@test "a path behind none: is refused" {
+  refuses 78 --store none:/dir run job -- touch "$started"
+}
+
+@test "a bad store in the environment is refused" {
+  export DLOCK_STORE=nowhere:
+
+  refuses 78 run job -- touch "$started"
+  assert_output_contains DLOCK_STORE
+}
+
+@test "a bad store timeout in the environment is refused" {
+  export DLOCK_STORE_TIMEOUT=soon
+
+  refuses 64 run job -- touch "$started"
+  assert_output_contains DLOCK_STORE_TIMEOUT
+}
+
+# --- What must not be taken for bad ---
+
+@test "all forms of durations that the manual has are taken" {
+  for duration in 250ms 30s 5m 2h 1d 1h30m 0.5s 30 0.007 1.5h 1d2h3m4s5ms 0; do
+    run dlock run -w "$duration" --jitter 0 job -- echo fine
+    assert_equal "$status $output" '0 fine'
+  done
+}
+
+@test "the greatest and the smallest numbers are taken" {
+  for option in '-E 0' '-E 255' '-n 1' '-n 1000' '--ttl 500ms' '--ttl 365d' '-k 0'; do
+    # shellcheck disable=SC2086
+    run dlock run $option job -- echo fine
+    assert_equal "$status $output" '0 fine'
+  done
+}
+
+@test "a name of 255 bytes is taken" {
+  run dlock run "$(printf 'n%.0s' {1..255})" -- echo fine
+
+  assert_equal "$status $output" '0 fine'
+}

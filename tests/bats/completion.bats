@@ -1,0 +1,298 @@
+#!/usr/bin/env bats
+# What the shells offer when Tab is pressed on a line that begins with dlock.
+#
+# bash and zsh run on a terminal of their own, get the line and a Tab as a user would
+# type them, and tell what was offered and what the line is then.
+
+setup_file() {
+  load support
+  cd "$BATS_FILE_TMPDIR" || return
+
+  cat > on_terminal.zsh << 'END'
+# on_terminal.zsh SHELL SETUP LINE: SHELL gets the line, a Tab and Ctrl-T. SETUP has to
+# make the file `ready`, and Ctrl-T the file `done`, in the working directory.
+zmodload zsh/zpty zsh/zselect
+await() {
+  integer tries
+  for ((tries = 0; tries < 1000; tries++)); do
+    zpty -rt shell seen
+    [[ ! -e $1 ]] || return 0
+    zselect -t 1
+  done
+  print -u 2 -r -- "no file $1; the last that was seen: $seen"
+  return 1
+}
+zpty shell $1
+zpty -w shell "source ${(q)2}"
+await ready || exit
+zpty -w -n shell $3$'\t\C-t'
+await done
+zpty -d shell
+END
+
+  cat > setup.bash << 'END'
+bind 'set enable-bracketed-paste off' 'set bell-style none'
+source /usr/share/bash-completion/bash_completion
+source "$DLOCK_SOURCE/completions/dlock.bash"
+complete -W 'alpha beta' frob
+offered() {
+  _dlock "$@"
+  printf '%s\n' "${COMPREPLY[@]}" > offers
+}
+complete -F offered dlock
+finished() {
+  printf '%s\n' "$READLINE_LINE" > line
+  : > done
+}
+bind -x '"\C-t": finished'
+: > ready
+END
+
+  cat > setup.zsh << 'END'
+fpath=("$DLOCK_SOURCE/completions" $fpath)
+autoload -U compinit
+compinit -u -d "$BATS_FILE_TMPDIR/zcompdump"
+compdef '_arguments "1:word:(alpha beta)"' frob
+zstyle ':completion:*' insert-tab false
+compadd() {
+  if [[ ${@[1,(i)(-|--)]} != *-(O|A|D)\ * ]]; then
+    local -a fit
+    builtin compadd -O fit "$@"
+    ((!$#fit)) || print -rl -- $fit >> offers
+  fi
+  builtin compadd "$@"
+}
+finished() {
+  print -r -- $BUFFER > line
+  : > done
+}
+zle -N finished
+bindkey '^I' complete-word
+bindkey '^T' finished
+: > ready
+END
+}
+
+setup() {
+  load support
+  use_private_store
+  unset BASH_ENV ENV ZDOTDIR
+  # Names of locks are not ASCII only.
+  export LC_ALL=C.UTF-8
+  printf '#!/bin/sh\n' > "$BATS_TEST_TMPDIR/bin/frob"
+  chmod +x "$BATS_TEST_TMPDIR/bin/frob"
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+teardown() { kill_leftovers; }
+
+on_terminal() {  # <shell> <setup> <line>
+  rm -f ready 'done' offers line
+  : > offers
+  zsh -f "$BATS_FILE_TMPDIR/on_terminal.zsh" "$1" "$BATS_FILE_TMPDIR/$2" "$3" < /dev/null
+}
+
+# Each prints what is offered where the line ends, sorted, a candidate a line; bash and
+# zsh leave in the file `line` what the line has become.
+bash_offers() {  # <line>
+  on_terminal 'env HISTFILE= TERM=dumb bash --norc --noprofile -i' setup.bash "$1" &&
+    grep . offers | sort -u
+}
+zsh_offers() {
+  on_terminal 'env TERM=dumb zsh -f -i' setup.zsh "$1" && grep . offers | sort -u
+}
+fish_offers() {
+  # shellcheck disable=SC2016
+  fish -c 'source $DLOCK_SOURCE/completions/dlock.fish
+    complete -c frob -f -a "alpha beta"
+    complete -C $argv[1]' -- "$1" < /dev/null | cut -f 1 | sort -u
+}
+
+# Asserts what a shell offers, in any order.
+assert_offers() {  # <shell> <line> <candidate>...
+  local shell=$1 line=$2
+  shift 2
+  local expected=''
+  (($# == 0)) || expected=$(printf '%s\n' "$@" | sort -u)
+  assert_equal "$("${shell}_offers" "$line")" "$expected" ||
+    { echo "where $shell sees: $line" >&2; return 1; }
+}
+
+# Asserts that these are among what a shell offers.
+assert_offers_also() {  # <shell> <line> <candidate>...
+  local shell=$1 line=$2 offers candidate
+  shift 2
+  offers=$("${shell}_offers" "$line")
+  for candidate; do
+    grep -qxF -e "$candidate" <<< "$offers" ||
+      { printf '%s does not offer %s for: %s\n%s\n' "$shell" "$candidate" "$line" "$offers" >&2; return 1; }
+  done
+}
+
+refute_offers() {  # <shell> <line> <candidate>
+  local offers
+  offers=$("${1}_offers" "$2")
+  ! grep -qxF -e "$3" <<< "$offers" ||
+    { printf '%s offers %s for: %s\n' "$1" "$3" "$2" >&2; return 1; }
+}
+
+# Asserts what the line is after the Tab, for a shell on a terminal.
+assert_becomes() {  # <shell> <line> <new line>
+  "${1}_offers" "$2" > /dev/null
+  assert_equal "$(cat line)" "$3"
+}
+
+make_locks() {  # <name>...
+  local name
+  for name; do dlock run "$name" true; done
+}
+
+@test "bash, zsh and fish offer the verbs first" {
+  for shell in bash zsh fish; do
+    assert_offers "$shell" 'dlock ' list run status
+    assert_offers "$shell" 'dlock -q --color never s' status
+  done
+}
+
+@test "bash, zsh and fish offer the options of the verb, and before it the common ones" {
+  for shell in bash zsh fish; do
+    assert_offers_also "$shell" 'dlock run --' --wait --stragglers --store --help
+    assert_offers "$shell" 'dlock run --st' --store --store-timeout --stragglers
+    assert_offers "$shell" 'dlock list --st' --store --store-timeout
+    assert_offers "$shell" 'dlock --st' --store --store-timeout
+  done
+}
+
+@test "bash, zsh and fish offer options behind the name of the lock, too, until -- ends them" {
+  for shell in bash zsh fish; do
+    assert_offers_also "$shell" 'dlock run lock --ji' --jitter
+    refute_offers "$shell" 'dlock run lock -- --ji' --jitter
+  done
+}
+
+@test "bash, zsh and fish offer the values of options" {
+  for shell in bash zsh fish; do
+    assert_offers "$shell" 'dlock run --stragglers ' leave wait kill
+    assert_offers "$shell" 'dlock run --color ' auto always never
+    assert_offers "$shell" 'dlock run -w f' forever
+    assert_offers "$shell" 'dlock run -qw f' forever
+    assert_offers "$shell" 'dlock list --store n' none:
+    assert_offers_also "$shell" 'dlock run --timeout ' 10s 1h
+  done
+}
+
+@test "bash, zsh and fish complete a value behind =" {
+  assert_becomes bash 'dlock run --stragglers=k' 'dlock run --stragglers=kill '
+  assert_becomes zsh 'dlock run --stragglers=k' 'dlock run --stragglers=kill '
+  assert_offers fish 'dlock run --stragglers=k' --stragglers=kill
+}
+
+@test "bash, zsh and fish complete the directory of a store" {
+  mkdir -p deep/directory
+
+  assert_becomes bash "dlock list --store local:$PWD/de" "dlock list --store local:$PWD/deep/"
+  assert_becomes bash "dlock list --store=local:$PWD/de" "dlock list --store=local:$PWD/deep/"
+  assert_becomes zsh "dlock list --store local:$PWD/de" "dlock list --store local:$PWD/deep/"
+  assert_offers fish "dlock list --store local:$PWD/de" "local:$PWD/deep/"
+}
+
+@test "bash, zsh and fish offer files for --config and --report" {
+  touch some.toml
+
+  for shell in bash zsh fish; do
+    assert_offers "$shell" 'dlock list --config so' some.toml
+    assert_offers "$shell" 'dlock run --report so' some.toml
+  done
+}
+
+@test "bash, zsh and fish offer the names of the locks in the store" {
+  make_locks backup/db backup/files deploy
+
+  for shell in bash zsh fish; do
+    assert_offers "$shell" 'dlock run ' backup/db backup/files deploy
+    assert_offers "$shell" 'dlock status b' backup/db backup/files
+    assert_offers "$shell" 'dlock list d' deploy
+    assert_offers "$shell" 'dlock run -n 2 --label x d' deploy
+    assert_offers "$shell" 'dlock run -- d' deploy
+  done
+}
+
+@test "bash, zsh and fish offer the names in the store that the line speaks of" {
+  make_locks here
+  DLOCK_STORE=local:$PWD/other make_locks there
+  DLOCK_NAMESPACE=else make_locks elsewhere
+
+  for shell in bash zsh fish; do
+    assert_offers "$shell" "dlock status --store local:$PWD/other " there
+    assert_offers "$shell" "dlock --store=local:$PWD/other status " there
+    assert_offers "$shell" 'dlock run --namespace else ' elsewhere
+  done
+}
+
+@test "names that a shell would take apart arrive whole" {
+  make_locks 'two words' "it's" 'db:main' 'a=b' 'gr\ün*'
+
+  assert_becomes bash 'dlock status tw' 'dlock status two\ words '
+  assert_becomes bash 'dlock status two\ w' 'dlock status two\ words '
+  assert_becomes bash 'dlock status "two w' 'dlock status "two words" '
+  assert_becomes bash 'dlock status it' "dlock status it\\'s "
+  assert_becomes bash 'dlock status db:' 'dlock status db:main '
+  assert_becomes bash 'dlock status db:ma' 'dlock status db:main '
+  assert_becomes bash 'dlock status a=' 'dlock status a=b '
+  assert_becomes bash 'dlock status gr' 'dlock status gr\\ün\* '
+  assert_becomes zsh 'dlock status tw' 'dlock status two\ words '
+  assert_becomes zsh 'dlock status it' "dlock status it\\'s "
+  assert_becomes zsh 'dlock status db:ma' 'dlock status db:main '
+  assert_becomes zsh 'dlock status gr' 'dlock status gr\\ün\* '
+  assert_offers fish 'dlock status tw' 'two words'
+  assert_offers fish 'dlock status gr' 'gr\ün*'
+}
+
+@test "bash, zsh and fish complete the command under the lock by its name" {
+  for shell in bash zsh fish; do
+    assert_offers "$shell" 'dlock run lock fro' frob
+    assert_offers "$shell" 'dlock run -w 5m lock -- fro' frob
+  done
+}
+
+@test "bash, zsh and fish complete the command under the lock as it is by itself" {
+  for shell in bash zsh fish; do
+    assert_offers "$shell" 'dlock run lock frob ' alpha beta
+    assert_offers "$shell" 'dlock run lock -w 5m -- frob al' alpha
+    assert_offers "$shell" 'dlock run outer dlock run -w 1 inner frob al' alpha
+  done
+}
+
+@test "pressing Tab runs nothing that stands on the line" {
+  # shellcheck disable=SC2016
+  for shell in bash zsh fish; do
+    "${shell}_offers" 'dlock status --store $(touch ran) ' || true
+    "${shell}_offers" 'dlock status --store `touch ran` ' || true
+  done
+
+  [[ ! -e ran ]]
+}
+
+@test "a store that cannot be used says nothing where Tab is pressed" {
+  mkdir -m 777 open
+  chmod 777 open
+
+  for shell in bash zsh fish; do
+    assert_offers "$shell" "dlock status --store local:$PWD/open "
+    assert_offers "$shell" 'dlock status --store redis://nowhere '
+  done
+  assert_becomes bash "dlock status --store local:$PWD/open " "dlock status --store local:$PWD/open "
+}
+
+@test "a dlock that hangs holds up nobody who presses Tab for long" {
+  rm bin/dlock
+  printf '#!/bin/sh\nexec sleep 600\n' > bin/dlock
+  chmod +x bin/dlock
+
+  for shell in bash zsh fish; do
+    local started
+    started=$(now_ms)
+    assert_offers "$shell" 'dlock status '
+    (($(now_ms) - started < 8000))
+  done
+}

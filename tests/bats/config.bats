@@ -1,0 +1,404 @@
+#!/usr/bin/env bats
+# The configuration file: where it is, what it may say, and what it gives way to.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  own=$HOME/.config/dlock/config.toml
+  other=$BATS_TEST_TMPDIR/other.toml
+  mkdir -p "${own%/*}"
+}
+
+teardown() { kill_leftovers; }
+
+namespace=(run job -- sh -c 'echo "$DLOCK_NAMESPACE"')
+
+# Asserts that dlock refuses what its own file says, in one line that names the file and
+# the given words, without starting anything.
+assert_refused() {  # <exit code> <word>...
+  local word
+  run timeout 5 dlock run job -- echo started
+  assert_status "$1"
+  assert_one_line
+  assert_output_contains "$own"
+  for word in "${@:2}"; do assert_output_contains "$word"; done
+}
+
+# --- Where it is ---
+
+@test "~/.config/dlock/config.toml is read" {
+  echo 'namespace = "own"' > "$own"
+
+  run dlock "${namespace[@]}"
+
+  assert_equal "$output" own
+}
+
+@test "/etc/dlock/config.toml is read where there is no file of the user's" {
+  use_private_mounts
+  inside mount -t tmpfs none /etc
+  inside mkdir /etc/dlock
+  echo 'namespace = "global"' > "$(from_outside /etc/dlock/config.toml)"
+
+  run inside dlock "${namespace[@]}"
+
+  assert_equal "$output" global
+}
+
+@test "the user's file takes the place of /etc/dlock/config.toml" {
+  use_private_mounts
+  inside mount -t tmpfs none /etc
+  inside mkdir /etc/dlock
+  printf 'namespace = "global"\n[run]\nconflict-exit-code = 3' \
+    > "$(from_outside /etc/dlock/config.toml)"
+  echo 'namespace = "own"' > "$own"
+
+  run inside dlock "${namespace[@]}"
+  assert_equal "$output" own
+}
+
+@test "--config names another file, which takes the place of the usual one" {
+  echo 'namespace = "own"' > "$own"
+  echo 'quiet = true' > "$other"
+
+  run dlock --config "$other" "${namespace[@]}"
+
+  assert_equal "$output" dlock
+}
+
+@test "DLOCK_CONFIG names another file" {
+  echo 'namespace = "other"' > "$other"
+
+  DLOCK_CONFIG=$other run dlock "${namespace[@]}"
+
+  assert_equal "$output" other
+}
+
+@test "--config beats DLOCK_CONFIG" {
+  echo 'namespace = "other"' > "$other"
+
+  DLOCK_CONFIG=/no/such/file run dlock --config "$other" "${namespace[@]}"
+
+  assert_equal "$output" other
+}
+
+@test "without any file everything has its default" {
+  run dlock "${namespace[@]}"
+
+  assert_equal "$output" dlock
+}
+
+@test "the command finds a file that was named by a relative path" {
+  cd "$BATS_TEST_TMPDIR"
+  echo 'namespace = "other"' > other.toml
+
+  run dlock --config other.toml run outer -- sh -c \
+    'cd / && dlock run inner -- sh -c '\''echo "$DLOCK_CONFIG $DLOCK_NAMESPACE"'\'
+
+  assert_equal "$output" "$(pwd)/other.toml other"
+}
+
+@test "an empty file is a good one" {
+  : > "$own"
+
+  run dlock "${namespace[@]}"
+
+  assert_equal "$status $output" '0 dlock'
+}
+
+# --- What beats what ---
+
+@test "the environment beats the file" {
+  echo 'namespace = "own"' > "$own"
+
+  DLOCK_NAMESPACE=environment run dlock "${namespace[@]}"
+
+  assert_equal "$output" environment
+}
+
+@test "the command line beats the environment and the file" {
+  echo 'namespace = "own"' > "$own"
+
+  DLOCK_NAMESPACE=environment run dlock --namespace line "${namespace[@]}"
+
+  assert_equal "$output" line
+}
+
+@test "the command line beats the verb's table" {
+  printf '[run]\nconflict-exit-code = 3' > "$own"
+  hold job
+
+  run dlock run -E 4 job -- true
+
+  assert_status 4
+}
+
+@test "an empty variable counts as none" {
+  echo 'namespace = "own"' > "$own"
+
+  DLOCK_NAMESPACE='' run dlock "${namespace[@]}"
+
+  assert_equal "$output" own
+}
+
+# --- What it may say ---
+
+@test "the store can be set" {
+  echo "store = \"local:$BATS_TEST_TMPDIR/elsewhere\"" > "$own"
+  unset DLOCK_STORE
+
+  dlock run job -- true
+
+  [[ -e $BATS_TEST_TMPDIR/elsewhere/sessions ]]
+}
+
+@test "[run] has the options of run: whole numbers" {
+  printf '[run]\nconflict-exit-code = 3' > "$own"
+  hold job
+
+  run dlock run job -- true
+
+  assert_status 3
+}
+
+@test "[run] has the options of run: texts" {
+  printf '[run]\nlabel = "from the file"' > "$own"
+
+  hold job
+
+  assert_equal "$(look job '.holders[0].label')" 'from the file'
+}
+
+@test "[run] has the options of run: true and false" {
+  printf '[run]\nshared = true' > "$own"
+
+  hold job
+
+  assert_equal "$(look job .mode)" shared
+}
+
+@test "[run] has the options of run: false is as if it were not there" {
+  printf '[run]\nshared = false' > "$own"
+
+  hold job
+
+  assert_equal "$(look job .mode)" exclusive
+}
+
+@test "durations are texts with a unit" {
+  printf '[run]\ntimeout = "50ms"' > "$own"
+
+  run timeout 10 dlock run job -- sleep 600
+
+  assert_status 124
+}
+
+@test "durations are numbers of seconds, too" {
+  printf '[run]\ntimeout = 0.05' > "$own"
+
+  run timeout 10 dlock run job -- sleep 600
+
+  assert_status 124
+}
+
+@test "a wait can be forever" {
+  hold job
+  printf '[run]\nwait = "forever"' > "$own"
+  dlock run job -- true 3>&- &
+  eventually is_queued job $!
+
+  let_go
+
+  assert_exits 0 $!
+}
+
+@test "common options stand at the top level" {
+  printf 'json = true' > "$own"
+
+  run dlock list
+
+  assert_equal "$output" '[]'
+}
+
+@test "[run] does not count for other verbs" {
+  printf '[run]\nslots = 5\n' > "$own"
+  dlock run job -- true
+
+  run dlock status job
+
+  assert_status 1
+}
+
+@test "comments, dotted keys and inline tables are TOML" {
+  printf '# mine\nnamespace = "own" # really\nrun = { label = "inline" }\n' > "$own"
+  hold job
+
+  assert_equal "$(look job '.holders[0].label')" inline
+}
+
+# --- What it may not say ---
+
+@test "an unknown key is refused with its name" {
+  echo 'namespase = "own"' > "$own"
+
+  assert_refused 78 namespase
+}
+
+@test "an unknown key of a verb is refused with its name" {
+  printf '[run]\nwaits = "5s"' > "$own"
+
+  assert_refused 78 run.waits
+}
+
+@test "an option of a verb at the top level is refused" {
+  echo 'wait = "5s"' > "$own"
+
+  assert_refused 78 wait
+}
+
+@test "a common option in a verb's table is refused" {
+  printf '[run]\nnamespace = "own"' > "$own"
+
+  assert_refused 78 run.namespace
+}
+
+@test "an unknown table is refused with its name" {
+  printf '[rum]\nwait = "5s"' > "$own"
+
+  assert_refused 78 rum
+}
+
+@test "a misspelt key of run is found by other verbs, too" {
+  printf '[run]\nwaits = "5s"' > "$own"
+
+  run dlock status job
+
+  assert_status 78
+  assert_one_line
+}
+
+@test "a value that is none for its option is refused with file and key" {
+  for line in 'ttl = "100ms"' 'wait = "soon"' 'slots = 0' 'slots = 1.5' 'timeout = 0' \
+    'conflict-exit-code = 256' 'stragglers = "eat"' 'wait = ""' 'jitter = -1' \
+    'kill-after = "1x"' 'label = "a\nb"'; do
+    printf '[run]\n%s\n' "$line" > "$own"
+
+    assert_refused 78 "run.${line%% *}"
+  done
+}
+
+@test "a common value that is none for its option is refused with file and key" {
+  unset DLOCK_STORE
+  for line in 'namespace = ""' 'store = "nowhere:"' 'store = "local:here"' \
+    'color = "red"' 'store-timeout = 0' 'json = "yes"' 'quiet = 2'; do
+    echo "$line" > "$own"
+
+    assert_refused 78 "${line%% *}"
+  done
+}
+
+@test "a value of the wrong type is refused with file and key" {
+  for line in 'wait = ["5s"]' 'wait = 2026-01-01' 'wait = true' 'shared = "perhaps"' \
+    'label = { a = 1 }' 'slots = true' 'timeout = nan' 'timeout = inf'; do
+    printf '[run]\n%s\n' "$line" > "$own"
+
+    assert_refused 78 "run.${line%% *}"
+  done
+}
+
+@test "what is no TOML is refused in one line" {
+  for text in 'namespace = own' 'namespace' '[run' '= 1' 'namespace = "own' \
+    $'namespace = "a"\nnamespace = "b"' $'\xff\xfe' '{"json": true}' 'wait: 5s'; do
+    printf '%s' "$text" > "$own"
+
+    assert_refused 78
+  done
+}
+
+@test "what is refused cannot steer the terminal" {
+  printf '"na\\u001b[31mme\\n" = 1\n' > "$own"
+
+  assert_refused 78
+  refute_output_contains $'\e'
+}
+
+@test "a file that was named and is missing is refused" {
+  run dlock --config "$other" run job -- echo started
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains "$other"
+}
+
+@test "a file that DLOCK_CONFIG names and that is missing is refused" {
+  DLOCK_CONFIG=$other run dlock run job -- echo started
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains "$other"
+}
+
+@test "a directory in the place of the file is refused" {
+  mkdir "$own"
+
+  assert_refused 78
+}
+
+@test "a FIFO in the place of the file is refused, without a wait" {
+  mkfifo "$own"
+
+  assert_refused 78
+}
+
+@test "a file of more than a megabyte is refused" {
+  yes '# comment' | head -c 1100000 > "$own"
+
+  assert_refused 78
+}
+
+@test "a file that cannot be read is refused" {
+  use_private_mounts
+  inside install -d -m 755 /mnt/bin /mnt/home/.config/dlock
+  cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
+  inside install -m 600 /dev/null /mnt/home/.config/dlock/config.toml
+
+  run inside setpriv --reuid 1001 --regid 1001 --clear-groups \
+    env HOME=/mnt/home /mnt/bin/dlock --store none: run job -- echo started
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains /mnt/home/.config/dlock/config.toml
+}
+
+# --- Who may write it ---
+
+@test "a file to which everybody may write is refused" {
+  echo 'namespace = "own"' > "$own"
+  chmod 646 "$own"
+
+  assert_refused 77
+}
+
+@test "another user's file is refused" {
+  needs_root
+  echo 'namespace = "own"' > "$own"
+  chown 1001 "$own"
+
+  assert_refused 77
+}
+
+@test "root's file is good for everybody" {
+  use_private_mounts
+  inside install -d -m 755 /mnt/bin
+  cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
+  echo 'namespace = "global"' > "$(from_outside /mnt/config.toml)"
+
+  run inside setpriv --reuid 1001 --regid 1001 --clear-groups \
+    /mnt/bin/dlock --store none: --config /mnt/config.toml "${namespace[@]}"
+
+  assert_equal "$status $output" '0 global'
+}

@@ -1,0 +1,282 @@
+#!/usr/bin/env bats
+# File descriptors: all that dlock was started with are the command's, none of dlock's
+# own but the session, and a lack of them is no reason to hang or to pretend.
+# shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+  # Prints the descriptors of the command that it is part of, into a file.
+  # In a subshell, so that the shell itself does not have the file open.
+  list=(sh -c '(find "/proc/$$/fd" -mindepth 1 -printf "%f %l\n" > "$0"); :')
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+# Prints what a run adds to the descriptors of its command, by two lists of them, and
+# fails if anything else differs.
+added() {  # <without> <with>
+  refute grep -vxFf "$2" "$1" || return
+  grep -vxFf "$1" "$2"
+}
+
+# Prints which of the descriptors 0 to 2 are open in the command, into a file.
+# shellcheck disable=SC2034  # used by an eval
+standard=(sh -c 'for fd in 0 1 2; do [ ! -e /proc/self/fd/$fd ] || open="$open $fd"; done; echo "open:$open" > "$0"')
+
+# Nothing that dlock says may get into its own files.
+store_is_clean() { refute grep -rq 'dlock: ' store; }
+
+@test "standard input reaches the command, byte for byte" {
+  head -c 100000 /dev/urandom > sent
+
+  dlock run job -- cat < sent > received
+
+  cmp sent received
+}
+
+@test "the command reads standard input from where dlock was started" {
+  printf 'one\ntwo\n' > lines
+
+  { read -r first; dlock run job -- cat; } < lines > rest
+
+  assert_equal "$first $(< rest)" 'one two'
+}
+
+@test "what the command does not read of standard input is left for the next one" {
+  printf 'one\ntwo\n' > lines
+
+  { dlock run job -- sh -c 'read -r line; echo "$line"'; cat; } < lines > both
+
+  cmp lines both
+}
+
+@test "descriptor 7 can be read and descriptor 8 be written by the command" {
+  echo seven > in
+
+  dlock run job -- sh -c 'cat <&7 >&8' 7< in 8> out
+
+  assert_equal "$(< out)" seven
+}
+
+@test "the command gets all descriptors and one for the session" {
+  echo > seven
+  "${list[@]}" without 7< seven 8<&0 9> nine
+  dlock run job -- "${list[@]}" with 7< seven 8<&0 9> nine
+
+  run added without with
+
+  [[ $output == +([0-9])" $BATS_TEST_TMPDIR/store/sessions" ]]
+}
+
+@test "a command that had to wait gets nothing more" {
+  hold job
+  queue job true
+  "${list[@]}" without < /dev/null 3>&-
+  dlock run -w 60s job -- "${list[@]}" with < /dev/null 3>&- &
+  last=$!
+  eventually is_queued job "$last"
+
+  let_go
+
+  assert_exits 0 "$last"
+  run added without with
+  assert_equal "${#lines[@]}" 1
+}
+
+@test "a command that is one of several holders gets nothing more" {
+  "${list[@]}" without
+  dlock run -n 3 job -- dlock run -n 3 other -- dlock run -s third -- true
+  dlock run -n 3 job -- "${list[@]}" with
+
+  run added without with
+
+  assert_equal "${#lines[@]}" 1
+}
+
+@test "without a store the command gets nothing more at all" {
+  "${list[@]}" without
+  dlock --store none: run job -- "${list[@]}" with
+
+  cmp with without
+}
+
+@test "a report, a label, a configuration and a time-out leave no descriptor open" {
+  echo 'color = "never"' > dlock.toml
+  "${list[@]}" without
+  dlock --config dlock.toml run -v --report report --label text --timeout 60s --jitter 1ms --stragglers kill job -- \
+    "${list[@]}" with 2> err
+  "${list[@]}" without 2> err
+
+  run added without with
+
+  assert_equal "${#lines[@]}" 1
+}
+
+@test "the session has a number that scripts do not use" {
+  ulimit -S -n 1024
+  "${list[@]}" without
+  dlock run job -- "${list[@]}" with
+
+  run added without with
+
+  assert_between "${output%% *}" 500 1023
+}
+
+@test "a descriptor of the caller's at a high number is left alone" {
+  ulimit -S -n 1024
+  for number in {1000..1010}; do
+    echo "$number" > file
+    eval "exec $number< file"
+    rm file
+  done
+
+  dlock run job -- bash -c 'for number in {1000..1010}; do cat <&$number; done' > read_back
+
+  assert_equal "$(tr '\n' ' ' < read_back)" "$(echo {1000..1010}) "
+}
+
+@test "the session is held by the command even if dlock is killed" {
+  hold job
+
+  kill -KILL "$holder"
+  eventually has_ended "$holder"
+
+  is_held job
+}
+
+@test "a command that closes all descriptors it does not know holds the lock all the same" {
+  dlock run job -- bash -c '
+    for fd in /proc/self/fd/*; do ((${fd##*/} < 3)) || eval "exec ${fd##*/}>&-" 2> /dev/null; done
+    touch started; sleep 60' 3>&- &
+  eventually test -e started
+
+  run dlock run job -- true
+
+  assert_status 75
+}
+
+@test "started with descriptors closed, the command finds them closed" {
+  for closed in '<&-' '>&-' '2>&-' '<&- >&-' '<&- 2>&-' '>&- 2>&-' '<&- >&- 2>&-'; do
+    eval "\"\${standard[@]}\" without $closed"
+    eval "dlock run job -- \"\${standard[@]}\" with $closed"
+    assert_equal "$closed $(< with)" "$closed $(< without)"
+  done
+}
+
+@test "started with standard descriptors closed, the command gets no others" {
+  "${list[@]}" without <&- >&- 2>&-
+  dlock run job -- "${list[@]}" with <&- >&- 2>&-
+
+  run added without with
+
+  assert_equal "${#lines[@]}" 1
+}
+
+@test "started without standard error, nothing that dlock says lands in a file of its own" {
+  dlock run -v job -- true 2>&-
+  dlock run -v job -- true <&- >&- 2>&-
+  hold job
+  dlock run -v job -- true <&- >&- 2>&- || true
+  dlock run -v job -- ./missing <&- 2>&- || true
+
+  store_is_clean
+}
+
+@test "started without standard error, nothing that dlock says lands in its report" {
+  dlock run -v --report report job -- true 2>&-
+
+  assert_equal "$(jq -r .outcome report)" ran
+}
+
+@test "started without standard error, it works the same" {
+  status=0
+  dlock run -v job -- sh -c 'exit 7' <&- >&- 2>&- || status=$?
+
+  assert_status 7
+}
+
+@test "started without standard error, a busy lock is 75" {
+  hold job
+
+  status=0
+  dlock run job -- true 2>&- || status=$?
+
+  assert_status 75
+}
+
+@test "standard error that cannot be written to changes nothing" {
+  status=0
+  dlock run -v job -- sh -c 'exit 7' 2> /dev/full || status=$?
+
+  assert_status 7
+}
+
+@test "standard output that cannot be written to is the command's affair" {
+  run dlock run job -- true > /dev/full
+
+  assert_status 0
+}
+
+# Runs dlock with so few descriptors, and asserts that it either ran the command or said
+# in one line why not. A program that cannot even load its libraries says so itself.
+assert_works_or_says_so() {  # <descriptors> [<option>...]
+  rm -f ran
+  status=0
+  timeout -s KILL 10 prlimit --nofile="$1" "$(type -P dlock)" run "${@:2}" job -- "$tool" > said 2>&1 < /dev/null || status=$?
+  output=$(< said)
+  if [[ -e ran ]]; then
+    assert_equal "$status" 0
+  else
+    refute test "$status" = 0 && refute test "$status" = 124 && ((status < 128)) &&
+      { [[ $output == *'while loading shared libraries'* ]] || assert_one_line; }
+  fi || { echo "with $1 descriptors: $status, $output" >&2; return 1; }
+}
+
+# Sets $least to the number from which on it is dlock that complains: the sanitizers
+# open some of their own for what they check.
+find_least() {
+  least=3
+  if grep -q __ubsan "$DLOCK_BIN"; then least=20; fi
+}
+
+# A command that needs no descriptors: it creates the file `ran` by its name.
+make_tool() {
+  tool=$PWD/tool
+  printf '#!%s\n: > ran\n' "$(type -P dash || type -P sh)" > tool
+  chmod +x tool
+}
+
+@test "with any small number of descriptors it works or says why not" {
+  make_tool
+  find_least
+
+  for ((number = least; number <= 40; number++)); do
+    assert_works_or_says_so "$number"
+    run dlock status job
+    assert_status 1
+  done
+}
+
+@test "with forty descriptors it works" {
+  make_tool
+
+  assert_works_or_says_so 40
+  test -e ran
+}
+
+@test "with any small number of descriptors a busy lock is never run, and nothing hangs" {
+  make_tool
+  find_least
+  hold job
+
+  for ((number = least; number <= 30; number++)); do
+    assert_works_or_says_so "$number" -w 20ms
+    refute test -e ran
+  done
+}

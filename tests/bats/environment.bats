@@ -1,0 +1,372 @@
+#!/usr/bin/env bats
+# The environment of the command: what a run adds, and that the rest is left alone.
+# shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+teardown() {
+  kill_leftovers
+  [[ -z ${open_place:-} ]] || rm -rf "$open_place"
+}
+
+refute() { ! "$@"; }
+
+# Without the shell's own `_`, which names the command that it runs.
+variables() {
+  LC_ALL=C sort -z | grep -zv -e '^_=' "$@"
+}
+
+# Makes a directory that other users can enter, unlike the test's own, with dlock in it.
+# Sets $open_place.
+use_open_place() {
+  open_place=$(mktemp -d "/tmp/dlock-tests.XXXXXX")
+  cp "$DLOCK_BIN" "$open_place/dlock"
+  mkdir "$open_place/home"
+  chmod 755 "$open_place"
+  ((EUID != 0)) || chown "$stranger" "$open_place/home"
+  PATH=$open_place:$PATH
+  cd "$open_place" || return
+}
+
+# A user without a name and without other processes. Who is not root, is one himself.
+stranger=54321
+as_plain_user() {
+  if ((EUID == 0)); then
+    setpriv --reuid "$stranger" --regid "$stranger" --clear-groups "$@"
+  else
+    "$@"
+  fi
+}
+
+# Makes an executable in a new directory that says where it is from.
+make_tool() {  # <directory> [<first line>]
+  mkdir -p "$1"
+  printf '%s\necho "tool of %s: $*"\n' "${2:-#!/bin/sh}" "$1" > "$1/tool"
+  chmod +x "$1/tool"
+}
+
+# Asserts that dlock finds a command where env(1), by execvp(3), finds it.
+assert_found_as_by_env() {  # <PATH> <command>
+  local wanted found
+  wanted=$(PATH=$1 "$env" "$2" x 2>&1) || true
+  [[ $wanted == "${3:-tool of }"* ]] || { echo "env: $wanted" >&2; return 1; }
+  found=$(PATH=$1 "$dlock" run job -- "$2" x 2>&1) || true
+  assert_equal "$found" "$wanted"
+}
+
+use_absolute_programs() {
+  env=$(type -P env)
+  dlock=$(type -P dlock)
+}
+
+@test "DLOCK_NAME is the name of the lock" {
+  run dlock run nightly-job -- printenv DLOCK_NAME
+
+  assert_equal "$output" nightly-job
+}
+
+@test "DLOCK_FENCE is the fence that status shows" {
+  dlock run job -- sh -c 'dlock status --json job; echo "$DLOCK_FENCE" > fence' > status
+
+  run cat status
+
+  assert_equal "$(json '.holders[0].fence')" "$(< fence)"
+}
+
+@test "fences grow with each run of a lock" {
+  for _ in {1..25}; do dlock run job -- printenv DLOCK_FENCE; done > fences
+
+  sort -n -u -c fences
+  assert_equal "$(wc -l < fences)" 25
+}
+
+@test "fences grow from one waiter to the next" {
+  hold job
+  dlock run -w 60s job -- printenv DLOCK_FENCE > first 3>&- &
+  eventually is_queued job $!
+  dlock run -w 60s job -- printenv DLOCK_FENCE > second 3>&- &
+  last=$!
+  eventually is_queued job $last
+
+  let_go
+
+  assert_exits 0 $last
+  (($(< second) > $(< first)))
+}
+
+@test "fences grow over runs that could not be started" {
+  dlock run job -- printenv DLOCK_FENCE > before
+  dlock run job -- ./missing 2> /dev/null || true
+  dlock run job -- printenv DLOCK_FENCE > after
+
+  (($(< after) > $(< before)))
+}
+
+@test "DLOCK_SLOT of the only holder is 0" {
+  run dlock run job -- printenv DLOCK_SLOT
+
+  assert_equal "$output" 0
+}
+
+@test "DLOCK_SLOT tells several holders apart, from 0 on" {
+  run dlock run -n 3 job -- sh -c '
+    echo "$DLOCK_SLOT"
+    dlock run -n 3 job -- sh -c "echo \$DLOCK_SLOT; dlock run -n 3 job -- printenv DLOCK_SLOT"'
+
+  assert_equal "$output" $'0\n1\n2'
+}
+
+@test "a slot that was given back is given out again" {
+  hold job -n 2
+  dlock run -n 2 job -- true
+
+  run dlock run -n 2 job -- printenv DLOCK_SLOT
+
+  assert_equal "$output" 1
+}
+
+@test "DLOCK_STORE is the URL of the store" {
+  run dlock run job -- printenv DLOCK_STORE
+
+  assert_equal "$output" "local:$BATS_TEST_TMPDIR/store"
+}
+
+@test "DLOCK_STORE is the store that --store named, whatever DLOCK_STORE was" {
+  run dlock --store "local:$BATS_TEST_TMPDIR/named" run job -- printenv DLOCK_STORE
+
+  assert_equal "$output" "local:$BATS_TEST_TMPDIR/named"
+}
+
+@test "DLOCK_STORE is none: where there is no store" {
+  run dlock --store none: run job -- printenv DLOCK_STORE
+
+  assert_equal "$output" none:
+}
+
+@test "DLOCK_NAMESPACE is dlock if nothing else is said" {
+  run dlock run job -- printenv DLOCK_NAMESPACE
+
+  assert_equal "$output" dlock
+}
+
+@test "DLOCK_NAMESPACE is what --namespace says" {
+  run dlock --namespace staging run job -- printenv DLOCK_NAMESPACE
+
+  assert_equal "$output" staging
+}
+
+@test "DLOCK_NAMESPACE is what the configuration says" {
+  echo 'namespace = "staging"' > dlock.toml
+
+  run dlock --config dlock.toml run job -- printenv DLOCK_NAMESPACE
+
+  assert_equal "$output" staging
+}
+
+@test "DLOCK_HELD is the lock with its fence" {
+  run dlock run job -- sh -c '[ "$DLOCK_HELD" = "job=$DLOCK_FENCE" ] || echo "$DLOCK_HELD"'
+
+  assert_equal "$output" ''
+}
+
+@test "DLOCK_HELD of an inner run has the outer lock, too" {
+  run dlock run outer -- sh -c 'echo "outer=$DLOCK_FENCE" && exec dlock run inner -- printenv DLOCK_HELD DLOCK_FENCE'
+
+  assert_equal "${lines[1]}" "${lines[0]} inner=${lines[2]}"
+}
+
+@test "DLOCK_CONFIG is an absolute path, so that the command can go elsewhere" {
+  echo 'namespace = "staging"' > dlock.toml
+
+  run dlock --config dlock.toml run job -- sh -c 'cd / && dlock run other -- printenv DLOCK_CONFIG DLOCK_NAMESPACE'
+
+  assert_equal "$output" "$BATS_TEST_TMPDIR/dlock.toml"$'\n'staging
+}
+
+@test "an inner run sees its own values" {
+  run dlock --namespace outside run outer -- dlock --namespace inside run inner -- \
+    printenv DLOCK_NAME DLOCK_NAMESPACE
+
+  assert_equal "$output" $'inner\ninside'
+}
+
+@test "an outer run's command still has its own values after an inner run" {
+  run dlock run outer -- sh -c 'dlock run inner -- true; echo "$DLOCK_NAME"'
+
+  assert_equal "$output" outer
+}
+
+@test "every variable is there once" {
+  export DLOCK_NAME=old DLOCK_FENCE=1 DLOCK_SLOT=9 DLOCK_HELD='' DLOCK_NAMESPACE=old
+
+  dlock run job -- env -0 | tr '\n\0' ' \n' | cut -d = -f 1 | LC_ALL=C sort | uniq -d > twice
+
+  assert_equal "$(< twice)" ''
+}
+
+@test "DLOCK_PASSWORD is removed" {
+  DLOCK_PASSWORD=hunter2 run dlock run job -- sh -c 'env; dlock run other -- env'
+
+  refute_output_contains DLOCK_PASSWORD
+  refute_output_contains hunter2
+}
+
+@test "variables that only look like dlock's are left alone" {
+  DLOCK_NAME_OF_MINE=1 DLOCK_PASSWORDS=2 DLOCK=3 run dlock run job -- printenv DLOCK_NAME_OF_MINE DLOCK_PASSWORDS DLOCK
+
+  assert_equal "$output" $'1\n2\n3'
+}
+
+@test "all other variables reach the command untouched" {
+  odd=(env 'with space=1' 'a=b=c' 'empty=' $'lines=one\ntwo\n' $'bytes=\377\376' 'dlock_name=x'
+    "long=$(printf '%050000d' 7)" 'TERM=x' 'LC_ALL=no-such-locale' 'PS1=$ ' 'x.y-z=1')
+
+  "${odd[@]}" env -0 | variables -e '^DLOCK_' > without
+  "${odd[@]}" dlock run job -- env -0 | variables -e '^DLOCK_' > with
+
+  cmp with without
+}
+
+@test "nothing but dlock's variables is added" {
+  env -0 | variables | tr '\n\0' ' \n' | cut -d = -f 1 > without
+  dlock run job -- env -0 | variables | tr '\n\0' ' \n' | cut -d = -f 1 > with
+
+  run diff without with
+
+  assert_equal "$(grep -c '^<' <<< "$output" || true)" 0
+  assert_equal "$(grep '^>' <<< "$output" | sort | tr '\n' ' ')" \
+    '> DLOCK_FENCE > DLOCK_HELD > DLOCK_NAME > DLOCK_NAMESPACE > DLOCK_SLOT '
+}
+
+@test "it runs with an empty environment" {
+  run env -i "DLOCK_TEST_ID=$DLOCK_TEST_ID" "$(type -P dlock)" --store "$DLOCK_STORE" run job -- /bin/sh -c 'echo "$DLOCK_NAME"'
+
+  assert_equal "$output" job
+}
+
+@test "the working directory is the caller's" {
+  mkdir elsewhere
+  cd elsewhere
+
+  run dlock run job -- sh -c 'pwd -P'
+
+  assert_equal "$output" "$(pwd -P)"
+}
+
+@test "the umask is the caller's" {
+  umask 037
+
+  run dlock run job -- sh -c umask
+
+  assert_equal "$output" "$(sh -c umask)"
+}
+
+@test "limits and niceness are the caller's" {
+  ulimit -S -n 200 -c 0
+
+  run dlock run job -- nice -n 3 sh -c 'nice; ulimit -a'
+
+  assert_equal "$output" "$(nice -n 3 sh -c 'nice; ulimit -a')"
+}
+
+@test "the command finds the same store wherever it goes" {
+  use_open_place
+  places=(HOME="$open_place/home" XDG_STATE_HOME="$open_place/home/state")
+
+  run as_plain_user env -u DLOCK_STORE "${places[@]}" dlock run job -- sh -c '
+    cd / && HOME=/nonexistent XDG_STATE_HOME=/nonexistent dlock status job'
+
+  assert_status 0
+}
+
+@test "the usual store does not depend on where dlock is called from" {
+  use_open_place
+  places=(-u DLOCK_STORE -u XDG_STATE_HOME HOME="$open_place/home")
+
+  run as_plain_user env "${places[@]}" dlock run job -- sh -c '
+    cd / && env -u DLOCK_STORE dlock status job'
+
+  assert_status 0
+}
+
+@test "a command is looked for in PATH, in its order" {
+  make_tool first
+  make_tool second
+  use_absolute_programs
+
+  assert_found_as_by_env "$PWD/empty:$PWD/second:$PWD/first:$PATH" tool
+}
+
+@test "an empty entry of PATH is the working directory" {
+  make_tool second
+  printf '#!/bin/sh\necho "tool of .: $1"\n' > tool
+  chmod +x tool
+  use_absolute_programs
+
+  assert_found_as_by_env ":$PWD/second" tool
+  assert_found_as_by_env "$PWD/empty::$PWD/second" tool
+  assert_found_as_by_env "$PWD/empty:" tool
+  assert_found_as_by_env '' tool
+}
+
+@test "what is in PATH but cannot be executed is passed over for what can" {
+  make_tool first
+  make_tool third
+  chmod -x first/tool
+  mkdir -p second/tool
+  use_absolute_programs
+
+  assert_found_as_by_env "$PWD/first:$PWD/second:$PWD/third:$PATH" tool
+}
+
+@test "entries of PATH that are no directories are passed over" {
+  make_tool second
+  touch file
+  use_absolute_programs
+
+  assert_found_as_by_env "$PWD/file:$PWD/missing:relative:$PWD/second:$PATH" tool
+}
+
+@test "what is in PATH but lacks its interpreter is passed over for what does not" {
+  make_tool first '#!/no/such/interpreter'
+  make_tool second
+  use_absolute_programs
+
+  assert_found_as_by_env "$PWD/first:$PWD/second:$PATH" tool
+}
+
+@test "a relative entry of PATH counts from the working directory" {
+  make_tool tools
+  use_absolute_programs
+
+  assert_found_as_by_env "tools:$PATH" tool
+}
+
+@test "a command with a slash is not looked for in PATH" {
+  make_tool tools/inner
+
+  status=0
+  PATH=$PATH:$PWD/tools dlock run job -- inner/tool 2> /dev/null || status=$?
+
+  assert_status 127
+}
+
+@test "without PATH the usual directories are searched" {
+  use_absolute_programs
+
+  run env -u PATH "$dlock" run job -- sh -c 'echo found'
+
+  assert_equal "$output" found
+}
+
+@test "PATH itself reaches the command as it was" {
+  run env PATH="$PATH::/no such:" dlock run job -- printenv PATH
+
+  assert_equal "$output" "$PATH::/no such:"
+}

@@ -1,0 +1,577 @@
+#!/usr/bin/env bats
+# What the caller gets back: the command's own end, or a code that says why it was not
+# run; and the lock is free then.
+# shellcheck disable=SC2016  # the commands' own variables
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+teardown() {
+  kill_leftovers
+  [[ -z ${open_place:-} ]] || rm -rf "$open_place"
+}
+
+refute() { ! "$@"; }
+
+# Prints how a command ends, in the words of wait(2), which knows more than a shell's
+# status: "exit 3", "signal 15", "signal 11 core". No signal is ignored.
+how_it_ends() {  # <command>...
+  env --default-signal perl -e '
+    my $pid = fork // die "fork: $!";
+    if (!$pid) { exec { $ARGV[0] } @ARGV or exit 255 }
+    waitpid($pid, 0);
+    my ($signal, $core) = ($? & 127, $? & 128);
+    print $signal ? "signal $signal" . ($core ? " core" : "") : "exit " . ($? >> 8), "\n"' "$@"
+}
+
+# Runs dlock, takes its exit code into $status and what it says into $output. (`run`
+# warns of 127.)
+run_any() {
+  status=0
+  timeout -s KILL 20 dlock "$@" > output 2>&1 < /dev/null || status=$?
+  output=$(< output)
+}
+
+# Asserts that the last run was not started for the reason that this code stands for,
+# said so in one line, and left the lock free.
+assert_not_started() {  # <exit code>
+  assert_status "$1"
+  assert_one_line
+  run_any run job -- echo free
+  assert_equal "$status $output" '0 free'
+}
+
+# The same, and that env(1) has this code, too.
+assert_not_started_as_by_env() {  # <exit code> <command>...
+  status=0
+  env "${@:2}" > output 2>&1 || status=$?
+  assert_status "$1"
+  run_any run job -- "${@:2}"
+  assert_not_started "$1"
+}
+
+# Asserts that dlock refuses each command line of standard input with this code and in
+# one line.
+assert_each_refused() {  # <code>
+  local line words
+  while read -r line; do
+    eval "words=($line)"
+    run_any "${words[@]}"
+    { assert_status "$1" && assert_one_line; } || { echo "by: dlock $line" >&2; return 1; }
+  done
+}
+
+@test "every exit code of the command is that of the run" {
+  for code in {0..255}; do
+    status=0
+    dlock run job -- sh -c "exit $code" || status=$?
+    assert_equal "$status" "$code"
+  done
+}
+
+@test "death of the command by a signal is the same death for the caller" {
+  for signal in {1..31} {34..64}; do
+    case $(kill -l "$signal") in
+      CHLD | CONT | STOP | TSTP | TTIN | TTOU | URG | WINCH) continue ;;
+    esac
+    run how_it_ends dlock run job -- sh -c "ulimit -c 0; kill -$signal \$\$; exec sleep 60"
+    assert_equal "$output" "signal $signal"
+  done
+}
+
+@test "a run whose command dies of a fault leaves no core of dlock's" {
+  ulimit -S -c "$(ulimit -H -c)"
+
+  for signal in QUIT ILL ABRT BUS FPE SEGV SYS TRAP XCPU XFSZ; do
+    run how_it_ends dlock run job -- sh -c "ulimit -c 0; kill -$signal \$\$"
+    assert_equal "$output" "signal $(kill -l $signal)"
+  done
+  assert_equal "$(find . -name '*core*')" ''
+}
+
+@test "an exit code above 128 is not taken for a signal" {
+  run how_it_ends dlock run job -- sh -c 'exit 143'
+
+  assert_equal "$output" 'exit 143'
+}
+
+@test "the lock is free after a command that failed" {
+  run_any run job -- sh -c 'exit 3'
+
+  is_free job
+}
+
+@test "the lock is free after a command that a signal ended" {
+  run_any run job -- sh -c 'kill -KILL $$'
+
+  is_free job
+}
+
+@test "the exit code is right also of a command that is over at once" {
+  for _ in {1..50}; do
+    status=0
+    dlock run job -- false || status=$?
+    assert_equal "$status" 1
+  done
+}
+
+@test "a command that is not found is 127" {
+  # Directories that may not be entered would make it 126.
+  PATH=$BATS_TEST_TMPDIR/bin:/usr/bin:/bin assert_not_started_as_by_env 127 no-such-command
+}
+
+@test "a path that does not exist is 127" {
+  assert_not_started_as_by_env 127 ./no/such/command
+}
+
+@test "a path through a file is 127" {
+  touch file
+
+  run_any run job -- ./file/command
+
+  assert_not_started 127
+}
+
+@test "an empty command is 127" {
+  assert_not_started_as_by_env 127 ''
+}
+
+@test "a link to nothing is 127" {
+  ln -s /no/such/file link
+
+  assert_not_started_as_by_env 127 ./link
+}
+
+@test "a file that may not be executed is 126" {
+  printf '#!/bin/sh\n' > script
+
+  assert_not_started_as_by_env 126 ./script
+}
+
+@test "a file in PATH that may not be executed is 126" {
+  mkdir tools
+  printf '#!/bin/sh\n' > tools/tool
+
+  PATH=$PWD/tools:$PATH assert_not_started_as_by_env 126 tool
+}
+
+@test "a directory is 126" {
+  mkdir directory
+
+  assert_not_started_as_by_env 126 ./directory
+}
+
+@test "a script whose interpreter does not exist is 126" {
+  printf '#!/no/such/interpreter\n' > script
+  chmod +x script
+
+  run_any run job -- ./script
+
+  assert_not_started 126
+}
+
+@test "the message about a missing interpreter does not say that the script is missing" {
+  printf '#!/no/such/interpreter\n' > script
+  chmod +x script
+
+  run_any run job -- ./script
+
+  assert_output_contains interpreter
+}
+
+@test "a script without #! is 126, for no shell is called" {
+  echo 'echo ran' > script
+  chmod +x script
+
+  run_any run job -- ./script
+
+  assert_not_started 126
+}
+
+@test "a binary of no known format is 126" {
+  printf '\177ELF nonsense' > binary
+  chmod +x binary
+
+  run_any run job -- ./binary
+
+  assert_not_started 126
+}
+
+@test "a link that leads to itself is 126" {
+  ln -s loop loop
+
+  assert_not_started_as_by_env 126 ./loop
+}
+
+@test "a name that is too long for a file is 126" {
+  local long
+  printf -v long '%0300d' 7
+
+  assert_not_started_as_by_env 126 "./$long"
+}
+
+@test "what cannot be started is said with its name" {
+  run_any run job -- ./no-such-command
+
+  assert_output_contains 'dlock: job: ./no-such-command: '
+}
+
+@test "what cannot be started is escaped when it is said" {
+  run_any run job -- $'./\e]0;title\a'
+
+  assert_one_line
+  refute_output_contains $'\e'
+}
+
+@test "a command that itself exits with one of dlock's codes is not commented on" {
+  for code in 1 64 69 70 75 76 77 78 124 125 126 127; do
+    run_any run job -- sh -c "exit $code"
+    assert_equal "$status $output" "$code "
+  done
+}
+
+# LeakSanitizer, which starts a process at the end and traces, cannot do with either.
+without_leak_check() { ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 "$@"; }
+
+traced() { without_leak_check strace -qq -o trace "$@"; }
+
+# Runs a command as a user of its own, for the limit counts all processes of a user.
+stranger=54321
+as_stranger() {
+  local user=()
+  ((EUID != 0)) || user=(setpriv --reuid "$stranger" --regid "$stranger" --clear-groups)
+  without_leak_check "${user[@]}" "$@"
+}
+
+@test "a limit of processes that is reached is 125" {
+  # The test's own directory is closed to others.
+  open_place=$(mktemp -d /tmp/dlock-tests.XXXXXX)
+  cp "$DLOCK_BIN" "$open_place/dlock"
+  ((EUID != 0)) || chown -R "$stranger" "$open_place"
+  cd "$open_place"
+  store=(--store "local:$open_place/store")
+
+  run as_stranger prlimit --nproc=1 ./dlock "${store[@]}" run job -- /bin/echo ran
+
+  assert_status 125
+  assert_one_line
+  run as_stranger ./dlock "${store[@]}" status job
+  assert_status 1
+}
+
+@test "no memory for another process is 125" {
+  run traced -e inject=fork,vfork,clone,clone3:error=ENOMEM dlock run job -- echo ran
+
+  assert_not_started 125
+}
+
+@test "no memory for the command is 125" {
+  printf '#!/bin/sh\necho ran\n' > tool
+  chmod +x tool
+
+  run traced -f -P "$PWD/tool" -e inject=execve:error=ENOMEM dlock run job -- "$PWD/tool"
+
+  assert_not_started 125
+}
+
+@test "a missing verb is 64" {
+  run_any
+
+  assert_status 64
+  assert_one_line
+}
+
+@test "a command line that is wrong is 64 and said in one line" {
+  assert_each_refused 64 << 'END'
+frobnicate
+frobnicate job -- true
+run
+run job
+run job --
+run --unknown job -- true
+--unknown
+--wait 5s run job -- true
+status
+status a b
+status --wait 5s job
+status -n 2 job
+list a b
+run '' true
+run --no-quiet job true
+run --quiet=maybe job true
+END
+}
+
+@test "a duration that is none is 64" {
+  assert_each_refused 64 << 'END'
+run -w -1 job true
+run -w=-1s job true
+run -w nan job true
+run -w inf job true
+run -w 1e3 job true
+run -w 0x10 job true
+run -w '' job true
+run -w ' 5s' job true
+run -w '5 s' job true
+run -w 5x job true
+run -w 5ss job true
+run -w 5S job true
+run -w 1s1h job true
+run -w 1h5 job true
+run -w . job true
+run -w 1.2.3s job true
+run -w 1,5 job true
+run -w s job true
+run -w +5 job true
+run -w never job true
+run -w 99999999999999999999 job true
+run -w 1000000000000d job true
+run --jitter forever job true
+run --kill-after x job true
+run --timeout x job true
+run --ttl x job true
+--store-timeout x run job true
+END
+}
+
+@test "zero is 64 where it would make no sense" {
+  assert_each_refused 64 << 'END'
+run --ttl 0 job true
+run --ttl 0s job true
+run --ttl 499ms job true
+run --timeout 0 job true
+run --timeout 0ms job true
+--store-timeout 0 run job true
+run -n 0 job true
+END
+}
+
+@test "every form of a duration that the manual has is understood" {
+  for duration in 250ms 30s 5m 2h 1d 1h30m 0.5s 7 0 0.25 1d2h3m4s5ms forever; do
+    run_any run -w "$duration" job -- true
+    assert_equal "$status $output" '0 '
+  done
+}
+
+@test "a number that is none is 64" {
+  assert_each_refused 64 << 'END'
+run -n x job true
+run -n -1 job true
+run -n 1.5 job true
+run -n '' job true
+run -n 99999999999 job true
+run -E 256 job true
+run -E -1 job true
+run -E x job true
+run -E '' job true
+END
+}
+
+@test "a word that an option does not know is 64" {
+  assert_each_refused 64 << 'END'
+run --stragglers maybe job true
+--color maybe run job true
+END
+}
+
+@test "--shared together with --slots is 64" {
+  assert_each_refused 64 << 'END'
+run --slots 2 --shared job true
+run -s -n 1 job true
+END
+}
+
+@test "the verbs that this version does not have are 64" {
+  assert_each_refused 64 << 'END'
+acquire job
+renew job --token x
+release job --token x
+check job
+fence job 1
+watch
+history job
+break job --yes
+doctor
+limit api 5/1s
+cache key -- true
+END
+}
+
+@test "the options that this version does not have are 64" {
+  assert_each_refused 64 << 'END'
+run --dedupe 5m job true
+run --retry-failed job true
+run --min-hold 5s job true
+run --on-outage run job true
+run --reclaim job true
+run --lock-delay 5s job true
+--user me run job true
+--password-file f run job true
+--tls-ca f run job true
+--tls-insecure run job true
+END
+}
+
+@test "a command line that is wrong leaves no trace in the store" {
+  run_any run -w nonsense job -- true
+
+  refute test -e store
+}
+
+@test "a store that this version does not have is 78 and said so" {
+  for url in redis://host rediss://host:1 redis+unix:/s.sock redis+sentinel://h/m redis+cluster://h \
+    redis+quorum://h rediss+sentinel://h/m rediss+cluster://h rediss+quorum://h etcd://h etcds://h; do
+    run_any --store "$url" run job -- echo ran
+    assert_status 78
+    assert_one_line
+    assert_output_contains 'this version'
+  done
+}
+
+@test "a store URL that makes no sense is 78" {
+  assert_each_refused 78 << 'END'
+--store nonsense run job true
+--store nonsense: run job true
+--store local run job true
+--store local:relative run job true
+--store none:x run job true
+--store http://host run job true
+--store :/dir run job true
+--store local:/dev/null run job true
+--store nonsense: status job
+--store nonsense: list
+END
+}
+
+@test "a configuration file that is missing or broken where it was named is 78" {
+  echo 'namespace = ' > broken.toml
+
+  assert_each_refused 78 << 'END'
+--config missing.toml run job true
+--config broken.toml run job true
+--config . run job true
+--config missing.toml status job
+END
+}
+
+@test "another number of slots than the one in use is 78 and both are said" {
+  hold job -n 3
+
+  run_any run -n 5 job -- true
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains 3
+  assert_output_contains 5
+}
+
+@test "a store's directory that everybody may write to is 77" {
+  mkdir -m 777 open
+
+  run_any --store "local:$PWD/open" run job -- echo ran
+
+  assert_status 77
+  assert_one_line
+}
+
+# Takes what every transaction of the store takes, and does not give it back.
+keep_store_busy() {
+  dlock run job -- true
+  perl -MFcntl -e '
+    my $gate = pack "s s x4 q q l x4", F_WRLCK, 0, 0, 1, 0;
+    open my $sessions, "+<", shift or die;
+    fcntl $sessions, F_SETLK, $gate or die;
+    open my $taken, ">", "taken";
+    sleep 60' store/sessions 3>&- &
+  busy=$!
+  eventually test -e taken
+}
+
+@test "a run on a store that is kept busy is 69" {
+  keep_store_busy
+
+  run_any --store-timeout 100ms run job -- true
+
+  assert_status 69
+  assert_one_line
+}
+
+@test "a run that waits for a store that is kept busy is 69 when its time is over" {
+  keep_store_busy
+
+  run_any --store-timeout 50ms run -w 300ms job -- true
+
+  assert_status 69
+}
+
+@test "a run waits for a store that is kept busy for a while" {
+  keep_store_busy
+  dlock run -w 60s job -- touch ran 3>&- &
+  waiter=$!
+
+  kill -KILL "$busy"
+
+  assert_exits 0 "$waiter"
+}
+
+@test "the status of a store that is kept busy is 69" {
+  keep_store_busy
+
+  run_any --store-timeout 100ms status job
+
+  assert_status 69
+  assert_one_line
+}
+
+@test "the list of a store that is kept busy is 69" {
+  keep_store_busy
+
+  run_any --store-timeout 100ms list
+
+  assert_status 69
+}
+
+@test "status waits for a store that is kept busy for a moment" {
+  keep_store_busy
+  timeout -s KILL 20 dlock --store-timeout 10s status job > output 3>&- &
+  looking=$!
+  never_within 100 has_ended "$looking"
+
+  kill -KILL "$busy"
+
+  assert_exits 1 "$looking"
+}
+
+@test "status is 0 for a lock that is held" {
+  hold job
+
+  run dlock status job
+
+  assert_status 0
+}
+
+@test "status is 1 for a lock that is free" {
+  run dlock status job
+
+  assert_status 1
+}
+
+@test "--help and --version are 0 and on standard output" {
+  for words in --help --version -h 'run --help' 'run -h' 'status --help' 'list --help' 'run --version'; do
+    # shellcheck disable=SC2086
+    dlock $words > out 2> err
+    test -s out
+    refute test -s err
+  done
+}
+
+@test "help that cannot be written is not 0" {
+  status=0
+  dlock --help > /dev/full || status=$?
+
+  refute test "$status" = 0
+}

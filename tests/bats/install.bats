@@ -1,0 +1,79 @@
+#!/usr/bin/env bats
+# What an installation puts where, and that shells find it there.
+
+setup_file() {
+  load support
+  # The build tree that the program under test was made in.
+  local build
+  build=$(dirname "$(realpath "$DLOCK_BIN")")
+  export prefix=$BATS_FILE_TMPDIR/prefix
+  cmake --install "$build" --prefix "$prefix" > "$BATS_FILE_TMPDIR/log" 2>&1 ||
+    { cat "$BATS_FILE_TMPDIR/log" >&2; return 1; }
+}
+
+setup() {
+  load support
+  use_private_store
+  unset BASH_ENV ENV ZDOTDIR
+}
+
+teardown() { kill_leftovers; }
+
+@test "an installation is the program, its manual and three completions, and nothing else" {
+  run bash -c 'cd "$prefix" && find . ! -type d -printf "%P %m\n" | LC_ALL=C sort'
+
+  assert_equal "$output" "bin/dlock 755
+share/bash-completion/completions/dlock 644
+share/fish/vendor_completions.d/dlock.fish 644
+share/man/man1/dlock.1 644
+share/zsh/site-functions/_dlock 644"
+}
+
+@test "the installed program runs by itself, whatever becomes of the build" {
+  run env -i "DLOCK_STORE=$DLOCK_STORE" "DLOCK_TEST_ID=$DLOCK_TEST_ID" \
+    "$prefix/bin/dlock" run lock -- /bin/echo under the lock
+
+  assert_status 0
+  assert_equal "$output" 'under the lock'
+}
+
+@test "the installed program looks for libraries only where the system does" {
+  run readelf -d "$prefix/bin/dlock"
+
+  assert_status 0
+  refute_output_contains RPATH
+  refute_output_contains RUNPATH
+}
+
+@test "the installed manual can be formatted" {
+  run mandoc -T utf8 "$prefix/share/man/man1/dlock.1"
+
+  assert_status 0
+  assert_output_contains 'hold a named lock while a command runs'
+}
+
+@test "bash-completion loads the installed completion" {
+  # shellcheck disable=SC2016
+  run bash --norc -c 'source /usr/share/bash-completion/bash_completion
+    XDG_DATA_DIRS=$prefix/share:/usr/share
+    _completion_loader dlock
+    complete -p dlock'
+
+  assert_output_contains '-F _dlock dlock'
+}
+
+@test "fish loads the installed completion" {
+  # shellcheck disable=SC2016
+  XDG_DATA_DIRS=$prefix/share:/usr/share run fish -c 'complete -C "dlock sta"'
+
+  assert_output_contains 'status'
+}
+
+@test "zsh loads the installed completion" {
+  # shellcheck disable=SC2016
+  run zsh -f -c 'fpath=($prefix/share/zsh/site-functions $fpath)
+    autoload -U compinit && compinit -u -D && print -r -- $_comps[dlock]'
+
+  assert_status 0
+  assert_equal "$output" '_dlock'
+}

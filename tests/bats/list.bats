@@ -1,0 +1,240 @@
+#!/usr/bin/env bats
+# dlock list: all locks at a glance.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  store=$BATS_TEST_TMPDIR/store
+}
+
+teardown() { kill_leftovers; }
+
+names() { jq -r '[.[].name] | join(" ")'; }
+
+# Uses locks once, so that they have a last run.
+used() {
+  local name
+  for name; do dlock run "$name" -- true; done
+}
+
+# --- Which locks ---
+
+@test "a lock that is held is listed" {
+  hold job
+
+  assert_equal "$(dlock list --json | names)" job
+}
+
+@test "a lock that only has a last run is listed" {
+  used job
+
+  assert_equal "$(dlock list --json | names)" job
+}
+
+@test "a lock that is only waited for is listed" {
+  hold job
+  queue job -- true
+  kill -STOP "$waiter"
+  kill -KILL "$holder" "$command"
+
+  eventually is_waited_for_only
+}
+
+is_waited_for_only() {
+  [[ $(dlock list --json | jq -r '.[] | "\(.name) \(.state) \(.waiters | length)"') == \
+    'job free 1' ]]
+}
+
+@test "a lock whose command never started is not listed" {
+  dlock run job -- /no/such/command || true
+
+  assert_equal "$(dlock list --json)" '[]'
+}
+
+@test "list prints nothing where there are no locks" {
+  run dlock list
+
+  assert_equal "$status $output" '0 '
+}
+
+@test "list --json prints an empty array where there are no locks" {
+  run dlock list --json
+
+  assert_equal "$status $output" '0 []'
+}
+
+@test "to list locks where there are none creates nothing" {
+  dlock list
+
+  [[ ! -e $store ]]
+}
+
+@test "locks are listed by name" {
+  used b c a B 10 9
+
+  assert_equal "$(dlock list --json | names)" '10 9 B a b c'
+}
+
+@test "a pattern chooses locks" {
+  used web-1 web-2 db
+
+  assert_equal "$(dlock list --json 'web-*' | names)" 'web-1 web-2'
+}
+
+@test "in a pattern ? is one character and [] a choice" {
+  used job1 job2 job12 jobx
+
+  assert_equal "$(dlock list --json 'job[0-9]' | names)" 'job1 job2'
+  assert_equal "$(dlock list --json 'job??' | names)" 'job12'
+}
+
+@test "in a pattern * matches slashes and leading dots, too" {
+  used shop/web/1 .hidden
+
+  assert_equal "$(dlock list --json '*' | names)" '.hidden shop/web/1'
+  assert_equal "$(dlock list --json 'shop*' | names)" 'shop/web/1'
+}
+
+@test "a pattern without wildcards is a name" {
+  used job job2
+
+  assert_equal "$(dlock list --json job | names)" job
+}
+
+@test "a pattern that no lock matches prints nothing, and exits with 0" {
+  used job
+
+  run dlock list 'web-*'
+
+  assert_equal "$status $output" '0 '
+}
+
+@test "two patterns are a usage error" {
+  run dlock list a b
+
+  assert_status 64
+  assert_one_line
+}
+
+# --- For programs ---
+
+@test "list --json has for each lock what status --json has" {
+  used job
+  hold job --label nightly
+  queue job -- true
+  without_times='del(.holders[].held_ms, .waiters[].waiting_ms)'
+
+  run dlock list --json
+
+  assert_equal "$(json ".[0] | $without_times | tojson")" \
+    "$(look job "$without_times | tojson")"
+}
+
+@test "list --json is one line" {
+  used a b
+
+  run dlock list --json
+
+  assert_equal "${#lines[@]}" 1
+}
+
+# --- For people ---
+
+@test "the list has a line of titles and one for each lock" {
+  used a b
+
+  run dlock list
+
+  assert_equal "${#lines[@]}" 3
+  assert_equal "${lines[0]}" 'LOCK  STATE  HOLDER  FOR  WAITING  LAST RUN'
+}
+
+@test "the list shows who holds a lock and how many wait" {
+  hold job
+  queue job -- true
+  queue job -- true
+
+  run dlock list
+
+  wanted="^job +held +$(id -un)@$(uname -n) +[0-9.]+m?s +2 +-$"
+  [[ ${lines[1]} =~ $wanted ]]
+}
+
+@test "the list shows how last runs ended" {
+  dlock run code -- sh -c 'exit 3' || true
+  dlock run signal -- sh -c 'kill -TERM $$' || true
+  dlock run time --timeout 50ms -- sleep 600 || true
+
+  run dlock list
+
+  [[ ${lines[1]} =~ ^'code  '.*'exit 3, '.*' ago'$ ]]
+  [[ ${lines[2]} =~ ^'signal  '.*'ended by SIGTERM, '.*' ago'$ ]]
+  [[ ${lines[3]} =~ ^'time  '.*'timeout, exit 124, '.*' ago'$ ]]
+}
+
+@test "the list tells shared locks and slots from others" {
+  hold book -s
+  hold book -s
+  hold pool -n 3
+
+  run dlock list
+
+  [[ ${lines[1]} =~ ^'book  shared '.*' +1 ' ]]
+  [[ ${lines[2]} =~ ^'pool  1/3 held ' ]]
+}
+
+@test "the list's columns stand below their titles" {
+  used a 'a much longer name, with spaces'
+  hold pool -n 3
+  hold job
+
+  run dlock list
+
+  for row in "${lines[@]:1}"; do
+    for word in STATE HOLDER FOR WAITING LAST; do
+      before=${lines[0]%%"$word"*}
+      [[ ${row:${#before}:1} != ' ' && ${row:${#before}-2:2} == '  ' ]]
+    done
+  done
+}
+
+@test "the list's columns stand below their titles where names are not ASCII" {
+  export LC_ALL=C.UTF-8
+  used Übergrößenträger x
+
+  run dlock list
+
+  before=${lines[0]%%STATE*}
+  assert_equal "${lines[1]:${#before}:4}" free
+  assert_equal "${lines[2]:${#before}:4}" free
+}
+
+@test "the list has no color where it is no terminal" {
+  used job
+
+  run dlock list
+
+  refute_output_contains $'\e'
+}
+
+@test "the list has color on a terminal" {
+  used job
+
+  run env TERM=xterm script -qec 'dlock list' /dev/null
+
+  assert_output_contains $'\e['
+}
+
+@test "to list twenty thousand locks takes no more than seconds" {
+  used job
+  rm "$store"/state-*
+  line=$(tail -n 1 "$store/runs.jsonl")
+  yes "$line" | head -n 20000 | awk '{ sub(/"job"/, "\"job" NR "\""); print }' \
+    >> "$store/runs.jsonl"
+
+  run timeout 10 dlock list
+
+  assert_equal "$status ${#lines[@]}" '0 20002'
+}

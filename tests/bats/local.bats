@@ -1,0 +1,699 @@
+#!/usr/bin/env bats
+# The embedded store: where it is, whom it trusts, and what it makes of lock names.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  store=$BATS_TEST_TMPDIR/store
+  began=$BATS_TEST_TMPDIR/began
+  victim=$BATS_TEST_TMPDIR/victim
+  echo precious > "$victim"
+}
+
+teardown() { kill_leftovers; }
+
+mode_of() { stat -c %a "$1"; }
+
+# Runs a command as an unprivileged user, with a home of its own below /mnt.
+as_user() {  # <uid> <command>...
+  inside setpriv --reuid "$1" --regid "$1" --groups "${group:-$1}" env \
+    -u XDG_STATE_HOME HOME="/mnt/$1" PATH="/mnt/bin:$PATH" "${@:2}"
+}
+
+# Makes the users that as_user can be; they have no accounts, only numbers.
+use_other_users() {  # <uid>...
+  local uid
+  use_private_mounts
+  inside mkdir /mnt/bin
+  cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
+  for uid; do inside install -d -m 700 -o "$uid" -g "$uid" "/mnt/$uid"; done
+}
+
+# Asserts that `run` left a refusal in one line, and that it took no time to speak of.
+assert_refused() {  # <status>
+  assert_status "$1"
+  assert_one_line
+}
+
+victim_is_untouched() {
+  [[ $(< "$victim") == precious && $(stat -c '%a %h' "$victim") == "$victim_was" ]]
+}
+
+# --- Where it is ---
+
+@test "root's locks are in /var/lib/dlock, which only root can enter" {
+  use_private_mounts
+  inside mount -t tmpfs none /var/lib
+
+  inside env -u DLOCK_STORE dlock run job -- true
+
+  assert_equal "$(mode_of "$(from_outside /var/lib/dlock)")" 700
+}
+
+@test "a user's locks are in ~/.local/state/dlock, which only that user can enter" {
+  use_other_users 1001
+
+  as_user 1001 env -u DLOCK_STORE dlock run job -- true
+
+  assert_equal "$(mode_of "$(from_outside /mnt/1001/.local/state/dlock)")" 700
+}
+
+@test "XDG_STATE_HOME says where a user's locks are" {
+  use_other_users 1001
+
+  as_user 1001 env -u DLOCK_STORE XDG_STATE_HOME=/mnt/1001/elsewhere dlock run job -- true
+
+  assert_equal "$(mode_of "$(from_outside /mnt/1001/elsewhere/dlock)")" 700
+}
+
+@test "a relative XDG_STATE_HOME counts as none" {
+  use_other_users 1001
+
+  as_user 1001 env -u DLOCK_STORE XDG_STATE_HOME=elsewhere dlock run job -- true
+
+  assert_equal "$(mode_of "$(from_outside /mnt/1001/.local/state/dlock)")" 700
+}
+
+@test "root's locks do not depend on XDG_STATE_HOME or HOME" {
+  use_private_mounts
+  inside mount -t tmpfs none /var/lib
+
+  inside env -u DLOCK_STORE XDG_STATE_HOME=/mnt HOME=/mnt dlock run job -- true
+
+  [[ -d $(from_outside /var/lib/dlock) ]]
+}
+
+@test "a user without a home directory is told to name a directory" {
+  use_other_users 4242
+
+  run as_user 4242 env -u DLOCK_STORE -u HOME dlock run job -- echo started
+
+  assert_refused 78
+  assert_output_contains local:/
+}
+
+@test "a home that cannot be written to is a question of permission" {
+  use_other_users 1001
+  inside chown 0:0 /mnt/1001
+  inside chmod 755 /mnt/1001
+
+  run as_user 1001 env -u DLOCK_STORE dlock run job -- echo started
+
+  assert_refused 77
+}
+
+@test "the store needs nothing in the environment but its name" {
+  run env -i DLOCK_TEST_ID="$DLOCK_TEST_ID" "$DLOCK_BIN" --store "local:$store" \
+    run job -- /bin/echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a relative directory is refused" {
+  run dlock --store local:locks run job -- echo started
+
+  assert_refused 78
+  [[ ! -e locks ]]
+}
+
+@test "one directory is one store, however its slashes are written" {
+  hold job
+
+  run dlock --store "local://$BATS_TEST_TMPDIR//store/" run job -- true
+
+  assert_status 75
+}
+
+@test "a directory that does not exist is made, for its user only" {
+  dlock run job -- true
+
+  assert_equal "$(mode_of "$store")" 700
+}
+
+@test "a directory whose parent does not exist is refused" {
+  run dlock --store "local:$BATS_TEST_TMPDIR/no/store" run job -- echo started
+
+  assert_refused 78
+}
+
+@test "a directory path of several hundred bytes works" {
+  long=$BATS_TEST_TMPDIR/$(printf 'directory-%03d/' {1..30})
+  mkdir -p "$long"
+  export DLOCK_STORE=local:$long/store
+  hold job
+  queue job -- touch "$began"
+
+  let_go
+
+  eventually test -e "$began"
+}
+
+@test "a store that was removed is made again" {
+  dlock run job -- true
+  rm -r "$store"
+
+  run dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "the database, its log and its sessions are all that is left of a run" {
+  dlock run job -- true
+
+  run find "$store" -mindepth 1 -printf '%f\n'
+
+  assert_equal "$(sort <<< "$output" | paste -s -d ' ')" \
+    "runs.jsonl sessions state-$(< /proc/sys/kernel/random/boot_id).mdb"
+}
+
+# --- Whom it trusts ---
+
+@test "files are for their user only, whatever the umask is" {
+  for umask in 000 077 777; do
+    export DLOCK_STORE=local:$store-$umask
+    (umask "$umask" && dlock run job -- true)
+
+    find "$store-$umask" -type f -printf '%m\n' >> "$BATS_TEST_TMPDIR/modes"
+  done
+
+  assert_equal "$(sort -u "$BATS_TEST_TMPDIR/modes")" 600
+  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/modes")" 9
+}
+
+@test "directories are for their user only, whatever the umask is" {
+  for umask in 000 077 777; do
+    (umask "$umask" && dlock --store "local:$store-$umask" run job -- true)
+
+    assert_equal "$(mode_of "$store-$umask")" 700
+  done
+}
+
+@test "a waiter's socket is for its user only, whatever the umask is" {
+  umask 000
+  hold job
+  queue job -- true
+
+  assert_equal "$(find "$store" -name 'wake-*' -printf '%m')" 600
+}
+
+@test "two users of a group share a setgid directory of that group" {
+  use_other_users 1001 1002
+  inside install -d -m 2770 -g 4321 /mnt/store
+  export DLOCK_STORE=local:/mnt/store group=4321
+  as_user 1001 dlock run job -- sleep 600 3>&- &
+  eventually as_user 1002 dlock status job
+
+  run as_user 1002 dlock run job -- echo started
+
+  assert_refused 75
+}
+
+@test "the files of a shared directory are for the group too, and for nobody else" {
+  use_other_users 1001
+  inside install -d -m 2770 -g 4321 /mnt/store
+  export DLOCK_STORE=local:/mnt/store group=4321
+
+  as_user 1001 dlock run job -- true
+
+  run find "$(from_outside /mnt/store)" -type f -printf '%m %g\n'
+  assert_equal "$(sort -u <<< "$output")" '660 4321'
+}
+
+@test "a lock in a shared directory passes from one user to the other" {
+  use_other_users 1001 1002
+  inside install -d -m 2770 -g 4321 /mnt/store
+  export DLOCK_STORE=local:/mnt/store group=4321
+  as_user 1001 dlock run job -- \
+    sh -c 'until [ -e /mnt/1001/go ]; do sleep 0.01; done' 3>&- &
+  eventually as_user 1002 dlock status job
+  as_user 1002 dlock run -w 60s job -- true 3>&- &
+  waiter=$!
+  eventually has_waiter
+
+  inside touch /mnt/1001/go
+
+  assert_exits 0 "$waiter"
+}
+
+has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
+
+@test "who is not of the group cannot use its directory" {
+  use_other_users 1003
+  inside install -d -m 2770 -g 4321 /mnt/store
+
+  run as_user 1003 dlock --store local:/mnt/store run job -- echo started
+
+  assert_refused 77
+}
+
+@test "a user's private directory is closed to others" {
+  use_other_users 1001 1002
+  as_user 1001 env -u DLOCK_STORE dlock run job -- true
+
+  run as_user 1002 dlock --store local:/mnt/1001/.local/state/dlock \
+    run job -- echo started
+
+  assert_refused 77
+}
+
+@test "another user's directory is refused even if it can be entered" {
+  use_other_users 1001 1002
+  inside install -d -m 755 -o 1001 /mnt/store
+
+  run as_user 1002 dlock --store local:/mnt/store run job -- echo started
+
+  assert_refused 77
+}
+
+@test "root does not use a directory that another user prepared" {
+  use_private_mounts
+  inside install -d -m 755 -o 1001 /mnt/store
+
+  run inside dlock --store local:/mnt/store run job -- echo started
+
+  assert_refused 77
+}
+
+@test "a directory to which everybody may write is refused" {
+  mkdir -m 777 "$store"
+
+  run dlock run job -- echo started
+
+  assert_refused 77
+}
+
+@test "a directory like /tmp is refused" {
+  mkdir -m 1777 "$store"
+
+  run dlock run job -- echo started
+
+  assert_refused 77
+  [[ -z $(ls -A "$store") ]]
+}
+
+@test "a link to a directory is refused and left alone" {
+  mkdir "$BATS_TEST_TMPDIR/target"
+  ln -s target "$store"
+
+  run dlock run job -- echo started
+
+  assert_refused 78
+  [[ -z $(ls -A "$BATS_TEST_TMPDIR/target") ]]
+}
+
+@test "a file in the place of the directory is refused" {
+  touch "$store"
+
+  run dlock run job -- echo started
+
+  assert_refused 78
+}
+
+@test "a FIFO in the place of the directory is refused, without a wait" {
+  mkfifo "$store"
+
+  run timeout 5 dlock run job -- echo started
+
+  assert_refused 78
+}
+
+@test "sessions that are a link are refused, and its target stays untouched" {
+  mkdir -m 700 "$store"
+  ln -s "$victim" "$store/sessions"
+  victim_was=$(stat -c '%a %h' "$victim")
+
+  run dlock run job -- echo started
+
+  assert_refused 78
+  victim_is_untouched
+}
+
+@test "sessions that are a dangling link are refused, and nothing is made" {
+  mkdir -m 700 "$store"
+  ln -s "$victim.new" "$store/sessions"
+
+  run dlock run job -- echo started
+
+  assert_refused 78
+  [[ ! -e $victim.new ]]
+}
+
+@test "sessions that are another name of a file are refused" {
+  mkdir -m 700 "$store"
+  ln "$victim" "$store/sessions"
+  victim_was=$(stat -c '%a %h' "$victim")
+
+  run dlock run job -- echo started
+
+  assert_refused 78
+  victim_is_untouched
+}
+
+@test "sessions that are a FIFO are refused, without a wait" {
+  mkdir -m 700 "$store"
+  mkfifo "$store/sessions"
+
+  run timeout 5 dlock run job -- echo started
+
+  assert_refused 78
+}
+
+@test "sessions that are a directory are refused" {
+  mkdir -m 700 "$store"
+  mkdir "$store/sessions"
+
+  run dlock run job -- echo started
+
+  assert_refused 78
+}
+
+@test "sessions that are a device are refused" {
+  needs_root
+  mkdir -m 700 "$store"
+  mknod "$store/sessions" c 1 3
+
+  run dlock run job -- echo started
+
+  assert_refused 78
+}
+
+@test "sessions that are a socket are refused" {
+  hold job
+  queue job -- true
+  mkdir -m 700 "$store.2"
+  mv "$store"/wake-* "$store.2/sessions"
+
+  run dlock --store "local:$store.2" run job -- echo started
+
+  assert_refused 78
+}
+
+@test "a database that is a link is refused, and its target stays untouched" {
+  dlock run job -- true
+  database=$(find "$store" -name 'state-*')
+  mv "$database" "$victim"
+  ln -s "$victim" "$database"
+  sum=$(md5sum < "$victim")
+
+  run dlock run job -- echo started
+
+  assert_refused 78
+  assert_equal "$(md5sum < "$victim")" "$sum"
+}
+
+@test "a log that is a link is not followed" {
+  mkdir -m 700 "$store"
+  ln -s "$victim" "$store/runs.jsonl"
+  victim_was=$(stat -c '%a %h' "$victim")
+
+  dlock run job -- true || true
+
+  victim_is_untouched
+}
+
+@test "a log that is a FIFO holds nobody up" {
+  dlock run job -- true
+  rm "$store/runs.jsonl"
+  mkfifo "$store/runs.jsonl"
+
+  run timeout 5 dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a read-only file system is refused in one line" {
+  use_private_mounts
+  inside mount -t tmpfs -o ro none /mnt
+
+  run inside dlock --store local:/mnt/store run job -- echo started
+
+  ((status == 77 || status == 78))
+  assert_one_line
+}
+
+@test "a store that became read-only is refused in one line" {
+  use_private_mounts
+  inside dlock --store local:/mnt/store run job -- true
+  inside mount -o remount,ro /mnt
+
+  run inside dlock --store local:/mnt/store run job -- echo started
+
+  ((status == 77 || status == 78))
+  assert_one_line
+}
+
+@test "status can be read where nothing can be written" {
+  use_private_mounts
+  inside dlock --store local:/mnt/store run job -- sh -c 'exit 3' || true
+  inside mount -o remount,ro /mnt
+
+  run inside dlock --store local:/mnt/store status --json job
+
+  assert_status 1
+  assert_equal "$(json .last_run.exit_code)" 3
+}
+
+@test "a user without inotify instances can hold a lock and wait for it" {
+  hold job
+  queue job -- true
+  # shellcheck disable=SC2016
+  unshare --user --map-current-user sh -c '
+    echo 0 > /proc/sys/user/max_inotify_instances &&
+      exec dlock run -w 60s job -- echo started' > "$began" 3>&- &
+  last=$!
+  eventually is_queued job "$last"
+
+  let_go
+
+  assert_exits 0 "$last"
+  assert_equal "$(< "$began")" started
+}
+
+# --- Names ---
+
+# Names that would do harm if they were files, patterns, code or formats. The numbered
+# ones show that no two are taken for one.
+# shellcheck disable=SC2016,SC1003
+hostile_names() {
+  printf '%s\n' . .. / ../x ../../x x/../y /etc/passwd -- a/ a 'a ' ' a' ' ' 'a b' \
+    'a  b' '%s%n%d' '%2F' '%' '%%' '$(id)' '`id`' '${HOME}' "it's" '"quoted"' '\' '\\' \
+    '\n' '\0' '{}' '{a}' '[a]' '*' '?' '~' '#' '!' '&' ';' '|' '<' '>' '(' ')' ':' \
+    dlock:job job Job JOB job. job:1 job=1 'x=1 y=2' état etat 名前 🔒 ß SS \
+    sessions runs.jsonl 0 00 000 -1 1e3 null true NaN "$(printf 'n%.0s' {1..255})" \
+    "$(printf 'n%.0s' {1..254})" "$(printf 'é%.0s' {1..127})" | sort -u
+  printf 'job-%s\nJob-%s\n' {1..130}{,}
+}
+
+@test "300 names, hostile ones among them, are as many locks" {
+  names=$BATS_TEST_TMPDIR/names
+  hostile_names | LC_ALL=C sort -u > "$names"
+  (($(wc -l < "$names") > 300))
+
+  while IFS= read -r name; do dlock run -- "$name" true < /dev/null; done < "$names"
+
+  assert_equal "$(dlock list --json | jq -r '.[].name' | LC_ALL=C sort | md5sum)" \
+    "$(md5sum < "$names")"
+}
+
+@test "no name makes a file outside of the store" {
+  before=$(cd "$BATS_TEST_TMPDIR" && find . ! -path './store*' | sort)
+
+  # shellcheck disable=SC2016
+  for name in . .. / ../x ../../x /x "$BATS_TEST_TMPDIR/x" '$(touch x)' '`touch x`' \
+    sessions; do
+    dlock run -- "$name" true
+  done
+
+  assert_equal "$(cd "$BATS_TEST_TMPDIR" && find . ! -path './store*' | sort)" "$before"
+}
+
+@test "no name makes a file of its own in the store" {
+  for name in . .. / ../x x a/b sessions; do dlock run -- "$name" true; done
+
+  assert_equal "$(find "$store" -mindepth 1 | wc -l)" 3
+}
+
+@test "names that differ in case only are two locks" {
+  hold job
+
+  run dlock run JOB -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a name that begins like another is another lock" {
+  hold job
+
+  run dlock run job2 -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "two names of 255 bytes that differ in the last one are two locks" {
+  long=$(printf 'n%.0s' {1..254})
+  hold "${long}1"
+
+  run dlock run "${long}2" -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "the same name in two namespaces is two locks" {
+  hold job
+
+  run dlock --namespace other run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "list shows the locks of its namespace only" {
+  dlock run here -- true
+  dlock --namespace other run there -- true
+
+  assert_equal "$(dlock list --json | jq -r '.[].name')" here
+  assert_equal "$(dlock --namespace other list --json | jq -r '.[].name')" there
+}
+
+@test "the namespace is dlock where none is named" {
+  hold job
+
+  run dlock --namespace dlock run job -- echo started
+
+  assert_status 75
+}
+
+# --- A day later ---
+
+# As if the store had not been swept for years, which happens once a day.
+make_sweep_due() {
+  perl -0777 -pi -e 's/(dlock0\d\0.{8}).{8}/$1\0\0\0\0\0\0\0\0/gs' "$store"/state-*
+}
+
+@test "a lock is given back without a word when the store is swept by the way" {
+  dlock run job -- true
+  make_sweep_due
+
+  run dlock run job -- sh -c 'exit 3'
+
+  assert_equal "$status $output" '3 '
+  assert_equal "$(look job .last_run.exit_code)" 3
+}
+
+@test "a lock that nobody used for a month is forgotten" {
+  dlock run old -- true
+  rm "$store"/state-*
+  sed -i -E 's/("(started|ended)":")20[0-9]{2}/\12020/g' "$store/runs.jsonl"
+  dlock run job -- true
+  make_sweep_due
+
+  dlock run job -- true
+
+  assert_equal "$(dlock list --json | jq -r '.[].name')" job
+}
+
+# --- After a reboot ---
+
+# From here on `inside` is after a reboot, as far as the store can tell.
+reboot() {
+  use_private_mounts
+  echo 11111111-2222-3333-4444-555555555555 > "$BATS_TEST_TMPDIR/boot_id"
+  inside mount --bind "$BATS_TEST_TMPDIR/boot_id" /proc/sys/kernel/random/boot_id
+}
+
+@test "a lock that was held before a reboot is free after it" {
+  hold job
+
+  reboot
+
+  run inside dlock run job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "the last run is known after a reboot before anybody runs anything" {
+  dlock run job -- sh -c 'exit 3' || true
+
+  reboot
+
+  run inside dlock status --json job
+  assert_equal "$(json '.last_run | "\(.outcome) \(.exit_code)"')" 'ran 3'
+}
+
+@test "the last run is known after a reboot when other locks were used since" {
+  dlock run job -- sh -c 'exit 3' || true
+
+  reboot
+
+  inside dlock run another -- true
+  run inside dlock status --json job
+  assert_equal "$(json '.last_run | "\(.outcome) \(.exit_code)"')" 'ran 3'
+}
+
+@test "a run that the reboot cut off is shown as vanished" {
+  hold job
+  eventually grep -qs start "$store/runs.jsonl"
+
+  reboot
+
+  run inside dlock status --json job
+  assert_equal "$(json '.last_run | "\(.outcome) \(.ended)"')" 'vanished null'
+}
+
+@test "fences go on after a reboot above those in the log, however great these are" {
+  dlock run job -- true
+  # As if the clock had been in the year 2255 when this was written.
+  sed -i -E 's/("fence":)[0-9]+/\19007199254740000/' "$store/runs.jsonl"
+
+  reboot
+
+  # shellcheck disable=SC2016
+  run inside dlock run job -- sh -c 'echo "$DLOCK_FENCE"'
+  ((output > 9007199254740000))
+}
+
+@test "fences of other locks go on after a reboot above those in the log, too" {
+  dlock run job -- true
+  sed -i -E 's/("fence":)[0-9]+/\19007199254740000/' "$store/runs.jsonl"
+
+  reboot
+
+  # shellcheck disable=SC2016
+  run inside dlock run another -- sh -c 'echo "$DLOCK_FENCE"'
+  ((output > 9007199254740000))
+}
+
+@test "the database and the sockets from before a reboot are removed" {
+  hold job
+  queue job -- true
+  kill -KILL "$waiter"
+  kill -KILL "$holder" "$command"
+
+  reboot
+
+  inside dlock run job -- true
+  assert_equal "$(cd "$store" && find . -name 'state-*' -o -name 'wake-*')" \
+    ./state-11111111-2222-3333-4444-555555555555.mdb
+}
+
+@test "a damaged log does not keep anybody from running after a reboot" {
+  dlock run job -- true
+  head -c 100000 /dev/urandom > "$store/runs.jsonl"
+
+  reboot
+
+  run inside dlock run job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "what is legible of a damaged log counts after a reboot" {
+  dlock run job -- sh -c 'exit 3' || true
+  { echo '{"event":"end","namespace'; head -c 1000 /dev/urandom; echo; } \
+    >> "$store/runs.jsonl"
+
+  reboot
+
+  run inside dlock status --json job
+  assert_equal "$(json .last_run.exit_code)" 3
+}

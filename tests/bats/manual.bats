@@ -1,0 +1,318 @@
+#!/usr/bin/env bats
+# Whether the program, its manual and its completions say the same.
+#
+# The tables in src/ are what all the others are held against: what an option is called,
+# which letter and value it has, which statuses there are. They are read as text, so a
+# change of how they are written shows here first.
+
+setup_file() {
+  load support
+}
+
+setup() {
+  load support
+  use_private_store
+  manual=$DLOCK_SOURCE/man/dlock.1
+}
+
+teardown() { kill_leftovers; }
+
+# Prints the initializer of a constant array, on one line.
+table() {  # <file> <name>
+  sed -n "/constexpr .* $2\[\] = {/,/^};/p" "$DLOCK_SOURCE/$1" | tr -s '\n ' ' '
+}
+
+# Prints the options of a table of src/cli/app.cpp: name, letter or -, value or -.
+options_in() {  # <table>
+  table src/cli/app.cpp "$1" |
+    grep -oE '\{"[a-z-]+", ?(0|'\''.'\''), ?"[^"]*", ?"[^"]*", ?"' |
+    sed -E -e 's/^\{"([a-z-]+)", ?0, ?/\1 - /' \
+      -e 's/^\{"([a-z-]+)", ?'\''(.)'\'', ?/\1 \2 /' \
+      -e 's/"([^"]*)", ?"[^"]*", ?"$/\1/' -e 's/ $/ -/' | sort
+}
+
+# Prints the common options, among them the two that the parser adds itself.
+common_options() {
+  {
+    options_in common_specs
+    echo 'help h -'
+    echo 'version - -'
+  } | sort
+}
+
+verbs() {
+  table src/cli/app.cpp verbs | grep -oE '\{Verb::[a-z_]+, ?"[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
+}
+
+# Prints the options that only this verb has.
+options_of() {  # <verb>
+  if table src/cli/app.cpp verbs | grep -qE "\"$1\",[^{}]*std::begin\($1_specs\)"; then
+    options_in "$1_specs"
+  fi
+}
+
+# Prints what this verb takes in all.
+all_options_of() {  # <verb>
+  { options_of "$1"; common_options; } | sort
+}
+
+statuses() {
+  sed -n '/^enum class ExitStatus/,/^};/s/^ *[a-z_]* = \([0-9]*\),.*/\1/p' \
+    "$DLOCK_SOURCE/src/cli/exit_status.hpp" | sort -n
+}
+
+# Prints the source of a section of the manual, or of a subsection.
+section() {  # <title>
+  awk -v title="$1" '
+    /^\.S[hs] / { inside = (substr($0, 5) == title); next }
+    inside' "$manual"
+}
+
+# Prints the options that a list in the manual describes, as options_in does.
+options_in_manual() {  # <title of a subsection>
+  section "$1" | sed -nE \
+    -e 's/^\.It Fl (.) , Fl -([a-z-]+)( Ar (.*))?$/\2 \1 \4/p' \
+    -e 's/^\.It Fl -([a-z-]+)( Ar (.*))?$/\1 - \3/p' | sed 's/ $/ -/' | sort
+}
+
+# Prints the options that --help lists, as options_in does.
+options_in_help() {  # <verb>
+  dlock "$1" --help | sed -nE \
+    -e 's/^  -(.),--([a-z-]+)( ([A-Z]+))?  .*/\2 \1 \4/p' \
+    -e 's/^  --([a-z-]+)( ([A-Z]+))?  .*/\1 - \3/p' | sed 's/ $/ -/' | sort
+}
+
+# Prints the columns of the options of which a shell needs no more: long ones and letters.
+spellings() {
+  awk '{ print "--" $1; if ($2 != "-") print "-" $2 }' | sort
+}
+
+# Prints the keys of an object in the manual, or of JSON.
+keys() { grep -oE '"[a-z_]+" ?:' | tr -d '": ' | sort -u; }
+
+@test "the tables of options, verbs and statuses can be read" {
+  assert_equal "$(options_in common_specs | grep -c .)" "$(table src/cli/app.cpp common_specs | grep -o '{"' | grep -c .)"
+  assert_equal "$(options_in run_specs | grep -E '^(wait|shared|label) ')" 'label - TEXT
+shared s -
+wait w D'
+  assert_equal "$(verbs | grep -c .)" "$(table src/cli/app.cpp verbs | grep -o '{Verb::' | grep -c .)"
+  [[ $(verbs) == *run* ]]
+  [[ $(statuses) == *75* ]]
+}
+
+@test "the manual describes the common options, each with its letter and value, and no others" {
+  assert_equal "$(options_in_manual 'Common options')" "$(common_options)"
+}
+
+@test "the manual describes the options of every verb, and no others" {
+  local verb
+  for verb in $(verbs); do
+    assert_equal "$(options_in_manual "Options of $verb")" "$(options_of "$verb")"
+  done
+}
+
+@test "the manual has a synopsis and a description of every verb, and of no others" {
+  assert_equal "$(section SYNOPSIS | sed -n 's/^\.Cm //p' | sort)" "$(verbs)"
+  assert_equal "$(section DESCRIPTION | sed -n 's/^\.It Cm //p' | sort)" "$(verbs)"
+}
+
+@test "the manual has every exit status, and no others" {
+  assert_equal "$(section 'EXIT STATUS' | sed -n 's/^\.It //p' | sort -n)" "$(statuses)"
+}
+
+@test "the manual has every variable that sets an option" {
+  local variable
+  for variable in $(table src/cli/app.cpp common_specs | grep -oE '"DLOCK_[A-Z_]+"' | tr -d '"'); do
+    section 'Read by dlock' | grep -qE "^\.It Ev .*\b$variable\b" ||
+      { echo "not in the manual: $variable" >&2; return 1; }
+  done
+}
+
+@test "the manual has every variable that the source reads" {
+  local variable
+  for variable in $(grep -rhoE '(getenv|value|environment)\("[A-Z_]+"\)' "$DLOCK_SOURCE/src" |
+    grep -oE '"[A-Z_]+"' | tr -d '"' | sort -u); do
+    section 'Read by dlock' | grep -qE "^\.It Ev .*\b$variable\b" ||
+      { echo "not in the manual: $variable" >&2; return 1; }
+  done
+}
+
+@test "the manual has every variable that the command gets, and no others" {
+  touch "$BATS_TEST_TMPDIR/config.toml"
+
+  run dlock run --config "$BATS_TEST_TMPDIR/config.toml" lock -- env
+
+  assert_equal "$(section 'Set for the command' | sed -n 's/^\.It Ev //p' | tr -s ' ,' '\n' | sort)" \
+    "$(grep -oE '^DLOCK_[A-Z_]+' <<< "$output" | grep -v '^DLOCK_\(BIN\|SOURCE\|TEST_ID\)$' | sort)"
+}
+
+@test "the manual has the keys of status --json, and no others" {
+  mkfifo "$BATS_TEST_TMPDIR/wait"
+  dlock run lock true
+  dlock run lock -- cat "$BATS_TEST_TMPDIR/wait" &
+  eventually dlock status lock
+  dlock run -w forever lock true &
+  is_awaited() { [[ $(dlock status --json lock | jq '.waiters | length') == 1 ]]; }
+  eventually is_awaited
+
+  run dlock status --json lock
+
+  assert_equal "$(section 'Of status and list' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
+    "$(jq . <<< "$output" | keys)"
+}
+
+@test "the manual has the keys of a report, and no others" {
+  dlock run --report "$BATS_TEST_TMPDIR/report" lock true
+
+  assert_equal "$(section 'Of --report' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
+    "$(jq . "$BATS_TEST_TMPDIR/report" | keys)"
+}
+
+@test "the manual has the keys of runs.jsonl, and no others" {
+  dlock run lock true
+
+  assert_equal "$(section FILES | sed -n '/^\.It Pa runs.jsonl/,/^\.It/p' |
+    sed -n 's/^\.Ql \([a-z_]*\) *[,;.]*$/\1/p' | grep -vxE 'start|end' | sort -u)" \
+    "$(keys < "$BATS_TEST_TMPDIR/store/runs.jsonl")"
+}
+
+@test "the configuration in the manual is a valid one" {
+  section CONFIGURATION | sed '1,/^\.Bd/d; /^\.Ed/,$d' > "$BATS_TEST_TMPDIR/config.toml"
+  grep -q '^\[run\]' "$BATS_TEST_TMPDIR/config.toml"
+
+  run dlock run --config "$BATS_TEST_TMPDIR/config.toml" lock true
+
+  assert_status 0
+}
+
+@test "--help of every verb shows all its options, each with its letter and value" {
+  local verb
+  for verb in $(verbs); do
+    assert_equal "$(options_in_help "$verb")" "$(all_options_of "$verb")" ||
+      { echo "in dlock $verb --help" >&2; return 1; }
+  done
+}
+
+@test "--help of every verb names exit statuses that there are" {
+  local verb status_named
+  for verb in $(verbs); do
+    for status_named in $(dlock "$verb" --help | sed '1,/^Exit codes/d' | grep -oE '[0-9]+'); do
+      statuses | grep -qx "$status_named" ||
+        { echo "dlock $verb --help has $status_named" >&2; return 1; }
+    done
+  done
+}
+
+@test "--help of run names every status that is not another verb's" {
+  run dlock run --help
+
+  local named
+  for named in $(statuses | grep -vxE '0|1'); do
+    assert_output_contains " $named "
+  done
+}
+
+@test "--help goes to standard output, exits with 0, and is at most 80 columns wide" {
+  local verb
+  for verb in '' $(verbs); do
+    # shellcheck disable=SC2086
+    run bash -c 'dlock "$@" --help 2> /dev/null' - $verb
+
+    assert_status 0
+    assert_output_contains "Usage: dlock $verb"
+    assert_equal "$(grep -E '.{81}' <<< "$output")" ''
+  done
+}
+
+@test "--help needs no name, no store and no configuration" {
+  DLOCK_STORE=nonsense: DLOCK_CONFIG=/nonexistent run dlock run --help
+
+  assert_status 0
+}
+
+@test "--help lists every verb" {
+  local verb
+  run dlock --help
+
+  for verb in $(verbs); do assert_output_contains "  $verb "; done
+}
+
+@test "--version prints the version that CMake builds, with and without a verb" {
+  local version
+  version=$(sed -nE 's/^project\(dlock VERSION ([0-9.]+).*/\1/p' "$DLOCK_SOURCE/CMakeLists.txt")
+  [[ -n $version ]]
+
+  assert_equal "$(dlock --version)" "dlock $version"
+  assert_equal "$(dlock run --version)" "dlock $version"
+}
+
+@test "bash, fish and zsh complete every verb, and no others" {
+  # shellcheck disable=SC2016
+  run bash -c 'source "$DLOCK_SOURCE/completions/dlock.bash"
+    COMP_LINE="dlock " COMP_POINT=6 COMP_WORDS=(dlock "") COMP_CWORD=1
+    _dlock dlock "" dlock
+    printf "%s\n" "${COMPREPLY[@]}" | sort'
+  assert_equal "$output" "$(verbs)"
+
+  # shellcheck disable=SC2016
+  run fish -c 'source $DLOCK_SOURCE/completions/dlock.fish; complete -C "dlock "'
+  assert_equal "$(cut -f 1 <<< "$output" | sort)" "$(verbs)"
+
+  assert_equal "$(sed -n "/local -a verbs=/,/)/s/^ *'\([a-z]*\):.*/\1/p" \
+    "$DLOCK_SOURCE/completions/_dlock" | sort)" "$(verbs)"
+}
+
+@test "bash completes every option of every verb, and no others" {
+  local verb
+  for verb in $(verbs); do
+    # shellcheck disable=SC2016
+    run bash -c 'source "$DLOCK_SOURCE/completions/dlock.bash"
+      COMP_LINE="dlock $1 -" COMP_POINT=${#COMP_LINE} COMP_WORDS=(dlock "$1" -) COMP_CWORD=2
+      _dlock dlock - "$1"
+      printf "%s\n" "${COMPREPLY[@]}" | sort' - "$verb"
+    assert_equal "$output" "$(all_options_of "$verb" | spellings)" ||
+      { echo "for dlock $verb" >&2; return 1; }
+  done
+}
+
+@test "bash knows which options take a value" {
+  # shellcheck disable=SC2016
+  run bash -c 'source "$DLOCK_SOURCE/completions/dlock.bash"
+    while read -r option; do
+      ! _dlock_takes_value "$option" || printf "%s\n" "$option"
+    done' <<< "$(for verb in $(verbs); do all_options_of "$verb"; done | spellings | sort -u)"
+
+  assert_equal "$output" "$(for verb in $(verbs); do all_options_of "$verb"; done |
+    grep -v ' -$' | spellings | sort -u)"
+}
+
+@test "fish completes every option of every verb, with a description, and no others" {
+  local verb dash offers
+  for verb in $(verbs); do
+    offers=$(for dash in - --; do
+      # shellcheck disable=SC2016
+      fish -c 'source $DLOCK_SOURCE/completions/dlock.fish; complete -C $argv[1]' -- "dlock $verb $dash"
+    done < /dev/null | sort -u)
+    assert_equal "$(cut -f 1 <<< "$offers")" "$(all_options_of "$verb" | spellings)"
+    assert_equal "$(grep -vP '\t.+' <<< "$offers")" ''
+  done
+}
+
+@test "zsh completes every option of every verb, with a description, and no others" {
+  local verb
+  for verb in $(verbs); do
+    # What _arguments would be given for this verb, in the form in which it is given.
+    # shellcheck disable=SC2016
+    run zsh -f -c '
+      _arguments() { shift ${@[(i):]}; print -rl -- ${(M)@:#(|\(*\))-*} }
+      words=(dlock $1 -) CURRENT=3
+      source $DLOCK_SOURCE/completions/_dlock | sort -u' - "$verb"
+
+    assert_status 0
+    assert_equal "$(sed -E 's/^\([^)]*\)//; s/^(-[a-zA-Z]|--[a-z-]+)[+=]?\[.+\].*/\1/' <<< "$output" | sort)" \
+      "$(all_options_of "$verb" | spellings)"
+    # A value follows where there is one, as `:what:how`.
+    assert_equal "$(grep -E '\]:[^:]+:.+' <<< "$output" | sed -E 's/^\([^)]*\)//; s/[+=]?\[.*//' | sort)" \
+      "$(all_options_of "$verb" | grep -v ' -$' | spellings)"
+  done
+}

@@ -1,0 +1,262 @@
+#!/usr/bin/env bats
+# Runs inside runs: a lock that a run above holds is an error at once, not a deadlock.
+# shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+somebody_waits() { [[ $(look "$1" '.waiters | length') != 0 ]]; }
+
+# Runs dlock, at most 10 s, and takes its exit code into $status and what it says into
+# $output.
+run_briefly() {
+  status=0
+  timeout -s KILL 10 dlock "$@" > output 2>&1 < /dev/null 3>&- || status=$?
+  output=$(< output)
+}
+
+# Asserts that the inner run was refused because of an outer one, and its command not run.
+assert_refused_inside() {
+  assert_status 75
+  assert_one_line
+  assert_output_contains 'held by an outer run'
+  refute test -e inner
+}
+
+@test "the same lock inside itself is 75 and says why" {
+  run_briefly run job -- dlock run job -- touch inner
+
+  assert_refused_inside
+}
+
+@test "the same lock inside itself is refused at once although --wait says forever" {
+  run_briefly run job -- dlock run --wait forever job -- touch inner
+
+  assert_refused_inside
+}
+
+@test "the same lock two levels down is refused at once" {
+  run_briefly run job -- dlock run other -- dlock run -w forever job -- touch inner
+
+  assert_refused_inside
+}
+
+@test "the same lock behind a shell is refused at once" {
+  run_briefly run job -- sh -c 'true; dlock run -w forever job -- touch inner'
+
+  assert_refused_inside
+}
+
+@test "the same lock behind a change of directory is refused at once" {
+  run_briefly run job -- sh -c 'cd / && dlock run -w forever job -- touch inner'
+
+  assert_refused_inside
+}
+
+@test "the same lock is refused at once although others wait for it" {
+  dlock run job -- sh -c '
+    touch started
+    until [ -e go ]; do sleep 0.01; done
+    dlock run -w forever job -- true; echo "$?" > inner' 2> /dev/null 3>&- &
+  eventually test -e started
+  queue job true
+  touch go
+
+  eventually test -s inner
+
+  assert_equal "$(< inner)" 75
+}
+
+@test "a name with spaces and signs is known again inside" {
+  run_briefly run 'a b=c%20 d' -- dlock run -w forever 'a b=c%20 d' -- touch inner
+
+  assert_refused_inside
+}
+
+@test "-E says the exit code inside, too" {
+  run_briefly run job -- dlock run -w forever -E 9 job -- true
+
+  assert_status 9
+}
+
+@test "-E 0 is silent inside, too" {
+  run_briefly run job -- dlock run -w forever -E 0 job -- true
+
+  assert_equal "$status $output" '0 '
+}
+
+@test "-q is silent inside, too" {
+  run_briefly run job -- dlock run -q job -- true
+
+  assert_equal "$status $output" '75 '
+}
+
+@test "the report of a refused inner run says busy" {
+  run_briefly run job -- dlock run --report report job -- true
+
+  assert_equal "$(jq -r '.outcome, .message' report)" $'busy\nheld by an outer run'
+}
+
+@test "the outer run goes on after an inner one was refused" {
+  run_briefly run job -- sh -c 'dlock run -q job -- true; echo "went on"'
+
+  assert_equal "$output" 'went on'
+}
+
+@test "a refused inner run does not give the outer lock back" {
+  run_briefly run job -- sh -c 'dlock run -q job -- true; dlock status job > /dev/null; echo "$?"'
+
+  assert_equal "$output" 0
+}
+
+@test "another lock inside works" {
+  run_briefly run job -- dlock run other -- echo inner
+
+  assert_equal "$status $output" '0 inner'
+}
+
+@test "many other locks inside one another work" {
+  run_briefly run a -- dlock run b -- dlock run c -- dlock run d -- dlock run e -- echo inner
+
+  assert_equal "$status $output" '0 inner'
+}
+
+@test "the same name in another namespace works inside" {
+  run_briefly run job -- dlock --namespace other run job -- echo inner
+
+  assert_equal "$status $output" '0 inner'
+}
+
+@test "the same name in another store works inside" {
+  run_briefly run job -- dlock --store "local:$PWD/other" run job -- echo inner
+
+  assert_equal "$status $output" '0 inner'
+}
+
+@test "the same lock inside itself works on none:" {
+  run_briefly --store none: run job -- dlock run job -- echo inner
+
+  assert_equal "$status $output" '0 inner'
+}
+
+@test "shared inside shared works" {
+  run_briefly run -s job -- dlock run -s job -- echo inner
+
+  assert_equal "$status $output" '0 inner'
+}
+
+@test "shared inside shared works even when an exclusive one waits" {
+  dlock run -s job -- sh -c '
+    touch started
+    until [ -e go ]; do sleep 0.01; done
+    dlock run -s job -- touch inner' 3>&- &
+  eventually test -e started
+  queue job true
+
+  touch go
+
+  eventually test -e inner
+  assert_exits 0 "$waiter"
+}
+
+@test "exclusive inside shared is refused at once" {
+  run_briefly run -s job -- dlock run -w forever job -- touch inner
+
+  assert_refused_inside
+}
+
+@test "shared inside exclusive is refused at once" {
+  run_briefly run job -- dlock run -w forever -s job -- touch inner
+
+  assert_refused_inside
+}
+
+@test "a further slot inside works" {
+  run_briefly run -n 2 job -- dlock run -n 2 job -- echo inner
+
+  assert_equal "$status $output" '0 inner'
+}
+
+@test "a slot more than there are is refused at once inside" {
+  run_briefly run -n 2 job -- dlock run -n 2 job -- dlock run -w forever -n 2 job -- touch inner
+
+  assert_refused_inside
+}
+
+@test "a lock that others hold is waited for inside" {
+  hold other
+  dlock run job -- dlock run -w forever other -- touch inner 3>&- &
+  outer=$!
+  eventually somebody_waits other
+
+  let_go
+
+  assert_exits 0 "$outer"
+  test -e inner
+}
+
+@test "what an outer run left behind may take its lock again" {
+  dlock run job -- sh -c '(until [ -e over ]; do sleep 0.01; done; dlock run job -- touch inner) &'
+
+  touch over
+
+  eventually test -e inner
+}
+
+@test "what an outer run left behind waits for the next holder" {
+  dlock run job -- sh -c '(until [ -e over ]; do sleep 0.01; done; dlock run -w forever job -- touch inner) &'
+  hold job
+  touch over
+  eventually somebody_waits job
+
+  let_go
+
+  eventually test -e inner
+}
+
+@test "what an outer run left behind is refused as busy while another one holds the lock" {
+  held=$(dlock run job -- printenv DLOCK_HELD)
+  hold job
+
+  DLOCK_HELD=$held run_briefly run job -- true
+
+  assert_status 75
+  assert_output_contains "(pid $holder, "
+}
+
+@test "inside a run whose dlock was killed its lock is refused at once" {
+  dlock run job -- sh -c '
+    touch started
+    until [ -e go ]; do sleep 0.01; done
+    dlock run -w forever job -- true; echo "$?" > inner' 2> /dev/null 3>&- &
+  eventually test -e started
+  kill -KILL $!
+  eventually has_ended $!
+
+  touch go
+
+  eventually test -s inner
+  assert_equal "$(< inner)" 75
+}
+
+@test "a DLOCK_HELD of nonsense is no reason to refuse or to fail" {
+  for held in nonsense 'job=' '=1' 'job=x' 'job=99999999999999999999999' 'job=-1' '   ' $'job=1\njob=2' $'\377'; do
+    DLOCK_HELD=$held run_briefly run job -- echo ran
+    assert_equal "$status $output" '0 ran'
+  done
+}
+
+@test "a DLOCK_HELD of nonsense does not hide what is held" {
+  run_briefly run job -- sh -c 'DLOCK_HELD="nonsense $DLOCK_HELD x=" dlock run -w forever job -- touch inner'
+
+  assert_refused_inside
+}

@@ -1,0 +1,326 @@
+#!/usr/bin/env bats
+# What becomes of the lock when dlock itself is killed and its command is not.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  ready=$BATS_TEST_TMPDIR/ready
+  released=$BATS_TEST_TMPDIR/released
+  began=$BATS_TEST_TMPDIR/began
+}
+
+teardown() { kill_leftovers; }
+
+# Commands whose dlock is going to be killed. They say in $ready which process it is
+# that holds the lock, in their own way.
+# shellcheck disable=SC2016
+{
+  # Closes all descriptors but the standard ones, as sudo and many daemons do.
+  closing='for fd in /proc/$$/fd/*; do
+      fd=${fd##*/}
+      ((fd < 3)) || eval "exec $fd>&-"
+    done
+    echo $$ > "$1"
+    exec sleep 600'
+  # Leaves only a child behind.
+  forking='sleep 600 & echo $! > "$1.new"; mv "$1.new" "$1"; wait'
+  # For the one who waits.
+  timing=(bash -c 'clock_into "$1"' -)
+}
+
+# Starts a command under a lock and kills its dlock. Sets $command, and $last to the
+# process that the command named.
+orphan() {  # <name> <script>
+  dlock run "$1" -- bash -c "$2" - "$ready" 3>&- &
+  holder=$!
+  eventually test -s "$ready"
+  command=$(pgrep -P "$holder")
+  last=$(< "$ready")
+  kill_dlock
+}
+
+# Kills the holder's dlock and waits until nothing is left of it.
+kill_dlock() {
+  kill -KILL "$holder"
+  assert_exits 137 "$holder"
+}
+
+has_waiters() { (($(look "$1" '.waiters | length') > 0)); }
+
+# Its parent is gone.
+is_orphan() { [[ $(awk '/^PPid:/ { print $2 }' "/proc/$1/status") == 1 ]]; }
+
+# The processor time of a process, in hundredths of a second.
+ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
+
+used_more_than() { (($(ticks "$1") > $2)); }
+
+@test "a command whose dlock was killed lives on" {
+  hold job
+
+  kill_dlock
+
+  kill -0 "$command"
+}
+
+@test "a command whose dlock was killed still holds the lock" {
+  hold job
+  kill_dlock
+
+  run dlock run job -- echo started
+
+  assert_status 75
+  refute_output_contains started
+}
+
+@test "status says of a command that its dlock is gone" {
+  hold job
+  kill_dlock
+
+  run dlock status job
+
+  assert_status 0
+  assert_output_contains 'its dlock is gone'
+}
+
+@test "status says of a command with a dlock no such thing" {
+  hold job
+
+  run dlock status job
+
+  refute_output_contains 'gone'
+}
+
+@test "status --json names the command itself where its dlock is gone" {
+  hold job
+  kill_dlock
+
+  run dlock status --json job
+
+  assert_equal "$(json '.state, .holders[0].pid')" "held"$'\n'"$command"
+}
+
+@test "the next in line runs the moment an orphaned command ends" {
+  hold job
+  queue job "${timing[@]}" "$began"
+  kill_dlock
+
+  clock_into "$released"
+  let_go
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 500
+}
+
+@test "one who comes after dlock was killed runs the moment the orphaned command ends" {
+  hold job
+  kill_dlock
+  queue job "${timing[@]}" "$began"
+
+  clock_into "$released"
+  let_go
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 500
+}
+
+@test "an orphaned command that closed all descriptors still holds the lock" {
+  orphan job "$closing"
+
+  run dlock run job -- echo started
+
+  assert_status 75
+  refute_output_contains started
+}
+
+@test "the next in line runs the moment an orphan without descriptors ends" {
+  orphan job "$closing"
+  queue job "${timing[@]}" "$began"
+
+  clock_into "$released"
+  kill -KILL "$last"
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 500
+}
+
+@test "a grandchild that is left of an orphaned command still holds the lock" {
+  orphan job "$forking"
+  kill -KILL "$command"
+  eventually has_ended "$command"
+
+  run dlock run job -- echo started
+
+  assert_status 75
+  refute_output_contains started
+}
+
+@test "the next in line runs the moment the last grandchild ends" {
+  orphan job "$forking"
+  queue job "${timing[@]}" "$began"
+  kill -KILL "$command"
+  eventually has_ended "$command"
+
+  clock_into "$released"
+  kill -KILL "$last"
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 500
+}
+
+@test "the next in line runs at once when dlock and its command are killed together" {
+  hold job
+  queue job "${timing[@]}" "$began"
+
+  clock_into "$released"
+  kill -KILL "$holder" "$command"
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 500
+}
+
+@test "one who does not wait gets the lock as soon as nothing of the orphan is left" {
+  hold job
+  kill -KILL "$holder" "$command"
+  eventually has_ended "$holder"
+  eventually has_ended "$command"
+
+  run dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "the lock of an orphan is free when the last of it is gone" {
+  hold job
+  kill_dlock
+
+  let_go
+
+  eventually is_free job
+}
+
+@test "the last run of an orphan is shown as vanished, without an end" {
+  hold job
+  kill -KILL "$holder" "$command"
+  eventually is_free job
+
+  run dlock status --json job
+
+  assert_equal "$(json '.last_run | [.outcome, .ended, .duration_ms, .exit_code, .signal]
+      | tojson')" '["vanished",null,null,null,null]'
+}
+
+@test "the last run of an orphan stays vanished when others look at the lock" {
+  hold job
+  kill -KILL "$holder" "$command"
+  eventually is_free job
+  dlock run job -- dlock status --json job > "$BATS_TEST_TMPDIR/seen"
+
+  output=$(< "$BATS_TEST_TMPDIR/seen")
+
+  assert_equal "$(json .last_run.outcome)" vanished
+}
+
+@test "the fence goes on above that of an orphan" {
+  hold job
+  fence=$(look job '.holders[0].fence')
+  kill -KILL "$holder" "$command"
+  eventually is_free job
+
+  # shellcheck disable=SC2016
+  run dlock run job -- sh -c 'echo "$DLOCK_FENCE"'
+
+  ((output > fence))
+}
+
+@test "a stopped command of a killed dlock holds the lock" {
+  hold job
+  kill_dlock
+  kill -STOP "$command"
+
+  run dlock run job -- true
+
+  assert_status 75
+}
+
+@test "a later process with the pid of an orphaned command does not hold its lock" {
+  needs_root
+  [[ -w /proc/sys/kernel/ns_last_pid ]] || skip 'this kernel cannot choose pids'
+  # In a PID namespace, where nobody else takes the number.
+  # shellcheck disable=SC2016
+  script='dlock run job -- bash -c "$1" - "$2" &
+    until [[ -s $2 ]]; do sleep 0.01; done
+    pid=$(< "$2")
+    kill -KILL $! && wait $! 2> /dev/null
+    dlock status --json job | jq -r .state
+    kill -KILL "$pid"
+    until [[ ! -e /proc/$pid ]]; do sleep 0.01; done
+    sleep 0.1 # /proc knows starts to a hundredth of a second
+    echo $((pid - 1)) > /proc/sys/kernel/ns_last_pid; sleep 600 &
+    [[ $! == "$pid" ]] && echo "same pid"
+    dlock status --json job | jq -r .state'
+
+  run timeout 20 unshare --pid --fork --kill-child --mount-proc \
+    bash -c "$script" - "$closing" "$ready"
+
+  assert_equal "$output" $'held\nsame pid\nfree'
+}
+
+@test "a waiter in another PID namespace runs when the command ends" {
+  needs_root
+  hold job
+  unshare --pid --fork --kill-child dlock run -w 60s job -- "${timing[@]}" "$began" 3>&- &
+  eventually has_waiters job
+
+  clock_into "$released"
+  let_go
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 500
+}
+
+@test "a waiter in another PID namespace runs when an orphan ends" {
+  needs_root
+  hold job
+  unshare --pid --fork --kill-child dlock run -w 60s job -- "${timing[@]}" "$began" 3>&- &
+  eventually has_waiters job
+  kill_dlock
+
+  clock_into "$released"
+  let_go
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 500
+}
+
+@test "status names the command also while nobody has waited for the killed dlock" {
+  # A parent that never waits keeps a dead process in the table.
+  # shellcheck disable=SC2016
+  bash -c 'dlock run job -- sh -c "echo \$\$ > $0.new; mv $0.new $0; exec sleep 600" &
+    exec sleep 600' "$ready" 3>&- &
+  eventually test -s "$ready"
+  command=$(< "$ready")
+  kill -KILL "$(look job '.holders[0].pid')"
+  eventually is_orphan "$command"
+
+  run dlock status --json job
+
+  assert_equal "$(json '.state, .holders[0].pid')" "held"$'\n'"$command"
+}
+
+@test "a waiter sleeps also while nobody has waited for the killed dlock" {
+  # shellcheck disable=SC2016
+  bash -c 'dlock run job -- sh -c "echo \$\$ > $0.new; mv $0.new $0; exec sleep 600" &
+    exec sleep 600' "$ready" 3>&- &
+  eventually test -s "$ready"
+  command=$(< "$ready")
+  queue job true
+  kill -KILL "$(look job '.holders[0].pid')"
+  eventually is_orphan "$command"
+
+  never_within 1000 used_more_than "$waiter" $(($(ticks "$waiter") + 25))
+}
+
+

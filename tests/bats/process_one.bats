@@ -1,0 +1,208 @@
+#!/usr/bin/env bats
+# dlock as the first process of a container.
+# shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+teardown() { kill_leftovers; }
+
+somebody_waits() { [[ $(look "$1" '.waiters | length') != 0 ]]; }
+
+# Runs a command as process 1 of a PID namespace of its own, and exits as it does.
+as_first() {  # <command>...
+  local user=()
+  ((EUID == 0)) || user=(--map-root-user)
+  env --default-signal timeout --foreground 20 \
+    unshare "${user[@]}" --pid --fork --kill-child --mount-proc "$@"
+}
+
+# The same in the background. Sets $outside to the pid of unshare and $first to that of
+# the first process, as seen from here.
+start_as_first() {  # <command>...
+  local user=()
+  ((EUID == 0)) || user=(--map-root-user)
+  env --default-signal unshare "${user[@]}" --pid --fork --kill-child --mount-proc "$@" 3>&- &
+  outside=$!
+  eventually has_child "$outside"
+  first=$(pgrep -P "$outside")
+}
+
+has_child() { pgrep -P "$1"; }
+
+# How a command ends, in the words of wait(2): unshare passes on what it can.
+how_it_ends() {  # <command>...
+  perl -e 'system { $ARGV[0] } @ARGV; print $? & 127 ? "signal " . ($? & 127) : "exit " . ($? >> 8), "\n"' "$@"
+}
+export -f how_it_ends as_first
+
+@test "as process 1 it is process 1" {
+  run as_first dlock run job -- sh -c 'ps -o ppid= -p $$; :'
+
+  assert_equal "${output// /}" 1
+}
+
+@test "as process 1 it gives back the command's exit code" {
+  for code in 0 1 7 255; do
+    run as_first dlock run job -- sh -c "exit $code"
+    assert_status "$code"
+  done
+}
+
+@test "as process 1 death of the command by a signal is 128 and its number" {
+  for signal in HUP INT TERM KILL SEGV USR1; do
+    run how_it_ends bash -c 'as_first "$@"' - dlock run job -- sh -c "ulimit -c 0; kill -$signal \$\$"
+    assert_equal "$output" "exit $((128 + $(kill -l $signal)))"
+  done
+}
+
+@test "as process 1 a command that is not found is 127" {
+  status=0
+  as_first dlock run job -- ./no-such-command 2> /dev/null || status=$?
+
+  assert_status 127
+}
+
+@test "as process 1 it leaves the lock free" {
+  as_first dlock run job -- true
+
+  is_free job
+}
+
+@test "as process 1 it excludes runs outside" {
+  start_as_first dlock run job -- sh -c 'touch started; exec sleep 60'
+  eventually test -e started
+
+  run dlock run job -- true
+
+  assert_status 75
+}
+
+@test "as process 1 it is excluded by runs outside" {
+  hold job
+
+  run as_first dlock run job -- true
+
+  assert_status 75
+}
+
+@test "as process 1 it waits for a run outside" {
+  hold job
+  start_as_first dlock run -w forever job -- touch ran
+  eventually somebody_waits job
+
+  let_go
+
+  assert_exits 0 "$outside"
+  test -e ran
+}
+
+@test "as process 1 it takes over from a run in another container" {
+  start_as_first dlock run job -- sh -c 'touch started; until [ -e finish ]; do sleep 0.01; done'
+  eventually test -e started
+  holder=$outside
+  start_as_first dlock run -w forever job -- touch ran
+  eventually somebody_waits job
+
+  touch finish
+
+  assert_exits 0 "$holder"
+  assert_exits 0 "$outside"
+  test -e ran
+}
+
+@test "as process 1 it takes over from a container that was killed" {
+  start_as_first dlock run job -- sh -c 'touch started; exec sleep 60'
+  eventually test -e started
+  killed=$first
+  start_as_first dlock run -w forever job -- touch ran
+  eventually somebody_waits job
+
+  kill -KILL "$killed"
+
+  assert_exits 0 "$outside"
+  test -e ran
+}
+
+@test "as process 1 it reaps what the command leaves behind" {
+  run as_first dlock run job -- sh -c '
+    for _ in 1 2 3 4 5 6 7 8 9 10; do (setsid true &); done
+    tries=0
+    while ps -o stat=,ppid= --ppid 1 | grep -q ^Z; do
+      tries=$((tries + 1))
+      [ $tries -lt 200 ] || exit 9
+      sleep 0.02
+    done'
+
+  assert_status 0
+}
+
+@test "as process 1 the exit code is the command's also if others end before it" {
+  run as_first dlock run job -- sh -c '
+    for _ in 1 2 3 4 5 6 7 8 9 10; do (setsid sh -c "exit 3" &); done
+    sleep 0.2
+    exit 7'
+
+  assert_status 7
+}
+
+@test "as process 1 it passes TERM on" {
+  start_as_first dlock run job -- sh -c 'trap "exit 9" TERM; touch started; while :; do sleep 0.01; done'
+  eventually test -e started
+
+  kill -TERM "$first"
+
+  assert_exits 9 "$outside"
+}
+
+@test "as process 1 it passes other signals on" {
+  start_as_first dlock run job -- perl -e '
+    $SIG{$_} = sub { open my $file, ">", "got-$_[0]" } for qw(HUP INT USR1 USR2 WINCH);
+    open my $file, ">", "started";
+    select undef, undef, undef, 0.02 while 1'
+  eventually test -e started
+
+  for signal in HUP INT USR1 USR2 WINCH; do
+    kill -s "$signal" "$first"
+    eventually test -e "got-$signal"
+  done
+}
+
+@test "as process 1 it ends at once by TERM while it waits" {
+  hold job
+  start_as_first dlock run -w forever job -- touch ran
+  eventually somebody_waits job
+
+  kill -TERM "$first"
+
+  assert_exits 143 "$outside"
+}
+
+@test "as process 1 a time-out ends all, daemons too" {
+  run as_first dlock run --timeout 300ms --kill-after 100ms job -- sh -c '
+    trap "" TERM
+    (setsid sh -c "trap \"\" TERM; sleep 60" &)
+    while :; do sleep 0.02; done'
+
+  assert_status 124
+  no_leftovers
+}
+
+@test "as process 1 --stragglers wait waits for daemons" {
+  run as_first dlock run --stragglers wait job -- sh -c '
+    (setsid sh -c "sleep 0.2; touch over" > /dev/null 2>&1 &)'
+
+  assert_status 0
+  test -e over
+}
+
+@test "as a child of process 1 it works the same" {
+  run as_first sh -c 'dlock run job -- sh -c "exit 7"; echo "$?"'
+
+  assert_equal "$output" 7
+}

@@ -1,0 +1,408 @@
+#!/usr/bin/env bats
+# --report: the outcome of a run, whatever it is, as JSON in a file.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  store=$BATS_TEST_TMPDIR/store
+  report=$BATS_TEST_TMPDIR/report
+  began=$BATS_TEST_TMPDIR/began
+}
+
+teardown() { kill_leftovers; }
+
+# Asserts what a jq filter makes of the report.
+assert_reported() {  # <filter> <expected>
+  output=$(< "$report")
+  assert_equal "$(json "$1")" "$2"
+}
+
+assert_outcome() {  # <outcome> <exit code> <signal>
+  assert_reported '"\(.outcome) \(.exit_code) \(.signal)"' "$1 $2 $3"
+}
+
+# --- Its form ---
+
+@test "a report has the keys of the contract, in its order" {
+  dlock run --report "$report" job -- true
+
+  keys='name outcome reason protected exit_code signal fence slot store'
+  assert_reported 'keys_unsorted | join(" ")' "$keys waited_ms ran_ms holder message"
+}
+
+@test "a report is one line" {
+  dlock run --report "$report" job -- true
+
+  assert_equal "$(wc -l < "$report")" 1
+}
+
+@test "a report names the lock and the store" {
+  dlock run --report "$report" 'a "job"' -- true
+
+  assert_reported '"\(.name) \(.store)"' "a \"job\" local:$store"
+}
+
+@test "a report has the fence and the slot that the command had" {
+  # shellcheck disable=SC2016
+  dlock run --report "$report" -n 3 job -- \
+    sh -c 'echo "$DLOCK_FENCE $DLOCK_SLOT" > "$0"' "$began"
+
+  assert_reported '"\(.fence) \(.slot)"' "$(< "$began")"
+}
+
+@test "a report replaces an older and longer one completely" {
+  yes 'an older report' | head -n 1000 > "$report"
+
+  dlock run --report "$report" job -- true
+
+  assert_outcome ran 0 null
+}
+
+@test "an older report stands until there is a new one" {
+  echo older > "$report"
+  # shellcheck disable=SC2016
+  dlock run --report "$report" job -- sh -c 'cat "$0"' "$report" > "$began"
+
+  assert_equal "$(< "$began")" older
+}
+
+@test "a report is written with a relative path, too" {
+  cd "$BATS_TEST_TMPDIR"
+
+  dlock run --report report job -- sh -c 'cd /'
+
+  assert_outcome ran 0 null
+}
+
+@test "a run without --report leaves no report" {
+  before=$(ls -A "$BATS_TEST_TMPDIR")
+
+  dlock run job -- true
+
+  assert_equal "$(ls -A "$BATS_TEST_TMPDIR")" "$(printf '%s\nstore' "$before" | sort)"
+}
+
+# --- The outcomes ---
+
+@test "ran: the command ended by itself" {
+  dlock run --report "$report" job -- sh -c 'exit 3' || true
+
+  assert_outcome ran 3 null
+  assert_reported '[.reason, .holder, .message] | tojson' '[null,null,null]'
+  assert_reported '.protected' true
+}
+
+@test "ran: a signal ended the command" {
+  dlock run --report "$report" job -- sh -c 'kill -TERM $$' || true
+
+  assert_outcome ran null TERM
+}
+
+@test "ran: how long it waited and how long it ran" {
+  hold job
+  dlock run -w 30s --report "$report" job -- sleep 0.1 3>&- &
+  eventually is_queued job $!
+  sleep 0.1
+
+  let_go
+
+  assert_exits 0 $!
+  assert_reported '.waited_ms >= 100 and .waited_ms < 30000' true
+  assert_reported '.ran_ms >= 100 and .ran_ms < 30000' true
+}
+
+@test "busy: another one has the lock" {
+  hold job --label nightly
+
+  dlock run --report "$report" job -- true || true
+
+  assert_outcome busy 75 null
+  assert_reported '[.protected, .fence, .slot, .ran_ms] | tojson' '[null,null,null,null]'
+}
+
+@test "busy: who has the lock is told as in status" {
+  hold job --label nightly
+
+  dlock run --report "$report" job -- true || true
+
+  assert_reported '.holder | del(.held_ms) | tojson' \
+    "$(look job '.holders[0] | del(.held_ms) | tojson')"
+  assert_reported '.message | startswith("held by ")' true
+}
+
+@test "busy: the exit code is the one of -E" {
+  hold job
+
+  dlock run -E 0 --report "$report" job -- true
+
+  assert_outcome busy 0 null
+}
+
+@test "busy: how long it waited in vain" {
+  hold job
+
+  dlock run -w 150ms --report "$report" job -- true || true
+
+  assert_reported '.waited_ms >= 150 and .waited_ms < 10000' true
+}
+
+@test "busy: an outer run has the lock" {
+  dlock run job -- dlock run -w 10s --report "$report" job -- true || true
+
+  assert_outcome busy 75 null
+  assert_reported .message 'held by an outer run'
+}
+
+@test "timeout: --timeout ended the command" {
+  dlock run --timeout 50ms --report "$report" job -- sleep 600 || true
+
+  assert_outcome timeout 124 null
+}
+
+@test "timeout: --kill-after ended a command that would not" {
+  dlock run --timeout 50ms -k 50ms --report "$report" job -- \
+    sh -c 'trap "" TERM; while :; do sleep 0.1; done' || true
+
+  assert_outcome timeout 124 null
+}
+
+@test "not-started: the command was not found" {
+  dlock run --report "$report" job -- /no/such/command || true
+
+  assert_outcome not-started 127 null
+  assert_reported '.message | contains("/no/such/command")' true
+  assert_reported .ran_ms null
+}
+
+@test "not-started: the command may not be executed" {
+  touch "$began"
+
+  dlock run --report "$report" job -- "$began" || true
+
+  assert_outcome not-started 126 null
+}
+
+@test "interrupted: a signal came while it waited" {
+  hold job
+  queue job --report "$report" -- true
+
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  assert_outcome interrupted null TERM
+}
+
+@test "interrupted: a signal came during --jitter" {
+  dlock run --jitter 1h --report "$report" job -- true 3>&- &
+  waiter=$!
+  eventually blocks_signals "$waiter"
+
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  assert_outcome interrupted null TERM
+}
+
+# So that they arrive when dlock looks for them.
+blocks_signals() { grep -qs '^SigBlk:.*[1-9a-f]' "/proc/$1/status"; }
+
+@test "error: the lock is in use with another number of slots" {
+  hold job -n 3
+
+  dlock run -n 2 --report "$report" job -- true || true
+
+  assert_outcome error 78 null
+  assert_reported '.message | contains("3") and contains("2")' true
+}
+
+@test "error: the store's directory is not to be used" {
+  mkdir -m 777 "$store"
+
+  dlock run --report "$report" job -- true || true
+
+  assert_outcome error 77 null
+  assert_reported ".message | contains(\"$store\")" true
+}
+
+@test "unavailable: the store was kept busy" {
+  dlock run job -- true
+  export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
+  strace -qq -o /dev/null -e trace=pwrite64 -e inject=pwrite64:signal=STOP:when=1 \
+    dlock run another -- true 3>&- &
+  strace=$!
+  eventually is_stopped
+
+  dlock --store-timeout 100ms run --report "$report" job -- true || true
+
+  assert_outcome unavailable 69 null
+}
+
+is_stopped() { grep -q '^State:.[Tt]' "/proc/$(pgrep -P "$strace")/status"; }
+
+@test "a run without a store is reported as unprotected" {
+  dlock --store none: run --report "$report" job -- true
+
+  assert_outcome ran 0 null
+  assert_reported '"\(.protected) \(.store)"' 'false none:'
+}
+
+# --- A lock that is lost ---
+
+# Starts a run that ends only when it has to, and takes away what its lock is made of.
+lose() {  # <what takes it away>
+  dlock run --report "$report" job -- \
+    sh -c 'trap "exit 0" TERM; while :; do sleep 0.02; done' \
+    2> "$BATS_TEST_TMPDIR/messages" 3>&- &
+  loser=$!
+  eventually is_held job
+  command=$(pgrep -P "$loser")
+  eval "$1"
+}
+
+assert_lost() {
+  assert_exits 76 "$loser"
+  has_ended "$command"
+  assert_outcome lost 76 null
+  assert_reported .reason gone
+  # The shell that is the command may have said something, too.
+  output=$(grep dlock "$BATS_TEST_TMPDIR/messages")
+  assert_one_line
+}
+
+@test "lost: the store was removed under the run" {
+  # shellcheck disable=SC2016
+  lose 'rm -r "$store"'
+
+  assert_lost
+}
+
+@test "lost: the sessions were removed under the run" {
+  # shellcheck disable=SC2016
+  lose 'rm "$store/sessions"'
+
+  assert_lost
+}
+
+@test "lost: the database was removed under the run" {
+  # shellcheck disable=SC2016
+  lose 'rm "$store"/state-*'
+
+  assert_lost
+}
+
+@test "lost: the store was moved away under the run" {
+  # shellcheck disable=SC2016
+  lose 'mv "$store" "$store.old"'
+
+  assert_lost
+}
+
+@test "lost: the sessions were replaced under the run" {
+  # shellcheck disable=SC2016
+  lose 'cp -p "$store/sessions" "$store/new"; mv "$store/new" "$store/sessions"'
+
+  assert_lost
+}
+
+@test "lost: a store that is removed late is noticed at once" {
+  lose :
+  # What a run relies on is watched once it has lasted for a second.
+  eventually watches_files
+
+  rm -r "$store"
+
+  EVENTUALLY_MS=1500 assert_exits 76 "$loser"
+}
+
+watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
+
+@test "lost: a command that does not end is killed within seconds" {
+  dlock run --report "$report" job -- \
+    sh -c 'trap "" TERM; while :; do sleep 0.02; done' 3>&- &
+  loser=$!
+  eventually is_held job
+
+  rm -r "$store"
+
+  EVENTUALLY_MS=5000 assert_exits 76 "$loser"
+}
+
+@test "a log that is removed under the run does not matter" {
+  hold job
+  eventually test -e "$store/runs.jsonl"
+
+  rm "$store/runs.jsonl"
+  let_go
+
+  assert_exits 0 "$holder"
+}
+
+# --- Where it goes ---
+
+@test "a report that cannot be written keeps the command from starting" {
+  run dlock run --report "$BATS_TEST_TMPDIR/no/report" job -- echo started
+
+  assert_status 78
+  assert_one_line
+}
+
+@test "a report into a directory keeps the command from starting" {
+  run dlock run --report "$BATS_TEST_TMPDIR" job -- echo started
+
+  assert_status 78
+  assert_one_line
+}
+
+@test "a FIFO that nobody reads keeps the command from starting, without a wait" {
+  mkfifo "$report"
+
+  run timeout 5 dlock run --report "$report" job -- echo started
+
+  assert_status 78
+  assert_one_line
+}
+
+@test "a reader of a FIFO gets the report" {
+  mkfifo "$report"
+  cat "$report" > "$began" 3>&- &
+  reader=$!
+
+  eventually dlock run --report "$report" job -- true
+
+  assert_exits 0 "$reader"
+  assert_equal "$(jq -r .outcome "$began")" ran
+}
+
+@test "a report may go to a pipe with the command's output" {
+  dlock run --report /dev/stdout job -- echo started | cat > "$began"
+
+  assert_equal "$(head -n 1 "$began")" started
+  assert_equal "$(tail -n 1 "$began" | jq -r .outcome)" ran
+}
+
+@test "a report may go to a file with the command's output" {
+  dlock run --report /dev/stdout job -- echo started > "$began"
+
+  assert_equal "$(head -n 1 "$began")" started
+  assert_equal "$(tail -n 1 "$began" | jq -r .outcome)" ran
+}
+
+@test "a report to standard output reaches a reader that is slow" {
+  # The output fills the pipe to the brim.
+  dlock run --report /dev/stdout job -- head -c 65536 /dev/zero |
+    { sleep 0.5; tail -c +65537; } > "$began"
+
+  assert_equal "$(jq -r .outcome "$began")" ran
+}
+
+@test "a report that cannot be finished is said, and leaves the exit code alone" {
+  [[ -c /dev/full ]] || skip 'no /dev/full'
+
+  run dlock run --report /dev/full job -- sh -c 'exit 3'
+
+  assert_status 3
+  assert_one_line
+}

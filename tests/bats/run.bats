@@ -1,0 +1,291 @@
+#!/usr/bin/env bats
+# The first thing people do with dlock: run a command unless it runs already.
+# shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+  ran=$BATS_TEST_TMPDIR/ran
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+# Runs dlock with its outputs in the files `out` and `err`, and takes its exit code
+# into $status.
+run_apart() {
+  status=0
+  timeout -s KILL 20 dlock "$@" > out 2> err < /dev/null || status=$?
+}
+
+is_empty() {  # <file>
+  [[ ! -s $1 ]] || { echo "in $1:"; cat "$1"; return 1; } >&2
+}
+
+@test "dlock run nightly-job -- ./backup.sh runs the backup" {
+  printf '#!/bin/sh\necho "backed up" > ran\n' > backup.sh
+  chmod +x backup.sh
+
+  dlock run nightly-job -- ./backup.sh
+
+  assert_equal "$(< ran)" 'backed up'
+}
+
+@test "the lock is held for as long as the command runs" {
+  dlock run job -- sh -c 'dlock status job; echo $? > inside' > /dev/null
+
+  assert_equal "$(< inside)" 0
+}
+
+@test "the lock is free when the command has ended" {
+  dlock run job -- true
+
+  run dlock status job
+
+  assert_status 1
+}
+
+@test "while it runs, a second one is skipped with 75" {
+  hold job
+
+  run dlock run job -- touch "$ran"
+
+  assert_status 75
+}
+
+@test "a skipped command is not started" {
+  hold job
+
+  run dlock run job -- touch "$ran"
+
+  refute test -e "$ran"
+}
+
+@test "a skipped run says in one line on standard error who has the lock" {
+  hold job
+
+  run_apart run job -- true
+
+  is_empty out
+  output=$(< err)
+  assert_one_line
+  assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
+}
+
+@test "by default it does not wait" {
+  hold job
+
+  begin=$(now_ms)
+  run timeout -s KILL 20 dlock run job -- true
+
+  assert_status 75
+  assert_between $(($(now_ms) - begin)) 0 2000
+}
+
+@test "-w waits for the lock and then runs the command" {
+  hold job
+  queue job touch "$ran"
+
+  let_go
+
+  assert_exits 0 "$waiter"
+  test -e "$ran"
+}
+
+@test "a waiting run does not start its command as long as another one runs" {
+  hold job
+
+  queue job touch "$ran"
+
+  never_within 300 test -e "$ran"
+}
+
+@test "a run that waited in a script says nothing" {
+  hold job
+  dlock run -w 60s job -- true > out 2> err 3>&- &
+  waiter=$!
+  eventually is_queued job "$waiter"
+
+  let_go
+
+  assert_exits 0 "$waiter"
+  is_empty out
+  is_empty err
+}
+
+@test "-q skips without a word" {
+  hold job
+
+  run dlock run -q job -- true
+
+  assert_equal "$output" ''
+}
+
+@test "-q skips with the same exit code" {
+  hold job
+
+  run dlock run -q job -- true
+
+  assert_status 75
+}
+
+@test "-q does not silence a command that cannot be found" {
+  run_apart run -q job -- no-such-command
+
+  output=$(< err)
+  assert_one_line
+}
+
+@test "-q leaves alone what the command says" {
+  run dlock run -q job -- sh -c 'echo out; echo err >&2'
+
+  assert_equal "$output" $'out\nerr'
+}
+
+@test "-E says with which code a run is skipped" {
+  hold job
+
+  run dlock run -E 200 job -- true
+
+  assert_status 200
+}
+
+@test "with -E the line that says who has the lock remains" {
+  hold job
+
+  run dlock run -E 1 job -- true
+
+  assert_one_line
+}
+
+@test "-E also counts for a wait that ends without the lock" {
+  hold job
+
+  run dlock run -w 50ms -E 11 job -- true
+
+  assert_status 11
+}
+
+@test "-E 0 makes a skipped run a success" {
+  hold job
+
+  run dlock run -E 0 job -- true
+
+  assert_status 0
+}
+
+@test "-E 0 skips without a word" {
+  hold job
+
+  run dlock run -E 0 job -- true
+
+  assert_equal "$output" ''
+}
+
+@test "-E changes nothing about the command's own exit code" {
+  run dlock run -E 11 job -- sh -c 'exit 75'
+
+  assert_status 75
+}
+
+@test "a successful run prints what its command prints, byte for byte, and nothing else" {
+  printf 'one\0\377\n\ntwo' > wanted
+
+  run_apart run job -- cat wanted
+
+  cmp out wanted
+  is_empty err
+}
+
+@test "standard error carries what the command writes there, and nothing else" {
+  run_apart run job -- sh -c 'printf "one\\n\\ntwo" >&2'
+
+  assert_equal "$(cat err; echo .)" $'one\n\ntwo.'
+  is_empty out
+}
+
+@test "a failing command's output is all there is, too" {
+  run_apart run job -- sh -c 'echo out; echo err >&2; exit 9'
+
+  assert_equal "$status $(< out) $(< err)" '9 out err'
+}
+
+@test "-v leaves standard output to the command" {
+  run_apart -v run job -- echo mine
+
+  assert_equal "$(< out)" mine
+}
+
+@test "-v says each step in a line on standard error" {
+  run_apart run -v job -- true
+
+  (($(wc -l < err) >= 3))
+  assert_equal "$(grep -vc '^dlock: job: ' err || true)" 0
+}
+
+@test "--jitter lasts at most as long as it says" {
+  for _ in 1 2 3 4 5; do
+    begin=$(now_ms)
+    timeout -s KILL 20 dlock run --jitter 100ms job -- true
+    assert_between $(($(now_ms) - begin)) 0 2100
+  done
+}
+
+@test "--jitter is not the same each time" {
+  for _ in {1..5}; do dlock run -v --jitter 100ms job -- true; done 2> err
+
+  (($(grep jitter err | sort -u | wc -l) > 1))
+}
+
+@test "during --jitter the lock is not asked for yet" {
+  dlock run -v --jitter 1h job -- touch "$ran" 2> err 3>&- &
+  eventually grep -q jitter err
+
+  run dlock run job -- true
+
+  assert_status 0
+}
+
+@test "locks of different names do not exclude each other" {
+  hold job
+
+  run dlock run other-job -- true
+
+  assert_status 0
+}
+
+@test "locks of different namespaces do not exclude each other" {
+  hold job
+
+  run dlock --namespace other run job -- true
+
+  assert_status 0
+}
+
+@test "locks in different directories do not exclude each other" {
+  hold job
+
+  run dlock --store "local:$BATS_TEST_TMPDIR/other-store" run job -- true
+
+  assert_status 0
+}
+
+@test "on none: everybody runs" {
+  export DLOCK_STORE=none:
+  dlock run job -- sh -c 'touch "$1"; exec sleep 60' - "$ran" 3>&- &
+  eventually test -e "$ran"
+
+  run dlock run job -- echo me too
+
+  assert_equal "$status $output" '0 me too'
+}
+
+@test "on none: a run says so with -v" {
+  run dlock --store none: run -v job -- true
+
+  assert_output_contains 'none:'
+}

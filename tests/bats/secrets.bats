@@ -1,0 +1,138 @@
+#!/usr/bin/env bats
+# Passwords never get out: not into messages, files, listings or the command.
+# shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+  secret=hunter2
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+# Runs dlock and takes its exit code into $status and all that it prints into $output.
+run_any() {
+  status=0
+  timeout -s KILL 20 dlock "$@" > output 2>&1 < /dev/null || status=$?
+  output=$(< output)
+}
+
+# Asserts that no file that dlock has written has the secret.
+assert_no_file_tells() {
+  if grep -rlF "$secret" store report* output 2> /dev/null; then return 1; fi >&2
+}
+
+@test "a password in a store's URL is not printed when the URL is refused" {
+  for url in "redis://user:$secret@host" "redis://:$secret@host:6379/0" "rediss://user:$secret@host" \
+    "redis+sentinel://user:$secret@a,b/m" "etcd://user:$secret@host" "nonsense://user:$secret@host" \
+    "redis://user:$secret@" "redis://user:$secret@ho st" "redis://user:p@$secret@host" \
+    "user:$secret@host" "//user:$secret@host" "redis://user:$secret@host/@/"; do
+    run_any --store "$url" run -v job -- true
+    assert_status 78
+    refute_output_contains "$secret"
+  done
+}
+
+@test "a password in DLOCK_STORE is not printed when the URL is refused" {
+  export DLOCK_STORE=redis://user:$secret@host
+
+  for words in 'run -v job true' 'status -v job' 'status --json job' 'list' 'list --json'; do
+    # shellcheck disable=SC2086
+    run_any $words
+    assert_status 78
+    refute_output_contains "$secret"
+  done
+}
+
+@test "a password in the configuration's URL is not printed when the URL is refused" {
+  echo "store = \"redis://user:$secret@host\"" > dlock.toml
+  unset DLOCK_STORE
+
+  run_any --config dlock.toml run -v job -- true
+
+  assert_status 78
+  refute_output_contains "$secret"
+}
+
+@test "a password in a configuration file that is broken is not printed" {
+  unset DLOCK_STORE
+
+  for line in "store = redis://user:$secret@host" "store = \"redis://user:$secret@host" \
+    "redis://user:$secret@host" "store = [\"redis://user:$secret@host\"]" "password = \"$secret\"" \
+    "password = $secret" "user = \"$secret"; do
+    echo "$line" > dlock.toml
+    run_any --config dlock.toml run -v job -- true
+    assert_status 78
+    refute_output_contains "$secret"
+  done
+}
+
+@test "a password given to an option that does not exist is not printed" {
+  run_any run "--password=$secret" job -- true
+
+  assert_status 64
+  refute_output_contains "$secret"
+}
+
+@test "a host is still printed when the URL is refused, so that people know which" {
+  run_any --store "redis://user:$secret@db.example.org" run job -- true
+
+  assert_output_contains db.example.org
+}
+
+@test "DLOCK_PASSWORD does not reach the command" {
+  DLOCK_PASSWORD=$secret run_any run -v job -- sh -c 'env; tr "\0" "\n" < /proc/self/environ'
+
+  assert_status 0
+  refute_output_contains "$secret"
+}
+
+@test "DLOCK_PASSWORD does not reach an inner run's command" {
+  DLOCK_PASSWORD=$secret run_any run job -- dlock run other -- env
+
+  assert_status 0
+  refute_output_contains "$secret"
+}
+
+@test "DLOCK_PASSWORD does not reach a command that had to wait" {
+  hold job
+  DLOCK_PASSWORD=$secret queue job sh -c 'env > seen'
+
+  let_go
+
+  assert_exits 0 "$waiter"
+  refute grep -qF "$secret" seen
+}
+
+@test "DLOCK_PASSWORD is in nothing that dlock prints or writes" {
+  for words in 'job true' 'job ./missing' '--timeout 50ms job sleep 60' '-E 9 --label text job true'; do
+    # shellcheck disable=SC2086
+    DLOCK_PASSWORD=$secret run_any run -v --report report $words
+    refute_output_contains "$secret"
+    assert_no_file_tells
+  done
+}
+
+@test "DLOCK_PASSWORD is in no status and no list" {
+  DLOCK_PASSWORD=$secret hold job
+
+  for words in 'status job' 'status --json job' list 'list --json' 'run -v job true'; do
+    # shellcheck disable=SC2086
+    DLOCK_PASSWORD=$secret run_any $words
+    assert_output_contains job
+    refute_output_contains "$secret"
+  done
+}
+
+# Who has it can release the lock.
+@test "the token of a run is given to nobody" {
+  dlock run -v --report report job -- sh -c 'env | grep ^DLOCK_; dlock status --json job' > output 2>&1
+
+  refute grep -q DLOCK_TOKEN output
+  refute grep -qE '[0-9A-Fa-f]{32}' output report
+}

@@ -1,0 +1,520 @@
+#!/usr/bin/env bats
+# Signals: who gets them, what the command inherits, and that none costs the lock or
+# leaves a command behind. Ctrl-C and Ctrl-Z are in terminal.bats.
+# shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+  make_noter
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+# Makes `note`, a command that writes each signal that it gets into the file `noted`,
+# after its own name, and ends only when the file `finish` is there, with exit code 7.
+make_noter() {
+  cat > note << 'END'
+#!/usr/bin/perl
+use strict;
+use Config;
+my $name = shift;
+open my $noted, '>>', 'noted' or die $!;
+sub note { syswrite $noted, "$name $_[0]\n" }
+for my $signal (split ' ', $Config{sig_name}) {
+  next if $signal =~ /^(ZERO|KILL|STOP|CHLD|CLD|TSTP|TTIN|TTOU|NUM3[23])$/;
+  $SIG{$signal} = \&note;
+}
+note('ready');
+until (-e 'finish') { select undef, undef, undef, 0.02 }
+exit 7;
+END
+  chmod +x note
+}
+
+noted() { grep -qsx "$1" noted; }  # <name> <signal>
+
+# Starts a command in the background as a login shell would: with no signal ignored,
+# which INT and QUIT are in the background jobs of scripts. Sets $launched to its pid.
+# How it ended, in the words of wait(2), gets into the file `ended`.
+launch() {  # <command>...
+  rm -f ended launched
+  env --default-signal perl -e '
+    my $pid = fork // die "fork: $!";
+    if (!$pid) { exec { $ARGV[0] } @ARGV or exit 255 }
+    sub put { open my $file, ">", "$_[0].new"; print $file $_[1]; close $file; rename "$_[0].new", $_[0] }
+    put("launched", $pid);
+    waitpid($pid, 0);
+    my ($signal, $core) = ($? & 127, $? & 128);
+    put("ended", $signal ? "signal $signal" . ($core ? " core" : "") : "exit " . ($? >> 8))' "$@" 3>&- &
+  eventually test -e launched || return
+  launched=$(< launched)
+}
+
+# Asserts how what was launched ends: "exit 7", "signal 15".
+assert_ended() {  # <how>
+  eventually test -e ended || return
+  assert_equal "$(< ended)" "$1"
+}
+
+# Launches a run of `note` where there is no terminal, as in cron.
+launch_noter() {  # [<option>...]
+  rm -f noted
+  launch setsid dlock run "$@" job -- ./note command
+  eventually noted 'command ready'
+}
+
+# Launches a waiter for the lock.
+launch_waiter() {
+  launch dlock run -w forever job -- touch ran
+  eventually is_queued job "$launched"
+}
+
+asks_the_store() { [[ $(readlink "/proc/$1/fd/"*) == */sessions* ]]; }  # <pid>
+
+no_sockets() { [[ -z $(find store -name 'wake-*') ]]; }
+
+# Takes what every transaction of the store takes, and does not give it back.
+keep_store_busy() {
+  perl -MFcntl -e '
+    my $gate = pack "s s x4 q q l x4", F_WRLCK, 0, 0, 1, 0;
+    open my $sessions, "+<", shift or die;
+    fcntl $sessions, F_SETLK, $gate or die;
+    open my $taken, ">", "taken";
+    sleep 60' store/sessions 3>&- &
+  eventually test -e taken
+}
+
+number_of() { kill -l "$1"; }
+
+# The name by which perl knows a signal.
+in_perl() {
+  case $1 in
+    RTMIN+*) echo "NUM$((34 + ${1#RTMIN+}))" ;;
+    *) echo "$1" ;;
+  esac
+}
+
+# The signal mask and the dispositions of the process that this runs in.
+signal_state=(grep -E '^(SigPnd|ShdPnd|SigBlk|SigIgn|SigCgt):' /proc/self/status)
+
+# Asserts that a command finds its signals as it would without dlock, when started by
+# env(1) with these options.
+assert_same_signal_state() {  # <option of env>...
+  timeout -s KILL 20 env "$@" "${signal_state[@]}" > without
+  timeout -s KILL 20 env "$@" dlock run job -- "${signal_state[@]}" > with
+  diff with without >&2
+}
+
+@test "a signal while waiting ends dlock at once, by that signal" {
+  hold job
+  for signal in HUP INT QUIT ALRM TERM USR1 USR2 PIPE RTMIN RTMIN+3; do
+    launch_waiter
+    begin=$(now_ms)
+
+    kill -s "$signal" "$launched"
+
+    assert_ended "signal $(number_of "$signal")"
+    assert_between $(($(now_ms) - begin)) 0 1000
+  done
+}
+
+@test "a signal while waiting leaves nothing in the queue" {
+  hold job
+  launch_waiter
+
+  kill -TERM "$launched"
+
+  assert_ended 'signal 15'
+  nobody_waits job
+}
+
+@test "a signal while waiting leaves no socket behind" {
+  hold job
+  launch_waiter
+
+  kill -INT "$launched"
+
+  assert_ended 'signal 2'
+  no_sockets
+}
+
+@test "after a signal while waiting the command is not run, even when the lock gets free" {
+  hold job
+  launch_waiter
+
+  kill -TERM "$launched"
+  let_go
+
+  assert_ended 'signal 15'
+  assert_exits 0 "$holder"
+  refute test -e ran
+}
+
+@test "a signal while waiting is not commented on" {
+  hold job
+  launch sh -c 'exec dlock run -w forever job -- true 2> said'
+  eventually is_queued job "$launched"
+
+  kill -TERM "$launched"
+
+  assert_ended 'signal 15'
+  assert_equal "$(< said)" ''
+}
+
+@test "a signal during --jitter ends dlock at once, by that signal" {
+  launch sh -c 'exec dlock run -v --jitter 1h job -- touch ran 2> said'
+  eventually grep -q jitter said
+  begin=$(now_ms)
+
+  kill -TERM "$launched"
+
+  assert_ended 'signal 15'
+  assert_between $(($(now_ms) - begin)) 0 1000
+}
+
+@test "a signal while the store is kept busy ends dlock at once, by that signal" {
+  dlock run job -- true
+  keep_store_busy
+  launch dlock run -w forever job -- touch ran
+  eventually asks_the_store "$launched"
+  begin=$(now_ms)
+
+  kill -TERM "$launched"
+
+  assert_ended 'signal 15'
+  assert_between $(($(now_ms) - begin)) 0 1000
+}
+
+@test "signals that end nobody do not end a waiter" {
+  hold job
+  launch_waiter
+
+  for signal in WINCH CONT URG CHLD; do kill -s "$signal" "$launched"; done
+  let_go
+
+  assert_ended 'exit 0'
+}
+
+@test "a signal that was blocked when dlock started ends a waiter all the same" {
+  hold job
+  launch env --block-signal=TERM dlock run -w forever job -- true
+  eventually is_queued job "$launched"
+
+  kill -TERM "$launched"
+
+  assert_ended 'signal 15'
+}
+
+@test "a signal that was ignored when dlock started does not end a waiter" {
+  hold job
+  launch env --ignore-signal=HUP,INT,TERM dlock run -w forever job -- true
+  eventually is_queued job "$launched"
+
+  for signal in HUP INT TERM; do kill -s "$signal" "$launched"; done
+  let_go
+
+  assert_ended 'exit 0'
+}
+
+@test "without a terminal every signal to dlock reaches the command and its children" {
+  launch setsid dlock run job -- sh -c './note child & exec ./note command'
+  eventually noted 'command ready'
+  eventually noted 'child ready'
+
+  for signal in HUP INT QUIT USR1 USR2 ALRM TERM WINCH CONT PIPE RTMIN+3; do
+    kill -s "$signal" "$launched"
+    eventually noted "command $(in_perl $signal)"
+    eventually noted "child $(in_perl $signal)"
+  done
+}
+
+@test "signals of faults that are sent to dlock reach the command, too" {
+  launch_noter
+
+  for signal in ILL TRAP ABRT BUS FPE SEGV SYS XCPU XFSZ; do
+    kill -s "$signal" "$launched"
+    eventually noted "command $signal"
+  done
+}
+
+@test "signals of faults that are sent to dlock reach the command without a store, too" {
+  launch_noter --store none:
+
+  for signal in ILL TRAP ABRT BUS FPE SEGV SYS XCPU XFSZ; do
+    kill -s "$signal" "$launched"
+    eventually noted "command $signal"
+  done
+}
+
+@test "dlock lives until the command ends, whatever it passed on" {
+  launch_noter
+  for signal in {1..31} {34..64}; do
+    case $(kill -l "$signal") in
+      KILL | CHLD | STOP | TSTP | TTIN | TTOU | URG) continue ;;
+    esac
+    kill "-$signal" "$launched"
+  done
+  eventually noted 'command RTMAX'
+
+  touch finish
+
+  assert_ended 'exit 7'
+}
+
+@test "the lock is held until the command ends, whatever was passed on" {
+  launch_noter
+
+  for signal in TERM INT HUP TERM INT; do
+    kill -s "$signal" "$launched"
+    eventually noted "command $signal"
+  done
+
+  is_held job
+}
+
+@test "a second TERM and a second INT reach the command like the first" {
+  launch_noter
+
+  for signal in TERM INT TERM INT; do
+    : > noted
+    kill -s "$signal" "$launched"
+    eventually noted "command $signal"
+  done
+}
+
+@test "a command that a passed-on signal ends is that death for the caller" {
+  launch setsid dlock run job -- sh -c 'echo > started; exec sleep 60'
+  eventually test -e started
+
+  kill -TERM "$launched"
+
+  assert_ended 'signal 15'
+}
+
+@test "a command that ends by itself on a signal keeps its exit code" {
+  launch setsid dlock run job -- sh -c 'trap "exit 9" TERM; echo > started; while :; do sleep 0.01; done'
+  eventually test -e started
+
+  kill -TERM "$launched"
+
+  assert_ended 'exit 9'
+}
+
+@test "a command that ignores TERM goes on after the usual --kill-after" {
+  launch_noter
+
+  kill -TERM "$launched"
+
+  never_within 5500 has_ended "$launched"
+}
+
+@test "--kill-after ends a command that ignores a passed-on TERM" {
+  launch_noter --kill-after 200ms
+
+  kill -TERM "$launched"
+
+  assert_ended 'signal 9'
+}
+
+@test "--kill-after gives the command its time after a passed-on TERM" {
+  launch_noter --kill-after 700ms
+  begin=$(now_ms)
+
+  kill -TERM "$launched"
+
+  assert_ended 'signal 9'
+  assert_between $(($(now_ms) - begin)) 700 5000
+}
+
+@test "--kill-after counts for no other signal that is passed on" {
+  launch_noter --kill-after 100ms
+
+  kill -HUP "$launched"
+  kill -INT "$launched"
+
+  never_within 500 has_ended "$launched"
+}
+
+@test "signals that were ignored when dlock started are not passed on" {
+  launch env --ignore-signal=HUP,INT,TERM,USR1 setsid dlock run job -- ./note command
+  eventually noted 'command ready'
+
+  for signal in HUP INT TERM USR1 USR2; do kill -s "$signal" "$launched"; done
+  eventually noted 'command USR2'
+
+  assert_equal "$(< noted)" $'command ready\ncommand USR2'
+}
+
+@test "under nohup a hangup does not reach the command" {
+  launch nohup setsid dlock run job -- ./note command
+  eventually noted 'command ready'
+
+  kill -HUP "$launched"
+  kill -USR2 "$launched"
+  eventually noted 'command USR2'
+
+  refute noted 'command HUP'
+}
+
+@test "a signal that was blocked when dlock started is passed on" {
+  launch env --block-signal=TERM setsid dlock run job -- env --block-signal= --default-signal \
+    perl -MPOSIX -e 'sigprocmask(SIG_SETMASK, POSIX::SigSet->new); exec "./note", "command"'
+  eventually noted 'command ready'
+
+  kill -TERM "$launched"
+
+  eventually noted 'command TERM'
+}
+
+@test "the command finds its signals as without dlock" {
+  assert_same_signal_state --default-signal
+}
+
+@test "the command finds its signals as without dlock when all were ignored" {
+  # AddressSanitizer handles some of its own accord.
+  sanitizer=${ASAN_OPTIONS:-}:handle_segv=0:handle_sigbus=0:handle_sigfpe=0
+
+  assert_same_signal_state --ignore-signal ASAN_OPTIONS="$sanitizer"
+}
+
+@test "the command finds its signals as without dlock when all were blocked" {
+  assert_same_signal_state --default-signal --block-signal
+}
+
+@test "the command finds its signals as without dlock when some were ignored and some blocked" {
+  assert_same_signal_state --default-signal --ignore-signal=HUP,PIPE,CHLD,RTMIN+2,WINCH \
+    --block-signal=TERM,CHLD,BUS,RTMIN+1,TSTP
+}
+
+@test "the command finds its signals as without dlock after it had to wait" {
+  hold job
+  env --default-signal "${signal_state[@]}" > without
+  env --default-signal dlock run -w 60s job -- "${signal_state[@]}" > with 3>&- &
+  waiter=$!
+  eventually is_queued job "$waiter"
+
+  let_go
+
+  assert_exits 0 "$waiter"
+  diff with without
+}
+
+@test "started with SIGCHLD ignored, the exit code is still the command's" {
+  status=0
+  timeout -s KILL 20 env --ignore-signal=CHLD dlock run job -- sh -c 'exit 7' || status=$?
+
+  assert_status 7
+}
+
+@test "a reader that goes away ends the run as it would end the command" {
+  run bash -c 'timeout -s KILL 20 env --default-signal dlock run job -- yes | head -n 1; echo "${PIPESTATUS[@]}"'
+
+  assert_equal "$output" $'y\n141 0'
+  is_free job
+}
+
+@test "a reader of standard error that goes away does not end the run" {
+  hold job
+  mkfifo pipe
+  head -n 1 < pipe > first &
+  reader=$!
+  dlock run -v -w 60s job -- sh -c 'sleep 0.1; exit 7' 2> pipe 3>&- &
+  waiter=$!
+  eventually is_queued job "$waiter"
+  eventually has_ended "$reader"
+
+  let_go
+
+  assert_exits 7 "$waiter"
+}
+
+@test "a limit of file sizes that dlock runs into is an error, not a death by signal" {
+  for limit in 0 1 4 16 64 256; do
+    rm -rf store
+    run bash -c "ulimit -f $limit; exec timeout -s KILL 20 dlock run job -- echo ran 2>&1 | cat; exit \${PIPESTATUS[0]}"
+    ((status != 0 && status < 128))
+    assert_one_line
+  done
+}
+
+@test "a limit of file sizes that dlock runs into is no death by signal in a store that exists, either" {
+  dlock run job -- true
+
+  for limit in 0 1 4 16 64 256; do
+    run bash -c "ulimit -f $limit; exec timeout -s KILL 20 dlock run job -- true 2>&1 | cat; exit \${PIPESTATUS[0]}"
+    ((status < 128))
+  done
+}
+
+@test "a limit of file sizes that dlock runs into later does not reach the command" {
+  dlock run job -- true
+  # What is appended to it goes beyond the limit.
+  perl -e 'print "x" x 99, "\n" for 1 .. 30000' >> store/runs.jsonl
+
+  run bash -c 'ulimit -f 2500; exec timeout -s KILL 20 dlock run job -- sleep 0.2'
+
+  assert_status 0
+}
+
+@test "many signals in short time are no reason to end" {
+  launch setsid dlock run job -- env --ignore-signal=USR1,WINCH,RTMIN \
+    sh -c 'touch started; until [ -e finish ]; do sleep 0.01; done; exit 7'
+  eventually test -e started
+
+  perl -e 'for (1 .. 5000) { kill $_, $ARGV[0] for "USR1", "WINCH", "CHLD", "RTMIN" }' "$launched"
+  touch finish
+
+  assert_ended 'exit 7'
+}
+
+# LeakSanitizer does not work in what strace calls.
+tracing=(env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace)
+
+# Prints each system call of a run, by its name and as the how-manieth of that name.
+system_calls() {
+  "${tracing[@]}" setsid dlock run job -- true > /dev/null 2>&1
+  sed -En 's/^([a-z0-9_]+)\(.*/\1/p' trace | awk '{ print $1, ++seen[$1] }'
+}
+
+@test "TERM at any moment never leaves a command behind, nor the lock held" {
+  system_calls > calls
+  total=$(wc -l < calls)
+  step=$(((total + 39) / 40))
+  local call count line=0
+
+  while read -r call count; do
+    ((line++ % step == 0)) || continue
+    : > started
+    status=0
+    timeout -s KILL 20 "${tracing[@]}" -e inject="$call:signal=TERM:when=$count" \
+      setsid dlock run job -- sh -c 'echo > started; exec sleep 0.05' > said 2>&1 < /dev/null || status=$?
+    echo "TERM at $call $count: $status"
+    ((status == 143 || status == 0))
+    no_leftovers
+    is_free job
+    no_sockets
+  done < calls
+}
+
+@test "TERM before the command starts keeps it from starting" {
+  system_calls > calls
+  local call count
+
+  # The lock's database is open by then, the lock not yet granted.
+  grep -E '^(mmap|pwrite64|fcntl|ppoll|epoll_create1|signalfd4) 1$' calls > early
+  test -s early
+  while read -r call count; do
+    rm -f started
+    status=0
+    timeout -s KILL 20 "${tracing[@]}" -e inject="$call:signal=TERM:when=$count" \
+      setsid dlock run job -- touch started > said 2>&1 < /dev/null || status=$?
+    assert_status 143
+    refute test -e started
+  done < early
+}

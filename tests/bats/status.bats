@@ -1,0 +1,462 @@
+#!/usr/bin/env bats
+# dlock status: who holds a lock, who waits for it, and how its last run ended.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  store=$BATS_TEST_TMPDIR/store
+  host=$(uname -n)
+  user=$(id -un)
+}
+
+teardown() { kill_leftovers; }
+
+# Asserts what a jq filter makes of the status of `job`.
+assert_shows() {  # <filter> <expected>
+  run dlock status --json job
+  assert_equal "$(json "$1")" "$2"
+}
+
+# Asserts that a time is RFC 3339 in UTC, and about now.
+assert_is_now() {  # <time>
+  local off date='20[0-9]{2}-[01][0-9]-[0-3][0-9]' time='[0-2][0-9]:[0-5][0-9]:[0-6][0-9]'
+  [[ $1 =~ ^${date}T$time(\.[0-9]+)?Z$ ]] ||
+    { echo "not a time: $1" >&2; return 1; }
+  off=$(($(date +%s) - $(date -d "$1" +%s)))
+  ((off >= -5 && off <= 60)) || { echo "$off seconds off: $1" >&2; return 1; }
+}
+
+# Fails if standard input has a byte that could steer a terminal.
+is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
+
+# --- For programs ---
+
+@test "status --json has the keys of the contract, in its order" {
+  hold job
+  queue job -- true
+
+  run dlock status --json job
+
+  assert_equal "$(json 'keys_unsorted | join(" ")')" \
+    'name state mode slots free holders waiters last_run'
+  assert_equal "$(json '.holders[0] | keys_unsorted | join(" ")')" \
+    'fence slot host pid user command label since held_ms expires_in_ms attached'
+  assert_equal "$(json '.waiters[0] | keys_unsorted | join(" ")')" \
+    'host pid user since waiting_ms'
+}
+
+@test "the last run in status --json has the keys of the contract, in its order" {
+  dlock run job -- true
+
+  assert_shows '.last_run | keys_unsorted | join(" ")' \
+    'started ended duration_ms exit_code signal host outcome'
+}
+
+@test "status --json has the types of the contract" {
+  dlock run job -- true
+  hold job
+  queue job -- true
+
+  assert_shows 'map(type) | join(" ")' \
+    'string string string number number array array object'
+  assert_shows '.holders[0] | map(type) | join(" ")' \
+    'number number string number string array string string number null boolean'
+  assert_shows '.waiters[0] | map(type) | join(" ")' 'string number string string number'
+  assert_shows '.last_run | map(type) | join(" ")' \
+    'string string number number null string string'
+}
+
+@test "status --json is one line" {
+  hold job
+
+  run dlock status --json job
+
+  assert_equal "${#lines[@]}" 1
+}
+
+@test "status exits with 0 for a lock that is held" {
+  hold job
+
+  run dlock status job
+
+  assert_status 0
+}
+
+@test "status exits with 1 for a lock that is free" {
+  dlock run job -- true
+
+  run dlock status job
+
+  assert_status 1
+}
+
+@test "status exits with 1 for a lock that only has waiters whose turn it is" {
+  hold job
+  queue job -- true
+  kill -STOP "$waiter"
+  let_go
+  assert_exits 0 "$holder"
+
+  run dlock status job
+
+  assert_status 1
+}
+
+@test "a lock that nobody ever used is free" {
+  run dlock status --json job
+
+  assert_status 1
+  assert_equal "$output" "$(tr -d '\n ' <<< '{"name":"job","state":"free",
+    "mode":"exclusive","slots":1,"free":1,"holders":[],"waiters":[],"last_run":null}')"
+}
+
+@test "to ask for a lock that nobody ever used creates nothing" {
+  dlock status job || true
+
+  [[ ! -e $store ]]
+}
+
+@test "to ask for a lock writes nothing" {
+  hold job
+  before=$(cd "$store" && md5sum -- *)
+
+  dlock status job
+  dlock status another || true
+
+  assert_equal "$(cd "$store" && md5sum -- *)" "$before"
+}
+
+@test "the holder is its dlock, with user, host and command as it was given" {
+  dlock run job -- sh -c 'exec sleep 600' 'a b' '' 3>&- &
+  eventually is_held job
+
+  assert_shows '.holders[0] | "\(.pid) \(.user) \(.host)"' "$! $user $host"
+  assert_shows '.holders[0].command | tojson' '["sh","-c","exec sleep 600","a b",""]'
+}
+
+@test "the holder's fence is the command's" {
+  # shellcheck disable=SC2016
+  dlock run job -- sh -c 'echo "$DLOCK_FENCE" > "$0"; exec sleep 600' \
+    "$BATS_TEST_TMPDIR/fence" 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/fence"
+
+  assert_shows '.holders[0].fence' "$(< "$BATS_TEST_TMPDIR/fence")"
+}
+
+@test "a run's lock is attached to it and cannot run out" {
+  hold job
+
+  assert_shows '.holders[0] | "\(.attached) \(.expires_in_ms)"' 'true null'
+}
+
+@test "the label of a holder is shown" {
+  hold job --label 'nightly backup'
+
+  assert_shows '.holders[0].label' 'nightly backup'
+  run dlock status job
+  assert_output_contains 'nightly backup'
+}
+
+@test "since when a lock is held is told in UTC, whatever the time zone" {
+  export TZ=Pacific/Kiritimati
+  hold job
+
+  run dlock status --json job
+
+  assert_is_now "$(json '.holders[0].since')"
+}
+
+@test "how long a lock is held grows" {
+  hold job
+  first=$(look job '.holders[0].held_ms')
+
+  eventually is_held_longer "$first"
+  (($(look job '.holders[0].held_ms') < 60000))
+}
+
+is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
+
+@test "waiters are shown in their order" {
+  hold job
+  queue job -- true
+  first=$waiter
+  queue job -- true
+
+  assert_shows '[.waiters[].pid] | join(" ")' "$first $waiter"
+}
+
+@test "a waiter is shown with user, host, and since when it waits" {
+  hold job
+  queue job -- true
+
+  assert_shows '.waiters[0] | "\(.user) \(.host)"' "$user $host"
+  assert_is_now "$(look job '.waiters[0].since')"
+  assert_between "$(look job '.waiters[0].waiting_ms')" 0 60000
+}
+
+@test "a shared lock is shown as shared, with no slot free" {
+  hold job -s
+  hold job -s
+
+  assert_shows '"\(.state) \(.mode) \(.slots) \(.free) \(.holders | length)"' \
+    'held shared 1 0 2'
+}
+
+@test "a lock with slots is shown with those that are free" {
+  hold job -n 5
+  hold job -n 5
+
+  assert_shows '"\(.state) \(.mode) \(.slots) \(.free)"' 'held exclusive 5 3'
+}
+
+# --- The last run ---
+
+@test "the last run is shown with its exit code and its duration" {
+  dlock run job -- sh -c 'sleep 0.05; exit 3' || true
+
+  assert_shows '.last_run | "\(.outcome) \(.exit_code) \(.signal) \(.host)"' \
+    "ran 3 null $host"
+  assert_between "$(look job .last_run.duration_ms)" 50 60000
+}
+
+@test "the last run's beginning and end are told in UTC" {
+  TZ=Pacific/Kiritimati dlock run job -- true
+
+  assert_is_now "$(look job .last_run.started)"
+  assert_is_now "$(look job .last_run.ended)"
+}
+
+@test "the last run is shown with the signal that ended it" {
+  dlock run job -- sh -c 'kill -TERM $$' || true
+
+  assert_shows '.last_run | "\(.outcome) \(.exit_code) \(.signal)"' 'ran null TERM'
+}
+
+@test "the last run is shown as one that timed out" {
+  dlock run --timeout 50ms job -- sleep 600 || true
+
+  assert_shows '.last_run | "\(.outcome) \(.exit_code)"' 'timeout 124'
+}
+
+@test "one that did not get the lock is no last run" {
+  hold job
+  dlock run -E 0 job -- true
+
+  assert_shows .last_run null
+}
+
+@test "a command that could not be started is no last run" {
+  dlock run job -- /no/such/command || true
+
+  assert_shows .last_run null
+}
+
+@test "the last run is still shown while the next one runs" {
+  dlock run job -- sh -c 'exit 3' || true
+  hold job
+
+  assert_shows '"\(.state) \(.last_run.exit_code)"' 'held 3'
+}
+
+# --- For people ---
+
+@test "people read on the first line whether the lock is held" {
+  hold job
+
+  run dlock status job
+
+  assert_equal "${lines[0]}" 'job  held'
+}
+
+@test "people read on the first line whether the lock is free" {
+  run dlock status job
+
+  assert_equal "$output" 'job  free'
+}
+
+@test "people read who holds the lock with which command" {
+  hold job
+
+  run dlock status job
+
+  assert_output_contains "$user@$host"
+  assert_output_contains "$holder"
+  assert_output_contains "sh -c 'exec 3<>"
+}
+
+@test "people read how the last run ended and how long it took" {
+  dlock run job -- sh -c 'exit 3' || true
+
+  run dlock status job
+
+  wanted="^  last run: exit 3, [0-9.]+m?s ago, took [0-9.]+m?s on $host$"
+  [[ ${lines[1]} =~ $wanted ]]
+}
+
+# Makes the last run one that was logged: without a database the log is what is known.
+log_last_run() {  # <ended> <JSON of the other fields>
+  dlock run job -- true
+  rm "$store"/state-*
+  printf '{"event":"end","namespace":"dlock","name":"job","fence":1,
+    "started":"%s","ended":"%s",%s}' "$1" "$1" "$2" | tr -d '\n' > "$store/runs.jsonl"
+  echo >> "$store/runs.jsonl"
+}
+
+@test "people read times like 3m12s" {
+  log_last_run "$(date -u -d '-192 seconds' +%FT%T.000Z)" \
+    '"duration_ms":97200000,"exit_code":0,"signal":null,"host":"h","outcome":"ran"'
+
+  run dlock status job
+
+  wanted='exit 0, 3m1[2-9]s ago, took 1d3h on h$'
+  [[ ${lines[1]} =~ $wanted ]]
+}
+
+@test "the table's columns stand below their titles" {
+  hold pool -n 20 --label short
+  hold pool -n 20 --label 'a much longer label, with spaces'
+  hold pool -n 20
+
+  run dlock status pool
+
+  title=${lines[1]}
+  for row in "${lines[@]:2:3}"; do
+    for word in HOLDER PID FOR FENCE SLOT COMMAND; do
+      before=${title%%"$word"*}
+      [[ ${row:${#before}:1} != ' ' && ${row:${#before}-1:1} == ' ' ]]
+    done
+  done
+}
+
+@test "the table's columns stand below their titles where labels are not ASCII" {
+  export LC_ALL=C.UTF-8
+  hold pool -n 20 --label 'Übergrößenträger'
+  hold pool -n 20 --label x
+
+  run dlock status pool
+
+  before=${lines[1]%%COMMAND*}
+  assert_equal "${lines[2]:${#before}:3}" 'sh '
+  assert_equal "${lines[3]:${#before}:3}" 'sh '
+}
+
+@test "what a command has in it cannot steer the terminal of one who looks" {
+  dlock run job -- sh -c 'exec sleep 600' $'\e]52;c;x\a\e[2J' $'a\nb\r' $'\xff\xfe' \
+    $'\u202e\u2066' 3>&- &
+  eventually is_held job
+
+  dlock status job > "$BATS_TEST_TMPDIR/shown"
+
+  is_harmless < "$BATS_TEST_TMPDIR/shown"
+  grep -q '\\x1b' "$BATS_TEST_TMPDIR/shown"
+}
+
+@test "what a command has in it is valid JSON for programs" {
+  # shellcheck disable=SC1003
+  dlock run job -- sh -c 'exec sleep 600' $'\e[2J' $'a\nb' $'\xff' $'\u202e' '"\' 3>&- &
+  eventually is_held job
+
+  run dlock status --json job
+
+  assert_equal "$(json '.holders[0].command | length')" 8
+  assert_equal "$(json '.holders[0].command[4]')" $'a\nb'
+  # shellcheck disable=SC1003
+  assert_equal "$(json '.holders[0].command[7]')" '"\'
+}
+
+@test "what somebody wrote into the log cannot steer the terminal of one who looks" {
+  log_last_run 2026-01-01T00:00:00.000Z '"duration_ms":1,"exit_code":null,
+    "signal":"\u001b[31m","host":"\u001b[2J\u202e","outcome":"\u0007"'
+
+  run dlock status job
+
+  assert_output_contains 'last run'
+  tr -d '\n' <<< "$output" | is_harmless
+}
+
+@test "a very long command is cut for people" {
+  dlock run job -- sh -c 'exec sleep 600' "$(printf 'long %.0s' {1..400})" 3>&- &
+  eventually is_held job
+
+  run dlock status job
+
+  assert_output_contains ...
+  ((${#output} < 500))
+}
+
+# --- Color ---
+
+@test "no color where the output is no terminal" {
+  hold job
+
+  run dlock status job
+
+  is_harmless <<< "$output"
+}
+
+@test "color on a terminal" {
+  hold job
+
+  run env TERM=xterm script -qec 'dlock status job' /dev/null
+
+  assert_output_contains $'\e['
+}
+
+@test "no color on a terminal for one who has set NO_COLOR" {
+  hold job
+
+  run env TERM=xterm NO_COLOR=1 script -qec 'dlock status job' /dev/null
+
+  refute_output_contains $'\e['
+}
+
+@test "an empty NO_COLOR counts as none" {
+  hold job
+
+  run env TERM=xterm NO_COLOR= script -qec 'dlock status job' /dev/null
+
+  assert_output_contains $'\e['
+}
+
+@test "no color on a terminal that cannot do it" {
+  hold job
+
+  run env TERM=dumb script -qec 'dlock status job' /dev/null
+
+  refute_output_contains $'\e['
+}
+
+@test "--color always shows color even where NO_COLOR is set" {
+  hold job
+
+  run env NO_COLOR=1 dlock --color always status job
+
+  assert_output_contains $'\e['
+}
+
+@test "--color never shows none on a terminal" {
+  hold job
+
+  run env TERM=xterm script -qec 'dlock --color never status job' /dev/null
+
+  refute_output_contains $'\e['
+}
+
+@test "--json never has color" {
+  hold job
+
+  run dlock --color always status --json job
+
+  is_harmless <<< "$output"
+}
+
+@test "output that cannot be written is an error in one line" {
+  hold job
+
+  run sh -c 'dlock status job > /dev/full'
+
+  ((status > 1))
+  assert_one_line
+}

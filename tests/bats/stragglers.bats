@@ -1,0 +1,246 @@
+#!/usr/bin/env bats
+# What becomes of processes that outlive their command, and of its lock: --stragglers.
+# shellcheck disable=SC2016  # the commands' own variables
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+  make_commands
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+# Makes `straggler`, which puts its pid into a file named by its argument and lives on,
+# and `starts`, a command that leaves such a process behind and exits with 5. Both are
+# told how: plain; daemon, in a session of its own with no parent; stubborn, which does
+# not mind TERM; stopped; heir, which starts another one when it is told to end.
+make_commands() {
+  cat > straggler << 'END'
+#!/bin/bash
+exec 2> /dev/null
+case $1 in
+  *stubborn) trap '' TERM ;;
+  *heir) trap './straggler stubborn; exit' TERM ;;
+  *) trap 'echo "$1" > termed; exit' TERM ;;
+esac
+echo $$ > "$1.new" && mv "$1.new" "$1"
+[[ $1 != *stopped ]] || kill -STOP $$
+until [[ -e finish ]]; do sleep 0.02; done
+END
+  cat > starts << 'END'
+#!/bin/bash
+echo $$ > command
+for kind; do
+  case $kind in
+    daemon*) (setsid ./straggler "$kind" < /dev/null > /dev/null 2>&1 &) ;;
+    *) ./straggler "$kind" & ;;
+  esac
+done
+for kind; do until [[ -e $kind ]]; do sleep 0.01; done; done
+exit 5
+END
+  chmod +x straggler starts
+}
+
+# Runs a command to its end, at most 20 s, and takes its exit code into $status.
+run_to_end() {  # <command>...
+  status=0
+  timeout -s KILL 20 "$@" 3>&- || status=$?
+}
+
+is_alive() { refute has_ended "$(< "$1")"; }  # <kind of straggler, or command>
+
+is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
+
+@test "by default a process that outlives the command lives on" {
+  run_to_end dlock run job -- ./starts plain
+
+  is_alive plain
+}
+
+@test "by default the lock is free when the command ends, whatever outlives it" {
+  run_to_end dlock run job -- ./starts plain daemon
+
+  is_free job
+}
+
+@test "by default a process that outlives the command does not keep the next run away" {
+  run_to_end dlock run job -- ./starts plain
+
+  run dlock run job -- echo ran
+
+  assert_equal "$status $output" '0 ran'
+}
+
+@test "by default the exit code is the command's" {
+  run_to_end dlock run job -- ./starts plain
+
+  assert_status 5
+}
+
+@test "--stragglers leave is the default" {
+  run_to_end dlock run --stragglers leave job -- ./starts plain
+
+  is_alive plain
+  is_free job
+}
+
+@test "--stragglers wait keeps the lock until the last one is gone" {
+  dlock run --stragglers wait job -- ./starts plain 3>&- &
+  eventually test -e plain
+
+  eventually is_dead command
+  is_held job
+
+  touch finish
+  assert_exits 5 $!
+}
+
+@test "--stragglers wait waits also for one that is a daemon" {
+  dlock run --stragglers wait job -- ./starts daemon 3>&- &
+  eventually test -e daemon
+
+  never_within 300 has_ended $!
+
+  touch finish
+  assert_exits 5 $!
+}
+
+@test "--stragglers wait leaves the lock free" {
+  touch finish
+
+  run_to_end dlock run --stragglers wait job -- ./starts plain
+
+  is_free job
+}
+
+@test "--stragglers wait passes signals on to those it waits for" {
+  env --default-signal setsid dlock run --stragglers wait job -- ./starts plain 3>&- &
+  dlock=$!
+  eventually test -e plain
+  eventually is_dead command
+
+  kill -TERM "$dlock"
+
+  assert_exits 5 "$dlock"
+  assert_equal "$(< termed)" plain
+}
+
+@test "--stragglers wait does not wait where nothing is left" {
+  run_to_end dlock run --stragglers wait job -- sh -c 'exit 5'
+
+  assert_status 5
+}
+
+@test "--stragglers kill ends what outlives the command" {
+  run_to_end dlock run --stragglers kill job -- ./starts plain
+
+  is_dead plain
+}
+
+@test "--stragglers kill asks by TERM first" {
+  run_to_end dlock run --stragglers kill job -- ./starts plain
+
+  assert_equal "$(< termed)" plain
+}
+
+@test "--stragglers kill does not take its time where TERM is enough" {
+  begin=$(now_ms)
+  run_to_end dlock run --stragglers kill --kill-after 15s job -- ./starts plain daemon
+
+  assert_between $(($(now_ms) - begin)) 0 5000
+}
+
+@test "--stragglers kill ends daemons" {
+  run_to_end dlock run --stragglers kill job -- ./starts daemon
+
+  is_dead daemon
+}
+
+@test "--stragglers kill ends those that do not mind TERM" {
+  run_to_end dlock run --stragglers kill --kill-after 200ms job -- ./starts stubborn daemon-stubborn
+
+  is_dead stubborn
+  is_dead daemon-stubborn
+}
+
+@test "--stragglers kill gives --kill-after to those that do not mind TERM" {
+  begin=$(now_ms)
+  run_to_end dlock run --stragglers kill --kill-after 500ms job -- ./starts stubborn
+
+  assert_between $(($(now_ms) - begin)) 500 5000
+}
+
+@test "--stragglers kill ends those that are stopped" {
+  run_to_end dlock run --stragglers kill --kill-after 15s job -- ./starts stopped daemon-stopped
+
+  is_dead stopped
+  is_dead daemon-stopped
+}
+
+@test "--stragglers kill ends those that are started meanwhile" {
+  run_to_end dlock run --stragglers kill --kill-after 300ms job -- ./starts daemon-heir
+
+  is_dead stubborn
+  no_leftovers
+}
+
+@test "--stragglers kill keeps the lock until all are dead" {
+  dlock run --stragglers kill --kill-after 60s job -- ./starts stubborn 3>&- &
+  dlock=$!
+  eventually test -e stubborn
+
+  never_within 300 is_free job
+  kill -KILL "$(< stubborn)"
+
+  assert_exits 5 "$dlock"
+}
+
+@test "--stragglers kill leaves the lock free" {
+  run_to_end dlock run --stragglers kill job -- ./starts plain
+
+  is_free job
+}
+
+@test "--stragglers kill leaves the exit code to the command" {
+  run_to_end dlock run --stragglers kill job -- ./starts plain daemon
+
+  assert_status 5
+}
+
+@test "--stragglers kill leaves the command's death by a signal to the caller" {
+  run_to_end dlock run --stragglers kill job -- sh -c './starts plain; kill -USR1 $$'
+
+  assert_status 138
+}
+
+@test "--stragglers kill says nothing" {
+  run_to_end dlock run --stragglers kill job -- ./starts plain > said 2>&1
+
+  assert_equal "$(< said)" ''
+}
+
+@test "--stragglers kill spares what was there before the command" {
+  run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
+    exec dlock run --stragglers kill --kill-after 100ms job -- true'
+
+  is_alive plain
+}
+
+@test "--stragglers wait does not wait for what was there before the command" {
+  run_to_end timeout 5 bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
+    exec dlock run --stragglers wait job -- true'
+
+  assert_status 0
+}
+
+@test "--timeout spares what was there before the command" {
+  run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
+    exec dlock run --timeout 100ms --kill-after 100ms job -- sleep 60'
+
+  is_alive plain
+}

@@ -1,0 +1,478 @@
+#!/usr/bin/env bats
+# On a terminal: keys, job control and reading work as without dlock, and a wait shows
+# who has the lock.
+# shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+  make_noter
+  mkfifo keys
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+# Makes `note`, a command that writes each signal that it gets into the file `noted`,
+# after its own name, and ends only when the file `finish` is there, with exit code 7.
+make_noter() {
+  cat > note << 'END'
+#!/usr/bin/perl
+use strict;
+my $name = shift;
+open my $noted, '>>', 'noted' or die $!;
+sub note { syswrite $noted, "$name $_[0]\n" }
+$SIG{$_} = \&note for qw(HUP INT QUIT TERM USR1 USR2 ALRM CONT WINCH);
+note('ready');
+until (-e 'finish') { select undef, undef, undef, 0.02 }
+exit 7;
+END
+  chmod +x note
+}
+
+noted() { grep -qsx "$1" noted; }  # <name> <signal>
+
+# Starts a shell's command in the background on a terminal of its own, with the shell
+# as the leader of its session. Sets $terminal to the pid of what owns the terminal; it
+# exits as the command does. What appears on the terminal gets into the file `screen`.
+on_terminal() {  # <command for a shell>
+  SHELL=/bin/sh TERM=dumb env --default-signal script -qec "$1" /dev/null <> keys > screen 3>&- &
+  terminal=$!
+}
+
+# An interactive shell, with job control.
+shell_on_terminal() {
+  on_terminal 'PS1="ready> " exec bash --norc --noprofile -i'
+  eventually appears 'ready> '
+}
+
+press() { printf %s "$1" 1<> keys; }  # <keys>
+
+appears() { grep -qF -- "$1" screen; }
+
+# The pid of the lock's dlock.
+dlock_of() { look "$1" '.holders[0].pid'; }
+
+# Presses a key that sends a signal, waits until it was noted, and has dlock take it
+# only then, so that two of them would be noted as two. Not where dlock is the child of
+# script(1), which stops with its child.
+press_before_dlock_looks() {  # <key> <what is noted>
+  local dlock
+  dlock=$(dlock_of job)
+  kill -STOP "$dlock"
+  eventually is_stopped "$dlock"
+  press "$1"
+  eventually noted "$2"
+  kill -CONT "$dlock"
+  # The last one in the order in which signals are taken.
+  kill -WINCH "$dlock"
+  eventually noted "${2% *} WINCH"
+}
+
+runs_command() { [[ -n $(pgrep -P "$(dlock_of "$1")") ]]; }
+
+somebody_waits() { [[ $(look "$1" '.waiters | length') != 0 ]]; }
+
+is_stopped() { grep -q '^State:.[Tt]' "/proc/$1/status"; }
+
+goes_on() { grep -q '^State:.[RSD]' "/proc/$1/status"; }
+
+@test "Ctrl-C reaches the command" {
+  on_terminal 'dlock run job -- ./note command; :'
+  eventually noted 'command ready'
+
+  press $'\003'
+
+  eventually noted 'command INT'
+}
+
+@test "Ctrl-C reaches the command once" {
+  on_terminal 'dlock run job -- ./note command; :'
+  eventually noted 'command ready'
+
+  press_before_dlock_looks $'\003' 'command INT'
+
+  assert_equal "$(grep -c INT noted)" 1
+}
+
+@test "Ctrl-C reaches the command once also where dlock leads the session" {
+  on_terminal 'exec dlock run job -- ./note command'
+  eventually noted 'command ready'
+
+  press $'\003'
+  eventually noted 'command INT'
+  kill -WINCH "$(dlock_of job)"
+  eventually noted 'command WINCH'
+
+  assert_equal "$(grep -c INT noted)" 1
+}
+
+@test "Ctrl-\\ reaches the command once" {
+  on_terminal 'dlock run job -- ./note command; :'
+  eventually noted 'command ready'
+
+  press_before_dlock_looks $'\034' 'command QUIT'
+
+  assert_equal "$(grep -c QUIT noted)" 1
+}
+
+@test "a command that Ctrl-C ends is that death for the caller" {
+  on_terminal 'exec dlock run job -- sh -c "touch started; exec sleep 60"'
+  eventually test -e started
+
+  press $'\003'
+
+  assert_exits 130 "$terminal"
+}
+
+@test "Ctrl-C ends a loop in a script around dlock" {
+  cat > loop << 'END'
+for round in 1 2 3; do
+  echo "$round" >> rounds
+  dlock run job -- sh -c 'touch started; exec sleep 60'
+done
+echo survived >> rounds
+END
+  on_terminal 'bash loop'
+  eventually test -e started
+
+  press $'\003'
+
+  eventually has_ended "$terminal"
+  assert_equal "$(< rounds)" 1
+}
+
+@test "a loop goes on if its command deals with Ctrl-C itself" {
+  cat > loop << 'END'
+for round in 1 2; do
+  echo "$round" >> rounds
+  dlock run job -- ./note command
+  rm finish
+done
+END
+  on_terminal 'bash loop'
+  eventually noted 'command ready'
+
+  press $'\003'
+  eventually noted 'command INT'
+  touch finish
+
+  eventually grep -q 2 rounds
+}
+
+@test "Ctrl-C reaches what outlives the command once" {
+  on_terminal 'dlock run --stragglers wait job -- sh -c "echo \$\$ > pid; ./note straggler & :"; :'
+  eventually noted 'straggler ready'
+  eventually has_ended "$(< pid)"
+
+  press_before_dlock_looks $'\003' 'straggler INT'
+
+  assert_equal "$(grep -c INT noted)" 1
+}
+
+# strace sends the signal as the kernel does for the terminal, and to dlock alone, for
+# there is no command yet. LeakSanitizer does not work with it.
+tracing='exec env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace'
+
+@test "Ctrl-C right before the command starts is not lost" {
+  dlock run job -- true
+  on_terminal "$tracing dlock run job -- true"
+  assert_exits 0 "$terminal"
+  sed -n 's/^\([a-z0-9_]*\)(.*/\1/p; /^vfork/q' trace > calls
+  local call count
+
+  for call in $(tail -n 2 calls); do
+    count=$(grep -cx "$call" calls)
+    on_terminal "$tracing -e inject=$call:signal=INT:when=$count dlock run job -- sleep 1"
+    assert_exits 130 "$terminal" || { echo "INT at $call $count" >&2; return 1; }
+  done
+}
+
+@test "a signal that is sent to dlock alone reaches the command" {
+  on_terminal 'dlock run job -- ./note command; :'
+  eventually noted 'command ready'
+
+  for signal in INT TERM HUP USR1 QUIT CONT WINCH; do
+    kill -s "$signal" "$(dlock_of job)"
+    eventually noted "command $signal"
+  done
+}
+
+@test "an alarm that was set before dlock was started reaches the command" {
+  on_terminal 'exec perl -e "alarm 1; exec @ARGV" dlock run job -- ./note command'
+  eventually noted 'command ready'
+
+  EVENTUALLY_MS=3000 eventually noted 'command ALRM'
+}
+
+@test "the end of the terminal reaches the command where dlock leads the session" {
+  on_terminal 'exec dlock run job -- ./note command'
+  eventually noted 'command ready'
+
+  kill -KILL "$terminal"
+
+  eventually noted 'command HUP'
+}
+
+@test "the end of the terminal reaches the command where a shell leads the session" {
+  shell_on_terminal
+  press $'dlock run job -- ./note command\n'
+  eventually noted 'command ready'
+
+  kill -KILL "$terminal"
+
+  eventually noted 'command HUP'
+}
+
+@test "Ctrl-Z stops the command and dlock" {
+  shell_on_terminal
+  press $'dlock run job -- ./note command\n'
+  eventually noted 'command ready'
+  local dlock command
+  dlock=$(dlock_of job)
+  command=$(pgrep -P "$dlock")
+
+  press $'\032'
+
+  eventually is_stopped "$dlock"
+  eventually is_stopped "$command"
+  eventually appears 'Stopped'
+}
+
+@test "fg continues a run that Ctrl-Z stopped, up to its exit code" {
+  shell_on_terminal
+  press $'dlock run job -- ./note command\n'
+  eventually noted 'command ready'
+  command=$(pgrep -P "$(dlock_of job)")
+  press $'\032'
+  eventually appears 'Stopped'
+
+  press $'fg\n'
+  eventually goes_on "$command"
+  touch finish
+  eventually has_ended "$command"
+  press $'echo "code=$?"\n'
+
+  eventually appears 'code=7'
+}
+
+@test "a stopped run keeps its lock" {
+  shell_on_terminal
+  press $'dlock run job -- ./note command\n'
+  eventually noted 'command ready'
+  press $'\032'
+  eventually appears 'Stopped'
+
+  run dlock run job -- true
+
+  assert_status 75
+}
+
+@test "Ctrl-Z and fg work while waiting, too" {
+  hold job
+  shell_on_terminal
+  press $'dlock run -w forever job -- touch ran\n'
+  eventually appears 'place 1'
+  press $'\032'
+  eventually appears 'Stopped'
+
+  press $'fg\n'
+  let_go
+
+  eventually test -e ran
+}
+
+@test "Ctrl-C while waiting ends dlock at once" {
+  hold job
+  on_terminal 'exec dlock run -w forever job -- touch ran'
+  eventually appears 'place 1'
+  begin=$(now_ms)
+
+  press $'\003'
+
+  assert_exits 130 "$terminal"
+  assert_between $(($(now_ms) - begin)) 0 1500
+}
+
+@test "with a terminal the command stays in the caller's process group" {
+  on_terminal 'ps -o pgid= -p $$ > caller; dlock run job -- sh -c "ps -o pgid= -p \$\$ > inside; :"; :'
+
+  assert_exits 0 "$terminal"
+  assert_equal "$(< inside)" "$(< caller)"
+}
+
+@test "without a terminal the command leads a process group of its own" {
+  run setsid --wait dlock run job -- sh -c 'ps -o pid=,pgid= -p $$; :'
+
+  read -r pid group <<< "$output"
+  assert_equal "$group" "$pid"
+}
+
+@test "the command stays in the caller's session" {
+  ps -o sid= -p $$ > caller
+
+  dlock run job -- sh -c 'ps -o sid= -p $$; :' > inside
+
+  cmp caller inside
+}
+
+@test "the command can read the terminal" {
+  on_terminal 'dlock run job -- sh -c "touch started; read -r line; echo \"\$line\" > heard"'
+  eventually test -e started
+
+  press $'hello\n'
+
+  assert_exits 0 "$terminal"
+  assert_equal "$(< heard)" hello
+}
+
+@test "the command can read the terminal at the head of a pipeline" {
+  shell_on_terminal
+
+  press $'dlock run job -- sh -c "touch started; read -r line; echo \\$line" | tee heard\n'
+  eventually test -e started
+  press $'hello\n'
+
+  eventually grep -qx hello heard
+}
+
+@test "the command can read the terminal at the end of a pipeline" {
+  shell_on_terminal
+
+  press $'echo piped | dlock run job -- sh -c "cat > heard; touch started; read -r line < /dev/tty; echo \\$line >> heard"\n'
+  eventually test -e started
+  press $'hello\n'
+
+  eventually grep -qx hello heard
+  assert_equal "$(< heard)" $'piped\nhello'
+}
+
+@test "the command can change the terminal's settings" {
+  on_terminal 'dlock run job -- stty -echo && stty -a > settings'
+
+  assert_exits 0 "$terminal"
+  grep -q -e '-echo ' settings
+}
+
+@test "the command knows a terminal when it has one" {
+  on_terminal 'dlock run job -- sh -c "test -t 0 && test -t 1 && test -t 2"'
+
+  assert_exits 0 "$terminal"
+}
+
+@test "a run in the background that reads the terminal stops until it is in the foreground" {
+  shell_on_terminal
+  press $'dlock run job -- sh -c "touch started; read -r line; echo \\$line > heard" &\n'
+  eventually test -e started
+  eventually runs_command job
+  eventually is_stopped "$(dlock_of job)"
+
+  press $'fg\n'
+  eventually goes_on "$(dlock_of job)"
+  press $'hello\n'
+
+  eventually grep -qx hello heard
+}
+
+@test "a run in the background that does not read the terminal is not stopped" {
+  shell_on_terminal
+
+  press $'dlock run job -- touch ran & wait; touch over\n'
+
+  eventually test -e over
+  test -e ran
+}
+
+@test "while it waits, one line says who has the lock and since when" {
+  hold job
+
+  on_terminal 'dlock run -w forever job -- echo ran'
+
+  eventually appears "dlock: job: waiting: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
+  eventually grep -qE ' for [0-9.]+m?s; place 1 of 1' screen
+}
+
+@test "while it waits, the line says the place in the queue" {
+  hold job
+  queue job true
+  queue job true
+
+  on_terminal 'dlock run -w forever job -- echo ran'
+
+  eventually appears 'place 3 of 3'
+}
+
+@test "while it waits, the line follows the queue" {
+  hold job
+  queue job true
+  on_terminal 'dlock run -w forever job -- echo ran'
+  eventually appears 'place 2 of 2'
+
+  kill -TERM "$waiter"
+
+  eventually appears 'place 1 of 1'
+}
+
+@test "the line of a wait is gone when the command starts" {
+  hold job
+  on_terminal 'dlock run -w forever job -- echo ran'
+  eventually appears 'place 1'
+
+  let_go
+
+  assert_exits 0 "$terminal"
+  assert_equal "$(tr -d '\n' < screen | sed 's/.*\r\x1b\[K//')" $'ran\r'
+}
+
+@test "the line of a wait stays one line" {
+  hold job
+  on_terminal 'dlock run -w forever job -- true'
+  eventually appears 'place 1'
+
+  let_go
+
+  assert_exits 0 "$terminal"
+  assert_equal "$(wc -l < screen)" 0
+}
+
+@test "the line of a wait is gone when the wait ends without the lock" {
+  hold job
+
+  on_terminal 'dlock run -w 300ms job -- true'
+
+  assert_exits 75 "$terminal"
+  assert_equal "$(wc -l < screen)" 1
+  [[ $(tr -d '\n' < screen) =~ $'\r\e[K''dlock: job: held by '[^$'\e']*$ ]]
+}
+
+@test "-q shows no line while waiting" {
+  hold job
+  on_terminal 'dlock run -q -w forever job -- echo ran'
+  eventually somebody_waits job
+
+  let_go
+
+  assert_exits 0 "$terminal"
+  assert_equal "$(< screen)" $'ran\r'
+}
+
+@test "no line is shown where the lock is free" {
+  on_terminal 'dlock run -w forever job -- echo ran'
+
+  assert_exits 0 "$terminal"
+  assert_equal "$(< screen)" $'ran\r'
+}
+
+@test "a command line that would control the terminal is shown escaped" {
+  dlock run job -- sh -c 'touch started; exec sleep 60' $'\e]0;title\a' 3>&- &
+  eventually test -e started
+
+  on_terminal 'dlock run -w 200ms job -- true'
+
+  assert_exits 75 "$terminal"
+  refute grep -qF $'\e]' screen
+}

@@ -1,0 +1,220 @@
+#!/usr/bin/env bats
+# Commands that take too long: --timeout ends them, all of them.
+# shellcheck disable=SC2016  # the commands' own variables
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+  make_tree
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+# Makes `tree`, a command whose children and grandchildren, some of them daemons, some
+# deaf to TERM, write their pids into the file `pids`.
+make_tree() {
+  cat > tree << 'END'
+#!/bin/bash
+lives() { echo "$BASHPID" >> pids; while :; do sleep 0.02; done; }
+deaf() { trap '' TERM; lives; }
+export -f lives deaf
+(lives) &
+(deaf) &
+(deaf & deaf) &
+(setsid bash -c 'trap "" TERM; (deaf) & lives' < /dev/null > /dev/null 2>&1 &)
+trap '' TERM
+until (($(wc -l < pids) == 6)); do sleep 0.01; done
+touch grown
+lives
+END
+  chmod +x tree
+}
+
+# Runs dlock, takes its exit code into $status, what it says into $output, and how long
+# it took into $took.
+run_timed() {
+  local begin
+  begin=$(now_ms)
+  status=0
+  timeout -s KILL 30 dlock "$@" > output 2>&1 < /dev/null 3>&- || status=$?
+  took=$(($(now_ms) - begin))
+  output=$(< output)
+}
+
+has_waited_for() {  # <name> <milliseconds>
+  (($(look "$1" '.waiters[0].waiting_ms // 0') >= $2))
+}
+
+all_dead() {
+  local pid
+  for pid in $(< pids); do has_ended "$pid" || return; done
+}
+
+@test "a command that takes longer than --timeout is ended with 124" {
+  run_timed run --timeout 200ms job -- sleep 60
+
+  assert_status 124
+}
+
+@test "--timeout is neither early nor late" {
+  run_timed run --timeout 500ms job -- sleep 60
+
+  assert_between "$took" 500 2500
+}
+
+@test "--timeout takes plain numbers as seconds" {
+  run_timed run --timeout 0.2 job -- sleep 60
+
+  assert_status 124
+}
+
+@test "a time-out is said in one line" {
+  run_timed run --timeout 100ms job -- sleep 60
+
+  assert_one_line
+}
+
+@test "a time-out is said also with -q" {
+  run_timed run -q --timeout 100ms job -- sleep 60
+
+  assert_one_line
+}
+
+@test "the lock is free after a time-out" {
+  run_timed run --timeout 100ms job -- sleep 60
+
+  is_free job
+}
+
+@test "a command that ends in time keeps its exit code" {
+  run_timed run --timeout 20s job -- sh -c 'exit 5'
+
+  assert_equal "$status $output" '5 '
+}
+
+@test "a command that ends in time is not waited for any longer" {
+  run_timed run --timeout 20s job -- true
+
+  assert_between "$took" 0 5000
+}
+
+@test "a command that is asked to end gets TERM" {
+  run_timed run --timeout 200ms job -- bash -c 'trap "echo asked; exit" TERM; while :; do sleep 0.02; done'
+
+  assert_output_contains asked
+}
+
+@test "a command that ends well when it is asked to is 124 all the same" {
+  run_timed run --timeout 200ms job -- bash -c 'trap "exit 0" TERM; while :; do sleep 0.02; done'
+
+  assert_status 124
+}
+
+@test "a command that ends as asked is not waited for any longer" {
+  run_timed run --timeout 200ms --kill-after 20s job -- bash -c 'trap "exit 0" TERM; while :; do sleep 0.02; done'
+
+  assert_between "$took" 200 10000
+}
+
+@test "a command that ignores TERM is killed after --kill-after" {
+  run_timed run --timeout 200ms --kill-after 300ms job -- sh -c 'trap "" TERM; while :; do sleep 0.02; done'
+
+  assert_status 124
+  assert_between "$took" 500 5000
+}
+
+@test "a command that is stopped is ended, too" {
+  run_timed run --timeout 200ms --kill-after 20s job -- sh -c 'kill -STOP $$; sleep 60'
+
+  assert_status 124
+  assert_between "$took" 200 10000
+}
+
+@test "with the command its whole tree is ended, daemons and the deaf ones, too" {
+  run_timed run --timeout 1s --kill-after 200ms job -- ./tree
+
+  test -e grown
+  all_dead
+  no_leftovers
+}
+
+@test "children that do not mind TERM are ended also if their parent ends as asked" {
+  run_timed run --timeout 300ms --kill-after 300ms job -- bash -c '
+    (trap "" TERM; echo "$BASHPID" > pids; while :; do sleep 0.02; done) &
+    wait'
+
+  assert_status 124
+  all_dead
+}
+
+@test "on a terminal the whole tree is ended, too" {
+  SHELL=/bin/sh TERM=dumb timeout -s KILL 30 script -qec 'exec dlock run --timeout 1s --kill-after 200ms job -- ./tree' \
+    /dev/null < /dev/null > screen 3>&- || status=$?
+
+  assert_equal "$status" 124
+  test -e grown
+  all_dead
+}
+
+@test "on a terminal other commands of the same shell are spared" {
+  SHELL=/bin/sh TERM=dumb timeout -s KILL 30 script -qec 'sleep 60 & echo $! > other
+    dlock run --timeout 200ms --kill-after 100ms job -- sh -c "sleep 60 & sleep 60"
+    kill -0 $(cat other) && touch spared; kill $(cat other)' /dev/null < /dev/null > screen 3>&- || true
+
+  test -e spared
+}
+
+@test "a shell that is ended does not first go on to its next command" {
+  run_timed run --timeout 200ms job -- sh -c 'sleep 60; touch went_on'
+
+  refute test -e went_on
+}
+
+@test "the lock is held until the whole tree is dead" {
+  dlock run --timeout 200ms --kill-after 60s job -- bash -c '
+    trap "touch asked" TERM
+    while :; do sleep 0.02; done' 3>&- &
+  eventually test -e asked
+
+  never_within 300 is_free job
+}
+
+@test "the time counts from when the command starts, not while it waits" {
+  hold job
+  dlock run -w 60s --timeout 1s job -- true 3>&- &
+  waiter=$!
+  eventually has_waited_for job 1200
+
+  let_go
+
+  assert_exits 0 "$waiter"
+}
+
+@test "what outlives a command that ends in time is no matter of the time-out's" {
+  run_timed run --timeout 20s job -- sh -c 'sleep 60 > /dev/null 2>&1 < /dev/null & exit 5'
+
+  assert_status 5
+  assert_between "$took" 0 5000
+}
+
+@test "a TERM from outside before the time-out leaves the exit to the command" {
+  env --default-signal setsid dlock run --timeout 20s job -- bash -c '
+    trap "exit 9" TERM; touch started; while :; do sleep 0.02; done' 3>&- &
+  eventually test -e started
+
+  kill -TERM $!
+
+  assert_exits 9 $!
+}
+
+@test "the status tells of a run that was timed out" {
+  run_timed run --timeout 100ms job -- sleep 60
+
+  run dlock status --json job
+
+  assert_equal "$(json '.last_run.outcome')" timeout
+}

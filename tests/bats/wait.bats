@@ -1,0 +1,301 @@
+#!/usr/bin/env bats
+# Waiting for a lock: who is next, what waiting costs, and how it ends.
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  order=$BATS_TEST_TMPDIR/order
+  released=$BATS_TEST_TMPDIR/released
+  began=$BATS_TEST_TMPDIR/began
+}
+
+teardown() { kill_leftovers; }
+
+# Commands of waiters: one says that it started, the other when.
+# shellcheck disable=SC2016
+{
+  noting=(sh -c 'echo "$2" >> "$1"' -)
+  timing=(bash -c 'clock_into "$1"' -)
+}
+
+started() { grep -qsx "$1" "$order"; }
+
+all_started() { (($(wc -l < "$order") >= $1)); }
+
+sockets() { find "$BATS_TEST_TMPDIR/store" -name 'wake-*'; }
+
+no_sockets() { [[ -z $(sockets) ]]; }
+
+# How often a process went to sleep.
+sleeps() { awk '/^voluntary_ctxt_switches/ { print $2 }' "/proc/$1/status"; }
+
+slept_more_than() { (($(sleeps "$1") > $2)); }
+
+is_quiet() {
+  local before
+  before=$(sleeps "$1")
+  sleep 0.1
+  [[ $(sleeps "$1") == "$before" ]]
+}
+
+@test "a free lock is granted at once to one who would wait" {
+  run timeout 5 dlock run -w 60s job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "eight waiters run in the order of their arrival" {
+  hold job
+  for number in {1..8}; do queue job "${noting[@]}" "$order" "$number"; done
+
+  let_go
+
+  eventually started 8
+  assert_equal "$(tr -d '\n' < "$order")" 12345678
+}
+
+@test "each of forty waiters gets the lock, one at a time" {
+  # shellcheck disable=SC2016
+  alone='mkdir "$1" && echo 1 >> "$2" && rmdir "$1"'
+  hold job
+  for _ in {1..40}; do
+    dlock run -w 60s job -- sh -c "$alone" - "$BATS_TEST_TMPDIR/inside" "$order" 3>&- &
+  done
+
+  let_go
+
+  EVENTUALLY_MS=60000 eventually all_started 40
+}
+
+@test "a released lock is in the next one's hands within a second" {
+  hold job
+  queue job "${timing[@]}" "$began"
+
+  clock_into "$released"
+  let_go
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 1000
+}
+
+@test "a lock passes through the hands of five waiters within a second" {
+  hold job
+  for _ in 1 2 3 4; do queue job -- true; done
+  queue job "${timing[@]}" "$began"
+
+  clock_into "$released"
+  let_go
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 1000
+}
+
+@test "a waiter that was killed is passed over at once" {
+  hold job
+  queue job "${noting[@]}" "$order" killed
+  killed=$waiter
+  queue job "${timing[@]}" "$began"
+  kill -KILL "$killed"
+
+  clock_into "$released"
+  let_go
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 1000
+}
+
+@test "a waiter that was killed between two others does not disturb their order" {
+  hold job
+  queue job "${noting[@]}" "$order" first
+  queue job "${noting[@]}" "$order" killed
+  killed=$waiter
+  queue job "${noting[@]}" "$order" last
+  kill -KILL "$killed"
+
+  let_go
+
+  eventually started last
+  assert_equal "$(tr '\n' ' ' < "$order")" 'first last '
+}
+
+@test "a waiter that was killed is no longer shown in the queue" {
+  hold job
+  queue job true
+
+  kill -KILL "$waiter"
+
+  eventually nobody_waits job
+}
+
+@test "a stopped waiter costs the next one three seconds and no more" {
+  hold job
+  queue job true
+  kill -STOP "$waiter"
+  queue job "${timing[@]}" "$began"
+
+  clock_into "$released"
+  let_go
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 2500 4500
+}
+
+@test "a waiter that was stopped when its turn came gets it once it goes on" {
+  hold job
+  queue job "${noting[@]}" "$order" stopped
+  stopped=$waiter
+  kill -STOP "$stopped"
+  queue job "${noting[@]}" "$order" next
+  let_go
+  eventually started next
+
+  kill -CONT "$stopped"
+
+  eventually started stopped
+}
+
+@test "who does not wait does not overtake a waiter" {
+  hold job
+  queue job true
+  kill -STOP "$waiter"
+  let_go
+  eventually is_free job
+
+  run dlock run job -- true
+
+  assert_status 75
+  assert_output_contains 'promised'
+}
+
+@test "a waiter whose wake-up got lost notices within seconds" {
+  hold job
+  queue job "${timing[@]}" "$began"
+  rm "$(sockets)"
+
+  clock_into "$released"
+  let_go
+
+  eventually test -s "$began"
+  assert_between "$(ms_between "$released" "$began")" 0 2500
+}
+
+@test "a wait that ends without the lock exits with 75 in time" {
+  hold job
+
+  begin=$(now_ms)
+  run dlock run -w 300ms job -- true
+
+  assert_status 75
+  assert_between $(($(now_ms) - begin)) 300 1500
+}
+
+@test "a wait that ends without the lock says in one line who has it" {
+  hold job
+
+  run dlock run -w 100ms job -- true
+
+  assert_one_line
+  assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
+}
+
+@test "a wait that ended leaves no place in the queue behind" {
+  hold job
+  dlock run -w 100ms job -- true || true
+  queue job "${noting[@]}" "$order" next
+
+  let_go
+
+  eventually started next
+}
+
+@test "-w 0 does not wait" {
+  hold job
+
+  begin=$(now_ms)
+  run dlock run -w 0 job -- true
+
+  assert_status 75
+  assert_between $(($(now_ms) - begin)) 0 1000
+}
+
+@test "-w forever waits and then runs" {
+  hold job
+  dlock run -w forever job -- "${noting[@]}" "$order" patient 3>&- &
+  eventually is_queued job $!
+
+  let_go
+
+  assert_exits 0 $!
+  started patient
+}
+
+@test "a waiter that is told to stop ends at once, by that signal" {
+  hold job
+  queue job true
+
+  begin=$(now_ms)
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  assert_between $(($(now_ms) - begin)) 0 1000
+}
+
+@test "a waiter that was told to stop has left the queue" {
+  hold job
+  queue job true
+
+  kill -INT "$waiter"
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  nobody_waits job
+}
+
+@test "a waiter in the third place sleeps without waking" {
+  hold job
+  for _ in 1 2 3; do queue job true; done
+  eventually is_quiet "$waiter"
+
+  never_within 2000 slept_more_than "$waiter" "$(sleeps "$waiter")"
+}
+
+@test "a waiter in the first place wakes no more than once a second" {
+  hold job
+  queue job true
+  eventually is_quiet "$waiter"
+
+  never_within 2000 slept_more_than "$waiter" $(($(sleeps "$waiter") + 3))
+}
+
+@test "waiters leave no socket behind when they had their turn" {
+  hold job
+  for _ in 1 2 3; do queue job true; done
+  last=$waiter
+
+  let_go
+
+  assert_exits 0 "$last"
+  no_sockets
+}
+
+@test "a wait that ended without the lock leaves no socket behind" {
+  hold job
+
+  dlock run -w 100ms job -- true || true
+
+  no_sockets
+}
+
+@test "who comes after a killed waiter removes its socket" {
+  hold job
+  queue job true
+  kill -KILL "$waiter"
+  queue job true
+
+  let_go
+
+  assert_exits 0 "$waiter"
+  no_sockets
+}

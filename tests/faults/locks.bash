@@ -1,0 +1,85 @@
+# Helpers for the tests in which locks are held and waited for. They go with
+# support.bash, which use_private_store belongs to.
+
+declare -gA held_by=()  # the FIFO that ends a holder's command, by its dlock's pid
+
+# Holds a lock in the background until `let_go`. Sets $holder to the pid of its dlock
+# and $command to that of its command.
+hold() {  # <name> [<option>...]
+  local fifo=$BATS_TEST_TMPDIR/held-${#held_by[@]}
+  mkfifo "$fifo" || return
+  # Opened for both, a FIFO waits for nobody.
+  # shellcheck disable=SC2016
+  dlock run "${@:2}" "$1" -- \
+    sh -c 'exec 3<> "$1"; echo $$ > "$1.pid"; read -r _ <&3' - "$fifo" 3>&- &
+  holder=$!
+  held_by[$holder]=$fifo
+  eventually test -s "$fifo.pid" || return
+  # shellcheck disable=SC2034
+  command=$(< "$fifo.pid")
+}
+
+# Tells the command of a holder, the last one if none is named, to end with exit code 0.
+let_go() {  # [<pid of its dlock>]
+  echo 1<> "${held_by[${1:-$holder}]}"
+}
+
+# Starts a waiter in the background and returns once it queues. Sets $waiter to the pid
+# of its dlock.
+queue() {  # <name> [<option>...] [--] <command>...
+  dlock run --wait 60s "$@" 3>&- &
+  waiter=$!
+  eventually is_queued "$1" "$waiter"
+}
+
+# Prints what a jq filter finds in the status of a lock, strings without quotes.
+look() {  # <name> <filter>
+  dlock status --json "$1" | jq -r "$2"
+}
+
+is_held() { [[ $(look "$1" .state) == held ]]; }
+is_free() { [[ $(look "$1" .state) == free ]]; }
+nobody_waits() { [[ $(look "$1" '.waiters | length') == 0 ]]; }
+is_queued() { [[ $(look "$1" "any(.waiters[]; .pid == $2)") == true ]]; }  # <name> <pid>
+
+# For commands of holders and waiters: notes when they ran, in milliseconds, so that
+# `ms_between` can tell.
+clock_into() {  # <file>
+  echo "${EPOCHREALTIME/[.,]/}" > "$1"
+}
+export -f clock_into
+
+ms_between() {  # <file> <file>
+  echo $((($(< "$2") - $(< "$1")) / 1000))
+}
+
+# Asserts that a number lies between two others.
+assert_between() {  # <number> <least> <most>
+  (($1 >= $2 && $1 <= $3)) || { echo "$1 is not between $2 and $3" >&2; return 1; }
+}
+
+needs_root() {
+  ((EUID == 0)) || skip 'only root can arrange this'
+}
+
+# Makes mounts that nothing outside `inside` sees, with an empty /mnt that everybody can
+# enter: the test's own directories are closed to other users.
+use_private_mounts() {
+  needs_root
+  unshare --mount --propagation private sleep 600 3>&- &
+  mounts=$!
+  eventually other_mounts "$mounts"
+  inside mount -t tmpfs -o mode=755 none /mnt
+}
+
+other_mounts() { ! [[ /proc/$1/ns/mnt -ef /proc/self/ns/mnt ]]; }
+
+# Runs a command in those mounts.
+inside() {
+  nsenter --target "$mounts" --mount -- "$@"
+}
+
+# A path as seen in those mounts.
+from_outside() {
+  echo "/proc/$mounts/root$1"
+}

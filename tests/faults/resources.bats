@@ -1,0 +1,153 @@
+#!/usr/bin/env bats
+# dlock where something that every process takes for granted is missing.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load ../bats/support
+  load locks
+  use_private_store
+  store=$BATS_TEST_TMPDIR/store
+  began=$BATS_TEST_TMPDIR/began
+}
+
+teardown() { kill_leftovers; }
+
+# Asserts that `run` left either the command's output alone, or a refusal in one line
+# with one of these exit codes.
+assert_worked_or_refused() {  # <exit codes, separated by |>
+  [[ $status == 0 && $output == started ]] ||
+    [[ $status =~ ^($1)$ && $output == 'dlock: '* && $output != *$'\n'* ]] ||
+    { printf 'exited with %s and said:\n%s\n' "$status" "$output" >&2; return 1; }
+}
+
+@test "with few descriptors dlock works, or says in one line that they are too few" {
+  for limit in {7..40}; do
+    run timeout 10 prlimit --nofile="$limit" dlock run job -- echo started
+
+    assert_worked_or_refused 125
+  done
+  assert_status 0
+}
+
+@test "with few descriptors a waiter works, or says in one line that they are too few" {
+  for limit in {8..40..2}; do
+    hold job
+    timeout 20 prlimit --nofile="$limit" dlock run -w 10s job -- echo started \
+      > "$began" 2>&1 3>&- &
+    eventually is_queued_or_over $!
+    waiter=$!
+    let_go
+    assert_exits 0 "$holder"
+    status=0
+    wait "$waiter" || status=$?
+    output=$(< "$began")
+
+    assert_worked_or_refused 125
+  done
+  assert_status 0
+}
+
+is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
+
+@test "the database never gets the descriptors 0, 1 or 2 where these are closed" {
+  # shellcheck disable=SC2016
+  dlock run job -- sh -c 'readlink /proc/$PPID/fd/[0-2] > "$1"; : > "$1.done"' - \
+    "$began" <&- >&- 2>&-
+
+  eventually test -e "$began.done"
+  assert_equal "$(grep -v '^/dev/null$' "$began")" ''
+}
+
+@test "a command finds the standard descriptors closed as dlock did" {
+  # shellcheck disable=SC2016
+  dlock run job -- sh -c 'ls /proc/$$/fd > "$1"' - "$began" <&- >&- 2>&-
+
+  assert_equal "$(grep -c -x '[02]' "$began")" 0
+}
+
+@test "a command that cannot be started for want of processes gives the lock back" {
+  use_private_mounts
+  inside install -d -m 777 /mnt/bin
+  cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
+  inside install -d -m 700 -o 1001 /mnt/store
+  as_user() { inside setpriv --reuid 1001 --regid 1001 --clear-groups "$@"; }
+
+  run as_user prlimit --nproc=1 \
+    /mnt/bin/dlock --store local:/mnt/store run job -- echo started
+
+  assert_status 125
+  assert_one_line
+  run as_user /mnt/bin/dlock --store local:/mnt/store status job
+  assert_status 1
+}
+
+@test "a limit on the size of files is told in one line, and kills nobody" {
+  for limit in 0 100 5000 10000 100000; do
+    rm -rf "$store"
+
+    run timeout 10 prlimit --fsize="$limit" dlock run job -- echo started
+
+    assert_worked_or_refused '69|78'
+  done
+}
+
+@test "a limit on the size of files that comes later is told in one line, too" {
+  dlock run job -- true
+  for limit in 0 100 5000 10000 100000; do
+    run timeout 10 prlimit --fsize="$limit" dlock run job -- echo started
+
+    assert_worked_or_refused '69|78'
+  done
+}
+
+@test "a log that has outgrown a limit on the size of files does not end the command" {
+  dlock run job -- true
+  yes '{}' | head -c 3000000 >> "$store/runs.jsonl"
+
+  run timeout 10 prlimit --fsize=2000000 dlock run job -- sh -c 'sleep 0.2; echo started'
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "where a release hits a limit on the size of files the lock is free all the same" {
+  dlock run job -- true
+  hold job
+  prlimit --pid "$holder" --fsize=0
+
+  let_go
+
+  assert_exits 0 "$holder"
+  is_free job
+}
+
+@test "without /proc dlock says in one line what it lacks" {
+  use_private_mounts
+  inside mount -t tmpfs none /proc
+
+  run timeout 10 nsenter --mount="/proc/$mounts/ns/mnt" \
+    dlock --store local:/mnt/store run job -- echo started
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains /proc
+}
+
+@test "with too little memory to map the database dlock says so in one line" {
+  ! grep -q __asan_init "$DLOCK_BIN" || skip 'AddressSanitizer needs more than that'
+
+  run timeout 10 prlimit --as=300000000 dlock run job -- echo started
+
+  assert_worked_or_refused '69|78|125'
+}
+
+@test "setuid is refused" {
+  use_private_mounts
+  inside install -d -m 755 /mnt/bin
+  inside install -m 4755 "$(readlink -f "$DLOCK_BIN")" /mnt/bin/dlock
+
+  run inside setpriv --reuid 1001 --regid 1001 --clear-groups \
+    /mnt/bin/dlock --store local:/mnt/store run job -- echo started
+
+  assert_status 77
+  assert_one_line
+}
