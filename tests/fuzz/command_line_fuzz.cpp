@@ -1,0 +1,34 @@
+// Whole command lines, up to the settings they stand for.
+
+#include "cli/app.hpp"
+#include "fuzz.hpp"
+#include "lock/errors.hpp"
+
+using namespace dlock;
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  // No configuration file but the one that is named.
+  ::setenv("HOME", "/nonexistent", 1);
+  ::setenv("DLOCK_CONFIG", "/dev/null/none", 1);
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto args = fuzz::parts_of(fuzz::text_of(data, size));
+  for (const char* config : {"", "/dev/null/none"}) {
+    ::setenv("DLOCK_CONFIG", config, 1);
+    try {
+      const auto wanted = parsed(args);
+      const auto* invocation = std::get_if<Invocation>(&wanted);
+      if (invocation == nullptr) continue;
+      common_options(invocation->settings);
+      if (invocation->verb != Verb::run) continue;
+      run_options(invocation->settings, invocation->operands.at(0), invocation->command);
+    } catch (const UsageError& error) {
+      fuzz::require_message(error);
+    } catch (const Failure& failure) {
+      fuzz::require_message(failure);
+    }
+  }
+  return 0;
+}
