@@ -1,0 +1,184 @@
+# Completion of dlock(1) for bash.
+#
+# With bash-completion the command under the lock is completed as it is by itself;
+# without it by names of commands and files.
+
+_dlock_common_options=(--store --namespace --config --store-timeout --json -q --quiet
+  -v --verbose --color -h --help --version)
+_dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
+  --timeout -k --kill-after --jitter --stragglers --label --report)
+
+# Whether the next word is the value of this option (a long one, or its letter).
+_dlock_takes_value() {  # <option>
+  [[ $1 == --@(store|namespace|config|store-timeout|color) ||
+    $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
+    $1 == --@(stragglers|label|report) || $1 == -[wtnEk] ]]
+}
+
+# Prints the names of locks that begin so, at most 500, one a line, taking no longer
+# than a moment. In JSON quotes inside texts are escaped, so only an object's first key
+# looks like this, and only locks begin with a name.
+_dlock_names() {  # <beginning> <dlock> [<option>...]
+  local beginning=$1
+  shift
+  beginning=${beginning//\\/\\\\}
+  beginning=${beginning//\*/\\*}
+  beginning=${beginning//\?/\\?}
+  beginning=${beginning//\[/\\[}
+  timeout 2 "$@" --store-timeout 500ms list --json -- "$beginning*" 2> /dev/null < /dev/null |
+    LC_ALL=C grep -aoE '\{"name":"([^"\\]|\\.)*"' |
+    head -n 500 | sed -e 's/^{"name":"//' -e 's/"$//' -e 's/\\\(.\)/\1/g'
+}
+
+# The words of the line up to the cursor as dlock would get them, though still quoted,
+# in `words`; bash itself has cut them at = and : too. `first` has the place in
+# COMP_WORDS where each begins, and `fixed` that part of the last word which bash leaves
+# as it is.
+_dlock_split() {
+  local i part left=${COMP_LINE:0:COMP_POINT} rest
+  words=()
+  first=()
+  fixed=''
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    rest=${left#"${left%%[![:space:]]*}"}
+    part=${COMP_WORDS[i]}
+    if ((i == COMP_CWORD)); then part=$rest; fi
+    if ((i > 0)) && [[ $rest == "$left" && -n $left ]]; then
+      fixed=${words[-1]}
+      words[-1]+=$part
+    else
+      fixed=''
+      words+=("$part")
+      first+=("$i")
+    fi
+    left=${rest#"$part"}
+  done
+  # A cut is behind these characters, not before them.
+  [[ $part != +([=:]) ]] || fixed=${words[-1]}
+}
+
+# Puts those of the words into COMPREPLY that begin with `value`.
+_dlock_offer() {  # <word>...
+  local word
+  for word; do
+    [[ $word != "$value"* ]] || COMPREPLY+=("$before$word")
+  done
+}
+
+_dlock_offer_value_of() {  # <option>
+  case $1 in
+    --store)
+      if [[ $value == local:/* ]]; then
+        compopt -o nospace -o filenames 2> /dev/null
+        mapfile -t COMPREPLY < <(compgen -d -P "${before}local:" -- "${value#local:}")
+      else
+        [[ $value != [ln]* ]] || compopt -o nospace 2> /dev/null
+        _dlock_offer local: local:/ none:
+      fi
+      ;;
+    --config | --report)
+      compopt -o filenames 2> /dev/null
+      mapfile -t COMPREPLY < <(compgen -f -P "$before" -- "$value")
+      ;;
+    --color) _dlock_offer auto always never ;;
+    --stragglers) _dlock_offer leave wait kill ;;
+    --wait | -w) _dlock_offer forever 10s 1m 10m 1h ;;
+    --timeout | --jitter | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;
+    --kill-after | -k | --store-timeout) _dlock_offer 1s 5s 10s 30s ;;
+  esac
+}
+
+_dlock_offer_names() {  # <dlock> [<option>...]
+  local name begun=$value
+  if [[ $begun == [\"\']* ]]; then
+    begun=${begun:1}
+  else
+    begun=${begun//\\/}
+  fi
+  while IFS= read -r name; do
+    # Within quotes bash quotes by itself.
+    if [[ $value == [\"\']* ]]; then
+      COMPREPLY+=("$name")
+    else
+      printf -v name %q "$name"
+      COMPREPLY+=("$name")
+    fi
+  done < <(_dlock_names "$begun" "$@")
+}
+
+_dlock_offer_command() {  # <place of its first word in COMP_WORDS>
+  if declare -F _command_offset > /dev/null; then
+    _command_offset "$1"
+  elif (($1 == COMP_CWORD)); then
+    compopt -o filenames 2> /dev/null
+    mapfile -t COMPREPLY < <(compgen -A command -- "$value")
+  else
+    compopt -o filenames 2> /dev/null
+    mapfile -t COMPREPLY < <(compgen -f -- "$value")
+  fi
+}
+
+_dlock() {
+  local words first fixed i word verb='' operands=0 ended=false pending='' value before=''
+  local program store=()
+  COMPREPLY=()
+  _dlock_split
+
+  # A dlock is asked for names by this very path, with the options that say where.
+  program=$(type -P -- "${words[0]/#\~\//$HOME/}") || program=dlock
+  for ((i = 1; i < ${#words[@]} - 1; i++)); do
+    word=${words[i]}
+    if [[ -n $pending ]]; then
+      [[ $pending != --@(store|namespace|config) ]] ||
+        store+=("$pending" "${word/#\~\//$HOME/}")
+      pending=''
+    elif [[ $word == -- ]] && { ! $ended || ((operands == 1)); }; then
+      if [[ $verb == run ]] && ((operands == 1)); then
+        _dlock_offer_command "${first[i + 1]}"
+        return
+      fi
+      ended=true
+    elif ! $ended && [[ $word == --*=* ]]; then
+      [[ $word != --@(store|namespace|config)=* ]] || store+=("${word%%=*}" "${word#*=}")
+    elif ! $ended && [[ $word == --* ]]; then
+      if _dlock_takes_value "$word"; then pending=$word; fi
+    elif ! $ended && [[ $word == -?* ]]; then
+      # Letters in one word; the first that takes a value has the rest of it.
+      while word=${word:1} && [[ -n $word ]]; do
+        _dlock_takes_value "-${word::1}" || continue
+        if ((${#word} == 1)); then pending=-$word; fi
+        break
+      done
+    elif [[ -z $verb ]]; then
+      verb=$word
+    elif [[ $verb == run ]] && ((operands == 1)); then
+      _dlock_offer_command "${first[i]}"
+      return
+    else
+      operands=$((operands + 1))
+    fi
+  done
+
+  value=${words[-1]}
+  if [[ -n $pending ]]; then
+    _dlock_offer_value_of "$pending"
+  elif ! $ended && [[ $value == --*=* ]]; then
+    before=${value%%=*}=
+    value=${value#*=}
+    _dlock_offer_value_of "${before%=}"
+  elif ! $ended && [[ $value == -* ]]; then
+    _dlock_offer "${_dlock_common_options[@]}"
+    [[ $verb != run ]] || _dlock_offer "${_dlock_run_options[@]}"
+  elif [[ -z $verb ]]; then
+    _dlock_offer run status list
+  elif [[ $verb == run ]] && ((operands == 1)); then
+    _dlock_offer_command "${first[-1]}"
+    return
+  elif ((operands == 0)) && [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
+    # What would have to be expanded first is not: nothing runs because of a Tab.
+    _dlock_offer_names "$program" "${store[@]}"
+  fi
+  [[ -z $fixed ]] || COMPREPLY=("${COMPREPLY[@]#"$fixed"}")
+}
+
+complete -F _dlock dlock

@@ -1,0 +1,139 @@
+# Completion of dlock(1) for fish.
+
+# Whether an option, as it was typed, takes the next word as its value.
+function __dlock_wants_value
+    contains -- $argv[1] --store --namespace --config --store-timeout --color \
+        --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
+        --stragglers --label --report
+    # Letters in one word: flags, and at its end one with a value.
+    or string match -qr '^-[^-wtnEk]*[wtnEk]$' -- $argv[1]
+end
+
+# Where the cursor is: prints "verb", "name", "command", "option-or-command" or "end",
+# then the verb, and for a command how many words stand before it.
+function __dlock_place
+    set -l tokens (commandline -opc)
+    set -l verb
+    set -l operands 0
+    set -l ended 0
+    set -l i 1
+    while test $i -lt (count $tokens)
+        set i (math $i + 1)
+        set -l token $tokens[$i]
+        if test "$token" = --; and test $ended -eq 0 -o $operands -eq 1
+            if test "$verb" = run -a $operands -eq 1
+                printf '%s\n' command run $i
+                return
+            end
+            set ended 1
+        else if test $ended -eq 0; and string match -q -- '-?*' $token
+            if __dlock_wants_value $token
+                set i (math $i + 1)
+            end
+        else if test -z "$verb"
+            set verb $token
+        else if test "$verb" = run -a $operands -eq 1
+            printf '%s\n' command run (math $i - 1)
+            return
+        else
+            set operands (math $operands + 1)
+        end
+    end
+    if test -z "$verb"
+        echo verb
+    else if test $operands -eq 0
+        printf '%s\n' name $verb
+    else if test "$verb" = run
+        set -l place command
+        test $ended -eq 0; and set place option-or-command
+        printf '%s\n' $place run (count $tokens)
+    else
+        printf '%s\n' end $verb
+    end
+end
+
+# Whether the cursor is at one of these places.
+function __dlock_at
+    contains -- (__dlock_place)[1] $argv
+end
+
+# Whether an option of this verb, or without one a common option, may stand here.
+function __dlock_options
+    set -l place (__dlock_place)
+    test "$place[1]" != command
+    and test -z "$argv[1]" -o "$argv[1]" = "$place[2]"
+end
+
+# Names of locks in the store that the words typed so far speak of, taking no longer than
+# a moment. In JSON quotes inside texts are escaped, so only an object's first key looks
+# like this, and only locks begin with a name.
+function __dlock_names
+    set -l tokens (commandline -opc)
+    set -l program $tokens[1]
+    type -q -- $program; or set program dlock
+    set -l store
+    for i in (seq 2 (count $tokens))
+        if string match -qr '^--(store|namespace|config)=' -- $tokens[$i]
+            set -a store $tokens[$i]
+        else if contains -- $tokens[$i] --store --namespace --config
+            set -a store $tokens[$i..(math $i + 1)]
+        end
+    end
+    command timeout 2 $program $store --store-timeout 500ms list --json 2>/dev/null </dev/null |
+        LC_ALL=C command grep -aoE '\{"name":"([^"\\\\]|\\\\.)*"' |
+        command head -n 2000 |
+        command sed -e 's/^{"name":"//' -e 's/"$//' -e 's/\\\\\(.\)/\1/g'
+end
+
+# What would be completed if the command under the lock stood there alone.
+function __dlock_command
+    set -l place (__dlock_place)
+    set -l words (commandline -opc)
+    set -e words[1..$place[3]]
+    complete -C (string join ' ' -- (string escape -- $words) (commandline -ct))
+end
+
+function __dlock_stores
+    set -l typed (commandline -ct | string replace -r '^--store=' '')
+    if string match -q 'local:/*' -- $typed
+        set -l directory (string replace 'local:' '' -- $typed)
+        printf 'local:%s\n' (__fish_complete_directories $directory '')
+    else
+        printf '%s\t%s\n' local: 'this machine, your own directory' \
+            local:/ 'this machine, a directory' none: 'no lock at all'
+    end
+end
+
+complete -c dlock -f
+
+set -l verb -n '__dlock_at verb'
+complete -c dlock $verb -a run -d 'hold a lock while a command runs'
+complete -c dlock $verb -a status -d 'show who holds a lock, who waits, the last run'
+complete -c dlock $verb -a list -d 'show every lock that is held, awaited or has run'
+complete -c dlock -n '__dlock_at name' -a '(__dlock_names)' -d lock
+complete -c dlock -n '__dlock_at command option-or-command' -a '(__dlock_command)'
+
+set -l common -n __dlock_options
+complete -c dlock $common -l store -x -a '(__dlock_stores)' -d 'where locks live'
+complete -c dlock $common -l namespace -x -d 'prefix of every name'
+complete -c dlock $common -l config -r -F -d 'TOML file of settings'
+complete -c dlock $common -l store-timeout -x -a '1s 5s 10s 30s' -d 'budget of one operation'
+complete -c dlock $common -l json -d 'print one JSON document'
+complete -c dlock $common -s q -l quiet -d 'errors only'
+complete -c dlock $common -s v -l verbose -d 'one line for each step'
+complete -c dlock $common -l color -x -a 'auto always never' -d 'when to use colors'
+complete -c dlock $common -s h -l help -d 'show the options'
+complete -c dlock $common -l version -d 'show the version'
+
+set -l run -n '__dlock_options run'
+complete -c dlock $run -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'queue for up to so long'
+complete -c dlock $run -s t -l ttl -x -a '10s 30s 1m 10m' -d 'lease length'
+complete -c dlock $run -s n -l slots -x -d 'how many may hold it at a time'
+complete -c dlock $run -s s -l shared -d 'share it with other shared holders'
+complete -c dlock $run -s E -l conflict-exit-code -x -d 'exit code if not obtained'
+complete -c dlock $run -l timeout -x -a '10s 1m 10m 1h' -d 'end the command after so long'
+complete -c dlock $run -s k -l kill-after -x -a '1s 5s 10s 30s' -d 'from SIGTERM to SIGKILL'
+complete -c dlock $run -l jitter -x -a '10s 1m 10m' -d 'first sleep a random time up to so long'
+complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what becomes of processes that are left'
+complete -c dlock $run -l label -x -d 'shown by status'
+complete -c dlock $run -l report -r -F -d 'write the outcome there as JSON'
