@@ -34,13 +34,14 @@ class Table {
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
   std::string text(const std::string& indent, bool color) const {
+    const auto widest = widths();
     std::string out;
     for (const auto& row : rows_) {
       std::string line = indent;
       for (std::size_t column = 0; column < row.size(); ++column) {
         line += row[column];
         if (column + 1 == row.size()) break;
-        line.append(width(column) - columns_of(row[column]) + 2, ' ');
+        line.append(widest[column] - columns_of(row[column]) + 2, ' ');
       }
       while (line.ends_with(' ')) line.pop_back();
       const bool titles = &row == &rows_.front();
@@ -56,9 +57,14 @@ class Table {
       return (static_cast<unsigned char>(c) & 0xC0u) != 0x80;
     }));
   }
-  std::size_t width(std::size_t column) const {
-    std::size_t widest = 0;
-    for (const auto& row : rows_) widest = std::max(widest, columns_of(row[column]));
+  // The width of each column: that of its widest cell.
+  std::vector<std::size_t> widths() const {
+    std::vector<std::size_t> widest(rows_.front().size());
+    for (const auto& row : rows_) {
+      for (std::size_t column = 0; column < row.size(); ++column) {
+        widest[column] = std::max(widest[column], columns_of(row[column]));
+      }
+    }
     return widest;
   }
 

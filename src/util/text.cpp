@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
 
 namespace dlock {
 namespace {
@@ -185,33 +185,39 @@ std::string for_people(nanoseconds duration) {
   return print("%lldd%lldh", seconds / 86'400, seconds / 3600 % 24);
 }
 
+// By the calendar of <chrono>: gmtime() reads the time zone's file first, for nothing.
 std::string rfc3339(std::chrono::microseconds since_epoch) {
-  const auto milliseconds = since_epoch.count() / 1000;
-  const std::time_t seconds = milliseconds / 1000;
-  std::tm utc{};
-  ::gmtime_r(&seconds, &utc);
+  const std::chrono::sys_time<std::chrono::microseconds> moment(since_epoch);
+  const auto midnight = std::chrono::floor<std::chrono::days>(moment);
+  const std::chrono::year_month_day day(midnight);
+  const std::chrono::hh_mm_ss time(
+      std::chrono::floor<std::chrono::milliseconds>(moment - midnight));
   char text[96];
-  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ",
-                utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
-                utc.tm_sec, static_cast<int>(milliseconds % 1000));
+  std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ",
+                static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
+                static_cast<unsigned>(day.day()), static_cast<int>(time.hours().count()),
+                static_cast<int>(time.minutes().count()),
+                static_cast<int>(time.seconds().count()),
+                static_cast<int>(time.subseconds().count()));
   return text;
 }
 
 std::optional<std::chrono::microseconds> from_rfc3339(std::string_view text) {
-  std::tm utc{};
-  int milliseconds = 0;
+  int year = 0, hours = 0, minutes = 0, seconds = 0, milliseconds = 0;
+  unsigned month = 0, day = 0;
   int used = 0;
   const std::string copy(text);
-  if (std::sscanf(copy.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ%n", &utc.tm_year,
-                  &utc.tm_mon, &utc.tm_mday, &utc.tm_hour, &utc.tm_min, &utc.tm_sec,
-                  &milliseconds, &used) != 7 ||
+  if (std::sscanf(copy.c_str(), "%4d-%2u-%2uT%2d:%2d:%2d.%3dZ%n", &year, &month, &day,
+                  &hours, &minutes, &seconds, &milliseconds, &used) != 7 ||
       static_cast<std::size_t>(used) != text.size()) {
     return std::nullopt;
   }
-  utc.tm_year -= 1900;
-  utc.tm_mon -= 1;
+  const std::chrono::year_month_day date{
+      std::chrono::year(year), std::chrono::month(month), std::chrono::day(day)};
   const std::chrono::microseconds moment =
-      std::chrono::seconds(::timegm(&utc)) + std::chrono::milliseconds(milliseconds);
+      std::chrono::sys_days(date).time_since_epoch() + std::chrono::hours(hours) +
+      std::chrono::minutes(minutes) + std::chrono::seconds(seconds) +
+      std::chrono::milliseconds(milliseconds);
   // Not everything that can be read has been written by rfc3339: the 31st of June.
   if (rfc3339(moment) != text) return std::nullopt;
   return moment;

@@ -16,10 +16,10 @@ setup() {
 teardown() { kill_leftovers; }
 
 # Starts a dlock that stops inside its first transaction. Sets $stopped to its pid.
-stop_inside() {  # <system call done in there> <dlock's arguments>...
+stop_inside() {  # <system call done on the database in there> <dlock's arguments>...
   local strace
-  strace -qq -o /dev/null -e "trace=$1" -e "inject=$1:signal=STOP:when=1" \
-    dlock "${@:2}" 3>&- &
+  strace -qq -o /dev/null -P "$(echo "$BATS_TEST_TMPDIR"/store/state-*)" \
+    -e "trace=$1" -e "inject=$1:signal=STOP:when=1" dlock "${@:2}" 3>&- &
   strace=$!
   eventually is_parent_of_a_stopped_one "$strace"
   stopped=$(pgrep -P "$strace")

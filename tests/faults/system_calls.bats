@@ -33,7 +33,7 @@ calls=('?mkdir' '?mkdirat' '?chmod' '?fchmod' '?fchmodat' openat fcntl pread64 p
 # what it says to $said. Fails if there is no Nth one.
 run_with() {  # <fault> <system call> <N> <dlock's arguments>...
   code=0
-  timeout 20 strace -o "$log" -e "trace=$2" -e "inject=$2:$1:when=$3" \
+  timeout 20 strace -y -o "$log" -e "trace=$2" -e "inject=$2:$1:when=$3" \
     dlock "${@:4}" > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- || code=$?
   said=$(< "$BATS_TEST_TMPDIR/said")
   what="$1 at $2 number $3"

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "tests/unit/temporary_directory.hpp"
 #include "util/json.hpp"
@@ -297,7 +299,7 @@ TEST_F(RunsLogFile, a_log_that_is_not_there_is_no_history) {
 
 TEST_F(RunsLogFile, what_is_appended_is_read_again) {
   write(start_of(job, 7));
-  log_.append(end_line(job, run_with_fence(7)));
+  log_.append(end_line(job, run_with_fence(7)) + "\n");
 
   EXPECT_EQ(log_.read().last_runs.at(job).outcome, "ran");
 }
@@ -305,7 +307,7 @@ TEST_F(RunsLogFile, what_is_appended_is_read_again) {
 TEST_F(RunsLogFile, a_line_behind_one_that_was_cut_is_whole) {
   write("{\"event\":\"st");
 
-  log_.append(end_line(job, run_with_fence(7)));
+  log_.append(end_line(job, run_with_fence(7)) + "\n");
 
   EXPECT_EQ(log_.read().last_runs.at(job).fence.number, 7u);
 }
@@ -331,10 +333,45 @@ TEST_F(RunsLogFile, the_file_is_bounded) {
   }
   write(log);
 
-  log_.append(end_line(job, run_with_fence(99'999)));
+  EXPECT_EQ(log_.append(end_line(job, run_with_fence(99'999)) + "\n"),
+            RunsLog::Length::too_long);
+  log_.shorten();
 
   EXPECT_LE(std::filesystem::file_size(file_), 4u << 20);
   EXPECT_EQ(log_.read().greatest_fence.number, 99'999u);
+}
+
+TEST_F(RunsLogFile, a_file_of_usual_length_is_left_alone) {
+  EXPECT_EQ(log_.append(end_line(job, run_with_fence(7)) + "\n"), RunsLog::Length::usual);
+  const auto before = log_.text();
+
+  log_.shorten();
+
+  EXPECT_EQ(log_.text(), before);
+}
+
+TEST_F(RunsLogFile, lines_that_are_added_while_it_is_shortened_are_not_lost) {
+  constexpr std::uint64_t lines = 2000;
+  const std::string padding = std::string(999, 'x') + "\n";
+  std::string much;
+  while (much.size() < (8u << 20)) much += padding;
+
+  std::atomic<bool> done = false;
+  std::thread others([&] {
+    for (std::uint64_t fence = 1; fence <= lines; ++fence) {
+      log_.append(
+          end_line({"dlock", "job-" + std::to_string(fence)}, run_with_fence(fence)) +
+          "\n");
+    }
+    done = true;
+  });
+  do {
+    write(much);
+    log_.shorten();
+  } while (!done);
+  others.join();
+
+  EXPECT_EQ(log_.read().last_runs.size(), lines);
 }
 
 }  // namespace

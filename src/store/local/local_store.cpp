@@ -248,17 +248,25 @@ bool LocalStore::store(Transaction& transaction, const std::string& key,
   return true;
 }
 
-void LocalStore::carry_out(const Consequences& consequences, const LockName& lock) {
+// Not under the gate, which whoever is woken takes at once.
+void LocalStore::tell(const Consequences& consequences) {
   for (const auto session : consequences.wake) wake(*directory_, session);
   for (const auto session : consequences.buried) bury(*directory_, session);
-  for (const auto& run : consequences.vanished) log_run(end_line(lock, run));
 }
 
 // The log serves later boots and people; that it cannot be written (a full disk) must
 // not keep a lock from being granted or given back.
-void LocalStore::log_run(const std::string& line) {
+asio::awaitable<void> LocalStore::log_ends(const LockName& lock,
+                                           const std::vector<RunInfo>& runs,
+                                           Wakeup& wakeup) {
+  if (runs.empty()) co_return;
+  std::string lines;
+  for (const auto& run : runs) lines += end_line(lock, run) + "\n";
   try {
-    RunsLog(*directory_).append(line);
+    RunsLog log(*directory_);
+    if (log.append(lines) == RunsLog::Length::usual) co_return;
+    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+    log.shorten();
   } catch (const Failure&) {
   }
 }
@@ -295,19 +303,24 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
   const Ask asked{kept, own_party(claim), queue};
   const auto key = key_of(claim.lock);
 
-  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-  if (!in_place()) {
-    was_replaced_ = true;  // closed at the next ask: the gate is in use here
-    throw Failure(Failure::Kind::unreachable,
-                  "the files in " + printable(options_.path) + " were replaced");
-  }
-  open_database(Database::Access::write);
-  Transaction transaction(*database_, Database::Access::write);
-  auto state = load(transaction, claim.lock);
+  State state;
+  Answer answer;
   Consequences consequences;
-  const auto moment = now();
-  auto answer = dlock::local::ask(state, asked, moment, *gate_, consequences);
-  store(transaction, key, state);
+  Moment moment;
+  {
+    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+    if (!in_place()) {
+      was_replaced_ = true;  // closed at the next ask: the gate is in use here
+      throw Failure(Failure::Kind::unreachable,
+                    "the files in " + printable(options_.path) + " were replaced");
+    }
+    open_database(Database::Access::write);
+    Transaction transaction(*database_, Database::Access::write);
+    state = load(transaction, claim.lock);
+    moment = now();
+    answer = dlock::local::ask(state, asked, moment, *gate_, consequences);
+    store(transaction, key, state);
+  }
   if (auto* busy = std::get_if<Busy>(&answer)) {
     complete(busy->holders, state);
     if (busy->place > 0) follow(watch_for(state, claim.token, moment));
@@ -316,7 +329,8 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
         state.holders.begin(), state.holders.end(),
         [&](const Holder& holder) { return holder.party.token == claim.token; });
   }
-  carry_out(consequences, claim.lock);
+  tell(consequences);
+  co_await log_ends(claim.lock, consequences.vanished, wakeup);
   co_return answer;
 }
 
@@ -388,26 +402,32 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
   if (!gate_ || !session_) co_return Release::not_ours;
   const auto key = key_of(claim.lock);
 
-  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-  open_database(Database::Access::write);
-  Transaction transaction(*database_, Database::Access::give_back);
-  auto state = load(transaction, claim.lock);
+  State state;
+  auto outcome = Release::not_ours;
   Consequences consequences;
-  const auto moment = now();
-  const auto outcome =
-      dlock::local::release(state, claim.token, end, moment, *gate_, consequences);
-  if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
-    sweep(transaction, moment);
+  {
+    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+    open_database(Database::Access::write);
+    Transaction transaction(*database_, Database::Access::give_back);
+    state = load(transaction, claim.lock);
+    const auto moment = now();
+    outcome =
+        dlock::local::release(state, claim.token, end, moment, *gate_, consequences);
+    if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
+      sweep(transaction, moment);
+    }
+    store(transaction, key, state);
   }
-  store(transaction, key, state);
-  carry_out(consequences, claim.lock);
+  tell(consequences);
+  auto ended = std::move(consequences.vanished);
   if (outcome == Release::released) {
     if (end) {
-      log_run(end_line(claim.lock, *state.last_run));
+      ended.push_back(*state.last_run);
     } else if (noted_start_) {
-      log_run(end_line(claim.lock, run_that_was_none(*holder_)));
+      ended.push_back(run_that_was_none(*holder_));
     }
   }
+  co_await log_ends(claim.lock, ended, wakeup);
   co_return outcome;
 }
 
@@ -455,7 +475,7 @@ std::optional<StartNote> LocalStore::start_note(const Claim& claim) {
     noted_start_ = true;
     return note;
   } catch (const Failure&) {
-    return std::nullopt;  // as log_run()
+    return std::nullopt;  // as in log_ends()
   }
 }
 

@@ -65,9 +65,10 @@ class LocalStore final : public Store {
   State load(Transaction& transaction, const LockName& lock);
   void recall_commands(State& state, const LockName& lock) const;
   bool store(Transaction& transaction, const std::string& key, const State& state);
-  void carry_out(const Consequences& consequences, const LockName& lock);
+  void tell(const Consequences& consequences);
   void sweep(Transaction& transaction, Moment moment);
-  void log_run(const std::string& line);
+  asio::awaitable<void> log_ends(const LockName& lock, const std::vector<RunInfo>& runs,
+                                 Wakeup& wakeup);
   const Party& own_party(const Claim& claim);
   void stop_waiting();
   void follow(const Watch& watch);

@@ -77,10 +77,10 @@ RunInfo run_of(const Json& line) {
   return run;
 }
 
-std::string contents(int fd) {
+std::string contents(int fd, off_t at = 0) {
   std::string text;
   char buffer[65'536];
-  for (off_t at = 0;;) {
+  for (;;) {
     const auto size = ::pread(fd, buffer, sizeof buffer, at);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return text;
@@ -230,25 +230,40 @@ Fd RunsLog::open_for_note(std::string& before) {
   return file;
 }
 
-void RunsLog::append(const std::string& line) {
-  const auto path = printable(directory_.path_of(file_name));
-  Fd file = directory_.open_file(file_name, O_RDWR | O_APPEND, true);
+RunsLog::Length RunsLog::append(const std::string& lines) {
+  for (;;) {
+    const Fd file = directory_.open_file(file_name, O_RDWR | O_APPEND, true);
+    struct stat status {};
+    ::fstat(file.get(), &status);
+    // One write, so that a reader sees whole lines.
+    if (!write_all(file.get(), line_break_for(file.get(), status) + lines)) {
+      throw failure_of(errno,
+                       "cannot write to " + printable(directory_.path_of(file_name)));
+    }
+    const bool was_long = status.st_size >= longest;
+    // Who shortens looks for such lines after the new file is in place; what is written
+    // later yet has to be written again. That it may be there twice does no harm.
+    const bool replaced = ::fstat(file.get(), &status) == 0 && status.st_nlink == 0;
+    if (!replaced) return was_long ? Length::too_long : Length::usual;
+  }
+}
+
+void RunsLog::shorten() {
+  const Fd file = directory_.open_file(file_name, O_RDONLY, false);
   struct stat status {};
-  ::fstat(file.get(), &status);
-  // One write, so that a reader sees whole lines.
-  const auto text = line_break_for(file.get(), status) + line + "\n";
-  if (!write_all(file.get(), text)) throw failure_of(errno, "cannot write to " + path);
-  if (status.st_size < longest) return;
+  if (!file || ::fstat(file.get(), &status) != 0 || status.st_size < longest) return;
 
   const std::string draft = std::string(file_name) + ".new";
   ::unlinkat(directory_.fd(), draft.c_str(), 0);
-  const Fd shorter = directory_.open_file(draft, O_WRONLY, true);
-  if (!write_all(shorter.get(), shortened(contents(file.get()), shortened_to)) ||
+  const Fd shorter = directory_.open_file(draft, O_WRONLY | O_APPEND, true);
+  const auto text = contents(file.get());
+  if (!write_all(shorter.get(), shortened(text, shortened_to)) ||
       ::renameat(directory_.fd(), draft.c_str(), directory_.fd(), file_name) != 0) {
     const int error = errno;
     ::unlinkat(directory_.fd(), draft.c_str(), 0);
-    throw failure_of(error, "cannot shorten " + path);
+    throw failure_of(error, "cannot shorten " + printable(directory_.path_of(file_name)));
   }
+  write_all(shorter.get(), contents(file.get(), static_cast<off_t>(text.size())));
 }
 
 History RunsLog::read() const { return history_of(text()); }

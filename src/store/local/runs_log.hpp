@@ -38,7 +38,8 @@ pid_t command_of(std::string_view log, const LockName& lock, Fence fence);
 // `most` bytes in all.
 std::string shortened(std::string_view log, std::size_t most);
 
-// The file; under the gate for writing.
+// The file. Lines are added without the gate: each is a write of its own, and those that
+// come while the file is being shortened are not lost.
 class RunsLog {
  public:
   explicit RunsLog(const Directory& directory) : directory_(directory) {}
@@ -47,8 +48,13 @@ class RunsLog {
   // Throws Failure.
   Fd open_for_note(std::string& before);
 
-  // Adds a line and keeps the file bounded. Throws Failure.
-  void append(const std::string& line);
+  // Adds whole lines. Throws Failure.
+  enum class Length { usual, too_long };
+  Length append(const std::string& lines);
+
+  // Keeps the file bounded; under the gate. Nothing if another one did it already. Throws
+  // Failure.
+  void shorten();
 
   History read() const;
   std::string text() const;
