@@ -3,7 +3,8 @@
 # install.sh and tests/run, which source this file and set `program`.
 
 # What it takes to build dlock, Boost apart (see install_build_packages).
-build_packages=(g++ cmake ninja-build liblmdb-dev libcli11-dev libtoml11-dev nlohmann-json3-dev)
+build_packages=(g++ cmake ninja-build liblmdb-dev libhiredis-dev libssl-dev libc-ares-dev
+  libcli11-dev libtoml11-dev nlohmann-json3-dev)
 
 # What it takes to test it, clang-format and clang-tidy apart (see install_test_packages).
 test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux zsh fish
@@ -96,7 +97,7 @@ refresh_package_lists() {  # <what is to be installed>
   ! $lists_are_fresh || return 0
   if ! command -v apt-get > /dev/null; then
     complain 'this needs apt-get (Debian, Ubuntu); elsewhere install a C++20 compiler, CMake, Ninja,' \
-      'LMDB, CLI11, toml11, nlohmann-json and Boost, then: cmake --preset release &&' \
+      'LMDB, hiredis, OpenSSL, c-ares, CLI11, toml11, nlohmann-json and Boost, then: cmake --preset release &&' \
       'cmake --build --preset release --target dlock && cmake --install build/release'
     return 1
   fi

@@ -1,0 +1,156 @@
+#include "store/redis/connection.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "store/redis/dial.hpp"
+#include "store/redis/login.hpp"
+#include "store/redis/messages.hpp"
+#include "store/redis/patience.hpp"
+#include "store/redis/resolver.hpp"
+#include "store/redis/stream.hpp"
+#include "util/text.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// The commands as a server reads them: each an array of strings.
+std::string encoded(const std::vector<Command>& commands) {
+  std::string out;
+  for (const auto& command : commands) {
+    out += '*' + std::to_string(command.size()) + "\r\n";
+    for (const auto& part : command) {
+      out += '$' + std::to_string(part.size()) + "\r\n";
+      out += part;
+      out += "\r\n";
+    }
+  }
+  return out;
+}
+
+Failure closed_by(const std::string& server, const std::vector<Reply>& before) {
+  // A server that turns us away says why and closes, whatever it was asked.
+  const bool has_said_why = !before.empty() && before.back().is_error();
+  return Failure(
+      Failure::Kind::unreachable,
+      server + " closed the connection" +
+          (has_said_why ? ": " + printable(before.back().text, 200) : std::string()));
+}
+
+}  // namespace
+
+// What may be under way when an exchange is, and is gone when it failed.
+class Connection::Link {
+ public:
+  Link(asio::io_context& context, Target target)
+      : context_(context), target_(std::move(target)), shown_(target_.shown()) {}
+
+  const std::string& shown() const { return shown_; }
+  bool is_open() const { return stream_ != nullptr; }
+  void close() { stream_.reset(); }
+
+  // Closes it if it is not as the last exchange should have left it: that one was
+  // abandoned, or the server has closed it meanwhile, or has said something unasked.
+  void begin() {
+    const bool was_abandoned = std::exchange(in_use_, true);
+    if (stream_ && (was_abandoned || !stream_->is_quiet())) close();
+  }
+
+  void end(bool well) {
+    in_use_ = false;
+    if (!well) close();
+  }
+
+  asio::awaitable<void> open(Patience& patience) {
+    // First, because a connection without it would be for nothing.
+    const auto login = login_commands(target_);
+    Endpoint used;
+    const auto endpoints = co_await find_endpoints(patience);
+    auto stream = std::make_unique<Stream>(
+        context_, co_await dial(context_, endpoints, patience, used));
+    last_used_ = used;
+    if (target_.tls) co_await stream->secure(*target_.tls, target_.host, patience);
+    stream_ = std::move(stream);
+    if (!login.empty()) check_login(target_, co_await ask(login, patience));
+  }
+
+  // The replies to `commands`. Only if it is open.
+  asio::awaitable<std::vector<Reply>> ask(const std::vector<Command>& commands,
+                                          Patience& patience) {
+    const auto bytes = encoded(commands);
+    co_await stream_->write(bytes, patience);
+    ReplyReader reader;
+    std::vector<Reply> replies;
+    replies.reserve(commands.size());
+    while (replies.size() < commands.size()) {
+      const auto received = co_await stream_->read(patience);
+      if (received.empty()) throw closed_by(shown_, replies);
+      if (!reader.feed(received)) throw nonsense(reader);
+      while (auto reply = reader.next()) replies.push_back(std::move(*reply));
+      if (!reader.error().empty()) throw nonsense(reader);
+    }
+    if (replies.size() > commands.size() || !reader.is_empty()) {
+      throw Failure(Failure::Kind::unreachable,
+                    shown_ + " answers more than it was asked");
+    }
+    co_return replies;
+  }
+
+ private:
+  asio::awaitable<Endpoints> find_endpoints(Patience& patience) {
+    if (!target_.path.empty()) co_return Endpoints{endpoint_of_path(target_.path)};
+    if (auto literal = endpoint_of_literal(target_.host, target_.port)) {
+      co_return Endpoints{*literal};
+    }
+    co_return co_await resolve(context_, target_.host, target_.port, last_used_,
+                               patience);
+  }
+
+  Failure nonsense(const ReplyReader& reader) const {
+    return Failure(Failure::Kind::unreachable,
+                   shown_ + " answers with something that is not the Redis protocol: " +
+                       printable(with_small_letter(reader.error()), 200));
+  }
+
+  asio::io_context& context_;
+  Target target_;
+  std::string shown_;
+  std::unique_ptr<Stream> stream_;
+  bool in_use_ = false;
+  std::optional<Endpoint> last_used_;
+};
+
+Connection::Connection(asio::io_context& context, Target target)
+    : link_(std::make_unique<Link>(context, std::move(target))) {}
+
+Connection::~Connection() = default;
+
+bool Connection::is_open() const { return link_->is_open(); }
+
+void Connection::close() { link_->close(); }
+
+asio::awaitable<void> Connection::open(Clock::time_point until, Wakeup& wakeup) {
+  if (!is_open()) co_await exchange({}, until, wakeup);
+}
+
+asio::awaitable<std::vector<Reply>> Connection::exchange(std::vector<Command> commands,
+                                                         Clock::time_point until,
+                                                         Wakeup& wakeup) {
+  Patience patience(until, wakeup, link_->shown());
+  std::optional<Failure> failure;
+  std::vector<Reply> replies;
+  try {
+    patience.check();
+    link_->begin();
+    if (!link_->is_open()) co_await link_->open(patience);
+    if (!commands.empty()) replies = co_await link_->ask(commands, patience);
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  patience.hand_on();
+  link_->end(!failure);
+  if (failure) throw *failure;
+  co_return replies;
+}
+
+}  // namespace dlock::redis

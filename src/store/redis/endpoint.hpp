@@ -1,0 +1,32 @@
+// Where a socket connects to.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dlock::redis {
+
+struct Endpoint {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+
+  // The BSD interface wants another type for what is the same bytes.
+  const sockaddr* generic() const {
+    return static_cast<const sockaddr*>(static_cast<const void*>(&storage));
+  }
+  bool is_unix() const { return storage.ss_family == AF_UNIX; }
+};
+
+using Endpoints = std::vector<Endpoint>;
+
+// Of a unix socket. Throws Failure (misconfigured) for a path that is too long for one.
+Endpoint endpoint_of_path(const std::string& path);
+
+// Of "127.0.0.1", "::1" or "fe80::1%eth0"; nothing if `host` is a name.
+std::optional<Endpoint> endpoint_of_literal(const std::string& host, std::uint16_t port);
+
+}  // namespace dlock::redis

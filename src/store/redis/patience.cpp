@@ -1,0 +1,48 @@
+#include "store/redis/patience.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "util/text.hpp"
+
+namespace dlock::redis {
+
+Patience::Patience(Clock::time_point until, Wakeup& wakeup, std::string server)
+    : until_(until), wakeup_(wakeup), server_(std::move(server)) {}
+
+asio::awaitable<bool> Patience::wait(std::function<bool()> is_true,
+                                     Clock::time_point moment) {
+  const auto end = std::min(moment, until_);
+  while (!is_true()) {
+    if (wakeup_.gives_up()) throw given_up();
+    if (Clock::now() >= end) co_return false;
+    co_await wakeup_.wait_until(end);
+    // Whatever this was about has been noted where it belongs, and its reader looks
+    // there before it sleeps. It must not sleep through it, though.
+    if (!is_true() && Clock::now() < end) woken_for_others_ = true;
+  }
+  co_return true;
+}
+
+void Patience::check() const {
+  if (wakeup_.gives_up()) throw given_up();
+  if (is_over()) throw timeout(server_);
+}
+
+Failure Patience::timeout(const std::string& who) const {
+  // Rounded, because the budget was reckoned a moment before it came here.
+  const auto budget = std::chrono::round<std::chrono::duration<long long, std::centi>>(
+      std::max(until_ - began_, Clock::duration::zero()));
+  return Failure(Failure::Kind::unreachable,
+                 who + " did not answer within " + for_people(budget));
+}
+
+void Patience::hand_on() {
+  if (std::exchange(woken_for_others_, false)) wakeup_.notify();
+}
+
+Failure Patience::given_up() const {
+  return Failure(Failure::Kind::interrupted, server_ + ": given up");
+}
+
+}  // namespace dlock::redis

@@ -1,0 +1,52 @@
+// How long an exchange with a server may take, and who may end it before.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <string>
+
+#include "lock/clock.hpp"
+#include "lock/errors.hpp"
+#include "lock/wakeup.hpp"
+
+namespace dlock::redis {
+
+// The total budget of one exchange. Whoever waits for something of it waits here.
+class Patience {
+ public:
+  // `server` is for messages.
+  Patience(Clock::time_point until, Wakeup& wakeup, std::string server);
+
+  // Sleeps until `is_true`, which is asked again after each notification. False if the
+  // budget, or `moment` before it, passes first. Throws Failure (interrupted) when the
+  // caller wants to stop.
+  asio::awaitable<bool> wait(std::function<bool()> is_true,
+                             Clock::time_point moment = Clock::time_point::max());
+
+  // Throws Failure when there is no reason even to begin: the budget is spent, or the
+  // caller wants to stop.
+  void check() const;
+
+  bool is_over() const { return Clock::now() >= until_; }
+  Clock::time_point until() const { return until_; }
+  Wakeup& wakeup() const { return wakeup_; }
+  const std::string& server() const { return server_; }
+
+  // "`who` did not answer within 2s".
+  Failure timeout(const std::string& who) const;
+
+  // Passes on what woke us without being meant for us. For the end of the exchange:
+  // before it, it would end our own next sleep.
+  void hand_on();
+
+ private:
+  Failure given_up() const;
+
+  Clock::time_point began_ = Clock::now();
+  Clock::time_point until_;
+  Wakeup& wakeup_;
+  std::string server_;
+  bool woken_for_others_ = false;
+};
+
+}  // namespace dlock::redis

@@ -1,0 +1,23 @@
+// What an attempt to read or write that never blocks came to.
+#pragma once
+
+#include <cstddef>
+
+#include "store/redis/readiness.hpp"
+
+namespace dlock::redis {
+
+struct Progress {
+  enum class State { done, wants_to_read, wants_to_write, failed };
+
+  State state;
+  std::size_t size = 0;  // bytes read (none: closed by the peer) or written
+  int error = 0;         // errno, if it failed
+
+  Readiness::For awaited() const {
+    return state == State::wants_to_read ? Readiness::For::reading
+                                         : Readiness::For::writing;
+  }
+};
+
+}  // namespace dlock::redis

@@ -1,0 +1,63 @@
+#include "store/redis/readiness.hpp"
+
+#include <poll.h>
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include "lock/errors.hpp"
+
+namespace dlock::redis {
+
+using boost::asio::posix::stream_descriptor;
+
+struct Readiness::Watch {
+  enum class State { idle, asked, came };
+
+  Watch(asio::io_context& context, int fd) : descriptor(context) {
+    boost::system::error_code error;
+    descriptor.assign(fd, error);
+    if (error) throw failure_of(error.value(), "cannot watch a socket");
+  }
+
+  State& state(For what) { return what == For::reading ? reading : writing; }
+
+  stream_descriptor descriptor;
+  State reading = State::idle;
+  State writing = State::idle;
+  bool is_wanted = true;
+};
+
+Readiness::Readiness(asio::io_context& context, int fd)
+    : watch_(std::make_shared<Watch>(context, fd)) {}
+
+// A completed wait may be queued already. It still has its share of the watch, and finds
+// that nobody wants to know.
+Readiness::~Readiness() {
+  watch_->is_wanted = false;
+  watch_->descriptor.release();
+}
+
+void Readiness::ask(For what, Wakeup& wakeup) {
+  auto& state = watch_->state(what);
+  if (state == Watch::State::asked) return;
+  state = Watch::State::asked;
+  watch_->descriptor.async_wait(
+      what == For::reading ? stream_descriptor::wait_read : stream_descriptor::wait_write,
+      [watch = watch_, what, &wakeup](boost::system::error_code) {
+        if (!watch->is_wanted) return;
+        // After an error too: the next attempt at reading or writing tells which.
+        watch->state(what) = Watch::State::came;
+        wakeup.notify();
+      });
+}
+
+bool Readiness::came(For what) const { return watch_->state(what) == Watch::State::came; }
+
+bool is_ready_soon(int fd, Readiness::For what) {
+  constexpr int soon_ms = 1;
+  pollfd wanted{
+      fd, static_cast<short>(what == Readiness::For::reading ? POLLIN : POLLOUT), 0};
+  return ::poll(&wanted, 1, soon_ms) > 0;
+}
+
+}  // namespace dlock::redis

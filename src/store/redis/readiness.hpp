@@ -1,0 +1,40 @@
+// Tells when a socket can be read or written.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+
+#include "lock/wakeup.hpp"
+
+namespace dlock::redis {
+
+// Watches a socket that belongs to somebody else, who must destroy this object before
+// closing it. All that happens on an event is a note and a notification, and nothing
+// after this object is gone, not even for an event that was already on its way.
+class Readiness {
+ public:
+  enum class For { reading, writing };
+
+  Readiness(asio::io_context& context, int fd);
+  ~Readiness();
+  Readiness(const Readiness&) = delete;
+  Readiness& operator=(const Readiness&) = delete;
+
+  // Asks for a notification once the socket is ready `what` is for. Nothing if it has
+  // been asked for and did not come yet.
+  void ask(For what, Wakeup& wakeup);
+
+  // Whether it came since it was asked for.
+  bool came(For what) const;
+
+ private:
+  struct Watch;
+  std::shared_ptr<Watch> watch_;
+};
+
+// Whether the socket is ready at once, or within the millisecond that a server on this
+// machine takes at most. Looking costs one system call, where the event loop takes four
+// until it knows.
+bool is_ready_soon(int fd, Readiness::For what);
+
+}  // namespace dlock::redis

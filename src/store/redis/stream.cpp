@@ -1,0 +1,101 @@
+#include "store/redis/stream.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "store/redis/messages.hpp"
+#include "store/redis/tls.hpp"
+
+namespace dlock::redis {
+namespace {
+
+Failure lost(const std::string& server, int error_number) {
+  return Failure(Failure::Kind::unreachable,
+                 "lost the connection to " + server + ": " + reason_of(error_number));
+}
+
+// What a system call on the socket came to.
+Progress progress_of(ssize_t result, Progress::State if_not_ready) {
+  if (result >= 0) return {Progress::State::done, static_cast<std::size_t>(result)};
+  if (errno == EAGAIN || errno == EINTR) return {if_not_ready};
+  return {Progress::State::failed, 0, errno};
+}
+
+}  // namespace
+
+Stream::Stream(asio::io_context& context, Fd fd)
+    : context_(context), fd_(std::move(fd)), buffer_(new char[buffer_size]) {}
+
+Stream::~Stream() = default;
+
+asio::awaitable<void> Stream::secure(const TlsPlan& plan, const std::string& host,
+                                     Patience& patience) {
+  auto tls = std::make_unique<Tls>(plan, host, fd_.get(), patience.server());
+  for (;;) {
+    const auto progress = tls->shake_hands();
+    if (progress.state == Progress::State::done) break;
+    if (progress.state == Progress::State::failed) {
+      throw lost(patience.server(), progress.error);
+    }
+    co_await wait(progress.awaited(), patience);
+  }
+  tls_ = std::move(tls);
+}
+
+asio::awaitable<void> Stream::write(std::string_view bytes, Patience& patience) {
+  while (!bytes.empty()) {
+    const auto progress = try_write(bytes);
+    if (progress.state == Progress::State::failed) {
+      throw lost(patience.server(), progress.error);
+    }
+    bytes.remove_prefix(progress.size);
+    if (progress.state != Progress::State::done) {
+      co_await wait(progress.awaited(), patience);
+    }
+  }
+}
+
+asio::awaitable<std::string_view> Stream::read(Patience& patience) {
+  // Nothing has come yet, most likely: an answer takes longer than coming here does.
+  if (!tls_) is_ready_soon(fd_.get(), Readiness::For::reading);
+  for (;;) {
+    const auto progress = try_read(buffer_.get(), buffer_size);
+    if (progress.state == Progress::State::done) {
+      co_return std::string_view(buffer_.get(), progress.size);
+    }
+    if (progress.state == Progress::State::failed) {
+      throw lost(patience.server(), progress.error);
+    }
+    co_await wait(progress.awaited(), patience);
+  }
+}
+
+bool Stream::is_quiet() {
+  if (tls_) return tls_->is_quiet();
+  char byte = 0;
+  return ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+         (errno == EAGAIN || errno == EINTR);
+}
+
+Progress Stream::try_write(std::string_view bytes) {
+  if (tls_) return tls_->write(bytes);
+  return progress_of(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+                     Progress::State::wants_to_write);
+}
+
+Progress Stream::try_read(char* buffer, std::size_t size) {
+  if (tls_) return tls_->read(buffer, size);
+  return progress_of(::recv(fd_.get(), buffer, size, 0), Progress::State::wants_to_read);
+}
+
+asio::awaitable<void> Stream::wait(Readiness::For what, Patience& patience) {
+  if (!readiness_) readiness_.emplace(context_, fd_.get());
+  readiness_->ask(what, patience.wakeup());
+  if (!co_await patience.wait([this, what] { return readiness_->came(what); })) {
+    throw patience.timeout(patience.server());
+  }
+}
+
+}  // namespace dlock::redis

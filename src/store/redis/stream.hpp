@@ -1,0 +1,56 @@
+// A connected socket to a server: bytes out and in, in the clear or encrypted.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "store/redis/patience.hpp"
+#include "store/redis/progress.hpp"
+#include "store/redis/readiness.hpp"
+#include "store/redis/target.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::redis {
+
+class Tls;
+
+// After a Failure it is good for nothing but to be destroyed.
+class Stream {
+ public:
+  Stream(asio::io_context& context, Fd fd);
+  ~Stream();
+
+  // Encrypts what follows, with the server that the plan trusts under the name `host`.
+  // Throws Failure, rejected for a certificate, before anything else was sent.
+  asio::awaitable<void> secure(const TlsPlan& plan, const std::string& host,
+                               Patience& patience);
+
+  // Sends all of `bytes`. Throws Failure (unreachable, interrupted).
+  asio::awaitable<void> write(std::string_view bytes, Patience& patience);
+
+  // What has come, at least a byte; valid until the next call. Empty once the server has
+  // closed the connection. Throws Failure (unreachable, interrupted).
+  asio::awaitable<std::string_view> read(Patience& patience);
+
+  // Whether nothing has come that nobody asked for, the end least of all.
+  bool is_quiet();
+
+ private:
+  Progress try_write(std::string_view bytes);
+  Progress try_read(char* buffer, std::size_t size);
+  asio::awaitable<void> wait(Readiness::For what, Patience& patience);
+
+  static constexpr std::size_t buffer_size = 16u << 10;
+
+  asio::io_context& context_;
+  Fd fd_;
+  std::optional<Readiness> readiness_;  // after the socket, to be gone before it
+  std::unique_ptr<Tls> tls_;
+  std::unique_ptr<char[]> buffer_;
+};
+
+}  // namespace dlock::redis

@@ -1,0 +1,32 @@
+// Where a server is and how to get in, taken apart from a URL and the options.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace dlock::redis {
+
+struct TlsPlan {
+  std::string ca;           // a file of certificates; empty: the system's
+  std::string certificate;  // of this client, with its key; empty: none
+  std::string key;
+  bool insecure = false;  // accept any certificate
+};
+
+struct Target {
+  std::string host;  // a name or an address; empty with a path
+  std::uint16_t port = 6379;
+  std::string path;  // of a unix socket; empty over TCP
+  std::optional<TlsPlan> tls;
+
+  std::string user;  // empty: the default user
+  std::optional<std::string> password;
+  std::string password_file;  // read anew at each login, so that a rotated one is found
+  unsigned database = 0;
+
+  // The server without secrets, for messages: "127.0.0.1:6379", "[::1]:6379", a path.
+  std::string shown() const;
+};
+
+}  // namespace dlock::redis

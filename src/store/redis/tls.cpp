@@ -1,0 +1,247 @@
+#include "store/redis/tls.hpp"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+#include "lock/errors.hpp"
+#include "store/redis/endpoint.hpp"
+#include "store/redis/messages.hpp"
+#include "util/text.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// OpenSSL's own BIO for sockets writes with write(2), which raises SIGPIPE when the
+// server has gone. The descriptor is the BIO's data.
+int fd_of(BIO* bio) {
+  return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
+}
+
+int bio_write(BIO* bio, const char* bytes, int size) {
+  BIO_clear_retry_flags(bio);
+  const auto sent =
+      ::send(fd_of(bio), bytes, static_cast<std::size_t>(size), MSG_NOSIGNAL);
+  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+  return static_cast<int>(sent);
+}
+
+int bio_read(BIO* bio, char* buffer, int size) {
+  BIO_clear_retry_flags(bio);
+  const auto received = ::recv(fd_of(bio), buffer, static_cast<std::size_t>(size), 0);
+  if (received < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
+  return static_cast<int>(received);
+}
+
+long bio_control(BIO*, int command, long, void*) {
+  return command == BIO_CTRL_FLUSH ? 1 : 0;  // nothing is ever held back
+}
+
+BIO* new_bio(int fd) {
+  static BIO_METHOD* const method = [] {
+    BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    BIO_meth_set_write(made, bio_write);
+    BIO_meth_set_read(made, bio_read);
+    BIO_meth_set_ctrl(made, bio_control);
+    return made;
+  }();
+  BIO* bio = BIO_new(method);
+  if (bio == nullptr) throw std::bad_alloc();
+  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)));
+  BIO_set_init(bio, 1);
+  return bio;
+}
+
+// The first error noted since the queue was cleared, which is what the others follow
+// from.
+std::string reason_of_openssl() {
+  const auto error = ERR_peek_error();
+  if (ERR_GET_LIB(error) == ERR_LIB_SYS) return reason_of(ERR_GET_REASON(error));
+  const char* reason = error == 0 ? nullptr : ERR_reason_error_string(error);
+  return reason == nullptr ? "unknown error" : with_small_letter(printable(reason));
+}
+
+// The alerts by which a server says that it wants another certificate from us, or one
+// at all (RFC 8446, 6.2).
+bool is_about_our_certificate(unsigned long error) {
+  switch (ERR_GET_REASON(error) - SSL_AD_REASON_OFFSET) {
+    case SSL_AD_BAD_CERTIFICATE:
+    case SSL_AD_UNSUPPORTED_CERTIFICATE:
+    case SSL_AD_CERTIFICATE_REVOKED:
+    case SSL_AD_CERTIFICATE_EXPIRED:
+    case SSL_AD_CERTIFICATE_UNKNOWN:
+    case SSL_AD_UNKNOWN_CA:
+    case SSL_AD_ACCESS_DENIED:
+    case 116:  // certificate required; OpenSSL 1.1.1 has no name for it
+      return true;
+    default: return false;
+  }
+}
+
+bool is_unexpected_end(unsigned long error) {
+#ifdef SSL_R_UNEXPECTED_EOF_WHILE_READING
+  return ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+#else
+  return error == 0;
+#endif
+}
+
+Failure unusable(const std::string& what, const std::string& file) {
+  return Failure(
+      Failure::Kind::misconfigured,
+      "cannot use the " + what + " " + printable(file, 200) + ": " + reason_of_openssl());
+}
+
+void trust(SSL_CTX* context, const TlsPlan& plan) {
+  ERR_clear_error();
+  if (plan.insecure) {
+    SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nullptr);
+    return;
+  }
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  if (plan.ca.empty()) {
+    SSL_CTX_set_default_verify_paths(context);
+  } else if (SSL_CTX_load_verify_locations(context, plan.ca.c_str(), nullptr) != 1) {
+    throw unusable("CA file", plan.ca);
+  }
+}
+
+void identify(SSL_CTX* context, const TlsPlan& plan) {
+  if (plan.certificate.empty()) return;
+  ERR_clear_error();
+  // Or else OpenSSL asks for the passphrase of a key on the terminal.
+  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
+  if (SSL_CTX_use_certificate_chain_file(context, plan.certificate.c_str()) != 1) {
+    throw unusable("certificate", plan.certificate);
+  }
+  const auto& key = plan.key.empty() ? plan.certificate : plan.key;
+  if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    throw unusable("key", key);
+  }
+}
+
+void expect(SSL* session, const std::string& host, bool insecure) {
+  const bool is_address = endpoint_of_literal(host, 0).has_value();
+  // The dot that makes a name absolute is part of no certificate.
+  auto name = is_address ? host.substr(0, host.find('%')) : host;
+  if (!is_address && !name.empty() && name.back() == '.') name.pop_back();
+  // An empty name would be no check at all.
+  bool is_set = !name.empty();
+  if (!is_address) {
+    // What SSL_set_tlsext_host_name stands for, with an old cast that warnings are about.
+    is_set = is_set && SSL_ctrl(session, SSL_CTRL_SET_TLSEXT_HOSTNAME,
+                                TLSEXT_NAMETYPE_host_name, name.data()) == 1;
+  }
+  if (!insecure) {
+    X509_VERIFY_PARAM* wanted = SSL_get0_param(session);
+    X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
+                                                X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+    is_set = is_set &&
+             (is_address ? X509_VERIFY_PARAM_set1_ip_asc(wanted, name.c_str())
+                         : X509_VERIFY_PARAM_set1_host(wanted, name.c_str(), 0)) == 1;
+  }
+  if (!is_set) {
+    throw Failure(Failure::Kind::misconfigured,
+                  "no name for TLS: '" + printable(host, 200) + "'");
+  }
+}
+
+}  // namespace
+
+Tls::Tls(const TlsPlan& plan, const std::string& host, int fd, std::string server)
+    : server_(std::move(server)), context_(SSL_CTX_new(TLS_client_method())) {
+  if (!context_) throw std::bad_alloc();
+  SSL_CTX_set_min_proto_version(context_.get(), TLS1_2_VERSION);
+  SSL_CTX_set_mode(context_.get(),
+                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  trust(context_.get(), plan);
+  identify(context_.get(), plan);
+  session_.reset(SSL_new(context_.get()));
+  if (!session_) throw std::bad_alloc();
+  expect(session_.get(), host, plan.insecure);
+  BIO* bio = new_bio(fd);
+  SSL_set_bio(session_.get(), bio, bio);
+  SSL_set_connect_state(session_.get());
+}
+
+Tls::~Tls() = default;
+
+// What is left from elsewhere would be taken for the reason of a failure of ours.
+void Tls::forget_errors() {
+  ERR_clear_error();
+  errno = 0;
+}
+
+Progress Tls::shake_hands() {
+  forget_errors();
+  return progress_of(SSL_do_handshake(session_.get()));
+}
+
+Progress Tls::write(std::string_view bytes) {
+  forget_errors();
+  std::size_t written = 0;
+  auto progress =
+      progress_of(SSL_write_ex(session_.get(), bytes.data(), bytes.size(), &written));
+  // The server's end of the conversation is not a success of ours.
+  if (progress.state == Progress::State::done && written == 0) {
+    return {Progress::State::failed, 0, EPIPE};
+  }
+  progress.size = written;
+  return progress;
+}
+
+Progress Tls::read(char* buffer, std::size_t size) {
+  forget_errors();
+  std::size_t received = 0;
+  auto progress = progress_of(SSL_read_ex(session_.get(), buffer, size, &received));
+  progress.size = received;
+  return progress;
+}
+
+bool Tls::is_quiet() {
+  forget_errors();
+  char byte = 0;
+  const int result = SSL_peek(session_.get(), &byte, 1);
+  return result <= 0 && SSL_get_error(session_.get(), result) == SSL_ERROR_WANT_READ;
+}
+
+Progress Tls::progress_of(int result) {
+  if (result == 1) return {Progress::State::done};
+  const int error_number = errno;
+  const auto error = ERR_peek_error();
+  switch (SSL_get_error(session_.get(), result)) {
+    case SSL_ERROR_WANT_READ: return {Progress::State::wants_to_read};
+    case SSL_ERROR_WANT_WRITE: return {Progress::State::wants_to_write};
+    case SSL_ERROR_ZERO_RETURN: return {Progress::State::done};
+    case SSL_ERROR_SYSCALL:
+      if (error_number != 0) return {Progress::State::failed, 0, error_number};
+      break;
+    default: break;
+  }
+  const bool in_handshake = SSL_is_init_finished(session_.get()) == 0;
+  const auto verdict = SSL_get_verify_result(session_.get());
+  if (in_handshake && ERR_GET_REASON(error) == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+    throw Failure(Failure::Kind::rejected,
+                  server_ + ": certificate not trusted: " +
+                      with_small_letter(X509_verify_cert_error_string(verdict)));
+  }
+  if (is_about_our_certificate(error)) {
+    throw Failure(Failure::Kind::rejected,
+                  server_ + " does not accept our certificate: " + reason_of_openssl());
+  }
+  if (is_unexpected_end(error) || error == 0) {
+    if (!in_handshake) return {Progress::State::done};
+    throw Failure(Failure::Kind::unreachable,
+                  server_ + " closed the connection during the TLS handshake");
+  }
+  throw Failure(Failure::Kind::unreachable,
+                "no TLS with " + server_ + ": " + reason_of_openssl());
+}
+
+}  // namespace dlock::redis
