@@ -71,6 +71,9 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// Somebody who uses the same key but is not dlock.
+constexpr const char* foreign = "a foreign holder";
+
 std::string owner(const std::string& user, const std::string& host) {
   return printable(user, 64) + "@" + printable(host, 64);
 }
@@ -108,6 +111,16 @@ std::string state_of(const LockInfo& lock) {
 }  // namespace
 
 Json json_of(const HolderInfo& holder) {
+  if (holder.foreign) {
+    return Json{
+        {"fence", nullptr},   {"slot", nullptr},
+        {"host", nullptr},    {"pid", nullptr},
+        {"user", nullptr},    {"command", Json::array()},
+        {"label", nullptr},   {"since", nullptr},
+        {"held_ms", nullptr}, {"expires_in_ms", or_null(holder.expires_in)},
+        {"attached", false},
+    };
+  }
   return Json{
       {"fence", holder.fence.number},
       {"slot", holder.slot},
@@ -161,6 +174,11 @@ Json json_of(const LockInfo& lock) {
 }
 
 std::string described(const HolderInfo& holder) {
+  if (holder.foreign) {
+    return std::string(foreign) +
+           (holder.expires_in ? ", which ends in " + for_people(*holder.expires_in)
+                              : ", which does not end by itself");
+  }
   return owner(holder.user, holder.host) + " (pid " + std::to_string(holder.pid) + ", " +
          printable_command(holder.command) + ") for " + for_people(holder.held);
 }
@@ -186,6 +204,10 @@ std::string status_text(const LockInfo& lock, bool color) {
     titles.emplace_back("COMMAND");
     Table table(std::move(titles));
     for (const auto& holder : lock.holders) {
+      if (holder.foreign) {
+        table.add({foreign, "-", "-", "-", "-"});
+        continue;
+      }
       std::vector<std::string> cells{owner(holder.user, holder.host),
                                      std::to_string(holder.pid), for_people(holder.held),
                                      std::to_string(holder.fence.number)};
@@ -222,11 +244,11 @@ std::string list_text(const std::vector<LockInfo>& locks, bool color) {
     std::string held_for = "-";
     if (!lock.holders.empty()) {
       const auto& first = lock.holders.front();
-      holder = owner(first.user, first.host);
+      holder = first.foreign ? foreign : owner(first.user, first.host);
       if (lock.holders.size() > 1) {
         holder += " +" + std::to_string(lock.holders.size() - 1);
       }
-      held_for = for_people(first.held);
+      if (!first.foreign) held_for = for_people(first.held);
     }
     table.add({printable(lock.lock.name, 255), state_of(lock), holder, held_for,
                std::to_string(lock.waiters.size()), last_run_of(lock, color)});

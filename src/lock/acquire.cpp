@@ -15,7 +15,8 @@ constexpr milliseconds longest_retry{2000};
 asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
                                 const Patience& patience, Wakeup& wakeup) {
   const auto until = patience.until.value_or(Clock::time_point::min());
-  auto queue = Queue::stay_out;
+  const bool may_wait = patience.until && until > Clock::now();
+  auto queue = may_wait && store.queues_at_once() ? Queue::join : Queue::stay_out;
   auto retry_after = first_retry;
   for (;;) {
     std::optional<Failure> failure;

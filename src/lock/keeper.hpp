@@ -1,7 +1,12 @@
-// The seam between whoever keeps a lease and whoever runs the command under it.
+// Renewing a lease, and the seam to whoever runs the command under it.
 #pragma once
 
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+
 #include "lock/clock.hpp"
+#include "lock/timing.hpp"
+#include "lock/wakeup.hpp"
 
 namespace dlock {
 
@@ -20,5 +25,23 @@ class LeaseWatcher {
   // The lease is lost for good: whatever relies on it is to end now.
   virtual void forfeit(Loss loss) = 0;
 };
+
+// What a store says to a renewal. That it cannot be asked is a Failure.
+enum class Renewal { confirmed, taken_over, gone };
+
+// When the next renewal is due: `sent_at` was when the last one was sent that was
+// confirmed, `failures` counts those that failed since, the last one at `now`. Renewals
+// come earlier by a random part of up to a tenth, so that runs that started together
+// do not stay together.
+Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent_at,
+                               int failures, Clock::time_point now);
+
+// Renews a lease until `stop` comes true (told through `wakeup`) or the lease is
+// certainly lost. `granted_at` is when the request was sent that was granted. It moves
+// the watcher's deadline and never acts on it: if renewals fail, the deadline just stays.
+// Once `stop` is true it does not touch the watcher any more.
+asio::awaitable<void> keep_lease(std::function<asio::awaitable<Renewal>()> renew,
+                                 LeaseTiming timing, Clock::time_point granted_at,
+                                 LeaseWatcher& watcher, Wakeup& wakeup, const bool& stop);
 
 }  // namespace dlock

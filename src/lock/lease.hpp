@@ -55,12 +55,15 @@ struct Claim {
 struct Grant {
   Fence fence;
   unsigned slot = 0;
+  // When the request was sent that was granted: what counts for the lease's end.
+  Clock::time_point sent_at{};
   // The lease surely holds until here; max() where the kernel ends it and no clock.
   Clock::time_point deadline = Clock::time_point::max();
 };
 
 // Who has a lease, as `status` shows it.
 struct HolderInfo {
+  bool foreign = false;  // not dlock's: nothing is known but how long it may last
   Fence fence;
   unsigned slot = 0;
   std::string host;
@@ -82,6 +85,10 @@ struct WaiterInfo {
   WallTime since{};
   milliseconds waiting{};
 };
+
+// As much of a command as is kept for `status`: whole words up to 4 KiB, and "..." in
+// place of the rest.
+std::vector<std::string> shortened_command(const std::vector<std::string>& command);
 
 // How a run ended. A run whose dlock vanished has no end.
 struct RunInfo {

@@ -79,6 +79,13 @@ class Store {
   // Whether a grant excludes anybody at all.
   virtual bool protects() const { return true; }
 
+  // Whether a lease ends by the clock if nobody renews it.
+  virtual bool leases_run_out() const { return false; }
+
+  // Whether to ask with Queue::join at once is no dearer than to ask whether the lock is
+  // free first.
+  virtual bool queues_at_once() const { return false; }
+
   // Grants the lock to `claim` if it is free, promised to this claim or already its
   // own (then with the same fence). A newcomer never overtakes a waiter. With
   // Queue::join a claim that is not granted has its place in the queue afterwards.
@@ -86,8 +93,8 @@ class Store {
   virtual asio::awaitable<Answer> ask(const Claim& claim, Queue queue,
                                       Wakeup& wakeup) = 0;
 
-  // Sleeps until asking again can be of use, `until`, or a notification of `wakeup`.
-  // May return early. Only after ask(claim, Queue::join) was answered with Busy.
+  // Sleeps until asking again can be of use, `until`, or until `wakeup` gives up. May
+  // return early. Only after ask(claim, Queue::join) was answered with Busy.
   virtual asio::awaitable<void> await_turn(const Claim& claim, Wakeup& wakeup,
                                            Clock::time_point until) = 0;
 
@@ -111,8 +118,9 @@ class Store {
   virtual asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
                                         Wakeup& wakeup) = 0;
 
-  // From here on `watcher` is told what becomes of the lease, until stop_keeping().
-  virtual void start_keeping(const Claim& claim, const Grant& grant,
+  // From here on the lease is kept, and `watcher` is told what becomes of it, until
+  // stop_keeping().
+  virtual void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                              LeaseWatcher& watcher) = 0;
   virtual void stop_keeping() = 0;
 

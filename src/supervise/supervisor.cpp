@@ -44,7 +44,29 @@ void Ladder::lease_lost(Loss loss, Clock::time_point now) {
   if (lost_) return;
   lost_ = loss;
   // Somebody else may hold the lock already: less patience than with a timeout.
-  kill_by(later(now, std::min(plan_.kill_after, certain_loss_grace)));
+  const auto grace = plan_.lease ? plan_.lease->certain_loss_grace()
+                                 : std::min(plan_.kill_after, certain_loss_grace);
+  kill_by(later(now, grace));
+}
+
+void Ladder::lease_holds_until(Clock::time_point deadline) { deadline_ = deadline; }
+
+// max() where nothing runs out.
+Clock::time_point Ladder::before_deadline(milliseconds span) const {
+  const bool runs_out = plan_.lease && deadline_ != Clock::time_point::max();
+  return runs_out ? deadline_ - span : Clock::time_point::max();
+}
+
+// When the tree has to be ended though the lease may still be renewed.
+Clock::time_point Ladder::in_doubt_at() const {
+  return lost_ || !plan_.lease
+             ? Clock::time_point::max()
+             : before_deadline(plan_.lease->margin() + plan_.lease->grace());
+}
+
+Clock::time_point Ladder::kills_at() const {
+  return plan_.lease ? std::min(kill_at_, before_deadline(plan_.lease->margin()))
+                     : kill_at_;
 }
 
 bool Ladder::needs_tree() const {
@@ -52,6 +74,13 @@ bool Ladder::needs_tree() const {
 }
 
 Ladder::Action Ladder::next(Clock::time_point now) {
+  // First of all: that a command has ended is noticed late by one who was stopped, and
+  // nobody knows then whether it outlived its lease.
+  if (now >= in_doubt_at()) {
+    // Renewals may succeed yet; the run is lost all the same, for good.
+    lost_ = Loss::unconfirmed;
+    kill_by(later(now, plan_.lease->grace()));
+  }
   if (command_ended_ && (!needs_tree() || tree_is_empty_)) return Action::done;
   if (!termed_) {
     // A run is over when nothing is left that it waits for.
@@ -64,26 +93,31 @@ Ladder::Action Ladder::next(Clock::time_point now) {
       return Action::send_term;
     }
   }
-  if (now < kill_at_) return Action::wait;
+  if (now < kills_at()) return Action::wait;
   termed_ = true;
   return Action::send_kill;
 }
 
 Clock::time_point Ladder::look_again(Clock::time_point now) const {
-  if (now >= kill_at_) return now + sweep_again;
-  return termed_ ? kill_at_ : std::min(kill_at_, ends_at_);
+  const auto kill_at = kills_at();
+  if (now >= kill_at) return now + sweep_again;
+  if (termed_) return std::min(kill_at, in_doubt_at());
+  return std::min({kill_at, ends_at_, in_doubt_at()});
 }
 
 Supervisor::Supervisor(SupervisionPlan plan, SignalInbox& signals, Wakeup& wakeup,
                        std::function<void(const std::string&)> say)
     : plan_(plan), signals_(signals), wakeup_(wakeup), say_(std::move(say)) {}
 
-std::variant<Spawned, SpawnFailure> Supervisor::start(SpawnPlan plan) {
+std::variant<Spawned, SpawnFailure> Supervisor::start(SpawnPlan plan,
+                                                      Clock::time_point deadline) {
   plan.own_group = plan_.own_group;
+  deadline_ = deadline;
   auto started = spawn(plan);
   if (const auto* spawned = std::get_if<Spawned>(&started)) {
     pid_ = spawned->pid;
     ladder_.emplace(plan_, spawned->not_before);
+    ladder_->lease_holds_until(deadline);
     while (const auto signal = signals_.next()) send(signal->number);
   }
   return started;
@@ -158,7 +192,11 @@ void Supervisor::signal_tree(int signal) {
   }
 }
 
-void Supervisor::extend(Clock::time_point) {}
+void Supervisor::extend(Clock::time_point deadline) {
+  deadline_ = deadline;
+  if (ladder_) ladder_->lease_holds_until(deadline);
+  wakeup_.notify();
+}
 
 void Supervisor::forfeit(Loss loss) {
   if (ladder_) ladder_->lease_lost(loss, Clock::now());

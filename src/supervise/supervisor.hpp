@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lock/keeper.hpp"
+#include "lock/timing.hpp"
 #include "lock/wakeup.hpp"
 #include "supervise/process_tree.hpp"
 #include "supervise/signals.hpp"
@@ -23,6 +24,7 @@ struct SupervisionPlan {
   bool kill_after_forwarded = false;    // also after a TERM that was passed on
   Stragglers stragglers = Stragglers::leave;
   bool own_group = false;
+  std::optional<LeaseTiming> lease;  // of one that can run out
 };
 
 // How the command's process ended, and why, if it was not by itself.
@@ -45,6 +47,7 @@ class Ladder {
   void command_ended() { command_ended_ = true; }
   void tree_is_empty(bool empty) { tree_is_empty_ = empty; }
   void lease_lost(Loss loss, Clock::time_point now);
+  void lease_holds_until(Clock::time_point deadline);
   void forwarded(int signal, Clock::time_point now);
 
   // What to do now. `send_term` and `send_kill` are for every process of the tree.
@@ -63,8 +66,12 @@ class Ladder {
 
  private:
   void kill_by(Clock::time_point moment);
+  Clock::time_point before_deadline(milliseconds span) const;
+  Clock::time_point kills_at() const;
+  Clock::time_point in_doubt_at() const;
 
   SupervisionPlan plan_;
+  Clock::time_point deadline_ = Clock::time_point::max();
   Clock::time_point ends_at_ = Clock::time_point::max();
   Clock::time_point kill_at_ = Clock::time_point::max();
   bool termed_ = false;  // TERM went to the tree: all of it has to go
@@ -82,7 +89,8 @@ class Supervisor final : public LeaseWatcher {
 
   // Starts the command. Signals that came meanwhile are passed on whoever sent them:
   // the terminal's may have come before there was a command in the group.
-  std::variant<Spawned, SpawnFailure> start(SpawnPlan plan);
+  // `deadline` is until when the lease surely holds that the command starts on.
+  std::variant<Spawned, SpawnFailure> start(SpawnPlan plan, Clock::time_point deadline);
 
   // Passes signals on and ends what has to end, until nothing is left of the command
   // that the plan wants to wait for. Its process is reaped only then, so that its
@@ -90,6 +98,7 @@ class Supervisor final : public LeaseWatcher {
   asio::awaitable<Ended> ended();
 
   void extend(Clock::time_point deadline) override;
+  Clock::time_point deadline() const { return deadline_; }
   void forfeit(Loss loss) override;
 
  private:
@@ -103,6 +112,7 @@ class Supervisor final : public LeaseWatcher {
   Wakeup& wakeup_;
   std::function<void(const std::string&)> say_;
   std::optional<Ladder> ladder_;
+  Clock::time_point deadline_ = Clock::time_point::max();
   ProcessTree tree_;
   pid_t pid_ = 0;
   bool command_ended_ = false;

@@ -20,6 +20,10 @@ inline Claim claim_of(const std::string& name) {
   return claim;
 }
 
+inline LeaseTiming timing_of(const Claim& claim) {
+  return {claim.ttl, milliseconds(5000), claim.ttl / 10};
+}
+
 // Stands for a process: what it holds or waits for ends with it, sooner or later.
 class Contender {
  public:

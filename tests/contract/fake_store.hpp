@@ -118,7 +118,8 @@ class FakeStore final : public Store {
     if (own != lock.holders.end()) own->runs = true;
   }
 
-  void start_keeping(const Claim& claim, const Grant&, LeaseWatcher& watcher) override {
+  void start_keeping(const Claim& claim, const Grant&, LeaseTiming,
+                     LeaseWatcher& watcher) override {
     service_.kept[this] = {claim.lock, &watcher};
   }
   void stop_keeping() override { service_.kept.erase(this); }

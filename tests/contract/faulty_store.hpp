@@ -63,9 +63,9 @@ class FaultyStore final : public Store {
     throw_if(fault, Fault::When::after);
   }
 
-  void start_keeping(const Claim& claim, const Grant& grant,
+  void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                      LeaseWatcher& watcher) override {
-    store_.start_keeping(claim, grant, watcher);
+    store_.start_keeping(claim, grant, timing, watcher);
   }
   void stop_keeping() override { store_.stop_keeping(); }
 

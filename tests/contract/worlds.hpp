@@ -13,7 +13,9 @@
 #include "store/local/directory.hpp"
 #include "store/local/local_store.hpp"
 #include "store/local/sessions.hpp"
+#include "store/redis/redis_store.hpp"
 #include "tests/contract/fake_store.hpp"
+#include "tests/contract/redis_server.hpp"
 #include "tests/unit/temporary_directory.hpp"
 
 namespace dlock {
@@ -78,6 +80,34 @@ class FakeWorld final : public World {
   FakeService service_;
 };
 
+// A server for all tests of this process, emptied for each.
+class RedisWorld final : public World {
+ public:
+  RedisWorld() { server().command("FLUSHALL"); }
+
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    redis::RedisStore::Options options;
+    options.target.path = server().socket();
+    options.url = "redis+unix:" + server().socket();
+    options.timeout = timeout;
+    return std::make_unique<redis::RedisStore>(context, options);
+  }
+
+  std::shared_ptr<void> hold_up() override {
+    server().send(SIGSTOP);
+    return {nullptr, [](void*) { server().send(SIGCONT); }};
+  }
+
+  void wipe_out() override { server().command("FLUSHALL"); }
+
+ private:
+  static RedisServer& server() {
+    static RedisServer only;
+    return only;
+  }
+};
+
 struct Kind {
   const char* name;
   std::unique_ptr<World> (*make)();
@@ -92,6 +122,7 @@ std::unique_ptr<World> make_world() {
 constexpr Kind kinds[] = {
     {"fake", make_world<FakeWorld>, false},
     {"local", make_world<LocalWorld>, true},
+    {"redis", make_world<RedisWorld>, true},
 };
 
 inline std::string name_of(const ::testing::TestParamInfo<Kind>& info) {

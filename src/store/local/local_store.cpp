@@ -38,9 +38,6 @@ constexpr std::size_t sweep_most = 10'000;
 // A run that is over sooner is not worth the watching.
 constexpr milliseconds watched_after{1000};
 
-// As much of a command as is kept for `status`.
-constexpr std::size_t longest_command = 4096;
-
 std::string key_of(const LockName& lock) { return lock.name_space + '\0' + lock.name; }
 
 Moment now() { return {Clock::now(), wall_now()}; }
@@ -49,18 +46,6 @@ std::string host_name() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
   return name;
-}
-
-Claim with_short_command(Claim claim) {
-  std::size_t size = 0;
-  for (std::size_t i = 0; i < claim.command.size(); ++i) {
-    size += claim.command[i].size() + 1;
-    if (size <= longest_command) continue;
-    claim.command.resize(i);
-    claim.command.emplace_back("...");
-    break;
-  }
-  return claim;
 }
 
 // The rules know accounts by number only.
@@ -299,7 +284,8 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
     wake_socket_.emplace(context_, *directory_, session_of(claim.token), wakeup);
     processes_.emplace(context_, wakeup);
   }
-  const Claim kept = with_short_command(claim);
+  Claim kept = claim;
+  kept.command = shortened_command(claim.command);
   const Ask asked{kept, own_party(claim), queue};
   const auto key = key_of(claim.lock);
 
@@ -481,7 +467,8 @@ std::optional<StartNote> LocalStore::start_note(const Claim& claim) {
 
 // Nothing renews a local lease, but somebody can remove or replace the files it is
 // made of; then the next one would be granted it, and this run is lost.
-void LocalStore::start_keeping(const Claim&, const Grant&, LeaseWatcher& watcher) {
+void LocalStore::start_keeping(const Claim&, const Grant&, LeaseTiming,
+                               LeaseWatcher& watcher) {
   keeping_.emplace(context_, watched_after);
   keeping_->async_wait([this, &watcher](boost::system::error_code error) {
     if (error || !keeping_) return;

@@ -39,7 +39,7 @@ class LocalStore final : public Store {
   std::optional<StartNote> start_note(const Claim& claim) override;
   asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
                                 Wakeup& wakeup) override;
-  void start_keeping(const Claim& claim, const Grant& grant,
+  void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                      LeaseWatcher& watcher) override;
   void stop_keeping() override;
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;

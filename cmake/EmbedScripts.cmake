@@ -1,0 +1,11 @@
+# Makes scripts.cpp from the Lua scripts of the Redis store: cmake -DFROM=… -DTO=… -P …
+file(READ ${FROM}/common.lua common)
+set(source "// Made from ${FROM}/*.lua by cmake/EmbedScripts.cmake.\n#include \"store/redis/scripts.hpp\"\n\nnamespace dlock::redis {\n")
+foreach(name ask renew release inspect)
+  file(READ ${FROM}/${name}.lua own)
+  set(text "${common}\n${own}")
+  string(SHA1 sha "${text}")
+  string(APPEND source "\nconst Script ${name}_script{R\"lua(${text})lua\",\n                           \"${sha}\"};\n")
+endforeach()
+string(APPEND source "\n}  // namespace dlock::redis\n")
+file(WRITE ${TO} "${source}")

@@ -1,0 +1,51 @@
+#include "lock/keeper.hpp"
+
+#include "lock/errors.hpp"
+#include "util/random.hpp"
+
+namespace dlock {
+
+Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent_at,
+                               int failures, Clock::time_point now) {
+  if (failures == 0) {
+    const auto tenth = static_cast<std::uint64_t>(timing.renew_every().count()) / 10;
+    const milliseconds earlier(random_up_to(tenth));
+    return later(sent_at, timing.renew_every() - earlier);
+  }
+  constexpr int most_doublings = 20;
+  const auto pause =
+      LeaseTiming::first_retry * (1 << std::min(failures - 1, most_doublings));
+  return later(now, std::min(pause, timing.longest_retry()));
+}
+
+asio::awaitable<void> keep_lease(std::function<asio::awaitable<Renewal>()> renew,
+                                 LeaseTiming timing, Clock::time_point granted_at,
+                                 LeaseWatcher& watcher, Wakeup& wakeup,
+                                 const bool& stop) {
+  auto confirmed_at = granted_at;
+  int failures = 0;
+  for (;;) {
+    const auto next = next_renewal(timing, confirmed_at, failures, Clock::now());
+    while (!stop && Clock::now() < next) co_await wakeup.wait_until(next);
+    if (stop) co_return;
+
+    const auto sent_at = Clock::now();
+    try {
+      const auto renewal = co_await renew();
+      if (stop) co_return;  // the watcher may be gone
+      switch (renewal) {
+        case Renewal::confirmed:
+          confirmed_at = sent_at;
+          failures = 0;
+          watcher.extend(timing.deadline(sent_at));
+          break;
+        case Renewal::taken_over: watcher.forfeit(Loss::taken_over); co_return;
+        case Renewal::gone: watcher.forfeit(Loss::gone); co_return;
+      }
+    } catch (const Failure&) {
+      ++failures;  // whatever it was: not renewed, and the deadline stays
+    }
+  }
+}
+
+}  // namespace dlock

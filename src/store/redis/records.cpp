@@ -1,0 +1,288 @@
+#include "store/redis/records.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "util/json.hpp"
+#include "util/text.hpp"
+#include "util/users.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// Takes words off the front of a record.
+class Words {
+ public:
+  explicit Words(std::string_view text) : text_(text) {}
+
+  std::string_view next() {
+    const auto end = std::min(text_.find(' '), text_.size());
+    const auto word = text_.substr(0, end);
+    text_.remove_prefix(std::min(end + 1, text_.size()));
+    return word;
+  }
+  std::optional<std::int64_t> number() {
+    const auto word = next();
+    std::int64_t value = 0;
+    const auto* last = word.data() + word.size();
+    const auto [end, error] = std::from_chars(word.data(), last, value);
+    // No number in a script is beyond 2^53.
+    const bool usable = error == std::errc() && end == last && value >= 0 &&
+                        value <= (std::int64_t{1} << 53);
+    return usable ? std::optional(value) : std::nullopt;
+  }
+  std::string_view rest() const { return text_; }
+
+ private:
+  std::string_view text_;
+};
+
+Json object_from(std::string_view text) {
+  auto json = Json::parse(text, nullptr, false);
+  return json.is_object() ? json : Json::object();
+}
+
+std::string text_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::optional<std::int64_t> number_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number_integer()) return std::nullopt;
+  const auto value = found->get<std::int64_t>();
+  return value < 0 || value > (std::int64_t{1} << 53) ? std::nullopt
+                                                      : std::optional(value);
+}
+
+pid_t pid_of(const Json& json) {
+  const auto pid = number_of(json, "pid").value_or(0);
+  return pid <= INT32_MAX ? static_cast<pid_t>(pid) : 0;
+}
+
+milliseconds between(WallTime start, WallTime end) {
+  return std::chrono::duration_cast<milliseconds>(std::max(end - start, WallTime(0)));
+}
+
+std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
+                                      WallTime now) {
+  if (record.kind != Reply::Kind::string || left.kind != Reply::Kind::integer) {
+    return std::nullopt;
+  }
+  HolderInfo info;
+  if (left.integer >= 0) info.expires_in = milliseconds(left.integer);
+  if (record.text == "foreign") {
+    info.foreign = true;
+    info.attached = false;
+    return info;
+  }
+  Words words(record.text);
+  const auto mode = words.next();
+  const auto slot = words.number();
+  const auto fence = words.number();
+  const auto since = words.number();
+  const auto ends = words.number();
+  const auto kind = words.next();
+  if ((mode != "x" && mode != "s") || !slot || !fence || !since || !ends || kind != "h") {
+    return std::nullopt;
+  }
+  const auto party = object_from(words.rest());
+  info.slot = static_cast<unsigned>(*slot);
+  info.fence.number = static_cast<std::uint64_t>(*fence);
+  info.since = WallTime(*since);
+  info.held = between(info.since, now);
+  info.host = text_of(party, "host");
+  info.pid = pid_of(party);
+  info.user = text_of(party, "user");
+  info.label = text_of(party, "label");
+  if (const auto command = party.find("command");
+      command != party.end() && command->is_array()) {
+    for (const auto& word : *command) {
+      if (word.is_string()) info.command.push_back(word.get<std::string>());
+    }
+  }
+  return info;
+}
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::string key_of(const LockName& lock) {
+  return percent_encoded(lock.name_space) + ":{" + percent_encoded(lock.name) + "}";
+}
+
+std::optional<LockName> lock_of(std::string_view key) {
+  const auto open = key.find(":{");
+  if (open == std::string_view::npos) return std::nullopt;
+  const auto close = key.find('}', open);
+  if (close == std::string_view::npos) return std::nullopt;
+  const auto behind = key.substr(close + 1);
+  if (!behind.empty() && behind.front() != ':') return std::nullopt;
+  const auto name_space = percent_decoded(key.substr(0, open));
+  const auto name = percent_decoded(key.substr(open + 2, close - open - 2));
+  if (!name_space || !name || name->empty()) return std::nullopt;
+  return LockName{*name_space, *name};
+}
+
+std::string pattern_for(const std::string& name_space) {
+  // Nothing that percent_encoded leaves as it is means anything in a pattern.
+  return percent_encoded(name_space) + ":{*}*";
+}
+
+std::string party_text(const Claim& claim) {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  Json party{
+      {"host", host},
+      {"pid", ::getpid()},
+      {"user", user_name(::geteuid())},
+      {"command", claim.command},
+  };
+  if (!claim.label.empty()) party["label"] = claim.label;
+  return to_line(party);
+}
+
+std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now) {
+  if (pairs.kind != Reply::Kind::array || pairs.elements.size() % 2 != 0) {
+    return std::nullopt;
+  }
+  std::vector<HolderInfo> holders;
+  for (std::size_t i = 0; i < pairs.elements.size(); i += 2) {
+    auto holder = holder_from(pairs.elements[i], pairs.elements[i + 1], now);
+    if (!holder) return std::nullopt;
+    holders.push_back(std::move(*holder));
+  }
+  std::sort(holders.begin(), holders.end(),
+            [](const HolderInfo& a, const HolderInfo& b) { return a.fence < b.fence; });
+  return holders;
+}
+
+Mode mode_from(const Reply& pairs) {
+  const bool shared =
+      !pairs.elements.empty() && pairs.elements.front().text.substr(0, 2) == "s ";
+  return shared ? Mode::shared : Mode::exclusive;
+}
+
+std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
+  Words words(record);
+  const auto mode = words.next();
+  const auto since = words.number();
+  const auto until = words.number();
+  const auto passed = words.number();
+  words.next();
+  if ((mode != "x" && mode != "s") || !since || !until || !passed) return std::nullopt;
+  const auto party = object_from(words.rest());
+  WaiterInfo info;
+  info.since = WallTime(*since);
+  info.waiting = between(info.since, now);
+  info.host = text_of(party, "host");
+  info.pid = pid_of(party);
+  info.user = text_of(party, "user");
+  return info;
+}
+
+std::optional<RunInfo> run_from(std::string_view record) {
+  Words words(record);
+  const auto fence = words.number();
+  const auto started = words.number();
+  const auto ended = words.number();
+  if (!fence || !started || !ended) return std::nullopt;
+  const auto end = object_from(words.rest());
+  RunInfo run;
+  run.fence.number = static_cast<std::uint64_t>(*fence);
+  run.started = WallTime(*started);
+  run.host = text_of(end, "host");
+  if (*ended == 0) {
+    run.outcome = "vanished";
+    return run;
+  }
+  run.ended = WallTime(*ended);
+  if (const auto duration = number_of(end, "duration_ms")) {
+    run.duration = milliseconds(*duration);
+  }
+  if (const auto code = number_of(end, "exit_code"); code && *code <= 255) {
+    run.exit_code = static_cast<int>(*code);
+  }
+  if (const auto signal = text_of(end, "signal"); !signal.empty()) run.signal = signal;
+  run.outcome = text_of(end, "outcome");
+  return run;
+}
+
+std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
+  const auto& parts = reply.elements;
+  if (reply.kind != Reply::Kind::array || parts.size() != 5 ||
+      parts[1].kind != Reply::Kind::integer || parts[3].kind != Reply::Kind::array ||
+      parts[1].integer < 1 || parts[1].integer > UINT32_MAX) {
+    return std::nullopt;
+  }
+  const auto now = Words(parts[0].text).number();
+  if (!now) return std::nullopt;
+  auto holders = holders_from(parts[2], WallTime(*now));
+  if (!holders) return std::nullopt;
+  LockInfo info;
+  info.lock = lock;
+  info.holders = std::move(*holders);
+  for (const auto& record : parts[3].elements) {
+    auto waiter = waiter_from(record.text, WallTime(*now));
+    if (!waiter) return std::nullopt;
+    info.waiters.push_back(std::move(*waiter));
+  }
+  if (!parts[4].text.empty()) {
+    info.last_run = run_from(parts[4].text);
+    if (!info.last_run) return std::nullopt;
+  }
+  info.mode = mode_from(parts[2]);
+  const bool in_use = !info.holders.empty() || !info.waiters.empty();
+  const bool foreign = !info.holders.empty() && info.holders.front().foreign;
+  info.slots = in_use && !foreign ? static_cast<unsigned>(parts[1].integer) : 1;
+  const auto taken = info.mode == Mode::shared ? info.slots : info.holders.size();
+  info.free =
+      info.slots - static_cast<unsigned>(std::min<std::size_t>(taken, info.slots));
+  return info;
+}
+
+std::string run_end_text(const RunEnd& end, const std::string& host) {
+  Json json{
+      {"host", host},
+      {"outcome", end.outcome},
+      {"duration_ms", end.duration.count()},
+  };
+  if (end.exit_code) json["exit_code"] = *end.exit_code;
+  if (end.signal) json["signal"] = *end.signal;
+  return to_line(json);
+}
+
+Failure failure_from(const Reply& error, const std::string& server) {
+  const auto& text = error.text;
+  const auto code = error.error_code();
+  const auto said = server + ": " + printable(text, 200);
+  // Inside a script the code of what failed stands in the middle of the text, and rights
+  // that are missing have no code at all before Redis 7.
+  if (code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" ||
+      has(text, "NOPERM") || has(text, "can't run this command") ||
+      has(text, "no permissions to access") || has(text, "Authentication required")) {
+    return Failure(Failure::Kind::rejected, said);
+  }
+  if (has(text, "WRONGTYPE")) {
+    return Failure(Failure::Kind::misconfigured,
+                   server + ": the lock's key holds something that is no lock: " +
+                       printable(text, 100));
+  }
+  if (code == "MOVED" || code == "ASK" || code == "CROSSSLOT") {
+    return Failure(Failure::Kind::misconfigured,
+                   server + " is a node of a cluster, which redis: does not do");
+  }
+  if (has(text, "unknown command") || has(text, "Unknown Redis command") ||
+      has(text, "nknown subcommand")) {
+    return Failure(Failure::Kind::misconfigured,
+                   said + " (dlock needs Redis 6.2, Valkey 7.2 or later)");
+  }
+  return Failure(Failure::Kind::unreachable, said);
+}
+
+}  // namespace dlock::redis

@@ -1,0 +1,53 @@
+// What the scripts keep of a lock, read from the text it is kept as, and the names of
+// keys.
+//
+// Anybody who may write to the server may have written these: nothing is taken for
+// granted.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lock/errors.hpp"
+#include "lock/lease.hpp"
+#include "lock/store.hpp"
+#include "store/redis/reply.hpp"
+
+namespace dlock::redis {
+
+// The key of a lock: NAMESPACE:{NAME}, each part percent-encoded, so that names and keys
+// are one-to-one and braces in a name cannot move it to another hash slot.
+std::string key_of(const LockName& lock);
+
+// The lock that a key of dlock's belongs to (the lock's own or one derived from it);
+// nothing for other keys.
+std::optional<LockName> lock_of(std::string_view key);
+
+// A pattern for SCAN that matches all keys of a namespace.
+std::string pattern_for(const std::string& name_space);
+
+// Who claims a lock, as `status` shows it, in one line of JSON.
+std::string party_text(const Claim& claim);
+
+// The pairs of a holder's record and how many milliseconds its lease has left.
+// Nothing if they are not of that shape.
+std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now);
+
+// The mode of a holder's record; exclusive for a foreign one.
+Mode mode_from(const Reply& pairs);
+
+std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now);
+std::optional<RunInfo> run_from(std::string_view record);
+
+// The lock as inspect.lua tells of it; nothing if it is not of that shape.
+std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock);
+
+// How a run ended, as it is kept: JSON.
+std::string run_end_text(const RunEnd& end, const std::string& host);
+
+// What an error reply means to the caller; see reliability rules: what passes by itself
+// is unreachable, what an administrator has to change is rejected or misconfigured.
+Failure failure_from(const Reply& error, const std::string& server);
+
+}  // namespace dlock::redis

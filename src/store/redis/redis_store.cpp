@@ -1,0 +1,399 @@
+#include "store/redis/redis_store.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <set>
+#include <utility>
+
+#include "store/redis/records.hpp"
+#include "util/random.hpp"
+#include "util/text.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// What the first two in line wait for may end without a word; they ask again at that
+// moment, and the others only so often that their entries stay. An idle waiter sends two
+// commands each time, and an entry lapses after 90 s (PLACE_MS in common.lua).
+constexpr milliseconds keep_place_every{40'000};
+
+// A foreign holder tells nobody when it leaves, so the first in line has to look.
+constexpr milliseconds look_at_foreign_every{250};
+
+// Not at once, if the list of a waiter cannot be listened to.
+constexpr milliseconds nap_after_trouble{300};
+
+// How long one who was told to stop still tries to take back its claim.
+constexpr milliseconds last_patience{80};
+
+// Keys that SCAN looks at in one step, and locks that are asked for in one.
+constexpr const char* scan_step = "500";
+constexpr std::size_t inspect_step = 100;
+
+std::string hex(const std::uint8_t* bytes, std::size_t size) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string text;
+  for (std::size_t i = 0; i < size; ++i) {
+    text += digits[bytes[i] >> 4u];
+    text += digits[bytes[i] & 15u];
+  }
+  return text;
+}
+
+std::string text_of(const Token& token) {
+  return hex(token.bytes.data(), token.bytes.size());
+}
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// GCC 12 cannot make a list within a call that is awaited.
+std::vector<Command> alone(Command command) {
+  std::vector<Command> commands;
+  commands.push_back(std::move(command));
+  return commands;
+}
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+// Earlier by up to a tenth.
+milliseconds jittered(milliseconds span) {
+  const auto tenth = static_cast<std::uint64_t>(span.count()) / 10;
+  return span - milliseconds(random_up_to(tenth));
+}
+
+}  // namespace
+
+// Keeping goes on beside whatever the caller does, so it has its own sleeper, and what it
+// uses lives as long as it does.
+struct RedisStore::Keeping {
+  explicit Keeping(asio::io_context& context) : wakeup(context) {}
+
+  Wakeup wakeup;
+  bool stop = false;
+  bool over = false;
+  Wakeup* awaited_by = nullptr;
+};
+
+RedisStore::RedisStore(asio::io_context& context, Options options)
+    : context_(context),
+      options_(std::move(options)),
+      server_(options_.target.shown()),
+      connection_(context, options_.target) {
+  const auto bytes = random_bytes();
+  waiter_id_ = hex(bytes.data(), 8);
+}
+
+RedisStore::~RedisStore() = default;
+
+Clock::time_point RedisStore::budget_end() const {
+  return later(Clock::now(), options_.timeout);
+}
+
+Failure RedisStore::nonsense() const {
+  return Failure(Failure::Kind::unreachable,
+                 server_ + " answers with something that is not expected");
+}
+
+Failure RedisStore::failure(const Reply& error) const {
+  return error.is_error() ? failure_from(error, server_) : nonsense();
+}
+
+asio::awaitable<void> RedisStore::open(Clock::time_point until, Wakeup& wakeup) {
+  if (connection_.is_open()) co_return;
+  is_named_ = false;
+  co_await connection_.open(until, wakeup);
+}
+
+// The first commands on a connection say who it belongs to.
+asio::awaitable<std::vector<Reply>> RedisStore::exchange(std::vector<Command> commands,
+                                                         Clock::time_point until,
+                                                         Wakeup& wakeup) {
+  co_await open(until, wakeup);
+  const bool names_itself = !is_named_;
+  if (names_itself) {
+    commands.insert(commands.begin(), Command{"CLIENT", "SETNAME", "dlock"});
+  }
+  auto replies = co_await connection_.exchange(std::move(commands), until, wakeup);
+  // It is only for people; a user without the right to it may use locks all the same.
+  if (names_itself) replies.erase(replies.begin());
+  is_named_ = true;
+  co_return replies;
+}
+
+// The server keeps scripts until it is restarted or told to forget them.
+asio::awaitable<Reply> RedisStore::run(const Script& script, const LockName& lock,
+                                       std::vector<std::string> args,
+                                       Clock::time_point until, Wakeup& wakeup) {
+  Command command{"EVALSHA", script.sha1, "1", key_of(lock)};
+  command.insert(command.end(), std::make_move_iterator(args.begin()),
+                 std::make_move_iterator(args.end()));
+  auto replies = co_await exchange(alone(command), until, wakeup);
+  if (replies.front().error_code() == "NOSCRIPT") {
+    command[0] = "EVAL";
+    command[1] = script.text;
+    replies = co_await exchange(alone(std::move(command)), until, wakeup);
+  }
+  co_return std::move(replies.front());
+}
+
+asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
+  Claim kept = claim;
+  kept.command = shortened_command(claim.command);
+  std::vector<std::string> args{text_of(claim.token),
+                                waiter_id_,
+                                claim.mode == Mode::shared ? "s" : "x",
+                                number(claim.slots),
+                                number(claim.ttl.count()),
+                                queue == Queue::join ? "1" : "0",
+                                party_text(kept)};
+  for (const auto& fence : claim.held_above) {
+    args.push_back(std::to_string(fence.number));
+  }
+  const auto until = budget_end();
+  co_await open(until, wakeup);
+  known_ = Known::unanswered;
+  const auto sent_at = Clock::now();
+  const auto reply = co_await run(ask_script, claim.lock, std::move(args), until, wakeup);
+  if (reply.is_error()) throw failure(reply);
+  known_ = Known::answered;
+  co_return answer_from(reply, sent_at, claim);
+}
+
+Answer RedisStore::answer_from(const Reply& reply, Clock::time_point sent_at,
+                               const Claim& claim) {
+  const auto& parts = reply.elements;
+  if (reply.kind != Reply::Kind::array || parts.empty()) throw nonsense();
+  const auto& word = parts[0].text;
+  const auto is = [&](std::size_t place, Reply::Kind kind) {
+    return parts.size() > place && parts[place].kind == kind;
+  };
+  const auto fence_from = [&](const std::string& text) {
+    Fence fence;
+    const auto run = run_from(text + " 0 0 ");
+    if (!run || run->fence.number == 0) throw nonsense();
+    fence = run->fence;
+    return fence;
+  };
+  if (word == "granted" && is(1, Reply::Kind::string) && is(2, Reply::Kind::integer) &&
+      parts[2].integer >= 0 && parts[2].integer < claim.slots) {
+    Grant grant;
+    grant.fence = fence_from(parts[1].text);
+    grant.slot = static_cast<unsigned>(parts[2].integer);
+    grant.sent_at = sent_at;
+    grant.deadline = LeaseTiming(claim.ttl, {}, {}).deadline(sent_at);
+    return grant;
+  }
+  if (word == "busy" && is(1, Reply::Kind::string) && is(2, Reply::Kind::integer) &&
+      is(3, Reply::Kind::integer) && is(4, Reply::Kind::integer) &&
+      is(5, Reply::Kind::array) && parts[2].integer >= 0 && parts[3].integer >= 0) {
+    const auto now = run_from("0 " + parts[1].text + " 0 ");
+    auto holders = now ? holders_from(parts[5], now->started) : std::nullopt;
+    if (!holders) throw nonsense();
+    Busy busy;
+    busy.holders = std::move(*holders);
+    busy.place = static_cast<std::size_t>(parts[2].integer);
+    busy.queued = static_cast<std::size_t>(parts[3].integer);
+    if (busy.place == 0) known_ = Known::nothing;
+    watch_for(busy, parts[4].integer);
+    return busy;
+  }
+  if (word == "above" && is(1, Reply::Kind::string)) {
+    known_ = Known::nothing;
+    return HeldAbove{fence_from(parts[1].text)};
+  }
+  if (word == "slots" && is(1, Reply::Kind::integer) && parts[1].integer > 0 &&
+      parts[1].integer <= UINT32_MAX) {
+    return SlotsDiffer{static_cast<unsigned>(parts[1].integer)};
+  }
+  throw nonsense();
+}
+
+// When to ask again though nobody told us to.
+void RedisStore::watch_for(const Busy& busy, std::int64_t blocked_for) {
+  auto after = jittered(keep_place_every);
+  const bool foreign = !busy.holders.empty() && busy.holders.front().foreign;
+  if (busy.place == 1 && foreign) {
+    after = jittered(look_at_foreign_every);
+    if (blocked_for > 0) after = std::min(after, milliseconds(blocked_for + 1));
+  } else if (busy.place == 1 || busy.place == 2) {
+    // A millisecond later than it can last, and the second in line after the first.
+    const milliseconds ends(std::max<std::int64_t>(blocked_for, 0) + 1);
+    after = std::min(after, busy.place == 1 ? ends : ends + milliseconds(100));
+  }
+  ask_again_ = later(Clock::now(), after);
+}
+
+asio::awaitable<void> RedisStore::await_turn(const Claim& claim, Wakeup& wakeup,
+                                             Clock::time_point until) {
+  const auto end = std::min(until, ask_again_);
+  const auto span =
+      std::max(std::chrono::ceil<milliseconds>(end - Clock::now()), milliseconds(1));
+  // A list blocks at least that long, and an element in it does not wait for us.
+  Command listen{"BLPOP", key_of(claim.lock) + ":w:" + waiter_id_,
+                 number(span.count() / 1000) + "." +
+                     std::to_string(1000 + span.count() % 1000).substr(1)};
+  std::optional<Reply> reply;
+  bool failed = false;
+  try {
+    auto replies =
+        co_await exchange(alone(std::move(listen)), later(end, options_.timeout), wakeup);
+    reply = std::move(replies.front());
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::interrupted) throw;
+    failed = true;  // the next ask will find out what it is
+  }
+  if (failed) {
+    // An element may have been popped into the connection that broke: ask at once.
+    co_return;
+  }
+  if (reply->is_error())
+    co_await nap(wakeup, std::min(until, later(Clock::now(), nap_after_trouble)));
+}
+
+asio::awaitable<void> RedisStore::nap(Wakeup& wakeup, Clock::time_point until) {
+  while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+}
+
+asio::awaitable<Release> RedisStore::release(const Claim& claim,
+                                             const std::optional<RunEnd>& end,
+                                             Wakeup& wakeup) {
+  // A renewal under way is waited for: it has the connection.
+  if (keeping_) {
+    keeping_->awaited_by = &wakeup;
+    while (!keeping_->over) co_await wakeup.wait_until(Clock::time_point::max());
+    keeping_.reset();
+  }
+  if (known_ == Known::nothing) co_return Release::not_ours;
+
+  // Not `wakeup`, which gives up: what is ours is given back all the same, if it is
+  // quick.
+  const bool hurries = wakeup.gives_up();
+  const auto until = hurries
+                         ? later(Clock::now(), std::min(options_.timeout, last_patience))
+                         : budget_end();
+  Wakeup own(context_);
+  const bool unanswered = known_ == Known::unanswered;
+  std::vector<std::string> args{text_of(claim.token), waiter_id_,
+                                end ? run_end_text(*end, host_name()) : "",
+                                unanswered ? number(options_.timeout.count()) : "0"};
+  const auto reply =
+      co_await run(release_script, claim.lock, std::move(args), until, own);
+  if (reply.is_error()) throw failure(reply);
+  if (reply.text == "released") {
+    known_ = Known::nothing;
+    co_return Release::released;
+  }
+  if (reply.text != "not ours") throw nonsense();
+  known_ = Known::nothing;
+  co_return Release::not_ours;
+}
+
+asio::awaitable<void> RedisStore::started(const Claim&, const CommandProcess&, Wakeup&) {
+  co_return;
+}
+
+asio::awaitable<Renewal> RedisStore::renew(Claim claim, Fence fence, Wakeup& wakeup) {
+  std::vector<std::string> args{text_of(claim.token), std::to_string(fence.number),
+                                number(claim.ttl.count())};
+  const auto reply =
+      co_await run(renew_script, claim.lock, std::move(args), budget_end(), wakeup);
+  if (reply.is_error()) throw failure(reply);
+  if (reply.text == "renewed") co_return Renewal::confirmed;
+  if (reply.text == "taken over") co_return Renewal::taken_over;
+  if (reply.text == "gone") co_return Renewal::gone;
+  throw nonsense();
+}
+
+void RedisStore::start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
+                               LeaseWatcher& watcher) {
+  keeping_ = std::make_shared<Keeping>(context_);
+  const auto keeping = keeping_;
+  auto renew_once = [this, claim, fence = grant.fence, keeping] {
+    return renew(claim, fence, keeping->wakeup);
+  };
+  asio::co_spawn(context_,
+                 keep_lease(std::move(renew_once), timing, grant.sent_at, watcher,
+                            keeping->wakeup, keeping->stop),
+                 [keeping](std::exception_ptr error) {
+                   keeping->over = true;
+                   if (keeping->awaited_by != nullptr) keeping->awaited_by->notify();
+                   if (error) std::rethrow_exception(error);
+                 });
+}
+
+void RedisStore::stop_keeping() {
+  if (!keeping_) return;
+  keeping_->stop = true;
+  keeping_->wakeup.notify();
+}
+
+asio::awaitable<LockInfo> RedisStore::inspect(const LockName& lock, Wakeup& wakeup) {
+  std::vector<std::string> none;
+  const auto reply =
+      co_await run(inspect_script, lock, std::move(none), budget_end(), wakeup);
+  if (reply.is_error()) throw failure(reply);
+  auto info = lock_from(reply, lock);
+  if (!info) throw nonsense();
+  co_return *info;
+}
+
+asio::awaitable<std::vector<LockInfo>> RedisStore::list(
+    const std::string& name_space, std::function<bool(const std::string&)> matches,
+    Wakeup& wakeup) {
+  // SCAN may tell of a key more than once, and a lock has several keys.
+  std::set<LockName> names;
+  std::string cursor = "0";
+  do {
+    Command scan{"SCAN", cursor, "MATCH", pattern_for(name_space), "COUNT", scan_step};
+    const auto replies = co_await exchange(alone(std::move(scan)), budget_end(), wakeup);
+    const auto& reply = replies.front();
+    if (reply.kind != Reply::Kind::array || reply.elements.size() != 2 ||
+        reply.elements[1].kind != Reply::Kind::array) {
+      throw failure(reply);
+    }
+    cursor = reply.elements[0].text;
+    for (const auto& key : reply.elements[1].elements) {
+      auto lock = lock_of(key.text);
+      if (lock && lock->name_space == name_space && matches(lock->name)) {
+        names.insert(std::move(*lock));
+      }
+    }
+  } while (cursor != "0");
+
+  std::vector<LockInfo> locks;
+  for (auto next = names.begin(); next != names.end();) {
+    // The first one alone, for the server may not know the script yet.
+    const bool is_first = next == names.begin();
+    const auto most = is_first ? 1 : inspect_step;
+    std::vector<Command> commands;
+    const auto first = next;
+    for (; next != names.end() && commands.size() < most; ++next) {
+      commands.push_back({is_first ? "EVAL" : "EVALSHA",
+                          is_first ? inspect_script.text : inspect_script.sha1, "1",
+                          key_of(*next)});
+    }
+    const auto replies = co_await exchange(std::move(commands), budget_end(), wakeup);
+    auto name = first;
+    for (const auto& reply : replies) {
+      const auto& lock = *name++;
+      // Somebody's key that only looks like a lock's.
+      if (reply.text.find("WRONGTYPE") != std::string::npos) continue;
+      if (reply.is_error()) throw failure(reply);
+      auto info = lock_from(reply, lock);
+      if (!info) throw nonsense();
+      locks.push_back(std::move(*info));
+    }
+  }
+  std::erase_if(locks, [](const LockInfo& lock) {
+    return lock.holders.empty() && lock.waiters.empty() && !lock.last_run;
+  });
+  co_return locks;
+}
+
+}  // namespace dlock::redis

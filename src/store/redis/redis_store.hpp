@@ -1,0 +1,81 @@
+// Locks on a Redis or Valkey server, for many machines.
+//
+// The state of a lock and the rules of granting are the scripts' (scripts/common.lua says
+// what is kept where); each call is one script. This class carries requests there and
+// answers back.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lock/store.hpp"
+#include "store/redis/connection.hpp"
+#include "store/redis/scripts.hpp"
+
+namespace dlock::redis {
+
+class RedisStore final : public Store {
+ public:
+  struct Options {
+    Target target;
+    std::string url;  // as users see it, without secrets
+    milliseconds timeout{2000};
+  };
+
+  RedisStore(asio::io_context& context, Options options);
+  ~RedisStore() override;
+
+  std::string url() const override { return options_.url; }
+  bool leases_run_out() const override { return true; }
+  bool queues_at_once() const override { return true; }
+
+  asio::awaitable<Answer> ask(const Claim& claim, Queue queue, Wakeup& wakeup) override;
+  asio::awaitable<void> await_turn(const Claim& claim, Wakeup& wakeup,
+                                   Clock::time_point until) override;
+  asio::awaitable<Release> release(const Claim& claim, const std::optional<RunEnd>& end,
+                                   Wakeup& wakeup) override;
+  asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
+                                Wakeup& wakeup) override;
+  void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
+                     LeaseWatcher& watcher) override;
+  void stop_keeping() override;
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
+
+ private:
+  struct Keeping;
+
+  asio::awaitable<Reply> run(const Script& script, const LockName& lock,
+                             std::vector<std::string> args, Clock::time_point until,
+                             Wakeup& wakeup);
+  asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
+                                               Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<Renewal> renew(Claim claim, Fence fence, Wakeup& wakeup);
+  asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
+  Answer answer_from(const Reply& reply, Clock::time_point sent_at, const Claim& claim);
+  void watch_for(const Busy& busy, std::int64_t blocked_for);
+  Failure nonsense() const;
+  Failure failure(const Reply& error) const;
+  Clock::time_point budget_end() const;
+
+  asio::io_context& context_;
+  Options options_;
+  std::string server_;  // for messages
+  Connection connection_;
+  bool is_named_ = false;  // this connection, on the server
+
+  // What the server may know of our claim.
+  enum class Known { nothing, answered, unanswered };
+  Known known_ = Known::nothing;
+  std::string waiter_id_;  // names the list on which we are told of a promise
+  Clock::time_point ask_again_;
+
+  std::shared_ptr<Keeping> keeping_;
+};
+
+}  // namespace dlock::redis

@@ -1,0 +1,16 @@
+// The Lua scripts, as they are in scripts/*.lua, each behind common.lua.
+#pragma once
+
+namespace dlock::redis {
+
+struct Script {
+  const char* text;
+  const char* sha1;  // by which EVALSHA calls it
+};
+
+extern const Script ask_script;
+extern const Script renew_script;
+extern const Script release_script;
+extern const Script inspect_script;
+
+}  // namespace dlock::redis

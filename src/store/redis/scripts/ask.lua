@@ -1,0 +1,125 @@
+-- Grants the lock, or says why not.
+--
+-- ARGV: token, the waiter's id, mode (x or s), slots, ttl in ms, whether to join the queue
+-- (1 or 0), the claimant as JSON, then the fences that outer runs hold.
+-- Answers {'granted', fence, slot}, {'busy', now, place, queued, blocked for, holders},
+-- {'above', fence}, {'slots', number} or {'given up'}.
+local token, id, mode, wanted, ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local join, info = ARGV[6] == '1', ARGV[7]
+
+local function is_above(h)
+  for i = 8, #ARGV do
+    if tonumber(ARGV[i]) == h.fence then return true end
+  end
+  return false
+end
+
+local function granted(h)
+  return { 'granted', int(h.fence), h.slot }
+end
+
+local function free_slot()
+  local taken = {}
+  for other, h in pairs(holders) do
+    if not h.promise and other ~= token then taken[h.slot] = true end
+  end
+  local slot = 0
+  while taken[slot] do slot = slot + 1 end
+  return slot
+end
+
+local function grant()
+  fence = math.max(fence + 1, now)
+  local h = { mode = mode, slot = mode == 's' and 0 or free_slot(), fence = fence, since = now,
+    ends = now + ttl * 1000, promise = false, info = info }
+  slots = wanted
+  occupy(token, h, ttl)
+  redis.call('HSET', S, 'fence', int(fence), 'slots', int(slots))
+  redis.call('PEXPIRE', S, KEPT_MS)
+  return granted(h)
+end
+
+local function busy(place)
+  return { 'busy', int(now), place, redis.call('ZCARD', Q), blocked_for(), holders_shown(SHOWN) }
+end
+
+tidy()
+
+local own = holders[token]
+if own and not own.promise then
+  -- The answer got lost, or the caller wants to be sure: the full lease again.
+  own.ends = now + ttl * 1000
+  redis.call('PEXPIRE', key, value == MARKER and math.max(ttl, redis.call('PTTL', key)) or ttl)
+  redis.call('HSET', H, token, holder_text(own))
+  return granted(own)
+end
+if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return { 'given up' } end
+
+local text = redis.call('HGET', W, token)
+local queued = text and redis.call('ZSCORE', Q, token)
+if queued then
+  -- One that comes late has its place again, as long as nobody else was promised it.
+  local w = waiter_of(text)
+  w.passed = false
+  w.until_ = now + PLACE_MS * 1000
+  redis.call('PEXPIRE', Q, QUEUE_MS)
+  redis.call('HSET', W, token, waiter_text(w))
+  redis.call('PEXPIRE', W, QUEUE_MS)
+end
+promise_to_the_next(token)
+
+-- Whoever is there already has to name the same number of slots.
+local others = redis.call('ZCARD', Q) - (queued and 1 or 0)
+for other in pairs(holders) do
+  if other ~= token then others = others + 1 end
+end
+if others == 0 then
+  slots = wanted
+elseif slots ~= wanted then
+  return { 'slots', slots }
+end
+
+if queued then
+  if not holders[token] then return busy(redis.call('ZRANK', Q, token) + 1) end
+  redis.call('ZREM', Q, token)
+  redis.call('HDEL', W, token)
+  redis.call('DEL', key .. ':w:' .. id)
+  return grant()
+end
+
+-- Those that were promised it already count as if they held it.
+local nobody_waits, first = true, 0
+while nobody_waits do
+  local waiting = redis.call('ZRANGE', Q, first, first)[1]
+  if not waiting then break end
+  local record = redis.call('HGET', W, waiting)
+  nobody_waits = holders[waiting] ~= nil or not record or waiter_of(record).passed
+  first = first + 1
+end
+
+-- A reader below a reader enters even if a writer waits: that writer waits for the outer
+-- run, which waits for this one.
+local joins_outer_reader, above, can_wait = false, false, false
+for _, h in pairs(holders) do
+  if not h.promise and is_above(h) then
+    above = h.fence
+    if mode == 's' and h.mode == 's' then joins_outer_reader = true end
+  else
+    can_wait = mode == 'x' and wanted > 1 -- somebody else's slot can become free
+  end
+end
+
+if (nobody_waits or joins_outer_reader) and admits(mode, wanted) then return grant() end
+if above and not can_wait then return { 'above', int(above) } end
+if not join then return busy(0) end
+
+-- By the clock, but behind whoever is there even if the clock stepped back.
+local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
+redis.call('ZADD', Q, math.max(now, last and last + 1 or 0), token)
+redis.call('HSET', S, 'slots', int(wanted))
+redis.call('PEXPIRE', S, KEPT_MS)
+redis.call('PEXPIRE', Q, QUEUE_MS)
+redis.call('HSET', W, token, waiter_text({ mode = mode, since = now,
+  until_ = now + PLACE_MS * 1000, passed = false, id = id, info = info }))
+redis.call('PEXPIRE', W, QUEUE_MS)
+return busy(redis.call('ZCARD', Q))

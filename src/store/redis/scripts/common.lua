@@ -1,0 +1,194 @@
+-- What every script begins with: the state of the lock KEYS[1], and the rules of granting
+-- on it. The rules are those of store/local/rules.cpp; tests hold the two against each
+-- other.
+--
+-- KEYS[1]     a string, with a time to live: who has the lock. An exclusive holder's token,
+--             as every `SET NX PX` lock has it; that of the waiter it is promised to; or a
+--             marker while shared or slot holders are in H. Anything else is foreign.
+-- KEYS[1]:s   a hash: fence (the last one), slots (that those in use or in the queue name)
+-- KEYS[1]:h   a hash of token -> record of a holder, or of a promise
+-- KEYS[1]:q   a sorted set of waiters' tokens by order of arrival
+-- KEYS[1]:w   a hash of token -> record of a waiter
+-- KEYS[1]:r   a list of ended runs, the newest first
+-- KEYS[1]:w:ID  a list on which the waiter ID is told of its promise
+-- KEYS[1]:t:TOKEN  a claim that was given up before it was answered
+--
+-- With memory full a script may only go on if its first write is one that frees: DEL,
+-- HDEL, ZREM or PEXPIRE comes before any other.
+
+local key = KEYS[1]
+local S, H, Q, W, R = key .. ':s', key .. ':h', key .. ':q', key .. ':w', key .. ':r'
+
+local MARKER = 'dlock:shared'
+local PROMISE_MS = 3000    -- a dead waiter costs this much
+local PLACE_MS = 90000     -- a waiter that is not heard of for longer has no place
+local QUEUE_MS = 600000    -- an abandoned queue goes away by itself
+local KEPT_MS = 2592000000 -- 30 days: fence and runs of a lock out of use
+local RUNS = 20            -- that are kept
+local SHOWN = 8            -- holders told to one that waits
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2] -- microseconds
+
+local function int(x) return string.format('%.0f', x) end
+
+-- Records are a few words and then JSON that only clients read.
+local function holder_of(text)
+  local mode, slot, fence, since, ends, kind, info =
+    string.match(text, '^(%a) (%d+) (%d+) (%d+) (%d+) (%a) (.*)$')
+  return { mode = mode, slot = tonumber(slot), fence = tonumber(fence), since = tonumber(since),
+    ends = tonumber(ends), promise = kind == 'p', info = info }
+end
+local function holder_text(h)
+  return h.mode .. ' ' .. int(h.slot) .. ' ' .. int(h.fence) .. ' ' .. int(h.since) .. ' ' ..
+    int(h.ends) .. ' ' .. (h.promise and 'p' or 'h') .. ' ' .. h.info
+end
+local function waiter_of(text)
+  local mode, since, until_, passed, id, info =
+    string.match(text, '^(%a) (%d+) (%d+) (%d) (%x+) (.*)$')
+  return { mode = mode, since = tonumber(since), until_ = tonumber(until_),
+    passed = passed == '1', id = id, info = info }
+end
+local function waiter_text(w)
+  return w.mode .. ' ' .. int(w.since) .. ' ' .. int(w.until_) .. ' ' .. (w.passed and 1 or 0) ..
+    ' ' .. w.id .. ' ' .. w.info
+end
+
+local value = redis.call('GET', key)
+local holders = {} -- token -> record, holders and promises
+local flat = redis.call('HGETALL', H)
+for i = 1, #flat, 2 do holders[flat[i]] = holder_of(flat[i + 1]) end
+local state = redis.call('HMGET', S, 'fence', 'slots')
+local fence, slots = tonumber(state[1] or 0), tonumber(state[2] or 1)
+
+-- Whether a record of H still counts: the key says so for one holder, its time for many.
+local function counts(token, h)
+  if value == token then return true end
+  return value == MARKER and h.ends > now
+end
+local function is_foreign()
+  return value and value ~= MARKER and not holders[value]
+end
+
+local function note_run(h, ended, text)
+  redis.call('LPUSH', R, int(h.fence) .. ' ' .. int(h.since) .. ' ' .. int(ended) .. ' ' .. text)
+  redis.call('LTRIM', R, 0, RUNS - 1)
+  redis.call('PEXPIRE', R, KEPT_MS)
+end
+
+-- Clears what ran out: leases, whose runs then vanished, and promises, whose waiters are
+-- passed over until they ask again.
+local function tidy()
+  local left = false
+  for token, h in pairs(holders) do
+    if counts(token, h) then
+      left = true
+    else
+      holders[token] = nil
+      redis.call('HDEL', H, token)
+      if h.promise then
+        local text = redis.call('HGET', W, token)
+        if text then
+          local w = waiter_of(text)
+          w.passed = true
+          redis.call('HSET', W, token, waiter_text(w))
+        end
+      else
+        note_run(h, 0, h.info)
+      end
+    end
+  end
+  if value == MARKER and not left then
+    redis.call('DEL', key)
+    value = false
+  end
+end
+
+-- Whether the lock has room for one more.
+local function admits(mode, wanted)
+  if is_foreign() then return false end
+  local shared, exclusive = 0, 0
+  for _, h in pairs(holders) do
+    if h.mode == 's' then shared = shared + 1 else exclusive = exclusive + 1 end
+  end
+  if mode == 's' then return exclusive == 0 end
+  return shared == 0 and exclusive < wanted
+end
+
+-- Lets `token` have the lock, as a holder or as one it is promised to, for so long.
+local function occupy(token, h, ms)
+  holders[token] = h
+  if h.mode == 'x' and slots == 1 then
+    redis.call('SET', key, token, 'PX', ms)
+    value = token
+  else
+    redis.call('SET', key, MARKER, 'PX', math.max(ms, redis.call('PTTL', key)))
+    value = MARKER
+  end
+  redis.call('HSET', H, token, holder_text(h))
+  redis.call('PEXPIRE', H, KEPT_MS)
+end
+
+-- Promises what is free to the first waiters that fit, in order, and tells each on its own
+-- list, but for `self`, who asks just now. Stops at the first that does not fit: nobody
+-- overtakes.
+local function promise_to_the_next(self)
+  if is_foreign() then return end
+  local first = 0
+  while true do
+    local token = redis.call('ZRANGE', Q, first, first)[1]
+    if not token then return end
+    local text = redis.call('HGET', W, token)
+    local w = text and waiter_of(text)
+    if not w or w.until_ <= now then
+      redis.call('ZREM', Q, token)
+      redis.call('HDEL', W, token)
+      if holders[token] and holders[token].promise then
+        -- A promise to one who is gone is taken back.
+        holders[token] = nil
+        redis.call('HDEL', H, token)
+        if value == token then
+          redis.call('DEL', key)
+          value = false
+        end
+      end
+    elseif w.passed or holders[token] then
+      first = first + 1
+    elseif not admits(w.mode, slots) then
+      return
+    else
+      occupy(token, { mode = w.mode, slot = 0, fence = 0, since = now,
+        ends = now + PROMISE_MS * 1000, promise = true, info = w.info }, PROMISE_MS)
+      if token ~= self then
+        redis.call('RPUSH', key .. ':w:' .. w.id, '1')
+        redis.call('PEXPIRE', key .. ':w:' .. w.id, QUEUE_MS)
+      end
+      first = first + 1
+    end
+  end
+end
+
+-- How long what occupies the lock can last, in milliseconds; -1 if nobody knows.
+local function blocked_for()
+  if value ~= MARKER then return redis.call('PTTL', key) end
+  local least = -1
+  for _, h in pairs(holders) do
+    local left = math.ceil((h.ends - now) / 1000)
+    if least < 0 or left < least then least = left end
+  end
+  return least
+end
+
+-- The holders as pairs of a record and how long its lease has left.
+local function holders_shown(most)
+  local shown = {}
+  if is_foreign() then return { 'foreign', redis.call('PTTL', key) } end
+  for token, h in pairs(holders) do
+    if not h.promise and counts(token, h) and #shown < 2 * most then
+      shown[#shown + 1] = holder_text(h)
+      shown[#shown + 1] = value == token and redis.call('PTTL', key)
+        or math.ceil((h.ends - now) / 1000)
+    end
+  end
+  return shown
+end

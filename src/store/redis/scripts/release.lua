@@ -1,0 +1,33 @@
+-- Gives the lock back if it is the caller's, takes the caller out of the queue, and promises
+-- what is free to the next.
+--
+-- ARGV: token, the waiter's id, how the run ended as JSON or nothing, for how many ms a late
+-- request of this claim is to be refused (0: there is none).
+-- Answers 'released' or 'not ours'.
+local token, id, ended, refuse = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local own = holders[token]
+local answer = 'not ours'
+
+if value == token then
+  redis.call('DEL', key)
+  value = false
+  if not (own and own.promise) then answer = 'released' end
+elseif own and not own.promise and counts(token, own) then
+  answer = 'released'
+end
+if own and (answer == 'released' or own.promise) then
+  redis.call('HDEL', H, token)
+  holders[token] = nil
+end
+if redis.call('ZREM', Q, token) == 1 then
+  redis.call('HDEL', W, token)
+  redis.call('DEL', key .. ':w:' .. id)
+end
+
+-- Before the run is noted, so that one that vanished does not become the last one.
+tidy()
+if answer == 'released' and own and ended ~= '' then note_run(own, now, ended) end
+if refuse > 0 then redis.call('SET', key .. ':t:' .. token, '1', 'PX', refuse) end
+promise_to_the_next()
+redis.call('PEXPIRE', S, KEPT_MS)
+return answer

@@ -1,0 +1,22 @@
+-- Sets the lease to a full one from now, if it still is the caller's.
+--
+-- ARGV: token, fence, ttl in ms. Answers 'renewed', 'gone' or 'taken over'.
+local token, own_fence, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local own = holders[token]
+if own and own.promise then own = nil end
+
+if value == token then
+  redis.call('PEXPIRE', key, ttl)
+elseif value == MARKER and own and own.ends > now then
+  redis.call('PEXPIRE', key, math.max(ttl, redis.call('PTTL', key)))
+  own.ends = now + ttl * 1000
+  redis.call('HSET', H, token, holder_text(own))
+elseif value and value ~= MARKER or slots == 1 and fence > own_fence then
+  return 'taken over'
+else
+  return 'gone'
+end
+redis.call('PEXPIRE', H, KEPT_MS)
+redis.call('PEXPIRE', S, KEPT_MS)
+redis.call('PEXPIRE', R, KEPT_MS)
+return 'renewed'

@@ -1,0 +1,102 @@
+// A Redis server of a test's own, or of another make: DLOCK_TEST_SERVER names the
+// program.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "lock/clock.hpp"
+#include "tests/unit/temporary_directory.hpp"
+#include "util/fd.hpp"
+
+namespace dlock {
+
+// Listens on a unix socket in a directory of its own, and is killed with this object.
+class RedisServer {
+ public:
+  explicit RedisServer(std::vector<std::string> options = {}) {
+    const char* program = std::getenv("DLOCK_TEST_SERVER");
+    std::vector<std::string> words{program != nullptr ? program : "redis-server",
+                                   "--port",
+                                   "0",
+                                   "--unixsocket",
+                                   socket(),
+                                   "--save",
+                                   "",
+                                   "--appendonly",
+                                   "no",
+                                   "--dir",
+                                   root_.path()};
+    words.insert(words.end(), options.begin(), options.end());
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const int log = ::open(root_.file("log").c_str(), O_WRONLY | O_CREAT, 0600);
+      ::dup2(log, 1);
+      ::dup2(log, 2);
+      ::execvp(argv[0], argv.data());
+      ::_exit(127);
+    }
+    const auto give_up_at = Clock::now() + std::chrono::seconds(10);
+    while (!answers()) {
+      if (Clock::now() > give_up_at) throw std::runtime_error("no server started");
+      ::usleep(5000);
+    }
+  }
+  ~RedisServer() {
+    // A forked child of the test has a copy of this object, but not the server.
+    if (::getpid() != owner_) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  RedisServer(const RedisServer&) = delete;
+  RedisServer& operator=(const RedisServer&) = delete;
+
+  std::string socket() const { return root_.file("redis.sock"); }
+  void send(int signal) const { ::kill(pid_, signal); }
+
+  // Sends one line as a command and returns the first bytes of the answer.
+  std::string command(const std::string& line) const {
+    const Fd connection = connected();
+    const auto text = line + "\r\n";
+    char answer[4096];
+    if (!connection || ::write(connection.get(), text.data(), text.size()) < 0) return "";
+    const auto size = ::read(connection.get(), answer, sizeof answer);
+    return size > 0 ? std::string(answer, static_cast<std::size_t>(size)) : "";
+  }
+
+ private:
+  bool answers() const { return command("PING") == "+PONG\r\n"; }
+
+  Fd connected() const {
+    Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const auto path = socket();
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    const auto* generic =
+        static_cast<const sockaddr*>(static_cast<const void*>(&address));
+    if (::connect(fd.get(), generic, sizeof address) != 0) return Fd();
+    return fd;
+  }
+
+  TemporaryDirectory root_;
+  pid_t owner_ = ::getpid();
+  pid_t pid_ = 0;
+};
+
+}  // namespace dlock
