@@ -6,18 +6,20 @@
 #include <string>
 
 #include "lock/store.hpp"
+#include "store/redis/target.hpp"
 
 namespace dlock {
 
 // A store URL, taken apart but not yet opened.
 struct StoreUrl {
-  enum class Kind { local, none };
+  enum class Kind { local, none, redis };
   Kind kind = Kind::local;
-  std::string path;  // local: absolute, or empty for the default directory
+  std::string path;      // local: absolute, or empty for the default directory
+  redis::Target target;  // redis: the server
 };
 
 // Throws Failure (misconfigured) for a URL that is malformed, of an unknown scheme, or
-// of one that is not built yet, and says which.
+// of one that is not built yet, and says which. What may be a password is not repeated.
 StoreUrl parsed_store_url(const std::string& url);
 
 // Contacts nothing yet. `timeout` is the budget of one operation.

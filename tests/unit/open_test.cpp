@@ -57,9 +57,9 @@ TEST(StoreUrl, none_is_no_store) {
 TEST(StoreUrl, nothing_may_follow_none) { EXPECT_NE(refusal_of("none:x"), ""); }
 
 TEST(StoreUrl, a_kind_that_is_not_built_yet_is_refused_and_says_so) {
-  for (const std::string scheme : {"redis", "rediss", "redis+unix", "redis+sentinel",
-                                   "redis+cluster", "redis+quorum", "rediss+sentinel",
-                                   "rediss+cluster", "rediss+quorum", "etcd", "etcds"}) {
+  for (const std::string scheme :
+       {"redis+sentinel", "redis+cluster", "redis+quorum", "rediss+sentinel",
+        "rediss+cluster", "rediss+quorum", "etcd", "etcds"}) {
     const auto message = refusal_of(scheme + "://host");
 
     EXPECT_NE(message.find("no " + scheme + ": stores yet"), std::string::npos)
@@ -72,6 +72,31 @@ TEST(StoreUrl, an_unknown_kind_is_refused_and_says_which_there_are) {
 
   EXPECT_NE(message.find("unknown kind of store"), std::string::npos);
   EXPECT_NE(message.find("local:"), std::string::npos);
+  EXPECT_NE(message.find("redis://"), std::string::npos);
+}
+
+TEST(StoreUrl, redis_is_a_server) {
+  const auto url = parsed_store_url("rediss://user:secret@host:7000/2");
+
+  EXPECT_EQ(url.kind, StoreUrl::Kind::redis);
+  EXPECT_EQ(url.target.host, "host");
+  EXPECT_EQ(url.target.port, 7000);
+  EXPECT_TRUE(url.target.tls);
+  EXPECT_EQ(url.target.user, "user");
+  EXPECT_EQ(url.target.password, "secret");
+  EXPECT_EQ(url.target.database, 2u);
+}
+
+TEST(StoreUrl, redis_may_be_a_socket) {
+  EXPECT_EQ(parsed_store_url("redis+unix:/run/redis.sock").target.path,
+            "/run/redis.sock");
+}
+
+TEST(StoreUrl, a_redis_url_that_is_refused_is_shown_with_its_host) {
+  const auto message = refusal_of("redis://user:secret@db.example.org:0");
+
+  EXPECT_EQ(message,
+            "store '...@db.example.org:0': the port has to be a number from 1 to 65535");
 }
 
 TEST(StoreUrl, what_is_no_url_is_refused) {
@@ -81,10 +106,33 @@ TEST(StoreUrl, what_is_no_url_is_refused) {
 }
 
 TEST(StoreUrl, a_password_is_never_in_the_message) {
-  for (const char* url :
-       {"redis://:secret@host", "redis://user:secret@host:6379/0",
-        "rediss://user:se@cret@host", "nfs://user:secret@host", "local:secret@host",
-        "none:user:secret@host", "user:secret@host", "secret@host"}) {
+  for (const char* url : {"redis://:secret@host:port",
+                          "redis://user:secret@host:6379/0/1",
+                          "rediss://user:se@cret@host",
+                          "redis://user:/secret@host",
+                          "redis://user:a@b/secret@host",
+                          "redis://user:?secret@host",
+                          "redis://user:#secret@host/0",
+                          "redis://user:a@b?secret",
+                          "redis://user:secret",
+                          "redis://:secret",
+                          "redis:user:secret",
+                          "redis://host?password=secret",
+                          "redis://host/0?password=a@secret",
+                          "redis://host#secret",
+                          "redis://user:%secret@host",
+                          "redis://user:\nsecret@host",
+                          "redis+unix://user:secret@/path",
+                          "redis+unix:user:secret@/path",
+                          "redis+unix:/path?password=secret",
+                          "redis://[::1]:secret",
+                          "redis+cluster://user:secret@host,other",
+                          "nfs://user:secret@host",
+                          "local:secret@host",
+                          "none:user:secret@host",
+                          "user:secret@host",
+                          "secret@host"}) {
+    EXPECT_NE(refusal_of(url), "") << url;
     EXPECT_EQ(refusal_of(url).find("secret"), std::string::npos) << url;
     EXPECT_EQ(refusal_of(url).find("cret@"), std::string::npos) << url;
   }
@@ -101,6 +149,10 @@ TEST(OpenStore, the_kind_decides_which_store_it_is) {
             "none:");
   EXPECT_EQ(open_store(parsed_store_url("local:/x/"), milliseconds(1), context)->url(),
             "local:/x");
+  EXPECT_EQ(
+      open_store(parsed_store_url("redis://u:secret@host"), milliseconds(1), context)
+          ->url(),
+      "redis://u@host");
 }
 
 TEST(OpenStore, the_url_of_a_store_is_one_that_opens_it_again) {

@@ -1,0 +1,22 @@
+// Redis URLs: taken apart, and written without secrets.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "store/redis/target.hpp"
+
+namespace dlock::redis {
+
+// What `scheme` (redis, rediss or redis+unix) and `rest`, all behind its colon, mean:
+//   redis://[user[:password]@]host[:port][/db], rediss:// the same over TLS,
+//   redis+unix:/path.sock[?db=N]
+// User, password and path are percent-decoded. Throws Failure (misconfigured) for
+// anything else; its message repeats nothing of the URL, which may hold a password.
+Target target_from(std::string_view scheme, std::string_view rest);
+
+// The URL that leads to `target`, without the password and without what is usual anyway.
+// Always printable ASCII.
+std::string url_of(const Target& target);
+
+}  // namespace dlock::redis
