@@ -26,7 +26,18 @@ void occupy_standard_descriptors() {
   }
 }
 
+// Even with --quiet: what protects the password and the locks is switched off.
+void warn_if_insecure(const StoreUrl& store) {
+  if (store.target.tls && store.target.tls->insecure) {
+    Speaker("", false, false)
+        .error(
+            "warning: --tls-insecure: whoever answers is taken for the store, "
+            "for its certificate is not verified");
+  }
+}
+
 Exit perform(const Invocation& invocation) {
+  warn_if_insecure(invocation.common.store);
   switch (invocation.verb) {
     case Verb::run: return run_verb(invocation);
     case Verb::status: return {code_of(status_verb(invocation)), {}};

@@ -24,15 +24,25 @@ struct OptionSpec {
 };
 
 constexpr OptionSpec common_specs[] = {
-    {"store", 0, "URL", "DLOCK_STORE", "where locks live: local:, local:/dir, none:"},
+    {"store", 0, "URL", "DLOCK_STORE", "local:, local:/dir, redis://host, ..., none:"},
     {"namespace", 0, "NS", "DLOCK_NAMESPACE", "prefix of every name (default dlock)"},
     {"config", 0, "FILE", "DLOCK_CONFIG", "TOML file of settings"},
     {"store-timeout", 0, "D", "DLOCK_STORE_TIMEOUT", "budget of one operation (2s)"},
+    {"user", 0, "NAME", "DLOCK_USER", "log in to the store as NAME"},
+    {"password-file", 0, "FILE", "DLOCK_PASSWORD_FILE", "log in with the password in it"},
+    {"tls-ca", 0, "FILE", "DLOCK_TLS_CA", "trust these, not the system's"},
+    {"tls-cert", 0, "FILE", "DLOCK_TLS_CERT", "our certificate"},
+    {"tls-key", 0, "FILE", "DLOCK_TLS_KEY", "its key"},
+    {"tls-insecure", 0, "", "DLOCK_TLS_INSECURE", "accept any certificate"},
     {"json", 0, "", "", "print one JSON document"},
     {"quiet", 'q', "", "", "errors only"},
     {"verbose", 'v', "", "", "one line for each step"},
     {"color", 0, "WHEN", "", "auto, always or never"},
 };
+
+// Of these the command hears, for a dlock inside it.
+constexpr std::string_view passed_on_names[] = {
+    "user", "password-file", "tls-ca", "tls-cert", "tls-key", "tls-insecure"};
 
 constexpr OptionSpec run_specs[] = {
     {"wait", 'w', "D", "", "queue for up to D, or forever"},
@@ -224,6 +234,14 @@ std::string absolute(const std::string& path) {
   return here ? std::string(here.get()) + "/" + path : path;
 }
 
+// What a value means wherever it is from: `directory` is what a relative path counts
+// from, the working directory if it is empty.
+std::string settled(const OptionSpec& spec, const std::string& value,
+                    const std::string& directory = "") {
+  if (spec.value != "FILE" || value.empty() || value.front() == '/') return value;
+  return absolute(directory + value);
+}
+
 // The file that was named, or the first of the usual ones that exists; empty if none.
 std::string config_path(const std::string& named) {
   if (!named.empty()) return named;
@@ -239,6 +257,7 @@ std::string config_path(const std::string& named) {
 // also those of other verbs: a misspelt one is found at once and not at night.
 void add_from_file(Settings& settings, const VerbSpec& verb, const std::string& path) {
   const auto config = config_from(path);
+  const auto directory = path.substr(0, path.rfind('/') + 1);
   const auto refuse = [&](const std::string& what) {
     throw Failure(Failure::Kind::misconfigured, printable(path) + ": " + what);
   };
@@ -253,9 +272,17 @@ void add_from_file(Settings& settings, const VerbSpec& verb, const std::string& 
       const auto* spec = std::find_if(
           first, last, [&name = key](const OptionSpec& s) { return s.name == name; });
       const auto shown = (table.empty() ? "" : table + ".") + key;
+      if (table.empty() && key == "password") {
+        refuse(
+            "a password is not taken from here; password-file names the file it is in");
+      }
       if (spec == last || key == "config") refuse("unknown key " + printable(shown));
       if (!table.empty() && of_verb != &verb) continue;
-      settings.try_emplace(key, Setting{value.text, Setting::Source::file,
+      // A common file belongs to the configuration and does not depend on where dlock is
+      // called from; else somebody's directory could hold the certificates to trust.
+      const auto text =
+          table.empty() ? settled(*spec, value.text, directory) : value.text;
+      settings.try_emplace(key, Setting{text, Setting::Source::file,
                                         printable(path) + ": " + printable(shown)});
     }
   }
@@ -265,18 +292,27 @@ Settings settings_from(const Parser& parser, const VerbSpec& verb, std::string& 
   Settings settings;
   for (const auto& [name, value] : parser.values) {
     if (parser.app.get_option("--" + name)->count() == 0) continue;
-    settings[name] = {value, Setting::Source::command_line, "--" + name};
+    const auto* spec = option_named(verb, name);
+    const bool common = spec >= std::begin(common_specs) && spec < std::end(common_specs);
+    settings[name] = {common ? settled(*spec, value) : value,
+                      Setting::Source::command_line, "--" + name};
   }
   for (const auto& spec : common_specs) {
     if (spec.environment.empty()) continue;
-    const auto value = environment(spec.environment);
+    auto value = environment(spec.environment);
     if (value.empty()) continue;
-    settings.try_emplace(
-        std::string(spec.name),
-        Setting{value, Setting::Source::environment, std::string(spec.environment)});
+    if (spec.value.empty() && value == "1") value = "true";
+    if (spec.value.empty() && value == "0") value = "false";
+    settings.try_emplace(std::string(spec.name),
+                         Setting{settled(spec, value), Setting::Source::environment,
+                                 std::string(spec.environment)});
+  }
+  // No option: everybody can read those of a process.
+  if (const auto password = environment("DLOCK_PASSWORD"); !password.empty()) {
+    settings["password"] = {password, Setting::Source::environment, "DLOCK_PASSWORD"};
   }
   if (const auto named = settings.find("config"); named != settings.end()) {
-    config = absolute(named->second.value);
+    config = named->second.value;
   }
   if (const auto path = config_path(config); !path.empty()) {
     add_from_file(settings, verb, path);
@@ -284,10 +320,29 @@ Settings settings_from(const Parser& parser, const VerbSpec& verb, std::string& 
   return settings;
 }
 
+std::vector<std::string> passed_on(const Settings& settings) {
+  std::vector<std::string> variables;
+  for (const auto& spec : common_specs) {
+    const auto found = settings.find(spec.name);
+    if (found == settings.end() ||
+        std::find(std::begin(passed_on_names), std::end(passed_on_names), spec.name) ==
+            std::end(passed_on_names)) {
+      continue;
+    }
+    variables.push_back(std::string(spec.environment) + "=" + found->second.value);
+  }
+  return variables;
+}
+
 std::string explained(const std::string& unknown, const VerbSpec& verb) {
   // Not what is behind the sign: it may be somebody's idea of giving a password.
   const auto name = std::string_view(unknown).substr(0, unknown.find('='));
   const auto shown = "'" + printable(name, 60) + "'";
+  if (name == "--password") {
+    return shown +
+           " is no option, for everybody could read it: --password-file names "
+           "a file, and DLOCK_PASSWORD can have it";
+  }
   const bool flag = name.starts_with("--") && takes_value(verb, name.substr(2));
   return flag ? shown + ": that option takes no value" : "unknown option " + shown;
 }
@@ -362,6 +417,8 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   invocation.operands = words.operands;
   invocation.command = words.command;
   invocation.settings = settings_from(parser, *verb, invocation.config);
+  invocation.common = common_options(invocation.settings);
+  invocation.passed_on = passed_on(invocation.settings);
   return invocation;
 }
 

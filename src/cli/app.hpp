@@ -15,9 +15,14 @@ enum class Verb { run, status, list };
 struct Invocation {
   Verb verb = Verb::run;
   Settings settings;
+  CommonOptions common;  // from the settings
   std::vector<std::string> operands;
   std::vector<std::string> command;
   std::string config;  // absolute path of a file that was named; empty otherwise
+
+  // What a dlock inside the command needs to get into the same store, as variables:
+  // "DLOCK_USER=alice". No secrets; files by absolute paths.
+  std::vector<std::string> passed_on;
 };
 
 // Something to print instead: help or version.
@@ -25,8 +30,8 @@ struct Print {
   std::string text;
 };
 
-// Takes the command line apart. Throws UsageError, and Failure for a configuration
-// file that cannot be used.
+// Takes the command line apart. Throws UsageError, and Failure for a configuration file
+// that cannot be used or a store URL that is none.
 std::variant<Invocation, Print> parsed(const std::vector<std::string>& args);
 
 }  // namespace dlock

@@ -50,7 +50,7 @@ ExitStatus status_of(Failure::Kind kind) {
 }
 
 ExitStatus status_verb(const Invocation& invocation) {
-  const auto common = common_options(invocation.settings);
+  const auto& common = invocation.common;
   const LockName lock{common.name_space, parsed_name(invocation.operands.at(0))};
   asio::io_context context(1);
   Wakeup wakeup(context);
@@ -62,7 +62,7 @@ ExitStatus status_verb(const Invocation& invocation) {
 }
 
 ExitStatus list_verb(const Invocation& invocation) {
-  const auto common = common_options(invocation.settings);
+  const auto& common = invocation.common;
   const std::string pattern =
       invocation.operands.empty() ? "*" : invocation.operands.front();
   asio::io_context context(1);

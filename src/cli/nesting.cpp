@@ -40,6 +40,7 @@ std::vector<std::string> command_environment(const char* const* inherited,
       "DLOCK_HELD=" + with_grant(settings.held, settings.name, settings.grant.fence),
   };
   if (!settings.config.empty()) own.push_back("DLOCK_CONFIG=" + settings.config);
+  own.insert(own.end(), settings.passed_on.begin(), settings.passed_on.end());
 
   std::vector<std::string> environment;
   for (; *inherited != nullptr; ++inherited) {

@@ -20,8 +20,9 @@ struct CommandSettings {
   Grant grant;
   std::string store;
   std::string name_space;
-  std::string config;  // absolute, or empty
-  std::string held;    // DLOCK_HELD as dlock found it
+  std::string config;                  // absolute, or empty
+  std::string held;                    // DLOCK_HELD as dlock found it
+  std::vector<std::string> passed_on;  // "NAME=value": how to get into the store
 };
 
 // The environment of the command: `inherited` with this run's values, without secrets.

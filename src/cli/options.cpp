@@ -70,6 +70,55 @@ bool flag(const Settings& settings, std::string_view name) {
   return set;
 }
 
+bool is_from_file(const Settings& settings, std::string_view name) {
+  const auto found = settings.find(name);
+  return found != settings.end() && found->second.source == Setting::Source::file;
+}
+
+std::string file_name(const Settings& settings, std::string_view name) {
+  std::string path;
+  with(settings, name, [&](const std::string& value) {
+    if (value.empty()) throw UsageError("a file's name is missing");
+    if (value.find('\0') != std::string::npos) throw UsageError("no name of a file");
+    path = value;
+  });
+  return path;
+}
+
+redis::TlsPlan tls_plan(const Settings& settings) {
+  redis::TlsPlan plan;
+  plan.ca = file_name(settings, "tls-ca");
+  plan.certificate = file_name(settings, "tls-cert");
+  plan.key = file_name(settings, "tls-key");
+  plan.insecure = flag(settings, "tls-insecure");
+  if (plan.certificate.empty() != plan.key.empty()) {
+    throw UsageError(
+        "--tls-cert and --tls-key go together",
+        is_from_file(settings, "tls-cert") || is_from_file(settings, "tls-key"));
+  }
+  return plan;
+}
+
+// Puts what was set for the login in the place of what the URL says. A password comes
+// from one place: a file that the command line or the environment names, the variable, a
+// file that the configuration names, the URL.
+void set_login(const Settings& settings, redis::Target& target) {
+  with(settings, "user", [&](const std::string& value) {
+    if (value.empty()) throw UsageError("a user's name is missing");
+    if (!is_printable_utf8(value)) throw UsageError("not a name of printable UTF-8");
+    target.user = value;
+  });
+  const auto file = file_name(settings, "password-file");
+  const auto variable = settings.find("password");
+  if (!file.empty() &&
+      (variable == settings.end() || !is_from_file(settings, "password-file"))) {
+    target.password_file = file;
+    target.password.reset();
+  } else if (variable != settings.end()) {
+    target.password = variable->second.value;
+  }
+}
+
 void duration(const Settings& settings, std::string_view name, milliseconds& target) {
   with(settings, name,
        [&](const std::string& value) { target = parsed_duration(value); });
@@ -129,6 +178,11 @@ CommonOptions common_options(const Settings& settings) {
   CommonOptions options;
   with(settings, "store",
        [&](const std::string& value) { options.store = parsed_store_url(value); });
+  // Also for a store that has no use for them, so that a mistake is found at once.
+  set_login(settings, options.store.target);
+  if (const auto plan = tls_plan(settings); options.store.target.tls) {
+    options.store.target.tls = plan;
+  }
   with(settings, "namespace",
        [&](const std::string& value) { options.name_space = parsed_name(value); });
   with(settings, "store-timeout", [&](const std::string& value) {
@@ -170,11 +224,8 @@ RunOptions run_options(const Settings& settings, const std::string& name,
   });
   options.shared = flag(settings, "shared");
   if (options.shared && settings.count("slots") > 0) {
-    const auto is_from_file = [&](std::string_view option) {
-      return settings.find(option)->second.source == Setting::Source::file;
-    };
     throw UsageError("--shared and --slots do not go together",
-                     is_from_file("shared") && is_from_file("slots"));
+                     is_from_file(settings, "shared") && is_from_file(settings, "slots"));
   }
   with(settings, "conflict-exit-code", [&](const std::string& value) {
     options.conflict_exit_code = static_cast<int>(parsed_number(value, 0, 255));

@@ -45,12 +45,13 @@ struct Setting {
 };
 
 // By the long option's name, only those that were set. Flags are "true" or "false".
+// "password" is there too, which is no option: only the environment can set it.
 using Settings = std::map<std::string, Setting, std::less<>>;
 
 enum class Color { automatic, always, never };
 
 struct CommonOptions {
-  StoreUrl store;
+  StoreUrl store;  // with the login and the TLS files, wherever they were set
   std::string name_space = "dlock";
   std::optional<milliseconds> store_timeout;
   bool json = false;

@@ -339,6 +339,7 @@ std::vector<std::string> Run::environment_for(const Grant& grant) const {
   settings.store = store_->url();
   settings.name_space = common_.name_space;
   settings.config = invocation_.config;
+  settings.passed_on = invocation_.passed_on;
   if (const char* held = std::getenv("DLOCK_HELD")) settings.held = held;
   return command_environment(environ, settings);
 }
@@ -346,7 +347,7 @@ std::vector<std::string> Run::environment_for(const Grant& grant) const {
 }  // namespace
 
 Exit run_verb(const Invocation& invocation) {
-  const auto common = common_options(invocation.settings);
+  const auto& common = invocation.common;
   const auto options =
       run_options(invocation.settings, invocation.operands.at(0), invocation.command);
   ReportFile report(options.report);

@@ -100,6 +100,19 @@ TEST(Environment, says_which_lock_is_held_and_where) {
   EXPECT_TRUE(contains(environment, "DLOCK_HELD=nightly%20job=42"));
 }
 
+TEST(Environment, says_how_to_get_into_the_store) {
+  auto with_login = settings();
+  with_login.passed_on = {"DLOCK_USER=alice", "DLOCK_PASSWORD_FILE=/file"};
+
+  const auto environment =
+      environment_with({"DLOCK_USER=bob", "DLOCK_PASSWORD=secret"}, with_login);
+
+  EXPECT_TRUE(contains(environment, "DLOCK_USER=alice"));
+  EXPECT_FALSE(contains(environment, "DLOCK_USER=bob"));
+  EXPECT_TRUE(contains(environment, "DLOCK_PASSWORD_FILE=/file"));
+  EXPECT_FALSE(has_name(environment, "DLOCK_PASSWORD"));
+}
+
 TEST(Environment, keeps_what_was_inherited) {
   const auto environment = environment_with({"PATH=/bin", "EMPTY=", "odd"}, settings());
 

@@ -227,6 +227,132 @@ TEST(CommonOptions, a_store_url_that_is_none_is_misconfigured_and_says_where_it_
   }
 }
 
+// How to get into the store
+
+// The settings with these values, all of the command line.
+Settings all_of(
+    std::initializer_list<std::pair<const std::string_view, std::string>> pairs) {
+  Settings settings;
+  for (const auto& [name, value] : pairs) settings.merge(set(name, value));
+  return settings;
+}
+
+redis::Target target_of(const Settings& settings) {
+  return common_options(settings).store.target;
+}
+
+Settings password_in_variable() {
+  return set("password", "of the variable", Setting::Source::environment);
+}
+
+TEST(Login, is_what_the_url_says) {
+  const auto target = target_of(set("store", "redis://alice:secret@host"));
+
+  EXPECT_EQ(target.user, "alice");
+  EXPECT_EQ(target.password, "secret");
+  EXPECT_EQ(target.password_file, "");
+}
+
+TEST(Login, a_user_that_is_set_takes_the_place_of_the_urls) {
+  const auto target =
+      target_of(all_of({{"store", "redis://alice:secret@host"}, {"user", "bob"}}));
+
+  EXPECT_EQ(target.user, "bob");
+  EXPECT_EQ(target.password, "secret");
+}
+
+TEST(Login, a_password_in_the_variable_takes_the_place_of_the_urls) {
+  auto settings = set("store", "redis://alice:secret@host");
+  settings.merge(password_in_variable());
+
+  EXPECT_EQ(target_of(settings).user, "alice");
+  EXPECT_EQ(target_of(settings).password, "of the variable");
+}
+
+TEST(Login, a_password_file_takes_the_place_of_the_urls_password) {
+  const auto target = target_of(
+      all_of({{"store", "redis://alice:secret@host"}, {"password-file", "/file"}}));
+
+  EXPECT_EQ(target.password_file, "/file");
+  EXPECT_FALSE(target.password);
+}
+
+TEST(Login, a_password_file_of_the_environment_beats_the_variable) {
+  auto settings = set("password-file", "/file", Setting::Source::environment);
+  settings.merge(password_in_variable());
+
+  EXPECT_EQ(target_of(settings).password_file, "/file");
+  EXPECT_FALSE(target_of(settings).password);
+}
+
+TEST(Login, a_password_file_of_the_configuration_gives_way_to_the_variable) {
+  auto settings = set("password-file", "/file", Setting::Source::file);
+  settings.merge(password_in_variable());
+
+  EXPECT_EQ(target_of(settings).password_file, "");
+  EXPECT_EQ(target_of(settings).password, "of the variable");
+}
+
+TEST(Login, of_nobody_or_from_no_file_is_refused) {
+  EXPECT_THROW(common_with("user", ""), UsageError);
+  EXPECT_THROW(common_with("user", "a\nb"), UsageError);
+  EXPECT_THROW(common_with("password-file", ""), UsageError);
+  EXPECT_THROW(common_with("password-file", std::string("/a\0b", 4)), UsageError);
+}
+
+TEST(Tls, has_what_was_set) {
+  const auto target = target_of(all_of({{"store", "rediss://host"},
+                                        {"tls-ca", "/ca"},
+                                        {"tls-cert", "/cert"},
+                                        {"tls-key", "/key"},
+                                        {"tls-insecure", "true"}}));
+
+  ASSERT_TRUE(target.tls);
+  EXPECT_EQ(target.tls->ca, "/ca");
+  EXPECT_EQ(target.tls->certificate, "/cert");
+  EXPECT_EQ(target.tls->key, "/key");
+  EXPECT_TRUE(target.tls->insecure);
+}
+
+TEST(Tls, is_verified_by_default) {
+  EXPECT_FALSE(target_of(set("store", "rediss://host")).tls->insecure);
+}
+
+TEST(Tls, is_never_switched_on_or_off_by_its_options) {
+  for (const char* url :
+       {"redis://host", "redis+unix:/path", "local:", "local:/x", "none:"}) {
+    const auto target =
+        target_of(all_of({{"store", url}, {"tls-ca", "/ca"}, {"tls-insecure", "false"}}));
+
+    EXPECT_FALSE(target.tls) << url;
+  }
+}
+
+TEST(Tls, a_certificate_and_its_key_go_together) {
+  EXPECT_THROW(common_with("tls-cert", "/cert"), UsageError);
+  EXPECT_THROW(common_with("tls-key", "/key"), UsageError);
+}
+
+TEST(Tls, half_a_pair_is_the_fault_of_where_it_is_from) {
+  for (const auto source : {Setting::Source::command_line, Setting::Source::file}) {
+    for (const char* name : {"tls-cert", "tls-key"}) {
+      try {
+        common_options(set(name, "/half", source));
+        FAIL() << "taken";
+      } catch (const UsageError& error) {
+        EXPECT_EQ(error.from_file(), source == Setting::Source::file);
+      }
+    }
+  }
+}
+
+TEST(Tls, of_options_that_cannot_be_is_refused) {
+  for (const char* name : {"tls-ca", "tls-cert", "tls-key"}) {
+    EXPECT_THROW(common_with(name, ""), UsageError) << name;
+  }
+  EXPECT_THROW(common_with("tls-insecure", "perhaps"), UsageError);
+}
+
 TEST(RunOptions, have_the_defaults_of_the_manual) {
   const auto options = run_with(Settings{});
 
