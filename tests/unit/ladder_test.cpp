@@ -445,5 +445,94 @@ TEST(Ladder, stragglers_that_are_waited_for_are_killed_after_a_term_by_others) {
   EXPECT_EQ(ladder.next(start + seconds(2)), Action::send_kill);
 }
 
+// A lease that can run out: 30 s, so 5 s of grace and 1.5 s of margin
+
+SupervisionPlan with_lease() {
+  auto made = plan();
+  made.lease.emplace(seconds(30), seconds(5), seconds(2));
+  return made;
+}
+
+constexpr Clock::time_point deadline = start + seconds(30);
+
+Ladder leased() {
+  Ladder ladder(with_lease(), start);
+  ladder.lease_holds_until(deadline);
+  return ladder;
+}
+
+TEST(Ladder, a_command_is_left_alone_as_long_as_it_can_be_ended_before_the_deadline) {
+  auto ladder = leased();
+
+  EXPECT_EQ(ladder.next(deadline - milliseconds(6501)), Action::wait);
+  EXPECT_EQ(ladder.look_again(start), deadline - milliseconds(6500));
+}
+
+TEST(Ladder, a_lease_that_is_not_renewed_ends_the_command_in_time) {
+  auto ladder = leased();
+
+  EXPECT_EQ(ladder.next(deadline - milliseconds(6500)), Action::send_term);
+  EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
+  EXPECT_EQ(ladder.look_again(deadline - milliseconds(6500)),
+            deadline - milliseconds(1500));
+  EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
+}
+
+TEST(Ladder, a_lease_that_is_renewed_holds_on) {
+  auto ladder = leased();
+
+  ladder.lease_holds_until(deadline + seconds(10));
+
+  EXPECT_EQ(ladder.next(deadline), Action::wait);
+  EXPECT_FALSE(ladder.lost());
+}
+
+TEST(Ladder, a_run_in_doubt_is_lost_even_if_its_lease_is_renewed_after_all) {
+  auto ladder = leased();
+  ladder.next(deadline - milliseconds(6500));
+
+  ladder.lease_holds_until(deadline + seconds(10));
+
+  EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
+  EXPECT_EQ(ladder.next(deadline - milliseconds(1501)), Action::wait);
+  EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
+}
+
+TEST(Ladder, one_that_wakes_after_the_deadline_kills_first) {
+  auto ladder = leased();
+
+  EXPECT_EQ(ladder.next(deadline + seconds(5)), Action::send_term);
+  EXPECT_EQ(ladder.next(deadline + seconds(5)), Action::send_kill);
+}
+
+TEST(Ladder, a_command_whose_end_is_noticed_after_the_deadline_counts_as_lost) {
+  auto ladder = leased();
+
+  ladder.command_ended();
+
+  EXPECT_EQ(ladder.next(deadline + seconds(1)), Action::done);
+  EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
+}
+
+TEST(Ladder, a_lease_that_is_certainly_lost_ends_the_command_quicker) {
+  auto ladder = leased();
+  ladder.lease_lost(Loss::taken_over, start);
+
+  EXPECT_EQ(ladder.next(start), Action::send_term);
+  EXPECT_EQ(ladder.next(start + milliseconds(999)), Action::wait);
+  EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_kill);
+}
+
+TEST(Ladder, patience_after_a_timeout_ends_before_the_deadline) {
+  auto made = with_lease();
+  made.timeout = seconds(20);
+  made.kill_after = hours(1);
+  Ladder ladder(made, start);
+  ladder.lease_holds_until(deadline);
+  ladder.next(start + seconds(20));
+
+  EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
+}
+
 }  // namespace
 }  // namespace dlock

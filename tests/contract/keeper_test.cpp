@@ -1,0 +1,114 @@
+// Keeping a lease: what is renewed when, and what the watcher is told.
+
+#include "lock/keeper.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "lock/errors.hpp"
+#include "tests/contract/await.hpp"
+
+namespace dlock {
+namespace {
+
+class Watcher final : public LeaseWatcher {
+ public:
+  void extend(Clock::time_point until) override { deadline = until; }
+  void forfeit(Loss loss) override { lost = loss; }
+
+  Clock::time_point deadline{};
+  std::optional<Loss> lost;
+};
+
+class Keeper : public ::testing::Test {
+ protected:
+  // What the store says in turn; nothing is a store that cannot be asked. After the last
+  // one it confirms.
+  std::deque<std::optional<Renewal>> answers_;
+
+  asio::awaitable<Renewal> renew() {
+    ++asked_;
+    if (answers_.empty()) co_return Renewal::confirmed;
+    const auto answer = answers_.front();
+    answers_.pop_front();
+    if (!answer) throw Failure(Failure::Kind::unreachable, "not there");
+    co_return *answer;
+  }
+
+  void keep() {
+    asio::co_spawn(context_,
+                   keep_lease([this] { return renew(); }, timing_, granted_at_, watcher_,
+                              wakeup_, stop_),
+                   [this](std::exception_ptr error) {
+                     over_ = true;
+                     if (error) std::rethrow_exception(error);
+                   });
+  }
+  bool comes_true(const std::function<bool()>& is_true) {
+    return eventually(context_, is_true);
+  }
+
+  asio::io_context context_;
+  Wakeup wakeup_{context_};
+  LeaseTiming timing_{milliseconds(600), milliseconds(5000), milliseconds(60)};
+  Clock::time_point granted_at_ = Clock::now();
+  Watcher watcher_;
+  bool stop_ = false;
+  bool over_ = false;
+  int asked_ = 0;
+};
+
+TEST_F(Keeper, a_lease_that_was_renewed_holds_a_full_lease_from_the_request) {
+  keep();
+
+  ASSERT_TRUE(comes_true([&] { return asked_ == 1 && watcher_.deadline > granted_at_; }));
+  EXPECT_GE(watcher_.deadline, timing_.deadline(granted_at_ + milliseconds(180)));
+  EXPECT_LE(watcher_.deadline, timing_.deadline(Clock::now()));
+}
+
+TEST_F(Keeper, nothing_is_renewed_before_it_is_due) {
+  keep();
+
+  ASSERT_TRUE(comes_true([&] { return asked_ == 1; }));
+  EXPECT_GE(Clock::now(), granted_at_ + milliseconds(180));
+}
+
+TEST_F(Keeper, a_store_that_cannot_be_asked_leaves_the_deadline_and_is_asked_again) {
+  answers_ = {std::nullopt, std::nullopt};
+  keep();
+
+  ASSERT_TRUE(comes_true([&] { return asked_ == 2; }));
+  EXPECT_EQ(watcher_.deadline, Clock::time_point{});
+  ASSERT_TRUE(comes_true([&] { return watcher_.deadline != Clock::time_point{}; }));
+  EXPECT_FALSE(watcher_.lost);
+}
+
+TEST_F(Keeper, a_lease_that_is_gone_is_told_once_and_not_renewed_any_more) {
+  answers_ = {Renewal::gone};
+  keep();
+
+  ASSERT_TRUE(comes_true([&] { return over_; }));
+  EXPECT_EQ(watcher_.lost, Loss::gone);
+  EXPECT_EQ(asked_, 1);
+}
+
+TEST_F(Keeper, a_lease_that_was_taken_over_is_told_as_such) {
+  answers_ = {Renewal::confirmed, Renewal::taken_over};
+  keep();
+
+  ASSERT_TRUE(comes_true([&] { return over_; }));
+  EXPECT_EQ(watcher_.lost, Loss::taken_over);
+}
+
+TEST_F(Keeper, ends_at_once_when_it_is_told_to) {
+  keep();
+  stop_ = true;
+  wakeup_.notify();
+
+  ASSERT_TRUE(comes_true([&] { return over_; }));
+  EXPECT_EQ(asked_, 0);
+}
+
+}  // namespace
+}  // namespace dlock

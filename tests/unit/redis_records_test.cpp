@@ -1,0 +1,254 @@
+// What is kept of a lock on a server, read from text that anybody may have written.
+
+#include <gtest/gtest.h>
+
+#include "store/redis/records.hpp"
+
+namespace dlock::redis {
+namespace {
+
+constexpr WallTime now{1'700'000'000'000'000};
+
+Reply string_of(const std::string& text) {
+  Reply reply;
+  reply.kind = Reply::Kind::string;
+  reply.text = text;
+  return reply;
+}
+Reply number_of(std::int64_t number) {
+  Reply reply;
+  reply.kind = Reply::Kind::integer;
+  reply.integer = number;
+  return reply;
+}
+Reply array_of(std::vector<Reply> elements) {
+  Reply reply;
+  reply.kind = Reply::Kind::array;
+  reply.elements = std::move(elements);
+  return reply;
+}
+Reply error_of(const std::string& text) {
+  Reply reply;
+  reply.kind = Reply::Kind::error;
+  reply.text = text;
+  return reply;
+}
+
+const std::string info =
+    R"({"host":"web1","pid":77,"user":"eve","command":["a","b c"],"label":"nightly"})";
+const std::string held = "x 2 42 1699999999000000 1700000030000000 h " + info;
+
+// Keys
+
+TEST(RedisKeys, plain_names_stand_for_themselves) {
+  EXPECT_EQ(key_of({"dlock", "nightly-job"}), "dlock:{nightly-job}");
+}
+
+TEST(RedisKeys, a_key_leads_back_to_its_lock_and_to_no_other) {
+  const std::string names[] = {"a",   "{a}", "a}{b", "}",  "{",  "%", "%7B", "a:b",
+                               "a b", "*",   "[a]",  "\\", ":w", "é", "a}:s"};
+  for (const auto& name_space : names) {
+    for (const auto& name : names) {
+      const LockName lock{name_space, name};
+
+      EXPECT_EQ(lock_of(key_of(lock)), lock) << key_of(lock);
+      EXPECT_EQ(lock_of(key_of(lock) + ":h"), lock);
+    }
+  }
+}
+
+TEST(RedisKeys, other_keys_belong_to_no_lock) {
+  for (const auto* key : {"", "dlock", "dlock:job", "dlock:{job", "dlock:{job}x",
+                          "dlock:{}", "dlock:{jo b}", "dlock:{jo%2zb}"}) {
+    EXPECT_FALSE(lock_of(key)) << key;
+  }
+}
+
+// Holders, waiters, runs
+
+TEST(RedisRecords, a_holder_is_read_whole) {
+  const auto holders = holders_from(array_of({string_of(held), number_of(1234)}), now);
+
+  ASSERT_TRUE(holders);
+  const auto& holder = holders->at(0);
+  EXPECT_EQ(holder.fence.number, 42u);
+  EXPECT_EQ(holder.slot, 2u);
+  EXPECT_EQ(holder.host, "web1");
+  EXPECT_EQ(holder.pid, 77);
+  EXPECT_EQ(holder.user, "eve");
+  EXPECT_EQ(holder.command, (std::vector<std::string>{"a", "b c"}));
+  EXPECT_EQ(holder.label, "nightly");
+  EXPECT_EQ(holder.held, milliseconds(1000));
+  EXPECT_EQ(holder.expires_in, milliseconds(1234));
+  EXPECT_FALSE(holder.foreign);
+}
+
+TEST(RedisRecords, a_foreign_holder_is_known_by_its_time_alone) {
+  const auto holders = holders_from(array_of({string_of("foreign"), number_of(-1)}), now);
+
+  ASSERT_TRUE(holders);
+  EXPECT_TRUE(holders->at(0).foreign);
+  EXPECT_FALSE(holders->at(0).expires_in);
+}
+
+TEST(RedisRecords, what_is_no_holder_is_refused) {
+  for (const auto& record :
+       {std::string(""), std::string("x"), "y" + held.substr(1), "x -2" + held.substr(3),
+        "x 2 1e9" + held.substr(6), std::string("x 2 42 1 99999999999999999999 h {}"),
+        std::string("x 2 42 1 2 p {}")}) {
+    EXPECT_FALSE(holders_from(array_of({string_of(record), number_of(1)}), now))
+        << record;
+  }
+  EXPECT_FALSE(holders_from(array_of({string_of(held)}), now));
+  EXPECT_FALSE(holders_from(string_of(held), now));
+  EXPECT_FALSE(holders_from(array_of({string_of(held), string_of("1")}), now));
+}
+
+TEST(RedisRecords, a_holder_that_says_nothing_of_itself_is_one_all_the_same) {
+  for (const auto* text : {"", "{", "[]", R"({"host":1,"pid":"x","command":{"a":1}})",
+                           R"({"pid":-5})", R"({"pid":99999999999})"}) {
+    const auto holders = holders_from(
+        array_of({string_of(std::string("s 0 1 2 3 h ") + text), number_of(1)}), now);
+
+    ASSERT_TRUE(holders) << text;
+    EXPECT_EQ(holders->at(0).pid, 0);
+    EXPECT_EQ(holders->at(0).host, "");
+  }
+}
+
+TEST(RedisRecords, holders_come_in_the_order_of_their_grants) {
+  const auto holders = holders_from(array_of({string_of("s 0 9 1 2 h {}"), number_of(1),
+                                              string_of("s 0 7 1 2 h {}"), number_of(1)}),
+                                    now);
+
+  ASSERT_TRUE(holders);
+  EXPECT_EQ(holders->at(0).fence.number, 7u);
+}
+
+TEST(RedisRecords, a_waiter_is_read_whole) {
+  const auto waiter =
+      waiter_from("s 1699999998500000 1700000090000000 0 00ff " + info, now);
+
+  ASSERT_TRUE(waiter);
+  EXPECT_EQ(waiter->host, "web1");
+  EXPECT_EQ(waiter->waiting, milliseconds(1500));
+}
+
+TEST(RedisRecords, a_run_is_read_whole) {
+  const auto run = run_from(
+      "42 1700000000000000 1700000003000000 "
+      R"({"host":"web1","outcome":"ran","duration_ms":3000,"exit_code":3})");
+
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->fence.number, 42u);
+  EXPECT_EQ(run->duration, milliseconds(3000));
+  EXPECT_EQ(run->exit_code, 3);
+  EXPECT_EQ(run->outcome, "ran");
+  EXPECT_TRUE(run->ended);
+}
+
+TEST(RedisRecords, a_run_that_has_no_end_vanished) {
+  const auto run = run_from("42 1700000000000000 0 " + info);
+
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->outcome, "vanished");
+  EXPECT_EQ(run->host, "web1");
+  EXPECT_FALSE(run->ended);
+}
+
+TEST(RedisRecords, what_was_written_of_an_end_is_read_again) {
+  RunEnd end;
+  end.signal = "TERM";
+  end.outcome = "ran";
+  end.duration = milliseconds(17);
+
+  const auto run = run_from("1 2 3 " + run_end_text(end, "web1"));
+
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->signal, "TERM");
+  EXPECT_EQ(run->exit_code, std::nullopt);
+  EXPECT_EQ(run->duration, milliseconds(17));
+  EXPECT_EQ(run->host, "web1");
+}
+
+// The whole lock
+
+Reply lock_reply(std::vector<Reply> holders) {
+  return array_of({string_of("1700000000000000"), number_of(3),
+                   array_of(std::move(holders)), array_of({}), string_of("")});
+}
+
+TEST(RedisRecords, a_lock_is_read_whole) {
+  const auto lock =
+      lock_from(lock_reply({string_of(held), number_of(5)}), {"dlock", "job"});
+
+  ASSERT_TRUE(lock);
+  EXPECT_EQ(lock->slots, 3u);
+  EXPECT_EQ(lock->free, 2u);
+  EXPECT_EQ(lock->mode, Mode::exclusive);
+  EXPECT_FALSE(lock->last_run);
+}
+
+TEST(RedisRecords, a_lock_nobody_has_is_free) {
+  const auto lock = lock_from(lock_reply({}), {"dlock", "job"});
+
+  ASSERT_TRUE(lock);
+  EXPECT_EQ(lock->slots, 1u);
+  EXPECT_EQ(lock->free, 1u);
+}
+
+TEST(RedisRecords, what_is_no_lock_is_refused) {
+  auto reply = lock_reply({});
+  for (std::size_t i = 0; i < reply.elements.size(); ++i) {
+    auto broken = reply;
+    broken.elements[i] = i == 0 ? string_of("now") : error_of("x");
+    EXPECT_TRUE(i == 4 || !lock_from(broken, {"dlock", "job"})) << i;
+    broken = reply;
+    broken.elements.erase(broken.elements.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_FALSE(lock_from(broken, {"dlock", "job"})) << i;
+  }
+  EXPECT_FALSE(lock_from(number_of(1), {"dlock", "job"}));
+}
+
+// Errors
+
+TEST(RedisErrors, each_means_what_the_caller_can_do) {
+  using Kind = Failure::Kind;
+  const std::pair<const char*, Kind> cases[] = {
+      {"NOAUTH Authentication required.", Kind::rejected},
+      {"WRONGPASS invalid username-password pair or user is disabled.", Kind::rejected},
+      {"NOPERM this user has no permissions to run the 'evalsha' command",
+       Kind::rejected},
+      {"ERR The user executing the script can't run this command or subcommand",
+       Kind::rejected},
+      {"ERR Error running script: @user_script: 3: WRONGTYPE Operation against a key",
+       Kind::misconfigured},
+      {"MOVED 1234 10.0.0.1:6379", Kind::misconfigured},
+      {"ERR unknown command 'EVALSHA', with args beginning with:", Kind::misconfigured},
+      {"LOADING Redis is loading the dataset in memory", Kind::unreachable},
+      {"BUSY Redis is busy running a script.", Kind::unreachable},
+      {"READONLY You can't write against a read only replica.", Kind::unreachable},
+      {"OOM command not allowed when used memory > 'maxmemory'.", Kind::unreachable},
+      {"NOREPLICAS Not enough good replicas to write.", Kind::unreachable},
+      {"MISCONF Redis is configured to save RDB snapshots", Kind::unreachable},
+      {"CLUSTERDOWN Hash slot not served", Kind::unreachable},
+      {"ERR something else", Kind::unreachable},
+      {"", Kind::unreachable},
+  };
+  for (const auto& [text, kind] : cases) {
+    EXPECT_EQ(failure_from(error_of(text), "server").kind(), kind) << text;
+  }
+}
+
+TEST(RedisErrors, text_of_the_server_is_escaped_and_bounded) {
+  const std::string message =
+      failure_from(error_of("ERR \x1b[2J\r\n" + std::string(100'000, 'x')), "server")
+          .what();
+
+  EXPECT_EQ(message.find('\x1b'), std::string::npos);
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  EXPECT_LT(message.size(), 400u);
+}
+
+}  // namespace
+}  // namespace dlock::redis
