@@ -36,12 +36,20 @@ class Run {
         speaker_(options.name, common.quiet, common.verbose),
         wakeup_(context),
         signals_(context, wakeup_),
-        store_(open_store(common.store, store_timeout(common, {}), context)) {}
+        store_(open_store(common.store, budget(), context)),
+        timing_(options.ttl, options.supervision.kill_after, budget()) {}
 
   std::string store_url() const { return store_->url(); }
+
+  // Throws UsageError if the lease is too short for what has to fit into it.
+  void check_timing() const;
+
   asio::awaitable<RunResult> to_the_end();
 
  private:
+  milliseconds budget() const;
+  asio::awaitable<bool> make_sure(Grant& grant);
+  bool lasts(const Grant& grant) const;
   asio::awaitable<bool> wait_out_jitter();
   asio::awaitable<Answer> obtain();
   asio::awaitable<void> run_command(const Grant& grant);
@@ -54,6 +62,7 @@ class Run {
   void not_started(const SpawnFailure& failure);
   void ended(const Ended& ended);
   void show_waiting(const Busy& busy);
+  std::string how_it_ends() const;
   void warn_not_noted(const std::exception_ptr& error) const;
   std::optional<RunEnd> end_for_the_record() const;
   Claim claim() const;
@@ -67,6 +76,7 @@ class Run {
   Wakeup wakeup_;
   SignalInbox signals_;
   std::unique_ptr<Store> store_;
+  LeaseTiming timing_;
   bool has_terminal_ = has_terminal();  // asked before the lock is ours, not after
   Claim claim_;
   RunResult result_;
@@ -90,7 +100,7 @@ asio::awaitable<RunResult> Run::to_the_end() {
   }
   if (failure) failed(*failure);
 
-  if (grant) {
+  if (grant && co_await make_sure(*grant)) {
     co_await run_command(*grant);
   } else if (const auto signal = signals_.next_ending()) {
     interrupted(*signal);
@@ -99,6 +109,52 @@ asio::awaitable<RunResult> Run::to_the_end() {
   // giving back what is not ours does nothing.
   co_await give_back(end_for_the_record());
   co_return result_;
+}
+
+// Of one operation on the store.
+milliseconds Run::budget() const {
+  const bool runs_out = common_.store.kind == StoreUrl::Kind::redis;
+  return store_timeout(common_, runs_out ? std::optional(options_.ttl) : std::nullopt);
+}
+
+void Run::check_timing() const {
+  if (!store_->leases_run_out() || timing_.is_sound()) return;
+  throw UsageError("a ttl of " + for_people(timing_.ttl()) + " is too short: " +
+                   for_people(timing_.renew_every()) + " until it is renewed, " +
+                   for_people(timing_.budget()) + " for the store to answer, " +
+                   for_people(timing_.grace()) + " from TERM to KILL and " +
+                   for_people(timing_.margin() + timing_.drift()) + " of margin make " +
+                   for_people(timing_.needed()));
+}
+
+// Whether enough is left of the lease for a command to start on it; asks for all of it
+// again if not (this process was stopped, or the machine suspended).
+asio::awaitable<bool> Run::make_sure(Grant& grant) {
+  for (int tries = 0; !lasts(grant); ++tries) {
+    std::optional<Failure> failure;
+    if (tries == 3) failure.emplace(Failure::Kind::unreachable, "the store is too slow");
+    try {
+      if (!failure) {
+        const auto answer = co_await store_->ask(claim_, Queue::stay_out, wakeup_);
+        if (const auto* granted = std::get_if<Grant>(&answer)) {
+          grant = *granted;
+          continue;
+        }
+        not_obtained(answer);
+        co_return false;
+      }
+    } catch (const Failure& error) {
+      failure = error;
+    }
+    failed(*failure);
+    co_return false;
+  }
+  co_return true;
+}
+
+bool Run::lasts(const Grant& grant) const {
+  return !store_->leases_run_out() ||
+         grant.deadline - Clock::now() >= timing_.needed_to_start();
 }
 
 // Whether nothing came in between.
@@ -146,6 +202,7 @@ asio::awaitable<void> Run::run_command(const Grant& grant) {
                 (store_->protects() ? "" : " (none: excludes nobody)"));
   auto plan = options_.supervision;
   plan.own_group = !has_terminal_;
+  if (store_->leases_run_out()) plan.lease = timing_;
   Supervisor supervisor(plan, signals_, wakeup_,
                         [this](const std::string& message) { speaker_.error(message); });
   SpawnPlan spawn_plan;
@@ -165,8 +222,15 @@ asio::awaitable<void> Run::run_command(const Grant& grant) {
     interrupted(*signal);
     co_return;
   }
+  if (!lasts(grant)) {
+    result_.reason = Loss::unconfirmed;
+    conclude(Outcome::lost, ExitStatus::lost,
+             "the lease ran low before the command could start");
+    speaker_.error(result_.message);
+    co_return;
+  }
   const auto start = Clock::now();
-  const auto started = supervisor.start(std::move(spawn_plan));
+  const auto started = supervisor.start(std::move(spawn_plan), grant.deadline);
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
     not_started(*failure);
     co_return;
@@ -174,7 +238,7 @@ asio::awaitable<void> Run::run_command(const Grant& grant) {
   const auto& spawned = std::get<Spawned>(started);
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
-  store_->start_keeping(claim_, grant, supervisor);
+  store_->start_keeping(claim_, grant, timing_, supervisor);
   // Beside the supervision: a store that is slow to answer must not hold up signals.
   Wakeup noting(context_);
   bool noted = false;
@@ -192,6 +256,7 @@ asio::awaitable<void> Run::run_command(const Grant& grant) {
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());
   store_->stop_keeping();
+  result_.grant->deadline = supervisor.deadline();
   ended(end);
 }
 
@@ -211,9 +276,16 @@ asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
   } catch (const Failure& failure) {
     if (failure.kind() != Failure::Kind::interrupted && result_.grant) {
       speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +
-                       "; it is free once this process has ended");
+                       "; " + how_it_ends());
     }
   }
+}
+
+// What becomes of a lock that could not be given back.
+std::string Run::how_it_ends() const {
+  if (!store_->leases_run_out()) return "it is free once this process has ended";
+  const auto left = result_.grant->deadline + timing_.drift() - Clock::now();
+  return "it ends by itself in " + for_people(std::max(left, Clock::duration(0)));
 }
 
 void Run::conclude(Outcome outcome, ExitStatus status, const std::string& message) {
@@ -358,6 +430,7 @@ Exit run_verb(const Invocation& invocation) {
   std::exception_ptr error;
   try {
     Run run(context, invocation, common, options);
+    run.check_timing();
     store = run.store_url();
     asio::co_spawn(
         context, [&run] { return run.to_the_end(); },
