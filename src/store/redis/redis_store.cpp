@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "store/redis/answers.hpp"
 #include "store/redis/records.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
@@ -95,13 +96,11 @@ Clock::time_point RedisStore::budget_end() const {
   return later(Clock::now(), options_.timeout);
 }
 
-Failure RedisStore::nonsense() const {
+// What an answer means that is not the expected one.
+Failure RedisStore::failure(const Reply& reply) const {
+  if (reply.is_error()) return failure_from(reply, server_);
   return Failure(Failure::Kind::unreachable,
                  server_ + " answers with something that is not expected");
-}
-
-Failure RedisStore::failure(const Reply& error) const {
-  return error.is_error() ? failure_from(error, server_) : nonsense();
 }
 
 asio::awaitable<void> RedisStore::open(Clock::time_point until, Wakeup& wakeup) {
@@ -160,58 +159,16 @@ asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup&
   known_ = Known::unanswered;
   const auto sent_at = Clock::now();
   const auto reply = co_await run(ask_script, claim.lock, std::move(args), until, wakeup);
-  if (reply.is_error()) throw failure(reply);
+  const auto heard = heard_from(reply, claim, sent_at);
+  if (!heard) throw failure(reply);
   known_ = Known::answered;
-  co_return answer_from(reply, sent_at, claim);
-}
-
-Answer RedisStore::answer_from(const Reply& reply, Clock::time_point sent_at,
-                               const Claim& claim) {
-  const auto& parts = reply.elements;
-  if (reply.kind != Reply::Kind::array || parts.empty()) throw nonsense();
-  const auto& word = parts[0].text;
-  const auto is = [&](std::size_t place, Reply::Kind kind) {
-    return parts.size() > place && parts[place].kind == kind;
-  };
-  const auto fence_from = [&](const std::string& text) {
-    Fence fence;
-    const auto run = run_from(text + " 0 0 ");
-    if (!run || run->fence.number == 0) throw nonsense();
-    fence = run->fence;
-    return fence;
-  };
-  if (word == "granted" && is(1, Reply::Kind::string) && is(2, Reply::Kind::integer) &&
-      parts[2].integer >= 0 && parts[2].integer < claim.slots) {
-    Grant grant;
-    grant.fence = fence_from(parts[1].text);
-    grant.slot = static_cast<unsigned>(parts[2].integer);
-    grant.sent_at = sent_at;
-    grant.deadline = LeaseTiming(claim.ttl, {}, {}).deadline(sent_at);
-    return grant;
-  }
-  if (word == "busy" && is(1, Reply::Kind::string) && is(2, Reply::Kind::integer) &&
-      is(3, Reply::Kind::integer) && is(4, Reply::Kind::integer) &&
-      is(5, Reply::Kind::array) && parts[2].integer >= 0 && parts[3].integer >= 0) {
-    const auto now = run_from("0 " + parts[1].text + " 0 ");
-    auto holders = now ? holders_from(parts[5], now->started) : std::nullopt;
-    if (!holders) throw nonsense();
-    Busy busy;
-    busy.holders = std::move(*holders);
-    busy.place = static_cast<std::size_t>(parts[2].integer);
-    busy.queued = static_cast<std::size_t>(parts[3].integer);
-    if (busy.place == 0) known_ = Known::nothing;
-    watch_for(busy, parts[4].integer);
-    return busy;
-  }
-  if (word == "above" && is(1, Reply::Kind::string)) {
+  if (const auto* busy = std::get_if<Busy>(&heard->answer)) {
+    if (busy->place == 0) known_ = Known::nothing;
+    watch_for(*busy, heard->blocked_for);
+  } else if (std::holds_alternative<HeldAbove>(heard->answer)) {
     known_ = Known::nothing;
-    return HeldAbove{fence_from(parts[1].text)};
   }
-  if (word == "slots" && is(1, Reply::Kind::integer) && parts[1].integer > 0 &&
-      parts[1].integer <= UINT32_MAX) {
-    return SlotsDiffer{static_cast<unsigned>(parts[1].integer)};
-  }
-  throw nonsense();
+  co_return heard->answer;
 }
 
 // When to ask again though nobody told us to.
@@ -284,14 +241,10 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
                                 unanswered ? number(options_.timeout.count()) : "0"};
   const auto reply =
       co_await run(release_script, claim.lock, std::move(args), until, own);
-  if (reply.is_error()) throw failure(reply);
-  if (reply.text == "released") {
-    known_ = Known::nothing;
-    co_return Release::released;
-  }
-  if (reply.text != "not ours") throw nonsense();
+  const auto released = release_from(reply);
+  if (!released) throw failure(reply);
   known_ = Known::nothing;
-  co_return Release::not_ours;
+  co_return *released;
 }
 
 asio::awaitable<void> RedisStore::started(const Claim&, const CommandProcess&, Wakeup&) {
@@ -303,11 +256,9 @@ asio::awaitable<Renewal> RedisStore::renew(Claim claim, Fence fence, Wakeup& wak
                                 number(claim.ttl.count())};
   const auto reply =
       co_await run(renew_script, claim.lock, std::move(args), budget_end(), wakeup);
-  if (reply.is_error()) throw failure(reply);
-  if (reply.text == "renewed") co_return Renewal::confirmed;
-  if (reply.text == "taken over") co_return Renewal::taken_over;
-  if (reply.text == "gone") co_return Renewal::gone;
-  throw nonsense();
+  const auto renewal = renewal_from(reply);
+  if (!renewal) throw failure(reply);
+  co_return *renewal;
 }
 
 void RedisStore::start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
@@ -337,9 +288,8 @@ asio::awaitable<LockInfo> RedisStore::inspect(const LockName& lock, Wakeup& wake
   std::vector<std::string> none;
   const auto reply =
       co_await run(inspect_script, lock, std::move(none), budget_end(), wakeup);
-  if (reply.is_error()) throw failure(reply);
-  auto info = lock_from(reply, lock);
-  if (!info) throw nonsense();
+  const auto info = lock_from(reply, lock);
+  if (!info) throw failure(reply);
   co_return *info;
 }
 
@@ -384,9 +334,8 @@ asio::awaitable<std::vector<LockInfo>> RedisStore::list(
       const auto& lock = *name++;
       // Somebody's key that only looks like a lock's.
       if (reply.text.find("WRONGTYPE") != std::string::npos) continue;
-      if (reply.is_error()) throw failure(reply);
       auto info = lock_from(reply, lock);
-      if (!info) throw nonsense();
+      if (!info) throw failure(reply);
       locks.push_back(std::move(*info));
     }
   }

@@ -57,10 +57,8 @@ class RedisStore final : public Store {
                                                Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<Renewal> renew(Claim claim, Fence fence, Wakeup& wakeup);
   asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
-  Answer answer_from(const Reply& reply, Clock::time_point sent_at, const Claim& claim);
   void watch_for(const Busy& busy, std::int64_t blocked_for);
-  Failure nonsense() const;
-  Failure failure(const Reply& error) const;
+  Failure failure(const Reply& reply) const;
   Clock::time_point budget_end() const;
 
   asio::io_context& context_;

@@ -1,0 +1,105 @@
+#include "store/redis/answers.hpp"
+
+#include <charconv>
+#include <initializer_list>
+
+#include "store/redis/records.hpp"
+
+namespace dlock::redis {
+namespace {
+
+using Kind = Reply::Kind;
+
+// Whether `reply` is an array of a word and elements of these kinds, and no more.
+bool is_answer(const Reply& reply, const char* word, std::initializer_list<Kind> rest) {
+  if (reply.kind != Kind::array || reply.elements.size() != rest.size() + 1 ||
+      reply.elements[0].kind != Kind::string || reply.elements[0].text != word) {
+    return false;
+  }
+  auto element = reply.elements.begin();
+  for (const auto kind : rest) {
+    if ((++element)->kind != kind) return false;
+  }
+  return true;
+}
+
+std::optional<std::uint64_t> whole_number(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  if (error != std::errc() || end != last || number == 0) return std::nullopt;
+  return number;
+}
+
+std::optional<Heard> granted(const Reply& reply, const Claim& claim,
+                             Clock::time_point sent_at) {
+  const auto fence = whole_number(reply.elements[1].text);
+  const auto slot = reply.elements[2].integer;
+  if (!fence || slot < 0 || slot >= std::int64_t{claim.slots}) return std::nullopt;
+  Grant grant;
+  grant.fence.number = *fence;
+  grant.slot = static_cast<unsigned>(slot);
+  grant.sent_at = sent_at;
+  grant.deadline = LeaseTiming(claim.ttl, {}, {}).deadline(sent_at);
+  return Heard{grant};
+}
+
+std::optional<Heard> busy(const Reply& reply) {
+  const auto& parts = reply.elements;
+  const auto now = whole_number(parts[1].text);
+  if (!now || *now > std::uint64_t{1} << 53u || parts[2].integer < 0 ||
+      parts[3].integer < 0) {
+    return std::nullopt;
+  }
+  auto holders = holders_from(parts[5], WallTime(static_cast<std::int64_t>(*now)));
+  if (!holders) return std::nullopt;
+  Busy busy;
+  busy.holders = std::move(*holders);
+  busy.place = static_cast<std::size_t>(parts[2].integer);
+  busy.queued = static_cast<std::size_t>(parts[3].integer);
+  return Heard{std::move(busy), parts[4].integer};
+}
+
+bool says(const Reply& reply, const char* word) {
+  return reply.kind == Kind::string && reply.text == word;
+}
+
+}  // namespace
+
+std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
+                                Clock::time_point sent_at) {
+  if (is_answer(reply, "granted", {Kind::string, Kind::integer})) {
+    return granted(reply, claim, sent_at);
+  }
+  if (is_answer(
+          reply, "busy",
+          {Kind::string, Kind::integer, Kind::integer, Kind::integer, Kind::array})) {
+    return busy(reply);
+  }
+  if (is_answer(reply, "above", {Kind::string})) {
+    const auto fence = whole_number(reply.elements[1].text);
+    if (fence) return Heard{HeldAbove{Fence{*fence}}};
+  }
+  if (is_answer(reply, "slots", {Kind::integer})) {
+    const auto slots = reply.elements[1].integer;
+    if (slots > 0 && slots <= UINT32_MAX) {
+      return Heard{SlotsDiffer{static_cast<unsigned>(slots)}};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Renewal> renewal_from(const Reply& reply) {
+  if (says(reply, "renewed")) return Renewal::confirmed;
+  if (says(reply, "taken over")) return Renewal::taken_over;
+  if (says(reply, "gone")) return Renewal::gone;
+  return std::nullopt;
+}
+
+std::optional<Release> release_from(const Reply& reply) {
+  if (says(reply, "released")) return Release::released;
+  if (says(reply, "not ours")) return Release::not_ours;
+  return std::nullopt;
+}
+
+}  // namespace dlock::redis

@@ -1,0 +1,30 @@
+// What the scripts answer, as values. Only the exact shape that a script returns counts:
+// anything else is nonsense, and never a grant.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lock/keeper.hpp"
+#include "lock/store.hpp"
+#include "store/redis/reply.hpp"
+
+namespace dlock::redis {
+
+// What ask.lua says.
+struct Heard {
+  Answer answer;
+  // With Busy: for how many milliseconds what blocks the claim can last; less than 0 if
+  // nobody knows.
+  std::int64_t blocked_for = -1;
+};
+
+// Nothing if `reply` to `claim`, sent at `sent_at`, is nonsense.
+std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
+                                Clock::time_point sent_at);
+
+// The same for renew.lua and release.lua.
+std::optional<Renewal> renewal_from(const Reply& reply);
+std::optional<Release> release_from(const Reply& reply);
+
+}  // namespace dlock::redis

@@ -1,0 +1,116 @@
+// What counts as an answer of the scripts, and that nothing else does.
+
+#include <gtest/gtest.h>
+
+#include "store/redis/answers.hpp"
+
+namespace dlock::redis {
+namespace {
+
+constexpr Clock::time_point sent_at{std::chrono::hours(1)};
+
+// From the bytes of a server.
+Reply reply(const std::string& bytes) {
+  ReplyReader reader;
+  reader.feed(bytes);
+  return reader.next().value();
+}
+
+Claim claim() {
+  Claim made;
+  made.lock = {"dlock", "job"};
+  made.slots = 3;
+  return made;
+}
+
+std::optional<Heard> heard(const std::string& bytes) {
+  return heard_from(reply(bytes), claim(), sent_at);
+}
+
+const std::string granted = "*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n:2\r\n";
+const std::string busy =
+    "*6\r\n$4\r\nbusy\r\n$16\r\n1700000000000000\r\n:2\r\n:5\r\n:1234\r\n"
+    "*2\r\n$7\r\nforeign\r\n:1234\r\n";
+
+TEST(RedisAnswers, a_grant_is_one_with_its_fence_its_slot_and_its_deadline) {
+  const auto answer = heard(granted);
+
+  ASSERT_TRUE(answer);
+  const auto& grant = std::get<Grant>(answer->answer);
+  EXPECT_EQ(grant.fence.number, 42u);
+  EXPECT_EQ(grant.slot, 2u);
+  EXPECT_EQ(grant.sent_at, sent_at);
+  EXPECT_EQ(grant.deadline, sent_at + milliseconds(29'698));
+}
+
+TEST(RedisAnswers, busy_says_the_place_and_how_long_it_can_last) {
+  const auto answer = heard(busy);
+
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(std::get<Busy>(answer->answer).place, 2u);
+  EXPECT_EQ(std::get<Busy>(answer->answer).queued, 5u);
+  EXPECT_EQ(std::get<Busy>(answer->answer).holders.size(), 1u);
+  EXPECT_EQ(answer->blocked_for, 1234);
+}
+
+TEST(RedisAnswers, the_other_answers_are_understood) {
+  EXPECT_EQ(
+      std::get<HeldAbove>(heard("*2\r\n$5\r\nabove\r\n$1\r\n7\r\n")->answer).fence.number,
+      7u);
+  EXPECT_EQ(std::get<SlotsDiffer>(heard("*2\r\n$5\r\nslots\r\n:4\r\n")->answer).in_use,
+            4u);
+}
+
+TEST(RedisAnswers, nothing_but_the_exact_shape_is_a_grant) {
+  for (const auto* bytes : {
+           "$7\r\ngranted\r\n",
+           "+granted\r\n",
+           "*1\r\n$7\r\ngranted\r\n",
+           "*2\r\n$7\r\ngranted\r\n$2\r\n42\r\n",
+           "*3\r\n+granted\r\n$2\r\n42\r\n:2\r\n",
+           "*3\r\n$7\r\nGRANTED\r\n$2\r\n42\r\n:2\r\n",
+           "*3\r\n$7\r\ngranted\r\n:42\r\n:2\r\n",
+           "*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n$1\r\n2\r\n",
+           "*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n:3\r\n",
+           "*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n:-1\r\n",
+           "*3\r\n$7\r\ngranted\r\n$1\r\n0\r\n:2\r\n",
+           "*3\r\n$7\r\ngranted\r\n$2\r\n-1\r\n:2\r\n",
+           "*3\r\n$7\r\ngranted\r\n$3\r\n4 2\r\n:2\r\n",
+           "*3\r\n$7\r\ngranted\r\n$-1\r\n:2\r\n",
+           "*4\r\n$7\r\ngranted\r\n$2\r\n42\r\n:2\r\n:2\r\n",
+           "*1\r\n*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n:2\r\n",
+           "-granted\r\n",
+           "$-1\r\n",
+           "*-1\r\n",
+           ":1\r\n",
+           "+OK\r\n",
+       }) {
+    EXPECT_FALSE(heard(bytes)) << bytes;
+  }
+}
+
+TEST(RedisAnswers, other_answers_need_their_shape_too) {
+  for (const auto* bytes :
+       {"*2\r\n$5\r\nabove\r\n:7\r\n", "*2\r\n$5\r\nslots\r\n:0\r\n",
+        "*2\r\n$5\r\nslots\r\n$1\r\n4\r\n", "*1\r\n$8\r\ngiven up\r\n",
+        "*6\r\n$4\r\nbusy\r\n$1\r\n1\r\n:-2\r\n:5\r\n:1234\r\n*0\r\n",
+        "*6\r\n$4\r\nbusy\r\n$1\r\nx\r\n:2\r\n:5\r\n:1234\r\n*0\r\n",
+        "*6\r\n$4\r\nbusy\r\n$1\r\n1\r\n:2\r\n:5\r\n:1234\r\n*1\r\n$1\r\nx\r\n"}) {
+    EXPECT_FALSE(heard(bytes)) << bytes;
+  }
+}
+
+TEST(RedisAnswers, renewals_and_releases_are_one_word) {
+  EXPECT_EQ(renewal_from(reply("$7\r\nrenewed\r\n")), Renewal::confirmed);
+  EXPECT_EQ(renewal_from(reply("$10\r\ntaken over\r\n")), Renewal::taken_over);
+  EXPECT_EQ(renewal_from(reply("$4\r\ngone\r\n")), Renewal::gone);
+  EXPECT_EQ(renewal_from(reply("+renewed\r\n")), std::nullopt);
+  EXPECT_EQ(renewal_from(reply("*1\r\n$7\r\nrenewed\r\n")), std::nullopt);
+  EXPECT_EQ(release_from(reply("$8\r\nreleased\r\n")), Release::released);
+  EXPECT_EQ(release_from(reply("$8\r\nnot ours\r\n")), Release::not_ours);
+  EXPECT_EQ(release_from(reply("$8\r\nRELEASED\r\n")), std::nullopt);
+  EXPECT_EQ(release_from(reply(":1\r\n")), std::nullopt);
+}
+
+}  // namespace
+}  // namespace dlock::redis
