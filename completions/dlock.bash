@@ -3,16 +3,23 @@
 # With bash-completion the command under the lock is completed as it is by itself;
 # without it by names of commands and files.
 
-_dlock_common_options=(--store --namespace --config --store-timeout --json -q --quiet
-  -v --verbose --color -h --help --version)
+_dlock_common_options=(--store --namespace --config --store-timeout --user --password-file
+  --tls-ca --tls-cert --tls-key --tls-insecure --json -q --quiet -v --verbose --color
+  -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
   --timeout -k --kill-after --jitter --stragglers --label --report)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
-  [[ $1 == --@(store|namespace|config|store-timeout|color) ||
+  [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
+    $1 == --tls-@(ca|cert|key) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
     $1 == --@(stragglers|label|report) || $1 == -[wtnEk] ]]
+}
+
+# Whether the option says which store it is, or how to get into it.
+_dlock_tells_store() {  # <option>
+  [[ $1 == --@(store|namespace|config|user|password-file|tls-ca|tls-cert|tls-key) ]]
 }
 
 # Prints the names of locks that begin so, at most 500, one a line, taking no longer
@@ -71,12 +78,15 @@ _dlock_offer_value_of() {  # <option>
       if [[ $value == local:/* ]]; then
         compopt -o nospace -o filenames 2> /dev/null
         mapfile -t COMPREPLY < <(compgen -d -P "${before}local:" -- "${value#local:}")
+      elif [[ $value == redis+unix:/* ]]; then
+        compopt -o nospace -o filenames 2> /dev/null
+        mapfile -t COMPREPLY < <(compgen -f -P "${before}redis+unix:" -- "${value#redis+unix:}")
       else
-        [[ $value != [ln]* ]] || compopt -o nospace 2> /dev/null
-        _dlock_offer local: local:/ none:
+        [[ $value != [lnr]* ]] || compopt -o nospace 2> /dev/null
+        _dlock_offer local: local:/ none: redis:// rediss:// redis+unix:/
       fi
       ;;
-    --config | --report)
+    --config | --report | --password-file | --tls-ca | --tls-cert | --tls-key)
       compopt -o filenames 2> /dev/null
       mapfile -t COMPREPLY < <(compgen -f -P "$before" -- "$value")
       ;;
@@ -129,8 +139,7 @@ _dlock() {
   for ((i = 1; i < ${#words[@]} - 1; i++)); do
     word=${words[i]}
     if [[ -n $pending ]]; then
-      [[ $pending != --@(store|namespace|config) ]] ||
-        store+=("$pending" "${word/#\~\//$HOME/}")
+      ! _dlock_tells_store "$pending" || store+=("$pending" "${word/#\~\//$HOME/}")
       pending=''
     elif [[ $word == -- ]] && { ! $ended || ((operands == 1)); }; then
       if [[ $verb == run ]] && ((operands == 1)); then
@@ -139,7 +148,9 @@ _dlock() {
       fi
       ended=true
     elif ! $ended && [[ $word == --*=* ]]; then
-      [[ $word != --@(store|namespace|config)=* ]] || store+=("${word%%=*}" "${word#*=}")
+      ! _dlock_tells_store "${word%%=*}" || store+=("${word%%=*}" "${word#*=}")
+    elif ! $ended && [[ $word == --tls-insecure ]]; then
+      store+=("$word")
     elif ! $ended && [[ $word == --* ]]; then
       if _dlock_takes_value "$word"; then pending=$word; fi
     elif ! $ended && [[ $word == -?* ]]; then

@@ -3,6 +3,7 @@
 # Whether an option, as it was typed, takes the next word as its value.
 function __dlock_wants_value
     contains -- $argv[1] --store --namespace --config --store-timeout --color \
+        --user --password-file --tls-ca --tls-cert --tls-key \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
         --stragglers --label --report
     # Letters in one word: flags, and at its end one with a value.
@@ -72,10 +73,11 @@ function __dlock_names
     set -l program $tokens[1]
     type -q -- $program; or set program dlock
     set -l store
+    set -l tells_store '^--(store|namespace|config|user|password-file|tls-(ca|cert|key))'
     for i in (seq 2 (count $tokens))
-        if string match -qr '^--(store|namespace|config)=' -- $tokens[$i]
+        if string match -qr "$tells_store=|^--tls-insecure\$" -- $tokens[$i]
             set -a store $tokens[$i]
-        else if contains -- $tokens[$i] --store --namespace --config
+        else if string match -qr "$tells_store\$" -- $tokens[$i]
             set -a store $tokens[$i..(math $i + 1)]
         end
     end
@@ -98,9 +100,15 @@ function __dlock_stores
     if string match -q 'local:/*' -- $typed
         set -l directory (string replace 'local:' '' -- $typed)
         printf 'local:%s\n' (__fish_complete_directories $directory '')
+    else if string match -q 'redis+unix:/*' -- $typed
+        set -l path (string replace 'redis+unix:' '' -- $typed)
+        printf 'redis+unix:%s\n' (__fish_complete_path $path '')
     else
         printf '%s\t%s\n' local: 'this machine, your own directory' \
-            local:/ 'this machine, a directory' none: 'no lock at all'
+            local:/ 'this machine, a directory' \
+            redis:// 'a Redis or Valkey server' \
+            rediss:// 'a Redis or Valkey server, over TLS' \
+            redis+unix:/ 'a Redis or Valkey server, by its socket' none: 'no lock at all'
     end
 end
 
@@ -118,6 +126,12 @@ complete -c dlock $common -l store -x -a '(__dlock_stores)' -d 'where locks live
 complete -c dlock $common -l namespace -x -d 'prefix of every name'
 complete -c dlock $common -l config -r -F -d 'TOML file of settings'
 complete -c dlock $common -l store-timeout -x -a '1s 5s 10s 30s' -d 'budget of one operation'
+complete -c dlock $common -l user -x -d 'log in to the store as this user'
+complete -c dlock $common -l password-file -r -F -d 'log in with the password in it'
+complete -c dlock $common -l tls-ca -r -F -d 'trust these certificates'
+complete -c dlock $common -l tls-cert -r -F -d 'certificate to show the store'
+complete -c dlock $common -l tls-key -r -F -d 'key of that certificate'
+complete -c dlock $common -l tls-insecure -d 'accept any certificate'
 complete -c dlock $common -l json -d 'print one JSON document'
 complete -c dlock $common -s q -l quiet -d 'errors only'
 complete -c dlock $common -s v -l verbose -d 'one line for each step'

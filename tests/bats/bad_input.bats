@@ -233,9 +233,9 @@ run_refuses() {  # <exit code> <option>...
 }
 
 @test "stores that this version does not have are refused, and it says so" {
-  for store in redis://host rediss://host redis+unix:/path redis+sentinel://host/name \
-    redis+cluster://host redis+quorum://host,other rediss+cluster://host etcd://host \
-    etcds://host; do
+  for store in redis+sentinel://host/name redis+cluster://host redis+quorum://host,other \
+    rediss+sentinel://host/name rediss+cluster://host rediss+quorum://host,other \
+    etcd://host etcds://host; do
     refuses 78 --store "$store" run job -- touch "$started"
     assert_output_contains "${store%%:*}"
     assert_output_contains 'version'
@@ -243,9 +243,30 @@ run_refuses() {  # <exit code> <option>...
 }
 
 @test "a store's password is not repeated when the store is refused" {
-  refuses 78 --store redis://user:secret@host run job -- touch "$started"
+  refuses 78 --store redis://user:secret@host:port run job -- touch "$started"
 
   refute_output_contains secret
+}
+
+@test "a server that is none is refused" {
+  for store in redis: redis:host redis:/host redis:// redis://user@ redis:///1 redis://:6379 \
+    redis://host: redis://host:0 redis://host:65536 redis://host:redis redis://host:1:2 \
+    redis://host/x redis://host/-1 redis://host/2147483648 redis://host/1/2 redis://host//1 \
+    'redis://host?db=1' 'redis://host/1#2' 'redis://ho st' redis://host,other redis://::1 \
+    'redis://[::1' 'redis://[::1]6379' 'redis://[host]' $'redis://ho\nst' $'redis://host\e[31m' \
+    redis://@host redis://:@host redis://user:@host redis://a@b@host redis://%zz@host \
+    redis://a:%00@host rediss://host:x; do
+    refuses 78 --store "$store" run job -- touch "$started"
+    refuses 78 --store "$store" status job
+  done
+}
+
+@test "a socket that is none is refused" {
+  for store in redis+unix: redis+unix:path redis+unix:./path redis+unix:/ redis+unix://host/path \
+    'redis+unix:/path?db=' 'redis+unix:/path?db=x' 'redis+unix:/path?x=1' 'redis+unix:/path#x' \
+    redis+unix:/a%00b redis+unix:/100% "redis+unix:/$(printf 'n%.0s' {1..108})"; do
+    refuses 78 --store "$store" run job -- touch "$started"
+  done
 }
 
 @test "a local store that is no absolute path is refused" {
@@ -272,7 +293,46 @@ run_refuses() {  # <exit code> <option>...
   assert_output_contains DLOCK_STORE_TIMEOUT
 }
 
+# --- Getting into the store ---
+
+@test "a user that cannot be one is refused" {
+  refuses 64 --user '' run job -- touch "$started"
+  refuses 64 --user $'a\nb' run job -- touch "$started"
+  refuses 64 --user $'\xff' status job
+}
+
+@test "an empty name of a file is refused" {
+  for option in --password-file --tls-ca --tls-cert --tls-key; do
+    refuses 64 "$option" '' run job -- touch "$started"
+    refuses 64 "$option=" list
+  done
+}
+
+@test "a certificate without its key, and a key without its certificate, are refused" {
+  refuses 64 --tls-cert cert.pem run job -- touch "$started"
+  refuses 64 --tls-key key.pem list
+  DLOCK_TLS_CERT=cert.pem refuses 64 run job -- touch "$started"
+  DLOCK_TLS_KEY=key.pem refuses 64 status job
+}
+
+@test "a variable for --tls-insecure that is neither true nor false is refused" {
+  DLOCK_TLS_INSECURE=perhaps refuses 64 run job -- touch "$started"
+  assert_output_contains DLOCK_TLS_INSECURE
+  refuses 64 --tls-insecure=true list
+}
+
 # --- What must not be taken for bad ---
+
+@test "how to get into a store is of no interest to one that lets everybody in" {
+  for store in none: "local:$BATS_TEST_TMPDIR/store"; do
+    DLOCK_PASSWORD=secret run dlock --store "$store" --user me --password-file /no/such/file \
+      --tls-ca /no/such/file --tls-cert /no/such/file --tls-key /no/such/file --tls-insecure \
+      run job -- echo fine
+
+    assert_equal "$status $output" '0 fine'
+  done
+}
+
 
 @test "all forms of durations that the manual has are taken" {
   for duration in 250ms 30s 5m 2h 1d 1h30m 0.5s 30 0.007 1.5h 1d2h3m4s5ms 0; do

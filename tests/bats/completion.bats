@@ -177,6 +177,8 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock run -w f' forever
     assert_offers "$shell" 'dlock run -qw f' forever
     assert_offers "$shell" 'dlock list --store n' none:
+    assert_offers "$shell" 'dlock list --store r' redis:// rediss:// redis+unix:/
+    assert_offers "$shell" 'dlock list --store redis' redis:// rediss:// redis+unix:/
     assert_offers_also "$shell" 'dlock run --timeout ' 10s 1h
   done
 }
@@ -196,12 +198,32 @@ make_locks() {  # <name>...
   assert_offers fish "dlock list --store local:$PWD/de" "local:$PWD/deep/"
 }
 
-@test "bash, zsh and fish offer files for --config and --report" {
+@test "bash, zsh and fish complete the beginning of a URL up to the host" {
+  assert_becomes bash 'dlock list --store rediss' 'dlock list --store rediss://'
+  assert_becomes bash 'dlock list --store=rediss' 'dlock list --store=rediss://'
+  assert_becomes zsh 'dlock list --store rediss' 'dlock list --store rediss://'
+  assert_offers fish 'dlock list --store rediss' rediss://
+}
+
+@test "bash, zsh and fish complete the socket of a store" {
+  touch some.sock
+
+  assert_becomes bash "dlock list --store redis+unix:$PWD/so" \
+    "dlock list --store redis+unix:$PWD/some.sock"
+  assert_becomes zsh "dlock list --store redis+unix:$PWD/so" \
+    "dlock list --store redis+unix:$PWD/some.sock "
+  assert_offers fish "dlock list --store redis+unix:$PWD/so" "redis+unix:$PWD/some.sock"
+}
+
+@test "bash, zsh and fish offer files for all options that take one" {
   touch some.toml
 
   for shell in bash zsh fish; do
     assert_offers "$shell" 'dlock list --config so' some.toml
     assert_offers "$shell" 'dlock run --report so' some.toml
+    for option in password-file tls-ca tls-cert tls-key; do
+      assert_offers "$shell" "dlock list --$option so" some.toml
+    done
   done
 }
 
@@ -226,6 +248,21 @@ make_locks() {  # <name>...
     assert_offers "$shell" "dlock status --store local:$PWD/other " there
     assert_offers "$shell" "dlock --store=local:$PWD/other status " there
     assert_offers "$shell" 'dlock run --namespace else ' elsewhere
+  done
+}
+
+@test "bash, zsh and fish ask for names with what gets them into the store" {
+  rm bin/dlock
+  # Its only lock is called like the options that it gets.
+  cat > bin/dlock << 'END'
+#!/bin/sh
+printf '[{"name":"%s"}]' "$(printf '%s/' "$@" | sed -e 's/=/\//g' -e 's/\/--store-timeout.*//')"
+END
+  chmod +x bin/dlock
+
+  for shell in bash zsh fish; do
+    assert_offers "$shell" 'dlock --password-file p status --user me --tls-ca=a --tls-insecure -q ' \
+      --password-file/p/--user/me/--tls-ca/a/--tls-insecure
   done
 }
 

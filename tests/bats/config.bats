@@ -145,6 +145,25 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" own
 }
 
+@test "the environment can take back what the file switches on" {
+  echo 'tls-insecure = true' > "$own"
+
+  DLOCK_TLS_INSECURE=false run dlock run job -- printenv DLOCK_TLS_INSECURE
+
+  assert_equal "$output" false
+}
+
+@test "the user is the first of the command line's, the environment's and the file's" {
+  echo 'user = "own"' > "$own"
+
+  run dlock run job -- printenv DLOCK_USER
+  assert_equal "$output" own
+  DLOCK_USER=environment run dlock run job -- printenv DLOCK_USER
+  assert_equal "$output" environment
+  DLOCK_USER=environment run dlock --user line run job -- printenv DLOCK_USER
+  assert_equal "$output" line
+}
+
 # --- What it may say ---
 
 @test "the store can be set" {
@@ -294,7 +313,9 @@ assert_refused() {  # <exit code> <word>...
 @test "a common value that is none for its option is refused with file and key" {
   unset DLOCK_STORE
   for line in 'namespace = ""' 'store = "nowhere:"' 'store = "local:here"' \
-    'color = "red"' 'store-timeout = 0' 'json = "yes"' 'quiet = 2'; do
+    'color = "red"' 'store-timeout = 0' 'json = "yes"' 'quiet = 2' 'user = ""' \
+    'user = "a\nb"' 'password-file = ""' 'password-file = "a\u0000b"' 'tls-ca = ""' \
+    'tls-insecure = 1' 'store = "redis://host:port"'; do
     echo "$line" > "$own"
 
     assert_refused 78 "${line%% *}"
@@ -308,6 +329,25 @@ assert_refused() {  # <exit code> <word>...
 
     assert_refused 78 "run.${line%% *}"
   done
+}
+
+@test "half of a certificate and its key is refused" {
+  for line in 'tls-cert = "cert.pem"' 'tls-key = "key.pem"'; do
+    echo "$line" > "$own"
+
+    run timeout 5 dlock run job -- echo started
+
+    assert_status 78
+    assert_one_line
+    assert_output_contains --tls-cert
+  done
+}
+
+@test "a password is refused, and it says where it belongs" {
+  echo 'password = "secret"' > "$own"
+
+  assert_refused 78 password-file
+  refute_output_contains secret
 }
 
 @test "what is no TOML is refused in one line" {

@@ -210,6 +210,66 @@ use_absolute_programs() {
   assert_equal "$(< twice)" ''
 }
 
+# What says how to get into the store, as the command finds it.
+login_variables() { printenv | LC_ALL=C grep -E '^DLOCK_(USER|PASSWORD|TLS)' | LC_ALL=C sort; }
+
+@test "the command gets what was set to get into the store, files by absolute paths" {
+  export -f login_variables
+  here=$BATS_TEST_TMPDIR
+
+  run dlock --user me --password-file pw --tls-ca=certs/ca --tls-cert /c --tls-key ../k --tls-insecure \
+    run job -- bash -c login_variables
+
+  assert_equal "$output" "DLOCK_PASSWORD_FILE=$here/pw
+DLOCK_TLS_CA=$here/certs/ca
+DLOCK_TLS_CERT=/c
+DLOCK_TLS_INSECURE=true
+DLOCK_TLS_KEY=$here/../k
+DLOCK_USER=me"
+}
+
+@test "what the environment says of how to get into the store reaches the command, files by absolute paths" {
+  export -f login_variables
+  export DLOCK_USER=me DLOCK_PASSWORD_FILE=pw DLOCK_TLS_CA=ca DLOCK_TLS_INSECURE=1
+
+  run dlock run job -- bash -c login_variables
+
+  assert_equal "$output" "DLOCK_PASSWORD_FILE=$BATS_TEST_TMPDIR/pw
+DLOCK_TLS_CA=$BATS_TEST_TMPDIR/ca
+DLOCK_TLS_INSECURE=true
+DLOCK_USER=me"
+}
+
+@test "what the configuration says of how to get into the store reaches the command, files by absolute paths" {
+  export -f login_variables
+  mkdir conf elsewhere
+  printf 'user = "me"\npassword-file = "pw"\ntls-ca = "ca/all.pem"\ntls-insecure = true\n' > conf/dlock.toml
+  cd elsewhere
+
+  run dlock --config ../conf/dlock.toml run job -- bash -c login_variables
+
+  here=$BATS_TEST_TMPDIR/elsewhere/../conf
+  assert_equal "$output" "DLOCK_PASSWORD_FILE=$here/pw
+DLOCK_TLS_CA=$here/ca/all.pem
+DLOCK_TLS_INSECURE=true
+DLOCK_USER=me"
+}
+
+@test "an inner run gets into the store as the outer one does, wherever it is called from" {
+  export -f login_variables
+
+  run dlock --user me --password-file pw run outer -- bash -c 'cd / && dlock run inner -- bash -c login_variables'
+
+  assert_equal "$output" "DLOCK_PASSWORD_FILE=$BATS_TEST_TMPDIR/pw"$'\n'DLOCK_USER=me
+}
+
+@test "an empty variable of how to get into the store counts as none" {
+  DLOCK_USER='' DLOCK_PASSWORD_FILE='' DLOCK_PASSWORD='' DLOCK_TLS_CERT='' DLOCK_TLS_INSECURE='' \
+    run dlock run job -- echo started
+
+  assert_equal "$output" started
+}
+
 @test "DLOCK_PASSWORD is removed" {
   DLOCK_PASSWORD=hunter2 run dlock run job -- sh -c 'env; dlock run other -- env'
 

@@ -140,7 +140,8 @@ wait w D'
 @test "the manual has every variable that the command gets, and no others" {
   touch "$BATS_TEST_TMPDIR/config.toml"
 
-  run dlock run --config "$BATS_TEST_TMPDIR/config.toml" lock -- env
+  DLOCK_PASSWORD=secret run dlock run --config "$BATS_TEST_TMPDIR/config.toml" --user me \
+    --password-file p --tls-ca a --tls-cert c --tls-key k --tls-insecure lock -- env
 
   assert_equal "$(section 'Set for the command' | sed -n 's/^\.It Ev //p' | tr -s ' ,' '\n' | sort)" \
     "$(grep -oE '^DLOCK_[A-Z_]+' <<< "$output" | grep -v '^DLOCK_\(BIN\|SOURCE\|TEST_ID\)$' | sort)"

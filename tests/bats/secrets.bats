@@ -28,18 +28,54 @@ assert_no_file_tells() {
 }
 
 @test "a password in a store's URL is not printed when the URL is refused" {
-  for url in "redis://user:$secret@host" "redis://:$secret@host:6379/0" "rediss://user:$secret@host" \
+  for url in "redis://user:$secret@host:port" "redis://:$secret@host:6379/0/1" "rediss://user:$secret@host/x" \
     "redis+sentinel://user:$secret@a,b/m" "etcd://user:$secret@host" "nonsense://user:$secret@host" \
     "redis://user:$secret@" "redis://user:$secret@ho st" "redis://user:p@$secret@host" \
-    "user:$secret@host" "//user:$secret@host" "redis://user:$secret@host/@/"; do
+    "user:$secret@host" "//user:$secret@host" "redis://user:$secret@host/@/" \
+    "redis://user:a/$secret@host" "redis://user:a?$secret@host" "redis://user:a#$secret@host" \
+    "redis://user:%$secret@host" "redis://user:$secret" "redis://:$secret" "redis:user:$secret@host" \
+    "redis+unix://user:$secret@/path" "redis+unix:/path?password=$secret" "redis://host?password=a@$secret"; do
     run_any --store "$url" run -v job -- true
     assert_status 78
     refute_output_contains "$secret"
   done
 }
 
+# Nobody listens on port 1.
+unreachable=rediss://user:hunter2@127.0.0.1:1
+
+@test "a password in a store's URL is not printed when the store cannot be reached" {
+  for words in 'run -v --report report job true' 'status -v job' 'status --json job' list 'list --json'; do
+    # shellcheck disable=SC2086
+    run_any --store "$unreachable" $words
+    assert_status 69
+    assert_output_contains 127.0.0.1:1
+    refute_output_contains "$secret"
+    assert_no_file_tells
+  done
+  assert_equal "$(jq -r .store report)" rediss://user@127.0.0.1:1
+}
+
+@test "--tls-insecure warns at each use, even with --quiet, before anything else is said" {
+  for words in 'run job true' 'status job' list; do
+    for quiet in '' -q; do
+      # shellcheck disable=SC2086
+      run_any $quiet --tls-insecure --store "$unreachable" $words
+      assert_status 69
+      [[ $output == 'dlock: warning: --tls-insecure: '*$'\n'*'127.0.0.1:1'* ]]
+    done
+  done
+}
+
+@test "--tls-insecure is no matter for a warning where there is no TLS" {
+  run_any --tls-insecure --store redis://127.0.0.1:1 list
+
+  assert_status 69
+  refute_output_contains warning
+}
+
 @test "a password in DLOCK_STORE is not printed when the URL is refused" {
-  export DLOCK_STORE=redis://user:$secret@host
+  export DLOCK_STORE=redis://user:$secret@host:port
 
   for words in 'run -v job true' 'status -v job' 'status --json job' 'list' 'list --json'; do
     # shellcheck disable=SC2086
@@ -50,7 +86,7 @@ assert_no_file_tells() {
 }
 
 @test "a password in the configuration's URL is not printed when the URL is refused" {
-  echo "store = \"redis://user:$secret@host\"" > dlock.toml
+  echo "store = \"redis://user:$secret@host:port\"" > dlock.toml
   unset DLOCK_STORE
 
   run_any --config dlock.toml run -v job -- true
@@ -72,15 +108,28 @@ assert_no_file_tells() {
   done
 }
 
-@test "a password given to an option that does not exist is not printed" {
-  run_any run "--password=$secret" job -- true
+@test "a password given to an option that does not exist is not printed, and it says where it belongs" {
+  for words in "--password=$secret" "--password $secret"; do
+    # shellcheck disable=SC2086
+    run_any run $words job -- true
+    assert_status 64
+    refute_output_contains "$secret"
+    assert_output_contains --password-file
+  done
+}
 
-  assert_status 64
+@test "a password in the configuration file is refused, and it says where it belongs" {
+  echo "password = \"$secret\"" > dlock.toml
+
+  run_any --config dlock.toml run job -- true
+
+  assert_status 78
   refute_output_contains "$secret"
+  assert_output_contains password-file
 }
 
 @test "a host is still printed when the URL is refused, so that people know which" {
-  run_any --store "redis://user:$secret@db.example.org" run job -- true
+  run_any --store "redis://user:$secret@db.example.org:port" run job -- true
 
   assert_output_contains db.example.org
 }
@@ -127,6 +176,17 @@ assert_no_file_tells() {
     assert_output_contains job
     refute_output_contains "$secret"
   done
+}
+
+@test "a password file is named, and what it has is not" {
+  echo "$secret" > password
+
+  run_any run -v --password-file password --report report job -- sh -c 'env; tr "\0" "\n" < /proc/self/environ'
+
+  assert_status 0
+  assert_output_contains "$PWD/password"
+  refute_output_contains "$secret"
+  assert_no_file_tells
 }
 
 # Who has it can release the lock.
