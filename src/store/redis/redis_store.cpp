@@ -119,8 +119,12 @@ asio::awaitable<std::vector<Reply>> RedisStore::exchange(std::vector<Command> co
     commands.insert(commands.begin(), Command{"CLIENT", "SETNAME", "dlock"});
   }
   auto replies = co_await connection_.exchange(std::move(commands), until, wakeup);
-  // It is only for people; a user without the right to it may use locks all the same.
-  if (names_itself) replies.erase(replies.begin());
+  if (names_itself) {
+    // What follows is longer than a stranger may send, so the answer to that tells less.
+    if (replies.front().error_code() == "NOAUTH") throw failure(replies.front());
+    // It is only for people; a user without the right to it may use locks all the same.
+    replies.erase(replies.begin());
+  }
   is_named_ = true;
   co_return replies;
 }
