@@ -1,0 +1,396 @@
+#!/usr/bin/env bats
+# What becomes of the command when its lease on a Redis server can no longer be relied on,
+# and what it never hears of.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  use_redis_store --appendonly yes --appendfsync always
+  report=$BATS_TEST_TMPDIR/report
+  began=$BATS_TEST_TMPDIR/began
+  order=$BATS_TEST_TMPDIR/order
+  said=$BATS_TEST_TMPDIR/said
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+noting=(sh -c 'echo "$2" >> "$1"' -)
+
+# A lease that is soon over, and one that rides out nearly two seconds.
+short=(--ttl 2s --store-timeout 400ms)
+long=(--ttl 5s --store-timeout 400ms)
+
+started() { grep -qsx "$1" "$order"; }
+
+# Holds `job` with a report, and what dlock says in a file.
+hold_job() {  # [<option>...]
+  hold job --report "$report" "$@" 2> "$said"
+}
+
+# Runs a command under `job` in the background, until it has written something to $began.
+start_job() {  # <option>... -- <command>...
+  dlock run --report "$report" "${short[@]}" job -- "$@" 2> "$said" 3>&- &
+  holder=$!
+  eventually test -s "$began"
+}
+
+# Asserts that the run was lost, and for what reason.
+assert_lost() {  # <reason>
+  assert_exits 76 "$holder"
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.exit_code)"' "$report")" "lost $1 76"
+}
+
+# Asserts that the run goes on and ends well, and that it was never said that anything was
+# wrong.
+assert_nothing_noticed() {
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(< "$said")" ''
+  assert_equal "$(jq -r .outcome "$report")" ran
+}
+
+# --- The server falls silent ---
+
+@test "when the server falls silent, the command is gone before the lease ends" {
+  hold_job "${short[@]}"
+
+  redis_freezes
+  begin=$(now_ms)
+
+  eventually has_ended "$command"
+  assert_between $(($(now_ms) - begin)) 0 2000
+  assert_lost unconfirmed
+}
+
+@test "when the server falls silent, a command that does not heed TERM is killed before the lease ends" {
+  start_job sh -c 'trap "" TERM; echo $$ > "$0"; while :; do sleep 0.1; done' "$began"
+
+  redis_freezes
+  begin=$(now_ms)
+
+  eventually has_ended "$(< "$began")"
+  assert_between $(($(now_ms) - begin)) 0 2000
+  assert_lost unconfirmed
+}
+
+@test "when the server dies, the command is gone before the lease ends" {
+  hold_job "${short[@]}"
+
+  stop_redis
+  begin=$(now_ms)
+
+  eventually has_ended "$command"
+  assert_between $(($(now_ms) - begin)) 0 2000
+  assert_lost unconfirmed
+}
+
+@test "a command that exits with 0 when it is told to end was lost all the same" {
+  start_job sh -c 'trap "echo told >> \"\$0\"; exit 0" TERM; echo $$ > "$0"
+    while :; do sleep 0.05; done' "$began"
+
+  redis_freezes
+
+  assert_lost unconfirmed
+  grep -qx told "$began"
+}
+
+@test "a silence that is shorter than the lease is not noticed" {
+  hold_job "${long[@]}"
+
+  redis_freezes
+  never_within 2200 has_ended "$holder"  # there was a renewal in that time
+  redis_goes_on
+
+  await_renewal job
+  assert_nothing_noticed
+}
+
+@test "a user whose login is refused meanwhile is told to end before the lease does" {
+  hold_job "${short[@]}"
+
+  redis ACL SETUSER dlock off
+  redis CLIENT KILL USER dlock
+
+  assert_lost unconfirmed
+}
+
+@test "a server that refuses to write meanwhile is the end of the run" {
+  hold_job "${short[@]}"
+
+  redis REPLICAOF 127.0.0.1 1
+
+  assert_lost unconfirmed
+}
+
+# --- The connection breaks, the server is restarted ---
+
+@test "a connection that breaks is not noticed" {
+  hold_job "${short[@]}"
+
+  redis CLIENT KILL TYPE normal SKIPME yes
+
+  await_renewal job
+  assert_nothing_noticed
+}
+
+@test "connections that the server closes when they are idle are not noticed" {
+  redis CONFIG SET timeout 1
+  hold_job "${long[@]}"
+
+  await_renewal job
+  await_renewal job
+  assert_nothing_noticed
+}
+
+@test "a restart of a server that keeps its data is not noticed" {
+  hold_job "${long[@]}"
+
+  restart_redis
+
+  await_renewal job
+  assert_nothing_noticed
+}
+
+@test "a server that was restarted without its data has lost the lock" {
+  hold_job "${short[@]}"
+
+  stop_redis
+  rm -r "$redis_root"/appendonly*
+  start_redis
+
+  assert_lost gone
+}
+
+# --- Somebody takes the lock away ---
+
+@test "the lease is lost when its key is deleted" {
+  hold_job "${short[@]}"
+
+  redis DEL 'dlock:{job}'
+
+  assert_lost gone
+}
+
+@test "the lease is lost when all keys are" {
+  hold_job "${short[@]}"
+
+  redis FLUSHALL
+
+  assert_lost gone
+}
+
+@test "the lease is lost when the key is renamed" {
+  hold_job "${short[@]}"
+
+  redis RENAME 'dlock:{job}' elsewhere
+
+  assert_lost gone
+}
+
+@test "a shared lease is lost when the key is deleted" {
+  hold_job -s "${short[@]}"
+
+  redis DEL 'dlock:{job}'
+
+  assert_lost gone
+}
+
+@test "a lease on a slot is lost when all keys are" {
+  hold_job -n 3 "${short[@]}"
+
+  redis FLUSHALL
+
+  assert_lost gone
+}
+
+@test "a key that another program has written over is a lock taken over" {
+  hold_job "${short[@]}"
+
+  redis SET 'dlock:{job}' theirs PX 60000
+
+  assert_lost 'taken over'
+}
+
+@test "a key that another program has written over is left alone" {
+  hold_job "${short[@]}"
+
+  redis SET 'dlock:{job}' theirs PX 60000
+
+  assert_exits 76 "$holder"
+  assert_equal "$(redis GET 'dlock:{job}')" theirs
+  assert_between "$(left_of job)" 30000 60000
+}
+
+@test "a lock that another run was granted meanwhile is taken over" {
+  hold_job "${short[@]}"
+  first=$holder
+
+  redis DEL 'dlock:{job}'
+  hold job
+
+  holder=$first
+  assert_lost 'taken over'
+  is_held job
+}
+
+@test "a lock that became free meanwhile is not the first holder's any more" {
+  hold_job "${long[@]}"
+
+  redis DEL 'dlock:{job}'
+  dlock run job -- true
+
+  assert_lost 'taken over'
+}
+
+@test "a key that was made to stay for ever is a lease again" {
+  hold_job "${short[@]}"
+
+  redis PERSIST 'dlock:{job}'
+
+  await_renewal job
+  assert_nothing_noticed
+}
+
+@test "a key that is to end sooner is a full lease again" {
+  hold_job "${long[@]}"
+
+  redis PEXPIRE 'dlock:{job}' 3000
+
+  await_renewal job
+  assert_between "$(left_of job)" 3500 5000
+  assert_nothing_noticed
+}
+
+@test "a command that ends by itself before the loss is found has ended well" {
+  hold_job "${long[@]}"
+
+  redis DEL 'dlock:{job}'
+  let_go
+
+  assert_exits 0 "$holder"
+}
+
+@test "a loss is said in one line, with its reason" {
+  hold_job "${short[@]}"
+
+  redis DEL 'dlock:{job}'
+
+  assert_exits 76 "$holder"
+  output=$(< "$said")
+  assert_one_line
+  assert_output_contains 'job: lost the lock (gone)'
+}
+
+# --- Giving back ---
+
+# Lets a command end with 3 while the server is silent, and sets $took.
+end_in_silence() {
+  hold_job --ttl 30s --store-timeout 500ms
+  redis_freezes
+  begin=$(now_ms)
+  let_go
+
+  assert_exits 0 "$holder"
+  took=$(($(now_ms) - begin))
+}
+
+@test "to give back to a silent server is bounded" {
+  end_in_silence
+
+  assert_between "$took" 500 2500
+}
+
+@test "a release that is not confirmed is said in one line, with when the lock ends" {
+  end_in_silence
+
+  output=$(< "$said")
+  assert_one_line
+  assert_output_contains 'cannot give the lock back'
+  [[ $output =~ 'it ends by itself in '(2[0-9](\.[0-9])?|30)s$ ]]
+}
+
+@test "a release that is not confirmed does not change the exit code" {
+  mkfifo "$began.go"
+  start_job sh -c 'echo started > "$0"; read -r _ < "$0.go"; exit 3' "$began"
+  redis_freezes
+  echo go > "$began.go"
+
+  assert_exits 3 "$holder"
+}
+
+# --- Waiting ---
+
+@test "waiters keep their places through a restart of a server that keeps its data" {
+  hold job
+  for number in 1 2 3 4; do queue job "${noting[@]}" "$order" "$number"; done
+
+  restart_redis
+  let_go
+
+  eventually started 4
+  assert_equal "$(tr -d '\n' < "$order")" 1234
+}
+
+@test "waiters go on when the server has lost the queue" {
+  hold job "${long[@]}"
+  for number in 1 2 3; do queue job "${noting[@]}" "$order" "$number"; done
+
+  redis FLUSHALL
+  redis CLIENT KILL TYPE normal SKIPME yes
+
+  for number in 1 2 3; do eventually started "$number"; done
+}
+
+@test "waiters survive that their connections break" {
+  hold job
+  for number in 1 2 3; do queue job "${noting[@]}" "$order" "$number"; done
+
+  redis CLIENT KILL TYPE normal SKIPME yes
+  let_go
+
+  eventually started 3
+  assert_equal "$(tr -d '\n' < "$order")" 123
+}
+
+@test "waiters survive a server that is silent for a while" {
+  hold job
+  for number in 1 2 3; do queue job --store-timeout 300ms "${noting[@]}" "$order" "$number"; done
+
+  redis_freezes
+  let_go
+  never_within 1000 started 1
+  redis_goes_on
+
+  eventually started 3
+}
+
+@test "a waiter whose wake-up got lost with its connection has its turn all the same" {
+  hold job
+  queue job "${noting[@]}" "$order" next
+  kill -STOP "$waiter"
+  let_go
+  assert_exits 0 "$holder"
+
+  redis CLIENT KILL TYPE normal SKIPME yes
+  kill -CONT "$waiter"
+
+  eventually started next
+}
+
+@test "a wait for a server that died in the meantime ends with 69" {
+  hold job
+  dlock run -w 1s job -- echo started > "$said" 2>&1 3>&- &
+  waiter=$!
+  eventually is_queued job "$waiter"
+
+  stop_redis
+
+  assert_exits 69 "$waiter"
+  grep -q 'cannot reach' "$said"
+}
