@@ -20,6 +20,10 @@ namespace {
 // commands each time, and an entry lapses after 90 s (PLACE_MS in common.lua).
 constexpr milliseconds keep_place_every{40'000};
 
+// The second in line looks whether the lock was promised to the first, who may be dead:
+// more often than a promise lasts (PROMISE_MS), so that it is there when that lapses.
+constexpr milliseconds look_at_first_every{2'500};
+
 // A foreign holder tells nobody when it leaves, so the first in line has to look.
 constexpr milliseconds look_at_foreign_every{250};
 
@@ -185,7 +189,9 @@ void RedisStore::watch_for(const Busy& busy, std::int64_t blocked_for) {
   } else if (busy.place == 1 || busy.place == 2) {
     // A millisecond later than it can last, and the second in line after the first.
     const milliseconds ends(std::max<std::int64_t>(blocked_for, 0) + 1);
-    after = std::min(after, busy.place == 1 ? ends : ends + milliseconds(100));
+    after = busy.place == 1
+                ? std::min(after, ends)
+                : std::min(jittered(look_at_first_every), ends + milliseconds(100));
   }
   ask_again_ = later(Clock::now(), after);
 }
