@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <new>
 #include <utility>
 
 #include "lock/errors.hpp"
@@ -98,6 +99,18 @@ Failure unusable(const std::string& what, const std::string& file) {
       "cannot use the " + what + " " + printable(file, 200) + ": " + reason_of_openssl());
 }
 
+SSL_CTX* new_context() {
+  // The machine's openssl.cnf may name modules, which a static program cannot load, and
+  // nothing that is required here may depend on it.
+  OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
+  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+  if (context == nullptr) throw std::bad_alloc();
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_mode(context,
+                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  return context;
+}
+
 void trust(SSL_CTX* context, const TlsPlan& plan) {
   ERR_clear_error();
   if (plan.insecure) {
@@ -155,11 +168,7 @@ void expect(SSL* session, const std::string& host, bool insecure) {
 }  // namespace
 
 Tls::Tls(const TlsPlan& plan, const std::string& host, int fd, std::string server)
-    : server_(std::move(server)), context_(SSL_CTX_new(TLS_client_method())) {
-  if (!context_) throw std::bad_alloc();
-  SSL_CTX_set_min_proto_version(context_.get(), TLS1_2_VERSION);
-  SSL_CTX_set_mode(context_.get(),
-                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    : server_(std::move(server)), context_(new_context()) {
   trust(context_.get(), plan);
   identify(context_.get(), plan);
   session_.reset(SSL_new(context_.get()));
@@ -226,7 +235,8 @@ Progress Tls::progress_of(int result) {
   }
   const bool in_handshake = SSL_is_init_finished(session_.get()) == 0;
   const auto verdict = SSL_get_verify_result(session_.get());
-  if (in_handshake && ERR_GET_REASON(error) == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+  if (in_handshake && verdict != X509_V_OK &&
+      SSL_get_verify_mode(session_.get()) != SSL_VERIFY_NONE) {
     throw Failure(Failure::Kind::rejected,
                   server_ + ": certificate not trusted: " +
                       with_small_letter(X509_verify_cert_error_string(verdict)));

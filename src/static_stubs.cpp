@@ -1,0 +1,49 @@
+// What a static program must not do, and so cannot: for the static build only.
+//
+// glibc answers these by loading shared libraries of its own version, which need not be
+// on the machine that the program runs on. Nothing here needs them: names are resolved by
+// c-ares, ports are numbers, and OpenSSL is kept from loading modules. But libcrypto and
+// libcares contain calls, which the linker would take glibc's code in for, and warn of.
+// Its option --wrap makes them calls of what is below; CMakeLists.txt has the names.
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstddef>
+
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): ld names
+// them.
+extern "C" {
+
+int __wrap_getaddrinfo(const char*, const char*, const addrinfo*, addrinfo**) {
+  return EAI_FAIL;
+}
+
+void __wrap_freeaddrinfo(addrinfo*) {}
+
+int __wrap_getnameinfo(const sockaddr*, socklen_t, char*, socklen_t, char*, socklen_t,
+                       int) {
+  return EAI_FAIL;
+}
+
+hostent* __wrap_gethostbyname(const char*) { return nullptr; }
+
+servent* __wrap_getservbyname(const char*, const char*) { return nullptr; }
+
+int __wrap_getservbyname_r(const char*, const char*, servent*, char*, std::size_t,
+                           servent** found) {
+  *found = nullptr;
+  return ENOENT;
+}
+
+int __wrap_getservbyport_r(int, const char*, servent*, char*, std::size_t,
+                           servent** found) {
+  *found = nullptr;
+  return ENOENT;
+}
+
+void* __wrap_dlopen(const char*, int) { return nullptr; }
+
+}  // extern "C"
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
