@@ -1,0 +1,588 @@
+// The connection to a Redis server, against servers of all manners.
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "store/redis/connection.hpp"
+#include "tests/contract/await.hpp"
+#include "tests/contract/peer.hpp"
+#include "tests/contract/redis_server.hpp"
+#include "tests/unit/temporary_directory.hpp"
+
+namespace dlock::redis {
+namespace {
+
+using namespace std::string_literals;
+
+const std::string ping = "*1\r\n$4\r\nPING\r\n";
+
+// Answers every PING with PONG until the client has gone.
+void play_ping_pong(const Peer& peer) {
+  while (peer.read_until(ping)) peer.send("+PONG\r\n");
+}
+
+void keep_silent(const Peer& peer) { peer.read_all(); }
+
+class RedisConnection : public ::testing::Test {
+ protected:
+  static Target at(const PeerServer& server, const std::string& host = "127.0.0.1") {
+    Target target;
+    target.host = host;
+    target.port = server.port();
+    return target;
+  }
+
+  static Target at(const RedisServer& server) {
+    Target target;
+    target.path = server.socket();
+    return target;
+  }
+
+  std::vector<Reply> ask(Connection& connection, std::vector<Command> commands,
+                         milliseconds budget = std::chrono::seconds(5)) {
+    return result_of(context_, connection.exchange(std::move(commands),
+                                                   Clock::now() + budget, wakeup_));
+  }
+
+  std::string pong(Connection& connection) {
+    return ask(connection, {{"PING"}}).at(0).text;
+  }
+
+  // What an exchange fails with.
+  Failure failure(Connection& connection, std::vector<Command> commands = {{"PING"}},
+                  milliseconds budget = std::chrono::seconds(5)) {
+    try {
+      ask(connection, std::move(commands), budget);
+    } catch (const Failure& failure) {
+      EXPECT_FALSE(connection.is_open());
+      return failure;
+    }
+    ADD_FAILURE() << "no failure";
+    return Failure(Failure::Kind::interrupted, "none");
+  }
+
+  static std::string shown(const PeerServer& server) {
+    return "127.0.0.1:" + std::to_string(server.port());
+  }
+
+  asio::io_context context_;
+  Wakeup wakeup_{context_};
+  TemporaryDirectory directory_;
+};
+
+TEST_F(RedisConnection, contacts_nobody_before_it_is_used) {
+  const PeerServer server(play_ping_pong);
+
+  const Connection connection(context_, at(server));
+
+  EXPECT_FALSE(connection.is_open());
+  EXPECT_EQ(server.connections(), 0);
+}
+
+TEST_F(RedisConnection, carries_commands_and_replies) {
+  const RedisServer server;
+  Connection connection(context_, at(server));
+  const auto binary = "\0\r\n$\xFF"s;
+
+  const auto replies =
+      ask(connection, {{"SET", "key", binary}, {"GET", "key"}, {"NONSENSE"}});
+
+  ASSERT_EQ(replies.size(), 3u);
+  EXPECT_EQ(replies[0].text, "OK");
+  EXPECT_EQ(replies[1].text, binary);
+  EXPECT_EQ(replies[2].error_code(), "ERR");
+  EXPECT_TRUE(connection.is_open());
+}
+
+TEST_F(RedisConnection, carries_more_than_a_socket_holds_at_a_time) {
+  const RedisServer server;
+  Connection connection(context_, at(server));
+  const std::string large(4u << 20, 'x');
+
+  const auto replies = ask(connection, {{"SET", "key", large}, {"GET", "key"}});
+
+  EXPECT_TRUE(replies.at(1).text == large);
+}
+
+TEST_F(RedisConnection, stays_open_between_exchanges) {
+  const PeerServer server(play_ping_pong);
+  Connection connection(context_, at(server));
+
+  pong(connection);
+  pong(connection);
+
+  EXPECT_EQ(server.connections(), 1);
+}
+
+TEST_F(RedisConnection, goes_over_ipv6) {
+  std::unique_ptr<PeerServer> server;
+  try {
+    server = std::make_unique<PeerServer>(play_ping_pong, "::1");
+  } catch (const std::runtime_error&) {
+    GTEST_SKIP() << "this machine has no IPv6";
+  }
+  const auto target = at(*server, "::1");
+  Connection connection(context_, target);
+
+  EXPECT_EQ(pong(connection), "PONG");
+  EXPECT_EQ(target.shown(), "[::1]:" + std::to_string(server->port()));
+}
+
+TEST_F(RedisConnection, goes_over_a_unix_socket) {
+  const PeerServer server(play_ping_pong, directory_.file("socket"));
+  Target target;
+  target.path = directory_.file("socket");
+  Connection connection(context_, target);
+
+  EXPECT_EQ(pong(connection), "PONG");
+}
+
+TEST_F(RedisConnection, finds_a_name_in_the_hosts_file) {
+  const PeerServer server(play_ping_pong);
+  Connection connection(context_, at(server, "localhost"));
+
+  EXPECT_EQ(pong(connection), "PONG");
+}
+
+TEST_F(RedisConnection, says_that_there_is_no_such_host_within_its_budget) {
+  Target target;
+  target.host = "no-such-host.invalid";
+  Connection connection(context_, target);
+  const auto began = Clock::now();
+
+  const auto failed = failure(connection, {{"PING"}}, milliseconds(1500));
+
+  // Without any name server it cannot know, and says so.
+  EXPECT_EQ(failed.kind(), Failure::Kind::unreachable);
+  EXPECT_NE(std::string(failed.what()).find("no-such-host.invalid:6379"),
+            std::string::npos);
+  EXPECT_LT(Clock::now() - began, milliseconds(1800));
+}
+
+TEST_F(RedisConnection, says_that_it_is_refused) {
+  Target target;
+  target.host = "127.0.0.1";
+  target.port = PeerServer(keep_silent).port();
+  Connection connection(context_, target);
+
+  const auto failed = failure(connection);
+
+  EXPECT_EQ(failed.kind(), Failure::Kind::unreachable);
+  EXPECT_EQ(failed.what(), "cannot reach 127.0.0.1:" + std::to_string(target.port) +
+                               ": connection refused");
+}
+
+TEST_F(RedisConnection, says_that_a_socket_is_not_there) {
+  Target target;
+  target.path = directory_.file("none");
+  Connection connection(context_, target);
+
+  const auto failed = failure(connection);
+
+  EXPECT_EQ(failed.kind(), Failure::Kind::unreachable);
+  EXPECT_EQ(failed.what(), "cannot reach " + target.path + ": no such file or directory");
+}
+
+TEST_F(RedisConnection, refuses_a_path_that_no_socket_can_have) {
+  Target target;
+  target.path = "/" + std::string(200, 'x');
+  Connection connection(context_, target);
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
+}
+
+TEST_F(RedisConnection, ends_at_its_moment_when_the_server_is_silent) {
+  const PeerServer server(keep_silent);
+  Connection connection(context_, at(server));
+  const auto began = Clock::now();
+
+  const auto failed = failure(connection, {{"PING"}}, milliseconds(300));
+
+  const auto took = Clock::now() - began;
+  EXPECT_EQ(failed.kind(), Failure::Kind::unreachable);
+  EXPECT_EQ(failed.what(), shown(server) + " did not answer within 300ms");
+  EXPECT_GE(took, milliseconds(300));
+  EXPECT_LT(took, milliseconds(400));
+}
+
+TEST_F(RedisConnection, ends_at_its_moment_when_the_reply_drips) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(ping);
+    for (const char c : "$1000\r\n"s + std::string(100, 'x')) {
+      if (!peer.send({&c, 1})) return;
+      ::usleep(50'000);
+    }
+  });
+  Connection connection(context_, at(server));
+  const auto began = Clock::now();
+
+  failure(connection, {{"PING"}}, milliseconds(400));
+
+  EXPECT_LT(Clock::now() - began, milliseconds(500));
+}
+
+TEST_F(RedisConnection, takes_a_reply_that_comes_in_pieces) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(ping);
+    for (const char c : "$4\r\nPONG\r\n"s) {
+      peer.send({&c, 1});
+      ::usleep(5'000);
+    }
+    peer.read_all();
+  });
+  Connection connection(context_, at(server));
+
+  EXPECT_EQ(pong(connection), "PONG");
+}
+
+TEST_F(RedisConnection, has_no_time_left_when_the_moment_is_past) {
+  const PeerServer server(play_ping_pong);
+  Connection connection(context_, at(server));
+
+  EXPECT_EQ(failure(connection, {{"PING"}}, milliseconds(-1)).kind(),
+            Failure::Kind::unreachable);
+  EXPECT_EQ(server.connections(), 0);
+}
+
+TEST_F(RedisConnection, refuses_what_is_not_the_protocol) {
+  const PeerServer server(
+      [](const Peer& peer) { peer.send("HTTP/1.1 400 Bad Request\r\n\r\n"); });
+  Connection connection(context_, at(server));
+
+  const auto failed = failure(connection);
+
+  EXPECT_EQ(failed.kind(), Failure::Kind::unreachable);
+  EXPECT_EQ(failed.what(), shown(server) +
+                               " answers with something that is not the Redis protocol: "
+                               "got \"H\" as reply type byte");
+}
+
+TEST_F(RedisConnection, fails_when_a_reply_is_cut) {
+  for (const char* begun : {"", "$", "$4\r\n", "$4\r\nPO", "$4\r\nPONG\r"}) {
+    const PeerServer server([begun](const Peer& peer) {
+      peer.read_until(ping);
+      peer.send(begun);
+    });
+    Connection connection(context_, at(server));
+
+    const auto failed = failure(connection);
+
+    EXPECT_EQ(failed.kind(), Failure::Kind::unreachable) << begun;
+    EXPECT_EQ(failed.what(), shown(server) + " closed the connection") << begun;
+  }
+}
+
+TEST_F(RedisConnection, says_why_a_server_turned_it_away) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(ping);
+    peer.send("-ERR max number of clients reached\r\n");
+  });
+  Connection connection(context_, at(server));
+
+  const auto failed = failure(connection, {{"ECHO", "1"}, {"PING"}});
+
+  EXPECT_EQ(failed.what(),
+            shown(server) + " closed the connection: ERR max number of clients reached");
+}
+
+TEST_F(RedisConnection, does_not_take_a_second_reply_for_the_next_ones) {
+  for (const char* answer : {"+PONG\r\n+LATE\r\n", "+PONG\r\n$4\r\nLA"}) {
+    const PeerServer server([answer](const Peer& peer) {
+      peer.read_until(ping);
+      peer.send(answer);
+      peer.read_all();
+    });
+    Connection connection(context_, at(server));
+
+    EXPECT_EQ(failure(connection).what(),
+              shown(server) + " answers more than it was asked");
+  }
+}
+
+TEST_F(RedisConnection, does_not_take_what_came_in_between_for_a_reply) {
+  std::atomic<bool> has_sent = false;
+  const PeerServer server([&](const Peer& peer) {
+    peer.read_until(ping);
+    peer.send("+PONG\r\n");
+    if (!has_sent) {
+      ::usleep(20'000);
+      peer.send("+LATE\r\n");
+      has_sent = true;
+    }
+    play_ping_pong(peer);
+  });
+  Connection connection(context_, at(server));
+  pong(connection);
+  ASSERT_TRUE(eventually(context_, [&] { return has_sent.load(); }));
+
+  EXPECT_EQ(pong(connection), "PONG");
+  EXPECT_EQ(server.connections(), 2);
+}
+
+TEST_F(RedisConnection, is_opened_again_after_a_failure) {
+  std::atomic<int> clients = 0;
+  const PeerServer server([&](const Peer& peer) {
+    if (++clients == 1) {
+      keep_silent(peer);
+    } else {
+      play_ping_pong(peer);
+    }
+  });
+  Connection connection(context_, at(server));
+  failure(connection, {{"PING"}}, milliseconds(50));
+
+  EXPECT_EQ(pong(connection), "PONG");
+}
+
+TEST_F(RedisConnection, is_opened_again_when_the_server_has_closed_it_meanwhile) {
+  std::atomic<int> closed = 0;
+  const PeerServer server([&](const Peer& peer) {
+    peer.read_until(ping);
+    peer.send("+PONG\r\n");
+    ::shutdown(peer.fd(), SHUT_RDWR);
+    ++closed;
+  });
+  Connection connection(context_, at(server));
+  pong(connection);
+  ASSERT_TRUE(eventually(context_, [&] { return closed == 1; }));
+
+  EXPECT_EQ(pong(connection), "PONG");
+}
+
+TEST_F(RedisConnection, is_given_up_at_once) {
+  const PeerServer server(keep_silent);
+  Connection connection(context_, at(server));
+  Task<std::vector<Reply>> task(
+      context_, connection.exchange({{"PING"}}, Clock::time_point::max(), wakeup_));
+  ASSERT_TRUE(eventually(context_, [&] { return server.received() == ping; }));
+  const auto began = Clock::now();
+
+  wakeup_.give_up(true);
+
+  try {
+    task.result();
+    ADD_FAILURE() << "not given up";
+  } catch (const Failure& failed) {
+    EXPECT_EQ(failed.kind(), Failure::Kind::interrupted);
+  }
+  EXPECT_LT(Clock::now() - began, milliseconds(100));
+  EXPECT_FALSE(connection.is_open());
+}
+
+TEST_F(RedisConnection, is_not_begun_when_the_caller_gives_up) {
+  const PeerServer server(play_ping_pong);
+  Connection connection(context_, at(server));
+  wakeup_.give_up(true);
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::interrupted);
+  EXPECT_EQ(server.connections(), 0);
+}
+
+TEST_F(RedisConnection, passes_on_what_woke_it_for_others) {
+  std::atomic<bool> may_answer = false;
+  const PeerServer server([&](const Peer& peer) {
+    peer.read_until(ping);
+    while (!may_answer) ::usleep(1000);
+    peer.send("+PONG\r\n");
+    peer.read_all();
+  });
+  Connection connection(context_, at(server));
+  Task<std::vector<Reply>> task(
+      context_, connection.exchange({{"PING"}}, Clock::time_point::max(), wakeup_));
+  ASSERT_TRUE(eventually(context_, [&] { return server.received() == ping; }));
+  wakeup_.notify();
+  context_.restart();
+  context_.poll();
+  may_answer = true;
+  task.result();
+
+  EXPECT_NO_THROW(result_of(context_, wakeup_.wait_until(Clock::time_point::max())));
+}
+
+TEST_F(RedisConnection, leaves_no_notification_of_its_own_behind) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(ping);
+    ::usleep(10'000);
+    peer.send("+PONG\r\n");
+    peer.read_all();
+  });
+  Connection connection(context_, at(server));
+  pong(connection);
+
+  const Task<Nothing> sleep(context_,
+                            with_result(wakeup_.wait_until(Clock::time_point::max())));
+
+  context_.restart();
+  context_.poll();
+  EXPECT_FALSE(sleep.is_done());
+}
+
+TEST_F(RedisConnection, that_is_abandoned_half_way_is_not_used_again) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until(ping);
+    ::usleep(30'000);
+    peer.send("+LATE\r\n");
+    play_ping_pong(peer);
+  });
+  {
+    asio::io_context context;
+    Wakeup wakeup(context);
+    Connection connection(context, at(server));
+    const Task<std::vector<Reply>> task(
+        context, connection.exchange({{"PING"}}, Clock::time_point::max(), wakeup));
+    ASSERT_TRUE(eventually(context, [&] { return server.received() == ping; }));
+  }
+  EXPECT_TRUE(eventually(context_, [&] { return server.connections() == 1; }));
+}
+
+TEST_F(RedisConnection, sends_nothing_behind_a_login_that_is_refused) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until("secret\r\n");
+    peer.send("-WRONGPASS invalid \x1b[2J pair\r\n");
+    peer.read_all();
+  });
+  auto target = at(server);
+  target.user = "alice";
+  target.password = "secret";
+  Connection connection(context_, target);
+
+  const auto failed = failure(connection);
+
+  EXPECT_EQ(failed.kind(), Failure::Kind::rejected);
+  EXPECT_EQ(failed.what(),
+            shown(server) + ": login refused: WRONGPASS invalid \\x1b[2J pair");
+  EXPECT_EQ(server.received(), "*3\r\n$4\r\nAUTH\r\n$5\r\nalice\r\n$6\r\nsecret\r\n");
+}
+
+TEST_F(RedisConnection, logs_in_and_chooses_the_database_in_one_write) {
+  const auto login =
+      "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n5\r\n"s;
+  const PeerServer server([&](const Peer& peer) {
+    peer.read_until(login);
+    peer.send("+OK\r\n+OK\r\n");
+    play_ping_pong(peer);
+  });
+  auto target = at(server);
+  target.password = "secret";
+  target.database = 5;
+  Connection connection(context_, target);
+
+  EXPECT_EQ(pong(connection), "PONG");
+  EXPECT_EQ(server.received(), login + ping);
+}
+
+TEST_F(RedisConnection, takes_nothing_but_ok_for_a_login) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until("secret\r\n");
+    peer.send("+PONG\r\n");
+    peer.read_all();
+  });
+  auto target = at(server);
+  target.password = "secret";
+  Connection connection(context_, target);
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
+}
+
+TEST_F(RedisConnection, that_a_full_server_turns_away_may_be_tried_again) {
+  const PeerServer server([](const Peer& peer) {
+    peer.read_until("secret\r\n");
+    peer.send("-ERR max number of clients reached\r\n");
+    peer.read_all();
+  });
+  auto target = at(server);
+  target.password = "secret";
+  Connection connection(context_, target);
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
+}
+
+TEST_F(RedisConnection, logs_in_as_a_user_of_the_servers_list) {
+  const RedisServer server;
+  ASSERT_EQ(server.command("ACL SETUSER alice on >secret ~* +@all"), "+OK\r\n");
+  ASSERT_EQ(server.command("ACL SETUSER default off"), "+OK\r\n");
+  auto target = at(server);
+  Connection stranger(context_, target);
+  target.user = "alice";
+  target.password = "secret";
+  target.database = 3;
+  Connection alice(context_, target);
+  target.password = "wrong";
+  Connection mallory(context_, target);
+
+  EXPECT_EQ(ask(alice, {{"ACL", "WHOAMI"}}).at(0).text, "alice");
+  EXPECT_NE(ask(alice, {{"CLIENT", "LIST"}}).at(0).text.find(" db=3 "),
+            std::string::npos);
+  EXPECT_EQ(ask(stranger, {{"PING"}}).at(0).error_code(), "NOAUTH");
+  EXPECT_EQ(failure(mallory).kind(), Failure::Kind::rejected);
+}
+
+TEST_F(RedisConnection, says_that_a_database_is_not_there) {
+  const RedisServer server;
+  auto target = at(server);
+  target.database = 99;
+  Connection connection(context_, target);
+
+  const auto failed = failure(connection);
+
+  EXPECT_EQ(failed.kind(), Failure::Kind::misconfigured);
+  EXPECT_EQ(failed.what(),
+            server.socket() + ": no database 99: ERR DB index is out of range");
+}
+
+TEST_F(RedisConnection, is_no_default_users_when_a_user_is_named) {
+  const PeerServer server(play_ping_pong);
+  auto target = at(server);
+  target.user = "alice";
+  Connection connection(context_, target);
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
+  EXPECT_EQ(server.connections(), 0);
+}
+
+TEST_F(RedisConnection, reads_the_password_file_at_each_login) {
+  const RedisServer server;
+  ASSERT_EQ(server.command("ACL SETUSER alice on >new ~* +@all"), "+OK\r\n");
+  auto target = at(server);
+  target.user = "alice";
+  target.password = "not this one";
+  target.password_file = directory_.file("password");
+  Connection connection(context_, target);
+  const auto write = [&](const std::string& text) {
+    std::ofstream(target.password_file) << text;
+    ::chmod(target.password_file.c_str(), 0640);
+  };
+
+  write("old\n");
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::rejected);
+  write("new\nand a remark\n");
+  EXPECT_EQ(pong(connection), "PONG");
+}
+
+TEST_F(RedisConnection, refuses_a_password_file_that_is_not_fit_for_one) {
+  const PeerServer server(play_ping_pong);
+  auto target = at(server);
+  target.password_file = directory_.file("password");
+  Connection connection(context_, target);
+  const auto refusal = [&](const std::string& text, mode_t mode) {
+    std::ofstream(target.password_file) << text;
+    ::chmod(target.password_file.c_str(), mode);
+    return failure(connection).kind();
+  };
+
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
+  EXPECT_EQ(refusal("secret\n", 0644), Failure::Kind::rejected);
+  EXPECT_EQ(refusal("secret\n", 0602), Failure::Kind::rejected);
+  EXPECT_EQ(refusal("\nsecret\n", 0600), Failure::Kind::misconfigured);
+  EXPECT_EQ(refusal(std::string(1u << 20, 'x'), 0600), Failure::Kind::misconfigured);
+  std::remove(target.password_file.c_str());
+  ASSERT_EQ(::mkfifo(target.password_file.c_str(), 0600), 0);
+  EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
+  EXPECT_EQ(server.connections(), 0);
+}
+
+}  // namespace
+}  // namespace dlock::redis
