@@ -1,0 +1,441 @@
+#!/usr/bin/env bats
+# Redis servers in trouble, and servers that are none.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  report=$BATS_TEST_TMPDIR/report
+  order=$BATS_TEST_TMPDIR/order
+  said=$BATS_TEST_TMPDIR/said
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+noting=(sh -c 'echo "$2" >> "$1"' -)
+short=(--ttl 2s --store-timeout 400ms)
+
+started() { grep -qsx "$1" "$order"; }
+
+# Runs dlock with half a second for the store, and asserts that it took not much longer.
+run_briefly() {
+  local begin
+  begin=$(now_ms)
+  run timeout 20 dlock --store-timeout 500ms "$@"
+  assert_between $(($(now_ms) - begin)) 0 2500
+}
+
+# Asserts that `run` left a refusal in one short line of plain text with this exit code.
+assert_refused() {  # <exit code> <part of what it says>
+  assert_status "$1"
+  assert_one_line
+  assert_output_contains "$2"
+  ((${#output} < 600)) || { echo "${#output} characters" >&2; return 1; }
+  if LC_ALL=C grep -q '[^ -~]' <<< "$output"; then
+    echo "bytes that could steer a terminal: $output" >&2
+    return 1
+  fi
+}
+
+# Asserts that nobody gets a lock, and that the server's word for it is passed on.
+assert_run_is_refused() {  # <exit code> <part of what it says>
+  run_briefly run --report "$report" job -- echo started
+  assert_refused "$@"
+}
+
+# Starts one who waits for the store to be well again, and returns once it does.
+await_store() {
+  dlock run -v -w 60s job -- "${noting[@]}" "$order" started 2> "$said" 3>&- &
+  waiter=$!
+  eventually grep -q 'trying again' "$said"
+}
+
+assert_store_is_well() {
+  eventually started started
+  assert_exits 0 "$waiter"
+}
+
+# --- Servers in trouble ---
+
+# Data that takes a server some seconds to load.
+restart_slowly() {
+  redis EVAL 'for i = 1, 3000 do redis.call("SET", "other:" .. i, i) end' 0
+  redis SAVE
+  stop_redis
+  start_redis --key-load-delay 1000 --loading-process-events-interval-bytes 1024
+  [[ $(redis PING) == LOADING* ]]
+}
+
+@test "a server that loads its data is not there yet" {
+  use_redis_store
+  restart_slowly
+
+  assert_run_is_refused 69 LOADING
+
+  assert_equal "$(jq -r .outcome "$report")" unavailable
+}
+
+@test "with -w a server that loads its data is waited for" {
+  use_redis_store
+  restart_slowly
+
+  await_store
+
+  assert_store_is_well
+}
+
+# Keeps the server busy with a script until script_is_killed.
+script_never_ends() {
+  redis CONFIG SET lua-time-limit 50
+  redis EVAL 'while true do end' 0 > "$BATS_TEST_TMPDIR/script" 2>&1 &
+  eventually says_busy
+}
+
+says_busy() { [[ $(redis PING) == BUSY* ]]; }
+
+script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
+
+@test "a server whose script does not end is said to be busy" {
+  use_redis_store
+  script_never_ends
+
+  assert_run_is_refused 69 BUSY
+}
+
+@test "with -w a server whose script does not end is waited for" {
+  use_redis_store
+  script_never_ends
+  await_store
+
+  script_is_killed
+
+  assert_store_is_well
+}
+
+@test "a server whose script does not end for a while is not noticed by a run" {
+  use_redis_store
+  hold job --ttl 5s --store-timeout 400ms 2> "$said"
+  script_never_ends
+
+  never_within 2000 has_ended "$holder"  # there was a renewal in that time
+  script_is_killed
+
+  await_renewal job
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(< "$said")" ''
+}
+
+@test "a server that is a replica refuses" {
+  use_redis_store
+  redis REPLICAOF 127.0.0.1 1
+
+  assert_run_is_refused 69 READONLY
+}
+
+@test "with -w a replica is waited for until it is no more" {
+  use_redis_store
+  redis REPLICAOF 127.0.0.1 1
+  await_store
+
+  redis REPLICAOF NO ONE
+
+  assert_store_is_well
+}
+
+@test "a replica whose data are old refuses" {
+  use_redis_store --replica-serve-stale-data no
+  redis REPLICAOF 127.0.0.1 1
+
+  assert_run_is_refused 69 MASTERDOWN
+}
+
+@test "a server without enough replicas refuses" {
+  use_redis_store
+  redis CONFIG SET min-replicas-to-write 1
+
+  assert_run_is_refused 69 NOREPLICAS
+}
+
+@test "a run ends when its server has not enough replicas any more" {
+  use_redis_store
+  hold job --report "$report" "${short[@]}"
+
+  redis CONFIG SET min-replicas-to-write 1
+
+  assert_exits 76 "$holder"
+  assert_equal "$(jq -r .reason "$report")" unconfirmed
+}
+
+@test "a server that cannot save refuses" {
+  mkdir "$BATS_TEST_TMPDIR/data"
+  use_redis_store --dir "$BATS_TEST_TMPDIR/data" --save '3600 100000'
+  rmdir "$BATS_TEST_TMPDIR/data"
+  redis BGSAVE
+  eventually cannot_save
+
+  assert_run_is_refused 69 MISCONF
+}
+
+cannot_save() { redis INFO persistence | grep -q '^rdb_last_bgsave_status:err'; }
+
+@test "a server that admits no more clients refuses" {
+  use_redis_store
+  fill_up
+
+  assert_run_is_refused 69 'max number of clients'
+}
+
+@test "with -w a server that admits no more clients is waited for" {
+  use_redis_store
+  fill_up
+  await_store
+
+  end_processes "$client"
+
+  assert_store_is_well
+}
+
+# Takes the server's only place.
+fill_up() {
+  redis-cli -s "$redis_socket" --user admin --pass any --no-auth-warning BLPOP nothing 0 \
+    > "$BATS_TEST_TMPDIR/client" 2>&1 3>&- &
+  client=$!
+  eventually somebody_listens
+  redis CONFIG SET maxclients 1
+}
+
+somebody_listens() { redis INFO clients | grep -q '^blocked_clients:1'; }
+
+# --- Memory that is full ---
+
+memory_is_full() { redis CONFIG SET maxmemory 1; }
+
+@test "a server whose memory is full refuses" {
+  use_redis_store
+  memory_is_full
+
+  assert_run_is_refused 69 OOM
+}
+
+@test "a server whose memory is full renews and takes back" {
+  use_redis_store
+  hold job "${short[@]}" 2> "$said"
+  memory_is_full
+
+  await_renewal job
+  await_renewal job
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_equal "$(< "$said")" ''
+  assert_equal "$(redis EXISTS 'dlock:{job}')" 0
+}
+
+@test "a server whose memory is full renews and takes back what is shared, and slots" {
+  use_redis_store
+  for mode in -s -n3; do
+    hold "job$mode" "$mode" "${short[@]}" 2> "$said"
+    memory_is_full
+
+    await_renewal "job$mode"
+    let_go
+
+    assert_exits 0 "$holder"
+    assert_equal "$(< "$said")" ''
+    assert_equal "$(redis EXISTS "dlock:{job$mode}")" 0
+    redis CONFIG SET maxmemory 0
+  done
+}
+
+@test "a server whose memory is full hands over to the waiters there are" {
+  use_redis_store
+  hold job
+  for number in 1 2 3; do queue job "${noting[@]}" "$order" "$number"; done
+  memory_is_full
+
+  let_go
+
+  eventually started 3
+  assert_equal "$(tr -d '\n' < "$order")" 123
+}
+
+@test "a server whose memory is full still tells who holds a lock" {
+  use_redis_store
+  hold job
+  memory_is_full
+
+  run dlock status job
+  assert_status 0
+  run dlock list
+  assert_output_contains job
+}
+
+# --- Clusters ---
+
+# A node that knows another one, and takes it to have every slot, or none.
+start_node() {  # [<slots of the other node>]
+  choose_redis_port
+  while ((redis_port > 55000)); do choose_redis_port; done
+  mkdir "$BATS_TEST_TMPDIR/node"
+  cat > "$BATS_TEST_TMPDIR/node/nodes.conf" << END
+$(printf '1%.0s' {1..40}) 127.0.0.1:$redis_port@$((redis_port + 10000)) myself,master - 0 0 1 connected
+$(printf '2%.0s' {1..40}) 127.0.0.1:1@2 master - 0 0 2 connected ${1:-}
+vars currentEpoch 2 lastVoteEpoch 0
+END
+  use_redis_store --cluster-enabled yes --cluster-node-timeout 60000 \
+    --dir "$BATS_TEST_TMPDIR/node" --port "$redis_port"
+}
+
+knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
+
+@test "a node of a cluster that has not the lock's slot is a mistake" {
+  start_node 0-16383
+  eventually knows_all_slots
+
+  assert_run_is_refused 78 'a node of a cluster'
+}
+
+@test "a cluster that is down refuses" {
+  start_node
+
+  assert_run_is_refused 69 CLUSTERDOWN
+}
+
+# --- Servers that hear too late ---
+
+@test "a server that hears a request too late holds the lock for no longer than its lease" {
+  use_redis_store
+  redis ACL SETUSER default on
+  unset DLOCK_USER DLOCK_PASSWORD_FILE
+  dlock run job -- true
+  redis_freezes
+
+  run timeout 20 dlock run --ttl 1s --store-timeout 200ms job -- echo started
+  redis_goes_on
+
+  assert_refused 69 'did not answer within'
+  EVENTUALLY_MS=5000 eventually dlock run job -- true
+}
+
+@test "one who was told to stop while the server was silent ends at once" {
+  use_redis_store
+  redis_freezes
+  dlock run -w forever job -- echo started 3>&- &
+  eventually is_connected "$!"
+
+  begin=$(now_ms)
+  kill -TERM $!
+
+  assert_exits 143 $!
+  assert_between $(($(now_ms) - begin)) 0 1500
+}
+
+is_connected() { [[ $(readlink "/proc/$1"/fd/*) == *socket:* ]]; }
+
+# --- Servers that are none ---
+
+# Starts one that gives this answer, and makes it the store.
+serve() {  # <as fake_server has it>
+  use_private_store
+  local file=$BATS_TEST_TMPDIR/port
+  "$DLOCK_SOURCE/tests/faults/fake_server" "$file" "$1" 3>&- &
+  eventually test -s "$file"
+  DLOCK_STORE=redis://127.0.0.1:$(< "$file")
+}
+
+# So much memory does dlock need on no account. AddressSanitizer maps all there is.
+limit_memory() {
+  grep -q __asan_init "$DLOCK_BIN" || ulimit -v 100000
+}
+
+# Asserts that run, status and list give up on such a server in time and in plain words,
+# and that one who waits for it gives up when the wait is over.
+assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
+  serve "$1"
+  limit_memory
+  for words in 'run job echo started' 'run -w 700ms job echo started' 'status job' list; do
+    # shellcheck disable=SC2086
+    run_briefly $words
+    assert_refused 69 "$2"
+  done
+}
+
+@test "dlock gives up on a server that never says anything" {
+  assert_all_give_up_on silence 'did not answer within'
+}
+
+@test "dlock gives up on a server that drips a byte in 300 milliseconds" {
+  assert_all_give_up_on drip 'did not answer within'
+}
+
+@test "dlock gives up on a server that closes every connection" {
+  assert_all_give_up_on end 'closed the connection'
+}
+
+@test "dlock gives up on a server that answers in HTTP" {
+  assert_all_give_up_on 'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n' \
+    'not the Redis protocol'
+}
+
+@test "dlock gives up on a server that announces a list of four thousand million elements" {
+  assert_all_give_up_on '*4294967295\r\n' 'not the Redis protocol'
+}
+
+@test "dlock gives up on a server that announces a list of more elements than there are numbers" {
+  assert_all_give_up_on '*99999999999999999999\r\n' 'not the Redis protocol'
+}
+
+@test "dlock gives up on a server that announces a text of eight exabytes" {
+  assert_all_give_up_on '$9223372036854775807\r\n' 'not the Redis protocol'
+}
+
+@test "dlock gives up on a server that answers with lists in lists without an end" {
+  assert_all_give_up_on '{*1\r\n}x1000000' 'not the Redis protocol'
+}
+
+@test "dlock gives up on a server that says an error of twelve megabytes, with escapes in it" {
+  assert_all_give_up_on '-ERR {\e]52;c;eA==\e[2J}x800000\r\n' '127.0.0.1'
+}
+
+@test "dlock gives up on a server that never comes to the end of a line, as fast as it can" {
+  assert_all_give_up_on flood '127.0.0.1'
+}
+
+@test "dlock gives up on a server that stops in the middle of a reply" {
+  assert_all_give_up_on '+OK\r\n*3\r\n$7\r\ngran' 'did not answer within'
+}
+
+@test "dlock gives up on a server that answers with what was not asked for" {
+  assert_all_give_up_on '+OK\r\n:1\r\n' '127.0.0.1'
+}
+
+@test "dlock gives up on a server that grants without a fence" {
+  assert_all_give_up_on '+OK\r\n*1\r\n$7\r\ngranted\r\n' '127.0.0.1'
+}
+
+@test "dlock gives up on a server that answers more than it was asked" {
+  assert_all_give_up_on '+OK\r\n+OK\r\n+OK\r\n+OK\r\n' '127.0.0.1'
+}
+
+@test "an error with escapes and line breaks in it is printed harmlessly" {
+  serve '+OK\r\n-ERR \e]0;title\e\\ \e[2J \0 done\r\n'
+
+  run_briefly run job -- echo started
+
+  assert_refused 69 'ERR '
+  assert_output_contains 'done'
+}
+
+@test "a node of a cluster that names another place is not followed there" {
+  serve '+OK\r\n-MOVED 42 169.254.169.254:80\r\n'
+
+  run_briefly run job -- echo started
+
+  assert_refused 78 'a node of a cluster'
+}
