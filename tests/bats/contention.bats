@@ -98,18 +98,17 @@ count_up() {
 }
 
 @test "forty processes that are killed and stopped at random never hold a lock together" {
-  contenders=()
   for number in {0..39}; do
     "$DLOCK_SOURCE/tests/faults/contender" "$arena" "$number" "$seconds" 3>&- &
-    contenders+=($!)
   done
 
   while ((SECONDS < seconds)); do
     accident 2> /dev/null 3>&- &
     sleep "0.0$((RANDOM % 10))"
   done
+  # Not by waiting for their pids: a later accident may have got the same.
   export EVENTUALLY_MS=60000
-  for contender in "${contenders[@]}"; do assert_exits 0 "$contender"; done
+  for number in {0..39}; do eventually test -e "$arena/done.$number"; done
 
   [[ ! -e $arena/violations ]]
   [[ ! -e $arena/failures ]]

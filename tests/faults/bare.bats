@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # dlock without what AddressSanitizer itself cannot do without. These run on the builds
 # that have none.
+# shellcheck disable=SC2154  # use_private_mounts sets mounts
 
 setup() {
   load ../bats/support
