@@ -169,6 +169,15 @@ wait w D'
     "$(jq . "$BATS_TEST_TMPDIR/report" | keys)"
 }
 
+@test "the manual has the rights that a user of a server needs, and no others" {
+  local least_rights
+  load ../faults/redis
+  rights() { grep -o '[+~][^ ]*' | sort; }
+
+  assert_equal "$(sed -n '/^ACL SETUSER/,/^\.Ed/p' "$DLOCK_SOURCE/man/dlock.1" | rights)" \
+    "$(rights <<< "$least_rights")"
+}
+
 @test "the manual has the keys of runs.jsonl, and no others" {
   dlock run lock true
 
