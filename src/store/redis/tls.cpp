@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <new>
 #include <utility>
 
@@ -20,10 +19,8 @@ namespace dlock::redis {
 namespace {
 
 // OpenSSL's own BIO for sockets writes with write(2), which raises SIGPIPE when the
-// server has gone. The descriptor is the BIO's data.
-int fd_of(BIO* bio) {
-  return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
-}
+// server has gone. The session's descriptor is the BIO's data.
+int fd_of(BIO* bio) { return *static_cast<const int*>(BIO_get_data(bio)); }
 
 int bio_write(BIO* bio, const char* bytes, int size) {
   BIO_clear_retry_flags(bio);
@@ -44,7 +41,7 @@ long bio_control(BIO*, int command, long, void*) {
   return command == BIO_CTRL_FLUSH ? 1 : 0;  // nothing is ever held back
 }
 
-BIO* new_bio(int fd) {
+BIO* new_bio(int& fd) {
   static BIO_METHOD* const method = [] {
     BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
     BIO_meth_set_write(made, bio_write);
@@ -54,7 +51,7 @@ BIO* new_bio(int fd) {
   }();
   BIO* bio = BIO_new(method);
   if (bio == nullptr) throw std::bad_alloc();
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)));
+  BIO_set_data(bio, &fd);
   BIO_set_init(bio, 1);
   return bio;
 }
@@ -168,13 +165,13 @@ void expect(SSL* session, const std::string& host, bool insecure) {
 }  // namespace
 
 Tls::Tls(const TlsPlan& plan, const std::string& host, int fd, std::string server)
-    : server_(std::move(server)), context_(new_context()) {
+    : server_(std::move(server)), fd_(fd), context_(new_context()) {
   trust(context_.get(), plan);
   identify(context_.get(), plan);
   session_.reset(SSL_new(context_.get()));
   if (!session_) throw std::bad_alloc();
   expect(session_.get(), host, plan.insecure);
-  BIO* bio = new_bio(fd);
+  BIO* bio = new_bio(fd_);
   SSL_set_bio(session_.get(), bio, bio);
   SSL_set_connect_state(session_.get());
 }

@@ -44,6 +44,7 @@ class Tls {
   };
 
   std::string server_;
+  int fd_;  // where it is, the session reads it
   std::unique_ptr<SSL_CTX, FreeContext> context_;
   std::unique_ptr<SSL, FreeSession> session_;
 };
