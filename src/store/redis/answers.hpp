@@ -14,8 +14,8 @@ namespace dlock::redis {
 // What ask.lua says.
 struct Heard {
   Answer answer;
-  // With Busy: for how many milliseconds what blocks the claim can last; less than 0 if
-  // nobody knows.
+  // With Busy: for how many milliseconds what blocks the claim can last; -1 if nobody
+  // knows, -2 if others watch for its end.
   std::int64_t blocked_for = -1;
 };
 

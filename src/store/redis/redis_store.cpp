@@ -20,8 +20,12 @@ namespace {
 // commands each time, and an entry lapses after 90 s (PLACE_MS in common.lua).
 constexpr milliseconds keep_place_every{40'000};
 
+// What ask.lua says to those others.
+constexpr std::int64_t others_watch = -2;
+
 // The second in line looks whether the lock was promised to the first, who may be dead:
-// more often than a promise lasts (PROMISE_MS), so that it is there when that lapses.
+// more often than a promise lasts (PROMISE_MS), so that it is there when that lapses, and
+// than would make it be woken for that (WATCH_MS).
 constexpr milliseconds look_at_first_every{2'500};
 
 // A foreign holder tells nobody when it leaves, so the first in line has to look.
@@ -182,16 +186,19 @@ asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup&
 // When to ask again though nobody told us to.
 void RedisStore::watch_for(const Busy& busy, std::int64_t blocked_for) {
   auto after = jittered(keep_place_every);
-  const bool foreign = !busy.holders.empty() && busy.holders.front().foreign;
-  if (busy.place == 1 && foreign) {
-    after = jittered(look_at_foreign_every);
-    if (blocked_for > 0) after = std::min(after, milliseconds(blocked_for + 1));
-  } else if (busy.place == 1 || busy.place == 2) {
-    // A millisecond later than it can last, and the second in line after the first.
-    const milliseconds ends(std::max<std::int64_t>(blocked_for, 0) + 1);
-    after = busy.place == 1
-                ? std::min(after, ends)
-                : std::min(jittered(look_at_first_every), ends + milliseconds(100));
+  if (blocked_for != others_watch) {
+    const bool is_first = busy.place == 1;
+    const bool foreign = !busy.holders.empty() && busy.holders.front().foreign;
+    if (is_first && foreign) {
+      after = jittered(look_at_foreign_every);
+    } else if (!is_first || blocked_for < 0) {
+      after = jittered(look_at_first_every);
+    }
+    if (blocked_for >= 0) {
+      // A millisecond later than it can last, and the second in line after the first.
+      const milliseconds ends(blocked_for + 1);
+      after = std::min(after, is_first ? ends : ends + milliseconds(100));
+    }
   }
   ask_again_ = later(Clock::now(), after);
 }

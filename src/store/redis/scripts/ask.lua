@@ -3,7 +3,8 @@
 -- ARGV: token, the waiter's id, mode (x or s), slots, ttl in ms, whether to join the queue
 -- (1 or 0), the claimant as JSON, then the fences that outer runs hold.
 -- Answers {'granted', fence, slot}, {'busy', now, place, queued, blocked for, holders},
--- {'above', fence}, {'slots', number} or {'given up'}.
+-- {'above', fence}, {'slots', number} or {'given up'}. What blocks it is of no concern to a
+-- waiter that others watch for: -2.
 local token, id, mode, wanted, ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local join, info = ARGV[6] == '1', ARGV[7]
 
@@ -39,8 +40,17 @@ local function grant()
   return granted(h)
 end
 
-local function busy(place)
-  return { 'busy', int(now), place, redis.call('ZCARD', Q), blocked_for(), holders_shown(SHOWN) }
+local function busy(place, watches)
+  return { 'busy', int(now), place, redis.call('ZCARD', Q), watches and blocked_for() or -2,
+    holders_shown(SHOWN) }
+end
+
+-- The answer to a waiter, which also notes whether it is one to watch.
+local function wait(w)
+  w.watches = is_to_watch(token)
+  redis.call('HSET', W, token, waiter_text(w))
+  redis.call('PEXPIRE', W, QUEUE_MS)
+  return busy(redis.call('ZRANK', Q, token) + 1, w.watches)
 end
 
 tidy()
@@ -57,9 +67,9 @@ if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return { 'given up' } e
 
 local text = redis.call('HGET', W, token)
 local queued = text and redis.call('ZSCORE', Q, token)
+local w = queued and waiter_of(text)
 if queued then
   -- One that comes late has its place again, as long as nobody else was promised it.
-  local w = waiter_of(text)
   w.passed = false
   w.until_ = now + PLACE_MS * 1000
   redis.call('PEXPIRE', Q, QUEUE_MS)
@@ -80,7 +90,7 @@ elseif slots ~= wanted then
 end
 
 if queued then
-  if not holders[token] then return busy(redis.call('ZRANK', Q, token) + 1) end
+  if not holders[token] then return wait(w) end
   redis.call('ZREM', Q, token)
   redis.call('HDEL', W, token)
   redis.call('DEL', key .. ':w:' .. id)
@@ -111,7 +121,7 @@ end
 
 if (nobody_waits or joins_outer_reader) and admits(mode, wanted) then return grant() end
 if above and not can_wait then return { 'above', int(above) } end
-if not join then return busy(0) end
+if not join then return busy(0, false) end
 
 -- By the clock, but behind whoever is there even if the clock stepped back.
 local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
@@ -119,7 +129,4 @@ redis.call('ZADD', Q, math.max(now, last and last + 1 or 0), token)
 redis.call('HSET', S, 'slots', int(wanted))
 redis.call('PEXPIRE', S, KEPT_MS)
 redis.call('PEXPIRE', Q, QUEUE_MS)
-redis.call('HSET', W, token, waiter_text({ mode = mode, since = now,
-  until_ = now + PLACE_MS * 1000, passed = false, id = id, info = info }))
-redis.call('PEXPIRE', W, QUEUE_MS)
-return busy(redis.call('ZCARD', Q))
+return wait({ mode = mode, since = now, until_ = now + PLACE_MS * 1000, id = id, info = info })

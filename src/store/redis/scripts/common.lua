@@ -22,6 +22,7 @@ local S, H, Q, W, R = key .. ':s', key .. ':h', key .. ':q', key .. ':w', key ..
 local MARKER = 'dlock:shared'
 local PROMISE_MS = 3000    -- a dead waiter costs this much
 local PLACE_MS = 90000     -- a waiter that is not heard of for longer has no place
+local WATCH_MS = 5000      -- one that watches is heard of more often than that
 local QUEUE_MS = 600000    -- an abandoned queue goes away by itself
 local KEPT_MS = 2592000000 -- 30 days: fence and runs of a lock out of use
 local RUNS = 20            -- that are kept
@@ -44,14 +45,15 @@ local function holder_text(h)
     int(h.ends) .. ' ' .. (h.promise and 'p' or 'h') .. ' ' .. h.info
 end
 local function waiter_of(text)
-  local mode, since, until_, passed, id, info =
+  local mode, since, until_, state, id, info =
     string.match(text, '^(%a) (%d+) (%d+) (%d) (%x+) (.*)$')
   return { mode = mode, since = tonumber(since), until_ = tonumber(until_),
-    passed = passed == '1', id = id, info = info }
+    passed = state == '1', watches = state == '2', id = id, info = info }
 end
 local function waiter_text(w)
-  return w.mode .. ' ' .. int(w.since) .. ' ' .. int(w.until_) .. ' ' .. (w.passed and 1 or 0) ..
-    ' ' .. w.id .. ' ' .. w.info
+  local state = w.passed and 1 or w.watches and 2 or 0
+  return w.mode .. ' ' .. int(w.since) .. ' ' .. int(w.until_) .. ' ' .. state .. ' ' .. w.id ..
+    ' ' .. w.info
 end
 
 local value = redis.call('GET', key)
@@ -129,12 +131,31 @@ local function occupy(token, h, ms)
   redis.call('PEXPIRE', H, KEPT_MS)
 end
 
+-- Whether a waiter is one of the next two that the lock can go to. These watch the clock,
+-- for what they wait for, or the one before them, may end without a word.
+local function is_to_watch(token)
+  local before, first = 0, 0
+  while before < 2 do
+    local other = redis.call('ZRANGE', Q, first, first)[1]
+    if not other or other == token then return other == token end
+    local text = redis.call('HGET', W, other)
+    if text and not waiter_of(text).passed and not holders[other] then before = before + 1 end
+    first = first + 1
+  end
+  return false
+end
+
+local function wake(w)
+  redis.call('RPUSH', key .. ':w:' .. w.id, '1')
+  redis.call('PEXPIRE', key .. ':w:' .. w.id, QUEUE_MS)
+end
+
 -- Promises what is free to the first waiters that fit, in order, and tells each on its own
 -- list, but for `self`, who asks just now. Stops at the first that does not fit: nobody
--- overtakes.
+-- overtakes. That one is woken only if it does not know yet that it has to watch.
 local function promise_to_the_next(self)
   if is_foreign() then return end
-  local first = 0
+  local first, promised = 0, false
   while true do
     local token = redis.call('ZRANGE', Q, first, first)[1]
     if not token then return end
@@ -155,13 +176,15 @@ local function promise_to_the_next(self)
     elseif w.passed or holders[token] then
       first = first + 1
     elseif not admits(w.mode, slots) then
+      local heard_at = w.until_ - PLACE_MS * 1000
+      if promised and not (w.watches and now - heard_at < WATCH_MS * 1000) then wake(w) end
       return
     else
       occupy(token, { mode = w.mode, slot = 0, fence = 0, since = now,
         ends = now + PROMISE_MS * 1000, promise = true, info = w.info }, PROMISE_MS)
       if token ~= self then
-        redis.call('RPUSH', key .. ':w:' .. w.id, '1')
-        redis.call('PEXPIRE', key .. ':w:' .. w.id, QUEUE_MS)
+        wake(w)
+        promised = true
       end
       first = first + 1
     end
