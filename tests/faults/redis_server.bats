@@ -346,6 +346,7 @@ serve() {  # <as fake_server has it>
   local file=$BATS_TEST_TMPDIR/port
   "$DLOCK_SOURCE/tests/faults/fake_server" "$file" "$1" 3>&- &
   eventually test -s "$file"
+  export DLOCK_STORE
   DLOCK_STORE=redis://127.0.0.1:$(< "$file")
 }
 

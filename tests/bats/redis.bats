@@ -1,0 +1,818 @@
+#!/usr/bin/env bats
+# Locks on a Redis server: what they do as on this machine alone, and what is their own.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  use_redis_store
+  report=$BATS_TEST_TMPDIR/report
+  order=$BATS_TEST_TMPDIR/order
+  began=$BATS_TEST_TMPDIR/began
+  said=$BATS_TEST_TMPDIR/said
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+noting=(sh -c 'echo "$2" >> "$1"' -)
+short=(--ttl 1s --store-timeout 200ms)  # for leases that have to run out
+
+started() { grep -qsx "$1" "$order"; }
+
+fence_of_a_run() { dlock run job -- printenv DLOCK_FENCE; }
+
+# Asserts that `run` left a refusal in one line with this exit code.
+assert_refused() {  # <exit code> <part of what it says>
+  assert_status "$1"
+  assert_one_line
+  assert_output_contains "$2"
+}
+
+# --- As on this machine alone ---
+
+@test "a command runs, and its exit code comes back" {
+  run dlock run job -- sh -c 'echo started; exit 3'
+
+  assert_equal "$status $output" '3 started'
+}
+
+@test "the lock is held while the command runs, and free afterwards" {
+  run dlock run job -- dlock status job
+  assert_status 0
+
+  run dlock status job
+  assert_status 1
+}
+
+@test "a lock that is held is busy" {
+  hold job
+
+  run dlock run job -- echo started
+
+  assert_refused 75 "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
+}
+
+@test "a wait that ends without the lock is busy, and leaves the queue" {
+  hold job
+
+  run dlock run -w 300ms job -- echo started
+
+  assert_refused 75 "(pid $holder, "
+  nobody_waits job
+}
+
+# Prints all that is shown of a lock that ran, is held and is waited for.
+show_a_lock() {  # <store>
+  DLOCK_STORE=$1
+  dlock run job -- sh -c 'exit 3' || true
+  hold job --label nightly
+  queue job -- true
+  dlock status --json job
+  dlock list --json
+  let_go
+  assert_exits 0 "$waiter"
+}
+
+# What differs from one time to the next, and where the lease cannot run out.
+without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms,
+  .waiting_ms, .started, .ended, .duration_ms, .command?)'
+
+@test "status --json and list --json show a lock as on local:" {
+  show_a_lock "$DLOCK_STORE" > "$said"
+  show_a_lock "local:$BATS_TEST_TMPDIR/store" > "$order"
+
+  assert_equal "$(wc -l < "$said")" 2
+  assert_equal "$(jq -c "$without_times" "$said")" "$(jq -c "$without_times" "$order")"
+}
+
+@test "status tells how long the lease has left" {
+  hold job --ttl 60s
+
+  assert_between "$(look job '.holders[0].expires_in_ms')" 30000 60000
+}
+
+@test "status shows who holds the lock, and the list how many wait" {
+  hold job
+  queue job -- true
+
+  run dlock status job
+  assert_output_contains "$(id -un)@$(uname -n)"
+  run dlock list
+  wanted="^job +held +$(id -un)@$(uname -n) +[0-9.]+m?s +1 +-$"
+  [[ ${lines[1]} =~ $wanted ]]
+}
+
+@test "a report has the fence, the store and that the run was protected" {
+  dlock run --report "$report" job -- printenv DLOCK_FENCE > "$began"
+
+  assert_equal "$(jq -r '"\(.outcome) \(.protected) \(.fence) \(.store)"' "$report")" \
+    "ran true $(< "$began") $DLOCK_STORE"
+}
+
+@test "as many as there are slots hold the lock together, each with another slot" {
+  for _ in 1 2 3; do hold pool -n 3; done
+
+  run dlock run -n 3 pool -- true
+
+  assert_status 75
+  assert_equal "$(look pool '[.holders[].slot] | sort | tojson')" '[0,1,2]'
+}
+
+@test "another number of slots is refused with both numbers" {
+  hold pool -n 3
+
+  run dlock run -n 2 pool -- true
+
+  assert_refused 78 'in use with 3 slots, not 2'
+}
+
+@test "shared holders hold the lock together, and exclude exclusive ones" {
+  hold book -s
+  hold book -s
+
+  run dlock run book -- true
+
+  assert_status 75
+  assert_equal "$(look book '"\(.mode) \(.holders | length)"')" 'shared 2'
+}
+
+@test "a waiting exclusive one stops later shared ones" {
+  hold book -s
+  queue book -- true
+
+  run dlock run -s book -- true
+
+  assert_status 75
+}
+
+@test "the same lock inside itself is refused at once" {
+  run timeout 20 dlock run job -- dlock run -w forever job -- echo inner
+
+  assert_refused 75 'dlock: job: held by an outer run'
+}
+
+@test "another lock inside works, and shared inside shared" {
+  run dlock run job -- dlock run -s other -- dlock run -s other -- echo inner
+
+  assert_equal "$status $output" '0 inner'
+}
+
+# --- The queue ---
+
+@test "eight waiters run in the order of their arrival" {
+  hold job
+  for number in {1..8}; do queue job "${noting[@]}" "$order" "$number"; done
+
+  let_go
+
+  eventually started 8
+  assert_equal "$(tr -d '\n' < "$order")" 12345678
+}
+
+@test "a waiter that was killed is passed over, and the others keep their order" {
+  hold job
+  for number in {1..8}; do
+    queue job "${noting[@]}" "$order" "$number"
+    [[ $number != 3 ]] || killed=$waiter
+  done
+  kill -KILL "$killed"
+
+  let_go
+
+  eventually started 8
+  assert_equal "$(tr -d '\n' < "$order")" 1245678
+}
+
+@test "a waiter that was stopped when its turn came gets it once it goes on" {
+  hold job
+  queue job "${noting[@]}" "$order" stopped
+  stopped=$waiter
+  kill -STOP "$stopped"
+  queue job "${noting[@]}" "$order" next
+  let_go
+  eventually started next
+
+  kill -CONT "$stopped"
+
+  eventually started stopped
+}
+
+@test "a waiter that is told to stop ends by that signal and has left the queue" {
+  hold job
+  queue job -- true
+
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  nobody_waits job
+}
+
+@test "who does not wait does not overtake a waiter" {
+  hold job
+  queue job -- true
+  kill -STOP "$waiter"
+  let_go
+  eventually is_free job
+
+  run dlock run job -- true
+
+  assert_refused 75 promised
+}
+
+@test "waiters for slots run as slots become free" {
+  hold pool -n 2
+  hold pool -n 2
+  queue pool -n 2 -- "${noting[@]}" "$order" first
+  queue pool -n 2 -- "${noting[@]}" "$order" second
+
+  let_go
+
+  eventually started second
+  assert_equal "$(tr '\n' ' ' < "$order")" 'first second '
+}
+
+# --- A holder that was killed ---
+
+@test "the lock of a killed dlock is free once its lease has ended" {
+  hold job "${short[@]}"
+
+  kill -KILL "$holder"
+
+  is_held job
+  eventually is_free job
+}
+
+@test "the run of a killed dlock is shown as vanished" {
+  hold job "${short[@]}"
+
+  kill -KILL "$holder"
+
+  eventually is_free job
+  assert_equal "$(look job '"\(.last_run.outcome) \(.last_run.ended)"')" 'vanished null'
+}
+
+@test "a waiter gets the lock of a killed dlock when its lease has ended" {
+  hold job "${short[@]}"
+  queue job -- "${noting[@]}" "$order" next
+  kill -KILL "$holder"
+
+  eventually started next
+  assert_exits 0 "$waiter"
+}
+
+# --- Locks of other programs on the same key ---
+
+# What redis-py's Lock and others do, as their users would by hand.
+take_by_hand() { redis SET "dlock:{job}" theirs NX "$@"; }  # [PX <ms>]
+
+give_back_by_hand() {
+  redis EVAL 'if redis.call("get", KEYS[1]) == ARGV[1] then
+    return redis.call("del", KEYS[1]) else return 0 end' 1 "dlock:{job}" theirs
+}
+
+@test "a lock that another program has is busy" {
+  take_by_hand PX 60000
+
+  run dlock run job -- echo started
+
+  assert_refused 75 'held by a foreign holder, which ends in '
+}
+
+@test "a lock that another program has without an end is busy, and that is said" {
+  take_by_hand
+
+  run dlock run job -- echo started
+
+  assert_refused 75 'a foreign holder, which does not end by itself'
+}
+
+@test "another program cannot take a lock that is held" {
+  hold job
+
+  assert_equal "$(take_by_hand PX 60000)" ''
+}
+
+@test "another program cannot take a lock that shared holders have" {
+  hold job -s
+
+  assert_equal "$(take_by_hand PX 60000)" ''
+}
+
+@test "another program cannot take a lock some of whose slots are held" {
+  hold job -n 3
+
+  assert_equal "$(take_by_hand PX 60000)" ''
+}
+
+@test "another program can take a lock once all who shared it are gone" {
+  hold job -s
+  first=$holder
+  hold job -s
+  let_go
+  assert_exits 0 "$holder"
+  let_go "$first"
+  assert_exits 0 "$first"
+
+  assert_equal "$(take_by_hand PX 60000)" OK
+}
+
+@test "another program's lock is shown as foreign" {
+  take_by_hand PX 60000
+
+  run dlock status --json job
+
+  assert_status 0
+  assert_equal "$(json '"\(.state) \(.holders[0].pid) \(.holders[0].host)"')" 'held null null'
+  assert_between "$(json '.holders[0].expires_in_ms')" 20000 60000
+  run dlock status job
+  assert_output_contains 'a foreign holder'
+  run dlock list
+  assert_output_contains 'a foreign holder'
+}
+
+@test "another program's lock is waited for until it is given back" {
+  take_by_hand
+  queue job -- "${noting[@]}" "$order" next
+
+  assert_equal "$(give_back_by_hand)" 1
+
+  eventually started next
+}
+
+@test "another program's lock is waited for until it runs out" {
+  take_by_hand PX 2000
+  queue job -- "${noting[@]}" "$order" next
+
+  eventually started next
+}
+
+@test "a lock that went from dlock to another program is waited for" {
+  hold job "${short[@]}"
+  queue job -- "${noting[@]}" "$order" next
+  redis SET 'dlock:{job}' theirs PX 1500
+  let_go
+
+  eventually started next
+}
+
+@test "another program's release frees nothing of dlock's" {
+  hold job
+
+  assert_equal "$(give_back_by_hand)" 0
+
+  is_held job
+}
+
+@test "a waiter that gives up leaves another program's lock alone" {
+  take_by_hand PX 60000
+
+  dlock run -w 100ms job -- true || true
+
+  assert_equal "$(redis GET 'dlock:{job}')" theirs
+}
+
+@test "a key that is no lock is refused" {
+  redis RPUSH 'dlock:{job}' 1
+
+  run dlock run job -- echo started
+  assert_refused 78 "the lock's key holds something that is no lock"
+  run dlock status job
+  assert_refused 78 "the lock's key holds something that is no lock"
+}
+
+@test "a key that is no lock does not keep others from the list" {
+  redis RPUSH 'dlock:{no lock}' 1
+  redis SET 'dlock:{' 1
+  dlock run job -- true
+
+  assert_equal "$(dlock list --json | jq -r '.[].name')" job
+}
+
+# --- Names ---
+
+long_name=$(printf 'x%.0s' {1..255})
+hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\'\\' '../../x'
+  '$(id)' 'grün' "$long_name")
+
+@test "hostile names are held, seen and given back, each for itself" {
+  for name in "${hostile_names[@]}"; do hold "$name"; done
+
+  for name in "${hostile_names[@]}"; do
+    run dlock run "$name" -- true
+    assert_status 75
+  done
+  assert_equal "$(dlock list --json | jq -c '[.[] | select(.state == "held") | .name] | sort')" \
+    "$(printf '%s\n' "${hostile_names[@]}" | jq -Rc . | jq -sc sort)"
+  for pid in "${!held_by[@]}"; do
+    let_go "$pid"
+    assert_exits 0 "$pid"
+  done
+  assert_equal "$(dlock list --json | jq 'map(select(.state == "held")) | length')" 0
+}
+
+@test "all keys of a hostile name are in the namespace and in one slot of a cluster" {
+  for name in "${hostile_names[@]}"; do
+    redis FLUSHALL
+    hold "$name"
+    queue "$name" -- true
+
+    redis --raw KEYS '*' > "$said"
+
+    (($(wc -l < "$said") >= 5))
+    # What is hashed stands between the first { and the first } behind it.
+    assert_equal "$(sed -E 's/^dlock:\{([^{}]+)\}(:.*)?$/\1/' "$said" | sort -u | wc -l)" 1
+    let_go
+    assert_exits 0 "$waiter"
+  done
+}
+
+@test "the same name in two namespaces is two locks" {
+  redis ACL SETUSER dlock '~other:*'
+  hold job
+
+  run dlock --namespace other run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+  assert_equal "$(dlock --namespace other list --json | jq -r '.[].state')" free
+}
+
+@test "a namespace with signs in it stays by itself" {
+  redis ACL SETUSER dlock '~*'
+  dlock run job -- true
+  dlock --namespace 'a{b}*:c' run job -- true
+
+  assert_equal "$(dlock --namespace 'a{b}*:c' list --json | jq 'length')" 1
+  assert_equal "$(dlock --namespace '*' list --json)" '[]'
+}
+
+@test "a lock in another database is another lock" {
+  hold job
+
+  run dlock --store "$DLOCK_STORE?db=3" run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+  assert_equal "$(redis -n 3 EXISTS 'dlock:{job}:s')" 1
+}
+
+@test "a database that the server does not have is refused" {
+  run dlock --store "$DLOCK_STORE?db=99" run job -- echo started
+
+  assert_refused 78 'no database 99'
+}
+
+# --- Fences and scripts ---
+
+@test "each fence is greater than the one before" {
+  for _ in {1..5}; do fence_of_a_run; done > "$said"
+
+  sort -c -u -n "$said"
+}
+
+@test "fences go on after a clock that went back, as long as the server kept the last one" {
+  fence=$(($(fence_of_a_run) + 3600000000))
+  redis HSET 'dlock:{job}:s' fence "$fence"
+
+  assert_equal "$(fence_of_a_run)" $((fence + 1))
+}
+
+@test "fences go on after the server lost everything" {
+  fence_of_a_run > "$said"
+  redis FLUSHALL
+  fence_of_a_run >> "$said"
+  restart_redis
+  fence_of_a_run >> "$said"
+
+  sort -c -u -n "$said"
+}
+
+@test "a server that forgot the scripts is told them again, once" {
+  dlock run job -- true
+  redis SCRIPT FLUSH
+  before=$(calls_of eval)
+
+  dlock run job -- true
+  assert_equal $(($(calls_of eval) - before)) 2  # one to take and one to give back
+  dlock run job -- true
+  assert_equal $(($(calls_of eval) - before)) 2
+}
+
+@test "a server that forgot the scripts while the command ran renews and takes back" {
+  hold job "${short[@]}"
+  redis SCRIPT FLUSH
+
+  await_renewal job
+  let_go
+
+  assert_exits 0 "$holder"
+  is_free job
+}
+
+# --- Login ---
+
+# Runs dlock with -v, so that it says all it can.
+run_verbosely() { run timeout 20 dlock run -v job -- env; }
+
+anybody_may_do_everything() { redis ACL SETUSER default on nopass '~*' '&*' +@all; }
+
+# Asserts that the server was told nothing, logins apart, since start_monitor.
+assert_told_nothing() { assert_equal "$(told)" ''; }
+
+@test "dlock needs no more rights than the manual names" {
+  hold job
+  queue job -- true
+  let_go
+  assert_exits 0 "$waiter"
+  dlock list
+  dlock status job || true
+
+  assert_equal "$(redis ACL LOG)" ''
+  assert_equal "$(redis ACL WHOAMI)" admin
+}
+
+@test "the password can be in DLOCK_PASSWORD" {
+  unset DLOCK_PASSWORD_FILE
+
+  DLOCK_PASSWORD=$redis_password run dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "user and password file can be options" {
+  file=$DLOCK_PASSWORD_FILE
+  unset DLOCK_USER DLOCK_PASSWORD_FILE
+
+  run dlock --user dlock --password-file "$file" run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "user and password can be in the URL, of which the command sees no password" {
+  stop_redis
+  choose_redis_port
+  start_redis --port "$redis_port"
+  unset DLOCK_USER DLOCK_PASSWORD_FILE
+  export DLOCK_STORE="redis://dlock:only%20%28us%29%20%25%24@127.0.0.1:$redis_port"
+
+  run dlock run -v --report "$report" job -- printenv DLOCK_STORE
+
+  assert_status 0
+  [[ $'\n'$output$'\n' == *$'\n'"redis://dlock@127.0.0.1:$redis_port"$'\n'* ]]
+  refute_output_contains only
+  assert_equal "$(jq -r .store "$report")" "redis://dlock@127.0.0.1:$redis_port"
+}
+
+@test "the command can use the store with the password file" {
+  run dlock run job -- dlock status job
+
+  assert_status 0
+}
+
+@test "no message and nothing of the command's has the password" {
+  unset DLOCK_PASSWORD_FILE
+  export DLOCK_PASSWORD=$redis_password
+
+  run_verbosely
+  assert_status 0
+  refute_output_contains "$redis_password"
+  run dlock status --json job
+  refute_output_contains "$redis_password"
+}
+
+@test "a wrong password is refused" {
+  echo wrong > "$DLOCK_PASSWORD_FILE"
+
+  run dlock run job -- echo started
+
+  assert_refused 77 'login refused'
+  refute_output_contains wrong
+}
+
+@test "after a wrong password nothing is sent as the user that anybody may be" {
+  anybody_may_do_everything
+  echo wrong > "$DLOCK_PASSWORD_FILE"
+  start_monitor "$said"
+
+  for words in 'run job true' 'run -w 1s job true' 'status job' 'list'; do
+    # shellcheck disable=SC2086
+    run timeout 20 dlock $words
+    assert_status 77
+  done
+
+  assert_told_nothing
+}
+
+@test "a user that is not known is refused, and nothing is sent as the one that anybody may be" {
+  anybody_may_do_everything
+  start_monitor "$said"
+
+  DLOCK_USER=nobody run dlock run job -- echo started
+
+  assert_refused 77 'login refused'
+  assert_told_nothing
+}
+
+@test "a user without a password is refused before anything is sent" {
+  anybody_may_do_everything
+  unset DLOCK_PASSWORD_FILE
+  start_monitor "$said"
+
+  run dlock run job -- echo started
+
+  assert_refused 78 "user 'dlock' without a password"
+  assert_told_nothing
+}
+
+@test "no login where one is needed is refused" {
+  unset DLOCK_USER DLOCK_PASSWORD_FILE
+
+  run dlock run job -- echo started
+
+  assert_refused 77 NOAUTH
+}
+
+@test "a refused login is not waited for" {
+  echo wrong > "$DLOCK_PASSWORD_FILE"
+
+  run timeout 20 dlock run -w forever job -- echo started
+
+  assert_refused 77 'login refused'
+}
+
+@test "a user who may not run scripts is refused" {
+  redis ACL SETUSER dlock -evalsha
+
+  run dlock run -w 30s job -- echo started
+
+  assert_refused 77 NOPERM
+}
+
+@test "a user who may not do what a script does is refused" {
+  redis ACL SETUSER dlock -time
+
+  run dlock run -w 30s job -- echo started
+
+  assert_refused 77 "can't run this command"
+}
+
+@test "a user who has no right to the keys is refused" {
+  redis ACL SETUSER dlock resetkeys '~others:*'
+
+  run dlock run -w 30s job -- echo started
+
+  assert_refused 77 NOPERM
+}
+
+@test "a user who may not name the connection can use locks" {
+  redis ACL SETUSER dlock '-client|setname'
+
+  run dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+# --- A server that is not there, and time ---
+
+@test "a server that is not there is said in one line" {
+  stop_redis
+
+  run dlock run job -- echo started
+  assert_refused 69 "cannot reach $redis_socket"
+  run dlock status job
+  assert_refused 69 "cannot reach $redis_socket"
+  run dlock list
+  assert_refused 69 "cannot reach $redis_socket"
+}
+
+@test "a server that is not there ends the wait for a lock with 69" {
+  stop_redis
+
+  run dlock run -w 300ms job -- echo started
+
+  assert_refused 69 "cannot reach $redis_socket"
+}
+
+@test "with -w a server that comes up later is waited for" {
+  stop_redis
+  dlock run -v -w 60s job -- "${noting[@]}" "$order" started 2> "$said" 3>&- &
+  waiter=$!
+  eventually grep -q 'trying again' "$said"
+
+  restart_redis
+
+  eventually started started
+  assert_exits 0 "$waiter"
+}
+
+@test "a lease that is too short for all that has to fit into it is a usage error" {
+  stop_redis
+
+  run dlock run --ttl 1s --store-timeout 5s job -- echo started
+
+  assert_refused 64 ' is too short: '
+}
+
+# --- What it costs ---
+
+# Prints how often dlock wrote to the server in a run. LeakSanitizer does not work under
+# strace.
+writes_of_a_run() {
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -y -o "$said" \
+    -e trace=write,writev,sendto,sendmsg dlock run job -- true
+  grep -c '(\([0-9]*\)<\(socket\|UNIX\|TCP\)' "$said"
+}
+
+# The server keeps scripts, so only the first run of all has to tell them.
+@test "an uncontended run writes to the server twice" {
+  anybody_may_do_everything
+  unset DLOCK_USER DLOCK_PASSWORD_FILE
+  dlock run job -- true
+
+  assert_equal "$(writes_of_a_run)" 2
+}
+
+@test "an uncontended run with a login writes to the server three times" {
+  dlock run job -- true
+
+  assert_equal "$(writes_of_a_run)" 3
+}
+
+@test "an uncontended run sends three commands beside the login" {
+  dlock run job -- true
+  start_monitor "$said"
+
+  dlock run job -- true
+
+  assert_equal "$(told | cut -d '"' -f 2 | tr '\n' ' ')" 'CLIENT EVALSHA EVALSHA '
+}
+
+@test "list walks with SCAN, and finds locks among thousands of other keys" {
+  dlock run a -- true
+  dlock run b -- true
+  redis EVAL 'for i = 1, 5000 do redis.call("SET", "other:" .. i, i) end' 0
+
+  assert_equal "$(dlock list --json | jq -r '[.[].name] | join(" ")')" 'a b'
+
+  assert_equal "$(calls_of keys)" 0
+  (($(calls_of scan) >= 10))
+}
+
+@test "list shows some hundred locks" {
+  redis EVAL 'for i = 1, 350 do
+    redis.call("SET", "dlock:{" .. i .. "}", "theirs", "PX", 60000) end' 0
+
+  assert_equal "$(dlock list --json | jq length)" 350
+}
+
+# How many commands clients have sent, without logins and what scripts have called.
+sent() {
+  redis INFO commandstats |
+    awk -F '[:=,]' '/^cmdstat_(evalsha|eval|blpop|client|scan)/ { sum += $3 } END { print sum + 0 }'
+}
+
+more_are_sent_than() { (($(sent) > $1)); }
+has_waiters() { (($(redis ZCARD 'dlock:{job}:q') == $1)); }
+all_listen() { redis INFO clients | grep -q "^blocked_clients:$1[^0-9]"; }
+
+# Lets so many wait for a lock, all for longer than the test takes. The server is told
+# the scripts before.
+let_wait() {  # <number>
+  dlock run another -- true
+  hold job --ttl 10m
+  local number
+  for ((number = 0; number < $1; number++)); do
+    dlock run -w 10m --ttl 10m job -- sh -c 'echo started >> "$0"; exec sleep 600' "$order" 3>&- &
+  done
+  EVENTUALLY_MS=60000 eventually has_waiters "$1"
+  EVENTUALLY_MS=60000 eventually all_listen "$1"
+}
+
+@test "a hundred idle waiters send fewer than ten commands a second" {
+  let_wait 100
+
+  never_within 3000 more_are_sent_than $(($(sent) + 29))
+}
+
+@test "waiters for another program's lock ask no more than some times a second" {
+  take_by_hand
+  for _ in 1 2 3; do queue job -- true; done
+
+  never_within 2000 more_are_sent_than $(($(sent) + 30))
+}
+
+@test "a release wakes exactly one of a hundred waiters" {
+  let_wait 100
+  before=$(sent)
+
+  let_go
+  eventually started started
+
+  # One gave back, and one took.
+  assert_equal $(($(sent) - before)) 2
+  never_within 1000 more_are_sent_than $((before + 2))
+  assert_equal "$(wc -l < "$order")" 1
+}
