@@ -262,10 +262,11 @@ Failure failure_from(const Reply& error, const std::string& server) {
   const auto code = error.error_code();
   const auto said = server + ": " + printable(text, 200);
   // Inside a script the code of what failed stands in the middle of the text, and rights
-  // that are missing have no code at all before Redis 7.
+  // that are missing have none at all: up to Redis 7.0 the user "can't", later it is an
+  // "ACL failure".
   if (code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" ||
-      has(text, "NOPERM") || has(text, "can't run this command") ||
-      has(text, "no permissions to access") || has(text, "Authentication required")) {
+      has(text, "NOPERM") || has(text, "The user executing the script can't") ||
+      has(text, "ACL failure in script") || has(text, "Authentication required")) {
     return Failure(Failure::Kind::rejected, said);
   }
   if (has(text, "WRONGTYPE")) {
