@@ -20,7 +20,7 @@ teardown() {
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)
-short=(--ttl 1s --store-timeout 200ms)  # for leases that have to run out
+short=(--ttl 2s --store-timeout 400ms)  # for leases that have to run out
 
 started() { grep -qsx "$1" "$order"; }
 

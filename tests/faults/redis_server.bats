@@ -119,7 +119,7 @@ script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
 
 @test "a server whose script does not end for a while is not noticed by a run" {
   use_redis_store
-  hold job --ttl 5s --store-timeout 400ms 2> "$said"
+  hold job --ttl 5s --store-timeout 400ms --kill-after 200ms 2> "$said"
   script_never_ends
 
   never_within 2000 has_ended "$holder"  # there was a renewal in that time
