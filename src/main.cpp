@@ -60,9 +60,8 @@ Exit dlock_main(const std::vector<std::string>& args) {
     }
     const auto wanted = parsed(args);
     if (const auto* text = std::get_if<Print>(&wanted)) {
-      return {
-          write_text(STDOUT_FILENO, text->text) ? 0 : code_of(ExitStatus::unavailable),
-          {}};
+      if (write_text(STDOUT_FILENO, text->text)) return {};
+      return refused(ExitStatus::unavailable, "cannot write to standard output");
     }
     return perform(std::get<Invocation>(wanted));
   } catch (const UsageError& error) {

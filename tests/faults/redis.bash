@@ -11,6 +11,16 @@ least_rights='resetkeys resetchannels -@all ~dlock:* +client|setname
   +hget +hset +hdel +hgetall +hmget +lindex +lpush +ltrim +rpush
   +zadd +zcard +zrange +zrank +zrem +zscore'
 least_rights=${least_rights//$'\n'/}
+
+# Before 6.2 there were no rights on channels. dlock uses none.
+known_rights() {  # <rights>
+  local version
+  version=$("$redis_program" --version | grep -o 'v=[0-9]*\.[0-9]*')
+  case $version in
+    v=6.[01]) sed 's/resetchannels\|allchannels//g' <<< "$1" ;;
+    *) echo "$1" ;;
+  esac
+}
 redis_password='only (us) %$'
 
 # For `setup`, in the place of use_private_store: starts a server, and makes it the store.
@@ -25,9 +35,9 @@ use_redis_store() {  # [<option of the server>...]
 unixsocket $redis_socket
 dir $redis_root
 save ""
-user default off nopass allkeys allchannels allcommands
-user admin on nopass allkeys allchannels allcommands
-user dlock on #$(printf %s "$redis_password" | sha256sum | cut -d ' ' -f 1) $least_rights
+$(known_rights 'user default off nopass allkeys allchannels allcommands')
+$(known_rights 'user admin on nopass allkeys allchannels allcommands')
+user dlock on #$(printf %s "$redis_password" | sha256sum | cut -d ' ' -f 1) $(known_rights "$least_rights")
 END
   (umask 077 && echo "$redis_password" > "$redis_root/password")
   start_redis "$@" || return
