@@ -66,6 +66,7 @@ SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup) : wakeup_(wa
     ::sigaddset(&wanted, signal);
   }
   inherited_.bus_ignored = !::sigismember(&wanted, SIGBUS);
+  inherited_.segv_ignored = !::sigismember(&wanted, SIGSEGV);
 
   Fd fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd) throw failure_of(errno, "cannot receive signals");

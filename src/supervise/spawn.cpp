@@ -43,6 +43,7 @@ struct Start {
     if (plan.note >= 0) write_note();
     // Handlers end with exec by themselves; what was ignored has to be so again.
     ::signal(SIGBUS, plan.signals.bus_ignored ? SIG_IGN : SIG_DFL);
+    ::signal(SIGSEGV, plan.signals.segv_ignored ? SIG_IGN : SIG_DFL);
     if (plan.signals.child_ignored) ::signal(SIGCHLD, SIG_IGN);
     ::sigprocmask(SIG_SETMASK, &plan.signals.mask, nullptr);
     int worst = ENOENT;

@@ -409,10 +409,6 @@ run --min-hold 5s job true
 run --on-outage run job true
 run --reclaim job true
 run --lock-delay 5s job true
---user me run job true
---password-file f run job true
---tls-ca f run job true
---tls-insecure run job true
 END
 }
 
@@ -423,7 +419,7 @@ END
 }
 
 @test "a store that this version does not have is 78 and said so" {
-  for url in redis://host rediss://host:1 redis+unix:/s.sock redis+sentinel://h/m redis+cluster://h \
+  for url in redis+sentinel://h/m redis+cluster://h \
     redis+quorum://h rediss+sentinel://h/m rediss+cluster://h rediss+quorum://h etcd://h etcds://h; do
     run_any --store "$url" run job -- echo ran
     assert_status 78

@@ -17,7 +17,10 @@ known_rights() {  # <rights>
   local version
   version=$("$redis_program" --version | grep -o 'v=[0-9]*\.[0-9]*')
   case $version in
-    v=6.[01]) sed 's/resetchannels\|allchannels//g' <<< "$1" ;;
+    v=6.[01])
+      set -- "${1//resetchannels/}"
+      echo "${1//allchannels/}"
+      ;;
     *) echo "$1" ;;
   esac
 }

@@ -372,41 +372,68 @@ void Transaction::fail(int code, const char* what) const {
 namespace {
 
 // Written before the handler is installed, read by it alone.
-char broken_map_message[512];
-std::size_t broken_map_length = 0;
+struct FaultMessage {
+  char text[512];
+  std::size_t length = 0;
 
-extern "C" void on_bus_error(int, siginfo_t* info, void* context) {
+  void set(const std::string& line) {
+    length = std::min(line.size(), sizeof text);
+    std::memcpy(text, line.data(), length);
+  }
+  [[noreturn]] void tell() const {
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, length);
+    ::_exit(78);
+  }
+};
+FaultMessage cut_message;
+FaultMessage damaged_message;
+
+volatile std::sig_atomic_t transactions_at_work = 0;
+
+sigset_t set_of(int signal) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, signal);
+  return set;
+}
+
+extern "C" void on_fault(int signal, siginfo_t* info, void* context) {
   if (info->si_code <= 0) {
     // Somebody sent it. It is not ours to die of: blocked from the return on, and sent
     // once more, it waits for whoever reads signals as they come.
-    ::sigaddset(&static_cast<ucontext_t*>(context)->uc_sigmask, SIGBUS);
-    ::sigset_t bus;
-    ::sigemptyset(&bus);
-    ::sigaddset(&bus, SIGBUS);
-    ::sigprocmask(SIG_BLOCK, &bus, nullptr);
-    ::kill(::getpid(), SIGBUS);
+    ::sigaddset(&static_cast<ucontext_t*>(context)->uc_sigmask, signal);
+    const auto set = set_of(signal);
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+    ::kill(::getpid(), signal);
     return;
   }
-  [[maybe_unused]] const auto written =
-      ::write(STDERR_FILENO, broken_map_message, broken_map_length);
-  ::_exit(78);
+  if (signal == SIGBUS) cut_message.tell();
+  if (transactions_at_work > 0) damaged_message.tell();
+  ::signal(signal, SIG_DFL);  // a bug of our own: the same instruction ends us
+}
+
+void tell_of(int signal) {
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(signal, &action, nullptr);
+  // A handler is of no use to a fault while its signal is blocked.
+  const auto set = set_of(signal);
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
 }
 
 }  // namespace
 
+Transaction::AtWork::AtWork() { transactions_at_work = transactions_at_work + 1; }
+Transaction::AtWork::~AtWork() { transactions_at_work = transactions_at_work - 1; }
+
 void say_when_the_map_breaks(const std::string& path) {
-  const auto text = "dlock: " + printable(path, 400) + " was cut while in use\n";
-  broken_map_length = std::min(text.size(), sizeof broken_map_message);
-  std::memcpy(broken_map_message, text.data(), broken_map_length);
-  struct sigaction action {};
-  action.sa_sigaction = on_bus_error;
-  action.sa_flags = SA_SIGINFO;
-  ::sigaction(SIGBUS, &action, nullptr);
-  // A handler is of no use to a fault while its signal is blocked.
-  sigset_t bus;
-  ::sigemptyset(&bus);
-  ::sigaddset(&bus, SIGBUS);
-  ::sigprocmask(SIG_UNBLOCK, &bus, nullptr);
+  const auto name = "dlock: " + printable(path, 300);
+  cut_message.set(name + " was cut while in use\n");
+  damaged_message.set(name +
+                      " is damaged; move it away once no command runs under its locks\n");
+  tell_of(SIGBUS);
+  tell_of(SIGSEGV);
 }
 
 }  // namespace dlock::local
