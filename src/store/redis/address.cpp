@@ -12,6 +12,8 @@
 namespace dlock::redis {
 namespace {
 
+constexpr auto npos = std::string_view::npos;
+
 constexpr std::uint16_t usual_port = 6379;
 constexpr unsigned most_databases = 0x7FFFFFFF;  // what the server counts them with
 constexpr std::size_t longest_host = 255;
@@ -27,7 +29,7 @@ bool is_alphanumeric(char c) {
 
 bool all_alphanumeric_or(std::string_view others, std::string_view text) {
   return std::all_of(text.begin(), text.end(), [&](char c) {
-    return is_alphanumeric(c) || others.find(c) != others.npos;
+    return is_alphanumeric(c) || others.find(c) != npos;
   });
 }
 
@@ -60,9 +62,8 @@ std::string encoded(std::string_view text, std::string_view also_as_it_is = "") 
   constexpr char digits[] = "0123456789ABCDEF";
   std::string out;
   for (const char c : text) {
-    if (is_alphanumeric(c) ||
-        std::string_view("-._~").find(c) != std::string_view::npos ||
-        also_as_it_is.find(c) != also_as_it_is.npos) {
+    if (is_alphanumeric(c) || std::string_view("-._~").find(c) != npos ||
+        also_as_it_is.find(c) != npos) {
       out += c;
     } else {
       const auto byte = static_cast<unsigned char>(c);
@@ -91,12 +92,12 @@ unsigned database(std::string_view text) {
 
 // user, user:password or :password
 void take_login(std::string_view text, Target& target) {
-  if (text.find('@') != text.npos) {
+  if (text.find('@') != npos) {
     throw wrong("an @ in the user or the password has to be written as %40");
   }
   const auto colon = text.find(':');
   target.user = decoded(text.substr(0, colon), "the user");
-  if (colon != text.npos) {
+  if (colon != npos) {
     target.password = decoded(text.substr(colon + 1), "the password");
     // As left by a template whose variable was not set.
     if (target.password->empty()) throw wrong("the password is empty");
@@ -109,13 +110,13 @@ void take_login(std::string_view text, Target& target) {
 // "fe80::1%25eth0".
 std::string address_in_brackets(std::string_view text) {
   const auto percent = text.find('%');
-  const std::string address(text.substr(0, percent));
+  std::string address(text.substr(0, percent));
   in6_addr unused{};
-  if (address.find('\0') != address.npos ||
+  if (address.find('\0') != npos ||
       ::inet_pton(AF_INET6, address.c_str(), &unused) != 1) {
     throw wrong("no IPv6 address stands between [ and ]");
   }
-  if (percent == text.npos) return address;
+  if (percent == npos) return address;
   auto zone = text.substr(percent + 1);
   if (zone.starts_with("25") && zone.size() > 2) zone.remove_prefix(2);
   if (zone.empty() || zone.size() > longest_host || !all_alphanumeric_or("-._", zone)) {
@@ -129,25 +130,25 @@ void take_server(std::string_view text, Target& target) {
   auto port = text.find(':');
   if (text.starts_with('[')) {
     const auto end = text.find(']');
-    if (end == text.npos) throw wrong("a ] is missing behind the IPv6 address");
+    if (end == npos) throw wrong("a ] is missing behind the IPv6 address");
     target.host = address_in_brackets(text.substr(1, end - 1));
-    port = end + 1 < text.size() ? end + 1 : text.npos;
-    if (port != text.npos && text[port] != ':') {
+    port = end + 1 < text.size() ? end + 1 : npos;
+    if (port != npos && text[port] != ':') {
       throw wrong("only a port can follow the ]");
     }
   } else {
-    if (port != text.npos && text.find(':', port + 1) != text.npos) {
+    if (port != npos && text.find(':', port + 1) != npos) {
       throw wrong("there is one : too many (an IPv6 address needs brackets: [::1])");
     }
     const auto host = text.substr(0, port);
     if (host.empty()) throw wrong("the host is missing");
-    if (host.find(',') != host.npos) throw wrong("only one host can be named");
+    if (host.find(',') != npos) throw wrong("only one host can be named");
     if (host.size() > longest_host || !all_alphanumeric_or("-._", host)) {
       throw wrong("the host is neither a name nor an address");
     }
     target.host = host;
   }
-  if (port != text.npos) {
+  if (port != npos) {
     target.port =
         static_cast<std::uint16_t>(number(text.substr(port + 1), 1, 65535, "the port"));
   }
@@ -161,16 +162,16 @@ Target over_tcp(std::string_view rest) {
   const auto end = std::min(rest.find_first_of("/?#"), rest.size());
   const auto authority = rest.substr(0, end);
   const auto behind = rest.substr(end);
-  if (behind.find('@') != behind.npos) {
+  if (behind.find('@') != npos) {
     throw wrong(
         "/, ? and # in the user or the password have to be written as %2F, %3F "
         "and %23");
   }
   Target target;
   const auto at = authority.rfind('@');
-  if (at != authority.npos) take_login(authority.substr(0, at), target);
-  take_server(at == authority.npos ? authority : authority.substr(at + 1), target);
-  if (behind.find_first_of("?#") != behind.npos) {
+  if (at != npos) take_login(authority.substr(0, at), target);
+  take_server(at == npos ? authority : authority.substr(at + 1), target);
+  if (behind.find_first_of("?#") != npos) {
     throw wrong("only /db can follow the host");
   }
   if (behind.size() > 1) target.database = database(behind.substr(1));
@@ -224,12 +225,12 @@ std::string url_of(const Target& target) {
   }
   std::string url = target.tls ? "rediss://" : "redis://";
   if (!target.user.empty()) url += encoded(target.user) + "@";
-  if (target.host.find(':') == target.host.npos) {
+  if (target.host.find(':') == npos) {
     url += target.host;
   } else {
     const auto zone = target.host.find('%');
     url += "[" + target.host.substr(0, zone);
-    if (zone != target.host.npos) url += "%25" + target.host.substr(zone + 1);
+    if (zone != npos) url += "%25" + target.host.substr(zone + 1);
     url += "]";
   }
   if (target.port != usual_port) url += ":" + std::to_string(target.port);
