@@ -5,6 +5,7 @@
 // c-ares, ports are numbers, and OpenSSL is kept from loading modules. But libcrypto and
 // libcares contain calls, which the linker would take glibc's code in for, and warn of.
 // Its option --wrap makes them calls of what is below; CMakeLists.txt has the names.
+// OPENSSL_cpuid_setup is put off in the same way.
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -44,6 +45,18 @@ int __wrap_getservbyport_r(int, const char*, servent*, char*, std::size_t,
 }
 
 void* __wrap_dlopen(const char*, int) { return nullptr; }
+
+// libcrypto asks the processor what it can, before anything else in the program. On a
+// virtual machine each of these questions is answered by the host, which costs a
+// twentieth of a whole run; it asks again when it is first used, and then it may.
+void __real_OPENSSL_cpuid_setup();
+
+static bool program_runs = false;
+[[gnu::constructor]] static void note_that_the_program_runs() { program_runs = true; }
+
+void __wrap_OPENSSL_cpuid_setup() {
+  if (program_runs) __real_OPENSSL_cpuid_setup();
+}
 
 }  // extern "C"
 // NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
