@@ -31,7 +31,8 @@ inline Token token_of(Session who) {
   return token;
 }
 
-inline Session session_of(const Token& token) {
+// Not session_of(), which the store has for the same arguments.
+inline Session number_of(const Token& token) {
   Session who = 0;
   for (std::size_t i = 0; i < sizeof who; ++i) who |= Session{token.bytes[i]} << (8 * i);
   return who;
@@ -76,7 +77,7 @@ inline Claim inside(Claim claim, Fence above) {
 struct LockByHand {
   Answer ask(const Claim& claim, Queue queue = Queue::stay_out) {
     then = {};
-    const auto party = party_of(session_of(claim.token));
+    const auto party = party_of(number_of(claim.token));
     return local::ask(state, Ask{claim, party, queue}, now, lives, then);
   }
 

@@ -125,13 +125,13 @@ class History : protected LockByHand {
 
   Claim& one_that_holds(Claim& otherwise) {
     for (auto& claim : claims_) {
-      if (holder_of(state, session_of(claim.token)) != nullptr) return claim;
+      if (holder_of(state, number_of(claim.token)) != nullptr) return claim;
     }
     return otherwise;
   }
 
   void die(Claim& claim) {
-    lives.dead.insert(session_of(claim.token));
+    lives.dead.insert(number_of(claim.token));
     claim = newcomer();
   }
 
@@ -140,7 +140,7 @@ class History : protected LockByHand {
   void check_ask(const Claim& claim, Queue queue) {
     auto asked = claim;
     if (kind_.slots > 1 && dice_.one_in(20)) asked.slots = kind_.slots + 1;
-    const auto who = session_of(claim.token);
+    const auto who = number_of(claim.token);
     const State before = state;
     see_late_waiters();
     late_.erase(who);
@@ -165,7 +165,7 @@ class History : protected LockByHand {
   }
 
   void check_release(Claim& claim) {
-    const auto who = session_of(claim.token);
+    const auto who = number_of(claim.token);
     const State before = state;
     see_late_waiters();
 
@@ -466,7 +466,7 @@ class Town : protected LockByHand {
     const auto add = [&](Session session) {
       process.watched.insert(session);
       // As with a pidfd that cannot be opened any more: no later event tells of it.
-      if (processes_.count(session) == 0) woken_.insert(session_of(process.claim.token));
+      if (processes_.count(session) == 0) woken_.insert(number_of(process.claim.token));
     };
     if (watch.predecessor != nullptr) add(watch.predecessor->session);
     for (const auto* holder : watch.holders) add(holder->party.session);
