@@ -13,6 +13,7 @@
 #include "cli/look.hpp"
 #include "cli/run.hpp"
 #include "cli/speaker.hpp"
+#include "supervise/signals.hpp"
 
 namespace dlock {
 namespace {

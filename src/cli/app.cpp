@@ -53,6 +53,7 @@ constexpr OptionSpec run_specs[] = {
     {"timeout", 0, "D", "", "end the command after D, exit 124"},
     {"kill-after", 'k', "D", "", "from SIGTERM to SIGKILL (5s)"},
     {"jitter", 0, "D", "", "first sleep a random time up to D"},
+    {"on-outage", 0, "WHAT", "", "without the store: stop (default) or run"},
     {"stragglers", 0, "WHAT", "", "leave, wait for or kill what is left"},
     {"label", 0, "TEXT", "", "shown by status"},
     {"report", 0, "FILE", "", "write the outcome there as JSON"},

@@ -33,12 +33,14 @@ std::vector<std::string> command_environment(const char* const* inherited,
                                              const CommandSettings& settings) {
   std::vector<std::string> own{
       "DLOCK_NAME=" + settings.name,
-      "DLOCK_FENCE=" + std::to_string(settings.grant.fence.number),
-      "DLOCK_SLOT=" + std::to_string(settings.grant.slot),
       "DLOCK_STORE=" + settings.store,
       "DLOCK_NAMESPACE=" + settings.name_space,
-      "DLOCK_HELD=" + with_grant(settings.held, settings.name, settings.grant.fence),
   };
+  if (const auto& grant = settings.grant) {
+    own.push_back("DLOCK_FENCE=" + std::to_string(grant->fence.number));
+    own.push_back("DLOCK_SLOT=" + std::to_string(grant->slot));
+    own.push_back("DLOCK_HELD=" + with_grant(settings.held, settings.name, grant->fence));
+  }
   if (!settings.config.empty()) own.push_back("DLOCK_CONFIG=" + settings.config);
   own.insert(own.end(), settings.passed_on.begin(), settings.passed_on.end());
 
@@ -49,7 +51,10 @@ std::vector<std::string> command_environment(const char* const* inherited,
     const bool replaced =
         std::any_of(own.begin(), own.end(),
                     [&](const std::string& set) { return set.starts_with(name); });
-    if (name == "DLOCK_PASSWORD=" || (replaced && !name.empty())) continue;
+    // Without a lock of its own it must not pass for the holder of an outer one.
+    const bool outer =
+        !settings.grant && (name == "DLOCK_FENCE=" || name == "DLOCK_SLOT=");
+    if (name == "DLOCK_PASSWORD=" || outer || (replaced && !name.empty())) continue;
     environment.emplace_back(entry);
   }
   environment.insert(environment.end(), own.begin(), own.end());

@@ -246,6 +246,13 @@ RunOptions run_options(const Settings& settings, const std::string& name,
   });
   duration(settings, "kill-after", plan.kill_after);
   plan.kill_after_forwarded = settings.count("kill-after") > 0;
+  with(settings, "on-outage", [&](const std::string& value) {
+    if (value == "run") {
+      options.on_outage = OnOutage::run;
+    } else if (value != "stop") {
+      throw UsageError("'" + printable(value, 60) + "' is neither stop nor run");
+    }
+  });
   with(settings, "stragglers", [&](const std::string& value) {
     if (value == "leave") {
       plan.stragglers = Stragglers::leave;

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "lock/clock.hpp"
+#include "lock/outage.hpp"
 #include "store/open.hpp"
-#include "supervise/supervisor.hpp"
+#include "supervise/ladder.hpp"
 
 namespace dlock {
 
@@ -71,6 +72,7 @@ struct RunOptions {
   milliseconds jitter{0};
   std::string label;
   std::string report;  // a path, or empty
+  OnOutage on_outage = OnOutage::stop;
   SupervisionPlan supervision;
 };
 

@@ -5,7 +5,9 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <memory>
 
 #include "cli/lock_view.hpp"
 #include "cli/look.hpp"
@@ -13,7 +15,8 @@
 #include "cli/report.hpp"
 #include "cli/speaker.hpp"
 #include "lock/acquire.hpp"
-#include "supervise/supervisor.hpp"
+#include "supervise/direct_supervisor.hpp"
+#include "supervise/guarded_supervisor.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 
@@ -24,35 +27,76 @@ milliseconds since(Clock::time_point start) {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
 }
 
+// What the lease of this run is good for.
+LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
+  const bool runs_out = leases_run_out(common.store);
+  const auto budget =
+      store_timeout(common, runs_out ? std::optional(options.ttl) : std::nullopt);
+  return LeaseTiming(options.ttl, options.supervision.kill_after, budget);
+}
+
+// Throws UsageError if the lease is too short for what has to fit into it.
+void check(const LeaseTiming& timing) {
+  if (timing.is_sound()) return;
+  throw UsageError("a ttl of " + for_people(timing.ttl()) + " is too short: " +
+                   for_people(timing.renew_every()) + " until it is renewed, " +
+                   for_people(timing.budget()) + " for the store to answer, " +
+                   for_people(timing.grace()) + " from TERM to KILL and " +
+                   for_people(timing.margin() + timing.drift()) + " of margin make " +
+                   for_people(timing.needed()));
+}
+
+SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& options,
+                               const LeaseTiming& timing) {
+  auto plan = options.supervision;
+  plan.own_group = !has_terminal();
+  if (leases_run_out(common.store)) plan.lease = timing;
+  return plan;
+}
+
+Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& plan,
+                             const HeldSignals& held) {
+  // Of what dlock adds no variable can be longer than this: exec(3) would refuse it.
+  constexpr std::size_t longest_variable = 128 * 1024;
+  std::size_t size = 4 * longest_variable;
+  for (auto* variable = environ; *variable != nullptr; ++variable) {
+    size += std::strlen(*variable) + 1 + sizeof(char*);
+  }
+  return {options.command, held.inherited(), plan, size};
+}
+
 // One run: its parts, and what is known of it so far.
 class Run {
  public:
+  // Without a guardian for a store whose leases do not run out.
   Run(asio::io_context& context, const Invocation& invocation,
-      const CommonOptions& common, const RunOptions& options)
+      const CommonOptions& common, const RunOptions& options, const LeaseTiming& timing,
+      const SupervisionPlan& plan, const HeldSignals& held, Guardian* guardian)
       : context_(context),
         invocation_(invocation),
         common_(common),
         options_(options),
         speaker_(options.name, common.quiet, common.verbose),
         wakeup_(context),
-        signals_(context, wakeup_),
-        store_(open_store(common.store, budget(), context)),
-        timing_(options.ttl, options.supervision.kill_after, budget()) {}
+        signals_(context, wakeup_, held),
+        store_(open_store(common.store, timing.budget(), context)),
+        timing_(timing),
+        plan_(plan),
+        guardian_(guardian) {}
 
   std::string store_url() const { return store_->url(); }
-
-  // Throws UsageError if the lease is too short for what has to fit into it.
-  void check_timing() const;
 
   asio::awaitable<RunResult> to_the_end();
 
  private:
-  milliseconds budget() const;
   asio::awaitable<bool> make_sure(Grant& grant);
   bool lasts(const Grant& grant) const;
   asio::awaitable<bool> wait_out_jitter();
   asio::awaitable<Answer> obtain();
-  asio::awaitable<void> run_command(const Grant& grant);
+  bool may_start_without(const Failure& failure) const;
+  std::unique_ptr<Supervisor> supervisor();
+  asio::awaitable<void> run_command(const std::optional<Grant>& grant);
+  void unprotected(const std::string& message);
   asio::awaitable<void> give_back(const std::optional<RunEnd>& end);
 
   void conclude(Outcome outcome, ExitStatus status, const std::string& message);
@@ -66,7 +110,7 @@ class Run {
   void warn_not_noted(const std::exception_ptr& error) const;
   std::optional<RunEnd> end_for_the_record() const;
   Claim claim() const;
-  std::vector<std::string> environment_for(const Grant& grant) const;
+  std::vector<std::string> environment_for(const std::optional<Grant>& grant) const;
 
   asio::io_context& context_;
   const Invocation& invocation_;
@@ -77,7 +121,8 @@ class Run {
   SignalInbox signals_;
   std::unique_ptr<Store> store_;
   LeaseTiming timing_;
-  bool has_terminal_ = has_terminal();  // asked before the lock is ours, not after
+  SupervisionPlan plan_;
+  Guardian* guardian_;
   Claim claim_;
   RunResult result_;
 };
@@ -91,17 +136,22 @@ asio::awaitable<RunResult> Run::to_the_end() {
       const auto answer = co_await obtain();
       if (const auto* granted = std::get_if<Grant>(&answer)) {
         grant = *granted;
+        if (!co_await make_sure(*grant)) grant.reset();
       } else {
         not_obtained(answer);
       }
     }
   } catch (const Failure& error) {
     failure = error;
+    grant.reset();
   }
-  if (failure) failed(*failure);
+  const bool goes_without = failure && may_start_without(*failure);
+  if (failure && !goes_without) failed(*failure);
+  if (goes_without)
+    unprotected(std::string(failure->what()) + "; running without the lock");
 
-  if (grant && co_await make_sure(*grant)) {
-    co_await run_command(*grant);
+  if (grant || goes_without) {
+    co_await run_command(grant);
   } else if (const auto signal = signals_.next_ending()) {
     interrupted(*signal);
   }
@@ -111,43 +161,25 @@ asio::awaitable<RunResult> Run::to_the_end() {
   co_return result_;
 }
 
-// Of one operation on the store.
-milliseconds Run::budget() const {
-  const bool runs_out = common_.store.kind == StoreUrl::Kind::redis;
-  return store_timeout(common_, runs_out ? std::optional(options_.ttl) : std::nullopt);
+// Whether the user wants the command to run though the store is not there.
+bool Run::may_start_without(const Failure& failure) const {
+  return options_.on_outage == OnOutage::run &&
+         failure.kind() == Failure::Kind::unreachable;
 }
 
-void Run::check_timing() const {
-  if (!store_->leases_run_out() || timing_.is_sound()) return;
-  throw UsageError("a ttl of " + for_people(timing_.ttl()) + " is too short: " +
-                   for_people(timing_.renew_every()) + " until it is renewed, " +
-                   for_people(timing_.budget()) + " for the store to answer, " +
-                   for_people(timing_.grace()) + " from TERM to KILL and " +
-                   for_people(timing_.margin() + timing_.drift()) + " of margin make " +
-                   for_people(timing_.needed()));
-}
-
-// Whether enough is left of the lease for a command to start on it; asks for all of it
-// again if not (this process was stopped, or the machine suspended).
+// Makes sure that enough is left of the lease for a command to start on it; asks for all
+// of it again if not (this process was stopped, or the machine suspended). False if the
+// lock went to somebody else meanwhile.
 asio::awaitable<bool> Run::make_sure(Grant& grant) {
   for (int tries = 0; !lasts(grant); ++tries) {
-    std::optional<Failure> failure;
-    if (tries == 3) failure.emplace(Failure::Kind::unreachable, "the store is too slow");
-    try {
-      if (!failure) {
-        const auto answer = co_await store_->ask(claim_, Queue::stay_out, wakeup_);
-        if (const auto* granted = std::get_if<Grant>(&answer)) {
-          grant = *granted;
-          continue;
-        }
-        not_obtained(answer);
-        co_return false;
-      }
-    } catch (const Failure& error) {
-      failure = error;
+    if (tries == 3) throw Failure(Failure::Kind::unreachable, "the store is too slow");
+    const auto answer = co_await store_->ask(claim_, Queue::stay_out, wakeup_);
+    const auto* granted = std::get_if<Grant>(&answer);
+    if (granted == nullptr) {
+      not_obtained(answer);
+      co_return false;
     }
-    failed(*failure);
-    co_return false;
+    grant = *granted;
   }
   co_return true;
 }
@@ -194,70 +226,94 @@ asio::awaitable<Answer> Run::obtain() {
   co_return *answer;
 }
 
-asio::awaitable<void> Run::run_command(const Grant& grant) {
-  result_.grant = grant;
-  result_.is_protected = store_->protects();
-  speaker_.step("granted, fence " + std::to_string(grant.fence.number) + ", slot " +
-                std::to_string(grant.slot) +
-                (store_->protects() ? "" : " (none: excludes nobody)"));
-  auto plan = options_.supervision;
-  plan.own_group = !has_terminal_;
-  if (store_->leases_run_out()) plan.lease = timing_;
-  Supervisor supervisor(plan, signals_, wakeup_,
-                        [this](const std::string& message) { speaker_.error(message); });
-  SpawnPlan spawn_plan;
-  spawn_plan.argv = options_.command;
-  spawn_plan.environment = environment_for(grant);
-  spawn_plan.signals = signals_.inherited();
-  spawn_plan.session = store_->session();
-  const auto note = store_->start_note(claim_);
-  if (note) {
-    spawn_plan.note = note->file.get();
-    spawn_plan.note_before = note->before;
-    spawn_plan.note_after = note->after;
+std::unique_ptr<Supervisor> Run::supervisor() {
+  const auto say = [this](const std::string& message) { speaker_.error(message); };
+  if (guardian_ == nullptr) {
+    return std::make_unique<DirectSupervisor>(options_.command, plan_, signals_, wakeup_,
+                                              say);
   }
+  return std::make_unique<GuardedSupervisor>(context_, *guardian_, plan_, signals_,
+                                             wakeup_, say);
+}
+
+// Without a grant the command runs all the same, and holds nothing.
+asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
+  result_.grant = grant;
+  result_.is_protected = grant && store_->protects();
+  if (grant) {
+    speaker_.step("granted, fence " + std::to_string(grant->fence.number) + ", slot " +
+                  std::to_string(grant->slot) +
+                  (store_->protects() ? "" : " (none: excludes nobody)"));
+  }
+  const auto command = supervisor();
+  StartPlan start_plan;
+  start_plan.environment = environment_for(grant);
+  start_plan.session = grant ? store_->session() : -1;
+  if (grant) start_plan.deadline = grant->deadline;
+  const auto note = grant ? store_->start_note(claim_) : std::nullopt;
+  if (note) {
+    start_plan.note = note->file.get();
+    start_plan.note_before = note->before;
+    start_plan.note_after = note->after;
+  }
+  OutagePolicy lease(options_.on_outage, timing_, start_plan.deadline, *command,
+                     [this](const std::string& message) { unprotected(message); });
   // Nothing may start after a signal that would have ended us, so the look is the last
   // thing before.
   if (const auto signal = signals_.next_ending()) {
     interrupted(*signal);
     co_return;
   }
-  if (!lasts(grant)) {
-    result_.reason = Loss::unconfirmed;
-    conclude(Outcome::lost, ExitStatus::lost,
-             "the lease ran low before the command could start");
-    speaker_.error(result_.message);
+  if (grant && !lasts(*grant)) {
+    not_started(SpawnFailure{SpawnFailure::Kind::too_late,
+                             "the lease ran low before the command could start"});
     co_return;
   }
+  // A lease that runs out is kept from before the start, which can take its time.
+  const bool keeps_first = guardian_ != nullptr;
+  if (grant && keeps_first) store_->start_keeping(claim_, *grant, timing_, lease);
   const auto start = Clock::now();
-  const auto started = supervisor.start(std::move(spawn_plan), grant.deadline);
+  const auto started = co_await command->start(std::move(start_plan));
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
+    store_->stop_keeping();
     not_started(*failure);
     co_return;
   }
   const auto& spawned = std::get<Spawned>(started);
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
-  store_->start_keeping(claim_, grant, timing_, supervisor);
+  if (grant && !keeps_first) store_->start_keeping(claim_, *grant, timing_, lease);
   // Beside the supervision: a store that is slow to answer must not hold up signals.
   Wakeup noting(context_);
-  bool noted = false;
-  asio::co_spawn(
-      context_,
-      store_->started(claim_, {spawned.pid, spawned.not_before, spawned.not_after},
-                      noting),
-      [&](std::exception_ptr error) {
-        noted = true;
-        warn_not_noted(error);
-        wakeup_.notify();
-      });
-  const auto end = co_await supervisor.ended();
+  bool noted = !grant;
+  if (grant) {
+    asio::co_spawn(
+        context_,
+        store_->started(claim_, {spawned.pid, spawned.not_before, spawned.not_after},
+                        noting),
+        [&](std::exception_ptr error) {
+          noted = true;
+          warn_not_noted(error);
+          wakeup_.notify();
+        });
+  }
+  const auto end = co_await command->ended();
   result_.ran = since(start);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());
   store_->stop_keeping();
-  result_.grant->deadline = supervisor.deadline();
+  if (grant) {
+    result_.grant->deadline = lease.deadline();
+    if (!lease.has_held(Clock::now())) result_.is_protected = false;
+  }
+  if (lease.lost()) result_.reason = lease.lost();
   ended(end);
+}
+
+// Says that the command has, or may have, no lock any more, as the user wanted it.
+void Run::unprotected(const std::string& message) {
+  result_.message = message;
+  speaker_.warning("warning: " + message);
 }
 
 void Run::warn_not_noted(const std::exception_ptr& error) const {
@@ -338,11 +394,18 @@ void Run::interrupted(int signal) {
 }
 
 void Run::not_started(const SpawnFailure& failure) {
+  if (failure.kind == SpawnFailure::Kind::too_late) {
+    result_.reason = Loss::unconfirmed;
+    conclude(Outcome::lost, ExitStatus::lost, failure.message);
+    speaker_.error(failure.message);
+    return;
+  }
   const auto status = [&] {
     switch (failure.kind) {
       case SpawnFailure::Kind::not_found: return ExitStatus::not_found;
       case SpawnFailure::Kind::not_executable: return ExitStatus::not_executable;
-      case SpawnFailure::Kind::no_resources: break;
+      case SpawnFailure::Kind::no_resources:
+      case SpawnFailure::Kind::too_late: break;
     }
     return ExitStatus::no_resources;
   }();
@@ -356,6 +419,10 @@ void Run::ended(const Ended& end) {
     result_.reason = end.lost;
     conclude(Outcome::lost, ExitStatus::lost,
              "lost the lock (" + name_of(*end.lost) + "); the command was ended");
+    speaker_.error(result_.message);
+  } else if (end.guardian_died) {
+    conclude(Outcome::error, ExitStatus::bug,
+             "the guardian process was killed; the command was ended");
     speaker_.error(result_.message);
   } else if (end.timed_out) {
     conclude(Outcome::timeout, ExitStatus::timed_out,
@@ -404,7 +471,7 @@ Claim Run::claim() const {
   return claim;
 }
 
-std::vector<std::string> Run::environment_for(const Grant& grant) const {
+std::vector<std::string> Run::environment_for(const std::optional<Grant>& grant) const {
   CommandSettings settings;
   settings.name = options_.name;
   settings.grant = grant;
@@ -423,14 +490,21 @@ Exit run_verb(const Invocation& invocation) {
   const auto options =
       run_options(invocation.settings, invocation.operands.at(0), invocation.command);
   ReportFile report(options.report);
+  const auto timing = timing_of(common, options);
+  const bool needs_guardian = leases_run_out(common.store);
+  if (needs_guardian) check(timing);
 
-  asio::io_context context(1);
+  const HeldSignals held;
   RunResult result;
   std::string store;
   std::exception_ptr error;
   try {
-    Run run(context, invocation, common, options);
-    run.check_timing();
+    const auto plan = supervision_of(common, options, timing);
+    std::optional<Guardian> guardian;
+    if (needs_guardian) guardian.emplace(guardian_task(options, plan, held));
+    asio::io_context context(1);
+    Run run(context, invocation, common, options, timing, plan, held,
+            guardian ? &*guardian : nullptr);
     store = run.store_url();
     asio::co_spawn(
         context, [&run] { return run.to_the_end(); },

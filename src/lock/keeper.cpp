@@ -45,6 +45,7 @@ asio::awaitable<void> keep_lease(std::function<asio::awaitable<Renewal>()> renew
     } catch (const Failure&) {
       ++failures;  // whatever it was: not renewed, and the deadline stays
     }
+    if (failures > 0 && !stop) watcher.renewal_failed(Clock::now());
   }
 }
 

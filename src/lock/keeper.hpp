@@ -19,8 +19,12 @@ class LeaseWatcher {
  public:
   virtual ~LeaseWatcher() = default;
 
-  // The lease surely holds until `deadline`; never earlier than it was before.
+  // The lease surely holds until `deadline`; max(): whatever becomes of it, nothing is to
+  // end because of that.
   virtual void extend(Clock::time_point deadline) = 0;
+
+  // A renewal was not confirmed; it is tried again. Nothing else is known.
+  virtual void renewal_failed(Clock::time_point /*now*/) {}
 
   // The lease is lost for good: whatever relies on it is to end now.
   virtual void forfeit(Loss loss) = 0;

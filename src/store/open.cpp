@@ -94,6 +94,8 @@ StoreUrl parsed_store_url(const std::string& url) {
   throw bad(url, "unknown kind of store (" + all_kinds() + ")");
 }
 
+bool leases_run_out(const StoreUrl& url) { return url.kind == StoreUrl::Kind::redis; }
+
 std::unique_ptr<Store> open_store(const StoreUrl& url, milliseconds timeout,
                                   asio::io_context& context) {
   switch (url.kind) {

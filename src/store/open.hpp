@@ -22,6 +22,9 @@ struct StoreUrl {
 // of one that is not built yet, and says which. What may be a password is not repeated.
 StoreUrl parsed_store_url(const std::string& url);
 
+// Whether a lease there ends by the clock if nobody renews it (Store::leases_run_out).
+bool leases_run_out(const StoreUrl& url);
+
 // Contacts nothing yet. `timeout` is the budget of one operation.
 std::unique_ptr<Store> open_store(const StoreUrl& url, milliseconds timeout,
                                   asio::io_context& context);

@@ -60,7 +60,7 @@ std::vector<ProcessInfo> descendants(pid_t root, const std::vector<ProcessInfo>&
 }
 
 ProcessTree::ProcessTree() {
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  catches_orphans_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
   siginfo_t info{};
   // Nearly always there are none, and nothing has to be listed.
   if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;

@@ -29,6 +29,9 @@ class ProcessTree {
   // children that are there already. Before the command is started.
   ProcessTree();
 
+  // Whether orphans do become our children.
+  bool catches_orphans() const { return catches_orphans_; }
+
   // Sends `signal` to every living process of the tree but those in the process group
   // `except` (0: none), which were sent it as a group. A process that ended meanwhile
   // is not mistaken for a later one of the same number.
@@ -43,6 +46,7 @@ class ProcessTree {
   bool reap_until(pid_t keep);
 
  private:
+  bool catches_orphans_ = false;
   std::set<pid_t> strangers_;
 };
 

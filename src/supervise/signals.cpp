@@ -48,9 +48,8 @@ std::string signal_name(int signal) {
   return signal >= 0 && signal < 32 ? names[signal] : std::to_string(signal);
 }
 
-SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup) : wakeup_(wakeup) {
-  sigset_t wanted;
-  ::sigemptyset(&wanted);
+HeldSignals::HeldSignals() {
+  ::sigemptyset(&held_);
   for (int signal = 1; signal <= SIGRTMAX; ++signal) {
     // 32 and 33 are the C library's own.
     if (signal == SIGKILL || signal == SIGSTOP || is_job_control(signal) ||
@@ -63,15 +62,20 @@ SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup) : wakeup_(wa
       inherited_.child_ignored = true;
       ::signal(SIGCHLD, SIG_DFL);
     }
-    ::sigaddset(&wanted, signal);
+    ::sigaddset(&held_, signal);
   }
-  inherited_.bus_ignored = !::sigismember(&wanted, SIGBUS);
-  inherited_.segv_ignored = !::sigismember(&wanted, SIGSEGV);
+  inherited_.bus_ignored = !::sigismember(&held_, SIGBUS);
+  inherited_.segv_ignored = !::sigismember(&held_, SIGSEGV);
 
-  Fd fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) throw failure_of(errno, "cannot receive signals");
   // A fault of our own ends us all the same: the kernel does not let it be blocked.
-  ::sigprocmask(SIG_BLOCK, &wanted, &inherited_.mask);
+  ::sigprocmask(SIG_BLOCK, &held_, &inherited_.mask);
+}
+
+SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup,
+                         const HeldSignals& held)
+    : wakeup_(wakeup), inherited_(held.inherited()) {
+  Fd fd(::signalfd(-1, &held.held(), SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) throw failure_of(errno, "cannot receive signals");
   readable_.emplace(context, std::move(fd), [this] {
     drain();
     wakeup_.notify();

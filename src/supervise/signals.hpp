@@ -36,12 +36,25 @@ bool ends_by_default(int signal);
 std::string signal_name(int signal);
 
 // Keeps every signal that would end dlock, and those that mean something to a command
-// (USR1, USR2, WINCH, CONT, CHLD), from acting on their own, and queues them instead.
-// Signals that were ignored stay ignored. SIGTSTP, SIGTTIN and SIGTTOU still stop
-// dlock together with its command.
+// (USR1, USR2, WINCH, CONT, CHLD), from acting on their own, for the rest of this
+// process. Signals that were ignored stay ignored. SIGTSTP, SIGTTIN and SIGTTOU still
+// stop dlock together with its command.
+class HeldSignals {
+ public:
+  HeldSignals();
+
+  const SignalState& inherited() const { return inherited_; }
+  const sigset_t& held() const { return held_; }
+
+ private:
+  SignalState inherited_;
+  sigset_t held_;
+};
+
+// Queues signals that are held.
 class SignalInbox {
  public:
-  SignalInbox(asio::io_context& context, Wakeup& wakeup);
+  SignalInbox(asio::io_context& context, Wakeup& wakeup, const HeldSignals& held);
   ~SignalInbox();
 
   const SignalState& inherited() const { return inherited_; }

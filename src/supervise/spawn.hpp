@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lock/clock.hpp"
+#include "supervise/launch.hpp"
 #include "supervise/signals.hpp"
 
 namespace dlock {
@@ -30,21 +31,8 @@ struct Spawned {
   Clock::time_point not_after;
 };
 
-// Why there is no command.
-struct SpawnFailure {
-  enum class Kind { not_found, not_executable, no_resources };
-  Kind kind;
-  std::string message;  // "./x: permission denied"
-};
-
 // Starts argv[0], searched in PATH as execvp(3) does but never through a shell. The
 // error of exec comes back exactly; nothing is left behind then.
 std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan);
-
-// The paths under which `command` is tried, in order.
-std::vector<std::string> candidates(const std::string& command, const char* path);
-
-// What the errno of exec means to the user.
-SpawnFailure::Kind kind_of_exec_error(int error_number, bool file_exists);
 
 }  // namespace dlock

@@ -2,122 +2,55 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <functional>
-#include <optional>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "lock/keeper.hpp"
-#include "lock/timing.hpp"
 #include "lock/wakeup.hpp"
-#include "supervise/process_tree.hpp"
+#include "supervise/ladder.hpp"
+#include "supervise/launch.hpp"
 #include "supervise/signals.hpp"
 #include "supervise/spawn.hpp"
 
 namespace dlock {
 
-// What becomes of processes that outlive the command's own.
-enum class Stragglers { leave, wait, kill };
-
-struct SupervisionPlan {
-  std::optional<milliseconds> timeout;  // of the command
-  milliseconds kill_after{5000};        // from TERM to KILL
-  bool kill_after_forwarded = false;    // also after a TERM that was passed on
-  Stragglers stragglers = Stragglers::leave;
-  bool own_group = false;
-  std::optional<LeaseTiming> lease;  // of one that can run out
-};
-
-// How the command's process ended, and why, if it was not by itself.
-struct Ended {
-  std::optional<int> exit_code;
-  std::optional<int> signal;
-  bool timed_out = false;
-  std::optional<Loss> lost;
-};
-
-// What the supervisor does next, decided from what has happened so far. No clock and
-// no process in here: moments come in, actions go out.
-class Ladder {
- public:
-  enum class Action { wait, send_term, send_kill, done };
-
-  Ladder(const SupervisionPlan& plan, Clock::time_point started);
-
-  // What happened.
-  void command_ended() { command_ended_ = true; }
-  void tree_is_empty(bool empty) { tree_is_empty_ = empty; }
-  void lease_lost(Loss loss, Clock::time_point now);
-  void lease_holds_until(Clock::time_point deadline);
-  void forwarded(int signal, Clock::time_point now);
-
-  // What to do now. `send_term` and `send_kill` are for every process of the tree.
-  // TERM is said once, KILL at each look: what is being started during a sweep is
-  // found by the next.
-  Action next(Clock::time_point now);
-
-  // When to look again though nothing happens; max() if never.
-  Clock::time_point look_again(Clock::time_point now) const;
-
-  // Whether it depends on the rest of the tree what to do next.
-  bool needs_tree() const;
-
-  bool timed_out() const { return timed_out_; }
-  std::optional<Loss> lost() const { return lost_; }
-
- private:
-  void kill_by(Clock::time_point moment);
-  Clock::time_point before_deadline(milliseconds span) const;
-  Clock::time_point kills_at() const;
-  Clock::time_point in_doubt_at() const;
-
-  SupervisionPlan plan_;
-  Clock::time_point deadline_ = Clock::time_point::max();
-  Clock::time_point ends_at_ = Clock::time_point::max();
-  Clock::time_point kill_at_ = Clock::time_point::max();
-  bool termed_ = false;  // TERM went to the tree: all of it has to go
-  bool command_ended_ = false;
-  bool tree_is_empty_ = false;
-  bool timed_out_ = false;
-  std::optional<Loss> lost_;
+// What is known of a command only once the lock is ours.
+struct StartPlan {
+  std::vector<std::string> environment;
+  // Until when the lease surely holds that it starts on.
+  Clock::time_point deadline = Clock::time_point::max();
+  int session = -1;  // a close-on-exec descriptor to pass on all the same
+  int note = -1;     // where to write note_before, the command's pid, note_after
+  std::string note_before;
+  std::string note_after;
 };
 
 // The process boundary: knows deadlines, not stores. One command.
-class Supervisor final : public LeaseWatcher {
+class Supervisor : public LeaseWatcher {
  public:
-  Supervisor(SupervisionPlan plan, SignalInbox& signals, Wakeup& wakeup,
-             std::function<void(const std::string&)> say);
-
   // Starts the command. Signals that came meanwhile are passed on whoever sent them:
   // the terminal's may have come before there was a command in the group.
-  // `deadline` is until when the lease surely holds that the command starts on.
-  std::variant<Spawned, SpawnFailure> start(SpawnPlan plan, Clock::time_point deadline);
+  virtual asio::awaitable<std::variant<Spawned, SpawnFailure>> start(StartPlan plan) = 0;
 
   // Passes signals on and ends what has to end, until nothing is left of the command
   // that the plan wants to wait for. Its process is reaped only then, so that its
-  // number and its group's cannot pass to strangers meanwhile.
-  asio::awaitable<Ended> ended();
+  // number and its group's cannot pass to strangers meanwhile. After start() succeeded.
+  virtual asio::awaitable<Ended> ended() = 0;
 
-  void extend(Clock::time_point deadline) override;
-  Clock::time_point deadline() const { return deadline_; }
-  void forfeit(Loss loss) override;
-
- private:
-  void pass_on(const Signal& signal);
-  void send(int signal);
-  void signal_tree(int signal);
-  void look_at_processes();
-
-  SupervisionPlan plan_;
-  SignalInbox& signals_;
-  Wakeup& wakeup_;
-  std::function<void(const std::string&)> say_;
-  std::optional<Ladder> ladder_;
-  Clock::time_point deadline_ = Clock::time_point::max();
-  ProcessTree tree_;
-  pid_t pid_ = 0;
-  bool command_ended_ = false;
-  bool said_unkillable_ = false;
+  // Until when the lease surely held, as far as it was told.
+  virtual Clock::time_point deadline() const = 0;
 };
+
+// Whether a signal that dlock got came to the command as well: the terminal sends to its
+// whole foreground group.
+bool has_reached_command(const Signal& signal, const SupervisionPlan& plan);
+
+// Whether a signal is one to pass on at all.
+bool is_for_command(int signal);
+
+// What to say of processes that we may not end.
+std::string unkillable(int count);
 
 // Whether this process has a controlling terminal.
 bool has_terminal();

@@ -83,25 +83,35 @@ std::optional<std::vector<pid_t>> own_children() {
   return children;
 }
 
-std::optional<ProcessInfo> process_of(pid_t pid) {
-  const auto text = text_of("/proc/" + std::to_string(pid) + "/stat");
+std::optional<StatFields> stat_fields(const char* text) {
   // The name in parentheses may hold anything, parentheses too.
-  const char* rest = std::strrchr(text.c_str(), ')');
+  const char* rest = std::strrchr(text, ')');
   if (rest == nullptr) return std::nullopt;
-
-  ProcessInfo info;
-  info.pid = pid;
-  char state = '?';
-  unsigned long long ticks = 0;
+  StatFields fields;
   // Fields 3 to 5 and 22 of proc(5).
   if (std::sscanf(rest + 1,
                   " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
                   "%*d %*d %llu",
-                  &state, &info.parent, &info.group, &ticks) != 4) {
+                  &fields.state, &fields.parent, &fields.group,
+                  &fields.started_ticks) != 4) {
     return std::nullopt;
   }
+  return fields;
+}
+
+std::optional<ProcessInfo> process_of(pid_t pid) {
+  const auto text = text_of("/proc/" + std::to_string(pid) + "/stat");
+  const auto fields = stat_fields(text.c_str());
+  if (!fields) return std::nullopt;
+
+  ProcessInfo info;
+  info.pid = pid;
+  info.parent = fields->parent;
+  info.group = fields->group;
+  const char state = fields->state;
   const auto per_second = static_cast<unsigned long long>(::sysconf(_SC_CLK_TCK));
-  info.started = static_cast<std::int64_t>(ticks * (1'000'000'000ull / per_second));
+  info.started =
+      static_cast<std::int64_t>(fields->started_ticks * (1'000'000'000ull / per_second));
   info.is_dead = state == 'X' || state == 'x' || (state == 'Z' && has_ended(pid));
   info.is_stopped = state == 'T' || state == 't';
   return info;

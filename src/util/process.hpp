@@ -19,6 +19,15 @@ struct ProcessInfo {
   bool is_stopped = false;
 };
 
+// Some fields of /proc/PID/stat. Allocates nothing.
+struct StatFields {
+  char state = '?';
+  pid_t parent = 0;
+  pid_t group = 0;
+  unsigned long long started_ticks = 0;  // since boot
+};
+std::optional<StatFields> stat_fields(const char* text);
+
 // Nothing if there is no such process, or no /proc.
 std::optional<ProcessInfo> process_of(pid_t pid);
 

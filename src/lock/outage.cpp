@@ -1,0 +1,49 @@
+#include "lock/outage.hpp"
+
+#include <utility>
+
+namespace dlock {
+
+OutagePolicy::OutagePolicy(OnOutage on_outage, LeaseTiming timing,
+                           Clock::time_point deadline, LeaseWatcher& command,
+                           std::function<void(const std::string&)> warn)
+    : on_outage_(on_outage),
+      timing_(timing),
+      deadline_(deadline),
+      command_(command),
+      warn_(std::move(warn)) {}
+
+void OutagePolicy::extend(Clock::time_point deadline) {
+  deadline_ = deadline;
+  in_outage_ = false;
+  has_warned_ = false;
+  command_.extend(deadline);
+}
+
+void OutagePolicy::renewal_failed(Clock::time_point now) {
+  command_.renewal_failed(now);
+  if (on_outage_ == OnOutage::stop) return;
+  if (!in_outage_) command_.extend(Clock::time_point::max());
+  in_outage_ = true;
+  // When it would have been told to end. Most outages are over before that.
+  if (has_warned_ || now < deadline_ - timing_.margin() - timing_.grace()) return;
+  has_warned_ = true;
+  warn_("the lock cannot be renewed; the command goes on unprotected (--on-outage run)");
+}
+
+void OutagePolicy::forfeit(Loss loss) {
+  if (!in_outage_) {
+    command_.forfeit(loss);
+    return;
+  }
+  lost_ = loss;
+  warn_(
+      "the lock was lost in an outage of the store; the command goes on unprotected "
+      "(--on-outage run)");
+}
+
+bool OutagePolicy::has_held(Clock::time_point now) const {
+  return !lost_ && now < deadline_;
+}
+
+}  // namespace dlock

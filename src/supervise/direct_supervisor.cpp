@@ -1,0 +1,114 @@
+#include "supervise/direct_supervisor.hpp"
+
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+namespace dlock {
+
+DirectSupervisor::DirectSupervisor(std::vector<std::string> argv, SupervisionPlan plan,
+                                   SignalInbox& signals, Wakeup& wakeup,
+                                   std::function<void(const std::string&)> say)
+    : argv_(std::move(argv)),
+      plan_(plan),
+      signals_(signals),
+      wakeup_(wakeup),
+      say_(std::move(say)) {}
+
+asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
+    StartPlan plan) {
+  deadline_ = plan.deadline;
+  SpawnPlan spawn_plan;
+  spawn_plan.argv = argv_;
+  spawn_plan.environment = std::move(plan.environment);
+  spawn_plan.signals = signals_.inherited();
+  spawn_plan.own_group = plan_.own_group;
+  spawn_plan.session = plan.session;
+  spawn_plan.note = plan.note;
+  spawn_plan.note_before = std::move(plan.note_before);
+  spawn_plan.note_after = std::move(plan.note_after);
+  auto started = spawn(spawn_plan);
+  if (const auto* spawned = std::get_if<Spawned>(&started)) {
+    pid_ = spawned->pid;
+    ladder_.emplace(plan_, spawned->not_before);
+    ladder_->lease_holds_until(deadline_);
+    while (const auto signal = signals_.next()) send(signal->number);
+  }
+  co_return started;
+}
+
+asio::awaitable<Ended> DirectSupervisor::ended() {
+  for (;;) {
+    // A death is looked for after the signal that tells of it was taken.
+    while (const auto signal = signals_.next()) pass_on(*signal);
+    look_at_processes();
+    const auto now = Clock::now();
+    const auto action = ladder_->next(now);
+    if (action == Ladder::Action::done) break;
+    if (action == Ladder::Action::send_term) {
+      signal_tree(SIGTERM);
+      signal_tree(SIGCONT);  // a stopped process would not notice
+    } else if (action == Ladder::Action::send_kill) {
+      signal_tree(SIGKILL);
+    }
+    co_await wakeup_.wait_until(ladder_->look_again(now));
+  }
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  auto ended = ended_with(status);
+  ended.timed_out = ladder_->timed_out();
+  ended.lost = ladder_->lost();
+  co_return ended;
+}
+
+void DirectSupervisor::look_at_processes() {
+  if (!command_ended_ && tree_.reap_until(pid_)) {
+    command_ended_ = true;
+    ladder_->command_ended();
+  }
+  if (command_ended_ && ladder_->needs_tree()) {
+    ladder_->tree_is_empty(tree_.is_empty(pid_));
+  }
+}
+
+void DirectSupervisor::pass_on(const Signal& signal) {
+  if (!has_reached_command(signal, plan_)) send(signal.number);
+}
+
+void DirectSupervisor::send(int signal) {
+  if (!is_for_command(signal)) return;
+  if (command_ended_) {
+    // Only its stragglers are left, and we wait for them.
+    tree_.send(signal, 0);
+    return;
+  }
+  ::kill(plan_.own_group ? -pid_ : pid_, signal);
+  ladder_->forwarded(signal, Clock::now());
+}
+
+void DirectSupervisor::signal_tree(int signal) {
+  // The group at once, so that no shell of it sees its children die first and goes on
+  // to the next command.
+  if (plan_.own_group) ::kill(-pid_, signal);
+  const auto sweep = tree_.send(signal, plan_.own_group ? pid_ : 0);
+  if (signal == SIGKILL && sweep.refused > 0 && !said_unkillable_) {
+    said_unkillable_ = true;
+    say_(unkillable(sweep.refused));
+  }
+}
+
+void DirectSupervisor::extend(Clock::time_point deadline) {
+  deadline_ = deadline;
+  if (ladder_) ladder_->lease_holds_until(deadline);
+  wakeup_.notify();
+}
+
+void DirectSupervisor::forfeit(Loss loss) {
+  if (ladder_) ladder_->lease_lost(loss, Clock::now());
+  wakeup_.notify();
+}
+
+}  // namespace dlock

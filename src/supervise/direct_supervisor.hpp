@@ -1,0 +1,45 @@
+// Supervision without a guardian, for a lease that no clock ends.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "supervise/process_tree.hpp"
+#include "supervise/supervisor.hpp"
+
+namespace dlock {
+
+// The command is a child of this process.
+class DirectSupervisor final : public Supervisor {
+ public:
+  DirectSupervisor(std::vector<std::string> argv, SupervisionPlan plan,
+                   SignalInbox& signals, Wakeup& wakeup,
+                   std::function<void(const std::string&)> say);
+
+  asio::awaitable<std::variant<Spawned, SpawnFailure>> start(StartPlan plan) override;
+  asio::awaitable<Ended> ended() override;
+
+  void extend(Clock::time_point deadline) override;
+  Clock::time_point deadline() const override { return deadline_; }
+  void forfeit(Loss loss) override;
+
+ private:
+  void pass_on(const Signal& signal);
+  void send(int signal);
+  void signal_tree(int signal);
+  void look_at_processes();
+
+  std::vector<std::string> argv_;
+  SupervisionPlan plan_;
+  SignalInbox& signals_;
+  Wakeup& wakeup_;
+  std::function<void(const std::string&)> say_;
+  std::optional<Ladder> ladder_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  ProcessTree tree_;
+  pid_t pid_ = 0;
+  bool command_ended_ = false;
+  bool said_unkillable_ = false;
+};
+
+}  // namespace dlock

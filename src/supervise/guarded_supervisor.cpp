@@ -1,0 +1,150 @@
+#include "supervise/guarded_supervisor.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+namespace dlock {
+namespace {
+
+using Phase = GuardianPage::Phase;
+
+// Between sweeps for what is left when the guardian was killed.
+constexpr milliseconds sweep_again{20};
+
+}  // namespace
+
+GuardedSupervisor::GuardedSupervisor(asio::io_context& context, Guardian& guardian,
+                                     SupervisionPlan plan, SignalInbox& signals,
+                                     Wakeup& wakeup,
+                                     std::function<void(const std::string&)> say)
+    : context_(context),
+      guardian_(guardian),
+      page_(guardian.page()),
+      plan_(plan),
+      signals_(signals),
+      wakeup_(wakeup),
+      say_(std::move(say)) {}
+
+asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
+    StartPlan plan) {
+  if (!guardian_.set_environment(plan.environment)) {
+    co_return SpawnFailure{SpawnFailure::Kind::no_resources,
+                           "the command's environment is too large"};
+  }
+  extend(plan.deadline);
+  channel_.emplace(context_, guardian_.take_channel(), [this] {
+    hear();
+    wakeup_.notify();
+  });
+  tell_guardian(tell::start);
+  for (;;) {
+    // Whatever comes from here on is the command's, as if it ran already.
+    while (const auto signal = signals_.next()) send(signal->number);
+    const auto phase = page_.phase.load(std::memory_order_acquire);
+    if (phase == Phase::failed) co_return guardian_.failure();
+    if (phase != Phase::idle || (guardian_is_gone_ && page_.pid != 0)) {
+      co_return Spawned{page_.pid, page_.not_before, page_.not_after};
+    }
+    if (guardian_is_gone_) {
+      co_return SpawnFailure{SpawnFailure::Kind::no_resources,
+                             "its guardian process was killed"};
+    }
+    co_await wakeup_.wait_until(overdue_at());
+    if (Clock::now() >= overdue_at()) guardian_.kill();
+  }
+}
+
+asio::awaitable<Ended> GuardedSupervisor::ended() {
+  for (;;) {
+    while (const auto signal = signals_.next()) {
+      if (!has_reached_command(*signal, plan_)) send(signal->number);
+    }
+    if (page_.phase.load(std::memory_order_acquire) == Phase::over) break;
+    if (Clock::now() >= overdue_at()) guardian_is_gone_ = true;
+    if (guardian_is_gone_) co_return co_await end_without_guardian();
+    note_unkillable(page_.refused.load());
+    co_await wakeup_.wait_until(overdue_at());
+  }
+  auto ended = ended_with(page_.wait_status);
+  ended.timed_out = page_.timed_out;
+  if (page_.loss >= 0) ended.lost = static_cast<Loss>(page_.loss);
+  co_return ended;
+}
+
+// When the guardian should have ended everything; it is stopped then, or stuck. What it
+// may not kill it will not have ended.
+Clock::time_point GuardedSupervisor::overdue_at() const {
+  if (deadline_ == Clock::time_point::max() || !plan_.lease || page_.refused.load() > 0) {
+    return Clock::time_point::max();
+  }
+  return deadline_ - plan_.lease->margin() / 2;
+}
+
+// Its own children are ours now, and the command died with it, unless it is somebody
+// else's by setuid.
+asio::awaitable<Ended> GuardedSupervisor::end_without_guardian() {
+  guardian_.kill();
+  Ended ended;
+  ended.guardian_died = true;
+  ended.lost = lost_;
+  if (!lost_ && page_.deadline.load() == GuardianPage::ending) {
+    ended.lost = Loss::unconfirmed;
+  }
+  if (Clock::now() >= overdue_at()) ended.lost = Loss::unconfirmed;
+  for (;;) {
+    while (signals_.next()) {
+      // They have all been sent something stronger.
+    }
+    const auto sweep = guardian_.tree().send(SIGKILL, 0);
+    if (guardian_.tree().is_empty(0)) co_return ended;
+    note_unkillable(sweep.refused);
+    co_await wakeup_.wait_until(Clock::now() + sweep_again);
+  }
+}
+
+void GuardedSupervisor::note_unkillable(int count) {
+  if (count == 0 || said_unkillable_) return;
+  said_unkillable_ = true;
+  say_(unkillable(count));
+}
+
+void GuardedSupervisor::hear() {
+  char words[64];
+  for (;;) {
+    const auto size = ::recv(channel_->fd(), words, sizeof words, MSG_DONTWAIT);
+    if (size < 0 && errno == EINTR) continue;
+    if (size == 0 || (size < 0 && errno != EAGAIN)) guardian_is_gone_ = true;
+    if (size <= 0) return;
+  }
+}
+
+// A guardian that is stopped for so long that this would block loses signals, as a
+// process does that is sent the same one twice.
+void GuardedSupervisor::tell_guardian(std::uint8_t word) {
+  if (channel_) ::send(channel_->fd(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void GuardedSupervisor::send(int signal) {
+  if (is_for_command(signal)) tell_guardian(static_cast<std::uint8_t>(signal));
+}
+
+void GuardedSupervisor::extend(Clock::time_point deadline) {
+  const auto wanted = deadline.time_since_epoch().count();
+  auto current = page_.deadline.load();
+  do {
+    if (current == GuardianPage::ending) return;
+  } while (!page_.deadline.compare_exchange_weak(current, wanted));
+  deadline_ = deadline;
+  wakeup_.notify();
+}
+
+void GuardedSupervisor::forfeit(Loss loss) {
+  lost_ = loss;
+  tell_guardian(static_cast<std::uint8_t>(tell::lost + static_cast<int>(loss)));
+  wakeup_.notify();
+}
+
+}  // namespace dlock

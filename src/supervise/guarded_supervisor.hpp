@@ -1,0 +1,51 @@
+// Supervision by a guardian, for a lease that ends if nobody renews it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <optional>
+
+#include "supervise/guardian.hpp"
+#include "supervise/supervisor.hpp"
+#include "util/readable.hpp"
+
+namespace dlock {
+
+// The command is a child of the guardian, which decides and acts; this end hands on
+// signals and news of the lease, and takes over if the guardian is gone.
+class GuardedSupervisor final : public Supervisor {
+ public:
+  GuardedSupervisor(asio::io_context& context, Guardian& guardian, SupervisionPlan plan,
+                    SignalInbox& signals, Wakeup& wakeup,
+                    std::function<void(const std::string&)> say);
+
+  asio::awaitable<std::variant<Spawned, SpawnFailure>> start(StartPlan plan) override;
+  asio::awaitable<Ended> ended() override;
+
+  void extend(Clock::time_point deadline) override;
+  Clock::time_point deadline() const override { return deadline_; }
+  void forfeit(Loss loss) override;
+
+ private:
+  void hear();
+  void tell_guardian(std::uint8_t word);
+  void send(int signal);
+  void note_unkillable(int count);
+  Clock::time_point overdue_at() const;
+  asio::awaitable<Ended> end_without_guardian();
+
+  asio::io_context& context_;
+  Guardian& guardian_;
+  GuardianPage& page_;
+  SupervisionPlan plan_;
+  SignalInbox& signals_;
+  Wakeup& wakeup_;
+  std::function<void(const std::string&)> say_;
+  std::optional<Readable> channel_;
+  bool guardian_is_gone_ = false;
+  std::optional<Loss> lost_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  bool said_unkillable_ = false;
+};
+
+}  // namespace dlock

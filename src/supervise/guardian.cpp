@@ -1,0 +1,113 @@
+#include "supervise/guardian.hpp"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "lock/errors.hpp"
+#include "supervise/guardian_process.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+using Phase = GuardianPage::Phase;
+using Step = GuardianPage::Step;
+
+Failure no_guardian(const char* step) {
+  return Failure(Failure::Kind::exhausted, std::string("cannot start the guardian: ") +
+                                               step + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+Guardian::Guardian(const Task& task)
+    : argv_(task.argv), paths_(candidates(task.argv.front(), std::getenv("PATH"))) {
+  if (!tree_.catches_orphans()) throw no_guardian("prctl");
+  size_ = sizeof(GuardianPage) + task.environment_size;
+  void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw no_guardian("mmap");
+  page_ = new (memory) GuardianPage;
+
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    const auto failure = no_guardian("socketpair");
+    ::munmap(page_, size_);
+    throw failure;
+  }
+  channel_ = Fd(ends[0]);
+  const Fd theirs(ends[1]);
+  // Here and not there, so that a failure is found before anything is asked of a store.
+  const Fd timer(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+  const auto argv = pointers(argv_);
+  const auto callers_group = ::getpgrp();
+  pid_ = timer ? ::fork() : -1;
+  if (pid_ == 0) {
+    channel_.reset();
+    guard({*page_, theirs.get(), timer.get(), callers_group, task.plan, paths_,
+           argv.data(), task.signals});
+  }
+  if (pid_ < 0) {
+    const auto failure = no_guardian(timer ? "fork" : "timerfd");
+    ::munmap(page_, size_);
+    throw failure;
+  }
+}
+
+Guardian::~Guardian() {
+  const auto phase = page_->phase.load(std::memory_order_acquire);
+  if (phase != Phase::running) kill();
+  ::munmap(page_, size_);
+}
+
+void Guardian::kill() {
+  if (pid_ == 0) return;
+  ::kill(pid_, SIGKILL);  // also one that is stopped
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = 0;
+}
+
+bool Guardian::set_environment(const std::vector<std::string>& environment) {
+  // The table of pointers, and then what they point to.
+  auto* table = reinterpret_cast<char**>(page_ + 1);
+  const auto table_size = (environment.size() + 1) * sizeof(char*);
+  std::size_t needed = sizeof(GuardianPage) + table_size;
+  for (const auto& variable : environment) needed += variable.size() + 1;
+  if (needed > size_) return false;
+  auto* at = reinterpret_cast<char*>(table) + table_size;
+  for (std::size_t i = 0; i < environment.size(); ++i) {
+    table[i] = at;
+    std::memcpy(at, environment[i].c_str(), environment[i].size() + 1);
+    at += environment[i].size() + 1;
+  }
+  table[environment.size()] = nullptr;
+  page_->environment = table;
+  return true;
+}
+
+SpawnFailure Guardian::failure() const {
+  switch (page_->failed_at) {
+    case Step::exec:
+      return failure_of_exec(argv_.front(), paths_, {page_->error, page_->path});
+    case Step::too_late:
+      return {SpawnFailure::Kind::too_late,
+              "the lease ran low before the command could start"};
+    case Step::settle:
+    case Step::become:
+    case Step::fork:
+    case Step::none: break;
+  }
+  return failure_of_fork(page_->error);
+}
+
+}  // namespace dlock

@@ -1,0 +1,68 @@
+// The process between dlock and the command: made, spoken to, and mourned.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "supervise/guardian_page.hpp"
+#include "supervise/ladder.hpp"
+#include "supervise/launch.hpp"
+#include "supervise/process_tree.hpp"
+#include "util/fd.hpp"
+
+namespace dlock {
+
+// A fork of this process that starts the command and ends it before its lease ends, even
+// if this process is stopped, stuck or killed (ARCHITECTURE.md, "The guardian").
+class Guardian {
+ public:
+  struct Task {
+    std::vector<std::string> argv;
+    SignalState signals;
+    SupervisionPlan plan;
+    std::size_t environment_size = 0;  // in bytes, of what it will have to hold at most
+  };
+
+  // Forks; before any socket or database is open, which the guardian would have too, and
+  // with all signals blocked. Throws Failure (exhausted).
+  explicit Guardian(const Task& task);
+
+  // One that has nothing to guard, or no longer, ends. One that has ends its command
+  // first, once `channel` is closed.
+  ~Guardian();
+  Guardian(const Guardian&) = delete;
+  Guardian& operator=(const Guardian&) = delete;
+
+  GuardianPage& page() { return *page_; }
+
+  // What there will be of the command's processes if the guardian is killed.
+  ProcessTree& tree() { return tree_; }
+
+  // The socket to it, to be watched and closed by the caller. Readable when something in
+  // the page has changed; end of file when the guardian is gone.
+  Fd take_channel() { return std::move(channel_); }
+
+  // Puts the environment where the guardian finds it; false if there is no room.
+  bool set_environment(const std::vector<std::string>& environment);
+
+  // Why there is no command, once the phase is `failed`.
+  SpawnFailure failure() const;
+
+  // Ends it whatever it does, and waits for that.
+  void kill();
+
+ private:
+  ProcessTree tree_;  // before the fork, or the guardian were a stranger to it
+  GuardianPage* page_ = nullptr;
+  std::size_t size_ = 0;
+  std::vector<std::string> argv_;
+  std::vector<std::string> paths_;
+  Fd channel_;
+  pid_t pid_ = 0;
+};
+
+}  // namespace dlock

@@ -1,0 +1,364 @@
+#include "supervise/guardian_process.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <optional>
+
+#include "supervise/process_scan.hpp"
+
+namespace dlock {
+namespace {
+
+using Phase = GuardianPage::Phase;
+using Step = GuardianPage::Step;
+
+// How it is called in lists of processes; the kernel cuts off after 15.
+constexpr const char* process_name = "dlock-guardian";
+
+// If the timer could not be set, nothing is slept longer than this.
+constexpr milliseconds longest_blind_sleep{50};
+
+void ignore_child(int) {}
+
+// Whether this child has ended; it stays unreaped.
+bool is_dead(pid_t child) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) ==
+             0 &&
+         info.si_pid == child;
+}
+
+class Process {
+ public:
+  explicit Process(const GuardianTask& task)
+      : task_(task), page_(task.page), pid_(::getpid()), ladder_(task.plan, {}) {}
+
+  [[noreturn]] void run() {
+    settle();
+    if (await_start() && launch()) {
+      while (!is_over()) sleep();
+    }
+    ::_exit(0);
+  }
+
+ private:
+  void settle();
+  bool await_start();
+  bool launch();
+  [[noreturn]] void become_command();
+  [[noreturn]] void not_become(Step step, int error, std::size_t path = 0);
+  bool may_start() const;
+  bool fail(Step step, int error);
+  bool is_over();
+  void hear();
+  bool has_launched();
+  void look_at_processes();
+  bool reap_until_command();
+  bool is_tree_empty();
+  void look_at_deadline(Clock::time_point now);
+  void pass_on(int signal);
+  void signal_tree(int signal);
+  void finish();
+  void sleep();
+  void tell_dlock() const;
+
+  const GuardianTask& task_;
+  GuardianPage& page_;
+  pid_t pid_;
+  Ladder ladder_;
+  ProcessScan scan_;
+  int settle_error_ = 0;
+  int launching_ =
+      -1;  // a pipe that closes when exec has succeeded, or the child is gone
+  pid_t command_ = 0;
+  bool command_ended_ = false;
+  bool has_owner_ = true;
+  std::int64_t deadline_ = GuardianPage::never;
+  bool is_ending_ = false;
+  Clock::time_point look_again_ = Clock::time_point::max();
+};
+
+// Everything that may fail comes before the lock is anybody's.
+void Process::settle() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  // What ends is told by the end of sleep(), which unblocks it.
+  struct sigaction action {};
+  action.sa_handler = ignore_child;
+  ::sigaction(SIGCHLD, &action, nullptr);
+  // Ctrl-Z is not for us.
+  if (::setpgid(0, 0) != 0) settle_error_ = errno;
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) settle_error_ = errno;
+  ::prctl(PR_SET_NAME, process_name, 0, 0, 0);
+  scan_.open();
+}
+
+bool Process::await_start() {
+  for (;;) {
+    std::uint8_t word = 0;
+    const auto size = ::read(task_.channel, &word, 1);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return false;
+    if (word == tell::start) return true;
+  }
+}
+
+bool Process::launch() {
+  if (settle_error_ != 0) return fail(Step::settle, settle_error_);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return fail(Step::fork, errno);
+  launching_ = ends[0];
+  page_.not_before = Clock::now();
+  // Not vfork: an exec that hangs (on a network file system) must not suspend us.
+  command_ = ::fork();
+  if (command_ == 0) become_command();
+  if (command_ < 0) return fail(Step::fork, errno);
+  page_.pid = command_;
+  page_.not_after = Clock::now();
+  // As the child does it: whoever comes first, both know it is done.
+  ::setpgid(command_, task_.plan.own_group ? command_ : task_.callers_group);
+  ::close(ends[1]);
+  ladder_ = Ladder(task_.plan, page_.not_before);
+  return true;
+}
+
+void Process::become_command() {
+  if (::setpgid(0, task_.plan.own_group ? 0 : task_.callers_group) != 0) {
+    not_become(Step::become, errno);
+  }
+  // It is the guardian's only thread that this is about, so it cannot misfire.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) not_become(Step::become, errno);
+  if (::getppid() != pid_) ::_exit(127);  // the guardian is gone already
+  const Launch launch{task_.paths, task_.argv, page_.environment, task_.signals};
+  launch.restore_signals();
+  if (!may_start()) not_become(Step::too_late, 0);
+  const auto failed = launch.exec();
+  not_become(Step::exec, failed.number, failed.path);
+}
+
+void Process::not_become(Step step, int error, std::size_t path) {
+  page_.error = error;
+  page_.path = path;
+  page_.failed_at = step;
+  ::_exit(127);
+}
+
+// Whether the command could still be ended before the lease does.
+bool Process::may_start() const {
+  const auto until = page_.deadline.load();
+  if (until == GuardianPage::never || !task_.plan.lease) return true;
+  const auto& lease = *task_.plan.lease;
+  return until != GuardianPage::ending && Clock::now() + lease.margin() + lease.grace() <
+                                              Clock::time_point(nanoseconds(until));
+}
+
+bool Process::fail(Step step, int error) {
+  page_.error = error;
+  page_.failed_at = step;
+  page_.phase.store(Phase::failed, std::memory_order_release);
+  tell_dlock();
+  return false;
+}
+
+// What is said stands in the page; this only wakes dlock, and if it cannot be woken it
+// will be by our end.
+void Process::tell_dlock() const {
+  if (has_owner_) ::send(task_.channel, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+// Everything there is to do at this moment; whether nothing is left.
+bool Process::is_over() {
+  hear();
+  if (launching_ >= 0 && !has_launched()) return true;
+  look_at_processes();
+  const auto now = Clock::now();
+  look_at_deadline(now);
+  switch (ladder_.next(now)) {
+    case Ladder::Action::done: finish(); return true;
+    case Ladder::Action::send_term:
+      signal_tree(SIGTERM);
+      signal_tree(SIGCONT);  // a stopped process would not notice
+      tell_dlock();
+      break;
+    case Ladder::Action::send_kill: signal_tree(SIGKILL); break;
+    case Ladder::Action::wait: break;
+  }
+  look_again_ = ladder_.look_again(now);
+  return false;
+}
+
+void Process::hear() {
+  std::uint8_t words[64];
+  while (has_owner_) {
+    const auto size = ::recv(task_.channel, words, sizeof words, MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (size <= 0) {
+      has_owner_ = false;
+      ladder_.owner_gone(Clock::now());
+      return;
+    }
+    for (auto* word = words; word != words + size; ++word) {
+      if (*word >= tell::lost) {
+        ladder_.lease_lost(static_cast<Loss>(*word - tell::lost), Clock::now());
+      } else {
+        pass_on(*word);
+      }
+    }
+  }
+}
+
+// Whether there is, or may yet be, a command.
+bool Process::has_launched() {
+  char nothing = 0;
+  if (::read(launching_, &nothing, 1) != 0) return true;  // nothing is known yet
+  ::close(launching_);
+  launching_ = -1;
+  if (page_.failed_at != Step::none) {
+    while (::waitpid(command_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return fail(page_.failed_at, page_.error);
+  }
+  page_.phase.store(Phase::running, std::memory_order_release);
+  tell_dlock();
+  return true;
+}
+
+void Process::look_at_processes() {
+  if (!command_ended_ && reap_until_command()) {
+    command_ended_ = true;
+    ladder_.command_ended();
+  }
+  if (command_ended_ && ladder_.needs_tree()) ladder_.tree_is_empty(is_tree_empty());
+}
+
+// Reaps orphans that have ended; whether the command has. It stays unreaped to the end,
+// so that its number and its group's cannot pass to strangers.
+bool Process::reap_until_command() {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+      return false;
+    }
+    if (info.si_pid == command_) return true;
+    ::waitpid(info.si_pid, nullptr, WNOHANG);
+  }
+}
+
+bool Process::is_tree_empty() {
+  for (;;) {
+    const auto children = scan_.children();
+    bool any = false;
+    bool reaped = false;
+    for (std::size_t i = 0; i < children.count; ++i) {
+      const auto child = children.first[i];
+      if (child == command_) continue;
+      if (::waitpid(child, nullptr, WNOHANG) == child) {
+        reaped = true;
+      } else {
+        any = true;
+      }
+    }
+    if (any) return false;
+    if (children.is_all) return true;
+    if (!reaped) return false;
+  }
+}
+
+void Process::look_at_deadline(Clock::time_point now) {
+  if (is_ending_) return;
+  auto until = page_.deadline.load();
+  for (;;) {
+    // `never` is max().
+    ladder_.lease_holds_until(Clock::time_point(nanoseconds(until)));
+    if (!ladder_.is_in_doubt(now)) return;
+    // From here on no renewal can make the command live longer than it may.
+    if (page_.deadline.compare_exchange_strong(until, GuardianPage::ending)) break;
+  }
+  is_ending_ = true;
+}
+
+void Process::pass_on(int signal) {
+  if (command_ended_) {
+    signal_tree(signal);  // only its stragglers are left, and they are waited for
+    return;
+  }
+  ::kill(task_.plan.own_group ? -command_ : command_, signal);
+  ladder_.forwarded(signal, Clock::now());
+}
+
+void Process::signal_tree(int signal) {
+  // The group at once, so that no shell of it sees its children die first and goes on
+  // to the next command; parents before their children for the same reason.
+  const auto group = task_.plan.own_group ? command_ : 0;
+  if (group != 0) ::kill(-group, signal);
+  int refused = 0;
+  const auto children = scan_.children();
+  for (std::size_t i = 0; i < children.count; ++i) {
+    const auto child = children.first[i];
+    if (group != 0 && ::getpgid(child) == group) continue;
+    if (::kill(child, signal) != 0 && errno == EPERM && !is_dead(child)) ++refused;
+  }
+  const auto all = scan_.all();
+  for (std::size_t i = 0; i < all.count; ++i) {
+    const auto& process = all.first[i];
+    if (!process.is_ours || process.parent == pid_) continue;
+    if (group != 0 && process.group == group) continue;
+    if (signal_scanned(process, signal) == EPERM) ++refused;
+  }
+  if (signal == SIGKILL && refused != page_.refused.load()) {
+    page_.refused.store(refused);
+    tell_dlock();
+  }
+}
+
+void Process::finish() {
+  int status = 0;
+  while (::waitpid(command_, &status, 0) < 0 && errno == EINTR) {
+  }
+  page_.wait_status = status;
+  page_.timed_out = ladder_.timed_out();
+  if (const auto lost = ladder_.lost()) page_.loss = static_cast<int>(*lost);
+  page_.phase.store(Phase::over, std::memory_order_release);
+  tell_dlock();
+}
+
+// Until something happens, or look_again_. The timer counts suspend, which the time limit
+// of ppoll(2) does not; that one is for a timer that could not be set.
+void Process::sleep() {
+  const bool has_end = look_again_ != Clock::time_point::max();
+  itimerspec setting{};
+  if (has_end) {
+    const auto at = std::max(look_again_.time_since_epoch(), nanoseconds(1));
+    setting.it_value.tv_sec = at.count() / 1'000'000'000;
+    setting.it_value.tv_nsec = at.count() % 1'000'000'000;
+  }
+  const bool is_set =
+      ::timerfd_settime(task_.timer, TFD_TIMER_ABSTIME, &setting, nullptr) == 0;
+  pollfd watched[] = {{has_owner_ ? task_.channel : -1, POLLIN, 0},
+                      {task_.timer, POLLIN, 0},
+                      {launching_, POLLIN, 0}};
+  const timespec blind{0, nanoseconds(longest_blind_sleep).count()};
+  sigset_t but_children;
+  ::sigfillset(&but_children);
+  ::sigdelset(&but_children, SIGCHLD);
+  const int ready =
+      ::ppoll(watched, 3, has_end && !is_set ? &blind : nullptr, &but_children);
+  // No memory for it, say: no reason to spin.
+  if (ready < 0 && errno != EINTR) ::nanosleep(&blind, nullptr);
+}
+
+}  // namespace
+
+void guard(const GuardianTask& task) { Process(task).run(); }
+
+}  // namespace dlock

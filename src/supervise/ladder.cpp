@@ -1,0 +1,118 @@
+#include "supervise/ladder.hpp"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+
+namespace dlock {
+namespace {
+
+// After KILL, until all is gone: ends are told by SIGCHLD, but a process that was
+// being started during a sweep is only found by another one.
+constexpr milliseconds sweep_again{20};
+
+// From TERM to KILL when the lock is certainly not ours any more.
+constexpr milliseconds certain_loss_grace{1000};
+
+// From TERM to KILL when nobody renews the lease any more: all is over within a second.
+constexpr milliseconds orphan_grace{700};
+
+}  // namespace
+
+Ended ended_with(int wait_status) {
+  Ended ended;
+  if (WIFSIGNALED(wait_status)) {
+    ended.signal = WTERMSIG(wait_status);
+  } else {
+    ended.exit_code = WEXITSTATUS(wait_status);
+  }
+  return ended;
+}
+
+Ladder::Ladder(const SupervisionPlan& plan, Clock::time_point started) : plan_(plan) {
+  if (plan.timeout) ends_at_ = later(started, *plan.timeout);
+}
+
+void Ladder::kill_by(Clock::time_point moment) { kill_at_ = std::min(kill_at_, moment); }
+
+void Ladder::forwarded(int signal, Clock::time_point now) {
+  if (signal == SIGTERM && plan_.kill_after_forwarded) {
+    kill_by(later(now, plan_.kill_after));
+  }
+}
+
+void Ladder::lease_lost(Loss loss, Clock::time_point now) {
+  if (lost_) return;
+  lost_ = loss;
+  // Somebody else may hold the lock already: less patience than with a timeout.
+  const auto grace = plan_.lease ? plan_.lease->certain_loss_grace()
+                                 : std::min(plan_.kill_after, certain_loss_grace);
+  kill_by(later(now, grace));
+}
+
+void Ladder::owner_gone(Clock::time_point now) {
+  owner_gone_ = true;
+  kill_by(later(now, std::min(plan_.kill_after, orphan_grace)));
+}
+
+void Ladder::lease_holds_until(Clock::time_point deadline) { deadline_ = deadline; }
+
+// max() where nothing runs out.
+Clock::time_point Ladder::before_deadline(milliseconds span) const {
+  const bool runs_out = plan_.lease && deadline_ != Clock::time_point::max();
+  return runs_out ? deadline_ - span : Clock::time_point::max();
+}
+
+// When the tree has to be ended though the lease may still be renewed.
+Clock::time_point Ladder::in_doubt_at() const {
+  return lost_ || !plan_.lease
+             ? Clock::time_point::max()
+             : before_deadline(plan_.lease->margin() + plan_.lease->grace());
+}
+
+Clock::time_point Ladder::kills_at() const {
+  return plan_.lease ? std::min(kill_at_, before_deadline(plan_.lease->margin()))
+                     : kill_at_;
+}
+
+bool Ladder::is_in_doubt(Clock::time_point now) const { return now >= in_doubt_at(); }
+
+bool Ladder::needs_tree() const {
+  return termed_ || (command_ended_ && plan_.stragglers != Stragglers::leave);
+}
+
+Ladder::Action Ladder::next(Clock::time_point now) {
+  // First of all: that a command has ended is noticed late by one who was stopped, and
+  // nobody knows then whether it outlived its lease.
+  if (is_in_doubt(now)) {
+    // Renewals may succeed yet; the run is lost all the same, for good.
+    lost_ = Loss::unconfirmed;
+    kill_by(later(now, plan_.lease->grace()));
+  }
+  if (command_ended_ && (!needs_tree() || tree_is_empty_)) return Action::done;
+  const bool is_told = termed_;
+  if (!termed_) {
+    // A run is over when nothing is left that it waits for.
+    const bool runs = !command_ended_ || plan_.stragglers == Stragglers::wait;
+    timed_out_ = runs && now >= ends_at_;
+    const bool kill_rest = command_ended_ && plan_.stragglers == Stragglers::kill;
+    termed_ = timed_out_ || lost_ || kill_rest || owner_gone_;
+    if (termed_) kill_by(later(now, plan_.kill_after));
+  }
+  // One who comes this late (it was stopped, or the machine slept) has no time for TERM.
+  const bool is_late = plan_.lease && now >= before_deadline(plan_.lease->margin());
+  if (termed_ && !is_told && !is_late) return Action::send_term;
+  if (now < kills_at()) return Action::wait;
+  termed_ = true;
+  return Action::send_kill;
+}
+
+Clock::time_point Ladder::look_again(Clock::time_point now) const {
+  const auto kill_at = kills_at();
+  if (now >= kill_at) return now + sweep_again;
+  if (termed_) return std::min(kill_at, in_doubt_at());
+  return std::min({kill_at, ends_at_, in_doubt_at()});
+}
+
+}  // namespace dlock
