@@ -111,7 +111,7 @@ json() {  # <filter>
 use_private_store() {
   local variable root=$BATS_TEST_TMPDIR
   for variable in ${!DLOCK_@}; do
-    [[ $variable == DLOCK_@(BIN|SOURCE) ]] || unset "$variable"
+    [[ $variable == DLOCK_@(BIN|SOURCE|TEST_STORE) ]] || unset "$variable"
   done
   unset NO_COLOR
 
@@ -127,7 +127,20 @@ use_private_store() {
   export XDG_RUNTIME_DIR=$root/runtime
 
   export DLOCK_STORE=local:$root/store
+  [[ ${DLOCK_TEST_STORE:-local} == local ]] || use_server_as_store || return
   export DLOCK_TEST_ID=$root
+}
+
+# The same tests, but on a Redis server of the test's own: for DLOCK_TEST_STORE=redis.
+use_server_as_store() {
+  local socket=$BATS_TEST_TMPDIR/server.socket
+  # Before the mark is set: it is none of what the test started.
+  redis-server --port 0 --unixsocket "$socket" --save '' --dir "$BATS_TEST_TMPDIR" \
+    > "$BATS_TEST_TMPDIR/server.log" 2>&1 3>&- &
+  server_pid=$!
+  disown "$server_pid"
+  eventually test -S "$socket" || return
+  export DLOCK_STORE=redis+unix:$socket
 }
 
 # Prints the processes that this test started and that are still there. Without
@@ -144,7 +157,7 @@ kill_leftovers() {
   local pids
   # Background jobs that are functions or subshells carry no mark.
   mapfile -t pids < <(jobs -p -r; jobs -p -s)
-  end_processes "${pids[@]}"
+  end_processes "${pids[@]}" ${server_pid:+"$server_pid"}
   # Again until there are none: a process may have been starting another one.
   eventually end_leftovers || return
   [[ -z ${made_here:-} ]] || rm -rf --one-file-system "$made_here"

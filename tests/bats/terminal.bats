@@ -73,7 +73,15 @@ press_before_dlock_looks() {  # <key> <what is noted>
   eventually noted "${2% *} WINCH"
 }
 
-runs_command() { [[ -n $(pgrep -P "$(dlock_of "$1")") ]]; }
+# The pid of the command of a dlock, which may have a guardian in between.
+command_of() {  # <pid of dlock>
+  local child
+  child=$(pgrep -P "$1")
+  [[ $(< "/proc/$child/comm") != dlock-guardian ]] || child=$(pgrep -P "$child")
+  echo "$child"
+}
+
+runs_command() { [[ -n $(command_of "$(dlock_of "$1")") ]]; }
 
 somebody_waits() { [[ $(look "$1" '.waiters | length') != 0 ]]; }
 
@@ -182,7 +190,7 @@ tracing='exec env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace'
   dlock run job -- true
   on_terminal "$tracing dlock run job -- true"
   assert_exits 0 "$terminal"
-  sed -n 's/^\([a-z0-9_]*\)(.*/\1/p; /^vfork/q' trace > calls
+  sed -n '/^vfork\|\\377/ { s/(.*//p; q }; s/(.*//p' trace > calls
   local call count
 
   for call in $(tail -n 2 calls); do
@@ -234,7 +242,7 @@ tracing='exec env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace'
   eventually noted 'command ready'
   local dlock command
   dlock=$(dlock_of job)
-  command=$(pgrep -P "$dlock")
+  command=$(command_of "$dlock")
 
   press $'\032'
 

@@ -133,3 +133,22 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   assert_status 77
   assert_one_line
 }
+
+@test "a limit of file sizes that dlock runs into is an error, not a death by signal" {
+  for limit in 0 1 4 16 64 256; do
+    rm -rf "$store"
+    run bash -c "ulimit -f $limit; exec timeout -s KILL 20 dlock run job -- echo ran 2>&1 | cat; exit \${PIPESTATUS[0]}"
+    ((status != 0 && status < 128))
+    assert_one_line
+  done
+}
+
+@test "a limit of file sizes that dlock runs into later does not reach the command" {
+  dlock run job -- true
+  # What is appended to it goes beyond the limit.
+  perl -e 'print "x" x 99, "\n" for 1 .. 30000' >> "$store/runs.jsonl"
+
+  run bash -c 'ulimit -f 2500; exec timeout -s KILL 20 dlock run job -- sleep 0.2'
+
+  assert_status 0
+}

@@ -1,10 +1,10 @@
 // When the command's processes are told to end, and when they are made to.
 
+#include "supervise/ladder.hpp"
+
 #include <gtest/gtest.h>
 
 #include <csignal>
-
-#include "supervise/supervisor.hpp"
 
 namespace dlock {
 namespace {
@@ -498,11 +498,72 @@ TEST(Ladder, a_run_in_doubt_is_lost_even_if_its_lease_is_renewed_after_all) {
   EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
 }
 
-TEST(Ladder, one_that_wakes_after_the_deadline_kills_first) {
+TEST(Ladder, after_a_suspend_beyond_the_lease_the_first_thing_is_to_kill) {
+  auto ladder = leased();
+  ASSERT_EQ(ladder.next(start), Action::wait);
+
+  EXPECT_EQ(ladder.next(deadline + hours(8)), Action::send_kill);
+  EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
+}
+
+TEST(Ladder, one_that_wakes_with_no_more_than_the_margin_left_kills_first) {
   auto ladder = leased();
 
-  EXPECT_EQ(ladder.next(deadline + seconds(5)), Action::send_term);
-  EXPECT_EQ(ladder.next(deadline + seconds(5)), Action::send_kill);
+  EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
+}
+
+TEST(Ladder, a_suspend_shorter_than_what_can_be_ridden_out_is_not_noticed) {
+  auto ladder = leased();
+
+  EXPECT_EQ(ladder.next(deadline - milliseconds(6501)), Action::wait);
+}
+
+TEST(Ladder, a_suspend_beyond_the_lease_does_not_matter_where_nothing_runs_out) {
+  Ladder ladder(with_lease(), start);
+  ladder.lease_holds_until(Clock::time_point::max());
+
+  EXPECT_EQ(ladder.next(start + hours(8)), Action::wait);
+  EXPECT_EQ(ladder.look_again(start), Clock::time_point::max());
+}
+
+// Nobody renews any more
+
+TEST(Ladder, a_run_whose_owner_was_killed_is_over_within_a_second) {
+  auto ladder = leased();
+
+  ladder.owner_gone(start);
+
+  EXPECT_EQ(ladder.next(start), Action::send_term);
+  EXPECT_EQ(ladder.look_again(start), start + milliseconds(700));
+  EXPECT_EQ(ladder.next(start + milliseconds(700)), Action::send_kill);
+}
+
+TEST(Ladder, a_run_whose_owner_was_killed_is_over_before_the_deadline) {
+  auto ladder = leased();
+  const auto late = deadline - milliseconds(1600);
+
+  ladder.owner_gone(late);
+
+  EXPECT_EQ(ladder.next(late), Action::send_term);
+  EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
+}
+
+TEST(Ladder, a_run_whose_owner_was_killed_keeps_to_a_shorter_patience) {
+  Ladder ladder(with_kill_after(milliseconds(100)), start);
+
+  ladder.owner_gone(start);
+  ladder.next(start);
+
+  EXPECT_EQ(ladder.next(start + milliseconds(100)), Action::send_kill);
+}
+
+TEST(Ladder, what_outlives_the_command_is_left_alone_though_the_owner_was_killed) {
+  auto ladder = leased();
+  ladder.command_ended();
+
+  ladder.owner_gone(start);
+
+  EXPECT_EQ(ladder.next(start), Action::done);
 }
 
 TEST(Ladder, a_command_whose_end_is_noticed_after_the_deadline_counts_as_lost) {

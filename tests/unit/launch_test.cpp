@@ -1,6 +1,6 @@
 // Where a command is looked for, and what it means that it cannot be started.
 
-#include "supervise/spawn.hpp"
+#include "supervise/launch.hpp"
 
 #include <gtest/gtest.h>
 
