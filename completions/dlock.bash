@@ -7,14 +7,15 @@ _dlock_common_options=(--store --namespace --config --store-timeout --user --pas
   --tls-ca --tls-cert --tls-key --tls-insecure --json -q --quiet -v --verbose --color
   -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
-  --timeout -k --kill-after --jitter --stragglers --label --report)
+  --timeout -k --kill-after --jitter --on-outage --stragglers --label
+  --report)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
     $1 == --tls-@(ca|cert|key) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
-    $1 == --@(stragglers|label|report) || $1 == -[wtnEk] ]]
+    $1 == --@(on-outage|stragglers|label|report) || $1 == -[wtnEk] ]]
 }
 
 # Whether the option says which store it is, or how to get into it.
@@ -91,6 +92,7 @@ _dlock_offer_value_of() {  # <option>
       mapfile -t COMPREPLY < <(compgen -f -P "$before" -- "$value")
       ;;
     --color) _dlock_offer auto always never ;;
+    --on-outage) _dlock_offer stop run ;;
     --stragglers) _dlock_offer leave wait kill ;;
     --wait | -w) _dlock_offer forever 10s 1m 10m 1h ;;
     --timeout | --jitter | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;

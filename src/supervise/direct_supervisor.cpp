@@ -93,7 +93,9 @@ void DirectSupervisor::signal_tree(int signal) {
   // The group at once, so that no shell of it sees its children die first and goes on
   // to the next command.
   if (plan_.own_group) ::kill(-pid_, signal);
-  const auto sweep = tree_.send(signal, plan_.own_group ? pid_ : 0);
+  // Nobody is told twice; but to be killed twice does no harm, and only one by one do we
+  // learn who may not be.
+  const auto sweep = tree_.send(signal, plan_.own_group && signal != SIGKILL ? pid_ : 0);
   if (signal == SIGKILL && sweep.refused > 0 && !said_unkillable_) {
     said_unkillable_ = true;
     say_(unkillable(sweep.refused));

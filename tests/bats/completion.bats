@@ -173,6 +173,7 @@ make_locks() {  # <name>...
 @test "bash, zsh and fish offer the values of options" {
   for shell in bash zsh fish; do
     assert_offers "$shell" 'dlock run --stragglers ' leave wait kill
+    assert_offers "$shell" 'dlock run --on-outage ' stop run
     assert_offers "$shell" 'dlock run --color ' auto always never
     assert_offers "$shell" 'dlock run -w f' forever
     assert_offers "$shell" 'dlock run -qw f' forever

@@ -16,8 +16,10 @@ class Watcher final : public LeaseWatcher {
  public:
   void extend(Clock::time_point until) override { deadline = until; }
   void forfeit(Loss loss) override { lost = loss; }
+  void renewal_failed(Clock::time_point) override { ++failures; }
 
   Clock::time_point deadline{};
+  int failures = 0;
   std::optional<Loss> lost;
 };
 
@@ -108,6 +110,15 @@ TEST_F(Keeper, ends_at_once_when_it_is_told_to) {
 
   ASSERT_TRUE(comes_true([&] { return over_; }));
   EXPECT_EQ(asked_, 0);
+}
+
+TEST_F(Keeper, tells_of_each_renewal_that_failed) {
+  answers_ = {std::nullopt, std::nullopt, Renewal::confirmed};
+  keep();
+
+  ASSERT_TRUE(comes_true([this] { return asked_ == 3; }));
+
+  EXPECT_EQ(watcher_.failures, 2);
 }
 
 }  // namespace

@@ -66,8 +66,9 @@ TEST(Held, garbage_does_not_hide_what_stands_beside_it) {
 CommandSettings settings() {
   CommandSettings settings;
   settings.name = "nightly job";
-  settings.grant.fence.number = 42;
-  settings.grant.slot = 3;
+  settings.grant.emplace();
+  settings.grant->fence.number = 42;
+  settings.grant->slot = 3;
   settings.store = "local:/srv/locks";
   settings.name_space = "team";
   return settings;
@@ -87,6 +88,18 @@ bool contains(const std::vector<std::string>& environment, const std::string& en
 bool has_name(const std::vector<std::string>& environment, const std::string& name) {
   return std::any_of(environment.begin(), environment.end(),
                      [&](const std::string& e) { return e.starts_with(name + "="); });
+}
+
+TEST(Environment, without_a_grant_there_is_no_fence_not_even_an_outer_one) {
+  auto without = settings();
+  without.grant.reset();
+
+  const auto environment =
+      environment_with({"DLOCK_FENCE=7", "DLOCK_SLOT=1", "DLOCK_HELD=outer=7"}, without);
+
+  EXPECT_FALSE(has_name(environment, "DLOCK_FENCE"));
+  EXPECT_FALSE(has_name(environment, "DLOCK_SLOT"));
+  EXPECT_TRUE(contains(environment, "DLOCK_HELD=outer=7"));
 }
 
 TEST(Environment, says_which_lock_is_held_and_where) {

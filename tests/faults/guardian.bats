@@ -1,0 +1,398 @@
+#!/usr/bin/env bats
+# The command is dead before its lease ends: whatever becomes of the server, the network,
+# dlock, or its guardian. (reliability: P2, A1 to A9, C4 to C9)
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2034,SC2154  # what the helpers and the tests set for each other
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  load tree
+  use_redis_store
+  report=$BATS_TEST_TMPDIR/report
+  began=$BATS_TEST_TMPDIR/began
+  said=$BATS_TEST_TMPDIR/said
+  relay_mode=$BATS_TEST_TMPDIR/mode
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+lease=(--ttl 2s --store-timeout 200ms)
+
+# Puts a network between dlock and the server that can break.
+use_relay() {
+  "$DLOCK_SOURCE/tests/faults/relay" "$BATS_TEST_TMPDIR/port" "$relay_mode" \
+    "$redis_socket" 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/port"
+  DLOCK_STORE=redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")
+}
+
+network() { echo "$1" > "$relay_mode"; }  # <forward, drop or drip>
+
+# Right after a renewal, so that none comes between the look at the lease and the fault.
+begin_fault() {
+  await_renewal job
+  end=$(lease_end job)
+}
+
+assert_report() {  # <outcome> <reason> <exit code>
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.exit_code)"' "$report")" "$1 $2 $3"
+}
+
+# Asserts that the tree is dead before the lease ends, and that the run was lost.
+assert_dead_in_time() {
+  await_death
+  ((spare > 0))
+  assert_exits 76 "$holder"
+  assert_report lost unconfirmed 76
+}
+
+is_gone() { (($(left_of job) == -2)); }
+
+# --- The server, the network ---
+
+@test "when the server is stopped, all of the tree is dead before the lease ends" {
+  hold_tree "${lease[@]}"
+  begin_fault
+
+  redis_freezes
+
+  assert_dead_in_time
+}
+
+@test "when the server is killed, all of the tree is dead before the lease ends" {
+  hold_tree "${lease[@]}"
+  begin_fault
+
+  stop_redis
+
+  assert_dead_in_time
+}
+
+@test "when the network drops everything, all of the tree is dead before the lease ends" {
+  use_relay
+  hold_tree "${lease[@]}"
+  begin_fault
+
+  network drop
+
+  assert_dead_in_time
+}
+
+@test "when the server's answers drip, all of the tree is dead before the lease ends" {
+  use_relay
+  hold_tree "${lease[@]}"
+  begin_fault
+
+  network drip
+
+  assert_dead_in_time
+}
+
+@test "when the server pauses its clients, all of the tree is dead before the lease ends" {
+  hold_tree "${lease[@]}"
+  begin_fault
+
+  redis CLIENT PAUSE 20000 ALL > /dev/null
+
+  assert_dead_in_time
+}
+
+@test "when the server is busy in a script, all of the tree is dead before the lease ends" {
+  hold_tree "${lease[@]}"
+  begin_fault
+
+  redis EVAL 'while true do end' 0 > /dev/null 2>&1 &
+
+  assert_dead_in_time
+}
+
+@test "an outage shorter than what can be ridden out is not noticed, whichever it is" {
+  use_relay
+  hold job --ttl 5s --store-timeout 400ms --kill-after 200ms --report "$report" 2> "$said"
+  for fault in 'redis_freezes' 'network drop' 'redis CLIENT PAUSE 20000 WRITE'; do
+    await_renewal job
+    $fault > /dev/null
+    never_within 2200 has_ended "$command"  # there was a renewal in that time
+    redis_goes_on
+    network forward
+    redis CLIENT UNPAUSE > /dev/null
+  done
+  await_renewal job
+
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_equal "$(< "$said")" ''
+  assert_report ran null 0
+}
+
+# --- dlock is killed or stopped ---
+
+@test "when dlock is killed, all of the tree is dead within a second" {
+  hold_tree --ttl 30s
+  begin=$(now_ms)
+
+  kill -KILL "$holder"
+
+  eventually all_have_ended "${branches[@]}" "$guardian"
+  assert_between $(($(now_ms) - begin)) 0 1000
+  eventually no_leftovers
+}
+
+@test "when dlock is killed, the lock stays taken until its lease ends" {
+  hold_tree "${lease[@]}"
+
+  kill -KILL "$holder"
+  eventually all_have_ended "${branches[@]}" "$guardian"
+  run dlock run job -- true
+
+  assert_status 75
+  eventually is_gone
+}
+
+@test "when dlock is killed, its command is told by TERM first" {
+  dlock run job -- sh -c 'trap "echo told > \"\$0\"; exit" TERM; echo on > "$0"
+    while :; do sleep 0.02; done' "$began" 2> "$said" 3>&- &
+  holder=$!
+  eventually test -s "$began"
+
+  kill -KILL "$holder"
+
+  eventually grep -qx told "$began"
+}
+
+@test "when dlock is killed while it waits, nothing is left of it" {
+  hold job
+  queue job touch "$began"
+  guardian=$(guardian_of "$waiter")
+
+  kill -KILL "$waiter"
+
+  eventually has_ended "$guardian"
+}
+
+@test "when dlock is stopped for longer than its lease, the tree is dead before it ends" {
+  hold_tree "${lease[@]}"
+  begin_fault
+
+  kill -STOP "$holder"
+
+  await_death
+  ((spare > 0))
+  eventually is_gone
+  dlock run job -- true
+  kill -CONT "$holder"
+  assert_exits 76 "$holder"
+  assert_report lost unconfirmed 76
+}
+
+@test "one that was stopped for longer than its lease leaves the next holder's lock alone" {
+  hold_tree "${lease[@]}"
+  first=$holder
+  kill -STOP "$first"
+  eventually is_gone
+  hold job
+
+  kill -CONT "$first"
+
+  assert_exits 76 "$first"
+  is_held job
+  let_go
+  assert_exits 0 "$holder"
+}
+
+@test "when everything of a run is stopped for longer than its lease, little is done after" {
+  dlock run "${lease[@]}" --report "$report" job -- perl -MTime::HiRes=time,sleep -e '
+    $| = 1; open my $out, ">", shift; select $out; $| = 1;
+    while (1) { printf "%.0f\n", time * 1000; sleep 0.002 }' "$began" 2> "$said" 3>&- &
+  holder=$!
+  eventually test -s "$began"
+  guardian=$(guardian_of "$holder")
+  command=$(pgrep -P "$guardian")
+  kill -STOP "$command" "$guardian" "$holder"
+  eventually is_gone
+
+  thawed=$(now_ms)
+  kill -CONT "$command" "$guardian" "$holder"
+
+  assert_exits 76 "$holder"
+  assert_between $(($(tail -n 1 "$began") - thawed)) -60000 250
+}
+
+# --- The guardian is killed or stopped ---
+
+@test "when the guardian is killed, the tree is dead within a second and the lock released" {
+  hold_tree --ttl 30s
+  begin=$(now_ms)
+
+  kill -KILL "$guardian"
+
+  eventually all_have_ended "${branches[@]}"
+  assert_between $(($(now_ms) - begin)) 0 1000
+  assert_exits 70 "$holder"
+  is_gone
+  assert_report error null 70
+  output=$(< "$said")
+  assert_one_line
+  assert_output_contains 'the guardian process was killed'
+}
+
+@test "when the guardian is stopped, signals do not hold up dlock, and the tree is dead in time" {
+  hold_tree "${lease[@]}"
+  kill -STOP "$guardian"
+  begin_fault
+  kill -USR1 "$holder"
+
+  redis_freezes
+
+  assert_dead_in_time
+}
+
+@test "a run goes on while its guardian is stopped" {
+  hold job "${lease[@]}"
+  guardian=$(guardian_of "$holder")
+  kill -STOP "$guardian"
+
+  await_renewal job
+  await_renewal job
+  kill -CONT "$guardian"
+  let_go
+
+  assert_exits 0 "$holder"
+}
+
+@test "when dlock and the guardian are killed at once, the command itself is dead" {
+  hold_tree --ttl 30s
+
+  kill -KILL "$guardian" "$holder"
+
+  eventually has_ended "${branches[0]}"
+}
+
+@test "a waiter whose guardian was killed does not start its command" {
+  hold job
+  queue job touch "$began"
+  kill -KILL "$(guardian_of "$waiter")"
+
+  let_go
+
+  assert_exits 125 "$waiter"
+  [[ ! -e $began ]]
+  is_gone
+}
+
+@test "signals to the guardian alone change nothing" {
+  hold job
+  for signal in HUP INT QUIT TERM USR1 USR2 ALRM PIPE TSTP TTIN TTOU CHLD; do
+    kill -s "$signal" "$(guardian_of "$holder")"
+  done
+
+  never_within 300 has_ended "$holder"
+  let_go
+
+  assert_exits 0 "$holder"
+}
+
+# --- What cannot be killed ---
+
+@test "what cannot be killed keeps the lock for as long as it lives" {
+  needs_root
+  choose_redis_port
+  stop_redis
+  start_redis --port "$redis_port"
+  use_private_mounts
+  inside cp "$DLOCK_BIN" "$(command -v setpriv)" "$redis_root/password" /mnt
+  inside chmod 4755 /mnt/setpriv
+  inside chown 1001 /mnt/password
+  inside setpriv --reuid 1001 --regid 1001 --clear-groups env HOME=/mnt \
+    DLOCK_STORE="redis://127.0.0.1:$redis_port" DLOCK_PASSWORD_FILE=/mnt/password \
+    /mnt/dlock run --ttl 2s --store-timeout 200ms --timeout 200ms --kill-after 100ms job -- \
+    /mnt/setpriv --reuid 0 --regid 0 --clear-groups sh -c 'echo $$ > "$0"; exec sleep 60' \
+    "$began" 2> "$said" 3>&- &
+  holder=$!
+  eventually test -s "$began"
+  stuck=$(< "$began")
+  eventually grep -q 'cannot end 1 of' "$said"
+
+  await_renewal job
+  await_renewal job
+  never_within 1 has_ended "$holder"
+  assert_equal "$(wc -l < "$said")" 1
+  kill -KILL "$stuck"
+
+  assert_exits 124 "$holder"
+  is_gone
+}
+
+# --- Resources ---
+
+@test "the guardian passes nothing of its own to the command" {
+  local without
+  without=$(sh -c 'cd /proc/$$/fd; echo *')
+
+  run dlock run job -- sh -c 'cd /proc/$$/fd; echo *'
+
+  assert_equal "$output" "$without"
+}
+
+@test "the guardian costs less than 1.5 MiB of memory" {
+  hold job
+
+  private=$(awk '/^Private/ { sum += $2 } END { print sum }' "/proc/$(guardian_of "$holder")/smaps_rollup")
+  echo "$private KiB"
+  [[ -n ${ASAN_OPTIONS:-} ]] || ((private < 1536))
+}
+
+@test "a thousand short processes leave the guardian no zombie, descriptor or memory" {
+  dlock run job -- sh -c 'echo 1 > "$0"; until [ -e "$0.go" ]; do sleep 0.02; done
+    i=0; while [ $i -lt 1000 ]; do (true &); i=$((i + 1)); done
+    echo 2 > "$0"; until [ -e "$0.end" ]; do sleep 0.02; done' "$began" 3>&- &
+  holder=$!
+  eventually test -s "$began"
+  guardian=$(guardian_of "$holder")
+  before=$(used_by "$guardian")
+
+  touch "$began.go"
+  EVENTUALLY_MS=60000 eventually grep -qx 2 "$began"
+
+  eventually has_no_zombies "$guardian"
+  assert_equal "$(used_by "$guardian")" "$before"
+  touch "$began.end"
+  assert_exits 0 "$holder"
+}
+
+# How many descriptors and how much memory of its own a process has.
+used_by() {  # <pid>
+  echo /proc/"$1"/fd/* | wc -w
+  awk '/^Private/ { sum += $2 } END { print int(sum / 100) }' "/proc/$1/smaps_rollup"
+}
+
+has_no_zombies() { [[ $(ps -o stat= --ppid "$1") != *Z* ]]; }
+
+# --- The terminal ---
+
+@test "Ctrl-Z for longer than the lease ends the run with 76, and fg says so" {
+  cd "$BATS_TEST_TMPDIR"
+  mkfifo keys
+  SHELL=/bin/sh TERM=dumb env --default-signal script -qec \
+    'PS1="ready> " exec bash --norc --noprofile -i' /dev/null <> keys > screen 3>&- &
+  eventually grep -qF 'ready> ' screen
+  echo 'dlock run --ttl 1s --store-timeout 100ms job -- sh -c "echo \$\$ > began; exec sleep 60"' 1<> keys
+  eventually test -s began
+  end=$(lease_end job)
+  branches=("$(< began)")
+
+  printf '\032' 1<> keys
+  await_death
+  ((spare > 0))
+  eventually is_gone
+  echo 'fg; echo "it was $?"' 1<> keys
+
+  eventually grep -q 'it was 76' screen
+  grep -q 'lost the lock (unconfirmed)' screen
+}

@@ -1,0 +1,236 @@
+#!/usr/bin/env bats
+# --on-outage: what becomes of a run when its store cannot be reached.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # the helpers set holder, command
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  use_redis_store
+  report=$BATS_TEST_TMPDIR/report
+  said=$BATS_TEST_TMPDIR/said
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+lease=(--ttl 1s --store-timeout 100ms)
+
+# Holds `job` with --on-outage run, and what dlock says in a file.
+hold_on() {
+  hold job "${lease[@]}" --on-outage run --report "$report" 2> "$said"
+}
+
+says() { grep -q "$1" "$said"; }
+
+assert_report() {  # <outcome> <reason> <exit code> <protected>
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.exit_code) \(.protected)"' "$report")" "$1 $2 $3 $4"
+}
+
+# Asserts that the output is the command's, after one line that warns.
+assert_ran_with_warning() {  # <text of the warning>
+  assert_equal "${#lines[@]}" 2
+  [[ ${lines[0]} == 'dlock: job: warning: '*"$1"* && ${lines[1]} == ran ]]
+}
+
+# --- Before the command ---
+
+@test "without a server the command is not started" {
+  stop_redis
+
+  run dlock run job -- echo ran
+
+  assert_status 69
+  refute_output_contains ran
+}
+
+@test "--on-outage stop is the default" {
+  stop_redis
+
+  run dlock run --on-outage stop job -- echo ran
+
+  assert_status 69
+  refute_output_contains ran
+}
+
+@test "--on-outage run starts the command without a server, and warns in one line" {
+  stop_redis
+
+  run dlock run --on-outage run --report "$report" job -- sh -c 'echo ran; exit 3'
+
+  assert_status 3
+  assert_ran_with_warning 'running without the lock'
+  assert_report ran null 3 false
+  [[ $(jq -r .message "$report") == *'running without the lock'* ]]
+  assert_equal "$(jq .fence "$report")" null
+}
+
+@test "--on-outage run starts the command when the server is silent" {
+  redis_freezes
+
+  run dlock run "${lease[@]}" --on-outage run job -- echo ran
+
+  assert_status 0
+  assert_ran_with_warning 'running without the lock'
+}
+
+@test "--on-outage run starts the command when the store on this machine is not there for the moment" {
+  export DLOCK_STORE=local:$BATS_TEST_TMPDIR/store
+  dlock run any -- true
+  perl -MFcntl -e '
+    my $gate = pack "s s x4 q q l x4", F_WRLCK, 0, 0, 1, 0;
+    open my $sessions, "+<", shift or die;
+    fcntl $sessions, F_SETLK, $gate or die;
+    open my $taken, ">", shift;
+    sleep 60' "$BATS_TEST_TMPDIR/store/sessions" "$BATS_TEST_TMPDIR/taken" 3>&- &
+  eventually test -e "$BATS_TEST_TMPDIR/taken"
+
+  run dlock run --store-timeout 200ms --on-outage run job -- echo ran
+
+  assert_status 0
+  assert_ran_with_warning 'running without the lock'
+}
+
+@test "-q keeps the warning back" {
+  stop_redis
+
+  run dlock run -q --on-outage run job -- echo ran
+
+  assert_status 0
+  assert_equal "$output" ran
+}
+
+@test "--on-outage run waits for the server as long as --wait says" {
+  stop_redis
+  begin=$(now_ms)
+
+  run dlock run --wait 500ms --on-outage run job -- echo ran
+
+  assert_status 0
+  assert_between $(($(now_ms) - begin)) 500 5000
+}
+
+@test "a command without the lock gets no fence, not even an outer one" {
+  stop_redis
+
+  run env DLOCK_FENCE=7 DLOCK_SLOT=0 dlock run -q --on-outage run job -- \
+    sh -c 'echo "${DLOCK_FENCE-none} ${DLOCK_SLOT-none} $DLOCK_NAME"'
+
+  assert_equal "$output" 'none none job'
+}
+
+@test "--on-outage run does not start the command while somebody has the lock" {
+  hold job
+
+  run dlock run --on-outage run job -- echo ran
+
+  assert_status 75
+  refute_output_contains ran
+}
+
+@test "--on-outage run does not start the command when the login is refused" {
+  redis ACL SETUSER dlock off
+
+  run dlock run --on-outage run job -- echo ran
+
+  assert_status 77
+  refute_output_contains ran
+}
+
+@test "a signal while the server is silent starts nothing with --on-outage run" {
+  redis_freezes
+  dlock run --store-timeout 5s --on-outage run job -- touch "$said" 3>&- &
+  holder=$!
+  eventually test -e "/proc/$holder/fd/7"
+
+  kill -TERM "$holder"
+
+  assert_exits 143 "$holder"
+  [[ ! -e $said ]]
+}
+
+# --- While it runs ---
+
+@test "--on-outage run lets the command go on beyond its lease, and warns once" {
+  hold_on
+  redis_freezes
+
+  eventually says 'goes on unprotected'
+  never_within 1500 has_ended "$command"
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_equal "$(grep -c 'goes on unprotected' "$said")" 1
+  assert_report ran null 0 false
+}
+
+@test "with --on-outage run an outage that is over in time is not said, and the run was protected" {
+  hold job --ttl 5s --store-timeout 400ms --kill-after 200ms --on-outage run \
+    --report "$report" 2> "$said"
+
+  redis_freezes
+  never_within 2200 has_ended "$command"  # there was a renewal in that time
+  redis_goes_on
+  await_renewal job
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_equal "$(< "$said")" ''
+  assert_report ran null 0 true
+}
+
+@test "with --on-outage run a lock that the outage has cost is warned about, and reported" {
+  hold_on
+  stop_redis
+  eventually says 'goes on unprotected'
+
+  start_redis
+  eventually says 'was lost in an outage'
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_report ran gone 0 false
+}
+
+@test "with --on-outage run the deadline counts again after an outage" {
+  hold_on
+  redis_freezes
+  never_within 500 has_ended "$command"
+  redis_goes_on
+  await_renewal job
+
+  redis SET 'dlock:{job}' theirs PX 60000
+
+  assert_exits 76 "$holder"
+  assert_report lost 'taken over' 76 true
+}
+
+@test "with --on-outage run a lock that is deleted is lost all the same" {
+  hold_on
+
+  redis DEL 'dlock:{job}'
+
+  assert_exits 76 "$holder"
+  assert_report lost gone 76 true
+}
+
+@test "with --on-outage run a dlock that is killed takes its command along" {
+  hold_on
+  redis_freezes
+  never_within 500 has_ended "$command"
+
+  kill -KILL "$holder"
+
+  eventually has_ended "$command"
+}
+
+@test "--on-outage takes stop and run and nothing else" {
+  run dlock run --on-outage go job -- echo ran
+
+  assert_status 64
+  assert_one_line
+  assert_output_contains "'go' is neither stop nor run"
+}

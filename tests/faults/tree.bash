@@ -1,0 +1,56 @@
+# Helpers for tests that end whole trees of processes. They go with support.bash,
+# locks.bash and redis.bash.
+# shellcheck disable=SC2034,SC2154  # what is set here is for the tests, and the reverse
+
+# A command whose processes are hard to end: one that heeds TERM, one that does not, and
+# a daemon of both kinds, each of which notes its pid in a file of its own.
+# shellcheck disable=SC2016  # it is a shell that expands for itself
+tree=(sh -c '
+  echo $$ > "$0/leader"
+  sh -c "trap \"\" TERM; echo \$\$ > \"\$0/deaf\"; while :; do sleep 0.05; done" "$0" &
+  setsid sh -c "(echo \$\$ > /dev/null
+    trap \"\" TERM INT HUP; sh -c \"echo \\\$PPID > \\\"\\\$0/daemon\\\"\" \"\$0\"
+    while :; do sleep 0.05; done) &" "$0" &
+  setsid sh -c "sleep 300 & echo \$! > \"\$0/sleeper\"; wait" "$0" &
+  wait')
+
+# Holds `job` with such a tree. Sets $holder to the pid of its dlock, $guardian to that of
+# its guardian, and $branches to those of the tree.
+hold_tree() {  # [<option>...]
+  local pids=$BATS_TEST_TMPDIR/pids
+  mkdir -p "$pids"
+  dlock run --report "$report" "$@" job -- "${tree[@]}" "$pids" 2> "$said" 3>&- &
+  holder=$!
+  local name
+  branches=()
+  for name in leader deaf daemon sleeper; do
+    eventually test -s "$pids/$name" || return
+    branches+=("$(< "$pids/$name")")
+  done
+  guardian=$(guardian_of "$holder")
+}
+
+guardian_of() {  # <pid of dlock>
+  local child
+  for child in $(pgrep -P "$1"); do
+    [[ $(< "/proc/$child/comm") != dlock-guardian ]] || echo "$child"
+  done
+}
+
+all_have_ended() {  # <pid>...
+  local pid
+  for pid; do has_ended "$pid" || return; done
+}
+
+# Prints when the lease on a lock ends for its server, in milliseconds since the epoch.
+lease_end() {  # <name>
+  echo $(($(now_ms) + $(left_of "$1")))
+}
+
+# Waits until the tree is dead, and sets $spare to how long that was before $end, in
+# milliseconds.
+await_death() {
+  eventually all_have_ended "${branches[@]}" || return
+  spare=$((end - $(now_ms)))
+  echo "dead $spare ms before the end of the lease"
+}

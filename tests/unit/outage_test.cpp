@@ -1,0 +1,127 @@
+// What a run does when its lease cannot be renewed.
+
+#include "lock/outage.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace dlock {
+namespace {
+
+using std::chrono::seconds;
+
+class Command final : public LeaseWatcher {
+ public:
+  void extend(Clock::time_point until) override { deadline = until; }
+  void forfeit(Loss loss) override { lost = loss; }
+
+  Clock::time_point deadline{};
+  std::optional<Loss> lost;
+};
+
+// 30 s, so 5 s of grace and 1.5 s of margin.
+constexpr Clock::time_point deadline{seconds(1000)};
+constexpr auto in_doubt_at = deadline - milliseconds(6500);
+
+class Outage : public ::testing::Test {
+ protected:
+  OutagePolicy policy(OnOutage on_outage) {
+    return {on_outage, LeaseTiming(seconds(30), seconds(5), seconds(2)), deadline,
+            command_,
+            [this](const std::string& message) { warnings_.push_back(message); }};
+  }
+
+  Command command_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(Outage, with_stop_a_renewal_that_failed_changes_nothing) {
+  auto lease = policy(OnOutage::stop);
+
+  lease.renewal_failed(deadline);
+
+  EXPECT_EQ(command_.deadline, Clock::time_point{});
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(Outage, with_run_the_first_renewal_that_failed_takes_the_deadline_away) {
+  auto lease = policy(OnOutage::run);
+
+  lease.renewal_failed(deadline - seconds(20));
+
+  EXPECT_EQ(command_.deadline, Clock::time_point::max());
+  EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(Outage, with_run_one_that_is_confirmed_sets_it_again) {
+  auto lease = policy(OnOutage::run);
+  lease.renewal_failed(deadline - seconds(20));
+
+  lease.extend(deadline + seconds(10));
+
+  EXPECT_EQ(command_.deadline, deadline + seconds(10));
+  EXPECT_TRUE(lease.has_held(deadline));
+}
+
+TEST_F(Outage, with_run_it_is_warned_once_when_the_command_would_have_been_ended) {
+  auto lease = policy(OnOutage::run);
+
+  lease.renewal_failed(in_doubt_at - nanoseconds(1));
+  EXPECT_TRUE(warnings_.empty());
+  lease.renewal_failed(in_doubt_at);
+  lease.renewal_failed(deadline);
+
+  EXPECT_EQ(warnings_.size(), 1u);
+}
+
+TEST_F(Outage, another_outage_is_warned_about_again) {
+  auto lease = policy(OnOutage::run);
+  lease.renewal_failed(in_doubt_at);
+  lease.extend(deadline + seconds(10));
+
+  lease.renewal_failed(in_doubt_at + seconds(10));
+
+  EXPECT_EQ(warnings_.size(), 2u);
+}
+
+TEST_F(Outage, a_loss_within_an_outage_does_not_end_the_command) {
+  auto lease = policy(OnOutage::run);
+  lease.renewal_failed(deadline - seconds(20));
+
+  lease.forfeit(Loss::gone);
+
+  EXPECT_FALSE(command_.lost);
+  EXPECT_EQ(lease.lost(), Loss::gone);
+  EXPECT_FALSE(lease.has_held(deadline - seconds(20)));
+  EXPECT_EQ(warnings_.size(), 1u);
+}
+
+TEST_F(Outage, a_loss_without_an_outage_ends_the_command) {
+  for (const auto on_outage : {OnOutage::stop, OnOutage::run}) {
+    auto lease = policy(on_outage);
+
+    lease.forfeit(Loss::taken_over);
+
+    EXPECT_EQ(command_.lost, Loss::taken_over);
+    EXPECT_FALSE(lease.lost());
+  }
+}
+
+TEST_F(Outage, a_lease_has_held_until_its_deadline_and_no_longer) {
+  const auto lease = policy(OnOutage::run);
+
+  EXPECT_TRUE(lease.has_held(deadline - nanoseconds(1)));
+  EXPECT_FALSE(lease.has_held(deadline));
+}
+
+TEST_F(Outage, a_lease_that_does_not_run_out_has_always_held) {
+  const OutagePolicy lease(OnOutage::run,
+                           LeaseTiming(seconds(30), seconds(5), seconds(2)),
+                           Clock::time_point::max(), command_, {});
+
+  EXPECT_TRUE(lease.has_held(Clock::now()));
+}
+
+}  // namespace
+}  // namespace dlock

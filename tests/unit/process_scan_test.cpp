@@ -1,0 +1,131 @@
+// What is found of this process's children and theirs, without allocating memory.
+
+#include "supervise/process_scan.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <vector>
+
+#include "util/fd.hpp"
+
+namespace dlock {
+namespace {
+
+// A child that lives until it is killed, with a child of its own.
+class Family {
+ public:
+  Family() {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    child_ = ::fork();
+    if (child_ == 0) {
+      const pid_t grandchild = ::fork();
+      if (grandchild > 0) {
+        [[maybe_unused]] const auto size =
+            ::write(ends[1], &grandchild, sizeof grandchild);
+      }
+      for (;;) ::pause();
+    }
+    EXPECT_EQ(::read(ends[0], &grandchild_, sizeof grandchild_),
+              static_cast<ssize_t>(sizeof grandchild_));
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  ~Family() {
+    ::kill(grandchild_, SIGKILL);
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+
+  pid_t child() const { return child_; }
+  pid_t grandchild() const { return grandchild_; }
+
+ private:
+  pid_t child_ = 0;
+  pid_t grandchild_ = 0;
+};
+
+bool is_among(const ProcessScan::Children& children, pid_t pid) {
+  return std::count(children.first, children.first + children.count, pid) == 1;
+}
+
+TEST(ProcessScan, finds_the_children_and_not_theirs) {
+  const Family family;
+  ProcessScan scan;
+  scan.open();
+
+  const auto children = scan.children();
+
+  EXPECT_TRUE(children.is_all);
+  EXPECT_TRUE(is_among(children, family.child()));
+  EXPECT_FALSE(is_among(children, family.grandchild()));
+}
+
+TEST(ProcessScan, finds_children_that_were_started_after_it_was_opened) {
+  ProcessScan scan;
+  scan.open();
+  const Family family;
+
+  EXPECT_TRUE(is_among(scan.children(), family.child()));
+}
+
+// As on kernels that do not list children.
+TEST(ProcessScan, finds_the_children_also_without_its_file) {
+  const Family family;
+  ProcessScan scan;
+
+  const auto children = scan.children();
+
+  EXPECT_TRUE(is_among(children, family.child()));
+  EXPECT_FALSE(is_among(children, family.grandchild()));
+}
+
+TEST(ProcessScan, tells_what_descends_from_this_process) {
+  const Family family;
+  ProcessScan scan;
+
+  const auto all = scan.all();
+
+  std::vector<pid_t> ours;
+  for (std::size_t i = 0; i < all.count; ++i) {
+    if (all.first[i].is_ours) ours.push_back(all.first[i].pid);
+  }
+  auto expected = std::vector<pid_t>{family.child(), family.grandchild()};
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(ours, expected);
+}
+
+TEST(ProcessScan, a_signal_reaches_the_one_that_was_found) {
+  const Family family;
+  ProcessScan scan;
+  const auto all = scan.all();
+  const auto* found = std::find_if(all.first, all.first + all.count, [&](const auto& p) {
+    return p.pid == family.child();
+  });
+
+  EXPECT_EQ(signal_scanned(*found, SIGSTOP), 0);
+
+  int status = 0;
+  ASSERT_EQ(::waitpid(family.child(), &status, WUNTRACED), family.child());
+  EXPECT_TRUE(WIFSTOPPED(status));
+}
+
+TEST(ProcessScan, a_signal_does_not_reach_a_later_one_of_the_same_number) {
+  const Family family;
+  ProcessScan scan;
+  const auto all = scan.all();
+  auto earlier = *std::find_if(all.first, all.first + all.count,
+                               [&](const auto& p) { return p.pid == family.child(); });
+  --earlier.started;
+
+  EXPECT_EQ(signal_scanned(earlier, SIGKILL), ESRCH);
+
+  EXPECT_EQ(::waitpid(family.child(), nullptr, WNOHANG), 0);
+}
+
+}  // namespace
+}  // namespace dlock
