@@ -39,7 +39,10 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
     hear();
     wakeup_.notify();
   });
-  tell_guardian(tell::start);
+  if (!tell_guardian(tell::start)) {
+    co_return SpawnFailure{SpawnFailure::Kind::no_resources,
+                           "cannot speak to its guardian process"};
+  }
   for (;;) {
     // Whatever comes from here on is the command's, as if it ran already.
     while (const auto signal = signals_.next()) send(signal->number);
@@ -121,12 +124,12 @@ void GuardedSupervisor::hear() {
   }
 }
 
-// A guardian that is stopped for so long that this would block loses signals, as a
-// process does that is sent the same one twice.
-void GuardedSupervisor::tell_guardian(std::uint8_t word) {
-  if (channel_) ::send(channel_->fd(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+bool GuardedSupervisor::tell_guardian(std::uint8_t word) {
+  return channel_ && ::send(channel_->fd(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
+// A guardian that is stopped for so long that this would block loses signals, as a
+// process does that is sent the same one twice.
 void GuardedSupervisor::send(int signal) {
   if (is_for_command(signal)) tell_guardian(static_cast<std::uint8_t>(signal));
 }
@@ -143,7 +146,9 @@ void GuardedSupervisor::extend(Clock::time_point deadline) {
 
 void GuardedSupervisor::forfeit(Loss loss) {
   lost_ = loss;
-  tell_guardian(static_cast<std::uint8_t>(tell::lost + static_cast<int>(loss)));
+  const auto word = static_cast<std::uint8_t>(tell::lost + static_cast<int>(loss));
+  // One that cannot be told must not let the command go on.
+  if (!tell_guardian(word)) guardian_.kill();
   wakeup_.notify();
 }
 

@@ -28,7 +28,7 @@ class GuardedSupervisor final : public Supervisor {
 
  private:
   void hear();
-  void tell_guardian(std::uint8_t word);
+  bool tell_guardian(std::uint8_t word);
   void send(int signal);
   void note_unkillable(int count);
   Clock::time_point overdue_at() const;

@@ -201,7 +201,8 @@ void Process::hear() {
   std::uint8_t words[64];
   while (has_owner_) {
     const auto size = ::recv(task_.channel, words, sizeof words, MSG_DONTWAIT);
-    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    // Nothing there; or no memory, say, which is no sign of death.
+    if (size < 0 && errno != ECONNRESET) return;
     if (size <= 0) {
       has_owner_ = false;
       ladder_.owner_gone(Clock::now());

@@ -1,0 +1,103 @@
+#!/usr/bin/env bats
+# A run on a server when any system call of dlock, of its guardian, or of the process that
+# is about to become the command fails: the first one of its kind, then the second, until
+# a run no longer makes so many. (reliability: A13, 2.0)
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  use_redis_store
+  # LeakSanitizer does not work under strace.
+  export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
+  log=$BATS_TEST_TMPDIR/strace.log
+  ran=$BATS_TEST_TMPDIR/ran
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+# Runs dlock with a fault at the Nth one of a system call, counted in each of its
+# processes. Sets $code, $said and $what. Fails if there is no Nth one.
+run_with() {  # <fault> <system call> <N>
+  code=0
+  : > "$ran"
+  timeout -s KILL 20 strace -f -qq -o "$log" -e "trace=execve,$2" -e "inject=$2:$1:when=$3" \
+    dlock run --ttl 2s --store-timeout 200ms job -- sh -c 'echo ran > "$0"' "$ran" \
+    > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- || code=$?
+  said=$(< "$BATS_TEST_TMPDIR/said")
+  what="$1 at $2 number $3"
+  # Not those that the command itself makes, after its exec.
+  awk '$2 ~ /^execve/ && / = 0/ { if (seen++) command = $1 }
+    /INJECTED/ && $1 != command { found = 1 } END { exit !found }' "$log"
+}
+
+complain() {
+  printf '%s: %s (exit code %s, said: %s)\n' "$what" "$1" "$code" "$said" >&2
+  return 1
+}
+
+has_run() { [[ -s $ran ]]; }
+
+is_free_again() { (($(left_of job) == -2)); }
+
+# What must be true after each fault.
+assert_sound() {
+  if has_run; then
+    [[ $code == 0 || $code == 70 ]] || complain "another exit code than the command's"
+  else
+    [[ $code == @(69|70|76|77|78|125) ]] || complain 'an exit code that is not for this'
+    [[ $said == 'dlock: '* ]] || complain 'no message'
+  fi
+  [[ $said != *$'\n'* ]] || complain 'more than one line'
+  eventually no_leftovers || complain 'a process is left'
+  # At the latest when the lease ends.
+  eventually is_free_again || complain 'the lock is left'
+}
+
+# Lets each of these fail in turn. Sets $faults to how many did.
+fail_each() {  # <system call>:<error>...
+  local fault n
+  faults=0
+  for fault; do
+    for ((n = 1; n < 60; ++n)); do
+      run_with "error=${fault#*:}" "${fault%:*}" "$n" || break
+      ((++faults))
+      assert_sound
+    done
+  done
+}
+
+@test "a system call that makes the guardian and fails keeps the run from starting, or is harmless" {
+  fail_each 'clone,?fork,?vfork':EAGAIN socketpair:EMFILE timerfd_create:EMFILE \
+    pipe2:EMFILE prctl:EPERM setpgid:EPERM
+
+  ((faults > 8))
+}
+
+@test "a fork that fails is 125, says why, and leaves the lock free" {
+  for n in 1 2; do
+    run_with error=EAGAIN 'clone,?fork,?vfork' 1
+
+    assert_equal "$code" 125
+    ! has_run
+    [[ $said == *'Resource temporarily unavailable'* || $said == *'resource temporarily unavailable'* ]]
+    is_free_again
+  done
+}
+
+@test "a system call that fails in the event loop, or in the guardian's, leaves nothing behind" {
+  fail_each epoll_create1:EMFILE signalfd4:EMFILE epoll_ctl:ENOMEM \
+    timerfd_settime:EINVAL ppoll:ENOMEM waitid:EINTR recvfrom:ENOMEM
+
+  ((faults > 8))
+}
+
+@test "a system call that fails on the way to the server leaves nothing behind" {
+  fail_each socket:EMFILE connect:ECONNREFUSED sendto:EPIPE sendmsg:EPIPE recvmsg:ECONNRESET
+
+  ((faults > 2))
+}
