@@ -54,6 +54,7 @@ constexpr OptionSpec run_specs[] = {
     {"kill-after", 'k', "D", "", "from SIGTERM to SIGKILL (5s)"},
     {"jitter", 0, "D", "", "first sleep a random time up to D"},
     {"on-outage", 0, "WHAT", "", "without the store: stop (default) or run"},
+    {"lock-delay", 0, "D", "", "the store keeps the lease longer by D"},
     {"stragglers", 0, "WHAT", "", "leave, wait for or kill what is left"},
     {"label", 0, "TEXT", "", "shown by status"},
     {"report", 0, "FILE", "", "write the outcome there as JSON"},

@@ -107,6 +107,7 @@ class Run {
   void ended(const Ended& ended);
   void show_waiting(const Busy& busy);
   std::string how_it_ends() const;
+  bool leaves_lease() const;
   void warn_not_noted(const std::exception_ptr& error) const;
   std::optional<RunEnd> end_for_the_record() const;
   Claim claim() const;
@@ -329,6 +330,10 @@ asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
   try {
     const auto released = co_await store_->release(claim_, end, wakeup_);
     if (released == Release::released) speaker_.step("released");
+    if (released == Release::left) {
+      speaker_.warning("because of the lock delay the lock is not given back; " +
+                       how_it_ends());
+    }
   } catch (const Failure& failure) {
     if (failure.kind() != Failure::Kind::interrupted && result_.grant) {
       speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +
@@ -340,7 +345,8 @@ asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
 // What becomes of a lock that could not be given back.
 std::string Run::how_it_ends() const {
   if (!store_->leases_run_out()) return "it is free once this process has ended";
-  const auto left = result_.grant->deadline + timing_.drift() - Clock::now();
+  const auto left =
+      later(result_.grant->deadline, timing_.drift() + claim_.lock_delay) - Clock::now();
   return "it ends by itself in " + for_people(std::max(left, Clock::duration(0)));
 }
 
@@ -446,6 +452,13 @@ void Run::show_waiting(const Busy& busy) {
   speaker_.live(message);
 }
 
+// Whether what the command did may still be on its way to a resource, and the lease,
+// which the store may still have, is to keep others out meanwhile.
+bool Run::leaves_lease() const {
+  return options_.lock_delay.count() > 0 && result_.outcome == Outcome::lost &&
+         result_.reason != Loss::gone && result_.reason != Loss::taken_over;
+}
+
 // Nothing for a command that never ran.
 std::optional<RunEnd> Run::end_for_the_record() const {
   if (!result_.ran) return std::nullopt;
@@ -454,6 +467,7 @@ std::optional<RunEnd> Run::end_for_the_record() const {
   if (result_.signal) end.signal = signal_name(*result_.signal);
   end.outcome = name_of(result_.outcome);
   end.duration = *result_.ran;
+  end.leaves_lease = leaves_lease();
   return end;
 }
 
@@ -464,6 +478,7 @@ Claim Run::claim() const {
   claim.mode = options_.shared ? Mode::shared : Mode::exclusive;
   claim.slots = options_.slots;
   claim.ttl = options_.ttl;
+  claim.lock_delay = options_.lock_delay;
   claim.label = options_.label;
   claim.command = options_.command;
   const char* held = std::getenv("DLOCK_HELD");

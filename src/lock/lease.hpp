@@ -46,6 +46,8 @@ struct Claim {
   Mode mode = Mode::exclusive;
   unsigned slots = 1;  // all contenders name the same number; 1 when shared
   milliseconds ttl{30'000};
+  // How much longer than its holder believes a store keeps a lease that can run out.
+  milliseconds lock_delay{0};
   std::string label;
   std::vector<std::string> command;
   std::vector<Fence> held_above;  // grants of this lock that outer runs rely on

@@ -35,7 +35,7 @@ struct SlotsDiffer {
 
 using Answer = std::variant<Grant, Busy, HeldAbove, SlotsDiffer>;
 
-enum class Release { released, not_ours };
+enum class Release { released, not_ours, left };
 
 // Whether a claim that finds the lock busy takes a place in the queue (or keeps it).
 enum class Queue { stay_out, join };
@@ -46,6 +46,7 @@ struct RunEnd {
   std::optional<std::string> signal;
   std::string outcome;
   milliseconds duration{};
+  bool leaves_lease = false;  // to end by itself, if it can
 };
 
 // A process that relies on a lease, for stores that can ask the kernel about it. It
@@ -89,7 +90,9 @@ class Store {
   // Grants the lock to `claim` if it is free, promised to this claim or already its
   // own (then with the same fence). A newcomer never overtakes a waiter. With
   // Queue::join a claim that is not granted has its place in the queue afterwards.
-  // Gives up with Failure::interrupted when `wakeup` says so.
+  // A lease that can run out is kept for the claim's ttl and its lock delay; the deadline
+  // of the grant knows of the ttl alone. Gives up with Failure::interrupted when `wakeup`
+  // says so.
   virtual asio::awaitable<Answer> ask(const Claim& claim, Queue queue,
                                       Wakeup& wakeup) = 0;
 
@@ -100,7 +103,8 @@ class Store {
 
   // Frees the lock if it is this claim's, hands it to the next in line in the same
   // step, and takes the claim out of the queue. `end` is recorded as the last run;
-  // without it the grant was given back before anything ran.
+  // without it the grant was given back before anything ran. An end that leaves the lease
+  // changes nothing where leases run out, and is not recorded: Release::left.
   virtual asio::awaitable<Release> release(const Claim& claim,
                                            const std::optional<RunEnd>& end,
                                            Wakeup& wakeup) = 0;

@@ -127,9 +127,10 @@ run_refuses() {  # <exit code> <option>...
   for timeout in forever nan -1 '' soon; do run_refuses 64 --timeout "$timeout"; done
 }
 
-@test "a jitter and a kill-after that are no durations are refused" {
+@test "a jitter, a lock delay and a kill-after that are no durations are refused" {
   for duration in forever nan -1 '' soon 5x; do
     run_refuses 64 --jitter "$duration"
+    run_refuses 64 --lock-delay "$duration"
     run_refuses 64 -k "$duration"
   done
 }
@@ -208,7 +209,6 @@ run_refuses() {  # <exit code> <option>...
   run_refuses 64 --retry-failed
   run_refuses 64 --min-hold 5s
   run_refuses 64 --reclaim
-  run_refuses 64 --lock-delay 1s
 }
 
 @test "a verb is needed" {

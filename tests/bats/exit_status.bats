@@ -407,7 +407,6 @@ run --dedupe 5m job true
 run --retry-failed job true
 run --min-hold 5s job true
 run --reclaim job true
-run --lock-delay 5s job true
 END
 }
 

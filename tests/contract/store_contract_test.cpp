@@ -173,6 +173,21 @@ TEST_P(StoreContract, a_claim_that_holds_again_has_a_greater_fence) {
   EXPECT_GT(holder.granted().fence, first);
 }
 
+TEST_P(StoreContract, a_lease_is_kept_longer_by_the_lock_delay_than_its_holder_believes) {
+  auto& holder = exclusive();
+  holder.claim.lock_delay = seconds(100);
+  const auto grant = holder.granted();
+  const auto again = holder.granted();
+
+  const bool runs_out = holder.store->leases_run_out();
+  const auto end = Clock::now() + holder.claim.ttl;
+  EXPECT_EQ(grant.deadline < end, runs_out);
+  EXPECT_EQ(again.deadline < end, runs_out);
+  const auto kept = holder.inspect().holders.at(0).expires_in;
+  ASSERT_EQ(kept.has_value(), runs_out);
+  EXPECT_GT(kept.value_or(seconds(130)), seconds(129));
+}
+
 // ask: which lock
 
 TEST_P(StoreContract, locks_of_different_names_have_nothing_to_do_with_each_other) {
@@ -607,6 +622,27 @@ TEST_P(StoreContract, a_grant_that_was_given_back_before_anything_ran_is_no_run)
   holder.release();
 
   EXPECT_FALSE(exclusive().inspect().last_run);
+}
+
+TEST_P(StoreContract, a_lease_that_is_left_ends_by_itself_where_leases_run_out) {
+  auto& holder = exclusive();
+  holder.granted();
+  auto end = exit_with(76);
+  end.leaves_lease = true;
+
+  const auto released = holder.release(end);
+
+  const bool runs_out = holder.store->leases_run_out();
+  EXPECT_EQ(released, runs_out ? Release::left : Release::released);
+  EXPECT_EQ(exclusive().is_busy(), runs_out);
+  EXPECT_EQ(!exclusive().inspect().last_run, runs_out);
+}
+
+TEST_P(StoreContract, a_claim_that_holds_nothing_leaves_nothing) {
+  auto end = exit_with(76);
+  end.leaves_lease = true;
+
+  EXPECT_EQ(exclusive().release(end), Release::not_ours);
 }
 
 // session, started, keeping

@@ -70,6 +70,11 @@ std::vector<Command> alone(Command command) {
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
+// How long the server keeps a lease, in milliseconds.
+std::int64_t kept_for(const Claim& claim) {
+  return (claim.ttl + claim.lock_delay).count();
+}
+
 // Earlier by up to a tenth.
 milliseconds jittered(milliseconds span) {
   const auto tenth = static_cast<std::uint64_t>(span.count()) / 10;
@@ -160,7 +165,7 @@ asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup&
                                 waiter_id_,
                                 claim.mode == Mode::shared ? "s" : "x",
                                 number(claim.slots),
-                                number(claim.ttl.count()),
+                                number(kept_for(claim)),
                                 queue == Queue::join ? "1" : "0",
                                 party_text(kept)};
   for (const auto& fence : claim.held_above) {
@@ -244,6 +249,10 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
     keeping_.reset();
   }
   if (known_ == Known::nothing) co_return Release::not_ours;
+  if (end && end->leaves_lease) {
+    known_ = Known::nothing;
+    co_return Release::left;
+  }
 
   // Not `wakeup`, which gives up: what is ours is given back all the same, if it is
   // quick.
@@ -270,7 +279,7 @@ asio::awaitable<void> RedisStore::started(const Claim&, const CommandProcess&, W
 
 asio::awaitable<Renewal> RedisStore::renew(Claim claim, Fence fence, Wakeup& wakeup) {
   std::vector<std::string> args{text_of(claim.token), std::to_string(fence.number),
-                                number(claim.ttl.count())};
+                                number(kept_for(claim))};
   const auto reply =
       co_await run(renew_script, claim.lock, std::move(args), budget_end(), wakeup);
   const auto renewal = renewal_from(reply);
