@@ -7,8 +7,8 @@ _dlock_common_options=(--store --namespace --config --store-timeout --user --pas
   --tls-ca --tls-cert --tls-key --tls-insecure --json -q --quiet -v --verbose --color
   -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
-  --timeout -k --kill-after --jitter --on-outage --lock-delay --stragglers --label
-  --report)
+  --timeout -k --kill-after --jitter --on-outage --reclaim --lock-delay --stragglers
+  --label --report)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>

@@ -149,6 +149,7 @@ complete -c dlock $run -l timeout -x -a '10s 1m 10m 1h' -d 'end the command afte
 complete -c dlock $run -s k -l kill-after -x -a '1s 5s 10s 30s' -d 'from SIGTERM to SIGKILL'
 complete -c dlock $run -l jitter -x -a '10s 1m 10m' -d 'first sleep a random time up to so long'
 complete -c dlock $run -l on-outage -x -a 'stop run' -d 'without the store'
+complete -c dlock $run -l reclaim -d 'set up again a lease that the store forgot'
 complete -c dlock $run -l lock-delay -x -a '10s 30s 1m 10m' -d 'the store keeps the lease longer by so much'
 complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what becomes of processes that are left'
 complete -c dlock $run -l label -x -d 'shown by status'

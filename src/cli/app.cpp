@@ -54,6 +54,7 @@ constexpr OptionSpec run_specs[] = {
     {"kill-after", 'k', "D", "", "from SIGTERM to SIGKILL (5s)"},
     {"jitter", 0, "D", "", "first sleep a random time up to D"},
     {"on-outage", 0, "WHAT", "", "without the store: stop (default) or run"},
+    {"reclaim", 0, "", "", "set up again a lease that the store forgot"},
     {"lock-delay", 0, "D", "", "the store keeps the lease longer by D"},
     {"stragglers", 0, "WHAT", "", "leave, wait for or kill what is left"},
     {"label", 0, "TEXT", "", "shown by status"},

@@ -231,6 +231,7 @@ RunOptions run_options(const Settings& settings, const std::string& name,
     options.conflict_exit_code = static_cast<int>(parsed_number(value, 0, 255));
   });
   duration(settings, "jitter", options.jitter);
+  options.reclaim = flag(settings, "reclaim");
   duration(settings, "lock-delay", options.lock_delay);
   with(settings, "label", [&](const std::string& value) {
     if (!value.empty()) options.label = parsed_name(value);

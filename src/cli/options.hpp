@@ -70,6 +70,7 @@ struct RunOptions {
   bool shared = false;
   int conflict_exit_code = 75;
   milliseconds jitter{0};
+  bool reclaim = false;
   milliseconds lock_delay{0};
   std::string label;
   std::string report;  // a path, or empty

@@ -65,6 +65,24 @@ Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& p
   return {options.command, held.inherited(), plan, size};
 }
 
+// Tells the user what is of no concern to whoever obeys the lease.
+class Messenger final : public LeaseWatcher {
+ public:
+  Messenger(LeaseWatcher& obeys, const Speaker& speaker)
+      : obeys_(obeys), speaker_(speaker) {}
+
+  void extend(Clock::time_point deadline) override { obeys_.extend(deadline); }
+  void renewal_failed(Clock::time_point now) override { obeys_.renewal_failed(now); }
+  void reclaimed() override {
+    speaker_.warning("the lease was gone from the store; set up again");
+  }
+  void forfeit(Loss loss) override { obeys_.forfeit(loss); }
+
+ private:
+  LeaseWatcher& obeys_;
+  const Speaker& speaker_;
+};
+
 // One run: its parts, and what is known of it so far.
 class Run {
  public:
@@ -259,6 +277,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   }
   OutagePolicy lease(options_.on_outage, timing_, start_plan.deadline, *command,
                      [this](const std::string& message) { unprotected(message); });
+  Messenger messenger(lease, speaker_);
   // Nothing may start after a signal that would have ended us, so the look is the last
   // thing before.
   if (const auto signal = signals_.next_ending()) {
@@ -272,7 +291,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   }
   // A lease that runs out is kept from before the start, which can take its time.
   const bool keeps_first = guardian_ != nullptr;
-  if (grant && keeps_first) store_->start_keeping(claim_, *grant, timing_, lease);
+  if (grant && keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
   const auto start = Clock::now();
   const auto started = co_await command->start(std::move(start_plan));
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
@@ -283,7 +302,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   const auto& spawned = std::get<Spawned>(started);
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
-  if (grant && !keeps_first) store_->start_keeping(claim_, *grant, timing_, lease);
+  if (grant && !keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
   // Beside the supervision: a store that is slow to answer must not hold up signals.
   Wakeup noting(context_);
   bool noted = !grant;
@@ -479,6 +498,7 @@ Claim Run::claim() const {
   claim.slots = options_.slots;
   claim.ttl = options_.ttl;
   claim.lock_delay = options_.lock_delay;
+  claim.reclaim = options_.reclaim;
   claim.label = options_.label;
   claim.command = options_.command;
   const char* held = std::getenv("DLOCK_HELD");

@@ -34,6 +34,7 @@ asio::awaitable<void> keep_lease(std::function<asio::awaitable<Renewal>()> renew
       const auto renewal = co_await renew();
       if (stop) co_return;  // the watcher may be gone
       switch (renewal) {
+        case Renewal::reclaimed: watcher.reclaimed(); [[fallthrough]];
         case Renewal::confirmed:
           confirmed_at = sent_at;
           failures = 0;

@@ -26,12 +26,16 @@ class LeaseWatcher {
   // A renewal was not confirmed; it is tried again. Nothing else is known.
   virtual void renewal_failed(Clock::time_point /*now*/) {}
 
+  // The lease had vanished, and was set up again before anybody was granted the lock:
+  // for a moment nothing had kept others out. Told right before `extend`.
+  virtual void reclaimed() {}
+
   // The lease is lost for good: whatever relies on it is to end now.
   virtual void forfeit(Loss loss) = 0;
 };
 
 // What a store says to a renewal. That it cannot be asked is a Failure.
-enum class Renewal { confirmed, taken_over, gone };
+enum class Renewal { confirmed, reclaimed, taken_over, gone };
 
 // When the next renewal is due: `sent_at` was when the last one was sent that was
 // confirmed, `failures` counts those that failed since, the last one at `now`. Renewals

@@ -48,6 +48,8 @@ struct Claim {
   milliseconds ttl{30'000};
   // How much longer than its holder believes a store keeps a lease that can run out.
   milliseconds lock_delay{0};
+  // Whether a lease that vanished is set up again while nobody else was granted the lock.
+  bool reclaim = false;
   std::string label;
   std::vector<std::string> command;
   std::vector<Fence> held_above;  // grants of this lock that outer runs rely on

@@ -123,7 +123,9 @@ class Store {
                                         Wakeup& wakeup) = 0;
 
   // From here on the lease is kept, and `watcher` is told what becomes of it, until
-  // stop_keeping().
+  // stop_keeping(). Where leases run out, one that vanished is set up again for a claim
+  // that wants that, with its fence, its slot and what is shown of its holder, unless
+  // somebody else was granted or promised the lock since, or has it.
   virtual void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                              LeaseWatcher& watcher) = 0;
   virtual void stop_keeping() = 0;

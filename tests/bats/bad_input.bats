@@ -208,7 +208,6 @@ run_refuses() {  # <exit code> <option>...
   run_refuses 64 --dedupe 1h
   run_refuses 64 --retry-failed
   run_refuses 64 --min-hold 5s
-  run_refuses 64 --reclaim
 }
 
 @test "a verb is needed" {

@@ -406,7 +406,6 @@ END
 run --dedupe 5m job true
 run --retry-failed job true
 run --min-hold 5s job true
-run --reclaim job true
 END
 }
 

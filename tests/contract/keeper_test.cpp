@@ -15,11 +15,13 @@ namespace {
 class Watcher final : public LeaseWatcher {
  public:
   void extend(Clock::time_point until) override { deadline = until; }
+  void reclaimed() override { reclaimed_at = deadline; }
   void forfeit(Loss loss) override { lost = loss; }
   void renewal_failed(Clock::time_point) override { ++failures; }
 
   Clock::time_point deadline{};
   int failures = 0;
+  std::optional<Clock::time_point> reclaimed_at;  // by the deadline of then
   std::optional<Loss> lost;
 };
 
@@ -93,6 +95,24 @@ TEST_F(Keeper, a_lease_that_is_gone_is_told_once_and_not_renewed_any_more) {
   ASSERT_TRUE(comes_true([&] { return over_; }));
   EXPECT_EQ(watcher_.lost, Loss::gone);
   EXPECT_EQ(asked_, 1);
+}
+
+TEST_F(Keeper, a_lease_that_was_set_up_again_is_told_as_such_and_then_extended) {
+  answers_ = {Renewal::reclaimed};
+  keep();
+
+  ASSERT_TRUE(comes_true([&] { return watcher_.reclaimed_at.has_value(); }));
+  EXPECT_EQ(asked_, 1);
+  EXPECT_EQ(watcher_.reclaimed_at, Clock::time_point{});
+  EXPECT_GT(watcher_.deadline, timing_.deadline(granted_at_));
+  EXPECT_FALSE(watcher_.lost);
+}
+
+TEST_F(Keeper, a_lease_that_was_only_renewed_is_not_said_to_be_set_up_again) {
+  keep();
+
+  ASSERT_TRUE(comes_true([&] { return asked_ == 2; }));
+  EXPECT_FALSE(watcher_.reclaimed_at);
 }
 
 TEST_F(Keeper, a_lease_that_was_taken_over_is_told_as_such) {

@@ -1,4 +1,4 @@
-// What only stores on a server promise: leases that run out.
+// What only stores on a server promise: leases that run out, and that a server forgets.
 
 #include "store/redis/redis_store.hpp"
 
@@ -7,53 +7,499 @@
 #include <list>
 
 #include "tests/contract/contender.hpp"
+#include "tests/contract/peer.hpp"
 
 namespace dlock::redis {
 namespace {
 
+using std::chrono::seconds;
+
 class Witness final : public LeaseWatcher {
  public:
   void extend(Clock::time_point until) override { deadline = until; }
+  void reclaimed() override { ++times_reclaimed; }
   void forfeit(Loss loss) override { lost = loss; }
 
   std::optional<Clock::time_point> deadline;
+  int times_reclaimed = 0;
   std::optional<Loss> lost;
+};
+
+// One whose lease is renewed several times a second, and set up again.
+Claim brief_claim() {
+  auto claim = claim_of("job");
+  claim.ttl = milliseconds(600);
+  claim.reclaim = true;
+  return claim;
+}
+
+// A contender that has been granted the lock, and what it is told of its lease.
+struct Holder {
+  Contender* contender;
+  Grant grant;
+  Witness witness;
 };
 
 class RedisStores : public ::testing::Test {
  protected:
-  // One whose lease is renewed several times a second.
-  Contender& contender() {
-    auto claim = claim_of("job");
-    claim.ttl = milliseconds(600);
+  Contender& contender(const Claim& claim = brief_claim()) {
     return contenders_.emplace_back(context_, world_, claim);
   }
-
-  void keep(Contender& holder, const Grant& grant, Witness& witness) {
-    holder.store->start_keeping(holder.claim, grant, timing_of(holder.claim), witness);
+  Contender& shared() {
+    auto claim = brief_claim();
+    claim.mode = Mode::shared;
+    return contender(claim);
   }
-  bool comes_true(const std::function<bool()>& is_true) {
-    return eventually(context_, is_true);
+  Contender& slot(unsigned slots) {
+    auto claim = brief_claim();
+    claim.slots = slots;
+    return contender(claim);
+  }
+  Holder& holder(Contender& contender) {
+    return holders_.emplace_back(Holder{&contender, contender.granted(), {}});
   }
 
+  void keep(Holder& holder) {
+    holder.contender->store->start_keeping(holder.contender->claim, holder.grant,
+                                           timing_of(holder.contender->claim),
+                                           holder.witness);
+  }
+  // Keeps the lease until the next renewal of it was answered. Whether it is still ours.
+  bool renews(Holder& holder) {
+    holder.witness.deadline.reset();
+    keep(holder);
+    EXPECT_TRUE(eventually(context_, [&] {
+      return holder.witness.deadline.has_value() || holder.witness.lost;
+    }));
+    holder.contender->store->stop_keeping();
+    return !holder.witness.lost;
+  }
+  bool reclaims(Holder& holder) {
+    const auto before = holder.witness.times_reclaimed;
+    return renews(holder) && holder.witness.times_reclaimed == before + 1;
+  }
+
+  void delete_lock() { EXPECT_EQ(RedisWorld::command("DEL dlock:{job}"), ":1\r\n"); }
+  static std::string hex(const Token& token) {
+    std::string text;
+    for (const auto byte : token.bytes) {
+      text += "0123456789abcdef"[byte >> 4u];
+      text += "0123456789abcdef"[byte & 15u];
+    }
+    return text;
+  }
+
+  TemporaryDirectory temporary_;
   asio::io_context context_;
   RedisWorld world_;
   std::list<Contender> contenders_;
+  std::list<Holder> holders_;
 };
 
 // Lock delay
 
 TEST_F(RedisStores, a_renewal_sets_the_ttl_and_the_lock_delay_and_promises_the_ttl) {
-  auto& holder = contender();
-  holder.claim.lock_delay = std::chrono::seconds(100);
+  auto claim = brief_claim();
+  claim.lock_delay = seconds(100);
+  auto& kept = holder(contender(claim));
+
+  ASSERT_TRUE(renews(kept));
+
+  EXPECT_LT(*kept.witness.deadline, Clock::now() + claim.ttl);
+  EXPECT_GT(contender().inspect().holders.at(0).expires_in, seconds(100));
+}
+
+TEST_F(RedisStores, a_lease_that_is_set_up_again_has_its_lock_delay) {
+  auto claim = brief_claim();
+  claim.lock_delay = seconds(100);
+  auto& lost = holder(contender(claim));
+  world_.wipe_out();
+
+  ASSERT_TRUE(reclaims(lost));
+
+  EXPECT_LT(*lost.witness.deadline, Clock::now() + claim.ttl);
+  EXPECT_GT(contender().inspect().holders.at(0).expires_in, seconds(100));
+}
+
+// Leases that the server forgot
+
+TEST_F(RedisStores, a_lease_that_was_wiped_out_is_set_up_again_as_it_was) {
+  auto claim = brief_claim();
+  claim.label = "nightly";
+  claim.command = {"./backup.sh", "--all"};
+  auto& lost = holder(contender(claim));
+  const auto before = contender().inspect().holders.at(0);
+  world_.wipe_out();
+
+  ASSERT_TRUE(reclaims(lost));
+
+  const auto holders = contender().inspect().holders;
+  ASSERT_EQ(holders.size(), 1u);
+  EXPECT_EQ(holders[0].fence, lost.grant.fence);
+  EXPECT_EQ(holders[0].slot, lost.grant.slot);
+  EXPECT_EQ(holders[0].host, before.host);
+  EXPECT_EQ(holders[0].pid, ::getpid());
+  EXPECT_EQ(holders[0].user, before.user);
+  EXPECT_EQ(holders[0].command, claim.command);
+  EXPECT_EQ(holders[0].label, "nightly");
+  EXPECT_EQ(holders[0].since, before.since);
+  EXPECT_TRUE(contender().is_busy());
+}
+
+TEST_F(RedisStores, a_lease_that_was_set_up_again_holds_a_full_ttl) {
+  auto& lost = holder(contender());
+  world_.wipe_out();
+  const auto before = Clock::now();
+
+  ASSERT_TRUE(reclaims(lost));
+
+  const auto timing = timing_of(lost.contender->claim);
+  EXPECT_GE(lost.witness.deadline, timing.deadline(before));
+  EXPECT_LE(lost.witness.deadline, timing.deadline(Clock::now()));
+  const auto left = contender().inspect().holders.at(0).expires_in;
+  EXPECT_LE(left, milliseconds(600));
+  EXPECT_GT(left, milliseconds(300));
+}
+
+TEST_F(RedisStores, a_lease_that_was_set_up_again_is_one_like_any_other) {
+  auto& lost = holder(contender());
+  world_.wipe_out();
+  ASSERT_TRUE(reclaims(lost));
+
+  EXPECT_TRUE(renews(lost));
+  EXPECT_EQ(lost.witness.times_reclaimed, 1);
+  EXPECT_EQ(lost.contender->granted().fence, lost.grant.fence);
+  EXPECT_EQ(lost.contender->release(), Release::released);
+  EXPECT_TRUE(contender().is_granted());
+}
+
+TEST_F(RedisStores, a_lease_can_be_set_up_again_time_after_time) {
+  auto& lost = holder(contender());
+  for (int i = 0; i < 3; ++i) {
+    world_.wipe_out();
+    EXPECT_TRUE(reclaims(lost));
+    delete_lock();
+    EXPECT_TRUE(reclaims(lost));
+  }
+}
+
+TEST_F(RedisStores, a_lease_whose_key_was_deleted_is_set_up_again_as_it_was) {
+  auto& lost = holder(contender());
+  const auto before = contender().inspect().holders.at(0);
+  delete_lock();
+
+  ASSERT_TRUE(reclaims(lost));
+
+  const auto info = contender().inspect();
+  ASSERT_EQ(info.holders.size(), 1u);
+  EXPECT_EQ(info.holders[0].fence, before.fence);
+  EXPECT_EQ(info.holders[0].since, before.since);
+  EXPECT_FALSE(info.last_run);
+}
+
+TEST_F(RedisStores, a_lease_is_set_up_again_on_a_server_with_an_older_state) {
+  auto& lost = holder(contender());
+  world_.wipe_out();
+  RedisWorld::command("HSET dlock:{job}:s fence 5 slots 1");
+
+  EXPECT_TRUE(reclaims(lost));
+}
+
+TEST_F(RedisStores,
+       the_fence_of_the_next_grant_is_greater_than_that_of_a_reclaimed_lease) {
+  auto& lost = holder(contender());
+  world_.wipe_out();
+  lost.grant.fence.number += 3'600'000'000;  // as if the server's clock was set back
+  ASSERT_TRUE(reclaims(lost));
+  lost.contender->release();
+
+  EXPECT_GT(contender().granted().fence, lost.grant.fence);
+}
+
+TEST_F(RedisStores, a_run_that_was_noted_as_vanished_is_taken_back) {
+  auto& lost = holder(contender());
+  const auto since = contender().inspect().holders.at(0).since;
+  auto& waiter = contender();
+  waiter.queued();
+  delete_lock();
+  waiter.release();  // which clears what is left of the lease
+  ASSERT_EQ(contender().inspect().last_run->outcome, "vanished");
+
+  ASSERT_TRUE(reclaims(lost));
+
+  EXPECT_FALSE(contender().inspect().last_run);
+  EXPECT_EQ(contender().inspect().holders.at(0).since, since);
+}
+
+TEST_F(RedisStores, the_runs_of_others_are_not_taken_back) {
+  auto& other = contender();
+  other.granted();
+  RunEnd end;
+  end.outcome = "ran";
+  end.exit_code = 7;
+  other.release(end);
+  auto& lost = holder(contender());
+  delete_lock();
+
+  ASSERT_TRUE(reclaims(lost));
+
+  EXPECT_EQ(contender().inspect().last_run->exit_code, 7);
+}
+
+TEST_F(RedisStores, the_same_request_again_finds_the_lease_set_up) {
+  auto& lost = holder(contender());
+  world_.wipe_out();
+  ASSERT_TRUE(reclaims(lost));
+  const auto since = contender().inspect().holders.at(0).since;
+
+  const auto answer =
+      RedisWorld::command(std::string("EVALSHA ") + reclaim_script.sha1 +
+                          " 1 dlock:{job} " + hex(lost.contender->claim.token) + " " +
+                          std::to_string(lost.grant.fence.number) + " 600 x 1 0 {}");
+
+  EXPECT_EQ(answer, "$9\r\nreclaimed\r\n");
+  EXPECT_EQ(contender().inspect().holders.at(0).since, since);
+  EXPECT_TRUE(renews(lost));
+}
+
+// Leases that others were granted meanwhile
+
+TEST_F(RedisStores, a_lock_that_another_holds_is_not_taken_back) {
+  auto& lost = holder(contender());
+  world_.wipe_out();
+  const auto fence = contender().granted().fence;
+
+  EXPECT_FALSE(renews(lost));
+  EXPECT_EQ(lost.witness.lost, Loss::taken_over);
+  EXPECT_EQ(contender().inspect().holders.at(0).fence, fence);
+}
+
+TEST_F(RedisStores, a_lock_that_another_held_meanwhile_is_not_taken_back) {
+  for (const bool wiped : {true, false}) {
+    auto& lost = holder(contender());
+    if (wiped) {
+      world_.wipe_out();
+    } else {
+      delete_lock();
+    }
+    auto& other = contender();
+    other.granted();
+    other.release();
+
+    EXPECT_FALSE(renews(lost));
+    EXPECT_EQ(lost.witness.lost, Loss::taken_over);
+    EXPECT_TRUE(contender().is_granted());
+    world_.wipe_out();
+  }
+}
+
+TEST_F(RedisStores, a_lock_that_is_promised_to_a_waiter_is_not_taken_back) {
+  auto& lost = holder(contender());
+  auto& waiter = contender();
+  waiter.queued();
+  delete_lock();
+  ASSERT_TRUE(contender().is_busy());  // the asker finds it free, and the waiter in line
+
+  EXPECT_FALSE(renews(lost));
+  EXPECT_EQ(lost.witness.lost, Loss::taken_over);
+  EXPECT_TRUE(waiter.is_granted());
+}
+
+TEST_F(RedisStores, a_key_of_somebody_elses_is_left_alone) {
+  auto& lost = holder(contender());
+  RedisWorld::command("SET dlock:{job} theirs PX 60000");
+
+  EXPECT_FALSE(renews(lost));
+  EXPECT_EQ(lost.witness.lost, Loss::taken_over);
+  EXPECT_EQ(RedisWorld::command("GET dlock:{job}"), "$6\r\ntheirs\r\n");
+}
+
+TEST_F(RedisStores, who_waits_stays_in_line_behind_a_lease_that_is_set_up_again) {
+  auto& lost = holder(contender());
+  auto& waiter = contender();
+  waiter.queued();
+  delete_lock();
+  ASSERT_TRUE(reclaims(lost));
+
+  EXPECT_EQ(waiter.queued().place, 1u);
+  lost.contender->release();
+  EXPECT_TRUE(waiter.is_granted());
+}
+
+TEST_F(RedisStores, what_was_given_back_is_not_set_up_again_by_a_late_request) {
+  auto& lost = holder(contender());
+  world_.wipe_out();
+  RedisWorld::command("SET dlock:{job}:t:" + hex(lost.contender->claim.token) + " 1");
+
+  EXPECT_FALSE(renews(lost));
+  EXPECT_TRUE(contender().is_granted());
+}
+
+TEST_F(RedisStores, a_release_after_an_unanswered_request_refuses_that_one) {
+  const auto path = temporary_.file("socket");
+  PeerServer server(
+      [](const Peer& peer) {
+        if (!peer.read_until("}\r\n")) return;  // the lock is asked for
+        peer.send("+OK\r\n*3\r\n$7\r\ngranted\r\n$1\r\n5\r\n:0\r\n");
+        if (!peer.read_until("$3\r\n600\r\n")) return;  // and the lease renewed
+        peer.send("$4\r\ngone\r\n");
+        peer.read_all();  // but what is said to the rest, nobody hears
+      },
+      path);
+  RedisStore::Options options;
+  options.target.path = path;
+  options.timeout = milliseconds(77);
+  RedisStore store(context_, options);
+  const auto claim = brief_claim();
+  Wakeup wakeup(context_);
+  const auto grant =
+      std::get<Grant>(result_of(context_, store.ask(claim, Queue::stay_out, wakeup)));
   Witness witness;
-  keep(holder, holder.granted(), witness);
+  store.start_keeping(claim, grant, timing_of(claim), witness);
+  ASSERT_TRUE(eventually(context_, [&] {
+    return server.received().find(reclaim_script.sha1) != std::string::npos;
+  }));
 
-  ASSERT_TRUE(comes_true([&] { return witness.deadline.has_value(); }));
-  holder.store->stop_keeping();
+  store.stop_keeping();
+  EXPECT_THROW(result_of(context_, store.release(claim, std::nullopt, wakeup)), Failure);
 
-  EXPECT_LT(*witness.deadline, Clock::now() + holder.claim.ttl);
-  EXPECT_GT(contender().inspect().holders.at(0).expires_in, std::chrono::seconds(100));
+  const std::string refusal =
+      "$0\r\n\r\n$2\r\n77\r\n";  // no end of a run, and for how long
+  EXPECT_TRUE(eventually(context_, [&] { return server.received().ends_with(refusal); }));
+}
+
+// Several holders
+
+TEST_F(RedisStores, readers_are_set_up_again_one_after_another) {
+  for (const bool wiped : {true, false}) {
+    auto& first = holder(shared());
+    auto& second = holder(shared());
+    auto& third = holder(shared());
+    if (wiped) {
+      world_.wipe_out();
+    } else {
+      delete_lock();
+    }
+
+    EXPECT_TRUE(reclaims(second));
+    EXPECT_TRUE(reclaims(third));
+    EXPECT_TRUE(reclaims(first));
+
+    const auto info = contender().inspect();
+    EXPECT_EQ(info.mode, Mode::shared);
+    ASSERT_EQ(info.holders.size(), 3u);
+    EXPECT_EQ(info.holders[0].fence, first.grant.fence);
+    EXPECT_EQ(info.holders[2].fence, third.grant.fence);
+    EXPECT_FALSE(info.last_run);
+    world_.wipe_out();
+  }
+}
+
+TEST_F(RedisStores, slots_are_set_up_again_one_after_another) {
+  auto& first = holder(slot(3));
+  auto& second = holder(slot(3));
+  world_.wipe_out();
+
+  EXPECT_TRUE(reclaims(second));
+  EXPECT_TRUE(reclaims(first));
+
+  const auto info = contender().inspect();
+  EXPECT_EQ(info.slots, 3u);
+  ASSERT_EQ(info.holders.size(), 2u);
+  EXPECT_EQ(info.holders[0].slot, 0u);
+  EXPECT_EQ(info.holders[1].slot, 1u);
+  EXPECT_EQ(slot(3).granted().slot, 2u);
+  EXPECT_TRUE(slot(3).is_busy());
+}
+
+TEST_F(RedisStores, the_fence_after_several_were_set_up_again_is_the_greatest) {
+  auto& first = holder(shared());
+  auto& second = holder(shared());
+  second.grant.fence.number += 3'600'000'000;
+  world_.wipe_out();
+  ASSERT_TRUE(reclaims(second));
+  ASSERT_TRUE(reclaims(first));
+
+  EXPECT_GT(shared().granted().fence, second.grant.fence);
+}
+
+TEST_F(RedisStores, a_grant_to_a_newcomer_ends_the_time_for_setting_up_again) {
+  auto& first = holder(shared());
+  auto& second = holder(shared());
+  world_.wipe_out();
+  ASSERT_TRUE(reclaims(first));
+  shared().granted();
+
+  EXPECT_FALSE(renews(second));
+  EXPECT_EQ(second.witness.lost, Loss::taken_over);
+  EXPECT_TRUE(renews(first));
+}
+
+TEST_F(RedisStores, a_slot_that_a_newcomer_was_granted_is_not_taken_back) {
+  auto& first = holder(slot(2));
+  auto& second = holder(slot(2));
+  world_.wipe_out();
+  auto& newcomer = slot(2);
+  EXPECT_EQ(newcomer.granted().slot, 0u);
+
+  EXPECT_FALSE(renews(first));
+  EXPECT_FALSE(renews(second));
+  EXPECT_EQ(contender().inspect().holders.size(), 1u);
+}
+
+// Two that could not hold together, one after a first wipe and one before it.
+TEST_F(RedisStores, only_what_fits_in_is_set_up_again) {
+  auto free_slot = [this](unsigned slots) -> Contender& {
+    slot(slots).granted();
+    return slot(slots);
+  };
+  auto early = [this](Contender& contender) -> Holder& {
+    auto& made = holder(contender);
+    world_.wipe_out();
+    return made;
+  };
+  const auto assert_second_is_refused = [&](Holder& first, Holder& second) {
+    world_.wipe_out();
+    ASSERT_TRUE(reclaims(first));
+    EXPECT_FALSE(renews(second));
+    EXPECT_EQ(second.witness.lost, Loss::taken_over);
+    EXPECT_TRUE(renews(first));
+    world_.wipe_out();
+  };
+
+  auto& writer = early(contender());
+  assert_second_is_refused(writer, holder(shared()));
+  auto& reader = early(shared());
+  assert_second_is_refused(reader, holder(contender()));
+  auto& same_slot = early(slot(2));
+  assert_second_is_refused(same_slot, holder(slot(2)));
+  auto& fewer_slots = early(slot(2));
+  assert_second_is_refused(fewer_slots, holder(free_slot(3)));
+  auto& one = early(contender());
+  assert_second_is_refused(one, holder(contender()));
+}
+
+TEST_F(RedisStores, who_does_not_want_it_is_lost_among_those_who_are_set_up_again) {
+  const auto modest = [this]() -> Holder& {
+    auto& reader = shared();
+    reader.claim.reclaim = false;
+    return holder(reader);
+  };
+  auto& older = modest();
+  auto& first = holder(shared());
+  auto& younger = modest();
+  auto& youngest = modest();
+  world_.wipe_out();
+  ASSERT_TRUE(reclaims(first));
+
+  for (auto* lost : {&older, &younger}) {
+    EXPECT_FALSE(renews(*lost));
+    EXPECT_EQ(lost->witness.lost, Loss::gone);
+  }
+  delete_lock();
+  ASSERT_TRUE(reclaims(first));
+  EXPECT_FALSE(renews(youngest));
+  EXPECT_EQ(youngest.witness.lost, Loss::gone);
 }
 
 }  // namespace

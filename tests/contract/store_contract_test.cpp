@@ -26,8 +26,10 @@ RunEnd exit_with(int code) {
 class Witness final : public LeaseWatcher {
  public:
   void extend(Clock::time_point) override {}
+  void reclaimed() override { again = true; }
   void forfeit(Loss loss) override { told = loss; }
 
+  bool again = false;
   std::optional<Loss> told;
 };
 
@@ -698,6 +700,20 @@ TEST_P(StoreContract, a_lease_that_vanishes_is_lost) {
 
   EXPECT_TRUE(eventually(context_, [&] { return witness.told.has_value(); }));
   EXPECT_EQ(witness.told, Loss::gone);
+}
+
+TEST_P(StoreContract, a_lease_that_vanishes_is_set_up_again_where_leases_run_out) {
+  Witness witness;
+  auto& holder = brief(exclusive());
+  holder.claim.reclaim = true;
+  const auto grant = holder.granted();
+  holder.store->start_keeping(holder.claim, grant, timing_of(holder.claim), witness);
+
+  world_->wipe_out();
+
+  EXPECT_TRUE(eventually(context_, [&] { return witness.again || witness.told; }));
+  EXPECT_EQ(witness.again, holder.store->leases_run_out());
+  EXPECT_EQ(!witness.told, holder.store->leases_run_out());
 }
 
 TEST_P(StoreContract, nobody_is_told_of_a_lease_that_is_no_longer_kept) {

@@ -99,7 +99,10 @@ class RedisWorld final : public World {
     return {nullptr, [](void*) { server().send(SIGCONT); }};
   }
 
-  void wipe_out() override { server().command("FLUSHALL"); }
+  void wipe_out() override { command("FLUSHALL"); }
+
+  // As RedisServer has it.
+  static std::string command(const std::string& line) { return server().command(line); }
 
  private:
   static RedisServer& server() {

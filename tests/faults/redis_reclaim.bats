@@ -19,8 +19,9 @@ teardown() {
   kill_leftovers
 }
 
-# A lease that is soon renewed.
+# A lease that is soon renewed, and one that is renewed late enough for others to come first.
 short=(--ttl 2s --store-timeout 400ms)
+long=(--ttl 5s --store-timeout 400ms --kill-after 200ms)
 
 # Holds `job` with a report, and what dlock says in a file.
 hold_job() {  # [<option>...]
@@ -33,6 +34,294 @@ outcome() { jq -r '"\(.outcome) \(.reason) \(.exit_code)"' "$report"; }
 assert_lost() {  # <reason>
   assert_exits 76 "$holder"
   assert_equal "$(outcome)" "lost $1 76"
+}
+
+again='dlock: job: the lease was gone from the store; set up again'
+
+# Waits until dlock says that its lease was set up again.
+await_reclaim() { eventually grep -q 'set up again' "$said"; }
+
+# Asserts that the run goes on and ends well, and that this one line was said about it.
+assert_reclaimed() {
+  await_reclaim
+  await_renewal job
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(< "$said")" "$again"
+  assert_equal "$(outcome)" 'ran null 0'
+  assert_equal "$(look job '.state, .last_run.outcome' | tr '\n' ' ')" 'free ran '
+}
+
+# Ends the server, and starts it with what it has saved, if it was told to.
+restart_without_saving() {
+  stop_redis
+  start_redis
+}
+
+# Who holds the lock, but for what changes all the time.
+holders() {
+  look "$1" '.holders | map(del(.held_ms, .expires_in_ms))'
+}
+
+# --- A lease that the server forgot ---
+
+@test "a restart of the server without its data ends the run" {
+  hold_job "${short[@]}"
+
+  restart_without_saving
+
+  assert_lost gone
+}
+
+@test "with --reclaim a run survives a restart of the server without its data" {
+  hold_job --reclaim "${short[@]}"
+
+  restart_without_saving
+
+  assert_reclaimed
+}
+
+@test "with --reclaim a run survives a restart of the server with older data" {
+  dlock run job -- true
+  redis SAVE
+  hold_job --reclaim "${short[@]}"
+
+  restart_without_saving
+
+  assert_reclaimed
+}
+
+@test "with --reclaim a run survives that all keys are deleted" {
+  hold_job --reclaim "${short[@]}"
+
+  redis FLUSHALL
+
+  assert_reclaimed
+}
+
+@test "with --reclaim a run survives that its key is deleted" {
+  hold_job --reclaim "${short[@]}"
+
+  redis DEL 'dlock:{job}'
+
+  assert_reclaimed
+}
+
+@test "with --reclaim a run survives it on a server whose memory is full" {
+  for loss in 'FLUSHALL' 'DEL dlock:{job}'; do
+    hold_job --reclaim "${short[@]}"
+    redis CONFIG SET maxmemory 1
+
+    # shellcheck disable=SC2086
+    redis $loss
+
+    await_reclaim
+    redis CONFIG SET maxmemory 0
+    assert_reclaimed
+  done
+}
+
+@test "a lease that is set up again shows the same holder" {
+  hold_job --reclaim "${short[@]}" --label nightly
+  before=$(holders job)
+
+  redis FLUSHALL
+
+  await_reclaim
+  assert_equal "$(holders job)" "$before"
+  assert_between "$(look job '.holders[0].expires_in_ms')" 1 2000
+}
+
+@test "a lease that is set up again keeps its lock delay" {
+  hold_job --reclaim "${short[@]}" --lock-delay 1m
+
+  redis FLUSHALL
+
+  await_reclaim
+  assert_between "$(left_of job)" 60000 62000
+}
+
+@test "a lease that was set up again keeps others out" {
+  hold_job --reclaim "${short[@]}"
+  redis FLUSHALL
+  await_reclaim
+
+  run dlock run job -- echo started
+
+  assert_status 75
+  assert_output_contains 'held by'
+}
+
+@test "that a lease was set up again is a warning, which --quiet silences" {
+  hold_job -q --reclaim "${short[@]}"
+
+  redis FLUSHALL
+
+  eventually is_held job
+  await_renewal job
+  assert_equal "$(< "$said")" ''
+}
+
+@test "with --reclaim a lock that another run was granted meanwhile is taken over" {
+  hold_job --reclaim "${long[@]}"
+  first=$holder
+
+  redis FLUSHALL
+  hold job
+
+  holder=$first
+  assert_lost 'taken over'
+  is_held job
+  assert_equal "$(grep -c . "$said")" 1
+}
+
+@test "with --reclaim a lock that another run has had meanwhile is taken over" {
+  for loss in 'FLUSHALL' 'DEL dlock:{job}'; do
+    hold_job --reclaim "${long[@]}"
+
+    # shellcheck disable=SC2086
+    redis $loss
+    dlock run job -- true
+
+    assert_lost 'taken over'
+    is_free job
+  done
+}
+
+@test "with --reclaim a key that another program has written over is left alone" {
+  hold_job --reclaim "${short[@]}"
+
+  redis SET 'dlock:{job}' theirs PX 60000
+
+  assert_lost 'taken over'
+  assert_equal "$(redis GET 'dlock:{job}')" theirs
+}
+
+@test "with --reclaim a server that falls silent is the end of the run as without it" {
+  hold_job --reclaim "${short[@]}"
+
+  redis_freezes
+
+  assert_lost unconfirmed
+}
+
+@test "with --reclaim a run that was stopped for too long is lost all the same" {
+  hold_job --reclaim "${short[@]}"
+
+  kill -STOP "$holder"
+  eventually has_ended "$command"
+  eventually is_free job
+  kill -CONT "$holder"
+
+  assert_lost unconfirmed
+  is_free job
+}
+
+@test "shared holders are all set up again" {
+  hold job -s --reclaim "${short[@]}"
+  hold job -s --reclaim "${short[@]}"
+  before=$(holders job)
+
+  restart_without_saving
+
+  all_are_back() { [[ $(holders job) == "$before" ]]; }
+  eventually all_are_back
+  run dlock run job -- true
+  assert_status 75
+  for dlock in "${!held_by[@]}"; do
+    let_go "$dlock"
+    assert_exits 0 "$dlock"
+  done
+}
+
+@test "holders of slots are all set up again, each on its own" {
+  for _ in 1 2 3; do hold job -n 3 --reclaim "${short[@]}"; done
+  before=$(holders job)
+
+  restart_without_saving
+
+  all_are_back() { [[ $(holders job) == "$before" ]]; }
+  eventually all_are_back
+  run dlock run -n 3 job -- true
+  assert_status 75
+  for dlock in "${!held_by[@]}"; do
+    let_go "$dlock"
+    assert_exits 0 "$dlock"
+  done
+}
+
+@test "the fence after a lease that was set up again is greater" {
+  hold_job --reclaim "${short[@]}"
+  fence=$(look job '.holders[0].fence')
+  redis FLUSHALL
+  await_reclaim
+  let_go
+  assert_exits 0 "$holder"
+
+  run dlock run job -- sh -c 'echo "$DLOCK_FENCE"'
+
+  ((output > fence))
+}
+
+@test "one who waits gets the lock once, after a lease that was set up again" {
+  hold_job --reclaim "${long[@]}"
+  queue job sh -c 'echo started >> "$0"' "$order"
+
+  redis DEL 'dlock:{job}'
+
+  await_reclaim
+  never_within 300 test -s "$order"
+  let_go
+  assert_exits 0 "$holder"
+  assert_exits 0 "$waiter"
+  assert_equal "$(< "$order")" started
+}
+
+@test "one who waits stays out when all keys were deleted and the lease was set up again" {
+  hold_job --reclaim "${short[@]}"
+  queue job sh -c 'echo started >> "$0"' "$order"
+
+  redis FLUSHALL
+
+  await_reclaim
+  eventually is_queued job "$waiter"
+  let_go
+  assert_exits 0 "$waiter"
+  assert_exits 0 "$holder"
+  assert_equal "$(< "$order")" started
+}
+
+@test "a run that was noted as vanished is the last one as it ended" {
+  hold_job --reclaim "${long[@]}"
+  queue job true
+  redis DEL 'dlock:{job}'
+  kill -TERM "$waiter"  # which clears what is left of the lease
+  eventually has_ended "$waiter"
+  assert_equal "$(look job .last_run.outcome)" vanished
+
+  await_reclaim
+  assert_equal "$(look job .last_run)" null
+  let_go
+  assert_exits 0 "$holder"
+
+  assert_equal "$(redis LLEN 'dlock:{job}:r')" 1
+  assert_equal "$(look job .last_run.outcome)" ran
+}
+
+@test "with local: and none: --reclaim changes nothing" {
+  for store in "local:$BATS_TEST_TMPDIR/store" none:; do
+    DLOCK_STORE=$store run dlock run --reclaim job -- true
+    assert_equal "$status $output" '0 '
+  done
+}
+
+@test "a local: lock whose directory was removed is lost also with --reclaim" {
+  export DLOCK_STORE=local:$BATS_TEST_TMPDIR/store
+  hold_job --reclaim
+
+  mv "$BATS_TEST_TMPDIR/store" "$BATS_TEST_TMPDIR/elsewhere"
+
+  assert_lost gone
 }
 
 # --- Lock delay ---
@@ -89,14 +378,17 @@ assert_lost() {  # <reason>
 }
 
 @test "a run that was lost leaves the lock to end by itself" {
-  hold_job "${short[@]}" --lock-delay 1m
+  dlock run --report "$report" "${long[@]}" --kill-after 5s --lock-delay 1m job -- \
+    sh -c 'trap "echo told >> \"\$0\"" TERM; while :; do sleep 0.05; done' "$order" 3>&- &
+  holder=$!
+  eventually is_held job
   redis_freezes
-  eventually has_ended "$command"
+  eventually grep -qx told "$order"
+  redis_goes_on  # so that the lock could be given back
 
   assert_lost unconfirmed
-  redis_goes_on
 
-  assert_between "$(left_of job)" 50000 62000
+  assert_between "$(left_of job)" 55000 65000
   run dlock run job -- true
   assert_status 75
 }
@@ -110,6 +402,18 @@ assert_lost() {  # <reason>
   assert_one_line
   assert_output_contains 'because of the lock delay the lock is not given back'
   [[ $output =~ 'it ends by itself in '(59m59|1h0m)s?$ ]]
+}
+
+@test "a run that was stopped for too long leaves the lock to end by itself" {
+  hold_job "${short[@]}" --lock-delay 1m
+
+  kill -STOP "$holder"
+  eventually has_ended "$command"
+  is_held job
+  kill -CONT "$holder"
+
+  assert_lost unconfirmed
+  is_held job
 }
 
 @test "a lock that is certainly lost is not said to end by itself" {

@@ -364,6 +364,7 @@ TEST(RunOptions, have_the_defaults_of_the_manual) {
   EXPECT_FALSE(options.shared);
   EXPECT_EQ(options.conflict_exit_code, 75);
   EXPECT_EQ(options.jitter, milliseconds(0));
+  EXPECT_FALSE(options.reclaim);
   EXPECT_EQ(options.lock_delay, milliseconds(0));
   EXPECT_EQ(options.label, "");
   EXPECT_EQ(options.report, "");
@@ -381,6 +382,7 @@ TEST(RunOptions, take_each_setting) {
   EXPECT_EQ(run_with("conflict-exit-code", "0").conflict_exit_code, 0);
   EXPECT_EQ(run_with("conflict-exit-code", "255").conflict_exit_code, 255);
   EXPECT_EQ(run_with("jitter", "1m").jitter, minutes(1));
+  EXPECT_TRUE(run_with("reclaim", "true").reclaim);
   EXPECT_EQ(run_with("lock-delay", "10s").lock_delay, seconds(10));
   EXPECT_EQ(run_with("label", "blue").label, "blue");
   EXPECT_EQ(run_with("report", "out.json").report, "out.json");
@@ -401,6 +403,7 @@ TEST(RunOptions, refuse_what_makes_no_sense) {
   EXPECT_THROW(run_with("slots", "-1"), UsageError);
   EXPECT_THROW(run_with("shared", "1"), UsageError);
   EXPECT_THROW(run_with("conflict-exit-code", "256"), UsageError);
+  EXPECT_THROW(run_with("reclaim", "1"), UsageError);
   EXPECT_THROW(run_with("lock-delay", "forever"), UsageError);
   EXPECT_THROW(run_with("label", "two\nlines"), UsageError);
   EXPECT_THROW(run_with("report", ""), UsageError);

@@ -102,9 +102,11 @@ TEST(RedisAnswers, other_answers_need_their_shape_too) {
 
 TEST(RedisAnswers, renewals_and_releases_are_one_word) {
   EXPECT_EQ(renewal_from(reply("$7\r\nrenewed\r\n")), Renewal::confirmed);
+  EXPECT_EQ(renewal_from(reply("$9\r\nreclaimed\r\n")), Renewal::reclaimed);
   EXPECT_EQ(renewal_from(reply("$10\r\ntaken over\r\n")), Renewal::taken_over);
   EXPECT_EQ(renewal_from(reply("$4\r\ngone\r\n")), Renewal::gone);
   EXPECT_EQ(renewal_from(reply("+renewed\r\n")), std::nullopt);
+  EXPECT_EQ(renewal_from(reply("+reclaimed\r\n")), std::nullopt);
   EXPECT_EQ(renewal_from(reply("*1\r\n$7\r\nrenewed\r\n")), std::nullopt);
   EXPECT_EQ(release_from(reply("$8\r\nreleased\r\n")), Release::released);
   EXPECT_EQ(release_from(reply("$8\r\nnot ours\r\n")), Release::not_ours);

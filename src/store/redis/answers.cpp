@@ -91,6 +91,7 @@ std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
 
 std::optional<Renewal> renewal_from(const Reply& reply) {
   if (says(reply, "renewed")) return Renewal::confirmed;
+  if (says(reply, "reclaimed")) return Renewal::reclaimed;
   if (says(reply, "taken over")) return Renewal::taken_over;
   if (says(reply, "gone")) return Renewal::gone;
   return std::nullopt;

@@ -55,6 +55,15 @@ std::string text_of(const Token& token) {
   return hex(token.bytes.data(), token.bytes.size());
 }
 
+const char* text_of(Mode mode) { return mode == Mode::shared ? "s" : "x"; }
+
+// What is shown of the holder.
+std::string info_of(const Claim& claim) {
+  Claim kept = claim;
+  kept.command = shortened_command(claim.command);
+  return party_text(kept);
+}
+
 std::string host_name() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
@@ -159,15 +168,10 @@ asio::awaitable<Reply> RedisStore::run(const Script& script, const LockName& loc
 }
 
 asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
-  Claim kept = claim;
-  kept.command = shortened_command(claim.command);
-  std::vector<std::string> args{text_of(claim.token),
-                                waiter_id_,
-                                claim.mode == Mode::shared ? "s" : "x",
-                                number(claim.slots),
-                                number(kept_for(claim)),
-                                queue == Queue::join ? "1" : "0",
-                                party_text(kept)};
+  std::vector<std::string> args{text_of(claim.token),    waiter_id_,
+                                text_of(claim.mode),     number(claim.slots),
+                                number(kept_for(claim)), queue == Queue::join ? "1" : "0",
+                                info_of(claim)};
   for (const auto& fence : claim.held_above) {
     args.push_back(std::to_string(fence.number));
   }
@@ -277,22 +281,41 @@ asio::awaitable<void> RedisStore::started(const Claim&, const CommandProcess&, W
   co_return;
 }
 
-asio::awaitable<Renewal> RedisStore::renew(Claim claim, Fence fence, Wakeup& wakeup) {
-  std::vector<std::string> args{text_of(claim.token), std::to_string(fence.number),
+asio::awaitable<Renewal> RedisStore::renew(Claim claim, Grant grant, Wakeup& wakeup) {
+  std::vector<std::string> args{text_of(claim.token), std::to_string(grant.fence.number),
                                 number(kept_for(claim))};
-  const auto reply =
-      co_await run(renew_script, claim.lock, std::move(args), budget_end(), wakeup);
-  const auto renewal = renewal_from(reply);
+  const auto until = budget_end();
+  auto reply = co_await run(renew_script, claim.lock, std::move(args), until, wakeup);
+  auto renewal = renewal_from(reply);
+  const bool vanished = renewal == Renewal::gone || renewal == Renewal::taken_over;
+  if (vanished && claim.reclaim) {
+    reply = co_await reclaim(claim, grant, until, wakeup);
+    renewal = renewal_from(reply);
+  }
   if (!renewal) throw failure(reply);
   co_return *renewal;
+}
+
+asio::awaitable<Reply> RedisStore::reclaim(const Claim& claim, const Grant& grant,
+                                           Clock::time_point until, Wakeup& wakeup) {
+  std::vector<std::string> args{
+      text_of(claim.token),    std::to_string(grant.fence.number),
+      number(kept_for(claim)), text_of(claim.mode),
+      number(claim.slots),     number(grant.slot),
+      info_of(claim)};
+  // If it comes too late it must not set up what was given back in the meantime.
+  known_ = Known::unanswered;
+  auto reply = co_await run(reclaim_script, claim.lock, std::move(args), until, wakeup);
+  known_ = Known::answered;
+  co_return reply;
 }
 
 void RedisStore::start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                                LeaseWatcher& watcher) {
   keeping_ = std::make_shared<Keeping>(context_);
   const auto keeping = keeping_;
-  auto renew_once = [this, claim, fence = grant.fence, keeping] {
-    return renew(claim, fence, keeping->wakeup);
+  auto renew_once = [this, claim, grant, keeping] {
+    return renew(claim, grant, keeping->wakeup);
   };
   asio::co_spawn(context_,
                  keep_lease(std::move(renew_once), timing, grant.sent_at, watcher,

@@ -55,7 +55,9 @@ class RedisStore final : public Store {
   asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
                                                Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<Renewal> renew(Claim claim, Fence fence, Wakeup& wakeup);
+  asio::awaitable<Renewal> renew(Claim claim, Grant grant, Wakeup& wakeup);
+  asio::awaitable<Reply> reclaim(const Claim& claim, const Grant& grant,
+                                 Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
   void watch_for(const Busy& busy, std::int64_t blocked_for);
   Failure failure(const Reply& reply) const;

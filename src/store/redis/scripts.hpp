@@ -10,6 +10,7 @@ struct Script {
 
 extern const Script ask_script;
 extern const Script renew_script;
+extern const Script reclaim_script;
 extern const Script release_script;
 extern const Script inspect_script;
 

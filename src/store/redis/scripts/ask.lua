@@ -36,6 +36,7 @@ local function grant()
   slots = wanted
   occupy(token, h, ttl)
   redis.call('HSET', S, 'fence', int(fence), 'slots', int(slots))
+  if reclaimed then redis.call('HDEL', S, 'reclaimed') end
   redis.call('PEXPIRE', S, KEPT_MS)
   return granted(h)
 end

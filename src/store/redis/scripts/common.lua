@@ -5,7 +5,9 @@
 -- KEYS[1]     a string, with a time to live: who has the lock. An exclusive holder's token,
 --             as every `SET NX PX` lock has it; that of the waiter it is promised to; or a
 --             marker while shared or slot holders are in H. Anything else is foreign.
--- KEYS[1]:s   a hash: fence (the last one), slots (that those in use or in the queue name)
+-- KEYS[1]:s   a hash: fence (the last one), slots (that those in use or in the queue name),
+--             reclaimed (from a lease that was set up again to the next grant: the fence of
+--             the last grant, 0 if that is not known, and those of leases lost since)
 -- KEYS[1]:h   a hash of token -> record of a holder, or of a promise
 -- KEYS[1]:q   a sorted set of waiters' tokens by order of arrival
 -- KEYS[1]:w   a hash of token -> record of a waiter
@@ -60,8 +62,10 @@ local value = redis.call('GET', key)
 local holders = {} -- token -> record, holders and promises
 local flat = redis.call('HGETALL', H)
 for i = 1, #flat, 2 do holders[flat[i]] = holder_of(flat[i + 1]) end
-local state = redis.call('HMGET', S, 'fence', 'slots')
-local fence, slots = tonumber(state[1] or 0), tonumber(state[2] or 1)
+local state = redis.call('HMGET', S, 'fence', 'slots', 'reclaimed')
+local fence, slots, reclaimed = tonumber(state[1] or 0), tonumber(state[2] or 1), state[3]
+-- The fence of the last grant: a lease that is set up again brings its own one along.
+local granted = reclaimed and tonumber(string.match(reclaimed, '^%d+')) or fence
 
 -- Whether a record of H still counts: the key says so for one holder, its time for many.
 local function counts(token, h)

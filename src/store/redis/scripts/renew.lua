@@ -11,7 +11,7 @@ elseif value == MARKER and own and own.ends > now then
   redis.call('PEXPIRE', key, math.max(ttl, redis.call('PTTL', key)))
   own.ends = now + ttl * 1000
   redis.call('HSET', H, token, holder_text(own))
-elseif value and value ~= MARKER or slots == 1 and fence > own_fence then
+elseif value and value ~= MARKER or slots == 1 and granted > own_fence then
   return 'taken over'
 else
   return 'gone'

@@ -1,0 +1,68 @@
+-- Sets up again a lease that the server has forgotten, if nobody was granted the lock since.
+--
+-- ARGV: token, fence, ttl in ms, mode (x or s), slots, slot, the holder as JSON. Answers
+-- 'reclaimed' or 'taken over'.
+local token, own_fence, ttl, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local wanted, slot, info = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
+
+-- It was given back while this request was on its way.
+if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return 'taken over' end
+
+-- Each grant first clears what ran out, so whoever is still there when tidy() comes by lost
+-- the lease after the last grant. They are noted, for they may come for it in their turn.
+local reclaimable = reclaimed or int(fence) .. ' '
+local function is_reclaimable(a_fence)
+  return string.find(reclaimable, ' ' .. int(a_fence) .. ' ', 1, true) ~= nil
+end
+for other, h in pairs(holders) do
+  if not h.promise and not counts(other, h) and not is_reclaimable(h.fence) then
+    reclaimable = reclaimable .. int(h.fence) .. ' '
+  end
+end
+tidy()
+
+-- A fence is the time of its grant, unless the clock was behind the last one.
+local since = math.min(own_fence, now)
+local own = holders[token]
+if own then
+  -- The answer to the same request got lost.
+  since = own.since
+  holders[token] = nil
+  if value == token then value = false end
+end
+
+local function fits()
+  local others = redis.call('ZCARD', Q)
+  for _, h in pairs(holders) do
+    others = others + 1
+    if mode == 'x' and not h.promise and h.slot == slot then return false end
+  end
+  return (others == 0 or slots == wanted) and admits(mode, wanted)
+end
+
+-- A run that vanished is none any more. Returns when it began.
+local function take_back_run()
+  for i = 0, RUNS - 1 do
+    local run = redis.call('LINDEX', R, i)
+    if not run then return nil end
+    local began = string.match(run, '^' .. int(own_fence) .. ' (%d+) 0 ')
+    if began then
+      redis.call('LREM', R, 1, run)
+      return tonumber(began)
+    end
+  end
+end
+
+if granted > own_fence and not is_reclaimable(own_fence) or not fits() then
+  return 'taken over'
+end
+redis.call('HDEL', H, token) -- with memory full something has to be freed first
+since = take_back_run() or since
+slots = wanted
+occupy(token, { mode = mode, slot = slot, fence = own_fence, since = since,
+  ends = now + ttl * 1000, promise = false, info = info }, ttl)
+redis.call('HSET', S, 'fence', int(math.max(fence, own_fence)), 'slots', int(slots),
+  'reclaimed', reclaimable)
+redis.call('PEXPIRE', S, KEPT_MS)
+redis.call('PEXPIRE', R, KEPT_MS)
+return 'reclaimed'
