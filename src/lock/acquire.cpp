@@ -16,14 +16,23 @@ asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
                                 const Patience& patience, Wakeup& wakeup) {
   const auto until = patience.until.value_or(Clock::time_point::min());
   const bool may_wait = patience.until && until > Clock::now();
-  auto queue = may_wait && store.queues_at_once() ? Queue::join : Queue::stay_out;
+  // One that waits for how a run ends must not be told first that it is going on.
+  const bool waits_for_ends = may_wait && claim.dedupe && claim.dedupe->retry_failed;
+  auto queue = may_wait && (store.queues_at_once() || waits_for_ends) ? Queue::join
+                                                                      : Queue::stay_out;
   auto retry_after = first_retry;
   for (;;) {
     std::optional<Failure> failure;
     try {
       auto answer = co_await store.ask(claim, queue, wakeup);
       const auto* busy = std::get_if<Busy>(&answer);
-      if (busy == nullptr || Clock::now() >= until) co_return answer;
+      if (busy == nullptr) co_return answer;
+      if (Clock::now() >= until) {
+        if (queue == Queue::stay_out || !waits_for_ends) co_return answer;
+        // No longer waited for, a run that is going on counts as without a wait.
+        queue = Queue::stay_out;
+        continue;
+      }
       retry_after = first_retry;
       if (queue == Queue::stay_out) {
         // A place in the queue costs a little, which a free lock need not pay.

@@ -18,7 +18,8 @@ struct Patience {
   std::function<void(const Failure&)> retrying;
 };
 
-// Puts `claim` to `store` and waits for its turn. Busy only when the patience is over.
+// Puts `claim` to `store` and waits for its turn. Busy only when the patience is over;
+// a run that is going on then counts for a claim that has waited for its end.
 // A store that cannot be reached is tried again while there is patience left; then its
 // Failure is thrown, as every other Failure is at once.
 asio::awaitable<Answer> acquire(Store& store, const Claim& claim,

@@ -39,6 +39,12 @@ struct Fence {
 
 enum class Mode { exclusive, shared };
 
+// Which runs of the lock count as the one that is asked for; see lock/dedupe.hpp.
+struct Dedupe {
+  milliseconds window{0};     // those that started less than this ago
+  bool retry_failed = false;  // but not those that failed
+};
+
 // What a would-be holder asks for. The same claim may be put again and again.
 struct Claim {
   LockName lock;
@@ -53,6 +59,8 @@ struct Claim {
   std::string label;
   std::vector<std::string> command;
   std::vector<Fence> held_above;  // grants of this lock that outer runs rely on
+  std::optional<Dedupe> dedupe;   // for an exclusive claim without further slots
+  milliseconds min_hold{0};       // from the grant on, even if the run ends sooner
 };
 
 // The store's yes.
@@ -80,6 +88,7 @@ struct HolderInfo {
   milliseconds held{};
   std::optional<milliseconds> expires_in;
   bool attached = true;
+  bool kept = false;  // its run has ended, and the lock is held for Claim::min_hold
 };
 
 struct WaiterInfo {
@@ -94,7 +103,7 @@ struct WaiterInfo {
 // place of the rest.
 std::vector<std::string> shortened_command(const std::vector<std::string>& command);
 
-// How a run ended. A run whose dlock vanished has no end.
+// How a run ended. A run whose dlock vanished has no end, nor has one that goes on.
 struct RunInfo {
   Fence fence;
   WallTime started{};
@@ -103,7 +112,10 @@ struct RunInfo {
   std::optional<int> exit_code;
   std::optional<std::string> signal;  // "TERM"
   std::string host;
-  std::string outcome;  // as in the report, or "vanished"
+  std::string outcome;  // as in the report, "vanished", or "running"
+
+  // Whether it can count for others (Claim::dedupe): it had the lock for itself.
+  bool counts = false;
 };
 
 struct LockInfo {

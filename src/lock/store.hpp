@@ -33,7 +33,12 @@ struct SlotsDiffer {
   unsigned in_use = 0;
 };
 
-using Answer = std::variant<Grant, Busy, HeldAbove, SlotsDiffer>;
+// A run of the lock counts as the one that is asked for.
+struct Deduplicated {
+  RunInfo by;
+};
+
+using Answer = std::variant<Grant, Busy, HeldAbove, SlotsDiffer, Deduplicated>;
 
 enum class Release { released, not_ours, left };
 
@@ -91,8 +96,16 @@ class Store {
   // own (then with the same fence). A newcomer never overtakes a waiter. With
   // Queue::join a claim that is not granted has its place in the queue afterwards.
   // A lease that can run out is kept for the claim's ttl and its lock delay; the deadline
-  // of the grant knows of the ttl alone. Gives up with Failure::interrupted when `wakeup`
-  // says so.
+  // of the grant knows of the ttl alone.
+  // Gives up with Failure::interrupted when `wakeup` says so.
+  //
+  // With `claim.dedupe` it is answered with a run that counts as its own, if there is
+  // one: the run that is going on, or the last that started less than the window ago by
+  // the store's clock, whoever ran it. Where failed ones are to be run again, only a
+  // success counts, and with Queue::join the run that is going on has to end first. A
+  // claim that waits already leaves the queue, and is woken, in the step in which such a
+  // run starts or ends. No runs are shared grants, those of further slots, those that
+  // were given back before anything ran, and commands that could not be started.
   virtual asio::awaitable<Answer> ask(const Claim& claim, Queue queue,
                                       Wakeup& wakeup) = 0;
 
@@ -105,6 +118,9 @@ class Store {
   // step, and takes the claim out of the queue. `end` is recorded as the last run;
   // without it the grant was given back before anything ran. An end that leaves the lease
   // changes nothing where leases run out, and is not recorded: Release::left.
+  //
+  // A run that ends sooner than `claim.min_hold` after its grant is recorded like any
+  // other, and the lock is nobody's, but is held until then and handed on by itself.
   virtual asio::awaitable<Release> release(const Claim& claim,
                                            const std::optional<RunEnd>& end,
                                            Wakeup& wakeup) = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lock/dedupe.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -24,6 +25,7 @@ struct FakeService {
     WallTime since{};
     Clock::time_point from;
     bool runs = false;
+    std::optional<Clock::time_point> kept_until;  // its run has ended
   };
   struct Lock {
     std::uint64_t last_fence = 0;
@@ -31,6 +33,8 @@ struct FakeService {
     std::vector<Party> holders;
     std::vector<Party> queue;
     std::optional<RunInfo> last_run;
+    PastRuns past;
+    std::map<Token, RunInfo> dismissed;
   };
 
   std::map<LockName, Lock> locks;
@@ -51,7 +55,7 @@ class FakeStore final : public Store {
   ~FakeStore() override {
     for (auto& [name, lock] : service_.locks) {
       for (const auto& holder : lock.holders) {
-        if (holder.client == this && holder.runs) lock.last_run = vanished(holder);
+        if (holder.client == this && holder.runs) note(lock, vanished(holder));
       }
       const auto is_ours = [this](const Party& party) { return party.client == this; };
       std::erase_if(lock.holders, is_ours);
@@ -65,9 +69,12 @@ class FakeStore final : public Store {
 
   asio::awaitable<Answer> ask(const Claim& claim, Queue queue, Wakeup& wakeup) override {
     co_await reach(wakeup);
-    auto& lock = service_.locks[claim.lock];
+    auto& lock = lock_of(claim);
     if (const auto own = find(lock.holders, claim); own != lock.holders.end()) {
       co_return own->grant;
+    }
+    if (const auto own = lock.dismissed.find(claim.token); own != lock.dismissed.end()) {
+      co_return Deduplicated{own->second};
     }
     const auto place = find(lock.queue, claim);
     const bool queued = place != lock.queue.end();
@@ -75,6 +82,13 @@ class FakeStore final : public Store {
       lock.slots = claim.slots;
     } else if (lock.slots != claim.slots) {
       co_return SlotsDiffer{lock.slots};
+    }
+    if (claim.dedupe) {
+      if (const auto above = blocked_from_above(lock, claim)) co_return HeldAbove{*above};
+      if (const auto run = counting_run(lock, *claim.dedupe, queue)) {
+        if (queued) lock.queue.erase(place);
+        co_return Deduplicated{*run};
+      }
     }
     if (admits(lock, claim,
                joins_outer_reader(lock, claim) ? lock.queue.begin() : place)) {
@@ -88,21 +102,33 @@ class FakeStore final : public Store {
     co_return busy(lock, claim);
   }
 
-  asio::awaitable<void> await_turn(const Claim&, Wakeup& wakeup,
+  asio::awaitable<void> await_turn(const Claim& claim, Wakeup& wakeup,
                                    Clock::time_point until) override {
+    for (const auto& holder : lock_of(claim).holders) {
+      until = std::min(until, holder.kept_until.value_or(until));
+    }
     co_await wakeup.wait_until(until);
   }
 
   asio::awaitable<Release> release(const Claim& claim, const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override {
     co_await reach(wakeup);
-    auto& lock = service_.locks[claim.lock];
+    auto& lock = lock_of(claim);
     auto outcome = Release::not_ours;
     if (const auto own = find(lock.holders, claim); own != lock.holders.end()) {
-      if (end) lock.last_run = ended(*own, *end);
-      lock.holders.erase(own);
+      if (end) note(lock, ended(*own, *end));
+      const auto kept_until = own->from + claim.min_hold;
+      if (end && kept_until > Clock::now()) {
+        own->client = nullptr;
+        own->claim.token = {};
+        own->kept_until = kept_until;
+      } else {
+        lock.holders.erase(own);
+      }
       outcome = Release::released;
+      dismiss(lock);
     }
+    lock.dismissed.erase(claim.token);
     if (const auto own = find(lock.queue, claim); own != lock.queue.end()) {
       lock.queue.erase(own);
     }
@@ -113,7 +139,7 @@ class FakeStore final : public Store {
   asio::awaitable<void> started(const Claim& claim, const CommandProcess&,
                                 Wakeup& wakeup) override {
     co_await reach(wakeup);
-    auto& lock = service_.locks[claim.lock];
+    auto& lock = lock_of(claim);
     const auto own = find(lock.holders, claim);
     if (own != lock.holders.end()) own->runs = true;
   }
@@ -159,8 +185,46 @@ class FakeStore final : public Store {
     }
   }
 
+  // Without those that were held on, and are no longer.
+  Lock& lock_of(const Claim& claim) {
+    auto& lock = service_.locks[claim.lock];
+    std::erase_if(lock.holders, [](const Party& holder) {
+      return holder.kept_until && *holder.kept_until <= Clock::now();
+    });
+    return lock;
+  }
+
   Party party(const Claim& claim, Wakeup& wakeup) const {
-    return {this, claim, &wakeup, {}, wall_now(), Clock::now(), false};
+    return {this, claim, &wakeup, {}, wall_now(), Clock::now(), false, std::nullopt};
+  }
+
+  static void note(Lock& lock, const RunInfo& run) {
+    lock.last_run = run;
+    if (run.counts) lock.past.note(run);
+  }
+
+  static std::optional<RunInfo> counting_run(const Lock& lock, const Dedupe& dedupe,
+                                             Queue queue) {
+    const bool waits = dedupe.retry_failed && queue == Queue::join;
+    for (const auto& holder : lock.holders) {
+      auto run = vanished(holder);
+      if (waits || holder.kept_until || !run.counts) continue;
+      run.outcome = "running";
+      return run;
+    }
+    const auto* past = lock.past.counting_for(dedupe, wall_now());
+    return past == nullptr ? std::nullopt : std::optional(*past);
+  }
+
+  static void dismiss(Lock& lock) {
+    std::erase_if(lock.queue, [&](const Party& waiter) {
+      if (!waiter.claim.dedupe) return false;
+      const auto run = counting_run(lock, *waiter.claim.dedupe, Queue::join);
+      if (!run) return false;
+      lock.dismissed[waiter.claim.token] = *run;
+      waiter.wakeup->notify();
+      return true;
+    });
   }
 
   static Parties::iterator find(Parties& parties, const Claim& claim) {
@@ -183,7 +247,8 @@ class FakeStore final : public Store {
   }
 
   static bool is_above(const Claim& claim, const Party& holder) {
-    return std::find(claim.held_above.begin(), claim.held_above.end(),
+    return !holder.kept_until &&
+           std::find(claim.held_above.begin(), claim.held_above.end(),
                      holder.grant.fence) != claim.held_above.end();
   }
 
@@ -216,6 +281,7 @@ class FakeStore final : public Store {
       ++holder.grant.slot;
     }
     lock.holders.push_back(holder);
+    dismiss(lock);
     return holder.grant;
   }
 
@@ -254,6 +320,12 @@ class FakeStore final : public Store {
     info.label = holder.claim.label;
     info.since = holder.since;
     info.held = age(holder);
+    if (holder.kept_until) {
+      info.kept = true;
+      info.attached = false;
+      info.expires_in =
+          std::chrono::ceil<milliseconds>(*holder.kept_until - Clock::now());
+    }
     return info;
   }
 
@@ -263,6 +335,7 @@ class FakeStore final : public Store {
     run.started = holder.since;
     run.host = "host";
     run.outcome = "vanished";
+    run.counts = holder.claim.mode == Mode::exclusive && holder.claim.slots == 1;
     return run;
   }
 
@@ -284,6 +357,7 @@ class FakeStore final : public Store {
     const auto& lock = found->second;
     info.last_run = lock.last_run;
     for (const auto& holder : lock.holders) {
+      if (holder.kept_until && *holder.kept_until <= Clock::now()) continue;
       info.mode = holder.claim.mode;
       info.holders.push_back(shown(holder));
     }

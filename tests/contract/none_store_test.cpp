@@ -62,5 +62,26 @@ TEST_F(NoStore, remembers_nothing) {
   EXPECT_TRUE(locks.empty());
 }
 
+TEST_F(NoStore, no_run_ever_counts_for_another_one) {
+  claim_.dedupe = Dedupe{std::chrono::hours(1), false};
+  ask(store_);
+  NoneStore other;
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask(other)));
+  result_of(context_, store_.release(claim_, RunEnd{}, wakeup_));
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask(store_)));
+}
+
+TEST_F(NoStore, nothing_is_held_on) {
+  claim_.min_hold = std::chrono::hours(1);
+  ask(store_);
+  result_of(context_, store_.release(claim_, RunEnd{}, wakeup_));
+
+  const auto info = result_of(context_, store_.inspect({"dlock", "job"}, wakeup_));
+
+  EXPECT_TRUE(info.holders.empty());
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask(store_)));
+}
+
 }  // namespace
 }  // namespace dlock::none

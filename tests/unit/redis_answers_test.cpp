@@ -61,6 +61,16 @@ TEST(RedisAnswers, the_other_answers_are_understood) {
             4u);
 }
 
+TEST(RedisAnswers, a_run_that_counts_is_one_that_goes_on_or_has_ended) {
+  const auto going_on = heard("*2\r\n$12\r\ndeduplicated\r\n$11\r\nr 42 7 0 {}\r\n");
+  const auto ended = heard("*2\r\n$12\r\ndeduplicated\r\n$11\r\ne 42 7 9 {}\r\n");
+
+  ASSERT_TRUE(going_on && ended);
+  EXPECT_EQ(std::get<Deduplicated>(going_on->answer).by.fence.number, 42u);
+  EXPECT_EQ(std::get<Deduplicated>(going_on->answer).by.outcome, "running");
+  EXPECT_EQ(std::get<Deduplicated>(ended->answer).by.ended, WallTime(9));
+}
+
 TEST(RedisAnswers, nothing_but_the_exact_shape_is_a_grant) {
   for (const auto* bytes : {
            "$7\r\ngranted\r\n",
@@ -93,6 +103,11 @@ TEST(RedisAnswers, other_answers_need_their_shape_too) {
   for (const auto* bytes :
        {"*2\r\n$5\r\nabove\r\n:7\r\n", "*2\r\n$5\r\nslots\r\n:0\r\n",
         "*2\r\n$5\r\nslots\r\n$1\r\n4\r\n", "*1\r\n$8\r\ngiven up\r\n",
+        "*1\r\n$12\r\ndeduplicated\r\n", "*2\r\n$12\r\ndeduplicated\r\n$0\r\n\r\n",
+        "*2\r\n$12\r\ndeduplicated\r\n$9\r\n42 7 0 {}\r\n",
+        "*2\r\n$12\r\ndeduplicated\r\n$11\r\nx 42 7 0 {}\r\n",
+        "*2\r\n$12\r\ndeduplicated\r\n$2\r\ne \r\n",
+        "*2\r\n$12\r\ndeduplicated\r\n:1\r\n",
         "*6\r\n$4\r\nbusy\r\n$1\r\n1\r\n:-2\r\n:5\r\n:1234\r\n*0\r\n",
         "*6\r\n$4\r\nbusy\r\n$1\r\nx\r\n:2\r\n:5\r\n:1234\r\n*0\r\n",
         "*6\r\n$4\r\nbusy\r\n$1\r\n1\r\n:2\r\n:5\r\n:1234\r\n*1\r\n$1\r\nx\r\n"}) {

@@ -30,6 +30,7 @@ RunInfo run_with_fence(std::uint64_t fence) {
   run.exit_code = 0;
   run.host = "web1";
   run.outcome = "ran";
+  run.counts = true;
   return run;
 }
 
@@ -43,6 +44,7 @@ Holder holder_with_fence(std::uint64_t fence) {
   holder.slot = 2;
   holder.label = "blue";
   holder.argv = {"make", "all"};
+  holder.counts = true;
   return holder;
 }
 
@@ -60,8 +62,8 @@ TEST(RunsLogLines, a_start_is_one_line_of_json) {
   EXPECT_EQ(start_of(job, 7),
             R"({"event":"start","namespace":"dlock","name":"job","fence":7,"slot":2,)"
             R"("mode":"exclusive","started":"2023-11-14T22:13:20.000Z","host":"web1",)"
-            R"("pid":12,"uid":33,"label":"blue","command":["make","all"],)"
-            R"("command_pid":77})"
+            R"("pid":12,"uid":33,"label":"blue","counts":true,)"
+            R"("command":["make","all"],"command_pid":77})"
             "\n");
 }
 
@@ -70,7 +72,7 @@ TEST(RunsLogLines, an_end_is_one_line_of_json) {
             R"({"event":"end","namespace":"dlock","name":"job","fence":7,)"
             R"("started":"2023-11-14T22:13:20.000Z","ended":"2023-11-14T22:13:23.000Z",)"
             R"("duration_ms":3000,"exit_code":0,"signal":null,"host":"web1",)"
-            R"("outcome":"ran"})");
+            R"("outcome":"ran","counts":true})");
 }
 
 TEST(RunsLogLines, text_with_line_breaks_is_still_one_line) {
@@ -148,6 +150,57 @@ TEST(RunsHistory, each_lock_has_its_own_last_run) {
   EXPECT_EQ(history.last_runs.at(job).fence.number, 7u);
   EXPECT_EQ(history.last_runs.at(same_name).fence.number, 8u);
   EXPECT_EQ(history.last_runs.at(other_name).fence.number, 9u);
+}
+
+TEST(RunsHistory, of_the_runs_that_can_count_the_last_and_the_last_success_are_known) {
+  auto failed = run_with_fence(8);
+  failed.exit_code = 1;
+  auto not_found = run_with_fence(9);
+  not_found.exit_code = 127;
+  auto of_a_slot = run_with_fence(10);
+  of_a_slot.counts = false;
+  std::string log = end_of(job, 7);
+  for (const auto& run : {failed, not_found, of_a_slot}) log += end_line(job, run) + "\n";
+
+  const auto history = history_of(log);
+
+  EXPECT_EQ(history.last_runs.at(job).fence.number, 10u);
+  EXPECT_EQ(history.past.at(job).last->fence.number, 8u);
+  EXPECT_EQ(history.past.at(job).last_success->fence.number, 7u);
+}
+
+TEST(RunsHistory, a_run_that_vanished_can_count) {
+  const auto history = history_of(start_of(job, 7));
+
+  EXPECT_EQ(history.past.at(job).last->outcome, "vanished");
+  EXPECT_FALSE(history.past.at(job).last_success);
+}
+
+TEST(RunsHistory, a_start_that_cannot_count_and_vanished_does_not) {
+  auto holder = holder_with_fence(7);
+  holder.counts = false;
+
+  EXPECT_TRUE(history_of(start_of(job, holder)).past.empty());
+}
+
+TEST(RunsHistory, a_start_that_came_to_nothing_does_not_count) {
+  const auto holder = holder_with_fence(7);
+
+  const auto history =
+      history_of(start_of(job, holder) + end_line(job, run_that_was_none(holder)) + "\n");
+
+  EXPECT_TRUE(history.past.empty());
+}
+
+TEST(RunsHistory, a_line_that_does_not_say_that_it_counts_does_not) {
+  const auto history = history_of(
+      R"({"event":"end","namespace":"dlock","name":"job","fence":7,"exit_code":0})"
+      "\n"
+      R"({"event":"end","namespace":"dlock","name":"job","fence":8,"exit_code":0,)"
+      R"("counts":"yes"})"
+      "\n");
+
+  EXPECT_TRUE(history.past.empty());
 }
 
 TEST(RunsHistory, the_greatest_fence_is_that_of_all_locks_starts_and_ends) {

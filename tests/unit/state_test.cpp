@@ -35,6 +35,9 @@ Holder some_holder() {
   holder.ends_at = Clock::time_point(nanoseconds(88));
   holder.label = "nightly \xE2\x9C\x93";
   holder.argv = {"sh", "-c", "", std::string("nul\0byte", 8)};
+  holder.counts = true;
+  holder.min_hold = milliseconds(99);
+  holder.ended = true;
   return holder;
 }
 
@@ -46,6 +49,7 @@ Waiter some_waiter() {
   waiter.queued_at = Clock::time_point(nanoseconds(99));
   waiter.promised_until = Clock::time_point(nanoseconds(111));
   waiter.passed_over = true;
+  waiter.dedupe = Dedupe{milliseconds(3600), true};
   return waiter;
 }
 
@@ -59,6 +63,7 @@ RunInfo some_run() {
   run.signal = "TERM";
   run.host = "web2";
   run.outcome = "ran";
+  run.counts = true;
   return run;
 }
 
@@ -70,6 +75,10 @@ State rich_state() {
   state.holders = {some_holder(), Holder{}};
   state.waiters = {some_waiter(), Waiter{}};
   state.last_run = some_run();
+  state.past.last = some_run();
+  state.past.last_success = some_run();
+  state.past.last_success->fence.number = 16;
+  state.dismissed = {{some_waiter(), some_run()}};
   return state;
 }
 
@@ -132,6 +141,9 @@ TEST(State, a_holder_is_read_as_it_was_written) {
   EXPECT_EQ(holder.ends_at, expected.ends_at);
   EXPECT_EQ(holder.label, expected.label);
   EXPECT_EQ(holder.argv, expected.argv);
+  EXPECT_EQ(holder.counts, expected.counts);
+  EXPECT_EQ(holder.min_hold, expected.min_hold);
+  EXPECT_EQ(holder.ended, expected.ended);
 }
 
 TEST(State, a_waiter_is_read_as_it_was_written) {
@@ -148,6 +160,9 @@ TEST(State, a_waiter_is_read_as_it_was_written) {
   EXPECT_EQ(waiter.queued_at, expected.queued_at);
   EXPECT_EQ(waiter.promised_until, expected.promised_until);
   EXPECT_EQ(waiter.passed_over, expected.passed_over);
+  ASSERT_TRUE(waiter.dedupe);
+  EXPECT_EQ(waiter.dedupe->window, expected.dedupe->window);
+  EXPECT_EQ(waiter.dedupe->retry_failed, expected.dedupe->retry_failed);
 }
 
 TEST(State, what_a_holder_or_waiter_lacks_is_read_as_lacking) {
@@ -157,6 +172,7 @@ TEST(State, what_a_holder_or_waiter_lacks_is_read_as_lacking) {
   EXPECT_FALSE(read->holders.at(1).ends_at);
   EXPECT_FALSE(read->waiters.at(1).promised_until);
   EXPECT_FALSE(read->waiters.at(1).passed_over);
+  EXPECT_FALSE(read->waiters.at(1).dedupe);
 }
 
 TEST(State, the_last_run_is_read_as_it_was_written) {
@@ -175,6 +191,24 @@ TEST(State, the_last_run_is_read_as_it_was_written) {
   EXPECT_EQ(run.signal, expected.signal);
   EXPECT_EQ(run.host, expected.host);
   EXPECT_EQ(run.outcome, expected.outcome);
+  EXPECT_EQ(run.counts, expected.counts);
+}
+
+TEST(State, the_runs_that_can_count_are_read_as_they_were_written) {
+  const auto read = decoded(encoded(rich_state()));
+
+  ASSERT_TRUE(read && read->past.last && read->past.last_success);
+  EXPECT_EQ(read->past.last->fence.number, 17u);
+  EXPECT_EQ(read->past.last_success->fence.number, 16u);
+}
+
+TEST(State, a_waiter_that_has_left_is_read_as_it_was_written) {
+  const auto read = decoded(encoded(rich_state()));
+
+  ASSERT_TRUE(read);
+  ASSERT_EQ(read->dismissed.size(), 1u);
+  expect_same(read->dismissed[0].waiter.party, some_waiter().party);
+  EXPECT_EQ(read->dismissed[0].by.fence.number, 17u);
 }
 
 TEST(State, every_truncation_is_refused) {
@@ -212,8 +246,9 @@ TEST(State, an_unknown_mode_is_refused) {
   State state;
   state.waiters.emplace_back();
   auto bytes = encoded(state);
-  // The mode stands before two times, an absent promise and a flag, and an absent run.
-  bytes[bytes.size() - 20] = 2;
+  // The mode stands before two times, an absent promise, a flag and no word on other
+  // runs, three absent runs, and a count of 4 bytes.
+  bytes[bytes.size() - 27] = 2;
 
   EXPECT_FALSE(decoded(resealed(bytes)));
 }

@@ -30,7 +30,7 @@ constexpr off_t last_room = 64 * 1024;
 
 // The key of what is no lock; names have no control characters.
 constexpr std::string_view head_key("\0head", 5);
-constexpr std::uint64_t format = 0x32306b636f6c64u;  // "dlock02"
+constexpr std::uint64_t format = 0x33306b636f6c64u;  // "dlock03"
 
 struct StoredHead {
   std::uint64_t format = dlock::local::format;

@@ -180,6 +180,9 @@ void LocalStore::create_database() {
       State state;
       state.last_fence = run.fence;
       state.last_run = run;
+      if (const auto past = history.past.find(lock); past != history.past.end()) {
+        state.past = past->second;
+      }
       state.used = run.ended.value_or(run.started);
       transaction.put(key_of(lock), encoded(state));
     }

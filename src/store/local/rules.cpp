@@ -52,6 +52,11 @@ auto holder_of(State& state, const Token& token) {
                       [&](const Holder& h) { return h.party.token == token; });
 }
 
+auto dismissed_of(State& state, const Token& token) {
+  return std::find_if(state.dismissed.begin(), state.dismissed.end(),
+                      [&](const Dismissed& d) { return d.waiter.party.token == token; });
+}
+
 bool is_over(const Holder& holder, Moment now, const Lives& lives) {
   if (holder.ends_at) return *holder.ends_at <= now.boot;
   return !lives.lives(holder);
@@ -64,7 +69,13 @@ RunInfo vanished_run(const Holder& holder) {
   run.started = holder.since;
   run.host = holder.party.host;
   run.outcome = "vanished";
+  run.counts = holder.counts;
   return run;
+}
+
+void note_run(State& state, const RunInfo& run) {
+  state.last_run = run;
+  if (run.counts) state.past.note(run);
 }
 
 void bury_dead_holders(State& state, Moment now, const Lives& lives,
@@ -72,9 +83,45 @@ void bury_dead_holders(State& state, Moment now, const Lives& lives,
   std::erase_if(state.holders, [&](const Holder& holder) {
     if (!is_over(holder, now, lives)) return false;
     if (holder.command != 0) {
-      state.last_run = vanished_run(holder);
+      note_run(state, vanished_run(holder));
       consequences.vanished.push_back(*state.last_run);
     }
+    return true;
+  });
+}
+
+// Those that died before they could ask why they were woken.
+void bury_dead_dismissed(State& state, const Lives& lives, Consequences& consequences) {
+  std::erase_if(state.dismissed, [&](const Dismissed& dismissed) {
+    if (lives.lives(dismissed.waiter)) return false;
+    consequences.buried.push_back(dismissed.waiter.party.session);
+    return true;
+  });
+}
+
+// The run that counts as the one of a claim, if there is one. With Queue::join the claim
+// can wait for how one ends.
+std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Queue queue,
+                                    Moment now) {
+  const bool waits = dedupe.retry_failed && queue == Queue::join;
+  for (const auto& holder : state.holders) {
+    if (waits || !holder.counts || holder.ended) continue;
+    auto run = vanished_run(holder);
+    run.outcome = "running";
+    return run;
+  }
+  const auto* past = state.past.counting_for(dedupe, now.wall);
+  return past == nullptr ? std::nullopt : std::optional(*past);
+}
+
+// Takes those out of the queue that wait for what another run has done or does.
+void dismiss(State& state, Moment now, Consequences& consequences) {
+  std::erase_if(state.waiters, [&](const Waiter& waiter) {
+    if (!waiter.dedupe) return false;
+    const auto run = counting_run(state, *waiter.dedupe, Queue::join, now);
+    if (!run) return false;
+    state.dismissed.push_back({waiter, *run});
+    consequences.wake.push_back(waiter.party.session);
     return true;
   });
 }
@@ -150,14 +197,24 @@ Grant grant_to(State& state, const Ask& ask, Moment now) {
   holder.granted_at = now.boot;
   holder.label = ask.claim.label;
   holder.argv = ask.claim.command;
+  holder.counts = ask.claim.mode == Mode::exclusive && ask.claim.slots == 1;
+  holder.min_hold = ask.claim.min_hold;
   state.holders.push_back(std::move(holder));
   return {state.last_fence, state.holders.back().slot};
 }
 
-// With several holders, the one now in front of the queue has more of them to watch
-// than it knew of. With one, it watches that one already: it stood right behind it.
+// Has the lock held on for a run that ended too soon. It is nobody's any more: what was
+// the holder's claim would be a new one.
+void keep(Holder& holder) {
+  holder.ended = true;
+  holder.ends_at = later(holder.granted_at, holder.min_hold);
+  holder.party.token = {};
+  holder.party.session = 0;
+  holder.command = 0;
+}
+
+// What the one in front of the queue has to watch is not what it knew of.
 void wake_the_head(const State& state, Consequences& consequences) {
-  if (state.slots == 1 && state.holders.back().mode == Mode::exclusive) return;
   for (const auto& waiter : state.waiters) {
     if (waiter.promised_until || waiter.passed_over) continue;
     consequences.wake.push_back(waiter.party.session);
@@ -165,9 +222,19 @@ void wake_the_head(const State& state, Consequences& consequences) {
   }
 }
 
+// With several holders, the one now in front of the queue has more of them to watch
+// than it knew of. With one, it watches that one already: it stood right behind it.
+void tell_of_grant(State& state, Moment now, Consequences& consequences) {
+  const auto& holder = state.holders.back();
+  if (state.slots != 1 || holder.mode != Mode::exclusive) {
+    wake_the_head(state, consequences);
+  }
+  if (holder.counts) dismiss(state, now, consequences);
+}
+
 bool is_above(const Claim& claim, const Holder& holder) {
-  return std::find(claim.held_above.begin(), claim.held_above.end(), holder.fence) !=
-         claim.held_above.end();
+  return !holder.ended && std::find(claim.held_above.begin(), claim.held_above.end(),
+                                    holder.fence) != claim.held_above.end();
 }
 
 // The grant of an outer run that this claim would wait for without end.
@@ -215,6 +282,7 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
            Consequences& consequences) {
   const Claim& claim = ask.claim;
   bury_dead_holders(state, now, lives, consequences);
+  bury_dead_dismissed(state, lives, consequences);
 
   if (const auto own = holder_of(state, claim.token); own != state.holders.end()) {
     return Grant{own->fence, own->slot};
@@ -226,6 +294,9 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
     bury_dead_predecessors(state, own, lives, consequences);
   }
   promise_to_the_next(state, now, lives, consequences);
+  if (const auto own = dismissed_of(state, claim.token); own != state.dismissed.end()) {
+    return Deduplicated{own->by};
+  }
 
   const auto own = waiter_of(state, claim.token);
   const bool queued = own != state.waiters.end();
@@ -233,6 +304,19 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
     state.slots = claim.slots;  // nobody else is there to disagree
   } else if (state.slots != claim.slots) {
     return SlotsDiffer{state.slots};
+  }
+
+  if (claim.dedupe) {
+    if (const auto above = blocked_from_above(state, claim)) return HeldAbove{*above};
+    if (auto run = counting_run(state, *claim.dedupe, ask.queue, now)) {
+      if (queued) {
+        // It may have been promised the lock just now.
+        std::erase(consequences.wake, ask.party.session);
+        state.waiters.erase(own);
+        promise_to_the_next(state, now, lives, consequences);
+      }
+      return Deduplicated{std::move(*run)};
+    }
   }
 
   if (queued) {
@@ -244,7 +328,7 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
     const auto grant = grant_to(state, ask, now);
     // This process needs no waking: it is the one that asks.
     std::erase(consequences.wake, ask.party.session);
-    wake_the_head(state, consequences);
+    tell_of_grant(state, now, consequences);
     return grant;
   }
 
@@ -255,7 +339,7 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
   if ((nobody_waits || joins_outer_reader(state, claim)) &&
       occupancy_of(state, now).admits(claim.mode, state.slots)) {
     const auto grant = grant_to(state, ask, now);
-    wake_the_head(state, consequences);
+    tell_of_grant(state, now, consequences);
     return grant;
   }
   if (const auto above = blocked_from_above(state, claim)) return HeldAbove{*above};
@@ -265,6 +349,7 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
   waiter.mode = claim.mode;
   waiter.since = now.wall;
   waiter.queued_at = now.boot;
+  waiter.dedupe = claim.dedupe;
   state.waiters.push_back(std::move(waiter));
   return busy(state, state.waiters.size(), now);
 }
@@ -272,8 +357,10 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
 Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
                 Moment now, const Lives& lives, Consequences& consequences) {
   auto outcome = Release::not_ours;
+  bool kept = false;
   // First, so that a run that vanished does not become the last one.
   bury_dead_holders(state, now, lives, consequences);
+  bury_dead_dismissed(state, lives, consequences);
   if (const auto own = holder_of(state, token); own != state.holders.end()) {
     outcome = Release::released;
     if (end) {
@@ -283,15 +370,25 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
       run.exit_code = end->exit_code;
       run.signal = end->signal;
       run.outcome = end->outcome;
-      state.last_run = std::move(run);
+      note_run(state, run);
     }
     state.used = now.wall;
-    state.holders.erase(own);
+    kept = end && later(own->granted_at, own->min_hold) > now.boot;
+    if (kept) {
+      keep(*own);
+    } else {
+      state.holders.erase(own);
+    }
+    dismiss(state, now, consequences);
   }
   if (const auto own = waiter_of(state, token); own != state.waiters.end()) {
     state.waiters.erase(own);
   }
+  if (const auto own = dismissed_of(state, token); own != state.dismissed.end()) {
+    state.dismissed.erase(own);
+  }
   promise_to_the_next(state, now, lives, consequences);
+  if (kept) wake_the_head(state, consequences);
   return outcome;
 }
 
@@ -348,6 +445,7 @@ HolderInfo info_of(const Holder& holder, Moment now) {
   info.since = holder.since;
   info.held = whole_milliseconds(now.boot - holder.granted_at);
   info.attached = holder.party.session != 0;
+  info.kept = holder.ended;
   if (holder.ends_at) info.expires_in = whole_milliseconds(*holder.ends_at - now.boot);
   return info;
 }
@@ -385,8 +483,10 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
 }
 
 bool is_out_of_use(const State& state, Moment now) {
-  return state.holders.empty() && state.waiters.empty() &&
-         now.wall - state.used > WallTime(kept_for);
+  const bool held = std::any_of(
+      state.holders.begin(), state.holders.end(),
+      [&](const Holder& holder) { return !holder.ended || *holder.ends_at > now.boot; });
+  return !held && state.waiters.empty() && now.wall - state.used > WallTime(kept_for);
 }
 
 }  // namespace dlock::local

@@ -74,6 +74,8 @@ RunInfo run_of(const Json& line) {
   run.host = text_of(line, "host");
   run.outcome = text_of(line, "outcome");
   if (run.outcome.empty()) run.outcome = "vanished";
+  const auto counts = line.find("counts");
+  run.counts = counts != line.end() && *counts == true;
   return run;
 }
 
@@ -120,6 +122,7 @@ std::string start_line(const LockName& lock, const Holder& holder) {
       {"pid", holder.party.pid},
       {"uid", holder.party.uid},
       {"label", holder.label},
+      {"counts", holder.counts},
       {"command", holder.argv},
   });
   line.pop_back();  // the closing brace
@@ -139,6 +142,7 @@ std::string end_line(const LockName& lock, const RunInfo& run) {
       {"signal", or_null(run.signal)},
       {"host", run.host},
       {"outcome", run.outcome},
+      {"counts", run.counts},
   });
 }
 
@@ -155,6 +159,7 @@ History history_of(std::string_view log) {
   History history;
   std::map<LockName, std::map<Fence, RunInfo>> begun;
   const auto note = [&](const LockName& lock, RunInfo run) {
+    if (run.counts) history.past[lock].note(run);
     auto [known, is_new] = history.last_runs.try_emplace(lock, run);
     if (!is_new && known->second.fence <= run.fence) known->second = std::move(run);
   };

@@ -28,6 +28,7 @@ RunInfo run_that_was_none(const Holder& holder);
 struct History {
   Fence greatest_fence;
   std::map<LockName, RunInfo> last_runs;
+  std::map<LockName, PastRuns> past;
 };
 History history_of(std::string_view log);
 

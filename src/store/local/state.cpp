@@ -137,17 +137,26 @@ void each_field(T& value, Visit&& visit) {
     visit(value.command_before), visit(value.mode), visit(value.slot);
     visit(value.fence), visit(value.since), visit(value.granted_at);
     visit(value.ends_at), visit(value.label), visit(value.argv);
+    visit(value.counts), visit(value.min_hold), visit(value.ended);
   } else if constexpr (std::is_same_v<Plain, Waiter>) {
     visit(value.party), visit(value.mode), visit(value.since);
     visit(value.queued_at), visit(value.promised_until), visit(value.passed_over);
+    visit(value.dedupe);
+  } else if constexpr (std::is_same_v<Plain, Dedupe>) {
+    visit(value.window), visit(value.retry_failed);
+  } else if constexpr (std::is_same_v<Plain, Dismissed>) {
+    visit(value.waiter), visit(value.by);
+  } else if constexpr (std::is_same_v<Plain, PastRuns>) {
+    visit(value.last), visit(value.last_success);
   } else if constexpr (std::is_same_v<Plain, RunInfo>) {
     visit(value.fence), visit(value.started), visit(value.ended);
     visit(value.duration), visit(value.exit_code), visit(value.signal);
-    visit(value.host), visit(value.outcome);
+    visit(value.host), visit(value.outcome), visit(value.counts);
   } else {
     static_assert(std::is_same_v<Plain, State>);
     visit(value.last_fence), visit(value.slots), visit(value.used);
     visit(value.holders), visit(value.waiters), visit(value.last_run);
+    visit(value.past), visit(value.dismissed);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lock/dedupe.hpp"
 #include "lock/lease.hpp"
 
 namespace dlock::local {
@@ -34,9 +35,12 @@ struct Holder {
   Fence fence;
   WallTime since{};
   Clock::time_point granted_at;
-  std::optional<Clock::time_point> ends_at;  // detached leases only
+  std::optional<Clock::time_point> ends_at;  // detached leases, and ended ones
   std::string label;
   std::vector<std::string> argv;
+  bool counts = false;  // its run does, for claims with Claim::dedupe
+  milliseconds min_hold{};
+  bool ended = false;  // its run has, and the lock is held until ends_at
 };
 
 struct Waiter {
@@ -48,6 +52,14 @@ struct Waiter {
   std::optional<Clock::time_point> promised_until;
   // It let a promise lapse (it is stopped, say): others go first until it asks again.
   bool passed_over = false;
+  std::optional<Dedupe> dedupe;
+};
+
+// A waiter that has left the queue because of a run that counts as its own, and may not
+// know it yet.
+struct Dismissed {
+  Waiter waiter;
+  RunInfo by;
 };
 
 struct State {
@@ -57,6 +69,8 @@ struct State {
   std::vector<Holder> holders;
   std::vector<Waiter> waiters;  // in order of arrival
   std::optional<RunInfo> last_run;
+  PastRuns past;
+  std::vector<Dismissed> dismissed;
 };
 
 // The state as bytes, with a checksum in front.

@@ -60,6 +60,16 @@ std::optional<Heard> busy(const Reply& reply) {
   return Heard{std::move(busy), parts[4].integer};
 }
 
+// "r" for a run that is going on or "e" for one that has ended, and its record.
+std::optional<Heard> deduplicated(const std::string& text) {
+  const auto kind = text.substr(0, 2);
+  if (kind != "r " && kind != "e ") return std::nullopt;
+  auto run = run_from(std::string_view(text).substr(kind.size()));
+  if (!run) return std::nullopt;
+  if (kind == "r ") run->outcome = "running";
+  return Heard{Deduplicated{std::move(*run)}};
+}
+
 bool says(const Reply& reply, const char* word) {
   return reply.kind == Kind::string && reply.text == word;
 }
@@ -85,6 +95,9 @@ std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
     if (slots > 0 && slots <= UINT32_MAX) {
       return Heard{SlotsDiffer{static_cast<unsigned>(slots)}};
     }
+  }
+  if (is_answer(reply, "deduplicated", {Kind::string})) {
+    return deduplicated(reply.elements[1].text);
   }
   return std::nullopt;
 }

@@ -85,9 +85,12 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
   const auto since = words.number();
   const auto ends = words.number();
   const auto kind = words.next();
-  if ((mode != "x" && mode != "s") || !slot || !fence || !since || !ends || kind != "h") {
+  if ((mode != "x" && mode != "s") || !slot || !fence || !since || !ends ||
+      (kind != "h" && kind != "e")) {
     return std::nullopt;
   }
+  info.kept = kind == "e";
+  info.attached = !info.kept;
   const auto party = object_from(words.rest());
   info.slot = static_cast<unsigned>(*slot);
   info.fence.number = static_cast<std::uint64_t>(*fence);

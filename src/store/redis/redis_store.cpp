@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "lock/dedupe.hpp"
 #include "store/redis/answers.hpp"
 #include "store/redis/records.hpp"
 #include "util/random.hpp"
@@ -82,6 +83,21 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 // How long the server keeps a lease, in milliseconds.
 std::int64_t kept_for(const Claim& claim) {
   return (claim.ttl + claim.lock_delay).count();
+}
+
+// As the scripts have it.
+std::string text_of(const std::optional<Dedupe>& dedupe) {
+  if (!dedupe) return "";
+  return number(dedupe->window.count()) + (dedupe->retry_failed ? " 1" : " 0");
+}
+
+std::string text_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::succeeded: return "good";
+    case Verdict::failed: return "failed";
+    case Verdict::no_run: break;
+  }
+  return "none";
 }
 
 // Earlier by up to a tenth.
@@ -168,10 +184,14 @@ asio::awaitable<Reply> RedisStore::run(const Script& script, const LockName& loc
 }
 
 asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
-  std::vector<std::string> args{text_of(claim.token),    waiter_id_,
-                                text_of(claim.mode),     number(claim.slots),
-                                number(kept_for(claim)), queue == Queue::join ? "1" : "0",
-                                info_of(claim)};
+  std::vector<std::string> args{text_of(claim.token),
+                                waiter_id_,
+                                text_of(claim.mode),
+                                number(claim.slots),
+                                number(kept_for(claim)),
+                                queue == Queue::join ? "1" : "0",
+                                info_of(claim),
+                                text_of(claim.dedupe)};
   for (const auto& fence : claim.held_above) {
     args.push_back(std::to_string(fence.number));
   }
@@ -186,7 +206,8 @@ asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup&
   if (const auto* busy = std::get_if<Busy>(&heard->answer)) {
     if (busy->place == 0) known_ = Known::nothing;
     watch_for(*busy, heard->blocked_for);
-  } else if (std::holds_alternative<HeldAbove>(heard->answer)) {
+  } else if (std::holds_alternative<HeldAbove>(heard->answer) ||
+             std::holds_alternative<Deduplicated>(heard->answer)) {
     known_ = Known::nothing;
   }
   co_return heard->answer;
@@ -266,9 +287,13 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
                          : budget_end();
   Wakeup own(context_);
   const bool unanswered = known_ == Known::unanswered;
-  std::vector<std::string> args{text_of(claim.token), waiter_id_,
-                                end ? run_end_text(*end, host_name()) : "",
-                                unanswered ? number(options_.timeout.count()) : "0"};
+  std::vector<std::string> args{
+      text_of(claim.token),
+      waiter_id_,
+      end ? run_end_text(*end, host_name()) : "",
+      unanswered ? number(options_.timeout.count()) : "0",
+      text_of(end ? verdict_on(end->exit_code) : Verdict::no_run),
+      number(claim.min_hold.count())};
   const auto reply =
       co_await run(release_script, claim.lock, std::move(args), until, own);
   const auto released = release_from(reply);

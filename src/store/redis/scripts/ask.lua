@@ -1,16 +1,17 @@
 -- Grants the lock, or says why not.
 --
 -- ARGV: token, the waiter's id, mode (x or s), slots, ttl in ms, whether to join the queue
--- (1 or 0), the claimant as JSON, then the fences that outer runs hold.
+-- (1 or 0), the claimant as JSON, which runs count as its own or nothing, then the fences
+-- that outer runs hold.
 -- Answers {'granted', fence, slot}, {'busy', now, place, queued, blocked for, holders},
--- {'above', fence}, {'slots', number} or {'given up'}. What blocks it is of no concern to a
--- waiter that others watch for: -2.
+-- {'above', fence}, {'slots', number}, {'deduplicated', run} or {'given up'}. What blocks it
+-- is of no concern to a waiter that others watch for: -2.
 local token, id, mode, wanted, ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local join, info = ARGV[6] == '1', ARGV[7]
+local join, info, dedupe = ARGV[6] == '1', ARGV[7], ARGV[8] ~= '' and ARGV[8]
 
 local function is_above(h)
-  for i = 8, #ARGV do
-    if tonumber(ARGV[i]) == h.fence then return true end
+  for i = 9, #ARGV do
+    if tonumber(ARGV[i]) == h.fence then return not h.ended end
   end
   return false
 end
@@ -38,6 +39,7 @@ local function grant()
   redis.call('HSET', S, 'fence', int(fence), 'slots', int(slots))
   if reclaimed then redis.call('HDEL', S, 'reclaimed') end
   redis.call('PEXPIRE', S, KEPT_MS)
+  if is_run(h) then dismiss() end
   return granted(h)
 end
 
@@ -51,6 +53,11 @@ local function wait(w)
   w.watches = is_to_watch(token)
   redis.call('HSET', W, token, waiter_text(w))
   redis.call('PEXPIRE', W, QUEUE_MS)
+  if dedupe then
+    redis.call('HSET', D, token, dedupe)
+    redis.call('PEXPIRE', D, QUEUE_MS)
+    redis.call('HSET', S, 'dedupes', '1')
+  end
   return busy(redis.call('ZRANK', Q, token) + 1, w.watches)
 end
 
@@ -78,6 +85,8 @@ if queued then
   redis.call('PEXPIRE', W, QUEUE_MS)
 end
 promise_to_the_next(token)
+local dismissed_by = dedupe and redis.call('GET', D .. ':' .. token)
+if dismissed_by then return { 'deduplicated', dismissed_by } end
 
 -- Whoever is there already has to name the same number of slots.
 local others = redis.call('ZCARD', Q) - (queued and 1 or 0)
@@ -88,6 +97,30 @@ if others == 0 then
   slots = wanted
 elseif slots ~= wanted then
   return { 'slots', slots }
+end
+
+-- A reader below a reader enters even if a writer waits: that writer waits for the outer
+-- run, which waits for this one.
+local joins_outer_reader, above, can_wait = false, false, false
+for _, h in pairs(holders) do
+  if not h.promise and is_above(h) then
+    above = h.fence
+    if mode == 's' and h.mode == 's' then joins_outer_reader = true end
+  else
+    can_wait = mode == 'x' and wanted > 1 -- somebody else's slot can become free
+  end
+end
+
+if dedupe then
+  if above then return { 'above', int(above) } end
+  local run = counting_run(dedupe, join)
+  if run then
+    if queued then
+      forget(token)
+      promise_to_the_next()
+    end
+    return { 'deduplicated', run }
+  end
 end
 
 if queued then
@@ -106,18 +139,6 @@ while nobody_waits do
   local record = redis.call('HGET', W, waiting)
   nobody_waits = holders[waiting] ~= nil or not record or waiter_of(record).passed
   first = first + 1
-end
-
--- A reader below a reader enters even if a writer waits: that writer waits for the outer
--- run, which waits for this one.
-local joins_outer_reader, above, can_wait = false, false, false
-for _, h in pairs(holders) do
-  if not h.promise and is_above(h) then
-    above = h.fence
-    if mode == 's' and h.mode == 's' then joins_outer_reader = true end
-  else
-    can_wait = mode == 'x' and wanted > 1 -- somebody else's slot can become free
-  end
 end
 
 if (nobody_waits or joins_outer_reader) and admits(mode, wanted) then return grant() end

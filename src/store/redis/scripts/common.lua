@@ -7,11 +7,16 @@
 --             marker while shared or slot holders are in H. Anything else is foreign.
 -- KEYS[1]:s   a hash: fence (the last one), slots (that those in use or in the queue name),
 --             reclaimed (from a lease that was set up again to the next grant: the fence of
---             the last grant, 0 if that is not known, and those of leases lost since)
--- KEYS[1]:h   a hash of token -> record of a holder, or of a promise
+--             the last grant, 0 if that is not known, and those of leases lost since), run and
+--             good (of the runs that can count for others the last one, and the last that
+--             succeeded), dedupes (there may be somebody in D)
+-- KEYS[1]:h   a hash of token -> record of a holder, or of a promise; and of fence -> record
+--             of one whose run has ended, and for whom the lock is held on
 -- KEYS[1]:q   a sorted set of waiters' tokens by order of arrival
 -- KEYS[1]:w   a hash of token -> record of a waiter
 -- KEYS[1]:r   a list of ended runs, the newest first
+-- KEYS[1]:d   a hash of token -> which runs count for a waiter as its own
+-- KEYS[1]:d:TOKEN  the run because of which that waiter has left the queue
 -- KEYS[1]:w:ID  a list on which the waiter ID is told of its promise
 -- KEYS[1]:t:TOKEN  a claim that was given up before it was answered
 --
@@ -20,6 +25,7 @@
 
 local key = KEYS[1]
 local S, H, Q, W, R = key .. ':s', key .. ':h', key .. ':q', key .. ':w', key .. ':r'
+local D = key .. ':d'
 
 local MARKER = 'dlock:shared'
 local PROMISE_MS = 3000    -- a dead waiter costs this much
@@ -40,11 +46,12 @@ local function holder_of(text)
   local mode, slot, fence, since, ends, kind, info =
     string.match(text, '^(%a) (%d+) (%d+) (%d+) (%d+) (%a) (.*)$')
   return { mode = mode, slot = tonumber(slot), fence = tonumber(fence), since = tonumber(since),
-    ends = tonumber(ends), promise = kind == 'p', info = info }
+    ends = tonumber(ends), promise = kind == 'p', ended = kind == 'e', info = info }
 end
 local function holder_text(h)
+  local kind = h.promise and 'p' or h.ended and 'e' or 'h'
   return h.mode .. ' ' .. int(h.slot) .. ' ' .. int(h.fence) .. ' ' .. int(h.since) .. ' ' ..
-    int(h.ends) .. ' ' .. (h.promise and 'p' or 'h') .. ' ' .. h.info
+    int(h.ends) .. ' ' .. kind .. ' ' .. h.info
 end
 local function waiter_of(text)
   local mode, since, until_, state, id, info =
@@ -62,10 +69,11 @@ local value = redis.call('GET', key)
 local holders = {} -- token -> record, holders and promises
 local flat = redis.call('HGETALL', H)
 for i = 1, #flat, 2 do holders[flat[i]] = holder_of(flat[i + 1]) end
-local state = redis.call('HMGET', S, 'fence', 'slots', 'reclaimed')
+local state = redis.call('HMGET', S, 'fence', 'slots', 'reclaimed', 'dedupes')
 local fence, slots, reclaimed = tonumber(state[1] or 0), tonumber(state[2] or 1), state[3]
 -- The fence of the last grant: a lease that is set up again brings its own one along.
 local granted = reclaimed and tonumber(string.match(reclaimed, '^%d+')) or fence
+local dedupes = state[4] == '1'
 
 -- Whether a record of H still counts: the key says so for one holder, its time for many.
 local function counts(token, h)
@@ -76,10 +84,23 @@ local function is_foreign()
   return value and value ~= MARKER and not holders[value]
 end
 
-local function note_run(h, ended, text)
-  redis.call('LPUSH', R, int(h.fence) .. ' ' .. int(h.since) .. ' ' .. int(ended) .. ' ' .. text)
+-- Whether what this one runs can count for others: it has the lock for itself.
+local function is_run(h)
+  return h.mode == 'x' and slots == 1 and not h.promise and not h.ended
+end
+
+-- Verdict: 'good', 'failed', or 'none' for what was no run in the end.
+local function note_run(h, ended, text, verdict)
+  local run = int(h.fence) .. ' ' .. int(h.since) .. ' ' .. int(ended) .. ' ' .. text
+  redis.call('LPUSH', R, run)
   redis.call('LTRIM', R, 0, RUNS - 1)
   redis.call('PEXPIRE', R, KEPT_MS)
+  if verdict == 'none' or not is_run(h) then return end
+  if verdict == 'good' then
+    redis.call('HSET', S, 'run', run, 'good', run)
+  else
+    redis.call('HSET', S, 'run', run)
+  end
 end
 
 -- Clears what ran out: leases, whose runs then vanished, and promises, whose waiters are
@@ -99,8 +120,9 @@ local function tidy()
           w.passed = true
           redis.call('HSET', W, token, waiter_text(w))
         end
-      else
-        note_run(h, 0, h.info)
+      elseif not h.ended then
+        note_run(h, 0, h.info, 'failed')
+        redis.call('PEXPIRE', S, KEPT_MS)
       end
     end
   end
@@ -154,10 +176,64 @@ local function wake(w)
   redis.call('PEXPIRE', key .. ':w:' .. w.id, QUEUE_MS)
 end
 
+-- Takes a waiter out of the queue, with what it was promised.
+local function forget(token)
+  redis.call('ZREM', Q, token)
+  redis.call('HDEL', W, token)
+  if holders[token] and holders[token].promise then
+    holders[token] = nil
+    redis.call('HDEL', H, token)
+    if value == token then
+      redis.call('DEL', key)
+      value = false
+    end
+  end
+end
+
+-- The run that counts as the one of a claim, as text: 'r' if it is going on, 'e' if it has
+-- ended, and its record. `dedupe` is the claim's: a window in ms, and 1 if it runs again what
+-- failed; one that waits then does so for the end of a run. A run that started later than
+-- now, the clock having been set back, counts as far ahead as it would back.
+local function counting_run(dedupe, waits)
+  local window, retry = string.match(dedupe, '^(%d+) (%d)$')
+  if not waits or retry == '0' then
+    for _, h in pairs(holders) do
+      if is_run(h) then
+        return 'r ' .. int(h.fence) .. ' ' .. int(h.since) .. ' 0 ' .. h.info
+      end
+    end
+  end
+  local run = redis.call('HGET', S, retry == '1' and 'good' or 'run')
+  if not run then return nil end
+  local started = tonumber(string.match(run, '^%d+ (%d+)'))
+  return math.abs(now - started) < tonumber(window) * 1000 and 'e ' .. run or nil
+end
+
+-- Takes those out of the queue that wait for what another run has done or does, and tells
+-- each. The entries of those who have left otherwise go, too.
+local function dismiss()
+  if not dedupes then return end
+  dedupes = false
+  local waiting = redis.call('HGETALL', D)
+  for i = 1, #waiting, 2 do
+    local token = waiting[i]
+    local text = redis.call('ZSCORE', Q, token) and redis.call('HGET', W, token)
+    local run = text and counting_run(waiting[i + 1], true)
+    if run then
+      forget(token)
+      redis.call('SET', D .. ':' .. token, run, 'PX', PLACE_MS)
+      wake(waiter_of(text))
+    end
+    if text and not run then dedupes = true else redis.call('HDEL', D, token) end
+  end
+  if not dedupes then redis.call('HDEL', S, 'dedupes') end
+end
+
 -- Promises what is free to the first waiters that fit, in order, and tells each on its own
 -- list, but for `self`, who asks just now. Stops at the first that does not fit: nobody
--- overtakes. That one is woken only if it does not know yet that it has to watch.
-local function promise_to_the_next(self)
+-- overtakes. That one is woken only if it does not know yet that it has to watch, or for
+-- how long (`anew`).
+local function promise_to_the_next(self, anew)
   if is_foreign() then return end
   local first, promised = 0, false
   while true do
@@ -166,22 +242,13 @@ local function promise_to_the_next(self)
     local text = redis.call('HGET', W, token)
     local w = text and waiter_of(text)
     if not w or w.until_ <= now then
-      redis.call('ZREM', Q, token)
-      redis.call('HDEL', W, token)
-      if holders[token] and holders[token].promise then
-        -- A promise to one who is gone is taken back.
-        holders[token] = nil
-        redis.call('HDEL', H, token)
-        if value == token then
-          redis.call('DEL', key)
-          value = false
-        end
-      end
+      forget(token)
     elseif w.passed or holders[token] then
       first = first + 1
     elseif not admits(w.mode, slots) then
       local heard_at = w.until_ - PLACE_MS * 1000
-      if promised and not (w.watches and now - heard_at < WATCH_MS * 1000) then wake(w) end
+      local knows = w.watches and now - heard_at < WATCH_MS * 1000
+      if anew or promised and not knows then wake(w) end
       return
     else
       occupy(token, { mode = w.mode, slot = 0, fence = 0, since = now,

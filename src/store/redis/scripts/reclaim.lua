@@ -15,7 +15,7 @@ local function is_reclaimable(a_fence)
   return string.find(reclaimable, ' ' .. int(a_fence) .. ' ', 1, true) ~= nil
 end
 for other, h in pairs(holders) do
-  if not h.promise and not counts(other, h) and not is_reclaimable(h.fence) then
+  if not h.promise and not h.ended and not counts(other, h) and not is_reclaimable(h.fence) then
     reclaimable = reclaimable .. int(h.fence) .. ' '
   end
 end
@@ -48,6 +48,7 @@ local function take_back_run()
     local began = string.match(run, '^' .. int(own_fence) .. ' (%d+) 0 ')
     if began then
       redis.call('LREM', R, 1, run)
+      if redis.call('HGET', S, 'run') == run then redis.call('HDEL', S, 'run') end
       return tonumber(began)
     end
   end

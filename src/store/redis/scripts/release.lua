@@ -2,9 +2,11 @@
 -- what is free to the next.
 --
 -- ARGV: token, the waiter's id, how the run ended as JSON or nothing, for how many ms a late
--- request of this claim is to be refused (0: there is none).
+-- request of this claim is to be refused (0: there is none), the verdict on the run, for how
+-- many ms from the grant on the lock is to be held though the run has ended.
 -- Answers 'released' or 'not ours'.
 local token, id, ended, refuse = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local verdict, min_hold = ARGV[5], tonumber(ARGV[6])
 local own = holders[token]
 local answer = 'not ours'
 
@@ -26,8 +28,24 @@ end
 
 -- Before the run is noted, so that one that vanished does not become the last one.
 tidy()
-if answer == 'released' and own and ended ~= '' then note_run(own, now, ended) end
+local kept = false
+if answer == 'released' and own and ended ~= '' then
+  note_run(own, now, ended, verdict)
+  own.ends = math.min(own.since, now) + min_hold * 1000 -- not longer if the clock was set back
+  kept = own.ends > now
+end
+if kept then
+  -- It is nobody's any more, but held.
+  own.ended = true
+  local left = math.ceil((own.ends - now) / 1000)
+  holders[int(own.fence)] = own
+  redis.call('SET', key, MARKER, 'PX', math.max(left, redis.call('PTTL', key)))
+  value = MARKER
+  redis.call('HSET', H, int(own.fence), holder_text(own))
+  redis.call('PEXPIRE', H, KEPT_MS)
+end
+dismiss()
 if refuse > 0 then redis.call('SET', key .. ':t:' .. token, '1', 'PX', refuse) end
-promise_to_the_next()
+promise_to_the_next(nil, kept)
 redis.call('PEXPIRE', S, KEPT_MS)
 return answer

@@ -1,0 +1,33 @@
+#include "lock/dedupe.hpp"
+
+namespace dlock {
+
+Verdict verdict_on(std::optional<int> exit_code) {
+  if (!exit_code) return Verdict::failed;
+  // No resources, not executable, not found: as dlock and shells exit then.
+  if (*exit_code >= 125 && *exit_code <= 127) return Verdict::no_run;
+  return *exit_code == 0 ? Verdict::succeeded : Verdict::failed;
+}
+
+bool is_recent(WallTime started, milliseconds window, WallTime now) {
+  const auto age = now - started;
+  return age < window && -age < window;
+}
+
+void PastRuns::note(const RunInfo& run) {
+  const auto verdict = verdict_on(run.exit_code);
+  if (verdict == Verdict::no_run) return;
+  // By the fence and not the time, which can go back.
+  const auto take_in = [&](std::optional<RunInfo>& known) {
+    if (!known || known->fence <= run.fence) known = run;
+  };
+  take_in(last);
+  if (verdict == Verdict::succeeded) take_in(last_success);
+}
+
+const RunInfo* PastRuns::counting_for(const Dedupe& dedupe, WallTime now) const {
+  const auto& run = dedupe.retry_failed ? last_success : last;
+  return run && is_recent(run->started, dedupe.window, now) ? &*run : nullptr;
+}
+
+}  // namespace dlock

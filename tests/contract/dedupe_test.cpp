@@ -1,0 +1,525 @@
+// Runs that count as one that is asked for: what every store says of them.
+
+#include "lock/dedupe.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include "lock/acquire.hpp"
+#include "tests/contract/contender.hpp"
+
+namespace dlock {
+namespace {
+
+using std::chrono::hours;
+
+constexpr auto never = Clock::time_point::max();
+
+RunEnd exit_with(int code) {
+  RunEnd end;
+  end.exit_code = code;
+  end.outcome = "ran";
+  end.duration = milliseconds(1500);
+  return end;
+}
+
+// A command that has been there and is not any more.
+CommandProcess ended_process() {
+  CommandProcess process;
+  process.not_before = Clock::now();
+  process.pid = ::fork();
+  if (process.pid == 0) ::_exit(0);
+  process.not_after = Clock::now();
+  ::waitpid(process.pid, nullptr, 0);
+  return process;
+}
+
+class Deduplication : public ::testing::TestWithParam<Kind> {
+ protected:
+  Contender& exclusive() {
+    return contenders_.emplace_back(context_, *world_, claim_of("job"));
+  }
+  Contender& deduping(milliseconds window = hours(1)) {
+    auto& contender = exclusive();
+    contender.claim.dedupe = Dedupe{window, false};
+    return contender;
+  }
+  Contender& retrying(milliseconds window = hours(1)) {
+    auto& contender = exclusive();
+    contender.claim.dedupe = Dedupe{window, true};
+    return contender;
+  }
+
+  // As if its process were killed.
+  void kill(Contender& contender) {
+    contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
+  }
+
+  // Its lease, where leases run out, does so soon.
+  void run_and_vanish() {
+    auto& runner = exclusive();
+    runner.claim.ttl = milliseconds(500);
+    runner.granted();
+    runner.start(ended_process());
+    kill(runner);
+  }
+
+  Fence ran(const RunEnd& end) {
+    auto& runner = exclusive();
+    const auto fence = runner.granted().fence;
+    runner.release(end);
+    return fence;
+  }
+
+  static std::optional<RunInfo> deduplicated(const Answer& answer) {
+    const auto* deduplicated = std::get_if<Deduplicated>(&answer);
+    return deduplicated == nullptr ? std::nullopt : std::optional(deduplicated->by);
+  }
+  static std::optional<Fence> fence_of(const Answer& answer) {
+    const auto run = deduplicated(answer);
+    return run ? std::optional(run->fence) : std::nullopt;
+  }
+  static bool is_granted(const Answer& answer) {
+    return std::holds_alternative<Grant>(answer);
+  }
+
+  // A waiter that sleeps until something wakes it: there are two in front of it, and who
+  // is further back is not there to watch the clock.
+  struct Sleeper {
+    Contender& waiter;
+    Task<Nothing> sleep;
+  };
+  Sleeper sleeper(Contender& waiter) {
+    return {waiter,
+            {context_,
+             with_result(waiter.store->await_turn(waiter.claim, waiter.wakeup, never))}};
+  }
+
+  std::size_t waiters() { return exclusive().inspect().waiters.size(); }
+
+  asio::io_context context_;
+  std::unique_ptr<World> world_ = GetParam().make();
+  std::list<Contender> contenders_;
+};
+
+INSTANTIATE_TEST_SUITE_P(stores, Deduplication, ::testing::ValuesIn(kinds), name_of);
+
+// The run that is going on
+
+TEST_P(Deduplication, a_run_that_is_going_on_counts) {
+  const auto fence = exclusive().granted().fence;
+
+  const auto run = deduplicated(deduping().ask());
+
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->fence, fence);
+  EXPECT_EQ(run->outcome, "running");
+  EXPECT_FALSE(run->host.empty());
+  EXPECT_FALSE(run->ended);
+  EXPECT_GT(run->started, WallTime(0));
+}
+
+TEST_P(Deduplication, a_run_that_is_going_on_counts_however_long_ago_it_started) {
+  exclusive().granted();
+
+  EXPECT_TRUE(deduplicated(deduping(milliseconds(1)).ask()));
+}
+
+TEST_P(Deduplication, one_that_would_wait_need_not_wait_for_a_run_that_is_going_on) {
+  exclusive().granted();
+
+  EXPECT_TRUE(deduplicated(deduping().ask(Queue::join)));
+  EXPECT_EQ(waiters(), 0u);
+}
+
+TEST_P(Deduplication, a_run_does_not_count_for_itself) {
+  auto& runner = deduping();
+  const auto fence = runner.granted().fence;
+
+  EXPECT_EQ(runner.granted().fence, fence);
+}
+
+TEST_P(Deduplication, a_claim_that_says_nothing_of_it_is_busy) {
+  exclusive().granted();
+
+  EXPECT_TRUE(exclusive().is_busy());
+}
+
+TEST_P(Deduplication, the_run_above_is_in_the_way_and_does_not_count) {
+  const auto outer = exclusive().granted();
+  auto& inner = deduping();
+  inner.claim.held_above.push_back(outer.fence);
+
+  EXPECT_TRUE(std::holds_alternative<HeldAbove>(inner.ask()));
+}
+
+// Runs that have ended
+
+TEST_P(Deduplication, a_run_that_started_within_the_window_counts_when_it_has_ended) {
+  const auto fence = ran(exit_with(0));
+
+  const auto run = deduplicated(deduping().ask());
+
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->fence, fence);
+  EXPECT_EQ(run->outcome, "ran");
+  EXPECT_EQ(run->exit_code, 0);
+  EXPECT_EQ(run->duration, milliseconds(1500));
+  EXPECT_FALSE(run->host.empty());
+  EXPECT_TRUE(run->ended);
+}
+
+TEST_P(Deduplication, a_run_that_started_before_the_window_does_not_count) {
+  ran(exit_with(0));
+  auto& late = deduping(milliseconds(50));
+
+  EXPECT_TRUE(eventually(context_, [&] { return late.is_granted(); }));
+}
+
+TEST_P(Deduplication, a_run_counts_whether_it_was_deduplicating_itself_or_not) {
+  auto& runner = deduping();
+  runner.granted();
+  runner.release(exit_with(0));
+
+  EXPECT_TRUE(deduplicated(deduping().ask()));
+}
+
+TEST_P(Deduplication, the_run_that_counts_is_the_last_one) {
+  ran(exit_with(0));
+  const auto last = ran(exit_with(3));
+
+  EXPECT_EQ(fence_of(deduping().ask()), last);
+}
+
+TEST_P(Deduplication, runs_of_other_locks_do_not_count) {
+  ran(exit_with(0));
+  auto& other_name = deduping();
+  other_name.claim.lock.name = "other";
+  auto& other_namespace = deduping();
+  other_namespace.claim.lock.name_space = "other";
+
+  EXPECT_TRUE(other_name.is_granted());
+  EXPECT_TRUE(other_namespace.is_granted());
+}
+
+TEST_P(Deduplication, a_run_that_failed_counts) {
+  ran(exit_with(3));
+
+  EXPECT_TRUE(deduplicated(deduping().ask()));
+}
+
+TEST_P(Deduplication, a_run_that_vanished_counts) {
+  run_and_vanish();
+  auto& other = deduping();
+  const auto is_vanished = [&] {
+    const auto run = deduplicated(other.ask());
+    return run && run->outcome == "vanished";
+  };
+
+  EXPECT_TRUE(eventually(context_, is_vanished));
+}
+
+// What is no run
+
+TEST_P(Deduplication, a_grant_that_was_given_back_is_no_run) {
+  auto& holder = exclusive();
+  holder.granted();
+  holder.release();
+
+  EXPECT_TRUE(deduping().is_granted());
+}
+
+TEST_P(Deduplication, a_command_that_could_not_be_started_is_no_run) {
+  for (const int code : {125, 126, 127}) {
+    ran(exit_with(code));
+
+    auto& next = deduping();
+    EXPECT_TRUE(next.is_granted()) << code;
+    next.release();
+  }
+}
+
+TEST_P(Deduplication, what_is_no_run_does_not_hide_the_run_before_it) {
+  const auto fence = ran(exit_with(0));
+  ran(exit_with(127));
+
+  EXPECT_EQ(fence_of(deduping().ask()), fence);
+}
+
+TEST_P(Deduplication, shared_grants_are_no_runs) {
+  auto& reader = exclusive();
+  reader.claim.mode = Mode::shared;
+  reader.granted();
+  auto& other = deduping();
+
+  EXPECT_TRUE(other.is_busy());
+  reader.release(exit_with(0));
+  EXPECT_TRUE(other.is_granted());
+}
+
+TEST_P(Deduplication, grants_of_slots_are_no_runs) {
+  auto& holder = exclusive();
+  holder.claim.slots = 2;
+  holder.granted();
+  auto& other = deduping();
+
+  EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(other.ask()));
+  holder.release(exit_with(0));
+  EXPECT_TRUE(other.is_granted());
+}
+
+// Running again what failed
+
+TEST_P(Deduplication, a_failed_run_does_not_count_where_it_is_to_be_run_again) {
+  ran(exit_with(3));
+
+  EXPECT_TRUE(retrying().is_granted());
+}
+
+TEST_P(Deduplication, a_run_that_was_ended_is_a_failed_one) {
+  RunEnd signalled;
+  signalled.signal = "TERM";
+  signalled.outcome = "ran";
+  auto timed_out = exit_with(124);
+  timed_out.outcome = "timeout";
+  auto lost = exit_with(76);
+  lost.outcome = "lost";
+  for (const auto& end : {signalled, timed_out, lost}) {
+    ran(end);
+
+    auto& next = retrying();
+    EXPECT_TRUE(next.is_granted()) << end.outcome;
+    next.release();
+  }
+}
+
+TEST_P(Deduplication, a_run_that_vanished_is_a_failed_one) {
+  run_and_vanish();
+  auto& next = retrying();
+
+  EXPECT_TRUE(eventually(context_, [&] { return next.is_granted(); }));
+}
+
+TEST_P(Deduplication, a_success_counts_where_failures_do_not) {
+  ran(exit_with(0));
+
+  EXPECT_TRUE(deduplicated(retrying().ask()));
+}
+
+TEST_P(Deduplication, a_success_counts_even_if_a_later_run_failed) {
+  const auto success = ran(exit_with(0));
+  ran(exit_with(3));
+
+  EXPECT_EQ(fence_of(retrying().ask()), success);
+}
+
+TEST_P(Deduplication, one_that_does_not_wait_takes_a_run_that_goes_on_for_a_success) {
+  exclusive().granted();
+
+  EXPECT_TRUE(deduplicated(retrying().ask(Queue::stay_out)));
+}
+
+TEST_P(Deduplication, one_that_waits_waits_for_how_the_run_ends) {
+  exclusive().granted();
+
+  EXPECT_EQ(retrying().queued().place, 1u);
+}
+
+TEST_P(Deduplication, one_that_waits_no_longer_takes_a_run_that_goes_on_for_a_success) {
+  exclusive().granted();
+  auto& waiter = retrying();
+  waiter.queued();
+
+  EXPECT_TRUE(deduplicated(waiter.ask(Queue::stay_out)));
+  EXPECT_EQ(waiters(), 0u);
+}
+
+// In the queue
+
+TEST_P(Deduplication, waiters_leave_the_queue_when_a_run_has_succeeded) {
+  auto& runner = exclusive();
+  const auto fence = runner.granted().fence;
+  auto& first = retrying();
+  first.queued();
+  auto& second = retrying();
+  second.queued();
+
+  runner.release(exit_with(0));
+
+  EXPECT_EQ(waiters(), 0u);
+  EXPECT_EQ(fence_of(first.ask(Queue::join)), fence);
+  EXPECT_EQ(fence_of(second.ask(Queue::join)), fence);
+}
+
+TEST_P(Deduplication, a_waiter_that_left_is_told_why_even_if_it_asks_late) {
+  auto& runner = exclusive();
+  const auto fence = runner.granted().fence;
+  auto& waiter = retrying();
+  waiter.queued();
+  runner.release(exit_with(0));
+  waiter.claim.dedupe->window = milliseconds(0);  // as if it were over by now
+
+  EXPECT_EQ(fence_of(waiter.ask(Queue::join)), fence);
+  EXPECT_EQ(fence_of(waiter.ask(Queue::join)), fence);
+}
+
+TEST_P(Deduplication, a_waiter_whose_window_is_over_when_the_run_ends_takes_its_turn) {
+  auto& runner = exclusive();
+  runner.granted();
+  auto& waiter = retrying(milliseconds(1));
+  waiter.queued();
+  const auto began = Clock::now();
+  eventually(context_, [&] { return Clock::now() > began + milliseconds(5); });
+
+  runner.release(exit_with(0));
+
+  EXPECT_TRUE(is_granted(waiter.ask(Queue::join)));
+}
+
+TEST_P(Deduplication, when_a_run_has_failed_the_next_in_line_runs) {
+  auto& runner = exclusive();
+  runner.granted();
+  auto& first = retrying();
+  first.queued();
+  auto& second = retrying();
+  second.queued();
+
+  runner.release(exit_with(1));
+
+  EXPECT_TRUE(is_granted(first.ask(Queue::join)));
+  EXPECT_EQ(std::get<Busy>(second.ask(Queue::join)).place, 1u);
+}
+
+TEST_P(Deduplication, waiters_that_need_no_success_leave_the_queue_when_a_run_starts) {
+  auto& reader = exclusive();
+  reader.claim.mode = Mode::shared;
+  reader.granted();
+  auto& first = exclusive();
+  first.queued();
+  auto& second = deduping();
+  second.queued();
+  reader.release();
+
+  const auto fence = std::get<Grant>(first.ask(Queue::join)).fence;
+
+  EXPECT_EQ(waiters(), 0u);
+  EXPECT_EQ(fence_of(second.ask(Queue::join)), fence);
+}
+
+TEST_P(Deduplication, a_waiter_that_says_nothing_of_it_keeps_its_place) {
+  auto& runner = exclusive();
+  runner.granted();
+  auto& before = retrying();
+  before.queued();
+  auto& plain = exclusive();
+  plain.queued();
+  auto& after = retrying();
+  after.queued();
+
+  runner.release(exit_with(0));
+
+  EXPECT_TRUE(is_granted(plain.ask(Queue::join)));
+  EXPECT_TRUE(deduplicated(before.ask(Queue::join)));
+  EXPECT_TRUE(deduplicated(after.ask(Queue::join)));
+}
+
+TEST_P(Deduplication, waiters_are_woken_when_a_run_has_succeeded) {
+  auto& runner = exclusive();
+  runner.granted();
+  exclusive().queued();
+  exclusive().queued();
+  auto& third = retrying();
+  third.queued();
+  auto& fourth = retrying();
+  fourth.queued();
+  Sleeper first = sleeper(third);
+  Sleeper second = sleeper(fourth);
+
+  runner.release(exit_with(0));
+
+  EXPECT_NO_THROW(first.sleep.result());
+  EXPECT_NO_THROW(second.sleep.result());
+}
+
+TEST_P(Deduplication, waiters_are_woken_when_a_run_starts_that_counts) {
+  auto& reader = exclusive();
+  reader.claim.mode = Mode::shared;
+  reader.granted();
+  auto& next = exclusive();
+  next.queued();
+  exclusive().queued();
+  auto& third = deduping();
+  third.queued();
+  reader.release();
+  Sleeper woken = sleeper(third);
+
+  next.granted();
+
+  EXPECT_NO_THROW(woken.sleep.result());
+}
+
+TEST_P(Deduplication, a_waiter_that_left_the_queue_and_died_is_in_nobodys_way) {
+  auto& runner = exclusive();
+  runner.granted();
+  auto& dead = retrying();
+  dead.queued();
+  auto& plain = exclusive();
+  plain.queued();
+  runner.release(exit_with(0));
+
+  kill(dead);
+
+  EXPECT_TRUE(is_granted(plain.ask(Queue::join)));
+}
+
+// Waiting as a whole
+
+class DeduplicatedWait : public Deduplication {
+ protected:
+  Answer acquired(Contender& contender, milliseconds wait) {
+    Patience patience;
+    patience.until = later(Clock::now(), wait);
+    return result_of(
+        context_, acquire(*contender.store, contender.claim, patience, contender.wakeup));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(stores, DeduplicatedWait, ::testing::ValuesIn(kinds), name_of);
+
+TEST_P(DeduplicatedWait, a_run_that_goes_on_counts_when_the_wait_for_its_end_is_over) {
+  auto& runner = exclusive();
+  const auto fence = runner.granted().fence;
+
+  EXPECT_EQ(fence_of(acquired(retrying(), milliseconds(50))), fence);
+}
+
+TEST_P(DeduplicatedWait, what_is_no_run_is_busy_when_the_wait_is_over) {
+  auto& reader = exclusive();
+  reader.claim.mode = Mode::shared;
+  reader.granted();
+
+  EXPECT_TRUE(std::holds_alternative<Busy>(acquired(retrying(), milliseconds(50))));
+  EXPECT_TRUE(std::holds_alternative<Busy>(acquired(deduping(), milliseconds(50))));
+}
+
+TEST_P(DeduplicatedWait, a_waiter_is_deduplicated_as_soon_as_the_run_has_succeeded) {
+  auto& runner = exclusive();
+  const auto fence = runner.granted().fence;
+  auto& waiter = retrying();
+  Patience patience;
+  patience.until = never;
+  Task answer(context_, acquire(*waiter.store, waiter.claim, patience, waiter.wakeup));
+  ASSERT_TRUE(eventually(context_, [&] { return waiters() == 1; }));
+
+  runner.release(exit_with(0));
+
+  EXPECT_EQ(fence_of(answer.result()), fence);
+}
+
+}  // namespace
+}  // namespace dlock

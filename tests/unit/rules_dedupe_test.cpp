@@ -1,0 +1,304 @@
+// The granting rules where runs count for others, and where locks outlast their runs.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/unit/lock_by_hand.hpp"
+
+namespace dlock::local {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using Sessions = std::vector<Session>;
+
+RunEnd exit_with(int code) {
+  RunEnd end;
+  end.exit_code = code;
+  end.outcome = "ran";
+  end.duration = milliseconds(1500);
+  return end;
+}
+
+Claim deduping(Session who, milliseconds window = hours(1)) {
+  auto claim = exclusive(who);
+  claim.dedupe = Dedupe{window, false};
+  return claim;
+}
+
+Claim retrying(Session who, milliseconds window = hours(1)) {
+  auto claim = exclusive(who);
+  claim.dedupe = Dedupe{window, true};
+  return claim;
+}
+
+Claim holding(Session who, milliseconds min_hold) {
+  auto claim = exclusive(who);
+  claim.min_hold = min_hold;
+  return claim;
+}
+
+class DedupeRules : public ::testing::Test, protected LockByHand {
+ protected:
+  Grant granted(const Claim& claim) { return std::get<Grant>(ask(claim)); }
+  Busy queued(const Claim& claim) { return std::get<Busy>(ask(claim, Queue::join)); }
+
+  bool is_granted(const Claim& claim, Queue queue = Queue::stay_out) {
+    return std::holds_alternative<Grant>(ask(claim, queue));
+  }
+  bool is_busy(const Claim& claim) { return std::holds_alternative<Busy>(ask(claim)); }
+  bool is_deduplicated(const Claim& claim, Queue queue = Queue::stay_out) {
+    return std::holds_alternative<Deduplicated>(ask(claim, queue));
+  }
+
+  void die(Session who) { lives.dead.insert(who); }
+
+  Sessions waiters() const {
+    Sessions all;
+    for (const auto& waiter : state.waiters) all.push_back(waiter.party.session);
+    return all;
+  }
+};
+
+// What counts; how long is is_recent()'s
+
+TEST_F(DedupeRules, a_run_counts_until_a_window_after_its_start_and_not_its_end) {
+  granted(exclusive(1));
+  pass(minutes(40));
+  release(1, exit_with(0));
+
+  pass(minutes(20) - milliseconds(1));
+  EXPECT_TRUE(is_deduplicated(deduping(2)));
+  pass(milliseconds(1));
+  EXPECT_TRUE(is_granted(deduping(2)));
+}
+
+TEST_F(DedupeRules, the_wall_clock_counts_and_not_the_time_since_boot) {
+  granted(exclusive(1));
+  release(1, exit_with(0));
+
+  now.boot += hours(2);
+  EXPECT_TRUE(is_deduplicated(deduping(2)));
+  now.wall += hours(2);
+  EXPECT_TRUE(is_granted(deduping(2)));
+}
+
+TEST_F(DedupeRules, a_clock_that_was_set_back_by_far_makes_nothing_count) {
+  granted(exclusive(1));
+  release(1, exit_with(0));
+  now.wall -= hours(24);
+
+  EXPECT_TRUE(is_granted(deduping(2)));
+}
+
+TEST_F(DedupeRules, a_run_that_vanished_counts_and_is_a_failure) {
+  granted(exclusive(1));
+  note_command(state, token_of(1), {4711, now.boot, now.boot});
+  die(1);
+
+  EXPECT_TRUE(is_deduplicated(deduping(2)));
+  EXPECT_TRUE(is_granted(retrying(3)));
+}
+
+TEST_F(DedupeRules, a_holder_that_died_before_its_command_started_was_no_run) {
+  granted(exclusive(1));
+  die(1);
+
+  EXPECT_TRUE(is_granted(deduping(2)));
+}
+
+TEST_F(DedupeRules, to_be_deduplicated_changes_nothing) {
+  granted(exclusive(1));
+  const auto before = encoded(state);
+
+  ask(deduping(2), Queue::join);
+
+  EXPECT_EQ(encoded(state), before);
+}
+
+TEST_F(DedupeRules, a_slot_that_was_held_alone_is_no_run_either) {
+  granted(slot(1, 2));
+  release(1, exit_with(0));
+
+  EXPECT_TRUE(is_granted(deduping(2)));
+}
+
+// The queue
+
+TEST_F(DedupeRules, a_success_takes_all_out_of_the_queue_for_whom_it_counts) {
+  granted(exclusive(1));
+  queued(retrying(2));
+  queued(retrying(3, seconds(1)));
+  queued(exclusive(4));
+  queued(retrying(5));
+  pass(seconds(2));
+
+  release(1, exit_with(0));
+
+  EXPECT_EQ(waiters(), (Sessions{3, 4}));
+  std::sort(then.wake.begin(), then.wake.end());
+  EXPECT_EQ(then.wake, (Sessions{2, 3, 5}));
+}
+
+TEST_F(DedupeRules, a_failure_takes_nobody_out_of_the_queue_who_wants_it_run_again) {
+  granted(exclusive(1));
+  queued(retrying(2));
+  queued(retrying(3));
+
+  release(1, exit_with(1));
+
+  EXPECT_EQ(waiters(), (Sessions{2, 3}));
+  EXPECT_EQ(then.wake, (Sessions{2}));
+}
+
+TEST_F(DedupeRules, a_start_takes_those_out_of_the_queue_for_whom_any_run_counts) {
+  granted(shared(1));
+  queued(exclusive(2));
+  queued(deduping(3));
+  queued(retrying(4));
+  release(1);
+
+  EXPECT_TRUE(is_granted(exclusive(2), Queue::join));
+  EXPECT_EQ(waiters(), (Sessions{4}));
+  EXPECT_EQ(then.wake, (Sessions{3}));
+}
+
+TEST_F(DedupeRules, a_waiter_that_was_taken_out_hears_of_that_run_until_it_lets_go) {
+  granted(exclusive(1));
+  queued(retrying(2));
+  release(1, exit_with(0));
+  pass(hours(2));
+
+  EXPECT_TRUE(is_deduplicated(retrying(2), Queue::join));
+  EXPECT_TRUE(is_deduplicated(retrying(2), Queue::join));
+  release(2);
+  EXPECT_TRUE(is_granted(retrying(2)));
+}
+
+TEST_F(DedupeRules, a_waiter_that_was_taken_out_and_died_is_forgotten) {
+  granted(exclusive(1));
+  queued(retrying(2));
+  release(1, exit_with(0));
+  die(2);
+
+  ask(exclusive(3));
+
+  EXPECT_TRUE(state.dismissed.empty());
+  EXPECT_EQ(then.buried, (Sessions{2}));
+}
+
+TEST_F(DedupeRules, a_waiter_that_was_taken_out_sees_to_the_others_when_it_asks) {
+  granted(exclusive(1));
+  queued(retrying(2));
+  queued(exclusive(3));
+  release(1, exit_with(0));
+  granted(exclusive(3));
+  queued(exclusive(4));
+  die(3);
+
+  EXPECT_TRUE(is_deduplicated(retrying(2), Queue::join));
+  EXPECT_EQ(then.wake, (Sessions{4}));
+}
+
+TEST_F(DedupeRules, a_waiter_for_whom_a_run_counts_hands_on_what_it_was_promised) {
+  granted(shared(1));
+  queued(deduping(2));
+  queued(exclusive(3));
+  release(1);
+  // As if it had been noted without a look at the queue: a clock that was set.
+  RunInfo run;
+  run.started = now.wall;
+  run.exit_code = 0;
+  state.past.note(run);
+
+  EXPECT_TRUE(is_deduplicated(deduping(2), Queue::join));
+  EXPECT_EQ(waiters(), (Sessions{3}));
+  EXPECT_TRUE(state.waiters[0].promised_until);
+  EXPECT_EQ(then.wake, (Sessions{3}));
+}
+
+// Held on
+
+TEST_F(DedupeRules, a_lock_is_held_on_until_exactly_so_long_after_its_grant) {
+  granted(holding(1, seconds(10)));
+  pass(seconds(4));
+  release(1, exit_with(0));
+  die(1);
+
+  pass(seconds(6) - nanoseconds(1));
+  EXPECT_TRUE(is_busy(exclusive(2)));
+  pass(nanoseconds(1));
+  EXPECT_TRUE(is_granted(exclusive(2)));
+}
+
+TEST_F(DedupeRules, a_run_that_took_exactly_so_long_is_not_held_on) {
+  granted(holding(1, seconds(10)));
+  pass(seconds(10));
+
+  release(1, exit_with(0));
+
+  EXPECT_TRUE(state.holders.empty());
+}
+
+TEST_F(DedupeRules, a_lock_that_is_held_on_is_promised_to_nobody_yet) {
+  granted(holding(1, seconds(10)));
+  queued(exclusive(2));
+
+  release(1, exit_with(0));
+
+  EXPECT_FALSE(state.waiters[0].promised_until);
+}
+
+TEST_F(DedupeRules, the_first_in_line_is_woken_and_told_to_ask_at_that_moment) {
+  granted(holding(1, milliseconds(300)));
+  queued(exclusive(2));
+  queued(exclusive(3));
+
+  release(1, exit_with(0));
+
+  EXPECT_EQ(then.wake, (Sessions{2}));
+  EXPECT_EQ(watch(2).ask_again, now.boot + milliseconds(300));
+}
+
+TEST_F(DedupeRules, nothing_is_noted_of_a_lock_that_is_held_no_longer) {
+  granted(holding(1, seconds(10)));
+  note_command(state, token_of(1), {4711, now.boot, now.boot});
+  release(1, exit_with(0));
+  die(1);
+  pass(seconds(10));
+
+  granted(exclusive(2));
+
+  EXPECT_TRUE(then.vanished.empty());
+  EXPECT_EQ(state.last_run->outcome, "ran");
+}
+
+TEST_F(DedupeRules, a_lock_that_was_held_on_is_out_of_use_in_the_end) {
+  granted(holding(1, seconds(10)));
+  release(1, exit_with(0));
+  pass(hours(24 * 30) + seconds(1));
+
+  EXPECT_TRUE(is_out_of_use(state, now));
+}
+
+TEST_F(DedupeRules, a_lock_that_is_held_on_for_months_is_in_use) {
+  granted(holding(1, hours(24 * 90)));
+  release(1, exit_with(0));
+  pass(hours(24 * 60));
+
+  EXPECT_FALSE(is_out_of_use(state, now));
+}
+
+TEST_F(DedupeRules, to_hold_on_for_ever_is_possible) {
+  granted(holding(1, milliseconds::max()));
+  release(1, exit_with(0));
+  pass(hours(1));
+
+  EXPECT_TRUE(is_busy(exclusive(2)));
+}
+
+}  // namespace
+}  // namespace dlock::local
