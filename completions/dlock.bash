@@ -7,15 +7,16 @@ _dlock_common_options=(--store --namespace --config --store-timeout --user --pas
   --tls-ca --tls-cert --tls-key --tls-insecure --json -q --quiet -v --verbose --color
   -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
-  --timeout -k --kill-after --jitter --on-outage --reclaim --lock-delay --stragglers
-  --label --report)
+  --dedupe --retry-failed --min-hold --timeout -k --kill-after --jitter --on-outage --reclaim
+  --lock-delay --stragglers --label --report)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
     $1 == --tls-@(ca|cert|key) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
-    $1 == --@(on-outage|lock-delay|stragglers|label|report) || $1 == -[wtnEk] ]]
+    $1 == --@(dedupe|min-hold|on-outage|lock-delay|stragglers|label|report) ||
+    $1 == -[wtnEk] ]]
 }
 
 # Whether the option says which store it is, or how to get into it.
@@ -96,6 +97,7 @@ _dlock_offer_value_of() {  # <option>
     --stragglers) _dlock_offer leave wait kill ;;
     --wait | -w) _dlock_offer forever 10s 1m 10m 1h ;;
     --timeout | --jitter | --lock-delay | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;
+    --dedupe | --min-hold) _dlock_offer 1m 10m 1h 12h ;;
     --kill-after | -k | --store-timeout) _dlock_offer 1s 5s 10s 30s ;;
   esac
 }

@@ -5,7 +5,7 @@ function __dlock_wants_value
     contains -- $argv[1] --store --namespace --config --store-timeout --color \
         --user --password-file --tls-ca --tls-cert --tls-key \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
-        --on-outage --lock-delay --stragglers --label --report
+        --dedupe --min-hold --on-outage --lock-delay --stragglers --label --report
     # Letters in one word: flags, and at its end one with a value.
     or string match -qr '^-[^-wtnEk]*[wtnEk]$' -- $argv[1]
 end
@@ -145,6 +145,9 @@ complete -c dlock $run -s t -l ttl -x -a '10s 30s 1m 10m' -d 'lease length'
 complete -c dlock $run -s n -l slots -x -d 'how many may hold it at a time'
 complete -c dlock $run -s s -l shared -d 'share it with other shared holders'
 complete -c dlock $run -s E -l conflict-exit-code -x -d 'exit code if not obtained'
+complete -c dlock $run -l dedupe -x -a '1m 10m 1h 12h' -d 'skip it if it ran less than so long ago'
+complete -c dlock $run -l retry-failed -d 'but not if that run failed'
+complete -c dlock $run -l min-hold -x -a '1m 10m 1h' -d 'keep the lock at least so long'
 complete -c dlock $run -l timeout -x -a '10s 1m 10m 1h' -d 'end the command after so long'
 complete -c dlock $run -s k -l kill-after -x -a '1s 5s 10s 30s' -d 'from SIGTERM to SIGKILL'
 complete -c dlock $run -l jitter -x -a '10s 1m 10m' -d 'first sleep a random time up to so long'

@@ -78,6 +78,10 @@ std::string owner(const std::string& user, const std::string& host) {
   return printable(user, 64) + "@" + printable(host, 64);
 }
 
+std::string kept_for(const HolderInfo& holder) {
+  return ", kept for another " + for_people(holder.expires_in.value_or(milliseconds(0)));
+}
+
 std::string outcome_of(const RunInfo& run) {
   if (run.signal) return "ended by SIG" + printable(*run.signal, 20);
   if (run.outcome == "ran" && run.exit_code) {
@@ -125,7 +129,7 @@ Json json_of(const HolderInfo& holder) {
       {"fence", holder.fence.number},
       {"slot", holder.slot},
       {"host", holder.host},
-      {"pid", holder.pid},
+      {"pid", holder.kept ? Json(nullptr) : Json(holder.pid)},
       {"user", holder.user},
       {"command", holder.command},
       {"label", holder.label},
@@ -179,8 +183,18 @@ std::string described(const HolderInfo& holder) {
            (holder.expires_in ? ", which ends in " + for_people(*holder.expires_in)
                               : ", which does not end by itself");
   }
-  return owner(holder.user, holder.host) + " (pid " + std::to_string(holder.pid) + ", " +
-         printable_command(holder.command) + ") for " + for_people(holder.held);
+  const auto state = holder.kept ? "ended" : "pid " + std::to_string(holder.pid);
+  return owner(holder.user, holder.host) + " (" + state + ", " +
+         printable_command(holder.command) + ") for " + for_people(holder.held) +
+         (holder.kept ? kept_for(holder) : "");
+}
+
+std::string described(const RunInfo& run) {
+  const auto where = " on " + printable(run.host, 64);
+  const auto started = rfc3339(run.started);
+  if (run.outcome == "running") return "it is running" + where + " since " + started;
+  return "it ran" + where + " at " + started + ": " + outcome_of(run) +
+         (run.duration ? ", took " + for_people(*run.duration) : "");
 }
 
 std::string status_text(const LockInfo& lock, bool color) {
@@ -208,13 +222,14 @@ std::string status_text(const LockInfo& lock, bool color) {
         table.add({foreign, "-", "-", "-", "-"});
         continue;
       }
-      std::vector<std::string> cells{owner(holder.user, holder.host),
-                                     std::to_string(holder.pid), for_people(holder.held),
-                                     std::to_string(holder.fence.number)};
+      std::vector<std::string> cells{
+          owner(holder.user, holder.host), holder.kept ? "-" : std::to_string(holder.pid),
+          for_people(holder.held), std::to_string(holder.fence.number)};
       if (lock.slots > 1) cells.push_back(std::to_string(holder.slot));
       if (labels) cells.push_back(printable(holder.label, 40));
       cells.push_back(printable_command(holder.command) +
-                      (holder.dlock_gone ? "  (its dlock is gone)" : ""));
+                      (holder.dlock_gone ? "  (its dlock is gone)" : "") +
+                      (holder.kept ? "  (ended" + kept_for(holder) + ")" : ""));
       table.add(std::move(cells));
     }
     text += "\n" + table.text("  ", color);

@@ -16,6 +16,9 @@ Json json_of(const LockInfo& lock);
 // "root@web1 (pid 123, ./backup.sh), since 3m12s"
 std::string described(const HolderInfo& holder);
 
+// "it ran on web1 at 2026-11-21T04:00:00.250Z: exit 0, took 7m13s"
+std::string described(const RunInfo& run);
+
 // What `dlock status` and `dlock list` print.
 std::string status_text(const LockInfo& lock, bool color);
 std::string list_text(const std::vector<LockInfo>& locks, bool color);

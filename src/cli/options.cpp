@@ -23,6 +23,9 @@ constexpr double rounding = 1e-6;
 constexpr double longest = 100.0 * 366 * 86'400'000;
 
 constexpr milliseconds shortest_ttl{500};
+
+// What stores keep of a lock that nobody uses.
+constexpr milliseconds kept_for = std::chrono::hours(30 * 24);
 constexpr std::size_t longest_name = 255;
 constexpr unsigned most_slots = 100'000;
 
@@ -122,6 +125,27 @@ void set_login(const Settings& settings, redis::Target& target) {
 void duration(const Settings& settings, std::string_view name, milliseconds& target) {
   with(settings, name,
        [&](const std::string& value) { target = parsed_duration(value); });
+}
+
+std::optional<Dedupe> dedupe(const Settings& settings, const RunOptions& run) {
+  Dedupe dedupe;
+  duration(settings, "dedupe", dedupe.window);
+  with(settings, "dedupe", [&](const std::string&) {
+    if (dedupe.window > kept_for) throw UsageError("runs are known for 30 days at most");
+  });
+  dedupe.retry_failed = flag(settings, "retry-failed");
+  if (dedupe.retry_failed && settings.count("dedupe") == 0) {
+    throw UsageError("--retry-failed goes with --dedupe only",
+                     is_from_file(settings, "retry-failed"));
+  }
+  if (dedupe.window.count() == 0) return std::nullopt;
+  // Runs that go on side by side are meant to be several.
+  for (const auto* other : {"shared", "slots"}) {
+    if (other == std::string_view("shared") ? !run.shared : run.slots == 1) continue;
+    throw UsageError(std::string("--dedupe and --") + other + " do not go together",
+                     is_from_file(settings, "dedupe") && is_from_file(settings, other));
+  }
+  return dedupe;
 }
 
 }  // namespace
@@ -229,6 +253,12 @@ RunOptions run_options(const Settings& settings, const std::string& name,
   }
   with(settings, "conflict-exit-code", [&](const std::string& value) {
     options.conflict_exit_code = static_cast<int>(parsed_number(value, 0, 255));
+  });
+  options.dedupe = dedupe(settings, options);
+  with(settings, "min-hold", [&](const std::string& value) {
+    options.min_hold = parsed_duration(value);
+    if (options.min_hold > kept_for)
+      throw UsageError("a lock is held on for 30 days at most");
   });
   duration(settings, "jitter", options.jitter);
   options.reclaim = flag(settings, "reclaim");

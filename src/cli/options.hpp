@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lock/clock.hpp"
+#include "lock/lease.hpp"
 #include "lock/outage.hpp"
 #include "store/open.hpp"
 #include "supervise/ladder.hpp"
@@ -69,6 +70,8 @@ struct RunOptions {
   unsigned slots = 1;
   bool shared = false;
   int conflict_exit_code = 75;
+  std::optional<Dedupe> dedupe;
+  milliseconds min_hold{0};
   milliseconds jitter{0};
   bool reclaim = false;
   milliseconds lock_delay{0};

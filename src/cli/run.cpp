@@ -124,6 +124,7 @@ class Run {
   void not_started(const SpawnFailure& failure);
   void ended(const Ended& ended);
   void show_waiting(const Busy& busy);
+  std::string release_step(const std::optional<RunEnd>& end) const;
   std::string how_it_ends() const;
   bool leaves_lease() const;
   void warn_not_noted(const std::exception_ptr& error) const;
@@ -348,7 +349,7 @@ void Run::warn_not_noted(const std::exception_ptr& error) const {
 asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
   try {
     const auto released = co_await store_->release(claim_, end, wakeup_);
-    if (released == Release::released) speaker_.step("released");
+    if (released == Release::released) speaker_.step(release_step(end));
     if (released == Release::left) {
       speaker_.warning("because of the lock delay the lock is not given back; " +
                        how_it_ends());
@@ -359,6 +360,11 @@ asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
                        "; " + how_it_ends());
     }
   }
+}
+
+std::string Run::release_step(const std::optional<RunEnd>& end) const {
+  if (!end || *result_.ran >= claim_.min_hold || !store_->protects()) return "released";
+  return "released, and held until " + for_people(claim_.min_hold) + " from its grant";
 }
 
 // What becomes of a lock that could not be given back.
@@ -382,6 +388,11 @@ void Run::not_obtained(const Answer& answer) {
              "in use with " + std::to_string(differ->in_use) + " slots, not " +
                  std::to_string(claim_.slots));
     speaker_.error(result_.message);
+    return;
+  }
+  if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
+    conclude(Outcome::deduplicated, ExitStatus::success, described(deduplicated->by));
+    speaker_.step("skipped: " + result_.message);
     return;
   }
   std::string message = "held by an outer run";
@@ -501,6 +512,8 @@ Claim Run::claim() const {
   claim.reclaim = options_.reclaim;
   claim.label = options_.label;
   claim.command = options_.command;
+  claim.dedupe = options_.dedupe;
+  claim.min_hold = options_.min_hold;
   const char* held = std::getenv("DLOCK_HELD");
   if (held != nullptr) claim.held_above = fences_held_above(held, options_.name);
   return claim;

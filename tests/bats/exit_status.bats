@@ -401,14 +401,6 @@ cache key -- true
 END
 }
 
-@test "the options that this version does not have are 64" {
-  assert_each_refused 64 << 'END'
-run --dedupe 5m job true
-run --retry-failed job true
-run --min-hold 5s job true
-END
-}
-
 @test "a command line that is wrong leaves no trace in the store" {
   run_any run -w nonsense job -- true
 

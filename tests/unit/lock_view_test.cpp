@@ -109,6 +109,17 @@ TEST(LockJson, a_detached_lease_says_when_it_ends) {
   EXPECT_EQ(json_of(holder)["attached"], false);
 }
 
+TEST(LockJson, a_lock_that_is_held_on_has_no_process_and_says_when_it_ends) {
+  auto holder = some_holder();
+  holder.attached = false;
+  holder.kept = true;
+  holder.expires_in = 20s;
+
+  EXPECT_EQ(json_of(holder)["pid"], nullptr);
+  EXPECT_EQ(json_of(holder)["attached"], false);
+  EXPECT_EQ(json_of(holder)["expires_in_ms"], 20'000);
+}
+
 TEST(LockJson, a_run_that_ended_by_a_signal) {
   auto run = some_run();
   run.exit_code.reset();
@@ -191,6 +202,22 @@ TEST(LockText, a_command_that_goes_on_without_its_dlock_is_marked) {
   lock.holders[0].dlock_gone = true;
 
   EXPECT_NE(status_text(lock, false).find("(its dlock is gone)"), std::string::npos);
+}
+
+TEST(LockText, a_lock_that_is_held_on_says_that_its_run_has_ended_and_for_how_long) {
+  auto lock = held_lock();
+  lock.holders[0].kept = true;
+  lock.holders[0].expires_in = 20s;
+
+  EXPECT_EQ(status_text(lock, false),
+            "job  held\n"
+            "\n"
+            "  HOLDER     PID  FOR    FENCE  LABEL    COMMAND\n"
+            "  root@web1  -    3m12s  42     nightly  ./backup.sh 'all of it'"
+            "  (ended, kept for another 20s)\n");
+  EXPECT_EQ(described(lock.holders[0]),
+            "root@web1 (ended, ./backup.sh 'all of it') for 3m12s, "
+            "kept for another 20s");
 }
 
 TEST(LockText, those_who_wait) {
@@ -330,6 +357,32 @@ TEST(LockText, colours_change_nothing_else) {
   }
 
   EXPECT_EQ(text, status_text(lock, false) + list_text({lock}, false));
+}
+
+// Runs in a sentence
+
+TEST(RunText, a_run_that_has_ended) {
+  EXPECT_EQ(described(some_run()),
+            "it ran on web3 at 2020-09-13T12:26:40.000Z: exit 3, took 2.0s");
+}
+
+TEST(RunText, a_run_that_goes_on) {
+  RunInfo run;
+  run.started = 1'600'000'000s;
+  run.host = "web3";
+  run.outcome = "running";
+
+  EXPECT_EQ(described(run), "it is running on web3 since 2020-09-13T12:26:40.000Z");
+}
+
+TEST(RunText, a_run_that_vanished) {
+  RunInfo run;
+  run.started = 1'600'000'000s;
+  run.host = "web\x1b[2J";
+  run.outcome = "vanished";
+
+  EXPECT_EQ(described(run),
+            "it ran on web\\x1b[2J at 2020-09-13T12:26:40.000Z: vanished");
 }
 
 }  // namespace

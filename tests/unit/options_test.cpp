@@ -363,6 +363,8 @@ TEST(RunOptions, have_the_defaults_of_the_manual) {
   EXPECT_EQ(options.slots, 1u);
   EXPECT_FALSE(options.shared);
   EXPECT_EQ(options.conflict_exit_code, 75);
+  EXPECT_FALSE(options.dedupe);
+  EXPECT_EQ(options.min_hold, milliseconds(0));
   EXPECT_EQ(options.jitter, milliseconds(0));
   EXPECT_FALSE(options.reclaim);
   EXPECT_EQ(options.lock_delay, milliseconds(0));
@@ -381,6 +383,9 @@ TEST(RunOptions, take_each_setting) {
   EXPECT_TRUE(run_with("shared", "true").shared);
   EXPECT_EQ(run_with("conflict-exit-code", "0").conflict_exit_code, 0);
   EXPECT_EQ(run_with("conflict-exit-code", "255").conflict_exit_code, 255);
+  EXPECT_EQ(run_with("dedupe", "1h").dedupe->window, hours(1));
+  EXPECT_FALSE(run_with("dedupe", "1h").dedupe->retry_failed);
+  EXPECT_EQ(run_with("min-hold", "2m").min_hold, minutes(2));
   EXPECT_EQ(run_with("jitter", "1m").jitter, minutes(1));
   EXPECT_TRUE(run_with("reclaim", "true").reclaim);
   EXPECT_EQ(run_with("lock-delay", "10s").lock_delay, seconds(10));
@@ -442,6 +447,46 @@ TEST(RunOptions, slots_go_together_with_not_being_shared) {
   settings.merge(set("slots", "2"));
 
   EXPECT_EQ(run_with(settings).slots, 2u);
+}
+
+TEST(RunOptions, a_window_of_nothing_is_none) {
+  auto settings = set("dedupe", "0");
+  settings.merge(set("retry-failed", "true"));
+  settings.merge(set("shared", "true"));
+
+  EXPECT_FALSE(run_with(settings).dedupe);
+}
+
+TEST(RunOptions, a_window_is_no_longer_than_runs_are_known) {
+  EXPECT_EQ(run_with("dedupe", "30d").dedupe->window, days(30));
+  EXPECT_THROW(run_with("dedupe", "721h"), UsageError);
+  EXPECT_THROW(run_with("dedupe", "forever"), UsageError);
+}
+
+TEST(RunOptions, a_lock_is_held_on_no_longer_than_stores_keep_anything) {
+  EXPECT_EQ(run_with("min-hold", "30d").min_hold, days(30));
+  EXPECT_THROW(run_with("min-hold", "721h"), UsageError);
+}
+
+TEST(RunOptions, failed_runs_are_run_again_within_a_window_only) {
+  auto settings = set("retry-failed", "true");
+  EXPECT_THROW(run_with(settings), UsageError);
+  settings.merge(set("dedupe", "1h"));
+
+  EXPECT_TRUE(run_with(settings).dedupe->retry_failed);
+}
+
+TEST(RunOptions, runs_that_are_to_be_several_are_not_deduplicated) {
+  auto shared = set("dedupe", "1h");
+  shared.merge(set("shared", "true"));
+  auto slots = set("dedupe", "1h");
+  slots.merge(set("slots", "2"));
+  auto one_slot = set("dedupe", "1h");
+  one_slot.merge(set("slots", "1"));
+
+  EXPECT_THROW(run_with(shared), UsageError);
+  EXPECT_THROW(run_with(slots), UsageError);
+  EXPECT_TRUE(run_with(one_slot).dedupe);
 }
 
 // Where a mistake is from

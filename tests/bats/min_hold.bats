@@ -1,0 +1,229 @@
+#!/usr/bin/env bats
+# --min-hold: a lock that is held on when its command has ended; on every store.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  use_redis_store
+  stores=("local:$BATS_TEST_TMPDIR/store" "$DLOCK_STORE")
+  first=$BATS_TEST_TMPDIR/first
+  second=$BATS_TEST_TMPDIR/second
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+refute() { ! "$@"; }
+
+# For tests that say the same of both stores: shows which one it is, and forgets what
+# another one has left.
+begin() {
+  echo "on $DLOCK_STORE"
+  rm -f "$first" "$second"
+}
+
+@test "dlock ends with its command, and the lock is held on" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+
+    run timeout 10 dlock run --min-hold 1h job -- sh -c 'echo done; exit 3'
+
+    assert_equal "$status $output" '3 done'
+    run dlock run job -- echo started
+    assert_status 75
+    assert_one_line
+    assert_output_contains "held by $(id -un)@$(uname -n) (ended, sh -c "
+    assert_output_contains ', kept for another 59m'
+  done
+}
+
+@test "status shows it as held by one that has ended, for how long, and the run as over" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock run --min-hold 1h --label nightly job -- true
+
+    run dlock status --json job
+
+    assert_status 0
+    assert_equal "$(json '.state, (.holders[] | .attached, .pid, .label), .last_run.outcome')" \
+      "$(printf '%s\n' held false null nightly ran)"
+    assert_between "$(json '.holders[0].expires_in_ms')" 3500000 3600000
+    run dlock status job
+    assert_output_contains '(ended, kept for another 59m'
+  done
+}
+
+@test "who waits gets it so long after the grant, at once" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    mkfifo "$BATS_TEST_TMPDIR/fifo"
+    dlock run --min-hold 1500ms job -- \
+      bash -c 'clock_into "$1"; read -r _ < "$2"' - "$first" "$BATS_TEST_TMPDIR/fifo" 3>&- &
+    holder=$!
+    eventually is_held job
+    queue job bash -c 'clock_into "$1"' - "$second"
+    echo > "$BATS_TEST_TMPDIR/fifo"
+    assert_exits 0 "$holder"
+
+    assert_exits 0 "$waiter"
+
+    assert_between "$(ms_between "$first" "$second")" 1400 6000
+    rm "$BATS_TEST_TMPDIR/fifo"
+  done
+}
+
+@test "all who wait are served in their order when it is over" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    hold job --min-hold 700ms
+    for number in 1 2 3; do queue job sh -c 'echo "$2" >> "$1"' - "$first" "$number"; done
+
+    let_go
+
+    assert_exits 0 "$waiter"
+    assert_equal "$(tr -d '\n' < "$first")" 123
+  done
+}
+
+@test "a command that takes longer leaves the lock free" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock run --min-hold 100ms job -- sleep 0.2
+
+    run dlock run job -- echo started
+
+    assert_equal "$status $output" '0 started'
+  done
+}
+
+@test "a command that failed holds it on, too; one that was not found does not" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock run --min-hold 1h failed -- false || true
+    dlock run --min-hold 1h ended --timeout 10ms -- sleep 600 || true
+    dlock run --min-hold 1h missing -- /nowhere/to/be/found || true
+
+    is_held failed
+    is_held ended
+    is_free missing
+  done
+}
+
+@test "what was killed with its dlock holds nothing on" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    hold job --min-hold 1h --ttl 1s --store-timeout 300ms
+    kill -KILL "$holder" "$command"
+
+    eventually is_free job
+  done
+}
+
+@test "shared holders and slots hold on as well" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock run --min-hold 1h -s book -- true
+    dlock run -s book -- true
+    run dlock run book -- true
+    assert_status 75
+
+    dlock run --min-hold 1h -n 2 pool -- true
+    run dlock run -n 2 pool -- sh -c 'echo "$DLOCK_SLOT"'
+    assert_equal "$status $output" '0 1'
+    assert_equal "$(look pool .free)" 1
+  done
+}
+
+@test "hosts whose clocks are minutes apart run a job once" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+
+    for _ in 1 2 3; do dlock run -E 0 --min-hold 10m job -- sh -c 'echo ran >> "$1"' - "$first"; done
+
+    assert_equal "$(< "$first")" ran
+  done
+}
+
+@test "the run counts for --dedupe while the lock is held on, and the lock is busy afterwards" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock run --min-hold 1h job -- true
+
+    run dlock run -v --dedupe 1h job -- echo started
+    assert_status 0
+    assert_output_contains 'skipped: it ran on '
+    is_busy() { [[ $(dlock run --dedupe 1ms job -- true > /dev/null 2>&1; echo $?) == 75 ]]; }
+    eventually is_busy
+  done
+}
+
+@test "-v says that the lock is held on" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+
+    run dlock run -v --min-hold 1h job -- true
+
+    assert_output_contains 'dlock: job: released, and held until 1h0m from its grant'
+  done
+}
+
+@test "none: holds nothing on" {
+  export DLOCK_STORE=none:
+
+  for _ in 1 2; do
+    run dlock run -v --min-hold 1h job -- echo started
+    assert_status 0
+    assert_output_contains started
+    refute_output_contains 'held until'
+  done
+}
+
+@test "zero is not to hold on, and what is no duration is 64" {
+  dlock run --min-hold 0 job -- true
+  is_free job
+
+  run dlock run --min-hold forever job -- true
+  assert_status 64
+  run dlock run --min-hold -1 job -- true
+  assert_status 64
+  run dlock run --min-hold 31d job -- true
+  assert_status 64
+}
+
+# --- On a server ---
+
+@test "other lock libraries are kept out while the lock is held on, and no longer" {
+  dlock run --min-hold 700ms job -- true
+
+  foreign_one_gets_it() { [[ $(redis SET 'dlock:{job}' foreign NX PX 1000) == OK ]]; }
+  refute foreign_one_gets_it
+  eventually foreign_one_gets_it
+}
+
+@test "a server whose memory is full holds on" {
+  for mode in '' -s -n3; do
+    # shellcheck disable=SC2086
+    hold "job$mode" $mode --min-hold 1h
+    redis CONFIG SET maxmemory 1
+    let_go
+    assert_exits 0 "$holder"
+
+    assert_equal "$(look "job$mode" '.holders[0].attached')" false
+    redis CONFIG SET maxmemory 0
+  done
+}
+
+@test "what is held on for long goes away from a server by itself" {
+  dlock run --min-hold 30d job -- true
+
+  for key in $(redis KEYS '*'); do
+    (($(redis PTTL "$key") > 0)) || { echo "stays for ever: $key" >&2; return 1; }
+  done
+  # The record outlives what it is about.
+  (($(redis PTTL 'dlock:{job}:h') >= $(left_of job)))
+}
