@@ -204,12 +204,6 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "options that this version does not have are refused" {
-  run_refuses 64 --dedupe 1h
-  run_refuses 64 --retry-failed
-  run_refuses 64 --min-hold 5s
-}
-
 @test "a verb is needed" {
   refuses 64
   refuses 64 --json

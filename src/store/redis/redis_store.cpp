@@ -184,14 +184,10 @@ asio::awaitable<Reply> RedisStore::run(const Script& script, const LockName& loc
 }
 
 asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
-  std::vector<std::string> args{text_of(claim.token),
-                                waiter_id_,
-                                text_of(claim.mode),
-                                number(claim.slots),
-                                number(kept_for(claim)),
-                                queue == Queue::join ? "1" : "0",
-                                info_of(claim),
-                                text_of(claim.dedupe)};
+  std::vector<std::string> args{text_of(claim.token),    waiter_id_,
+                                text_of(claim.mode),     number(claim.slots),
+                                number(kept_for(claim)), queue == Queue::join ? "1" : "0",
+                                info_of(claim),          text_of(claim.dedupe)};
   for (const auto& fence : claim.held_above) {
     args.push_back(std::to_string(fence.number));
   }
