@@ -102,6 +102,7 @@ asio::awaitable<Ended> GuardedSupervisor::end_without_guardian() {
       // They have all been sent something stronger.
     }
     const auto sweep = guardian_.tree().send(SIGKILL, 0);
+    guardian_.cgroup().kill_all();
     if (guardian_.tree().is_empty(0)) co_return ended;
     note_unkillable(sweep.refused);
     co_await wakeup_.wait_until(Clock::now() + sweep_again);

@@ -53,7 +53,7 @@ Guardian::Guardian(const Task& task)
   pid_ = timer ? ::fork() : -1;
   if (pid_ == 0) {
     channel_.reset();
-    guard({*page_, theirs.get(), timer.get(), callers_group, task.plan, paths_,
+    guard({*page_, theirs.get(), timer.get(), callers_group, task.plan, cgroup_, paths_,
            argv.data(), task.signals});
   }
   if (pid_ < 0) {

@@ -11,6 +11,7 @@
 #include "supervise/guardian_page.hpp"
 #include "supervise/ladder.hpp"
 #include "supervise/launch.hpp"
+#include "supervise/own_cgroup.hpp"
 #include "supervise/process_tree.hpp"
 #include "util/fd.hpp"
 
@@ -46,6 +47,9 @@ class Guardian {
   // the page has changed; end of file when the guardian is gone.
   Fd take_channel() { return std::move(channel_); }
 
+  // What the command may be in with all its processes.
+  const OwnCgroup& cgroup() const { return cgroup_; }
+
   // Puts the environment where the guardian finds it; false if there is no room.
   bool set_environment(const std::vector<std::string>& environment);
 
@@ -57,6 +61,7 @@ class Guardian {
 
  private:
   ProcessTree tree_;  // before the fork, or the guardian were a stranger to it
+  OwnCgroup cgroup_;
   GuardianPage* page_ = nullptr;
   std::size_t size_ = 0;
   std::vector<std::string> argv_;

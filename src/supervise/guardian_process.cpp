@@ -46,6 +46,7 @@ class Process {
     settle();
     if (await_start() && launch()) {
       while (!is_over()) sleep();
+      if (!has_owner_) task_.cgroup.remove();  // who else would
     }
     ::_exit(0);
   }
@@ -139,6 +140,7 @@ void Process::become_command() {
   // It is the guardian's only thread that this is about, so it cannot misfire.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) not_become(Step::become, errno);
   if (::getppid() != pid_) ::_exit(127);  // the guardian is gone already
+  task_.cgroup.enter();
   const Launch launch{task_.paths, task_.argv, page_.environment, task_.signals};
   launch.restore_signals();
   if (!may_start()) not_become(Step::too_late, 0);
@@ -319,6 +321,7 @@ void Process::signal_tree(int signal) {
     if (group != 0 && process.group == group) continue;
     if (signal_scanned(process, signal) == EPERM) ++refused;
   }
+  if (signal == SIGKILL) task_.cgroup.kill_all();
   if (signal == SIGKILL && refused != page_.refused.load()) {
     page_.refused.store(refused);
     tell_dlock();
@@ -326,6 +329,8 @@ void Process::signal_tree(int signal) {
 }
 
 void Process::finish() {
+  // What may be in there without being the command's descendant.
+  if (ladder_.has_termed()) task_.cgroup.kill_all();
   int status = 0;
   while (::waitpid(command_, &status, 0) < 0 && errno == EINTR) {
   }

@@ -62,6 +62,9 @@ class Ladder {
   // Whether it depends on the rest of the tree what to do next.
   bool needs_tree() const;
 
+  // Whether the tree was told to end, all of it.
+  bool has_termed() const { return termed_; }
+
   bool timed_out() const { return timed_out_; }
   std::optional<Loss> lost() const { return lost_; }
 

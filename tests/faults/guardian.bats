@@ -19,6 +19,7 @@ setup() {
 teardown() {
   stop_redis
   kill_leftovers
+  [[ -z ${delegated:-} ]] || rmdir "$delegated"/* "$delegated" 2> /dev/null || true
 }
 
 lease=(--ttl 2s --store-timeout 200ms)
@@ -327,6 +328,62 @@ is_gone() { (($(left_of job) == -2)); }
 
   assert_exits 124 "$holder"
   is_gone
+}
+
+# --- A control group of its own ---
+
+# Makes a cgroup that is delegated as systemd does it, and sets $delegated to its path.
+use_delegated_cgroup() {
+  needs_root
+  local root
+  root=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
+  delegated=$root/dlock-test-$$-$BATS_TEST_NUMBER
+  if [[ -z $root ]] || ! mkdir "$delegated" 2> /dev/null; then skip 'no cgroups can be made here'; fi
+  setfattr -n trusted.delegate -v 1 "$delegated"
+  into_delegated=(sh -c 'echo $$ > "$0/cgroup.procs"; exec "$@"' "$delegated")
+}
+
+remove_delegated_cgroup() {
+  [[ -z ${delegated:-} ]] || rmdir "$delegated"
+}
+
+@test "in a cgroup that is ours, also what does not descend from the command is ended with it" {
+  use_delegated_cgroup
+  sleep 300 3>&- &
+  stranger=$!
+  "${into_delegated[@]}" dlock run "${lease[@]}" job -- sh -c '
+    for group in "$2"/dlock-*; do echo "$1" > "$group/cgroup.procs"; done
+    echo on > "$0"; exec sleep 60' \
+    "$began" "$stranger" "$delegated" 2> "$said" 3>&- &
+  holder=$!
+  eventually test -s "$began"
+
+  redis_freezes
+
+  eventually has_ended "$stranger"
+  assert_exits 76 "$holder"
+  remove_delegated_cgroup
+}
+
+@test "in a cgroup that is ours nothing is left of it, also when dlock is killed" {
+  use_delegated_cgroup
+  "${into_delegated[@]}" dlock run job -- true
+  "${into_delegated[@]}" dlock run job -- sh -c 'echo on > "$0"; exec sleep 60' "$began" 3>&- &
+  holder=$!
+  eventually test -s "$began"
+  eventually test -d "$delegated/dlock-$holder"
+
+  kill -KILL "$holder"
+
+  eventually remove_delegated_cgroup
+}
+
+@test "in a cgroup that is not ours none is made" {
+  dlock run job -- sh -c 'cat /proc/self/cgroup' > "$began"
+
+  run cat /proc/self/cgroup
+
+  assert_equal "$(< "$began")" "$output"
 }
 
 # --- Resources ---

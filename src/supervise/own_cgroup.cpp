@@ -1,0 +1,68 @@
+#include "supervise/own_cgroup.hpp"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "util/process.hpp"
+
+namespace dlock {
+namespace {
+
+// Where the second version is: alone, or beside the first.
+constexpr const char* roots[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+
+bool is_cgroup2(const char* path) {
+  struct statfs status {};
+  return ::statfs(path, &status) == 0 && status.f_type == CGROUP2_SUPER_MAGIC;
+}
+
+// As systemd marks what it hands over (its CGROUP_DELEGATION page).
+bool is_delegated(const std::string& path) {
+  for (const char* mark : {"user.delegate", "trusted.delegate"}) {
+    char value = 0;
+    if (::getxattr(path.c_str(), mark, &value, 1) == 1 && value == '1') return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+OwnCgroup::OwnCgroup() {
+  // "0::/path" is the line of the second version.
+  const auto text = text_of("/proc/self/cgroup");
+  const auto line = text.rfind("0::", 0) == 0 ? 0 : text.find("\n0::");
+  if (line == std::string::npos) return;
+  const auto start = text.find("::", line) + 2;
+  const auto inner = text.substr(start, text.find('\n', start) - start);
+  if (inner.size() < 2) return;  // the root is nobody's
+  for (const char* root : roots) {
+    const auto outer = root + inner;
+    if (!is_delegated(outer) || !is_cgroup2(root)) continue;
+    const auto path = outer + "/dlock-" + std::to_string(::getpid());
+    if (::mkdir(path.c_str(), 0755) != 0) return;
+    path_ = path;
+    processes_ = Fd(::open((path + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+    kill_ = Fd(::open((path + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
+    return;
+  }
+}
+
+void OwnCgroup::enter() const {
+  if (processes_) [[maybe_unused]]
+    const auto size = ::pwrite(processes_.get(), "0", 1, 0);
+}
+
+void OwnCgroup::kill_all() const {
+  if (kill_) [[maybe_unused]]
+    const auto size = ::pwrite(kill_.get(), "1", 1, 0);
+}
+
+void OwnCgroup::remove() const {
+  if (!path_.empty()) ::rmdir(path_.c_str());
+}
+
+}  // namespace dlock

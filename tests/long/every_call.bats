@@ -1,0 +1,122 @@
+#!/usr/bin/env bats
+# TERM, then KILL, at every single system call of a run on a server, of dlock, its guardian
+# and the process that becomes the command; and ten thousand short runs. tests/run has
+# samples of these (signals.bats, guardian.bats); all of them take many minutes:
+#
+#   DLOCK_BIN=build/release/dlock bats tests/long
+#
+# shellcheck disable=SC2016,SC2154  # commands expand for themselves; hold sets holder
+
+setup() {
+  load ../bats/support
+  load ../faults/locks
+  load ../faults/redis
+  use_redis_store
+  export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
+  trace=$BATS_TEST_TMPDIR/trace
+  started=$BATS_TEST_TMPDIR/started
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+lease=(--ttl 1s --store-timeout 100ms)
+
+# Prints each system call of a run, by its name and as the how-manieth of that name.
+system_calls() {  # <option of strace>...
+  strace "$@" -qq -o "$trace" setsid dlock run "${lease[@]}" job -- true > /dev/null 2>&1
+  sed -En 's/^([0-9]+ +)?([a-z0-9_]+)\(.*/\2/p' "$trace" | awk '{ print $1, ++seen[$1] }'
+}
+
+is_free_again() { (($(left_of job) == -2)); }
+
+# A run that gets a signal at a certain system call. Sets $status.
+run_with() {  # <signal> <call> <N> <option of strace>...
+  : > "$started"
+  status=0
+  timeout -s KILL 20 strace "${@:4}" -qq -o "$trace" -e inject="$2:signal=$1:when=$3" \
+    setsid dlock run "${lease[@]}" job -- sh -c 'echo > "$0"; exec sleep 0.05' "$started" \
+    > "$BATS_TEST_TMPDIR/said" 2>&1 < /dev/null || status=$?
+  what="$1 at $2 number $3"
+}
+
+assert_nothing_left() {
+  eventually no_leftovers || { echo "$what: a process is left" >&2; return 1; }
+  eventually is_free_again || { echo "$what: the lock is left" >&2; return 1; }
+}
+
+@test "TERM to dlock at every system call ends the run and leaves nothing" {
+  system_calls > "$BATS_TEST_TMPDIR/calls"
+  local call count
+  while read -r call count; do
+    run_with TERM "$call" "$count"
+    [[ $status == @(0|143) ]] || { echo "$what: $status" >&2; return 1; }
+    # It was told to end before it asked for the start.
+    if [[ $status == 0 && ! -s $started ]]; then echo "$what: nothing was run" >&2; return 1; fi
+    eventually no_leftovers
+    is_free_again || { echo "$what: the lock is left" >&2; return 1; }
+  done < "$BATS_TEST_TMPDIR/calls"
+}
+
+@test "TERM to all processes of a run at every system call leaves nothing" {
+  system_calls -f > "$BATS_TEST_TMPDIR/calls"
+  local call count
+  while read -r call count; do
+    run_with TERM "$call" "$count" -f
+    [[ $status == @(0|143) ]] || { echo "$what: $status" >&2; return 1; }
+    assert_nothing_left
+  done < "$BATS_TEST_TMPDIR/calls"
+}
+
+@test "KILL to dlock at every system call leaves no process, and the lock for no longer than its lease" {
+  system_calls > "$BATS_TEST_TMPDIR/calls"
+  local call count
+  while read -r call count; do
+    run_with KILL "$call" "$count"
+    [[ $status == @(0|137) ]] || { echo "$what: $status" >&2; return 1; }
+    assert_nothing_left
+  done < "$BATS_TEST_TMPDIR/calls"
+}
+
+@test "KILL to each process of a run at every system call leaves no process" {
+  system_calls -f > "$BATS_TEST_TMPDIR/calls"
+  local call count
+  while read -r call count; do
+    run_with KILL "$call" "$count" -f
+    assert_nothing_left
+  done < "$BATS_TEST_TMPDIR/calls"
+}
+
+@test "ten thousand short runs leave nothing in the server and no process" {
+  dlock run job -- true
+  before=$(redis DBSIZE)
+  for ((i = 0; i < 10000; ++i)); do dlock run job -- true; done
+
+  assert_equal "$(redis DBSIZE)" "$before"
+  no_leftovers
+}
+
+@test "ten thousand short processes leave the guardian no zombie, descriptor or memory" {
+  dlock run job -- sh -c 'echo 1 > "$0"; until [ -e "$0.go" ]; do sleep 0.02; done
+    i=0; while [ $i -lt 10000 ]; do (true &); i=$((i + 1)); done
+    echo 2 > "$0"; until [ -e "$0.end" ]; do sleep 0.02; done' "$started" 3>&- &
+  holder=$!
+  eventually test -s "$started"
+  guardian=$(pgrep -P "$holder")
+  descriptors=$(echo /proc/"$guardian"/fd/*)
+  memory=$(resident "$guardian")
+
+  touch "$started.go"
+  EVENTUALLY_MS=300000 eventually grep -qx 2 "$started"
+
+  [[ $(ps -o stat= --ppid "$guardian") != *Z* ]]
+  assert_equal "$(echo /proc/"$guardian"/fd/*)" "$descriptors"
+  assert_between "$(resident "$guardian")" 0 $((memory + 64))
+  touch "$started.end"
+  assert_exits 0 "$holder"
+}
+
+# In KiB.
+resident() { awk '/^VmRSS/ { print $2 }' "/proc/$1/status"; }  # <pid>
