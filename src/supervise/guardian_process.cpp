@@ -302,15 +302,16 @@ void Process::pass_on(int signal) {
 void Process::signal_tree(int signal) {
   // The group at once, so that no shell of it sees its children die first and goes on
   // to the next command; parents before their children for the same reason.
-  const auto own_group = task_.plan.own_group ? command_ : 0;
-  if (own_group != 0) ::kill(-own_group, signal);
+  ::kill(task_.plan.own_group ? -command_ : command_, signal);
   // Nobody is told twice; but to be killed twice does no harm, and only one by one do we
   // learn who may not be.
-  const auto group = signal == SIGKILL ? 0 : own_group;
+  const bool again = signal == SIGKILL;
+  const auto group = task_.plan.own_group && !again ? command_ : 0;
   int refused = 0;
   const auto children = scan_.children();
   for (std::size_t i = 0; i < children.count; ++i) {
     const auto child = children.first[i];
+    if (child == command_ && !again) continue;
     if (group != 0 && ::getpgid(child) == group) continue;
     if (::kill(child, signal) != 0 && errno == EPERM && !is_dead(child)) ++refused;
   }

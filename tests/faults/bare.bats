@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
-# dlock without what AddressSanitizer itself cannot do without. These run on the builds
-# that have none.
-# shellcheck disable=SC2154  # use_private_mounts sets mounts
+# dlock without what AddressSanitizer itself cannot do without, and what it would hide.
+# These run on the builds that have none.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # the helpers set mounts, holder
 
 setup() {
   load ../bats/support
@@ -9,7 +10,10 @@ setup() {
   use_private_store
 }
 
-teardown() { kill_leftovers; }
+teardown() {
+  if declare -F stop_redis > /dev/null; then stop_redis; fi
+  kill_leftovers
+}
 
 # Asserts that `run` left either the command's output alone, or a refusal in one line.
 assert_worked_or_refused() {
@@ -33,4 +37,56 @@ assert_worked_or_refused() {
   run timeout 10 prlimit --as=300000000 dlock run job -- echo started
 
   assert_worked_or_refused
+}
+
+# --- The guardian ---
+
+use_server() {
+  load redis
+  load tree
+  rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}
+  use_redis_store
+}
+
+@test "the guardian costs less than 1.5 MiB of memory" {
+  use_server
+  hold job
+
+  private=$(awk '/^Private/ { sum += $2 } END { print sum }' "/proc/$(guardian_of "$holder")/smaps_rollup")
+
+  ((private < 1536))
+}
+
+@test "once the command runs the guardian allocates nothing, writes nothing, and opens at most what is in /proc" {
+  use_server
+  trace=$BATS_TEST_TMPDIR/trace
+  strace -f -qq -o "$trace" dlock run --ttl 1s --store-timeout 100ms job -- \
+    sh -c 'trap "" TERM; echo on > "$0"; while :; do sleep 0.05; done' "$trace.on" 2> /dev/null 3>&- &
+  tracer=$!
+  eventually test -s "$trace.on"
+
+  redis_freezes
+
+  assert_exits 76 "$tracer"
+  guardian=$(awk '/PR_SET_NAME, "dlock-guardian"/ { print $1 }' "$trace")
+  awk -v pid="$guardian" '$1 == pid && /clone|fork/ { on = 1 } $1 == pid && on' "$trace" > "$trace.guardian"
+  grep -q 'kill(-*[0-9]*, SIGKILL)' "$trace.guardian"
+  grep -E '(brk|mmap|mremap|mprotect|write|writev|socket|openat)\(' "$trace.guardian" > "$trace.not-allowed" || true
+  assert_equal "$(grep -v 'openat(AT_FDCWD, "/proc' "$trace.not-allowed")" ''
+}
+
+@test "without /proc a command on a server is ended before its lease ends, too" {
+  use_server
+  use_private_mounts
+  inside mount -t tmpfs none /proc
+  nsenter --mount="/proc/$mounts/ns/mnt" dlock run --ttl 1s --store-timeout 100ms job -- \
+    sh -c 'trap "" TERM; sleep 60 & echo $! > "$0"; while :; do sleep 0.05; done' \
+    "$BATS_TEST_TMPDIR/on" 2> /dev/null 3>&- &
+  holder=$!
+  eventually test -s "$BATS_TEST_TMPDIR/on"
+
+  redis_freezes
+
+  assert_exits 76 "$holder"
+  eventually has_ended "$(< "$BATS_TEST_TMPDIR/on")"
 }

@@ -397,14 +397,6 @@ remove_delegated_cgroup() {
   assert_equal "$output" "$without"
 }
 
-@test "the guardian costs less than 1.5 MiB of memory" {
-  hold job
-
-  private=$(awk '/^Private/ { sum += $2 } END { print sum }' "/proc/$(guardian_of "$holder")/smaps_rollup")
-  echo "$private KiB"
-  [[ -n ${ASAN_OPTIONS:-} ]] || ((private < 1536))
-}
-
 @test "a thousand short processes leave the guardian no zombie, descriptor or memory" {
   dlock run job -- sh -c 'echo 1 > "$0"; until [ -e "$0.go" ]; do sleep 0.02; done
     i=0; while [ $i -lt 1000 ]; do (true &); i=$((i + 1)); done
