@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <utility>
@@ -77,13 +78,16 @@ asio::awaitable<Ended> GuardedSupervisor::ended() {
   co_return ended;
 }
 
-// When the guardian should have ended everything; it is stopped then, or stuck. What it
-// may not kill it will not have ended.
+// When the guardian should have said that it ends the command, or then have ended it; it
+// is stopped, or stuck. What it may not kill it will not have ended.
 Clock::time_point GuardedSupervisor::overdue_at() const {
   if (deadline_ == Clock::time_point::max() || !plan_.lease || page_.refused.load() > 0) {
     return Clock::time_point::max();
   }
-  return deadline_ - plan_.lease->margin() / 2;
+  const auto margin = plan_.lease->margin();
+  const auto grace = plan_.lease->grace();
+  if (page_.deadline.load() == GuardianPage::ending) return deadline_ - 3 * margin / 4;
+  return deadline_ - margin - grace + std::max(grace, margin) / 4;
 }
 
 // Its own children are ours now, and the command died with it, unless it is somebody

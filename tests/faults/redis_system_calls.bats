@@ -101,3 +101,13 @@ fail_each() {  # <system call>:<error>...
 
   ((faults > 2))
 }
+
+@test "where pidfds cannot be had, the whole tree is ended all the same" {
+  timeout -s KILL 20 strace -f -qq -o "$log" -e trace=pidfd_open -e inject=pidfd_open:error=EMFILE \
+    dlock run --timeout 200ms --kill-after 100ms job -- \
+    sh -c 'setsid sh -c "trap \"\" TERM; sleep 60 & wait" & wait' > /dev/null 2>&1 3>&- || code=$?
+
+  assert_equal "$code" 124
+  grep -q INJECTED "$log"
+  no_leftovers
+}
