@@ -1,43 +1,12 @@
 #include "cli/look.hpp"
 
 #include <fnmatch.h>
-#include <unistd.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <exception>
-
+#include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/speaker.hpp"
 
 namespace dlock {
-namespace {
-
-// Runs `work` to its end and returns what it returns, or throws what it throws.
-template <typename Work>
-auto completed(asio::io_context& context, Work work) {
-  using Result = typename decltype(work())::value_type;
-  std::optional<Result> result;
-  std::exception_ptr error;
-  asio::co_spawn(context, std::move(work), [&](std::exception_ptr thrown, Result value) {
-    error = thrown;
-    result = std::move(value);
-    // A timer of the store may still be armed.
-    context.stop();
-  });
-  context.run();
-  if (error) std::rethrow_exception(error);
-  return std::move(*result);
-}
-
-void print(const std::string& text) {
-  if (!write_text(STDOUT_FILENO, text)) {
-    throw Failure(Failure::Kind::unreachable, "cannot write to standard output");
-  }
-}
-
-}  // namespace
-
 ExitStatus status_of(Failure::Kind kind) {
   switch (kind) {
     case Failure::Kind::rejected: return ExitStatus::permission;

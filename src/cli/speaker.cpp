@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "util/fd.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -39,14 +40,12 @@ void Speaker::live(const std::string& message) {
   live_shown_ = !message.empty();
 }
 
-bool write_text(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const auto size = ::write(fd, text.data(), text.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(size));
+bool write_text(int fd, std::string_view text) { return write_all(fd, text); }
+
+void print(const std::string& text) {
+  if (!write_text(STDOUT_FILENO, text)) {
+    throw Failure(Failure::Kind::unreachable, "cannot write to standard output");
   }
-  return true;
 }
 
 bool use_color(Color wanted) {

@@ -31,6 +31,10 @@ class Speaker {
 // Writes all of `text` to the descriptor; false if that is not possible.
 bool write_text(int fd, std::string_view text);
 
+// Writes what a verb has to say to standard output. Throws Failure if that is not
+// possible.
+void print(const std::string& text);
+
 // Whether to colour what goes to standard output: --color, then NO_COLOR, then whether
 // it is a terminal that can.
 bool use_color(Color wanted);

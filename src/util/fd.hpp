@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <string_view>
 #include <utility>
 
 namespace dlock {
@@ -32,5 +34,17 @@ class Fd {
  private:
   int number_ = -1;
 };
+
+// Writes all of `text`; false, with errno, if that is not possible. A part of it may have
+// been written then.
+inline bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const auto size = ::write(fd, text.data(), text.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(size));
+  }
+  return true;
+}
 
 }  // namespace dlock

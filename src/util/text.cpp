@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -165,6 +166,26 @@ std::optional<std::string> percent_decoded(std::string_view text) {
     i += 2;
   }
   return out;
+}
+
+std::string hex(const std::uint8_t* bytes, std::size_t size) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string text;
+  for (std::size_t i = 0; i < size; ++i) {
+    text += digits[bytes[i] >> 4u];
+    text += digits[bytes[i] & 15u];
+  }
+  return text;
+}
+
+bool from_hex(std::string_view text, std::uint8_t* bytes, std::size_t size) {
+  if (text.size() != 2 * size) return false;
+  for (std::size_t i = 0; i < size; ++i) {
+    const char* pair = text.data() + 2 * i;
+    const auto [end, error] = std::from_chars(pair, pair + 2, bytes[i], 16);
+    if (error != std::errc() || end != pair + 2) return false;
+  }
+  return true;
 }
 
 std::string for_people(nanoseconds duration) {

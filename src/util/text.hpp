@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,11 @@ std::string percent_encoded(std::string_view text);
 
 // The inverse; nothing if `text` is not what percent_encoded would have written.
 std::optional<std::string> percent_decoded(std::string_view text);
+
+// Bytes as pairs of hexadecimal digits, and back: false unless `text` is exactly that
+// many pairs.
+std::string hex(const std::uint8_t* bytes, std::size_t size);
+bool from_hex(std::string_view text, std::uint8_t* bytes, std::size_t size);
 
 // "250ms", "3.2s", "3m12s", "2h5m", "4d3h": the two largest units, for people.
 std::string for_people(std::chrono::nanoseconds duration);

@@ -130,6 +130,24 @@ TEST(ForPeople, the_two_largest_units_are_shown) {
   EXPECT_EQ(for_people(4 * 24h + 3h + 59min), "4d3h");
 }
 
+TEST(Hex, bytes_come_back_as_they_went) {
+  const std::uint8_t bytes[] = {0x00, 0x01, 0x7f, 0xff};
+  std::uint8_t read[4] = {};
+
+  EXPECT_EQ(hex(bytes, 4), "00017fff");
+  EXPECT_TRUE(from_hex("00017fff", read, 4));
+  EXPECT_TRUE(std::equal(bytes, bytes + 4, read));
+  EXPECT_TRUE(from_hex("00017FFF", read, 4));
+}
+
+TEST(Hex, other_text_is_refused) {
+  std::uint8_t read[2];
+  for (const char* text : {"", "0", "001", "00112", "001122", "00 1", "0x11", "+011",
+                           "-011", "00g1", "001\n"}) {
+    EXPECT_FALSE(from_hex(text, read, 2)) << text;
+  }
+}
+
 TEST(ForPeople, each_unit_begins_where_the_smaller_one_ends) {
   EXPECT_EQ(for_people(0ms), "0ms");
   EXPECT_EQ(for_people(999ms), "999ms");

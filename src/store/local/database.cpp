@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lock/errors.hpp"
+#include "util/checksum.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 
@@ -55,15 +56,6 @@ struct MetaPage {
 };
 static_assert(sizeof(MetaPage) == 152);
 constexpr std::uint32_t lmdb_magic = 0xBEEFC0DE;
-
-// FNV-1a. Exclusive or of all names' tells whether one is missing or was changed.
-std::uint64_t hash_of(std::string_view key) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : key) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  }
-  return hash;
-}
 
 Failure damaged(const std::string& path, const std::string& what) {
   return Failure(Failure::Kind::misconfigured,
@@ -309,10 +301,11 @@ std::optional<std::string_view> Transaction::get(std::string_view key) {
   return value;
 }
 
+// The exclusive or of all names' checksums tells whether one is missing or was changed.
 void Transaction::check_keys() {
   std::uint64_t keys = 0;
   each("", [&](std::string_view key, std::string_view) {
-    keys ^= hash_of(key);
+    keys ^= checksum(key);
     return true;
   });
   if (keys != head().keys) throw damaged(database_.path_, "damaged (a name is missing)");
@@ -321,7 +314,7 @@ void Transaction::check_keys() {
 void Transaction::put(std::string_view key, std::string_view value) {
   if (!find(key)) {
     auto changed = head();
-    changed.keys ^= hash_of(key);
+    changed.keys ^= checksum(key);
     set_head(changed);
   }
   write(key, value);
@@ -330,7 +323,7 @@ void Transaction::put(std::string_view key, std::string_view value) {
 void Transaction::erase(std::string_view key) {
   if (!find(key)) return;
   auto changed = head();
-  changed.keys ^= hash_of(key);
+  changed.keys ^= checksum(key);
   set_head(changed);
   MDB_val name = value_of(key);
   const int code = ::mdb_del(transaction_, database_.handle_, &name, nullptr);

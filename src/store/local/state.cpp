@@ -3,18 +3,10 @@
 #include <cstring>
 #include <type_traits>
 
+#include "util/checksum.hpp"
+
 namespace dlock::local {
 namespace {
-
-// FNV-1a: a few lines, and any flipped bit or cut tail shows. It is against damage,
-// not against forgery: who may write the file may write anything.
-std::uint64_t checksum(std::string_view bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : bytes) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  }
-  return hash;
-}
 
 class Writer {
  public:
