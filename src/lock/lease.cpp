@@ -1,6 +1,28 @@
 #include "lock/lease.hpp"
 
+#include <algorithm>
+
+#include "util/text.hpp"
+
 namespace dlock {
+
+std::string text_of(const Token& token) {
+  return hex(token.bytes.data(), token.bytes.size());
+}
+
+std::optional<Token> token_from(std::string_view text) {
+  Token token;
+  if (!from_hex(text, token.bytes.data(), token.bytes.size())) return std::nullopt;
+  return token;
+}
+
+bool is_held_by(const LockInfo& lock, Fence fence, milliseconds at_least) {
+  return std::any_of(lock.holders.begin(), lock.holders.end(),
+                     [&](const HolderInfo& holder) {
+                       return !holder.foreign && !holder.kept && holder.fence == fence &&
+                              holder.expires_in.value_or(milliseconds::max()) >= at_least;
+                     });
+}
 
 std::vector<std::string> shortened_command(const std::vector<std::string>& command) {
   constexpr std::size_t most = 4096;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lock/clock.hpp"
@@ -29,6 +30,10 @@ struct Token {
 
   auto operator<=>(const Token&) const = default;
 };
+
+// A token as 32 hexadecimal digits, and back; nothing for any other text.
+std::string text_of(const Token& token);
+std::optional<Token> token_from(std::string_view text);
 
 // The fencing token: greater with every grant of the same lock.
 struct Fence {
@@ -61,6 +66,11 @@ struct Claim {
   std::vector<Fence> held_above;  // grants of this lock that outer runs rely on
   std::optional<Dedupe> dedupe;   // for an exclusive claim without further slots
   milliseconds min_hold{0};       // from the grant on, even if the run ends sooner
+  // Whether the lease is that of living processes. A detached one is that of whoever
+  // knows the token: any client may renew and release it, and it ends by its ttl in every
+  // store.
+  bool attached = true;
+  pid_t on_behalf_of = 0;  // what is shown as a detached holder's pid; 0: this process
 };
 
 // The store's yes.
@@ -127,5 +137,9 @@ struct LockInfo {
   std::vector<WaiterInfo> waiters;
   std::optional<RunInfo> last_run;
 };
+
+// Whether the grant `fence` holds `lock`, and does so for `at_least` from the look at it
+// on if nothing is done about it.
+bool is_held_by(const LockInfo& lock, Fence fence, milliseconds at_least);
 
 }  // namespace dlock

@@ -93,8 +93,9 @@ class Store {
   virtual bool queues_at_once() const { return false; }
 
   // Grants the lock to `claim` if it is free, promised to this claim or already its
-  // own (then with the same fence). A newcomer never overtakes a waiter. With
-  // Queue::join a claim that is not granted has its place in the queue afterwards.
+  // own (then with the same fence, and for its full ttl again if that is what ends it). A
+  // newcomer never overtakes a waiter. With Queue::join a claim that is not granted has
+  // its place in the queue afterwards.
   // A lease that can run out is kept for the claim's ttl and its lock delay; the deadline
   // of the grant knows of the ttl alone.
   // Gives up with Failure::interrupted when `wakeup` says so.
@@ -104,8 +105,9 @@ class Store {
   // the store's clock, whoever ran it. Where failed ones are to be run again, only a
   // success counts, and with Queue::join the run that is going on has to end first. A
   // claim that waits already leaves the queue, and is woken, in the step in which such a
-  // run starts or ends. No runs are shared grants, those of further slots, those that
-  // were given back before anything ran, and commands that could not be started.
+  // run starts or ends. No runs are detached and shared grants, those of further slots,
+  // those that were given back before anything ran, and commands that could not be
+  // started.
   virtual asio::awaitable<Answer> ask(const Claim& claim, Queue queue,
                                       Wakeup& wakeup) = 0;
 
@@ -116,14 +118,20 @@ class Store {
 
   // Frees the lock if it is this claim's, hands it to the next in line in the same
   // step, and takes the claim out of the queue. `end` is recorded as the last run;
-  // without it the grant was given back before anything ran. An end that leaves the lease
-  // changes nothing where leases run out, and is not recorded: Release::left.
+  // without it the grant was given back before anything ran, or is detached: no run. An
+  // end that leaves the lease changes nothing where leases run out, and is not recorded:
+  // Release::left.
   //
   // A run that ends sooner than `claim.min_hold` after its grant is recorded like any
   // other, and the lock is nobody's, but is held until then and handed on by itself.
   virtual asio::awaitable<Release> release(const Claim& claim,
                                            const std::optional<RunEnd>& end,
                                            Wakeup& wakeup) = 0;
+
+  // Sets the lease of a detached claim to its ttl from now if the lock is still this
+  // claim's. One that has ended is not set up again, whether or not somebody was granted
+  // the lock since.
+  virtual asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) = 0;
 
   // A descriptor that the command inherits so that the lease lives while any process
   // of it does; -1 for stores that know no such thing.

@@ -40,6 +40,7 @@ class Contender {
   Release release(const std::optional<RunEnd>& end = std::nullopt) {
     return result_of(context_, store->release(claim, end, wakeup));
   }
+  Renewal renew() { return result_of(context_, store->renew(claim, wakeup)); }
   LockInfo inspect() { return result_of(context_, store->inspect(claim.lock, wakeup)); }
   void start(const CommandProcess& process) {
     result_of(context_, store->started(claim, process, wakeup));

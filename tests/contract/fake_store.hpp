@@ -25,7 +25,8 @@ struct FakeService {
     WallTime since{};
     Clock::time_point from;
     bool runs = false;
-    std::optional<Clock::time_point> kept_until;  // its run has ended
+    std::optional<Clock::time_point> ends_at;  // by the clock: detached, or held on
+    bool ended = false;                        // its run has
   };
   struct Lock {
     std::uint64_t last_fence = 0;
@@ -42,7 +43,8 @@ struct FakeService {
   std::map<const FakeStore*, std::pair<LockName, LeaseWatcher*>> kept;
 };
 
-// One client. Its lease and its place end with it, as those of a process that dies.
+// One client. Its lease, unless it is detached, and its place end with it, as those of a
+// process that dies.
 //
 // There are no promises: who is first in line is granted the lock when it asks, and
 // everybody in line is told to ask whenever anything has changed.
@@ -58,7 +60,9 @@ class FakeStore final : public Store {
         if (holder.client == this && holder.runs) note(lock, vanished(holder));
       }
       const auto is_ours = [this](const Party& party) { return party.client == this; };
-      std::erase_if(lock.holders, is_ours);
+      std::erase_if(lock.holders, [&](const Party& party) {
+        return is_ours(party) && party.claim.attached;
+      });
       std::erase_if(lock.queue, is_ours);
       wake_all(lock);
     }
@@ -71,6 +75,7 @@ class FakeStore final : public Store {
     co_await reach(wakeup);
     auto& lock = lock_of(claim);
     if (const auto own = find(lock.holders, claim); own != lock.holders.end()) {
+      lend(*own, claim.ttl);
       co_return own->grant;
     }
     if (const auto own = lock.dismissed.find(claim.token); own != lock.dismissed.end()) {
@@ -105,7 +110,7 @@ class FakeStore final : public Store {
   asio::awaitable<void> await_turn(const Claim& claim, Wakeup& wakeup,
                                    Clock::time_point until) override {
     for (const auto& holder : lock_of(claim).holders) {
-      until = std::min(until, holder.kept_until.value_or(until));
+      until = std::min(until, holder.ends_at.value_or(until));
     }
     co_await wakeup.wait_until(until);
   }
@@ -121,7 +126,8 @@ class FakeStore final : public Store {
       if (end && kept_until > Clock::now()) {
         own->client = nullptr;
         own->claim.token = {};
-        own->kept_until = kept_until;
+        own->ended = true;
+        own->ends_at = kept_until;
       } else {
         lock.holders.erase(own);
       }
@@ -144,6 +150,19 @@ class FakeStore final : public Store {
     if (own != lock.holders.end()) own->runs = true;
   }
 
+  asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    auto& lock = lock_of(claim);
+    const auto own = find(lock.holders, claim);
+    if (own == lock.holders.end()) {
+      const bool others = !lock.holders.empty() && lock.slots == 1;
+      co_return others ? Renewal::taken_over : Renewal::gone;
+    }
+    lend(*own, claim.ttl);
+    wake_all(lock);
+    co_return Renewal::confirmed;
+  }
+
   void start_keeping(const Claim& claim, const Grant&, LeaseTiming,
                      LeaseWatcher& watcher) override {
     service_.kept[this] = {claim.lock, &watcher};
@@ -161,9 +180,11 @@ class FakeStore final : public Store {
     co_await reach(wakeup);
     std::vector<LockInfo> locks;
     for (const auto& [name, lock] : service_.locks) {
-      const bool used = !lock.holders.empty() || !lock.queue.empty() || lock.last_run;
+      const auto shown = info(name);
+      const bool used =
+          !shown.holders.empty() || !shown.waiters.empty() || shown.last_run;
       if (name.name_space == name_space && matches(name.name) && used) {
-        locks.push_back(info(name));
+        locks.push_back(shown);
       }
     }
     co_return locks;
@@ -185,17 +206,31 @@ class FakeStore final : public Store {
     }
   }
 
-  // Without those that were held on, and are no longer.
+  // Without those whose time is over.
   Lock& lock_of(const Claim& claim) {
     auto& lock = service_.locks[claim.lock];
-    std::erase_if(lock.holders, [](const Party& holder) {
-      return holder.kept_until && *holder.kept_until <= Clock::now();
-    });
+    std::erase_if(lock.holders, is_over);
     return lock;
   }
 
   Party party(const Claim& claim, Wakeup& wakeup) const {
-    return {this, claim, &wakeup, {}, wall_now(), Clock::now(), false, std::nullopt};
+    Party party;
+    party.client = this;
+    party.claim = claim;
+    party.wakeup = &wakeup;
+    party.since = wall_now();
+    party.from = Clock::now();
+    return party;
+  }
+
+  static bool is_over(const Party& holder) {
+    return holder.ends_at && *holder.ends_at <= Clock::now();
+  }
+
+  static void lend(Party& holder, milliseconds ttl) {
+    if (holder.claim.attached) return;
+    holder.ends_at = later(Clock::now(), ttl);
+    holder.grant.deadline = *holder.ends_at;
   }
 
   static void note(Lock& lock, const RunInfo& run) {
@@ -208,7 +243,7 @@ class FakeStore final : public Store {
     const bool waits = dedupe.retry_failed && queue == Queue::join;
     for (const auto& holder : lock.holders) {
       auto run = vanished(holder);
-      if (waits || holder.kept_until || !run.counts) continue;
+      if (waits || holder.ended || !run.counts) continue;
       run.outcome = "running";
       return run;
     }
@@ -229,7 +264,7 @@ class FakeStore final : public Store {
 
   static Parties::iterator find(Parties& parties, const Claim& claim) {
     return std::find_if(parties.begin(), parties.end(), [&](const Party& party) {
-      return party.claim.token == claim.token;
+      return !party.ended && party.claim.token == claim.token;
     });
   }
 
@@ -247,9 +282,8 @@ class FakeStore final : public Store {
   }
 
   static bool is_above(const Claim& claim, const Party& holder) {
-    return !holder.kept_until &&
-           std::find(claim.held_above.begin(), claim.held_above.end(),
-                     holder.grant.fence) != claim.held_above.end();
+    return !holder.ended && std::find(claim.held_above.begin(), claim.held_above.end(),
+                                      holder.grant.fence) != claim.held_above.end();
   }
 
   static bool joins_outer_reader(const Lock& lock, const Claim& claim) {
@@ -280,6 +314,7 @@ class FakeStore final : public Store {
     while (claim.mode == Mode::exclusive && has_slot(lock, holder.grant.slot)) {
       ++holder.grant.slot;
     }
+    lend(holder, claim.ttl);
     lock.holders.push_back(holder);
     dismiss(lock);
     return holder.grant;
@@ -314,17 +349,16 @@ class FakeStore final : public Store {
     info.fence = holder.grant.fence;
     info.slot = holder.grant.slot;
     info.host = "host";
-    info.pid = ::getpid();
+    info.pid = holder.claim.on_behalf_of != 0 ? holder.claim.on_behalf_of : ::getpid();
     info.user = "user";
     info.command = holder.claim.command;
     info.label = holder.claim.label;
     info.since = holder.since;
     info.held = age(holder);
-    if (holder.kept_until) {
-      info.kept = true;
-      info.attached = false;
-      info.expires_in =
-          std::chrono::ceil<milliseconds>(*holder.kept_until - Clock::now());
+    info.kept = holder.ended;
+    info.attached = holder.claim.attached && !holder.ended;
+    if (holder.ends_at) {
+      info.expires_in = std::chrono::ceil<milliseconds>(*holder.ends_at - Clock::now());
     }
     return info;
   }
@@ -335,7 +369,8 @@ class FakeStore final : public Store {
     run.started = holder.since;
     run.host = "host";
     run.outcome = "vanished";
-    run.counts = holder.claim.mode == Mode::exclusive && holder.claim.slots == 1;
+    run.counts = holder.claim.attached && holder.claim.mode == Mode::exclusive &&
+                 holder.claim.slots == 1;
     return run;
   }
 
@@ -357,7 +392,7 @@ class FakeStore final : public Store {
     const auto& lock = found->second;
     info.last_run = lock.last_run;
     for (const auto& holder : lock.holders) {
-      if (holder.kept_until && *holder.kept_until <= Clock::now()) continue;
+      if (is_over(holder)) continue;
       info.mode = holder.claim.mode;
       info.holders.push_back(shown(holder));
     }

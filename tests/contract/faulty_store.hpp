@@ -63,6 +63,14 @@ class FaultyStore final : public Store {
     throw_if(fault, Fault::When::after);
   }
 
+  asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    const auto renewal = co_await store_.renew(claim, wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return renewal;
+  }
+
   void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                      LeaseWatcher& watcher) override {
     store_.start_keeping(claim, grant, timing, watcher);

@@ -260,6 +260,32 @@ TEST_F(LocalStores, after_a_boot_fences_go_on_above_all_that_were_given_out) {
   EXPECT_GT(contender().granted().fence.number, far_ahead);
 }
 
+TEST_F(LocalStores, after_a_boot_no_detached_lease_is_left_and_fences_go_on_above_it) {
+  auto& holder = contender();
+  holder.claim.attached = false;
+  const auto fence = holder.granted().fence;
+  contenders_.clear();
+  // As one that was granted before the clock was set back.
+  const auto last = std::to_string(fence.number);
+  const auto later = std::to_string(fence.number + 3'600'000'000);
+  auto text = contents_of(log());
+  text.replace(text.find(last), last.size(), later);
+  std::ofstream(log(), std::ios::binary) << text;
+  fs::remove(database());
+
+  EXPECT_GT(contender().granted().fence.number, fence.number + 3'600'000'000);
+}
+
+TEST_F(LocalStores, a_detached_grant_that_is_logged_is_no_run_after_a_boot) {
+  auto& holder = contender();
+  holder.claim.attached = false;
+  holder.granted();
+  contenders_.clear();
+  fs::remove(database());
+
+  EXPECT_FALSE(contender().inspect().last_run);
+}
+
 TEST_F(LocalStores, databases_and_sockets_of_earlier_boots_are_removed) {
   use_once();
   fs::remove(database());

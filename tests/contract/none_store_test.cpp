@@ -49,6 +49,10 @@ TEST_F(NoStore, releases_whatever_it_is_told_to) {
             Release::released);
 }
 
+TEST_F(NoStore, renews_whatever_it_is_told_to) {
+  EXPECT_EQ(result_of(context_, store_.renew(claim_, wakeup_)), Renewal::confirmed);
+}
+
 TEST_F(NoStore, remembers_nothing) {
   ask(store_);
 

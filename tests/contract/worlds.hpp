@@ -5,6 +5,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
+#include <list>
 #include <memory>
 #include <stdexcept>
 #include <string>

@@ -69,6 +69,13 @@ inline Claim slot(Session who, unsigned slots) {
   return claim;
 }
 
+inline Claim detached(Session who, milliseconds ttl = std::chrono::seconds(30)) {
+  auto claim = exclusive(who);
+  claim.attached = false;
+  claim.ttl = ttl;
+  return claim;
+}
+
 inline Claim inside(Claim claim, Fence above) {
   claim.held_above.push_back(above);
   return claim;
@@ -84,6 +91,11 @@ struct LockByHand {
   Release release(Session who, const std::optional<RunEnd>& end = std::nullopt) {
     then = {};
     return local::release(state, token_of(who), end, now, lives, then);
+  }
+
+  Renewal renew(Session who, milliseconds ttl) {
+    then = {};
+    return local::renew(state, token_of(who), ttl, now, lives, then);
   }
 
   void pass(nanoseconds time) {

@@ -66,6 +66,16 @@ TEST(RedisKeys, other_keys_belong_to_no_lock) {
 
 // Holders, waiters, runs
 
+TEST(RedisRecords, a_detached_holder_is_told_from_an_attached_one) {
+  auto detached = held;
+  detached.replace(detached.find(" h "), 3, " d ");
+
+  EXPECT_TRUE(
+      holders_from(array_of({string_of(held), number_of(1)}), now)->at(0).attached);
+  EXPECT_FALSE(
+      holders_from(array_of({string_of(detached), number_of(1)}), now)->at(0).attached);
+}
+
 TEST(RedisRecords, a_holder_is_read_whole) {
   const auto holders = holders_from(array_of({string_of(held), number_of(1234)}), now);
 

@@ -1084,6 +1084,90 @@ TEST_F(Rules, a_detached_lease_needs_no_living_process) {
   EXPECT_TRUE(is_busy(exclusive(2)));
 }
 
+TEST_F(Rules, a_detached_grant_says_until_when_it_holds) {
+  EXPECT_EQ(granted(detached(1, seconds(30))).deadline, now.boot + seconds(30));
+}
+
+TEST_F(Rules, a_detached_grant_needs_no_session_from_then_on) {
+  granted(detached(1));
+  die(0);
+  die(1);
+
+  EXPECT_TRUE(is_busy(exclusive(2)));
+  EXPECT_EQ(state.holders.at(0).party.session, 0u);
+}
+
+TEST_F(Rules, the_session_of_one_who_waits_for_a_detached_lease_counts) {
+  granted(exclusive(1));
+  ask(detached(2), Queue::join);
+  queued(exclusive(3));
+  die(2);
+
+  released(1);
+
+  EXPECT_EQ(promised(), Sessions{3});
+}
+
+TEST_F(Rules, a_repeated_claim_has_its_full_detached_lease_again) {
+  granted(detached(1, seconds(30)));
+  pass(seconds(20));
+
+  EXPECT_EQ(granted(detached(1, seconds(30))).deadline, now.boot + seconds(30));
+  EXPECT_EQ(state.holders.at(0).ends_at, now.boot + seconds(30));
+}
+
+TEST_F(Rules, a_detached_lease_is_no_run) {
+  granted(detached(1, seconds(30)));
+  pass(seconds(30));
+
+  granted(exclusive(2));
+
+  EXPECT_FALSE(state.last_run);
+  EXPECT_TRUE(then.vanished.empty());
+}
+
+TEST_F(Rules, a_renewal_sets_a_detached_lease_to_so_long_from_now) {
+  granted(detached(1, seconds(30)));
+  pass(seconds(20));
+
+  EXPECT_EQ(renew(1, seconds(60)), Renewal::confirmed);
+  EXPECT_EQ(state.holders.at(0).ends_at, now.boot + seconds(60));
+}
+
+TEST_F(Rules, a_detached_lease_that_ended_is_not_renewed_though_nobody_came_since) {
+  granted(detached(1, seconds(30)));
+  pass(seconds(30));
+
+  EXPECT_EQ(renew(1, seconds(60)), Renewal::gone);
+  EXPECT_TRUE(is_granted(exclusive(2)));
+}
+
+TEST_F(Rules, the_lease_of_another_holder_is_not_renewed) {
+  granted(detached(1, seconds(30)));
+  const auto before = encoded(state);
+
+  EXPECT_EQ(renew(2, seconds(60)), Renewal::taken_over);
+  EXPECT_EQ(encoded(state), before);
+}
+
+TEST_F(Rules, a_lease_that_processes_keep_alive_is_not_made_to_end) {
+  granted(exclusive(1));
+
+  EXPECT_EQ(renew(1, seconds(60)), Renewal::confirmed);
+  EXPECT_FALSE(state.holders.at(0).ends_at);
+}
+
+TEST_F(Rules, a_renewal_that_makes_a_lease_end_sooner_wakes_the_first_in_line) {
+  granted(detached(1, seconds(30)));
+  queued(exclusive(2));
+  queued(exclusive(3));
+
+  renew(1, seconds(10));
+  EXPECT_EQ(then.wake, Sessions{2});
+  renew(1, seconds(20));
+  EXPECT_EQ(then.wake, Sessions{});
+}
+
 // The command of a holder
 
 TEST_F(Rules, the_command_of_a_holder_is_noted_with_when_it_started) {
@@ -1340,6 +1424,15 @@ TEST_F(Rules, a_held_lock_is_never_out_of_use) {
   pass(hours(24 * 365));
 
   EXPECT_FALSE(is_out_of_use(state, now));
+}
+
+TEST_F(Rules,
+       a_lock_whose_last_detached_lease_ended_is_out_of_use_though_nobody_cleared_it) {
+  granted(detached(1, hours(24 * 31)));
+  pass(hours(24 * 31) - seconds(1));
+  EXPECT_FALSE(is_out_of_use(state, now));
+  pass(seconds(1));
+  EXPECT_TRUE(is_out_of_use(state, now));
 }
 
 TEST_F(Rules, an_awaited_lock_is_never_out_of_use) {

@@ -128,6 +128,14 @@ TEST(RunsHistory, a_start_without_an_end_is_a_run_that_vanished) {
   EXPECT_FALSE(read.ended);
 }
 
+TEST(RunsHistory, a_detached_grant_is_no_run_but_its_fence_counts) {
+  const auto history =
+      history_of(end_of(job, 7) + grant_line(job, holder_with_fence(9)) + "\n");
+
+  EXPECT_EQ(history.last_runs.at(job).fence.number, 7u);
+  EXPECT_EQ(history.greatest_fence.number, 9u);
+}
+
 TEST(RunsHistory, an_end_takes_the_place_of_its_start) {
   const auto history = history_of(start_of(job, 7) + end_of(job, 7));
 

@@ -117,6 +117,19 @@ void LocalStore::open(Directory::Missing missing) {
   if (!gate_) gate_.emplace(*directory_, missing == Directory::Missing::create);
 }
 
+// For changes to a lease that another process was granted. False, and nothing is created,
+// if nobody ever used the store.
+bool LocalStore::open_what_is_there() {
+  if (gate_ && !in_place()) close();
+  if (gate_) return true;
+  if (!directory_) {
+    directory_ = Directory::open(options_.path, ours_, Directory::Missing::accept);
+    if (!directory_) return false;
+  }
+  gate_.emplace(*directory_, true);
+  return true;
+}
+
 // Lets go of files that somebody has removed or replaced.
 void LocalStore::close() {
   stop_waiting();
@@ -247,14 +260,18 @@ void LocalStore::tell(const Consequences& consequences) {
 asio::awaitable<void> LocalStore::log_ends(const LockName& lock,
                                            const std::vector<RunInfo>& runs,
                                            Wakeup& wakeup) {
-  if (runs.empty()) co_return;
   std::string lines;
   for (const auto& run : runs) lines += end_line(lock, run) + "\n";
+  co_await log(lines, wakeup);
+}
+
+asio::awaitable<void> LocalStore::log(const std::string& lines, Wakeup& wakeup) {
+  if (lines.empty()) co_return;
   try {
-    RunsLog log(*directory_);
-    if (log.append(lines) == RunsLog::Length::usual) co_return;
+    RunsLog runs(*directory_);
+    if (runs.append(lines) == RunsLog::Length::usual) co_return;
     const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    log.shorten();
+    runs.shorten();
   } catch (const Failure&) {
   }
 }
@@ -320,6 +337,9 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
   }
   tell(consequences);
   co_await log_ends(claim.lock, consequences.vanished, wakeup);
+  if (!claim.attached && std::holds_alternative<Grant>(answer)) {
+    co_await log(grant_line(claim.lock, *holder_) + "\n", wakeup);
+  }
   co_return answer;
 }
 
@@ -388,7 +408,8 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
                                              const std::optional<RunEnd>& end,
                                              Wakeup& wakeup) {
   stop_waiting();
-  if (!gate_ || !session_) co_return Release::not_ours;
+  if (!claim.attached && !open_what_is_there()) co_return Release::not_ours;
+  if (!gate_ || (claim.attached && !session_)) co_return Release::not_ours;
   const auto key = key_of(claim.lock);
 
   State state;
@@ -396,7 +417,8 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
   Consequences consequences;
   {
     const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    open_database(Database::Access::write);
+    open_database(Database::Access::give_back);
+    if (!database_) co_return Release::not_ours;
     Transaction transaction(*database_, Database::Access::give_back);
     state = load(transaction, claim.lock);
     const auto moment = now();
@@ -417,6 +439,24 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
     }
   }
   co_await log_ends(claim.lock, ended, wakeup);
+  co_return outcome;
+}
+
+asio::awaitable<Renewal> LocalStore::renew(const Claim& claim, Wakeup& wakeup) {
+  if (!open_what_is_there()) co_return Renewal::gone;
+  auto outcome = Renewal::gone;
+  Consequences consequences;
+  {
+    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+    open_database(Database::Access::give_back);
+    if (!database_) co_return Renewal::gone;
+    Transaction transaction(*database_, Database::Access::give_back);
+    auto state = load(transaction, claim.lock);
+    outcome =
+        dlock::local::renew(state, claim.token, claim.ttl, now(), *gate_, consequences);
+    store(transaction, key_of(claim.lock), state);
+  }
+  tell(consequences);
   co_return outcome;
 }
 

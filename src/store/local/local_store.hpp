@@ -35,6 +35,7 @@ class LocalStore final : public Store {
                                    Clock::time_point until) override;
   asio::awaitable<Release> release(const Claim& claim, const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
+  asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override;
   int session() const override;
   std::optional<StartNote> start_note(const Claim& claim) override;
   asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
@@ -52,6 +53,7 @@ class LocalStore final : public Store {
   class Turn;
 
   void open(Directory::Missing missing);
+  bool open_what_is_there();
   void close();
   asio::awaitable<Turn> take_turn(Gate::Access access, Wakeup& wakeup);
   Failure gate_shut(milliseconds waited) const;
@@ -69,6 +71,7 @@ class LocalStore final : public Store {
   void sweep(Transaction& transaction, Moment moment);
   asio::awaitable<void> log_ends(const LockName& lock, const std::vector<RunInfo>& runs,
                                  Wakeup& wakeup);
+  asio::awaitable<void> log(const std::string& lines, Wakeup& wakeup);
   const Party& own_party(const Claim& claim);
   void stop_waiting();
   void follow(const Watch& watch);

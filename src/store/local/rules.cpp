@@ -47,9 +47,11 @@ auto waiter_of(State& state, const Token& token) {
                       [&](const Waiter& w) { return w.party.token == token; });
 }
 
+// Not one whose run has ended, which has no token, though somebody may come with that.
 auto holder_of(State& state, const Token& token) {
-  return std::find_if(state.holders.begin(), state.holders.end(),
-                      [&](const Holder& h) { return h.party.token == token; });
+  return std::find_if(state.holders.begin(), state.holders.end(), [&](const Holder& h) {
+    return !h.ended && h.party.token == token;
+  });
 }
 
 auto dismissed_of(State& state, const Token& token) {
@@ -183,6 +185,11 @@ std::uint32_t free_slot(const State& state) {
   return slot;
 }
 
+Grant grant_of(const Holder& holder, Moment now) {
+  return {holder.fence, holder.slot, now.boot,
+          holder.ends_at.value_or(Clock::time_point::max())};
+}
+
 Grant grant_to(State& state, const Ask& ask, Moment now) {
   state.last_fence.number =
       std::max(state.last_fence.number + 1,
@@ -197,10 +204,17 @@ Grant grant_to(State& state, const Ask& ask, Moment now) {
   holder.granted_at = now.boot;
   holder.label = ask.claim.label;
   holder.argv = ask.claim.command;
-  holder.counts = ask.claim.mode == Mode::exclusive && ask.claim.slots == 1;
+  holder.counts =
+      ask.claim.attached && ask.claim.mode == Mode::exclusive && ask.claim.slots == 1;
   holder.min_hold = ask.claim.min_hold;
+  if (!ask.claim.attached) {
+    // Who asked goes its way, and only the clock ends the lease.
+    holder.party.session = 0;
+    if (ask.claim.on_behalf_of != 0) holder.party.pid = ask.claim.on_behalf_of;
+    holder.ends_at = later(now.boot, ask.claim.ttl);
+  }
   state.holders.push_back(std::move(holder));
-  return {state.last_fence, state.holders.back().slot};
+  return grant_of(state.holders.back(), now);
 }
 
 // Has the lock held on for a run that ended too soon. It is nobody's any more: what was
@@ -285,7 +299,8 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
   bury_dead_dismissed(state, lives, consequences);
 
   if (const auto own = holder_of(state, claim.token); own != state.holders.end()) {
-    return Grant{own->fence, own->slot};
+    if (!claim.attached) own->ends_at = later(now.boot, claim.ttl);
+    return grant_of(*own, now);
   }
   if (auto own = waiter_of(state, claim.token); own != state.waiters.end()) {
     // One that comes late has its place again, as long as nobody else was promised it.
@@ -392,6 +407,23 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
   return outcome;
 }
 
+Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
+              const Lives& lives, Consequences& consequences) {
+  const auto own = holder_of(state, token);
+  if (own == state.holders.end() || is_over(*own, now, lives)) {
+    const bool others = std::any_of(
+        state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
+          return holder.party.token != token && !is_over(holder, now, lives);
+        });
+    return others && state.slots == 1 ? Renewal::taken_over : Renewal::gone;
+  }
+  if (!own->ends_at) return Renewal::confirmed;
+  const auto ends_at = later(now.boot, ttl);
+  if (ends_at < *own->ends_at) wake_the_head(state, consequences);
+  own->ends_at = ends_at;
+  return Renewal::confirmed;
+}
+
 void note_command(State& state, const Token& token, const CommandProcess& command) {
   const auto own = holder_of(state, token);
   if (own == state.holders.end()) return;
@@ -483,9 +515,11 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
 }
 
 bool is_out_of_use(const State& state, Moment now) {
-  const bool held = std::any_of(
-      state.holders.begin(), state.holders.end(),
-      [&](const Holder& holder) { return !holder.ended || *holder.ends_at > now.boot; });
+  // Nobody may ever come to clear a detached lease that ran out, or one that was held on.
+  const bool held =
+      std::any_of(state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
+        return !holder.ends_at || *holder.ends_at > now.boot;
+      });
   return !held && state.waiters.empty() && now.wall - state.used > WallTime(kept_for);
 }
 

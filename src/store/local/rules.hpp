@@ -58,6 +58,11 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
 Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
                 Moment now, const Lives& lives, Consequences& consequences);
 
+// Sets the lease of the holder `token` to `ttl` from now; see Store::renew. A lease that
+// its processes keep alive stays as it is.
+Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
+              const Lives& lives, Consequences& consequences);
+
 // Notes the command of the holder `token`; nothing if it does not hold.
 void note_command(State& state, const Token& token, const CommandProcess& command);
 

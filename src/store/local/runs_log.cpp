@@ -21,6 +21,7 @@ constexpr std::size_t shortened_to = 4u << 20;  // so that shortening is rare
 constexpr std::size_t lines_per_lock = 40;      // starts and ends of the last 20 runs
 
 constexpr const char* was_no_run = "not-started";
+constexpr const char* was_acquired = "acquire";
 
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -91,27 +92,9 @@ std::string contents(int fd, off_t at = 0) {
   }
 }
 
-// Whether all of it was written; a full disk may take a part.
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const auto size = ::write(fd, text.data(), text.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(size));
-  }
-  return true;
-}
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-}  // namespace
-
-std::string start_line(const LockName& lock, const Holder& holder) {
-  auto line = to_line(Json{
-      {"event", "start"},
+Json json_of_grant(const char* event, const LockName& lock, const Holder& holder) {
+  return Json{
+      {"event", event},
       {"namespace", lock.name_space},
       {"name", lock.name},
       {"fence", holder.fence.number},
@@ -123,10 +106,26 @@ std::string start_line(const LockName& lock, const Holder& holder) {
       {"uid", holder.party.uid},
       {"label", holder.label},
       {"counts", holder.counts},
-      {"command", holder.argv},
-  });
+  };
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+}  // namespace
+
+std::string start_line(const LockName& lock, const Holder& holder) {
+  auto json = json_of_grant("start", lock, holder);
+  json["command"] = holder.argv;
+  auto line = to_line(json);
   line.pop_back();  // the closing brace
   return line + ",\"command_pid\":";
+}
+
+std::string grant_line(const LockName& lock, const Holder& holder) {
+  return to_line(json_of_grant(was_acquired, lock, holder));
 }
 
 std::string end_line(const LockName& lock, const RunInfo& run) {
@@ -169,6 +168,7 @@ History history_of(std::string_view log) {
     auto run = run_of(line);
     const auto lock = lock_of(line);
     history.greatest_fence = std::max(history.greatest_fence, run.fence);
+    if (line["event"] == was_acquired) continue;
     if (line["event"] == "start") {
       begun[lock].insert_or_assign(run.fence, std::move(run));
     } else {

@@ -1,4 +1,5 @@
-// The file `runs.jsonl`: starts and ends of runs, one line of JSON each.
+// The file `runs.jsonl`: starts and ends of runs, and detached grants, one line of JSON
+// each.
 //
 // It outlives the boot that the database is named after: from it a new boot learns the
 // last runs and the fences that were given out. People can grep it.
@@ -19,6 +20,10 @@ namespace dlock::local {
 std::string start_line(const LockName& lock, const Holder& holder);
 constexpr const char* start_line_end = "}\n";
 std::string end_line(const LockName& lock, const RunInfo& run);
+
+// What is logged of a detached grant, which is no run: its fence must be known to a later
+// boot all the same.
+std::string grant_line(const LockName& lock, const Holder& holder);
 
 // What is logged as the end of a start that came to nothing: its command could not be
 // started. It counts as no run.

@@ -19,6 +19,10 @@ asio::awaitable<Release> NoneStore::release(const Claim&, const std::optional<Ru
   co_return Release::released;
 }
 
+asio::awaitable<Renewal> NoneStore::renew(const Claim&, Wakeup&) {
+  co_return Renewal::confirmed;
+}
+
 asio::awaitable<void> NoneStore::started(const Claim&, const CommandProcess&, Wakeup&) {
   co_return;
 }

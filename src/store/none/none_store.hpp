@@ -17,6 +17,7 @@ class NoneStore final : public Store {
                                    Wakeup& wakeup) override;
   asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
                                 Wakeup& wakeup) override;
+  asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override;
   void start_keeping(const Claim&, const Grant&, LeaseTiming, LeaseWatcher&) override {}
   void stop_keeping() override {}
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;

@@ -23,7 +23,7 @@ struct Heard {
 std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
                                 Clock::time_point sent_at);
 
-// The same for renew.lua or reclaim.lua, and for release.lua.
+// The same for renew.lua, reclaim.lua or set_lease.lua, and for release.lua.
 std::optional<Renewal> renewal_from(const Reply& reply);
 std::optional<Release> release_from(const Reply& reply);
 

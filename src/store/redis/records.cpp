@@ -86,11 +86,11 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
   const auto ends = words.number();
   const auto kind = words.next();
   if ((mode != "x" && mode != "s") || !slot || !fence || !since || !ends ||
-      (kind != "h" && kind != "e")) {
+      (kind != "h" && kind != "d" && kind != "e")) {
     return std::nullopt;
   }
   info.kept = kind == "e";
-  info.attached = !info.kept;
+  info.attached = kind == "h";
   const auto party = object_from(words.rest());
   info.slot = static_cast<unsigned>(*slot);
   info.fence.number = static_cast<std::uint64_t>(*fence);
@@ -142,7 +142,7 @@ std::string party_text(const Claim& claim) {
   ::gethostname(host, sizeof host - 1);
   Json party{
       {"host", host},
-      {"pid", ::getpid()},
+      {"pid", claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid()},
       {"user", user_name(::geteuid())},
       {"command", claim.command},
   };

@@ -42,22 +42,6 @@ constexpr milliseconds last_patience{80};
 constexpr const char* scan_step = "500";
 constexpr std::size_t inspect_step = 100;
 
-std::string hex(const std::uint8_t* bytes, std::size_t size) {
-  constexpr const char* digits = "0123456789abcdef";
-  std::string text;
-  for (std::size_t i = 0; i < size; ++i) {
-    text += digits[bytes[i] >> 4u];
-    text += digits[bytes[i] & 15u];
-  }
-  return text;
-}
-
-std::string text_of(const Token& token) {
-  return hex(token.bytes.data(), token.bytes.size());
-}
-
-const char* text_of(Mode mode) { return mode == Mode::shared ? "s" : "x"; }
-
 // What is shown of the holder.
 std::string info_of(const Claim& claim) {
   Claim kept = claim;
@@ -76,6 +60,13 @@ std::vector<Command> alone(Command command) {
   std::vector<Command> commands;
   commands.push_back(std::move(command));
   return commands;
+}
+
+// What ask.lua takes for a mode: an x or an s, and a d behind it for a detached lease.
+std::string mode_text(const Claim& claim) {
+  std::string text(claim.mode == Mode::shared ? "s" : "x");
+  if (!claim.attached) text += 'd';
+  return text;
 }
 
 std::string number(std::int64_t value) { return std::to_string(value); }
@@ -185,7 +176,7 @@ asio::awaitable<Reply> RedisStore::run(const Script& script, const LockName& loc
 
 asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
   std::vector<std::string> args{text_of(claim.token),    waiter_id_,
-                                text_of(claim.mode),     number(claim.slots),
+                                mode_text(claim),        number(claim.slots),
                                 number(kept_for(claim)), queue == Queue::join ? "1" : "0",
                                 info_of(claim),          text_of(claim.dedupe)};
   for (const auto& fence : claim.held_above) {
@@ -269,7 +260,8 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
     while (!keeping_->over) co_await wakeup.wait_until(Clock::time_point::max());
     keeping_.reset();
   }
-  if (known_ == Known::nothing) co_return Release::not_ours;
+  // A detached lease may have been another client's to ask for.
+  if (known_ == Known::nothing && claim.attached) co_return Release::not_ours;
   if (end && end->leaves_lease) {
     known_ = Known::nothing;
     co_return Release::left;
@@ -298,6 +290,15 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
   co_return *released;
 }
 
+asio::awaitable<Renewal> RedisStore::renew(const Claim& claim, Wakeup& wakeup) {
+  std::vector<std::string> args{text_of(claim.token), number(claim.ttl.count())};
+  const auto reply =
+      co_await run(set_lease_script, claim.lock, std::move(args), budget_end(), wakeup);
+  const auto renewal = renewal_from(reply);
+  if (!renewal) throw failure(reply);
+  co_return *renewal;
+}
+
 asio::awaitable<void> RedisStore::started(const Claim&, const CommandProcess&, Wakeup&) {
   co_return;
 }
@@ -321,7 +322,7 @@ asio::awaitable<Reply> RedisStore::reclaim(const Claim& claim, const Grant& gran
                                            Clock::time_point until, Wakeup& wakeup) {
   std::vector<std::string> args{
       text_of(claim.token),    std::to_string(grant.fence.number),
-      number(kept_for(claim)), text_of(claim.mode),
+      number(kept_for(claim)), mode_text(claim),
       number(claim.slots),     number(grant.slot),
       info_of(claim)};
   // If it comes too late it must not set up what was given back in the meantime.

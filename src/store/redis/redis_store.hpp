@@ -36,6 +36,7 @@ class RedisStore final : public Store {
                                    Clock::time_point until) override;
   asio::awaitable<Release> release(const Claim& claim, const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
+  asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override;
   asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
                                 Wakeup& wakeup) override;
   void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,

@@ -13,5 +13,6 @@ extern const Script renew_script;
 extern const Script reclaim_script;
 extern const Script release_script;
 extern const Script inspect_script;
+extern const Script set_lease_script;
 
 }  // namespace dlock::redis

@@ -1,12 +1,13 @@
 -- Grants the lock, or says why not.
 --
--- ARGV: token, the waiter's id, mode (x or s), slots, ttl in ms, whether to join the queue
--- (1 or 0), the claimant as JSON, which runs count as its own or nothing, then the fences
--- that outer runs hold.
+-- ARGV: token, the waiter's id, mode (x or s; a d behind it for a detached lease), slots, ttl
+-- in ms, whether to join the queue (1 or 0), the claimant as JSON, which runs count as its
+-- own or nothing, then the fences that outer runs hold.
 -- Answers {'granted', fence, slot}, {'busy', now, place, queued, blocked for, holders},
 -- {'above', fence}, {'slots', number}, {'deduplicated', run} or {'given up'}. What blocks it
 -- is of no concern to a waiter that others watch for: -2.
-local token, id, mode, wanted, ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local token, id, wanted, ttl = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
+local mode, detached = string.sub(ARGV[3], 1, 1), string.sub(ARGV[3], 2) == 'd'
 local join, info, dedupe = ARGV[6] == '1', ARGV[7], ARGV[8] ~= '' and ARGV[8]
 
 local function is_above(h)
@@ -33,7 +34,7 @@ end
 local function grant()
   fence = math.max(fence + 1, now)
   local h = { mode = mode, slot = mode == 's' and 0 or free_slot(), fence = fence, since = now,
-    ends = now + ttl * 1000, promise = false, info = info }
+    ends = now + ttl * 1000, promise = false, detached = detached, info = info }
   slots = wanted
   occupy(token, h, ttl)
   redis.call('HSET', S, 'fence', int(fence), 'slots', int(slots))

@@ -46,10 +46,11 @@ local function holder_of(text)
   local mode, slot, fence, since, ends, kind, info =
     string.match(text, '^(%a) (%d+) (%d+) (%d+) (%d+) (%a) (.*)$')
   return { mode = mode, slot = tonumber(slot), fence = tonumber(fence), since = tonumber(since),
-    ends = tonumber(ends), promise = kind == 'p', ended = kind == 'e', info = info }
+    ends = tonumber(ends), promise = kind == 'p', ended = kind == 'e', detached = kind == 'd',
+    info = info }
 end
 local function holder_text(h)
-  local kind = h.promise and 'p' or h.ended and 'e' or 'h'
+  local kind = h.promise and 'p' or h.ended and 'e' or h.detached and 'd' or 'h'
   return h.mode .. ' ' .. int(h.slot) .. ' ' .. int(h.fence) .. ' ' .. int(h.since) .. ' ' ..
     int(h.ends) .. ' ' .. kind .. ' ' .. h.info
 end
@@ -86,7 +87,7 @@ end
 
 -- Whether what this one runs can count for others: it has the lock for itself.
 local function is_run(h)
-  return h.mode == 'x' and slots == 1 and not h.promise and not h.ended
+  return h.mode == 'x' and slots == 1 and not h.promise and not h.ended and not h.detached
 end
 
 -- Verdict: 'good', 'failed', or 'none' for what was no run in the end.
@@ -103,8 +104,8 @@ local function note_run(h, ended, text, verdict)
   end
 end
 
--- Clears what ran out: leases, whose runs then vanished, and promises, whose waiters are
--- passed over until they ask again.
+-- Clears what ran out: leases, whose runs then vanished (a detached one has none), and
+-- promises, whose waiters are passed over until they ask again.
 local function tidy()
   local left = false
   for token, h in pairs(holders) do
@@ -120,7 +121,7 @@ local function tidy()
           w.passed = true
           redis.call('HSET', W, token, waiter_text(w))
         end
-      elseif not h.ended then
+      elseif not h.ended and not h.detached then
         note_run(h, 0, h.info, 'failed')
         redis.call('PEXPIRE', S, KEPT_MS)
       end

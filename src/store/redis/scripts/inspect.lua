@@ -11,7 +11,7 @@ end
 -- A run whose lease ran out is the last one though nobody has noted it yet.
 local last = redis.call('LINDEX', R, 0) or ''
 for token, h in pairs(holders) do
-  if not h.promise and not h.ended and not counts(token, h) then
+  if not h.promise and not h.ended and not h.detached and not counts(token, h) then
     last = int(h.fence) .. ' ' .. int(h.since) .. ' 0 ' .. h.info
   end
 end

@@ -1,0 +1,48 @@
+-- Sets a lease to so long from now, if it still is the caller's.
+--
+-- ARGV: token, ttl in ms. Answers 'renewed', 'gone' or 'taken over'.
+local token, ttl = ARGV[1], tonumber(ARGV[2])
+local own = holders[token]
+local is_promise = own and own.promise
+
+if is_promise or value ~= token and not (own and counts(token, own)) then
+  if value and value ~= MARKER and not is_promise then return 'taken over' end
+  return 'gone'
+end
+
+local ends, ended = now + ttl * 1000, own and own.ends
+if value == token then
+  ended = now + redis.call('PTTL', key) * 1000
+  redis.call('PEXPIRE', key, ttl)
+else
+  -- The marker is there for as long as the longest of them.
+  local last = ends
+  for other, h in pairs(holders) do
+    if other ~= token and counts(other, h) then last = math.max(last, h.ends) end
+  end
+  redis.call('PEXPIRE', key, math.ceil((last - now) / 1000))
+end
+if own then
+  own.ends = ends
+  redis.call('HSET', H, token, holder_text(own))
+end
+redis.call('PEXPIRE', H, KEPT_MS)
+redis.call('PEXPIRE', S, KEPT_MS)
+redis.call('PEXPIRE', R, KEPT_MS)
+
+-- Who watches the clock for a lease knows only when it would have ended.
+if ends < ended then
+  local first = 0
+  while true do
+    local waiting = redis.call('ZRANGE', Q, first, first)[1]
+    if not waiting then break end
+    local text = redis.call('HGET', W, waiting)
+    local w = text and waiter_of(text)
+    if w and not w.passed and not holders[waiting] then
+      wake(w)
+      break
+    end
+    first = first + 1
+  end
+end
+return 'renewed'

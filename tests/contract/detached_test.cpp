@@ -1,0 +1,392 @@
+// What lock/store.hpp promises of detached leases, asked of every store.
+
+#include <gtest/gtest.h>
+
+#include <list>
+#include <string>
+
+#include "lock/acquire.hpp"
+#include "tests/contract/contender.hpp"
+
+namespace dlock {
+namespace {
+
+using std::chrono::seconds;
+
+class DetachedContract : public ::testing::TestWithParam<Kind> {
+ protected:
+  Contender& contender(const Claim& claim, milliseconds timeout = seconds(2)) {
+    return contenders_.emplace_back(context_, *world_, claim, timeout);
+  }
+  Contender& attached() { return contender(claim_of("job")); }
+  Contender& detached(milliseconds ttl = seconds(30), unsigned slots = 1) {
+    auto claim = claim_of("job");
+    claim.attached = false;
+    claim.ttl = ttl;
+    claim.slots = slots;
+    return contender(claim);
+  }
+  // Another process that knows the token of that one.
+  Contender& who_knows_the_token_of(const Contender& other) {
+    return contender(other.claim);
+  }
+
+  // As if its process had ended.
+  void end(Contender& contender) {
+    contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
+  }
+
+  LockInfo look() { return reader_.inspect(); }
+  HolderInfo shown() { return look().holders.at(0); }
+  bool comes_free() {
+    return eventually(context_, [&] { return look().holders.empty(); });
+  }
+
+  // A lease that was granted, and that has ended.
+  Contender& past() {
+    auto& holder = detached(milliseconds(100));
+    holder.granted();
+    if (!comes_free()) throw std::runtime_error("a lease did not end");
+    return holder;
+  }
+
+  static Failure::Kind failure_of(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Failure& failure) {
+      return failure.kind();
+    }
+    throw std::logic_error("did not fail");
+  }
+
+  asio::io_context context_;
+  std::unique_ptr<World> world_ = GetParam().make();
+  std::list<Contender> contenders_;
+  Contender reader_{context_, *world_, claim_of("job")};
+};
+
+INSTANTIATE_TEST_SUITE_P(stores, DetachedContract, ::testing::ValuesIn(kinds), name_of);
+
+// How long a detached lease lasts
+
+TEST_P(DetachedContract, a_detached_lease_excludes_others) {
+  detached().granted();
+
+  EXPECT_TRUE(attached().is_busy());
+  EXPECT_TRUE(detached().is_busy());
+}
+
+TEST_P(DetachedContract, a_detached_lease_outlives_the_process_that_asked_for_it) {
+  auto& holder = detached();
+  holder.granted();
+  end(holder);
+
+  EXPECT_TRUE(attached().is_busy());
+}
+
+TEST_P(DetachedContract, a_detached_lease_ends_by_its_ttl) {
+  detached(milliseconds(300)).granted();
+
+  EXPECT_TRUE(attached().is_busy());
+  EXPECT_TRUE(comes_free());
+  EXPECT_TRUE(attached().is_granted());
+}
+
+TEST_P(DetachedContract, a_detached_lease_surely_holds_until_no_later_than_it_ends) {
+  const auto before = Clock::now();
+  const auto grant = detached(seconds(30)).granted();
+
+  EXPECT_GT(grant.deadline, before + seconds(25));
+  EXPECT_LE(grant.deadline, Clock::now() + seconds(30));
+}
+
+TEST_P(DetachedContract, a_repeated_claim_has_its_full_ttl_again) {
+  auto& holder = detached(milliseconds(800));
+  const auto first = holder.granted();
+  holder.claim.ttl = seconds(30);
+
+  EXPECT_EQ(holder.granted().fence, first.fence);
+  EXPECT_GT(shown().expires_in, seconds(20));
+}
+
+TEST_P(DetachedContract, a_waiter_is_granted_the_lock_when_a_detached_lease_ends) {
+  auto& holder = detached(milliseconds(300));
+  holder.granted();
+  end(holder);
+  auto& waiter = detached();
+  const auto start = Clock::now();
+
+  const auto answer = result_of(
+      context_,
+      acquire(*waiter.store, waiter.claim, {start + seconds(9), {}, {}}, waiter.wakeup));
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(answer));
+  EXPECT_LT(Clock::now() - start, seconds(2));
+}
+
+TEST_P(DetachedContract,
+       a_waiter_that_is_detached_when_granted_has_its_place_in_the_queue) {
+  auto& holder = attached();
+  holder.granted();
+  auto& waiter = detached();
+  waiter.queued();
+  attached().queued();
+  holder.release();
+
+  EXPECT_TRUE(waiter.is_granted());
+  EXPECT_FALSE(shown().attached);
+}
+
+TEST_P(DetachedContract, as_many_detached_leases_hold_as_there_are_slots) {
+  detached(seconds(30), 2).granted();
+
+  EXPECT_EQ(detached(seconds(30), 2).granted().slot, 1u);
+  EXPECT_TRUE(detached(seconds(30), 2).is_busy());
+}
+
+TEST_P(DetachedContract, a_slot_whose_detached_lease_has_ended_is_granted_again) {
+  detached(seconds(30), 2).granted();
+  detached(milliseconds(200), 2).granted();
+
+  EXPECT_TRUE(
+      eventually(context_, [&] { return detached(seconds(30), 2).is_granted(); }));
+  EXPECT_TRUE(detached(seconds(30), 2).is_busy());
+}
+
+// What is told of it
+
+TEST_P(DetachedContract, a_detached_lease_shows_when_it_ends) {
+  detached(seconds(30)).granted();
+
+  EXPECT_FALSE(shown().attached);
+  EXPECT_GT(shown().expires_in, seconds(25));
+  EXPECT_LE(shown().expires_in, seconds(30));
+}
+
+TEST_P(DetachedContract,
+       a_detached_lease_shows_the_process_on_whose_behalf_it_was_asked_for) {
+  auto& holder = detached();
+  holder.claim.on_behalf_of = 4711;
+  holder.granted();
+
+  EXPECT_EQ(shown().pid, 4711);
+}
+
+TEST_P(DetachedContract, a_detached_lease_that_has_ended_was_no_run) {
+  past();
+
+  EXPECT_FALSE(look().last_run);
+  attached().granted();
+  EXPECT_FALSE(look().last_run);
+}
+
+TEST_P(DetachedContract, a_detached_lease_counts_as_no_run_for_who_wants_none_twice) {
+  detached(milliseconds(300)).granted();
+  auto& other = attached();
+  other.claim.dedupe = Dedupe{seconds(3600), false};
+
+  EXPECT_TRUE(other.is_busy());
+  EXPECT_TRUE(comes_free());
+  EXPECT_TRUE(other.is_granted());
+}
+
+TEST_P(DetachedContract,
+       a_lock_that_is_held_on_after_a_run_is_nobodys_to_renew_or_release) {
+  auto& holder = attached();
+  holder.claim.min_hold = seconds(60);
+  holder.granted();
+  RunEnd end;
+  end.exit_code = 0;
+  end.outcome = "ran";
+  holder.release(end);
+  auto& other = detached();
+  other.claim.token = {};
+
+  EXPECT_NE(other.renew(), Renewal::confirmed);
+  EXPECT_EQ(other.release(), Release::not_ours);
+  EXPECT_TRUE(attached().is_busy());
+}
+
+TEST_P(DetachedContract, the_fence_after_a_detached_lease_is_greater) {
+  auto& holder = detached(milliseconds(100));
+  const auto fence = holder.granted().fence;
+  ASSERT_TRUE(comes_free());
+
+  EXPECT_GT(attached().granted().fence, fence);
+}
+
+// renew
+
+TEST_P(DetachedContract, any_client_that_knows_the_token_renews_a_detached_lease) {
+  auto& holder = detached(milliseconds(500));
+  holder.granted();
+  auto& other = who_knows_the_token_of(holder);
+  end(holder);
+  other.claim.ttl = seconds(30);
+
+  EXPECT_EQ(other.renew(), Renewal::confirmed);
+  EXPECT_GT(shown().expires_in, seconds(25));
+}
+
+TEST_P(DetachedContract, a_renewal_counts_from_now_also_if_that_is_shorter) {
+  auto& holder = detached(seconds(1000));
+  holder.granted();
+  holder.claim.ttl = seconds(30);
+
+  EXPECT_EQ(holder.renew(), Renewal::confirmed);
+  EXPECT_LE(shown().expires_in, seconds(30));
+}
+
+TEST_P(DetachedContract, a_waiter_is_told_that_a_lease_ends_sooner) {
+  auto& holder = detached(seconds(1000));
+  holder.granted();
+  auto& waiter = attached();
+  const Patience forever{Clock::time_point::max(), {}, {}};
+  Task waiting(context_, acquire(*waiter.store, waiter.claim, forever, waiter.wakeup));
+  ASSERT_TRUE(eventually(context_, [&] { return look().waiters.size() == 1; }));
+  holder.claim.ttl = milliseconds(200);
+
+  holder.renew();
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(waiting.result()));
+}
+
+TEST_P(DetachedContract, one_of_many_slots_is_renewed_alone) {
+  auto& first = detached(seconds(30), 2);
+  first.granted();
+  auto& second = detached(milliseconds(400), 2);
+  second.granted();
+  first.claim.ttl = seconds(60);
+
+  EXPECT_EQ(first.renew(), Renewal::confirmed);
+  EXPECT_TRUE(eventually(context_, [&] { return look().holders.size() == 1; }));
+  EXPECT_EQ(second.renew(), Renewal::gone);
+  EXPECT_GT(shown().expires_in, seconds(50));
+}
+
+TEST_P(DetachedContract, a_lease_that_has_ended_is_not_renewed) {
+  auto& late = past();
+
+  EXPECT_EQ(late.renew(), Renewal::gone);
+  EXPECT_TRUE(attached().is_granted());
+}
+
+TEST_P(DetachedContract, a_lease_that_has_ended_is_not_renewed_into_the_next_ones_hands) {
+  auto& late = past();
+  auto& next = detached(seconds(30));
+  const auto fence = next.granted().fence;
+  late.claim.ttl = seconds(1000);
+
+  EXPECT_EQ(late.renew(), Renewal::taken_over);
+  EXPECT_EQ(shown().fence, fence);
+  EXPECT_LE(shown().expires_in, seconds(30));
+}
+
+TEST_P(DetachedContract, what_was_never_granted_is_not_renewed) {
+  EXPECT_EQ(detached().renew(), Renewal::gone);
+  EXPECT_TRUE(look().holders.empty());
+}
+
+TEST_P(DetachedContract, a_waiter_renews_nothing) {
+  attached().granted();
+  auto& waiter = detached();
+  waiter.queued();
+
+  EXPECT_NE(waiter.renew(), Renewal::confirmed);
+}
+
+TEST_P(DetachedContract, one_who_was_not_granted_yet_what_is_promised_renews_nothing) {
+  auto& holder = attached();
+  holder.granted();
+  auto& waiter = detached();
+  waiter.queued();
+  holder.release();
+
+  EXPECT_NE(waiter.renew(), Renewal::confirmed);
+  EXPECT_TRUE(waiter.is_granted());
+}
+
+TEST_P(DetachedContract, a_lease_that_vanished_is_not_renewed) {
+  auto& holder = detached();
+  holder.granted();
+
+  world_->wipe_out();
+
+  EXPECT_EQ(holder.renew(), Renewal::gone);
+}
+
+// release
+
+TEST_P(DetachedContract, any_client_that_knows_the_token_releases_a_detached_lease) {
+  auto& holder = detached();
+  holder.granted();
+  auto& other = who_knows_the_token_of(holder);
+  end(holder);
+
+  EXPECT_EQ(other.release(), Release::released);
+  EXPECT_TRUE(attached().is_granted());
+}
+
+TEST_P(DetachedContract, a_release_by_token_hands_the_lock_to_the_first_in_line) {
+  auto& holder = detached();
+  holder.granted();
+  auto& waiter = attached();
+  waiter.queued();
+  attached().queued();
+  Task sleep(context_, with_result(waiter.store->await_turn(waiter.claim, waiter.wakeup,
+                                                            Clock::time_point::max())));
+
+  who_knows_the_token_of(holder).release();
+  sleep.result();
+
+  EXPECT_TRUE(waiter.is_granted());
+}
+
+TEST_P(DetachedContract, a_detached_lease_that_is_released_was_no_run) {
+  auto& holder = detached();
+  holder.granted();
+
+  holder.release();
+
+  EXPECT_FALSE(look().last_run);
+}
+
+TEST_P(DetachedContract, a_release_by_another_token_frees_nothing) {
+  detached().granted();
+
+  EXPECT_EQ(detached().release(), Release::not_ours);
+  EXPECT_TRUE(attached().is_busy());
+}
+
+TEST_P(DetachedContract,
+       a_lease_that_has_ended_is_not_released_from_the_next_ones_hands) {
+  auto& late = past();
+  const auto fence = attached().granted().fence;
+
+  EXPECT_EQ(late.release(), Release::not_ours);
+  EXPECT_EQ(shown().fence, fence);
+}
+
+TEST_P(DetachedContract, a_lease_that_has_ended_is_not_released) {
+  EXPECT_EQ(past().release(), Release::not_ours);
+}
+
+TEST_P(DetachedContract, a_release_in_a_store_nobody_ever_used_frees_nothing) {
+  EXPECT_EQ(detached().release(), Release::not_ours);
+}
+
+// A service that does not answer
+
+TEST_P(DetachedContract, a_store_that_does_not_answer_is_unreachable) {
+  auto claim = claim_of("job");
+  claim.attached = false;
+  auto& holder = contender(claim, milliseconds(50));
+  holder.granted();
+  const auto obstacle = world_->hold_up();
+
+  EXPECT_EQ(failure_of([&] { holder.renew(); }), Failure::Kind::unreachable);
+  EXPECT_EQ(failure_of([&] { holder.release(); }), Failure::Kind::unreachable);
+}
+
+}  // namespace
+}  // namespace dlock
