@@ -42,6 +42,9 @@ using Answer = std::variant<Grant, Busy, HeldAbove, SlotsDiffer, Deduplicated>;
 
 enum class Release { released, not_ours, left };
 
+// What a register says to a fence.
+enum class Admission { admitted, stale };
+
 // Whether a claim that finds the lock busy takes a place in the queue (or keeps it).
 enum class Queue { stay_out, join };
 
@@ -162,6 +165,12 @@ class Store {
   virtual asio::awaitable<std::vector<LockInfo>> list(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup) = 0;
+
+  // Admits `fence` for `resource`, which has nothing to do with a lock of that name,
+  // unless a greater one was admitted before. What was admitted is never forgotten, as
+  // far as the store keeps anything across a power cut.
+  virtual asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                                 Wakeup& wakeup) = 0;
 };
 
 }  // namespace dlock

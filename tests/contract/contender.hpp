@@ -41,6 +41,9 @@ class Contender {
     return result_of(context_, store->release(claim, end, wakeup));
   }
   Renewal renew() { return result_of(context_, store->renew(claim, wakeup)); }
+  Admission admit(std::uint64_t fence) {
+    return result_of(context_, store->admit_fence(claim.lock, Fence{fence}, wakeup));
+  }
   LockInfo inspect() { return result_of(context_, store->inspect(claim.lock, wakeup)); }
   void start(const CommandProcess& process) {
     result_of(context_, store->started(claim, process, wakeup));

@@ -1,4 +1,4 @@
-// What lock/store.hpp promises of detached leases, asked of every store.
+// What lock/store.hpp promises of detached leases and of registers, asked of every store.
 
 #include <gtest/gtest.h>
 
@@ -29,6 +29,9 @@ class DetachedContract : public ::testing::TestWithParam<Kind> {
   // Another process that knows the token of that one.
   Contender& who_knows_the_token_of(const Contender& other) {
     return contender(other.claim);
+  }
+  Contender& resource(const std::string& name = "disk") {
+    return contender(claim_of(name));
   }
 
   // As if its process had ended.
@@ -375,6 +378,66 @@ TEST_P(DetachedContract, a_release_in_a_store_nobody_ever_used_frees_nothing) {
   EXPECT_EQ(detached().release(), Release::not_ours);
 }
 
+// admit_fence
+
+TEST_P(DetachedContract, a_resource_admits_its_first_fence) {
+  EXPECT_EQ(resource().admit(7), Admission::admitted);
+}
+
+TEST_P(DetachedContract, a_resource_admits_a_greater_fence_and_the_same_again) {
+  resource().admit(7);
+
+  EXPECT_EQ(resource().admit(8), Admission::admitted);
+  EXPECT_EQ(resource().admit(8), Admission::admitted);
+  EXPECT_EQ(resource().admit(10), Admission::admitted);
+}
+
+TEST_P(DetachedContract, a_resource_does_not_admit_a_smaller_fence) {
+  resource().admit(10);
+
+  EXPECT_EQ(resource().admit(9), Admission::stale);
+  EXPECT_EQ(resource().admit(10), Admission::admitted);
+}
+
+TEST_P(DetachedContract, the_greatest_fences_are_told_apart_to_the_last_digit) {
+  constexpr std::uint64_t greatest = INT64_MAX;
+  resource().admit(greatest - 1);
+
+  EXPECT_EQ(resource().admit(greatest), Admission::admitted);
+  EXPECT_EQ(resource().admit(greatest - 1), Admission::stale);
+}
+
+TEST_P(DetachedContract, resources_have_nothing_to_do_with_each_other) {
+  resource("disk").admit(10);
+  auto& elsewhere = resource("disk");
+  elsewhere.claim.lock.name_space = "other";
+
+  EXPECT_EQ(resource("disk 2").admit(1), Admission::admitted);
+  EXPECT_EQ(resource("di").admit(1), Admission::admitted);
+  EXPECT_EQ(elsewhere.admit(1), Admission::admitted);
+  EXPECT_EQ(resource("disk").admit(9), Admission::stale);
+}
+
+TEST_P(DetachedContract, a_resource_has_nothing_to_do_with_a_lock_of_that_name) {
+  auto& holder = resource("job");
+  holder.granted();
+
+  EXPECT_EQ(resource("job").admit(1), Admission::admitted);
+  holder.release();
+  EXPECT_TRUE(look().holders.empty());
+  EXPECT_EQ(resource("job").admit(1), Admission::admitted);
+}
+
+TEST_P(DetachedContract, resources_are_no_locks_to_list) {
+  auto& reader = resource();
+  reader.admit(1);
+
+  EXPECT_TRUE(result_of(context_, reader.store->list(
+                                      "dlock", [](const std::string&) { return true; },
+                                      reader.wakeup))
+                  .empty());
+}
+
 // A service that does not answer
 
 TEST_P(DetachedContract, a_store_that_does_not_answer_is_unreachable) {
@@ -386,6 +449,7 @@ TEST_P(DetachedContract, a_store_that_does_not_answer_is_unreachable) {
 
   EXPECT_EQ(failure_of([&] { holder.renew(); }), Failure::Kind::unreachable);
   EXPECT_EQ(failure_of([&] { holder.release(); }), Failure::Kind::unreachable);
+  EXPECT_EQ(failure_of([&] { holder.admit(1); }), Failure::Kind::unreachable);
 }
 
 }  // namespace

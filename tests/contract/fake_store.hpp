@@ -39,6 +39,7 @@ struct FakeService {
   };
 
   std::map<LockName, Lock> locks;
+  std::map<LockName, Fence> registers;
   bool is_held_up = false;  // answers nobody
   std::map<const FakeStore*, std::pair<LockName, LeaseWatcher*>> kept;
 };
@@ -188,6 +189,15 @@ class FakeStore final : public Store {
       }
     }
     co_return locks;
+  }
+
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    auto& greatest = service_.registers[resource];
+    if (fence < greatest) co_return Admission::stale;
+    greatest = fence;
+    co_return Admission::admitted;
   }
 
  private:

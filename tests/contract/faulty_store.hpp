@@ -95,6 +95,15 @@ class FaultyStore final : public Store {
     co_return locks;
   }
 
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    const auto admission = co_await store_.admit_fence(resource, fence, wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return admission;
+  }
+
  private:
   std::optional<Fault> next() {
     const auto found = faults_.find(++calls_);

@@ -121,6 +121,40 @@ class LocalStores : public ::testing::Test {
   std::list<Contender> contenders_;
 };
 
+// Registers of fences
+
+TEST_F(LocalStores, after_a_boot_the_fences_that_were_admitted_are_known) {
+  contender().admit(10);
+  use_once();
+  fs::remove(database());
+
+  EXPECT_EQ(contender().admit(9), Admission::stale);
+}
+
+TEST_F(LocalStores, fences_in_a_damaged_file_are_an_error_with_its_name_and_not_touched) {
+  contender().admit(1'234);
+  auto text = contents_of(world_.path() + "/fences");
+  text[text.find("1234")] = '0';
+  std::ofstream(world_.path() + "/fences", std::ios::binary) << text;
+
+  try {
+    contender().admit(1'000);
+    FAIL() << "admitted";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
+    EXPECT_NE(std::string(failure.what()).find("/fences"), std::string::npos);
+  }
+  EXPECT_EQ(contents_of(world_.path() + "/fences"), text);
+}
+
+TEST_F(LocalStores, one_who_was_killed_while_writing_fences_is_in_nobodys_way) {
+  contender().admit(1);
+  std::ofstream(world_.path() + "/fences.new") << "half";
+
+  EXPECT_EQ(contender().admit(2), Admission::admitted);
+  EXPECT_FALSE(fs::exists(world_.path() + "/fences.new"));
+}
+
 // Life and death
 
 TEST_F(LocalStores, a_lease_lives_as_long_as_its_session_is_open_anywhere) {

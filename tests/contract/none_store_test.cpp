@@ -53,6 +53,14 @@ TEST_F(NoStore, renews_whatever_it_is_told_to) {
   EXPECT_EQ(result_of(context_, store_.renew(claim_, wakeup_)), Renewal::confirmed);
 }
 
+TEST_F(NoStore, admits_every_fence) {
+  for (const std::uint64_t fence : {10u, 9u}) {
+    EXPECT_EQ(
+        result_of(context_, store_.admit_fence({"dlock", "disk"}, Fence{fence}, wakeup_)),
+        Admission::admitted);
+  }
+}
+
 TEST_F(NoStore, remembers_nothing) {
   ask(store_);
 

@@ -48,9 +48,12 @@ class LocalWorld final : public World {
   std::shared_ptr<void> hold_up() override {
     const auto directory =
         local::Directory::open(path(), false, local::Directory::Missing::create);
-    auto gate = std::make_shared<local::Gate>(*directory, true);
-    if (!gate->try_lock(local::Gate::Access::write)) throw std::logic_error("in use");
-    return gate;
+    auto gates = std::make_shared<std::list<local::Gate>>();
+    for (const auto to : {local::Gate::To::state, local::Gate::To::registers}) {
+      auto& gate = gates->emplace_back(*directory, true, to);
+      if (!gate.try_lock(local::Gate::Access::write)) throw std::logic_error("in use");
+    }
+    return gates;
   }
 
   void wipe_out() override { std::filesystem::rename(path(), root_.file("elsewhere")); }

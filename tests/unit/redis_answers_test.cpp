@@ -129,5 +129,12 @@ TEST(RedisAnswers, renewals_and_releases_are_one_word) {
   EXPECT_EQ(release_from(reply(":1\r\n")), std::nullopt);
 }
 
+TEST(RedisAnswers, admissions_are_taken_literally) {
+  EXPECT_EQ(admission_from(reply("$8\r\nadmitted\r\n")), Admission::admitted);
+  EXPECT_EQ(admission_from(reply("$5\r\nstale\r\n")), Admission::stale);
+  EXPECT_EQ(admission_from(reply("+admitted\r\n")), std::nullopt);
+  EXPECT_EQ(admission_from(reply("$-1\r\n")), std::nullopt);
+}
+
 }  // namespace
 }  // namespace dlock::redis

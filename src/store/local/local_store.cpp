@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "store/local/registers.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
@@ -67,6 +68,16 @@ void complete(std::vector<HolderInfo>& holders, const State& state) {
       shown.pid = holder->command;
     }
   }
+}
+
+Failure gate_shut(const Gate& gate, milliseconds waited) {
+  std::string who = "another process";
+  if (const auto pid = gate.holder(); pid > 0) {
+    who = "process " + std::to_string(pid);
+    if (is_stopped(pid)) who += " (stopped: kill -CONT " + std::to_string(pid) + ")";
+  }
+  return Failure(Failure::Kind::unreachable,
+                 "the store has been kept busy for " + for_people(waited) + " by " + who);
 }
 
 void complete(LockInfo& info, const State& state) {
@@ -143,35 +154,30 @@ void LocalStore::close() {
 
 asio::awaitable<LocalStore::Turn> LocalStore::take_turn(Gate::Access access,
                                                         Wakeup& wakeup) {
+  return take_turn(*gate_, access, wakeup);
+}
+
+asio::awaitable<LocalStore::Turn> LocalStore::take_turn(Gate& gate, Gate::Access access,
+                                                        Wakeup& wakeup) {
   const auto start = Clock::now();
   nanoseconds pause = first_pause;
   // The holder usually is done before a sleep would be.
   for (int tries = 0; tries < 3; ++tries) {
-    if (gate_->try_lock(access)) co_return Turn(*gate_);
+    if (gate.try_lock(access)) co_return Turn(gate);
     ::sched_yield();
   }
-  while (!gate_->try_lock(access)) {
+  while (!gate.try_lock(access)) {
     const auto waited = Clock::now() - start;
     if (wakeup.gives_up() && waited >= last_patience) {
       throw Failure(Failure::Kind::interrupted, "interrupted");
     }
     if (waited >= options_.timeout) {
-      throw gate_shut(std::chrono::duration_cast<milliseconds>(waited));
+      throw gate_shut(gate, std::chrono::duration_cast<milliseconds>(waited));
     }
     co_await wakeup.wait_until(Clock::now() + pause);
     pause = std::min(pause * 2, longest_pause);
   }
-  co_return Turn(*gate_);
-}
-
-Failure LocalStore::gate_shut(milliseconds waited) const {
-  std::string who = "another process";
-  if (const auto pid = gate_->holder(); pid > 0) {
-    who = "process " + std::to_string(pid);
-    if (is_stopped(pid)) who += " (stopped: kill -CONT " + std::to_string(pid) + ")";
-  }
-  return Failure(Failure::Kind::unreachable,
-                 "the store has been kept busy for " + for_people(waited) + " by " + who);
+  co_return Turn(gate);
 }
 
 // Under the gate, where nothing else writes what is examined.
@@ -615,6 +621,15 @@ std::vector<LockInfo> LocalStore::look_at_all(
     locks.push_back(std::move(info));
   }
   return locks;
+}
+
+// Not under the gate of the locks, which nobody may hold while a disk is written to.
+asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fence fence,
+                                                   Wakeup& wakeup) {
+  open(Directory::Missing::create);
+  Gate gate(*directory_, true, Gate::To::registers);
+  const Turn turn = co_await take_turn(gate, Gate::Access::write, wakeup);
+  co_return Registers(*directory_).admit(resource, fence);
 }
 
 }  // namespace dlock::local

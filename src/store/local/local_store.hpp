@@ -47,6 +47,8 @@ class LocalStore final : public Store {
   asio::awaitable<std::vector<LockInfo>> list(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup) override;
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
 
  private:
   // The gate, open for us until the end of the scope.
@@ -56,7 +58,7 @@ class LocalStore final : public Store {
   bool open_what_is_there();
   void close();
   asio::awaitable<Turn> take_turn(Gate::Access access, Wakeup& wakeup);
-  Failure gate_shut(milliseconds waited) const;
+  asio::awaitable<Turn> take_turn(Gate& gate, Gate::Access access, Wakeup& wakeup);
   void open_database(Database::Access access);
   void create_database();
 

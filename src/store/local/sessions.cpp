@@ -62,11 +62,12 @@ SessionLock::SessionLock(const Directory& directory, Session session) {
   if (::fcntl(fd_.get(), F_OFD_SETLK, &range) != 0) throw lock_failure(directory);
 }
 
-Gate::Gate(const Directory& directory, bool create)
-    : fd_(directory.open_file(file_name, create ? O_RDWR : O_RDONLY, create)) {}
+Gate::Gate(const Directory& directory, bool create, To to)
+    : fd_(directory.open_file(file_name, create ? O_RDWR : O_RDONLY, create)),
+      byte_(static_cast<off_t>(to)) {}
 
 bool Gate::try_lock(Access access) {
-  auto range = byte_range(access == Access::write ? F_WRLCK : F_RDLCK, 0);
+  auto range = byte_range(access == Access::write ? F_WRLCK : F_RDLCK, byte_);
   if (::fcntl(fd_.get(), F_OFD_SETLK, &range) != 0) {
     if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
     throw Failure(
@@ -77,7 +78,7 @@ bool Gate::try_lock(Access access) {
 }
 
 void Gate::unlock() {
-  auto range = byte_range(F_UNLCK, 0);
+  auto range = byte_range(F_UNLCK, byte_);
   ::fcntl(fd_.get(), F_OFD_SETLK, &range);
 }
 
@@ -86,7 +87,8 @@ void Gate::unlock() {
 pid_t Gate::holder() const {
   struct stat file {};
   ::fstat(fd_.get(), &file);
-  const auto place = ":" + std::to_string(file.st_ino) + " 0 0\n";
+  const auto byte = " " + std::to_string(byte_);
+  const auto place = ":" + std::to_string(file.st_ino) + byte + byte + "\n";
   for (const auto& process : all_processes()) {
     if (process.pid == ::getpid()) continue;
     const auto directory = "/proc/" + std::to_string(process.pid) + "/fdinfo";

@@ -42,8 +42,12 @@ class Gate final : public Lives {
  public:
   enum class Access { read, write };
 
+  // What the gate is to: the state of the locks, or the registers of fences, whose file
+  // takes its time to reach the disk.
+  enum class To { state = 0, registers = 1 };
+
   // Creates the file if `create`; otherwise see exists().
-  Gate(const Directory& directory, bool create);
+  Gate(const Directory& directory, bool create, To to = To::state);
 
   bool exists() const { return static_cast<bool>(fd_); }
   int fd() const { return fd_.get(); }
@@ -63,6 +67,7 @@ class Gate final : public Lives {
 
  private:
   Fd fd_;
+  off_t byte_;
 };
 
 // Whether the command of `holder` runs, as far as /proc can say from here.

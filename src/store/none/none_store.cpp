@@ -38,4 +38,8 @@ asio::awaitable<std::vector<LockInfo>> NoneStore::list(
   co_return std::vector<LockInfo>{};
 }
 
+asio::awaitable<Admission> NoneStore::admit_fence(const LockName&, Fence, Wakeup&) {
+  co_return Admission::admitted;
+}
+
 }  // namespace dlock::none

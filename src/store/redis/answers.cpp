@@ -116,4 +116,10 @@ std::optional<Release> release_from(const Reply& reply) {
   return std::nullopt;
 }
 
+std::optional<Admission> admission_from(const Reply& reply) {
+  if (says(reply, "admitted")) return Admission::admitted;
+  if (says(reply, "stale")) return Admission::stale;
+  return std::nullopt;
+}
+
 }  // namespace dlock::redis

@@ -23,8 +23,10 @@ struct Heard {
 std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
                                 Clock::time_point sent_at);
 
-// The same for renew.lua, reclaim.lua or set_lease.lua, and for release.lua.
+// The same for renew.lua, reclaim.lua or set_lease.lua, for release.lua, and for
+// admit_fence.lua.
 std::optional<Renewal> renewal_from(const Reply& reply);
 std::optional<Release> release_from(const Reply& reply);
+std::optional<Admission> admission_from(const Reply& reply);
 
 }  // namespace dlock::redis

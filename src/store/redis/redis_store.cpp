@@ -416,4 +416,14 @@ asio::awaitable<std::vector<LockInfo>> RedisStore::list(
   co_return locks;
 }
 
+asio::awaitable<Admission> RedisStore::admit_fence(const LockName& resource, Fence fence,
+                                                   Wakeup& wakeup) {
+  std::vector<std::string> args{std::to_string(fence.number)};
+  const auto reply =
+      co_await run(admit_fence_script, resource, std::move(args), budget_end(), wakeup);
+  const auto admission = admission_from(reply);
+  if (!admission) throw failure(reply);
+  co_return *admission;
+}
+
 }  // namespace dlock::redis

@@ -14,5 +14,6 @@ extern const Script reclaim_script;
 extern const Script release_script;
 extern const Script inspect_script;
 extern const Script set_lease_script;
+extern const Script admit_fence_script;
 
 }  // namespace dlock::redis

@@ -17,6 +17,8 @@
 -- KEYS[1]:r   a list of ended runs, the newest first
 -- KEYS[1]:d   a hash of token -> which runs count for a waiter as its own
 -- KEYS[1]:d:TOKEN  the run because of which that waiter has left the queue
+-- KEYS[1]:f   a string: the greatest fence that a resource of this name has admitted; it
+--             is no lock's, and has no time to live
 -- KEYS[1]:w:ID  a list on which the waiter ID is told of its promise
 -- KEYS[1]:t:TOKEN  a claim that was given up before it was answered
 --

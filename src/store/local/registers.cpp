@@ -1,0 +1,122 @@
+#include "store/local/registers.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cinttypes>
+#include <cstdio>
+
+#include "lock/errors.hpp"
+#include "util/checksum.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+constexpr const char* file_name = "fences";
+constexpr const char* draft_name = "fences.new";
+
+std::string last_line(std::string_view text) {
+  char line[32];
+  std::snprintf(line, sizeof line, "sum %016" PRIx64 "\n", checksum(text));
+  return line;
+}
+
+// "NAMESPACE NAME FENCE", both names percent-encoded.
+std::optional<std::pair<LockName, Fence>> register_from(std::string_view line) {
+  const auto first = line.find(' ');
+  const auto second = line.find(' ', first + 1);
+  if (first == std::string_view::npos || second == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const auto name_space = percent_decoded(line.substr(0, first));
+  const auto name = percent_decoded(line.substr(first + 1, second - first - 1));
+  Fence fence;
+  const auto* last = line.data() + line.size();
+  const auto [end, error] = std::from_chars(line.data() + second + 1, last, fence.number);
+  if (!name_space || !name || error != std::errc() || end != last) return std::nullopt;
+  return std::pair(LockName{*name_space, *name}, fence);
+}
+
+std::string contents_of(int fd) {
+  std::string text;
+  char buffer[65'536];
+  for (;;) {
+    const auto size = ::read(fd, buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) throw failure_of(errno, "cannot read the fences");
+    if (size == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(size));
+  }
+}
+
+}  // namespace
+
+std::string registers_text(const FencesAdmitted& fences) {
+  std::string text;
+  for (const auto& [resource, fence] : fences) {
+    text += percent_encoded(resource.name_space) + " " + percent_encoded(resource.name) +
+            " " + std::to_string(fence.number) + "\n";
+  }
+  return text + last_line(text);
+}
+
+std::optional<FencesAdmitted> registers_from(std::string_view text) {
+  const auto sum_size = last_line("").size();
+  if (text.size() < sum_size) return std::nullopt;
+  auto lines = text.substr(0, text.size() - sum_size);
+  if (text.substr(lines.size()) != last_line(lines)) return std::nullopt;
+  FencesAdmitted fences;
+  while (!lines.empty()) {
+    const auto end = lines.find('\n');
+    if (end == std::string_view::npos) return std::nullopt;
+    const auto found = register_from(lines.substr(0, end));
+    if (!found) return std::nullopt;
+    fences.insert(*found);
+    lines.remove_prefix(end + 1);
+  }
+  return fences;
+}
+
+Admission Registers::admit(const LockName& resource, Fence fence) {
+  auto fences = read();
+  auto& greatest = fences[resource];
+  if (fence < greatest) return Admission::stale;
+  if (greatest < fence) {
+    greatest = fence;
+    replace(registers_text(fences));
+  }
+  // Also if it was there: whoever wrote it may have been killed right before this.
+  if (::fsync(directory_.fd()) != 0) {
+    throw failure_of(errno, "cannot sync " + printable(directory_.path()));
+  }
+  return Admission::admitted;
+}
+
+FencesAdmitted Registers::read() const {
+  const Fd file = directory_.open_file(file_name, O_RDONLY, false);
+  if (!file) return {};
+  auto fences = registers_from(contents_of(file.get()));
+  if (!fences) {
+    throw Failure(Failure::Kind::misconfigured,
+                  printable(directory_.path_of(file_name)) +
+                      " is damaged; without it late writers would be admitted, so put "
+                      "it right or move it away only when there are none");
+  }
+  return std::move(*fences);
+}
+
+void Registers::replace(const std::string& text) {
+  ::unlinkat(directory_.fd(), draft_name, 0);
+  const Fd draft = directory_.open_file(draft_name, O_WRONLY, true);
+  if (!write_all(draft.get(), text) || ::fsync(draft.get()) != 0 ||
+      ::renameat(directory_.fd(), draft_name, directory_.fd(), file_name) != 0) {
+    const int error = errno;
+    ::unlinkat(directory_.fd(), draft_name, 0);
+    throw failure_of(error, "cannot write " + printable(directory_.path_of(file_name)));
+  }
+}
+
+}  // namespace dlock::local

@@ -1,0 +1,13 @@
+-- Admits a fence for a resource, unless a greater one was admitted before.
+--
+-- ARGV: the fence, in decimal digits. Answers 'admitted' or 'stale'.
+local register, wanted = key .. ':f', ARGV[1]
+local greatest = redis.call('GET', register) or '0'
+
+if not string.match(greatest, '^%d+$') then
+  return redis.error_reply('WRONGTYPE ' .. register .. ' has no fence')
+end
+-- As text: numbers are exact only up to 2^53 here. Neither begins with a zero but 0 itself.
+if #greatest > #wanted or #greatest == #wanted and greatest > wanted then return 'stale' end
+if greatest ~= wanted then redis.call('SET', register, wanted) end
+return 'admitted'
