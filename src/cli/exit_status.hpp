@@ -1,6 +1,8 @@
 // Every status dlock exits with on its own account.
 #pragma once
 
+#include <optional>
+
 namespace dlock {
 
 // The command's own status takes the place of these whenever it ran to its end. A test
@@ -12,7 +14,7 @@ enum class ExitStatus : int {
   unavailable = 69,      // EX_UNAVAILABLE: the store cannot be reached
   bug = 70,              // EX_SOFTWARE
   not_obtained = 75,     // EX_TEMPFAIL: held by others, wait over
-  lost = 76,             // the lease ended while the command ran
+  lost = 76,             // the lease ended while the command ran, or is not ours any more
   permission = 77,       // EX_NOPERM
   misconfigured = 78,    // EX_CONFIG
   timed_out = 124,       // as timeout(1)
@@ -22,5 +24,11 @@ enum class ExitStatus : int {
 };
 
 constexpr int code_of(ExitStatus status) { return static_cast<int>(status); }
+
+// How dlock itself ends.
+struct Exit {
+  int code = 0;
+  std::optional<int> by_signal;
+};
 
 }  // namespace dlock

@@ -78,8 +78,14 @@ std::string owner(const std::string& user, const std::string& host) {
   return printable(user, 64) + "@" + printable(host, 64);
 }
 
+bool is_detached(const HolderInfo& holder) { return !holder.attached && !holder.kept; }
+
+std::string left_of(const HolderInfo& holder) {
+  return for_people(holder.expires_in.value_or(milliseconds(0)));
+}
+
 std::string kept_for(const HolderInfo& holder) {
-  return ", kept for another " + for_people(holder.expires_in.value_or(milliseconds(0)));
+  return ", kept for another " + left_of(holder);
 }
 
 std::string outcome_of(const RunInfo& run) {
@@ -184,9 +190,11 @@ std::string described(const HolderInfo& holder) {
                               : ", which does not end by itself");
   }
   const auto state = holder.kept ? "ended" : "pid " + std::to_string(holder.pid);
-  return owner(holder.user, holder.host) + " (" + state + ", " +
-         printable_command(holder.command) + ") for " + for_people(holder.held) +
-         (holder.kept ? kept_for(holder) : "");
+  const auto command =
+      is_detached(holder) ? "" : ", " + printable_command(holder.command);
+  return owner(holder.user, holder.host) + " (" + state + command + ") for " +
+         for_people(holder.held) + (holder.kept ? kept_for(holder) : "") +
+         (is_detached(holder) ? ", ends in " + left_of(holder) : "");
 }
 
 std::string described(const RunInfo& run) {
@@ -195,6 +203,31 @@ std::string described(const RunInfo& run) {
   if (run.outcome == "running") return "it is running" + where + " since " + started;
   return "it ran" + where + " at " + started + ": " + outcome_of(run) +
          (run.duration ? ", took " + for_people(*run.duration) : "");
+}
+
+std::string refusal_text(const Answer& answer, unsigned slots) {
+  if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
+    return "in use with " + std::to_string(differ->in_use) + " slots, not " +
+           std::to_string(slots);
+  }
+  if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
+    return described(deduplicated->by);
+  }
+  const auto* busy = std::get_if<Busy>(&answer);
+  if (busy == nullptr) return "held by an outer run";
+  if (busy->holders.empty()) return "promised to one who waits";
+  auto text = "held by " + described(busy->holders.front());
+  if (busy->holders.size() > 1) {
+    text += " and " + std::to_string(busy->holders.size() - 1) + " more";
+  }
+  return text;
+}
+
+std::string waiting_text(const Busy& busy) {
+  std::string text = "waiting";
+  if (!busy.holders.empty()) text += ": held by " + described(busy.holders.front());
+  return text + "; place " + std::to_string(busy.place) + " of " +
+         std::to_string(busy.queued);
 }
 
 std::string status_text(const LockInfo& lock, bool color) {
@@ -227,9 +260,11 @@ std::string status_text(const LockInfo& lock, bool color) {
           for_people(holder.held), std::to_string(holder.fence.number)};
       if (lock.slots > 1) cells.push_back(std::to_string(holder.slot));
       if (labels) cells.push_back(printable(holder.label, 40));
-      cells.push_back(printable_command(holder.command) +
-                      (holder.dlock_gone ? "  (its dlock is gone)" : "") +
-                      (holder.kept ? "  (ended" + kept_for(holder) + ")" : ""));
+      cells.push_back(is_detached(holder)
+                          ? "(detached, ends in " + left_of(holder) + ")"
+                          : printable_command(holder.command) +
+                                (holder.dlock_gone ? "  (its dlock is gone)" : "") +
+                                (holder.kept ? "  (ended" + kept_for(holder) + ")" : ""));
       table.add(std::move(cells));
     }
     text += "\n" + table.text("  ", color);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lock/lease.hpp"
+#include "lock/store.hpp"
 #include "util/json.hpp"
 
 namespace dlock {
@@ -13,11 +13,17 @@ Json json_of(const HolderInfo& holder);
 Json json_of(const RunInfo& run);
 Json json_of(const LockInfo& lock);
 
-// "root@web1 (pid 123, ./backup.sh), since 3m12s"
+// "root@web1 (pid 123, ./backup.sh) for 3m12s"
 std::string described(const HolderInfo& holder);
 
 // "it ran on web1 at 2026-11-21T04:00:00.250Z: exit 0, took 7m13s"
 std::string described(const RunInfo& run);
+
+// Why an answer is no grant: "held by root@web1 (pid 123, ./backup.sh) for 3m12s".
+std::string refusal_text(const Answer& answer, unsigned slots);
+
+// "waiting: held by root@web1 (pid 123, ./backup.sh) for 3m12s; place 2 of 5"
+std::string waiting_text(const Busy& busy);
 
 // What `dlock status` and `dlock list` print.
 std::string status_text(const LockInfo& lock, bool color);

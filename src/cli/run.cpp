@@ -383,29 +383,19 @@ void Run::conclude(Outcome outcome, ExitStatus status, const std::string& messag
 }
 
 void Run::not_obtained(const Answer& answer) {
-  if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
-    conclude(Outcome::error, ExitStatus::misconfigured,
-             "in use with " + std::to_string(differ->in_use) + " slots, not " +
-                 std::to_string(claim_.slots));
-    speaker_.error(result_.message);
+  const auto message = refusal_text(answer, claim_.slots);
+  if (std::holds_alternative<SlotsDiffer>(answer)) {
+    conclude(Outcome::error, ExitStatus::misconfigured, message);
+    speaker_.error(message);
     return;
   }
-  if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
-    conclude(Outcome::deduplicated, ExitStatus::success, described(deduplicated->by));
-    speaker_.step("skipped: " + result_.message);
+  if (std::holds_alternative<Deduplicated>(answer)) {
+    conclude(Outcome::deduplicated, ExitStatus::success, message);
+    speaker_.step("skipped: " + message);
     return;
   }
-  std::string message = "held by an outer run";
-  if (const auto* busy = std::get_if<Busy>(&answer)) {
-    if (busy->holders.empty()) {
-      message = "promised to one who waits";
-    } else {
-      result_.holder = busy->holders.front();
-      message = "held by " + described(busy->holders.front());
-      if (busy->holders.size() > 1) {
-        message += " and " + std::to_string(busy->holders.size() - 1) + " more";
-      }
-    }
+  if (const auto* busy = std::get_if<Busy>(&answer); busy && !busy->holders.empty()) {
+    result_.holder = busy->holders.front();
   }
   conclude(Outcome::busy, ExitStatus::not_obtained, message);
   result_.exit_code = options_.conflict_exit_code;
@@ -474,13 +464,7 @@ void Run::ended(const Ended& end) {
   }
 }
 
-void Run::show_waiting(const Busy& busy) {
-  std::string message = "waiting";
-  if (!busy.holders.empty()) message += ": held by " + described(busy.holders.front());
-  message +=
-      "; place " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
-  speaker_.live(message);
-}
+void Run::show_waiting(const Busy& busy) { speaker_.live(waiting_text(busy)); }
 
 // Whether what the command did may still be on its way to a resource, and the lease,
 // which the store may still have, is to keep others out meanwhile.

@@ -156,6 +156,28 @@ TEST(LockText, a_holder_in_one_line) {
             "root@web1 (pid 123, ./backup.sh 'all of it') for 3m12s");
 }
 
+TEST(LockText, a_detached_holder_has_no_command_but_an_end) {
+  auto lock = held_lock();
+  lock.holders[0].attached = false;
+  lock.holders[0].command = {};
+  lock.holders[0].label = "";
+  lock.holders[0].expires_in = 27s;
+
+  EXPECT_EQ(described(lock.holders[0]), "root@web1 (pid 123) for 3m12s, ends in 27s");
+  EXPECT_NE(status_text(lock, false).find("  42     (detached, ends in 27s)\n"),
+            std::string::npos);
+}
+
+TEST(LockText, why_an_answer_is_no_grant) {
+  Busy busy;
+  EXPECT_EQ(refusal_text(busy, 1), "promised to one who waits");
+  busy.holders = {some_holder(), some_holder()};
+  EXPECT_EQ(refusal_text(busy, 1),
+            "held by root@web1 (pid 123, ./backup.sh 'all of it') for 3m12s and 1 more");
+  EXPECT_EQ(refusal_text(SlotsDiffer{3}, 2), "in use with 3 slots, not 2");
+  EXPECT_EQ(refusal_text(HeldAbove{}, 1), "held by an outer run");
+}
+
 TEST(LockText, a_free_lock) { EXPECT_EQ(status_text(free_lock(), false), "job  free\n"); }
 
 TEST(LockText, a_held_lock) {
