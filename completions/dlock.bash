@@ -9,6 +9,10 @@ _dlock_common_options=(--store --namespace --config --store-timeout --user --pas
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
   --dedupe --retry-failed --min-hold --timeout -k --kill-after --jitter --on-outage --reclaim
   --lock-delay --stragglers --label --report)
+_dlock_acquire_options=(-w --wait -t --ttl -n --slots -s --shared --label --for-pid)
+_dlock_renew_options=(--token --token-file -t --ttl)
+_dlock_release_options=(--token --token-file)
+_dlock_check_options=(--fence --min-validity)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
@@ -16,7 +20,7 @@ _dlock_takes_value() {  # <option>
     $1 == --tls-@(ca|cert|key) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
     $1 == --@(dedupe|min-hold|on-outage|lock-delay|stragglers|label|report) ||
-    $1 == -[wtnEk] ]]
+    $1 == --@(for-pid|token|token-file|fence|min-validity) || $1 == -[wtnEk] ]]
 }
 
 # Whether the option says which store it is, or how to get into it.
@@ -88,7 +92,7 @@ _dlock_offer_value_of() {  # <option>
         _dlock_offer local: local:/ none: redis:// rediss:// redis+unix:/
       fi
       ;;
-    --config | --report | --password-file | --tls-ca | --tls-cert | --tls-key)
+    --config | --report | --password-file | --token-file | --tls-ca | --tls-cert | --tls-key)
       compopt -o filenames 2> /dev/null
       mapfile -t COMPREPLY < <(compgen -f -P "$before" -- "$value")
       ;;
@@ -98,7 +102,7 @@ _dlock_offer_value_of() {  # <option>
     --wait | -w) _dlock_offer forever 10s 1m 10m 1h ;;
     --timeout | --jitter | --lock-delay | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;
     --dedupe | --min-hold) _dlock_offer 1m 10m 1h 12h ;;
-    --kill-after | -k | --store-timeout) _dlock_offer 1s 5s 10s 30s ;;
+    --kill-after | -k | --store-timeout | --min-validity) _dlock_offer 1s 5s 10s 30s ;;
   esac
 }
 
@@ -183,13 +187,19 @@ _dlock() {
     _dlock_offer_value_of "${before%=}"
   elif ! $ended && [[ $value == -* ]]; then
     _dlock_offer "${_dlock_common_options[@]}"
-    [[ $verb != run ]] || _dlock_offer "${_dlock_run_options[@]}"
+    case $verb in
+      run) _dlock_offer "${_dlock_run_options[@]}" ;;
+      acquire) _dlock_offer "${_dlock_acquire_options[@]}" ;;
+      renew) _dlock_offer "${_dlock_renew_options[@]}" ;;
+      release) _dlock_offer "${_dlock_release_options[@]}" ;;
+      check) _dlock_offer "${_dlock_check_options[@]}" ;;
+    esac
   elif [[ -z $verb ]]; then
-    _dlock_offer run status list
+    _dlock_offer run acquire renew release check fence status list
   elif [[ $verb == run ]] && ((operands == 1)); then
     _dlock_offer_command "${first[-1]}"
     return
-  elif ((operands == 0)) && [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
+  elif [[ $verb != fence ]] && ((operands == 0)) && [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
     # What would have to be expanded first is not: nothing runs because of a Tab.
     _dlock_offer_names "$program" "${store[@]}"
   fi

@@ -5,7 +5,8 @@ function __dlock_wants_value
     contains -- $argv[1] --store --namespace --config --store-timeout --color \
         --user --password-file --tls-ca --tls-cert --tls-key \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
-        --dedupe --min-hold --on-outage --lock-delay --stragglers --label --report
+        --dedupe --min-hold --on-outage --lock-delay --stragglers --label --report \
+        --for-pid --token --token-file --fence --min-validity
     # Letters in one word: flags, and at its end one with a value.
     or string match -qr '^-[^-wtnEk]*[wtnEk]$' -- $argv[1]
 end
@@ -42,7 +43,7 @@ function __dlock_place
     end
     if test -z "$verb"
         echo verb
-    else if test $operands -eq 0
+    else if test $operands -eq 0 -a "$verb" != fence
         printf '%s\n' name $verb
     else if test "$verb" = run
         set -l place command
@@ -116,6 +117,11 @@ complete -c dlock -f
 
 set -l verb -n '__dlock_at verb'
 complete -c dlock $verb -a run -d 'hold a lock while a command runs'
+complete -c dlock $verb -a acquire -d 'take a lock and print its token'
+complete -c dlock $verb -a renew -d 'make a lock that was taken last longer'
+complete -c dlock $verb -a release -d 'give a lock back'
+complete -c dlock $verb -a check -d 'ask whether a lock is still held by this grant'
+complete -c dlock $verb -a fence -d 'admit a fence unless a greater one was admitted'
 complete -c dlock $verb -a status -d 'show who holds a lock, who waits, the last run'
 complete -c dlock $verb -a list -d 'show every lock that is held, awaited or has run'
 complete -c dlock -n '__dlock_at name' -a '(__dlock_names)' -d lock
@@ -157,3 +163,22 @@ complete -c dlock $run -l lock-delay -x -a '10s 30s 1m 10m' -d 'the store keeps 
 complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what becomes of processes that are left'
 complete -c dlock $run -l label -x -d 'shown by status'
 complete -c dlock $run -l report -r -F -d 'write the outcome there as JSON'
+
+set -l acquire -n '__dlock_options acquire'
+complete -c dlock $acquire -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'queue for up to so long'
+complete -c dlock $acquire -s t -l ttl -x -a '10s 30s 1m 10m' -d 'lease length'
+complete -c dlock $acquire -s n -l slots -x -d 'how many may hold it at a time'
+complete -c dlock $acquire -s s -l shared -d 'share it with other shared holders'
+complete -c dlock $acquire -l label -x -d 'shown by status'
+complete -c dlock $acquire -l for-pid -x -a '(__fish_complete_pids)' -d 'keep it for as long as this process lives'
+
+set -l renew -n '__dlock_options renew'
+complete -c dlock $renew -s t -l ttl -x -a '10s 30s 1m 10m' -d 'from now on'
+for verb in renew release
+    complete -c dlock -n "__dlock_options $verb" -l token -x -d 'what acquire has printed'
+    complete -c dlock -n "__dlock_options $verb" -l token-file -r -F -d 'the token is in it'
+end
+
+set -l check -n '__dlock_options check'
+complete -c dlock $check -l fence -x -d 'of the grant in question'
+complete -c dlock $check -l min-validity -x -a '1s 5s 10s 30s' -d 'it has to last that long'

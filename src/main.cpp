@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/acquire.hpp"
 #include "cli/app.hpp"
+#include "cli/by_hand.hpp"
 #include "cli/look.hpp"
 #include "cli/run.hpp"
 #include "cli/speaker.hpp"
@@ -41,6 +43,11 @@ Exit perform(const Invocation& invocation) {
   warn_if_insecure(invocation.common.store);
   switch (invocation.verb) {
     case Verb::run: return run_verb(invocation);
+    case Verb::acquire: return acquire_verb(invocation);
+    case Verb::renew: return {code_of(renew_verb(invocation)), {}};
+    case Verb::release: return {code_of(release_verb(invocation)), {}};
+    case Verb::check: return {code_of(check_verb(invocation)), {}};
+    case Verb::fence: return {code_of(fence_verb(invocation)), {}};
     case Verb::status: return {code_of(status_verb(invocation)), {}};
     case Verb::list: break;
   }

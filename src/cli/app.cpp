@@ -64,6 +64,31 @@ constexpr OptionSpec run_specs[] = {
     {"report", 0, "FILE", "", "write the outcome there as JSON"},
 };
 
+constexpr OptionSpec acquire_specs[] = {
+    {"wait", 'w', "D", "", "queue for up to D, or forever"},
+    {"ttl", 't', "D", "", "lease length (30s)"},
+    {"slots", 'n', "N", "", "how many may hold it at a time (1)"},
+    {"shared", 's', "", "", "share it with other shared holders"},
+    {"label", 0, "TEXT", "", "shown by status"},
+    {"for-pid", 0, "PID", "", "keep it for as long as PID lives"},
+};
+
+constexpr OptionSpec renew_specs[] = {
+    {"token", 0, "T", "DLOCK_TOKEN", "what acquire has printed"},
+    {"token-file", 0, "FILE", "", "the token is in it"},
+    {"ttl", 't', "D", "", "from now on (30s)"},
+};
+
+constexpr OptionSpec release_specs[] = {
+    {"token", 0, "T", "DLOCK_TOKEN", "what acquire has printed"},
+    {"token-file", 0, "FILE", "", "the token is in it"},
+};
+
+constexpr OptionSpec check_specs[] = {
+    {"fence", 0, "N", "DLOCK_FENCE", "of the grant in question"},
+    {"min-validity", 0, "D", "", "it has to last that long (0)"},
+};
+
 struct VerbSpec {
   Verb verb;
   std::string_view name;
@@ -85,6 +110,21 @@ constexpr VerbSpec verbs[] = {
      "  the command's own; ends by the same signal\n"
      "  75 not obtained, 76 lost, 124 timed out, 125 no resources,\n"
      "  126 not executable, 127 not found"},
+    {Verb::acquire, "acquire", "acquire [OPTIONS] NAME",
+     "take a lock and print the token that it is held by", 1, 1,
+     std::begin(acquire_specs), std::end(acquire_specs), "  0 taken, 75 not obtained"},
+    {Verb::renew, "renew", "renew [OPTIONS] NAME",
+     "make a lock that was taken last longer", 1, 1, std::begin(renew_specs),
+     std::end(renew_specs), "  0 renewed, 76 not held by this token any more"},
+    {Verb::release, "release", "release [OPTIONS] NAME", "give a lock back", 1, 1,
+     std::begin(release_specs), std::end(release_specs),
+     "  0 given back, 76 not held by this token any more"},
+    {Verb::check, "check", "check [OPTIONS] [NAME]",
+     "ask whether a lock is still held by this grant", 0, 1, std::begin(check_specs),
+     std::end(check_specs), "  0 it is, 76 it is not"},
+    {Verb::fence, "fence", "fence [OPTIONS] RESOURCE N",
+     "admit a fence unless a greater one was admitted", 2, 2, nullptr, nullptr,
+     "  0 admitted, 76 stale"},
     {Verb::status, "status", "status [OPTIONS] NAME",
      "show who holds a lock, who waits, the last run", 1, 1, nullptr, nullptr,
      "  0 held, 1 free"},
@@ -303,16 +343,18 @@ Settings settings_from(const Parser& parser, const VerbSpec& verb, std::string& 
     settings[name] = {common ? settled(*spec, value) : value,
                       Setting::Source::command_line, "--" + name};
   }
-  for (const auto& spec : common_specs) {
-    if (spec.environment.empty()) continue;
+  const auto add_from_environment = [&](const OptionSpec& spec) {
+    if (spec.environment.empty()) return;
     auto value = environment(spec.environment);
-    if (value.empty()) continue;
+    if (value.empty()) return;
     if (spec.value.empty() && value == "1") value = "true";
     if (spec.value.empty() && value == "0") value = "false";
     settings.try_emplace(std::string(spec.name),
                          Setting{settled(spec, value), Setting::Source::environment,
                                  std::string(spec.environment)});
-  }
+  };
+  std::for_each(std::begin(common_specs), std::end(common_specs), add_from_environment);
+  std::for_each(verb.first, verb.last, add_from_environment);
   // No option: everybody can read those of a process.
   if (const auto password = environment("DLOCK_PASSWORD"); !password.empty()) {
     settings["password"] = {password, Setting::Source::environment, "DLOCK_PASSWORD"};
@@ -369,7 +411,11 @@ std::string explained(const CLI::ParseError& error, const Words& words) {
 void check_operands(const VerbSpec& verb, const Words& words) {
   const auto usage = " (usage: dlock " + std::string(verb.usage) + ")";
   if (words.operands.size() < verb.least_operands) {
-    throw UsageError("the name of a lock is missing" + usage);
+    const bool fence = verb.verb == Verb::fence;
+    throw UsageError((!fence                   ? "the name of a lock is missing"
+                      : words.operands.empty() ? "the name of a resource is missing"
+                                               : "the fence is missing") +
+                     usage);
   }
   if (verb.verb == Verb::run) {
     if (words.command.empty()) throw UsageError("a command is missing" + usage);

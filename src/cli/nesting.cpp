@@ -51,10 +51,11 @@ std::vector<std::string> command_environment(const char* const* inherited,
     const bool replaced =
         std::any_of(own.begin(), own.end(),
                     [&](const std::string& set) { return set.starts_with(name); });
+    const bool secret = name == "DLOCK_PASSWORD=" || name == "DLOCK_TOKEN=";
     // Without a lock of its own it must not pass for the holder of an outer one.
     const bool outer =
         !settings.grant && (name == "DLOCK_FENCE=" || name == "DLOCK_SLOT=");
-    if (name == "DLOCK_PASSWORD=" || outer || (replaced && !name.empty())) continue;
+    if (secret || outer || (replaced && !name.empty())) continue;
     environment.emplace_back(entry);
   }
   environment.insert(environment.end(), own.begin(), own.end());

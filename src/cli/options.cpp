@@ -1,9 +1,14 @@
 #include "cli/options.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 
+#include "cli/nesting.hpp"
+#include "util/fd.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -148,6 +153,81 @@ std::optional<Dedupe> dedupe(const Settings& settings, const RunOptions& run) {
   return dedupe;
 }
 
+void set_ttl(const Settings& settings, milliseconds& ttl) {
+  with(settings, "ttl", [&](const std::string& value) {
+    ttl = parsed_duration(value);
+    if (ttl < shortest_ttl) throw UsageError("a ttl is 500ms at least");
+  });
+}
+
+void set_claim(const Settings& settings, const std::string& name, ClaimOptions& options) {
+  options.name = parsed_name(name);
+  with(settings, "wait", [&](const std::string& value) {
+    const auto wait = value == "forever" ? milliseconds::max() : parsed_duration(value);
+    if (wait.count() > 0) options.wait = wait;
+  });
+  set_ttl(settings, options.ttl);
+  with(settings, "slots", [&](const std::string& value) {
+    options.slots = parsed_number(value, 1, most_slots);
+  });
+  options.shared = flag(settings, "shared");
+  if (options.shared && settings.count("slots") > 0) {
+    throw UsageError("--shared and --slots do not go together",
+                     is_from_file(settings, "shared") && is_from_file(settings, "slots"));
+  }
+  with(settings, "label", [&](const std::string& value) {
+    if (!value.empty()) options.label = parsed_name(value);
+  });
+}
+
+Token parsed_token(std::string_view text) {
+  // Not with the text: it may be a token but for a letter.
+  const auto token = token_from(text);
+  if (!token) throw UsageError("not a token (32 hexadecimal digits)");
+  return *token;
+}
+
+// Any file, also a pipe: unlike a password a token does not last.
+std::string token_in(const std::string& path) {
+  const auto name = "the token's file " + printable(path, 200);
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!file) throw failure_of(errno, name);
+  std::string text;
+  char buffer[256];
+  for (;;) {
+    const auto size = ::read(file.get(), buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) throw failure_of(errno, name);
+    text.append(buffer, static_cast<std::size_t>(size));
+    if (size == 0 || text.size() > sizeof buffer) break;
+  }
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+Token token(const Settings& settings) {
+  const auto given = settings.find("token");
+  const auto file = settings.find("token-file");
+  std::optional<Token> token;
+  // The environment's comes last.
+  if (file != settings.end() &&
+      (given == settings.end() || given->second.source >= file->second.source)) {
+    if (given != settings.end() && given->second.source == file->second.source) {
+      throw UsageError("--token and --token-file do not go together",
+                       is_from_file(settings, "token"));
+    }
+    with(settings, "token-file",
+         [&](const std::string& value) { token = parsed_token(token_in(value)); });
+  } else {
+    with(settings, "token",
+         [&](const std::string& value) { token = parsed_token(value); });
+  }
+  if (!token) {
+    throw UsageError("the token is missing (--token, --token-file or DLOCK_TOKEN)");
+  }
+  return *token;
+}
+
 }  // namespace
 
 milliseconds parsed_duration(std::string_view text) {
@@ -233,24 +313,8 @@ CommonOptions common_options(const Settings& settings) {
 RunOptions run_options(const Settings& settings, const std::string& name,
                        std::vector<std::string> command) {
   RunOptions options;
-  options.name = parsed_name(name);
+  set_claim(settings, name, options);
   options.command = std::move(command);
-  with(settings, "wait", [&](const std::string& value) {
-    const auto wait = value == "forever" ? milliseconds::max() : parsed_duration(value);
-    if (wait.count() > 0) options.wait = wait;
-  });
-  with(settings, "ttl", [&](const std::string& value) {
-    options.ttl = parsed_duration(value);
-    if (options.ttl < shortest_ttl) throw UsageError("a ttl is 500ms at least");
-  });
-  with(settings, "slots", [&](const std::string& value) {
-    options.slots = parsed_number(value, 1, most_slots);
-  });
-  options.shared = flag(settings, "shared");
-  if (options.shared && settings.count("slots") > 0) {
-    throw UsageError("--shared and --slots do not go together",
-                     is_from_file(settings, "shared") && is_from_file(settings, "slots"));
-  }
   with(settings, "conflict-exit-code", [&](const std::string& value) {
     options.conflict_exit_code = static_cast<int>(parsed_number(value, 0, 255));
   });
@@ -263,9 +327,6 @@ RunOptions run_options(const Settings& settings, const std::string& name,
   duration(settings, "jitter", options.jitter);
   options.reclaim = flag(settings, "reclaim");
   duration(settings, "lock-delay", options.lock_delay);
-  with(settings, "label", [&](const std::string& value) {
-    if (!value.empty()) options.label = parsed_name(value);
-  });
   with(settings, "report", [&](const std::string& value) {
     if (value.empty()) throw UsageError("a file's name is missing");
     options.report = value;
@@ -297,6 +358,62 @@ RunOptions run_options(const Settings& settings, const std::string& name,
     }
   });
   return options;
+}
+
+AcquireOptions acquire_options(const Settings& settings, const std::string& name) {
+  AcquireOptions options;
+  set_claim(settings, name, options);
+  with(settings, "for-pid", [&](const std::string& value) {
+    options.for_pid = static_cast<pid_t>(parsed_number(value, 1, INT32_MAX));
+  });
+  return options;
+}
+
+LeaseOptions lease_options(const Settings& settings, const std::string& name) {
+  LeaseOptions options;
+  options.name = parsed_name(name);
+  options.token = token(settings);
+  set_ttl(settings, options.ttl);
+  return options;
+}
+
+CheckOptions check_options(const Settings& settings,
+                           const std::optional<std::string>& name,
+                           const RunAbove& above) {
+  CheckOptions options;
+  if (!name && above.name.empty()) {
+    throw UsageError("the name of a lock is missing, and DLOCK_NAME is not set");
+  }
+  options.name = parsed_name(name.value_or(above.name));
+  std::optional<Fence> fence;
+  with(settings, "fence", [&](const std::string& value) { fence = parsed_fence(value); });
+  // DLOCK_FENCE is that of the innermost run; another lock may be held further out.
+  const auto given = settings.find("fence");
+  const bool is_given =
+      given != settings.end() && given->second.source == Setting::Source::command_line;
+  if (!is_given && options.name != above.name) {
+    const auto held = fences_held_above(above.held, options.name);
+    if (!held.empty()) fence = held.back();
+  }
+  // A run that goes on without the lock has a name but no fence, and no grant has this
+  // one.
+  if (!fence && options.name == above.name) fence = Fence{0};
+  if (!fence) throw UsageError("the fence is missing (--fence or DLOCK_FENCE)");
+  options.fence = *fence;
+  duration(settings, "min-validity", options.min_validity);
+  return options;
+}
+
+Fence parsed_fence(std::string_view text) {
+  Fence fence;
+  const auto* last = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), last, fence.number);
+  if (error != std::errc() || parsed != last || fence.number == 0 ||
+      fence.number > std::uint64_t{INT64_MAX}) {
+    throw UsageError("'" + printable(text, 60) +
+                     "' is not a fence (a whole number from 1)");
+  }
+  return fence;
 }
 
 milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl) {

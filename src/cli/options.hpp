@@ -62,29 +62,67 @@ struct CommonOptions {
   Color color = Color::automatic;
 };
 
-struct RunOptions {
+// What is asked for, whatever is done with it.
+struct ClaimOptions {
   std::string name;
-  std::vector<std::string> command;
   std::optional<milliseconds> wait;  // max(): forever
   milliseconds ttl{30'000};
   unsigned slots = 1;
   bool shared = false;
+  std::string label;
+};
+
+struct RunOptions : ClaimOptions {
+  std::vector<std::string> command;
   int conflict_exit_code = 75;
   std::optional<Dedupe> dedupe;
   milliseconds min_hold{0};
   milliseconds jitter{0};
   bool reclaim = false;
   milliseconds lock_delay{0};
-  std::string label;
   std::string report;  // a path, or empty
   OnOutage on_outage = OnOutage::stop;
   SupervisionPlan supervision;
 };
 
-// Both throw UsageError, and Failure for a store URL that is none.
+struct AcquireOptions : ClaimOptions {
+  std::optional<pid_t> for_pid;
+};
+
+// A lease that somebody was granted by hand, and what to make it last.
+struct LeaseOptions {
+  std::string name;
+  Token token;
+  milliseconds ttl{30'000};
+};
+
+struct CheckOptions {
+  std::string name;
+  Fence fence;
+  milliseconds min_validity{0};
+};
+
+// What `check` finds in the environment besides its options.
+struct RunAbove {
+  std::string name;  // DLOCK_NAME
+  std::string held;  // DLOCK_HELD
+};
+
+// They throw UsageError, and Failure for a store URL that is none or a token's file that
+// cannot be read.
 CommonOptions common_options(const Settings& settings);
 RunOptions run_options(const Settings& settings, const std::string& name,
                        std::vector<std::string> command);
+AcquireOptions acquire_options(const Settings& settings, const std::string& name);
+LeaseOptions lease_options(const Settings& settings, const std::string& name);
+
+// The lock is `name`, or without it that of the run above; the fence, unless an option
+// says it, that of the run above that holds this lock.
+CheckOptions check_options(const Settings& settings,
+                           const std::optional<std::string>& name, const RunAbove& above);
+
+// A fence as a user gives it: a whole number from 1 to 2^63-1. Throws UsageError.
+Fence parsed_fence(std::string_view text);
 
 // The budget of one operation on the store: what --store-timeout says, else 2 s, and
 // no more than a tenth of the ttl where leases can run out.

@@ -387,11 +387,6 @@ END
 
 @test "the verbs that this version does not have are 64" {
   assert_each_refused 64 << 'END'
-acquire job
-renew job --token x
-release job --token x
-check job
-fence job 1
 watch
 history job
 break job --yes

@@ -122,7 +122,7 @@ wait w D'
 
 @test "the manual has every variable that sets an option" {
   local variable
-  for variable in $(table src/cli/app.cpp common_specs | grep -oE '"DLOCK_[A-Z_]+"' | tr -d '"'); do
+  for variable in $(grep -oE '"DLOCK_[A-Z_]+"' "$DLOCK_SOURCE/src/cli/app.cpp" | tr -d '"'); do
     section 'Read by dlock' | grep -qE "^\.It Ev .*\b$variable\b" ||
       { echo "not in the manual: $variable" >&2; return 1; }
   done
@@ -162,6 +162,13 @@ wait w D'
     "$(jq . <<< "$output" | keys)"
 }
 
+@test "the manual has the keys of acquire --json, and no others" {
+  run dlock acquire --json lock
+
+  assert_equal "$(section 'Of acquire, renew and release' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
+    "$(jq . <<< "$output" | keys)"
+}
+
 @test "the manual has the keys of a report, and no others" {
   dlock run --report "$BATS_TEST_TMPDIR/report" lock true
 
@@ -182,7 +189,7 @@ wait w D'
   dlock run lock true
 
   assert_equal "$(section FILES | sed -n '/^\.It Pa runs.jsonl/,/^\.It/p' |
-    sed -n 's/^\.Ql \([a-z_]*\) *[,;.]*$/\1/p' | grep -vxE 'start|end' | sort -u)" \
+    sed -n 's/^\.Ql \([a-z_]*\) *[,;.]*$/\1/p' | grep -vxE 'start|end|acquire' | sort -u)" \
     "$(keys < "$BATS_TEST_TMPDIR/store/runs.jsonl")"
 }
 

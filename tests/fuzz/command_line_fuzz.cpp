@@ -22,8 +22,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const auto* invocation = std::get_if<Invocation>(&wanted);
       if (invocation == nullptr) continue;
       common_options(invocation->settings);
-      if (invocation->verb != Verb::run) continue;
-      run_options(invocation->settings, invocation->operands.at(0), invocation->command);
+      const auto& operands = invocation->operands;
+      if (invocation->verb == Verb::run) {
+        run_options(invocation->settings, operands.at(0), invocation->command);
+      } else if (invocation->verb == Verb::acquire) {
+        acquire_options(invocation->settings, operands.at(0));
+      } else if (invocation->verb == Verb::check) {
+        const auto name = operands.empty() ? std::nullopt : std::optional(operands[0]);
+        check_options(invocation->settings, name, {"job", "job=1"});
+      }
     } catch (const UsageError& error) {
       fuzz::require_message(error);
     } catch (const Failure& failure) {

@@ -41,6 +41,7 @@ TEST(Holding, a_lock_is_held_by_the_grant_of_its_holder_and_no_other) {
   EXPECT_FALSE(is_held_by(held_with(7), {6}, {}));
   EXPECT_FALSE(is_held_by(held_with(7), {8}, {}));
   EXPECT_FALSE(is_held_by(LockInfo{}, {7}, {}));
+  EXPECT_FALSE(is_held_by(held_with(7), {0}, {}));
 }
 
 TEST(Holding, each_of_many_grants_holds) {

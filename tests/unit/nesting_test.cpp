@@ -140,6 +140,12 @@ TEST(Environment, has_no_password) {
   EXPECT_FALSE(has_name(environment, "DLOCK_PASSWORD"));
 }
 
+TEST(Environment, has_no_token) {
+  const auto environment = environment_with({"DLOCK_TOKEN=secret"}, settings());
+
+  EXPECT_FALSE(has_name(environment, "DLOCK_TOKEN"));
+}
+
 TEST(Environment, keeps_the_settings_that_are_no_secrets) {
   const auto environment =
       environment_with({"DLOCK_USER=u", "DLOCK_PASSWORD_FILE=/run/p"}, settings());

@@ -531,6 +531,117 @@ TEST(Mistakes, are_told_with_where_they_are_from) {
             "/etc/dlock/config.toml: run.ttl: a ttl is 500ms at least");
 }
 
+// Leases by hand
+
+constexpr const char* some_token = "000102030405060708090a0b0c0d0e0f";
+
+Settings with(Settings settings, const std::string& name, const std::string& value,
+              Setting::Source source = Setting::Source::command_line) {
+  settings[name] = {value, source, "--" + name};
+  return settings;
+}
+
+TEST(AcquireOptions, are_those_of_a_claim_and_a_process_to_keep_it_for) {
+  const auto settings =
+      with(with(with({}, "for-pid", "4711"), "ttl", "5s"), "wait", "forever");
+
+  const auto options = acquire_options(settings, "job");
+
+  EXPECT_EQ(options.name, "job");
+  EXPECT_EQ(options.for_pid, 4711);
+  EXPECT_EQ(options.ttl, seconds(5));
+  EXPECT_EQ(options.wait, milliseconds::max());
+}
+
+TEST(AcquireOptions, a_process_is_a_number_of_one) {
+  for (const auto* pid : {"", "0", "-1", "1x", "self", "2147483648"}) {
+    EXPECT_THROW(acquire_options(with({}, "for-pid", pid), "job"), UsageError) << pid;
+  }
+}
+
+TEST(LeaseOptions, have_a_token_and_a_ttl_of_30_seconds) {
+  const auto options = lease_options(with({}, "token", some_token), "job");
+
+  EXPECT_EQ(text_of(options.token), some_token);
+  EXPECT_EQ(options.ttl, seconds(30));
+}
+
+TEST(LeaseOptions, without_a_token_are_refused) {
+  EXPECT_THROW(lease_options({}, "job"), UsageError);
+}
+
+TEST(LeaseOptions, a_token_that_is_none_is_refused_and_not_repeated) {
+  try {
+    lease_options(with({}, "token", "secret"), "job");
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_EQ(std::string(error.what()).find("secret"), std::string::npos);
+  }
+}
+
+TEST(LeaseOptions, a_token_comes_from_one_place) {
+  const auto both = with(with({}, "token", some_token), "token-file", "/nonexistent");
+
+  EXPECT_THROW(lease_options(both, "job"), UsageError);
+}
+
+TEST(LeaseOptions, a_file_on_the_command_line_counts_before_the_environment) {
+  const auto both = with(with({}, "token", some_token, Setting::Source::environment),
+                         "token-file", "/nonexistent");
+
+  EXPECT_THROW(lease_options(both, "job"), Failure);
+}
+
+TEST(LeaseOptions, the_environment_counts_before_a_file_in_the_configuration) {
+  const auto both = with(with({}, "token", some_token, Setting::Source::environment),
+                         "token-file", "/nonexistent", Setting::Source::file);
+
+  EXPECT_EQ(text_of(lease_options(both, "job").token), some_token);
+}
+
+// The run above holds inner with 7, and further out outer with 5.
+const RunAbove above{"inner", "outer=5 inner=7"};
+const Settings inherited = with({}, "fence", "7", Setting::Source::environment);
+
+TEST(CheckOptions, are_those_of_the_run_above) {
+  const auto options = check_options(inherited, std::nullopt, above);
+
+  EXPECT_EQ(options.name, "inner");
+  EXPECT_EQ(options.fence.number, 7u);
+  EXPECT_EQ(options.min_validity, seconds(0));
+}
+
+TEST(CheckOptions, of_a_lock_further_out_have_its_fence) {
+  EXPECT_EQ(check_options(inherited, "outer", above).fence.number, 5u);
+}
+
+TEST(CheckOptions, of_a_lock_that_no_run_holds_have_the_fence_of_the_environment) {
+  EXPECT_EQ(check_options(inherited, "other", above).fence.number, 7u);
+}
+
+TEST(CheckOptions, a_fence_on_the_command_line_counts) {
+  EXPECT_EQ(check_options(with({}, "fence", "9"), "outer", above).fence.number, 9u);
+}
+
+TEST(CheckOptions, of_a_run_that_has_no_lock_have_no_grants_fence) {
+  EXPECT_EQ(check_options({}, std::nullopt, {"job", ""}).fence.number, 0u);
+  EXPECT_EQ(check_options({}, "job", {"job", "job="}).fence.number, 0u);
+}
+
+TEST(CheckOptions, without_a_name_or_a_fence_are_refused) {
+  EXPECT_THROW(check_options(inherited, std::nullopt, {}), UsageError);
+  EXPECT_THROW(check_options({}, "job", {}), UsageError);
+}
+
+TEST(Fences, are_whole_numbers_from_1) {
+  EXPECT_EQ(parsed_fence("1").number, 1u);
+  EXPECT_EQ(parsed_fence("9223372036854775807").number, std::uint64_t{INT64_MAX});
+  for (const auto* text :
+       {"", "0", "-1", "+1", "1.0", "0x1", " 1", "1 ", "9223372036854775808"}) {
+    EXPECT_THROW(parsed_fence(text), UsageError) << text;
+  }
+}
+
 // The budget of one operation
 
 TEST(StoreTimeout, is_2_seconds_where_there_is_no_ttl) {

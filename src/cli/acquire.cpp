@@ -1,0 +1,239 @@
+#include "cli/acquire.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "cli/background_keeper.hpp"
+#include "cli/by_hand.hpp"
+#include "cli/completed.hpp"
+#include "cli/lock_view.hpp"
+#include "cli/look.hpp"
+#include "cli/nesting.hpp"
+#include "cli/speaker.hpp"
+#include "lock/acquire.hpp"
+#include "supervise/signals.hpp"
+#include "util/random.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+milliseconds budget_of(const CommonOptions& common, const Claim& claim) {
+  const bool runs_out = leases_run_out(common.store);
+  return store_timeout(common, runs_out ? std::optional(claim.ttl) : std::nullopt);
+}
+
+// One acquisition, up to the moment when the caller has the token or the lock is free.
+class Acquisition {
+ public:
+  Acquisition(asio::io_context& context, const CommonOptions& common,
+              const AcquireOptions& options, const Claim& claim, const HeldSignals& held,
+              BackgroundKeeper* keeper)
+      : context_(context),
+        common_(common),
+        options_(options),
+        claim_(claim),
+        keeper_(keeper),
+        speaker_(options.name, common.quiet, common.verbose),
+        wakeup_(context),
+        signals_(context, wakeup_, held),
+        store_(open_store(common.store, budget_of(common, claim), context)) {}
+
+  asio::awaitable<Exit> to_the_end();
+
+ private:
+  asio::awaitable<void> take();
+  asio::awaitable<Answer> obtain();
+  asio::awaitable<void> hand_out();
+  asio::awaitable<void> give_back();
+  void refused(const Answer& answer);
+  void failed(const Failure& failure);
+
+  asio::io_context& context_;
+  const CommonOptions& common_;
+  const AcquireOptions& options_;
+  const Claim& claim_;
+  BackgroundKeeper* keeper_;  // or null
+  Speaker speaker_;
+  Wakeup wakeup_;
+  SignalInbox signals_;
+  std::unique_ptr<Store> store_;
+  std::optional<Grant> grant_;
+  bool may_hold_ = true;  // the lock or a place in its queue, for all we know
+  bool is_handed_out_ = false;
+  Exit exit_;
+};
+
+asio::awaitable<Exit> Acquisition::to_the_end() {
+  std::optional<Failure> failure;
+  try {
+    co_await take();
+    if (const auto signal = signals_.next_ending()) {
+      exit_.by_signal = signal;
+    } else if (grant_) {
+      co_await hand_out();
+    }
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  if (failure) failed(*failure);
+  // Also when the token is out: the caller takes our death for a failure.
+  if (const auto signal = signals_.next_ending()) exit_.by_signal = signal;
+  if (exit_.by_signal || !is_handed_out_) {
+    if (exit_.by_signal) wakeup_.give_up(true);  // what is left is not worth waiting for
+    co_await give_back();
+  } else if (keeper_ != nullptr) {
+    keeper_->stay();
+  }
+  co_return exit_;
+}
+
+asio::awaitable<void> Acquisition::take() {
+  signals_.give_up_waiting(true);
+  std::unique_ptr<Readable> beneficiary;
+  bool has_ended = false;
+  if (keeper_ != nullptr) {
+    beneficiary = keeper_->watch_beneficiary(context_, [&] {
+      has_ended = true;
+      wakeup_.give_up(true);
+      beneficiary.reset();  // it stays readable
+    });
+  }
+  std::optional<Failure> failure;
+  try {
+    const auto answer = co_await obtain();
+    speaker_.live("");
+    if (const auto* granted = std::get_if<Grant>(&answer)) {
+      grant_ = *granted;
+      speaker_.step("granted, fence " + std::to_string(granted->fence.number) +
+                    ", slot " + std::to_string(granted->slot) +
+                    (store_->protects() ? "" : " (none: excludes nobody)"));
+      if (keeper_ != nullptr) co_await keeper_->take_over(context_, wakeup_);
+    } else {
+      refused(answer);
+    }
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  signals_.give_up_waiting(false);
+  speaker_.live("");
+  if (has_ended) {
+    failure = Failure(Failure::Kind::interrupted,
+                      "process " + std::to_string(*options_.for_pid) + " has ended");
+    speaker_.error(failure->what());
+  }
+  if (failure) throw *failure;
+}
+
+asio::awaitable<Answer> Acquisition::obtain() {
+  Patience patience;
+  if (options_.wait) patience.until = later(Clock::now(), *options_.wait);
+  patience.waiting = [this](const Busy& busy) { speaker_.live(waiting_text(busy)); };
+  patience.retrying = [this](const Failure& failure) {
+    speaker_.step(std::string(failure.what()) + "; trying again");
+  };
+  speaker_.step("asking " + printable(store_->url()));
+  co_return co_await acquire(*store_, claim_, patience, wakeup_);
+}
+
+// Throws Failure if the caller cannot be given the token.
+asio::awaitable<void> Acquisition::hand_out() {
+  // What main has opened itself was closed: what is written there is lost.
+  if ((::fcntl(STDOUT_FILENO, F_GETFD) & FD_CLOEXEC) != 0) {
+    throw Failure(Failure::Kind::unreachable, "standard output is closed");
+  }
+  const auto token = text_of(claim_.token);
+  if (!common_.json) {
+    print(token + "\n");
+  } else {
+    const auto free = co_await free_of(*store_, claim_.lock, wakeup_);
+    const bool ends = grant_->deadline != Clock::time_point::max();
+    const auto left = left_of(claim_.ttl, grant_->sent_at);
+    print(to_line(Json{
+              {"token", token},
+              {"fence", grant_->fence.number},
+              {"slot", grant_->slot},
+              {"expires_in_ms", ends ? Json(left.count()) : Json(nullptr)},
+              {"free", free},
+          }) +
+          "\n");
+  }
+  is_handed_out_ = true;
+}
+
+// Whatever there may be, for giving back what is not ours does nothing.
+asio::awaitable<void> Acquisition::give_back() {
+  if (!may_hold_) co_return;
+  try {
+    co_await store_->release(claim_, std::nullopt, wakeup_);
+  } catch (const Failure& failure) {
+    if (grant_ && failure.kind() != Failure::Kind::interrupted) {
+      speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +
+                       "; it ends by itself in " +
+                       for_people(left_of(claim_.ttl, grant_->sent_at)));
+    }
+  }
+}
+
+void Acquisition::refused(const Answer& answer) {
+  const auto message = refusal_text(answer, claim_.slots);
+  if (std::holds_alternative<SlotsDiffer>(answer)) {
+    exit_.code = code_of(ExitStatus::misconfigured);
+    speaker_.error(message);
+    return;
+  }
+  const auto* busy = std::get_if<Busy>(&answer);
+  may_hold_ = busy != nullptr && busy->place > 0;
+  exit_.code = code_of(ExitStatus::not_obtained);
+  speaker_.warning(message);
+}
+
+void Acquisition::failed(const Failure& failure) {
+  if (failure.kind() == Failure::Kind::interrupted) {
+    exit_.code = code_of(ExitStatus::not_obtained);  // if not by a signal
+    return;
+  }
+  exit_.code = code_of(status_of(failure.kind()));
+  if (!grant_) wakeup_.give_up(true);  // the store has had its time
+  speaker_.error(failure.what());
+}
+
+Claim claim_of(const CommonOptions& common, const AcquireOptions& options) {
+  Claim claim;
+  claim.lock = {common.name_space, options.name};
+  claim.token.bytes = random_bytes();
+  claim.mode = options.shared ? Mode::shared : Mode::exclusive;
+  claim.slots = options.slots;
+  claim.ttl = options.ttl;
+  claim.label = options.label;
+  claim.attached = false;
+  // Whoever has called us, for we are gone in a moment.
+  claim.on_behalf_of = options.for_pid.value_or(::getppid());
+  const char* held = std::getenv("DLOCK_HELD");
+  if (held != nullptr) claim.held_above = fences_held_above(held, options.name);
+  return claim;
+}
+
+}  // namespace
+
+Exit acquire_verb(const Invocation& invocation) {
+  const auto& common = invocation.common;
+  const auto options = acquire_options(invocation.settings, invocation.operands.at(0));
+  const auto claim = claim_of(common, options);
+  // Before there is a socket, a database or an event loop that it would have a share of.
+  std::unique_ptr<BackgroundKeeper> keeper;
+  if (options.for_pid) {
+    keeper = std::make_unique<BackgroundKeeper>(*options.for_pid, common.store, claim,
+                                                budget_of(common, claim));
+  }
+
+  const HeldSignals held;
+  asio::io_context context(1);
+  Acquisition acquisition(context, common, options, claim, held, keeper.get());
+  return completed(context, [&] { return acquisition.to_the_end(); });
+}
+
+}  // namespace dlock

@@ -1,0 +1,273 @@
+#include "cli/background_keeper.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "cli/completed.hpp"
+#include "cli/options.hpp"
+#include "lock/keeper.hpp"
+#include "util/process.hpp"
+
+namespace dlock {
+namespace {
+
+// What the two processes tell each other, a packet each; in the place of "+" why not: a
+// digit for the kind of failure, and its message.
+constexpr std::string_view granted = "granted";
+constexpr std::string_view kept = "+";
+constexpr std::string_view stay_word = "stay";
+
+// Between tries to give the lease back.
+constexpr milliseconds release_retry{500};
+
+// For the other process to be scheduled, beyond what the store may take.
+constexpr milliseconds scheduling{3000};
+
+// What the keeper has from its parent.
+struct Duty {
+  const StoreUrl& store;
+  const Claim& claim;
+  milliseconds budget;
+  Fd channel;
+  Fd beneficiary;
+};
+
+// Nothing if the other end is closed.
+std::optional<std::string> received(int channel) {
+  char packet[1024];
+  for (;;) {
+    const auto size = ::recv(channel, packet, sizeof packet, 0);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return std::nullopt;
+    return std::string(packet, static_cast<std::size_t>(size));
+  }
+}
+
+void tell(int channel, std::string_view packet) {
+  while (::send(channel, packet.data(), packet.size(), MSG_NOSIGNAL) < 0 &&
+         errno == EINTR) {
+  }
+}
+
+// The keeper's life in its own process.
+class Keeping final : public LeaseWatcher {
+ public:
+  explicit Keeping(Duty duty)
+      : duty_(std::move(duty)),
+        wakeup_(context_),
+        store_(open_store(duty_.store, duty_.budget, context_)),
+        timing_(duty_.claim.ttl, {}, duty_.budget) {}
+
+  void run() {
+    completed(context_, [this] { return to_the_end(); });
+  }
+
+  void extend(Clock::time_point deadline) override { deadline_ = deadline; }
+  void forfeit(Loss) override { is_lost_ = true; }
+
+ private:
+  asio::awaitable<bool> to_the_end();
+  asio::awaitable<std::string> begin(Clock::time_point& sent_at);
+  asio::awaitable<void> give_back();
+  void watch();
+
+  Duty duty_;
+  asio::io_context context_{1};
+  Wakeup wakeup_;
+  std::unique_ptr<Store> store_;
+  LeaseTiming timing_;
+  asio::signal_set signals_{context_, SIGTERM, SIGINT, SIGHUP};
+  std::unique_ptr<Readable> channel_;
+  std::unique_ptr<Readable> beneficiary_;
+
+  Clock::time_point deadline_;
+  bool is_lost_ = false;
+  bool is_free_to_go_ = false;  // the beneficiary has ended, or never got the token
+  bool stops_ = false;          // that, or told to end
+};
+
+asio::awaitable<bool> Keeping::to_the_end() {
+  auto sent_at = Clock::now();
+  const auto answer = co_await begin(sent_at);
+  tell(duty_.channel.get(), answer);
+  if (answer != kept) co_return false;  // the parent gives it back
+  watch();
+  deadline_ = timing_.deadline(sent_at);
+  co_await keep_lease([this] { return store_->renew(duty_.claim, wakeup_); }, timing_,
+                      sent_at, *this, wakeup_, stops_);
+  while (!is_lost_ && !is_free_to_go_ && Clock::now() < deadline_) {
+    co_await wakeup_.wait_until(deadline_);
+  }
+  if (is_free_to_go_ && !is_lost_) co_await give_back();
+  co_return true;
+}
+
+// The first renewal, which shows that this process can; what to say about it.
+asio::awaitable<std::string> Keeping::begin(Clock::time_point& sent_at) {
+  try {
+    sent_at = Clock::now();
+    if (co_await store_->renew(duty_.claim, wakeup_) == Renewal::confirmed) {
+      co_return std::string(kept);
+    }
+    co_return std::to_string(static_cast<int>(Failure::Kind::unreachable)) +
+        "the lease ended before it could be kept";
+  } catch (const Failure& failure) {
+    co_return std::to_string(static_cast<int>(failure.kind())) + failure.what();
+  }
+}
+
+void Keeping::watch() {
+  beneficiary_ =
+      std::make_unique<Readable>(context_, std::move(duty_.beneficiary), [this] {
+        is_free_to_go_ = stops_ = true;
+        wakeup_.notify();
+        beneficiary_.reset();  // it stays readable
+      });
+  const int channel = duty_.channel.get();
+  channel_ =
+      std::make_unique<Readable>(context_, std::move(duty_.channel), [this, channel] {
+        if (received(channel) != stay_word) {
+          is_free_to_go_ = stops_ = true;
+          wakeup_.notify();
+        }
+        channel_.reset();
+      });
+  signals_.async_wait([this](boost::system::error_code error, int) {
+    if (error) return;
+    stops_ = true;
+    wakeup_.notify();
+  });
+}
+
+// Once the lease has surely ended there is nothing to give back.
+asio::awaitable<void> Keeping::give_back() {
+  const auto ends_at = later(deadline_, timing_.drift());
+  do {
+    bool failed = false;
+    try {
+      co_await store_->release(duty_.claim, std::nullopt, wakeup_);
+    } catch (const Failure&) {
+      failed = true;
+    }
+    if (!failed) co_return;
+    const auto retry_at = later(Clock::now(), release_retry);
+    while (Clock::now() < retry_at) co_await wakeup_.wait_until(retry_at);
+  } while (Clock::now() < ends_at);
+}
+
+// Leaves the caller's surroundings behind: nobody may wait for a descriptor, directory or
+// terminal because of us.
+void leave_everything_but(const Duty& duty) {
+  ::chdir("/");
+  const int null = ::open("/dev/null", O_RDWR);
+  for (int fd = 0; fd <= 2; ++fd) ::dup2(null, fd);
+  for (const auto& name : entries_of("/proc/self/fd")) {
+    const int fd = std::atoi(name.c_str());
+    if (fd > 2 && fd != duty.channel.get() && fd != duty.beneficiary.get()) ::close(fd);
+  }
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) ::signal(signal, SIG_DFL);
+  ::signal(SIGPIPE, SIG_IGN);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void live(Duty duty) {
+  leave_everything_but(duty);
+  // Nothing is opened before there is a lease to keep.
+  if (received(duty.channel.get())) {
+    try {
+      Keeping(std::move(duty)).run();
+    } catch (const std::exception&) {
+      // Nobody is there to be told; the lease ends by itself.
+    }
+  }
+  ::_exit(0);
+}
+
+}  // namespace
+
+BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
+                                   const Claim& claim, milliseconds budget)
+    : beneficiary_(open_pidfd(beneficiary)), budget_(budget) {
+  const auto process = "process " + std::to_string(beneficiary);
+  // EINVAL: the number is that of a thread.
+  const bool absent = !beneficiary_ && (errno == ESRCH || errno == EINVAL);
+  if (absent || (beneficiary_ && dlock::has_ended(beneficiary))) {
+    throw UsageError("--for-pid: there is no " + process);
+  }
+  if (!beneficiary_) throw failure_of(errno, "cannot watch " + process);
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw failure_of(errno, "cannot make a socket");
+  }
+  channel_ = Fd(ends[0]);
+  Fd others(ends[1]);
+  const auto failure = [](int error) {
+    return Failure(Failure::Kind::exhausted,
+                   std::string("cannot start a process: ") + std::strerror(error));
+  };
+  const pid_t child = ::fork();
+  if (child < 0) throw failure(errno);
+  if (child == 0) {
+    // Not a leader of the session, which could get itself a terminal, and not our child,
+    // which would be a zombie if it ended before us.
+    ::setsid();
+    const pid_t keeper = ::fork();
+    if (keeper != 0) ::_exit(keeper < 0 ? errno : 0);
+    channel_.reset();
+    live({store, claim, budget, std::move(others), std::move(beneficiary_)});
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    throw failure(WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD);
+  }
+}
+
+BackgroundKeeper::~BackgroundKeeper() = default;
+
+std::unique_ptr<Readable> BackgroundKeeper::watch_beneficiary(
+    asio::io_context& context, std::function<void()> ended) {
+  return std::make_unique<Readable>(context, std::move(beneficiary_), std::move(ended));
+}
+
+asio::awaitable<void> BackgroundKeeper::take_over(asio::io_context& context,
+                                                  Wakeup& wakeup) {
+  tell(channel_.get(), granted);
+  std::optional<std::string> answer;
+  bool answered = false;
+  std::unique_ptr<Readable> reply;
+  reply = std::make_unique<Readable>(context, Fd(::dup(channel_.get())), [&] {
+    answer = received(channel_.get());
+    answered = true;
+    reply.reset();
+    wakeup.notify();
+  });
+  const auto give_up_at = later(Clock::now(), budget_ + scheduling);
+  while (!answered && !wakeup.gives_up() && Clock::now() < give_up_at) {
+    co_await wakeup.wait_until(give_up_at);
+  }
+  if (answered && answer == kept) co_return;
+  if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
+  if (!answer || answer->empty()) {
+    throw Failure(Failure::Kind::exhausted, "the background process does not work");
+  }
+  throw Failure(static_cast<Failure::Kind>(answer->front() - '0'), answer->substr(1));
+}
+
+void BackgroundKeeper::stay() { tell(channel_.get(), stay_word); }
+
+}  // namespace dlock

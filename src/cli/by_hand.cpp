@@ -1,0 +1,132 @@
+#include "cli/by_hand.hpp"
+
+#include <cstdlib>
+
+#include "cli/completed.hpp"
+#include "cli/speaker.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+// A verb at work: its store, and what it takes to ask it.
+struct Client {
+  explicit Client(const CommonOptions& common)
+      : wakeup(context),
+        store(open_store(common.store, store_timeout(common, {}), context)) {}
+
+  asio::io_context context{1};
+  Wakeup wakeup;
+  std::unique_ptr<Store> store;
+};
+
+Claim claim_of(const CommonOptions& common, const LeaseOptions& options) {
+  Claim claim;
+  claim.lock = {common.name_space, options.name};
+  claim.token = options.token;
+  claim.ttl = options.ttl;
+  claim.attached = false;
+  return claim;
+}
+
+ExitStatus not_ours(const CommonOptions& common, const LeaseOptions& options) {
+  Speaker(options.name, common.quiet, common.verbose)
+      .warning("not held by this token any more");
+  return ExitStatus::lost;
+}
+
+// Whole tenths of a second.
+using Tenths = std::chrono::duration<std::int64_t, std::deci>;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+milliseconds left_of(milliseconds span, Clock::time_point start) {
+  const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - start);
+  return std::max(span - passed, milliseconds(0));
+}
+
+asio::awaitable<Json> free_of(Store& store, const LockName& lock, Wakeup& wakeup) {
+  try {
+    const auto info = co_await store.inspect(lock, wakeup);
+    co_return Json(info.free);
+  } catch (const Failure&) {
+    co_return Json(nullptr);
+  }
+}
+
+ExitStatus renew_verb(const Invocation& invocation) {
+  const auto& common = invocation.common;
+  const auto options = lease_options(invocation.settings, invocation.operands.at(0));
+  const auto claim = claim_of(common, options);
+  Client client(common);
+  const auto sent_at = Clock::now();
+  const auto renewal = completed(
+      client.context, [&] { return client.store->renew(claim, client.wakeup); });
+  if (renewal != Renewal::confirmed) return not_ours(common, options);
+  const auto left = left_of(claim.ttl, sent_at);
+  // People need no digits that say how long the question took.
+  print(common.json ? to_line(Json{{"expires_in_ms", left.count()}}) + "\n"
+                    : for_people(std::chrono::round<Tenths>(left)) + "\n");
+  return ExitStatus::success;
+}
+
+ExitStatus release_verb(const Invocation& invocation) {
+  const auto& common = invocation.common;
+  const auto options = lease_options(invocation.settings, invocation.operands.at(0));
+  const auto claim = claim_of(common, options);
+  Client client(common);
+  const auto released = completed(client.context, [&] {
+    return client.store->release(claim, std::nullopt, client.wakeup);
+  });
+  if (released != Release::released) return not_ours(common, options);
+  if (common.json) {
+    const auto free = completed(client.context, [&] {
+      return free_of(*client.store, claim.lock, client.wakeup);
+    });
+    print(to_line(Json{{"free", free}}) + "\n");
+  }
+  return ExitStatus::success;
+}
+
+ExitStatus check_verb(const Invocation& invocation) {
+  const auto& common = invocation.common;
+  const auto& operands = invocation.operands;
+  const auto options =
+      check_options(invocation.settings,
+                    operands.empty() ? std::nullopt : std::optional(operands.front()),
+                    {environment("DLOCK_NAME"), environment("DLOCK_HELD")});
+  const LockName lock{common.name_space, options.name};
+  Client client(common);
+  // What excludes nobody cannot be lost.
+  if (!client.store->protects()) return ExitStatus::success;
+  const auto sent_at = Clock::now();
+  const auto info = completed(client.context,
+                              [&] { return client.store->inspect(lock, client.wakeup); });
+  const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - sent_at);
+  const bool is_held = is_held_by(info, options.fence, options.min_validity + passed);
+  Speaker(options.name, common.quiet, common.verbose)
+      .step(is_held ? "still held by this grant"
+                    : "not held by this grant, or too briefly");
+  return is_held ? ExitStatus::success : ExitStatus::lost;
+}
+
+ExitStatus fence_verb(const Invocation& invocation) {
+  const auto& common = invocation.common;
+  const LockName resource{common.name_space, parsed_name(invocation.operands.at(0))};
+  const auto fence = parsed_fence(invocation.operands.at(1));
+  Client client(common);
+  const auto admission = completed(client.context, [&] {
+    return client.store->admit_fence(resource, fence, client.wakeup);
+  });
+  const bool is_admitted = admission == Admission::admitted;
+  Speaker(resource.name, common.quiet, common.verbose)
+      .step(is_admitted ? "admitted" : "a greater fence was admitted before");
+  return is_admitted ? ExitStatus::success : ExitStatus::lost;
+}
+
+}  // namespace dlock

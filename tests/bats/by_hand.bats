@@ -1,0 +1,716 @@
+#!/usr/bin/env bats
+# Locks by hand: acquire, renew, release and check, and the process that keeps a lock.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/by_hand
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+# Asserts that `run` left a refusal in one line with this exit code.
+assert_refused() {  # <exit code> <part of what it says>
+  assert_status "$1"
+  assert_one_line
+  assert_output_contains "$2"
+}
+
+# --- acquire ---
+
+@test "acquire prints a token, and holds the lock when it is gone" {
+  run dlock acquire job
+
+  assert_status 0
+  [[ $output =~ ^[0-9a-f]{32}$ ]]
+  is_held job
+  run dlock run job -- echo started
+  assert_refused 75 'held by'
+}
+
+@test "every token is another one" {
+  tokens=$(for lock in {1..20}; do dlock acquire "$lock"; done | sort -u)
+
+  assert_equal "$(wc -l <<< "$tokens")" 20
+}
+
+@test "acquire --json tells all that there is to know of the grant" {
+  run dlock acquire --json -n 3 -t 20s job
+
+  [[ $(json .token) =~ ^[0-9a-f]{32}$ ]]
+  assert_equal "$(json '"\(.slot) \(.free)"')" '0 2'
+  assert_between "$(json .expires_in_ms)" 15000 20000
+  assert_equal "$(json .fence)" "$(look job '.holders[0].fence')"
+  run dlock acquire --json -n 3 job
+  assert_equal "$(json '"\(.slot) \(.free)"')" '1 1'
+}
+
+@test "a lock that is held is refused at once, and no token is printed" {
+  dlock acquire job > /dev/null
+
+  run bash -c 'dlock acquire job 2> /dev/null'
+  assert_equal "$status $output" '75 '
+  run dlock acquire job
+  assert_refused 75 'dlock: job: held by'
+  run dlock acquire -q job
+  assert_equal "$status $output" '75 '
+}
+
+@test "a lock that a run holds is refused, too" {
+  hold job
+
+  run dlock acquire job
+
+  assert_refused 75 "(pid $holder, sh -c"
+}
+
+@test "a lock that is held with other slots is 78" {
+  dlock acquire -n 2 job
+
+  run dlock acquire -n 3 job
+
+  assert_refused 78 'in use with 2 slots, not 3'
+}
+
+@test "a lock that an outer run holds is refused, even with --wait" {
+  run dlock run job -- dlock acquire -w forever job
+
+  assert_refused 75 'held by an outer run'
+}
+
+@test "acquire --wait has the lock when it is released" {
+  token=$(dlock acquire job)
+  dlock acquire -w 60s job > next 3>&- &
+  eventually is_queued job $!
+
+  dlock release job --token "$token"
+
+  assert_exits 0 $!
+  dlock release job --token "$(< next)"
+}
+
+@test "acquire --wait that is over gives up with 75, and leaves the queue" {
+  dlock acquire job
+
+  run dlock acquire -w 200ms job
+
+  assert_refused 75 'held by'
+  nobody_waits job
+}
+
+@test "those who wait to acquire are served in order, and a run behind them" {
+  token=$(dlock acquire job)
+  dlock acquire -w 60s job > first 3>&- &
+  eventually is_queued job $!
+  queue job touch ran
+
+  dlock release job --token "$token"
+  eventually test -s first
+  never_within 200 test -e ran
+  dlock release job --token "$(< first)"
+
+  assert_exits 0 "$waiter"
+  [[ -e ran ]]
+}
+
+@test "a semaphore of two admits two" {
+  dlock acquire -n 2 job
+  token=$(dlock acquire -n 2 job)
+  run dlock acquire -n 2 job
+  assert_status 75
+
+  dlock release job --token "$token"
+
+  dlock acquire -n 2 job
+}
+
+@test "shared locks are acquired together, and exclude others" {
+  dlock acquire -s job
+  dlock acquire -s job
+
+  run dlock acquire job
+  assert_status 75
+  run dlock acquire -s -n 2 job
+  assert_status 64
+}
+
+@test "two that hold a lock one after the other take as long as both" {
+  begin=$(now_ms)
+  for span in 0.1 0.6; do
+    bash -c 'export DLOCK_TOKEN; DLOCK_TOKEN=$(dlock acquire -w 60s job) && sleep "$1" && dlock release job' \
+      - "$span" 3>&- &
+    jobs+=($!)
+  done
+
+  for job in "${jobs[@]}"; do assert_exits 0 "$job"; done
+
+  assert_between $(($(now_ms) - begin)) 700 2500
+}
+
+@test "a signal ends one that waits, and leaves nothing" {
+  dlock acquire job
+  for signal in TERM HUP; do
+    dlock acquire -w forever job > token 2> said 3>&- &
+    eventually is_queued job $!
+
+    kill -$signal $!
+
+    assert_exits $((128 + $(kill -l $signal))) $!
+    nobody_waits job
+    assert_equal "$(cat token said)" ''
+  done
+}
+
+@test "a token that cannot be written gives the lock back" {
+  [[ -c /dev/full ]] || skip 'no /dev/full'
+
+  for json in '' --json; do
+    run sh -c 'dlock acquire job $1 > /dev/full' - $json
+    assert_refused 69 'cannot write to standard output'
+    is_free job
+  done
+}
+
+@test "a token for a reader that is gone gives the lock back" {
+  run perl -e 'pipe(my $read, my $write); close $read; open(STDOUT, ">&", $write);
+    exec "dlock", "acquire", "job"'
+
+  assert_refused 69 'cannot write to standard output'
+  is_free job
+}
+
+@test "a token for a closed standard output gives the lock back" {
+  run sh -c 'dlock acquire job >&-'
+
+  assert_refused 69 'standard output is closed'
+  is_free job
+}
+
+@test "status and list show a detached lease, with when it ends" {
+  dlock acquire -t 20s --label 'by hand' job
+
+  assert_equal "$(look job '.holders[0] | "\(.attached) \(.label) \(.command)"')" 'false by hand []'
+  assert_between "$(look job '.holders[0].expires_in_ms')" 10000 20000
+  run dlock status job
+  assert_output_contains '(detached, ends in '
+  run dlock list
+  assert_output_contains 'job '
+}
+
+@test "the pid that is shown is that of the script which called acquire" {
+  run bash -c 'dlock acquire job > /dev/null; echo $$'
+
+  assert_equal "$(look job '.holders[0].pid')" "$output"
+}
+
+@test "what was acquired by hand is no run" {
+  dlock release job --token "$(dlock acquire job)"
+  dlock acquire -t 500ms job
+  eventually is_free job
+
+  assert_equal "$(look job .last_run)" null
+  dlock run job true
+  assert_equal "$(look job .last_run.outcome)" ran
+}
+
+@test "a configuration file has tables for these verbs" {
+  printf '[acquire]\nttl = "20s"\nslots = 2\n[renew]\nttl = "50s"\n' > dlock.toml
+
+  token=$(dlock --config dlock.toml acquire job)
+
+  assert_equal "$(look job '"\(.slots) \(.holders[0].expires_in_ms <= 20000)"')" '2 true'
+  assert_equal "$(dlock --config dlock.toml renew job --token "$token")" 50s
+}
+
+# --- How long it lasts ---
+
+@test "a lease by hand ends by its ttl" {
+  dlock acquire -t 500ms job
+  is_held job
+
+  eventually is_free job
+}
+
+@test "who waits has the lock as soon as a lease by hand has ended" {
+  dlock acquire -t 700ms job
+  begin=$(now_ms)
+
+  dlock run -w 60s job -- true
+
+  assert_between $(($(now_ms) - begin)) 300 1600
+}
+
+@test "renew sets the lease to so long from now, and says how long" {
+  token=$(dlock acquire -t 500ms job)
+
+  assert_equal "$(dlock renew job --token "$token" -t 20s)" 20s
+
+  assert_between "$(look job '.holders[0].expires_in_ms')" 10000 20000
+  assert_equal "$(dlock renew job --token "$token")" 30s
+  run dlock renew job --token "$token" -t 10s --json
+  assert_between "$(json .expires_in_ms)" 9000 10000
+  assert_between "$(look job '.holders[0].expires_in_ms')" 1 10000
+}
+
+@test "a lease that is renewed in time does not end" {
+  token=$(dlock acquire -t 900ms job)
+  renewed() { dlock renew job --token "$token" -t 900ms; }
+
+  for _ in {1..5}; do
+    never_within 300 is_free job
+    renewed
+  done
+}
+
+@test "a lease that is made to end sooner is granted to who waits" {
+  token=$(dlock acquire -t 1h job)
+  dlock run -w 60s job -- true 3>&- &
+  eventually is_queued job $!
+
+  dlock renew job --token "$token" -t 500ms
+
+  assert_exits 0 $!
+}
+
+@test "a lease that has ended is not renewed, though nobody has the lock" {
+  token=$(dlock acquire -t 500ms job)
+  eventually is_free job
+
+  run dlock renew job --token "$token"
+
+  assert_refused 76 'not held by this token any more'
+  is_free job
+}
+
+@test "a lease that has ended is neither renewed nor released in the next one's hands" {
+  token=$(dlock acquire -t 500ms job)
+  eventually is_free job
+  dlock acquire -t 20s job
+
+  run dlock renew job --token "$token" -t 1h
+  assert_status 76
+  run dlock release job --token "$token"
+  assert_status 76
+
+  assert_between "$(look job '.holders[0].expires_in_ms')" 1 20000
+}
+
+# --- release ---
+
+@test "release frees the lock, and prints nothing" {
+  token=$(dlock acquire job)
+
+  run dlock release job --token "$token"
+
+  assert_equal "$status $output" '0 '
+  is_free job
+}
+
+@test "a second release is 76, and so is one by another token" {
+  token=$(dlock acquire job)
+  run dlock release job --token "${token//[0-9]/a}"
+  assert_refused 76 'dlock: job: not held by this token any more'
+  is_held job
+  dlock release job --token "$token"
+
+  run dlock release job --token "$token"
+  assert_refused 76 'not held by this token any more'
+  run dlock release -q job --token "$token"
+  assert_equal "$status $output" '76 '
+}
+
+@test "release --json tells how many more can hold the lock" {
+  dlock acquire -n 3 job
+  token=$(dlock acquire -n 3 job)
+
+  assert_equal "$(dlock release job --token "$token" --json)" '{"free":2}'
+}
+
+@test "a release in a store that nobody used is 76, and makes none" {
+  run dlock release job --token "$some_token"
+
+  assert_status 76
+  refute test -e store
+}
+
+@test "a store that is replaced by another one has no such lease" {
+  token=$(dlock acquire job)
+  mv store elsewhere
+
+  run dlock renew job --token "$token"
+
+  assert_status 76
+}
+
+# --- Tokens ---
+
+@test "a token comes from an option, a file or the environment" {
+  dlock acquire job > token
+  dlock renew job --token "$(< token)"
+  dlock renew job --token-file token
+  DLOCK_TOKEN=$(< token) dlock renew job
+  dlock renew job --token-file <(cat token)
+
+  DLOCK_TOKEN=$(< token) dlock release job
+}
+
+@test "a token on the command line counts before a file, and that before the environment" {
+  dlock acquire job > token
+
+  DLOCK_TOKEN=nonsense dlock renew job --token-file token
+  DLOCK_TOKEN=nonsense dlock renew job --token "$(< token)"
+  run dlock renew job --token "$(< token)" --token-file token
+  assert_refused 64 'do not go together'
+}
+
+@test "a token that is none is 64, and is not repeated" {
+  echo secret > token
+  for verb in renew release; do
+    run dlock $verb job --token secret
+    assert_refused 64 'not a token'
+    refute_output_contains secret
+    run dlock $verb job --token-file token
+    assert_refused 64 'not a token'
+    refute_output_contains secret
+    DLOCK_TOKEN=secret run dlock $verb job
+    assert_refused 64 'DLOCK_TOKEN: not a token'
+    refute_output_contains secret
+    run dlock $verb job
+    assert_refused 64 'the token is missing'
+    run dlock $verb job --token-file missing
+    assert_refused 78 missing
+  done
+}
+
+@test "a token does not reach the command of a run" {
+  DLOCK_TOKEN=$some_token run dlock run job -- env
+
+  assert_status 0
+  refute_output_contains "$some_token"
+}
+
+@test "a token is in nothing but what acquire prints" {
+  token=$(dlock acquire -v job 2> said)
+  {
+    dlock renew -v job --token "$token"
+    dlock status --json job
+    dlock status job
+    dlock list --json
+    dlock release -v job --token "$token"
+  } >> said 2>&1
+
+  refute grep -q "$token" said
+  refute grep -rq "$token" store
+}
+
+# --- check ---
+
+@test "check inside a run needs no words, and prints nothing" {
+  run dlock run job -- dlock check
+
+  assert_equal "$status $output" '0 '
+}
+
+@test "check tells when a grant does not hold any more" {
+  dlock run job -- sh -c 'echo "$DLOCK_FENCE" > fence'
+  run dlock check job --fence "$(< fence)"
+  assert_equal "$status $output" '76 '
+
+  hold job
+  run dlock check job --fence "$(< fence)"
+  assert_status 76
+  dlock check job --fence "$(look job '.holders[0].fence')"
+}
+
+@test "check inside a run fails once the lock is somebody else's" {
+  run dlock run job -- sh -c 'mv store elsewhere; dlock check'
+
+  assert_status 76
+}
+
+@test "check inside nested runs tells the locks apart" {
+  run dlock run outer -- dlock run inner -- sh -c 'dlock check && dlock check inner && dlock check outer'
+  assert_status 0
+
+  run dlock run outer -- dlock run inner -- dlock check other
+  assert_status 76
+}
+
+@test "check of a lease by hand knows its fence, from the environment too" {
+  run dlock acquire --json job
+  fence=$(json .fence)
+  token=$(json .token)
+
+  dlock check job --fence "$fence"
+  DLOCK_FENCE=$fence dlock check job
+  DLOCK_NAME=job DLOCK_FENCE=$fence dlock check
+  dlock release job --token "$token"
+  run dlock check job --fence "$fence"
+  assert_status 76
+}
+
+@test "check --min-validity wants so much of the lease to be left" {
+  run dlock acquire --json -t 20s job
+  fence=$(json .fence)
+
+  dlock check job --fence "$fence" --min-validity 5s
+  run dlock check job --fence "$fence" --min-validity 21s
+  assert_equal "$status $output" '76 '
+}
+
+@test "a run on this machine is valid for any time" {
+  dlock run job -- dlock check --min-validity 1000d
+}
+
+@test "check without a name or a fence is 64" {
+  run dlock check
+  assert_refused 64 'DLOCK_NAME'
+  run dlock check job
+  assert_refused 64 'the fence is missing'
+  run dlock check job --fence x
+  assert_refused 64 "'x' is not a fence"
+  DLOCK_FENCE=-1 run dlock check job
+  assert_refused 64 'DLOCK_FENCE'
+}
+
+@test "check of a store that cannot be used is no answer" {
+  mkdir store
+  chmod 777 store
+
+  run dlock check job --fence 1
+
+  assert_status 77
+}
+
+# --- --for-pid ---
+
+@test "a lock that is kept for a process outlasts its ttl" {
+  for_a_process -t 600ms job
+
+  never_within 1500 is_free job
+  assert_between "$(look job '.holders[0].expires_in_ms')" 1 600
+}
+
+@test "a lock that is kept for a process is free within a second of its death" {
+  for_a_process job
+
+  kill -KILL "$beneficiary"
+
+  EVENTUALLY_MS=1000 eventually is_free job
+  eventually has_ended "$keeper"
+}
+
+@test "a script that is killed loses its lock, and does not hang on its keeper" {
+  bash -c 'token=$(dlock acquire job --for-pid $$); echo "$token" > token; exec sleep 600' 3>&- &
+  eventually test -s token
+
+  kill -KILL $!
+
+  EVENTUALLY_MS=1000 eventually is_free job
+}
+
+@test "the process that is shown is the one that the lock is kept for" {
+  for_a_process job
+
+  assert_equal "$(look job '.holders[0].pid')" "$beneficiary"
+}
+
+@test "the keeper has nothing of its caller's" {
+  exec 7> of-the-caller
+  for_a_process job
+
+  assert_equal "$(readlink "/proc/$keeper/fd/"{0,1,2} | sort -u)" /dev/null
+  assert_equal "$(readlink "/proc/$keeper/fd/"* | grep of-the-caller)" ''
+  assert_equal "$(readlink "/proc/$keeper/cwd")" /
+  # Of a session that it does not lead, without a terminal.
+  read -r parent session terminal < <(awk '{ print $4, $6, $7 }' "/proc/$keeper/stat")
+  refute test "$session" = "$(awk '{ print $6 }' /proc/$$/stat)"
+  refute test "$session" = "$keeper"
+  assert_equal "$terminal" 0
+  refute test "$parent" = $$
+}
+
+@test "a substitution with acquire --for-pid returns at once" {
+  sleep 600 3>&- &
+
+  token=$(timeout 5 dlock acquire job --for-pid $! 2>&1)
+
+  [[ $token =~ ^[0-9a-f]{32}$ ]]
+}
+
+@test "a lock that is kept is given back by its token, and its keeper ends" {
+  for_a_process -t 600ms job
+
+  dlock release job --token "$token"
+
+  is_free job
+  eventually has_ended "$keeper"
+}
+
+@test "a keeper whose lease was given back leaves the next holder alone" {
+  for_a_process -t 600ms job
+  dlock release job --token "$token"
+  dlock acquire job -t 1h
+
+  eventually has_ended "$keeper"
+
+  kill -KILL "$beneficiary"
+  is_held job
+  assert_between "$(look job '.holders[0].expires_in_ms')" 1000000 3600000
+}
+
+@test "a lease whose keeper is killed ends by its ttl" {
+  for_a_process -t 700ms job
+
+  kill -KILL "$keeper"
+
+  is_held job
+  eventually is_free job
+}
+
+@test "a keeper that is told to end lets the lease end by its ttl" {
+  for_a_process -t 700ms job
+
+  kill -TERM "$keeper"
+
+  eventually is_free job
+  eventually has_ended "$keeper"
+}
+
+@test "a keeper that is told to end with its process still gives the lock back" {
+  for_a_process -t 1h job
+
+  kill -TERM "$keeper"
+  never_within 200 has_ended "$keeper"
+  kill -TERM "$beneficiary"
+
+  EVENTUALLY_MS=1000 eventually is_free job
+}
+
+@test "acquire that is killed while it waits leaves neither a keeper nor a waiter" {
+  hold job
+  sleep 600 3>&- &
+  beneficiary=$!
+  dlock acquire -w forever job --for-pid "$beneficiary" 3>&- &
+  eventually is_queued job $!
+
+  kill -KILL $!
+
+  eventually nobody_waits job
+  eventually no_keeper
+}
+
+@test "acquire that is killed before the token is out leaves neither a keeper nor the lock" {
+  sleep 600 3>&- &
+  beneficiary=$!
+  mkfifo full
+  exec 8<> full
+  dd if=/dev/zero bs=4096 oflag=nonblock >&8 2> /dev/null || true
+  dlock acquire -t 1h job --for-pid "$beneficiary" > full 3>&- 8>&- &
+  acquiring=$!
+  eventually keeper_is_at_work
+
+  kill -KILL "$acquiring"
+
+  eventually is_free job
+  eventually no_keeper
+}
+
+# Whether it has opened the store, which it does once the lock is granted.
+keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* | grep -q state-; }
+
+@test "acquire stops waiting when the process that it waits for ends" {
+  hold job
+  sleep 600 3>&- &
+  beneficiary=$!
+  dlock acquire -w forever job --for-pid "$beneficiary" 2> said 3>&- &
+  eventually is_queued job $!
+
+  kill -KILL "$beneficiary"
+
+  assert_exits 75 $!
+  assert_equal "$(< said)" "dlock: job: process $beneficiary has ended"
+  nobody_waits job
+  eventually no_keeper
+}
+
+@test "a lock that is refused leaves no keeper" {
+  hold job
+  sleep 600 3>&- &
+  beneficiary=$!
+
+  run dlock acquire job --for-pid "$beneficiary"
+
+  assert_status 75
+  eventually no_keeper
+}
+
+@test "a token that cannot be written leaves no keeper" {
+  sleep 600 3>&- &
+  beneficiary=$!
+
+  run sh -c 'dlock acquire job -t 1h --for-pid "$1" > /dev/full' - "$beneficiary"
+
+  assert_status 69
+  is_free job
+  eventually no_keeper
+}
+
+@test "a process that is none is 64" {
+  sleep 0 3>&- &
+  gone=$!
+  wait "$gone"
+
+  for pid in "$gone" 0 -1 abc 1.5 ''; do
+    run dlock acquire job --for-pid="$pid"
+    assert_refused 64 --for-pid
+  done
+  is_free job
+}
+
+# --- A full disk ---
+
+@test "on a full disk a lock by hand is renewed and released" {
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755,size=4m none /mnt
+  export DLOCK_STORE=local:/mnt/store
+  token=$(inside dlock acquire job)
+  inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
+
+  assert_equal "$(inside dlock renew job --token "$token" -t 50s)" 50s
+  inside dlock release job --token "$token"
+
+  run inside dlock status job
+  assert_status 1
+}
+
+@test "on a full disk without a store no lock is acquired, which is said in one line" {
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755,size=1m none /mnt
+  inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
+
+  run inside dlock --store local:/mnt/store acquire job
+
+  assert_refused 69 '/mnt/store'
+}
+
+# --- No store ---
+
+@test "none: lets everybody acquire, renew, release and check" {
+  export DLOCK_STORE=none:
+  run dlock acquire --json job
+  assert_equal "$(json '"\(.slot) \(.expires_in_ms) \(.free)"')" '0 null 1'
+
+  token=$(dlock acquire job)
+  [[ $token =~ ^[0-9a-f]{32}$ ]]
+  dlock renew job --token "$token"
+  dlock check job --fence 1
+  dlock release job --token "$token"
+  dlock release job --token "$token"
+}

@@ -1,0 +1,271 @@
+#!/usr/bin/env bats
+# Locks by hand and registers of fences on a Redis server, as a user with the least rights.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # for_a_process, hold and queue set what is used
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/by_hand
+  load ../faults/redis
+  use_redis_store
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+assert_refused() {  # <exit code> <part of what it says>
+  assert_status "$1"
+  assert_one_line
+  assert_output_contains "$2"
+}
+
+assert_stale() {  # <resource> <fence>
+  run dlock fence "$1" "$2"
+  assert_equal "$status $output" '76 '
+}
+
+somebody_waits() { [[ $(look job '.waiters | length') == 1 ]]; }
+
+memory_is_full() { redis CONFIG SET maxmemory 1; }
+
+@test "what is acquired is what SET NX PX would set, and no secret beside it" {
+  token=$(dlock acquire -t 20s job)
+
+  assert_equal "$(redis GET 'dlock:{job}')" "$token"
+  assert_between "$(left_of job)" 10000 20000
+  run dlock run job -- true
+  assert_refused 75 'held by'
+}
+
+@test "acquire --json tells the grant" {
+  run dlock acquire --json -n 3 -t 20s job
+
+  assert_equal "$(json '"\(.slot) \(.free)"')" '0 2'
+  assert_between "$(json .expires_in_ms)" 10000 20000
+  assert_equal "$(json .fence)" "$(look job '.holders[0].fence')"
+}
+
+@test "status shows a detached lease" {
+  run bash -c 'dlock acquire --label "by hand" job > /dev/null; echo $$'
+
+  assert_equal "$(look job '.holders[0] | "\(.attached) \(.label) \(.pid)"')" "false by hand $output"
+}
+
+@test "a lease by hand ends by its ttl, and was no run" {
+  dlock acquire -t 500ms job
+
+  eventually is_free job
+
+  dlock acquire job
+  assert_equal "$(look job .last_run)" null
+}
+
+@test "acquire --wait has the lock when it is released, and gives up in time" {
+  token=$(dlock acquire job)
+  run dlock acquire -w 200ms job
+  assert_refused 75 'held by'
+  nobody_waits job
+  dlock acquire -w 60s job > next 3>&- &
+  eventually somebody_waits
+
+  dlock release job --token "$token"
+
+  assert_exits 0 $!
+  dlock release job --token "$(< next)"
+  is_free job
+}
+
+@test "a signal ends one that waits, and leaves nothing" {
+  dlock acquire job
+  dlock acquire -w forever job > token 3>&- &
+  eventually somebody_waits
+
+  kill -TERM $!
+
+  assert_exits 143 $!
+  nobody_waits job
+  assert_equal "$(< token)" ''
+}
+
+@test "a lease is renewed, and handed to who waits when it is made to end sooner" {
+  token=$(dlock acquire -t 500ms job)
+  assert_equal "$(dlock renew job --token "$token" -t 1h)" 1h0m
+  assert_between "$(left_of job)" 3000000 3600000
+  queue job touch ran
+
+  dlock renew job --token "$token" -t 500ms
+
+  assert_exits 0 "$waiter"
+}
+
+@test "slots and shared leases are renewed and released each for itself" {
+  for mode in -s -n2; do
+    first=$(dlock acquire $mode -t 20s "job$mode")
+    second=$(dlock acquire $mode -t 40s "job$mode")
+    dlock renew "job$mode" --token "$first" -t 30s
+    assert_between "$(left_of "job$mode")" 35000 40000
+    dlock renew "job$mode" --token "$second" -t 20s
+    assert_between "$(left_of "job$mode")" 25000 30000
+
+    dlock release "job$mode" --token "$first"
+
+    assert_equal "$(look "job$mode" '.holders | length')" 1
+    dlock release "job$mode" --token "$second"
+    is_free "job$mode"
+  done
+}
+
+@test "a lease that has ended is neither renewed nor released in the next one's hands" {
+  token=$(dlock acquire -t 500ms job)
+  eventually is_free job
+  run dlock renew job --token "$token"
+  assert_refused 76 'not held by this token any more'
+  dlock acquire -t 20s job
+
+  run dlock renew job --token "$token" -t 1h
+  assert_status 76
+  run dlock release job --token "$token"
+  assert_status 76
+
+  assert_between "$(left_of job)" 1 20000
+}
+
+@test "check answers inside a run, and of a lease by hand" {
+  run dlock run job -- dlock check --min-validity 10s
+  assert_equal "$status $output" '0 '
+  run dlock run job -- dlock check --min-validity 40s
+  assert_equal "$status $output" '76 '
+  run dlock acquire --json job
+  fence=$(json .fence)
+  dlock check job --fence "$fence"
+
+  redis DEL 'dlock:{job}'
+
+  run dlock check job --fence "$fence"
+  assert_equal "$status $output" '76 '
+}
+
+@test "a server that cannot be used is no answer to anything" {
+  token=$(dlock acquire job)
+  for words in 'acquire other' "renew job --token $token" "release job --token $token" \
+    'check job --fence 1' 'fence disk 1'; do
+    # shellcheck disable=SC2086
+    DLOCK_USER=stranger run dlock $words
+    assert_refused 77 'login refused'
+    # shellcheck disable=SC2086
+    run dlock --store redis+unix:/nonexistent $words
+    assert_refused 69 /nonexistent
+  done
+}
+
+@test "a server whose memory is full renews and releases, and says why it grants nothing" {
+  token=$(dlock acquire job)
+  slot=$(dlock acquire -n 2 slots)
+  memory_is_full
+
+  dlock renew job --token "$token" -t 1h
+  dlock renew slots --token "$slot" -t 1h
+  run dlock acquire other
+  assert_refused 69 OOM
+  run dlock fence disk 1
+  assert_refused 69 OOM
+  dlock release job --token "$token"
+  dlock release slots --token "$slot"
+
+  is_free job
+  is_free slots
+}
+
+# --- --for-pid ---
+
+@test "a lock that is kept for a process outlasts its ttl, and is free when that is killed" {
+  for_a_process -t 600ms job
+  never_within 1500 is_free job
+
+  kill -KILL "$beneficiary"
+
+  EVENTUALLY_MS=1000 eventually is_free job
+  eventually has_ended "$keeper"
+}
+
+@test "a lease whose keeper is killed ends by its ttl" {
+  for_a_process -t 700ms job
+
+  kill -KILL "$keeper"
+
+  is_held job
+  eventually is_free job
+}
+
+@test "a keeper whose lease was given back ends, and leaves the next holder alone" {
+  for_a_process -t 600ms job
+  dlock release job --token "$token"
+  dlock acquire job -t 1h
+
+  eventually has_ended "$keeper"
+
+  kill -KILL "$beneficiary"
+  assert_between "$(left_of job)" 1000000 3600000
+}
+
+@test "a keeper outlasts a restart of its server that keeps the data" {
+  stop_redis
+  start_redis --appendonly yes --appendfsync always
+  for_a_process -t 3s job
+
+  restart_redis
+
+  never_within 3500 is_free job
+}
+
+@test "a keeper that cannot reach its server gives the lock back once it can" {
+  for_a_process -t 20s --store-timeout 200ms job
+  redis_freezes
+
+  kill -KILL "$beneficiary"
+  never_within 300 has_ended "$keeper"
+  redis_goes_on
+
+  eventually has_ended "$keeper"
+  is_free job
+}
+
+# --- Registers of fences ---
+
+@test "a resource admits greater fences, and the same one again, up to the greatest" {
+  for fence in 5 5 6 10 9007199254740993 9223372036854775806 9223372036854775807; do
+    run dlock fence disk $fence
+    assert_equal "$status $output" '0 '
+  done
+  assert_stale disk 9223372036854775806
+  dlock fence other 1
+}
+
+@test "fences are compared as numbers, to the last digit" {
+  dlock fence disk 9007199254740993
+
+  assert_stale disk 9007199254740992
+  assert_stale disk 999
+}
+
+@test "what was admitted does not expire, and is no lock" {
+  dlock fence disk 10
+
+  assert_equal "$(redis TTL 'dlock:{disk}:f')" -1
+  assert_equal "$(dlock list)" ''
+}
+
+@test "a register that holds something else is 78" {
+  redis SET 'dlock:{disk}:f' nonsense
+  run dlock fence disk 1
+  assert_refused 78 'dlock:{disk}:f'
+
+  redis DEL 'dlock:{disk}:f'
+  redis RPUSH 'dlock:{disk}:f' 1
+  run dlock fence disk 1
+  assert_refused 78 WRONGTYPE
+}

@@ -1,0 +1,135 @@
+#!/usr/bin/env bats
+# Registers of fences, for resources that cannot remember fences themselves.
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+teardown() { kill_leftovers; }
+
+refute() { ! "$@"; }
+
+assert_refused() {  # <exit code> <part of what it says>
+  assert_status "$1"
+  assert_one_line
+  assert_output_contains "$2"
+}
+
+assert_stale() {  # <resource> <fence>
+  run dlock fence "$1" "$2"
+  assert_equal "$status $output" '76 '
+}
+
+@test "a greater fence is admitted, and so is the same one again, and nothing is printed" {
+  for fence in 5 5 6 10 9223372036854775806 9223372036854775807; do
+    run dlock fence disk $fence
+    assert_equal "$status $output" '0 '
+  done
+}
+
+@test "a smaller fence is stale" {
+  dlock fence disk 10
+
+  assert_stale disk 9
+  assert_stale disk 1
+  dlock fence disk 10
+}
+
+@test "resources have nothing to do with each other, nor with locks" {
+  dlock fence disk 10
+
+  dlock fence 'disk 2' 1
+  dlock --namespace other fence disk 1
+  dlock run disk -- dlock fence disk 10
+  assert_equal "$(dlock list --json | jq -r '.[].name')" disk
+  assert_stale disk 9
+}
+
+@test "the fence of a run is admitted, and that of the run before is stale" {
+  before=$(dlock run job -- printenv DLOCK_FENCE)
+  # shellcheck disable=SC2016
+  dlock run job -- sh -c 'dlock fence disk "$DLOCK_FENCE"'
+
+  assert_stale disk "$before"
+}
+
+@test "what was admitted is known after a reboot" {
+  dlock fence disk 10
+  dlock run job true
+  rm store/state-* store/sessions
+
+  assert_stale disk 9
+}
+
+@test "of many that come at once the greatest stays" {
+  for fence in $(shuf -i 1-40); do
+    dlock fence disk "$fence" 3>&- || true &
+  done
+  wait
+
+  assert_stale disk 39
+  dlock fence disk 40
+}
+
+@test "what is no fence is 64, and so is a missing one" {
+  for fence in 0 -1 +1 1.5 x '' 9223372036854775808; do
+    run dlock fence disk -- "$fence"
+    assert_refused 64 'is not a fence'
+  done
+  run dlock fence disk
+  assert_refused 64 'the fence is missing'
+  run dlock fence
+  assert_refused 64 'the name of a resource is missing'
+  run dlock fence disk 1 2
+  assert_refused 64 'one word too many'
+  run dlock fence '' 1
+  assert_status 64
+  refute test -e store
+}
+
+@test "a file of fences that is cut or changed is 78, and stays as it is" {
+  dlock fence disk 1000
+  cp store/fences saved
+  for damage in 's/1000/0999/' 's/disk/disc/' 1d 2d; do
+    sed "$damage" saved > store/fences
+
+    run dlock fence disk 1
+    assert_refused 78 "$PWD/store/fences"
+    run dlock fence disk 2000
+    assert_refused 78 "$PWD/store/fences"
+    assert_equal "$(< store/fences)" "$(sed "$damage" saved)"
+  done
+  : > store/fences
+  run dlock fence disk 1
+  assert_refused 78 "$PWD/store/fences"
+}
+
+@test "on a full disk nothing is admitted, and what was is not forgotten" {
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755,size=1m none /mnt
+  export DLOCK_STORE=local:/mnt/store
+  inside dlock fence disk 10
+  inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
+
+  run inside dlock fence disk 11
+  assert_refused 69 /mnt/store/fences
+  run inside dlock fence disk 9
+  assert_equal "$status $output" '76 '
+  inside dlock fence disk 10
+}
+
+@test "fences are only read and written by who may use the store" {
+  dlock fence disk 1
+
+  assert_equal "$(stat -c %a store/fences)" 600
+}
+
+@test "none: admits everything" {
+  export DLOCK_STORE=none:
+
+  dlock fence disk 10
+  dlock fence disk 9
+}
