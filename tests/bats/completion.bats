@@ -149,7 +149,7 @@ make_locks() {  # <name>...
 
 @test "bash, zsh and fish offer the verbs first" {
   for shell in bash zsh fish; do
-    assert_offers "$shell" 'dlock ' list run status
+    assert_offers "$shell" 'dlock ' acquire check fence list release renew run status
     assert_offers "$shell" 'dlock -q --color never s' status
   done
 }
@@ -160,6 +160,10 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock run --st' --store --store-timeout --stragglers
     assert_offers "$shell" 'dlock list --st' --store --store-timeout
     assert_offers "$shell" 'dlock --st' --store --store-timeout
+    assert_offers "$shell" 'dlock renew --to' --token --token-file
+    assert_offers "$shell" 'dlock acquire --st' --store --store-timeout
+    assert_offers_also "$shell" 'dlock acquire --' --wait --for-pid --label
+    assert_offers_also "$shell" 'dlock check --' --fence --min-validity
   done
 }
 
@@ -222,6 +226,7 @@ make_locks() {  # <name>...
   for shell in bash zsh fish; do
     assert_offers "$shell" 'dlock list --config so' some.toml
     assert_offers "$shell" 'dlock run --report so' some.toml
+    assert_offers "$shell" 'dlock release --token-file so' some.toml
     for option in password-file tls-ca tls-cert tls-key; do
       assert_offers "$shell" "dlock list --$option so" some.toml
     done
@@ -237,6 +242,9 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock list d' deploy
     assert_offers "$shell" 'dlock run -n 2 --label x d' deploy
     assert_offers "$shell" 'dlock run -- d' deploy
+    assert_offers "$shell" 'dlock acquire -w 5m d' deploy
+    assert_offers "$shell" 'dlock release --token x d' deploy
+    assert_offers "$shell" 'dlock fence d'
   done
 }
 
