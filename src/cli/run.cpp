@@ -292,7 +292,13 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   }
   // A lease that runs out is kept from before the start, which can take its time.
   const bool keeps_first = guardian_ != nullptr;
-  if (grant && keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
+  try {
+    if (keeps_first) wakeup_.prepare();
+    if (grant && keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
+  } catch (const Failure& failure) {
+    not_started(SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()});
+    co_return;
+  }
   const auto start = Clock::now();
   const auto started = co_await command->start(std::move(start_plan));
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {

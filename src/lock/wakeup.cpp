@@ -38,19 +38,22 @@ asio::awaitable<void> Wakeup::wait_until(Clock::time_point moment) {
   notified_ = false;
 }
 
+void Wakeup::prepare() {
+  if (timer_) return;
+  Fd timer(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer) throw failure_of(errno, "cannot make a timer");
+  timer_.emplace(context_, std::move(timer), [this] {
+    std::uint64_t expirations = 0;
+    [[maybe_unused]] const auto size =
+        ::read(timer_->fd(), &expirations, sizeof expirations);
+    armed_ = Clock::time_point::max();
+    notify();
+  });
+}
+
 void Wakeup::arm(Clock::time_point moment) {
   if (moment == armed_) return;
-  if (!timer_) {
-    Fd timer(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-    if (!timer) throw failure_of(errno, "cannot make a timer");
-    timer_.emplace(context_, std::move(timer), [this] {
-      std::uint64_t expirations = 0;
-      [[maybe_unused]] const auto size =
-          ::read(timer_->fd(), &expirations, sizeof expirations);
-      armed_ = Clock::time_point::max();
-      notify();
-    });
-  }
+  prepare();
   armed_ = moment;
   itimerspec setting{};
   if (moment != Clock::time_point::max()) {

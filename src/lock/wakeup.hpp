@@ -28,6 +28,10 @@ class Wakeup {
   void give_up(bool wanted);
   bool gives_up() const { return gives_up_; }
 
+  // Makes the timer now, not when it is first needed, which may be when a command runs
+  // that must not suffer from there being none left. Throws Failure (exhausted).
+  void prepare();
+
   // Sleeps until notify() or `moment`, whichever comes first; may end early. Whoever
   // calls it has looked at everything a notification could be about. One at a time.
   asio::awaitable<void> wait_until(Clock::time_point moment);

@@ -102,7 +102,7 @@ milliseconds jittered(milliseconds span) {
 // Keeping goes on beside whatever the caller does, so it has its own sleeper, and what it
 // uses lives as long as it does.
 struct RedisStore::Keeping {
-  explicit Keeping(asio::io_context& context) : wakeup(context) {}
+  explicit Keeping(asio::io_context& context) : wakeup(context) { wakeup.prepare(); }
 
   Wakeup wakeup;
   bool stop = false;
