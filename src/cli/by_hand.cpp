@@ -80,8 +80,10 @@ ExitStatus release_verb(const Invocation& invocation) {
   const auto options = lease_options(invocation.settings, invocation.operands.at(0));
   const auto claim = claim_of(common, options);
   Client client(common);
+  // It has to outlive the call, which only makes the coroutine.
+  const std::optional<RunEnd> no_run;
   const auto released = completed(client.context, [&] {
-    return client.store->release(claim, std::nullopt, client.wakeup);
+    return client.store->release(claim, no_run, client.wakeup);
   });
   if (released != Release::released) return not_ours(common, options);
   if (common.json) {
