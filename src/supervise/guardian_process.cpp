@@ -83,7 +83,6 @@ class Process {
   pid_t command_ = 0;
   bool command_ended_ = false;
   bool has_owner_ = true;
-  std::int64_t deadline_ = GuardianPage::never;
   bool is_ending_ = false;
   Clock::time_point look_again_ = Clock::time_point::max();
 };
