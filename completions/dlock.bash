@@ -14,6 +14,8 @@ _dlock_renew_options=(--token --token-file -t --ttl)
 _dlock_release_options=(--token --token-file)
 _dlock_check_options=(--fence --min-validity)
 
+_dlock_break_options=(--fence --yes)
+
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
@@ -193,9 +195,10 @@ _dlock() {
       renew) _dlock_offer "${_dlock_renew_options[@]}" ;;
       release) _dlock_offer "${_dlock_release_options[@]}" ;;
       check) _dlock_offer "${_dlock_check_options[@]}" ;;
+      break) _dlock_offer "${_dlock_break_options[@]}" ;;
     esac
   elif [[ -z $verb ]]; then
-    _dlock_offer run acquire renew release check fence status list
+    _dlock_offer run acquire renew release check fence break status list
   elif [[ $verb == run ]] && ((operands == 1)); then
     _dlock_offer_command "${first[-1]}"
     return

@@ -124,6 +124,7 @@ complete -c dlock $verb -a check -d 'ask whether a lock is still held by this gr
 complete -c dlock $verb -a fence -d 'admit a fence unless a greater one was admitted'
 complete -c dlock $verb -a status -d 'show who holds a lock, who waits, the last run'
 complete -c dlock $verb -a list -d 'show every lock that is held, awaited or has run'
+complete -c dlock $verb -a break -d 'take a lock from its holders, whose commands end'
 complete -c dlock -n '__dlock_at name' -a '(__dlock_names)' -d lock
 complete -c dlock -n '__dlock_at command option-or-command' -a '(__dlock_command)'
 
@@ -182,3 +183,6 @@ end
 set -l check -n '__dlock_options check'
 complete -c dlock $check -l fence -x -d 'of the grant in question'
 complete -c dlock $check -l min-validity -x -a '1s 5s 10s 30s' -d 'it has to last that long'
+set -l break -n '__dlock_options break'
+complete -c dlock $break -l fence -x -d 'only the holder with this fence'
+complete -c dlock $break -l yes -d 'do not ask first'

@@ -11,6 +11,7 @@
 
 #include "cli/acquire.hpp"
 #include "cli/app.hpp"
+#include "cli/break.hpp"
 #include "cli/by_hand.hpp"
 #include "cli/look.hpp"
 #include "cli/run.hpp"
@@ -49,6 +50,7 @@ Exit perform(const Invocation& invocation) {
     case Verb::check: return {code_of(check_verb(invocation)), {}};
     case Verb::fence: return {code_of(fence_verb(invocation)), {}};
     case Verb::status: return {code_of(status_verb(invocation)), {}};
+    case Verb::break_lock: return {code_of(break_verb(invocation)), {}};
     case Verb::list: break;
   }
   return {code_of(list_verb(invocation)), {}};

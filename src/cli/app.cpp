@@ -89,6 +89,11 @@ constexpr OptionSpec check_specs[] = {
     {"min-validity", 0, "D", "", "it has to last that long (0)"},
 };
 
+constexpr OptionSpec break_specs[] = {
+    {"fence", 0, "N", "", "only the holder with this fence"},
+    {"yes", 0, "", "", "do not ask first"},
+};
+
 struct VerbSpec {
   Verb verb;
   std::string_view name;
@@ -130,6 +135,9 @@ constexpr VerbSpec verbs[] = {
      "  0 held, 1 free"},
     {Verb::list, "list", "list [OPTIONS] [PATTERN]",
      "show every lock that is held, awaited or has run", 0, 1, nullptr, nullptr, "  0"},
+    {Verb::break_lock, "break", "break [OPTIONS] NAME",
+     "take a lock from its holders, whose commands end", 1, 1, std::begin(break_specs),
+     std::end(break_specs), "  0 done, 1 not held, or not done"},
 };
 
 constexpr std::string_view examples =

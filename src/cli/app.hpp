@@ -8,7 +8,7 @@
 
 namespace dlock {
 
-enum class Verb { run, acquire, renew, release, check, fence, status, list };
+enum class Verb { run, acquire, renew, release, check, fence, status, list, break_lock };
 
 // What the user wants, with every setting resolved: command line before environment
 // before configuration file.

@@ -94,7 +94,7 @@ class Keeping final : public LeaseWatcher {
   Clock::time_point deadline_;
   bool is_lost_ = false;
   bool is_free_to_go_ = false;  // the beneficiary has ended, or never got the token
-  bool stops_ = false;          // that, or told to end
+  KeeperOrders orders_;         // to stop: that, or told to end
 };
 
 asio::awaitable<bool> Keeping::to_the_end() {
@@ -105,7 +105,7 @@ asio::awaitable<bool> Keeping::to_the_end() {
   watch();
   deadline_ = timing_.deadline(sent_at);
   co_await keep_lease([this] { return store_->renew(duty_.claim, wakeup_); }, timing_,
-                      sent_at, *this, wakeup_, stops_);
+                      sent_at, *this, wakeup_, orders_);
   while (!is_lost_ && !is_free_to_go_ && Clock::now() < deadline_) {
     co_await wakeup_.wait_until(deadline_);
   }
@@ -130,7 +130,7 @@ asio::awaitable<std::string> Keeping::begin(Clock::time_point& sent_at) {
 void Keeping::watch() {
   beneficiary_ =
       std::make_unique<Readable>(context_, std::move(duty_.beneficiary), [this] {
-        is_free_to_go_ = stops_ = true;
+        is_free_to_go_ = orders_.stop = true;
         wakeup_.notify();
         beneficiary_.reset();  // it stays readable
       });
@@ -138,14 +138,14 @@ void Keeping::watch() {
   channel_ =
       std::make_unique<Readable>(context_, std::move(duty_.channel), [this, channel] {
         if (received(channel) != stay_word) {
-          is_free_to_go_ = stops_ = true;
+          is_free_to_go_ = orders_.stop = true;
           wakeup_.notify();
         }
         channel_.reset();
       });
   signals_.async_wait([this](boost::system::error_code error, int) {
     if (error) return;
-    stops_ = true;
+    orders_.stop = true;
     wakeup_.notify();
   });
 }

@@ -9,7 +9,7 @@ namespace dlock {
 // holds the manual and --help against this list.
 enum class ExitStatus : int {
   success = 0,
-  not_held = 1,          // status: nobody holds the lock
+  not_held = 1,          // nobody holds the lock (status, break)
   usage = 64,            // EX_USAGE
   unavailable = 69,      // EX_UNAVAILABLE: the store cannot be reached
   bug = 70,              // EX_SOFTWARE

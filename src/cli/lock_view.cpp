@@ -260,11 +260,13 @@ std::string status_text(const LockInfo& lock, bool color) {
           for_people(holder.held), std::to_string(holder.fence.number)};
       if (lock.slots > 1) cells.push_back(std::to_string(holder.slot));
       if (labels) cells.push_back(printable(holder.label, 40));
-      cells.push_back(is_detached(holder)
-                          ? "(detached, ends in " + left_of(holder) + ")"
-                          : printable_command(holder.command) +
-                                (holder.dlock_gone ? "  (its dlock is gone)" : "") +
-                                (holder.kept ? "  (ended" + kept_for(holder) + ")" : ""));
+      cells.push_back(
+          (is_detached(holder)
+               ? "(detached, ends in " + left_of(holder) + ")"
+               : printable_command(holder.command) +
+                     (holder.dlock_gone ? "  (its dlock is gone)" : "") +
+                     (holder.kept ? "  (ended" + kept_for(holder) + ")" : "")) +
+          (holder.broken ? "  (broken)" : ""));
       table.add(std::move(cells));
     }
     text += "\n" + table.text("  ", color);

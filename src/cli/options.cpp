@@ -416,6 +416,15 @@ Fence parsed_fence(std::string_view text) {
   return fence;
 }
 
+BreakOptions break_options(const Settings& settings, const std::string& name) {
+  BreakOptions options;
+  options.name = parsed_name(name);
+  with(settings, "fence",
+       [&](const std::string& value) { options.fence = parsed_fence(value); });
+  options.yes = flag(settings, "yes");
+  return options;
+}
+
 milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl) {
   constexpr milliseconds usual{2000};
   if (common.store_timeout) return *common.store_timeout;

@@ -108,6 +108,12 @@ struct RunAbove {
   std::string held;  // DLOCK_HELD
 };
 
+struct BreakOptions {
+  std::string name;
+  std::optional<Fence> fence;  // only the holder with this one
+  bool yes = false;
+};
+
 // They throw UsageError, and Failure for a store URL that is none or a token's file that
 // cannot be read.
 CommonOptions common_options(const Settings& settings);
@@ -123,6 +129,8 @@ CheckOptions check_options(const Settings& settings,
 
 // A fence as a user gives it: a whole number from 1 to 2^63-1. Throws UsageError.
 Fence parsed_fence(std::string_view text);
+
+BreakOptions break_options(const Settings& settings, const std::string& name);
 
 // The budget of one operation on the store: what --store-timeout says, else 2 s, and
 // no more than a tenth of the ttl where leases can run out.

@@ -1,5 +1,7 @@
 #include "lock/keeper.hpp"
 
+#include <utility>
+
 #include "lock/errors.hpp"
 #include "util/random.hpp"
 
@@ -21,24 +23,32 @@ Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent
 asio::awaitable<void> keep_lease(std::function<asio::awaitable<Renewal>()> renew,
                                  LeaseTiming timing, Clock::time_point granted_at,
                                  LeaseWatcher& watcher, Wakeup& wakeup,
-                                 const bool& stop) {
+                                 KeeperOrders& orders) {
   auto confirmed_at = granted_at;
   int failures = 0;
+  bool told_broken = false;
   for (;;) {
     const auto next = next_renewal(timing, confirmed_at, failures, Clock::now());
-    while (!stop && Clock::now() < next) co_await wakeup.wait_until(next);
-    if (stop) co_return;
+    while (!orders.stop && !orders.renew_now && Clock::now() < next) {
+      co_await wakeup.wait_until(next);
+    }
+    if (orders.stop) co_return;
+    orders.renew_now = false;
 
     const auto sent_at = Clock::now();
     try {
       const auto renewal = co_await renew();
-      if (stop) co_return;  // the watcher may be gone
+      if (orders.stop) co_return;  // the watcher may be gone
       switch (renewal) {
         case Renewal::reclaimed: watcher.reclaimed(); [[fallthrough]];
+        case Renewal::broken:
         case Renewal::confirmed:
           confirmed_at = sent_at;
           failures = 0;
           watcher.extend(timing.deadline(sent_at));
+          if (renewal == Renewal::broken && !std::exchange(told_broken, true)) {
+            watcher.forfeit(Loss::broken);
+          }
           break;
         case Renewal::taken_over: watcher.forfeit(Loss::taken_over); co_return;
         case Renewal::gone: watcher.forfeit(Loss::gone); co_return;
@@ -46,7 +56,7 @@ asio::awaitable<void> keep_lease(std::function<asio::awaitable<Renewal>()> renew
     } catch (const Failure&) {
       ++failures;  // whatever it was: not renewed, and the deadline stays
     }
-    if (failures > 0 && !stop) watcher.renewal_failed(Clock::now());
+    if (failures > 0 && !orders.stop) watcher.renewal_failed(Clock::now());
   }
 }
 

@@ -34,8 +34,9 @@ class LeaseWatcher {
   virtual void forfeit(Loss loss) = 0;
 };
 
-// What a store says to a renewal. That it cannot be asked is a Failure.
-enum class Renewal { confirmed, reclaimed, taken_over, gone };
+// What a store says to a renewal. A lease that was broken is renewed, but its holder is
+// to end. That the store cannot be asked is a Failure.
+enum class Renewal { confirmed, broken, reclaimed, taken_over, gone };
 
 // When the next renewal is due: `sent_at` was when the last one was sent that was
 // confirmed, `failures` counts those that failed since, the last one at `now`. Renewals
@@ -44,12 +45,20 @@ enum class Renewal { confirmed, reclaimed, taken_over, gone };
 Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent_at,
                                int failures, Clock::time_point now);
 
-// Renews a lease until `stop` comes true (told through `wakeup`) or the lease is
-// certainly lost. `granted_at` is when the request was sent that was granted. It moves
+// What a keeper is told to do, besides by the clock. Each is followed by a notification.
+struct KeeperOrders {
+  bool stop = false;
+  bool renew_now = false;  // there may be news; the keeper takes it back
+};
+
+// Renews a lease until it is told to stop (through `wakeup`) or the lease is certainly
+// lost. One that was broken is renewed on, for it keeps others out until the holder has
+// ended. `granted_at` is when the request was sent that was granted. It moves
 // the watcher's deadline and never acts on it: if renewals fail, the deadline just stays.
-// Once `stop` is true it does not touch the watcher any more.
+// Once it is told to stop it does not touch the watcher any more.
 asio::awaitable<void> keep_lease(std::function<asio::awaitable<Renewal>()> renew,
                                  LeaseTiming timing, Clock::time_point granted_at,
-                                 LeaseWatcher& watcher, Wakeup& wakeup, const bool& stop);
+                                 LeaseWatcher& watcher, Wakeup& wakeup,
+                                 KeeperOrders& orders);
 
 }  // namespace dlock

@@ -98,7 +98,8 @@ struct HolderInfo {
   milliseconds held{};
   std::optional<milliseconds> expires_in;
   bool attached = true;
-  bool kept = false;  // its run has ended, and the lock is held for Claim::min_hold
+  bool kept = false;    // its run has ended, and the lock is held for Claim::min_hold
+  bool broken = false;  // it was told to end
 };
 
 struct WaiterInfo {

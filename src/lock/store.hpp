@@ -57,6 +57,13 @@ struct RunEnd {
   bool leaves_lease = false;  // to end by itself, if it can
 };
 
+// A holder from whom a lock is taken.
+struct Broken {
+  HolderInfo holder;  // as it was
+  // What is there of a run whose dlock is gone, for the caller to end: a pidfd each.
+  std::vector<Fd> processes;
+};
+
 // A process that relies on a lease, for stores that can ask the kernel about it. It
 // started between the two moments, which tells it from a later one of the same pid.
 struct CommandProcess {
@@ -156,6 +163,17 @@ class Store {
   virtual void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                              LeaseWatcher& watcher) = 0;
   virtual void stop_keeping() = 0;
+
+  // Takes the lock from those of its holders that have one of these fences, and returns
+  // them; 0 is a holder that is not dlock's. A lease that is kept (start_keeping) is
+  // marked, and its watcher is told that it is broken, within a second unless it cannot
+  // be reached: it stays until it is released or ends, and is not kept for min_hold. A
+  // lease of which nobody can be told (detached, foreign, or held on for min_hold) is
+  // freed, and handed on in the same step. `dlock_gone` is set where there is nobody to
+  // tell, and a run that has to be ended. To repeat it does nothing more, but looks again
+  // for what is left of such runs.
+  virtual asio::awaitable<std::vector<Broken>> break_leases(
+      const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) = 0;
 
   // The lock as it is now; a lock nobody ever used is free.
   virtual asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) = 0;

@@ -30,6 +30,10 @@ int open_pidfd(pid_t pid) {
   return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
 }
 
+bool send_signal(int pidfd, int signal) {
+  return ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) == 0;
+}
+
 bool has_ended(pid_t pid) {
   const Fd process(open_pidfd(pid));
   if (!process) return errno == ESRCH;

@@ -50,4 +50,8 @@ std::string text_of(const std::string& path);
 // errno (ESRCH: there is none; ENOSYS: before Linux 5.3).
 int open_pidfd(pid_t pid);
 
+// Sends a signal to the process that a pidfd was opened for, and to no later one of the
+// same pid. False with errno (EPERM: another user's; ESRCH: it has ended).
+bool send_signal(int pidfd, int signal);
+
 }  // namespace dlock

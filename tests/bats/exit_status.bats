@@ -389,7 +389,6 @@ END
   assert_each_refused 64 << 'END'
 watch
 history job
-break job --yes
 doctor
 limit api 5/1s
 cache key -- true

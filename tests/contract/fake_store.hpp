@@ -27,6 +27,7 @@ struct FakeService {
     bool runs = false;
     std::optional<Clock::time_point> ends_at;  // by the clock: detached, or held on
     bool ended = false;                        // its run has
+    bool broken = false;
   };
   struct Lock {
     std::uint64_t last_fence = 0;
@@ -124,7 +125,7 @@ class FakeStore final : public Store {
     if (const auto own = find(lock.holders, claim); own != lock.holders.end()) {
       if (end) note(lock, ended(*own, *end));
       const auto kept_until = own->from + claim.min_hold;
-      if (end && kept_until > Clock::now()) {
+      if (end && kept_until > Clock::now() && !own->broken) {
         own->client = nullptr;
         own->claim.token = {};
         own->ended = true;
@@ -167,8 +168,30 @@ class FakeStore final : public Store {
   void start_keeping(const Claim& claim, const Grant&, LeaseTiming,
                      LeaseWatcher& watcher) override {
     service_.kept[this] = {claim.lock, &watcher};
+    auto& lock = lock_of(claim);
+    const auto own = find(lock.holders, claim);
+    if (own != lock.holders.end() && own->broken) watcher.forfeit(Loss::broken);
   }
   void stop_keeping() override { service_.kept.erase(this); }
+
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName& name,
+                                                    const std::vector<Fence>& fences,
+                                                    Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    std::vector<Broken> broken;
+    auto& lock = service_.locks[name];
+    drop_ended(lock);
+    for (auto& holder : lock.holders) {
+      if (!contains(fences, holder.grant.fence)) continue;
+      broken.push_back({shown(holder), {}});
+      if (std::exchange(holder.broken, true)) continue;
+      const auto kept = service_.kept.find(holder.client);
+      if (kept != service_.kept.end()) kept->second.second->forfeit(Loss::broken);
+    }
+    std::erase_if(lock.holders, [](const Party& p) { return p.broken && p.ends_at; });
+    wake_all(lock);
+    co_return broken;
+  }
 
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override {
     co_await reach(wakeup);
@@ -219,9 +242,11 @@ class FakeStore final : public Store {
   // Without those whose time is over.
   Lock& lock_of(const Claim& claim) {
     auto& lock = service_.locks[claim.lock];
-    std::erase_if(lock.holders, is_over);
+    drop_ended(lock);
     return lock;
   }
+
+  static void drop_ended(Lock& lock) { std::erase_if(lock.holders, is_over); }
 
   Party party(const Claim& claim, Wakeup& wakeup) const {
     Party party;
@@ -241,6 +266,10 @@ class FakeStore final : public Store {
     if (holder.claim.attached) return;
     holder.ends_at = later(Clock::now(), ttl);
     holder.grant.deadline = *holder.ends_at;
+  }
+
+  static bool contains(const std::vector<Fence>& fences, Fence fence) {
+    return std::find(fences.begin(), fences.end(), fence) != fences.end();
   }
 
   static void note(Lock& lock, const RunInfo& run) {
@@ -365,6 +394,7 @@ class FakeStore final : public Store {
     info.label = holder.claim.label;
     info.since = holder.since;
     info.held = age(holder);
+    info.broken = holder.broken;
     info.kept = holder.ended;
     info.attached = holder.claim.attached && !holder.ended;
     if (holder.ends_at) {

@@ -77,6 +77,16 @@ class FaultyStore final : public Store {
   }
   void stop_keeping() override { store_.stop_keeping(); }
 
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
+                                                    const std::vector<Fence>& fences,
+                                                    Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    auto broken = co_await store_.break_leases(lock, fences, wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return broken;
+  }
+
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override {
     const auto fault = next();
     throw_if(fault, Fault::When::before);

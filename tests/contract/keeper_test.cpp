@@ -43,7 +43,7 @@ class Keeper : public ::testing::Test {
   void keep() {
     asio::co_spawn(context_,
                    keep_lease([this] { return renew(); }, timing_, granted_at_, watcher_,
-                              wakeup_, stop_),
+                              wakeup_, orders_),
                    [this](std::exception_ptr error) {
                      over_ = true;
                      if (error) std::rethrow_exception(error);
@@ -58,7 +58,7 @@ class Keeper : public ::testing::Test {
   LeaseTiming timing_{milliseconds(600), milliseconds(5000), milliseconds(60)};
   Clock::time_point granted_at_ = Clock::now();
   Watcher watcher_;
-  bool stop_ = false;
+  KeeperOrders orders_;
   bool over_ = false;
   int asked_ = 0;
 };
@@ -123,9 +123,34 @@ TEST_F(Keeper, a_lease_that_was_taken_over_is_told_as_such) {
   EXPECT_EQ(watcher_.lost, Loss::taken_over);
 }
 
+TEST_F(Keeper,
+       a_lease_that_was_broken_is_told_once_and_renewed_until_the_holder_has_ended) {
+  answers_ = {Renewal::broken, Renewal::broken};
+  keep();
+
+  ASSERT_TRUE(comes_true([&] { return asked_ == 1 && watcher_.lost.has_value(); }));
+  EXPECT_EQ(watcher_.lost, Loss::broken);
+  EXPECT_GT(watcher_.deadline, timing_.deadline(granted_at_));
+  watcher_.lost.reset();
+  ASSERT_TRUE(comes_true([&] { return asked_ == 3; }));
+  EXPECT_FALSE(watcher_.lost);
+  EXPECT_FALSE(over_);
+}
+
+TEST_F(Keeper, renews_at_once_when_it_is_told_to_and_then_by_the_clock_again) {
+  keep();
+  orders_.renew_now = true;
+  wakeup_.notify();
+
+  ASSERT_TRUE(comes_true([&] { return asked_ == 1; }));
+  EXPECT_LT(Clock::now(), granted_at_ + milliseconds(150));
+  ASSERT_TRUE(comes_true([&] { return asked_ == 2; }));
+  EXPECT_GT(Clock::now(), granted_at_ + milliseconds(180));
+}
+
 TEST_F(Keeper, ends_at_once_when_it_is_told_to) {
   keep();
-  stop_ = true;
+  orders_.stop = true;
   wakeup_.notify();
 
   ASSERT_TRUE(comes_true([&] { return over_; }));

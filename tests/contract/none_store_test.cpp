@@ -84,6 +84,21 @@ TEST_F(NoStore, no_run_ever_counts_for_another_one) {
   EXPECT_TRUE(std::holds_alternative<Grant>(ask(store_)));
 }
 
+TEST_F(NoStore, there_is_nothing_to_break) {
+  const auto fence = std::get<Grant>(ask(store_)).fence;
+  const std::vector<Fence> fences{fence};
+  const LockName lock{"dlock", "job"};
+  bool none = false;
+  const auto look = [&]() -> asio::awaitable<Nothing> {
+    none = (co_await store_.break_leases(lock, fences, wakeup_)).empty();
+    co_return Nothing{};
+  };
+
+  result_of(context_, look());
+
+  EXPECT_TRUE(none);
+}
+
 TEST_F(NoStore, nothing_is_held_on) {
   claim_.min_hold = std::chrono::hours(1);
   ask(store_);

@@ -27,6 +27,7 @@ void take_apart(const Reply& reply) {
   if (renewal_from(reply)) require(!reply.is_error(), "an error renews nothing");
   if (release_from(reply)) require(!reply.is_error(), "an error releases nothing");
   if (admission_from(reply)) require(!reply.is_error(), "an error admits nothing");
+  if (broken_from(reply)) require(!reply.is_error(), "an error breaks nothing");
   if (const auto lock = lock_from(reply, claim.lock)) {
     require(lock->free <= lock->slots, "no more slots are free than there are");
   }

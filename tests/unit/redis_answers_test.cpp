@@ -136,5 +136,38 @@ TEST(RedisAnswers, admissions_are_taken_literally) {
   EXPECT_EQ(admission_from(reply("$-1\r\n")), std::nullopt);
 }
 
+TEST(RedisAnswers, whom_the_lock_was_taken_from_is_read) {
+  const auto broken = broken_from(
+      reply("*2\r\n$16\r\n1700000000000000\r\n*4\r\n$14\r\nx 0 7 1 9 b {}\r\n:5\r\n"
+            "$14\r\nx 1 8 1 9 h {}\r\n:5\r\n"));
+
+  ASSERT_TRUE(broken);
+  ASSERT_EQ(broken->size(), 2u);
+  EXPECT_EQ((*broken)[0].fence.number, 7u);
+  EXPECT_TRUE((*broken)[0].broken);
+  EXPECT_TRUE((*broken)[0].attached);
+  EXPECT_FALSE((*broken)[1].broken);
+}
+
+TEST(RedisAnswers, that_the_lock_was_taken_from_nobody_is_read) {
+  const auto broken = broken_from(reply("*2\r\n$16\r\n1700000000000000\r\n*0\r\n"));
+
+  ASSERT_TRUE(broken);
+  EXPECT_TRUE(broken->empty());
+}
+
+TEST(RedisAnswers, nothing_else_says_whom_the_lock_was_taken_from) {
+  for (const std::string bytes :
+       {"+OK\r\n", "*0\r\n", "*1\r\n$1\r\n7\r\n", "*2\r\n$1\r\nx\r\n*0\r\n",
+        "*2\r\n$1\r\n7\r\n:1\r\n", "*2\r\n$1\r\n7\r\n*1\r\n$7\r\nforeign\r\n",
+        "-ERR no\r\n", "*3\r\n$1\r\n7\r\n*0\r\n*0\r\n"}) {
+    EXPECT_FALSE(broken_from(reply(bytes))) << bytes;
+  }
+}
+
+TEST(RedisAnswers, a_renewal_can_say_that_the_lease_is_broken) {
+  EXPECT_EQ(renewal_from(reply("$6\r\nbroken\r\n")), Renewal::broken);
+}
+
 }  // namespace
 }  // namespace dlock::redis

@@ -38,6 +38,7 @@ Holder some_holder() {
   holder.counts = true;
   holder.min_hold = milliseconds(99);
   holder.ended = true;
+  holder.broken = true;
   return holder;
 }
 

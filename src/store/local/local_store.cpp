@@ -61,9 +61,8 @@ void complete(std::vector<HolderInfo>& holders, const State& state) {
     const auto holder =
         std::find_if(state.holders.begin(), state.holders.end(),
                      [&](const Holder& h) { return h.fence == shown.fence; });
-    const bool visible = holder->party.pid_namespace == own_pid_namespace();
-    if (!shown.attached || !visible || holder->command == 0) continue;
-    if (has_ended(shown.pid)) {
+    if (!shown.attached || holder->command == 0) continue;
+    if (dlock_is_gone(*holder)) {
       shown.dlock_gone = true;
       shown.pid = holder->command;
     }
@@ -514,32 +513,68 @@ std::optional<StartNote> LocalStore::start_note(const Claim& claim) {
   }
 }
 
-// Nothing renews a local lease, but somebody can remove or replace the files it is
-// made of; then the next one would be granted it, and this run is lost.
-void LocalStore::start_keeping(const Claim&, const Grant&, LeaseTiming,
+// Nothing renews a local lease, but somebody can break it; and somebody can remove or
+// replace the files it is made of: then the next one would be granted it, and this run is
+// lost.
+void LocalStore::start_keeping(const Claim& claim, const Grant&, LeaseTiming,
                                LeaseWatcher& watcher) {
-  keeping_.emplace(context_, watched_after);
-  keeping_->async_wait([this, &watcher](boost::system::error_code error) {
+  keeping_.emplace(
+      Keeping{claim.lock, claim.token, &watcher, asio::steady_timer(context_)});
+  look_at_lease_after(watched_after);
+}
+
+void LocalStore::look_at_lease_after(milliseconds pause) {
+  keeping_->timer.expires_after(pause);
+  keeping_->timer.async_wait([this](boost::system::error_code error) {
     if (error || !keeping_) return;
-    watch_files(watcher);
-    if (!in_place()) watcher.forfeit(Loss::gone);
+    if (!files_watcher_) watch_files();
+    look_at_lease();
   });
 }
 
-void LocalStore::watch_files(LeaseWatcher& watcher) {
+// For what happens to the files. Whoever breaks a lease touches one of them.
+void LocalStore::watch_files() {
   try {
-    files_watcher_.emplace(context_, [this, &watcher] {
-      if (keeping_ && !in_place()) watcher.forfeit(Loss::gone);
+    files_watcher_.emplace(context_, [this] {
+      if (keeping_) look_at_lease();
     });
     constexpr unsigned moved = IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB;
     files_watcher_->watch(directory_->pinned("sessions"), moved);
     files_watcher_->watch(directory_->pinned(Database::file_name()), moved);
     files_watcher_->watch(directory_->pinned("."), IN_MOVE_SELF | IN_DELETE_SELF);
   } catch (const Failure&) {
-    // Watches are a limited resource of the user's; without one the lock holds all the
-    // same, and only such a removal goes unnoticed.
+    // Watches are a limited resource of the user's. Without one the lock holds all the
+    // same, and it is looked at by the clock.
     files_watcher_.reset();
   }
+}
+
+// In one go, for nothing else of this process may come in between.
+void LocalStore::look_at_lease() {
+  auto look_again = files_watcher_ ? milliseconds(0) : watched_after;
+  try {
+    if (const auto lost = loss()) return keeping_->watcher->forfeit(*lost);
+  } catch (const Failure& failure) {
+    constexpr milliseconds soon{5};
+    const bool is_busy = failure.kind() == Failure::Kind::interrupted;
+    look_again = is_busy ? soon : watched_after;
+  }
+  if (look_again.count() > 0) look_at_lease_after(look_again);
+}
+
+// Whether the lease that is kept is lost, and why. Throws Failure: interrupted if
+// somebody is at the gate just now.
+std::optional<Loss> LocalStore::loss() {
+  if (!in_place()) return Loss::gone;
+  if (!gate_->try_lock(Gate::Access::read)) {
+    throw Failure(Failure::Kind::interrupted, "busy");
+  }
+  const Turn turn(*gate_);
+  open_database(Database::Access::read);
+  if (!database_) return std::nullopt;
+  Transaction transaction(*database_, Database::Access::read);
+  const auto state = load(transaction, keeping_->lock);
+  return is_broken(state, keeping_->token) ? std::optional(Loss::broken) : std::nullopt;
 }
 
 // The watcher of files stays until the end: see FileWatcher.
@@ -553,6 +588,45 @@ bool LocalStore::in_place() const {
          ::fstatat(directory_->fd(), "sessions", &named, AT_SYMLINK_NOFOLLOW) == 0 &&
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev &&
          (!database_ || database_->is_in_place(*directory_));
+}
+
+asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
+    const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
+  open(Directory::Missing::accept);
+  if (!gate_ || !gate_->exists()) co_return std::vector<Broken>{};
+  // What was opened for a look cannot be written to.
+  database_.reset();
+  gate_.emplace(*directory_, true);
+  const auto key = key_of(lock);
+
+  std::vector<Holder> holders;
+  Consequences consequences;
+  Moment moment;
+  {
+    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+    open_database(Database::Access::write);
+    Transaction transaction(*database_, Database::Access::give_back);
+    auto state = load(transaction, lock);
+    moment = now();
+    holders = dlock::local::break_leases(state, fences, moment, *gate_, consequences);
+    store(transaction, key, state);
+  }
+  tell(consequences);
+  // Each dlock that holds a lock for longer than a moment watches this file.
+  if (!holders.empty()) ::futimens(gate_->fd(), nullptr);
+  co_await log_ends(lock, consequences.vanished, wakeup);
+
+  std::vector<Broken> broken;
+  for (const auto& holder : holders) {
+    auto& added = broken.emplace_back();
+    added.holder = info_of(holder, moment);
+    name_user(added.holder.user);
+    if (holder.party.session == 0 || !dlock_is_gone(holder)) continue;
+    added.holder.dlock_gone = true;
+    if (holder.command != 0) added.holder.pid = holder.command;
+    added.processes = gate_->processes_of(holder);
+  }
+  co_return broken;
 }
 
 asio::awaitable<LockInfo> LocalStore::inspect(const LockName& lock, Wakeup& wakeup) {

@@ -43,6 +43,9 @@ class LocalStore final : public Store {
   void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                      LeaseWatcher& watcher) override;
   void stop_keeping() override;
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
+                                                    const std::vector<Fence>& fences,
+                                                    Wakeup& wakeup) override;
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<std::vector<LockInfo>> list(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
@@ -78,7 +81,10 @@ class LocalStore final : public Store {
   void stop_waiting();
   void follow(const Watch& watch);
   void probe_soon();
-  void watch_files(LeaseWatcher& watcher);
+  void look_at_lease();
+  void look_at_lease_after(milliseconds pause);
+  std::optional<Loss> loss();
+  void watch_files();
   bool in_place() const;
 
   asio::io_context& context_;
@@ -103,9 +109,15 @@ class LocalStore final : public Store {
   int probes_left_ = 0;
   nanoseconds next_probe_{};
 
-  // While holding for longer than a moment.
-  std::optional<asio::steady_timer> keeping_;
-  std::optional<FileWatcher> files_watcher_;
+  // While holding.
+  struct Keeping {
+    LockName lock;
+    Token token;
+    LeaseWatcher* watcher;
+    asio::steady_timer timer;
+  };
+  std::optional<Keeping> keeping_;
+  std::optional<FileWatcher> files_watcher_;  // for longer than a moment
 };
 
 }  // namespace dlock::local

@@ -388,7 +388,7 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
       note_run(state, run);
     }
     state.used = now.wall;
-    kept = end && later(own->granted_at, own->min_hold) > now.boot;
+    kept = end && !own->broken && later(own->granted_at, own->min_hold) > now.boot;
     if (kept) {
       keep(*own);
     } else {
@@ -422,6 +422,28 @@ Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
   if (ends_at < *own->ends_at) wake_the_head(state, consequences);
   own->ends_at = ends_at;
   return Renewal::confirmed;
+}
+
+std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
+                                 Moment now, const Lives& lives,
+                                 Consequences& consequences) {
+  bury_dead_holders(state, now, lives, consequences);
+  bury_dead_dismissed(state, lives, consequences);
+  std::vector<Holder> found;
+  for (auto& holder : state.holders) {
+    if (std::find(fences.begin(), fences.end(), holder.fence) == fences.end()) continue;
+    found.push_back(holder);
+    holder.broken = true;
+  }
+  // What ends by the clock has nobody who could be told.
+  std::erase_if(state.holders, [](const Holder& h) { return h.broken && h.ends_at; });
+  promise_to_the_next(state, now, lives, consequences);
+  return found;
+}
+
+bool is_broken(const State& state, const Token& token) {
+  return std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& h) { return h.party.token == token && h.broken; });
 }
 
 void note_command(State& state, const Token& token, const CommandProcess& command) {
@@ -478,6 +500,7 @@ HolderInfo info_of(const Holder& holder, Moment now) {
   info.held = whole_milliseconds(now.boot - holder.granted_at);
   info.attached = holder.party.session != 0;
   info.kept = holder.ended;
+  info.broken = holder.broken;
   if (holder.ends_at) info.expires_in = whole_milliseconds(*holder.ends_at - now.boot);
   return info;
 }

@@ -63,6 +63,15 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
 Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
               const Lives& lives, Consequences& consequences);
 
+// Takes the lock from the holders that have one of `fences`; see Store::break_leases.
+// Returns them as they were.
+std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
+                                 Moment now, const Lives& lives,
+                                 Consequences& consequences);
+
+// Whether the holder `token` was told to end.
+bool is_broken(const State& state, const Token& token);
+
 // Notes the command of the holder `token`; nothing if it does not hold.
 void note_command(State& state, const Token& token, const CommandProcess& command);
 

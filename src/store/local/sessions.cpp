@@ -19,6 +19,8 @@ namespace {
 constexpr const char* file_name = "sessions";
 constexpr Session first_session = 1u << 16;
 
+constexpr std::int64_t tick = 10'000'000;  // /proc counts in hundredths of a second
+
 struct flock byte_range(short type, off_t start) {
   struct flock range {};
   range.l_type = type;
@@ -82,25 +84,44 @@ void Gate::unlock() {
   ::fcntl(fd_.get(), F_OFD_SETLK, &range);
 }
 
-// The kernel names no owner for a lock of this kind, but /proc/PID/fdinfo lists those of
-// each description: "lock:\t1: OFDLCK  ADVISORY  WRITE -1 08:02:1234 0 0".
 pid_t Gate::holder() const {
-  struct stat file {};
-  ::fstat(fd_.get(), &file);
-  const auto byte = " " + std::to_string(byte_);
-  const auto place = ":" + std::to_string(file.st_ino) + byte + byte + "\n";
   for (const auto& process : all_processes()) {
-    if (process.pid == ::getpid()) continue;
-    const auto directory = "/proc/" + std::to_string(process.pid) + "/fdinfo";
-    for (const auto& name : entries_of(directory)) {
-      const auto text = text_of(directory + "/" + name);
-      if (text.find("OFDLCK") != std::string::npos &&
-          text.find(place) != std::string::npos) {
-        return process.pid;
-      }
-    }
+    if (process.pid != ::getpid() && is_locked_by(process.pid, byte_)) return process.pid;
   }
   return 0;
+}
+
+// The kernel names no owner for a lock of this kind, but /proc/PID/fdinfo lists those of
+// each description: "lock:\t1: OFDLCK  ADVISORY  WRITE -1 08:02:1234 0 0".
+bool Gate::is_locked_by(pid_t pid, Session session) const {
+  struct stat file {};
+  ::fstat(fd_.get(), &file);
+  const auto byte = " " + std::to_string(session);
+  const auto place = ":" + std::to_string(file.st_ino) + byte + byte + "\n";
+  const auto directory = "/proc/" + std::to_string(pid) + "/fdinfo";
+  for (const auto& name : entries_of(directory)) {
+    const auto text = text_of(directory + "/" + name);
+    if (text.find("OFDLCK") != std::string::npos &&
+        text.find(place) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<Fd> Gate::processes_of(const Holder& holder) const {
+  std::vector<Fd> found;
+  const auto is_of_run = [&](pid_t pid) {
+    return is_locked_by(pid, holder.party.session) ||
+           (pid == holder.command && command_runs(holder));
+  };
+  for (const auto& process : all_processes()) {
+    if (!is_of_run(process.pid)) continue;
+    Fd opened(open_pidfd(process.pid));
+    // Again, for until it was opened the pid could pass to a stranger.
+    if (opened && is_of_run(process.pid)) found.push_back(std::move(opened));
+  }
+  return found;
 }
 
 bool Gate::is_locked(Session session) const {
@@ -124,9 +145,16 @@ bool command_runs(const Holder& holder) {
   }
   const auto process = process_of(holder.command);
   if (!process || process->is_dead) return false;
-  constexpr std::int64_t tick = 10'000'000;  // /proc counts in hundredths of a second
   return process->started >= holder.command_after - tick &&
          process->started <= holder.command_before + tick;
+}
+
+bool dlock_is_gone(const Holder& holder) {
+  if (holder.party.pid_namespace != own_pid_namespace()) return false;
+  if (has_ended(holder.party.pid)) return true;
+  const auto process = process_of(holder.party.pid);
+  return process &&
+         process->started > holder.granted_at.time_since_epoch().count() + tick;
 }
 
 bool is_stopped(pid_t pid) {

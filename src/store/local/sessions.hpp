@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <vector>
 
 #include "store/local/directory.hpp"
 #include "store/local/rules.hpp"
@@ -62,16 +63,26 @@ class Gate final : public Lives {
 
   bool is_locked(Session session) const;
 
+  // What is left of a run, as far as /proc shows it to us: the processes that have its
+  // session open, and its command even if that has closed it. A pidfd each.
+  std::vector<Fd> processes_of(const Holder& holder) const;
+
   bool lives(const Holder& holder) const override;
   bool lives(const Waiter& waiter) const override;
 
  private:
+  bool is_locked_by(pid_t pid, Session session) const;
+
   Fd fd_;
   off_t byte_;
 };
 
 // Whether the command of `holder` runs, as far as /proc can say from here.
 bool command_runs(const Holder& holder);
+
+// Whether the dlock of `holder` is surely gone: it was in this pid namespace, and is no
+// more, or what has its pid was started later.
+bool dlock_is_gone(const Holder& holder);
 
 // Whether `pid` is stopped by a signal or a debugger.
 bool is_stopped(pid_t pid);

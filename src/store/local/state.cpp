@@ -130,6 +130,7 @@ void each_field(T& value, Visit&& visit) {
     visit(value.fence), visit(value.since), visit(value.granted_at);
     visit(value.ends_at), visit(value.label), visit(value.argv);
     visit(value.counts), visit(value.min_hold), visit(value.ended);
+    visit(value.broken);
   } else if constexpr (std::is_same_v<Plain, Waiter>) {
     visit(value.party), visit(value.mode), visit(value.since);
     visit(value.queued_at), visit(value.promised_until), visit(value.passed_over);

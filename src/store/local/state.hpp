@@ -40,7 +40,8 @@ struct Holder {
   std::vector<std::string> argv;
   bool counts = false;  // its run does, for claims with Claim::dedupe
   milliseconds min_hold{};
-  bool ended = false;  // its run has, and the lock is held until ends_at
+  bool ended = false;   // its run has, and the lock is held until ends_at
+  bool broken = false;  // it was told to end
 };
 
 struct Waiter {

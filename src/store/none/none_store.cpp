@@ -27,6 +27,12 @@ asio::awaitable<void> NoneStore::started(const Claim&, const CommandProcess&, Wa
   co_return;
 }
 
+asio::awaitable<std::vector<Broken>> NoneStore::break_leases(const LockName&,
+                                                             const std::vector<Fence>&,
+                                                             Wakeup&) {
+  co_return std::vector<Broken>{};
+}
+
 asio::awaitable<LockInfo> NoneStore::inspect(const LockName& lock, Wakeup&) {
   LockInfo info;
   info.lock = lock;

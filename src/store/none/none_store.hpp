@@ -20,6 +20,9 @@ class NoneStore final : public Store {
   asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override;
   void start_keeping(const Claim&, const Grant&, LeaseTiming, LeaseWatcher&) override {}
   void stop_keeping() override {}
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
+                                                    const std::vector<Fence>& fences,
+                                                    Wakeup& wakeup) override;
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<std::vector<LockInfo>> list(
       const std::string& name_space, std::function<bool(const std::string&)> matches,

@@ -44,14 +44,18 @@ std::optional<Heard> granted(const Reply& reply, const Claim& claim,
   return Heard{grant};
 }
 
+// The server's time.
+std::optional<WallTime> time_from(const Reply& reply) {
+  const auto now = whole_number(reply.text);
+  if (!now || *now > std::uint64_t{1} << 53u) return std::nullopt;
+  return WallTime(static_cast<std::int64_t>(*now));
+}
+
 std::optional<Heard> busy(const Reply& reply) {
   const auto& parts = reply.elements;
-  const auto now = whole_number(parts[1].text);
-  if (!now || *now > std::uint64_t{1} << 53u || parts[2].integer < 0 ||
-      parts[3].integer < 0) {
-    return std::nullopt;
-  }
-  auto holders = holders_from(parts[5], WallTime(static_cast<std::int64_t>(*now)));
+  const auto now = time_from(parts[1]);
+  if (!now || parts[2].integer < 0 || parts[3].integer < 0) return std::nullopt;
+  auto holders = holders_from(parts[5], *now);
   if (!holders) return std::nullopt;
   Busy busy;
   busy.holders = std::move(*holders);
@@ -104,6 +108,7 @@ std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
 
 std::optional<Renewal> renewal_from(const Reply& reply) {
   if (says(reply, "renewed")) return Renewal::confirmed;
+  if (says(reply, "broken")) return Renewal::broken;
   if (says(reply, "reclaimed")) return Renewal::reclaimed;
   if (says(reply, "taken over")) return Renewal::taken_over;
   if (says(reply, "gone")) return Renewal::gone;
@@ -120,6 +125,13 @@ std::optional<Admission> admission_from(const Reply& reply) {
   if (says(reply, "admitted")) return Admission::admitted;
   if (says(reply, "stale")) return Admission::stale;
   return std::nullopt;
+}
+
+std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply) {
+  const auto& parts = reply.elements;
+  if (reply.kind != Kind::array || parts.size() != 2) return std::nullopt;
+  const auto now = time_from(parts[0]);
+  return now ? holders_from(parts[1], *now) : std::nullopt;
 }
 
 }  // namespace dlock::redis

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "lock/keeper.hpp"
 #include "lock/store.hpp"
@@ -28,5 +29,8 @@ std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
 std::optional<Renewal> renewal_from(const Reply& reply);
 std::optional<Release> release_from(const Reply& reply);
 std::optional<Admission> admission_from(const Reply& reply);
+
+// Whom break.lua has taken the lock from.
+std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply);
 
 }  // namespace dlock::redis

@@ -86,11 +86,12 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
   const auto ends = words.number();
   const auto kind = words.next();
   if ((mode != "x" && mode != "s") || !slot || !fence || !since || !ends ||
-      (kind != "h" && kind != "d" && kind != "e")) {
+      (kind != "h" && kind != "d" && kind != "e" && kind != "b")) {
     return std::nullopt;
   }
   info.kept = kind == "e";
-  info.attached = kind == "h";
+  info.broken = kind == "b";
+  info.attached = kind == "h" || kind == "b";
   const auto party = object_from(words.rest());
   info.slot = static_cast<unsigned>(*slot);
   info.fence.number = static_cast<std::uint64_t>(*fence);

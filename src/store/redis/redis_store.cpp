@@ -9,6 +9,7 @@
 
 #include "lock/dedupe.hpp"
 #include "store/redis/answers.hpp"
+#include "store/redis/listener.hpp"
 #include "store/redis/records.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
@@ -102,11 +103,21 @@ milliseconds jittered(milliseconds span) {
 // Keeping goes on beside whatever the caller does, so it has its own sleeper, and what it
 // uses lives as long as it does.
 struct RedisStore::Keeping {
-  explicit Keeping(asio::io_context& context) : wakeup(context) { wakeup.prepare(); }
+  Keeping(asio::io_context& context, const Options& options, std::string list)
+      : wakeup(context),
+        listener(context, options.target, std::move(list), options.timeout) {
+    wakeup.prepare();
+  }
+
+  void ended() {
+    --tasks;
+    if (awaited_by != nullptr) awaited_by->notify();
+  }
 
   Wakeup wakeup;
-  bool stop = false;
-  bool over = false;
+  KeeperOrders orders;
+  Listener listener;
+  int tasks = 2;  // that go on: renewing and listening
   Wakeup* awaited_by = nullptr;
 };
 
@@ -257,7 +268,7 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
   // A renewal under way is waited for: it has the connection.
   if (keeping_) {
     keeping_->awaited_by = &wakeup;
-    while (!keeping_->over) co_await wakeup.wait_until(Clock::time_point::max());
+    while (keeping_->tasks > 0) co_await wakeup.wait_until(Clock::time_point::max());
     keeping_.reset();
   }
   // A detached lease may have been another client's to ask for.
@@ -334,25 +345,47 @@ asio::awaitable<Reply> RedisStore::reclaim(const Claim& claim, const Grant& gran
 
 void RedisStore::start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                                LeaseWatcher& watcher) {
-  keeping_ = std::make_shared<Keeping>(context_);
+  keeping_ = std::make_shared<Keeping>(
+      context_, options_,
+      key_of(claim.lock) + ":b:" + std::to_string(grant.fence.number));
   const auto keeping = keeping_;
   auto renew_once = [this, claim, grant, keeping] {
     return renew(claim, grant, keeping->wakeup);
   };
   asio::co_spawn(context_,
                  keep_lease(std::move(renew_once), timing, grant.sent_at, watcher,
-                            keeping->wakeup, keeping->stop),
+                            keeping->wakeup, keeping->orders),
                  [keeping](std::exception_ptr error) {
-                   keeping->over = true;
-                   if (keeping->awaited_by != nullptr) keeping->awaited_by->notify();
+                   keeping->ended();
                    if (error) std::rethrow_exception(error);
                  });
+  auto heard = [keeping] {
+    keeping->orders.renew_now = true;
+    keeping->wakeup.notify();
+  };
+  // Without it the next renewal tells, so no failure of it matters.
+  asio::co_spawn(context_, keeping->listener.listen(std::move(heard)),
+                 [keeping](const std::exception_ptr&) { keeping->ended(); });
 }
 
 void RedisStore::stop_keeping() {
   if (!keeping_) return;
-  keeping_->stop = true;
+  keeping_->orders.stop = true;
   keeping_->wakeup.notify();
+  keeping_->listener.stop();
+}
+
+asio::awaitable<std::vector<Broken>> RedisStore::break_leases(
+    const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
+  std::vector<std::string> args;
+  for (const auto& fence : fences) args.push_back(std::to_string(fence.number));
+  const auto reply =
+      co_await run(break_script, lock, std::move(args), budget_end(), wakeup);
+  auto holders = broken_from(reply);
+  if (!holders) throw failure(reply);
+  std::vector<Broken> broken;
+  for (auto& holder : *holders) broken.push_back({std::move(holder), {}});
+  co_return broken;
 }
 
 asio::awaitable<LockInfo> RedisStore::inspect(const LockName& lock, Wakeup& wakeup) {

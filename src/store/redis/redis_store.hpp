@@ -42,6 +42,9 @@ class RedisStore final : public Store {
   void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                      LeaseWatcher& watcher) override;
   void stop_keeping() override;
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
+                                                    const std::vector<Fence>& fences,
+                                                    Wakeup& wakeup) override;
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<std::vector<LockInfo>> list(
       const std::string& name_space, std::function<bool(const std::string&)> matches,

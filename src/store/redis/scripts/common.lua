@@ -20,6 +20,7 @@
 -- KEYS[1]:f   a string: the greatest fence that a resource of this name has admitted; it
 --             is no lock's, and has no time to live
 -- KEYS[1]:w:ID  a list on which the waiter ID is told of its promise
+-- KEYS[1]:b:FENCE  a list on which the holder with that fence is told that it is broken
 -- KEYS[1]:t:TOKEN  a claim that was given up before it was answered
 --
 -- With memory full a script may only go on if its first write is one that frees: DEL,
@@ -49,10 +50,10 @@ local function holder_of(text)
     string.match(text, '^(%a) (%d+) (%d+) (%d+) (%d+) (%a) (.*)$')
   return { mode = mode, slot = tonumber(slot), fence = tonumber(fence), since = tonumber(since),
     ends = tonumber(ends), promise = kind == 'p', ended = kind == 'e', detached = kind == 'd',
-    info = info }
+    broken = kind == 'b', info = info }
 end
 local function holder_text(h)
-  local kind = h.promise and 'p' or h.ended and 'e' or h.detached and 'd' or 'h'
+  local kind = h.promise and 'p' or h.ended and 'e' or h.detached and 'd' or h.broken and 'b' or 'h'
   return h.mode .. ' ' .. int(h.slot) .. ' ' .. int(h.fence) .. ' ' .. int(h.since) .. ' ' ..
     int(h.ends) .. ' ' .. kind .. ' ' .. h.info
 end

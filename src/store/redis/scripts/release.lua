@@ -26,13 +26,15 @@ if redis.call('ZREM', Q, token) == 1 then
   redis.call('DEL', key .. ':w:' .. id)
 end
 
+if own and own.broken then redis.call('DEL', key .. ':b:' .. int(own.fence)) end
+
 -- Before the run is noted, so that one that vanished does not become the last one.
 tidy()
 local kept = false
 if answer == 'released' and own and ended ~= '' then
   note_run(own, now, ended, verdict)
   own.ends = math.min(own.since, now) + min_hold * 1000 -- not longer if the clock was set back
-  kept = own.ends > now
+  kept = own.ends > now and not own.broken
 end
 if kept then
   -- It is nobody's any more, but held.

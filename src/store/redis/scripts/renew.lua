@@ -1,6 +1,7 @@
 -- Sets the lease to a full one from now, if it still is the caller's.
 --
--- ARGV: token, fence, ttl in ms. Answers 'renewed', 'gone' or 'taken over'.
+-- ARGV: token, fence, ttl in ms. Answers 'renewed', 'broken' (it was renewed, but the caller is
+-- to end), 'gone' or 'taken over'.
 local token, own_fence, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local own = holders[token]
 if own and own.promise then own = nil end
@@ -19,4 +20,4 @@ end
 redis.call('PEXPIRE', H, KEPT_MS)
 redis.call('PEXPIRE', S, KEPT_MS)
 redis.call('PEXPIRE', R, KEPT_MS)
-return 'renewed'
+return own and own.broken and 'broken' or 'renewed'

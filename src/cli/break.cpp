@@ -1,0 +1,225 @@
+#include "cli/break.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "cli/completed.hpp"
+#include "cli/lock_view.hpp"
+#include "cli/speaker.hpp"
+#include "store/open.hpp"
+#include "util/process.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+// Between looks whether the lock is free; nobody hears of that otherwise.
+constexpr milliseconds first_pause{20};
+constexpr milliseconds longest_pause{250};
+
+// A run whose dlock is gone: from TERM to KILL, as --kill-after has it.
+constexpr milliseconds kill_after{5000};
+
+// For how long it may be that nothing is found of such a run: it may be ending just now.
+constexpr milliseconds found_within{1000};
+
+// When it is worth a word that a holder takes its time.
+constexpr milliseconds long_wait{10'000};
+
+std::vector<Fence> fences_of(const std::vector<HolderInfo>& holders) {
+  std::vector<Fence> fences;
+  for (const auto& holder : holders) fences.push_back(holder.fence);
+  return fences;
+}
+
+bool contains(const std::vector<Fence>& fences, Fence fence) {
+  return std::find(fences.begin(), fences.end(), fence) != fences.end();
+}
+
+bool can_ask() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1; }
+
+// A line from standard input says yes; its end, or anything else, is no.
+bool says_yes() {
+  std::string line;
+  for (char c = 0; c != '\n';) {
+    const auto size = ::read(STDIN_FILENO, &c, 1);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return false;
+    line += c;
+  }
+  return line == "y\n" || line == "Y\n" || line == "yes\n";
+}
+
+// Who is to lose the lock, and what that means.
+std::string described_for_break(const HolderInfo& holder) {
+  const auto who = "held by " + described(holder);
+  return holder.foreign ? who + " (not dlock: it is not told, and goes on)" : who;
+}
+
+class Breaking {
+ public:
+  Breaking(asio::io_context& context, Store& store, LockName lock, const Speaker& speaker)
+      : wakeup_(context), store_(store), lock_(std::move(lock)), speaker_(speaker) {}
+
+  // Takes the lock from these, and returns those who had it, once they are gone.
+  asio::awaitable<std::vector<HolderInfo>> take_from(std::vector<Fence> fences);
+
+ private:
+  asio::awaitable<std::vector<HolderInfo>> left_of(const std::vector<Fence>& fences);
+  asio::awaitable<std::vector<Broken>> tell(const std::vector<Fence>& fences);
+  void end(const Broken& broken);
+  void warn_of_long_wait(const HolderInfo& holder);
+
+  Wakeup wakeup_;
+  Store& store_;
+  LockName lock_;
+  const Speaker& speaker_;
+  Clock::time_point began_ = Clock::now();
+  std::set<Fence> termed_;                    // of runs that got TERM from us
+  std::map<Fence, Clock::time_point> found_;  // when something was left of them
+  bool warned_ = false;
+};
+
+asio::awaitable<std::vector<HolderInfo>> Breaking::take_from(std::vector<Fence> fences) {
+  std::vector<HolderInfo> taken;
+  for (auto& broken : co_await tell(fences)) {
+    speaker_.step("broken: " + described(broken.holder));
+    taken.push_back(std::move(broken.holder));
+  }
+  auto pause = first_pause;
+  for (;;) {
+    const auto left = co_await left_of(fences_of(taken));
+    if (left.empty()) break;
+    warn_of_long_wait(left.front());
+    const auto until = Clock::now() + pause;
+    while (Clock::now() < until) co_await wakeup_.wait_until(until);
+    pause = std::min(pause * 2, longest_pause);
+    // Again where it was forgotten (by a server that lost its data, and the holder took
+    // the lease back), and where something is left to be ended.
+    const bool again = std::any_of(
+        left.begin(), left.end(),
+        [](const HolderInfo& holder) { return !holder.broken || holder.dlock_gone; });
+    if (again) co_await tell(fences_of(left));
+  }
+  co_return taken;
+}
+
+asio::awaitable<std::vector<HolderInfo>> Breaking::left_of(
+    const std::vector<Fence>& fences) {
+  auto info = co_await store_.inspect(lock_, wakeup_);
+  std::erase_if(info.holders,
+                [&](const HolderInfo& h) { return !contains(fences, h.fence); });
+  co_return std::move(info.holders);
+}
+
+asio::awaitable<std::vector<Broken>> Breaking::tell(const std::vector<Fence>& fences) {
+  auto broken = co_await store_.break_leases(lock_, fences, wakeup_);
+  for (const auto& one : broken) {
+    if (one.holder.dlock_gone) end(one);
+  }
+  co_return broken;
+}
+
+// What its dlock can no longer do: TERM, and KILL later.
+void Breaking::end(const Broken& broken) {
+  const auto now = Clock::now();
+  const bool kills = now - began_ >= kill_after;
+  auto& found_at = found_.try_emplace(broken.holder.fence, now).first->second;
+  if (!broken.processes.empty()) found_at = now;
+  if (now - found_at >= found_within) {
+    throw Failure(Failure::Kind::rejected,
+                  "the dlock of its holder is gone, and what is left of the command is "
+                  "out of reach: " +
+                      described(broken.holder));
+  }
+  const bool termed = termed_.count(broken.holder.fence) > 0;
+  for (const auto& process : broken.processes) {
+    if (termed && !kills) break;
+    const bool sent = send_signal(process.get(), kills ? SIGKILL : SIGTERM);
+    if (!sent && errno == EPERM) {
+      throw Failure(Failure::Kind::rejected,
+                    "the dlock of its holder is gone, and its command may not be ended "
+                    "by this user: " +
+                        described(broken.holder));
+    }
+    send_signal(process.get(), SIGCONT);  // a stopped process would not notice
+  }
+  if (!broken.processes.empty()) termed_.insert(broken.holder.fence);
+}
+
+void Breaking::warn_of_long_wait(const HolderInfo& holder) {
+  if (warned_ || Clock::now() - began_ < long_wait) return;
+  warned_ = true;
+  speaker_.warning("still " + described_for_break(holder) + "; it was told to end" +
+                   (holder.expires_in
+                        ? ", and its lease ends in " + for_people(*holder.expires_in)
+                        : ""));
+}
+
+ExitStatus not_held(const Speaker& speaker, const BreakOptions& options) {
+  speaker.warning(options.fence
+                      ? "not held by fence " + std::to_string(options.fence->number)
+                      : "not held");
+  return ExitStatus::not_held;
+}
+
+// Shows the holders and asks about them.
+bool is_agreed(const Speaker& speaker, const std::vector<HolderInfo>& holders) {
+  for (const auto& holder : holders) speaker.error(described_for_break(holder));
+  write_text(STDERR_FILENO, holders.size() == 1
+                                ? "Take the lock from it? [y/N] "
+                                : "Take the lock from all of them? [y/N] ");
+  return says_yes();
+}
+
+}  // namespace
+
+ExitStatus break_verb(const Invocation& invocation) {
+  const auto& common = invocation.common;
+  const auto options = break_options(invocation.settings, invocation.operands.at(0));
+  if (!options.yes && !can_ask()) {
+    throw UsageError("break asks on a terminal; elsewhere it wants --yes");
+  }
+  const LockName lock{common.name_space, options.name};
+  const Speaker speaker(options.name, common.quiet, common.verbose);
+  asio::io_context context(1);
+  const auto open = [&] {
+    return open_store(common.store, store_timeout(common, {}), context);
+  };
+
+  auto store = open();
+  Wakeup wakeup(context);
+  auto holders = completed(context, [&] { return store->inspect(lock, wakeup); }).holders;
+  std::erase_if(holders, [&](const HolderInfo& holder) {
+    return options.fence && holder.fence != *options.fence;
+  });
+  if (holders.empty()) return not_held(speaker, options);
+  if (!options.yes) {
+    if (!is_agreed(speaker, holders)) {
+      speaker.error("left as it is");
+      return ExitStatus::not_held;
+    }
+    // A connection does not last for as long as somebody thinks.
+    store = open();
+  }
+
+  // Only those that were shown: who was granted the lock since is not meant.
+  Breaking breaking(context, *store, lock, speaker);
+  const auto broken =
+      completed(context, [&] { return breaking.take_from(fences_of(holders)); });
+  if (broken.empty()) return not_held(speaker, options);
+  if (common.json) {
+    Json all = Json::array();
+    for (const auto& holder : broken) all.push_back(json_of(holder));
+    print(to_line(all) + "\n");
+  }
+  return ExitStatus::success;
+}
+
+}  // namespace dlock

@@ -1,0 +1,44 @@
+// How a holder hears at once that its lease was broken: by a list of its own, over a
+// second connection.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <string>
+
+#include "lock/wakeup.hpp"
+#include "store/redis/connection.hpp"
+
+namespace dlock::redis {
+
+// Only a hint comes from here: what counts is what the server says to the next renewal.
+// So nothing that goes wrong here concerns the lease.
+//
+// A list and no channel, though one could subscribe to that: an element waits for a
+// holder whose connection is just being made, and it takes no more rights than to wait in
+// line.
+class Listener {
+ public:
+  // `budget` is that of one operation.
+  Listener(asio::io_context& context, const Target& target, std::string list,
+           milliseconds budget);
+
+  // Calls `heard` when something is put on the list, or may have been: a connection that
+  // was listening is gone. A run that is over within a second needs no connection for
+  // this, so it begins only then. Goes on until stop().
+  asio::awaitable<void> listen(std::function<void()> heard);
+  void stop() { wakeup_.give_up(true); }
+
+ private:
+  enum class Heard { something, nothing, cannot };
+  asio::awaitable<Heard> wait_for_element();
+  asio::awaitable<void> sleep(milliseconds span);
+
+  Connection connection_;
+  std::string list_;
+  milliseconds budget_;
+  Wakeup wakeup_;
+};
+
+}  // namespace dlock::redis

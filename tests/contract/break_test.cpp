@@ -1,0 +1,277 @@
+// Leases that somebody breaks: what every store does about them.
+
+#include <gtest/gtest.h>
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include "tests/contract/contender.hpp"
+
+namespace dlock {
+namespace {
+
+using std::chrono::hours;
+
+RunEnd success() {
+  RunEnd end;
+  end.exit_code = 0;
+  end.outcome = "ran";
+  return end;
+}
+
+class Witness final : public LeaseWatcher {
+ public:
+  void extend(Clock::time_point) override {}
+  void forfeit(Loss loss) override {
+    told = loss;
+    ++times;
+  }
+
+  std::optional<Loss> told;
+  int times = 0;
+};
+
+class Breaking : public ::testing::TestWithParam<Kind> {
+ protected:
+  Contender& exclusive() {
+    return contenders_.emplace_back(context_, *world_, claim_of("job"));
+  }
+  Contender& shared() {
+    auto& contender = exclusive();
+    contender.claim.mode = Mode::shared;
+    return contender;
+  }
+
+  Fence kept(Contender& holder, Witness& witness) {
+    const auto grant = holder.granted();
+    holder.store->start_keeping(holder.claim, grant, timing_of(holder.claim), witness);
+    return grant.fence;
+  }
+  // As a run ends.
+  static void give_back(Contender& holder) {
+    holder.store->stop_keeping();
+    holder.release(success());
+  }
+
+  std::vector<HolderInfo> break_leases(const std::vector<Fence>& fences) {
+    auto& breaker = exclusive();
+    Task<Nothing> task(context_, collect(breaker, fences));
+    task.result();
+    return broken_;
+  }
+  asio::awaitable<Nothing> collect(Contender& breaker, std::vector<Fence> fences) {
+    broken_.clear();
+    auto found =
+        co_await breaker.store->break_leases(breaker.claim.lock, fences, breaker.wakeup);
+    for (auto& broken : found) broken_.push_back(broken.holder);
+    co_return Nothing{};
+  }
+
+  std::vector<HolderInfo> holders() { return exclusive().inspect().holders; }
+  bool comes_true(const std::function<bool()>& is_true) {
+    return eventually(context_, is_true);
+  }
+
+  asio::io_context context_;
+  std::unique_ptr<World> world_ = GetParam().make();
+  std::list<Contender> contenders_;
+  std::vector<HolderInfo> broken_;
+};
+
+INSTANTIATE_TEST_SUITE_P(stores, Breaking, ::testing::ValuesIn(kinds), name_of);
+
+TEST_P(Breaking, the_holder_is_told_that_its_lease_is_broken) {
+  Witness witness;
+  auto& holder = exclusive();
+  const auto fence = kept(holder, witness);
+
+  break_leases({fence});
+
+  ASSERT_TRUE(comes_true([&] { return witness.told.has_value(); }));
+  EXPECT_EQ(witness.told, Loss::broken);
+  give_back(holder);
+}
+
+TEST_P(Breaking, a_holder_that_has_it_for_longer_is_told_within_a_moment) {
+  Witness witness;
+  auto& holder = exclusive();
+  const auto fence = kept(holder, witness);
+  const auto watches = Clock::now() + milliseconds(1300);
+  ASSERT_TRUE(comes_true([&] { return Clock::now() > watches; }));
+  const auto before = Clock::now();
+
+  break_leases({fence});
+
+  ASSERT_TRUE(comes_true([&] { return witness.told.has_value(); }));
+  EXPECT_LT(Clock::now() - before, milliseconds(500));
+  give_back(holder);
+}
+
+TEST_P(Breaking, a_holder_is_told_also_of_what_happened_before_it_kept_its_lease) {
+  Witness witness;
+  auto& holder = exclusive();
+  const auto grant = holder.granted();
+  break_leases({grant.fence});
+
+  holder.store->start_keeping(holder.claim, grant, timing_of(holder.claim), witness);
+
+  EXPECT_TRUE(comes_true([&] { return witness.told == Loss::broken; }));
+  give_back(holder);
+}
+
+TEST_P(Breaking, those_who_had_the_lock_are_told_of_as_they_were) {
+  auto& holder = exclusive();
+  holder.claim.label = "nightly";
+  const auto fence = holder.granted().fence;
+
+  const auto broken = break_leases({fence});
+
+  ASSERT_EQ(broken.size(), 1u);
+  EXPECT_EQ(broken[0].fence, fence);
+  EXPECT_EQ(broken[0].label, "nightly");
+  EXPECT_EQ(broken[0].pid, ::getpid());
+  EXPECT_FALSE(broken[0].broken);
+  EXPECT_FALSE(broken[0].dlock_gone);
+  EXPECT_FALSE(broken[0].user.empty());
+}
+
+TEST_P(Breaking, the_lock_stays_held_until_it_is_released) {
+  auto& holder = exclusive();
+  const auto fence = holder.granted().fence;
+
+  break_leases({fence});
+
+  EXPECT_TRUE(exclusive().is_busy());
+  ASSERT_EQ(holders().size(), 1u);
+  EXPECT_TRUE(holders()[0].broken);
+  EXPECT_EQ(holder.release(success()), Release::released);
+  EXPECT_TRUE(holders().empty());
+}
+
+TEST_P(Breaking, the_release_hands_the_lock_to_the_next_in_line) {
+  auto& holder = exclusive();
+  const auto fence = holder.granted().fence;
+  auto& waiter = exclusive();
+  waiter.queued();
+
+  break_leases({fence});
+  EXPECT_TRUE(std::holds_alternative<Busy>(waiter.ask(Queue::join)));
+  holder.release(success());
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(waiter.ask(Queue::join)));
+}
+
+TEST_P(Breaking, a_holder_that_asks_again_has_the_same_grant_and_is_still_broken) {
+  auto& holder = exclusive();
+  const auto fence = holder.granted().fence;
+  break_leases({fence});
+
+  EXPECT_EQ(holder.granted().fence, fence);
+  EXPECT_TRUE(holders()[0].broken);
+}
+
+TEST_P(Breaking, a_lock_that_is_free_or_held_by_others_is_left_alone) {
+  EXPECT_TRUE(break_leases({{7}}).empty());
+  exclusive().granted();
+
+  EXPECT_TRUE(break_leases({{7}, {0}}).empty());
+
+  EXPECT_FALSE(holders()[0].broken);
+}
+
+TEST_P(Breaking, of_several_holders_only_those_that_are_meant_lose_the_lock) {
+  Witness first;
+  Witness second;
+  auto& one = shared();
+  auto& other = shared();
+  const auto fence = kept(one, first);
+  kept(other, second);
+
+  const auto broken = break_leases({fence});
+
+  ASSERT_EQ(broken.size(), 1u);
+  EXPECT_EQ(broken[0].fence, fence);
+  EXPECT_TRUE(comes_true([&] { return first.told == Loss::broken; }));
+  EXPECT_FALSE(second.told);
+  give_back(one);
+  EXPECT_EQ(holders().size(), 1u);
+  give_back(other);
+}
+
+TEST_P(Breaking, all_who_share_it_can_lose_the_lock_at_once) {
+  const auto first = shared().granted().fence;
+  const auto second = shared().granted().fence;
+
+  EXPECT_EQ(break_leases({first, second}).size(), 2u);
+}
+
+TEST_P(Breaking, to_repeat_it_finds_the_same_and_tells_nobody_twice) {
+  Witness witness;
+  auto& holder = exclusive();
+  const auto fence = kept(holder, witness);
+  break_leases({fence});
+  ASSERT_TRUE(comes_true([&] { return witness.told.has_value(); }));
+
+  const auto again = break_leases({fence});
+
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_TRUE(again[0].broken);
+  EXPECT_EQ(witness.times, 1);
+  give_back(holder);
+}
+
+TEST_P(Breaking, a_lock_that_was_broken_is_not_held_on) {
+  auto& holder = exclusive();
+  holder.claim.min_hold = hours(1);
+  const auto fence = holder.granted().fence;
+  break_leases({fence});
+
+  holder.release(success());
+
+  EXPECT_TRUE(holders().empty());
+}
+
+TEST_P(Breaking, a_lock_that_is_held_on_is_freed_at_once) {
+  auto& holder = exclusive();
+  holder.claim.min_hold = hours(1);
+  const auto fence = holder.granted().fence;
+  holder.release(success());
+  ASSERT_TRUE(exclusive().is_busy());
+
+  EXPECT_EQ(break_leases({fence}).size(), 1u);
+
+  EXPECT_TRUE(exclusive().is_granted());
+}
+
+TEST_P(Breaking, a_lock_that_is_held_on_goes_to_the_next_in_line) {
+  auto& holder = exclusive();
+  holder.claim.min_hold = hours(1);
+  const auto fence = holder.granted().fence;
+  holder.release(success());
+  auto& waiter = exclusive();
+  waiter.queued();
+
+  break_leases({fence});
+
+  EXPECT_TRUE(exclusive().is_busy());
+  EXPECT_TRUE(std::holds_alternative<Grant>(waiter.ask(Queue::join)));
+}
+
+TEST_P(Breaking, the_next_grant_is_not_broken) {
+  Witness witness;
+  auto& holder = exclusive();
+  const auto fence = holder.granted().fence;
+  break_leases({fence});
+  holder.release(success());
+
+  auto& next = exclusive();
+  kept(next, witness);
+
+  EXPECT_FALSE(holders()[0].broken);
+  give_back(next);
+  EXPECT_FALSE(witness.told);
+}
+
+}  // namespace
+}  // namespace dlock

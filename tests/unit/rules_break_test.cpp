@@ -1,0 +1,115 @@
+// The granting rules where somebody breaks leases.
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/unit/lock_by_hand.hpp"
+
+namespace dlock::local {
+namespace {
+
+using std::chrono::hours;
+using Sessions = std::vector<Session>;
+
+RunEnd success() {
+  RunEnd end;
+  end.exit_code = 0;
+  end.outcome = "ran";
+  return end;
+}
+
+class BreakRules : public ::testing::Test, protected LockByHand {
+ protected:
+  Fence granted(const Claim& claim) { return std::get<Grant>(ask(claim)).fence; }
+  std::vector<Holder> break_leases(const std::vector<Fence>& fences) {
+    then = {};
+    return local::break_leases(state, fences, now, lives, then);
+  }
+  bool is_broken(Session who) { return local::is_broken(state, token_of(who)); }
+
+  Fence kept_after_its_run(Session who) {
+    auto claim = exclusive(who);
+    claim.min_hold = hours(1);
+    const auto fence = granted(claim);
+    release(who, success());
+    return fence;
+  }
+};
+
+TEST_F(BreakRules, a_holder_that_lives_is_marked_and_keeps_the_lock) {
+  const auto fence = granted(exclusive(1));
+
+  const auto found = break_leases({fence});
+
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_FALSE(found[0].broken);
+  EXPECT_TRUE(is_broken(1));
+  EXPECT_EQ(state.holders.size(), 1u);
+  EXPECT_TRUE(then.wake.empty());
+}
+
+TEST_F(BreakRules, a_holder_with_another_fence_is_not_marked) {
+  const auto first = granted(shared(1));
+  granted(shared(2));
+
+  break_leases({first});
+
+  EXPECT_TRUE(is_broken(1));
+  EXPECT_FALSE(is_broken(2));
+}
+
+TEST_F(BreakRules, who_waits_is_not_marked_when_it_holds) {
+  const auto fence = granted(exclusive(1));
+  ask(exclusive(2), Queue::join);
+  break_leases({fence});
+  release(1);
+
+  granted(exclusive(2));
+
+  EXPECT_FALSE(is_broken(2));
+}
+
+TEST_F(BreakRules, a_holder_that_died_is_cleared_and_not_broken) {
+  const auto fence = granted(exclusive(1));
+  ask(exclusive(2), Queue::join);
+  lives.dead.insert(1);
+
+  EXPECT_TRUE(break_leases({fence}).empty());
+
+  EXPECT_TRUE(state.holders.empty());
+  EXPECT_EQ(then.wake, Sessions{2});
+}
+
+TEST_F(BreakRules, a_lock_that_is_held_on_is_promised_to_the_next_at_once) {
+  const auto fence = kept_after_its_run(1);
+  ask(exclusive(2), Queue::join);
+
+  EXPECT_EQ(break_leases({fence}).size(), 1u);
+
+  EXPECT_TRUE(state.holders.empty());
+  EXPECT_EQ(then.wake, Sessions{2});
+}
+
+TEST_F(BreakRules, a_broken_holder_gives_the_lock_back_without_holding_it_on) {
+  auto claim = exclusive(1);
+  claim.min_hold = hours(1);
+  const auto fence = granted(claim);
+  break_leases({fence});
+
+  release(1, success());
+
+  EXPECT_TRUE(state.holders.empty());
+}
+
+TEST_F(BreakRules, a_status_tells_of_the_mark) {
+  const auto fence = granted(exclusive(1));
+  EXPECT_FALSE(info_of(state, {"dlock", "job"}, now, lives).holders[0].broken);
+
+  break_leases({fence});
+
+  EXPECT_TRUE(info_of(state, {"dlock", "job"}, now, lives).holders[0].broken);
+}
+
+}  // namespace
+}  // namespace dlock::local
