@@ -1,7 +1,7 @@
 # Makes scripts.cpp from the Lua scripts of the Redis store: cmake -DFROM=… -DTO=… -P …
 file(READ ${FROM}/common.lua common)
 set(source "// Made from ${FROM}/*.lua by cmake/EmbedScripts.cmake.\n#include \"store/redis/scripts.hpp\"\n\nnamespace dlock::redis {\n")
-foreach(name ask renew reclaim release break inspect set_lease admit_fence)
+foreach(name ask renew reclaim release break inspect put_piece put_value set_lease admit_fence)
   file(READ ${FROM}/${name}.lua own)
   set(text "${common}\n${own}")
   string(SHA1 sha "${text}")

@@ -26,6 +26,7 @@ void PastRuns::note(const RunInfo& run) {
 }
 
 const RunInfo* PastRuns::counting_for(const Dedupe& dedupe, WallTime now) const {
+  if (dedupe.joins) return nullptr;
   const auto& run = dedupe.retry_failed ? last_success : last;
   return run && is_recent(run->started, dedupe.window, now) ? &*run : nullptr;
 }

@@ -28,7 +28,8 @@ struct PastRuns {
   // Takes in a run that has ended, unless a later one is known.
   void note(const RunInfo& run);
 
-  // The one that counts for such a claim; null if none does.
+  // The one that counts for such a claim; null if none does. None does for one that joins
+  // what has not ended yet.
   const RunInfo* counting_for(const Dedupe& dedupe, WallTime now) const;
 };
 

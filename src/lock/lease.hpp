@@ -48,6 +48,7 @@ enum class Mode { exclusive, shared };
 struct Dedupe {
   milliseconds window{0};     // those that started less than this ago
   bool retry_failed = false;  // but not those that failed
+  bool joins = false;         // instead, those alone that end while the claim waits
 };
 
 // What a would-be holder asks for. The same claim may be put again and again.

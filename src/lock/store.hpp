@@ -11,6 +11,7 @@
 #include "lock/errors.hpp"
 #include "lock/keeper.hpp"
 #include "lock/lease.hpp"
+#include "lock/value.hpp"
 #include "lock/wakeup.hpp"
 #include "util/fd.hpp"
 
@@ -55,6 +56,7 @@ struct RunEnd {
   std::string outcome;
   milliseconds duration{};
   bool leaves_lease = false;  // to end by itself, if it can
+  bool is_shared = false;  // those who wait to join it (Dedupe::joins) have run with it
 };
 
 // A holder from whom a lock is taken.
@@ -117,7 +119,8 @@ class Store {
   // claim that waits already leaves the queue, and is woken, in the step in which such a
   // run starts or ends. No runs are detached and shared grants, those of further slots,
   // those that were given back before anything ran, and commands that could not be
-  // started.
+  // started. A claim that joins leaves the queue in the step in which a run ends that is
+  // shared (RunEnd::is_shared), and no other run counts for it.
   virtual asio::awaitable<Answer> ask(const Claim& claim, Queue queue,
                                       Wakeup& wakeup) = 0;
 
@@ -137,6 +140,23 @@ class Store {
   virtual asio::awaitable<Release> release(const Claim& claim,
                                            const std::optional<RunEnd>& end,
                                            Wakeup& wakeup) = 0;
+
+  // The value that was stored last under this name, whole, unless it has been forgotten
+  // or its lifetime is over. What is damaged is no value, and is said. One that is large
+  // comes in pieces, and the store timeout is that of each.
+  virtual asio::awaitable<ValueLookup> get_value(const LockName& lock,
+                                                 Wakeup& wakeup) = 0;
+
+  // Stores a value under the name of the lock in the place of what is there, all of it or
+  // nothing, if the lock is this claim's: exclusive, attached, and not kept any more
+  // (stop_keeping). A lease that can run out lasts its full ttl again afterwards. A
+  // Failure leaves what was there. Large values as with get_value.
+  virtual asio::awaitable<Storing> put_value(const Claim& claim, const std::string& bytes,
+                                             Lifetime lifetime, Wakeup& wakeup) = 0;
+
+  // There is no value under this name afterwards. Whoever holds the lock may store one
+  // all the same.
+  virtual asio::awaitable<void> forget_value(const LockName& lock, Wakeup& wakeup) = 0;
 
   // Sets the lease of a detached claim to its ttl from now if the lock is still this
   // claim's. One that has ended is not set up again, whether or not somebody was granted

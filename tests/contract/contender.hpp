@@ -44,6 +44,17 @@ class Contender {
   Admission admit(std::uint64_t fence) {
     return result_of(context_, store->admit_fence(claim.lock, Fence{fence}, wakeup));
   }
+  ValueLookup look_up() {
+    return result_of(context_, store->get_value(claim.lock, wakeup));
+  }
+  std::optional<std::string> value() {
+    const auto found = look_up().value;
+    return found ? std::optional(found->bytes) : std::nullopt;
+  }
+  Storing put(const std::string& bytes, Lifetime lifetime = {milliseconds(60'000), {}}) {
+    return result_of(context_, store->put_value(claim, bytes, lifetime, wakeup));
+  }
+  void forget() { result_of(context_, store->forget_value(claim.lock, wakeup)); }
   LockInfo inspect() { return result_of(context_, store->inspect(claim.lock, wakeup)); }
   void start(const CommandProcess& process) {
     result_of(context_, store->started(claim, process, wakeup));

@@ -55,6 +55,16 @@ class Deduplication : public ::testing::TestWithParam<Kind> {
     return contender;
   }
 
+  Contender& joining() {
+    auto& contender = exclusive();
+    contender.claim.dedupe = Dedupe{{}, false, true};
+    return contender;
+  }
+  static RunEnd shared(RunEnd end) {
+    end.is_shared = true;
+    return end;
+  }
+
   // As if its process were killed.
   void kill(Contender& contender) {
     contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
@@ -519,6 +529,138 @@ TEST_P(DeduplicatedWait, a_waiter_is_deduplicated_as_soon_as_the_run_has_succeed
   runner.release(exit_with(0));
 
   EXPECT_EQ(fence_of(answer.result()), fence);
+}
+
+// Those who wait to join a run
+
+TEST_P(Deduplication, who_waits_to_join_a_run_has_run_with_it) {
+  auto& runner = exclusive();
+  const auto fence = runner.granted().fence;
+  auto& first = joining();
+  first.queued();
+  auto& second = joining();
+  second.queued();
+
+  runner.release(shared(exit_with(0)));
+
+  EXPECT_EQ(fence_of(first.ask(Queue::join)), fence);
+  EXPECT_EQ(fence_of(second.ask(Queue::join)), fence);
+  EXPECT_EQ(waiters(), 0u);
+}
+
+TEST_P(Deduplication, who_has_joined_a_run_learns_how_it_ended) {
+  auto& runner = exclusive();
+  runner.granted();
+  auto& waiter = joining();
+  waiter.queued();
+  auto end = exit_with(3);
+  end.exit_code.reset();
+  end.signal = "TERM";
+
+  runner.release(shared(end));
+
+  const auto run = deduplicated(waiter.ask(Queue::join));
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->signal, "TERM");
+  EXPECT_FALSE(run->exit_code);
+  EXPECT_FALSE(run->host.empty());
+}
+
+TEST_P(Deduplication, a_failure_is_joined_too_also_one_to_start) {
+  for (const int code : {3, 125, 127}) {
+    auto& runner = exclusive();
+    runner.granted();
+    auto& waiter = joining();
+    waiter.queued();
+
+    runner.release(shared(exit_with(code)));
+
+    const auto run = deduplicated(waiter.ask(Queue::join));
+    ASSERT_TRUE(run) << code;
+    EXPECT_EQ(run->exit_code, code);
+  }
+}
+
+TEST_P(Deduplication, who_has_joined_a_run_is_woken_when_it_ends) {
+  auto& runner = exclusive();
+  runner.granted();
+  joining().queued();
+  joining().queued();
+  auto& last = joining();
+  last.queued();
+  auto sleeping = sleeper(last);
+  EXPECT_FALSE(sleeping.sleep.is_done());
+
+  runner.release(shared(exit_with(0)));
+
+  EXPECT_TRUE(eventually(context_, [&] { return sleeping.sleep.is_done(); }));
+  EXPECT_TRUE(deduplicated(last.ask(Queue::join)));
+}
+
+TEST_P(Deduplication, who_joins_does_not_count_a_run_that_goes_on_nor_one_of_before) {
+  ran(exit_with(0));
+  auto& runner = exclusive();
+  runner.granted();
+  auto& waiter = joining();
+
+  EXPECT_TRUE(waiter.is_busy());
+  EXPECT_EQ(waiter.queued().place, 1u);
+}
+
+TEST_P(Deduplication,
+       a_run_that_is_not_shared_is_not_joined_and_the_next_one_takes_over) {
+  auto& runner = exclusive();
+  runner.granted();
+  auto& first = joining();
+  first.queued();
+  auto& second = joining();
+  second.queued();
+
+  runner.release(exit_with(0));
+
+  EXPECT_TRUE(eventually(context_, [&] { return is_granted(first.ask(Queue::join)); }));
+  EXPECT_TRUE(std::holds_alternative<Busy>(second.ask(Queue::join)));
+}
+
+TEST_P(Deduplication, a_run_that_vanished_is_not_joined_and_the_next_one_takes_over) {
+  auto& runner = exclusive();
+  runner.claim.ttl = milliseconds(500);
+  runner.granted();
+  runner.start(ended_process());
+  auto& waiter = joining();
+  waiter.queued();
+
+  kill(runner);
+
+  EXPECT_TRUE(eventually(context_, [&] { return is_granted(waiter.ask(Queue::join)); }));
+}
+
+TEST_P(Deduplication, who_waits_without_joining_is_granted_the_lock_that_others_joined) {
+  auto& runner = exclusive();
+  runner.granted();
+  auto& joined = joining();
+  joined.queued();
+  auto& other = exclusive();
+  other.queued();
+
+  runner.release(shared(exit_with(0)));
+
+  EXPECT_TRUE(eventually(context_, [&] { return is_granted(other.ask(Queue::join)); }));
+  EXPECT_TRUE(deduplicated(joined.ask(Queue::join)));
+}
+
+TEST_P(Deduplication, who_joins_is_not_sent_away_by_the_grant_of_the_next_run) {
+  auto& runner = exclusive();
+  runner.granted();
+  auto& next = exclusive();
+  next.queued();
+  auto& waiter = joining();
+  waiter.queued();
+  runner.release();
+
+  EXPECT_TRUE(eventually(context_, [&] { return is_granted(next.ask(Queue::join)); }));
+
+  EXPECT_TRUE(std::holds_alternative<Busy>(waiter.ask(Queue::join)));
 }
 
 }  // namespace

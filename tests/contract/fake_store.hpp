@@ -40,7 +40,14 @@ struct FakeService {
   };
 
   std::map<LockName, Lock> locks;
+  struct Stored {
+    std::string bytes;
+    Clock::time_point fresh_until;
+    Clock::time_point there_until;
+  };
+
   std::map<LockName, Fence> registers;
+  std::map<LockName, Stored> values;
   bool is_held_up = false;  // answers nobody
   std::map<const FakeStore*, std::pair<LockName, LeaseWatcher*>> kept;
 };
@@ -123,7 +130,10 @@ class FakeStore final : public Store {
     auto& lock = lock_of(claim);
     auto outcome = Release::not_ours;
     if (const auto own = find(lock.holders, claim); own != lock.holders.end()) {
-      if (end) note(lock, ended(*own, *end));
+      if (end) {
+        note(lock, ended(*own, *end));
+        if (end->is_shared) dismiss_joined(lock, ended(*own, *end));
+      }
       const auto kept_until = own->from + claim.min_hold;
       if (end && kept_until > Clock::now() && !own->broken) {
         own->client = nullptr;
@@ -150,6 +160,33 @@ class FakeStore final : public Store {
     auto& lock = lock_of(claim);
     const auto own = find(lock.holders, claim);
     if (own != lock.holders.end()) own->runs = true;
+  }
+
+  asio::awaitable<ValueLookup> get_value(const LockName& lock, Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    ValueLookup found;
+    const auto stored = service_.values.find(lock);
+    const auto now = Clock::now();
+    if (stored != service_.values.end() && now < stored->second.there_until) {
+      found.value = Value{stored->second.bytes, now < stored->second.fresh_until};
+    }
+    co_return found;
+  }
+
+  asio::awaitable<Storing> put_value(const Claim& claim, const std::string& bytes,
+                                     Lifetime lifetime, Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    auto& lock = lock_of(claim);
+    if (find(lock.holders, claim) == lock.holders.end()) co_return Storing::not_ours;
+    const auto fresh_until = later(Clock::now(), lifetime.ttl);
+    service_.values[claim.lock] = {bytes, fresh_until,
+                                   later(fresh_until, lifetime.stale)};
+    co_return Storing::stored;
+  }
+
+  asio::awaitable<void> forget_value(const LockName& lock, Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    service_.values.erase(lock);
   }
 
   asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override {
@@ -279,7 +316,7 @@ class FakeStore final : public Store {
 
   static std::optional<RunInfo> counting_run(const Lock& lock, const Dedupe& dedupe,
                                              Queue queue) {
-    const bool waits = dedupe.retry_failed && queue == Queue::join;
+    const bool waits = dedupe.joins || (dedupe.retry_failed && queue == Queue::join);
     for (const auto& holder : lock.holders) {
       auto run = vanished(holder);
       if (waits || holder.ended || !run.counts) continue;
@@ -296,6 +333,15 @@ class FakeStore final : public Store {
       const auto run = counting_run(lock, *waiter.claim.dedupe, Queue::join);
       if (!run) return false;
       lock.dismissed[waiter.claim.token] = *run;
+      waiter.wakeup->notify();
+      return true;
+    });
+  }
+
+  static void dismiss_joined(Lock& lock, const RunInfo& run) {
+    std::erase_if(lock.queue, [&](const Party& waiter) {
+      if (!waiter.claim.dedupe || !waiter.claim.dedupe->joins) return false;
+      lock.dismissed[waiter.claim.token] = run;
       waiter.wakeup->notify();
       return true;
     });

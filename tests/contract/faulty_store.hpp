@@ -63,6 +63,30 @@ class FaultyStore final : public Store {
     throw_if(fault, Fault::When::after);
   }
 
+  asio::awaitable<ValueLookup> get_value(const LockName& lock, Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    auto found = co_await store_.get_value(lock, wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return found;
+  }
+
+  asio::awaitable<Storing> put_value(const Claim& claim, const std::string& bytes,
+                                     Lifetime lifetime, Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    const auto storing = co_await store_.put_value(claim, bytes, lifetime, wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return storing;
+  }
+
+  asio::awaitable<void> forget_value(const LockName& lock, Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    co_await store_.forget_value(lock, wakeup);
+    throw_if(fault, Fault::When::after);
+  }
+
   asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override {
     const auto fault = next();
     throw_if(fault, Fault::When::before);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lock/errors.hpp"
+#include "store/local/boot_id.hpp"
 #include "util/checksum.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
@@ -31,7 +32,7 @@ constexpr off_t last_room = 64 * 1024;
 
 // The key of what is no lock; names have no control characters.
 constexpr std::string_view head_key("\0head", 5);
-constexpr std::uint64_t format = 0x33306b636f6c64u;  // "dlock03"
+constexpr std::uint64_t format = 0x34306b636f6c64u;  // "dlock04"
 
 struct StoredHead {
   std::uint64_t format = dlock::local::format;
@@ -108,21 +109,6 @@ void remove_those_of_earlier_boots(const Directory& directory) {
     const bool socket = name.starts_with("wake-");
     if (state || socket) ::unlinkat(directory.fd(), name.c_str(), 0);
   }
-}
-
-}  // namespace
-
-namespace {
-
-std::string boot_id() {
-  const Fd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  char text[64];
-  const auto size = file ? ::read(file.get(), text, sizeof text) : -1;
-  if (size < 36) {
-    throw Failure(Failure::Kind::misconfigured,
-                  "cannot read the boot id from /proc: the embedded store needs it");
-  }
-  return std::string(text, 36);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "store/local/cache_files.hpp"
 #include "store/local/registers.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
@@ -445,6 +446,38 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
   }
   co_await log_ends(claim.lock, ended, wakeup);
   co_return outcome;
+}
+
+// No gate: a file is whole or not there.
+asio::awaitable<ValueLookup> LocalStore::get_value(const LockName& lock, Wakeup&) {
+  if (!directory_) {
+    directory_ = Directory::open(options_.path, ours_, Directory::Missing::accept);
+  }
+  if (!directory_) co_return ValueLookup{};
+  co_return CacheFiles(*directory_).get(lock);
+}
+
+asio::awaitable<Storing> LocalStore::put_value(const Claim& claim,
+                                               const std::string& bytes,
+                                               Lifetime lifetime, Wakeup& wakeup) {
+  if (!gate_ || !session_ || !in_place()) co_return Storing::not_ours;
+  // Written before the gate is ours, which nobody may hold while a disk is written to.
+  auto draft = CacheFiles(*directory_).write(claim.lock, bytes, lifetime);
+  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+  open_database(Database::Access::write);
+  Transaction transaction(*database_, Database::Access::read);
+  const auto state = load(transaction, claim.lock);
+  if (!is_held_by(state, claim.token)) co_return Storing::not_ours;
+  draft.put_in_place();
+  co_return Storing::stored;
+}
+
+asio::awaitable<void> LocalStore::forget_value(const LockName& lock, Wakeup&) {
+  if (!directory_) {
+    directory_ = Directory::open(options_.path, ours_, Directory::Missing::accept);
+  }
+  if (directory_) CacheFiles(*directory_).forget(lock);
+  co_return;
 }
 
 asio::awaitable<Renewal> LocalStore::renew(const Claim& claim, Wakeup& wakeup) {

@@ -35,6 +35,10 @@ class LocalStore final : public Store {
                                    Clock::time_point until) override;
   asio::awaitable<Release> release(const Claim& claim, const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
+  asio::awaitable<ValueLookup> get_value(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<Storing> put_value(const Claim& claim, const std::string& bytes,
+                                     Lifetime lifetime, Wakeup& wakeup) override;
+  asio::awaitable<void> forget_value(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override;
   int session() const override;
   std::optional<StartNote> start_note(const Claim& claim) override;

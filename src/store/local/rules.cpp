@@ -105,7 +105,7 @@ void bury_dead_dismissed(State& state, const Lives& lives, Consequences& consequ
 // can wait for how one ends.
 std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Queue queue,
                                     Moment now) {
-  const bool waits = dedupe.retry_failed && queue == Queue::join;
+  const bool waits = dedupe.joins || (dedupe.retry_failed && queue == Queue::join);
   for (const auto& holder : state.holders) {
     if (waits || !holder.counts || holder.ended) continue;
     auto run = vanished_run(holder);
@@ -123,6 +123,16 @@ void dismiss(State& state, Moment now, Consequences& consequences) {
     const auto run = counting_run(state, *waiter.dedupe, Queue::join, now);
     if (!run) return false;
     state.dismissed.push_back({waiter, *run});
+    consequences.wake.push_back(waiter.party.session);
+    return true;
+  });
+}
+
+// Takes those out of the queue that have waited to join the run that has ended.
+void dismiss_joined(State& state, const RunInfo& run, Consequences& consequences) {
+  std::erase_if(state.waiters, [&](const Waiter& waiter) {
+    if (!waiter.dedupe || !waiter.dedupe->joins) return false;
+    state.dismissed.push_back({waiter, run});
     consequences.wake.push_back(waiter.party.session);
     return true;
   });
@@ -386,6 +396,7 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
       run.signal = end->signal;
       run.outcome = end->outcome;
       note_run(state, run);
+      if (end->is_shared && run.counts) dismiss_joined(state, run, consequences);
     }
     state.used = now.wall;
     kept = end && !own->broken && later(own->granted_at, own->min_hold) > now.boot;
@@ -439,6 +450,11 @@ std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
   std::erase_if(state.holders, [](const Holder& h) { return h.broken && h.ends_at; });
   promise_to_the_next(state, now, lives, consequences);
   return found;
+}
+
+bool is_held_by(const State& state, const Token& token) {
+  return std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& h) { return !h.ended && h.party.token == token; });
 }
 
 bool is_broken(const State& state, const Token& token) {

@@ -69,6 +69,9 @@ std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
                                  Moment now, const Lives& lives,
                                  Consequences& consequences);
 
+// Whether `token` holds.
+bool is_held_by(const State& state, const Token& token);
+
 // Whether the holder `token` was told to end.
 bool is_broken(const State& state, const Token& token);
 

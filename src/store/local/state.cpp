@@ -136,7 +136,7 @@ void each_field(T& value, Visit&& visit) {
     visit(value.queued_at), visit(value.promised_until), visit(value.passed_over);
     visit(value.dedupe);
   } else if constexpr (std::is_same_v<Plain, Dedupe>) {
-    visit(value.window), visit(value.retry_failed);
+    visit(value.window), visit(value.retry_failed), visit(value.joins);
   } else if constexpr (std::is_same_v<Plain, Dismissed>) {
     visit(value.waiter), visit(value.by);
   } else if constexpr (std::is_same_v<Plain, PastRuns>) {

@@ -19,6 +19,17 @@ asio::awaitable<Release> NoneStore::release(const Claim&, const std::optional<Ru
   co_return Release::released;
 }
 
+asio::awaitable<ValueLookup> NoneStore::get_value(const LockName&, Wakeup&) {
+  co_return ValueLookup{};
+}
+
+asio::awaitable<Storing> NoneStore::put_value(const Claim&, const std::string&, Lifetime,
+                                              Wakeup&) {
+  co_return Storing::stored;
+}
+
+asio::awaitable<void> NoneStore::forget_value(const LockName&, Wakeup&) { co_return; }
+
 asio::awaitable<Renewal> NoneStore::renew(const Claim&, Wakeup&) {
   co_return Renewal::confirmed;
 }

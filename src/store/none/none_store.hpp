@@ -17,6 +17,10 @@ class NoneStore final : public Store {
                                    Wakeup& wakeup) override;
   asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
                                 Wakeup& wakeup) override;
+  asio::awaitable<ValueLookup> get_value(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<Storing> put_value(const Claim& claim, const std::string& bytes,
+                                     Lifetime lifetime, Wakeup& wakeup) override;
+  asio::awaitable<void> forget_value(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override;
   void start_keeping(const Claim&, const Grant&, LeaseTiming, LeaseWatcher&) override {}
   void stop_keeping() override {}

@@ -80,7 +80,8 @@ std::int64_t kept_for(const Claim& claim) {
 // As the scripts have it.
 std::string text_of(const std::optional<Dedupe>& dedupe) {
   if (!dedupe) return "";
-  return number(dedupe->window.count()) + (dedupe->retry_failed ? " 1" : " 0");
+  const auto* kind = dedupe->joins ? " 2" : dedupe->retry_failed ? " 1" : " 0";
+  return number(dedupe->window.count()) + kind;
 }
 
 std::string text_of(Verdict verdict) {
@@ -262,15 +263,18 @@ asio::awaitable<void> RedisStore::nap(Wakeup& wakeup, Clock::time_point until) {
   while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
 }
 
+// A renewal under way is waited for: it has the connection.
+asio::awaitable<void> RedisStore::end_keeping(Wakeup& wakeup) {
+  if (!keeping_) co_return;
+  keeping_->awaited_by = &wakeup;
+  while (keeping_->tasks > 0) co_await wakeup.wait_until(Clock::time_point::max());
+  keeping_.reset();
+}
+
 asio::awaitable<Release> RedisStore::release(const Claim& claim,
                                              const std::optional<RunEnd>& end,
                                              Wakeup& wakeup) {
-  // A renewal under way is waited for: it has the connection.
-  if (keeping_) {
-    keeping_->awaited_by = &wakeup;
-    while (keeping_->tasks > 0) co_await wakeup.wait_until(Clock::time_point::max());
-    keeping_.reset();
-  }
+  co_await end_keeping(wakeup);
   // A detached lease may have been another client's to ask for.
   if (known_ == Known::nothing && claim.attached) co_return Release::not_ours;
   if (end && end->leaves_lease) {
@@ -292,7 +296,8 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
       end ? run_end_text(*end, host_name()) : "",
       unanswered ? number(options_.timeout.count()) : "0",
       text_of(end ? verdict_on(end->exit_code) : Verdict::no_run),
-      number(claim.min_hold.count())};
+      number(claim.min_hold.count()),
+      end && end->is_shared ? "1" : "0"};
   const auto reply =
       co_await run(release_script, claim.lock, std::move(args), until, own);
   const auto released = release_from(reply);

@@ -13,6 +13,7 @@
 #include "lock/store.hpp"
 #include "store/redis/connection.hpp"
 #include "store/redis/scripts.hpp"
+#include "store/redis/value_record.hpp"
 
 namespace dlock::redis {
 
@@ -36,6 +37,10 @@ class RedisStore final : public Store {
                                    Clock::time_point until) override;
   asio::awaitable<Release> release(const Claim& claim, const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
+  asio::awaitable<ValueLookup> get_value(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<Storing> put_value(const Claim& claim, const std::string& bytes,
+                                     Lifetime lifetime, Wakeup& wakeup) override;
+  asio::awaitable<void> forget_value(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(const Claim& claim, Wakeup& wakeup) override;
   asio::awaitable<void> started(const Claim& claim, const CommandProcess& process,
                                 Wakeup& wakeup) override;
@@ -64,7 +69,14 @@ class RedisStore final : public Store {
   asio::awaitable<Renewal> renew(Claim claim, Grant grant, Wakeup& wakeup);
   asio::awaitable<Reply> reclaim(const Claim& claim, const Grant& grant,
                                  Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::optional<ValueRecord>> look_up(const LockName& lock,
+                                                      Wakeup& wakeup);
+  asio::awaitable<std::string> read_pieces(const LockName& lock,
+                                           const ValueRecord& record, Wakeup& wakeup);
+  asio::awaitable<Storing> write_pieces(const Claim& claim, const std::string& bytes,
+                                        Wakeup& wakeup);
   asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
+  asio::awaitable<void> end_keeping(Wakeup& wakeup);
   void watch_for(const Busy& busy, std::int64_t blocked_for);
   Failure failure(const Reply& reply) const;
   Clock::time_point budget_end() const;

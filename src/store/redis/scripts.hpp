@@ -14,6 +14,8 @@ extern const Script reclaim_script;
 extern const Script release_script;
 extern const Script break_script;
 extern const Script inspect_script;
+extern const Script put_piece_script;
+extern const Script put_value_script;
 extern const Script set_lease_script;
 extern const Script admit_fence_script;
 

@@ -19,6 +19,10 @@
 -- KEYS[1]:d:TOKEN  the run because of which that waiter has left the queue
 -- KEYS[1]:f   a string: the greatest fence that a resource of this name has admitted; it
 --             is no lock's, and has no time to live
+-- KEYS[1]:v   a hash, the value that is cached under this name: fence (of the run it is from),
+--             size, sum (its checksum), stale (for how many ms of its time to live it is past
+--             its ttl), and data, unless it is large
+-- KEYS[1]:v:FENCE  a string: the data of a large value
 -- KEYS[1]:w:ID  a list on which the waiter ID is told of its promise
 -- KEYS[1]:b:FENCE  a list on which the holder with that fence is told that it is broken
 -- KEYS[1]:t:TOKEN  a claim that was given up before it was answered
@@ -93,18 +97,19 @@ local function is_run(h)
   return h.mode == 'x' and slots == 1 and not h.promise and not h.ended and not h.detached
 end
 
--- Verdict: 'good', 'failed', or 'none' for what was no run in the end.
+-- Verdict: 'good', 'failed', or 'none' for what was no run in the end. Returns its record.
 local function note_run(h, ended, text, verdict)
   local run = int(h.fence) .. ' ' .. int(h.since) .. ' ' .. int(ended) .. ' ' .. text
   redis.call('LPUSH', R, run)
   redis.call('LTRIM', R, 0, RUNS - 1)
   redis.call('PEXPIRE', R, KEPT_MS)
-  if verdict == 'none' or not is_run(h) then return end
+  if verdict == 'none' or not is_run(h) then return run end
   if verdict == 'good' then
     redis.call('HSET', S, 'run', run, 'good', run)
   else
     redis.call('HSET', S, 'run', run)
   end
+  return run
 end
 
 -- Clears what ran out: leases, whose runs then vanished (a detached one has none), and
@@ -197,9 +202,11 @@ end
 -- The run that counts as the one of a claim, as text: 'r' if it is going on, 'e' if it has
 -- ended, and its record. `dedupe` is the claim's: a window in ms, and 1 if it runs again what
 -- failed; one that waits then does so for the end of a run. A run that started later than
--- now, the clock having been set back, counts as far ahead as it would back.
+-- now, the clock having been set back, counts as far ahead as it would back. With 2 it joins a
+-- run that ends while it waits, and no other counts.
 local function counting_run(dedupe, waits)
   local window, retry = string.match(dedupe, '^(%d+) (%d)$')
+  if retry == '2' then return nil end
   if not waits or retry == '0' then
     for _, h in pairs(holders) do
       if is_run(h) then
@@ -214,15 +221,17 @@ local function counting_run(dedupe, waits)
 end
 
 -- Takes those out of the queue that wait for what another run has done or does, and tells
--- each. The entries of those who have left otherwise go, too.
-local function dismiss()
+-- each. The entries of those who have left otherwise go, too. `joined` is the record of a run
+-- that has just ended, for those who wait to join it.
+local function dismiss(joined)
   if not dedupes then return end
   dedupes = false
   local waiting = redis.call('HGETALL', D)
   for i = 1, #waiting, 2 do
     local token = waiting[i]
     local text = redis.call('ZSCORE', Q, token) and redis.call('HGET', W, token)
-    local run = text and counting_run(waiting[i + 1], true)
+    local joins = joined and string.match(waiting[i + 1], ' 2$')
+    local run = text and (joins and 'e ' .. joined or counting_run(waiting[i + 1], true))
     if run then
       forget(token)
       redis.call('SET', D .. ':' .. token, run, 'PX', PLACE_MS)

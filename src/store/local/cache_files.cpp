@@ -1,0 +1,287 @@
+#include "store/local/cache_files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "lock/errors.hpp"
+#include "store/local/boot_id.hpp"
+#include "util/checksum.hpp"
+#include "util/process.hpp"
+#include "util/random.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+constexpr std::string_view first_word = "dlock-value-1";
+
+// Longer than any first line: two names of 255 bytes, percent-encoded, and some numbers.
+constexpr std::size_t longest_line = 2048;
+
+// As for --max-size; no file of dlock's is larger.
+constexpr off_t largest_file = (off_t{512} << 20) + off_t{longest_line};
+
+constexpr std::string_view draft_prefix = "new-";
+
+// Nobody writes at one for that long.
+constexpr std::time_t draft_abandoned_after = 3600;
+
+std::string hexadecimal(std::uint64_t number) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%016" PRIx64, number);
+  return text;
+}
+
+std::string sum_of(std::string_view line, std::string_view bytes) {
+  return hexadecimal(checksum(bytes, checksum(line)));
+}
+
+// All of the line but its checksum.
+std::string line_without_sum(const ValueHead& head) {
+  std::string line(first_word);
+  line += ' ' + head.boot;
+  line += ' ' + std::to_string(head.fresh_until.time_since_epoch().count());
+  line += ' ' + std::to_string(head.there_until.time_since_epoch().count());
+  line += ' ' + percent_encoded(head.name.name_space);
+  line += ' ' + percent_encoded(head.name.name);
+  return line + ' ' + std::to_string(head.size) + ' ';
+}
+
+template <typename Number>
+bool read_number(std::string_view text, Number& number) {
+  const auto* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  return error == std::errc() && end == last;
+}
+
+// The first line, with its end; empty if there is none.
+std::string_view first_line(std::string_view text) {
+  const auto end = text.substr(0, longest_line).find('\n');
+  return end == std::string_view::npos ? "" : text.substr(0, end + 1);
+}
+
+std::string file_of(const LockName& name) {
+  return hexadecimal(checksum(name.name, checksum(name.name_space + '\0')));
+}
+
+// As much of the file as there is, up to `most` bytes.
+std::string contents_of(int fd, std::size_t most) {
+  std::string text(most, '\0');
+  std::size_t size = 0;
+  while (size < most) {
+    const auto got = ::read(fd, text.data() + size, most - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw failure_of(errno, "cannot read a cached value");
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  text.resize(size);
+  return text;
+}
+
+// An invalid Fd if it cannot be opened. A FIFO or a link that somebody put there neither
+// holds us up nor leads us elsewhere.
+Fd open_for_reading(const Fd& folder, const std::string& file) {
+  return Fd(::openat(folder.get(), file.c_str(),
+                     O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+}
+
+bool is_of_no_use(const Fd& folder, const std::string& file, const struct stat& status) {
+  if (!S_ISREG(status.st_mode)) return false;
+  if (file.starts_with(draft_prefix)) {
+    return std::time(nullptr) - status.st_mtime > draft_abandoned_after;
+  }
+  const Fd opened = open_for_reading(folder, file);
+  if (!opened) return false;
+  const auto head = value_head_from(contents_of(opened.get(), longest_line));
+  return !head || head->boot != boot_id() || head->there_until <= Clock::now();
+}
+
+}  // namespace
+
+std::string value_line(const ValueHead& head, std::string_view bytes) {
+  const auto line = line_without_sum(head);
+  return line + sum_of(line, bytes) + '\n';
+}
+
+std::optional<ValueHead> value_head_from(std::string_view text) {
+  auto line = first_line(text);
+  std::array<std::string_view, 8> words;
+  for (auto& word : words) {
+    const auto end = line.find_first_of(" \n");
+    if (end == std::string_view::npos) return std::nullopt;
+    word = line.substr(0, end);
+    line.remove_prefix(end + 1);
+  }
+  ValueHead head;
+  std::int64_t fresh_until = 0;
+  std::int64_t there_until = 0;
+  const auto name_space = percent_decoded(words[4]);
+  const auto name = percent_decoded(words[5]);
+  if (words[0] != first_word || !line.empty() || !read_number(words[2], fresh_until) ||
+      !read_number(words[3], there_until) || !name_space || !name ||
+      !read_number(words[6], head.size)) {
+    return std::nullopt;
+  }
+  head.boot = words[1];
+  head.fresh_until = Clock::time_point(nanoseconds(fresh_until));
+  head.there_until = Clock::time_point(nanoseconds(there_until));
+  head.name = {*name_space, *name};
+  return head;
+}
+
+ValueLookup value_from(std::string text, const LockName& name, const std::string& boot,
+                       Clock::time_point now) {
+  ValueLookup found;
+  const auto head = value_head_from(text);
+  const auto line_size = first_line(text).size();
+  const auto bytes = std::string_view(text).substr(line_size);
+  if (!head || head->size != bytes.size() ||
+      value_line(*head, bytes) != std::string_view(text).substr(0, line_size)) {
+    found.damage = "is damaged";
+    return found;
+  }
+  if (head->boot != boot || head->name != name || head->there_until <= now) return found;
+  const bool is_fresh = head->fresh_until > now;
+  text.erase(0, line_size);
+  found.value = Value{std::move(text), is_fresh};
+  return found;
+}
+
+ValueLookup CacheFiles::get(const LockName& name) const {
+  const auto file = file_of(name);
+  const Fd folder = folder_of(file, false);
+  if (!folder) return {};
+  const Fd opened = open_for_reading(folder, file);
+  if (!opened && errno == ENOENT) return {};
+  struct stat status {};
+  ValueLookup found;
+  if (!opened || ::fstat(opened.get(), &status) != 0) {
+    found.damage = "cannot be read: " + std::string(std::strerror(errno));
+  } else if (!S_ISREG(status.st_mode) || status.st_size > largest_file) {
+    found.damage = "is no file of dlock's";
+  } else {
+    found =
+        value_from(contents_of(opened.get(), static_cast<std::size_t>(status.st_size)),
+                   name, boot_id(), Clock::now());
+  }
+  if (!found.damage.empty()) found.damage = path_of(file) + " " + found.damage;
+  return found;
+}
+
+CacheFiles::Draft CacheFiles::write(const LockName& name, std::string_view bytes,
+                                    Lifetime lifetime) const {
+  Draft draft;
+  draft.name_ = file_of(name);
+  draft.folder_ = folder_of(draft.name_, true);
+  // First, for it may be what is needed.
+  draft.leftovers_ = leftovers_in(draft.folder_);
+
+  const auto now = Clock::now();
+  const ValueHead head{boot_id(), later(now, lifetime.ttl),
+                       later(later(now, lifetime.ttl), lifetime.stale), name,
+                       bytes.size()};
+  const auto line = value_line(head, bytes);
+  const auto random = random_bytes();
+  const auto own_name = std::string(draft_prefix) + hex(random.data(), 8);
+  const Fd file(::openat(draft.folder_.get(), own_name.c_str(),
+                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                         directory_.file_mode()));
+  if (file) draft.own_name_ = own_name;
+  if (!file || ::fchmod(file.get(), directory_.file_mode()) != 0 ||  // whatever the umask
+      !write_all(file.get(), line) || !write_all(file.get(), bytes)) {
+    throw failure_of(errno, "cannot write to " + printable(directory_.path_of("cache")));
+  }
+  return draft;
+}
+
+void CacheFiles::Draft::put_in_place() {
+  if (::renameat(folder_.get(), own_name_.c_str(), folder_.get(), name_.c_str()) != 0) {
+    throw failure_of(errno, "cannot put a cached value in its place");
+  }
+  own_name_.clear();
+  for (const auto& leftover : leftovers_) {
+    struct stat status {};
+    const bool is_there = ::fstatat(folder_.get(), leftover.name.c_str(), &status,
+                                    AT_SYMLINK_NOFOLLOW) == 0;
+    // Not what somebody has put in its place since.
+    if (is_there && status.st_ino == leftover.inode) {
+      ::unlinkat(folder_.get(), leftover.name.c_str(), 0);
+    }
+  }
+}
+
+CacheFiles::Draft::Draft(Draft&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      name_(std::move(other.name_)),
+      own_name_(std::exchange(other.own_name_, {})),
+      leftovers_(std::move(other.leftovers_)) {}
+
+CacheFiles::Draft::~Draft() {
+  if (!own_name_.empty()) ::unlinkat(folder_.get(), own_name_.c_str(), 0);
+}
+
+void CacheFiles::forget(const LockName& name) const {
+  const auto file = file_of(name);
+  const Fd folder = folder_of(file, false);
+  if (folder && ::unlinkat(folder.get(), file.c_str(), 0) != 0 && errno != ENOENT) {
+    throw failure_of(errno, "cannot remove " + path_of(file));
+  }
+}
+
+// The directory of a file; an invalid Fd if there is none. There are 256 of them, so that
+// each is small enough to be gone through by whoever writes to it.
+Fd CacheFiles::folder_of(const std::string& file, bool create) const {
+  const Fd top(::fcntl(directory_.fd(), F_DUPFD_CLOEXEC, 3));
+  const Fd cache = folder(top, "cache", create);
+  return cache ? folder(cache, file.substr(file.size() - 2), create) : Fd();
+}
+
+Fd CacheFiles::folder(const Fd& parent, const std::string& name, bool create) const {
+  constexpr int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  Fd opened(::openat(parent.get(), name.c_str(), flags));
+  if (!opened && errno == ENOENT) {
+    if (!create) return {};
+    const mode_t mode = directory_.file_mode() == 0660 ? 02770 : 0700;
+    if (::mkdirat(parent.get(), name.c_str(), mode) == 0) {
+      ::fchmodat(parent.get(), name.c_str(), mode, 0);  // whatever the umask is
+    }
+    opened = Fd(::openat(parent.get(), name.c_str(), flags));
+  }
+  if (opened) return opened;
+  const auto where = printable(directory_.path_of("cache"));
+  if (errno == ELOOP || errno == ENOTDIR) {
+    throw Failure(Failure::Kind::misconfigured,
+                  where + " is not made of directories; dlock will not touch it");
+  }
+  throw failure_of(errno, "cannot open " + where);
+}
+
+std::string CacheFiles::path_of(const std::string& file) const {
+  return printable(
+      directory_.path_of("cache/" + file.substr(file.size() - 2) + "/" + file));
+}
+
+// Values whose time is over, those of earlier boots, and what a killed dlock has left.
+std::vector<CacheFiles::Draft::Leftover> CacheFiles::leftovers_in(const Fd& folder) {
+  std::vector<Draft::Leftover> leftovers;
+  for (auto& file : entries_of("/proc/self/fd/" + std::to_string(folder.get()))) {
+    struct stat status {};
+    if (::fstatat(folder.get(), file.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        is_of_no_use(folder, file, status)) {
+      leftovers.push_back({std::move(file), status.st_ino});
+    }
+  }
+  return leftovers;
+}
+
+}  // namespace dlock::local

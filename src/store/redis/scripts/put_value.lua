@@ -1,0 +1,27 @@
+-- Stores a value in the place of what is there, if the lock is the caller's, whose lease is its
+-- full one again then.
+--
+-- ARGV: token, ttl of the lease in ms, for how many ms the value is there, for how many of these
+-- it is past its ttl, its size, its checksum, whether it was written in pieces (1 or 0), and
+-- else the data. Answers 'stored' or 'not ours'.
+local token, ttl, kept_ms, in_pieces = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[7] == '1'
+local own = holders[token]
+if value ~= token or not own or own.promise then return 'not ours' end
+
+local V, from = key .. ':v', int(own.fence)
+local before = redis.call('HGET', V, 'fence')
+-- The first write, which has to be refused where memory is full.
+local stored = redis.pcall('HSET', V, 'fence', from, 'size', ARGV[5], 'sum', ARGV[6],
+  'stale', ARGV[4], 'data', ARGV[8] or '')
+if type(stored) == 'table' then
+  if in_pieces then redis.call('DEL', V .. ':' .. from) end
+  return stored
+end
+redis.call('PEXPIRE', V, kept_ms)
+if in_pieces and redis.call('PEXPIRE', V .. ':' .. from, kept_ms) == 0 then
+  redis.call('DEL', V)
+  return redis.error_reply('OOM the value was evicted before it was stored')
+end
+if before and before ~= from then redis.call('DEL', V .. ':' .. before) end
+redis.call('PEXPIRE', key, ttl)
+return 'stored'
