@@ -75,6 +75,7 @@ struct ClaimOptions {
 struct RunOptions : ClaimOptions {
   std::vector<std::string> command;
   int conflict_exit_code = 75;
+  bool waits_for_store = true;  // for as long as for the lock
   std::optional<Dedupe> dedupe;
   milliseconds min_hold{0};
   milliseconds jitter{0};

@@ -41,7 +41,8 @@ asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
       }
       if (patience.waiting) patience.waiting(*busy);
     } catch (const Failure& error) {
-      if (error.kind() != Failure::Kind::unreachable || Clock::now() >= until) throw;
+      const bool absent = error.kind() == Failure::Kind::unreachable;
+      if (!absent || !patience.waits_for_store || Clock::now() >= until) throw;
       failure = error;  // co_await is not allowed in here
     }
     if (!failure) {

@@ -12,6 +12,8 @@ namespace dlock {
 struct Patience {
   // Until when to wait in the queue; nothing: ask once. max(): without end.
   std::optional<Clock::time_point> until;
+  // Whether a store that cannot be reached is tried again meanwhile.
+  bool waits_for_store = true;
   // Told each time the claim was found waiting.
   std::function<void(const Busy&)> waiting;
   // Told why the store could not be asked, before it is tried again.
@@ -20,8 +22,8 @@ struct Patience {
 
 // Puts `claim` to `store` and waits for its turn. Busy only when the patience is over;
 // a run that is going on then counts for a claim that has waited for its end.
-// A store that cannot be reached is tried again while there is patience left; then its
-// Failure is thrown, as every other Failure is at once.
+// A store that cannot be reached is tried again while there is patience left for that;
+// then its Failure is thrown, as every other Failure is at once.
 asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
                                 const Patience& patience, Wakeup& wakeup);
 

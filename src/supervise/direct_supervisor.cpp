@@ -26,6 +26,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
   spawn_plan.signals = signals_.inherited();
   spawn_plan.own_group = plan_.own_group;
   spawn_plan.session = plan.session;
+  spawn_plan.output = plan.output;
   spawn_plan.note = plan.note;
   spawn_plan.note_before = std::move(plan.note_before);
   spawn_plan.note_after = std::move(plan.note_after);

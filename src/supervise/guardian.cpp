@@ -53,8 +53,9 @@ Guardian::Guardian(const Task& task)
   pid_ = timer ? ::fork() : -1;
   if (pid_ == 0) {
     channel_.reset();
+    if (task.output_reader >= 0) ::close(task.output_reader);
     guard({*page_, theirs.get(), timer.get(), callers_group, task.plan, cgroup_, paths_,
-           argv.data(), task.signals});
+           argv.data(), task.signals, task.output});
   }
   if (pid_ < 0) {
     const auto failure = no_guardian(timer ? "fork" : "timerfd");

@@ -26,6 +26,8 @@ class Guardian {
     SignalState signals;
     SupervisionPlan plan;
     std::size_t environment_size = 0;  // in bytes, of what it will have to hold at most
+    int output = -1;         // to be the command's standard output; -1: that of dlock
+    int output_reader = -1;  // what reads that, and is to be open nowhere but here
   };
 
   // Forks; before any socket or database is open, which the guardian would have too, and

@@ -128,6 +128,7 @@ bool Process::launch() {
   // As the child does it: whoever comes first, both know it is done.
   ::setpgid(command_, task_.plan.own_group ? command_ : task_.callers_group);
   ::close(ends[1]);
+  if (task_.output >= 0) ::close(task_.output);  // only the command is to have it open
   ladder_ = Ladder(task_.plan, page_.not_before);
   return true;
 }
@@ -140,7 +141,8 @@ void Process::become_command() {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) not_become(Step::become, errno);
   if (::getppid() != pid_) ::_exit(127);  // the guardian is gone already
   task_.cgroup.enter();
-  const Launch launch{task_.paths, task_.argv, page_.environment, task_.signals};
+  const Launch launch{task_.paths, task_.argv, page_.environment, task_.signals,
+                      task_.output};
   launch.restore_signals();
   if (!may_start()) not_become(Step::too_late, 0);
   const auto failed = launch.exec();

@@ -21,6 +21,7 @@ struct GuardianTask {
   const std::vector<std::string>& paths;
   char* const* argv;
   const SignalState& signals;
+  int output = -1;  // to be the command's standard output; -1: that of dlock
 };
 
 // Waits to be told to start the command, starts it, and ends its processes when they have

@@ -31,6 +31,7 @@ void Launch::restore_signals() const {
 }
 
 ExecError Launch::exec() const {
+  if (output >= 0 && ::dup2(output, STDOUT_FILENO) < 0) return {errno, 0};
   ExecError worst{ENOENT, 0};
   for (std::size_t i = 0; i < paths.size(); ++i) {
     ::execve(paths[i].c_str(), argv, environment);

@@ -28,6 +28,7 @@ struct Launch {
   char* const* argv;
   char* const* environment;
   const SignalState& signals;
+  int output = -1;  // what the command has as its standard output; -1: that of dlock
 
   // Gives the signals back as dlock found them.
   void restore_signals() const;

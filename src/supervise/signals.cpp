@@ -35,6 +35,10 @@ bool ends_by_default(int signal) {
   }
 }
 
+bool asks_to_end(int signal) {
+  return signal == SIGHUP || signal == SIGINT || signal == SIGQUIT || signal == SIGTERM;
+}
+
 std::string signal_name(int signal) {
   if (signal >= SIGRTMIN && signal <= SIGRTMAX) {
     return "RTMIN+" + std::to_string(signal - SIGRTMIN);
@@ -46,6 +50,13 @@ std::string signal_name(int signal) {
       "STKFLT", "CHLD", "CONT",   "STOP", "TSTP",  "TTIN", "TTOU", "URG",
       "XCPU",   "XFSZ", "VTALRM", "PROF", "WINCH", "IO",   "PWR",  "SYS"};
   return signal >= 0 && signal < 32 ? names[signal] : std::to_string(signal);
+}
+
+std::optional<int> signal_named(const std::string& name) {
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) {
+    if (signal_name(signal) == name) return signal;
+  }
+  return std::nullopt;
 }
 
 HeldSignals::HeldSignals() {
@@ -95,6 +106,7 @@ void SignalInbox::drain() {
       // A write to a closed pipe or beyond a limit is an error like any other to us.
       const bool own = info[i].ssi_pid == static_cast<std::uint32_t>(::getpid());
       if (own && (number == SIGPIPE || number == SIGXFSZ)) continue;
+      if (asks_to_end(number)) told_to_end_ = true;
       queue_.push_back({number, info[i].ssi_code == SI_KERNEL});
       if (gives_up_ && ends_by_default(number)) wakeup_.give_up(true);
     }

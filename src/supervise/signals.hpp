@@ -32,8 +32,15 @@ struct Signal {
 // Whether the default action of `signal` ends a process.
 bool ends_by_default(int signal);
 
+// Whether `signal` is how users and managers of services end a process: HUP, INT, QUIT or
+// TERM.
+bool asks_to_end(int signal);
+
 // "TERM" for 15, "RTMIN+1" for 35.
 std::string signal_name(int signal);
+
+// The inverse; nothing for any other text.
+std::optional<int> signal_named(const std::string& name);
 
 // Keeps every signal that would end dlock, and those that mean something to a command
 // (USR1, USR2, WINCH, CONT, CHLD), from acting on their own, for the rest of this
@@ -66,6 +73,9 @@ class SignalInbox {
   // give up (Wakeup::give_up), since nothing has been started yet.
   void give_up_waiting(bool wanted);
 
+  // Whether a signal has come that asks to end, whatever became of it.
+  bool was_told_to_end() const { return told_to_end_; }
+
   // Takes what is queued up to and including the first signal that would have ended
   // dlock, and returns that one.
   std::optional<int> next_ending();
@@ -75,6 +85,7 @@ class SignalInbox {
 
   Wakeup& wakeup_;
   bool gives_up_ = false;
+  bool told_to_end_ = false;
   SignalState inherited_;
   std::deque<Signal> queue_;
   std::optional<Readable> readable_;

@@ -58,7 +58,7 @@ std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan) {
   const auto argv = pointers(plan.argv);
   const auto environment = pointers(plan.environment);
   const auto paths = candidates(plan.argv.front(), std::getenv("PATH"));
-  const Launch launch{paths, argv.data(), environment.data(), plan.signals};
+  const Launch launch{paths, argv.data(), environment.data(), plan.signals, plan.output};
   Start start{plan, launch};
 
   Spawned spawned;

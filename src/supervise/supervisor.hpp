@@ -21,6 +21,7 @@ struct StartPlan {
   // Until when the lease surely holds that it starts on.
   Clock::time_point deadline = Clock::time_point::max();
   int session = -1;  // a close-on-exec descriptor to pass on all the same
+  int output = -1;   // to be its standard output; one that the guardian knows, if any
   int note = -1;     // where to write note_before, the command's pid, note_after
   std::string note_before;
   std::string note_after;

@@ -1,0 +1,95 @@
+#include "cli/finished_run.hpp"
+
+#include <unistd.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cstring>
+#include <optional>
+
+#include "cli/look.hpp"
+#include "cli/one_run.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+// What the lease of this run is good for.
+LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
+  const bool runs_out = leases_run_out(common.store);
+  const auto budget =
+      store_timeout(common, runs_out ? std::optional(options.ttl) : std::nullopt);
+  return LeaseTiming(options.ttl, options.supervision.kill_after, budget);
+}
+
+// Throws UsageError if the lease is too short for what has to fit into it.
+void check(const LeaseTiming& timing) {
+  if (timing.is_sound()) return;
+  throw UsageError("a ttl of " + for_people(timing.ttl()) + " is too short: " +
+                   for_people(timing.renew_every()) + " until it is renewed, " +
+                   for_people(timing.budget()) + " for the store to answer, " +
+                   for_people(timing.grace()) + " from TERM to KILL and " +
+                   for_people(timing.margin() + timing.drift()) + " of margin make " +
+                   for_people(timing.needed()));
+}
+
+SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& options,
+                               const LeaseTiming& timing) {
+  auto plan = options.supervision;
+  plan.own_group = !has_terminal();
+  if (leases_run_out(common.store)) plan.lease = timing;
+  return plan;
+}
+
+Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& plan,
+                             const HeldSignals& held, const Errand* errand) {
+  // Of what dlock adds no variable can be longer than this: exec(3) would refuse it.
+  constexpr std::size_t longest_variable = 128 * 1024;
+  std::size_t size = 4 * longest_variable;
+  for (auto* variable = environ; *variable != nullptr; ++variable) {
+    size += std::strlen(*variable) + 1 + sizeof(char*);
+  }
+  Guardian::Task task{options.command, held.inherited(), plan, size};
+  if (errand != nullptr) {
+    task.output = errand->output();
+    task.output_reader = errand->output_reader();
+  }
+  return task;
+}
+
+}  // namespace
+
+FinishedRun finished_run(const Invocation& invocation, const RunOptions& options,
+                         const HeldSignals& held, Errand* errand) {
+  const auto& common = invocation.common;
+  const auto timing = timing_of(common, options);
+  const bool needs_guardian = leases_run_out(common.store);
+  if (needs_guardian) check(timing);
+
+  FinishedRun finished;
+  auto& result = finished.result;
+  try {
+    const auto plan = supervision_of(common, options, timing);
+    std::optional<Guardian> guardian;
+    if (needs_guardian) guardian.emplace(guardian_task(options, plan, held, errand));
+    asio::io_context context(1);
+    Run run(context, invocation, common, options, timing, plan, held,
+            guardian ? &*guardian : nullptr, errand);
+    finished.store = run.store_url();
+    asio::co_spawn(
+        context, [&run] { return run.to_the_end(); },
+        [&](std::exception_ptr thrown, RunResult ended) {
+          finished.error = thrown;
+          result = std::move(ended);
+          context.stop();
+        });
+    context.run();
+  } catch (const Failure& failure) {
+    result.exit_code = code_of(status_of(failure.kind()));
+    result.message = failure.what();
+    finished.error = std::current_exception();
+  }
+  return finished;
+}
+
+}  // namespace dlock

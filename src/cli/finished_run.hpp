@@ -1,0 +1,26 @@
+// A command that is run under a lock, with everything that takes.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "cli/app.hpp"
+#include "cli/errand.hpp"
+#include "cli/report.hpp"
+#include "supervise/signals.hpp"
+
+namespace dlock {
+
+struct FinishedRun {
+  RunResult result;
+  std::string store;         // its URL; empty if it did not get that far
+  std::exception_ptr error;  // what ended it, where the result does not say
+};
+
+// Asks for the lock, runs the command and gives the lock back; says on standard error
+// what there is to say. Without a store open yet, because the guardian has to come first.
+// `errand` is of the verb, or null. Throws UsageError for a lease that is too short.
+FinishedRun finished_run(const Invocation& invocation, const RunOptions& options,
+                         const HeldSignals& held, Errand* errand);
+
+}  // namespace dlock

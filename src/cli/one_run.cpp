@@ -1,0 +1,294 @@
+#include "cli/one_run.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+
+#include "cli/lock_view.hpp"
+#include "lock/acquire.hpp"
+#include "lock/outage.hpp"
+#include "supervise/direct_supervisor.hpp"
+#include "supervise/guarded_supervisor.hpp"
+#include "util/random.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+milliseconds since(Clock::time_point start) {
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+}
+
+// Tells the user what is of no concern to whoever obeys the lease.
+class Messenger final : public LeaseWatcher {
+ public:
+  Messenger(LeaseWatcher& obeys, const Speaker& speaker)
+      : obeys_(obeys), speaker_(speaker) {}
+
+  void extend(Clock::time_point deadline) override { obeys_.extend(deadline); }
+  void renewal_failed(Clock::time_point now) override { obeys_.renewal_failed(now); }
+  void reclaimed() override {
+    speaker_.warning("the lease was gone from the store; set up again");
+  }
+  void forfeit(Loss loss) override { obeys_.forfeit(loss); }
+
+ private:
+  LeaseWatcher& obeys_;
+  const Speaker& speaker_;
+};
+
+}  // namespace
+
+asio::awaitable<RunResult> Run::to_the_end() {
+  claim_ = claim();
+  std::optional<Failure> failure;
+  std::optional<Grant> grant;
+  try {
+    if (co_await wait_out_jitter()) {
+      const auto answer = co_await obtain();
+      grant = co_await settled(answer);
+      if (grant && !co_await make_sure(*grant)) grant.reset();
+    }
+  } catch (const Failure& error) {
+    failure = error;
+    grant.reset();
+  }
+  const bool goes_without = failure && may_start_without(*failure);
+  if (failure && !goes_without) failed(*failure);
+  if (goes_without)
+    unprotected(std::string(failure->what()) + "; running without the lock");
+
+  if (grant || goes_without) {
+    co_await run_command(grant);
+  } else if (const auto signal = signals_.next_ending()) {
+    interrupted(*signal);
+  }
+  // On every path: the lock, or a place in its queue, may be ours all the same, and
+  // giving back what is not ours does nothing.
+  auto end = end_for_the_record();
+  if (errand_ != nullptr && end) co_await settle(end);
+  co_await give_back(end);
+  co_return result_;
+}
+
+// The grant, if there is one and the command is to run under it.
+asio::awaitable<std::optional<Grant>> Run::settled(const Answer& answer) {
+  const auto* granted = std::get_if<Grant>(&answer);
+  if (granted == nullptr) not_obtained(answer);
+  if (errand_ == nullptr) co_return granted ? std::optional(*granted) : std::nullopt;
+  const auto* deduplicated = std::get_if<Deduplicated>(&answer);
+  bool runs = false;
+  std::exception_ptr error;
+  signals_.give_up_waiting(true);
+  try {
+    if (granted) runs = co_await errand_->is_needed(*store_, claim_, wakeup_);
+    if (deduplicated) {
+      co_await errand_->joined(deduplicated->by, *store_, claim_, wakeup_);
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  signals_.give_up_waiting(false);
+  if (error) std::rethrow_exception(error);
+  if (runs) co_return *granted;
+  if (granted) conclude(Outcome::deduplicated, ExitStatus::success, "");
+  co_return std::nullopt;
+}
+
+asio::awaitable<void> Run::settle(std::optional<RunEnd>& end) {
+  signals_.give_up_waiting(true);
+  end->is_shared = co_await errand_->settle(result_, *store_, claim_, wakeup_) &&
+                   !signals_.was_told_to_end();
+  signals_.give_up_waiting(false);
+}
+
+// Whether the user wants the command to run though the store is not there.
+bool Run::may_start_without(const Failure& failure) const {
+  return options_.on_outage == OnOutage::run &&
+         failure.kind() == Failure::Kind::unreachable;
+}
+
+// Makes sure that enough is left of the lease for a command to start on it; asks for all
+// of it again if not (this process was stopped, or the machine suspended). False if the
+// lock went to somebody else meanwhile.
+asio::awaitable<bool> Run::make_sure(Grant& grant) {
+  for (int tries = 0; !lasts(grant); ++tries) {
+    if (tries == 3) throw Failure(Failure::Kind::unreachable, "the store is too slow");
+    const auto answer = co_await store_->ask(claim_, Queue::stay_out, wakeup_);
+    const auto* granted = std::get_if<Grant>(&answer);
+    if (granted == nullptr) {
+      not_obtained(answer);
+      co_return false;
+    }
+    grant = *granted;
+  }
+  co_return true;
+}
+
+bool Run::lasts(const Grant& grant) const {
+  return !store_->leases_run_out() ||
+         grant.deadline - Clock::now() >= timing_.needed_to_start();
+}
+
+// Whether nothing came in between.
+asio::awaitable<bool> Run::wait_out_jitter() {
+  if (options_.jitter.count() == 0) co_return true;
+  const auto most = static_cast<std::uint64_t>(options_.jitter.count());
+  const milliseconds jitter(random_up_to(most));
+  speaker_.step("sleeping " + for_people(jitter) + " of jitter");
+  const auto until = Clock::now() + jitter;
+  signals_.give_up_waiting(true);
+  while (Clock::now() < until && !wakeup_.gives_up()) co_await wakeup_.wait_until(until);
+  signals_.give_up_waiting(false);
+  co_return Clock::now() >= until;
+}
+
+asio::awaitable<Answer> Run::obtain() {
+  Patience patience;
+  const auto start = Clock::now();
+  if (options_.wait) patience.until = later(start, *options_.wait);
+  patience.waits_for_store = options_.waits_for_store;
+  patience.waiting = [this](const Busy& busy) { show_waiting(busy); };
+  patience.retrying = [this](const Failure& failure) {
+    speaker_.step(std::string(failure.what()) + "; trying again");
+  };
+  speaker_.step("asking " + printable(store_->url()));
+  signals_.give_up_waiting(true);
+  std::exception_ptr error;
+  std::optional<Answer> answer;
+  try {
+    answer = co_await acquire(*store_, claim_, patience, wakeup_);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  signals_.give_up_waiting(false);
+  speaker_.live("");
+  result_.waited = since(start);
+  if (error) std::rethrow_exception(error);
+  co_return *answer;
+}
+
+std::unique_ptr<Supervisor> Run::supervisor() {
+  const auto say = [this](const std::string& message) { speaker_.error(message); };
+  if (guardian_ == nullptr) {
+    return std::make_unique<DirectSupervisor>(options_.command, plan_, signals_, wakeup_,
+                                              say);
+  }
+  return std::make_unique<GuardedSupervisor>(context_, *guardian_, plan_, signals_,
+                                             wakeup_, say);
+}
+
+// Without a grant the command runs all the same, and holds nothing.
+asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
+  result_.grant = grant;
+  result_.is_protected = grant && store_->protects();
+  if (grant) {
+    speaker_.step("granted, fence " + std::to_string(grant->fence.number) + ", slot " +
+                  std::to_string(grant->slot) +
+                  (store_->protects() ? "" : " (none: excludes nobody)"));
+  }
+  const auto command = supervisor();
+  StartPlan start_plan;
+  start_plan.environment = environment_for(grant);
+  start_plan.session = grant ? store_->session() : -1;
+  if (grant) start_plan.deadline = grant->deadline;
+  if (errand_ != nullptr) start_plan.output = errand_->output();
+  const auto note = grant ? store_->start_note(claim_) : std::nullopt;
+  if (note) {
+    start_plan.note = note->file.get();
+    start_plan.note_before = note->before;
+    start_plan.note_after = note->after;
+  }
+  OutagePolicy lease(options_.on_outage, timing_, start_plan.deadline, *command,
+                     [this](const std::string& message) { unprotected(message); });
+  Messenger messenger(lease, speaker_);
+  // Nothing may start after a signal that would have ended us, so the look is the last
+  // thing before.
+  if (const auto signal = signals_.next_ending()) {
+    interrupted(*signal);
+    co_return;
+  }
+  if (grant && !lasts(*grant)) {
+    not_started(SpawnFailure{SpawnFailure::Kind::too_late,
+                             "the lease ran low before the command could start"});
+    co_return;
+  }
+  // A lease that runs out is kept from before the start, which can take its time.
+  const bool keeps_first = guardian_ != nullptr;
+  try {
+    if (keeps_first) wakeup_.prepare();
+    if (grant && keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
+  } catch (const Failure& failure) {
+    not_started(SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()});
+    co_return;
+  }
+  const auto start = Clock::now();
+  const auto started = co_await command->start(std::move(start_plan));
+  if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
+    store_->stop_keeping();
+    not_started(*failure);
+    co_return;
+  }
+  const auto& spawned = std::get<Spawned>(started);
+  speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
+                printable_command(options_.command, 200));
+  if (errand_ != nullptr) errand_->command_runs(context_);
+  if (grant && !keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
+  // Beside the supervision: a store that is slow to answer must not hold up signals.
+  Wakeup noting(context_);
+  bool noted = !grant;
+  if (grant) {
+    asio::co_spawn(
+        context_,
+        store_->started(claim_, {spawned.pid, spawned.not_before, spawned.not_after},
+                        noting),
+        [&](std::exception_ptr error) {
+          noted = true;
+          warn_not_noted(error);
+          wakeup_.notify();
+        });
+  }
+  const auto end = co_await command->ended();
+  if (errand_ != nullptr) errand_->command_ended();
+  result_.ran = since(start);
+  noting.give_up(true);
+  while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());
+  store_->stop_keeping();
+  if (grant) {
+    result_.grant->deadline = lease.deadline();
+    if (!lease.has_held(Clock::now())) result_.is_protected = false;
+  }
+  if (lease.lost()) result_.reason = lease.lost();
+  ended(end);
+}
+
+// Says that the command has, or may have, no lock any more, as the user wanted it.
+void Run::unprotected(const std::string& message) {
+  result_.message = message;
+  speaker_.warning("warning: " + message);
+}
+
+void Run::warn_not_noted(const std::exception_ptr& error) const {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::interrupted) return;  // it has ended already
+    speaker_.warning("cannot note the command's process: " + std::string(failure.what()));
+  }
+}
+
+asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
+  try {
+    const auto released = co_await store_->release(claim_, end, wakeup_);
+    if (released == Release::released) speaker_.step(release_step(end));
+    if (released == Release::left) {
+      speaker_.warning("because of the lock delay the lock is not given back; " +
+                       how_it_ends());
+    }
+  } catch (const Failure& failure) {
+    if (failure.kind() != Failure::Kind::interrupted && result_.grant) {
+      speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +
+                       "; " + how_it_ends());
+    }
+  }
+}
+
+}  // namespace dlock

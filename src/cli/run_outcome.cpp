@@ -1,0 +1,172 @@
+// How a run ended, and what is said of that.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "cli/lock_view.hpp"
+#include "cli/look.hpp"
+#include "cli/nesting.hpp"
+#include "cli/one_run.hpp"
+#include "util/random.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+
+std::string Run::release_step(const std::optional<RunEnd>& end) const {
+  if (!end || !result_.ran || *result_.ran >= claim_.min_hold || !store_->protects())
+    return "released";
+  return "released, and held until " + for_people(claim_.min_hold) + " from its grant";
+}
+
+// What becomes of a lock that could not be given back.
+std::string Run::how_it_ends() const {
+  if (!store_->leases_run_out()) return "it is free once this process has ended";
+  const auto left =
+      later(result_.grant->deadline, timing_.drift() + claim_.lock_delay) - Clock::now();
+  return "it ends by itself in " + for_people(std::max(left, Clock::duration(0)));
+}
+
+void Run::conclude(Outcome outcome, ExitStatus status, const std::string& message) {
+  result_.outcome = outcome;
+  result_.exit_code = code_of(status);
+  result_.signal.reset();
+  result_.message = message;
+}
+
+void Run::not_obtained(const Answer& answer) {
+  const auto message = refusal_text(answer, claim_.slots);
+  if (std::holds_alternative<SlotsDiffer>(answer)) {
+    conclude(Outcome::error, ExitStatus::misconfigured, message);
+    speaker_.error(message);
+    return;
+  }
+  if (std::holds_alternative<Deduplicated>(answer)) {
+    conclude(Outcome::deduplicated, ExitStatus::success, message);
+    speaker_.step("skipped: " + message);
+    return;
+  }
+  if (const auto* busy = std::get_if<Busy>(&answer); busy && !busy->holders.empty()) {
+    result_.holder = busy->holders.front();
+  }
+  conclude(Outcome::busy, ExitStatus::not_obtained, message);
+  result_.exit_code = options_.conflict_exit_code;
+  if (options_.conflict_exit_code != 0) speaker_.warning(message);
+}
+
+void Run::failed(const Failure& failure) {
+  if (failure.kind() == Failure::Kind::interrupted) return;  // the signal says it all
+  const bool absent = failure.kind() == Failure::Kind::unreachable;
+  conclude(absent ? Outcome::unavailable : Outcome::error, status_of(failure.kind()),
+           failure.what());
+  wakeup_.give_up(true);  // the store has had its time
+  speaker_.error(failure.what());
+}
+
+void Run::interrupted(int signal) {
+  wakeup_.give_up(true);  // what is left to do is not worth waiting for
+  result_ = RunResult{};
+  result_.outcome = Outcome::interrupted;
+  result_.signal = signal;
+  result_.message = "interrupted by SIG" + signal_name(signal);
+}
+
+void Run::not_started(const SpawnFailure& failure) {
+  if (failure.kind == SpawnFailure::Kind::too_late) {
+    result_.reason = Loss::unconfirmed;
+    conclude(Outcome::lost, ExitStatus::lost, failure.message);
+    speaker_.error(failure.message);
+    return;
+  }
+  const auto status = [&] {
+    switch (failure.kind) {
+      case SpawnFailure::Kind::not_found: return ExitStatus::not_found;
+      case SpawnFailure::Kind::not_executable: return ExitStatus::not_executable;
+      case SpawnFailure::Kind::no_resources:
+      case SpawnFailure::Kind::too_late: break;
+    }
+    return ExitStatus::no_resources;
+  }();
+  conclude(Outcome::not_started, status, failure.message);
+  speaker_.error(failure.message);
+}
+
+void Run::ended(const Ended& end) {
+  const auto ran = for_people(*result_.ran);
+  if (end.lost) {
+    result_.reason = end.lost;
+    conclude(Outcome::lost, ExitStatus::lost,
+             "lost the lock (" + name_of(*end.lost) + "); the command was ended");
+    speaker_.error(result_.message);
+  } else if (end.guardian_died) {
+    conclude(Outcome::error, ExitStatus::bug,
+             "the guardian process was killed; the command was ended");
+    speaker_.error(result_.message);
+  } else if (end.timed_out) {
+    conclude(Outcome::timeout, ExitStatus::timed_out,
+             "timed out: the command was ended after " + ran);
+    speaker_.error(result_.message);
+  } else {
+    result_.outcome = Outcome::ran;
+    result_.exit_code = end.exit_code;
+    result_.signal = end.signal;
+    speaker_.step("ended after " + ran +
+                  (end.signal ? " by SIG" + signal_name(*end.signal)
+                              : " with exit code " + std::to_string(*end.exit_code)));
+  }
+}
+
+void Run::show_waiting(const Busy& busy) { speaker_.live(waiting_text(busy)); }
+
+// Whether what the command did may still be on its way to a resource, and the lease,
+// which the store may still have, is to keep others out meanwhile.
+bool Run::leaves_lease() const {
+  return options_.lock_delay.count() > 0 && result_.outcome == Outcome::lost &&
+         result_.reason != Loss::gone && result_.reason != Loss::taken_over;
+}
+
+// Nothing for a command that never ran, unless others may have waited for what it does.
+std::optional<RunEnd> Run::end_for_the_record() const {
+  const bool is_told = errand_ != nullptr && result_.outcome == Outcome::not_started;
+  if (!result_.ran && !is_told) return std::nullopt;
+  RunEnd end;
+  end.exit_code = result_.exit_code;
+  if (result_.signal) end.signal = signal_name(*result_.signal);
+  end.outcome = name_of(result_.outcome);
+  end.duration = result_.ran.value_or(milliseconds(0));
+  end.leaves_lease = leaves_lease();
+  return end;
+}
+
+Claim Run::claim() const {
+  Claim claim;
+  claim.lock = {common_.name_space, options_.name};
+  claim.token.bytes = random_bytes();
+  claim.mode = options_.shared ? Mode::shared : Mode::exclusive;
+  claim.slots = options_.slots;
+  claim.ttl = options_.ttl;
+  claim.lock_delay = options_.lock_delay;
+  claim.reclaim = options_.reclaim;
+  claim.label = options_.label;
+  claim.command = options_.command;
+  claim.dedupe = options_.dedupe;
+  claim.min_hold = options_.min_hold;
+  const char* held = std::getenv("DLOCK_HELD");
+  if (held != nullptr) claim.held_above = fences_held_above(held, options_.name);
+  return claim;
+}
+
+std::vector<std::string> Run::environment_for(const std::optional<Grant>& grant) const {
+  CommandSettings settings;
+  settings.name = options_.name;
+  settings.grant = grant;
+  settings.store = store_->url();
+  settings.name_space = common_.name_space;
+  settings.config = invocation_.config;
+  settings.passed_on = invocation_.passed_on;
+  if (const char* held = std::getenv("DLOCK_HELD")) settings.held = held;
+  return command_environment(environ, settings);
+}
+
+}  // namespace dlock
