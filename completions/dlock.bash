@@ -15,6 +15,7 @@ _dlock_release_options=(--token --token-file)
 _dlock_check_options=(--fence --min-validity)
 
 _dlock_break_options=(--fence --yes)
+_dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
@@ -22,7 +23,7 @@ _dlock_takes_value() {  # <option>
     $1 == --tls-@(ca|cert|key) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
     $1 == --@(dedupe|min-hold|on-outage|lock-delay|stragglers|label|report) ||
-    $1 == --@(for-pid|token|token-file|fence|min-validity) || $1 == -[wtnEk] ]]
+    $1 == --@(for-pid|token|token-file|fence|min-validity|stale|max-size) || $1 == -[wtnEk] ]]
 }
 
 # Whether the option says which store it is, or how to get into it.
@@ -103,7 +104,8 @@ _dlock_offer_value_of() {  # <option>
     --stragglers) _dlock_offer leave wait kill ;;
     --wait | -w) _dlock_offer forever 10s 1m 10m 1h ;;
     --timeout | --jitter | --lock-delay | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;
-    --dedupe | --min-hold) _dlock_offer 1m 10m 1h 12h ;;
+    --max-size) _dlock_offer 64KiB 1MiB 16MiB 256MiB ;;
+    --dedupe | --min-hold | --stale) _dlock_offer 1m 10m 1h 12h ;;
     --kill-after | -k | --store-timeout | --min-validity) _dlock_offer 1s 5s 10s 30s ;;
   esac
 }
@@ -152,7 +154,7 @@ _dlock() {
       ! _dlock_tells_store "$pending" || store+=("$pending" "${word/#\~\//$HOME/}")
       pending=''
     elif [[ $word == -- ]] && { ! $ended || ((operands == 1)); }; then
-      if [[ $verb == run ]] && ((operands == 1)); then
+      if [[ $verb == @(run|cache) ]] && ((operands == 1)); then
         _dlock_offer_command "${first[i + 1]}"
         return
       fi
@@ -172,7 +174,7 @@ _dlock() {
       done
     elif [[ -z $verb ]]; then
       verb=$word
-    elif [[ $verb == run ]] && ((operands == 1)); then
+    elif [[ $verb == @(run|cache) ]] && ((operands == 1)); then
       _dlock_offer_command "${first[i]}"
       return
     else
@@ -196,13 +198,14 @@ _dlock() {
       release) _dlock_offer "${_dlock_release_options[@]}" ;;
       check) _dlock_offer "${_dlock_check_options[@]}" ;;
       break) _dlock_offer "${_dlock_break_options[@]}" ;;
+      cache) _dlock_offer "${_dlock_cache_options[@]}" ;;
     esac
   elif [[ -z $verb ]]; then
-    _dlock_offer run acquire renew release check fence break status list
-  elif [[ $verb == run ]] && ((operands == 1)); then
+    _dlock_offer run acquire renew release check fence break cache status list
+  elif [[ $verb == @(run|cache) ]] && ((operands == 1)); then
     _dlock_offer_command "${first[-1]}"
     return
-  elif [[ $verb != fence ]] && ((operands == 0)) && [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
+  elif [[ $verb != @(fence|cache) ]] && ((operands == 0)) && [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
     # What would have to be expanded first is not: nothing runs because of a Tab.
     _dlock_offer_names "$program" "${store[@]}"
   fi

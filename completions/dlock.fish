@@ -6,7 +6,7 @@ function __dlock_wants_value
         --user --password-file --tls-ca --tls-cert --tls-key \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
         --dedupe --min-hold --on-outage --lock-delay --stragglers --label --report \
-        --for-pid --token --token-file --fence --min-validity
+        --for-pid --token --token-file --fence --min-validity --stale --max-size
     # Letters in one word: flags, and at its end one with a value.
     or string match -qr '^-[^-wtnEk]*[wtnEk]$' -- $argv[1]
 end
@@ -23,8 +23,8 @@ function __dlock_place
         set i (math $i + 1)
         set -l token $tokens[$i]
         if test "$token" = --; and test $ended -eq 0 -o $operands -eq 1
-            if test "$verb" = run -a $operands -eq 1
-                printf '%s\n' command run $i
+            if contains -- "$verb" run cache; and test $operands -eq 1
+                printf '%s\n' command $verb $i
                 return
             end
             set ended 1
@@ -34,8 +34,8 @@ function __dlock_place
             end
         else if test -z "$verb"
             set verb $token
-        else if test "$verb" = run -a $operands -eq 1
-            printf '%s\n' command run (math $i - 1)
+        else if contains -- "$verb" run cache; and test $operands -eq 1
+            printf '%s\n' command $verb (math $i - 1)
             return
         else
             set operands (math $operands + 1)
@@ -43,12 +43,12 @@ function __dlock_place
     end
     if test -z "$verb"
         echo verb
-    else if test $operands -eq 0 -a "$verb" != fence
+    else if test $operands -eq 0; and not contains -- "$verb" fence cache
         printf '%s\n' name $verb
-    else if test "$verb" = run
+    else if contains -- "$verb" run cache; and test $operands -eq 1
         set -l place command
         test $ended -eq 0; and set place option-or-command
-        printf '%s\n' $place run (count $tokens)
+        printf '%s\n' $place $verb (count $tokens)
     else
         printf '%s\n' end $verb
     end
@@ -125,6 +125,7 @@ complete -c dlock $verb -a fence -d 'admit a fence unless a greater one was admi
 complete -c dlock $verb -a status -d 'show who holds a lock, who waits, the last run'
 complete -c dlock $verb -a list -d 'show every lock that is held, awaited or has run'
 complete -c dlock $verb -a break -d 'take a lock from its holders, whose commands end'
+complete -c dlock $verb -a cache -d 'print a command\'s output, running it only if needed'
 complete -c dlock -n '__dlock_at name' -a '(__dlock_names)' -d lock
 complete -c dlock -n '__dlock_at command option-or-command' -a '(__dlock_command)'
 
@@ -186,3 +187,11 @@ complete -c dlock $check -l min-validity -x -a '1s 5s 10s 30s' -d 'it has to las
 set -l break -n '__dlock_options break'
 complete -c dlock $break -l fence -x -d 'only the holder with this fence'
 complete -c dlock $break -l yes -d 'do not ask first'
+
+set -l cache -n '__dlock_options cache'
+complete -c dlock $cache -l ttl -x -a '10s 1m 10m 1h' -d 'how long the output is good'
+complete -c dlock $cache -l stale -x -a '1m 10m 1h 12h' -d 'then serve it so long while one refreshes it'
+complete -c dlock $cache -l max-size -x -a '64KiB 1MiB 16MiB 256MiB' -d 'what is larger is not stored'
+complete -c dlock $cache -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait so long for one who computes'
+complete -c dlock $cache -s E -l conflict-exit-code -x -d 'exit code if that takes longer'
+complete -c dlock $cache -l forget -d 'drop what is stored, run nothing'

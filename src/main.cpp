@@ -13,6 +13,7 @@
 #include "cli/app.hpp"
 #include "cli/break.hpp"
 #include "cli/by_hand.hpp"
+#include "cli/cache.hpp"
 #include "cli/look.hpp"
 #include "cli/run.hpp"
 #include "cli/speaker.hpp"
@@ -44,6 +45,7 @@ Exit perform(const Invocation& invocation) {
   warn_if_insecure(invocation.common.store);
   switch (invocation.verb) {
     case Verb::run: return run_verb(invocation);
+    case Verb::cache: return cache_verb(invocation);
     case Verb::acquire: return acquire_verb(invocation);
     case Verb::renew: return {code_of(renew_verb(invocation)), {}};
     case Verb::release: return {code_of(release_verb(invocation)), {}};

@@ -94,6 +94,15 @@ constexpr OptionSpec break_specs[] = {
     {"yes", 0, "", "", "do not ask first"},
 };
 
+constexpr OptionSpec cache_specs[] = {
+    {"ttl", 0, "D", "", "how long the output is good (5m)"},
+    {"stale", 0, "D", "", "then serve it so long while one refreshes it"},
+    {"max-size", 0, "SIZE", "", "what is larger is not stored (16MiB)"},
+    {"wait", 'w', "D", "", "for one who computes; forever if not set"},
+    {"conflict-exit-code", 'E', "N", "", "exit code if that takes longer (75)"},
+    {"forget", 0, "", "", "drop what is stored, run nothing"},
+};
+
 struct VerbSpec {
   Verb verb;
   std::string_view name;
@@ -135,6 +144,12 @@ constexpr VerbSpec verbs[] = {
      "  0 held, 1 free"},
     {Verb::list, "list", "list [OPTIONS] [PATTERN]",
      "show every lock that is held, awaited or has run", 0, 1, nullptr, nullptr, "  0"},
+    {Verb::cache, "cache", "cache [OPTIONS] KEY [--] [COMMAND [ARG...]]",
+     "print a command's output, running it only if needed", 1, 1, std::begin(cache_specs),
+     std::end(cache_specs),
+     "  0, or the command's own; ends by the same signal\n"
+     "  75 not obtained, 76 lost, 125 no resources,\n"
+     "  126 not executable, 127 not found"},
     {Verb::break_lock, "break", "break [OPTIONS] NAME",
      "take a lock from its holders, whose commands end", 1, 1, std::begin(break_specs),
      std::end(break_specs), "  0 done, 1 not held, or not done"},
@@ -145,6 +160,7 @@ constexpr std::string_view examples =
     "  dlock run nightly-job -- ./backup.sh        skip it if it still runs\n"
     "  dlock run -w 5m deploy -- make deploy       queue for up to 5 minutes\n"
     "  dlock run -n 3 -w forever gpu -- ./train    at most 3 at a time\n"
+    "  dlock cache --ttl 10m report -- ./report    run it once in 10 minutes\n"
     "  dlock status nightly-job                    who has it\n";
 
 void add(CLI::App& app, const OptionSpec& spec,
@@ -427,7 +443,7 @@ void check_operands(const VerbSpec& verb, const Words& words) {
   }
   if (verb.verb == Verb::run) {
     if (words.command.empty()) throw UsageError("a command is missing" + usage);
-  } else if (!words.command.empty()) {
+  } else if (verb.verb != Verb::cache && !words.command.empty()) {
     throw UsageError("'" + printable(words.command.front(), 60) +
                      "' is one word too many" + usage);
   }

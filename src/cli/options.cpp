@@ -266,6 +266,28 @@ unsigned parsed_number(std::string_view text, unsigned least, unsigned most) {
   return number;
 }
 
+std::size_t parsed_size(std::string_view text) {
+  constexpr std::pair<std::string_view, std::uint64_t> size_units[] = {
+      {"", 1},         {"B", 1},          {"KB", 1000},        {"KiB", 1u << 10},
+      {"MB", 1000000}, {"MiB", 1u << 20}, {"GB", 1000000000u}, {"GiB", 1u << 30}};
+  // What a string of a Redis server can have.
+  constexpr std::uint64_t most = std::uint64_t{512} << 20;
+  std::uint64_t number = 0;
+  const auto* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  const std::string_view name(end, static_cast<std::size_t>(last - end));
+  const auto* unit = std::find_if(std::begin(size_units), std::end(size_units),
+                                  [&](const auto& u) { return u.first == name; });
+  if (error == std::errc::invalid_argument || unit == std::end(size_units)) {
+    throw UsageError("'" + printable(text, 60) +
+                     "' is not a size (such as 16MiB, 500KB or 4096)");
+  }
+  if (error != std::errc() || number > most / unit->second) {
+    throw UsageError("'" + printable(text, 60) + "' is more than 512MiB");
+  }
+  return number * unit->second;
+}
+
 std::string parsed_name(const std::string& text) {
   if (text.empty()) throw UsageError("a name cannot be empty");
   if (text.size() > longest_name) {
@@ -414,6 +436,40 @@ Fence parsed_fence(std::string_view text) {
                      "' is not a fence (a whole number from 1)");
   }
   return fence;
+}
+
+CacheOptions cache_options(const Settings& settings, const std::string& key,
+                           std::vector<std::string> command) {
+  CacheOptions options;
+  const std::string prefix = "cache:";
+  if (key.size() + prefix.size() > longest_name) {
+    throw UsageError("a key has at most " + std::to_string(longest_name - prefix.size()) +
+                     " bytes; this one has " + std::to_string(key.size()));
+  }
+  options.name = prefix + parsed_name(key);
+  options.command = std::move(command);
+  options.forget = flag(settings, "forget");
+  if (options.forget != options.command.empty()) {
+    throw UsageError(options.forget ? "--forget runs no command"
+                                    : "a command is missing (usage: dlock cache "
+                                      "[OPTIONS] KEY [--] COMMAND [ARG...])",
+                     is_from_file(settings, "forget"));
+  }
+  with(settings, "ttl", [&](const std::string& value) {
+    options.lifetime.ttl = parsed_duration(value);
+    if (options.lifetime.ttl.count() == 0) throw UsageError("cannot be zero");
+  });
+  duration(settings, "stale", options.lifetime.stale);
+  with(settings, "max-size",
+       [&](const std::string& value) { options.max_size = parsed_size(value); });
+  with(settings, "wait", [&](const std::string& value) {
+    options.wait = value == "forever" ? milliseconds::max() : parsed_duration(value);
+    options.waits_for_store = options.wait->count() > 0;
+  });
+  with(settings, "conflict-exit-code", [&](const std::string& value) {
+    options.conflict_exit_code = static_cast<int>(parsed_number(value, 0, 255));
+  });
+  return options;
 }
 
 BreakOptions break_options(const Settings& settings, const std::string& name) {

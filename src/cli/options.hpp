@@ -11,6 +11,7 @@
 #include "lock/clock.hpp"
 #include "lock/lease.hpp"
 #include "lock/outage.hpp"
+#include "lock/value.hpp"
 #include "store/open.hpp"
 #include "supervise/ladder.hpp"
 
@@ -34,6 +35,9 @@ milliseconds parsed_duration(std::string_view text);
 
 // A whole number from `least` to `most`. Throws UsageError.
 unsigned parsed_number(std::string_view text, unsigned least, unsigned most);
+
+// "16MiB", "500KB", or plain bytes, up to 512MiB. Throws UsageError.
+std::size_t parsed_size(std::string_view text);
 
 // A name of a lock or namespace: 1 to 255 bytes of printable UTF-8. Throws UsageError.
 std::string parsed_name(const std::string& text);
@@ -115,6 +119,17 @@ struct BreakOptions {
   bool yes = false;
 };
 
+struct CacheOptions {
+  std::string name;  // of the lock: "cache:KEY"
+  std::vector<std::string> command;
+  bool forget = false;
+  Lifetime lifetime{milliseconds(300'000), milliseconds(0)};
+  std::size_t max_size = std::size_t{16} << 20;
+  std::optional<milliseconds> wait = milliseconds::max();  // for others who compute
+  bool waits_for_store = false;                            // only if that was asked for
+  int conflict_exit_code = 75;
+};
+
 // They throw UsageError, and Failure for a store URL that is none or a token's file that
 // cannot be read.
 CommonOptions common_options(const Settings& settings);
@@ -130,6 +145,10 @@ CheckOptions check_options(const Settings& settings,
 
 // A fence as a user gives it: a whole number from 1 to 2^63-1. Throws UsageError.
 Fence parsed_fence(std::string_view text);
+
+// Checks that there is a command, or none where there is nothing to run.
+CacheOptions cache_options(const Settings& settings, const std::string& key,
+                           std::vector<std::string> command);
 
 BreakOptions break_options(const Settings& settings, const std::string& name);
 

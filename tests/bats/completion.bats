@@ -149,7 +149,7 @@ make_locks() {  # <name>...
 
 @test "bash, zsh and fish offer the verbs first" {
   for shell in bash zsh fish; do
-    assert_offers "$shell" 'dlock ' acquire break check fence list release renew run status
+    assert_offers "$shell" 'dlock ' acquire break cache check fence list release renew run status
     assert_offers "$shell" 'dlock -q --color never s' status
   done
 }

@@ -391,7 +391,6 @@ watch
 history job
 doctor
 limit api 5/1s
-cache key -- true
 END
 }
 

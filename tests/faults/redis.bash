@@ -8,6 +8,7 @@ redis_program=${DLOCK_TEST_SERVER:-redis-server}
 # All that dlock needs to be allowed; the manual has the same.
 least_rights='resetkeys resetchannels -@all ~dlock:* +client|setname
   +evalsha +eval +blpop +scan +select +time +exists +get +set +del +pttl +pexpire
+  +getrange +setrange
   +hget +hset +hdel +hgetall +hmget +lindex +lpush +lrem +ltrim +rpush
   +zadd +zcard +zrange +zrank +zrem +zscore'
 least_rights=${least_rights//$'\n'/}

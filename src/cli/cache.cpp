@@ -1,0 +1,252 @@
+#include "cli/cache.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "cli/command_output.hpp"
+#include "cli/completed.hpp"
+#include "cli/finished_run.hpp"
+#include "cli/lock_view.hpp"
+#include "cli/speaker.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+// The run that computes a value, or finds that it need not.
+class Computation final : public Errand {
+ public:
+  Computation(const CacheOptions& options, const Speaker& speaker)
+      : options_(options), speaker_(speaker), output_(options.max_size) {}
+
+  int output() const override { return output_.writing_end(); }
+  int output_reader() const override { return output_.reading_end(); }
+
+  asio::awaitable<bool> is_needed(Store& store, const Claim& claim,
+                                  Wakeup& wakeup) override;
+  asio::awaitable<void> joined(const RunInfo& run, Store& store, const Claim& claim,
+                               Wakeup& wakeup) override;
+  void command_runs(asio::io_context& context) override { output_.start(context); }
+  void command_ended() override { output_.stop(); }
+  asio::awaitable<bool> settle(const RunResult& result, Store& store, const Claim& claim,
+                               Wakeup& wakeup) override;
+
+  // What another caller has stored in the meantime.
+  const std::optional<Value>& value() const { return value_; }
+  // The run that counts as this one.
+  const std::optional<RunInfo>& joined_run() const { return joined_run_; }
+
+  CommandOutput& command_output() { return output_; }
+
+ private:
+  asio::awaitable<bool> store_output(Store& store, const Claim& claim, Wakeup& wakeup);
+
+  const CacheOptions& options_;
+  const Speaker& speaker_;
+  CommandOutput output_;
+  std::optional<Value> value_;
+  std::optional<RunInfo> joined_run_;
+};
+
+void warn_of_damage(const Speaker& speaker, const ValueLookup& found) {
+  if (!found.damage.empty()) speaker.warning("nothing usable is cached: " + found.damage);
+}
+
+// Somebody may have been quicker between our look and the grant.
+asio::awaitable<bool> Computation::is_needed(Store& store, const Claim& claim,
+                                             Wakeup& wakeup) {
+  auto found = co_await store.get_value(claim.lock, wakeup);
+  if (found.value && found.value->is_fresh) value_ = std::move(found.value);
+  co_return !value_;
+}
+
+asio::awaitable<void> Computation::joined(const RunInfo& run, Store& store,
+                                          const Claim& claim, Wakeup& wakeup) {
+  joined_run_ = run;
+  if (run.exit_code != 0) co_return;
+  // Its ttl may be over already; it is what this caller has waited for all the same.
+  auto found = co_await store.get_value(claim.lock, wakeup);
+  warn_of_damage(speaker_, found);
+  value_ = std::move(found.value);
+}
+
+// A failure is one for those who wait as well. Output that is not there for them, or that
+// of a run that was lost, is not: the next of them runs the command itself.
+asio::awaitable<bool> Computation::settle(const RunResult& result, Store& store,
+                                          const Claim& claim, Wakeup& wakeup) {
+  const bool ran = result.outcome == Outcome::ran;
+  if (!ran && result.outcome != Outcome::not_started) co_return false;
+  if (!ran || result.exit_code != 0) co_return true;
+  if (output_.whole() == nullptr) {
+    speaker_.warning("not cached: more than " + std::to_string(options_.max_size) +
+                     " bytes (--max-size)");
+    co_return false;
+  }
+  co_return co_await store_output(store, claim, wakeup);
+}
+
+asio::awaitable<bool> Computation::store_output(Store& store, const Claim& claim,
+                                                Wakeup& wakeup) {
+  std::string why = "the lock is somebody else's by now";
+  try {
+    const auto storing =
+        co_await store.put_value(claim, *output_.whole(), options_.lifetime, wakeup);
+    if (storing == Storing::stored) {
+      speaker_.step("stored " + std::to_string(output_.whole()->size()) + " bytes");
+      co_return true;
+    }
+  } catch (const Failure& failure) {
+    why = failure.what();
+  }
+  speaker_.warning("not cached: " + why);
+  co_return false;
+}
+
+// One call of the verb.
+class Cache {
+ public:
+  explicit Cache(const Invocation& invocation)
+      : invocation_(invocation),
+        common_(invocation.common),
+        options_(cache_options(invocation.settings, invocation.operands.at(0),
+                               invocation.command)),
+        speaker_(options_.name, common_.quiet, common_.verbose) {}
+
+  Exit to_the_end();
+
+ private:
+  Exit forget() const;
+  std::optional<Value> look() const;
+  RunOptions run_options(bool has_stale) const;
+  std::optional<Exit> computed(const std::optional<Value>& stale);
+  std::optional<Exit> passed_on(const RunInfo& run) const;
+  void let_signals_act() const;
+  Exit printed(const std::string& bytes) const;
+  Exit printed(CommandOutput& output, Exit exit) const;
+  LockName lock() const { return {common_.name_space, options_.name}; }
+
+  const Invocation& invocation_;
+  const CommonOptions& common_;
+  const CacheOptions options_;
+  Speaker speaker_;
+  std::optional<HeldSignals> held_;  // from when the lock is asked for
+};
+
+Exit Cache::to_the_end() {
+  if (options_.forget) return forget();
+  auto found = look();
+  if (found && found->is_fresh) {
+    speaker_.step("cached, " + std::to_string(found->bytes.size()) + " bytes");
+    return printed(found->bytes);
+  }
+  held_.emplace();
+  for (;;) {
+    if (const auto exit = computed(found)) return *exit;
+    found.reset();  // what was there was dropped before it could be read
+  }
+}
+
+Exit Cache::forget() const {
+  asio::io_context context(1);
+  Wakeup wakeup(context);
+  const auto store = open_store(common_.store, store_timeout(common_, {}), context);
+  const auto name = lock();
+  completed(context, [&]() -> asio::awaitable<bool> {
+    co_await store->forget_value(name, wakeup);
+    co_return true;
+  });
+  return {};
+}
+
+// Before anything else, and without what only a run needs: most calls end here.
+std::optional<Value> Cache::look() const {
+  asio::io_context context(1);
+  Wakeup wakeup(context);
+  const auto store = open_store(common_.store, store_timeout(common_, {}), context);
+  const auto name = lock();
+  try {
+    auto found = completed(context, [&] { return store->get_value(name, wakeup); });
+    warn_of_damage(speaker_, found);
+    return std::move(found.value);
+  } catch (const Failure& failure) {
+    // Whoever waits for a store does so in line for the lock.
+    const bool absent = failure.kind() == Failure::Kind::unreachable;
+    if (!absent || !options_.waits_for_store) throw;
+    return std::nullopt;
+  }
+}
+
+// Who has something old to show does not wait for the lock, and says nothing of it.
+RunOptions Cache::run_options(bool has_stale) const {
+  RunOptions run;
+  run.name = options_.name;
+  run.command = options_.command;
+  run.conflict_exit_code = has_stale ? 0 : options_.conflict_exit_code;
+  if (!has_stale && options_.wait->count() > 0) run.wait = options_.wait;
+  run.waits_for_store = options_.waits_for_store;
+  run.dedupe = Dedupe{milliseconds(0), false, true};
+  return run;
+}
+
+// Nothing if it has to be tried again.
+std::optional<Exit> Cache::computed(const std::optional<Value>& stale) {
+  Computation computation(options_, speaker_);
+  const auto run =
+      finished_run(invocation_, run_options(stale.has_value()), *held_, &computation);
+  if (run.error) std::rethrow_exception(run.error);
+  const auto& result = run.result;
+  const Exit exit{result.exit_code.value_or(0), result.signal};
+
+  if (const auto& value = computation.value()) return printed(value->bytes);
+  if (const auto& joined = computation.joined_run()) return passed_on(*joined);
+  if (stale && result.outcome == Outcome::busy) {
+    speaker_.step("somebody refreshes it: " + result.message);
+    return printed(stale->bytes);
+  }
+  if (result.outcome == Outcome::ran) {
+    return printed(computation.command_output(), exit);
+  }
+  return exit;
+}
+
+// Nothing for a success whose output is not there any more.
+std::optional<Exit> Cache::passed_on(const RunInfo& run) const {
+  if (run.exit_code == 0) return std::nullopt;
+  speaker_.error("the run that was waited for failed: " + described(run));
+  const auto signal = run.signal ? signal_named(*run.signal) : std::nullopt;
+  return Exit{run.exit_code.value_or(code_of(ExitStatus::unavailable)), signal};
+}
+
+// Where there is nothing left to give back. But a reader that has gone is to be told of
+// like a disk that is full.
+void Cache::let_signals_act() const {
+  ::signal(SIGPIPE, SIG_IGN);
+  if (held_) ::sigprocmask(SIG_SETMASK, &held_->inherited().mask, nullptr);
+}
+
+Exit Cache::printed(const std::string& bytes) const {
+  let_signals_act();
+  if (print_bytes(bytes)) return {};
+  speaker_.error("cannot write to standard output");
+  return {code_of(ExitStatus::unavailable), {}};
+}
+
+// A command that failed is more to the point than who did not want to hear it.
+Exit Cache::printed(CommandOutput& output, Exit exit) const {
+  let_signals_act();
+  if (output.print()) return exit;
+  speaker_.error("cannot write to standard output");
+  const bool failed = exit.by_signal || exit.code != 0;
+  return failed ? exit : Exit{code_of(ExitStatus::unavailable), {}};
+}
+
+}  // namespace
+
+Exit cache_verb(const Invocation& invocation) { return Cache(invocation).to_the_end(); }
+
+}  // namespace dlock

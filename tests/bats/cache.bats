@@ -1,0 +1,640 @@
+#!/usr/bin/env bats
+# dlock cache: what a command prints, out of the store if it is there; on every store.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  use_redis_store
+  stores=("local:$BATS_TEST_TMPDIR/store" "$DLOCK_STORE")
+  cd "$BATS_TEST_TMPDIR" || return
+  head -c 10000000 /dev/urandom > random
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+# For tests that say the same of both stores: shows which one it is, and forgets what
+# another one has left.
+begin() {
+  echo "on $DLOCK_STORE"
+  rm -rf runs said printed go printed-* said-*
+}
+
+refute() { ! "$@"; }
+
+# A command that notes that it runs, and prints something.
+noting=(sh -c 'echo run >> runs; echo value' -)
+
+# One that runs until the file `go` is there, and then does what it is told.
+lasting=(sh -c 'echo run >> runs; until [ -e go ]; do sleep 0.01; done; eval "$1"' -)
+
+runs() { grep -c . runs 2> /dev/null || true; }
+has_run() { [[ $(runs) -ge $1 ]]; }  # <times>
+
+has_waiters() { [[ $(look "cache:$1" '.waiters | length') -eq $2 ]]; }  # <key> <number>
+
+# Starts callers in the background, who write to printed-1, said-1, and so on. Their pids
+# are in `callers`, those of several calls in order.
+call() {  # <number> <argument of cache>...
+  local number=$1 i
+  shift
+  for ((i = 0; i < number; i++)); do
+    dlock cache "$@" > "printed-${#callers[@]}" 2> "said-${#callers[@]}" 3>&- &
+    callers+=($!)
+  done
+}
+
+# --- Stored and not stored ---
+
+@test "a command runs once, and its output comes out of the store afterwards" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    run dlock cache report -- "${noting[@]}"
+    assert_equal "$status $output" '0 value'
+
+    run dlock cache report -- "${noting[@]}"
+
+    assert_equal "$status $output" '0 value'
+    assert_equal "$(runs)" 1
+  done
+}
+
+@test "every key has a value of its own" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock cache one -- echo 1
+
+    assert_equal "$(dlock cache two -- echo 2)" 2
+    assert_equal "$(dlock cache one -- echo 3)" 1
+    assert_equal "$(dlock --namespace other cache one -- echo 4)" 4
+  done
+}
+
+@test "ten megabytes of random bytes come back identical, twice" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock cache big -- cat random > printed
+    cmp printed random
+
+    dlock cache big -- false > printed
+
+    cmp printed random
+  done
+}
+
+@test "no output is an output, and bytes of every value are kept" {
+  perl -e 'print map { chr } 0 .. 255' > all
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock cache empty -- sh -c 'echo run >> runs'
+    dlock cache empty -- sh -c 'echo run >> runs' > printed
+    assert_equal "$(runs) $(stat -c %s printed)" '1 0'
+    dlock cache all -- cat all > /dev/null
+
+    dlock cache all -- false > printed
+
+    cmp printed all
+  done
+}
+
+@test "the command's failure is passed on with what it printed, and not stored" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    for _ in 1 2; do
+      run dlock cache report -- sh -c 'echo run >> runs; echo partial; exit 7'
+      assert_equal "$status $output" '7 partial'
+    done
+    assert_equal "$(runs)" 2
+    run dlock cache report -- sh -c 'kill -TERM $$'
+    assert_status 143
+    run dlock cache report -- ./no-such-command
+    assert_status 127
+    assert_one_line
+  done
+}
+
+@test "a value is good for --ttl and then made anew" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock cache --ttl 300ms report -- "${noting[@]}"
+    makes_it_anew() { dlock cache report -- "${noting[@]}" && has_run 2; }
+
+    eventually makes_it_anew
+
+    assert_equal "$(runs)" 2
+  done
+}
+
+@test "--forget drops the value, whether there is one or not" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    for size in 5 1000000; do
+      run dlock cache --forget report
+      assert_equal "$status $output" '0 '
+      dlock cache report -- head -c "$size" random > /dev/null
+
+      dlock cache report --forget
+
+      assert_equal "$(dlock cache report -- echo new)" new
+    done
+  done
+}
+
+@test "more than --max-size reaches the caller and is not stored" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    for _ in 1 2; do
+      dlock cache --max-size 1MiB big -- sh -c 'echo run >> runs; cat random' > printed 2> said
+      cmp printed random
+      run cat said
+      assert_one_line
+      assert_output_contains '--max-size'
+    done
+    assert_equal "$(runs)" 2
+    # The size itself is not more.
+    dlock cache --max-size 1000 edge -- head -c 1000 random > printed
+    assert_equal "$(dlock cache edge -- echo new | cmp - printed)" ''
+  done
+}
+
+@test "what is too much to be stored is passed on while the command runs" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    callers=()
+    call 1 --max-size 10 report -- sh -c 'echo more than ten bytes; until [ -e go ]; do sleep 0.01; done; echo end'
+
+    eventually grep -qx 'more than ten bytes' printed-0
+
+    : > go
+    assert_exits 0 "${callers[0]}"
+    assert_equal "$(tail -n 1 printed-0)" end
+  done
+}
+
+@test "a slow reader of what is passed on gets all of it, and its descriptor stays as it was" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock cache --max-size 10 big -- cat random 2> /dev/null | {
+      eventually test -e printed || :  # the pipe is full long before
+      cat > printed
+    } &
+    : > printed
+    wait "$!"
+    cmp printed random
+    run sh -c 'dlock cache --max-size 10 big -- seq 9 2> /dev/null; grep flags "/proc/$$/fdinfo/1"'
+    refute grep -q '^flags:.*[4567]...$' <<< "$output"
+  done
+}
+
+@test "with none: the command always runs" {
+  export DLOCK_STORE=none:
+  for _ in 1 2; do
+    run dlock cache report -- "${noting[@]}"
+    assert_equal "$status $output" '0 value'
+  done
+  assert_equal "$(runs)" 2
+  dlock cache --forget report
+}
+
+# --- Many callers ---
+
+@test "of fifty callers at once one runs the command, and all get its output" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    callers=()
+    call 50 report -- "${lasting[@]}" 'head -c 300000 random'
+    eventually has_waiters report 49
+    : > go
+
+    for caller in "${callers[@]}"; do assert_exits 0 "$caller"; done
+
+    assert_equal "$(runs)" 1
+    head -c 300000 random > printed
+    for i in "${!callers[@]}"; do cmp "printed-$i" printed; done
+    assert_equal "$(cat said-*)" ''
+  done
+}
+
+@test "a failure's code reaches all who waited for it, and who comes later tries anew" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    callers=()
+    call 1 report -- "${lasting[@]}" 'echo partial; exit 9'
+    eventually has_run 1
+    call 4 report -- "${lasting[@]}" 'exit 1'
+    eventually has_waiters report 4
+    : > go
+
+    for caller in "${callers[@]}"; do assert_exits 9 "$caller"; done
+
+    assert_equal "$(runs)" 1
+    assert_equal "$(cat printed-0)" partial
+    for i in 1 2 3 4; do
+      assert_equal "$(cat "printed-$i")" ''
+      output=$(< "said-$i")
+      assert_one_line
+      assert_output_contains 'exit 9'
+    done
+    assert_equal "$(dlock cache report -- echo new)" new
+  done
+}
+
+@test "a signal that killed the command ends those who waited for it as well" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    callers=()
+    call 1 report -- "${lasting[@]}" 'kill -USR1 $$'
+    eventually has_run 1
+    call 1 report -- true
+    eventually has_waiters report 1
+    : > go
+
+    assert_exits 138 "${callers[0]}"
+    assert_exits 138 "${callers[1]}"
+  done
+}
+
+@test "a command that cannot be started fails for those who waited for it as well" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    # What asks first is stopped before it starts its command.
+    callers=()
+    call 1 report -- "${lasting[@]}" 'exit 127'
+    eventually has_run 1
+    call 2 report -- true
+    eventually has_waiters report 2
+    : > go
+
+    for caller in "${callers[@]}"; do assert_exits 127 "$caller"; done
+  done
+}
+
+@test "when the caller that runs the command is killed another one takes over" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    callers=()
+    call 1 report -- "${lasting[@]}" 'echo first'
+    eventually has_run 1
+    call 3 report -- sh -c 'echo run >> runs; echo second'
+    eventually has_waiters report 3
+
+    kill -KILL "${callers[0]}"
+    : > go  # on local: the command that is left holds the lock
+    # On a server its lease has to end by itself.
+    EVENTUALLY_MS=40000 eventually has_run 2
+
+    for caller in "${callers[@]:1}"; do assert_exits 0 "$caller"; done
+    assert_equal "$(runs)" 2
+    assert_equal "$(cat printed-[123])" $'second\nsecond\nsecond'
+  done
+}
+
+@test "when the caller that runs the command is told to end another one takes over" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    callers=()
+    call 1 report -- "${lasting[@]}" 'echo first'
+    eventually has_run 1
+    call 2 report -- echo second
+    eventually has_waiters report 2
+
+    kill -TERM "${callers[0]}"
+
+    assert_exits 143 "${callers[0]}"
+    assert_exits 0 "${callers[1]}"
+    assert_exits 0 "${callers[2]}"
+    assert_equal "$(cat printed-1 printed-2)" $'second\nsecond'
+  done
+}
+
+@test "those who wait for what is too large to be stored run the command one by one" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    callers=()
+    call 3 --max-size 10 report -- "${lasting[@]}" 'echo more than ten bytes'
+    eventually has_waiters report 2
+    : > go
+
+    for caller in "${callers[@]}"; do assert_exits 0 "$caller"; done
+
+    assert_equal "$(runs)" 3
+    assert_equal "$(sort -u printed-*)" 'more than ten bytes'
+  done
+}
+
+@test "who does not want to wait any longer exits with 75, or what -E says" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    callers=()
+    call 1 report -- "${lasting[@]}" 'echo value'
+    eventually has_run 1
+
+    run dlock cache -w 0 report -- echo other
+    assert_status 75
+    assert_one_line
+    assert_output_contains 'dlock: cache:report: held by'
+    run dlock cache -w 100ms -E 9 report -- echo other
+    assert_status 9
+
+    : > go
+    assert_exits 0 "${callers[0]}"
+  done
+}
+
+@test "a signal ends one who waits at once, and no other" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    callers=()
+    call 1 report -- "${lasting[@]}" 'echo value'
+    eventually has_run 1
+    call 2 report -- echo other
+    eventually has_waiters report 2
+
+    kill -TERM "${callers[1]}"
+
+    assert_exits 143 "${callers[1]}"
+    : > go
+    assert_exits 0 "${callers[2]}"
+    assert_equal "$(cat printed-2)" value
+  done
+}
+
+@test "with --stale an old value is served while one caller makes a new one" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock cache --ttl 1ms --stale 1h report -- echo old
+    callers=()
+    call 1 --ttl 1h report -- "${lasting[@]}" 'echo new'
+    eventually has_run 1
+
+    run dlock cache report -- echo other
+    assert_equal "$status $output" '0 old'
+
+    : > go
+    assert_exits 0 "${callers[0]}"
+    assert_equal "$(cat printed-0)" new
+    assert_equal "$(dlock cache report -- echo other)" new
+  done
+}
+
+@test "an old value stays when the new one fails, and the failure is passed on" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    dlock cache --ttl 1ms --stale 1h report -- echo old
+    run dlock cache report -- sh -c 'exit 5'
+    assert_status 5
+    callers=()
+    call 1 report -- "${lasting[@]}" 'exit 5'
+    eventually has_run 1
+
+    assert_equal "$(dlock cache report -- echo other)" old
+
+    : > go
+    assert_exits 5 "${callers[0]}"
+  done
+}
+
+# --- A run like others ---
+
+@test "the lock is cache:KEY, and status, list and break know it" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    callers=()
+    call 1 report -- "${lasting[@]}" 'echo value'
+    eventually has_run 1
+    call 1 report -- echo other
+    eventually has_waiters report 1
+    run dlock status cache:report
+    assert_status 0
+
+    dlock break --yes cache:report
+
+    assert_exits 76 "${callers[0]}"
+    assert_equal "$(cat printed-0)" ''
+    assert_exits 0 "${callers[1]}"
+    assert_equal "$(cat printed-1)" other
+    run dlock list
+    assert_output_contains cache:report
+  done
+}
+
+@test "the command gets what run gives it, and its own input and standard error" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    run dlock cache report -- sh -c 'cat; echo "$DLOCK_NAME"; test -n "$DLOCK_FENCE"; echo said >&2' \
+      <<< input
+    assert_equal "$status $output" $'0 input\ncache:report\nsaid' ||
+      assert_equal "$status $output" $'0 said\ninput\ncache:report'
+  done
+}
+
+@test "it works inside a run, and finds its own key held above" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    assert_equal "$(dlock run job -- dlock cache report -- dlock cache part -- echo value)" value
+
+    run dlock cache own -- dlock cache own -- echo value
+
+    assert_status 75
+    assert_output_contains 'held by an outer run'
+  done
+}
+
+@test "what outlives the command holds up nobody" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    run dlock cache report -- sh -c 'sleep 60 & echo value'
+
+    assert_equal "$status $output" '0 value'
+    end_leftovers
+  done
+}
+
+@test "no descriptor but its own reaches the command" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    run dlock cache report -- sh -c 'ls -l "/proc/$$/fd" | grep -c pipe:'
+    echo "$output"
+    # Standard output, and what ls itself is piped to is another shell's.
+    assert_output_contains 1
+  done
+}
+
+@test "with -v each step is said, and without it nothing" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    run dlock -v cache report -- echo value
+    assert_output_contains 'stored 6 bytes'
+    run dlock -v cache report -- echo value
+    assert_output_contains 'dlock: cache:report: cached, 6 bytes'
+  done
+}
+
+@test "a wait on a terminal says who runs the command" {
+  DLOCK_STORE=${stores[0]}
+  mkfifo keys
+  callers=()
+  call 1 report -- "${lasting[@]}" 'echo value'
+  eventually has_run 1
+  SHELL=/bin/sh TERM=dumb env --default-signal \
+    script -qec 'dlock cache report -- true' /dev/null <> keys > screen 3>&- &
+  waiting=$!
+
+  eventually grep -q 'cache:report: waiting: held by' screen
+
+  : > go
+  assert_exits 0 "$waiting"
+  assert_exits 0 "${callers[0]}"
+  assert_equal "$(tr -d '\r' < screen | tail -n 1 | grep -o 'value$')" value
+}
+
+# --- What cannot be written ---
+
+@test "a standard output that is full is 69 and said, and the value is stored" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    for how in missed found; do
+      run sh -c 'dlock cache "$1" -- sh -c "echo run >> runs; echo value" > /dev/full' - report
+      assert_status 69 || { echo "when it was $how" >&2; return 1; }
+      assert_one_line
+      assert_output_contains 'cannot write to standard output'
+    done
+    assert_equal "$(dlock cache report -- echo other) $(runs)" 'value 1'
+  done
+}
+
+@test "a reader that closes early is 69 and said, and the value is stored" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    for _ in missed found; do
+      run bash -c 'dlock cache big -- cat random 2>&1 > >(exec head -c 1 > /dev/null)'
+      assert_status 69
+      assert_one_line
+      assert_output_contains 'cannot write to standard output'
+    done
+    dlock cache big -- false | cmp - random
+  done
+}
+
+@test "a command whose output is passed on is told when nobody reads it any more" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    begin
+    run bash -c 'dlock cache --max-size 10 endless -- yes 2>&1 > >(exec head -n 1 > /dev/null)'
+    assert_status 141
+    assert_output_contains 'cannot write to standard output'
+  done
+}
+
+# --- What makes no sense ---
+
+@test "command lines that make no sense are 64" {
+  for line in 'cache' 'cache key' 'cache --forget key -- true' 'cache --ttl 0 key -- true' \
+    'cache --max-size 1TB key -- true' 'cache --max-size 1GiB key -- true' \
+    'cache --max-size -1 key -- true' 'cache --shared key -- true'; do
+    # shellcheck disable=SC2086
+    run dlock $line
+    assert_status 64
+    assert_one_line
+  done
+  run dlock cache "$(printf 'x%.0s' {1..250})" -- true
+  assert_status 64
+  assert_output_contains 249
+  run dlock cache "$(printf 'x%.0s' {1..249})" -- true
+  assert_status 0
+}
+
+# --- The embedded store's files ---
+
+value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
+
+@test "a damaged or truncated file is said to be that, and replaced" {
+  DLOCK_STORE=${stores[0]}
+  for damage in 'truncate -s -1' 'truncate -s 10' 'truncate -s 0' "sed -i s/value/wrong/" \
+    "sed -i 1s/6/7/" 'cp random'; do
+    dlock cache report -- echo value > /dev/null
+    $damage "$(value_file)"
+
+    run dlock cache report -- echo new
+
+    assert_status 0
+    assert_output_contains "$(value_file) is damaged"
+    assert_output_contains new
+    assert_equal "$(dlock cache report -- echo other)" new
+    dlock cache --forget report
+  done
+}
+
+@test "a file of an earlier boot counts as gone, without a word" {
+  DLOCK_STORE=${stores[0]}
+  dlock cache report -- echo value
+  perl -e '
+    local $/; open my $in, "<", $ARGV[0]; my ($line, $value) = split /\n/, <$in>, 2;
+    $line =~ s/ [0-9a-f]{8}-/ 00000000-/; $line =~ s/[0-9a-f]{16}$//;
+    use bigint; my $sum = 0xcbf29ce484222325;
+    for (unpack "C*", $line . $value) { $sum = (($sum ^ $_) * 0x100000001b3) & 0xffffffffffffffff }
+    open my $out, ">", $ARGV[0]; printf $out "%s%s\n%s", $line, substr($sum->as_hex, 2) =~ s/^(?=.{0,15}$)/0 x (16 - length $&)/er, $value' \
+    "$(value_file)"
+
+  run dlock cache report -- echo new
+
+  assert_equal "$status $output" '0 new'
+}
+
+@test "no link is followed" {
+  DLOCK_STORE=${stores[0]}
+  dlock cache report -- echo value
+  mv "$(value_file)" elsewhere
+  ln -s "$PWD/elsewhere" "$(find store/cache/* -type d)/$(find store/cache/* -type d | sed 's/.*\///')"
+  mv store/cache kept
+  ln -s kept store/cache
+
+  run dlock cache report -- echo new
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains 'not made of directories'
+}
+
+@test "what is out of date or abandoned is removed by those who store something beside it" {
+  DLOCK_STORE=${stores[0]}
+  dlock cache --ttl 1ms report -- echo value
+  first=$(value_file)
+  folder=${first%/*}
+  cp "$first" "$folder/0123456789abcd${folder##*/}"
+  touch -d '2 hours ago' "$folder/new-0123456789abcdef"
+  : > "$folder/new-fedcba9876543210"
+
+  dlock cache report -- echo new
+
+  assert_equal "$(find "$folder" -type f | sort)" "$(printf '%s\n' "$first" "$folder/new-fedcba9876543210" | sort)"
+  assert_equal "$(stat -c %a "$folder" "$first" store/cache)" $'700\n600\n700'
+}
+
+@test "on a full disk the output reaches the caller, and nothing half is left" {
+  DLOCK_STORE=${stores[0]}
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755,size=3m none /mnt
+  export DLOCK_STORE=local:/mnt/store
+  dlock_inside() { inside dlock cache --ttl 1h "$@"; }
+  inside dlock cache --ttl 1ms --stale 1h big -- echo old
+
+  run inside sh -c 'dlock cache --ttl 1h big -- cat random > printed'
+
+  assert_status 0
+  assert_one_line
+  assert_output_contains 'not cached'
+  assert_output_contains 'No space left'
+  cmp printed random
+  assert_equal "$(inside sh -c 'find /mnt/store/cache -type f | wc -l')" 1
+  # What was there before still is.
+  callers=()
+  inside dlock cache big -- "${lasting[@]}" true 3>&- &
+  eventually has_run 1
+  assert_equal "$(inside dlock cache big -- echo other)" old
+  : > go
+}

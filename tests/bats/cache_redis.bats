@@ -1,0 +1,167 @@
+#!/usr/bin/env bats
+# dlock cache on a server: its keys, its memory, and its absence.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  use_redis_store
+  cd "$BATS_TEST_TMPDIR" || return
+  head -c 3000000 /dev/urandom > random
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+refute() { ! "$@"; }
+
+keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
+
+@test "a large value is a hash and a string, and they go by themselves" {
+  dlock cache --ttl 1h --stale 1h big -- cat random | cmp - random
+  mapfile -t keys < <(keys_of big)
+  assert_equal "${#keys[@]}" 2
+
+  for key in "${keys[@]}"; do
+    left=$(redis PTTL "$key")
+    ((left > 7100000 && left <= 7200000))
+  done
+}
+
+@test "a new value leaves nothing of the one before" {
+  dlock cache --ttl 1ms --stale 1h big -- cat random > /dev/null
+  dlock cache --ttl 1ms --stale 1h big -- cat random > /dev/null
+  assert_equal "$(keys_of big | wc -l)" 2
+
+  dlock cache big -- echo small
+
+  assert_equal "$(keys_of big)" 'dlock:{cache:big}:v'
+}
+
+@test "--forget leaves no key of the value" {
+  dlock cache big -- cat random > /dev/null
+
+  dlock cache --forget big
+
+  assert_equal "$(keys_of big)" ''
+}
+
+@test "a hit is one exchange" {
+  dlock cache report -- echo value
+  start_monitor told
+
+  dlock cache report -- false
+
+  assert_equal "$(told | grep -vc SETNAME)" 2  # what is there, and for how long
+}
+
+@test "a value of which a part was evicted is made anew" {
+  dlock cache big -- cat random > /dev/null
+  redis DEL "$(keys_of big | tail -n 1)"
+
+  dlock cache big -- echo new > printed 2> said
+
+  assert_equal "$(cat printed)" new
+  run cat said
+  assert_one_line
+  assert_output_contains 'not whole'
+  assert_equal "$(dlock cache big -- echo other)" new
+}
+
+@test "a value that somebody has changed is made anew" {
+  dlock cache report -- echo value
+  redis HSET 'dlock:{cache:report}:v' data wrong!
+
+  assert_equal "$(dlock cache report -- echo new 2> /dev/null)" new
+}
+
+@test "with memory full the caller is told at once, and the command does not run" {
+  redis CONFIG SET maxmemory 1
+
+  run timeout 20 dlock cache report -- touch ran
+
+  assert_status 69
+  assert_one_line
+  assert_output_contains OOM
+  refute test -e ran
+}
+
+@test "when memory becomes full the output reaches the caller, and nothing half is left" {
+  redis CONFIG SET maxmemory-policy noeviction
+  for size in 5 3000000; do
+    run bash -c 'dlock cache report -- sh -c "echo run >> runs; until [ -e go ]; do sleep 0.01; done; head -c $1 random" > printed' - "$size" 3>&- &
+    caller=$!
+    eventually test -e runs
+    redis CONFIG SET maxmemory 1
+    : > go
+    wait "$caller"
+
+    redis CONFIG SET maxmemory 0
+    head -c "$size" random | cmp - printed
+    assert_equal "$(keys_of report)" ''
+    rm runs go
+  done
+}
+
+@test "when memory becomes full a line says so, and the exit code is the command's" {
+  dlock cache report -- sh -c 'until [ -e go ]; do sleep 0.01; done; echo value' > printed 2> said 3>&- &
+  caller=$!
+  eventually dlock status cache:report
+  redis CONFIG SET maxmemory 1
+  : > go
+
+  assert_exits 0 "$caller"
+
+  assert_equal "$(cat printed)" value
+  run cat said
+  assert_one_line
+  assert_output_contains 'not cached'
+  assert_output_contains OOM
+  assert_equal "$(redis EXISTS 'dlock:{cache:report}')" 0
+}
+
+@test "a server that is gone when the command ends costs the value, and not the output" {
+  dlock --store-timeout 200ms cache report -- \
+    sh -c 'until [ -e go ]; do sleep 0.01; done; echo value' > printed 2> said 3>&- &
+  caller=$!
+  eventually dlock status cache:report
+  stop_redis
+  : > go
+
+  assert_exits 0 "$caller"
+
+  assert_equal "$(cat printed)" value
+  grep -q 'not cached: cannot reach' said
+}
+
+@test "a server that is not there is 69 at once, unless -w says to wait for it" {
+  stop_redis
+
+  run timeout 20 dlock cache report -- echo value
+  assert_status 69
+  assert_one_line
+  run timeout 20 dlock cache -w 300ms report -- echo value
+  assert_status 69
+  dlock cache -w 1m report -- echo value > printed 3>&- &
+  caller=$!
+  start_redis
+
+  assert_exits 0 "$caller"
+  assert_equal "$(cat printed)" value
+}
+
+@test "a run whose lease is lost stores and prints nothing" {
+  dlock cache report -- sh -c 'echo secret; sleep 60' > printed 2> said 3>&- &
+  caller=$!
+  eventually dlock status cache:report
+  redis SET 'dlock:{cache:report}' other PX 60000
+  redis CLIENT KILL TYPE normal
+
+  EVENTUALLY_MS=20000 assert_exits 76 "$caller"
+
+  assert_equal "$(cat printed)" ''
+  assert_equal "$(keys_of report)" ''
+}
