@@ -222,10 +222,11 @@ std::optional<Exit> Cache::passed_on(const RunInfo& run) const {
   return Exit{run.exit_code.value_or(code_of(ExitStatus::unavailable)), signal};
 }
 
-// Where there is nothing left to give back. But a reader that has gone is to be told of
-// like a disk that is full.
+// Where there is nothing left to give back. But a reader that has gone, or a file at its
+// limit, is to be told of like a disk that is full.
 void Cache::let_signals_act() const {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
   if (held_) ::sigprocmask(SIG_SETMASK, &held_->inherited().mask, nullptr);
 }
 

@@ -38,22 +38,18 @@ CommandOutput::CommandOutput(std::size_t most) : most_(most) {
   writing_ = Fd(ends[1]);
   // Not the command's end: that is how it would find its standard output.
   ::fcntl(reading_.get(), F_SETFL, O_NONBLOCK);
+  epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event nothing_yet{EPOLLONESHOT, {}};
+  if (!epoll_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, ends[0], &nothing_yet) != 0) {
+    throw failure_of(errno, "cannot watch a pipe");
+  }
+  // It refuses what never has to be waited for.
+  blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, STDOUT_FILENO, &nothing_yet) == 0;
 }
 
 void CommandOutput::start(boost::asio::io_context& context) {
   writing_.reset();
-  Fd poll(::epoll_create1(EPOLL_CLOEXEC));
-  epoll_event event{EPOLLONESHOT, {}};
-  event.data.fd = reading_.get();
-  if (!poll || ::epoll_ctl(poll.get(), EPOLL_CTL_ADD, reading_.get(), &event) != 0) {
-    // The command finds that nobody reads, and ends by that.
-    give_up();
-    return;
-  }
-  event.data.fd = STDOUT_FILENO;
-  // It refuses what never has to be waited for.
-  blocks_ = ::epoll_ctl(poll.get(), EPOLL_CTL_ADD, STDOUT_FILENO, &event) == 0;
-  poll_.emplace(context, std::move(poll), [this] { look(); });
+  poll_.emplace(context, std::move(epoll_), [this] { look(); });
   watch();
 }
 
@@ -116,7 +112,6 @@ void CommandOutput::give_up() {
 void CommandOutput::watch() {
   const auto arm = [this](int fd, bool wanted, std::uint32_t what) {
     epoll_event event{EPOLLONESHOT | what, {}};
-    event.data.fd = fd;
     if (wanted) ::epoll_ctl(poll_->fd(), EPOLL_CTL_MOD, fd, &event);
   };
   const bool has_room = !passes_on_ || left() < most_ahead;

@@ -50,8 +50,9 @@ class CommandOutput {
   std::size_t most_;
   Fd reading_;
   Fd writing_;
-  // An epoll instance of our own: to be watched by Asio's itself a descriptor has to be
-  // made non-blocking, for everybody who has it.
+  // An epoll instance of our own, watched in its turn while the command runs: for Asio to
+  // watch a descriptor itself, that has to be non-blocking, for everybody who has it.
+  Fd epoll_;
   std::optional<Readable> poll_;
   bool blocks_ = true;  // standard output can make us wait; a file cannot
   std::string bytes_;

@@ -661,6 +661,69 @@ TEST(BreakOptions, a_fence_is_a_whole_number_from_1) {
   }
 }
 
+// cache
+
+TEST(CacheOptions, are_good_for_five_minutes_and_wait_for_others_for_ever) {
+  const auto options = cache_options({}, "report", {"make-report"});
+
+  EXPECT_EQ(options.name, "cache:report");
+  EXPECT_EQ(options.command, std::vector<std::string>{"make-report"});
+  EXPECT_EQ(options.lifetime.ttl, milliseconds(300'000));
+  EXPECT_EQ(options.lifetime.stale, milliseconds(0));
+  EXPECT_EQ(options.max_size, 16u << 20);
+  EXPECT_EQ(options.wait, milliseconds::max());
+  EXPECT_FALSE(options.waits_for_store);
+  EXPECT_EQ(options.conflict_exit_code, 75);
+}
+
+TEST(CacheOptions, a_store_is_waited_for_only_if_a_wait_is_asked_for) {
+  EXPECT_TRUE(cache_options(set("wait", "1m"), "key", {"true"}).waits_for_store);
+  EXPECT_TRUE(cache_options(set("wait", "forever"), "key", {"true"}).waits_for_store);
+  EXPECT_FALSE(cache_options(set("wait", "0"), "key", {"true"}).waits_for_store);
+}
+
+TEST(CacheOptions, there_is_a_command_or_something_to_forget) {
+  EXPECT_TRUE(cache_options(set("forget", "true"), "key", {}).forget);
+  EXPECT_THROW(cache_options({}, "key", {}), UsageError);
+  EXPECT_THROW(cache_options(set("forget", "true"), "key", {"true"}), UsageError);
+}
+
+TEST(CacheOptions, a_key_leaves_room_for_what_the_lock_is_called) {
+  EXPECT_EQ(cache_options({}, std::string(249, 'k'), {"true"}).name.size(), 255u);
+  EXPECT_THROW(cache_options({}, std::string(250, 'k'), {"true"}), UsageError);
+  EXPECT_THROW(cache_options({}, "", {"true"}), UsageError);
+  EXPECT_THROW(cache_options({}, "a\nb", {"true"}), UsageError);
+}
+
+TEST(CacheOptions, a_ttl_is_not_zero) {
+  EXPECT_EQ(cache_options(set("ttl", "1ms"), "key", {"true"}).lifetime.ttl.count(), 1);
+  EXPECT_THROW(cache_options(set("ttl", "0"), "key", {"true"}), UsageError);
+}
+
+TEST(Sizes, are_bytes_or_have_a_unit) {
+  EXPECT_EQ(parsed_size("0"), 0u);
+  EXPECT_EQ(parsed_size("4096"), 4096u);
+  EXPECT_EQ(parsed_size("1B"), 1u);
+  EXPECT_EQ(parsed_size("500KB"), 500'000u);
+  EXPECT_EQ(parsed_size("3KiB"), 3072u);
+  EXPECT_EQ(parsed_size("2MB"), 2'000'000u);
+  EXPECT_EQ(parsed_size("512MiB"), 512u << 20);
+}
+
+TEST(Sizes, beyond_what_a_server_keeps_are_refused) {
+  for (const auto* text : {"536870913", "513MiB", "1GiB", "1GB", "99999999999999999999",
+                           "99999999999999999999GiB"}) {
+    EXPECT_THROW(parsed_size(text), UsageError) << text;
+  }
+}
+
+TEST(Sizes, that_are_none_are_refused) {
+  for (const auto* text : {"", "x", "-1", "+1", "1.5MiB", "1 MiB", "1mb", "1M", "1MiBs",
+                           "0x10", " 1", "MiB"}) {
+    EXPECT_THROW(parsed_size(text), UsageError) << text;
+  }
+}
+
 // The budget of one operation
 
 TEST(StoreTimeout, is_2_seconds_where_there_is_no_ttl) {

@@ -35,6 +35,17 @@ Claim retrying(Session who, milliseconds window = hours(1)) {
   return claim;
 }
 
+Claim joining(Session who) {
+  auto claim = exclusive(who);
+  claim.dedupe = Dedupe{{}, false, true};
+  return claim;
+}
+
+RunEnd joined_by_others(RunEnd end) {
+  end.is_shared = true;
+  return end;
+}
+
 Claim holding(Session who, milliseconds min_hold) {
   auto claim = exclusive(who);
   claim.min_hold = min_hold;
@@ -298,6 +309,68 @@ TEST_F(DedupeRules, to_hold_on_for_ever_is_possible) {
   pass(hours(1));
 
   EXPECT_TRUE(is_busy(exclusive(2)));
+}
+
+// Joining
+
+TEST_F(DedupeRules, who_joins_is_told_of_the_run_that_ends_and_woken) {
+  const auto fence = granted(exclusive(1)).fence;
+  queued(joining(2));
+  queued(joining(3));
+
+  release(1, joined_by_others(exit_with(3)));
+
+  EXPECT_EQ(then.wake, (Sessions{2, 3}));
+  EXPECT_TRUE(state.waiters.empty());
+  const auto answer = ask(joining(3), Queue::join);
+  const auto& run = std::get<Deduplicated>(answer).by;
+  EXPECT_EQ(run.fence, fence);
+  EXPECT_EQ(run.exit_code, 3);
+}
+
+TEST_F(DedupeRules, the_first_who_does_not_join_is_promised_the_lock_that_others_joined) {
+  granted(exclusive(1));
+  queued(joining(2));
+  queued(exclusive(3));
+
+  release(1, joined_by_others(exit_with(0)));
+
+  EXPECT_EQ(waiters(), (Sessions{3}));
+  EXPECT_TRUE(state.waiters[0].promised_until);
+}
+
+TEST_F(DedupeRules, who_joins_takes_over_from_a_run_that_is_not_shared) {
+  granted(exclusive(1));
+  queued(joining(2));
+  queued(joining(3));
+
+  release(1, exit_with(0));
+
+  EXPECT_TRUE(is_granted(joining(2), Queue::join));
+  EXPECT_EQ(waiters(), (Sessions{3}));
+}
+
+TEST_F(DedupeRules, who_joins_is_content_with_no_run_of_before) {
+  granted(exclusive(1));
+  release(1, joined_by_others(exit_with(0)));
+
+  EXPECT_TRUE(is_granted(joining(2)));
+}
+
+TEST_F(DedupeRules, what_holders_of_slots_do_is_not_joined) {
+  auto first = exclusive(1);
+  first.slots = 2;
+  auto second = exclusive(2);
+  second.slots = 2;
+  auto waiter = joining(3);
+  waiter.slots = 2;
+  granted(first);
+  granted(second);
+  queued(waiter);
+
+  release(1, joined_by_others(exit_with(0)));
+
+  EXPECT_TRUE(is_granted(waiter, Queue::join));
 }
 
 }  // namespace

@@ -75,5 +75,22 @@ TEST(EndsByDefault, signals_that_stop_do_not) {
   }
 }
 
+TEST(SignalNamed, is_the_signal_with_that_name) {
+  for (const int signal : {1, 9, 15, 31, SIGRTMIN, SIGRTMAX}) {
+    EXPECT_EQ(signal_named(signal_name(signal)), signal);
+  }
+  for (const auto* name : {"", "0", "SIGTERM", "term", "RTMIN+99"}) {
+    EXPECT_FALSE(signal_named(name)) << name;
+  }
+}
+
+TEST(AsksToEnd, is_what_people_and_managers_of_services_send) {
+  EXPECT_TRUE(asks_to_end(SIGTERM));
+  EXPECT_TRUE(asks_to_end(SIGINT));
+  EXPECT_TRUE(asks_to_end(SIGHUP));
+  EXPECT_FALSE(asks_to_end(SIGUSR1));
+  EXPECT_FALSE(asks_to_end(SIGPIPE));
+}
+
 }  // namespace
 }  // namespace dlock

@@ -50,7 +50,7 @@ Waiter some_waiter() {
   waiter.queued_at = Clock::time_point(nanoseconds(99));
   waiter.promised_until = Clock::time_point(nanoseconds(111));
   waiter.passed_over = true;
-  waiter.dedupe = Dedupe{milliseconds(3600), true};
+  waiter.dedupe = Dedupe{milliseconds(3600), true, true};
   return waiter;
 }
 
