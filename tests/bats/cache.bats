@@ -373,7 +373,7 @@ call() {  # <number> <argument of cache>...
     call 1 --ttl 1h report -- "${lasting[@]}" 'echo new'
     eventually has_run 1
 
-    run dlock cache report -- echo other
+    run timeout 20 dlock cache report -- echo other
     assert_equal "$status $output" '0 old'
 
     : > go
@@ -393,7 +393,7 @@ call() {  # <number> <argument of cache>...
     call 1 report -- "${lasting[@]}" 'exit 5'
     eventually has_run 1
 
-    assert_equal "$(dlock cache report -- echo other)" old
+    assert_equal "$(timeout 20 dlock cache report -- echo other)" old
 
     : > go
     assert_exits 5 "${callers[0]}"
@@ -449,7 +449,7 @@ call() {  # <number> <argument of cache>...
 @test "what outlives the command holds up nobody" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
-    run dlock cache report -- sh -c 'sleep 60 & echo value'
+    run timeout 20 dlock cache report -- sh -c 'sleep 60 2> /dev/null & echo value'
 
     assert_equal "$status $output" '0 value'
     end_leftovers
@@ -526,7 +526,7 @@ call() {  # <number> <argument of cache>...
 @test "a command whose output is passed on is told when nobody reads it any more" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
-    run bash -c 'dlock cache --max-size 10 endless -- yes 2>&1 > >(exec head -n 1 > /dev/null)'
+    run bash -c 'timeout 20 dlock cache --max-size 10 endless -- yes 2>&1 > >(exec head -n 1 > /dev/null)'
     assert_status 141
     assert_output_contains 'cannot write to standard output'
   done

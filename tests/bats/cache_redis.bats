@@ -104,6 +104,8 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
     assert_equal "$(keys_of report)" ''
     rm runs go
   done
+  # It was not filled any further before it refused.
+  assert_equal "$(calls_of setrange)" 0
 }
 
 @test "when memory becomes full a line says so, and the exit code is the command's" {
