@@ -97,7 +97,9 @@ asio::awaitable<bool> Computation::store_output(Store& store, const Claim& claim
     const auto storing =
         co_await store.put_value(claim, *output_.whole(), options_.lifetime, wakeup);
     if (storing == Storing::stored) {
-      speaker_.step("stored " + std::to_string(output_.whole()->size()) + " bytes");
+      speaker_.step(store.protects()
+                        ? "stored " + std::to_string(output_.whole()->size()) + " bytes"
+                        : "not stored (none: keeps nothing)");
       co_return true;
     }
   } catch (const Failure& failure) {
@@ -134,6 +136,7 @@ class Cache {
   const CommonOptions& common_;
   const CacheOptions options_;
   Speaker speaker_;
+  const Clock::time_point until_ = later(Clock::now(), options_.wait);
   std::optional<HeldSignals> held_;  // from when the lock is asked for
 };
 
@@ -187,7 +190,9 @@ RunOptions Cache::run_options(bool has_stale) const {
   run.name = options_.name;
   run.command = options_.command;
   run.conflict_exit_code = has_stale ? 0 : options_.conflict_exit_code;
-  if (!has_stale && options_.wait->count() > 0) run.wait = options_.wait;
+  // Not as long again where it has to be tried again.
+  const auto left = std::chrono::ceil<milliseconds>(until_ - Clock::now());
+  if (!has_stale && left.count() > 0) run.wait = left;
   run.waits_for_store = options_.waits_for_store;
   run.dedupe = Dedupe{milliseconds(0), false, true};
   return run;

@@ -464,7 +464,7 @@ CacheOptions cache_options(const Settings& settings, const std::string& key,
        [&](const std::string& value) { options.max_size = parsed_size(value); });
   with(settings, "wait", [&](const std::string& value) {
     options.wait = value == "forever" ? milliseconds::max() : parsed_duration(value);
-    options.waits_for_store = options.wait->count() > 0;
+    options.waits_for_store = options.wait.count() > 0;
   });
   with(settings, "conflict-exit-code", [&](const std::string& value) {
     options.conflict_exit_code = static_cast<int>(parsed_number(value, 0, 255));

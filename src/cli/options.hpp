@@ -125,8 +125,8 @@ struct CacheOptions {
   bool forget = false;
   Lifetime lifetime{milliseconds(300'000), milliseconds(0)};
   std::size_t max_size = std::size_t{16} << 20;
-  std::optional<milliseconds> wait = milliseconds::max();  // for others who compute
-  bool waits_for_store = false;                            // only if that was asked for
+  milliseconds wait = milliseconds::max();  // for others who compute
+  bool waits_for_store = false;             // only if that was asked for
   int conflict_exit_code = 75;
 };
 

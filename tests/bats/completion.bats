@@ -301,6 +301,16 @@ END
   done
 }
 
+@test "bash, zsh and fish complete the command of a cache, and no lock in the place of its key" {
+  make_locks lock
+  for shell in bash zsh fish; do
+    refute_offers "$shell" 'dlock cache ' lock
+    assert_offers "$shell" 'dlock cache report fro' frob
+    assert_offers "$shell" 'dlock cache --ttl 10m report -- frob al' alpha
+    assert_offers "$shell" 'dlock cache --max-size 16' 16MiB
+  done
+}
+
 @test "bash, zsh and fish complete the command under the lock as it is by itself" {
   for shell in bash zsh fish; do
     assert_offers "$shell" 'dlock run lock frob ' alpha beta

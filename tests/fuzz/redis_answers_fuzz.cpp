@@ -3,6 +3,7 @@
 
 #include "store/redis/answers.hpp"
 #include "store/redis/records.hpp"
+#include "store/redis/value_record.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace dlock::redis {
@@ -27,6 +28,7 @@ void take_apart(const Reply& reply) {
   if (renewal_from(reply)) require(!reply.is_error(), "an error renews nothing");
   if (release_from(reply)) require(!reply.is_error(), "an error releases nothing");
   if (admission_from(reply)) require(!reply.is_error(), "an error admits nothing");
+  if (value_record_from(reply, reply)) require(false, "no one reply is a value");
   if (broken_from(reply)) require(!reply.is_error(), "an error breaks nothing");
   if (const auto lock = lock_from(reply, claim.lock)) {
     require(lock->free <= lock->slots, "no more slots are free than there are");
