@@ -88,6 +88,16 @@ choose_redis_port() {
     'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport')
 }
 
+# Puts a network between dlock and the server that can break.
+use_relay() {
+  "$DLOCK_SOURCE/tests/faults/relay" "$BATS_TEST_TMPDIR/port" "$BATS_TEST_TMPDIR/mode" \
+    "$redis_socket" 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/port"
+  DLOCK_STORE=redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")
+}
+
+network() { echo "$1" > "$BATS_TEST_TMPDIR/mode"; }  # <forward, drop or drip>
+
 # Notes in a file all that the server is told from now on.
 start_monitor() {  # <file>
   monitor=$1
