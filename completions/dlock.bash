@@ -15,6 +15,7 @@ _dlock_release_options=(--token --token-file)
 _dlock_check_options=(--fence --min-validity)
 
 _dlock_break_options=(--fence --yes)
+_dlock_limit_options=(-w --wait)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
@@ -140,7 +141,7 @@ _dlock_offer_command() {  # <place of its first word in COMP_WORDS>
 
 _dlock() {
   local words first fixed i word verb='' operands=0 ended=false pending='' value before=''
-  local program store=()
+  local program store=() before_command=-1  # operands that it follows
   COMPREPLY=()
   _dlock_split
 
@@ -151,8 +152,8 @@ _dlock() {
     if [[ -n $pending ]]; then
       ! _dlock_tells_store "$pending" || store+=("$pending" "${word/#\~\//$HOME/}")
       pending=''
-    elif [[ $word == -- ]] && { ! $ended || ((operands == 1)); }; then
-      if [[ $verb == run ]] && ((operands == 1)); then
+    elif [[ $word == -- ]] && { ! $ended || ((operands == before_command)); }; then
+      if ((operands == before_command)); then
         _dlock_offer_command "${first[i + 1]}"
         return
       fi
@@ -172,7 +173,11 @@ _dlock() {
       done
     elif [[ -z $verb ]]; then
       verb=$word
-    elif [[ $verb == run ]] && ((operands == 1)); then
+      case $verb in
+        run) before_command=1 ;;
+        limit) before_command=2 ;;
+      esac
+    elif ((operands == before_command)); then
       _dlock_offer_command "${first[i]}"
       return
     else
@@ -196,13 +201,17 @@ _dlock() {
       release) _dlock_offer "${_dlock_release_options[@]}" ;;
       check) _dlock_offer "${_dlock_check_options[@]}" ;;
       break) _dlock_offer "${_dlock_break_options[@]}" ;;
+      limit) _dlock_offer "${_dlock_limit_options[@]}" ;;
     esac
   elif [[ -z $verb ]]; then
-    _dlock_offer run acquire renew release check fence break status list
-  elif [[ $verb == run ]] && ((operands == 1)); then
+    _dlock_offer run acquire renew release check fence break limit status list
+  elif ((operands == before_command)); then
     _dlock_offer_command "${first[-1]}"
     return
-  elif [[ $verb != fence ]] && ((operands == 0)) && [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
+  elif [[ $verb == limit ]] && ((operands == 1)); then
+    _dlock_offer 1/1s 5/1s 10/1m 100/1h
+  elif [[ $verb != fence && $verb != limit ]] && ((operands == 0)) &&
+    [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
     # What would have to be expanded first is not: nothing runs because of a Tab.
     _dlock_offer_names "$program" "${store[@]}"
   fi

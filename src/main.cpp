@@ -13,6 +13,7 @@
 #include "cli/app.hpp"
 #include "cli/break.hpp"
 #include "cli/by_hand.hpp"
+#include "cli/limit.hpp"
 #include "cli/look.hpp"
 #include "cli/run.hpp"
 #include "cli/speaker.hpp"
@@ -49,6 +50,7 @@ Exit perform(const Invocation& invocation) {
     case Verb::release: return {code_of(release_verb(invocation)), {}};
     case Verb::check: return {code_of(check_verb(invocation)), {}};
     case Verb::fence: return {code_of(fence_verb(invocation)), {}};
+    case Verb::limit: return limit_verb(invocation);
     case Verb::status: return {code_of(status_verb(invocation)), {}};
     case Verb::break_lock: return {code_of(break_verb(invocation)), {}};
     case Verb::list: break;

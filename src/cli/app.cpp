@@ -94,6 +94,10 @@ constexpr OptionSpec break_specs[] = {
     {"yes", 0, "", "", "do not ask first"},
 };
 
+constexpr OptionSpec limit_specs[] = {
+    {"wait", 'w', "D", "", "wait up to D for a turn, or forever"},
+};
+
 struct VerbSpec {
   Verb verb;
   std::string_view name;
@@ -138,6 +142,11 @@ constexpr VerbSpec verbs[] = {
     {Verb::break_lock, "break", "break [OPTIONS] NAME",
      "take a lock from its holders, whose commands end", 1, 1, std::begin(break_specs),
      std::end(break_specs), "  0 done, 1 not held, or not done"},
+    {Verb::limit, "limit", "limit [OPTIONS] NAME N/PERIOD [--] [COMMAND [ARG...]]",
+     "admit N at most in any PERIOD", 2, 2, std::begin(limit_specs),
+     std::end(limit_specs),
+     "  0 admitted; or the command's own, also signals\n"
+     "  75 not admitted, 125 no resources, 126 not executable, 127 not found"},
 };
 
 constexpr std::string_view examples =
@@ -145,6 +154,7 @@ constexpr std::string_view examples =
     "  dlock run nightly-job -- ./backup.sh        skip it if it still runs\n"
     "  dlock run -w 5m deploy -- make deploy       queue for up to 5 minutes\n"
     "  dlock run -n 3 -w forever gpu -- ./train    at most 3 at a time\n"
+    "  dlock limit -w 1m api 5/1s -- curl URL      at most 5 in any second\n"
     "  dlock status nightly-job                    who has it\n";
 
 void add(CLI::App& app, const OptionSpec& spec,
@@ -416,18 +426,23 @@ std::string explained(const CLI::ParseError& error, const Words& words) {
   return printable(text, 200);
 }
 
+std::string missing_operand(Verb verb, std::size_t given) {
+  if (verb == Verb::fence) {
+    return given == 0 ? "the name of a resource is missing" : "the fence is missing";
+  }
+  if (verb != Verb::limit) return "the name of a lock is missing";
+  return given == 0 ? "the name of a limit is missing"
+                    : "the rate is missing, such as 5/1s";
+}
+
 void check_operands(const VerbSpec& verb, const Words& words) {
   const auto usage = " (usage: dlock " + std::string(verb.usage) + ")";
   if (words.operands.size() < verb.least_operands) {
-    const bool fence = verb.verb == Verb::fence;
-    throw UsageError((!fence                   ? "the name of a lock is missing"
-                      : words.operands.empty() ? "the name of a resource is missing"
-                                               : "the fence is missing") +
-                     usage);
+    throw UsageError(missing_operand(verb.verb, words.operands.size()) + usage);
   }
   if (verb.verb == Verb::run) {
     if (words.command.empty()) throw UsageError("a command is missing" + usage);
-  } else if (!words.command.empty()) {
+  } else if (verb.verb != Verb::limit && !words.command.empty()) {
     throw UsageError("'" + printable(words.command.front(), 60) +
                      "' is one word too many" + usage);
   }

@@ -8,7 +8,18 @@
 
 namespace dlock {
 
-enum class Verb { run, acquire, renew, release, check, fence, status, list, break_lock };
+enum class Verb {
+  run,
+  acquire,
+  renew,
+  release,
+  check,
+  fence,
+  status,
+  list,
+  break_lock,
+  limit
+};
 
 // What the user wants, with every setting resolved: command line before environment
 // before configuration file.

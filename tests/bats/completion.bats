@@ -149,7 +149,7 @@ make_locks() {  # <name>...
 
 @test "bash, zsh and fish offer the verbs first" {
   for shell in bash zsh fish; do
-    assert_offers "$shell" 'dlock ' acquire break check fence list release renew run status
+    assert_offers "$shell" 'dlock ' acquire break check fence limit list release renew run status
     assert_offers "$shell" 'dlock -q --color never s' status
   done
 }
@@ -306,6 +306,16 @@ END
     assert_offers "$shell" 'dlock run lock frob ' alpha beta
     assert_offers "$shell" 'dlock run lock -w 5m -- frob al' alpha
     assert_offers "$shell" 'dlock run outer dlock run -w 1 inner frob al' alpha
+  done
+}
+
+@test "bash, zsh and fish complete a rate and then the command of a limit" {
+  make_locks lock
+  for shell in bash zsh fish; do
+    assert_offers_also "$shell" 'dlock limit api ' 5/1s 100/1h
+    refute_offers "$shell" 'dlock limit ' lock
+    assert_offers "$shell" 'dlock limit api 5/1s fro' frob
+    assert_offers "$shell" 'dlock limit -w 5m api 5/1s -- frob al' alpha
   done
 }
 

@@ -390,7 +390,6 @@ END
 watch
 history job
 doctor
-limit api 5/1s
 cache key -- true
 END
 }

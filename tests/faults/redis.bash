@@ -9,7 +9,7 @@ redis_program=${DLOCK_TEST_SERVER:-redis-server}
 least_rights='resetkeys resetchannels -@all ~dlock:* +client|setname
   +evalsha +eval +blpop +scan +select +time +exists +get +set +del +pttl +pexpire
   +hget +hset +hdel +hgetall +hmget +lindex +lpush +lrem +ltrim +rpush
-  +zadd +zcard +zrange +zrank +zrem +zscore'
+  +zadd +zcard +zrange +zrank +zrem +zremrangebyscore +zscore'
 least_rights=${least_rights//$'\n'/}
 
 # Before 6.2 there were no rights on channels. dlock uses none.

@@ -59,7 +59,8 @@ TEST(RedisKeys, a_key_leads_back_to_its_lock_and_to_no_other) {
 
 TEST(RedisKeys, other_keys_belong_to_no_lock) {
   for (const auto* key : {"", "dlock", "dlock:job", "dlock:{job", "dlock:{job}x",
-                          "dlock:{}", "dlock:{jo b}", "dlock:{jo%2zb}"}) {
+                          "dlock:{}", "dlock:{job}:limit", "dlock:{job}:limit:stamps",
+                          "dlock:{jo b}", "dlock:{jo%2zb}"}) {
     EXPECT_FALSE(lock_of(key)) << key;
   }
 }

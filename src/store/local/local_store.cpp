@@ -41,6 +41,18 @@ constexpr milliseconds watched_after{1000};
 
 std::string key_of(const LockName& lock) { return lock.name_space + '\0' + lock.name; }
 
+// Limits stand beside the locks. Names have no control characters; and the longest key is
+// as long as LMDB takes.
+constexpr char limit_separator = '\1';
+
+std::string key_of_limit(const LockName& limit) {
+  return limit.name_space + limit_separator + limit.name;
+}
+
+bool is_key_of_limit(std::string_view key) {
+  return key.find(limit_separator) != std::string_view::npos;
+}
+
 Moment now() { return {Clock::now(), wall_now()}; }
 
 std::string host_name() {
@@ -320,11 +332,7 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
   Moment moment;
   {
     const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    if (!in_place()) {
-      was_replaced_ = true;  // closed at the next ask: the gate is in use here
-      throw Failure(Failure::Kind::unreachable,
-                    "the files in " + printable(options_.path) + " were replaced");
-    }
+    check_in_place();
     open_database(Database::Access::write);
     Transaction transaction(*database_, Database::Access::write);
     state = load(transaction, claim.lock);
@@ -465,16 +473,32 @@ asio::awaitable<Renewal> LocalStore::renew(const Claim& claim, Wakeup& wakeup) {
   co_return outcome;
 }
 
+void LocalStore::check_in_place() {
+  if (in_place()) return;
+  was_replaced_ = true;  // closed at the next ask: the gate is in use here
+  throw Failure(Failure::Kind::unreachable,
+                "the files in " + printable(options_.path) + " were replaced");
+}
+
 void LocalStore::sweep(Transaction& transaction, Moment moment) {
   std::vector<std::string> unused;
   transaction.each("", [&](std::string_view key, std::string_view value) {
-    const auto state = decoded(value);
-    if (state && is_out_of_use(*state, moment)) unused.emplace_back(key);
+    if (is_key_of_limit(key)) {
+      const auto state = decoded_limit(value);
+      if (state && is_out_of_use(*state, moment.boot)) unused.emplace_back(key);
+    } else {
+      const auto state = decoded(value);
+      if (state && is_out_of_use(*state, moment)) unused.emplace_back(key);
+    }
     return unused.size() < sweep_most;
   });
   // Their fences must stay behind whatever is granted under the same names later.
   std::uint64_t floor = 0;
   for (const auto& key : unused) {
+    if (is_key_of_limit(key)) {
+      transaction.erase(key);
+      continue;
+    }
     if (const auto state = decoded(*transaction.get(key))) {
       floor = std::max(floor, state->last_fence.number);
     }
@@ -704,6 +728,56 @@ asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fen
   Gate gate(*directory_, true, Gate::To::registers);
   const Turn turn = co_await take_turn(gate, Gate::Access::write, wakeup);
   co_return Registers(*directory_).admit(resource, fence);
+}
+
+LimitState LocalStore::load_limit(Transaction& transaction, const LockName& limit) const {
+  const auto bytes = transaction.get(key_of_limit(limit));
+  if (!bytes) return {};
+  auto state = decoded_limit(*bytes);
+  if (!state) {
+    throw Failure(Failure::Kind::misconfigured,
+                  printable(directory_->path_of(Database::file_name())) +
+                      " is damaged (a limit does not match its checksum); move it away "
+                      "once no command runs under its locks");
+  }
+  return std::move(*state);
+}
+
+asio::awaitable<RateAnswer> LocalStore::admit(const RateClaim& claim, Wakeup& wakeup) {
+  if (admitted_ && admitted_->first == claim.token) co_return admitted_->second;
+  if (was_replaced_) close();
+  open(Directory::Missing::create);
+  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+  check_in_place();
+  open_database(Database::Access::write);
+  Transaction transaction(*database_, Database::Access::write);
+  auto state = load_limit(transaction, claim.limit);
+  const auto moment = now();
+  const auto answer = dlock::local::admit(state, claim, moment.boot);
+  if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
+  if (state.stamps.empty() && state.turns.empty()) {
+    transaction.erase(key_of_limit(claim.limit));
+  } else {
+    transaction.put(key_of_limit(claim.limit), encoded(state));
+  }
+  if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
+    sweep(transaction, moment);
+  }
+  transaction.commit();
+  if (std::holds_alternative<Admitted>(answer)) admitted_.emplace(claim.token, answer);
+  co_return answer;
+}
+
+asio::awaitable<void> LocalStore::withdraw(const RateClaim& claim, Wakeup& wakeup) {
+  if (!gate_) co_return;
+  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+  check_in_place();
+  open_database(Database::Access::write);
+  Transaction transaction(*database_, Database::Access::write);
+  auto state = load_limit(transaction, claim.limit);
+  if (!dlock::local::withdraw(state, claim.token)) co_return;
+  transaction.put(key_of_limit(claim.limit), encoded(state));
+  transaction.commit();
 }
 
 }  // namespace dlock::local

@@ -11,6 +11,7 @@
 #include "lock/store.hpp"
 #include "store/local/database.hpp"
 #include "store/local/directory.hpp"
+#include "store/local/limit_rules.hpp"
 #include "store/local/rules.hpp"
 #include "store/local/runs_log.hpp"
 #include "store/local/sessions.hpp"
@@ -52,6 +53,8 @@ class LocalStore final : public Store {
       Wakeup& wakeup) override;
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
 
  private:
   // The gate, open for us until the end of the scope.
@@ -74,6 +77,8 @@ class LocalStore final : public Store {
   bool store(Transaction& transaction, const std::string& key, const State& state);
   void tell(const Consequences& consequences);
   void sweep(Transaction& transaction, Moment moment);
+  void check_in_place();
+  LimitState load_limit(Transaction& transaction, const LockName& limit) const;
   asio::awaitable<void> log_ends(const LockName& lock, const std::vector<RunInfo>& runs,
                                  Wakeup& wakeup);
   asio::awaitable<void> log(const std::string& lines, Wakeup& wakeup);
@@ -98,6 +103,7 @@ class LocalStore final : public Store {
   std::optional<Holder> holder_;  // what we were granted, for the log
   bool noted_start_ = false;
   bool was_replaced_ = false;
+  std::optional<std::pair<Token, RateAnswer>> admitted_;  // the last one, for who repeats
 
   // While waiting.
   std::optional<WakeSocket> wake_socket_;

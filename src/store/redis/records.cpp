@@ -127,6 +127,7 @@ std::optional<LockName> lock_of(std::string_view key) {
   if (close == std::string_view::npos) return std::nullopt;
   const auto behind = key.substr(close + 1);
   if (!behind.empty() && behind.front() != ':') return std::nullopt;
+  if (behind.starts_with(":limit")) return std::nullopt;  // has no lock beside it
   const auto name_space = percent_decoded(key.substr(0, open));
   const auto name = percent_decoded(key.substr(open + 2, close - open - 2));
   if (!name_space || !name || name->empty()) return std::nullopt;

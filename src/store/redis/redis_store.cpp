@@ -459,4 +459,26 @@ asio::awaitable<Admission> RedisStore::admit_fence(const LockName& resource, Fen
   co_return *admission;
 }
 
+asio::awaitable<RateAnswer> RedisStore::admit(const RateClaim& claim, Wakeup& wakeup) {
+  std::vector<std::string> args{text_of(claim.token), std::to_string(claim.rate.most),
+                                number(claim.rate.period.count()),
+                                number(claim.patience.count())};
+  const auto reply =
+      co_await run(limit_script, claim.limit, std::move(args), budget_end(), wakeup);
+  const auto answer = rate_answer_from(reply);
+  if (!answer) throw failure(reply);
+  co_return *answer;
+}
+
+// As release(): not `wakeup`, which gives up.
+asio::awaitable<void> RedisStore::withdraw(const RateClaim& claim, Wakeup& wakeup) {
+  std::vector<std::string> args{text_of(claim.token)};
+  const auto budget =
+      wakeup.gives_up() ? std::min(options_.timeout, last_patience) : options_.timeout;
+  Wakeup own(context_);
+  const auto reply = co_await run(withdraw_script, claim.limit, std::move(args),
+                                  later(Clock::now(), budget), own);
+  if (reply.is_error()) throw failure(reply);
+}
+
 }  // namespace dlock::redis
