@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lock/errors.hpp"
+#include "lock/event.hpp"
 #include "lock/keeper.hpp"
 #include "lock/lease.hpp"
 #include "lock/wakeup.hpp"
@@ -232,6 +233,13 @@ class Store {
   // Gives up the place in line; nothing if there is none. The turns of those behind it
   // stay what they were told.
   virtual asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) = 0;
+
+  // Tells `sink` of each event of the locks that are watched, once and in their order,
+  // until `wakeup` gives up. A lease that runs out is noticed within a second. Throws
+  // Failure when it cannot even begin; an interruption after that is told, and mended as
+  // soon as possible. A store that remembers nothing has nothing to tell.
+  virtual asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
+                                      Wakeup& wakeup);
 };
 
 }  // namespace dlock

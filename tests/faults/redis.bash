@@ -6,19 +6,21 @@
 redis_program=${DLOCK_TEST_SERVER:-redis-server}
 
 # All that dlock needs to be allowed; the manual has the same.
-least_rights='resetkeys resetchannels -@all ~dlock:* +client|setname
+least_rights='resetkeys resetchannels -@all ~dlock:* &dlock:* +client|setname
+  +publish +subscribe +psubscribe +ping
   +evalsha +eval +blpop +scan +select +time +exists +get +set +del +pttl +pexpire
   +hget +hset +hdel +hgetall +hmget +lindex +lpush +lrem +ltrim +rpush
   +zadd +zcard +zrange +zrank +zrem +zremrangebyscore +zscore'
 least_rights=${least_rights//$'\n'/}
 
-# Before 6.2 there were no rights on channels. dlock uses none.
+# Before 6.2 there were no rights on channels.
 known_rights() {  # <rights>
   local version
   version=$("$redis_program" --version | grep -o 'v=[0-9]*\.[0-9]*')
   case $version in
     v=6.[01])
       set -- "${1//resetchannels/}"
+      set -- "${1//'&dlock:*'/}"
       echo "${1//allchannels/}"
       ;;
     *) echo "$1" ;;

@@ -53,7 +53,7 @@ bool is_key_of_limit(std::string_view key) {
   return key.find(limit_separator) != std::string_view::npos;
 }
 
-Moment now() { return {Clock::now(), wall_now()}; }
+Moment now() { return Moment::now(); }
 
 std::string host_name() {
   char name[256] = "";
@@ -97,21 +97,6 @@ void complete(LockInfo& info, const State& state) {
 }
 
 }  // namespace
-
-class LocalStore::Turn {
- public:
-  explicit Turn(Gate& gate) : gate_(&gate) {}
-  Turn(Turn&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)) {}
-  Turn& operator=(Turn&&) = delete;
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  ~Turn() {
-    if (gate_ != nullptr) gate_->unlock();
-  }
-
- private:
-  Gate* gate_;
-};
 
 LocalStore::LocalStore(asio::io_context& context, Options options)
     : context_(context), options_(std::move(options)), ours_(options_.path.empty()) {
@@ -255,14 +240,25 @@ void LocalStore::recall_commands(State& state, const LockName& lock) const {
   }
 }
 
+State LocalStore::load_to_change(Transaction& transaction, const LockName& lock) {
+  auto state = load(transaction, lock);
+  before_.reset();
+  if (gate_->is_watched()) before_ = state;
+  return state;
+}
+
 // Whether anything had to be written.
-bool LocalStore::store(Transaction& transaction, const std::string& key,
-                       const State& state) {
+bool LocalStore::store(Transaction& transaction, const LockName& lock, const State& state,
+                       const Cause& cause) {
+  const auto key = key_of(lock);
   const auto bytes = encoded(state);
   const auto before = transaction.get(key);
   if (before == std::string_view(bytes)) return false;
   transaction.put(key, bytes);
   transaction.commit();
+  if (before_) {
+    publish(*directory_, events_between(*before_, state, lock, cause, now()));
+  }
   return true;
 }
 
@@ -324,7 +320,6 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
   Claim kept = claim;
   kept.command = shortened_command(claim.command);
   const Ask asked{kept, own_party(claim), queue};
-  const auto key = key_of(claim.lock);
 
   State state;
   Answer answer;
@@ -335,10 +330,10 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
     check_in_place();
     open_database(Database::Access::write);
     Transaction transaction(*database_, Database::Access::write);
-    state = load(transaction, claim.lock);
+    state = load_to_change(transaction, claim.lock);
     moment = now();
     answer = dlock::local::ask(state, asked, moment, *gate_, consequences);
-    store(transaction, key, state);
+    store(transaction, claim.lock, state);
   }
   if (auto* busy = std::get_if<Busy>(&answer)) {
     complete(busy->holders, state);
@@ -423,7 +418,6 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
   stop_waiting();
   if (!claim.attached && !open_what_is_there()) co_return Release::not_ours;
   if (!gate_ || (claim.attached && !session_)) co_return Release::not_ours;
-  const auto key = key_of(claim.lock);
 
   State state;
   auto outcome = Release::not_ours;
@@ -433,14 +427,18 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
     open_database(Database::Access::give_back);
     if (!database_) co_return Release::not_ours;
     Transaction transaction(*database_, Database::Access::give_back);
-    state = load(transaction, claim.lock);
+    state = load_to_change(transaction, claim.lock);
     const auto moment = now();
     outcome =
         dlock::local::release(state, claim.token, end, moment, *gate_, consequences);
     if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
       sweep(transaction, moment);
     }
-    store(transaction, key, state);
+    store(transaction, claim.lock, state, {claim.token, end, {}});
+    const bool lost = end && end->outcome == "lost" && outcome == Release::not_ours;
+    if (lost && holder_ && before_) {
+      publish(*directory_, {lost_event(*holder_, claim.lock, state, moment)});
+    }
   }
   tell(consequences);
   auto ended = std::move(consequences.vanished);
@@ -464,10 +462,10 @@ asio::awaitable<Renewal> LocalStore::renew(const Claim& claim, Wakeup& wakeup) {
     open_database(Database::Access::give_back);
     if (!database_) co_return Renewal::gone;
     Transaction transaction(*database_, Database::Access::give_back);
-    auto state = load(transaction, claim.lock);
+    auto state = load_to_change(transaction, claim.lock);
     outcome =
         dlock::local::renew(state, claim.token, claim.ttl, now(), *gate_, consequences);
-    store(transaction, key_of(claim.lock), state);
+    store(transaction, claim.lock, state);
   }
   tell(consequences);
   co_return outcome;
@@ -514,13 +512,12 @@ asio::awaitable<void> LocalStore::started(const Claim& claim,
                                           const CommandProcess& process, Wakeup& wakeup) {
   // Not when it was granted: every system call there would delay the command.
   stop_waiting();
-  const auto key = key_of(claim.lock);
   const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
   open_database(Database::Access::write);
   Transaction transaction(*database_, Database::Access::give_back);
-  auto state = load(transaction, claim.lock);
+  auto state = load_to_change(transaction, claim.lock);
   note_command(state, claim.token, process);
-  store(transaction, key, state);
+  store(transaction, claim.lock, state);
 }
 
 std::optional<StartNote> LocalStore::start_note(const Claim& claim) {
@@ -621,7 +618,6 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
   // What was opened for a look cannot be written to.
   database_.reset();
   gate_.emplace(*directory_, true);
-  const auto key = key_of(lock);
 
   std::vector<Holder> holders;
   Consequences consequences;
@@ -630,10 +626,10 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
     const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
     open_database(Database::Access::write);
     Transaction transaction(*database_, Database::Access::give_back);
-    auto state = load(transaction, lock);
+    auto state = load_to_change(transaction, lock);
     moment = now();
     holders = dlock::local::break_leases(state, fences, moment, *gate_, consequences);
-    store(transaction, key, state);
+    store(transaction, lock, state, {std::nullopt, std::nullopt, fences});
   }
   tell(consequences);
   // Each dlock that holds a lock for longer than a moment watches this file.

@@ -293,6 +293,10 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
       unanswered ? number(options_.timeout.count()) : "0",
       text_of(end ? verdict_on(end->exit_code) : Verdict::no_run),
       number(claim.min_hold.count())};
+  if (end && end->outcome == "lost") {
+    args.push_back(std::to_string(fence_.number));
+    args.push_back(info_of(claim));
+  }
   const auto reply =
       co_await run(release_script, claim.lock, std::move(args), until, own);
   const auto released = release_from(reply);
@@ -348,6 +352,7 @@ void RedisStore::start_keeping(const Claim& claim, const Grant& grant, LeaseTimi
   keeping_ = std::make_shared<Keeping>(
       context_, options_,
       key_of(claim.lock) + ":b:" + std::to_string(grant.fence.number));
+  fence_ = grant.fence;
   const auto keeping = keeping_;
   auto renew_once = [this, claim, grant, keeping] {
     return renew(claim, grant, keeping->wakeup);

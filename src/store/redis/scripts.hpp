@@ -14,6 +14,7 @@ extern const Script reclaim_script;
 extern const Script release_script;
 extern const Script break_script;
 extern const Script inspect_script;
+extern const Script tidy_script;
 extern const Script set_lease_script;
 extern const Script admit_fence_script;
 extern const Script limit_script;
