@@ -59,7 +59,7 @@ function __dlock_place
         echo verb
     else if test "$verb" = limit -a $operands -lt 2
         test $operands -eq 0; and printf '%s\n' limit-name $verb; or printf '%s\n' rate $verb
-    else if test $operands -eq 0 -a "$verb" != fence
+    else if test "$verb" = watch -o \( $operands -eq 0 -a "$verb" != fence \)
         printf '%s\n' name $verb
     else if test $operands -eq $before
         set -l place command
@@ -140,6 +140,7 @@ complete -c dlock $verb -a check -d 'ask whether a lock is still held by this gr
 complete -c dlock $verb -a fence -d 'admit a fence unless a greater one was admitted'
 complete -c dlock $verb -a status -d 'show who holds a lock, who waits, the last run'
 complete -c dlock $verb -a list -d 'show every lock that is held, awaited or has run'
+complete -c dlock $verb -a watch -d 'show what happens to locks, as it happens'
 complete -c dlock $verb -a break -d 'take a lock from its holders, whose commands end'
 complete -c dlock $verb -a limit -d 'admit N at most in any PERIOD'
 complete -c dlock -n '__dlock_at name' -a '(__dlock_names)' -d lock

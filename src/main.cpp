@@ -17,6 +17,7 @@
 #include "cli/look.hpp"
 #include "cli/run.hpp"
 #include "cli/speaker.hpp"
+#include "cli/watch.hpp"
 #include "supervise/signals.hpp"
 
 namespace dlock {
@@ -53,6 +54,7 @@ Exit perform(const Invocation& invocation) {
     case Verb::limit: return limit_verb(invocation);
     case Verb::status: return {code_of(status_verb(invocation)), {}};
     case Verb::break_lock: return {code_of(break_verb(invocation)), {}};
+    case Verb::watch: return watch_verb(invocation);
     case Verb::list: break;
   }
   return {code_of(list_verb(invocation)), {}};

@@ -110,6 +110,8 @@ struct VerbSpec {
   std::string_view exits;
 };
 
+constexpr std::size_t most_names = 10'000;  // that `watch` takes
+
 constexpr std::string_view common_exits =
     "  64 usage, 69 store unavailable, 70 bug, 77 permission, 78 configuration";
 
@@ -139,6 +141,9 @@ constexpr VerbSpec verbs[] = {
      "  0 held, 1 free"},
     {Verb::list, "list", "list [OPTIONS] [PATTERN]",
      "show every lock that is held, awaited or has run", 0, 1, nullptr, nullptr, "  0"},
+    {Verb::watch, "watch", "watch [OPTIONS] [NAME...]",
+     "show what happens to locks, as it happens", 0, most_names, nullptr, nullptr,
+     "  ends by the signal that ends it"},
     {Verb::break_lock, "break", "break [OPTIONS] NAME",
      "take a lock from its holders, whose commands end", 1, 1, std::begin(break_specs),
      std::end(break_specs), "  0 done, 1 not held, or not done"},

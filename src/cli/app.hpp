@@ -17,6 +17,7 @@ enum class Verb {
   fence,
   status,
   list,
+  watch,
   break_lock,
   limit
 };

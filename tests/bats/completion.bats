@@ -149,7 +149,8 @@ make_locks() {  # <name>...
 
 @test "bash, zsh and fish offer the verbs first" {
   for shell in bash zsh fish; do
-    assert_offers "$shell" 'dlock ' acquire break check fence limit list release renew run status
+    assert_offers "$shell" 'dlock ' acquire break check fence limit list release renew run status \
+      watch
     assert_offers "$shell" 'dlock -q --color never s' status
   done
 }
@@ -240,6 +241,7 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock run ' backup/db backup/files deploy
     assert_offers "$shell" 'dlock status b' backup/db backup/files
     assert_offers "$shell" 'dlock list d' deploy
+    assert_offers "$shell" 'dlock watch deploy b' backup/db backup/files
     assert_offers "$shell" 'dlock run -n 2 --label x d' deploy
     assert_offers "$shell" 'dlock run -- d' deploy
     assert_offers "$shell" 'dlock acquire -w 5m d' deploy
