@@ -338,7 +338,7 @@ Json json_of(const Event& event) {
   const auto message = message_of(event);
   return Json{
       {"time", rfc3339(event.time)},
-      {"event", name_of(event.kind)},
+      {"event", event_name(event.kind)},
       {"name", event.lock.name},
       {"fence", event.fence.number > 0 ? Json(event.fence.number) : Json(nullptr)},
       {"host", event.host.empty() ? Json(nullptr) : Json(event.host)},
@@ -350,7 +350,7 @@ Json json_of(const Event& event) {
 
 std::string event_text(const Event& event, bool color) {
   const auto message = message_of(event);
-  std::string kind = name_of(event.kind);
+  std::string kind = event_name(event.kind);
   const std::string padding(10 - std::min<std::size_t>(kind.size(), 9), ' ');
   auto text = rfc3339(event.time) + "  " + colored(kind, color_of(event.kind), color) +
               padding + printable(event.lock.name) + "  ";

@@ -11,7 +11,7 @@ constexpr const char* names[] = {"granted", "queued", "left",  "released",
 
 }  // namespace
 
-const char* name_of(Event::Kind kind) { return names[static_cast<std::size_t>(kind)]; }
+const char* event_name(Event::Kind kind) { return names[static_cast<std::size_t>(kind)]; }
 
 std::optional<Event::Kind> event_kind_of(std::string_view name) {
   const auto* found = std::find(std::begin(names), std::end(names), name);

@@ -38,7 +38,7 @@ struct Event {
 };
 
 // "granted"
-const char* name_of(Event::Kind kind);
+const char* event_name(Event::Kind kind);
 std::optional<Event::Kind> event_kind_of(std::string_view name);
 
 // Which locks are watched: those of a namespace with these names, or all of them.

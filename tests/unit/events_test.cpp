@@ -35,8 +35,8 @@ class Events : public ::testing::Test, protected LockByHand {
     events = events_between(before, state, lock, cause, now);
     Lines lines;
     for (const auto& event : events) {
-      lines.push_back(std::string(name_of(event.kind)) + " " + std::to_string(event.pid) +
-                      " " + std::to_string(event.free));
+      lines.push_back(std::string(event_name(event.kind)) + " " +
+                      std::to_string(event.pid) + " " + std::to_string(event.free));
     }
     return lines;
   }

@@ -149,7 +149,7 @@ Event lost_event(const Holder& holder, const LockName& lock, const State& state,
 std::string line_of(const Event& event) {
   Json json{
       {"time", event.time.count()},
-      {"event", name_of(event.kind)},
+      {"event", event_name(event.kind)},
       {"namespace", event.lock.name_space},
       {"name", event.lock.name},
       {"fence", event.fence.number},
