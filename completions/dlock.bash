@@ -16,6 +16,7 @@ _dlock_check_options=(--fence --min-validity)
 
 _dlock_break_options=(--fence --yes)
 _dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget)
+_dlock_limit_options=(-w --wait)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
@@ -142,7 +143,7 @@ _dlock_offer_command() {  # <place of its first word in COMP_WORDS>
 
 _dlock() {
   local words first fixed i word verb='' operands=0 ended=false pending='' value before=''
-  local program store=()
+  local program store=() before_command=-1  # operands that it follows
   COMPREPLY=()
   _dlock_split
 
@@ -153,8 +154,8 @@ _dlock() {
     if [[ -n $pending ]]; then
       ! _dlock_tells_store "$pending" || store+=("$pending" "${word/#\~\//$HOME/}")
       pending=''
-    elif [[ $word == -- ]] && { ! $ended || ((operands == 1)); }; then
-      if [[ $verb == @(run|cache) ]] && ((operands == 1)); then
+    elif [[ $word == -- ]] && { ! $ended || ((operands == before_command)); }; then
+      if ((operands == before_command)); then
         _dlock_offer_command "${first[i + 1]}"
         return
       fi
@@ -174,7 +175,11 @@ _dlock() {
       done
     elif [[ -z $verb ]]; then
       verb=$word
-    elif [[ $verb == @(run|cache) ]] && ((operands == 1)); then
+      case $verb in
+        run | cache) before_command=1 ;;
+        limit) before_command=2 ;;
+      esac
+    elif ((operands == before_command)); then
       _dlock_offer_command "${first[i]}"
       return
     else
@@ -199,13 +204,17 @@ _dlock() {
       check) _dlock_offer "${_dlock_check_options[@]}" ;;
       break) _dlock_offer "${_dlock_break_options[@]}" ;;
       cache) _dlock_offer "${_dlock_cache_options[@]}" ;;
+      limit) _dlock_offer "${_dlock_limit_options[@]}" ;;
     esac
   elif [[ -z $verb ]]; then
-    _dlock_offer run acquire renew release check fence break cache status list
-  elif [[ $verb == @(run|cache) ]] && ((operands == 1)); then
+    _dlock_offer run acquire renew release check fence break cache limit status list watch
+  elif ((operands == before_command)); then
     _dlock_offer_command "${first[-1]}"
     return
-  elif [[ $verb != @(fence|cache) ]] && ((operands == 0)) && [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
+  elif [[ $verb == limit ]] && ((operands == 1)); then
+    _dlock_offer 1/1s 5/1s 10/1m 100/1h
+  elif [[ $verb != @(fence|limit|cache) ]] && { ((operands == 0)) || [[ $verb == watch ]]; } &&
+    [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
     # What would have to be expanded first is not: nothing runs because of a Tab.
     _dlock_offer_names "$program" "${store[@]}"
   fi

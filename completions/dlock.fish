@@ -11,19 +11,32 @@ function __dlock_wants_value
     or string match -qr '^-[^-wtnEk]*[wtnEk]$' -- $argv[1]
 end
 
-# Where the cursor is: prints "verb", "name", "command", "option-or-command" or "end",
+# How many words there are between the verb and its command; -1 if it has none.
+function __dlock_before_command
+    switch $argv[1]
+        case run cache
+            echo 1
+        case limit
+            echo 2
+        case '*'
+            echo -1
+    end
+end
+
+# Where the cursor is: prints "verb", "name", "limit-name", "rate", "command", "option-or-command" or "end",
 # then the verb, and for a command how many words stand before it.
 function __dlock_place
     set -l tokens (commandline -opc)
     set -l verb
     set -l operands 0
+    set -l before -1
     set -l ended 0
     set -l i 1
     while test $i -lt (count $tokens)
         set i (math $i + 1)
         set -l token $tokens[$i]
-        if test "$token" = --; and test $ended -eq 0 -o $operands -eq 1
-            if contains -- "$verb" run cache; and test $operands -eq 1
+        if test "$token" = --; and test $ended -eq 0 -o $operands -eq $before
+            if test $operands -eq $before
                 printf '%s\n' command $verb $i
                 return
             end
@@ -34,7 +47,8 @@ function __dlock_place
             end
         else if test -z "$verb"
             set verb $token
-        else if contains -- "$verb" run cache; and test $operands -eq 1
+            set before (__dlock_before_command $verb)
+        else if test $operands -eq $before
             printf '%s\n' command $verb (math $i - 1)
             return
         else
@@ -43,9 +57,11 @@ function __dlock_place
     end
     if test -z "$verb"
         echo verb
-    else if test $operands -eq 0; and not contains -- "$verb" fence cache
+    else if test "$verb" = limit -a $operands -lt 2
+        test $operands -eq 0; and printf '%s\n' limit-name $verb; or printf '%s\n' rate $verb
+    else if test "$verb" = watch; or begin; test $operands -eq 0; and not contains -- "$verb" fence cache; end
         printf '%s\n' name $verb
-    else if contains -- "$verb" run cache; and test $operands -eq 1
+    else if test $operands -eq $before
         set -l place command
         test $ended -eq 0; and set place option-or-command
         printf '%s\n' $place $verb (count $tokens)
@@ -124,9 +140,12 @@ complete -c dlock $verb -a check -d 'ask whether a lock is still held by this gr
 complete -c dlock $verb -a fence -d 'admit a fence unless a greater one was admitted'
 complete -c dlock $verb -a status -d 'show who holds a lock, who waits, the last run'
 complete -c dlock $verb -a list -d 'show every lock that is held, awaited or has run'
+complete -c dlock $verb -a watch -d 'show what happens to locks, as it happens'
 complete -c dlock $verb -a break -d 'take a lock from its holders, whose commands end'
 complete -c dlock $verb -a cache -d 'print a command\'s output, running it only if needed'
+complete -c dlock $verb -a limit -d 'admit N at most in any PERIOD'
 complete -c dlock -n '__dlock_at name' -a '(__dlock_names)' -d lock
+complete -c dlock -n '__dlock_at rate' -a '1/1s 5/1s 10/1m 100/1h' -d 'at most so many in any such time'
 complete -c dlock -n '__dlock_at command option-or-command' -a '(__dlock_command)'
 
 set -l common -n __dlock_options
@@ -195,3 +214,6 @@ complete -c dlock $cache -l max-size -x -a '64KiB 1MiB 16MiB 256MiB' -d 'what is
 complete -c dlock $cache -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait so long for one who computes'
 complete -c dlock $cache -s E -l conflict-exit-code -x -d 'exit code if that takes longer'
 complete -c dlock $cache -l forget -d 'drop what is stored, run nothing'
+
+set -l limit -n '__dlock_options limit'
+complete -c dlock $limit -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait up to so long for a turn'

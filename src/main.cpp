@@ -14,9 +14,11 @@
 #include "cli/break.hpp"
 #include "cli/by_hand.hpp"
 #include "cli/cache.hpp"
+#include "cli/limit.hpp"
 #include "cli/look.hpp"
 #include "cli/run.hpp"
 #include "cli/speaker.hpp"
+#include "cli/watch.hpp"
 #include "supervise/signals.hpp"
 
 namespace dlock {
@@ -51,8 +53,10 @@ Exit perform(const Invocation& invocation) {
     case Verb::release: return {code_of(release_verb(invocation)), {}};
     case Verb::check: return {code_of(check_verb(invocation)), {}};
     case Verb::fence: return {code_of(fence_verb(invocation)), {}};
+    case Verb::limit: return limit_verb(invocation);
     case Verb::status: return {code_of(status_verb(invocation)), {}};
     case Verb::break_lock: return {code_of(break_verb(invocation)), {}};
+    case Verb::watch: return watch_verb(invocation);
     case Verb::list: break;
   }
   return {code_of(list_verb(invocation)), {}};

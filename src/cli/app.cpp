@@ -103,6 +103,10 @@ constexpr OptionSpec cache_specs[] = {
     {"forget", 0, "", "", "drop what is stored, run nothing"},
 };
 
+constexpr OptionSpec limit_specs[] = {
+    {"wait", 'w', "D", "", "wait up to D for a turn, or forever"},
+};
+
 struct VerbSpec {
   Verb verb;
   std::string_view name;
@@ -114,6 +118,8 @@ struct VerbSpec {
   const OptionSpec* last;
   std::string_view exits;
 };
+
+constexpr std::size_t most_names = 10'000;  // that `watch` takes
 
 constexpr std::string_view common_exits =
     "  64 usage, 69 store unavailable, 70 bug, 77 permission, 78 configuration";
@@ -150,9 +156,17 @@ constexpr VerbSpec verbs[] = {
      "  0, or the command's own; ends by the same signal\n"
      "  75 not obtained, 76 lost, 125 no resources,\n"
      "  126 not executable, 127 not found"},
+    {Verb::watch, "watch", "watch [OPTIONS] [NAME...]",
+     "show what happens to locks, as it happens", 0, most_names, nullptr, nullptr,
+     "  ends by the signal that ends it"},
     {Verb::break_lock, "break", "break [OPTIONS] NAME",
      "take a lock from its holders, whose commands end", 1, 1, std::begin(break_specs),
      std::end(break_specs), "  0 done, 1 not held, or not done"},
+    {Verb::limit, "limit", "limit [OPTIONS] NAME N/PERIOD [--] [COMMAND [ARG...]]",
+     "admit N at most in any PERIOD", 2, 2, std::begin(limit_specs),
+     std::end(limit_specs),
+     "  0 admitted; or the command's own, also signals\n"
+     "  75 not admitted, 125 no resources, 126 not executable, 127 not found"},
 };
 
 constexpr std::string_view examples =
@@ -161,6 +175,7 @@ constexpr std::string_view examples =
     "  dlock run -w 5m deploy -- make deploy       queue for up to 5 minutes\n"
     "  dlock run -n 3 -w forever gpu -- ./train    at most 3 at a time\n"
     "  dlock cache --ttl 10m report -- ./report    run it once in 10 minutes\n"
+    "  dlock limit -w 1m api 5/1s -- curl URL      at most 5 in any second\n"
     "  dlock status nightly-job                    who has it\n";
 
 void add(CLI::App& app, const OptionSpec& spec,
@@ -432,18 +447,24 @@ std::string explained(const CLI::ParseError& error, const Words& words) {
   return printable(text, 200);
 }
 
+std::string missing_operand(Verb verb, std::size_t given) {
+  if (verb == Verb::fence) {
+    return given == 0 ? "the name of a resource is missing" : "the fence is missing";
+  }
+  if (verb != Verb::limit) return "the name of a lock is missing";
+  return given == 0 ? "the name of a limit is missing"
+                    : "the rate is missing, such as 5/1s";
+}
+
 void check_operands(const VerbSpec& verb, const Words& words) {
   const auto usage = " (usage: dlock " + std::string(verb.usage) + ")";
   if (words.operands.size() < verb.least_operands) {
-    const bool fence = verb.verb == Verb::fence;
-    throw UsageError((!fence                   ? "the name of a lock is missing"
-                      : words.operands.empty() ? "the name of a resource is missing"
-                                               : "the fence is missing") +
-                     usage);
+    throw UsageError(missing_operand(verb.verb, words.operands.size()) + usage);
   }
   if (verb.verb == Verb::run) {
     if (words.command.empty()) throw UsageError("a command is missing" + usage);
-  } else if (verb.verb != Verb::cache && !words.command.empty()) {
+  } else if (verb.verb != Verb::limit && verb.verb != Verb::cache &&
+             !words.command.empty()) {
     throw UsageError("'" + printable(words.command.front(), 60) +
                      "' is one word too many" + usage);
   }

@@ -17,8 +17,10 @@ enum class Verb {
   fence,
   status,
   list,
+  watch,
   break_lock,
-  cache
+  cache,
+  limit
 };
 
 // What the user wants, with every setting resolved: command line before environment

@@ -13,6 +13,12 @@ Json json_of(const HolderInfo& holder);
 Json json_of(const RunInfo& run);
 Json json_of(const LockInfo& lock);
 
+// A line of `dlock watch --json`.
+Json json_of(const Event& event);
+
+// "2026-11-21T04:00:00.250Z  granted   job  web1, pid 123, 0 free: ./backup.sh"
+std::string event_text(const Event& event, bool color);
+
 // "root@web1 (pid 123, ./backup.sh) for 3m12s"
 std::string described(const HolderInfo& holder);
 

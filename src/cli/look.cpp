@@ -18,6 +18,16 @@ ExitStatus status_of(Failure::Kind kind) {
   return ExitStatus::unavailable;
 }
 
+ExitStatus status_of(SpawnFailure::Kind kind) {
+  switch (kind) {
+    case SpawnFailure::Kind::not_found: return ExitStatus::not_found;
+    case SpawnFailure::Kind::not_executable: return ExitStatus::not_executable;
+    case SpawnFailure::Kind::no_resources:
+    case SpawnFailure::Kind::too_late: break;
+  }
+  return ExitStatus::no_resources;
+}
+
 ExitStatus status_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const LockName lock{common.name_space, parsed_name(invocation.operands.at(0))};

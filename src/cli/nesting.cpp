@@ -29,6 +29,10 @@ std::string with_grant(const std::string& held, const std::string& name, Fence f
          std::to_string(fence.number);
 }
 
+bool is_secret(std::string_view entry) {
+  return entry.starts_with("DLOCK_PASSWORD=") || entry.starts_with("DLOCK_TOKEN=");
+}
+
 std::vector<std::string> command_environment(const char* const* inherited,
                                              const CommandSettings& settings) {
   std::vector<std::string> own{
@@ -51,11 +55,10 @@ std::vector<std::string> command_environment(const char* const* inherited,
     const bool replaced =
         std::any_of(own.begin(), own.end(),
                     [&](const std::string& set) { return set.starts_with(name); });
-    const bool secret = name == "DLOCK_PASSWORD=" || name == "DLOCK_TOKEN=";
     // Without a lock of its own it must not pass for the holder of an outer one.
     const bool outer =
         !settings.grant && (name == "DLOCK_FENCE=" || name == "DLOCK_SLOT=");
-    if (secret || outer || (replaced && !name.empty())) continue;
+    if (is_secret(entry) || outer || (replaced && !name.empty())) continue;
     environment.emplace_back(entry);
   }
   environment.insert(environment.end(), own.begin(), own.end());

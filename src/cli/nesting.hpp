@@ -16,6 +16,9 @@ namespace dlock {
 std::vector<Fence> fences_held_above(std::string_view held, const std::string& name);
 std::string with_grant(const std::string& held, const std::string& name, Fence fence);
 
+// Whether a variable, "NAME=value", is one that no command gets from dlock.
+bool is_secret(std::string_view entry);
+
 struct CommandSettings {
   std::string name;
   std::optional<Grant> grant;  // nothing: it runs without the lock

@@ -95,8 +95,8 @@ asio::awaitable<std::optional<Grant>> Run::settled(const Answer& answer) {
 
 asio::awaitable<void> Run::settle(std::optional<RunEnd>& end) {
   signals_.give_up_waiting(true);
-  end->is_shared = co_await errand_->settle(result_, *store_, claim_, wakeup_) &&
-                   !signals_.was_told_to_end();
+  const bool counts = co_await errand_->settle(result_, *store_, claim_, wakeup_);
+  end->is_shared = counts && !signals_.was_told_to_end();
   signals_.give_up_waiting(false);
 }
 

@@ -33,6 +33,7 @@ constexpr milliseconds shortest_ttl{500};
 constexpr milliseconds kept_for = std::chrono::hours(30 * 24);
 constexpr std::size_t longest_name = 255;
 constexpr unsigned most_slots = 100'000;
+constexpr unsigned highest_rate = 10'000;
 
 UsageError no_duration(std::string_view text) {
   return UsageError("'" + printable(text, 60) +
@@ -160,12 +161,18 @@ void set_ttl(const Settings& settings, milliseconds& ttl) {
   });
 }
 
+std::optional<milliseconds> wait(const Settings& settings) {
+  std::optional<milliseconds> chosen;
+  with(settings, "wait", [&](const std::string& value) {
+    const auto span = value == "forever" ? milliseconds::max() : parsed_duration(value);
+    if (span.count() > 0) chosen = span;
+  });
+  return chosen;
+}
+
 void set_claim(const Settings& settings, const std::string& name, ClaimOptions& options) {
   options.name = parsed_name(name);
-  with(settings, "wait", [&](const std::string& value) {
-    const auto wait = value == "forever" ? milliseconds::max() : parsed_duration(value);
-    if (wait.count() > 0) options.wait = wait;
-  });
+  options.wait = wait(settings);
   set_ttl(settings, options.ttl);
   with(settings, "slots", [&](const std::string& value) {
     options.slots = parsed_number(value, 1, most_slots);
@@ -286,6 +293,23 @@ std::size_t parsed_size(std::string_view text) {
     throw UsageError("'" + printable(text, 60) + "' is more than 512MiB");
   }
   return number * unit->second;
+}
+
+Rate parsed_rate(std::string_view text) {
+  const auto slash = text.find('/');
+  if (slash == std::string_view::npos) {
+    throw UsageError("'" + printable(text, 60) +
+                     "' is not a rate (such as 5/800ms, 1/s, 100/1m or 1000/1h)");
+  }
+  Rate rate;
+  rate.most = parsed_number(text.substr(0, slash), 1, highest_rate);
+  std::string period(text.substr(slash + 1));
+  const bool is_unit = std::any_of(std::begin(units), std::end(units),
+                                   [&](const Unit& unit) { return unit.name == period; });
+  if (is_unit) period.insert(0, 1, '1');
+  rate.period = parsed_duration(period);
+  if (rate.period.count() == 0) throw UsageError("the period of a rate cannot be zero");
+  return rate;
 }
 
 std::string parsed_name(const std::string& text) {
@@ -478,6 +502,16 @@ BreakOptions break_options(const Settings& settings, const std::string& name) {
   with(settings, "fence",
        [&](const std::string& value) { options.fence = parsed_fence(value); });
   options.yes = flag(settings, "yes");
+  return options;
+}
+
+LimitOptions limit_options(const Settings& settings, const std::string& name,
+                           const std::string& rate, std::vector<std::string> command) {
+  LimitOptions options;
+  options.name = parsed_name(name);
+  options.rate = parsed_rate(rate);
+  options.command = std::move(command);
+  options.wait = wait(settings);
   return options;
 }
 

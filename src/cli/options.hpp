@@ -39,6 +39,10 @@ unsigned parsed_number(std::string_view text, unsigned least, unsigned most);
 // "16MiB", "500KB", or plain bytes, up to 512MiB. Throws UsageError.
 std::size_t parsed_size(std::string_view text);
 
+// "5/800ms", "100/1m", "1/s": a number from 1 to 10,000, and a duration or only its unit.
+// Throws UsageError.
+Rate parsed_rate(std::string_view text);
+
 // A name of a lock or namespace: 1 to 255 bytes of printable UTF-8. Throws UsageError.
 std::string parsed_name(const std::string& text);
 
@@ -130,6 +134,13 @@ struct CacheOptions {
   int conflict_exit_code = 75;
 };
 
+struct LimitOptions {
+  std::string name;
+  Rate rate;
+  std::vector<std::string> command;  // empty: only answer
+  std::optional<milliseconds> wait;  // max(): forever
+};
+
 // They throw UsageError, and Failure for a store URL that is none or a token's file that
 // cannot be read.
 CommonOptions common_options(const Settings& settings);
@@ -151,6 +162,8 @@ CacheOptions cache_options(const Settings& settings, const std::string& key,
                            std::vector<std::string> command);
 
 BreakOptions break_options(const Settings& settings, const std::string& name);
+LimitOptions limit_options(const Settings& settings, const std::string& name,
+                           const std::string& rate, std::vector<std::string> command);
 
 // The budget of one operation on the store: what --store-timeout says, else 2 s, and
 // no more than a tenth of the ttl where leases can run out.

@@ -79,16 +79,7 @@ void Run::not_started(const SpawnFailure& failure) {
     speaker_.error(failure.message);
     return;
   }
-  const auto status = [&] {
-    switch (failure.kind) {
-      case SpawnFailure::Kind::not_found: return ExitStatus::not_found;
-      case SpawnFailure::Kind::not_executable: return ExitStatus::not_executable;
-      case SpawnFailure::Kind::no_resources:
-      case SpawnFailure::Kind::too_late: break;
-    }
-    return ExitStatus::no_resources;
-  }();
-  conclude(Outcome::not_started, status, failure.message);
+  conclude(Outcome::not_started, status_of(failure.kind), failure.message);
   speaker_.error(failure.message);
 }
 

@@ -144,4 +144,20 @@ struct LockInfo {
 // on if nothing is done about it.
 bool is_held_by(const LockInfo& lock, Fence fence, milliseconds at_least);
 
+// What a limit admits: no more than `most` in any window of `period`.
+struct Rate {
+  unsigned most = 1;
+  milliseconds period{1000};
+
+  auto operator<=>(const Rate&) const = default;
+};
+
+// What one who wants to be admitted by a limit asks for. May be put again and again.
+struct RateClaim {
+  LockName limit;  // limits have names of their own: one can be called like a lock
+  Token token;
+  Rate rate;
+  milliseconds patience{0};  // the longest wait for a turn that is of use
+};
+
 }  // namespace dlock

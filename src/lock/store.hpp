@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lock/errors.hpp"
+#include "lock/event.hpp"
 #include "lock/keeper.hpp"
 #include "lock/lease.hpp"
 #include "lock/value.hpp"
@@ -45,6 +46,31 @@ enum class Release { released, not_ours, left };
 
 // What a register says to a fence.
 enum class Admission { admitted, stale };
+
+// What a limit says to one who asks. Each tells how many more it would admit now, and how
+// long it takes until it could admit one who asks then.
+struct Admitted {
+  unsigned remaining = 0;
+  milliseconds next_in{0};
+};
+
+// Not yet. With a turn the claim has a place in line, and is to ask again after
+// `next_in`; without one that would be longer than its patience.
+struct NotAdmitted {
+  unsigned remaining = 0;
+  milliseconds next_in{0};
+  bool has_turn = false;
+};
+
+// The limit is in use with another rate.
+struct RateDiffers {
+  Rate in_use;
+};
+
+using RateAnswer = std::variant<Admitted, NotAdmitted, RateDiffers>;
+
+// A turn that is not taken for so long has lapsed.
+constexpr milliseconds turn_holds{1000};
 
 // Whether a claim that finds the lock busy takes a place in the queue (or keeps it).
 enum class Queue { stay_out, join };
@@ -209,6 +235,31 @@ class Store {
   // far as the store keeps anything across a power cut.
   virtual asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                                  Wakeup& wakeup) = 0;
+
+  // Admits the claim if that makes no window of the rate's period hold more than it may,
+  // by the store's clock, and if it would not do so at the expense of those in line.
+  //
+  // Who is not admitted gets a turn if that comes within its patience: the earliest
+  // moment at which it can be admitted if all before it take their turns. It is admitted
+  // when it asks again from that moment on, or is told a later turn where one before it
+  // was late. A turn that is not taken within `turn_holds` lapses, and so does the place
+  // in line; one that is a period late holds up none of those who wait behind it.
+  //
+  // A claim that asks again after it was admitted, its answer having been lost, is
+  // admitted once. What is known of a limit goes away by itself once it is of no
+  // consequence. A clock that is set back delays nobody by more than a period.
+  virtual asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) = 0;
+
+  // Gives up the place in line; nothing if there is none. The turns of those behind it
+  // stay what they were told.
+  virtual asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) = 0;
+
+  // Tells `sink` of each event of the locks that are watched, once and in their order,
+  // until `wakeup` gives up. A lease that runs out is noticed within a second. Throws
+  // Failure when it cannot even begin; an interruption after that is told, and mended as
+  // soon as possible. A store that remembers nothing has nothing to tell.
+  virtual asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
+                                      Wakeup& wakeup);
 };
 
 }  // namespace dlock

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <optional>
 
 #include "supervise/process_scan.hpp"
+#include "util/light_child.hpp"
 
 namespace dlock {
 namespace {
@@ -55,8 +57,8 @@ class Process {
   void settle();
   bool await_start();
   bool launch();
-  [[noreturn]] void become_command();
-  [[noreturn]] void not_become(Step step, int error, std::size_t path = 0);
+  [[noreturn]] void become_command() const;
+  [[noreturn]] void not_become(Step step, int error, std::size_t path = 0) const;
   bool may_start() const;
   bool fail(Step step, int error);
   bool is_over();
@@ -119,9 +121,9 @@ bool Process::launch() {
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return fail(Step::fork, errno);
   launching_ = ends[0];
   page_.not_before = Clock::now();
-  // Not vfork: an exec that hangs (on a network file system) must not suspend us.
-  command_ = ::fork();
-  if (command_ == 0) become_command();
+  command_ = start_light_child(
+      [](void* process) { static_cast<const Process*>(process)->become_command(); },
+      this);
   if (command_ < 0) return fail(Step::fork, errno);
   page_.pid = command_;
   page_.not_after = Clock::now();
@@ -133,12 +135,16 @@ bool Process::launch() {
   return true;
 }
 
-void Process::become_command() {
-  if (::setpgid(0, task_.plan.own_group ? 0 : task_.callers_group) != 0) {
-    not_become(Step::become, errno);
+// In a child that may share all memory with us, errno too.
+void Process::become_command() const {
+  const auto group = task_.plan.own_group ? 0 : task_.callers_group;
+  if (const auto error = raw_syscall(SYS_setpgid, 0, group)) {
+    not_become(Step::become, -static_cast<int>(error));
   }
   // It is the guardian's only thread that this is about, so it cannot misfire.
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) not_become(Step::become, errno);
+  if (const auto error = raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL)) {
+    not_become(Step::become, -static_cast<int>(error));
+  }
   if (::getppid() != pid_) ::_exit(127);  // the guardian is gone already
   task_.cgroup.enter();
   const Launch launch{task_.paths, task_.argv, page_.environment, task_.signals,
@@ -149,7 +155,7 @@ void Process::become_command() {
   not_become(Step::exec, failed.number, failed.path);
 }
 
-void Process::not_become(Step step, int error, std::size_t path) {
+void Process::not_become(Step step, int error, std::size_t path) const {
   page_.error = error;
   page_.path = path;
   page_.failed_at = step;

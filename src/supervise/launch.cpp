@@ -1,5 +1,7 @@
 #include "supervise/launch.hpp"
 
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -8,6 +10,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "util/light_child.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -30,17 +33,23 @@ void Launch::restore_signals() const {
   ::sigprocmask(SIG_SETMASK, &signals.mask, nullptr);
 }
 
+// Without errno, which it may share with a parent that goes on.
 ExecError Launch::exec() const {
-  if (output >= 0 && ::dup2(output, STDOUT_FILENO) < 0) return {errno, 0};
+  if (output >= 0) {
+    const auto error = raw_syscall(SYS_dup3, output, STDOUT_FILENO, 0);
+    if (error < 0) return {-static_cast<int>(error), 0};
+  }
   ExecError worst{ENOENT, 0};
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    ::execve(paths[i].c_str(), argv, environment);
-    const int now = errno;
+    const auto path = reinterpret_cast<std::intptr_t>(paths[i].c_str());
+    const int now = -static_cast<int>(
+        raw_syscall(SYS_execve, path, reinterpret_cast<std::intptr_t>(argv),
+                    reinterpret_cast<std::intptr_t>(environment)));
     // As execvp(3): a directory that lacks it is passed over, a file that may not
     // be executed is remembered, and anything else is final. A file whose
     // interpreter is missing counts as lacking, but is what to complain of.
     if (now == ENOENT || now == ENOTDIR) {
-      const bool exists = ::access(paths[i].c_str(), F_OK) == 0;
+      const bool exists = raw_syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
       if (worst.number == ENOENT && exists) worst.path = i;
       continue;
     }

@@ -21,8 +21,9 @@ struct ExecError {
   std::size_t path = 0;  // which of the candidates it is about
 };
 
-// What is needed for exec, all of it prepared before the fork: the child may share its
-// memory with a parent that is suspended, or come from a process that allocates nothing.
+// What is needed for exec, all of it prepared before the child is: it may share its
+// memory with its parent, suspended or not, or come from a process that allocates
+// nothing.
 struct Launch {
   const std::vector<std::string>& paths;  // candidates, tried in order
   char* const* argv;

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "util/light_child.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
@@ -52,8 +54,10 @@ OwnCgroup::OwnCgroup() {
 }
 
 void OwnCgroup::enter() const {
-  if (processes_) [[maybe_unused]]
-    const auto size = ::pwrite(processes_.get(), "0", 1, 0);
+  if (processes_) {
+    raw_syscall(SYS_pwrite64, processes_.get(), reinterpret_cast<std::intptr_t>("0"), 1,
+                0);
+  }
 }
 
 void OwnCgroup::kill_all() const {

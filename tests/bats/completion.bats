@@ -149,7 +149,8 @@ make_locks() {  # <name>...
 
 @test "bash, zsh and fish offer the verbs first" {
   for shell in bash zsh fish; do
-    assert_offers "$shell" 'dlock ' acquire break cache check fence list release renew run status
+    assert_offers "$shell" 'dlock ' acquire break cache check fence limit list release renew run status \
+      watch
     assert_offers "$shell" 'dlock -q --color never s' status
   done
 }
@@ -240,6 +241,7 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock run ' backup/db backup/files deploy
     assert_offers "$shell" 'dlock status b' backup/db backup/files
     assert_offers "$shell" 'dlock list d' deploy
+    assert_offers "$shell" 'dlock watch deploy b' backup/db backup/files
     assert_offers "$shell" 'dlock run -n 2 --label x d' deploy
     assert_offers "$shell" 'dlock run -- d' deploy
     assert_offers "$shell" 'dlock acquire -w 5m d' deploy
@@ -316,6 +318,16 @@ END
     assert_offers "$shell" 'dlock run lock frob ' alpha beta
     assert_offers "$shell" 'dlock run lock -w 5m -- frob al' alpha
     assert_offers "$shell" 'dlock run outer dlock run -w 1 inner frob al' alpha
+  done
+}
+
+@test "bash, zsh and fish complete a rate and then the command of a limit" {
+  make_locks lock
+  for shell in bash zsh fish; do
+    assert_offers_also "$shell" 'dlock limit api ' 5/1s 100/1h
+    refute_offers "$shell" 'dlock limit ' lock
+    assert_offers "$shell" 'dlock limit api 5/1s fro' frob
+    assert_offers "$shell" 'dlock limit -w 5m api 5/1s -- frob al' alpha
   done
 }
 

@@ -387,10 +387,8 @@ END
 
 @test "the verbs that this version does not have are 64" {
   assert_each_refused 64 << 'END'
-watch
 history job
 doctor
-limit api 5/1s
 END
 }
 

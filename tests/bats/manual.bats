@@ -169,6 +169,16 @@ wait w D'
     "$(jq . <<< "$output" | keys)"
 }
 
+@test "the manual has the keys of watch --json, and no others" {
+  dlock watch -v --json > "$BATS_TEST_TMPDIR/seen" 2> "$BATS_TEST_TMPDIR/said" 3>&- &
+  eventually grep -q watching "$BATS_TEST_TMPDIR/said"
+  dlock run lock true
+  eventually grep -q released "$BATS_TEST_TMPDIR/seen"
+
+  assert_equal "$(section 'Of watch' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
+    "$(tail -n 1 "$BATS_TEST_TMPDIR/seen" | jq . | keys)"
+}
+
 @test "the manual has the keys of a report, and no others" {
   dlock run --report "$BATS_TEST_TMPDIR/report" lock true
 

@@ -39,6 +39,12 @@ struct FakeService {
     std::map<Token, RunInfo> dismissed;
   };
 
+  struct Limit {
+    Rate rate;
+    std::vector<std::pair<Clock::time_point, Token>> stamps;
+    std::vector<std::pair<Clock::time_point, Token>> turns;
+  };
+
   std::map<LockName, Lock> locks;
   struct Stored {
     std::string bytes;
@@ -47,6 +53,7 @@ struct FakeService {
   };
 
   std::map<LockName, Fence> registers;
+  std::map<LockName, Limit> limits;
   std::map<LockName, Stored> values;
   bool is_held_up = false;  // answers nobody
   std::map<const FakeStore*, std::pair<LockName, LeaseWatcher*>> kept;
@@ -260,6 +267,51 @@ class FakeStore final : public Store {
     co_return Admission::admitted;
   }
 
+  // Every turn is found by walking through all that will be admitted before it.
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    auto& limit = service_.limits[claim.limit];
+    const auto now = Clock::now();
+    const auto is_ours = [&](const auto& entry) { return entry.second == claim.token; };
+    std::erase_if(limit.stamps, [&](const auto& stamp) {
+      return stamp.first + limit.rate.period <= now;
+    });
+    std::erase_if(limit.turns,
+                  [&](const auto& turn) { return turn.first + turn_holds <= now; });
+    if (limit.rate != claim.rate && limit.stamps.size() + limit.turns.size() > 0) {
+      co_return RateDiffers{limit.rate};
+    }
+    limit.rate = claim.rate;
+    const auto place = std::find_if(limit.turns.begin(), limit.turns.end(), is_ours);
+    const bool again = std::any_of(limit.stamps.begin(), limit.stamps.end(), is_ours);
+    const bool in_line = place != limit.turns.end() || claim.patience.count() > 0;
+    const auto turn = turn_behind(limit, place, now, in_line);
+    const bool admitted = again || turn <= now;
+    const bool waits =
+        !admitted && claim.patience.count() > 0 && turn - now <= claim.patience;
+    if (!again && admitted) limit.stamps.emplace_back(now, claim.token);
+    if (waits && place != limit.turns.end()) {
+      place->first = turn;
+    } else if (waits) {
+      limit.turns.emplace_back(turn, claim.token);
+    } else {
+      std::erase_if(limit.turns, is_ours);
+    }
+    const auto used = limit.stamps.size() + limit.turns.size();
+    const auto remaining =
+        used < limit.rate.most ? limit.rate.most - static_cast<unsigned>(used) : 0u;
+    const auto next = admitted ? turn_behind(limit, limit.turns.end(), now, false) : turn;
+    const auto next_in = std::chrono::ceil<milliseconds>(next - now);
+    if (admitted) co_return Admitted{remaining, next_in};
+    co_return NotAdmitted{remaining, next_in, waits};
+  }
+
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    std::erase_if(service_.limits[claim.limit].turns,
+                  [&](const auto& turn) { return turn.second == claim.token; });
+  }
+
  private:
   using Party = FakeService::Party;
   using Lock = FakeService::Lock;
@@ -274,6 +326,24 @@ class FakeStore final : public Store {
       }
       co_await wakeup.wait_until(give_up_at);
     }
+  }
+
+  template <typename Turns>
+  static Clock::time_point turn_behind(const FakeService::Limit& limit, Turns place,
+                                       Clock::time_point now, bool passes_late_ones) {
+    std::vector<Clock::time_point> admitted;
+    for (const auto& stamp : limit.stamps) admitted.push_back(stamp.first);
+    const auto next = [&] {
+      return admitted.size() < limit.rate.most
+                 ? now
+                 : std::max(now, *(admitted.end() - limit.rate.most) + limit.rate.period);
+    };
+    for (auto turn = limit.turns.begin(); turn != place; ++turn) {
+      const bool late = turn->first + limit.rate.period <= now;
+      if (late && passes_late_ones) continue;
+      admitted.push_back(std::max(turn->first, next()));
+    }
+    return next();
   }
 
   // Without those whose time is over.

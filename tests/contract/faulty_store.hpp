@@ -138,6 +138,21 @@ class FaultyStore final : public Store {
     co_return admission;
   }
 
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    auto admission = co_await store_.admit(claim, wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return admission;
+  }
+
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    co_await store_.withdraw(claim, wakeup);
+    throw_if(fault, Fault::When::after);
+  }
+
  private:
   std::optional<Fault> next() {
     const auto found = faults_.find(++calls_);

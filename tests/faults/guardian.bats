@@ -13,7 +13,6 @@ setup() {
   report=$BATS_TEST_TMPDIR/report
   began=$BATS_TEST_TMPDIR/began
   said=$BATS_TEST_TMPDIR/said
-  relay_mode=$BATS_TEST_TMPDIR/mode
 }
 
 teardown() {
@@ -23,16 +22,6 @@ teardown() {
 }
 
 lease=(--ttl 2s --store-timeout 200ms)
-
-# Puts a network between dlock and the server that can break.
-use_relay() {
-  "$DLOCK_SOURCE/tests/faults/relay" "$BATS_TEST_TMPDIR/port" "$relay_mode" \
-    "$redis_socket" 3>&- &
-  eventually test -s "$BATS_TEST_TMPDIR/port"
-  DLOCK_STORE=redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")
-}
-
-network() { echo "$1" > "$relay_mode"; }  # <forward, drop or drip>
 
 # Right after a renewal, so that none comes between the look at the lease and the fault.
 begin_fault() {

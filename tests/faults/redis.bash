@@ -6,20 +6,22 @@
 redis_program=${DLOCK_TEST_SERVER:-redis-server}
 
 # All that dlock needs to be allowed; the manual has the same.
-least_rights='resetkeys resetchannels -@all ~dlock:* +client|setname
+least_rights='resetkeys resetchannels -@all ~dlock:* &dlock:* +client|setname
+  +publish +subscribe +psubscribe +ping
   +evalsha +eval +blpop +scan +select +time +exists +get +set +del +pttl +pexpire
   +getrange +setrange
   +hget +hset +hdel +hgetall +hmget +lindex +lpush +lrem +ltrim +rpush
-  +zadd +zcard +zrange +zrank +zrem +zscore'
+  +zadd +zcard +zrange +zrank +zrem +zremrangebyscore +zscore'
 least_rights=${least_rights//$'\n'/}
 
-# Before 6.2 there were no rights on channels. dlock uses none.
+# Before 6.2 there were no rights on channels.
 known_rights() {  # <rights>
   local version
   version=$("$redis_program" --version | grep -o 'v=[0-9]*\.[0-9]*')
   case $version in
     v=6.[01])
       set -- "${1//resetchannels/}"
+      set -- "${1//'&dlock:*'/}"
       echo "${1//allchannels/}"
       ;;
     *) echo "$1" ;;
@@ -88,6 +90,16 @@ choose_redis_port() {
   redis_port=$(perl -MIO::Socket::INET -e \
     'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport')
 }
+
+# Puts a network between dlock and the server that can break.
+use_relay() {
+  "$DLOCK_SOURCE/tests/faults/relay" "$BATS_TEST_TMPDIR/port" "$BATS_TEST_TMPDIR/mode" \
+    "$redis_socket" 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/port"
+  DLOCK_STORE=redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")
+}
+
+network() { echo "$1" > "$BATS_TEST_TMPDIR/mode"; }  # <forward, drop or drip>
 
 # Notes in a file all that the server is told from now on.
 start_monitor() {  # <file>

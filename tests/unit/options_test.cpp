@@ -742,5 +742,58 @@ TEST(StoreTimeout, is_what_was_set) {
   EXPECT_EQ(store_timeout(common_with("store-timeout", "7s"), seconds(5)), seconds(7));
 }
 
+TEST(Rates, are_a_number_and_a_duration_or_its_unit) {
+  EXPECT_EQ(parsed_rate("5/800ms"), (Rate{5, milliseconds(800)}));
+  EXPECT_EQ(parsed_rate("1/s"), (Rate{1, seconds(1)}));
+  EXPECT_EQ(parsed_rate("100/1m"), (Rate{100, seconds(60)}));
+  EXPECT_EQ(parsed_rate("10000/1h30m"), (Rate{10'000, seconds(5400)}));
+  EXPECT_EQ(parsed_rate("7/2"), (Rate{7, seconds(2)}));
+  EXPECT_EQ(parsed_rate("3/ms"), (Rate{3, milliseconds(1)}));
+}
+
+TEST(Rates, anything_else_is_refused) {
+  for (const auto* text : {"",
+                           "5",
+                           "/",
+                           "/s",
+                           "5/",
+                           "0/s",
+                           "10001/s",
+                           "-1/s",
+                           "+1/s",
+                           "1.5/s",
+                           "1e3/s",
+                           " 5/s",
+                           "5 /s",
+                           "5/ s",
+                           "5/s ",
+                           "5/0s",
+                           "5/0",
+                           "5/-1s",
+                           "5/1x",
+                           "5/x",
+                           "5/s/s",
+                           "5//s",
+                           "5/forever",
+                           "five/s",
+                           "99999999999999999999/s",
+                           "5/101d1000h1x",
+                           "5/nan",
+                           "5/200000d"}) {
+    EXPECT_THROW(parsed_rate(text), UsageError) << text;
+  }
+}
+
+TEST(LimitOptions, wait_only_if_told_to) {
+  EXPECT_FALSE(limit_options({}, "api", "1/s", {}).wait);
+  Settings settings;
+  settings["wait"] = {"0", Setting::Source::command_line, "--wait"};
+  EXPECT_FALSE(limit_options(settings, "api", "1/s", {}).wait);
+  settings["wait"].value = "2s";
+  EXPECT_EQ(limit_options(settings, "api", "1/s", {}).wait, seconds(2));
+  settings["wait"].value = "forever";
+  EXPECT_EQ(limit_options(settings, "api", "1/s", {}).wait, milliseconds::max());
+}
+
 }  // namespace
 }  // namespace dlock

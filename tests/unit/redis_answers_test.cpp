@@ -169,5 +169,29 @@ TEST(RedisAnswers, a_renewal_can_say_that_the_lease_is_broken) {
   EXPECT_EQ(renewal_from(reply("$6\r\nbroken\r\n")), Renewal::broken);
 }
 
+TEST(RedisAnswers, a_limit_admits_or_tells_a_turn_or_the_rate_in_use) {
+  const auto admitted = rate_answer_from(reply("*3\r\n$8\r\nadmitted\r\n:4\r\n:0\r\n"));
+  const auto later = rate_answer_from(reply("*4\r\n$5\r\nlater\r\n:0\r\n:731\r\n:1\r\n"));
+  const auto differs = rate_answer_from(reply("*3\r\n$7\r\ndiffers\r\n:5\r\n:800\r\n"));
+
+  EXPECT_EQ(std::get<Admitted>(admitted.value()).remaining, 4u);
+  EXPECT_EQ(std::get<NotAdmitted>(later.value()).next_in.count(), 731);
+  EXPECT_TRUE(std::get<NotAdmitted>(later.value()).has_turn);
+  EXPECT_EQ(std::get<RateDiffers>(differs.value()).in_use, (Rate{5, milliseconds(800)}));
+}
+
+TEST(RedisAnswers, nothing_else_says_what_a_limit_says) {
+  for (const std::string bytes :
+       {":1\r\n", "$8\r\nadmitted\r\n", "*0\r\n", "*1\r\n$8\r\nadmitted\r\n",
+        "*2\r\n$8\r\nadmitted\r\n:4\r\n", "*3\r\n+admitted\r\n:4\r\n:0\r\n",
+        "*3\r\n$8\r\nadmitted\r\n:-1\r\n:0\r\n", "*3\r\n$8\r\nadmitted\r\n:4\r\n:-1\r\n",
+        "*3\r\n$8\r\nadmitted\r\n$1\r\n4\r\n:0\r\n",
+        "*4\r\n$8\r\nadmitted\r\n:4\r\n:0\r\n:1\r\n",
+        "*3\r\n$5\r\nlater\r\n:0\r\n:731\r\n",
+        "*3\r\n$7\r\ndiffers\r\n:9223372036854775807\r\n:800\r\n"}) {
+    EXPECT_FALSE(rate_answer_from(reply(bytes))) << bytes;
+  }
+}
+
 }  // namespace
 }  // namespace dlock::redis

@@ -59,7 +59,8 @@ TEST(RedisKeys, a_key_leads_back_to_its_lock_and_to_no_other) {
 
 TEST(RedisKeys, other_keys_belong_to_no_lock) {
   for (const auto* key : {"", "dlock", "dlock:job", "dlock:{job", "dlock:{job}x",
-                          "dlock:{}", "dlock:{jo b}", "dlock:{jo%2zb}"}) {
+                          "dlock:{}", "dlock:{job}:limit", "dlock:{job}:limit:stamps",
+                          "dlock:{jo b}", "dlock:{jo%2zb}"}) {
     EXPECT_FALSE(lock_of(key)) << key;
   }
 }
@@ -273,6 +274,56 @@ TEST(RedisErrors, text_of_the_server_is_escaped_and_bounded) {
   EXPECT_EQ(message.find('\x1b'), std::string::npos);
   EXPECT_EQ(message.find('\n'), std::string::npos);
   EXPECT_LT(message.size(), 400u);
+}
+
+constexpr const char* channel = "dlock:{job}:e";
+
+TEST(RedisEvents, have_what_was_published) {
+  const auto published =
+      published_from(channel,
+                     "released 42 0 3 1700000000000000 "
+                     "{\"host\":\"web1\",\"pid\":7,\"command\":[\"x\"]}\n"
+                     "{\"outcome\":\"ran\",\"exit_code\":3,\"duration_ms\":9}");
+
+  ASSERT_TRUE(published);
+  const auto& event = published->event;
+  EXPECT_TRUE(published->is_event);
+  EXPECT_EQ(event.kind, Event::Kind::released);
+  EXPECT_EQ(event.lock, (LockName{"dlock", "job"}));
+  EXPECT_EQ(event.fence.number, 42u);
+  EXPECT_EQ(event.free, 3u);
+  EXPECT_EQ(event.time, WallTime(1'700'000'000'000'000));
+  EXPECT_EQ(event.host, "web1");
+  EXPECT_EQ(event.pid, 7);
+  EXPECT_EQ(event.command, std::vector<std::string>{"x"});
+  ASSERT_TRUE(event.run);
+  EXPECT_EQ(event.run->exit_code, 3);
+  EXPECT_EQ(event.run->duration, milliseconds(9));
+}
+
+TEST(RedisEvents, of_a_grant_say_how_long_it_lasts) {
+  const auto published = published_from(channel, "granted 42 30000 0 1 {}");
+
+  ASSERT_TRUE(published);
+  EXPECT_EQ(published->lasts, milliseconds(30'000));
+  EXPECT_FALSE(published->event.run);
+}
+
+TEST(RedisEvents, that_only_say_when_to_look_are_none) {
+  const auto published = published_from(channel, "kept 42 500 0 1 {}");
+
+  ASSERT_TRUE(published);
+  EXPECT_FALSE(published->is_event);
+  EXPECT_EQ(published->lasts, milliseconds(500));
+}
+
+TEST(RedisEvents, are_nothing_but_what_the_scripts_publish) {
+  for (const char* text : {"", "granted", "granted 1 2 3", "eaten 1 2 3 4 {}",
+                           "granted x 2 3 4 {}", "granted 1 -2 3 4 {}"}) {
+    EXPECT_FALSE(published_from(channel, text)) << text;
+  }
+  EXPECT_FALSE(published_from("dlock:{job}:w", "granted 1 2 3 4 {}"));
+  EXPECT_FALSE(published_from("dlock:job:e", "granted 1 2 3 4 {}"));
 }
 
 }  // namespace

@@ -42,7 +42,19 @@ constexpr milliseconds watched_after{1000};
 
 std::string key_of(const LockName& lock) { return lock.name_space + '\0' + lock.name; }
 
-Moment now() { return {Clock::now(), wall_now()}; }
+// Limits stand beside the locks. Names have no control characters; and the longest key is
+// as long as LMDB takes.
+constexpr char limit_separator = '\1';
+
+std::string key_of_limit(const LockName& limit) {
+  return limit.name_space + limit_separator + limit.name;
+}
+
+bool is_key_of_limit(std::string_view key) {
+  return key.find(limit_separator) != std::string_view::npos;
+}
+
+Moment now() { return Moment::now(); }
 
 std::string host_name() {
   char name[256] = "";
@@ -86,21 +98,6 @@ void complete(LockInfo& info, const State& state) {
 }
 
 }  // namespace
-
-class LocalStore::Turn {
- public:
-  explicit Turn(Gate& gate) : gate_(&gate) {}
-  Turn(Turn&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)) {}
-  Turn& operator=(Turn&&) = delete;
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  ~Turn() {
-    if (gate_ != nullptr) gate_->unlock();
-  }
-
- private:
-  Gate* gate_;
-};
 
 LocalStore::LocalStore(asio::io_context& context, Options options)
     : context_(context), options_(std::move(options)), ours_(options_.path.empty()) {
@@ -244,14 +241,25 @@ void LocalStore::recall_commands(State& state, const LockName& lock) const {
   }
 }
 
+State LocalStore::load_to_change(Transaction& transaction, const LockName& lock) {
+  auto state = load(transaction, lock);
+  before_.reset();
+  if (gate_->is_watched()) before_ = state;
+  return state;
+}
+
 // Whether anything had to be written.
-bool LocalStore::store(Transaction& transaction, const std::string& key,
-                       const State& state) {
+bool LocalStore::store(Transaction& transaction, const LockName& lock, const State& state,
+                       const Cause& cause) {
+  const auto key = key_of(lock);
   const auto bytes = encoded(state);
   const auto before = transaction.get(key);
   if (before == std::string_view(bytes)) return false;
   transaction.put(key, bytes);
   transaction.commit();
+  if (before_) {
+    publish(*directory_, events_between(*before_, state, lock, cause, now()));
+  }
   return true;
 }
 
@@ -313,7 +321,6 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
   Claim kept = claim;
   kept.command = shortened_command(claim.command);
   const Ask asked{kept, own_party(claim), queue};
-  const auto key = key_of(claim.lock);
 
   State state;
   Answer answer;
@@ -321,17 +328,13 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
   Moment moment;
   {
     const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    if (!in_place()) {
-      was_replaced_ = true;  // closed at the next ask: the gate is in use here
-      throw Failure(Failure::Kind::unreachable,
-                    "the files in " + printable(options_.path) + " were replaced");
-    }
+    check_in_place();
     open_database(Database::Access::write);
     Transaction transaction(*database_, Database::Access::write);
-    state = load(transaction, claim.lock);
+    state = load_to_change(transaction, claim.lock);
     moment = now();
     answer = dlock::local::ask(state, asked, moment, *gate_, consequences);
-    store(transaction, key, state);
+    store(transaction, claim.lock, state);
   }
   if (auto* busy = std::get_if<Busy>(&answer)) {
     complete(busy->holders, state);
@@ -416,7 +419,6 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
   stop_waiting();
   if (!claim.attached && !open_what_is_there()) co_return Release::not_ours;
   if (!gate_ || (claim.attached && !session_)) co_return Release::not_ours;
-  const auto key = key_of(claim.lock);
 
   State state;
   auto outcome = Release::not_ours;
@@ -426,14 +428,18 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
     open_database(Database::Access::give_back);
     if (!database_) co_return Release::not_ours;
     Transaction transaction(*database_, Database::Access::give_back);
-    state = load(transaction, claim.lock);
+    state = load_to_change(transaction, claim.lock);
     const auto moment = now();
     outcome =
         dlock::local::release(state, claim.token, end, moment, *gate_, consequences);
     if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
       sweep(transaction, moment);
     }
-    store(transaction, key, state);
+    store(transaction, claim.lock, state, {claim.token, end, {}});
+    const bool lost = end && end->outcome == "lost" && outcome == Release::not_ours;
+    if (lost && holder_ && before_) {
+      publish(*directory_, {lost_event(*holder_, claim.lock, state, moment)});
+    }
   }
   tell(consequences);
   auto ended = std::move(consequences.vanished);
@@ -489,25 +495,41 @@ asio::awaitable<Renewal> LocalStore::renew(const Claim& claim, Wakeup& wakeup) {
     open_database(Database::Access::give_back);
     if (!database_) co_return Renewal::gone;
     Transaction transaction(*database_, Database::Access::give_back);
-    auto state = load(transaction, claim.lock);
+    auto state = load_to_change(transaction, claim.lock);
     outcome =
         dlock::local::renew(state, claim.token, claim.ttl, now(), *gate_, consequences);
-    store(transaction, key_of(claim.lock), state);
+    store(transaction, claim.lock, state);
   }
   tell(consequences);
   co_return outcome;
 }
 
+void LocalStore::check_in_place() {
+  if (in_place()) return;
+  was_replaced_ = true;  // closed at the next ask: the gate is in use here
+  throw Failure(Failure::Kind::unreachable,
+                "the files in " + printable(options_.path) + " were replaced");
+}
+
 void LocalStore::sweep(Transaction& transaction, Moment moment) {
   std::vector<std::string> unused;
   transaction.each("", [&](std::string_view key, std::string_view value) {
-    const auto state = decoded(value);
-    if (state && is_out_of_use(*state, moment)) unused.emplace_back(key);
+    if (is_key_of_limit(key)) {
+      const auto state = decoded_limit(value);
+      if (state && is_out_of_use(*state, moment.boot)) unused.emplace_back(key);
+    } else {
+      const auto state = decoded(value);
+      if (state && is_out_of_use(*state, moment)) unused.emplace_back(key);
+    }
     return unused.size() < sweep_most;
   });
   // Their fences must stay behind whatever is granted under the same names later.
   std::uint64_t floor = 0;
   for (const auto& key : unused) {
+    if (is_key_of_limit(key)) {
+      transaction.erase(key);
+      continue;
+    }
     if (const auto state = decoded(*transaction.get(key))) {
       floor = std::max(floor, state->last_fence.number);
     }
@@ -523,13 +545,12 @@ asio::awaitable<void> LocalStore::started(const Claim& claim,
                                           const CommandProcess& process, Wakeup& wakeup) {
   // Not when it was granted: every system call there would delay the command.
   stop_waiting();
-  const auto key = key_of(claim.lock);
   const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
   open_database(Database::Access::write);
   Transaction transaction(*database_, Database::Access::give_back);
-  auto state = load(transaction, claim.lock);
+  auto state = load_to_change(transaction, claim.lock);
   note_command(state, claim.token, process);
-  store(transaction, key, state);
+  store(transaction, claim.lock, state);
 }
 
 std::optional<StartNote> LocalStore::start_note(const Claim& claim) {
@@ -630,7 +651,6 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
   // What was opened for a look cannot be written to.
   database_.reset();
   gate_.emplace(*directory_, true);
-  const auto key = key_of(lock);
 
   std::vector<Holder> holders;
   Consequences consequences;
@@ -639,10 +659,10 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
     const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
     open_database(Database::Access::write);
     Transaction transaction(*database_, Database::Access::give_back);
-    auto state = load(transaction, lock);
+    auto state = load_to_change(transaction, lock);
     moment = now();
     holders = dlock::local::break_leases(state, fences, moment, *gate_, consequences);
-    store(transaction, key, state);
+    store(transaction, lock, state, {std::nullopt, std::nullopt, fences});
   }
   tell(consequences);
   // Each dlock that holds a lock for longer than a moment watches this file.
@@ -737,6 +757,56 @@ asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fen
   Gate gate(*directory_, true, Gate::To::registers);
   const Turn turn = co_await take_turn(gate, Gate::Access::write, wakeup);
   co_return Registers(*directory_).admit(resource, fence);
+}
+
+LimitState LocalStore::load_limit(Transaction& transaction, const LockName& limit) const {
+  const auto bytes = transaction.get(key_of_limit(limit));
+  if (!bytes) return {};
+  auto state = decoded_limit(*bytes);
+  if (!state) {
+    throw Failure(Failure::Kind::misconfigured,
+                  printable(directory_->path_of(Database::file_name())) +
+                      " is damaged (a limit does not match its checksum); move it away "
+                      "once no command runs under its locks");
+  }
+  return std::move(*state);
+}
+
+asio::awaitable<RateAnswer> LocalStore::admit(const RateClaim& claim, Wakeup& wakeup) {
+  if (admitted_ && admitted_->first == claim.token) co_return admitted_->second;
+  if (was_replaced_) close();
+  open(Directory::Missing::create);
+  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+  check_in_place();
+  open_database(Database::Access::write);
+  Transaction transaction(*database_, Database::Access::write);
+  auto state = load_limit(transaction, claim.limit);
+  const auto moment = now();
+  const auto answer = dlock::local::admit(state, claim, moment.boot);
+  if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
+  if (state.stamps.empty() && state.turns.empty()) {
+    transaction.erase(key_of_limit(claim.limit));
+  } else {
+    transaction.put(key_of_limit(claim.limit), encoded(state));
+  }
+  if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
+    sweep(transaction, moment);
+  }
+  transaction.commit();
+  if (std::holds_alternative<Admitted>(answer)) admitted_.emplace(claim.token, answer);
+  co_return answer;
+}
+
+asio::awaitable<void> LocalStore::withdraw(const RateClaim& claim, Wakeup& wakeup) {
+  if (!gate_) co_return;
+  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+  check_in_place();
+  open_database(Database::Access::write);
+  Transaction transaction(*database_, Database::Access::write);
+  auto state = load_limit(transaction, claim.limit);
+  if (!dlock::local::withdraw(state, claim.token)) co_return;
+  transaction.put(key_of_limit(claim.limit), encoded(state));
+  transaction.commit();
 }
 
 }  // namespace dlock::local

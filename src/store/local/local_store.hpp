@@ -5,12 +5,15 @@
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "lock/errors.hpp"
 #include "lock/store.hpp"
 #include "store/local/database.hpp"
 #include "store/local/directory.hpp"
+#include "store/local/events.hpp"
+#include "store/local/limit_rules.hpp"
 #include "store/local/rules.hpp"
 #include "store/local/runs_log.hpp"
 #include "store/local/sessions.hpp"
@@ -56,10 +59,27 @@ class LocalStore final : public Store {
       Wakeup& wakeup) override;
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
+                              Wakeup& wakeup) override;
 
  private:
   // The gate, open for us until the end of the scope.
-  class Turn;
+  class Turn {
+   public:
+    explicit Turn(Gate& gate) : gate_(&gate) {}
+    Turn(Turn&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)) {}
+    Turn& operator=(Turn&&) = delete;
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() {
+      if (gate_ != nullptr) gate_->unlock();
+    }
+
+   private:
+    Gate* gate_;
+  };
 
   void open(Directory::Missing missing);
   bool open_what_is_there();
@@ -75,9 +95,18 @@ class LocalStore final : public Store {
       const std::function<bool(const std::string&)>& matches);
   State load(Transaction& transaction, const LockName& lock);
   void recall_commands(State& state, const LockName& lock) const;
-  bool store(Transaction& transaction, const std::string& key, const State& state);
+  State load_to_change(Transaction& transaction, const LockName& lock);
+  bool store(Transaction& transaction, const LockName& lock, const State& state,
+             const Cause& cause = {});
+  asio::awaitable<void> watch_for_a_while(const Watched& watched, EventSink& sink,
+                                          Wakeup& wakeup);
+  std::set<LockName> locks_with_holders(const Watched& watched);
+  asio::awaitable<void> tidy_ended(std::set<LockName>& held, Wakeup& wakeup);
+  asio::awaitable<void> tidy(LockName lock, Wakeup& wakeup);
   void tell(const Consequences& consequences);
   void sweep(Transaction& transaction, Moment moment);
+  void check_in_place();
+  LimitState load_limit(Transaction& transaction, const LockName& limit) const;
   asio::awaitable<void> log_ends(const LockName& lock, const std::vector<RunInfo>& runs,
                                  Wakeup& wakeup);
   asio::awaitable<void> log(const std::string& lines, Wakeup& wakeup);
@@ -102,6 +131,9 @@ class LocalStore final : public Store {
   std::optional<Holder> holder_;  // what we were granted, for the log
   bool noted_start_ = false;
   bool was_replaced_ = false;
+  std::optional<std::pair<Token, RateAnswer>> admitted_;  // the last one, for who repeats
+  bool is_watching_ = false;
+  std::optional<State> before_;  // the state that is being changed, if anybody watches
 
   // While waiting.
   std::optional<WakeSocket> wake_socket_;

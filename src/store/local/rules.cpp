@@ -452,6 +452,17 @@ std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
   return found;
 }
 
+void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences) {
+  bury_dead_holders(state, now, lives, consequences);
+  bury_dead_dismissed(state, lives, consequences);
+  promise_to_the_next(state, now, lives, consequences);
+}
+
+bool is_untidy(const State& state, Moment now, const Lives& lives) {
+  return std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& holder) { return is_over(holder, now, lives); });
+}
+
 bool is_held_by(const State& state, const Token& token) {
   return std::any_of(state.holders.begin(), state.holders.end(),
                      [&](const Holder& h) { return !h.ended && h.party.token == token; });

@@ -22,6 +22,8 @@ constexpr milliseconds promise_holds{3000};
 struct Moment {
   Clock::time_point boot;
   WallTime wall{};
+
+  static Moment now() { return {Clock::now(), wall_now()}; }
 };
 
 // What the kernel says of a holder's or waiter's processes.
@@ -68,6 +70,11 @@ Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
 std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
                                  Moment now, const Lives& lives,
                                  Consequences& consequences);
+
+// Clears holders that are gone, and promises what became free. Whether there are any to
+// clear.
+void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences);
+bool is_untidy(const State& state, Moment now, const Lives& lives);
 
 // Whether `token` holds.
 bool is_held_by(const State& state, const Token& token);

@@ -63,6 +63,9 @@ class Gate final : public Lives {
 
   bool is_locked(Session session) const;
 
+  // Whether anybody watches the store: see events.hpp.
+  bool is_watched() const;
+
   // What is left of a run, as far as /proc shows it to us: the processes that have its
   // session open, and its command even if that has closed it. A pidfd each.
   std::vector<Fd> processes_of(const Holder& holder) const;

@@ -59,4 +59,10 @@ asio::awaitable<Admission> NoneStore::admit_fence(const LockName&, Fence, Wakeup
   co_return Admission::admitted;
 }
 
+asio::awaitable<RateAnswer> NoneStore::admit(const RateClaim& claim, Wakeup&) {
+  co_return Admitted{claim.rate.most, milliseconds(0)};
+}
+
+asio::awaitable<void> NoneStore::withdraw(const RateClaim&, Wakeup&) { co_return; }
+
 }  // namespace dlock::none

@@ -33,6 +33,8 @@ class NoneStore final : public Store {
       Wakeup& wakeup) override;
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
 
  private:
   Grant grant_;

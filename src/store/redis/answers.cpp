@@ -134,4 +134,26 @@ std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply) {
   return now ? holders_from(parts[1], *now) : std::nullopt;
 }
 
+std::optional<RateAnswer> rate_answer_from(const Reply& reply) {
+  constexpr auto number = Kind::integer;
+  const auto count = [&](std::size_t at) { return reply.elements[at].integer; };
+  const auto is_count = [&](std::size_t at) {
+    return count(at) >= 0 && count(at) <= UINT32_MAX;
+  };
+  const auto is_span = [&](std::size_t at) {
+    return count(at) >= 0 && count(at) <= std::int64_t{1} << 53u;
+  };
+  if (is_answer(reply, "admitted", {number, number}) && is_count(1) && is_span(2)) {
+    return Admitted{static_cast<unsigned>(count(1)), milliseconds(count(2))};
+  }
+  if (is_answer(reply, "later", {number, number, number}) && is_count(1) && is_span(2)) {
+    return NotAdmitted{static_cast<unsigned>(count(1)), milliseconds(count(2)),
+                       count(3) == 1};
+  }
+  if (is_answer(reply, "differs", {number, number}) && is_count(1) && is_span(2)) {
+    return RateDiffers{{static_cast<unsigned>(count(1)), milliseconds(count(2))}};
+  }
+  return std::nullopt;
+}
+
 }  // namespace dlock::redis

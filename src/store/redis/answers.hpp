@@ -33,4 +33,7 @@ std::optional<Admission> admission_from(const Reply& reply);
 // Whom break.lua has taken the lock from.
 std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply);
 
+// The same for limit.lua.
+std::optional<RateAnswer> rate_answer_from(const Reply& reply);
+
 }  // namespace dlock::redis

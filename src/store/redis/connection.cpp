@@ -47,7 +47,10 @@ class Connection::Link {
 
   const std::string& shown() const { return shown_; }
   bool is_open() const { return stream_ != nullptr; }
-  void close() { stream_.reset(); }
+  void close() {
+    stream_.reset();
+    unasked_ = ReplyReader();
+  }
 
   // Closes it if it is not as the last exchange should have left it: that one was
   // abandoned, or the server has closed it meanwhile, or has said something unasked.
@@ -96,6 +99,24 @@ class Connection::Link {
     co_return replies;
   }
 
+  asio::awaitable<void> send(const std::vector<Command>& commands, Patience& patience) {
+    const auto bytes = encoded(commands);
+    co_await stream_->write(bytes, patience);
+  }
+
+  // What comes next; nothing if the time is over first.
+  asio::awaitable<std::optional<Reply>> receive(Patience& patience) {
+    for (;;) {
+      auto reply = unasked_.next();
+      if (!unasked_.error().empty()) throw nonsense(unasked_);
+      if (reply) co_return reply;
+      const auto received = co_await stream_->read_until(patience);
+      if (!received) co_return std::nullopt;
+      if (received->empty()) throw closed_by(shown_, {});
+      unasked_.feed(*received);
+    }
+  }
+
  private:
   asio::awaitable<Endpoints> find_endpoints(Patience& patience) {
     if (!target_.path.empty()) co_return Endpoints{endpoint_of_path(target_.path)};
@@ -116,6 +137,7 @@ class Connection::Link {
   Target target_;
   std::string shown_;
   std::unique_ptr<Stream> stream_;
+  ReplyReader unasked_;
   bool in_use_ = false;
   std::optional<Endpoint> last_used_;
 };
@@ -136,21 +158,50 @@ asio::awaitable<void> Connection::open(Clock::time_point until, Wakeup& wakeup) 
 asio::awaitable<std::vector<Reply>> Connection::exchange(std::vector<Command> commands,
                                                          Clock::time_point until,
                                                          Wakeup& wakeup) {
-  Patience patience(until, wakeup, link_->shown());
-  std::optional<Failure> failure;
   std::vector<Reply> replies;
-  try {
-    patience.check();
+  const auto step = [&](Patience& patience) -> asio::awaitable<void> {
     link_->begin();
     if (!link_->is_open()) co_await link_->open(patience);
     if (!commands.empty()) replies = co_await link_->ask(commands, patience);
+  };
+  co_await attempt(until, wakeup, step);
+  co_return replies;
+}
+
+asio::awaitable<void> Connection::send(std::vector<Command> commands,
+                                       Clock::time_point until, Wakeup& wakeup) {
+  co_await open(until, wakeup);
+  const auto step = [&](Patience& patience) -> asio::awaitable<void> {
+    co_await link_->send(commands, patience);
+  };
+  co_await attempt(until, wakeup, step);
+}
+
+asio::awaitable<std::optional<Reply>> Connection::receive(Clock::time_point until,
+                                                          Wakeup& wakeup) {
+  std::optional<Reply> reply;
+  const auto step = [&](Patience& patience) -> asio::awaitable<void> {
+    reply = co_await link_->receive(patience);
+  };
+  co_await attempt(until, wakeup, step);
+  co_return reply;
+}
+
+// Whatever goes wrong leaves the connection closed.
+asio::awaitable<void> Connection::attempt(
+    Clock::time_point until, Wakeup& wakeup,
+    std::function<asio::awaitable<void>(Patience&)> step) {
+  Patience patience(until, wakeup, link_->shown());
+  std::optional<Failure> failure;
+  try {
+    patience.check();
+    co_await step(patience);
   } catch (const Failure& error) {
     failure = error;
   }
   patience.hand_on();
   link_->end(!failure);
   if (failure) throw *failure;
-  co_return replies;
 }
 
 }  // namespace dlock::redis

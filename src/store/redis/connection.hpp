@@ -4,7 +4,9 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@
 #include "store/redis/target.hpp"
 
 namespace dlock::redis {
+
+class Patience;
 
 // A command and its arguments, byte for byte.
 using Command = std::vector<std::string>;
@@ -44,10 +48,21 @@ class Connection {
   asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
                                                Clock::time_point until, Wakeup& wakeup);
 
+  // For a connection of its own that subscribes: sends `commands` without waiting for
+  // their replies, which receive() has then, one by one, and what the server says later.
+  // Nothing from receive() when `until` passes first; the connection stays open. Both
+  // throw Failure like open(); nothing else may be exchanged until it is closed.
+  asio::awaitable<void> send(std::vector<Command> commands, Clock::time_point until,
+                             Wakeup& wakeup);
+  asio::awaitable<std::optional<Reply>> receive(Clock::time_point until, Wakeup& wakeup);
+
   void close();
 
  private:
   class Link;
+  asio::awaitable<void> attempt(Clock::time_point until, Wakeup& wakeup,
+                                std::function<asio::awaitable<void>(Patience&)> step);
+
   std::unique_ptr<Link> link_;
 };
 

@@ -57,6 +57,16 @@ std::optional<std::int64_t> number_of(const Json& json, const char* key) {
                                                       : std::optional(value);
 }
 
+std::vector<std::string> words_of(const Json& json, const char* key) {
+  std::vector<std::string> words;
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_array()) return words;
+  for (const auto& word : *found) {
+    if (word.is_string()) words.push_back(word.get<std::string>());
+  }
+  return words;
+}
+
 pid_t pid_of(const Json& json) {
   const auto pid = number_of(json, "pid").value_or(0);
   return pid <= INT32_MAX ? static_cast<pid_t>(pid) : 0;
@@ -101,13 +111,21 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
   info.pid = pid_of(party);
   info.user = text_of(party, "user");
   info.label = text_of(party, "label");
-  if (const auto command = party.find("command");
-      command != party.end() && command->is_array()) {
-    for (const auto& word : *command) {
-      if (word.is_string()) info.command.push_back(word.get<std::string>());
-    }
-  }
+  info.command = words_of(party, "command");
   return info;
+}
+
+// What `end` says of how a run ended.
+void fill_end(RunInfo& run, const Json& end) {
+  run.host = text_of(end, "host");
+  if (const auto duration = number_of(end, "duration_ms")) {
+    run.duration = milliseconds(*duration);
+  }
+  if (const auto code = number_of(end, "exit_code"); code && *code <= 255) {
+    run.exit_code = static_cast<int>(*code);
+  }
+  if (const auto signal = text_of(end, "signal"); !signal.empty()) run.signal = signal;
+  run.outcome = text_of(end, "outcome");
 }
 
 bool has(std::string_view text, std::string_view part) {
@@ -127,6 +145,7 @@ std::optional<LockName> lock_of(std::string_view key) {
   if (close == std::string_view::npos) return std::nullopt;
   const auto behind = key.substr(close + 1);
   if (!behind.empty() && behind.front() != ':') return std::nullopt;
+  if (behind.starts_with(":limit")) return std::nullopt;  // has no lock beside it
   const auto name_space = percent_decoded(key.substr(0, open));
   const auto name = percent_decoded(key.substr(open + 2, close - open - 2));
   if (!name_space || !name || name->empty()) return std::nullopt;
@@ -136,6 +155,50 @@ std::optional<LockName> lock_of(std::string_view key) {
 std::string pattern_for(const std::string& name_space) {
   // Nothing that percent_encoded leaves as it is means anything in a pattern.
   return percent_encoded(name_space) + ":{*}*";
+}
+
+std::string channel_pattern_for(const std::string& name_space) {
+  // Rights on channels are given by patterns, and one that is asked for has to be
+  // the same as one that is allowed: this is the simplest.
+  return percent_encoded(name_space) + ":*";
+}
+
+// "granted FENCE LASTS FREE TIME PARTY", and behind a line break how a run ended.
+std::optional<Published> published_from(std::string_view channel, std::string_view text) {
+  const auto lock = lock_of(channel);
+  Words words(text);
+  const auto word = words.next();
+  const bool is_kept = word == "kept";
+  const auto kind = is_kept ? Event::Kind::released : event_kind_of(word);
+  const auto fence = words.number();
+  const auto lasts = words.number();
+  const auto free = words.number();
+  const auto time = words.number();
+  if (!lock || !channel.ends_with("}:e") || !kind || !fence || !lasts || !free || !time) {
+    return std::nullopt;
+  }
+  Published published;
+  published.lasts = milliseconds(*lasts);
+  published.is_event = !is_kept;
+  auto& event = published.event;
+  event.time = WallTime(*time);
+  event.kind = *kind;
+  event.lock = *lock;
+  event.fence.number = static_cast<std::uint64_t>(*fence);
+  event.free = static_cast<unsigned>(std::min<std::int64_t>(*free, UINT32_MAX));
+  const auto split = std::min(words.rest().find('\n'), words.rest().size());
+  const auto party = object_from(words.rest().substr(0, split));
+  event.host = text_of(party, "host");
+  event.pid = pid_of(party);
+  event.label = text_of(party, "label");
+  event.command = words_of(party, "command");
+  const auto end = object_from(words.rest().substr(split));
+  if (!end.empty()) {
+    event.run.emplace();
+    event.run->ended = event.time;
+    fill_end(*event.run, end);
+  }
+  return published;
 }
 
 std::string party_text(const Claim& claim) {
@@ -206,14 +269,7 @@ std::optional<RunInfo> run_from(std::string_view record) {
     return run;
   }
   run.ended = WallTime(*ended);
-  if (const auto duration = number_of(end, "duration_ms")) {
-    run.duration = milliseconds(*duration);
-  }
-  if (const auto code = number_of(end, "exit_code"); code && *code <= 255) {
-    run.exit_code = static_cast<int>(*code);
-  }
-  if (const auto signal = text_of(end, "signal"); !signal.empty()) run.signal = signal;
-  run.outcome = text_of(end, "outcome");
+  fill_end(run, end);
   return run;
 }
 

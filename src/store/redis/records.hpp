@@ -12,6 +12,7 @@
 #include "lock/errors.hpp"
 #include "lock/lease.hpp"
 #include "lock/store.hpp"
+#include "store/redis/event_stream.hpp"
 #include "store/redis/reply.hpp"
 
 namespace dlock::redis {
@@ -26,6 +27,9 @@ std::optional<LockName> lock_of(std::string_view key);
 
 // A pattern for SCAN that matches all keys of a namespace.
 std::string pattern_for(const std::string& name_space);
+
+// A pattern for PSUBSCRIBE that matches the channels of all locks of a namespace.
+std::string channel_pattern_for(const std::string& name_space);
 
 // Who claims a lock, as `status` shows it, in one line of JSON.
 std::string party_text(const Claim& claim);

@@ -298,6 +298,10 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
       text_of(end ? verdict_on(end->exit_code) : Verdict::no_run),
       number(claim.min_hold.count()),
       end && end->is_shared ? "1" : "0"};
+  if (end && end->outcome == "lost") {
+    args.push_back(std::to_string(fence_.number));
+    args.push_back(info_of(claim));
+  }
   const auto reply =
       co_await run(release_script, claim.lock, std::move(args), until, own);
   const auto released = release_from(reply);
@@ -353,6 +357,7 @@ void RedisStore::start_keeping(const Claim& claim, const Grant& grant, LeaseTimi
   keeping_ = std::make_shared<Keeping>(
       context_, options_,
       key_of(claim.lock) + ":b:" + std::to_string(grant.fence.number));
+  fence_ = grant.fence;
   const auto keeping = keeping_;
   auto renew_once = [this, claim, grant, keeping] {
     return renew(claim, grant, keeping->wakeup);
@@ -462,6 +467,28 @@ asio::awaitable<Admission> RedisStore::admit_fence(const LockName& resource, Fen
   const auto admission = admission_from(reply);
   if (!admission) throw failure(reply);
   co_return *admission;
+}
+
+asio::awaitable<RateAnswer> RedisStore::admit(const RateClaim& claim, Wakeup& wakeup) {
+  std::vector<std::string> args{text_of(claim.token), std::to_string(claim.rate.most),
+                                number(claim.rate.period.count()),
+                                number(claim.patience.count())};
+  const auto reply =
+      co_await run(limit_script, claim.limit, std::move(args), budget_end(), wakeup);
+  const auto answer = rate_answer_from(reply);
+  if (!answer) throw failure(reply);
+  co_return *answer;
+}
+
+// As release(): not `wakeup`, which gives up.
+asio::awaitable<void> RedisStore::withdraw(const RateClaim& claim, Wakeup& wakeup) {
+  std::vector<std::string> args{text_of(claim.token)};
+  const auto budget =
+      wakeup.gives_up() ? std::min(options_.timeout, last_patience) : options_.timeout;
+  Wakeup own(context_);
+  const auto reply = co_await run(withdraw_script, claim.limit, std::move(args),
+                                  later(Clock::now(), budget), own);
+  if (reply.is_error()) throw failure(reply);
 }
 
 }  // namespace dlock::redis

@@ -56,8 +56,13 @@ class RedisStore final : public Store {
       Wakeup& wakeup) override;
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
+                              Wakeup& wakeup) override;
 
  private:
+  class Watching;
   struct Keeping;
 
   asio::awaitable<Reply> run(const Script& script, const LockName& lock,
@@ -92,6 +97,7 @@ class RedisStore final : public Store {
   Known known_ = Known::nothing;
   std::string waiter_id_;  // names the list on which we are told of a promise
   Clock::time_point ask_again_;
+  Fence fence_;  // of the grant that is kept
 
   std::shared_ptr<Keeping> keeping_;
 };

@@ -107,8 +107,9 @@ asio::awaitable<Storing> RedisStore::put_value(const Claim& claim,
                                                Lifetime lifetime, Wakeup& wakeup) {
   co_await end_keeping(wakeup);
   const bool in_pieces = bytes.size() > value_piece;
-  if (in_pieces && co_await write_pieces(claim, bytes, wakeup) == Storing::not_ours) {
-    co_return Storing::not_ours;
+  if (in_pieces) {
+    const auto written = co_await write_pieces(claim, bytes, wakeup);
+    if (written == Storing::not_ours) co_return written;
   }
   std::vector<std::string> args{text_of(claim.token),
                                 lease_ttl(claim),

@@ -1,4 +1,4 @@
-// The Lua scripts, as they are in scripts/*.lua, each behind common.lua.
+// The Lua scripts, as they are in scripts/*.lua; those of locks each behind common.lua.
 #pragma once
 
 namespace dlock::redis {
@@ -14,9 +14,12 @@ extern const Script reclaim_script;
 extern const Script release_script;
 extern const Script break_script;
 extern const Script inspect_script;
+extern const Script tidy_script;
 extern const Script put_piece_script;
 extern const Script put_value_script;
 extern const Script set_lease_script;
 extern const Script admit_fence_script;
+extern const Script limit_script;
+extern const Script withdraw_script;
 
 }  // namespace dlock::redis

@@ -60,6 +60,12 @@ asio::awaitable<void> Stream::write(std::string_view bytes, Patience& patience) 
 asio::awaitable<std::string_view> Stream::read(Patience& patience) {
   // Nothing has come yet, most likely: an answer takes longer than coming here does.
   if (!tls_) is_ready_soon(fd_.get(), Readiness::For::reading);
+  const auto bytes = co_await read_until(patience);
+  if (!bytes) throw patience.timeout(patience.server());
+  co_return *bytes;
+}
+
+asio::awaitable<std::optional<std::string_view>> Stream::read_until(Patience& patience) {
   for (;;) {
     const auto progress = try_read(buffer_.get(), buffer_size);
     if (progress.state == Progress::State::done) {
@@ -68,7 +74,7 @@ asio::awaitable<std::string_view> Stream::read(Patience& patience) {
     if (progress.state == Progress::State::failed) {
       throw lost(patience.server(), progress.error);
     }
-    co_await wait(progress.awaited(), patience);
+    if (!co_await is_ready(progress.awaited(), patience)) co_return std::nullopt;
   }
 }
 
@@ -90,12 +96,14 @@ Progress Stream::try_read(char* buffer, std::size_t size) {
   return progress_of(::recv(fd_.get(), buffer, size, 0), Progress::State::wants_to_read);
 }
 
-asio::awaitable<void> Stream::wait(Readiness::For what, Patience& patience) {
+asio::awaitable<bool> Stream::is_ready(Readiness::For what, Patience& patience) {
   if (!readiness_) readiness_.emplace(context_, fd_.get());
   readiness_->ask(what, patience.wakeup());
-  if (!co_await patience.wait([this, what] { return readiness_->came(what); })) {
-    throw patience.timeout(patience.server());
-  }
+  co_return co_await patience.wait([this, what] { return readiness_->came(what); });
+}
+
+asio::awaitable<void> Stream::wait(Readiness::For what, Patience& patience) {
+  if (!co_await is_ready(what, patience)) throw patience.timeout(patience.server());
 }
 
 }  // namespace dlock::redis

@@ -36,12 +36,16 @@ class Stream {
   // closed the connection. Throws Failure (unreachable, interrupted).
   asio::awaitable<std::string_view> read(Patience& patience);
 
+  // The same, but nothing when the time is over first, and no harm done.
+  asio::awaitable<std::optional<std::string_view>> read_until(Patience& patience);
+
   // Whether nothing has come that nobody asked for, the end least of all.
   bool is_quiet();
 
  private:
   Progress try_write(std::string_view bytes);
   Progress try_read(char* buffer, std::size_t size);
+  asio::awaitable<bool> is_ready(Readiness::For what, Patience& patience);
   asio::awaitable<void> wait(Readiness::For what, Patience& patience);
 
   static constexpr std::size_t buffer_size = 16u << 10;

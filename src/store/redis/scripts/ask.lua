@@ -40,6 +40,7 @@ local function grant()
   redis.call('HSET', S, 'fence', int(fence), 'slots', int(slots))
   if reclaimed then redis.call('HDEL', S, 'reclaimed') end
   redis.call('PEXPIRE', S, KEPT_MS)
+  tell('granted', fence, ttl, info)
   if is_run(h) then dismiss() end
   return granted(h)
 end
@@ -152,4 +153,5 @@ redis.call('ZADD', Q, math.max(now, last and last + 1 or 0), token)
 redis.call('HSET', S, 'slots', int(wanted))
 redis.call('PEXPIRE', S, KEPT_MS)
 redis.call('PEXPIRE', Q, QUEUE_MS)
+tell('queued', 0, 0, info)
 return wait({ mode = mode, since = now, until_ = now + PLACE_MS * 1000, id = id, info = info })

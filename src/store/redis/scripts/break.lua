@@ -20,6 +20,7 @@ if is_foreign() then
     show('foreign', redis.call('PTTL', key))
     redis.call('DEL', key)
     value = false
+    tell('broken', 0, 0, '{}')
   end
 else
   redis.call('PEXPIRE', H, KEPT_MS) -- with memory full something like it has to come first
@@ -37,6 +38,7 @@ else
           redis.call('DEL', key)
           value = false
         end
+        tell('broken', h.fence, 0, h.info)
       else
         left = true
       end
@@ -45,6 +47,7 @@ else
         redis.call('HSET', H, token, holder_text(h))
         redis.call('RPUSH', key .. ':b:' .. int(h.fence), '1')
         redis.call('PEXPIRE', key .. ':b:' .. int(h.fence), QUEUE_MS)
+        tell('broken', h.fence, 0, h.info)
       end
     end
   end

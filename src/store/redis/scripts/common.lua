@@ -26,6 +26,7 @@
 -- KEYS[1]:w:ID  a list on which the waiter ID is told of its promise
 -- KEYS[1]:b:FENCE  a list on which the holder with that fence is told that it is broken
 -- KEYS[1]:t:TOKEN  a claim that was given up before it was answered
+-- KEYS[1]:e   no key, but the channel on which those who watch are told what happens
 --
 -- With memory full a script may only go on if its first write is one that frees: DEL,
 -- HDEL, ZREM or PEXPIRE comes before any other.
@@ -92,6 +93,24 @@ local function is_foreign()
   return value and value ~= MARKER and not holders[value]
 end
 
+-- How many more can hold the lock.
+local function free()
+  local taken = is_foreign() and slots or 0
+  for _, h in pairs(holders) do
+    if h.mode == 's' then return 0 end
+    if not h.promise then taken = taken + 1 end
+  end
+  return math.max(slots - taken, 0)
+end
+
+-- Tells those who watch: what, to whose grant (its fence, for how many ms it lasts), and
+-- who that is as JSON; behind a line break how a run ended. Whether anybody listens, and
+-- whether this user may speak there, is of no concern to the lock.
+local function tell(event, of_fence, ms, info)
+  redis.pcall('PUBLISH', key .. ':e', event .. ' ' .. int(of_fence) .. ' ' .. int(ms) .. ' ' ..
+    free() .. ' ' .. int(now) .. ' ' .. info)
+end
+
 -- Whether what this one runs can count for others: it has the lock for itself.
 local function is_run(h)
   return h.mode == 'x' and slots == 1 and not h.promise and not h.ended and not h.detached
@@ -113,8 +132,9 @@ local function note_run(h, ended, text, verdict)
 end
 
 -- Clears what ran out: leases, whose runs then vanished (a detached one has none), and
--- promises, whose waiters are passed over until they ask again.
-local function tidy()
+-- promises, whose waiters are passed over until they ask again. That of `known` is told
+-- by the caller.
+local function tidy(known)
   local left = false
   for token, h in pairs(holders) do
     if counts(token, h) then
@@ -132,6 +152,9 @@ local function tidy()
       elseif not h.ended and not h.detached then
         note_run(h, 0, h.info, 'failed')
         redis.call('PEXPIRE', S, KEPT_MS)
+      end
+      if not h.promise and token ~= known then
+        tell(h.ended and 'released' or 'expired', h.fence, 0, h.info)
       end
     end
   end
@@ -187,6 +210,7 @@ end
 
 -- Takes a waiter out of the queue, with what it was promised.
 local function forget(token)
+  local text = redis.call('HGET', W, token)
   redis.call('ZREM', Q, token)
   redis.call('HDEL', W, token)
   if holders[token] and holders[token].promise then
@@ -197,6 +221,7 @@ local function forget(token)
       value = false
     end
   end
+  if text then tell('left', 0, 0, waiter_of(text).info) end
 end
 
 -- The run that counts as the one of a claim, as text: 'r' if it is going on, 'e' if it has

@@ -66,4 +66,5 @@ redis.call('HSET', S, 'fence', int(math.max(fence, own_fence)), 'slots', int(slo
   'reclaimed', reclaimable)
 redis.call('PEXPIRE', S, KEPT_MS)
 redis.call('PEXPIRE', R, KEPT_MS)
+if not own then tell('granted', own_fence, ttl, info) end
 return 'reclaimed'

@@ -3,11 +3,13 @@
 --
 -- ARGV: token, the waiter's id, how the run ended as JSON or nothing, for how many ms a late
 -- request of this claim is to be refused (0: there is none), the verdict on the run, for how
--- many ms from the grant on the lock is to be held though the run has ended, and whether those
--- who wait to join a run have run with it (1 or 0).
+-- many ms from the grant on the lock is to be held though the run has ended, whether those who
+-- wait to join a run have run with it (1 or 0), and if the lease was lost its fence and its
+-- holder as JSON.
 -- Answers 'released' or 'not ours'.
 local token, id, ended, refuse = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local verdict, min_hold, shared = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
+local lost_fence = ARGV[8]
 local own = holders[token]
 local answer = 'not ours'
 
@@ -23,14 +25,16 @@ if own and (answer == 'released' or own.promise) then
   holders[token] = nil
 end
 if redis.call('ZREM', Q, token) == 1 then
+  local text = redis.call('HGET', W, token)
   redis.call('HDEL', W, token)
   redis.call('DEL', key .. ':w:' .. id)
+  if text then tell('left', 0, 0, waiter_of(text).info) end
 end
 
 if own and own.broken then redis.call('DEL', key .. ':b:' .. int(own.fence)) end
 
 -- Before the run is noted, so that one that vanished does not become the last one.
-tidy()
+tidy(lost_fence and token)
 local kept, joined = false, nil
 if answer == 'released' and own and ended ~= '' then
   local run = note_run(own, now, ended, verdict)
@@ -47,6 +51,13 @@ if kept then
   value = MARKER
   redis.call('HSET', H, int(own.fence), holder_text(own))
   redis.call('PEXPIRE', H, KEPT_MS)
+end
+if lost_fence and not (own and own.broken) then
+  tell('lost', tonumber(lost_fence), 0, ARGV[9])
+elseif kept then
+  tell('kept', own.fence, math.ceil((own.ends - now) / 1000), '{}') -- no event, but when to look
+elseif answer == 'released' then
+  tell('released', own and own.fence or 0, 0, (own and own.info or '{}') .. '\n' .. ended)
 end
 dismiss(joined)
 if refuse > 0 then redis.call('SET', key .. ':t:' .. token, '1', 'PX', refuse) end

@@ -1,0 +1,177 @@
+#include "cli/limit.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "cli/completed.hpp"
+#include "cli/look.hpp"
+#include "cli/nesting.hpp"
+#include "cli/speaker.hpp"
+#include "lock/admission.hpp"
+#include "store/open.hpp"
+#include "supervise/direct_supervisor.hpp"
+#include "util/json.hpp"
+#include "util/random.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+// As the user would write it: "5/800ms", "100/1m".
+std::string text_of(const Rate& rate) {
+  constexpr std::pair<const char*, std::int64_t> units[] = {
+      {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}};
+  const auto period = rate.period.count();
+  const auto* unit = std::find_if(std::begin(units), std::end(units),
+                                  [&](const auto& u) { return period % u.second == 0; });
+  return std::to_string(rate.most) + "/" + std::to_string(period / unit->second) +
+         unit->first;
+}
+
+// As dlock found it, but for secrets.
+std::vector<std::string> environment_for_command() {
+  std::vector<std::string> environment;
+  for (auto* variable = environ; *variable != nullptr; ++variable) {
+    if (!is_secret(*variable)) environment.emplace_back(*variable);
+  }
+  return environment;
+}
+
+Exit exit_with(ExitStatus status) { return {code_of(status), {}}; }
+
+// One who wants to be admitted, and what comes after that.
+class Limited {
+ public:
+  Limited(asio::io_context& context, const CommonOptions& common,
+          const LimitOptions& options, const HeldSignals& held)
+      : common_(common),
+        options_(options),
+        speaker_(options.name, common.quiet, common.verbose),
+        wakeup_(context),
+        signals_(context, wakeup_, held),
+        store_(open_store(common.store, store_timeout(common, {}), context)) {}
+
+  asio::awaitable<Exit> to_the_end();
+
+ private:
+  asio::awaitable<RateAnswer> obtain();
+  asio::awaitable<Exit> run_command();
+  void answer(bool admitted, unsigned remaining, milliseconds next_in) const;
+  Exit refused(const Rate& in_use) const;
+  Exit refused(const NotAdmitted& not_yet) const;
+
+  const CommonOptions& common_;
+  const LimitOptions& options_;
+  Speaker speaker_;
+  Wakeup wakeup_;
+  SignalInbox signals_;
+  std::unique_ptr<Store> store_;
+};
+
+asio::awaitable<Exit> Limited::to_the_end() {
+  std::optional<RateAnswer> admission;
+  std::exception_ptr error;
+  signals_.give_up_waiting(true);
+  try {
+    admission = co_await obtain();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  signals_.give_up_waiting(false);
+  speaker_.live("");
+  if (const auto signal = signals_.next_ending()) co_return Exit{0, signal};
+  if (error) std::rethrow_exception(error);
+
+  if (const auto* differs = std::get_if<RateDiffers>(&*admission)) {
+    co_return refused(differs->in_use);
+  }
+  if (const auto* not_yet = std::get_if<NotAdmitted>(&*admission)) {
+    co_return refused(*not_yet);
+  }
+  const auto& admitted = std::get<Admitted>(*admission);
+  answer(true, admitted.remaining, admitted.next_in);
+  speaker_.step("admitted, " + std::to_string(admitted.remaining) + " remaining" +
+                (store_->protects() ? "" : " (none: admits everybody)"));
+  if (options_.command.empty()) co_return exit_with(ExitStatus::success);
+  co_return co_await run_command();
+}
+
+asio::awaitable<RateAnswer> Limited::obtain() {
+  RateClaim claim;
+  claim.limit = {common_.name_space, options_.name};
+  claim.token.bytes = random_bytes();
+  claim.rate = options_.rate;
+  TurnPatience patience;
+  if (options_.wait) patience.until = later(Clock::now(), *options_.wait);
+  patience.waiting = [this](const NotAdmitted& turn) {
+    const auto message = "waiting: a turn in " + for_people(turn.next_in);
+    speaker_.step(message);
+    speaker_.live(message);
+  };
+  patience.retrying = [this](const Failure& failure) {
+    speaker_.step(std::string(failure.what()) + "; trying again");
+  };
+  speaker_.step("asking " + printable(store_->url()));
+  co_return co_await await_admission(*store_, std::move(claim), std::move(patience),
+                                     wakeup_);
+}
+
+// There is nothing to give back, so it runs like any other command.
+asio::awaitable<Exit> Limited::run_command() {
+  store_.reset();  // it would be kept open for as long as the command runs
+  SupervisionPlan plan;
+  plan.own_group = !has_terminal();
+  DirectSupervisor command(options_.command, plan, signals_, wakeup_,
+                           [this](const std::string& text) { speaker_.error(text); });
+  StartPlan start_plan;
+  start_plan.environment = environment_for_command();
+  // Nothing may start after a signal that would have ended us.
+  if (const auto signal = signals_.next_ending()) co_return Exit{0, signal};
+  const auto started = co_await command.start(std::move(start_plan));
+  if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
+    speaker_.error(failure->message);
+    co_return exit_with(status_of(failure->kind));
+  }
+  speaker_.step("started process " + std::to_string(std::get<Spawned>(started).pid) +
+                ": " + printable_command(options_.command, 200));
+  const auto end = co_await command.ended();
+  co_return Exit{end.exit_code.value_or(0), end.signal};
+}
+
+void Limited::answer(bool admitted, unsigned remaining, milliseconds next_in) const {
+  if (!common_.json) return;
+  const Json json{
+      {"admitted", admitted}, {"remaining", remaining}, {"retry_in_ms", next_in.count()}};
+  print(to_line(json) + "\n");
+}
+
+Exit Limited::refused(const Rate& in_use) const {
+  speaker_.error("in use with " + text_of(in_use) + ", not " + text_of(options_.rate));
+  return exit_with(ExitStatus::misconfigured);
+}
+
+Exit Limited::refused(const NotAdmitted& not_yet) const {
+  answer(false, not_yet.remaining, not_yet.next_in);
+  speaker_.warning("rate exceeded (" + text_of(options_.rate) + "): a turn in " +
+                   for_people(not_yet.next_in) +
+                   (options_.wait ? ", which is too long a wait" : ""));
+  return exit_with(ExitStatus::not_obtained);
+}
+
+}  // namespace
+
+Exit limit_verb(const Invocation& invocation) {
+  const auto options = limit_options(invocation.settings, invocation.operands.at(0),
+                                     invocation.operands.at(1), invocation.command);
+  const HeldSignals held;
+  asio::io_context context(1);
+  Limited limited(context, invocation.common, options, held);
+  return completed(context, [&] { return limited.to_the_end(); });
+}
+
+}  // namespace dlock

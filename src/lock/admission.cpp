@@ -1,0 +1,65 @@
+#include "lock/admission.hpp"
+
+#include <algorithm>
+
+namespace dlock {
+namespace {
+
+// Soon at first, for a turn lapses while a store is away, and then as in
+// lock/acquire.cpp.
+constexpr milliseconds first_retry{100};
+constexpr milliseconds longest_retry{2000};
+
+// More than anybody means by "forever", and far from where clocks run over.
+constexpr milliseconds longest_patience = std::chrono::hours(24 * 366 * 100);
+
+milliseconds left_until(Clock::time_point until) {
+  const auto now = Clock::now();
+  if (until <= now) return milliseconds(0);
+  return std::min(std::chrono::floor<milliseconds>(until - now), longest_patience);
+}
+
+asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until) {
+  while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+}
+
+}  // namespace
+
+asio::awaitable<RateAnswer> await_admission(Store& store, RateClaim claim,
+                                            TurnPatience patience, Wakeup& wakeup) {
+  auto retry_after = first_retry;
+  bool may_have_turn = false;
+  for (;;) {
+    Clock::time_point next;
+    bool was_interrupted = false;
+    claim.patience = left_until(patience.until);
+    may_have_turn = may_have_turn || claim.patience.count() > 0;
+    try {
+      const auto answer = co_await store.admit(claim, wakeup);
+      const auto* later_on = std::get_if<NotAdmitted>(&answer);
+      if (later_on == nullptr || !later_on->has_turn) co_return answer;
+      if (patience.waiting) patience.waiting(*later_on);
+      next = later(Clock::now(), later_on->next_in);
+      retry_after = first_retry;
+    } catch (const Failure& failure) {
+      was_interrupted = failure.kind() == Failure::Kind::interrupted;
+      const bool passes = failure.kind() == Failure::Kind::unreachable;
+      if (!was_interrupted && (!passes || Clock::now() >= patience.until)) throw;
+      if (passes && patience.retrying) patience.retrying(failure);
+      next = std::min(patience.until, later(Clock::now(), retry_after));
+      retry_after = std::min(retry_after * 2, longest_retry);
+    }
+    if (!was_interrupted) co_await sleep(wakeup, next);
+    if (wakeup.gives_up()) break;
+  }
+  if (may_have_turn) {
+    try {
+      co_await store.withdraw(claim, wakeup);
+    } catch (const Failure&) {
+      // Then it lapses.
+    }
+  }
+  throw Failure(Failure::Kind::interrupted, "interrupted");
+}
+
+}  // namespace dlock

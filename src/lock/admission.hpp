@@ -1,0 +1,27 @@
+// Asking a limit until it admits or the patience is over.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+
+#include "lock/store.hpp"
+
+namespace dlock {
+
+struct TurnPatience {
+  // Until when to wait; min(): ask once, max(): without end.
+  Clock::time_point until = Clock::time_point::min();
+  // Told of each turn that the claim got.
+  std::function<void(const NotAdmitted&)> waiting;
+  // Told why the store could not be asked, before it is tried again.
+  std::function<void(const Failure&)> retrying;
+};
+
+// Puts `claim` to `store`, sleeps until its turn, and puts it again. Not admitted as soon
+// as it is known that the turn comes too late for the patience. A store that cannot be
+// reached is tried again while there is patience left, as in lock/acquire.hpp. Who is
+// interrupted has no place in line any more.
+asio::awaitable<RateAnswer> await_admission(Store& store, RateClaim claim,
+                                            TurnPatience patience, Wakeup& wakeup);
+
+}  // namespace dlock

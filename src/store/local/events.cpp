@@ -1,0 +1,287 @@
+#include "store/local/events.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "lock/errors.hpp"
+#include "store/local/sessions.hpp"
+#include "util/json.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+constexpr const char* former_file = "events.old";
+constexpr off_t longest = 1 << 20;
+constexpr off_t mark_byte = 2;  // of `sessions`; 0 and 1 are gates
+
+bool has_fence(const std::vector<Holder>& holders, Fence fence) {
+  return std::any_of(holders.begin(), holders.end(),
+                     [&](const Holder& h) { return h.fence == fence; });
+}
+
+bool has_token(const std::vector<Waiter>& waiters, const Token& token) {
+  return std::any_of(waiters.begin(), waiters.end(),
+                     [&](const Waiter& w) { return w.party.token == token; });
+}
+
+unsigned free_of(const std::vector<Holder>& holders, std::uint32_t slots) {
+  const bool shared = std::any_of(holders.begin(), holders.end(),
+                                  [](const Holder& h) { return h.mode == Mode::shared; });
+  const auto taken = shared ? slots : holders.size();
+  return slots - static_cast<unsigned>(std::min<std::size_t>(taken, slots));
+}
+
+Event event_of(Event::Kind kind, const LockName& lock, const Party& party, Moment now) {
+  Event event;
+  event.time = now.wall;
+  event.kind = kind;
+  event.lock = lock;
+  event.host = party.host;
+  event.pid = party.pid;
+  return event;
+}
+
+Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Moment now) {
+  auto event = event_of(kind, lock, holder.party, now);
+  event.fence = holder.fence;
+  event.label = holder.label;
+  event.command = holder.argv;
+  return event;
+}
+
+RunInfo run_of(const Holder& holder, const RunEnd& end, Moment now) {
+  RunInfo run;
+  run.fence = holder.fence;
+  run.started = holder.since;
+  run.ended = now.wall;
+  run.duration = end.duration;
+  run.exit_code = end.exit_code;
+  run.signal = end.signal;
+  run.host = holder.party.host;
+  run.outcome = end.outcome;
+  return run;
+}
+
+// How `holder`, who is gone, has gone.
+Event event_of_end(const Holder& holder, const LockName& lock, const Cause& cause,
+                   Moment now) {
+  if (cause.released_by == holder.party.token) {
+    const bool lost = cause.end && cause.end->outcome == "lost" && !holder.broken;
+    auto event =
+        event_of(lost ? Event::Kind::lost : Event::Kind::released, lock, holder, now);
+    if (cause.end) event.run = run_of(holder, *cause.end, now);
+    return event;
+  }
+  const bool broken = std::find(cause.broken.begin(), cause.broken.end(), holder.fence) !=
+                      cause.broken.end();
+  if (broken) return event_of(Event::Kind::broken, lock, holder, now);
+  return event_of(holder.ended ? Event::Kind::released : Event::Kind::expired, lock,
+                  holder, now);
+}
+
+std::string text_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+template <typename Number>
+Number number_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number_integer() ? found->get<Number>() : 0;
+}
+
+bool is_same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+}  // namespace
+
+std::vector<Event> events_between(const State& before, const State& after,
+                                  const LockName& lock, const Cause& cause, Moment now) {
+  std::vector<Event> events;
+  auto holders = before.holders;
+  const auto add = [&](Event event) {
+    event.free = free_of(holders, after.slots);
+    events.push_back(std::move(event));
+  };
+  for (const auto& holder : before.holders) {
+    if (has_fence(after.holders, holder.fence)) continue;
+    std::erase_if(holders, [&](const Holder& h) { return h.fence == holder.fence; });
+    add(event_of_end(holder, lock, cause, now));
+  }
+  for (const auto& waiter : before.waiters) {
+    const bool was_granted =
+        std::any_of(after.holders.begin(), after.holders.end(),
+                    [&](const Holder& h) { return h.party.token == waiter.party.token; });
+    if (was_granted || has_token(after.waiters, waiter.party.token)) continue;
+    add(event_of(Event::Kind::left, lock, waiter.party, now));
+  }
+  for (const auto& holder : after.holders) {
+    const auto former =
+        std::find_if(before.holders.begin(), before.holders.end(),
+                     [&](const Holder& h) { return h.fence == holder.fence; });
+    if (former == before.holders.end()) {
+      holders.push_back(holder);
+      add(event_of(Event::Kind::granted, lock, holder, now));
+    } else if (holder.broken && !former->broken) {
+      add(event_of(Event::Kind::broken, lock, holder, now));
+    }
+  }
+  for (const auto& waiter : after.waiters) {
+    if (has_token(before.waiters, waiter.party.token)) continue;
+    add(event_of(Event::Kind::queued, lock, waiter.party, now));
+  }
+  return events;
+}
+
+Event lost_event(const Holder& holder, const LockName& lock, const State& state,
+                 Moment now) {
+  auto event = event_of(Event::Kind::lost, lock, holder, now);
+  event.free = free_of(state.holders, state.slots);
+  return event;
+}
+
+std::string line_of(const Event& event) {
+  Json json{
+      {"time", event.time.count()},
+      {"event", event_name(event.kind)},
+      {"namespace", event.lock.name_space},
+      {"name", event.lock.name},
+      {"fence", event.fence.number},
+      {"free", event.free},
+      {"host", event.host},
+      {"pid", event.pid},
+      {"label", event.label},
+      {"command", event.command},
+  };
+  if (event.run) {
+    json["outcome"] = event.run->outcome;
+    json["duration_ms"] = event.run->duration.value_or(milliseconds(0)).count();
+    if (event.run->exit_code) json["exit_code"] = *event.run->exit_code;
+    if (event.run->signal) json["signal"] = *event.run->signal;
+  }
+  return to_line(json) + "\n";
+}
+
+std::optional<Event> event_from(std::string_view line) {
+  const auto json = Json::parse(line, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  const auto kind = event_kind_of(text_of(json, "event"));
+  Event event;
+  event.lock = {text_of(json, "namespace"), text_of(json, "name")};
+  if (!kind || event.lock.name.empty()) return std::nullopt;
+  event.kind = *kind;
+  event.time = WallTime(number_of<std::int64_t>(json, "time"));
+  event.fence.number = number_of<std::uint64_t>(json, "fence");
+  event.free = number_of<unsigned>(json, "free");
+  event.host = text_of(json, "host");
+  event.pid = number_of<pid_t>(json, "pid");
+  event.label = text_of(json, "label");
+  if (const auto words = json.find("command"); words != json.end() && words->is_array()) {
+    for (const auto& word : *words) {
+      if (word.is_string()) event.command.push_back(word.get<std::string>());
+    }
+  }
+  if (const auto outcome = text_of(json, "outcome"); !outcome.empty()) {
+    auto& run = event.run.emplace();
+    run.ended = event.time;
+    run.outcome = outcome;
+    run.duration = milliseconds(number_of<std::int64_t>(json, "duration_ms"));
+    if (json.contains("exit_code")) run.exit_code = number_of<int>(json, "exit_code");
+    if (json.contains("signal")) run.signal = text_of(json, "signal");
+  }
+  return event;
+}
+
+Fd watch_mark(const Directory& directory) {
+  Fd mark = directory.open_file("sessions", O_RDWR, true);
+  struct flock range {};
+  range.l_type = F_RDLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = mark_byte;
+  range.l_len = 1;
+  if (::fcntl(mark.get(), F_OFD_SETLK, &range) != 0) {
+    throw failure_of(errno, "cannot lock " + printable(directory.path_of("sessions")));
+  }
+  return mark;
+}
+
+bool Gate::is_watched() const {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = mark_byte;
+  range.l_len = 1;
+  return ::fcntl(fd_.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
+void publish(const Directory& directory, const std::vector<Event>& events) {
+  if (events.empty()) return;
+  std::string lines;
+  for (const auto& event : events) lines += line_of(event);
+  try {
+    Fd file = directory.open_file(events_file, O_WRONLY | O_APPEND, true);
+    struct stat status {};
+    if (::fstat(file.get(), &status) == 0 && status.st_size >= longest &&
+        ::renameat(directory.fd(), events_file, directory.fd(), former_file) == 0) {
+      file = directory.open_file(events_file, O_WRONLY | O_APPEND, true);
+    }
+    write_all(file.get(), lines);
+  } catch (const Failure&) {
+    // See above.
+  }
+}
+
+EventReader::EventReader(const Directory& directory)
+    : directory_(directory),
+      file_(directory.open_file(events_file, O_RDONLY, true)),
+      at_(::lseek(file_.get(), 0, SEEK_END)) {}
+
+std::optional<std::vector<Event>> EventReader::read() {
+  std::vector<Event> events;
+  struct stat own {};
+  struct stat named {};
+  ::fstat(file_.get(), &own);
+  // Before reading: what is not in this file by then is in the next one.
+  const auto is_named = [&](const char* name) {
+    return ::fstatat(directory_.fd(), name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           is_same_file(own, named);
+  };
+  const bool is_present = is_named(events_file);
+  const bool is_former = !is_present && is_named(former_file);
+  was_replaced_ = !is_present;
+  if (!read_lines(events)) return std::nullopt;
+  if (is_present) return events;
+  if (!is_former) return std::nullopt;
+  file_ = directory_.open_file(events_file, O_RDONLY, true);
+  at_ = 0;
+  rest_.clear();
+  if (!read_lines(events)) return std::nullopt;
+  return events;
+}
+
+bool EventReader::read_lines(std::vector<Event>& events) {
+  char buffer[16'384];
+  for (;;) {
+    const auto size = ::pread(file_.get(), buffer, sizeof buffer, at_);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return false;
+    if (size == 0) break;
+    at_ += size;
+    rest_.append(buffer, static_cast<std::size_t>(size));
+  }
+  for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) {
+    if (auto event = event_from(std::string_view(rest_).substr(0, end))) {
+      events.push_back(std::move(*event));
+    }
+    rest_.erase(0, end + 1);
+  }
+  return true;
+}
+
+}  // namespace dlock::local

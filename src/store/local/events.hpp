@@ -1,0 +1,73 @@
+// What happens to locks, for those who watch a local store.
+//
+// Nobody keeps a list of who watches: each has a byte of the file `sessions` locked, so
+// whoever changes a lock asks the kernel whether anybody does, and only then adds lines
+// to the file `events`. That is done under the gate, so they are in the order of the
+// changes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lock/event.hpp"
+#include "store/local/directory.hpp"
+#include "store/local/rules.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::local {
+
+// Why a holder may be gone, if it did not just end.
+struct Cause {
+  std::optional<Token> released_by;
+  std::optional<RunEnd> end;  // of its run
+  std::vector<Fence> broken;
+};
+
+// What has happened to a lock between two of its states, in order.
+std::vector<Event> events_between(const State& before, const State& after,
+                                  const LockName& lock, const Cause& cause, Moment now);
+
+// That a run was ended whose lease somebody else had taken, or nobody knew any more.
+Event lost_event(const Holder& holder, const LockName& lock, const State& state,
+                 Moment now);
+
+// A line of the file, and back; nothing for what is none.
+std::string line_of(const Event& event);
+std::optional<Event> event_from(std::string_view line);
+
+// Locks the byte that says that somebody watches, for as long as the descriptor is open.
+// Throws Failure.
+Fd watch_mark(const Directory& directory);
+
+// Adds lines to the file, and keeps it bounded: under the gate. That it cannot (a full
+// disk) must not keep a lock from being granted or given back.
+void publish(const Directory& directory, const std::vector<Event>& events);
+
+// Reads the file from its present end on.
+class EventReader {
+ public:
+  // Creates the file if there is none; under the gate. Throws Failure.
+  explicit EventReader(const Directory& directory);
+
+  // What has been added since. Nothing if that cannot be known any more: the file was
+  // replaced more than once, or removed.
+  std::optional<std::vector<Event>> read();
+
+  // Whether the last read() went over to another file.
+  bool was_replaced() const { return was_replaced_; }
+
+ private:
+  bool read_lines(std::vector<Event>& events);
+
+  const Directory& directory_;
+  Fd file_;
+  off_t at_ = 0;
+  bool was_replaced_ = false;
+  std::string rest_;  // of a line whose end has not come yet
+};
+
+constexpr const char* events_file = "events";
+
+}  // namespace dlock::local

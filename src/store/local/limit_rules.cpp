@@ -1,0 +1,184 @@
+#include "store/local/limit_rules.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace dlock::local {
+namespace {
+
+// A clock that was set back would keep every stamp for so much longer. Time has then
+// stood still since the last one. (No hand sets the clock of a boot, but containers may
+// have clocks of their own.)
+void follow_clock(LimitState& state, Clock::time_point now) {
+  if (state.stamps.empty() || state.stamps.back() <= now) return;
+  const auto back = state.stamps.back() - now;
+  for (auto& stamp : state.stamps) stamp -= back;
+  for (auto& turn : state.turns) turn.at -= back;
+}
+
+void tidy(LimitState& state, Clock::time_point now) {
+  follow_clock(state, now);
+  const auto first_in_window =
+      std::upper_bound(state.stamps.begin(), state.stamps.end(), now - state.rate.period);
+  state.stamps.erase(state.stamps.begin(), first_in_window);
+  std::erase_if(state.turns,
+                [&](const Turn& turn) { return turn.at + turn_holds <= now; });
+}
+
+// Who waits behind one that is a period late has lost that turn to it, and loses no more.
+// Who only asks lets everybody in line go first.
+enum class WaitsFor { those_in_time, all };
+
+// When one behind the first `place` of the line can be admitted, as far as is known.
+Clock::time_point turn_behind(const LimitState& state, std::size_t place,
+                              WaitsFor waits_for, Clock::time_point now) {
+  std::vector<Clock::time_point> before;
+  for (std::size_t i = 0; i < place; ++i) {
+    const auto at = state.turns[i].at;
+    if (waits_for == WaitsFor::all || at + state.rate.period > now) before.push_back(at);
+  }
+  const std::size_t most = state.rate.most;
+  if (before.size() >= most) {
+    // The one that has to be admitted a period before it.
+    const auto at = before[before.size() - most];
+    const auto turn = at + state.rate.period;
+    return turn > now ? turn : at + turn_holds;
+  }
+  if (state.stamps.size() + before.size() < most) return now;
+  return state.stamps[state.stamps.size() + before.size() - most] + state.rate.period;
+}
+
+// That of one who asks now, and would not wait.
+Clock::time_point next_turn(const LimitState& state, Clock::time_point now) {
+  return turn_behind(state, state.turns.size(), WaitsFor::all, now);
+}
+
+unsigned remaining(const LimitState& state) {
+  const auto spoken_for = state.stamps.size() + state.turns.size();
+  return spoken_for >= state.rate.most
+             ? 0
+             : state.rate.most - static_cast<unsigned>(spoken_for);
+}
+
+}  // namespace
+
+RateAnswer admit(LimitState& state, const RateClaim& claim, Clock::time_point now) {
+  tidy(state, now);
+  if (state.rate != claim.rate) {
+    if (!state.stamps.empty() || !state.turns.empty()) return RateDiffers{state.rate};
+    state.rate = claim.rate;
+  }
+  const auto own =
+      std::find_if(state.turns.begin(), state.turns.end(),
+                   [&](const Turn& turn) { return turn.token == claim.token; });
+  const bool queued = own != state.turns.end();
+  const bool in_line = queued || claim.patience.count() > 0;
+  const auto turn =
+      turn_behind(state, static_cast<std::size_t>(own - state.turns.begin()),
+                  in_line ? WaitsFor::those_in_time : WaitsFor::all, now);
+  const auto until = [&](Clock::time_point moment) {
+    return std::chrono::ceil<milliseconds>(moment - now);
+  };
+  if (turn <= now) {
+    if (queued) state.turns.erase(own);
+    state.stamps.push_back(now);
+    return Admitted{remaining(state), until(next_turn(state, now))};
+  }
+  const bool waits = claim.patience.count() > 0 && turn - now <= claim.patience;
+  if (waits && queued) {
+    own->at = turn;
+  } else if (waits) {
+    state.turns.push_back({claim.token, turn});
+  } else if (queued) {
+    state.turns.erase(own);
+  }
+  return NotAdmitted{remaining(state), until(turn), waits};
+}
+
+bool withdraw(LimitState& state, const Token& token) {
+  return std::erase_if(state.turns,
+                       [&](const Turn& turn) { return turn.token == token; }) > 0;
+}
+
+bool is_out_of_use(const LimitState& state, Clock::time_point now) {
+  auto later_state = state;
+  tidy(later_state, now);
+  return later_state.stamps.empty() && later_state.turns.empty();
+}
+
+namespace {
+
+// What a state begins with. Then come the stamps, eight bytes each, and the turns.
+struct Head {
+  std::uint64_t checksum = 0;
+  std::uint64_t most = 0;
+  std::int64_t period = 0;
+  std::uint64_t stamps = 0;
+};
+static_assert(sizeof(Head) == 32 && sizeof(Turn) == 24);
+
+// FNV-1a by words, since there can be 10,000 of them. Against damage, as in state.cpp.
+std::uint64_t checksum(std::string_view bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (; bytes.size() >= sizeof hash; bytes.remove_prefix(sizeof hash)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    hash = (hash ^ word) * 0x100000001b3u;
+    hash ^= hash >> 32u;  // or the upper bits of a word would hardly count
+  }
+  return hash;
+}
+
+template <typename T>
+void append(std::string& bytes, const std::vector<T>& values) {
+  if (values.empty()) return;
+  const auto at = bytes.size();
+  bytes.resize(at + values.size() * sizeof(T));
+  std::memcpy(bytes.data() + at, values.data(), values.size() * sizeof(T));
+}
+
+template <typename T>
+std::vector<T> taken(std::string_view& bytes, std::size_t count) {
+  std::vector<T> values(count);
+  if (count > 0) std::memcpy(values.data(), bytes.data(), count * sizeof(T));
+  bytes.remove_prefix(count * sizeof(T));
+  return values;
+}
+
+}  // namespace
+
+std::string encoded(const LimitState& state) {
+  Head head;
+  head.most = state.rate.most;
+  head.period = state.rate.period.count();
+  head.stamps = state.stamps.size();
+  std::string bytes(sizeof head, '\0');
+  append(bytes, state.stamps);
+  append(bytes, state.turns);
+  std::memcpy(bytes.data(), &head, sizeof head);
+  head.checksum = checksum(std::string_view(bytes).substr(sizeof head.checksum));
+  std::memcpy(bytes.data(), &head, sizeof head);
+  return bytes;
+}
+
+std::optional<LimitState> decoded_limit(std::string_view bytes) {
+  Head head;
+  if (bytes.size() < sizeof head) return std::nullopt;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (head.checksum != checksum(bytes.substr(sizeof head.checksum))) return std::nullopt;
+  bytes.remove_prefix(sizeof head);
+  if (head.most == 0 || head.most > UINT32_MAX || head.period <= 0 ||
+      head.stamps > bytes.size() / sizeof(Clock::time_point)) {
+    return std::nullopt;
+  }
+  LimitState state;
+  state.rate.most = static_cast<unsigned>(head.most);
+  state.rate.period = milliseconds(head.period);
+  state.stamps = taken<Clock::time_point>(bytes, head.stamps);
+  if (bytes.size() % sizeof(Turn) != 0) return std::nullopt;
+  state.turns = taken<Turn>(bytes, bytes.size() / sizeof(Turn));
+  return state;
+}
+
+}  // namespace dlock::local

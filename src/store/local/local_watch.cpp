@@ -1,0 +1,136 @@
+// LocalStore::watch(): who changes a lock says so while anybody watches; what ends
+// without a word is looked for.
+#include <sys/inotify.h>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "store/local/events.hpp"
+#include "store/local/local_store.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+// Between looks for holders that have ended, and for files that were replaced.
+constexpr milliseconds look_every{400};
+
+// Between tries to watch a store that cannot be used.
+constexpr milliseconds pause_after_trouble{1000};
+
+}  // namespace
+
+asio::awaitable<void> LocalStore::watch(const Watched& watched, EventSink& sink,
+                                        Wakeup& wakeup) {
+  for (bool is_first = true; !wakeup.gives_up(); is_first = false) {
+    std::string why;
+    is_watching_ = false;
+    try {
+      close();
+      co_await watch_for_a_while(watched, sink, wakeup);
+      why = "the files in " + printable(options_.path) + " were replaced";
+    } catch (const Failure& failure) {
+      if (failure.kind() == Failure::Kind::interrupted) co_return;
+      if (is_first && !is_watching_) throw;
+      why = failure.what();
+    }
+    if (wakeup.gives_up()) co_return;
+    if (is_watching_) sink.interrupted(why);
+    const auto until = Clock::now() + pause_after_trouble;
+    while (!wakeup.gives_up() && Clock::now() < until) co_await wakeup.wait_until(until);
+  }
+}
+
+// Until the files are not the store's any more, or nobody wants to know.
+asio::awaitable<void> LocalStore::watch_for_a_while(const Watched& watched,
+                                                    EventSink& sink, Wakeup& wakeup) {
+  open(Directory::Missing::create);
+  const Fd mark = watch_mark(*directory_);
+  std::optional<EventReader> reader;
+  std::set<LockName> held;
+  {
+    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+    open_database(Database::Access::give_back);
+    reader.emplace(*directory_);
+    held = locks_with_holders(watched);
+  }
+  std::optional<FileWatcher> changes;
+  const auto follow_file = [&] {
+    changes.emplace(context_, [&wakeup] { wakeup.notify(); });
+    changes->watch(directory_->pinned(events_file), IN_MODIFY | IN_MOVE_SELF);
+  };
+  follow_file();
+  is_watching_ = true;
+  sink.began();
+  auto look_at = Clock::now();
+  while (!wakeup.gives_up()) {
+    const auto events = reader->read();
+    if (!events) co_return;
+    for (const auto& event : *events) {
+      if (!watched.covers(event.lock)) continue;
+      if (event.kind == Event::Kind::granted) held.insert(event.lock);
+      sink.happened(event);
+    }
+    if (reader->was_replaced()) {
+      follow_file();
+      continue;  // something may have been added before it was followed
+    }
+    if (Clock::now() >= look_at) {
+      if (!in_place()) co_return;
+      co_await tidy_ended(held, wakeup);
+      look_at = Clock::now() + look_every;
+    }
+    co_await wakeup.wait_until(look_at);
+  }
+}
+
+// Under the gate.
+std::set<LockName> LocalStore::locks_with_holders(const Watched& watched) {
+  std::set<LockName> held;
+  if (!database_) return held;
+  Transaction transaction(*database_, Database::Access::read);
+  const std::string prefix = watched.name_space + '\0';
+  transaction.each(prefix, [&](std::string_view key, std::string_view value) {
+    const LockName lock{watched.name_space, std::string(key.substr(prefix.size()))};
+    const auto state = decoded(value);
+    if (watched.covers(lock) && state && !state->holders.empty()) held.insert(lock);
+    return true;
+  });
+  return held;
+}
+
+// Takes those out of `held` that nobody holds any more.
+asio::awaitable<void> LocalStore::tidy_ended(std::set<LockName>& held, Wakeup& wakeup) {
+  std::vector<LockName> untidy;
+  if (!held.empty()) {
+    // What was opened for a look could not be written to afterwards.
+    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+    open_database(Database::Access::give_back);
+    if (!database_) co_return;
+    Transaction transaction(*database_, Database::Access::read);
+    for (auto lock = held.begin(); lock != held.end();) {
+      const auto state = load(transaction, *lock);
+      if (is_untidy(state, Moment::now(), *gate_)) untidy.push_back(*lock);
+      lock = state.holders.empty() ? held.erase(lock) : std::next(lock);
+    }
+  }
+  for (const auto& lock : untidy) co_await tidy(lock, wakeup);
+}
+
+asio::awaitable<void> LocalStore::tidy(LockName lock, Wakeup& wakeup) {
+  Consequences consequences;
+  {
+    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+    open_database(Database::Access::give_back);
+    if (!database_) co_return;
+    Transaction transaction(*database_, Database::Access::give_back);
+    auto state = load_to_change(transaction, lock);
+    dlock::local::tidy(state, Moment::now(), *gate_, consequences);
+    store(transaction, lock, state);
+  }
+  tell(consequences);
+  co_await log_ends(lock, consequences.vanished, wakeup);
+}
+
+}  // namespace dlock::local

@@ -1,0 +1,143 @@
+// RedisStore::watch(): events come from the server; what nobody notices there, because a
+// lease just runs out, is looked for.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "store/redis/answers.hpp"
+#include "store/redis/event_stream.hpp"
+#include "store/redis/records.hpp"
+#include "store/redis/redis_store.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// Between tries to reach a server that is gone.
+constexpr milliseconds first_pause{100};
+constexpr milliseconds longest_pause{5'000};
+
+// A millisecond more than a lease can last, for it ends in the midst of one.
+Clock::time_point end_of(milliseconds left) {
+  return later(Clock::now(), left + milliseconds(1));
+}
+
+}  // namespace
+
+// When the leases that are known of end if nobody renews them.
+class RedisStore::Watching {
+ public:
+  Watching(RedisStore& store, const Watched& watched, Wakeup& wakeup)
+      : store_(store),
+        watched_(watched),
+        wakeup_(wakeup),
+        stream_(store.context_, store.options_.target, watched, store.options_.timeout) {}
+
+  // Subscribes, and then looks at what there is: between the two nothing is missed.
+  asio::awaitable<void> begin() {
+    co_await stream_.begin(wakeup_);
+    ends_.clear();
+    const auto covers = [this](const std::string& name) {
+      return watched_.covers({watched_.name_space, name});
+    };
+    std::vector<LockInfo> locks;
+    if (watched_.names.empty()) {
+      locks = co_await store_.list(watched_.name_space, covers, wakeup_);
+    }
+    for (const auto& name : watched_.names) {
+      const LockName lock{watched_.name_space, name};
+      auto info = co_await store_.inspect(lock, wakeup_);
+      locks.push_back(std::move(info));
+    }
+    for (const auto& lock : locks) {
+      note_holders(lock.lock, lock.holders);
+      // One that ran out and that nobody has cleared yet is not shown.
+      if (lock.last_run && lock.last_run->outcome == "vanished") look_at(lock.lock);
+    }
+  }
+
+  asio::awaitable<void> go_on(EventSink& sink) {
+    const auto published = co_await stream_.next(next_end(), wakeup_);
+    if (published) {
+      const auto& event = published->event;
+      if (published->lasts.count() > 0) note_end(event.lock, end_of(published->lasts));
+      if (published->is_event) sink.happened(event);
+    }
+    for (const auto& lock : ended()) co_await tidy(lock);
+  }
+
+ private:
+  void note_holders(const LockName& lock, const std::vector<HolderInfo>& holders) {
+    for (const auto& holder : holders) {
+      if (holder.foreign || !holder.expires_in) continue;
+      note_end(lock, end_of(*holder.expires_in));
+    }
+  }
+
+  void note_end(const LockName& lock, Clock::time_point end) {
+    const auto found = ends_.try_emplace(lock, end).first;
+    found->second = std::min(found->second, end);
+  }
+
+  void look_at(const LockName& lock) { ends_[lock] = Clock::now(); }
+
+  Clock::time_point next_end() const {
+    auto next = Clock::time_point::max();
+    for (const auto& [lock, end] : ends_) next = std::min(next, end);
+    return next;
+  }
+
+  std::vector<LockName> ended() {
+    std::vector<LockName> locks;
+    const auto now = Clock::now();
+    for (const auto& [lock, end] : ends_) {
+      if (end <= now) locks.push_back(lock);
+    }
+    return locks;
+  }
+
+  // What ran out is cleared and so told to all who watch; the rest has been renewed.
+  asio::awaitable<void> tidy(LockName lock) {
+    std::vector<std::string> none;
+    const auto reply = co_await store_.run(tidy_script, lock, std::move(none),
+                                           store_.budget_end(), wakeup_);
+    const auto holders = broken_from(reply);
+    if (!holders) throw store_.failure(reply);
+    ends_.erase(lock);
+    note_holders(lock, *holders);
+  }
+
+  RedisStore& store_;
+  const Watched& watched_;
+  Wakeup& wakeup_;
+  EventStream stream_;
+  std::map<LockName, Clock::time_point> ends_;
+};
+
+asio::awaitable<void> RedisStore::watch(const Watched& watched, EventSink& sink,
+                                        Wakeup& wakeup) {
+  Watching watching(*this, watched, wakeup);
+  co_await watching.begin();
+  sink.began();
+  auto pause = first_pause;
+  bool is_interrupted = false;
+  while (!wakeup.gives_up()) {
+    try {
+      if (is_interrupted) {
+        co_await watching.begin();
+        sink.began();
+        is_interrupted = false;
+        pause = first_pause;
+      }
+      co_await watching.go_on(sink);
+      continue;
+    } catch (const Failure& failure) {
+      if (failure.kind() == Failure::Kind::interrupted) co_return;
+      if (!is_interrupted) sink.interrupted(failure.what());
+      is_interrupted = true;
+    }
+    co_await nap(wakeup, later(Clock::now(), pause));
+    pause = std::min(pause * 2, longest_pause);
+  }
+}
+
+}  // namespace dlock::redis

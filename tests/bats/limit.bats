@@ -1,0 +1,304 @@
+#!/usr/bin/env bats
+# Rate limits: who is admitted, who waits for its turn, and what is run then.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # await_turn sets waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/rates
+  use_private_store
+  ran=$BATS_TEST_TMPDIR/ran
+  order=$BATS_TEST_TMPDIR/order
+}
+
+teardown() { kill_leftovers; }
+
+# --- Only an answer ---
+
+@test "so many are admitted, and then no more" {
+  run dlock limit api 2/1h
+  assert_equal "$status $output" '0 '
+  run dlock limit api 2/1h
+  assert_equal "$status $output" '0 '
+
+  run dlock limit api 2/1h
+
+  assert_status 75
+  assert_one_line
+  assert_output_contains 'dlock: api: rate exceeded (2/1h): a turn in 59m59s'
+}
+
+@test "with --quiet only the exit code tells" {
+  dlock limit api 1/1h
+
+  run dlock limit -q api 1/1h
+
+  assert_equal "$status $output" '75 '
+}
+
+@test "when a period is over it is admitted again" {
+  dlock limit api 1/300ms
+  refused() { ! dlock limit -q api 1/300ms; }
+  refused
+
+  eventually dlock limit -q api 1/300ms
+}
+
+@test "--json tells what remains, and when to ask again" {
+  run dlock limit --json api 2/1h
+  assert_equal "$output" '{"admitted":true,"remaining":1,"retry_in_ms":0}'
+
+  run dlock limit --json api 2/1h
+  assert_equal "$(json '.admitted, .remaining')" $'true\n0'
+  assert_between "$(json .retry_in_ms)" 3590000 3600000
+
+  run dlock limit --json -q api 2/1h
+  assert_status 75
+  assert_equal "$(json '.admitted, .remaining')" $'false\n0'
+  assert_between "$(json .retry_in_ms)" 3590000 3600000
+}
+
+@test "the rate can be a number and a unit, or a duration of any kind" {
+  local rate
+  for rate in 5/800ms 1/s 100/1m 1000/1h 10000/1d 1/1h30m 3/2; do
+    run dlock limit "of $rate" "$rate"
+    assert_equal "$status $output" '0 '
+  done
+}
+
+@test "a rate that is none is refused before anything is contacted" {
+  local rate
+  for rate in '' 5 / /s 5/ 0/s 10001/s -1/s 1.5/s 5/0s 5/1x 5/s/s five/s; do
+    run dlock --store redis+unix:/nonexistent limit -- api "$rate"
+    assert_status 64
+    assert_one_line
+  done
+  run dlock limit api
+  assert_status 64
+  assert_output_contains 'the rate is missing'
+  run dlock limit
+  assert_status 64
+  [[ ! -e $BATS_TEST_TMPDIR/store ]]
+}
+
+@test "another rate for a name in use is a configuration error that says both" {
+  dlock limit api 2/1h
+
+  run dlock limit api 3/1h
+  assert_status 78
+  assert_output_contains 'dlock: api: in use with 2/1h, not 3/1h'
+  run dlock limit -w 10s api 2/90m
+  assert_status 78
+  assert_output_contains 'in use with 2/1h, not 2/90m'
+}
+
+@test "another rate is fine once the last one is over" {
+  dlock limit api 1/200ms
+
+  eventually dlock limit -q api 2/1h
+  dlock limit api 2/1h
+}
+
+@test "limits of other names and namespaces are others, and none is a lock" {
+  dlock limit api 1/1h
+  dlock limit other 1/1h
+  dlock --namespace elsewhere limit api 1/1h
+
+  run dlock run api -- echo ran
+  assert_equal "$status $output" '0 ran'
+  run dlock list --json
+  assert_equal "$(json '.[].name')" api
+}
+
+@test "the store none: admits everybody" {
+  local i
+  export DLOCK_STORE=none:
+  for i in 1 2 3; do
+    run dlock limit --json api 1/1h
+    assert_equal "$status $output" '0 {"admitted":true,"remaining":1,"retry_in_ms":0}'
+  done
+}
+
+# --- A command ---
+
+@test "a command runs when it is admitted, and not otherwise" {
+  run dlock limit api 1/1h -- sh -c 'echo "$1"; exit 3' - 'some  words'
+  assert_equal "$status $output" '3 some  words'
+
+  run dlock limit -q api 1/1h -- touch "$ran"
+  assert_status 75
+  [[ ! -e $ran ]]
+}
+
+@test "the -- before the command can be left out" {
+  run dlock limit api 1/1h echo --json -w
+  assert_equal "$status $output" '0 --json -w'
+}
+
+@test "with --json and a command the first line is the document" {
+  run dlock limit --json api 1/1h -- echo ran
+  assert_equal "$output" "$(printf '%s\n' '{"admitted":true,"remaining":0,"retry_in_ms":3600000}' ran)"
+}
+
+@test "a command that cannot be run is 126 or 127" {
+  run sh -c 'dlock limit a 1/1h -- "$1"; echo "exit $?"' - "$BATS_TEST_TMPDIR/nothing"
+  assert_output_contains 'exit 127'
+  touch "$ran"
+  run dlock limit b 1/1h -- "$ran"
+  assert_status 126
+}
+
+@test "a command that a signal ends makes dlock end by that signal" {
+  run dlock limit api 1/1h -- sh -c 'kill -TERM $$'
+  assert_status 143
+}
+
+@test "a signal is passed on to the command" {
+  dlock limit api 1/1h -- sh -c 'trap "exit 9" TERM; echo > "$1"; while :; do sleep 0.02; done' - "$ran" 3>&- &
+  eventually test -s "$ran"
+
+  kill -TERM $!
+
+  assert_exits 9 $!
+}
+
+@test "the command gets the environment as it was, without secrets" {
+  DLOCK_PASSWORD=hush DLOCK_TOKEN=hush DLOCK_NAME=outer run dlock limit api 1/1h -- env
+  refute_output_contains hush
+  assert_output_contains DLOCK_NAME=outer
+  refute_output_contains DLOCK_FENCE
+  refute_output_contains DLOCK_NAMESPACE
+}
+
+# --- Waiting ---
+
+@test "who waits is admitted at its turn" {
+  local started
+  dlock limit api 1/400ms
+  started=$(now_ms)
+
+  run dlock limit -w 10s api 1/400ms -- echo ran
+
+  assert_equal "$status $output" '0 ran'
+  assert_between $(($(now_ms) - started)) 300 5000
+}
+
+@test "who waits sleeps until its turn" {
+  dlock limit api 1/2s
+  await_turn api 1/2s
+
+  switches() { sed -n 's/^voluntary_ctxt_switches:\s*//p' "/proc/$waiter/status"; }
+  asleep() { grep -q '^State:.S' "/proc/$waiter/status"; }
+  eventually asleep
+  local before
+  before=$(switches)
+  woke() { (($(switches) > before + 1)); }
+  never_within 800 woke
+
+  assert_exits 0 "$waiter"
+}
+
+@test "those who wait are served in the order they came" {
+  local i
+  dlock limit api 1/150ms
+  for i in 1 2 3 4 5; do
+    await_turn api 1/150ms -- sh -c 'echo "$1" >> "$2"' - "$i" "$order"
+  done
+
+  all_ran() { (($(wc -l < "$order") == 5)); }
+  eventually all_ran
+  assert_equal "$(tr '\n' ' ' < "$order")" '1 2 3 4 5 '
+}
+
+@test "a turn that is too far away is refused at once" {
+  local started
+  dlock limit api 1/1h
+  started=$(now_ms)
+
+  run dlock limit -w 30s api 1/1h
+
+  assert_status 75
+  assert_output_contains 'which is too long a wait'
+  assert_between $(($(now_ms) - started)) 0 10000
+}
+
+@test "a signal ends the wait at once, by that signal, and gives up the place" {
+  dlock limit api 1/1h
+  await_turn api 1/1h
+  run dlock limit --json -q api 1/1h
+  assert_between "$(json .retry_in_ms)" 3600001 7200000
+
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  run dlock limit --json -q api 1/1h
+  assert_between "$(json .retry_in_ms)" 0 3600000
+}
+
+@test "Ctrl-C ends the wait as well, and the command does not run" {
+  dlock limit api 1/1h
+  launch_waiter() {
+    env --default-signal=INT dlock limit -v -w forever api 1/1h -- touch "$ran" \
+      2> "$BATS_TEST_TMPDIR/api.said" 3>&- &
+    waiter=$!
+  }
+  launch_waiter
+  eventually has_turn api
+
+  kill -INT "$waiter"
+
+  assert_exits 130 "$waiter"
+  [[ ! -e $ran ]]
+}
+
+@test "a killed and a stopped waiter cost their own turns and no more" {
+  local killed stopped
+  dlock limit api 1/700ms
+  await_turn api 1/700ms -- touch "$ran"
+  killed=$waiter
+  await_turn api 1/700ms -- touch "$ran"
+  stopped=$waiter
+  kill -KILL "$killed"
+  kill -STOP "$stopped"
+
+  # 0.7 s for each of those two turns, and then its own.
+  local started
+  started=$(now_ms)
+  run dlock limit -w 10s api 1/700ms -- echo ran
+  assert_equal "$status $output" '0 ran'
+  assert_between $(($(now_ms) - started)) 0 4500
+  [[ ! -e $ran ]]
+
+  kill -KILL "$stopped"
+}
+
+@test "nobody overtakes one who waits" {
+  dlock limit api 1/600ms
+  await_turn api 1/600ms
+
+  refused() { ! dlock limit -q api 1/600ms; }
+  while ! has_ended "$waiter"; do refused || has_ended "$waiter"; done
+  assert_exits 0 "$waiter"
+}
+
+# That no window of the store's stamps holds more is shown in limit_hammer_test.cpp. The
+# machine may have other things to do, so there are three tries.
+@test "eight processes in ten seconds use nearly all that is allowed" {
+  local try
+  for try in 1 2 3; do
+    hammer
+    if is_used "$BATS_TEST_TMPDIR/admitted"; then return 0; fi
+    echo "try $try: $(in_10_seconds "$BATS_TEST_TMPDIR/admitted") of 65"
+  done
+  return 1
+}
+
+@test "a configuration file can say how long to wait" {
+  printf '[limit]\nwait = "10s"\n' > "$BATS_TEST_TMPDIR/config.toml"
+  dlock limit api 1/300ms
+
+  run dlock --config "$BATS_TEST_TMPDIR/config.toml" limit api 1/300ms
+
+  assert_equal "$status $output" '0 '
+}

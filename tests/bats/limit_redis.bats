@@ -1,0 +1,234 @@
+#!/usr/bin/env bats
+# Rate limits on a Redis server: as on this machine alone, and by the server's stamps.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # await_turn sets waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  load ../faults/rates
+  use_redis_store
+  ran=$BATS_TEST_TMPDIR/ran
+  order=$BATS_TEST_TMPDIR/order
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+# Prints when the server admitted, in microseconds, of all that it was told since
+# start_monitor.
+stamps() {
+  redis ECHO 'that was it' > /dev/null
+  eventually grep -q '"that was it"' "$monitor"
+  sed -nE 's/.* lua\] "ZADD" "dlock:\{api\}:limit:stamps" "([0-9]+)" .*/\1/p' "$monitor"
+}
+
+@test "so many are admitted, and then no more" {
+  dlock limit api 2/1h
+  run dlock limit --json api 2/1h
+  assert_equal "$(json '.admitted, .remaining')" $'true\n0'
+
+  run dlock limit api 2/1h
+
+  assert_status 75
+  assert_one_line
+  assert_output_contains 'dlock: api: rate exceeded (2/1h): a turn in 59m59s'
+}
+
+@test "a command runs with the environment as it was, without the password" {
+  DLOCK_PASSWORD=secret run dlock limit api 1/1h -- env
+  assert_status 0
+  refute_output_contains secret
+  refute_output_contains DLOCK_FENCE
+}
+
+@test "while the command runs nothing of it is left on the server" {
+  run dlock limit api 1/1h -- redis-cli -s "$redis_socket" --user admin --pass any \
+    --no-auth-warning CLIENT LIST
+  assert_status 0
+  refute_output_contains name=dlock
+}
+
+@test "another rate for a name in use is a configuration error that says both" {
+  dlock limit api 2/1h
+
+  run dlock limit api 3/1h
+
+  assert_status 78
+  assert_output_contains 'dlock: api: in use with 2/1h, not 3/1h'
+}
+
+@test "a key of another kind in the place of a limit is a configuration error" {
+  redis SET 'dlock:{api}:limit' x
+
+  run dlock limit api 2/1h
+
+  assert_status 78
+  assert_one_line
+}
+
+@test "a limit is no lock, and takes no notice of one" {
+  redis SET 'dlock:{api}' foreign PX 60000
+  dlock limit api 1/1h
+  dlock limit only-a-limit 1/1h
+
+  run dlock list --json
+  assert_equal "$(json '.[].name')" api
+}
+
+@test "those who wait are served in the order they came" {
+  local i
+  dlock limit api 1/150ms
+  for i in 1 2 3 4 5; do
+    await_turn api 1/150ms -- sh -c 'echo "$1" >> "$2"' - "$i" "$order"
+  done
+
+  all_ran() { (($(wc -l < "$order") == 5)); }
+  eventually all_ran
+  assert_equal "$(tr '\n' ' ' < "$order")" '1 2 3 4 5 '
+}
+
+@test "who waits tells the server nothing until its turn" {
+  dlock limit api 1/1500ms
+  await_turn api 1/1500ms
+  start_monitor "$BATS_TEST_TMPDIR/monitor"
+  said_something() { grep -q EVALSHA "$BATS_TEST_TMPDIR/monitor"; }
+
+  never_within 500 said_something
+
+  assert_exits 0 "$waiter"
+  assert_equal "$(told | grep -c EVALSHA)" 1
+}
+
+@test "a signal ends the wait at once, by that signal, and gives up the place" {
+  dlock limit api 1/1h
+  await_turn api 1/1h
+  assert_equal "$(redis ZCARD 'dlock:{api}:limit:queue')" 1
+
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  assert_equal "$(redis ZCARD 'dlock:{api}:limit:queue')" 0
+  assert_equal "$(redis ZCARD 'dlock:{api}:limit:turns')" 0
+}
+
+@test "a place can be given up while the server's memory is full" {
+  dlock limit api 1/1h
+  await_turn api 1/1h
+  redis CONFIG SET maxmemory 1 > /dev/null
+
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  assert_equal "$(redis ZCARD 'dlock:{api}:limit:queue')" 0
+}
+
+@test "a server whose memory is full admits nobody, and says why" {
+  dlock limit used 2/1h
+  redis CONFIG SET maxmemory 1 > /dev/null
+
+  run dlock limit api 1/1h -- touch "$ran"
+
+  assert_status 69
+  assert_one_line
+  assert_output_contains OOM
+  [[ ! -e $ran ]]
+  redis CONFIG SET maxmemory 0 > /dev/null
+  dlock limit api 1/1h
+}
+
+@test "a killed and a stopped waiter cost their own turns and no more" {
+  local killed stopped started
+  dlock limit api 1/700ms
+  await_turn api 1/700ms -- touch "$ran"
+  killed=$waiter
+  await_turn api 1/700ms -- touch "$ran"
+  stopped=$waiter
+  kill -KILL "$killed"
+  kill -STOP "$stopped"
+
+  started=$(now_ms)
+  run dlock limit -w 10s api 1/700ms -- echo ran
+
+  assert_equal "$status $output" '0 ran'
+  assert_between $(($(now_ms) - started)) 0 4500
+  [[ ! -e $ran ]]
+}
+
+@test "with --wait the server may be started later" {
+  stop_redis
+  dlock limit -v --wait 20s api 1/1h -- touch "$ran" 2> "$BATS_TEST_TMPDIR/said" 3>&- &
+  waiter=$!
+  eventually grep -q 'trying again' "$BATS_TEST_TMPDIR/said"
+
+  start_redis
+
+  assert_exits 0 "$waiter"
+  [[ -e $ran ]]
+}
+
+@test "an admission whose answer is lost counts once" {
+  dlock limit other 1/1h  # from now on the server knows the script
+  use_relay
+  network drip
+  dlock limit -v --store-timeout 1s -w 30s api 1/1h -- touch "$ran" \
+    2> "$BATS_TEST_TMPDIR/said" 3>&- &
+  waiter=$!
+  eventually grep -q 'trying again' "$BATS_TEST_TMPDIR/said"
+  assert_equal "$(redis ZCARD 'dlock:{api}:limit:stamps')" 1
+  [[ ! -e $ran ]]
+
+  network forward
+
+  assert_exits 0 "$waiter"
+  [[ -e $ran ]]
+  assert_equal "$(redis ZCARD 'dlock:{api}:limit:stamps')" 1
+}
+
+@test "without --wait a server that is not there is 69" {
+  stop_redis
+
+  run dlock limit api 1/1h -- touch "$ran"
+
+  assert_status 69
+  assert_one_line
+  [[ ! -e $ran ]]
+}
+
+@test "a server that forgets its scripts is told them again" {
+  dlock limit api 2/1h
+  redis SCRIPT FLUSH > /dev/null
+
+  run dlock limit --json api 2/1h
+
+  assert_equal "$(json .remaining)" 0
+}
+
+@test "what is kept of a limit goes away by itself, and is no more than it admits" {
+  local i
+  for i in {1..12}; do dlock limit -w 5s api 3/20ms; done
+  (($(redis ZCARD 'dlock:{api}:limit:stamps') <= 3))
+
+  local key
+  for key in $(redis KEYS 'dlock:{api}*'); do
+    assert_between "$(redis PTTL "$key")" 1 61000
+  done
+}
+
+# The first is a promise; the second has three tries, for the machine may have other
+# things to do.
+@test "eight processes in ten seconds: no window of the server's stamps holds more than is allowed, and little is wasted" {
+  local try
+  for try in 1 2 3; do
+    start_monitor "$BATS_TEST_TMPDIR/monitor$try"
+    hammer
+    stamps > "$BATS_TEST_TMPDIR/stamps"
+    assert_between "$(shortest_of_six "$BATS_TEST_TMPDIR/stamps")" 800000 10000000
+    if is_used "$BATS_TEST_TMPDIR/stamps"; then return 0; fi
+    echo "try $try: $(in_10_seconds "$BATS_TEST_TMPDIR/stamps") of 65"
+  done
+  return 1
+}

@@ -1,0 +1,239 @@
+#!/usr/bin/env bats
+# dlock watch: what happens to locks, as it happens. Also run on a server; what is a
+# store's own is in watch_local.bats and watch_redis.bats.
+# shellcheck disable=SC2154  # hold and watch set holder and watcher
+
+setup() {
+  load support
+  load ../faults/locks
+  load watching
+  use_private_store
+}
+
+teardown() { kill_leftovers; }
+
+@test "a run is granted and released, with who it was and how it ended" {
+  watch
+
+  dlock run job -- sh -c 'exit 3' || true
+
+  assert_events 'granted job 0' 'released job 1'
+  assert_equal "$(jq -r 'select(.event == "released").message' "$seen" | cut -d, -f1)" 'exit 3'
+  assert_equal "$(jq -r 'select(.event == "granted").message' "$seen")" "sh -c 'exit 3'"
+  assert_equal "$(jq -r .host "$seen" | sort -u)" "$(uname -n)"
+  assert_equal "$(jq .fence "$seen" | sort -u | wc -l)" 1
+  jq -e '.time | test("^2[0-9]{3}-.*T.*\\.[0-9]{3}Z$")' "$seen" > /dev/null
+}
+
+@test "each line has all of what is promised, and nothing else" {
+  watch
+
+  dlock run job -- true
+
+  assert_events 'granted job 0' 'released job 1'
+  assert_equal "$(jq -r 'keys_unsorted | join(" ")' "$seen" | sort -u)" \
+    'time event name fence host pid free message'
+}
+
+@test "for people it is a line with the same" {
+  dlock watch -v > "$seen" 2> "$said" 3>&- &
+  eventually grep -q watching "$said"
+
+  dlock run job -- true
+
+  eventually grep -q released "$seen"
+  grep -qE "^2.*T.*Z  granted   job  $(uname -n), pid [0-9]+, 0 free: true$" "$seen"
+  grep -qE "^2.*T.*Z  released  job  $(uname -n), pid [0-9]+, 1 free: exit 0, took " "$seen"
+}
+
+@test "who waits is queued, and then granted" {
+  hold job
+  watch
+
+  dlock run --wait 30s job -- true 3>&- &
+  eventually has_seen 'queued job 0'
+  let_go
+  wait $!
+
+  assert_events 'queued job 0' 'released job 1' 'granted job 0' 'released job 1'
+  assert_equal "$(pids_of queued)" "$!"
+}
+
+@test "who gives up has left" {
+  hold job
+  watch
+
+  dlock run --quiet --wait 100ms job -- true || (($? == 75))
+
+  assert_events 'queued job 0' 'left job 0'
+}
+
+@test "who is told by a run that ends that it need not run has left" {
+  hold job --dedupe 1h
+  watch
+
+  dlock run --wait 30s --dedupe 1h --retry-failed job -- true 3>&- &
+  eventually has_seen 'queued job 0'
+  let_go
+  wait $!
+
+  assert_events 'queued job 0' 'released job 1' 'left job 1'
+}
+
+@test "the number of free slots is that after the event" {
+  watch
+
+  dlock run -n 3 job -- dlock run -n 3 job -- true
+
+  assert_events 'granted job 2' 'granted job 1' 'released job 2' 'released job 3'
+}
+
+@test "shared holders leave no room for others" {
+  watch
+
+  dlock run --shared job -- true
+
+  assert_events 'granted job 0' 'released job 1'
+}
+
+@test "a lease by hand that runs out has expired, though nobody asks for it" {
+  watch
+
+  dlock acquire job --ttl 500ms > /dev/null
+
+  assert_events 'granted job 0' 'expired job 1'
+}
+
+@test "a lease that was there before is seen to run out" {
+  dlock acquire job --ttl 2s > /dev/null
+  watch
+
+  assert_events 'expired job 1'
+}
+
+@test "a lease that is renewed has not expired, and is released" {
+  watch
+  token=$(dlock acquire job --ttl 500ms)
+  DLOCK_TOKEN=$token dlock renew job --ttl 1h > /dev/null
+  dlock acquire other --ttl 600ms > /dev/null
+  eventually has_seen 'expired other 1'
+
+  DLOCK_TOKEN=$token dlock release job
+
+  assert_events 'granted job 0' 'granted other 0' 'expired other 1' 'released job 1'
+}
+
+@test "a lock that is broken is, and then released" {
+  hold job
+  watch
+
+  dlock break job --yes
+
+  assert_events 'broken job 0' 'released job 1'
+  assert_equal "$(jq -r 'select(.event == "released").message' "$seen" | cut -d, -f1)" lost
+}
+
+@test "a lease by hand that is broken is free at once" {
+  dlock acquire job > /dev/null
+  watch
+
+  dlock break job --yes
+
+  assert_events 'broken job 1'
+}
+
+@test "a lock that is held on for --min-hold is released when that is over" {
+  watch
+
+  dlock run --min-hold 1s job -- true
+  dlock run --quiet job -- true || (($? == 75))
+
+  assert_events 'granted job 0' 'released job 1'
+}
+
+@test "given names are watched and no others" {
+  watch one 'two words'
+
+  dlock run other -- true
+  dlock run one -- true
+  dlock run --namespace elsewhere one -- true
+  dlock run 'two words' -- true
+
+  assert_events 'granted one 0' 'released one 1' 'granted two words 0' 'released two words 1'
+}
+
+@test "names with every kind of character are seen as they are" {
+  watch
+  name=$'a {b}:c %d*[e]?\\ "f" \xc3\xa4'
+
+  dlock run "$name" -- true
+
+  eventually has_as_many_as 2
+  assert_equal "$(jq -r .name "$seen" | sort -u)" "$name"
+}
+
+@test "a thousand grants are seen once each and in their order" {
+  watch job
+
+  for ((i = 0; i < 4; i++)); do
+    for ((j = 0; j < 250; j++)); do dlock run --wait 1m job -- true; done 3>&- &
+    workers+=($!)
+  done
+  wait "${workers[@]}"
+
+  eventually test "$(jq -r 'select(.event == "released").fence' "$seen" | wc -l)" = 1000
+  assert_equal "$(jq -r 'select(.event == "granted").fence' "$seen" | wc -l)" 1000
+  jq -r 'select(.event == "granted").fence' "$seen" | sort -c -n -u
+  # Each is released before the next is granted.
+  assert_equal "$(jq -r 'select(.event == "granted" or .event == "released").event' "$seen" |
+    paste -d' ' - - | sort | uniq -c | tr -s ' ')" ' 1000 granted released'
+}
+
+@test "watch piped into head ends with it" {
+  mkfifo "$BATS_TEST_TMPDIR/fifo"
+  dlock watch -v > "$BATS_TEST_TMPDIR/fifo" 2> "$said" 3>&- &
+  watcher=$!
+  head -n 1 "$BATS_TEST_TMPDIR/fifo" > "$seen" 3>&- &
+  eventually grep -q watching "$said"
+
+  dlock run job -- true
+
+  # SIGPIPE, as for any program that writes for nobody; it needs no further event.
+  assert_exits 141 "$watcher"
+  grep -q granted "$seen"
+}
+
+@test "a reader that takes nothing holds up nobody" {
+  mkfifo "$BATS_TEST_TMPDIR/fifo"
+  cat < "$BATS_TEST_TMPDIR/fifo" > /dev/null 3>&- &
+  reader=$!
+  dlock watch -v --json > "$BATS_TEST_TMPDIR/fifo" 2> "$said" 3>&- &
+  watcher=$!
+  eventually grep -q watching "$said"
+  kill -STOP "$reader"
+  long=$(head -c 3500 /dev/zero | tr '\0' x)
+
+  # More than the pipe takes.
+  for ((i = 0; i < 30; i++)); do dlock run job -- true "$long"; done
+
+  kill -0 "$watcher"
+  kill -KILL "$reader"
+  eventually has_ended "$watcher"
+}
+
+@test "an output that is full is no success" {
+  dlock watch -v > /dev/full 2> "$said" 3>&- &
+  watcher=$!
+  eventually grep -q watching "$said"
+
+  dlock run job -- true
+
+  assert_exits 69 "$watcher"
+  grep -q 'cannot write to standard output' "$said"
+}
+
+@test "a name that is none is 64" {
+  run dlock watch ''
+
+  assert_status 64
+}

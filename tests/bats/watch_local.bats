@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+# What is the local store's own about watching, and none:.
+# shellcheck disable=SC2154  # hold and watch set holder and watcher
+
+setup() {
+  load support
+  load ../faults/locks
+  load watching
+  use_private_store
+  store=${DLOCK_STORE#local:}
+}
+
+teardown() { kill_leftovers; }
+
+@test "nothing is written while nobody watches" {
+  dlock run job -- true
+  [[ ! -e $store/events ]]
+
+  watch
+  dlock run job -- true
+  eventually has_as_many_as 2
+  kill "$watcher"
+  eventually has_ended "$watcher"
+  size=$(stat -c %s "$store/events")
+  dlock run job -- true
+
+  assert_equal "$(stat -c %s "$store/events")" "$size"
+}
+
+@test "what is kept for those who watch is bounded, and nothing of it is missed" {
+  watch
+  long=$(head -c 4000 /dev/zero | tr '\0' x)
+
+  for ((i = 0; i < 300; i++)); do dlock run job -- true "$long"; done
+
+  EVENTUALLY_MS=20000 eventually has_as_many_as 600
+  assert_equal "$(wc -l < "$seen")" 600
+  [[ -e $store/events.old ]]
+  (($(cat "$store"/events* | wc -c) < 2200000))
+}
+
+@test "a watch that is killed leaves nothing that costs" {
+  watch
+  kill -KILL "$watcher"
+  eventually has_ended "$watcher"
+
+  dlock run job -- true
+
+  assert_equal "$(wc -c < "$store/events")" 0
+}
+
+@test "a run whose processes are killed has expired within a second" {
+  hold job
+  watch
+
+  kill -KILL "$holder" "$command"
+
+  EVENTUALLY_MS=1500 eventually has_seen 'expired job 1'
+}
+
+@test "a store whose files are replaced is watched again, and that is said" {
+  watch
+  rm -r "$store"
+
+  eventually grep -q 'events are missed from here on' "$said"
+  eventually grep -q 'watching again' "$said"
+  dlock run job -- true
+
+  assert_events 'granted job 0' 'released job 1'
+}
+
+@test "a full disk keeps nobody from a lock that is watched" {
+  watch
+  rm "$store/events"
+  mkdir "$store/events"  # nothing can be written there
+
+  dlock run job -- true
+}
+
+@test "a store that is not to be trusted is 77" {
+  mkdir "$store"
+  chmod 777 "$store"
+
+  run dlock watch
+
+  assert_status 77
+  assert_one_line
+}
+
+@test "none: has nothing to tell" {
+  DLOCK_STORE=none: watch
+  DLOCK_STORE=none: dlock run job -- true
+
+  kill "$watcher"
+  eventually has_ended "$watcher"
+  assert_equal "$(wc -c < "$seen")" 0
+}

@@ -1,0 +1,115 @@
+#!/usr/bin/env bats
+# What is a server's own about watching.
+# shellcheck disable=SC2154  # the helpers set holder, command, watcher
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  load watching
+  use_redis_store
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+short=(--ttl 1s --store-timeout 100ms)
+
+@test "a run that is killed has expired when its lease has ended, though nobody waits" {
+  watch
+  hold job "${short[@]}"
+
+  kill -KILL "$holder"
+
+  eventually has_seen 'expired job 1'
+}
+
+@test "a run whose lease is renewed has not expired" {
+  watch
+  hold job "${short[@]}"
+  hold other "${short[@]}"
+  kill -KILL "$holder"
+  eventually has_seen 'expired other 1'
+
+  [[ $(events) != *'expired job'* ]]
+}
+
+@test "a run whose lease somebody has taken is lost" {
+  watch
+  hold job "${short[@]}"
+  redis SET 'dlock:{job}' somebody PX 60000 > /dev/null
+
+  eventually has_ended "$holder"
+
+  eventually has_seen 'lost job 0'
+}
+
+@test "a connection that is lost is made again, and both are said" {
+  watch
+  redis CLIENT KILL TYPE pubsub > /dev/null
+
+  eventually grep -q 'events are missed from here on' "$said"
+  eventually grep -q 'watching again' "$said"
+  dlock run job -- true
+
+  assert_events 'granted job 0' 'released job 1'
+}
+
+@test "a server that is gone for a while is watched again" {
+  watch
+  stop_redis
+  eventually grep -q 'events are missed from here on' "$said"
+  assert_equal "$(grep -c 'events are missed' "$said")" 1
+
+  start_redis
+  eventually grep -q 'watching again' "$said"
+  dlock run job -- true
+
+  assert_events 'granted job 0' 'released job 1'
+}
+
+@test "a server that cannot be reached at first is 69" {
+  stop_redis
+
+  run dlock watch
+
+  assert_status 69
+  assert_one_line
+}
+
+@test "a user who may not subscribe is 77, and takes locks all the same" {
+  redis ACL SETUSER limited on '>secret' '~dlock:*' resetchannels +@all > /dev/null
+  unset DLOCK_PASSWORD_FILE
+  export DLOCK_USER=limited DLOCK_PASSWORD=secret
+
+  run dlock watch
+
+  assert_status 77
+  assert_one_line
+  dlock run job -- true
+}
+
+@test "what is published there that is no event is passed over" {
+  watch
+  redis PUBLISH 'dlock:{job}:e' 'granted' > /dev/null
+  redis PUBLISH 'dlock:{job}:e' 'granted 1 2 3 x {}' > /dev/null
+  redis PUBLISH 'dlock:{job}:e' 'nonsense 1 2 3 4 {}' > /dev/null
+  redis PUBLISH 'dlock:{job}:e' 'granted 1 2 3 4 []' > /dev/null
+
+  dlock run job -- true
+
+  eventually has_seen 'released job 1'
+  assert_equal "$(events)" $'granted job 3\ngranted job 0\nreleased job 1'
+}
+
+@test "a reclaimed lease is granted again" {
+  watch
+  hold job --reclaim "${short[@]}"
+
+  redis FLUSHALL > /dev/null
+
+  eventually has_as_many_as 2
+  assert_equal "$(events)" $'granted job 0\ngranted job 0'
+}

@@ -1,0 +1,23 @@
+# Helpers for the tests that watch locks. They go with support.bash.
+# shellcheck disable=SC2034  # watcher is for the tests
+
+seen=$BATS_TEST_TMPDIR/seen
+said=$BATS_TEST_TMPDIR/said
+
+# Watches in the background, from here on. Sets $watcher to its pid.
+watch() {  # [<option or name>...]
+  dlock watch -v --json "$@" > "$seen" 2> "$said" 3>&- &
+  watcher=$!
+  eventually grep -q '^dlock: watching$' "$said"
+}
+
+events() { jq -r '"\(.event) \(.name) \(.free)"' "$seen"; }
+has_seen() { events | grep -qxF "$1"; }  # <line>
+pids_of() { jq -r "select(.event == \"$1\").pid" "$seen"; }  # <event>
+has_as_many_as() { (($(wc -l < "$seen") >= $1)); }  # <lines>
+
+# Asserts that these were seen, in this order, and nothing else.
+assert_events() {  # <event name free>...
+  eventually has_as_many_as $#
+  assert_equal "$(events)" "$(printf '%s\n' "$@")"
+}

@@ -1,0 +1,127 @@
+// Eight processes at one limit of the embedded store, by the stamps that it keeps itself.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <iterator>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "lock/admission.hpp"
+#include "store/local/database.hpp"
+#include "store/local/limit_rules.hpp"
+#include "tests/contract/await.hpp"
+#include "tests/contract/worlds.hpp"
+#include "util/random.hpp"
+
+namespace dlock {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr Rate rate{5, milliseconds(800)};
+constexpr seconds how_long{10};
+// Often enough that none of the stamps, which are kept for a period, is missed.
+constexpr milliseconds between_looks{50};
+constexpr std::size_t allowed = 65;  // 5 at once, and 5 more after each of 12 periods
+
+using Stamps = std::set<Clock::time_point>;
+
+class Hammered {
+ public:
+  // Lets eight processes loose for ten seconds. The stamps of that time.
+  Stamps stamps() {
+    const auto end = Clock::now() + how_long + seconds(1);
+    std::vector<pid_t> children;
+    for (int i = 0; i < 8; ++i) children.push_back(start(end));
+    Stamps seen;
+    while (Clock::now() < end) {
+      look(seen);
+      std::this_thread::sleep_for(between_looks);
+    }
+    for (const pid_t child : children) {
+      int status = 0;
+      while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+      }
+      EXPECT_EQ(status, 0);
+    }
+    return seen;
+  }
+
+ private:
+  // A process that wants to be admitted again as soon as it was, and exits with 0.
+  // Nothing is open yet that it could share.
+  pid_t start(Clock::time_point end) {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    ::alarm(60);
+    try {
+      while (Clock::now() < end) ask(end);
+    } catch (...) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+
+  // Adds what the store has of the last period.
+  void look(Stamps& seen) const {
+    const auto directory =
+        local::Directory::open(world_.path(), false, local::Directory::Missing::accept);
+    if (!directory) return;
+    local::Gate gate(*directory, false);
+    if (!gate.exists()) return;
+    while (!gate.try_lock(local::Gate::Access::read)) std::this_thread::yield();
+    if (const auto state = state_in(*directory)) {
+      seen.insert(state->stamps.begin(), state->stamps.end());
+    }
+    gate.unlock();
+  }
+
+  static std::optional<local::LimitState> state_in(const local::Directory& directory) {
+    const auto database = local::Database::open(directory, local::Database::Access::read);
+    if (!database) return std::nullopt;
+    local::Transaction transaction(*database, local::Database::Access::read);
+    const auto bytes = transaction.get("dlock\1api");
+    return bytes ? local::decoded_limit(*bytes) : std::nullopt;
+  }
+
+  void ask(Clock::time_point until) {
+    asio::io_context context;
+    Wakeup wakeup(context);
+    const auto store = world_.connect(context, seconds(10));
+    RateClaim claim;
+    claim.limit = {"dlock", "api"};
+    claim.token.bytes = random_bytes();
+    claim.rate = rate;
+    TurnPatience patience;
+    patience.until = until;
+    result_of(context, await_admission(*store, claim, patience, wakeup));
+  }
+
+  LocalWorld world_;
+};
+
+// The first is a promise. The second cannot be one on a machine that has other things to
+// do, so it has three tries.
+TEST(LimitHammer, no_window_holds_more_than_is_admitted_and_little_is_wasted) {
+  std::size_t most_used = 0;
+  for (int tries = 0; tries < 3 && most_used * 100 < allowed * 95; ++tries) {
+    const auto stamps = Hammered().stamps();
+    const std::vector<Clock::time_point> at(stamps.begin(), stamps.end());
+    ASSERT_FALSE(at.empty());
+    for (std::size_t i = rate.most; i < at.size(); ++i) {
+      ASSERT_GE(at[i] - at[i - rate.most], rate.period) << "admission " << i;
+    }
+    const auto over = stamps.lower_bound(at.front() + how_long);
+    most_used = std::max(most_used,
+                         static_cast<std::size_t>(std::distance(stamps.begin(), over)));
+  }
+  EXPECT_GE(most_used * 100, allowed * 95);
+  EXPECT_LE(most_used, allowed);
+}
+
+}  // namespace
+}  // namespace dlock
