@@ -34,6 +34,7 @@ constexpr milliseconds long_wait{10'000};
 
 std::vector<Fence> fences_of(const std::vector<HolderInfo>& holders) {
   std::vector<Fence> fences;
+  fences.reserve(holders.size());
   for (const auto& holder : holders) fences.push_back(holder.fence);
   return fences;
 }

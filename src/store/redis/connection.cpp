@@ -49,7 +49,7 @@ class Connection::Link {
   bool is_open() const { return stream_ != nullptr; }
   void close() {
     stream_.reset();
-    unasked_ = ReplyReader();
+    unasked_.reset();
   }
 
   // Closes it if it is not as the last exchange should have left it: that one was
@@ -106,14 +106,15 @@ class Connection::Link {
 
   // What comes next; nothing if the time is over first.
   asio::awaitable<std::optional<Reply>> receive(Patience& patience) {
+    if (!unasked_) unasked_.emplace();
     for (;;) {
-      auto reply = unasked_.next();
-      if (!unasked_.error().empty()) throw nonsense(unasked_);
+      auto reply = unasked_->next();
+      if (!unasked_->error().empty()) throw nonsense(*unasked_);
       if (reply) co_return reply;
       const auto received = co_await stream_->read_until(patience);
       if (!received) co_return std::nullopt;
       if (received->empty()) throw closed_by(shown_, {});
-      unasked_.feed(*received);
+      unasked_->feed(*received);
     }
   }
 
@@ -137,7 +138,7 @@ class Connection::Link {
   Target target_;
   std::string shown_;
   std::unique_ptr<Stream> stream_;
-  ReplyReader unasked_;
+  std::optional<ReplyReader> unasked_;  // of a connection that subscribes
   bool in_use_ = false;
   std::optional<Endpoint> last_used_;
 };
@@ -158,47 +159,51 @@ asio::awaitable<void> Connection::open(Clock::time_point until, Wakeup& wakeup) 
 asio::awaitable<std::vector<Reply>> Connection::exchange(std::vector<Command> commands,
                                                          Clock::time_point until,
                                                          Wakeup& wakeup) {
+  Patience patience(until, wakeup, link_->shown());
+  std::optional<Failure> failure;
   std::vector<Reply> replies;
-  const auto step = [&](Patience& patience) -> asio::awaitable<void> {
+  try {
+    patience.check();
     link_->begin();
     if (!link_->is_open()) co_await link_->open(patience);
     if (!commands.empty()) replies = co_await link_->ask(commands, patience);
-  };
-  co_await attempt(until, wakeup, step);
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  finish(patience, failure);
   co_return replies;
 }
 
 asio::awaitable<void> Connection::send(std::vector<Command> commands,
                                        Clock::time_point until, Wakeup& wakeup) {
   co_await open(until, wakeup);
-  const auto step = [&](Patience& patience) -> asio::awaitable<void> {
-    co_await link_->send(commands, patience);
-  };
-  co_await attempt(until, wakeup, step);
-}
-
-asio::awaitable<std::optional<Reply>> Connection::receive(Clock::time_point until,
-                                                          Wakeup& wakeup) {
-  std::optional<Reply> reply;
-  const auto step = [&](Patience& patience) -> asio::awaitable<void> {
-    reply = co_await link_->receive(patience);
-  };
-  co_await attempt(until, wakeup, step);
-  co_return reply;
-}
-
-// Whatever goes wrong leaves the connection closed.
-asio::awaitable<void> Connection::attempt(
-    Clock::time_point until, Wakeup& wakeup,
-    std::function<asio::awaitable<void>(Patience&)> step) {
   Patience patience(until, wakeup, link_->shown());
   std::optional<Failure> failure;
   try {
     patience.check();
-    co_await step(patience);
+    co_await link_->send(commands, patience);
   } catch (const Failure& error) {
     failure = error;
   }
+  finish(patience, failure);
+}
+
+asio::awaitable<std::optional<Reply>> Connection::receive(Clock::time_point until,
+                                                          Wakeup& wakeup) {
+  Patience patience(until, wakeup, link_->shown());
+  std::optional<Failure> failure;
+  std::optional<Reply> reply;
+  try {
+    reply = co_await link_->receive(patience);
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  finish(patience, failure);
+  co_return reply;
+}
+
+// Whatever went wrong leaves the connection closed.
+void Connection::finish(Patience& patience, const std::optional<Failure>& failure) {
   patience.hand_on();
   link_->end(!failure);
   if (failure) throw *failure;

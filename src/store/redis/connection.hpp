@@ -4,7 +4,6 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,8 +59,7 @@ class Connection {
 
  private:
   class Link;
-  asio::awaitable<void> attempt(Clock::time_point until, Wakeup& wakeup,
-                                std::function<asio::awaitable<void>(Patience&)> step);
+  void finish(Patience& patience, const std::optional<Failure>& failure);
 
   std::unique_ptr<Link> link_;
 };

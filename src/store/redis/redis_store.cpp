@@ -388,6 +388,7 @@ void RedisStore::stop_keeping() {
 asio::awaitable<std::vector<Broken>> RedisStore::break_leases(
     const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
   std::vector<std::string> args;
+  args.reserve(fences.size());
   for (const auto& fence : fences) args.push_back(std::to_string(fence.number));
   const auto reply =
       co_await run(break_script, lock, std::move(args), budget_end(), wakeup);

@@ -74,7 +74,8 @@ asio::awaitable<std::optional<std::string_view>> Stream::read_until(Patience& pa
     if (progress.state == Progress::State::failed) {
       throw lost(patience.server(), progress.error);
     }
-    if (!co_await is_ready(progress.awaited(), patience)) co_return std::nullopt;
+    const bool ready = co_await is_ready(progress.awaited(), patience);
+    if (!ready) co_return std::nullopt;
   }
 }
 
@@ -99,11 +100,14 @@ Progress Stream::try_read(char* buffer, std::size_t size) {
 asio::awaitable<bool> Stream::is_ready(Readiness::For what, Patience& patience) {
   if (!readiness_) readiness_.emplace(context_, fd_.get());
   readiness_->ask(what, patience.wakeup());
-  co_return co_await patience.wait([this, what] { return readiness_->came(what); });
+  const bool came =
+      co_await patience.wait([this, what] { return readiness_->came(what); });
+  co_return came;
 }
 
 asio::awaitable<void> Stream::wait(Readiness::For what, Patience& patience) {
-  if (!co_await is_ready(what, patience)) throw patience.timeout(patience.server());
+  const bool ready = co_await is_ready(what, patience);
+  if (!ready) throw patience.timeout(patience.server());
 }
 
 }  // namespace dlock::redis
