@@ -1,7 +1,7 @@
 # Makes scripts.cpp from the Lua scripts of the Redis store: cmake -DFROM=… -DTO=… -P …
 file(READ ${FROM}/common.lua common)
 set(source "// Made from ${FROM}/*.lua by cmake/EmbedScripts.cmake.\n#include \"store/redis/scripts.hpp\"\n\nnamespace dlock::redis {\n")
-foreach(name ask renew reclaim release break inspect tidy put_piece put_value set_lease
+foreach(name ask renew reclaim release break inspect history tidy put_piece put_value set_lease
              admit_fence limit withdraw)
   file(READ ${FROM}/${name}.lua own)
   if(name MATCHES "^(limit|withdraw)$")

@@ -13,7 +13,7 @@ _dlock_acquire_options=(-w --wait -t --ttl -n --slots -s --shared --label --for-
 _dlock_renew_options=(--token --token-file -t --ttl)
 _dlock_release_options=(--token --token-file)
 _dlock_check_options=(--fence --min-validity)
-
+_dlock_history_options=(--limit)
 _dlock_break_options=(--fence --yes)
 _dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget)
 _dlock_limit_options=(-w --wait)
@@ -24,7 +24,7 @@ _dlock_takes_value() {  # <option>
     $1 == --tls-@(ca|cert|key) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
     $1 == --@(dedupe|min-hold|on-outage|lock-delay|stragglers|label|report) ||
-    $1 == --@(for-pid|token|token-file|fence|min-validity|stale|max-size) || $1 == -[wtnEk] ]]
+    $1 == --@(for-pid|token|token-file|fence|min-validity|limit|stale|max-size) || $1 == -[wtnEk] ]]
 }
 
 # Whether the option says which store it is, or how to get into it.
@@ -202,12 +202,13 @@ _dlock() {
       renew) _dlock_offer "${_dlock_renew_options[@]}" ;;
       release) _dlock_offer "${_dlock_release_options[@]}" ;;
       check) _dlock_offer "${_dlock_check_options[@]}" ;;
+      history) _dlock_offer "${_dlock_history_options[@]}" ;;
       break) _dlock_offer "${_dlock_break_options[@]}" ;;
       cache) _dlock_offer "${_dlock_cache_options[@]}" ;;
       limit) _dlock_offer "${_dlock_limit_options[@]}" ;;
     esac
   elif [[ -z $verb ]]; then
-    _dlock_offer run acquire renew release check fence break cache limit status list watch
+    _dlock_offer run acquire renew release check fence break cache limit status list watch history
   elif ((operands == before_command)); then
     _dlock_offer_command "${first[-1]}"
     return

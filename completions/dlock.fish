@@ -6,7 +6,7 @@ function __dlock_wants_value
         --user --password-file --tls-ca --tls-cert --tls-key \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
         --dedupe --min-hold --on-outage --lock-delay --stragglers --label --report \
-        --for-pid --token --token-file --fence --min-validity --stale --max-size
+        --for-pid --token --token-file --fence --min-validity --limit --stale --max-size
     # Letters in one word: flags, and at its end one with a value.
     or string match -qr '^-[^-wtnEk]*[wtnEk]$' -- $argv[1]
 end
@@ -141,6 +141,7 @@ complete -c dlock $verb -a fence -d 'admit a fence unless a greater one was admi
 complete -c dlock $verb -a status -d 'show who holds a lock, who waits, the last run'
 complete -c dlock $verb -a list -d 'show every lock that is held, awaited or has run'
 complete -c dlock $verb -a watch -d 'show what happens to locks, as it happens'
+complete -c dlock $verb -a history -d 'show the last runs of a lock'
 complete -c dlock $verb -a break -d 'take a lock from its holders, whose commands end'
 complete -c dlock $verb -a cache -d 'print a command\'s output, running it only if needed'
 complete -c dlock $verb -a limit -d 'admit N at most in any PERIOD'
@@ -203,6 +204,7 @@ end
 set -l check -n '__dlock_options check'
 complete -c dlock $check -l fence -x -d 'of the grant in question'
 complete -c dlock $check -l min-validity -x -a '1s 5s 10s 30s' -d 'it has to last that long'
+complete -c dlock -n '__dlock_options history' -l limit -x -d 'the last so many at most'
 set -l break -n '__dlock_options break'
 complete -c dlock $break -l fence -x -d 'only the holder with this fence'
 complete -c dlock $break -l yes -d 'do not ask first'

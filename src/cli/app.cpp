@@ -107,6 +107,10 @@ constexpr OptionSpec limit_specs[] = {
     {"wait", 'w', "D", "", "wait up to D for a turn, or forever"},
 };
 
+constexpr OptionSpec history_specs[] = {
+    {"limit", 0, "N", "", "the last N at most (20)"},
+};
+
 struct VerbSpec {
   Verb verb;
   std::string_view name;
@@ -159,6 +163,8 @@ constexpr VerbSpec verbs[] = {
     {Verb::watch, "watch", "watch [OPTIONS] [NAME...]",
      "show what happens to locks, as it happens", 0, most_names, nullptr, nullptr,
      "  ends by the signal that ends it"},
+    {Verb::history, "history", "history [OPTIONS] NAME", "show the last runs of a lock",
+     1, 1, std::begin(history_specs), std::end(history_specs), "  0"},
     {Verb::break_lock, "break", "break [OPTIONS] NAME",
      "take a lock from its holders, whose commands end", 1, 1, std::begin(break_specs),
      std::end(break_specs), "  0 done, 1 not held, or not done"},

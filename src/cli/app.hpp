@@ -20,7 +20,8 @@ enum class Verb {
   watch,
   break_lock,
   cache,
-  limit
+  limit,
+  history
 };
 
 // What the user wants, with every setting resolved: command line before environment

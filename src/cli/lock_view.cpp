@@ -2,20 +2,11 @@
 
 #include <algorithm>
 
+#include "cli/table.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
-
-constexpr const char* bold = "\x1b[1m";
-constexpr const char* green = "\x1b[32m";
-constexpr const char* yellow = "\x1b[33m";
-constexpr const char* red = "\x1b[31m";
-constexpr const char* plain = "\x1b[0m";
-
-std::string colored(const std::string& text, const char* color, bool wanted) {
-  return wanted ? color + text + plain : text;
-}
 
 template <typename T>
 Json or_null(const std::optional<T>& value) {
@@ -25,51 +16,6 @@ Json or_null(const std::optional<T>& value) {
 Json or_null(const std::optional<milliseconds>& value) {
   return value ? Json(value->count()) : Json(nullptr);
 }
-
-// Columns as wide as their widest cell; the last one as it is.
-class Table {
- public:
-  explicit Table(std::vector<std::string> titles) { rows_.push_back(std::move(titles)); }
-
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-
-  std::string text(const std::string& indent, bool color) const {
-    const auto widest = widths();
-    std::string out;
-    for (const auto& row : rows_) {
-      std::string line = indent;
-      for (std::size_t column = 0; column < row.size(); ++column) {
-        line += row[column];
-        if (column + 1 == row.size()) break;
-        line.append(widest[column] - columns_of(row[column]) + 2, ' ');
-      }
-      while (line.ends_with(' ')) line.pop_back();
-      const bool titles = &row == &rows_.front();
-      out += (titles ? colored(line, bold, color) : line) + "\n";
-    }
-    return out;
-  }
-
- private:
-  // Code points; near enough for the names of hosts and locks.
-  static std::size_t columns_of(const std::string& cell) {
-    return static_cast<std::size_t>(std::count_if(cell.begin(), cell.end(), [](char c) {
-      return (static_cast<unsigned char>(c) & 0xC0u) != 0x80;
-    }));
-  }
-  // The width of each column: that of its widest cell.
-  std::vector<std::size_t> widths() const {
-    std::vector<std::size_t> widest(rows_.front().size());
-    for (const auto& row : rows_) {
-      for (std::size_t column = 0; column < row.size(); ++column) {
-        widest[column] = std::max(widest[column], columns_of(row[column]));
-      }
-    }
-    return widest;
-  }
-
-  std::vector<std::vector<std::string>> rows_;
-};
 
 // Somebody who uses the same key but is not dlock.
 constexpr const char* foreign = "a foreign holder";
@@ -88,17 +34,6 @@ std::string kept_for(const HolderInfo& holder) {
   return ", kept for another " + left_of(holder);
 }
 
-std::string outcome_of(const RunInfo& run) {
-  if (run.signal) return "ended by SIG" + printable(*run.signal, 20);
-  if (run.outcome == "ran" && run.exit_code) {
-    return "exit " + std::to_string(*run.exit_code);
-  }
-  const auto code = run.exit_code ? ", exit " + std::to_string(*run.exit_code) : "";
-  return printable(run.outcome, 20) + code;
-}
-
-bool is_failure(const RunInfo& run) { return run.outcome != "ran" || run.exit_code != 0; }
-
 std::string ago(WallTime moment) {
   return for_people(std::max(wall_now() - moment, WallTime(0))) + " ago";
 }
@@ -106,7 +41,8 @@ std::string ago(WallTime moment) {
 std::string last_run_of(const LockInfo& lock, bool color) {
   if (!lock.last_run) return "-";
   const auto& run = *lock.last_run;
-  const auto how = colored(outcome_of(run), is_failure(run) ? red : green, color);
+  const auto how =
+      colored(outcome_of(run), is_failure(run) ? Paint::red : Paint::green, color);
   return how + ", " + ago(run.ended.value_or(run.started));
 }
 
@@ -131,20 +67,31 @@ std::string message_of(const Event& event) {
   return text;
 }
 
-const char* color_of(Event::Kind kind) {
+Paint paint_of(Event::Kind kind) {
   switch (kind) {
-    case Event::Kind::granted: return green;
+    case Event::Kind::granted: return Paint::green;
     case Event::Kind::expired:
     case Event::Kind::lost:
-    case Event::Kind::broken: return red;
+    case Event::Kind::broken: return Paint::red;
     case Event::Kind::queued:
     case Event::Kind::left:
     case Event::Kind::released: break;
   }
-  return plain;
+  return Paint::plain;
 }
 
 }  // namespace
+
+std::string outcome_of(const RunInfo& run) {
+  if (run.signal) return "ended by SIG" + printable(*run.signal, 20);
+  if (run.outcome == "ran" && run.exit_code) {
+    return "exit " + std::to_string(*run.exit_code);
+  }
+  const auto code = run.exit_code ? ", exit " + std::to_string(*run.exit_code) : "";
+  return printable(run.outcome, 20) + code;
+}
+
+bool is_failure(const RunInfo& run) { return run.outcome != "ran" || run.exit_code != 0; }
 
 Json json_of(const HolderInfo& holder) {
   if (holder.foreign) {
@@ -258,8 +205,9 @@ std::string waiting_text(const Busy& busy) {
 
 std::string status_text(const LockInfo& lock, bool color) {
   const bool held = !lock.holders.empty();
-  std::string text = printable(lock.lock.name, 255) + "  " +
-                     colored(held ? "held" : "free", held ? yellow : green, color);
+  std::string text =
+      printable(lock.lock.name, 255) + "  " +
+      colored(held ? "held" : "free", held ? Paint::yellow : Paint::green, color);
   if (held && lock.mode == Mode::shared) text += ", shared";
   if (lock.slots > 1) {
     text += ", " + std::to_string(lock.free) + " of " + std::to_string(lock.slots) +
@@ -352,7 +300,7 @@ std::string event_text(const Event& event, bool color) {
   const auto message = message_of(event);
   std::string kind = event_name(event.kind);
   const std::string padding(10 - std::min<std::size_t>(kind.size(), 9), ' ');
-  auto text = rfc3339(event.time) + "  " + colored(kind, color_of(event.kind), color) +
+  auto text = rfc3339(event.time) + "  " + colored(kind, paint_of(event.kind), color) +
               padding + printable(event.lock.name) + "  ";
   if (!event.host.empty()) text += printable(event.host, 64) + ", ";
   if (event.pid > 0) text += "pid " + std::to_string(event.pid) + ", ";

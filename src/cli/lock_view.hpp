@@ -25,6 +25,12 @@ std::string described(const HolderInfo& holder);
 // "it ran on web1 at 2026-11-21T04:00:00.250Z: exit 0, took 7m13s"
 std::string described(const RunInfo& run);
 
+// "exit 0", "ended by SIGTERM", "timeout, exit 124", "vanished"
+std::string outcome_of(const RunInfo& run);
+
+// Of a run that is over.
+bool is_failure(const RunInfo& run);
+
 // Why an answer is no grant: "held by root@web1 (pid 123, ./backup.sh) for 3m12s".
 std::string refusal_text(const Answer& answer, unsigned slots);
 

@@ -496,6 +496,15 @@ CacheOptions cache_options(const Settings& settings, const std::string& key,
   return options;
 }
 
+HistoryOptions history_options(const Settings& settings, const std::string& name) {
+  HistoryOptions options;
+  options.name = parsed_name(name);
+  with(settings, "limit", [&](const std::string& value) {
+    options.limit = parsed_number(value, 1, 1'000'000);
+  });
+  return options;
+}
+
 BreakOptions break_options(const Settings& settings, const std::string& name) {
   BreakOptions options;
   options.name = parsed_name(name);

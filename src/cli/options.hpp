@@ -117,6 +117,11 @@ struct RunAbove {
   std::string held;  // DLOCK_HELD
 };
 
+struct HistoryOptions {
+  std::string name;
+  unsigned limit = 20;
+};
+
 struct BreakOptions {
   std::string name;
   std::optional<Fence> fence;  // only the holder with this one
@@ -160,6 +165,7 @@ Fence parsed_fence(std::string_view text);
 // Checks that there is a command, or none where there is nothing to run.
 CacheOptions cache_options(const Settings& settings, const std::string& key,
                            std::vector<std::string> command);
+HistoryOptions history_options(const Settings& settings, const std::string& name);
 
 BreakOptions break_options(const Settings& settings, const std::string& name);
 LimitOptions limit_options(const Settings& settings, const std::string& name,

@@ -230,6 +230,13 @@ class Store {
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup) = 0;
 
+  // The runs of the lock that are going on (outcome "running", duration so far), and
+  // those that are over as far as they are kept: see lock/history.hpp. The last that
+  // started comes first. Shared runs and runs in slots are among them; detached grants,
+  // and those given back before anything ran, are no runs.
+  virtual asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                        Wakeup& wakeup) = 0;
+
   // Admits `fence` for `resource`, which has nothing to do with a lock of that name,
   // unless a greater one was admitted before. What was admitted is never forgotten, as
   // far as the store keeps anything across a power cut.

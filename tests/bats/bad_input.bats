@@ -199,7 +199,7 @@ run_refuses() {  # <exit code> <option>...
 }
 
 @test "verbs that this version does not have are refused" {
-  for verb in history doctor; do
+  for verb in doctor; do
     refuses 64 "$verb" job
   done
 }

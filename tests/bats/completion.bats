@@ -149,7 +149,7 @@ make_locks() {  # <name>...
 
 @test "bash, zsh and fish offer the verbs first" {
   for shell in bash zsh fish; do
-    assert_offers "$shell" 'dlock ' acquire break cache check fence limit list release renew run status \
+    assert_offers "$shell" 'dlock ' acquire break cache check fence history limit list release renew run status \
       watch
     assert_offers "$shell" 'dlock -q --color never s' status
   done
@@ -165,6 +165,7 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock acquire --st' --store --store-timeout
     assert_offers_also "$shell" 'dlock acquire --' --wait --for-pid --label
     assert_offers_also "$shell" 'dlock check --' --fence --min-validity
+    assert_offers "$shell" 'dlock history --l' --limit
   done
 }
 

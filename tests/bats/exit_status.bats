@@ -387,7 +387,6 @@ END
 
 @test "the verbs that this version does not have are 64" {
   assert_each_refused 64 << 'END'
-history job
 doctor
 END
 }

@@ -56,6 +56,9 @@ class Contender {
   }
   void forget() { result_of(context_, store->forget_value(claim.lock, wakeup)); }
   LockInfo inspect() { return result_of(context_, store->inspect(claim.lock, wakeup)); }
+  std::vector<RunInfo> history() {
+    return result_of(context_, store->history(claim.lock, wakeup));
+  }
   void start(const CommandProcess& process) {
     result_of(context_, store->started(claim, process, wakeup));
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lock/dedupe.hpp"
+#include "lock/history.hpp"
 #include "lock/store.hpp"
 
 namespace dlock {
@@ -35,6 +36,7 @@ struct FakeService {
     std::vector<Party> holders;
     std::vector<Party> queue;
     std::optional<RunInfo> last_run;
+    std::vector<RunInfo> runs;
     PastRuns past;
     std::map<Token, RunInfo> dismissed;
   };
@@ -258,6 +260,18 @@ class FakeStore final : public Store {
     co_return locks;
   }
 
+  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                Wakeup& wakeup) override {
+    co_await reach(wakeup);
+    auto runs = service_.locks[lock].runs;
+    for (const auto& holder : service_.locks[lock].holders) {
+      if (auto run = is_over(holder) ? std::nullopt : run_of(shown(holder))) {
+        runs.push_back(std::move(*run));
+      }
+    }
+    co_return as_history(std::move(runs), wall_now());
+  }
+
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override {
     co_await reach(wakeup);
@@ -381,6 +395,8 @@ class FakeStore final : public Store {
 
   static void note(Lock& lock, const RunInfo& run) {
     lock.last_run = run;
+    lock.runs.push_back(run);
+    if (lock.runs.size() > runs_kept) lock.runs.erase(lock.runs.begin());
     if (run.counts) lock.past.note(run);
   }
 

@@ -129,6 +129,15 @@ class FaultyStore final : public Store {
     co_return locks;
   }
 
+  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                Wakeup& wakeup) override {
+    const auto fault = next();
+    throw_if(fault, Fault::When::before);
+    auto runs = co_await store_.history(lock, wakeup);
+    throw_if(fault, Fault::When::after);
+    co_return runs;
+  }
+
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override {
     const auto fault = next();

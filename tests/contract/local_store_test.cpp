@@ -155,6 +155,25 @@ TEST_F(LocalStores, one_who_was_killed_while_writing_fences_is_in_nobodys_way) {
   EXPECT_FALSE(fs::exists(world_.path() + "/fences.new"));
 }
 
+// Runs
+
+TEST_F(LocalStores, after_a_boot_the_last_runs_are_known) {
+  use_once();
+  use_once();
+  fs::remove(database());
+
+  ASSERT_EQ(contender().history().size(), 2u);
+  use_once();
+  EXPECT_EQ(contender().history().size(), 3u);
+}
+
+TEST_F(LocalStores, runs_are_kept_though_the_log_of_runs_is_gone) {
+  use_once();
+  fs::remove(log());
+
+  EXPECT_EQ(contender().history().size(), 1u);
+}
+
 // Life and death
 
 TEST_F(LocalStores, a_lease_lives_as_long_as_its_session_is_open_anywhere) {

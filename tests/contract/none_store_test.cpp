@@ -99,6 +99,12 @@ TEST_F(NoStore, there_is_nothing_to_break) {
   EXPECT_TRUE(none);
 }
 
+TEST_F(NoStore, there_are_no_runs) {
+  ask(store_);
+
+  EXPECT_TRUE(result_of(context_, store_.history({"dlock", "job"}, wakeup_)).empty());
+}
+
 TEST_F(NoStore, nothing_is_held_on) {
   claim_.min_hold = std::chrono::hours(1);
   ask(store_);

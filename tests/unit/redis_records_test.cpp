@@ -38,6 +38,53 @@ const std::string info =
     R"({"host":"web1","pid":77,"user":"eve","command":["a","b c"],"label":"nightly"})";
 const std::string held = "x 2 42 1699999999000000 1700000030000000 h " + info;
 
+// Histories
+
+Reply history_reply(std::vector<Reply> holders, std::vector<Reply> runs) {
+  return array_of({string_of(std::to_string(now.count())), array_of(std::move(holders)),
+                   array_of(std::move(runs))});
+}
+
+const std::string ended_run =
+    R"(41 1699999990000000 1699999991000000 {"host":"web2","outcome":"ran","exit_code":3})";
+const std::string vanished_run = "40 1699999980000000 0 " + info;
+
+TEST(RedisHistories,
+     holders_and_runs_that_are_over_are_told_the_last_that_started_first) {
+  const auto runs = history_from(history_reply(
+      {string_of(held), number_of(5)}, {string_of(vanished_run), string_of(ended_run)}));
+
+  ASSERT_TRUE(runs);
+  ASSERT_EQ(runs->size(), 3u);
+  EXPECT_EQ(runs->at(0).outcome, "running");
+  EXPECT_EQ(runs->at(0).duration, milliseconds(1000));
+  EXPECT_EQ(runs->at(1).exit_code, 3);
+  EXPECT_EQ(runs->at(2).outcome, "vanished");
+}
+
+TEST(RedisHistories, detached_foreign_and_ended_holders_are_no_runs) {
+  for (const auto* kind : {" d ", " e "}) {
+    auto record = held;
+    record.replace(record.find(" h "), 3, kind);
+    EXPECT_TRUE(
+        history_from(history_reply({string_of(record), number_of(5)}, {}))->empty());
+  }
+  EXPECT_TRUE(
+      history_from(history_reply({string_of("foreign"), number_of(5)}, {}))->empty());
+}
+
+TEST(RedisHistories, what_is_no_history_is_none) {
+  EXPECT_FALSE(history_from(string_of("OK")));
+  EXPECT_FALSE(history_from(history_reply({string_of(held)}, {})));
+  EXPECT_FALSE(history_from(history_reply({}, {string_of("nonsense")})));
+  auto without_time = history_reply({}, {});
+  without_time.elements[0] = string_of("now");
+  EXPECT_FALSE(history_from(without_time));
+  auto no_array = history_reply({}, {});
+  no_array.elements[2] = string_of("");
+  EXPECT_FALSE(history_from(no_array));
+}
+
 // Keys
 
 TEST(RedisKeys, plain_names_stand_for_themselves) {

@@ -160,6 +160,33 @@ TEST(RunsHistory, each_lock_has_its_own_last_run) {
   EXPECT_EQ(history.last_runs.at(other_name).fence.number, 9u);
 }
 
+TEST(RunsHistory,
+     the_last_runs_of_each_lock_are_known_those_of_slots_and_cut_off_ones_too) {
+  auto of_a_slot = run_with_fence(8);
+  of_a_slot.counts = false;
+
+  const auto history =
+      history_of(end_of({"dlock", "other"}, 1) + end_of(job, 7) +
+                 end_line(job, of_a_slot) + "\n" + end_of(job, 8) + start_of(job, 9));
+
+  const auto& runs = history.runs.at(job);
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].fence.number, 7u);
+  EXPECT_EQ(runs[1].fence.number, 8u);
+  EXPECT_EQ(runs[2].fence.number, 9u);
+  EXPECT_EQ(runs[2].outcome, "vanished");
+}
+
+TEST(RunsHistory, no_more_runs_of_a_lock_are_known_than_are_kept) {
+  std::string log;
+  for (std::uint64_t fence = 1; fence <= 30; ++fence) log += end_of(job, fence);
+
+  const auto history = history_of(log);
+
+  ASSERT_EQ(history.runs.at(job).size(), 20u);
+  EXPECT_EQ(history.runs.at(job).front().fence.number, 11u);
+}
+
 TEST(RunsHistory, of_the_runs_that_can_count_the_last_and_the_last_success_are_known) {
   auto failed = run_with_fence(8);
   failed.exit_code = 1;

@@ -84,6 +84,8 @@ class Transaction {
   // Valid until the next change. That a name is not there is believed only if all that
   // are there add up: a damaged name would free the lock that it belongs to.
   std::optional<std::string_view> get(std::string_view key);
+  // The same for what does no harm if it is missing, and without the look at all names.
+  std::optional<std::string_view> find(std::string_view key);
   void put(std::string_view key, std::string_view value);
   void erase(std::string_view key);
 
@@ -95,7 +97,6 @@ class Transaction {
   void commit();
 
  private:
-  std::optional<std::string_view> find(std::string_view key);
   void write(std::string_view key, std::string_view value);
   void check_keys();
   [[noreturn]] void fail(int code, const char* what) const;

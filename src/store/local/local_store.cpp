@@ -12,7 +12,10 @@
 #include <utility>
 
 #include "store/local/cache_files.hpp"
+#include "lock/history.hpp"
+#include "store/local/keys.hpp"
 #include "store/local/registers.hpp"
+#include "store/local/run_records.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
@@ -39,20 +42,6 @@ constexpr std::size_t sweep_most = 10'000;
 
 // A run that is over sooner is not worth the watching.
 constexpr milliseconds watched_after{1000};
-
-std::string key_of(const LockName& lock) { return lock.name_space + '\0' + lock.name; }
-
-// Limits stand beside the locks. Names have no control characters; and the longest key is
-// as long as LMDB takes.
-constexpr char limit_separator = '\1';
-
-std::string key_of_limit(const LockName& limit) {
-  return limit.name_space + limit_separator + limit.name;
-}
-
-bool is_key_of_limit(std::string_view key) {
-  return key.find(limit_separator) != std::string_view::npos;
-}
 
 Moment now() { return Moment::now(); }
 
@@ -202,6 +191,7 @@ void LocalStore::create_database() {
       state.used = run.ended.value_or(run.started);
       transaction.put(key_of(lock), encoded(state));
     }
+    for (const auto& [lock, runs] : history.runs) keep_runs(transaction, lock, runs);
   });
 }
 
@@ -261,6 +251,16 @@ bool LocalStore::store(Transaction& transaction, const LockName& lock, const Sta
     publish(*directory_, events_between(*before_, state, lock, cause, now()));
   }
   return true;
+}
+
+// Before the state is stored, which is what commits.
+void LocalStore::keep_runs(Transaction& transaction, const LockName& lock,
+                           const std::vector<RunInfo>& runs) {
+  if (runs.empty()) return;
+  const auto key = key_of(lock, Kept::runs);
+  std::string records(transaction.find(key).value_or(""));
+  for (const auto& run : runs) records = with_run(records, run);
+  transaction.put(key, records);
 }
 
 // Not under the gate, which whoever is woken takes at once.
@@ -334,6 +334,7 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
     state = load_to_change(transaction, claim.lock);
     moment = now();
     answer = dlock::local::ask(state, asked, moment, *gate_, consequences);
+    keep_runs(transaction, claim.lock, consequences.vanished);
     store(transaction, claim.lock, state);
   }
   if (auto* busy = std::get_if<Busy>(&answer)) {
@@ -420,21 +421,24 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
   if (!claim.attached && !open_what_is_there()) co_return Release::not_ours;
   if (!gate_ || (claim.attached && !session_)) co_return Release::not_ours;
 
-  State state;
   auto outcome = Release::not_ours;
   Consequences consequences;
+  std::vector<RunInfo> ended;
   {
     const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
     open_database(Database::Access::give_back);
     if (!database_) co_return Release::not_ours;
     Transaction transaction(*database_, Database::Access::give_back);
-    state = load_to_change(transaction, claim.lock);
+    auto state = load_to_change(transaction, claim.lock);
     const auto moment = now();
     outcome =
         dlock::local::release(state, claim.token, end, moment, *gate_, consequences);
     if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
       sweep(transaction, moment);
     }
+    ended = std::move(consequences.vanished);
+    if (outcome == Release::released && end) ended.push_back(*state.last_run);
+    keep_runs(transaction, claim.lock, ended);
     store(transaction, claim.lock, state, {claim.token, end, {}});
     const bool lost = end && end->outcome == "lost" && outcome == Release::not_ours;
     if (lost && holder_ && before_) {
@@ -442,13 +446,8 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
     }
   }
   tell(consequences);
-  auto ended = std::move(consequences.vanished);
-  if (outcome == Release::released) {
-    if (end) {
-      ended.push_back(*state.last_run);
-    } else if (noted_start_) {
-      ended.push_back(run_that_was_none(*holder_));
-    }
+  if (outcome == Release::released && !end && noted_start_) {
+    ended.push_back(run_that_was_none(*holder_));
   }
   co_await log_ends(claim.lock, ended, wakeup);
   co_return outcome;
@@ -514,7 +513,8 @@ void LocalStore::check_in_place() {
 void LocalStore::sweep(Transaction& transaction, Moment moment) {
   std::vector<std::string> unused;
   transaction.each("", [&](std::string_view key, std::string_view value) {
-    if (is_key_of_limit(key)) {
+    if (is_key_of(Kept::runs, key)) return true;  // they go with the state
+    if (is_key_of(Kept::limit, key)) {
       const auto state = decoded_limit(value);
       if (state && is_out_of_use(*state, moment.boot)) unused.emplace_back(key);
     } else {
@@ -526,7 +526,7 @@ void LocalStore::sweep(Transaction& transaction, Moment moment) {
   // Their fences must stay behind whatever is granted under the same names later.
   std::uint64_t floor = 0;
   for (const auto& key : unused) {
-    if (is_key_of_limit(key)) {
+    if (is_key_of(Kept::limit, key)) {
       transaction.erase(key);
       continue;
     }
@@ -534,6 +534,7 @@ void LocalStore::sweep(Transaction& transaction, Moment moment) {
       floor = std::max(floor, state->last_fence.number);
     }
     transaction.erase(key);
+    transaction.erase(key_of_same(key, Kept::state, Kept::runs));
   }
   auto head = transaction.head();
   head.swept = moment.wall.count();
@@ -662,6 +663,7 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
     auto state = load_to_change(transaction, lock);
     moment = now();
     holders = dlock::local::break_leases(state, fences, moment, *gate_, consequences);
+    keep_runs(transaction, lock, consequences.vanished);
     store(transaction, lock, state, {std::nullopt, std::nullopt, fences});
   }
   tell(consequences);
@@ -750,6 +752,34 @@ std::vector<LockInfo> LocalStore::look_at_all(
   return locks;
 }
 
+asio::awaitable<std::vector<RunInfo>> LocalStore::history(const LockName& lock,
+                                                          Wakeup& wakeup) {
+  open(Directory::Missing::accept);
+  if (!gate_ || !gate_->exists()) co_return std::vector<RunInfo>{};
+  const Turn turn = co_await take_turn(Gate::Access::read, wakeup);
+  co_return as_history(runs_of(lock), wall_now());
+}
+
+std::vector<RunInfo> LocalStore::runs_of(const LockName& lock) {
+  open_database(Database::Access::read);
+  if (!database_) {
+    // Nobody came since the boot.
+    auto of_locks = RunsLog(*directory_).read().runs;
+    return std::move(of_locks[lock]);
+  }
+  Transaction transaction(*database_, Database::Access::read);
+  auto runs = runs_of_holders(load(transaction, lock), now(), *gate_);
+  const auto kept = runs_from(transaction.find(key_of(lock, Kept::runs)).value_or(""));
+  if (!kept) {
+    throw Failure(Failure::Kind::misconfigured,
+                  printable(directory_->path_of(Database::file_name())) +
+                      " is damaged (a run does not match its checksum); move it away "
+                      "once no command runs under its locks");
+  }
+  runs.insert(runs.end(), kept->begin(), kept->end());
+  return runs;
+}
+
 // Not under the gate of the locks, which nobody may hold while a disk is written to.
 asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fence fence,
                                                    Wakeup& wakeup) {
@@ -760,7 +790,7 @@ asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fen
 }
 
 LimitState LocalStore::load_limit(Transaction& transaction, const LockName& limit) const {
-  const auto bytes = transaction.get(key_of_limit(limit));
+  const auto bytes = transaction.get(key_of(limit, Kept::limit));
   if (!bytes) return {};
   auto state = decoded_limit(*bytes);
   if (!state) {
@@ -785,9 +815,9 @@ asio::awaitable<RateAnswer> LocalStore::admit(const RateClaim& claim, Wakeup& wa
   const auto answer = dlock::local::admit(state, claim, moment.boot);
   if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
   if (state.stamps.empty() && state.turns.empty()) {
-    transaction.erase(key_of_limit(claim.limit));
+    transaction.erase(key_of(claim.limit, Kept::limit));
   } else {
-    transaction.put(key_of_limit(claim.limit), encoded(state));
+    transaction.put(key_of(claim.limit, Kept::limit), encoded(state));
   }
   if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
     sweep(transaction, moment);
@@ -805,7 +835,7 @@ asio::awaitable<void> LocalStore::withdraw(const RateClaim& claim, Wakeup& wakeu
   Transaction transaction(*database_, Database::Access::write);
   auto state = load_limit(transaction, claim.limit);
   if (!dlock::local::withdraw(state, claim.token)) co_return;
-  transaction.put(key_of_limit(claim.limit), encoded(state));
+  transaction.put(key_of(claim.limit, Kept::limit), encoded(state));
   transaction.commit();
 }
 

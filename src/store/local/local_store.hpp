@@ -57,6 +57,8 @@ class LocalStore final : public Store {
   asio::awaitable<std::vector<LockInfo>> list(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup) override;
+  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                Wakeup& wakeup) override;
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
   asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
@@ -103,6 +105,9 @@ class LocalStore final : public Store {
   std::set<LockName> locks_with_holders(const Watched& watched);
   asio::awaitable<void> tidy_ended(std::set<LockName>& held, Wakeup& wakeup);
   asio::awaitable<void> tidy(LockName lock, Wakeup& wakeup);
+  std::vector<RunInfo> runs_of(const LockName& lock);
+  void keep_runs(Transaction& transaction, const LockName& lock,
+                 const std::vector<RunInfo>& runs);
   void tell(const Consequences& consequences);
   void sweep(Transaction& transaction, Moment moment);
   void check_in_place();

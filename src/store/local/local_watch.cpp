@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "store/local/events.hpp"
+#include "store/local/keys.hpp"
 #include "store/local/local_store.hpp"
 #include "util/text.hpp"
 
@@ -90,7 +91,7 @@ std::set<LockName> LocalStore::locks_with_holders(const Watched& watched) {
   std::set<LockName> held;
   if (!database_) return held;
   Transaction transaction(*database_, Database::Access::read);
-  const std::string prefix = watched.name_space + '\0';
+  const auto prefix = key_of({watched.name_space, ""});
   transaction.each(prefix, [&](std::string_view key, std::string_view value) {
     const LockName lock{watched.name_space, std::string(key.substr(prefix.size()))};
     const auto state = decoded(value);
@@ -127,6 +128,7 @@ asio::awaitable<void> LocalStore::tidy(LockName lock, Wakeup& wakeup) {
     Transaction transaction(*database_, Database::Access::give_back);
     auto state = load_to_change(transaction, lock);
     dlock::local::tidy(state, Moment::now(), *gate_, consequences);
+    keep_runs(transaction, lock, consequences.vanished);
     store(transaction, lock, state);
   }
   tell(consequences);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lock/history.hpp"
+
 namespace dlock::local {
 namespace {
 
@@ -11,9 +13,6 @@ constexpr milliseconds safety_net{1000};
 
 // The same for those behind, who rely on the ones in front being there.
 constexpr milliseconds slow_safety_net{20'000};
-
-// Fence and last run of a lock nobody uses are kept this long.
-constexpr std::chrono::hours kept_for{30 * 24};
 
 // What counts against a claim: leases, and promises that have not lapsed.
 struct Occupancy {
@@ -564,13 +563,26 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   return info;
 }
 
+std::vector<RunInfo> runs_of_holders(const State& state, Moment now, const Lives& lives) {
+  std::vector<RunInfo> runs;
+  for (const auto& holder : state.holders) {
+    if (!is_over(holder, now, lives)) {
+      if (auto run = run_of(info_of(holder, now))) runs.push_back(std::move(*run));
+    } else if (holder.command != 0) {
+      runs.push_back(vanished_run(holder));
+    }
+  }
+  return runs;
+}
+
 bool is_out_of_use(const State& state, Moment now) {
   // Nobody may ever come to clear a detached lease that ran out, or one that was held on.
   const bool held =
       std::any_of(state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
         return !holder.ends_at || *holder.ends_at > now.boot;
       });
-  return !held && state.waiters.empty() && now.wall - state.used > WallTime(kept_for);
+  return !held && state.waiters.empty() &&
+         now.wall - state.used > WallTime(runs_kept_for);
 }
 
 }  // namespace dlock::local

@@ -106,6 +106,9 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
                  const Lives& lives);
 HolderInfo info_of(const Holder& holder, Moment now);
 
+// The runs that are going on, and those that are over though nobody has noted it yet.
+std::vector<RunInfo> runs_of_holders(const State& state, Moment now, const Lives& lives);
+
 // Whether nothing about this lock is worth keeping any more.
 bool is_out_of_use(const State& state, Moment now);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lock/errors.hpp"
+#include "lock/history.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
 
@@ -157,8 +158,12 @@ RunInfo run_that_was_none(const Holder& holder) {
 History history_of(std::string_view log) {
   History history;
   std::map<LockName, std::map<Fence, RunInfo>> begun;
+  std::map<LockName, std::map<Fence, RunInfo>> over;
   const auto note = [&](const LockName& lock, RunInfo run) {
     if (run.counts) history.past[lock].note(run);
+    auto& runs = over[lock];
+    runs.insert_or_assign(run.fence, run);
+    if (runs.size() > runs_kept) runs.erase(runs.begin());
     auto [known, is_new] = history.last_runs.try_emplace(lock, run);
     if (!is_new && known->second.fence <= run.fence) known->second = std::move(run);
   };
@@ -179,6 +184,10 @@ History history_of(std::string_view log) {
   // A start without an end is a run that the reboot cut off.
   for (auto& [lock, runs] : begun) {
     for (auto& [fence, run] : runs) note(lock, std::move(run));
+  }
+  for (auto& [lock, runs] : over) {
+    auto& kept = history.runs[lock];
+    for (auto& [fence, run] : runs) kept.push_back(std::move(run));
   }
   return history;
 }

@@ -34,6 +34,8 @@ struct History {
   Fence greatest_fence;
   std::map<LockName, RunInfo> last_runs;
   std::map<LockName, PastRuns> past;
+  std::map<LockName, std::vector<RunInfo>>
+      runs;  // the last runs_kept that started, in order
 };
 History history_of(std::string_view log);
 

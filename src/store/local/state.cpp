@@ -155,32 +155,42 @@ void each_field(T& value, Visit&& visit) {
 
 constexpr std::size_t checksum_size = sizeof(std::uint64_t);
 
-}  // namespace
-
-std::string encoded(const State& state) {
+template <typename T>
+std::string sealed(const T& value) {
   Writer writer;
   writer.bytes.resize(checksum_size);
-  writer(state);
+  writer(value);
   const auto sum = checksum(std::string_view(writer.bytes).substr(checksum_size));
   std::memcpy(writer.bytes.data(), &sum, sizeof sum);
   return std::move(writer.bytes);
 }
 
-std::optional<State> decoded(std::string_view bytes) {
+template <typename T>
+std::optional<T> unsealed(std::string_view bytes) {
   if (bytes.size() < checksum_size) return std::nullopt;
   std::uint64_t sum = 0;
   std::memcpy(&sum, bytes.data(), sizeof sum);
   bytes.remove_prefix(checksum_size);
   if (sum != checksum(bytes)) return std::nullopt;
   try {
-    State state;
+    T value;
     Reader reader(bytes);
-    reader(state);
+    reader(value);
     if (!reader.at_end()) return std::nullopt;
-    return state;
+    return value;
   } catch (const Malformed&) {
     return std::nullopt;
   }
+}
+
+}  // namespace
+
+std::string encoded(const State& state) { return sealed(state); }
+std::optional<State> decoded(std::string_view bytes) { return unsealed<State>(bytes); }
+
+std::string encoded(const RunInfo& run) { return sealed(run); }
+std::optional<RunInfo> decoded_run(std::string_view bytes) {
+  return unsealed<RunInfo>(bytes);
 }
 
 }  // namespace dlock::local

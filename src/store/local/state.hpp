@@ -80,4 +80,8 @@ std::string encoded(const State& state);
 // The inverse; nothing if the bytes are not what `encoded` wrote.
 std::optional<State> decoded(std::string_view bytes);
 
+// The same for a run.
+std::string encoded(const RunInfo& run);
+std::optional<RunInfo> decoded_run(std::string_view bytes);
+
 }  // namespace dlock::local

@@ -55,6 +55,10 @@ asio::awaitable<std::vector<LockInfo>> NoneStore::list(
   co_return std::vector<LockInfo>{};
 }
 
+asio::awaitable<std::vector<RunInfo>> NoneStore::history(const LockName&, Wakeup&) {
+  co_return std::vector<RunInfo>{};
+}
+
 asio::awaitable<Admission> NoneStore::admit_fence(const LockName&, Fence, Wakeup&) {
   co_return Admission::admitted;
 }

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "lock/history.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
@@ -304,6 +305,27 @@ std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
   info.free =
       info.slots - static_cast<unsigned>(std::min<std::size_t>(taken, info.slots));
   return info;
+}
+
+std::optional<std::vector<RunInfo>> history_from(const Reply& reply) {
+  const auto& parts = reply.elements;
+  if (reply.kind != Reply::Kind::array || parts.size() != 3 ||
+      parts[2].kind != Reply::Kind::array) {
+    return std::nullopt;
+  }
+  const auto now = Words(parts[0].text).number();
+  const auto holders = now ? holders_from(parts[1], WallTime(*now)) : std::nullopt;
+  if (!holders) return std::nullopt;
+  std::vector<RunInfo> runs;
+  for (const auto& holder : *holders) {
+    if (auto run = run_of(holder)) runs.push_back(std::move(*run));
+  }
+  for (const auto& record : parts[2].elements) {
+    auto run = run_from(record.text);
+    if (!run) return std::nullopt;
+    runs.push_back(std::move(*run));
+  }
+  return as_history(std::move(runs), WallTime(*now));
 }
 
 std::string run_end_text(const RunEnd& end, const std::string& host) {

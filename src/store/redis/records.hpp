@@ -47,6 +47,10 @@ std::optional<RunInfo> run_from(std::string_view record);
 // The lock as inspect.lua tells of it; nothing if it is not of that shape.
 std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock);
 
+// The runs as history.lua tells of them, for Store::history; nothing if they are not of
+// that shape.
+std::optional<std::vector<RunInfo>> history_from(const Reply& reply);
+
 // How a run ended, as it is kept: JSON.
 std::string run_end_text(const RunEnd& end, const std::string& host);
 

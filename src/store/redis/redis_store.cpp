@@ -460,6 +460,16 @@ asio::awaitable<std::vector<LockInfo>> RedisStore::list(
   co_return locks;
 }
 
+asio::awaitable<std::vector<RunInfo>> RedisStore::history(const LockName& lock,
+                                                          Wakeup& wakeup) {
+  std::vector<std::string> none;
+  const auto reply =
+      co_await run(history_script, lock, std::move(none), budget_end(), wakeup);
+  const auto runs = history_from(reply);
+  if (!runs) throw failure(reply);
+  co_return *runs;
+}
+
 asio::awaitable<Admission> RedisStore::admit_fence(const LockName& resource, Fence fence,
                                                    Wakeup& wakeup) {
   std::vector<std::string> args{std::to_string(fence.number)};

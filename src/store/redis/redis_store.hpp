@@ -54,6 +54,8 @@ class RedisStore final : public Store {
   asio::awaitable<std::vector<LockInfo>> list(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup) override;
+  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                Wakeup& wakeup) override;
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
   asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;

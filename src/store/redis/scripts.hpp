@@ -17,6 +17,7 @@ extern const Script inspect_script;
 extern const Script tidy_script;
 extern const Script put_piece_script;
 extern const Script put_value_script;
+extern const Script history_script;
 extern const Script set_lease_script;
 extern const Script admit_fence_script;
 extern const Script limit_script;

@@ -1,0 +1,11 @@
+// dlock history: the last runs of a lock.
+#pragma once
+
+#include "cli/app.hpp"
+#include "cli/exit_status.hpp"
+
+namespace dlock {
+
+ExitStatus history_verb(const Invocation& invocation);
+
+}  // namespace dlock

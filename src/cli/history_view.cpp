@@ -1,0 +1,122 @@
+#include "cli/history_view.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "cli/lock_view.hpp"
+#include "cli/table.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::size_t bar_columns = 10;
+
+// Whether the locale's characters are UTF-8, as setlocale(3) would find it.
+bool is_utf8_locale() {
+  for (const auto* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string_view locale(value);
+    return locale.find("UTF-8") != std::string_view::npos ||
+           locale.find("utf8") != std::string_view::npos;
+  }
+  return false;
+}
+
+// In halves of a column, where there are such; what ran at all has one.
+std::string bar(milliseconds duration, milliseconds longest, bool blocks) {
+  const auto halves = static_cast<std::int64_t>(2 * bar_columns);
+  const auto length =
+      longest.count() == 0
+          ? 1
+          : std::max<std::int64_t>(duration.count() * halves / longest.count(), 1);
+  if (!blocks) return std::string(static_cast<std::size_t>((length + 1) / 2), '#');
+  std::string text;
+  for (auto i = length / 2; i > 0; --i) text += "\u2588";
+  if (length % 2 == 1) text += "\u258c";
+  return text;
+}
+
+milliseconds longest_of(const std::vector<RunInfo>& runs) {
+  milliseconds longest{0};
+  for (const auto& run : runs) {
+    longest = std::max(longest, run.duration.value_or(milliseconds(0)));
+  }
+  return longest;
+}
+
+Paint paint_of(const RunInfo& run) {
+  if (run.outcome == "running") return Paint::yellow;
+  return is_failure(run) ? Paint::red : Paint::green;
+}
+
+std::string seconds_of(WallTime moment) {
+  constexpr auto fraction = std::string_view(".250Z").size();
+  const auto text = rfc3339(moment);
+  return text.substr(0, text.size() - fraction) + "Z";
+}
+
+std::string table_of(const std::vector<RunInfo>& runs, WallTime now, const Paper& paper,
+                     bool with_bars) {
+  std::vector<std::string> titles{"STARTED", "AGO", "TOOK"};
+  if (with_bars) titles.emplace_back("");
+  titles.emplace_back("HOST");
+  titles.emplace_back("OUTCOME");
+  Table table(std::move(titles));
+  const auto longest = longest_of(runs);
+  for (const auto& run : runs) {
+    const auto ago = std::max(now - run.started, WallTime(0));
+    std::vector<std::string> cells{seconds_of(run.started), for_people(ago),
+                                   run.duration ? for_people(*run.duration) : "-"};
+    if (with_bars) {
+      cells.push_back(run.duration ? bar(*run.duration, longest, paper.blocks) : "");
+    }
+    cells.push_back(printable(run.host, 64));
+    cells.push_back(colored(outcome_of(run), paint_of(run), paper.color));
+    table.add(std::move(cells));
+  }
+  return table.text("", paper.color);
+}
+
+// The widest line, for a table without colour.
+std::size_t columns_of_lines(std::string_view text) {
+  std::size_t widest = 0;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    widest = std::max(widest, columns_of(std::string(text.substr(0, end))));
+    text.remove_prefix(end + 1);
+  }
+  return widest;
+}
+
+}  // namespace
+
+Paper paper_of_output(bool color) {
+  Paper paper;
+  paper.color = color;
+  winsize size{};
+  if (::isatty(STDOUT_FILENO) != 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+    constexpr std::size_t usual = 80;  // of a terminal that does not know
+    paper.columns = size.ws_col > 0 ? size.ws_col : usual;
+  }
+  paper.blocks = is_utf8_locale();
+  return paper;
+}
+
+std::string history_text(const std::vector<RunInfo>& runs, WallTime now,
+                         const Paper& paper) {
+  if (runs.empty()) return "";
+  auto plain = paper;
+  plain.color = false;
+  const bool with_bars =
+      paper.columns > 0 &&
+      columns_of_lines(table_of(runs, now, plain, true)) <= paper.columns;
+  return table_of(runs, now, paper, with_bars);
+}
+
+}  // namespace dlock

@@ -1,0 +1,17 @@
+-- The runs of the lock, changing nothing.
+--
+-- Answers {now, holders, runs}: pairs of a holder's record and how long its lease has left;
+-- records of runs that are over.
+local runs = {}
+for i = 0, RUNS - 1 do
+  local run = redis.call('LINDEX', R, i)
+  if not run then break end
+  runs[#runs + 1] = run
+end
+-- Those whose lease ran out are over though nobody has noted it yet.
+for token, h in pairs(holders) do
+  if not h.promise and not h.ended and not h.detached and not counts(token, h) then
+    runs[#runs + 1] = int(h.fence) .. ' ' .. int(h.since) .. ' 0 ' .. h.info
+  end
+end
+return { int(now), holders_shown(100000), runs }

@@ -1,0 +1,336 @@
+#!/usr/bin/env bats
+# dlock history: the last runs of a lock, on every store.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  use_redis_store
+  stores=("local:$BATS_TEST_TMPDIR/store" "$DLOCK_STORE")
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+# Prints what a jq filter makes of each run of a lock, a line each.
+runs() {  # <filter> [<option>...]
+  dlock history --json "${@:2}" job | jq -r ".[] | $1"
+}
+
+refute() { ! "$@"; }
+
+run_is() { [[ $(runs .outcome) == "$1" ]]; }
+
+# --- Which runs ---
+
+@test "runs that have ended are told, the last one first" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- true
+    dlock run job -- sh -c 'exit 3' || true
+    dlock run job -- sh -c 'kill -TERM $$' || true
+    dlock run --timeout 50ms job -- sleep 600 || true
+
+    assert_equal "$(runs '"\(.outcome) \(.exit_code) \(.signal)"')" \
+      $'timeout 124 null\nran null TERM\nran 3 null\nran 0 null'
+  done
+}
+
+@test "a run has a start, an end, a duration and a host" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- sleep 0.1
+
+    run dlock history --json job
+
+    assert_equal "$(json '.[0] | keys_unsorted | join(" ")')" \
+      'started ended duration_ms exit_code signal host outcome'
+    assert_equal "$(json '.[0].host')" "$(uname -n)"
+    assert_between "$(json '.[0].duration_ms')" 100 5000
+    [[ $(json '.[0].started < .[0].ended') == true ]]
+  done
+}
+
+@test "a run is told as status tells of the last one" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- sh -c 'exit 3' || true
+
+    assert_equal "$(runs tojson)" "$(look job '.last_run | tojson')"
+  done
+}
+
+@test "a run that goes on is told as running, without an end" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    hold job
+
+    assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms >= 0)"')" 'running null true'
+  done
+}
+
+@test "all that share a lock are told" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    hold job --shared
+    hold job --shared
+    dlock run --shared job -- true
+
+    assert_equal "$(runs .outcome | sort | uniq -c | tr -s ' ')" $' 1 ran\n 2 running'
+  done
+}
+
+@test "runs in slots are told" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    hold job --slots 2
+    dlock run --slots 2 job -- true
+
+    assert_equal "$(runs .outcome)" $'ran\nrunning'
+  done
+}
+
+@test "a run that was killed with its dlock has vanished" {
+  DLOCK_STORE=${stores[0]}
+  hold job
+  kill -KILL "$holder" "$command"
+
+  eventually run_is vanished
+  dlock run job -- true
+
+  assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms)"' | tail -n 1)" 'vanished null null'
+}
+
+@test "a run whose lease ran out on a server has vanished" {
+  hold job --ttl 1s --store-timeout 100ms
+  kill -KILL "$holder"
+
+  eventually run_is vanished
+  dlock run job -- true
+
+  assert_equal "$(runs .outcome)" $'ran\nvanished'
+}
+
+@test "what acquire obtained is no run" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    token=$(dlock acquire job)
+    assert_equal "$(runs .outcome)" ''
+
+    dlock release job --token "$token"
+
+    assert_equal "$(runs .outcome)" ''
+  done
+}
+
+@test "a command that could not be started is no run" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- /no/such/command || true
+
+    assert_equal "$(runs .outcome)" ''
+  done
+}
+
+@test "a run that was skipped is none" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- true
+    dlock run --dedupe 1h job -- true
+
+    assert_equal "$(runs .outcome)" ran
+  done
+}
+
+@test "the last twenty are kept, and --limit shows fewer" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    for code in {1..22}; do dlock run job -- sh -c "exit $code" || true; done
+
+    assert_equal "$(runs .exit_code | tr '\n' ' ')" "$(seq 22 -1 3 | tr '\n' ' ')"
+    assert_equal "$(runs .exit_code --limit 2)" $'22\n21'
+  done
+}
+
+@test "the configuration file can set the limit" {
+  for code in {1..3}; do dlock run job -- sh -c "exit $code" || true; done
+  printf '[history]\nlimit = 1\n' > "$BATS_TEST_TMPDIR/config.toml"
+
+  run dlock history --config "$BATS_TEST_TMPDIR/config.toml" --json job
+
+  assert_equal "$(json 'map(.exit_code) | @csv')" 3
+}
+
+@test "runs from before a reboot are known on this machine, and one that it cut off has vanished" {
+  DLOCK_STORE=${stores[0]}
+  dlock run job -- sh -c 'exit 3' || true
+  hold job
+  kill -KILL "$holder" "$command"
+  eventually run_is $'vanished\nran'
+  rm "$BATS_TEST_TMPDIR"/store/state-*
+
+  assert_equal "$(runs .outcome)" $'vanished\nran'
+  dlock run job -- true
+
+  assert_equal "$(runs .outcome)" $'ran\nvanished\nran'
+}
+
+@test "the history of a lock takes bounded space on a server and expires" {
+  for _ in {1..25}; do dlock run job -- true; done
+
+  assert_equal "$(redis LLEN 'dlock:{job}:r')" 20
+  assert_between "$(redis PTTL 'dlock:{job}:r')" 2591000000 2592000000
+}
+
+@test "runs that ended more than thirty days ago are not told" {
+  dlock run job -- true
+  # As common.lua has it: fence, start and end in microseconds, and how it ended.
+  redis RPUSH 'dlock:{job}:r' '7 1600000000000000 1600000001000000 {"outcome":"ran","exit_code":9}'
+
+  assert_equal "$(runs .exit_code)" 0
+}
+
+@test "to look at a history takes one round trip once the server knows the script" {
+  dlock run job -- true
+  dlock history job
+  start_monitor "$BATS_TEST_TMPDIR/monitor"
+
+  dlock history job
+
+  assert_equal "$(told | grep -o '"[A-Z]*"' | sort -u | tr '\n' ' ')" '"CLIENT" "EVALSHA" "SETNAME" '
+}
+
+# --- Where there are none ---
+
+@test "where no run is known history says so and exits with 0" {
+  for DLOCK_STORE in "${stores[@]}" none:; do
+    run dlock history job
+
+    assert_status 0
+    assert_equal "$output" 'dlock: job: no run is known'
+  done
+}
+
+@test "with -q it says nothing" {
+  run dlock -q history job
+
+  assert_equal "$status $output" '0 '
+}
+
+@test "as JSON no runs are an empty array" {
+  for DLOCK_STORE in "${stores[@]}" none:; do
+    run dlock history --json job
+
+    assert_equal "$status $output" '0 []'
+  done
+}
+
+@test "to look at a history where there are no locks creates nothing" {
+  DLOCK_STORE=${stores[0]}
+
+  dlock history job
+
+  [[ ! -e $BATS_TEST_TMPDIR/store ]]
+}
+
+@test "none: remembers no runs" {
+  DLOCK_STORE=none: dlock run job -- true
+
+  run dlock history --store none: --json job
+
+  assert_equal "$output" '[]'
+}
+
+@test "a store that cannot be reached is 69" {
+  stop_redis
+
+  run dlock history job
+
+  assert_status 69
+  assert_one_line
+}
+
+@test "runs that are damaged are an error with the database's name" {
+  DLOCK_STORE=${stores[0]}
+  dlock run job -- sh -c 'exit 77' || true
+  # The record of a run is the only place where the outcome stands right behind the host.
+  perl -0777 -pi -e "s/\Q$(uname -n)\E\x03\0\0\0ran/$(uname -n)\x03\0\0\0rat/g" \
+    "$BATS_TEST_TMPDIR"/store/state-*
+
+  run dlock history job
+
+  assert_status 78
+  assert_output_contains "$BATS_TEST_TMPDIR/store/state-"
+}
+
+@test "a limit of zero or of no number is a usage error" {
+  for limit in 0 -1 x ''; do
+    run dlock history --limit="$limit" job
+
+    assert_status 64
+    assert_one_line
+  done
+}
+
+@test "the name of a lock is needed, and only one" {
+  run dlock history
+  assert_status 64
+  run dlock history a b
+  assert_status 64
+}
+
+# --- For people ---
+
+@test "the history has a line of titles and one for each run" {
+  dlock run job -- true
+  dlock run job -- sh -c 'exit 3' || true
+
+  run dlock history job
+
+  assert_equal "${#lines[@]}" 3
+  [[ ${lines[0]} =~ ^'STARTED '\ +'AGO '\ +'TOOK '\ +'HOST '\ +OUTCOME$ ]]
+  [[ ${lines[1]} =~ ^20..-..-..T..:..:..Z\ .*\ "$(uname -n)"\ +'exit 3'$ ]]
+  [[ ${lines[2]} =~ "  exit 0"$ ]]
+}
+
+@test "the history has neither color nor bars where it is no terminal" {
+  dlock run job -- true
+
+  run dlock history job
+
+  refute_output_contains $'\e'
+  refute_output_contains '█'
+  refute_output_contains '▌'
+}
+
+on_terminal() {  # <columns> <variable>...
+  run env TERM=xterm "${@:2}" script -qec "stty cols $1; dlock history job" /dev/null
+}
+
+@test "the history has color and bars on a terminal" {
+  dlock run job -- sleep 0.05
+
+  on_terminal 100 LC_ALL=C.UTF-8
+
+  assert_output_contains $'\e[32mexit 0\e[0m'
+  assert_output_contains '██████████'
+}
+
+@test "with NO_COLOR there is no color, but there are bars" {
+  dlock run job -- sleep 0.05
+
+  on_terminal 100 LC_ALL=C.UTF-8 NO_COLOR=1
+
+  refute_output_contains $'\e[32m'
+  assert_output_contains '██████████'
+}
+
+@test "where the locale is not UTF-8 bars are ASCII" {
+  dlock run job -- sleep 0.05
+
+  on_terminal 100 LC_ALL=C
+
+  assert_output_contains '##########'
+}
+
+@test "a narrow terminal gets no bars, and lines that fit" {
+  dlock run job -- sleep 0.05
+
+  on_terminal 60 LC_ALL=C.UTF-8 NO_COLOR=1
+
+  refute_output_contains '█'
+}

@@ -1,0 +1,243 @@
+// The runs of a lock: what every store tells of them.
+
+#include "lock/history.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include "tests/contract/contender.hpp"
+
+namespace dlock {
+namespace {
+
+RunEnd exit_with(int code) {
+  RunEnd end;
+  end.exit_code = code;
+  end.outcome = "ran";
+  end.duration = milliseconds(1500);
+  return end;
+}
+
+// A command that has been there and is not any more.
+CommandProcess ended_process() {
+  CommandProcess process;
+  process.not_before = Clock::now();
+  process.pid = ::fork();
+  if (process.pid == 0) ::_exit(0);
+  process.not_after = Clock::now();
+  ::waitpid(process.pid, nullptr, 0);
+  return process;
+}
+
+class Histories : public ::testing::TestWithParam<Kind> {
+ protected:
+  Contender& contender(const std::string& name = "job") {
+    return contenders_.emplace_back(context_, *world_, claim_of(name));
+  }
+
+  // As if its process were killed.
+  void kill(Contender& contender) {
+    contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
+  }
+
+  Fence ran(int code, const std::string& name = "job") {
+    auto& runner = contender(name);
+    const auto fence = runner.granted().fence;
+    runner.release(exit_with(code));
+    kill(runner);
+    return fence;
+  }
+
+  // Its lease, where leases run out, does so soon.
+  Fence vanished() {
+    auto& runner = contender();
+    runner.claim.ttl = milliseconds(500);
+    const auto fence = runner.granted().fence;
+    runner.start(ended_process());
+    kill(runner);
+    return fence;
+  }
+
+  std::vector<RunInfo> history() { return contender().history(); }
+
+  asio::io_context context_;
+  std::unique_ptr<World> world_ = GetParam().make();
+  std::list<Contender> contenders_;
+};
+
+INSTANTIATE_TEST_SUITE_P(stores, Histories, ::testing::ValuesIn(kinds), name_of);
+
+TEST_P(Histories, a_lock_that_nobody_ever_used_has_no_runs) {
+  EXPECT_TRUE(history().empty());
+}
+
+TEST_P(Histories, a_run_that_has_ended_is_told_with_how_it_ended) {
+  const auto before = wall_now();
+  auto& runner = contender();
+  const auto fence = runner.granted().fence;
+  auto end = exit_with(3);
+  end.outcome = "timeout";
+  runner.release(end);
+
+  const auto runs = history();
+
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].fence, fence);
+  EXPECT_EQ(runs[0].exit_code, 3);
+  EXPECT_EQ(runs[0].signal, std::nullopt);
+  EXPECT_EQ(runs[0].duration, milliseconds(1500));
+  EXPECT_EQ(runs[0].outcome, "timeout");
+  EXPECT_FALSE(runs[0].host.empty());
+  EXPECT_GE(runs[0].started, before);
+  EXPECT_GE(runs[0].ended, runs[0].started);
+}
+
+TEST_P(Histories, a_run_that_was_ended_by_a_signal_is_told_with_that) {
+  auto& runner = contender();
+  runner.granted();
+  RunEnd end;
+  end.signal = "TERM";
+  end.outcome = "ran";
+  runner.release(end);
+
+  const auto runs = history();
+
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].signal, "TERM");
+  EXPECT_EQ(runs[0].exit_code, std::nullopt);
+}
+
+TEST_P(Histories, a_run_that_goes_on_is_told_as_running) {
+  const auto fence = contender().granted().fence;
+
+  const auto runs = history();
+
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].fence, fence);
+  EXPECT_EQ(runs[0].outcome, "running");
+  EXPECT_EQ(runs[0].ended, std::nullopt);
+  EXPECT_TRUE(runs[0].duration);
+}
+
+TEST_P(Histories,
+       a_run_whose_process_is_gone_is_told_as_vanished_before_anybody_noted_it) {
+  const auto fence = vanished();
+
+  ASSERT_TRUE(eventually(context_, [&] {
+    const auto runs = history();
+    return runs.size() == 1 && runs[0].outcome == "vanished";
+  }));
+  const auto runs = history();
+  EXPECT_EQ(runs[0].fence, fence);
+  EXPECT_EQ(runs[0].ended, std::nullopt);
+  EXPECT_EQ(runs[0].duration, std::nullopt);
+}
+
+TEST_P(Histories, a_run_that_vanished_is_told_after_the_next_one_too) {
+  const auto lost = vanished();
+  ASSERT_TRUE(
+      eventually(context_, [&] { return contender().inspect().holders.empty(); }));
+  const auto next = ran(0);
+
+  const auto runs = history();
+
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].fence, next);
+  EXPECT_EQ(runs[0].outcome, "ran");
+  EXPECT_EQ(runs[1].fence, lost);
+  EXPECT_EQ(runs[1].outcome, "vanished");
+}
+
+TEST_P(Histories, the_last_that_started_comes_first) {
+  ran(1);
+  ran(2);
+  contender().granted();
+
+  const auto runs = history();
+
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].outcome, "running");
+  EXPECT_EQ(runs[1].exit_code, 2);
+  EXPECT_EQ(runs[2].exit_code, 1);
+}
+
+TEST_P(Histories, the_last_twenty_that_ended_are_kept) {
+  for (int code = 1; code <= 25; ++code) ran(code);
+
+  const auto runs = history();
+
+  ASSERT_EQ(runs.size(), 20u);
+  EXPECT_EQ(runs.front().exit_code, 25);
+  EXPECT_EQ(runs.back().exit_code, 6);
+}
+
+TEST_P(Histories, each_lock_has_its_own) {
+  const auto fence = ran(1);
+  ran(2, "other");
+
+  const auto runs = history();
+
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].fence, fence);
+}
+
+TEST_P(Histories, shared_runs_and_runs_in_slots_are_told) {
+  auto& reader = contender();
+  reader.claim.mode = Mode::shared;
+  reader.granted();
+  auto& other = contender();
+  other.claim.mode = Mode::shared;
+  other.granted();
+  reader.release(exit_with(1));
+  EXPECT_EQ(history().size(), 2u);
+  other.release(exit_with(2));
+  auto& in_slot = contender();
+  in_slot.claim.slots = 3;
+  in_slot.granted();
+  in_slot.release(exit_with(3));
+
+  const auto runs = history();
+
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].exit_code, 3);
+  EXPECT_EQ(runs[1].exit_code, 2);
+  EXPECT_EQ(runs[2].exit_code, 1);
+}
+
+TEST_P(Histories, detached_grants_are_no_runs) {
+  auto& detached = contender();
+  detached.claim.attached = false;
+  detached.granted();
+
+  EXPECT_TRUE(history().empty());
+  detached.release();
+  EXPECT_TRUE(history().empty());
+}
+
+TEST_P(Histories, a_grant_that_was_given_back_before_anything_ran_is_no_run) {
+  auto& quick = contender();
+  quick.granted();
+  quick.release();
+
+  EXPECT_TRUE(history().empty());
+}
+
+TEST_P(Histories, a_lock_that_is_held_on_after_its_run_is_told_once_and_as_ended) {
+  auto& runner = contender();
+  runner.claim.min_hold = std::chrono::hours(1);
+  runner.granted();
+  runner.release(exit_with(0));
+
+  const auto runs = history();
+
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].outcome, "ran");
+}
+
+}  // namespace
+}  // namespace dlock

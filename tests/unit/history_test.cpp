@@ -1,0 +1,118 @@
+// Which runs are told of, and in which order.
+
+#include "lock/history.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+using Fences = std::vector<std::uint64_t>;
+
+constexpr WallTime now = 1'700'000'000s;
+
+RunInfo run_with(std::uint64_t fence, WallTime started, WallTime ended) {
+  RunInfo run;
+  run.fence.number = fence;
+  run.started = started;
+  run.ended = ended;
+  run.outcome = "ran";
+  return run;
+}
+
+RunInfo without_end(std::uint64_t fence, WallTime started, const char* outcome) {
+  auto run = run_with(fence, started, now);
+  run.ended.reset();
+  run.outcome = outcome;
+  return run;
+}
+
+Fences fences_of(const std::vector<RunInfo>& runs) {
+  Fences fences;
+  for (const auto& run : runs) fences.push_back(run.fence.number);
+  return fences;
+}
+
+HolderInfo some_holder() {
+  HolderInfo holder;
+  holder.fence.number = 42;
+  holder.host = "web1";
+  holder.since = now - 192s;
+  holder.held = 192s;
+  return holder;
+}
+
+TEST(History, the_last_that_started_comes_first_whichever_ended_last) {
+  const auto runs =
+      as_history({run_with(1, now - 9s, now - 1s), run_with(3, now - 3s, now - 2s),
+                  run_with(2, now - 5s, now - 4s)},
+                 now);
+
+  EXPECT_EQ(fences_of(runs), (Fences{3, 2, 1}));
+}
+
+TEST(History, of_runs_that_started_in_the_same_moment_the_greater_fence_comes_first) {
+  const auto runs =
+      as_history({run_with(1, now - 9s, now), run_with(2, now - 9s, now)}, now);
+
+  EXPECT_EQ(fences_of(runs), (Fences{2, 1}));
+}
+
+TEST(History, what_ended_more_than_thirty_days_ago_is_not_told) {
+  const auto old = now - runs_kept_for;
+  const auto runs =
+      as_history({run_with(1, old - 2s, old - 1s), run_with(2, old - 2s, old + 1s)}, now);
+
+  EXPECT_EQ(fences_of(runs), Fences{2});
+}
+
+TEST(History, of_a_run_that_vanished_the_start_counts) {
+  const auto old = now - runs_kept_for;
+  const auto runs = as_history(
+      {without_end(1, old - 1s, "vanished"), without_end(2, old + 1s, "vanished")}, now);
+
+  EXPECT_EQ(fences_of(runs), Fences{2});
+}
+
+TEST(History, a_run_that_goes_on_is_told_however_old_it_is) {
+  const auto runs = as_history({without_end(1, now - 2400h, "running")}, now);
+
+  EXPECT_EQ(fences_of(runs), Fences{1});
+}
+
+TEST(History, a_run_that_is_there_twice_is_told_once) {
+  const auto runs = as_history(
+      {without_end(1, now - 9s, "running"), run_with(1, now - 9s, now - 1s)}, now);
+
+  ASSERT_EQ(fences_of(runs), Fences{1});
+  EXPECT_EQ(runs[0].outcome, "running");
+}
+
+TEST(HistoryOfHolders, a_holder_is_a_run_that_goes_on) {
+  const auto run = run_of(some_holder());
+
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->fence.number, 42u);
+  EXPECT_EQ(run->started, now - 192s);
+  EXPECT_EQ(run->duration, 192s);
+  EXPECT_EQ(run->host, "web1");
+  EXPECT_EQ(run->outcome, "running");
+  EXPECT_FALSE(run->ended);
+}
+
+TEST(HistoryOfHolders, a_detached_a_foreign_and_an_ended_one_is_no_run) {
+  auto detached = some_holder();
+  detached.attached = false;
+  auto foreign = some_holder();
+  foreign.foreign = true;
+  auto ended = some_holder();
+  ended.kept = true;
+
+  EXPECT_FALSE(run_of(detached));
+  EXPECT_FALSE(run_of(foreign));
+  EXPECT_FALSE(run_of(ended));
+}
+
+}  // namespace
+}  // namespace dlock

@@ -1,0 +1,127 @@
+// The runs of a lock as `history` shows them.
+
+#include "cli/history_view.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr WallTime now = 1'700'000'000s;
+
+RunInfo run_with(std::optional<int> exit_code, milliseconds duration) {
+  RunInfo run;
+  run.started = now - 1h;
+  run.ended = run.started + duration;
+  run.duration = duration;
+  run.exit_code = exit_code;
+  run.host = "web1";
+  run.outcome = "ran";
+  return run;
+}
+
+RunInfo running() {
+  auto run = run_with({}, 192s);
+  run.ended.reset();
+  run.outcome = "running";
+  return run;
+}
+
+RunInfo vanished() {
+  auto run = running();
+  run.duration.reset();
+  run.outcome = "vanished";
+  return run;
+}
+
+const Paper pipe{};
+const Paper terminal{false, 80, true};
+
+TEST(HistoryText, nothing_where_there_are_no_runs) {
+  EXPECT_EQ(history_text({}, now, terminal), "");
+}
+
+TEST(HistoryText, a_line_for_each_run_below_the_titles) {
+  auto killed = run_with({}, 1500ms);
+  killed.signal = "KILL";
+  killed.host = "a-longer-name";
+  auto late = run_with(124, 10s);
+  late.outcome = "timeout";
+
+  EXPECT_EQ(
+      history_text({running(), run_with(0, 2000ms), killed, late, vanished()}, now, pipe),
+      "STARTED               AGO   TOOK   HOST           OUTCOME\n"
+      "2023-11-14T21:13:20Z  1h0m  3m12s  web1           running\n"
+      "2023-11-14T21:13:20Z  1h0m  2.0s   web1           exit 0\n"
+      "2023-11-14T21:13:20Z  1h0m  1.5s   a-longer-name  ended by SIGKILL\n"
+      "2023-11-14T21:13:20Z  1h0m  10s    web1           timeout, exit 124\n"
+      "2023-11-14T21:13:20Z  1h0m  -      web1           vanished\n");
+}
+
+TEST(HistoryText, on_a_terminal_with_bars_that_compare_durations) {
+  EXPECT_EQ(history_text({run_with(0, 10s), run_with(0, 5500ms), run_with(0, 1ms)}, now,
+                         terminal),
+            "STARTED               AGO   TOOK              HOST  OUTCOME\n"
+            "2023-11-14T21:13:20Z  1h0m  10s   ██████████  web1  exit 0\n"
+            "2023-11-14T21:13:20Z  1h0m  5.5s  █████▌      web1  exit 0\n"
+            "2023-11-14T21:13:20Z  1h0m  1ms   ▌           web1  exit 0\n");
+}
+
+TEST(HistoryText, where_blocks_cannot_be_shown_bars_are_ascii) {
+  auto plain = terminal;
+  plain.blocks = false;
+
+  const auto text = history_text({run_with(0, 10s), run_with(0, 1ms)}, now, plain);
+
+  EXPECT_NE(text.find(" ########## "), std::string::npos) << text;
+  EXPECT_NE(text.find(" #  "), std::string::npos) << text;
+}
+
+TEST(HistoryText, a_terminal_that_is_too_narrow_gets_no_bars) {
+  auto narrow = terminal;
+  narrow.columns = 50;
+
+  const auto text = history_text({run_with(0, 10s)}, now, narrow);
+
+  EXPECT_EQ(text, history_text({run_with(0, 10s)}, now, pipe));
+}
+
+TEST(HistoryText, color_tells_failures_from_successes_and_what_goes_on) {
+  auto colored = pipe;
+  colored.color = true;
+
+  const auto text = history_text(
+      {running(), run_with(0, 1s), run_with(3, 1s), vanished()}, now, colored);
+
+  EXPECT_NE(text.find("\x1b[33mrunning\x1b[0m\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\x1b[32mexit 0\x1b[0m\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\x1b[31mexit 3\x1b[0m\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\x1b[31mvanished\x1b[0m\n"), std::string::npos) << text;
+}
+
+TEST(HistoryText, color_does_not_count_for_the_width) {
+  auto colored = terminal;
+  colored.color = true;
+  colored.columns = 62;
+
+  EXPECT_NE(history_text({run_with(0, 10s)}, now, colored).find("█"), std::string::npos);
+}
+
+TEST(HistoryText, a_run_that_seems_to_start_later_than_now_started_just_now) {
+  auto run = run_with(0, 1s);
+  run.started = now + 1h;
+
+  EXPECT_NE(history_text({run}, now, pipe).find("  0ms  "), std::string::npos);
+}
+
+TEST(HistoryText, what_a_host_says_steers_no_terminal) {
+  auto run = run_with(0, 1s);
+  run.host = "web\x1b[2J";
+
+  EXPECT_EQ(history_text({run}, now, pipe).find('\x1b'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dlock
