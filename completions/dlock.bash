@@ -208,13 +208,13 @@ _dlock() {
       limit) _dlock_offer "${_dlock_limit_options[@]}" ;;
     esac
   elif [[ -z $verb ]]; then
-    _dlock_offer run acquire renew release check fence break cache limit status list watch history
+    _dlock_offer run acquire renew release check fence break cache limit status list watch history doctor
   elif ((operands == before_command)); then
     _dlock_offer_command "${first[-1]}"
     return
   elif [[ $verb == limit ]] && ((operands == 1)); then
     _dlock_offer 1/1s 5/1s 10/1m 100/1h
-  elif [[ $verb != @(fence|limit|cache) ]] && { ((operands == 0)) || [[ $verb == watch ]]; } &&
+  elif [[ $verb != @(fence|limit|cache|doctor) ]] && { ((operands == 0)) || [[ $verb == watch ]]; } &&
     [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
     # What would have to be expanded first is not: nothing runs because of a Tab.
     _dlock_offer_names "$program" "${store[@]}"

@@ -59,7 +59,7 @@ function __dlock_place
         echo verb
     else if test "$verb" = limit -a $operands -lt 2
         test $operands -eq 0; and printf '%s\n' limit-name $verb; or printf '%s\n' rate $verb
-    else if test "$verb" = watch; or begin; test $operands -eq 0; and not contains -- "$verb" fence cache; end
+    else if test "$verb" = watch; or begin; test $operands -eq 0; and not contains -- "$verb" fence cache doctor; end
         printf '%s\n' name $verb
     else if test $operands -eq $before
         set -l place command
@@ -142,6 +142,7 @@ complete -c dlock $verb -a status -d 'show who holds a lock, who waits, the last
 complete -c dlock $verb -a list -d 'show every lock that is held, awaited or has run'
 complete -c dlock $verb -a watch -d 'show what happens to locks, as it happens'
 complete -c dlock $verb -a history -d 'show the last runs of a lock'
+complete -c dlock $verb -a doctor -d 'examine the store, and say what to do'
 complete -c dlock $verb -a break -d 'take a lock from its holders, whose commands end'
 complete -c dlock $verb -a cache -d 'print a command\'s output, running it only if needed'
 complete -c dlock $verb -a limit -d 'admit N at most in any PERIOD'

@@ -14,6 +14,7 @@
 #include "cli/break.hpp"
 #include "cli/by_hand.hpp"
 #include "cli/cache.hpp"
+#include "cli/doctor.hpp"
 #include "cli/history.hpp"
 #include "cli/limit.hpp"
 #include "cli/look.hpp"
@@ -57,6 +58,7 @@ Exit perform(const Invocation& invocation) {
     case Verb::limit: return limit_verb(invocation);
     case Verb::status: return {code_of(status_verb(invocation)), {}};
     case Verb::history: return {code_of(history_verb(invocation)), {}};
+    case Verb::doctor: return {code_of(doctor_verb(invocation)), {}};
     case Verb::break_lock: return {code_of(break_verb(invocation)), {}};
     case Verb::watch: return watch_verb(invocation);
     case Verb::list: break;

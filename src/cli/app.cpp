@@ -165,6 +165,8 @@ constexpr VerbSpec verbs[] = {
      "  ends by the signal that ends it"},
     {Verb::history, "history", "history [OPTIONS] NAME", "show the last runs of a lock",
      1, 1, std::begin(history_specs), std::end(history_specs), "  0"},
+    {Verb::doctor, "doctor", "doctor [OPTIONS]", "examine the store, and say what to do",
+     0, 0, nullptr, nullptr, "  0 all is well, 1 warnings, 2 errors"},
     {Verb::break_lock, "break", "break [OPTIONS] NAME",
      "take a lock from its holders, whose commands end", 1, 1, std::begin(break_specs),
      std::end(break_specs), "  0 done, 1 not held, or not done"},

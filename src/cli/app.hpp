@@ -21,7 +21,8 @@ enum class Verb {
   break_lock,
   cache,
   limit,
-  history
+  history,
+  doctor
 };
 
 // What the user wants, with every setting resolved: command line before environment

@@ -9,11 +9,13 @@ namespace dlock {
 // holds the manual and --help against this list.
 enum class ExitStatus : int {
   success = 0,
-  not_held = 1,          // nobody holds the lock (status, break)
-  usage = 64,            // EX_USAGE
-  unavailable = 69,      // EX_UNAVAILABLE: the store cannot be reached
-  bug = 70,              // EX_SOFTWARE
-  not_obtained = 75,     // EX_TEMPFAIL: held by others, wait over
+  not_held = 1,               // nobody holds the lock (status, break)
+  warnings_found = not_held,  // doctor
+  errors_found = 2,           // doctor
+  usage = 64,                 // EX_USAGE
+  unavailable = 69,           // EX_UNAVAILABLE: the store cannot be reached
+  bug = 70,                   // EX_SOFTWARE
+  not_obtained = 75,          // EX_TEMPFAIL: held by others, wait over
   lost = 76,             // the lease ended while the command ran, or is not ours any more
   permission = 77,       // EX_NOPERM
   misconfigured = 78,    // EX_CONFIG

@@ -1,13 +1,11 @@
 #include "cli/history_view.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
 #include "cli/lock_view.hpp"
+#include "cli/speaker.hpp"
 #include "cli/table.hpp"
 #include "util/text.hpp"
 
@@ -99,11 +97,7 @@ std::size_t columns_of_lines(std::string_view text) {
 Paper paper_of_output(bool color) {
   Paper paper;
   paper.color = color;
-  winsize size{};
-  if (::isatty(STDOUT_FILENO) != 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
-    constexpr std::size_t usual = 80;  // of a terminal that does not know
-    paper.columns = size.ws_col > 0 ? size.ws_col : usual;
-  }
+  paper.columns = columns_of_output();
   paper.blocks = is_utf8_locale();
   return paper;
 }

@@ -1,5 +1,6 @@
 #include "cli/speaker.hpp"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -55,6 +56,14 @@ bool use_color(Color wanted) {
   const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
   return (no_color == nullptr || *no_color == '\0') && !dumb &&
          ::isatty(STDOUT_FILENO) != 0;
+}
+
+std::size_t columns_of_output() {
+  constexpr std::size_t usual = 80;  // of a terminal that does not know
+  winsize size{};
+  if (::isatty(STDOUT_FILENO) == 0) return 0;
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : usual;
 }
 
 }  // namespace dlock

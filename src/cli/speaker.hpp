@@ -39,4 +39,7 @@ void print(const std::string& text);
 // it is a terminal that can.
 bool use_color(Color wanted);
 
+// How wide the terminal is that standard output is; 0 if it is none.
+std::size_t columns_of_output();
+
 }  // namespace dlock

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <string_view>
 
+#include "store/local/examine.hpp"
 #include "store/local/local_store.hpp"
 #include "store/none/none_store.hpp"
 #include "store/redis/address.hpp"
+#include "store/redis/examine.hpp"
 #include "store/redis/redis_store.hpp"
 #include "util/text.hpp"
 
@@ -95,6 +97,30 @@ StoreUrl parsed_store_url(const std::string& url) {
 }
 
 bool leases_run_out(const StoreUrl& url) { return url.kind == StoreUrl::Kind::redis; }
+
+asio::awaitable<Examination> examine_store(const StoreUrl& url,
+                                           const std::string& name_space,
+                                           milliseconds timeout,
+                                           asio::io_context& context, Wakeup& wakeup) {
+  Examination examination;
+  if (url.kind == StoreUrl::Kind::none) {
+    examination.findings.push_back({"store", Finding::Level::info,
+                                    "none: excludes nobody, so nothing can be wrong",
+                                    ""});
+  } else if (url.kind == StoreUrl::Kind::redis) {
+    const auto facts =
+        co_await redis::facts_of(context, url.target, name_space, timeout, wakeup);
+    examination.findings = redis::findings_of(facts);
+    examination.round_trip = redis::median_of(facts.round_trips);
+    if (examination.round_trip) {
+      examination.smallest_ttl = redis::smallest_ttl_for(
+          redis::needed_budget(*examination.round_trip, facts.trips_to_renew));
+    }
+  } else {
+    examination.findings = local::findings_of(local::facts_of(url.path, timeout));
+  }
+  co_return examination;
+}
 
 std::unique_ptr<Store> open_store(const StoreUrl& url, milliseconds timeout,
                                   asio::io_context& context) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "lock/finding.hpp"
 #include "lock/store.hpp"
 #include "store/redis/target.hpp"
 
@@ -24,6 +25,14 @@ StoreUrl parsed_store_url(const std::string& url);
 
 // Whether a lease there ends by the clock if nobody renews it (Store::leases_run_out).
 bool leases_run_out(const StoreUrl& url);
+
+// What there is to say about the store as locks of the namespace need it. It changes
+// nothing there. That it cannot be reached is a finding, too; each question is answered
+// within `timeout`.
+asio::awaitable<Examination> examine_store(const StoreUrl& url,
+                                           const std::string& name_space,
+                                           milliseconds timeout,
+                                           asio::io_context& context, Wakeup& wakeup);
 
 // Contacts nothing yet. `timeout` is the budget of one operation.
 std::unique_ptr<Store> open_store(const StoreUrl& url, milliseconds timeout,

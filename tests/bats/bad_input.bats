@@ -198,12 +198,6 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 $'r\nun' job
 }
 
-@test "verbs that this version does not have are refused" {
-  for verb in doctor; do
-    refuses 64 "$verb" job
-  done
-}
-
 @test "a verb is needed" {
   refuses 64
   refuses 64 --json

@@ -149,7 +149,7 @@ make_locks() {  # <name>...
 
 @test "bash, zsh and fish offer the verbs first" {
   for shell in bash zsh fish; do
-    assert_offers "$shell" 'dlock ' acquire break cache check fence history limit list release renew run status \
+    assert_offers "$shell" 'dlock ' acquire break cache check doctor fence history limit list release renew run status \
       watch
     assert_offers "$shell" 'dlock -q --color never s' status
   done
@@ -249,6 +249,12 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock release --token x d' deploy
     assert_offers "$shell" 'dlock fence d'
   done
+}
+
+@test "bash, zsh and fish offer no names of locks where doctor wants no word" {
+  make_locks deploy
+
+  for shell in bash zsh fish; do refute_offers "$shell" 'dlock doctor ' deploy; done
 }
 
 @test "bash, zsh and fish offer the names in the store that the line speaks of" {

@@ -385,12 +385,6 @@ run -s -n 1 job true
 END
 }
 
-@test "the verbs that this version does not have are 64" {
-  assert_each_refused 64 << 'END'
-doctor
-END
-}
-
 @test "a command line that is wrong leaves no trace in the store" {
   run_any run -w nonsense job -- true
 

@@ -96,9 +96,11 @@ class Transaction {
 
   void commit();
 
+  // Throws Failure unless all names add up.
+  void check_keys();
+
  private:
   void write(std::string_view key, std::string_view value);
-  void check_keys();
   [[noreturn]] void fail(int code, const char* what) const;
 
   // Tells the handler of faults that LMDB is at work.

@@ -15,30 +15,6 @@
 namespace dlock::local {
 namespace {
 
-// Whether locks on such a file system reach other machines, do nothing, or depend on
-// a server: the kernel's word is then no proof of life.
-bool is_network_file_system(unsigned long type) {
-  constexpr unsigned long network[] = {
-      0x6969,      // NFS
-      0x517B,      // SMB
-      0xFF534D42,  // CIFS
-      0xFE534D42,  // SMB2
-      0x01021997,  // 9P
-      0x65735546,  // FUSE
-      0x00C36400,  // Ceph
-      0x5346414F,  // AFS
-      0x6B414653,  // kAFS
-      0x73757245,  // Coda
-      0x01161970,  // GFS2
-      0x7461636F,  // OCFS2
-      0x0BD00BD0,  // Lustre
-      0x47504653,  // GPFS
-      0x564C,      // NCP
-      0x19830326,  // BeeGFS
-  };
-  return std::find(std::begin(network), std::end(network), type) != std::end(network);
-}
-
 void make_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0) {
     // The caller's umask may have taken even our own rights away.
@@ -100,6 +76,28 @@ std::optional<std::string> default_directory(const Surroundings& surroundings) {
   if (!state.empty() && state.front() == '/') return state + "/dlock";
   if (surroundings.home.empty() || surroundings.home.front() != '/') return std::nullopt;
   return surroundings.home + "/.local/state/dlock";
+}
+
+bool is_network_file_system(unsigned long type) {
+  constexpr unsigned long network[] = {
+      0x6969,      // NFS
+      0x517B,      // SMB
+      0xFF534D42,  // CIFS
+      0xFE534D42,  // SMB2
+      0x01021997,  // 9P
+      0x65735546,  // FUSE
+      0x00C36400,  // Ceph
+      0x5346414F,  // AFS
+      0x6B414653,  // kAFS
+      0x73757245,  // Coda
+      0x01161970,  // GFS2
+      0x7461636F,  // OCFS2
+      0x0BD00BD0,  // Lustre
+      0x47504653,  // GPFS
+      0x564C,      // NCP
+      0x19830326,  // BeeGFS
+  };
+  return std::find(std::begin(network), std::end(network), type) != std::end(network);
 }
 
 std::optional<Directory> Directory::open(const std::string& path, bool ours,

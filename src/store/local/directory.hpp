@@ -24,6 +24,10 @@ Surroundings surroundings();
 // there is no home directory.
 std::optional<std::string> default_directory(const Surroundings& surroundings);
 
+// Whether locks on such a file system (statfs(2)) reach other machines, do nothing, or
+// depend on a server: the kernel's word is then no proof of life.
+bool is_network_file_system(unsigned long type);
+
 // A directory that was opened and found to be safe.
 class Directory {
  public:

@@ -71,16 +71,6 @@ void complete(std::vector<HolderInfo>& holders, const State& state) {
   }
 }
 
-Failure gate_shut(const Gate& gate, milliseconds waited) {
-  std::string who = "another process";
-  if (const auto pid = gate.holder(); pid > 0) {
-    who = "process " + std::to_string(pid);
-    if (is_stopped(pid)) who += " (stopped: kill -CONT " + std::to_string(pid) + ")";
-  }
-  return Failure(Failure::Kind::unreachable,
-                 "the store has been kept busy for " + for_people(waited) + " by " + who);
-}
-
 void complete(LockInfo& info, const State& state) {
   complete(info.holders, state);
   for (auto& waiter : info.waiters) name_user(waiter.user);

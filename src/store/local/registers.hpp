@@ -33,6 +33,9 @@ class Registers {
   // and nothing has changed then.
   Admission admit(const LockName& resource, Fence fence);
 
+  // Throws Failure if the file cannot be read or is damaged.
+  void check() const { read(); }
+
  private:
   FencesAdmitted read() const;
   void replace(const std::string& text);

@@ -162,4 +162,14 @@ bool is_stopped(pid_t pid) {
   return process && process->is_stopped;
 }
 
+Failure gate_shut(const Gate& gate, milliseconds waited) {
+  std::string who = "another process";
+  if (const auto pid = gate.holder(); pid > 0) {
+    who = "process " + std::to_string(pid);
+    if (is_stopped(pid)) who += " (stopped: kill -CONT " + std::to_string(pid) + ")";
+  }
+  return Failure(Failure::Kind::unreachable,
+                 "the store has been kept busy for " + for_people(waited) + " by " + who);
+}
+
 }  // namespace dlock::local

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "lock/errors.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/rules.hpp"
 #include "util/fd.hpp"
@@ -89,5 +90,8 @@ bool dlock_is_gone(const Holder& holder);
 
 // Whether `pid` is stopped by a signal or a debugger.
 bool is_stopped(pid_t pid);
+
+// That the gate was not to be had for so long, and who has it.
+Failure gate_shut(const Gate& gate, milliseconds waited);
 
 }  // namespace dlock::local

@@ -54,6 +54,13 @@ Fd bound_socket(const Directory& directory, Session session) {
 
 }  // namespace
 
+std::optional<Session> session_of_wake_socket(const std::string& name) {
+  unsigned long long session = 0;
+  const bool is_whole =
+      std::sscanf(name.c_str(), "wake-%16llx", &session) == 1 && name == name_of(session);
+  return is_whole ? std::optional<Session>(session) : std::nullopt;
+}
+
 WakeSocket::WakeSocket(asio::io_context& context, const Directory& directory,
                        Session session, Wakeup& wakeup)
     : directory_(directory),

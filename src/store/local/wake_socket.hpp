@@ -1,6 +1,9 @@
 // How one process wakes another: a datagram on the other's own unix socket.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "lock/wakeup.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/state.hpp"
@@ -22,6 +25,10 @@ class WakeSocket {
   Session session_;
   Readable socket_;
 };
+
+// The session that the name of a file in the directory is a socket of; nothing for other
+// files.
+std::optional<Session> session_of_wake_socket(const std::string& name);
 
 // Wakes the waiter of `session`. A hint, so no failure matters: who is not reached
 // looks again by itself.

@@ -1,0 +1,165 @@
+#include "store/local/health.hpp"
+
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+using Level = Finding::Level;
+
+constexpr std::uint64_t mebibyte = 1u << 20u;
+
+// The database grows by one mebibyte, and needs a quarter more to be sure of it.
+constexpr std::uint64_t too_little = 2 * mebibyte;
+constexpr std::uint64_t little = 16 * mebibyte;
+constexpr std::uint64_t few_files = 100;
+
+// What failed, without the advice that a run gives behind it.
+std::string without_advice(const std::string& message) {
+  return message.substr(0, message.find("; "));
+}
+
+Finding missing(const Facts& facts) {
+  const auto path = printable(facts.path);
+  if (facts.parents_are_missing) {
+    return {"directory", Level::error,
+            path + " does not exist, nor does the directory it is to be in",
+            "create it: install -d -m 700 " + path};
+  }
+  if (!facts.can_be_created) {
+    return {"directory", Level::error,
+            path + " does not exist, and cannot be created in " + printable(facts.parent),
+            "create it as a user who may, or name another one (--store local:/dir)"};
+  }
+  return {"directory", Level::info, path + " does not exist yet",
+          "nothing: the first lock creates it"};
+}
+
+Finding directory(const Facts& facts) {
+  const auto path = printable(facts.path);
+  if (facts.unusable) {
+    std::string advice =
+        "use a directory of your own, or one that is set up as shared (chmod 2770)";
+    if (facts.everybody_writes) {
+      advice = "chmod o-w " + path + ", once you trust what is in it";
+    } else if (facts.is_link_or_file) {
+      advice = "name the directory itself";
+    } else if (facts.is_on_network) {
+      advice = "use a directory on a disk of this machine, or a server as store";
+    }
+    return {"directory", Level::error, without_advice(*facts.unusable), advice};
+  }
+  if (!facts.can_be_written) {
+    return {"directory", Level::error, "this user may not write to " + path,
+            "chmod u+rwx " + path + ", or, if it is shared, join its group"};
+  }
+  return {"directory", Level::ok, path, ""};
+}
+
+Finding file_system(const Facts& facts) {
+  const auto name = facts.file_system.empty() ? "local" : facts.file_system;
+  if (!facts.forgets) return {"file-system", Level::ok, name, ""};
+  return {"file-system", Level::info,
+          name + ", in memory: a reboot forgets past runs and the fences of dlock fence",
+          "if that matters, use a directory on a disk"};
+}
+
+Finding database(const Facts& facts) {
+  if (facts.busy) {
+    return {"database", Level::error, *facts.busy,
+            "see what that process waits for; let it go on, or end it"};
+  }
+  if (facts.database) {
+    return {"database", Level::error, without_advice(*facts.database),
+            "once no command runs under its locks, move state-*.mdb away; past runs and "
+            "fences are kept"};
+  }
+  if (!facts.has_database) {
+    return {"database", Level::ok, "none yet since the machine was started", ""};
+  }
+  return {"database", Level::ok,
+          "intact, " + std::to_string(facts.locks) +
+              (facts.locks == 1 ? " lock" : " locks") + " known",
+          ""};
+}
+
+std::optional<Finding> fences(const Facts& facts) {
+  if (!facts.fences) return std::nullopt;
+  return Finding{
+      "fences", Level::error, without_advice(*facts.fences),
+      "restore it from a backup, or remove it if no register of fences matters"};
+}
+
+std::string list_of(const std::vector<std::string>& names, const std::string& separator) {
+  constexpr std::size_t most = 5;
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < most; ++i) {
+    text += (i > 0 ? separator : "") + printable(names[i], 100);
+  }
+  if (names.size() > most) {
+    text += separator + std::to_string(names.size() - most) + " more";
+  }
+  return text;
+}
+
+Finding files(const Facts& facts) {
+  if (!facts.stale.empty()) {
+    return {"files", Level::warning,
+            "nobody uses, and nobody will remove: " + list_of(facts.stale, ", "),
+            "remove them from " + printable(facts.path)};
+  }
+  if (!facts.abandoned.empty()) {
+    return {"files", Level::info,
+            "left by processes that were killed: " + list_of(facts.abandoned, ", "),
+            "nothing: whoever comes next removes them"};
+  }
+  return {"files", Level::ok, "none left over", ""};
+}
+
+std::string shown(std::uint64_t bytes) {
+  constexpr std::uint64_t gibibyte = 1024 * mebibyte;
+  if (bytes >= gibibyte) return std::to_string(bytes / gibibyte) + " GiB";
+  if (bytes >= mebibyte) return std::to_string(bytes / mebibyte) + " MiB";
+  return std::to_string(bytes / 1024) + " KiB";
+}
+
+std::optional<Finding> space(const Facts& facts) {
+  if (!facts.room) return std::nullopt;
+  const auto left = shown(facts.room->bytes) + " left";
+  const auto files = facts.room->files;
+  const std::string advice = "make room on that file system";
+  if (facts.room->bytes < too_little) {
+    return Finding{"space", Level::error, left + ": too little for the database", advice};
+  }
+  if (files && *files == 0) {
+    return Finding{"space", Level::error, "no more files can be made (no inodes left)",
+                   advice};
+  }
+  if (facts.room->bytes < little) return Finding{"space", Level::warning, left, advice};
+  if (files && *files < few_files) {
+    return Finding{"space", Level::warning,
+                   "only " + std::to_string(*files) + " more files can be made", advice};
+  }
+  return Finding{"space", Level::ok, left, ""};
+}
+
+}  // namespace
+
+std::vector<Finding> findings_of(const Facts& facts) {
+  std::vector<Finding> findings;
+  if (!facts.exists && !facts.unusable) {
+    findings.push_back(missing(facts));
+    if (auto found = space(facts)) findings.push_back(std::move(*found));
+    return findings;
+  }
+  findings.push_back(directory(facts));
+  if (findings.back().level == Level::error) return findings;
+  findings.push_back(file_system(facts));
+  findings.push_back(database(facts));
+  if (auto found = fences(facts)) findings.push_back(std::move(*found));
+  findings.push_back(files(facts));
+  if (auto found = space(facts)) findings.push_back(std::move(*found));
+  return findings;
+}
+
+}  // namespace dlock::local

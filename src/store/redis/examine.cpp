@@ -1,0 +1,257 @@
+#include "store/redis/examine.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "store/redis/connection.hpp"
+#include "store/redis/rights.hpp"
+#include "util/text.hpp"
+
+namespace dlock::redis {
+namespace {
+
+using std::chrono::microseconds;
+using Kind = Reply::Kind;
+
+constexpr std::size_t round_trips_measured = 20;
+
+// For the rights that cannot be tried. Before Redis 7.0 there is no way to ask for them
+// without a right of its own.
+constexpr const char* ask_for_rights = R"lua(
+local missing = {}
+for _, command in ipairs(ARGV) do
+  local words = {}
+  for word in string.gmatch(command, '[^ ]+') do words[#words + 1] = word end
+  if redis.acl_check_cmd and not redis.acl_check_cmd(unpack(words)) then
+    missing[#missing + 1] = command
+  end
+end
+return missing
+)lua";
+
+int trips_to_renew(const Target& target) {
+  const bool logs_in = target.password || !target.password_file.empty();
+  constexpr int connect = 1;
+  constexpr int tls = 2;
+  constexpr int ask = 2;  // the server may have forgotten the script
+  return connect + (target.tls ? tls : 0) + (logs_in || target.database != 0 ? 1 : 0) +
+         ask;
+}
+
+// A key within the namespace that no lock has, for no name is empty.
+std::string key_for_trials(const std::string& prefix) { return prefix + "{}:doctor"; }
+
+// The form of a right, with a key for KEY and what keys begin with for NAMESPACE.
+std::string form_of(const Right& right, const std::string& prefix) {
+  std::string form(right.form);
+  const auto put = [&](std::string_view word, const std::string& value) {
+    const auto at = form.find(word);
+    if (at != std::string::npos) form.replace(at, word.size(), value);
+  };
+  put("KEY", key_for_trials(prefix));
+  put("NAMESPACE:", prefix);
+  return form;
+}
+
+Command words_of(std::string_view form) {
+  Command words;
+  while (!form.empty()) {
+    const auto end = std::min(form.find(' '), form.size());
+    words.emplace_back(form.substr(0, end));
+    form.remove_prefix(std::min(end + 1, form.size()));
+  }
+  return words;
+}
+
+// The pairs of HELLO and CONFIG GET.
+void add_pairs(const Reply& reply, Fields& fields) {
+  for (std::size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
+    fields[reply.elements[i].text] = reply.elements[i + 1].text;
+  }
+}
+
+void add_answer(const Reply& reply, Fields& fields, std::optional<std::string>& refused) {
+  if (reply.is_error()) {
+    refused = reply.text;
+  } else if (reply.kind == Kind::string) {
+    fields.merge(fields_of_info(reply.text));
+  } else {
+    add_pairs(reply, fields);
+  }
+}
+
+// That it is too busy, too full or not allowed to take work; not that an argument of a
+// trial is wrong.
+bool refuses_work(const Reply& reply) {
+  constexpr std::string_view codes[] = {"LOADING",     "BUSY",       "OOM",
+                                        "MISCONF",     "NOREPLICAS", "MOVED",
+                                        "CLUSTERDOWN", "READONLY",   "MASTERDOWN"};
+  return reply.is_error() && std::find(std::begin(codes), std::end(codes),
+                                       reply.error_code()) != std::end(codes);
+}
+
+class Examiner {
+ public:
+  Examiner(asio::io_context& context, const Target& target, const std::string& name_space,
+           milliseconds timeout, Wakeup& wakeup)
+      : connection_(context, target), timeout_(timeout), wakeup_(wakeup) {
+    facts.server = target.shown();
+    facts.user = target.user.empty() ? "default" : printable(target.user, 200);
+    facts.key_prefix = percent_encoded(name_space) + ":";
+    facts.trips_to_renew = trips_to_renew(target);
+  }
+
+  asio::awaitable<void> examine() {
+    try {
+      co_await connection_.open(budget_end(), wakeup_);
+      facts.was_reached = true;
+      co_await ask_for_settings();
+      if (facts.no_login) co_return;
+      co_await try_rights();
+      co_await measure();
+    } catch (const Failure& failure) {
+      facts.failure = failure;
+    }
+  }
+
+  Facts facts;
+
+ private:
+  Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
+
+  asio::awaitable<void> ask_for_settings() {
+    constexpr const char* sections[] = {"server", "replication", "persistence", "memory",
+                                        "cluster"};
+    constexpr const char* settings[] = {"save", "min-replicas-to-write"};
+    std::vector<Command> commands;
+    // It needs no right, and says what INFO may not. The protocol stays what it is.
+    commands.push_back(words_of("HELLO 2"));
+    for (const auto* section : sections) commands.push_back({"INFO", section});
+    for (const auto* setting : settings) commands.push_back({"CONFIG", "GET", setting});
+    const auto replies =
+        co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
+    std::size_t next = 0;
+    if (replies[next].error_code() == "NOAUTH") facts.no_login = replies[next].text;
+    add_pairs(replies[next++], facts.hello);
+    for (std::size_t i = 0; i < std::size(sections); ++i) {
+      if (replies[next].error_code() == "NOAUTH") facts.no_login = replies[next].text;
+      add_answer(replies[next++], facts.info, facts.info_refused);
+    }
+    for (std::size_t i = 0; i < std::size(settings); ++i) {
+      add_answer(replies[next++], facts.config, facts.config_refused);
+    }
+  }
+
+  asio::awaitable<void> try_rights() {
+    Command ask{"EVAL", ask_for_rights, "1", key_for_trials(facts.key_prefix)};
+    std::vector<Command> commands;
+    std::vector<const Right*> tried;
+    std::map<std::string, const Right*> asked;  // by their forms
+    const Right* eval = nullptr;
+    for (const auto& right : needed_rights) {
+      const auto form = form_of(right, facts.key_prefix);
+      if (right.how == Right::How::known) eval = &right;
+      if (right.how == Right::How::asked) {
+        asked.emplace(form, &right);
+        ask.push_back(form);
+      } else if (right.how == Right::How::tried) {
+        tried.push_back(&right);
+        commands.push_back(words_of(form));
+      }
+    }
+    tried.push_back(eval);
+    commands.push_back(std::move(ask));
+    const auto replies =
+        co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
+    for (std::size_t i = 0; i < replies.size(); ++i) note_trial(*tried[i], replies[i]);
+    for (const auto& missing : replies.back().elements) {
+      const auto found = asked.find(missing.text);
+      if (found == asked.end()) continue;
+      // Without the right to the key these are refused as well.
+      const bool is_for_keys = !found->second->is_for_watch && facts.keys_are_missing;
+      if (!is_for_keys) note_missing(*found->second);
+    }
+  }
+
+  void note_missing(const Right& right) {
+    auto& missing = right.is_for_watch ? facts.missing_for_watch : facts.missing_commands;
+    missing.emplace_back(right.name);
+  }
+
+  void note_trial(const Right& right, const Reply& reply) {
+    const auto denial = denial_of(reply);
+    if (denial == Denial::command) note_missing(right);
+    if (denial == Denial::keys) facts.keys_are_missing = true;
+    if (refuses_work(reply) && !facts.refuses_work) facts.refuses_work = reply.text;
+  }
+
+  asio::awaitable<void> measure() {
+    const auto give_up_at = budget_end();
+    auto best = std::chrono::nanoseconds::max();
+    for (std::size_t i = 0; i < round_trips_measured; ++i) {
+      std::vector<Command> commands;
+      commands.push_back(words_of("TIME"));
+      const auto sent_at = Clock::now();
+      const auto wall = wall_now();
+      const auto replies =
+          co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
+      const auto took = Clock::now() - sent_at;
+      facts.round_trips.push_back(took);
+      // The quickest answer is the most exact one.
+      if (took < best) {
+        best = took;
+        note_time(replies.front(),
+                  wall + std::chrono::duration_cast<microseconds>(took) / 2);
+      }
+      if (Clock::now() >= give_up_at) co_return;
+    }
+  }
+
+  void note_time(const Reply& reply, WallTime ours) {
+    if (reply.elements.size() != 2) return;
+    const auto seconds = std::strtoll(reply.elements[0].text.c_str(), nullptr, 10);
+    const auto rest = std::strtoll(reply.elements[1].text.c_str(), nullptr, 10);
+    constexpr std::int64_t latest = std::int64_t{1} << 40;  // far beyond any clock
+    if (seconds <= 0 || seconds > latest || rest < 0 || rest > 1'000'000) return;
+    facts.clock_ahead = std::chrono::seconds(seconds) + microseconds(rest) - ours;
+  }
+
+  Connection connection_;
+  milliseconds timeout_;
+  Wakeup& wakeup_;
+};
+
+}  // namespace
+
+Denial denial_of(const Reply& reply) {
+  if (!reply.is_error() || reply.error_code() != "NOPERM") return Denial::none;
+  const auto has = [&](const char* words) {
+    return reply.text.find(words) != std::string::npos;
+  };
+  return !has("run the") && has("key") ? Denial::keys : Denial::command;
+}
+
+Fields fields_of_info(std::string_view text) {
+  Fields fields;
+  while (!text.empty()) {
+    const auto end = std::min(text.find("\r\n"), text.size());
+    const auto line = text.substr(0, end);
+    const auto colon = line.find(':');
+    if (colon != std::string_view::npos) {
+      fields.emplace(line.substr(0, colon), line.substr(colon + 1));
+    }
+    text.remove_prefix(std::min(end + 2, text.size()));
+  }
+  return fields;
+}
+
+asio::awaitable<Facts> facts_of(asio::io_context& context, const Target& target,
+                                const std::string& name_space, milliseconds timeout,
+                                Wakeup& wakeup) {
+  Examiner examiner(context, target, name_space, timeout, wakeup);
+  co_await examiner.examine();
+  co_return std::move(examiner.facts);
+}
+
+}  // namespace dlock::redis

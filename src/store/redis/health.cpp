@@ -1,0 +1,330 @@
+#include "store/redis/health.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "lock/timing.hpp"
+#include "util/text.hpp"
+
+namespace dlock::redis {
+namespace {
+
+using std::chrono::microseconds;
+using Level = Finding::Level;
+
+// A difference that nobody sees in what is printed.
+constexpr microseconds close_enough = std::chrono::seconds(2);
+
+// The budget of an operation if nothing else is said.
+constexpr milliseconds usual_budget{2000};
+
+std::string field(const Fields& fields, std::string_view name) {
+  const auto found = fields.find(name);
+  return found == fields.end() ? "" : found->second;
+}
+
+long long number_in(const Fields& fields, std::string_view name) {
+  const auto text = field(fields, name);
+  long long number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+Finding not_checked(const char* check, const Facts& facts) {
+  const bool is_info = facts.info.empty();
+  const auto said =
+      (is_info ? facts.info_refused : facts.config_refused).value_or("it says nothing");
+  return {check, Level::info,
+          std::string("not checked: ") + (is_info ? "INFO" : "CONFIG GET") +
+              " was refused: " + printable(said, 200),
+          "ask as a user who may (ACL SETUSER " + facts.user + " +info +config|get)"};
+}
+
+Finding finding_of(const Failure& failure, bool was_reached) {
+  switch (failure.kind()) {
+    case Failure::Kind::rejected:
+      return {"login", Level::error, failure.what(),
+              "check the user, the password (--user, --password-file, DLOCK_PASSWORD) "
+              "and, over TLS, the certificates (--tls-ca, --tls-cert, --tls-key)"};
+    case Failure::Kind::misconfigured:
+      return {"login", Level::error, failure.what(),
+              "correct the URL of the store, or the options that say how to get in"};
+    case Failure::Kind::unreachable:
+    case Failure::Kind::exhausted:
+    case Failure::Kind::interrupted: break;
+  }
+  return {
+      "reachable", Level::error, failure.what(),
+      was_reached
+          ? "it answered at first: see what keeps it busy (SLOWLOG GET, its log)"
+          : "see that it runs, that host and port or socket of the URL are right, and "
+            "that it lets this machine in (bind, protected-mode, firewall)"};
+}
+
+struct Version {
+  std::string name;
+  std::string text;
+  bool is_too_old = false;
+};
+
+bool is_before(const std::string& version, int major, int minor) {
+  int numbers[2] = {0, 0};
+  const char* at = version.data();
+  const char* end = version.data() + version.size();
+  for (auto& number : numbers) {
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc()) break;
+    at = next < end && *next == '.' ? next + 1 : next;
+  }
+  return numbers[0] != major ? numbers[0] < major : numbers[1] < minor;
+}
+
+std::optional<Version> version_of(const Facts& facts) {
+  if (const auto valkey = field(facts.info, "valkey_version"); !valkey.empty()) {
+    return Version{"Valkey", valkey, is_before(valkey, 7, 2)};
+  }
+  auto text = field(facts.info, "redis_version");
+  if (text.empty()) text = field(facts.hello, "version");
+  if (text.empty()) return std::nullopt;
+  const bool is_valkey = field(facts.hello, "server") == "valkey";
+  return Version{is_valkey ? "Valkey" : "Redis", text,
+                 is_valkey ? is_before(text, 7, 2) : is_before(text, 6, 2)};
+}
+
+Finding version(const Facts& facts) {
+  const auto found = version_of(facts);
+  if (!found) return not_checked("version", facts);
+  const auto shown = found->name + " " + printable(found->text, 40);
+  if (!found->is_too_old) return {"version", Level::ok, shown, ""};
+  return {"version", Level::error, shown + " is too old",
+          "dlock needs Redis 6.2, Valkey 7.2 or later"};
+}
+
+bool refuses_with(const Facts& facts, std::string_view code) {
+  return facts.refuses_work && facts.refuses_work->starts_with(code);
+}
+
+Finding role(const Facts& facts) {
+  auto role = field(facts.info, "role");
+  if (role.empty()) role = field(facts.hello, "role");
+  if (role.empty() && refuses_with(facts, "READONLY")) role = "replica";
+  if (role.empty()) return not_checked("role", facts);
+  if (role == "master") return {"role", Level::ok, "a primary", ""};
+  const auto primary = field(facts.info, "master_host");
+  return {"role", Level::error,
+          "a replica" +
+              (primary.empty() ? ""
+                               : " of " + printable(primary, 200) + ":" +
+                                     printable(field(facts.info, "master_port"), 8)) +
+              ", which grants no locks",
+          "name the primary in the URL of the store"};
+}
+
+Finding cluster(const Facts& facts) {
+  const auto enabled = field(facts.info, "cluster_enabled");
+  const auto mode = field(facts.hello, "mode");
+  if (enabled.empty() && mode.empty()) return not_checked("cluster", facts);
+  if (enabled != "1" && mode != "cluster") return {"cluster", Level::ok, "none", ""};
+  return {"cluster", Level::error, "a node of a cluster, which redis: does not do",
+          "use a server that is no part of one (cluster-enabled no)"};
+}
+
+Finding rights(const Facts& facts) {
+  const auto user = "the user " + facts.user;
+  if (facts.missing_commands.empty() && !facts.keys_are_missing) {
+    return {"rights", Level::ok, user + " may do all that locks need", ""};
+  }
+  std::string message = user + " may not";
+  std::string advice = "ACL SETUSER " + facts.user;
+  for (const auto& command : facts.missing_commands) {
+    message += (&command == &facts.missing_commands.front() ? " call " : ", ") + command;
+    advice += " +" + command;
+  }
+  if (facts.keys_are_missing) {
+    message += facts.missing_commands.empty() ? " use" : ", nor use";
+    message += " all keys " + facts.key_prefix + "*";
+    advice += " ~" + facts.key_prefix + "*";
+  }
+  return {"rights", Level::error, message, advice};
+}
+
+std::optional<Finding> watching(const Facts& facts) {
+  if (facts.missing_for_watch.empty()) return std::nullopt;
+  std::string commands;
+  std::string granted;
+  for (const auto& command : facts.missing_for_watch) {
+    commands += (commands.empty() ? "" : ", ") + command;
+    granted += " +" + command;
+  }
+  const auto channels = facts.key_prefix + "*";
+  return Finding{"watch", Level::warning,
+                 "dlock watch does not hear of all that happens: the user " + facts.user +
+                     " may not call " + commands + ", or not on the channels " + channels,
+                 "ACL SETUSER " + facts.user + granted + " &" + channels};
+}
+
+// Nothing where it is the role that is to blame.
+std::optional<Finding> work(const Facts& facts) {
+  if (!facts.refuses_work || refuses_with(facts, "READONLY") ||
+      refuses_with(facts, "MASTERDOWN") || refuses_with(facts, "MOVED") ||
+      refuses_with(facts, "CLUSTERDOWN")) {
+    return std::nullopt;
+  }
+  std::string advice = "see the server's log";
+  if (refuses_with(facts, "OOM")) {
+    advice = "give it more memory (maxmemory), or remove what fills it";
+  } else if (refuses_with(facts, "NOREPLICAS")) {
+    advice = "bring its replicas back, or ask for fewer (min-replicas-to-write)";
+  } else if (refuses_with(facts, "MISCONF")) {
+    advice = "see in its log why it cannot save, and whether its disk is full";
+  } else if (refuses_with(facts, "LOADING")) {
+    advice = "wait until it has loaded its data";
+  } else if (refuses_with(facts, "BUSY")) {
+    advice = "end the script that keeps it busy (SCRIPT KILL)";
+  }
+  return Finding{"work", Level::error,
+                 "it takes no locks now: " + printable(*facts.refuses_work, 200), advice};
+}
+
+Finding persistence(const Facts& facts) {
+  const auto aof = field(facts.info, "aof_enabled");
+  if (aof.empty()) return not_checked("persistence", facts);
+  if (aof != "0") {
+    if (field(facts.info, "aof_last_write_status") == "err") {
+      return {"persistence", Level::warning,
+              "the last write of its append-only file failed",
+              "see its log, and whether its disk is full"};
+    }
+    return {"persistence", Level::ok, "an append-only file", ""};
+  }
+  const auto save = facts.config.find("save");
+  if (save == facts.config.end()) return not_checked("persistence", facts);
+  if (!save->second.empty()) {
+    return {"persistence", Level::info,
+            "snapshots only: a restart forgets the locks since the last one",
+            "appendonly yes keeps them; or run with --reclaim"};
+  }
+  return {"persistence", Level::warning, "none: a restart forgets every lock",
+          "CONFIG SET appendonly yes (and CONFIG REWRITE); or run with --reclaim"};
+}
+
+Finding eviction(const Facts& facts) {
+  const auto policy = field(facts.info, "maxmemory_policy");
+  if (policy.empty()) return not_checked("eviction", facts);
+  if (policy == "noeviction") return {"eviction", Level::ok, policy, ""};
+  const auto shown = "maxmemory-policy " + printable(policy, 40);
+  if (number_in(facts.info, "maxmemory") == 0) {
+    return {"eviction", Level::info, shown + " drops nothing, for maxmemory is not set",
+            "if that changes: CONFIG SET maxmemory-policy noeviction"};
+  }
+  return {"eviction", Level::warning,
+          shown + " can drop locks that are held when memory is full",
+          "CONFIG SET maxmemory-policy noeviction, or use a server of its own for locks"};
+}
+
+Finding replicas(const Facts& facts) {
+  const auto connected = field(facts.info, "connected_slaves");
+  if (connected.empty()) return not_checked("replicas", facts);
+  if (number_in(facts.info, "connected_slaves") == 0) {
+    return {"replicas", Level::ok, "none", ""};
+  }
+  // INFO has it only where both min-replicas settings are on.
+  const bool is_asked_for = facts.info.count("min_slaves_good_slaves") > 0;
+  const auto number = printable(connected, 10);
+  if (is_asked_for || number_in(facts.config, "min-replicas-to-write") > 0) {
+    return {"replicas", Level::ok, number + ", which writes wait for", ""};
+  }
+  return {"replicas", Level::warning,
+          number +
+              ", and min-replicas-to-write is not set: a primary that is cut off goes "
+              "on granting locks that its successor does not know",
+          "CONFIG SET min-replicas-to-write 1"};
+}
+
+Finding clock(const Facts& facts) {
+  if (!facts.clock_ahead) {
+    return {"clock", Level::info, "not checked: the server does not tell its time", ""};
+  }
+  const auto off = *facts.clock_ahead;
+  const auto distance = off.count() < 0 ? -off : off;
+  if (distance < close_enough) return {"clock", Level::ok, "as this machine's", ""};
+  return {"clock", Level::info,
+          for_people(distance) + (off.count() < 0 ? " behind" : " ahead of") +
+              " this machine's",
+          "harmless for locks, which go by the server's clock alone; the times that "
+          "status and history show are the server's"};
+}
+
+std::string shown(microseconds round_trip) {
+  char text[32];
+  const double ms = static_cast<double>(round_trip.count()) / 1000;
+  std::snprintf(text, sizeof text, ms < 10 ? "%.2f ms" : "%.0f ms", ms);
+  return text;
+}
+
+std::optional<Finding> round_trip(const Facts& facts) {
+  const auto median = median_of(facts.round_trips);
+  if (!median) return std::nullopt;
+  const auto budget = needed_budget(*median, facts.trips_to_renew);
+  const auto ttl = for_people(smallest_ttl_for(budget));
+  const auto message = shown(*median) + ", the median of " +
+                       std::to_string(facts.round_trips.size()) +
+                       "; good for a --ttl of " + ttl + " or more";
+  if (budget <= usual_budget) return Finding{"round-trip", Level::ok, message, ""};
+  return Finding{"round-trip", Level::warning, message,
+                 "use a server that is nearer; or --store-timeout " + for_people(budget) +
+                     " and a --ttl of " + ttl};
+}
+
+}  // namespace
+
+std::optional<microseconds> median_of(std::vector<std::chrono::nanoseconds> round_trips) {
+  if (round_trips.empty()) return std::nullopt;
+  const auto middle =
+      round_trips.begin() + static_cast<std::ptrdiff_t>(round_trips.size() / 2);
+  std::nth_element(round_trips.begin(), middle, round_trips.end());
+  return std::chrono::ceil<microseconds>(*middle);
+}
+
+milliseconds needed_budget(microseconds round_trip, int trips) {
+  constexpr int times_median = 2;  // some take longer
+  return std::chrono::ceil<milliseconds>(round_trip * trips * times_median);
+}
+
+milliseconds smallest_ttl_for(milliseconds budget) {
+  constexpr milliseconds least{500};  // that --ttl takes
+  constexpr milliseconds step{500};
+  constexpr milliseconds longest_grace{5000};
+  auto ttl = std::max(least, (budget * 10 + step - milliseconds(1)) / step * step);
+  while (!LeaseTiming(ttl, longest_grace, budget).is_sound()) ttl += step;
+  return ttl;
+}
+
+std::vector<Finding> findings_of(const Facts& facts) {
+  std::vector<Finding> findings;
+  if (facts.failure) {
+    findings.push_back(finding_of(*facts.failure, facts.was_reached));
+    return findings;
+  }
+  findings.push_back({"reachable", Level::ok, facts.server, ""});
+  if (facts.no_login) {
+    findings.push_back({"login", Level::error,
+                        "the server wants a login: " + printable(*facts.no_login, 200),
+                        "give a password (--password-file or DLOCK_PASSWORD), and a user "
+                        "(--user) if it is not the default one"});
+    return findings;
+  }
+  findings.push_back({"login", Level::ok, "as the user " + facts.user, ""});
+  for (const auto check : {version, role, cluster, rights})
+    findings.push_back(check(facts));
+  if (auto found = watching(facts)) findings.push_back(std::move(*found));
+  if (auto found = work(facts)) findings.push_back(std::move(*found));
+  for (const auto check : {persistence, eviction, replicas, clock}) {
+    findings.push_back(check(facts));
+  }
+  if (auto found = round_trip(facts)) findings.push_back(std::move(*found));
+  return findings;
+}
+
+}  // namespace dlock::redis

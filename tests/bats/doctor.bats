@@ -1,0 +1,358 @@
+#!/usr/bin/env bats
+# dlock doctor and a directory, or no store at all. Servers are in doctor_redis.bats.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/findings
+  load ../faults/locks
+  use_private_store
+  store=$BATS_TEST_TMPDIR/store
+}
+
+teardown() { kill_leftovers; }
+
+# --- Good ones ---
+
+@test "a store that is well is said to be so, within a second" {
+  dlock run job -- true
+  begin=$(now_ms)
+
+  run dlock doctor
+
+  assert_status 0
+  assert_between $(($(now_ms) - begin)) 0 999
+  assert_found ok directory "$store"
+  assert_found ok database 'intact, 1 lock known'
+  assert_found ok files 'none left over'
+  assert_equal "${lines[-1]}" "all is well in local:$store"
+}
+
+@test "locks that are held and awaited, limits and past runs are no trouble" {
+  hold job
+  queue job -- true
+  dlock limit api 5/1s
+  dlock run other -- false || true
+  dlock fence disk 7
+
+  run dlock doctor
+
+  assert_status 0
+  assert_found ok database 'intact, 2 locks known'
+}
+
+@test "a store that nobody used yet is no trouble, and is not created" {
+  run dlock doctor
+
+  assert_status 0
+  assert_found info directory 'does not exist yet' 'nothing: the first lock creates it'
+  [[ ! -e $store ]]
+}
+
+@test "the directory of the default store may be missing with its parents" {
+  use_private_mounts
+  inside chmod 777 /mnt
+
+  run inside setpriv --reuid 1234 --clear-groups env XDG_STATE_HOME=/mnt/a/b \
+    "$DLOCK_BIN" doctor --store local:
+
+  assert_status 0
+  assert_found info directory '/mnt/a/b/dlock does not exist yet'
+}
+
+@test "doctor changes nothing in a store that was used" {
+  dlock run job -- true
+  before=$(cd "$store" && find . -printf '%p %s %T@\n' | sort)
+
+  dlock doctor
+
+  assert_equal "$(cd "$store" && find . -printf '%p %s %T@\n' | sort)" "$before"
+}
+
+@test "with none: there is nothing to examine" {
+  run dlock doctor --store none:
+
+  assert_status 0
+  assert_found info store 'excludes nobody'
+  run dlock doctor --store none: --json
+  assert_equal "$status $(json '"\(.store) \(.level) \(.findings | length)"')" '0 none: ok 1'
+}
+
+# --- The directory ---
+
+@test "a directory that cannot be created is an error" {
+  run dlock doctor --store "local:$BATS_TEST_TMPDIR/no/store"
+
+  assert_status 2
+  assert_found error directory 'does not exist' 'create it'
+  [[ ! -e $BATS_TEST_TMPDIR/no ]]
+}
+
+@test "a directory that everybody may write to is an error" {
+  mkdir -m 777 "$store"
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error directory 'everybody may write to it' "chmod o-w $store"
+  assert_equal "${lines[-1]}" "1 error in local:$store"
+}
+
+@test "a directory that belongs to somebody else is an error" {
+  needs_root
+  mkdir "$store"
+  chown 1234 "$store"
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error directory 'belongs to' 'use a directory of your own'
+}
+
+@test "a directory that this user may not write to is an error" {
+  use_private_mounts
+  inside install -d -m 755 /mnt/store
+
+  run inside setpriv --reuid 1234 --clear-groups "$DLOCK_BIN" doctor --store local:/mnt/store
+
+  assert_status 2
+  assert_found error directory 'may not write to /mnt/store'
+}
+
+@test "a link in the place of a directory is an error" {
+  mkdir "$BATS_TEST_TMPDIR/real"
+  ln -s real "$store"
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error directory 'is not a directory' 'name the directory itself'
+}
+
+@test "a directory in memory is told, for what a reboot forgets" {
+  use_private_mounts
+  inside install -d -m 700 /mnt/store
+
+  run inside dlock doctor --store local:/mnt/store
+
+  assert_status 0
+  assert_found info file-system 'tmpfs, in memory'
+}
+
+# --- Its files ---
+
+@test "a database that was cut is an error with its name" {
+  dlock run job -- true
+  truncate -s 8192 "$store"/state-*
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error database "$(echo "$store"/state-*) is truncated" 'once no command runs'
+}
+
+@test "a state that does not match its checksum is an error" {
+  dlock run --label unmistakable job -- true
+  hold job --label unmistakable
+  sed -i 's/unmistakable/unmistakeble/' "$store"/state-*
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error database "$store/state-"
+  assert_output_contains 'a state does not match its checksum'
+}
+
+@test "a limit that does not match its checksum is an error" {
+  dlock limit api 77/1s
+  perl -0777 -pi -e 's/\x4d\0\0\0/\x4e\0\0\0/g' "$store"/state-*
+
+  run dlock doctor
+
+  assert_status 2
+  assert_output_contains 'a limit does not match its checksum'
+}
+
+@test "a database of another version is an error" {
+  dlock run job -- true
+  perl -0777 -pi -e 's/dlock0\d/dlock99/g; s/\d0kcold/99kcold/g' "$store"/state-*
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error database "$store/state-"
+}
+
+@test "whatever bit of the database is flipped, doctor ends in time and says it well" {
+  dlock run job -- true
+  hold job
+
+  "$DLOCK_SOURCE/tests/faults/flip_bits" "$(echo "$store"/state-*)" 29 \
+    timeout 20 dlock doctor > "$BATS_TEST_TMPDIR/flips"
+
+  (($(grep -c ' 2 kept ' "$BATS_TEST_TMPDIR/flips") > 5))
+  assert_equal "$(grep -vE '^[0-9]+ [0-9]+ [02] kept ok ' "$BATS_TEST_TMPDIR/flips")" ''
+}
+
+@test "a damaged file of fences is an error" {
+  dlock fence disk 1234
+  sed -i 's/1234/1235/' "$store/fences"
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error fences "$store/fences is damaged"
+}
+
+@test "a process that keeps the store busy is named, when the store's time is over" {
+  dlock run job -- true
+  perl -e 'use Fcntl; open my $f, "+<", $ARGV[0] or die;
+    my $byte = pack "s s x4 q q i x4", F_WRLCK, 0, 0, 1, 0;
+    fcntl $f, 37, $byte or die "$!";
+    print STDOUT "held\n"; close STDOUT; sleep 600' "$store/sessions" > "$BATS_TEST_TMPDIR/held" 3>&- &
+  busy=$!
+  eventually grep -q held "$BATS_TEST_TMPDIR/held"
+
+  run timeout 10 dlock doctor --store-timeout 200ms
+
+  assert_status 2
+  assert_found error database "kept busy for 200ms by process $busy" 'see what that process waits for'
+}
+
+@test "the database of an earlier boot that nobody removes is a warning" {
+  dlock run job -- true
+  touch "$store/state-00000000-1111-2222-3333-444444444444.mdb"
+
+  run dlock doctor
+
+  assert_status 1
+  assert_found warning files state-00000000-1111-2222-3333-444444444444.mdb "remove them from $store"
+  assert_equal "${lines[-1]}" "1 warning in local:$store"
+}
+
+@test "the database of an earlier boot that the next one removes is only told" {
+  dlock run job -- true
+  mv "$store"/state-* "$store/state-00000000-1111-2222-3333-444444444444.mdb"
+
+  run dlock doctor
+
+  assert_status 0
+  assert_found info files state-00000000-1111-2222-3333-444444444444.mdb 'nothing'
+}
+
+@test "the socket of a waiter that was killed is told, and that of one that waits is not" {
+  hold job
+  queue job -- true
+  run dlock doctor
+  assert_found ok files 'none left over'
+  kill -KILL "$waiter"
+  eventually has_ended "$waiter"
+
+  run dlock doctor
+
+  assert_status 0
+  assert_found info files wake- 'nothing: whoever comes next removes them'
+}
+
+@test "a draft that somebody left is told once it is old" {
+  dlock run job -- true
+  touch "$store/runs.jsonl.new"
+  run dlock doctor
+  assert_found ok files 'none left over'
+  touch -d '1 hour ago' "$store/runs.jsonl.new"
+
+  run dlock doctor
+
+  assert_status 0
+  assert_found info files runs.jsonl.new
+}
+
+# --- Its disk ---
+
+@test "a full disk is an error" {
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755,size=4m none /mnt
+  inside install -d -m 700 /mnt/store
+  inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
+
+  run inside dlock doctor --store local:/mnt/store
+
+  assert_status 2
+  assert_found error space '0 KiB left' 'make room'
+}
+
+@test "a disk that is nearly full is a warning" {
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755,size=8m none /mnt
+
+  run inside dlock doctor --store local:/mnt/store
+
+  assert_status 1
+  assert_found warning space '8 MiB left'
+}
+
+@test "a file system on which no file can be made is an error" {
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755,nr_inodes=2 none /mnt
+  inside install -d -m 700 /mnt/store
+
+  run inside dlock doctor --store local:/mnt/store
+
+  assert_status 2
+  assert_found error space 'no inodes left'
+}
+
+# --- What is printed ---
+
+@test "doctor --json is one line with a finding for each check" {
+  mkdir -m 777 "$store"
+
+  run dlock doctor --json
+
+  assert_status 2
+  assert_equal "${#lines[@]}" 1
+  assert_equal "$(json 'keys_unsorted | join(" ")')" \
+    'store level findings round_trip_ms smallest_ttl_ms'
+  assert_equal "$(json '.findings[0] | keys_unsorted | join(" ")')" 'check level message advice'
+  assert_equal "$(json '"\(.store) \(.level) \(.findings[0].check) \(.round_trip_ms)"')" \
+    "local:$store error directory null"
+}
+
+@test "with -q only warnings and errors are printed" {
+  dlock run job -- true
+  run dlock -q doctor
+  assert_equal "$status $output" '0 '
+  touch "$store/state-00000000-1111-2222-3333-444444444444.mdb"
+
+  run dlock -q doctor
+
+  assert_status 1
+  assert_equal "${#lines[@]}" 3
+}
+
+@test "on a terminal levels are colored" {
+  mkdir -m 777 "$store"
+
+  run env TERM=xterm script -qec 'dlock doctor' /dev/null
+
+  assert_output_contains $'\e[31merror\e[0m'
+}
+
+@test "on a terminal lines are broken where it ends" {
+  mkdir -m 777 "$store"
+
+  run env TERM=xterm NO_COLOR=1 script -qec 'stty cols 70; dlock doctor' /dev/null
+
+  for line in "${lines[@]}"; do
+    # Nobody can break the path of the directory.
+    [[ $line == *"$store"* ]] || ((${#line} <= 71))
+  done
+  ((${#lines[@]} > 3))
+}
+
+@test "a word behind doctor is a usage error, and a URL that is none is 78" {
+  run dlock doctor job
+  assert_status 64
+  run dlock doctor --store nonsense
+  assert_status 78
+}

@@ -1,0 +1,108 @@
+// What doctor found, as it is shown.
+
+#include "cli/doctor_view.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+using Level = Finding::Level;
+
+Examination examination_with(std::vector<Finding> findings) {
+  Examination examination;
+  examination.findings = std::move(findings);
+  return examination;
+}
+
+const Finding good{"role", Level::ok, "a primary", ""};
+const Finding told{"clock", Level::info, "2h0m ahead", "harmless"};
+const Finding risky{"persistence", Level::warning, "none", "appendonly yes"};
+const Finding bad{"rights", Level::error, "the user jobs may not call get",
+                  "ACL SETUSER"};
+
+const Sheet pipe{};
+
+TEST(DoctorText, a_line_for_each_finding_what_to_do_below_it_and_the_sum) {
+  EXPECT_EQ(examination_text(examination_with({good, risky, bad}), "redis://db", pipe),
+            "ok       role         a primary\n"
+            "warning  persistence  none\n"
+            "                      -> appendonly yes\n"
+            "error    rights       the user jobs may not call get\n"
+            "                      -> ACL SETUSER\n"
+            "1 error, 1 warning in redis://db\n");
+}
+
+TEST(DoctorText, what_is_only_told_does_not_keep_all_from_being_well) {
+  EXPECT_EQ(examination_text(examination_with({good, told}), "redis://db", pipe),
+            "ok       role   a primary\n"
+            "info     clock  2h0m ahead\n"
+            "                -> harmless\n"
+            "all is well in redis://db\n");
+}
+
+TEST(DoctorText, quietly_only_trouble_is_told_and_nothing_where_there_is_none) {
+  auto quiet = pipe;
+  quiet.only_trouble = true;
+
+  EXPECT_EQ(examination_text(examination_with({good, told}), "redis://db", quiet), "");
+  EXPECT_EQ(examination_text(examination_with({good, risky, risky}), "redis://db", quiet),
+            "warning  persistence  none\n"
+            "                      -> appendonly yes\n"
+            "warning  persistence  none\n"
+            "                      -> appendonly yes\n"
+            "2 warnings in redis://db\n");
+}
+
+TEST(DoctorText, lines_are_broken_between_words_where_the_terminal_ends) {
+  auto narrow = pipe;
+  narrow.columns = 41;
+
+  EXPECT_EQ(examination_text(examination_with({bad}), "s", narrow),
+            "error    rights  the user jobs may not\n"
+            "                 call get\n"
+            "                 -> ACL SETUSER\n"
+            "1 error in s\n");
+}
+
+TEST(DoctorText, a_terminal_with_no_room_for_words_breaks_them_itself) {
+  auto tiny = pipe;
+  tiny.columns = 20;
+
+  EXPECT_EQ(examination_text(examination_with({bad}), "s", tiny),
+            examination_text(examination_with({bad}), "s", pipe));
+}
+
+TEST(DoctorText, color_tells_the_levels_apart) {
+  auto colored = pipe;
+  colored.color = true;
+
+  const auto text = examination_text(examination_with({good, risky, bad}), "s", colored);
+
+  EXPECT_NE(text.find("\x1b[32mok\x1b[0m       role"), std::string::npos) << text;
+  EXPECT_NE(text.find("\x1b[33mwarning\x1b[0m  per"), std::string::npos) << text;
+  EXPECT_NE(text.find("\x1b[31merror\x1b[0m    rights"), std::string::npos) << text;
+}
+
+TEST(DoctorJson, findings_the_gravest_level_and_the_round_trip) {
+  auto examination = examination_with({good, risky});
+  examination.round_trip = 210us;
+  examination.smallest_ttl = 500ms;
+
+  EXPECT_EQ(to_line(json_of(examination, "redis://db")),
+            R"({"store":"redis://db","level":"warning","findings":[)"
+            R"({"check":"role","level":"ok","message":"a primary","advice":null},)"
+            R"({"check":"persistence","level":"warning","message":"none",)"
+            R"("advice":"appendonly yes"}],"round_trip_ms":0.21,"smallest_ttl_ms":500})");
+}
+
+TEST(DoctorJson, what_was_not_measured_is_null_and_what_is_only_told_is_ok) {
+  EXPECT_EQ(to_line(json_of(examination_with({told}), "s")),
+            R"({"store":"s","level":"ok","findings":[)"
+            R"({"check":"clock","level":"info","message":"2h0m ahead",)"
+            R"("advice":"harmless"}],"round_trip_ms":null,"smallest_ttl_ms":null})");
+}
+
+}  // namespace
+}  // namespace dlock

@@ -1,0 +1,171 @@
+// From what is known of a directory to what is said about it.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "store/local/health.hpp"
+
+namespace dlock::local {
+namespace {
+
+using Level = Finding::Level;
+
+Facts good() {
+  Facts facts;
+  facts.path = "/srv/locks";
+  facts.exists = true;
+  facts.can_be_written = true;
+  facts.file_system = "ext4";
+  facts.has_database = true;
+  facts.locks = 3;
+  facts.room = Room{std::uint64_t{5} << 30u, 1000};
+  return facts;
+}
+
+Facts missing() {
+  Facts facts;
+  facts.path = "/srv/locks";
+  facts.parent = "/srv";
+  facts.can_be_created = true;
+  return facts;
+}
+
+Finding found(const Facts& facts, const std::string& check) {
+  const auto findings = findings_of(facts);
+  const auto is_it = [&](const Finding& finding) { return finding.check == check; };
+  EXPECT_EQ(std::count_if(findings.begin(), findings.end(), is_it), 1) << check;
+  const auto first = std::find_if(findings.begin(), findings.end(), is_it);
+  return first == findings.end() ? Finding{} : *first;
+}
+
+Level level(const Facts& facts, const std::string& check) {
+  return found(facts, check).level;
+}
+
+TEST(LocalHealth, a_good_directory_has_a_line_for_each_check) {
+  const auto findings = findings_of(good());
+
+  EXPECT_EQ(worst_of(findings), Level::ok);
+  std::vector<std::string> checks;
+  for (const auto& finding : findings) {
+    checks.push_back(finding.check);
+    EXPECT_EQ(finding.advice, "") << finding.check;
+  }
+  EXPECT_EQ(checks, (std::vector<std::string>{"directory", "file-system", "database",
+                                              "files", "space"}));
+}
+
+TEST(LocalHealth, a_directory_that_is_missing_is_told_and_an_error_if_it_stays_so) {
+  auto facts = missing();
+  EXPECT_EQ(level(facts, "directory"), Level::info);
+  facts.can_be_created = false;
+  EXPECT_EQ(level(facts, "directory"), Level::error);
+  facts = missing();
+  facts.parents_are_missing = true;
+  EXPECT_EQ(level(facts, "directory"), Level::error);
+}
+
+TEST(LocalHealth, one_that_cannot_be_used_is_an_error_and_nothing_in_it_is_looked_at) {
+  auto facts = good();
+  facts.unusable =
+      "the directory /srv/locks is not safe to use: everybody may write to it";
+  facts.everybody_writes = true;
+
+  const auto findings = findings_of(facts);
+
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].level, Level::error);
+  EXPECT_EQ(findings[0].advice, "chmod o-w /srv/locks, once you trust what is in it");
+}
+
+TEST(LocalHealth, each_reason_why_it_cannot_be_used_has_an_advice_of_its_own) {
+  auto open = good();
+  open.everybody_writes = true;
+  auto link = good();
+  link.is_link_or_file = true;
+  auto far = good();
+  far.is_on_network = true;
+  std::vector<std::string> advices;
+  for (auto facts : {open, link, far, good()}) {
+    facts.unusable = "it is not safe; and so on";
+    const auto finding = found(facts, "directory");
+    EXPECT_EQ(finding.message, "it is not safe");
+    advices.push_back(finding.advice);
+  }
+  std::sort(advices.begin(), advices.end());
+  EXPECT_EQ(std::unique(advices.begin(), advices.end()), advices.end());
+}
+
+TEST(LocalHealth, one_that_cannot_be_written_to_is_an_error) {
+  auto facts = good();
+  facts.can_be_written = false;
+
+  EXPECT_EQ(level(facts, "directory"), Level::error);
+}
+
+TEST(LocalHealth, a_file_system_in_memory_is_told) {
+  auto facts = good();
+  facts.forgets = true;
+
+  EXPECT_EQ(level(facts, "file-system"), Level::info);
+}
+
+TEST(LocalHealth, damage_and_a_gate_that_stays_shut_are_errors) {
+  auto damaged = good();
+  damaged.database = "/srv/locks/state-x.mdb is truncated; move it away";
+  EXPECT_EQ(level(damaged, "database"), Level::error);
+  EXPECT_EQ(found(damaged, "database").message, "/srv/locks/state-x.mdb is truncated");
+
+  auto busy = good();
+  busy.busy = "the store has been kept busy for 2s by process 7";
+  EXPECT_EQ(level(busy, "database"), Level::error);
+  EXPECT_NE(found(busy, "database").advice, found(damaged, "database").advice);
+
+  auto fences = good();
+  fences.fences = "/srv/locks/fences is damaged";
+  EXPECT_EQ(level(fences, "fences"), Level::error);
+}
+
+TEST(LocalHealth, no_database_yet_is_well) {
+  auto facts = good();
+  facts.has_database = false;
+
+  EXPECT_EQ(level(facts, "database"), Level::ok);
+}
+
+TEST(LocalHealth, files_that_nobody_removes_are_a_warning_and_others_are_told) {
+  auto facts = good();
+  facts.abandoned = {"wake-1"};
+  EXPECT_EQ(level(facts, "files"), Level::info);
+  facts.stale = {"a", "b", "c", "d", "e", "f", "g"};
+  EXPECT_EQ(level(facts, "files"), Level::warning);
+  EXPECT_EQ(found(facts, "files").message,
+            "nobody uses, and nobody will remove: a, b, c, d, e, 2 more");
+}
+
+TEST(LocalHealth, room_for_data_and_for_files) {
+  const auto with = [](std::uint64_t bytes, std::optional<std::uint64_t> files) {
+    auto facts = good();
+    facts.room = Room{bytes, files};
+    return level(facts, "space");
+  };
+  constexpr std::uint64_t mebibyte = 1u << 20u;
+
+  EXPECT_EQ(with(16 * mebibyte, 100), Level::ok);
+  EXPECT_EQ(with(16 * mebibyte, std::nullopt), Level::ok);
+  EXPECT_EQ(with(16 * mebibyte - 1, 100), Level::warning);
+  EXPECT_EQ(with(16 * mebibyte, 99), Level::warning);
+  EXPECT_EQ(with(2 * mebibyte - 1, 100), Level::error);
+  EXPECT_EQ(with(16 * mebibyte, 0), Level::error);
+}
+
+TEST(LocalHealth, names_of_files_steer_no_terminal) {
+  auto facts = good();
+  facts.stale = {"state-\x1b[2J"};
+
+  EXPECT_EQ(found(facts, "files").message.find('\x1b'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dlock::local
