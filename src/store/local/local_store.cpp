@@ -11,8 +11,8 @@
 #include <set>
 #include <utility>
 
-#include "store/local/cache_files.hpp"
 #include "lock/history.hpp"
+#include "store/local/cache_files.hpp"
 #include "store/local/keys.hpp"
 #include "store/local/registers.hpp"
 #include "store/local/run_records.hpp"
@@ -31,17 +31,9 @@ constexpr nanoseconds longest_pause = milliseconds(2);
 // the queue for others to clear.
 constexpr milliseconds last_patience{50};
 
-// The kernel says that a file is closed a moment before it drops its locks, so a close
-// is followed by looks at growing distances: 0.3, 1.2, 4.8, 19 ms.
-constexpr int probes_after_close = 4;
-constexpr nanoseconds first_probe = std::chrono::microseconds(300);
-
 // How often locks out of use are looked for, and how many are dropped at once.
 constexpr WallTime sweep_every = std::chrono::hours(24);
 constexpr std::size_t sweep_most = 10'000;
-
-// A run that is over sooner is not worth the watching.
-constexpr milliseconds watched_after{1000};
 
 Moment now() { return Moment::now(); }
 
@@ -49,31 +41,6 @@ std::string host_name() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
   return name;
-}
-
-// The rules know accounts by number only.
-void name_user(std::string& user) {
-  user = user_name(static_cast<uid_t>(std::stoul(user)));
-}
-
-// What the rules cannot know: names of accounts, and whether a dlock is still there.
-void complete(std::vector<HolderInfo>& holders, const State& state) {
-  for (auto& shown : holders) {
-    name_user(shown.user);
-    const auto holder =
-        std::find_if(state.holders.begin(), state.holders.end(),
-                     [&](const Holder& h) { return h.fence == shown.fence; });
-    if (!shown.attached || holder->command == 0) continue;
-    if (dlock_is_gone(*holder)) {
-      shown.dlock_gone = true;
-      shown.pid = holder->command;
-    }
-  }
-}
-
-void complete(LockInfo& info, const State& state) {
-  complete(info.holders, state);
-  for (auto& waiter : info.waiters) name_user(waiter.user);
 }
 
 }  // namespace
@@ -293,12 +260,6 @@ const Party& LocalStore::own_party(const Claim& claim) {
   return party_;
 }
 
-void LocalStore::stop_waiting() {
-  wake_socket_.reset();
-  processes_.reset();
-  watch_sessions_ = false;
-}
-
 asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
   if (was_replaced_) close();
   open(Directory::Missing::create);
@@ -343,67 +304,6 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
   co_return answer;
 }
 
-// Sees to it that this waiter wakes when what it waits for is gone.
-void LocalStore::follow(const Watch& watch) {
-  ask_again_ = watch.ask_again;
-  watch_sessions_ = false;
-  std::set<pid_t> dlocks;
-  const auto add = [&](const Party& party) {
-    if (party.session == 0) return;  // detached: ends by the clock
-    if (party.pid_namespace == party_.pid_namespace) {
-      dlocks.insert(party.pid);
-    } else {
-      watch_sessions_ = true;
-    }
-  };
-  if (watch.predecessor != nullptr) add(*watch.predecessor);
-  for (const auto* holder : watch.holders) add(holder->party);
-
-  const auto gone = processes_->watch_only(dlocks);
-  if (!gone.empty()) {
-    // A holder's dlock was killed. What is left of the run holds the lock: until the
-    // last process closes the session, or the command ends that has closed it.
-    std::set<pid_t> left;
-    std::set_difference(dlocks.begin(), dlocks.end(), gone.begin(), gone.end(),
-                        std::inserter(left, left.end()));
-    for (const auto* holder : watch.holders) {
-      if (gone.count(holder->party.pid) == 0) continue;
-      watch_sessions_ = true;
-      if (holder->command != 0) left.insert(holder->command);
-    }
-    processes_->watch_only(left);
-    // A waiter that died since the look at the state is cleared by the next one.
-    if (watch.predecessor != nullptr) ask_again_ = Clock::now() + first_probe;
-  }
-  if (watch_sessions_ && !sessions_watcher_) {
-    sessions_watcher_.emplace(context_, [this] {
-      if (!watch_sessions_) return;
-      probe_soon();
-      if (sleeper_ != nullptr) sleeper_->notify();
-    });
-    sessions_watcher_->watch(directory_->pinned("sessions"), IN_CLOSE);
-    probe_soon();  // it may have been closed while this was set up
-  }
-}
-
-void LocalStore::probe_soon() {
-  probes_left_ = probes_after_close;
-  next_probe_ = first_probe;
-}
-
-asio::awaitable<void> LocalStore::await_turn(const Claim&, Wakeup& wakeup,
-                                             Clock::time_point until) {
-  sleeper_ = &wakeup;
-  auto end = std::min(until, ask_again_);
-  if (probes_left_ > 0) {
-    end = std::min(end, Clock::now() + next_probe_);
-    --probes_left_;
-    next_probe_ *= 4;
-  }
-  co_await wakeup.wait_until(end);
-  sleeper_ = nullptr;
-}
-
 asio::awaitable<Release> LocalStore::release(const Claim& claim,
                                              const std::optional<RunEnd>& end,
                                              Wakeup& wakeup) {
@@ -423,9 +323,7 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
     const auto moment = now();
     outcome =
         dlock::local::release(state, claim.token, end, moment, *gate_, consequences);
-    if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
-      sweep(transaction, moment);
-    }
+    sweep(transaction, moment);
     ended = std::move(consequences.vanished);
     if (outcome == Release::released && end) ended.push_back(*state.last_run);
     keep_runs(transaction, claim.lock, ended);
@@ -441,38 +339,6 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
   }
   co_await log_ends(claim.lock, ended, wakeup);
   co_return outcome;
-}
-
-// No gate: a file is whole or not there.
-asio::awaitable<ValueLookup> LocalStore::get_value(const LockName& lock, Wakeup&) {
-  if (!directory_) {
-    directory_ = Directory::open(options_.path, ours_, Directory::Missing::accept);
-  }
-  if (!directory_) co_return ValueLookup{};
-  co_return CacheFiles(*directory_).get(lock);
-}
-
-asio::awaitable<Storing> LocalStore::put_value(const Claim& claim,
-                                               const std::string& bytes,
-                                               Lifetime lifetime, Wakeup& wakeup) {
-  if (!gate_ || !session_ || !in_place()) co_return Storing::not_ours;
-  // Written before the gate is ours, which nobody may hold while a disk is written to.
-  auto draft = CacheFiles(*directory_).write(claim.lock, bytes, lifetime);
-  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-  open_database(Database::Access::write);
-  Transaction transaction(*database_, Database::Access::read);
-  const auto state = load(transaction, claim.lock);
-  if (!is_held_by(state, claim.token)) co_return Storing::not_ours;
-  draft.put_in_place();
-  co_return Storing::stored;
-}
-
-asio::awaitable<void> LocalStore::forget_value(const LockName& lock, Wakeup&) {
-  if (!directory_) {
-    directory_ = Directory::open(options_.path, ours_, Directory::Missing::accept);
-  }
-  if (directory_) CacheFiles(*directory_).forget(lock);
-  co_return;
 }
 
 asio::awaitable<Renewal> LocalStore::renew(const Claim& claim, Wakeup& wakeup) {
@@ -501,6 +367,7 @@ void LocalStore::check_in_place() {
 }
 
 void LocalStore::sweep(Transaction& transaction, Moment moment) {
+  if (moment.wall.count() - transaction.head().swept <= sweep_every.count()) return;
   std::vector<std::string> unused;
   transaction.each("", [&](std::string_view key, std::string_view value) {
     if (is_key_of(Kept::runs, key)) return true;  // they go with the state
@@ -558,73 +425,6 @@ std::optional<StartNote> LocalStore::start_note(const Claim& claim) {
   }
 }
 
-// Nothing renews a local lease, but somebody can break it; and somebody can remove or
-// replace the files it is made of: then the next one would be granted it, and this run is
-// lost.
-void LocalStore::start_keeping(const Claim& claim, const Grant&, LeaseTiming,
-                               LeaseWatcher& watcher) {
-  keeping_.emplace(
-      Keeping{claim.lock, claim.token, &watcher, asio::steady_timer(context_)});
-  look_at_lease_after(watched_after);
-}
-
-void LocalStore::look_at_lease_after(milliseconds pause) {
-  keeping_->timer.expires_after(pause);
-  keeping_->timer.async_wait([this](boost::system::error_code error) {
-    if (error || !keeping_) return;
-    if (!files_watcher_) watch_files();
-    look_at_lease();
-  });
-}
-
-// For what happens to the files. Whoever breaks a lease touches one of them.
-void LocalStore::watch_files() {
-  try {
-    files_watcher_.emplace(context_, [this] {
-      if (keeping_) look_at_lease();
-    });
-    constexpr unsigned moved = IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB;
-    files_watcher_->watch(directory_->pinned("sessions"), moved);
-    files_watcher_->watch(directory_->pinned(Database::file_name()), moved);
-    files_watcher_->watch(directory_->pinned("."), IN_MOVE_SELF | IN_DELETE_SELF);
-  } catch (const Failure&) {
-    // Watches are a limited resource of the user's. Without one the lock holds all the
-    // same, and it is looked at by the clock.
-    files_watcher_.reset();
-  }
-}
-
-// In one go, for nothing else of this process may come in between.
-void LocalStore::look_at_lease() {
-  auto look_again = files_watcher_ ? milliseconds(0) : watched_after;
-  try {
-    if (const auto lost = loss()) return keeping_->watcher->forfeit(*lost);
-  } catch (const Failure& failure) {
-    constexpr milliseconds soon{5};
-    const bool is_busy = failure.kind() == Failure::Kind::interrupted;
-    look_again = is_busy ? soon : watched_after;
-  }
-  if (look_again.count() > 0) look_at_lease_after(look_again);
-}
-
-// Whether the lease that is kept is lost, and why. Throws Failure: interrupted if
-// somebody is at the gate just now.
-std::optional<Loss> LocalStore::loss() {
-  if (!in_place()) return Loss::gone;
-  if (!gate_->try_lock(Gate::Access::read)) {
-    throw Failure(Failure::Kind::interrupted, "busy");
-  }
-  const Turn turn(*gate_);
-  open_database(Database::Access::read);
-  if (!database_) return std::nullopt;
-  Transaction transaction(*database_, Database::Access::read);
-  const auto state = load(transaction, keeping_->lock);
-  return is_broken(state, keeping_->token) ? std::optional(Loss::broken) : std::nullopt;
-}
-
-// The watcher of files stays until the end: see FileWatcher.
-void LocalStore::stop_keeping() { keeping_.reset(); }
-
 // Whether the files that we have open are still those that others would open.
 bool LocalStore::in_place() const {
   struct stat opened {};
@@ -633,200 +433,6 @@ bool LocalStore::in_place() const {
          ::fstatat(directory_->fd(), "sessions", &named, AT_SYMLINK_NOFOLLOW) == 0 &&
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev &&
          (!database_ || database_->is_in_place(*directory_));
-}
-
-asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
-    const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
-  open(Directory::Missing::accept);
-  if (!gate_ || !gate_->exists()) co_return std::vector<Broken>{};
-  // What was opened for a look cannot be written to.
-  database_.reset();
-  gate_.emplace(*directory_, true);
-
-  std::vector<Holder> holders;
-  Consequences consequences;
-  Moment moment;
-  {
-    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    open_database(Database::Access::write);
-    Transaction transaction(*database_, Database::Access::give_back);
-    auto state = load_to_change(transaction, lock);
-    moment = now();
-    holders = dlock::local::break_leases(state, fences, moment, *gate_, consequences);
-    keep_runs(transaction, lock, consequences.vanished);
-    store(transaction, lock, state, {std::nullopt, std::nullopt, fences});
-  }
-  tell(consequences);
-  // Each dlock that holds a lock for longer than a moment watches this file.
-  if (!holders.empty()) ::futimens(gate_->fd(), nullptr);
-  co_await log_ends(lock, consequences.vanished, wakeup);
-
-  std::vector<Broken> broken;
-  for (const auto& holder : holders) {
-    auto& added = broken.emplace_back();
-    added.holder = info_of(holder, moment);
-    name_user(added.holder.user);
-    if (holder.party.session == 0 || !dlock_is_gone(holder)) continue;
-    added.holder.dlock_gone = true;
-    if (holder.command != 0) added.holder.pid = holder.command;
-    added.processes = gate_->processes_of(holder);
-  }
-  co_return broken;
-}
-
-asio::awaitable<LockInfo> LocalStore::inspect(const LockName& lock, Wakeup& wakeup) {
-  LockInfo info;
-  info.lock = lock;
-  open(Directory::Missing::accept);
-  if (!gate_ || !gate_->exists()) co_return info;
-  const Turn turn = co_await take_turn(Gate::Access::read, wakeup);
-  co_return look_at(lock);
-}
-
-LockInfo LocalStore::look_at(const LockName& lock) {
-  open_database(Database::Access::read);
-  if (!database_) {
-    // Nobody came since the boot.
-    LockInfo info;
-    info.lock = lock;
-    const auto history = RunsLog(*directory_).read();
-    const auto last = history.last_runs.find(lock);
-    if (last != history.last_runs.end()) info.last_run = last->second;
-    return info;
-  }
-  Transaction transaction(*database_, Database::Access::read);
-  const auto state = load(transaction, lock);
-  auto info = info_of(state, lock, now(), *gate_);
-  complete(info, state);
-  return info;
-}
-
-asio::awaitable<std::vector<LockInfo>> LocalStore::list(
-    const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
-  open(Directory::Missing::accept);
-  if (!gate_ || !gate_->exists()) co_return std::vector<LockInfo>{};
-  const Turn turn = co_await take_turn(Gate::Access::read, wakeup);
-  co_return look_at_all(name_space, matches);
-}
-
-std::vector<LockInfo> LocalStore::look_at_all(
-    const std::string& name_space,
-    const std::function<bool(const std::string&)>& matches) {
-  std::vector<LockInfo> locks;
-  open_database(Database::Access::read);
-  if (!database_) {
-    for (const auto& [lock, run] : RunsLog(*directory_).read().last_runs) {
-      if (lock.name_space != name_space || !matches(lock.name)) continue;
-      auto& info = locks.emplace_back();
-      info.lock = lock;
-      info.last_run = run;
-    }
-    return locks;
-  }
-  Transaction transaction(*database_, Database::Access::read);
-  const auto prefix = key_of({name_space, ""});
-  std::vector<LockName> names;
-  transaction.each(prefix, [&](std::string_view key, std::string_view) {
-    auto name = std::string(key.substr(prefix.size()));
-    if (matches(name)) names.push_back({name_space, std::move(name)});
-    return true;
-  });
-  for (const auto& lock : names) {
-    const auto state = load(transaction, lock);
-    auto info = info_of(state, lock, now(), *gate_);
-    if (info.holders.empty() && info.waiters.empty() && !info.last_run) continue;
-    complete(info, state);
-    locks.push_back(std::move(info));
-  }
-  return locks;
-}
-
-asio::awaitable<std::vector<RunInfo>> LocalStore::history(const LockName& lock,
-                                                          Wakeup& wakeup) {
-  open(Directory::Missing::accept);
-  if (!gate_ || !gate_->exists()) co_return std::vector<RunInfo>{};
-  const Turn turn = co_await take_turn(Gate::Access::read, wakeup);
-  co_return as_history(runs_of(lock), wall_now());
-}
-
-std::vector<RunInfo> LocalStore::runs_of(const LockName& lock) {
-  open_database(Database::Access::read);
-  if (!database_) {
-    // Nobody came since the boot.
-    auto of_locks = RunsLog(*directory_).read().runs;
-    return std::move(of_locks[lock]);
-  }
-  Transaction transaction(*database_, Database::Access::read);
-  auto runs = runs_of_holders(load(transaction, lock), now(), *gate_);
-  const auto kept = runs_from(transaction.find(key_of(lock, Kept::runs)).value_or(""));
-  if (!kept) {
-    throw Failure(Failure::Kind::misconfigured,
-                  printable(directory_->path_of(Database::file_name())) +
-                      " is damaged (a run does not match its checksum); move it away "
-                      "once no command runs under its locks");
-  }
-  runs.insert(runs.end(), kept->begin(), kept->end());
-  return runs;
-}
-
-// Not under the gate of the locks, which nobody may hold while a disk is written to.
-asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fence fence,
-                                                   Wakeup& wakeup) {
-  open(Directory::Missing::create);
-  Gate gate(*directory_, true, Gate::To::registers);
-  const Turn turn = co_await take_turn(gate, Gate::Access::write, wakeup);
-  co_return Registers(*directory_).admit(resource, fence);
-}
-
-LimitState LocalStore::load_limit(Transaction& transaction, const LockName& limit) const {
-  const auto bytes = transaction.get(key_of(limit, Kept::limit));
-  if (!bytes) return {};
-  auto state = decoded_limit(*bytes);
-  if (!state) {
-    throw Failure(Failure::Kind::misconfigured,
-                  printable(directory_->path_of(Database::file_name())) +
-                      " is damaged (a limit does not match its checksum); move it away "
-                      "once no command runs under its locks");
-  }
-  return std::move(*state);
-}
-
-asio::awaitable<RateAnswer> LocalStore::admit(const RateClaim& claim, Wakeup& wakeup) {
-  if (admitted_ && admitted_->first == claim.token) co_return admitted_->second;
-  if (was_replaced_) close();
-  open(Directory::Missing::create);
-  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-  check_in_place();
-  open_database(Database::Access::write);
-  Transaction transaction(*database_, Database::Access::write);
-  auto state = load_limit(transaction, claim.limit);
-  const auto moment = now();
-  const auto answer = dlock::local::admit(state, claim, moment.boot);
-  if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
-  if (state.stamps.empty() && state.turns.empty()) {
-    transaction.erase(key_of(claim.limit, Kept::limit));
-  } else {
-    transaction.put(key_of(claim.limit, Kept::limit), encoded(state));
-  }
-  if (moment.wall.count() - transaction.head().swept > sweep_every.count()) {
-    sweep(transaction, moment);
-  }
-  transaction.commit();
-  if (std::holds_alternative<Admitted>(answer)) admitted_.emplace(claim.token, answer);
-  co_return answer;
-}
-
-asio::awaitable<void> LocalStore::withdraw(const RateClaim& claim, Wakeup& wakeup) {
-  if (!gate_) co_return;
-  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-  check_in_place();
-  open_database(Database::Access::write);
-  Transaction transaction(*database_, Database::Access::write);
-  auto state = load_limit(transaction, claim.limit);
-  if (!dlock::local::withdraw(state, claim.token)) co_return;
-  transaction.put(key_of(claim.limit, Kept::limit), encoded(state));
-  transaction.commit();
 }
 
 }  // namespace dlock::local

@@ -108,6 +108,8 @@ class LocalStore final : public Store {
   std::vector<RunInfo> runs_of(const LockName& lock);
   void keep_runs(Transaction& transaction, const LockName& lock,
                  const std::vector<RunInfo>& runs);
+  static void complete(std::vector<HolderInfo>& holders, const State& state);
+  static void complete(LockInfo& info, const State& state);
   void tell(const Consequences& consequences);
   void sweep(Transaction& transaction, Moment moment);
   void check_in_place();

@@ -1,0 +1,87 @@
+// LocalStore: how a waiter sleeps until what it waits for is gone.
+#include <sys/inotify.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "store/local/local_store.hpp"
+
+namespace dlock::local {
+namespace {
+
+// The kernel says that a file is closed a moment before it drops its locks, so a close
+// is followed by looks at growing distances: 0.3, 1.2, 4.8, 19 ms.
+constexpr int probes_after_close = 4;
+constexpr nanoseconds first_probe = std::chrono::microseconds(300);
+
+}  // namespace
+
+void LocalStore::stop_waiting() {
+  wake_socket_.reset();
+  processes_.reset();
+  watch_sessions_ = false;
+}
+
+// Sees to it that this waiter wakes when what it waits for is gone.
+void LocalStore::follow(const Watch& watch) {
+  ask_again_ = watch.ask_again;
+  watch_sessions_ = false;
+  std::set<pid_t> dlocks;
+  const auto add = [&](const Party& party) {
+    if (party.session == 0) return;  // detached: ends by the clock
+    if (party.pid_namespace == party_.pid_namespace) {
+      dlocks.insert(party.pid);
+    } else {
+      watch_sessions_ = true;
+    }
+  };
+  if (watch.predecessor != nullptr) add(*watch.predecessor);
+  for (const auto* holder : watch.holders) add(holder->party);
+
+  const auto gone = processes_->watch_only(dlocks);
+  if (!gone.empty()) {
+    // A holder's dlock was killed. What is left of the run holds the lock: until the
+    // last process closes the session, or the command ends that has closed it.
+    std::set<pid_t> left;
+    std::set_difference(dlocks.begin(), dlocks.end(), gone.begin(), gone.end(),
+                        std::inserter(left, left.end()));
+    for (const auto* holder : watch.holders) {
+      if (gone.count(holder->party.pid) == 0) continue;
+      watch_sessions_ = true;
+      if (holder->command != 0) left.insert(holder->command);
+    }
+    processes_->watch_only(left);
+    // A waiter that died since the look at the state is cleared by the next one.
+    if (watch.predecessor != nullptr) ask_again_ = Clock::now() + first_probe;
+  }
+  if (watch_sessions_ && !sessions_watcher_) {
+    sessions_watcher_.emplace(context_, [this] {
+      if (!watch_sessions_) return;
+      probe_soon();
+      if (sleeper_ != nullptr) sleeper_->notify();
+    });
+    sessions_watcher_->watch(directory_->pinned("sessions"), IN_CLOSE);
+    probe_soon();  // it may have been closed while this was set up
+  }
+}
+
+void LocalStore::probe_soon() {
+  probes_left_ = probes_after_close;
+  next_probe_ = first_probe;
+}
+
+asio::awaitable<void> LocalStore::await_turn(const Claim&, Wakeup& wakeup,
+                                             Clock::time_point until) {
+  sleeper_ = &wakeup;
+  auto end = std::min(until, ask_again_);
+  if (probes_left_ > 0) {
+    end = std::min(end, Clock::now() + next_probe_);
+    --probes_left_;
+    next_probe_ *= 4;
+  }
+  co_await wakeup.wait_until(end);
+  sleeper_ = nullptr;
+}
+
+}  // namespace dlock::local
