@@ -7,6 +7,7 @@ setup() {
   load support
   load ../faults/locks
   load ../faults/redis
+  load watching
   use_redis_store
   stores=("local:$BATS_TEST_TMPDIR/store" "$DLOCK_STORE")
 }
@@ -97,6 +98,16 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   dlock run job -- true
 
   assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms)"' | tail -n 1)" 'vanished null null'
+}
+
+@test "a run that vanished is told though somebody who watched has cleared it away" {
+  DLOCK_STORE=${stores[0]}
+  hold job
+  watch job
+  kill -KILL "$holder" "$command"
+  eventually has_seen 'expired job 1'
+
+  assert_equal "$(runs .outcome)" vanished
 }
 
 @test "a run whose lease ran out on a server has vanished" {
@@ -330,7 +341,7 @@ on_terminal() {  # <columns> <variable>...
 @test "a narrow terminal gets no bars, and lines that fit" {
   dlock run job -- sleep 0.05
 
-  on_terminal 60 LC_ALL=C.UTF-8 NO_COLOR=1
+  on_terminal 45 LC_ALL=C.UTF-8 NO_COLOR=1
 
   refute_output_contains '█'
 }

@@ -39,6 +39,8 @@ constexpr Right needed_rights[] = {
     {"del", "DEL KEY"},
     {"pttl", "PTTL KEY"},
     {"pexpire", "PEXPIRE KEY x"},
+    {"getrange", "GETRANGE KEY 0 0"},
+    {"setrange", "SETRANGE KEY x x"},
     {"hget", "HGET KEY x"},
     {"hset", "HSET KEY x x x"},
     {"hdel", "HDEL KEY x"},
