@@ -119,9 +119,9 @@ TEST_P(DetachedContract, a_waiter_is_granted_the_lock_when_a_detached_lease_ends
   auto& waiter = detached();
   const auto start = Clock::now();
 
-  const auto answer = result_of(
-      context_,
-      acquire(*waiter.store, waiter.claim, {start + seconds(9), {}, {}}, waiter.wakeup));
+  const auto answer =
+      result_of(context_, acquire(*waiter.store, waiter.claim,
+                                  {start + seconds(9), {}, {}, {}}, waiter.wakeup));
 
   EXPECT_TRUE(std::holds_alternative<Grant>(answer));
   EXPECT_LT(Clock::now() - start, seconds(2));
@@ -244,7 +244,7 @@ TEST_P(DetachedContract, a_waiter_is_told_that_a_lease_ends_sooner) {
   auto& holder = detached(seconds(1000));
   holder.granted();
   auto& waiter = attached();
-  const Patience forever{Clock::time_point::max(), {}, {}};
+  const Patience forever{Clock::time_point::max(), {}, {}, {}};
   Task waiting(context_, acquire(*waiter.store, waiter.claim, forever, waiter.wakeup));
   ASSERT_TRUE(eventually(context_, [&] { return look().waiters.size() == 1; }));
   holder.claim.ttl = milliseconds(200);
