@@ -11,7 +11,7 @@ namespace {
 using Level = Finding::Level;
 
 std::string colored(Level level, bool wanted) {
-  const std::string text = name_of(level);
+  std::string text = name_of(level);
   switch (level) {
     case Level::ok: return colored(text, Paint::green, wanted);
     case Level::warning: return colored(text, Paint::yellow, wanted);

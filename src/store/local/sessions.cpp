@@ -86,7 +86,10 @@ void Gate::unlock() {
 
 pid_t Gate::holder() const {
   for (const auto& process : all_processes()) {
-    if (process.pid != ::getpid() && is_locked_by(process.pid, byte_)) return process.pid;
+    if (process.pid != ::getpid() &&
+        is_locked_by(process.pid, static_cast<Session>(byte_))) {
+      return process.pid;
+    }
   }
   return 0;
 }
