@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace dlock {
@@ -15,6 +16,16 @@ inline std::uint64_t checksum(std::string_view bytes,
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   }
   return hash;
+}
+
+// As it stands in files and on servers: 16 hexadecimal digits.
+inline std::string checksum_text(std::uint64_t hash) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (auto digit = text.rbegin(); digit != text.rend(); ++digit, hash >>= 4) {
+    *digit = digits[hash & 15];
+  }
+  return text;
 }
 
 }  // namespace dlock

@@ -1,8 +1,13 @@
 // JSON as dlock writes and reads it: keys in the order they were set.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace dlock {
 
@@ -13,5 +18,19 @@ using Json = nlohmann::ordered_json;
 inline std::string to_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
+
+// What an object has under a key; what is missing, or of another kind than asked for,
+// is empty. The texts read with these may be anybody's.
+std::string text_at(const Json& object, const char* key);
+std::vector<std::string> words_at(const Json& object, const char* key);
+
+// From 0 to 2^53, beyond which not every reader of JSON has exact numbers.
+std::optional<std::int64_t> count_at(const Json& object, const char* key);
+
+// From 0 to 255.
+std::optional<int> exit_code_at(const Json& object, const char* key);
+
+// 0 if there is none.
+pid_t pid_at(const Json& object, const char* key);
 
 }  // namespace dlock

@@ -6,8 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <utility>
@@ -35,14 +33,8 @@ constexpr std::string_view draft_prefix = "new-";
 // Nobody writes at one for that long.
 constexpr std::time_t draft_abandoned_after = 3600;
 
-std::string hexadecimal(std::uint64_t number) {
-  char text[20];
-  std::snprintf(text, sizeof text, "%016" PRIx64, number);
-  return text;
-}
-
 std::string sum_of(std::string_view line, std::string_view bytes) {
-  return hexadecimal(checksum(bytes, checksum(line)));
+  return checksum_text(checksum(bytes, checksum(line)));
 }
 
 // All of the line but its checksum.
@@ -70,7 +62,7 @@ std::string_view first_line(std::string_view text) {
 }
 
 std::string file_of(const LockName& name) {
-  return hexadecimal(checksum(name.name, checksum(name.name_space + '\0')));
+  return checksum_text(checksum(name.name, checksum(name.name_space + '\0')));
 }
 
 // As much of the file as there is, up to `most` bytes.

@@ -17,7 +17,6 @@ namespace {
 
 constexpr const char* former_file = "events.old";
 constexpr off_t longest = 1 << 20;
-constexpr off_t mark_byte = 2;  // of `sessions`; 0 and 1 are gates
 
 bool has_fence(const std::vector<Holder>& holders, Fence fence) {
   return std::any_of(holders.begin(), holders.end(),
@@ -54,19 +53,6 @@ Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Mom
   return event;
 }
 
-RunInfo run_of(const Holder& holder, const RunEnd& end, Moment now) {
-  RunInfo run;
-  run.fence = holder.fence;
-  run.started = holder.since;
-  run.ended = now.wall;
-  run.duration = end.duration;
-  run.exit_code = end.exit_code;
-  run.signal = end.signal;
-  run.host = holder.party.host;
-  run.outcome = end.outcome;
-  return run;
-}
-
 // How `holder`, who is gone, has gone.
 Event event_of_end(const Holder& holder, const LockName& lock, const Cause& cause,
                    Moment now) {
@@ -74,7 +60,7 @@ Event event_of_end(const Holder& holder, const LockName& lock, const Cause& caus
     const bool lost = cause.end && cause.end->outcome == "lost" && !holder.broken;
     auto event =
         event_of(lost ? Event::Kind::lost : Event::Kind::released, lock, holder, now);
-    if (cause.end) event.run = run_of(holder, *cause.end, now);
+    if (cause.end) event.run = ended_run(holder, *cause.end, now);
     return event;
   }
   const bool broken = std::find(cause.broken.begin(), cause.broken.end(), holder.fence) !=
@@ -82,17 +68,6 @@ Event event_of_end(const Holder& holder, const LockName& lock, const Cause& caus
   if (broken) return event_of(Event::Kind::broken, lock, holder, now);
   return event_of(holder.ended ? Event::Kind::released : Event::Kind::expired, lock,
                   holder, now);
-}
-
-std::string text_of(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-template <typename Number>
-Number number_of(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_number_integer() ? found->get<Number>() : 0;
 }
 
 bool is_same_file(const struct stat& a, const struct stat& b) {
@@ -171,53 +146,27 @@ std::string line_of(const Event& event) {
 std::optional<Event> event_from(std::string_view line) {
   const auto json = Json::parse(line, nullptr, false);
   if (!json.is_object()) return std::nullopt;
-  const auto kind = event_kind_of(text_of(json, "event"));
+  const auto kind = event_kind_of(text_at(json, "event"));
   Event event;
-  event.lock = {text_of(json, "namespace"), text_of(json, "name")};
+  event.lock = {text_at(json, "namespace"), text_at(json, "name")};
   if (!kind || event.lock.name.empty()) return std::nullopt;
   event.kind = *kind;
-  event.time = WallTime(number_of<std::int64_t>(json, "time"));
-  event.fence.number = number_of<std::uint64_t>(json, "fence");
-  event.free = number_of<unsigned>(json, "free");
-  event.host = text_of(json, "host");
-  event.pid = number_of<pid_t>(json, "pid");
-  event.label = text_of(json, "label");
-  if (const auto words = json.find("command"); words != json.end() && words->is_array()) {
-    for (const auto& word : *words) {
-      if (word.is_string()) event.command.push_back(word.get<std::string>());
-    }
-  }
-  if (const auto outcome = text_of(json, "outcome"); !outcome.empty()) {
+  event.time = WallTime(count_at(json, "time").value_or(0));
+  event.fence.number = static_cast<std::uint64_t>(count_at(json, "fence").value_or(0));
+  event.free = static_cast<unsigned>(count_at(json, "free").value_or(0));
+  event.host = text_at(json, "host");
+  event.pid = pid_at(json, "pid");
+  event.label = text_at(json, "label");
+  event.command = words_at(json, "command");
+  if (const auto outcome = text_at(json, "outcome"); !outcome.empty()) {
     auto& run = event.run.emplace();
     run.ended = event.time;
     run.outcome = outcome;
-    run.duration = milliseconds(number_of<std::int64_t>(json, "duration_ms"));
-    if (json.contains("exit_code")) run.exit_code = number_of<int>(json, "exit_code");
-    if (json.contains("signal")) run.signal = text_of(json, "signal");
+    run.duration = milliseconds(count_at(json, "duration_ms").value_or(0));
+    run.exit_code = exit_code_at(json, "exit_code");
+    if (const auto signal = text_at(json, "signal"); !signal.empty()) run.signal = signal;
   }
   return event;
-}
-
-Fd watch_mark(const Directory& directory) {
-  Fd mark = directory.open_file("sessions", O_RDWR, true);
-  struct flock range {};
-  range.l_type = F_RDLCK;
-  range.l_whence = SEEK_SET;
-  range.l_start = mark_byte;
-  range.l_len = 1;
-  if (::fcntl(mark.get(), F_OFD_SETLK, &range) != 0) {
-    throw failure_of(errno, "cannot lock " + printable(directory.path_of("sessions")));
-  }
-  return mark;
-}
-
-bool Gate::is_watched() const {
-  struct flock range {};
-  range.l_type = F_WRLCK;
-  range.l_whence = SEEK_SET;
-  range.l_start = mark_byte;
-  range.l_len = 1;
-  return ::fcntl(fd_.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
 void publish(const Directory& directory, const std::vector<Event>& events) {

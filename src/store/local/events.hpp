@@ -37,10 +37,6 @@ Event lost_event(const Holder& holder, const LockName& lock, const State& state,
 std::string line_of(const Event& event);
 std::optional<Event> event_from(std::string_view line);
 
-// Locks the byte that says that somebody watches, for as long as the descriptor is open.
-// Throws Failure.
-Fd watch_mark(const Directory& directory);
-
 // Adds lines to the file, and keeps it bounded: under the gate. That it cannot (a full
 // disk) must not keep a lock from being granted or given back.
 void publish(const Directory& directory, const std::vector<Event>& events);

@@ -378,6 +378,16 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
   return busy(state, state.waiters.size(), now);
 }
 
+RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now) {
+  auto run = vanished_run(holder);
+  run.ended = now.wall;
+  run.duration = end.duration;
+  run.exit_code = end.exit_code;
+  run.signal = end.signal;
+  run.outcome = end.outcome;
+  return run;
+}
+
 Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
                 Moment now, const Lives& lives, Consequences& consequences) {
   auto outcome = Release::not_ours;
@@ -388,12 +398,7 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
   if (const auto own = holder_of(state, token); own != state.holders.end()) {
     outcome = Release::released;
     if (end) {
-      RunInfo run = vanished_run(*own);
-      run.ended = now.wall;
-      run.duration = end->duration;
-      run.exit_code = end->exit_code;
-      run.signal = end->signal;
-      run.outcome = end->outcome;
+      const auto run = ended_run(*own, *end, now);
       note_run(state, run);
       if (end->is_shared && run.counts) dismiss_joined(state, run, consequences);
     }

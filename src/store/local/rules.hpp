@@ -55,6 +55,9 @@ struct Ask {
 Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
            Consequences& consequences);
 
+// The run of `holder`, which has ended so.
+RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);
+
 // Takes `token` out of holders and waiters and promises what became free. If it held,
 // `end` becomes the last run.
 Release release(State& state, const Token& token, const std::optional<RunEnd>& end,

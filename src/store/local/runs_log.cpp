@@ -50,31 +50,18 @@ LockName lock_of(const Json& line) {
   return {line["namespace"].get<std::string>(), line["name"].get<std::string>()};
 }
 
-std::string text_of(const Json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-std::optional<std::int64_t> number_of(const Json& line, const char* key) {
-  const auto found = line.find(key);
-  if (found == line.end() || !found->is_number_integer()) return std::nullopt;
-  return found->get<std::int64_t>();
-}
-
 RunInfo run_of(const Json& line) {
   RunInfo run;
   run.fence.number = line["fence"].get<std::uint64_t>();
-  run.started = from_rfc3339(text_of(line, "started")).value_or(WallTime{});
-  run.ended = from_rfc3339(text_of(line, "ended"));
-  if (const auto duration = number_of(line, "duration_ms")) {
+  run.started = from_rfc3339(text_at(line, "started")).value_or(WallTime{});
+  run.ended = from_rfc3339(text_at(line, "ended"));
+  if (const auto duration = count_at(line, "duration_ms")) {
     run.duration = milliseconds(*duration);
   }
-  if (const auto code = number_of(line, "exit_code")) {
-    run.exit_code = static_cast<int>(*code);
-  }
-  if (const auto signal = text_of(line, "signal"); !signal.empty()) run.signal = signal;
-  run.host = text_of(line, "host");
-  run.outcome = text_of(line, "outcome");
+  run.exit_code = exit_code_at(line, "exit_code");
+  if (const auto signal = text_at(line, "signal"); !signal.empty()) run.signal = signal;
+  run.host = text_at(line, "host");
+  run.outcome = text_at(line, "outcome");
   if (run.outcome.empty()) run.outcome = "vanished";
   const auto counts = line.find("counts");
   run.counts = counts != line.end() && *counts == true;
@@ -198,7 +185,7 @@ pid_t command_of(std::string_view log, const LockName& lock, Fence fence) {
     if (text.find(mark) == std::string_view::npos) continue;
     const auto line = parsed(text);
     if (line.is_null() || lock_of(line) != lock || line["event"] != "start") continue;
-    return static_cast<pid_t>(number_of(line, "command_pid").value_or(0));
+    return pid_at(line, "command_pid");
   }
   return 0;
 }

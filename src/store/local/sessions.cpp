@@ -17,6 +17,11 @@ namespace dlock::local {
 namespace {
 
 constexpr const char* file_name = "sessions";
+
+// Who has which byte locked.
+constexpr off_t state_byte = 0;      // changes the state
+constexpr off_t registers_byte = 1;  // changes the registers
+constexpr off_t watch_byte = 2;      // watches, together with others
 constexpr Session first_session = 1u << 16;
 
 constexpr std::int64_t tick = 10'000'000;  // /proc counts in hundredths of a second
@@ -64,9 +69,16 @@ SessionLock::SessionLock(const Directory& directory, Session session) {
   if (::fcntl(fd_.get(), F_OFD_SETLK, &range) != 0) throw lock_failure(directory);
 }
 
+Fd watch_mark(const Directory& directory) {
+  Fd mark = directory.open_file(file_name, O_RDWR, true);
+  auto range = byte_range(F_RDLCK, watch_byte);
+  if (::fcntl(mark.get(), F_OFD_SETLK, &range) != 0) throw lock_failure(directory);
+  return mark;
+}
+
 Gate::Gate(const Directory& directory, bool create, To to)
     : fd_(directory.open_file(file_name, create ? O_RDWR : O_RDONLY, create)),
-      byte_(static_cast<off_t>(to)) {}
+      byte_(to == To::state ? state_byte : registers_byte) {}
 
 bool Gate::try_lock(Access access) {
   auto range = byte_range(access == Access::write ? F_WRLCK : F_RDLCK, byte_);
@@ -131,6 +143,11 @@ bool Gate::is_locked(Session session) const {
   auto range = byte_range(F_RDLCK, static_cast<off_t>(session));
   // An error is no proof of death.
   return ::fcntl(fd_.get(), F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
+}
+
+bool Gate::is_watched() const {
+  auto range = byte_range(F_WRLCK, watch_byte);
+  return ::fcntl(fd_.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
 bool Gate::lives(const Holder& holder) const {

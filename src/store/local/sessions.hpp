@@ -37,7 +37,11 @@ class SessionLock {
   Fd fd_;
 };
 
-// Byte 0, which every transaction takes, and the probe of the other bytes. It has a
+// Says that somebody watches the store, for as long as the descriptor is open. Throws
+// Failure.
+Fd watch_mark(const Directory& directory);
+
+// The byte that every transaction takes, and the probe of the others. It has a
 // description of its own: a lock never stands in the way of the one who holds it, and
 // an inherited gate would outlive a killed dlock.
 class Gate final : public Lives {
@@ -46,7 +50,7 @@ class Gate final : public Lives {
 
   // What the gate is to: the state of the locks, or the registers of fences, whose file
   // takes its time to reach the disk.
-  enum class To { state = 0, registers = 1 };
+  enum class To { state, registers };
 
   // Creates the file if `create`; otherwise see exists().
   Gate(const Directory& directory, bool create, To to = To::state);

@@ -22,6 +22,13 @@ class Patience;
 // A command and its arguments, byte for byte.
 using Command = std::vector<std::string>;
 
+// A batch of one, for GCC 12 cannot make a list within a call that is awaited.
+inline std::vector<Command> alone(Command command) {
+  std::vector<Command> commands;
+  commands.push_back(std::move(command));
+  return commands;
+}
+
 // At most one exchange at a time. Whatever goes wrong with an exchange (time over, closed
 // by the peer, a reply that is none, given up) leaves the connection closed, so that a
 // late reply is never taken for the next one's; the next exchange opens it again.

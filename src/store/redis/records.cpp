@@ -45,34 +45,6 @@ Json object_from(std::string_view text) {
   return json.is_object() ? json : Json::object();
 }
 
-std::string text_of(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-std::optional<std::int64_t> number_of(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_number_integer()) return std::nullopt;
-  const auto value = found->get<std::int64_t>();
-  return value < 0 || value > (std::int64_t{1} << 53) ? std::nullopt
-                                                      : std::optional(value);
-}
-
-std::vector<std::string> words_of(const Json& json, const char* key) {
-  std::vector<std::string> words;
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_array()) return words;
-  for (const auto& word : *found) {
-    if (word.is_string()) words.push_back(word.get<std::string>());
-  }
-  return words;
-}
-
-pid_t pid_of(const Json& json) {
-  const auto pid = number_of(json, "pid").value_or(0);
-  return pid <= INT32_MAX ? static_cast<pid_t>(pid) : 0;
-}
-
 milliseconds between(WallTime start, WallTime end) {
   return std::chrono::duration_cast<milliseconds>(std::max(end - start, WallTime(0)));
 }
@@ -108,25 +80,23 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
   info.fence.number = static_cast<std::uint64_t>(*fence);
   info.since = WallTime(*since);
   info.held = between(info.since, now);
-  info.host = text_of(party, "host");
-  info.pid = pid_of(party);
-  info.user = text_of(party, "user");
-  info.label = text_of(party, "label");
-  info.command = words_of(party, "command");
+  info.host = text_at(party, "host");
+  info.pid = pid_at(party, "pid");
+  info.user = text_at(party, "user");
+  info.label = text_at(party, "label");
+  info.command = words_at(party, "command");
   return info;
 }
 
 // What `end` says of how a run ended.
 void fill_end(RunInfo& run, const Json& end) {
-  run.host = text_of(end, "host");
-  if (const auto duration = number_of(end, "duration_ms")) {
+  run.host = text_at(end, "host");
+  if (const auto duration = count_at(end, "duration_ms")) {
     run.duration = milliseconds(*duration);
   }
-  if (const auto code = number_of(end, "exit_code"); code && *code <= 255) {
-    run.exit_code = static_cast<int>(*code);
-  }
-  if (const auto signal = text_of(end, "signal"); !signal.empty()) run.signal = signal;
-  run.outcome = text_of(end, "outcome");
+  run.exit_code = exit_code_at(end, "exit_code");
+  if (const auto signal = text_at(end, "signal"); !signal.empty()) run.signal = signal;
+  run.outcome = text_at(end, "outcome");
 }
 
 bool has(std::string_view text, std::string_view part) {
@@ -189,10 +159,10 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
   event.free = static_cast<unsigned>(std::min<std::int64_t>(*free, UINT32_MAX));
   const auto split = std::min(words.rest().find('\n'), words.rest().size());
   const auto party = object_from(words.rest().substr(0, split));
-  event.host = text_of(party, "host");
-  event.pid = pid_of(party);
-  event.label = text_of(party, "label");
-  event.command = words_of(party, "command");
+  event.host = text_at(party, "host");
+  event.pid = pid_at(party, "pid");
+  event.label = text_at(party, "label");
+  event.command = words_at(party, "command");
   const auto end = object_from(words.rest().substr(split));
   if (!end.empty()) {
     event.run.emplace();
@@ -248,9 +218,9 @@ std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
   WaiterInfo info;
   info.since = WallTime(*since);
   info.waiting = between(info.since, now);
-  info.host = text_of(party, "host");
-  info.pid = pid_of(party);
-  info.user = text_of(party, "user");
+  info.host = text_at(party, "host");
+  info.pid = pid_at(party, "pid");
+  info.user = text_at(party, "user");
   return info;
 }
 
@@ -264,7 +234,7 @@ std::optional<RunInfo> run_from(std::string_view record) {
   RunInfo run;
   run.fence.number = static_cast<std::uint64_t>(*fence);
   run.started = WallTime(*started);
-  run.host = text_of(end, "host");
+  run.host = text_at(end, "host");
   if (*ended == 0) {
     run.outcome = "vanished";
     return run;

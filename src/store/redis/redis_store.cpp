@@ -56,13 +56,6 @@ std::string host_name() {
   return name;
 }
 
-// GCC 12 cannot make a list within a call that is awaited.
-std::vector<Command> alone(Command command) {
-  std::vector<Command> commands;
-  commands.push_back(std::move(command));
-  return commands;
-}
-
 // What ask.lua takes for a mode: an x or an s, and a d behind it for a detached lease.
 std::string mode_text(const Claim& claim) {
   std::string text(claim.mode == Mode::shared ? "s" : "x");

@@ -20,12 +20,6 @@ std::string key_of_data(const LockName& lock, const std::string& fence) {
   return key_of_value(lock) + ":" + fence;
 }
 
-std::vector<Command> alone(Command command) {
-  std::vector<Command> commands;
-  commands.push_back(std::move(command));
-  return commands;
-}
-
 std::string lease_ttl(const Claim& claim) {
   return std::to_string((claim.ttl + claim.lock_delay).count());
 }

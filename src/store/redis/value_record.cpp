@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cinttypes>
-#include <cstdio>
 #include <iterator>
 
 #include "util/checksum.hpp"
@@ -24,11 +22,7 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
 
 }  // namespace
 
-std::string sum_of(const std::string& bytes) {
-  char text[20];
-  std::snprintf(text, sizeof text, "%016" PRIx64, checksum(bytes));
-  return text;
-}
+std::string sum_of(const std::string& bytes) { return checksum_text(checksum(bytes)); }
 
 std::optional<ValueRecord> value_record_from(const Reply& fields, const Reply& left) {
   if (fields.kind != Reply::Kind::array ||

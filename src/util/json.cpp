@@ -1,0 +1,40 @@
+#include "util/json.hpp"
+
+#include <limits>
+
+namespace dlock {
+
+std::string text_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::vector<std::string> words_at(const Json& object, const char* key) {
+  std::vector<std::string> words;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_array()) return words;
+  for (const auto& word : *found) {
+    if (word.is_string()) words.push_back(word.get<std::string>());
+  }
+  return words;
+}
+
+std::optional<std::int64_t> count_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
+  const auto value = found->get<std::int64_t>();
+  constexpr auto most = std::int64_t{1} << 53;
+  return value < 0 || value > most ? std::nullopt : std::optional(value);
+}
+
+std::optional<int> exit_code_at(const Json& object, const char* key) {
+  const auto value = count_at(object, key);
+  return value && *value <= 255 ? std::optional(static_cast<int>(*value)) : std::nullopt;
+}
+
+pid_t pid_at(const Json& object, const char* key) {
+  const auto value = count_at(object, key).value_or(0);
+  return value <= std::numeric_limits<pid_t>::max() ? static_cast<pid_t>(value) : 0;
+}
+
+}  // namespace dlock
