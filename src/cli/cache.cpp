@@ -31,7 +31,8 @@ class Computation final : public Errand {
                                   Wakeup& wakeup) override;
   asio::awaitable<void> joined(const RunInfo& run, Store& store, const Claim& claim,
                                Wakeup& wakeup) override;
-  void command_runs(asio::io_context& context) override { output_.start(context); }
+  void command_starts(asio::io_context& context) override { output_.prepare(context); }
+  void command_runs() override { output_.start(); }
   void command_ended() override { output_.stop(); }
   asio::awaitable<bool> settle(const RunResult& result, Store& store, const Claim& claim,
                                Wakeup& wakeup) override;

@@ -47,9 +47,12 @@ CommandOutput::CommandOutput(std::size_t most) : most_(most) {
   blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, STDOUT_FILENO, &nothing_yet) == 0;
 }
 
-void CommandOutput::start(boost::asio::io_context& context) {
-  writing_.reset();
+void CommandOutput::prepare(boost::asio::io_context& context) {
   poll_.emplace(context, std::move(epoll_), [this] { look(); });
+}
+
+void CommandOutput::start() {
+  writing_.reset();
   watch();
 }
 

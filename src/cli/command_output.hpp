@@ -24,11 +24,14 @@ class CommandOutput {
   int writing_end() const { return writing_.get(); }
   int reading_end() const { return reading_.get(); }
 
-  // The command runs and has its end: takes what comes from now on. Until stop().
-  void start(boost::asio::io_context& context);
+  // Makes ready what start() needs, until stop(). Throws Failure (exhausted).
+  void prepare(boost::asio::io_context& context);
 
-  // The command has ended: takes what is in the pipe at this moment, and nothing of what
-  // others may write to it later.
+  // The command runs and has its end: takes what comes from now on. Until stop().
+  void start();
+
+  // The command has ended, or never started: takes what is in the pipe at this moment,
+  // and nothing of what others may write to it later.
   void stop();
 
   // All that it wrote; null if that was more than is kept.

@@ -28,9 +28,12 @@ class Errand {
   virtual asio::awaitable<void> joined(const RunInfo& run, Store& store,
                                        const Claim& claim, Wakeup& wakeup) = 0;
 
-  // The command runs; and its process has ended. What is watched in between is not
-  // watched any more when the second returns.
-  virtual void command_runs(asio::io_context& context) = 0;
+  // The command is about to start, from here on it runs, and its process has ended (or
+  // never started after all). Whatever can fail is done by the first, which throws
+  // Failure: a command that runs is not left alone. Nothing is watched any more when the
+  // last returns.
+  virtual void command_starts(asio::io_context& context) = 0;
+  virtual void command_runs() = 0;
   virtual void command_ended() = 0;
 
   // Nothing is left of the run but to give the lock back. Whether those who wait for it

@@ -214,9 +214,11 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   // A lease that runs out is kept from before the start, which can take its time.
   const bool keeps_first = guardian_ != nullptr;
   try {
+    if (errand_ != nullptr) errand_->command_starts(context_);
     if (keeps_first) wakeup_.prepare();
     if (grant && keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
   } catch (const Failure& failure) {
+    if (errand_ != nullptr) errand_->command_ended();
     not_started(SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()});
     co_return;
   }
@@ -224,13 +226,14 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   const auto started = co_await command->start(std::move(start_plan));
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
     store_->stop_keeping();
+    if (errand_ != nullptr) errand_->command_ended();
     not_started(*failure);
     co_return;
   }
   const auto& spawned = std::get<Spawned>(started);
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
-  if (errand_ != nullptr) errand_->command_runs(context_);
+  if (errand_ != nullptr) errand_->command_runs();
   if (grant && !keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
   // Beside the supervision: a store that is slow to answer must not hold up signals.
   Wakeup noting(context_);

@@ -3,13 +3,20 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <utility>
 
+#include "lock/errors.hpp"
+
 namespace dlock {
 
 using boost::asio::posix::stream_descriptor;
 
 struct Readable::Watch {
-  Watch(boost::asio::io_context& context, int fd, std::function<void()> callback)
-      : descriptor(context, fd), happened(std::move(callback)) {}
+  Watch(boost::asio::io_context& context, Fd fd, std::function<void()> callback)
+      : descriptor(context), happened(std::move(callback)) {
+    boost::system::error_code error;
+    descriptor.assign(fd.get(), error);
+    if (error) throw failure_of(error.value(), "cannot watch a descriptor");
+    fd.release();
+  }
 
   stream_descriptor descriptor;
   std::function<void()> happened;
@@ -17,7 +24,7 @@ struct Readable::Watch {
 
 Readable::Readable(boost::asio::io_context& context, Fd fd,
                    std::function<void()> happened)
-    : watch_(std::make_shared<Watch>(context, fd.release(), std::move(happened))) {
+    : watch_(std::make_shared<Watch>(context, std::move(fd), std::move(happened))) {
   listen(watch_);
 }
 

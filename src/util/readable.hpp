@@ -14,6 +14,7 @@ namespace dlock {
 // way. `happened` has to read what is there, and may destroy this object.
 class Readable {
  public:
+  // Throws Failure (exhausted) if it cannot be watched.
   Readable(boost::asio::io_context& context, Fd fd, std::function<void()> happened);
   ~Readable();
   Readable(const Readable&) = delete;
