@@ -38,12 +38,14 @@ OutputQueue::OutputQueue(boost::asio::io_context& context, int fd,
 
 bool OutputQueue::push(std::string line) {
   if (has_ended_) return true;
-  if (waiting_ > most_waiting) return false;
+  if (!has_room()) return false;
   waiting_ += line.size();
   lines_.push_back(std::move(line));
   if (!asked_for_room_) write_what_is_taken();
   return true;
 }
+
+bool OutputQueue::has_room() const { return waiting_ <= most_waiting; }
 
 void OutputQueue::write_what_is_taken() {
   // What has been told is taken back, or it would be told for ever.

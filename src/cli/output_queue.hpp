@@ -23,6 +23,9 @@ class OutputQueue {
   // Takes a line with its end. False if too much is waiting: it is dropped.
   bool push(std::string line);
 
+  // Whether it would take a line now.
+  bool has_room() const;
+
  private:
   void write_what_is_taken();
   bool write_some();

@@ -35,7 +35,7 @@ class Printer final : public EventSink {
   }
 
   void happened(const Event& event) override {
-    if (dropped_ > 0 && output_.push("")) {
+    if (dropped_ > 0 && output_.has_room()) {
       speaker_.warning(std::to_string(dropped_) +
                        " events are not shown: standard output is too slow");
       dropped_ = 0;

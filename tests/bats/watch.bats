@@ -173,20 +173,21 @@ teardown() { kill_leftovers; }
 }
 
 @test "a thousand grants are seen once each and in their order" {
+  local rounds=${DLOCK_TEST_ROUNDS:-250}
   watch job
 
   for ((i = 0; i < 4; i++)); do
-    for ((j = 0; j < 250; j++)); do dlock run --wait 1m job -- true; done 3>&- &
+    for ((j = 0; j < rounds; j++)); do dlock run --wait 1m job -- true; done 3>&- &
     workers+=($!)
   done
   wait "${workers[@]}"
 
-  eventually test "$(jq -r 'select(.event == "released").fence' "$seen" | wc -l)" = 1000
-  assert_equal "$(jq -r 'select(.event == "granted").fence' "$seen" | wc -l)" 1000
+  eventually test "$(jq -r 'select(.event == "released").fence' "$seen" | wc -l)" = $((4 * rounds))
+  assert_equal "$(jq -r 'select(.event == "granted").fence' "$seen" | wc -l)" $((4 * rounds))
   jq -r 'select(.event == "granted").fence' "$seen" | sort -c -n -u
   # Each is released before the next is granted.
   assert_equal "$(jq -r 'select(.event == "granted" or .event == "released").event' "$seen" |
-    paste -d' ' - - | sort | uniq -c | tr -s ' ')" ' 1000 granted released'
+    paste -d' ' - - | sort | uniq -c | tr -s ' ')" " $((4 * rounds)) granted released"
 }
 
 @test "watch piped into head ends with it" {
@@ -203,22 +204,33 @@ teardown() { kill_leftovers; }
   grep -q granted "$seen"
 }
 
-@test "a reader that takes nothing holds up nobody" {
-  mkfifo "$BATS_TEST_TMPDIR/fifo"
-  cat < "$BATS_TEST_TMPDIR/fifo" > /dev/null 3>&- &
-  reader=$!
-  dlock watch -v --json > "$BATS_TEST_TMPDIR/fifo" 2> "$said" 3>&- &
-  watcher=$!
-  eventually grep -q watching "$said"
+@test "a reader that takes nothing holds up nobody, and misses nothing" {
+  watch_slowly
   kill -STOP "$reader"
-  long=$(head -c 3500 /dev/zero | tr '\0' x)
 
-  # More than the pipe takes.
-  for ((i = 0; i < 30; i++)); do dlock run job -- true "$long"; done
+  # More than the pipe takes, and then something that is found by who watches.
+  for i in {1..20}; do dlock run job -- true; done
+  dlock acquire lapsing --ttl 500ms > /dev/null
+  never_within 1500 false
+  kill -CONT "$reader"
 
-  kill -0 "$watcher"
+  eventually has_seen 'expired lapsing 1'
+  assert_equal "$(events | sort | uniq -c | tr -s ' ')" \
+    "$(printf ' %s\n' '1 expired lapsing 1' '20 granted job 0' '1 granted lapsing 0' '20 released job 1')"
+  # It was found when it happened, not when there was room to say so.
+  lapsed_after=$(jq -rs 'map(select(.name == "lapsing").time[17:-1] | tonumber) |
+    ((.[1] - .[0]) * 1000 + 60000) % 60000 | round' "$seen")
+  assert_between "$lapsed_after" 500 1400
+}
+
+@test "a reader that goes away while nothing can be written ends it" {
+  watch_slowly
+  kill -STOP "$reader"
+  for i in {1..20}; do dlock run job -- true; done
+
   kill -KILL "$reader"
-  eventually has_ended "$watcher"
+
+  assert_exits 141 "$watcher"
 }
 
 @test "an output that is full is no success" {

@@ -104,6 +104,28 @@ short=(--ttl 1s --store-timeout 100ms)
   assert_equal "$(events)" $'granted job 3\ngranted job 0\nreleased job 1'
 }
 
+@test "what a reader cannot keep up with is dropped, and said" {
+  watch_slowly
+  kill -STOP "$reader"
+  long=$(head -c 200 /dev/zero | tr '\0' x)
+  for ((i = 0; i < 20000; i++)); do
+    echo "PUBLISH dlock:{job}:e \"released $i 0 1 1760000000000 {\\\"command\\\":[\\\"$long\\\"]}\""
+  done > "$BATS_TEST_TMPDIR/events"
+
+  redis < "$BATS_TEST_TMPDIR/events" > /dev/null
+  all_were_read() { [[ $(redis CLIENT LIST TYPE pubsub) == *' omem=0 '* ]]; }
+  eventually all_were_read
+  kill -CONT "$reader"
+  eventually has_seen 'released job 1'
+  dlock run job -- true
+
+  eventually grep -qE '^dlock: [0-9]+ events are not shown: standard output is too slow$' "$said"
+  all_came() { [[ $(tail -n 1 "$seen") == *released* ]] && has_seen 'granted job 0'; }
+  eventually all_came
+  dropped=$(grep -oE '[0-9]+ events' "$said" | cut -d' ' -f1)
+  assert_equal "$(($(wc -l < "$seen") + dropped))" 20002
+}
+
 @test "a reclaimed lease is granted again" {
   watch
   hold job --reclaim "${short[@]}"

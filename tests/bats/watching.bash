@@ -11,6 +11,17 @@ watch() {  # [<option or name>...]
   eventually grep -q '^dlock: watching$' "$said"
 }
 
+# The same through a pipe of one page, whose reader is $reader.
+watch_slowly() {
+  mkfifo "$BATS_TEST_TMPDIR/fifo"
+  cat < "$BATS_TEST_TMPDIR/fifo" > "$seen" 3>&- &
+  reader=$!
+  perl -e 'fcntl(STDOUT, 1031, 4096) or die $!; exec @ARGV' "$DLOCK_BIN" watch -v --json \
+    > "$BATS_TEST_TMPDIR/fifo" 2> "$said" 3>&- &
+  watcher=$!
+  eventually grep -q '^dlock: watching$' "$said"
+}
+
 events() { jq -r '"\(.event) \(.name) \(.free)"' "$seen"; }
 has_seen() { events | grep -qxF "$1"; }  # <line>
 pids_of() { jq -r "select(.event == \"$1\").pid" "$seen"; }  # <event>
