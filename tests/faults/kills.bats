@@ -1,0 +1,72 @@
+#!/usr/bin/env bats
+# The embedded store when dlock is killed at any system call: the first one of its kind,
+# then the second, until a run no longer makes so many. On the builds without sanitizers:
+# a process that is killed has nothing to show them.
+# shellcheck disable=SC2034,SC2154  # the helpers set store and witness, and use what
+
+setup() {
+  load ../bats/support
+  load locks
+  load injection
+  use_injection
+}
+
+teardown() {
+  kill_leftovers
+  show_injections
+}
+
+# What changes the store, tells others, or starts and ends the command.
+calls=('?mkdir' '?mkdirat' '?chmod' '?fchmod' '?fchmodat' openat fcntl pread64 pwrite64
+  '?pwritev' writev lseek ftruncate fallocate '?rename' '?renameat' '?renameat2' '?unlink'
+  unlinkat close '?vfork' '?clone' wait4 waitid bind sendto pidfd_open inotify_init1
+  inotify_add_watch timerfd_create timerfd_settime)
+
+@test "a run that is killed at any system call leaves a store that works" {
+  dlock run job -- "${witness[@]}"
+  kills=0
+  for call in "${calls[@]}"; do
+    for ((n = 1; n < 100; ++n)); do
+      run_with signal=KILL "$call" "$n" run job -- "${witness[@]}" || break
+      ((++kills))
+
+      assert_sound
+    done
+  done
+  ((kills > 40))
+}
+
+@test "a first run of all that is killed at any system call leaves a store that works" {
+  kills=0
+  for call in "${calls[@]}"; do
+    for ((n = 1; n < 100; ++n)); do
+      rm -rf "$store"
+      run_with signal=KILL "$call" "$n" run job -- "${witness[@]}" || break
+      ((++kills))
+
+      assert_sound
+      [[ -z $(find "$store" -name '*.new') ]] || complain 'a draft is left'
+    done
+  done
+  ((kills > 60))
+}
+
+@test "a waiter that is killed at any system call does not hold up the next one" {
+  kills=0
+  for call in fcntl pwrite64 writev unlinkat '?vfork' bind fchmodat; do
+    for ((n = 1; n < 100; ++n)); do
+      hold job
+      run_with signal=KILL "$call" "$n" run -w 20s job -- "${witness[@]}" &
+      eventually is_queued_or_over $!
+      begin=$(now_ms)
+      let_go
+      wait $! || break
+      ((++kills))
+      what="a kill at $call number $n"
+
+      assert_sound
+      (($(now_ms) - begin < 2500)) || complain 'it took long'
+    done
+  done
+  ((kills > 20))
+}
