@@ -13,6 +13,7 @@ _dlock_acquire_options=(-w --wait -t --ttl -n --slots -s --shared --label --for-
 _dlock_renew_options=(--token --token-file -t --ttl)
 _dlock_release_options=(--token --token-file)
 _dlock_check_options=(--fence --min-validity)
+_dlock_list_options=(--prometheus)
 _dlock_history_options=(--limit)
 _dlock_break_options=(--fence --yes)
 _dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget)
@@ -202,6 +203,7 @@ _dlock() {
       renew) _dlock_offer "${_dlock_renew_options[@]}" ;;
       release) _dlock_offer "${_dlock_release_options[@]}" ;;
       check) _dlock_offer "${_dlock_check_options[@]}" ;;
+      list) _dlock_offer "${_dlock_list_options[@]}" ;;
       history) _dlock_offer "${_dlock_history_options[@]}" ;;
       break) _dlock_offer "${_dlock_break_options[@]}" ;;
       cache) _dlock_offer "${_dlock_cache_options[@]}" ;;

@@ -39,7 +39,7 @@ void occupy_standard_descriptors() {
 void warn_if_insecure(const StoreUrl& store) {
   if (store.target.tls && store.target.tls->insecure) {
     Speaker("", false, false)
-        .error(
+        .urgent_warning(
             "warning: --tls-insecure: whoever answers is taken for the store, "
             "for its certificate is not verified");
   }

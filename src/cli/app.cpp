@@ -107,6 +107,10 @@ constexpr OptionSpec limit_specs[] = {
     {"wait", 'w', "D", "", "wait up to D for a turn, or forever"},
 };
 
+constexpr OptionSpec list_specs[] = {
+    {"prometheus", 0, "", "", "print metrics for Prometheus"},
+};
+
 constexpr OptionSpec history_specs[] = {
     {"limit", 0, "N", "", "the last N at most (20)"},
 };
@@ -153,7 +157,8 @@ constexpr VerbSpec verbs[] = {
      "show who holds a lock, who waits, the last run", 1, 1, nullptr, nullptr,
      "  0 held, 1 free"},
     {Verb::list, "list", "list [OPTIONS] [PATTERN]",
-     "show every lock that is held, awaited or has run", 0, 1, nullptr, nullptr, "  0"},
+     "show every lock that is held, awaited or has run", 0, 1, std::begin(list_specs),
+     std::end(list_specs), "  0"},
     {Verb::cache, "cache", "cache [OPTIONS] KEY [--] [COMMAND [ARG...]]",
      "print a command's output, running it only if needed", 1, 1, std::begin(cache_specs),
      std::end(cache_specs),
@@ -483,8 +488,9 @@ void check_operands(const VerbSpec& verb, const Words& words) {
 std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   const VerbSpec* verb = nullptr;
   auto rest = args;
-  // Before the verb only common options can stand; `list` has no others.
-  if (const auto at = verb_position(args, *verb_named("list")); at >= 0) {
+  // Before the verb only common options can stand; `status` has no others.
+  const auto* common = verb_named("status");
+  if (const auto at = verb_position(args, *common); at >= 0) {
     const auto& name = args[static_cast<std::size_t>(at)];
     verb = verb_named(name);
     if (verb == nullptr) {
@@ -494,7 +500,7 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
     rest.erase(rest.begin() + at);
   }
   const bool no_verb = verb == nullptr;
-  if (no_verb) verb = verb_named("list");
+  if (no_verb) verb = common;
 
   const auto words =
       sorted_words(rest, no_verb ? 0 : verb->most_operands,

@@ -4,6 +4,7 @@
 
 #include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/metrics_view.hpp"
 #include "cli/speaker.hpp"
 
 namespace dlock {
@@ -40,10 +41,25 @@ ExitStatus status_verb(const Invocation& invocation) {
   return info.holders.empty() ? ExitStatus::not_held : ExitStatus::success;
 }
 
+namespace {
+
+std::string listed(const std::vector<LockInfo>& locks, ListOptions::Form form,
+                   Color color) {
+  switch (form) {
+    case ListOptions::Form::table: return list_text(locks, use_color(color));
+    case ListOptions::Form::metrics: return metrics_text(locks);
+    case ListOptions::Form::json: break;
+  }
+  Json all = Json::array();
+  for (const auto& lock : locks) all.push_back(json_of(lock));
+  return to_line(all) + "\n";
+}
+
+}  // namespace
+
 ExitStatus list_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
-  const std::string pattern =
-      invocation.operands.empty() ? "*" : invocation.operands.front();
+  const auto options = list_options(invocation.settings, invocation.operands);
   asio::io_context context(1);
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
@@ -51,17 +67,11 @@ ExitStatus list_verb(const Invocation& invocation) {
     return store->list(
         common.name_space,
         [&](const std::string& name) {
-          return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+          return ::fnmatch(options.pattern.c_str(), name.c_str(), 0) == 0;
         },
         wakeup);
   });
-  if (common.json) {
-    Json all = Json::array();
-    for (const auto& lock : locks) all.push_back(json_of(lock));
-    print(to_line(all) + "\n");
-  } else {
-    print(list_text(locks, use_color(common.color)));
-  }
+  print(listed(locks, options.form, common.color));
   return ExitStatus::success;
 }
 

@@ -496,6 +496,26 @@ CacheOptions cache_options(const Settings& settings, const std::string& key,
   return options;
 }
 
+ListOptions list_options(const Settings& settings,
+                         const std::vector<std::string>& operands) {
+  ListOptions options;
+  if (!operands.empty()) options.pattern = operands.front();
+  const bool json = flag(settings, "json");
+  const bool metrics = flag(settings, "prometheus");
+  if (json) options.form = ListOptions::Form::json;
+  if (metrics) options.form = ListOptions::Form::metrics;
+  if (!json || !metrics) return options;
+  const auto json_source = settings.find("json")->second.source;
+  const auto metrics_source = settings.find("prometheus")->second.source;
+  if (json_source == metrics_source) {
+    throw UsageError("--json and --prometheus exclude each other",
+                     is_from_file(settings, "json"));
+  }
+  if (json_source == Setting::Source::command_line)
+    options.form = ListOptions::Form::json;
+  return options;
+}
+
 HistoryOptions history_options(const Settings& settings, const std::string& name) {
   HistoryOptions options;
   options.name = parsed_name(name);

@@ -117,6 +117,12 @@ struct RunAbove {
   std::string held;  // DLOCK_HELD
 };
 
+struct ListOptions {
+  enum class Form { table, json, metrics };
+  std::string pattern = "*";
+  Form form = Form::table;
+};
+
 struct HistoryOptions {
   std::string name;
   unsigned limit = 20;
@@ -165,6 +171,11 @@ Fence parsed_fence(std::string_view text);
 // Checks that there is a command, or none where there is nothing to run.
 CacheOptions cache_options(const Settings& settings, const std::string& key,
                            std::vector<std::string> command);
+
+// Of --json and --prometheus the command line's beats the file's.
+ListOptions list_options(const Settings& settings,
+                         const std::vector<std::string>& operands);
+
 HistoryOptions history_options(const Settings& settings, const std::string& name);
 
 BreakOptions break_options(const Settings& settings, const std::string& name);

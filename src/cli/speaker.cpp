@@ -8,27 +8,34 @@
 #include <string_view>
 
 #include "util/fd.hpp"
+#include "util/journal.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
 
-void say(const std::string& name, const std::string& message) {
+void say(Priority priority, const std::string& name, const std::string& message) {
   const auto about = name.empty() ? "" : printable(name, 255) + ": ";
   // One write, so that lines of several dlocks do not mix.
-  write_text(STDERR_FILENO, "dlock: " + about + message + "\n");
+  write_text(STDERR_FILENO, line_start(priority) + "dlock: " + about + message + "\n");
 }
 
 }  // namespace
 
-void Speaker::error(const std::string& message) const { say(name_, message); }
+void Speaker::error(const std::string& message) const {
+  say(Priority::error, name_, message);
+}
+
+void Speaker::urgent_warning(const std::string& message) const {
+  say(Priority::warning, name_, message);
+}
 
 void Speaker::warning(const std::string& message) const {
-  if (!quiet_) say(name_, message);
+  if (!quiet_) say(Priority::warning, name_, message);
 }
 
 void Speaker::step(const std::string& message) const {
-  if (verbose_) say(name_, message);
+  if (verbose_) say(Priority::info, name_, message);
 }
 
 void Speaker::live(const std::string& message) {

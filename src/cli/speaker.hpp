@@ -7,15 +7,17 @@
 
 namespace dlock {
 
-// Lines of the form "dlock: NAME: message". The text has to be printable already.
+// Lines of the form "dlock: NAME: message", for the systemd journal with their priority
+// before that. The text has to be printable already.
 class Speaker {
  public:
   Speaker(std::string name, bool quiet, bool verbose)
       : name_(std::move(name)), quiet_(quiet), verbose_(verbose) {}
 
-  void error(const std::string& message) const;    // always
-  void warning(const std::string& message) const;  // unless --quiet
-  void step(const std::string& message) const;     // with --verbose
+  void error(const std::string& message) const;           // always
+  void urgent_warning(const std::string& message) const;  // always
+  void warning(const std::string& message) const;         // unless --quiet
+  void step(const std::string& message) const;            // with --verbose
 
   // One line on a terminal that the next call replaces; an empty one takes it away.
   // Nothing where standard error is no terminal, or with --quiet.

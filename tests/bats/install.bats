@@ -19,11 +19,17 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-@test "an installation is the program, its manual and three completions, and nothing else" {
+@test "an installation is the program, its manual, completions and documents, and nothing else" {
   run bash -c 'cd "$prefix" && find . ! -type d -printf "%P %m\n" | LC_ALL=C sort'
 
   assert_equal "$output" "bin/dlock 755
 share/bash-completion/completions/dlock 644
+share/doc/dlock/CHANGELOG.md 644
+share/doc/dlock/LICENSE 644
+share/doc/dlock/README.md 644
+share/doc/dlock/examples/crontab 644
+share/doc/dlock/examples/dlock-nightly.service 644
+share/doc/dlock/examples/dlock-nightly.timer 644
 share/fish/vendor_completions.d/dlock.fish 644
 share/man/man1/dlock.1 644
 share/zsh/site-functions/_dlock 644"

@@ -661,6 +661,43 @@ TEST(BreakOptions, a_fence_is_a_whole_number_from_1) {
   }
 }
 
+// list
+
+using Form = ListOptions::Form;
+
+TEST(ListOptions, are_a_table_of_all_locks) {
+  const auto options = list_options({}, {});
+
+  EXPECT_EQ(options.pattern, "*");
+  EXPECT_EQ(options.form, Form::table);
+}
+
+TEST(ListOptions, choose_locks_and_a_form) {
+  EXPECT_EQ(list_options({}, {"web-*"}).pattern, "web-*");
+  EXPECT_EQ(list_options(set("json", "true"), {}).form, Form::json);
+  EXPECT_EQ(list_options(set("prometheus", "true"), {}).form, Form::metrics);
+  EXPECT_EQ(list_options(set("prometheus", "false"), {}).form, Form::table);
+}
+
+TEST(ListOptions, two_forms_from_the_same_place_are_a_mistake) {
+  for (const auto source : {Setting::Source::command_line, Setting::Source::file}) {
+    const auto both = with(set("json", "true", source), "prometheus", "true", source);
+    EXPECT_THROW(list_options(both, {}), UsageError);
+  }
+}
+
+TEST(ListOptions, the_form_of_the_command_line_beats_that_of_a_file) {
+  const auto file = Setting::Source::file;
+  const auto line = Setting::Source::command_line;
+
+  EXPECT_EQ(
+      list_options(with(set("json", "true", file), "prometheus", "true", line), {}).form,
+      Form::metrics);
+  EXPECT_EQ(
+      list_options(with(set("json", "true", line), "prometheus", "true", file), {}).form,
+      Form::json);
+}
+
 // cache
 
 TEST(CacheOptions, are_good_for_five_minutes_and_wait_for_others_for_ever) {

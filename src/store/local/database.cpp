@@ -14,6 +14,7 @@
 #include "lock/errors.hpp"
 #include "store/local/boot_id.hpp"
 #include "util/checksum.hpp"
+#include "util/journal.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 
@@ -96,7 +97,7 @@ void check_length(int fd, const std::string& path, off_t size) {
 std::string path_in_use;
 
 void on_failed_assertion(MDB_env*, const char*) {
-  const auto text = "dlock: " + printable(path_in_use) +
+  const auto text = line_start(Priority::error) + "dlock: " + printable(path_in_use) +
                     " is damaged; move it away once no command runs under its locks\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
   ::_exit(78);
@@ -407,7 +408,7 @@ Transaction::AtWork::AtWork() { transactions_at_work = transactions_at_work + 1;
 Transaction::AtWork::~AtWork() { transactions_at_work = transactions_at_work - 1; }
 
 void say_when_the_map_breaks(const std::string& path) {
-  const auto name = "dlock: " + printable(path, 300);
+  const auto name = line_start(Priority::error) + "dlock: " + printable(path, 300);
   cut_message.set(name + " was cut while in use\n");
   damaged_message.set(name +
                       " is damaged; move it away once no command runs under its locks\n");

@@ -1,0 +1,133 @@
+#include "cli/metrics_view.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "cli/lock_view.hpp"
+#include "supervise/signals.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+using Sample = std::optional<std::string>;
+
+// Exactly, unlike through a double: "0", "1.5", "1700000000.000001".
+std::string in_seconds(std::chrono::microseconds duration) {
+  constexpr std::int64_t second = 1'000'000;
+  const auto count = std::max<std::int64_t>(duration.count(), 0);
+  auto fraction = std::to_string(second + count % second);
+  fraction.front() = '.';
+  fraction.erase(fraction.find_last_not_of('0') + 1);
+  return std::to_string(count / second) + (fraction == "." ? "" : fraction);
+}
+
+// A server may have names that dlock would not take, and no line may end within one.
+std::string label_value(const std::string& text) {
+  constexpr std::size_t longest = 1024;
+  std::string value;
+  for (const char c : is_printable_utf8(text) ? text : printable(text, longest)) {
+    if (c == '\\' || c == '"') value += '\\';
+    value += c;
+  }
+  return value;
+}
+
+// Readers can be any number.
+Sample slots(const LockInfo& lock, unsigned number) {
+  return lock.mode == Mode::shared ? Sample() : std::to_string(number);
+}
+
+// The oldest holder's; of one that is not dlock's it is not known.
+Sample held_age(const LockInfo& lock) {
+  std::optional<milliseconds> age;
+  for (const auto& holder : lock.holders) {
+    if (!holder.foreign) age = std::max(age.value_or(holder.held), holder.held);
+  }
+  return age ? Sample(in_seconds(*age)) : std::nullopt;
+}
+
+// As a shell has it in $?.
+Sample exit_code(const RunInfo& run) {
+  const auto signal = run.signal ? signal_named(*run.signal) : std::nullopt;
+  if (signal) return std::to_string(128 + *signal);
+  return run.exit_code ? Sample(std::to_string(*run.exit_code)) : std::nullopt;
+}
+
+Sample success(const RunInfo& run) {
+  if (run.outcome == "running") return std::nullopt;
+  return is_failure(run) ? "0" : "1";
+}
+
+struct LockMetric {
+  const char* name;
+  const char* help;
+  Sample (*of)(const LockInfo&);
+};
+
+constexpr LockMetric lock_metrics[] = {
+    {"dlock_lock_holders", "How many hold the lock.",
+     [](const LockInfo& lock) -> Sample { return std::to_string(lock.holders.size()); }},
+    {"dlock_lock_waiters", "How many wait for the lock.",
+     [](const LockInfo& lock) -> Sample { return std::to_string(lock.waiters.size()); }},
+    {"dlock_lock_slots", "How many can hold the lock at a time.",
+     [](const LockInfo& lock) { return slots(lock, lock.slots); }},
+    {"dlock_lock_slots_free", "How many more could hold the lock now.",
+     [](const LockInfo& lock) { return slots(lock, lock.free); }},
+    {"dlock_lock_held_age_seconds", "How long the oldest holder has held the lock.",
+     held_age},
+};
+
+struct RunMetric {
+  const char* name;
+  const char* help;
+  Sample (*of)(const RunInfo&);
+};
+
+constexpr RunMetric run_metrics[] = {
+    {"dlock_last_run_success", "Whether the last run's command ran and exited with 0.",
+     success},
+    {"dlock_last_run_exit_code",
+     "The last run's exit code, 128 and the signal's number if one ended it.", exit_code},
+    {"dlock_last_run_duration_seconds", "How long the last run took.",
+     [](const RunInfo& run) {
+       return run.duration ? Sample(in_seconds(*run.duration)) : std::nullopt;
+     }},
+    {"dlock_last_run_ended_timestamp_seconds",
+     "When the last run ended, since the epoch.",
+     [](const RunInfo& run) {
+       return run.ended ? Sample(in_seconds(*run.ended)) : std::nullopt;
+     }},
+};
+
+template <typename SampleOf>
+std::string metric_text(const std::string& name, const char* help,
+                        const std::vector<LockInfo>& locks, SampleOf sample_of) {
+  std::string samples;
+  for (const auto& lock : locks) {
+    const Sample sample = sample_of(lock);
+    if (!sample) continue;
+    samples += name + "{name=\"" + label_value(lock.lock.name) + "\",namespace=\"" +
+               label_value(lock.lock.name_space) + "\"} " + *sample + "\n";
+  }
+  if (samples.empty()) return "";
+  return "# HELP " + name + " " + help + "\n# TYPE " + name + " gauge\n" + samples;
+}
+
+}  // namespace
+
+std::string metrics_text(const std::vector<LockInfo>& locks) {
+  std::string text;
+  for (const auto& metric : lock_metrics) {
+    text += metric_text(metric.name, metric.help, locks, metric.of);
+  }
+  for (const auto& metric : run_metrics) {
+    text +=
+        metric_text(metric.name, metric.help, locks, [&](const LockInfo& lock) -> Sample {
+          return lock.last_run ? metric.of(*lock.last_run) : std::nullopt;
+        });
+  }
+  return text;
+}
+
+}  // namespace dlock

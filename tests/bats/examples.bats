@@ -1,0 +1,201 @@
+#!/usr/bin/env bats
+# The examples: units for systemd and a crontab, as they are in the tree.
+
+setup() {
+  load support
+  load metrics
+  load ../faults/locks
+  use_private_store
+  examples=$DLOCK_SOURCE/examples
+  units=$BATS_TEST_TMPDIR/units
+  here=$BATS_TEST_TMPDIR
+  notes=$BATS_TEST_TMPDIR/notes
+  export notes
+}
+
+teardown() { kill_leftovers; }
+
+# Makes commands that note how they were called.
+stand_in() {  # <command>...
+  local command
+  for command; do
+    # shellcheck disable=SC2016
+    printf '#!/bin/sh\necho "${0##*/} $* under ${DLOCK_NAME:-nothing}" >> "$notes"\n' > "$here/bin/$command"
+    chmod +x "$here/bin/$command"
+  done
+}
+
+# --- systemd ---
+
+# Copies the units, with programs in them that are there.
+copy_units() {
+  mkdir "$units"
+  cp "$examples"/dlock-nightly.* "$units"
+  stand_in nightly
+  sed -i -e "s|/usr/bin/dlock|$DLOCK_BIN|" -e "s|/usr/local/bin/nightly|$here/bin/nightly|" \
+    "$units/dlock-nightly.service"
+}
+
+verify() { SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no "$units"/dlock-nightly.*; }
+
+setting() {  # <key>
+  sed -n "s/^$1=//p" "$examples/dlock-nightly.service"
+}
+
+@test "systemd finds nothing wrong with the units" {
+  copy_units
+
+  run verify
+
+  assert_equal "$status $output" '0 '
+}
+
+@test "systemd would find it wrong if a unit had an unknown setting, or no program" {
+  copy_units
+  echo 'RestrictEverything=yes' >> "$units/dlock-nightly.service"
+  run verify
+  assert_output_contains RestrictEverything
+
+  sed -i "s|^ExecStart=$DLOCK_BIN|&-is-not-here|" "$units/dlock-nightly.service"
+  run verify
+  assert_output_contains is-not-here
+}
+
+@test "the timer's nights are what systemd takes for a time" {
+  run systemd-analyze calendar "$(sed -n 's/^OnCalendar=//p' "$examples/dlock-nightly.timer")"
+
+  assert_status 0
+}
+
+@test "the unit's command runs under the lock" {
+  copy_units
+
+  # shellcheck disable=SC2046
+  run $(sed -n 's/^ExecStart=//p' "$units/dlock-nightly.service")
+
+  assert_equal "$status $output" '0 '
+  assert_equal "$(cat "$notes")" 'nightly  under nightly'
+}
+
+@test "the unit has not failed if the lock is held" {
+  copy_units
+  hold nightly
+
+  # shellcheck disable=SC2046
+  run $(sed -n 's/^ExecStart=//p' "$units/dlock-nightly.service")
+
+  assert_equal "$status" "$(setting SuccessExitStatus)"
+  [[ ! -e $notes ]]
+}
+
+@test "the unit's directory is that of root's locks, which its settings leave writable" {
+  copy_units
+  use_private_mounts
+  grep -qF "/var/lib/$(setting StateDirectory)/" "$DLOCK_SOURCE/man/dlock.1"
+  assert_equal "$(setting ProtectSystem)" strict
+  local state
+  state=/var/lib/$(setting StateDirectory)
+  inside mkdir -p "$state"
+  inside mount -t tmpfs -o "mode=$(setting StateDirectoryMode)" none "$state"
+  inside mount -o remount,bind,ro / || inside mount --bind -o ro / /
+  inside env -u DLOCK_STORE touch /usr/written && { echo 'still writable' >&2; return 1; }
+
+  run inside env -u DLOCK_STORE -u XDG_STATE_HOME dlock run nightly -- true
+  assert_equal "$status $output" '0 '
+
+  run inside env -u DLOCK_STORE -u XDG_STATE_HOME dlock list --json
+  assert_equal "$(json '.[0].name')" nightly
+}
+
+# --- cron ---
+
+# Prints the commands of the crontab's lines, as cron would give them to a shell.
+crontab_commands() {
+  sed -nE 's/^([0-9*\/,-]+ +){5}//p' "$examples/crontab"
+}
+
+# Runs one as cron does, with everything that it speaks of here: the server, the directory.
+as_cron() {  # <command>
+  METRICS=$here/metrics sh -c \
+    "$(sed -e "s|redis://db.example.org|${server:-}|" -e 's/--jitter [^ ]*/--jitter 1ms/' <<< "$1")"
+}
+
+only_command() {  # <word in it>
+  local found
+  found=$(crontab_commands | grep -F -e "$1" | head -n 1)
+  [[ -n $found ]] || { echo "no line with $1" >&2; return 1; }
+  printf '%s\n' "$found"
+}
+
+@test "each line of the crontab is empty, a comment, a setting or a job" {
+  run grep -vE '^$|^# |^[A-Z]+=|^([0-9*/,-]+ +){5}[a-z]' "$examples/crontab"
+
+  assert_equal "$output" ''
+}
+
+@test "no line of the crontab has a percent sign, which cron takes for a line's end" {
+  run grep % "$examples/crontab"
+
+  assert_status 1
+}
+
+@test "every command of the crontab does what it says" {
+  stand_in sync-mail backup.sh report.sh convert.sh disk-is-full mail-about-disk
+  mkdir "$here/metrics"
+  local store=$DLOCK_STORE line count=0
+  use_server_as_store
+  server=$DLOCK_STORE
+  export DLOCK_STORE=$store
+
+  while IFS= read -r line; do
+    run as_cron "$line"
+    assert_equal "$line: $status $output" "$line: 0 " || return
+    count=$((count + 1))
+  done < <(crontab_commands)
+
+  ((count >= 8))
+  assert_equal "$(cat "$notes")" 'sync-mail --all under sync-mail
+backup.sh  under backup
+report.sh  under report
+convert.sh photos under convert
+convert.sh films under convert
+disk-is-full  under nothing
+mail-about-disk  under nothing'
+  run cat "$here/metrics/dlock.prom"
+  assert_metrics
+}
+
+@test "the crontab's line that is to be silent is so while its job runs" {
+  stand_in sync-mail
+  hold sync-mail
+
+  run as_cron "$(only_command sync-mail)"
+
+  assert_equal "$status $output" '0 '
+  [[ ! -e $notes ]]
+}
+
+@test "the crontab's line for one host of many does not run twice" {
+  stand_in report.sh
+  use_server_as_store
+  server=$DLOCK_STORE
+
+  as_cron "$(only_command report)"
+  as_cron "$(only_command report)"
+
+  assert_equal "$(grep -c . "$notes")" 1
+}
+
+@test "the crontab's line for a mail an hour sends one" {
+  stand_in disk-is-full mail-about-disk
+
+  as_cron "$(only_command mail-about-disk)"
+  run as_cron "$(only_command mail-about-disk)"
+
+  assert_equal "$status $output" '75 '
+  assert_equal "$(grep -c '^mail' "$notes")" 1
+}
+
+@test "the paths and programs of the examples are those of the packages" {
+  assert_equal "$(setting ExecStart | cut -d ' ' -f 1)" /usr/bin/dlock
+}

@@ -1,0 +1,253 @@
+#!/usr/bin/env bats
+# The packages for Debian and for those who use RPM: what is in them, and that they can be
+# installed, used and removed. Only for what users install: the static release build.
+# shellcheck disable=SC2154  # setup_file sets deb, rpm and logs
+
+setup_file() {
+  load support
+  local build packages=$BATS_FILE_TMPDIR/packages kind
+  # rpm makes a database there where there is none.
+  export HOME=$BATS_FILE_TMPDIR
+  # The build tree that the program under test was made in.
+  build=$(dirname "$(realpath "$DLOCK_BIN")")
+  for kind in DEB RPM; do
+    (umask 077 && cpack --config "$build/CPackConfig.cmake" -G "$kind" -B "$packages") \
+      > "$BATS_FILE_TMPDIR/log" 2>&1 || { cat "$BATS_FILE_TMPDIR/log" >&2; return 1; }
+  done
+  rm -rf "$packages/_CPack_Packages"
+  version=$("$DLOCK_BIN" --version | cut -d ' ' -f 2)
+  deb=$packages/dlock_$version-1_$(dpkg --print-architecture).deb
+  rpm=$packages/dlock-$version-1.$(rpm --eval '%{_arch}').rpm
+  export version deb rpm
+  [[ -s $deb && -s $rpm ]] || { ls -l "$packages" >&2; return 1; }
+}
+
+setup() {
+  load support
+  use_private_store
+  root=$BATS_TEST_TMPDIR/root
+}
+
+teardown() { kill_leftovers; }
+
+# Whoever is not root becomes it in a namespace: packages belong to root.
+as_root() {
+  if ((EUID == 0)); then "$@"; else unshare -r "$@"; fi
+}
+
+# Unpacks a package into $root without installing it.
+unpack() {
+  mkdir "$root"
+  case $1 in
+    *.deb) dpkg-deb -x "$1" "$root" ;;
+    *.rpm) (cd "$root" && rpm2cpio "$1" | cpio -id --quiet) ;;
+  esac
+}
+
+field() { dpkg-deb -f "$deb" "$1"; }
+tag() { rpm -qp --qf "%{$1}" "$rpm"; }
+
+# The parts that both kinds of packages have, with a directory for each that differs.
+files_of_package() {  # <where zsh looks>
+  printf '%s\n' /usr/bin/dlock /usr/share/bash-completion/completions/dlock \
+    /usr/share/doc/dlock/README.md /usr/share/doc/dlock/examples/crontab \
+    /usr/share/doc/dlock/examples/dlock-nightly.service \
+    /usr/share/doc/dlock/examples/dlock-nightly.timer \
+    /usr/share/fish/vendor_completions.d/dlock.fish "/usr/share/zsh/$1/_dlock"
+  local manual
+  for manual in "$DLOCK_SOURCE"/man/*.[15]; do
+    echo "/usr/share/man/man${manual##*.}/${manual##*/}.gz"
+  done
+}
+
+# Asserts that a program needs nothing but a kernel.
+assert_static() {  # <program>
+  run readelf -lW "$1"
+  assert_status 0
+  refute_output_contains INTERP
+  run readelf -dW "$1"
+  refute_output_contains NEEDED
+  run ldd "$1"
+  assert_output_contains 'not a dynamic executable'
+}
+
+assert_stripped() {  # <program>
+  run readelf -SW "$1"
+  assert_output_contains .text
+  refute_output_contains .symtab
+  refute_output_contains .debug
+}
+
+# Asserts that a lock can be taken with the program that was installed in $root.
+assert_locks() {
+  run env -i "DLOCK_STORE=$DLOCK_STORE" "DLOCK_TEST_ID=$DLOCK_TEST_ID" \
+    "$root/usr/bin/dlock" run hello -- true
+  assert_equal "$status $output" '0 '
+
+  run dlock list --json
+  assert_equal "$(json '.[0] | "\(.name) \(.last_run.exit_code)"')" 'hello 0'
+}
+
+# --- Both ---
+
+@test "the packaged program is static" {
+  unpack "$deb"
+  assert_static "$root/usr/bin/dlock"
+}
+
+@test "a program that is not static is found to be none" {
+  run assert_static "$(command -v bash)"
+  assert_status 1
+}
+
+@test "the packaged program is stripped" {
+  unpack "$deb"
+  assert_stripped "$root/usr/bin/dlock"
+}
+
+@test "both packages have the same program" {
+  unpack "$deb"
+  mv "$root" "$root.deb"
+  unpack "$rpm"
+
+  cmp "$root/usr/bin/dlock" "$root.deb/usr/bin/dlock"
+}
+
+@test "packaged manuals are compressed, without a name or time, and can be formatted" {
+  local package manual found
+  for package in "$deb" "$rpm"; do
+    unpack "$package"
+    found=0
+    for manual in "$root"/usr/share/man/man*/*.gz; do
+      # No flags, no time, best compression.
+      assert_equal "$(head -c 9 "$manual" | od -An -tx1)" ' 1f 8b 08 00 00 00 00 00 02'
+      zcat "$manual" | mandoc -T utf8 | grep -q dlock
+      found=$((found + 1))
+    done
+    ((found > 0))
+    rm -r "$root"
+  done
+}
+
+@test "the program and the packages are hardly larger than the README says" {
+  local what size file stated=0
+  # shellcheck disable=SC2016
+  while read -r what size; do
+    case $what in
+      program) unpack "$deb" && file=$root/usr/bin/dlock ;;
+      .deb) file=$deb ;;
+      .rpm) file=$rpm ;;
+    esac
+    awk -v is="$(stat -c %s "$file")" -v says="$size" 'BEGIN { exit !(is <= says * 1.1e6) }' ||
+      { echo "$what: $(stat -c %s "$file") bytes, not $size MB" >&2; return 1; }
+    stated=$((stated + 1))
+  done < <(sed -nE 's/^\| the `?(program|\.deb|\.rpm)`? \| ([0-9.]+) MB \|$/\1 \2/p' "$DLOCK_SOURCE/README.md")
+  assert_equal "$stated" 3
+}
+
+# --- Debian ---
+
+@test "the .deb has these files, all of root's and none that others can write to" {
+  run bash -c 'dpkg-deb -c "$1" | awk "{ print \$1, \$2, substr(\$6, 2) }" | grep -v "^d"' - "$deb"
+
+  assert_equal "$(cut -d ' ' -f 3 <<< "$output" | LC_ALL=C sort)" "$({
+    files_of_package vendor-completions
+    printf '%s\n' /usr/share/doc/dlock/changelog.gz /usr/share/doc/dlock/changelog.Debian.gz \
+      /usr/share/doc/dlock/copyright /usr/share/lintian/overrides/dlock
+  } | LC_ALL=C sort)"
+  assert_equal "$(grep -v '^-rw-r--r-- root/root ' <<< "$output")" '-rwxr-xr-x root/root /usr/bin/dlock'
+}
+
+@test "the .deb's directories can be entered by all, whatever the umask of who made it" {
+  run bash -c 'dpkg-deb -c "$1" | grep "^d" | cut -d " " -f 1,2 | sort -u' - "$deb"
+
+  assert_equal "$output" 'drwxr-xr-x root/root'
+}
+
+@test "the .deb says what it is" {
+  assert_equal "$(field Package) $(field Version)" "dlock $version-1"
+  assert_equal "$(field Section) $(field Priority)" 'utils optional'
+  assert_equal "$(field Description | head -n 1)" 'hold a named lock while a command runs'
+  (($(field Description | wc -l) > 5))
+  [[ $(field Maintainer) == *'<'*@*'>' ]]
+}
+
+@test "the .deb depends on nothing, and recommends certificates to trust" {
+  assert_equal "$(field Depends)$(field Pre-Depends)" ''
+  assert_equal "$(field Recommends)" ca-certificates
+}
+
+@test "the .deb has the whole licence, and a changelog that dpkg understands" {
+  unpack "$deb"
+
+  squeezed() { sed 's/^ \.$//' | tr -s ' \n' ' '; }
+  [[ $(squeezed < "$root/usr/share/doc/dlock/copyright") == *"$(sed '1,/^Copyright/d' "$DLOCK_SOURCE/LICENSE" | squeezed)"* ]]
+  zcat "$root/usr/share/doc/dlock/changelog.Debian.gz" > "$BATS_TEST_TMPDIR/changelog"
+  run dpkg-parsechangelog -l "$BATS_TEST_TMPDIR/changelog" -S Version
+  assert_equal "$status $output" "0 $version-1"
+}
+
+# What it warns of changes with its version.
+@test "lintian finds no errors in the .deb" {
+  run lintian --fail-on error --tag-display-limit 0 "$deb"
+
+  [[ $status -eq 0 ]] || { printf '%s\n' "$output" >&2; return 1; }
+}
+
+@test "the .deb installs, locks, and leaves nothing behind when it is removed" {
+  mkdir -p "$root/var/lib/dpkg/"{info,updates}
+  touch "$root/var/lib/dpkg/"{status,available}
+  in_root=(as_root dpkg --root="$root" --log=/dev/null --force-not-root --force-script-chrootless)
+
+  "${in_root[@]}" --install "$deb"
+  run dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${db:Status-Abbrev}${Version}' dlock
+  assert_equal "$output" "ii $version-1"
+  assert_locks
+
+  "${in_root[@]}" --purge dlock
+  assert_equal "$(find "$root" -path "$root/var" -prune -o ! -path "$root" -print)" ''
+}
+
+# --- RPM ---
+
+@test "the .rpm has these files, all of root's" {
+  run rpm -qp --qf '[%{FILEMODES:perms} %{FILEUSERNAME}/%{FILEGROUPNAME} %{FILENAMES}\n]' "$rpm"
+
+  assert_equal "$(grep -v '^d' <<< "$output" | cut -d ' ' -f 3 | LC_ALL=C sort)" "$({
+    files_of_package site-functions
+    printf '/usr/share/doc/dlock/%s\n' CHANGELOG.md LICENSE
+  } | LC_ALL=C sort)"
+  assert_equal "$(grep -v '^d' <<< "$output" | grep -v '^-rw-r--r-- root/root ')" \
+    '-rwxr-xr-x root/root /usr/bin/dlock'
+}
+
+@test "the .rpm has no directories but those of its own" {
+  run rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$rpm"
+
+  assert_equal "$(grep '^d' <<< "$output")" 'drwxr-xr-x /usr/share/doc/dlock
+drwxr-xr-x /usr/share/doc/dlock/examples'
+}
+
+@test "the .rpm says what it is" {
+  assert_equal "$(tag NAME) $(tag VERSION)-$(tag RELEASE)" "dlock $version-1"
+  assert_equal "$(tag SUMMARY)" 'hold a named lock while a command runs'
+  assert_equal "$(tag LICENSE)" MIT
+}
+
+@test "the .rpm requires nothing but rpm's own features, and recommends certificates to trust" {
+  assert_equal "$(rpm -qp --requires "$rpm" | grep -v '^rpmlib(')" ''
+  assert_equal "$(rpm -qp --recommends "$rpm")" ca-certificates
+}
+
+@test "the .rpm installs, locks, and leaves nothing behind when it is removed" {
+  mkdir -p "$root/db"
+  in_root=(as_root rpm --root "$root" --dbpath /db)
+
+  "${in_root[@]}" --install "$rpm"
+  assert_equal "$("${in_root[@]}" --query dlock)" "$(basename "$rpm" .rpm)"
+  assert_locks
+
+  "${in_root[@]}" --erase dlock
+  assert_equal "$(find "$root" -path "$root/db" -prune -o ! -path "$root" -type f -print)" ''
+  [[ ! -e $root/usr/share/doc/dlock ]]
+}

@@ -1,0 +1,225 @@
+#!/usr/bin/env bats
+# dlock list --prometheus: locks as metrics.
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+# shellcheck disable=SC1003,SC2089,SC2090  # quotes and backslashes are meant as such
+
+setup() {
+  load support
+  load metrics
+  load ../faults/locks
+  use_private_store
+}
+
+teardown() { kill_leftovers; }
+
+# --- The format ---
+
+@test "the check of the format finds what is wrong with it" {
+  local good='# HELP good_locks Text.
+# TYPE good_locks gauge
+good_locks{name="x",namespace="y"} 1'
+  local output=$good
+  assert_metrics
+
+  local wrong
+  for wrong in "${good/ gauge/ counter}" "${good#*$'\n'}" "$good"$'\n'"$good" "${good/\} 1/\} 1,5}" \
+    "${good/Text/\\x}" "${good/name=\"x/name=\"\\x}" \
+    "${good/name=\"x/name=\"\"x}" "${good/good_locks\{/bad_locks\{}" "${good/ 1/}" "${good%$'\n'*}" \
+    "$good"$'\n'"${good##*$'\n'}" "${good/name=\"x/name=\"$'\xff'}"; do
+    output=$wrong
+    run_quietly assert_metrics && { echo "taken: $wrong" >&2; return 1; }
+  done
+  true
+}
+
+run_quietly() { "$@" > /dev/null 2>&1; }
+
+@test "locks that are held, awaited and have a last run make valid metrics" {
+  dlock run job -- true
+  hold job
+  queue job -- true
+  hold pool -n 3
+  hold book -s
+
+  run dlock list --prometheus
+
+  assert_status 0
+  assert_metrics
+}
+
+@test "names and namespaces with quotes, backslashes and braces make valid metrics" {
+  export DLOCK_NAMESPACE='n"s\'
+  for name in 'a"b' 'a\b' 'a\' 'a\n' '{a="b"} 1' "it's #1" '" 2' 'Übergröße'; do
+    dlock run "$name" -- true
+  done
+
+  run dlock list --prometheus
+
+  assert_metrics
+  assert_output_contains 'dlock_last_run_success{name="a\"b",namespace="n\"s\\"} 1'
+  assert_output_contains 'dlock_last_run_success{name="a\\b",namespace="n\"s\\"} 1'
+  assert_output_contains 'dlock_last_run_success{name="a\\",namespace="n\"s\\"} 1'
+  assert_output_contains 'dlock_last_run_success{name="a\\n",namespace="n\"s\\"} 1'
+  assert_output_contains 'dlock_last_run_success{name="{a=\"b\"} 1",namespace="n\"s\\"} 1'
+  assert_output_contains 'dlock_last_run_success{name="Übergröße",namespace="n\"s\\"} 1'
+}
+
+@test "of no locks there are no metrics" {
+  run dlock list --prometheus
+
+  assert_equal "$status $output" '0 '
+}
+
+@test "metrics have no color where everything else has" {
+  dlock run job -- true
+
+  run dlock list --prometheus --color always
+
+  assert_metrics
+}
+
+# --- What they say ---
+
+@test "metrics tell who holds and waits" {
+  hold job
+  queue job -- true
+  queue job -- true
+
+  run dlock list --prometheus
+
+  assert_equal "$(metric dlock_lock_holders)" 1
+  assert_equal "$(metric dlock_lock_waiters)" 2
+  assert_equal "$(metric dlock_lock_slots)" 1
+  assert_equal "$(metric dlock_lock_slots_free)" 0
+}
+
+@test "metrics tell slots" {
+  hold pool -n 3
+
+  run dlock list --prometheus
+
+  assert_equal "$(metric dlock_lock_slots pool)" 3
+  assert_equal "$(metric dlock_lock_slots_free pool)" 2
+}
+
+@test "metrics tell for how long a lock has been held, in seconds" {
+  local first last
+  first=$(now_ms)
+  hold job
+  never_within 300 false
+  run dlock list --prometheus
+  last=$(now_ms)
+
+  awk -v age="$(metric dlock_lock_held_age_seconds)" -v most="$((last - first))" \
+    'BEGIN { exit !(age >= 0.3 && age * 1000 <= most) }'
+}
+
+@test "metrics tell how last runs ended" {
+  dlock run good -- true
+  dlock run bad -- sh -c 'exit 3' || true
+  # shellcheck disable=SC2016
+  dlock run ended -- sh -c 'kill -TERM $$' || true
+
+  run dlock list --prometheus
+
+  assert_equal "$(metric dlock_last_run_success good) $(metric dlock_last_run_exit_code good)" '1 0'
+  assert_equal "$(metric dlock_last_run_success bad) $(metric dlock_last_run_exit_code bad)" '0 3'
+  assert_equal "$(metric dlock_last_run_success ended) $(metric dlock_last_run_exit_code ended)" '0 143'
+}
+
+@test "metrics tell when the last run ended and how long it took, as JSON does" {
+  dlock run job -- sleep 0.05
+
+  run dlock list --prometheus
+
+  assert_equal "$(metric dlock_last_run_duration_seconds)" \
+    "$(dlock list --json | jq '.[0].last_run.duration_ms / 1000')"
+  assert_equal "$(metric dlock_last_run_ended_timestamp_seconds | cut -d . -f 1)" \
+    "$(date -d "$(dlock list --json | jq -r '.[0].last_run.ended')" +%s)"
+}
+
+@test "a lock without a last run has no metrics of one" {
+  hold job
+
+  run dlock list --prometheus
+
+  assert_metrics
+  refute_output_contains last_run
+}
+
+# --- How to ask ---
+
+@test "a pattern chooses whose metrics there are" {
+  dlock run web-1 -- true
+  dlock run db -- true
+
+  run dlock list --prometheus 'web-*'
+
+  assert_metrics
+  assert_output_contains '{name="web-1"'
+  refute_output_contains '{name="db"'
+}
+
+@test "metrics and JSON at a time are a usage error" {
+  run dlock list --prometheus --json
+
+  assert_status 64
+  assert_one_line
+  assert_output_contains '--json'
+}
+
+@test "metrics are for list alone" {
+  run dlock status --prometheus job
+  assert_status 64
+
+  run dlock --prometheus list
+  assert_status 64
+}
+
+@test "the manual's line for the crontab leaves a whole file and no other" {
+  dlock run job -- true
+  mkdir "$BATS_TEST_TMPDIR/collected"
+  line=$(grep -x '\* .*dlock list --prometheus.*' "$DLOCK_SOURCE/man/dlock.1" | sed 's/^[* ]*//')
+
+  D=$BATS_TEST_TMPDIR/collected sh -c "$line"
+
+  assert_equal "$(ls "$BATS_TEST_TMPDIR/collected")" dlock.prom
+  run cat "$BATS_TEST_TMPDIR/collected/dlock.prom"
+  assert_metrics
+}
+
+@test "the manual has all metrics, and no others" {
+  dlock run job -- true
+  hold job
+
+  run dlock list --prometheus
+
+  assert_equal "$(sed -n 's/^# TYPE \(.*\) gauge$/\1/p' <<< "$output" | sort)" \
+    "$(sed -n 's/^\.It Li \(dlock_[a-z_]*\)$/\1/p' "$DLOCK_SOURCE/man/dlock.1" | sort)"
+}
+
+# --- On a server ---
+
+@test "metrics of locks on a server are the same" {
+  use_server_as_store
+  dlock run 'a "quoted" \ job' -- false || true
+  hold job
+  queue job -- true
+
+  run dlock list --prometheus
+
+  assert_metrics
+  assert_output_contains 'dlock_last_run_exit_code{name="a \"quoted\" \\ job",namespace="dlock"} 1'
+  assert_equal "$(metric dlock_lock_holders) $(metric dlock_lock_waiters)" '1 1'
+}
+
+@test "a foreign holder on a server is counted, and its age is left out" {
+  use_server_as_store
+  redis-cli -s "${DLOCK_STORE#redis+unix:}" SET 'dlock:{job}' other NX PX 60000
+
+  run dlock list --prometheus
+
+  assert_metrics
+  assert_equal "$(metric dlock_lock_holders)" 1
+  assert_equal "$(metric dlock_lock_held_age_seconds)" ''
+}

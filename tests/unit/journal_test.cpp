@@ -1,0 +1,32 @@
+// When standard error is a stream of the systemd journal's.
+
+#include "util/journal.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dlock {
+namespace {
+
+TEST(JournalStream, names_a_file_by_device_and_inode) {
+  EXPECT_TRUE(names_stream("9:47112", 9, 47112));
+  EXPECT_TRUE(names_stream("18446744073709551615:18446744073709551615",
+                           18446744073709551615ULL, 18446744073709551615ULL));
+}
+
+TEST(JournalStream, is_another_file_if_either_number_differs) {
+  EXPECT_FALSE(names_stream("9:47112", 8, 47112));
+  EXPECT_FALSE(names_stream("9:47112", 9, 47113));
+  EXPECT_FALSE(names_stream("9:47112", 47112, 9));
+}
+
+TEST(JournalStream, is_none_where_the_text_is_anything_else) {
+  for (const auto* text :
+       {"", ":", "9", "9:", ":47112", "9:47112:", "9:471120", " 9:47112", "9:47112 ",
+        "9:47112\n", "09:47112", "+9:47112", "0x9:47112"}) {
+    EXPECT_FALSE(names_stream(text, 9, 47112)) << text;
+  }
+  EXPECT_FALSE(names_stream("", 0, 0));
+}
+
+}  // namespace
+}  // namespace dlock

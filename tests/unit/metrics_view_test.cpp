@@ -1,0 +1,213 @@
+// Locks as Prometheus reads them.
+
+#include "cli/metrics_view.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+
+LockInfo free_lock() {
+  LockInfo lock;
+  lock.lock = {"dlock", "job"};
+  return lock;
+}
+
+LockInfo held_lock() {
+  auto lock = free_lock();
+  lock.free = 0;
+  lock.holders.resize(1);
+  lock.holders[0].held = 192s;
+  return lock;
+}
+
+LockInfo lock_with_run() {
+  auto lock = free_lock();
+  RunInfo run;
+  run.started = 1'600'000'000s;
+  run.ended = 1'600'000'002s + 250ms;
+  run.duration = 2250ms;
+  run.exit_code = 3;
+  run.outcome = "ran";
+  lock.last_run = run;
+  return lock;
+}
+
+// The value of the only sample of a metric; empty if there is none.
+std::string sample(const LockInfo& lock, const std::string& metric) {
+  const auto text = "\n" + metrics_text({lock});
+  const auto start = "\n" + metric + R"({name="job",namespace="dlock"} )";
+  const auto at = text.find(start);
+  if (at == std::string::npos) return "";
+  const auto value = at + start.size();
+  return text.substr(value, text.find('\n', value) - value);
+}
+
+TEST(Metrics, no_locks_are_no_text) { EXPECT_EQ(metrics_text({}), ""); }
+
+TEST(Metrics, have_their_help_and_type_once_and_a_sample_for_each_lock) {
+  auto other = held_lock();
+  other.lock = {"shop", "web 1"};
+
+  EXPECT_EQ(metrics_text({free_lock(), other}),
+            "# HELP dlock_lock_holders How many hold the lock.\n"
+            "# TYPE dlock_lock_holders gauge\n"
+            "dlock_lock_holders{name=\"job\",namespace=\"dlock\"} 0\n"
+            "dlock_lock_holders{name=\"web 1\",namespace=\"shop\"} 1\n"
+            "# HELP dlock_lock_waiters How many wait for the lock.\n"
+            "# TYPE dlock_lock_waiters gauge\n"
+            "dlock_lock_waiters{name=\"job\",namespace=\"dlock\"} 0\n"
+            "dlock_lock_waiters{name=\"web 1\",namespace=\"shop\"} 0\n"
+            "# HELP dlock_lock_slots How many can hold the lock at a time.\n"
+            "# TYPE dlock_lock_slots gauge\n"
+            "dlock_lock_slots{name=\"job\",namespace=\"dlock\"} 1\n"
+            "dlock_lock_slots{name=\"web 1\",namespace=\"shop\"} 1\n"
+            "# HELP dlock_lock_slots_free How many more could hold the lock now.\n"
+            "# TYPE dlock_lock_slots_free gauge\n"
+            "dlock_lock_slots_free{name=\"job\",namespace=\"dlock\"} 1\n"
+            "dlock_lock_slots_free{name=\"web 1\",namespace=\"shop\"} 0\n"
+            "# HELP dlock_lock_held_age_seconds How long the oldest holder has held the "
+            "lock.\n"
+            "# TYPE dlock_lock_held_age_seconds gauge\n"
+            "dlock_lock_held_age_seconds{name=\"web 1\",namespace=\"shop\"} 192\n");
+}
+
+TEST(Metrics, count_those_who_hold_and_those_who_wait) {
+  auto lock = held_lock();
+  lock.slots = 5;
+  lock.free = 3;
+  lock.holders.resize(2);
+  lock.waiters.resize(3);
+
+  EXPECT_EQ(sample(lock, "dlock_lock_holders"), "2");
+  EXPECT_EQ(sample(lock, "dlock_lock_waiters"), "3");
+  EXPECT_EQ(sample(lock, "dlock_lock_slots"), "5");
+  EXPECT_EQ(sample(lock, "dlock_lock_slots_free"), "3");
+}
+
+TEST(Metrics, have_no_slots_of_a_lock_that_readers_share) {
+  auto lock = held_lock();
+  lock.mode = Mode::shared;
+
+  EXPECT_EQ(sample(lock, "dlock_lock_holders"), "1");
+  EXPECT_EQ(sample(lock, "dlock_lock_slots"), "");
+  EXPECT_EQ(sample(lock, "dlock_lock_slots_free"), "");
+}
+
+TEST(Metrics, tell_the_age_of_the_oldest_holder) {
+  auto lock = held_lock();
+  lock.holders.resize(3);
+  lock.holders[1].held = 200s + 1ms;
+
+  EXPECT_EQ(sample(lock, "dlock_lock_held_age_seconds"), "200.001");
+}
+
+TEST(Metrics, count_a_foreign_holder_whose_age_is_not_known) {
+  auto lock = held_lock();
+  lock.holders[0].foreign = true;
+
+  EXPECT_EQ(sample(lock, "dlock_lock_holders"), "1");
+  EXPECT_EQ(sample(lock, "dlock_lock_held_age_seconds"), "");
+}
+
+TEST(Metrics, tell_how_the_last_run_went) {
+  const auto lock = lock_with_run();
+
+  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
+  EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "3");
+  EXPECT_EQ(sample(lock, "dlock_last_run_duration_seconds"), "2.25");
+  EXPECT_EQ(sample(lock, "dlock_last_run_ended_timestamp_seconds"), "1600000002.25");
+}
+
+TEST(Metrics, a_run_that_ended_with_0_is_a_success) {
+  auto lock = lock_with_run();
+  lock.last_run->exit_code = 0;
+
+  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "1");
+  EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "0");
+}
+
+TEST(Metrics, a_signal_is_an_exit_code_as_a_shell_has_it) {
+  auto lock = lock_with_run();
+  lock.last_run->exit_code.reset();
+  lock.last_run->signal = "KILL";
+
+  EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "137");
+  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
+}
+
+TEST(Metrics, a_signal_that_is_not_known_is_no_exit_code) {
+  auto lock = lock_with_run();
+  lock.last_run->exit_code.reset();
+  lock.last_run->signal = "FROB";
+
+  EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "");
+  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
+}
+
+TEST(Metrics, a_run_that_vanished_failed_and_has_no_end) {
+  auto lock = free_lock();
+  lock.last_run.emplace();
+  lock.last_run->outcome = "vanished";
+
+  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
+  EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "");
+  EXPECT_EQ(sample(lock, "dlock_last_run_duration_seconds"), "");
+  EXPECT_EQ(sample(lock, "dlock_last_run_ended_timestamp_seconds"), "");
+}
+
+TEST(Metrics, a_run_that_goes_on_has_neither_succeeded_nor_failed) {
+  auto lock = free_lock();
+  lock.last_run.emplace();
+  lock.last_run->outcome = "running";
+
+  EXPECT_EQ(sample(lock, "dlock_last_run_success"), "");
+}
+
+TEST(Metrics, seconds_are_exact) {
+  auto lock = held_lock();
+  const auto age = [&](milliseconds held) {
+    lock.holders[0].held = held;
+    return sample(lock, "dlock_lock_held_age_seconds");
+  };
+
+  EXPECT_EQ(age(0ms), "0");
+  EXPECT_EQ(age(1ms), "0.001");
+  EXPECT_EQ(age(999ms), "0.999");
+  EXPECT_EQ(age(1000ms), "1");
+  EXPECT_EQ(age(60'100ms), "60.1");
+  EXPECT_EQ(age(-5ms), "0");
+}
+
+std::string label_of(const std::string& name) {
+  auto lock = free_lock();
+  lock.lock.name = name;
+  auto text = metrics_text({lock});
+  text.resize(text.find("\",namespace"));
+  return text.substr(text.find("name=\"") + 6);
+}
+
+TEST(Metrics, labels_are_escaped_as_the_format_wants_it) {
+  EXPECT_EQ(label_of(R"(a"b)"), R"(a\"b)");
+  EXPECT_EQ(label_of(R"(a\b)"), R"(a\\b)");
+  EXPECT_EQ(label_of(R"(a\"b\)"), R"(a\\\"b\\)");
+  EXPECT_EQ(label_of("{a=b, c}"), "{a=b, c}");
+  EXPECT_EQ(label_of("b\xC3\xBCro"), "b\xC3\xBCro");
+}
+
+TEST(Metrics, what_is_no_name_of_dlocks_is_text_all_the_same) {
+  EXPECT_EQ(label_of("a\nb"), R"(a\\nb)");
+  EXPECT_EQ(label_of("a\xFF"), R"(a\\xff)");
+}
+
+TEST(Metrics, the_namespace_is_escaped_too) {
+  auto lock = free_lock();
+  lock.lock.name_space = "a\"b";
+
+  EXPECT_NE(metrics_text({lock}).find(R"(,namespace="a\"b"})"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dlock
