@@ -19,13 +19,14 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-@test "an installation is the program, its manual and three completions, and nothing else" {
+@test "an installation is the program, its two manual pages and three completions, and nothing else" {
   run bash -c 'cd "$prefix" && find . ! -type d -printf "%P %m\n" | LC_ALL=C sort'
 
   assert_equal "$output" "bin/dlock 755
 share/bash-completion/completions/dlock 644
 share/fish/vendor_completions.d/dlock.fish 644
 share/man/man1/dlock.1 644
+share/man/man5/dlock.toml.5 644
 share/zsh/site-functions/_dlock 644"
 }
 
@@ -45,11 +46,16 @@ share/zsh/site-functions/_dlock 644"
   refute_output_contains RUNPATH
 }
 
-@test "the installed manual can be formatted" {
+@test "the installed manual pages can be formatted" {
   run mandoc -T utf8 "$prefix/share/man/man1/dlock.1"
 
   assert_status 0
   assert_output_contains 'hold a named lock while a command runs'
+
+  run mandoc -T utf8 "$prefix/share/man/man5/dlock.toml.5"
+
+  assert_status 0
+  assert_output_contains 'settings of dlock'
 }
 
 @test "bash-completion loads the installed completion" {

@@ -239,6 +239,78 @@ wait w D'
   assert_status 0
 }
 
+# Prints the keys that dlock.toml(5) has in a subsection.
+keys_in_toml_manual() {  # <title>
+  manual=$DLOCK_SOURCE/man/dlock.toml.5 section "$1" | sed -nE 's/^\.It Li "([a-z-]+) = .*"$/\1/p' | sort
+}
+
+@test "dlock.toml(5) has the keys that the program takes, and no others" {
+  local verb
+  assert_equal "$(keys_in_toml_manual 'Common keys')" \
+    "$(options_in common_specs | cut -d ' ' -f 1 | grep -vx config)"
+  for verb in $(verbs); do
+    assert_equal "$(keys_in_toml_manual "Keys of $verb")" "$(options_of "$verb" | cut -d ' ' -f 1)"
+  done
+  assert_equal "$(sed -n 's/^\.Ss Keys of //p' "$DLOCK_SOURCE/man/dlock.toml.5" | sort)" \
+    "$(for verb in $(verbs); do options_of "$verb" | grep -q . && echo "$verb"; done)"
+}
+
+# Prints the keys of a subsection of dlock.toml(5) with their examples, as a file has
+# them, but for what depends on the machine and what would take minutes.
+examples_in_toml_manual() {  # <title>
+  manual=$DLOCK_SOURCE/man/dlock.toml.5 section "$1" | sed -nE 's/^\.It Li "([a-z-]+ = .*)"$/\1/p' |
+    sed -e 's/""/"/g' -e "s|/run/jobs|$BATS_TEST_TMPDIR|" -e "s/4711/$$/" -e '/^jitter/s/5m/5ms/'
+}
+
+@test "the program takes every key of dlock.toml(5) with the value that is shown there" {
+  local verb line words config=$BATS_TEST_TMPDIR/config.toml
+  echo 9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1 > "$BATS_TEST_TMPDIR/token"
+
+  examples_in_toml_manual 'Common keys' > "$config"
+  run dlock --config "$config" --store none: list
+  assert_status 0
+
+  for verb in $(verbs); do
+    while IFS= read -r line; do
+      printf '[%s]\n%s\n' "$verb" "$line" > "$config"
+      words=(lock)
+      case "$verb $line" in
+        'run retry-failed'*) words=(--dedupe 1h lock true) ;;
+        run* | cache*) words+=(true) ;;
+        limit*) words+=(1/1s true) ;;
+        re*' ttl'*) words+=(--token "$(< "$BATS_TEST_TMPDIR/token")") ;;
+        check*' min'*) words+=(--fence 1) ;;
+        break*' fence'*) words+=(--yes) ;;
+      esac
+      run dlock --config "$config" --store none: "$verb" "${words[@]}" 3>&-
+      [[ $status == @(0|1|76) ]] ||
+        { echo "dlock $verb with $line: $status $output" >&2; return 1; }
+    done < <(examples_in_toml_manual "Keys of $verb")
+  done
+}
+
+@test "the configuration in dlock.toml(5) is a valid one" {
+  local config=$BATS_TEST_TMPDIR/config.toml
+  manual=$DLOCK_SOURCE/man/dlock.toml.5 section EXAMPLES | sed '1,/^\.Bd/d; /^\.Ed/,$d' > "$config"
+  grep -q '^\[cache\]' "$config"
+
+  run dlock --config "$config" run lock true
+  assert_status 0
+  run dlock --config "$config" cache key true
+  assert_status 0
+}
+
+@test "dlock.toml(5) has what is said about a mistyped key" {
+  echo '[run]
+wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
+
+  run dlock --config "$BATS_TEST_TMPDIR/config.toml" list
+
+  assert_status 78
+  assert_equal "${output/$BATS_TEST_TMPDIR//etc/dlock}" \
+    "$(sed -n 's/^dlock: /&/p' "$DLOCK_SOURCE/man/dlock.toml.5")"
+}
+
 @test "--help of every verb shows all its options, each with its letter and value" {
   local verb
   for verb in $(verbs); do
