@@ -125,8 +125,14 @@ wait w D'
   done
 }
 
+@test "the manual has options of verbs that have some, and of no others" {
+  assert_equal "$(sed -n 's/^\.Ss Options of //p' "$manual" | sort)" \
+    "$(for verb in $(verbs); do options_of "$verb" | grep -q . && echo "$verb"; done)"
+}
+
 @test "the manual has a synopsis and a description of every verb, and of no others" {
   assert_equal "$(section SYNOPSIS | sed -n 's/^\.Cm //p' | sort)" "$(verbs)"
+  assert_equal "$(section SYNOPSIS | grep -B 1 '^\.Cm' | grep -c '^\.Nm$')" "$(verbs | grep -c .)"
   assert_equal "$(section DESCRIPTION | sed -n 's/^\.It Cm //p' | sort)" "$(verbs)"
 }
 
