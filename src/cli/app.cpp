@@ -8,20 +8,15 @@
 #include <memory>
 
 #include "cli/config_file.hpp"
+#include "cli/help.hpp"
+#include "cli/verb_spec.hpp"
 #include "cli/words.hpp"
+#include "util/nearest.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 
 namespace dlock {
 namespace {
-
-struct OptionSpec {
-  std::string_view name;         // long, without dashes
-  char letter;                   // 0 if none
-  std::string_view value;        // what it takes, for help; empty for a flag
-  std::string_view environment;  // the variable that sets it, or empty
-  std::string_view help;
-};
 
 constexpr OptionSpec common_specs[] = {
     {"store", 0, "URL", "DLOCK_STORE", "local:, local:/dir, redis://host, ..., none:"},
@@ -115,99 +110,61 @@ constexpr OptionSpec history_specs[] = {
     {"limit", 0, "N", "", "the last N at most (20)"},
 };
 
-struct VerbSpec {
-  Verb verb;
-  std::string_view name;
-  std::string_view usage;
-  std::string_view help;
-  std::size_t least_operands;
-  std::size_t most_operands;
-  const OptionSpec* first;
-  const OptionSpec* last;
-  std::string_view exits;
-};
-
 constexpr std::size_t most_names = 10'000;  // that `watch` takes
 
-constexpr std::string_view common_exits =
-    "  64 usage, 69 store unavailable, 70 bug, 77 permission, 78 configuration";
-
 constexpr VerbSpec verbs[] = {
-    {Verb::run, "run", "run [OPTIONS] NAME [--] COMMAND [ARG...]",
-     "hold a lock while a command runs", 1, 1, std::begin(run_specs), std::end(run_specs),
-     "  the command's own; ends by the same signal\n"
-     "  75 not obtained, 76 lost, 124 timed out, 125 no resources,\n"
-     "  126 not executable, 127 not found"},
-    {Verb::acquire, "acquire", "acquire [OPTIONS] NAME",
+    {Verb::run, VerbGroup::run, "run", "run [OPTIONS] NAME [--] COMMAND [ARG...]",
+     "hold a lock while a command runs", 1, 1, std::begin(run_specs),
+     std::end(run_specs)},
+    {Verb::acquire, VerbGroup::by_hand, "acquire", "acquire [OPTIONS] NAME",
      "take a lock and print the token that it is held by", 1, 1,
-     std::begin(acquire_specs), std::end(acquire_specs), "  0 taken, 75 not obtained"},
-    {Verb::renew, "renew", "renew [OPTIONS] NAME",
+     std::begin(acquire_specs), std::end(acquire_specs)},
+    {Verb::renew, VerbGroup::by_hand, "renew", "renew [OPTIONS] NAME",
      "make a lock that was taken last longer", 1, 1, std::begin(renew_specs),
-     std::end(renew_specs), "  0 renewed, 76 not held by this token any more"},
-    {Verb::release, "release", "release [OPTIONS] NAME", "give a lock back", 1, 1,
-     std::begin(release_specs), std::end(release_specs),
-     "  0 given back, 76 not held by this token any more"},
-    {Verb::check, "check", "check [OPTIONS] [NAME]",
+     std::end(renew_specs)},
+    {Verb::release, VerbGroup::by_hand, "release", "release [OPTIONS] NAME",
+     "give a lock back", 1, 1, std::begin(release_specs), std::end(release_specs)},
+    {Verb::check, VerbGroup::by_hand, "check", "check [OPTIONS] [NAME]",
      "ask whether a lock is still held by this grant", 0, 1, std::begin(check_specs),
-     std::end(check_specs), "  0 it is, 76 it is not"},
-    {Verb::fence, "fence", "fence [OPTIONS] RESOURCE N",
-     "admit a fence unless a greater one was admitted", 2, 2, nullptr, nullptr,
-     "  0 admitted, 76 stale"},
-    {Verb::status, "status", "status [OPTIONS] NAME",
-     "show who holds a lock, who waits, the last run", 1, 1, nullptr, nullptr,
-     "  0 held, 1 free"},
-    {Verb::list, "list", "list [OPTIONS] [PATTERN]",
+     std::end(check_specs)},
+    {Verb::fence, VerbGroup::by_hand, "fence", "fence [OPTIONS] RESOURCE N",
+     "admit a fence unless a greater one was admitted", 2, 2, nullptr, nullptr},
+    {Verb::status, VerbGroup::look, "status", "status [OPTIONS] NAME",
+     "show who holds a lock, who waits, the last run", 1, 1, nullptr, nullptr},
+    {Verb::list, VerbGroup::look, "list", "list [OPTIONS] [PATTERN]",
      "show every lock that is held, awaited or has run", 0, 1, std::begin(list_specs),
-     std::end(list_specs), "  0"},
-    {Verb::cache, "cache", "cache [OPTIONS] KEY [--] [COMMAND [ARG...]]",
-     "print a command's output, running it only if needed", 1, 1, std::begin(cache_specs),
-     std::end(cache_specs),
-     "  0, or the command's own; ends by the same signal\n"
-     "  75 not obtained, 76 lost, 125 no resources,\n"
-     "  126 not executable, 127 not found"},
-    {Verb::watch, "watch", "watch [OPTIONS] [NAME...]",
-     "show what happens to locks, as it happens", 0, most_names, nullptr, nullptr,
-     "  ends by the signal that ends it"},
-    {Verb::history, "history", "history [OPTIONS] NAME", "show the last runs of a lock",
-     1, 1, std::begin(history_specs), std::end(history_specs), "  0"},
-    {Verb::doctor, "doctor", "doctor [OPTIONS]", "examine the store, and say what to do",
-     0, 0, nullptr, nullptr, "  0 all is well, 1 warnings, 2 errors"},
-    {Verb::break_lock, "break", "break [OPTIONS] NAME",
+     std::end(list_specs)},
+    {Verb::watch, VerbGroup::look, "watch", "watch [OPTIONS] [NAME...]",
+     "show what happens to locks, as it happens", 0, most_names, nullptr, nullptr},
+    {Verb::history, VerbGroup::look, "history", "history [OPTIONS] NAME",
+     "show the last runs of a lock", 1, 1, std::begin(history_specs),
+     std::end(history_specs)},
+    {Verb::break_lock, VerbGroup::operate, "break", "break [OPTIONS] NAME",
      "take a lock from its holders, whose commands end", 1, 1, std::begin(break_specs),
-     std::end(break_specs), "  0 done, 1 not held, or not done"},
-    {Verb::limit, "limit", "limit [OPTIONS] NAME N/PERIOD [--] [COMMAND [ARG...]]",
+     std::end(break_specs)},
+    {Verb::doctor, VerbGroup::operate, "doctor", "doctor [OPTIONS]",
+     "examine the store, and say what to do", 0, 0, nullptr, nullptr},
+    {Verb::limit, VerbGroup::rate_and_cache, "limit",
+     "limit [OPTIONS] NAME N/PERIOD [--] [COMMAND [ARG...]]",
      "admit N at most in any PERIOD", 2, 2, std::begin(limit_specs),
-     std::end(limit_specs),
-     "  0 admitted; or the command's own, also signals\n"
-     "  75 not admitted, 125 no resources, 126 not executable, 127 not found"},
+     std::end(limit_specs)},
+    {Verb::cache, VerbGroup::rate_and_cache, "cache",
+     "cache [OPTIONS] KEY [--] [COMMAND [ARG...]]",
+     "print a command's output, running it only if needed", 1, 1, std::begin(cache_specs),
+     std::end(cache_specs)},
 };
 
-constexpr std::string_view examples =
-    "Examples:\n"
-    "  dlock run nightly-job -- ./backup.sh        skip it if it still runs\n"
-    "  dlock run -w 5m deploy -- make deploy       queue for up to 5 minutes\n"
-    "  dlock run -n 3 -w forever gpu -- ./train    at most 3 at a time\n"
-    "  dlock cache --ttl 10m report -- ./report    run it once in 10 minutes\n"
-    "  dlock limit -w 1m api 5/1s -- curl URL      at most 5 in any second\n"
-    "  dlock status nightly-job                    who has it\n";
-
 void add(CLI::App& app, const OptionSpec& spec,
-         std::map<std::string, std::string, std::less<>>& values,
-         const std::string& group) {
+         std::map<std::string, std::string, std::less<>>& values) {
   std::string names = "--" + std::string(spec.name);
   if (spec.letter != 0) names = std::string("-") + spec.letter + "," + names;
   auto& value = values[std::string(spec.name)];
-  const std::string help(spec.help);
-  auto* option =
-      spec.value.empty()
-          ? app.add_flag(
-                names,
-                [&value](std::int64_t times) { value = times > 0 ? "true" : "false"; },
-                help)
-          : app.add_option(names, value, help)
-                ->type_name(std::string(spec.value))
-                ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  option->group(group);
+  if (spec.value.empty()) {
+    app.add_flag(names,
+                 [&value](std::int64_t times) { value = times > 0 ? "true" : "false"; });
+  } else {
+    app.add_option(names, value)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
 }
 
 constexpr std::string_view help_names[] = {"help", "h", "version"};
@@ -236,20 +193,12 @@ struct Parser {
   Parser() { app.set_help_flag(); }
 
   void add_help_options() {
-    app.set_help_flag("-h,--help", "show this")->group("Common options");
-    app.set_version_flag("--version", "dlock " DLOCK_VERSION, "show the version")
-        ->group("Common options");
+    app.set_help_flag("-h,--help");
+    app.set_version_flag("--version", "dlock " DLOCK_VERSION);
   }
 
-  void add_all_options_of(const VerbSpec& verb) {
-    for (const auto* spec = verb.first; spec != verb.last; ++spec) {
-      add_option(*spec, "Options");
-    }
-    for (const auto& spec : common_specs) add_option(spec, "Common options");
-  }
-
-  void add_option(const OptionSpec& spec, const std::string& group) {
-    if (values.count(spec.name) == 0) add(app, spec, values, group);
+  void add_option(const OptionSpec& spec) {
+    if (values.count(spec.name) == 0) add(app, spec, values);
   }
 
   // Only those that occur in `words`: to set up all of them takes longer than
@@ -259,7 +208,7 @@ struct Parser {
       if (word.size() < 2 || word.front() != '-') continue;
       const auto name = word.substr(word.starts_with("--") ? 2 : 1);
       const auto* spec = option_named(verb, name.substr(0, name.find('=')));
-      if (spec != nullptr) add_option(*spec, "Options");
+      if (spec != nullptr) add_option(*spec);
     }
   }
 
@@ -267,47 +216,31 @@ struct Parser {
   std::map<std::string, std::string, std::less<>> values;
 };
 
-std::string help_of(const VerbSpec& verb) {
-  Parser parser;
-  parser.add_all_options_of(verb);
-  parser.add_help_options();
-  // CLI11 would show its own idea of a usage line.
-  parser.app.get_formatter()->column_width(30);
-  auto options = parser.app.help();
-  const auto first = options.find("Options:");
-  options.erase(
-      0, std::min(first == std::string::npos ? options.find("Common options:") : first,
-                  options.size()));
-  std::string text = "Usage: dlock " + std::string(verb.usage) + "\n\n  " +
-                     std::string(verb.help) + "\n\n";
-  text += options;
-  while (text.ends_with("\n\n")) text.pop_back();
-  for (auto gap = text.find("\n\n\n"); gap != std::string::npos;) {
-    text.erase(gap, 1);
-    gap = text.find("\n\n\n");
-  }
-  text += "\nExit codes:\n" + std::string(verb.exits) + "\n" + std::string(common_exits) +
-          "\n";
-  return text;
-}
-
-std::string general_help() {
-  std::string text =
-      "Usage: dlock [OPTIONS] VERB [OPTIONS] [ARGS]\n\n"
-      "  A named lock around a command: for shell scripts and cron.\n\nVerbs:\n";
-  for (const auto& verb : verbs) {
-    auto name = "  " + std::string(verb.name);
-    name.resize(12, ' ');
-    text += name + std::string(verb.help) + "\n";
-  }
-  return text + "\nOptions of each verb: dlock VERB --help. Everything: man dlock.\n\n" +
-         std::string(examples);
-}
-
 const VerbSpec* verb_named(std::string_view name) {
   const auto* found = std::find_if(std::begin(verbs), std::end(verbs),
                                    [&](const VerbSpec& v) { return v.name == name; });
   return found == std::end(verbs) ? nullptr : found;
+}
+
+// What was probably meant, as the end of a message; `otherwise` if that is not clear.
+std::string suggestion(std::string_view mistyped,
+                       const std::vector<std::string_view>& words,
+                       std::string_view dashes = "", std::string_view otherwise = "") {
+  const auto meant = nearest(mistyped, words);
+  if (!meant) return std::string(otherwise);
+  return ": did you mean '" + std::string(dashes) + std::string(*meant) + "'?";
+}
+
+std::vector<std::string_view> names_of(const OptionSpec* first, const OptionSpec* last) {
+  std::vector<std::string_view> names;
+  std::for_each(first, last, [&](const auto& spec) { names.push_back(spec.name); });
+  return names;
+}
+
+std::vector<std::string_view> verb_names() {
+  std::vector<std::string_view> names;
+  for (const auto& verb : verbs) names.push_back(verb.name);
+  return names;
 }
 
 // Where the verb stands: the first word that is no option. The options before it are
@@ -362,7 +295,8 @@ void add_from_file(Settings& settings, const VerbSpec& verb, const std::string& 
   for (const auto& [table, keys] : config) {
     const auto* of_verb = verb_named(table);
     if (!table.empty() && of_verb == nullptr) {
-      refuse("[" + printable(table) + "] is not a verb of dlock");
+      refuse("[" + printable(table) + "] is not a verb of dlock" +
+             suggestion(table, verb_names()));
     }
     const auto* first = table.empty() ? std::begin(common_specs) : of_verb->first;
     const auto* last = table.empty() ? std::end(common_specs) : of_verb->last;
@@ -374,7 +308,11 @@ void add_from_file(Settings& settings, const VerbSpec& verb, const std::string& 
         refuse(
             "a password is not taken from here; password-file names the file it is in");
       }
-      if (spec == last || key == "config") refuse("unknown key " + printable(shown));
+      if (spec == last || key == "config") {
+        auto names = names_of(first, last);
+        std::erase(names, "config");
+        refuse("unknown key " + printable(shown) + suggestion(key, names));
+      }
       if (!table.empty() && of_verb != &verb) continue;
       // A common file belongs to the configuration and does not depend on where dlock is
       // called from; else somebody's directory could hold the certificates to trust.
@@ -434,6 +372,18 @@ std::vector<std::string> passed_on(const Settings& settings) {
   return variables;
 }
 
+// Only for long options: a letter is as near to one as to any other.
+std::string option_suggestion(std::string_view mistyped, const VerbSpec& verb) {
+  if (!mistyped.starts_with("--")) return "";
+  auto names = names_of(verb.first, verb.last);
+  const auto common = names_of(std::begin(common_specs), std::end(common_specs));
+  names.insert(names.end(), common.begin(), common.end());
+  for (const auto name : help_names) {
+    if (name.size() > 1) names.push_back(name);
+  }
+  return suggestion(mistyped.substr(2), names, "--");
+}
+
 std::string explained(const std::string& unknown, const VerbSpec& verb) {
   // Not what is behind the sign: it may be somebody's idea of giving a password.
   const auto name = std::string_view(unknown).substr(0, unknown.find('='));
@@ -444,7 +394,8 @@ std::string explained(const std::string& unknown, const VerbSpec& verb) {
            "a file, and DLOCK_PASSWORD can have it";
   }
   const bool flag = name.starts_with("--") && takes_value(verb, name.substr(2));
-  return flag ? shown + ": that option takes no value" : "unknown option " + shown;
+  if (flag) return shown + ": that option takes no value";
+  return "unknown option " + shown + option_suggestion(name, verb);
 }
 
 // CLI11's words for what is wrong, without its names and line breaks.
@@ -464,6 +415,7 @@ std::string missing_operand(Verb verb, std::size_t given) {
   if (verb == Verb::fence) {
     return given == 0 ? "the name of a resource is missing" : "the fence is missing";
   }
+  if (verb == Verb::cache) return "the key is missing";
   if (verb != Verb::limit) return "the name of a lock is missing";
   return given == 0 ? "the name of a limit is missing"
                     : "the rate is missing, such as 5/1s";
@@ -494,8 +446,8 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
     const auto& name = args[static_cast<std::size_t>(at)];
     verb = verb_named(name);
     if (verb == nullptr) {
-      throw UsageError("unknown verb '" + printable(name, 60) +
-                       "' (dlock --help lists them)");
+      throw UsageError("unknown verb '" + printable(name, 60) + "'" +
+                       suggestion(name, verb_names(), "", " (dlock --help lists them)"));
     }
     rest.erase(rest.begin() + at);
   }
@@ -514,7 +466,7 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
     std::reverse(reversed.begin(), reversed.end());
     parser.app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    return Print{no_verb ? general_help() : help_of(*verb)};
+    return Print{no_verb ? general_help(verbs) : help_of(*verb, common_specs)};
   } catch (const CLI::CallForVersion&) {
     return Print{"dlock " DLOCK_VERSION "\n"};
   } catch (const CLI::ParseError& error) {

@@ -5,25 +5,9 @@
 #include <vector>
 
 #include "cli/options.hpp"
+#include "cli/verb.hpp"
 
 namespace dlock {
-
-enum class Verb {
-  run,
-  acquire,
-  renew,
-  release,
-  check,
-  fence,
-  status,
-  list,
-  watch,
-  break_lock,
-  cache,
-  limit,
-  history,
-  doctor
-};
 
 // What the user wants, with every setting resolved: command line before environment
 // before configuration file.

@@ -9,6 +9,7 @@
 
 #include "cli/nesting.hpp"
 #include "util/fd.hpp"
+#include "util/nearest.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -77,6 +78,50 @@ bool flag(const Settings& settings, std::string_view name) {
     set = value == "true";
   });
   return set;
+}
+
+// A word that an option takes, and what it means.
+template <typename Meaning>
+struct Choice {
+  std::string_view word;
+  Meaning meaning;
+};
+
+constexpr Choice<Color> colors[] = {
+    {"auto", Color::automatic}, {"always", Color::always}, {"never", Color::never}};
+constexpr Choice<OnOutage> outage_policies[] = {{"stop", OnOutage::stop},
+                                                {"run", OnOutage::run}};
+constexpr Choice<Stragglers> straggler_policies[] = {
+    {"leave", Stragglers::leave}, {"wait", Stragglers::wait}, {"kill", Stragglers::kill}};
+
+UsageError no_choice(const std::string& value,
+                     const std::vector<std::string_view>& words) {
+  std::string listed;
+  for (const auto word : words) {
+    if (!listed.empty()) listed += words.size() == 2 ? " nor " : ", ";
+    listed += word;
+  }
+  auto message = "'" + printable(value, 60) +
+                 (words.size() == 2 ? "' is neither " : "' is none of ") + listed;
+  if (const auto meant = nearest(value, words)) {
+    message += ": did you mean '" + std::string(*meant) + "'?";
+  }
+  return UsageError(message);
+}
+
+template <typename Meaning, std::size_t size>
+void choice(const Settings& settings, std::string_view name,
+            const Choice<Meaning> (&choices)[size], Meaning& target) {
+  with(settings, name, [&](const std::string& value) {
+    const auto* chosen = std::find_if(std::begin(choices), std::end(choices),
+                                      [&](const auto& c) { return c.word == value; });
+    if (chosen == std::end(choices)) {
+      std::vector<std::string_view> words;
+      for (const auto& choice : choices) words.push_back(choice.word);
+      throw no_choice(value, words);
+    }
+    target = chosen->meaning;
+  });
 }
 
 bool is_from_file(const Settings& settings, std::string_view name) {
@@ -339,17 +384,7 @@ CommonOptions common_options(const Settings& settings) {
     options.store_timeout = parsed_duration(value);
     if (options.store_timeout->count() == 0) throw UsageError("cannot be zero");
   });
-  with(settings, "color", [&](const std::string& value) {
-    if (value == "auto") {
-      options.color = Color::automatic;
-    } else if (value == "always") {
-      options.color = Color::always;
-    } else if (value == "never") {
-      options.color = Color::never;
-    } else {
-      throw UsageError("'" + printable(value, 60) + "' is none of auto, always, never");
-    }
-  });
+  choice(settings, "color", colors, options.color);
   options.json = flag(settings, "json");
   options.quiet = flag(settings, "quiet");
   options.verbose = flag(settings, "verbose");
@@ -385,24 +420,8 @@ RunOptions run_options(const Settings& settings, const std::string& name,
   });
   duration(settings, "kill-after", plan.kill_after);
   plan.kill_after_forwarded = settings.count("kill-after") > 0;
-  with(settings, "on-outage", [&](const std::string& value) {
-    if (value == "run") {
-      options.on_outage = OnOutage::run;
-    } else if (value != "stop") {
-      throw UsageError("'" + printable(value, 60) + "' is neither stop nor run");
-    }
-  });
-  with(settings, "stragglers", [&](const std::string& value) {
-    if (value == "leave") {
-      plan.stragglers = Stragglers::leave;
-    } else if (value == "wait") {
-      plan.stragglers = Stragglers::wait;
-    } else if (value == "kill") {
-      plan.stragglers = Stragglers::kill;
-    } else {
-      throw UsageError("'" + printable(value, 60) + "' is none of leave, wait, kill");
-    }
-  });
+  choice(settings, "on-outage", outage_policies, options.on_outage);
+  choice(settings, "stragglers", straggler_policies, plan.stragglers);
   return options;
 }
 

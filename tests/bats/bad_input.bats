@@ -198,6 +198,64 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 $'r\nun' job
 }
 
+@test "a mistyped verb names the one that was meant" {
+  refuses 64 rnu job -- touch "$started"
+  assert_equal "$output" "dlock: unknown verb 'rnu': did you mean 'run'?"
+  refuses 64 acq job
+  assert_equal "$output" "dlock: unknown verb 'acq': did you mean 'acquire'?"
+}
+
+@test "a mistyped option names the one that was meant, of the verb or of all" {
+  run_refuses 64 --tll 5s
+  assert_equal "$output" "dlock: unknown option '--tll': did you mean '--ttl'?"
+  run_refuses 64 --timout=5s
+  assert_equal "$output" "dlock: unknown option '--timout': did you mean '--timeout'?"
+  refuses 64 --stroe none: list
+  assert_equal "$output" "dlock: unknown option '--stroe': did you mean '--store'?"
+  refuses 64 status --hlep
+  assert_equal "$output" "dlock: unknown option '--hlep': did you mean '--help'?"
+}
+
+@test "a mistyped option names none of another verb's" {
+  refuses 64 status --tll 5s job
+  assert_equal "$output" "dlock: unknown option '--tll'"
+}
+
+@test "a mistyped value names the one that was meant" {
+  run_refuses 64 --stragglers kil
+  assert_equal "$output" "dlock: --stragglers: 'kil' is none of leave, wait, kill: did you mean 'kill'?"
+  run_refuses 64 --on-outage sotp
+  assert_equal "$output" "dlock: --on-outage: 'sotp' is neither stop nor run: did you mean 'stop'?"
+  refuses 64 --color Never list
+  assert_equal "$output" "dlock: --color: 'Never' is none of auto, always, never: did you mean 'never'?"
+}
+
+@test "what is like nothing that there is names nothing" {
+  refuses 64 frobnicate
+  assert_equal "$output" "dlock: unknown verb 'frobnicate' (dlock --help lists them)"
+  run_refuses 64 --frobnicate
+  assert_equal "$output" "dlock: unknown option '--frobnicate'"
+  run_refuses 64 -z
+  assert_equal "$output" "dlock: unknown option '-z'"
+  run_refuses 64 --stragglers bogus
+  assert_equal "$output" "dlock: --stragglers: 'bogus' is none of leave, wait, kill"
+}
+
+@test "what is missing is called what it is for that verb" {
+  refuses 64 cache
+  assert_output_contains 'the key is missing'
+  refuses 64 fence
+  assert_output_contains 'the name of a resource is missing'
+  refuses 64 fence disk
+  assert_output_contains 'the fence is missing'
+  refuses 64 limit
+  assert_output_contains 'the name of a limit is missing'
+  refuses 64 limit api
+  assert_output_contains 'the rate is missing'
+  refuses 64 status
+  assert_output_contains 'the name of a lock is missing'
+}
+
 @test "a verb is needed" {
   refuses 64
   refuses 64 --json

@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # What the shells offer when Tab is pressed on a line that begins with dlock.
 #
-# bash and zsh run on a terminal of their own, get the line and a Tab as a user would
-# type them, and tell what was offered and what the line is then.
+# They run on a terminal of their own, get the line and a Tab as a user would type them,
+# and tell what the line is then; bash and zsh also what was offered, which fish can be
+# asked for without a terminal.
 
 setup_file() {
   load support
@@ -71,6 +72,16 @@ bindkey '^I' complete-word
 bindkey '^T' finished
 : > ready
 END
+
+  cat > setup.fish << 'END'
+source $DLOCK_SOURCE/completions/dlock.fish
+function finished
+    commandline > line
+    true > done
+end
+bind \ct finished
+true > ready
+END
 }
 
 setup() {
@@ -136,9 +147,13 @@ refute_offers() {  # <shell> <line> <candidate>
     { printf '%s offers %s for: %s\n' "$1" "$3" "$2" >&2; return 1; }
 }
 
-# Asserts what the line is after the Tab, for a shell on a terminal.
+# Asserts what the line is after the Tab.
 assert_becomes() {  # <shell> <line> <new line>
-  "${1}_offers" "$2" > /dev/null
+  if [[ $1 == fish ]]; then
+    on_terminal 'env TERM=dumb fish -i' setup.fish "$2"
+  else
+    "${1}_offers" "$2" > /dev/null
+  fi
   assert_equal "$(cat line)" "$3"
 }
 
@@ -286,28 +301,52 @@ END
 }
 
 @test "names that a shell would take apart arrive whole" {
-  make_locks 'two words' "it's" 'db:main' 'a=b' 'gr\ün*'
+  make_locks 'two words' "it's" 'say "hi"' 'db:main' 'on host:1' 'a=b' 'gr\ün*'
 
   assert_becomes bash 'dlock status tw' 'dlock status two\ words '
   assert_becomes bash 'dlock status two\ w' 'dlock status two\ words '
   assert_becomes bash 'dlock status "two w' 'dlock status "two words" '
   assert_becomes bash 'dlock status it' "dlock status it\\'s "
+  assert_becomes bash 'dlock status say' 'dlock status say\ \"hi\" '
   assert_becomes bash 'dlock status db:' 'dlock status db:main '
+  assert_becomes bash 'dlock status on\ ho' 'dlock status on\ host:1 '
+  assert_becomes bash 'dlock status "on host:' 'dlock status "on host:1" '
   assert_becomes bash 'dlock status db:ma' 'dlock status db:main '
   assert_becomes bash 'dlock status a=' 'dlock status a=b '
   assert_becomes bash 'dlock status gr' 'dlock status gr\\ün\* '
   assert_becomes zsh 'dlock status tw' 'dlock status two\ words '
   assert_becomes zsh 'dlock status it' "dlock status it\\'s "
+  assert_becomes zsh 'dlock status say' 'dlock status say\ \"hi\" '
+  assert_becomes zsh 'dlock status on\ ho' 'dlock status on\ host:1 '
+  assert_becomes zsh 'dlock status "on host:' 'dlock status "on host:1" '
   assert_becomes zsh 'dlock status db:ma' 'dlock status db:main '
+  assert_becomes zsh 'dlock status "two w' 'dlock status "two words" '
+  assert_becomes zsh 'dlock status a=' 'dlock status a=b '
   assert_becomes zsh 'dlock status gr' 'dlock status gr\\ün\* '
-  assert_offers fish 'dlock status tw' 'two words'
-  assert_offers fish 'dlock status gr' 'gr\ün*'
+  assert_becomes fish 'dlock status tw' 'dlock status two\ words '
+  assert_becomes fish 'dlock status "two w' 'dlock status "two words" '
+  assert_becomes fish 'dlock status it' "dlock status it\\'s "
+  assert_becomes fish 'dlock status say' 'dlock status say\ \"hi\" '
+  assert_becomes fish 'dlock status on\ ho' 'dlock status on\ host:1 '
+  assert_becomes fish 'dlock status "on host:' 'dlock status "on host:1" '
+  assert_becomes fish 'dlock status db:ma' 'dlock status db:main '
+  assert_becomes fish 'dlock status a=' 'dlock status a=b '
+  assert_becomes fish 'dlock status gr' 'dlock status gr\\ün\* '
 }
 
 @test "bash, zsh and fish complete the command under the lock by its name" {
   for shell in bash zsh fish; do
     assert_offers "$shell" 'dlock run lock fro' frob
     assert_offers "$shell" 'dlock run -w 5m lock -- fro' frob
+  done
+}
+
+@test "bash, zsh and fish offer files for the arguments of a command behind --" {
+  touch some.conf
+
+  for shell in bash zsh fish; do
+    assert_offers "$shell" 'dlock run lock -- cat so' some.conf
+    assert_offers "$shell" 'dlock run lock -w 5m cat -n so' some.conf
   done
 }
 

@@ -32,6 +32,7 @@ share/doc/dlock/examples/dlock-nightly.service 644
 share/doc/dlock/examples/dlock-nightly.timer 644
 share/fish/vendor_completions.d/dlock.fish 644
 share/man/man1/dlock.1 644
+share/man/man5/dlock.toml.5 644
 share/zsh/site-functions/_dlock 644"
 }
 
@@ -51,11 +52,16 @@ share/zsh/site-functions/_dlock 644"
   refute_output_contains RUNPATH
 }
 
-@test "the installed manual can be formatted" {
+@test "the installed manual pages can be formatted" {
   run mandoc -T utf8 "$prefix/share/man/man1/dlock.1"
 
   assert_status 0
   assert_output_contains 'hold a named lock while a command runs'
+
+  run mandoc -T utf8 "$prefix/share/man/man5/dlock.toml.5"
+
+  assert_status 0
+  assert_output_contains 'settings of dlock'
 }
 
 @test "bash-completion loads the installed completion" {

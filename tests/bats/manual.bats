@@ -41,7 +41,7 @@ common_options() {
 }
 
 verbs() {
-  table src/cli/app.cpp verbs | grep -oE '\{Verb::[a-z_]+, ?"[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
+  table src/cli/app.cpp verbs | grep -oE '\{Verb::[a-z_]+, ?VerbGroup::[a-z_]+, ?"[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
 }
 
 # Prints the options that only this verb has.
@@ -59,6 +59,20 @@ all_options_of() {  # <verb>
 statuses() {
   sed -n '/^enum class ExitStatus/,/^};/s/^ *[a-z_]* = \([0-9]*\),.*/\1/p' \
     "$DLOCK_SOURCE/src/cli/exit_status.hpp" | sort -n
+}
+
+# Prints the words that are the values of an option, in their order.
+words_of() {  # <table of src/cli/options.cpp>
+  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE/src/cli/options.cpp" |
+    grep -oE '\{"[a-z]+"' | tr -d '{"' | paste -sd ' '
+}
+
+# Prints the statuses that --help of these verbs explains, each on a line of its own.
+statuses_in_help() {  # <verb>...
+  local verb
+  for verb; do
+    dlock "$verb" --help | sed '1,/^Exit codes/d' | sed -nE 's/^  ([0-9]+) +[^ ].*/\1/p'
+  done
 }
 
 # Prints the source of a section of the manual, or of a subsection.
@@ -111,8 +125,14 @@ wait w D'
   done
 }
 
+@test "the manual has options of verbs that have some, and of no others" {
+  assert_equal "$(sed -n 's/^\.Ss Options of //p' "$manual" | sort)" \
+    "$(for verb in $(verbs); do options_of "$verb" | grep -q . && echo "$verb"; done)"
+}
+
 @test "the manual has a synopsis and a description of every verb, and of no others" {
   assert_equal "$(section SYNOPSIS | sed -n 's/^\.Cm //p' | sort)" "$(verbs)"
+  assert_equal "$(section SYNOPSIS | grep -B 1 '^\.Cm' | grep -c '^\.Nm$')" "$(verbs | grep -c .)"
   assert_equal "$(section DESCRIPTION | sed -n 's/^\.It Cm //p' | sort)" "$(verbs)"
 }
 
@@ -135,6 +155,11 @@ wait w D'
     section 'Read by dlock' | grep -qE "^\.It Ev .*\b$variable\b" ||
       { echo "not in the manual: $variable" >&2; return 1; }
   done
+}
+
+@test "the manual has every variable that the source speaks of, and no others" {
+  assert_equal "$(sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh FILES/p' "$manual" | grep -oE 'DLOCK_[A-Z_]+' | sort -u)" \
+    "$(grep -rhoE '"DLOCK_[A-Z_]+[="]' "$DLOCK_SOURCE/src" | grep -oE 'DLOCK_[A-Z_]+' | sort -u)"
 }
 
 @test "the manual has every variable that the command gets, and no others" {
@@ -220,6 +245,78 @@ wait w D'
   assert_status 0
 }
 
+# Prints the keys that dlock.toml(5) has in a subsection.
+keys_in_toml_manual() {  # <title>
+  manual=$DLOCK_SOURCE/man/dlock.toml.5 section "$1" | sed -nE 's/^\.It Li "([a-z-]+) = .*"$/\1/p' | sort
+}
+
+@test "dlock.toml(5) has the keys that the program takes, and no others" {
+  local verb
+  assert_equal "$(keys_in_toml_manual 'Common keys')" \
+    "$(options_in common_specs | cut -d ' ' -f 1 | grep -vx config)"
+  for verb in $(verbs); do
+    assert_equal "$(keys_in_toml_manual "Keys of $verb")" "$(options_of "$verb" | cut -d ' ' -f 1)"
+  done
+  assert_equal "$(sed -n 's/^\.Ss Keys of //p' "$DLOCK_SOURCE/man/dlock.toml.5" | sort)" \
+    "$(for verb in $(verbs); do options_of "$verb" | grep -q . && echo "$verb"; done)"
+}
+
+# Prints the keys of a subsection of dlock.toml(5) with their examples, as a file has
+# them, but for what depends on the machine and what would take minutes.
+examples_in_toml_manual() {  # <title>
+  manual=$DLOCK_SOURCE/man/dlock.toml.5 section "$1" | sed -nE 's/^\.It Li "([a-z-]+ = .*)"$/\1/p' |
+    sed -e 's/""/"/g' -e "s|/run/jobs|$BATS_TEST_TMPDIR|" -e "s/4711/$$/" -e '/^jitter/s/5m/5ms/'
+}
+
+@test "the program takes every key of dlock.toml(5) with the value that is shown there" {
+  local verb line words config=$BATS_TEST_TMPDIR/config.toml
+  echo 9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1 > "$BATS_TEST_TMPDIR/token"
+
+  examples_in_toml_manual 'Common keys' > "$config"
+  run dlock --config "$config" --store none: list
+  assert_status 0
+
+  for verb in $(verbs); do
+    while IFS= read -r line; do
+      printf '[%s]\n%s\n' "$verb" "$line" > "$config"
+      words=(lock)
+      case "$verb $line" in
+        'run retry-failed'*) words=(--dedupe 1h lock true) ;;
+        run* | cache*) words+=(true) ;;
+        limit*) words+=(1/1s true) ;;
+        re*' ttl'*) words+=(--token "$(< "$BATS_TEST_TMPDIR/token")") ;;
+        check*' min'*) words+=(--fence 1) ;;
+        break*' fence'*) words+=(--yes) ;;
+      esac
+      run dlock --config "$config" --store none: "$verb" "${words[@]}" 3>&-
+      [[ $status == @(0|1|76) ]] ||
+        { echo "dlock $verb with $line: $status $output" >&2; return 1; }
+    done < <(examples_in_toml_manual "Keys of $verb")
+  done
+}
+
+@test "the configuration in dlock.toml(5) is a valid one" {
+  local config=$BATS_TEST_TMPDIR/config.toml
+  manual=$DLOCK_SOURCE/man/dlock.toml.5 section EXAMPLES | sed '1,/^\.Bd/d; /^\.Ed/,$d' > "$config"
+  grep -q '^\[cache\]' "$config"
+
+  run dlock --config "$config" run lock true
+  assert_status 0
+  run dlock --config "$config" cache key true
+  assert_status 0
+}
+
+@test "dlock.toml(5) has what is said about a mistyped key" {
+  echo '[run]
+wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
+
+  run dlock --config "$BATS_TEST_TMPDIR/config.toml" list
+
+  assert_status 78
+  assert_equal "${output/$BATS_TEST_TMPDIR//etc/dlock}" \
+    "$(sed -n 's/^dlock: /&/p' "$DLOCK_SOURCE/man/dlock.toml.5")"
+}
+
 @test "--help of every verb shows all its options, each with its letter and value" {
   local verb
   for verb in $(verbs); do
@@ -228,22 +325,37 @@ wait w D'
   done
 }
 
-@test "--help of every verb names exit statuses that there are" {
-  local verb status_named
+@test "--help of the verbs explains every exit status, and no others" {
+  # shellcheck disable=SC2046
+  assert_equal "$(statuses_in_help $(verbs) | sort -nu)" "$(statuses)"
+}
+
+@test "--help of every verb explains each status once, the smallest first" {
+  local verb
   for verb in $(verbs); do
-    for status_named in $(dlock "$verb" --help | sed '1,/^Exit codes/d' | grep -oE '[0-9]+'); do
-      statuses | grep -qx "$status_named" ||
-        { echo "dlock $verb --help has $status_named" >&2; return 1; }
-    done
+    assert_equal "$(statuses_in_help "$verb")" "$(statuses_in_help "$verb" | sort -nu)"
+    [[ $(statuses_in_help "$verb") == *64* ]]
   done
 }
 
 @test "--help of run names every status that is not another verb's" {
-  run dlock run --help
+  assert_equal "$(statuses_in_help run)" "$(statuses | grep -vxE '1|2')"
+}
 
-  local named
-  for named in $(statuses | grep -vxE '0|1|2'); do
-    assert_output_contains " $named "
+@test "--help of a verb names success and what else the manual has for that verb alone" {
+  assert_equal "$(statuses_in_help doctor | head -n 3 | paste -sd ' ')" '0 1 2'
+  assert_equal "$(statuses_in_help status | head -n 2 | paste -sd ' ')" '0 1'
+  assert_equal "$(statuses_in_help break | head -n 2 | paste -sd ' ')" '0 1'
+  [[ $(statuses_in_help watch) != 0* ]]
+  local verb
+  for verb in $(verbs); do
+    [[ $verb == watch || $(statuses_in_help "$verb") == 0$'\n'* ]]
+    # What the manual has for a verb under 0, 1, 2, 75 or 76 is in its help, and no more.
+    assert_equal "$(statuses_in_help "$verb" | grep -xE '1|2')" "$(
+      for status_named in 1 2; do
+        ! section 'EXIT STATUS' | sed -n "/^\.It $status_named\$/,/^\.It/p" |
+          grep -qx "\.Cm $verb :" || echo "$status_named"
+      done)"
   done
 }
 
@@ -265,11 +377,34 @@ wait w D'
   assert_status 0
 }
 
-@test "--help lists every verb" {
-  local verb
+@test "--help lists every verb once, in groups, and ends with examples" {
   run dlock --help
 
-  for verb in $(verbs); do assert_output_contains "  $verb "; done
+  assert_equal "$(sed '/^Examples:/,$d' <<< "$output" | sed -nE 's/^  ([a-z]+)  +.*/\1/p' | sort)" "$(verbs)"
+  assert_equal "$(grep -E '^[A-Z][a-z ]*:$' <<< "$output")" 'Run:
+By hand:
+Look:
+Operate:
+Rate limit and cache:
+Examples:'
+  assert_equal "$(sed -n '/^Run:/,/^$/p' <<< "$output" | grep -c .)" 2
+  assert_equal "$(sed '1,/^Examples:/d' <<< "$output" | grep -v '^  dlock ')" ''
+}
+
+@test "the manual and the completions have the words that options take, and no others" {
+  local option table_name words
+  for option in color:colors on-outage:outage_policies stragglers:straggler_policies; do
+    table_name=${option#*:} option=${option%:*}
+    words=$(words_of "$table_name")
+    [[ $words == *' '* ]]
+
+    grep -qE "^ +'--$option=\[.*\]:[a-z]+:\($words\)'\$" "$DLOCK_SOURCE/completions/_dlock"
+    grep -qE "^ +--$option\) _dlock_offer $words ;;" "$DLOCK_SOURCE/completions/dlock.bash"
+    grep -qE " -l $option -x -a '$words' " "$DLOCK_SOURCE/completions/dlock.fish"
+    assert_equal "$(sed -n "/^\.It Fl -$option /,/^\.It/p" "$manual" |
+      sed -nE 's/^\.Cm ([a-z]+)( [:,;])?$/\1/p' | grep -vxE "$(verbs | grep -vx run | paste -sd '|')" | sort)" \
+      "$(tr ' ' '\n' <<< "$words" | sort)"
+  done
 }
 
 @test "--version prints the version that CMake builds, with and without a verb" {

@@ -1,0 +1,73 @@
+// Which word was meant by a mistyped one.
+
+#include "util/nearest.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace dlock {
+namespace {
+
+constexpr std::string_view verbs[] = {"run",    "acquire", "renew", "release",
+                                      "status", "watch",   "list",  "limit"};
+
+std::string meant(std::string_view mistyped) {
+  return std::string(nearest(mistyped, verbs).value_or("(none)"));
+}
+
+TEST(Nearest, counts_a_letter_left_out_added_changed_or_swapped_as_one_edit) {
+  EXPECT_EQ(edits_between("wait", "wait"), 0U);
+  EXPECT_EQ(edits_between("wit", "wait"), 1U);
+  EXPECT_EQ(edits_between("waiit", "wait"), 1U);
+  EXPECT_EQ(edits_between("wajt", "wait"), 1U);
+  EXPECT_EQ(edits_between("wiat", "wait"), 1U);
+  EXPECT_EQ(edits_between("iwta", "wait"), 2U);
+  EXPECT_EQ(edits_between("", "wait"), 4U);
+  EXPECT_EQ(edits_between("wait", ""), 4U);
+}
+
+TEST(Nearest, finds_what_is_one_edit_away) {
+  EXPECT_EQ(meant("rnu"), "run");
+  EXPECT_EQ(meant("Run"), "run");
+  EXPECT_EQ(meant("lists"), "list");
+  EXPECT_EQ(meant("stauts"), "status");
+}
+
+TEST(Nearest, finds_what_is_two_edits_away_if_the_word_is_long_enough) {
+  EXPECT_EQ(meant("sttaus"), "status");
+  EXPECT_EQ(meant("aqcuier"), "acquire");
+  EXPECT_EQ(meant("lsit"), "list");
+  EXPECT_EQ(meant("ltsi"), "(none)");
+}
+
+TEST(Nearest, finds_nothing_three_edits_away) { EXPECT_EQ(meant("aqcuaer"), "(none)"); }
+
+TEST(Nearest, takes_the_nearer_of_two) { EXPECT_EQ(meant("renwe"), "renew"); }
+
+TEST(Nearest, takes_the_first_of_two_that_are_equally_near) {
+  EXPECT_EQ(meant("limt"), "limit");
+  constexpr std::string_view both[] = {"cart", "card"};
+  EXPECT_EQ(nearest("carx", both), "cart");
+}
+
+TEST(Nearest, finds_the_only_word_that_begins_so_however_much_is_missing) {
+  EXPECT_EQ(meant("acq"), "acquire");
+  EXPECT_EQ(meant("w"), "watch");
+}
+
+TEST(Nearest, does_not_choose_among_words_that_begin_so) {
+  EXPECT_EQ(meant("re"), "(none)");
+  EXPECT_EQ(meant("l"), "(none)");
+}
+
+TEST(Nearest, finds_nothing_for_words_that_are_empty_far_away_or_very_long) {
+  EXPECT_EQ(meant(""), "(none)");
+  EXPECT_EQ(meant("frobnicate"), "(none)");
+  EXPECT_EQ(meant("xyz"), "(none)");
+  EXPECT_EQ(meant(std::string(1 << 20, 'r')), "(none)");
+  EXPECT_EQ(nearest("run", {}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace dlock
