@@ -58,5 +58,15 @@ void __wrap_OPENSSL_cpuid_setup() {
   if (program_runs) __real_OPENSSL_cpuid_setup();
 }
 
+// glibc asks where the program is, to find shared libraries beside it.
+const char* __wrap__dl_get_origin() {
+  return reinterpret_cast<const char*>(-1);  // not known
+}
+
+// std::ios_base::Init: whoever includes <iostream>, as CLI11 does, has std::cin, std::cout
+// and the rest made ready, with a locale for each. Nothing here uses them.
+void __wrap__ZNSt8ios_base4InitC1Ev(void*) {}
+void __wrap__ZNSt8ios_base4InitD1Ev(void*) {}
+
 }  // extern "C"
 // NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
