@@ -54,9 +54,10 @@ Guardian::Guardian(const Task& task)
   if (pid_ == 0) {
     channel_.reset();
     if (task.output_reader >= 0) ::close(task.output_reader);
-    guard({*page_, theirs.get(), timer.get(), callers_group, task.plan, cgroup_, paths_,
+    guard({*page_, theirs.get(), timer.get(), callers_group, task.plan, paths_,
            argv.data(), task.signals, task.output});
   }
+  born_as_ = pid_;
   if (pid_ < 0) {
     const auto failure = no_guardian(timer ? "fork" : "timerfd");
     ::munmap(page_, size_);
@@ -67,7 +68,14 @@ Guardian::Guardian(const Task& task)
 Guardian::~Guardian() {
   const auto phase = page_->phase.load(std::memory_order_acquire);
   if (phase != Phase::running) kill();
+  if (page_->has_cgroup.load()) cgroup().remove();
   ::munmap(page_, size_);
+}
+
+const OwnCgroup& Guardian::cgroup() {
+  if (!cgroup_)
+    cgroup_ = page_->has_cgroup.load() ? OwnCgroup::of(born_as_) : OwnCgroup();
+  return *cgroup_;
 }
 
 void Guardian::kill() {

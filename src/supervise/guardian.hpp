@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,8 +50,8 @@ class Guardian {
   // the page has changed; end of file when the guardian is gone.
   Fd take_channel() { return std::move(channel_); }
 
-  // What the command may be in with all its processes.
-  const OwnCgroup& cgroup() const { return cgroup_; }
+  // What the command may be in with all its processes. Reads files.
+  const OwnCgroup& cgroup();
 
   // Puts the environment where the guardian finds it; false if there is no room.
   bool set_environment(const std::vector<std::string>& environment);
@@ -63,13 +64,14 @@ class Guardian {
 
  private:
   ProcessTree tree_;  // before the fork, or the guardian were a stranger to it
-  OwnCgroup cgroup_;
   GuardianPage* page_ = nullptr;
   std::size_t size_ = 0;
   std::vector<std::string> argv_;
   std::vector<std::string> paths_;
   Fd channel_;
   pid_t pid_ = 0;
+  pid_t born_as_ = 0;
+  std::optional<OwnCgroup> cgroup_;
 };
 
 }  // namespace dlock

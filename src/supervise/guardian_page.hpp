@@ -48,6 +48,9 @@ struct GuardianPage {
   // How many processes may not be killed by us; known while they are being ended.
   std::atomic<int> refused{0};
 
+  // Whether the guardian has a cgroup for the command, or is about to make one.
+  std::atomic<bool> has_cgroup{false};
+
   // NAME=value strings and a null, in the rest of the mapping.
   char** environment = nullptr;
 };

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <optional>
 
+#include "supervise/own_cgroup.hpp"
 #include "supervise/process_scan.hpp"
 #include "util/light_child.hpp"
 
@@ -48,8 +49,8 @@ class Process {
     settle();
     if (await_start() && launch()) {
       while (!is_over()) sleep();
-      if (!has_owner_) task_.cgroup.remove();  // who else would
     }
+    remove_cgroup();
     ::_exit(0);
   }
 
@@ -71,6 +72,7 @@ class Process {
   void pass_on(int signal);
   void signal_tree(int signal);
   void finish();
+  void remove_cgroup();
   void sleep();
   void tell_dlock() const;
 
@@ -79,9 +81,11 @@ class Process {
   pid_t pid_;
   Ladder ladder_;
   ProcessScan scan_;
+  OwnCgroup cgroup_;
   int settle_error_ = 0;
-  int launching_ =
-      -1;  // a pipe that closes when exec has succeeded, or the child is gone
+  // A pipe that closes when exec has succeeded, or the child is gone.
+  int launching_ = -1;
+  int launching_end_ = -1;  // the child's
   pid_t command_ = 0;
   bool command_ended_ = false;
   bool has_owner_ = true;
@@ -103,6 +107,13 @@ void Process::settle() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) settle_error_ = errno;
   ::prctl(PR_SET_NAME, process_name, 0, 0, 0);
   scan_.open();
+  int ends[2] = {-1, -1};
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) settle_error_ = errno;
+  launching_ = ends[0];
+  launching_end_ = ends[1];
+  page_.has_cgroup.store(true);  // first, so that none is left if we are killed now
+  cgroup_ = OwnCgroup::made();
+  page_.has_cgroup.store(cgroup_.exists());
 }
 
 bool Process::await_start() {
@@ -117,9 +128,6 @@ bool Process::await_start() {
 
 bool Process::launch() {
   if (settle_error_ != 0) return fail(Step::settle, settle_error_);
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return fail(Step::fork, errno);
-  launching_ = ends[0];
   page_.not_before = Clock::now();
   command_ = start_light_child(
       [](void* process) { static_cast<const Process*>(process)->become_command(); },
@@ -129,7 +137,7 @@ bool Process::launch() {
   page_.not_after = Clock::now();
   // As the child does it: whoever comes first, both know it is done.
   ::setpgid(command_, task_.plan.own_group ? command_ : task_.callers_group);
-  ::close(ends[1]);
+  ::close(launching_end_);
   if (task_.output >= 0) ::close(task_.output);  // only the command is to have it open
   ladder_ = Ladder(task_.plan, page_.not_before);
   return true;
@@ -146,7 +154,7 @@ void Process::become_command() const {
     not_become(Step::become, -static_cast<int>(error));
   }
   if (::getppid() != pid_) ::_exit(127);  // the guardian is gone already
-  task_.cgroup.enter();
+  cgroup_.enter();
   const Launch launch{task_.paths, task_.argv, page_.environment, task_.signals,
                       task_.output};
   launch.restore_signals();
@@ -329,7 +337,7 @@ void Process::signal_tree(int signal) {
     if (group != 0 && process.group == group) continue;
     if (signal_scanned(process, signal) == EPERM) ++refused;
   }
-  if (signal == SIGKILL) task_.cgroup.kill_all();
+  if (signal == SIGKILL) cgroup_.kill_all();
   if (signal == SIGKILL && refused != page_.refused.load()) {
     page_.refused.store(refused);
     tell_dlock();
@@ -338,15 +346,20 @@ void Process::signal_tree(int signal) {
 
 void Process::finish() {
   // What may be in there without being the command's descendant.
-  if (ladder_.has_termed()) task_.cgroup.kill_all();
+  if (ladder_.has_termed()) cgroup_.kill_all();
   int status = 0;
   while (::waitpid(command_, &status, 0) < 0 && errno == EINTR) {
   }
+  remove_cgroup();
   page_.wait_status = status;
   page_.timed_out = ladder_.timed_out();
   if (const auto lost = ladder_.lost()) page_.loss = static_cast<int>(*lost);
   page_.phase.store(Phase::over, std::memory_order_release);
   tell_dlock();
+}
+
+void Process::remove_cgroup() {
+  if (cgroup_.exists() && cgroup_.remove()) page_.has_cgroup.store(false);
 }
 
 // Until something happens, or look_again_. The timer counts suspend, which the time limit

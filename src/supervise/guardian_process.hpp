@@ -6,7 +6,6 @@
 #include "supervise/guardian_page.hpp"
 #include "supervise/ladder.hpp"
 #include "supervise/launch.hpp"
-#include "supervise/own_cgroup.hpp"
 
 namespace dlock {
 
@@ -17,7 +16,6 @@ struct GuardianTask {
   int timer;            // a timer on boot time, not armed
   pid_t callers_group;  // which the command goes back to, if it has none of its own
   SupervisionPlan plan;
-  const OwnCgroup& cgroup;
   const std::vector<std::string>& paths;
   char* const* argv;
   const SignalState& signals;

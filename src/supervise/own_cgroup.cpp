@@ -8,6 +8,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <new>
+
 #include "util/light_child.hpp"
 #include "util/process.hpp"
 
@@ -31,26 +33,51 @@ bool is_delegated(const std::string& path) {
   return false;
 }
 
-}  // namespace
-
-OwnCgroup::OwnCgroup() {
+// Where `maker` may make one; empty if nowhere.
+std::string path_for(pid_t maker) {
   // "0::/path" is the line of the second version.
   const auto text = text_of("/proc/self/cgroup");
   const auto line = text.rfind("0::", 0) == 0 ? 0 : text.find("\n0::");
-  if (line == std::string::npos) return;
+  if (line == std::string::npos) return "";
   const auto start = text.find("::", line) + 2;
   const auto inner = text.substr(start, text.find('\n', start) - start);
-  if (inner.size() < 2) return;  // the root is nobody's
+  if (inner.size() < 2) return "";  // the root is nobody's
   for (const char* root : roots) {
     const auto outer = root + inner;
     if (!is_delegated(outer) || !is_cgroup2(root)) continue;
-    const auto path = outer + "/dlock-" + std::to_string(::getpid());
-    if (::mkdir(path.c_str(), 0755) != 0) return;
-    path_ = path;
-    processes_ = Fd(::open((path + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
-    kill_ = Fd(::open((path + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
-    return;
+    return outer + "/dlock-" + std::to_string(maker);
   }
+  return "";
+}
+
+}  // namespace
+
+OwnCgroup OwnCgroup::made() noexcept {
+  OwnCgroup cgroup;
+  try {
+    const auto path = path_for(::getpid());
+    if (path.empty() || ::mkdir(path.c_str(), 0755) != 0) return cgroup;
+    cgroup.path_ = path;
+    cgroup.open();
+  } catch (const std::bad_alloc&) {
+    // Then there is none.
+  }
+  return cgroup;
+}
+
+OwnCgroup OwnCgroup::of(pid_t maker) {
+  OwnCgroup cgroup;
+  struct stat status {};
+  const auto path = path_for(maker);
+  if (path.empty() || ::stat(path.c_str(), &status) != 0) return cgroup;
+  cgroup.path_ = path;
+  cgroup.open();
+  return cgroup;
+}
+
+void OwnCgroup::open() {
+  processes_ = Fd(::open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+  kill_ = Fd(::open((path_ + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
 }
 
 void OwnCgroup::enter() const {
@@ -65,8 +92,6 @@ void OwnCgroup::kill_all() const {
     const auto size = ::pwrite(kill_.get(), "1", 1, 0);
 }
 
-void OwnCgroup::remove() const {
-  if (!path_.empty()) ::rmdir(path_.c_str());
-}
+bool OwnCgroup::remove() const { return path_.empty() || ::rmdir(path_.c_str()) == 0; }
 
 }  // namespace dlock

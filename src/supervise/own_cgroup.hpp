@@ -1,6 +1,8 @@
 // A control group of the command's own, where somebody lets us make one.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "util/fd.hpp"
@@ -13,19 +15,25 @@ namespace dlock {
 // groups.
 class OwnCgroup {
  public:
-  // Makes it, if that is wanted and possible; else it stays empty.
-  OwnCgroup();
-  ~OwnCgroup() { remove(); }
-  OwnCgroup(const OwnCgroup&) = delete;
-  OwnCgroup& operator=(const OwnCgroup&) = delete;
+  OwnCgroup() = default;  // empty
+
+  // Makes one, if that is wanted and possible; else it is empty.
+  static OwnCgroup made() noexcept;
+
+  // The one that the process `maker` has made; empty if there is none.
+  static OwnCgroup of(pid_t maker);
+
+  bool exists() const { return !path_.empty(); }
 
   // The rest needs no memory and no new descriptors, and does nothing if it is empty.
 
   void enter() const;     // moves this process there
   void kill_all() const;  // sends KILL to all that are in there
-  void remove() const;    // unless somebody is still in there
+  bool remove() const;    // unless somebody is still in there: false
 
  private:
+  void open();
+
   std::string path_;
   Fd processes_;
   Fd kill_;

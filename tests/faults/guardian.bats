@@ -360,11 +360,23 @@ remove_delegated_cgroup() {
   "${into_delegated[@]}" dlock run job -- sh -c 'echo on > "$0"; exec sleep 60' "$began" 3>&- &
   holder=$!
   eventually test -s "$began"
-  eventually test -d "$delegated/dlock-$holder"
+  eventually test -d "$delegated/dlock-$(guardian_of "$holder")"
 
   kill -KILL "$holder"
 
   eventually remove_delegated_cgroup
+}
+
+@test "in a cgroup that is ours nothing is left of it, also when the guardian is killed" {
+  use_delegated_cgroup
+  "${into_delegated[@]}" dlock run job -- sh -c 'echo on > "$0"; exec sleep 60' "$began" 3>&- &
+  holder=$!
+  eventually test -s "$began"
+
+  kill -KILL "$(guardian_of "$holder")"
+
+  assert_exits 70 "$holder"
+  remove_delegated_cgroup
 }
 
 @test "in a cgroup that is not ours none is made" {
