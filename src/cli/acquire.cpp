@@ -131,7 +131,9 @@ asio::awaitable<void> Acquisition::take() {
 asio::awaitable<Answer> Acquisition::obtain() {
   Patience patience;
   if (options_.wait) patience.until = later(Clock::now(), *options_.wait);
-  patience.waiting = [this](const Busy& busy) { speaker_.live(waiting_text(busy)); };
+  patience.waiting = [this](const Busy& busy) {
+    speaker_.live(waiting_text(busy, speaker_.live_columns()));
+  };
   patience.retrying = [this](const Failure& failure) {
     speaker_.step(std::string(failure.what()) + "; trying again");
   };

@@ -4,6 +4,7 @@
 
 #include "cli/table.hpp"
 #include "util/text.hpp"
+#include "util/width.hpp"
 
 namespace dlock {
 namespace {
@@ -196,14 +197,24 @@ std::string refusal_text(const Answer& answer, unsigned slots) {
   return text;
 }
 
-std::string waiting_text(const Busy& busy) {
-  std::string text = "waiting";
-  if (!busy.holders.empty()) text += ": held by " + described(busy.holders.front());
-  return text + "; place " + std::to_string(busy.place) + " of " +
-         std::to_string(busy.queued);
+std::string waiting_text(const Busy& busy, std::size_t columns) {
+  const auto place =
+      "; place " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
+  if (busy.holders.empty()) return "waiting" + place;
+  auto holder = busy.holders.front();
+  const auto fits = [&](const std::string& text) { return columns_of(text) <= columns; };
+  auto text = "waiting: held by " + described(holder) + place;
+  if (fits(text) || holder.foreign) return text;
+  // The program without its arguments; then who and since when; then only since when.
+  if (!holder.command.empty()) holder.command.resize(1);
+  text = "waiting: held by " + described(holder) + place;
+  if (fits(text)) return text;
+  const auto since = "for " + for_people(holder.held) + place;
+  text = "held by " + owner(holder.user, holder.host) + " " + since;
+  return fits(text) ? text : "held " + since;
 }
 
-std::string status_text(const LockInfo& lock, bool color) {
+std::string status_text(const LockInfo& lock, bool color, std::size_t columns) {
   const bool held = !lock.holders.empty();
   std::string text =
       printable(lock.lock.name, 255) + "  " +
@@ -243,7 +254,7 @@ std::string status_text(const LockInfo& lock, bool color) {
           (holder.broken ? "  (broken)" : ""));
       table.add(std::move(cells));
     }
-    text += "\n" + table.text("  ", color);
+    text += "\n" + table.text("  ", color, columns);
   }
   if (!lock.waiters.empty()) {
     Table table({"WAITER", "PID", "FOR"});
@@ -251,7 +262,7 @@ std::string status_text(const LockInfo& lock, bool color) {
       table.add({owner(waiter.user, waiter.host), std::to_string(waiter.pid),
                  for_people(waiter.waiting)});
     }
-    text += "\n" + table.text("  ", color);
+    text += "\n" + table.text("  ", color, columns);
   }
   if (lock.last_run) {
     const auto& run = *lock.last_run;
@@ -262,7 +273,8 @@ std::string status_text(const LockInfo& lock, bool color) {
   return text;
 }
 
-std::string list_text(const std::vector<LockInfo>& locks, bool color) {
+std::string list_text(const std::vector<LockInfo>& locks, bool color,
+                      std::size_t columns) {
   if (locks.empty()) return "";
   Table table({"LOCK", "STATE", "HOLDER", "FOR", "WAITING", "LAST RUN"});
   for (const auto& lock : locks) {
@@ -279,7 +291,7 @@ std::string list_text(const std::vector<LockInfo>& locks, bool color) {
     table.add({printable(lock.lock.name, 255), state_of(lock), holder, held_for,
                std::to_string(lock.waiters.size()), last_run_of(lock, color)});
   }
-  return table.text("", color);
+  return table.text("", color, columns);
 }
 
 Json json_of(const Event& event) {
