@@ -63,7 +63,7 @@ Exit perform(const Invocation& invocation) {
     case Verb::watch: return watch_verb(invocation);
     case Verb::list: break;
   }
-  return {code_of(list_verb(invocation)), {}};
+  return list_verb(invocation);
 }
 
 Exit refused(ExitStatus status, const std::string& message) {
