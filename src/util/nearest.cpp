@@ -17,6 +17,11 @@ std::optional<std::string_view> only_one_with_prefix(
   return *first;
 }
 
+std::size_t common_beginning(std::string_view one, std::string_view other) {
+  const auto ends = std::mismatch(one.begin(), one.end(), other.begin(), other.end());
+  return static_cast<std::size_t>(ends.first - one.begin());
+}
+
 }  // namespace
 
 std::size_t edits_between(std::string_view one, std::string_view other) {
@@ -44,7 +49,7 @@ std::optional<std::string_view> nearest(std::string_view mistyped,
                                         std::span<const std::string_view> words) {
   if (const auto only = only_one_with_prefix(mistyped, words)) return only;
   std::optional<std::string_view> found;
-  auto fewest = most_edits + 1;
+  auto fewest = most_edits;
   for (const auto word : words) {
     // Words of very different lengths, however long, are not worth the table.
     if (std::max(word.size(), mistyped.size()) - std::min(word.size(), mistyped.size()) >
@@ -52,7 +57,11 @@ std::optional<std::string_view> nearest(std::string_view mistyped,
       continue;
     }
     const auto edits = edits_between(mistyped, word);
-    if (edits >= fewest || 2 * edits >= mistyped.size()) continue;
+    if (edits > fewest || 2 * edits >= mistyped.size()) continue;
+    if (edits == fewest && found &&
+        common_beginning(mistyped, word) <= common_beginning(mistyped, *found)) {
+      continue;
+    }
     fewest = edits;
     found = word;
   }

@@ -13,8 +13,8 @@ namespace dlock {
 std::size_t edits_between(std::string_view one, std::string_view other);
 
 // The only one of `words` that begins with `mistyped`; else the one with the fewest
-// edits, the first of several, if they are two at most and fewer than half the letters
-// of `mistyped`. Nothing if none is that near.
+// edits, if they are two at most and fewer than half the letters of `mistyped`. Of
+// several the one that begins most like it, then the first. Nothing if none is that near.
 std::optional<std::string_view> nearest(std::string_view mistyped,
                                         std::span<const std::string_view> words);
 

@@ -22,7 +22,7 @@ TEST(Nearest, counts_a_letter_left_out_added_changed_or_swapped_as_one_edit) {
   EXPECT_EQ(edits_between("waiit", "wait"), 1U);
   EXPECT_EQ(edits_between("wajt", "wait"), 1U);
   EXPECT_EQ(edits_between("wiat", "wait"), 1U);
-  EXPECT_EQ(edits_between("iwta", "wait"), 2U);
+  EXPECT_EQ(edits_between("awti", "wait"), 2U);
   EXPECT_EQ(edits_between("", "wait"), 4U);
   EXPECT_EQ(edits_between("wait", ""), 4U);
 }
@@ -45,8 +45,12 @@ TEST(Nearest, finds_nothing_three_edits_away) { EXPECT_EQ(meant("aqcuaer"), "(no
 
 TEST(Nearest, takes_the_nearer_of_two) { EXPECT_EQ(meant("renwe"), "renew"); }
 
-TEST(Nearest, takes_the_first_of_two_that_are_equally_near) {
+TEST(Nearest, takes_of_two_that_are_equally_near_the_one_that_begins_more_like_it) {
+  EXPECT_EQ(edits_between("limt", "list"), edits_between("limt", "limit"));
   EXPECT_EQ(meant("limt"), "limit");
+}
+
+TEST(Nearest, takes_the_first_of_two_that_are_alike_in_everything) {
   constexpr std::string_view both[] = {"cart", "card"};
   EXPECT_EQ(nearest("carx", both), "cart");
 }
@@ -67,6 +71,8 @@ TEST(Nearest, finds_nothing_for_words_that_are_empty_far_away_or_very_long) {
   EXPECT_EQ(meant("xyz"), "(none)");
   EXPECT_EQ(meant(std::string(1 << 20, 'r')), "(none)");
   EXPECT_EQ(nearest("run", {}), std::nullopt);
+  constexpr std::string_view one[] = {"run"};
+  EXPECT_EQ(nearest("", one), std::nullopt);
 }
 
 }  // namespace
