@@ -39,6 +39,19 @@ std::string ago(WallTime moment) {
   return for_people(std::max(wall_now() - moment, WallTime(0))) + " ago";
 }
 
+std::string described(const HolderInfo& holder, const std::string& command) {
+  if (holder.foreign) {
+    return std::string(foreign) +
+           (holder.expires_in ? ", which ends in " + for_people(*holder.expires_in)
+                              : ", which does not end by itself");
+  }
+  const auto state = holder.kept ? "ended" : "pid " + std::to_string(holder.pid);
+  return owner(holder.user, holder.host) + " (" + state +
+         (is_detached(holder) ? "" : ", " + command) + ") for " +
+         for_people(holder.held) + (holder.kept ? kept_for(holder) : "") +
+         (is_detached(holder) ? ", ends in " + left_of(holder) : "");
+}
+
 std::string last_run_of(const LockInfo& lock, bool color) {
   if (!lock.last_run) return "-";
   const auto& run = *lock.last_run;
@@ -158,17 +171,7 @@ Json json_of(const LockInfo& lock) {
 }
 
 std::string described(const HolderInfo& holder) {
-  if (holder.foreign) {
-    return std::string(foreign) +
-           (holder.expires_in ? ", which ends in " + for_people(*holder.expires_in)
-                              : ", which does not end by itself");
-  }
-  const auto state = holder.kept ? "ended" : "pid " + std::to_string(holder.pid);
-  const auto command =
-      is_detached(holder) ? "" : ", " + printable_command(holder.command);
-  return owner(holder.user, holder.host) + " (" + state + command + ") for " +
-         for_people(holder.held) + (holder.kept ? kept_for(holder) : "") +
-         (is_detached(holder) ? ", ends in " + left_of(holder) : "");
+  return described(holder, printable_command(holder.command));
 }
 
 std::string described(const RunInfo& run) {
@@ -201,17 +204,23 @@ std::string waiting_text(const Busy& busy, std::size_t columns) {
   const auto place =
       "; place " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
   if (busy.holders.empty()) return "waiting" + place;
-  auto holder = busy.holders.front();
+  const auto& holder = busy.holders.front();
+  const auto held_by = [&](const std::string& command) {
+    return "waiting: held by " + described(holder, command) + place;
+  };
   const auto fits = [&](const std::string& text) { return columns_of(text) <= columns; };
-  auto text = "waiting: held by " + described(holder) + place;
-  if (fits(text) || holder.foreign) return text;
-  // The program without its arguments; then who and since when; then only since when.
-  if (!holder.command.empty()) holder.command.resize(1);
-  text = "waiting: held by " + described(holder) + place;
-  if (fits(text)) return text;
+  const auto command = printable_command(holder.command);
+  if (fits(held_by(command)) || holder.foreign) return held_by(command);
+  // First less of the command, then only who and since when, then only since when.
+  const auto room = columns - std::min(columns, columns_of(held_by("")));
+  constexpr std::size_t least = 4;
+  if (room >= least) return held_by(cut_to(command, room));
   const auto since = "for " + for_people(holder.held) + place;
-  text = "held by " + owner(holder.user, holder.host) + " " + since;
-  return fits(text) ? text : "held " + since;
+  for (const auto& text :
+       {"held by " + owner(holder.user, holder.host) + " " + since, "held " + since}) {
+    if (fits(text)) return text;
+  }
+  return place.substr(place.find('p')) + ", held for " + for_people(holder.held);
 }
 
 std::string status_text(const LockInfo& lock, bool color, std::size_t columns) {
