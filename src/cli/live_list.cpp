@@ -72,7 +72,7 @@ class LiveList final : public EventSink {
     if (ended_by_) co_return Exit{0, ended_by_};
     if (error_) std::rethrow_exception(error_);
     if (output_error_.value_or(0) != 0) {
-      throw Failure(Failure::Kind::unreachable, "cannot write to standard output");
+      throw Failure(Failure::Kind::unreachable, output_failure(*output_error_));
     }
     // As any program ends that writes for nobody.
     co_return Exit{0, SIGPIPE};

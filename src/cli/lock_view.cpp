@@ -185,7 +185,7 @@ std::string described(const RunInfo& run) {
 std::string refusal_text(const Answer& answer, unsigned slots) {
   if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
     return "in use with " + std::to_string(differ->in_use) + " slots, not " +
-           std::to_string(slots);
+           std::to_string(slots) + ": all who ask have to name the same number";
   }
   if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
     return described(deduplicated->by);

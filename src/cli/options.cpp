@@ -74,7 +74,9 @@ void with(const Settings& settings, std::string_view name, Use use) {
 bool flag(const Settings& settings, std::string_view name) {
   bool set = false;
   with(settings, name, [&](const std::string& value) {
-    if (value != "true" && value != "false") throw UsageError("true or false");
+    if (value != "true" && value != "false") {
+      throw UsageError("'" + printable(value, 60) + "' is neither true nor false");
+    }
     set = value == "true";
   });
   return set;

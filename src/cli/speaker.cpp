@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include "util/fd.hpp"
@@ -80,9 +81,13 @@ std::string Speaker::live_start() const {
 
 bool write_text(int fd, std::string_view text) { return write_all(fd, text); }
 
+std::string output_failure(int error_number) {
+  return std::string("cannot write to standard output: ") + std::strerror(error_number);
+}
+
 void print(const std::string& text) {
   if (!write_text(STDOUT_FILENO, text)) {
-    throw Failure(Failure::Kind::unreachable, "cannot write to standard output");
+    throw Failure(Failure::Kind::unreachable, output_failure(errno));
   }
 }
 

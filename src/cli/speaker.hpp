@@ -38,6 +38,9 @@ class Speaker {
 // Writes all of `text` to the descriptor; false if that is not possible.
 bool write_text(int fd, std::string_view text);
 
+// "cannot write to standard output: No space left on device"
+std::string output_failure(int error_number);
+
 // Writes what a verb has to say to standard output. Throws Failure if that is not
 // possible.
 void print(const std::string& text);

@@ -7,7 +7,7 @@ setup() {
   load support
   load ../faults/locks
   load ../faults/redis
-  use_private_store
+  if [[ $BATS_TEST_DESCRIPTION == *server* ]]; then use_redis_store; else use_private_store; fi
   cd "$BATS_TEST_TMPDIR" || return
   mkfifo keys
 }
@@ -249,7 +249,6 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
 # --- On a server ---
 
 @test "on a server the table is up to date, too" {
-  use_redis_store
   show_live 24 80
   eventually shows '^no lock is held'
 
@@ -260,7 +259,6 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
 }
 
 @test "a server that is away for a while is said below what was last known, and it goes on" {
-  use_redis_store
   used job
   show_live 24 120
   eventually shows '^job '
@@ -275,8 +273,7 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
   refute_shows 'as of'
 }
 
-@test "who may not be told of events sees what happens all the same" {
-  use_redis_store
+@test "who may not be told of events by a server sees what happens all the same" {
   redis ACL SETUSER limited on '>secret' '~dlock:*' resetchannels +@all > /dev/null
   used job
   DLOCK_PASSWORD_FILE='' DLOCK_USER=limited DLOCK_PASSWORD=secret follow_live
@@ -288,7 +285,6 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
 }
 
 @test "a server that cannot be reached at first is 69" {
-  use_redis_store
   stop_redis
 
   run timeout 10 dlock list --live

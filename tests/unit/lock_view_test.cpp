@@ -174,7 +174,8 @@ TEST(LockText, why_an_answer_is_no_grant) {
   busy.holders = {some_holder(), some_holder()};
   EXPECT_EQ(refusal_text(busy, 1),
             "held by root@web1 (pid 123, ./backup.sh 'all of it') for 3m12s and 1 more");
-  EXPECT_EQ(refusal_text(SlotsDiffer{3}, 2), "in use with 3 slots, not 2");
+  EXPECT_EQ(refusal_text(SlotsDiffer{3}, 2),
+            "in use with 3 slots, not 2: all who ask have to name the same number");
   EXPECT_EQ(refusal_text(HeldAbove{}, 1), "held by an outer run");
 }
 
