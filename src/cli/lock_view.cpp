@@ -47,7 +47,7 @@ std::string described(const HolderInfo& holder, const std::string& command) {
   }
   const auto state = holder.kept ? "ended" : "pid " + std::to_string(holder.pid);
   return owner(holder.user, holder.host) + " (" + state +
-         (is_detached(holder) ? "" : ", " + command) + ") for " +
+         (is_detached(holder) || command.empty() ? "" : ", " + command) + ") for " +
          for_people(holder.held) + (holder.kept ? kept_for(holder) : "") +
          (is_detached(holder) ? ", ends in " + left_of(holder) : "");
 }
@@ -206,18 +206,22 @@ std::string waiting_text(const Busy& busy, std::size_t columns) {
   if (busy.holders.empty()) return "waiting" + place;
   const auto& holder = busy.holders.front();
   const auto held_by = [&](const std::string& command) {
-    return "waiting: held by " + described(holder, command) + place;
+    return "held by " + described(holder, command) + place;
   };
+  const std::string waiting = "waiting: ";
   const auto fits = [&](const std::string& text) { return columns_of(text) <= columns; };
   const auto command = printable_command(holder.command);
-  if (fits(held_by(command)) || holder.foreign) return held_by(command);
-  // First less of the command, then only who and since when, then only since when.
-  const auto room = columns - std::min(columns, columns_of(held_by("")));
+  const auto whole = waiting + held_by(command);
+  if (fits(whole) || holder.foreign) return whole;
+  // First less of the command, then none, then only who and since when, then only that.
   constexpr std::size_t least = 4;
-  if (room >= least) return held_by(cut_to(command, room));
+  constexpr std::size_t comma = 2;
+  const auto room = columns - std::min(columns, columns_of(waiting + held_by("")));
+  if (room >= comma + least) return waiting + held_by(cut_to(command, room - comma));
   const auto since = "for " + for_people(holder.held) + place;
   for (const auto& text :
-       {"held by " + owner(holder.user, holder.host) + " " + since, "held " + since}) {
+       {waiting + held_by(""), held_by(""),
+        "held by " + owner(holder.user, holder.host) + " " + since, "held " + since}) {
     if (fits(text)) return text;
   }
   return place.substr(place.find('p')) + ", held for " + for_people(holder.held);

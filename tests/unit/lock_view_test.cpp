@@ -198,7 +198,11 @@ TEST(WaitingText, says_as_much_of_the_holder_as_there_is_room_for) {
   EXPECT_EQ(
       waiting_text(busy, whole.size() - 1),
       "waiting: held by root@web1 (pid 123, ./backup.sh -...) for 3m12s; place 2 of 5");
-  EXPECT_EQ(waiting_text(busy, 60), "held by root@web1 for 3m12s; place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 60),
+            "waiting: held by root@web1 (pid 123) for 3m12s; place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 55),
+            "held by root@web1 (pid 123) for 3m12s; place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 50), "held by root@web1 for 3m12s; place 2 of 5");
   EXPECT_EQ(waiting_text(busy, 30), "held for 3m12s; place 2 of 5");
   EXPECT_EQ(waiting_text(busy, 20), "place 2 of 5, held for 3m12s");  // to be cut
 }
