@@ -284,6 +284,23 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
   eventually grep -q '^other ' seen
 }
 
+@test "a server that hangs keeps neither the durations nor Ctrl-C waiting" {
+  hold job
+  show_live 24 120
+  eventually shows '^job +held '
+  kill -STOP "$redis_pid"
+  eventually shows '^\(as of [^ ]+ ago: '
+  frame > before
+  eventually differs before
+
+  printf '\003' 1<> keys
+
+  EVENTUALLY_MS=1000 assert_exits 130 "$terminal"
+  kill -CONT "$redis_pid"
+}
+
+differs() { ! cmp -s "$1" <(frame); }  # <file>
+
 @test "a server that cannot be reached at first is 69" {
   stop_redis
 
