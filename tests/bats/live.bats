@@ -233,12 +233,6 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
   assert_exits 143 "$follower"
 }
 
-@test "output that cannot be written is 69" {
-  run timeout 10 bash -c 'exec dlock list --live 2>&1 > /dev/full'
-
-  assert_equal "$status $output" '69 dlock: cannot write to standard output'
-}
-
 @test "--live goes with neither --json nor --prometheus" {
   run dlock list --live --json
   assert_equal "$status $output" '64 dlock: --json and --live exclude each other'
