@@ -205,6 +205,7 @@ end
 set -l check -n '__dlock_options check'
 complete -c dlock $check -l fence -x -d 'of the grant in question'
 complete -c dlock $check -l min-validity -x -a '1s 5s 10s 30s' -d 'it has to last that long'
+complete -c dlock -n '__dlock_options list' -l live -d 'show it until interrupted, up to date'
 complete -c dlock -n '__dlock_options list' -l prometheus -d 'print metrics for Prometheus'
 complete -c dlock -n '__dlock_options history' -l limit -x -d 'the last so many at most'
 set -l break -n '__dlock_options break'

@@ -4,6 +4,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -63,7 +64,7 @@ Exit perform(const Invocation& invocation) {
     case Verb::watch: return watch_verb(invocation);
     case Verb::list: break;
   }
-  return {code_of(list_verb(invocation)), {}};
+  return list_verb(invocation);
 }
 
 Exit refused(ExitStatus status, const std::string& message) {
@@ -81,7 +82,7 @@ Exit dlock_main(const std::vector<std::string>& args) {
     const auto wanted = parsed(args);
     if (const auto* text = std::get_if<Print>(&wanted)) {
       if (write_text(STDOUT_FILENO, text->text)) return {};
-      return refused(ExitStatus::unavailable, "cannot write to standard output");
+      return refused(ExitStatus::unavailable, output_failure(errno));
     }
     return perform(std::get<Invocation>(wanted));
   } catch (const UsageError& error) {

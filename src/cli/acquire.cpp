@@ -131,7 +131,9 @@ asio::awaitable<void> Acquisition::take() {
 asio::awaitable<Answer> Acquisition::obtain() {
   Patience patience;
   if (options_.wait) patience.until = later(Clock::now(), *options_.wait);
-  patience.waiting = [this](const Busy& busy) { speaker_.live(waiting_text(busy)); };
+  patience.waiting = [this](const Busy& busy) {
+    speaker_.live(waiting_text(busy, speaker_.live_columns()));
+  };
   patience.retrying = [this](const Failure& failure) {
     speaker_.step(std::string(failure.what()) + "; trying again");
   };
@@ -143,7 +145,8 @@ asio::awaitable<Answer> Acquisition::obtain() {
 asio::awaitable<void> Acquisition::hand_out() {
   // What main has opened itself was closed: what is written there is lost.
   if ((::fcntl(STDOUT_FILENO, F_GETFD) & FD_CLOEXEC) != 0) {
-    throw Failure(Failure::Kind::unreachable, "standard output is closed");
+    throw Failure(Failure::Kind::unreachable,
+                  "nowhere to print the token: standard output is closed");
   }
   const auto token = text_of(claim_.token);
   if (!common_.json) {

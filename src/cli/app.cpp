@@ -103,6 +103,7 @@ constexpr OptionSpec limit_specs[] = {
 };
 
 constexpr OptionSpec list_specs[] = {
+    {"live", 0, "", "", "show it until interrupted, up to date"},
     {"prometheus", 0, "", "", "print metrics for Prometheus"},
 };
 

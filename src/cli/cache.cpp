@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <exception>
 #include <memory>
@@ -239,7 +240,7 @@ void Cache::let_signals_act() const {
 Exit Cache::printed(const std::string& bytes) const {
   let_signals_act();
   if (print_bytes(bytes)) return {};
-  speaker_.error("cannot write to standard output");
+  speaker_.error(output_failure(errno));
   return {code_of(ExitStatus::unavailable), {}};
 }
 
@@ -247,7 +248,7 @@ Exit Cache::printed(const std::string& bytes) const {
 Exit Cache::printed(CommandOutput& output, Exit exit) const {
   let_signals_act();
   if (output.print()) return exit;
-  speaker_.error("cannot write to standard output");
+  speaker_.error(output_failure(errno));
   const bool failed = exit.by_signal || exit.code != 0;
   return failed ? exit : Exit{code_of(ExitStatus::unavailable), {}};
 }

@@ -26,12 +26,14 @@ Failure broken(const std::string& path, const std::string& why) {
 // A file that others may write can name a command's lock, its time and its store.
 void check_ownership(const std::string& path, const struct stat& status) {
   if ((status.st_mode & S_IWOTH) != 0) {
-    throw Failure(Failure::Kind::rejected,
-                  printable(path) + ": not used, for everybody may write to it");
+    throw Failure(
+        Failure::Kind::rejected,
+        printable(path) + ": not used, for everybody may write to it (chmod o-w)");
   }
   if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
     throw Failure(Failure::Kind::rejected, printable(path) + ": not used, for it is " +
-                                               user_name(status.st_uid) + "'s");
+                                               user_name(status.st_uid) +
+                                               "'s, not yours or root's");
   }
 }
 
@@ -88,6 +90,9 @@ Config config_from(const std::string& path) {
   toml::value root;
   try {
     root = toml::parse(stream, path);
+  } catch (const toml::exception& error) {
+    throw broken(path, "line " + std::to_string(error.location().line()) +
+                           " is not valid TOML: " + first_line_of(error.what()));
   } catch (const std::exception& error) {
     throw broken(path, "not valid TOML: " + first_line_of(error.what()));
   }

@@ -4,6 +4,7 @@
 
 #include "cli/table.hpp"
 #include "util/text.hpp"
+#include "util/width.hpp"
 
 namespace dlock {
 namespace {

@@ -8,6 +8,7 @@
 #include "cli/speaker.hpp"
 #include "cli/table.hpp"
 #include "util/text.hpp"
+#include "util/width.hpp"
 
 namespace dlock {
 namespace {
@@ -59,9 +60,14 @@ std::string seconds_of(WallTime moment) {
   return text.substr(0, text.size() - fraction) + "Z";
 }
 
+enum class Detail { bars, moments, least };
+
 std::string table_of(const std::vector<RunInfo>& runs, WallTime now, const Paper& paper,
-                     bool with_bars) {
-  std::vector<std::string> titles{"STARTED", "AGO", "TOOK"};
+                     Detail detail) {
+  const bool with_bars = detail == Detail::bars;
+  const bool with_moments = detail != Detail::least;
+  std::vector<std::string> titles{"AGO", "TOOK"};
+  if (with_moments) titles.insert(titles.begin(), "STARTED");
   if (with_bars) titles.emplace_back("");
   titles.emplace_back("HOST");
   titles.emplace_back("OUTCOME");
@@ -69,8 +75,10 @@ std::string table_of(const std::vector<RunInfo>& runs, WallTime now, const Paper
   const auto longest = longest_of(runs);
   for (const auto& run : runs) {
     const auto ago = std::max(now - run.started, WallTime(0));
-    std::vector<std::string> cells{seconds_of(run.started), for_people(ago),
-                                   run.duration ? for_people(*run.duration) : "-"};
+    std::vector<std::string> cells;
+    if (with_moments) cells.push_back(seconds_of(run.started));
+    cells.push_back(for_people(ago));
+    cells.push_back(run.duration ? for_people(*run.duration) : "-");
     if (with_bars) {
       cells.push_back(run.duration ? bar(*run.duration, longest, paper.blocks) : "");
     }
@@ -78,15 +86,15 @@ std::string table_of(const std::vector<RunInfo>& runs, WallTime now, const Paper
     cells.push_back(colored(outcome_of(run), paint_of(run), paper.color));
     table.add(std::move(cells));
   }
-  return table.text("", paper.color);
+  return table.text("", paper.color, paper.columns);
 }
 
-// The widest line, for a table without colour.
+// The widest line.
 std::size_t columns_of_lines(std::string_view text) {
   std::size_t widest = 0;
   while (!text.empty()) {
     const auto end = text.find('\n');
-    widest = std::max(widest, columns_of(std::string(text.substr(0, end))));
+    widest = std::max(widest, columns_of(text.substr(0, end)));
     text.remove_prefix(end + 1);
   }
   return widest;
@@ -105,12 +113,14 @@ Paper paper_of_output(bool color) {
 std::string history_text(const std::vector<RunInfo>& runs, WallTime now,
                          const Paper& paper) {
   if (runs.empty()) return "";
-  auto plain = paper;
-  plain.color = false;
-  const bool with_bars =
-      paper.columns > 0 &&
-      columns_of_lines(table_of(runs, now, plain, true)) <= paper.columns;
-  return table_of(runs, now, paper, with_bars);
+  if (paper.columns == 0) return table_of(runs, now, paper, Detail::moments);
+  auto uncut = paper;
+  uncut.columns = 0;
+  for (const auto detail : {Detail::bars, Detail::moments}) {
+    auto text = table_of(runs, now, uncut, detail);
+    if (columns_of_lines(text) <= paper.columns) return text;
+  }
+  return table_of(runs, now, paper, Detail::least);
 }
 
 }  // namespace dlock

@@ -19,7 +19,8 @@ struct Paper {
 Paper paper_of_output(bool color);
 
 // A line for each run, as of `now`. Where there is room for it, with a bar as long as the
-// run, compared with the longest one.
+// run, compared with the longest one; where there is little, without the moment at which
+// it started.
 std::string history_text(const std::vector<RunInfo>& runs, WallTime now,
                          const Paper& paper);
 

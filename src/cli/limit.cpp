@@ -151,7 +151,8 @@ void Limited::answer(bool admitted, unsigned remaining, milliseconds next_in) co
 }
 
 Exit Limited::refused(const Rate& in_use) const {
-  speaker_.error("in use with " + text_of(in_use) + ", not " + text_of(options_.rate));
+  speaker_.error("in use with " + text_of(in_use) + ", not " + text_of(options_.rate) +
+                 ": all who ask have to name the same rate");
   return exit_with(ExitStatus::misconfigured);
 }
 

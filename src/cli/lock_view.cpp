@@ -4,6 +4,7 @@
 
 #include "cli/table.hpp"
 #include "util/text.hpp"
+#include "util/width.hpp"
 
 namespace dlock {
 namespace {
@@ -36,6 +37,19 @@ std::string kept_for(const HolderInfo& holder) {
 
 std::string ago(WallTime moment) {
   return for_people(std::max(wall_now() - moment, WallTime(0))) + " ago";
+}
+
+std::string described(const HolderInfo& holder, const std::string& command) {
+  if (holder.foreign) {
+    return std::string(foreign) +
+           (holder.expires_in ? ", which ends in " + for_people(*holder.expires_in)
+                              : ", which does not end by itself");
+  }
+  const auto state = holder.kept ? "ended" : "pid " + std::to_string(holder.pid);
+  return owner(holder.user, holder.host) + " (" + state +
+         (is_detached(holder) || command.empty() ? "" : ", " + command) + ") for " +
+         for_people(holder.held) + (holder.kept ? kept_for(holder) : "") +
+         (is_detached(holder) ? ", ends in " + left_of(holder) : "");
 }
 
 std::string last_run_of(const LockInfo& lock, bool color) {
@@ -157,17 +171,7 @@ Json json_of(const LockInfo& lock) {
 }
 
 std::string described(const HolderInfo& holder) {
-  if (holder.foreign) {
-    return std::string(foreign) +
-           (holder.expires_in ? ", which ends in " + for_people(*holder.expires_in)
-                              : ", which does not end by itself");
-  }
-  const auto state = holder.kept ? "ended" : "pid " + std::to_string(holder.pid);
-  const auto command =
-      is_detached(holder) ? "" : ", " + printable_command(holder.command);
-  return owner(holder.user, holder.host) + " (" + state + command + ") for " +
-         for_people(holder.held) + (holder.kept ? kept_for(holder) : "") +
-         (is_detached(holder) ? ", ends in " + left_of(holder) : "");
+  return described(holder, printable_command(holder.command));
 }
 
 std::string described(const RunInfo& run) {
@@ -181,7 +185,7 @@ std::string described(const RunInfo& run) {
 std::string refusal_text(const Answer& answer, unsigned slots) {
   if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
     return "in use with " + std::to_string(differ->in_use) + " slots, not " +
-           std::to_string(slots);
+           std::to_string(slots) + ": all who ask have to name the same number";
   }
   if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
     return described(deduplicated->by);
@@ -196,14 +200,34 @@ std::string refusal_text(const Answer& answer, unsigned slots) {
   return text;
 }
 
-std::string waiting_text(const Busy& busy) {
-  std::string text = "waiting";
-  if (!busy.holders.empty()) text += ": held by " + described(busy.holders.front());
-  return text + "; place " + std::to_string(busy.place) + " of " +
-         std::to_string(busy.queued);
+std::string waiting_text(const Busy& busy, std::size_t columns) {
+  const auto place =
+      "; place " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
+  if (busy.holders.empty()) return "waiting" + place;
+  const auto& holder = busy.holders.front();
+  const auto held_by = [&](const std::string& command) {
+    return "held by " + described(holder, command) + place;
+  };
+  const std::string waiting = "waiting: ";
+  const auto fits = [&](const std::string& text) { return columns_of(text) <= columns; };
+  const auto command = printable_command(holder.command);
+  const auto whole = waiting + held_by(command);
+  if (fits(whole) || holder.foreign) return whole;
+  // First less of the command, then none, then only who and since when, then only that.
+  constexpr std::size_t least = 4;
+  constexpr std::size_t comma = 2;
+  const auto room = columns - std::min(columns, columns_of(waiting + held_by("")));
+  if (room >= comma + least) return waiting + held_by(cut_to(command, room - comma));
+  const auto since = "for " + for_people(holder.held) + place;
+  for (const auto& text :
+       {waiting + held_by(""), held_by(""),
+        "held by " + owner(holder.user, holder.host) + " " + since, "held " + since}) {
+    if (fits(text)) return text;
+  }
+  return place.substr(place.find('p')) + ", held for " + for_people(holder.held);
 }
 
-std::string status_text(const LockInfo& lock, bool color) {
+std::string status_text(const LockInfo& lock, bool color, std::size_t columns) {
   const bool held = !lock.holders.empty();
   std::string text =
       printable(lock.lock.name, 255) + "  " +
@@ -243,7 +267,7 @@ std::string status_text(const LockInfo& lock, bool color) {
           (holder.broken ? "  (broken)" : ""));
       table.add(std::move(cells));
     }
-    text += "\n" + table.text("  ", color);
+    text += "\n" + table.text("  ", color, columns);
   }
   if (!lock.waiters.empty()) {
     Table table({"WAITER", "PID", "FOR"});
@@ -251,7 +275,7 @@ std::string status_text(const LockInfo& lock, bool color) {
       table.add({owner(waiter.user, waiter.host), std::to_string(waiter.pid),
                  for_people(waiter.waiting)});
     }
-    text += "\n" + table.text("  ", color);
+    text += "\n" + table.text("  ", color, columns);
   }
   if (lock.last_run) {
     const auto& run = *lock.last_run;
@@ -262,7 +286,8 @@ std::string status_text(const LockInfo& lock, bool color) {
   return text;
 }
 
-std::string list_text(const std::vector<LockInfo>& locks, bool color) {
+std::string list_text(const std::vector<LockInfo>& locks, bool color,
+                      std::size_t columns) {
   if (locks.empty()) return "";
   Table table({"LOCK", "STATE", "HOLDER", "FOR", "WAITING", "LAST RUN"});
   for (const auto& lock : locks) {
@@ -279,7 +304,7 @@ std::string list_text(const std::vector<LockInfo>& locks, bool color) {
     table.add({printable(lock.lock.name, 255), state_of(lock), holder, held_for,
                std::to_string(lock.waiters.size()), last_run_of(lock, color)});
   }
-  return table.text("", color);
+  return table.text("", color, columns);
 }
 
 Json json_of(const Event& event) {

@@ -34,11 +34,14 @@ bool is_failure(const RunInfo& run);
 // Why an answer is no grant: "held by root@web1 (pid 123, ./backup.sh) for 3m12s".
 std::string refusal_text(const Answer& answer, unsigned slots);
 
-// "waiting: held by root@web1 (pid 123, ./backup.sh) for 3m12s; place 2 of 5"
-std::string waiting_text(const Busy& busy);
+// "waiting: held by root@web1 (pid 123, ./backup.sh) for 3m12s; place 2 of 5", or with
+// less about the holder where that takes more than so many columns.
+std::string waiting_text(const Busy& busy, std::size_t columns);
 
-// What `dlock status` and `dlock list` print.
-std::string status_text(const LockInfo& lock, bool color);
-std::string list_text(const std::vector<LockInfo>& locks, bool color);
+// What `dlock status` and `dlock list` print: tables that fit in so many columns, if that
+// is not 0.
+std::string status_text(const LockInfo& lock, bool color, std::size_t columns = 0);
+std::string list_text(const std::vector<LockInfo>& locks, bool color,
+                      std::size_t columns = 0);
 
 }  // namespace dlock

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include "cli/completed.hpp"
+#include "cli/live_list.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/metrics_view.hpp"
 #include "cli/speaker.hpp"
@@ -37,7 +38,7 @@ ExitStatus status_verb(const Invocation& invocation) {
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const auto info = completed(context, [&] { return store->inspect(lock, wakeup); });
   print(common.json ? to_line(json_of(info)) + "\n"
-                    : status_text(info, use_color(common.color)));
+                    : status_text(info, use_color(common.color), columns_of_output()));
   return info.holders.empty() ? ExitStatus::not_held : ExitStatus::success;
 }
 
@@ -46,8 +47,10 @@ namespace {
 std::string listed(const std::vector<LockInfo>& locks, ListOptions::Form form,
                    Color color) {
   switch (form) {
-    case ListOptions::Form::table: return list_text(locks, use_color(color));
+    case ListOptions::Form::table:
+      return list_text(locks, use_color(color), columns_of_output());
     case ListOptions::Form::metrics: return metrics_text(locks);
+    case ListOptions::Form::live:
     case ListOptions::Form::json: break;
   }
   Json all = Json::array();
@@ -57,9 +60,10 @@ std::string listed(const std::vector<LockInfo>& locks, ListOptions::Form form,
 
 }  // namespace
 
-ExitStatus list_verb(const Invocation& invocation) {
+Exit list_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const auto options = list_options(invocation.settings, invocation.operands);
+  if (options.form == ListOptions::Form::live) return live_list_verb(common, options);
   asio::io_context context(1);
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
@@ -72,7 +76,7 @@ ExitStatus list_verb(const Invocation& invocation) {
         wakeup);
   });
   print(listed(locks, options.form, common.color));
-  return ExitStatus::success;
+  return {};
 }
 
 }  // namespace dlock

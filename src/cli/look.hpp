@@ -8,7 +8,7 @@
 namespace dlock {
 
 ExitStatus status_verb(const Invocation& invocation);
-ExitStatus list_verb(const Invocation& invocation);
+Exit list_verb(const Invocation& invocation);
 
 // The status that a Failure ends dlock with.
 ExitStatus status_of(Failure::Kind kind);

@@ -74,7 +74,9 @@ void with(const Settings& settings, std::string_view name, Use use) {
 bool flag(const Settings& settings, std::string_view name) {
   bool set = false;
   with(settings, name, [&](const std::string& value) {
-    if (value != "true" && value != "false") throw UsageError("true or false");
+    if (value != "true" && value != "false") {
+      throw UsageError("'" + printable(value, 60) + "' is neither true nor false");
+    }
     set = value == "true";
   });
   return set;
@@ -517,21 +519,25 @@ CacheOptions cache_options(const Settings& settings, const std::string& key,
 
 ListOptions list_options(const Settings& settings,
                          const std::vector<std::string>& operands) {
+  using Form = ListOptions::Form;
+  constexpr std::pair<const char*, Form> forms[] = {
+      {"json", Form::json}, {"prometheus", Form::metrics}, {"live", Form::live}};
   ListOptions options;
   if (!operands.empty()) options.pattern = operands.front();
-  const bool json = flag(settings, "json");
-  const bool metrics = flag(settings, "prometheus");
-  if (json) options.form = ListOptions::Form::json;
-  if (metrics) options.form = ListOptions::Form::metrics;
-  if (!json || !metrics) return options;
-  const auto json_source = settings.find("json")->second.source;
-  const auto metrics_source = settings.find("prometheus")->second.source;
-  if (json_source == metrics_source) {
-    throw UsageError("--json and --prometheus exclude each other",
-                     is_from_file(settings, "json"));
+  const char* wanted = nullptr;
+  for (const auto& [name, form] : forms) {
+    if (!flag(settings, name)) continue;
+    if (wanted != nullptr &&
+        is_from_file(settings, name) != is_from_file(settings, wanted)) {
+      if (is_from_file(settings, name)) continue;
+    } else if (wanted != nullptr) {
+      throw UsageError(
+          std::string("--") + wanted + " and --" + name + " exclude each other",
+          is_from_file(settings, name));
+    }
+    wanted = name;
+    options.form = form;
   }
-  if (json_source == Setting::Source::command_line)
-    options.form = ListOptions::Form::json;
   return options;
 }
 

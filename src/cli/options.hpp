@@ -118,7 +118,7 @@ struct RunAbove {
 };
 
 struct ListOptions {
-  enum class Form { table, json, metrics };
+  enum class Form { table, json, metrics, live };
   std::string pattern = "*";
   Form form = Form::table;
 };
@@ -172,7 +172,7 @@ Fence parsed_fence(std::string_view text);
 CacheOptions cache_options(const Settings& settings, const std::string& key,
                            std::vector<std::string> command);
 
-// Of --json and --prometheus the command line's beats the file's.
+// Of --json, --prometheus and --live the command line's beats the file's.
 ListOptions list_options(const Settings& settings,
                          const std::vector<std::string>& operands);
 

@@ -26,6 +26,9 @@ class OutputQueue {
   // Whether it would take a line now.
   bool has_room() const;
 
+  // Whether all of it has been taken.
+  bool is_empty() const { return lines_.empty(); }
+
  private:
   void write_what_is_taken();
   bool write_some();

@@ -1,5 +1,7 @@
 #include "cli/run.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <exception>
 
 #include "cli/finished_run.hpp"
@@ -19,8 +21,10 @@ Exit run_verb(const Invocation& invocation) {
   const auto& result = run.result;
   if (!options.report.empty() &&
       !report.write(report_line(options.name, run.store, result))) {
+    const int error = errno;
     Speaker(options.name, common.quiet, common.verbose)
-        .warning("cannot write the report to " + printable(options.report));
+        .warning("cannot write the report to " + printable(options.report) + ": " +
+                 std::strerror(error));
   }
   if (run.error) std::rethrow_exception(run.error);
   return {result.exit_code.value_or(0), result.signal};

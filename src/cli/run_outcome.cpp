@@ -108,7 +108,9 @@ void Run::ended(const Ended& end) {
   }
 }
 
-void Run::show_waiting(const Busy& busy) { speaker_.live(waiting_text(busy)); }
+void Run::show_waiting(const Busy& busy) {
+  speaker_.live(waiting_text(busy, speaker_.live_columns()));
+}
 
 // Whether what the command did may still be on its way to a resource, and the lease,
 // which the store may still have, is to keep others out meanwhile.

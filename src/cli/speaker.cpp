@@ -3,13 +3,16 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include "util/fd.hpp"
 #include "util/journal.hpp"
 #include "util/text.hpp"
+#include "util/width.hpp"
 
 namespace dlock {
 namespace {
@@ -19,6 +22,16 @@ void say(Priority priority, const std::string& name, const std::string& message)
   // One write, so that lines of several dlocks do not mix.
   write_text(STDERR_FILENO, line_start(priority) + "dlock: " + about + message + "\n");
 }
+
+std::size_t columns_of_terminal(int fd) {
+  constexpr std::size_t usual = 80;  // of a terminal that does not know
+  winsize size{};
+  const bool known = ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : usual;
+}
+
+// In the last column some terminals go on to the next line.
+std::size_t live_line_columns() { return columns_of_terminal(STDERR_FILENO) - 1; }
 
 }  // namespace
 
@@ -39,38 +52,59 @@ void Speaker::step(const std::string& message) const {
 }
 
 void Speaker::live(const std::string& message) {
-  if (message.empty() && !live_shown_) return;
+  if (message.empty() && live_shown_ == 0) return;
   if (quiet_ || ::isatty(STDERR_FILENO) == 0) return;
-  constexpr std::string_view start_over = "\r\x1b[K";
   const auto line =
-      message.empty() ? "" : "dlock: " + printable(name_, 255) + ": " + message;
-  write_text(STDERR_FILENO, std::string(start_over) + line);
-  live_shown_ = !message.empty();
+      message.empty() ? "" : cut_to(live_start() + message, live_line_columns());
+  const auto columns = columns_of(line);
+  std::string text;
+  if (is_dumb_terminal()) {
+    // Blanks over what was there, and back.
+    const auto rest = live_shown_ - std::min(live_shown_, columns);
+    text = "\r" + line + std::string(rest, ' ') + (line.empty() ? "\r" : "");
+  } else {
+    text = "\r\x1b[K" + line;
+  }
+  write_text(STDERR_FILENO, text);
+  live_shown_ = columns;
+}
+
+std::size_t Speaker::live_columns() const {
+  const auto line = live_line_columns();
+  return line - std::min(line, columns_of(live_start()));
+}
+
+// What is said comes before a name of any length.
+std::string Speaker::live_start() const {
+  return "dlock: " + cut_to(printable(name_, 255), live_line_columns() / 3) + ": ";
 }
 
 bool write_text(int fd, std::string_view text) { return write_all(fd, text); }
 
+std::string output_failure(int error_number) {
+  return std::string("cannot write to standard output: ") + std::strerror(error_number);
+}
+
 void print(const std::string& text) {
   if (!write_text(STDOUT_FILENO, text)) {
-    throw Failure(Failure::Kind::unreachable, "cannot write to standard output");
+    throw Failure(Failure::Kind::unreachable, output_failure(errno));
   }
 }
 
 bool use_color(Color wanted) {
   if (wanted != Color::automatic) return wanted == Color::always;
   const char* no_color = std::getenv("NO_COLOR");
-  const char* terminal = std::getenv("TERM");
-  const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
-  return (no_color == nullptr || *no_color == '\0') && !dumb &&
+  return (no_color == nullptr || *no_color == '\0') && !is_dumb_terminal() &&
          ::isatty(STDOUT_FILENO) != 0;
 }
 
+bool is_dumb_terminal() {
+  const char* terminal = std::getenv("TERM");
+  return terminal == nullptr || *terminal == '\0' || std::string_view(terminal) == "dumb";
+}
+
 std::size_t columns_of_output() {
-  constexpr std::size_t usual = 80;  // of a terminal that does not know
-  winsize size{};
-  if (::isatty(STDOUT_FILENO) == 0) return 0;
-  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : usual;
+  return ::isatty(STDOUT_FILENO) == 0 ? 0 : columns_of_terminal(STDOUT_FILENO);
 }
 
 }  // namespace dlock

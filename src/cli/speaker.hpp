@@ -19,19 +19,27 @@ class Speaker {
   void warning(const std::string& message) const;         // unless --quiet
   void step(const std::string& message) const;            // with --verbose
 
-  // One line on a terminal that the next call replaces; an empty one takes it away.
-  // Nothing where standard error is no terminal, or with --quiet.
+  // One line on a terminal that the next call replaces, cut at its width; an empty one
+  // takes it away. Nothing where standard error is no terminal, or with --quiet.
   void live(const std::string& message);
 
+  // How many columns of such a message there is room for now.
+  std::size_t live_columns() const;
+
  private:
+  std::string live_start() const;
+
   std::string name_;
   bool quiet_;
   bool verbose_;
-  bool live_shown_ = false;
+  std::size_t live_shown_ = 0;  // columns
 };
 
 // Writes all of `text` to the descriptor; false if that is not possible.
 bool write_text(int fd, std::string_view text);
+
+// "cannot write to standard output: No space left on device"
+std::string output_failure(int error_number);
 
 // Writes what a verb has to say to standard output. Throws Failure if that is not
 // possible.
@@ -43,5 +51,8 @@ bool use_color(Color wanted);
 
 // How wide the terminal is that standard output is; 0 if it is none.
 std::size_t columns_of_output();
+
+// Whether TERM names a terminal that knows no control sequences, or none at all.
+bool is_dumb_terminal();
 
 }  // namespace dlock

@@ -1,9 +1,48 @@
 #include "cli/table.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "util/width.hpp"
 
 namespace dlock {
 namespace {
+
+constexpr std::size_t gap = 2;  // between columns
+
+// What a column is never cut below, and the last one: a shorter text says nothing.
+constexpr std::size_t least = 8;
+constexpr std::size_t least_at_end = 4;
+
+std::size_t total(const std::vector<std::size_t>& widths) {
+  return std::accumulate(widths.begin(), widths.end(), gap * (widths.size() - 1));
+}
+
+// `widths` with the widest made narrower until all of them fit; nothing if that would
+// leave too little of them.
+std::optional<std::vector<std::size_t>> narrowed(std::vector<std::size_t> widths,
+                                                 std::size_t columns) {
+  while (total(widths) > columns) {
+    const auto widest = std::max_element(widths.begin(), widths.end());
+    if (*widest > least) {
+      --*widest;
+    } else if (widths.back() > least_at_end) {
+      --widths.back();
+    } else {
+      return std::nullopt;
+    }
+  }
+  return widths;
+}
+
+// What fits, without the last columns if need be.
+std::vector<std::size_t> fitted(std::vector<std::size_t> widths, std::size_t columns) {
+  for (; widths.size() > 1; widths.pop_back()) {
+    if (auto fits = narrowed(widths, columns)) return *fits;
+  }
+  return {std::min(widths.front(), columns)};
+}
 
 const char* code_of(Paint paint) {
   switch (paint) {
@@ -22,21 +61,18 @@ std::string colored(const std::string& text, Paint paint, bool wanted) {
   return wanted && paint != Paint::plain ? code_of(paint) + text + "\x1b[0m" : text;
 }
 
-std::size_t columns_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0u) != 0x80;
-  }));
-}
-
-std::string Table::text(const std::string& indent, bool color) const {
-  const auto widest = widths();
+std::string Table::text(const std::string& indent, bool color,
+                        std::size_t columns) const {
+  auto widest = widths();
+  if (columns > 0) widest = fitted(widest, columns - std::min(columns, indent.size()));
   std::string out;
   for (const auto& row : rows_) {
     std::string line = indent;
-    for (std::size_t column = 0; column < row.size(); ++column) {
-      line += row[column];
-      if (column + 1 == row.size()) break;
-      line.append(widest[column] - columns_of(row[column]) + 2, ' ');
+    for (std::size_t column = 0; column < std::min(row.size(), widest.size()); ++column) {
+      if (column > 0) line.append(gap, ' ');
+      const auto cell = cut_to(row[column], widest[column]);
+      line += cell;
+      line.append(widest[column] - columns_of(cell), ' ');
     }
     while (line.ends_with(' ')) line.pop_back();
     const bool titles = &row == &rows_.front();

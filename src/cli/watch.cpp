@@ -82,7 +82,7 @@ Exit watch_verb(const Invocation& invocation) {
   context.run();
   if (error) std::rethrow_exception(error);
   if (printer.output_error() != 0) {
-    throw Failure(Failure::Kind::unreachable, "cannot write to standard output");
+    throw Failure(Failure::Kind::unreachable, output_failure(printer.output_error()));
   }
   // As any program ends that writes for nobody.
   return {0, SIGPIPE};

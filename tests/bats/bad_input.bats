@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # What dlock cannot take: one clear line, the right exit code, and nothing started,
-# created or contacted.
+# created or contacted. What the lines say is in errors.bats.
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 
@@ -239,21 +239,6 @@ run_refuses() {  # <exit code> <option>...
   assert_equal "$output" "dlock: unknown option '-z'"
   run_refuses 64 --stragglers bogus
   assert_equal "$output" "dlock: --stragglers: 'bogus' is none of leave, wait, kill"
-}
-
-@test "what is missing is called what it is for that verb" {
-  refuses 64 cache
-  assert_output_contains 'the key is missing'
-  refuses 64 fence
-  assert_output_contains 'the name of a resource is missing'
-  refuses 64 fence disk
-  assert_output_contains 'the fence is missing'
-  refuses 64 limit
-  assert_output_contains 'the name of a limit is missing'
-  refuses 64 limit api
-  assert_output_contains 'the rate is missing'
-  refuses 64 status
-  assert_output_contains 'the name of a lock is missing'
 }
 
 @test "a verb is needed" {

@@ -487,7 +487,7 @@ call() {  # <number> <argument of cache>...
     script -qec 'dlock cache report -- true' /dev/null <> keys > screen 3>&- &
   waiting=$!
 
-  eventually grep -q 'cache:report: waiting: held by' screen
+  eventually grep -qE 'cache:report: (waiting: )?held by .* \(pid [0-9]+' screen
 
   : > go
   assert_exits 0 "$waiting"

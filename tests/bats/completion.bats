@@ -182,6 +182,7 @@ make_locks() {  # <name>...
     assert_offers_also "$shell" 'dlock check --' --fence --min-validity
     assert_offers "$shell" 'dlock history --l' --limit
     assert_offers "$shell" 'dlock list --pr' --prometheus
+    assert_offers "$shell" 'dlock list --li' --live
   done
 }
 

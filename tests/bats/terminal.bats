@@ -398,7 +398,7 @@ tracing='exec env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace'
 @test "while it waits, one line says who has the lock and since when" {
   hold job
 
-  on_terminal 'dlock run -w forever job -- echo ran'
+  on_terminal 'stty cols 200; dlock run -w forever job -- echo ran'
 
   eventually appears "dlock: job: waiting: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
   eventually grep -qE ' for [0-9.]+m?s; place 1 of 1' screen
@@ -427,7 +427,7 @@ tracing='exec env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace'
 
 @test "the line of a wait is gone when the command starts" {
   hold job
-  on_terminal 'dlock run -w forever job -- echo ran'
+  on_terminal 'TERM=xterm dlock run -w forever job -- echo ran'
   eventually appears 'place 1'
 
   let_go
@@ -450,11 +450,66 @@ tracing='exec env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace'
 @test "the line of a wait is gone when the wait ends without the lock" {
   hold job
 
-  on_terminal 'dlock run -w 300ms job -- true'
+  on_terminal 'TERM=xterm dlock run -w 300ms job -- true'
 
   assert_exits 75 "$terminal"
   assert_equal "$(wc -l < screen)" 1
   [[ $(tr -d '\n' < screen) =~ $'\r\e[K''dlock: job: held by '[^$'\e']*$ ]]
+}
+
+# The lines that were there, one after the other, and how wide the widest one was.
+live_lines() { perl -0777 -ne 's/\e\[K//g; print "$_\n" for grep { length } split /[\r\n]+/' screen; }
+widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = length($0) } END { print most + 0 }'; }
+
+@test "on a narrow terminal the line of a wait has the place, but not all of the holder" {
+  hold job
+
+  on_terminal 'stty cols 40; TERM=xterm dlock run -w forever job -- true'
+
+  eventually appears 'place 1 of 1'
+  live_lines | grep -qE 'job: held (by [^ ]+ )?for [0-9.]+m?s; place 1 of 1$'
+}
+
+@test "the line of a wait is never as wide as the terminal" {
+  name=$(printf 'n%.0s' {1..200})
+  hold "$name"
+
+  for columns in 100 40 20 3; do
+    on_terminal "stty cols $columns; TERM=xterm dlock run -w 400ms $name -- true 2>&1 | cat > refused; :"
+    eventually has_ended "$terminal"
+    on_terminal "stty cols $columns; TERM=xterm exec dlock run -w forever $name -- true"
+    eventually test -s screen
+    assert_between "$(widest)" 1 "$((columns - 1))"
+    kill -TERM "$(pgrep -P "$terminal")"
+    assert_exits 143 "$terminal"
+  done
+}
+
+@test "the line of a wait follows the width of the terminal" {
+  hold job
+  queue job true
+  on_terminal 'tty > tty; stty cols 100; TERM=xterm dlock run -w forever job -- true'
+  eventually appears 'place 2 of 2'
+  stty -F "$(cat tty)" cols 30
+
+  kill -TERM "$waiter"
+
+  eventually appears 'place 1 of 1'
+  local last
+  last=$(live_lines | tail -n 1)
+  assert_between "${#last}" 1 29
+}
+
+@test "on a dumb terminal the line of a wait is overwritten with blanks" {
+  hold job
+  on_terminal 'dlock run -w forever job -- echo ran'
+  eventually appears 'place 1'
+
+  let_go
+
+  assert_exits 0 "$terminal"
+  refute grep -qF $'\e' screen
+  [[ $(tr '\r' '|' < screen) =~ \|dlock:\ job:\ [^|]+\|\ +\|ran\|$ ]]
 }
 
 @test "-q shows no line while waiting" {
@@ -483,4 +538,18 @@ tracing='exec env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace'
 
   assert_exits 75 "$terminal"
   refute grep -qF $'\e]' screen
+}
+
+@test "tables fit in a narrow terminal, whatever names and commands are like" {
+  hold "$(printf '日%.0s' {1..60})" --label "$(printf 'l%.0s' {1..200})" -n 2
+  dlock run "$(printf 'n%.0s' {1..200})" -- true
+  local verb
+
+  for verb in list "status $(printf '日%.0s' {1..60})" "history $(printf 'n%.0s' {1..200})"; do
+    on_terminal "stty cols 40; TERM=xterm NO_COLOR=1 dlock $verb"
+    assert_exits 0 "$terminal"
+    # The name of the lock itself is a line of its own in its status.
+    grep -v '^日*  held' screen | sed 's/日/ww/g' > table
+    assert_between "$(LC_ALL=C.UTF-8 awk '{ sub(/\r/, "") } length($0) > m { m = length($0) } END { print m }' table)" 20 40
+  done
 }

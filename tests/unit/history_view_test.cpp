@@ -123,5 +123,18 @@ TEST(HistoryText, what_a_host_says_steers_no_terminal) {
   EXPECT_EQ(history_text({run}, now, pipe).find('\x1b'), std::string::npos);
 }
 
+TEST(HistoryText, where_there_is_little_room_it_says_how_long_ago_alone) {
+  Paper narrow;
+  narrow.columns = 30;
+
+  EXPECT_EQ(history_text({run_with(0, 2000ms)}, now, narrow),
+            "AGO   TOOK  HOST  OUTCOME\n1h0m  2.0s  web1  exit 0\n");
+  narrow.columns = 26;
+  auto elsewhere = run_with(0, 2000ms);
+  elsewhere.host = "a-very-long-name";
+  EXPECT_EQ(history_text({elsewhere}, now, narrow),
+            "AGO   TOOK  HOST      OUTC\n1h0m  2.0s  a-ver...  exit\n");
+}
+
 }  // namespace
 }  // namespace dlock

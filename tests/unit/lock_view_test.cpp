@@ -174,8 +174,45 @@ TEST(LockText, why_an_answer_is_no_grant) {
   busy.holders = {some_holder(), some_holder()};
   EXPECT_EQ(refusal_text(busy, 1),
             "held by root@web1 (pid 123, ./backup.sh 'all of it') for 3m12s and 1 more");
-  EXPECT_EQ(refusal_text(SlotsDiffer{3}, 2), "in use with 3 slots, not 2");
+  EXPECT_EQ(refusal_text(SlotsDiffer{3}, 2),
+            "in use with 3 slots, not 2: all who ask have to name the same number");
   EXPECT_EQ(refusal_text(HeldAbove{}, 1), "held by an outer run");
+}
+
+TEST(WaitingText, says_as_much_of_the_holder_as_there_is_room_for) {
+  Busy busy;
+  HolderInfo holder;
+  holder.user = "root";
+  holder.host = "web1";
+  holder.pid = 123;
+  holder.held = 192s;
+  holder.command = {"./backup.sh", "--all"};
+  busy.holders = {holder};
+  busy.place = 2;
+  busy.queued = 5;
+
+  const std::string whole =
+      "waiting: held by root@web1 (pid 123, ./backup.sh --all) for 3m12s; place 2 of 5";
+  EXPECT_EQ(waiting_text(busy, 80), whole);
+  EXPECT_EQ(waiting_text(busy, whole.size()), whole);
+  EXPECT_EQ(
+      waiting_text(busy, whole.size() - 1),
+      "waiting: held by root@web1 (pid 123, ./backup.sh -...) for 3m12s; place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 60),
+            "waiting: held by root@web1 (pid 123) for 3m12s; place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 55),
+            "held by root@web1 (pid 123) for 3m12s; place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 50), "held by root@web1 for 3m12s; place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 30), "held for 3m12s; place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 20), "place 2 of 5, held for 3m12s");  // to be cut
+}
+
+TEST(WaitingText, says_the_place_where_nobody_holds_it) {
+  Busy busy;
+  busy.place = 1;
+  busy.queued = 2;
+
+  EXPECT_EQ(waiting_text(busy, 10), "waiting; place 1 of 2");
 }
 
 TEST(LockText, a_free_lock) { EXPECT_EQ(status_text(free_lock(), false), "job  free\n"); }

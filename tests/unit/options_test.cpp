@@ -677,12 +677,15 @@ TEST(ListOptions, choose_locks_and_a_form) {
   EXPECT_EQ(list_options(set("json", "true"), {}).form, Form::json);
   EXPECT_EQ(list_options(set("prometheus", "true"), {}).form, Form::metrics);
   EXPECT_EQ(list_options(set("prometheus", "false"), {}).form, Form::table);
+  EXPECT_EQ(list_options(set("live", "true"), {}).form, Form::live);
 }
 
 TEST(ListOptions, two_forms_from_the_same_place_are_a_mistake) {
   for (const auto source : {Setting::Source::command_line, Setting::Source::file}) {
     const auto both = with(set("json", "true", source), "prometheus", "true", source);
     EXPECT_THROW(list_options(both, {}), UsageError);
+    const auto live = with(set("json", "true", source), "live", "true", source);
+    EXPECT_THROW(list_options(live, {}), UsageError);
   }
 }
 
@@ -696,6 +699,10 @@ TEST(ListOptions, the_form_of_the_command_line_beats_that_of_a_file) {
   EXPECT_EQ(
       list_options(with(set("json", "true", line), "prometheus", "true", file), {}).form,
       Form::json);
+  EXPECT_EQ(list_options(with(set("json", "true", file), "live", "true", line), {}).form,
+            Form::live);
+  EXPECT_EQ(list_options(with(set("json", "true", line), "live", "true", file), {}).form,
+            Form::json);
 }
 
 // cache

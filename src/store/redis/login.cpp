@@ -93,9 +93,9 @@ std::vector<std::vector<std::string>> login_commands(const Target& target) {
     auth.push_back(std::move(*password));
   } else if (!target.user.empty()) {
     // Going on would be as the default user.
-    throw Failure(Failure::Kind::misconfigured, target.shown() + ": user '" +
-                                                    printable(target.user, 200) +
-                                                    "' without a password");
+    throw Failure(Failure::Kind::misconfigured,
+                  target.shown() + ": user '" + printable(target.user, 200) +
+                      "' without a password (--password-file or DLOCK_PASSWORD)");
   }
   if (target.database != 0) {
     commands.push_back({"SELECT", std::to_string(target.database)});

@@ -1,0 +1,272 @@
+#!/usr/bin/env bats
+# What dlock says when something is wrong: what failed, why, and what to do where that is
+# not obvious. bad_input.bats has more of what is refused; here is what is said.
+# shellcheck disable=SC2154  # hold sets holder
+# shellcheck disable=SC2034  # the tables use the variables
+# shellcheck disable=SC2016  # the tables' commands are expanded later
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  if [[ $BATS_TEST_DESCRIPTION == servers* ]]; then use_redis_store; else use_private_store; fi
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+teardown() {
+  [[ -z ${redis_root:-} ]] || stop_redis
+  kill_leftovers
+}
+
+# Runs each row of a table: "CODE | COMMAND | MESSAGE". The message is what comes after
+# "dlock: ", a pattern as in `case`, and all that is said. Every row that is not as it
+# should be is printed.
+assert_says() {  # < table
+  local code command message said status wrong=0
+  while IFS='|' read -r code command message; do
+    code=${code// /} command=$(trimmed "$command") message=$(trimmed "$message")
+    [[ -n $code ]] || continue
+    status=0
+    said=$(eval "timeout 10 $command" 2>&1 < /dev/null 3>&-) || status=$?
+    # shellcheck disable=SC2053
+    [[ $status != "$code" || $said == *$'\n'* || $said != "dlock: "$message ]] || continue
+    printf '%s\n  exits with: %s, not %s\n  says:     %s\n  expected: dlock: %s\n' \
+      "$command" "$status" "$code" "$said" "$message" >&2
+    wrong=1
+  done
+  return "$wrong"
+}
+
+trimmed() {
+  local text=${1#"${1%%[! ]*}"}
+  echo "${text%"${text##*[! ]}"}"
+}
+
+@test "a row of these tables that is not so fails" {
+  run assert_says << 'END'
+    64 | dlock frobnicate | something else
+END
+  [[ $status == 1 && $output == *'says:     dlock: unknown verb'* ]]
+  run assert_says <<< "0 | dlock frobnicate | unknown verb 'frobnicate' (dlock --help lists them)"
+  assert_status 1
+  run assert_says <<< "64 | dlock frobnicate | unknown verb 'frobnicate' (dlock --help lists them)"
+  assert_status 0
+}
+
+@test "the words of a command line" {
+  assert_says << 'END'
+    64 | dlock                            | a verb is missing (dlock --help lists them)
+    64 | dlock frobnicate                 | unknown verb 'frobnicate' (dlock --help lists them)
+    64 | dlock rnu job -- true            | unknown verb 'rnu': did you mean 'run'?
+    64 | dlock run --tll 5s job -- true   | unknown option '--tll': did you mean '--ttl'?
+    64 | dlock run -z job -- true         | unknown option '-z'
+    64 | dlock list --password x          | '--password' is no option, for everybody could read it: --password-file names a file, and DLOCK_PASSWORD can have it
+    64 | dlock list --json=yes            | '--json': that option takes no value
+    64 | dlock run job --wait             | --wait needs a value
+    64 | dlock run                        | the name of a lock is missing (usage: dlock run *)
+    64 | dlock run job                    | a command is missing (usage: dlock run *)
+    64 | dlock status                     | the name of a lock is missing (usage: dlock status *)
+    64 | dlock status job other           | 'other' is one word too many (usage: dlock status *)
+    64 | dlock fence                      | the name of a resource is missing (usage: dlock fence *)
+    64 | dlock fence disk                 | the fence is missing (usage: dlock fence *)
+    64 | dlock limit                      | the name of a limit is missing (usage: dlock limit *)
+    64 | dlock limit api                  | the rate is missing, such as 5/1s (usage: dlock limit *)
+    64 | dlock cache                      | the key is missing (usage: dlock cache *)
+    64 | dlock cache key                  | a command is missing (usage: dlock cache *)
+    64 | dlock check                      | the name of a lock is missing, and DLOCK_NAME is not set
+    64 | dlock check job                  | the fence is missing (--fence or DLOCK_FENCE)
+    64 | dlock renew job                  | the token is missing (--token, --token-file or DLOCK_TOKEN)
+END
+}
+
+@test "names" {
+  long=$(printf 'n%.0s' {1..256})
+  assert_says << 'END'
+    64 | dlock status ''                          | a name cannot be empty
+    64 | dlock status "$long"                     | a name has at most 255 bytes; this one has 256
+    64 | dlock status $'a\tb'                     | 'a\\tb' has bytes that are not printable UTF-8
+    64 | dlock status $'\xff'                     | '\\xff' has bytes that are not printable UTF-8
+    64 | dlock --namespace '' list                | --namespace: a name cannot be empty
+    64 | dlock run --label $'a\nb' job -- true    | --label: 'a\\nb' has bytes that are not printable UTF-8
+    64 | dlock cache "$long" -- true              | a key has at most 249 bytes; this one has 256
+    64 | dlock --user '' list                     | --user: a user's name is missing
+    64 | dlock --user $'\xff' list                | --user: not a name of printable UTF-8
+    64 | dlock --tls-ca '' list                   | --tls-ca: a file's name is missing
+    64 | dlock run --report '' job -- true        | --report: a file's name is missing
+END
+}
+
+@test "durations, numbers and the like" {
+  assert_says << 'END'
+    64 | dlock run -w soon job -- true            | --wait: 'soon' is not a duration (such as 30s, 5m, 1h30m, 250ms or 0.5)
+    64 | dlock run -w 40000d job -- true          | --wait: '40000d' is longer than 100 years
+    64 | dlock run --ttl 100ms job -- true        | --ttl: a ttl is 500ms at least
+    64 | dlock run --timeout 0 job -- true        | --timeout: cannot be zero
+    64 | dlock --store-timeout 0 list             | --store-timeout: cannot be zero
+    64 | dlock run --dedupe 31d job -- true       | --dedupe: runs are known for 30 days at most
+    64 | dlock run --min-hold 31d job -- true     | --min-hold: a lock is held on for 30 days at most
+    64 | dlock run -n 0 job -- true               | --slots: '0' is not a whole number from 1 to 100000
+    64 | dlock run -E 256 job -- true             | --conflict-exit-code: '256' is not a whole number from 0 to 255
+    64 | dlock history --limit 0 job              | --limit: '0' is not a whole number from 1 to 1000000
+    64 | dlock fence disk 0                       | '0' is not a fence (a whole number from 1)
+    64 | dlock check --fence x job                | --fence: 'x' is not a fence (a whole number from 1)
+    64 | dlock renew --token x job                | --token: not a token (32 hexadecimal digits)
+    64 | dlock acquire --for-pid 0 job            | --for-pid: '0' is not a whole number from 1 to *
+    64 | dlock cache --max-size big key -- true   | --max-size: 'big' is not a size (such as 16MiB, 500KB or 4096)
+    64 | dlock cache --max-size 1GiB key -- true  | --max-size: '1GiB' is more than 512MiB
+    64 | dlock cache --ttl 0 key -- true          | --ttl: cannot be zero
+    64 | dlock limit api often                    | 'often' is not a rate (such as 5/800ms, 1/s, 100/1m or 1000/1h)
+    64 | dlock limit api 5/0s                     | the period of a rate cannot be zero
+    64 | dlock --color red list                   | --color: 'red' is none of auto, always, never
+    64 | dlock run --stragglers kil job -- true   | --stragglers: 'kil' is none of leave, wait, kill: did you mean 'kill'?
+    64 | dlock run --on-outage panic job -- true  | --on-outage: 'panic' is neither stop nor run
+END
+}
+
+@test "options that do not go together" {
+  assert_says << 'END'
+    64 | dlock run -s -n 2 job -- true            | --shared and --slots do not go together
+    64 | dlock run --dedupe 1m -s job -- true     | --dedupe and --shared do not go together
+    64 | dlock run --retry-failed job -- true     | --retry-failed goes with --dedupe only
+    64 | dlock --tls-cert a list                  | --tls-cert and --tls-key go together
+    64 | dlock renew --token 000102030405060708090a0b0c0d0e0f --token-file x job | --token and --token-file do not go together
+    64 | dlock cache --forget key -- true         | --forget runs no command
+    64 | dlock list --json --live                 | --json and --live exclude each other
+    64 | dlock list --json --prometheus           | --json and --prometheus exclude each other
+    64 | dlock break job                          | break asks on a terminal; elsewhere it wants --yes
+END
+}
+
+@test "variables" {
+  assert_says << 'END'
+    64 | env DLOCK_STORE_TIMEOUT=soon dlock list  | DLOCK_STORE_TIMEOUT: 'soon' is not a duration (such as *)
+    64 | env DLOCK_TLS_INSECURE=maybe dlock list  | DLOCK_TLS_INSECURE: 'maybe' is neither true nor false
+    78 | env DLOCK_STORE=nowhere: dlock list      | DLOCK_STORE: store 'nowhere:': unknown kind of store (*)
+    64 | env DLOCK_TOKEN=x dlock renew job        | DLOCK_TOKEN: not a token (32 hexadecimal digits)
+    78 | env DLOCK_CONFIG=missing dlock list      | */missing: No such file or directory
+END
+}
+
+@test "configuration files" {
+  echo 'stor = "none:"' > key
+  printf '# ours\nstore = \n' > syntax
+  echo '[rnu]' > table
+  echo 'store = [1]' > array
+  printf '[run]\nwait = "soon"\n' > value
+  echo 'password = "secret"' > password
+  echo 'json = "maybe"' > flag
+  echo > open
+  chmod o+w open
+  mkdir directory
+  assert_says << 'END'
+    78 | dlock --config missing list   | */missing: No such file or directory
+    78 | dlock --config directory list | */directory: not a *file
+    78 | dlock --config key list       | */key: unknown key stor: did you mean 'store'?
+    78 | dlock --config syntax list    | */syntax: line 2 is not valid TOML: *
+    78 | dlock --config table list     | */table: \[rnu] is not a verb of dlock: did you mean 'run'?
+    78 | dlock --config array list     | */array: *store*
+    78 | dlock --config value run job -- true | */value: run.wait: 'soon' is not a duration (such as *)
+    78 | dlock --config password list  | */password: a password is not taken from here; password-file names the file it is in
+    78 | dlock --config flag list      | */flag: json: 'maybe' is neither true nor false
+    77 | dlock --config open list      | */open: not used, for everybody may write to it (chmod o-w)
+END
+}
+
+@test "URLs of stores" {
+  assert_says << 'END'
+    78 | dlock --store nowhere: list               | --store: store 'nowhere:': unknown kind of store (*local:*)
+    78 | dlock --store local:dir list              | --store: store 'local:dir': *absolute*
+    78 | dlock --store none:/dir list              | --store: store 'none:/dir': *
+    78 | dlock --store etcd://host list            | --store: store 'etcd://host': this version of dlock has no etcd: stores yet (*)
+    78 | dlock --store redis://host:0 list         | --store: store 'redis://host...': the port has to be a number from 1 to 65535
+    78 | dlock --store redis://host/x list         | --store: store 'redis://host/x': *
+    78 | dlock --store redis+unix:path list        | --store: store 'redis+unix:path': *absolute*
+    78 | dlock --store redis://user:secret@host:x list | --store: store '...@host:x': the port has to be a number from 1 to 65535
+END
+}
+
+@test "stores that are not there" {
+  assert_says << 'END'
+    69 | dlock --store redis+unix:/no/such/socket list    | cannot reach /no/such/socket: no such file or directory
+    69 | dlock --store redis://127.0.0.1:1 list           | cannot reach 127.0.0.1:1: connection refused
+    69 | dlock --store redis://127.0.0.1:1 run job -- true | job: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock --store redis://no-such-host.invalid list  | cannot reach no-such-host.invalid:6379: *
+END
+}
+
+@test "directories and files" {
+  touch file
+  mkdir open
+  chmod 777 open
+  echo > empty
+  assert_says << 'END'
+    78 | dlock --store "local:$PWD/file" list       | */file is not a directory (nor may it be a link)
+    77 | dlock --store "local:$PWD/open" list       | the directory */open is not safe to use: everybody may write to it
+    78 | dlock run --report /no/such/file job -- true | cannot write the report to /no/such/file: No such file or directory
+    78 | dlock renew --token-file missing job       | --token-file: *missing: No such file or directory
+    64 | dlock renew --token-file empty job         | --token-file: *
+    78 | dlock --store local:/proc/dlock run job -- true | *cannot create the directory /proc/dlock: No such file or directory
+END
+}
+
+@test "output that cannot be written" {
+  dlock run job -- true
+  assert_says << 'END'
+    69 | dlock --help > /dev/full                  | cannot write to standard output: No space left on device
+    69 | dlock list > /dev/full                    | cannot write to standard output: No space left on device
+    69 | dlock list --live > /dev/full             | cannot write to standard output: No space left on device
+    69 | dlock history job > /dev/full             | cannot write to standard output: No space left on device
+    69 | dlock acquire other > /dev/full           | *cannot write to standard output: No space left on device
+    69 | dlock cache key -- echo x > /dev/full     | *cannot write to standard output: No space left on device
+    69 | dlock acquire other >&-                   | *nowhere to print the token: standard output is closed
+     0 | dlock run --report /dev/full job -- true  | job: cannot write the report to /dev/full: No space left on device
+END
+}
+
+@test "commands that cannot be started" {
+  touch plain
+  assert_says << 'END'
+    127 | dlock run job -- /no/such/command  | job: /no/such/command: command not found
+    127 | dlock run job -- no-such-command   | job: no-such-command: command not found
+    126 | dlock run job -- ./plain           | job: ./plain: permission denied
+END
+}
+
+@test "locks that others have" {
+  hold job
+  hold sem -n 2
+  dlock acquire mine > /dev/null
+  dlock limit api 1/1h
+  some=000102030405060708090a0b0c0d0e0f
+  assert_says << 'END'
+    75 | dlock run job -- true               | job: held by *@* (pid *, sh -c *) for *
+    75 | dlock run -w 100ms job -- true      | job: held by *
+    78 | dlock run -n 3 sem -- true          | sem: in use with 2 slots, not 3: all who ask have to name the same number
+    75 | dlock limit api 1/1h                | api: rate exceeded (1/1h): a turn in *
+    78 | dlock limit api 2/1h                | api: in use with 1/1h, not 2/1h: all who ask have to name the same rate
+    76 | dlock renew --token $some mine      | mine: not held by this token any more
+    76 | dlock release --token $some mine    | mine: not held by this token any more
+     1 | dlock break --yes free              | free: not held
+     1 | dlock break --yes --fence 1 job     | job: not held by fence 1
+     0 | dlock history free                  | free: no run is known
+    75 | dlock run outer -- dlock run outer -- true | outer: held by an outer run
+    124 | dlock run --timeout 100ms slow -- sleep 60 | slow: timed out: the command was ended after *
+END
+}
+
+@test "servers that refuse" {
+  redis SET 'dlock:{number}:s' 1 > /dev/null
+  redis LPUSH 'dlock:{list}' 1 > /dev/null
+  touch empty
+  printf x > wrong
+  chmod 600 empty wrong
+  redis ACL SETUSER mute on '>secret' '~*' '&*' -@all > /dev/null
+  assert_says << 'END'
+    77 | dlock --password-file wrong list                | *: login refused: WRONGPASS *
+    78 | dlock --password-file missing list              | password file */missing: No such file or directory
+    78 | dlock --password-file "$PWD" list               | password file *: not a regular file
+    78 | env -u DLOCK_PASSWORD_FILE dlock list           | *: user 'dlock' without a password (--password-file or DLOCK_PASSWORD)
+    77 | env -u DLOCK_PASSWORD_FILE DLOCK_USER=mute DLOCK_PASSWORD=secret dlock status job | *NOPERM*
+    78 | dlock run list -- true                          | list: *: the lock's key holds something that is no lock: *
+END
+}

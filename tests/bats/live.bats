@@ -1,0 +1,305 @@
+#!/usr/bin/env bats
+# dlock list --live: the table of all locks, kept up to date.
+# shellcheck disable=SC2154  # hold sets holder
+# shellcheck disable=SC2016  # a shell on the terminal expands for itself
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  if [[ $BATS_TEST_DESCRIPTION == *server* ]]; then use_redis_store; else use_private_store; fi
+  cd "$BATS_TEST_TMPDIR" || return
+  mkfifo keys
+}
+
+teardown() {
+  [[ -z ${redis_root:-} ]] || stop_redis
+  kill_leftovers
+}
+
+refute() { ! "$@"; }
+
+used() {
+  local name
+  for name; do dlock run "$name" -- true; done
+}
+
+# Shows the list on a terminal of its own. What is written there gets into the file
+# `screen`, and the terminal's name into the file `tty`.
+show_live() {  # <rows> <columns> [<variable>...]
+  SHELL=/bin/sh TERM=xterm env --default-signal "${@:3}" \
+    script -qec "stty rows $1 cols $2; tty > tty; exec dlock list --live" /dev/null \
+    <> keys > screen 3>&- &
+  terminal=$!
+}
+
+# What stands on the terminal, without colours.
+frame() { perl -0777 -pe 's/.*\e\[H//s; s/\e\[[?0-9;]*[A-Za-z]//g; s/\r//g' screen; }
+
+shows() { frame | grep -qE "$1"; }
+refute_shows() { ! shows "$1"; }
+
+# The list in a pipe, into the file `seen`.
+follow_live() {  # [<argument>...]
+  dlock list --live "$@" > seen 2> said 3>&- &
+  follower=$!
+}
+
+seen_tables() { grep -c '^LOCK' seen; }
+has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
+
+# --- On a terminal ---
+
+@test "what happens to a lock is shown as it happens" {
+  show_live 24 80
+  eventually shows '^no lock is held'
+
+  hold job
+  eventually shows '^job +held +[^ ]+ '
+  let_go
+  eventually shows '^job +free .* exit 0, '
+}
+
+@test "events bring the table up to date, not only looks from time to time" {
+  show_live 24 80
+  eventually shows '^no lock is held'
+
+  for name in one two three; do
+    used "$name"
+    EVENTUALLY_MS=1500 eventually shows "^$name "
+  done
+}
+
+@test "durations go on though nothing happens" {
+  hold job
+  show_live 24 80
+  eventually shows '^job +held +[^ ]+ +[0-9]+ms'
+
+  eventually shows '^job +held +[^ ]+ +[1-9]\.[0-9]s'
+}
+
+@test "locks for which the window is not high enough are counted" {
+  used a b c d e f g h
+
+  show_live 5 80
+
+  eventually shows '^and 5 more$'
+  assert_equal "$(frame | wc -l)" 4
+  shows '^c '
+  refute_shows '^d '
+}
+
+@test "a window that grows shows more" {
+  used a b c d e f g h
+  show_live 5 80
+  eventually shows '^and 5 more$'
+
+  stty -F "$(cat tty)" rows 20
+
+  EVENTUALLY_MS=900 eventually shows '^h '
+  refute_shows more
+}
+
+@test "no line is wider than the window" {
+  used "$(printf 'n%.0s' {1..200})" "$(printf '日%.0s' {1..50})"
+
+  show_live 24 40
+
+  eventually shows '^n+\.\.\. '
+  shows '^日+\.\.\. '
+  [[ $(frame | LC_ALL=C.UTF-8 awk '{ gsub(/日/, "ww"); if (length($0) > 40) print }') == '' ]]
+}
+
+@test "the table is drawn over the last one, without clearing it first" {
+  show_live 24 80
+  eventually shows '^no lock'
+  used job
+  eventually shows '^job '
+
+  assert_equal "$(grep -oF $'\e[2J' screen | wc -l)" 1
+}
+
+@test "Ctrl-C ends it by that signal, and gives the terminal back" {
+  show_live 24 80
+  eventually shows '^no lock'
+
+  printf '\003' 1<> keys
+
+  assert_exits 130 "$terminal"
+  [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
+}
+
+@test "SIGTERM ends it by that signal, and gives the terminal back" {
+  show_live 24 80
+  eventually shows '^no lock'
+
+  kill -TERM "$(pgrep -P "$terminal")"
+
+  assert_exits 143 "$terminal"
+  [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
+}
+
+@test "Ctrl-Z gives the terminal back, and fg draws all of it again" {
+  SHELL=/bin/sh TERM=dumb env --default-signal \
+    script -qec 'PS1="ready> " exec bash --norc --noprofile -i' /dev/null \
+    <> keys > screen 3>&- &
+  eventually grep -q 'ready> ' screen
+  printf 'TERM=xterm dlock list --live\n' 1<> keys
+  eventually shows '^no lock'
+
+  printf '\032' 1<> keys
+  eventually grep -q Stopped screen
+  grep -qF $'\e[?1049l' screen
+  : > screen
+  printf 'fg\n' 1<> keys
+
+  eventually grep -qF $'\e[?1049h' screen
+  eventually shows '^no lock'
+}
+
+@test "titles and outcomes have a colour, unless NO_COLOR is set" {
+  used job
+  show_live 24 80
+  eventually grep -qF $'\e[32mexit 0\e[0m' screen
+  kill -TERM "$(pgrep -P "$terminal")"
+  assert_exits 143 "$terminal"
+
+  show_live 24 80 NO_COLOR=1
+  eventually shows '^job '
+
+  refute grep -qE $'\e\\[[0-9;]*m' screen
+}
+
+@test "a dumb terminal gets the table anew, only when it has changed" {
+  hold job
+  show_live 24 80 TERM=dumb
+  eventually grep -q '^job *held' screen
+  never_within 2300 eval '(($(grep -c "^LOCK" screen) > 1))'
+
+  let_go
+  eventually grep -q '^job *free' screen
+
+  refute grep -qF $'\e' screen
+  assert_equal "$(tr -d '\r' < screen | sed -E 's/  .*//')" $'LOCK\njob\n\nLOCK\njob'
+}
+
+# --- In a pipe ---
+
+@test "in a pipe the table is printed again each time it has changed" {
+  hold job
+  follow_live
+  eventually has_seen_tables 1
+  never_within 2300 has_seen_tables 2
+
+  let_go
+  eventually has_seen_tables 2
+
+  assert_equal "$(sed -E 's/^(job +[a-z]+).*/\1/; s/ +/ /g; s/^LOCK.*/LOCK/' seen)" \
+    $'LOCK\njob held\n\nLOCK\njob free'
+  assert_equal "$(< said)" ''
+}
+
+@test "in a pipe nothing steers a terminal" {
+  used job
+  follow_live
+
+  eventually has_seen_tables 1
+  refute grep -qF $'\e' seen
+}
+
+@test "only locks that match the pattern are shown" {
+  follow_live 'web-*'
+  eventually grep -q '^no lock' seen
+  used job web-1
+
+  eventually grep -q '^web-1 ' seen
+  refute grep -q '^job ' seen
+}
+
+@test "a reader who leaves ends it as SIGPIPE does" {
+  used job
+
+  run timeout 10 bash -c 'dlock list --live | head -n 1 > /dev/null; echo "${PIPESTATUS[0]}"'
+
+  assert_equal "$output" 141
+}
+
+@test "SIGTERM ends it in a pipe, too" {
+  follow_live
+  eventually grep -q '^no lock' seen
+
+  kill -TERM "$follower"
+
+  assert_exits 143 "$follower"
+}
+
+@test "--live goes with neither --json nor --prometheus" {
+  run dlock list --live --json
+  assert_equal "$status $output" '64 dlock: --json and --live exclude each other'
+  run dlock list --prometheus --live
+  assert_equal "$status $output" '64 dlock: --prometheus and --live exclude each other'
+}
+
+# --- On a server ---
+
+@test "on a server the table is up to date, too" {
+  show_live 24 80
+  eventually shows '^no lock is held'
+
+  for name in one two three; do
+    used "$name"
+    EVENTUALLY_MS=1500 eventually shows "^$name "
+  done
+}
+
+@test "a server that is away for a while is said below what was last known, and it goes on" {
+  used job
+  show_live 24 120
+  eventually shows '^job '
+
+  stop_redis
+  eventually shows '^\(as of [^ ]+ ago: .*\)$'
+  shows '^job '
+
+  start_redis
+  used other
+  eventually shows '^other '
+  refute_shows 'as of'
+}
+
+@test "who may not be told of events by a server sees what happens all the same" {
+  redis ACL SETUSER limited on '>secret' '~dlock:*' resetchannels +@all > /dev/null
+  used job
+  DLOCK_PASSWORD_FILE='' DLOCK_USER=limited DLOCK_PASSWORD=secret follow_live
+  eventually grep -q '^job ' seen
+
+  used other
+
+  eventually grep -q '^other ' seen
+}
+
+@test "a server that hangs keeps neither the durations nor Ctrl-C waiting" {
+  hold job
+  show_live 24 120
+  eventually shows '^job +held '
+  kill -STOP "$redis_pid"
+  eventually shows '^\(as of [^ ]+ ago: '
+  frame > before
+  eventually differs before
+
+  printf '\003' 1<> keys
+
+  EVENTUALLY_MS=1000 assert_exits 130 "$terminal"
+  kill -CONT "$redis_pid"
+}
+
+differs() { ! cmp -s "$1" <(frame); }  # <file>
+
+@test "a server that cannot be reached at first is 69" {
+  stop_redis
+
+  run timeout 10 dlock list --live
+
+  assert_status 69
+  assert_one_line
+}

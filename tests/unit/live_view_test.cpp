@@ -1,0 +1,96 @@
+// What `list --live` shows, and when it looks.
+
+#include "cli/live_view.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace dlock {
+namespace {
+
+using namespace std::chrono_literals;
+using Lines = std::vector<std::string>;
+
+LockInfo held_lock() {
+  LockInfo lock;
+  lock.lock = {"dlock", "job"};
+  HolderInfo holder;
+  holder.fence = {42};
+  holder.held = 3s;
+  lock.holders.push_back(holder);
+  lock.last_run = RunInfo{};
+  lock.last_run->outcome = "ran";
+  lock.last_run->exit_code = 0;
+  return lock;
+}
+
+TEST(LiveView, holders_grow_older_by_themselves) {
+  EXPECT_EQ(aged({held_lock()}, 1500ms).at(0).holders.at(0).held, 4500ms);
+}
+
+TEST(LiveView, durations_are_no_news) {
+  auto older = held_lock();
+  older.holders[0].held += 1h;
+  older.holders[0].expires_in = 5s;
+
+  EXPECT_EQ(gist_of({older}), gist_of({held_lock()}));
+}
+
+TEST(LiveView, all_else_that_the_table_shows_is_news) {
+  const auto before = gist_of({held_lock()});
+  const auto after = [](auto change) {
+    auto lock = held_lock();
+    change(lock);
+    return gist_of({lock});
+  };
+
+  EXPECT_NE(before, gist_of({}));
+  EXPECT_NE(before, gist_of({held_lock(), held_lock()}));
+  EXPECT_NE(before, after([](LockInfo& lock) { lock.lock.name = "other"; }));
+  EXPECT_NE(before, after([](LockInfo& lock) { lock.holders.clear(); }));
+  EXPECT_NE(before, after([](LockInfo& lock) { lock.holders[0].fence = {43}; }));
+  EXPECT_NE(before, after([](LockInfo& lock) { lock.holders[0].foreign = true; }));
+  EXPECT_NE(before, after([](LockInfo& lock) { lock.mode = Mode::shared; }));
+  EXPECT_NE(before, after([](LockInfo& lock) { lock.slots = 2; }));
+  EXPECT_NE(before, after([](LockInfo& lock) { lock.waiters.emplace_back(); }));
+  EXPECT_NE(before, after([](LockInfo& lock) { lock.last_run->exit_code = 1; }));
+  EXPECT_NE(before, after([](LockInfo& lock) { lock.last_run->started += 1s; }));
+}
+
+TEST(LiveView, events_are_looked_at_soon_but_not_one_by_one) {
+  const Clock::time_point last(1h);
+
+  EXPECT_EQ(next_look(last, true), last + 100ms);
+  EXPECT_EQ(next_look(last, false), last + 2s);
+}
+
+TEST(LiveView, what_fits_the_window_is_shown_as_it_is) {
+  EXPECT_EQ(lines_within("a\nb\nc\n", "", {80, 3}), (Lines{"a", "b", "c"}));
+  EXPECT_EQ(lines_within("a\nb\n", "last", {80, 3}), (Lines{"a", "b", "last"}));
+}
+
+TEST(LiveView, lines_that_do_not_fit_are_counted) {
+  EXPECT_EQ(lines_within("a\nb\nc\nd\n", "", {80, 3}), (Lines{"a", "b", "and 2 more"}));
+  EXPECT_EQ(lines_within("a\nb\nc\n", "last", {80, 3}),
+            (Lines{"a", "and 2 more", "last"}));
+  EXPECT_EQ(lines_within("a\nb\nc\n", "last", {80, 1}), (Lines{"last"}));
+  EXPECT_EQ(lines_within("a\nb\nc\n", "", {80, 1}), (Lines{"and 3 more"}));
+}
+
+TEST(LiveView, no_line_is_wider_than_the_window) {
+  EXPECT_EQ(lines_within("abcdefghij\n", "klmnopqrst", {8, 24}),
+            (Lines{"abcde...", "klmno..."}));
+}
+
+TEST(LiveView, lines_are_drawn_over_those_that_are_there) {
+  EXPECT_EQ(drawn({"a", "b"}), "\x1b[Ha\x1b[K\r\nb\x1b[K\x1b[J");
+}
+
+TEST(LiveView, how_old_it_is_and_why) {
+  EXPECT_EQ(trouble_text(12s, "web1: connection refused"),
+            "(as of 12s ago: web1: connection refused)");
+}
+
+}  // namespace
+}  // namespace dlock
