@@ -60,7 +60,9 @@ void __wrap_OPENSSL_cpuid_setup() {
 
 // glibc asks where the program is, to find shared libraries beside it.
 const char* __wrap__dl_get_origin() {
-  return reinterpret_cast<const char*>(-1);  // not known
+  // Not known, in glibc's own way.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return reinterpret_cast<const char*>(-1);
 }
 
 // std::ios_base::Init: whoever includes <iostream>, as CLI11 does, has std::cin, std::cout
