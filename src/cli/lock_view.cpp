@@ -211,7 +211,7 @@ std::string waiting_text(const Busy& busy, std::size_t columns) {
   const std::string waiting = "waiting: ";
   const auto fits = [&](const std::string& text) { return columns_of(text) <= columns; };
   const auto command = printable_command(holder.command);
-  const auto whole = waiting + held_by(command);
+  auto whole = waiting + held_by(command);
   if (fits(whole) || holder.foreign) return whole;
   // First less of the command, then none, then only who and since when, then only that.
   constexpr std::size_t least = 4;
