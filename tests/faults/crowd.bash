@@ -24,14 +24,15 @@ line() {
   look crowd '.waiters[].pid' | while read -r pid; do echo "${number_of[$pid]}"; done
 }
 
-# The memory that a waiter shares with nobody, its guardian's included, in KiB: the mean.
-private_memory() {
-  local pid
-  for pid in "${!number_of[@]}"; do
-    cat "/proc/$pid/smaps_rollup"
-    # shellcheck disable=SC2046
-    cat $(pgrep -P "$pid" | sed 's|.*|/proc/&/smaps_rollup|') /dev/null
-  done | awk -v waiters="${#number_of[@]}" '/^Private/ { k += $2 } END { printf "%.0f\n", k / waiters }'
+# Prints the KiB of memory that each waiter takes, its guardian included: the mean. What
+# they share is divided among them.
+memory_of_each() {
+  local files guardians
+  mapfile -t guardians < <(pgrep -P "$(IFS=,; echo "${!number_of[*]}")")
+  files=("${!number_of[@]}" "${guardians[@]}")
+  files=("${files[@]/#/\/proc\/}")
+  awk -v waiters="${#number_of[@]}" '/^Pss:/ { k += $2 } END { printf "%.0f\n", k / waiters }' \
+    "${files[@]/%/\/smaps_rollup}"
 }
 
 # Lets the holder go, and waits for all of the crowd.
