@@ -1,0 +1,138 @@
+#!/usr/bin/env bats
+# Many locks in one store, and many waiters for one lock. tests/long has more of them.
+# Only for what users install: the static release build.
+# shellcheck disable=SC2016  # commands expand for themselves
+
+locks=10000
+
+# Locks with a last run. On a server they are copies of a real one; the files of a local
+# store can only be made by real runs.
+setup_file() {
+  load ../bats/support
+  HOME=$BATS_FILE_TMPDIR DLOCK_CONFIG='' DLOCK_STORE=local:$BATS_FILE_TMPDIR/store \
+    xargs -P 2 -I{} "$DLOCK_BIN" run lock-{} -- /bin/true < <(seq "$locks")
+}
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  load crowd
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+# Runs so many times that the history of the lock has no room for more.
+fill_history() {
+  local i
+  for ((i = 0; i < 25; i++)); do dlock run job -- /bin/true; done
+}
+
+use_crowded_local_store() {
+  use_private_store
+  crowded=local:$BATS_FILE_TMPDIR/store empty=$DLOCK_STORE
+}
+
+use_crowded_server() {
+  use_redis_store
+  dlock run lock -- /bin/true
+  redis EVAL 'for _, part in ipairs({"s", "r"}) do
+      local data = redis.call("DUMP", "dlock:{lock}:" .. part)
+      local left = redis.call("PTTL", "dlock:{lock}:" .. part)
+      for i = 1, tonumber(ARGV[1]) do
+        redis.call("RESTORE", "dlock:{lock-" .. i .. "}:" .. part, left, data)
+      end
+    end' 0 "$locks" > /dev/null
+  redis DEL 'dlock:{lock}:s' 'dlock:{lock}:r' > /dev/null
+  crowded=$DLOCK_STORE
+}
+
+# Asserts that all of them are listed in less than a second: the best of three times.
+assert_listed_at_once() {
+  local count=0 started took least=''
+  DLOCK_STORE=$crowded
+  while ((++count <= 3)); do
+    started=$(now_ms)
+    dlock list > "$BATS_TEST_TMPDIR/list"
+    took=$(($(now_ms) - started))
+    ((${least:=$took} < took)) || least=$took
+  done
+  assert_equal "$(grep -c '^lock-' "$BATS_TEST_TMPDIR/list")" "$locks"
+  assert_between "$least" 0 999
+}
+
+# Prints the microseconds that a run takes.
+time_run() {  # <store>
+  local started=${EPOCHREALTIME/[.,]/}
+  dlock --store "$1" run job -- /bin/true
+  echo $((${EPOCHREALTIME/[.,]/} - started))
+}
+
+median() { sort -n "$1" | sed -n "$((($(wc -l < "$1") + 1) / 2))p"; }
+
+# Asserts that runs in the first store take hardly longer than in the second, turn by turn.
+assert_no_dearer() {  # <store> <store>
+  local round
+  for ((round = 0; round < 30; round++)); do
+    time_run "$1" >> "$BATS_TEST_TMPDIR/first"
+    time_run "$2" >> "$BATS_TEST_TMPDIR/second"
+  done
+  assert_between "$(median "$BATS_TEST_TMPDIR/first")" 1 \
+    $(($(median "$BATS_TEST_TMPDIR/second") * 13 / 10))
+}
+
+@test "ten thousand embedded locks are listed in less than a second" {
+  use_crowded_local_store
+
+  assert_listed_at_once
+}
+
+@test "ten thousand locks on a server are listed in less than a second" {
+  use_crowded_server
+
+  assert_listed_at_once
+}
+
+@test "an embedded run costs no more beside ten thousand locks and with a full history" {
+  use_crowded_local_store
+  DLOCK_STORE=$crowded fill_history
+
+  assert_no_dearer "$crowded" "$empty"
+}
+
+@test "a run on a server costs no more beside ten thousand locks and with a full history" {
+  use_crowded_server
+  fill_history
+
+  # The same server with nothing in it: another of its databases.
+  assert_no_dearer "$crowded" "$crowded?db=1"
+}
+
+# Asserts that 200 waiters all get their turn, in order, and are small.
+assert_all_are_served() {  # <most KiB of memory for each>
+  hold crowd
+  gather 200 sh -c 'echo "$2" >> "$1"' - "$BATS_TEST_TMPDIR/served"
+  line > "$BATS_TEST_TMPDIR/line"
+  memory=$(memory_of_each)
+
+  disperse
+
+  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/line")" 200
+  cmp "$BATS_TEST_TMPDIR/line" "$BATS_TEST_TMPDIR/served"
+  assert_between "$memory" 50 "$1"
+}
+
+@test "200 waiters for an embedded lock all get their turn, in order, and are small" {
+  use_private_store
+
+  assert_all_are_served 600
+}
+
+@test "200 waiters for a lock on a server all get their turn, in order, and are small" {
+  use_redis_store
+
+  assert_all_are_served 600
+}
