@@ -3,7 +3,8 @@
 # faults, for which it does not matter what else the machine does. Only for what users
 # install: the static release build.
 #
-# The bounds are what was counted and 5 % (page faults: 15 %). Who adds a call on purpose
+# The bounds are what was counted and a fifth more, for on a busy machine dlock looks more
+# often, and other kernels map other numbers of pages. Who adds a call on purpose
 # raises them; the failure has the list.
 # shellcheck disable=SC2154  # hold sets holder
 
@@ -49,7 +50,7 @@ count_calls() {  # <dlock's arguments>...
 # Asserts that in the best of these runs dlock makes not many more calls than were counted,
 # and not so few that they cannot be what was meant to be counted.
 assert_calls() {  # <phase, or all> <counted>
-  local try is best least='' most=$((($2 * 105 + 99) / 100))
+  local try is best least='' most=$((($2 * 120 + 99) / 100))
   for try in "$BATS_TEST_TMPDIR"/calls.?; do
     is=$(sum_of "$1" < "$try")
     if [[ -z $least ]] || ((is < least)); then least=$is best=$try; fi
@@ -147,5 +148,5 @@ use_warm_server() {
     least=$((faults < least ? faults : least))
   done
 
-  assert_between "$least" 30 72
+  assert_between "$least" 30 80
 }

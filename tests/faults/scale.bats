@@ -81,7 +81,7 @@ assert_no_dearer() {  # <store> <store>
     time_run "$2" >> "$BATS_TEST_TMPDIR/second"
   done
   assert_between "$(median "$BATS_TEST_TMPDIR/first")" 1 \
-    $(($(median "$BATS_TEST_TMPDIR/second") * 13 / 10))
+    $(($(median "$BATS_TEST_TMPDIR/second") * 15 / 10))
 }
 
 @test "ten thousand embedded locks are listed in less than a second" {
