@@ -1,7 +1,9 @@
 // The least that can be done to run a command under a lock: `floor FILE COMMAND...`.
+// Without a lock, too, if FILE is `-`.
 
 #include <err.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,8 +12,10 @@ extern char** environ;
 
 int main(int argc, char** argv) {
   if (argc < 3) return 64;
-  const int fd = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0 || flock(fd, LOCK_EX) != 0) err(69, "%s", argv[1]);
+  if (strcmp(argv[1], "-") != 0) {
+    const int fd = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX) != 0) err(69, "%s", argv[1]);
+  }
   const pid_t pid = vfork();
   if (pid == 0) {
     execve(argv[2], argv + 2, environ);
