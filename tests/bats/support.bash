@@ -139,7 +139,9 @@ use_server_as_store() {
     > "$BATS_TEST_TMPDIR/server.log" 2>&1 3>&- &
   server_pid=$!
   disown "$server_pid"
-  eventually test -S "$socket" || return
+  # The socket's file is there before anybody listens.
+  answers() { [[ $(redis-cli -s "$socket" PING) == PONG ]]; }
+  eventually answers || return
   export DLOCK_STORE=redis+unix:$socket
 }
 

@@ -60,7 +60,8 @@ use_server() {
 @test "once the command runs the guardian allocates nothing, writes nothing, and opens at most what is in /proc" {
   use_server
   trace=$BATS_TEST_TMPDIR/trace
-  strace -f -qq -o "$trace" dlock run --ttl 1s --store-timeout 100ms job -- \
+  # Under strace, and beside others, a guardian needs its time.
+  strace -f -qq -o "$trace" dlock run --ttl 3s --store-timeout 300ms job -- \
     sh -c 'trap "" TERM; echo on > "$0"; while :; do sleep 0.05; done' "$trace.on" 2> /dev/null 3>&- &
   tracer=$!
   eventually test -s "$trace.on"

@@ -405,22 +405,22 @@ remove_delegated_cgroup() {
   holder=$!
   eventually test -s "$began"
   guardian=$(guardian_of "$holder")
-  before=$(used_by "$guardian")
+  descriptors=$(descriptors_of "$guardian")
+  memory=$(memory_of "$guardian")
 
   touch "$began.go"
   EVENTUALLY_MS=60000 eventually grep -qx 2 "$began"
 
   eventually has_no_zombies "$guardian"
-  assert_equal "$(used_by "$guardian")" "$before"
+  assert_equal "$(descriptors_of "$guardian")" "$descriptors"
+  assert_between "$(memory_of "$guardian")" 0 $((memory + 64))
   touch "$began.end"
   assert_exits 0 "$holder"
 }
 
-# How many descriptors and how much memory of its own a process has.
-used_by() {  # <pid>
-  echo /proc/"$1"/fd/* | wc -w
-  awk '/^Private/ { sum += $2 } END { print int(sum / 100) }' "/proc/$1/smaps_rollup"
-}
+# How many descriptors a process has, and how many KiB that it has written to.
+descriptors_of() { echo /proc/"$1"/fd/* | wc -w; }  # <pid>
+memory_of() { awk '/^Private_Dirty/ { print $2 }' "/proc/$1/smaps_rollup"; }  # <pid>
 
 has_no_zombies() { [[ $(ps -o stat= --ppid "$1") != *Z* ]]; }
 
