@@ -65,7 +65,7 @@ struct Parts {
 
 // Of a run that is all there was to do: the process ends now, and the kernel clears away
 // memory, maps and descriptors faster than one by one, while the next in line waits.
-Parts* left_to_the_kernel = nullptr;
+Parts* volatile left_to_the_kernel = nullptr;  // or the compiler would leave it out
 
 }  // namespace
 
