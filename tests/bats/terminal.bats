@@ -464,7 +464,7 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
 @test "on a narrow terminal the line of a wait has the place, but not all of the holder" {
   hold job
 
-  on_terminal 'stty cols 40; TERM=xterm dlock run -w forever job -- true'
+  on_terminal 'stty cols 44; TERM=xterm dlock run -w forever job -- true'
 
   eventually appears 'place 1 of 1'
   live_lines | grep -qE 'job: held (by [^ ]+ )?for [0-9.]+m?s; place 1 of 1$'
