@@ -91,8 +91,8 @@ use_warm_server() {
   count_calls run job -- /bin/true
 
   assert_calls before 157
-  assert_calls after 25
-  assert_calls all 198
+  assert_calls after 38
+  assert_calls all 211
 }
 
 @test "a run on a server makes few system calls before its command begins and after it ended" {
@@ -101,8 +101,8 @@ use_warm_server() {
   count_calls run job -- /bin/true
 
   assert_calls before 176
-  assert_calls after 34
-  assert_calls all 226
+  assert_calls after 42
+  assert_calls all 234
 }
 
 @test "a look at a lock makes few system calls" {
