@@ -248,7 +248,7 @@ Exit Cache::printed(const std::string& bytes) const {
 Exit Cache::printed(CommandOutput& output, Exit exit) const {
   let_signals_act();
   if (output.print()) return exit;
-  speaker_.error(output_failure(errno));
+  speaker_.error(output_failure(output.error()));
   const bool failed = exit.by_signal || exit.code != 0;
   return failed ? exit : Exit{code_of(ExitStatus::unavailable), {}};
 }

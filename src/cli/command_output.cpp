@@ -105,6 +105,7 @@ void CommandOutput::pass_on() {
 
 // As without dlock: the command is told by its next write that nobody reads any more.
 void CommandOutput::give_up() {
+  error_ = errno;
   failed_ = passes_on_ = true;
   if (poll_) ::epoll_ctl(poll_->fd(), EPOLL_CTL_DEL, reading_.get(), nullptr);
   reading_.reset();
@@ -135,6 +136,7 @@ void CommandOutput::stop() {
 bool CommandOutput::print() {
   if (failed_) return false;
   failed_ = !print_bytes(std::string_view(bytes_).substr(passed_));
+  if (failed_) error_ = errno;
   passed_ = bytes_.size();
   return !failed_;
 }

@@ -38,8 +38,9 @@ class CommandOutput {
   const std::string* whole() const { return passes_on_ ? nullptr : &bytes_; }
 
   // Writes what has not been passed on yet, and waits for whoever is slow to read it.
-  // Whether all of it was written, here and before.
+  // Whether all of it was written, here and before; if not, error() is the errno.
   bool print();
+  int error() const { return error_; }
 
  private:
   void look();
@@ -62,6 +63,7 @@ class CommandOutput {
   std::size_t passed_ = 0;  // of these
   bool passes_on_ = false;
   bool failed_ = false;  // standard output takes no more
+  int error_ = 0;        // why
 };
 
 // Writes all of it to standard output, also where that was made non-blocking. False if

@@ -52,32 +52,32 @@ std::string path_for(pid_t maker) {
 
 }  // namespace
 
-OwnCgroup OwnCgroup::made() noexcept {
+template <typename Check>
+OwnCgroup OwnCgroup::at_path_of(pid_t maker, Check is_there) noexcept {
   OwnCgroup cgroup;
   try {
-    const auto path = path_for(::getpid());
-    if (path.empty() || ::mkdir(path.c_str(), 0755) != 0) return cgroup;
+    const auto path = path_for(maker);
+    if (path.empty() || !is_there(path.c_str())) return cgroup;
     cgroup.path_ = path;
-    cgroup.open();
+    cgroup.processes_ =
+        Fd(::open((path + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
+    cgroup.kill_ = Fd(::open((path + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
   } catch (const std::bad_alloc&) {
-    // Then there is none.
+    // Then there is none, or one that cannot be killed at once.
   }
   return cgroup;
 }
 
-OwnCgroup OwnCgroup::of(pid_t maker) {
-  OwnCgroup cgroup;
-  struct stat status {};
-  const auto path = path_for(maker);
-  if (path.empty() || ::stat(path.c_str(), &status) != 0) return cgroup;
-  cgroup.path_ = path;
-  cgroup.open();
-  return cgroup;
+OwnCgroup OwnCgroup::made() noexcept {
+  return at_path_of(::getpid(),
+                    [](const char* path) { return ::mkdir(path, 0755) == 0; });
 }
 
-void OwnCgroup::open() {
-  processes_ = Fd(::open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
-  kill_ = Fd(::open((path_ + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
+OwnCgroup OwnCgroup::of(pid_t maker) noexcept {
+  return at_path_of(maker, [](const char* path) {
+    struct stat status {};
+    return ::stat(path, &status) == 0;
+  });
 }
 
 void OwnCgroup::enter() const {

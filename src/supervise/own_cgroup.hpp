@@ -21,7 +21,7 @@ class OwnCgroup {
   static OwnCgroup made() noexcept;
 
   // The one that the process `maker` has made; empty if there is none.
-  static OwnCgroup of(pid_t maker);
+  static OwnCgroup of(pid_t maker) noexcept;
 
   bool exists() const { return !path_.empty(); }
 
@@ -32,7 +32,9 @@ class OwnCgroup {
   bool remove() const;    // unless somebody is still in there: false
 
  private:
-  void open();
+  // Empty unless `is_there` says of its path that it is; also where there is no memory.
+  template <typename Check>
+  static OwnCgroup at_path_of(pid_t maker, Check is_there) noexcept;
 
   std::string path_;
   Fd processes_;

@@ -7,7 +7,7 @@
 namespace dlock {
 
 // The numbers are those of syslog(3), which sd-daemon(3) takes over.
-enum class Priority { error = 3, warning = 4, notice = 5, info = 6 };
+enum class Priority { error = 3, warning = 4, info = 6 };
 
 // What JOURNAL_STREAM says of a file (systemd.exec(5)): "DEVICE:INODE", both decimal.
 // False for any other text: who sets it wrongly gets plain lines.

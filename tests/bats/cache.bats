@@ -528,7 +528,7 @@ call() {  # <number> <argument of cache>...
     begin
     run bash -c 'timeout 20 dlock cache --max-size 10 endless -- yes 2>&1 > >(exec head -n 1 > /dev/null)'
     assert_status 141
-    assert_output_contains 'cannot write to standard output'
+    assert_output_contains 'cannot write to standard output: Broken pipe'
   done
 }
 

@@ -60,7 +60,8 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
   eventually shows '^job +free .* exit 0, '
 }
 
-@test "events bring the table up to date, not only looks from time to time" {
+# Asserts that each new lock is shown before the next look that nobody asked for.
+assert_shown_when_used() {
   show_live 24 80
   eventually shows '^no lock is held'
 
@@ -68,6 +69,10 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
     used "$name"
     EVENTUALLY_MS=1500 eventually shows "^$name "
   done
+}
+
+@test "events bring the table up to date, not only looks from time to time" {
+  assert_shown_when_used
 }
 
 @test "durations go on though nothing happens" {
@@ -243,13 +248,7 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
 # --- On a server ---
 
 @test "on a server the table is up to date, too" {
-  show_live 24 80
-  eventually shows '^no lock is held'
-
-  for name in one two three; do
-    used "$name"
-    EVENTUALLY_MS=1500 eventually shows "^$name "
-  done
+  assert_shown_when_used
 }
 
 @test "a server that is away for a while is said below what was last known, and it goes on" {

@@ -20,7 +20,8 @@ using Kind = Failure::Kind;
 using Missing = Directory::Missing;
 
 TEST(DefaultDirectory, of_root_is_below_var) {
-  EXPECT_EQ(default_directory({0, "/root", "/root/.state"}), "/var/lib/dlock");
+  EXPECT_EQ(default_directory({0, "/home/admin", "/home/admin/.state"}),
+            "/var/lib/dlock");
 }
 
 TEST(DefaultDirectory, of_others_is_below_their_state_home) {
