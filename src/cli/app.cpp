@@ -189,11 +189,11 @@ std::optional<bool> takes_value(const VerbSpec& verb, std::string_view name) {
   return help ? std::optional(false) : std::nullopt;
 }
 
+using OptionValues = std::map<std::string, std::string, std::less<>>;
+
 // CLI11's parser for options of one verb, and what it found.
 struct Parser {
-  Parser() { app.set_help_flag(); }
-
-  void add_help_options() {
+  Parser() {
     app.set_help_flag("-h,--help");
     app.set_version_flag("--version", "dlock " DLOCK_VERSION);
   }
@@ -213,8 +213,16 @@ struct Parser {
     }
   }
 
+  OptionValues found() const {
+    OptionValues set = values;
+    std::erase_if(set, [&](const auto& value) {
+      return app.get_option("--" + value.first)->count() == 0;
+    });
+    return set;
+  }
+
   CLI::App app;
-  std::map<std::string, std::string, std::less<>> values;
+  OptionValues values;
 };
 
 const VerbSpec* verb_named(std::string_view name) {
@@ -325,10 +333,10 @@ void add_from_file(Settings& settings, const VerbSpec& verb, const std::string& 
   }
 }
 
-Settings settings_from(const Parser& parser, const VerbSpec& verb, std::string& config) {
+Settings settings_from(const OptionValues& options, const VerbSpec& verb,
+                       std::string& config) {
   Settings settings;
-  for (const auto& [name, value] : parser.values) {
-    if (parser.app.get_option("--" + name)->count() == 0) continue;
+  for (const auto& [name, value] : options) {
     const auto* spec = option_named(verb, name);
     const bool common = spec >= std::begin(common_specs) && spec < std::end(common_specs);
     settings[name] = {common ? settled(*spec, value) : value,
@@ -399,6 +407,17 @@ std::string explained(const std::string& unknown, const VerbSpec& verb) {
   return "unknown option " + shown + option_suggestion(name, verb);
 }
 
+// Throws what CLI11 throws, for help as for errors. Where there is no option, there is
+// nothing to ask it, and to set it up takes a fifth of what dlock itself executes.
+OptionValues option_values(const VerbSpec& verb, const Words& words) {
+  if (words.options.empty()) return {};
+  Parser parser;
+  parser.add_options_of(verb, words);
+  std::vector<std::string> reversed(words.options.rbegin(), words.options.rend());
+  parser.app.parse(std::move(reversed));
+  return parser.found();
+}
+
 // CLI11's words for what is wrong, without its names and line breaks.
 std::string explained(const CLI::ParseError& error, const Words& words) {
   const std::string last =
@@ -459,13 +478,9 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
       sorted_words(rest, no_verb ? 0 : verb->most_operands,
                    [&](std::string_view name) { return takes_value(*verb, name); });
   if (!words.unknown.empty()) throw UsageError(explained(words.unknown, *verb));
-  Parser parser;
-  parser.add_help_options();
-  parser.add_options_of(*verb, words);
+  OptionValues options;
   try {
-    auto reversed = words.options;
-    std::reverse(reversed.begin(), reversed.end());
-    parser.app.parse(reversed);
+    options = option_values(*verb, words);
   } catch (const CLI::CallForHelp&) {
     return Print{no_verb ? general_help(verbs) : help_of(*verb, common_specs)};
   } catch (const CLI::CallForVersion&) {
@@ -480,7 +495,7 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   invocation.verb = verb->verb;
   invocation.operands = words.operands;
   invocation.command = words.command;
-  invocation.settings = settings_from(parser, *verb, invocation.config);
+  invocation.settings = settings_from(options, *verb, invocation.config);
   invocation.common = common_options(invocation.settings);
   invocation.passed_on = passed_on(invocation.settings);
   return invocation;

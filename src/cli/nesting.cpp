@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "util/text.hpp"
 
@@ -33,6 +34,12 @@ bool is_secret(std::string_view entry) {
   return entry.starts_with("DLOCK_PASSWORD=") || entry.starts_with("DLOCK_TOKEN=");
 }
 
+static std::size_t count_of(const char* const* entries) {
+  std::size_t count = 0;
+  while (entries[count] != nullptr) ++count;
+  return count;
+}
+
 std::vector<std::string> command_environment(const char* const* inherited,
                                              const CommandSettings& settings) {
   std::vector<std::string> own{
@@ -49,8 +56,13 @@ std::vector<std::string> command_environment(const char* const* inherited,
   own.insert(own.end(), settings.passed_on.begin(), settings.passed_on.end());
 
   std::vector<std::string> environment;
+  environment.reserve(count_of(inherited) + own.size());
   for (; *inherited != nullptr; ++inherited) {
     const std::string_view entry(*inherited);
+    if (!entry.starts_with("DLOCK_")) {  // as most are
+      environment.emplace_back(entry);
+      continue;
+    }
     const auto name = entry.substr(0, entry.find('=') + 1);
     const bool replaced =
         std::any_of(own.begin(), own.end(),
@@ -61,7 +73,7 @@ std::vector<std::string> command_environment(const char* const* inherited,
     if (is_secret(entry) || outer || (replaced && !name.empty())) continue;
     environment.emplace_back(entry);
   }
-  environment.insert(environment.end(), own.begin(), own.end());
+  std::move(own.begin(), own.end(), std::back_inserter(environment));
   return environment;
 }
 

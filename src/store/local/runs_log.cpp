@@ -11,6 +11,7 @@
 #include "lock/errors.hpp"
 #include "lock/history.hpp"
 #include "util/json.hpp"
+#include "util/json_line.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {
@@ -80,57 +81,52 @@ std::string contents(int fd, off_t at = 0) {
   }
 }
 
-Json json_of_grant(const char* event, const LockName& lock, const Holder& holder) {
-  return Json{
-      {"event", event},
-      {"namespace", lock.name_space},
-      {"name", lock.name},
-      {"fence", holder.fence.number},
-      {"slot", holder.slot},
-      {"mode", holder.mode == Mode::shared ? "shared" : "exclusive"},
-      {"started", rfc3339(holder.since)},
-      {"host", holder.party.host},
-      {"pid", holder.party.pid},
-      {"uid", holder.party.uid},
-      {"label", holder.label},
-      {"counts", holder.counts},
-  };
-}
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
+JsonLine line_of_grant(const char* event, const LockName& lock, const Holder& holder) {
+  JsonLine line;
+  line.add_text("event", event);
+  line.add_text("namespace", lock.name_space);
+  line.add_text("name", lock.name);
+  line.add_number("fence", holder.fence.number);
+  line.add_number("slot", holder.slot);
+  line.add_text("mode", holder.mode == Mode::shared ? "shared" : "exclusive");
+  line.add_text("started", rfc3339(holder.since));
+  line.add_text("host", holder.party.host);
+  line.add_number("pid", holder.party.pid);
+  line.add_number("uid", holder.party.uid);
+  line.add_text("label", holder.label);
+  line.add_flag("counts", holder.counts);
+  return line;
 }
 
 }  // namespace
 
 std::string start_line(const LockName& lock, const Holder& holder) {
-  auto json = json_of_grant("start", lock, holder);
-  json["command"] = holder.argv;
-  auto line = to_line(json);
-  line.pop_back();  // the closing brace
-  return line + ",\"command_pid\":";
+  auto line = line_of_grant("start", lock, holder);
+  line.add_texts("command", holder.argv);
+  return line.unfinished() + ",\"command_pid\":";
 }
 
 std::string grant_line(const LockName& lock, const Holder& holder) {
-  return to_line(json_of_grant(was_acquired, lock, holder));
+  return line_of_grant(was_acquired, lock, holder).finished();
 }
 
 std::string end_line(const LockName& lock, const RunInfo& run) {
-  return to_line(Json{
-      {"event", "end"},
-      {"namespace", lock.name_space},
-      {"name", lock.name},
-      {"fence", run.fence.number},
-      {"started", rfc3339(run.started)},
-      {"ended", run.ended ? Json(rfc3339(*run.ended)) : Json(nullptr)},
-      {"duration_ms", run.duration ? Json(run.duration->count()) : Json(nullptr)},
-      {"exit_code", or_null(run.exit_code)},
-      {"signal", or_null(run.signal)},
-      {"host", run.host},
-      {"outcome", run.outcome},
-      {"counts", run.counts},
-  });
+  JsonLine line;
+  line.add_text("event", "end");
+  line.add_text("namespace", lock.name_space);
+  line.add_text("name", lock.name);
+  line.add_number("fence", run.fence.number);
+  line.add_text("started", rfc3339(run.started));
+  line.add_text_or_null("ended",
+                        run.ended ? std::optional(rfc3339(*run.ended)) : std::nullopt);
+  line.add_number_or_null(
+      "duration_ms", run.duration ? std::optional(run.duration->count()) : std::nullopt);
+  line.add_number_or_null("exit_code", run.exit_code);
+  line.add_text_or_null("signal", run.signal);
+  line.add_text("host", run.host);
+  line.add_text("outcome", run.outcome);
+  line.add_flag("counts", run.counts);
+  return line.finished();
 }
 
 RunInfo run_that_was_none(const Holder& holder) {

@@ -1,0 +1,66 @@
+// A line of JSON that is written directly is the line that the library would have
+// written.
+
+#include "util/json_line.hpp"
+
+#include <gtest/gtest.h>
+
+#include "util/json.hpp"
+
+namespace dlock {
+namespace {
+
+TEST(JsonLine, has_what_was_added_in_that_order) {
+  JsonLine line;
+  line.add_text("name", "job");
+  line.add_number("fence", std::uint64_t{18'446'744'073'709'551'615u});
+  line.add_number("offset", -7);
+  line.add_flag("counts", true);
+  line.add_flag("lost", false);
+  line.add_texts("command", {"make", "all"});
+
+  EXPECT_EQ(line.finished(),
+            R"({"name":"job","fence":18446744073709551615,"offset":-7,"counts":true,)"
+            R"("lost":false,"command":["make","all"]})");
+}
+
+TEST(JsonLine, has_null_for_what_there_is_not) {
+  JsonLine line;
+  line.add_text_or_null("signal", std::nullopt);
+  line.add_number_or_null("exit_code", std::optional<int>());
+  line.add_text_or_null("host", std::optional<std::string>("web1"));
+  line.add_number_or_null("pid", std::optional(12));
+
+  EXPECT_EQ(line.finished(),
+            R"({"signal":null,"exit_code":null,"host":"web1","pid":12})");
+}
+
+TEST(JsonLine, of_no_texts_is_an_empty_array) {
+  JsonLine line;
+  line.add_texts("command", {});
+  line.add_texts("options", {""});
+
+  EXPECT_EQ(line.finished(), R"({"command":[],"options":[""]})");
+}
+
+TEST(JsonLine, escapes_texts_as_the_library_does) {
+  for (const std::string text :
+       {"\"", "\\", "a\nb", "\x01", "\x7F", "\x80", "caf\xC3\xA9", "\xFF\xFE",
+        "~ plain {}[],:", "", "\xE2\x80\xA8"}) {
+    JsonLine line;
+    line.add_text("label", text);
+    line.add_texts("command", {text, "x"});
+
+    EXPECT_EQ(line.finished(), to_line(Json{{"label", text}, {"command", {text, "x"}}}));
+  }
+}
+
+TEST(JsonLine, can_be_continued_where_it_is_unfinished) {
+  JsonLine line;
+  line.add_number("fence", 7);
+
+  EXPECT_EQ(line.unfinished(), R"({"fence":7)");
+}
+
+}  // namespace
+}  // namespace dlock
