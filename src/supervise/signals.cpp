@@ -67,16 +67,13 @@ HeldSignals::HeldSignals() {
         (signal > 31 && signal < SIGRTMIN)) {
       continue;
     }
-    if (is_ignored(signal)) {
-      // Its children would be reaped behind our back, exit code and all.
-      if (signal != SIGCHLD) continue;
-      inherited_.child_ignored = true;
-      ::signal(SIGCHLD, SIG_DFL);
-    }
     ::sigaddset(&held_, signal);
   }
-  inherited_.bus_ignored = !::sigismember(&held_, SIGBUS);
-  inherited_.segv_ignored = !::sigismember(&held_, SIGSEGV);
+  // Its children would be reaped behind our back, exit code and all.
+  inherited_.child_ignored = is_ignored(SIGCHLD);
+  if (inherited_.child_ignored) ::signal(SIGCHLD, SIG_DFL);
+  inherited_.bus_ignored = is_ignored(SIGBUS);
+  inherited_.segv_ignored = is_ignored(SIGSEGV);
 
   // A fault of our own ends us all the same: the kernel does not let it be blocked.
   ::sigprocmask(SIG_BLOCK, &held_, &inherited_.mask);
@@ -103,6 +100,8 @@ void SignalInbox::drain() {
     const auto count = static_cast<std::size_t>(size) / sizeof info[0];
     for (std::size_t i = 0; i < count; ++i) {
       const auto number = static_cast<int>(info[i].ssi_signo);
+      // Asked when it is sent, and not of each of sixty signals at every start.
+      if (number != SIGCHLD && is_ignored(number)) continue;
       // A write to a closed pipe or beyond a limit is an error like any other to us.
       const bool own = info[i].ssi_pid == static_cast<std::uint32_t>(::getpid());
       if (own && (number == SIGPIPE || number == SIGXFSZ)) continue;

@@ -44,7 +44,8 @@ std::optional<int> signal_named(const std::string& name);
 
 // Keeps every signal that would end dlock, and those that mean something to a command
 // (USR1, USR2, WINCH, CONT, CHLD), from acting on their own, for the rest of this
-// process. Signals that were ignored stay ignored. SIGTSTP, SIGTTIN and SIGTTOU still
+// process. Those that were ignored are held, too, and have no effect: SignalInbox drops
+// them, and the command still ignores them. SIGTSTP, SIGTTIN and SIGTTOU still
 // stop dlock together with its command.
 class HeldSignals {
  public:
