@@ -5,6 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "cli/look.hpp"
@@ -57,6 +58,21 @@ Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& p
   return task;
 }
 
+struct Parts {
+  asio::io_context context{1};
+  std::optional<Run> run;
+};
+
+// Of a run that is all there was to do: the process ends now, and the kernel clears away
+// memory, maps and descriptors faster than one by one, while the next in line waits. Not
+// where something looks for leaks, for which it needs descriptors of its own.
+#ifdef DLOCK_LOOKS_FOR_LEAKS
+constexpr bool ends_at_once = false;
+#else
+constexpr bool ends_at_once = true;
+#endif
+Parts* volatile left_to_the_kernel = nullptr;  // or the compiler would leave it out
+
 }  // namespace
 
 FinishedRun finished_run(const Invocation& invocation, const RunOptions& options,
@@ -72,18 +88,19 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
     const auto plan = supervision_of(common, options, timing);
     std::optional<Guardian> guardian;
     if (needs_guardian) guardian.emplace(guardian_task(options, plan, held, errand));
-    asio::io_context context(1);
-    Run run(context, invocation, common, options, timing, plan, held,
-            guardian ? &*guardian : nullptr, errand);
+    auto parts = std::make_unique<Parts>();
+    auto& run = parts->run.emplace(parts->context, invocation, common, options, timing,
+                                   plan, held, guardian ? &*guardian : nullptr, errand);
     finished.store = run.store_url();
     asio::co_spawn(
-        context, [&run] { return run.to_the_end(); },
+        parts->context, [&run] { return run.to_the_end(); },
         [&](std::exception_ptr thrown, RunResult ended) {
           finished.error = thrown;
           result = std::move(ended);
-          context.stop();
+          parts->context.stop();
         });
-    context.run();
+    parts->context.run();
+    if (ends_at_once && errand == nullptr) left_to_the_kernel = parts.release();
   } catch (const Failure& failure) {
     result.exit_code = code_of(status_of(failure.kind()));
     result.message = failure.what();
