@@ -1,12 +1,14 @@
 #include "cli/one_run.hpp"
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
 
 #include "cli/lock_view.hpp"
 #include "lock/acquire.hpp"
 #include "lock/outage.hpp"
 #include "supervise/direct_supervisor.hpp"
 #include "supervise/guarded_supervisor.hpp"
+#include "util/process.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 
@@ -188,7 +190,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
                   std::to_string(grant->slot) +
                   (store_->protects() ? "" : " (none: excludes nobody)"));
   }
-  const auto command = supervisor();
+  command_ = supervisor();
   StartPlan start_plan;
   start_plan.environment = environment_for(grant);
   start_plan.session = grant ? store_->session() : -1;
@@ -200,7 +202,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
     start_plan.note_before = note->before;
     start_plan.note_after = note->after;
   }
-  OutagePolicy lease(options_.on_outage, timing_, start_plan.deadline, *command,
+  OutagePolicy lease(options_.on_outage, timing_, start_plan.deadline, *command_,
                      [this](const std::string& message) { unprotected(message); });
   Messenger messenger(lease, speaker_);
   // Nothing may start after a signal that would have ended us, so the look is the last
@@ -226,7 +228,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
     co_return;
   }
   const auto start = Clock::now();
-  const auto started = co_await command->start(std::move(start_plan));
+  const auto started = co_await command_->start(std::move(start_plan));
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
     store_->stop_keeping();
     if (errand_ != nullptr) errand_->command_ended();
@@ -252,12 +254,13 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
           wakeup_.notify();
         });
   }
-  const auto end = co_await command->ended();
+  const auto end = co_await command_->ended();
   if (errand_ != nullptr) errand_->command_ended();
   result_.ran = since(start);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());
   store_->stop_keeping();
+  co_await store_->keeping_ends(wakeup_);
   if (grant) {
     result_.grant->deadline = lease.deadline();
     if (!lease.has_held(Clock::now())) result_.is_protected = false;
@@ -282,6 +285,14 @@ void Run::warn_not_noted(const std::exception_ptr& error) const {
 }
 
 asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
+  if (guardian_ != nullptr) {
+    // What is left to do here can wait for the server, and for whoever is next in line.
+    be_modest();
+    // As soon as that is asked for: to end takes the guardian as long as the answer.
+    asio::post(context_, [this] {
+      if (command_) command_->let_go();
+    });
+  }
   try {
     const auto released = co_await store_->release(claim_, end, wakeup_);
     if (released == Release::released) speaker_.step(release_step(end));

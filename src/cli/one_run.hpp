@@ -81,6 +81,9 @@ class Run {
   Guardian* guardian_;
   Errand* errand_;
   Claim claim_;
+  // Until the lock is given back: the guardian ends when nobody has the other end of its
+  // channel, and would do so in the way of that.
+  std::unique_ptr<Supervisor> command_;
   RunResult result_;
 };
 

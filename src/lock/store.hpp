@@ -210,6 +210,10 @@ class Store {
                              LeaseWatcher& watcher) = 0;
   virtual void stop_keeping() = 0;
 
+  // Waits, after stop_keeping(), for what of it is still under way; until then other
+  // operations do that before they begin.
+  virtual asio::awaitable<void> keeping_ends(Wakeup& /*wakeup*/) { co_return; }
+
   // Takes the lock from those of its holders that have one of these fences, and returns
   // them; 0 is a holder that is not dlock's. A lease that is kept (start_keeping) is
   // marked, and its watcher is told that it is broken, within a second unless it cannot

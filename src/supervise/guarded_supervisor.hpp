@@ -21,6 +21,7 @@ class GuardedSupervisor final : public Supervisor {
 
   asio::awaitable<std::variant<Spawned, SpawnFailure>> start(StartPlan plan) override;
   asio::awaitable<Ended> ended() override;
+  void let_go() override { channel_.reset(); }
 
   void extend(Clock::time_point deadline) override;
   Clock::time_point deadline() const override { return deadline_; }

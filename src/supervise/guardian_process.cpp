@@ -51,6 +51,7 @@ class Process {
       while (!is_over()) sleep();
     }
     remove_cgroup();
+    await_end();
     ::_exit(0);
   }
 
@@ -75,6 +76,7 @@ class Process {
   void remove_cgroup();
   void sleep();
   void tell_dlock() const;
+  void await_end() const;
 
   const GuardianTask& task_;
   GuardianPage& page_;
@@ -191,6 +193,17 @@ bool Process::fail(Step step, int error) {
 // will be by our end.
 void Process::tell_dlock() const {
   if (has_owner_) ::send(task_.channel, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+// Until dlock ends us, or itself. To end takes longer than to say that there is nothing
+// left to do, and on a busy machine dlock, and with it the next in line, would wait for
+// it.
+void Process::await_end() const {
+  char word = 0;
+  while (has_owner_) {
+    const auto size = ::recv(task_.channel, &word, 1, 0);
+    if (size == 0 || (size < 0 && errno != EINTR)) return;
+  }
 }
 
 // Everything there is to do at this moment; whether nothing is left.
@@ -355,6 +368,7 @@ void Process::finish() {
   page_.timed_out = ladder_.timed_out();
   if (const auto lost = ladder_.lost()) page_.loss = static_cast<int>(*lost);
   page_.phase.store(Phase::over, std::memory_order_release);
+
   tell_dlock();
 }
 

@@ -39,6 +39,9 @@ class Supervisor : public LeaseWatcher {
   // number and its group's cannot pass to strangers meanwhile. After start() succeeded.
   virtual asio::awaitable<Ended> ended() = 0;
 
+  // After ended(): whatever process did that may end, too.
+  virtual void let_go() {}
+
   // Until when the lease surely held, as far as it was told.
   virtual Clock::time_point deadline() const = 0;
 };

@@ -54,4 +54,9 @@ int open_pidfd(pid_t pid);
 // same pid. False with errno (EPERM: another user's; ESRCH: it has ended).
 bool send_signal(int pidfd, int signal);
 
+// From now on this process, when it is woken, does not push aside what runs just then
+// (SCHED_BATCH): for what only clears up behind itself. One that was started with another
+// policy than the usual one keeps that.
+void be_modest();
+
 }  // namespace dlock

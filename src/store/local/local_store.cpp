@@ -16,6 +16,7 @@
 #include "store/local/keys.hpp"
 #include "store/local/registers.hpp"
 #include "store/local/run_records.hpp"
+#include "util/host.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
@@ -36,12 +37,6 @@ constexpr WallTime sweep_every = std::chrono::hours(24);
 constexpr std::size_t sweep_most = 10'000;
 
 Moment now() { return Moment::now(); }
-
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 }  // namespace
 

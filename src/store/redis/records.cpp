@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "lock/history.hpp"
+#include "util/host.hpp"
 #include "util/json.hpp"
+#include "util/json_line.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 
@@ -173,16 +175,15 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
 }
 
 std::string party_text(const Claim& claim) {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  Json party{
-      {"host", host},
-      {"pid", claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid()},
-      {"user", user_name(::geteuid())},
-      {"command", claim.command},
-  };
-  if (!claim.label.empty()) party["label"] = claim.label;
-  return to_line(party);
+  // Looked up once: one that has waited has something better to do when its turn comes.
+  static const std::string user = user_name(::geteuid());
+  JsonLine party;
+  party.add_text("host", host_name());
+  party.add_number("pid", claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid());
+  party.add_text("user", user);
+  party.add_texts("command", claim.command);
+  if (!claim.label.empty()) party.add_text("label", claim.label);
+  return party.finished();
 }
 
 std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now) {
@@ -299,14 +300,13 @@ std::optional<std::vector<RunInfo>> history_from(const Reply& reply) {
 }
 
 std::string run_end_text(const RunEnd& end, const std::string& host) {
-  Json json{
-      {"host", host},
-      {"outcome", end.outcome},
-      {"duration_ms", end.duration.count()},
-  };
-  if (end.exit_code) json["exit_code"] = *end.exit_code;
-  if (end.signal) json["signal"] = *end.signal;
-  return to_line(json);
+  JsonLine json;
+  json.add_text("host", host);
+  json.add_text("outcome", end.outcome);
+  json.add_number("duration_ms", end.duration.count());
+  if (end.exit_code) json.add_number("exit_code", *end.exit_code);
+  if (end.signal) json.add_text("signal", *end.signal);
+  return json.finished();
 }
 
 Failure failure_from(const Reply& error, const std::string& server) {

@@ -11,6 +11,7 @@
 #include "store/redis/answers.hpp"
 #include "store/redis/listener.hpp"
 #include "store/redis/records.hpp"
+#include "util/host.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 
@@ -48,12 +49,6 @@ std::string info_of(const Claim& claim) {
   Claim kept = claim;
   kept.command = shortened_command(claim.command);
   return party_text(kept);
-}
-
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
 }
 
 // What ask.lua takes for a mode: an x or an s, and a d behind it for a detached lease.
@@ -257,7 +252,7 @@ asio::awaitable<void> RedisStore::nap(Wakeup& wakeup, Clock::time_point until) {
 }
 
 // A renewal under way is waited for: it has the connection.
-asio::awaitable<void> RedisStore::end_keeping(Wakeup& wakeup) {
+asio::awaitable<void> RedisStore::keeping_ends(Wakeup& wakeup) {
   if (!keeping_) co_return;
   keeping_->awaited_by = &wakeup;
   while (keeping_->tasks > 0) co_await wakeup.wait_until(Clock::time_point::max());
@@ -267,7 +262,7 @@ asio::awaitable<void> RedisStore::end_keeping(Wakeup& wakeup) {
 asio::awaitable<Release> RedisStore::release(const Claim& claim,
                                              const std::optional<RunEnd>& end,
                                              Wakeup& wakeup) {
-  co_await end_keeping(wakeup);
+  co_await keeping_ends(wakeup);
   // A detached lease may have been another client's to ask for.
   if (known_ == Known::nothing && claim.attached) co_return Release::not_ours;
   if (end && end->leaves_lease) {

@@ -47,6 +47,7 @@ class RedisStore final : public Store {
   void start_keeping(const Claim& claim, const Grant& grant, LeaseTiming timing,
                      LeaseWatcher& watcher) override;
   void stop_keeping() override;
+  asio::awaitable<void> keeping_ends(Wakeup& wakeup) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const std::vector<Fence>& fences,
                                                     Wakeup& wakeup) override;
@@ -83,7 +84,6 @@ class RedisStore final : public Store {
   asio::awaitable<Storing> write_pieces(const Claim& claim, const std::string& bytes,
                                         Wakeup& wakeup);
   asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
-  asio::awaitable<void> end_keeping(Wakeup& wakeup);
   void watch_for(const Busy& busy, std::int64_t blocked_for);
   Failure failure(const Reply& reply) const;
   Clock::time_point budget_end() const;

@@ -99,7 +99,7 @@ asio::awaitable<Storing> RedisStore::write_pieces(const Claim& claim,
 asio::awaitable<Storing> RedisStore::put_value(const Claim& claim,
                                                const std::string& bytes,
                                                Lifetime lifetime, Wakeup& wakeup) {
-  co_await end_keeping(wakeup);
+  co_await keeping_ends(wakeup);
   const bool in_pieces = bytes.size() > value_piece;
   if (in_pieces) {
     const auto written = co_await write_pieces(claim, bytes, wakeup);
