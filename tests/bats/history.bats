@@ -181,9 +181,10 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 }
 
 @test "the history of a lock takes bounded space on a server and expires" {
-  for _ in {1..25}; do dlock run job -- true; done
+  for _ in {1..45}; do dlock run job -- true; done
 
-  assert_equal "$(redis LLEN 'dlock:{job}:r')" 20
+  # Twenty are shown; as many again can be there until they are dropped together.
+  assert_between "$(redis LLEN 'dlock:{job}:r')" 20 40
   assert_between "$(redis PTTL 'dlock:{job}:r')" 2591000000 2592000000
 }
 

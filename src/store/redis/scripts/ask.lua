@@ -46,21 +46,21 @@ local function grant()
 end
 
 local function busy(place, watches)
-  return { 'busy', int(now), place, redis.call('ZCARD', Q), watches and blocked_for() or -2,
+  return { 'busy', int(now), place, queued_count(), watches and blocked_for() or -2,
     holders_shown(SHOWN) }
 end
 
 -- The answer to a waiter, which also notes whether it is one to watch.
-local function wait(w)
+local function wait(w, place)
   w.watches = is_to_watch(token)
-  redis.call('HSET', W, token, waiter_text(w))
+  note_waiter(token, w)
   redis.call('PEXPIRE', W, QUEUE_MS)
   if dedupe then
     redis.call('HSET', D, token, dedupe)
     redis.call('PEXPIRE', D, QUEUE_MS)
     redis.call('HSET', S, 'dedupes', '1')
   end
-  return busy(redis.call('ZRANK', Q, token) + 1, w.watches)
+  return busy(place, w.watches)
 end
 
 tidy()
@@ -75,23 +75,25 @@ if own and not own.promise then
 end
 if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return { 'given up' } end
 
-local text = redis.call('HGET', W, token)
+-- Mostly nobody waits, and then there is nothing to be asked about it.
+local is_queue = queued_count() > 0
+local text = is_queue and record_of(token)
 local queued = text and redis.call('ZSCORE', Q, token)
 local w = queued and waiter_of(text)
-if queued then
+if queued and not own then
   -- One that comes late has its place again, as long as nobody else was promised it.
   w.passed = false
   w.until_ = now + PLACE_MS * 1000
   redis.call('PEXPIRE', Q, QUEUE_MS)
-  redis.call('HSET', W, token, waiter_text(w))
+  note_waiter(token, w)
   redis.call('PEXPIRE', W, QUEUE_MS)
 end
-promise_to_the_next(token)
+if is_queue then promise_to_the_next(token) end
 local dismissed_by = dedupe and redis.call('GET', D .. ':' .. token)
 if dismissed_by then return { 'deduplicated', dismissed_by } end
 
 -- Whoever is there already has to name the same number of slots.
-local others = redis.call('ZCARD', Q) - (queued and 1 or 0)
+local others = queued_count() - (queued and 1 or 0)
 for other in pairs(holders) do
   if other ~= token then others = others + 1 end
 end
@@ -126,19 +128,18 @@ if dedupe then
 end
 
 if queued then
-  if not holders[token] then return wait(w) end
-  redis.call('ZREM', Q, token)
-  redis.call('HDEL', W, token)
+  if not holders[token] then return wait(w, redis.call('ZRANK', Q, token) + 1) end
+  remove_waiter(token)
   redis.call('DEL', key .. ':w:' .. id)
   return grant()
 end
 
 -- Those that were promised it already count as if they held it.
 local nobody_waits, first = true, 0
-while nobody_waits do
-  local waiting = redis.call('ZRANGE', Q, first, first)[1]
+while is_queue and nobody_waits do
+  local waiting = waiting_at(first)
   if not waiting then break end
-  local record = redis.call('HGET', W, waiting)
+  local record = record_of(waiting)
   nobody_waits = holders[waiting] ~= nil or not record or waiter_of(record).passed
   first = first + 1
 end
@@ -149,9 +150,12 @@ if not join then return busy(0, false) end
 
 -- By the clock, but behind whoever is there even if the clock stepped back.
 local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
-redis.call('ZADD', Q, math.max(now, last and last + 1 or 0), token)
-redis.call('HSET', S, 'slots', int(wanted))
-redis.call('PEXPIRE', S, KEPT_MS)
+add_waiter(token, math.max(now, last and last + 1 or 0))
+if state[2] ~= ARGV[4] then
+  redis.call('HSET', S, 'slots', ARGV[4])
+  redis.call('PEXPIRE', S, KEPT_MS)
+end
 redis.call('PEXPIRE', Q, QUEUE_MS)
 tell('queued', 0, 0, info)
-return wait({ mode = mode, since = now, until_ = now + PLACE_MS * 1000, id = id, info = info })
+return wait({ mode = mode, since = now, until_ = now + PLACE_MS * 1000, id = id, info = info },
+  queued_count())

@@ -28,6 +28,9 @@
 -- KEYS[1]:t:TOKEN  a claim that was given up before it was answered
 -- KEYS[1]:e   no key, but the channel on which those who watch are told what happens
 --
+-- A number that is an argument of redis.call is printed and read again, which takes as long as
+-- the command: constants are texts.
+--
 -- With memory full a script may only go on if its first write is one that frees: DEL,
 -- HDEL, ZREM or PEXPIRE comes before any other.
 
@@ -36,18 +39,22 @@ local S, H, Q, W, R = key .. ':s', key .. ':h', key .. ':q', key .. ':w', key ..
 local D = key .. ':d'
 
 local MARKER = 'dlock:shared'
-local PROMISE_MS = 3000    -- a dead waiter costs this much
-local PLACE_MS = 90000     -- a waiter that is not heard of for longer has no place
-local WATCH_MS = 5000      -- one that watches is heard of more often than that
-local QUEUE_MS = 600000    -- an abandoned queue goes away by itself
-local KEPT_MS = 2592000000 -- 30 days: fence and runs of a lock out of use
-local RUNS = 20            -- that are kept
-local SHOWN = 8            -- holders told to one that waits
+local PROMISE_MS = 3000      -- a dead waiter costs this much
+local PLACE_MS = 90000       -- a waiter that is not heard of for longer has no place
+local WATCH_MS = 5000        -- one that watches is heard of more often than that
+local QUEUE_MS = '600000'    -- an abandoned queue goes away by itself
+local KEPT_MS = '2592000000' -- 30 days: fence and runs of a lock out of use
+local RUNS = 20              -- that are kept, and as many besides before they are dropped
+local SHOWN = 8              -- holders told to one that waits
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds
+local now_text = time[1] .. string.sub('00000' .. time[2], -6)
 
-local function int(x) return string.format('%.0f', x) end
+local function int(x)
+  if x == now then return now_text end
+  return string.format('%.0f', x)
+end
 
 -- Records are a few words and then JSON that only clients read.
 local function holder_of(text)
@@ -93,6 +100,48 @@ local function is_foreign()
   return value and value ~= MARKER and not holders[value]
 end
 
+-- The queue and the records of those in it, each asked for once: every script looks at the
+-- same few waiters several times.
+local queue_size, queue_head, records = nil, nil, {}
+
+local function queued_count()
+  queue_size = queue_size or redis.call('ZCARD', Q)
+  return queue_size
+end
+
+-- The waiter with so many before it.
+local function waiting_at(place)
+  if place > 3 then return redis.call('ZRANGE', Q, int(place), int(place))[1] end
+  queue_head = queue_head or redis.call('ZRANGE', Q, '0', '3')
+  return queue_head[place + 1]
+end
+
+-- A waiter's record, or false.
+local function record_of(token)
+  if records[token] == nil then records[token] = redis.call('HGET', W, token) end
+  return records[token]
+end
+
+local function note_waiter(token, w)
+  records[token] = waiter_text(w)
+  redis.call('HSET', W, token, records[token])
+end
+
+-- At the end of the queue.
+local function add_waiter(token, score)
+  redis.call('ZADD', Q, score, token)
+  queue_size, queue_head = queue_size and queue_size + 1, nil
+end
+
+-- Returns whether it was in the queue.
+local function remove_waiter(token)
+  local was_queued = redis.call('ZREM', Q, token) == 1
+  redis.call('HDEL', W, token)
+  records[token] = false
+  if was_queued then queue_size, queue_head = queue_size and queue_size - 1, nil end
+  return was_queued
+end
+
 -- How many more can hold the lock.
 local function free()
   local taken = is_foreign() and slots or 0
@@ -119,8 +168,7 @@ end
 -- Verdict: 'good', 'failed', or 'none' for what was no run in the end. Returns its record.
 local function note_run(h, ended, text, verdict)
   local run = int(h.fence) .. ' ' .. int(h.since) .. ' ' .. int(ended) .. ' ' .. text
-  redis.call('LPUSH', R, run)
-  redis.call('LTRIM', R, 0, RUNS - 1)
+  if redis.call('LPUSH', R, run) > 2 * RUNS then redis.call('LTRIM', R, '0', RUNS - 1) end
   redis.call('PEXPIRE', R, KEPT_MS)
   if verdict == 'none' or not is_run(h) then return run end
   if verdict == 'good' then
@@ -143,11 +191,11 @@ local function tidy(known)
       holders[token] = nil
       redis.call('HDEL', H, token)
       if h.promise then
-        local text = redis.call('HGET', W, token)
+        local text = record_of(token)
         if text then
           local w = waiter_of(text)
           w.passed = true
-          redis.call('HSET', W, token, waiter_text(w))
+          note_waiter(token, w)
         end
       elseif not h.ended and not h.detached then
         note_run(h, 0, h.info, 'failed')
@@ -179,7 +227,7 @@ end
 local function occupy(token, h, ms)
   holders[token] = h
   if h.mode == 'x' and slots == 1 then
-    redis.call('SET', key, token, 'PX', ms)
+    redis.call('SET', key, token, 'PX', int(ms))
     value = token
   else
     redis.call('SET', key, MARKER, 'PX', math.max(ms, redis.call('PTTL', key)))
@@ -194,9 +242,9 @@ end
 local function is_to_watch(token)
   local before, first = 0, 0
   while before < 2 do
-    local other = redis.call('ZRANGE', Q, first, first)[1]
+    local other = waiting_at(first)
     if not other or other == token then return other == token end
-    local text = redis.call('HGET', W, other)
+    local text = record_of(other)
     if text and not waiter_of(text).passed and not holders[other] then before = before + 1 end
     first = first + 1
   end
@@ -210,9 +258,8 @@ end
 
 -- Takes a waiter out of the queue, with what it was promised.
 local function forget(token)
-  local text = redis.call('HGET', W, token)
-  redis.call('ZREM', Q, token)
-  redis.call('HDEL', W, token)
+  local text = record_of(token)
+  remove_waiter(token)
   if holders[token] and holders[token].promise then
     holders[token] = nil
     redis.call('HDEL', H, token)
@@ -254,7 +301,7 @@ local function dismiss(joined)
   local waiting = redis.call('HGETALL', D)
   for i = 1, #waiting, 2 do
     local token = waiting[i]
-    local text = redis.call('ZSCORE', Q, token) and redis.call('HGET', W, token)
+    local text = redis.call('ZSCORE', Q, token) and record_of(token)
     local joins = joined and string.match(waiting[i + 1], ' 2$')
     local run = text and (joins and 'e ' .. joined or counting_run(waiting[i + 1], true))
     if run then
@@ -275,9 +322,9 @@ local function promise_to_the_next(self, anew)
   if is_foreign() then return end
   local first, promised = 0, false
   while true do
-    local token = redis.call('ZRANGE', Q, first, first)[1]
+    local token = waiting_at(first)
     if not token then return end
-    local text = redis.call('HGET', W, token)
+    local text = record_of(token)
     local w = text and waiter_of(text)
     if not w or w.until_ <= now then
       forget(token)

@@ -24,11 +24,12 @@ if own and (answer == 'released' or own.promise) then
   redis.call('HDEL', H, token)
   holders[token] = nil
 end
-if redis.call('ZREM', Q, token) == 1 then
-  local text = redis.call('HGET', W, token)
-  redis.call('HDEL', W, token)
-  redis.call('DEL', key .. ':w:' .. id)
-  if text then tell('left', 0, 0, waiter_of(text).info) end
+if not own or own.promise then
+  local text = record_of(token)
+  if remove_waiter(token) then
+    redis.call('DEL', key .. ':w:' .. id)
+    if text then tell('left', 0, 0, waiter_of(text).info) end
+  end
 end
 
 if own and own.broken then redis.call('DEL', key .. ':b:' .. int(own.fence)) end

@@ -34,9 +34,9 @@ redis.call('PEXPIRE', R, KEPT_MS)
 if ends < ended then
   local first = 0
   while true do
-    local waiting = redis.call('ZRANGE', Q, first, first)[1]
+    local waiting = waiting_at(first)
     if not waiting then break end
-    local text = redis.call('HGET', W, waiting)
+    local text = record_of(waiting)
     local w = text and waiter_of(text)
     if w and not w.passed and not holders[waiting] then
       wake(w)
