@@ -8,8 +8,8 @@
 namespace dlock::local {
 namespace {
 
-// Whichever way the kernel was asked: the number is compared with that of other processes,
-// and tools print it.
+// Whichever way the kernel was asked: the number is compared with that of other
+// processes, and tools print it.
 TEST(OwnPidNamespace, is_the_one_that_proc_shows) {
   struct stat status {};
   ASSERT_EQ(::stat("/proc/self/ns/pid", &status), 0);
