@@ -305,6 +305,22 @@ TEST_F(RedisStores, a_lock_that_is_promised_to_a_waiter_is_not_taken_back) {
   EXPECT_TRUE(waiter.is_granted());
 }
 
+// It was stopped, say, from long before the promise until just behind it.
+TEST_F(RedisStores, a_promise_counts_though_the_place_in_the_queue_ran_out_since) {
+  auto& first = holder(contender());
+  auto& waiter = contender();
+  waiter.queued();
+  first.contender->release();
+  // Its record begins with a mode, since when it waits, and until when it has its place.
+  RedisWorld::command(
+      "EVAL \"local record = redis.call('HGET', KEYS[1], ARGV[1]) "
+      "return redis.call('HSET', KEYS[1], ARGV[1], "
+      "(string.gsub(record, '^(%a %d+) %d+', '%1 1')))\" 1 dlock:{job}:w " +
+      hex(waiter.claim.token));
+
+  EXPECT_TRUE(waiter.is_granted());
+}
+
 TEST_F(RedisStores, a_key_of_somebody_elses_is_left_alone) {
   auto& lost = holder(contender());
   RedisWorld::command("SET dlock:{job} theirs PX 60000");

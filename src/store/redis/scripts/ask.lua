@@ -80,13 +80,17 @@ local is_queue = queued_count() > 0
 local text = is_queue and record_of(token)
 local queued = text and redis.call('ZSCORE', Q, token)
 local w = queued and waiter_of(text)
-if queued and not own then
+if queued then
   -- One that comes late has its place again, as long as nobody else was promised it.
   w.passed = false
   w.until_ = now + PLACE_MS * 1000
-  redis.call('PEXPIRE', Q, QUEUE_MS)
-  note_waiter(token, w)
-  redis.call('PEXPIRE', W, QUEUE_MS)
+  if own then
+    records[token] = waiter_text(w) -- what it was promised it has a few lines below
+  else
+    redis.call('PEXPIRE', Q, QUEUE_MS)
+    note_waiter(token, w)
+    redis.call('PEXPIRE', W, QUEUE_MS)
+  end
 end
 if is_queue then promise_to_the_next(token) end
 local dismissed_by = dedupe and redis.call('GET', D .. ':' .. token)
