@@ -101,7 +101,7 @@ int __wrap_open(const char* path, int flags, ...) {
 }
 
 // A static program hands its frames over when it starts, and they are sorted when the
-// first exception is thrown, which takes 3 ms. Without that the unwinder finds the table
+// first exception is thrown, which takes 5 ms. Without that the unwinder finds the table
 // that the linker has sorted (--eh-frame-hdr).
 void __wrap___register_frame_info(const void*, void*) {}
 void* __wrap___deregister_frame_info(const void*) { return nullptr; }

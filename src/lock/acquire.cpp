@@ -2,15 +2,9 @@
 
 #include <algorithm>
 
+#include "lock/retry.hpp"
+
 namespace dlock {
-namespace {
-
-// Between tries to reach a store that is not there: soon at first, for a restart, and
-// then seldom enough that a thousand clients do not add to its trouble.
-constexpr milliseconds first_retry{100};
-constexpr milliseconds longest_retry{2000};
-
-}  // namespace
 
 asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
                                 const Patience& patience, Wakeup& wakeup) {

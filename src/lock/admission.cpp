@@ -2,13 +2,10 @@
 
 #include <algorithm>
 
+#include "lock/retry.hpp"
+
 namespace dlock {
 namespace {
-
-// Soon at first, for a turn lapses while a store is away, and then as in
-// lock/acquire.cpp.
-constexpr milliseconds first_retry{100};
-constexpr milliseconds longest_retry{2000};
 
 // More than anybody means by "forever", and far from where clocks run over.
 constexpr milliseconds longest_patience = std::chrono::hours(24 * 366 * 100);

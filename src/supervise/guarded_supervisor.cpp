@@ -12,9 +12,6 @@ namespace {
 
 using Phase = GuardianPage::Phase;
 
-// Between sweeps for what is left when the guardian was killed.
-constexpr milliseconds sweep_again{20};
-
 }  // namespace
 
 GuardedSupervisor::GuardedSupervisor(asio::io_context& context, Guardian& guardian,

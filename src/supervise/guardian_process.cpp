@@ -368,7 +368,6 @@ void Process::finish() {
   page_.timed_out = ladder_.timed_out();
   if (const auto lost = ladder_.lost()) page_.loss = static_cast<int>(*lost);
   page_.phase.store(Phase::over, std::memory_order_release);
-
   tell_dlock();
 }
 

@@ -8,10 +8,6 @@
 namespace dlock {
 namespace {
 
-// After KILL, until all is gone: ends are told by SIGCHLD, but a process that was
-// being started during a sweep is only found by another one.
-constexpr milliseconds sweep_again{20};
-
 // From TERM to KILL when the lock is certainly not ours any more.
 constexpr milliseconds certain_loss_grace{1000};
 

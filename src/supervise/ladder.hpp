@@ -11,6 +11,10 @@ namespace dlock {
 // What becomes of processes that outlive the command's own.
 enum class Stragglers { leave, wait, kill };
 
+// After KILL, until all is gone: ends are told by SIGCHLD, but a process that was
+// being started during a sweep is only found by another one.
+inline constexpr milliseconds sweep_again{20};
+
 struct SupervisionPlan {
   std::optional<milliseconds> timeout;  // of the command
   milliseconds kill_after{5000};        // from TERM to KILL

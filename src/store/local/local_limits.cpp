@@ -7,11 +7,7 @@
 #include "util/text.hpp"
 
 namespace dlock::local {
-namespace {
-
-Moment now() { return Moment::now(); }
-
-}  // namespace
+namespace {}  // namespace
 
 // Not under the gate of the locks, which nobody may hold while a disk is written to.
 asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fence fence,
@@ -44,7 +40,7 @@ asio::awaitable<RateAnswer> LocalStore::admit(const RateClaim& claim, Wakeup& wa
   open_database(Database::Access::write);
   Transaction transaction(*database_, Database::Access::write);
   auto state = load_limit(transaction, claim.limit);
-  const auto moment = now();
+  const auto moment = Moment::now();
   const auto answer = dlock::local::admit(state, claim, moment.boot);
   if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
   if (state.stamps.empty() && state.turns.empty()) {

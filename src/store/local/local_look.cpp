@@ -15,8 +15,6 @@
 namespace dlock::local {
 namespace {
 
-Moment now() { return Moment::now(); }
-
 // The rules know accounts by number only.
 void name_user(std::string& user) {
   user = user_name(static_cast<uid_t>(std::stoul(user)));
@@ -60,7 +58,7 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
     open_database(Database::Access::write);
     Transaction transaction(*database_, Database::Access::give_back);
     auto state = load_to_change(transaction, lock);
-    moment = now();
+    moment = Moment::now();
     holders = dlock::local::break_leases(state, fences, moment, *gate_, consequences);
     keep_runs(transaction, lock, consequences.vanished);
     store(transaction, lock, state, {std::nullopt, std::nullopt, fences});
@@ -105,7 +103,7 @@ LockInfo LocalStore::look_at(const LockName& lock) {
   }
   Transaction transaction(*database_, Database::Access::read);
   const auto state = load(transaction, lock);
-  auto info = info_of(state, lock, now(), *gate_);
+  auto info = info_of(state, lock, Moment::now(), *gate_);
   complete(info, state);
   return info;
 }
@@ -143,7 +141,7 @@ std::vector<LockInfo> LocalStore::look_at_all(
   });
   for (const auto& lock : names) {
     const auto state = load(transaction, lock);
-    auto info = info_of(state, lock, now(), *gate_);
+    auto info = info_of(state, lock, Moment::now(), *gate_);
     if (info.holders.empty() && info.waiters.empty() && !info.last_run) continue;
     complete(info, state);
     locks.push_back(std::move(info));
@@ -167,7 +165,7 @@ std::vector<RunInfo> LocalStore::runs_of(const LockName& lock) {
     return std::move(of_locks[lock]);
   }
   Transaction transaction(*database_, Database::Access::read);
-  auto runs = runs_of_holders(load(transaction, lock), now(), *gate_);
+  auto runs = runs_of_holders(load(transaction, lock), Moment::now(), *gate_);
   const auto kept = runs_from(transaction.find(key_of(lock, Kept::runs)).value_or(""));
   if (!kept) {
     throw Failure(Failure::Kind::misconfigured,

@@ -36,8 +36,6 @@ constexpr milliseconds last_patience{50};
 constexpr WallTime sweep_every = std::chrono::hours(24);
 constexpr std::size_t sweep_most = 10'000;
 
-Moment now() { return Moment::now(); }
-
 }  // namespace
 
 LocalStore::LocalStore(asio::io_context& context, Options options)
@@ -200,7 +198,7 @@ bool LocalStore::store(Transaction& transaction, const LockName& lock, const Sta
   transaction.put(key, bytes);
   transaction.commit();
   if (before_) {
-    publish(*directory_, events_between(*before_, state, lock, cause, now()));
+    publish(*directory_, events_between(*before_, state, lock, cause, Moment::now()));
   }
   return true;
 }
@@ -278,7 +276,7 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
     open_database(Database::Access::write);
     Transaction transaction(*database_, Database::Access::write);
     state = load_to_change(transaction, claim.lock);
-    moment = now();
+    moment = Moment::now();
     answer = dlock::local::ask(state, asked, moment, *gate_, consequences);
     keep_runs(transaction, claim.lock, consequences.vanished);
     store(transaction, claim.lock, state);
@@ -315,7 +313,7 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
     if (!database_) co_return Release::not_ours;
     Transaction transaction(*database_, Database::Access::give_back);
     auto state = load_to_change(transaction, claim.lock);
-    const auto moment = now();
+    const auto moment = Moment::now();
     outcome =
         dlock::local::release(state, claim.token, end, moment, *gate_, consequences);
     sweep(transaction, moment);
@@ -346,8 +344,8 @@ asio::awaitable<Renewal> LocalStore::renew(const Claim& claim, Wakeup& wakeup) {
     if (!database_) co_return Renewal::gone;
     Transaction transaction(*database_, Database::Access::give_back);
     auto state = load_to_change(transaction, claim.lock);
-    outcome =
-        dlock::local::renew(state, claim.token, claim.ttl, now(), *gate_, consequences);
+    outcome = dlock::local::renew(state, claim.token, claim.ttl, Moment::now(), *gate_,
+                                  consequences);
     store(transaction, claim.lock, state);
   }
   tell(consequences);

@@ -17,7 +17,7 @@
 namespace dlock::local {
 namespace {
 
-constexpr const char* file_name = "runs.jsonl";
+constexpr const char* log_name = "runs.jsonl";
 constexpr off_t longest = 8 << 20;              // some 30,000 lines
 constexpr std::size_t shortened_to = 4u << 20;  // so that shortening is rare
 constexpr std::size_t lines_per_lock = 40;      // starts and ends of the last 20 runs
@@ -220,7 +220,7 @@ std::string line_break_for(int fd, const struct stat& status) {
 }  // namespace
 
 Fd RunsLog::open_for_note(std::string& before) {
-  Fd file = directory_.open_file(file_name, O_RDWR | O_APPEND, true);
+  Fd file = directory_.open_file(log_name, O_RDWR | O_APPEND, true);
   struct stat status {};
   ::fstat(file.get(), &status);
   before.insert(0, line_break_for(file.get(), status));
@@ -229,13 +229,13 @@ Fd RunsLog::open_for_note(std::string& before) {
 
 RunsLog::Length RunsLog::append(const std::string& lines) {
   for (;;) {
-    const Fd file = directory_.open_file(file_name, O_RDWR | O_APPEND, true);
+    const Fd file = directory_.open_file(log_name, O_RDWR | O_APPEND, true);
     struct stat status {};
     ::fstat(file.get(), &status);
     // One write, so that a reader sees whole lines.
     if (!write_all(file.get(), line_break_for(file.get(), status) + lines)) {
       throw failure_of(errno,
-                       "cannot write to " + printable(directory_.path_of(file_name)));
+                       "cannot write to " + printable(directory_.path_of(log_name)));
     }
     const bool was_long = status.st_size >= longest;
     // Who shortens looks for such lines after the new file is in place; what is written
@@ -246,19 +246,19 @@ RunsLog::Length RunsLog::append(const std::string& lines) {
 }
 
 void RunsLog::shorten() {
-  const Fd file = directory_.open_file(file_name, O_RDONLY, false);
+  const Fd file = directory_.open_file(log_name, O_RDONLY, false);
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0 || status.st_size < longest) return;
 
-  const std::string draft = std::string(file_name) + ".new";
+  const std::string draft = std::string(log_name) + ".new";
   ::unlinkat(directory_.fd(), draft.c_str(), 0);
   const Fd shorter = directory_.open_file(draft, O_WRONLY | O_APPEND, true);
   const auto text = contents(file.get());
   if (!write_all(shorter.get(), shortened(text, shortened_to)) ||
-      ::renameat(directory_.fd(), draft.c_str(), directory_.fd(), file_name) != 0) {
+      ::renameat(directory_.fd(), draft.c_str(), directory_.fd(), log_name) != 0) {
     const int error = errno;
     ::unlinkat(directory_.fd(), draft.c_str(), 0);
-    throw failure_of(error, "cannot shorten " + printable(directory_.path_of(file_name)));
+    throw failure_of(error, "cannot shorten " + printable(directory_.path_of(log_name)));
   }
   write_all(shorter.get(), contents(file.get(), static_cast<off_t>(text.size())));
 }
@@ -266,7 +266,7 @@ void RunsLog::shorten() {
 History RunsLog::read() const { return history_of(text()); }
 
 std::string RunsLog::text() const {
-  const Fd file = directory_.open_file(file_name, O_RDONLY, false);
+  const Fd file = directory_.open_file(log_name, O_RDONLY, false);
   return file ? contents(file.get()) : "";
 }
 

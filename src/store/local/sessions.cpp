@@ -17,7 +17,7 @@
 namespace dlock::local {
 namespace {
 
-constexpr const char* file_name = "sessions";
+constexpr const char* sessions_name = "sessions";
 
 // Who has which byte locked.
 constexpr off_t state_byte = 0;      // changes the state
@@ -39,7 +39,7 @@ struct flock byte_range(short type, off_t start) {
 Failure lock_failure(const Directory& directory) {
   const int error = errno;
   return Failure(Failure::Kind::misconfigured,
-                 "cannot lock " + printable(directory.path_of(file_name)) + ": " +
+                 "cannot lock " + printable(directory.path_of(sessions_name)) + ": " +
                      std::strerror(error));
 }
 
@@ -66,7 +66,7 @@ std::uint64_t own_pid_namespace() {
 }
 
 SessionLock::SessionLock(const Directory& directory, Session session) {
-  const Fd low = directory.open_file(file_name, O_RDWR, true);
+  const Fd low = directory.open_file(sessions_name, O_RDWR, true);
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   // Near the end of the usual 1024, which shells and daemons leave alone.
@@ -78,14 +78,14 @@ SessionLock::SessionLock(const Directory& directory, Session session) {
 }
 
 Fd watch_mark(const Directory& directory) {
-  Fd mark = directory.open_file(file_name, O_RDWR, true);
+  Fd mark = directory.open_file(sessions_name, O_RDWR, true);
   auto range = byte_range(F_RDLCK, watch_byte);
   if (::fcntl(mark.get(), F_OFD_SETLK, &range) != 0) throw lock_failure(directory);
   return mark;
 }
 
 Gate::Gate(const Directory& directory, bool create, To to)
-    : fd_(directory.open_file(file_name, create ? O_RDWR : O_RDONLY, create)),
+    : fd_(directory.open_file(sessions_name, create ? O_RDWR : O_RDONLY, create)),
       byte_(to == To::state ? state_byte : registers_byte) {}
 
 bool Gate::try_lock(Access access) {
