@@ -1,11 +1,12 @@
-// What a static program must not do, and so cannot: for the static build only.
+// What a static program must not do, and what it does for nothing at each start: for the
+// static build only.
 //
-// glibc answers these by loading shared libraries of its own version, which need not be
-// on the machine that the program runs on. Nothing here needs them: names are resolved by
-// c-ares, ports are numbers, and OpenSSL is kept from loading modules. But libcrypto and
-// libcares contain calls, which the linker would take glibc's code in for, and warn of.
-// Its option --wrap makes them calls of what is below; CMakeLists.txt has the names.
-// OPENSSL_cpuid_setup is put off in the same way.
+// glibc answers the first of these by loading shared libraries of its own version, which
+// need not be on the machine that the program runs on. Nothing here needs them: names are
+// resolved by c-ares, ports are numbers, and OpenSSL is kept from loading modules. But
+// libcrypto and libcares contain calls, which the linker would take glibc's code in for,
+// and warn of. Its option --wrap makes them calls of what is below; CMakeLists.txt has
+// the names. From OPENSSL_cpuid_setup on each says what it saves.
 
 #include <fcntl.h>
 #include <netdb.h>

@@ -155,8 +155,10 @@ constexpr VerbSpec verbs[] = {
      std::end(cache_specs)},
 };
 
-void add(CLI::App& app, const OptionSpec& spec,
-         std::map<std::string, std::string, std::less<>>& values) {
+// What options were set to, by name.
+using OptionValues = std::map<std::string, std::string, std::less<>>;
+
+void add(CLI::App& app, const OptionSpec& spec, OptionValues& values) {
   std::string names = "--" + std::string(spec.name);
   if (spec.letter != 0) names = std::string("-") + spec.letter + "," + names;
   auto& value = values[std::string(spec.name)];
@@ -188,8 +190,6 @@ std::optional<bool> takes_value(const VerbSpec& verb, std::string_view name) {
                     std::end(help_names);
   return help ? std::optional(false) : std::nullopt;
 }
-
-using OptionValues = std::map<std::string, std::string, std::less<>>;
 
 // CLI11's parser for options of one verb, and what it found.
 struct Parser {

@@ -7,6 +7,15 @@
 #include "util/text.hpp"
 
 namespace dlock {
+namespace {
+
+std::size_t count_of(const char* const* entries) {
+  std::size_t count = 0;
+  while (entries[count] != nullptr) ++count;
+  return count;
+}
+
+}  // namespace
 
 std::vector<Fence> fences_held_above(std::string_view held, const std::string& name) {
   std::vector<Fence> fences;
@@ -32,12 +41,6 @@ std::string with_grant(const std::string& held, const std::string& name, Fence f
 
 bool is_secret(std::string_view entry) {
   return entry.starts_with("DLOCK_PASSWORD=") || entry.starts_with("DLOCK_TOKEN=");
-}
-
-static std::size_t count_of(const char* const* entries) {
-  std::size_t count = 0;
-  while (entries[count] != nullptr) ++count;
-  return count;
 }
 
 std::vector<std::string> command_environment(const char* const* inherited,

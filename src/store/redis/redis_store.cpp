@@ -1,7 +1,5 @@
 #include "store/redis/redis_store.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <set>
