@@ -37,7 +37,9 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
     hear();
     wakeup_.notify();
   });
-  if (!tell_guardian(tell::start)) {
+  hear();
+  const bool can_start = !guardian_is_gone_ && page_.phase.load() == Phase::idle;
+  if (can_start && !guardian_.start_command()) {
     co_return SpawnFailure{SpawnFailure::Kind::no_resources,
                            "cannot speak to its guardian process"};
   }
@@ -46,7 +48,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
     while (const auto signal = signals_.next()) send(signal->number);
     const auto phase = page_.phase.load(std::memory_order_acquire);
     if (phase == Phase::failed) co_return guardian_.failure();
-    if (phase != Phase::idle || (guardian_is_gone_ && page_.pid != 0)) {
+    if (phase != Phase::idle || (guardian_is_gone_ && page_.is_becoming.load())) {
       co_return Spawned{page_.pid, page_.not_before, page_.not_after};
     }
     if (guardian_is_gone_) {

@@ -1,7 +1,9 @@
 #include "supervise/guardian.hpp"
 
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,9 +24,19 @@ namespace {
 using Phase = GuardianPage::Phase;
 using Step = GuardianPage::Step;
 
+// How long after the command was told to start the guardian looks at it, unless that has
+// ended before. To wake it at once, and then dlock, takes processor time from the command's
+// first steps, and most of those that end soon have then ended.
+constexpr milliseconds guardian_looks_after{2};
+
 Failure no_guardian(const char* step) {
   return Failure(Failure::Kind::exhausted, std::string("cannot start the guardian: ") +
                                                step + ": " + std::strerror(errno));
+}
+
+void reap(pid_t child) {
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 }  // namespace
@@ -47,19 +59,19 @@ Guardian::Guardian(const Task& task)
   channel_ = Fd(ends[0]);
   const Fd theirs(ends[1]);
   // Here and not there, so that a failure is found before anything is asked of a store.
-  const Fd timer(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+  timer_ = Fd(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   const auto argv = pointers(argv_);
   const auto callers_group = ::getpgrp();
-  pid_ = timer ? ::fork() : -1;
+  pid_ = timer_ ? ::fork() : -1;
   if (pid_ == 0) {
     channel_.reset();
     if (task.output_reader >= 0) ::close(task.output_reader);
-    guard({*page_, theirs.get(), timer.get(), callers_group, task.plan, paths_,
+    guard({*page_, theirs.get(), timer_.get(), callers_group, task.plan, paths_,
            argv.data(), task.signals, task.output});
   }
   born_as_ = pid_;
   if (pid_ < 0) {
-    const auto failure = no_guardian(timer ? "fork" : "timerfd");
+    const auto failure = no_guardian(timer_ ? "fork" : "timerfd");
     ::munmap(page_, size_);
     throw failure;
   }
@@ -81,9 +93,20 @@ const OwnCgroup& Guardian::cgroup() {
 void Guardian::kill() {
   if (pid_ == 0) return;
   ::kill(pid_, SIGKILL);  // also one that is stopped
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  reap(pid_);
   pid_ = 0;
+  // What was to become the command, and never was told to, died with it, and is ours.
+  if (page_->pid > 0 && !page_->is_becoming.load()) reap(page_->pid);
+}
+
+bool Guardian::start_command() {
+  itimerspec soon{};
+  soon.it_value.tv_nsec = nanoseconds(guardian_looks_after).count();
+  if (::timerfd_settime(timer_.get(), 0, &soon, nullptr) != 0) return false;
+  page_->told_at = Clock::now();
+  page_->go.store(1);
+  ::syscall(SYS_futex, &page_->go, FUTEX_WAKE, 1);
+  return true;
 }
 
 bool Guardian::set_environment(const std::vector<std::string>& environment) {
@@ -111,6 +134,9 @@ SpawnFailure Guardian::failure() const {
     case Step::too_late:
       return {SpawnFailure::Kind::too_late,
               "the lease ran low before the command could start"};
+    case Step::wait:
+      return {SpawnFailure::Kind::no_resources,
+              "cannot start a process: it was killed before it could"};
     case Step::settle:
     case Step::become:
     case Step::fork:

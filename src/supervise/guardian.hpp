@@ -56,6 +56,10 @@ class Guardian {
   // Puts the environment where the guardian finds it; false if there is no room.
   bool set_environment(const std::vector<std::string>& environment);
 
+  // Lets the command start, in the environment set before; what becomes of that stands in
+  // the page. False, and nothing starts, if the guardian would not hear of it.
+  bool start_command();
+
   // Why there is no command, once the phase is `failed`.
   SpawnFailure failure() const;
 
@@ -69,6 +73,7 @@ class Guardian {
   std::vector<std::string> argv_;
   std::vector<std::string> paths_;
   Fd channel_;
+  Fd timer_;  // the guardian's, which waits for it
   pid_t pid_ = 0;
   pid_t born_as_ = 0;
   std::optional<OwnCgroup> cgroup_;

@@ -20,8 +20,8 @@ struct GuardianPage {
     failed,   // it could not be: failed_at, error, path
     over,     // all has ended: wait_status, timed_out, loss
   };
-  // The step that failed.
-  enum class Step : int { none, settle, fork, become, exec, too_late };
+  // The step that failed; `wait`: it was killed before it was to start.
+  enum class Step : int { none, settle, fork, wait, become, exec, too_late };
 
   // In nanoseconds of boot time until when the lease surely holds; `never`: it does not
   // run out. Once the guardian has put `ending` there, nothing can extend it: the command
@@ -33,6 +33,13 @@ struct GuardianPage {
 
   std::atomic<Phase> phase{Phase::idle};
 
+  // The process that becomes the command is made beforehand, and waits here until this is
+  // not 0 (futex(2)); when that was is in `told_at`, which is written first.
+  std::atomic<std::uint32_t> go{0};
+  Clock::time_point told_at{};
+  std::atomic<bool> is_becoming{false};  // it has begun to be the command, or tried
+
+  // From when it was made on.
   pid_t pid = 0;
   Clock::time_point not_before{};
   Clock::time_point not_after{};
@@ -55,10 +62,9 @@ struct GuardianPage {
   char** environment = nullptr;
 };
 
-// What dlock tells its guardian, a byte each. Numbers of signals are to be passed on to
-// the command.
+// What dlock tells its guardian once the command is to start, a byte each. Numbers of
+// signals are to be passed on to the command.
 namespace tell {
-constexpr std::uint8_t start = 0xff;
 constexpr std::uint8_t lost = 0x80;  // plus the Loss: certainly not ours any more
 }  // namespace tell
 

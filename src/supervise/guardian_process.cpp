@@ -1,7 +1,9 @@
 #include "supervise/guardian_process.hpp"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -47,8 +49,10 @@ class Process {
 
   [[noreturn]] void run() {
     settle();
-    if (await_start() && launch()) {
+    if (prepare() && await_start()) {
       while (!is_over()) sleep();
+    } else {
+      drop_child();
     }
     remove_cgroup();
     await_end();
@@ -57,8 +61,10 @@ class Process {
 
  private:
   void settle();
+  bool prepare();
   bool await_start();
-  bool launch();
+  void drop_child();
+  void await_word() const;
   [[noreturn]] void become_command() const;
   [[noreturn]] void not_become(Step step, int error, std::size_t path = 0) const;
   bool may_start() const;
@@ -75,6 +81,7 @@ class Process {
   void finish();
   void remove_cgroup();
   void sleep();
+  void doze(int launching, bool blind) const;
   void tell_dlock() const;
   void await_end() const;
 
@@ -118,17 +125,8 @@ void Process::settle() {
   page_.has_cgroup.store(cgroup_.exists());
 }
 
-bool Process::await_start() {
-  for (;;) {
-    std::uint8_t word = 0;
-    const auto size = ::read(task_.channel, &word, 1);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return false;
-    if (word == tell::start) return true;
-  }
-}
-
-bool Process::launch() {
+// The process of the command, which then only has to be told; whether there is one.
+bool Process::prepare() {
   if (settle_error_ != 0) return fail(Step::settle, settle_error_);
   page_.not_before = Clock::now();
   command_ = start_light_child(
@@ -137,25 +135,49 @@ bool Process::launch() {
   if (command_ < 0) return fail(Step::fork, errno);
   page_.pid = command_;
   page_.not_after = Clock::now();
-  // As the child does it: whoever comes first, both know it is done.
-  ::setpgid(command_, task_.plan.own_group ? command_ : task_.callers_group);
   ::close(launching_end_);
   if (task_.output >= 0) ::close(task_.output);  // only the command is to have it open
-  ladder_ = Ladder(task_.plan, page_.not_before);
   return true;
+}
+
+// Whether the command has been told to start. dlock tells the child, not us: we hear of it
+// by the timer, which dlock has set, or by what happens before.
+bool Process::await_start() {
+  for (;;) {
+    doze(-1, false);
+    if (page_.go.load() != 0) break;
+    char word = 0;
+    const auto size = ::recv(task_.channel, &word, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (size == 0 || (size < 0 && errno == ECONNRESET)) return false;
+  }
+  // As the child does it: whoever comes first, both know it is done.
+  ::setpgid(command_, task_.plan.own_group ? command_ : task_.callers_group);
+  ladder_ = Ladder(task_.plan, page_.told_at);
+  return true;
+}
+
+// One that was not told to start.
+void Process::drop_child() {
+  if (command_ <= 0) return;
+  ::kill(command_, SIGKILL);
+  while (::waitpid(command_, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 // In a child that may share all memory with us, errno too.
 void Process::become_command() const {
-  const auto group = task_.plan.own_group ? 0 : task_.callers_group;
-  if (const auto error = raw_syscall(SYS_setpgid, 0, group)) {
-    not_become(Step::become, -static_cast<int>(error));
-  }
   // It is the guardian's only thread that this is about, so it cannot misfire.
   if (const auto error = raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL)) {
     not_become(Step::become, -static_cast<int>(error));
   }
   if (::getppid() != pid_) ::_exit(127);  // the guardian is gone already
+  await_word();
+  page_.is_becoming.store(true);
+  // Only now: what a terminal sends to the caller's group was not meant for it before.
+  const auto group = task_.plan.own_group ? 0 : task_.callers_group;
+  if (const auto error = raw_syscall(SYS_setpgid, 0, group)) {
+    not_become(Step::become, -static_cast<int>(error));
+  }
   cgroup_.enter();
   const Launch launch{task_.paths, task_.argv, page_.environment, task_.signals,
                       task_.output};
@@ -163,6 +185,12 @@ void Process::become_command() const {
   if (!may_start()) not_become(Step::too_late, 0);
   const auto failed = launch.exec();
   not_become(Step::exec, failed.number, failed.path);
+}
+
+void Process::await_word() const {
+  while (page_.go.load() == 0) {
+    raw_syscall(SYS_futex, reinterpret_cast<std::intptr_t>(&page_.go), FUTEX_WAIT, 0);
+  }
 }
 
 void Process::not_become(Step step, int error, std::size_t path) const {
@@ -195,15 +223,16 @@ void Process::tell_dlock() const {
   if (has_owner_) ::send(task_.channel, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-// Until dlock ends us, or itself. To end takes longer than to say that there is nothing
+// Until dlock lets us go, or ends. To end takes longer than to say that there is nothing
 // left to do, and on a busy machine dlock, and with it the next in line, would wait for
-// it.
+// it: so the others go first.
 void Process::await_end() const {
   char word = 0;
   while (has_owner_) {
     const auto size = ::recv(task_.channel, &word, 1, 0);
-    if (size == 0 || (size < 0 && errno != EINTR)) return;
+    if (size == 0 || (size < 0 && errno != EINTR)) break;
   }
+  ::sched_yield();
 }
 
 // Everything there is to do at this moment; whether nothing is left.
@@ -255,9 +284,12 @@ bool Process::has_launched() {
   ::close(launching_);
   launching_ = -1;
   if (page_.failed_at != Step::none) {
-    while (::waitpid(command_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    drop_child();
     return fail(page_.failed_at, page_.error);
+  }
+  if (!page_.is_becoming.load()) {
+    drop_child();
+    return fail(Step::wait, 0);
   }
   page_.phase.store(Phase::running, std::memory_order_release);
   tell_dlock();
@@ -387,17 +419,21 @@ void Process::sleep() {
   }
   const bool is_set =
       ::timerfd_settime(task_.timer, TFD_TIMER_ABSTIME, &setting, nullptr) == 0;
+  doze(launching_, has_end && !is_set);
+}
+
+// Until something happens, but if `blind` not for long.
+void Process::doze(int launching, bool blind) const {
   pollfd watched[] = {{has_owner_ ? task_.channel : -1, POLLIN, 0},
                       {task_.timer, POLLIN, 0},
-                      {launching_, POLLIN, 0}};
-  const timespec blind{0, nanoseconds(longest_blind_sleep).count()};
+                      {launching, POLLIN, 0}};
+  const timespec a_moment{0, nanoseconds(longest_blind_sleep).count()};
   sigset_t but_children;
   ::sigfillset(&but_children);
   ::sigdelset(&but_children, SIGCHLD);
-  const int ready =
-      ::ppoll(watched, 3, has_end && !is_set ? &blind : nullptr, &but_children);
+  const int ready = ::ppoll(watched, 3, blind ? &a_moment : nullptr, &but_children);
   // No memory for it, say: no reason to spin.
-  if (ready < 0 && errno != EINTR) ::nanosleep(&blind, nullptr);
+  if (ready < 0 && errno != EINTR) ::nanosleep(&a_moment, nullptr);
 }
 
 }  // namespace

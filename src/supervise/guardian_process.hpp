@@ -22,11 +22,11 @@ struct GuardianTask {
   int output = -1;  // to be the command's standard output; -1: that of dlock
 };
 
-// Waits to be told to start the command, starts it, and ends its processes when they have
-// to end: because dlock says so, because its time is over, because dlock is gone, or
-// because what is left of the lease is needed for that. Ends this process.
+// Makes the process that becomes the command when dlock says so, and ends that and its
+// processes when they have to end: because dlock says so, because its time is over, because
+// dlock is gone, or because what is left of the lease is needed for that. Ends this process.
 //
-// Once the command runs it allocates nothing, writes nothing, and waits for nothing but
+// From then on it allocates nothing, writes nothing, and waits for nothing but
 // its socket, its timer and its children. To find the deeper processes it looks into
 // /proc; where that fails they are found all the same when their parents are gone.
 [[noreturn]] void guard(const GuardianTask& task);

@@ -206,3 +206,22 @@ export -f how_it_ends as_first
 
   assert_equal "$output" 7
 }
+
+# Runs a command behind a first process that reaps nothing else, and prints the processes
+# that are left then.
+left_behind() {  # <command>...
+  as_first perl -e 'system @ARGV; opendir my $all, "/proc" or die;
+    print "$_\n" for grep { /^\d+$/ && $_ != 1 } readdir $all' "$@" 2> said
+}
+
+@test "a run leaves nothing behind, not even for the first process to reap" {
+  hold job
+
+  run left_behind dlock run another -- true
+  assert_equal "$output" ''
+  run left_behind dlock run job -- true
+  assert_equal "$output" ''
+  run left_behind dlock run -w 200ms job -- true
+  assert_equal "$output" ''
+  [[ -s said ]]
+}

@@ -190,7 +190,7 @@ tracing='exec env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace'
   dlock run job -- true
   on_terminal "$tracing dlock run job -- true"
   assert_exits 0 "$terminal"
-  sed -n '/^vfork\|\\377/ { s/(.*//p; q }; s/(.*//p' trace > calls
+  sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' trace > calls
   local call count
 
   for call in $(tail -n 2 calls); do

@@ -160,10 +160,11 @@ is_gone() { (($(left_of job) == -2)); }
   hold job
   queue job touch "$began"
   guardian=$(guardian_of "$waiter")
+  prepared=$(pgrep -P "$guardian")
 
   kill -KILL "$waiter"
 
-  eventually has_ended "$guardian"
+  eventually all_have_ended "$guardian" "$prepared"
 }
 
 @test "when dlock is stopped for longer than its lease, the tree is dead before it ends" {
@@ -272,6 +273,21 @@ is_gone() { (($(left_of job) == -2)); }
   let_go
 
   assert_exits 125 "$waiter"
+  [[ ! -e $began ]]
+  is_gone
+}
+
+@test "a waiter whose command was killed before it could start says so, and the lock goes on" {
+  hold job
+  dlock run --wait 60s job -- touch "$began" 2> "$said" 3>&- &
+  waiter=$!
+  eventually is_queued job "$waiter"
+  kill -KILL "$(pgrep -P "$(guardian_of "$waiter")")"
+
+  let_go
+
+  assert_exits 125 "$waiter"
+  grep -q 'cannot start a process: it was killed before it could' "$said"
   [[ ! -e $began ]]
   is_gone
 }
