@@ -1,5 +1,7 @@
 #include "cli/one_run.hpp"
 
+#include <sched.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 
@@ -288,13 +290,12 @@ asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
   if (guardian_ != nullptr) {
     // What is left to do here can wait for the server, and for whoever is next in line.
     be_modest();
-    // As soon as that is asked for: to end takes the guardian as long as the answer.
-    asio::post(context_, [this] {
-      if (command_) command_->let_go();
-    });
+    // Now, for to end takes the guardian as long as the server to answer.
+    if (command_) command_->let_go();
   }
   try {
     const auto released = co_await store_->release(claim_, end, wakeup_);
+    if (guardian_ != nullptr) ::sched_yield();
     if (released == Release::released) speaker_.step(release_step(end));
     if (released == Release::left) {
       speaker_.warning("because of the lock delay the lock is not given back; " +

@@ -217,6 +217,8 @@ void LocalStore::keep_runs(Transaction& transaction, const LockName& lock,
 void LocalStore::tell(const Consequences& consequences) {
   for (const auto session : consequences.wake) wake(*directory_, session);
   for (const auto session : consequences.buried) bury(*directory_, session);
+  // What is left to do here can wait for them.
+  if (!consequences.wake.empty()) ::sched_yield();
 }
 
 // The log serves later boots and people; that it cannot be written (a full disk) must
