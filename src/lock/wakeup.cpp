@@ -1,22 +1,17 @@
 #include "lock/wakeup.hpp"
 
-#include <sys/timerfd.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cerrno>
-#include <cstdint>
-#include <utility>
-
-#include "lock/errors.hpp"
 
 namespace dlock {
 
 using boost::system::error_code;
 
 Wakeup::Wakeup(asio::io_context& context) : context_(context), sleep_(context) {}
+
+Wakeup::~Wakeup() {
+  if (timer_ != nullptr) timer_->remove(*this);
+}
 
 void Wakeup::notify() {
   notified_ = true;
@@ -39,30 +34,25 @@ asio::awaitable<void> Wakeup::wait_until(Clock::time_point moment) {
 }
 
 void Wakeup::prepare() {
-  if (timer_) return;
-  Fd timer(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!timer) throw failure_of(errno, "cannot make a timer");
-  timer_.emplace(context_, std::move(timer), [this] {
-    std::uint64_t expirations = 0;
-    [[maybe_unused]] const auto size =
-        ::read(timer_->fd(), &expirations, sizeof expirations);
-    armed_ = Clock::time_point::max();
-    notify();
-  });
+  if (timer_ != nullptr) return;
+  auto& timer = asio::use_service<BootTimer>(context_);
+  timer.add(*this);
+  timer_ = &timer;
 }
 
 void Wakeup::arm(Clock::time_point moment) {
   if (moment == armed_) return;
   prepare();
   armed_ = moment;
-  itimerspec setting{};
-  if (moment != Clock::time_point::max()) {
-    // Zero would disarm it; a moment in the past fires at once.
-    const auto at = std::max(moment.time_since_epoch(), nanoseconds(1));
-    setting.it_value.tv_sec = at.count() / 1'000'000'000;
-    setting.it_value.tv_nsec = at.count() % 1'000'000'000;
+  timer_->wake_by(moment);
+}
+
+Clock::time_point Wakeup::look_at_clock(Clock::time_point now) {
+  if (now >= armed_) {
+    armed_ = Clock::time_point::max();
+    notify();
   }
-  ::timerfd_settime(timer_->fd(), TFD_TIMER_ABSTIME, &setting, nullptr);
+  return armed_;
 }
 
 }  // namespace dlock

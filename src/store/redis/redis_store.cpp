@@ -96,16 +96,26 @@ struct RedisStore::Keeping {
     wakeup.prepare();
   }
 
-  void ended() {
-    --tasks;
-    if (awaited_by != nullptr) awaited_by->notify();
-  }
-
   Wakeup wakeup;
   KeeperOrders orders;
   Listener listener;
-  int tasks = 2;  // that go on: renewing and listening
+  bool renews = false;  // at this moment, over the store's connection
   Wakeup* awaited_by = nullptr;
+};
+
+// One renewal, from beginning to end.
+class RedisStore::Renewing {
+ public:
+  explicit Renewing(Keeping& keeping) : keeping_(keeping) { keeping_.renews = true; }
+  ~Renewing() {
+    keeping_.renews = false;
+    if (keeping_.awaited_by != nullptr) keeping_.awaited_by->notify();
+  }
+  Renewing(const Renewing&) = delete;
+  Renewing& operator=(const Renewing&) = delete;
+
+ private:
+  Keeping& keeping_;
 };
 
 RedisStore::RedisStore(asio::io_context& context, Options options)
@@ -249,11 +259,13 @@ asio::awaitable<void> RedisStore::nap(Wakeup& wakeup, Clock::time_point until) {
   while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
 }
 
-// A renewal under way is waited for: it has the connection.
+// A renewal under way is waited for: it has the connection. What else there is of keeping
+// ends by itself, when there is time.
 asio::awaitable<void> RedisStore::keeping_ends(Wakeup& wakeup) {
   if (!keeping_) co_return;
   keeping_->awaited_by = &wakeup;
-  while (keeping_->tasks > 0) co_await wakeup.wait_until(Clock::time_point::max());
+  while (keeping_->renews) co_await wakeup.wait_until(Clock::time_point::max());
+  keeping_->awaited_by = nullptr;
   keeping_.reset();
 }
 
@@ -345,14 +357,14 @@ void RedisStore::start_keeping(const Claim& claim, const Grant& grant, LeaseTimi
       key_of(claim.lock) + ":b:" + std::to_string(grant.fence.number));
   fence_ = grant.fence;
   const auto keeping = keeping_;
-  auto renew_once = [this, claim, grant, keeping] {
-    return renew(claim, grant, keeping->wakeup);
+  auto renew_once = [this, claim, grant, keeping]() -> asio::awaitable<Renewal> {
+    const Renewing renewing(*keeping);
+    co_return co_await renew(claim, grant, keeping->wakeup);
   };
   asio::co_spawn(context_,
                  keep_lease(std::move(renew_once), timing, grant.sent_at, watcher,
                             keeping->wakeup, keeping->orders),
                  [keeping](std::exception_ptr error) {
-                   keeping->ended();
                    if (error) std::rethrow_exception(error);
                  });
   auto heard = [keeping] {
@@ -361,7 +373,7 @@ void RedisStore::start_keeping(const Claim& claim, const Grant& grant, LeaseTimi
   };
   // Without it the next renewal tells, so no failure of it matters.
   asio::co_spawn(context_, keeping->listener.listen(std::move(heard)),
-                 [keeping](const std::exception_ptr&) { keeping->ended(); });
+                 [keeping](const std::exception_ptr&) {});
 }
 
 void RedisStore::stop_keeping() {

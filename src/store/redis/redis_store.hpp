@@ -67,6 +67,7 @@ class RedisStore final : public Store {
  private:
   class Watching;
   struct Keeping;
+  class Renewing;
 
   asio::awaitable<Reply> run(const Script& script, const LockName& lock,
                              std::vector<std::string> args, Clock::time_point until,

@@ -1,0 +1,89 @@
+// Who sleeps on the one timer of a context.
+
+#include "lock/wakeup.hpp"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+
+namespace dlock {
+namespace {
+
+class Sleepers : public ::testing::Test {
+ protected:
+  // Sleeps until so long after now, and then says so; ends early only if it is told to.
+  void sleep(Wakeup& wakeup, milliseconds span, char name) {
+    asio::co_spawn(context_, slept(wakeup, Clock::now() + span, name), asio::detached);
+  }
+
+  asio::awaitable<void> slept(Wakeup& wakeup, Clock::time_point until, char name) {
+    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+    woken_ += name;
+  }
+
+  // The timer is there for as long as the context, which so is never out of work.
+  void run_until_woken(std::size_t count) {
+    while (woken_.size() < count) context_.run_one();
+  }
+
+  asio::io_context context_{1};
+  std::string woken_;
+};
+
+TEST_F(Sleepers, each_wake_at_their_own_moment_whatever_the_order_they_came_in) {
+  Wakeup first(context_);
+  Wakeup second(context_);
+  Wakeup third(context_);
+  sleep(third, milliseconds(60), '3');
+  sleep(first, milliseconds(20), '1');
+  sleep(second, milliseconds(40), '2');
+  const auto start = Clock::now();
+
+  run_until_woken(3);
+
+  EXPECT_EQ(woken_, "123");
+  EXPECT_GE(Clock::now() - start, milliseconds(60));
+}
+
+TEST_F(Sleepers, one_that_is_gone_keeps_nobody_from_waking) {
+  auto gone = std::make_unique<Wakeup>(context_);
+  Wakeup stays(context_);
+  sleep(*gone, milliseconds(10'000), 'x');
+  sleep(stays, milliseconds(20), 's');
+  context_.run_one();  // they sleep now
+  context_.run_one();
+  gone->give_up(true);
+  run_until_woken(1);
+  gone.reset();
+
+  run_until_woken(2);
+
+  EXPECT_EQ(woken_, "xs");
+}
+
+TEST_F(Sleepers, who_sleeps_again_after_an_earlier_moment_was_dropped_wakes_in_time) {
+  Wakeup wakeup(context_);
+  asio::co_spawn(
+      context_,
+      [&]() -> asio::awaitable<void> {
+        wakeup.prepare();
+        // Of a timer that was set for a moment that came to nothing.
+        wakeup.notify();
+        co_await wakeup.wait_until(Clock::now() + milliseconds(5));
+        const auto until = Clock::now() + milliseconds(30);
+        while (Clock::now() < until) co_await wakeup.wait_until(until);
+        woken_ = "yes";
+      },
+      asio::detached);
+
+  run_until_woken(1);
+
+  EXPECT_EQ(woken_, "yes");
+}
+
+}  // namespace
+}  // namespace dlock
