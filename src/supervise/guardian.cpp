@@ -25,8 +25,8 @@ using Phase = GuardianPage::Phase;
 using Step = GuardianPage::Step;
 
 // How long after the command was told to start the guardian looks at it, unless that has
-// ended before. To wake it at once, and then dlock, takes processor time from the command's
-// first steps, and most of those that end soon have then ended.
+// ended before. To wake it at once, and then dlock, takes processor time from the
+// command's first steps, and most of those that end soon have then ended.
 constexpr milliseconds guardian_looks_after{2};
 
 Failure no_guardian(const char* step) {

@@ -140,8 +140,8 @@ bool Process::prepare() {
   return true;
 }
 
-// Whether the command has been told to start. dlock tells the child, not us: we hear of it
-// by the timer, which dlock has set, or by what happens before.
+// Whether the command has been told to start. dlock tells the child, not us: we hear of
+// it by the timer, which dlock has set, or by what happens before.
 bool Process::await_start() {
   for (;;) {
     doze(-1, false);

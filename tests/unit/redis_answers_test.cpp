@@ -169,6 +169,23 @@ TEST(RedisAnswers, a_renewal_can_say_that_the_lease_is_broken) {
   EXPECT_EQ(renewal_from(reply("$6\r\nbroken\r\n")), Renewal::broken);
 }
 
+TEST(RedisAnswers, a_waiter_is_told_to_ask_now_or_later) {
+  EXPECT_EQ(pause_from(reply("*2\r\n$1\r\nw\r\n$4\r\n3100\r\n")), milliseconds(3100));
+
+  EXPECT_EQ(pause_from(reply("*2\r\n$1\r\nw\r\n$1\r\n0\r\n")), std::nullopt);
+}
+
+TEST(RedisAnswers, whatever_else_comes_for_a_waiter_is_a_reason_to_ask_now) {
+  EXPECT_EQ(pause_from(reply("*-1\r\n")), std::nullopt);
+  EXPECT_EQ(pause_from(reply("*1\r\n$4\r\n3100\r\n")), std::nullopt);
+  EXPECT_EQ(pause_from(reply("+3100\r\n")), std::nullopt);
+  for (const std::string text : {"", "-1", "1x", "x", "99999999999", "1.5"}) {
+    const auto told =
+        "*2\r\n$1\r\nw\r\n$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
+    EXPECT_EQ(pause_from(reply(told)), std::nullopt) << text;
+  }
+}
+
 TEST(RedisAnswers, a_limit_admits_or_tells_a_turn_or_the_rate_in_use) {
   const auto admitted = rate_answer_from(reply("*3\r\n$8\r\nadmitted\r\n:4\r\n:0\r\n"));
   const auto later = rate_answer_from(reply("*4\r\n$5\r\nlater\r\n:0\r\n:731\r\n:1\r\n"));

@@ -134,6 +134,16 @@ std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply) {
   return now ? holders_from(parts[1], *now) : std::nullopt;
 }
 
+std::optional<milliseconds> pause_from(const Reply& popped) {
+  if (popped.kind != Reply::Kind::array || popped.elements.size() != 2) {
+    return std::nullopt;
+  }
+  constexpr std::uint64_t longest = 1'000'000'000;
+  const auto pause = whole_number(popped.elements[1].text);
+  if (!pause || *pause > longest) return std::nullopt;
+  return milliseconds(*pause);
+}
+
 std::optional<RateAnswer> rate_answer_from(const Reply& reply) {
   constexpr auto number = Kind::integer;
   const auto count = [&](std::size_t at) { return reply.elements[at].integer; };

@@ -230,29 +230,39 @@ void RedisStore::watch_for(const Busy& busy, std::int64_t blocked_for) {
 
 asio::awaitable<void> RedisStore::await_turn(const Claim& claim, Wakeup& wakeup,
                                              Clock::time_point until) {
-  const auto end = std::min(until, ask_again_);
+  for (;;) {
+    const auto reply = co_await listen(claim, wakeup, std::min(until, ask_again_));
+    if (!reply) co_return;  // the next ask will find out what it is
+    if (reply->is_error()) {
+      co_await nap(wakeup, std::min(until, later(Clock::now(), nap_after_trouble)));
+      co_return;
+    }
+    const auto pause = pause_from(*reply);
+    if (!pause) co_return;
+    ask_again_ = std::min(ask_again_, later(Clock::now(), *pause));
+  }
+}
+
+// What comes on our own list, or that nothing does in this time. Nothing if the
+// connection broke: an element may have been popped into it.
+asio::awaitable<std::optional<Reply>> RedisStore::listen(const Claim& claim,
+                                                         Wakeup& wakeup,
+                                                         Clock::time_point end) {
   const auto span =
       std::max(std::chrono::ceil<milliseconds>(end - Clock::now()), milliseconds(1));
   // A list blocks at least that long, and an element in it does not wait for us.
-  Command listen{"BLPOP", key_of(claim.lock) + ":w:" + waiter_id_,
-                 number(span.count() / 1000) + "." +
-                     std::to_string(1000 + span.count() % 1000).substr(1)};
+  Command pop{"BLPOP", key_of(claim.lock) + ":w:" + waiter_id_,
+              number(span.count() / 1000) + "." +
+                  std::to_string(1000 + span.count() % 1000).substr(1)};
   std::optional<Reply> reply;
-  bool failed = false;
   try {
     auto replies =
-        co_await exchange(alone(std::move(listen)), later(end, options_.timeout), wakeup);
+        co_await exchange(alone(std::move(pop)), later(end, options_.timeout), wakeup);
     reply = std::move(replies.front());
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::interrupted) throw;
-    failed = true;  // the next ask will find out what it is
   }
-  if (failed) {
-    // An element may have been popped into the connection that broke: ask at once.
-    co_return;
-  }
-  if (reply->is_error())
-    co_await nap(wakeup, std::min(until, later(Clock::now(), nap_after_trouble)));
+  co_return reply;
 }
 
 asio::awaitable<void> RedisStore::nap(Wakeup& wakeup, Clock::time_point until) {

@@ -84,6 +84,8 @@ class RedisStore final : public Store {
                                            const ValueRecord& record, Wakeup& wakeup);
   asio::awaitable<Storing> write_pieces(const Claim& claim, const std::string& bytes,
                                         Wakeup& wakeup);
+  asio::awaitable<std::optional<Reply>> listen(const Claim& claim, Wakeup& wakeup,
+                                               Clock::time_point end);
   asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
   void watch_for(const Busy& busy, std::int64_t blocked_for);
   Failure failure(const Reply& reply) const;

@@ -23,7 +23,8 @@
 --             size, sum (its checksum), stale (for how many ms of its time to live it is past
 --             its ttl), and data, unless it is large
 -- KEYS[1]:v:FENCE  a string: the data of a large value
--- KEYS[1]:w:ID  a list on which the waiter ID is told of its promise
+-- KEYS[1]:w:ID  a list on which the waiter ID is told when to ask again, in ms: mostly at
+--             once, because of a promise
 -- KEYS[1]:b:FENCE  a list on which the holder with that fence is told that it is broken
 -- KEYS[1]:t:TOKEN  a claim that was given up before it was answered
 -- KEYS[1]:e   no key, but the channel on which those who watch are told what happens
@@ -42,6 +43,7 @@ local MARKER = 'dlock:shared'
 local PROMISE_MS = 3000      -- a dead waiter costs this much
 local PLACE_MS = 90000       -- a waiter that is not heard of for longer has no place
 local WATCH_MS = 5000        -- one that watches is heard of more often than that
+local WATCH_PROMISE_MS = '3100' -- when one that watches a promise asks what became of it
 local QUEUE_MS = '600000'    -- an abandoned queue goes away by itself
 local KEPT_MS = '2592000000' -- 30 days: fence and runs of a lock out of use
 local RUNS = 20              -- that are kept, and as many besides before they are dropped
@@ -251,8 +253,8 @@ local function is_to_watch(token)
   return false
 end
 
-local function wake(w)
-  redis.call('RPUSH', key .. ':w:' .. w.id, '1')
+local function wake(w, ask_after)
+  redis.call('RPUSH', key .. ':w:' .. w.id, ask_after or '0')
   redis.call('PEXPIRE', key .. ':w:' .. w.id, QUEUE_MS)
 end
 
@@ -316,8 +318,8 @@ end
 
 -- Promises what is free to the first waiters that fit, in order, and tells each on its own
 -- list, but for `self`, who asks just now. Stops at the first that does not fit: nobody
--- overtakes. That one is woken only if it does not know yet that it has to watch, or for
--- how long (`anew`).
+-- overtakes. That one is told only if it does not know yet that it has to watch: for how
+-- long a promise can last it need not ask, for how long something else can (`anew`) it has to.
 local function promise_to_the_next(self, anew)
   if is_foreign() then return end
   local first, promised = 0, false
@@ -333,7 +335,11 @@ local function promise_to_the_next(self, anew)
     elseif not admits(w.mode, slots) then
       local heard_at = w.until_ - PLACE_MS * 1000
       local knows = w.watches and now - heard_at < WATCH_MS * 1000
-      if anew or promised and not knows then wake(w) end
+      if anew then
+        wake(w)
+      elseif promised and not knows then
+        wake(w, WATCH_PROMISE_MS)
+      end
       return
     else
       occupy(token, { mode = w.mode, slot = 0, fence = 0, since = now,
