@@ -215,7 +215,7 @@ void LocalStore::keep_runs(Transaction& transaction, const LockName& lock,
 
 // Not under the gate, which whoever is woken takes at once.
 void LocalStore::tell(const Consequences& consequences) {
-  for (const auto session : consequences.wake) wake(*directory_, session);
+  for (const auto session : consequences.wake) waker_.wake(*directory_, session);
   for (const auto session : consequences.buried) bury(*directory_, session);
   // What is left to do here can wait for them.
   if (!consequences.wake.empty()) ::sched_yield();
@@ -396,8 +396,10 @@ void LocalStore::sweep(Transaction& transaction, Moment moment) {
 
 asio::awaitable<void> LocalStore::started(const Claim& claim,
                                           const CommandProcess& process, Wakeup& wakeup) {
-  // Not when it was granted: every system call there would delay the command.
+  // Not when it was granted: every system call there would delay the command. And not when
+  // it has ended, for then the next in line waits.
   stop_waiting();
+  waker_.prepare();
   const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
   open_database(Database::Access::write);
   Transaction transaction(*database_, Database::Access::give_back);

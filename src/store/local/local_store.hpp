@@ -140,6 +140,7 @@ class LocalStore final : public Store {
   bool was_replaced_ = false;
   std::optional<std::pair<Token, RateAnswer>> admitted_;  // the last one, for who repeats
   bool is_watching_ = false;
+  Waker waker_;
   std::optional<State> before_;  // the state that is being changed, if anybody watches
 
   // While waiting.

@@ -74,11 +74,15 @@ WakeSocket::WakeSocket(asio::io_context& context, const Directory& directory,
 
 WakeSocket::~WakeSocket() { bury(directory_, session_); }
 
-void wake(const Directory& directory, Session session) {
-  const Fd socket = datagram_socket();
-  if (!socket) return;
+void Waker::prepare() {
+  if (!socket_) socket_ = datagram_socket();
+}
+
+void Waker::wake(const Directory& directory, Session session) {
+  prepare();
+  if (!socket_) return;
   const auto address = address_of(directory, session);
-  ::sendto(socket.get(), "w", 1, MSG_DONTWAIT | MSG_NOSIGNAL, generic(address),
+  ::sendto(socket_.get(), "w", 1, MSG_DONTWAIT | MSG_NOSIGNAL, generic(address),
            sizeof address);
 }
 

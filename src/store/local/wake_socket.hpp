@@ -30,9 +30,19 @@ class WakeSocket {
 // files.
 std::optional<Session> session_of_wake_socket(const std::string& name);
 
-// Wakes the waiter of `session`. A hint, so no failure matters: who is not reached
-// looks again by itself.
-void wake(const Directory& directory, Session session);
+// What wakes others.
+class Waker {
+ public:
+  // Makes what it needs now, and not when somebody waits to be woken.
+  void prepare();
+
+  // Wakes the waiter of `session`. A hint, so no failure matters: who is not reached
+  // looks again by itself.
+  void wake(const Directory& directory, Session session);
+
+ private:
+  Fd socket_;
+};
 
 // Removes the socket that a dead waiter left.
 void bury(const Directory& directory, Session session);
