@@ -92,7 +92,7 @@ use_warm_server() {
 
   assert_calls before 107
   assert_calls after 25
-  assert_calls all 148
+  assert_calls all 149
 }
 
 @test "a run on a server makes few system calls before its command begins and after it ended" {
@@ -100,9 +100,9 @@ use_warm_server() {
 
   count_calls run job -- /bin/true
 
-  assert_calls before 121
-  assert_calls after 29
-  assert_calls all 166
+  assert_calls before 112
+  assert_calls after 27
+  assert_calls all 157
 }
 
 @test "a look at a lock makes few system calls" {
@@ -136,7 +136,7 @@ use_warm_server() {
 
   count_calls run job -- /bin/true
 
-  assert_calls all 97
+  assert_calls all 104
 }
 
 @test "an embedded run touches few pages of memory" {
