@@ -23,8 +23,9 @@ struct GuardianTask {
 };
 
 // Makes the process that becomes the command when dlock says so, and ends that and its
-// processes when they have to end: because dlock says so, because its time is over, because
-// dlock is gone, or because what is left of the lease is needed for that. Ends this process.
+// processes when they have to end: because dlock says so, because its time is over,
+// because dlock is gone, or because what is left of the lease is needed for that. Ends
+// this process.
 //
 // From then on it allocates nothing, writes nothing, and waits for nothing but
 // its socket, its timer and its children. To find the deeper processes it looks into

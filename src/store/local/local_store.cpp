@@ -396,8 +396,8 @@ void LocalStore::sweep(Transaction& transaction, Moment moment) {
 
 asio::awaitable<void> LocalStore::started(const Claim& claim,
                                           const CommandProcess& process, Wakeup& wakeup) {
-  // Not when it was granted: every system call there would delay the command. And not when
-  // it has ended, for then the next in line waits.
+  // Not when it was granted: every system call there would delay the command. And not
+  // when it has ended, for then the next in line waits.
   stop_waiting();
   waker_.prepare();
   const Turn turn = co_await take_turn(Gate::Access::write, wakeup);

@@ -33,8 +33,8 @@ std::optional<Admission> admission_from(const Reply& reply);
 // Whom break.lua has taken the lock from.
 std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply);
 
-// How long one that waits has still to do so before it asks again, if that is what came on
-// its list; nothing if it is to ask now, which whatever else comes means, too.
+// How long one that waits has still to do so before it asks again, if that is what came
+// on its list; nothing if it is to ask now, which whatever else comes means, too.
 std::optional<milliseconds> pause_from(const Reply& popped);
 
 // What limit.lua says.
