@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/post.hpp>
 
 #include "cli/lock_view.hpp"
 #include "lock/acquire.hpp"
@@ -295,7 +294,7 @@ asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
   }
   try {
     const auto released = co_await store_->release(claim_, end, wakeup_);
-    if (guardian_ != nullptr) ::sched_yield();
+    if (guardian_ != nullptr) ::sched_yield();  // for them
     if (released == Release::released) speaker_.step(release_step(end));
     if (released == Release::left) {
       speaker_.warning("because of the lock delay the lock is not given back; " +

@@ -130,10 +130,9 @@ bool Process::prepare() {
   if (settle_error_ != 0) return fail(Step::settle, settle_error_);
   page_.not_before = Clock::now();
   command_ = start_light_child(
-      [](void* process) { static_cast<const Process*>(process)->become_command(); },
-      this);
+      [](void* process) { static_cast<const Process*>(process)->become_command(); }, this,
+      &page_.pid);
   if (command_ < 0) return fail(Step::fork, errno);
-  page_.pid = command_;
   page_.not_after = Clock::now();
   ::close(launching_end_);
   if (task_.output >= 0) ::close(task_.output);  // only the command is to have it open

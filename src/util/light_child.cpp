@@ -58,11 +58,14 @@ long raw_syscall(long number, std::intptr_t a, std::intptr_t b, std::intptr_t c,
 
 #ifdef DLOCK_PLAIN_FORK
 
-pid_t start_light_child(void (*run)(void*), void* argument) {
-  const auto pid = ::fork();
-  if (pid != 0) return pid;
-  run(argument);
-  ::_exit(127);
+pid_t start_light_child(void (*run)(void*), void* argument, pid_t* pid) {
+  const auto child = ::fork();
+  if (child == 0) {
+    run(argument);
+    ::_exit(127);
+  }
+  if (child > 0) *pid = child;
+  return child;
 }
 
 #else
@@ -87,9 +90,10 @@ Child child;
 
 }  // namespace
 
-pid_t start_light_child(void (*run)(void*), void* argument) {
+pid_t start_light_child(void (*run)(void*), void* argument, pid_t* pid) {
   child = {run, argument};
-  return ::clone(run_child, stack + stack_size, CLONE_VM | SIGCHLD, &child);
+  constexpr int flags = CLONE_VM | CLONE_PARENT_SETTID | SIGCHLD;
+  return ::clone(run_child, stack + stack_size, flags, &child, pid);
 }
 
 #endif

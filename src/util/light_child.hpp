@@ -13,8 +13,9 @@ namespace dlock {
 // makes system calls by raw_syscall(), allocates nothing, and this process keeps what it
 // uses. One child at a time. Of two processors, and for sanitizers, it is a plain fork.
 //
-// Its pid, or -1 with errno.
-pid_t start_light_child(void (*run)(void*), void* argument);
+// Its pid, or -1 with errno. The pid is in `*pid` before the child runs, so that another
+// process that has that memory knows of the child though this one is killed meanwhile.
+pid_t start_light_child(void (*run)(void*), void* argument, pid_t* pid);
 
 // A system call that leaves errno alone: what the kernel answers, -errno for a failure.
 long raw_syscall(long number, std::intptr_t a = 0, std::intptr_t b = 0,

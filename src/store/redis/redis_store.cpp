@@ -230,7 +230,7 @@ void RedisStore::watch_for(const Busy& busy, std::int64_t blocked_for) {
 
 asio::awaitable<void> RedisStore::await_turn(const Claim& claim, Wakeup& wakeup,
                                              Clock::time_point until) {
-  for (;;) {
+  do {
     const auto reply = co_await listen(claim, wakeup, std::min(until, ask_again_));
     if (!reply) co_return;  // the next ask will find out what it is
     if (reply->is_error()) {
@@ -240,7 +240,7 @@ asio::awaitable<void> RedisStore::await_turn(const Claim& claim, Wakeup& wakeup,
     const auto pause = pause_from(*reply);
     if (!pause) co_return;
     ask_again_ = std::min(ask_again_, later(Clock::now(), *pause));
-  }
+  } while (Clock::now() < std::min(until, ask_again_));
 }
 
 // What comes on our own list, or that nothing does in this time. Nothing if the
