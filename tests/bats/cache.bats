@@ -582,7 +582,8 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
     $line =~ s/ [0-9a-f]{8}-/ 00000000-/; $line =~ s/[0-9a-f]{16}$//;
     use bigint; my $sum = 0xcbf29ce484222325;
     for (unpack "C*", $line . $value) { $sum = (($sum ^ $_) * 0x100000001b3) & 0xffffffffffffffff }
-    open my $out, ">", $ARGV[0]; printf $out "%s%s\n%s", $line, substr($sum->as_hex, 2) =~ s/^(?=.{0,15}$)/0 x (16 - length $&)/er, $value' \
+    my $hex = substr $sum->as_hex, 2;
+    open my $out, ">", $ARGV[0]; printf $out "%s%s%s\n%s", $line, "0" x (16 - length $hex), $hex, $value' \
     "$(value_file)"
 
   run dlock cache report -- echo new
