@@ -229,9 +229,7 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
     channel_.reset();
     live({store, claim, budget, std::move(others), std::move(beneficiary_)});
   }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = reap(child);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     throw failure(WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD);
   }

@@ -81,8 +81,7 @@ class Run {
   Guardian* guardian_;
   Errand* errand_;
   Claim claim_;
-  // Until the lock is given back: the guardian ends when nobody has the other end of its
-  // channel, and would do so in the way of that.
+  // Until the lock is given back, which is when it is let go.
   std::unique_ptr<Supervisor> command_;
   RunResult result_;
 };

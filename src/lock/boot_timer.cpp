@@ -47,12 +47,7 @@ void BootTimer::expired() {
 
 void BootTimer::set(Clock::time_point moment) {
   set_to_ = moment;
-  // Zero would disarm it; a moment in the past fires at once.
-  const auto at = std::max(moment.time_since_epoch(), nanoseconds(1));
-  itimerspec setting{};
-  setting.it_value.tv_sec = at.count() / 1'000'000'000;
-  setting.it_value.tv_nsec = at.count() % 1'000'000'000;
-  ::timerfd_settime(timer_->fd(), TFD_TIMER_ABSTIME, &setting, nullptr);
+  set_timer(timer_->fd(), moment);
 }
 
 }  // namespace dlock

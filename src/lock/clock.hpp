@@ -35,6 +35,10 @@ inline WallTime wall_now() noexcept {
       std::chrono::system_clock::now().time_since_epoch());
 }
 
+// Sets a timer on boot time (timerfd_create(2)) to go off at `moment`, or at once if that
+// is over; max(): never. False with errno if that is not possible.
+bool set_timer(int timer, Clock::time_point moment);
+
 // `moment + span` that stays at the end of time instead of running over.
 inline Clock::time_point later(Clock::time_point moment, milliseconds span) {
   const auto left = std::chrono::floor<milliseconds>(Clock::time_point::max() - moment);

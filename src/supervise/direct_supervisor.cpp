@@ -1,10 +1,9 @@
 #include "supervise/direct_supervisor.hpp"
 
-#include <sys/wait.h>
-
-#include <cerrno>
 #include <csignal>
 #include <utility>
+
+#include "util/process.hpp"
 
 namespace dlock {
 
@@ -56,10 +55,7 @@ asio::awaitable<Ended> DirectSupervisor::ended() {
     }
     co_await wakeup_.wait_until(ladder_->look_again(now));
   }
-  int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  auto ended = ended_with(status);
+  auto ended = ended_with(reap(pid_));
   ended.timed_out = ladder_->timed_out();
   ended.lost = ladder_->lost();
   co_return ended;

@@ -16,6 +16,7 @@
 
 #include "lock/errors.hpp"
 #include "supervise/guardian_process.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -32,11 +33,6 @@ constexpr milliseconds guardian_looks_after{2};
 Failure no_guardian(const char* step) {
   return Failure(Failure::Kind::exhausted, std::string("cannot start the guardian: ") +
                                                step + ": " + std::strerror(errno));
-}
-
-void reap(pid_t child) {
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
 }
 
 }  // namespace
@@ -100,10 +96,8 @@ void Guardian::kill() {
 }
 
 bool Guardian::start_command() {
-  itimerspec soon{};
-  soon.it_value.tv_nsec = nanoseconds(guardian_looks_after).count();
-  if (::timerfd_settime(timer_.get(), 0, &soon, nullptr) != 0) return false;
   page_->told_at = Clock::now();
+  if (!set_timer(timer_.get(), page_->told_at + guardian_looks_after)) return false;
   page_->go.store(1);
   ::syscall(SYS_futex, &page_->go, FUTEX_WAKE, 1);
   return true;

@@ -63,7 +63,8 @@ class Guardian {
   // Why there is no command, once the phase is `failed`.
   SpawnFailure failure() const;
 
-  // Ends it whatever it does, and waits for that.
+  // Ends it whatever it does, with a process that was not to start yet, and waits for
+  // that.
   void kill();
 
  private:

@@ -11,8 +11,9 @@
 
 namespace dlock {
 
-// dlock writes the deadline and the environment, the guardian and its child all else.
-// Plain members are valid from the phase on that they are said to belong to.
+// dlock writes the deadline, the environment and the word to go, the guardian and its
+// child all else. Plain members are valid from the phase on that they are said to belong
+// to.
 struct GuardianPage {
   enum class Phase : int {
     idle,     // no command yet

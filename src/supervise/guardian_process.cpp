@@ -7,7 +7,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "supervise/own_cgroup.hpp"
 #include "supervise/process_scan.hpp"
 #include "util/light_child.hpp"
+#include "util/process.hpp"
 
 namespace dlock {
 namespace {
@@ -159,8 +159,7 @@ bool Process::await_start() {
 void Process::drop_child() {
   if (command_ <= 0) return;
   ::kill(command_, SIGKILL);
-  while (::waitpid(command_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  reap(command_);
 }
 
 // In a child that may share all memory with us, errno too.
@@ -391,9 +390,7 @@ void Process::signal_tree(int signal) {
 void Process::finish() {
   // What may be in there without being the command's descendant.
   if (ladder_.has_termed()) cgroup_.kill_all();
-  int status = 0;
-  while (::waitpid(command_, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = reap(command_);
   remove_cgroup();
   page_.wait_status = status;
   page_.timed_out = ladder_.timed_out();
@@ -410,14 +407,7 @@ void Process::remove_cgroup() {
 // of ppoll(2) does not; that one is for a timer that could not be set.
 void Process::sleep() {
   const bool has_end = look_again_ != Clock::time_point::max();
-  itimerspec setting{};
-  if (has_end) {
-    const auto at = std::max(look_again_.time_since_epoch(), nanoseconds(1));
-    setting.it_value.tv_sec = at.count() / 1'000'000'000;
-    setting.it_value.tv_nsec = at.count() % 1'000'000'000;
-  }
-  const bool is_set =
-      ::timerfd_settime(task_.timer, TFD_TIMER_ABSTIME, &setting, nullptr) == 0;
+  const bool is_set = set_timer(task_.timer, look_again_);
   doze(launching_, has_end && !is_set);
 }
 

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -47,6 +48,13 @@ bool has_ended(pid_t pid) {
   // there though the others run on.
   pollfd ended{process.get(), POLLIN, 0};
   return ::poll(&ended, 1, 0) == 1;
+}
+
+int reap(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
 }
 
 std::vector<std::string> entries_of(const std::string& directory) {

@@ -40,6 +40,9 @@ std::vector<ProcessInfo> all_processes();
 // The children of this process, dead ones too; nothing if the kernel does not list them.
 std::optional<std::vector<pid_t>> own_children();
 
+// Waits for the end of a child: what wait(2) says of it, or 0 if there is no such child.
+int reap(pid_t child);
+
 // The names in a directory, without . and ..; none if it cannot be read.
 std::vector<std::string> entries_of(const std::string& directory);
 

@@ -7,6 +7,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <memory>
 #include <string>
 
@@ -27,7 +28,10 @@ class Sleepers : public ::testing::Test {
 
   // The timer is there for as long as the context, which so is never out of work.
   void run_until_woken(std::size_t count) {
-    while (woken_.size() < count) context_.run_one();
+    const auto patience = Clock::now() + milliseconds(10'000);
+    while (woken_.size() < count && Clock::now() < patience) {
+      context_.run_one_for(milliseconds(100));
+    }
   }
 
   asio::io_context context_{1};
@@ -70,10 +74,9 @@ TEST_F(Sleepers, who_sleeps_again_after_an_earlier_moment_was_dropped_wakes_in_t
   asio::co_spawn(
       context_,
       [&]() -> asio::awaitable<void> {
-        wakeup.prepare();
-        // Of a timer that was set for a moment that came to nothing.
-        wakeup.notify();
-        co_await wakeup.wait_until(Clock::now() + milliseconds(5));
+        // The timer is set for a moment that comes to nothing.
+        asio::post(context_, [&] { wakeup.notify(); });
+        co_await wakeup.wait_until(Clock::now() + milliseconds(15));
         const auto until = Clock::now() + milliseconds(30);
         while (Clock::now() < until) co_await wakeup.wait_until(until);
         woken_ = "yes";
