@@ -91,8 +91,13 @@ void Guardian::kill() {
   ::kill(pid_, SIGKILL);  // also one that is stopped
   reap(pid_);
   pid_ = 0;
-  // What was to become the command, and never was told to, died with it, and is ours.
-  if (page_->pid > 0 && !page_->is_becoming.load()) reap(page_->pid);
+  // What was to become the command died with it, and is ours. One that was not told to is
+  // in its group, and found there though nobody lived to say its number.
+  if (page_->go.load() == 0) {
+    reap_group(born_as_);
+  } else if (page_->pid > 0 && !page_->is_becoming.load()) {
+    reap(page_->pid);
+  }
 }
 
 bool Guardian::start_command() {

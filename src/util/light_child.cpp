@@ -61,6 +61,7 @@ long raw_syscall(long number, std::intptr_t a, std::intptr_t b, std::intptr_t c,
 pid_t start_light_child(void (*run)(void*), void* argument, pid_t* pid) {
   const auto child = ::fork();
   if (child == 0) {
+    *pid = ::getpid();
     run(argument);
     ::_exit(127);
   }

@@ -57,6 +57,11 @@ int reap(pid_t child) {
   return status;
 }
 
+void reap_group(pid_t group) {
+  while (::waitpid(-group, nullptr, 0) > 0 || errno == EINTR) {
+  }
+}
+
 std::vector<std::string> entries_of(const std::string& directory) {
   std::vector<std::string> names;
   const std::unique_ptr<DIR, CloseDirectory> entries(::opendir(directory.c_str()));

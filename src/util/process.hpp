@@ -43,6 +43,9 @@ std::optional<std::vector<pid_t>> own_children();
 // Waits for the end of a child: what wait(2) says of it, or 0 if there is no such child.
 int reap(pid_t child);
 
+// Waits for the end of all children in that process group.
+void reap_group(pid_t group);
+
 // The names in a directory, without . and ..; none if it cannot be read.
 std::vector<std::string> entries_of(const std::string& directory);
 
