@@ -114,6 +114,27 @@ assert_refused() {
   assert_arrived -w 1
 }
 
+@test "the value of an option is taken as it stands, and the last one counts" {
+  local value
+  for value in x -x -- --quiet '[a,b]' '{}' 'a=b' ' ' '"'; do
+    run dlock run --label first --label "$value" job -- \
+      sh -c 'dlock status --json job | jq -r ".holders[].label"'
+    assert_equal "$output" "$value"
+    run dlock run --label="$value" job -- sh -c 'dlock status --json job | jq -r ".holders[].label"'
+    assert_equal "$output" "$value"
+  done
+}
+
+@test "an option that lacks its value is refused, wherever it stands" {
+  local words
+  for words in '-w' '--wait' '-q --wait' '--wait 5s -w' '--label'; do
+    # shellcheck disable=SC2086
+    run dlock run $words
+    assert_refused
+    assert_output_contains 'needs a value'
+  done
+}
+
 @test "options between the name and the command are dlock's" {
   run dlock run job -v -- ./take
 
