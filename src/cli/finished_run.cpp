@@ -71,7 +71,9 @@ constexpr bool ends_at_once = false;
 #else
 constexpr bool ends_at_once = true;
 #endif
-Parts* volatile left_to_the_kernel = nullptr;  // or the compiler would leave it out
+// Volatile, or the compiler would leave them out.
+Parts* volatile left_to_the_kernel = nullptr;
+Guardian* volatile guardian_left = nullptr;
 
 }  // namespace
 
@@ -86,11 +88,13 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
   auto& result = finished.result;
   try {
     const auto plan = supervision_of(common, options, timing);
-    std::optional<Guardian> guardian;
-    if (needs_guardian) guardian.emplace(guardian_task(options, plan, held, errand));
+    std::unique_ptr<Guardian> guardian;
+    if (needs_guardian) {
+      guardian = std::make_unique<Guardian>(guardian_task(options, plan, held, errand));
+    }
     auto parts = std::make_unique<Parts>();
     auto& run = parts->run.emplace(parts->context, invocation, common, options, timing,
-                                   plan, held, guardian ? &*guardian : nullptr, errand);
+                                   plan, held, guardian.get(), errand);
     finished.store = run.store_url();
     asio::co_spawn(
         parts->context, [&run] { return run.to_the_end(); },
@@ -100,7 +104,11 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
           parts->context.stop();
         });
     parts->context.run();
-    if (ends_at_once && errand == nullptr) left_to_the_kernel = parts.release();
+    if (ends_at_once && errand == nullptr) {
+      left_to_the_kernel = parts.release();
+      if (guardian) guardian->dismiss();
+      guardian_left = guardian.release();
+    }
   } catch (const Failure& failure) {
     result.exit_code = code_of(status_of(failure.kind()));
     result.message = failure.what();

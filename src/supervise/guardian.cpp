@@ -74,10 +74,14 @@ Guardian::Guardian(const Task& task)
 }
 
 Guardian::~Guardian() {
+  dismiss();
+  ::munmap(page_, size_);
+}
+
+void Guardian::dismiss() {
   const auto phase = page_->phase.load(std::memory_order_acquire);
   if (phase != Phase::running) kill();
   if (page_->has_cgroup.load()) cgroup().remove();
-  ::munmap(page_, size_);
 }
 
 const OwnCgroup& Guardian::cgroup() {

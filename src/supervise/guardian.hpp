@@ -35,8 +35,6 @@ class Guardian {
   // with all signals blocked. Throws Failure (exhausted).
   explicit Guardian(const Task& task);
 
-  // One that has nothing to guard, or no longer, ends. One that has ends its command
-  // first, once `channel` is closed.
   ~Guardian();
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
@@ -66,6 +64,11 @@ class Guardian {
   // Ends it whatever it does, with a process that was not to start yet, and waits for
   // that.
   void kill();
+
+  // The end of its work, as the destructor sees to it, too: one that has nothing to
+  // guard, or no longer, ends. One that has ends its command first, once `channel` is
+  // closed.
+  void dismiss();
 
  private:
   ProcessTree tree_;  // before the fork, or the guardian were a stranger to it

@@ -8,6 +8,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <new>
 
 #include "util/light_child.hpp"
@@ -35,6 +37,9 @@ bool is_delegated(const std::string& path) {
 
 // Where `maker` may make one; empty if nowhere.
 std::string path_for(pid_t maker) {
+  // First, for the kernel makes the file anew for each process that reads it.
+  const auto* root = std::find_if(std::begin(roots), std::end(roots), is_cgroup2);
+  if (root == std::end(roots)) return "";
   // "0::/path" is the line of the second version.
   const auto text = text_of("/proc/self/cgroup");
   const auto line = text.rfind("0::", 0) == 0 ? 0 : text.find("\n0::");
@@ -42,12 +47,8 @@ std::string path_for(pid_t maker) {
   const auto start = text.find("::", line) + 2;
   const auto inner = text.substr(start, text.find('\n', start) - start);
   if (inner.size() < 2) return "";  // the root is nobody's
-  for (const char* root : roots) {
-    const auto outer = root + inner;
-    if (!is_delegated(outer) || !is_cgroup2(root)) continue;
-    return outer + "/dlock-" + std::to_string(maker);
-  }
-  return "";
+  const auto outer = *root + inner;
+  return is_delegated(outer) ? outer + "/dlock-" + std::to_string(maker) : "";
 }
 
 }  // namespace

@@ -28,6 +28,9 @@ std::string encoded(const std::vector<Command>& commands) {
   return out;
 }
 
+// Whether it is answered when something happens, and not as soon as it can be.
+bool blocks(const Command& command) { return command.front() == "BLPOP"; }
+
 Failure closed_by(const std::string& server, const std::vector<Reply>& before) {
   // A server that turns us away says why and closes, whatever it was asked.
   const bool has_said_why = !before.empty() && before.back().is_error();
@@ -85,8 +88,9 @@ class Connection::Link {
     ReplyReader reader;
     std::vector<Reply> replies;
     replies.reserve(commands.size());
+    const bool is_soon = !commands.empty() && !blocks(commands.back());
     while (replies.size() < commands.size()) {
-      const auto received = co_await stream_->read(patience);
+      const auto received = co_await stream_->read(patience, is_soon);
       if (received.empty()) throw closed_by(shown_, replies);
       if (!reader.feed(received)) throw nonsense(reader);
       while (auto reply = reader.next()) replies.push_back(std::move(*reply));

@@ -57,9 +57,9 @@ asio::awaitable<void> Stream::write(std::string_view bytes, Patience& patience) 
   }
 }
 
-asio::awaitable<std::string_view> Stream::read(Patience& patience) {
+asio::awaitable<std::string_view> Stream::read(Patience& patience, bool is_soon) {
   // Nothing has come yet, most likely: an answer takes longer than coming here does.
-  if (!tls_) is_ready_soon(fd_.get(), Readiness::For::reading);
+  if (is_soon && !tls_) is_ready_soon(fd_.get(), Readiness::For::reading);
   const auto bytes = co_await read_until(patience);
   if (!bytes) throw patience.timeout(patience.server());
   co_return *bytes;

@@ -33,8 +33,9 @@ class Stream {
   asio::awaitable<void> write(std::string_view bytes, Patience& patience);
 
   // What has come, at least a byte; valid until the next call. Empty once the server has
-  // closed the connection. Throws Failure (unreachable, interrupted).
-  asio::awaitable<std::string_view> read(Patience& patience);
+  // closed the connection. `is_soon`: it should be on its way. Throws Failure
+  // (unreachable, interrupted).
+  asio::awaitable<std::string_view> read(Patience& patience, bool is_soon);
 
   // The same, but nothing when the time is over first, and no harm done.
   asio::awaitable<std::optional<std::string_view>> read_until(Patience& patience);
