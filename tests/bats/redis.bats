@@ -212,6 +212,66 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   nobody_waits job
 }
 
+# As if the lock had been granted, and its waiters had found that, this moment.
+make_quick() {  # <name>
+  redis EVAL "
+    local t = redis.call('TIME')
+    local function at(ms) return string.format('%.0f', t[1] * 1000000 + t[2] + ms * 1000) end
+    local function set_time(hash, pattern, to)
+      local all = redis.call('HGETALL', hash)
+      for i = 1, #all, 2 do
+        redis.call('HSET', hash, all[i], (string.gsub(all[i + 1], pattern, '%1 ' .. to)))
+      end
+    end
+    set_time(KEYS[1] .. ':h', '^(%a %d+ %d+) %d+', at(1000))
+    set_time(KEYS[1] .. ':w', '^(%a %d+) %d+ %d', at(90000) .. ' 3')" 1 "dlock:{$1}"
+}
+
+scripts_run() { redis INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\).*/\1/p'; }
+
+@test "a lock that is quick to change hands comes to the next in line without a question" {
+  local try
+  # On a busy machine it may not be quick enough, and then the next one asks.
+  for try in {1..20}; do
+    hold job
+    queue job -- touch "$BATS_TEST_TMPDIR/ran-$try"
+    make_quick job
+    redis CONFIG RESETSTAT
+    let_go
+
+    assert_exits 0 "$waiter"
+    test -e "$BATS_TEST_TMPDIR/ran-$try"
+    # Two releases, and nothing else.
+    if (($(scripts_run) == 2)); then return; fi
+  done
+  return 1
+}
+
+@test "a lock that was not quick to change hands is promised, and asked for" {
+  hold job
+  queue job -- touch "$BATS_TEST_TMPDIR/ran"
+  redis CONFIG RESETSTAT
+  let_go
+
+  assert_exits 0 "$waiter"
+  test -e "$BATS_TEST_TMPDIR/ran"
+  assert_equal "$(scripts_run)" 3
+}
+
+@test "a waiter that was killed right behind its question costs a lease at most" {
+  hold job
+  queue job --ttl 2s --kill-after 100ms -- touch "$BATS_TEST_TMPDIR/ran"
+  make_quick job
+  kill -KILL "$waiter"
+  let_go
+
+  run dlock run -w 10s job -- touch "$BATS_TEST_TMPDIR/ran-next"
+
+  assert_status 0
+  test -e "$BATS_TEST_TMPDIR/ran-next"
+  [[ ! -e $BATS_TEST_TMPDIR/ran ]]
+}
+
 @test "who does not wait does not overtake a waiter" {
   hold job
   queue job -- true

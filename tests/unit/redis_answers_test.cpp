@@ -186,6 +186,37 @@ TEST(RedisAnswers, whatever_else_comes_for_a_waiter_is_a_reason_to_ask_now) {
   }
 }
 
+Reply popped(const std::string& text) {
+  return reply("*2\r\n$1\r\nw\r\n$" + std::to_string(text.size()) + "\r\n" + text +
+               "\r\n");
+}
+
+TEST(RedisAnswers, a_waiter_is_told_that_it_has_the_lock) {
+  Claim claim;
+  claim.ttl = milliseconds(30'000);
+  const Clock::time_point asked_at(milliseconds(5'000));
+
+  const auto grant = handed_from(popped("granted 1700000000000042"), claim, asked_at);
+
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->fence.number, 1'700'000'000'000'042u);
+  EXPECT_EQ(grant->slot, 0u);
+  EXPECT_EQ(grant->sent_at, asked_at);
+  EXPECT_EQ(grant->deadline, LeaseTiming(claim.ttl, {}, {}).deadline(asked_at));
+  EXPECT_EQ(pause_from(popped("granted 1700000000000042")), std::nullopt);
+}
+
+TEST(RedisAnswers, nothing_else_tells_a_waiter_that_it_has_the_lock) {
+  for (const std::string text :
+       {"", "0", "3100", "granted", "granted ", "granted 0", "granted x", "granted -1",
+        "granted 1x", "granted 1 0", "Granted 1", "granted  1"}) {
+    EXPECT_FALSE(handed_from(popped(text), Claim(), {})) << text;
+  }
+  EXPECT_FALSE(handed_from(reply("*-1\r\n"), Claim(), {}));
+  EXPECT_FALSE(handed_from(reply("$9\r\ngranted 1\r\n"), Claim(), {}));
+  EXPECT_FALSE(handed_from(reply("*1\r\n$9\r\ngranted 1\r\n"), Claim(), {}));
+}
+
 TEST(RedisAnswers, a_limit_admits_or_tells_a_turn_or_the_rate_in_use) {
   const auto admitted = rate_answer_from(reply("*3\r\n$8\r\nadmitted\r\n:4\r\n:0\r\n"));
   const auto later = rate_answer_from(reply("*4\r\n$5\r\nlater\r\n:0\r\n:731\r\n:1\r\n"));

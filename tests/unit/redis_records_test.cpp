@@ -196,7 +196,7 @@ TEST(RedisRecords, holders_come_in_the_order_of_their_grants) {
 
 TEST(RedisRecords, a_waiter_is_read_whole) {
   const auto waiter =
-      waiter_from("s 1699999998500000 1700000090000000 0 00ff " + info, now);
+      waiter_from("s 1699999998500000 1700000090000000 0 30000 00ff " + info, now);
 
   ASSERT_TRUE(waiter);
   EXPECT_EQ(waiter->host, "web1");

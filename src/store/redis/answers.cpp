@@ -31,17 +31,22 @@ std::optional<std::uint64_t> whole_number(const std::string& text) {
   return number;
 }
 
-std::optional<Heard> granted(const Reply& reply, const Claim& claim,
-                             Clock::time_point sent_at) {
-  const auto fence = whole_number(reply.elements[1].text);
-  const auto slot = reply.elements[2].integer;
+std::optional<Grant> grant_of(const std::string& fence_text, std::int64_t slot,
+                              const Claim& claim, Clock::time_point sent_at) {
+  const auto fence = whole_number(fence_text);
   if (!fence || slot < 0 || slot >= std::int64_t{claim.slots}) return std::nullopt;
   Grant grant;
   grant.fence.number = *fence;
   grant.slot = static_cast<unsigned>(slot);
   grant.sent_at = sent_at;
   grant.deadline = LeaseTiming(claim.ttl, {}, {}).deadline(sent_at);
-  return Heard{grant};
+  return grant;
+}
+
+// What came on the list of a waiter; nothing if that is no element of a list.
+const std::string* popped_text(const Reply& popped) {
+  if (popped.kind != Kind::array || popped.elements.size() != 2) return nullptr;
+  return &popped.elements[1].text;
 }
 
 // The server's time.
@@ -83,7 +88,9 @@ bool says(const Reply& reply, const char* word) {
 std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
                                 Clock::time_point sent_at) {
   if (is_answer(reply, "granted", {Kind::string, Kind::integer})) {
-    return granted(reply, claim, sent_at);
+    const auto grant =
+        grant_of(reply.elements[1].text, reply.elements[2].integer, claim, sent_at);
+    return grant ? std::optional<Heard>(Heard{*grant}) : std::nullopt;
   }
   if (is_answer(
           reply, "busy",
@@ -135,13 +142,19 @@ std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply) {
 }
 
 std::optional<milliseconds> pause_from(const Reply& popped) {
-  if (popped.kind != Reply::Kind::array || popped.elements.size() != 2) {
-    return std::nullopt;
-  }
+  const auto* text = popped_text(popped);
   constexpr std::uint64_t longest = 1'000'000'000;
-  const auto pause = whole_number(popped.elements[1].text);
+  const auto pause = text != nullptr ? whole_number(*text) : std::nullopt;
   if (!pause || *pause > longest) return std::nullopt;
   return milliseconds(*pause);
+}
+
+std::optional<Grant> handed_from(const Reply& popped, const Claim& claim,
+                                 Clock::time_point sent_at) {
+  constexpr std::string_view word = "granted ";
+  const auto* text = popped_text(popped);
+  if (text == nullptr || text->compare(0, word.size(), word) != 0) return std::nullopt;
+  return grant_of(text->substr(word.size()), 0, claim, sent_at);
 }
 
 std::optional<RateAnswer> rate_answer_from(const Reply& reply) {

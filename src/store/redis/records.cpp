@@ -213,7 +213,8 @@ std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
   const auto since = words.number();
   const auto until = words.number();
   const auto passed = words.number();
-  words.next();
+  words.next();  // for how long the lease would be
+  words.next();  // its list
   if ((mode != "x" && mode != "s") || !since || !until || !passed) return std::nullopt;
   const auto party = object_from(words.rest());
   WaiterInfo info;

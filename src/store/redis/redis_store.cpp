@@ -35,6 +35,9 @@ constexpr milliseconds look_at_foreign_every{250};
 // Not at once, if the list of a waiter cannot be listened to.
 constexpr milliseconds nap_after_trouble{300};
 
+// What part of its ttl a lease that was handed to us may have lost before it comes.
+constexpr int may_have_lost = 10;
+
 // How long one who was told to stop still tries to take back its claim.
 constexpr milliseconds last_patience{80};
 
@@ -183,6 +186,10 @@ asio::awaitable<Reply> RedisStore::run(const Script& script, const LockName& loc
 }
 
 asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
+  if (const auto handed = std::exchange(handed_, std::nullopt)) {
+    const auto age = Clock::now() - handed->sent_at;
+    if (age < claim.ttl / may_have_lost) co_return *handed;
+  }
   std::vector<std::string> args{text_of(claim.token),    waiter_id_,
                                 mode_text(claim),        number(claim.slots),
                                 number(kept_for(claim)), queue == Queue::join ? "1" : "0",
@@ -198,6 +205,7 @@ asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup&
   const auto heard = heard_from(reply, claim, sent_at);
   if (!heard) throw failure(reply);
   known_ = Known::answered;
+  asked_at_ = sent_at;
   if (const auto* busy = std::get_if<Busy>(&heard->answer)) {
     if (busy->place == 0) known_ = Known::nothing;
     watch_for(*busy, heard->blocked_for);
@@ -237,6 +245,7 @@ asio::awaitable<void> RedisStore::await_turn(const Claim& claim, Wakeup& wakeup,
       co_await nap(wakeup, std::min(until, later(Clock::now(), nap_after_trouble)));
       co_return;
     }
+    handed_ = handed_from(*reply, claim, asked_at_);
     const auto pause = pause_from(*reply);
     if (!pause) co_return;
     ask_again_ = std::min(ask_again_, later(Clock::now(), *pause));

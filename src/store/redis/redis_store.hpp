@@ -102,7 +102,9 @@ class RedisStore final : public Store {
   Known known_ = Known::nothing;
   std::string waiter_id_;  // names the list on which we are told of a promise
   Clock::time_point ask_again_;
-  Fence fence_;  // of the grant that is kept
+  Clock::time_point asked_at_;   // what was answered last
+  std::optional<Grant> handed_;  // that came on the list
+  Fence fence_;                  // of the grant that is kept
 
   std::shared_ptr<Keeping> keeping_;
 };

@@ -50,9 +50,17 @@ local function busy(place, watches)
     holders_shown(SHOWN) }
 end
 
+-- Whether somebody has just got the lock. Who comes now may soon be one of the next, and
+-- watches beforehand, so that it need not be told then.
+local function is_quick()
+  local h = holders[value]
+  return h and now - h.since < QUICK_MS * 1000
+end
+
 -- The answer to a waiter, which also notes whether it is one to watch.
 local function wait(w, place)
-  w.watches = is_to_watch(token)
+  w.quick = is_quick()
+  w.watches = w.quick or is_to_watch(token)
   note_waiter(token, w)
   redis.call('PEXPIRE', W, QUEUE_MS)
   if dedupe then
@@ -71,6 +79,7 @@ if own and not own.promise then
   own.ends = now + ttl * 1000
   redis.call('PEXPIRE', key, value == MARKER and math.max(ttl, redis.call('PTTL', key)) or ttl)
   redis.call('HSET', H, token, holder_text(own))
+  redis.call('DEL', key .. ':w:' .. id) -- which may tell of it, too
   return granted(own)
 end
 if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return { 'given up' } end
@@ -161,5 +170,6 @@ if state[2] ~= ARGV[4] then
 end
 redis.call('PEXPIRE', Q, QUEUE_MS)
 tell('queued', 0, 0, info)
-return wait({ mode = mode, since = now, until_ = now + PLACE_MS * 1000, id = id, info = info },
-  queued_count())
+local is_plain = mode == 'x' and wanted == 1 and not detached and not dedupe
+return wait({ mode = mode, since = now, until_ = now + PLACE_MS * 1000,
+  ttl = is_plain and ARGV[5] or '0', id = id, info = info }, queued_count())

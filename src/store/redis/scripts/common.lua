@@ -23,8 +23,8 @@
 --             size, sum (its checksum), stale (for how many ms of its time to live it is past
 --             its ttl), and data, unless it is large
 -- KEYS[1]:v:FENCE  a string: the data of a large value
--- KEYS[1]:w:ID  a list on which the waiter ID is told when to ask again, in ms: mostly at
---             once, because of a promise
+-- KEYS[1]:w:ID  a list on which the waiter ID is told when to ask again, in ms, mostly at
+--             once, because of a promise; or that it has the lock: 'granted' and the fence
 -- KEYS[1]:b:FENCE  a list on which the holder with that fence is told that it is broken
 -- KEYS[1]:t:TOKEN  a claim that was given up before it was answered
 -- KEYS[1]:e   no key, but the channel on which those who watch are told what happens
@@ -44,6 +44,8 @@ local PROMISE_MS = 3000      -- a dead waiter costs this much
 local PLACE_MS = 90000       -- a waiter that is not heard of for longer has no place
 local WATCH_MS = 5000        -- one that watches is heard of more often than that
 local WATCH_PROMISE_MS = '3100' -- who watches one asks then what became of it (PROMISE_MS)
+local HEARD_MS = 250         -- one that was heard of so recently counts as alive
+local QUICK_MS = 10          -- for a lock that nobody holds for longer
 local QUEUE_MS = '600000'    -- an abandoned queue goes away by itself
 local KEPT_MS = '2592000000' -- 30 days: fence and runs of a lock out of use
 local RUNS = 20              -- that are kept, and as many besides before they are dropped
@@ -71,16 +73,19 @@ local function holder_text(h)
   return h.mode .. ' ' .. int(h.slot) .. ' ' .. int(h.fence) .. ' ' .. int(h.since) .. ' ' ..
     int(h.ends) .. ' ' .. kind .. ' ' .. h.info
 end
+-- `quick`: when it asked, who had the lock had just got it; then it watches, too. `ttl` is
+-- that of the lease it asks for, or '0' if that needs more than a free lock.
 local function waiter_of(text)
-  local mode, since, until_, state, id, info =
-    string.match(text, '^(%a) (%d+) (%d+) (%d) (%x+) (.*)$')
+  local mode, since, until_, state, ttl, id, info =
+    string.match(text, '^(%a) (%d+) (%d+) (%d) (%d+) (%x+) (.*)$')
   return { mode = mode, since = tonumber(since), until_ = tonumber(until_),
-    passed = state == '1', watches = state == '2', id = id, info = info }
+    passed = state == '1', watches = state >= '2', quick = state == '3', ttl = ttl, id = id,
+    info = info }
 end
 local function waiter_text(w)
-  local state = w.passed and 1 or w.watches and 2 or 0
-  return w.mode .. ' ' .. int(w.since) .. ' ' .. int(w.until_) .. ' ' .. state .. ' ' .. w.id ..
-    ' ' .. w.info
+  local state = w.passed and '1' or w.quick and '3' or w.watches and '2' or '0'
+  return w.mode .. ' ' .. int(w.since) .. ' ' .. int(w.until_) .. ' ' .. state .. ' ' .. w.ttl ..
+    ' ' .. w.id .. ' ' .. w.info
 end
 
 local value = redis.call('GET', key)
@@ -104,7 +109,8 @@ end
 
 -- The queue and the records of those in it, each asked for once: every script looks at the
 -- same few waiters several times.
-local queue_size, queue_head, records = nil, nil, {}
+local queue_size, records = nil, {}
+local queue_head, head_size = nil, 4 -- so many of the first, or all if there are less
 
 local function queued_count()
   queue_size = queue_size or redis.call('ZCARD', Q)
@@ -113,7 +119,7 @@ end
 
 -- The waiter with so many before it.
 local function waiting_at(place)
-  if place > 3 then return redis.call('ZRANGE', Q, int(place), int(place))[1] end
+  if place >= head_size then return redis.call('ZRANGE', Q, int(place), int(place))[1] end
   queue_head = queue_head or redis.call('ZRANGE', Q, '0', '3')
   return queue_head[place + 1]
 end
@@ -132,7 +138,8 @@ end
 -- At the end of the queue.
 local function add_waiter(token, score)
   redis.call('ZADD', Q, score, token)
-  queue_size, queue_head = queue_size and queue_size + 1, nil
+  queue_size = queue_size and queue_size + 1
+  if queue_head and #queue_head < head_size then queue_head[#queue_head + 1] = token end
 end
 
 -- Returns whether it was in the queue.
@@ -140,8 +147,15 @@ local function remove_waiter(token)
   local was_queued = redis.call('ZREM', Q, token) == 1
   redis.call('HDEL', W, token)
   records[token] = false
-  if was_queued then queue_size, queue_head = queue_size and queue_size - 1, nil end
-  return was_queued
+  if not was_queued then return false end
+  queue_size = queue_size and queue_size - 1
+  if queue_head and queue_head[1] == token and head_size > 1 then
+    table.remove(queue_head, 1)
+    head_size = head_size - 1
+  else
+    queue_head, head_size = nil, 4
+  end
+  return true
 end
 
 -- How many more can hold the lock.
@@ -258,6 +272,28 @@ local function wake(w, ask_after)
   redis.call('PEXPIRE', key .. ':w:' .. w.id, QUEUE_MS)
 end
 
+local function heard_ago(w) -- in microseconds
+  return now - (w.until_ - PLACE_MS * 1000)
+end
+
+-- Whether a lock that is quick to change hands can be given to a waiter that does not ask.
+local function is_surely_there(w)
+  local ago = heard_ago(w)
+  return w.quick and w.ttl ~= '0' and ago >= 0 and ago < HEARD_MS * 1000
+end
+
+-- Gives a free lock to a waiter that does not ask for it.
+local function hand_to(token, w)
+  remove_waiter(token)
+  fence = math.max(fence + 1, now)
+  local ttl = tonumber(w.ttl)
+  occupy(token, { mode = w.mode, slot = 0, fence = fence, since = now, ends = now + ttl * 1000,
+    info = w.info }, ttl)
+  redis.call('HSET', S, 'fence', int(fence))
+  tell('granted', fence, ttl, w.info)
+  wake(w, 'granted ' .. int(fence))
+end
+
 -- Takes a waiter out of the queue, with what it was promised.
 local function forget(token)
   local text = record_of(token)
@@ -320,8 +356,13 @@ end
 -- list, but for `self`, who asks just now. Stops at the first that does not fit: nobody
 -- overtakes. That one is told only if it does not know yet that it has to watch: for how
 -- long a promise can last it need not ask, for how long something else can (`anew`) it has to.
-local function promise_to_the_next(self, anew)
+--
+-- A waiter that dies costs the time of a promise, and not of a lease. With `quick`, if the
+-- last one had the lock for a moment only, it is given the lease all the same if it was just
+-- heard of, and found the lock as quick.
+local function promise_to_the_next(self, anew, quick)
   if is_foreign() then return end
+  local is_plain = quick and not reclaimed and not dedupes
   local first, promised = 0, false
   while true do
     local token = waiting_at(first)
@@ -333,14 +374,15 @@ local function promise_to_the_next(self, anew)
     elseif w.passed or holders[token] then
       first = first + 1
     elseif not admits(w.mode, slots) then
-      local heard_at = w.until_ - PLACE_MS * 1000
-      local knows = w.watches and now - heard_at < WATCH_MS * 1000
       if anew then
         wake(w)
-      elseif promised and not knows then
+      elseif promised and not (w.watches and heard_ago(w) < WATCH_MS * 1000) then
         wake(w, WATCH_PROMISE_MS)
       end
       return
+    elseif is_plain and is_surely_there(w) then
+      hand_to(token, w)
+      promised = true
     else
       occupy(token, { mode = w.mode, slot = 0, fence = 0, since = now,
         ends = now + PROMISE_MS * 1000, promise = true, info = w.info }, PROMISE_MS)

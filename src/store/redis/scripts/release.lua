@@ -30,6 +30,8 @@ if not own or own.promise then
     redis.call('DEL', key .. ':w:' .. id)
     if text then tell('left', 0, 0, waiter_of(text).info) end
   end
+elseif ended == '' then
+  redis.call('DEL', key .. ':w:' .. id) -- which may tell of the grant that it has no use for
 end
 
 if own and own.broken then redis.call('DEL', key .. ':b:' .. int(own.fence)) end
@@ -62,6 +64,7 @@ elseif answer == 'released' then
 end
 dismiss(joined)
 if refuse > 0 then redis.call('SET', key .. ':t:' .. token, '1', 'PX', refuse) end
-promise_to_the_next(nil, kept)
+local was_quick = answer == 'released' and own and now - own.since < QUICK_MS * 1000
+promise_to_the_next(nil, kept, was_quick and not kept)
 redis.call('PEXPIRE', S, KEPT_MS)
 return answer

@@ -1,0 +1,289 @@
+// How a lock on a server that is quick to change hands comes to the next in line: with
+// its lease, and no question asked.
+
+#include <gtest/gtest.h>
+
+#include <list>
+#include <string>
+
+#include "tests/contract/contender.hpp"
+#include "tests/contract/peer.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// Each runs on a server; times in its records are set as if they had passed.
+class QuickLock : public ::testing::Test {
+ protected:
+  static Claim quick_claim() { return claim_of("quick"); }
+
+  Contender& contender(const Claim& claim = quick_claim()) {
+    return contenders_.emplace_back(context_, world_, claim);
+  }
+  // One that waits, and was heard of just now.
+  Contender& waiter(const Claim& claim = quick_claim()) {
+    auto& waits = contender(claim);
+    waits.queued();
+    return waits;
+  }
+
+  // In all records of a hash, sets what a pattern finds behind the words that it captures
+  // to a moment by the server's clock, so many milliseconds from now, and `rest`.
+  static void rewrite(const std::string& hash, const std::string& pattern, int ms_on,
+                      const std::string& rest = "") {
+    RedisWorld::command(
+        "EVAL \"local t = redis.call('TIME'); "
+        "local at = string.format('%.0f', t[1] * 1000000 + t[2] + ARGV[1] * 1000); "
+        "local all = redis.call('HGETALL', KEYS[1]); "
+        "for i = 1, #all, 2 do redis.call('HSET', KEYS[1], all[i], "
+        "(string.gsub(all[i + 1], '" +
+        pattern + "', '%1 ' .. at .. '" + rest + "'))) end\" 1 dlock:{quick}:" + hash +
+        " " + std::to_string(ms_on));
+  }
+  // As if the lock had been granted that long ago.
+  static void held_for(int ms) { rewrite("h", "^(%a %d+ %d+) %d+", -ms); }
+  // As if all who wait had been heard of that long ago, and the lock had just been
+  // granted (3), or not (2 for one that watches).
+  static void heard(int ms_ago, char state = '3') {
+    rewrite("w", "^(%a %d+) %d+ %d", 90'000 - ms_ago, std::string(" ") + state);
+  }
+
+  // Releases what was granted just now, while those who wait count as heard of just now.
+  void release_quickly(Contender& holder) {
+    held_for(0);
+    heard(0);
+    holder.release();
+  }
+
+  // What a waiter finds that listens for its turn.
+  Answer turn_of(Contender& waiter) {
+    result_of(context_, waiter.store->await_turn(waiter.claim, waiter.wakeup,
+                                                 Clock::now() + milliseconds(5'000)));
+    return waiter.ask();
+  }
+
+  bool is_held() { return !contender().inspect().holders.empty(); }
+
+  TemporaryDirectory temporary_;
+  asio::io_context context_;
+  RedisWorld world_;
+  std::list<Contender> contenders_;
+};
+
+TEST_F(QuickLock, is_given_to_the_next_at_once) {
+  auto& holder = contender();
+  const auto before = holder.granted().fence;
+  auto& next = waiter();
+  const auto queued_at = Clock::now();
+
+  release_quickly(holder);
+
+  const auto lock = holder.inspect();
+  ASSERT_EQ(lock.holders.size(), 1u);
+  EXPECT_TRUE(lock.waiters.empty());
+  const auto answer = turn_of(next);
+  ASSERT_TRUE(std::holds_alternative<Grant>(answer));
+  const auto& grant = std::get<Grant>(answer);
+  EXPECT_EQ(grant.fence.number, lock.holders[0].fence.number);
+  EXPECT_GT(grant.fence.number, before.number);
+  // It has not asked again, and its lease is counted from when it had.
+  EXPECT_LE(grant.sent_at, queued_at);
+  EXPECT_EQ(next.release(), Release::released);
+  EXPECT_FALSE(is_held());
+}
+
+TEST_F(QuickLock, goes_from_one_to_the_next_in_the_order_of_their_arrival) {
+  auto* holder = &contender();
+  holder->granted();
+  std::vector<Contender*> waiters;
+  for (int i = 0; i < 6; ++i) waiters.push_back(&waiter());
+
+  for (auto* next : waiters) {
+    release_quickly(*holder);
+    for (auto* other : waiters) EXPECT_TRUE(other == next || !other->is_granted());
+    EXPECT_TRUE(next->is_granted());
+    holder = next;
+  }
+}
+
+TEST_F(QuickLock, is_renewed_broken_and_released_like_any_other) {
+  auto& holder = contender();
+  holder.granted();
+  auto& next = waiter();
+  release_quickly(holder);
+  ASSERT_TRUE(std::holds_alternative<Grant>(turn_of(next)));
+
+  EXPECT_EQ(next.renew(), Renewal::confirmed);
+  EXPECT_TRUE(contender().is_busy());
+  EXPECT_EQ(next.release(RunEnd{}), Release::released);
+  EXPECT_EQ(next.history().size(), 1u);
+}
+
+TEST_F(QuickLock, is_asked_for_again_if_the_news_comes_late) {
+  auto claim = quick_claim();
+  claim.ttl = milliseconds(2'000);
+  auto& holder = contender();
+  holder.granted();
+  auto& next = waiter(claim);
+  release_quickly(holder);
+  const auto fence = holder.inspect().holders.at(0).fence;
+  const auto late = Clock::now() + claim.ttl / 10;
+  ASSERT_TRUE(eventually(context_, [&] { return Clock::now() > late; }));
+
+  const auto answer = turn_of(next);
+
+  ASSERT_TRUE(std::holds_alternative<Grant>(answer));
+  EXPECT_EQ(std::get<Grant>(answer).fence.number, fence.number);
+  EXPECT_GT(std::get<Grant>(answer).sent_at, late);
+}
+
+TEST_F(QuickLock, is_given_back_by_one_who_has_given_up) {
+  for (const bool was_told : {false, true}) {
+    auto& holder = contender();
+    holder.granted();
+    auto& next = waiter();
+    release_quickly(holder);
+    if (was_told) turn_of(next);
+
+    EXPECT_EQ(next.release(), Release::released);
+
+    EXPECT_FALSE(is_held());
+    EXPECT_EQ(RedisWorld::command("KEYS dlock:{quick}:w*"), "*0\r\n");
+    EXPECT_TRUE(next.history().empty());
+  }
+}
+
+TEST_F(QuickLock, is_granted_to_one_who_asks_though_it_was_told) {
+  auto& holder = contender();
+  holder.granted();
+  auto& next = waiter();
+  release_quickly(holder);
+
+  EXPECT_TRUE(next.is_granted());
+
+  EXPECT_EQ(RedisWorld::command("KEYS dlock:{quick}:w*"), "*0\r\n");
+}
+
+// A promise is shown as held by nobody.
+TEST_F(QuickLock, is_only_promised_if_it_was_held_for_longer) {
+  auto& holder = contender();
+  holder.granted();
+  auto& next = waiter();
+  held_for(15);
+  heard(0);
+
+  holder.release();
+
+  EXPECT_FALSE(is_held());
+  EXPECT_TRUE(next.is_granted());
+}
+
+TEST_F(QuickLock, is_only_promised_to_one_that_was_not_heard_of_for_longer) {
+  auto& holder = contender();
+  holder.granted();
+  auto& next = waiter();
+  held_for(0);
+  heard(300);
+
+  holder.release();
+
+  EXPECT_FALSE(is_held());
+  EXPECT_TRUE(next.is_granted());
+}
+
+TEST_F(QuickLock, is_only_promised_to_one_that_found_it_held_for_longer) {
+  auto& holder = contender();
+  holder.granted();
+  auto& next = waiter();
+  held_for(0);
+  heard(0, '2');
+
+  holder.release();
+
+  EXPECT_FALSE(is_held());
+  EXPECT_TRUE(next.is_granted());
+}
+
+TEST_F(QuickLock, is_only_promised_where_more_is_to_be_asked) {
+  auto shared = quick_claim();
+  shared.mode = Mode::shared;
+  auto detached = quick_claim();
+  detached.attached = false;
+  auto deduplicated = quick_claim();
+  deduplicated.dedupe = Dedupe{milliseconds(1), true, false};
+  for (const auto& claim : {shared, detached, deduplicated}) {
+    auto& holder = contender();
+    holder.granted();
+    auto& next = waiter(claim);
+
+    release_quickly(holder);
+
+    EXPECT_FALSE(is_held());
+    EXPECT_TRUE(next.is_granted());
+    next.release();
+  }
+}
+
+TEST_F(QuickLock, is_only_promised_where_it_has_slots) {
+  auto claim = quick_claim();
+  claim.slots = 2;
+  auto& holder = contender(claim);
+  holder.granted();
+  claim.token.bytes = random_bytes();
+  contender(claim).granted();
+  claim.token.bytes = random_bytes();
+  auto& next = waiter(claim);
+
+  release_quickly(holder);
+
+  EXPECT_EQ(next.inspect().holders.size(), 1u);
+  EXPECT_TRUE(next.is_granted());
+}
+
+// Behind some that were stopped when it was their turn.
+TEST_F(QuickLock, is_watched_by_the_first_that_can_have_it_next) {
+  auto& holder = contender();
+  holder.granted();
+  for (int i = 0; i < 5; ++i) waiter();
+  held_for(0);
+  heard(0);
+  // The fourth word of a record says whether its waiter was passed over (1), watches (2),
+  // or neither.
+  RedisWorld::command(
+      "EVAL \"for i, token in ipairs(redis.call('ZRANGE', KEYS[1], 1, 4)) do "
+      "redis.call('HSET', KEYS[2], token, (string.gsub(redis.call('HGET', KEYS[2], "
+      "token), '^(%a %d+ %d+) %d', i < 4 and '%1 1' or '%1 0'))) end\" 2 dlock:{quick}:q "
+      "dlock:{quick}:w");
+
+  holder.release();
+
+  // One is told that it has the lock, and one that it is to watch.
+  const auto lists = RedisWorld::command("KEYS dlock:{quick}:w:*");
+  EXPECT_EQ(lists.substr(0, 2), "*2");
+}
+
+std::string states_of_waiters() {
+  return RedisWorld::command(
+      "EVAL \"local states = '' for i, token in ipairs(redis.call('ZRANGE', KEYS[1], 0, "
+      "-1)) do states = states .. string.match(redis.call('HGET', KEYS[2], token), '^%a "
+      "%d+ %d+ (%d)') end return states\" 2 dlock:{quick}:q dlock:{quick}:w");
+}
+
+TEST_F(QuickLock, is_watched_by_the_first_two_in_line_if_it_was_held_for_longer) {
+  contender().granted();
+  held_for(15);
+  for (int i = 0; i < 3; ++i) waiter();
+
+  EXPECT_EQ(states_of_waiters(), "$3\r\n220\r\n");
+}
+
+TEST_F(QuickLock, is_watched_by_all_who_come_when_it_was_just_granted) {
+  contender().granted();
+  held_for(-1000);
+  for (int i = 0; i < 3; ++i) waiter();
+
+  EXPECT_EQ(states_of_waiters(), "$3\r\n333\r\n");
+}
+
+}  // namespace
+}  // namespace dlock::redis
