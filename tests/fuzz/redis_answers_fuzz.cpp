@@ -25,6 +25,12 @@ void take_apart(const Reply& reply) {
               "a grant makes sense");
     }
   }
+  if (const auto grant = handed_from(reply, claim, Clock::time_point{})) {
+    require(reply.kind == Reply::Kind::array && reply.elements.size() == 2 &&
+                reply.elements[1].text.starts_with("granted "),
+            "only a grant is handed over");
+    require(grant->fence.number > 0 && !pause_from(reply), "and says nothing else");
+  }
   if (renewal_from(reply)) require(!reply.is_error(), "an error renews nothing");
   if (release_from(reply)) require(!reply.is_error(), "an error releases nothing");
   if (admission_from(reply)) require(!reply.is_error(), "an error admits nothing");

@@ -292,6 +292,7 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
                                              const std::optional<RunEnd>& end,
                                              Wakeup& wakeup) {
   co_await keeping_ends(wakeup);
+  handed_.reset();
   // A detached lease may have been another client's to ask for.
   if (known_ == Known::nothing && claim.attached) co_return Release::not_ours;
   if (end && end->leaves_lease) {

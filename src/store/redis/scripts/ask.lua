@@ -59,7 +59,7 @@ end
 
 -- The answer to a waiter, which also notes whether it is one to watch.
 local function wait(w, place)
-  w.quick = is_quick()
+  w.quick = place <= QUICK_PLACES and is_quick()
   w.watches = w.quick or is_to_watch(token)
   note_waiter(token, w)
   redis.call('PEXPIRE', W, QUEUE_MS)

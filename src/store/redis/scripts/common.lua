@@ -45,7 +45,8 @@ local PLACE_MS = 90000       -- a waiter that is not heard of for longer has no 
 local WATCH_MS = 5000        -- one that watches is heard of more often than that
 local WATCH_PROMISE_MS = '3100' -- who watches one asks then what became of it (PROMISE_MS)
 local HEARD_MS = 250         -- one that was heard of so recently counts as alive
-local QUICK_MS = 10          -- for a lock that nobody holds for longer
+local QUICK_MS = 10          -- for a lock that nobody holds for longer,
+local QUICK_PLACES = 50      -- and so many whose turn may then come before that is over
 local QUEUE_MS = '600000'    -- an abandoned queue goes away by itself
 local KEPT_MS = '2592000000' -- 30 days: fence and runs of a lock out of use
 local RUNS = 20              -- that are kept, and as many besides before they are dropped
@@ -124,9 +125,17 @@ local function waiting_at(place)
   return queue_head[place + 1]
 end
 
--- A waiter's record, or false.
+-- A waiter's record, or false. Who asks for that of the first in line mostly wants that of
+-- the second, too.
 local function record_of(token)
-  if records[token] == nil then records[token] = redis.call('HGET', W, token) end
+  if records[token] ~= nil then return records[token] end
+  local second = queue_head and queue_head[1] == token and queue_head[2]
+  if second and records[second] == nil then
+    local both = redis.call('HMGET', W, token, second)
+    records[token], records[second] = both[1], both[2]
+  else
+    records[token] = redis.call('HGET', W, token)
+  end
   return records[token]
 end
 
