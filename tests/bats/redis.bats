@@ -223,7 +223,7 @@ make_quick() {  # <name>
         redis.call('HSET', hash, all[i], (string.gsub(all[i + 1], pattern, '%1 ' .. to)))
       end
     end
-    set_time(KEYS[1] .. ':h', '^(%a %d+ %d+) %d+', at(1000))
+    set_time(KEYS[1] .. ':h', '^(%a %d+ %d+) %d+', at(60000))
     set_time(KEYS[1] .. ':w', '^(%a %d+) %d+ %d', at(90000) .. ' 3')" 1 "dlock:{$1}"
 }
 

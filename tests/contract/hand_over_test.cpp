@@ -285,7 +285,7 @@ TEST_F(QuickLock, is_watched_by_the_first_two_in_line_if_it_was_held_for_longer)
 
 TEST_F(QuickLock, is_watched_by_fifty_who_come_when_it_was_just_granted) {
   contender().granted();
-  held_for(-1000);
+  held_for(-60'000);
   for (int i = 0; i < 52; ++i) waiter();
 
   EXPECT_EQ(states_of_waiters(), "$52\r\n" + std::string(50, '3') + "00\r\n");

@@ -16,9 +16,10 @@ namespace {
 
 class Sleepers : public ::testing::Test {
  protected:
-  // Sleeps until so long after now, and then says so; ends early only if it is told to.
+  // Sleeps until so long after the test began, and then says so; ends early only if it is
+  // told to.
   void sleep(Wakeup& wakeup, milliseconds span, char name) {
-    asio::co_spawn(context_, slept(wakeup, Clock::now() + span, name), asio::detached);
+    asio::co_spawn(context_, slept(wakeup, began_ + span, name), asio::detached);
   }
 
   asio::awaitable<void> slept(Wakeup& wakeup, Clock::time_point until, char name) {
@@ -35,6 +36,7 @@ class Sleepers : public ::testing::Test {
   }
 
   asio::io_context context_{1};
+  Clock::time_point began_ = Clock::now();
   std::string woken_;
 };
 
@@ -42,22 +44,21 @@ TEST_F(Sleepers, each_wake_at_their_own_moment_whatever_the_order_they_came_in) 
   Wakeup first(context_);
   Wakeup second(context_);
   Wakeup third(context_);
-  sleep(third, milliseconds(60), '3');
-  sleep(first, milliseconds(20), '1');
-  sleep(second, milliseconds(40), '2');
-  const auto start = Clock::now();
+  sleep(third, milliseconds(300), '3');
+  sleep(first, milliseconds(100), '1');
+  sleep(second, milliseconds(200), '2');
 
   run_until_woken(3);
 
   EXPECT_EQ(woken_, "123");
-  EXPECT_GE(Clock::now() - start, milliseconds(60));
+  EXPECT_GE(Clock::now() - began_, milliseconds(300));
 }
 
 TEST_F(Sleepers, one_that_is_gone_keeps_nobody_from_waking) {
   auto gone = std::make_unique<Wakeup>(context_);
   Wakeup stays(context_);
   sleep(*gone, milliseconds(10'000), 'x');
-  sleep(stays, milliseconds(20), 's');
+  sleep(stays, milliseconds(300), 's');
   context_.run_one();  // they sleep now
   context_.run_one();
   gone->give_up(true);
