@@ -158,13 +158,11 @@ constexpr VerbSpec verbs[] = {
 // What options were set to, by name.
 using OptionValues = std::map<std::string, std::string, std::less<>>;
 
-void add(CLI::App& app, const OptionSpec& spec, OptionValues& values) {
+void add(CLI::App& app, const OptionSpec& spec, std::string& value) {
   std::string names = "--" + std::string(spec.name);
   if (spec.letter != 0) names = std::string("-") + spec.letter + "," + names;
-  auto& value = values[std::string(spec.name)];
   if (spec.value.empty()) {
-    app.add_flag(names,
-                 [&value](std::int64_t times) { value = times > 0 ? "true" : "false"; });
+    app.add_flag(names);
   } else {
     app.add_option(names, value)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
@@ -191,7 +189,7 @@ std::optional<bool> takes_value(const VerbSpec& verb, std::string_view name) {
   return help ? std::optional(false) : std::nullopt;
 }
 
-// CLI11's parser for options of one verb, and what it found.
+// CLI11's parser for options of one verb. What they are set to is of no interest.
 struct Parser {
   Parser() {
     app.set_help_flag("-h,--help");
@@ -199,11 +197,11 @@ struct Parser {
   }
 
   void add_option(const OptionSpec& spec) {
-    if (values.count(spec.name) == 0) add(app, spec, values);
+    const auto [value, is_new] = values.try_emplace(std::string(spec.name));
+    if (is_new) add(app, spec, value->second);
   }
 
-  // Only those that occur in `words`: to set up all of them takes longer than
-  // everything else that dlock does before it starts the command.
+  // Only those that occur in `words`: nothing is said of the others.
   void add_options_of(const VerbSpec& verb, const Words& words) {
     for (const auto& word : words.options) {
       if (word.size() < 2 || word.front() != '-') continue;
@@ -211,14 +209,6 @@ struct Parser {
       const auto* spec = option_named(verb, name.substr(0, name.find('=')));
       if (spec != nullptr) add_option(*spec);
     }
-  }
-
-  OptionValues found() const {
-    OptionValues set = values;
-    std::erase_if(set, [&](const auto& value) {
-      return app.get_option("--" + value.first)->count() == 0;
-    });
-    return set;
   }
 
   CLI::App app;
@@ -424,16 +414,20 @@ std::optional<OptionValues> plain_values(const VerbSpec& verb, const Words& word
   return values;
 }
 
-// Throws what CLI11 throws, for help as for errors. It is asked for nothing else: to set
-// it up, with the locale that it trims names by, takes a quarter of what dlock itself
-// executes.
-OptionValues option_values(const VerbSpec& verb, const Words& words) {
-  if (auto values = plain_values(verb, words)) return std::move(*values);
+// What CLI11 throws, for help as for errors. It is asked for nothing else: to set it up,
+// with the locale that it trims names by, takes a quarter of what dlock itself executes.
+[[noreturn]] void throw_what_is_wrong(const VerbSpec& verb, const Words& words) {
   Parser parser;
   parser.add_options_of(verb, words);
   std::vector<std::string> reversed(words.options.rbegin(), words.options.rend());
-  parser.app.parse(std::move(reversed));
-  return parser.found();
+  parser.app.parse(reversed);
+  throw CLI::ExtrasError(words.options);  // it has found nothing
+}
+
+OptionValues option_values(const VerbSpec& verb, const Words& words) {
+  auto values = plain_values(verb, words);
+  if (!values) throw_what_is_wrong(verb, words);
+  return std::move(*values);
 }
 
 // CLI11's words for what is wrong, without its names and line breaks.

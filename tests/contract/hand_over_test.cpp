@@ -106,7 +106,7 @@ TEST_F(QuickLock, goes_from_one_to_the_next_in_the_order_of_their_arrival) {
   }
 }
 
-TEST_F(QuickLock, is_renewed_broken_and_released_like_any_other) {
+TEST_F(QuickLock, is_renewed_and_released_like_any_other) {
   auto& holder = contender();
   holder.granted();
   auto& next = waiter();
