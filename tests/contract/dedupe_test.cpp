@@ -3,8 +3,6 @@
 #include "lock/dedupe.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <list>
 #include <string>
@@ -12,6 +10,8 @@
 
 #include "lock/acquire.hpp"
 #include "tests/contract/contender.hpp"
+#include "tests/contract/ended_process.hpp"
+#include "tests/run_end.hpp"
 
 namespace dlock {
 namespace {
@@ -19,25 +19,6 @@ namespace {
 using std::chrono::hours;
 
 constexpr auto never = Clock::time_point::max();
-
-RunEnd exit_with(int code) {
-  RunEnd end;
-  end.exit_code = code;
-  end.outcome = "ran";
-  end.duration = milliseconds(1500);
-  return end;
-}
-
-// A command that has been there and is not any more.
-CommandProcess ended_process() {
-  CommandProcess process;
-  process.not_before = Clock::now();
-  process.pid = ::fork();
-  if (process.pid == 0) ::_exit(0);
-  process.not_after = Clock::now();
-  ::waitpid(process.pid, nullptr, 0);
-  return process;
-}
 
 class Deduplication : public ::testing::TestWithParam<Kind> {
  protected:

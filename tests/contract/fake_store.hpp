@@ -345,6 +345,7 @@ class FakeStore final : public Store {
   template <typename Turns>
   static Clock::time_point turn_behind(const FakeService::Limit& limit, Turns place,
                                        Clock::time_point now, bool passes_late_ones) {
+    if (place == limit.turns.begin() && limit.stamps.size() < limit.rate.most) return now;
     std::vector<Clock::time_point> admitted;
     for (const auto& stamp : limit.stamps) admitted.push_back(stamp.first);
     const auto next = [&] {

@@ -23,7 +23,7 @@ namespace dlock {
 namespace {
 
 // Without end; whoever is stuck is ended by alarm(2) or the limit of Task.
-Patience forever() {
+Patience without_end() {
   Patience patience;
   patience.until = Clock::time_point::max();
   return patience;
@@ -39,7 +39,7 @@ class Hammer : public ::testing::TestWithParam<Kind> {
 class HammerOfCoroutines : public Hammer {
  protected:
   asio::awaitable<Nothing> strike(Contender& contender, int rounds) {
-    const auto patience = forever();
+    const auto patience = without_end();
     for (int i = 0; i < rounds; ++i) {
       co_await acquire(*contender.store, contender.claim, patience, contender.wakeup);
       const int before = count_;
@@ -100,7 +100,7 @@ class HammerOfProcesses : public Hammer {
   void strike() {
     asio::io_context context;
     Contender contender(context, *world_, claim_of("job"));
-    const auto patience = forever();
+    const auto patience = without_end();
     Task answer(context,
                 acquire(*contender.store, contender.claim, patience, contender.wakeup));
     while (!answer.is_done()) context.run_one();

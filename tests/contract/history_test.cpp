@@ -3,36 +3,17 @@
 #include "lock/history.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <list>
 #include <string>
 #include <vector>
 
 #include "tests/contract/contender.hpp"
+#include "tests/contract/ended_process.hpp"
+#include "tests/run_end.hpp"
 
 namespace dlock {
 namespace {
-
-RunEnd exit_with(int code) {
-  RunEnd end;
-  end.exit_code = code;
-  end.outcome = "ran";
-  end.duration = milliseconds(1500);
-  return end;
-}
-
-// A command that has been there and is not any more.
-CommandProcess ended_process() {
-  CommandProcess process;
-  process.not_before = Clock::now();
-  process.pid = ::fork();
-  if (process.pid == 0) ::_exit(0);
-  process.not_after = Clock::now();
-  ::waitpid(process.pid, nullptr, 0);
-  return process;
-}
 
 class Histories : public ::testing::TestWithParam<Kind> {
  protected:

@@ -25,6 +25,9 @@
 
 namespace dlock {
 
+// PING, as a client of Redis sends it.
+inline const std::string ping = "*1\r\n$4\r\nPING\r\n";
+
 // The server's side of one connection. Every wait of it ends after 5 s.
 class Peer {
  public:

@@ -17,8 +17,6 @@ namespace {
 
 using namespace std::string_literals;
 
-const std::string ping = "*1\r\n$4\r\nPING\r\n";
-
 // Answers every PING with PONG until the client has gone.
 void play_ping_pong(const Peer& peer) {
   while (peer.read_until(ping)) peer.send("+PONG\r\n");

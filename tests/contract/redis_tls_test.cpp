@@ -19,7 +19,6 @@ namespace {
 using namespace std::string_literals;
 
 const std::string login = "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n";
-const std::string ping = "*1\r\n$4\r\nPING\r\n";
 
 // A server with a certificate that lets anybody in who says the password.
 class TlsServer {

@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using Lines = std::vector<std::string>;
 
-LockInfo held_lock() {
+LockInfo held_after_a_run() {
   LockInfo lock;
   lock.lock = {"dlock", "job"};
   HolderInfo holder;
@@ -26,27 +26,27 @@ LockInfo held_lock() {
 }
 
 TEST(LiveView, holders_grow_older_by_themselves) {
-  EXPECT_EQ(aged({held_lock()}, 1500ms).at(0).holders.at(0).held, 4500ms);
+  EXPECT_EQ(aged({held_after_a_run()}, 1500ms).at(0).holders.at(0).held, 4500ms);
 }
 
 TEST(LiveView, durations_are_no_news) {
-  auto older = held_lock();
+  auto older = held_after_a_run();
   older.holders[0].held += 1h;
   older.holders[0].expires_in = 5s;
 
-  EXPECT_EQ(gist_of({older}), gist_of({held_lock()}));
+  EXPECT_EQ(gist_of({older}), gist_of({held_after_a_run()}));
 }
 
 TEST(LiveView, all_else_that_the_table_shows_is_news) {
-  const auto before = gist_of({held_lock()});
+  const auto before = gist_of({held_after_a_run()});
   const auto after = [](auto change) {
-    auto lock = held_lock();
+    auto lock = held_after_a_run();
     change(lock);
     return gist_of({lock});
   };
 
   EXPECT_NE(before, gist_of({}));
-  EXPECT_NE(before, gist_of({held_lock(), held_lock()}));
+  EXPECT_NE(before, gist_of({held_after_a_run(), held_after_a_run()}));
   EXPECT_NE(before, after([](LockInfo& lock) { lock.lock.name = "other"; }));
   EXPECT_NE(before, after([](LockInfo& lock) { lock.holders.clear(); }));
   EXPECT_NE(before, after([](LockInfo& lock) { lock.holders[0].fence = {43}; }));

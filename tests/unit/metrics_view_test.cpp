@@ -9,14 +9,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-LockInfo free_lock() {
+LockInfo free_job() {
   LockInfo lock;
   lock.lock = {"dlock", "job"};
   return lock;
 }
 
-LockInfo held_lock() {
-  auto lock = free_lock();
+LockInfo held_job() {
+  auto lock = free_job();
   lock.free = 0;
   lock.holders.resize(1);
   lock.holders[0].held = 192s;
@@ -24,7 +24,7 @@ LockInfo held_lock() {
 }
 
 LockInfo lock_with_run() {
-  auto lock = free_lock();
+  auto lock = free_job();
   RunInfo run;
   run.started = 1'600'000'000s;
   run.ended = 1'600'000'002s + 250ms;
@@ -48,10 +48,10 @@ std::string sample(const LockInfo& lock, const std::string& metric) {
 TEST(Metrics, no_locks_are_no_text) { EXPECT_EQ(metrics_text({}), ""); }
 
 TEST(Metrics, have_their_help_and_type_once_and_a_sample_for_each_lock) {
-  auto other = held_lock();
+  auto other = held_job();
   other.lock = {"shop", "web 1"};
 
-  EXPECT_EQ(metrics_text({free_lock(), other}),
+  EXPECT_EQ(metrics_text({free_job(), other}),
             "# HELP dlock_lock_holders How many hold the lock.\n"
             "# TYPE dlock_lock_holders gauge\n"
             "dlock_lock_holders{name=\"job\",namespace=\"dlock\"} 0\n"
@@ -75,7 +75,7 @@ TEST(Metrics, have_their_help_and_type_once_and_a_sample_for_each_lock) {
 }
 
 TEST(Metrics, count_those_who_hold_and_those_who_wait) {
-  auto lock = held_lock();
+  auto lock = held_job();
   lock.slots = 5;
   lock.free = 3;
   lock.holders.resize(2);
@@ -88,7 +88,7 @@ TEST(Metrics, count_those_who_hold_and_those_who_wait) {
 }
 
 TEST(Metrics, have_no_slots_of_a_lock_that_readers_share) {
-  auto lock = held_lock();
+  auto lock = held_job();
   lock.mode = Mode::shared;
 
   EXPECT_EQ(sample(lock, "dlock_lock_holders"), "1");
@@ -97,7 +97,7 @@ TEST(Metrics, have_no_slots_of_a_lock_that_readers_share) {
 }
 
 TEST(Metrics, tell_the_age_of_the_oldest_holder) {
-  auto lock = held_lock();
+  auto lock = held_job();
   lock.holders.resize(3);
   lock.holders[1].held = 200s + 1ms;
 
@@ -105,7 +105,7 @@ TEST(Metrics, tell_the_age_of_the_oldest_holder) {
 }
 
 TEST(Metrics, count_a_foreign_holder_whose_age_is_not_known) {
-  auto lock = held_lock();
+  auto lock = held_job();
   lock.holders[0].foreign = true;
 
   EXPECT_EQ(sample(lock, "dlock_lock_holders"), "1");
@@ -148,7 +148,7 @@ TEST(Metrics, a_signal_that_is_not_known_is_no_exit_code) {
 }
 
 TEST(Metrics, a_run_that_vanished_failed_and_has_no_end) {
-  auto lock = free_lock();
+  auto lock = free_job();
   lock.last_run.emplace();
   lock.last_run->outcome = "vanished";
 
@@ -159,7 +159,7 @@ TEST(Metrics, a_run_that_vanished_failed_and_has_no_end) {
 }
 
 TEST(Metrics, a_run_that_goes_on_has_neither_succeeded_nor_failed) {
-  auto lock = free_lock();
+  auto lock = free_job();
   lock.last_run.emplace();
   lock.last_run->outcome = "running";
 
@@ -167,7 +167,7 @@ TEST(Metrics, a_run_that_goes_on_has_neither_succeeded_nor_failed) {
 }
 
 TEST(Metrics, seconds_are_exact) {
-  auto lock = held_lock();
+  auto lock = held_job();
   const auto age = [&](milliseconds held) {
     lock.holders[0].held = held;
     return sample(lock, "dlock_lock_held_age_seconds");
@@ -182,7 +182,7 @@ TEST(Metrics, seconds_are_exact) {
 }
 
 std::string label_of(const std::string& name) {
-  auto lock = free_lock();
+  auto lock = free_job();
   lock.lock.name = name;
   auto text = metrics_text({lock});
   text.resize(text.find("\",namespace"));
@@ -203,7 +203,7 @@ TEST(Metrics, what_is_no_name_of_dlocks_is_text_all_the_same) {
 }
 
 TEST(Metrics, the_namespace_is_escaped_too) {
-  auto lock = free_lock();
+  auto lock = free_job();
   lock.lock.name_space = "a\"b";
 
   EXPECT_NE(metrics_text({lock}).find(R"(,namespace="a\"b"})"), std::string::npos);

@@ -294,7 +294,7 @@ TEST(RedisRoundTrips, the_shortest_ttl_leaves_a_tenth_for_an_operation) {
 
 // What is asked
 
-Reply error_of(const std::string& text) {
+Reply refusal(const std::string& text) {
   Reply reply;
   reply.kind = Reply::Kind::error;
   reply.text = text;
@@ -305,15 +305,15 @@ TEST(RedisDenials, a_command_and_a_key_are_told_apart_in_the_words_of_each_versi
   for (const auto* text :
        {"NOPERM this user has no permissions to run the 'get' command or its subcommand",
         "NOPERM User jobs has no permissions to run the 'keys' command"}) {
-    EXPECT_EQ(denial_of(error_of(text)), Denial::command) << text;
+    EXPECT_EQ(denial_of(refusal(text)), Denial::command) << text;
   }
   for (const auto* text :
        {"NOPERM this user has no permissions to access one of the keys used as arguments",
         "NOPERM No permissions to access a key"}) {
-    EXPECT_EQ(denial_of(error_of(text)), Denial::keys) << text;
+    EXPECT_EQ(denial_of(refusal(text)), Denial::keys) << text;
   }
   for (const auto* text : {"ERR syntax error", "NOSCRIPT No matching script", ""}) {
-    EXPECT_EQ(denial_of(error_of(text)), Denial::none) << text;
+    EXPECT_EQ(denial_of(refusal(text)), Denial::none) << text;
   }
   EXPECT_EQ(denial_of(Reply{}), Denial::none);
 }

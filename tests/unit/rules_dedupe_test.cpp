@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
 namespace dlock::local {
@@ -14,14 +15,6 @@ using std::chrono::hours;
 using std::chrono::minutes;
 using std::chrono::seconds;
 using Sessions = std::vector<Session>;
-
-RunEnd exit_with(int code) {
-  RunEnd end;
-  end.exit_code = code;
-  end.outcome = "ran";
-  end.duration = milliseconds(1500);
-  return end;
-}
 
 Claim deduping(Session who, milliseconds window = hours(1)) {
   auto claim = exclusive(who);

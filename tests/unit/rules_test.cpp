@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
 namespace dlock::local {
@@ -67,14 +68,6 @@ class Rules : public ::testing::Test, protected LockByHand {
     return all;
   }
 };
-
-RunEnd exit_with(int code) {
-  RunEnd end;
-  end.exit_code = code;
-  end.outcome = "ran";
-  end.duration = milliseconds(1500);
-  return end;
-}
 
 // A free lock, a held lock
 
