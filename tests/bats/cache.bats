@@ -452,7 +452,7 @@ call() {  # <number> <argument of cache>...
     run timeout 20 dlock cache report -- sh -c 'sleep 60 2> /dev/null & echo value'
 
     assert_equal "$status $output" '0 value'
-    end_leftovers
+    eventually end_leftovers
   done
 }
 
