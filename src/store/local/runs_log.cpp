@@ -217,6 +217,12 @@ std::string line_break_for(int fd, const struct stat& status) {
   return cut ? "\n" : "";
 }
 
+// Without the beginning of a line that is being written: a reader may see that much.
+std::string whole_lines(std::string text) {
+  text.resize(text.rfind('\n') + 1);
+  return text;
+}
+
 }  // namespace
 
 Fd RunsLog::open_for_note(std::string& before) {
@@ -253,14 +259,15 @@ void RunsLog::shorten() {
   const std::string draft = std::string(log_name) + ".new";
   ::unlinkat(directory_.fd(), draft.c_str(), 0);
   const Fd shorter = directory_.open_file(draft, O_WRONLY | O_APPEND, true);
-  const auto text = contents(file.get());
+  const auto text = whole_lines(contents(file.get()));
   if (!write_all(shorter.get(), shortened(text, shortened_to)) ||
       ::renameat(directory_.fd(), draft.c_str(), directory_.fd(), log_name) != 0) {
     const int error = errno;
     ::unlinkat(directory_.fd(), draft.c_str(), 0);
     throw failure_of(error, "cannot shorten " + printable(directory_.path_of(log_name)));
   }
-  write_all(shorter.get(), contents(file.get(), static_cast<off_t>(text.size())));
+  const auto since = contents(file.get(), static_cast<off_t>(text.size()));
+  write_all(shorter.get(), whole_lines(since));
 }
 
 History RunsLog::read() const { return history_of(text()); }
