@@ -238,7 +238,7 @@ RunsLog::Length RunsLog::append(const std::string& lines) {
     const Fd file = directory_.open_file(log_name, O_RDWR | O_APPEND, true);
     struct stat status {};
     ::fstat(file.get(), &status);
-    // One write, so that a reader sees whole lines.
+    // One write, so that lines of several processes do not mix.
     if (!write_all(file.get(), line_break_for(file.get(), status) + lines)) {
       throw failure_of(errno,
                        "cannot write to " + printable(directory_.path_of(log_name)));
