@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <csignal>
 #include <optional>
+#include <utility>
 
 #include "supervise/own_cgroup.hpp"
 #include "supervise/process_scan.hpp"
@@ -99,6 +100,7 @@ class Process {
   bool command_ended_ = false;
   bool has_owner_ = true;
   bool is_ending_ = false;
+  bool has_news_ = false;  // that the command runs, which dlock has not been told
   Clock::time_point look_again_ = Clock::time_point::max();
 };
 
@@ -250,6 +252,9 @@ bool Process::is_over() {
     case Ladder::Action::send_kill: signal_tree(SIGKILL); break;
     case Ladder::Action::wait: break;
   }
+  // Not before: what has ended, too, is told at once. Two words would mean two turns of
+  // dlock between the command's end and the release, and others may come in between.
+  if (std::exchange(has_news_, false)) tell_dlock();
   look_again_ = ladder_.look_again(now);
   return false;
 }
@@ -290,7 +295,7 @@ bool Process::has_launched() {
     return fail(Step::wait, 0);
   }
   page_.phase.store(Phase::running, std::memory_order_release);
-  tell_dlock();
+  has_news_ = true;
   return true;
 }
 
