@@ -203,7 +203,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
   dlock history job
 
-  assert_equal "$(told | grep -o '"[A-Z]*"' | sort -u | tr '\n' ' ')" '"CLIENT" "EVALSHA" "SETNAME" '
+  assert_equal "$(told | grep -o '"[A-Z]*"' | sort -u | tr '\n' ' ')" '"EVALSHA" '
 }
 
 # --- Where there are none ---

@@ -410,15 +410,15 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
 }
 
 @test "dlock gives up on a server that stops in the middle of a reply" {
-  assert_all_give_up_on '+OK\r\n*3\r\n$7\r\ngran' 'did not answer within'
+  assert_all_give_up_on '*3\r\n$7\r\ngran' 'did not answer within'
 }
 
 @test "dlock gives up on a server that answers with what was not asked for" {
-  assert_all_give_up_on '+OK\r\n:1\r\n' '127.0.0.1'
+  assert_all_give_up_on ':1\r\n' '127.0.0.1'
 }
 
 @test "dlock gives up on a server that grants without a fence" {
-  assert_all_give_up_on '+OK\r\n*1\r\n$7\r\ngranted\r\n' '127.0.0.1'
+  assert_all_give_up_on '*1\r\n$7\r\ngranted\r\n' '127.0.0.1'
 }
 
 @test "dlock gives up on a server that answers more than it was asked" {
@@ -426,7 +426,7 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
 }
 
 @test "an error with escapes and line breaks in it is printed harmlessly" {
-  serve '+OK\r\n-ERR \e]0;title\e\\ \e[2J \0 done\r\n'
+  serve '-ERR \e]0;title\e\\ \e[2J \0 done\r\n'
 
   run_briefly run job -- echo started
 
@@ -435,7 +435,7 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
 }
 
 @test "a node of a cluster that names another place is not followed there" {
-  serve '+OK\r\n-MOVED 42 169.254.169.254:80\r\n'
+  serve '-MOVED 42 169.254.169.254:80\r\n'
 
   run_briefly run job -- echo started
 

@@ -285,6 +285,8 @@ TEST(RedisErrors, each_means_what_the_caller_can_do) {
   using Kind = Failure::Kind;
   const std::pair<const char*, Kind> cases[] = {
       {"NOAUTH Authentication required.", Kind::rejected},
+      {"ERR Protocol error: unauthenticated multibulk length", Kind::rejected},
+      {"ERR Protocol error: unauthenticated bulk length", Kind::rejected},
       {"WRONGPASS invalid username-password pair or user is disabled.", Kind::rejected},
       {"NOPERM this user has no permissions to run the 'evalsha' command",
        Kind::rejected},

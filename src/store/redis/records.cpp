@@ -322,6 +322,10 @@ Failure failure_from(const Reply& error, const std::string& server) {
       has(text, "ACL failure in script") || has(text, "Authentication required")) {
     return Failure(Failure::Kind::rejected, said);
   }
+  // A stranger may send little at once, and is only told that this is more.
+  if (has(text, "unauthenticated")) {
+    return Failure(Failure::Kind::rejected, server + ": NOAUTH Authentication required");
+  }
   if (has(text, "WRONGTYPE")) {
     return Failure(Failure::Kind::misconfigured,
                    server + ": the lock's key holds something that is no lock: " +

@@ -38,6 +38,10 @@ constexpr milliseconds nap_after_trouble{300};
 // What part of its ttl a lease that was handed to us may have lost before it comes.
 constexpr int may_have_lost = 10;
 
+// Connections say whose they are, for people who look at a server's list of them, once they
+// have lasted so long; most have not, and are gone before anybody looks.
+constexpr milliseconds names_itself_after{1000};
+
 // How long one who was told to stop still tries to take back its claim.
 constexpr milliseconds last_patience{80};
 
@@ -147,25 +151,21 @@ asio::awaitable<void> RedisStore::open(Clock::time_point until, Wakeup& wakeup) 
   if (connection_.is_open()) co_return;
   is_named_ = false;
   co_await connection_.open(until, wakeup);
+  opened_at_ = Clock::now();
 }
 
-// The first commands on a connection say who it belongs to.
 asio::awaitable<std::vector<Reply>> RedisStore::exchange(std::vector<Command> commands,
                                                          Clock::time_point until,
                                                          Wakeup& wakeup) {
   co_await open(until, wakeup);
-  const bool names_itself = !is_named_;
+  const bool names_itself = !is_named_ && Clock::now() - opened_at_ >= names_itself_after;
   if (names_itself) {
     commands.insert(commands.begin(), Command{"CLIENT", "SETNAME", "dlock"});
+    is_named_ = true;
   }
   auto replies = co_await connection_.exchange(std::move(commands), until, wakeup);
-  if (names_itself) {
-    // What follows is longer than a stranger may send, so the answer to that tells less.
-    if (replies.front().error_code() == "NOAUTH") throw failure(replies.front());
-    // It is only for people; a user without the right to it may use locks all the same.
-    replies.erase(replies.begin());
-  }
-  is_named_ = true;
+  // A user without the right to it may use locks all the same.
+  if (names_itself) replies.erase(replies.begin());
   co_return replies;
 }
 

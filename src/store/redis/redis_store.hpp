@@ -95,7 +95,8 @@ class RedisStore final : public Store {
   Options options_;
   std::string server_;  // for messages
   Connection connection_;
-  bool is_named_ = false;  // this connection, on the server
+  Clock::time_point opened_at_;  // this connection
+  bool is_named_ = false;        // on the server
 
   // What the server may know of our claim.
   enum class Known { nothing, answered, unanswered };
