@@ -69,6 +69,7 @@ asio::awaitable<RunResult> Run::to_the_end() {
   auto end = end_for_the_record();
   if (errand_ != nullptr && end) co_await settle(end);
   co_await give_back(end);
+  command_.reset();  // which reaps it
   co_return result_;
 }
 

@@ -16,6 +16,11 @@ DirectSupervisor::DirectSupervisor(std::vector<std::string> argv, SupervisionPla
       wakeup_(wakeup),
       say_(std::move(say)) {}
 
+// Not before: whoever is next in line would wait for it.
+DirectSupervisor::~DirectSupervisor() {
+  if (is_over_) reap(pid_);
+}
+
 asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
     StartPlan plan) {
   deadline_ = plan.deadline;
@@ -55,7 +60,8 @@ asio::awaitable<Ended> DirectSupervisor::ended() {
     }
     co_await wakeup_.wait_until(ladder_->look_again(now));
   }
-  auto ended = ended_with(reap(pid_));
+  is_over_ = true;
+  auto ended = ended_with(wait_status_of(pid_));
   ended.timed_out = ladder_->timed_out();
   ended.lost = ladder_->lost();
   co_return ended;

@@ -15,6 +15,9 @@ class DirectSupervisor final : public Supervisor {
   DirectSupervisor(std::vector<std::string> argv, SupervisionPlan plan,
                    SignalInbox& signals, Wakeup& wakeup,
                    std::function<void(const std::string&)> say);
+  ~DirectSupervisor() override;
+  DirectSupervisor(const DirectSupervisor&) = delete;
+  DirectSupervisor& operator=(const DirectSupervisor&) = delete;
 
   asio::awaitable<std::variant<Spawned, SpawnFailure>> start(StartPlan plan) override;
   asio::awaitable<Ended> ended() override;
@@ -39,6 +42,7 @@ class DirectSupervisor final : public Supervisor {
   ProcessTree tree_;
   pid_t pid_ = 0;
   bool command_ended_ = false;
+  bool is_over_ = false;  // and ended() has said so; a zombie until the end of this
   bool said_unkillable_ = false;
 };
 

@@ -95,11 +95,13 @@ void Guardian::kill() {
   ::kill(pid_, SIGKILL);  // also one that is stopped
   reap(pid_);
   pid_ = 0;
-  // What was to become the command died with it, and is ours. One that was not told to is
-  // in its group, and found there though nobody lived to say its number.
+  // What was to become the command died with it, and is ours, as is one that has ended
+  // and that it did not come to reap. One that was not told to start is in its group, and
+  // found there though nobody lived to say its number.
+  const bool is_over = page_->phase.load(std::memory_order_acquire) == Phase::over;
   if (page_->go.load() == 0) {
     reap_group(born_as_);
-  } else if (page_->pid > 0 && !page_->is_becoming.load()) {
+  } else if (page_->pid > 0 && (is_over || !page_->is_becoming.load())) {
     reap(page_->pid);
   }
 }

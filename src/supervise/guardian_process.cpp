@@ -229,6 +229,9 @@ void Process::tell_dlock() const {
 void Process::await_end() const {
   char word = 0;
   while (has_owner_) {
+    // Who sleeps in recv(2) is woken, too, when dlock reads what it was told.
+    pollfd watched{task_.channel, POLLIN, 0};
+    ::poll(&watched, 1, -1);
     const auto size = ::recv(task_.channel, &word, 1, 0);
     if (size == 0 || (size < 0 && errno != EINTR)) break;
   }
@@ -395,13 +398,13 @@ void Process::signal_tree(int signal) {
 void Process::finish() {
   // What may be in there without being the command's descendant.
   if (ladder_.has_termed()) cgroup_.kill_all();
-  const int status = reap(command_);
   remove_cgroup();
-  page_.wait_status = status;
+  page_.wait_status = wait_status_of(command_);
   page_.timed_out = ladder_.timed_out();
   if (const auto lost = ladder_.lost()) page_.loss = static_cast<int>(*lost);
   page_.phase.store(Phase::over, std::memory_order_release);
   tell_dlock();
+  reap(command_);  // now that nobody waits for it
 }
 
 void Process::remove_cgroup() {

@@ -35,7 +35,7 @@ class Supervisor : public LeaseWatcher {
   virtual asio::awaitable<std::variant<Spawned, SpawnFailure>> start(StartPlan plan) = 0;
 
   // Passes signals on and ends what has to end, until nothing is left of the command
-  // that the plan wants to wait for. Its process is reaped only then, so that its
+  // that the plan wants to wait for. Its process is reaped only behind that, so that its
   // number and its group's cannot pass to strangers meanwhile. After start() succeeded.
   virtual asio::awaitable<Ended> ended() = 0;
 

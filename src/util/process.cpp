@@ -50,6 +50,15 @@ bool has_ended(pid_t pid) {
   return ::poll(&ended, 1, 0) == 1;
 }
 
+int wait_status_of(pid_t child) {
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) != 0) {
+    if (errno != EINTR) return 0;
+  }
+  return info.si_code == CLD_EXITED ? W_EXITCODE(info.si_status, 0)
+                                    : W_EXITCODE(0, info.si_status);
+}
+
 int reap(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {

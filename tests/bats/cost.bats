@@ -139,6 +139,32 @@ use_warm_server() {
   assert_calls all 104
 }
 
+# Asserts that the process that reaps the command has made all its system calls of one kind
+# before.
+assert_reaps_after() {  # <system call>
+  timeout 20 strace -f -q -e trace="wait4,$1" -e signal=none -o "$trace" \
+    dlock run job -- /bin/sh -c 'exit 3' > /dev/null 2>&1 3>&- || [[ $? == 3 ]]
+  awk -v call="$1" '
+    index($2, call "(") == 1 { last[$1] = NR }
+    /WEXITSTATUS\(s\) == 3/ && !reaped { reaper = $1; reaped = NR }
+    END { exit !(reaped && last[reaper] && last[reaper] < reaped) }' "$trace" || {
+    cat "$trace"
+    return 1
+  } >&2
+}
+
+@test "a command is reaped when the lock is free again, for to reap it takes time" {
+  use_warm_local_store
+
+  assert_reaps_after pwrite64
+}
+
+@test "a guardian reaps the command when it has told dlock of its end" {
+  use_warm_server
+
+  assert_reaps_after sendto
+}
+
 # The fewest page faults in five runs.
 least_page_faults() {  # <command>...
   local try faults least=1000000
