@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
 #include <set>
 #include <utility>
 
@@ -38,8 +39,8 @@ constexpr milliseconds nap_after_trouble{300};
 // What part of its ttl a lease that was handed to us may have lost before it comes.
 constexpr int may_have_lost = 10;
 
-// Connections say whose they are, for people who look at a server's list of them, once they
-// have lasted so long; most have not, and are gone before anybody looks.
+// Connections say whose they are, for people who look at a server's list of them, once
+// they have lasted so long; most have not, and are gone before anybody looks.
 constexpr milliseconds names_itself_after{1000};
 
 // How long one who was told to stop still tries to take back its claim.
@@ -381,19 +382,24 @@ void RedisStore::start_keeping(const Claim& claim, const Grant& grant, LeaseTimi
     const Renewing renewing(*keeping);
     co_return co_await renew(claim, grant, keeping->wakeup);
   };
-  asio::co_spawn(context_,
-                 keep_lease(std::move(renew_once), timing, grant.sent_at, watcher,
-                            keeping->wakeup, keeping->orders),
-                 [keeping](std::exception_ptr error) {
-                   if (error) std::rethrow_exception(error);
-                 });
-  auto heard = [keeping] {
-    keeping->orders.renew_now = true;
-    keeping->wakeup.notify();
-  };
-  // Without it the next renewal tells, so no failure of it matters.
-  asio::co_spawn(context_, keeping->listener.listen(std::move(heard)),
-                 [keeping](const std::exception_ptr&) {});
+  // Once whoever calls this waits for something: until then it starts a command, say.
+  asio::post(context_,
+             [this, keeping, renew_once, timing, sent_at = grant.sent_at, &watcher] {
+               if (keeping->orders.stop) return;  // the watcher may be gone
+               asio::co_spawn(context_,
+                              keep_lease(renew_once, timing, sent_at, watcher,
+                                         keeping->wakeup, keeping->orders),
+                              [keeping](std::exception_ptr error) {
+                                if (error) std::rethrow_exception(error);
+                              });
+               auto heard = [keeping] {
+                 keeping->orders.renew_now = true;
+                 keeping->wakeup.notify();
+               };
+               // Without it the next renewal tells, so no failure of it matters.
+               asio::co_spawn(context_, keeping->listener.listen(std::move(heard)),
+                              [keeping](const std::exception_ptr&) {});
+             });
 }
 
 void RedisStore::stop_keeping() {
