@@ -41,7 +41,7 @@ std::vector<ProcessInfo> all_processes();
 std::optional<std::vector<pid_t>> own_children();
 
 // What wait(2) would say of a child that has ended, or 0 if there is none. It stays a
-// zombie: to free that takes the kernel as long as a whole step on a store.
+// zombie: to free that takes the kernel 50 µs and more.
 int wait_status_of(pid_t child);
 
 // Waits for the end of a child: what wait(2) says of it, or 0 if there is no such child.
