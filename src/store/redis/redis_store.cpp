@@ -20,7 +20,7 @@ namespace {
 // What the first two in line wait for may end without a word; they ask again at that
 // moment, and the others only so often that their entries stay. An idle waiter sends two
 // commands each time, and an entry lapses after 90 s (PLACE_MS in common.lua).
-constexpr milliseconds keep_place_every{40'000};
+constexpr milliseconds keep_place_every{45'000};
 
 // What ask.lua says to those others.
 constexpr std::int64_t others_watch = -2;
