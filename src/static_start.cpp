@@ -16,7 +16,6 @@
 
 #include <elf.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 

@@ -15,7 +15,7 @@ namespace {
 
 enum class Step { any, question, system_call };
 
-// By the bytes of the instruction that comes next, in the order of memory from the least.
+// By the first two bytes of the instruction that comes next.
 Step next_step(pid_t child, const user_regs_struct& registers) {
   const auto word = ::ptrace(PTRACE_PEEKTEXT, child, registers.rip, nullptr) & 0xffff;
   if (word == 0xa20f) return Step::question;
