@@ -199,11 +199,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   if (grant) start_plan.deadline = grant->deadline;
   if (errand_ != nullptr) start_plan.output = errand_->output();
   const auto note = grant ? store_->start_note(claim_) : std::nullopt;
-  if (note) {
-    start_plan.note = note->file.get();
-    start_plan.note_before = note->before;
-    start_plan.note_after = note->after;
-  }
+  if (note) start_plan.note = &*note;
   OutagePolicy lease(options_.on_outage, timing_, start_plan.deadline, *command_,
                      [this](const std::string& message) { unprotected(message); });
   Messenger messenger(lease, speaker_);

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "lock/command_process.hpp"
 #include "lock/errors.hpp"
 #include "lock/event.hpp"
 #include "lock/keeper.hpp"
@@ -90,22 +91,6 @@ struct Broken {
   HolderInfo holder;  // as it was
   // What is there of a run whose dlock is gone, for the caller to end: a pidfd each.
   std::vector<Fd> processes;
-};
-
-// A process that relies on a lease, for stores that can ask the kernel about it. It
-// started between the two moments, which tells it from a later one of the same pid.
-struct CommandProcess {
-  pid_t pid = 0;
-  Clock::time_point not_before;
-  Clock::time_point not_after;
-};
-
-// What the process that becomes the command writes right before it does: the text with
-// its own pid in the middle. So a store can know a process from before its first step.
-struct StartNote {
-  Fd file;
-  std::string before;
-  std::string after;
 };
 
 // A lock service. Each call is one atomic step in the store.

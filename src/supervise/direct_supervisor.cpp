@@ -32,8 +32,6 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
   spawn_plan.session = plan.session;
   spawn_plan.output = plan.output;
   spawn_plan.note = plan.note;
-  spawn_plan.note_before = std::move(plan.note_before);
-  spawn_plan.note_after = std::move(plan.note_after);
   auto started = spawn(spawn_plan);
   if (const auto* spawned = std::get_if<Spawned>(&started)) {
     pid_ = spawned->pid;

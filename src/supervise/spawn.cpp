@@ -6,24 +6,48 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <string_view>
 
 namespace dlock {
 namespace {
+
+// A number in decimal, without allocation.
+class Digits {
+ public:
+  explicit Digits(std::int64_t number) {
+    for (; number > 0; number /= 10) *--first_ = static_cast<char>('0' + number % 10);
+  }
+  std::string_view text() const {
+    return {first_, static_cast<std::size_t>(std::end(digits_) - first_)};
+  }
+
+ private:
+  char digits_[20];
+  char* first_ = std::end(digits_);
+};
+
+iovec part(std::string_view text) {
+  return {const_cast<char*>(text.data()), text.size()};
+}
 
 // What the child does between vfork and exec: system calls only, on memory that was
 // prepared before, for it shares all of it with the suspended parent.
 struct Start {
   const SpawnPlan& plan;
   const Launch& launch;
+  volatile Clock::rep started = 0;
   volatile int error = 0;  // stays 0 if exec succeeds
   volatile std::size_t failed_path = 0;
 
   void run() {
     if (plan.own_group) ::setpgid(0, 0);
     if (plan.session >= 0) ::fcntl(plan.session, F_SETFD, 0);
-    if (plan.note >= 0) write_note();
+    const auto now = Clock::now().time_since_epoch();
+    started = now.count();
+    if (plan.note != nullptr) write_note(now);
     launch.restore_signals();
     const auto failed = launch.exec();
     failed_path = failed.path;
@@ -31,24 +55,20 @@ struct Start {
   }
 
   // That it cannot be written (a full disk) keeps nobody from anything.
-  void write_note() const {
-    char digits[16];
-    char* first = std::end(digits);
-    for (auto pid = ::getpid(); pid > 0; pid /= 10) {
-      *--first = static_cast<char>('0' + pid % 10);
-    }
-    const iovec parts[] = {
-        {const_cast<char*>(plan.note_before.data()), plan.note_before.size()},
-        {first, static_cast<std::size_t>(std::end(digits) - first)},
-        {const_cast<char*>(plan.note_after.data()), plan.note_after.size()}};
-    if (::writev(plan.note, parts, 3) >= 0 || errno != EFBIG) return;
+  void write_note(Clock::duration now) const {
+    const auto& note = *plan.note;
+    const Digits pid(::getpid());
+    const Digits time(std::chrono::floor<milliseconds>(now).count());
+    const iovec parts[] = {part(note.before_pid), part(pid.text()),
+                           part(note.before_time), part(time.text()), part(note.after)};
+    if (::writev(note.file.get(), parts, 5) >= 0 || errno != EFBIG) return;
     // The file is at the limit of its size, for which there is a signal. It must not
     // wait for the command to unblock it.
     sigset_t limit;
     ::sigemptyset(&limit);
     ::sigaddset(&limit, SIGXFSZ);
-    const timespec now{};
-    ::sigtimedwait(&limit, nullptr, &now);
+    const timespec at_once{};
+    ::sigtimedwait(&limit, nullptr, &at_once);
   }
 };
 
@@ -70,7 +90,8 @@ std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan) {
     start.run();
     ::_exit(127);
   }
-  spawned.not_after = Clock::now();
+  // As the child saw it: it may be long until this process gets to run again.
+  spawned.not_after = Clock::time_point(Clock::duration(start.started));
   if (spawned.pid < 0) return failure_of_fork(errno);
   if (start.error == 0) return spawned;
   ::waitpid(spawned.pid, nullptr, 0);

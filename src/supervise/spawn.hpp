@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lock/clock.hpp"
+#include "lock/command_process.hpp"
 #include "supervise/launch.hpp"
 #include "supervise/signals.hpp"
 
@@ -20,9 +21,7 @@ struct SpawnPlan {
   bool own_group = false;  // lead a process group instead of staying in the caller's
   int session = -1;        // a close-on-exec descriptor to pass on all the same
   int output = -1;         // to be its standard output; -1: that of this process
-  int note = -1;           // where to write note_before, the command's pid, note_after
-  std::string note_before;
-  std::string note_after;
+  const StartNote* note = nullptr;  // to be written by the child
 };
 
 // A command that was started; not yet reaped.

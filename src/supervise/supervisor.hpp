@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "lock/command_process.hpp"
 #include "lock/keeper.hpp"
 #include "lock/wakeup.hpp"
 #include "supervise/ladder.hpp"
@@ -22,9 +23,7 @@ struct StartPlan {
   Clock::time_point deadline = Clock::time_point::max();
   int session = -1;  // a close-on-exec descriptor to pass on all the same
   int output = -1;   // to be its standard output; one that the guardian knows, if any
-  int note = -1;     // where to write note_before, the command's pid, note_after
-  std::string note_before;
-  std::string note_after;
+  const StartNote* note = nullptr;  // to be written by the command's process
 };
 
 // The process boundary: knows deadlines, not stores. One command.

@@ -245,6 +245,23 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_status 75
 }
 
+@test "a command that was started late, and whose dlock died with that, holds the lock" {
+  dlock run any -- true
+  # The grant takes its time, and the command's exec, for which dlock waits in vfork(2).
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 \
+    strace -f -qq -o /dev/null -e trace=execve,pwrite64 \
+    -e inject=pwrite64:delay_exit=400000:when=1 -e inject=execve:delay_enter=1000000:when=1 \
+    dlock run job -- "$BASH" -c "$closing" - "$ready" 3>&- &
+  eventually grep -q '"job".*command_pid' "$BATS_TEST_TMPDIR/store/runs.jsonl"
+  kill -KILL "$(look job '.holders[0].pid')"
+  eventually test -s "$ready"
+
+  run dlock run job -- echo started
+
+  assert_status 75
+  refute_output_contains started
+}
+
 @test "a later process with the pid of an orphaned command does not hold its lock" {
   needs_root
   [[ -w /proc/sys/kernel/ns_last_pid ]] || skip 'this kernel cannot choose pids'

@@ -109,6 +109,16 @@ class LocalStores : public ::testing::Test {
     throw std::logic_error("no failure");
   }
 
+  // What the command's process writes by itself, right before it starts.
+  static void note_start(Contender& holder, pid_t pid, Clock::time_point started) {
+    const auto note = holder.store->start_note(holder.claim);
+    const auto time = std::chrono::floor<milliseconds>(started.time_since_epoch());
+    const auto text = note->before_pid + std::to_string(pid) + note->before_time +
+                      std::to_string(time.count()) + note->after;
+    ASSERT_EQ(::write(note->file.get(), text.data(), text.size()),
+              static_cast<ssize_t>(text.size()));
+  }
+
   void use_once() {
     auto& holder = contender();
     holder.granted();
@@ -207,11 +217,7 @@ TEST_F(LocalStores, a_lease_lives_as_long_as_a_command_that_its_dlock_could_not_
   auto& holder = contender();
   holder.granted();
   Command command;
-  // What the command writes by itself, right before it starts.
-  const auto note = holder.store->start_note(holder.claim);
-  const auto text = note->before + std::to_string(command.process.pid) + note->after;
-  ASSERT_EQ(::write(note->file.get(), text.data(), text.size()),
-            static_cast<ssize_t>(text.size()));
+  note_start(holder, command.process.pid, command.process.not_after);
   kill(holder);
 
   const bool busy = contender().is_busy();
@@ -229,6 +235,17 @@ TEST_F(LocalStores, another_process_with_the_pid_of_a_command_is_not_that_comman
   auto& holder = contender();
   holder.granted();
   holder.start(process);
+  kill(holder);
+
+  EXPECT_TRUE(contender().is_granted());
+}
+
+TEST_F(LocalStores, nor_is_it_the_command_that_its_dlock_could_not_note) {
+  auto& holder = contender();
+  holder.granted();
+  const Command stranger;
+  note_start(holder, stranger.process.pid,
+             stranger.process.not_before - std::chrono::milliseconds(50));
   kill(holder);
 
   EXPECT_TRUE(contender().is_granted());
@@ -307,8 +324,8 @@ TEST_F(LocalStores, after_a_boot_fences_go_on_above_all_that_were_given_out) {
   fs::remove(database());
   Holder earlier;
   earlier.fence.number = far_ahead;
-  std::ofstream(log(), std::ios::app)
-      << start_line({"dlock", "other"}, earlier) << 1 << start_line_end;
+  std::ofstream(log(), std::ios::app) << start_line({"dlock", "other"}, earlier) << 1
+                                      << start_line_time << 1 << start_line_end;
 
   EXPECT_GT(contender().granted().fence.number, far_ahead);
 }

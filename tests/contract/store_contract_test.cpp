@@ -676,7 +676,7 @@ TEST_P(StoreContract, what_is_to_be_noted_of_a_start_is_a_file_and_what_to_write
 
   const auto note = holder.store->start_note(holder.claim);
 
-  EXPECT_TRUE(!note || (note->file && !(note->before + note->after).empty()));
+  EXPECT_TRUE(!note || (note->file && !note->before_pid.empty()));
 }
 
 TEST_P(StoreContract, a_lease_that_nobody_touches_is_not_lost) {

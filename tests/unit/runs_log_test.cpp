@@ -52,7 +52,8 @@ std::string end_of(const LockName& lock, std::uint64_t fence) {
   return end_line(lock, run_with_fence(fence)) + "\n";
 }
 std::string start_of(const LockName& lock, const Holder& holder, pid_t command = 77) {
-  return start_line(lock, holder) + std::to_string(command) + start_line_end;
+  return start_line(lock, holder) + std::to_string(command) + start_line_time + "5000" +
+         start_line_end;
 }
 std::string start_of(const LockName& lock, std::uint64_t fence) {
   return start_of(lock, holder_with_fence(fence));
@@ -63,7 +64,7 @@ TEST(RunsLogLines, a_start_is_one_line_of_json) {
             R"({"event":"start","namespace":"dlock","name":"job","fence":7,"slot":2,)"
             R"("mode":"exclusive","started":"2023-11-14T22:13:20.000Z","host":"web1",)"
             R"("pid":12,"uid":33,"label":"blue","counts":true,)"
-            R"("command":["make","all"],"command_pid":77})"
+            R"("command":["make","all"],"command_pid":77,"command_boot_ms":5000})"
             "\n");
 }
 
@@ -299,26 +300,37 @@ TEST(CommandOf, a_grant_is_the_one_that_its_start_was_noted_with) {
   const auto log = start_of(job, holder_with_fence(7), 70) +
                    start_of(job, holder_with_fence(8), 80) + end_of(job, 8);
 
-  EXPECT_EQ(command_of(log, job, Fence{7}), 70);
-  EXPECT_EQ(command_of(log, job, Fence{8}), 80);
+  EXPECT_EQ(command_of(log, job, Fence{7})->pid, 70);
+  EXPECT_EQ(command_of(log, job, Fence{8})->pid, 80);
+}
+
+TEST(CommandOf, it_had_started_by_the_end_of_the_millisecond_that_was_noted) {
+  EXPECT_EQ(command_of(start_of(job, 7), job, Fence{7})->not_after,
+            Clock::time_point(milliseconds(5001)));
+}
+
+TEST(CommandOf, without_a_time_nothing_is_known_of_it) {
+  const auto line = start_line(job, holder_with_fence(7)) + "77" + start_line_end;
+
+  EXPECT_FALSE(command_of(line, job, Fence{7}));
 }
 
 TEST(CommandOf, another_lock_is_none) {
-  EXPECT_EQ(command_of(start_of(job, 7), {"dlock", "other"}, Fence{7}), 0);
-  EXPECT_EQ(command_of(start_of(job, 7), {"other", "job"}, Fence{7}), 0);
+  EXPECT_FALSE(command_of(start_of(job, 7), {"dlock", "other"}, Fence{7}));
+  EXPECT_FALSE(command_of(start_of(job, 7), {"other", "job"}, Fence{7}));
 }
 
 TEST(CommandOf, a_grant_that_nothing_was_started_under_is_none) {
-  EXPECT_EQ(command_of("", job, Fence{7}), 0);
-  EXPECT_EQ(command_of(end_of(job, 7), job, Fence{7}), 0);
-  EXPECT_EQ(command_of(start_of(job, 17), job, Fence{7}), 0);
+  EXPECT_FALSE(command_of("", job, Fence{7}));
+  EXPECT_FALSE(command_of(end_of(job, 7), job, Fence{7}));
+  EXPECT_FALSE(command_of(start_of(job, 17), job, Fence{7}));
 }
 
 TEST(CommandOf, a_start_that_was_cut_is_none) {
   const auto line = start_of(job, 7);
 
   for (std::size_t size = 0; size < line.size(); ++size) {
-    EXPECT_EQ(command_of(line.substr(0, size), job, Fence{7}), 0) << size;
+    EXPECT_FALSE(command_of(line.substr(0, size), job, Fence{7})) << size;
   }
 }
 
@@ -405,11 +417,11 @@ TEST_F(RunsLogFile, a_start_that_is_noted_behind_a_line_that_was_cut_is_whole) {
   auto note = start_line(job, holder_with_fence(7));
 
   const auto file = log_.open_for_note(note);
-  note += "77" + std::string(start_line_end);
+  note += "77" + std::string(start_line_time) + "5000" + start_line_end;
   ASSERT_EQ(::write(file.get(), note.data(), note.size()),
             static_cast<ssize_t>(note.size()));
 
-  EXPECT_EQ(command_of(log_.text(), job, Fence{7}), 77);
+  EXPECT_EQ(command_of(log_.text(), job, Fence{7})->pid, 77);
 }
 
 TEST_F(RunsLogFile, the_file_is_bounded) {

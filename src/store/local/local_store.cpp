@@ -167,17 +167,17 @@ State LocalStore::load(Transaction& transaction, const LockName& lock) {
 // A dlock that was killed right after it started its command had no time to store its
 // pid; the command itself has left it in the log.
 void LocalStore::recall_commands(State& state, const LockName& lock) const {
-  constexpr milliseconds longest_start{200};  // from the grant to the process
   for (auto& holder : state.holders) {
     if (holder.command != 0 || holder.party.session == 0 ||
         holder.party.token == party_.token ||
         (gate_->is_locked(holder.party.session) && !has_ended(holder.party.pid))) {
       continue;
     }
-    holder.command = command_of(RunsLog(*directory_).text(), lock, holder.fence);
+    const auto command = command_of(RunsLog(*directory_).text(), lock, holder.fence);
+    if (!command) continue;
+    holder.command = command->pid;
     holder.command_after = holder.granted_at.time_since_epoch().count();
-    holder.command_before =
-        (holder.granted_at + longest_start).time_since_epoch().count();
+    holder.command_before = command->not_after.time_since_epoch().count();
   }
 }
 
@@ -412,8 +412,9 @@ std::optional<StartNote> LocalStore::start_note(const Claim& claim) {
   if (!holder_) return std::nullopt;
   try {
     StartNote note;
-    note.before = start_line(claim.lock, *holder_);
-    note.file = RunsLog(*directory_).open_for_note(note.before);
+    note.before_pid = start_line(claim.lock, *holder_);
+    note.file = RunsLog(*directory_).open_for_note(note.before_pid);
+    note.before_time = start_line_time;
     note.after = start_line_end;
     noted_start_ = true;
     return note;

@@ -175,15 +175,20 @@ History history_of(std::string_view log) {
   return history;
 }
 
-pid_t command_of(std::string_view log, const LockName& lock, Fence fence) {
+std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lock,
+                                        Fence fence) {
   const auto mark = "\"fence\":" + std::to_string(fence.number) + ",";
   for (const auto text : lines_of(log)) {
     if (text.find(mark) == std::string_view::npos) continue;
     const auto line = parsed(text);
     if (line.is_null() || lock_of(line) != lock || line["event"] != "start") continue;
-    return pid_at(line, "command_pid");
+    const auto pid = pid_at(line, "command_pid");
+    const auto running = count_at(line, "command_boot_ms");
+    if (pid == 0 || !running) return std::nullopt;
+    // The number was cut, so it had started within that millisecond.
+    return LoggedCommand{pid, Clock::time_point(milliseconds(*running + 1))};
   }
-  return 0;
+  return std::nullopt;
 }
 
 std::string shortened(std::string_view log, std::size_t most) {

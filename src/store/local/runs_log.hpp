@@ -6,18 +6,22 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "lock/clock.hpp"
 #include "lock/lease.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/state.hpp"
 
 namespace dlock::local {
 
-// A start as far as it is known before there is a process: what is to follow is the
-// command's pid and start_line_end.
+// A start as far as it is known before there is a process. What is to follow is the
+// command's pid, start_line_time, a moment at which it runs, in milliseconds since boot,
+// and start_line_end.
 std::string start_line(const LockName& lock, const Holder& holder);
+constexpr const char* start_line_time = ",\"command_boot_ms\":";
 constexpr const char* start_line_end = "}\n";
 std::string end_line(const LockName& lock, const RunInfo& run);
 
@@ -39,8 +43,13 @@ struct History {
 };
 History history_of(std::string_view log);
 
-// The pid of the command that `log` says was started under a grant; 0 if it says none.
-pid_t command_of(std::string_view log, const LockName& lock, Fence fence);
+// The command that `log` says was started under a grant, if it names one.
+struct LoggedCommand {
+  pid_t pid = 0;
+  Clock::time_point not_after;  // by when it had started
+};
+std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lock,
+                                        Fence fence);
 
 // The lines of `log` that are worth keeping: of each lock the newest, and no more than
 // `most` bytes in all.
