@@ -20,6 +20,7 @@ setup() {
   load ../faults/locks
   load ../faults/redis
   choose_redis_port
+  unset SSL_CERT_FILE SSL_CERT_DIR
 }
 
 teardown() {
@@ -112,6 +113,54 @@ assert_nobody_logged_in() { assert_equal "$(calls_of auth)" "$((logins + 1))"; }
   unset DLOCK_TLS_CA
 
   run dlock run job -- echo started
+
+  assert_not_believed 'certificate not trusted'
+}
+
+# As on distributions that have their certificates where OpenSSL does not look for them.
+use_foreign_certificates() {  # <file below /etc/ssl>
+  use_private_mounts
+  inside mount -t tmpfs none /usr/lib/ssl
+  inside mount -t tmpfs none /etc/ssl
+  inside mkdir -p "$(dirname "/etc/ssl/$1")"
+  inside cp "$BATS_FILE_TMPDIR/ours.crt" "/etc/ssl/$1"
+  unset DLOCK_TLS_CA
+}
+
+@test "the authorities of the system are found where other distributions have them" {
+  use_tls_server server
+  for file in certs/ca-certificates.crt ca-bundle.pem cert.pem; do
+    use_foreign_certificates "$file"
+
+    run inside dlock run job -- echo started
+
+    assert_equal "$file $status $output" "$file 0 started"
+  done
+}
+
+@test "who names the authorities with SSL_CERT_FILE gets these" {
+  use_tls_server server
+  unset DLOCK_TLS_CA
+
+  SSL_CERT_FILE=$BATS_FILE_TMPDIR/ours.crt run dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "an SSL_CERT_FILE that is empty counts as not set" {
+  use_tls_server server
+  use_foreign_certificates ca-bundle.pem
+
+  SSL_CERT_FILE='' run inside dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "who names others with SSL_CERT_FILE does not get the system's" {
+  use_tls_server server
+  use_foreign_certificates ca-bundle.pem
+
+  SSL_CERT_FILE=$BATS_FILE_TMPDIR/theirs.crt run inside dlock run job -- echo started
 
   assert_not_believed 'certificate not trusted'
 }

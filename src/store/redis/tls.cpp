@@ -5,8 +5,10 @@
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <new>
 #include <utility>
 
@@ -108,6 +110,37 @@ SSL_CTX* new_context() {
   return context;
 }
 
+// One that is empty counts as not set.
+const char* chosen(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+// The certificates that this machine trusts. Where they are is compiled into OpenSSL, as
+// the distribution that dlock was built on has it; on others they are somewhere else.
+void trust_as_the_machine_does(SSL_CTX* context) {
+  const char* file = chosen(X509_get_default_cert_file_env());
+  const char* directory = chosen(X509_get_default_cert_dir_env());
+  const bool is_chosen = file != nullptr || directory != nullptr;
+  if (file == nullptr) file = X509_get_default_cert_file();
+  if (directory == nullptr) directory = X509_get_default_cert_dir();
+  if (is_chosen || ::access(file, F_OK) == 0 || ::access(directory, F_OK) == 0) {
+    SSL_CTX_load_verify_locations(context, file, nullptr);
+    SSL_CTX_load_verify_locations(context, nullptr, directory);
+  } else {
+    for (const auto* bundle : {
+             "/etc/ssl/certs/ca-certificates.crt",  // Debian, Arch, Alpine
+             "/etc/pki/tls/certs/ca-bundle.crt",    // Fedora, Red Hat
+             "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+             "/etc/ssl/ca-bundle.pem",  // SUSE
+             "/etc/ssl/cert.pem",
+         }) {
+      if (SSL_CTX_load_verify_locations(context, bundle, nullptr) == 1) break;
+    }
+  }
+  ERR_clear_error();  // what cannot be read vouches for nobody
+}
+
 void trust(SSL_CTX* context, const TlsPlan& plan) {
   ERR_clear_error();
   if (plan.insecure) {
@@ -116,7 +149,7 @@ void trust(SSL_CTX* context, const TlsPlan& plan) {
   }
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   if (plan.ca.empty()) {
-    SSL_CTX_set_default_verify_paths(context);
+    trust_as_the_machine_does(context);
   } else if (SSL_CTX_load_verify_locations(context, plan.ca.c_str(), nullptr) != 1) {
     throw unusable("CA file", plan.ca);
   }
