@@ -48,6 +48,7 @@ install_files() {
   # One written as root by an earlier installation could not be overwritten.
   rm -f build/release/install_manifest.txt
   local install=(cmake --install build/release --prefix "$prefix" --strip)
+  umask 022 # it makes directories, which are for everybody
   if is_writable "$prefix/bin" && is_writable "$prefix/share"; then
     quietly "${install[@]}"
   else
@@ -72,6 +73,7 @@ while (($#)); do
   esac
   shift
 done
+[[ -z ${DESTDIR:-} ]] || usage_error 'DESTDIR is not for this script: cmake --install takes it'
 [[ -n $prefix ]] || usage_error '--prefix needs a directory'
 [[ $prefix == /* ]] || prefix=$caller_directory/$prefix
 prefix=$(realpath -ms "$prefix")
@@ -82,7 +84,8 @@ install_build_packages
 say 'building dlock'
 build || fail 'dlock could not be built'
 install_files || fail "dlock could not be installed in $prefix"
-say "installed $prefix/bin/dlock ($("$prefix/bin/dlock" --version))"
+version=$("$prefix/bin/dlock" --version) || fail "$prefix/bin/dlock does not run here"
+say "installed $prefix/bin/dlock ($version)"
 case :$PATH: in
   *:"$prefix/bin":*) ;;
   *) say "note: $prefix/bin is not in PATH" ;;

@@ -36,6 +36,49 @@ share/man/man5/dlock.toml.5 644
 share/zsh/site-functions/_dlock 644"
 }
 
+# Runs install.sh where nothing is to be built: it installs the build that is tested, or
+# another program in its place.
+install_sh() {  # [<program>]
+  local cmake
+  cmake=$(command -v cmake)
+  cat > "$BATS_TEST_TMPDIR/bin/cmake" << END
+#!/bin/sh
+[ "\$1" = --install ] || exit 0
+shift 2
+"$cmake" --install "$(dirname "$(realpath "$DLOCK_BIN")")" "\$@" &&
+  { [ -z "${1:-}" ] || cp "${1:-}" "$BATS_TEST_TMPDIR/new/bin/dlock"; }
+END
+  chmod +x "$BATS_TEST_TMPDIR/bin/cmake"
+  run "$DLOCK_SOURCE/install.sh" --prefix "$BATS_TEST_TMPDIR/new"
+}
+
+@test "everybody can enter the directories that install.sh makes, whatever the umask" {
+  umask 077
+
+  install_sh
+
+  assert_status 0
+  assert_output_contains "installed $BATS_TEST_TMPDIR/new/bin/dlock (dlock "
+  assert_equal "$(find "$BATS_TEST_TMPDIR/new" -type d -printf '%m\n' | sort -u)" 755
+}
+
+@test "install.sh has failed if what it installed does not run" {
+  install_sh /bin/false
+
+  assert_status 1
+  assert_output_contains 'bin/dlock does not run here'
+}
+
+@test "install.sh refuses to install for somebody to move" {
+  export DESTDIR=$BATS_TEST_TMPDIR/stage
+
+  install_sh
+
+  assert_status 64
+  assert_output_contains DESTDIR
+  [[ ! -e $BATS_TEST_TMPDIR/stage && ! -e $BATS_TEST_TMPDIR/new ]]
+}
+
 @test "the installed program runs by itself, whatever becomes of the build" {
   run env -i "DLOCK_STORE=$DLOCK_STORE" "DLOCK_TEST_ID=$DLOCK_TEST_ID" \
     "$prefix/bin/dlock" run lock -- /bin/echo under the lock
