@@ -32,7 +32,7 @@ copy_units() {
   mkdir "$units"
   cp "$examples"/dlock-nightly.* "$units"
   stand_in nightly
-  sed -i -e "s|/usr/bin/dlock|$DLOCK_BIN|" -e "s|/usr/local/bin/nightly|$here/bin/nightly|" \
+  sed -i -e "s|^ExecStart=dlock|ExecStart=$DLOCK_BIN|" -e "s|/usr/local/bin/nightly|$here/bin/nightly|" \
     "$units/dlock-nightly.service"
 }
 
@@ -196,6 +196,10 @@ mail-about-disk  under nothing'
   assert_equal "$(grep -c '^mail' "$notes")" 1
 }
 
-@test "the paths and programs of the examples are those of the packages" {
-  assert_equal "$(setting ExecStart | cut -d ' ' -f 1)" /usr/bin/dlock
+@test "the unit's dlock is found where install.sh and the packages put it" {
+  # By systemd, which looks in these for a name without a path.
+  run systemd-path search-binaries-default
+
+  assert_equal "$(setting ExecStart | cut -d ' ' -f 1)" dlock
+  [[ :$output: == *:/usr/local/bin:* && :$output: == *:/usr/bin:* ]]
 }

@@ -42,8 +42,8 @@ recipe() {  # <title>
     sed "s|/usr/local/bin|$stubs|; s|redis://db.example.org|$server|"
 }
 
-# The same of a line in a crontab, without its times.
-cron_recipe() { recipe "$1" | cut -d' ' -f6-; }
+# The same of the job in a crontab, without its times.
+cron_recipe() { recipe "$1" | grep -v '^PATH=' | cut -d' ' -f6-; }
 
 # Runs so many of a script, and waits for them. What they say is in the file `said`.
 at_once() {  # <number> <script>
@@ -59,6 +59,14 @@ at_once() {  # <number> <script>
   run grep -c '^\*\*[^*]*\*\*' "$DLOCK_SOURCE/README.md"
 
   assert_equal "$output" 5
+}
+
+@test "the first crontab finds dlock where install.sh puts it, which cron's own PATH does not" {
+  stubs=/usr/local/bin
+
+  run recipe 'Cron on one host'
+
+  assert_output_contains 'PATH=/usr/local/bin:'
 }
 
 @test "cron on one host" {
