@@ -17,6 +17,7 @@ refute() { ! "$@"; }
 
 # Runs a shell's command on a terminal of its own, as terminal.bats does.
 on_terminal() {  # <command for a shell>
+  : > screen # at once: nothing from before may be taken for its own
   SHELL=/bin/sh TERM=dumb env --default-signal script -qec "$1" /dev/null <> keys > screen 3>&- &
   terminal=$!
 }

@@ -116,7 +116,7 @@ use_private_store() {
   [[ -x $DLOCK_BIN ]] || { echo "not built: $DLOCK_BIN" >&2; return 1; }
   mkdir "$root/bin" "$root/home"
   mkdir -m 700 "$root/runtime"
-  ln -sf "$DLOCK_BIN" "$root/bin/dlock"
+  ln -sf "$(realpath "$DLOCK_BIN")" "$root/bin/dlock"
   PATH=$root/bin:$PATH
 
   export HOME=$root/home

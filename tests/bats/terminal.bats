@@ -40,6 +40,7 @@ noted() { grep -qsx "$1" noted; }  # <name> <signal>
 # as the leader of its session. Sets $terminal to the pid of what owns the terminal; it
 # exits as the command does. What appears on the terminal gets into the file `screen`.
 on_terminal() {  # <command for a shell>
+  : > screen # at once: nothing from before may be taken for its own
   SHELL=/bin/sh TERM=dumb env --default-signal script -qec "$1" /dev/null <> keys > screen 3>&- &
   terminal=$!
 }

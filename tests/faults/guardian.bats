@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # The command is dead before its lease ends: whatever becomes of the server, the network,
-# dlock, or its guardian. (reliability: P2, A1 to A9, C4 to C9)
+# dlock, or its guardian.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2034,SC2154  # what the helpers and the tests set for each other
 
