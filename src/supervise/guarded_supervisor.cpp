@@ -145,6 +145,9 @@ void GuardedSupervisor::extend(Clock::time_point deadline) {
     if (current == GuardianPage::ending) return;
   } while (!page_.deadline.compare_exchange_weak(current, wanted));
   deadline_ = deadline;
+  // It sleeps until the one that it knows, which may be never (--on-outage run). Where it
+  // cannot be told it is stopped, and looks at the deadline first when it goes on.
+  if (wanted < current) tell_guardian(tell::sooner);
   wakeup_.notify();
 }
 

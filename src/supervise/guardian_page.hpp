@@ -66,6 +66,7 @@ struct GuardianPage {
 // What dlock tells its guardian once the command is to start, a byte each. Numbers of
 // signals are to be passed on to the command.
 namespace tell {
+constexpr std::uint8_t sooner = 0;   // the deadline is sooner than it was
 constexpr std::uint8_t lost = 0x80;  // plus the Loss: certainly not ours any more
 }  // namespace tell
 

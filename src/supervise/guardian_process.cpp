@@ -276,7 +276,7 @@ void Process::hear() {
     for (auto* word = words; word != words + size; ++word) {
       if (*word >= tell::lost) {
         ladder_.lease_lost(static_cast<Loss>(*word - tell::lost), Clock::now());
-      } else {
+      } else if (*word != tell::sooner) {  // at which we look anyway
         pass_on(*word);
       }
     }

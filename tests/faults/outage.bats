@@ -208,6 +208,22 @@ assert_ran_with_warning() {  # <text of the warning>
   assert_report lost 'taken over' 76 true
 }
 
+@test "with --on-outage run a dlock that is stopped after an outage leaves no command behind its lease" {
+  lease=(--ttl 4s --store-timeout 100ms)
+  hold_on
+  await_renewal job
+  redis_freezes
+  # The guardian lets the moment pass at which it would have ended the command.
+  never_within 3200 has_ended "$command"
+  redis_goes_on
+  await_renewal job
+
+  kill -STOP "$holder"
+
+  eventually is_free job
+  has_ended "$command"
+}
+
 @test "with --on-outage run a lock that is deleted is lost all the same" {
   hold_on
 
