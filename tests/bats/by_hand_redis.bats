@@ -55,6 +55,19 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_equal "$(look job '.holders[0] | "\(.attached) \(.label) \(.pid)"')" "false by hand $output"
 }
 
+@test "the records of a lease are kept for longer than it lasts, however long that is" {
+  dlock acquire -s -t 60d job
+  dlock acquire -s -t 30s job
+  dlock run -s job -- true
+
+  local left
+  left=$(left_of job)
+
+  ((left > 60 * 86400000 - 60000))
+  (($(redis PTTL 'dlock:{job}:h') > left))
+  (($(redis PTTL 'dlock:{job}:s') > left))
+}
+
 @test "a lease by hand ends by its ttl, and was no run" {
   dlock acquire -t 500ms job
 

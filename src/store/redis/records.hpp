@@ -54,7 +54,8 @@ std::optional<std::vector<RunInfo>> history_from(const Reply& reply);
 // How a run ended, as it is kept: JSON.
 std::string run_end_text(const RunEnd& end, const std::string& host);
 
-// What an error reply means to the caller: what passes by itself is unreachable, what an administrator has to change is rejected or misconfigured.
+// What an error reply means to the caller: what passes by itself is unreachable, what an
+// administrator has to change is rejected or misconfigured.
 Failure failure_from(const Reply& error, const std::string& server);
 
 }  // namespace dlock::redis

@@ -39,9 +39,14 @@ local function grant()
   occupy(token, h, ttl)
   redis.call('HSET', S, 'fence', int(fence), 'slots', int(slots))
   if reclaimed then redis.call('HDEL', S, 'reclaimed') end
-  redis.call('PEXPIRE', S, KEPT_MS)
+  redis.call('PEXPIRE', S, kept_ms)
   tell('granted', fence, ttl, info)
   if is_run(h) then dismiss() end
+  if ttl < PROMISE_MS and queued_count() > 0 then
+    -- It may be over before those who watched the promise ask.
+    local _, waiters = next_in_line(1)
+    if waiters[1] then wake(waiters[1]) end
+  end
   return granted(h)
 end
 
@@ -79,6 +84,7 @@ if own and not own.promise then
   own.ends = now + ttl * 1000
   redis.call('PEXPIRE', key, value == MARKER and math.max(ttl, redis.call('PTTL', key)) or ttl)
   redis.call('HSET', H, token, holder_text(own))
+  keep_for(ttl)
   redis.call('DEL', key .. ':w:' .. id) -- which may tell of it, too
   return granted(own)
 end
@@ -166,7 +172,7 @@ local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
 add_waiter(token, math.max(now, last and last + 1 or 0))
 if state[2] ~= ARGV[4] then
   redis.call('HSET', S, 'slots', ARGV[4])
-  redis.call('PEXPIRE', S, KEPT_MS)
+  redis.call('PEXPIRE', S, kept_ms)
 end
 redis.call('PEXPIRE', Q, QUEUE_MS)
 tell('queued', 0, 0, info)

@@ -23,7 +23,7 @@ if is_foreign() then
     tell('broken', 0, 0, '{}')
   end
 else
-  redis.call('PEXPIRE', H, KEPT_MS) -- with memory full something like it has to come first
+  redis.call('PEXPIRE', H, kept_ms) -- with memory full something like it has to come first
   local left = false
   for token, h in pairs(holders) do
     if h.promise or not wanted[h.fence] then

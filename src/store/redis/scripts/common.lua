@@ -9,7 +9,8 @@
 --             reclaimed (from a lease that was set up again to the next grant: the fence of
 --             the last grant, 0 if that is not known, and those of leases lost since), run and
 --             good (of the runs that can count for others the last one, and the last that
---             succeeded), dedupes (there may be somebody in D)
+--             succeeded), dedupes (there may be somebody in D), kept (until when all this is
+--             kept, in ms, where a lease is very long)
 -- KEYS[1]:h   a hash of token -> record of a holder, or of a promise; and of fence -> record
 --             of one whose run has ended, and for whom the lock is held on
 -- KEYS[1]:q   a sorted set of waiters' tokens by order of arrival
@@ -44,11 +45,14 @@ local PROMISE_MS = 3000      -- a dead waiter costs this much
 local PLACE_MS = 90000       -- a waiter that is not heard of for longer has no place
 local WATCH_MS = 5000        -- one that watches is heard of more often than that
 local WATCH_PROMISE_MS = '3100' -- who watches one asks then what became of it (PROMISE_MS)
+local WATCH_IT = 3           -- so many, for the first of them may be dead, too,
+local FEW = 20               -- where there are not so many that one of them asks soon anyway
 local HEARD_MS = 250         -- one that was heard of so recently counts as alive
 local QUICK_MS = 10          -- for a lock that nobody holds for longer,
 local QUICK_PLACES = 50      -- and so many whose turn may then come before that is over
 local QUEUE_MS = '600000'    -- an abandoned queue goes away by itself
-local KEPT_MS = '2592000000' -- 30 days: fence and runs of a lock out of use
+local KEPT_MS = '2592000000' -- 30 days: fence and runs of a lock out of use,
+local LONG_MS = 1296000000   -- counted from the end of a lease that is longer than this
 local RUNS = 20              -- that are kept, and as many besides before they are dropped
 local SHOWN = 8              -- holders told to one that waits
 
@@ -93,11 +97,14 @@ local value = redis.call('GET', key)
 local holders = {} -- token -> record, holders and promises
 local flat = redis.call('HGETALL', H)
 for i = 1, #flat, 2 do holders[flat[i]] = holder_of(flat[i + 1]) end
-local state = redis.call('HMGET', S, 'fence', 'slots', 'reclaimed', 'dedupes')
+local state = redis.call('HMGET', S, 'fence', 'slots', 'reclaimed', 'dedupes', 'kept')
 local fence, slots, reclaimed = tonumber(state[1] or 0), tonumber(state[2] or 1), state[3]
 -- The fence of the last grant: a lease that is set up again brings its own one along.
 local granted = reclaimed and tonumber(string.match(reclaimed, '^%d+')) or fence
 local dedupes = state[4] == '1'
+local kept_until = tonumber(state[5] or 0) -- in ms
+local kept_ms = KEPT_MS                    -- of S, H and R
+if kept_until > 0 then kept_ms = int(math.max(kept_until - now / 1000, tonumber(KEPT_MS))) end
 
 -- Whether a record of H still counts: the key says so for one holder, its time for many.
 local function counts(token, h)
@@ -194,7 +201,7 @@ end
 local function note_run(h, ended, text, verdict)
   local run = int(h.fence) .. ' ' .. int(h.since) .. ' ' .. int(ended) .. ' ' .. text
   if redis.call('LPUSH', R, run) > 2 * RUNS then redis.call('LTRIM', R, '0', RUNS - 1) end
-  redis.call('PEXPIRE', R, KEPT_MS)
+  redis.call('PEXPIRE', R, kept_ms)
   if verdict == 'none' or not is_run(h) then return run end
   if verdict == 'good' then
     redis.call('HSET', S, 'run', run, 'good', run)
@@ -224,7 +231,7 @@ local function tidy(known)
         end
       elseif not h.ended and not h.detached then
         note_run(h, 0, h.info, 'failed')
-        redis.call('PEXPIRE', S, KEPT_MS)
+        redis.call('PEXPIRE', S, kept_ms)
       end
       if not h.promise and token ~= known then
         tell(h.ended and 'released' or 'expired', h.fence, 0, h.info)
@@ -248,6 +255,17 @@ local function admits(mode, wanted)
   return shared == 0 and exclusive < wanted
 end
 
+-- Keeps the records of a lease of so long for as long, and not only KEPT_MS. Not the first
+-- write of a script.
+local function keep_for(ms)
+  if ms < LONG_MS then return end
+  kept_until = math.max(kept_until, math.ceil(now / 1000) + ms + tonumber(KEPT_MS))
+  kept_ms = int(kept_until - now / 1000)
+  redis.call('HSET', S, 'kept', int(kept_until))
+  redis.call('PEXPIRE', S, kept_ms)
+  redis.call('PEXPIRE', H, kept_ms)
+end
+
 -- Lets `token` have the lock, as a holder or as one it is promised to, for so long.
 local function occupy(token, h, ms)
   holders[token] = h
@@ -259,21 +277,8 @@ local function occupy(token, h, ms)
     value = MARKER
   end
   redis.call('HSET', H, token, holder_text(h))
-  redis.call('PEXPIRE', H, KEPT_MS)
-end
-
--- Whether a waiter is one of the next two that the lock can go to. These watch the clock,
--- for what they wait for, or the one before them, may end without a word.
-local function is_to_watch(token)
-  local before, first = 0, 0
-  while before < 2 do
-    local other = waiting_at(first)
-    if not other or other == token then return other == token end
-    local text = record_of(other)
-    if text and not waiter_of(text).passed and not holders[other] then before = before + 1 end
-    first = first + 1
-  end
-  return false
+  redis.call('PEXPIRE', H, kept_ms)
+  keep_for(ms)
 end
 
 local function wake(w, ask_after)
@@ -281,14 +286,57 @@ local function wake(w, ask_after)
   redis.call('PEXPIRE', key .. ':w:' .. w.id, QUEUE_MS)
 end
 
+-- The next waiters that the lock can go to, up to so many of them, and their records: those
+-- that were not passed over, and to whom nothing is promised. The first two watch the clock,
+-- for what they wait for, or the one before them, may end without a word. `self` is one of
+-- them though it may have no record yet.
+local function next_in_line(most, self)
+  local tokens, waiters, place = {}, {}, 0
+  while #tokens < most do
+    local token = waiting_at(place)
+    if not token then break end
+    local text = token ~= self and record_of(token)
+    local w = text and waiter_of(text)
+    if token == self or w and not w.passed and not holders[token] then
+      tokens[#tokens + 1] = token
+      waiters[#tokens] = w
+    end
+    place = place + 1
+  end
+  return tokens, waiters
+end
+
+-- Has one of the next two ask, if it does not know yet that it is one of them.
+local function have_watch(place, self)
+  local tokens, waiters = next_in_line(place, self)
+  local w = waiters[place]
+  if not w or w.watches then return end
+  w.watches = true -- for it is about to
+  note_waiter(tokens[place], w)
+  wake(w)
+end
+
+-- For who asks: whether it is to watch. The first of the two sees to it that there is a second
+-- one. And who learns of a promise watches it whatever its place is: where that was made to a
+-- dead one, those who were to watch may be dead as well.
+local function is_to_watch(token)
+  local tokens = next_in_line(2, token)
+  if tokens[1] == token then have_watch(2, token) end
+  if tokens[1] == token or tokens[2] == token then return true end
+  for _, h in pairs(holders) do
+    if h.promise then return true end
+  end
+  return false
+end
+
 local function heard_ago(w) -- in microseconds
   return now - (w.until_ - PLACE_MS * 1000)
 end
 
--- Whether a lock that is quick to change hands can be given to a waiter that does not ask.
-local function is_surely_there(w)
+-- Whether a waiter for a lock that is quick to change hands can be taken to be alive.
+local function was_just_there(w)
   local ago = heard_ago(w)
-  return w.quick and w.ttl ~= '0' and ago >= 0 and ago < HEARD_MS * 1000
+  return w.quick and ago >= 0 and ago < HEARD_MS * 1000
 end
 
 -- Gives a free lock to a waiter that does not ask for it.
@@ -345,6 +393,7 @@ end
 local function dismiss(joined)
   if not dedupes then return end
   dedupes = false
+  local left_watch = false
   local waiting = redis.call('HGETALL', D)
   for i = 1, #waiting, 2 do
     local token = waiting[i]
@@ -354,17 +403,21 @@ local function dismiss(joined)
     if run then
       forget(token)
       redis.call('SET', D .. ':' .. token, run, 'PX', PLACE_MS)
+      left_watch = left_watch or waiter_of(text).watches
       wake(waiter_of(text))
     end
     if text and not run then dedupes = true else redis.call('HDEL', D, token) end
   end
   if not dedupes then redis.call('HDEL', S, 'dedupes') end
+  if left_watch then have_watch(1) end
 end
 
 -- Promises what is free to the first waiters that fit, in order, and tells each on its own
 -- list, but for `self`, who asks just now. Stops at the first that does not fit: nobody
 -- overtakes. That one is told only if it does not know yet that it has to watch: for how
 -- long a promise can last it need not ask, for how long something else can (`anew`) it has to.
+-- Unless the one with the promise was heard of just now, or lately and many wait, some behind
+-- that one are told, too: who was killed with it does not ask.
 --
 -- A waiter that dies costs the time of a promise, and not of a lease. With `quick`, if the
 -- last one had the lock for a moment only, it is given the lease all the same if it was just
@@ -372,7 +425,7 @@ end
 local function promise_to_the_next(self, anew, quick)
   if is_foreign() then return end
   local is_plain = quick and not reclaimed and not dedupes
-  local first, promised = 0, false
+  local first, promised, is_there, watching = 0, false, true, 0
   while true do
     local token = waiting_at(first)
     if not token then return end
@@ -380,16 +433,24 @@ local function promise_to_the_next(self, anew, quick)
     local w = text and waiter_of(text)
     if not w or w.until_ <= now then
       forget(token)
+      anew = true
     elseif w.passed or holders[token] then
       first = first + 1
-    elseif not admits(w.mode, slots) then
+    elseif watching > 0 or not admits(w.mode, slots) then
       if anew then
-        wake(w)
-      elseif promised and not (w.watches and heard_ago(w) < WATCH_MS * 1000) then
+        if token ~= self then wake(w) end
+        return
+      end
+      if not promised then return end
+      if token ~= self and not (w.watches and heard_ago(w) < WATCH_MS * 1000) then
         wake(w, WATCH_PROMISE_MS)
       end
-      return
-    elseif is_plain and is_surely_there(w) then
+      watching = watching + 1
+      if is_there or watching == WATCH_IT then return end
+      first = first + 1
+    elseif is_plain and w.ttl ~= '0' and was_just_there(w) then
+      -- A short lease may be over before those who watch a promise ask.
+      anew = anew or tonumber(w.ttl) < PROMISE_MS
       hand_to(token, w)
       promised = true
     else
@@ -398,6 +459,10 @@ local function promise_to_the_next(self, anew, quick)
       if token ~= self then
         wake(w)
         promised = true
+        is_there = was_just_there(w) or
+          queued_count() > FEW and heard_ago(w) < WATCH_MS * 1000
+      else
+        anew = true -- the next one stands where this one stood, and was told nothing
       end
       first = first + 1
     end

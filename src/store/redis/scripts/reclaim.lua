@@ -64,7 +64,7 @@ occupy(token, { mode = mode, slot = slot, fence = own_fence, since = since,
   ends = now + ttl * 1000, promise = false, info = info }, ttl)
 redis.call('HSET', S, 'fence', int(math.max(fence, own_fence)), 'slots', int(slots),
   'reclaimed', reclaimable)
-redis.call('PEXPIRE', S, KEPT_MS)
-redis.call('PEXPIRE', R, KEPT_MS)
+redis.call('PEXPIRE', S, kept_ms)
+redis.call('PEXPIRE', R, kept_ms)
 if not own then tell('granted', own_fence, ttl, info) end
 return 'reclaimed'

@@ -11,7 +11,7 @@ local token, id, ended, refuse = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local verdict, min_hold, shared = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
 local lost_fence = ARGV[8]
 local own = holders[token]
-local answer = 'not ours'
+local answer, left_watch = 'not ours', false
 
 if value == token then
   redis.call('DEL', key)
@@ -28,7 +28,11 @@ if not own or own.promise then
   local text = record_of(token)
   if remove_waiter(token) then
     redis.call('DEL', key .. ':w:' .. id)
-    if text then tell('left', 0, 0, waiter_of(text).info) end
+    if text then
+      local w = waiter_of(text)
+      tell('left', 0, 0, w.info)
+      left_watch = w.watches
+    end
   end
 elseif ended == '' then
   redis.call('DEL', key .. ':w:' .. id) -- which may tell of the grant that it has no use for
@@ -53,7 +57,7 @@ if kept then
   redis.call('SET', key, MARKER, 'PX', math.max(left, redis.call('PTTL', key)))
   value = MARKER
   redis.call('HSET', H, int(own.fence), holder_text(own))
-  redis.call('PEXPIRE', H, KEPT_MS)
+  redis.call('PEXPIRE', H, kept_ms)
 end
 if lost_fence and not (own and own.broken) then
   tell('lost', tonumber(lost_fence), 0, ARGV[9])
@@ -66,5 +70,6 @@ dismiss(joined)
 if refuse > 0 then redis.call('SET', key .. ':t:' .. token, '1', 'PX', refuse) end
 local was_quick = answer == 'released' and own and now - own.since < QUICK_MS * 1000
 promise_to_the_next(nil, kept, was_quick and not kept)
-redis.call('PEXPIRE', S, KEPT_MS)
+if left_watch then have_watch(1) end
+redis.call('PEXPIRE', S, kept_ms)
 return answer

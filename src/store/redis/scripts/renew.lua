@@ -17,7 +17,8 @@ elseif value and value ~= MARKER or slots == 1 and granted > own_fence then
 else
   return 'gone'
 end
-redis.call('PEXPIRE', H, KEPT_MS)
-redis.call('PEXPIRE', S, KEPT_MS)
-redis.call('PEXPIRE', R, KEPT_MS)
+redis.call('PEXPIRE', H, kept_ms)
+redis.call('PEXPIRE', S, kept_ms)
+redis.call('PEXPIRE', R, kept_ms)
+keep_for(ttl)
 return own and own.broken and 'broken' or 'renewed'

@@ -26,23 +26,14 @@ if own then
   own.ends = ends
   redis.call('HSET', H, token, holder_text(own))
 end
-redis.call('PEXPIRE', H, KEPT_MS)
-redis.call('PEXPIRE', S, KEPT_MS)
-redis.call('PEXPIRE', R, KEPT_MS)
+redis.call('PEXPIRE', H, kept_ms)
+redis.call('PEXPIRE', S, kept_ms)
+redis.call('PEXPIRE', R, kept_ms)
+keep_for(ttl)
 
 -- Who watches the clock for a lease knows only when it would have ended.
 if ends < ended then
-  local first = 0
-  while true do
-    local waiting = waiting_at(first)
-    if not waiting then break end
-    local text = record_of(waiting)
-    local w = text and waiter_of(text)
-    if w and not w.passed and not holders[waiting] then
-      wake(w)
-      break
-    end
-    first = first + 1
-  end
+  local _, waiters = next_in_line(1)
+  if waiters[1] then wake(waiters[1]) end
 end
 return 'renewed'
