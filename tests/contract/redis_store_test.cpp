@@ -380,7 +380,7 @@ TEST_F(RedisStores, a_release_after_an_unanswered_request_refuses_that_one) {
   EXPECT_THROW(result_of(context_, store.release(claim, std::nullopt, wakeup)), Failure);
 
   const std::string refusal =
-      "$0\r\n\r\n$2\r\n77\r\n";  // no end of a run, and for how long
+      "$0\r\n\r\n$6\r\n120000\r\n";  // no end of a run, and for how long
   EXPECT_TRUE(eventually(
       context_, [&] { return server.received().find(refusal) != std::string::npos; }));
 }

@@ -99,7 +99,7 @@ use_relay() {
   DLOCK_STORE=redis://127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")
 }
 
-network() { echo "$1" > "$BATS_TEST_TMPDIR/mode"; }  # <forward, drop or drip>
+network() { echo "$1" > "$BATS_TEST_TMPDIR/mode"; }  # <forward, drop, drip, keep or late>
 
 # Notes in a file all that the server is told from now on.
 start_monitor() {  # <file>

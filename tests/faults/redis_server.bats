@@ -324,6 +324,47 @@ knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
   EVENTUALLY_MS=5000 eventually dlock run job -- true
 }
 
+# Starts a run whose first request stays on its way.
+run_with_a_late_request() {  # <option>...
+  use_redis_store
+  dlock run any -- true # so that the server knows the script
+  use_relay
+  network keep
+  dlock run --store-timeout 500ms "$@" job -- touch "$BATS_TEST_TMPDIR/ran" 2> /dev/null 3>&- &
+  runs=$!
+  eventually test -e "$BATS_TEST_TMPDIR/port.kept"
+  network forward
+}
+
+comes_late() {
+  network late
+  eventually test ! -e "$BATS_TEST_TMPDIR/port.kept"
+  redis PING > /dev/null
+}
+
+@test "a request that comes when its run is over takes nothing" {
+  run_with_a_late_request -w 10s
+  assert_exits 0 "$runs"
+  test -e "$BATS_TEST_TMPDIR/ran"
+
+  comes_late
+
+  is_free job
+  assert_equal "$(left_of job)" -2
+}
+
+@test "a request that comes when its run has given up takes nothing, however late" {
+  run_with_a_late_request
+  assert_exits 69 "$runs"
+  # Longer than a store timeout.
+  never_within 1000 test -e "$BATS_TEST_TMPDIR/ran"
+
+  comes_late
+
+  is_free job
+  assert_equal "$(left_of job)" -2
+}
+
 @test "one who was told to stop while the server was silent ends at once" {
   use_redis_store
   redis_freezes

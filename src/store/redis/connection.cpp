@@ -64,7 +64,9 @@ class Connection::Link {
 
   void end(bool well) {
     in_use_ = false;
-    if (!well) close();
+    if (well) return;
+    if (stream_) stream_->abandon();
+    close();
   }
 
   asio::awaitable<void> open(Patience& patience) {

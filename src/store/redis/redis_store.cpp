@@ -25,6 +25,10 @@ constexpr milliseconds keep_place_every{45'000};
 // What ask.lua says to those others.
 constexpr std::int64_t others_watch = -2;
 
+// For how long a request can be on its way though its connection is closed: the kernel
+// gives up to send it again after some 100 s.
+constexpr milliseconds comes_late_by{120'000};
+
 // The second in line looks whether the lock was promised to the first, who may be dead:
 // more often than a promise lasts (PROMISE_MS), so that it is there when that lapses, and
 // than would make it be woken for that (WATCH_MS).
@@ -186,6 +190,13 @@ asio::awaitable<Reply> RedisStore::run(const Script& script, const LockName& loc
   co_return std::move(replies.front());
 }
 
+// A request that asks for the lock is about to be sent. One that had no answer may be
+// under way still, and asks for it once more when it comes.
+void RedisStore::expect_answer() {
+  may_come_late_ = may_come_late_ || known_ == Known::unanswered;
+  known_ = Known::unanswered;
+}
+
 asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
   if (const auto handed = std::exchange(handed_, std::nullopt)) {
     const auto age = Clock::now() - handed->sent_at;
@@ -200,7 +211,7 @@ asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup&
   }
   const auto until = budget_end();
   co_await open(until, wakeup);
-  known_ = Known::unanswered;
+  expect_answer();
   const auto sent_at = Clock::now();
   const auto reply = co_await run(ask_script, claim.lock, std::move(args), until, wakeup);
   const auto heard = heard_from(reply, claim, sent_at);
@@ -308,12 +319,12 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
                          ? later(Clock::now(), std::min(options_.timeout, last_patience))
                          : budget_end();
   Wakeup own(context_);
-  const bool unanswered = known_ == Known::unanswered;
+  const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
   std::vector<std::string> args{
       text_of(claim.token),
       waiter_id_,
       end ? run_end_text(*end, host_name()) : "",
-      unanswered ? number(options_.timeout.count()) : "0",
+      may_come_late ? number(comes_late_by.count()) : "0",
       text_of(end ? verdict_on(end->exit_code) : Verdict::no_run),
       number(claim.min_hold.count()),
       end && end->is_shared ? "1" : "0"};
@@ -326,6 +337,7 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
   const auto released = release_from(reply);
   if (!released) throw failure(reply);
   known_ = Known::nothing;
+  may_come_late_ = false;
   co_return *released;
 }
 
@@ -365,7 +377,7 @@ asio::awaitable<Reply> RedisStore::reclaim(const Claim& claim, const Grant& gran
       number(claim.slots),     number(grant.slot),
       info_of(claim)};
   // If it comes too late it must not set up what was given back in the meantime.
-  known_ = Known::unanswered;
+  expect_answer();
   auto reply = co_await run(reclaim_script, claim.lock, std::move(args), until, wakeup);
   known_ = Known::answered;
   co_return reply;

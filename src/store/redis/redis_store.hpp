@@ -90,6 +90,7 @@ class RedisStore final : public Store {
   void watch_for(const Busy& busy, std::int64_t blocked_for);
   Failure failure(const Reply& reply) const;
   Clock::time_point budget_end() const;
+  void expect_answer();
 
   asio::io_context& context_;
   Options options_;
@@ -101,7 +102,8 @@ class RedisStore final : public Store {
   // What the server may know of our claim.
   enum class Known { nothing, answered, unanswered };
   Known known_ = Known::nothing;
-  std::string waiter_id_;  // names the list on which we are told of a promise
+  bool may_come_late_ = false;  // a request before the last one, which had no answer
+  std::string waiter_id_;       // names the list on which we are told of a promise
   Clock::time_point ask_again_;
   Clock::time_point asked_at_;   // what was answered last
   std::optional<Grant> handed_;  // that came on the list

@@ -30,6 +30,11 @@ Stream::Stream(asio::io_context& context, Fd fd)
 
 Stream::~Stream() = default;
 
+void Stream::abandon() {
+  const linger at_once{1, 0};
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 asio::awaitable<void> Stream::secure(const TlsPlan& plan, const std::string& host,
                                      Patience& patience) {
   auto tls = std::make_unique<Tls>(plan, host, fd_.get(), patience.server());

@@ -43,6 +43,10 @@ class Stream {
   // Whether nothing has come that nobody asked for, the end least of all.
   bool is_quiet();
 
+  // Has the kernel drop what it has not sent yet when this is destroyed, which otherwise
+  // it goes on to send.
+  void abandon();
+
  private:
   Progress try_write(std::string_view bytes);
   Progress try_read(char* buffer, std::size_t size);
