@@ -72,7 +72,8 @@ class Command : public Child {
 
  private:
   static std::shared_ptr<void> close_all() {
-    for (int fd = 3; fd < 1100; ++fd) ::close(fd);
+    // The pipe, of which the parent waits for the end, after the session.
+    for (int fd = 1100; fd >= 3; --fd) ::close(fd);
     return nullptr;
   }
 };
