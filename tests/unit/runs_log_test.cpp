@@ -351,7 +351,7 @@ TEST(RunsShortened, no_more_is_kept_than_was_allowed) {
   for (std::uint64_t fence = 1; fence <= 30; ++fence) log += end_of(job, fence);
 
   for (std::size_t most = 0; most < log.size(); most += 61) {
-    EXPECT_LE(shortened(log, most).size(), most);
+    EXPECT_LE(shortened(log, most).size(), most + end_of(job, 30).size());
   }
 }
 
@@ -374,6 +374,18 @@ TEST(RunsShortened, a_busy_lock_does_not_push_out_a_quiet_one) {
   for (std::uint64_t fence = 2; fence <= 500; ++fence) log += end_of(job, fence);
 
   EXPECT_EQ(history_of(shortened(log, 50'000)).last_runs.count(quiet), 1u);
+}
+
+TEST(RunsShortened, the_greatest_fence_is_kept_however_old_it_is) {
+  const auto greatest = start_of(job, 9'000'000'000'000'000);
+  std::string log = end_of(job, 1) + greatest;
+  for (std::uint64_t fence = 2; fence <= 500; ++fence) log += end_of(job, fence);
+
+  const auto kept = shortened(log, 5'000);
+
+  EXPECT_EQ(history_of(kept).greatest_fence.number, 9'000'000'000'000'000u);
+  EXPECT_EQ(kept.rfind(greatest, 0), 0u);
+  EXPECT_EQ(kept.find(greatest, 1), std::string::npos);
 }
 
 TEST(RunsShortened, garbage_is_not_kept) {

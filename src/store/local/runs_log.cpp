@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <vector>
 
 #include "lock/errors.hpp"
@@ -75,7 +76,8 @@ std::string contents(int fd, off_t at = 0) {
   for (;;) {
     const auto size = ::pread(fd, buffer, sizeof buffer, at);
     if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return text;
+    if (size < 0) throw failure_of(errno, "cannot read the store's log");
+    if (size == 0) return text;
     text.append(buffer, static_cast<std::size_t>(size));
     at += size;
   }
@@ -191,8 +193,33 @@ std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lo
   return std::nullopt;
 }
 
+namespace {
+
+// The line with the greatest fence, none of which may be given out again; empty if there
+// is none. A text that looks like a fence has its quotes escaped.
+std::string_view line_of_greatest_fence(const std::vector<std::string_view>& lines) {
+  constexpr std::string_view key = "\"fence\":";
+  std::string_view found;
+  std::uint64_t greatest = 0;
+  for (const auto line : lines) {
+    const auto at = line.find(key);
+    if (at == std::string_view::npos) continue;
+    std::uint64_t fence = 0;
+    const auto* begin = line.data() + at + key.size();
+    std::from_chars(begin, line.data() + line.size(), fence);
+    if (fence > greatest && !parsed(line).is_null()) {
+      greatest = fence;
+      found = line;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
 std::string shortened(std::string_view log, std::size_t most) {
   const auto lines = lines_of(log);
+  const auto greatest = line_of_greatest_fence(lines);
   std::map<LockName, std::size_t> kept_of;
   std::vector<std::string_view> kept;
   std::size_t size = 0;
@@ -202,6 +229,12 @@ std::string shortened(std::string_view log, std::size_t most) {
     size += text->size() + 1;
     if (size > most) break;
     kept.push_back(*text);
+  }
+  const auto is_greatest = [&](std::string_view text) {
+    return text.data() == greatest.data();
+  };
+  if (!greatest.empty() && std::none_of(kept.begin(), kept.end(), is_greatest)) {
+    kept.push_back(greatest);
   }
   std::string out;
   for (auto text = kept.rbegin(); text != kept.rend(); ++text) {

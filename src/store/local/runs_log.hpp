@@ -51,8 +51,8 @@ struct LoggedCommand {
 std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lock,
                                         Fence fence);
 
-// The lines of `log` that are worth keeping: of each lock the newest, and no more than
-// `most` bytes in all.
+// The lines of `log` that are worth keeping: of each lock the newest, no more than `most`
+// bytes in all, and besides the one with the greatest fence.
 std::string shortened(std::string_view log, std::size_t most);
 
 // The file. Lines are added without the gate: each is a write of its own, and those that
