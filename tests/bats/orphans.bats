@@ -262,6 +262,30 @@ used_more_than() { (($(ticks "$1") > $2)); }
   refute_output_contains started
 }
 
+@test "an orphan of which nothing can be read still holds the lock" {
+  orphan job "$closing"
+
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 run strace -qq -o /dev/null \
+    -P "/proc/$last/stat" -e trace=openat -e inject=openat:error=ENFILE \
+    dlock run job -- echo started
+
+  assert_status 75
+}
+
+@test "one who waits for an orphan without inotify instances gets the lock when it ends" {
+  orphan job "$closing"
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o /dev/null \
+    -e trace=inotify_init1 -e inject=inotify_init1:error=EMFILE \
+    dlock run -w 60s job -- "${timing[@]}" "$began" 3>&- &
+  waiter=$!
+  eventually has_waiters job
+
+  kill -KILL "$last"
+
+  assert_exits 0 "$waiter"
+  test -s "$began"
+}
+
 @test "a later process with the pid of an orphaned command does not hold its lock" {
   needs_root
   [[ -w /proc/sys/kernel/ns_last_pid ]] || skip 'this kernel cannot choose pids'

@@ -120,6 +120,7 @@ class LocalStore final : public Store {
   const Party& own_party(const Claim& claim);
   void stop_waiting();
   void follow(const Watch& watch);
+  void watch_sessions();
   void probe_soon();
   void look_at_lease();
   void look_at_lease_after(milliseconds pause);
@@ -133,6 +134,7 @@ class LocalStore final : public Store {
   std::optional<Directory> directory_;
   std::optional<Gate> gate_;
   std::unique_ptr<Database> database_;
+  Database::Access opened_for_ = Database::Access::read;
   std::optional<SessionLock> session_;
   Party party_;
   std::optional<Holder> holder_;  // what we were granted, for the log

@@ -55,7 +55,11 @@ void LocalStore::follow(const Watch& watch) {
     // A waiter that died since the look at the state is cleared by the next one.
     if (watch.predecessor != nullptr) ask_again_ = Clock::now() + first_probe;
   }
-  if (watch_sessions_ && !sessions_watcher_) {
+  if (watch_sessions_ && !sessions_watcher_) watch_sessions();
+}
+
+void LocalStore::watch_sessions() {
+  try {
     sessions_watcher_.emplace(context_, [this] {
       if (!watch_sessions_) return;
       probe_soon();
@@ -63,6 +67,9 @@ void LocalStore::follow(const Watch& watch) {
     });
     sessions_watcher_->watch(directory_->pinned("sessions"), IN_CLOSE);
     probe_soon();  // it may have been closed while this was set up
+  } catch (const Failure&) {
+    // Watches are a limited resource of the user's. Without one it is asked by the clock.
+    sessions_watcher_.reset();
   }
 }
 

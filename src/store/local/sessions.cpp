@@ -172,7 +172,9 @@ bool command_runs(const Holder& holder) {
     return false;
   }
   const auto process = process_of(holder.command);
-  if (!process || process->is_dead) return false;
+  // That it cannot be read (no descriptors left, processes hidden) is no proof of death.
+  if (!process) return !has_ended(holder.command);
+  if (process->is_dead) return false;
   return process->started >= holder.command_after - tick &&
          process->started <= holder.command_before + tick;
 }
