@@ -88,3 +88,23 @@ teardown() {
   done
   ((faults > 15))
 }
+
+@test "a command that cannot be noted keeps nobody from giving the lock back" {
+  dlock run any -- true
+  faults=0
+  # Past its first second a run looks whether it still has the lock. What it leaves behind
+  # would hold that.
+  for call in pwrite64 writev; do
+    for ((n = 1; n < 100; ++n)); do
+      run_with error=EIO "$call" "$n" run "$call-$n" -- \
+        sh -c 'exec > /dev/null 2>&1; sleep 60 & exec sleep 1.2' || break
+      [[ $said == *"cannot note the command's process"* ]] || continue
+      ((++faults))
+
+      ((code == 0)) || complain "another exit code than the command's"
+      says_one_line || complain 'not one line'
+      is_free "$call-$n" || complain 'not given back'
+    done
+  done
+  ((faults > 0))
+}

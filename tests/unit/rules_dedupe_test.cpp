@@ -285,7 +285,7 @@ TEST_F(DedupeRules, a_lock_that_was_held_on_is_out_of_use_in_the_end) {
   release(1, exit_with(0));
   pass(hours(24 * 30) + seconds(1));
 
-  EXPECT_TRUE(is_out_of_use(state, now));
+  EXPECT_TRUE(is_out_of_use(state, now, lives));
 }
 
 TEST_F(DedupeRules, a_lock_that_is_held_on_for_months_is_in_use) {
@@ -293,7 +293,7 @@ TEST_F(DedupeRules, a_lock_that_is_held_on_for_months_is_in_use) {
   release(1, exit_with(0));
   pass(hours(24 * 60));
 
-  EXPECT_FALSE(is_out_of_use(state, now));
+  EXPECT_FALSE(is_out_of_use(state, now, lives));
 }
 
 TEST_F(DedupeRules, to_hold_on_for_ever_is_possible) {

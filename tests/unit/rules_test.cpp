@@ -1401,7 +1401,7 @@ TEST_F(Rules, a_lock_is_kept_for_30_days_after_its_last_use) {
   released(1);
   pass(hours(24 * 30));
 
-  EXPECT_FALSE(is_out_of_use(state, now));
+  EXPECT_FALSE(is_out_of_use(state, now, lives));
 }
 
 TEST_F(Rules, a_lock_is_out_of_use_30_days_after_its_last_use) {
@@ -1409,23 +1409,42 @@ TEST_F(Rules, a_lock_is_out_of_use_30_days_after_its_last_use) {
   released(1);
   pass(hours(24 * 30) + seconds(1));
 
-  EXPECT_TRUE(is_out_of_use(state, now));
+  EXPECT_TRUE(is_out_of_use(state, now, lives));
+}
+
+TEST_F(Rules, a_lock_whose_holder_and_waiters_died_is_out_of_use_in_the_end) {
+  granted(exclusive(1));
+  queued(exclusive(2));
+  die(1);
+  die(2);
+  pass(hours(24 * 30) + seconds(1));
+
+  EXPECT_TRUE(is_out_of_use(state, now, lives));
+}
+
+TEST_F(Rules, a_lock_that_is_waited_for_is_in_use) {
+  granted(exclusive(1));
+  queued(exclusive(2));
+  die(1);
+  pass(hours(24 * 365));
+
+  EXPECT_FALSE(is_out_of_use(state, now, lives));
 }
 
 TEST_F(Rules, a_held_lock_is_never_out_of_use) {
   granted(exclusive(1));
   pass(hours(24 * 365));
 
-  EXPECT_FALSE(is_out_of_use(state, now));
+  EXPECT_FALSE(is_out_of_use(state, now, lives));
 }
 
 TEST_F(Rules,
        a_lock_whose_last_detached_lease_ended_is_out_of_use_though_nobody_cleared_it) {
   granted(detached(1, hours(24 * 31)));
   pass(hours(24 * 31) - seconds(1));
-  EXPECT_FALSE(is_out_of_use(state, now));
+  EXPECT_FALSE(is_out_of_use(state, now, lives));
   pass(seconds(1));
-  EXPECT_TRUE(is_out_of_use(state, now));
+  EXPECT_TRUE(is_out_of_use(state, now, lives));
 }
 
 TEST_F(Rules, an_awaited_lock_is_never_out_of_use) {
@@ -1434,7 +1453,7 @@ TEST_F(Rules, an_awaited_lock_is_never_out_of_use) {
   released(1);
   pass(hours(24 * 365));
 
-  EXPECT_FALSE(is_out_of_use(state, now));
+  EXPECT_FALSE(is_out_of_use(state, now, lives));
 }
 
 }  // namespace

@@ -118,8 +118,13 @@ asio::awaitable<LocalStore::Turn> LocalStore::take_turn(Gate& gate, Gate::Access
 
 // Under the gate, where nothing else writes what is examined.
 void LocalStore::open_database(Database::Access access) {
-  if (database_ && database_->has_failed()) database_.reset();
-  if (!database_) database_ = Database::open(*directory_, access);
+  const bool suffices =
+      access == Database::Access::read || opened_for_ != Database::Access::read;
+  if (database_ && (database_->has_failed() || !suffices)) database_.reset();
+  if (!database_) {
+    database_ = Database::open(*directory_, access);
+    opened_for_ = access;
+  }
   if (!database_ && access == Database::Access::write) create_database();
 }
 
@@ -371,7 +376,7 @@ void LocalStore::sweep(Transaction& transaction, Moment moment) {
       if (state && is_out_of_use(*state, moment.boot)) unused.emplace_back(key);
     } else {
       const auto state = decoded(value);
-      if (state && is_out_of_use(*state, moment)) unused.emplace_back(key);
+      if (state && is_out_of_use(*state, moment, *gate_)) unused.emplace_back(key);
     }
     return unused.size() < sweep_most;
   });
@@ -384,6 +389,7 @@ void LocalStore::sweep(Transaction& transaction, Moment moment) {
     }
     if (const auto state = decoded(*transaction.get(key))) {
       floor = std::max(floor, state->last_fence.number);
+      for (const auto& waiter : state->waiters) bury(*directory_, waiter.party.session);
     }
     transaction.erase(key);
     transaction.erase(key_of_same(key, Kept::state, Kept::runs));

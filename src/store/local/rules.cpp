@@ -580,14 +580,15 @@ std::vector<RunInfo> runs_of_holders(const State& state, Moment now, const Lives
   return runs;
 }
 
-bool is_out_of_use(const State& state, Moment now) {
-  // Nobody may ever come to clear a detached lease that ran out, or one that was held on.
+bool is_out_of_use(const State& state, Moment now, const Lives& lives) {
+  if (now.wall - state.used <= WallTime(runs_kept_for)) return false;
   const bool held =
-      std::any_of(state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
-        return !holder.ends_at || *holder.ends_at > now.boot;
-      });
-  return !held && state.waiters.empty() &&
-         now.wall - state.used > WallTime(runs_kept_for);
+      std::any_of(state.holders.begin(), state.holders.end(),
+                  [&](const Holder& holder) { return !is_over(holder, now, lives); });
+  const bool waited_for =
+      std::any_of(state.waiters.begin(), state.waiters.end(),
+                  [&](const Waiter& waiter) { return lives.lives(waiter); });
+  return !held && !waited_for;
 }
 
 }  // namespace dlock::local

@@ -112,7 +112,8 @@ HolderInfo info_of(const Holder& holder, Moment now);
 // The runs that are going on, and those that are over though nobody has noted it yet.
 std::vector<RunInfo> runs_of_holders(const State& state, Moment now, const Lives& lives);
 
-// Whether nothing about this lock is worth keeping any more.
-bool is_out_of_use(const State& state, Moment now);
+// Whether nothing about this lock is worth keeping any more. Nobody may ever come to
+// clear the dead.
+bool is_out_of_use(const State& state, Moment now, const Lives& lives);
 
 }  // namespace dlock::local
