@@ -25,6 +25,7 @@ set(CPACK_GENERATOR DEB RPM)
 # What distributions want to have otherwise than `cmake --install` has it.
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/PreparePackage.cmake)
 set(CPACK_DLOCK_SOURCE ${PROJECT_SOURCE_DIR})
+set(CPACK_DLOCK_STATIC ${DLOCK_STATIC})
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)

@@ -43,8 +43,35 @@ function(write_changelog)
 ")
 endfunction()
 
+# What is linked into a static program comes under its own licences, which want to go with
+# it: as the distribution has them of which it was built.
+function(write_licences)
+  set(text "")
+  foreach(package liblmdb-dev libhiredis-dev libc-ares-dev libssl-dev zlib1g-dev libzstd-dev
+          libcli11-dev libtoml11-dev nlohmann-json3-dev libboost*-dev libc6-dev
+          libstdc++-*-dev)
+    file(GLOB found /usr/share/doc/${package}/copyright)
+    if(NOT found)
+      message(WARNING "the package lacks the licence of ${package}: no copyright file")
+      continue()
+    endif()
+    list(GET found 0 file)
+    file(READ ${file} licence)
+    string(APPEND text "==== ${package}\n\n${licence}\n")
+  endforeach()
+  if(EXISTS /usr/share/common-licenses/Apache-2.0)
+    file(READ /usr/share/common-licenses/Apache-2.0 licence)
+    string(APPEND text "==== Apache-2.0\n\n${licence}\n")
+  endif()
+  file(WRITE ${doc}/third-party "${text}")
+  compress(${doc}/third-party)
+endfunction()
+
 file(GLOB manuals ${share}/man/man*/*.[1-9])
 compress(${manuals})
+if(CPACK_DLOCK_STATIC)
+  write_licences()
+endif()
 
 if(CPACK_GENERATOR STREQUAL "DEB")
   file(RENAME ${doc}/CHANGELOG.md ${doc}/changelog)

@@ -50,7 +50,7 @@ tag() { rpm -qp --qf "%{$1}" "$rpm"; }
 # The parts that both kinds of packages have, with a directory for each that differs.
 files_of_package() {  # <where zsh looks>
   printf '%s\n' /usr/bin/dlock /usr/share/bash-completion/completions/dlock \
-    /usr/share/doc/dlock/README.md /usr/share/doc/dlock/examples/crontab \
+    /usr/share/doc/dlock/README.md /usr/share/doc/dlock/third-party.gz /usr/share/doc/dlock/examples/crontab \
     /usr/share/doc/dlock/examples/dlock-nightly.service \
     /usr/share/doc/dlock/examples/dlock-nightly.timer \
     /usr/share/fish/vendor_completions.d/dlock.fish "/usr/share/zsh/$1/_dlock"
@@ -89,6 +89,19 @@ assert_locks() {
 }
 
 # --- Both ---
+
+@test "both packages have the licences of what is linked into the program" {
+  local package name
+  for package in "$deb" "$rpm"; do
+    root=$BATS_TEST_TMPDIR/root-${package##*.}
+    unpack "$package"
+    zcat "$root/usr/share/doc/dlock/third-party.gz" > "$BATS_TEST_TMPDIR/licences"
+    for name in OpenLDAP hiredis c-ares OpenSSL zlib zstd CLI11 toml11 'nlohmann' Boost \
+      'GNU C Library' 'Apache License'; do
+      grep -qi "$name" "$BATS_TEST_TMPDIR/licences" || { echo "lacks $name" >&2; return 1; }
+    done
+  done
+}
 
 @test "the packaged program is static" {
   unpack "$deb"
