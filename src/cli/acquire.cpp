@@ -47,6 +47,10 @@ class Acquisition {
  private:
   asio::awaitable<void> take();
   asio::awaitable<Answer> obtain();
+  void granted(const Grant& grant);
+  bool is_over() const { return !is_kept_ && Clock::now() >= grant_->deadline; }
+  asio::awaitable<void> ask_again();
+  asio::awaitable<void> have_kept();
   asio::awaitable<void> hand_out();
   asio::awaitable<void> give_back();
   void refused(const Answer& answer);
@@ -62,6 +66,8 @@ class Acquisition {
   SignalInbox signals_;
   std::unique_ptr<Store> store_;
   std::optional<Grant> grant_;
+  int repeats_ = 0;
+  bool is_kept_ = false;  // renewed by the keeper
   bool may_hold_ = true;  // the lock or a place in its queue, for all we know
   bool is_handed_out_ = false;
   Exit exit_;
@@ -106,12 +112,9 @@ asio::awaitable<void> Acquisition::take() {
   try {
     const auto answer = co_await obtain();
     speaker_.live("");
-    if (const auto* granted = std::get_if<Grant>(&answer)) {
-      grant_ = *granted;
-      speaker_.step("granted, fence " + std::to_string(granted->fence.number) +
-                    ", slot " + std::to_string(granted->slot) +
-                    (store_->protects() ? "" : " (none: excludes nobody)"));
-      if (keeper_ != nullptr) co_await keeper_->take_over(context_, wakeup_);
+    if (const auto* grant = std::get_if<Grant>(&answer)) {
+      granted(*grant);
+      if (keeper_ != nullptr) co_await have_kept();
     } else {
       refused(answer);
     }
@@ -141,6 +144,33 @@ asio::awaitable<Answer> Acquisition::obtain() {
   co_return co_await acquire(*store_, claim_, patience, wakeup_);
 }
 
+void Acquisition::granted(const Grant& grant) {
+  grant_ = grant;
+  speaker_.step("granted, fence " + std::to_string(grant.fence.number) + ", slot " +
+                std::to_string(grant.slot) +
+                (store_->protects() ? "" : " (none: excludes nobody)"));
+}
+
+// Asks for all of a lease again that is over (this process was stopped, or the store was
+// slow). There is no grant afterwards if the lock went to somebody else meanwhile.
+asio::awaitable<void> Acquisition::ask_again() {
+  if (repeats_++ == most_repeats) throw lease_too_short();
+  const auto answer = co_await store_->ask(claim_, Queue::stay_out, wakeup_);
+  if (const auto* grant = std::get_if<Grant>(&answer)) {
+    granted(*grant);
+  } else {
+    grant_.reset();
+    refused(answer);
+  }
+}
+
+asio::awaitable<void> Acquisition::have_kept() {
+  while (grant_ && is_over()) co_await ask_again();
+  if (!grant_) co_return;
+  co_await keeper_->take_over(context_, wakeup_);
+  is_kept_ = true;
+}
+
 // Throws Failure if the caller cannot be given the token.
 asio::awaitable<void> Acquisition::hand_out() {
   // What main has opened itself was closed: what is written there is lost.
@@ -148,11 +178,16 @@ asio::awaitable<void> Acquisition::hand_out() {
     throw Failure(Failure::Kind::unreachable,
                   "nowhere to print the token: standard output is closed");
   }
+  Json free;
+  do {
+    if (is_over()) co_await ask_again();
+    if (!grant_) co_return;
+    if (common_.json) free = co_await free_of(*store_, claim_.lock, wakeup_);
+  } while (is_over());
   const auto token = text_of(claim_.token);
   if (!common_.json) {
     print(token + "\n");
   } else {
-    const auto free = co_await free_of(*store_, claim_.lock, wakeup_);
     const bool ends = grant_->deadline != Clock::time_point::max();
     const auto left = left_of(claim_.ttl, grant_->sent_at);
     print(to_line(Json{

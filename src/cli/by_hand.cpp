@@ -67,8 +67,10 @@ ExitStatus renew_verb(const Invocation& invocation) {
   const auto sent_at = Clock::now();
   const auto renewal = completed(
       client.context, [&] { return client.store->renew(claim, client.wakeup); });
-  if (renewal != Renewal::confirmed) return not_ours(common, options);
   const auto left = left_of(claim.ttl, sent_at);
+  // What is over by now was renewed in vain.
+  const bool is_over = renewal != Renewal::confirmed || left.count() == 0;
+  if (is_over) return not_ours(common, options);
   // People need no digits that say how long the question took.
   print(common.json ? to_line(Json{{"expires_in_ms", left.count()}}) + "\n"
                     : for_people(std::chrono::round<Tenths>(left)) + "\n");

@@ -115,10 +115,7 @@ bool Run::may_start_without(const Failure& failure) const {
 // lock went to somebody else meanwhile.
 asio::awaitable<bool> Run::make_sure(Grant& grant) {
   for (int tries = 0; !lasts(grant); ++tries) {
-    if (tries == 3)
-      throw Failure(
-          Failure::Kind::unreachable,
-          "the store takes too long for a lease so short: a longer --ttl helps");
+    if (tries == most_repeats) throw lease_too_short();
     const auto answer = co_await store_->ask(claim_, Queue::stay_out, wakeup_);
     const auto* granted = std::get_if<Grant>(&answer);
     if (granted == nullptr) {

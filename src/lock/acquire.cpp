@@ -50,4 +50,9 @@ asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
   }
 }
 
+Failure lease_too_short() {
+  return Failure(Failure::Kind::unreachable,
+                 "the store takes too long for a lease so short: a longer --ttl helps");
+}
+
 }  // namespace dlock

@@ -27,4 +27,9 @@ struct Patience {
 asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
                                 const Patience& patience, Wakeup& wakeup);
 
+// How often all of a lease is asked for again of which too little was left before
+// anything could be done with it, and what to throw after that.
+constexpr int most_repeats = 3;
+Failure lease_too_short();
+
 }  // namespace dlock

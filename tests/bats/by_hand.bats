@@ -301,6 +301,71 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_between "$(look job '.holders[0].expires_in_ms')" 1 20000
 }
 
+# Acquires while each of these notes in the log, which come behind the grant, takes so long.
+# LeakSanitizer does not work under strace.
+acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o trace -P "$PWD/store/runs.jsonl" \
+    -e trace=write -e "inject=write:delay_enter=${1}000:when=$2" dlock acquire "${@:3}" job
+}
+
+@test "a lease that ended before its token could be printed is asked for again" {
+  dlock run other true
+
+  run acquire_slowly 1300 1 -t 1s --json
+
+  assert_status 0
+  assert_between "$(json .expires_in_ms)" 1 1000
+  assert_equal "$(json .free)" 0
+  assert_equal "$(json .fence)" "$(look job '.holders[0].fence')"
+  dlock renew job --token "$(json .token)"
+}
+
+@test "no token is printed where every lease ends before it could be" {
+  dlock run other true
+
+  for json in '' --json; do
+    # shellcheck disable=SC2086  # no word where it is empty
+    run acquire_slowly 600 1+ -t 500ms $json
+    assert_refused 69 'dlock: job: the store takes too long for a lease so short'
+    is_free job
+  done
+}
+
+@test "no token is printed for a lease that has ended if somebody else has the lock" {
+  dlock run other true
+  acquire_slowly 3000 1 -t 2s > token 2> said 3>&- &
+  acquirer=$!
+  eventually is_held job
+
+  hold job -w 60s
+
+  assert_exits 75 "$acquirer"
+  assert_equal "$(< token)" ''
+  grep -q 'dlock: job: held by' said
+  is_held job
+}
+
+@test "a lease that ended before its keeper had it is asked for again" {
+  dlock run other true
+  sleep 600 3>&- &
+
+  run acquire_slowly 1300 1 -t 1s --for-pid $!
+
+  assert_status 0
+  never_within 1500 is_free job
+  dlock release job --token "$output"
+}
+
+@test "a renewal that took longer than its lease is 76" {
+  token=$(dlock acquire job)
+
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 run strace -qq -o trace -P "$(echo "$PWD"/store/state-*)" \
+    -e trace=pwrite64 -e inject=pwrite64:delay_enter=600000:when=1 \
+    dlock renew -t 500ms job --token "$token"
+
+  assert_refused 76 'not held by this token any more'
+}
+
 # --- release ---
 
 @test "release frees the lock, and prints nothing" {
