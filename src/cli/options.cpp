@@ -131,6 +131,20 @@ bool is_from_file(const Settings& settings, std::string_view name) {
   return found != settings.end() && found->second.source == Setting::Source::file;
 }
 
+// Whether of two options that are set and exclude each other the first gives way: it is
+// from the file, and the other is not.
+bool gives_way(const Settings& settings, std::string_view name, std::string_view other) {
+  return is_from_file(settings, name) && !is_from_file(settings, other);
+}
+
+// What is to be thrown if neither gives way.
+UsageError excluded(const Settings& settings, std::string_view name,
+                    std::string_view other) {
+  return UsageError(
+      "--" + std::string(name) + " and --" + std::string(other) + " do not go together",
+      is_from_file(settings, name) && is_from_file(settings, other));
+}
+
 std::string file_name(const Settings& settings, std::string_view name) {
   std::string path;
   with(settings, name, [&](const std::string& value) {
@@ -180,7 +194,8 @@ void duration(const Settings& settings, std::string_view name, milliseconds& tar
        [&](const std::string& value) { target = parsed_duration(value); });
 }
 
-std::optional<Dedupe> dedupe(const Settings& settings, const RunOptions& run) {
+// Takes --shared and --slots back from `run` where they give way to it.
+std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
   Dedupe dedupe;
   duration(settings, "dedupe", dedupe.window);
   with(settings, "dedupe", [&](const std::string&) {
@@ -193,12 +208,19 @@ std::optional<Dedupe> dedupe(const Settings& settings, const RunOptions& run) {
   }
   if (dedupe.window.count() == 0) return std::nullopt;
   // Runs that go on side by side are meant to be several.
-  for (const auto* other : {"shared", "slots"}) {
-    if (other == std::string_view("shared") ? !run.shared : run.slots == 1) continue;
-    throw UsageError(std::string("--dedupe and --") + other + " do not go together",
-                     is_from_file(settings, "dedupe") && is_from_file(settings, other));
+  if (!run.shared && run.slots == 1) return dedupe;
+  const std::string_view other = run.shared ? "shared" : "slots";
+  if (gives_way(settings, other, "dedupe")) {
+    run.shared = false;
+    run.slots = 1;
+    return dedupe;
   }
-  return dedupe;
+  // Who says --retry-failed wants the dedupe of the file.
+  const bool is_wanted = dedupe.retry_failed && !is_from_file(settings, "retry-failed");
+  if (is_wanted || !gives_way(settings, "dedupe", other)) {
+    throw excluded(settings, "dedupe", other);
+  }
+  return std::nullopt;
 }
 
 void set_ttl(const Settings& settings, milliseconds& ttl) {
@@ -226,8 +248,11 @@ void set_claim(const Settings& settings, const std::string& name, ClaimOptions& 
   });
   options.shared = flag(settings, "shared");
   if (options.shared && settings.count("slots") > 0) {
-    throw UsageError("--shared and --slots do not go together",
-                     is_from_file(settings, "shared") && is_from_file(settings, "slots"));
+    const bool is_shared = gives_way(settings, "slots", "shared");
+    if (!is_shared && !gives_way(settings, "shared", "slots"))
+      throw excluded(settings, "shared", "slots");
+    options.shared = is_shared;
+    if (is_shared) options.slots = 1;
   }
   with(settings, "label", [&](const std::string& value) {
     if (!value.empty()) options.label = parsed_name(value);
@@ -390,6 +415,10 @@ CommonOptions common_options(const Settings& settings) {
   options.json = flag(settings, "json");
   options.quiet = flag(settings, "quiet");
   options.verbose = flag(settings, "verbose");
+  if (options.quiet && options.verbose) {
+    options.quiet = !gives_way(settings, "quiet", "verbose");
+    options.verbose = !gives_way(settings, "verbose", "quiet");
+  }
   return options;
 }
 

@@ -164,6 +164,103 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" line
 }
 
+@test "--quiet beats verbose in the file" {
+  echo 'verbose = true' > "$own"
+
+  run dlock run -q job true
+
+  assert_equal "$status $output" '0 '
+}
+
+@test "--verbose beats quiet in the file" {
+  echo 'quiet = true' > "$own"
+  hold job
+
+  run dlock run -v job true
+
+  assert_status 75
+  assert_output_contains 'dlock: job: asking '
+  assert_output_contains 'dlock: job: held by '
+}
+
+@test "--shared beats slots in the file" {
+  printf '[run]\nslots = 2\n[acquire]\nslots = 2' > "$own"
+
+  hold job -s
+  assert_equal "$(look job '"\(.mode) \(.slots)"')" 'shared 1'
+  dlock acquire -s job
+}
+
+@test "--slots beats shared in the file" {
+  printf '[run]\nshared = true' > "$own"
+
+  hold job -n 1
+  assert_equal "$(look job .mode)" exclusive
+  hold sem -n 2
+  assert_equal "$(look sem '"\(.mode) \(.slots)"')" 'exclusive 2'
+}
+
+@test "--shared and --slots beat dedupe in the file" {
+  printf '[run]\ndedupe = "1h"\nretry-failed = true' > "$own"
+  dlock run job true
+  dlock run sem true
+
+  run dlock run -s job echo ran
+  assert_equal "$status $output" '0 ran'
+  run dlock run -n 2 sem echo ran
+  assert_equal "$status $output" '0 ran'
+}
+
+@test "--slots 1 leaves dedupe in the file as it is" {
+  printf '[run]\ndedupe = "1h"' > "$own"
+  dlock run job true
+
+  run dlock run -q -n 1 job echo ran
+
+  assert_equal "$status $output" '0 '
+}
+
+@test "--dedupe beats shared and slots in the file" {
+  for line in 'shared = true' 'slots = 2'; do
+    printf '[run]\n%s' "$line" > "$own"
+    dlock run --dedupe 1h "${line%% *}" true
+
+    run dlock run -q --dedupe 1h "${line%% *}" echo ran
+
+    assert_equal "$status $output" '0 '
+  done
+}
+
+@test "what is off on the command line beats nothing in the file" {
+  printf '[run]\nshared = true' > "$own"
+
+  hold job --dedupe 0
+
+  assert_equal "$(look job .mode)" shared
+}
+
+@test "--retry-failed wants the dedupe of the file, which --shared excludes" {
+  printf '[run]\ndedupe = "1h"' > "$own"
+  dlock run --retry-failed job true
+
+  run dlock run --retry-failed -s job echo started
+
+  assert_status 64
+  assert_output_contains 'do not go together'
+}
+
+@test "options of the file that exclude each other are refused" {
+  for pair in $'shared = true\nslots = 2' $'shared = true\ndedupe = 60' $'slots = 2\ndedupe = 60'; do
+    printf '[run]\n%s' "$pair" > "$own"
+
+    run dlock run job -- echo started
+
+    assert_status 78
+    assert_one_line
+    assert_output_contains 'do not go together'
+  done
+}
+
 # --- What it may say ---
 
 @test "the store can be set" {
