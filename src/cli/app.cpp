@@ -350,6 +350,7 @@ Settings settings_from(const OptionValues& options, const VerbSpec& verb,
   }
   if (const auto named = settings.find("config"); named != settings.end()) {
     config = named->second.value;
+    if (config.empty()) throw UsageError("--config: a file's name is missing");
   }
   if (const auto path = config_path(config); !path.empty()) {
     add_from_file(settings, verb, path);

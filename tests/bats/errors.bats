@@ -93,6 +93,7 @@ END
     64 | dlock --user $'\xff' list                | --user: not a name of printable UTF-8
     64 | dlock --tls-ca '' list                   | --tls-ca: a file's name is missing
     64 | dlock run --report '' job -- true        | --report: a file's name is missing
+    64 | dlock --config '' list                   | --config: a file's name is missing
 END
 }
 
