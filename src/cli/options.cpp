@@ -223,6 +223,19 @@ std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
   return std::nullopt;
 }
 
+// What the store keeps and others are shown.
+std::string parsed_text(const std::string& text, const std::string& what) {
+  if (text.empty()) throw UsageError("a " + what + " cannot be empty");
+  if (text.size() > longest_name) {
+    throw UsageError("a " + what + " has at most 255 bytes; this one has " +
+                     std::to_string(text.size()));
+  }
+  if (!is_printable_utf8(text)) {
+    throw UsageError("'" + printable(text) + "' has bytes that are not printable UTF-8");
+  }
+  return text;
+}
+
 void set_ttl(const Settings& settings, milliseconds& ttl) {
   with(settings, "ttl", [&](const std::string& value) {
     ttl = parsed_duration(value);
@@ -254,9 +267,8 @@ void set_claim(const Settings& settings, const std::string& name, ClaimOptions& 
     options.shared = is_shared;
     if (is_shared) options.slots = 1;
   }
-  with(settings, "label", [&](const std::string& value) {
-    if (!value.empty()) options.label = parsed_name(value);
-  });
+  with(settings, "label",
+       [&](const std::string& value) { options.label = parsed_text(value, "label"); });
 }
 
 Token parsed_token(std::string_view text) {
@@ -384,17 +396,7 @@ Rate parsed_rate(std::string_view text) {
   return rate;
 }
 
-std::string parsed_name(const std::string& text) {
-  if (text.empty()) throw UsageError("a name cannot be empty");
-  if (text.size() > longest_name) {
-    throw UsageError("a name has at most 255 bytes; this one has " +
-                     std::to_string(text.size()));
-  }
-  if (!is_printable_utf8(text)) {
-    throw UsageError("'" + printable(text) + "' has bytes that are not printable UTF-8");
-  }
-  return text;
-}
+std::string parsed_name(const std::string& text) { return parsed_text(text, "name"); }
 
 CommonOptions common_options(const Settings& settings) {
   CommonOptions options;

@@ -400,7 +400,7 @@ assert_refused() {  # <exit code> <word>...
 @test "a value that is none for its option is refused with file and key" {
   for line in 'ttl = "100ms"' 'wait = "soon"' 'slots = 0' 'slots = 1.5' 'timeout = 0' \
     'conflict-exit-code = 256' 'stragglers = "eat"' 'wait = ""' 'jitter = -1' \
-    'kill-after = "1x"' 'label = "a\nb"'; do
+    'kill-after = "1x"' 'label = "a\nb"' 'label = ""'; do
     printf '[run]\n%s\n' "$line" > "$own"
 
     assert_refused 78 "run.${line%% *}"

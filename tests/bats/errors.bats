@@ -88,6 +88,9 @@ END
     64 | dlock status $'\xff'                     | '\\xff' has bytes that are not printable UTF-8
     64 | dlock --namespace '' list                | --namespace: a name cannot be empty
     64 | dlock run --label $'a\nb' job -- true    | --label: 'a\\nb' has bytes that are not printable UTF-8
+    64 | dlock run --label '' job -- true         | --label: a label cannot be empty
+    64 | dlock acquire --label '' job             | --label: a label cannot be empty
+    64 | dlock run --label "$long" job -- true    | --label: a label has at most 255 bytes; this one has 256
     64 | dlock cache "$long" -- true              | a key has at most 249 bytes; this one has 256
     64 | dlock --user '' list                     | --user: a user's name is missing
     64 | dlock --user $'\xff' list                | --user: not a name of printable UTF-8

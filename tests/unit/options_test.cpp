@@ -411,6 +411,7 @@ TEST(RunOptions, refuse_what_makes_no_sense) {
   EXPECT_THROW(run_with("reclaim", "1"), UsageError);
   EXPECT_THROW(run_with("lock-delay", "forever"), UsageError);
   EXPECT_THROW(run_with("label", "two\nlines"), UsageError);
+  EXPECT_THROW(run_with("label", ""), UsageError);
   EXPECT_THROW(run_with("report", ""), UsageError);
   EXPECT_THROW(run_with("timeout", "0"), UsageError);
   EXPECT_THROW(run_with("timeout", "forever"), UsageError);
@@ -428,8 +429,6 @@ TEST(RunOptions, to_wait_for_ever_is_to_wait_without_end) {
 TEST(RunOptions, to_wait_for_nothing_is_not_to_wait) {
   EXPECT_FALSE(run_with("wait", "0").wait);
 }
-
-TEST(RunOptions, an_empty_label_is_none) { EXPECT_EQ(run_with("label", "").label, ""); }
 
 TEST(RunOptions, a_kill_after_that_was_named_holds_for_a_forwarded_term_too) {
   EXPECT_TRUE(run_with("kill-after", "5s").supervision.kill_after_forwarded);
