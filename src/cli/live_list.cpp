@@ -1,6 +1,5 @@
 #include "cli/live_list.hpp"
 
-#include <fnmatch.h>
 #include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -19,6 +18,7 @@
 #include "cli/speaker.hpp"
 #include "store/open.hpp"
 #include "supervise/signals.hpp"
+#include "util/glob.hpp"
 
 namespace dlock {
 namespace {
@@ -111,7 +111,7 @@ class LiveList final : public EventSink {
 
   asio::awaitable<void> look() {
     const auto matches = [this](const std::string& name) {
-      return ::fnmatch(options_.pattern.c_str(), name.c_str(), 0) == 0;
+      return matches_glob(options_.pattern, name);
     };
     try {
       locks_ = co_await store_->list(common_.name_space, matches, looking_);

@@ -1,12 +1,11 @@
 #include "cli/look.hpp"
 
-#include <fnmatch.h>
-
 #include "cli/completed.hpp"
 #include "cli/live_list.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/metrics_view.hpp"
 #include "cli/speaker.hpp"
+#include "util/glob.hpp"
 
 namespace dlock {
 ExitStatus status_of(Failure::Kind kind) {
@@ -70,9 +69,7 @@ Exit list_verb(const Invocation& invocation) {
   const auto locks = completed(context, [&] {
     return store->list(
         common.name_space,
-        [&](const std::string& name) {
-          return ::fnmatch(options.pattern.c_str(), name.c_str(), 0) == 0;
-        },
+        [&](const std::string& name) { return matches_glob(options.pattern, name); },
         wakeup);
   });
   print(listed(locks, options.form, common.color));

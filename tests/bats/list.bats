@@ -19,6 +19,19 @@ used() {
   for name; do dlock run "$name" -- true; done
 }
 
+# Runs each row of a table: "PATTERN | NAMES", those that `list` prints, in their order.
+assert_lists() {  # < table
+  local pattern wanted found wrong=0
+  while IFS='|' read -r pattern wanted; do
+    pattern=${pattern//[[:space:]]/} wanted=${wanted# }
+    found=$(dlock list --json "$pattern" | names)
+    [[ $found != "$wanted" ]] || continue
+    printf '%s\n  lists:    %s\n  expected: %s\n' "$pattern" "$found" "$wanted" >&2
+    wrong=1
+  done
+  return "$wrong"
+}
+
 # --- Which locks ---
 
 @test "a lock that is held is listed" {
@@ -95,6 +108,58 @@ is_waited_for_only() {
 
   assert_equal "$(dlock list --json '*' | names)" '.hidden shop/web/1'
   assert_equal "$(dlock list --json 'shop*' | names)" 'shop/web/1'
+}
+
+@test "in a pattern ? and [] are one character of UTF-8 in any locale" {
+  used ünx unx 日本 '日-' nx
+
+  for LC_ALL in C C.UTF-8 POSIX; do
+    export LC_ALL
+    assert_lists << 'END'
+      ?nx      | unx ünx
+      ??nx     |
+      [ü]nx    | ünx
+      [t-ý]nx  | unx ünx
+      [!ü]nx   | unx
+      [!u]nx   | ünx
+      日?      | 日- 日本
+      ??       | nx 日- 日本
+      日[一-龥] | 日本
+END
+  done
+}
+
+@test "patterns are those of glob(7)" {
+  used a b - ']' '[' '*' "\\" 'a]' '[a' ab aab abab 5 ä A
+
+  assert_lists << 'END'
+    [a-c]          | a b
+    [c-a]          |
+    [!a-c]         | * - 5 A [ \ ] ä
+    [^a-c]         | * - 5 A [ \ ] ä
+    [a-]           | - a
+    []a]           | ] a
+    []-]           | - ]
+    [!]]           | * - 5 A [ \ a b ä
+    [\]\\]         | \ ]
+    [[:digit:]a]   | 5 a
+    [[:alpha:]]    | A a b
+    [[:nothing:]]  |
+    [[=a=]b]       | a b
+    [[.-.]b]       | - b
+    \*             | *
+    \\             | \
+    \a             | a
+    \              |
+    [a             | [a
+    [              | [
+    ]              | ]
+    a*b            | aab ab abab
+    *a*a*          | aab abab
+    *ab            | aab ab abab
+    **             | * - 5 A [ [a \ ] a a] aab ab abab b ä
+    a**b?          |
+END
 }
 
 @test "a pattern without wildcards is a name" {

@@ -1,0 +1,124 @@
+#include "util/glob.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <optional>
+
+namespace dlock {
+namespace {
+
+struct Class {
+  std::string_view name;
+  int (*has)(int);
+};
+constexpr Class classes[] = {
+    {"alnum", std::isalnum}, {"alpha", std::isalpha}, {"blank", std::isblank},
+    {"cntrl", std::iscntrl}, {"digit", std::isdigit}, {"graph", std::isgraph},
+    {"lower", std::islower}, {"print", std::isprint}, {"punct", std::ispunct},
+    {"space", std::isspace}, {"upper", std::isupper}, {"xdigit", std::isxdigit}};
+
+// A character as its bytes: UTF-8 sorts like what it encodes.
+std::string_view first_character(std::string_view text) {
+  std::size_t size = 1;
+  while (size < text.size() && (static_cast<unsigned char>(text[size]) & 0xC0u) == 0x80) {
+    ++size;
+  }
+  return text.substr(0, size);
+}
+
+std::string_view take_character(std::string_view& text) {
+  const auto character = first_character(text);
+  text.remove_prefix(character.size());
+  return character;
+}
+
+// The inside of `[:...:]` and the like at the start of `rest`, which is taken off it.
+std::optional<std::string_view> take_named(std::string_view& rest, char mark) {
+  if (rest.size() < 2 || rest[0] != '[' || rest[1] != mark) return std::nullopt;
+  const char end[] = {mark, ']'};
+  const auto at = rest.find(std::string_view(end, sizeof end), 2);
+  if (at == std::string_view::npos) return std::nullopt;
+  const auto name = rest.substr(2, at - 2);
+  rest.remove_prefix(at + sizeof end);
+  return name;
+}
+
+bool class_has(std::string_view name, std::string_view character) {
+  const auto* named = std::find_if(std::begin(classes), std::end(classes),
+                                   [&](const Class& c) { return c.name == name; });
+  const auto byte = static_cast<unsigned char>(character.front());
+  return named != std::end(classes) && byte < 0x80 && named->has(byte) != 0;
+}
+
+// A character within brackets, or an end of a range; `\c`, `[.c.]` and `[=c=]` are `c`.
+std::string_view take_member(std::string_view& rest) {
+  for (const char mark : {'.', '='}) {
+    if (const auto named = take_named(rest, mark)) return *named;
+  }
+  if (rest.size() > 1 && rest.front() == '\\') rest.remove_prefix(1);
+  return take_character(rest);
+}
+
+// Whether what stands between brackets at the start of `pattern` has the character, and
+// takes it off. Nothing if no bracket closes it.
+std::optional<bool> take_choice(std::string_view& pattern, std::string_view character) {
+  auto rest = pattern.substr(1);
+  const bool is_inverted = rest.starts_with('!') || rest.starts_with('^');
+  if (is_inverted) rest.remove_prefix(1);
+  bool has = false;
+  for (bool is_first = true; is_first || !rest.starts_with(']'); is_first = false) {
+    if (rest.empty()) return std::nullopt;
+    if (const auto name = take_named(rest, ':')) {
+      has = has || class_has(*name, character);
+      continue;
+    }
+    const auto first = take_member(rest);
+    auto last = first;
+    if (rest.size() > 1 && rest[0] == '-' && rest[1] != ']') {
+      rest.remove_prefix(1);
+      last = take_member(rest);
+    }
+    has = has || (first <= character && character <= last);
+  }
+  pattern = rest.substr(1);
+  return has != is_inverted;
+}
+
+// Takes a character off the text, and off the pattern what matches it. False if it does
+// not match.
+bool take_match(std::string_view& pattern, std::string_view& text) {
+  if (pattern.empty() || text.empty()) return false;
+  const auto character = take_character(text);
+  if (pattern.front() == '[') {
+    if (const auto has = take_choice(pattern, character)) return *has;
+  }
+  const auto wanted = take_character(pattern);
+  if (wanted == "?") return true;
+  if (wanted != "\\") return wanted == character;
+  return !pattern.empty() && take_character(pattern) == character;
+}
+
+}  // namespace
+
+bool matches_glob(std::string_view pattern, std::string_view text) {
+  // What is behind the last `*`, and the first text that it has not been tried with.
+  std::optional<std::string_view> behind_star;
+  std::string_view untried;
+  while (!pattern.empty() || !text.empty()) {
+    if (pattern.starts_with('*')) {
+      pattern.remove_prefix(1);
+      behind_star = pattern;
+      untried = text;
+    } else if (!take_match(pattern, text)) {
+      // An earlier `*` has nothing to win that this one has not.
+      if (!behind_star || untried.empty()) return false;
+      take_character(untried);
+      pattern = *behind_star;
+      text = untried;
+    }
+  }
+  return true;
+}
+
+}  // namespace dlock

@@ -1,0 +1,62 @@
+// Patterns as shells have them. tests/bats/list.bats has more of them.
+
+#include "util/glob.hpp"
+
+#include <fnmatch.h>
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <random>
+#include <string>
+
+namespace dlock {
+namespace {
+
+TEST(Glob, counts_characters_and_not_bytes) {
+  EXPECT_TRUE(matches_glob("?", "ü"));
+  EXPECT_TRUE(matches_glob("?\u65e5", "\u672c\u65e5"));
+  EXPECT_FALSE(matches_glob("??", "ü"));
+  EXPECT_FALSE(matches_glob("?", ""));
+}
+
+TEST(Glob, compares_ranges_by_code_points) {
+  EXPECT_TRUE(matches_glob("[a-ü]", "é"));
+  EXPECT_TRUE(matches_glob("[ü-\u65e5]", "\u0416"));
+  EXPECT_FALSE(matches_glob("[a-é]", "ü"));
+  EXPECT_FALSE(matches_glob("[!a-ü]", "é"));
+}
+
+TEST(Glob, takes_what_is_no_utf8_as_it_is) {
+  EXPECT_TRUE(matches_glob("\xff", "\xff"));
+  EXPECT_FALSE(matches_glob("\xc3", "ü"));
+  EXPECT_FALSE(matches_glob("[\xc3]", "ü"));
+}
+
+TEST(Glob, needs_no_longer_for_many_stars) {
+  std::string pattern;
+  for (int i = 0; i < 100; ++i) pattern += "*a";
+
+  EXPECT_FALSE(matches_glob(pattern + "b", std::string(255, 'a')));
+}
+
+TEST(Glob, finds_what_fnmatch_finds_in_ascii) {
+  constexpr std::string_view pieces[] = {"a", "b", "c", "-",  "*", "?",    "[",
+                                         "]", "!", "^", "\\", "/", "[!a-", "[ab"};
+  std::mt19937 random(1);
+  const auto some = [&](std::size_t most, std::size_t of) {
+    std::string text;
+    for (auto left = random() % most; left > 0; --left) text += pieces[random() % of];
+    return text;
+  };
+  for (int i = 0; i < 200'000; ++i) {
+    const auto pattern = some(9, std::size(pieces));
+    const auto text = some(6, std::size(pieces) - 2);
+
+    ASSERT_EQ(matches_glob(pattern, text),
+              ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0)
+        << pattern << " and " << text;
+  }
+}
+
+}  // namespace
+}  // namespace dlock
