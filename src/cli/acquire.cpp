@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "cli/about.hpp"
 #include "cli/background_keeper.hpp"
 #include "cli/by_hand.hpp"
 #include "cli/completed.hpp"
@@ -260,18 +261,21 @@ Claim claim_of(const CommonOptions& common, const AcquireOptions& options) {
 Exit acquire_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const auto options = acquire_options(invocation.settings, invocation.operands.at(0));
-  const auto claim = claim_of(common, options);
-  // Before there is a socket, a database or an event loop that it would have a share of.
-  std::unique_ptr<BackgroundKeeper> keeper;
-  if (options.for_pid) {
-    keeper = std::make_unique<BackgroundKeeper>(*options.for_pid, common.store, claim,
-                                                budget_of(common, claim));
-  }
+  return about(options.name, [&] {
+    const auto claim = claim_of(common, options);
+    // Before there is a socket, a database or an event loop that it would have a share
+    // of.
+    std::unique_ptr<BackgroundKeeper> keeper;
+    if (options.for_pid) {
+      keeper = std::make_unique<BackgroundKeeper>(*options.for_pid, common.store, claim,
+                                                  budget_of(common, claim));
+    }
 
-  const HeldSignals held;
-  asio::io_context context(1);
-  Acquisition acquisition(context, common, options, claim, held, keeper.get());
-  return completed(context, [&] { return acquisition.to_the_end(); });
+    const HeldSignals held;
+    asio::io_context context(1);
+    Acquisition acquisition(context, common, options, claim, held, keeper.get());
+    return completed(context, [&] { return acquisition.to_the_end(); });
+  });
 }
 
 }  // namespace dlock

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/about.hpp"
 #include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/speaker.hpp"
@@ -179,14 +180,7 @@ bool is_agreed(const Speaker& speaker, const std::vector<HolderInfo>& holders) {
   return says_yes();
 }
 
-}  // namespace
-
-ExitStatus break_verb(const Invocation& invocation) {
-  const auto& common = invocation.common;
-  const auto options = break_options(invocation.settings, invocation.operands.at(0));
-  if (!options.yes && !can_ask()) {
-    throw UsageError("break asks on a terminal; elsewhere it wants --yes");
-  }
+ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) {
   const LockName lock{common.name_space, options.name};
   const Speaker speaker(options.name, common.quiet, common.verbose);
   asio::io_context context(1);
@@ -221,6 +215,16 @@ ExitStatus break_verb(const Invocation& invocation) {
     print(to_line(all) + "\n");
   }
   return ExitStatus::success;
+}
+
+}  // namespace
+
+ExitStatus break_verb(const Invocation& invocation) {
+  const auto options = break_options(invocation.settings, invocation.operands.at(0));
+  if (!options.yes && !can_ask()) {
+    throw UsageError("break asks on a terminal; elsewhere it wants --yes");
+  }
+  return about(options.name, [&] { return break_lock(invocation.common, options); });
 }
 
 }  // namespace dlock

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "cli/about.hpp"
 #include "cli/completed.hpp"
 #include "cli/speaker.hpp"
 #include "util/text.hpp"
@@ -63,38 +64,42 @@ ExitStatus renew_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const auto options = lease_options(invocation.settings, invocation.operands.at(0));
   const auto claim = claim_of(common, options);
-  Client client(common);
-  const auto sent_at = Clock::now();
-  const auto renewal = completed(
-      client.context, [&] { return client.store->renew(claim, client.wakeup); });
-  const auto left = left_of(claim.ttl, sent_at);
-  // What is over by now was renewed in vain.
-  const bool is_over = renewal != Renewal::confirmed || left.count() == 0;
-  if (is_over) return not_ours(common, options);
-  // People need no digits that say how long the question took.
-  print(common.json ? to_line(Json{{"expires_in_ms", left.count()}}) + "\n"
-                    : for_people(std::chrono::round<Tenths>(left)) + "\n");
-  return ExitStatus::success;
+  return about(options.name, [&] {
+    Client client(common);
+    const auto sent_at = Clock::now();
+    const auto renewal = completed(
+        client.context, [&] { return client.store->renew(claim, client.wakeup); });
+    const auto left = left_of(claim.ttl, sent_at);
+    // What is over by now was renewed in vain.
+    const bool is_over = renewal != Renewal::confirmed || left.count() == 0;
+    if (is_over) return not_ours(common, options);
+    // People need no digits that say how long the question took.
+    print(common.json ? to_line(Json{{"expires_in_ms", left.count()}}) + "\n"
+                      : for_people(std::chrono::round<Tenths>(left)) + "\n");
+    return ExitStatus::success;
+  });
 }
 
 ExitStatus release_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const auto options = lease_options(invocation.settings, invocation.operands.at(0));
   const auto claim = claim_of(common, options);
-  Client client(common);
-  // It has to outlive the call, which only makes the coroutine.
-  const std::optional<RunEnd> no_run;
-  const auto released = completed(client.context, [&] {
-    return client.store->release(claim, no_run, client.wakeup);
-  });
-  if (released != Release::released) return not_ours(common, options);
-  if (common.json) {
-    const auto free = completed(client.context, [&] {
-      return free_of(*client.store, claim.lock, client.wakeup);
+  return about(options.name, [&] {
+    Client client(common);
+    // It has to outlive the call, which only makes the coroutine.
+    const std::optional<RunEnd> no_run;
+    const auto released = completed(client.context, [&] {
+      return client.store->release(claim, no_run, client.wakeup);
     });
-    print(to_line(Json{{"free", free}}) + "\n");
-  }
-  return ExitStatus::success;
+    if (released != Release::released) return not_ours(common, options);
+    if (common.json) {
+      const auto free = completed(client.context, [&] {
+        return free_of(*client.store, claim.lock, client.wakeup);
+      });
+      print(to_line(Json{{"free", free}}) + "\n");
+    }
+    return ExitStatus::success;
+  });
 }
 
 ExitStatus check_verb(const Invocation& invocation) {
@@ -105,32 +110,36 @@ ExitStatus check_verb(const Invocation& invocation) {
                     operands.empty() ? std::nullopt : std::optional(operands.front()),
                     {environment("DLOCK_NAME"), environment("DLOCK_HELD")});
   const LockName lock{common.name_space, options.name};
-  Client client(common);
-  // What excludes nobody cannot be lost.
-  if (!client.store->protects()) return ExitStatus::success;
-  const auto sent_at = Clock::now();
-  const auto info = completed(client.context,
-                              [&] { return client.store->inspect(lock, client.wakeup); });
-  const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - sent_at);
-  const bool is_held = is_held_by(info, options.fence, options.min_validity + passed);
-  Speaker(options.name, common.quiet, common.verbose)
-      .step(is_held ? "still held by this grant"
-                    : "not held by this grant, or too briefly");
-  return is_held ? ExitStatus::success : ExitStatus::lost;
+  return about(options.name, [&] {
+    Client client(common);
+    // What excludes nobody cannot be lost.
+    if (!client.store->protects()) return ExitStatus::success;
+    const auto sent_at = Clock::now();
+    const auto info = completed(
+        client.context, [&] { return client.store->inspect(lock, client.wakeup); });
+    const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - sent_at);
+    const bool is_held = is_held_by(info, options.fence, options.min_validity + passed);
+    Speaker(options.name, common.quiet, common.verbose)
+        .step(is_held ? "still held by this grant"
+                      : "not held by this grant, or too briefly");
+    return is_held ? ExitStatus::success : ExitStatus::lost;
+  });
 }
 
 ExitStatus fence_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const LockName resource{common.name_space, parsed_name(invocation.operands.at(0))};
   const auto fence = parsed_fence(invocation.operands.at(1));
-  Client client(common);
-  const auto admission = completed(client.context, [&] {
-    return client.store->admit_fence(resource, fence, client.wakeup);
+  return about(resource.name, [&] {
+    Client client(common);
+    const auto admission = completed(client.context, [&] {
+      return client.store->admit_fence(resource, fence, client.wakeup);
+    });
+    const bool is_admitted = admission == Admission::admitted;
+    Speaker(resource.name, common.quiet, common.verbose)
+        .step(is_admitted ? "admitted" : "a greater fence was admitted before");
+    return is_admitted ? ExitStatus::success : ExitStatus::lost;
   });
-  const bool is_admitted = admission == Admission::admitted;
-  Speaker(resource.name, common.quiet, common.verbose)
-      .step(is_admitted ? "admitted" : "a greater fence was admitted before");
-  return is_admitted ? ExitStatus::success : ExitStatus::lost;
 }
 
 }  // namespace dlock

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/about.hpp"
 #include "cli/command_output.hpp"
 #include "cli/completed.hpp"
 #include "cli/finished_run.hpp"
@@ -121,6 +122,7 @@ class Cache {
                                invocation.command)),
         speaker_(options_.name, common_.quiet, common_.verbose) {}
 
+  const std::string& name() const { return options_.name; }
   Exit to_the_end();
 
  private:
@@ -255,6 +257,9 @@ Exit Cache::printed(CommandOutput& output, Exit exit) const {
 
 }  // namespace
 
-Exit cache_verb(const Invocation& invocation) { return Cache(invocation).to_the_end(); }
+Exit cache_verb(const Invocation& invocation) {
+  Cache cache(invocation);
+  return about(cache.name(), [&] { return cache.to_the_end(); });
+}
 
 }  // namespace dlock

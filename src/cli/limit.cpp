@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "cli/about.hpp"
 #include "cli/completed.hpp"
 #include "cli/look.hpp"
 #include "cli/nesting.hpp"
@@ -169,10 +170,12 @@ Exit Limited::refused(const NotAdmitted& not_yet) const {
 Exit limit_verb(const Invocation& invocation) {
   const auto options = limit_options(invocation.settings, invocation.operands.at(0),
                                      invocation.operands.at(1), invocation.command);
-  const HeldSignals held;
-  asio::io_context context(1);
-  Limited limited(context, invocation.common, options, held);
-  return completed(context, [&] { return limited.to_the_end(); });
+  return about(options.name, [&] {
+    const HeldSignals held;
+    asio::io_context context(1);
+    Limited limited(context, invocation.common, options, held);
+    return completed(context, [&] { return limited.to_the_end(); });
+  });
 }
 
 }  // namespace dlock

@@ -1,5 +1,6 @@
 #include "cli/look.hpp"
 
+#include "cli/about.hpp"
 #include "cli/completed.hpp"
 #include "cli/live_list.hpp"
 #include "cli/lock_view.hpp"
@@ -32,13 +33,15 @@ ExitStatus status_of(SpawnFailure::Kind kind) {
 ExitStatus status_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const LockName lock{common.name_space, parsed_name(invocation.operands.at(0))};
-  asio::io_context context(1);
-  Wakeup wakeup(context);
-  const auto store = open_store(common.store, store_timeout(common, {}), context);
-  const auto info = completed(context, [&] { return store->inspect(lock, wakeup); });
-  print(common.json ? to_line(json_of(info)) + "\n"
-                    : status_text(info, use_color(common.color), columns_of_output()));
-  return info.holders.empty() ? ExitStatus::not_held : ExitStatus::success;
+  return about(lock.name, [&] {
+    asio::io_context context(1);
+    Wakeup wakeup(context);
+    const auto store = open_store(common.store, store_timeout(common, {}), context);
+    const auto info = completed(context, [&] { return store->inspect(lock, wakeup); });
+    print(common.json ? to_line(json_of(info)) + "\n"
+                      : status_text(info, use_color(common.color), columns_of_output()));
+    return info.holders.empty() ? ExitStatus::not_held : ExitStatus::success;
+  });
 }
 
 namespace {

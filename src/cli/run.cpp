@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 
+#include "cli/about.hpp"
 #include "cli/finished_run.hpp"
 #include "cli/report.hpp"
 #include "cli/speaker.hpp"
@@ -26,7 +27,7 @@ Exit run_verb(const Invocation& invocation) {
         .warning("cannot write the report to " + printable(options.report) + ": " +
                  std::strerror(error));
   }
-  if (run.error) std::rethrow_exception(run.error);
+  if (run.error) about(options.name, [&] { std::rethrow_exception(run.error); });
   return {result.exit_code.value_or(0), result.signal};
 }
 

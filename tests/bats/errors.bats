@@ -194,7 +194,26 @@ END
     69 | dlock --store redis+unix:/no/such/socket list    | cannot reach /no/such/socket: no such file or directory
     69 | dlock --store redis://127.0.0.1:1 list           | cannot reach 127.0.0.1:1: connection refused
     69 | dlock --store redis://127.0.0.1:1 run job -- true | job: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock --store redis://127.0.0.1:1 watch          | cannot reach 127.0.0.1:1: connection refused
     69 | dlock --store redis://no-such-host.invalid list  | cannot reach no-such-host.invalid:6379: *
+END
+}
+
+@test "stores that are not there, for verbs that are about one name" {
+  export DLOCK_STORE=redis://127.0.0.1:1 DLOCK_TOKEN=000102030405060708090a0b0c0d0e0f
+  assert_says << 'END'
+    69 | dlock acquire job           | job: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock renew job             | job: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock release job           | job: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock check --fence 1 job   | job: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock fence disk 1          | disk: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock status job            | job: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock history job           | job: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock break --yes job       | job: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock limit api 1/1s        | api: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock cache key -- echo hi  | cache:key: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock cache --forget key    | cache:key: cannot reach 127.0.0.1:1: connection refused
+    69 | dlock cache -w 1s key -- true | cache:key: cannot reach 127.0.0.1:1: connection refused
 END
 }
 
@@ -219,10 +238,10 @@ END
     69 | dlock --help > /dev/full                  | cannot write to standard output: No space left on device
     69 | dlock list > /dev/full                    | cannot write to standard output: No space left on device
     69 | dlock list --live > /dev/full             | cannot write to standard output: No space left on device
-    69 | dlock history job > /dev/full             | cannot write to standard output: No space left on device
-    69 | dlock acquire other > /dev/full           | *cannot write to standard output: No space left on device
-    69 | dlock cache key -- echo x > /dev/full     | *cannot write to standard output: No space left on device
-    69 | dlock acquire other >&-                   | *nowhere to print the token: standard output is closed
+    69 | dlock history job > /dev/full             | job: cannot write to standard output: No space left on device
+    69 | dlock acquire other > /dev/full           | other: cannot write to standard output: No space left on device
+    69 | dlock cache key -- echo x > /dev/full     | cache:key: cannot write to standard output: No space left on device
+    69 | dlock acquire other >&-                   | other: nowhere to print the token: standard output is closed
      0 | dlock run --report /dev/full job -- true  | job: cannot write the report to /dev/full: No space left on device
 END
 }
