@@ -171,6 +171,17 @@ ExitStatus not_held(const Speaker& speaker, const BreakOptions& options) {
   return ExitStatus::not_held;
 }
 
+// Of holders that were there a moment ago. Somebody else may hold the lock by now.
+ExitStatus no_longer_held(const Speaker& speaker, const std::vector<HolderInfo>& by) {
+  const auto& first = by.front();
+  speaker.warning(
+      "no longer held by " +
+      (first.foreign ? "a foreign holder"
+                     : "fence " + std::to_string(first.fence.number)) +
+      (by.size() > 1 ? " and " + std::to_string(by.size() - 1) + " more" : ""));
+  return ExitStatus::not_held;
+}
+
 // Shows the holders and asks about them.
 bool is_agreed(const Speaker& speaker, const std::vector<HolderInfo>& holders) {
   for (const auto& holder : holders) speaker.error(described_for_break(holder));
@@ -208,7 +219,7 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
   Breaking breaking(context, *store, lock, speaker);
   const auto broken =
       completed(context, [&] { return breaking.take_from(fences_of(holders)); });
-  if (broken.empty()) return not_held(speaker, options);
+  if (broken.empty()) return no_longer_held(speaker, holders);
   if (common.json) {
     Json all = Json::array();
     for (const auto& holder : broken) all.push_back(json_of(holder));

@@ -288,6 +288,7 @@ knows_command() { dlock status "$1"; }
 
 @test "who was granted the lock after the question keeps it" {
   hold job
+  shown=$(fence_of "$holder")
   on_terminal 'exec dlock break job'
   eventually appears '[y/N] '
   let_go
@@ -298,6 +299,25 @@ knows_command() { dlock status "$1"; }
 
   assert_exits 1 "$terminal"
   refute has_ended "$holder"
+  appears "dlock: job: no longer held by fence $shown"
+}
+
+@test "if all holders have gone since the question, it says so of the first" {
+  hold job -s
+  shown=$(fence_of "$holder")
+  others=$holder
+  hold job -s
+  on_terminal 'exec dlock break job'
+  eventually appears '[y/N] '
+  for holder in "$others" "$holder"; do
+    let_go "$holder"
+    eventually has_ended "$holder"
+  done
+
+  press $'y\n'
+
+  assert_exits 1 "$terminal"
+  appears "dlock: job: no longer held by fence $shown and 1 more"
 }
 
 @test "Ctrl-C ends the wait for a holder that does not end, which stays broken" {
