@@ -210,6 +210,16 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_status 75
 }
 
+@test "started without standard output, what only prints works the same" {
+  dlock run job -- true
+
+  dlock list >&-
+  dlock history job >&-
+  dlock --help >&-
+  dlock cache key -- echo stored >&-
+  assert_equal "$(dlock cache key -- echo other)" stored
+}
+
 @test "standard error that cannot be written to changes nothing" {
   status=0
   dlock run -v job -- sh -c 'exit 7' 2> /dev/full || status=$?
