@@ -136,7 +136,9 @@ asio::awaitable<Answer> Acquisition::obtain() {
   Patience patience;
   if (options_.wait) patience.until = later(Clock::now(), *options_.wait);
   patience.waiting = [this](const Busy& busy) {
-    speaker_.live(waiting_text(busy, speaker_.live_columns()));
+    return speaker_.live(waiting_text(busy, speaker_.live_columns()))
+               ? live_for
+               : milliseconds::max();
   };
   patience.retrying = [this](const Failure& failure) {
     speaker_.step(std::string(failure.what()) + "; trying again");

@@ -150,7 +150,7 @@ asio::awaitable<Answer> Run::obtain() {
   const auto start = Clock::now();
   if (options_.wait) patience.until = later(start, *options_.wait);
   patience.waits_for_store = options_.waits_for_store;
-  patience.waiting = [this](const Busy& busy) { show_waiting(busy); };
+  patience.waiting = [this](const Busy& busy) { return show_waiting(busy); };
   patience.retrying = [this](const Failure& failure) {
     speaker_.step(std::string(failure.what()) + "; trying again");
   };

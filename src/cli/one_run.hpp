@@ -59,7 +59,7 @@ class Run {
   void interrupted(int signal);
   void not_started(const SpawnFailure& failure);
   void ended(const Ended& ended);
-  void show_waiting(const Busy& busy);
+  milliseconds show_waiting(const Busy& busy);
   std::string release_step(const std::optional<RunEnd>& end) const;
   std::string how_it_ends() const;
   bool leaves_lease() const;

@@ -108,8 +108,9 @@ void Run::ended(const Ended& end) {
   }
 }
 
-void Run::show_waiting(const Busy& busy) {
-  speaker_.live(waiting_text(busy, speaker_.live_columns()));
+milliseconds Run::show_waiting(const Busy& busy) {
+  return speaker_.live(waiting_text(busy, speaker_.live_columns())) ? live_for
+                                                                    : milliseconds::max();
 }
 
 // Whether what the command did may still be on its way to a resource, and the lease,

@@ -51,9 +51,9 @@ void Speaker::step(const std::string& message) const {
   if (verbose_) say(Priority::info, name_, message);
 }
 
-void Speaker::live(const std::string& message) {
-  if (message.empty() && live_shown_ == 0) return;
-  if (quiet_ || ::isatty(STDERR_FILENO) == 0) return;
+bool Speaker::live(const std::string& message) {
+  if (message.empty() && live_shown_ == 0) return false;
+  if (quiet_ || ::isatty(STDERR_FILENO) == 0) return false;
   const auto line =
       message.empty() ? "" : cut_to(live_start() + message, live_line_columns());
   const auto columns = columns_of(line);
@@ -67,6 +67,7 @@ void Speaker::live(const std::string& message) {
   }
   write_text(STDERR_FILENO, text);
   live_shown_ = columns;
+  return columns > 0;
 }
 
 std::size_t Speaker::live_columns() const {

@@ -20,8 +20,9 @@ class Speaker {
   void step(const std::string& message) const;            // with --verbose
 
   // One line on a terminal that the next call replaces, cut at its width; an empty one
-  // takes it away. Nothing where standard error is no terminal, or with --quiet.
-  void live(const std::string& message);
+  // takes it away. Nothing where standard error is no terminal, or with --quiet. Returns
+  // whether it stands there.
+  bool live(const std::string& message);
 
   // How many columns of such a message there is room for now.
   std::size_t live_columns() const;
@@ -34,6 +35,9 @@ class Speaker {
   bool verbose_;
   std::size_t live_shown_ = 0;  // columns
 };
+
+// How long such a line may stand though things have changed.
+constexpr milliseconds live_for{2000};
 
 // Writes all of `text` to the descriptor; false if that is not possible.
 bool write_text(int fd, std::string_view text);

@@ -17,6 +17,7 @@ asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
   auto retry_after = first_retry;
   for (;;) {
     std::optional<Failure> failure;
+    auto good_for = milliseconds::max();
     try {
       auto answer = co_await store.ask(claim, queue, wakeup);
       const auto* busy = std::get_if<Busy>(&answer);
@@ -33,14 +34,15 @@ asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
         queue = Queue::join;
         continue;
       }
-      if (patience.waiting) patience.waiting(*busy);
+      if (patience.waiting) good_for = patience.waiting(*busy);
     } catch (const Failure& error) {
       const bool absent = error.kind() == Failure::Kind::unreachable;
       if (!absent || !patience.waits_for_store || Clock::now() >= until) throw;
       failure = error;  // co_await is not allowed in here
     }
     if (!failure) {
-      co_await store.await_turn(claim, wakeup, until);
+      co_await store.await_turn(claim, wakeup,
+                                std::min(until, later(Clock::now(), good_for)));
     } else {
       if (patience.retrying) patience.retrying(*failure);
       co_await wakeup.wait_until(std::min(until, later(Clock::now(), retry_after)));

@@ -14,8 +14,10 @@ struct Patience {
   std::optional<Clock::time_point> until;
   // Whether a store that cannot be reached is tried again meanwhile.
   bool waits_for_store = true;
-  // Told each time the claim was found waiting.
-  std::function<void(const Busy&)> waiting;
+  // Told each time the claim was found waiting. Returns for how long that is good enough
+  // for whoever is shown it: then the store is asked again, which else is done only when
+  // there may be something to win.
+  std::function<milliseconds(const Busy&)> waiting;
   // Told why the store could not be asked, before it is tried again.
   std::function<void(const Failure&)> retrying;
 };

@@ -438,6 +438,21 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually appears 'place 1 of 1'
 }
 
+@test "while it waits, the line follows the holder, however long the queue is" {
+  hold job
+  queue job sleep 60
+  local next=$waiter
+  queue job true
+  queue job true
+  on_terminal 'dlock run -w forever job -- echo ran'
+  eventually appears 'place 4 of 4'
+
+  let_go
+
+  eventually grep -qE "held by [^ ]* \(pid $next, .* for [0-9.]+m?s; place 3 of 3" screen
+  eventually grep -qE "held by [^ ]* \(pid $next, .* for [4-9](\.[0-9]+)?s; place 3 of 3" screen
+}
+
 @test "the line of a wait is gone when the command starts" {
   hold job
   on_terminal 'TERM=xterm dlock run -w forever job -- echo ran'

@@ -120,7 +120,10 @@ TEST_F(Acquire, with_patience_a_lock_is_granted_once_it_is_released) {
 TEST_F(Acquire, whoever_waits_is_told_by_whom_and_in_which_place) {
   occupy();
   std::vector<Busy> told;
-  patience_.waiting = [&](const Busy& busy) { told.push_back(busy); };
+  patience_.waiting = [&](const Busy& busy) {
+    told.push_back(busy);
+    return milliseconds::max();
+  };
   auto task = acquire_until(forever);
 
   eventually(context_, [&] { return !told.empty(); });
@@ -132,7 +135,10 @@ TEST_F(Acquire, whoever_waits_is_told_by_whom_and_in_which_place) {
 
 TEST_F(Acquire, nobody_is_told_to_wait_for_a_free_lock) {
   bool told = false;
-  patience_.waiting = [&](const Busy&) { told = true; };
+  patience_.waiting = [&](const Busy&) {
+    told = true;
+    return milliseconds::max();
+  };
 
   acquire_until(forever).result();
 
