@@ -18,6 +18,7 @@
 
 #include "supervise/own_cgroup.hpp"
 #include "supervise/process_scan.hpp"
+#include "supervise/tell_tree.hpp"
 #include "util/light_child.hpp"
 #include "util/process.hpp"
 
@@ -78,7 +79,8 @@ class Process {
   bool is_tree_empty();
   void look_at_deadline(Clock::time_point now);
   void pass_on(int signal);
-  void signal_tree(int signal);
+  void send_to_tree(int signal, Clock::time_point now);
+  void kill_tree();
   void finish();
   void remove_cgroup();
   void sleep();
@@ -248,11 +250,10 @@ bool Process::is_over() {
   switch (ladder_.next(now)) {
     case Ladder::Action::done: finish(); return true;
     case Ladder::Action::send_term:
-      signal_tree(SIGTERM);
-      signal_tree(SIGCONT);  // a stopped process would not notice
+      send_to_tree(SIGTERM, now);
       tell_dlock();
       break;
-    case Ladder::Action::send_kill: signal_tree(SIGKILL); break;
+    case Ladder::Action::send_kill: kill_tree(); break;
     case Ladder::Action::wait: break;
   }
   // Not before: what has ended, too, is told at once. Two words would mean two turns of
@@ -357,39 +358,40 @@ void Process::look_at_deadline(Clock::time_point now) {
 }
 
 void Process::pass_on(int signal) {
+  const auto now = Clock::now();
   if (command_ended_) {
-    signal_tree(signal);  // only its stragglers are left, and they are waited for
+    send_to_tree(signal, now);  // only its stragglers are left, and they are waited for
     return;
   }
   ::kill(task_.plan.own_group ? -command_ : command_, signal);
-  ladder_.forwarded(signal, Clock::now());
+  ladder_.forwarded(signal, now);
 }
 
-void Process::signal_tree(int signal) {
+// Not beyond the moment at which the next step is due.
+void Process::send_to_tree(int signal, Clock::time_point now) {
+  tell_tree(scan_, signal, {command_, task_.plan.own_group}, ladder_.look_again(now));
+}
+
+void Process::kill_tree() {
   // The group at once, so that no shell of it sees its children die first and goes on
-  // to the next command; parents before their children for the same reason.
-  ::kill(task_.plan.own_group ? -command_ : command_, signal);
-  // Nobody is told twice; but to be killed twice does no harm, and only one by one do we
-  // learn who may not be.
-  const bool again = signal == SIGKILL;
-  const auto group = task_.plan.own_group && !again ? command_ : 0;
+  // to the next command.
+  ::kill(task_.plan.own_group ? -command_ : command_, SIGKILL);
+  // To be killed twice does no harm, and only one by one do we learn who may not be.
   int refused = 0;
   const auto children = scan_.children();
   for (std::size_t i = 0; i < children.count; ++i) {
     const auto child = children.first[i];
-    if (child == command_ && !again) continue;
-    if (group != 0 && ::getpgid(child) == group) continue;
-    if (::kill(child, signal) != 0 && errno == EPERM && !is_dead(child)) ++refused;
+    if (::kill(child, SIGKILL) != 0 && errno == EPERM && !is_dead(child)) ++refused;
   }
+  // One that gets another parent in between is found by the next sweep.
   const auto all = scan_.all();
   for (std::size_t i = 0; i < all.count; ++i) {
     const auto& process = all.first[i];
     if (!process.is_ours || process.parent == pid_) continue;
-    if (group != 0 && process.group == group) continue;
-    if (signal_scanned(process, signal) == EPERM) ++refused;
+    if (signal_scanned(process, SIGKILL) == EPERM) ++refused;
   }
-  if (signal == SIGKILL) cgroup_.kill_all();
-  if (signal == SIGKILL && refused != page_.refused.load()) {
+  cgroup_.kill_all();
+  if (refused != page_.refused.load()) {
     page_.refused.store(refused);
     tell_dlock();
   }

@@ -57,6 +57,7 @@ bool look_up(ScannedProcess& process) {
   process.parent = fields->parent;
   process.group = fields->group;
   process.started = static_cast<std::int64_t>(fields->started_ticks);
+  process.caught = fields->caught;
   return true;
 }
 
@@ -88,20 +89,24 @@ void mark_ours(ScannedProcess* all, std::size_t count) {
   if (!std::is_sorted(all, all + count, by_number)) {
     std::sort(all, all + count, by_number);
   }
-  const auto is_ours = [&](pid_t pid) {
-    if (pid == self) return true;
+  // Null if that is not known to be ours.
+  const auto parent_of = [&](const ScannedProcess& process) -> const ScannedProcess* {
     ScannedProcess wanted;
-    wanted.pid = pid;
+    wanted.pid = process.parent;
     const auto* found = std::lower_bound(all, all + count, wanted, by_number);
-    return found != all + count && found->pid == pid && found->is_ours;
+    const bool is_found = found != all + count && found->pid == process.parent;
+    return is_found && found->is_ours ? found : nullptr;
   };
   // Numbers wrap around, so a child can stand before its parent: until nothing new.
   for (bool grew = true; grew;) {
     grew = false;
     for (std::size_t i = 0; i < count; ++i) {
-      if (all[i].is_ours || !is_ours(all[i].parent)) continue;
-      all[i].is_ours = true;
-      grew = true;
+      auto& process = all[i];
+      if (process.is_ours) continue;
+      const auto* parent = parent_of(process);
+      if (parent == nullptr && process.parent != self) continue;
+      process.is_ours = grew = true;
+      if (parent != nullptr) process.caught_above = parent->caught | parent->caught_above;
     }
   }
 }
@@ -163,6 +168,12 @@ ProcessScan::Processes ProcessScan::all() {
   });
   mark_ours(processes, count);
   return {processes, count};
+}
+
+bool is_shown(pid_t pid) {
+  ScannedProcess process;
+  process.pid = pid;
+  return look_up(process);
 }
 
 int signal_scanned(const ScannedProcess& process, int signal) {

@@ -13,8 +13,11 @@ struct ScannedProcess {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t group = 0;
-  std::int64_t started = 0;  // in ticks since boot
-  bool is_ours = false;      // it descends from this process
+  std::int64_t started = 0;       // in ticks since boot
+  unsigned long long caught = 0;  // as in StatFields
+  bool is_ours = false;           // it descends from this process
+  // What is caught by those between this process and it.
+  unsigned long long caught_above = 0;
 };
 
 // One at a time: what is found stands in static memory.
@@ -43,6 +46,9 @@ class ProcessScan {
  private:
   int children_ = -1;
 };
+
+// Whether /proc shows a living process of this number.
+bool is_shown(pid_t pid);
 
 // Sends `signal` to a process that was found, and never to a later one of the same
 // number. 0, or an errno.

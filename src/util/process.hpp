@@ -25,6 +25,7 @@ struct StatFields {
   pid_t parent = 0;
   pid_t group = 0;
   unsigned long long started_ticks = 0;  // since boot
+  unsigned long long caught = 0;         // signals up to 31 with a handler, from bit 0 on
 };
 std::optional<StatFields> stat_fields(const char* text);
 
