@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "lock/clock.hpp"
+#include "util/bounded_write.hpp"
 #include "util/fd.hpp"
 #include "util/journal.hpp"
 #include "util/text.hpp"
@@ -17,10 +19,29 @@
 namespace dlock {
 namespace {
 
+// So long at most this process waits, all in all, for who does not read standard error:
+// how a run ended is said before the lock is given back.
+milliseconds patience{200};
+
+// Lines that were left out since the last one that was not.
+std::size_t dropped = 0;
+
 void say(Priority priority, const std::string& name, const std::string& message) {
   const auto about = name.empty() ? "" : printable(name, 255) + ": ";
+  const auto start = line_start(priority) + "dlock: " + about;
   // One write, so that lines of several dlocks do not mix.
-  write_text(STDERR_FILENO, line_start(priority) + "dlock: " + about + message + "\n");
+  auto text = start + message + "\n";
+  if (dropped > 0) {
+    text = start + "lines left out, for nobody read them: " + std::to_string(dropped) +
+           "\n" + text;
+  }
+  const bool is_step = priority == Priority::info;
+  const auto begin = Clock::now();
+  const bool is_said =
+      write_within(STDERR_FILENO, text, is_step ? milliseconds(0) : patience);
+  dropped = is_said ? 0 : dropped + 1;
+  const auto took = std::chrono::ceil<milliseconds>(Clock::now() - begin);
+  if (!is_step) patience -= std::min(patience, took);
 }
 
 std::size_t columns_of_terminal(int fd) {

@@ -8,7 +8,9 @@
 namespace dlock {
 
 // Lines of the form "dlock: NAME: message", for the systemd journal with their priority
-// before that. The text has to be printable already.
+// before that. The text has to be printable already. Where nobody reads them they are
+// left out, and later said to have been: no deadline, signal or release waits for a
+// reader.
 class Speaker {
  public:
   Speaker(std::string name, bool quiet, bool verbose)

@@ -13,6 +13,7 @@
 
 #include "lock/errors.hpp"
 #include "store/local/boot_id.hpp"
+#include "util/bounded_write.hpp"
 #include "util/checksum.hpp"
 #include "util/journal.hpp"
 #include "util/process.hpp"
@@ -99,7 +100,8 @@ std::string path_in_use;
 void on_failed_assertion(MDB_env*, const char*) {
   const auto text = line_start(Priority::error) + "dlock: " + printable(path_in_use) +
                     " is damaged; move it away once no command runs under its locks\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+  write_within(STDERR_FILENO, text,
+               std::chrono::milliseconds(0));  // others may wait for us
   ::_exit(78);
 }
 
@@ -361,7 +363,7 @@ struct FaultMessage {
     std::memcpy(text, line.data(), length);
   }
   [[noreturn]] void tell() const {
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, length);
+    write_within(STDERR_FILENO, {text, length}, std::chrono::milliseconds(0));
     ::_exit(78);
   }
 };

@@ -1,0 +1,148 @@
+#!/usr/bin/env bats
+# A standard error that nobody reads: what dlock has to say there keeps nothing waiting.
+# shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  cd "$BATS_TEST_TMPDIR" || return
+  mkfifo pipe
+  exec 8<> pipe
+}
+
+teardown() {
+  exec 8>&-
+  kill_leftovers
+}
+
+# Makes the pipe as full as it gets.
+fill() { dd if=/dev/zero bs=4096 oflag=nonblock >&8 2> /dev/null || true; }
+
+# Prints what is in the pipe.
+drained() { dd bs=65536 count=1 iflag=nonblock <&8 2> /dev/null | tr -d '\0'; }
+
+# Runs dlock with the pipe as standard error, and takes its exit code into $status and
+# how long it took into $took.
+run_unread() {  # <dlock's argument>...
+  local begin
+  begin=$(now_ms)
+  status=0
+  timeout -s KILL 20 dlock "$@" 2> pipe 3>&- 8>&- || status=$?
+  took=$(($(now_ms) - begin))
+}
+
+@test "a command that takes too long is ended, and the lock free, though nobody reads why" {
+  fill
+
+  run_unread run --timeout 200ms job -- sleep 60
+
+  assert_status 124
+  is_free job
+}
+
+@test "so it is if the command itself has written more than anybody reads" {
+  run_unread run --timeout 200ms --kill-after 200ms job -- sh -c 'yes >&2'
+
+  assert_status 124
+  is_free job
+}
+
+@test "dlock waits no more than a moment for who does not read" {
+  fill
+
+  run_unread run job -- /no/such/command
+
+  assert_status 127
+  assert_between "$took" 0 1500
+}
+
+@test "the exit code is the command's though nobody reads the steps" {
+  fill
+
+  run_unread -v run job -- sh -c 'exit 7'
+
+  assert_status 7
+  is_free job
+}
+
+@test "a signal reaches the command though nobody reads the steps" {
+  fill
+  env --default-signal setsid dlock -v run job -- sh -c \
+    'exec 2>&-; trap "exit 7" TERM; touch began; while :; do sleep 0.02; done' 2> pipe 3>&- 8>&- &
+  eventually test -e began
+
+  kill -TERM $!
+
+  assert_exits 7 $!
+  is_free job
+}
+
+@test "a signal ends a waiter though nobody reads the steps" {
+  hold job 8>&-
+  fill
+  env --default-signal dlock -v run -w forever job -- touch began 2> pipe 3>&- 8>&- &
+  eventually is_queued job $!
+
+  kill -TERM $!
+
+  assert_exits 143 $!
+  nobody_waits job
+}
+
+@test "a socket that nobody reads is no different" {
+  # shellcheck disable=SC2154  # Perl's
+  timeout -s KILL 20 perl -MSocket -MIO::Handle -MPOSIX -e '
+    $^F = 1000;
+    socketpair my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC or die;
+    $ours->blocking(0);
+    1 while defined syswrite $ours, "x" x 1000;
+    $ours->blocking(1);
+    dup2 fileno $ours, 2;
+    exec @ARGV' dlock -v run --timeout 200ms job -- sleep 60 3>&- 8>&- || status=$?
+
+  assert_status 124
+  is_free job
+}
+
+@test "what was left out is counted, once somebody reads again" {
+  fill
+
+  run_unread -v run job -- sh -c 'dd bs=65536 count=1 iflag=nonblock < pipe > drained 2> errors'
+
+  assert_status 0
+  output=$(drained)
+  assert_output_contains 'ended after'
+  [[ $output =~ 'left out, for nobody read them: '[23] ]]
+}
+
+@test "somebody who reads in time misses nothing" {
+  for _ in {1..20}; do echo "dlock: job: /no/such/command: command not found"; done > expected
+
+  for _ in {1..20}; do dlock run job -- /no/such/command 2>&1 || true; done | cat > said
+
+  diff expected said
+}
+
+@test "the command finds standard error as dlock did, to be waited for" {
+  sh -c 'grep flags /proc/self/fdinfo/2' 2> pipe > before
+  fill
+
+  run_unread -v run job -- sh -c 'sleep 0.1; grep flags /proc/self/fdinfo/2' > during
+
+  diff before during
+}
+
+@test "what is printed waits for its reader" {
+  hold job
+  fill
+
+  dlock status job > pipe 3>&- 8>&- &
+  never_within 500 has_ended $!
+  drained > printed
+  assert_exits 0 $!
+  drained >> printed
+
+  grep -q '^job' printed
+}

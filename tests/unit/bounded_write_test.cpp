@@ -1,0 +1,121 @@
+// Writing to pipes and sockets that are full, and to what never is.
+
+#include "util/bounded_write.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <limits.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <future>
+#include <string>
+
+#include "util/fd.hpp"
+
+namespace dlock {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds no_time{0};
+constexpr milliseconds much_time{10'000};
+
+struct Ends {
+  Fd in;
+  Fd out;
+};
+
+Ends made_pipe() {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  return {Fd(ends[1]), Fd(ends[0])};
+}
+
+Ends made_sockets() {
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  return {Fd(ends[1]), Fd(ends[0])};
+}
+
+void fill(const Ends& ends) {
+  const std::string some(PIPE_BUF, 'x');
+  while (write_within(ends.in.get(), some, no_time)) {
+  }
+}
+
+// Reads to the end.
+std::string all_of(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    const auto size = ::read(fd, buffer, sizeof buffer);
+    if (size <= 0) return text;
+    text.append(buffer, static_cast<std::size_t>(size));
+  }
+}
+
+class BoundedWrite : public testing::TestWithParam<Ends (*)()> {};
+
+TEST_P(BoundedWrite, writes_what_there_is_room_for) {
+  auto ends = GetParam()();
+
+  EXPECT_TRUE(write_within(ends.in.get(), "text", no_time));
+
+  ends.in.reset();
+  EXPECT_EQ(all_of(ends.out.get()), "text");
+}
+
+TEST_P(BoundedWrite, gives_up_where_nobody_reads) {
+  const auto ends = GetParam()();
+  fill(ends);
+  const auto begin = steady_clock::now();
+
+  EXPECT_FALSE(write_within(ends.in.get(), "text", milliseconds(50)));
+
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_GE(steady_clock::now() - begin, milliseconds(50));
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(5'000));
+}
+
+TEST_P(BoundedWrite, writes_all_for_who_reads_in_time) {
+  auto ends = GetParam()();
+  const std::string text(1'000'000, 'x');
+  auto read =
+      std::async(std::launch::async, [fd = ends.out.get()] { return all_of(fd); });
+
+  EXPECT_TRUE(write_within(ends.in.get(), text, much_time));
+
+  ends.in.reset();
+  EXPECT_EQ(read.get(), text);
+}
+
+TEST_P(BoundedWrite, leaves_it_to_others_whether_they_wait) {
+  const auto ends = GetParam()();
+  fill(ends);
+
+  EXPECT_EQ(::fcntl(ends.in.get(), F_GETFL) & O_NONBLOCK, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pipe, BoundedWrite, testing::Values(made_pipe));
+INSTANTIATE_TEST_SUITE_P(Socket, BoundedWrite, testing::Values(made_sockets));
+
+TEST(BoundedWriteToFile, takes_as_long_as_it_takes) {
+  const Fd file(::open("/tmp", O_TMPFILE | O_RDWR, 0600));
+  const std::string text(1'000'000, 'x');
+
+  EXPECT_TRUE(write_within(file.get(), text, no_time));
+
+  ::lseek(file.get(), 0, SEEK_SET);
+  EXPECT_EQ(all_of(file.get()), text);
+}
+
+TEST(BoundedWriteToFile, says_why_it_could_not) {
+  EXPECT_FALSE(write_within(-1, "text", no_time));
+  EXPECT_EQ(errno, EBADF);
+}
+
+}  // namespace
+}  // namespace dlock
