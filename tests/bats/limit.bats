@@ -38,11 +38,11 @@ teardown() { kill_leftovers; }
 }
 
 @test "when a period is over it is admitted again" {
-  dlock limit api 1/300ms
-  refused() { ! dlock limit -q api 1/300ms; }
+  dlock limit api 1/2s
+  refused() { ! dlock limit -q api 1/2s; }
   refused
 
-  eventually dlock limit -q api 1/300ms
+  eventually dlock limit -q api 1/2s
 }
 
 @test "--json tells what remains, and when to ask again" {

@@ -49,7 +49,7 @@ assert_all_had_turns() {  # <number> <ms>
 @test "detached leases that run out follow one another" {
   for _ in 1 2 3 4 5 6; do take_turn; done
 
-  assert_all_had_turns 6 5000
+  assert_all_had_turns 6 9000
 }
 
 @test "so do shared ones and others, in turns" {
@@ -59,13 +59,13 @@ assert_all_had_turns() {  # <number> <ms>
     take_turn
   done
 
-  assert_all_had_turns 6 5000
+  assert_all_had_turns 6 9000
 }
 
 @test "so do those in slots" {
   for _ in 1 2 3 4 5 6; do take_turn --slots 2; done
 
-  assert_all_had_turns 6 4000
+  assert_all_had_turns 6 8000
 }
 
 @test "two waiters that were killed cost three seconds each" {
