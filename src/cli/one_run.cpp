@@ -238,16 +238,15 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   // Beside the supervision: a store that is slow to answer must not hold up signals.
   Wakeup noting(context_);
   bool noted = !grant;
+  // It has to outlive the call, which only makes the coroutine.
+  const CommandProcess process{spawned.pid, spawned.not_before, spawned.not_after};
   if (grant) {
-    asio::co_spawn(
-        context_,
-        store_->started(claim_, {spawned.pid, spawned.not_before, spawned.not_after},
-                        noting),
-        [&](std::exception_ptr error) {
-          noted = true;
-          warn_not_noted(error);
-          wakeup_.notify();
-        });
+    asio::co_spawn(context_, store_->started(claim_, process, noting),
+                   [&](std::exception_ptr error) {
+                     noted = true;
+                     warn_not_noted(error);
+                     wakeup_.notify();
+                   });
   }
   const auto end = co_await command_->ended();
   if (errand_ != nullptr) errand_->command_ended();

@@ -148,6 +148,25 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   eventually test -e "$began"
 }
 
+@test "the command of a run that finds the store busy is noted when it is free again" {
+  # Between the grant and the start there is time for somebody else at the store.
+  # shellcheck disable=SC2016
+  strace -o /dev/null -e trace=vfork -e inject=vfork:delay_enter=1500000 \
+    dlock run job -- sh -c 'echo $$ > "$1.new"; mv "$1.new" "$1"; exec sleep 60' - "$began" 2> /dev/null 3>&- &
+  eventually is_held job
+  holder=$(look job '.holders[0].pid')
+  stop_inside pwrite64 run another -- true
+  eventually test -s "$began"
+  goes_on
+  eventually is_free another
+
+  kill -KILL "$holder"
+  eventually has_ended "$holder"
+
+  # By that name it is ended.
+  assert_equal "$(look job '.holders[0].pid')" "$(< "$began")"
+}
+
 @test "the stopped process runs its command though the others have given up" {
   stop_inside pwrite64 run job -- touch "$began"
   run_briefly run job -- true

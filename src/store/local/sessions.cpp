@@ -168,7 +168,7 @@ bool Gate::lives(const Waiter& waiter) const { return is_locked(waiter.party.ses
 // session; so the process itself counts too. A later process of the same pid started
 // at another time.
 bool command_runs(const Holder& holder) {
-  if (holder.command == 0 || holder.party.pid_namespace != own_pid_namespace()) {
+  if (holder.command <= 0 || holder.party.pid_namespace != own_pid_namespace()) {
     return false;
   }
   const auto process = process_of(holder.command);
