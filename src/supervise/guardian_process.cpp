@@ -304,6 +304,8 @@ bool Process::has_launched() {
 }
 
 void Process::look_at_processes() {
+  // What ends before it is known to be the command may be what failed to become it.
+  if (launching_ >= 0) return;
   if (!command_ended_ && reap_until_command()) {
     command_ended_ = true;
     ladder_.command_ended();

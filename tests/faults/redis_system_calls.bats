@@ -129,3 +129,15 @@ fail_each() {  # <system call>:<error>...
   grep -q INJECTED "$log"
   no_leftovers
 }
+
+# The guardian looks whether there is a command yet, and then, held up here, what has ended;
+# exec fails in between.
+@test "a command that cannot be started is told as that however late the guardian sees its end" {
+  timeout -s KILL 30 strace -f -qq -o "$log" -e trace=execve,waitid \
+    -e inject=execve:delay_enter=300000 -e inject=waitid:delay_enter=800000 \
+    dlock run job -- /nonexistent/command > /dev/null 2> "$BATS_TEST_TMPDIR/said" 3>&- || code=$?
+
+  assert_equal "$code" 127
+  assert_equal "$(< "$BATS_TEST_TMPDIR/said")" \
+    'dlock: job: /nonexistent/command: command not found'
+}
