@@ -88,12 +88,11 @@ Exit dlock_main(const std::vector<std::string>& args) {
   } catch (const UsageError& error) {
     return refused(error.from_file() ? ExitStatus::misconfigured : ExitStatus::usage,
                    error.what());
-  } catch (const Failure& failure) {
-    return refused(status_of(failure.kind()), failure.what());
-  } catch (const std::bad_alloc&) {
-    return refused(ExitStatus::no_resources, "out of memory");
   } catch (const std::exception& error) {
-    return refused(ExitStatus::bug, std::string("internal error: ") + error.what());
+    const auto failure = caught_failure();
+    return failure
+               ? refused(status_of(failure->kind()), failure->what())
+               : refused(ExitStatus::bug, std::string("internal error: ") + error.what());
   }
 }
 

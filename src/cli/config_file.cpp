@@ -41,14 +41,14 @@ std::string contents_of(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) {
-    throw broken(path, std::strerror(errno));
+    throw failure_of_named(errno, printable(path));
   }
   if (!S_ISREG(status.st_mode)) throw broken(path, "not a plain file");
   if (status.st_size > longest_file) throw broken(path, "larger than 1 MiB");
   check_ownership(path, status);
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
   const auto size = ::pread(file.get(), text.data(), text.size(), 0);
-  if (size < 0) throw broken(path, std::strerror(errno));
+  if (size < 0) throw failure_of_named(errno, printable(path));
   text.resize(static_cast<std::size_t>(size));
   return text;
 }

@@ -109,9 +109,11 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
       if (guardian) guardian->dismiss();
       guardian_left = guardian.release();
     }
-  } catch (const Failure& failure) {
-    result.exit_code = code_of(status_of(failure.kind()));
-    result.message = failure.what();
+  } catch (...) {
+    const auto failure = caught_failure();
+    if (!failure) throw;
+    result.exit_code = code_of(status_of(failure->kind()));
+    result.message = failure->what();
     finished.error = std::current_exception();
   }
   return finished;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "cli/lock_view.hpp"
 #include "cli/speaker.hpp"
@@ -87,9 +86,7 @@ ReportFile::ReportFile(const std::string& path) {
   file_ = Fd(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
   if (!file_) {
-    throw Failure(
-        Failure::Kind::misconfigured,
-        "cannot write the report to " + printable(path) + ": " + std::strerror(errno));
+    throw failure_of_named(errno, "cannot write the report to " + printable(path));
   }
   // A slow reader at the end is waited for; the description is ours alone.
   ::fcntl(file_.get(), F_SETFL, 0);

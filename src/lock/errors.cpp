@@ -1,7 +1,9 @@
 #include "lock/errors.hpp"
 
+#include <boost/system/system_error.hpp>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace dlock {
 
@@ -23,6 +25,34 @@ Failure failure_of(int error_number, const std::string& what) {
     }
   }();
   return Failure(kind, what + ": " + std::strerror(error_number));
+}
+
+Failure failure_of_named(int error_number, const std::string& what) {
+  const auto failure = failure_of(error_number, what);
+  if (failure.kind() == Failure::Kind::exhausted) return failure;
+  return Failure(Failure::Kind::misconfigured, failure.what());
+}
+
+Failure failure_to_watch(int error_number, const std::string& what) {
+  if (error_number != ENOSPC) return failure_of(error_number, what);
+  return Failure(Failure::Kind::exhausted, what + ": too many are watched already");
+}
+
+std::optional<Failure> caught_failure() {
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    return failure;
+  } catch (const std::bad_alloc&) {
+    return Failure(Failure::Kind::exhausted, "out of memory");
+  } catch (const boost::system::system_error& error) {
+    // Asio throws where it makes the descriptors that it needs for itself.
+    auto failure = failure_to_watch(error.code().value(), "cannot wait for events");
+    if (failure.kind() == Failure::Kind::exhausted) return failure;
+  } catch (...) {
+    // A bug.
+  }
+  return std::nullopt;
 }
 
 }  // namespace dlock

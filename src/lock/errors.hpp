@@ -1,6 +1,7 @@
 // The few ways in which the outside world fails, told apart by what to do.
 #pragma once
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -30,5 +31,16 @@ class Failure : public std::runtime_error {
 // The failure that `error_number` from a system call on a store means, with
 // "`what`: `reason`" as message.
 Failure failure_of(int error_number, const std::string& what);
+
+// The same of a file that the user named: what is the matter with it is misconfigured.
+Failure failure_of_named(int error_number, const std::string& what);
+
+// The same where something was to be watched, of which a user may have only so many:
+// ENOSPC does not mean a disk then.
+Failure failure_to_watch(int error_number, const std::string& what);
+
+// What the exception that is being handled means: also those of the event loop and of
+// memory where there is none left. Nothing if it is a bug.
+std::optional<Failure> caught_failure();
 
 }  // namespace dlock

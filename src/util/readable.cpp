@@ -14,7 +14,7 @@ struct Readable::Watch {
       : descriptor(context), happened(std::move(callback)) {
     boost::system::error_code error;
     descriptor.assign(fd.get(), error);
-    if (error) throw failure_of(error.value(), "cannot watch a descriptor");
+    if (error) throw failure_to_watch(error.value(), "cannot watch a descriptor");
     fd.release();
   }
 

@@ -39,6 +39,78 @@ assert_worked_or_refused() {
   assert_worked_or_refused
 }
 
+# Runs dlock with nothing open but the standard descriptors, and a limit of this many.
+run_with_few() {  # <limit> <dlock's argument>...
+  run timeout -s KILL 20 bash -c '
+    for fd in {3..255}; do eval "exec $fd>&-"; done
+    ulimit -n "$0"
+    exec dlock "$@"' "$@"
+}
+
+# Asserts of what `run` left that it worked, or that it says in one line why not. One that
+# is not linked statically may not even begin.
+assert_worked_or_lacked() {  # <output>
+  [[ $status == 0 && $output == "$1" || $output == *'loading shared libraries'* ]] ||
+    { assert_status 125 && assert_one_line; }
+}
+
+assert_few_descriptors_are_told() {
+  local limit
+  for limit in {3..12}; do
+    run_with_few "$limit" run job -- /bin/echo started
+
+    assert_worked_or_lacked started || { echo "with $limit" >&2; return 1; }
+  done
+}
+
+@test "with the fewest descriptors an embedded run works, or says in one line that they are too few" {
+  assert_few_descriptors_are_told
+}
+
+@test "with the fewest descriptors a run without a store works, or says in one line that they are too few" {
+  export DLOCK_STORE=none:
+
+  assert_few_descriptors_are_told
+}
+
+@test "with the fewest descriptors a run on a server works, or says in one line that they are too few" {
+  use_server
+
+  assert_few_descriptors_are_told
+}
+
+@test "with the fewest descriptors other verbs work, or say in one line that they are too few" {
+  dlock cache key -- echo 1
+  touch "$BATS_TEST_TMPDIR/config"
+  for limit in {3..12}; do
+    run_with_few "$limit" cache key -- echo 1
+    assert_worked_or_lacked 1
+    run_with_few "$limit" limit job 1000/1s
+    assert_worked_or_lacked ''
+    run_with_few "$limit" list 'no such'
+    assert_worked_or_lacked ''
+    run_with_few "$limit" list --config "$BATS_TEST_TMPDIR/config" 'no such'
+    assert_worked_or_lacked ''
+    run_with_few "$limit" run --report "$BATS_TEST_TMPDIR/report" job -- /bin/echo 1
+    assert_worked_or_lacked 1
+  done
+}
+
+@test "the report tells of a want of descriptors" {
+  run_with_few 5 run --report "$BATS_TEST_TMPDIR/report" job -- true
+
+  assert_status 125
+  assert_equal "$(jq -r '"\(.outcome) \(.exit_code)"' "$BATS_TEST_TMPDIR/report")" 'error 125'
+}
+
+@test "too many watches are no bug of dlock's" {
+  run strace -f -o /dev/null -e inject=epoll_ctl:error=ENOSPC dlock run job -- true
+
+  assert_status 125
+  assert_one_line
+  assert_output_contains 'too many'
+}
+
 # --- The guardian ---
 
 use_server() {

@@ -53,7 +53,7 @@ FileWatcher::FileWatcher(asio::io_context& context, std::function<void()> happen
 
 void FileWatcher::watch(const std::string& path, unsigned events) {
   if (::inotify_add_watch(inotify_.fd(), path.c_str(), events) < 0) {
-    throw failure_of(errno, "cannot watch " + printable(path));
+    throw failure_to_watch(errno, "cannot watch " + printable(path));
   }
 }
 

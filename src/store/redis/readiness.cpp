@@ -16,7 +16,7 @@ struct Readiness::Watch {
   Watch(asio::io_context& context, int fd) : descriptor(context) {
     boost::system::error_code error;
     descriptor.assign(fd, error);
-    if (error) throw failure_of(error.value(), "cannot watch a socket");
+    if (error) throw failure_to_watch(error.value(), "cannot watch a socket");
   }
 
   State& state(For what) { return what == For::reading ? reading : writing; }
