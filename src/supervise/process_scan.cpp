@@ -53,7 +53,9 @@ bool look_up(ScannedProcess& process) {
   if (size <= 0) return false;
   stat[size] = '\0';
   const auto fields = stat_fields(stat);
-  if (!fields || fields->state == 'Z' || fields->state == 'X') return false;
+  if (!fields || fields->state == 'X') return false;
+  // Or only its first thread has ended.
+  if (fields->state == 'Z' && has_ended(process.pid)) return false;
   process.parent = fields->parent;
   process.group = fields->group;
   process.started = static_cast<std::int64_t>(fields->started_ticks);

@@ -3,14 +3,18 @@
 #include "supervise/process_scan.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "util/fd.hpp"
+#include "util/process.hpp"
 
 namespace dlock {
 namespace {
@@ -97,6 +101,26 @@ TEST(ProcessScan, tells_what_descends_from_this_process) {
   auto expected = std::vector<pid_t>{family.child(), family.grandchild()};
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(ours, expected);
+}
+
+TEST(ProcessScan, finds_a_process_whose_first_thread_has_ended) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::thread([] {
+      for (;;) ::pause();
+    }).detach();
+    ::syscall(SYS_exit, 0);
+  }
+  const auto stat = "/proc/" + std::to_string(child) + "/stat";
+  while (stat_fields(text_of(stat).c_str())->state != 'Z') ::usleep(1000);
+  ProcessScan scan;
+
+  const auto all = scan.all();
+
+  EXPECT_TRUE(std::any_of(all.first, all.first + all.count,
+                          [&](const auto& p) { return p.pid == child && p.is_ours; }));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST(ProcessScan, a_signal_reaches_the_one_that_was_found) {
