@@ -51,10 +51,9 @@ asio::awaitable<Ended> DirectSupervisor::ended() {
     const auto action = ladder_->next(now);
     if (action == Ladder::Action::done) break;
     if (action == Ladder::Action::send_term) {
-      signal_tree(SIGTERM);
-      signal_tree(SIGCONT);  // a stopped process would not notice
+      send_to_tree(SIGTERM, now);
     } else if (action == Ladder::Action::send_kill) {
-      signal_tree(SIGKILL);
+      kill_tree();
     }
     co_await wakeup_.wait_until(ladder_->look_again(now));
   }
@@ -81,23 +80,27 @@ void DirectSupervisor::pass_on(const Signal& signal) {
 
 void DirectSupervisor::send(int signal) {
   if (!is_for_command(signal)) return;
+  const auto now = Clock::now();
   if (command_ended_) {
-    // Only its stragglers are left, and we wait for them.
-    tree_.send(signal, 0);
+    send_to_tree(signal, now);  // only its stragglers are left, and we wait for them
     return;
   }
   ::kill(plan_.own_group ? -pid_ : pid_, signal);
-  ladder_->forwarded(signal, Clock::now());
+  ladder_->forwarded(signal, now);
 }
 
-void DirectSupervisor::signal_tree(int signal) {
+// Not beyond the moment at which the next step is due.
+void DirectSupervisor::send_to_tree(int signal, Clock::time_point now) {
+  tree_.tell(signal, {pid_, plan_.own_group}, ladder_->look_again(now));
+}
+
+void DirectSupervisor::kill_tree() {
   // The group at once, so that no shell of it sees its children die first and goes on
   // to the next command.
-  if (plan_.own_group) ::kill(-pid_, signal);
-  // Nobody is told twice; but to be killed twice does no harm, and only one by one do we
-  // learn who may not be.
-  const auto sweep = tree_.send(signal, plan_.own_group && signal != SIGKILL ? pid_ : 0);
-  if (signal == SIGKILL && sweep.refused > 0 && !said_unkillable_) {
+  if (plan_.own_group) ::kill(-pid_, SIGKILL);
+  // To be killed twice does no harm, and only one by one do we learn who may not be.
+  const auto sweep = tree_.send(SIGKILL);
+  if (sweep.refused > 0 && !said_unkillable_) {
     said_unkillable_ = true;
     say_(unkillable(sweep.refused));
   }

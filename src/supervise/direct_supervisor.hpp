@@ -29,7 +29,8 @@ class DirectSupervisor final : public Supervisor {
  private:
   void pass_on(const Signal& signal);
   void send(int signal);
-  void signal_tree(int signal);
+  void send_to_tree(int signal, Clock::time_point now);
+  void kill_tree();
   void look_at_processes();
 
   std::vector<std::string> argv_;

@@ -104,7 +104,7 @@ asio::awaitable<Ended> GuardedSupervisor::end_without_guardian() {
     while (signals_.next()) {
       // They have all been sent something stronger.
     }
-    const auto sweep = guardian_.tree().send(SIGKILL, 0);
+    const auto sweep = guardian_.tree().send(SIGKILL);
     guardian_.cgroup().kill_all();
     if (guardian_.tree().is_empty(0)) co_return ended;
     note_unkillable(sweep.refused);

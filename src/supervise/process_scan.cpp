@@ -82,8 +82,9 @@ void for_each_pid(Found found) {
   }
 }
 
-// Marks what descends from this process.
-void mark_ours(ScannedProcess* all, std::size_t count) {
+// Marks what descends from this process, but for some.
+template <typename IsStranger>
+void mark_ours(ScannedProcess* all, std::size_t count, IsStranger is_stranger) {
   const auto self = ::getpid();
   const auto by_number = [](const ScannedProcess& a, const ScannedProcess& b) {
     return a.pid < b.pid;
@@ -106,7 +107,8 @@ void mark_ours(ScannedProcess* all, std::size_t count) {
       auto& process = all[i];
       if (process.is_ours) continue;
       const auto* parent = parent_of(process);
-      if (parent == nullptr && process.parent != self) continue;
+      const bool is_child = process.parent == self && !is_stranger(process.pid);
+      if (parent == nullptr && !is_child) continue;
       process.is_ours = grew = true;
       if (parent != nullptr) process.caught_above = parent->caught | parent->caught_above;
     }
@@ -117,16 +119,20 @@ void mark_ours(ScannedProcess* all, std::size_t count) {
 
 void ProcessScan::open() {
   // One thread, so one list.
-  children_ = ::open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+  children_ = Fd(::open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC));
+}
+
+bool ProcessScan::is_stranger(pid_t pid) const {
+  return strangers_ != nullptr && strangers_->count(pid) > 0;
 }
 
 ProcessScan::Children ProcessScan::children() {
   Children found{children_found, 0, true};
   std::size_t size = 0;
-  bool is_listed = children_ >= 0;
+  bool is_listed = static_cast<bool>(children_);
   while (is_listed && size < sizeof text - 1) {
-    const auto more =
-        ::pread(children_, text + size, sizeof text - 1 - size, static_cast<off_t>(size));
+    const auto more = ::pread(children_.get(), text + size, sizeof text - 1 - size,
+                              static_cast<off_t>(size));
     if (more < 0) is_listed = false;
     if (more <= 0) break;
     // What comes in pieces can change in between.
@@ -144,15 +150,16 @@ ProcessScan::Children ProcessScan::children() {
         found.is_all = false;
         break;
       }
-      children_found[found.count++] = static_cast<pid_t>(pid);
       at = end + 1;
+      if (is_stranger(static_cast<pid_t>(pid))) continue;
+      children_found[found.count++] = static_cast<pid_t>(pid);
     }
     return found;
   }
   for_each_pid([&](pid_t pid) {
     ScannedProcess process;
     process.pid = pid;
-    if (look_up(process) && process.parent == ::getpid()) {
+    if (look_up(process) && process.parent == ::getpid() && !is_stranger(pid)) {
       children_found[found.count++] = pid;
     }
     return found.count < most_children;
@@ -168,7 +175,7 @@ ProcessScan::Processes ProcessScan::all() {
     if (look_up(processes[count])) ++count;
     return count < most_processes;
   });
-  mark_ours(processes, count);
+  mark_ours(processes, count, [this](pid_t pid) { return is_stranger(pid); });
   return {processes, count};
 }
 

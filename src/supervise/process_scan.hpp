@@ -6,6 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
+
+#include "util/fd.hpp"
 
 namespace dlock {
 
@@ -23,6 +26,11 @@ struct ScannedProcess {
 // One at a time: what is found stands in static memory.
 class ProcessScan {
  public:
+  // Without `strangers`, children that are there for other reasons than the command, and
+  // what is below them.
+  explicit ProcessScan(const std::set<pid_t>* strangers = nullptr)
+      : strangers_(strangers) {}
+
   // Opens what children() needs, once and for all.
   void open();
 
@@ -44,7 +52,10 @@ class ProcessScan {
   Processes all();
 
  private:
-  int children_ = -1;
+  bool is_stranger(pid_t pid) const;
+
+  const std::set<pid_t>* strangers_;
+  Fd children_;
 };
 
 // Whether /proc shows a living process of this number.

@@ -67,14 +67,14 @@ ProcessTree::ProcessTree() {
   for (const pid_t child : children()) strangers_.insert(child);
 }
 
-Sweep ProcessTree::send(int signal, pid_t except) const {
+Sweep ProcessTree::send(int signal) const {
   Sweep sweep;
   const auto count = [&](int error) {
     if (error == 0) ++sweep.signalled;
     if (error == EPERM) ++sweep.refused;
   };
   for (const auto& process : descendants(::getpid(), all_processes(), strangers_)) {
-    if (except == 0 || process.group != except) count(send_to(process, signal));
+    count(send_to(process, signal));
   }
   // Children that /proc hides from us (hidepid) run as somebody else.
   for (const pid_t child : own_children().value_or(std::vector<pid_t>{})) {
@@ -83,6 +83,12 @@ Sweep ProcessTree::send(int signal, pid_t except) const {
     }
   }
   return sweep;
+}
+
+void ProcessTree::tell(int signal, const TreeRoot& root, Clock::time_point until) const {
+  ProcessScan scan(&strangers_);
+  scan.open();
+  tell_tree(scan, signal, root, until);
 }
 
 bool ProcessTree::is_empty(pid_t keep) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "supervise/tell_tree.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
@@ -32,10 +33,12 @@ class ProcessTree {
   // Whether orphans do become our children.
   bool catches_orphans() const { return catches_orphans_; }
 
-  // Sends `signal` to every living process of the tree but those in the process group
-  // `except` (0: none), which were sent it as a group. A process that ended meanwhile
-  // is not mistaken for a later one of the same number.
-  Sweep send(int signal, pid_t except) const;
+  // Sends `signal` to every living process of the tree that a look at it finds. A process
+  // that ended meanwhile is not mistaken for a later one of the same number.
+  Sweep send(int signal) const;
+
+  // The same, but to each once and to all of them: see tell_tree().
+  void tell(int signal, const TreeRoot& root, Clock::time_point until) const;
 
   // Whether no process of the tree lives. Reaps dead children on the way, but never
   // `keep`, whose number has to stay taken.

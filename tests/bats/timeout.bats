@@ -218,3 +218,73 @@ all_dead() {
 
   assert_equal "$(json '.last_run.outcome')" timeout
 }
+
+# --- Who is told to end ---
+
+# Runs the script on standard input for 300 ms, on a terminal of its own or without one,
+# and takes what it prints into $output. Whom TERM does not reach lives for a minute.
+run_briefly() {  # <terminal or none>
+  cat > script
+  local run='exec dlock run --timeout 300ms --kill-after 60s job -- bash ./script'
+  status=0
+  if [[ $1 == terminal ]]; then
+    TERM=dumb SHELL=/bin/sh timeout -s KILL 40 script -qec "$run" /dev/null
+  else
+    timeout -s KILL 40 setsid -w sh -c "$run"
+  fi < /dev/null > printed 2>&1 3>&- || status=$?
+  output=$(tr -d '\r' < printed)
+}
+
+@test "TERM reaches also those whose parents it ends first" {
+  for place in none terminal none terminal; do
+    run_briefly "$place" << 'END'
+daemon() { trap 'echo told; exit' TERM; echo up; while :; do sleep 0.02; done; }
+export -f daemon
+for i in {1..30}; do bash -c 'setsid bash -c daemon & exec sleep 60' & done
+wait
+END
+
+    assert_status 124
+    assert_equal "$place $(grep -c told printed)" "$place $(grep -c up printed)"
+  done
+}
+
+@test "TERM reaches also those that are started just then" {
+  for place in none terminal none terminal; do
+    run_briefly "$place" << 'END'
+for i in 1 2 3; do (while :; do setsid sleep 60 & sleep 60 & sleep 0.01; done) & done
+wait
+END
+
+    assert_status 124
+  done
+}
+
+@test "TERM reaches nobody twice" {
+  for place in none terminal none terminal; do
+    run_briefly "$place" << 'END'
+told_once() {
+  exec perl -MTime::HiRes=sleep -e '
+    $| = 1; $SIG{TERM} = sub { print "told\n"; $end ||= 20 };
+    while (!$end || --$end) { sleep 0.02 }'
+}
+export -f told_once
+told_once & (told_once) & setsid bash -c told_once & (setsid bash -c told_once &)
+wait
+END
+
+    assert_equal "$place $(grep -c told printed)" "$place 4"
+  done
+}
+
+@test "what a command starts to clean up when it gets TERM is not told to end, too" {
+  for place in none terminal none terminal; do
+    run_briefly "$place" << 'END'
+trap 'for i in {1..10}; do sh -c "sleep 0.01; echo clean"; setsid sh -c "sleep 0.01; echo clean"; done; exit' TERM
+for i in {1..200}; do sleep 60 & done
+while :; do sleep 0.02; done
+END
+
+    assert_equal "$place $(grep -c clean printed)" "$place 20"
+  done
+}
