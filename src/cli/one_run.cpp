@@ -238,10 +238,9 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   // Beside the supervision: a store that is slow to answer must not hold up signals.
   Wakeup noting(context_);
   bool noted = !grant;
-  // It has to outlive the call, which only makes the coroutine.
-  const CommandProcess process{spawned.pid, spawned.not_before, spawned.not_after};
   if (grant) {
-    asio::co_spawn(context_, store_->started(claim_, process, noting),
+    // What it is told of has to outlive the call, which only makes the coroutine.
+    asio::co_spawn(context_, store_->started(claim_, spawned, noting),
                    [&](std::exception_ptr error) {
                      noted = true;
                      warn_not_noted(error);

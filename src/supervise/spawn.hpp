@@ -1,13 +1,10 @@
 // From an argument vector to a running command.
 #pragma once
 
-#include <sys/types.h>
-
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "lock/clock.hpp"
 #include "lock/command_process.hpp"
 #include "supervise/launch.hpp"
 #include "supervise/signals.hpp"
@@ -25,11 +22,7 @@ struct SpawnPlan {
 };
 
 // A command that was started; not yet reaped.
-struct Spawned {
-  pid_t pid = 0;
-  Clock::time_point not_before;
-  Clock::time_point not_after;
-};
+using Spawned = CommandProcess;
 
 // Starts argv[0], searched in PATH as execvp(3) does but never through a shell. The
 // error of exec comes back exactly; nothing is left behind then.
