@@ -28,7 +28,7 @@ Failure failure_of(int error_number, const std::string& what) {
 }
 
 Failure failure_of_named(int error_number, const std::string& what) {
-  const auto failure = failure_of(error_number, what);
+  auto failure = failure_of(error_number, what);
   if (failure.kind() == Failure::Kind::exhausted) return failure;
   return Failure(Failure::Kind::misconfigured, failure.what());
 }

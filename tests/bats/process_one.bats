@@ -144,8 +144,11 @@ export -f how_it_ends as_first
 
 @test "as process 1 the exit code is the command's also if others end before it" {
   run as_first dlock run job -- sh -c '
-    for _ in 1 2 3 4 5 6 7 8 9 10; do (setsid sh -c "exit 3" &); done
-    sleep 0.2
+    for _ in 1 2 3 4 5 6 7 8 9 10; do (setsid sh -c "echo \$\$ >> others; exit 3" &); done
+    until [ "$(cat others 2> /dev/null | wc -l)" = 10 ]; do sleep 0.01; done
+    for other in $(cat others); do
+      while kill -0 "$other" 2> /dev/null; do sleep 0.01; done
+    done
     exit 7'
 
   assert_status 7
