@@ -9,15 +9,6 @@
 namespace dlock {
 namespace {
 
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-Json or_null(const std::optional<milliseconds>& value) {
-  return value ? Json(value->count()) : Json(nullptr);
-}
-
 // Somebody who uses the same key but is not dlock.
 constexpr const char* foreign = "a foreign holder";
 

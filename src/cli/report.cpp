@@ -16,15 +16,6 @@
 namespace dlock {
 namespace {
 
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-Json or_null(const std::optional<milliseconds>& value) {
-  return value ? Json(value->count()) : Json(nullptr);
-}
-
 bool is_same_file(const struct stat& status, int fd) {
   struct stat other {};
   return ::fstat(fd, &other) == 0 && other.st_dev == status.st_dev &&

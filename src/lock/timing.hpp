@@ -8,6 +8,9 @@
 
 namespace dlock {
 
+// From TERM to KILL, at most, when a lock is certainly not ours any more.
+constexpr milliseconds longest_certain_loss_grace{1000};
+
 // When a lease that can run out is renewed, and when what relies on it has to end so that
 // it is gone before the store could grant the lock to somebody else.
 class LeaseTiming {
@@ -30,7 +33,9 @@ class LeaseTiming {
   // From TERM to KILL when the lease is in trouble.
   milliseconds grace() const { return grace_; }
   // From TERM to KILL when the lease is certainly somebody else's already.
-  milliseconds certain_loss_grace() const { return std::min(grace_, milliseconds(1000)); }
+  milliseconds certain_loss_grace() const {
+    return std::min(grace_, longest_certain_loss_grace);
+  }
   milliseconds budget() const { return budget_; }
 
   // From one renewal to the next; those that failed are repeated at growing distances,

@@ -8,9 +8,6 @@
 namespace dlock {
 namespace {
 
-// From TERM to KILL when the lock is certainly not ours any more.
-constexpr milliseconds certain_loss_grace{1000};
-
 // From TERM to KILL when nobody renews the lease any more: all is over within a second.
 constexpr milliseconds orphan_grace{700};
 
@@ -43,7 +40,7 @@ void Ladder::lease_lost(Loss loss, Clock::time_point now) {
   lost_ = loss;
   // Somebody else may hold the lock already: less patience than with a timeout.
   const auto grace = plan_.lease ? plan_.lease->certain_loss_grace()
-                                 : std::min(plan_.kill_after, certain_loss_grace);
+                                 : std::min(plan_.kill_after, longest_certain_loss_grace);
   kill_by(later(now, grace));
 }
 

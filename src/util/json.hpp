@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,6 +18,15 @@ using Json = nlohmann::ordered_json;
 // become U+FFFD, since JSON has no other way to carry them.
 inline std::string to_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// What is not there is null; durations are in milliseconds.
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+inline Json or_null(const std::optional<std::chrono::milliseconds>& value) {
+  return value ? Json(value->count()) : Json(nullptr);
 }
 
 // What an object has under a key; what is missing, or of another kind than asked for,

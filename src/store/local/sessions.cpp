@@ -43,6 +43,26 @@ Failure lock_failure(const Directory& directory) {
                      std::strerror(error));
 }
 
+// Whether the command of `holder` runs, as far as /proc can say from here: some
+// commands close descriptors they do not know (sudo, daemons), and with them the session.
+// A later process of the same pid started at another time.
+bool command_runs(const Holder& holder) {
+  if (holder.command <= 0 || holder.party.pid_namespace != own_pid_namespace()) {
+    return false;
+  }
+  const auto process = process_of(holder.command);
+  // That it cannot be read (no descriptors left, processes hidden) is no proof of death.
+  if (!process) return !has_ended(holder.command);
+  if (process->is_dead) return false;
+  return process->started >= holder.command_after - tick &&
+         process->started <= holder.command_before + tick;
+}
+
+bool is_stopped(pid_t pid) {
+  const auto process = process_of(pid);
+  return process && process->is_stopped;
+}
+
 }  // namespace
 
 Session session_of(const Token& token) {
@@ -164,32 +184,12 @@ bool Gate::lives(const Holder& holder) const {
 
 bool Gate::lives(const Waiter& waiter) const { return is_locked(waiter.party.session); }
 
-// Some commands close descriptors they do not know (sudo, daemons), and with them the
-// session; so the process itself counts too. A later process of the same pid started
-// at another time.
-bool command_runs(const Holder& holder) {
-  if (holder.command <= 0 || holder.party.pid_namespace != own_pid_namespace()) {
-    return false;
-  }
-  const auto process = process_of(holder.command);
-  // That it cannot be read (no descriptors left, processes hidden) is no proof of death.
-  if (!process) return !has_ended(holder.command);
-  if (process->is_dead) return false;
-  return process->started >= holder.command_after - tick &&
-         process->started <= holder.command_before + tick;
-}
-
 bool dlock_is_gone(const Holder& holder) {
   if (holder.party.pid_namespace != own_pid_namespace()) return false;
   if (has_ended(holder.party.pid)) return true;
   const auto process = process_of(holder.party.pid);
   return process &&
          process->started > holder.granted_at.time_since_epoch().count() + tick;
-}
-
-bool is_stopped(pid_t pid) {
-  const auto process = process_of(pid);
-  return process && process->is_stopped;
 }
 
 Failure gate_shut(const Gate& gate, milliseconds waited) {

@@ -85,15 +85,9 @@ class Gate final : public Lives {
   off_t byte_;
 };
 
-// Whether the command of `holder` runs, as far as /proc can say from here.
-bool command_runs(const Holder& holder);
-
 // Whether the dlock of `holder` is surely gone: it was in this pid namespace, and is no
 // more, or what has its pid was started later.
 bool dlock_is_gone(const Holder& holder);
-
-// Whether `pid` is stopped by a signal or a debugger.
-bool is_stopped(pid_t pid);
 
 // That the gate was not to be had for so long, and who has it.
 Failure gate_shut(const Gate& gate, milliseconds waited);

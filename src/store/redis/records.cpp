@@ -105,6 +105,13 @@ bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+// Of a holder's record; exclusive for a foreign one.
+Mode mode_from(const Reply& pairs) {
+  const bool shared =
+      !pairs.elements.empty() && pairs.elements.front().text.substr(0, 2) == "s ";
+  return shared ? Mode::shared : Mode::exclusive;
+}
+
 }  // namespace
 
 std::string key_of(const LockName& lock) {
@@ -199,12 +206,6 @@ std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime
   std::sort(holders.begin(), holders.end(),
             [](const HolderInfo& a, const HolderInfo& b) { return a.fence < b.fence; });
   return holders;
-}
-
-Mode mode_from(const Reply& pairs) {
-  const bool shared =
-      !pairs.elements.empty() && pairs.elements.front().text.substr(0, 2) == "s ";
-  return shared ? Mode::shared : Mode::exclusive;
 }
 
 std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {

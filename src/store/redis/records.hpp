@@ -38,9 +38,6 @@ std::string party_text(const Claim& claim);
 // Nothing if they are not of that shape.
 std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now);
 
-// The mode of a holder's record; exclusive for a foreign one.
-Mode mode_from(const Reply& pairs);
-
 std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now);
 std::optional<RunInfo> run_from(std::string_view record);
 
