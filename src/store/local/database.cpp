@@ -3,19 +3,17 @@
 #include <fcntl.h>
 #include <lmdb.h>
 #include <sys/stat.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <vector>
 
 #include "lock/errors.hpp"
 #include "store/local/boot_id.hpp"
-#include "util/bounded_write.hpp"
+#include "store/local/damage.hpp"
+#include "store/local/map_faults.hpp"
 #include "util/checksum.hpp"
-#include "util/journal.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 
@@ -41,68 +39,12 @@ struct StoredHead {
   DatabaseHead head;
 };
 
-// The parts of an LMDB meta page that say how long the file has to be (lmdb 0.9, data
-// version 1; the layout is part of its file format).
-struct MetaPage {
-  std::uint64_t page_number;
-  std::uint16_t padding;
-  std::uint16_t flags;
-  std::uint32_t bounds;
-  std::uint32_t magic;
-  std::uint32_t version;
-  std::uint64_t address;
-  std::uint64_t map_size;
-  std::uint32_t page_size;  // the first field of the free list's record
-  std::uint8_t tables[92];
-  std::uint64_t last_page;
-  std::uint64_t transaction;
-};
-static_assert(sizeof(MetaPage) == 152);
-constexpr std::uint32_t lmdb_magic = 0xBEEFC0DE;
-
-Failure damaged(const std::string& path, const std::string& what) {
-  return Failure(Failure::Kind::misconfigured,
-                 printable(path) + " is " + what +
-                     "; move it away once no command runs under its locks");
-}
-
 Failure failure_from(int code, const std::string& path, const char* what) {
   if (code > 0) return failure_of(code, std::string(what) + " " + printable(path));
   if (code == MDB_MAP_FULL || code == MDB_TXN_FULL) {
     return Failure(Failure::Kind::unreachable, printable(path) + " is full");
   }
   return damaged(path, std::string("damaged (") + ::mdb_strerror(code) + ")");
-}
-
-// A mapped page that the file does not have raises SIGBUS, so the length is compared
-// with what the newest meta page needs before anything is mapped.
-void check_length(int fd, const std::string& path, off_t size) {
-  constexpr off_t smallest_page = 512;
-  MetaPage first{};
-  if (::pread(fd, &first, sizeof first, 0) != sizeof first || first.magic != lmdb_magic ||
-      first.version != 1 || first.page_size < smallest_page || first.page_size > 65'536) {
-    throw damaged(path, "not a database of dlock's");
-  }
-  MetaPage second{};
-  if (::pread(fd, &second, sizeof second, first.page_size) != sizeof second ||
-      second.magic != lmdb_magic) {
-    throw damaged(path, "truncated");
-  }
-  const auto& newest = second.transaction > first.transaction ? second : first;
-  const auto pages = static_cast<std::uint64_t>(size) / first.page_size;
-  if (newest.last_page >= pages) throw damaged(path, "truncated");
-}
-
-// LMDB asserts what a damaged page can break, and would abort. The path is that of the
-// database in use; there is one in a process.
-std::string path_in_use;
-
-void on_failed_assertion(MDB_env*, const char*) {
-  const auto text = line_start(Priority::error) + "dlock: " + printable(path_in_use) +
-                    " is damaged; move it away once no command runs under its locks\n";
-  write_within(STDERR_FILENO, text,
-               std::chrono::milliseconds(0));  // others may wait for us
-  ::_exit(78);
 }
 
 void remove_those_of_earlier_boots(const Directory& directory) {
@@ -167,7 +109,6 @@ std::unique_ptr<Database> Database::create(
 void Database::open_environment(const Directory& directory, const std::string& name,
                                 Access access) {
   path_ = directory.path_of(name);
-  path_in_use = path_;
   const auto check = [&](int code) {
     if (code != MDB_SUCCESS) throw failure_from(code, path_, "cannot open");
   };
@@ -177,7 +118,8 @@ void Database::open_environment(const Directory& directory, const std::string& n
                          (access == Access::read ? unsigned{MDB_RDONLY} : 0u);
   check(::mdb_env_open(environment_, directory.pinned(name).c_str(), flags,
                        directory.file_mode()));
-  check(::mdb_env_set_assert(environment_, on_failed_assertion));
+  check(
+      ::mdb_env_set_assert(environment_, [](MDB_env*, const char*) { end_by_damage(); }));
   // LMDB forgets this for one of its two descriptors.
   int fd = -1;
   check(::mdb_env_get_fd(environment_, &fd));
@@ -349,73 +291,6 @@ void Transaction::commit() {
 void Transaction::fail(int code, const char* what) const {
   database_.has_failed_ = true;
   throw failure_from(code, database_.path_, what);
-}
-
-namespace {
-
-// Written before the handler is installed, read by it alone.
-struct FaultMessage {
-  char text[512];
-  std::size_t length = 0;
-
-  void set(const std::string& line) {
-    length = std::min(line.size(), sizeof text);
-    std::memcpy(text, line.data(), length);
-  }
-  [[noreturn]] void tell() const {
-    write_within(STDERR_FILENO, {text, length}, std::chrono::milliseconds(0));
-    ::_exit(78);
-  }
-};
-FaultMessage cut_message;
-FaultMessage damaged_message;
-
-volatile std::sig_atomic_t transactions_at_work = 0;
-
-sigset_t set_of(int signal) {
-  sigset_t set;
-  ::sigemptyset(&set);
-  ::sigaddset(&set, signal);
-  return set;
-}
-
-extern "C" void on_fault(int signal, siginfo_t* info, void* context) {
-  if (info->si_code <= 0) {
-    // Somebody sent it. It is not ours to die of: blocked from the return on, and sent
-    // once more, it waits for whoever reads signals as they come.
-    ::sigaddset(&static_cast<ucontext_t*>(context)->uc_sigmask, signal);
-    const auto set = set_of(signal);
-    ::sigprocmask(SIG_BLOCK, &set, nullptr);
-    ::kill(::getpid(), signal);
-    return;
-  }
-  if (signal == SIGBUS) cut_message.tell();
-  if (transactions_at_work > 0) damaged_message.tell();
-  ::signal(signal, SIG_DFL);  // a bug of our own: the same instruction ends us
-}
-
-void tell_of(int signal) {
-  struct sigaction action {};
-  action.sa_sigaction = on_fault;
-  action.sa_flags = SA_SIGINFO;
-  ::sigaction(signal, &action, nullptr);
-  // A handler is of no use to a fault while its signal is blocked.
-  const auto set = set_of(signal);
-  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
-}
-
-}  // namespace
-
-Transaction::AtWork::AtWork() { transactions_at_work = transactions_at_work + 1; }
-Transaction::AtWork::~AtWork() { transactions_at_work = transactions_at_work - 1; }
-
-void say_when_the_map_breaks(const std::string& path) {
-  const auto name = line_start(Priority::error) + "dlock: " + printable(path, 300);
-  cut_message.set(name + " was cut while in use\n");
-  damaged_message.set(name +
-                      " is damaged; move it away once no command runs under its locks\n");
-  tell_of(SIGBUS);
-  tell_of(SIGSEGV);
 }
 
 }  // namespace dlock::local

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "store/local/directory.hpp"
+#include "store/local/map_faults.hpp"
 
 struct MDB_env;
 struct MDB_txn;
@@ -103,22 +104,9 @@ class Transaction {
   void write(std::string_view key, std::string_view value);
   [[noreturn]] void fail(int code, const char* what) const;
 
-  // Tells the handler of faults that LMDB is at work.
-  struct AtWork {
-    AtWork();
-    ~AtWork();
-    AtWork(const AtWork&) = delete;
-    AtWork& operator=(const AtWork&) = delete;
-  };
-
-  AtWork at_work_;
+  LmdbAtWork at_work_;
   Database& database_;
   MDB_txn* transaction_ = nullptr;
 };
-
-// From here on a read of the mapped database that the file cannot serve (it was cut while
-// open), and one within a transaction that a damaged page has led astray, ends the
-// process with 78 and one line that names `path`.
-void say_when_the_map_breaks(const std::string& path);
 
 }  // namespace dlock::local
