@@ -1,4 +1,4 @@
-// The command line: verbs, options, help. The only file that knows every verb.
+// The command line, taken apart.
 #pragma once
 
 #include <string>

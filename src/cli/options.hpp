@@ -1,13 +1,11 @@
 // Option values, checked and turned into plain structs.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "cli/settings.hpp"
 #include "lock/clock.hpp"
 #include "lock/lease.hpp"
 #include "lock/outage.hpp"
@@ -16,47 +14,6 @@
 #include "supervise/ladder.hpp"
 
 namespace dlock {
-
-// A word of the user's that dlock cannot take: exit 64, or 78 where a configuration
-// file said it. The message is one line.
-class UsageError : public std::runtime_error {
- public:
-  explicit UsageError(const std::string& message, bool from_file = false)
-      : std::runtime_error(message), from_file_(from_file) {}
-  bool from_file() const { return from_file_; }
-
- private:
-  bool from_file_;
-};
-
-// "1h30m", "250ms", "0.5s", "30": rounded up to whole milliseconds. Units from large to
-// small, each once. Throws UsageError for anything else, and for more than 100 years.
-milliseconds parsed_duration(std::string_view text);
-
-// A whole number from `least` to `most`. Throws UsageError.
-unsigned parsed_number(std::string_view text, unsigned least, unsigned most);
-
-// "16MiB", "500KB", or plain bytes, up to 512MiB. Throws UsageError.
-std::size_t parsed_size(std::string_view text);
-
-// "5/800ms", "100/1m", "1/s": a number from 1 to 10,000, and a duration or only its unit.
-// Throws UsageError.
-Rate parsed_rate(std::string_view text);
-
-// A name of a lock or namespace: 1 to 255 bytes of printable UTF-8. Throws UsageError.
-std::string parsed_name(const std::string& text);
-
-// Where a value came from, for messages and for what is a fault of a file.
-struct Setting {
-  enum class Source { command_line, environment, file };
-  std::string value;
-  Source source = Source::command_line;
-  std::string origin;  // "--wait", "DLOCK_STORE", "/etc/dlock/config.toml: run.wait"
-};
-
-// By the long option's name, only those that were set. Flags are "true" or "false".
-// "password" is there too, which is no option: only the environment can set it.
-using Settings = std::map<std::string, Setting, std::less<>>;
 
 enum class Color { automatic, always, never };
 
@@ -164,9 +121,6 @@ LeaseOptions lease_options(const Settings& settings, const std::string& name);
 // says it, that of the run above that holds this lock.
 CheckOptions check_options(const Settings& settings,
                            const std::optional<std::string>& name, const RunAbove& above);
-
-// A fence as a user gives it: a whole number from 1 to 2^63-1. Throws UsageError.
-Fence parsed_fence(std::string_view text);
 
 // Checks that there is a command, or none where there is nothing to run.
 CacheOptions cache_options(const Settings& settings, const std::string& key,

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "cli/verb.hpp"
 
@@ -27,8 +29,25 @@ struct VerbSpec {
   std::string_view help;
   std::size_t least_operands;
   std::size_t most_operands;
-  const OptionSpec* first;
+  const OptionSpec* first;  // its own options
   const OptionSpec* last;
+
+  std::span<const OptionSpec> own() const { return {first, last}; }
 };
+
+// In the order of --help.
+std::span<const VerbSpec> all_verbs();
+// The options of every verb.
+std::span<const OptionSpec> common_specs();
+
+// Null if there is no such verb.
+const VerbSpec* verb_named(std::string_view name);
+
+// The option of `verb`, its own or a common one, with this long name or letter; null if
+// it has none.
+const OptionSpec* option_named(const VerbSpec& verb, std::string_view name);
+
+std::vector<std::string_view> names_of(std::span<const OptionSpec> specs);
+std::vector<std::string_view> verb_names();
 
 }  // namespace dlock

@@ -68,4 +68,12 @@ std::optional<std::string_view> nearest(std::string_view mistyped,
   return found;
 }
 
+std::string did_you_mean(std::string_view mistyped,
+                         std::span<const std::string_view> words,
+                         std::string_view dashes) {
+  const auto meant = nearest(mistyped, words);
+  if (!meant) return "";
+  return ": did you mean '" + std::string(dashes) + std::string(*meant) + "'?";
+}
+
 }  // namespace dlock

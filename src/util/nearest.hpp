@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace dlock {
@@ -17,5 +18,10 @@ std::size_t edits_between(std::string_view one, std::string_view other);
 // several the one that begins most like it, then the first. Nothing if none is that near.
 std::optional<std::string_view> nearest(std::string_view mistyped,
                                         std::span<const std::string_view> words);
+
+// That as the end of a message, ": did you mean '--wait'?"; empty if nothing is near.
+std::string did_you_mean(std::string_view mistyped,
+                         std::span<const std::string_view> words,
+                         std::string_view dashes = "");
 
 }  // namespace dlock

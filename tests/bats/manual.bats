@@ -22,9 +22,9 @@ table() {  # <file> <name>
   sed -n "/constexpr .* $2\[\] = {/,/^};/p" "$DLOCK_SOURCE/$1" | tr -s '\n ' ' '
 }
 
-# Prints the options of a table of src/cli/app.cpp: name, letter or -, value or -.
+# Prints the options of a table of src/cli/verb_spec.cpp: name, letter or -, value or -.
 options_in() {  # <table>
-  table src/cli/app.cpp "$1" |
+  table src/cli/verb_spec.cpp "$1" |
     grep -oE '\{"[a-z-]+", ?(0|'\''.'\''), ?"[^"]*", ?"[^"]*", ?"' |
     sed -E -e 's/^\{"([a-z-]+)", ?0, ?/\1 - /' \
       -e 's/^\{"([a-z-]+)", ?'\''(.)'\'', ?/\1 \2 /' \
@@ -34,19 +34,19 @@ options_in() {  # <table>
 # Prints the common options, among them the two that the parser adds itself.
 common_options() {
   {
-    options_in common_specs
+    options_in options_of_all
     echo 'help h -'
     echo 'version - -'
   } | sort
 }
 
 verbs() {
-  table src/cli/app.cpp verbs | grep -oE '\{Verb::[a-z_]+, ?VerbGroup::[a-z_]+, ?"[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
+  table src/cli/verb_spec.cpp verbs | grep -oE '\{Verb::[a-z_]+, ?VerbGroup::[a-z_]+, ?"[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
 }
 
 # Prints the options that only this verb has.
 options_of() {  # <verb>
-  if table src/cli/app.cpp verbs | grep -qE "\"$1\",[^{}]*std::begin\($1_specs\)"; then
+  if table src/cli/verb_spec.cpp verbs | grep -qE "\"$1\",[^{}]*std::begin\($1_specs\)"; then
     options_in "$1_specs"
   fi
 }
@@ -62,8 +62,8 @@ statuses() {
 }
 
 # Prints the words that are the values of an option, in their order.
-words_of() {  # <table of src/cli/options.cpp>
-  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE/src/cli/options.cpp" |
+words_of() {  # <table of src/cli/options.cpp or common_options.cpp>
+  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE"/src/cli/{options,common_options}.cpp |
     grep -oE '\{"[a-z]+"' | tr -d '{"' | paste -sd ' '
 }
 
@@ -105,11 +105,11 @@ spellings() {
 keys() { grep -oE '"[a-z_]+" ?:' | tr -d '": ' | sort -u; }
 
 @test "the tables of options, verbs and statuses can be read" {
-  assert_equal "$(options_in common_specs | grep -c .)" "$(table src/cli/app.cpp common_specs | grep -o '{"' | grep -c .)"
+  assert_equal "$(options_in options_of_all | grep -c .)" "$(table src/cli/verb_spec.cpp options_of_all | grep -o '{"' | grep -c .)"
   assert_equal "$(options_in run_specs | grep -E '^(wait|shared|label) ')" 'label - TEXT
 shared s -
 wait w D'
-  assert_equal "$(verbs | grep -c .)" "$(table src/cli/app.cpp verbs | grep -o '{Verb::' | grep -c .)"
+  assert_equal "$(verbs | grep -c .)" "$(table src/cli/verb_spec.cpp verbs | grep -o '{Verb::' | grep -c .)"
   [[ $(verbs) == *run* ]]
   [[ $(statuses) == *75* ]]
 }
@@ -142,7 +142,8 @@ wait w D'
 
 @test "the manual has every variable that sets an option" {
   local variable
-  for variable in $(grep -oE '"DLOCK_[A-Z_]+"' "$DLOCK_SOURCE/src/cli/app.cpp" | tr -d '"'); do
+  for variable in $(cat "$DLOCK_SOURCE"/src/cli/{verb_spec,sources}.cpp |
+    grep -oE '"DLOCK_[A-Z_]+"' | tr -d '"'); do
     section 'Read by dlock' | grep -qE "^\.It Ev .*\b$variable\b" ||
       { echo "not in the manual: $variable" >&2; return 1; }
   done
@@ -253,7 +254,7 @@ keys_in_toml_manual() {  # <title>
 @test "dlock.toml(5) has the keys that the program takes, and no others" {
   local verb
   assert_equal "$(keys_in_toml_manual 'Common keys')" \
-    "$(options_in common_specs | cut -d ' ' -f 1 | grep -vx config)"
+    "$(options_in options_of_all | cut -d ' ' -f 1 | grep -vx config)"
   for verb in $(verbs); do
     assert_equal "$(keys_in_toml_manual "Keys of $verb")" "$(options_of "$verb" | cut -d ' ' -f 1)"
   done

@@ -1,0 +1,82 @@
+#include <algorithm>
+
+#include "cli/options.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr Choice<Color> colors[] = {
+    {"auto", Color::automatic}, {"always", Color::always}, {"never", Color::never}};
+
+redis::TlsPlan tls_plan(const Settings& settings) {
+  redis::TlsPlan plan;
+  plan.ca = file_name(settings, "tls-ca");
+  plan.certificate = file_name(settings, "tls-cert");
+  plan.key = file_name(settings, "tls-key");
+  plan.insecure = flag(settings, "tls-insecure");
+  if (plan.certificate.empty() != plan.key.empty()) {
+    throw UsageError(
+        "--tls-cert and --tls-key go together",
+        is_from_file(settings, "tls-cert") || is_from_file(settings, "tls-key"));
+  }
+  return plan;
+}
+
+// Puts what was set for the login in the place of what the URL says. A password comes
+// from one place: a file that the command line or the environment names, the variable, a
+// file that the configuration names, the URL.
+void set_login(const Settings& settings, redis::Target& target) {
+  with_setting(settings, "user", [&](const std::string& value) {
+    if (value.empty()) throw UsageError("a user's name is missing");
+    if (!is_printable_utf8(value)) throw UsageError("not a name of printable UTF-8");
+    target.user = value;
+  });
+  const auto file = file_name(settings, "password-file");
+  const auto variable = settings.find("password");
+  if (!file.empty() &&
+      (variable == settings.end() || !is_from_file(settings, "password-file"))) {
+    target.password_file = file;
+    target.password.reset();
+  } else if (variable != settings.end()) {
+    target.password = variable->second.value;
+  }
+}
+
+}  // namespace
+
+CommonOptions common_options(const Settings& settings) {
+  CommonOptions options;
+  with_setting(settings, "store", [&](const std::string& value) {
+    options.store = parsed_store_url(value);
+  });
+  // Also for a store that has no use for them, so that a mistake is found at once.
+  set_login(settings, options.store.target);
+  if (const auto plan = tls_plan(settings); options.store.target.tls) {
+    options.store.target.tls = plan;
+  }
+  with_setting(settings, "namespace", [&](const std::string& value) {
+    options.name_space = parsed_name(value);
+  });
+  with_setting(settings, "store-timeout", [&](const std::string& value) {
+    options.store_timeout = parsed_duration(value);
+    if (options.store_timeout->count() == 0) throw UsageError("cannot be zero");
+  });
+  choice(settings, "color", colors, options.color);
+  options.json = flag(settings, "json");
+  options.quiet = flag(settings, "quiet");
+  options.verbose = flag(settings, "verbose");
+  if (options.quiet && options.verbose) {
+    options.quiet = !gives_way(settings, "quiet", "verbose");
+    options.verbose = !gives_way(settings, "verbose", "quiet");
+  }
+  return options;
+}
+
+milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl) {
+  constexpr milliseconds usual{2000};
+  if (common.store_timeout) return *common.store_timeout;
+  return ttl ? std::min(usual, *ttl / 10) : usual;
+}
+
+}  // namespace dlock

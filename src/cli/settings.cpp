@@ -1,0 +1,62 @@
+#include "cli/settings.hpp"
+
+#include "util/nearest.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+
+bool flag(const Settings& settings, std::string_view name) {
+  bool set = false;
+  with_setting(settings, name, [&](const std::string& value) {
+    if (value != "true" && value != "false") {
+      throw UsageError("'" + printable(value, 60) + "' is neither true nor false");
+    }
+    set = value == "true";
+  });
+  return set;
+}
+
+void duration(const Settings& settings, std::string_view name, milliseconds& target) {
+  with_setting(settings, name,
+               [&](const std::string& value) { target = parsed_duration(value); });
+}
+
+std::string file_name(const Settings& settings, std::string_view name) {
+  std::string path;
+  with_setting(settings, name, [&](const std::string& value) {
+    if (value.empty()) throw UsageError("a file's name is missing");
+    if (value.find('\0') != std::string::npos) throw UsageError("no name of a file");
+    path = value;
+  });
+  return path;
+}
+
+UsageError no_choice(const std::string& value,
+                     const std::vector<std::string_view>& words) {
+  std::string listed;
+  for (const auto word : words) {
+    if (!listed.empty()) listed += words.size() == 2 ? " nor " : ", ";
+    listed += word;
+  }
+  return UsageError("'" + printable(value, 60) +
+                    (words.size() == 2 ? "' is neither " : "' is none of ") + listed +
+                    did_you_mean(value, words));
+}
+
+bool is_from_file(const Settings& settings, std::string_view name) {
+  const auto found = settings.find(name);
+  return found != settings.end() && found->second.source == Setting::Source::file;
+}
+
+bool gives_way(const Settings& settings, std::string_view name, std::string_view other) {
+  return is_from_file(settings, name) && !is_from_file(settings, other);
+}
+
+UsageError excluded(const Settings& settings, std::string_view name,
+                    std::string_view other) {
+  return UsageError(
+      "--" + std::string(name) + " and --" + std::string(other) + " do not go together",
+      is_from_file(settings, name) && is_from_file(settings, other));
+}
+
+}  // namespace dlock
