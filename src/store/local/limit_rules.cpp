@@ -118,8 +118,9 @@ struct Head {
 };
 static_assert(sizeof(Head) == 32 && sizeof(Turn) == 24);
 
-// FNV-1a by words, since there can be 10,000 of them. Against damage, as in state.cpp.
-std::uint64_t checksum(std::string_view bytes) {
+// As checksum(), but by words, since there can be 10,000 of them. Of another name: what
+// is compiled together with this file means that one.
+std::uint64_t checksum_of_words(std::string_view bytes) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (; bytes.size() >= sizeof hash; bytes.remove_prefix(sizeof hash)) {
     std::uint64_t word = 0;
@@ -157,7 +158,7 @@ std::string encoded(const LimitState& state) {
   append(bytes, state.stamps);
   append(bytes, state.turns);
   std::memcpy(bytes.data(), &head, sizeof head);
-  head.checksum = checksum(std::string_view(bytes).substr(sizeof head.checksum));
+  head.checksum = checksum_of_words(std::string_view(bytes).substr(sizeof head.checksum));
   std::memcpy(bytes.data(), &head, sizeof head);
   return bytes;
 }
@@ -166,7 +167,8 @@ std::optional<LimitState> decoded_limit(std::string_view bytes) {
   Head head;
   if (bytes.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.checksum != checksum(bytes.substr(sizeof head.checksum))) return std::nullopt;
+  if (head.checksum != checksum_of_words(bytes.substr(sizeof head.checksum)))
+    return std::nullopt;
   bytes.remove_prefix(sizeof head);
   if (head.most == 0 || head.most > UINT32_MAX || head.period <= 0 ||
       head.stamps > bytes.size() / sizeof(Clock::time_point)) {
