@@ -28,7 +28,7 @@ bool leases_run_out(const StoreUrl& url);
 
 // What there is to say about the store as locks of the namespace need it. It changes
 // nothing there. That it cannot be reached is a finding, too; each question is answered
-// within `timeout`.
+// within `timeout`. Throws Failure (exhausted) where what it takes to look is short.
 asio::awaitable<Examination> examine_store(const StoreUrl& url,
                                            const std::string& name_space,
                                            milliseconds timeout,

@@ -96,6 +96,28 @@ assert_few_descriptors_are_told() {
   done
 }
 
+# Doctor's exit code is 2 where the store is to blame.
+assert_doctor_blames_no_store() {
+  local limit
+  for limit in {3..16}; do
+    run_with_few "$limit" doctor
+    [[ $status == [01] || $output == *'loading shared libraries'* ]] ||
+      { assert_status 125 && assert_one_line; } || { echo "with $limit" >&2; return 1; }
+  done
+}
+
+@test "doctor that lacks descriptors does not say that the directory is bad" {
+  dlock run job -- true
+
+  assert_doctor_blames_no_store
+}
+
+@test "doctor that lacks descriptors does not say that the server is bad" {
+  use_server
+
+  assert_doctor_blames_no_store
+}
+
 @test "the report tells of a want of descriptors" {
   run_with_few 5 run --report "$BATS_TEST_TMPDIR/report" job -- true
 

@@ -160,7 +160,9 @@ std::string heard_from(int pipe, milliseconds timeout) {
     write_all(pipe, "ok " + std::to_string(locks) + "\n");
   } catch (const Failure& failure) {
     const bool is_busy = failure.kind() == Failure::Kind::unreachable;
-    write_all(pipe, (is_busy ? "busy " : "") + std::string(failure.what()) + "\n");
+    const bool is_short = failure.kind() == Failure::Kind::exhausted;
+    const std::string start = is_busy ? "busy " : is_short ? "short " : "";
+    write_all(pipe, start + failure.what() + "\n");
   }
   ::_exit(0);
 }
@@ -182,6 +184,7 @@ void look_at_database(const Directory& directory, milliseconds timeout, Facts& f
 
   constexpr std::string_view ok = "ok ";
   constexpr std::string_view busy = "busy ";
+  constexpr std::string_view lacking = "short ";
   constexpr std::string_view ours = "dlock: ";
   if (said.starts_with(ok)) {
     const auto locks = std::strtoll(said.c_str() + ok.size(), nullptr, 10);
@@ -193,6 +196,9 @@ void look_at_database(const Directory& directory, milliseconds timeout, Facts& f
   if (said.starts_with(busy)) {
     facts.busy = said.substr(busy.size());
     return;
+  }
+  if (said.starts_with(lacking)) {
+    throw Failure(Failure::Kind::exhausted, said.substr(lacking.size()));
   }
   // The handler of faults speaks to people.
   if (said.starts_with(ours)) said.erase(0, ours.size());
@@ -207,6 +213,7 @@ void look_at_fences(const Directory& directory, Facts& facts) {
   try {
     Registers(directory).check();
   } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::exhausted) throw;
     facts.fences = failure.what();
   }
 }
@@ -262,6 +269,8 @@ Facts facts_of(const std::string& path, milliseconds timeout) {
     look_at_fences(*directory, facts);
     look_at_files(*directory, facts);
   } catch (const Failure& failure) {
+    // What is short is short for doctor, and says nothing of the directory.
+    if (failure.kind() == Failure::Kind::exhausted) throw;
     facts.unusable = failure.what();
   }
   return facts;

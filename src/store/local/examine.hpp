@@ -10,7 +10,7 @@ namespace dlock::local {
 
 // `path` as LocalStore::Options has it. It waits for the gate for as long as `timeout`
 // says; a database that is so damaged that to read it never ends is noticed some seconds
-// later.
+// later. Throws Failure (exhausted) where descriptors or memory to look with are short.
 Facts facts_of(const std::string& path, milliseconds timeout);
 
 }  // namespace dlock::local

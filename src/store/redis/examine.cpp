@@ -111,6 +111,8 @@ class Examiner {
       co_await try_rights();
       co_await measure();
     } catch (const Failure& failure) {
+      // What is short is short for doctor, and says nothing of the server.
+      if (failure.kind() == Failure::Kind::exhausted) throw;
       facts.failure = failure;
     }
   }

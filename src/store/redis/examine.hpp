@@ -13,7 +13,7 @@
 namespace dlock::redis {
 
 // Each question is answered within `timeout`, and so are all those that measure round
-// trips together. What goes wrong is a fact as well.
+// trips together. What goes wrong is a fact as well, but for Failure (exhausted).
 asio::awaitable<Facts> facts_of(asio::io_context& context, const Target& target,
                                 const std::string& name_space, milliseconds timeout,
                                 Wakeup& wakeup);
