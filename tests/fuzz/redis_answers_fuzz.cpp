@@ -1,10 +1,10 @@
 // Bytes of a server, through the reader and everything that takes answers apart. Only the
 // exact answer may be a grant.
 
+#include "fuzz.hpp"
 #include "store/redis/answers.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/value_record.hpp"
-#include "tests/fuzz/fuzz.hpp"
 
 namespace dlock::redis {
 namespace {
