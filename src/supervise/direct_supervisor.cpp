@@ -1,8 +1,10 @@
 #include "supervise/direct_supervisor.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
+#include "lock/errors.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
@@ -19,11 +21,17 @@ DirectSupervisor::DirectSupervisor(std::vector<std::string> argv, SupervisionPla
 // Not before: whoever is next in line would wait for it.
 DirectSupervisor::~DirectSupervisor() {
   if (is_over_) reap(pid_);
+  cgroup_.remove();
 }
 
 asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
     StartPlan plan) {
   deadline_ = plan.deadline;
+  try {
+    if (plan_.needs_tree()) tree_.must_be_seen();
+  } catch (const Failure& failure) {
+    co_return SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()};
+  }
   SpawnPlan spawn_plan;
   spawn_plan.argv = argv_;
   spawn_plan.environment = std::move(plan.environment);
@@ -32,6 +40,8 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
   spawn_plan.session = plan.session;
   spawn_plan.output = plan.output;
   spawn_plan.note = plan.note;
+  if (plan_.needs_tree()) cgroup_ = OwnCgroup::made();
+  spawn_plan.cgroup = cgroup_.directory();
   auto started = spawn(spawn_plan);
   if (const auto* spawned = std::get_if<Spawned>(&started)) {
     pid_ = spawned->pid;
@@ -53,10 +63,12 @@ asio::awaitable<Ended> DirectSupervisor::ended() {
     if (action == Ladder::Action::send_term) {
       send_to_tree(SIGTERM, now);
     } else if (action == Ladder::Action::send_kill) {
-      kill_tree();
+      end_tree(now);
     }
     co_await wakeup_.wait_until(ladder_->look_again(now));
   }
+  // What may be in there without being the command's descendant.
+  if (ladder_->has_termed()) cgroup_.kill_all();
   is_over_ = true;
   auto ended = ended_with(wait_status_of(pid_));
   ended.timed_out = ladder_->timed_out();
@@ -94,15 +106,14 @@ void DirectSupervisor::send_to_tree(int signal, Clock::time_point now) {
   tree_.tell(signal, {pid_, plan_.own_group}, ladder_->look_again(now));
 }
 
-void DirectSupervisor::kill_tree() {
-  // The group at once, so that no shell of it sees its children die first and goes on
-  // to the next command.
-  if (plan_.own_group) ::kill(-pid_, SIGKILL);
-  // To be killed twice does no harm, and only one by one do we learn who may not be.
-  const auto sweep = tree_.send(SIGKILL);
-  if (sweep.refused > 0 && !said_unkillable_) {
-    said_unkillable_ = true;
-    say_(unkillable(sweep.refused));
+void DirectSupervisor::end_tree(Clock::time_point now) {
+  cgroup_.kill_all();
+  const int refused = tree_.kill({pid_, plan_.own_group});
+  kills_since_ = std::min(kills_since_, now);
+  const bool fled = now - kills_since_ >= fled_after;
+  if ((refused > 0 || fled) && !said_survivors_) {
+    said_survivors_ = true;
+    say_(refused > 0 ? unkillable(refused) : not_gone());
   }
 }
 

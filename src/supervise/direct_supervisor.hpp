@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "supervise/own_cgroup.hpp"
 #include "supervise/process_tree.hpp"
 #include "supervise/supervisor.hpp"
 
@@ -30,7 +31,7 @@ class DirectSupervisor final : public Supervisor {
   void pass_on(const Signal& signal);
   void send(int signal);
   void send_to_tree(int signal, Clock::time_point now);
-  void kill_tree();
+  void end_tree(Clock::time_point now);
   void look_at_processes();
 
   std::vector<std::string> argv_;
@@ -41,10 +42,12 @@ class DirectSupervisor final : public Supervisor {
   std::optional<Ladder> ladder_;
   Clock::time_point deadline_ = Clock::time_point::max();
   ProcessTree tree_;
+  OwnCgroup cgroup_;
   pid_t pid_ = 0;
   bool command_ended_ = false;
   bool is_over_ = false;  // and ended() has said so; a zombie until the end of this
-  bool said_unkillable_ = false;
+  Clock::time_point kills_since_ = Clock::time_point::max();
+  bool said_survivors_ = false;
 };
 
 }  // namespace dlock

@@ -7,6 +7,8 @@
 #include <csignal>
 #include <utility>
 
+#include "util/process.hpp"
+
 namespace dlock {
 namespace {
 
@@ -68,12 +70,13 @@ asio::awaitable<Ended> GuardedSupervisor::ended() {
     if (page_.phase.load(std::memory_order_acquire) == Phase::over) break;
     if (Clock::now() >= overdue_at()) guardian_is_gone_ = true;
     if (guardian_is_gone_) co_return co_await end_without_guardian();
-    note_unkillable(page_.refused.load());
+    note_survivors(page_.refused.load(), page_.fled.load());
     co_await wakeup_.wait_until(overdue_at());
   }
   auto ended = ended_with(page_.wait_status);
   ended.timed_out = page_.timed_out;
-  if (page_.loss >= 0) ended.lost = static_cast<Loss>(page_.loss);
+  // What it was told when all had ended already is no less true.
+  ended.lost = page_.loss >= 0 ? std::optional(static_cast<Loss>(page_.loss)) : lost_;
   co_return ended;
 }
 
@@ -100,22 +103,30 @@ asio::awaitable<Ended> GuardedSupervisor::end_without_guardian() {
     ended.lost = Loss::unconfirmed;
   }
   if (Clock::now() >= overdue_at()) ended.lost = Loss::unconfirmed;
+  auto& tree = guardian_.tree();
+  const auto begin = Clock::now();
   for (;;) {
     while (signals_.next()) {
       // They have all been sent something stronger.
     }
-    const auto sweep = guardian_.tree().send(SIGKILL);
     guardian_.cgroup().kill_all();
-    if (guardian_.tree().is_empty(0)) co_return ended;
-    note_unkillable(sweep.refused);
+    const auto command = state_of_child(page_.pid);
+    const bool is_there = command != ChildState::none;  // else its number is a stranger's
+    const int refused = tree.kill({is_there ? page_.pid : 0, plan_.own_group});
+    const bool lives = is_there && command != ChildState::ended;
+    if (tree.is_empty(page_.pid) && !lives) {
+      if (is_there) reap(page_.pid);
+      co_return ended;
+    }
+    note_survivors(refused, Clock::now() - begin >= fled_after);
     co_await wakeup_.wait_until(Clock::now() + sweep_again);
   }
 }
 
-void GuardedSupervisor::note_unkillable(int count) {
-  if (count == 0 || said_unkillable_) return;
-  said_unkillable_ = true;
-  say_(unkillable(count));
+void GuardedSupervisor::note_survivors(int refused, bool fled) {
+  if ((refused == 0 && !fled) || said_survivors_) return;
+  said_survivors_ = true;
+  say_(refused > 0 ? unkillable(refused) : not_gone());
 }
 
 void GuardedSupervisor::hear() {

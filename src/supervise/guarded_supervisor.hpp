@@ -31,7 +31,7 @@ class GuardedSupervisor final : public Supervisor {
   void hear();
   bool tell_guardian(std::uint8_t word);
   void send(int signal);
-  void note_unkillable(int count);
+  void note_survivors(int refused, bool fled);
   Clock::time_point overdue_at() const;
   asio::awaitable<Ended> end_without_guardian();
 
@@ -46,7 +46,7 @@ class GuardedSupervisor final : public Supervisor {
   bool guardian_is_gone_ = false;
   std::optional<Loss> lost_;
   Clock::time_point deadline_ = Clock::time_point::max();
-  bool said_unkillable_ = false;
+  bool said_survivors_ = false;
 };
 
 }  // namespace dlock

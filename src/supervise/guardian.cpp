@@ -40,6 +40,7 @@ Failure no_guardian(const char* step) {
 Guardian::Guardian(const Task& task)
     : argv_(task.argv), paths_(candidates(task.argv.front(), std::getenv("PATH"))) {
   if (!tree_.catches_orphans()) throw no_guardian("prctl");
+  tree_.must_be_seen();
   size_ = sizeof(GuardianPage) + task.environment_size;
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -58,11 +59,12 @@ Guardian::Guardian(const Task& task)
   timer_ = Fd(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   const auto argv = pointers(argv_);
   const auto callers_group = ::getpgrp();
+  const auto owner = ::getpid();
   pid_ = timer_ ? ::fork() : -1;
   if (pid_ == 0) {
     channel_.reset();
     if (task.output_reader >= 0) ::close(task.output_reader);
-    guard({*page_, theirs.get(), timer_.get(), callers_group, task.plan, paths_,
+    guard({*page_, owner, theirs.get(), timer_.get(), callers_group, task.plan, paths_,
            argv.data(), task.signals, task.output});
   }
   born_as_ = pid_;

@@ -56,6 +56,9 @@ struct GuardianPage {
   // How many processes may not be killed by us; known while they are being ended.
   std::atomic<int> refused{0};
 
+  // Whether they have been killed for long and are still not gone.
+  std::atomic<bool> fled{false};
+
   // Whether the guardian has a cgroup for the command, or is about to make one.
   std::atomic<bool> has_cgroup{false};
 

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "supervise/kill_tree.hpp"
 #include "supervise/own_cgroup.hpp"
 #include "supervise/process_scan.hpp"
 #include "supervise/tell_tree.hpp"
@@ -31,18 +33,13 @@ using Step = GuardianPage::Step;
 // How it is called in lists of processes; the kernel cuts off after 15.
 constexpr const char* process_name = "dlock-guardian";
 
+// As nice(2) has it.
+constexpr int guardian_priority = -10;
+
 // If the timer could not be set, nothing is slept longer than this.
 constexpr milliseconds longest_blind_sleep{50};
 
 void ignore_child(int) {}
-
-// Whether this child has ended; it stays unreaped.
-bool is_dead(pid_t child) {
-  siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) ==
-             0 &&
-         info.si_pid == child;
-}
 
 class Process {
  public:
@@ -76,11 +73,11 @@ class Process {
   bool has_launched();
   void look_at_processes();
   bool reap_until_command();
-  bool is_tree_empty();
+  bool owner_lives() const;
   void look_at_deadline(Clock::time_point now);
   void pass_on(int signal);
   void send_to_tree(int signal, Clock::time_point now);
-  void kill_tree();
+  void end_tree(Clock::time_point now);
   void finish();
   void remove_cgroup();
   void sleep();
@@ -94,6 +91,7 @@ class Process {
   Ladder ladder_;
   ProcessScan scan_;
   OwnCgroup cgroup_;
+  bool enters_cgroup_ = false;
   int settle_error_ = 0;
   // A pipe that closes when exec has succeeded, or the child is gone.
   int launching_ = -1;
@@ -102,6 +100,7 @@ class Process {
   bool command_ended_ = false;
   bool has_owner_ = true;
   bool is_ending_ = false;
+  Clock::time_point kills_since_ = Clock::time_point::max();
   bool has_news_ = false;  // that the command runs, which dlock has not been told
   Clock::time_point look_again_ = Clock::time_point::max();
 };
@@ -118,8 +117,10 @@ void Process::settle() {
   // Ctrl-Z is not for us.
   if (::setpgid(0, 0) != 0) settle_error_ = errno;
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) settle_error_ = errno;
+  // Wakes us, whoever may have dlock's end of the channel open besides.
+  if (::prctl(PR_SET_PDEATHSIG, SIGCHLD, 0, 0, 0) != 0) settle_error_ = errno;
   ::prctl(PR_SET_NAME, process_name, 0, 0, 0);
-  scan_.open();
+  if (!scan_.open()) settle_error_ = errno != 0 ? errno : ENOENT;
   int ends[2] = {-1, -1};
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) settle_error_ = errno;
   launching_ = ends[0];
@@ -133,11 +134,19 @@ void Process::settle() {
 bool Process::prepare() {
   if (settle_error_ != 0) return fail(Step::settle, settle_error_);
   page_.not_before = Clock::now();
-  command_ = start_light_child(
-      [](void* process) { static_cast<const Process*>(process)->become_command(); }, this,
-      &page_.pid);
+  const auto become = [](void* process) {
+    static_cast<const Process*>(process)->become_command();
+  };
+  command_ = start_light_child(become, this, &page_.pid, cgroup_.directory());
+  if (command_ < 0 && cgroup_.exists()) {
+    enters_cgroup_ = true;  // it cannot be born there on this kernel
+    command_ = start_light_child(become, this, &page_.pid);
+  }
   if (command_ < 0) return fail(Step::fork, errno);
   page_.not_after = Clock::now();
+  // Who has to be in time does not wait for those who keep the processors busy, where
+  // that is allowed; only now, for the command is to be no better off.
+  ::setpriority(PRIO_PROCESS, 0, guardian_priority);
   ::close(launching_end_);
   if (task_.output >= 0) ::close(task_.output);  // only the command is to have it open
   return true;
@@ -149,14 +158,20 @@ bool Process::await_start() {
   for (;;) {
     doze(-1, false);
     if (page_.go.load() != 0) break;
-    char word = 0;
-    const auto size = ::recv(task_.channel, &word, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (size == 0 || (size < 0 && errno == ECONNRESET)) return false;
+    if (!owner_lives()) return false;
   }
   // As the child does it: whoever comes first, both know it is done.
   ::setpgid(command_, task_.plan.own_group ? command_ : task_.callers_group);
   ladder_ = Ladder(task_.plan, page_.told_at);
   return true;
+}
+
+// Whether dlock lives. What it said before it ended stays to be read.
+bool Process::owner_lives() const {
+  char word = 0;
+  const auto size = ::recv(task_.channel, &word, 1, MSG_PEEK | MSG_DONTWAIT);
+  const bool is_closed = size == 0 || (size < 0 && errno == ECONNRESET);
+  return !is_closed && ::getppid() == task_.owner;
 }
 
 // One that was not told to start.
@@ -173,6 +188,7 @@ void Process::become_command() const {
     not_become(Step::become, -static_cast<int>(error));
   }
   if (::getppid() != pid_) ::_exit(127);  // the guardian is gone already
+  if (enters_cgroup_) enter_cgroup(cgroup_.directory());
   await_word();
   page_.is_becoming.store(true);
   // Only now: what a terminal sends to the caller's group was not meant for it before.
@@ -180,7 +196,6 @@ void Process::become_command() const {
   if (const auto error = raw_syscall(SYS_setpgid, 0, group)) {
     not_become(Step::become, -static_cast<int>(error));
   }
-  cgroup_.enter();
   const Launch launch{task_.paths, task_.argv, page_.environment, task_.signals,
                       task_.output};
   launch.restore_signals();
@@ -229,13 +244,12 @@ void Process::tell_dlock() const {
 // left to do, and on a busy machine dlock, and with it the next in line, would wait for
 // it: so the others go first.
 void Process::await_end() const {
-  char word = 0;
-  while (has_owner_) {
-    // Who sleeps in recv(2) is woken, too, when dlock reads what it was told.
-    pollfd watched{task_.channel, POLLIN, 0};
-    ::poll(&watched, 1, -1);
-    const auto size = ::recv(task_.channel, &word, 1, 0);
-    if (size == 0 || (size < 0 && errno != EINTR)) break;
+  char words[64];
+  set_timer(task_.timer, Clock::time_point::max());
+  while (has_owner_ && owner_lives()) {
+    while (::recv(task_.channel, words, sizeof words, MSG_DONTWAIT) > 0) {
+    }
+    doze(-1, false);
   }
   ::sched_yield();
 }
@@ -253,7 +267,7 @@ bool Process::is_over() {
       send_to_tree(SIGTERM, now);
       tell_dlock();
       break;
-    case Ladder::Action::send_kill: kill_tree(); break;
+    case Ladder::Action::send_kill: end_tree(now); break;
     case Ladder::Action::wait: break;
   }
   // Not before: what has ended, too, is told at once. Two words would mean two turns of
@@ -266,9 +280,10 @@ bool Process::is_over() {
 void Process::hear() {
   std::uint8_t words[64];
   while (has_owner_) {
+    const bool lives = ::getppid() == task_.owner;
     const auto size = ::recv(task_.channel, words, sizeof words, MSG_DONTWAIT);
     // Nothing there; or no memory, say, which is no sign of death.
-    if (size < 0 && errno != ECONNRESET) return;
+    if (size < 0 && errno != ECONNRESET && lives) return;
     if (size <= 0) {
       has_owner_ = false;
       ladder_.owner_gone(Clock::now());
@@ -310,7 +325,9 @@ void Process::look_at_processes() {
     command_ended_ = true;
     ladder_.command_ended();
   }
-  if (command_ended_ && ladder_.needs_tree()) ladder_.tree_is_empty(is_tree_empty());
+  if (command_ended_ && ladder_.needs_tree()) {
+    ladder_.tree_is_empty(scan_.is_empty(command_));
+  }
 }
 
 // Reaps orphans that have ended; whether the command has. It stays unreaped to the end,
@@ -323,26 +340,6 @@ bool Process::reap_until_command() {
     }
     if (info.si_pid == command_) return true;
     ::waitpid(info.si_pid, nullptr, WNOHANG);
-  }
-}
-
-bool Process::is_tree_empty() {
-  for (;;) {
-    const auto children = scan_.children();
-    bool any = false;
-    bool reaped = false;
-    for (std::size_t i = 0; i < children.count; ++i) {
-      const auto child = children.first[i];
-      if (child == command_) continue;
-      if (::waitpid(child, nullptr, WNOHANG) == child) {
-        reaped = true;
-      } else {
-        any = true;
-      }
-    }
-    if (any) return false;
-    if (children.is_all) return true;
-    if (!reaped) return false;
   }
 }
 
@@ -374,35 +371,20 @@ void Process::send_to_tree(int signal, Clock::time_point now) {
   tell_tree(scan_, signal, {command_, task_.plan.own_group}, ladder_.look_again(now));
 }
 
-void Process::kill_tree() {
-  // The group at once, so that no shell of it sees its children die first and goes on
-  // to the next command.
-  ::kill(task_.plan.own_group ? -command_ : command_, SIGKILL);
-  // To be killed twice does no harm, and only one by one do we learn who may not be.
-  int refused = 0;
-  const auto children = scan_.children();
-  for (std::size_t i = 0; i < children.count; ++i) {
-    const auto child = children.first[i];
-    if (::kill(child, SIGKILL) != 0 && errno == EPERM && !is_dead(child)) ++refused;
-  }
-  // One that gets another parent in between is found by the next sweep.
-  const auto all = scan_.all();
-  for (std::size_t i = 0; i < all.count; ++i) {
-    const auto& process = all.first[i];
-    if (!process.is_ours || process.parent == pid_) continue;
-    if (signal_scanned(process, SIGKILL) == EPERM) ++refused;
-  }
+void Process::end_tree(Clock::time_point now) {
   cgroup_.kill_all();
-  if (refused != page_.refused.load()) {
-    page_.refused.store(refused);
-    tell_dlock();
-  }
+  const int refused = kill_tree(scan_, {command_, task_.plan.own_group});
+  kills_since_ = std::min(kills_since_, now);
+  const bool fled = refused == 0 && now - kills_since_ >= fled_after;
+  if (refused == page_.refused.load() && fled == page_.fled.load()) return;
+  page_.refused.store(refused);
+  page_.fled.store(fled);
+  tell_dlock();
 }
 
 void Process::finish() {
   // What may be in there without being the command's descendant.
   if (ladder_.has_termed()) cgroup_.kill_all();
-  remove_cgroup();
   page_.wait_status = wait_status_of(command_);
   page_.timed_out = ladder_.timed_out();
   if (const auto lost = ladder_.lost()) page_.loss = static_cast<int>(*lost);
@@ -412,7 +394,9 @@ void Process::finish() {
 }
 
 void Process::remove_cgroup() {
-  if (cgroup_.exists() && cgroup_.remove()) page_.has_cgroup.store(false);
+  if (!cgroup_.exists() || !cgroup_.remove()) return;
+  cgroup_ = OwnCgroup();
+  page_.has_cgroup.store(false);
 }
 
 // Until something happens, or look_again_. The timer counts suspend, which the time limit

@@ -12,7 +12,8 @@ namespace dlock {
 // What it is born with.
 struct GuardianTask {
   GuardianPage& page;
-  int channel;          // a stream socket to dlock; end of file: dlock is gone
+  pid_t owner;          // dlock, which is its parent for as long as it lives
+  int channel;          // a stream socket to it; end of file: it is gone, too
   int timer;            // a timer on boot time, not armed
   pid_t callers_group;  // which the command goes back to, if it has none of its own
   SupervisionPlan plan;

@@ -15,6 +15,10 @@ enum class Stragglers { leave, wait, kill };
 // being started during a sweep is only found by another one.
 inline constexpr milliseconds sweep_again{20};
 
+// Who is not gone by then starts new processes faster than they can be ended, or hangs in
+// the kernel: the user is told that the lock is kept.
+inline constexpr milliseconds fled_after{1000};
+
 struct SupervisionPlan {
   std::optional<milliseconds> timeout;  // of the command
   milliseconds kill_after{5000};        // from TERM to KILL
@@ -22,6 +26,9 @@ struct SupervisionPlan {
   Stragglers stragglers = Stragglers::leave;
   bool own_group = false;
   std::optional<LeaseTiming> lease;  // of one that can run out
+
+  // Whether all of the command's processes may have to be found, whatever becomes of it.
+  bool needs_tree() const { return lease || timeout || stragglers != Stragglers::leave; }
 };
 
 // How the command's process ended, and why, if it was not by itself.

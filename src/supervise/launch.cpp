@@ -26,9 +26,7 @@ std::string reason(int error, bool exists) {
 }  // namespace
 
 void Launch::restore_signals() const {
-  // Handlers end with exec by themselves; what was ignored has to be so again.
-  ::signal(SIGBUS, signals.bus_ignored ? SIG_IGN : SIG_DFL);
-  ::signal(SIGSEGV, signals.segv_ignored ? SIG_IGN : SIG_DFL);
+  // What was ignored has to be so again.
   if (signals.child_ignored) ::signal(SIGCHLD, SIG_IGN);
   ::sigprocmask(SIG_SETMASK, &signals.mask, nullptr);
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,19 +35,21 @@ struct Entry {
   char name[1];
 };
 
-// Fills in what /proc says of `process.pid`; whether it lives.
-bool look_up(ScannedProcess& process) {
-  char path[32] = "/proc/";
-  char* end = path + std::strlen(path);
+// As decimal digits, for which there is room; returns where they end.
+char* write_number(char* to, pid_t number) {
   char digits[16];
   char* first = std::end(digits);
-  for (auto pid = process.pid; pid > 0; pid /= 10) {
-    *--first = static_cast<char>('0' + pid % 10);
-  }
+  for (; number > 0; number /= 10) *--first = static_cast<char>('0' + number % 10);
   const auto count = static_cast<std::size_t>(std::end(digits) - first);
-  std::memcpy(end, first, count);
-  std::memcpy(end + count, "/stat", sizeof "/stat");
-  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  std::memcpy(to, first, count);
+  return to + count;
+}
+
+// Fills in what /proc says of `process.pid`; whether it lives.
+bool look_up(int proc, ScannedProcess& process) {
+  char path[32];
+  std::memcpy(write_number(path, process.pid), "/stat", sizeof "/stat");
+  const Fd file(::openat(proc, path, O_RDONLY | O_CLOEXEC));
   if (!file) return false;
   char stat[512];
   const auto size = ::read(file.get(), stat, sizeof stat - 1);
@@ -65,12 +68,11 @@ bool look_up(ScannedProcess& process) {
 
 // Calls `found` with each number in /proc.
 template <typename Found>
-void for_each_pid(Found found) {
-  const Fd directory(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory) return;
+void for_each_pid(int proc, Found found) {
+  if (::lseek(proc, 0, SEEK_SET) != 0) return;
   alignas(Entry) static char entries[32'768];
   for (;;) {
-    const auto size = ::syscall(SYS_getdents64, directory.get(), entries, sizeof entries);
+    const auto size = ::syscall(SYS_getdents64, proc, entries, sizeof entries);
     if (size <= 0) return;
     for (long at = 0; at < size;) {
       Entry entry;
@@ -110,16 +112,42 @@ void mark_ours(ScannedProcess* all, std::size_t count, IsStranger is_stranger) {
       const bool is_child = process.parent == self && !is_stranger(process.pid);
       if (parent == nullptr && !is_child) continue;
       process.is_ours = grew = true;
-      if (parent != nullptr) process.caught_above = parent->caught | parent->caught_above;
+      if (parent == nullptr) continue;
+      process.parent_started = parent->started;
+      process.caught_above = parent->caught | parent->caught_above;
     }
   }
 }
 
 }  // namespace
 
-void ProcessScan::open() {
+ChildState state_of_child(pid_t pid) {
+  siginfo_t info{};
+  const int which = WEXITED | WSTOPPED | WNOHANG | WNOWAIT;
+  if (::waitid(P_PID, static_cast<id_t>(pid), &info, which) != 0) return ChildState::none;
+  if (info.si_pid == 0) return ChildState::lives;
+  return info.si_code == CLD_STOPPED ? ChildState::stopped : ChildState::ended;
+}
+
+bool ProcessScan::open() {
+  is_open_ = true;
+  proc_ = Fd(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!proc_) {
+    if (errno == ENOENT || errno == ENOTDIR) errno = 0;
+    return false;
+  }
+  char is[16];
+  char wanted[16];
+  const auto size = ::readlinkat(proc_.get(), "self", is, sizeof is);
+  const auto length = write_number(wanted, ::getpid()) - wanted;
+  if (size != length || std::memcmp(is, wanted, static_cast<std::size_t>(size)) != 0) {
+    proc_.reset();
+    errno = 0;
+    return false;
+  }
   // One thread, so one list.
-  children_ = Fd(::open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC));
+  children_ = Fd(::openat(proc_.get(), "thread-self/children", O_RDONLY | O_CLOEXEC));
+  return children_ || errno == ENOENT;  // not every kernel lists them
 }
 
 bool ProcessScan::is_stranger(pid_t pid) const {
@@ -127,6 +155,7 @@ bool ProcessScan::is_stranger(pid_t pid) const {
 }
 
 ProcessScan::Children ProcessScan::children() {
+  if (!is_open_) open();
   Children found{children_found, 0, true};
   std::size_t size = 0;
   bool is_listed = static_cast<bool>(children_);
@@ -156,10 +185,11 @@ ProcessScan::Children ProcessScan::children() {
     }
     return found;
   }
-  for_each_pid([&](pid_t pid) {
+  for_each_pid(proc_.get(), [&](pid_t pid) {
     ScannedProcess process;
     process.pid = pid;
-    if (look_up(process) && process.parent == ::getpid() && !is_stranger(pid)) {
+    if (look_up(proc_.get(), process) && process.parent == ::getpid() &&
+        !is_stranger(pid)) {
       children_found[found.count++] = pid;
     }
     return found.count < most_children;
@@ -168,35 +198,64 @@ ProcessScan::Children ProcessScan::children() {
 }
 
 ProcessScan::Processes ProcessScan::all() {
+  if (!is_open_) open();
   std::size_t count = 0;
-  for_each_pid([&](pid_t pid) {
+  for_each_pid(proc_.get(), [&](pid_t pid) {
     processes[count] = {};
     processes[count].pid = pid;
-    if (look_up(processes[count])) ++count;
+    if (look_up(proc_.get(), processes[count])) ++count;
     return count < most_processes;
   });
   mark_ours(processes, count, [this](pid_t pid) { return is_stranger(pid); });
   return {processes, count};
 }
 
-bool is_shown(pid_t pid) {
-  ScannedProcess process;
-  process.pid = pid;
-  return look_up(process);
+bool ProcessScan::is_empty(pid_t keep) {
+  for (;;) {
+    const auto found = children();
+    bool any = false;
+    bool reaped = false;
+    for (std::size_t i = 0; i < found.count; ++i) {
+      const auto child = found.first[i];
+      if (child == keep) continue;
+      const auto ended = ::waitpid(child, nullptr, WNOHANG);
+      // One that is not ours is no sign of life: it was read in another namespace.
+      if (ended == child) reaped = true;
+      if (ended == 0) any = true;
+    }
+    if (any) return false;
+    // What has ended since the list was read may have left us children of its own.
+    if (!reaped) return found.is_all;
+  }
 }
 
-int signal_scanned(const ScannedProcess& process, int signal) {
+bool ProcessScan::is_shown(pid_t pid) const {
+  ScannedProcess process;
+  process.pid = pid;
+  return look_up(proc_.get(), process);
+}
+
+int ProcessScan::send(const ScannedProcess& process, int signal) const {
   const Fd target(open_pidfd(process.pid));
-  if (!target) {
-    if (errno == ESRCH) return ESRCH;
-    return ::kill(process.pid, signal) == 0 ? 0 : errno;  // no pidfds here
-  }
-  // The number may have passed to another between the scan and the opening.
+  const bool can_open = target || errno != ENOSYS;  // else an old kernel
+  if (!target && errno == ESRCH) return ESRCH;
+  // The number may have passed to another between the scan and the opening, and so may
+  // that of the parent before.
   ScannedProcess now;
   now.pid = process.pid;
-  if (!look_up(now) || now.started != process.started) return ESRCH;
-  return ::syscall(SYS_pidfd_send_signal, target.get(), signal, nullptr, 0) == 0 ? 0
-                                                                                 : errno;
+  if (!look_up(proc_.get(), now) || now.started != process.started) return ESRCH;
+  if (now.parent != ::getpid()) {
+    ScannedProcess parent;
+    parent.pid = now.parent;
+    if (now.parent != process.parent || !look_up(proc_.get(), parent) ||
+        parent.started != process.parent_started) {
+      return ESRCH;
+    }
+  }
+  if (target) return send_signal(target.get(), signal) ? 0 : errno;
+  // No descriptor is left: it is found again when its parent has ended.
+  if (can_open && now.parent != ::getpid()) return ESRCH;
+  return ::kill(process.pid, signal) == 0 ? 0 : errno;
 }
 
 }  // namespace dlock

@@ -4,23 +4,12 @@
 #include <sys/types.h>
 
 #include <set>
-#include <vector>
 
+#include "supervise/kill_tree.hpp"
+#include "supervise/process_scan.hpp"
 #include "supervise/tell_tree.hpp"
-#include "util/process.hpp"
 
 namespace dlock {
-
-// Living processes below `root`, parents before children; without `strangers` and what
-// is below them. Pure.
-std::vector<ProcessInfo> descendants(pid_t root, const std::vector<ProcessInfo>& all,
-                                     const std::set<pid_t>& strangers = {});
-
-// What became of a signal that was sent to many.
-struct Sweep {
-  int signalled = 0;
-  int refused = 0;  // no permission: somebody else's processes, by sudo or setuid
-};
 
 // What descends from this process because of the command. A shell that ran exec for
 // dlock may have left it children of its own; they are strangers to all of this.
@@ -29,20 +18,28 @@ class ProcessTree {
   // Makes orphaned descendants our children, so that none can get away, and notes the
   // children that are there already. Before the command is started.
   ProcessTree();
+  ProcessTree(const ProcessTree&) = delete;
+  ProcessTree& operator=(const ProcessTree&) = delete;
 
   // Whether orphans do become our children.
   bool catches_orphans() const { return catches_orphans_; }
 
-  // Sends `signal` to every living process of the tree that a look at it finds. A process
-  // that ended meanwhile is not mistaken for a later one of the same number.
-  Sweep send(int signal) const;
+  // Opens what it takes to find all of them later, whatever happens then to descriptors
+  // and mounts. Throws Failure (misconfigured: /proc does not show them; exhausted).
+  void must_be_seen();
 
-  // The same, but to each once and to all of them: see tell_tree().
-  void tell(int signal, const TreeRoot& root, Clock::time_point until) const;
+  // Kills every process of the tree that a look at it finds: see kill_tree(). How many
+  // may not be killed by us.
+  int kill(const TreeRoot& root) { return kill_tree(scan_, root); }
+
+  // Sends a signal to each once and to all of them: see tell_tree().
+  void tell(int signal, const TreeRoot& root, Clock::time_point until) {
+    tell_tree(scan_, signal, root, until);
+  }
 
   // Whether no process of the tree lives. Reaps dead children on the way, but never
   // `keep`, whose number has to stay taken.
-  bool is_empty(pid_t keep);
+  bool is_empty(pid_t keep) { return scan_.is_empty(keep); }
 
   // Reaps children that died, up to and excluding `keep`; whether `keep` is dead. Costs
   // two system calls where nothing else died.
@@ -51,6 +48,7 @@ class ProcessTree {
  private:
   bool catches_orphans_ = false;
   std::set<pid_t> strangers_;
+  ProcessScan scan_{&strangers_};
 };
 
 }  // namespace dlock

@@ -72,8 +72,6 @@ HeldSignals::HeldSignals() {
   // Its children would be reaped behind our back, exit code and all.
   inherited_.child_ignored = is_ignored(SIGCHLD);
   if (inherited_.child_ignored) ::signal(SIGCHLD, SIG_DFL);
-  inherited_.bus_ignored = is_ignored(SIGBUS);
-  inherited_.segv_ignored = is_ignored(SIGSEGV);
 
   // A fault of our own ends us all the same: the kernel does not let it be blocked.
   ::sigprocmask(SIG_BLOCK, &held_, &inherited_.mask);

@@ -20,8 +20,6 @@ namespace dlock {
 struct SignalState {
   sigset_t mask{};
   bool child_ignored = false;  // SIGCHLD
-  bool bus_ignored = false;    // SIGBUS
-  bool segv_ignored = false;   // SIGSEGV
 };
 
 struct Signal {

@@ -11,6 +11,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "util/light_child.hpp"
+
 namespace dlock {
 namespace {
 
@@ -38,11 +40,13 @@ iovec part(std::string_view text) {
 struct Start {
   const SpawnPlan& plan;
   const Launch& launch;
+  int cgroup_to_enter = -1;  // it was not born there
   volatile Clock::rep started = 0;
   volatile int error = 0;  // stays 0 if exec succeeds
   volatile std::size_t failed_path = 0;
 
   void run() {
+    if (cgroup_to_enter >= 0) enter_cgroup(cgroup_to_enter);
     if (plan.own_group) ::setpgid(0, 0);
     if (plan.session >= 0) ::fcntl(plan.session, F_SETFD, 0);
     const auto now = Clock::now().time_since_epoch();
@@ -85,7 +89,13 @@ std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan) {
   spawned.not_before = Clock::now();
   // vfork, not fork: nothing is copied, the parent sleeps until exec, and the error
   // comes back through the shared memory, where a pipe would cost four system calls.
-  spawned.pid = ::vfork();
+  // Into a cgroup the C library has no way.
+  const auto run = [](void* it) { static_cast<Start*>(it)->run(); };
+  spawned.pid = plan.cgroup < 0 ? -1 : start_child_and_wait(run, &start, plan.cgroup);
+  if (spawned.pid < 0) {
+    start.cgroup_to_enter = plan.cgroup;
+    spawned.pid = ::vfork();
+  }
   if (spawned.pid == 0) {
     start.run();
     ::_exit(127);

@@ -19,6 +19,9 @@ struct SpawnPlan {
   int session = -1;        // a close-on-exec descriptor to pass on all the same
   int output = -1;         // to be its standard output; -1: that of this process
   const StartNote* note = nullptr;  // to be written by the child
+  // A directory, in whose control group it is to be if that can be done; -1: in the
+  // caller's.
+  int cgroup = -1;
 };
 
 // A command that was started; not yet reaped.

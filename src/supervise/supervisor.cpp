@@ -26,6 +26,11 @@ std::string unkillable(int count) {
          "gone";
 }
 
+std::string not_gone() {
+  return "the command's processes are killed but not gone, or start others all the time; "
+         "keeping the lock until they are gone";
+}
+
 bool has_terminal() {
   return static_cast<bool>(Fd(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)));
 }

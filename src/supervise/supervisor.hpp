@@ -55,6 +55,9 @@ bool is_for_command(int signal);
 // What to say of processes that we may not end.
 std::string unkillable(int count);
 
+// What to say of processes that are killed, and are not gone for long.
+std::string not_gone();
+
 // Whether this process has a controlling terminal.
 bool has_terminal();
 

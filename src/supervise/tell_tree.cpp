@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 
@@ -44,7 +45,7 @@ class Round {
     // The group at once, so that no shell of it sees its children die first and goes on
     // to the next command; parents before their children for the same reason.
     say([&](int signal) {
-      ::kill(root_.own_group ? -root_.command : root_.command, signal);
+      return ::kill(root_.own_group ? -root_.command : root_.command, signal);
     });
     tell(there, [](const ScannedProcess&) { return true; });
     tell_hidden_children();
@@ -58,10 +59,12 @@ class Round {
   }
 
  private:
+  // What `send` said of the signal.
   template <typename Send>
-  void say(Send send) const {
-    send(signal_);
+  int say(Send send) const {
+    const int error = send(signal_);
     if (signal_ == SIGTERM) send(SIGCONT);  // a stopped process would not notice
+    return error;
   }
 
   bool was_told_first(pid_t pid) const {
@@ -73,10 +76,11 @@ class Round {
     return signal_ > last_known || (caught >> (signal_ - 1) & 1) != 0;
   }
 
-  // Those that are meant and have not been told; whether there were any.
+  // Those that are meant and have not been told; whether there were any, or may be.
   template <typename IsMeant>
   bool tell(const ProcessScan::Processes& found, IsMeant is_meant) {
     const auto known = count_;
+    bool was_missed = false;
     for (std::size_t i = 0; i < found.count && count_ < most_told; ++i) {
       const auto& process = found.first[i];
       const Told as_told{process.pid, process.started};
@@ -86,10 +90,15 @@ class Round {
       }
       told[count_++] = as_told;
       if (was_told_first(process.pid)) continue;
-      say([&](int signal) { signal_scanned(process, signal); });
+      const int error = say([&](int signal) { return scan_.send(process, signal); });
+      // It has another parent by now, or is gone: the next look tells.
+      if (error == ESRCH) {
+        --count_;
+        was_missed = true;
+      }
     }
     std::sort(told, told + count_);
-    return count_ > known;
+    return was_missed || count_ > known;
   }
 
   // Children that /proc does not show; others, it may be, do not want them shown. They
@@ -98,8 +107,11 @@ class Round {
     const auto children = scan_.children();
     for (std::size_t i = 0; i < children.count; ++i) {
       const auto child = children.first[i];
-      if (was_told_first(child) || is_shown(child)) continue;
-      say([&](int signal) { ::kill(child, signal); });
+      if (was_told_first(child) || state_of_child(child) == ChildState::none ||
+          scan_.is_shown(child)) {
+        continue;
+      }
+      say([&](int signal) { return ::kill(child, signal); });
     }
   }
 

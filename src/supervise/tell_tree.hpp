@@ -8,11 +8,11 @@
 
 namespace dlock {
 
-// The command's process, which has to be unreaped, and whether it leads a process group
-// of its own.
+// The command's process, which has to be unreaped (0: it is not there any more), and
+// whether it leads a process group of its own.
 struct TreeRoot {
-  pid_t command;
-  bool own_group;
+  pid_t command = 0;
+  bool own_group = false;
 };
 
 // Sends `signal`, and CONT behind a TERM, to all that descends from this process when it

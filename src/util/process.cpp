@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <sstream>
 #include <string_view>
 
 #include "util/fd.hpp"
@@ -102,17 +101,6 @@ std::vector<ProcessInfo> all_processes() {
     if (const auto process = process_of(pid)) all.push_back(*process);
   }
   return all;
-}
-
-std::optional<std::vector<pid_t>> own_children() {
-  // One thread, so one list.
-  const auto path = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return std::nullopt;
-  std::istringstream text(text_of(path));
-  std::vector<pid_t> children;
-  for (pid_t pid = 0; text >> pid;) children.push_back(pid);
-  return children;
 }
 
 std::optional<StatFields> stat_fields(const char* text) {

@@ -38,9 +38,6 @@ bool has_ended(pid_t pid);
 // All that /proc shows to this user.
 std::vector<ProcessInfo> all_processes();
 
-// The children of this process, dead ones too; nothing if the kernel does not list them.
-std::optional<std::vector<pid_t>> own_children();
-
 // What wait(2) would say of a child that has ended, or 0 if there is none. It stays a
 // zombie: to free that takes the kernel 50 µs and more.
 int wait_status_of(pid_t child);

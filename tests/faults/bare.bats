@@ -33,10 +33,13 @@ assert_worked_or_refused() {
   assert_output_contains /proc
 }
 
-@test "with too little memory to map the database dlock says so in one line" {
-  run timeout 10 prlimit --as=300000000 dlock run job -- echo started
+@test "with little memory a run works, or says in one line why not" {
+  local megabytes
+  for megabytes in 16 32 64 300; do
+    run timeout 10 prlimit --as=$((megabytes << 20)) dlock run job -- echo started
 
-  assert_worked_or_refused
+    assert_worked_or_refused
+  done
 }
 
 # Runs dlock with nothing open but the standard descriptors, and a limit of this many.
@@ -167,21 +170,19 @@ use_server() {
   awk -v pid="$guardian" '$1 == pid && /clone|fork/ { on = 1 } $1 == pid && on' "$trace" > "$trace.guardian"
   grep -q 'kill(-*[0-9]*, SIGKILL)' "$trace.guardian"
   grep -E '(brk|mmap|mremap|mprotect|write|writev|socket|openat)\(' "$trace.guardian" > "$trace.not-allowed" || true
-  assert_equal "$(grep -v 'openat(AT_FDCWD, "/proc' "$trace.not-allowed")" ''
+  # Also by the descriptor of /proc that it was given.
+  assert_equal "$(grep -v -e 'openat(AT_FDCWD, "/proc' -e 'openat([0-9]*, "[0-9]*/stat"' "$trace.not-allowed")" ''
 }
 
-@test "without /proc a command on a server is ended before its lease ends, too" {
+@test "without /proc a command on a server is not started" {
   use_server
   use_private_mounts
   inside mount -t tmpfs none /proc
-  nsenter --mount="/proc/$mounts/ns/mnt" dlock run --ttl 1s --store-timeout 100ms job -- \
-    sh -c 'trap "" TERM; sleep 60 & echo $! > "$0"; while :; do sleep 0.05; done' \
-    "$BATS_TEST_TMPDIR/on" 2> /dev/null 3>&- &
-  holder=$!
-  eventually test -s "$BATS_TEST_TMPDIR/on"
 
-  redis_freezes
+  run timeout 10 nsenter --mount="/proc/$mounts/ns/mnt" dlock run job -- touch "$BATS_TEST_TMPDIR/on"
 
-  assert_exits 76 "$holder"
-  eventually has_ended "$(< "$BATS_TEST_TMPDIR/on")"
+  assert_status 78
+  assert_one_line
+  assert_output_contains /proc
+  [[ ! -e $BATS_TEST_TMPDIR/on ]]
 }

@@ -38,7 +38,7 @@ assert_dead_in_time() {
   await_death
   ((spare > 0))
   assert_exits 76 "$holder"
-  assert_report lost unconfirmed 76
+  assert_report lost unconfirmed null
 }
 
 is_gone() { (($(left_of job) == -2)); }
@@ -179,7 +179,7 @@ is_gone() { (($(left_of job) == -2)); }
   dlock run job -- true
   kill -CONT "$holder"
   assert_exits 76 "$holder"
-  assert_report lost unconfirmed 76
+  assert_report lost unconfirmed null
 }
 
 @test "one that was stopped for longer than its lease leaves the next holder's lock alone" {
@@ -395,12 +395,42 @@ remove_delegated_cgroup() {
   remove_delegated_cgroup
 }
 
-@test "in a cgroup that is not ours none is made" {
-  dlock run job -- sh -c 'cat /proc/self/cgroup' > "$began"
+# Runs a command where no cgroup can be made.
+without_cgroups() {  # <command>...
+  needs_root
+  unshare --mount --propagation private sh -c 'mount -t tmpfs none /sys/fs/cgroup; exec "$@"' - "$@"
+}
+
+@test "where no cgroup can be made the command stays in the caller's" {
+  without_cgroups dlock run job -- sh -c 'cat /proc/self/cgroup' > "$began"
 
   run cat /proc/self/cgroup
 
   assert_equal "$(< "$began")" "$output"
+}
+
+# Prints the cgroup, of the second version, of a process.
+cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }  # <pid>
+
+@test "what may outlive the command goes back to the caller's cgroup, and its own is removed" {
+  use_delegated_cgroup
+  "${into_delegated[@]}" dlock run job -- sh -c 'sleep 60 3>&- > /dev/null 2>&1 & echo $! > "$0"' "$began"
+
+  assert_equal "$(cgroup_of "$(< "$began")")" "/${delegated##*/}"
+  [[ -z $(find "$delegated" -mindepth 1 -type d) ]]
+  end_processes "$(< "$began")"
+  eventually remove_delegated_cgroup
+}
+
+@test "on an embedded store a time limit comes with a cgroup that is removed, and nothing else does" {
+  use_delegated_cgroup
+  DLOCK_STORE=local:$BATS_TEST_TMPDIR/embedded
+  "${into_delegated[@]}" dlock run --timeout 60s job -- sh -c 'sed -n s/^0:://p /proc/self/cgroup' > "$began"
+  "${into_delegated[@]}" dlock run job -- sh -c 'sed -n s/^0:://p /proc/self/cgroup' > "$said"
+
+  [[ $(< "$began") == "/${delegated##*/}/dlock-"* ]]
+  assert_equal "$(< "$said")" "/${delegated##*/}"
+  remove_delegated_cgroup
 }
 
 # --- Resources ---

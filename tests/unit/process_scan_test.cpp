@@ -131,7 +131,7 @@ TEST(ProcessScan, a_signal_reaches_the_one_that_was_found) {
     return p.pid == family.child();
   });
 
-  EXPECT_EQ(signal_scanned(*found, SIGSTOP), 0);
+  EXPECT_EQ(scan.send(*found, SIGSTOP), 0);
 
   int status = 0;
   ASSERT_EQ(::waitpid(family.child(), &status, WUNTRACED), family.child());
@@ -146,7 +146,7 @@ TEST(ProcessScan, a_signal_does_not_reach_a_later_one_of_the_same_number) {
                                [&](const auto& p) { return p.pid == family.child(); });
   --earlier.started;
 
-  EXPECT_EQ(signal_scanned(earlier, SIGKILL), ESRCH);
+  EXPECT_EQ(scan.send(earlier, SIGKILL), ESRCH);
 
   EXPECT_EQ(::waitpid(family.child(), nullptr, WNOHANG), 0);
 }

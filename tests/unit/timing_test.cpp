@@ -42,7 +42,7 @@ TEST(LeaseTiming, the_shortest_lease_is_sound_with_its_own_budget) {
   const LeaseTiming shortest(milliseconds(500), seconds(5), milliseconds(50));
 
   EXPECT_EQ(shortest.grace(), milliseconds(100));
-  EXPECT_EQ(shortest.margin(), milliseconds(25));
+  EXPECT_EQ(shortest.margin(), milliseconds(125));
   EXPECT_TRUE(shortest.is_sound());
 }
 

@@ -1,0 +1,132 @@
+#include "supervise/kill_tree.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+namespace dlock {
+namespace {
+
+// Untouched memory costs nothing. More than these are frozen by the next sweep.
+constexpr std::size_t most_frozen = 32'768;
+pid_t frozen[most_frozen];
+
+class Sweep {
+ public:
+  Sweep(ProcessScan& scan, const TreeRoot& root)
+      : scan_(scan),
+        root_(root),
+        self_(::getpid()),
+        session_(::getsid(0)),
+        end_(later(Clock::now(), longest_sweep)) {}
+
+  int go() {
+    // The group at once, so that no shell of it sees its children die first and goes on
+    // to the next command.
+    if (root_.command > 0) {
+      ::kill(root_.own_group ? -root_.command : root_.command, SIGKILL);
+    }
+    freeze_children();
+    // Before the long look at all others, for which there may not be the time.
+    kill_children();
+    auto found = scan_.all();
+    while (freeze(found) && Clock::now() < end_) {
+      freeze_children();
+      found = scan_.all();
+    }
+    const int refused_deep = kill_found(found);
+    return kill_children() + refused_deep;
+  }
+
+ private:
+  // Until no child has come since the last look.
+  void freeze_children() {
+    pid_t newest = 0;
+    do {
+      const auto children = scan_.children();
+      const auto* end = children.first + children.count;
+      const auto* known = std::find(children.first, end, newest);
+      const auto* fresh = known == end ? children.first : known + 1;
+      if (fresh == end) return;
+      newest = *(end - 1);
+      last_group_ = 0;
+      for (; fresh != end; ++fresh) signal_child(*fresh, SIGSTOP);
+    } while (Clock::now() < end_);
+  }
+
+  // 0, or the errno; what has ended is not refused.
+  int signal_child(pid_t child, int signal) {
+    const auto state = state_of_child(child);
+    if (state == ChildState::none) return ESRCH;
+    signal_group(child, signal);
+    if (state == ChildState::ended) {
+      if (child != root_.command) ::waitpid(child, nullptr, WNOHANG);
+      return 0;
+    }
+    return ::kill(child, signal) == 0 ? 0 : errno;
+  }
+
+  // The group of a child, in one step that no fork comes in between. All of a session
+  // that is not this process's own was started by what descends from it. The child is not
+  // reaped, so these numbers are its own, even if it is dead.
+  void signal_group(pid_t child, int signal) {
+    const auto session = ::getsid(child);
+    const auto group = ::getpgid(child);
+    if (session <= 0 || session == session_ || group <= 1 || group == last_group_) return;
+    last_group_ = group;
+    ::kill(-group, signal);
+  }
+
+  // Those that are not children; whether any was not frozen before.
+  bool freeze(const ProcessScan::Processes& found) {
+    const auto known = count_;
+    for (std::size_t i = 0; i < found.count && count_ < most_frozen; ++i) {
+      const auto& process = found.first[i];
+      if (!process.is_ours || process.parent == self_ ||
+          std::binary_search(frozen, frozen + known, process.pid)) {
+        continue;
+      }
+      frozen[count_++] = process.pid;
+      scan_.send(process, SIGSTOP);
+    }
+    std::sort(frozen, frozen + count_);
+    return count_ > known;
+  }
+
+  int kill_found(const ProcessScan::Processes& found) const {
+    int refused = 0;
+    for (std::size_t i = 0; i < found.count; ++i) {
+      const auto& process = found.first[i];
+      if (!process.is_ours || process.parent == self_) continue;
+      if (scan_.send(process, SIGKILL) == EPERM) ++refused;
+    }
+    return refused;
+  }
+
+  int kill_children() {
+    int refused = 0;
+    last_group_ = 0;
+    const auto children = scan_.children();
+    for (std::size_t i = 0; i < children.count; ++i) {
+      if (signal_child(children.first[i], SIGKILL) == EPERM) ++refused;
+    }
+    return refused;
+  }
+
+  ProcessScan& scan_;
+  TreeRoot root_;
+  pid_t self_;
+  pid_t session_;
+  Clock::time_point end_;
+  pid_t last_group_ = 0;  // the one that was signalled last, most often that of the next
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+int kill_tree(ProcessScan& scan, const TreeRoot& root) { return Sweep(scan, root).go(); }
+
+}  // namespace dlock

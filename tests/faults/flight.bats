@@ -1,0 +1,307 @@
+#!/usr/bin/env bats
+# Commands that flee, and supervision that cannot see: when dlock says that all is over,
+# nothing of the command is alive.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2034,SC2154  # what the helpers and the tests set for each other
+
+setup_file() {
+  load ../bats/support
+  "${CC:-cc}" -O1 -o "$BATS_FILE_TMPDIR/chains" "$DLOCK_SOURCE/tests/faults/chains.c"
+}
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  load tree
+  cd "$BATS_TEST_TMPDIR" || return
+  chains=$BATS_FILE_TMPDIR/chains
+  stop=$BATS_TEST_TMPDIR/stop
+  report=$BATS_TEST_TMPDIR/report
+  said=$BATS_TEST_TMPDIR/said
+}
+
+teardown() {
+  : > "$stop"
+  stop_redis
+  kill_leftovers
+}
+
+refute() { ! "$@"; }
+
+# A link notes its pid, so a chain that goes on changes the numbers.
+chains_have_begun() { [[ -s $stop.alive ]] && [[ $(od -An -td4 "$stop.alive") != *' 0'* ]]; }
+
+# Asserts that no chain goes on, and that no link of one is there.
+assert_nothing_is_alive() {
+  local before
+  before=$(od -An -td4 "$stop.alive")
+  run pgrep -f "^$chains [0-9]+ [0-9]+ $stop "
+  assert_equal "$output" ''
+  never_within 200 refute test "$(od -An -td4 "$stop.alive")" = "$before"
+}
+
+# For where no cgroup can be made.
+use_no_cgroups() {
+  needs_root
+  before_dlock=(unshare --mount --propagation private sh -c 'mount -t tmpfs none /sys/fs/cgroup; exec "$@"' -)
+}
+
+# Runs chains under a lock with a time limit, and asserts that nothing is left of them when
+# dlock says that it was reached. Several times, for it is a race.
+assert_timeout_ends_chains() {  # <kind>
+  local kind=$1
+  for _ in 1 2 3; do
+    rm -f "$stop.alive"
+    status=0
+    timeout -s KILL 25 "${before_dlock[@]}" dlock run --timeout 300ms --kill-after 50ms --stragglers kill \
+      job -- "$chains" 12 20 "$stop" "$kind" 2> "$said" 3>&- || status=$?
+
+    assert_status 124
+    assert_nothing_is_alive
+  done
+}
+
+# The same when the lease is lost.
+assert_loss_ends_chains() {  # <kind>
+  "${before_dlock[@]}" dlock run --ttl 2s --kill-after 50ms --report "$report" job -- "$chains" 12 20 "$stop" "$1" \
+    2> "$said" 3>&- &
+  holder=$!
+  eventually chains_have_begun
+
+  redis SET 'dlock:{job}' other PX 60000 > /dev/null
+
+  assert_exits 76 "$holder"
+  assert_nothing_is_alive
+}
+
+@test "chains of processes that fork and exit do not outlive a time-out" {
+  use_private_store
+  use_no_cgroups
+
+  assert_timeout_ends_chains plain
+}
+
+@test "chains of processes with sessions of their own do not outlive a time-out" {
+  use_private_store
+  use_no_cgroups
+
+  assert_timeout_ends_chains session
+}
+
+@test "chains of processes that share their memory do not outlive a time-out" {
+  use_private_store
+  use_no_cgroups
+
+  assert_timeout_ends_chains vfork
+}
+
+@test "no chain outlives a time-out where a cgroup can be made" {
+  use_private_store
+  needs_root
+
+  assert_timeout_ends_chains session
+  assert_timeout_ends_chains vfork
+}
+
+@test "no chain outlives a time-out on a server" {
+  use_redis_store
+  use_no_cgroups
+
+  assert_timeout_ends_chains session
+  assert_timeout_ends_chains vfork
+}
+
+@test "no chain outlives a lease that was taken over" {
+  use_redis_store
+  use_no_cgroups
+
+  assert_loss_ends_chains session
+}
+
+@test "no chain outlives a lease that was taken over where a cgroup can be made" {
+  use_redis_store
+  needs_root
+
+  assert_loss_ends_chains session
+}
+
+# --- What does not end keeps the lock ---
+
+@test "processes that are killed and do not end keep the lock, and that is said" {
+  use_private_store
+  use_no_cgroups
+  # The kernel is not asked, and says yes.
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 "${before_dlock[@]}" \
+    strace -f -qq -o /dev/null -e trace=kill,pidfd_send_signal -e inject=kill,pidfd_send_signal:retval=0 \
+    dlock run --timeout 200ms --kill-after 50ms job -- sleep 600 \
+    2> "$said" 3>&- &
+  holder=$!
+  eventually grep -q 'keeping the lock until they are gone' "$said"
+
+  is_held job
+}
+
+# --- Supervision that cannot see ---
+
+blind=("unshare --pid --fork --kill-child --"
+  "unshare --mount --propagation private sh -c 'mount -t tmpfs none /proc; exec \"\$@\"' -")
+
+assert_refused() {  # <option>...
+  local how
+  for how in "${blind[@]}"; do
+    eval "run $how dlock run $* job -- touch began"
+    assert_status 78
+    assert_one_line
+    assert_output_contains '/proc is not mounted, or shows another PID namespace'
+    [[ ! -e began ]]
+  done
+}
+
+@test "where /proc does not show the command's processes, a lease that can run out is refused" {
+  needs_root
+  use_redis_store
+
+  assert_refused
+}
+
+@test "where /proc does not show the command's processes, what may have to end them is refused" {
+  needs_root
+  use_private_store
+
+  assert_refused --timeout 5s
+  assert_refused --stragglers kill
+  assert_refused --stragglers wait
+}
+
+@test "where /proc shows another namespace, an embedded run gives back the command's exit code" {
+  needs_root
+  use_private_store
+
+  run timeout -s KILL 10 unshare --pid --fork --kill-child dlock run job -- sh -c 'exit 3'
+
+  assert_status 3
+}
+
+@test "where /proc shows another namespace, an embedded run that is broken ends" {
+  needs_root
+  use_private_store
+  unshare --pid --fork --kill-child dlock run job -- sh -c 'trap "" TERM; echo > began; while :; do sleep 0.1; done' \
+    2> "$said" 3>&- &
+  holder=$!
+  eventually test -e began
+
+  dlock break --yes job
+
+  assert_exits 76 "$holder"
+}
+
+# --- Descriptors ---
+
+# A command that sleeps, and needs no descriptor for it.
+make_sleeper() {
+  cat > sleeper.c << 'END'
+#include <sys/stat.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+  (void)argc;
+  mkdir(argv[1], 0755);
+  for (;;) pause();
+}
+END
+  "${CC:-cc}" -static -o sleeper sleeper.c
+}
+
+# With each number of descriptors, 3 to 64: the command is ended by its time limit, or it
+# is never started.
+assert_never_alone() {
+  local number
+  for ((number = 3; number <= 64; ++number)); do
+    rm -rf began
+    status=0
+    timeout -s KILL 10 prlimit --nofile="$number" "$(type -P dlock)" run --timeout 60ms --kill-after 50ms job -- \
+      ./sleeper began > "$said" 2>&1 3>&- || status=$?
+    grep -q '^dlock: ' "$said"
+    if [[ -e began ]]; then assert_status 124; else assert_status 125; fi ||
+      { echo "with $number descriptors" >&2; return 1; }
+    run pgrep -f '^./sleeper began'
+    assert_equal "$number: $output" "$number: "
+  done
+  [[ -e began ]]
+}
+
+@test "with any number of descriptors a time limit ends the command, or it is never started" {
+  use_private_store
+  make_sleeper
+
+  assert_never_alone
+}
+
+@test "with any number of descriptors that holds on a server, too" {
+  use_redis_store
+  make_sleeper
+
+  assert_never_alone
+}
+
+# --- dlock is killed while others are at work ---
+
+# Holds `job` where something else can be mounted over /proc.
+hold_tree_in_own_mounts() {
+  dlock() { exec unshare --mount --propagation private "$(type -P dlock)" "$@"; }
+  hold_tree "$@"
+  unset -f dlock
+}
+
+# For as long as it runs the numbers of processes go round as fast as they can.
+start_recycling() {
+  rm -f "$stop"
+  "$chains" 1 10 "$stop" recycle 3>&- &
+  recycler=$!
+  eventually chains_have_begun
+}
+
+stop_recycling() {
+  : > "$stop"
+  assert_exits 0 "$recycler"
+}
+
+@test "when dlock is killed while numbers are recycled and /proc is taken away, the tree is dead in time" {
+  needs_root
+  use_redis_store
+  for _ in {1..20}; do
+    start_recycling
+    hold_tree_in_own_mounts --ttl 2s
+    nsenter --target "$holder" --mount mount -t tmpfs none /proc
+    await_renewal job
+    end=$(lease_end job)
+
+    kill -KILL "$holder"
+
+    await_death
+    ((spare > 0))
+    stop_recycling
+    rm -rf "$BATS_TEST_TMPDIR/pids"
+    redis DEL 'dlock:{job}' > /dev/null
+  done
+}
+
+@test "when dlock is killed and somebody else keeps its end of the channel open, the tree is dead in time" {
+  needs_root
+  use_redis_store
+  hold_tree --ttl 2s
+  # What another process has of it says nothing of dlock.
+  perl -e '
+    my ($pid) = @ARGV;
+    my $pidfd = syscall(434, $pid + 0, 0);
+    for my $fd (0 .. 63) { syscall(438, $pidfd, $fd, 0) if readlink("/proc/$pid/fd/$fd") =~ /^socket/ }
+    $| = 1; print "on\n"; sleep 60' "$holder" > kept 3>&- &
+  eventually test -s kept
+  await_renewal job
+  end=$(lease_end job)
+
+  kill -KILL "$holder"
+
+  await_death
+  ((spare > 0))
+}
