@@ -2,7 +2,13 @@
 
 #include <limits>
 
+#include "util/text.hpp"
+
 namespace dlock {
+
+std::string to_line(const Json& json) {
+  return printable_json(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
 
 std::string text_at(const Json& object, const char* key) {
   const auto found = object.find(key);

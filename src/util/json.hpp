@@ -14,11 +14,9 @@ namespace dlock {
 
 using Json = nlohmann::ordered_json;
 
-// One line of text. Bytes that are no UTF-8 (a command's arguments may be any)
-// become U+FFFD, since JSON has no other way to carry them.
-inline std::string to_line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+// One line of text, which steers no terminal. Bytes that are no UTF-8 (a command's
+// arguments may be any) become U+FFFD, since JSON has no other way to carry them.
+std::string to_line(const Json& json);
 
 // What is not there is null; durations are in milliseconds.
 template <typename T>

@@ -27,7 +27,7 @@ fence_of() { look job ".holders[] | select(.pid == $1) | .fence"; }  # <pid>
 assert_broken() {
   assert_exits 76 "$holder"
   has_ended "$command"
-  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.exit_code)"' "$report")" 'lost broken 76'
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" 'lost broken false'
 }
 
 is_marked() { dlock status job | grep -qF '(broken)'; }

@@ -272,6 +272,15 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_equal "$(dlock list)" ''
 }
 
+@test "fences that are greater than 2^53 are told apart" {
+  dlock fence disk 9007199254740993
+
+  assert_stale disk 9007199254740992
+  dlock fence disk 9007199254740993
+  dlock fence disk 9223372036854775807
+  assert_stale disk 9223372036854775806
+}
+
 @test "a register that holds something else is 78" {
   redis SET 'dlock:{disk}:f' nonsense
   run dlock fence disk 1

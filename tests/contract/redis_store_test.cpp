@@ -8,6 +8,7 @@
 
 #include "tests/contract/contender.hpp"
 #include "tests/contract/peer.hpp"
+#include "tests/run_end.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -95,6 +96,51 @@ class RedisStores : public ::testing::Test {
   std::list<Contender> contenders_;
   std::list<Holder> holders_;
 };
+
+// Losses
+
+TEST_F(RedisStores, a_lease_that_was_granted_anew_is_not_the_one_that_is_kept) {
+  auto claim = brief_claim();
+  claim.reclaim = false;
+  auto& kept = holder(contender(claim));
+  delete_lock();
+  contender().granted();
+  contenders_.back().release();
+  contender(claim).granted();  // as a request does that was late
+
+  EXPECT_FALSE(renews(kept));
+
+  EXPECT_EQ(kept.witness.lost, Loss::taken_over);
+}
+
+TEST_F(RedisStores, a_release_tells_that_the_lease_was_granted_anew) {
+  auto& holder = contender();
+  holder.granted();
+  delete_lock();
+  contender().granted();
+  contenders_.back().release();
+  contender(holder.claim).granted();
+
+  EXPECT_EQ(holder.release(exit_with(0)), Release::taken_over);
+}
+
+TEST_F(RedisStores, a_release_tells_that_another_has_the_lock) {
+  auto& holder = contender();
+  holder.granted();
+  delete_lock();
+  contender().granted();
+
+  EXPECT_EQ(holder.release(exit_with(0)), Release::taken_over);
+}
+
+TEST_F(RedisStores, a_release_sets_up_a_lease_again_that_it_may) {
+  auto& holder = contender();  // with reclaim
+  holder.granted();
+  delete_lock();
+
+  EXPECT_EQ(holder.release(exit_with(0)), Release::released);
+  EXPECT_EQ(contender().inspect().last_run->outcome, "ran");
+}
 
 // Lock delay
 
@@ -355,7 +401,8 @@ TEST_F(RedisStores, a_release_after_an_unanswered_request_refuses_that_one) {
   const auto path = temporary_.file("socket");
   PeerServer server(
       [](const Peer& peer) {
-        if (!peer.read_until("}\r\n$0\r\n\r\n")) return;  // the lock is asked for
+        if (!peer.read_until("}\r\n$0\r\n\r\n$1\r\n0\r\n"))
+          return;  // the lock is asked for
         peer.send("*3\r\n$7\r\ngranted\r\n$1\r\n5\r\n:0\r\n");
         if (!peer.read_until("$3\r\n600\r\n")) return;  // and the lease renewed
         peer.send("$4\r\ngone\r\n");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # Those who wait on a server get their turn also if nobody gives the lock back: at the end of
-# its lease, and three seconds later for each waiter before them that was killed.
+# its lease, and three seconds later however many waiters before them were killed or stopped.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -68,34 +68,149 @@ assert_all_had_turns() {  # <number> <ms>
   assert_all_had_turns 6 8000
 }
 
-@test "two waiters that were killed cost three seconds each" {
+# Has so many waiters in line, which kill_them or stop_them is to be called for.
+queue_those_in_front() {  # <number>
   hold job
-  queue job -- true
-  first=$waiter
-  queue job -- true
-  second=$waiter
-  queue job -- "${noting[@]}" "$order" third
-  kill_all_of "$first"
-  kill_all_of "$second"
-
-  let_go
-
-  EVENTUALLY_MS=9000 eventually lines_in 1 "$order"
+  in_front=()
+  for ((n = 0; n < $1; n++)); do
+    dlock run --wait 60s job -- true 3>&- &
+    in_front+=($!)
+  done
+  eventually so_many_wait "$1"
 }
 
-@test "three waiters that were killed cost three seconds each" {
-  hold job
-  killed=()
-  for _ in 1 2 3; do
-    queue job -- true
-    killed+=("$waiter")
-  done
-  queue job -- "${noting[@]}" "$order" fourth
-  for waiter in "${killed[@]}"; do kill_all_of "$waiter"; done
+so_many_wait() { (($(redis ZCARD 'dlock:{job}:q') == $1)); }
+
+kill_them() {
+  local pid
+  for pid in "${in_front[@]}"; do kill_all_of "$pid"; done
+}
+
+stop_them() { kill -STOP "${in_front[@]}"; }
+
+# Has some more wait behind those, in this order, and gives the lock back.
+have_others_served() {  # <kill_them or stop_them> <name>...
+  local name how=$1
+  shift
+  for name; do queue job -- "${noting[@]}" "$order" "$name"; done
+  "$how"
 
   let_go
+}
 
-  EVENTUALLY_MS=12500 eventually lines_in 1 "$order"
+# Asserts that all of them were served in order, within so many milliseconds.
+assert_served() {  # <ms> <names>
+  local start names
+  read -ra names <<< "$2"
+  start=$(now_ms)
+  EVENTUALLY_MS=12000 eventually lines_in "${#names[@]}" "$order"
+  assert_between "$(($(now_ms) - start))" 0 "$1"
+  assert_equal "$(paste -sd ' ' "$order")" "$2"
+}
+
+# The fourth word of a waiter's record says whether it was passed over (1) or called (4).
+is_in_state() {  # <pid> <state>
+  redis HVALS 'dlock:{job}:w' | grep "\"pid\":$1[,}]" | grep -q "^[xs] [0-9]* [0-9]* $2 "
+}
+
+are_heard_of() {
+  local pid
+  for pid; do
+    if is_in_state "$pid" '[14]'; then return 1; fi
+  done
+}
+
+is_called() { redis HVALS 'dlock:{job}:w' | grep -q '^[xs] [0-9]* [0-9]* 4 '; }
+
+@test "one waiter that was killed costs three seconds" {
+  queue_those_in_front 1
+
+  have_others_served kill_them first second third
+
+  assert_served 5000 'first second third'
+}
+
+@test "two waiters that were killed cost three seconds" {
+  queue_those_in_front 2
+
+  have_others_served kill_them first second third
+
+  assert_served 5000 'first second third'
+}
+
+@test "four waiters that were killed cost three seconds" {
+  queue_those_in_front 4
+
+  have_others_served kill_them first second third
+
+  assert_served 5000 'first second third'
+}
+
+@test "twenty waiters that were killed cost three seconds" {
+  queue_those_in_front 20
+
+  have_others_served kill_them first second third
+
+  assert_served 5000 'first second third'
+}
+
+@test "ten waiters that were killed cost the only one behind them three seconds" {
+  queue_those_in_front 10
+
+  have_others_served kill_them last
+
+  assert_served 5000 last
+}
+
+@test "six waiters that are stopped cost three seconds, and have their places again when they go on" {
+  queue_those_in_front 6
+  have_others_served stop_them first
+  assert_served 5000 first
+  hold job
+  queue job -- "${noting[@]}" "$order" second
+
+  kill -CONT "${in_front[@]}"
+  eventually are_heard_of "${in_front[@]}"
+  let_go
+
+  assert_exits 0 "$waiter"
+  for pid in "${in_front[@]}"; do has_ended "$pid"; done
+}
+
+@test "waiters that are slow to answer are not overtaken" {
+  queue_those_in_front 1
+  for name in first second third; do
+    queue job -- "${noting[@]}" "$order" "$name"
+    slow+=("$waiter")
+  done
+  queue job -- "${noting[@]}" "$order" fourth
+  kill_them
+  let_go
+  # Until they are called, and not so long that they do not answer.
+  kill -STOP "${slow[@]}"
+  eventually is_called
+  kill -CONT "${slow[@]}"
+
+  assert_served 5000 'first second third fourth'
+}
+
+@test "waiters run soon and in order though the server forgot their queue" {
+  hold job
+  for name in 0 0 2 3 4 5 6 7 8 9; do queue job -- "${noting[@]}" "$order" "$name"; done
+
+  redis FLUSHALL
+
+  # The first two look by themselves, and nobody knows that the other one was there before.
+  assert_served 6000 '0 0 2 3 4 5 6 7 8 9'
+}
+
+@test "the only waiter runs soon though the server forgot its place" {
+  hold job
+  queue job -- "${noting[@]}" "$order" only
+
+  redis FLUSHALL
+
+  assert_served 4000 only
 }
 
 @test "each of two holders that are killed costs the rest of its lease" {

@@ -33,7 +33,7 @@ outcome() { jq -r '"\(.outcome) \(.reason) \(.exit_code)"' "$report"; }
 # Asserts that the run was lost, and for what reason.
 assert_lost() {  # <reason>
   assert_exits 76 "$holder"
-  assert_equal "$(outcome)" "lost $1 76"
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" "lost $1 false"
 }
 
 again='dlock: job: the lease was gone from the store; set up again'
@@ -391,6 +391,23 @@ holders() {
   assert_between "$(left_of job)" 55000 65000
   run dlock run job -- true
   assert_status 75
+}
+
+@test "a run that leaves the lock is recorded as lost, and counts for no other" {
+  hold_job "${short[@]}" --lock-delay 3s
+  redis_freezes
+  eventually has_ended "$command"
+  redis_goes_on
+
+  assert_lost unconfirmed
+
+  assert_equal "$(look job '"\(.last_run.outcome) \(.last_run.reason) \(.last_run.exit_code)"')" \
+    'lost unconfirmed 76'
+  run dlock run --dedupe 1h job -- true
+  assert_status 75
+  run dlock run --dedupe 1h --wait 1m --report "$report" job -- true
+  assert_equal "$status $(jq -r .outcome "$report")" '0 ran'
+  assert_equal "$(dlock history --json job | jq -r '[.[].outcome] | join(" ")')" 'ran lost'
 }
 
 @test "that a lost run leaves the lock is said in one line, with when it ends" {

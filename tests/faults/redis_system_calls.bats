@@ -114,6 +114,48 @@ fail_each() {  # <system call>:<error>...
   ((faults > 8))
 }
 
+# A seccomp filter may refuse it for good.
+@test "a run whose descriptors cannot be watched does not start, and the lock is free" {
+  run timeout -s KILL 20 strace -f -qq -o "$log" -e trace=ioctl -e inject=ioctl:error=EPERM \
+    dlock run --ttl 30s job -- sh -c 'echo ran > "$0"' "$ran"
+
+  grep -q 'FIONBIO.*INJECTED' "$log"
+  assert_status 125
+  assert_one_line
+  is_free_again
+  if has_run; then complain 'the command ran'; fi
+}
+
+@test "a descriptor that cannot be watched is 125, and leaves nothing behind" {
+  fail_each ioctl:EPERM
+
+  ((faults > 2))
+}
+
+is_held_or_over() { has_ended "$1" || ! is_free_again; }
+
+@test "TERM ends a run whatever single system call fails" {
+  for fault in ioctl:EPERM timerfd_settime:EINVAL epoll_ctl:ENOMEM fcntl:EINVAL prctl:EPERM \
+    rt_sigprocmask:EINVAL; do
+    for ((n = 1; n < 12; ++n)); do
+      : > "$log"
+      timeout -s KILL 30 strace -f -qq -o "$log" -e "trace=${fault%:*}" \
+        -e "inject=${fault%:*}:error=${fault#*:}:when=$n" \
+        dlock run --ttl 2s --store-timeout 200ms job -- sleep 20 > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- &
+      tracer=$!
+      what="$fault number $n"
+      code=0
+      eventually is_held_or_over "$tracer"
+      pkill -TERM -o -x dlock -P "$(pgrep -P "$tracer" -x strace)" || true
+      EVENTUALLY_MS=8000 eventually has_ended "$tracer" || complain 'TERM does not end it'
+      wait "$tracer" || code=$?
+      eventually no_leftovers || complain 'a process is left'
+      eventually is_free_again || complain 'the lock is left'
+      grep -q INJECTED "$log" || break
+    done
+  done
+}
+
 @test "a system call that fails on the way to the server leaves nothing behind" {
   fail_each socket:EMFILE connect:ECONNREFUSED sendto:EPIPE sendmsg:EPIPE recvmsg:ECONNRESET
 

@@ -55,6 +55,21 @@ TEST(JsonLine, escapes_texts_as_the_library_does) {
   }
 }
 
+TEST(JsonLine, escapes_what_steers_terminals_and_means_the_same) {
+  for (const auto& [text, escaped] : std::vector<std::pair<std::string, std::string>>{
+           {"\x7F", "\\u007f"},
+           {"\xC2\x80\xC2\x9B", "\\u0080\\u009b"},
+           {"\xD8\x9C", "\\u061c"},
+           {"\xE2\x80\x8E\xE2\x80\x8F", "\\u200e\\u200f"},
+           {"\xE2\x80\xA8\xE2\x80\xAE", "\\u2028\\u202e"},
+           {"\xE2\x81\xA6\xE2\x81\xA9", "\\u2066\\u2069"},
+           {"\xEF\xBB\xBF", "\\ufeff"},
+           {"\xC2\xA0\xE2\x80\x8D\xE2\x80\xB0", "\xC2\xA0\xE2\x80\x8D\xE2\x80\xB0"}}) {
+    EXPECT_EQ(to_line(Json(text)), '"' + escaped + '"');
+    EXPECT_EQ(Json::parse(to_line(Json(text))), Json(text));
+  }
+}
+
 TEST(JsonLine, can_be_continued_where_it_is_unfinished) {
   JsonLine line;
   line.add_number("fence", 7);

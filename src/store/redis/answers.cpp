@@ -66,7 +66,7 @@ std::optional<Heard> busy(const Reply& reply) {
   busy.holders = std::move(*holders);
   busy.place = static_cast<std::size_t>(parts[2].integer);
   busy.queued = static_cast<std::size_t>(parts[3].integer);
-  return Heard{std::move(busy), parts[4].integer};
+  return Heard{std::move(busy), parts[4].integer, *now};
 }
 
 // "r" for a run that is going on or "e" for one that has ended, and its record.
@@ -125,6 +125,9 @@ std::optional<Renewal> renewal_from(const Reply& reply) {
 std::optional<Release> release_from(const Reply& reply) {
   if (says(reply, "released")) return Release::released;
   if (says(reply, "not ours")) return Release::not_ours;
+  if (says(reply, "taken over")) return Release::taken_over;
+  if (says(reply, "gone")) return Release::gone;
+  if (says(reply, "broken")) return Release::broken;
   return std::nullopt;
 }
 

@@ -18,6 +18,7 @@ struct Heard {
   // With Busy: for how many milliseconds what blocks the claim can last; -1 if nobody
   // knows, -2 if others watch for its end.
   std::int64_t blocked_for = -1;
+  WallTime server_time{0};  // with Busy
 };
 
 // Nothing if `reply` to `claim`, sent at `sent_at`, is nonsense.

@@ -16,7 +16,12 @@ struct Readiness::Watch {
   Watch(asio::io_context& context, int fd) : descriptor(context) {
     boost::system::error_code error;
     descriptor.assign(fd, error);
-    if (error) throw failure_to_watch(error.value(), "cannot watch a socket");
+    // Asio would do this when it first waits, and tell of a failure only then.
+    if (!error) descriptor.native_non_blocking(true, error);
+    if (error) {
+      descriptor.release();  // it is not ours to close
+      throw failure_to_watch(error.value(), "cannot watch a socket");
+    }
   }
 
   State& state(For what) { return what == For::reading ? reading : writing; }

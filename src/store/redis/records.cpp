@@ -99,6 +99,7 @@ void fill_end(RunInfo& run, const Json& end) {
   run.exit_code = exit_code_at(end, "exit_code");
   if (const auto signal = text_at(end, "signal"); !signal.empty()) run.signal = signal;
   run.outcome = text_at(end, "outcome");
+  run.reason = text_at(end, "reason");
 }
 
 bool has(std::string_view text, std::string_view part) {
@@ -308,6 +309,7 @@ std::string run_end_text(const RunEnd& end, const std::string& host) {
   json.add_number("duration_ms", end.duration.count());
   if (end.exit_code) json.add_number("exit_code", *end.exit_code);
   if (end.signal) json.add_text("signal", *end.signal);
+  if (end.lost) json.add_text("reason", loss_name(*end.lost));
   return json.finished();
 }
 

@@ -29,10 +29,11 @@ constexpr std::int64_t others_watch = -2;
 // gives up to send it again after some 100 s.
 constexpr milliseconds comes_late_by{120'000};
 
-// The second in line looks whether the lock was promised to the first, who may be dead:
-// more often than a promise lasts (PROMISE_MS), so that it is there when that lapses, and
-// than would make it be woken for that (WATCH_MS).
-constexpr milliseconds look_at_first_every{2'500};
+// The first two in line look so often whether the server has forgotten the queue, and the
+// second whether the lock was promised to the first, who may be dead: more often than a
+// promise lasts (PROMISE_MS), so that it is there when that lapses, and than would make
+// it be woken for that (WATCH_MS).
+constexpr milliseconds look_every{2'500};
 
 // A foreign holder tells nobody when it leaves, so the first in line has to look.
 constexpr milliseconds look_at_foreign_every{250};
@@ -200,12 +201,16 @@ void RedisStore::expect_answer() {
 asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
   if (const auto handed = std::exchange(handed_, std::nullopt)) {
     const auto age = Clock::now() - handed->sent_at;
-    if (age < claim.ttl / may_have_lost) co_return *handed;
+    if (age < claim.ttl / may_have_lost) {
+      grant_ = *handed;
+      co_return *handed;
+    }
   }
   std::vector<std::string> args{text_of(claim.token),    waiter_id_,
                                 mode_text(claim),        number(claim.slots),
                                 number(kept_for(claim)), queue == Queue::join ? "1" : "0",
-                                info_of(claim),          text_of(claim.dedupe)};
+                                info_of(claim),          text_of(claim.dedupe),
+                                number(arrived_)};
   for (const auto& fence : claim.held_above) {
     args.push_back(std::to_string(fence.number));
   }
@@ -218,7 +223,15 @@ asio::awaitable<Answer> RedisStore::ask(const Claim& claim, Queue queue, Wakeup&
   if (!heard) throw failure(reply);
   known_ = Known::answered;
   asked_at_ = sent_at;
-  if (const auto* busy = std::get_if<Busy>(&heard->answer)) {
+  const auto* busy = std::get_if<Busy>(&heard->answer);
+  const bool has_place = busy != nullptr && busy->place > 0;
+  if (!has_place) {
+    arrived_ = 0;
+  } else if (arrived_ == 0) {
+    arrived_ = heard->server_time.count();
+  }
+  if (const auto* grant = std::get_if<Grant>(&heard->answer)) grant_ = *grant;
+  if (busy != nullptr) {
     if (busy->place == 0) known_ = Known::nothing;
     watch_for(*busy, heard->blocked_for);
   } else if (std::holds_alternative<HeldAbove>(heard->answer) ||
@@ -236,8 +249,8 @@ void RedisStore::watch_for(const Busy& busy, std::int64_t blocked_for) {
     const bool foreign = !busy.holders.empty() && busy.holders.front().foreign;
     if (is_first && foreign) {
       after = jittered(look_at_foreign_every);
-    } else if (!is_first || blocked_for < 0) {
-      after = jittered(look_at_first_every);
+    } else {
+      after = jittered(look_every);
     }
     if (blocked_for >= 0) {
       // A millisecond later than it can last, and the second in line after the first.
@@ -264,15 +277,16 @@ asio::awaitable<void> RedisStore::await_turn(const Claim& claim, Wakeup& wakeup,
   } while (Clock::now() < std::min(until, ask_again_));
 }
 
-// What comes on our own list, or that nothing does in this time. Nothing if the
-// connection broke: an element may have been popped into it.
+// What comes on our own list or on that of all, or that nothing does in this time.
+// Nothing if the connection broke: an element may have been popped into it.
 asio::awaitable<std::optional<Reply>> RedisStore::listen(const Claim& claim,
                                                          Wakeup& wakeup,
                                                          Clock::time_point end) {
   const auto span =
       std::max(std::chrono::ceil<milliseconds>(end - Clock::now()), milliseconds(1));
   // A list blocks at least that long, and an element in it does not wait for us.
-  Command pop{"BLPOP", key_of(claim.lock) + ":w:" + waiter_id_,
+  const auto key = key_of(claim.lock);
+  Command pop{"BLPOP", key + ":w:" + waiter_id_, key + ":a",
               number(span.count() / 1000) + "." +
                   std::to_string(1000 + span.count() % 1000).substr(1)};
   std::optional<Reply> reply;
@@ -303,14 +317,24 @@ asio::awaitable<void> RedisStore::keeping_ends(Wakeup& wakeup) {
 asio::awaitable<Release> RedisStore::release(const Claim& claim,
                                              const std::optional<RunEnd>& end,
                                              Wakeup& wakeup) {
+  if (!end || !end->leaves_lease) co_return co_await give_back(claim, end, wakeup);
+  // The lease is held on, whether or not the server learns how the run ended.
+  try {
+    const auto answer = co_await give_back(claim, end, wakeup);
+    co_return answer == Release::released ? Release::left : answer;
+  } catch (const Failure&) {
+    known_ = Known::nothing;
+    co_return Release::left;
+  }
+}
+
+asio::awaitable<Release> RedisStore::give_back(const Claim& claim,
+                                               const std::optional<RunEnd>& end,
+                                               Wakeup& wakeup) {
   co_await keeping_ends(wakeup);
   handed_.reset();
   // A detached lease may have been another client's to ask for.
   if (known_ == Known::nothing && claim.attached) co_return Release::not_ours;
-  if (end && end->leaves_lease) {
-    known_ = Known::nothing;
-    co_return Release::left;
-  }
 
   // Not `wakeup`, which gives up: what is ours is given back all the same, if it is
   // quick.
@@ -325,17 +349,26 @@ asio::awaitable<Release> RedisStore::release(const Claim& claim,
       waiter_id_,
       end ? run_end_text(*end, host_name()) : "",
       may_come_late ? number(comes_late_by.count()) : "0",
-      text_of(end ? verdict_on(end->exit_code) : Verdict::no_run),
+      text_of(end && !end->lost ? verdict_on(end->exit_code) : Verdict::no_run),
       number(claim.min_hold.count()),
-      end && end->is_shared ? "1" : "0"};
-  if (end && end->outcome == "lost") {
-    args.push_back(std::to_string(fence_.number));
+      end && end->is_shared ? "1" : "0",
+      end ? std::to_string(grant_.fence.number) : "0"};
+  if (end && end->lost) {
     args.push_back(info_of(claim));
+    args.push_back(end->leaves_lease ? "1" : "0");
   }
-  const auto reply =
-      co_await run(release_script, claim.lock, std::move(args), until, own);
-  const auto released = release_from(reply);
+  auto reply = co_await run(release_script, claim.lock, args, until, own);
+  auto released = release_from(reply);
+  const bool vanished = released == Release::gone || released == Release::taken_over;
+  if (vanished && claim.reclaim &&
+      renewal_from(co_await reclaim(claim, grant_, until, own)) == Renewal::reclaimed) {
+    // Nobody was granted the lock meanwhile.
+    reply = co_await run(release_script, claim.lock, std::move(args), until, own);
+    released = release_from(reply);
+  }
   if (!released) throw failure(reply);
+  if (loss_told_by(*released)) co_return *released;  // and to be released again
+  grant_ = {};
   known_ = Known::nothing;
   may_come_late_ = false;
   co_return *released;
@@ -388,7 +421,6 @@ void RedisStore::start_keeping(const Claim& claim, const Grant& grant, LeaseTimi
   keeping_ = std::make_shared<Keeping>(
       context_, options_,
       key_of(claim.lock) + ":b:" + std::to_string(grant.fence.number));
-  fence_ = grant.fence;
   const auto keeping = keeping_;
   auto renew_once = [this, claim, grant, keeping]() -> asio::awaitable<Renewal> {
     const Renewing renewing(*keeping);

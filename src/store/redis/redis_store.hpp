@@ -69,6 +69,8 @@ class RedisStore final : public Store {
   struct Keeping;
   class Renewing;
 
+  asio::awaitable<Release> give_back(const Claim& claim, const std::optional<RunEnd>& end,
+                                     Wakeup& wakeup);
   asio::awaitable<Reply> run(const Script& script, const LockName& lock,
                              std::vector<std::string> args, Clock::time_point until,
                              Wakeup& wakeup);
@@ -104,10 +106,11 @@ class RedisStore final : public Store {
   Known known_ = Known::nothing;
   bool may_come_late_ = false;  // a request before the last one, which had no answer
   std::string waiter_id_;       // names the list on which we are told of a promise
+  std::int64_t arrived_ = 0;    // when we got our place in the queue, by the server
   Clock::time_point ask_again_;
   Clock::time_point asked_at_;   // what was answered last
   std::optional<Grant> handed_;  // that came on the list
-  Fence fence_;                  // of the grant that is kept
+  Grant grant_;                  // ours, until it is given back
 
   std::shared_ptr<Keeping> keeping_;
 };

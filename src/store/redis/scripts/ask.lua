@@ -2,16 +2,18 @@
 --
 -- ARGV: token, the waiter's id, mode (x or s; a d behind it for a detached lease), slots, ttl
 -- in ms, whether to join the queue (1 or 0), the claimant as JSON, which runs count as its
--- own or nothing, then the fences that outer runs hold.
+-- own or nothing, the server's time when it came first if it had a place in the queue, then
+-- the fences that outer runs hold.
 -- Answers {'granted', fence, slot}, {'busy', now, place, queued, blocked for, holders},
 -- {'above', fence}, {'slots', number}, {'deduplicated', run} or {'given up'}. What blocks it
 -- is of no concern to a waiter that others watch for: -2.
 local token, id, wanted, ttl = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 local mode, detached = string.sub(ARGV[3], 1, 1), string.sub(ARGV[3], 2) == 'd'
 local join, info, dedupe = ARGV[6] == '1', ARGV[7], ARGV[8] ~= '' and ARGV[8]
+local arrived = tonumber(ARGV[9])
 
 local function is_above(h)
-  for i = 9, #ARGV do
+  for i = 10, #ARGV do
     if tonumber(ARGV[i]) == h.fence then return not h.ended end
   end
   return false
@@ -64,6 +66,7 @@ end
 
 -- The answer to a waiter, which also notes whether it is one to watch.
 local function wait(w, place)
+  call_those_before(token)
   w.quick = place <= QUICK_PLACES and is_quick()
   w.watches = w.quick or is_to_watch(token)
   note_waiter(token, w)
@@ -89,6 +92,9 @@ if own and not own.promise then
   return granted(own)
 end
 if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return { 'given up' } end
+if fence >= MOST_FENCE then
+  return redis.error_reply('WRONGTYPE ' .. S .. ' has a last fence that none can follow')
+end
 
 -- Mostly nobody waits, and then there is nothing to be asked about it.
 local is_queue = queued_count() > 0
@@ -97,7 +103,7 @@ local queued = text and redis.call('ZSCORE', Q, token)
 local w = queued and waiter_of(text)
 if queued then
   -- One that comes late has its place again, as long as nobody else was promised it.
-  w.passed = false
+  w.passed, w.called = false, false
   w.until_ = now + PLACE_MS * 1000
   if own then
     records[token] = waiter_text(w) -- what it was promised it has a few lines below
@@ -110,6 +116,7 @@ end
 if is_queue then promise_to_the_next(token) end
 local dismissed_by = dedupe and redis.call('GET', D .. ':' .. token)
 if dismissed_by then return { 'deduplicated', dismissed_by } end
+if arrived > 0 and not queued then call_roll() end
 
 -- Whoever is there already has to name the same number of slots.
 local others = queued_count() - (queued and 1 or 0)
@@ -167,15 +174,20 @@ if (nobody_waits or joins_outer_reader) and admits(mode, wanted) then return gra
 if above and not can_wait then return { 'above', int(above) } end
 if not join then return busy(0, false) end
 
--- By the clock, but behind whoever is there even if the clock stepped back.
-local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
-add_waiter(token, math.max(now, last and last + 1 or 0))
+-- By the clock, but behind whoever is there even if the clock stepped back. Who had a place
+-- that was forgotten has it again.
+local score = arrived
+if arrived == 0 or arrived > now then
+  local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
+  score = math.max(now, last and last + 1 or 0)
+end
+add_waiter(token, score)
+expire_or(Q, QUEUE_MS, 'ZREM', Q, token)
 if state[2] ~= ARGV[4] then
   redis.call('HSET', S, 'slots', ARGV[4])
   redis.call('PEXPIRE', S, kept_ms)
 end
-redis.call('PEXPIRE', Q, QUEUE_MS)
 tell('queued', 0, 0, info)
 local is_plain = mode == 'x' and wanted == 1 and not detached and not dedupe
 return wait({ mode = mode, since = now, until_ = now + PLACE_MS * 1000,
-  ttl = is_plain and ARGV[5] or '0', id = id, info = info }, queued_count())
+  ttl = is_plain and ARGV[5] or '0', id = id, info = info }, redis.call('ZRANK', Q, token) + 1)

@@ -10,7 +10,7 @@
 --             the last grant, 0 if that is not known, and those of leases lost since), run and
 --             good (of the runs that can count for others the last one, and the last that
 --             succeeded), dedupes (there may be somebody in D), kept (until when all this is
---             kept, in ms, where a lease is very long)
+--             kept, in ms, where a lease is very long), told (when A was last told of a promise)
 -- KEYS[1]:h   a hash of token -> record of a holder, or of a promise; and of fence -> record
 --             of one whose run has ended, and for whom the lock is held on
 -- KEYS[1]:q   a sorted set of waiters' tokens by order of arrival
@@ -26,6 +26,7 @@
 -- KEYS[1]:v:FENCE  a string: the data of a large value
 -- KEYS[1]:w:ID  a list on which the waiter ID is told when to ask again, in ms, mostly at
 --             once, because of a promise; or that it has the lock: 'granted' and the fence
+-- KEYS[1]:a    a list on which whoever of those that wait listens first is told the same
 -- KEYS[1]:b:FENCE  a list on which the holder with that fence is told that it is broken
 -- KEYS[1]:t:TOKEN  a claim that was given up before it was answered
 -- KEYS[1]:e   no key, but the channel on which those who watch are told what happens
@@ -35,18 +36,24 @@
 --
 -- With memory full a script may only go on if its first write is one that frees: DEL,
 -- HDEL, ZREM or PEXPIRE comes before any other.
+--
+-- A user may lack a right, and then the script ends where it needs it. So that nothing is left
+-- for ever, a script that creates a key has used PEXPIRE before, or undoes that.
 
 local key = KEYS[1]
 local S, H, Q, W, R = key .. ':s', key .. ':h', key .. ':q', key .. ':w', key .. ':r'
-local D = key .. ':d'
+local D, A = key .. ':d', key .. ':a'
 
 local MARKER = 'dlock:shared'
 local PROMISE_MS = 3000      -- a dead waiter costs this much
 local PLACE_MS = 90000       -- a waiter that is not heard of for longer has no place
 local WATCH_MS = 5000        -- one that watches is heard of more often than that
-local WATCH_PROMISE_MS = '3100' -- who watches one asks then what became of it (PROMISE_MS)
-local WATCH_IT = 3           -- so many, for the first of them may be dead, too,
-local FEW = 20               -- where there are not so many that one of them asks soon anyway
+local LOOK_MS = 2000         -- who watches a promise asks then whether it was taken, and if
+local UNTAKEN_MS = 1000      -- it was not for so long, calls those before it, as long as
+local ANSWER_MS = 500        -- they have so long to answer before the promise lapses;
+local CALLED = 500           -- so many
+local TOLD_MS = 1000         -- how often somebody is told to watch who may not have to
+local ALARM_MS = '3000'      -- what nobody has listened to by then is of no use
 local HEARD_MS = 250         -- one that was heard of so recently counts as alive
 local QUICK_MS = 10          -- for a lock that nobody holds for longer,
 local QUICK_PLACES = 50      -- and so many whose turn may then come before that is over
@@ -54,6 +61,7 @@ local QUEUE_MS = '600000'    -- an abandoned queue goes away by itself
 local KEPT_MS = '2592000000' -- 30 days: fence and runs of a lock out of use,
 local LONG_MS = 1296000000   -- counted from the end of a lease that is longer than this
 local RUNS = 20              -- that are kept, and as many besides before they are dropped
+local MOST_FENCE = 9007199254740991 -- 2^53 - 1: beyond it numbers here are not exact
 local SHOWN = 8              -- holders told to one that waits
 
 local time = redis.call('TIME')
@@ -63,6 +71,14 @@ local now_text = time[1] .. string.sub('00000' .. time[2], -6)
 local function int(x)
   if x == now then return now_text end
   return string.format('%.0f', x)
+end
+
+-- Has what was just made expire; if the user may not, that is undone by this command.
+local function expire_or(of, ms, ...)
+  local expires = redis.pcall('PEXPIRE', of, ms)
+  if type(expires) == 'number' then return end
+  redis.call(...)
+  error(expires.err, 0)
 end
 
 -- Records are a few words and then JSON that only clients read.
@@ -78,17 +94,19 @@ local function holder_text(h)
   return h.mode .. ' ' .. int(h.slot) .. ' ' .. int(h.fence) .. ' ' .. int(h.since) .. ' ' ..
     int(h.ends) .. ' ' .. kind .. ' ' .. h.info
 end
--- `quick`: when it asked, who had the lock had just got it; then it watches, too. `ttl` is
--- that of the lease it asks for, or '0' if that needs more than a free lock.
+-- `quick`: when it asked, who had the lock had just got it; then it watches, too. `called`:
+-- it was told to ask, and has not yet. `ttl` is that of the lease it asks for, or '0' if that
+-- needs more than a free lock.
 local function waiter_of(text)
   local mode, since, until_, state, ttl, id, info =
     string.match(text, '^(%a) (%d+) (%d+) (%d) (%d+) (%x+) (.*)$')
   return { mode = mode, since = tonumber(since), until_ = tonumber(until_),
-    passed = state == '1', watches = state >= '2', quick = state == '3', ttl = ttl, id = id,
-    info = info }
+    passed = state == '1', watches = state == '2' or state == '3', quick = state == '3',
+    called = state == '4', ttl = ttl, id = id, info = info }
 end
 local function waiter_text(w)
-  local state = w.passed and '1' or w.quick and '3' or w.watches and '2' or '0'
+  local state = w.passed and '1' or w.called and '4' or w.quick and '3' or w.watches and '2'
+    or '0'
   return w.mode .. ' ' .. int(w.since) .. ' ' .. int(w.until_) .. ' ' .. state .. ' ' .. w.ttl ..
     ' ' .. w.id .. ' ' .. w.info
 end
@@ -97,8 +115,11 @@ local value = redis.call('GET', key)
 local holders = {} -- token -> record, holders and promises
 local flat = redis.call('HGETALL', H)
 for i = 1, #flat, 2 do holders[flat[i]] = holder_of(flat[i + 1]) end
-local state = redis.call('HMGET', S, 'fence', 'slots', 'reclaimed', 'dedupes', 'kept')
-local fence, slots, reclaimed = tonumber(state[1] or 0), tonumber(state[2] or 1), state[3]
+local state = redis.call('HMGET', S, 'fence', 'slots', 'reclaimed', 'dedupes', 'kept',
+  'told')
+local fence = tonumber(string.match(state[1] or '0', '^%d+$') or MOST_FENCE)
+local slots, reclaimed = tonumber(state[2] or 1), state[3]
+local told = tonumber(state[6] or 0)
 -- The fence of the last grant: a lease that is set up again brings its own one along.
 local granted = reclaimed and tonumber(string.match(reclaimed, '^%d+')) or fence
 local dedupes = state[4] == '1'
@@ -151,11 +172,9 @@ local function note_waiter(token, w)
   redis.call('HSET', W, token, records[token])
 end
 
--- At the end of the queue.
 local function add_waiter(token, score)
-  redis.call('ZADD', Q, score, token)
-  queue_size = queue_size and queue_size + 1
-  if queue_head and #queue_head < head_size then queue_head[#queue_head + 1] = token end
+  redis.call('ZADD', Q, int(score), token)
+  queue_size, queue_head, head_size = nil, nil, 4
 end
 
 -- Returns whether it was in the queue.
@@ -211,11 +230,28 @@ local function note_run(h, ended, text, verdict)
   return run
 end
 
+-- Passes those over who stand in front and have not answered, with the one that was promised
+-- the lock and did not take it: otherwise each of them would cost the time of a promise.
+local function pass_over_called()
+  local place = 0
+  while true do
+    local token = waiting_at(place)
+    local text = token and record_of(token)
+    local w = text and waiter_of(text)
+    if not w or not w.passed and not w.called then return end
+    if w.called then
+      w.passed = true
+      note_waiter(token, w)
+    end
+    place = place + 1
+  end
+end
+
 -- Clears what ran out: leases, whose runs then vanished (a detached one has none), and
 -- promises, whose waiters are passed over until they ask again. That of `known` is told
 -- by the caller.
 local function tidy(known)
-  local left = false
+  local left, lapsed = false, false
   for token, h in pairs(holders) do
     if counts(token, h) then
       left = true
@@ -224,14 +260,15 @@ local function tidy(known)
       redis.call('HDEL', H, token)
       if h.promise then
         local text = record_of(token)
+        lapsed = true
         if text then
           local w = waiter_of(text)
           w.passed = true
           note_waiter(token, w)
         end
       elseif not h.ended and not h.detached then
-        note_run(h, 0, h.info, 'failed')
         redis.call('PEXPIRE', S, kept_ms)
+        note_run(h, 0, h.info, 'failed')
       end
       if not h.promise and token ~= known then
         tell(h.ended and 'released' or 'expired', h.fence, 0, h.info)
@@ -242,6 +279,7 @@ local function tidy(known)
     redis.call('DEL', key)
     value = false
   end
+  if lapsed then pass_over_called() end
 end
 
 -- Whether the lock has room for one more.
@@ -276,6 +314,7 @@ local function occupy(token, h, ms)
     redis.call('SET', key, MARKER, 'PX', math.max(ms, redis.call('PTTL', key)))
     value = MARKER
   end
+  redis.call('PEXPIRE', H, kept_ms) -- by this it is known that the user may
   redis.call('HSET', H, token, holder_text(h))
   redis.call('PEXPIRE', H, kept_ms)
   keep_for(ms)
@@ -412,12 +451,61 @@ local function dismiss(joined)
   if left_watch then have_watch(1) end
 end
 
+-- Tells whoever listens first, and is alive therefore, to see what becomes of a promise: those
+-- next in line may all be dead. And the last in line, for if the first are only stopped, the
+-- one that listens first may be so, too.
+local function have_promise_watched()
+  if told > now - TOLD_MS * 1000 and told <= now then return end
+  told = now
+  redis.call('RPUSH', A, LOOK_MS)
+  redis.call('PEXPIRE', A, ALARM_MS)
+  redis.call('HSET', S, 'told', int(now))
+  redis.call('PEXPIRE', S, kept_ms)
+  local last = waiting_at(queued_count() - 1)
+  local text = last and not holders[last] and record_of(last)
+  if text then wake(waiter_of(text), LOOK_MS) end
+end
+
+-- The server has forgotten the queue of a waiter that asks now: wakes two of the others, who
+-- do the same.
+local function call_roll()
+  redis.call('RPUSH', A, '0', '0')
+  expire_or(A, ALARM_MS, 'DEL', A)
+end
+
+-- For who asks: if a promise has not been taken for a while, has those before it ask, too, so
+-- that it is known when the promise lapses who of them is there. Where one of them has asked
+-- since it was made, that one does this.
+local function call_those_before(self)
+  local since
+  for _, h in pairs(holders) do
+    local age = now - h.since
+    if h.promise and age >= UNTAKEN_MS * 1000 and age <= (PROMISE_MS - ANSWER_MS) * 1000 then
+      since = h.since
+    end
+  end
+  if not since then return end
+  local place, called = 0, 0
+  while called < CALLED do
+    local token = waiting_at(place)
+    if not token or token == self then return end
+    local text = record_of(token)
+    local w = text and waiter_of(text)
+    if w and not w.passed and not w.called and not holders[token] then
+      if now - heard_ago(w) > since then return end
+      w.called = true
+      note_waiter(token, w)
+      wake(w)
+      called = called + 1
+    end
+    place = place + 1
+  end
+end
+
 -- Promises what is free to the first waiters that fit, in order, and tells each on its own
 -- list, but for `self`, who asks just now. Stops at the first that does not fit: nobody
 -- overtakes. That one is told only if it does not know yet that it has to watch: for how
 -- long a promise can last it need not ask, for how long something else can (`anew`) it has to.
--- Unless the one with the promise was heard of just now, or lately and many wait, some behind
--- that one are told, too: who was killed with it does not ask.
 --
 -- A waiter that dies costs the time of a promise, and not of a lease. With `quick`, if the
 -- last one had the lock for a moment only, it is given the lease all the same if it was just
@@ -425,7 +513,7 @@ end
 local function promise_to_the_next(self, anew, quick)
   if is_foreign() then return end
   local is_plain = quick and not reclaimed and not dedupes
-  local first, promised, is_there, watching = 0, false, true, 0
+  local first, promised, is_sure = 0, false, true
   while true do
     local token = waiting_at(first)
     if not token then return end
@@ -436,19 +524,16 @@ local function promise_to_the_next(self, anew, quick)
       anew = true
     elseif w.passed or holders[token] then
       first = first + 1
-    elseif watching > 0 or not admits(w.mode, slots) then
+    elseif not admits(w.mode, slots) then
       if anew then
         if token ~= self then wake(w) end
-        return
+      elseif promised and token ~= self and
+        not (w.watches and heard_ago(w) < WATCH_MS * 1000) then
+        wake(w, LOOK_MS)
       end
-      if not promised then return end
-      if token ~= self and not (w.watches and heard_ago(w) < WATCH_MS * 1000) then
-        wake(w, WATCH_PROMISE_MS)
-      end
-      watching = watching + 1
-      if is_there or watching == WATCH_IT then return end
-      first = first + 1
-    elseif is_plain and w.ttl ~= '0' and was_just_there(w) then
+      if not is_sure then have_promise_watched() end
+      return
+    elseif is_plain and w.ttl ~= '0' and fence < MOST_FENCE and was_just_there(w) then
       -- A short lease may be over before those who watch a promise ask.
       anew = anew or tonumber(w.ttl) < PROMISE_MS
       hand_to(token, w)
@@ -458,9 +543,7 @@ local function promise_to_the_next(self, anew, quick)
         ends = now + PROMISE_MS * 1000, promise = true, info = w.info }, PROMISE_MS)
       if token ~= self then
         wake(w)
-        promised = true
-        is_there = was_just_there(w) or
-          queued_count() > FEW and heard_ago(w) < WATCH_MS * 1000
+        promised, is_sure = true, false
       else
         anew = true -- the next one stands where this one stood, and was told nothing
       end
@@ -469,13 +552,17 @@ local function promise_to_the_next(self, anew, quick)
   end
 end
 
--- How long what occupies the lock can last, in milliseconds; -1 if nobody knows.
+-- How long what occupies the lock can last, in milliseconds; -1 if nobody knows. A promise is
+-- looked at before that.
 local function blocked_for()
-  if value ~= MARKER then return redis.call('PTTL', key) end
-  local least = -1
+  local least = value ~= MARKER and redis.call('PTTL', key) or -1
   for _, h in pairs(holders) do
     local left = math.ceil((h.ends - now) / 1000)
-    if least < 0 or left < least then least = left end
+    local look = left - (PROMISE_MS - LOOK_MS)
+    if h.promise and look > 0 then left = look end
+    if value == MARKER or h.promise then
+      if least < 0 or left < least then least = left end
+    end
   end
   return least
 end

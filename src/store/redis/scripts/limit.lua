@@ -88,9 +88,19 @@ end
 local function remaining() return math.max(0, most - taken - queued) end
 local function ms_until(moment) return math.ceil((moment - now) / 1000) end
 
+-- The first write for who gets a turn, which has to be refused where memory is full. Nothing
+-- is left of it if this user may not have it expire.
+local function note(arrivals)
+  redis.call('HSET', L, 'most', most, 'period', int(period), 'last', int(now), 'arrivals',
+    arrivals)
+  local expires = redis.pcall('PEXPIRE', L, int(period / 1000 + KEPT_MS))
+  if type(expires) == 'number' then return end
+  if not limit[1] then redis.call('DEL', L) end
+  error(expires.err, 0)
+end
+
 -- Keeps what there is for as long as it can be of consequence.
 local function keep()
-  redis.call('HSET', L, 'most', most, 'period', int(period), 'last', int(now))
   local latest = redis.call('ZRANGE', T, -1, -1, 'WITHSCORES')[2]
   local ms = int(ms_until(math.max(now, tonumber(latest or 0)) + period) + KEPT_MS)
   for _, key in ipairs({ L, A, Q, T }) do redis.call('PEXPIRE', key, ms) end
@@ -108,7 +118,9 @@ if place and not waits then
   redis.call('ZREM', T, id)
   queued = queued - 1
 end
+local arrivals = tonumber(limit[5] or 0)
 if turn <= now then
+  note(int(arrivals))
   redis.call('ZADD', A, int(now), id)
   taken = taken + 1
   keep()
@@ -116,9 +128,9 @@ if turn <= now then
 end
 if waits then
   if not place then
-    local arrivals = int(tonumber(limit[5] or 0) + 1)
-    redis.call('ZADD', Q, arrivals, id)
-    redis.call('HSET', L, 'arrivals', arrivals)
+    arrivals = arrivals + 1
+    note(int(arrivals))
+    redis.call('ZADD', Q, int(arrivals), id)
     queued = queued + 1
   end
   redis.call('ZADD', T, int(turn), id)

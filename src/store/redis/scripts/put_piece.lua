@@ -15,6 +15,6 @@ if type(written) == 'table' then
   redis.call('DEL', data)
   return written
 end
-redis.call('PEXPIRE', data, ABANDONED_MS)
+expire_or(data, ABANDONED_MS, 'DEL', data)
 redis.call('PEXPIRE', key, ttl)
 return 'written'

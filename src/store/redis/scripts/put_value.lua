@@ -6,7 +6,7 @@
 -- else the data. Answers 'stored' or 'not ours'.
 local token, ttl, kept_ms, in_pieces = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[7] == '1'
 local own = holders[token]
-if value ~= token or not own or own.promise then return 'not ours' end
+if value ~= token or not own or own.promise or own.broken then return 'not ours' end
 
 local V, from = key .. ':v', int(own.fence)
 local before = redis.call('HGET', V, 'fence')
@@ -17,7 +17,7 @@ if type(stored) == 'table' then
   if in_pieces then redis.call('DEL', V .. ':' .. from) end
   return stored
 end
-redis.call('PEXPIRE', V, kept_ms)
+expire_or(V, kept_ms, 'DEL', V)
 if in_pieces and redis.call('PEXPIRE', V .. ':' .. from, kept_ms) == 0 then
   redis.call('DEL', V)
   return redis.error_reply('OOM the value was evicted before it was stored')

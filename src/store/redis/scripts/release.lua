@@ -4,14 +4,30 @@
 -- ARGV: token, the waiter's id, how the run ended as JSON or nothing, for how many ms a late
 -- request of this claim is to be refused (0: there is none), the verdict on the run, for how
 -- many ms from the grant on the lock is to be held though the run has ended, whether those who
--- wait to join a run have run with it (1 or 0), and if the lease was lost its fence and its
--- holder as JSON.
--- Answers 'released' or 'not ours'.
+-- wait to join a run have run with it (1 or 0), the fence of the lease that the run relied on
+-- (0: there was no run, or no lease), if that is known to be lost its holder as JSON, and 1 if
+-- the lease is to be held on for as long as it lasts all the same.
+-- Answers 'released' or 'not ours'; or, if the lease is lost and that was not known, 'taken over',
+-- 'gone' or 'broken': then nothing was done, and it is to be released again.
 local token, id, ended, refuse = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local verdict, min_hold, shared = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
-local lost_fence = ARGV[8]
+local own_fence, lost_info, leaves = tonumber(ARGV[8]), ARGV[9], ARGV[10] == '1'
 local own = holders[token]
+local lease_ends = own and own.ends -- in microseconds, of a lease that is left
+if leaves and value == token then lease_ends = now + redis.call('PTTL', key) * 1000 end
 local answer, left_watch = 'not ours', false
+
+if own_fence > 0 and not lost_info then
+  local is_promise = own and own.promise
+  local is_another = own and own.fence ~= own_fence -- as in renew.lua
+  if is_promise or is_another or value ~= token and not (own and counts(token, own)) then
+    if value and value ~= MARKER and not is_promise or slots == 1 and granted > own_fence then
+      return 'taken over'
+    end
+    return 'gone'
+  end
+  if own and own.broken then return 'broken' end
+end
 
 if value == token then
   redis.call('DEL', key)
@@ -40,14 +56,38 @@ end
 
 if own and own.broken then redis.call('DEL', key .. ':b:' .. int(own.fence)) end
 
+-- Before anything is made: whether this user may have it expire.
+redis.call('PEXPIRE', S, kept_ms)
+
 -- Before the run is noted, so that one that vanished does not become the last one.
-tidy(lost_fence and token)
+tidy(lost_info and token)
+if lost_info and answer ~= 'released' then
+  -- It is known how this run has ended, which may have been noted as vanished, and it counts for
+  -- nobody.
+  local since = math.min(own_fence, now)
+  for i = 0, RUNS - 1 do
+    local run = redis.call('LINDEX', R, i)
+    if not run then break end
+    local began = string.match(run, '^' .. int(own_fence) .. ' (%d+) 0 ')
+    if began then
+      since = tonumber(began)
+      redis.call('LREM', R, 1, run)
+      if redis.call('HGET', S, 'run') == run then redis.call('HDEL', S, 'run') end
+      break
+    end
+  end
+  note_run({ fence = own_fence, since = since }, now, ended, 'none')
+end
 local kept, joined = false, nil
 if answer == 'released' and own and ended ~= '' then
   local run = note_run(own, now, ended, verdict)
   if shared and is_run(own) then joined = run end
   own.ends = math.min(own.since, now) + min_hold * 1000 -- not longer if the clock was set back
   kept = own.ends > now and not own.broken
+  if leaves then
+    own.ends = math.max(own.ends, lease_ends)
+    kept = own.ends > now
+  end
 end
 if kept then
   -- It is nobody's any more, but held.
@@ -59,11 +99,11 @@ if kept then
   redis.call('HSET', H, int(own.fence), holder_text(own))
   redis.call('PEXPIRE', H, kept_ms)
 end
-if lost_fence and not (own and own.broken) then
-  tell('lost', tonumber(lost_fence), 0, ARGV[9])
-elseif kept then
+local lost = lost_info and not (own and own.broken)
+if lost then tell('lost', own_fence, 0, lost_info .. '\n' .. ended) end
+if kept then
   tell('kept', own.fence, math.ceil((own.ends - now) / 1000), '{}') -- no event, but when to look
-elseif answer == 'released' then
+elseif answer == 'released' and not lost then
   tell('released', own and own.fence or 0, 0, (own and own.info or '{}') .. '\n' .. ended)
 end
 dismiss(joined)

@@ -5,10 +5,13 @@
 local token, own_fence, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local own = holders[token]
 if own and own.promise then own = nil end
+-- A request to be granted the lock that came late, when the lease was gone, has got another one;
+-- others may have had the lock in between.
+local is_another = own and own.fence ~= own_fence
 
-if value == token then
+if value == token and not is_another then
   redis.call('PEXPIRE', key, ttl)
-elseif value == MARKER and own and own.ends > now then
+elseif value == MARKER and own and own.ends > now and not is_another then
   redis.call('PEXPIRE', key, math.max(ttl, redis.call('PTTL', key)))
   own.ends = now + ttl * 1000
   redis.call('HSET', H, token, holder_text(own))

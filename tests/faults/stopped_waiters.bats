@@ -1,0 +1,177 @@
+#!/usr/bin/env bats
+# Waiters that live and do not answer: what a crowd of them in front costs the next one.
+# shellcheck disable=SC2030,SC2031,SC2154  # hold and queue set holder and waiter
+
+setup() {
+  load ../bats/support
+  load locks
+  use_private_store
+  released=$BATS_TEST_TMPDIR/released
+  began=$BATS_TEST_TMPDIR/began
+  order=$BATS_TEST_TMPDIR/order
+  stopped=()
+}
+
+teardown() {
+  [[ -z ${frozen:-} ]] || thaw
+  kill_leftovers
+}
+
+# shellcheck disable=SC2016
+{
+  noting=(sh -c 'echo "$2" >> "$1"' -)
+  timing=(bash -c 'clock_into "$1"' -)
+}
+
+# So many wait for the lock `job`, and are stopped; their commands note their places.
+queue_stopped() {  # <number>
+  local i
+  for ((i = 1; i <= $1; i++)); do
+    queue job -- "${noting[@]}" "$order" "$i"
+    stopped+=("$waiter")
+  done
+  kill -STOP "${stopped[@]}"
+  for i in "${stopped[@]}"; do eventually is_stopped "$i"; done
+}
+
+is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
+
+ran() { [[ -e $order ]] && (($(wc -l < "$order") >= $1)); }
+
+# Asserts how long a living waiter behind the others took from the release to its start.
+assert_took() {  # <least> <most>
+  EVENTUALLY_MS=60000 eventually test -s "$began"
+  echo "took $(ms_between "$released" "$began") ms"
+  assert_between "$(ms_between "$released" "$began")" "$1" "$2"
+}
+
+release_behind_stopped() {  # <number>
+  hold job
+  queue_stopped "$1"
+  queue job -- "${timing[@]}" "$began"
+  clock_into "$released"
+  let_go
+}
+
+@test "one stopped waiter costs the next one no more than a second" {
+  release_behind_stopped 1
+
+  assert_took 0 1000
+}
+
+@test "two stopped waiters cost the next one no more than a second" {
+  release_behind_stopped 2
+
+  assert_took 0 1000
+}
+
+@test "ten stopped waiters cost the next one no more than a second" {
+  release_behind_stopped 10
+
+  assert_took 0 1000
+}
+
+@test "waiters that are stopped after the next one came cost it no more than a second" {
+  hold job
+  for _ in 1 2 3 4; do
+    queue job -- true
+    stopped+=("$waiter")
+  done
+  queue job -- "${timing[@]}" "$began"
+  kill -STOP "${stopped[@]}"
+  for pid in "${stopped[@]}"; do eventually is_stopped "$pid"; done
+
+  clock_into "$released"
+  let_go
+
+  assert_took 0 1000
+}
+
+@test "a holder that is killed with four stopped waiters behind it has a successor within 7 seconds" {
+  hold job
+  queue_stopped 4
+  queue job -- "${timing[@]}" "$began"
+
+  clock_into "$released"
+  kill -KILL "$holder" "$command"
+
+  assert_took 0 7000
+}
+
+@test "stopped waiters that go on get the lock in the order in which they came" {
+  release_behind_stopped 4
+  eventually test -s "$began"
+
+  hold job
+  kill -CONT "${stopped[@]}"
+  for pid in "${stopped[@]}"; do eventually is_back "$pid"; done
+  let_go
+
+  eventually ran 4
+  assert_equal "$(tr -d '\n' < "$order")" 1234
+}
+
+# Runs again, has asked for its place, and sleeps.
+is_back() {
+  local before
+  ! is_stopped "$1" || return
+  before=$(sleeps "$1")
+  sleep 0.1
+  [[ $(sleeps "$1") == "$before" ]]
+}
+
+# How often a process went to sleep.
+sleeps() { awk '/^voluntary_ctxt_switches/ { print $2 }' "/proc/$1/status"; }
+
+@test "a stopped waiter that is alone has the lock at once when it goes on" {
+  hold job
+  queue_stopped 1
+  let_go
+  eventually is_free job
+
+  kill -CONT "${stopped[0]}"
+
+  EVENTUALLY_MS=1000 eventually ran 1
+}
+
+# A frozen cgroup, of which no process shows that it cannot run.
+freeze_waiters() {  # <number>
+  needs_root
+  local i root
+  root=$(cgroup_root) || skip 'no cgroup v2 that can be written'
+  frozen=$root/dlock-test-$$-$BATS_TEST_NUMBER
+  mkdir "$frozen" || skip 'no cgroup can be made'
+  [[ -e $frozen/cgroup.freeze ]] || { rmdir "$frozen"; skip 'cgroups cannot be frozen'; }
+  for ((i = 1; i <= $1; i++)); do
+    queue job -- true
+    echo "$waiter" > "$frozen/cgroup.procs"
+  done
+  echo 1 > "$frozen/cgroup.freeze"
+  eventually grep -q '^frozen 1' "$frozen/cgroup.events"
+}
+
+thaw() {
+  xargs -r kill -KILL < "$frozen/cgroup.procs" || true
+  echo 0 > "$frozen/cgroup.freeze" || true
+  eventually rmdir "$frozen" || true
+}
+
+cgroup_root() {
+  local type
+  for root in /sys/fs/cgroup /sys/fs/cgroup/unified; do
+    type=$(stat -fc %T "$root" 2> /dev/null) || continue
+    [[ $type == cgroup2fs && -w $root/cgroup.procs ]] && { echo "$root"; return; }
+  done
+  return 1
+}
+
+@test "four frozen waiters cost the next one no more than 3 seconds each" {
+  hold job
+  freeze_waiters 4
+  queue job -- "${timing[@]}" "$began"
+
+  clock_into "$released"
+  let_go
+
+  assert_took 2500 12500
+}
