@@ -8,15 +8,11 @@
 // and warn of. Its option --wrap makes them calls of what is below; CMakeLists.txt has
 // the names. From OPENSSL_cpuid_setup on each says what it saves.
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <charconv>
-#include <cstdarg>
 #include <cstddef>
-#include <string_view>
 
 // NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): ld names
 // them.
@@ -74,32 +70,6 @@ const char* __wrap__dl_get_origin() {
 // std::cout and the rest made ready, with a locale for each. Nothing here uses them.
 void __wrap__ZNSt8ios_base4InitC1Ev(void*) {}
 void __wrap__ZNSt8ios_base4InitD1Ev(void*) {}
-
-// LMDB opens its file by a path, and the store gives it one through its own descriptor of
-// the directory, /proc/self/fd/N/NAME. openat() asks the same without /proc, whose
-// entries the kernel makes for each process anew.
-int __real_open(const char* path, int flags, ...);
-
-int __wrap_open(const char* path, int flags, ...) {
-  mode_t mode = 0;
-  if ((flags & (O_CREAT | O_TMPFILE)) != 0) {
-    va_list arguments;
-    va_start(arguments, flags);
-    mode = va_arg(arguments, mode_t);
-    va_end(arguments);
-  }
-  constexpr std::string_view own = "/proc/self/fd/";
-  const std::string_view text = path;
-  if (text.starts_with(own)) {
-    int directory = -1;
-    const auto* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data() + own.size(), end, directory);
-    if (error == std::errc() && end - rest > 1 && *rest == '/') {
-      return ::openat(directory, rest + 1, flags, mode);
-    }
-  }
-  return __real_open(path, flags, mode);
-}
 
 // A static program hands its frames over when it starts, and they are sorted when the
 // first exception is thrown, which takes 5 ms. Without that the unwinder finds the table

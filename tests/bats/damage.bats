@@ -58,8 +58,8 @@ has_waiter() { inside dlock status --json job | grep -q '"waiters":\[{'; }
   assert_one_line
 }
 
-@test "a lock is not granted when the disk is too small for a database" {
-  use_small_disk size=200k
+@test "a lock is not granted on a disk that is too small for its file" {
+  use_small_disk size=8k
 
   run inside dlock run job -- echo started
 
@@ -68,39 +68,36 @@ has_waiter() { inside dlock status --json job | grep -q '"waiters":\[{'; }
 }
 
 @test "an attempt on a disk that is too small leaves no draft behind" {
-  use_small_disk size=200k
-  inside dlock run job -- true || true
+  for size in 4k 8k 12k; do
+    use_small_disk "size=$size"
 
-  assert_equal "$(find "$store" -name '*.new')" ''
+    inside dlock run job -- true || true
+
+    assert_equal "$(find "$store" -name '*.new')" ''
+  done
 }
 
-# Takes away the room that the database has set aside for this case.
-use_up_room() {
-  truncate -s 100000 "$store"/state-*
-  fill_disk
-}
-
-@test "a lock is not granted on a full disk when the room set aside is used up" {
-  use_small_disk size=3m
+@test "a lock that is new is not granted on a full disk, and leaves nothing behind" {
+  use_small_disk size=1m
   inside dlock run job -- true
-  use_up_room
+  fill_disk
+  before=$(find "$store" | sort)
 
-  run inside dlock run job -- echo started
+  run inside dlock run another -- echo started
 
   assert_status 69
   assert_one_line
+  assert_equal "$(find "$store" | sort)" "$before"
 }
 
-@test "a lock is given back on a full disk out of the room that was set aside" {
-  use_small_disk size=3m
-  holds
-  use_up_room
+@test "a lock that was used before is granted on a full disk" {
+  use_small_disk size=1m
+  inside dlock run job -- true
+  fill_disk
 
-  touch "$began"
+  run inside dlock run job -- echo started
 
-  assert_exits 0 "$holder"
-  run inside dlock status --json job
-  assert_equal "$(json '"\(.state) \(.last_run.outcome)"')" 'free ran'
+  assert_equal "$status $output" '0 started'
 }
 
 @test "a lock that is held when the disk becomes full is given back" {
@@ -125,6 +122,55 @@ use_up_room() {
 
   assert_exits 0 "$waiter"
   [[ -e $began.next ]]
+}
+
+# Waiters that need not run if the run that they wait for succeeds.
+queues_who_need_not_run() {  # <number>
+  for ((i = 0; i < $1; ++i)); do
+    inside dlock run -w 60s --dedupe 1h --retry-failed job -- echo ran >> "$saved" 2>&1 3>&- &
+  done
+  eventually has_waiters "$1"
+}
+
+has_waiters() { [[ $(inside dlock status --json job | jq '.waiters | length') == "$1" ]]; }
+
+# Ends the run, whose outcome takes more room than its queue did.
+assert_given_back() {
+  touch "$began"
+
+  assert_exits 0 "$holder"
+  eventually has_waiters 0
+  wait_for_the_waiters
+  assert_equal "$(cat "$saved")" ''
+  run inside dlock status --json job
+  assert_equal "$(json '"\(.state) \(.last_run.outcome)"')" 'free ran'
+}
+
+wait_for_the_waiters() {
+  local pid
+  for pid in $(jobs -p); do
+    [[ $pid == "$mounts" ]] || eventually has_ended "$pid" || return
+  done
+}
+
+@test "a lock whose queue need not run is given back when the disk has become full" {
+  use_small_disk size=4m
+  inside dlock run job -- false || true
+  holds
+  queues_who_need_not_run 40
+  fill_disk
+
+  assert_given_back
+}
+
+@test "a lock whose queue came on a full disk, and need not run, is given back" {
+  use_small_disk size=4m
+  inside dlock run job -- false || true
+  holds
+  fill_disk
+  queues_who_need_not_run 40
+
+  assert_given_back
 }
 
 @test "a lock that is held stays held on a full disk" {
@@ -182,179 +228,263 @@ use_up_room() {
   assert_equal "$(json .last_run.exit_code)" 3
 }
 
-# --- A database that is not what it was ---
+# --- Files that are not what they were ---
 
-# Takes a lock, and keeps the database as it is then.
-hold_and_save() {
-  dlock run another -- true
-  hold job
-  eventually grep -qs "\"pid\":$holder," "$store/runs.jsonl"
-  database=$(find "$store" -name 'state-*')
-  cp "$database" "$saved"
+# The file of a lock.
+file_of() {  # <name>
+  grep -laF "$1" "$store"/state-*/*.lock
 }
 
-# Asserts that nobody gets a lock from the damaged database, which is named and left as
-# it is, and repairs it.
+# Takes a lock, and keeps its file as it is then.
+hold_and_save() {
+  hold job
+  eventually grep -qs "\"pid\":$holder," "$store/runs.jsonl"
+  file=$(file_of job)
+  cp "$file" "$saved"
+}
+
+# Asserts that nobody gets the lock of the damaged file, which is named and left as it is,
+# and repairs it.
 assert_unusable() {  # <what was done to it>
   local sum
-  sum=$(md5sum < "$database")
+  sum=$(md5sum < "$file")
   run timeout 10 dlock run job -- echo started
   if [[ $status != 78 || $output == *$'\n'* ]] ||
-    [[ $output != 'dlock: '*"$database"* ]]; then
+    [[ $output != "dlock: "*"$file is "*'move it away once no command runs'* ]]; then
     printf 'after %s: exit code %s, said: %s\n' "$1" "$status" "$output" >&2
     return 1
   fi
-  assert_equal "$(md5sum < "$database")" "$sum"
-  cat "$saved" > "$database"
+  assert_equal "$(md5sum < "$file")" "$sum"
+  cat "$saved" > "$file"
 }
 
-@test "a database that was cut is named and left alone, and grants nothing" {
+@test "a lock's file that was cut is named and left alone, and grants nothing" {
   hold_and_save
 
-  for size in 0 1 151 152 4095 4096 4097 8191 8192 8193 12288 16384 20480; do
-    truncate -s "$size" "$database"
+  for size in 0 1 47 48 49 500 4095 4096 4097 8191; do
+    truncate -s "$size" "$file"
     assert_unusable "a cut to $size bytes"
+    assert_output_contains truncated
   done
 }
 
-@test "a database that was cut behind its last page in use still excludes" {
+@test "a lock's file that became longer by some bytes is named and left alone" {
   hold_and_save
-  truncate -s -4096 "$database"
 
-  run dlock run job -- echo started
-
-  assert_status 75
+  for size in 8193 12288 33554432; do
+    truncate -s "$size" "$file"
+    assert_unusable "an extension to $size bytes"
+  done
 }
 
-@test "a database of zeros is named and left alone, and grants nothing" {
-  hold_and_save
-  head -c "$(stat -c %s "$saved")" /dev/zero > "$database"
+@test "a lock's file that grew, and was cut to a size of other files, is named and left alone" {
+  hold job
+  for _ in {1..60}; do dlock run --wait 60s job -- true 3>&- & done
+  eventually has_grown
+  # Those that still come change it.
+  eventually waits 60
+  file=$(file_of job)
+  cp "$file" "$saved"
 
-  assert_unusable 'zeros'
+  truncate -s 8192 "$file"
+
+  assert_unusable 'a cut to 8192 bytes'
 }
 
-@test "a database of random bytes is named and left alone, and grants nothing" {
+has_grown() { (($(stat -c %s "$(file_of job)") > 8192)); }
+waits() { [[ $(look job '.waiters | length') == "$1" ]]; }  # <number>
+
+@test "a lock's file of zeros is named and left alone, and grants nothing" {
   hold_and_save
-  head -c "$(stat -c %s "$saved")" /dev/urandom > "$database"
+  head -c 8192 /dev/zero > "$file"
+
+  assert_unusable zeros
+}
+
+@test "a lock's file of random bytes is named and left alone, and grants nothing" {
+  hold_and_save
+  head -c 8192 /dev/urandom > "$file"
 
   assert_unusable 'random bytes'
 }
 
-@test "a database with zeros behind its first two pages is named and left alone" {
-  hold_and_save
-  dd if=/dev/zero of="$database" bs=4096 seek=2 count=100 conv=notrunc status=none
-
-  assert_unusable 'zeros behind the first two pages'
-}
-
-@test "a database with random bytes behind its first two pages is named and left alone" {
+@test "a lock's file with zeros or random bytes behind its head is named and left alone" {
   hold_and_save
 
-  for _ in 1 2 3 4 5 6; do
-    dd if=/dev/urandom of="$database" bs=4096 seek=2 count=30 conv=notrunc status=none
-    assert_unusable 'random bytes behind the first two pages'
+  for from in /dev/zero /dev/urandom; do
+    dd if="$from" of="$file" bs=1 seek=48 count=8144 conv=notrunc status=none
+    assert_unusable "$from behind the head"
   done
 }
 
-@test "another file in the place of the database is named and left alone" {
+@test "another file in the place of a lock's is named and left alone" {
   hold_and_save
-  cat "$DLOCK_SOURCE/tests/bats/damage.bats" > "$database"
+  head -c 8192 "$DLOCK_SOURCE/tests/bats/damage.bats" > "$file"
 
   assert_unusable 'a text'
 }
 
-@test "a database of another format is named and left alone" {
+@test "the file of another lock in the place of a lock's is named and left alone" {
   hold_and_save
-  sed -i 's/dlock0[0-9]/dlock99/g' "$database"
+  dlock run another -- true
+  cat "$(file_of another)" > "$file"
+
+  assert_unusable "another lock's file"
+}
+
+@test "a lock's file of another format is named and left alone" {
+  hold_and_save
+  sed -i 's/dlock0[0-9]/dlock99/' "$file"
 
   assert_unusable 'another format'
 }
 
-@test "a flipped bit never lets anybody into a held lock" {
+@test "the damaged file of one lock keeps nobody from another lock" {
   hold_and_save
+  truncate -s 0 "$file"
 
-  "$DLOCK_SOURCE/tests/faults/flip_bits" "$database" 3 \
-    timeout 10 dlock run job -- echo started > "$BATS_TEST_TMPDIR/flips"
+  run dlock run another -- echo started
 
-  (($(wc -l < "$BATS_TEST_TMPDIR/flips") > 100))
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a lock whose damaged file was moved away is granted again, with a greater fence" {
+  # shellcheck disable=SC2016
+  before=$(dlock run job -- sh -c 'echo $DLOCK_FENCE')
+  file=$(file_of job)
+  truncate -s 0 "$file"
+  dlock run job -- true || true
+  mv "$file" "$BATS_TEST_TMPDIR"
+
+  # shellcheck disable=SC2016
+  run dlock run job -- sh -c 'echo $DLOCK_FENCE'
+
+  assert_status 0
+  ((output > before))
+}
+
+@test "without a sound head of the state no new lock is granted, and it is named" {
+  dlock run job -- true
+  head=$(echo "$store"/state-*/head)
+
+  for damage in 'truncate -s 100' 'truncate -s 8193' 'sed -i s/dlock0[0-9]/dlock99/' rm; do
+    cp "$head" "$saved"
+    $damage "$head"
+    run timeout 10 dlock run another -- echo started
+    assert_status 78
+    assert_one_line
+    assert_output_contains "$head is "
+    cp "$saved" "$head"
+  done
+}
+
+@test "a damaged file of a limit admits nobody, and is named" {
+  dlock limit api 5/1h
+  file=$(echo "$store"/state-*/*.limit)
+
+  for damage in 'truncate -s 0' 'truncate -s 8191' 'sed -i s/dlock0[0-9]/dlock99/'; do
+    cp "$file" "$saved"
+    $damage "$file"
+    run timeout 10 dlock limit api 5/1h
+    assert_status 78
+    assert_one_line
+    assert_output_contains "$file is "
+    cp "$saved" "$file"
+  done
+}
+
+# Flips bits of the file of a held lock. What the lock was before, free, is still in it.
+flip() {  # <command>...
+  dlock run job -- true
+  dlock acquire --ttl 1h job
+  file=$(file_of job)
+  "$DLOCK_SOURCE/tests/faults/flip_bits" "$file" 2 timeout 10 "$@" > "$BATS_TEST_TMPDIR/flips"
+  (($(wc -l < "$BATS_TEST_TMPDIR/flips") > 300))
+}
+
+@test "a flipped bit never lets anybody into a held lock" {
+  flip dlock run job -- echo started
+
   assert_equal "$(grep started "$BATS_TEST_TMPDIR/flips")" ''
 }
 
-@test "a flipped bit does not matter, or is told in one line with the database's name" {
-  hold_and_save
+@test "a flipped bit does not matter, or is told in one line with the file's name" {
+  flip dlock run job -- echo started
 
-  "$DLOCK_SOURCE/tests/faults/flip_bits" "$database" 3 \
-    timeout 10 dlock run job -- echo started > "$BATS_TEST_TMPDIR/flips"
-
-  (($(grep -c ' 78 kept dlock: .*/state-' "$BATS_TEST_TMPDIR/flips") > 20))
-  assert_equal "$(grep -v -e ' 78 kept dlock: .*/state-[^ ]*mdb ' \
-    -e ' 75 [a-z]* dlock: job: held by' "$BATS_TEST_TMPDIR/flips")" ''
+  (($(grep -c " 78 kept dlock: job: $file is damaged" "$BATS_TEST_TMPDIR/flips") > 100))
+  assert_equal "$(grep -v -e " 78 kept dlock: job: $file is damaged" \
+    -e ' 75 kept dlock: job: held by' "$BATS_TEST_TMPDIR/flips")" ''
 }
 
-@test "status says in one line which database is damaged" {
-  hold_and_save
-  truncate -s 8192 "$database"
+@test "a flipped bit never shows a held lock as it was before" {
+  flip dlock status --json job
 
-  run timeout 10 dlock status job
-
-  assert_status 78
-  assert_one_line
-  assert_output_contains "$database"
+  (($(grep -c " 78 kept dlock: job: $file is damaged" "$BATS_TEST_TMPDIR/flips") > 100))
+  assert_equal "$(grep -v -e ' 78 kept ' -e ' 0 kept .*"state":"held"' \
+    "$BATS_TEST_TMPDIR/flips")" ''
 }
 
-@test "list says in one line which database is damaged" {
+@test "status, list and history say in one line which file is damaged" {
   hold_and_save
-  truncate -s 8192 "$database"
+  truncate -s 4096 "$file"
 
-  run timeout 10 dlock list
-
-  assert_status 78
-  assert_one_line
-  assert_output_contains "$database"
+  for look in 'status job' list 'history job'; do
+    # shellcheck disable=SC2086
+    run timeout 10 dlock $look
+    assert_status 78
+    assert_one_line
+    assert_output_contains "$file is truncated"
+  done
 }
 
-@test "a database that is cut under a waiter ends it with 78 and one line" {
+@test "a file that is cut under a waiter ends it with 78 and one line" {
   hold_and_save
   dlock run -w 30s job -- echo started > "$began" 2>&1 3>&- &
   waiter=$!
   eventually is_queued job "$waiter"
-  truncate -s 0 "$database"
+  truncate -s 0 "$file"
 
   kill -KILL "$holder" "$command"
 
   assert_exits 78 "$waiter"
   output=$(< "$began")
   assert_one_line
-  assert_output_contains "$database"
+  assert_output_contains "$file is truncated"
 }
 
-@test "a database that is cut while it is being read is told in one line, with 78" {
+@test "a file that is cut while it is being read is told in one line, with 78" {
   dlock run job -- true
-  database=$(find "$store" -name 'state-*')
+  file=$(file_of job)
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
-  # Stopped right after the database was mapped.
-  strace -o "$BATS_TEST_TMPDIR/strace.log" -P "$database" -e trace=mmap \
-    -e inject=mmap:signal=STOP:when=1 dlock status job > "$began" 2>&1 3>&- &
+  # Stopped when it knows how long the file is.
+  strace -o "$BATS_TEST_TMPDIR/strace.log" -P "$file" -e trace=fstat,newfstatat \
+    -e inject=fstat,newfstatat:signal=STOP:when=1 dlock status job > "$began" 2>&1 3>&- &
   strace=$!
   eventually is_stopped
 
-  truncate -s 0 "$database"
+  truncate -s 0 "$file"
   kill -CONT "$(pgrep -P "$strace")"
 
   assert_exits 78 "$strace"
   output=$(< "$began")
   assert_one_line
-  assert_output_contains "$database"
+  assert_output_contains "$file is truncated"
 }
 
 # Not by its state: under strace it is stopped for a moment at every system call.
 is_stopped() { grep -q '^--- stopped by SIGSTOP' "$BATS_TEST_TMPDIR/strace.log"; }
 
-@test "a command whose database is cut lives on" {
-  hold_and_save
-  truncate -s 0 "$database"
+@test "a command whose lock's file is cut lives on, and ends as it would" {
+  hold_and_save 2> "$began"
+  truncate -s 0 "$file"
 
   never_within 300 has_ended "$command"
+  let_go
+
+  assert_exits 0 "$holder"
+  output=$(< "$began")
+  assert_one_line
+  assert_output_contains "$file is truncated"
 }
 
 @test "a log that is not one does not matter" {

@@ -12,6 +12,11 @@ setup() {
 
 teardown() { kill_leftovers; }
 
+# The file of a lock.
+file_of() {  # <name>
+  grep -laF "$1" "$store"/state-*/*.lock
+}
+
 # --- Good ones ---
 
 @test "a store that is well is said to be so, within a second" {
@@ -23,7 +28,7 @@ teardown() { kill_leftovers; }
   assert_status 0
   assert_between $(($(now_ms) - begin)) 0 999
   assert_found ok directory "$store"
-  assert_found ok database 'intact, 1 lock known'
+  assert_found ok state 'intact, 1 lock known'
   assert_found ok files 'none left over'
   assert_equal "${lines[-1]}" "all is well in local:$store"
 }
@@ -38,7 +43,7 @@ teardown() { kill_leftovers; }
   run dlock doctor
 
   assert_status 0
-  assert_found ok database 'intact, 2 locks known'
+  assert_found ok state 'intact, 2 locks known'
 }
 
 @test "a store that nobody used yet is no trouble, and is not created" {
@@ -141,56 +146,87 @@ teardown() { kill_leftovers; }
 
 # --- Its files ---
 
-@test "a database that was cut is an error with its name" {
+@test "a lock's file that was cut is an error with its name" {
   dlock run job -- true
-  truncate -s 8192 "$store"/state-*
+  dlock run another -- true
+  file=$(file_of job)
+  truncate -s 4096 "$file"
 
   run dlock doctor
 
   assert_status 2
-  assert_found error database "$(echo "$store"/state-*) is truncated" 'once no command runs'
+  assert_found error state "$file is truncated" 'once no command runs under that lock'
 }
 
 @test "a state that does not match its checksum is an error" {
   dlock run --label unmistakable job -- true
   hold job --label unmistakable
-  sed -i 's/unmistakable/unmistakeble/' "$store"/state-*
+  file=$(file_of job)
+  sed -i 's/unmistakable/unmistakeble/' "$file"
 
   run dlock doctor
 
   assert_status 2
-  assert_found error database "$store/state-"
-  assert_output_contains 'a state does not match its checksum'
+  assert_found error state "$file is damaged (its checksum does not match)"
 }
 
 @test "a limit that does not match its checksum is an error" {
   dlock limit api 77/1s
-  perl -0777 -pi -e 's/\x4d\0\0\0/\x4e\0\0\0/g' "$store"/state-*
+  file=$(echo "$store"/state-*/*.limit)
+  sed -i 's/api/apo/g' "$file"
 
   run dlock doctor
 
   assert_status 2
-  assert_output_contains 'a limit does not match its checksum'
+  assert_found error state "$file is damaged (its checksum does not match)"
 }
 
-@test "a database of another version is an error" {
+@test "the file of another lock in the place of a lock's is an error" {
   dlock run job -- true
-  perl -0777 -pi -e 's/dlock0\d/dlock99/g; s/\d0kcold/99kcold/g' "$store"/state-*
+  dlock run another -- true
+  file=$(file_of job)
+  cat "$(file_of another)" > "$file"
 
   run dlock doctor
 
   assert_status 2
-  assert_found error database "$store/state-"
+  assert_found error state "$file is damaged"
 }
 
-@test "whatever bit of the database is flipped, doctor ends in time and says it well" {
+@test "a file of another version is an error" {
+  dlock run job -- true
+  file=$(file_of job)
+  sed -i 's/dlock0[0-9]/dlock99/' "$file"
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error state "$file is damaged"
+}
+
+@test "a state without a sound head is an error" {
+  dlock run job -- true
+  head=$(echo "$store"/state-*/head)
+  truncate -s 10 "$head"
+  run dlock doctor
+  assert_status 2
+  assert_found error state "$head is truncated"
+  rm "$head"
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error state "$head is missing"
+}
+
+@test "whatever bit of a lock's file is flipped, doctor ends in time and says it well" {
   dlock run job -- true
   hold job
 
-  "$DLOCK_SOURCE/tests/faults/flip_bits" "$(echo "$store"/state-*)" 29 \
+  "$DLOCK_SOURCE/tests/faults/flip_bits" "$(file_of job)" 9 \
     timeout 20 dlock doctor > "$BATS_TEST_TMPDIR/flips"
 
-  (($(grep -c ' 2 kept ' "$BATS_TEST_TMPDIR/flips") > 5))
+  (($(grep -c " 2 kept ok .* error  *state  *$(file_of job) is damaged" "$BATS_TEST_TMPDIR/flips") > 20))
   assert_equal "$(grep -vE '^[0-9]+ [0-9]+ [02] kept ok ' "$BATS_TEST_TMPDIR/flips")" ''
 }
 
@@ -216,28 +252,28 @@ teardown() { kill_leftovers; }
   run timeout 10 dlock doctor --store-timeout 200ms
 
   assert_status 2
-  assert_found error database "kept busy for 200ms by process $busy" 'see what that process waits for'
+  assert_found error state "kept busy for 200ms by process $busy" 'see what that process waits for'
 }
 
-@test "the database of an earlier boot that nobody removes is a warning" {
+@test "the state of an earlier boot that nobody removes is a warning" {
   dlock run job -- true
-  touch "$store/state-00000000-1111-2222-3333-444444444444.mdb"
+  mkdir "$store/state-00000000-1111-2222-3333-444444444444"
 
   run dlock doctor
 
   assert_status 1
-  assert_found warning files state-00000000-1111-2222-3333-444444444444.mdb "remove them from $store"
+  assert_found warning files state-00000000-1111-2222-3333-444444444444 "remove them from $store"
   assert_equal "${lines[-1]}" "1 warning in local:$store"
 }
 
-@test "the database of an earlier boot that the next one removes is only told" {
+@test "the state of an earlier boot that the next one removes is only told" {
   dlock run job -- true
-  mv "$store"/state-* "$store/state-00000000-1111-2222-3333-444444444444.mdb"
+  mv "$store"/state-* "$store/state-00000000-1111-2222-3333-444444444444"
 
   run dlock doctor
 
   assert_status 0
-  assert_found info files state-00000000-1111-2222-3333-444444444444.mdb 'nothing'
+  assert_found info files state-00000000-1111-2222-3333-444444444444 'nothing'
 }
 
 @test "the socket of a waiter that was killed is told, and that of one that waits is not" {
@@ -322,7 +358,7 @@ teardown() { kill_leftovers; }
   dlock run job -- true
   run dlock -q doctor
   assert_equal "$status $output" '0 '
-  touch "$store/state-00000000-1111-2222-3333-444444444444.mdb"
+  mkdir "$store/state-00000000-1111-2222-3333-444444444444"
 
   run dlock -q doctor
 

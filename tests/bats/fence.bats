@@ -59,7 +59,7 @@ assert_stale() {  # <resource> <fence>
 @test "what was admitted is known after a reboot" {
   dlock fence disk 10
   dlock run job true
-  rm store/state-* store/sessions
+  rm -r store/state-* store/sessions
 
   assert_stale disk 9
 }

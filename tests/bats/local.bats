@@ -160,13 +160,13 @@ victim_is_untouched() {
   assert_equal "$status $output" '0 started'
 }
 
-@test "the database, its log and its sessions are all that is left of a run" {
+@test "its state, its log and the sessions are all that is left of a run" {
   dlock run job -- true
 
   run find "$store" -mindepth 1 -printf '%f\n'
 
-  assert_equal "$(sort <<< "$output" | paste -s -d ' ')" \
-    "runs.jsonl sessions state-$(< /proc/sys/kernel/random/boot_id).mdb"
+  assert_equal "$(sed -E 's/^[0-9a-f]{32}\.lock$/LOCK/' <<< "$output" | LC_ALL=C sort | paste -s -d ' ')" \
+    "LOCK head runs.jsonl sessions state-$(< /proc/sys/kernel/random/boot_id)"
 }
 
 # --- Whom it trusts ---
@@ -180,14 +180,14 @@ victim_is_untouched() {
   done
 
   assert_equal "$(sort -u "$BATS_TEST_TMPDIR/modes")" 600
-  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/modes")" 9
+  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/modes")" 12
 }
 
 @test "directories are for their user only, whatever the umask is" {
   for umask in 000 077 777; do
     (umask "$umask" && dlock --store "local:$store-$umask" run job -- true)
 
-    assert_equal "$(mode_of "$store-$umask")" 700
+    assert_equal "$(find "$store-$umask" -type d -printf '%m\n' | sort -u)" 700
   done
 }
 
@@ -391,11 +391,11 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_refused 78
 }
 
-@test "a database that is a link is refused, and its target stays untouched" {
+@test "a state that is a link is refused, and its target stays untouched" {
   dlock run job -- true
-  database=$(find "$store" -name 'state-*')
-  mv "$database" "$victim"
-  ln -s "$victim" "$database"
+  state=$(find "$store" -name '*.lock')
+  mv "$state" "$victim"
+  ln -s "$victim" "$state"
   sum=$(md5sum < "$victim")
 
   run dlock run job -- echo started
@@ -513,7 +513,8 @@ hostile_names() {
 @test "no name makes a file of its own in the store" {
   for name in . .. / ../x x a/b sessions; do dlock run -- "$name" true; done
 
-  assert_equal "$(find "$store" -mindepth 1 | wc -l)" 3
+  assert_equal "$(find "$store" -mindepth 1 -printf '%f\n' | grep -c '^[0-9a-f]\{32\}\.lock$')" 7
+  assert_equal "$(find "$store" -mindepth 1 | wc -l)" $((7 + 4))
 }
 
 @test "names that differ in case only are two locks" {
@@ -569,29 +570,36 @@ hostile_names() {
 
 # As if the store had not been swept for years, which happens once a day.
 make_sweep_due() {
-  perl -0777 -pi -e 's/(dlock0\d\0.{8}).{8}/$1\0\0\0\0\0\0\0\0/gs' "$store"/state-*
+  local head
+  head=$(echo "$store"/state-*/head)
+  # Its first bytes, checksum and all, where the time of the last sweep is 0; what follows
+  # is a value of zeros.
+  printf '%b' \
+    '\x64\x6c\x6f\x63\x6b\x30\x35\x00\xeb\xa3\x60\xb9\xc1\xd7\x9d\x35\x01\x00\x00\x00\x00\x00\x00\x00' \
+    '\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00' > "$head"
+  truncate -s 8192 "$head"
 }
 
 @test "a lock is given back without a word when the store is swept by the way" {
   dlock run job -- true
   make_sweep_due
 
-  run dlock run job -- sh -c 'exit 3'
+  run dlock run another -- sh -c 'exit 3'
 
   assert_equal "$status $output" '3 '
-  assert_equal "$(look job .last_run.exit_code)" 3
+  assert_equal "$(look another .last_run.exit_code)" 3
 }
 
 @test "a lock that nobody used for a month is forgotten" {
   dlock run old -- true
-  rm "$store"/state-*
+  rm -r "$store"/state-*
   sed -i -E 's/("(started|ended)":")20[0-9]{2}/\12020/g' "$store/runs.jsonl"
   dlock run job -- true
   make_sweep_due
 
-  dlock run job -- true
+  dlock run another -- true
 
-  assert_equal "$(dlock list --json | jq -r '.[].name')" job
+  assert_equal "$(dlock list --json | jq -r '.[].name' | paste -s -d ' ')" 'another job'
 }
 
 # --- After a reboot ---
@@ -605,6 +613,8 @@ reboot() {
 
 @test "a lock that was held before a reboot is free after it" {
   hold job
+  kill -KILL "$holder" "$command"
+  eventually has_ended "$command"
 
   reboot
 
@@ -664,7 +674,7 @@ reboot() {
   ((output > 9007199254740000))
 }
 
-@test "the database and the sockets from before a reboot are removed" {
+@test "the state and the sockets from before a reboot are removed" {
   hold job
   queue job -- true
   kill -KILL "$waiter"
@@ -674,7 +684,7 @@ reboot() {
 
   inside dlock run job -- true
   assert_equal "$(cd "$store" && find . -name 'state-*' -o -name 'wake-*')" \
-    ./state-11111111-2222-3333-4444-555555555555.mdb
+    ./state-11111111-2222-3333-4444-555555555555
 }
 
 @test "a damaged log does not keep anybody from running after a reboot" {

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "lock/admission.hpp"
-#include "store/local/database.hpp"
+#include "store/local/file_name.hpp"
 #include "store/local/limit_rules.hpp"
+#include "store/local/record_file.hpp"
+#include "store/local/state_folder.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/worlds.hpp"
 #include "util/random.hpp"
@@ -71,21 +73,18 @@ class Hammered {
     const auto directory =
         local::Directory::open(world_.path(), false, local::Directory::Missing::accept);
     if (!directory) return;
-    local::Gate gate(*directory, false);
-    if (!gate.exists()) return;
-    while (!gate.try_lock(local::Gate::Access::read)) std::this_thread::yield();
     if (const auto state = state_in(*directory)) {
       seen.insert(state->stamps.begin(), state->stamps.end());
     }
-    gate.unlock();
   }
 
   static std::optional<local::LimitState> state_in(const local::Directory& directory) {
-    const auto database = local::Database::open(directory, local::Database::Access::read);
-    if (!database) return std::nullopt;
-    local::Transaction transaction(*database, local::Database::Access::read);
-    const auto bytes = transaction.get("dlock\1api");
-    return bytes ? local::decoded_limit(*bytes) : std::nullopt;
+    const auto folder = local::open_state_folder(directory);
+    if (!folder) return std::nullopt;
+    const auto key = local::key_of({"dlock", "api"}, local::Kept::limit);
+    const local::RecordFile file(*folder, key.file, local::RecordFile::Access::read);
+    const auto named = local::named_in(file.payload());
+    return named ? local::decoded_limit(named->value) : std::nullopt;
   }
 
   void ask(Clock::time_point until) {

@@ -1,12 +1,12 @@
 // What a limit promises (Store::admit), asked of every store; and waiting for a turn.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <list>
 #include <string>
 
 #include "lock/admission.hpp"
-#include "store/local/database.hpp"
 #include "store/none/none_store.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/faulty_store.hpp"
@@ -372,30 +372,21 @@ TEST(LocalLimit, one_out_of_use_is_swept_out_of_the_store_once_a_day) {
   ASSERT_TRUE(used.is_admitted());
   const auto directory =
       local::Directory::open(world.path(), false, local::Directory::Missing::accept);
-  const auto look = [&](const std::function<void(local::Transaction&)>& use) {
-    const auto database =
-        local::Database::open(*directory, local::Database::Access::write);
-    local::Transaction transaction(*database, local::Database::Access::write);
-    use(transaction);
-    transaction.commit();
+  const auto folder = local::open_state_folder(*directory);
+  const auto has = [&](const std::string& name) {
+    const auto key = local::key_of({"dlock", name}, local::Kept::limit);
+    return std::filesystem::exists(folder->path_of(key.file));
   };
-  const auto has = [&](const std::string& key) {
-    bool found = false;
-    look([&](auto& transaction) { found = transaction.get(key).has_value(); });
-    return found;
-  };
-  ASSERT_TRUE(has("dlock\1old"));
-  look([](auto& transaction) {
-    auto head = transaction.head();
-    head.swept = 0;
-    transaction.set_head(head);
-  });
+  ASSERT_TRUE(has("old"));
+  local::set_head(*folder, {0, 0});
+  const auto over = Clock::now() + milliseconds(2);
+  while (Clock::now() < over) ::usleep(100);
 
   Guest other(context, world, {1, hours(1)}, "other", "dlock");
   ASSERT_TRUE(other.is_admitted());
 
-  EXPECT_FALSE(has("dlock\1old"));
-  EXPECT_TRUE(has("dlock\1used"));
+  EXPECT_FALSE(has("old"));
+  EXPECT_TRUE(has("used"));
   Guest again(context, world, {1, hours(1)}, "used", "dlock");
   EXPECT_FALSE(again.is_admitted());
 }

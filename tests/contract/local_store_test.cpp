@@ -15,6 +15,8 @@
 #include <memory>
 #include <sstream>
 
+#include "store/local/epoch.hpp"
+#include "store/local/file_name.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock::local {
@@ -91,7 +93,10 @@ class LocalStores : public ::testing::Test {
     contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
   }
 
-  std::string database() const { return world_.path() + "/" + Database::file_name(); }
+  std::string folder() const { return world_.path() + "/" + state_folder_name(); }
+  std::string file() const {
+    return folder() + "/" + key_of(claim_of("job").lock, Kept::lock).file;
+  }
   std::string log() const { return world_.path() + "/runs.jsonl"; }
 
   static std::string contents_of(const std::string& path) {
@@ -100,7 +105,7 @@ class LocalStores : public ::testing::Test {
     return text.str();
   }
 
-  // The failure of asking; its message has to name the database.
+  // The failure of asking; its message has to name the file.
   Failure failure_of_asking() {
     try {
       contender().ask();
@@ -137,7 +142,7 @@ class LocalStores : public ::testing::Test {
 TEST_F(LocalStores, after_a_boot_the_fences_that_were_admitted_are_known) {
   contender().admit(10);
   use_once();
-  fs::remove(database());
+  fs::remove_all(folder());
 
   EXPECT_EQ(contender().admit(9), Admission::stale);
 }
@@ -171,7 +176,7 @@ TEST_F(LocalStores, one_who_was_killed_while_writing_fences_is_in_nobodys_way) {
 TEST_F(LocalStores, after_a_boot_the_last_runs_are_known) {
   use_once();
   use_once();
-  fs::remove(database());
+  fs::remove_all(folder());
 
   ASSERT_EQ(contender().history().size(), 2u);
   use_once();
@@ -301,14 +306,14 @@ TEST_F(LocalStores, a_run_that_ends_is_logged_even_if_another_one_vanished_meanw
 TEST_F(LocalStores, after_a_boot_no_lease_is_left) {
   contender().granted();
   contenders_.clear();
-  fs::rename(database(), world_.path() + "/state-of-an-earlier-boot.mdb");
+  fs::rename(folder(), world_.path() + "/state-of-an-earlier-boot");
 
   EXPECT_TRUE(contender().is_granted());
 }
 
 TEST_F(LocalStores, after_a_boot_the_last_run_is_known) {
   use_once();
-  fs::remove(database());
+  fs::remove_all(folder());
   auto& newcomer = contender();
   newcomer.granted();
   newcomer.release();
@@ -322,7 +327,7 @@ TEST_F(LocalStores, after_a_boot_the_last_run_is_known) {
 TEST_F(LocalStores, after_a_boot_fences_go_on_above_all_that_were_given_out) {
   constexpr std::uint64_t far_ahead = 9'000'000'000'000'000;
   use_once();
-  fs::remove(database());
+  fs::remove_all(folder());
   Holder earlier;
   earlier.fence.number = far_ahead;
   std::ofstream(log(), std::ios::app) << start_line({"dlock", "other"}, earlier) << 1
@@ -342,7 +347,7 @@ TEST_F(LocalStores, after_a_boot_no_detached_lease_is_left_and_fences_go_on_abov
   auto text = contents_of(log());
   text.replace(text.find(last), last.size(), later);
   std::ofstream(log(), std::ios::binary) << text;
-  fs::remove(database());
+  fs::remove_all(folder());
 
   EXPECT_GT(contender().granted().fence.number, fence.number + 3'600'000'000);
 }
@@ -352,75 +357,83 @@ TEST_F(LocalStores, a_detached_grant_that_is_logged_is_no_run_after_a_boot) {
   holder.claim.attached = false;
   holder.granted();
   contenders_.clear();
-  fs::remove(database());
+  fs::remove_all(folder());
 
   EXPECT_FALSE(contender().inspect().last_run);
 }
 
-TEST_F(LocalStores, databases_and_sockets_of_earlier_boots_are_removed) {
+TEST_F(LocalStores, folders_and_sockets_of_earlier_boots_are_removed) {
   use_once();
-  fs::remove(database());
-  for (const char* name : {"state-x.mdb", "wake-1"}) {
+  fs::remove_all(folder());
+  fs::create_directory(world_.path() + "/state-x");
+  fs::permissions(world_.path() + "/state-x", fs::perms::owner_all);
+  for (const char* name : {"state-x/a.lock", "state-y.mdb", "wake-0000000000000001"}) {
     std::ofstream(world_.path() + "/" + name) << "x";
   }
 
   contender().granted();
 
-  EXPECT_FALSE(fs::exists(world_.path() + "/state-x.mdb"));
-  EXPECT_FALSE(fs::exists(world_.path() + "/wake-1"));
+  EXPECT_FALSE(fs::exists(world_.path() + "/state-x"));
+  EXPECT_FALSE(fs::exists(world_.path() + "/state-y.mdb"));
+  EXPECT_FALSE(fs::exists(world_.path() + "/wake-0000000000000001"));
 }
 
 // Damage
 
-TEST_F(LocalStores, a_database_that_was_cut_is_an_error_with_its_name) {
+TEST_F(LocalStores, a_file_that_was_cut_is_an_error_with_its_name) {
   use_once();
-  const auto whole = fs::file_size(database());
+  const auto whole = fs::file_size(file());
   for (const std::uintmax_t size : {std::uintmax_t{0}, std::uintmax_t{100},
-                                    std::uintmax_t{4096}, std::uintmax_t{8192}}) {
+                                    std::uintmax_t{4096}, std::uintmax_t{8191}}) {
     ASSERT_LT(size, whole);
-    fs::resize_file(database(), size);
+    fs::resize_file(file(), size);
 
     const auto failure = failure_of_asking();
 
     EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured) << size;
-    EXPECT_NE(std::string(failure.what()).find(database()), std::string::npos) << size;
+    EXPECT_NE(std::string(failure.what()).find(file()), std::string::npos) << size;
   }
 }
 
-TEST_F(LocalStores, a_file_that_is_no_database_is_an_error_with_its_name) {
+TEST_F(LocalStores, a_file_that_is_no_state_is_an_error_with_its_name) {
   use_once();
-  std::ofstream(database(), std::ios::binary) << std::string(100'000, 'x');
+  std::ofstream(file(), std::ios::binary) << std::string(100'000, 'x');
 
   const auto failure = failure_of_asking();
 
   EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
-  EXPECT_NE(std::string(failure.what()).find(database()), std::string::npos);
+  EXPECT_NE(std::string(failure.what()).find(file()), std::string::npos);
 }
 
-TEST_F(LocalStores, a_state_that_was_tampered_with_is_an_error_and_no_grant) {
-  use_once();
-  auto bytes = contents_of(database());
-  // In every copy of the state that the database still has.
-  const std::string outcome = "ran";
-  int found = 0;
-  for (auto at = bytes.find(outcome); at != std::string::npos;
-       at = bytes.find(outcome, at + 1)) {
-    bytes[at] = 'R';
-    ++found;
+TEST_F(LocalStores, a_flipped_bit_is_an_error_and_never_an_older_state) {
+  auto& holder = contender();
+  holder.granted();
+  auto& other = contender();
+  other.ask();
+  const auto bytes = contents_of(file());
+  int refused = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += 7) {
+    auto changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
+    std::ofstream(file(), std::ios::binary) << changed;
+    try {
+      EXPECT_FALSE(contender().is_granted()) << at;
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured) << at;
+      ++refused;
+    }
+    std::ofstream(file(), std::ios::binary) << bytes;
   }
-  ASSERT_GT(found, 0);
-  std::ofstream(database(), std::ios::binary) << bytes;
-
-  EXPECT_EQ(failure_of_asking().kind(), Failure::Kind::misconfigured);
+  EXPECT_GT(refused, 10);
 }
 
-TEST_F(LocalStores, a_damaged_database_is_not_touched) {
+TEST_F(LocalStores, a_damaged_file_is_not_touched) {
   use_once();
-  std::ofstream(database(), std::ios::binary) << "x";
+  std::ofstream(file(), std::ios::binary) << "x";
 
   failure_of_asking();
 
-  EXPECT_EQ(contents_of(database()), "x");
+  EXPECT_EQ(contents_of(file()), "x");
 }
 
 TEST_F(LocalStores, nobody_is_granted_a_lock_in_files_that_were_replaced) {
@@ -431,6 +444,57 @@ TEST_F(LocalStores, nobody_is_granted_a_lock_in_files_that_were_replaced) {
   world_.wipe_out();
 
   EXPECT_THROW(other.ask(), Failure);
+}
+
+// Other boots and clocks
+
+// As a container with a boot id of its own has it.
+TEST_F(LocalStores,
+       while_processes_live_by_the_state_of_another_boot_nothing_is_granted) {
+  contender().granted();
+  fs::rename(folder(), world_.path() + "/state-22222222-of-a-container");
+
+  EXPECT_EQ(failure_of_asking().kind(), Failure::Kind::misconfigured);
+  EXPECT_TRUE(fs::exists(world_.path() + "/state-22222222-of-a-container"));
+}
+
+TEST_F(LocalStores, while_processes_live_by_a_state_that_was_removed_nothing_is_granted) {
+  contender().granted();
+  fs::remove_all(folder());
+
+  EXPECT_EQ(failure_of_asking().kind(), Failure::Kind::misconfigured);
+}
+
+TEST_F(LocalStores, a_detached_lease_that_counts_on_another_clock_is_not_granted_again) {
+  auto& holder = contender();
+  holder.claim.attached = false;
+  holder.granted();
+  contenders_.clear();
+  fs::rename(folder(), folder() + "-time-4711");
+
+  EXPECT_EQ(failure_of_asking().kind(), Failure::Kind::misconfigured);
+}
+
+TEST_F(LocalStores, a_detached_lease_that_has_ended_on_another_clock_is_none) {
+  auto& holder = contender();
+  holder.claim.attached = false;
+  holder.claim.ttl = milliseconds(1);
+  holder.granted();
+  contenders_.clear();
+  fs::rename(folder(), folder() + "-time-4711");
+  const auto over = Clock::now() + milliseconds(10);
+  while (Clock::now() < over) ::usleep(1000);
+
+  EXPECT_TRUE(contender().is_granted());
+  EXPECT_FALSE(fs::exists(folder() + "-time-4711"));
+}
+
+TEST_F(LocalStores, who_looks_needs_no_mutex) {
+  auto& holder = contender();
+  holder.granted();
+  const Child hog([this] { return world_.hold_up(); });
+
+  EXPECT_EQ(contender(1, milliseconds(50)).inspect().holders.size(), 1u);
 }
 
 // What is left behind

@@ -1,6 +1,8 @@
 #!/usr/bin/env bats
-# A process that is stopped while it changes the embedded store keeps the others from
-# changing it. They say so in time, and nothing is lost.
+# A process that is stopped while it changes a lock of the embedded store keeps the others
+# from changing that lock. They say so in time, and nothing is lost. Who only looks, or
+# changes another lock, does not notice.
+# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
@@ -10,16 +12,22 @@ setup() {
   # LeakSanitizer does not work under strace.
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
   began=$BATS_TEST_TMPDIR/began
-  dlock run any -- true
+  # A file that is there is changed in place.
+  dlock run job -- true
 }
 
 teardown() { kill_leftovers; }
 
-# Starts a dlock that stops inside its first transaction. Sets $stopped to its pid.
-stop_inside() {  # <system call done on the database in there> <dlock's arguments>...
-  local strace log=$BATS_TEST_TMPDIR/strace.log
-  strace -o "$log" -P "$(echo "$BATS_TEST_TMPDIR"/store/state-*)" \
-    -e "trace=$1" -e "inject=$1:signal=STOP:when=1" dlock "${@:2}" 2> /dev/null 3>&- &
+# Starts a dlock that stops inside its change of a lock, after the Nth system call of a
+# kind: it reads the lock's file with pread64, writes the value with the first pwrite64, and
+# makes it count with the second. Sets $stopped to its pid.
+stop_inside() {  # <system call>[:<N>] <dlock's arguments>...
+  local strace call=${1%:*} n=1 log=$BATS_TEST_TMPDIR/strace.log
+  [[ $1 != *:* ]] || n=${1#*:}
+  # The strace of an earlier one may still write to its log.
+  rm -f "$log"
+  strace -o "$log" -e "trace=$call" -e "inject=$call:signal=STOP:when=$n" \
+    dlock "${@:2}" > /dev/null 2>&1 3>&- &
   strace=$!
   # Not by its state: under strace it is stopped for a moment at every system call.
   eventually grep -q '^--- stopped by SIGSTOP' "$log"
@@ -36,10 +44,10 @@ run_briefly() {
 
 goes_on() { kill -CONT "$stopped"; }
 
-@test "run says which stopped process keeps the store busy, and exits with 69" {
+@test "run says which stopped process keeps its lock from being changed, and exits with 69" {
   stop_inside pwrite64 run job -- true
 
-  run_briefly run another -- echo started
+  run_briefly run job -- echo started
 
   assert_status 69
   assert_one_line
@@ -49,7 +57,7 @@ goes_on() { kill -CONT "$stopped"; }
 @test "run gives up on a stopped process when the store's time is over" {
   stop_inside pwrite64 run job -- true
 
-  run_briefly run another -- echo started
+  run_briefly run job -- echo started
 
   assert_between "$took" 1000 1900
 }
@@ -57,70 +65,116 @@ goes_on() { kill -CONT "$stopped"; }
 @test "run -w gives up on a stopped process when the wait is over" {
   stop_inside pwrite64 run job -- true
 
-  run_briefly run -w 1s another -- echo started
+  run_briefly run -w 1s job -- echo started
 
   assert_status 69
   assert_between "$took" 1000 2900
 }
 
-@test "status says which stopped process keeps the store busy, and exits with 69" {
-  stop_inside pwrite64 run job -- true
+looks=('status job' 'status --json job' list 'list --json' 'history job' doctor)
 
-  run_briefly status job
+@test "who looks gets an answer at once while a process is stopped in a change" {
+  local at look
+  for at in pread64:1 pwrite64:{1,2}; do
+    stop_inside "$at" run job -- true
+    for look in "${looks[@]}"; do
+      # shellcheck disable=SC2086
+      run_briefly $look
 
-  assert_status 69
-  assert_one_line
-  assert_output_contains "process $stopped (stopped"
-  assert_between "$took" 1000 1900
+      [[ $status == @(0|1) ]] || { echo "$at, $look:" >&2; assert_status 0; }
+      assert_between "$took" 0 900
+    done
+    kill -KILL "$stopped"
+  done
 }
 
-@test "list says which stopped process keeps the store busy, and exits with 69" {
-  stop_inside pwrite64 run job -- true
+@test "check answers at once while a process is stopped in a change" {
+  hold job
+  stop_inside pwrite64 run -w 60s job -- true
 
-  run_briefly list
+  run_briefly check job --fence "$(look job '.holders[0].fence')"
 
-  assert_status 69
-  assert_one_line
-  assert_output_contains "process $stopped (stopped"
-  assert_between "$took" 1000 1900
+  assert_status 0
+  assert_between "$took" 0 900
 }
 
-@test "a stopped reader is named as well" {
+@test "status tells of a change when it counts, and not before" {
+  stop_inside pwrite64:1 run job -- true
+  run_briefly status --json job
+  assert_equal "$(json .state)" free
+  kill -KILL "$stopped"
+  stop_inside pwrite64:2 run job -- true
+
+  run_briefly status --json job
+
+  assert_equal "$(json '.state, .holders[].pid' | xargs)" "held $stopped"
+}
+
+@test "who watches hears of other locks while a process is stopped in a change" {
+  stop_inside pwrite64 run job -- true
+  dlock watch --json > "$began" 2> /dev/null 3>&- &
+
+  eventually hears_of another
+}
+
+hears_of() {  # <name>
+  dlock run "$1" -- true
+  grep -q "\"$1\"" "$began"
+}
+
+@test "a process that is stopped in the change of a lock keeps nobody from another lock" {
+  stop_inside pwrite64 run job -- true
+
+  run_briefly run another -- echo started
+
+  assert_equal "$status $output" '0 started'
+  assert_between "$took" 0 900
+}
+
+@test "a process that is stopped in the change of a limit holds up nothing but that" {
+  dlock limit api 5/1h
+  stop_inside pwrite64 limit api 5/1h
+
+  run_briefly run job -- echo started
+  assert_equal "$status $output" '0 started'
+  run_briefly limit other 5/1h
+  assert_status 0
+  run_briefly limit api 5/1h
+
+  assert_status 69
+  assert_output_contains "process $stopped (stopped"
+}
+
+@test "a process that is stopped while it looks keeps nobody from changing the lock" {
   stop_inside pread64 status job
+
+  run_briefly run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+  assert_between "$took" 0 900
+}
+
+@test "a process that is stopped while it makes the store is named, and waited for in vain" {
+  rm -rf "$BATS_TEST_TMPDIR"/store/state-*
+  stop_inside '?renameat' run job -- true
 
   run_briefly run another -- echo started
 
   assert_status 69
+  assert_one_line
   assert_output_contains "process $stopped (stopped"
+  assert_between "$took" 1000 1900
 }
 
-@test "a stopped reader does not keep others from reading" {
-  hold job
-  stop_inside pread64 status job
+@test "a process that is killed while it makes the store holds up nobody" {
+  rm -rf "$BATS_TEST_TMPDIR"/store/state-*
+  stop_inside '?renameat' run job -- true
+  kill -KILL "$stopped"
 
-  run_briefly status job
+  run_briefly run job -- echo started
 
-  assert_status 0
-}
-
-@test "status answers as soon as a stopped process goes on" {
-  stop_inside pwrite64 run job -- true
-  timeout 20 dlock --store-timeout 15s status another 3>&- &
-  eventually is_at_the_gate $!
-
-  goes_on
-
-  assert_exits 1 $!
-}
-
-@test "list answers as soon as a stopped process goes on" {
-  stop_inside pwrite64 run job -- true
-  timeout 20 dlock --store-timeout 15s list 3>&- &
-  eventually is_at_the_gate $!
-
-  goes_on
-
-  assert_exits 0 $!
+  assert_equal "$status $output" '0 started'
+  assert_equal "$(find "$BATS_TEST_TMPDIR/store" -name '*.new')" ''
 }
 
 # True once the dlock that a `timeout` runs has found the gate shut.
@@ -131,7 +185,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
 
 @test "run -w starts its command as soon as a stopped process goes on" {
   stop_inside pwrite64 run job -- true
-  timeout 20 dlock --store-timeout 15s run -w 15s another -- touch "$began" 3>&- &
+  timeout 20 dlock --store-timeout 15s run -w 15s job -- touch "$began" 3>&- &
   eventually is_at_the_gate $!
 
   goes_on
@@ -148,17 +202,18 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   eventually test -e "$began"
 }
 
-@test "the command of a run that finds the store busy is noted when it is free again" {
+@test "a command that starts while its lock cannot be changed is noted when that is over" {
   # Between the grant and the start there is time for somebody else at the store.
   # shellcheck disable=SC2016
   strace -o /dev/null -e trace=vfork -e inject=vfork:delay_enter=1500000 \
     dlock run job -- sh -c 'echo $$ > "$1.new"; mv "$1.new" "$1"; exec sleep 60' - "$began" 2> /dev/null 3>&- &
   eventually is_held job
   holder=$(look job '.holders[0].pid')
-  stop_inside pwrite64 run another -- true
+  stop_inside pread64 run job -- true
   eventually test -s "$began"
+  eventually has_timer "$holder"
   goes_on
-  eventually is_free another
+  eventually has_ended "$stopped"
 
   kill -KILL "$holder"
   eventually has_ended "$holder"
@@ -188,9 +243,9 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   assert_status 75
 }
 
-@test "who waits for the store ends at once when it is told to" {
+@test "who waits for a stopped process ends at once when it is told to" {
   stop_inside pwrite64 run job -- true
-  dlock --store-timeout 30s run -w 30s another -- echo started 3>&- &
+  dlock --store-timeout 30s run -w 30s job -- echo started 3>&- &
   waiter=$!
   eventually has_timer "$waiter"
 
@@ -201,9 +256,9 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   assert_between $(($(now_ms) - begin)) 0 1000
 }
 
-@test "a command that ends while the store is kept busy decides the exit code" {
+@test "a command that ends while its lock cannot be changed decides the exit code" {
   hold job --store-timeout 1s
-  stop_inside pwrite64 run another -- true
+  stop_inside pwrite64 run -w 60s job -- true
 
   let_go
 
@@ -212,7 +267,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
 
 @test "a lock that could not be given back is free all the same" {
   hold job --store-timeout 1s
-  stop_inside pwrite64 run another -- true
+  stop_inside pwrite64 run -w 60s job -- true
   let_go
   assert_exits 0 "$holder"
 
@@ -227,7 +282,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
     "$began" 2> "$BATS_TEST_TMPDIR/messages" 3>&- &
   holder=$!
   eventually is_held job
-  stop_inside pwrite64 run another -- true
+  stop_inside pwrite64 run -w 60s job -- true
 
   touch "$began"
 
@@ -237,22 +292,29 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   assert_output_contains 'cannot give the lock back'
 }
 
-@test "a process that is killed in its transaction holds up nobody" {
-  stop_inside pwrite64 run job -- true
-  kill -KILL "$stopped"
+@test "a process that is killed in its change holds up nobody" {
+  local at
+  for at in pread64:1 pwrite64:{1,2}; do
+    stop_inside "$at" run job -- true
+    kill -KILL "$stopped"
 
-  run_briefly run job -- echo started
+    run_briefly run job -- echo started
 
-  assert_equal "$status $output" '0 started'
-  assert_between "$took" 0 900
+    assert_equal "$at $status $output" "$at 0 started"
+    assert_between "$took" 0 900
+  done
 }
 
-@test "a lock that is held is not lost by another process that is killed in there" {
+@test "a lock that is held is not lost by another process that is killed in its change" {
+  local at
   hold job
-  stop_inside pwrite64 run another -- true
-  kill -KILL "$stopped"
+  for at in pread64:1 pwrite64:{1,2}; do
+    # One who would wait changes the queue.
+    stop_inside "$at" run -w 60s job -- true
+    kill -KILL "$stopped"
 
-  run_briefly run job -- echo started
+    run_briefly run job -- echo started
 
-  assert_status 75
+    assert_status 75
+  done
 }

@@ -18,9 +18,9 @@ teardown() {
 
 # What changes the store, tells others, or starts and ends the command.
 calls=('?mkdir' '?mkdirat' '?chmod' '?fchmod' '?fchmodat' openat fcntl pread64 pwrite64
-  '?pwritev' writev lseek ftruncate fallocate '?rename' '?renameat' '?renameat2' '?unlink'
-  unlinkat close '?vfork' '?clone' wait4 waitid bind sendto pidfd_open inotify_init1
-  inotify_add_watch timerfd_create timerfd_settime)
+  write writev getdents64 '?rename' '?renameat' '?renameat2' '?unlink' unlinkat close '?vfork'
+  '?clone' wait4 waitid bind sendto pidfd_open inotify_init1 inotify_add_watch timerfd_create
+  timerfd_settime)
 
 @test "a run that is killed at any system call leaves a store that works" {
   dlock run job -- "${witness[@]}"
@@ -53,7 +53,7 @@ calls=('?mkdir' '?mkdirat' '?chmod' '?fchmod' '?fchmodat' openat fcntl pread64 p
 
 @test "a waiter that is killed at any system call does not hold up the next one" {
   kills=0
-  for call in fcntl pwrite64 writev unlinkat '?vfork' bind fchmodat; do
+  for call in fcntl pwrite64 writev unlinkat '?vfork' bind umask; do
     for ((n = 1; n < 100; ++n)); do
       hold job
       run_with signal=KILL "$call" "$n" run -w 20s job -- "${witness[@]}" &
@@ -66,7 +66,43 @@ calls=('?mkdir' '?mkdirat' '?chmod' '?fchmod' '?fchmodat' openat fcntl pread64 p
 
       assert_sound
       (($(now_ms) - begin < 2500)) || complain 'it took long'
+      [[ -z $(find "$store" -name 'wake-*') ]] || complain 'its socket is left'
     done
   done
   ((kills > 20))
+}
+
+# Leases enough that the file of `job` grows with the next one. Keeps the store as it is
+# before that, and sets $leases to their number.
+fill_file() {
+  local label
+  printf -v label 'x%.0s' {1..200}
+  more=(acquire --slots 1000 -t 1h --label "$label" job)
+  for ((leases = 0; ; ++leases)); do
+    rm -rf "$store.full"
+    [[ ! -d $store ]] || cp -a "$store" "$store.full"
+    dlock "${more[@]}" > /dev/null || return
+    [[ -z $(find "$store" -name '*.lock' -size +8192c) ]] || return 0
+  done
+}
+
+@test "a process that is killed while a lock's file grows leaves the old state or the new one" {
+  kills=0
+  fill_file
+  ((leases > 5))
+  for call in openat write '?rename' '?renameat' '?renameat2' '?unlink' unlinkat close; do
+    for ((n = 1; n < 100; ++n)); do
+      rm -rf "$store"
+      cp -a "$store.full" "$store"
+      run_with signal=KILL "$call" "$n" "${more[@]}" || break
+      ((++kills))
+
+      held=$(look job '.holders | length')
+      ((held == leases || held == leases + 1)) || complain "$held of $leases are left"
+      dlock "${more[@]}" > /dev/null || complain 'the next one is refused'
+      assert_equal "$(look job '.holders | length')" $((held + 1))
+      [[ -z $(find "$store" -name '*.new') ]] || complain 'a draft is left'
+    done
+  done
+  ((kills > 15))
 }

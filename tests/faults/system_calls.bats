@@ -18,7 +18,7 @@ teardown() {
 @test "a system call that fails in a run keeps it from starting, or is harmless" {
   faults=0
   for fault in openat:{EIO,EINTR} fcntl:{ENOLCK,EINTR} pread64:EIO \
-    pwrite64:{EIO,ENOSPC,EINTR} writev:{EIO,ENOSPC} lseek:EIO; do
+    {'?fstat','?newfstatat'}:EIO pwrite64:{EIO,ENOSPC,EINTR} write:EIO writev:{EIO,ENOSPC}; do
     for ((n = 1; n < 100; ++n)); do
       before=$(runs)
       run_with "error=${fault#*:}" "${fault%:*}" "$n" run job -- "${witness[@]}" || break
@@ -35,7 +35,7 @@ teardown() {
 @test "a system call that fails in a first run keeps it from starting, or is harmless" {
   faults=0
   for fault in {'?mkdir','?mkdirat','?fchmod'}:{EACCES,ENOSPC} openat:{EACCES,ENOSPC} \
-    pwrite64:{EIO,ENOSPC} fallocate:{EIO,ENOSPC,EOPNOTSUPP,EINTR} \
+    write:{EIO,ENOSPC,EINTR} pwrite64:{EIO,ENOSPC} getdents64:EIO \
     {'?renameat','?renameat2'}:EIO '?chmod':EPERM '?fchmodat':EPERM; do
     for ((n = 1; n < 100; ++n)); do
       rm -rf "$store"

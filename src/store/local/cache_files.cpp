@@ -6,14 +6,12 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <ctime>
 #include <utility>
 
 #include "lock/errors.hpp"
-#include "store/local/boot_id.hpp"
+#include "store/local/epoch.hpp"
 #include "util/checksum.hpp"
-#include "util/process.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 
@@ -80,22 +78,20 @@ std::string contents_of(int fd, std::size_t most) {
   return text;
 }
 
-// An invalid Fd if it cannot be opened. A FIFO or a link that somebody put there neither
-// holds us up nor leads us elsewhere.
-Fd open_for_reading(const Fd& folder, const std::string& file) {
-  return Fd(::openat(folder.get(), file.c_str(),
-                     O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-}
-
-bool is_of_no_use(const Fd& folder, const std::string& file, const struct stat& status) {
+bool is_of_no_use(const Directory& folder, const std::string& file,
+                  const struct stat& status) {
   if (!S_ISREG(status.st_mode)) return false;
   if (file.starts_with(draft_prefix)) {
     return std::time(nullptr) - status.st_mtime > draft_abandoned_after;
   }
-  const Fd opened = open_for_reading(folder, file);
-  if (!opened) return false;
-  const auto head = value_head_from(contents_of(opened.get(), longest_line));
-  return !head || head->boot != boot_id() || head->there_until <= Clock::now();
+  try {
+    const Fd opened = folder.open_file(file, O_RDONLY, false);
+    if (!opened) return false;
+    const auto head = value_head_from(contents_of(opened.get(), longest_line));
+    return !head || head->boot != own_epoch() || head->there_until <= Clock::now();
+  } catch (const Failure&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -151,63 +147,74 @@ ValueLookup value_from(std::string text, const LockName& name, const std::string
 
 ValueLookup CacheFiles::get(const LockName& name) const {
   const auto file = file_of(name);
-  const Fd folder = folder_of(file, false);
+  const auto folder = folder_of(file, Directory::Missing::accept);
   if (!folder) return {};
-  const Fd opened = open_for_reading(folder, file);
-  if (!opened && errno == ENOENT) return {};
-  struct stat status {};
   ValueLookup found;
-  if (!opened || ::fstat(opened.get(), &status) != 0) {
-    found.damage = "cannot be read: " + std::string(std::strerror(errno));
-  } else if (!S_ISREG(status.st_mode) || status.st_size > largest_file) {
-    found.damage = "is no file of dlock's";
-  } else {
+  try {
+    const Fd opened = folder->open_file(file, O_RDONLY, false);
+    if (!opened) return {};
+    struct stat status {};
+    if (::fstat(opened.get(), &status) != 0 || status.st_size > largest_file) {
+      found.damage = printable(folder->path_of(file)) + " is no file of dlock's";
+      return found;
+    }
+    // Before room is made for what somebody says is there.
+    const auto start = contents_of(opened.get(), longest_line);
+    const auto head = value_head_from(start);
+    const auto size = static_cast<std::uint64_t>(status.st_size);
+    if (!head || first_line(start).size() + head->size != size ||
+        ::lseek(opened.get(), 0, SEEK_SET) != 0) {
+      found.damage = printable(folder->path_of(file)) + " is damaged";
+      return found;
+    }
     found =
         value_from(contents_of(opened.get(), static_cast<std::size_t>(status.st_size)),
-                   name, boot_id(), Clock::now());
+                   name, own_epoch(), Clock::now());
+    if (!found.damage.empty()) {
+      found.damage = printable(folder->path_of(file)) + " " + found.damage;
+    }
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::exhausted) throw;
+    found.damage = failure.what();
   }
-  if (!found.damage.empty()) found.damage = path_of(file) + " " + found.damage;
   return found;
 }
 
 CacheFiles::Draft CacheFiles::write(const LockName& name, std::string_view bytes,
                                     Lifetime lifetime) const {
-  Draft draft;
-  draft.name_ = file_of(name);
-  draft.folder_ = folder_of(draft.name_, true);
+  const auto file = file_of(name);
+  Draft draft(*folder_of(file, Directory::Missing::create));
+  draft.name_ = file;
   // First, for it may be what is needed.
   draft.leftovers_ = leftovers_in(draft.folder_);
 
   const auto now = Clock::now();
-  const ValueHead head{boot_id(), later(now, lifetime.ttl),
+  const ValueHead head{own_epoch(), later(now, lifetime.ttl),
                        later(later(now, lifetime.ttl), lifetime.stale), name,
                        bytes.size()};
   const auto line = value_line(head, bytes);
   const auto random = random_bytes();
   const auto own_name = std::string(draft_prefix) + hex(random.data(), 8);
-  const Fd file(::openat(draft.folder_.get(), own_name.c_str(),
-                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                         directory_.file_mode()));
-  if (file) draft.own_name_ = own_name;
-  if (!file || ::fchmod(file.get(), directory_.file_mode()) != 0 ||  // whatever the umask
-      !write_all(file.get(), line) || !write_all(file.get(), bytes)) {
+  const Fd opened = draft.folder_.create_file(own_name, O_WRONLY);
+  draft.own_name_ = own_name;
+  if (!write_all(opened.get(), line) || !write_all(opened.get(), bytes)) {
     throw failure_of(errno, "cannot write to " + printable(directory_.path_of("cache")));
   }
   return draft;
 }
 
 void CacheFiles::Draft::put_in_place() {
-  if (::renameat(folder_.get(), own_name_.c_str(), folder_.get(), name_.c_str()) != 0) {
+  if (::renameat(folder_.fd(), own_name_.c_str(), folder_.fd(), name_.c_str()) != 0) {
     throw failure_of(errno, "cannot put a cached value in its place");
   }
   own_name_.clear();
   for (const auto& leftover : leftovers_) {
     struct stat status {};
-    const bool is_there = ::fstatat(folder_.get(), leftover.name.c_str(), &status,
-                                    AT_SYMLINK_NOFOLLOW) == 0;
+    const bool is_there =
+        ::fstatat(folder_.fd(), leftover.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
     // Not what somebody has put in its place since.
     if (is_there && status.st_ino == leftover.inode) {
-      ::unlinkat(folder_.get(), leftover.name.c_str(), 0);
+      ::unlinkat(folder_.fd(), leftover.name.c_str(), 0);
     }
   }
 }
@@ -219,56 +226,32 @@ CacheFiles::Draft::Draft(Draft&& other) noexcept
       leftovers_(std::move(other.leftovers_)) {}
 
 CacheFiles::Draft::~Draft() {
-  if (!own_name_.empty()) ::unlinkat(folder_.get(), own_name_.c_str(), 0);
+  if (!own_name_.empty()) ::unlinkat(folder_.fd(), own_name_.c_str(), 0);
 }
 
 void CacheFiles::forget(const LockName& name) const {
   const auto file = file_of(name);
-  const Fd folder = folder_of(file, false);
-  if (folder && ::unlinkat(folder.get(), file.c_str(), 0) != 0 && errno != ENOENT) {
-    throw failure_of(errno, "cannot remove " + path_of(file));
+  const auto folder = folder_of(file, Directory::Missing::accept);
+  if (folder && ::unlinkat(folder->fd(), file.c_str(), 0) != 0 && errno != ENOENT) {
+    throw failure_of(errno, "cannot remove " + printable(folder->path_of(file)));
   }
 }
 
-// The directory of a file; an invalid Fd if there is none. There are 256 of them, so that
-// each is small enough to be gone through by whoever writes to it.
-Fd CacheFiles::folder_of(const std::string& file, bool create) const {
-  const Fd top(::fcntl(directory_.fd(), F_DUPFD_CLOEXEC, 3));
-  const Fd cache = folder(top, "cache", create);
-  return cache ? folder(cache, file.substr(file.size() - 2), create) : Fd();
-}
-
-Fd CacheFiles::folder(const Fd& parent, const std::string& name, bool create) const {
-  constexpr int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  Fd opened(::openat(parent.get(), name.c_str(), flags));
-  if (!opened && errno == ENOENT) {
-    if (!create) return {};
-    const mode_t mode = directory_.file_mode() == 0660 ? 02770 : 0700;
-    if (::mkdirat(parent.get(), name.c_str(), mode) == 0) {
-      ::fchmodat(parent.get(), name.c_str(), mode, 0);  // whatever the umask is
-    }
-    opened = Fd(::openat(parent.get(), name.c_str(), flags));
-  }
-  if (opened) return opened;
-  const auto where = printable(directory_.path_of("cache"));
-  if (errno == ELOOP || errno == ENOTDIR) {
-    throw Failure(Failure::Kind::misconfigured,
-                  where + " is not made of directories; dlock will not touch it");
-  }
-  throw failure_of(errno, "cannot open " + where);
-}
-
-std::string CacheFiles::path_of(const std::string& file) const {
-  return printable(
-      directory_.path_of("cache/" + file.substr(file.size() - 2) + "/" + file));
+// The directory of a file; nothing if there is none. There are 256 of them, so that each
+// is small enough to be gone through by whoever writes to it.
+std::optional<Directory> CacheFiles::folder_of(const std::string& file,
+                                               Directory::Missing missing) const {
+  const auto cache = directory_.folder("cache", missing);
+  return cache ? cache->folder(file.substr(file.size() - 2), missing) : std::nullopt;
 }
 
 // Values whose time is over, those of earlier boots, and what a killed dlock has left.
-std::vector<CacheFiles::Draft::Leftover> CacheFiles::leftovers_in(const Fd& folder) {
+std::vector<CacheFiles::Draft::Leftover> CacheFiles::leftovers_in(
+    const Directory& folder) {
   std::vector<Draft::Leftover> leftovers;
-  for (auto& file : entries_of("/proc/self/fd/" + std::to_string(folder.get()))) {
+  for (auto& file : folder.names()) {
     struct stat status {};
-    if (::fstatat(folder.get(), file.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+    if (::fstatat(folder.fd(), file.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
         is_of_no_use(folder, file, status)) {
       leftovers.push_back({std::move(file), status.st_ino});
     }

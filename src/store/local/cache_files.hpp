@@ -10,18 +10,18 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lock/lease.hpp"
 #include "lock/value.hpp"
 #include "store/local/directory.hpp"
-#include "util/fd.hpp"
 
 namespace dlock::local {
 
 // What the first line says.
 struct ValueHead {
-  std::string boot;  // boot_id(), for the two moments
+  std::string boot;  // own_epoch(), for the two moments
   Clock::time_point fresh_until;
   Clock::time_point there_until;
   LockName name;  // the file's own name is only a hash of it
@@ -61,13 +61,13 @@ class CacheFiles {
 
    private:
     friend class CacheFiles;
-    Draft() = default;
+    explicit Draft(Directory folder) : folder_(std::move(folder)) {}
     struct Leftover {
       std::string name;
       ino_t inode;
     };
 
-    Fd folder_;
+    Directory folder_;
     std::string name_;      // where it goes
     std::string own_name_;  // where it is, empty once it is in its place
     std::vector<Leftover> leftovers_;
@@ -83,10 +83,9 @@ class CacheFiles {
   void forget(const LockName& name) const;
 
  private:
-  Fd folder_of(const std::string& file, bool create) const;
-  Fd folder(const Fd& parent, const std::string& name, bool create) const;
-  std::string path_of(const std::string& file) const;
-  static std::vector<Draft::Leftover> leftovers_in(const Fd& folder);
+  std::optional<Directory> folder_of(const std::string& file,
+                                     Directory::Missing missing) const;
+  static std::vector<Draft::Leftover> leftovers_in(const Directory& folder);
 
   const Directory& directory_;
 };

@@ -1,5 +1,6 @@
 #include "store/local/directory.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <string_view>
 
 #include "lock/errors.hpp"
 #include "util/text.hpp"
@@ -33,8 +35,8 @@ void make_parents(const std::string& path) {
   }
 }
 
-// The mode that files in it get, or the reason why it cannot be used.
-mode_t checked(const std::string& path, const struct stat& status, bool ours) {
+// Who may have made what is in it. Throws Failure if it cannot be used.
+Ownership checked(const std::string& path, const struct stat& status, bool ours) {
   const auto refuse = [&](const std::string& why) {
     throw Failure(Failure::Kind::rejected,
                   "the directory " + printable(path) + " is not safe to use: " + why);
@@ -48,14 +50,31 @@ mode_t checked(const std::string& path, const struct stat& status, bool ours) {
   if (ours && status.st_uid != me) {
     refuse("it belongs to " + user_name(status.st_uid));
   }
-  if (status.st_uid != me && status.st_uid != 0 && !shared) {
+  // Its owner may do in it what it likes, whatever the group may.
+  if (status.st_uid != me && status.st_uid != 0) {
     refuse("it belongs to " + user_name(status.st_uid) +
-           " and is not shared (chmod 2770 shares it with its group)");
+           (shared ? ", and only root can set one up for several users" : ""));
   }
-  return shared ? 0660 : 0600;
+  return {shared, me, status.st_uid, status.st_gid};
 }
 
+// What is made while this lives has exactly the mode that is asked for, at every moment.
+class NoUmask {
+ public:
+  NoUmask() : before_(::umask(0)) {}
+  ~NoUmask() { ::umask(before_); }
+  NoUmask(const NoUmask&) = delete;
+  NoUmask& operator=(const NoUmask&) = delete;
+
+ private:
+  mode_t before_;
+};
+
 }  // namespace
+
+FileIdentity identity_of(const struct stat& status) {
+  return {status.st_dev, status.st_ino};
+}
 
 Surroundings surroundings() {
   Surroundings found;
@@ -121,7 +140,7 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
   if (::fstat(fd.get(), &status) != 0) {
     throw failure_of(errno, "cannot examine the directory " + printable(path));
   }
-  const auto file_mode = checked(path, status, ours);
+  const auto ownership = checked(path, status, ours);
   struct statfs file_system {};
   if (::fstatfs(fd.get(), &file_system) == 0 &&
       is_network_file_system(static_cast<unsigned long>(file_system.f_type))) {
@@ -130,50 +149,129 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
                       " is on a network file system, where locks prove nothing; use a "
                       "local one, or a server as store");
   }
-  return Directory(std::move(fd), path, file_mode);
+  return Directory(std::move(fd), path, identity_of(status), ownership);
 }
 
 std::string Directory::pinned(const std::string& name) const {
   return "/proc/self/fd/" + std::to_string(fd()) + "/" + name;
 }
 
-bool Directory::is_in_place() const {
-  struct stat opened {};
-  struct stat named {};
-  return ::fstat(fd(), &opened) == 0 && ::lstat(path_.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+bool leads_to(int directory, const char* name, const FileIdentity& identity) {
+  constexpr int most_tries = 2;
+  for (int tries = 0; tries < most_tries; ++tries) {
+    struct stat named {};
+    if (::fstatat(directory, name, &named, AT_SYMLINK_NOFOLLOW) == 0) {
+      return identity_of(named) == identity;
+    }
+    if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP) break;
+  }
+  return false;
 }
 
-Fd Directory::open_file(const std::string& name, int flags, bool create) const {
-  const auto describe = [&] { return printable(path_of(name)); };
-  // O_NONBLOCK: a FIFO that somebody put there must not hold us up.
-  flags |= O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  Fd file(::openat(fd(), name.c_str(), flags));
+bool Directory::is_in_place() const {
+  return leads_to(AT_FDCWD, path_.c_str(), identity_);
+}
+
+bool Directory::is_made_by_dlock(const struct stat& status) const {
+  if (ownership_.shared) {
+    const mode_t needed = S_ISDIR(status.st_mode) ? 0770 : 0660;
+    return status.st_gid == ownership_.group && (status.st_mode & 0777) == needed;
+  }
+  return (status.st_uid == ownership_.caller || status.st_uid == ownership_.owner) &&
+         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+std::vector<std::string> Directory::names() const {
+  std::vector<std::string> names;
+  // A description of its own, for the place in the list belongs to that.
+  Fd again(::openat(fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* entries = again ? ::fdopendir(again.get()) : nullptr;
+  if (entries == nullptr) return names;
+  again.release();  // closed with the list
+  while (const dirent* entry = ::readdir(entries)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  ::closedir(entries);
+  return names;
+}
+
+std::optional<Directory> Directory::folder(const std::string& name,
+                                           Missing missing) const {
+  constexpr int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  Fd folder(::openat(fd(), name.c_str(), flags));
+  if (!folder && errno == ENOENT) {
+    if (missing == Missing::accept) return std::nullopt;
+    const NoUmask exactly;
+    if (::mkdirat(fd(), name.c_str(), folder_mode()) != 0 && errno != EEXIST) {
+      throw failure_of(errno, "cannot create " + printable(path_of(name)));
+    }
+    folder = Fd(::openat(fd(), name.c_str(), flags));
+  }
+  const auto refuse = [&](const char* why) {
+    throw Failure(Failure::Kind::misconfigured,
+                  printable(path_of(name)) + why + "; dlock will not touch it");
+  };
+  if (!folder) {
+    if (errno == ELOOP || errno == ENOTDIR) refuse(" is not a directory");
+    throw failure_of(errno, "cannot open " + printable(path_of(name)));
+  }
+  struct stat status {};
+  if (::fstat(folder.get(), &status) != 0) {
+    throw failure_of(errno, "cannot examine " + printable(path_of(name)));
+  }
+  if (!is_made_by_dlock(status)) refuse(" has another owner or mode than dlock gives it");
+  return Directory(std::move(folder), path_of(name), identity_of(status), ownership_);
+}
+
+// O_NONBLOCK: a FIFO that somebody put there must not hold us up.
+constexpr int safely = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+Fd Directory::open_file(const std::string& name, int flags, bool create,
+                        struct stat* status) const {
+  Fd file(::openat(fd(), name.c_str(), flags | safely));
   if (!file && errno == ENOENT) {
     if (!create) return {};
-    file = Fd(::openat(fd(), name.c_str(), flags | O_CREAT | O_EXCL, file_mode_));
-    if (file) {
-      ::fchmod(file.get(), file_mode_);  // whatever the umask is
-    } else if (errno == EEXIST) {
-      file = Fd(::openat(fd(), name.c_str(), flags));  // somebody was quicker
+    const NoUmask exactly;
+    file =
+        Fd(::openat(fd(), name.c_str(), flags | safely | O_CREAT | O_EXCL, file_mode()));
+    if (!file && errno == EEXIST) {
+      file = Fd(::openat(fd(), name.c_str(), flags | safely));  // somebody was quicker
     }
   }
   if (!file) {
     if (errno == ELOOP || errno == EISDIR || errno == ENXIO) {
-      throw Failure(Failure::Kind::misconfigured,
-                    describe() + " is not a plain file; dlock will not touch it");
+      throw Failure(
+          Failure::Kind::misconfigured,
+          printable(path_of(name)) + " is not a plain file; dlock will not touch it");
     }
-    throw failure_of(errno, "cannot open " + describe());
+    throw failure_of(errno, "cannot open " + printable(path_of(name)));
   }
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) throw failure_of(errno, describe());
-  if (!S_ISREG(status.st_mode) || status.st_nlink > 1) {
-    throw Failure(Failure::Kind::misconfigured,
-                  describe() +
-                      " is not a plain file with one name; dlock will not "
-                      "touch it");
+  struct stat found {};
+  if (::fstat(file.get(), &found) != 0) {
+    throw failure_of(errno, "cannot examine " + printable(path_of(name)));
   }
+  check_file(found, name);
+  if (status != nullptr) *status = found;
   return file;
+}
+
+Fd Directory::create_file(const std::string& name, int flags) const {
+  const NoUmask exactly;
+  Fd file(::openat(fd(), name.c_str(), flags | safely | O_CREAT | O_EXCL, file_mode()));
+  if (!file) throw failure_of(errno, "cannot create " + printable(path_of(name)));
+  return file;
+}
+
+void Directory::check_file(const struct stat& status, const std::string& name) const {
+  const auto refuse = [&](const char* why) {
+    throw Failure(Failure::Kind::misconfigured,
+                  printable(path_of(name)) + why + "; dlock will not touch it");
+  };
+  if (!S_ISREG(status.st_mode) || status.st_nlink > 1) {
+    refuse(" is not a plain file with one name");
+  }
+  if (!is_made_by_dlock(status)) refuse(" has another owner or mode than dlock gives it");
 }
 
 }  // namespace dlock::local

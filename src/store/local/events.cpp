@@ -8,7 +8,6 @@
 #include <cerrno>
 
 #include "lock/errors.hpp"
-#include "store/local/sessions.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
 
@@ -16,7 +15,8 @@ namespace dlock::local {
 namespace {
 
 constexpr const char* former_file = "events.old";
-constexpr off_t longest = 1 << 20;
+constexpr off_t longest_file_of_events = 1 << 20;
+constexpr std::size_t longest_event_line = 64 << 10;
 
 bool has_fence(const std::vector<Holder>& holders, Fence fence) {
   return std::any_of(holders.begin(), holders.end(),
@@ -139,6 +139,7 @@ std::string line_of(const Event& event) {
     json["duration_ms"] = event.run->duration.value_or(milliseconds(0)).count();
     if (event.run->exit_code) json["exit_code"] = *event.run->exit_code;
     if (event.run->signal) json["signal"] = *event.run->signal;
+    if (!event.run->reason.empty()) json["reason"] = event.run->reason;
   }
   return to_line(json) + "\n";
 }
@@ -149,7 +150,7 @@ std::optional<Event> event_from(std::string_view line) {
   const auto kind = event_kind_of(text_at(json, "event"));
   Event event;
   event.lock = {text_at(json, "namespace"), text_at(json, "name")};
-  if (!kind || event.lock.name.empty()) return std::nullopt;
+  if (!kind || !is_valid(event.lock)) return std::nullopt;
   event.kind = *kind;
   event.time = WallTime(count_at(json, "time").value_or(0));
   event.fence.number = static_cast<std::uint64_t>(count_at(json, "fence").value_or(0));
@@ -162,6 +163,7 @@ std::optional<Event> event_from(std::string_view line) {
     auto& run = event.run.emplace();
     run.ended = event.time;
     run.outcome = outcome;
+    run.reason = text_at(json, "reason");
     run.duration = milliseconds(count_at(json, "duration_ms").value_or(0));
     run.exit_code = exit_code_at(json, "exit_code");
     if (const auto signal = text_at(json, "signal"); !signal.empty()) run.signal = signal;
@@ -169,21 +171,31 @@ std::optional<Event> event_from(std::string_view line) {
   return event;
 }
 
-void publish(const Directory& directory, const std::vector<Event>& events) {
+void publish(const Directory& directory, Gate& gate, const std::vector<Event>& events) {
   if (events.empty()) return;
   std::string lines;
   for (const auto& event : events) lines += line_of(event);
+  // For as long as somebody else writes; without it two could replace the file at once,
+  // and those who watch would be told that they missed something.
+  constexpr int most_tries = 20;
+  bool is_ours = gate.try_lock(events_gate);
+  for (int tries = 1; !is_ours && tries < most_tries; ++tries) {
+    ::usleep(1000);
+    is_ours = gate.try_lock(events_gate);
+  }
   try {
     Fd file = directory.open_file(events_file, O_WRONLY | O_APPEND, true);
     struct stat status {};
-    if (::fstat(file.get(), &status) == 0 && status.st_size >= longest &&
+    if (is_ours && ::fstat(file.get(), &status) == 0 &&
+        status.st_size >= longest_file_of_events &&
         ::renameat(directory.fd(), events_file, directory.fd(), former_file) == 0) {
       file = directory.open_file(events_file, O_WRONLY | O_APPEND, true);
     }
     write_all(file.get(), lines);
   } catch (const Failure&) {
-    // See above.
+    // That it cannot (a full disk) must not keep a lock from being granted or given back.
   }
+  if (is_ours) gate.unlock(events_gate);
 }
 
 EventReader::EventReader(const Directory& directory)
@@ -216,13 +228,16 @@ std::optional<std::vector<Event>> EventReader::read() {
 
 bool EventReader::read_lines(std::vector<Event>& events) {
   char buffer[16'384];
-  for (;;) {
+  for (off_t read = 0;;) {
     const auto size = ::pread(file_.get(), buffer, sizeof buffer, at_);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return false;
     if (size == 0) break;
     at_ += size;
+    read += size;
     rest_.append(buffer, static_cast<std::size_t>(size));
+    // More than dlock leaves in the file: somebody else has put it there.
+    if (read > 2 * longest_file_of_events) return false;
   }
   for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) {
     if (auto event = event_from(std::string_view(rest_).substr(0, end))) {
@@ -230,7 +245,7 @@ bool EventReader::read_lines(std::vector<Event>& events) {
     }
     rest_.erase(0, end + 1);
   }
-  return true;
+  return rest_.size() <= longest_event_line;
 }
 
 }  // namespace dlock::local

@@ -2,8 +2,8 @@
 //
 // Nobody keeps a list of who watches: each has a byte of the file `sessions` locked, so
 // whoever changes a lock asks the kernel whether anybody does, and only then adds lines
-// to the file `events`. That is done under the gate, so they are in the order of the
-// changes.
+// to the file `events`. That is done under the gate of the lock, so those of one lock are
+// in the order of its changes.
 #pragma once
 
 #include <optional>
@@ -14,6 +14,7 @@
 #include "lock/event.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/rules.hpp"
+#include "store/local/sessions.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::local {
@@ -37,14 +38,14 @@ Event lost_event(const Holder& holder, const LockName& lock, const State& state,
 std::string line_of(const Event& event);
 std::optional<Event> event_from(std::string_view line);
 
-// Adds lines to the file, and keeps it bounded: under the gate. That it cannot (a full
-// disk) must not keep a lock from being granted or given back.
-void publish(const Directory& directory, const std::vector<Event>& events);
+// Adds lines to the file, and keeps it bounded: under the gate of their lock. That it
+// cannot is no failure.
+void publish(const Directory& directory, Gate& gate, const std::vector<Event>& events);
 
 // Reads the file from its present end on.
 class EventReader {
  public:
-  // Creates the file if there is none; under the gate. Throws Failure.
+  // Creates the file if there is none. Throws Failure.
   explicit EventReader(const Directory& directory);
 
   // What has been added since. Nothing if that cannot be known any more: the file was

@@ -1,36 +1,31 @@
 #include "store/local/examine.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <utility>
 
-#include "store/local/database.hpp"
 #include "store/local/directory.hpp"
-#include "store/local/keys.hpp"
+#include "store/local/epoch.hpp"
+#include "store/local/file_name.hpp"
 #include "store/local/limit_rules.hpp"
+#include "store/local/record_file.hpp"
 #include "store/local/registers.hpp"
-#include "store/local/run_records.hpp"
 #include "store/local/sessions.hpp"
 #include "store/local/state.hpp"
+#include "store/local/state_folder.hpp"
 #include "store/local/wake_socket.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {
 namespace {
-
-// How long reading the database may take beyond waiting for it.
-constexpr milliseconds longest_look{5000};
 
 struct KnownFileSystem {
   unsigned long type;
@@ -93,120 +88,48 @@ void look_at_what_is_there(Facts& facts) {
   }
 }
 
-void take_turn(Gate& gate, milliseconds timeout) {
+// Whether a file of the state folder is what its name says. Throws Failure if it is not.
+void check(const Directory& folder, const std::string& file, Kept kept) {
+  const RecordFile record(folder, file, RecordFile::Access::read);
+  if (!record.exists()) return;  // dropped just now
+  const auto named = named_in(record.payload());
+  const bool is_sound = named && key_of(named->name, kept).file == file &&
+                        (kept == Kept::lock ? decoded(named->value).has_value()
+                                            : decoded_limit(named->value).has_value());
+  if (!is_sound) throw damaged(folder.path_of(file), "damaged");
+}
+
+// Reads all of the state.
+void look_at_state(const Directory& directory, Facts& facts) {
+  try {
+    const auto folder = open_state_folder(directory);
+    facts.has_state = folder.has_value();
+    if (!folder) return;
+    head_of(*folder);
+    for (const auto& file : folder->names()) {
+      const bool is_lock = is_file_of(Kept::lock, file);
+      if (is_lock) ++facts.locks;
+      if (is_lock) check(*folder, file, Kept::lock);
+      if (is_file_of(Kept::limit, file)) check(*folder, file, Kept::limit);
+    }
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::exhausted) throw;
+    facts.state = failure.what();
+  }
+}
+
+// Whether the mutex that all need once after a boot can be had.
+void look_at_gate(const Directory& directory, milliseconds timeout, Facts& facts) {
+  Gate gate(directory, true);
   const auto start = Clock::now();
-  while (!gate.try_lock(Gate::Access::read)) {
-    if (Clock::now() - start >= timeout) throw gate_shut(gate, timeout);
+  while (!gate.try_lock(setup_gate)) {
+    if (Clock::now() - start >= timeout) {
+      facts.busy = gate_shut(gate, setup_gate, timeout).what();
+      return;
+    }
     constexpr useconds_t pause = 1000;
     ::usleep(pause);
   }
-}
-
-Failure damaged(const std::string& path, const char* what) {
-  return Failure(Failure::Kind::misconfigured, printable(path) + " is damaged (" + what +
-                                                   " does not match its checksum)");
-}
-
-// Reads all of the database. Returns how many locks it knows; -1 if there is none.
-std::int64_t locks_in_database(const Directory& directory, milliseconds timeout) {
-  Gate gate(directory, false);
-  if (!gate.exists()) return -1;
-  take_turn(gate, timeout);
-  const auto database = Database::open(directory, Database::Access::read);
-  if (!database) return -1;
-  const auto path = directory.path_of(Database::file_name());
-  Transaction transaction(*database, Database::Access::read);
-  transaction.head();
-  std::int64_t locks = 0;
-  transaction.each("", [&](std::string_view key, std::string_view value) {
-    if (is_key_of(Kept::limit, key)) {
-      if (!decoded_limit(value)) throw damaged(path, "a limit");
-    } else if (is_key_of(Kept::runs, key)) {
-      if (!runs_from(value)) throw damaged(path, "a run");
-    } else {
-      if (!decoded(value)) throw damaged(path, "a state");
-      ++locks;
-    }
-    return true;
-  });
-  transaction.check_keys();
-  return locks;
-}
-
-// What the other process has to say, within `timeout`.
-std::string heard_from(int pipe, milliseconds timeout) {
-  const auto give_up_at = later(Clock::now(), timeout);
-  std::string text;
-  for (;;) {
-    const auto left = std::chrono::ceil<milliseconds>(give_up_at - Clock::now());
-    pollfd readable{pipe, POLLIN, 0};
-    if (left.count() <= 0) return text;
-    if (::poll(&readable, 1, static_cast<int>(left.count())) < 0 && errno != EINTR) {
-      return text;
-    }
-    if (readable.revents == 0) continue;
-    char buffer[1024];
-    const auto size = ::read(pipe, buffer, sizeof buffer);
-    if (size <= 0) return text;
-    text.append(buffer, static_cast<std::size_t>(size));
-  }
-}
-
-[[noreturn]] void report_on_database(const Directory& directory, milliseconds timeout,
-                                     int pipe) {
-  ::dup2(pipe, STDERR_FILENO);
-  try {
-    const auto locks = locks_in_database(directory, timeout);
-    write_all(pipe, "ok " + std::to_string(locks) + "\n");
-  } catch (const Failure& failure) {
-    const bool is_busy = failure.kind() == Failure::Kind::unreachable;
-    const bool is_short = failure.kind() == Failure::Kind::exhausted;
-    const std::string start = is_busy ? "busy " : is_short ? "short " : "";
-    write_all(pipe, start + failure.what() + "\n");
-  }
-  ::_exit(0);
-}
-
-// In a process of its own, since to read what is damaged may end the process (see
-// say_when_the_map_breaks), or never end.
-void look_at_database(const Directory& directory, milliseconds timeout, Facts& facts) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw failure_of(errno, "cannot make a pipe");
-  const Fd reading(ends[0]);
-  Fd writing(ends[1]);
-  const pid_t child = ::fork();
-  if (child < 0) throw failure_of(errno, "cannot start a process");
-  if (child == 0) report_on_database(directory, timeout, writing.get());
-  writing.reset();
-  auto said = heard_from(reading.get(), timeout + longest_look);
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-
-  constexpr std::string_view ok = "ok ";
-  constexpr std::string_view busy = "busy ";
-  constexpr std::string_view lacking = "short ";
-  constexpr std::string_view ours = "dlock: ";
-  if (said.starts_with(ok)) {
-    const auto locks = std::strtoll(said.c_str() + ok.size(), nullptr, 10);
-    facts.has_database = locks >= 0;
-    facts.locks = static_cast<std::uint64_t>(std::max(locks, 0LL));
-    return;
-  }
-  said.resize(std::min(said.find('\n'), said.size()));
-  if (said.starts_with(busy)) {
-    facts.busy = said.substr(busy.size());
-    return;
-  }
-  if (said.starts_with(lacking)) {
-    throw Failure(Failure::Kind::exhausted, said.substr(lacking.size()));
-  }
-  // The handler of faults speaks to people.
-  if (said.starts_with(ours)) said.erase(0, ours.size());
-  if (said.empty()) {
-    said = printable(directory.path_of(Database::file_name())) +
-           " cannot be read to its end: it is damaged";
-  }
-  facts.database = said;
 }
 
 void look_at_fences(const Directory& directory, Facts& facts) {
@@ -227,15 +150,15 @@ bool is_young(const Directory& directory, const std::string& name) {
 }
 
 void look_at_files(const Directory& directory, Facts& facts) {
-  const auto current = Database::file_name();
+  const auto current = state_folder_name();
   const Gate gate(directory, false);
-  for (const auto& name : entries_of(directory.pinned("."))) {
+  for (const auto& name : directory.names()) {
     if (const auto session = session_of_wake_socket(name)) {
       const bool lives = gate.exists() && gate.is_locked(*session);
       if (!lives) facts.abandoned.push_back(name);
-    } else if (name.starts_with("state-") && !name.starts_with(current)) {
-      // They go when the database of this boot is made.
-      (facts.has_database ? facts.stale : facts.abandoned).push_back(name);
+    } else if (is_state_folder_name(name) && !name.starts_with(current)) {
+      // They go when the folder of this boot is made.
+      (facts.has_state ? facts.stale : facts.abandoned).push_back(name);
     } else if (name.ends_with(".new") && !is_young(directory, name)) {
       facts.abandoned.push_back(name);
     }
@@ -265,7 +188,8 @@ Facts facts_of(const std::string& path, milliseconds timeout) {
     }
     look_at_room(facts.path, facts);
     if (!facts.can_be_written) return facts;
-    look_at_database(*directory, timeout, facts);
+    look_at_state(*directory, facts);
+    if (facts.has_state) look_at_gate(*directory, timeout, facts);
     look_at_fences(*directory, facts);
     look_at_files(*directory, facts);
   } catch (const Failure& failure) {

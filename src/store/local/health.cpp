@@ -9,8 +9,8 @@ using Level = Finding::Level;
 
 constexpr std::uint64_t mebibyte = 1u << 20u;
 
-// The database grows by one mebibyte, and needs a quarter more to be sure of it.
-constexpr std::uint64_t too_little = 2 * mebibyte;
+// Room for the files of some hundred new locks.
+constexpr std::uint64_t too_little = mebibyte;
 constexpr std::uint64_t little = 16 * mebibyte;
 constexpr std::uint64_t few_files = 100;
 
@@ -64,20 +64,20 @@ Finding file_system(const Facts& facts) {
           "if that matters, use a directory on a disk"};
 }
 
-Finding database(const Facts& facts) {
-  if (facts.busy) {
-    return {"database", Level::error, *facts.busy,
-            "see what that process waits for; let it go on, or end it"};
-  }
-  if (facts.database) {
-    return {"database", Level::error, without_advice(*facts.database),
-            "once no command runs under its locks, move state-*.mdb away; past runs and "
+Finding state(const Facts& facts) {
+  if (facts.state) {
+    return {"state", Level::error, without_advice(*facts.state),
+            "once no command runs under that lock, move the file away; past runs and "
             "fences are kept"};
   }
-  if (!facts.has_database) {
-    return {"database", Level::ok, "none yet since the machine was started", ""};
+  if (facts.busy) {
+    return {"state", Level::error, *facts.busy,
+            "see what that process waits for; let it go on, or end it"};
   }
-  return {"database", Level::ok,
+  if (!facts.has_state) {
+    return {"state", Level::ok, "none yet since the machine was started", ""};
+  }
+  return {"state", Level::ok,
           "intact, " + std::to_string(facts.locks) +
               (facts.locks == 1 ? " lock" : " locks") + " known",
           ""};
@@ -129,7 +129,7 @@ std::optional<Finding> space(const Facts& facts) {
   const auto files = facts.room->files;
   const std::string advice = "make room on that file system";
   if (facts.room->bytes < too_little) {
-    return Finding{"space", Level::error, left + ": too little for the database", advice};
+    return Finding{"space", Level::error, left + ": too little for new locks", advice};
   }
   if (files && *files == 0) {
     return Finding{"space", Level::error, "no more files can be made (no inodes left)",
@@ -155,7 +155,7 @@ std::vector<Finding> findings_of(const Facts& facts) {
   findings.push_back(directory(facts));
   if (findings.back().level == Level::error) return findings;
   findings.push_back(file_system(facts));
-  findings.push_back(database(facts));
+  findings.push_back(state(facts));
   if (auto found = fences(facts)) findings.push_back(std::move(*found));
   findings.push_back(files(facts));
   if (auto found = space(facts)) findings.push_back(std::move(*found));

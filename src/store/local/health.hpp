@@ -35,9 +35,9 @@ struct Facts {
   std::string file_system;  // "ext4"; empty if it has no name here
   bool forgets = false;     // it is in memory
 
-  bool has_database = false;  // of this boot
-  Trouble busy;               // somebody holds the gate
-  Trouble database;
+  bool has_state = false;  // of this boot
+  Trouble busy;            // somebody holds the mutex of the set-up
+  Trouble state;
   std::uint64_t locks = 0;  // known to it
   Trouble fences;
 

@@ -111,24 +111,20 @@ namespace {
 
 // What a state begins with. Then come the stamps, eight bytes each, and the turns.
 struct Head {
-  std::uint64_t checksum = 0;
   std::uint64_t most = 0;
   std::int64_t period = 0;
   std::uint64_t stamps = 0;
+  std::uint64_t turns = 0;
 };
 static_assert(sizeof(Head) == 32 && sizeof(Turn) == 24);
 
-// As checksum(), but by words, since there can be 10,000 of them. Of another name: what
-// is compiled together with this file means that one.
-std::uint64_t checksum_of_words(std::string_view bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (; bytes.size() >= sizeof hash; bytes.remove_prefix(sizeof hash)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data(), sizeof word);
-    hash = (hash ^ word) * 0x100000001b3u;
-    hash ^= hash >> 32u;  // or the upper bits of a word would hardly count
-  }
-  return hash;
+// What one who writes honestly puts there, far from where sums of moments would overflow.
+constexpr std::uint64_t greatest_rate = 10'000;
+constexpr std::int64_t longest_period = 3'200'000'000'000;  // ms, 100 years
+constexpr Clock::time_point last_moment{nanoseconds(std::int64_t{1} << 62)};
+
+bool is_sound(Clock::time_point moment) {
+  return moment >= Clock::time_point{} && moment <= last_moment;
 }
 
 template <typename T>
@@ -154,12 +150,11 @@ std::string encoded(const LimitState& state) {
   head.most = state.rate.most;
   head.period = state.rate.period.count();
   head.stamps = state.stamps.size();
+  head.turns = state.turns.size();
   std::string bytes(sizeof head, '\0');
+  std::memcpy(bytes.data(), &head, sizeof head);
   append(bytes, state.stamps);
   append(bytes, state.turns);
-  std::memcpy(bytes.data(), &head, sizeof head);
-  head.checksum = checksum_of_words(std::string_view(bytes).substr(sizeof head.checksum));
-  std::memcpy(bytes.data(), &head, sizeof head);
   return bytes;
 }
 
@@ -167,10 +162,9 @@ std::optional<LimitState> decoded_limit(std::string_view bytes) {
   Head head;
   if (bytes.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.checksum != checksum_of_words(bytes.substr(sizeof head.checksum)))
-    return std::nullopt;
   bytes.remove_prefix(sizeof head);
-  if (head.most == 0 || head.most > UINT32_MAX || head.period <= 0 ||
+  if (head.most == 0 || head.most > greatest_rate || head.period <= 0 ||
+      head.period > longest_period ||
       head.stamps > bytes.size() / sizeof(Clock::time_point)) {
     return std::nullopt;
   }
@@ -178,9 +172,14 @@ std::optional<LimitState> decoded_limit(std::string_view bytes) {
   state.rate.most = static_cast<unsigned>(head.most);
   state.rate.period = milliseconds(head.period);
   state.stamps = taken<Clock::time_point>(bytes, head.stamps);
-  if (bytes.size() % sizeof(Turn) != 0) return std::nullopt;
-  state.turns = taken<Turn>(bytes, bytes.size() / sizeof(Turn));
-  return state;
+  if (head.turns > bytes.size() / sizeof(Turn)) return std::nullopt;
+  state.turns = taken<Turn>(bytes, head.turns);
+  const bool is_possible =
+      bytes.empty() && std::is_sorted(state.stamps.begin(), state.stamps.end()) &&
+      std::all_of(state.stamps.begin(), state.stamps.end(), is_sound) &&
+      std::all_of(state.turns.begin(), state.turns.end(),
+                  [](const Turn& turn) { return is_sound(turn.at); });
+  return is_possible ? std::optional(std::move(state)) : std::nullopt;
 }
 
 }  // namespace dlock::local

@@ -41,8 +41,8 @@ bool withdraw(LimitState& state, const Token& token);
 // Whether nothing of it is of consequence any more.
 bool is_out_of_use(const LimitState& state, Clock::time_point now);
 
-// The state as bytes, with a checksum in front, and the inverse; nothing if the bytes are
-// not what `encoded` wrote.
+// The state as bytes, and the inverse; nothing if the bytes are not what `encoded` wrote,
+// or say what cannot be.
 std::string encoded(const LimitState& state);
 std::optional<LimitState> decoded_limit(std::string_view bytes);
 

@@ -25,21 +25,26 @@ void LocalStore::look_at_lease_after(milliseconds pause) {
   keeping_->timer.expires_after(pause);
   keeping_->timer.async_wait([this](boost::system::error_code error) {
     if (error || !keeping_) return;
-    if (!files_watcher_) watch_files();
+    watch_files();
     look_at_lease();
   });
 }
 
-// For what happens to the files. Whoever breaks a lease touches one of them.
+// For what happens to the files. Whoever breaks a lease touches that of its lock, which
+// is another one once it had to grow.
 void LocalStore::watch_files() {
   try {
-    files_watcher_.emplace(context_, [this] {
-      if (keeping_) look_at_lease();
-    });
-    constexpr unsigned moved = IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB;
-    files_watcher_->watch(directory_->pinned("sessions"), moved);
-    files_watcher_->watch(directory_->pinned(Database::file_name()), moved);
-    files_watcher_->watch(directory_->pinned("."), IN_MOVE_SELF | IN_DELETE_SELF);
+    if (!files_watcher_) {
+      files_watcher_.emplace(context_, [this] {
+        if (keeping_) look_at_lease_after(milliseconds(0));
+      });
+    }
+    constexpr unsigned moved = IN_MOVE_SELF | IN_DELETE_SELF;
+    const auto file = key_of(keeping_->lock, Kept::lock).file;
+    files_watcher_->watch(directory_->pinned("sessions"), moved | IN_ATTRIB);
+    files_watcher_->watch(folder_->pinned(file), moved | IN_ATTRIB | IN_DONT_FOLLOW);
+    files_watcher_->watch(folder_->pinned("."), moved);
+    files_watcher_->watch(directory_->pinned("."), moved);
   } catch (const Failure&) {
     // Watches are a limited resource of the user's. Without one the lock holds all the
     // same, and it is looked at by the clock.
@@ -47,32 +52,20 @@ void LocalStore::watch_files() {
   }
 }
 
-// In one go, for nothing else of this process may come in between.
 void LocalStore::look_at_lease() {
-  auto look_again = files_watcher_ ? milliseconds(0) : watched_after;
+  bool look_again = !files_watcher_;
   try {
     if (const auto lost = loss()) return keeping_->watcher->forfeit(*lost);
-  } catch (const Failure& failure) {
-    constexpr milliseconds soon{5};
-    const bool is_busy = failure.kind() == Failure::Kind::interrupted;
-    look_again = is_busy ? soon : watched_after;
+  } catch (const Failure&) {
+    look_again = true;  // short of descriptors, say
   }
-  if (look_again.count() > 0) look_at_lease_after(look_again);
+  if (look_again) look_at_lease_after(watched_after);
 }
 
-// Whether the lease that is kept is lost, and why. Throws Failure: interrupted if
-// somebody is at the gate just now.
-std::optional<Loss> LocalStore::loss() {
+// Whether the lease that is kept is lost, and why. Throws Failure.
+std::optional<Loss> LocalStore::loss() const {
   if (!in_place()) return Loss::gone;
-  if (!gate_->try_lock(Gate::Access::read)) {
-    throw Failure(Failure::Kind::interrupted, "busy");
-  }
-  const Turn turn(*gate_);
-  open_database(Database::Access::read);
-  if (!database_) return std::nullopt;
-  Transaction transaction(*database_, Database::Access::read);
-  const auto state = load(transaction, keeping_->lock);
-  return is_broken(state, keeping_->token) ? std::optional(Loss::broken) : std::nullopt;
+  return loss_of(look_at(keeping_->lock).state, keeping_->token);
 }
 
 // The watcher of files stays until the end: see FileWatcher.

@@ -1,32 +1,27 @@
 // LocalStore: registers of fences, and limits, which have nothing to do with locks.
 #include <utility>
 
-#include "store/local/keys.hpp"
 #include "store/local/local_store.hpp"
 #include "store/local/registers.hpp"
+#include "store/local/state_folder.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {
-namespace {}  // namespace
 
-// Not under the gate of the locks, which nobody may hold while a disk is written to.
 asio::awaitable<Admission> LocalStore::admit_fence(const LockName& resource, Fence fence,
                                                    Wakeup& wakeup) {
   open(Directory::Missing::create);
-  Gate gate(*directory_, true, Gate::To::registers);
-  const Turn turn = co_await take_turn(gate, Gate::Access::write, wakeup);
+  const Turn turn = co_await take_turn(registers_gate, wakeup);
   co_return Registers(*directory_).admit(resource, fence);
 }
 
-LimitState LocalStore::load_limit(Transaction& transaction, const LockName& limit) const {
-  const auto bytes = transaction.get(key_of(limit, Kept::limit));
-  if (!bytes) return {};
-  auto state = decoded_limit(*bytes);
+LimitState LocalStore::limit_in(const RecordFile& file, const LockName& limit) const {
+  if (!file.exists()) return {};
+  const auto named = named_in(file.payload());
+  auto state = named && named->name == limit ? decoded_limit(named->value) : std::nullopt;
   if (!state) {
-    throw Failure(Failure::Kind::misconfigured,
-                  printable(directory_->path_of(Database::file_name())) +
-                      " is damaged (a limit does not match its checksum); move it away "
-                      "once no command runs under its locks");
+    throw damaged(folder_->path_of(key_of(limit, Kept::limit).file),
+                  "damaged (it is not the state of its limit)");
   }
   return std::move(*state);
 }
@@ -34,36 +29,38 @@ LimitState LocalStore::load_limit(Transaction& transaction, const LockName& limi
 asio::awaitable<RateAnswer> LocalStore::admit(const RateClaim& claim, Wakeup& wakeup) {
   if (admitted_ && admitted_->first == claim.token) co_return admitted_->second;
   if (was_replaced_) close();
-  open(Directory::Missing::create);
-  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-  check_in_place();
-  open_database(Database::Access::write);
-  Transaction transaction(*database_, Database::Access::write);
-  auto state = load_limit(transaction, claim.limit);
-  const auto moment = Moment::now();
-  const auto answer = dlock::local::admit(state, claim, moment.boot);
-  if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
-  if (state.stamps.empty() && state.turns.empty()) {
-    transaction.erase(key_of(claim.limit, Kept::limit));
-  } else {
-    transaction.put(key_of(claim.limit, Kept::limit), encoded(state));
+  co_await open_to_use(wakeup);
+  RateAnswer answer;
+  {
+    const auto key = key_of(claim.limit, Kept::limit);
+    const Turn turn = co_await take_turn(key.gate, wakeup);
+    check_in_place();
+    RecordFile file(*folder_, key.file, RecordFile::Access::write);
+    auto state = limit_in(file, claim.limit);
+    const auto moment = Moment::now();
+    answer = dlock::local::admit(state, claim, moment.boot);
+    if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
+    if (!file.exists()) note_sweep(head_of(*folder_));
+    if (!state.stamps.empty() || !state.turns.empty()) {
+      file.write(with_name(claim.limit, encoded(state)), moment);
+    } else if (file.exists()) {
+      file.remove();
+    }
   }
-  sweep(transaction, moment);
-  transaction.commit();
   if (std::holds_alternative<Admitted>(answer)) admitted_.emplace(claim.token, answer);
+  co_await drop_unused(wakeup);
   co_return answer;
 }
 
 asio::awaitable<void> LocalStore::withdraw(const RateClaim& claim, Wakeup& wakeup) {
-  if (!gate_) co_return;
-  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+  if (!gate_ || !folder_) co_return;
+  const auto key = key_of(claim.limit, Kept::limit);
+  const Turn turn = co_await take_turn(key.gate, wakeup);
   check_in_place();
-  open_database(Database::Access::write);
-  Transaction transaction(*database_, Database::Access::write);
-  auto state = load_limit(transaction, claim.limit);
+  RecordFile file(*folder_, key.file, RecordFile::Access::write);
+  auto state = limit_in(file, claim.limit);
   if (!dlock::local::withdraw(state, claim.token)) co_return;
-  transaction.put(key_of(claim.limit, Kept::limit), encoded(state));
-  transaction.commit();
+  file.write(with_name(claim.limit, encoded(state)), Moment::now());
 }
 
 }  // namespace dlock::local

@@ -1,13 +1,12 @@
-// LocalStore: what there is to see, and whom to take a lock from.
-#include <sys/stat.h>
-
+// LocalStore: what there is to see, and whom to take a lock from. To look takes no gate,
+// so nobody who looks keeps anybody from changing a lock, or has to wait for one who
+// does.
 #include <algorithm>
 #include <utility>
 
 #include "lock/history.hpp"
-#include "store/local/keys.hpp"
 #include "store/local/local_store.hpp"
-#include "store/local/run_records.hpp"
+#include "store/local/state_folder.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
@@ -15,12 +14,35 @@
 namespace dlock::local {
 namespace {
 
+// How often a lock is looked at again that changes meanwhile.
+constexpr int most_looks = 20;
+
 // The rules know accounts by number only.
 void name_user(std::string& user) {
   user = user_name(static_cast<uid_t>(std::stoul(user)));
 }
 
 }  // namespace
+
+LocalStore::Look LocalStore::look_at(const LockName& lock) const {
+  RecordFile file(*folder_, key_of(lock, Kept::lock).file, RecordFile::Access::read);
+  auto state = state_in(file, lock);
+  recall_commands(state, lock);
+  return {std::move(file), std::move(state)};
+}
+
+// What `take` finds in the state of the lock, and in what the kernel says of those who
+// are in it. One who ended between the two would be taken for dead, so a state that has
+// changed meanwhile is not believed.
+template <typename Take>
+auto LocalStore::taken_from(const LockName& lock, Take take) const {
+  for (int looks = 1;; ++looks) {
+    const auto look = look_at(lock);
+    auto taken = take(look.state);
+    const bool is_quiet = look.state.holders.empty() && look.state.waiters.empty();
+    if (is_quiet || looks == most_looks || !look.file.has_changed()) return taken;
+  }
+}
 
 // What the rules cannot know: names of accounts, and whether a dlock is still there.
 void LocalStore::complete(std::vector<HolderInfo>& holders, const State& state) {
@@ -37,35 +59,26 @@ void LocalStore::complete(std::vector<HolderInfo>& holders, const State& state) 
   }
 }
 
-void LocalStore::complete(LockInfo& info, const State& state) {
-  complete(info.holders, state);
-  for (auto& waiter : info.waiters) name_user(waiter.user);
-}
-
 asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
     const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
-  open(Directory::Missing::accept);
-  if (!gate_ || !gate_->exists()) co_return std::vector<Broken>{};
-  // What was opened for a look cannot be written to.
-  database_.reset();
+  if (!open_to_look() || !folder_) co_return std::vector<Broken>{};
+  // What was opened for a look cannot be locked.
   gate_.emplace(*directory_, true);
 
   std::vector<Holder> holders;
   Consequences consequences;
   Moment moment;
   {
-    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    open_database(Database::Access::write);
-    Transaction transaction(*database_, Database::Access::give_back);
-    auto state = load_to_change(transaction, lock);
+    auto change = co_await begin_change(lock, wakeup);
     moment = Moment::now();
-    holders = dlock::local::break_leases(state, fences, moment, *gate_, consequences);
-    keep_runs(transaction, lock, consequences.vanished);
-    store(transaction, lock, state, {std::nullopt, std::nullopt, fences});
+    holders =
+        dlock::local::break_leases(change.state, fences, moment, *gate_, consequences);
+    for (const auto& run : consequences.vanished) note_past_run(change.state, run);
+    commit(change, lock, {std::nullopt, std::nullopt, fences});
+    // Each dlock that holds a lock for longer than a moment watches its file.
+    if (!holders.empty()) change.file.touch();
   }
   tell(consequences);
-  // Each dlock that holds a lock for longer than a moment watches this file.
-  if (!holders.empty()) ::futimens(gate_->fd(), nullptr);
   co_await log_ends(lock, consequences.vanished, wakeup);
 
   std::vector<Broken> broken;
@@ -81,100 +94,81 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
   co_return broken;
 }
 
-asio::awaitable<LockInfo> LocalStore::inspect(const LockName& lock, Wakeup& wakeup) {
+asio::awaitable<LockInfo> LocalStore::inspect(const LockName& lock, Wakeup&) {
   LockInfo info;
   info.lock = lock;
-  open(Directory::Missing::accept);
-  if (!gate_ || !gate_->exists()) co_return info;
-  const Turn turn = co_await take_turn(Gate::Access::read, wakeup);
-  co_return look_at(lock);
+  if (!open_to_look()) co_return info;
+  if (folder_) co_return info_of_lock(lock);
+  const auto history = RunsLog(*directory_).read();
+  const auto last = history.last_runs.find(lock);
+  if (last != history.last_runs.end()) info.last_run = last->second;
+  co_return info;
 }
 
-LockInfo LocalStore::look_at(const LockName& lock) {
-  open_database(Database::Access::read);
-  if (!database_) {
-    // Nobody came since the boot.
-    LockInfo info;
-    info.lock = lock;
-    const auto history = RunsLog(*directory_).read();
-    const auto last = history.last_runs.find(lock);
-    if (last != history.last_runs.end()) info.last_run = last->second;
+LockInfo LocalStore::info_of_lock(const LockName& lock) const {
+  return taken_from(lock, [&](const State& state) {
+    auto info = info_of(state, lock, Moment::now(), *gate_);
+    complete(info.holders, state);
+    for (auto& waiter : info.waiters) name_user(waiter.user);
     return info;
-  }
-  Transaction transaction(*database_, Database::Access::read);
-  const auto state = load(transaction, lock);
-  auto info = info_of(state, lock, Moment::now(), *gate_);
-  complete(info, state);
-  return info;
+  });
 }
 
 asio::awaitable<std::vector<LockInfo>> LocalStore::list(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup& wakeup) {
-  open(Directory::Missing::accept);
-  if (!gate_ || !gate_->exists()) co_return std::vector<LockInfo>{};
-  const Turn turn = co_await take_turn(Gate::Access::read, wakeup);
-  co_return look_at_all(name_space, matches);
-}
-
-std::vector<LockInfo> LocalStore::look_at_all(
-    const std::string& name_space,
-    const std::function<bool(const std::string&)>& matches) {
+    Wakeup&) {
   std::vector<LockInfo> locks;
-  open_database(Database::Access::read);
-  if (!database_) {
+  if (!open_to_look()) co_return locks;
+  if (!folder_) {
     for (const auto& [lock, run] : RunsLog(*directory_).read().last_runs) {
       if (lock.name_space != name_space || !matches(lock.name)) continue;
       auto& info = locks.emplace_back();
       info.lock = lock;
       info.last_run = run;
     }
-    return locks;
+    co_return locks;
   }
-  Transaction transaction(*database_, Database::Access::read);
-  const auto prefix = key_of({name_space, ""});
-  std::vector<LockName> names;
-  transaction.each(prefix, [&](std::string_view key, std::string_view) {
-    auto name = std::string(key.substr(prefix.size()));
-    if (matches(name)) names.push_back({name_space, std::move(name)});
-    return true;
-  });
-  for (const auto& lock : names) {
-    const auto state = load(transaction, lock);
-    auto info = info_of(state, lock, Moment::now(), *gate_);
+  for (const auto& lock : locks_of(name_space, matches)) {
+    auto info = info_of_lock(lock);
     if (info.holders.empty() && info.waiters.empty() && !info.last_run) continue;
-    complete(info, state);
     locks.push_back(std::move(info));
   }
+  co_return locks;
+}
+
+// By name.
+std::vector<LockName> LocalStore::locks_of(
+    const std::string& name_space,
+    const std::function<bool(const std::string&)>& matches) const {
+  std::vector<LockName> locks;
+  for (const auto& file : folder_->names()) {
+    if (!is_file_of(Kept::lock, file)) continue;
+    const RecordFile record(*folder_, file, RecordFile::Access::read);
+    if (!record.exists()) continue;  // dropped just now
+    const auto named = named_in(record.payload());
+    if (!named || key_of(named->name, Kept::lock).file != file) {
+      throw damaged(folder_->path_of(file), "damaged (it is not the state of its lock)");
+    }
+    if (named->name.name_space == name_space && matches(named->name.name)) {
+      locks.push_back(named->name);
+    }
+  }
+  std::sort(locks.begin(), locks.end());
   return locks;
 }
 
-asio::awaitable<std::vector<RunInfo>> LocalStore::history(const LockName& lock,
-                                                          Wakeup& wakeup) {
-  open(Directory::Missing::accept);
-  if (!gate_ || !gate_->exists()) co_return std::vector<RunInfo>{};
-  const Turn turn = co_await take_turn(Gate::Access::read, wakeup);
-  co_return as_history(runs_of(lock), wall_now());
-}
-
-std::vector<RunInfo> LocalStore::runs_of(const LockName& lock) {
-  open_database(Database::Access::read);
-  if (!database_) {
-    // Nobody came since the boot.
+asio::awaitable<std::vector<RunInfo>> LocalStore::history(const LockName& lock, Wakeup&) {
+  if (!open_to_look()) co_return std::vector<RunInfo>{};
+  if (!folder_) {
     auto of_locks = RunsLog(*directory_).read().runs;
-    return std::move(of_locks[lock]);
+    co_return as_history(std::move(of_locks[lock]), wall_now());
   }
-  Transaction transaction(*database_, Database::Access::read);
-  auto runs = runs_of_holders(load(transaction, lock), Moment::now(), *gate_);
-  const auto kept = runs_from(transaction.find(key_of(lock, Kept::runs)).value_or(""));
-  if (!kept) {
-    throw Failure(Failure::Kind::misconfigured,
-                  printable(directory_->path_of(Database::file_name())) +
-                      " is damaged (a run does not match its checksum); move it away "
-                      "once no command runs under its locks");
-  }
-  runs.insert(runs.end(), kept->begin(), kept->end());
-  return runs;
+  auto runs = taken_from(lock, [&](const State& state) {
+    auto found = runs_of_holders(state, Moment::now(), *gate_);
+    found.insert(found.end(), state.runs.begin(), state.runs.end());
+    return found;
+  });
+  co_return as_history(std::move(runs), wall_now());
 }
 
 }  // namespace dlock::local

@@ -1,21 +1,13 @@
 #include "store/local/local_store.hpp"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <sys/inotify.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
-#include <set>
 #include <utility>
 
-#include "lock/history.hpp"
-#include "store/local/cache_files.hpp"
-#include "store/local/keys.hpp"
-#include "store/local/registers.hpp"
-#include "store/local/run_records.hpp"
+#include "store/local/namespaces.hpp"
+#include "store/local/state_folder.hpp"
 #include "util/host.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
@@ -32,9 +24,11 @@ constexpr nanoseconds longest_pause = milliseconds(2);
 // the queue for others to clear.
 constexpr milliseconds last_patience{50};
 
-// How often locks out of use are looked for, and how many are dropped at once.
-constexpr WallTime sweep_every = std::chrono::hours(24);
-constexpr std::size_t sweep_most = 10'000;
+// Whether a lock has no past that would have to be kept, and nobody who cares for it.
+bool is_blank(const State& state) {
+  return state.holders.empty() && state.waiters.empty() && state.dismissed.empty() &&
+         state.runs.empty() && !state.last_run && !state.past.last;
+}
 
 }  // namespace
 
@@ -64,17 +58,54 @@ void LocalStore::open(Directory::Missing missing) {
   if (!gate_) gate_.emplace(*directory_, missing == Directory::Missing::create);
 }
 
+// For a look; nothing is created. False if nobody ever used the store. Without folder_
+// nobody has since the boot.
+bool LocalStore::open_to_look() {
+  open(Directory::Missing::accept);
+  if (!gate_ || !gate_->exists()) return false;
+  if (!folder_) folder_ = open_state_folder(*directory_);
+  return true;
+}
+
+asio::awaitable<void> LocalStore::open_to_use(Wakeup& wakeup) {
+  open(Directory::Missing::create);
+  if (folder_) co_return;
+  folder_ = open_state_folder(*directory_);
+  if (folder_) co_return;
+  const Turn turn = co_await take_turn(setup_gate, wakeup);
+  folder_ = open_state_folder(*directory_);  // somebody may have been quicker
+  if (!folder_) folder_ = make_state_folder(*directory_, *gate_);
+}
+
 // For changes to a lease that another process was granted. False, and nothing is created,
-// if nobody ever used the store.
+// if nobody has used the store since the boot.
 bool LocalStore::open_what_is_there() {
   if (gate_ && !in_place()) close();
-  if (gate_) return true;
+  if (gate_ && folder_) return true;
   if (!directory_) {
     directory_ = Directory::open(options_.path, ours_, Directory::Missing::accept);
     if (!directory_) return false;
   }
+  folder_ = open_state_folder(*directory_);
+  if (!folder_) return false;
   gate_.emplace(*directory_, true);
   return true;
+}
+
+// For the end of a run that is lost. False if there is no store any more, or none that
+// may be used just now.
+asio::awaitable<bool> LocalStore::open_to_record(Wakeup& wakeup) {
+  try {
+    if (gate_ && !in_place()) close();
+    if (!directory_) {
+      directory_ = Directory::open(options_.path, ours_, Directory::Missing::accept);
+    }
+    if (!directory_) co_return false;
+    co_await open_to_use(wakeup);
+    co_return true;
+  } catch (const Failure&) {
+    co_return false;
+  }
 }
 
 // Lets go of files that somebody has removed or replaced.
@@ -82,91 +113,121 @@ void LocalStore::close() {
   stop_waiting();
   sessions_watcher_.reset();
   session_.reset();
-  database_.reset();
+  folder_.reset();
   gate_.reset();
   directory_.reset();
   was_replaced_ = false;
 }
 
-asio::awaitable<LocalStore::Turn> LocalStore::take_turn(Gate::Access access,
-                                                        Wakeup& wakeup) {
-  return take_turn(*gate_, access, wakeup);
-}
-
-asio::awaitable<LocalStore::Turn> LocalStore::take_turn(Gate& gate, Gate::Access access,
-                                                        Wakeup& wakeup) {
+asio::awaitable<LocalStore::Turn> LocalStore::take_turn(GateByte byte, Wakeup& wakeup) {
   const auto start = Clock::now();
   nanoseconds pause = first_pause;
   // The holder usually is done before a sleep would be.
   for (int tries = 0; tries < 3; ++tries) {
-    if (gate.try_lock(access)) co_return Turn(gate);
+    if (gate_->try_lock(byte)) co_return Turn(*gate_, byte);
     ::sched_yield();
   }
-  while (!gate.try_lock(access)) {
+  while (!gate_->try_lock(byte)) {
     const auto waited = Clock::now() - start;
     if (wakeup.gives_up() && waited >= last_patience) {
       throw Failure(Failure::Kind::interrupted, "interrupted");
     }
     if (waited >= options_.timeout) {
-      throw gate_shut(gate, std::chrono::duration_cast<milliseconds>(waited));
+      throw gate_shut(*gate_, byte, std::chrono::duration_cast<milliseconds>(waited));
     }
     co_await wakeup.wait_until(Clock::now() + pause);
     pause = std::min(pause * 2, longest_pause);
   }
-  co_return Turn(gate);
+  co_return Turn(*gate_, byte);
 }
 
-// Under the gate, where nothing else writes what is examined.
-void LocalStore::open_database(Database::Access access) {
-  const bool suffices =
-      access == Database::Access::read || opened_for_ != Database::Access::read;
-  if (database_ && (database_->has_failed() || !suffices)) database_.reset();
-  if (!database_) {
-    database_ = Database::open(*directory_, access);
-    opened_for_ = access;
-  }
-  if (!database_ && access == Database::Access::write) create_database();
+// Whether the files that we have open are still those that others would open.
+bool LocalStore::in_place() const {
+  return (folder_ ? folder_->is_in_place() : directory_->is_in_place()) &&
+         gate_->is_in_place(*directory_);
 }
 
-// The first of this boot: no lease is left, but fences go on and last runs are known.
-void LocalStore::create_database() {
-  const auto history = RunsLog(*directory_).read();
-  database_ = Database::create(*directory_, [&](Transaction& transaction) {
-    auto head = transaction.head();
-    head.fence_floor = history.greatest_fence.number;
-    head.swept = wall_now().count();
-    transaction.set_head(head);
-    for (const auto& [lock, run] : history.last_runs) {
-      State state;
-      state.last_fence = run.fence;
-      state.last_run = run;
-      if (const auto past = history.past.find(lock); past != history.past.end()) {
-        state.past = past->second;
-      }
-      state.used = run.ended.value_or(run.started);
-      transaction.put(key_of(lock), encoded(state));
-    }
-    for (const auto& [lock, runs] : history.runs) keep_runs(transaction, lock, runs);
-  });
+void LocalStore::check_in_place() {
+  if (in_place()) return;
+  was_replaced_ = true;  // closed at the next ask: the gate is in use here
+  throw Failure(Failure::Kind::unreachable,
+                "the files in " + printable(options_.path) + " were replaced");
 }
 
-State LocalStore::load(Transaction& transaction, const LockName& lock) {
-  const auto key = key_of(lock);
-  const auto head = transaction.head();
-  State state;
-  if (const auto bytes = transaction.get(key)) {
-    auto found = decoded(*bytes);
-    if (!found) {
-      throw Failure(Failure::Kind::misconfigured,
-                    printable(directory_->path_of(Database::file_name())) +
-                        " is damaged (a state does not match its checksum); move it "
-                        "away once no command runs under its locks");
-    }
-    state = std::move(*found);
-  }
-  state.last_fence.number = std::max(state.last_fence.number, head.fence_floor);
+asio::awaitable<LocalStore::Change> LocalStore::begin_change(const LockName& lock,
+                                                             Wakeup& wakeup) {
+  const auto key = key_of(lock, Kept::lock);
+  auto turn = co_await take_turn(key.gate, wakeup);
+  auto file = file_to_change(key.file);
+  auto state = state_in(file, lock);
   recall_commands(state, lock);
-  return state;
+  std::optional<State> before;
+  if (gate_->is_watched()) before = state;
+  co_return Change{std::move(turn), std::move(file), std::move(state), std::move(before)};
+}
+
+// What there was a descriptor for at the grant must not lack one at the release: that of
+// the waker is made anew when it is needed.
+RecordFile LocalStore::file_to_change(const std::string& file) {
+  try {
+    return {*folder_, file, RecordFile::Access::write};
+  } catch (const Failure& failure) {
+    if (failure.kind() != Failure::Kind::exhausted || !waker_.let_go()) throw;
+  }
+  return {*folder_, file, RecordFile::Access::write};
+}
+
+// Whether anything had to be written.
+bool LocalStore::commit(Change& change, const LockName& lock, const Cause& cause) {
+  if (!change.file.exists() && is_blank(change.state)) return false;
+  if (with_name(lock, encoded(change.state)) == change.file.payload()) return false;
+  write(change.file, lock, change.state);
+  if (change.before) {
+    publish(*directory_, *gate_,
+            events_between(*change.before, change.state, lock, cause, Moment::now()));
+  }
+  return true;
+}
+
+// Where a disk is full a file cannot grow, and yet a lock has to be given back. So there
+// is room for that from the start, if it is to be had. In the end what can be missed
+// makes room: past runs, which the log has, too; and what was to be told to those who
+// need not run, who find the same run when they ask as if they were new.
+void LocalStore::write(RecordFile& file, const LockName& lock, State& state) const {
+  auto spare = room_for_ends(state);
+  for (;;) {
+    auto payload = with_name(lock, encoded(state));
+    const bool has_room = file.has_room_for(payload.size() + spare);
+    try {
+      return file.write(std::move(payload), Moment::now(), spare);
+    } catch (const Failure&) {
+      const bool is_least = spare == 0 && state.runs.empty() && state.dismissed.empty();
+      if (has_room || is_least) throw;
+    }
+    if (spare == 0) {
+      state.runs.clear();
+      state.dismissed.clear();
+    }
+    spare = 0;
+  }
+}
+
+State LocalStore::state_in(const RecordFile& file, const LockName& lock) const {
+  if (!file.exists()) return {};
+  const auto named = named_in(file.payload());
+  auto state = named && named->name == lock ? decoded(named->value) : std::nullopt;
+  if (!state) {
+    throw damaged(folder_->path_of(key_of(lock, Kept::lock).file),
+                  "damaged (it is not the state of its lock)");
+  }
+  return std::move(*state);
+}
+
+// The first grant of a lock has to be beyond those that nobody remembers one by one.
+void LocalStore::find_floor(State& state) {
+  const auto head = head_of(*folder_);
+  state.last_fence.number = head.fence_floor;
+  note_sweep(head);
 }
 
 // A dlock that was killed right after it started its command had no time to store its
@@ -184,38 +245,6 @@ void LocalStore::recall_commands(State& state, const LockName& lock) const {
     holder.command_after = holder.granted_at.time_since_epoch().count();
     holder.command_before = command->not_after.time_since_epoch().count();
   }
-}
-
-State LocalStore::load_to_change(Transaction& transaction, const LockName& lock) {
-  auto state = load(transaction, lock);
-  before_.reset();
-  if (gate_->is_watched()) before_ = state;
-  return state;
-}
-
-// Whether anything had to be written.
-bool LocalStore::store(Transaction& transaction, const LockName& lock, const State& state,
-                       const Cause& cause) {
-  const auto key = key_of(lock);
-  const auto bytes = encoded(state);
-  const auto before = transaction.get(key);
-  if (before == std::string_view(bytes)) return false;
-  transaction.put(key, bytes);
-  transaction.commit();
-  if (before_) {
-    publish(*directory_, events_between(*before_, state, lock, cause, Moment::now()));
-  }
-  return true;
-}
-
-// Before the state is stored, which is what commits.
-void LocalStore::keep_runs(Transaction& transaction, const LockName& lock,
-                           const std::vector<RunInfo>& runs) {
-  if (runs.empty()) return;
-  const auto key = key_of(lock, Kept::runs);
-  std::string records(transaction.find(key).value_or(""));
-  for (const auto& run : runs) records = with_run(records, run);
-  transaction.put(key, records);
 }
 
 // Not under the gate, which whoever is woken takes at once.
@@ -241,7 +270,7 @@ asio::awaitable<void> LocalStore::log(const std::string& lines, Wakeup& wakeup) 
   try {
     RunsLog runs(*directory_);
     if (runs.append(lines) == RunsLog::Length::usual) co_return;
-    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+    const Turn turn = co_await take_turn(upkeep_gate, wakeup);
     runs.shorten();
   } catch (const Failure&) {
   }
@@ -251,7 +280,7 @@ asio::awaitable<void> LocalStore::log(const std::string& lines, Wakeup& wakeup) 
 const Party& LocalStore::own_party(const Claim& claim) {
   if (party_.pid == 0) {
     party_.pid = ::getpid();
-    party_.pid_namespace = own_pid_namespace();
+    party_.pid_namespace = own_namespaces().pids;
     party_.uid = ::geteuid();
     party_.host = host_name();
   }
@@ -262,13 +291,10 @@ const Party& LocalStore::own_party(const Claim& claim) {
 
 asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup& wakeup) {
   if (was_replaced_) close();
-  open(Directory::Missing::create);
+  // Before there is a session of ours: nobody makes the folder while there are any.
+  co_await open_to_use(wakeup);
   // Before the state says that we live by it.
   if (!session_) session_.emplace(*directory_, session_of(claim.token));
-  if (queue == Queue::join && !wake_socket_) {
-    wake_socket_.emplace(context_, *directory_, session_of(claim.token), wakeup);
-    processes_.emplace(context_, wakeup);
-  }
   Claim kept = claim;
   kept.command = shortened_command(claim.command);
   const Ask asked{kept, own_party(claim), queue};
@@ -278,19 +304,29 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
   Consequences consequences;
   Moment moment;
   {
-    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
+    auto change = co_await begin_change(claim.lock, wakeup);
     check_in_place();
-    open_database(Database::Access::write);
-    Transaction transaction(*database_, Database::Access::write);
-    state = load_to_change(transaction, claim.lock);
+    if (!change.file.exists()) find_floor(change.state);
+    if (change.state.last_fence >= greatest_fence) {
+      throw Failure(Failure::Kind::misconfigured,
+                    "the fences of this lock have come to their end in " +
+                        printable(options_.path));
+    }
     moment = Moment::now();
-    answer = dlock::local::ask(state, asked, moment, *gate_, consequences);
-    keep_runs(transaction, claim.lock, consequences.vanished);
-    store(transaction, claim.lock, state);
+    answer = dlock::local::ask(change.state, asked, moment, *gate_, consequences);
+    for (const auto& run : consequences.vanished) note_past_run(change.state, run);
+    // Nobody would know whose socket it is once the state knows of no session.
+    if (!claim.attached && std::holds_alternative<Grant>(answer)) stop_waiting();
+    commit(change, claim.lock);
+    state = std::move(change.state);
   }
   if (auto* busy = std::get_if<Busy>(&answer)) {
     complete(busy->holders, state);
-    if (busy->place > 0) follow(watch_for(state, claim.token, moment));
+    if (busy->place > 0) {
+      if (!processes_) processes_.emplace(context_, wakeup);
+      follow(watch_for(state, claim.token, moment));
+      start_waiting(claim, wakeup);
+    }
   } else if (std::holds_alternative<Grant>(answer)) {
     holder_ = *std::find_if(
         state.holders.begin(), state.holders.end(),
@@ -309,28 +345,40 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
                                              Wakeup& wakeup) {
   stop_waiting();
   if (!claim.attached && !open_what_is_there()) co_return Release::not_ours;
-  if (!gate_ || (claim.attached && !session_)) co_return Release::not_ours;
+  const bool has_run = end && holder_ && holder_->party.token == claim.token;
+  const bool is_lost = has_run && end->lost;
+  // What others look at is where it is to be recorded.
+  if (is_lost && !co_await open_to_record(wakeup)) co_return Release::not_ours;
+  if (!gate_ || !folder_ || (claim.attached && !session_ && !is_lost)) {
+    co_return Release::not_ours;
+  }
+  // What is held by files that nobody else would open keeps nobody out.
+  if (has_run && !is_lost && !in_place()) co_return Release::gone;
 
   auto outcome = Release::not_ours;
   Consequences consequences;
   std::vector<RunInfo> ended;
   {
-    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    open_database(Database::Access::give_back);
-    if (!database_) co_return Release::not_ours;
-    Transaction transaction(*database_, Database::Access::give_back);
-    auto state = load_to_change(transaction, claim.lock);
+    auto change = co_await begin_change(claim.lock, wakeup);
+    auto& state = change.state;
+    if (has_run && !is_lost) {
+      if (!in_place()) co_return Release::gone;
+      if (const auto loss = loss_of(state, claim.token)) co_return release_telling(*loss);
+    }
+    if (is_lost && !change.file.exists()) find_floor(state);  // where it is recorded
     const auto moment = Moment::now();
     outcome =
         dlock::local::release(state, claim.token, end, moment, *gate_, consequences);
-    sweep(transaction, moment);
+    const bool was_ours = outcome == Release::released;
+    if (is_lost && !was_ours) note_lost(state, *holder_, *end, moment);
     ended = std::move(consequences.vanished);
-    if (outcome == Release::released && end) ended.push_back(*state.last_run);
-    keep_runs(transaction, claim.lock, ended);
-    store(transaction, claim.lock, state, {claim.token, end, {}});
-    const bool lost = end && end->outcome == "lost" && outcome == Release::not_ours;
-    if (lost && holder_ && before_) {
-      publish(*directory_, {lost_event(*holder_, claim.lock, state, moment)});
+    if (end && (was_ours || is_lost)) ended.push_back(*state.last_run);
+    for (const auto& run : ended) note_past_run(state, run);
+    commit(change, claim.lock, {claim.token, end, {}});
+    if (is_lost && !was_ours && change.before) {
+      auto event = lost_event(*holder_, claim.lock, state, moment);
+      event.run = *state.last_run;
+      publish(*directory_, *gate_, {event});
     }
   }
   tell(consequences);
@@ -338,6 +386,8 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
     ended.push_back(run_that_was_none(*holder_));
   }
   co_await log_ends(claim.lock, ended, wakeup);
+  holder_.reset();
+  co_await drop_unused(wakeup);
   co_return outcome;
 }
 
@@ -346,58 +396,13 @@ asio::awaitable<Renewal> LocalStore::renew(const Claim& claim, Wakeup& wakeup) {
   auto outcome = Renewal::gone;
   Consequences consequences;
   {
-    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    open_database(Database::Access::give_back);
-    if (!database_) co_return Renewal::gone;
-    Transaction transaction(*database_, Database::Access::give_back);
-    auto state = load_to_change(transaction, claim.lock);
-    outcome = dlock::local::renew(state, claim.token, claim.ttl, Moment::now(), *gate_,
-                                  consequences);
-    store(transaction, claim.lock, state);
+    auto change = co_await begin_change(claim.lock, wakeup);
+    outcome = dlock::local::renew(change.state, claim.token, claim.ttl, Moment::now(),
+                                  *gate_, consequences);
+    commit(change, claim.lock);
   }
   tell(consequences);
   co_return outcome;
-}
-
-void LocalStore::check_in_place() {
-  if (in_place()) return;
-  was_replaced_ = true;  // closed at the next ask: the gate is in use here
-  throw Failure(Failure::Kind::unreachable,
-                "the files in " + printable(options_.path) + " were replaced");
-}
-
-void LocalStore::sweep(Transaction& transaction, Moment moment) {
-  if (moment.wall.count() - transaction.head().swept <= sweep_every.count()) return;
-  std::vector<std::string> unused;
-  transaction.each("", [&](std::string_view key, std::string_view value) {
-    if (is_key_of(Kept::runs, key)) return true;  // they go with the state
-    if (is_key_of(Kept::limit, key)) {
-      const auto state = decoded_limit(value);
-      if (state && is_out_of_use(*state, moment.boot)) unused.emplace_back(key);
-    } else {
-      const auto state = decoded(value);
-      if (state && is_out_of_use(*state, moment, *gate_)) unused.emplace_back(key);
-    }
-    return unused.size() < sweep_most;
-  });
-  // Their fences must stay behind whatever is granted under the same names later.
-  std::uint64_t floor = 0;
-  for (const auto& key : unused) {
-    if (is_key_of(Kept::limit, key)) {
-      transaction.erase(key);
-      continue;
-    }
-    if (const auto state = decoded(*transaction.get(key))) {
-      floor = std::max(floor, state->last_fence.number);
-      for (const auto& waiter : state->waiters) bury(*directory_, waiter.party.session);
-    }
-    transaction.erase(key);
-    transaction.erase(key_of_same(key, Kept::state, Kept::runs));
-  }
-  auto head = transaction.head();
-  head.swept = moment.wall.count();
-  head.fence_floor = std::max(head.fence_floor, floor);
-  transaction.set_head(head);
 }
 
 asio::awaitable<void> LocalStore::started(const Claim& claim,
@@ -405,13 +410,12 @@ asio::awaitable<void> LocalStore::started(const Claim& claim,
   // Not when it was granted: every system call there would delay the command. And not
   // when it has ended, for then the next in line waits.
   stop_waiting();
+  {
+    auto change = co_await begin_change(claim.lock, wakeup);
+    note_command(change.state, claim.token, process);
+    commit(change, claim.lock);
+  }
   waker_.prepare();
-  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-  open_database(Database::Access::write);
-  Transaction transaction(*database_, Database::Access::give_back);
-  auto state = load_to_change(transaction, claim.lock);
-  note_command(state, claim.token, process);
-  store(transaction, claim.lock, state);
 }
 
 std::optional<StartNote> LocalStore::start_note(const Claim& claim) {
@@ -427,16 +431,6 @@ std::optional<StartNote> LocalStore::start_note(const Claim& claim) {
   } catch (const Failure&) {
     return std::nullopt;  // as in log_ends()
   }
-}
-
-// Whether the files that we have open are still those that others would open.
-bool LocalStore::in_place() const {
-  struct stat opened {};
-  struct stat named {};
-  return directory_->is_in_place() && ::fstat(gate_->fd(), &opened) == 0 &&
-         ::fstatat(directory_->fd(), "sessions", &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev &&
-         (!database_ || database_->is_in_place(*directory_));
 }
 
 }  // namespace dlock::local

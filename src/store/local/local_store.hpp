@@ -1,22 +1,24 @@
-// The embedded store: LMDB for the state, the kernel for life and death.
+// The embedded store: small files for the state, the kernel for life and death.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "lock/errors.hpp"
 #include "lock/store.hpp"
-#include "store/local/database.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/events.hpp"
+#include "store/local/file_name.hpp"
 #include "store/local/limit_rules.hpp"
+#include "store/local/record_file.hpp"
 #include "store/local/rules.hpp"
 #include "store/local/runs_log.hpp"
 #include "store/local/sessions.hpp"
+#include "store/local/state_folder.hpp"
 #include "store/local/wake_socket.hpp"
 #include "store/local/watchers.hpp"
 
@@ -67,83 +69,103 @@ class LocalStore final : public Store {
                               Wakeup& wakeup) override;
 
  private:
-  // The gate, open for us until the end of the scope.
+  // A gate that is ours until the end of the scope.
   class Turn {
    public:
-    explicit Turn(Gate& gate) : gate_(&gate) {}
-    Turn(Turn&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)) {}
+    Turn(Gate& gate, GateByte byte) : gate_(&gate), byte_(byte) {}
+    Turn(Turn&& other) noexcept
+        : gate_(std::exchange(other.gate_, nullptr)), byte_(other.byte_) {}
     Turn& operator=(Turn&&) = delete;
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     ~Turn() {
-      if (gate_ != nullptr) gate_->unlock();
+      if (gate_ != nullptr) gate_->unlock(byte_);
     }
 
    private:
     Gate* gate_;
+    GateByte byte_;
+  };
+
+  // The state of a lock under its gate, as it is and as it will be.
+  struct Change {
+    Turn turn;
+    RecordFile file;
+    State state;
+    std::optional<State> before;  // if anybody watches
+  };
+
+  // A lock as it was read, without its gate.
+  struct Look {
+    RecordFile file;
+    State state;
   };
 
   void open(Directory::Missing missing);
+  bool open_to_look();
+  asio::awaitable<void> open_to_use(Wakeup& wakeup);
   bool open_what_is_there();
+  asio::awaitable<bool> open_to_record(Wakeup& wakeup);
   void close();
-  asio::awaitable<Turn> take_turn(Gate::Access access, Wakeup& wakeup);
-  asio::awaitable<Turn> take_turn(Gate& gate, Gate::Access access, Wakeup& wakeup);
-  void open_database(Database::Access access);
-  void create_database();
+  asio::awaitable<Turn> take_turn(GateByte byte, Wakeup& wakeup);
+  bool in_place() const;
+  void check_in_place();
 
-  LockInfo look_at(const LockName& lock);
-  std::vector<LockInfo> look_at_all(
+  asio::awaitable<Change> begin_change(const LockName& lock, Wakeup& wakeup);
+  RecordFile file_to_change(const std::string& file);
+  bool commit(Change& change, const LockName& lock, const Cause& cause = {});
+  void write(RecordFile& file, const LockName& lock, State& state) const;
+  State state_in(const RecordFile& file, const LockName& lock) const;
+  Look look_at(const LockName& lock) const;
+  template <typename Take>
+  auto taken_from(const LockName& lock, Take take) const;
+  std::vector<LockName> locks_of(
       const std::string& name_space,
-      const std::function<bool(const std::string&)>& matches);
-  State load(Transaction& transaction, const LockName& lock);
+      const std::function<bool(const std::string&)>& matches) const;
   void recall_commands(State& state, const LockName& lock) const;
-  State load_to_change(Transaction& transaction, const LockName& lock);
-  bool store(Transaction& transaction, const LockName& lock, const State& state,
-             const Cause& cause = {});
+  void find_floor(State& state);
+  void note_sweep(const FolderHead& head);
+  asio::awaitable<void> drop_unused(Wakeup& wakeup);
+  void drop_if_unused(const std::string& file, std::uint64_t floor);
+  LockInfo info_of_lock(const LockName& lock) const;
+  static void complete(std::vector<HolderInfo>& holders, const State& state);
+
   asio::awaitable<void> watch_for_a_while(const Watched& watched, EventSink& sink,
                                           Wakeup& wakeup);
-  std::set<LockName> locks_with_holders(const Watched& watched);
+  std::set<LockName> locks_with_holders(const Watched& watched) const;
   asio::awaitable<void> tidy_ended(std::set<LockName>& held, Wakeup& wakeup);
   asio::awaitable<void> tidy(LockName lock, Wakeup& wakeup);
-  std::vector<RunInfo> runs_of(const LockName& lock);
-  void keep_runs(Transaction& transaction, const LockName& lock,
-                 const std::vector<RunInfo>& runs);
-  static void complete(std::vector<HolderInfo>& holders, const State& state);
-  static void complete(LockInfo& info, const State& state);
   void tell(const Consequences& consequences);
-  void sweep(Transaction& transaction, Moment moment);
-  void check_in_place();
-  LimitState load_limit(Transaction& transaction, const LockName& limit) const;
+  LimitState limit_in(const RecordFile& file, const LockName& limit) const;
   asio::awaitable<void> log_ends(const LockName& lock, const std::vector<RunInfo>& runs,
                                  Wakeup& wakeup);
   asio::awaitable<void> log(const std::string& lines, Wakeup& wakeup);
   const Party& own_party(const Claim& claim);
+  void start_waiting(const Claim& claim, Wakeup& wakeup);
   void stop_waiting();
   void follow(const Watch& watch);
   void watch_sessions();
   void probe_soon();
   void look_at_lease();
   void look_at_lease_after(milliseconds pause);
-  std::optional<Loss> loss();
+  std::optional<Loss> loss() const;
   void watch_files();
-  bool in_place() const;
 
   asio::io_context& context_;
   Options options_;
   bool ours_;  // the default directory, which has to belong to this user
   std::optional<Directory> directory_;
   std::optional<Gate> gate_;
-  std::unique_ptr<Database> database_;
-  Database::Access opened_for_ = Database::Access::read;
+  std::optional<Directory> folder_;  // of the state
   std::optional<SessionLock> session_;
   Party party_;
   std::optional<Holder> holder_;  // what we were granted, for the log
   bool noted_start_ = false;
   bool was_replaced_ = false;
+  bool is_sweep_due_ = false;                             // as far as it was looked for
   std::optional<std::pair<Token, RateAnswer>> admitted_;  // the last one, for who repeats
   bool is_watching_ = false;
   Waker waker_;
-  std::optional<State> before_;  // the state that is being changed, if anybody watches
 
   // While waiting.
   std::optional<WakeSocket> wake_socket_;

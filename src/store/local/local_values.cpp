@@ -18,14 +18,12 @@ asio::awaitable<ValueLookup> LocalStore::get_value(const LockName& lock, Wakeup&
 asio::awaitable<Storing> LocalStore::put_value(const Claim& claim,
                                                const std::string& bytes,
                                                Lifetime lifetime, Wakeup& wakeup) {
-  if (!gate_ || !session_ || !in_place()) co_return Storing::not_ours;
+  if (!gate_ || !folder_ || !session_ || !in_place()) co_return Storing::not_ours;
   // Written before the gate is ours, which nobody may hold while a disk is written to.
   auto draft = CacheFiles(*directory_).write(claim.lock, bytes, lifetime);
-  const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-  open_database(Database::Access::write);
-  Transaction transaction(*database_, Database::Access::read);
-  const auto state = load(transaction, claim.lock);
-  if (!is_held_by(state, claim.token)) co_return Storing::not_ours;
+  const Turn turn = co_await take_turn(key_of(claim.lock, Kept::lock).gate, wakeup);
+  const auto state = look_at(claim.lock).state;
+  if (loss_of(state, claim.token)) co_return Storing::not_ours;
   draft.put_in_place();
   co_return Storing::stored;
 }

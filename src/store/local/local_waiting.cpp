@@ -17,6 +17,20 @@ constexpr nanoseconds first_probe = std::chrono::microseconds(300);
 
 }  // namespace
 
+// Behind the change that gave the claim its place: so whoever clears a dead waiter's
+// place knows of its socket, too. Who was promised the lock meanwhile may not have been
+// woken.
+void LocalStore::start_waiting(const Claim& claim, Wakeup& wakeup) {
+  if (wake_socket_) return;
+  wake_socket_.emplace(context_, *directory_, session_of(claim.token), wakeup);
+  const auto look = look_at(claim.lock);
+  const auto own = std::find_if(
+      look.state.waiters.begin(), look.state.waiters.end(),
+      [&](const Waiter& waiter) { return waiter.party.token == claim.token; });
+  const bool waits = own != look.state.waiters.end() && !own->promised_until;
+  if (!waits) ask_again_ = Clock::now();
+}
+
 void LocalStore::stop_waiting() {
   wake_socket_.reset();
   processes_.reset();

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "store/local/events.hpp"
-#include "store/local/keys.hpp"
 #include "store/local/local_store.hpp"
 #include "util/text.hpp"
 
@@ -46,16 +45,10 @@ asio::awaitable<void> LocalStore::watch(const Watched& watched, EventSink& sink,
 // Until the files are not the store's any more, or nobody wants to know.
 asio::awaitable<void> LocalStore::watch_for_a_while(const Watched& watched,
                                                     EventSink& sink, Wakeup& wakeup) {
-  open(Directory::Missing::create);
+  co_await open_to_use(wakeup);
   const Fd mark = watch_mark(*directory_);
-  std::optional<EventReader> reader;
-  std::set<LockName> held;
-  {
-    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    open_database(Database::Access::give_back);
-    reader.emplace(*directory_);
-    held = locks_with_holders(watched);
-  }
+  EventReader reader(*directory_);
+  auto held = locks_with_holders(watched);
   std::optional<FileWatcher> changes;
   const auto follow_file = [&] {
     changes.emplace(context_, [&wakeup] { wakeup.notify(); });
@@ -66,14 +59,14 @@ asio::awaitable<void> LocalStore::watch_for_a_while(const Watched& watched,
   sink.began();
   auto look_at = Clock::now();
   while (!wakeup.gives_up()) {
-    const auto events = reader->read();
+    const auto events = reader.read();
     if (!events) co_return;
     for (const auto& event : *events) {
       if (!watched.covers(event.lock)) continue;
       if (event.kind == Event::Kind::granted) held.insert(event.lock);
       sink.happened(event);
     }
-    if (reader->was_replaced()) {
+    if (reader.was_replaced()) {
       follow_file();
       continue;  // something may have been added before it was followed
     }
@@ -86,35 +79,22 @@ asio::awaitable<void> LocalStore::watch_for_a_while(const Watched& watched,
   }
 }
 
-// Under the gate.
-std::set<LockName> LocalStore::locks_with_holders(const Watched& watched) {
-  std::set<LockName> held;
-  if (!database_) return held;
-  Transaction transaction(*database_, Database::Access::read);
-  const auto prefix = key_of({watched.name_space, ""});
-  transaction.each(prefix, [&](std::string_view key, std::string_view value) {
-    const LockName lock{watched.name_space, std::string(key.substr(prefix.size()))};
-    const auto state = decoded(value);
-    if (watched.covers(lock) && state && !state->holders.empty()) held.insert(lock);
-    return true;
-  });
-  return held;
+std::set<LockName> LocalStore::locks_with_holders(const Watched& watched) const {
+  const auto is_held = [&](const std::string& name) {
+    const LockName lock{watched.name_space, name};
+    return watched.covers(lock) && !look_at(lock).state.holders.empty();
+  };
+  const auto locks = locks_of(watched.name_space, is_held);
+  return {locks.begin(), locks.end()};
 }
 
 // Takes those out of `held` that nobody holds any more.
 asio::awaitable<void> LocalStore::tidy_ended(std::set<LockName>& held, Wakeup& wakeup) {
   std::vector<LockName> untidy;
-  if (!held.empty()) {
-    // What was opened for a look could not be written to afterwards.
-    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    open_database(Database::Access::give_back);
-    if (!database_) co_return;
-    Transaction transaction(*database_, Database::Access::read);
-    for (auto lock = held.begin(); lock != held.end();) {
-      const auto state = load(transaction, *lock);
-      if (is_untidy(state, Moment::now(), *gate_)) untidy.push_back(*lock);
-      lock = state.holders.empty() ? held.erase(lock) : std::next(lock);
-    }
+  for (auto lock = held.begin(); lock != held.end();) {
+    const auto state = look_at(*lock).state;
+    if (is_untidy(state, Moment::now(), *gate_)) untidy.push_back(*lock);
+    lock = state.holders.empty() ? held.erase(lock) : std::next(lock);
   }
   for (const auto& lock : untidy) co_await tidy(lock, wakeup);
 }
@@ -122,14 +102,10 @@ asio::awaitable<void> LocalStore::tidy_ended(std::set<LockName>& held, Wakeup& w
 asio::awaitable<void> LocalStore::tidy(LockName lock, Wakeup& wakeup) {
   Consequences consequences;
   {
-    const Turn turn = co_await take_turn(Gate::Access::write, wakeup);
-    open_database(Database::Access::give_back);
-    if (!database_) co_return;
-    Transaction transaction(*database_, Database::Access::give_back);
-    auto state = load_to_change(transaction, lock);
-    dlock::local::tidy(state, Moment::now(), *gate_, consequences);
-    keep_runs(transaction, lock, consequences.vanished);
-    store(transaction, lock, state);
+    auto change = co_await begin_change(lock, wakeup);
+    dlock::local::tidy(change.state, Moment::now(), *gate_, consequences);
+    for (const auto& run : consequences.vanished) note_past_run(change.state, run);
+    commit(change, lock);
   }
   tell(consequences);
   co_await log_ends(lock, consequences.vanished, wakeup);

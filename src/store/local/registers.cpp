@@ -37,19 +37,26 @@ std::optional<std::pair<LockName, Fence>> register_from(std::string_view line) {
   const auto* last = line.data() + line.size();
   const auto [end, error] = std::from_chars(line.data() + second + 1, last, fence.number);
   if (!name_space || !name || error != std::errc() || end != last) return std::nullopt;
-  return std::pair(LockName{*name_space, *name}, fence);
+  LockName resource{*name_space, *name};
+  if (!is_valid(resource)) return std::nullopt;
+  return std::pair(std::move(resource), fence);
 }
 
+// Room for some hundred thousand; a larger file is none of dlock's.
+constexpr std::size_t longest_file = 16 << 20;
+
+// As much of the file as may be, and a little more if there is more.
 std::string contents_of(int fd) {
   std::string text;
   char buffer[65'536];
-  for (;;) {
+  while (text.size() <= longest_file) {
     const auto size = ::read(fd, buffer, sizeof buffer);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) throw failure_of(errno, "cannot read the fences");
-    if (size == 0) return text;
+    if (size == 0) break;
     text.append(buffer, static_cast<std::size_t>(size));
   }
+  return text;
 }
 
 }  // namespace
@@ -98,7 +105,8 @@ Admission Registers::admit(const LockName& resource, Fence fence) {
 FencesAdmitted Registers::read() const {
   const Fd file = directory_.open_file(file_name, O_RDONLY, false);
   if (!file) return {};
-  auto fences = registers_from(contents_of(file.get()));
+  const auto text = contents_of(file.get());
+  auto fences = text.size() > longest_file ? std::nullopt : registers_from(text);
   if (!fences) {
     throw Failure(Failure::Kind::misconfigured,
                   printable(directory_.path_of(file_name)) +
@@ -110,7 +118,7 @@ FencesAdmitted Registers::read() const {
 
 void Registers::replace(const std::string& text) {
   ::unlinkat(directory_.fd(), draft_name, 0);
-  const Fd draft = directory_.open_file(draft_name, O_WRONLY, true);
+  const Fd draft = directory_.create_file(draft_name, O_WRONLY);
   if (!write_all(draft.get(), text) || ::fsync(draft.get()) != 0 ||
       ::renameat(directory_.fd(), draft_name, directory_.fd(), file_name) != 0) {
     const int error = errno;

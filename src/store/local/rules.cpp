@@ -11,8 +11,17 @@ namespace {
 // they wait for wakes them; this is for what no kernel tells (a lost datagram).
 constexpr milliseconds safety_net{1000};
 
-// The same for those behind, who rely on the ones in front being there.
+// The same for those behind, who rely on the ones in front being there: one that has
+// many in front looks seldom, so that all looks together stay few.
 constexpr milliseconds slow_safety_net{20'000};
+milliseconds safety_net_at(std::size_t place) {
+  if (place <= 2) return safety_net;
+  return std::min(safety_net * static_cast<int>(std::min<std::size_t>(place, 20) + 1),
+                  slow_safety_net);
+}
+
+// Between two who look whether a promise in front of them has lapsed.
+constexpr milliseconds look_after_each_other{10};
 
 // What counts against a claim: leases, and promises that have not lapsed.
 struct Occupancy {
@@ -79,10 +88,14 @@ void note_run(State& state, const RunInfo& run) {
   if (run.counts) state.past.note(run);
 }
 
+// But for `self`, who is about to say how it has ended.
 void bury_dead_holders(State& state, Moment now, const Lives& lives,
-                       Consequences& consequences) {
+                       Consequences& consequences, const Token* self = nullptr) {
   std::erase_if(state.holders, [&](const Holder& holder) {
+    if (self != nullptr && holder.party.token == *self) return false;
     if (!is_over(holder, now, lives)) return false;
+    // It may have died before it removed the socket that it waited with.
+    if (holder.party.session != 0) consequences.buried.push_back(holder.party.session);
     if (holder.command != 0) {
       note_run(state, vanished_run(holder));
       consequences.vanished.push_back(*state.last_run);
@@ -137,10 +150,11 @@ void dismiss_joined(State& state, const RunInfo& run, Consequences& consequences
   });
 }
 
-// Promises what is free to the first waiters that fit, in order, and wakes them. Stops
-// at the first that lives and does not fit: nobody overtakes.
-void promise_to_the_next(State& state, Moment now, const Lives& lives,
-                         Consequences& consequences) {
+// Takes promises from the dead and from those that let them lapse. Whether there was one
+// of the latter.
+bool end_promises(State& state, Moment now, const Lives& lives,
+                  Consequences& consequences) {
+  bool lapsed = false;
   for (auto waiter = state.waiters.begin(); waiter != state.waiters.end();) {
     const bool had_its_turn = waiter->promised_until || waiter->passed_over;
     if (had_its_turn && !lives.lives(*waiter)) {
@@ -151,10 +165,21 @@ void promise_to_the_next(State& state, Moment now, const Lives& lives,
     if (waiter->promised_until && !is_promised(*waiter, now)) {
       waiter->promised_until.reset();
       waiter->passed_over = true;
+      lapsed = true;
     }
     ++waiter;
   }
+  return lapsed;
+}
 
+// Promises what is free to the first waiters that fit, in order, and wakes them. Stops
+// at the first that lives and does not fit: nobody overtakes. Those that are stopped are
+// passed over where others stand behind them (to ask costs a look at /proc, some 30 µs);
+// they are woken too, so that they ask for their places when they go on.
+void promise_to_the_next(State& state, Moment now, const Lives& lives,
+                         Consequences& consequences) {
+  const bool lapsed = end_promises(state, now, lives, consequences);
+  const auto holds = lapsed ? promise_holds_after_lapse : promise_holds;
   auto occupancy = occupancy_of(state, now);
   for (auto waiter = state.waiters.begin(); waiter != state.waiters.end();) {
     if (waiter->promised_until || waiter->passed_over) {
@@ -165,8 +190,13 @@ void promise_to_the_next(State& state, Moment now, const Lives& lives,
     } else if (!occupancy.admits(waiter->mode, state.slots)) {
       return;
     } else {
-      waiter->promised_until = now.boot + promise_holds;
-      occupancy.add(waiter->mode);
+      const bool is_last = std::next(waiter) == state.waiters.end();
+      if (!is_last && lives.is_stopped(*waiter)) {
+        waiter->passed_over = true;
+      } else {
+        waiter->promised_until = now.boot + holds;
+        occupancy.add(waiter->mode);
+      }
       consequences.wake.push_back(waiter->party.session);
       ++waiter;
     }
@@ -385,6 +415,7 @@ RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now) {
   run.exit_code = end.exit_code;
   run.signal = end.signal;
   run.outcome = end.outcome;
+  if (end.lost) run.reason = loss_name(*end.lost);
   return run;
 }
 
@@ -393,7 +424,7 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
   auto outcome = Release::not_ours;
   bool kept = false;
   // First, so that a run that vanished does not become the last one.
-  bury_dead_holders(state, now, lives, consequences);
+  bury_dead_holders(state, now, lives, consequences, end ? &token : nullptr);
   bury_dead_dismissed(state, lives, consequences);
   if (const auto own = holder_of(state, token); own != state.holders.end()) {
     outcome = Release::released;
@@ -420,6 +451,10 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
   promise_to_the_next(state, now, lives, consequences);
   if (kept) wake_the_head(state, consequences);
   return outcome;
+}
+
+void note_lost(State& state, const Holder& holder, const RunEnd& end, Moment now) {
+  note_run(state, ended_run(holder, end, now));
 }
 
 Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
@@ -467,14 +502,15 @@ bool is_untidy(const State& state, Moment now, const Lives& lives) {
                      [&](const Holder& holder) { return is_over(holder, now, lives); });
 }
 
-bool is_held_by(const State& state, const Token& token) {
-  return std::any_of(state.holders.begin(), state.holders.end(),
-                     [&](const Holder& h) { return !h.ended && h.party.token == token; });
-}
-
-bool is_broken(const State& state, const Token& token) {
-  return std::any_of(state.holders.begin(), state.holders.end(),
-                     [&](const Holder& h) { return h.party.token == token && h.broken; });
+std::optional<Loss> loss_of(const State& state, const Token& token) {
+  bool is_taken = false;
+  for (const auto& holder : state.holders) {
+    if (!holder.ended && holder.party.token == token) {
+      return holder.broken ? std::optional(Loss::broken) : std::nullopt;
+    }
+    is_taken = is_taken || (holder.mode == Mode::exclusive && state.slots == 1);
+  }
+  return is_taken ? Loss::taken_over : Loss::gone;
 }
 
 void note_command(State& state, const Token& token, const CommandProcess& command) {
@@ -488,26 +524,22 @@ void note_command(State& state, const Token& token, const CommandProcess& comman
 Watch watch_for(const State& state, const Token& token, Moment now) {
   Watch watch;
   watch.ask_again = now.boot;
-  std::size_t place = 0;
+  std::size_t place = 1;  // of those that are not passed over: they are in nobody's way
   const Waiter* before = nullptr;
+  // When promises in front lapse. Who is right behind asks first, the others soon after
+  // it, for it may be stopped too.
+  auto lapses = Clock::time_point::max();
   for (const auto& waiter : state.waiters) {
-    ++place;
     if (waiter.party.token == token) {
-      watch.ask_again = now.boot + (place <= 2 ? safety_net : slow_safety_net);
-      if (before != nullptr) {
-        watch.predecessor = &before->party;
-        if (is_promised(*before, now)) {
-          watch.ask_again = std::min(watch.ask_again, *before->promised_until);
-        }
-      }
+      watch.ask_again = std::min(now.boot + safety_net_at(place), lapses);
+      if (before != nullptr) watch.predecessor = &before->party;
       break;
     }
-    // One who is passed over is no longer in front of anybody.
-    if (waiter.passed_over) {
-      --place;
-      continue;
-    }
+    if (waiter.passed_over) continue;
+    if (lapses != Clock::time_point::max()) lapses += look_after_each_other;
+    if (is_promised(waiter, now)) lapses = std::min(lapses, *waiter.promised_until);
     before = &waiter;
+    ++place;
   }
   if (watch.predecessor == nullptr) {
     for (const auto& holder : state.holders) {

@@ -15,16 +15,13 @@
 
 namespace dlock::local {
 
-// How long the lock is kept for a waiter that was woken. A dead one is noticed at
-// once; this is what a stopped one costs the others.
+// How long the lock is kept for a waiter that was woken. A dead or stopped one is
+// noticed at once; this is what one costs that only seems to run (a frozen cgroup).
 constexpr milliseconds promise_holds{3000};
 
-struct Moment {
-  Clock::time_point boot;
-  WallTime wall{};
-
-  static Moment now() { return {Clock::now(), wall_now()}; }
-};
+// The same for who comes next after one that let its promise lapse: what froze the one
+// has often frozen those behind it too.
+constexpr milliseconds promise_holds_after_lapse{500};
 
 // What the kernel says of a holder's or waiter's processes.
 class Lives {
@@ -33,12 +30,14 @@ class Lives {
   // Whether any process of it is left: its session is locked, or its command runs.
   virtual bool lives(const Holder& holder) const = 0;
   virtual bool lives(const Waiter& waiter) const = 0;
+  // Whether it surely cannot answer now (SIGSTOP, Ctrl-Z), though it lives.
+  virtual bool is_stopped(const Waiter& waiter) const = 0;
 };
 
 // What follows from a change, to be done once it is stored.
 struct Consequences {
   std::vector<Session> wake;      // promised waiters, and heads whose view is stale
-  std::vector<Session> buried;    // dead waiters, whose sockets are to be removed
+  std::vector<Session> buried;    // the dead, whose sockets are to be removed
   std::vector<RunInfo> vanished;  // runs whose last process went without a word
 };
 
@@ -51,7 +50,7 @@ struct Ask {
 
 // Grants, or says why not; see Store::ask. Dead holders are cleared first, promises
 // of the dead and the late lapse, and a free lock is promised to the first waiters
-// that fit, before the claim is looked at.
+// that fit, past stopped ones, before the claim is looked at.
 Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
            Consequences& consequences);
 
@@ -62,6 +61,9 @@ RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);
 // `end` becomes the last run.
 Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
                 Moment now, const Lives& lives, Consequences& consequences);
+
+// Takes in how a run of `holder` has ended, who does not hold any more.
+void note_lost(State& state, const Holder& holder, const RunEnd& end, Moment now);
 
 // Sets the lease of the holder `token` to `ttl` from now; see Store::renew. A lease that
 // its processes keep alive stays as it is.
@@ -79,11 +81,8 @@ std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
 void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences);
 bool is_untidy(const State& state, Moment now, const Lives& lives);
 
-// Whether `token` holds.
-bool is_held_by(const State& state, const Token& token);
-
-// Whether the holder `token` was told to end.
-bool is_broken(const State& state, const Token& token);
+// Why the lease that `token` was granted is lost; nothing if it holds.
+std::optional<Loss> loss_of(const State& state, const Token& token);
 
 // Notes the command of the holder `token`; nothing if it does not hold.
 void note_command(State& state, const Token& token, const CommandProcess& command);

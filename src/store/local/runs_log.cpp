@@ -23,6 +23,10 @@ constexpr off_t longest = 8 << 20;              // some 30,000 lines
 constexpr std::size_t shortened_to = 4u << 20;  // so that shortening is rare
 constexpr std::size_t lines_per_lock = 40;      // starts and ends of the last 20 runs
 
+// What is read of a file whose length somebody else may have chosen: its end.
+constexpr off_t longest_read = 2 * longest;
+constexpr std::size_t longest_log_line = 64 << 10;  // a label, and 4 KiB of a command
+
 constexpr const char* was_no_run = "not-started";
 constexpr const char* was_acquired = "acquire";
 
@@ -31,10 +35,14 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   while (!text.empty()) {
     const auto end = text.find('\n');
     if (end == std::string_view::npos) break;  // cut short by a crash
-    lines.push_back(text.substr(0, end));
+    if (end <= longest_log_line) lines.push_back(text.substr(0, end));
     text.remove_prefix(end + 1);
   }
   return lines;
+}
+
+LockName lock_of(const Json& line) {
+  return {line["namespace"].get<std::string>(), line["name"].get<std::string>()};
 }
 
 // The fields of a line that can be used, or null.
@@ -45,18 +53,22 @@ Json parsed(std::string_view line) {
                       json["name"].is_string() && json.contains("fence") &&
                       json["fence"].is_number_unsigned() && json.contains("event") &&
                       json["event"].is_string();
-  return usable ? json : Json();
+  // Whoever may write to the file can write anything.
+  const bool possible = usable && is_valid(lock_of(json)) &&
+                        Fence{json["fence"].get<std::uint64_t>()} <= greatest_fence;
+  return possible ? json : Json();
 }
 
-LockName lock_of(const Json& line) {
-  return {line["namespace"].get<std::string>(), line["name"].get<std::string>()};
+std::optional<WallTime> time_at(const Json& line, const char* key) {
+  const auto time = from_rfc3339(text_at(line, key));
+  return time && is_possible(*time) ? time : std::nullopt;
 }
 
 RunInfo run_of(const Json& line) {
   RunInfo run;
   run.fence.number = line["fence"].get<std::uint64_t>();
-  run.started = from_rfc3339(text_at(line, "started")).value_or(WallTime{});
-  run.ended = from_rfc3339(text_at(line, "ended"));
+  run.started = time_at(line, "started").value_or(WallTime{});
+  run.ended = time_at(line, "ended");
   if (const auto duration = count_at(line, "duration_ms")) {
     run.duration = milliseconds(*duration);
   }
@@ -65,22 +77,27 @@ RunInfo run_of(const Json& line) {
   run.host = text_at(line, "host");
   run.outcome = text_at(line, "outcome");
   if (run.outcome.empty()) run.outcome = "vanished";
+  run.reason = text_at(line, "reason");
   const auto counts = line.find("counts");
   run.counts = counts != line.end() && *counts == true;
   return run;
 }
 
-std::string contents(int fd, off_t at = 0) {
+// From `at` on, or from later if that would be too much.
+std::string contents(int fd, off_t& at) {
+  struct stat status {};
+  if (::fstat(fd, &status) == 0) at = std::max(at, status.st_size - longest_read);
   std::string text;
   char buffer[65'536];
-  for (;;) {
+  while (text.size() < longest_read) {
     const auto size = ::pread(fd, buffer, sizeof buffer, at);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) throw failure_of(errno, "cannot read the store's log");
-    if (size == 0) return text;
+    if (size == 0) break;
     text.append(buffer, static_cast<std::size_t>(size));
     at += size;
   }
+  return text;
 }
 
 JsonLine line_of_grant(const char* event, const LockName& lock, const Holder& holder) {
@@ -127,6 +144,7 @@ std::string end_line(const LockName& lock, const RunInfo& run) {
   line.add_text_or_null("signal", run.signal);
   line.add_text("host", run.host);
   line.add_text("outcome", run.outcome);
+  if (!run.reason.empty()) line.add_text("reason", run.reason);
   line.add_flag("counts", run.counts);
   return line.finished();
 }
@@ -264,18 +282,16 @@ std::string whole_lines(std::string text) {
 }  // namespace
 
 Fd RunsLog::open_for_note(std::string& before) {
-  Fd file = directory_.open_file(log_name, O_RDWR | O_APPEND, true);
   struct stat status {};
-  ::fstat(file.get(), &status);
+  Fd file = directory_.open_file(log_name, O_RDWR | O_APPEND, true, &status);
   before.insert(0, line_break_for(file.get(), status));
   return file;
 }
 
 RunsLog::Length RunsLog::append(const std::string& lines) {
   for (;;) {
-    const Fd file = directory_.open_file(log_name, O_RDWR | O_APPEND, true);
     struct stat status {};
-    ::fstat(file.get(), &status);
+    const Fd file = directory_.open_file(log_name, O_RDWR | O_APPEND, true, &status);
     // One write, so that lines of several processes do not mix.
     if (!write_all(file.get(), line_break_for(file.get(), status) + lines)) {
       throw failure_of(errno,
@@ -290,21 +306,26 @@ RunsLog::Length RunsLog::append(const std::string& lines) {
 }
 
 void RunsLog::shorten() {
-  const Fd file = directory_.open_file(log_name, O_RDONLY, false);
   struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0 || status.st_size < longest) return;
+  const Fd file = directory_.open_file(log_name, O_RDONLY, false, &status);
+  if (!file || status.st_size < longest) return;
 
   const std::string draft = std::string(log_name) + ".new";
   ::unlinkat(directory_.fd(), draft.c_str(), 0);
-  const Fd shorter = directory_.open_file(draft, O_WRONLY | O_APPEND, true);
-  const auto text = whole_lines(contents(file.get()));
+  const Fd shorter = directory_.create_file(draft, O_WRONLY | O_APPEND);
+  off_t end = 0;
+  auto text = contents(file.get(), end);
+  // What follows the last whole line is looked at again below.
+  const auto left_out = text.size() - (text.rfind('\n') + 1);
+  end -= static_cast<off_t>(left_out);
+  text.resize(text.size() - left_out);
   if (!write_all(shorter.get(), shortened(text, shortened_to)) ||
       ::renameat(directory_.fd(), draft.c_str(), directory_.fd(), log_name) != 0) {
     const int error = errno;
     ::unlinkat(directory_.fd(), draft.c_str(), 0);
     throw failure_of(error, "cannot shorten " + printable(directory_.path_of(log_name)));
   }
-  const auto since = contents(file.get(), static_cast<off_t>(text.size()));
+  const auto since = contents(file.get(), end);
   write_all(shorter.get(), whole_lines(since));
 }
 
@@ -312,7 +333,8 @@ History RunsLog::read() const { return history_of(text()); }
 
 std::string RunsLog::text() const {
   const Fd file = directory_.open_file(log_name, O_RDONLY, false);
-  return file ? contents(file.get()) : "";
+  off_t at = 0;
+  return file ? contents(file.get(), at) : "";
 }
 
 }  // namespace dlock::local

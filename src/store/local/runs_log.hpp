@@ -1,8 +1,10 @@
 // The file `runs.jsonl`: starts and ends of runs, and detached grants, one line of JSON
 // each.
 //
-// It outlives the boot that the database is named after: from it a new boot learns the
-// last runs and the fences that were given out. People can grep it.
+// It outlives the boot that the state folder is named after: from it a new boot learns
+// the last runs and the fences that were given out. People can grep it. Who may write to
+// it may write anything: of a long file the end is read, and lines that cannot be right
+// are passed over.
 #pragma once
 
 #include <map>
@@ -69,8 +71,8 @@ class RunsLog {
   enum class Length { usual, too_long };
   Length append(const std::string& lines);
 
-  // Keeps the file bounded; under the gate. Nothing if another one did it already. Throws
-  // Failure.
+  // Keeps the file bounded; under upkeep_gate. Nothing if another one did it already.
+  // Throws Failure.
   void shorten();
 
   History read() const;

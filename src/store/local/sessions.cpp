@@ -1,16 +1,20 @@
 #include "store/local/sessions.hpp"
 
 #include <fcntl.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include "lock/errors.hpp"
+#include "store/local/namespaces.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 
@@ -19,20 +23,20 @@ namespace {
 
 constexpr const char* sessions_name = "sessions";
 
-// Who has which byte locked.
-constexpr off_t state_byte = 0;      // changes the state
-constexpr off_t registers_byte = 1;  // changes the registers
-constexpr off_t watch_byte = 2;      // watches, together with others
+constexpr off_t watch_byte = 2;  // of those who watch, together
+
+// Sessions are the bytes between these.
 constexpr Session first_session = 1u << 16;
+constexpr Session last_session = (Session{1} << 62) - 1;
 
 constexpr std::int64_t tick = 10'000'000;  // /proc counts in hundredths of a second
 
-struct flock byte_range(short type, off_t start) {
+struct flock byte_range(short type, off_t start, off_t length = 1) {
   struct flock range {};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   range.l_start = start;
-  range.l_len = 1;
+  range.l_len = length;
   return range;
 }
 
@@ -47,7 +51,7 @@ Failure lock_failure(const Directory& directory) {
 // commands close descriptors they do not know (sudo, daemons), and with them the session.
 // A later process of the same pid started at another time.
 bool command_runs(const Holder& holder) {
-  if (holder.command <= 0 || holder.party.pid_namespace != own_pid_namespace()) {
+  if (holder.command <= 0 || holder.party.pid_namespace != own_namespaces().pids) {
     return false;
   }
   const auto process = process_of(holder.command);
@@ -56,6 +60,18 @@ bool command_runs(const Holder& holder) {
   if (process->is_dead) return false;
   return process->started >= holder.command_after - tick &&
          process->started <= holder.command_before + tick;
+}
+
+// Whether the environment that a process was started with has this grant among those that
+// it runs under (DLOCK_HELD, "NAME=FENCE NAME=FENCE").
+bool runs_under(pid_t pid, Fence fence) {
+  constexpr std::string_view variable("\0DLOCK_HELD=", 12);
+  const auto text = '\0' + text_of("/proc/" + std::to_string(pid) + "/environ");
+  const auto at = text.find(variable);
+  if (at == std::string::npos) return false;
+  const auto begin = at + variable.size();
+  const auto held = text.substr(begin, text.find('\0', begin) - begin) + ' ';
+  return held.find('=' + std::to_string(fence.number) + ' ') != std::string::npos;
 }
 
 bool is_stopped(pid_t pid) {
@@ -68,21 +84,11 @@ bool is_stopped(pid_t pid) {
 Session session_of(const Token& token) {
   Session number = 0;
   std::memcpy(&number, token.bytes.data(), sizeof number);
-  // Offsets are signed, and a byte needs one more than its own.
-  constexpr Session most = (Session{1} << 62) - 1;
-  return first_session + number % (most - first_session);
+  return first_session + number % (last_session - first_session);
 }
 
-std::uint64_t own_pid_namespace() {
-  struct stat status {};
-  // The kernel makes the entries of /proc for each process anew when it looks there,
-  // which takes longer than a transaction. From Linux 6.11 on a pidfd answers, too
-  // (PIDFD_GET_PID_NAMESPACE of linux/pidfd.h).
-  constexpr unsigned long get_pid_namespace = _IO(0xFF, 5);
-  const Fd process(open_pidfd(::getpid()));
-  const Fd name_space(process ? ::ioctl(process.get(), get_pid_namespace, 0) : -1);
-  if (name_space && ::fstat(name_space.get(), &status) == 0) return status.st_ino;
-  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+bool is_session(Session session) {
+  return session >= first_session && session < last_session;
 }
 
 SessionLock::SessionLock(const Directory& directory, Session session) {
@@ -104,49 +110,59 @@ Fd watch_mark(const Directory& directory) {
   return mark;
 }
 
-Gate::Gate(const Directory& directory, bool create, To to)
-    : fd_(directory.open_file(sessions_name, create ? O_RDWR : O_RDONLY, create)),
-      byte_(to == To::state ? state_byte : registers_byte) {}
-
-bool Gate::try_lock(Access access) {
-  auto range = byte_range(access == Access::write ? F_WRLCK : F_RDLCK, byte_);
-  if (::fcntl(fd_.get(), F_OFD_SETLK, &range) != 0) {
-    if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
-    throw Failure(
-        Failure::Kind::misconfigured,
-        std::string("cannot lock the store's sessions file: ") + std::strerror(errno));
-  }
-  return true;
+Gate::Gate(const Directory& directory, bool create) {
+  struct stat status {};
+  fd_ = directory.open_file(sessions_name, create ? O_RDWR : O_RDONLY, create, &status);
+  identity_ = identity_of(status);
 }
 
-void Gate::unlock() {
-  auto range = byte_range(F_UNLCK, byte_);
+bool Gate::is_in_place(const Directory& directory) const {
+  return leads_to(directory.fd(), sessions_name, identity_);
+}
+
+bool Gate::try_lock(GateByte byte) {
+  auto range = byte_range(F_WRLCK, byte);
+  if (::fcntl(fd_.get(), F_OFD_SETLK, &range) == 0) return true;
+  if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
+  throw Failure(
+      Failure::Kind::misconfigured,
+      std::string("cannot lock the store's sessions file: ") + std::strerror(errno));
+}
+
+void Gate::unlock(GateByte byte) {
+  auto range = byte_range(F_UNLCK, byte);
   ::fcntl(fd_.get(), F_OFD_SETLK, &range);
 }
 
-pid_t Gate::holder() const {
+pid_t Gate::owner_of(GateByte byte) const {
   for (const auto& process : all_processes()) {
-    if (process.pid != ::getpid() &&
-        is_locked_by(process.pid, static_cast<Session>(byte_))) {
-      return process.pid;
-    }
+    if (process.pid != ::getpid() && is_locked_by(process.pid, byte)) return process.pid;
   }
   return 0;
 }
 
 // The kernel names no owner for a lock of this kind, but /proc/PID/fdinfo lists those of
 // each description: "lock:\t1: OFDLCK  ADVISORY  WRITE -1 08:02:1234 0 0".
-bool Gate::is_locked_by(pid_t pid, Session session) const {
-  struct stat file {};
-  ::fstat(fd_.get(), &file);
-  const auto byte = " " + std::to_string(session);
-  const auto place = ":" + std::to_string(file.st_ino) + byte + byte + "\n";
+bool Gate::is_locked_by(pid_t pid, off_t byte) const {
+  char place[64];
+  std::snprintf(place, sizeof place, " %02x:%02x:%llu ", major(identity_.device),
+                minor(identity_.device),
+                static_cast<unsigned long long>(identity_.number));
   const auto directory = "/proc/" + std::to_string(pid) + "/fdinfo";
   for (const auto& name : entries_of(directory)) {
     const auto text = text_of(directory + "/" + name);
-    if (text.find("OFDLCK") != std::string::npos &&
-        text.find(place) != std::string::npos) {
-      return true;
+    for (auto at = text.find("OFDLCK"); at != std::string::npos;
+         at = text.find("OFDLCK", at + 1)) {
+      const auto line = text.substr(at, text.find('\n', at) - at);
+      const auto range = line.find(place);
+      long long first = 0;
+      long long last = LLONG_MAX;  // "EOF"
+      if (range != std::string::npos &&
+          std::sscanf(line.c_str() + range + std::strlen(place), "%lld %lld", &first,
+                      &last) >= 1 &&
+          first <= byte && byte <= last) {
+        return true;
+      }
     }
   }
   return false;
@@ -154,9 +170,10 @@ bool Gate::is_locked_by(pid_t pid, Session session) const {
 
 std::vector<Fd> Gate::processes_of(const Holder& holder) const {
   std::vector<Fd> found;
+  if (!is_session(holder.party.session)) return found;
   const auto is_of_run = [&](pid_t pid) {
-    return is_locked_by(pid, holder.party.session) ||
-           (pid == holder.command && command_runs(holder));
+    return is_locked_by(pid, static_cast<off_t>(holder.party.session)) &&
+           runs_under(pid, holder.fence);
   };
   for (const auto& process : all_processes()) {
     if (!is_of_run(process.pid)) continue;
@@ -173,6 +190,12 @@ bool Gate::is_locked(Session session) const {
   return ::fcntl(fd_.get(), F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
 }
 
+bool Gate::has_sessions() const {
+  auto range = byte_range(F_WRLCK, static_cast<off_t>(first_session),
+                          static_cast<off_t>(last_session - first_session));
+  return ::fcntl(fd_.get(), F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
+}
+
 bool Gate::is_watched() const {
   auto range = byte_range(F_WRLCK, watch_byte);
   return ::fcntl(fd_.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
@@ -184,17 +207,23 @@ bool Gate::lives(const Holder& holder) const {
 
 bool Gate::lives(const Waiter& waiter) const { return is_locked(waiter.party.session); }
 
+// That a pid means another process here is looked at last: it hardly ever is stopped.
+bool Gate::is_stopped(const Waiter& waiter) const {
+  return local::is_stopped(waiter.party.pid) &&
+         waiter.party.pid_namespace == own_namespaces().pids;
+}
+
 bool dlock_is_gone(const Holder& holder) {
-  if (holder.party.pid_namespace != own_pid_namespace()) return false;
+  if (holder.party.pid_namespace != own_namespaces().pids) return false;
   if (has_ended(holder.party.pid)) return true;
   const auto process = process_of(holder.party.pid);
   return process &&
          process->started > holder.granted_at.time_since_epoch().count() + tick;
 }
 
-Failure gate_shut(const Gate& gate, milliseconds waited) {
+Failure gate_shut(const Gate& gate, GateByte byte, milliseconds waited) {
   std::string who = "another process";
-  if (const auto pid = gate.holder(); pid > 0) {
+  if (const auto pid = gate.owner_of(byte); pid > 0) {
     who = "process " + std::to_string(pid);
     if (is_stopped(pid)) who += " (stopped: kill -CONT " + std::to_string(pid) + ")";
   }

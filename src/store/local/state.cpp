@@ -1,9 +1,11 @@
 #include "store/local/state.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
-#include "util/checksum.hpp"
+#include "lock/history.hpp"
+#include "store/local/sessions.hpp"
 
 namespace dlock::local {
 namespace {
@@ -144,53 +146,116 @@ void each_field(T& value, Visit&& visit) {
   } else if constexpr (std::is_same_v<Plain, RunInfo>) {
     visit(value.fence), visit(value.started), visit(value.ended);
     visit(value.duration), visit(value.exit_code), visit(value.signal);
-    visit(value.host), visit(value.outcome), visit(value.counts);
+    visit(value.host), visit(value.outcome), visit(value.reason);
+    visit(value.counts);
   } else {
     static_assert(std::is_same_v<Plain, State>);
     visit(value.last_fence), visit(value.slots), visit(value.used);
     visit(value.holders), visit(value.waiters), visit(value.last_run);
-    visit(value.past), visit(value.dismissed);
+    visit(value.past), visit(value.dismissed), visit(value.runs);
   }
 }
 
-constexpr std::size_t checksum_size = sizeof(std::uint64_t);
+// The most that one who writes honestly puts there.
+constexpr std::size_t most_holders = 100'000;
+constexpr std::size_t most_waiters = 100'000;
+constexpr std::uint32_t most_slots = 1'000'000;
+constexpr milliseconds longest_span{std::int64_t{1} << 53};
+
+bool is_sound(WallTime time) { return is_possible(time); }
+bool is_sound(milliseconds span) {
+  return span >= milliseconds(0) && span <= longest_span;
+}
+bool is_sound(Clock::time_point moment) {
+  return moment.time_since_epoch() >= nanoseconds(0);
+}
+bool is_sound(Fence fence) { return fence <= greatest_fence; }
+bool is_sound(const Dedupe& dedupe) { return is_sound(dedupe.window); }
+
+bool is_sound(const RunInfo& run);
+bool is_sound(const Holder& holder);
+bool is_sound(const Waiter& waiter);
+bool is_sound(const Dismissed& dismissed);
 
 template <typename T>
-std::string sealed(const T& value) {
-  Writer writer;
-  writer.bytes.resize(checksum_size);
-  writer(value);
-  const auto sum = checksum(std::string_view(writer.bytes).substr(checksum_size));
-  std::memcpy(writer.bytes.data(), &sum, sizeof sum);
-  return std::move(writer.bytes);
+bool is_sound(const std::optional<T>& value) {
+  return !value || is_sound(*value);
+}
+template <typename T>
+bool are_sound(const std::vector<T>& values, std::size_t most) {
+  return values.size() <= most &&
+         std::all_of(values.begin(), values.end(),
+                     [](const T& value) { return is_sound(value); });
 }
 
-template <typename T>
-std::optional<T> unsealed(std::string_view bytes) {
-  if (bytes.size() < checksum_size) return std::nullopt;
-  std::uint64_t sum = 0;
-  std::memcpy(&sum, bytes.data(), sizeof sum);
-  bytes.remove_prefix(checksum_size);
-  if (sum != checksum(bytes)) return std::nullopt;
-  try {
-    T value;
-    Reader reader(bytes);
-    reader(value);
-    if (!reader.at_end()) return std::nullopt;
-    return value;
-  } catch (const Malformed&) {
-    return std::nullopt;
-  }
+bool is_sound(const RunInfo& run) {
+  return is_sound(run.fence) && is_sound(run.started) && is_sound(run.ended) &&
+         is_sound(run.duration);
+}
+
+bool is_sound(const Party& party) {
+  return party.pid >= 0 && (party.session == 0 || is_session(party.session));
+}
+
+bool is_sound(const Holder& holder) {
+  return is_sound(holder.party) && holder.command >= 0 && holder.command_after >= 0 &&
+         holder.command_before >= 0 && holder.slot < most_slots &&
+         is_sound(holder.fence) && is_sound(holder.since) &&
+         is_sound(holder.granted_at) && is_sound(holder.ends_at) &&
+         is_sound(holder.min_hold);
+}
+
+bool is_sound(const Waiter& waiter) {
+  return is_sound(waiter.party) && is_sound(waiter.since) && is_sound(waiter.queued_at) &&
+         is_sound(waiter.promised_until) && is_sound(waiter.dedupe);
+}
+
+bool is_sound(const Dismissed& dismissed) {
+  return is_sound(dismissed.waiter) && is_sound(dismissed.by);
+}
+
+bool is_sound(const State& state) {
+  return is_sound(state.last_fence) && state.slots > 0 && state.slots <= most_slots &&
+         is_sound(state.used) && are_sound(state.holders, most_holders) &&
+         are_sound(state.waiters, most_waiters) && is_sound(state.last_run) &&
+         is_sound(state.past.last) && is_sound(state.past.last_success) &&
+         are_sound(state.dismissed, most_waiters) && are_sound(state.runs, runs_kept);
 }
 
 }  // namespace
 
-std::string encoded(const State& state) { return sealed(state); }
-std::optional<State> decoded(std::string_view bytes) { return unsealed<State>(bytes); }
+void note_past_run(State& state, const RunInfo& run) {
+  state.runs.insert(state.runs.begin(), run);
+  if (state.runs.size() > runs_kept) state.runs.resize(runs_kept);
+}
 
-std::string encoded(const RunInfo& run) { return sealed(run); }
-std::optional<RunInfo> decoded_run(std::string_view bytes) {
-  return unsealed<RunInfo>(bytes);
+std::string encoded(const State& state) {
+  Writer writer;
+  writer(state);
+  return std::move(writer.bytes);
+}
+
+std::size_t room_for_ends(const State& state) {
+  // A run with the longest name that a host may have (HOST_NAME_MAX).
+  constexpr std::size_t run = 160;
+  constexpr std::size_t runs = 4;  // last_run, both of past, and the last of those before
+  std::size_t room = runs * run + state.holders.size() * sizeof(std::int64_t);
+  for (const auto& waiter : state.waiters) {
+    room += waiter.dedupe ? run : sizeof(std::int64_t);
+  }
+  return room;
+}
+
+std::optional<State> decoded(std::string_view bytes) {
+  try {
+    State state;
+    Reader reader(bytes);
+    reader(state);
+    if (!reader.at_end() || !is_sound(state)) return std::nullopt;
+    return state;
+  } catch (const Malformed&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace dlock::local

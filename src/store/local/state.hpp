@@ -1,6 +1,7 @@
 // What the local store knows of one lock, as a value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "lock/dedupe.hpp"
 #include "lock/lease.hpp"
+#include "store/local/moment.hpp"
 
 namespace dlock::local {
 
@@ -72,16 +74,22 @@ struct State {
   std::optional<RunInfo> last_run;
   PastRuns past;
   std::vector<Dismissed> dismissed;
+  std::vector<RunInfo> runs;  // that are over, the last that ended first
 };
 
-// The state as bytes, with a checksum in front.
+// Puts a run before those that are over, and drops what is beyond the last runs_kept.
+void note_past_run(State& state, const RunInfo& run);
+
+// The state as bytes.
 std::string encoded(const State& state);
 
-// The inverse; nothing if the bytes are not what `encoded` wrote.
-std::optional<State> decoded(std::string_view bytes);
+// How many bytes more it may take once its runs have ended, and those who wait are
+// promised the lock or hear that they need not run.
+std::size_t room_for_ends(const State& state);
 
-// The same for a run.
-std::string encoded(const RunInfo& run);
-std::optional<RunInfo> decoded_run(std::string_view bytes);
+// The inverse of encoded(); nothing if the bytes are not what `encoded` wrote, or say
+// what cannot be: more than there may be of something, a time before the epoch, a fence
+// that is none. What is returned can be computed with, whoever wrote it.
+std::optional<State> decoded(std::string_view bytes);
 
 }  // namespace dlock::local

@@ -1,5 +1,6 @@
 #include "store/local/wake_socket.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "lock/errors.hpp"
 #include "util/text.hpp"
@@ -23,13 +25,10 @@ std::string name_of(Session session) {
   return name;
 }
 
-// Through the directory's descriptor: an address has room for 108 bytes, a path for
-// thousands.
-sockaddr_un address_of(const Directory& directory, Session session) {
+sockaddr_un address_at(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::snprintf(address.sun_path, sizeof address.sun_path, "%s",
-                directory.pinned(name_of(session)).c_str());
+  std::snprintf(address.sun_path, sizeof address.sun_path, "%s", path.c_str());
   return address;
 }
 
@@ -42,14 +41,43 @@ const sockaddr* generic(const sockaddr_un& address) {
   return static_cast<const sockaddr*>(static_cast<const void*>(&address));
 }
 
+// Through the directory's descriptor: an address has room for 108 bytes, a path for
+// thousands.
 Fd bound_socket(const Directory& directory, Session session) {
-  const auto address = address_of(directory, session);
+  const auto address = address_at(directory.pinned(name_of(session)));
   Fd socket = datagram_socket();
-  if (!socket || ::bind(socket.get(), generic(address), sizeof address) != 0) {
-    throw failure_of(errno, "cannot make a socket in " + printable(directory.path()));
+  constexpr mode_t all = 0777;
+  const auto umask = ::umask(all & ~directory.file_mode());
+  const bool is_bound =
+      socket && ::bind(socket.get(), generic(address), sizeof address) == 0;
+  const int error = errno;
+  ::umask(umask);
+  if (!is_bound) {
+    throw failure_of(error, "cannot make a socket in " + printable(directory.path()));
   }
-  ::fchmodat(directory.fd(), name_of(session).c_str(), directory.file_mode(), 0);
   return socket;
+}
+
+// Of what stands under the name: an invalid one if that is no socket of dlock's, for a
+// link would lead to somebody else's.
+Fd opened_socket(const Directory& directory, Session session) {
+  Fd found(::openat(directory.fd(), name_of(session).c_str(),
+                    O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  const bool is_socket = found && ::fstat(found.get(), &status) == 0 &&
+                         S_ISSOCK(status.st_mode) && status.st_nlink == 1 &&
+                         directory.is_made_by_dlock(status);
+  return is_socket ? std::move(found) : Fd();
+}
+
+// Datagrams say nothing but that there were some; no more of them are read at a time than
+// dlock sends, lest somebody keep us busy.
+void drain(int socket) {
+  constexpr int most = 64;
+  char ignored[16];
+  for (int count = 0; count < most; ++count) {
+    if (::recv(socket, ignored, sizeof ignored, MSG_DONTWAIT) < 0) return;
+  }
 }
 
 }  // namespace
@@ -66,9 +94,7 @@ WakeSocket::WakeSocket(asio::io_context& context, const Directory& directory,
     : directory_(directory),
       session_(session),
       socket_(context, bound_socket(directory, session), [this, &wakeup] {
-        char ignored[16];
-        while (::recv(socket_.fd(), ignored, sizeof ignored, MSG_DONTWAIT) >= 0) {
-        }
+        drain(socket_.fd());
         wakeup.notify();
       }) {}
 
@@ -78,10 +104,17 @@ void Waker::prepare() {
   if (!socket_) socket_ = datagram_socket();
 }
 
+bool Waker::let_go() {
+  const bool had_one = static_cast<bool>(socket_);
+  socket_.reset();
+  return had_one;
+}
+
 void Waker::wake(const Directory& directory, Session session) {
   prepare();
-  if (!socket_) return;
-  const auto address = address_of(directory, session);
+  const Fd to = opened_socket(directory, session);
+  if (!socket_ || !to) return;
+  const auto address = address_at("/proc/self/fd/" + std::to_string(to.get()));
   ::sendto(socket_.get(), "w", 1, MSG_DONTWAIT | MSG_NOSIGNAL, generic(address),
            sizeof address);
 }

@@ -36,6 +36,9 @@ class Waker {
   // Makes what it needs now, and not when somebody waits to be woken.
   void prepare();
 
+  // Gives up what it has made; whether there was anything.
+  bool let_go();
+
   // Wakes the waiter of `session`. A hint, so no failure matters: who is not reached
   // looks again by itself.
   void wake(const Directory& directory, Session session);

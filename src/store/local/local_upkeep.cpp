@@ -1,0 +1,82 @@
+// LocalStore: what goes away because nobody has used it for long.
+#include <algorithm>
+#include <utility>
+
+#include "store/local/local_store.hpp"
+
+namespace dlock::local {
+namespace {
+
+// How often locks out of use are looked for, and how many are dropped at once.
+constexpr WallTime drop_unused_every = std::chrono::hours(24);
+constexpr std::size_t drop_most = 10'000;
+
+}  // namespace
+
+void LocalStore::note_sweep(const FolderHead& head) {
+  is_sweep_due_ = wall_now() - WallTime(head.swept) > drop_unused_every;
+}
+
+// Once a day, by somebody who has used a new lock or limit. Their fences must stay behind
+// whatever is granted under the same names later, so the floor rises before the first of
+// them goes.
+asio::awaitable<void> LocalStore::drop_unused(Wakeup& wakeup) {
+  if (!std::exchange(is_sweep_due_, false)) co_return;
+  try {
+    auto head = head_of(*folder_);
+    std::vector<std::string> unused;
+    {
+      const Turn turn = co_await take_turn(upkeep_gate, wakeup);
+      const auto now = Moment::now();
+      for (const auto& file : folder_->names()) {
+        const bool is_limit = is_file_of(Kept::limit, file);
+        if (unused.size() == drop_most || (!is_limit && !is_file_of(Kept::lock, file))) {
+          continue;
+        }
+        const RecordFile record(*folder_, file, RecordFile::Access::read);
+        const auto named = named_in(record.payload());
+        const auto limit = named && is_limit ? decoded_limit(named->value) : std::nullopt;
+        const auto state = named && !is_limit ? decoded(named->value) : std::nullopt;
+        if (limit && is_out_of_use(*limit, now.boot)) unused.push_back(file);
+        if (!state || !is_out_of_use(*state, now, *gate_)) continue;
+        unused.push_back(file);
+        head.fence_floor = std::max(head.fence_floor, state->last_fence.number);
+      }
+      head.swept = now.wall.count();
+      set_head(*folder_, head);
+    }
+    for (const auto& file : unused) drop_if_unused(file, head.fence_floor);
+  } catch (const Failure&) {
+    // It is tried again tomorrow.
+  }
+}
+
+void LocalStore::drop_if_unused(const std::string& file, std::uint64_t floor) {
+  const auto kept = is_file_of(Kept::limit, file) ? Kept::limit : Kept::lock;
+  std::optional<LockName> name;
+  {
+    const RecordFile record(*folder_, file, RecordFile::Access::read);
+    if (const auto named = named_in(record.payload())) name = named->name;
+  }
+  if (!name) return;
+  const auto key = key_of(*name, kept);
+  if (key.file != file || !gate_->try_lock(key.gate)) return;
+  const Turn turn(*gate_, key.gate);
+  RecordFile record(*folder_, file, RecordFile::Access::write);
+  const auto named = named_in(record.payload());
+  if (!named) return;
+  const auto now = Moment::now();
+  if (kept == Kept::limit) {
+    const auto limit = decoded_limit(named->value);
+    if (limit && is_out_of_use(*limit, now.boot)) record.remove();
+    return;
+  }
+  const auto state = decoded(named->value);
+  if (!state || state->last_fence.number > floor || !is_out_of_use(*state, now, *gate_)) {
+    return;
+  }
+  for (const auto& waiter : state->waiters) bury(*directory_, waiter.party.session);
+  record.remove();
+}
+
+}  // namespace dlock::local

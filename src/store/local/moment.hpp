@@ -1,0 +1,22 @@
+// One moment on both clocks.
+#pragma once
+
+#include "lock/clock.hpp"
+
+namespace dlock::local {
+
+struct Moment {
+  Clock::time_point boot;
+  WallTime wall{};
+
+  static Moment now() { return {Clock::now(), wall_now()}; }
+};
+
+// Whether a time that was read from a file can be one: later than the epoch, and of a
+// year of four digits.
+constexpr bool is_possible(WallTime time) {
+  constexpr WallTime year_10000 = std::chrono::seconds(253'402'300'800);
+  return time >= WallTime(0) && time < year_10000;
+}
+
+}  // namespace dlock::local

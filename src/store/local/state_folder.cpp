@@ -1,0 +1,193 @@
+#include "store/local/state_folder.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "store/local/epoch.hpp"
+#include "store/local/file_name.hpp"
+#include "store/local/limit_rules.hpp"
+#include "store/local/record_file.hpp"
+#include "store/local/runs_log.hpp"
+#include "store/local/state.hpp"
+#include "store/local/wake_socket.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+constexpr const char* head_name = "head";
+
+// Clocks are set, and files are written while a machine starts.
+constexpr WallTime about = std::chrono::seconds(60);
+
+// When what was to last until `end` by the clock of `written` is over by the wall clock.
+WallTime wall_end(Clock::time_point end, const Moment& written) {
+  return written.wall + std::chrono::duration_cast<WallTime>(end - written.boot);
+}
+
+// Until when the lock or limit in a file of another epoch counts though no process lives
+// by it: detached leases, and the stamps of a limit.
+WallTime counts_until(const Named& named, Kept kept, const Moment& written) {
+  WallTime last{};
+  const auto add = [&](Clock::time_point end) {
+    last = std::max(last, wall_end(end, written));
+  };
+  if (kept == Kept::limit) {
+    const auto limit = decoded_limit(named.value);
+    if (limit && !limit->stamps.empty()) {
+      add(later(limit->stamps.back(), limit->rate.period));
+    }
+  } else if (const auto state = decoded(named.value)) {
+    for (const auto& holder : state->holders) {
+      if (holder.ends_at) add(*holder.ends_at);
+    }
+  }
+  return last;
+}
+
+// Whether something in a folder of another epoch counts by a clock that still runs. What
+// was written before this machine started does not, if the boot's id is another one.
+bool counts_by_clock(const Directory& folder, bool same_boot) {
+  const auto now = Moment::now();
+  const auto started =
+      now.wall - std::chrono::duration_cast<WallTime>(now.boot.time_since_epoch());
+  for (const auto& file : folder.names()) {
+    const auto kept = is_file_of(Kept::limit, file) ? Kept::limit : Kept::lock;
+    if (!is_file_of(kept, file)) continue;
+    try {
+      const RecordFile record(folder, file, RecordFile::Access::read);
+      const auto named = named_in(record.payload());
+      const auto written = record.written();
+      const bool may_count = same_boot || written.wall + about > started;
+      if (may_count && is_possible(written.wall) && named &&
+          counts_until(*named, kept, written) > now.wall) {
+        return true;
+      }
+    } catch (const Failure&) {
+      // What cannot be read says nothing.
+    }
+  }
+  return false;
+}
+
+std::string folder_draft_name() { return state_folder_name() + ".new"; }
+
+bool is_of_another_epoch(const std::string& name) {
+  return is_state_folder_name(name) && name != state_folder_name() &&
+         name != folder_draft_name();
+}
+
+void refuse_if_in_use(const Directory& directory, const Gate& gate) {
+  const auto names = directory.names();
+  const auto other = std::find_if(names.begin(), names.end(), is_of_another_epoch);
+  const auto refuse = [&](const std::string& why) {
+    throw Failure(Failure::Kind::misconfigured, printable(directory.path()) + " " + why);
+  };
+  constexpr const char* elsewhere =
+      "is in use under another boot id or in another time namespace (a container's?); "
+      "use a directory of its own for each, or a server";
+  if (gate.has_sessions()) {
+    refuse(other != names.end()
+               ? elsewhere
+               : "has lost the state of its locks while processes live by them; end "
+                 "those first");
+  }
+  for (const auto& name : names) {
+    if (!is_of_another_epoch(name)) continue;
+    const bool same_boot = name.find(boot_id()) != std::string::npos;
+    std::optional<Directory> folder;
+    try {
+      folder = directory.folder(name, Directory::Missing::accept);
+    } catch (const Failure&) {
+      continue;  // a file of an earlier version, or nothing of dlock's
+    }
+    if (folder && counts_by_clock(*folder, same_boot)) refuse(elsewhere);
+  }
+}
+
+// Removes a folder of files, or whatever else has the name, as far as that is possible.
+void remove(const Directory& directory, const std::string& name) {
+  try {
+    if (const auto folder = directory.folder(name, Directory::Missing::accept)) {
+      for (const auto& file : folder->names()) ::unlinkat(folder->fd(), file.c_str(), 0);
+    }
+  } catch (const Failure&) {
+    // Not a folder of dlock's.
+  }
+  if (::unlinkat(directory.fd(), name.c_str(), AT_REMOVEDIR) != 0) {
+    ::unlinkat(directory.fd(), name.c_str(), 0);
+  }
+}
+
+void fill(const Directory& folder, const History& history) {
+  const auto now = Moment::now();
+  set_head(folder, {history.greatest_fence.number, now.wall.count()});
+  for (const auto& [lock, run] : history.last_runs) {
+    State state;
+    state.last_fence = history.greatest_fence;  // the floor of all
+    state.last_run = run;
+    if (const auto past = history.past.find(lock); past != history.past.end()) {
+      state.past = past->second;
+    }
+    state.used = run.ended.value_or(run.started);
+    if (const auto runs = history.runs.find(lock); runs != history.runs.end()) {
+      for (const auto& earlier : runs->second) note_past_run(state, earlier);
+    }
+    RecordFile file(folder, key_of(lock, Kept::lock).file, RecordFile::Access::write);
+    file.write(with_name(lock, encoded(state)), now);
+  }
+}
+
+}  // namespace
+
+std::optional<Directory> open_state_folder(const Directory& directory) {
+  return directory.folder(state_folder_name(), Directory::Missing::accept);
+}
+
+Directory make_state_folder(const Directory& directory, const Gate& gate) {
+  refuse_if_in_use(directory, gate);
+  const auto name = state_folder_name();
+  const auto draft = folder_draft_name();
+  remove(directory, draft);  // of one who was killed here
+  try {
+    fill(*directory.folder(draft, Directory::Missing::create), RunsLog(directory).read());
+    if (::renameat(directory.fd(), draft.c_str(), directory.fd(), name.c_str()) != 0) {
+      throw failure_of(errno, "cannot create " + printable(directory.path_of(name)));
+    }
+  } catch (const Failure&) {
+    remove(directory, draft);
+    throw;
+  }
+  for (const auto& other : directory.names()) {
+    if (is_of_another_epoch(other)) remove(directory, other);
+    if (session_of_wake_socket(other)) ::unlinkat(directory.fd(), other.c_str(), 0);
+  }
+  return *directory.folder(name, Directory::Missing::create);
+}
+
+FolderHead head_of(const Directory& folder) {
+  const RecordFile file(folder, head_name, RecordFile::Access::read);
+  FolderHead head;
+  if (file.payload().size() != sizeof head) {
+    throw damaged(folder.path_of(head_name), file.exists() ? "damaged" : "missing");
+  }
+  std::memcpy(&head, file.payload().data(), sizeof head);
+  if (Fence{head.fence_floor} > greatest_fence || !is_possible(WallTime(head.swept))) {
+    throw damaged(folder.path_of(head_name), "damaged");
+  }
+  return head;
+}
+
+void set_head(const Directory& folder, const FolderHead& head) {
+  RecordFile file(folder, head_name, RecordFile::Access::write);
+  std::string bytes(sizeof head, '\0');
+  std::memcpy(bytes.data(), &head, sizeof head);
+  file.write(std::move(bytes), Moment::now());
+}
+
+}  // namespace dlock::local

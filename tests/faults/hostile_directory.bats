@@ -1,0 +1,581 @@
+#!/usr/bin/env bats
+# A shared lock directory in the hands of one of its members: root uses it all the same,
+# and the member gains nothing but lies about locks.
+# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
+# shellcheck disable=SC2154  # hold and queue set holder and waiter
+
+setup_file() {
+  load ../bats/support
+  local program
+  tools=$BATS_FILE_TMPDIR
+  for program in judge member; do
+    cc -std=gnu11 -O2 -static -o "$tools/$program" "$DLOCK_SOURCE/tests/faults/$program.c" ||
+      return
+  done
+}
+
+setup() {
+  load ../bats/support
+  load locks
+  use_private_store
+  ((EUID == 0)) ||
+    { echo 'root is needed: these tests are root and a member of a group' >&2; return 1; }
+  tools=$BATS_FILE_TMPDIR
+  # Those of Bats let no other user in.
+  yard=$(mktemp -d /tmp/dlock-hostile.XXXXXX)
+  chmod 711 "$yard"
+  install -m 755 "$DLOCK_BIN" "$yard/dlock"
+  install -m 755 "$tools/member" "$yard/member"
+  shared=$yard/shared
+  outside=$yard/outside
+  install -d -m 2770 -o root -g "$group" "$shared"
+  install -d -m 700 "$outside" "$outside/folder"
+  echo precious > "$outside/precious"
+  chmod 640 "$outside/precious"
+  touch -d 2020-01-01 "$outside/precious" "$outside/folder" "$outside"
+  export DLOCK_STORE=local:$shared
+  umask 077
+  # A sanitizer has its own memory.
+  if grep -q __asan_init "$DLOCK_BIN"; then export JUDGE_KIB=1000000; fi
+}
+
+teardown() {
+  kill_leftovers
+  [[ -z ${yard:-} ]] || rm -rf --one-file-system "$yard"
+}
+
+# Numbers without accounts.
+member=61001
+stranger=61002
+group=61000
+
+# Not functions: the pid of a job is to be that of the program.
+as_member=(setpriv --reuid "$member" --regid "$group" --clear-groups --)
+as_stranger=(setpriv --reuid "$stranger" --regid "$stranger" --clear-groups --)
+
+# --- The store, what is put in place of its files, and what must come of it ---
+
+# A store in which each kind of file is there, and a lease for each verb that needs one.
+fill_store() {
+  local lease watcher
+  dlock run job -- true
+  lease=$(dlock acquire --json -t 1h leased)
+  token=$(jq -r .token <<< "$lease")
+  fence=$(jq -r .fence <<< "$lease")
+  dlock acquire -t 1h doomed > /dev/null
+  dlock fence res 5
+  dlock limit api 1000/1h
+  dlock cache key -- echo cached > /dev/null
+  dlock watch --json > "$yard/watched" 2>&1 3>&- &
+  watcher=$!
+  eventually is_told
+  kill "$watcher"
+  wait "$watcher" || true
+  verbs=(
+    dlock status job ::: dlock list ::: dlock list --json ::: dlock history job
+    ::: dlock check leased --fence "$fence" ::: dlock doctor ::: dlock run job -- true
+    ::: dlock run -w 50ms job -- true ::: dlock acquire -t 500ms other
+    ::: dlock renew leased --token "$token" -t 1h ::: dlock fence res 9
+    ::: dlock limit api 1000/1h ::: dlock limit --json api 1000/1h
+    ::: dlock cache key -- echo made ::: @60 dlock watch job
+    ::: dlock break --yes doomed ::: dlock release leased --token "$token"
+  )
+}
+
+is_told() {
+  dlock run job -- true
+  [[ -s $yard/watched && -s $shared/events ]]
+}
+
+# Prints the paths of a kind of file; fails if there is none.
+paths_of() {  # <kind>
+  local -a where
+  case $1 in
+    sessions | runs.jsonl | fences | events | cache) where=("$shared" -maxdepth 1 -name "$1") ;;
+    state-folder) where=("$shared" -maxdepth 1 -name 'state-*' -type d) ;;
+    lock) where=("$shared" -path '*/state-*/*.lock' -type f) ;;
+    limit) where=("$shared" -path '*/state-*/*.limit' -type f) ;;
+    head) where=("$shared" -path '*/state-*/head' -type f) ;;
+    cache-folder) where=("$shared/cache" -mindepth 1 -maxdepth 1 -type d) ;;
+    cache-file) where=("$shared/cache" -mindepth 2 -type f) ;;
+  esac
+  find "${where[@]}" | grep . || { echo "the store has nothing of this kind: $1" >&2; return 1; }
+}
+
+sorts=(link dangling fifo device directory sparse hardlink)
+
+# Puts something in place of a file, as the member would. The device and the hard link
+# are gifts of root's: the kernel may deny both to a member.
+put() {  # <sort> <path>
+  local target=$outside/precious
+  [[ ! -d $2 ]] || target=$outside/folder
+  rm -rf "$2"
+  case $1 in
+    link) ln -s "$target" "$2" ;;
+    dangling) ln -s "$outside/none" "$2" ;;
+    fifo) mkfifo -m 660 "$2" ;;
+    device) mknod -m 660 "$2" c 1 5 && return ;;
+    directory) mkdir -m 2770 "$2" ;;
+    sparse) truncate -s 10G "$2" && chmod 660 "$2" ;;
+    hardlink) ln "$outside/precious" "$2" && return ;;
+  esac || return
+  chown -h "$member:$group" "$2"
+}
+
+# All that can be seen of what lies outside of the store.
+look_outside() {
+  find "$outside" -printf '%P %y %s %m %U:%G %T@ %l\n' | sort
+  find "$outside" -type f -exec sha256sum {} +
+}
+
+assert_nothing_outside_was_touched() {  # [<by what>]
+  [[ $(look_outside) == "$was_outside" ]] ||
+    { printf 'outside of the store%s, from:\n%s\nto:\n%s\n' "${1:+ ($1)}" "$was_outside" \
+        "$(look_outside)" >&2; return 1; }
+}
+
+# Runs every verb with each sort of thing in place of the files of a kind.
+assert_harmless() {  # <kind>
+  local sort path paths failed=0
+  fill_store
+  paths=$(paths_of "$1")
+  was_outside=$(look_outside)
+  cp -a "$shared" "$yard/pristine"
+  for sort in "${sorts[@]}"; do
+    while read -r path; do put "$sort" "$path"; done <<< "$paths"
+
+    "$tools/judge" -- "${verbs[@]}" | sed "s/^/$sort: /" || true
+    ((PIPESTATUS[0] == 0)) || failed=1
+    assert_nothing_outside_was_touched "$sort"
+
+    rm -rf "$shared"
+    cp -a "$yard/pristine" "$shared"
+  done
+  ((failed == 0))
+}
+
+@test "the judge of these tests objects to what dlock must not do" {
+  local wrong
+  # shellcheck disable=SC2016
+  for wrong in 'kill -SEGV $$' 'exit 70' 'exit 78' 'echo dlock: a >&2; echo dlock: b >&2; exit 78' \
+    'echo oops >&2' 'printf "dlock: \033[2J\n" >&2' 'head -c 200000000 /dev/zero | tail -c 190000000'; do
+    run "$tools/judge" -- sh -c "$wrong"
+
+    assert_status 1
+  done
+}
+
+# One of them needs no tampering, or all the rest means little.
+@test "every verb works in a shared directory that nobody tampers with" {
+  fill_store
+
+  run "$tools/judge" -- "${verbs[@]}"
+
+  assert_equal "$status $output" '0 '
+}
+
+@test "whatever is in place of the sessions, every verb ends in time and touches nothing outside" {
+  assert_harmless sessions
+}
+
+@test "whatever is in place of the folder of states, every verb ends in time and touches nothing outside" {
+  assert_harmless state-folder
+}
+
+@test "whatever is in place of a lock's state, every verb ends in time and touches nothing outside" {
+  assert_harmless lock
+}
+
+@test "whatever is in place of a limit's state, every verb ends in time and touches nothing outside" {
+  assert_harmless limit
+}
+
+@test "whatever is in place of the head, every verb ends in time and touches nothing outside" {
+  assert_harmless head
+}
+
+@test "whatever is in place of the log of runs, every verb ends in time and touches nothing outside" {
+  assert_harmless runs.jsonl
+}
+
+@test "whatever is in place of the registers, every verb ends in time and touches nothing outside" {
+  assert_harmless fences
+}
+
+@test "whatever is in place of the events, every verb ends in time and touches nothing outside" {
+  assert_harmless events
+}
+
+@test "whatever is in place of the cache, every verb ends in time and touches nothing outside" {
+  assert_harmless cache
+}
+
+@test "whatever is in place of a folder of the cache, every verb ends in time and touches nothing outside" {
+  assert_harmless cache-folder
+}
+
+@test "whatever is in place of a cached value, every verb ends in time and touches nothing outside" {
+  assert_harmless cache-file
+}
+
+@test "whatever is in place of drafts, every verb ends in time and touches nothing outside" {
+  local sort name failed=0
+  fill_store
+  was_outside=$(look_outside)
+  cp -a "$shared" "$yard/pristine"
+  for sort in "${sorts[@]}"; do
+    # At the next boot the states are made anew.
+    rm -rf "$shared"/state-*
+    while read -r name; do put "$sort" "$name.new"; done \
+      < <(find "$yard/pristine" -mindepth 1 -printf "$shared/%P\n" | grep -v '/state-.*/')
+
+    "$tools/judge" -- "${verbs[@]}" | sed "s/^/$sort: /" || true
+    ((PIPESTATUS[0] == 0)) || failed=1
+    assert_nothing_outside_was_touched "$sort"
+
+    rm -rf "$shared"
+    cp -a "$yard/pristine" "$shared"
+  done
+  ((failed == 0))
+}
+
+@test "whatever is in place of a waiter's socket, the lock is handed on and nothing outside is touched" {
+  local sort socket
+  was_outside=$(look_outside)
+  for sort in "${sorts[@]}"; do
+    hold job
+    queue job -- true
+    socket=$(find "$shared" -name 'wake-*' | grep .)
+    put "$sort" "$socket"
+
+    let_go
+
+    assert_exits 0 "$holder"
+    assert_exits 0 "$waiter"
+    assert_nothing_outside_was_touched "$sort"
+    rm -rf "$socket"
+  done
+}
+
+# --- Whose the directory and its files are ---
+
+assert_refused() {
+  [[ $status =~ ^7[78]$ ]] || assert_status 77
+  assert_one_line
+}
+
+@test "root refuses a shared directory that an ordinary user has made" {
+  install -d -m 2770 -o "$member" -g "$group" "$yard/trap"
+
+  run dlock --store "local:$yard/trap" run job -- true
+
+  assert_refused
+  assert_equal "$(ls -A "$yard/trap")" ''
+}
+
+@test "root refuses files in a directory of its own that another user owns" {
+  local name
+  install -d -m 755 "$yard/own"
+  export DLOCK_STORE=local:$yard/own
+  shared=$yard/own fill_store
+  for name in sessions fences; do
+    chown "$member" "$yard/own/$name"
+
+    run dlock fence res 7
+    assert_refused
+
+    chown root "$yard/own/$name"
+  done
+}
+
+@test "files in a shared directory that everybody may write to are refused" {
+  dlock run job -- true
+  chmod 666 "$shared/sessions"
+
+  run dlock run job -- true
+
+  assert_refused
+}
+
+@test "files in a shared directory that belong to another group are refused" {
+  dlock run job -- true
+  chgrp "$stranger" "$shared/sessions"
+
+  run dlock run job -- true
+
+  assert_refused
+}
+
+@test "a member and root use a shared directory together" {
+  "${as_member[@]}" "$yard/dlock" run job -- true
+  dlock run job -- true
+  "${as_member[@]}" "$yard/dlock" acquire -t 1h job > /dev/null
+
+  run dlock run job -- true
+
+  assert_status 75
+}
+
+# --- At every moment ---
+
+racing_verbs=(
+  dlock run job -- true ::: dlock status job ::: dlock fence res 9 ::: dlock limit api 1000/1h
+  ::: dlock cache key -- echo made ::: dlock list ::: dlock history job
+  ::: dlock acquire -t 500ms other ::: @20 dlock watch
+)
+
+# Races a member that swaps the files of a kind against the verbs.
+assert_wins_race() {  # <kind> <target>
+  local path
+  fill_store
+  path=$(paths_of "$1" | head -n 1)
+  was_outside=$(look_outside)
+  "${as_member[@]}" "$yard/member" swap 2 "$path" "$2" > "$yard/raced" 2>&1 3>&- &
+
+  run "$tools/judge" --for 2 -- "${racing_verbs[@]}"
+
+  assert_exits 0 $! || { cat "$yard/raced" >&2; return 1; }
+  assert_nothing_outside_was_touched
+  assert_equal "$status $output" '0 '
+}
+
+@test "a member that swaps the sessions while root uses them gains nothing" {
+  assert_wins_race sessions "$outside/precious"
+}
+
+@test "a member that swaps the folder of states while root uses it gains nothing" {
+  assert_wins_race state-folder "$outside/folder"
+}
+
+@test "a member that swaps a lock's state while root uses it gains nothing" {
+  assert_wins_race lock "$outside/precious"
+}
+
+@test "a member that swaps a limit's state while root uses it gains nothing" {
+  assert_wins_race limit "$outside/none"
+}
+
+@test "a member that swaps the head while root uses it gains nothing" {
+  assert_wins_race head "$outside/none"
+}
+
+@test "a member that swaps the log of runs while root uses it gains nothing" {
+  assert_wins_race runs.jsonl "$outside/precious"
+}
+
+@test "a member that swaps the registers while root uses them gains nothing" {
+  assert_wins_race fences "$outside/precious"
+}
+
+@test "a member that swaps the events while root uses them gains nothing" {
+  assert_wins_race events "$outside/precious"
+}
+
+@test "a member that swaps the cache while root uses it gains nothing" {
+  assert_wins_race cache "$outside/folder"
+}
+
+@test "a member that swaps a cached value while root uses it gains nothing" {
+  assert_wins_race cache-file "$outside/precious"
+}
+
+# The next boot, again and again: that is when a store is made.
+make_anew() {
+  local end=$((SECONDS + $1)) code
+  while ((SECONDS < end)); do
+    find "$shared" -mindepth 1 -maxdepth 1 -name 'state-*' -not -name '*.new' \
+      -exec rm -rf {} +
+    code=0
+    timeout 10 dlock run -w 30ms job -- true 2>> "$yard/said" || code=$?
+    [[ $code =~ ^(0|69|7[5-8])$ ]] || { echo "exit code $code" >&2; return 1; }
+    dlock fence res 9 2>> "$yard/said" || true
+  done
+}
+
+@test "a member that races links into the place of drafts while a store is made gains nothing" {
+  local target
+  fill_store
+  was_outside=$(look_outside)
+  for target in precious none; do
+    "${as_member[@]}" "$yard/member" drafts 3 "$shared" "$outside/$target" > "$yard/raced" 2>&1 3>&- &
+
+    make_anew 2
+
+    assert_exits 0 $! || { cat "$yard/raced" >&2; return 1; }
+    assert_nothing_outside_was_touched "$target"
+    find "$shared" -type l -delete
+  done
+}
+
+@test "a member that races links into the place of sockets while root waits gains nothing" {
+  dlock acquire -t 1h job > /dev/null
+  was_outside=$(look_outside)
+  "${as_member[@]}" "$yard/member" drafts 3 "$shared" "$outside/precious" > "$yard/raced" 2>&1 3>&- &
+
+  run "$tools/judge" --for 2 -- dlock run -w 1ms job -- true ::: dlock run -w 5ms job -- true
+
+  assert_exits 0 $! || { cat "$yard/raced" >&2; return 1; }
+  assert_nothing_outside_was_touched
+  assert_equal "$status $output" '0 '
+}
+
+# --- Whom break signals ---
+
+# Leaves a member's command without its dlock. Sets $command to its pid.
+orphan() {  # <script>
+  local pid=$yard/pid
+  install -m 666 /dev/null "$pid"
+  # shellcheck disable=SC2016
+  "${as_member[@]}" "$yard/dlock" run job -- \
+    bash -c "$1"' echo $$ > "$0"; while :; do sleep 0.05; done' "$pid" 3>&- &
+  holder=$!
+  eventually test -s "$pid"
+  command=$(< "$pid")
+  eventually dlock status job
+  kill -KILL "$holder"
+  eventually has_ended "$holder"
+}
+
+@test "root's break ends a member's command whose dlock was killed" {
+  orphan ''
+
+  run dlock break --yes job
+
+  assert_status 0
+  has_ended "$command"
+}
+
+@test "root's break signals nobody for its recorded pid alone, and says so" {
+  # shellcheck disable=SC2016
+  orphan 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; ((fd < 3 || fd == 255)) || eval "exec $fd>&-"; done;'
+  refute_session "$command"
+
+  run timeout 20 dlock break --yes job
+
+  assert_status 77
+  assert_one_line
+  is_alive "$command"
+}
+
+is_alive() { ! has_ended "$1"; }
+
+refute_session() {
+  readlink "/proc/$1"/fd/* > "$yard/open-files"
+  if grep '/sessions$' "$yard/open-files"; then return 1; fi
+}
+
+@test "root's break does not signal a process of another user's that was given the session" {
+  install -d -m 777 "$yard/open"
+  "${as_stranger[@]}" "$yard/member" take "$yard/open/socket" "$yard/open/taken" 3>&- &
+  victim=$!
+  orphan "'$yard/member' give '$yard/open/socket';"
+  eventually test -e "$yard/open/taken"
+  kill -KILL "$command"
+  eventually has_ended "$command"
+  is_held job
+
+  run timeout 20 dlock break --yes job
+
+  is_alive "$victim"
+  [[ $status =~ ^(69|75|77)$ ]] || assert_status 77
+  assert_one_line
+}
+
+# --- Any contents ---
+
+use_own_store() {
+  shared=$yard/own
+  install -d -m 700 "$shared"
+  export DLOCK_STORE=local:$shared
+}
+
+@test "whatever the files say, 2,000 times over, every verb ends with a documented code and in one line" {
+  local -a files
+  use_own_store
+  fill_store
+  mapfile -t files < <(find "$shared" -type f -not -name sessions -size -64k)
+  was_outside=$(look_outside)
+
+  run "$tools/judge" --storm "${DLOCK_TEST_MUTATIONS:-2000}" "${DLOCK_TEST_SEED:-1}" \
+    "${files[@]}" -- "${verbs[@]}"
+
+  assert_equal "$status $output" '0 '
+  assert_nothing_outside_was_touched
+  paths_of lock && paths_of head
+}
+
+# Writes a line of the log of runs, as one that ended, with something else in it.
+forge_run() {  # <jq filter>
+  use_own_store
+  dlock run job -- true
+  forged=$(grep '"event":"end"' "$shared/runs.jsonl" | jq -c "$1")
+  echo "$forged" >> "$shared/runs.jsonl"
+  tail -n 1 "$shared/runs.jsonl" | jq -e . > /dev/null
+  rm -rf "$shared"/state-*
+}
+
+assert_works_after_boot() {
+  run "$tools/judge" -- dlock run job -- true ::: dlock list ::: dlock history job ::: dlock status job
+  assert_equal "$status $output" '0 '
+  dlock run job -- true
+  dlock run other -- true
+}
+
+@test "a run of a name of 600 bytes in the log does not stop the store at the next boot" {
+  forge_run '.name = "x" * 600'
+
+  assert_works_after_boot
+}
+
+@test "a run of an empty name in the log does not stop the store at the next boot" {
+  forge_run '.name = ""'
+
+  assert_works_after_boot
+}
+
+@test "a run of an empty namespace in the log does not stop the store at the next boot" {
+  forge_run '.namespace = ""'
+
+  assert_works_after_boot
+}
+
+@test "a run of an empty namespace and name in the log does not stop the store at the next boot" {
+  forge_run '.namespace = "" | .name = ""'
+
+  assert_works_after_boot
+}
+
+@test "the greatest number as a fence in the log does not stop the store at the next boot" {
+  forge_run .
+  sed -i '$ s/"fence":[0-9]*/"fence":18446744073709551615/' "$shared/runs.jsonl"
+
+  assert_works_after_boot
+}
+
+@test "a log of runs of 1 GiB takes little memory at the next boot" {
+  use_own_store
+  dlock run job -- true
+  truncate -s 1G "$shared/runs.jsonl"
+  rm -rf "$shared"/state-*
+
+  assert_works_after_boot
+}
+
+@test "a log of runs that is one line of 200 MB takes little memory at the next boot" {
+  use_own_store
+  dlock run job -- true
+  head -c 200000000 /dev/zero | tr '\0' x >> "$shared/runs.jsonl"
+  rm -rf "$shared"/state-*
+
+  assert_works_after_boot
+}
+
+@test "registers and events of 1 GiB take little memory" {
+  use_own_store
+  fill_store
+  truncate -s 1G "$shared/fences" "$shared/events"
+
+  run "$tools/judge" -- dlock fence res 9 ::: @100 dlock watch ::: dlock run job -- true
+
+  assert_equal "$status $output" '0 '
+}

@@ -1,0 +1,98 @@
+// The files of the state folder, which another program, a crash or a member of a shared
+// directory may have left in any shape: the record, the name in it, and what is behind
+// that.
+
+#include <xxhash.h>
+
+#include <cstring>
+
+#include "fuzz.hpp"
+#include "store/local/file_name.hpp"
+#include "store/local/limit_rules.hpp"
+#include "store/local/record.hpp"
+#include "store/local/state.hpp"
+
+using namespace dlock;
+using fuzz::require;
+
+namespace {
+
+// The input at the beginning of a file of the least size, whose first half lies right
+// behind the head.
+std::string file_of(std::string_view bytes) {
+  std::string file(bytes.substr(0, local::smallest_record_file));
+  file.resize(local::smallest_record_file);
+  return file;
+}
+
+// With the checksum that record.cpp expects, or the bytes behind it would never be looked
+// at. The head is the format, the checksum and 32 bytes more, in which the size and the
+// half come last.
+std::string with_checksum(std::string file) {
+  std::uint32_t size = 0;
+  std::uint32_t half = 0;
+  std::memcpy(&size, file.data() + 40, sizeof size);
+  std::memcpy(&half, file.data() + 44, sizeof half);
+  const auto capacity = local::half_capacity(file.size());
+  size %= static_cast<std::uint32_t>(capacity + 1);
+  half %= 2;
+  std::memcpy(file.data(), "dlock05", 8);
+  std::memcpy(file.data() + 40, &size, sizeof size);
+  std::memcpy(file.data() + 44, &half, sizeof half);
+  const auto sum = ::XXH3_64bits_withSeed(
+      file.data() + local::half_begin(file.size(), half), size,
+      ::XXH3_64bits(file.data() + 16, local::record_head_size - 16));
+  std::memcpy(file.data() + 8, &sum, sizeof sum);
+  return file;
+}
+
+// What is read of a payload can be written, and is read again as the same.
+void look_into(std::string_view payload) {
+  const auto named = local::named_in(payload);
+  if (!named) return;
+  require(local::with_name(named->name, named->value) == payload,
+          "a name is written as it was read");
+  for (const auto kept : {local::Kept::lock, local::Kept::limit}) {
+    require(local::is_file_of(kept, local::key_of(named->name, kept).file),
+            "every name has a file");
+  }
+  if (const auto state = local::decoded(named->value)) {
+    const auto written = local::encoded(*state);
+    const auto again = local::decoded(written);
+    require(again && local::encoded(*again) == written, "a state is what was written");
+  }
+  if (const auto limit = local::decoded_limit(named->value)) {
+    require(local::encoded(*limit) == named->value, "a limit is what was written");
+  }
+}
+
+void look_at(std::string_view file, bool has_checksum) {
+  const auto record = local::record_in(file);
+  if (!record) return;
+  require(record->payload.size() <= local::half_capacity(file.size()),
+          "a payload fits into a half");
+  require(local::sequence_in(file) == record->sequence, "the sequence is the head's");
+  require(local::record_head(*record) == file.substr(0, local::record_head_size),
+          "a head is written as it was read");
+  // One bit that flips is seen, wherever it counts.
+  if (has_checksum && !record->payload.empty()) {
+    std::string flipped(file);
+    const auto begin = local::half_begin(file.size(), record->half);
+    const auto at = begin + record->sequence % record->payload.size();
+    flipped[at] = static_cast<char>(flipped[at] ^ (1 << record->sequence % 8));
+    require(!local::record_in(flipped), "a flipped bit is seen");
+  }
+  look_into(record->payload);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = fuzz::text_of(data, size);
+  local::sequence_in(bytes);
+  look_at(bytes, false);
+
+  look_at(with_checksum(file_of(bytes)), true);
+  look_into(bytes);
+  return 0;
+}
