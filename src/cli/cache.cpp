@@ -95,7 +95,7 @@ asio::awaitable<bool> Computation::settle(const RunResult& result, Store& store,
 
 asio::awaitable<bool> Computation::store_output(Store& store, const Claim& claim,
                                                 Wakeup& wakeup) {
-  std::string why = "the lock is somebody else's by now";
+  std::string why;
   try {
     const auto storing =
         co_await store.put_value(claim, *output_.whole(), options_.lifetime, wakeup);
@@ -108,7 +108,8 @@ asio::awaitable<bool> Computation::store_output(Store& store, const Claim& claim
   } catch (const Failure& failure) {
     why = failure.what();
   }
-  speaker_.warning("not cached: " + why);
+  // Else the lock is not ours any more, as giving it back is about to tell.
+  if (!why.empty()) speaker_.warning("not cached: " + why);
   co_return false;
 }
 

@@ -10,6 +10,7 @@
 
 #include "cli/look.hpp"
 #include "cli/one_run.hpp"
+#include "supervise/process_tree.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -89,6 +90,8 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
   try {
     const auto plan = supervision_of(common, options, timing);
     std::unique_ptr<Guardian> guardian;
+    // Before anything is asked of a store.
+    if (!needs_guardian && plan.needs_tree()) ProcessTree().must_be_seen();
     if (needs_guardian) {
       guardian = std::make_unique<Guardian>(guardian_task(options, plan, held, errand));
     }

@@ -92,8 +92,9 @@ std::string outcome_of(const RunInfo& run) {
   if (run.outcome == "ran" && run.exit_code) {
     return "exit " + std::to_string(*run.exit_code);
   }
+  const auto reason = run.reason.empty() ? "" : " (" + printable(run.reason, 20) + ")";
   const auto code = run.exit_code ? ", exit " + std::to_string(*run.exit_code) : "";
-  return printable(run.outcome, 20) + code;
+  return printable(run.outcome, 20) + reason + code;
 }
 
 bool is_failure(const RunInfo& run) { return run.outcome != "ran" || run.exit_code != 0; }
@@ -125,7 +126,7 @@ Json json_of(const HolderInfo& holder) {
 }
 
 Json json_of(const RunInfo& run) {
-  return Json{
+  Json json{
       {"started", rfc3339(run.started)},
       {"ended", run.ended ? Json(rfc3339(*run.ended)) : Json(nullptr)},
       {"duration_ms", or_null(run.duration)},
@@ -134,6 +135,8 @@ Json json_of(const RunInfo& run) {
       {"host", run.host},
       {"outcome", run.outcome},
   };
+  if (!run.reason.empty()) json["reason"] = run.reason;
+  return json;
 }
 
 Json json_of(const LockInfo& lock) {

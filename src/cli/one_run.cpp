@@ -45,6 +45,8 @@ asio::awaitable<RunResult> Run::to_the_end() {
   std::optional<Failure> failure;
   std::optional<Grant> grant;
   try {
+    // The timer by which the command is ended: if there is none, nothing starts.
+    if (plan_.needs_tree()) wakeup_.prepare();
     if (co_await wait_out_jitter()) {
       const auto answer = co_await obtain();
       grant = co_await settled(answer);
@@ -195,7 +197,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   start_plan.session = grant ? store_->session() : -1;
   if (grant) start_plan.deadline = grant->deadline;
   if (errand_ != nullptr) start_plan.output = errand_->output();
-  const auto note = grant ? store_->start_note(claim_) : std::nullopt;
+  auto note = grant ? store_->start_note(claim_) : std::nullopt;
   if (note) start_plan.note = &*note;
   OutagePolicy lease(options_.on_outage, timing_, start_plan.deadline, *command_,
                      [this](const std::string& message) { unprotected(message); });
@@ -215,7 +217,6 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   const bool keeps_first = guardian_ != nullptr;
   try {
     if (errand_ != nullptr) errand_->command_starts(context_);
-    if (keeps_first) wakeup_.prepare();
     if (grant && keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
   } catch (const Failure& failure) {
     if (errand_ != nullptr) errand_->command_ended();
@@ -224,6 +225,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   }
   const auto start = Clock::now();
   const auto started = co_await command_->start(std::move(start_plan));
+  note.reset();  // whose descriptor others can use now
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
     store_->stop_keeping();
     if (errand_ != nullptr) errand_->command_ended();
@@ -254,12 +256,19 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());
   store_->stop_keeping();
   co_await store_->keeping_ends(wakeup_);
+  const bool has_held = lease.has_held(Clock::now());
+  ended_in_outage_ = lease.is_in_outage();
   if (grant) {
     result_.grant->deadline = lease.deadline();
-    if (!lease.has_held(Clock::now())) result_.is_protected = false;
+    if (!has_held) result_.is_protected = false;
   }
   if (lease.lost()) result_.reason = lease.lost();
   ended(end);
+  // Nobody has ended it for that (this process was stopped, say), but nobody knows either
+  // whether others had the lock by then.
+  if (grant && !has_held && !ended_in_outage_ && !end.lost) {
+    lost(Loss::unconfirmed, ": the lease may have ended before the command");
+  }
 }
 
 // Says that the command has, or may have, no lock any more, as the user wanted it.
@@ -277,7 +286,30 @@ void Run::warn_not_noted(const std::exception_ptr& error) const {
   }
 }
 
-asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
+// The store knows best whether the lease was ours to the end; if it was not, that is what
+// is recorded of the run.
+asio::awaitable<Release> Run::release(std::optional<RunEnd>& end) {
+  const auto answer = co_await store_->release(claim_, end, wakeup_);
+  const auto loss = loss_told_by(answer);
+  if (!loss) co_return answer;
+  if (result_.ran) found_lost(*loss);
+  if (auto known = end_for_the_record()) end = known;
+  end->lost = loss;
+  co_return co_await store_->release(claim_, end, wakeup_);
+}
+
+void Run::found_lost(Loss loss) {
+  if (!ended_in_outage_) {
+    lost(loss, " before the command ended");
+    return;
+  }
+  result_.reason = loss;
+  result_.is_protected = false;
+  unprotected("the lock was lost (" + loss_name(loss) +
+              ") in an outage of the store (--on-outage run)");
+}
+
+asio::awaitable<void> Run::give_back(std::optional<RunEnd> end) {
   if (guardian_ != nullptr) {
     // What is left to do here can wait for the server, and for whoever is next in line.
     be_modest();
@@ -285,7 +317,7 @@ asio::awaitable<void> Run::give_back(const std::optional<RunEnd>& end) {
     if (command_) command_->let_go();
   }
   try {
-    const auto released = co_await store_->release(claim_, end, wakeup_);
+    const auto released = co_await release(end);
     if (guardian_ != nullptr) ::sched_yield();  // for them
     if (released == Release::released) speaker_.step(release_step(end));
     if (released == Release::left) {

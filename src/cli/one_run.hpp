@@ -51,7 +51,8 @@ class Run {
   asio::awaitable<void> run_command(const std::optional<Grant>& grant);
   void unprotected(const std::string& message);
   asio::awaitable<void> settle(std::optional<RunEnd>& end);
-  asio::awaitable<void> give_back(const std::optional<RunEnd>& end);
+  asio::awaitable<void> give_back(std::optional<RunEnd> end);
+  asio::awaitable<Release> release(std::optional<RunEnd>& end);
 
   void conclude(Outcome outcome, ExitStatus status, const std::string& message);
   void not_obtained(const Answer& answer);
@@ -59,6 +60,8 @@ class Run {
   void interrupted(int signal);
   void not_started(const SpawnFailure& failure);
   void ended(const Ended& ended);
+  void lost(Loss loss, const std::string& what_of_the_command);
+  void found_lost(Loss loss);
   milliseconds show_waiting(const Busy& busy);
   std::string release_step(const std::optional<RunEnd>& end) const;
   std::string how_it_ends() const;
@@ -83,6 +86,8 @@ class Run {
   Claim claim_;
   // Until the lock is given back, which is when it is let go.
   std::unique_ptr<Supervisor> command_;
+  // Whether the run ended in an outage that it was to live through (--on-outage run).
+  bool ended_in_outage_ = false;
   RunResult result_;
 };
 

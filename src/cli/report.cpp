@@ -39,27 +39,19 @@ std::string name_of(Outcome outcome) {
   return "error";
 }
 
-std::string name_of(Loss loss) {
-  switch (loss) {
-    case Loss::taken_over: return "taken over";
-    case Loss::gone: return "gone";
-    case Loss::broken: return "broken";
-    case Loss::unconfirmed: break;
-  }
-  return "unconfirmed";
-}
-
 std::string report_line(const std::string& lock, const std::string& store,
                         const RunResult& result) {
   const auto& grant = result.grant;
+  const bool lost = result.outcome == Outcome::lost && result.ran;
+  const auto& exit_code = lost ? result.command_exit_code : result.exit_code;
+  const auto& signal = lost ? result.command_signal : result.signal;
   return to_line(Json{
              {"name", lock},
              {"outcome", name_of(result.outcome)},
-             {"reason", result.reason ? Json(name_of(*result.reason)) : Json(nullptr)},
+             {"reason", result.reason ? Json(loss_name(*result.reason)) : Json(nullptr)},
              {"protected", or_null(result.is_protected)},
-             {"exit_code", or_null(result.exit_code)},
-             {"signal",
-              result.signal ? Json(signal_name(*result.signal)) : Json(nullptr)},
+             {"exit_code", or_null(exit_code)},
+             {"signal", signal ? Json(signal_name(*signal)) : Json(nullptr)},
              {"fence", grant ? Json(grant->fence.number) : Json(nullptr)},
              {"slot", grant ? Json(grant->slot) : Json(nullptr)},
              {"store", store},

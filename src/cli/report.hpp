@@ -25,7 +25,6 @@ enum class Outcome {
 
 // Each enumerator as the report has it: "not-started".
 std::string name_of(Outcome outcome);
-std::string name_of(Loss loss);  // "taken over"
 
 struct RunResult {
   Outcome outcome = Outcome::error;
@@ -33,6 +32,9 @@ struct RunResult {
   std::optional<bool> is_protected;  // nothing if no command ran
   std::optional<int> exit_code;      // what dlock exits with, or
   std::optional<int> signal;         // what it ends by
+  // The command's own, for a run that was lost: it exits with another.
+  std::optional<int> command_exit_code;
+  std::optional<int> command_signal;
   std::optional<Grant> grant;
   std::optional<milliseconds> waited;
   std::optional<milliseconds> ran;

@@ -83,13 +83,22 @@ void Run::not_started(const SpawnFailure& failure) {
   speaker_.error(failure.message);
 }
 
+// Whoever finds out that the lease did not hold to the end comes last, and has the last
+// word.
+void Run::lost(Loss loss, const std::string& what_of_the_command) {
+  result_.reason = loss;
+  result_.is_protected = false;
+  conclude(Outcome::lost, ExitStatus::lost,
+           "lost the lock (" + loss_name(loss) + ")" + what_of_the_command);
+  speaker_.error(result_.message);
+}
+
 void Run::ended(const Ended& end) {
   const auto ran = for_people(*result_.ran);
+  result_.command_exit_code = end.exit_code;
+  result_.command_signal = end.signal;
   if (end.lost) {
-    result_.reason = end.lost;
-    conclude(Outcome::lost, ExitStatus::lost,
-             "lost the lock (" + name_of(*end.lost) + "); the command was ended");
-    speaker_.error(result_.message);
+    lost(*end.lost, "; the command was ended");
   } else if (end.guardian_died) {
     conclude(Outcome::error, ExitStatus::bug,
              "the guardian process was killed; the command was ended");
@@ -129,6 +138,7 @@ std::optional<RunEnd> Run::end_for_the_record() const {
   if (result_.signal) end.signal = signal_name(*result_.signal);
   end.outcome = name_of(result_.outcome);
   end.duration = result_.ran.value_or(milliseconds(0));
+  end.lost = result_.reason;
   end.leaves_lease = leaves_lease();
   return end;
 }

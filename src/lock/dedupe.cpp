@@ -15,6 +15,11 @@ bool is_recent(WallTime started, milliseconds window, WallTime now) {
 }
 
 void PastRuns::note(const RunInfo& run) {
+  if (!run.reason.empty()) {
+    // It may have been noted as one that vanished.
+    if (last && last->fence == run.fence) last.reset();
+    return;
+  }
   const auto verdict = verdict_on(run.exit_code);
   if (verdict == Verdict::no_run) return;
   // By the fence and not the time, which can go back.

@@ -25,7 +25,8 @@ struct PastRuns {
   std::optional<RunInfo> last;
   std::optional<RunInfo> last_success;
 
-  // Takes in a run that has ended, unless a later one is known.
+  // Takes in a run that has ended, unless a later one is known. One whose lease was lost
+  // counts for nobody: others may have run beside it.
   void note(const RunInfo& run);
 
   // The one that counts for such a claim; null if none does. None does for one that joins

@@ -34,8 +34,12 @@ Failure failure_of_named(int error_number, const std::string& what) {
 }
 
 Failure failure_to_watch(int error_number, const std::string& what) {
-  if (error_number != ENOSPC) return failure_of(error_number, what);
-  return Failure(Failure::Kind::exhausted, what + ": too many are watched already");
+  if (error_number == ENOSPC) {
+    return Failure(Failure::Kind::exhausted, what + ": too many are watched already");
+  }
+  auto failure = failure_of(error_number, what);
+  if (failure.kind() != Failure::Kind::rejected) return failure;
+  return Failure(Failure::Kind::exhausted, failure.what());
 }
 
 std::optional<Failure> caught_failure() {

@@ -36,7 +36,8 @@ Failure failure_of(int error_number, const std::string& what);
 Failure failure_of_named(int error_number, const std::string& what);
 
 // The same where something was to be watched, of which a user may have only so many:
-// ENOSPC does not mean a disk then.
+// ENOSPC does not mean a disk then, and EPERM is no matter of the store's, but of a
+// filter of system calls.
 Failure failure_to_watch(int error_number, const std::string& what);
 
 // What the exception that is being handled means: also those of the event loop and of

@@ -7,6 +7,16 @@
 
 namespace dlock {
 
+std::string loss_name(Loss loss) {
+  switch (loss) {
+    case Loss::taken_over: return "taken over";
+    case Loss::gone: return "gone";
+    case Loss::broken: return "broken";
+    case Loss::unconfirmed: break;
+  }
+  return "unconfirmed";
+}
+
 Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent_at,
                                int failures, Clock::time_point now) {
   if (failures == 0) {

@@ -3,6 +3,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <functional>
+#include <string>
 
 #include "lock/clock.hpp"
 #include "lock/timing.hpp"
@@ -12,6 +13,7 @@ namespace dlock {
 
 // Why a lease is certainly, or possibly, no longer ours.
 enum class Loss { taken_over, gone, broken, unconfirmed };
+std::string loss_name(Loss loss);  // as in the report: "taken over"
 
 // Told what is learnt of the lease. The one who calls it knows stores, the one who
 // implements it knows processes; neither knows both.

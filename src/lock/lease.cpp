@@ -6,6 +6,14 @@
 
 namespace dlock {
 
+bool is_valid(const LockName& name) {
+  constexpr std::size_t longest = 255;
+  const auto is_part = [](const std::string& text) {
+    return !text.empty() && text.size() <= longest && is_printable_utf8(text);
+  };
+  return is_part(name.name_space) && is_part(name.name);
+}
+
 std::string text_of(const Token& token) {
   return hex(token.bytes.data(), token.bytes.size());
 }

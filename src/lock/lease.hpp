@@ -24,6 +24,9 @@ struct LockName {
   auto operator<=>(const LockName&) const = default;
 };
 
+// Whether both parts are as they have to be.
+bool is_valid(const LockName& name);
+
 // The random proof that a lease is ours, new for every run. Secret.
 struct Token {
   std::array<std::uint8_t, 16> bytes{};
@@ -41,6 +44,11 @@ struct Fence {
 
   auto operator<=>(const Fence&) const = default;
 };
+
+// No store grants a greater one: a program that reads numbers as doubles, as JSON's and
+// Redis's scripts do, could not tell it from the next. It is the time of a grant in
+// microseconds, so 230 years away from an honest one.
+constexpr Fence greatest_fence{(std::uint64_t{1} << 53) - 1};
 
 enum class Mode { exclusive, shared };
 
@@ -99,7 +107,8 @@ struct HolderInfo {
   milliseconds held{};
   std::optional<milliseconds> expires_in;
   bool attached = true;
-  bool kept = false;    // its run has ended, and the lock is held for Claim::min_hold
+  bool kept = false;    // its run has ended, and the lock is held for Claim::min_hold, or
+                        // until the end of a lease that was left (RunEnd::leaves_lease)
   bool broken = false;  // it was told to end
 };
 
@@ -125,6 +134,7 @@ struct RunInfo {
   std::optional<std::string> signal;  // "TERM"
   std::string host;
   std::string outcome;  // as in the report, "vanished", or "running"
+  std::string reason;   // why its lease was lost, as in the report
 
   // Whether it can count for others (Claim::dedupe): it had the lock for itself.
   bool counts = false;

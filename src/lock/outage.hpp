@@ -36,6 +36,9 @@ class OutagePolicy final : public LeaseWatcher {
   // Whether the lease has surely held until `now`.
   bool has_held(Clock::time_point now) const;
 
+  // Whether it is in an outage that the command is to live through.
+  bool is_in_outage() const { return in_outage_; }
+
   // Why it has not, if that is certain.
   std::optional<Loss> lost() const { return lost_; }
 

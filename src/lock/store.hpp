@@ -43,7 +43,14 @@ struct Deduplicated {
 
 using Answer = std::variant<Grant, Busy, HeldAbove, SlotsDiffer, Deduplicated>;
 
-enum class Release { released, not_ours, left };
+// What a store says to a release. `taken_over`, `gone` and `broken` are news to one who
+// did not know that the lease was lost, and nothing else has been done then.
+enum class Release { released, not_ours, left, taken_over, gone, broken };
+
+Release release_telling(Loss loss);  // but for `unconfirmed`, which no store says
+
+// Why the lease was lost, if that is what a release has found out.
+std::optional<Loss> loss_told_by(Release answer);
 
 // What a register says to a fence.
 enum class Admission { admitted, stale };
@@ -82,6 +89,7 @@ struct RunEnd {
   std::optional<std::string> signal;
   std::string outcome;
   milliseconds duration{};
+  std::optional<Loss> lost;   // the lease did not hold, or may not have held, to the end
   bool leaves_lease = false;  // to end by itself, if it can
   bool is_shared = false;  // those who wait to join it (Dedupe::joins) have run with it
 };
@@ -142,9 +150,14 @@ class Store {
 
   // Frees the lock if it is this claim's, hands it to the next in line in the same
   // step, and takes the claim out of the queue. `end` is recorded as the last run;
-  // without it the grant was given back before anything ran, or is detached: no run. An
-  // end that leaves the lease changes nothing where leases run out, and is not recorded:
-  // Release::left.
+  // without it the grant was given back before anything ran, or is detached: no run. Where
+  // leases run out, an end that says that the lease was lost may leave it (Release::left):
+  // then the lock is nobody's, but is held until the lease ends.
+  //
+  // An `end` that does not say that the lease was lost has to be true: if the lease that
+  // this claim was granted is not its own any more, or was broken, that is the answer,
+  // and nothing is done. Released again with an end that says so, the run is recorded as
+  // that, whoever has the lock by then, and counts for nobody.
   //
   // A run that ends sooner than `claim.min_hold` after its grant is recorded like any
   // other, and the lock is nobody's, but is held until then and handed on by itself.

@@ -14,6 +14,8 @@ struct Readable::Watch {
       : descriptor(context), happened(std::move(callback)) {
     boost::system::error_code error;
     descriptor.assign(fd.get(), error);
+    // Asio would do this when it first waits, and tell of a failure only then.
+    if (!error) descriptor.native_non_blocking(true, error);
     if (error) throw failure_to_watch(error.value(), "cannot watch a descriptor");
     fd.release();
   }

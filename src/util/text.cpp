@@ -115,6 +115,25 @@ std::string printable(std::string_view text, std::size_t most) {
   return out;
 }
 
+std::string printable_json(std::string json) {
+  const auto is_plain = [](char c) { return static_cast<unsigned char>(c) < 0x7F; };
+  if (std::all_of(json.begin(), json.end(), is_plain)) return json;
+  std::string out;
+  for (std::string_view rest(json); !rest.empty();) {
+    const auto [decoded, code_point] = decode(rest);
+    const auto length = std::max<std::size_t>(decoded, 1);
+    if (decoded != 0 && code_point >= 0x7F && steers_terminals(code_point)) {
+      char text[16];
+      std::snprintf(text, sizeof text, "\\u%04x", static_cast<unsigned>(code_point));
+      out += text;
+    } else {
+      out += rest.substr(0, length);
+    }
+    rest.remove_prefix(length);
+  }
+  return out;
+}
+
 std::string printable_command(const std::vector<std::string>& argv, std::size_t most) {
   std::string out;
   for (const auto& argument : argv) {

@@ -23,6 +23,10 @@ bool is_printable_utf8(std::string_view text);
 // after `most` bytes, with "..." in place of the rest.
 std::string printable(std::string_view text, std::size_t most = 1024);
 
+// JSON with the same characters written as \uXXXX. They can only be in its strings, where
+// that means the same; those below U+0020 are escaped in any JSON.
+std::string printable_json(std::string json);
+
 // A command as people read it: arguments printable, quoted where a shell would
 // need it, cut after `most` bytes.
 std::string printable_command(const std::vector<std::string>& argv,

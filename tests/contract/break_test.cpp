@@ -13,10 +13,11 @@ namespace {
 
 using std::chrono::hours;
 
-RunEnd success() {
+RunEnd as_broken() {
   RunEnd end;
-  end.exit_code = 0;
-  end.outcome = "ran";
+  end.exit_code = 76;
+  end.outcome = "lost";
+  end.lost = Loss::broken;
   return end;
 }
 
@@ -51,7 +52,7 @@ class Breaking : public ::testing::TestWithParam<Kind> {
   // As a run ends.
   static void give_back(Contender& holder) {
     holder.store->stop_keeping();
-    holder.release(success());
+    holder.release(as_broken());
   }
 
   std::vector<HolderInfo> break_leases(const std::vector<Fence>& fences) {
@@ -145,7 +146,7 @@ TEST_P(Breaking, the_lock_stays_held_until_it_is_released) {
   EXPECT_TRUE(exclusive().is_busy());
   ASSERT_EQ(holders().size(), 1u);
   EXPECT_TRUE(holders()[0].broken);
-  EXPECT_EQ(holder.release(success()), Release::released);
+  EXPECT_EQ(holder.release(as_broken()), Release::released);
   EXPECT_TRUE(holders().empty());
 }
 
@@ -157,7 +158,7 @@ TEST_P(Breaking, the_release_hands_the_lock_to_the_next_in_line) {
 
   break_leases({fence});
   EXPECT_TRUE(std::holds_alternative<Busy>(waiter.ask(Queue::join)));
-  holder.release(success());
+  holder.release(as_broken());
 
   EXPECT_TRUE(std::holds_alternative<Grant>(waiter.ask(Queue::join)));
 }
@@ -227,7 +228,7 @@ TEST_P(Breaking, a_lock_that_was_broken_is_not_held_on) {
   const auto fence = holder.granted().fence;
   break_leases({fence});
 
-  holder.release(success());
+  holder.release(as_broken());
 
   EXPECT_TRUE(holders().empty());
 }
@@ -236,7 +237,7 @@ TEST_P(Breaking, a_lock_that_is_held_on_is_freed_at_once) {
   auto& holder = exclusive();
   holder.claim.min_hold = hours(1);
   const auto fence = holder.granted().fence;
-  holder.release(success());
+  holder.release(as_broken());
   ASSERT_TRUE(exclusive().is_busy());
 
   EXPECT_EQ(break_leases({fence}).size(), 1u);
@@ -248,7 +249,7 @@ TEST_P(Breaking, a_lock_that_is_held_on_goes_to_the_next_in_line) {
   auto& holder = exclusive();
   holder.claim.min_hold = hours(1);
   const auto fence = holder.granted().fence;
-  holder.release(success());
+  holder.release(as_broken());
   auto& waiter = exclusive();
   waiter.queued();
 
@@ -263,7 +264,7 @@ TEST_P(Breaking, the_next_grant_is_not_broken) {
   auto& holder = exclusive();
   const auto fence = holder.granted().fence;
   break_leases({fence});
-  holder.release(success());
+  holder.release(as_broken());
 
   auto& next = exclusive();
   kept(next, witness);

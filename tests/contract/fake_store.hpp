@@ -116,6 +116,7 @@ class FakeStore final : public Store {
     if (admits(lock, claim,
                joins_outer_reader(lock, claim) ? lock.queue.begin() : place)) {
       if (queued) lock.queue.erase(place);
+      granted_ = claim.token;
       co_return grant(lock, claim, wakeup);
     }
     if (!queued) {
@@ -138,6 +139,12 @@ class FakeStore final : public Store {
     co_await reach(wakeup);
     auto& lock = lock_of(claim);
     auto outcome = Release::not_ours;
+    if (end && !end->lost && granted_ == claim.token) {
+      const auto own = find(lock.holders, claim);
+      if (own == lock.holders.end()) co_return Release::gone;
+      if (own->broken) co_return Release::broken;
+    }
+    granted_.reset();
     if (const auto own = find(lock.holders, claim); own != lock.holders.end()) {
       if (end) {
         note(lock, ended(*own, *end));
@@ -186,7 +193,8 @@ class FakeStore final : public Store {
                                      Lifetime lifetime, Wakeup& wakeup) override {
     co_await reach(wakeup);
     auto& lock = lock_of(claim);
-    if (find(lock.holders, claim) == lock.holders.end()) co_return Storing::not_ours;
+    const auto own = find(lock.holders, claim);
+    if (own == lock.holders.end() || own->broken) co_return Storing::not_ours;
     const auto fresh_until = later(Clock::now(), lifetime.ttl);
     service_.values[claim.lock] = {bytes, fresh_until,
                                    later(fresh_until, lifetime.stale)};
@@ -554,6 +562,7 @@ class FakeStore final : public Store {
     run.exit_code = end.exit_code;
     run.signal = end.signal;
     run.outcome = end.outcome;
+    if (end.lost) run.reason = loss_name(*end.lost);
     return run;
   }
 
@@ -581,6 +590,7 @@ class FakeStore final : public Store {
 
   FakeService& service_;
   milliseconds timeout_;
+  std::optional<Token> granted_;  // until it is given back
 };
 
 }  // namespace dlock

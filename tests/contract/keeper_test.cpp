@@ -97,6 +97,30 @@ TEST_F(Keeper, a_lease_that_is_gone_is_told_once_and_not_renewed_any_more) {
   EXPECT_EQ(asked_, 1);
 }
 
+TEST_F(Keeper,
+       a_lease_that_is_gone_is_told_within_a_third_of_the_ttl_of_the_last_renewal) {
+  answers_ = {Renewal::confirmed, Renewal::gone};
+  keep();
+  ASSERT_TRUE(comes_true([&] { return asked_ == 1; }));
+  const auto wiped_at = Clock::now();
+
+  ASSERT_TRUE(comes_true([&] { return watcher_.lost.has_value(); }));
+
+  // And what a busy machine may take to wake a process.
+  EXPECT_LT(Clock::now() - wiped_at, timing_.renew_every() + milliseconds(200));
+}
+
+TEST_F(Keeper, a_lease_that_is_gone_is_told_soon_after_a_renewal_that_failed) {
+  answers_ = {std::nullopt, std::nullopt, Renewal::gone};
+  keep();
+  ASSERT_TRUE(comes_true([&] { return asked_ == 1; }));
+  const auto failed_at = Clock::now();
+
+  ASSERT_TRUE(comes_true([&] { return watcher_.lost.has_value(); }));
+
+  EXPECT_LT(Clock::now() - failed_at, 2 * timing_.longest_retry() + milliseconds(200));
+}
+
 TEST_F(Keeper, a_lease_that_was_set_up_again_is_told_as_such_and_then_extended) {
   answers_ = {Renewal::reclaimed};
   keep();

@@ -633,6 +633,7 @@ TEST_P(StoreContract, a_lease_that_is_left_ends_by_itself_where_leases_run_out) 
   auto& holder = exclusive();
   holder.granted();
   auto end = exit_with(76);
+  end.lost = Loss::unconfirmed;
   end.leaves_lease = true;
 
   const auto released = holder.release(end);
@@ -640,7 +641,25 @@ TEST_P(StoreContract, a_lease_that_is_left_ends_by_itself_where_leases_run_out) 
   const bool runs_out = holder.store->leases_run_out();
   EXPECT_EQ(released, runs_out ? Release::left : Release::released);
   EXPECT_EQ(exclusive().is_busy(), runs_out);
-  EXPECT_EQ(!exclusive().inspect().last_run, runs_out);
+  const auto run = exclusive().inspect().last_run;
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->exit_code, 76);
+}
+
+TEST_P(StoreContract, a_lease_that_is_left_is_held_by_nobody_who_could_renew_it) {
+  auto& holder = exclusive();
+  const auto grant = holder.granted();
+  auto end = exit_with(76);
+  end.lost = Loss::unconfirmed;
+  end.leaves_lease = true;
+  holder.release(end);
+
+  EXPECT_EQ(holder.release(exit_with(0)), Release::not_ours);
+  if (!holder.store->leases_run_out()) return;
+  const auto info = exclusive().inspect();
+  ASSERT_EQ(info.holders.size(), 1U);
+  EXPECT_EQ(info.holders.front().fence, grant.fence);
+  EXPECT_TRUE(info.holders.front().kept);
 }
 
 TEST_P(StoreContract, a_claim_that_holds_nothing_leaves_nothing) {
@@ -844,8 +863,19 @@ TEST_P(StoreContract, a_store_that_does_not_answer_is_unreachable) {
   const auto obstacle = world_->hold_up();
 
   EXPECT_EQ(failure_of([&] { holder.ask(); }), Failure::Kind::unreachable);
-  EXPECT_EQ(failure_of([&] { holder.inspect(); }), Failure::Kind::unreachable);
   EXPECT_EQ(failure_of([&] { holder.release(); }), Failure::Kind::unreachable);
+}
+
+// Nobody can keep those from a look who read the state of a local store by themselves.
+TEST_P(StoreContract, a_look_at_a_store_that_does_not_answer_ends) {
+  auto& holder = contender(claim_of("job"), milliseconds(50));
+  holder.granted();
+  const auto obstacle = world_->hold_up();
+  try {
+    EXPECT_EQ(holder.inspect().holders.size(), 1u);
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+  }
 }
 
 TEST_P(StoreContract, what_could_not_be_done_can_be_repeated) {

@@ -1,23 +1,24 @@
 // Every kind of store with the surroundings it needs; a new one is one line in `kinds`.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
-#include <list>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "lock/store.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/local_store.hpp"
-#include "store/local/sessions.hpp"
 #include "store/redis/redis_store.hpp"
 #include "tests/contract/fake_store.hpp"
 #include "tests/contract/redis_server.hpp"
 #include "tests/unit/temporary_directory.hpp"
+#include "util/fd.hpp"
 
 namespace dlock {
 
@@ -48,12 +49,19 @@ class LocalWorld final : public World {
   std::shared_ptr<void> hold_up() override {
     const auto directory =
         local::Directory::open(path(), false, local::Directory::Missing::create);
-    auto gates = std::make_shared<std::list<local::Gate>>();
-    for (const auto to : {local::Gate::To::state, local::Gate::To::registers}) {
-      auto& gate = gates->emplace_back(*directory, true, to);
-      if (!gate.try_lock(local::Gate::Access::write)) throw std::logic_error("in use");
+    auto file = std::make_shared<Fd>(directory->open_file("sessions", O_RDWR, true));
+    // Those of the set-up and the registers, and those of all locks.
+    constexpr off_t first_of_locks = off_t{1} << 62;
+    for (const auto& [start, length] :
+         {std::pair<off_t, off_t>{0, 2}, {first_of_locks, 0}}) {
+      struct flock range {};
+      range.l_type = F_WRLCK;
+      range.l_start = start;
+      range.l_len = length;
+      if (::fcntl(file->get(), F_OFD_SETLK, &range) != 0)
+        throw std::logic_error("in use");
     }
-    return gates;
+    return file;
   }
 
   void wipe_out() override { std::filesystem::rename(path(), root_.file("elsewhere")); }

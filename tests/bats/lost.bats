@@ -1,0 +1,299 @@
+#!/usr/bin/env bats
+# A run on local: whose files somebody removed or replaced, or whose lease was broken, is lost
+# however short it was: others may have been granted the lock beside it. Here the release finds
+# that out, for nothing else has looked by then.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  export store=${DLOCK_STORE#local:} report=$BATS_TEST_TMPDIR/report
+  ran=$BATS_TEST_TMPDIR/ran
+}
+
+teardown() { kill_leftovers; }
+
+# What commands do to the store that their lock is in.
+removed='rm -r "$store"'
+moved='mv "$store" "$store.old"'
+replaced='mv "$store" "$store.old"; dlock run other -- true'
+no_sessions='rm "$store/sessions"'
+new_sessions='cp -p "$store/sessions" "$store/new"; mv "$store/new" "$store/sessions"'
+no_state='rm -r "$store"/state-*'
+broken='dlock break --yes job 2> /dev/null 3>&- & until dlock status job | grep -q broken; do :; done'
+
+# Runs a shell under `job` that does something to its store, and then ends.
+run_job() {  # <shell> [<option>...]
+  run dlock run "${@:2}" --report "$report" job -- bash -c "$1"
+}
+
+# Asserts that the run was lost for that reason, that its command ended so all the same, and
+# that this is said.
+assert_lost() {  # <reason> [<exit code or signal of the command>]
+  assert_status 76
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected) \(.exit_code // .signal)"' "$report")" \
+    "lost $1 false ${2:-0}"
+  assert_one_line
+  assert_output_contains "job: lost the lock ($1) before the command ended"
+}
+
+past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
+
+# --- What can become of a lease ---
+
+@test "a run whose store was removed is lost" {
+  run_job "$removed"
+
+  assert_lost gone
+}
+
+@test "a run whose store was moved away is lost" {
+  run_job "$moved"
+
+  assert_lost gone
+}
+
+@test "a run whose store was replaced is lost" {
+  run_job "$replaced"
+
+  assert_lost gone
+}
+
+@test "a run whose sessions were removed is lost" {
+  run_job "$no_sessions"
+
+  assert_lost gone
+}
+
+@test "a run whose sessions were replaced is lost" {
+  run_job "$new_sessions"
+
+  assert_lost gone
+}
+
+@test "a run whose state was removed is lost" {
+  run_job "$no_state"
+
+  assert_lost gone
+}
+
+@test "a run beside which another was granted the lock is lost" {
+  run_job "$no_state; $no_sessions; dlock run job -- true"
+
+  assert_lost gone
+}
+
+@test "a run that was broken and ends before it is told is lost" {
+  run_job "$broken"
+
+  assert_lost broken
+  eventually is_free job
+}
+
+@test "a run on a slot is lost as others are" {
+  for loss in "$removed" "$no_sessions" "$no_state"; do
+    run_job "$loss" --slots 2
+    assert_lost gone
+  done
+  run_job "$broken" --slots 2
+  assert_lost broken
+}
+
+@test "a shared run is lost as others are" {
+  for loss in "$removed" "$no_sessions" "$no_state"; do
+    run_job "$loss" --shared
+    assert_lost gone
+  done
+  run_job "$broken" --shared
+  assert_lost broken
+}
+
+# --- However the run ends ---
+
+@test "the report of a lost run has the command's own exit code" {
+  run_job "$removed; exit 3"
+
+  assert_lost gone 3
+}
+
+@test "a lost run whose command a signal has ended exits with 76" {
+  run_job "$removed; kill \$\$"
+
+  assert_lost gone TERM
+}
+
+@test "a run that --timeout has ended without its lease is lost" {
+  run dlock run --timeout 500ms --report "$report" job -- bash -c "$removed; sleep 60"
+
+  assert_status 76
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected) \(.signal)"' "$report")" \
+    'lost gone false TERM'
+}
+
+@test "a run whose stragglers lose the lease is lost" {
+  run_job "(sleep 0.3; $removed) &" --stragglers wait
+
+  assert_lost gone
+}
+
+@test "a run that ends its stragglers is lost if its lease was" {
+  run_job "sleep 60 & $removed" --stragglers kill
+
+  assert_lost gone
+}
+
+@test "a lost run does not keep the lock for --min-hold" {
+  run_job "$no_state" --min-hold 60s
+
+  assert_lost gone
+  run dlock run job -- true
+  assert_status 0
+}
+
+# --- What is no loss ---
+
+@test "a command that could not be started is not lost" {
+  run dlock run --report "$report" job -- /
+
+  assert_status 126
+}
+
+@test "a run whose dlock was stopped for long is not lost" {
+  hold job --ttl 500ms --report "$report"
+  kill -STOP "$holder"
+  let_go
+  eventually has_ended "$command"
+
+  never_within 700 false
+  kill -CONT "$holder"
+
+  assert_exits 0 "$holder"
+  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'
+}
+
+@test "none: is never lost" {
+  run dlock run --store none: --report "$report" job -- bash -c "$replaced"
+
+  assert_status 0
+  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran false'
+}
+
+@test "the command of a limit is not lost with its store" {
+  run dlock limit job 5/1h -- bash -c "$removed; exit 3"
+
+  assert_status 3
+}
+
+# --- What is known of it afterwards ---
+
+@test "a lost run is told as lost, and why" {
+  run_job "$no_sessions"
+
+  assert_equal "$(past)" 'lost gone'
+  assert_equal "$(look job '"\(.last_run.outcome) \(.last_run.reason)"')" 'lost gone'
+  run dlock status job
+  assert_output_contains 'lost (gone), exit 76'
+}
+
+@test "a run that was broken is told as lost, and why" {
+  run_job "$broken"
+
+  assert_equal "$(past)" 'lost broken'
+}
+
+@test "a lost run that was noted as vanished is told as lost" {
+  hold job --report "$report"
+  rm "$store/sessions"
+  command_is_over() {
+    let_go
+    eventually has_ended "$command"
+  }
+  kill -STOP "$holder"
+  command_is_over
+  dlock run job -- true
+  assert_equal "$(past)" $'ran null\nvanished null'
+
+  kill -CONT "$holder"
+
+  assert_exits 76 "$holder"
+  assert_equal "$(past)" $'ran null\nlost gone'
+}
+
+@test "who watches is told why a run was lost" {
+  load watching
+  run dlock run job -- true
+  hold job 2> /dev/null
+  rm "$store/sessions"
+  kill -STOP "$holder"
+  watch job
+  let_go
+  eventually has_ended "$command"
+  dlock run job -- true  # which finds that the other has vanished
+
+  kill -CONT "$holder"
+
+  assert_exits 76 "$holder"
+  eventually has_seen 'lost job 1'
+  grep -q 'lost (gone)' <<< "$(jq -r 'select(.event == "lost").message' "$seen")"
+}
+
+@test "a lost run does not count for --dedupe" {
+  for loss in "$removed" "$replaced" "$no_sessions" "$new_sessions" "$no_state" "$broken"; do
+    rm -rf "$store" "$store.old"
+    run_job "$loss" --dedupe 1h
+    assert_status 76
+    eventually is_free job
+
+    run dlock run --dedupe 1h job -- touch "$ran"
+
+    assert_status 0
+    rm "$ran"
+  done
+}
+
+@test "a lost run does not count for --dedupe after a reboot" {
+  run_job "$no_state" --dedupe 1h
+  assert_status 76
+  rm -rf "$store"/state-*
+
+  run dlock run --dedupe 1h job -- touch "$ran"
+
+  test -e "$ran"
+}
+
+# --- cache ---
+
+@test "output that was made without the lock is neither stored nor printed" {
+  for loss in "$removed" "$replaced" "$no_sessions" "$new_sessions" "$no_state" "${broken// job/ cache:job}"; do
+    rm -rf "$store" "$store.old"
+    run dlock cache job -- bash -c "echo output; $loss"
+
+    assert_status 76
+    assert_one_line
+    assert_output_contains 'before the command ended'
+    run dlock cache -w 60s job -- echo another
+    assert_equal "$output" another
+  done
+}
+
+@test "those who wait for output do not join a run that was lost" {
+  mkfifo "$ran"
+  dlock cache job -- bash -c 'read -r _ < "$0"; echo first' "$ran" > "$ran.first" 2>&1 3>&- &
+  first=$!
+  eventually is_held cache:job
+  dlock cache -w 60s job -- echo second > "$ran.second" 2>&1 3>&- &
+  second=$!
+  eventually is_queued cache:job "$second"
+
+  (dlock break --yes cache:job 2> /dev/null 3>&-) &
+  eventually is_broken
+  echo > "$ran"
+
+  assert_exits 76 "$first"
+  assert_exits 0 "$second"
+  assert_equal "$(< "$ran.second")" second
+}
+
+is_broken() { [[ $(dlock status cache:job) == *broken* ]]; }

@@ -1,0 +1,475 @@
+#!/usr/bin/env bats
+# A run on a server whose lease did not hold to its end is lost, whoever finds that out, and
+# however late: here mostly the release, for the command ends before the next renewal.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  use_redis_store
+  export redis_socket report=$BATS_TEST_TMPDIR/report
+  export -f redis
+  said=$BATS_TEST_TMPDIR/said
+  ran=$BATS_TEST_TMPDIR/ran
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+# What commands do to the lease that they run under.
+taken_over='redis SET "dlock:{job}" other PX 60000 > /dev/null'
+deleted='redis DEL "dlock:{job}" > /dev/null'
+wiped='redis FLUSHALL > /dev/null'
+broken='dlock break --yes job 2> /dev/null 3>&- & until dlock status job | grep -q broken; do :; done'
+
+# Runs a shell under `job` that does something to its lease, and then ends.
+run_job() {  # <shell> [<option>...]
+  run dlock run "${@:2}" --report "$report" job -- bash -c "$1"
+}
+
+# Asserts that the run was lost for that reason, that its command ended so all the same, and
+# that this is said, and known afterwards.
+assert_lost() {  # <reason> [<exit code or signal of the command>]
+  assert_status 76
+  assert_lost_in_report "$@"
+  assert_one_line
+  assert_output_contains "job: lost the lock ($1) before the command ended"
+}
+
+assert_lost_in_report() {  # <reason> [<exit code or signal of the command>]
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected) \(.exit_code // .signal)"' "$report")" \
+    "lost $1 false ${2:-0}"
+}
+
+# The history of `job`.
+past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
+
+# --- What can become of a lease ---
+
+@test "a run whose key another program has written over is lost" {
+  run_job "$taken_over"
+
+  assert_lost 'taken over'
+  assert_equal "$(redis GET 'dlock:{job}')" other
+}
+
+@test "a run whose key was deleted is lost" {
+  run_job "$deleted"
+
+  assert_lost gone
+}
+
+@test "a run whose server was emptied is lost" {
+  run_job "$wiped"
+
+  assert_lost gone
+}
+
+@test "a run whose lock another run was granted meanwhile is lost" {
+  run_job "$deleted; dlock run job -- sleep 60 & until dlock status job; do :; done > /dev/null" \
+    --stragglers leave
+
+  assert_lost 'taken over'
+}
+
+@test "a run whose server was restarted without its data is lost" {
+  hold job --report "$report" 2> "$said"
+
+  restart_redis
+  let_go
+
+  assert_exits 76 "$holder"
+  assert_lost_in_report gone
+}
+
+@test "a run on a slot, and a shared one, whose server was restarted without its data is lost" {
+  for kind in --shared --slots=2; do
+    hold job "$kind" --report "$report" 2> "$said"
+
+    restart_redis
+    let_go
+
+    assert_exits 76 "$holder"
+    assert_lost_in_report gone
+  done
+}
+
+@test "a run that was broken and ends before it is told is lost" {
+  run_job "$broken"
+
+  assert_lost broken
+  eventually is_free job
+}
+
+@test "a run on a slot whose key was deleted is lost" {
+  run_job "$deleted" --slots 2
+
+  assert_lost gone
+}
+
+@test "a run on a slot whose key another program has written over is lost" {
+  run_job "$taken_over" --slots 2
+
+  assert_lost 'taken over'
+}
+
+@test "a run on a slot that was broken is lost" {
+  run_job "$broken" --slots 2
+
+  assert_lost broken
+}
+
+@test "a shared run whose server was emptied is lost" {
+  run_job "$wiped" --shared
+
+  assert_lost gone
+}
+
+@test "a shared run whose key another program has written over is lost" {
+  run_job "$taken_over" --shared
+
+  assert_lost 'taken over'
+}
+
+@test "a shared run that was broken is lost" {
+  run_job "$broken" --shared
+
+  assert_lost broken
+}
+
+# --- However the run ends ---
+
+@test "the report of a lost run has the command's own exit code" {
+  run_job "$deleted; exit 3"
+
+  assert_lost gone 3
+}
+
+@test "a lost run whose command a signal has ended exits with 76" {
+  run_job "$deleted; kill \$\$"
+
+  assert_lost gone TERM
+}
+
+@test "the report of a run that was told of its loss has how the command ended then" {
+  hold job --report "$report" --ttl 2s --store-timeout 200ms 2> "$said"
+
+  redis DEL 'dlock:{job}'
+
+  assert_exits 76 "$holder"
+  assert_lost_in_report gone TERM
+}
+
+@test "a run that --timeout has ended without its lease is lost" {
+  run dlock run --timeout 500ms --report "$report" job -- bash -c "$deleted; sleep 60"
+
+  assert_status 76
+  assert_lost_in_report gone TERM
+}
+
+@test "a run whose guardian was killed is lost if its lease was" {
+  run_job "$deleted; kill -KILL \$PPID; sleep 60"
+
+  assert_status 76
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" 'lost gone false'
+}
+
+@test "a run whose stragglers lose the lease is lost" {
+  run_job "(sleep 0.3; $deleted) &" --stragglers wait
+
+  assert_lost gone
+}
+
+@test "a run that ends its stragglers is lost if its lease was" {
+  run_job "sleep 60 & $deleted" --stragglers kill
+
+  assert_lost gone
+}
+
+@test "a lost run does not keep the lock for --min-hold" {
+  run_job "$deleted" --min-hold 60s
+
+  assert_lost gone
+  is_free job
+}
+
+@test "a run that is lost with a lock delay does not leave what it does not have" {
+  run_job "$deleted" --lock-delay 60s
+
+  assert_lost gone
+  is_free job
+}
+
+@test "with --reclaim a run that ends before its lease is set up again is not lost" {
+  run_job "$deleted" --reclaim
+
+  assert_status 0
+  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'
+  is_free job
+}
+
+@test "with --reclaim a run whose lock another program has taken is lost" {
+  run_job "$taken_over" --reclaim
+
+  assert_lost 'taken over'
+}
+
+@test "with --on-outage run a loss that no outage explains is one" {
+  run_job "$deleted" --on-outage run
+
+  assert_lost gone
+}
+
+@test "with --on-outage run a loss in an outage is told, and the exit code the command's" {
+  hold job --on-outage run --report "$report" --ttl 2s --store-timeout 200ms 2> "$said"
+
+  stop_redis
+  eventually grep -q unprotected "$said"
+  start_redis
+  eventually grep -q 'lost in an outage' "$said"
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" 'ran gone false'
+  assert_equal "$(past)" 'ran gone'
+}
+
+@test "with --on-outage run a command that outlives its lease in an outage was not protected" {
+  hold job --on-outage run --report "$report" --ttl 1s --store-timeout 100ms 2> "$said"
+
+  stop_redis
+  eventually grep -q unprotected "$said"
+  never_within 600 false  # the rest of the lease
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran false'
+}
+
+@test "a run of which dlock hears when its lease is over is lost" {
+  hold job --report "$report" --ttl 1s --store-timeout 100ms 2> "$said"
+  kill -STOP "$holder"
+  let_go
+  eventually has_ended "$command"
+
+  never_within 1200 false
+  kill -CONT "$holder"
+
+  assert_exits 76 "$holder"
+  assert_lost_in_report unconfirmed
+}
+
+# --- What is no loss ---
+
+@test "a run that cannot give its lock back has ended well while its lease surely holds" {
+  hold job --report "$report" 2> "$said"
+
+  stop_redis
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'
+}
+
+@test "a command that could not be started is not lost" {
+  run dlock run --report "$report" job -- /
+
+  assert_status 126
+}
+
+@test "the command of a limit is not lost when the server is emptied" {
+  run dlock limit job 5/1h -- bash -c "$wiped; exit 3"
+
+  assert_status 3
+}
+
+# --- What is known of it afterwards ---
+
+@test "a lost run is told as lost, and why" {
+  run_job "$deleted"
+
+  assert_equal "$(past)" 'lost gone'
+  assert_equal "$(look job '"\(.last_run.outcome) \(.last_run.reason)"')" 'lost gone'
+  run dlock status job
+  assert_output_contains 'lost (gone), exit 76'
+}
+
+@test "a run that was broken is told as lost, and why" {
+  run_job "$broken"
+
+  assert_equal "$(past)" 'lost broken'
+}
+
+@test "a lost run that was noted as vanished is told as lost" {
+  hold job --report "$report" 2> "$said"
+  redis DEL 'dlock:{job}'
+  dlock run job -- true
+  assert_equal "$(past)" $'ran null\nvanished null'
+
+  let_go
+
+  assert_exits 76 "$holder"
+  assert_equal "$(past)" $'ran null\nlost taken over'
+}
+
+@test "who watches is told why a run was lost" {
+  load watching
+  watch job
+
+  run_job "$deleted"
+
+  eventually has_seen 'lost job 1'
+  grep -q 'lost (gone)' <<< "$(jq -r 'select(.event == "lost").message' "$seen")"
+}
+
+@test "a lost run does not count for --dedupe" {
+  for loss in "$taken_over" "$deleted" "$wiped" "$broken"; do
+    run_job "$loss" --dedupe 1h
+    assert_status 76
+    eventually is_free_of_dlock
+
+    run dlock run --dedupe 1h job -- touch "$ran"
+
+    assert_status 0
+    rm "$ran"
+    redis FLUSHALL
+  done
+}
+
+is_free_of_dlock() {
+  [[ $(redis GET 'dlock:{job}') != other ]] || redis DEL 'dlock:{job}' > /dev/null
+  is_free job
+}
+
+@test "a lost run does not count for those who wait with --dedupe" {
+  hold job --dedupe 1h 2> "$said"
+  queue job --dedupe 1h --retry-failed touch "$ran"
+
+  redis DEL 'dlock:{job}'
+  let_go
+
+  assert_exits 76 "$holder"
+  assert_exits 0 "$waiter"
+  test -e "$ran"
+}
+
+# --- cache ---
+
+in_cache() { sed 's/{job}/{cache:job}/; s/ job/ cache:job/g' <<< "$1"; }
+
+@test "output that was made without the lock is neither stored nor printed" {
+  for loss in "$taken_over" "$deleted" "$wiped" "$broken"; do
+    run dlock cache job -- bash -c "echo output; $(in_cache "$loss")"
+
+    assert_status 76
+    assert_one_line
+    assert_output_contains 'before the command ended'
+    assert_equal "$(redis EXISTS 'dlock:{cache:job}:v')" 0
+    redis FLUSHALL
+  done
+}
+
+@test "those who wait for output do not join a run that was lost" {
+  mkfifo "$ran"
+  dlock cache job -- bash -c 'read -r _ < "$0"; echo first' "$ran" > "$said" 2>&1 3>&- &
+  first=$!
+  eventually is_held cache:job
+  dlock cache -w 60s job -- echo second > "$said.second" 2>&1 3>&- &
+  second=$!
+  eventually is_queued cache:job "$second"
+
+  redis DEL 'dlock:{cache:job}'
+  echo > "$ran"
+
+  assert_exits 76 "$first"
+  assert_exits 0 "$second"
+  assert_equal "$(< "$said.second")" second
+}
+
+# --- How soon a holder is told ---
+
+@test "a holder is told of a wipe within a third of the ttl and one attempt" {
+  for name in 1 2 3 4 5 6; do
+    hold "job-$name" --ttl 3s --report "$report.$name" 2> "$said.$name"
+    holders+=("$holder")
+    never_within 120 false  # so that they are to be renewed at different moments
+  done
+
+  redis FLUSHALL
+  begin=$(now_ms)
+  eventually all_have_ended "${holders[@]}"
+
+  # 1 s, 300 ms, and what a busy machine takes to end six commands.
+  assert_between $(($(now_ms) - begin)) 0 2000
+  assert_equal "$(jq -r .reason "$report".* | sort -u)" gone
+}
+
+@test "a holder is told of a wipe as soon when the server's clock goes wrong" {
+  use_clock_of_tests || skip 'no compiler'
+  stop_redis
+  LD_PRELOAD=$clock start_redis
+  for step in 3600 -3600 0; do
+    hold "job-$step" --ttl 3s --report "$report.$step" 2> "$said.$step"
+
+    redis FLUSHALL
+    echo "$step" > "$clock_offset"
+    begin=$(now_ms)
+
+    eventually has_ended "$holder"
+    assert_between $(($(now_ms) - begin)) 0 2000
+    assert_exits 76 "$holder"
+  done
+}
+
+all_have_ended() {
+  local pid
+  for pid; do has_ended "$pid" || return 1; done
+}
+
+# Sets $clock to a library that moves the wall clock of who loads it by as many seconds as
+# stand in the file $clock_offset.
+use_clock_of_tests() {
+  clock=$BATS_TEST_TMPDIR/clock.so
+  export clock_offset=$BATS_TEST_TMPDIR/offset
+  echo 0 > "$clock_offset"
+  cc -shared -fPIC -O2 -x c -o "$clock" - << 'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+static long offset(void) {
+  long seconds = 0;
+  FILE *file = fopen(getenv("clock_offset"), "r");
+  if (file) {
+    if (fscanf(file, "%ld", &seconds) != 1) seconds = 0;
+    fclose(file);
+  }
+  return seconds;
+}
+int clock_gettime(clockid_t id, struct timespec *now) {
+  int result = syscall(SYS_clock_gettime, id, now);
+  if (id == CLOCK_REALTIME) now->tv_sec += offset();
+  return result;
+}
+int gettimeofday(struct timeval *now, void *zone) {
+  struct timespec precise;
+  clock_gettime(CLOCK_REALTIME, &precise);
+  (void)zone;
+  now->tv_sec = precise.tv_sec;
+  now->tv_usec = precise.tv_nsec / 1000;
+  return 0;
+}
+time_t time(time_t *at) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (at) *at = now.tv_sec;
+  return now.tv_sec;
+}
+END
+}

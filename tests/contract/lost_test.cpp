@@ -1,0 +1,130 @@
+// A release of a lease that did not hold to the end of its run: what every store says to
+// it, and records.
+
+#include <gtest/gtest.h>
+
+#include <list>
+#include <vector>
+
+#include "tests/contract/contender.hpp"
+#include "tests/run_end.hpp"
+
+namespace dlock {
+namespace {
+
+RunEnd lost_by(Loss loss) {
+  auto end = exit_with(76);
+  end.outcome = "lost";
+  end.lost = loss;
+  return end;
+}
+
+class Losing : public ::testing::TestWithParam<Kind> {
+ protected:
+  Contender& exclusive() {
+    return contenders_.emplace_back(context_, *world_, claim_of("job"));
+  }
+  Contender& deduplicated() {
+    auto claim = claim_of("job");
+    claim.dedupe = Dedupe{std::chrono::hours(1)};
+    return contenders_.emplace_back(context_, *world_, claim);
+  }
+  void break_lease_of(Contender& holder) {
+    const auto fence = holder.granted().fence;
+    Task<bool> task(context_, broken(exclusive(), fence));
+    EXPECT_TRUE(task.result());
+  }
+  static asio::awaitable<bool> broken(Contender& breaker, Fence fence) {
+    const std::vector<Fence> fences{fence};
+    const auto holders =
+        co_await breaker.store->break_leases(breaker.claim.lock, fences, breaker.wakeup);
+    co_return holders.size() == 1;
+  }
+
+  asio::io_context context_{1};
+  std::unique_ptr<World> world_ = GetParam().make();
+  std::list<Contender> contenders_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Stores, Losing, ::testing::ValuesIn(kinds), name_of);
+
+TEST_P(Losing, a_release_tells_that_the_lease_is_gone) {
+  auto& holder = exclusive();
+  holder.granted();
+  world_->wipe_out();
+
+  EXPECT_EQ(holder.release(exit_with(0)), Release::gone);
+}
+
+TEST_P(Losing, a_release_tells_that_the_lease_was_broken) {
+  auto& holder = exclusive();
+  break_lease_of(holder);
+
+  EXPECT_EQ(holder.release(exit_with(0)), Release::broken);
+}
+
+TEST_P(Losing, a_release_that_tells_of_a_loss_does_nothing_else) {
+  auto& holder = exclusive();
+  break_lease_of(holder);
+
+  holder.release(exit_with(0));
+
+  EXPECT_TRUE(exclusive().is_busy());
+  EXPECT_EQ(holder.release(exit_with(0)), Release::broken);
+}
+
+TEST_P(Losing, a_broken_lease_is_given_back_by_one_who_knows_it) {
+  auto& holder = exclusive();
+  break_lease_of(holder);
+
+  EXPECT_EQ(holder.release(lost_by(Loss::broken)), Release::released);
+
+  EXPECT_TRUE(exclusive().is_granted());
+}
+
+TEST_P(Losing, a_run_that_was_lost_is_recorded_with_its_reason) {
+  auto& holder = exclusive();
+  break_lease_of(holder);
+
+  holder.release(lost_by(Loss::broken));
+
+  const auto run = exclusive().inspect().last_run;
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->outcome, "lost");
+  EXPECT_EQ(run->reason, "broken");
+}
+
+TEST_P(Losing, a_run_that_was_lost_counts_for_nobody) {
+  auto& holder = exclusive();
+  holder.granted();
+
+  holder.release(lost_by(Loss::unconfirmed));
+
+  EXPECT_TRUE(deduplicated().is_granted());
+}
+
+TEST_P(Losing, a_release_of_what_nothing_ran_under_tells_of_no_loss) {
+  auto& holder = exclusive();
+  holder.granted();
+  world_->wipe_out();
+
+  EXPECT_EQ(loss_told_by(holder.release()), std::nullopt);
+}
+
+TEST_P(Losing, a_lease_that_was_given_back_is_not_lost) {
+  auto& holder = exclusive();
+  holder.granted();
+  holder.release(exit_with(0));
+
+  EXPECT_EQ(holder.release(exit_with(0)), Release::not_ours);
+}
+
+TEST_P(Losing, a_broken_holder_stores_no_value) {
+  auto& holder = exclusive();
+  break_lease_of(holder);
+
+  EXPECT_EQ(holder.put("value"), Storing::not_ours);
+}
+
+}  // namespace
+}  // namespace dlock
