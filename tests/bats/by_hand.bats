@@ -359,7 +359,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 @test "a renewal that took longer than its lease is 76" {
   token=$(dlock acquire job)
 
-  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 run strace -qq -o trace -P "$(echo "$PWD"/store/state-*)" \
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 run strace -qq -o trace -P "$(echo "$PWD"/store/state-*/*.lock)" \
     -e trace=pwrite64 -e inject=pwrite64:delay_enter=600000:when=1 \
     dlock renew -t 500ms job --token "$token"
 

@@ -603,7 +603,7 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
 
   assert_status 78
   assert_one_line
-  assert_output_contains 'not made of directories'
+  assert_output_contains 'cache is not a directory'
 }
 
 @test "what is out of date or abandoned is removed by those who store something beside it" {

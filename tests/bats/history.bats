@@ -172,7 +172,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   hold job
   kill -KILL "$holder" "$command"
   eventually run_is $'vanished\nran'
-  rm "$BATS_TEST_TMPDIR"/store/state-*
+  rm -r "$BATS_TEST_TMPDIR"/store/state-*
 
   assert_equal "$(runs .outcome)" $'vanished\nran'
   dlock run job -- true
@@ -256,17 +256,17 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_one_line
 }
 
-@test "runs that are damaged are an error with the database's name" {
+@test "runs that are damaged are an error with the file's name" {
   DLOCK_STORE=${stores[0]}
   dlock run job -- sh -c 'exit 77' || true
+  file=$(echo "$BATS_TEST_TMPDIR"/store/state-*/*.lock)
   # The record of a run is the only place where the outcome stands right behind the host.
-  perl -0777 -pi -e "s/\Q$(uname -n)\E\x03\0\0\0ran/$(uname -n)\x03\0\0\0rat/g" \
-    "$BATS_TEST_TMPDIR"/store/state-*
+  perl -0777 -pi -e "s/\Q$(uname -n)\E\x03\0\0\0ran/$(uname -n)\x03\0\0\0rat/g" "$file"
 
   run dlock history job
 
   assert_status 78
-  assert_output_contains "$BATS_TEST_TMPDIR/store/state-"
+  assert_output_contains "$file is damaged"
 }
 
 @test "a limit of zero or of no number is a usage error" {

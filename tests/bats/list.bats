@@ -294,7 +294,7 @@ END
 
 @test "to list twenty thousand locks takes no more than seconds" {
   used job
-  rm "$store"/state-*
+  rm -r "$store"/state-*
   line=$(tail -n 1 "$store/runs.jsonl")
   yes "$line" | head -n 20000 | awk '{ sub(/"job"/, "\"job" NR "\""); print }' \
     >> "$store/runs.jsonl"

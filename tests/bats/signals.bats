@@ -90,16 +90,17 @@ has_descriptor() {  # <part of what they are> <pid> [<number>]
 
 no_sockets() { [[ -z $(find store -name 'wake-*') ]]; }
 
-# Takes what every transaction of the store takes, and does not give it back.
+# Takes what every change of a lock takes, and does not give it back.
 keep_store_busy() {
   if [[ ${DLOCK_TEST_STORE:-} == redis ]]; then
     kill -STOP "$server_pid"
     return
   fi
   perl -MFcntl -e '
-    my $gate = pack "s s x4 q q l x4", F_WRLCK, 0, 0, 1, 0;
+    # The mutexes of all locks: sessions.hpp.
+    my $gates = pack "s s x4 q q l x4", F_WRLCK, 0, 1 << 62, 0, 0;
     open my $sessions, "+<", shift or die;
-    fcntl $sessions, F_SETLK, $gate or die;
+    fcntl $sessions, F_SETLK, $gates or die;
     open my $taken, ">", "taken";
     sleep 60' store/sessions 3>&- &
   eventually test -e taken
@@ -502,7 +503,7 @@ system_calls() {
   system_calls > calls
   local call count
 
-  # The lock's database is open by then, the lock not yet granted.
+  # The lock's file is open by then, the lock not yet granted.
   grep -E '^(mmap|pwrite64|fcntl|ppoll|epoll_create1|signalfd4) 1$' calls > early
   test -s early
   while read -r call count; do

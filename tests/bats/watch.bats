@@ -130,7 +130,7 @@ teardown() { kill_leftovers; }
   dlock break job --yes
 
   assert_events 'broken job 0' 'released job 1'
-  assert_equal "$(jq -r 'select(.event == "released").message' "$seen" | cut -d, -f1)" lost
+  assert_equal "$(jq -r 'select(.event == "released").message' "$seen" | cut -d, -f1)" 'lost (broken)'
 }
 
 @test "a lease by hand that is broken is free at once" {
