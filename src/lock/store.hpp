@@ -150,9 +150,9 @@ class Store {
 
   // Frees the lock if it is this claim's, hands it to the next in line in the same
   // step, and takes the claim out of the queue. `end` is recorded as the last run;
-  // without it the grant was given back before anything ran, or is detached: no run. Where
-  // leases run out, an end that says that the lease was lost may leave it (Release::left):
-  // then the lock is nobody's, but is held until the lease ends.
+  // without it the grant was given back before anything ran, or is detached: no run.
+  // Where leases run out, an end that says that the lease was lost may leave it
+  // (Release::left): then the lock is nobody's, but is held until the lease ends.
   //
   // An `end` that does not say that the lease was lost has to be true: if the lease that
   // this claim was granted is not its own any more, or was broken, that is the answer,
