@@ -9,18 +9,18 @@ namespace {
 constexpr Choice<Color> colors[] = {
     {"auto", Color::automatic}, {"always", Color::always}, {"never", Color::never}};
 
-redis::TlsPlan tls_plan(const Settings& settings) {
-  redis::TlsPlan plan;
-  plan.ca = file_name(settings, "tls-ca");
-  plan.certificate = file_name(settings, "tls-cert");
-  plan.key = file_name(settings, "tls-key");
-  plan.insecure = flag(settings, "tls-insecure");
-  if (plan.certificate.empty() != plan.key.empty()) {
+net::TlsOptions tls_options(const Settings& settings) {
+  net::TlsOptions tls;
+  tls.ca = file_name(settings, "tls-ca");
+  tls.certificate = file_name(settings, "tls-cert");
+  tls.key = file_name(settings, "tls-key");
+  tls.insecure = flag(settings, "tls-insecure");
+  if (tls.certificate.empty() != tls.key.empty()) {
     throw UsageError(
         "--tls-cert and --tls-key go together",
         is_from_file(settings, "tls-cert") || is_from_file(settings, "tls-key"));
   }
-  return plan;
+  return tls;
 }
 
 // Puts what was set for the login in the place of what the URL says. A password comes
@@ -52,8 +52,8 @@ CommonOptions common_options(const Settings& settings) {
   });
   // Also for a store that has no use for them, so that a mistake is found at once.
   set_login(settings, options.store.target);
-  if (const auto plan = tls_plan(settings); options.store.target.tls) {
-    options.store.target.tls = plan;
+  if (const auto tls = tls_options(settings); options.store.target.tls) {
+    options.store.target.tls = tls;
   }
   with_setting(settings, "namespace", [&](const std::string& value) {
     options.name_space = parsed_name(value);

@@ -20,7 +20,7 @@
 #include <thread>
 #include <utility>
 
-#include "store/redis/endpoint.hpp"
+#include "net/endpoint.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {
@@ -73,9 +73,8 @@ class PeerServer {
 
   explicit PeerServer(Talk talk, const std::string& address = "127.0.0.1")
       : talk_(std::move(talk)) {
-    const auto endpoint = address.front() == '/'
-                              ? redis::endpoint_of_path(address)
-                              : *redis::endpoint_of_literal(address, 0);
+    const auto endpoint = address.front() == '/' ? net::endpoint_of_path(address)
+                                                 : *net::endpoint_of_literal(address, 0);
     listener_ = Fd(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::bind(listener_.get(), endpoint.generic(), endpoint.size) != 0 ||
         ::listen(listener_.get(), 16) != 0) {

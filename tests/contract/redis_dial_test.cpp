@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "store/redis/dial.hpp"
+#include "net/dial.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/peer.hpp"
 #include "tests/unit/temporary_directory.hpp"
@@ -19,7 +19,7 @@ using std::chrono::seconds;
 // A socket that listens and whose queue is full: who connects to it hears nothing.
 class FullListener {
  public:
-  explicit FullListener(const Endpoint& endpoint)
+  explicit FullListener(const net::Endpoint& endpoint)
       : listener_(::socket(endpoint.storage.ss_family,
                            SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
     if (::bind(listener_.get(), endpoint.generic(), endpoint.size) != 0 ||
@@ -37,7 +37,7 @@ class FullListener {
     }
   }
 
-  const Endpoint& endpoint() const { return endpoint_; }
+  const net::Endpoint& endpoint() const { return endpoint_; }
 
   // Lets everybody in.
   void relent() {
@@ -49,27 +49,27 @@ class FullListener {
 
  private:
   Fd listener_;
-  Endpoint endpoint_;
+  net::Endpoint endpoint_;
   std::vector<Fd> clients_;
 };
 
 class Dialling : public ::testing::Test {
  protected:
-  static Endpoint loopback(std::uint16_t port) {
-    return *endpoint_of_literal("127.0.0.1", port);
+  static net::Endpoint loopback(std::uint16_t port) {
+    return *net::endpoint_of_literal("127.0.0.1", port);
   }
 
   // The one of `endpoints` that answers.
-  asio::awaitable<Endpoint> answerer(Endpoints endpoints,
-                                     milliseconds budget = seconds(5)) {
-    Patience patience(Clock::now() + budget, wakeup_, "server");
-    Endpoint used;
-    const Fd fd = co_await dial(context_, endpoints, patience, used);
+  asio::awaitable<net::Endpoint> answerer(net::Endpoints endpoints,
+                                          milliseconds span = seconds(5)) {
+    net::Budget budget(Clock::now() + span, wakeup_, "server");
+    net::Endpoint used;
+    const Fd fd = co_await net::dial(context_, endpoints, budget, used);
     EXPECT_TRUE(fd);
     co_return used;
   }
 
-  static bool is_same(const Endpoint& one, const Endpoint& other) {
+  static bool is_same(const net::Endpoint& one, const net::Endpoint& other) {
     return std::memcmp(&one.storage, &other.storage, sizeof one.storage) == 0;
   }
 
@@ -116,8 +116,8 @@ TEST_F(Dialling, ends_at_its_moment_when_all_addresses_are_silent) {
 
 TEST_F(Dialling, asks_a_unix_socket_with_a_full_queue_again) {
   const TemporaryDirectory directory;
-  FullListener busy(endpoint_of_path(directory.file("socket")));
-  Task<Endpoint> task(context_, answerer({busy.endpoint()}));
+  FullListener busy(net::endpoint_of_path(directory.file("socket")));
+  Task<net::Endpoint> task(context_, answerer({busy.endpoint()}));
   context_.restart();
   context_.poll();
   ASSERT_FALSE(task.is_done());

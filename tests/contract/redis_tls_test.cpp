@@ -96,7 +96,7 @@ class RedisTls : public ::testing::Test {
     Target target;
     target.host = host;
     target.port = port;
-    target.tls = TlsPlan{ca_file(), "", "", false};
+    target.tls = net::TlsOptions{ca_file(), "", "", false};
     target.password = "secret";
     return target;
   }

@@ -3,12 +3,12 @@
 #include <optional>
 #include <utility>
 
-#include "store/redis/dial.hpp"
+#include "net/budget.hpp"
+#include "net/dial.hpp"
+#include "net/messages.hpp"
+#include "net/resolver.hpp"
+#include "net/stream.hpp"
 #include "store/redis/login.hpp"
-#include "store/redis/messages.hpp"
-#include "store/redis/patience.hpp"
-#include "store/redis/resolver.hpp"
-#include "store/redis/stream.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -69,30 +69,30 @@ class Connection::Link {
     close();
   }
 
-  asio::awaitable<void> open(Patience& patience) {
+  asio::awaitable<void> open(net::Budget& budget) {
     // First, because a connection without it would be for nothing.
     const auto login = login_commands(target_);
-    Endpoint used;
-    const auto endpoints = co_await find_endpoints(patience);
-    auto stream = std::make_unique<Stream>(
-        context_, co_await dial(context_, endpoints, patience, used));
+    net::Endpoint used;
+    const auto endpoints = co_await find_endpoints(budget);
+    auto stream = std::make_unique<net::Stream>(
+        context_, co_await net::dial(context_, endpoints, budget, used));
     last_used_ = used;
-    if (target_.tls) co_await stream->secure(*target_.tls, target_.host, patience);
+    if (target_.tls) co_await stream->secure(*target_.tls, target_.host, budget);
     stream_ = std::move(stream);
-    if (!login.empty()) check_login(target_, co_await ask(login, patience));
+    if (!login.empty()) check_login(target_, co_await ask(login, budget));
   }
 
   // The replies to `commands`. Only if it is open.
   asio::awaitable<std::vector<Reply>> ask(const std::vector<Command>& commands,
-                                          Patience& patience) {
+                                          net::Budget& budget) {
     const auto bytes = encoded(commands);
-    co_await stream_->write(bytes, patience);
+    co_await stream_->write(bytes, budget);
     ReplyReader reader;
     std::vector<Reply> replies;
     replies.reserve(commands.size());
     const bool is_soon = !commands.empty() && !blocks(commands.back());
     while (replies.size() < commands.size()) {
-      const auto received = co_await stream_->read(patience, is_soon);
+      const auto received = co_await stream_->read(budget, is_soon);
       if (received.empty()) throw closed_by(shown_, replies);
       if (!reader.feed(received)) throw nonsense(reader);
       while (auto reply = reader.next()) replies.push_back(std::move(*reply));
@@ -105,19 +105,19 @@ class Connection::Link {
     co_return replies;
   }
 
-  asio::awaitable<void> send(const std::vector<Command>& commands, Patience& patience) {
+  asio::awaitable<void> send(const std::vector<Command>& commands, net::Budget& budget) {
     const auto bytes = encoded(commands);
-    co_await stream_->write(bytes, patience);
+    co_await stream_->write(bytes, budget);
   }
 
   // What comes next; nothing if the time is over first.
-  asio::awaitable<std::optional<Reply>> receive(Patience& patience) {
+  asio::awaitable<std::optional<Reply>> receive(net::Budget& budget) {
     if (!unasked_) unasked_.emplace();
     for (;;) {
       auto reply = unasked_->next();
       if (!unasked_->error().empty()) throw nonsense(*unasked_);
       if (reply) co_return reply;
-      const auto received = co_await stream_->read_until(patience);
+      const auto received = co_await stream_->read_until(budget);
       if (!received) co_return std::nullopt;
       if (received->empty()) throw closed_by(shown_, {});
       unasked_->feed(*received);
@@ -125,28 +125,29 @@ class Connection::Link {
   }
 
  private:
-  asio::awaitable<Endpoints> find_endpoints(Patience& patience) {
-    if (!target_.path.empty()) co_return Endpoints{endpoint_of_path(target_.path)};
-    if (auto literal = endpoint_of_literal(target_.host, target_.port)) {
-      co_return Endpoints{*literal};
+  asio::awaitable<net::Endpoints> find_endpoints(net::Budget& budget) {
+    if (!target_.path.empty())
+      co_return net::Endpoints{net::endpoint_of_path(target_.path)};
+    if (auto literal = net::endpoint_of_literal(target_.host, target_.port)) {
+      co_return net::Endpoints{*literal};
     }
-    co_return co_await resolve(context_, target_.host, target_.port, last_used_,
-                               patience);
+    co_return co_await net::resolve(context_, target_.host, target_.port, last_used_,
+                                    budget);
   }
 
   Failure nonsense(const ReplyReader& reader) const {
     return Failure(Failure::Kind::unreachable,
                    shown_ + " answers with something that is not the Redis protocol: " +
-                       printable(with_small_letter(reader.error()), 200));
+                       printable(net::with_small_letter(reader.error()), 200));
   }
 
   asio::io_context& context_;
   Target target_;
   std::string shown_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<net::Stream> stream_;
   std::optional<ReplyReader> unasked_;  // of a connection that subscribes
   bool in_use_ = false;
-  std::optional<Endpoint> last_used_;
+  std::optional<net::Endpoint> last_used_;
 };
 
 Connection::Connection(asio::io_context& context, Target target)
@@ -165,52 +166,52 @@ asio::awaitable<void> Connection::open(Clock::time_point until, Wakeup& wakeup) 
 asio::awaitable<std::vector<Reply>> Connection::exchange(std::vector<Command> commands,
                                                          Clock::time_point until,
                                                          Wakeup& wakeup) {
-  Patience patience(until, wakeup, link_->shown());
+  net::Budget budget(until, wakeup, link_->shown());
   std::optional<Failure> failure;
   std::vector<Reply> replies;
   try {
-    patience.check();
+    budget.check();
     link_->begin();
-    if (!link_->is_open()) co_await link_->open(patience);
-    if (!commands.empty()) replies = co_await link_->ask(commands, patience);
+    if (!link_->is_open()) co_await link_->open(budget);
+    if (!commands.empty()) replies = co_await link_->ask(commands, budget);
   } catch (const Failure& error) {
     failure = error;
   }
-  finish(patience, failure);
+  finish(budget, failure);
   co_return replies;
 }
 
 asio::awaitable<void> Connection::send(std::vector<Command> commands,
                                        Clock::time_point until, Wakeup& wakeup) {
   co_await open(until, wakeup);
-  Patience patience(until, wakeup, link_->shown());
+  net::Budget budget(until, wakeup, link_->shown());
   std::optional<Failure> failure;
   try {
-    patience.check();
-    co_await link_->send(commands, patience);
+    budget.check();
+    co_await link_->send(commands, budget);
   } catch (const Failure& error) {
     failure = error;
   }
-  finish(patience, failure);
+  finish(budget, failure);
 }
 
 asio::awaitable<std::optional<Reply>> Connection::receive(Clock::time_point until,
                                                           Wakeup& wakeup) {
-  Patience patience(until, wakeup, link_->shown());
+  net::Budget budget(until, wakeup, link_->shown());
   std::optional<Failure> failure;
   std::optional<Reply> reply;
   try {
-    reply = co_await link_->receive(patience);
+    reply = co_await link_->receive(budget);
   } catch (const Failure& error) {
     failure = error;
   }
-  finish(patience, failure);
+  finish(budget, failure);
   co_return reply;
 }
 
 // Whatever went wrong leaves the connection closed.
-void Connection::finish(Patience& patience, const std::optional<Failure>& failure) {
-  patience.hand_on();
+void Connection::finish(net::Budget& budget, const std::optional<Failure>& failure) {
+  budget.hand_on();
   link_->end(!failure);
   if (failure) throw *failure;
 }

@@ -15,9 +15,11 @@
 #include "store/redis/reply.hpp"
 #include "store/redis/target.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
+class Budget;
+}
 
-class Patience;
+namespace dlock::redis {
 
 // A command and its arguments, byte for byte.
 using Command = std::vector<std::string>;
@@ -66,7 +68,7 @@ class Connection {
 
  private:
   class Link;
-  void finish(Patience& patience, const std::optional<Failure>& failure);
+  void finish(net::Budget& budget, const std::optional<Failure>& failure);
 
   std::unique_ptr<Link> link_;
 };

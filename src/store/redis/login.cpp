@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "lock/errors.hpp"
-#include "store/redis/messages.hpp"
+#include "net/messages.hpp"
 #include "util/fd.hpp"
 #include "util/text.hpp"
 
@@ -73,7 +73,7 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
   const auto text = printable(reply.text, 200);
   // This one comes unasked, before the server has looked at the login.
   if (reply.text.find("max number of clients") != std::string::npos) {
-    throw cannot_reach(target.shown(), text);
+    throw net::cannot_reach(target.shown(), text);
   }
   const auto code = reply.error_code();
   if (code == "NOAUTH" || code == "NOPERM" || code == "DENIED") {

@@ -5,20 +5,15 @@
 #include <optional>
 #include <string>
 
-namespace dlock::redis {
+#include "net/tls_options.hpp"
 
-struct TlsPlan {
-  std::string ca;           // a file of certificates; empty: the system's
-  std::string certificate;  // of this client, with its key; empty: none
-  std::string key;
-  bool insecure = false;  // accept any certificate
-};
+namespace dlock::redis {
 
 struct Target {
   std::string host;  // a name or an address; empty with a path
   std::uint16_t port = 6379;
   std::string path;  // of a unix socket; empty over TCP
-  std::optional<TlsPlan> tls;
+  std::optional<net::TlsOptions> tls;
 
   std::string user;  // empty: the default user
   std::optional<std::string> password;

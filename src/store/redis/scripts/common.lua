@@ -1,5 +1,5 @@
 -- What every script begins with: the state of the lock KEYS[1], and the rules of granting
--- on it. The rules are those of store/local/rules.cpp; tests hold the two against each
+-- on it. The rules are those of rules/; tests hold the two against each
 -- other.
 --
 -- KEYS[1]     a string, with a time to live: who has the lock. An exclusive holder's token,

@@ -1,5 +1,5 @@
 -- Admits by the limit KEYS[1], or says when. The rules are those of
--- store/local/limit_rules.cpp. Nothing of a lock of the same name is looked at.
+-- rules/limit.cpp. Nothing of a lock of the same name is looked at.
 --
 -- KEYS[1]:limit         a hash: most, period (in microseconds), arrivals (how many got a
 --                       turn so far), last and ahead (see below)

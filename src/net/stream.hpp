@@ -8,13 +8,13 @@
 #include <string>
 #include <string_view>
 
-#include "store/redis/patience.hpp"
-#include "store/redis/progress.hpp"
-#include "store/redis/readiness.hpp"
-#include "store/redis/target.hpp"
+#include "net/budget.hpp"
+#include "net/progress.hpp"
+#include "net/readiness.hpp"
+#include "net/tls_options.hpp"
 #include "util/fd.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 
 class Tls;
 
@@ -26,19 +26,19 @@ class Stream {
 
   // Encrypts what follows, with the server that the plan trusts under the name `host`.
   // Throws Failure, rejected for a certificate, before anything else was sent.
-  asio::awaitable<void> secure(const TlsPlan& plan, const std::string& host,
-                               Patience& patience);
+  asio::awaitable<void> secure(const TlsOptions& plan, const std::string& host,
+                               Budget& budget);
 
   // Sends all of `bytes`. Throws Failure (unreachable, interrupted).
-  asio::awaitable<void> write(std::string_view bytes, Patience& patience);
+  asio::awaitable<void> write(std::string_view bytes, Budget& budget);
 
   // What has come, at least a byte; valid until the next call. Empty once the server has
   // closed the connection. `is_soon`: it should be on its way. Throws Failure
   // (unreachable, interrupted).
-  asio::awaitable<std::string_view> read(Patience& patience, bool is_soon);
+  asio::awaitable<std::string_view> read(Budget& budget, bool is_soon);
 
   // The same, but nothing when the time is over first, and no harm done.
-  asio::awaitable<std::optional<std::string_view>> read_until(Patience& patience);
+  asio::awaitable<std::optional<std::string_view>> read_until(Budget& budget);
 
   // Whether nothing has come that nobody asked for, the end least of all.
   bool is_quiet();
@@ -50,8 +50,8 @@ class Stream {
  private:
   Progress try_write(std::string_view bytes);
   Progress try_read(char* buffer, std::size_t size);
-  asio::awaitable<bool> is_ready(Readiness::For what, Patience& patience);
-  asio::awaitable<void> wait(Readiness::For what, Patience& patience);
+  asio::awaitable<bool> is_ready(Readiness::For what, Budget& budget);
+  asio::awaitable<void> wait(Readiness::For what, Budget& budget);
 
   static constexpr std::size_t buffer_size = 16u << 10;
 
@@ -62,4 +62,4 @@ class Stream {
   std::unique_ptr<char[]> buffer_;
 };
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

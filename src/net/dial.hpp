@@ -4,17 +4,17 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 
-#include "store/redis/endpoint.hpp"
-#include "store/redis/patience.hpp"
+#include "net/budget.hpp"
+#include "net/endpoint.hpp"
 #include "util/fd.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 
 // Connects to whichever of `endpoints` answers first. They are tried in their order, the
 // next one as soon as one has failed or a quarter of a second has passed, so that a dead
 // one costs no more than that. `used` becomes the one that it was. Throws Failure like
 // Connection::open(), with the last reason when there are several.
 asio::awaitable<Fd> dial(asio::io_context& context, const Endpoints& endpoints,
-                         Patience& patience, Endpoint& used);
+                         Budget& budget, Endpoint& used);
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

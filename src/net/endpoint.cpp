@@ -1,4 +1,4 @@
-#include "store/redis/endpoint.hpp"
+#include "net/endpoint.hpp"
 
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -11,7 +11,7 @@
 #include "lock/errors.hpp"
 #include "util/text.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 namespace {
 
 template <typename Specific>
@@ -65,4 +65,4 @@ std::optional<Endpoint> endpoint_of_literal(const std::string& host, std::uint16
   return std::nullopt;
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

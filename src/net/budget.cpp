@@ -1,17 +1,17 @@
-#include "store/redis/patience.hpp"
+#include "net/budget.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "util/text.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 
-Patience::Patience(Clock::time_point until, Wakeup& wakeup, std::string server)
+Budget::Budget(Clock::time_point until, Wakeup& wakeup, std::string server)
     : until_(until), wakeup_(wakeup), server_(std::move(server)) {}
 
-asio::awaitable<bool> Patience::wait(std::function<bool()> is_true,
-                                     Clock::time_point moment) {
+asio::awaitable<bool> Budget::wait(std::function<bool()> is_true,
+                                   Clock::time_point moment) {
   const auto end = std::min(moment, until_);
   while (!is_true()) {
     if (wakeup_.gives_up()) throw given_up();
@@ -24,12 +24,12 @@ asio::awaitable<bool> Patience::wait(std::function<bool()> is_true,
   co_return true;
 }
 
-void Patience::check() const {
+void Budget::check() const {
   if (wakeup_.gives_up()) throw given_up();
   if (is_over()) throw timeout(server_);
 }
 
-Failure Patience::timeout(const std::string& who) const {
+Failure Budget::timeout(const std::string& who) const {
   // Rounded, because the budget was reckoned a moment before it came here.
   const auto budget = std::chrono::round<std::chrono::duration<long long, std::centi>>(
       std::max(until_ - began_, Clock::duration::zero()));
@@ -37,12 +37,12 @@ Failure Patience::timeout(const std::string& who) const {
                  who + " did not answer within " + for_people(budget));
 }
 
-void Patience::hand_on() {
+void Budget::hand_on() {
   if (std::exchange(woken_for_others_, false)) wakeup_.notify();
 }
 
-Failure Patience::given_up() const {
+Failure Budget::given_up() const {
   return Failure(Failure::Kind::interrupted, server_ + ": given up");
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include "store/redis/progress.hpp"
-#include "store/redis/target.hpp"
+#include "net/progress.hpp"
+#include "net/tls_options.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 
 // One session, as a client. TLS 1.2 or later; unless the plan says otherwise, the
 // server's certificate has to be of an authority that is trusted and to name `host`
@@ -20,7 +20,7 @@ class Tls {
  public:
   // On a connected socket of the caller's. Nothing of OpenSSL is set up before the first
   // one. Throws Failure (misconfigured) for files of the plan that cannot be used.
-  Tls(const TlsPlan& plan, const std::string& host, int fd, std::string server);
+  Tls(const TlsOptions& plan, const std::string& host, int fd, std::string server);
   ~Tls();
 
   // Each throws Failure for what is TLS's own: rejected for a certificate, theirs or
@@ -49,4 +49,4 @@ class Tls {
   std::unique_ptr<SSL, FreeSession> session_;
 };
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

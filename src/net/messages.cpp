@@ -1,8 +1,8 @@
-#include "store/redis/messages.hpp"
+#include "net/messages.hpp"
 
 #include <cstring>
 
-namespace dlock::redis {
+namespace dlock::net {
 
 std::string with_small_letter(std::string reason) {
   const auto is_between = [](char c, char first, char last) {
@@ -24,4 +24,4 @@ Failure cannot_reach(const std::string& server, const std::string& why) {
   return Failure(Failure::Kind::unreachable, "cannot reach " + server + ": " + why);
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

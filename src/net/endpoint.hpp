@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace dlock::redis {
+namespace dlock::net {
 
 struct Endpoint {
   sockaddr_storage storage{};
@@ -29,4 +29,4 @@ Endpoint endpoint_of_path(const std::string& path);
 // Of "127.0.0.1", "::1" or "fe80::1%eth0"; nothing if `host` is a name.
 std::optional<Endpoint> endpoint_of_literal(const std::string& host, std::uint16_t port);
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

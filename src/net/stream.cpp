@@ -1,14 +1,14 @@
-#include "store/redis/stream.hpp"
+#include "net/stream.hpp"
 
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <utility>
 
-#include "store/redis/messages.hpp"
-#include "store/redis/tls.hpp"
+#include "net/messages.hpp"
+#include "net/tls.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 namespace {
 
 Failure lost(const std::string& server, int error_number) {
@@ -35,51 +35,51 @@ void Stream::abandon() {
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
-asio::awaitable<void> Stream::secure(const TlsPlan& plan, const std::string& host,
-                                     Patience& patience) {
-  auto tls = std::make_unique<Tls>(plan, host, fd_.get(), patience.server());
+asio::awaitable<void> Stream::secure(const TlsOptions& plan, const std::string& host,
+                                     Budget& budget) {
+  auto tls = std::make_unique<Tls>(plan, host, fd_.get(), budget.server());
   for (;;) {
     const auto progress = tls->shake_hands();
     if (progress.state == Progress::State::done) break;
     if (progress.state == Progress::State::failed) {
-      throw lost(patience.server(), progress.error);
+      throw lost(budget.server(), progress.error);
     }
-    co_await wait(progress.awaited(), patience);
+    co_await wait(progress.awaited(), budget);
   }
   tls_ = std::move(tls);
 }
 
-asio::awaitable<void> Stream::write(std::string_view bytes, Patience& patience) {
+asio::awaitable<void> Stream::write(std::string_view bytes, Budget& budget) {
   while (!bytes.empty()) {
     const auto progress = try_write(bytes);
     if (progress.state == Progress::State::failed) {
-      throw lost(patience.server(), progress.error);
+      throw lost(budget.server(), progress.error);
     }
     bytes.remove_prefix(progress.size);
     if (progress.state != Progress::State::done) {
-      co_await wait(progress.awaited(), patience);
+      co_await wait(progress.awaited(), budget);
     }
   }
 }
 
-asio::awaitable<std::string_view> Stream::read(Patience& patience, bool is_soon) {
+asio::awaitable<std::string_view> Stream::read(Budget& budget, bool is_soon) {
   // Nothing has come yet, most likely: an answer takes longer than coming here does.
   if (is_soon && !tls_) is_ready_soon(fd_.get(), Readiness::For::reading);
-  const auto bytes = co_await read_until(patience);
-  if (!bytes) throw patience.timeout(patience.server());
+  const auto bytes = co_await read_until(budget);
+  if (!bytes) throw budget.timeout(budget.server());
   co_return *bytes;
 }
 
-asio::awaitable<std::optional<std::string_view>> Stream::read_until(Patience& patience) {
+asio::awaitable<std::optional<std::string_view>> Stream::read_until(Budget& budget) {
   for (;;) {
     const auto progress = try_read(buffer_.get(), buffer_size);
     if (progress.state == Progress::State::done) {
       co_return std::string_view(buffer_.get(), progress.size);
     }
     if (progress.state == Progress::State::failed) {
-      throw lost(patience.server(), progress.error);
+      throw lost(budget.server(), progress.error);
     }
-    const bool ready = co_await is_ready(progress.awaited(), patience);
+    const bool ready = co_await is_ready(progress.awaited(), budget);
     if (!ready) co_return std::nullopt;
   }
 }
@@ -102,17 +102,16 @@ Progress Stream::try_read(char* buffer, std::size_t size) {
   return progress_of(::recv(fd_.get(), buffer, size, 0), Progress::State::wants_to_read);
 }
 
-asio::awaitable<bool> Stream::is_ready(Readiness::For what, Patience& patience) {
+asio::awaitable<bool> Stream::is_ready(Readiness::For what, Budget& budget) {
   if (!readiness_) readiness_.emplace(context_, fd_.get());
-  readiness_->ask(what, patience.wakeup());
-  const bool came =
-      co_await patience.wait([this, what] { return readiness_->came(what); });
+  readiness_->ask(what, budget.wakeup());
+  const bool came = co_await budget.wait([this, what] { return readiness_->came(what); });
   co_return came;
 }
 
-asio::awaitable<void> Stream::wait(Readiness::For what, Patience& patience) {
-  const bool ready = co_await is_ready(what, patience);
-  if (!ready) throw patience.timeout(patience.server());
+asio::awaitable<void> Stream::wait(Readiness::For what, Budget& budget) {
+  const bool ready = co_await is_ready(what, budget);
+  if (!ready) throw budget.timeout(budget.server());
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

@@ -1,4 +1,4 @@
-#include "store/redis/tls.hpp"
+#include "net/tls.hpp"
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -13,11 +13,11 @@
 #include <utility>
 
 #include "lock/errors.hpp"
-#include "store/redis/endpoint.hpp"
-#include "store/redis/messages.hpp"
+#include "net/endpoint.hpp"
+#include "net/messages.hpp"
 #include "util/text.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 namespace {
 
 // OpenSSL's own BIO for sockets writes with write(2), which raises SIGPIPE when the
@@ -141,7 +141,7 @@ void trust_as_the_machine_does(SSL_CTX* context) {
   ERR_clear_error();  // what cannot be read vouches for nobody
 }
 
-void trust(SSL_CTX* context, const TlsPlan& plan) {
+void trust(SSL_CTX* context, const TlsOptions& plan) {
   ERR_clear_error();
   if (plan.insecure) {
     SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nullptr);
@@ -155,7 +155,7 @@ void trust(SSL_CTX* context, const TlsPlan& plan) {
   }
 }
 
-void identify(SSL_CTX* context, const TlsPlan& plan) {
+void identify(SSL_CTX* context, const TlsOptions& plan) {
   if (plan.certificate.empty()) return;
   ERR_clear_error();
   // Or else OpenSSL asks for the passphrase of a key on the terminal.
@@ -197,7 +197,7 @@ void expect(SSL* session, const std::string& host, bool insecure) {
 
 }  // namespace
 
-Tls::Tls(const TlsPlan& plan, const std::string& host, int fd, std::string server)
+Tls::Tls(const TlsOptions& plan, const std::string& host, int fd, std::string server)
     : server_(std::move(server)), fd_(fd), context_(new_context()) {
   trust(context_.get(), plan);
   identify(context_.get(), plan);
@@ -284,4 +284,4 @@ Progress Tls::progress_of(int result) {
                 "no TLS with " + server_ + ": " + reason_of_openssl());
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

@@ -9,13 +9,13 @@
 #include "lock/errors.hpp"
 #include "lock/wakeup.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 
 // The total budget of one exchange. Whoever waits for something of it waits here.
-class Patience {
+class Budget {
  public:
   // `server` is for messages.
-  Patience(Clock::time_point until, Wakeup& wakeup, std::string server);
+  Budget(Clock::time_point until, Wakeup& wakeup, std::string server);
 
   // Sleeps until `is_true`, which is asked again after each notification. False if the
   // budget, or `moment` before it, passes first. Throws Failure (interrupted) when the
@@ -49,4 +49,4 @@ class Patience {
   bool woken_for_others_ = false;
 };
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

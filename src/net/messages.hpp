@@ -5,7 +5,7 @@
 
 #include "lock/errors.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 
 // A reason from elsewhere ("Connection refused") as the end of a line of ours.
 std::string with_small_letter(std::string reason);
@@ -16,4 +16,4 @@ std::string reason_of(int error_number);
 // Unreachable: "cannot reach `server`: `why`".
 Failure cannot_reach(const std::string& server, const std::string& why);
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

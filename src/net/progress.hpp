@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-#include "store/redis/readiness.hpp"
+#include "net/readiness.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 
 struct Progress {
   enum class State { done, wants_to_read, wants_to_write, failed };
@@ -20,4 +20,4 @@ struct Progress {
   }
 };
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

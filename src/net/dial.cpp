@@ -1,4 +1,4 @@
-#include "store/redis/dial.hpp"
+#include "net/dial.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,10 +10,10 @@
 #include <optional>
 #include <utility>
 
-#include "store/redis/messages.hpp"
-#include "store/redis/readiness.hpp"
+#include "net/messages.hpp"
+#include "net/readiness.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 namespace {
 
 // As in RFC 8305: longer than a connection takes nearly everywhere, and a small part of
@@ -110,12 +110,12 @@ class Dialling {
     return false;
   }
 
-  asio::awaitable<void> wait(Patience& patience, Clock::time_point moment) {
+  asio::awaitable<void> wait(Budget& budget, Clock::time_point moment) {
     for (auto& attempt : attempts_) {
       if (!attempt.readiness) attempt.readiness.emplace(context_, attempt.fd.get());
-      attempt.readiness->ask(Readiness::For::writing, patience.wakeup());
+      attempt.readiness->ask(Readiness::For::writing, budget.wakeup());
     }
-    co_await patience.wait(
+    co_await budget.wait(
         [this] {
           return std::any_of(attempts_.begin(), attempts_.end(),
                              [](const Attempt& attempt) { return attempt.is_ready(); });
@@ -164,7 +164,7 @@ Failure failure_to_connect(const std::string& server, int error_number, bool is_
 }  // namespace
 
 asio::awaitable<Fd> dial(asio::io_context& context, const Endpoints& endpoints,
-                         Patience& patience, Endpoint& used) {
+                         Budget& budget, Endpoint& used) {
   Dialling dialling(context, endpoints);
   auto next_at = Clock::time_point::min();
   for (;;) {
@@ -175,14 +175,14 @@ asio::awaitable<Fd> dial(asio::io_context& context, const Endpoints& endpoints,
         continue;
     }
     if (dialling.is_idle() && !dialling.has_more()) {
-      throw failure_to_connect(patience.server(), dialling.last_error(),
+      throw failure_to_connect(budget.server(), dialling.last_error(),
                                endpoints.front().is_unix());
     }
-    co_await dialling.wait(patience,
+    co_await dialling.wait(budget,
                            dialling.has_more() ? next_at : Clock::time_point::max());
     if (dialling.look()) co_return dialling.take(used);
-    if (patience.is_over()) throw patience.timeout(patience.server());
+    if (budget.is_over()) throw budget.timeout(budget.server());
   }
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

@@ -1,4 +1,4 @@
-#include "store/redis/readiness.hpp"
+#include "net/readiness.hpp"
 
 #include <poll.h>
 
@@ -6,7 +6,7 @@
 
 #include "lock/errors.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 
 using boost::asio::posix::stream_descriptor;
 
@@ -65,4 +65,4 @@ bool is_ready_soon(int fd, Readiness::For what) {
   return ::poll(&wanted, 1, soon_ms) > 0;
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

@@ -6,7 +6,7 @@
 
 #include "lock/wakeup.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 
 // Watches a socket that belongs to somebody else, who must destroy this object before
 // closing it. All that happens on an event is a note and a notification, and nothing
@@ -37,4 +37,4 @@ class Readiness {
 // until it knows.
 bool is_ready_soon(int fd, Readiness::For what);
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "store/redis/endpoint.hpp"
-#include "store/redis/patience.hpp"
+#include "net/budget.hpp"
+#include "net/endpoint.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 
 // The addresses of `host`, IPv4 and IPv6, in the order in which to try them; at least
 // one. `known` is one that it had before: it stands in when no name server answers in
@@ -18,7 +18,6 @@ namespace dlock::redis {
 // Throws Failure: unreachable, interrupted.
 asio::awaitable<Endpoints> resolve(asio::io_context& context, const std::string& host,
                                    std::uint16_t port,
-                                   const std::optional<Endpoint>& known,
-                                   Patience& patience);
+                                   const std::optional<Endpoint>& known, Budget& budget);
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

@@ -1,4 +1,4 @@
-#include "store/redis/resolver.hpp"
+#include "net/resolver.hpp"
 
 #include <ares.h>
 #include <netinet/in.h>
@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "store/redis/messages.hpp"
-#include "store/redis/readiness.hpp"
+#include "net/messages.hpp"
+#include "net/readiness.hpp"
 
-namespace dlock::redis {
+namespace dlock::net {
 namespace {
 
 // How long a name server may take before it, or the next one, is asked again. c-ares
@@ -64,17 +64,17 @@ class Query {
 
   // Sleeps until an answer has come, or until c-ares has to look at the clock, at most
   // until `moment`.
-  asio::awaitable<void> wait(Patience& patience, Clock::time_point moment) {
+  asio::awaitable<void> wait(Budget& budget, Clock::time_point moment) {
     for (auto& [fd, socket] : sockets_) {
-      if (socket.reads) socket.readiness.ask(Readiness::For::reading, patience.wakeup());
-      if (socket.writes) socket.readiness.ask(Readiness::For::writing, patience.wakeup());
+      if (socket.reads) socket.readiness.ask(Readiness::For::reading, budget.wakeup());
+      if (socket.writes) socket.readiness.ask(Readiness::For::writing, budget.wakeup());
     }
     timeval left{};
     if (ares_timeout(channel_, nullptr, &left) != nullptr) {
       moment = std::min(moment, Clock::now() + std::chrono::seconds(left.tv_sec) +
                                     std::chrono::microseconds(left.tv_usec));
     }
-    co_await patience.wait(
+    co_await budget.wait(
         [this] {
           return std::any_of(sockets_.begin(), sockets_.end(),
                              [](const auto& each) { return each.second.is_ready(); });
@@ -154,20 +154,19 @@ class Query {
   Endpoints endpoints_;
 };
 
-Failure failure_of_resolver(const Patience& patience, int status) {
+Failure failure_of_resolver(const Budget& budget, int status) {
   switch (status) {
     case ARES_ENOTFOUND:
-    case ARES_ENODATA: return cannot_reach(patience.server(), "no such host");
+    case ARES_ENODATA: return cannot_reach(budget.server(), "no such host");
     case ARES_EBADNAME:
       return Failure(Failure::Kind::misconfigured,
-                     "cannot reach " + patience.server() + ": not a host's name");
+                     "cannot reach " + budget.server() + ": not a host's name");
     case ARES_ENOMEM:
       return Failure(Failure::Kind::exhausted,
-                     "cannot reach " + patience.server() + ": out of memory");
+                     "cannot reach " + budget.server() + ": out of memory");
     default:
-      return cannot_reach(
-          patience.server(),
-          "name not resolved: " + with_small_letter(ares_strerror(status)));
+      return cannot_reach(budget.server(), "name not resolved: " +
+                                               with_small_letter(ares_strerror(status)));
   }
 }
 
@@ -175,14 +174,13 @@ Failure failure_of_resolver(const Patience& patience, int status) {
 
 asio::awaitable<Endpoints> resolve(asio::io_context& context, const std::string& host,
                                    std::uint16_t port,
-                                   const std::optional<Endpoint>& known,
-                                   Patience& patience) {
+                                   const std::optional<Endpoint>& known, Budget& budget) {
   Query query(context, port);
   query.ask(host);
   const auto now = Clock::now();
-  const auto end = known ? now + (patience.until() - now) / 2 : patience.until();
+  const auto end = known ? now + (budget.until() - now) / 2 : budget.until();
   while (!query.is_done() && Clock::now() < end) {
-    co_await query.wait(patience, end);
+    co_await query.wait(budget, end);
     query.proceed();
   }
   if (query.is_done() && query.status() == ARES_SUCCESS) {
@@ -190,9 +188,9 @@ asio::awaitable<Endpoints> resolve(asio::io_context& context, const std::string&
     if (!endpoints.empty()) co_return endpoints;
   }
   if (known) co_return Endpoints{*known};
-  if (!query.is_done()) throw patience.timeout("the name server of " + patience.server());
+  if (!query.is_done()) throw budget.timeout("the name server of " + budget.server());
   throw failure_of_resolver(
-      patience, query.status() == ARES_SUCCESS ? ARES_ENODATA : query.status());
+      budget, query.status() == ARES_SUCCESS ? ARES_ENODATA : query.status());
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock::net

@@ -1,0 +1,15 @@
+// How a connection is encrypted.
+#pragma once
+
+#include <string>
+
+namespace dlock::net {
+
+struct TlsOptions {
+  std::string ca;           // a file of certificates; empty: the system's
+  std::string certificate;  // of this client, with its key; empty: none
+  std::string key;
+  bool insecure = false;  // accept any certificate
+};
+
+}  // namespace dlock::net
