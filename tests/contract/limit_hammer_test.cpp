@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lock/admission.hpp"
+#include "rules/limit.hpp"
 #include "store/local/file_name.hpp"
-#include "store/local/limit_rules.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"
 #include "tests/contract/await.hpp"

@@ -8,9 +8,9 @@
 
 #include "fuzz.hpp"
 #include "store/local/file_name.hpp"
-#include "store/local/limit_rules.hpp"
+#include "rules/limit.hpp"
 #include "store/local/record.hpp"
-#include "store/local/state.hpp"
+#include "store/local/state_bytes.hpp"
 
 using namespace dlock;
 using fuzz::require;

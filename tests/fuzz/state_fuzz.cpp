@@ -2,8 +2,8 @@
 // program, or nobody in his right mind, has written.
 
 #include "fuzz.hpp"
-#include "store/local/limit_rules.hpp"
-#include "store/local/state.hpp"
+#include "rules/limit.hpp"
+#include "store/local/state_bytes.hpp"
 
 using namespace dlock;
 using fuzz::require;

@@ -6,9 +6,12 @@
 #include <variant>
 #include <vector>
 
-#include "store/local/rules.hpp"
+#include "rules/granting.hpp"
+#include "rules/look.hpp"
+#include "rules/queue.hpp"
+#include "rules/runs.hpp"
 
-namespace dlock::local {
+namespace dlock::rules {
 
 // The kernel's word: everybody lives and runs who was not said to be dead or stopped.
 class FakeLives final : public Lives {
@@ -90,17 +93,17 @@ struct LockByHand {
   Answer ask(const Claim& claim, Queue queue = Queue::stay_out) {
     then = {};
     const auto party = party_of(number_of(claim.token));
-    return local::ask(state, Ask{claim, party, queue}, now, lives, then);
+    return rules::ask(state, Ask{claim, party, queue}, now, lives, then);
   }
 
   Release release(Session who, const std::optional<RunEnd>& end = std::nullopt) {
     then = {};
-    return local::release(state, token_of(who), end, now, lives, then);
+    return rules::release(state, token_of(who), end, now, lives, then);
   }
 
   Renewal renew(Session who, milliseconds ttl) {
     then = {};
-    return local::renew(state, token_of(who), ttl, now, lives, then);
+    return rules::renew(state, token_of(who), ttl, now, lives, then);
   }
 
   void pass(nanoseconds time) {
@@ -108,7 +111,7 @@ struct LockByHand {
     now.wall += std::chrono::duration_cast<WallTime>(time);
   }
 
-  Watch watch(Session who) const { return watch_for(state, token_of(who), now); }
+  WaitsFor watch(Session who) const { return waits_for(state, token_of(who), now); }
   LockInfo info() const { return info_of(state, {"dlock", "job"}, now, lives); }
 
   State state;
@@ -118,4 +121,4 @@ struct LockByHand {
   Consequences then;  // of the last step
 };
 
-}  // namespace dlock::local
+}  // namespace dlock::rules

@@ -8,9 +8,12 @@
 #include <string>
 
 #include "lock/store.hpp"
+#include "rules/granting.hpp"
+#include "rules/look.hpp"
+#include "rules/queue.hpp"
+#include "rules/runs.hpp"
 #include "store/local/file_name.hpp"
-#include "store/local/rules.hpp"
-#include "store/local/state.hpp"
+#include "store/local/state_bytes.hpp"
 
 namespace dlock::local {
 namespace {
@@ -178,7 +181,7 @@ TEST(RecordTest, the_rules_bear_whatever_a_forged_state_says) {
     info_of(*state, claim.lock, now, lives);
     runs_of_holders(*state, now, lives);
     is_out_of_use(*state, now, lives);
-    watch_for(*state, claim.token, now);
+    rules::waits_for(*state, claim.token, now);
     ask(*state, {claim, party, Queue::join}, now, lives, consequences);
     renew(*state, claim.token, claim.ttl, now, lives, consequences);
     break_leases(*state, {Fence{6}}, now, lives, consequences);

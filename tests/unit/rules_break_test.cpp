@@ -6,7 +6,7 @@
 
 #include "tests/unit/lock_by_hand.hpp"
 
-namespace dlock::local {
+namespace dlock::rules {
 namespace {
 
 using std::chrono::hours;
@@ -24,7 +24,7 @@ class BreakRules : public ::testing::Test, protected LockByHand {
   Fence granted(const Claim& claim) { return std::get<Grant>(ask(claim)).fence; }
   std::vector<Holder> break_leases(const std::vector<Fence>& fences) {
     then = {};
-    return local::break_leases(state, fences, now, lives, then);
+    return rules::break_leases(state, fences, now, lives, then);
   }
   bool is_broken(Session who) { return loss_of(state, token_of(who)) == Loss::broken; }
 
@@ -112,4 +112,4 @@ TEST_F(BreakRules, a_status_tells_of_the_mark) {
 }
 
 }  // namespace
-}  // namespace dlock::local
+}  // namespace dlock::rules

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "store/local/state_bytes.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
-namespace dlock::local {
+namespace dlock::rules {
 namespace {
 
 using std::chrono::hours;
@@ -116,11 +117,11 @@ TEST_F(DedupeRules, a_holder_that_died_before_its_command_started_was_no_run) {
 
 TEST_F(DedupeRules, to_be_deduplicated_changes_nothing) {
   granted(exclusive(1));
-  const auto before = encoded(state);
+  const auto before = local::encoded(state);
 
   ask(deduping(2), Queue::join);
 
-  EXPECT_EQ(encoded(state), before);
+  EXPECT_EQ(local::encoded(state), before);
 }
 
 TEST_F(DedupeRules, a_slot_that_was_held_alone_is_no_run_either) {
@@ -191,7 +192,7 @@ TEST_F(DedupeRules, a_waiter_that_was_taken_out_and_died_is_forgotten) {
   ask(exclusive(3));
 
   EXPECT_TRUE(state.dismissed.empty());
-  EXPECT_EQ(then.buried, (Sessions{2}));
+  EXPECT_EQ(then.dead, (Sessions{2}));
 }
 
 TEST_F(DedupeRules, a_waiter_that_was_taken_out_sees_to_the_others_when_it_asks) {
@@ -367,4 +368,4 @@ TEST_F(DedupeRules, what_holders_of_slots_do_is_not_joined) {
 }
 
 }  // namespace
-}  // namespace dlock::local
+}  // namespace dlock::rules

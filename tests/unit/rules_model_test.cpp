@@ -12,7 +12,7 @@
 
 #include "tests/unit/lock_by_hand.hpp"
 
-namespace dlock::local {
+namespace dlock::rules {
 namespace {
 
 using std::chrono::seconds;
@@ -318,12 +318,12 @@ class History : protected LockByHand {
         continue;
       }
       EXPECT_TRUE(session == who || !lives.lives(waiter)) << "lost a waiter";
-      EXPECT_TRUE(session == who || contains(then.buried, session)) << "left unburied";
+      EXPECT_TRUE(session == who || contains(then.dead, session)) << "left unburied";
     }
     for (std::size_t i = 0; i < stayed.size(); ++i) {
       EXPECT_EQ(state.waiters.at(i).party.session, stayed[i]) << "the order changed";
     }
-    for (const auto session : then.buried) {
+    for (const auto session : then.dead) {
       EXPECT_EQ(lives.dead.count(session), 1u) << "buried one that lives";
     }
   }
@@ -562,7 +562,7 @@ class Town : protected LockByHand {
     take_in_wakes();
   }
 
-  void follow(const Watch& watch, Process& process) {
+  void follow(const WaitsFor& watch, Process& process) {
     process.ask_again = watch.ask_again;
     const auto add = [&](Session session) {
       process.watched.insert(session);
@@ -612,4 +612,4 @@ TEST_P(RulesTown, whoever_waits_gets_its_turn_in_time_though_others_are_stopped)
 INSTANTIATE_TEST_SUITE_P(kinds, RulesTown, ::testing::ValuesIn(kinds), name_of);
 
 }  // namespace
-}  // namespace dlock::local
+}  // namespace dlock::rules

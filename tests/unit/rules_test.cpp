@@ -1,7 +1,5 @@
 // The granting rules: who is granted the lock, who is promised it, who is woken.
 
-#include "store/local/rules.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,10 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "rules/granting.hpp"
+#include "rules/look.hpp"
+#include "rules/queue.hpp"
+#include "rules/runs.hpp"
+#include "store/local/state_bytes.hpp"
 #include "tests/run_end.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
-namespace dlock::local {
+namespace dlock::rules {
 namespace {
 
 using std::chrono::hours;
@@ -110,21 +113,21 @@ TEST_F(Rules, the_token_that_holds_is_granted_the_same_slot_again) {
 TEST_F(Rules, asking_for_what_is_held_already_changes_nothing) {
   granted(exclusive(1));
   queued(exclusive(2));
-  const auto before = encoded(state);
+  const auto before = local::encoded(state);
   pass(seconds(10));
 
   granted(exclusive(1));
 
-  EXPECT_EQ(encoded(state), before);
+  EXPECT_EQ(local::encoded(state), before);
 }
 
 TEST_F(Rules, a_claim_that_is_refused_a_place_changes_nothing) {
   granted(exclusive(1));
-  const auto before = encoded(state);
+  const auto before = local::encoded(state);
 
   ask(exclusive(2), Queue::stay_out);
 
-  EXPECT_EQ(encoded(state), before);
+  EXPECT_EQ(local::encoded(state), before);
 }
 
 TEST_F(Rules, a_grant_is_recorded_with_label_command_and_moment) {
@@ -542,7 +545,7 @@ TEST_F(Rules, a_dead_waiter_that_was_promised_the_lock_is_passed_over_at_once) {
   EXPECT_TRUE(is_granted(exclusive(3)));
 }
 
-TEST_F(Rules, a_dead_waiter_that_was_promised_the_lock_is_buried) {
+TEST_F(Rules, a_dead_waiter_that_was_promised_the_lock_is_removed) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -550,7 +553,7 @@ TEST_F(Rules, a_dead_waiter_that_was_promised_the_lock_is_buried) {
 
   ask(exclusive(3));
 
-  EXPECT_EQ(then.buried, (Sessions{2}));
+  EXPECT_EQ(then.dead, (Sessions{2}));
   EXPECT_TRUE(waiters().empty());
 }
 
@@ -572,7 +575,7 @@ TEST_F(Rules, dead_waiters_in_front_are_passed_over_by_a_release) {
   released(1);
 
   EXPECT_EQ(promised(), (Sessions{4}));
-  EXPECT_EQ(then.buried, (Sessions{2, 3}));
+  EXPECT_EQ(then.dead, (Sessions{2, 3}));
 }
 
 TEST_F(Rules, a_dead_waiter_in_the_middle_is_passed_over_when_its_turn_comes) {
@@ -587,18 +590,18 @@ TEST_F(Rules, a_dead_waiter_in_the_middle_is_passed_over_when_its_turn_comes) {
   EXPECT_EQ(promised(), (Sessions{4}));
 }
 
-TEST_F(Rules, a_dead_predecessor_is_buried_when_the_one_behind_it_asks) {
+TEST_F(Rules, a_dead_predecessor_is_removed_when_the_one_behind_it_asks) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
   die(3);
 
   const auto busy = queued(exclusive(4));
 
-  EXPECT_EQ(then.buried, (Sessions{3}));
+  EXPECT_EQ(then.dead, (Sessions{3}));
   EXPECT_EQ(busy.place, 2u);
 }
 
-TEST_F(Rules, all_dead_predecessors_in_a_row_are_buried) {
+TEST_F(Rules, all_dead_predecessors_in_a_row_are_removed) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
   die(2);
@@ -677,7 +680,7 @@ TEST_F(Rules, the_socket_that_a_dead_holder_may_have_left_is_to_be_removed) {
 
   ask(exclusive(2));
 
-  EXPECT_EQ(then.buried, (Sessions{1}));
+  EXPECT_EQ(then.dead, (Sessions{1}));
 }
 
 TEST_F(Rules, a_detached_lease_that_ended_has_left_no_socket) {
@@ -686,7 +689,7 @@ TEST_F(Rules, a_detached_lease_that_ended_has_left_no_socket) {
 
   ask(exclusive(2));
 
-  EXPECT_TRUE(then.buried.empty());
+  EXPECT_TRUE(then.dead.empty());
 }
 
 TEST_F(Rules, a_dead_holder_whose_command_was_noted_is_a_vanished_run) {
@@ -1059,11 +1062,11 @@ TEST_F(Rules, one_that_does_not_hold_the_lock_cannot_release_it) {
 TEST_F(Rules, a_release_by_one_that_does_not_hold_the_lock_changes_nothing) {
   granted(exclusive(1));
   queued(exclusive(2));
-  const auto before = encoded(state);
+  const auto before = local::encoded(state);
 
   release(3, exit_with(1));
 
-  EXPECT_EQ(encoded(state), before);
+  EXPECT_EQ(local::encoded(state), before);
 }
 
 TEST_F(Rules, a_second_release_is_not_ours) {
@@ -1077,11 +1080,11 @@ TEST_F(Rules, a_second_release_does_not_take_the_promise_from_the_next) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
-  const auto before = encoded(state);
+  const auto before = local::encoded(state);
 
   release(1, exit_with(1));
 
-  EXPECT_EQ(encoded(state), before);
+  EXPECT_EQ(local::encoded(state), before);
 }
 
 TEST_F(Rules, a_waiter_that_releases_leaves_the_queue) {
@@ -1250,10 +1253,10 @@ TEST_F(Rules, a_detached_lease_that_ended_is_not_renewed_though_nobody_came_sinc
 
 TEST_F(Rules, the_lease_of_another_holder_is_not_renewed) {
   granted(detached(1, seconds(30)));
-  const auto before = encoded(state);
+  const auto before = local::encoded(state);
 
   EXPECT_EQ(renew(2, seconds(60)), Renewal::taken_over);
-  EXPECT_EQ(encoded(state), before);
+  EXPECT_EQ(local::encoded(state), before);
 }
 
 TEST_F(Rules, a_lease_that_processes_keep_alive_is_not_made_to_end) {
@@ -1291,11 +1294,11 @@ TEST_F(Rules, the_command_of_a_holder_is_noted_with_when_it_started) {
 TEST_F(Rules, the_command_of_one_that_does_not_hold_is_not_noted) {
   granted(exclusive(1));
   queued(exclusive(2));
-  const auto before = encoded(state);
+  const auto before = local::encoded(state);
 
   note_command(state, token_of(2), {77, now.boot, now.boot});
 
-  EXPECT_EQ(encoded(state), before);
+  EXPECT_EQ(local::encoded(state), before);
 }
 
 // What a waiter watches
@@ -1583,4 +1586,4 @@ TEST_F(Rules, an_awaited_lock_is_never_out_of_use) {
 }
 
 }  // namespace
-}  // namespace dlock::local
+}  // namespace dlock::rules

@@ -1,12 +1,12 @@
 // The state of a lock as bytes: what was written is read, and nothing else is.
 
-#include "store/local/state.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <functional>
 #include <string>
+
+#include "store/local/state_bytes.hpp"
 
 namespace dlock::local {
 namespace {

@@ -38,7 +38,7 @@ asio::awaitable<RateAnswer> LocalStore::admit(const RateClaim& claim, Wakeup& wa
     RecordFile file(*folder_, key.file, RecordFile::Access::write);
     auto state = limit_in(file, claim.limit);
     const auto moment = Moment::now();
-    answer = dlock::local::admit(state, claim, moment.boot);
+    answer = rules::admit(state, claim, moment.boot);
     if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
     if (!file.exists()) note_sweep(head_of(*folder_));
     if (!state.stamps.empty() || !state.turns.empty()) {
@@ -59,7 +59,7 @@ asio::awaitable<void> LocalStore::withdraw(const RateClaim& claim, Wakeup& wakeu
   check_in_place();
   RecordFile file(*folder_, key.file, RecordFile::Access::write);
   auto state = limit_in(file, claim.limit);
-  if (!dlock::local::withdraw(state, claim.token)) co_return;
+  if (!rules::withdraw(state, claim.token)) co_return;
   file.write(with_name(claim.limit, encoded(state)), Moment::now());
 }
 

@@ -71,8 +71,7 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
   {
     auto change = co_await begin_change(lock, wakeup);
     moment = Moment::now();
-    holders =
-        dlock::local::break_leases(change.state, fences, moment, *gate_, consequences);
+    holders = rules::break_leases(change.state, fences, moment, *gate_, consequences);
     for (const auto& run : consequences.vanished) note_past_run(change.state, run);
     commit(change, lock, {std::nullopt, std::nullopt, fences});
     // Each dlock that holds a lock for longer than a moment watches its file.

@@ -250,7 +250,7 @@ void LocalStore::recall_commands(State& state, const LockName& lock) const {
 // Not under the gate, which whoever is woken takes at once.
 void LocalStore::tell(const Consequences& consequences) {
   for (const auto session : consequences.wake) waker_.wake(*directory_, session);
-  for (const auto session : consequences.buried) bury(*directory_, session);
+  for (const auto session : consequences.dead) remove_wake_socket(*directory_, session);
   // What is left to do here can wait for them.
   if (!consequences.wake.empty()) ::sched_yield();
 }
@@ -297,7 +297,7 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
   if (!session_) session_.emplace(*directory_, session_of(claim.token));
   Claim kept = claim;
   kept.command = shortened_command(claim.command);
-  const Ask asked{kept, own_party(claim), queue};
+  const rules::Ask asked{kept, own_party(claim), queue};
 
   State state;
   Answer answer;
@@ -313,7 +313,7 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
                         printable(options_.path));
     }
     moment = Moment::now();
-    answer = dlock::local::ask(change.state, asked, moment, *gate_, consequences);
+    answer = rules::ask(change.state, asked, moment, *gate_, consequences);
     for (const auto& run : consequences.vanished) note_past_run(change.state, run);
     // Nobody would know whose socket it is once the state knows of no session.
     if (!claim.attached && std::holds_alternative<Grant>(answer)) stop_waiting();
@@ -324,7 +324,7 @@ asio::awaitable<Answer> LocalStore::ask(const Claim& claim, Queue queue, Wakeup&
     complete(busy->holders, state);
     if (busy->place > 0) {
       if (!processes_) processes_.emplace(context_, wakeup);
-      follow(watch_for(state, claim.token, moment));
+      follow(rules::waits_for(state, claim.token, moment));
       start_waiting(claim, wakeup);
     }
   } else if (std::holds_alternative<Grant>(answer)) {
@@ -367,8 +367,7 @@ asio::awaitable<Release> LocalStore::release(const Claim& claim,
     }
     if (is_lost && !change.file.exists()) find_floor(state);  // where it is recorded
     const auto moment = Moment::now();
-    outcome =
-        dlock::local::release(state, claim.token, end, moment, *gate_, consequences);
+    outcome = rules::release(state, claim.token, end, moment, *gate_, consequences);
     const bool was_ours = outcome == Release::released;
     if (is_lost && !was_ours) note_lost(state, *holder_, *end, moment);
     ended = std::move(consequences.vanished);
@@ -397,8 +396,8 @@ asio::awaitable<Renewal> LocalStore::renew(const Claim& claim, Wakeup& wakeup) {
   Consequences consequences;
   {
     auto change = co_await begin_change(claim.lock, wakeup);
-    outcome = dlock::local::renew(change.state, claim.token, claim.ttl, Moment::now(),
-                                  *gate_, consequences);
+    outcome = rules::renew(change.state, claim.token, claim.ttl, Moment::now(), *gate_,
+                           consequences);
     commit(change, claim.lock);
   }
   tell(consequences);

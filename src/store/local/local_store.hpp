@@ -10,14 +10,18 @@
 
 #include "lock/errors.hpp"
 #include "lock/store.hpp"
+#include "rules/granting.hpp"
+#include "rules/look.hpp"
+#include "rules/queue.hpp"
+#include "rules/runs.hpp"
 #include "store/local/directory.hpp"
-#include "store/local/events.hpp"
+#include "store/local/event_file.hpp"
 #include "store/local/file_name.hpp"
-#include "store/local/limit_rules.hpp"
+#include "store/local/limit_bytes.hpp"
 #include "store/local/record_file.hpp"
-#include "store/local/rules.hpp"
 #include "store/local/runs_log.hpp"
 #include "store/local/sessions.hpp"
+#include "store/local/state_bytes.hpp"
 #include "store/local/state_folder.hpp"
 #include "store/local/wake_socket.hpp"
 #include "store/local/watchers.hpp"
@@ -143,7 +147,7 @@ class LocalStore final : public Store {
   const Party& own_party(const Claim& claim);
   void start_waiting(const Claim& claim, Wakeup& wakeup);
   void stop_waiting();
-  void follow(const Watch& watch);
+  void follow(const rules::WaitsFor& watch);
   void watch_sessions();
   void probe_soon();
   void look_at_lease();

@@ -75,7 +75,8 @@ void LocalStore::drop_if_unused(const std::string& file, std::uint64_t floor) {
   if (!state || state->last_fence.number > floor || !is_out_of_use(*state, now, *gate_)) {
     return;
   }
-  for (const auto& waiter : state->waiters) bury(*directory_, waiter.party.session);
+  for (const auto& waiter : state->waiters)
+    remove_wake_socket(*directory_, waiter.party.session);
   record.remove();
 }
 

@@ -38,7 +38,7 @@ void LocalStore::stop_waiting() {
 }
 
 // Sees to it that this waiter wakes when what it waits for is gone.
-void LocalStore::follow(const Watch& watch) {
+void LocalStore::follow(const rules::WaitsFor& watch) {
   ask_again_ = watch.ask_again;
   watch_sessions_ = false;
   std::set<pid_t> dlocks;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "store/local/events.hpp"
+#include "store/local/event_file.hpp"
 #include "store/local/local_store.hpp"
 #include "util/text.hpp"
 
@@ -103,7 +103,7 @@ asio::awaitable<void> LocalStore::tidy(LockName lock, Wakeup& wakeup) {
   Consequences consequences;
   {
     auto change = co_await begin_change(lock, wakeup);
-    dlock::local::tidy(change.state, Moment::now(), *gate_, consequences);
+    rules::tidy(change.state, Moment::now(), *gate_, consequences);
     for (const auto& run : consequences.vanished) note_past_run(change.state, run);
     commit(change, lock);
   }

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "store/local/moment.hpp"
+#include "store/local/names.hpp"
 
 namespace dlock::local {
 

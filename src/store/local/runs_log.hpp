@@ -15,7 +15,7 @@
 #include "lock/clock.hpp"
 #include "lock/lease.hpp"
 #include "store/local/directory.hpp"
-#include "store/local/state.hpp"
+#include "store/local/names.hpp"
 
 namespace dlock::local {
 

@@ -12,7 +12,7 @@
 
 #include "lock/errors.hpp"
 #include "store/local/directory.hpp"
-#include "store/local/rules.hpp"
+#include "store/local/names.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::local {
@@ -77,7 +77,7 @@ class Gate final : public Lives {
   // Whether anybody lives by this file.
   bool has_sessions() const;
 
-  // Whether anybody watches the store: see events.hpp.
+  // Whether anybody watches the store: see event_file.hpp.
   bool is_watched() const;
 
   // What is left of a run, as far as /proc shows it to us: a pidfd of each process that

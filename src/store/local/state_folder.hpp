@@ -7,7 +7,7 @@
 
 #include "lock/errors.hpp"
 #include "store/local/directory.hpp"
-#include "store/local/moment.hpp"
+#include "store/local/names.hpp"
 #include "store/local/sessions.hpp"
 
 namespace dlock::local {

@@ -98,7 +98,7 @@ WakeSocket::WakeSocket(asio::io_context& context, const Directory& directory,
         wakeup.notify();
       }) {}
 
-WakeSocket::~WakeSocket() { bury(directory_, session_); }
+WakeSocket::~WakeSocket() { remove_wake_socket(directory_, session_); }
 
 void Waker::prepare() {
   if (!socket_) socket_ = datagram_socket();
@@ -119,7 +119,7 @@ void Waker::wake(const Directory& directory, Session session) {
            sizeof address);
 }
 
-void bury(const Directory& directory, Session session) {
+void remove_wake_socket(const Directory& directory, Session session) {
   ::unlinkat(directory.fd(), name_of(session).c_str(), 0);
 }
 

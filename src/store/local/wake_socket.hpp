@@ -6,7 +6,7 @@
 
 #include "lock/wakeup.hpp"
 #include "store/local/directory.hpp"
-#include "store/local/state.hpp"
+#include "store/local/names.hpp"
 #include "util/readable.hpp"
 
 namespace dlock::local {
@@ -48,6 +48,6 @@ class Waker {
 };
 
 // Removes the socket that a dead waiter left.
-void bury(const Directory& directory, Session session);
+void remove_wake_socket(const Directory& directory, Session session);
 
 }  // namespace dlock::local

@@ -1,20 +1,19 @@
-// What the local store knows of one lock, as a value.
+// What is known of one lock, as a value.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lock/dedupe.hpp"
 #include "lock/lease.hpp"
-#include "store/local/moment.hpp"
+#include "rules/moment.hpp"
 
-namespace dlock::local {
+namespace dlock::rules {
 
-// A byte of the file `sessions` that a living process has locked; 0 is none.
+// By what the store knows a living client from a dead one; 0 is none.
 using Session = std::uint64_t;
 
 // Whose lease or place it is, and how to tell whether it still lives.
@@ -77,19 +76,14 @@ struct State {
   std::vector<RunInfo> runs;  // that are over, the last that ended first
 };
 
+// The holder with this token; end() if there is none. Not one whose run has ended, which
+// has no token, though somebody may come with that.
+std::vector<Holder>::iterator holder_of(State& state, const Token& token);
+
+std::vector<Waiter>::iterator waiter_of(State& state, const Token& token);
+std::vector<Dismissed>::iterator dismissed_of(State& state, const Token& token);
+
 // Puts a run before those that are over, and drops what is beyond the last runs_kept.
 void note_past_run(State& state, const RunInfo& run);
 
-// The state as bytes.
-std::string encoded(const State& state);
-
-// How many bytes more it may take once its runs have ended, and those who wait are
-// promised the lock or hear that they need not run.
-std::size_t room_for_ends(const State& state);
-
-// The inverse of encoded(); nothing if the bytes are not what `encoded` wrote, or say
-// what cannot be: more than there may be of something, a time before the epoch, a fence
-// that is none. What is returned can be computed with, whoever wrote it.
-std::optional<State> decoded(std::string_view bytes);
-
-}  // namespace dlock::local
+}  // namespace dlock::rules

@@ -5,12 +5,11 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lock/store.hpp"
 
-namespace dlock::local {
+namespace dlock::rules {
 
 // One who waits, and from when on it is to ask again.
 struct Turn {
@@ -41,9 +40,4 @@ bool withdraw(LimitState& state, const Token& token);
 // Whether nothing of it is of consequence any more.
 bool is_out_of_use(const LimitState& state, Clock::time_point now);
 
-// The state as bytes, and the inverse; nothing if the bytes are not what `encoded` wrote,
-// or say what cannot be.
-std::string encoded(const LimitState& state);
-std::optional<LimitState> decoded_limit(std::string_view bytes);
-
-}  // namespace dlock::local
+}  // namespace dlock::rules

@@ -3,7 +3,7 @@
 
 #include "lock/clock.hpp"
 
-namespace dlock::local {
+namespace dlock::rules {
 
 struct Moment {
   Clock::time_point boot;
@@ -19,4 +19,4 @@ constexpr bool is_possible(WallTime time) {
   return time >= WallTime(0) && time < year_10000;
 }
 
-}  // namespace dlock::local
+}  // namespace dlock::rules

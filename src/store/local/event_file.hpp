@@ -1,4 +1,4 @@
-// What happens to locks, for those who watch a local store.
+// Where it is told what happens to locks, for those who watch a local store.
 //
 // Nobody keeps a list of who watches: each has a byte of the file `sessions` locked, so
 // whoever changes a lock asks the kernel whether anybody does, and only then adds lines
@@ -13,26 +13,11 @@
 
 #include "lock/event.hpp"
 #include "store/local/directory.hpp"
-#include "store/local/rules.hpp"
+#include "store/local/names.hpp"
 #include "store/local/sessions.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::local {
-
-// Why a holder may be gone, if it did not just end.
-struct Cause {
-  std::optional<Token> released_by;
-  std::optional<RunEnd> end;  // of its run
-  std::vector<Fence> broken;
-};
-
-// What has happened to a lock between two of its states, in order.
-std::vector<Event> events_between(const State& before, const State& after,
-                                  const LockName& lock, const Cause& cause, Moment now);
-
-// That a run was ended whose lease somebody else had taken, or nobody knew any more.
-Event lost_event(const Holder& holder, const LockName& lock, const State& state,
-                 Moment now);
 
 // A line of the file, and back; nothing for what is none.
 std::string line_of(const Event& event);

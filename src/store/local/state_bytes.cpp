@@ -1,4 +1,4 @@
-#include "store/local/state.hpp"
+#include "store/local/state_bytes.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -223,11 +223,6 @@ bool is_sound(const State& state) {
 }
 
 }  // namespace
-
-void note_past_run(State& state, const RunInfo& run) {
-  state.runs.insert(state.runs.begin(), run);
-  if (state.runs.size() > runs_kept) state.runs.resize(runs_kept);
-}
 
 std::string encoded(const State& state) {
   Writer writer;

@@ -1,10 +1,10 @@
-#include "store/local/limit_rules.hpp"
+#include "rules/limit.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-namespace dlock::local {
+namespace dlock::rules {
 namespace {
 
 // A clock that was set back would keep every stamp for so much longer. Time has then
@@ -107,79 +107,4 @@ bool is_out_of_use(const LimitState& state, Clock::time_point now) {
   return later_state.stamps.empty() && later_state.turns.empty();
 }
 
-namespace {
-
-// What a state begins with. Then come the stamps, eight bytes each, and the turns.
-struct Head {
-  std::uint64_t most = 0;
-  std::int64_t period = 0;
-  std::uint64_t stamps = 0;
-  std::uint64_t turns = 0;
-};
-static_assert(sizeof(Head) == 32 && sizeof(Turn) == 24);
-
-// What one who writes honestly puts there, far from where sums of moments would overflow.
-constexpr std::uint64_t greatest_rate = 10'000;
-constexpr std::int64_t longest_period = 3'200'000'000'000;  // ms, 100 years
-constexpr Clock::time_point last_moment{nanoseconds(std::int64_t{1} << 62)};
-
-bool is_sound(Clock::time_point moment) {
-  return moment >= Clock::time_point{} && moment <= last_moment;
-}
-
-template <typename T>
-void append(std::string& bytes, const std::vector<T>& values) {
-  if (values.empty()) return;
-  const auto at = bytes.size();
-  bytes.resize(at + values.size() * sizeof(T));
-  std::memcpy(bytes.data() + at, values.data(), values.size() * sizeof(T));
-}
-
-template <typename T>
-std::vector<T> taken(std::string_view& bytes, std::size_t count) {
-  std::vector<T> values(count);
-  if (count > 0) std::memcpy(values.data(), bytes.data(), count * sizeof(T));
-  bytes.remove_prefix(count * sizeof(T));
-  return values;
-}
-
-}  // namespace
-
-std::string encoded(const LimitState& state) {
-  Head head;
-  head.most = state.rate.most;
-  head.period = state.rate.period.count();
-  head.stamps = state.stamps.size();
-  head.turns = state.turns.size();
-  std::string bytes(sizeof head, '\0');
-  std::memcpy(bytes.data(), &head, sizeof head);
-  append(bytes, state.stamps);
-  append(bytes, state.turns);
-  return bytes;
-}
-
-std::optional<LimitState> decoded_limit(std::string_view bytes) {
-  Head head;
-  if (bytes.size() < sizeof head) return std::nullopt;
-  std::memcpy(&head, bytes.data(), sizeof head);
-  bytes.remove_prefix(sizeof head);
-  if (head.most == 0 || head.most > greatest_rate || head.period <= 0 ||
-      head.period > longest_period ||
-      head.stamps > bytes.size() / sizeof(Clock::time_point)) {
-    return std::nullopt;
-  }
-  LimitState state;
-  state.rate.most = static_cast<unsigned>(head.most);
-  state.rate.period = milliseconds(head.period);
-  state.stamps = taken<Clock::time_point>(bytes, head.stamps);
-  if (head.turns > bytes.size() / sizeof(Turn)) return std::nullopt;
-  state.turns = taken<Turn>(bytes, head.turns);
-  const bool is_possible =
-      bytes.empty() && std::is_sorted(state.stamps.begin(), state.stamps.end()) &&
-      std::all_of(state.stamps.begin(), state.stamps.end(), is_sound) &&
-      std::all_of(state.turns.begin(), state.turns.end(),
-                  [](const Turn& turn) { return is_sound(turn.at); });
-  return is_possible ? std::optional(std::move(state)) : std::nullopt;
-}
-
-}  // namespace dlock::local
+}  // namespace dlock::rules

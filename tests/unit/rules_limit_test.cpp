@@ -1,14 +1,14 @@
 // The rules of rate limits, by themselves and under random histories.
 
-#include "store/local/limit_rules.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 #include <random>
 
-namespace dlock::local {
+#include "store/local/limit_bytes.hpp"
+
+namespace dlock::rules {
 namespace {
 
 using std::chrono::seconds;
@@ -228,8 +228,8 @@ TEST_F(Limit, comes_back_from_bytes) {
   turn_of(1);
   turn_of(2);
 
-  const auto bytes = encoded(state_);
-  const auto read = decoded_limit(bytes);
+  const auto bytes = local::encoded(state_);
+  const auto read = local::decoded_limit(bytes);
 
   ASSERT_TRUE(read);
   EXPECT_EQ(read->rate, state_.rate);
@@ -242,17 +242,17 @@ TEST_F(Limit, comes_back_from_bytes) {
 TEST_F(Limit, bytes_that_were_cut_or_say_what_cannot_be_are_none) {
   fill();
   turn_of(1);
-  const auto bytes = encoded(state_);
+  const auto bytes = local::encoded(state_);
 
   for (std::size_t at = 0; at < bytes.size(); ++at) {
-    EXPECT_FALSE(decoded_limit(bytes.substr(0, at))) << "cut at byte " << at;
+    EXPECT_FALSE(local::decoded_limit(bytes.substr(0, at))) << "cut at byte " << at;
   }
-  EXPECT_FALSE(decoded_limit(bytes + "x"));
+  EXPECT_FALSE(local::decoded_limit(bytes + "x"));
   // Rate, period, the counts, and moments, each with its highest byte changed.
   for (const std::size_t at : {7u, 15u, 23u, 31u, 39u}) {
     auto changed = bytes;
     changed[at] = '\x7F';
-    EXPECT_FALSE(decoded_limit(changed)) << "at byte " << at;
+    EXPECT_FALSE(local::decoded_limit(changed)) << "at byte " << at;
   }
 }
 
@@ -353,4 +353,4 @@ TEST_P(RandomLimits, who_is_on_time_is_admitted_in_order_and_nothing_is_wasted) 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomLimits, ::testing::Range(0u, 30u));
 
 }  // namespace
-}  // namespace dlock::local
+}  // namespace dlock::rules

@@ -1,0 +1,109 @@
+#include "rules/events.hpp"
+
+#include <algorithm>
+
+#include "rules/runs.hpp"
+
+namespace dlock::rules {
+namespace {
+
+bool has_fence(const std::vector<Holder>& holders, Fence fence) {
+  return std::any_of(holders.begin(), holders.end(),
+                     [&](const Holder& h) { return h.fence == fence; });
+}
+
+bool has_token(const std::vector<Waiter>& waiters, const Token& token) {
+  return std::any_of(waiters.begin(), waiters.end(),
+                     [&](const Waiter& w) { return w.party.token == token; });
+}
+
+unsigned free_of(const std::vector<Holder>& holders, std::uint32_t slots) {
+  const bool shared = std::any_of(holders.begin(), holders.end(),
+                                  [](const Holder& h) { return h.mode == Mode::shared; });
+  const auto taken = shared ? slots : holders.size();
+  return slots - static_cast<unsigned>(std::min<std::size_t>(taken, slots));
+}
+
+Event event_of(Event::Kind kind, const LockName& lock, const Party& party, Moment now) {
+  Event event;
+  event.time = now.wall;
+  event.kind = kind;
+  event.lock = lock;
+  event.host = party.host;
+  event.pid = party.pid;
+  return event;
+}
+
+Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Moment now) {
+  auto event = event_of(kind, lock, holder.party, now);
+  event.fence = holder.fence;
+  event.label = holder.label;
+  event.command = holder.argv;
+  return event;
+}
+
+// How `holder`, who is gone, has gone.
+Event event_of_end(const Holder& holder, const LockName& lock, const Cause& cause,
+                   Moment now) {
+  if (cause.released_by == holder.party.token) {
+    const bool lost = cause.end && cause.end->outcome == "lost" && !holder.broken;
+    auto event =
+        event_of(lost ? Event::Kind::lost : Event::Kind::released, lock, holder, now);
+    if (cause.end) event.run = ended_run(holder, *cause.end, now);
+    return event;
+  }
+  const bool broken = std::find(cause.broken.begin(), cause.broken.end(), holder.fence) !=
+                      cause.broken.end();
+  if (broken) return event_of(Event::Kind::broken, lock, holder, now);
+  return event_of(holder.ended ? Event::Kind::released : Event::Kind::expired, lock,
+                  holder, now);
+}
+
+}  // namespace
+
+std::vector<Event> events_between(const State& before, const State& after,
+                                  const LockName& lock, const Cause& cause, Moment now) {
+  std::vector<Event> events;
+  auto holders = before.holders;
+  const auto add = [&](Event event) {
+    event.free = free_of(holders, after.slots);
+    events.push_back(std::move(event));
+  };
+  for (const auto& holder : before.holders) {
+    if (has_fence(after.holders, holder.fence)) continue;
+    std::erase_if(holders, [&](const Holder& h) { return h.fence == holder.fence; });
+    add(event_of_end(holder, lock, cause, now));
+  }
+  for (const auto& waiter : before.waiters) {
+    const bool was_granted =
+        std::any_of(after.holders.begin(), after.holders.end(),
+                    [&](const Holder& h) { return h.party.token == waiter.party.token; });
+    if (was_granted || has_token(after.waiters, waiter.party.token)) continue;
+    add(event_of(Event::Kind::left, lock, waiter.party, now));
+  }
+  for (const auto& holder : after.holders) {
+    const auto former =
+        std::find_if(before.holders.begin(), before.holders.end(),
+                     [&](const Holder& h) { return h.fence == holder.fence; });
+    if (former == before.holders.end()) {
+      holders.push_back(holder);
+      add(event_of(Event::Kind::granted, lock, holder, now));
+    } else if (holder.broken && !former->broken) {
+      add(event_of(Event::Kind::broken, lock, holder, now));
+    }
+  }
+  for (const auto& waiter : after.waiters) {
+    if (has_token(before.waiters, waiter.party.token)) continue;
+    add(event_of(Event::Kind::queued, lock, waiter.party, now));
+  }
+  return events;
+}
+
+Event lost_event(const Holder& holder, const LockName& lock, const State& state,
+                 Moment now) {
+  auto event = event_of(Event::Kind::lost, lock, holder, now);
+  event.free = free_of(state.holders, state.slots);
+  return event;
+}
+
+}  // namespace dlock::rules

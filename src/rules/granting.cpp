@@ -1,0 +1,297 @@
+#include "rules/granting.hpp"
+
+#include <algorithm>
+
+#include "rules/look.hpp"
+#include "rules/queue.hpp"
+#include "rules/runs.hpp"
+
+namespace dlock::rules {
+namespace {
+
+std::uint32_t free_slot(const State& state) {
+  std::uint32_t slot = 0;
+  while (std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& h) { return h.slot == slot; })) {
+    ++slot;
+  }
+  return slot;
+}
+
+Grant grant_of(const Holder& holder, Moment now) {
+  return {holder.fence, holder.slot, now.boot,
+          holder.ends_at.value_or(Clock::time_point::max())};
+}
+
+Grant grant_to(State& state, const Ask& ask, Moment now) {
+  state.last_fence.number =
+      std::max(state.last_fence.number + 1,
+               static_cast<std::uint64_t>(std::max<std::int64_t>(now.wall.count(), 0)));
+  state.used = now.wall;
+  Holder holder;
+  holder.party = ask.party;
+  holder.mode = ask.claim.mode;
+  holder.slot = ask.claim.mode == Mode::shared ? 0 : free_slot(state);
+  holder.fence = state.last_fence;
+  holder.since = now.wall;
+  holder.granted_at = now.boot;
+  holder.label = ask.claim.label;
+  holder.argv = ask.claim.command;
+  holder.counts =
+      ask.claim.attached && ask.claim.mode == Mode::exclusive && ask.claim.slots == 1;
+  holder.min_hold = ask.claim.min_hold;
+  if (!ask.claim.attached) {
+    // Who asked goes its way, and only the clock ends the lease.
+    holder.party.session = 0;
+    if (ask.claim.on_behalf_of != 0) holder.party.pid = ask.claim.on_behalf_of;
+    holder.ends_at = later(now.boot, ask.claim.ttl);
+  }
+  state.holders.push_back(std::move(holder));
+  return grant_of(state.holders.back(), now);
+}
+
+// Has the lock held on for a run that ended too soon. It is nobody's any more: what was
+// the holder's claim would be a new one.
+void keep(Holder& holder) {
+  holder.ended = true;
+  holder.ends_at = later(holder.granted_at, holder.min_hold);
+  holder.party.token = {};
+  holder.party.session = 0;
+  holder.command = 0;
+}
+
+// With several holders, the one now in front of the queue has more of them to watch
+// than it knew of. With one, it watches that one already: it stood right behind it.
+void tell_of_grant(State& state, Moment now, Consequences& consequences) {
+  const auto& holder = state.holders.back();
+  if (state.slots != 1 || holder.mode != Mode::exclusive) {
+    wake_the_head(state, consequences);
+  }
+  if (holder.counts) dismiss(state, now, consequences);
+}
+
+bool is_above(const Claim& claim, const Holder& holder) {
+  return !holder.ended && std::find(claim.held_above.begin(), claim.held_above.end(),
+                                    holder.fence) != claim.held_above.end();
+}
+
+// The grant of an outer run that this claim would wait for without end.
+std::optional<Fence> blocked_from_above(const State& state, const Claim& claim) {
+  std::optional<Fence> above;
+  bool others = std::any_of(state.waiters.begin(), state.waiters.end(),
+                            [](const Waiter& w) { return w.promised_until.has_value(); });
+  for (const auto& holder : state.holders) {
+    if (is_above(claim, holder)) {
+      above = holder.fence;
+    } else {
+      others = true;
+    }
+  }
+  // Somebody else's slot can become free.
+  const bool can_wait = claim.mode == Mode::exclusive && claim.slots > 1 && others;
+  return can_wait ? std::nullopt : above;
+}
+
+// A reader below a reader enters even if a writer waits: that writer waits for the
+// outer run, which waits for this one.
+bool joins_outer_reader(const State& state, const Claim& claim) {
+  return claim.mode == Mode::shared &&
+         std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& holder) {
+                       return holder.mode == Mode::shared && is_above(claim, holder);
+                     });
+}
+
+Busy busy(const State& state, std::size_t place, Moment now) {
+  Busy answer;
+  for (const auto& holder : state.holders) answer.holders.push_back(info_of(holder, now));
+  answer.place = place;
+  answer.queued = state.waiters.size();
+  return answer;
+}
+
+// Takes over the number of slots that the claim names where nobody is there to disagree.
+bool agrees_on_slots(State& state, const Claim& claim) {
+  const bool queued = waiter_of(state, claim.token) != state.waiters.end();
+  if (state.holders.empty() && state.waiters.size() == (queued ? 1u : 0u)) {
+    state.slots = claim.slots;
+  }
+  return state.slots == claim.slots;
+}
+
+// Nothing if the command has to run.
+std::optional<Answer> answer_to_dedupe(State& state, const Ask& ask, Moment now,
+                                       const Lives& lives, Consequences& consequences) {
+  if (const auto above = blocked_from_above(state, ask.claim)) return HeldAbove{*above};
+  auto run = counting_run(state, *ask.claim.dedupe, ask.queue, now);
+  if (!run) return std::nullopt;
+  const auto own = waiter_of(state, ask.claim.token);
+  if (own != state.waiters.end()) {
+    // It may have been promised the lock just now.
+    std::erase(consequences.wake, ask.party.session);
+    state.waiters.erase(own);
+    promise_to_the_next(state, now, lives, consequences);
+  }
+  return Deduplicated{std::move(*run)};
+}
+
+Answer answer_to_waiter(State& state, const Ask& ask, std::vector<Waiter>::iterator own,
+                        Moment now, Consequences& consequences) {
+  if (!own->promised_until) {
+    const auto place = static_cast<std::size_t>(own - state.waiters.begin()) + 1;
+    return busy(state, place, now);
+  }
+  state.waiters.erase(own);
+  const auto grant = grant_to(state, ask, now);
+  // This process needs no waking: it is the one that asks.
+  std::erase(consequences.wake, ask.party.session);
+  tell_of_grant(state, now, consequences);
+  return grant;
+}
+
+Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
+                          Consequences& consequences) {
+  const Claim& claim = ask.claim;
+  // Those that were promised it already count as if they held it.
+  const bool nobody_waits = std::all_of(
+      state.waiters.begin(), state.waiters.end(),
+      [](const Waiter& waiter) { return waiter.passed_over || waiter.promised_until; });
+  if ((nobody_waits || joins_outer_reader(state, claim)) &&
+      occupancy_of(state, now).admits(claim.mode, state.slots)) {
+    const auto grant = grant_to(state, ask, now);
+    tell_of_grant(state, now, consequences);
+    return grant;
+  }
+  if (const auto above = blocked_from_above(state, claim)) return HeldAbove{*above};
+  if (ask.queue == Queue::stay_out) return busy(state, 0, now);
+  Waiter waiter;
+  waiter.party = ask.party;
+  waiter.mode = claim.mode;
+  waiter.since = now.wall;
+  waiter.queued_at = now.boot;
+  waiter.dedupe = claim.dedupe;
+  state.waiters.push_back(std::move(waiter));
+  return busy(state, state.waiters.size(), now);
+}
+
+}  // namespace
+
+Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
+           Consequences& consequences) {
+  const Claim& claim = ask.claim;
+  remove_dead_holders(state, now, lives, consequences);
+  remove_dead_dismissed(state, lives, consequences);
+
+  if (const auto own = holder_of(state, claim.token); own != state.holders.end()) {
+    if (!claim.attached) own->ends_at = later(now.boot, claim.ttl);
+    return grant_of(*own, now);
+  }
+  if (auto own = waiter_of(state, claim.token); own != state.waiters.end()) {
+    // One that comes late has its place again, as long as nobody else was promised it.
+    if (!is_promised(*own, now)) own->promised_until.reset();
+    own->passed_over = false;
+    remove_dead_predecessors(state, own, lives, consequences);
+  }
+  promise_to_the_next(state, now, lives, consequences);
+  if (const auto own = dismissed_of(state, claim.token); own != state.dismissed.end()) {
+    return Deduplicated{own->by};
+  }
+  if (!agrees_on_slots(state, claim)) return SlotsDiffer{state.slots};
+  if (claim.dedupe) {
+    if (auto answer = answer_to_dedupe(state, ask, now, lives, consequences)) {
+      return std::move(*answer);
+    }
+  }
+  const auto own = waiter_of(state, claim.token);
+  return own == state.waiters.end()
+             ? answer_to_newcomer(state, ask, now, consequences)
+             : answer_to_waiter(state, ask, own, now, consequences);
+}
+
+Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
+                Moment now, const Lives& lives, Consequences& consequences) {
+  auto outcome = Release::not_ours;
+  bool kept = false;
+  // First, so that a run that vanished does not become the last one.
+  remove_dead_holders(state, now, lives, consequences, end ? &token : nullptr);
+  remove_dead_dismissed(state, lives, consequences);
+  if (const auto own = holder_of(state, token); own != state.holders.end()) {
+    outcome = Release::released;
+    if (end) {
+      const auto run = ended_run(*own, *end, now);
+      note_run(state, run);
+      if (end->is_shared && run.counts) dismiss_joined(state, run, consequences);
+    }
+    state.used = now.wall;
+    kept = end && !own->broken && later(own->granted_at, own->min_hold) > now.boot;
+    if (kept) {
+      keep(*own);
+    } else {
+      state.holders.erase(own);
+    }
+    dismiss(state, now, consequences);
+  }
+  if (const auto own = waiter_of(state, token); own != state.waiters.end()) {
+    state.waiters.erase(own);
+  }
+  if (const auto own = dismissed_of(state, token); own != state.dismissed.end()) {
+    state.dismissed.erase(own);
+  }
+  promise_to_the_next(state, now, lives, consequences);
+  if (kept) wake_the_head(state, consequences);
+  return outcome;
+}
+
+void note_lost(State& state, const Holder& holder, const RunEnd& end, Moment now) {
+  note_run(state, ended_run(holder, end, now));
+}
+
+Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
+              const Lives& lives, Consequences& consequences) {
+  const auto own = holder_of(state, token);
+  if (own == state.holders.end() || is_over(*own, now, lives)) {
+    const bool others = std::any_of(
+        state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
+          return holder.party.token != token && !is_over(holder, now, lives);
+        });
+    return others && state.slots == 1 ? Renewal::taken_over : Renewal::gone;
+  }
+  if (!own->ends_at) return Renewal::confirmed;
+  const auto ends_at = later(now.boot, ttl);
+  if (ends_at < *own->ends_at) wake_the_head(state, consequences);
+  own->ends_at = ends_at;
+  return Renewal::confirmed;
+}
+
+std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
+                                 Moment now, const Lives& lives,
+                                 Consequences& consequences) {
+  remove_dead_holders(state, now, lives, consequences);
+  remove_dead_dismissed(state, lives, consequences);
+  std::vector<Holder> found;
+  for (auto& holder : state.holders) {
+    if (std::find(fences.begin(), fences.end(), holder.fence) == fences.end()) continue;
+    found.push_back(holder);
+    holder.broken = true;
+  }
+  // What ends by the clock has nobody who could be told.
+  std::erase_if(state.holders, [](const Holder& h) { return h.broken && h.ends_at; });
+  promise_to_the_next(state, now, lives, consequences);
+  return found;
+}
+
+void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences) {
+  remove_dead_holders(state, now, lives, consequences);
+  remove_dead_dismissed(state, lives, consequences);
+  promise_to_the_next(state, now, lives, consequences);
+}
+
+void note_command(State& state, const Token& token, const CommandProcess& command) {
+  const auto own = holder_of(state, token);
+  if (own == state.holders.end()) return;
+  own->command = command.pid;
+  own->command_after = command.not_before.time_since_epoch().count();
+  own->command_before = command.not_after.time_since_epoch().count();
+}
+
+}  // namespace dlock::rules

@@ -1,0 +1,95 @@
+#include "rules/look.hpp"
+
+#include <algorithm>
+
+#include "lock/history.hpp"
+#include "rules/queue.hpp"
+#include "rules/runs.hpp"
+
+namespace dlock::rules {
+namespace {
+
+milliseconds whole_milliseconds(nanoseconds span) {
+  return std::chrono::duration_cast<milliseconds>(std::max(span, nanoseconds(0)));
+}
+
+}  // namespace
+
+HolderInfo info_of(const Holder& holder, Moment now) {
+  HolderInfo info;
+  info.fence = holder.fence;
+  info.slot = holder.slot;
+  info.host = holder.party.host;
+  info.pid = holder.party.pid;
+  info.user = std::to_string(holder.party.uid);
+  info.command = holder.argv;
+  info.label = holder.label;
+  info.since = holder.since;
+  info.held = whole_milliseconds(now.boot - holder.granted_at);
+  info.attached = holder.party.session != 0;
+  info.kept = holder.ended;
+  info.broken = holder.broken;
+  if (holder.ends_at) info.expires_in = whole_milliseconds(*holder.ends_at - now.boot);
+  return info;
+}
+
+LockInfo info_of(const State& state, const LockName& lock, Moment now,
+                 const Lives& lives) {
+  LockInfo info;
+  info.lock = lock;
+  info.last_run = state.last_run;
+  Occupancy occupancy;
+  for (const auto& holder : state.holders) {
+    if (is_over(holder, now, lives)) {
+      if (holder.command != 0) info.last_run = vanished_run(holder);
+      continue;
+    }
+    occupancy.add(holder.mode);
+    info.mode = holder.mode;
+    info.holders.push_back(info_of(holder, now));
+  }
+  for (const auto& waiter : state.waiters) {
+    if (!lives.lives(waiter)) continue;
+    WaiterInfo shown;
+    shown.host = waiter.party.host;
+    shown.pid = waiter.party.pid;
+    shown.user = std::to_string(waiter.party.uid);
+    shown.since = waiter.since;
+    shown.waiting = whole_milliseconds(now.boot - waiter.queued_at);
+    info.waiters.push_back(std::move(shown));
+  }
+  const bool in_use = !info.holders.empty() || !info.waiters.empty();
+  info.slots = in_use ? state.slots : 1;
+  const auto taken = occupancy.shared > 0 ? info.slots : occupancy.exclusive;
+  info.free = info.slots - std::min(taken, info.slots);
+  return info;
+}
+
+bool is_untidy(const State& state, Moment now, const Lives& lives) {
+  return std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& holder) { return is_over(holder, now, lives); });
+}
+
+std::optional<Loss> loss_of(const State& state, const Token& token) {
+  bool is_taken = false;
+  for (const auto& holder : state.holders) {
+    if (!holder.ended && holder.party.token == token) {
+      return holder.broken ? std::optional(Loss::broken) : std::nullopt;
+    }
+    is_taken = is_taken || (holder.mode == Mode::exclusive && state.slots == 1);
+  }
+  return is_taken ? Loss::taken_over : Loss::gone;
+}
+
+bool is_out_of_use(const State& state, Moment now, const Lives& lives) {
+  if (now.wall - state.used <= WallTime(runs_kept_for)) return false;
+  const bool held =
+      std::any_of(state.holders.begin(), state.holders.end(),
+                  [&](const Holder& holder) { return !is_over(holder, now, lives); });
+  const bool waited_for =
+      std::any_of(state.waiters.begin(), state.waiters.end(),
+                  [&](const Waiter& waiter) { return lives.lives(waiter); });
+  return !held && !waited_for;
+}
+
+}  // namespace dlock::rules

@@ -1,0 +1,186 @@
+#include "rules/queue.hpp"
+
+#include <algorithm>
+
+#include "rules/runs.hpp"
+
+namespace dlock::rules {
+namespace {
+
+// How often the first two in line look again though nothing woke them. Everything
+// they wait for wakes them; this is for what no kernel tells (a lost datagram).
+constexpr milliseconds safety_net{1000};
+
+// The same for those behind, who rely on the ones in front being there: one that has
+// many in front looks seldom, so that all looks together stay few.
+constexpr milliseconds slow_safety_net{20'000};
+milliseconds safety_net_at(std::size_t place) {
+  if (place <= 2) return safety_net;
+  return std::min(safety_net * static_cast<int>(std::min<std::size_t>(place, 20) + 1),
+                  slow_safety_net);
+}
+
+// Between two who look whether a promise in front of them has lapsed.
+constexpr milliseconds look_after_each_other{10};
+
+// Takes promises from the dead and from those that let them lapse. Whether there was one
+// of the latter.
+bool end_promises(State& state, Moment now, const Lives& lives,
+                  Consequences& consequences) {
+  bool lapsed = false;
+  for (auto waiter = state.waiters.begin(); waiter != state.waiters.end();) {
+    const bool had_its_turn = waiter->promised_until || waiter->passed_over;
+    if (had_its_turn && !lives.lives(*waiter)) {
+      consequences.dead.push_back(waiter->party.session);
+      waiter = state.waiters.erase(waiter);
+      continue;
+    }
+    if (waiter->promised_until && !is_promised(*waiter, now)) {
+      waiter->promised_until.reset();
+      waiter->passed_over = true;
+      lapsed = true;
+    }
+    ++waiter;
+  }
+  return lapsed;
+}
+
+}  // namespace
+
+Occupancy occupancy_of(const State& state, Moment now) {
+  Occupancy occupancy;
+  for (const auto& holder : state.holders) occupancy.add(holder.mode);
+  for (const auto& waiter : state.waiters) {
+    if (is_promised(waiter, now)) occupancy.add(waiter.mode);
+  }
+  return occupancy;
+}
+
+bool is_promised(const Waiter& waiter, Moment now) {
+  return waiter.promised_until && *waiter.promised_until > now.boot &&
+         *waiter.promised_until <= now.boot + promise_holds;
+}
+
+bool is_over(const Holder& holder, Moment now, const Lives& lives) {
+  if (holder.ends_at) return *holder.ends_at <= now.boot;
+  return !lives.lives(holder);
+}
+
+void remove_dead_holders(State& state, Moment now, const Lives& lives,
+                         Consequences& consequences, const Token* self) {
+  std::erase_if(state.holders, [&](const Holder& holder) {
+    if (self != nullptr && holder.party.token == *self) return false;
+    if (!is_over(holder, now, lives)) return false;
+    // It may have died before it removed the socket that it waited with.
+    if (holder.party.session != 0) consequences.dead.push_back(holder.party.session);
+    if (holder.command != 0) {
+      note_run(state, vanished_run(holder));
+      consequences.vanished.push_back(*state.last_run);
+    }
+    return true;
+  });
+}
+
+void remove_dead_dismissed(State& state, const Lives& lives, Consequences& consequences) {
+  std::erase_if(state.dismissed, [&](const Dismissed& dismissed) {
+    if (lives.lives(dismissed.waiter)) return false;
+    consequences.dead.push_back(dismissed.waiter.party.session);
+    return true;
+  });
+}
+
+void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
+                              const Lives& lives, Consequences& consequences) {
+  auto first_dead = own;
+  while (first_dead != state.waiters.begin() && !lives.lives(*(first_dead - 1))) {
+    --first_dead;
+    consequences.dead.push_back(first_dead->party.session);
+  }
+  state.waiters.erase(first_dead, own);
+}
+
+void promise_to_the_next(State& state, Moment now, const Lives& lives,
+                         Consequences& consequences) {
+  const bool lapsed = end_promises(state, now, lives, consequences);
+  const auto holds = lapsed ? promise_holds_after_lapse : promise_holds;
+  auto occupancy = occupancy_of(state, now);
+  for (auto waiter = state.waiters.begin(); waiter != state.waiters.end();) {
+    if (waiter->promised_until || waiter->passed_over) {
+      ++waiter;
+    } else if (!lives.lives(*waiter)) {
+      consequences.dead.push_back(waiter->party.session);
+      waiter = state.waiters.erase(waiter);
+    } else if (!occupancy.admits(waiter->mode, state.slots)) {
+      return;
+    } else {
+      const bool is_last = std::next(waiter) == state.waiters.end();
+      if (!is_last && lives.is_stopped(*waiter)) {
+        waiter->passed_over = true;
+      } else {
+        waiter->promised_until = now.boot + holds;
+        occupancy.add(waiter->mode);
+      }
+      consequences.wake.push_back(waiter->party.session);
+      ++waiter;
+    }
+  }
+}
+
+void dismiss(State& state, Moment now, Consequences& consequences) {
+  std::erase_if(state.waiters, [&](const Waiter& waiter) {
+    if (!waiter.dedupe) return false;
+    const auto run = counting_run(state, *waiter.dedupe, Queue::join, now);
+    if (!run) return false;
+    state.dismissed.push_back({waiter, *run});
+    consequences.wake.push_back(waiter.party.session);
+    return true;
+  });
+}
+
+void dismiss_joined(State& state, const RunInfo& run, Consequences& consequences) {
+  std::erase_if(state.waiters, [&](const Waiter& waiter) {
+    if (!waiter.dedupe || !waiter.dedupe->joins) return false;
+    state.dismissed.push_back({waiter, run});
+    consequences.wake.push_back(waiter.party.session);
+    return true;
+  });
+}
+
+void wake_the_head(const State& state, Consequences& consequences) {
+  for (const auto& waiter : state.waiters) {
+    if (waiter.promised_until || waiter.passed_over) continue;
+    consequences.wake.push_back(waiter.party.session);
+    return;
+  }
+}
+
+WaitsFor waits_for(const State& state, const Token& token, Moment now) {
+  WaitsFor watch;
+  watch.ask_again = now.boot;
+  std::size_t place = 1;  // of those that are not passed over: they are in nobody's way
+  const Waiter* before = nullptr;
+  // When promises in front lapse. Who is right behind asks first, the others soon after
+  // it, for it may be stopped too.
+  auto lapses = Clock::time_point::max();
+  for (const auto& waiter : state.waiters) {
+    if (waiter.party.token == token) {
+      watch.ask_again = std::min(now.boot + safety_net_at(place), lapses);
+      if (before != nullptr) watch.predecessor = &before->party;
+      break;
+    }
+    if (waiter.passed_over) continue;
+    if (lapses != Clock::time_point::max()) lapses += look_after_each_other;
+    if (is_promised(waiter, now)) lapses = std::min(lapses, *waiter.promised_until);
+    before = &waiter;
+    ++place;
+  }
+  if (watch.predecessor == nullptr) {
+    for (const auto& holder : state.holders) {
+      watch.holders.push_back(&holder);
+      if (holder.ends_at) watch.ask_again = std::min(watch.ask_again, *holder.ends_at);
+    }
+  }
+  return watch;
+}
+
+}  // namespace dlock::rules

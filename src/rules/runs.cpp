@@ -1,0 +1,59 @@
+#include "rules/runs.hpp"
+
+#include "lock/history.hpp"
+#include "rules/look.hpp"
+
+namespace dlock::rules {
+
+RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now) {
+  auto run = vanished_run(holder);
+  run.ended = now.wall;
+  run.duration = end.duration;
+  run.exit_code = end.exit_code;
+  run.signal = end.signal;
+  run.outcome = end.outcome;
+  if (end.lost) run.reason = loss_name(*end.lost);
+  return run;
+}
+
+RunInfo vanished_run(const Holder& holder) {
+  RunInfo run;
+  run.fence = holder.fence;
+  run.started = holder.since;
+  run.host = holder.party.host;
+  run.outcome = "vanished";
+  run.counts = holder.counts;
+  return run;
+}
+
+void note_run(State& state, const RunInfo& run) {
+  state.last_run = run;
+  if (run.counts) state.past.note(run);
+}
+
+std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Queue queue,
+                                    Moment now) {
+  const bool waits = dedupe.joins || (dedupe.retry_failed && queue == Queue::join);
+  for (const auto& holder : state.holders) {
+    if (waits || !holder.counts || holder.ended) continue;
+    auto run = vanished_run(holder);
+    run.outcome = "running";
+    return run;
+  }
+  const auto* past = state.past.counting_for(dedupe, now.wall);
+  return past == nullptr ? std::nullopt : std::optional(*past);
+}
+
+std::vector<RunInfo> runs_of_holders(const State& state, Moment now, const Lives& lives) {
+  std::vector<RunInfo> runs;
+  for (const auto& holder : state.holders) {
+    if (!is_over(holder, now, lives)) {
+      if (auto run = run_of(info_of(holder, now))) runs.push_back(std::move(*run));
+    } else if (holder.command != 0) {
+      runs.push_back(vanished_run(holder));
+    }
+  }
+  return runs;
+}
+
+}  // namespace dlock::rules

@@ -1,0 +1,30 @@
+#include "rules/state.hpp"
+
+#include <algorithm>
+
+#include "lock/history.hpp"
+
+namespace dlock::rules {
+
+std::vector<Holder>::iterator holder_of(State& state, const Token& token) {
+  return std::find_if(state.holders.begin(), state.holders.end(), [&](const Holder& h) {
+    return !h.ended && h.party.token == token;
+  });
+}
+
+std::vector<Waiter>::iterator waiter_of(State& state, const Token& token) {
+  return std::find_if(state.waiters.begin(), state.waiters.end(),
+                      [&](const Waiter& w) { return w.party.token == token; });
+}
+
+std::vector<Dismissed>::iterator dismissed_of(State& state, const Token& token) {
+  return std::find_if(state.dismissed.begin(), state.dismissed.end(),
+                      [&](const Dismissed& d) { return d.waiter.party.token == token; });
+}
+
+void note_past_run(State& state, const RunInfo& run) {
+  state.runs.insert(state.runs.begin(), run);
+  if (state.runs.size() > runs_kept) state.runs.resize(runs_kept);
+}
+
+}  // namespace dlock::rules

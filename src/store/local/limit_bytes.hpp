@@ -1,0 +1,17 @@
+// The state of a limit as the bytes of its file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "store/local/names.hpp"
+
+namespace dlock::local {
+
+// The state as bytes, and the inverse; nothing if the bytes are not what `encoded` wrote,
+// or say what cannot be.
+std::string encoded(const LimitState& state);
+std::optional<LimitState> decoded_limit(std::string_view bytes);
+
+}  // namespace dlock::local

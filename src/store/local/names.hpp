@@ -1,0 +1,25 @@
+// The names of the rules that the local store uses throughout.
+#pragma once
+
+#include "rules/events.hpp"
+#include "rules/limit.hpp"
+#include "rules/lives.hpp"
+#include "rules/moment.hpp"
+#include "rules/state.hpp"
+
+namespace dlock::local {
+
+using rules::Cause;
+using rules::Consequences;
+using rules::Dismissed;
+using rules::Holder;
+using rules::is_possible;
+using rules::LimitState;
+using rules::Lives;
+using rules::Moment;
+using rules::Party;
+using rules::Session;
+using rules::State;
+using rules::Waiter;
+
+}  // namespace dlock::local
