@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

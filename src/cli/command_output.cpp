@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <toml.hpp>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/fd.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"

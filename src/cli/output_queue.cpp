@@ -10,7 +10,7 @@
 #include <climits>
 #include <utility>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock {

@@ -8,8 +8,8 @@
 
 #include "cli/lock_view.hpp"
 #include "cli/speaker.hpp"
-#include "lock/errors.hpp"
 #include "supervise/signals.hpp"
+#include "util/failure.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
 

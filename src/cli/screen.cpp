@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "cli/speaker.hpp"
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 namespace {

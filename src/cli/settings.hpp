@@ -12,7 +12,7 @@
 
 #include "cli/values.hpp"
 #include "lock/clock.hpp"
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 

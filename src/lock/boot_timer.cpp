@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "lock/errors.hpp"
 #include "lock/wakeup.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/random.hpp"
 
 namespace dlock {

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "lock/command_process.hpp"
-#include "lock/errors.hpp"
 #include "lock/event.hpp"
 #include "lock/keeper.hpp"
 #include "lock/lease.hpp"
 #include "lock/value.hpp"
 #include "lock/wakeup.hpp"
+#include "util/failure.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "lock/clock.hpp"
-#include "lock/errors.hpp"
 #include "lock/wakeup.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::net {
 

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock::net {

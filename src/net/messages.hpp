@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::net {
 

@@ -4,7 +4,7 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::net {
 

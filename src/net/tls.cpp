@@ -12,9 +12,9 @@
 #include <new>
 #include <utility>
 
-#include "lock/errors.hpp"
 #include "net/endpoint.hpp"
 #include "net/messages.hpp"
+#include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock::net {

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <utility>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/process.hpp"
 
 namespace dlock {

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <new>
 
-#include "lock/errors.hpp"
 #include "supervise/guardian_process.hpp"
+#include "util/failure.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 

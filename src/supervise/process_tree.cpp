@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 namespace {

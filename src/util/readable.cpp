@@ -3,7 +3,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <utility>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 

@@ -6,8 +6,8 @@
 
 #include <deque>
 
-#include "lock/errors.hpp"
 #include "tests/contract/await.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "cli/app.hpp"
 #include "fuzz.hpp"
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 using namespace dlock;
 

@@ -7,7 +7,7 @@
 
 #include "cli/config_file.hpp"
 #include "fuzz.hpp"
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 using namespace dlock;
 using fuzz::require;

@@ -1,7 +1,7 @@
 // Store URLs.
 
 #include "fuzz.hpp"
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "store/open.hpp"
 #include "store/redis/address.hpp"
 

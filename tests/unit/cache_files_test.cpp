@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "lock/errors.hpp"
 #include "store/local/epoch.hpp"
 #include "tests/unit/temporary_directory.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::local {
 namespace {

@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "lock/errors.hpp"
 #include "tests/unit/temporary_directory.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::local {
 namespace {

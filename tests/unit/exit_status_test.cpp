@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "cli/look.hpp"
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 namespace {

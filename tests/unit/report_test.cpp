@@ -9,8 +9,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "lock/errors.hpp"
 #include "tests/unit/temporary_directory.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 namespace {

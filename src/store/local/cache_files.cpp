@@ -9,9 +9,9 @@
 #include <ctime>
 #include <utility>
 
-#include "lock/errors.hpp"
 #include "store/local/epoch.hpp"
 #include "util/checksum.hpp"
+#include "util/failure.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 

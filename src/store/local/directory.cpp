@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 

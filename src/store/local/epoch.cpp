@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lock/errors.hpp"
 #include "store/local/namespaces.hpp"
+#include "util/failure.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::local {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
 

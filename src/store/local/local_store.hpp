@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "lock/errors.hpp"
 #include "lock/store.hpp"
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
@@ -25,6 +24,7 @@
 #include "store/local/state_folder.hpp"
 #include "store/local/wake_socket.hpp"
 #include "store/local/watchers.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::local {
 

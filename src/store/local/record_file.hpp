@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "lock/errors.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/record.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::local {
 

@@ -8,8 +8,8 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "lock/errors.hpp"
 #include "util/checksum.hpp"
+#include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {

@@ -9,8 +9,8 @@
 #include <charconv>
 #include <vector>
 
-#include "lock/errors.hpp"
 #include "lock/history.hpp"
+#include "util/failure.hpp"
 #include "util/json.hpp"
 #include "util/json_line.hpp"
 #include "util/text.hpp"

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "lock/errors.hpp"
 #include "store/local/namespaces.hpp"
+#include "util/failure.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
 

@@ -10,9 +10,9 @@
 #include <optional>
 #include <vector>
 
-#include "lock/errors.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/names.hpp"
+#include "util/failure.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::local {

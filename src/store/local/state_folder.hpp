@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "lock/errors.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/names.hpp"
 #include "store/local/sessions.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::local {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/fd.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

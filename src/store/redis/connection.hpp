@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "lock/clock.hpp"
-#include "lock/errors.hpp"
 #include "lock/wakeup.hpp"
 #include "store/redis/reply.hpp"
 #include "store/redis/target.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::net {
 class Budget;

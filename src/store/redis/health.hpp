@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lock/errors.hpp"
 #include "lock/finding.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::redis {
 

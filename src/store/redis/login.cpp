@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <optional>
 
-#include "lock/errors.hpp"
 #include "net/messages.hpp"
+#include "util/failure.hpp"
 #include "util/fd.hpp"
 #include "util/text.hpp"
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <string_view>
 
-#include "lock/errors.hpp"
 #include "lock/lease.hpp"
 #include "lock/store.hpp"
 #include "store/redis/event_stream.hpp"
 #include "store/redis/reply.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::redis {
 

@@ -1,4 +1,4 @@
-#include "lock/errors.hpp"
+#include "util/failure.hpp"
 
 #include <boost/system/system_error.hpp>
 #include <cerrno>
