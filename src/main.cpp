@@ -38,7 +38,7 @@ void occupy_standard_descriptors() {
 
 // Even with --quiet: what protects the password and the locks is switched off.
 void warn_if_insecure(const StoreUrl& store) {
-  if (store.target.tls && store.target.tls->insecure) {
+  if (is_insecure(store)) {
     Speaker("", false, false)
         .urgent_warning(
             "warning: --tls-insecure: whoever answers is taken for the store, "

@@ -41,7 +41,8 @@ class Acquisition {
         speaker_(options.name, common.quiet, common.verbose),
         wakeup_(context),
         signals_(context, wakeup_, held),
-        store_(open_store(common.store, budget_of(common, claim), context)) {}
+        store_(open_store(common.store, budget_of(common, claim), context)),
+        claimant_(store_->claimant(claim)) {}
 
   asio::awaitable<Exit> to_the_end();
 
@@ -66,6 +67,7 @@ class Acquisition {
   Wakeup wakeup_;
   SignalInbox signals_;
   std::unique_ptr<Store> store_;
+  std::unique_ptr<Claimant> claimant_;
   std::optional<Grant> grant_;
   int repeats_ = 0;
   bool is_kept_ = false;  // renewed by the keeper
@@ -144,7 +146,7 @@ asio::awaitable<Answer> Acquisition::obtain() {
     speaker_.step(std::string(failure.what()) + "; trying again");
   };
   speaker_.step("asking " + printable(store_->url()));
-  co_return co_await acquire(*store_, claim_, patience, wakeup_);
+  co_return co_await acquire(*claimant_, patience, wakeup_);
 }
 
 void Acquisition::granted(const Grant& grant) {
@@ -158,7 +160,7 @@ void Acquisition::granted(const Grant& grant) {
 // slow). There is no grant afterwards if the lock went to somebody else meanwhile.
 asio::awaitable<void> Acquisition::ask_again() {
   if (repeats_++ == most_repeats) throw lease_too_short();
-  const auto answer = co_await store_->ask(claim_, Queue::stay_out, wakeup_);
+  const auto answer = co_await claimant_->ask(Queue::stay_out, wakeup_);
   if (const auto* grant = std::get_if<Grant>(&answer)) {
     granted(*grant);
   } else {
@@ -209,7 +211,7 @@ asio::awaitable<void> Acquisition::hand_out() {
 asio::awaitable<void> Acquisition::give_back() {
   if (!may_hold_) co_return;
   try {
-    co_await store_->release(claim_, std::nullopt, wakeup_);
+    co_await claimant_->release(std::nullopt, wakeup_);
   } catch (const Failure& failure) {
     if (grant_ && failure.kind() != Failure::Kind::interrupted) {
       speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +

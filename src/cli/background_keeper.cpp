@@ -61,12 +61,13 @@ void tell(int channel, std::string_view packet) {
 }
 
 // The keeper's life in its own process.
-class Keeping final : public LeaseWatcher {
+class KeeperProcess final : public LeaseWatcher {
  public:
-  explicit Keeping(Duty duty)
+  explicit KeeperProcess(Duty duty)
       : duty_(std::move(duty)),
         wakeup_(context_),
         store_(open_store(duty_.store, duty_.budget, context_)),
+        claimant_(store_->claimant(duty_.claim)),
         timing_(duty_.claim.ttl, {}, duty_.budget) {}
 
   void run() {
@@ -74,7 +75,10 @@ class Keeping final : public LeaseWatcher {
   }
 
   void extend(Clock::time_point deadline) override { deadline_ = deadline; }
-  void forfeit(Loss) override { is_lost_ = true; }
+  void forfeit(Loss) override {
+    is_lost_ = true;
+    wakeup_.notify();
+  }
 
  private:
   asio::awaitable<bool> to_the_end();
@@ -86,6 +90,7 @@ class Keeping final : public LeaseWatcher {
   asio::io_context context_{1};
   Wakeup wakeup_;
   std::unique_ptr<Store> store_;
+  std::unique_ptr<Claimant> claimant_;
   LeaseTiming timing_;
   asio::signal_set signals_{context_, SIGTERM, SIGINT, SIGHUP};
   std::unique_ptr<Readable> channel_;
@@ -94,30 +99,33 @@ class Keeping final : public LeaseWatcher {
   Clock::time_point deadline_;
   bool is_lost_ = false;
   bool is_free_to_go_ = false;  // the beneficiary has ended, or never got the token
-  KeeperOrders orders_;         // to stop: that, or told to end
+  bool is_told_to_end_ = false;
 };
 
-asio::awaitable<bool> Keeping::to_the_end() {
+asio::awaitable<bool> KeeperProcess::to_the_end() {
   auto sent_at = Clock::now();
   const auto answer = co_await begin(sent_at);
   tell(duty_.channel.get(), answer);
   if (answer != kept) co_return false;  // the parent gives it back
   watch();
   deadline_ = timing_.deadline(sent_at);
-  co_await keep_lease([this] { return store_->renew(duty_.claim, wakeup_); }, timing_,
-                      sent_at, *this, wakeup_, orders_);
+  LeaseKeeper keeper(context_, *claimant_, true, timing_, *this);
+  keeper.start(sent_at);
   while (!is_lost_ && !is_free_to_go_ && Clock::now() < deadline_) {
+    if (is_told_to_end_) keeper.stop();
     co_await wakeup_.wait_until(deadline_);
   }
+  keeper.stop();
+  co_await keeper.ended(wakeup_);
   if (is_free_to_go_ && !is_lost_) co_await give_back();
   co_return true;
 }
 
 // The first renewal, which shows that this process can; what to say about it.
-asio::awaitable<std::string> Keeping::begin(Clock::time_point& sent_at) {
+asio::awaitable<std::string> KeeperProcess::begin(Clock::time_point& sent_at) {
   try {
     sent_at = Clock::now();
-    if (co_await store_->renew(duty_.claim, wakeup_) == Renewal::confirmed) {
+    if (co_await claimant_->renew(wakeup_) == Renewal::confirmed) {
       co_return std::string(kept);
     }
     co_return std::to_string(static_cast<int>(Failure::Kind::unreachable)) +
@@ -127,10 +135,10 @@ asio::awaitable<std::string> Keeping::begin(Clock::time_point& sent_at) {
   }
 }
 
-void Keeping::watch() {
+void KeeperProcess::watch() {
   beneficiary_ =
       std::make_unique<Readable>(context_, std::move(duty_.beneficiary), [this] {
-        is_free_to_go_ = orders_.stop = true;
+        is_free_to_go_ = true;
         wakeup_.notify();
         beneficiary_.reset();  // it stays readable
       });
@@ -138,25 +146,25 @@ void Keeping::watch() {
   channel_ =
       std::make_unique<Readable>(context_, std::move(duty_.channel), [this, channel] {
         if (received(channel) != stay_word) {
-          is_free_to_go_ = orders_.stop = true;
+          is_free_to_go_ = true;
           wakeup_.notify();
         }
         channel_.reset();
       });
   signals_.async_wait([this](boost::system::error_code error, int) {
     if (error) return;
-    orders_.stop = true;
+    is_told_to_end_ = true;
     wakeup_.notify();
   });
 }
 
 // Once the lease has surely ended there is nothing to give back.
-asio::awaitable<void> Keeping::give_back() {
+asio::awaitable<void> KeeperProcess::give_back() {
   const auto ends_at = later(deadline_, timing_.drift());
   do {
     bool failed = false;
     try {
-      co_await store_->release(duty_.claim, std::nullopt, wakeup_);
+      co_await claimant_->release(std::nullopt, wakeup_);
     } catch (const Failure&) {
       failed = true;
     }
@@ -188,7 +196,7 @@ void leave_everything_but(const Duty& duty) {
   // Nothing is opened before there is a lease to keep.
   if (received(duty.channel.get())) {
     try {
-      Keeping(std::move(duty)).run();
+      KeeperProcess(std::move(duty)).run();
     } catch (const std::exception&) {
       // Nobody is there to be told; the lease ends by itself.
     }

@@ -114,7 +114,7 @@ asio::awaitable<std::vector<HolderInfo>> Breaking::take_from(std::vector<Fence> 
 
 asio::awaitable<std::vector<HolderInfo>> Breaking::left_of(
     const std::vector<Fence>& fences) {
-  auto info = co_await store_.inspect(lock_, wakeup_);
+  auto info = co_await store_.inspector().inspect(lock_, wakeup_);
   std::erase_if(info.holders,
                 [&](const HolderInfo& h) { return !contains(fences, h.fence); });
   co_return std::move(info.holders);
@@ -201,7 +201,7 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
 
   auto store = open();
   Wakeup wakeup(context);
-  auto holders = completed(context, [&] { return store->inspect(lock, wakeup); }).holders;
+  auto holders = completed(context, [&] { return store->inspector().inspect(lock, wakeup); }).holders;
   std::erase_if(holders, [&](const HolderInfo& holder) {
     return options.fence && holder.fence != *options.fence;
   });

@@ -53,7 +53,7 @@ milliseconds left_of(milliseconds span, Clock::time_point start) {
 
 asio::awaitable<Json> free_of(Store& store, const LockName& lock, Wakeup& wakeup) {
   try {
-    const auto info = co_await store.inspect(lock, wakeup);
+    const auto info = co_await store.inspector().inspect(lock, wakeup);
     co_return Json(info.free);
   } catch (const Failure&) {
     co_return Json(nullptr);
@@ -66,9 +66,10 @@ ExitStatus renew_verb(const Invocation& invocation) {
   const auto claim = claim_of(common, options);
   return about(options.name, [&] {
     Client client(common);
+    const auto claimant = client.store->claimant(claim);
     const auto sent_at = Clock::now();
-    const auto renewal = completed(
-        client.context, [&] { return client.store->renew(claim, client.wakeup); });
+    const auto renewal =
+        completed(client.context, [&] { return claimant->renew(client.wakeup); });
     const auto left = left_of(claim.ttl, sent_at);
     // What is over by now was renewed in vain.
     const bool is_over = renewal != Renewal::confirmed || left.count() == 0;
@@ -86,11 +87,11 @@ ExitStatus release_verb(const Invocation& invocation) {
   const auto claim = claim_of(common, options);
   return about(options.name, [&] {
     Client client(common);
+    const auto claimant = client.store->claimant(claim);
     // It has to outlive the call, which only makes the coroutine.
     const std::optional<RunEnd> no_run;
-    const auto released = completed(client.context, [&] {
-      return client.store->release(claim, no_run, client.wakeup);
-    });
+    const auto released = completed(
+        client.context, [&] { return claimant->release(no_run, client.wakeup); });
     if (released != Release::released) return not_ours(common, options);
     if (common.json) {
       const auto free = completed(client.context, [&] {
@@ -115,8 +116,9 @@ ExitStatus check_verb(const Invocation& invocation) {
     // What excludes nobody cannot be lost.
     if (!client.store->protects()) return ExitStatus::success;
     const auto sent_at = Clock::now();
-    const auto info = completed(
-        client.context, [&] { return client.store->inspect(lock, client.wakeup); });
+    const auto info = completed(client.context, [&] {
+      return client.store->inspector().inspect(lock, client.wakeup);
+    });
     const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - sent_at);
     const bool is_held = is_held_by(info, options.fence, options.min_validity + passed);
     Speaker(options.name, common.quiet, common.verbose)
@@ -133,7 +135,7 @@ ExitStatus fence_verb(const Invocation& invocation) {
   return about(resource.name, [&] {
     Client client(common);
     const auto admission = completed(client.context, [&] {
-      return client.store->admit_fence(resource, fence, client.wakeup);
+      return registers_of(*client.store).admit_fence(resource, fence, client.wakeup);
     });
     const bool is_admitted = admission == Admission::admitted;
     Speaker(resource.name, common.quiet, common.verbose)

@@ -63,7 +63,7 @@ void warn_of_damage(const Speaker& speaker, const ValueLookup& found) {
 // Somebody may have been quicker between our look and the grant.
 asio::awaitable<bool> Computation::is_needed(Store& store, const Claim& claim,
                                              Wakeup& wakeup) {
-  auto found = co_await store.get_value(claim.lock, wakeup);
+  auto found = co_await values_of(store).get(claim.lock, wakeup);
   if (found.value && found.value->is_fresh) value_ = std::move(found.value);
   co_return !value_;
 }
@@ -73,7 +73,7 @@ asio::awaitable<void> Computation::joined(const RunInfo& run, Store& store,
   joined_run_ = run;
   if (run.exit_code != 0) co_return;
   // Its ttl may be over already; it is what this caller has waited for all the same.
-  auto found = co_await store.get_value(claim.lock, wakeup);
+  auto found = co_await values_of(store).get(claim.lock, wakeup);
   warn_of_damage(speaker_, found);
   value_ = std::move(found.value);
 }
@@ -98,7 +98,7 @@ asio::awaitable<bool> Computation::store_output(Store& store, const Claim& claim
   std::string why;
   try {
     const auto storing =
-        co_await store.put_value(claim, *output_.whole(), options_.lifetime, wakeup);
+        co_await values_of(store).put(claim, *output_.whole(), options_.lifetime, wakeup);
     if (storing == Storing::stored) {
       speaker_.step(store.protects()
                         ? "stored " + std::to_string(output_.whole()->size()) + " bytes"
@@ -165,7 +165,7 @@ Exit Cache::forget() const {
   const auto store = open_store(common_.store, store_timeout(common_, {}), context);
   const auto name = lock();
   completed(context, [&]() -> asio::awaitable<bool> {
-    co_await store->forget_value(name, wakeup);
+    co_await values_of(*store).forget(name, wakeup);
     co_return true;
   });
   return {};
@@ -178,7 +178,7 @@ std::optional<Value> Cache::look() const {
   const auto store = open_store(common_.store, store_timeout(common_, {}), context);
   const auto name = lock();
   try {
-    auto found = completed(context, [&] { return store->get_value(name, wakeup); });
+    auto found = completed(context, [&] { return values_of(*store).get(name, wakeup); });
     warn_of_damage(speaker_, found);
     return std::move(found.value);
   } catch (const Failure& failure) {

@@ -23,24 +23,26 @@ net::TlsOptions tls_options(const Settings& settings) {
   return tls;
 }
 
-// Puts what was set for the login in the place of what the URL says. A password comes
-// from one place: a file that the command line or the environment names, the variable, a
-// file that the configuration names, the URL.
-void set_login(const Settings& settings, redis::Target& target) {
+// Also for a store that has no use for them, so that a mistake is found at once. A
+// password comes from one place: a file that the command line or the environment names,
+// the variable, a file that the configuration names, the URL.
+Credentials credentials_from(const Settings& settings) {
+  Credentials credentials;
   with_setting(settings, "user", [&](const std::string& value) {
     if (value.empty()) throw UsageError("a user's name is missing");
     if (!is_printable_utf8(value)) throw UsageError("not a name of printable UTF-8");
-    target.user = value;
+    credentials.user = value;
   });
   const auto file = file_name(settings, "password-file");
   const auto variable = settings.find("password");
   if (!file.empty() &&
       (variable == settings.end() || !is_from_file(settings, "password-file"))) {
-    target.password_file = file;
-    target.password.reset();
+    credentials.password_file = file;
   } else if (variable != settings.end()) {
-    target.password = variable->second.value;
+    credentials.password = variable->second.value;
   }
+  credentials.tls = tls_options(settings);
+  return credentials;
 }
 
 }  // namespace
@@ -50,11 +52,7 @@ CommonOptions common_options(const Settings& settings) {
   with_setting(settings, "store", [&](const std::string& value) {
     options.store = parsed_store_url(value);
   });
-  // Also for a store that has no use for them, so that a mistake is found at once.
-  set_login(settings, options.store.target);
-  if (const auto tls = tls_options(settings); options.store.target.tls) {
-    options.store.target.tls = tls;
-  }
+  set_credentials(options.store, credentials_from(settings));
   with_setting(settings, "namespace", [&](const std::string& value) {
     options.name_space = parsed_name(value);
   });

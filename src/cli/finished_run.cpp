@@ -96,8 +96,8 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
       guardian = std::make_unique<Guardian>(guardian_task(options, plan, held, errand));
     }
     auto parts = std::make_unique<Parts>();
-    auto& run = parts->run.emplace(parts->context, invocation, common, options, timing,
-                                   plan, held, guardian.get(), errand);
+    auto& run = parts->run.emplace(RunParts{parts->context, invocation, options, timing,
+                                            plan, held, guardian.get(), errand});
     finished.store = run.store_url();
     asio::co_spawn(
         parts->context, [&run] { return run.to_the_end(); },

@@ -17,6 +17,7 @@
 #include "store/open.hpp"
 #include "supervise/direct_supervisor.hpp"
 #include "util/json.hpp"
+#include "util/on_exit.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 
@@ -76,17 +77,14 @@ class Limited {
 
 asio::awaitable<Exit> Limited::to_the_end() {
   std::optional<RateAnswer> admission;
-  std::exception_ptr error;
-  signals_.give_up_waiting(true);
+  std::optional<Failure> failure;
   try {
     admission = co_await obtain();
-  } catch (...) {
-    error = std::current_exception();
+  } catch (const Failure& error) {
+    failure = error;
   }
-  signals_.give_up_waiting(false);
-  speaker_.live("");
   if (const auto signal = signals_.next_ending()) co_return Exit{0, signal};
-  if (error) std::rethrow_exception(error);
+  if (failure) throw *failure;
 
   if (const auto* differs = std::get_if<RateDiffers>(&*admission)) {
     co_return refused(differs->in_use);
@@ -103,6 +101,8 @@ asio::awaitable<Exit> Limited::to_the_end() {
 }
 
 asio::awaitable<RateAnswer> Limited::obtain() {
+  const OnExit no_live_line([this] { speaker_.live(""); });
+  const SignalInbox::InterruptibleWait wait(signals_);
   RateClaim claim;
   claim.limit = {common_.name_space, options_.name};
   claim.token.bytes = random_bytes();
@@ -118,8 +118,8 @@ asio::awaitable<RateAnswer> Limited::obtain() {
     speaker_.step(std::string(failure.what()) + "; trying again");
   };
   speaker_.step("asking " + printable(store_->url()));
-  co_return co_await await_admission(*store_, std::move(claim), std::move(patience),
-                                     wakeup_);
+  co_return co_await await_admission(rates_of(*store_), std::move(claim),
+                                     std::move(patience), wakeup_);
 }
 
 // There is nothing to give back, so it runs like any other command.

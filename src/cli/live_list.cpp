@@ -114,7 +114,7 @@ class LiveList final : public EventSink {
       return matches_glob(options_.pattern, name);
     };
     try {
-      locks_ = co_await store_->list(common_.name_space, matches, looking_);
+      locks_ = co_await store_->inspector().list(common_.name_space, matches, looking_);
       looked_at_ = Clock::now();
       trouble_.clear();
     } catch (const Failure& failure) {
@@ -129,7 +129,7 @@ class LiveList final : public EventSink {
     const Watched everything{common_.name_space, {}};
     while (!watching_.gives_up()) {
       try {
-        co_await watched_store_->watch(everything, *this, watching_);
+        co_await watched_store_->inspector().watch(everything, *this, watching_);
       } catch (const Failure&) {
       }
       const auto until = later(Clock::now(), pause_after_trouble);

@@ -12,7 +12,8 @@ namespace dlock {
 ExitStatus status_of(Failure::Kind kind) {
   switch (kind) {
     case Failure::Kind::rejected: return ExitStatus::permission;
-    case Failure::Kind::misconfigured: return ExitStatus::misconfigured;
+    case Failure::Kind::misconfigured:
+    case Failure::Kind::unsupported: return ExitStatus::misconfigured;
     case Failure::Kind::exhausted: return ExitStatus::no_resources;
     case Failure::Kind::unreachable:
     case Failure::Kind::interrupted: break;
@@ -37,7 +38,8 @@ ExitStatus status_verb(const Invocation& invocation) {
     asio::io_context context(1);
     Wakeup wakeup(context);
     const auto store = open_store(common.store, store_timeout(common, {}), context);
-    const auto info = completed(context, [&] { return store->inspect(lock, wakeup); });
+    const auto info =
+        completed(context, [&] { return store->inspector().inspect(lock, wakeup); });
     print(common.json ? to_line(json_of(info)) + "\n"
                       : status_text(info, use_color(common.color), columns_of_output()));
     return info.holders.empty() ? ExitStatus::not_held : ExitStatus::success;
@@ -70,7 +72,7 @@ Exit list_verb(const Invocation& invocation) {
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const auto locks = completed(context, [&] {
-    return store->list(
+    return store->inspector().list(
         common.name_space,
         [&](const std::string& name) { return matches_glob(options.pattern, name); },
         wakeup);

@@ -5,10 +5,12 @@
 #include <boost/asio/co_spawn.hpp>
 
 #include "cli/lock_view.hpp"
+#include "cli/nesting.hpp"
 #include "lock/acquire.hpp"
 #include "lock/outage.hpp"
 #include "supervise/direct_supervisor.hpp"
 #include "supervise/guarded_supervisor.hpp"
+#include "util/on_exit.hpp"
 #include "util/process.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
@@ -38,10 +40,42 @@ class Messenger final : public LeaseWatcher {
   const Speaker& speaker_;
 };
 
+Claim claim_for(const CommonOptions& common, const RunOptions& options) {
+  Claim claim;
+  claim.lock = {common.name_space, options.name};
+  claim.token.bytes = random_bytes();
+  claim.mode = options.shared ? Mode::shared : Mode::exclusive;
+  claim.slots = options.slots;
+  claim.ttl = options.ttl;
+  claim.lock_delay = options.lock_delay;
+  claim.reclaim = options.reclaim;
+  claim.label = options.label;
+  claim.command = options.command;
+  claim.dedupe = options.dedupe;
+  claim.min_hold = options.min_hold;
+  const char* held = std::getenv("DLOCK_HELD");
+  if (held != nullptr) claim.held_above = fences_held_above(held, options.name);
+  return claim;
+}
+
 }  // namespace
 
+Run::Run(const RunParts& parts)
+    : context_(parts.context),
+      invocation_(parts.invocation),
+      common_(parts.invocation.common),
+      options_(parts.options),
+      speaker_(options_.name, common_.quiet, common_.verbose),
+      wakeup_(context_),
+      signals_(context_, wakeup_, parts.held),
+      store_(open_store(common_.store, parts.timing.budget(), context_)),
+      claimant_(store_->claimant(claim_for(common_, options_))),
+      timing_(parts.timing),
+      plan_(parts.plan),
+      guardian_(parts.guardian),
+      errand_(parts.errand) {}
+
 asio::awaitable<RunResult> Run::to_the_end() {
-  claim_ = claim();
   std::optional<Failure> failure;
   std::optional<Grant> grant;
   try {
@@ -82,28 +116,24 @@ asio::awaitable<std::optional<Grant>> Run::settled(const Answer& answer) {
   if (errand_ == nullptr) co_return granted ? std::optional(*granted) : std::nullopt;
   const auto* deduplicated = std::get_if<Deduplicated>(&answer);
   bool runs = false;
-  std::exception_ptr error;
-  signals_.give_up_waiting(true);
-  try {
-    if (granted) runs = co_await errand_->is_needed(*store_, claim_, wakeup_);
+  {
+    const SignalInbox::InterruptibleWait wait(signals_);
+    const auto& claim = claimant_->claim();
+    if (granted) runs = co_await errand_->is_needed(*store_, claim, wakeup_);
     if (deduplicated) {
-      co_await errand_->joined(deduplicated->by, *store_, claim_, wakeup_);
+      co_await errand_->joined(deduplicated->by, *store_, claim, wakeup_);
     }
-  } catch (...) {
-    error = std::current_exception();
   }
-  signals_.give_up_waiting(false);
-  if (error) std::rethrow_exception(error);
   if (runs) co_return *granted;
   if (granted) conclude(Outcome::deduplicated, ExitStatus::success, "");
   co_return std::nullopt;
 }
 
 asio::awaitable<void> Run::settle(std::optional<RunEnd>& end) {
-  signals_.give_up_waiting(true);
-  const bool counts = co_await errand_->settle(result_, *store_, claim_, wakeup_);
+  const SignalInbox::InterruptibleWait wait(signals_);
+  const bool counts =
+      co_await errand_->settle(result_, *store_, claimant_->claim(), wakeup_);
   end->is_shared = counts && !signals_.was_told_to_end();
-  signals_.give_up_waiting(false);
 }
 
 // Whether the user wants the command to run though the store is not there.
@@ -118,7 +148,7 @@ bool Run::may_start_without(const Failure& failure) const {
 asio::awaitable<bool> Run::make_sure(Grant& grant) {
   for (int tries = 0; !lasts(grant); ++tries) {
     if (tries == most_repeats) throw lease_too_short();
-    const auto answer = co_await store_->ask(claim_, Queue::stay_out, wakeup_);
+    const auto answer = co_await claimant_->ask(Queue::stay_out, wakeup_);
     const auto* granted = std::get_if<Grant>(&answer);
     if (granted == nullptr) {
       not_obtained(answer);
@@ -141,9 +171,8 @@ asio::awaitable<bool> Run::wait_out_jitter() {
   const milliseconds jitter(random_up_to(most));
   speaker_.step("sleeping " + for_people(jitter) + " of jitter");
   const auto until = Clock::now() + jitter;
-  signals_.give_up_waiting(true);
+  const SignalInbox::InterruptibleWait wait(signals_);
   while (Clock::now() < until && !wakeup_.gives_up()) co_await wakeup_.wait_until(until);
-  signals_.give_up_waiting(false);
   co_return Clock::now() >= until;
 }
 
@@ -157,19 +186,12 @@ asio::awaitable<Answer> Run::obtain() {
     speaker_.step(std::string(failure.what()) + "; trying again");
   };
   speaker_.step("asking " + printable(store_->url()));
-  signals_.give_up_waiting(true);
-  std::exception_ptr error;
-  std::optional<Answer> answer;
-  try {
-    answer = co_await acquire(*store_, claim_, patience, wakeup_);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  signals_.give_up_waiting(false);
-  speaker_.live("");
-  result_.waited = since(start);
-  if (error) std::rethrow_exception(error);
-  co_return *answer;
+  const OnExit note_wait([&] {
+    speaker_.live("");
+    result_.waited = since(start);
+  });
+  const SignalInbox::InterruptibleWait wait(signals_);
+  co_return co_await acquire(*claimant_, patience, wakeup_);
 }
 
 std::unique_ptr<Supervisor> Run::supervisor() {
@@ -182,6 +204,28 @@ std::unique_ptr<Supervisor> Run::supervisor() {
                                              wakeup_, say);
 }
 
+StartPlan Run::start_plan(const std::optional<Grant>& grant) const {
+  StartPlan plan;
+  plan.environment = environment_for(grant);
+  plan.session = grant ? claimant_->session() : -1;
+  if (grant) plan.deadline = grant->deadline;
+  if (errand_ != nullptr) plan.output = errand_->output();
+  return plan;
+}
+
+// The last look before the command starts: nothing may after a signal that would have
+// ended us.
+bool Run::may_start(const std::optional<Grant>& grant) {
+  if (const auto signal = signals_.next_ending()) {
+    interrupted(*signal);
+    return false;
+  }
+  if (!grant || lasts(*grant)) return true;
+  not_started(SpawnFailure{SpawnFailure::Kind::too_late,
+                           "the lease ran low before the command could start"});
+  return false;
+}
+
 // Without a grant the command runs all the same, and holds nothing.
 asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   result_.grant = grant;
@@ -192,73 +236,88 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
                   (store_->protects() ? "" : " (none: excludes nobody)"));
   }
   command_ = supervisor();
-  StartPlan start_plan;
-  start_plan.environment = environment_for(grant);
-  start_plan.session = grant ? store_->session() : -1;
-  if (grant) start_plan.deadline = grant->deadline;
-  if (errand_ != nullptr) start_plan.output = errand_->output();
-  auto note = grant ? store_->start_note(claim_) : std::nullopt;
-  if (note) start_plan.note = &*note;
-  OutagePolicy lease(options_.on_outage, timing_, start_plan.deadline, *command_,
+  auto plan = start_plan(grant);
+  OutagePolicy lease(options_.on_outage, timing_, plan.deadline, *command_,
                      [this](const std::string& message) { unprotected(message); });
   Messenger messenger(lease, speaker_);
-  // Nothing may start after a signal that would have ended us, so the look is the last
-  // thing before.
-  if (const auto signal = signals_.next_ending()) {
-    interrupted(*signal);
-    co_return;
+  if (grant && store_->protects()) {
+    keeper_.emplace(context_, *claimant_, store_->leases_run_out(), timing_, messenger);
   }
-  if (grant && !lasts(*grant)) {
-    not_started(SpawnFailure{SpawnFailure::Kind::too_late,
-                             "the lease ran low before the command could start"});
-    co_return;
-  }
+  const auto started = co_await start(std::move(plan), grant);
+  if (!started) co_return;
+  const auto end = co_await command_end(*started, grant);
+  conclude_command(end, lease);
+}
+
+// What was started, if anything was.
+asio::awaitable<std::optional<Spawned>> Run::start(StartPlan plan,
+                                                   const std::optional<Grant>& grant) {
+  auto note = grant ? claimant_->start_note() : std::nullopt;
+  if (note) plan.note = &*note;
+  if (!may_start(grant)) co_return std::nullopt;
   // A lease that runs out is kept from before the start, which can take its time.
   const bool keeps_first = guardian_ != nullptr;
   try {
     if (errand_ != nullptr) errand_->command_starts(context_);
-    if (grant && keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
+    if (keeper_ && keeps_first) keeper_->start(grant->sent_at);
   } catch (const Failure& failure) {
     if (errand_ != nullptr) errand_->command_ended();
     not_started(SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()});
-    co_return;
+    co_return std::nullopt;
   }
-  const auto start = Clock::now();
-  const auto started = co_await command_->start(std::move(start_plan));
+  started_at_ = Clock::now();
+  const auto started = co_await command_->start(std::move(plan));
   note.reset();  // whose descriptor others can use now
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
-    store_->stop_keeping();
+    co_await stop_keeping();
     if (errand_ != nullptr) errand_->command_ended();
     not_started(*failure);
-    co_return;
+    co_return std::nullopt;
   }
   const auto& spawned = std::get<Spawned>(started);
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
   if (errand_ != nullptr) errand_->command_runs();
-  if (grant && !keeps_first) store_->start_keeping(claim_, *grant, timing_, messenger);
+  if (keeper_ && !keeps_first) keeper_->start(grant->sent_at);
+  co_return spawned;
+}
+
+// Waits for it, and for whatever of the lease is still under way then.
+asio::awaitable<Ended> Run::command_end(const Spawned& spawned,
+                                        const std::optional<Grant>& grant) {
   // Beside the supervision: a store that is slow to answer must not hold up signals.
   Wakeup noting(context_);
   bool noted = !grant;
   if (grant) {
     // What it is told of has to outlive the call, which only makes the coroutine.
-    asio::co_spawn(context_, store_->started(claim_, spawned, noting),
+    asio::co_spawn(context_, claimant_->started(spawned, noting),
                    [&](std::exception_ptr error) {
                      noted = true;
                      warn_not_noted(error);
                      wakeup_.notify();
                    });
   }
-  const auto end = co_await command_->ended();
+  auto end = co_await command_->ended();
   if (errand_ != nullptr) errand_->command_ended();
-  result_.ran = since(start);
+  result_.ran = since(started_at_);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());
-  store_->stop_keeping();
-  co_await store_->keeping_ends(wakeup_);
+  co_await stop_keeping();
+  co_return end;
+}
+
+asio::awaitable<void> Run::stop_keeping() {
+  if (!keeper_) co_return;
+  keeper_->stop();
+  co_await keeper_->ended(wakeup_);
+}
+
+// What it means for the run that its command has ended so.
+void Run::conclude_command(const Ended& end, const OutagePolicy& lease) {
+  const bool had_lease = result_.grant.has_value();
   const bool has_held = lease.has_held(Clock::now());
   ended_in_outage_ = lease.is_in_outage();
-  if (grant) {
+  if (had_lease) {
     result_.grant->deadline = lease.deadline();
     if (!has_held) result_.is_protected = false;
   }
@@ -266,7 +325,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   ended(end);
   // Nobody has ended it for that (this process was stopped, say), but nobody knows either
   // whether others had the lock by then.
-  if (grant && !has_held && !ended_in_outage_ && !end.lost) {
+  if (had_lease && !has_held && !ended_in_outage_ && !end.lost) {
     lost(Loss::unconfirmed, ": the lease may have ended before the command");
   }
 }
@@ -289,13 +348,13 @@ void Run::warn_not_noted(const std::exception_ptr& error) const {
 // The store knows best whether the lease was ours to the end; if it was not, that is what
 // is recorded of the run.
 asio::awaitable<Release> Run::release(std::optional<RunEnd>& end) {
-  const auto answer = co_await store_->release(claim_, end, wakeup_);
+  const auto answer = co_await claimant_->release(end, wakeup_);
   const auto loss = loss_told_by(answer);
   if (!loss) co_return answer;
   if (result_.ran) found_lost(*loss);
   if (auto known = end_for_the_record()) end = known;
   end->lost = loss;
-  co_return co_await store_->release(claim_, end, wakeup_);
+  co_return co_await claimant_->release(end, wakeup_);
 }
 
 void Run::found_lost(Loss loss) {

@@ -4,37 +4,35 @@
 #include <boost/asio/io_context.hpp>
 #include <exception>
 #include <memory>
+#include <optional>
 
 #include "cli/app.hpp"
 #include "cli/errand.hpp"
 #include "cli/report.hpp"
 #include "cli/speaker.hpp"
+#include "lock/keeper.hpp"
+#include "lock/outage.hpp"
 #include "supervise/guardian.hpp"
 #include "supervise/supervisor.hpp"
 
 namespace dlock {
 
-// One run: its parts, and what is known of it so far.
+// What a run is made of, by others, who keep it until the run is over.
+struct RunParts {
+  asio::io_context& context;
+  const Invocation& invocation;
+  const RunOptions& options;
+  const LeaseTiming& timing;
+  const SupervisionPlan& plan;
+  const HeldSignals& held;
+  Guardian* guardian;  // null for a store whose leases do not run out
+  Errand* errand;      // null if the verb has none
+};
+
+// One run, and what is known of it so far.
 class Run {
  public:
-  // Without a guardian for a store whose leases do not run out, and without an errand if
-  // the verb has none.
-  Run(asio::io_context& context, const Invocation& invocation,
-      const CommonOptions& common, const RunOptions& options, const LeaseTiming& timing,
-      const SupervisionPlan& plan, const HeldSignals& held, Guardian* guardian,
-      Errand* errand)
-      : context_(context),
-        invocation_(invocation),
-        common_(common),
-        options_(options),
-        speaker_(options.name, common.quiet, common.verbose),
-        wakeup_(context),
-        signals_(context, wakeup_, held),
-        store_(open_store(common.store, timing.budget(), context)),
-        timing_(timing),
-        plan_(plan),
-        guardian_(guardian),
-        errand_(errand) {}
+  explicit Run(const RunParts& parts);
 
   std::string store_url() const { return store_->url(); }
 
@@ -48,7 +46,15 @@ class Run {
   asio::awaitable<Answer> obtain();
   bool may_start_without(const Failure& failure) const;
   std::unique_ptr<Supervisor> supervisor();
+  StartPlan start_plan(const std::optional<Grant>& grant) const;
+  bool may_start(const std::optional<Grant>& grant);
+  asio::awaitable<std::optional<Spawned>> start(StartPlan plan,
+                                                const std::optional<Grant>& grant);
+  asio::awaitable<Ended> command_end(const Spawned& spawned,
+                                     const std::optional<Grant>& grant);
+  asio::awaitable<void> stop_keeping();
   asio::awaitable<void> run_command(const std::optional<Grant>& grant);
+  void conclude_command(const Ended& end, const OutagePolicy& lease);
   void unprotected(const std::string& message);
   asio::awaitable<void> settle(std::optional<RunEnd>& end);
   asio::awaitable<void> give_back(std::optional<RunEnd> end);
@@ -68,7 +74,6 @@ class Run {
   bool leaves_lease() const;
   void warn_not_noted(const std::exception_ptr& error) const;
   std::optional<RunEnd> end_for_the_record() const;
-  Claim claim() const;
   std::vector<std::string> environment_for(const std::optional<Grant>& grant) const;
 
   asio::io_context& context_;
@@ -79,13 +84,15 @@ class Run {
   Wakeup wakeup_;
   SignalInbox signals_;
   std::unique_ptr<Store> store_;
+  std::unique_ptr<Claimant> claimant_;
   LeaseTiming timing_;
   SupervisionPlan plan_;
   Guardian* guardian_;
   Errand* errand_;
-  Claim claim_;
   // Until the lock is given back, which is when it is let go.
   std::unique_ptr<Supervisor> command_;
+  Clock::time_point started_at_;
+  std::optional<LeaseKeeper> keeper_;  // of the lease, if there is one
   // Whether the run ended in an outage that it was to live through (--on-outage run).
   bool ended_in_outage_ = false;
   RunResult result_;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/exit_status.hpp"
-#include "lock/keeper.hpp"
+#include "lock/lease_watcher.hpp"
 #include "lock/lease.hpp"
 #include "util/fd.hpp"
 

@@ -15,16 +15,19 @@
 namespace dlock {
 
 std::string Run::release_step(const std::optional<RunEnd>& end) const {
-  if (!end || !result_.ran || *result_.ran >= claim_.min_hold || !store_->protects())
+  if (!end || !result_.ran || *result_.ran >= claimant_->claim().min_hold ||
+      !store_->protects())
     return "released";
-  return "released, and held until " + for_people(claim_.min_hold) + " from its grant";
+  return "released, and held until " + for_people(claimant_->claim().min_hold) +
+         " from its grant";
 }
 
 // What becomes of a lock that could not be given back.
 std::string Run::how_it_ends() const {
   if (!store_->leases_run_out()) return "it is free once this process has ended";
   const auto left =
-      later(result_.grant->deadline, timing_.drift() + claim_.lock_delay) - Clock::now();
+      later(result_.grant->deadline, timing_.drift() + claimant_->claim().lock_delay) -
+      Clock::now();
   return "it ends by itself in " + for_people(std::max(left, Clock::duration(0)));
 }
 
@@ -36,7 +39,7 @@ void Run::conclude(Outcome outcome, ExitStatus status, const std::string& messag
 }
 
 void Run::not_obtained(const Answer& answer) {
-  const auto message = refusal_text(answer, claim_.slots);
+  const auto message = refusal_text(answer, claimant_->claim().slots);
   if (std::holds_alternative<SlotsDiffer>(answer)) {
     conclude(Outcome::error, ExitStatus::misconfigured, message);
     speaker_.error(message);
@@ -141,24 +144,6 @@ std::optional<RunEnd> Run::end_for_the_record() const {
   end.lost = result_.reason;
   end.leaves_lease = leaves_lease();
   return end;
-}
-
-Claim Run::claim() const {
-  Claim claim;
-  claim.lock = {common_.name_space, options_.name};
-  claim.token.bytes = random_bytes();
-  claim.mode = options_.shared ? Mode::shared : Mode::exclusive;
-  claim.slots = options_.slots;
-  claim.ttl = options_.ttl;
-  claim.lock_delay = options_.lock_delay;
-  claim.reclaim = options_.reclaim;
-  claim.label = options_.label;
-  claim.command = options_.command;
-  claim.dedupe = options_.dedupe;
-  claim.min_hold = options_.min_hold;
-  const char* held = std::getenv("DLOCK_HELD");
-  if (held != nullptr) claim.held_above = fences_held_above(held, options_.name);
-  return claim;
 }
 
 std::vector<std::string> Run::environment_for(const std::optional<Grant>& grant) const {

@@ -74,7 +74,7 @@ Exit watch_verb(const Invocation& invocation) {
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   Printer printer(context, common, wakeup);
   std::exception_ptr error;
-  asio::co_spawn(context, store->watch(watched, printer, wakeup),
+  asio::co_spawn(context, store->inspector().watch(watched, printer, wakeup),
                  [&](std::exception_ptr thrown) {
                    error = thrown;
                    context.stop();

@@ -6,20 +6,22 @@
 
 namespace dlock {
 
-asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
-                                const Patience& patience, Wakeup& wakeup) {
+asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
+                                Wakeup& wakeup) {
+  const auto& claim = claimant.claim();
   const auto until = patience.until.value_or(Clock::time_point::min());
   const bool may_wait = patience.until && until > Clock::now();
   // One that waits for how a run ends must not be told first that it is going on.
   const bool waits_for_ends = may_wait && claim.dedupe && claim.dedupe->retry_failed;
-  auto queue = may_wait && (store.queues_at_once() || waits_for_ends) ? Queue::join
-                                                                      : Queue::stay_out;
+  auto queue = may_wait && (claimant.queues_at_once() || waits_for_ends)
+                   ? Queue::join
+                   : Queue::stay_out;
   auto retry_after = first_retry;
   for (;;) {
     std::optional<Failure> failure;
     auto good_for = milliseconds::max();
     try {
-      auto answer = co_await store.ask(claim, queue, wakeup);
+      auto answer = co_await claimant.ask(queue, wakeup);
       const auto* busy = std::get_if<Busy>(&answer);
       if (busy == nullptr) co_return answer;
       if (Clock::now() >= until) {
@@ -41,8 +43,8 @@ asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
       failure = error;  // co_await is not allowed in here
     }
     if (!failure) {
-      co_await store.await_turn(claim, wakeup,
-                                std::min(until, later(Clock::now(), good_for)));
+      co_await claimant.await_turn(wakeup,
+                                   std::min(until, later(Clock::now(), good_for)));
     } else {
       if (patience.retrying) patience.retrying(*failure);
       co_await wakeup.wait_until(std::min(until, later(Clock::now(), retry_after)));

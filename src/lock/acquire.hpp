@@ -5,7 +5,8 @@
 #include <functional>
 #include <optional>
 
-#include "lock/store.hpp"
+#include "lock/claimant.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 
@@ -22,12 +23,12 @@ struct Patience {
   std::function<void(const Failure&)> retrying;
 };
 
-// Puts `claim` to `store` and waits for its turn. Busy only when the patience is over;
+// Asks for the lock and waits for its turn. Busy only when the patience is over;
 // a run that is going on then counts for a claim that has waited for its end.
 // A store that cannot be reached is tried again while there is patience left for that;
 // then its Failure is thrown, as every other Failure is at once.
-asio::awaitable<Answer> acquire(Store& store, const Claim& claim,
-                                const Patience& patience, Wakeup& wakeup);
+asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
+                                Wakeup& wakeup);
 
 // How often all of a lease is asked for again of which too little was left before
 // anything could be done with it, and what to throw after that.

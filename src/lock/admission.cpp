@@ -22,7 +22,7 @@ asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until) {
 
 }  // namespace
 
-asio::awaitable<RateAnswer> await_admission(Store& store, RateClaim claim,
+asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
                                             TurnPatience patience, Wakeup& wakeup) {
   auto retry_after = first_retry;
   bool may_have_turn = false;
@@ -32,7 +32,7 @@ asio::awaitable<RateAnswer> await_admission(Store& store, RateClaim claim,
     claim.patience = left_until(patience.until);
     may_have_turn = may_have_turn || claim.patience.count() > 0;
     try {
-      const auto answer = co_await store.admit(claim, wakeup);
+      const auto answer = co_await limits.admit(claim, wakeup);
       const auto* later_on = std::get_if<NotAdmitted>(&answer);
       if (later_on == nullptr || !later_on->has_turn) co_return answer;
       if (patience.waiting) patience.waiting(*later_on);
@@ -51,7 +51,7 @@ asio::awaitable<RateAnswer> await_admission(Store& store, RateClaim claim,
   }
   if (may_have_turn) {
     try {
-      co_await store.withdraw(claim, wakeup);
+      co_await limits.withdraw(claim, wakeup);
     } catch (const Failure&) {
       // Then it lapses.
     }

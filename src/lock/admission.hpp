@@ -4,7 +4,8 @@
 #include <boost/asio/awaitable.hpp>
 #include <functional>
 
-#include "lock/store.hpp"
+#include "lock/rates.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 
@@ -17,11 +18,11 @@ struct TurnPatience {
   std::function<void(const Failure&)> retrying;
 };
 
-// Puts `claim` to `store`, sleeps until its turn, and puts it again. Not admitted as soon
-// as it is known that the turn comes too late for the patience. A store that cannot be
-// reached is tried again while there is patience left, as in lock/acquire.hpp. Who is
+// Puts `claim` to `limits`, sleeps until its turn, and puts it again. Not admitted as
+// soon as it is known that the turn comes too late for the patience. A store that cannot
+// be reached is tried again while there is patience left, as in lock/acquire.hpp. Who is
 // interrupted has no place in line any more.
-asio::awaitable<RateAnswer> await_admission(Store& store, RateClaim claim,
+asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
                                             TurnPatience patience, Wakeup& wakeup);
 
 }  // namespace dlock

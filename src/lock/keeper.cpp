@@ -1,21 +1,22 @@
 #include "lock/keeper.hpp"
 
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <utility>
 
 #include "util/failure.hpp"
 #include "util/random.hpp"
 
 namespace dlock {
+namespace {
 
-std::string loss_name(Loss loss) {
-  switch (loss) {
-    case Loss::taken_over: return "taken over";
-    case Loss::gone: return "gone";
-    case Loss::broken: return "broken";
-    case Loss::unconfirmed: break;
-  }
-  return "unconfirmed";
-}
+// A run that is over sooner is not worth the listening; and between looks at a lease of
+// which nothing can be heard.
+constexpr milliseconds look_after{1000};
+
+}  // namespace
 
 Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent_at,
                                int failures, Clock::time_point now) {
@@ -30,44 +31,156 @@ Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent
   return later(now, std::min(pause, timing.longest_retry()));
 }
 
-asio::awaitable<void> keep_lease(std::function<asio::awaitable<Renewal>()> renew,
-                                 LeaseTiming timing, Clock::time_point granted_at,
-                                 LeaseWatcher& watcher, Wakeup& wakeup,
-                                 KeeperOrders& orders) {
-  auto confirmed_at = granted_at;
+struct LeaseKeeper::State {
+  State(asio::io_context& at, Claimant& of, bool can_run_out, LeaseTiming lease_timing,
+        LeaseWatcher& told)
+      : context(at),
+        claimant(of),
+        runs_out(can_run_out),
+        timing(lease_timing),
+        watcher(told),
+        wakeup(at),
+        first_look(at) {}
+
+  // When there is to be asked again, if nothing is heard before.
+  Clock::time_point next_look(Clock::time_point now) const {
+    if (runs_out) return next_renewal(timing, confirmed_at, failures, now);
+    const bool is_deaf = news == nullptr || news->is_deaf();
+    return is_deaf || failures > 0 ? now + look_after : Clock::time_point::max();
+  }
+
+  asio::io_context& context;
+  Claimant& claimant;
+  bool runs_out;
+  LeaseTiming timing;
+  LeaseWatcher& watcher;
+  Wakeup wakeup;
+  asio::steady_timer first_look;
+  Clock::time_point listen_at;
+  bool listens = false;
+  std::unique_ptr<LeaseNews> news;
+
+  Clock::time_point confirmed_at;
   int failures = 0;
   bool told_broken = false;
-  for (;;) {
-    const auto next = next_renewal(timing, confirmed_at, failures, Clock::now());
-    while (!orders.stop && !orders.renew_now && Clock::now() < next) {
-      co_await wakeup.wait_until(next);
-    }
-    if (orders.stop) co_return;
-    orders.renew_now = false;
 
-    const auto sent_at = Clock::now();
-    try {
-      const auto renewal = co_await renew();
-      if (orders.stop) co_return;  // the watcher may be gone
-      switch (renewal) {
-        case Renewal::reclaimed: watcher.reclaimed(); [[fallthrough]];
-        case Renewal::broken:
-        case Renewal::confirmed:
-          confirmed_at = sent_at;
-          failures = 0;
-          watcher.extend(timing.deadline(sent_at));
-          if (renewal == Renewal::broken && !std::exchange(told_broken, true)) {
-            watcher.forfeit(Loss::broken);
-          }
-          break;
-        case Renewal::taken_over: watcher.forfeit(Loss::taken_over); co_return;
-        case Renewal::gone: watcher.forfeit(Loss::gone); co_return;
-      }
-    } catch (const Failure&) {
-      ++failures;  // whatever it was: not renewed, and the deadline stays
-    }
-    if (failures > 0 && !orders.stop) watcher.renewal_failed(Clock::now());
+  bool stops = false;
+  bool has_news = false;
+  bool renews = false;           // at this moment
+  Wakeup* awaited_by = nullptr;  // that it does not any more
+};
+
+LeaseKeeper::LeaseKeeper(asio::io_context& context, Claimant& claimant, bool runs_out,
+                         LeaseTiming timing, LeaseWatcher& watcher)
+    : state_(std::make_shared<State>(context, claimant, runs_out, timing, watcher)) {}
+
+LeaseKeeper::~LeaseKeeper() {
+  stop();
+  state_->news.reset();
+}
+
+void LeaseKeeper::start(Clock::time_point granted_at) {
+  const auto state = state_;
+  const auto begin = [state] {
+    if (state->stops) return;  // the watcher may be gone
+    asio::co_spawn(state->context, keep(state), [state](std::exception_ptr error) {
+      if (error) std::rethrow_exception(error);
+    });
+  };
+  state->confirmed_at = granted_at;
+  state->listen_at = later(Clock::now(), look_after);
+  if (state->runs_out) {
+    state->wakeup.prepare();
+    asio::post(state->context, begin);
+    return;
   }
+  state->first_look.expires_after(look_after);
+  state->first_look.async_wait([begin](boost::system::error_code error) {
+    if (!error) begin();
+  });
+}
+
+void LeaseKeeper::stop() {
+  state_->stops = true;
+  state_->first_look.cancel();
+  if (state_->news != nullptr) state_->news->stop();
+  state_->wakeup.notify();
+}
+
+asio::awaitable<void> LeaseKeeper::ended(Wakeup& wakeup) {
+  state_->awaited_by = &wakeup;
+  while (state_->renews) co_await wakeup.wait_until(Clock::time_point::max());
+  state_->awaited_by = nullptr;
+}
+
+asio::awaitable<void> LeaseKeeper::keep(std::shared_ptr<State> state) {
+  for (;;) {
+    co_await sleep(*state);
+    if (state->stops) co_return;
+    const bool goes_on = co_await renew(*state);
+    if (!goes_on) co_return;
+  }
+}
+
+void LeaseKeeper::listen(State& state) {
+  state.listens = true;
+  try {
+    state.news = state.claimant.listen([&state] {
+      state.has_news = true;
+      state.wakeup.notify();
+    });
+  } catch (const Failure&) {
+    // Then it is looked at by the clock.
+  }
+}
+
+// Until it is time to ask what has become of the lease, or to stop.
+asio::awaitable<void> LeaseKeeper::sleep(State& state) {
+  auto next = state.next_look(Clock::now());
+  while (!state.stops && !state.has_news && Clock::now() < next) {
+    if (!state.listens && Clock::now() >= state.listen_at) {
+      listen(state);
+      // What happened before was not heard.
+      if (!state.runs_out) break;
+    }
+    const auto until = state.listens ? next : std::min(next, state.listen_at);
+    co_await state.wakeup.wait_until(until);
+  }
+  state.has_news = false;
+}
+
+// False once the lease is certainly lost.
+asio::awaitable<bool> LeaseKeeper::renew(State& state) {
+  const auto sent_at = Clock::now();
+  std::optional<Renewal> renewal;
+  state.renews = true;
+  try {
+    renewal = co_await state.claimant.renew(state.wakeup);
+  } catch (const Failure&) {
+    // Whatever it was: not renewed, and the deadline stays.
+  }
+  state.renews = false;
+  if (state.awaited_by != nullptr) state.awaited_by->notify();
+  if (state.stops) co_return false;  // the watcher may be gone
+  if (!renewal) {
+    ++state.failures;
+    if (state.runs_out) state.watcher.renewal_failed(Clock::now());
+    co_return true;
+  }
+  switch (*renewal) {
+    case Renewal::taken_over: state.watcher.forfeit(Loss::taken_over); co_return false;
+    case Renewal::gone: state.watcher.forfeit(Loss::gone); co_return false;
+    case Renewal::reclaimed: state.watcher.reclaimed(); break;
+    case Renewal::broken:
+    case Renewal::confirmed: break;
+  }
+  state.confirmed_at = sent_at;
+  state.failures = 0;
+  if (state.runs_out) state.watcher.extend(state.timing.deadline(sent_at));
+  if (*renewal == Renewal::broken && !std::exchange(state.told_broken, true)) {
+    state.watcher.forfeit(Loss::broken);
+  }
+  co_return true;
 }
 
 }  // namespace dlock

@@ -73,6 +73,7 @@ struct Claim {
   std::string label;
   std::vector<std::string> command;
   std::vector<Fence> held_above;  // grants of this lock that outer runs rely on
+  Fence fence_floor;              // what it is granted has a greater one
   std::optional<Dedupe> dedupe;   // for an exclusive claim without further slots
   milliseconds min_hold{0};       // from the grant on, even if the run ends sooner
   // Whether the lease is that of living processes. A detached one is that of whoever

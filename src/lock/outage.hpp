@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "lock/keeper.hpp"
+#include "lock/lease_watcher.hpp"
 #include "lock/timing.hpp"
 
 namespace dlock {

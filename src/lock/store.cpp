@@ -1,30 +1,30 @@
 #include "lock/store.hpp"
 
 namespace dlock {
+namespace {
 
-Release release_telling(Loss loss) {
-  switch (loss) {
-    case Loss::taken_over: return Release::taken_over;
-    case Loss::broken: return Release::broken;
-    case Loss::gone:
-    case Loss::unconfirmed: break;
-  }
-  return Release::gone;
+template <typename Facet>
+Facet& needed(Facet* facet, const Store& store, const char* what) {
+  if (facet == nullptr) throw lacks(store.url(), what);
+  return *facet;
 }
 
-std::optional<Loss> loss_told_by(Release answer) {
-  switch (answer) {
-    case Release::taken_over: return Loss::taken_over;
-    case Release::gone: return Loss::gone;
-    case Release::broken: return Loss::broken;
-    case Release::released:
-    case Release::not_ours:
-    case Release::left: break;
-  }
-  return std::nullopt;
+}  // namespace
+
+Failure lacks(const std::string& url, const std::string& what) {
+  return Failure(Failure::Kind::unsupported, url + " has no " + what);
 }
 
-asio::awaitable<void> Store::watch(const Watched&, EventSink& sink, Wakeup& wakeup) {
+ValueStore& values_of(Store& store) { return needed(store.values(), store, "cache"); }
+
+RateLimits& rates_of(Store& store) { return needed(store.rates(), store, "rate limits"); }
+
+FenceRegisters& registers_of(Store& store) {
+  return needed(store.registers(), store, "registers of fences");
+}
+
+asio::awaitable<void> LockInspector::watch(const Watched&, EventSink& sink,
+                                           Wakeup& wakeup) {
   sink.began();
   while (!wakeup.gives_up()) co_await wakeup.wait_until(Clock::time_point::max());
 }

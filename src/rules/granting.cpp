@@ -24,9 +24,10 @@ Grant grant_of(const Holder& holder, Moment now) {
 }
 
 Grant grant_to(State& state, const Ask& ask, Moment now) {
+  const auto by_clock = std::max<std::int64_t>(now.wall.count(), 0);
   state.last_fence.number =
-      std::max(state.last_fence.number + 1,
-               static_cast<std::uint64_t>(std::max<std::int64_t>(now.wall.count(), 0)));
+      std::max({state.last_fence.number + 1, ask.claim.fence_floor.number + 1,
+                static_cast<std::uint64_t>(by_clock)});
   state.used = now.wall;
   Holder holder;
   holder.party = ask.party;

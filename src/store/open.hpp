@@ -1,30 +1,40 @@
-// From a URL to a store; the only place that names every kind.
+// From a URL to a store.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "lock/finding.hpp"
 #include "lock/store.hpp"
-#include "store/redis/target.hpp"
+#include "store/local/plan.hpp"
+#include "store/none/plan.hpp"
+#include "store/plan.hpp"
+#include "store/redis/plan.hpp"
 
 namespace dlock {
 
 // A store URL, taken apart but not yet opened.
-struct StoreUrl {
-  enum class Kind { local, none, redis };
-  Kind kind = Kind::local;
-  std::string path;      // local: absolute, or empty for the default directory
-  redis::Target target;  // redis: the server
-};
+using StoreUrl = std::variant<local::Plan, none::Plan, redis::Plan>;
 
 // Throws Failure (misconfigured) for a URL that is malformed, of an unknown scheme, or
 // of one that is not built yet, and says which. What may be a password is not repeated.
 StoreUrl parsed_store_url(const std::string& url);
 
+// Puts what was set elsewhere in the place of what the URL says of a login; nothing for
+// a store that needs none.
+void set_credentials(StoreUrl& url, const Credentials& credentials);
+
+// Whether whoever answers is taken for the store (--tls-insecure).
+bool is_insecure(const StoreUrl& url);
+
+StoreFeatures features_of(const StoreUrl& url);
+
 // Whether a lease there ends by the clock if nobody renews it (Store::leases_run_out).
-bool leases_run_out(const StoreUrl& url);
+inline bool leases_run_out(const StoreUrl& url) {
+  return features_of(url).leases_run_out;
+}
 
 // What there is to say about the store as locks of the namespace need it. It changes
 // nothing there. That it cannot be reached is a finding, too; each question is answered

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "lock/keeper.hpp"
+#include "lock/lease_watcher.hpp"
 #include "lock/timing.hpp"
 
 namespace dlock {

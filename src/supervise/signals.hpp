@@ -72,6 +72,20 @@ class SignalInbox {
   // give up (Wakeup::give_up), since nothing has been started yet.
   void give_up_waiting(bool wanted);
 
+  // The same for as long as it is there.
+  class InterruptibleWait {
+   public:
+    explicit InterruptibleWait(SignalInbox& signals) : signals_(signals) {
+      signals_.give_up_waiting(true);
+    }
+    ~InterruptibleWait() { signals_.give_up_waiting(false); }
+    InterruptibleWait(const InterruptibleWait&) = delete;
+    InterruptibleWait& operator=(const InterruptibleWait&) = delete;
+
+   private:
+    SignalInbox& signals_;
+  };
+
   // Whether a signal has come that asks to end, whatever became of it.
   bool was_told_to_end() const { return told_to_end_; }
 

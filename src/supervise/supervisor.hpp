@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lock/command_process.hpp"
-#include "lock/keeper.hpp"
+#include "lock/lease_watcher.hpp"
 #include "lock/wakeup.hpp"
 #include "supervise/ladder.hpp"
 #include "supervise/launch.hpp"

@@ -15,6 +15,7 @@ class Failure : public std::runtime_error {
     unreachable,    // cannot be reached, or answers nonsense; may pass (69)
     rejected,       // login, rights, a directory that is not ours: stop (77)
     misconfigured,  // wrong in itself until somebody changes it: stop (78)
+    unsupported,    // this kind of store cannot do it (78)
     exhausted,      // this process or machine has none left (125)
     interrupted,    // given up because the caller wants to stop
   };

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tests/contract/await.hpp"
-#include "tests/contract/fake_store.hpp"
 #include "tests/contract/faulty_store.hpp"
+#include "tests/contract/memory_store.hpp"
 
 namespace dlock {
 namespace {
@@ -33,20 +33,16 @@ std::map<int, Fault> failing(std::initializer_list<int> calls, Failure::Kind kin
 class Acquire : public ::testing::Test {
  protected:
   // Whether it is held by somebody else from now on.
-  void occupy() {
-    result_of(context_, holder_store_.ask(holder_, Queue::stay_out, holder_wakeup_));
-  }
-  void vacate() {
-    result_of(context_, holder_store_.release(holder_, std::nullopt, holder_wakeup_));
-  }
+  void occupy() { result_of(context_, occupant_->ask(Queue::stay_out, holder_wakeup_)); }
+  void vacate() { result_of(context_, occupant_->release(std::nullopt, holder_wakeup_)); }
 
-  void break_calls(std::map<int, Fault> faults) {
-    faulty_.emplace(store_, std::move(faults));
-  }
+  void break_calls(std::map<int, Fault> faults) { faults_ = std::move(faults); }
 
   Task<Answer> acquire_until(std::optional<Clock::time_point> until) {
     patience_.until = until;
-    return {context_, acquire(*faulty_, claim_, patience_, wakeup_)};
+    claimant_ = store_.claimant(claim_);
+    faulty_.emplace(*claimant_, faults_);
+    return {context_, acquire(*faulty_, patience_, wakeup_)};
   }
 
   Failure::Kind failure_of(Task<Answer> task) {
@@ -65,17 +61,19 @@ class Acquire : public ::testing::Test {
     return std::holds_alternative<Busy>(task.result());
   }
 
-  std::size_t queue() { return service_.locks[claim_.lock].queue.size(); }
+  std::size_t queue() { return service_.locks[claim_.lock].waiters.size(); }
 
   asio::io_context context_;
-  FakeService service_;
+  MemoryService service_;
   Claim holder_ = claim_with(1);
   Wakeup holder_wakeup_{context_};
-  FakeStore holder_store_{service_, milliseconds(100)};
+  MemoryStore store_{service_, milliseconds(100)};
+  std::unique_ptr<Claimant> occupant_ = store_.claimant(holder_);
   Claim claim_ = claim_with(2);
   Wakeup wakeup_{context_};
-  FakeStore store_{service_, milliseconds(100)};
-  std::optional<FaultyStore> faulty_{std::in_place, store_, std::map<int, Fault>{}};
+  std::unique_ptr<Claimant> claimant_;
+  std::map<int, Fault> faults_;
+  std::optional<FaultyClaimant> faulty_;
   Patience patience_;
 };
 
@@ -167,7 +165,7 @@ TEST_F(Acquire, another_number_of_slots_is_an_answer_at_once) {
 
 TEST_F(Acquire, a_lock_that_an_outer_run_holds_is_an_answer_at_once) {
   occupy();
-  claim_.held_above = {service_.locks[claim_.lock].holders.at(0).grant.fence};
+  claim_.held_above = {service_.locks[claim_.lock].holders.at(0).fence};
 
   EXPECT_TRUE(std::holds_alternative<HeldAbove>(acquire_until(forever).result()));
 }
@@ -203,7 +201,7 @@ TEST_F(Acquire, a_grant_whose_reply_was_lost_is_found_again) {
   const auto answer = acquire_until(forever).result();
 
   EXPECT_EQ(std::get<Grant>(answer).fence,
-            service_.locks[claim_.lock].holders.at(0).grant.fence);
+            service_.locks[claim_.lock].holders.at(0).fence);
 }
 
 TEST_F(Acquire, whoever_tries_again_is_told_why) {

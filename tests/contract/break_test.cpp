@@ -46,12 +46,12 @@ class Breaking : public ::testing::TestWithParam<Kind> {
 
   Fence kept(Contender& holder, Witness& witness) {
     const auto grant = holder.granted();
-    holder.store->start_keeping(holder.claim, grant, timing_of(holder.claim), witness);
+    holder.keep(grant, witness);
     return grant.fence;
   }
   // As a run ends.
   static void give_back(Contender& holder) {
-    holder.store->stop_keeping();
+    holder.stop_keeping();
     holder.release(as_broken());
   }
 
@@ -115,7 +115,7 @@ TEST_P(Breaking, a_holder_is_told_also_of_what_happened_before_it_kept_its_lease
   const auto grant = holder.granted();
   break_leases({grant.fence});
 
-  holder.store->start_keeping(holder.claim, grant, timing_of(holder.claim), witness);
+  holder.keep(grant, witness);
 
   EXPECT_TRUE(comes_true([&] { return witness.told == Loss::broken; }));
   give_back(holder);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "lock/keeper.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/worlds.hpp"
 #include "util/random.hpp"
@@ -34,33 +35,58 @@ class Contender {
         store(world.connect(at, timeout)),
         context_(at) {}
 
+  // What puts the claim to the store, as it was when first asked for.
+  Claimant& claimant() {
+    if (!claimant_) claimant_ = store->claimant(claim);
+    return *claimant_;
+  }
+
   Answer ask(Queue queue = Queue::stay_out) {
-    return result_of(context_, store->ask(claim, queue, wakeup));
+    return result_of(context_, claimant().ask(queue, wakeup));
   }
   Release release(const std::optional<RunEnd>& end = std::nullopt) {
-    return result_of(context_, store->release(claim, end, wakeup));
+    const auto another = claimant_of_another_client();
+    auto& releasing = another ? *another : claimant();
+    return result_of(context_, releasing.release(end, wakeup));
   }
-  Renewal renew() { return result_of(context_, store->renew(claim, wakeup)); }
+  Renewal renew() {
+    const auto another = claimant_of_another_client();
+    auto& renewing = another ? *another : claimant();
+    return result_of(context_, renewing.renew(wakeup));
+  }
   Admission admit(std::uint64_t fence) {
-    return result_of(context_, store->admit_fence(claim.lock, Fence{fence}, wakeup));
+    return result_of(context_,
+                     registers_of(*store).admit_fence(claim.lock, Fence{fence}, wakeup));
   }
   ValueLookup look_up() {
-    return result_of(context_, store->get_value(claim.lock, wakeup));
+    return result_of(context_, values_of(*store).get(claim.lock, wakeup));
   }
   std::optional<std::string> value() {
     const auto found = look_up().value;
     return found ? std::optional(found->bytes) : std::nullopt;
   }
   Storing put(const std::string& bytes, Lifetime lifetime = {milliseconds(60'000), {}}) {
-    return result_of(context_, store->put_value(claim, bytes, lifetime, wakeup));
+    return result_of(context_, values_of(*store).put(claim, bytes, lifetime, wakeup));
   }
-  void forget() { result_of(context_, store->forget_value(claim.lock, wakeup)); }
-  LockInfo inspect() { return result_of(context_, store->inspect(claim.lock, wakeup)); }
+  void forget() { result_of(context_, values_of(*store).forget(claim.lock, wakeup)); }
+  LockInfo inspect() {
+    return result_of(context_, store->inspector().inspect(claim.lock, wakeup));
+  }
   std::vector<RunInfo> history() {
-    return result_of(context_, store->history(claim.lock, wakeup));
+    return result_of(context_, store->inspector().history(claim.lock, wakeup));
   }
   void start(const CommandProcess& process) {
-    result_of(context_, store->started(claim, process, wakeup));
+    result_of(context_, claimant().started(process, wakeup));
+  }
+
+  void keep(const Grant& grant, LeaseWatcher& watcher) {
+    keeper_.emplace(context_, claimant(), store->leases_run_out(), timing_of(claim),
+                    watcher);
+    keeper_->start(grant.sent_at);
+  }
+  void stop_keeping() {
+    keeper_->stop();
+    result_of(context_, keeper_->ended(wakeup));
   }
 
   // What has to come of it for the rest of a test to mean something; anything else
@@ -76,7 +102,14 @@ class Contender {
   std::unique_ptr<Store> store;
 
  private:
+  // A detached lease may be anybody's to renew and to release; null for an attached one.
+  std::unique_ptr<Claimant> claimant_of_another_client() {
+    return claim.attached ? nullptr : store->claimant(claim);
+  }
+
   asio::io_context& context_;
+  std::unique_ptr<Claimant> claimant_;
+  std::optional<LeaseKeeper> keeper_;
 };
 
 }  // namespace dlock

@@ -87,8 +87,7 @@ class Deduplication : public ::testing::TestWithParam<Kind> {
   };
   Sleeper sleeper(Contender& waiter) {
     return {waiter,
-            {context_,
-             with_result(waiter.store->await_turn(waiter.claim, waiter.wakeup, never))}};
+            {context_, with_result(waiter.claimant().await_turn(waiter.wakeup, never))}};
   }
 
   std::size_t waiters() { return exclusive().inspect().waiters.size(); }
@@ -475,8 +474,7 @@ class DeduplicatedWait : public Deduplication {
   Answer acquired(Contender& contender, milliseconds wait) {
     Patience patience;
     patience.until = later(Clock::now(), wait);
-    return result_of(
-        context_, acquire(*contender.store, contender.claim, patience, contender.wakeup));
+    return result_of(context_, acquire(contender.claimant(), patience, contender.wakeup));
   }
 };
 
@@ -504,7 +502,7 @@ TEST_P(DeduplicatedWait, a_waiter_is_deduplicated_as_soon_as_the_run_has_succeed
   auto& waiter = retrying();
   Patience patience;
   patience.until = never;
-  Task answer(context_, acquire(*waiter.store, waiter.claim, patience, waiter.wakeup));
+  Task answer(context_, acquire(waiter.claimant(), patience, waiter.wakeup));
   ASSERT_TRUE(eventually(context_, [&] { return waiters() == 1; }));
 
   runner.release(exit_with(0));

@@ -119,9 +119,9 @@ TEST_P(DetachedContract, a_waiter_is_granted_the_lock_when_a_detached_lease_ends
   auto& waiter = detached();
   const auto start = Clock::now();
 
-  const auto answer =
-      result_of(context_, acquire(*waiter.store, waiter.claim,
-                                  {start + seconds(9), {}, {}, {}}, waiter.wakeup));
+  const auto answer = result_of(
+      context_,
+      acquire(waiter.claimant(), {start + seconds(9), {}, {}, {}}, waiter.wakeup));
 
   EXPECT_TRUE(std::holds_alternative<Grant>(answer));
   EXPECT_LT(Clock::now() - start, seconds(2));
@@ -245,7 +245,7 @@ TEST_P(DetachedContract, a_waiter_is_told_that_a_lease_ends_sooner) {
   holder.granted();
   auto& waiter = attached();
   const Patience forever{Clock::time_point::max(), {}, {}, {}};
-  Task waiting(context_, acquire(*waiter.store, waiter.claim, forever, waiter.wakeup));
+  Task waiting(context_, acquire(waiter.claimant(), forever, waiter.wakeup));
   ASSERT_TRUE(eventually(context_, [&] { return look().waiters.size() == 1; }));
   holder.claim.ttl = milliseconds(200);
 
@@ -336,8 +336,8 @@ TEST_P(DetachedContract, a_release_by_token_hands_the_lock_to_the_first_in_line)
   auto& waiter = attached();
   waiter.queued();
   attached().queued();
-  Task sleep(context_, with_result(waiter.store->await_turn(waiter.claim, waiter.wakeup,
-                                                            Clock::time_point::max())));
+  Task sleep(context_, with_result(waiter.claimant().await_turn(
+                           waiter.wakeup, Clock::time_point::max())));
 
   who_knows_the_token_of(holder).release();
   sleep.result();
@@ -432,7 +432,7 @@ TEST_P(DetachedContract, resources_are_no_locks_to_list) {
   auto& reader = resource();
   reader.admit(1);
 
-  EXPECT_TRUE(result_of(context_, reader.store->list(
+  EXPECT_TRUE(result_of(context_, reader.store->inspector().list(
                                       "dlock", [](const std::string&) { return true; },
                                       reader.wakeup))
                   .empty());

@@ -41,11 +41,11 @@ class HammerOfCoroutines : public Hammer {
   asio::awaitable<Nothing> strike(Contender& contender, int rounds) {
     const auto patience = without_end();
     for (int i = 0; i < rounds; ++i) {
-      co_await acquire(*contender.store, contender.claim, patience, contender.wakeup);
+      co_await acquire(contender.claimant(), patience, contender.wakeup);
       const int before = count_;
       co_await asio::post(context_, asio::use_awaitable);
       count_ = before + 1;
-      co_await contender.store->release(contender.claim, std::nullopt, contender.wakeup);
+      co_await contender.claimant().release(std::nullopt, contender.wakeup);
     }
     co_return Nothing{};
   }
@@ -101,8 +101,7 @@ class HammerOfProcesses : public Hammer {
     asio::io_context context;
     Contender contender(context, *world_, claim_of("job"));
     const auto patience = without_end();
-    Task answer(context,
-                acquire(*contender.store, contender.claim, patience, contender.wakeup));
+    Task answer(context, acquire(contender.claimant(), patience, contender.wakeup));
     while (!answer.is_done()) context.run_one();
     if (!std::holds_alternative<Grant>(answer.result())) ::_exit(2);
     const int before = count();

@@ -57,8 +57,8 @@ class QuickLock : public ::testing::Test {
 
   // What a waiter finds that listens for its turn.
   Answer turn_of(Contender& waiter) {
-    result_of(context_, waiter.store->await_turn(waiter.claim, waiter.wakeup,
-                                                 Clock::now() + milliseconds(5'000)));
+    result_of(context_, waiter.claimant().await_turn(waiter.wakeup,
+                                                     Clock::now() + milliseconds(5'000)));
     return waiter.ask();
   }
 
@@ -144,8 +144,8 @@ TEST_F(QuickLock, is_given_back_by_one_who_has_given_up) {
     auto& next = waiter();
     release_quickly(holder);
     if (was_told) {
-      result_of(context_, next.store->await_turn(next.claim, next.wakeup,
-                                                 Clock::now() + milliseconds(5'000)));
+      result_of(context_, next.claimant().await_turn(next.wakeup,
+                                                     Clock::now() + milliseconds(5'000)));
     }
 
     EXPECT_EQ(next.release(), Release::released);

@@ -25,42 +25,61 @@ class Watcher final : public LeaseWatcher {
   std::optional<Loss> lost;
 };
 
-class Keeper : public ::testing::Test {
- protected:
-  // What the store says in turn; nothing is a store that cannot be asked. After the last
-  // one it confirms.
-  std::deque<std::optional<Renewal>> answers_;
+// Answers to renewals in turn; nothing is a store that cannot be asked. After the last
+// one it confirms.
+class Answerer final : public Claimant {
+ public:
+  Answerer() : Claimant(Claim{}) {}
 
-  asio::awaitable<Renewal> renew() {
-    ++asked_;
-    if (answers_.empty()) co_return Renewal::confirmed;
-    const auto answer = answers_.front();
-    answers_.pop_front();
+  asio::awaitable<Answer> ask(Queue, Wakeup&) override { co_return Grant{}; }
+  asio::awaitable<void> await_turn(Wakeup&, Clock::time_point) override { co_return; }
+  asio::awaitable<Release> release(const std::optional<RunEnd>&, Wakeup&) override {
+    co_return Release::released;
+  }
+  asio::awaitable<Renewal> renew(Wakeup&) override {
+    ++asked;
+    if (answers.empty()) co_return Renewal::confirmed;
+    const auto answer = answers.front();
+    answers.pop_front();
     if (!answer) throw Failure(Failure::Kind::unreachable, "not there");
     co_return *answer;
   }
+  std::unique_ptr<LeaseNews> listen(std::function<void()> on_news) override {
+    heard = std::move(on_news);
+    return can_listen ? std::make_unique<LeaseNews>() : nullptr;
+  }
 
-  void keep() {
-    asio::co_spawn(context_,
-                   keep_lease([this] { return renew(); }, timing_, granted_at_, watcher_,
-                              wakeup_, orders_),
-                   [this](std::exception_ptr error) {
-                     over_ = true;
-                     if (error) std::rethrow_exception(error);
-                   });
+  std::deque<std::optional<Renewal>> answers;
+  int asked = 0;
+  bool can_listen = true;
+  std::function<void()> heard;
+};
+
+class Keeper : public ::testing::Test {
+ protected:
+  void keep(bool runs_out = true) {
+    keeper_.emplace(context_, claimant_, runs_out, timing_, watcher_);
+    keeper_->start(granted_at_);
   }
   bool comes_true(const std::function<bool()>& is_true) {
     return eventually(context_, is_true);
   }
+  // Nothing more is asked in this time.
+  bool asks_no_more(milliseconds span) {
+    const auto before = claimant_.asked;
+    context_.restart();
+    context_.run_for(span);
+    return claimant_.asked == before;
+  }
 
   asio::io_context context_;
-  Wakeup wakeup_{context_};
   LeaseTiming timing_{milliseconds(600), milliseconds(5000), milliseconds(60)};
   Clock::time_point granted_at_ = Clock::now();
   Watcher watcher_;
-  KeeperOrders orders_;
-  bool over_ = false;
-  int asked_ = 0;
+  Answerer claimant_;
+  std::deque<std::optional<Renewal>>& answers_ = claimant_.answers;
+  int& asked_ = claimant_.asked;
+  std::optional<LeaseKeeper> keeper_;
 };
 
 TEST_F(Keeper, a_lease_that_was_renewed_holds_a_full_lease_from_the_request) {
@@ -92,9 +111,10 @@ TEST_F(Keeper, a_lease_that_is_gone_is_told_once_and_not_renewed_any_more) {
   answers_ = {Renewal::gone};
   keep();
 
-  ASSERT_TRUE(comes_true([&] { return over_; }));
+  ASSERT_TRUE(comes_true([&] { return watcher_.lost.has_value(); }));
   EXPECT_EQ(watcher_.lost, Loss::gone);
   EXPECT_EQ(asked_, 1);
+  EXPECT_TRUE(asks_no_more(milliseconds(500)));
 }
 
 TEST_F(Keeper,
@@ -143,7 +163,7 @@ TEST_F(Keeper, a_lease_that_was_taken_over_is_told_as_such) {
   answers_ = {Renewal::confirmed, Renewal::taken_over};
   keep();
 
-  ASSERT_TRUE(comes_true([&] { return over_; }));
+  ASSERT_TRUE(comes_true([&] { return watcher_.lost.has_value(); }));
   EXPECT_EQ(watcher_.lost, Loss::taken_over);
 }
 
@@ -158,27 +178,49 @@ TEST_F(Keeper,
   watcher_.lost.reset();
   ASSERT_TRUE(comes_true([&] { return asked_ == 3; }));
   EXPECT_FALSE(watcher_.lost);
-  EXPECT_FALSE(over_);
 }
 
-TEST_F(Keeper, renews_at_once_when_it_is_told_to_and_then_by_the_clock_again) {
+TEST_F(Keeper, renews_at_once_when_there_is_news_and_then_by_the_clock_again) {
+  timing_ = {milliseconds(9000), milliseconds(5000), milliseconds(60)};
   keep();
-  orders_.renew_now = true;
-  wakeup_.notify();
+  ASSERT_TRUE(comes_true([&] { return claimant_.heard != nullptr; }));
+  EXPECT_EQ(asked_, 0);
+
+  claimant_.heard();
 
   ASSERT_TRUE(comes_true([&] { return asked_ == 1; }));
-  EXPECT_LT(Clock::now(), granted_at_ + milliseconds(150));
-  ASSERT_TRUE(comes_true([&] { return asked_ == 2; }));
-  EXPECT_GT(Clock::now(), granted_at_ + milliseconds(180));
+  EXPECT_LT(Clock::now(), granted_at_ + milliseconds(2500));
+  EXPECT_TRUE(asks_no_more(milliseconds(500)));
 }
 
-TEST_F(Keeper, ends_at_once_when_it_is_told_to) {
+TEST_F(Keeper, touches_nothing_once_it_was_told_to_stop) {
   keep();
-  orders_.stop = true;
-  wakeup_.notify();
 
-  ASSERT_TRUE(comes_true([&] { return over_; }));
-  EXPECT_EQ(asked_, 0);
+  keeper_->stop();
+
+  EXPECT_TRUE(asks_no_more(milliseconds(500)));
+  EXPECT_EQ(watcher_.deadline, Clock::time_point{});
+}
+
+TEST_F(Keeper, looks_at_a_lease_that_cannot_run_out_once_and_then_when_there_is_news) {
+  keep(false);
+
+  ASSERT_TRUE(comes_true([&] { return asked_ == 1; }));
+  EXPECT_GE(Clock::now(), granted_at_ + milliseconds(1000));
+  EXPECT_TRUE(asks_no_more(milliseconds(1500)));
+  claimant_.answers = {Renewal::broken};
+  claimant_.heard();
+  ASSERT_TRUE(comes_true([&] { return watcher_.lost.has_value(); }));
+  EXPECT_EQ(watcher_.lost, Loss::broken);
+  EXPECT_EQ(watcher_.deadline, Clock::time_point{});
+}
+
+TEST_F(Keeper, looks_every_second_at_one_of_which_nothing_can_be_heard) {
+  claimant_.can_listen = false;
+  keep(false);
+
+  ASSERT_TRUE(comes_true([&] { return asked_ == 3; }));
+  EXPECT_GE(Clock::now(), granted_at_ + milliseconds(3000));
 }
 
 TEST_F(Keeper, tells_of_each_renewal_that_failed) {

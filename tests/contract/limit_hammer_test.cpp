@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "lock/admission.hpp"
-#include "rules/limit.hpp"
 #include "store/local/file_name.hpp"
+#include "store/local/limit_bytes.hpp"
+#include "store/local/record.hpp"
 #include "store/local/record_file.hpp"
 #include "store/local/state_folder.hpp"
 #include "tests/contract/await.hpp"
@@ -97,7 +98,7 @@ class Hammered {
     claim.rate = rate;
     TurnPatience patience;
     patience.until = until;
-    result_of(context, await_admission(*store, claim, patience, wakeup));
+    result_of(context, await_admission(rates_of(*store), claim, patience, wakeup));
   }
 
   LocalWorld world_;

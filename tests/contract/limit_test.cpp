@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lock/admission.hpp"
+#include "store/local/file_name.hpp"
 #include "store/none/none_store.hpp"
 #include "tests/contract/await.hpp"
 #include "tests/contract/faulty_store.hpp"
@@ -34,11 +35,11 @@ struct Guest {
 
   RateAnswer ask(milliseconds patience = milliseconds(0)) {
     claim.patience = patience;
-    return result_of(context, store->admit(claim, wakeup));
+    return result_of(context, rates_of(*store).admit(claim, wakeup));
   }
   bool is_admitted() { return std::holds_alternative<Admitted>(ask()); }
   NotAdmitted waits() { return std::get<NotAdmitted>(ask(hours(1))); }
-  void withdraw() { result_of(context, store->withdraw(claim, wakeup)); }
+  void withdraw() { result_of(context, rates_of(*store).withdraw(claim, wakeup)); }
 
   asio::io_context& context;
   Wakeup wakeup;
@@ -62,8 +63,8 @@ class LimitContract : public ::testing::TestWithParam<Kind> {
   RateAnswer wait(Guest& guest, milliseconds patience) {
     TurnPatience limit;
     limit.until = later(Clock::now(), patience);
-    return result_of(context_,
-                     await_admission(*guest.store, guest.claim, limit, guest.wakeup));
+    return result_of(context_, await_admission(rates_of(*guest.store), guest.claim, limit,
+                                               guest.wakeup));
   }
 
   asio::io_context context_;
@@ -251,15 +252,15 @@ TEST_P(LimitContract, a_limit_is_no_lock) {
   EXPECT_TRUE(reader.is_admitted());
 
   const auto locks = result_of(
-      context_, reader.store->list(
+      context_, reader.store->inspector().list(
                     "dlock", [](const std::string&) { return true; }, reader.wakeup));
-  const auto info =
-      result_of(context_, reader.store->inspect({"dlock", "api"}, reader.wakeup));
+  const auto info = result_of(
+      context_, reader.store->inspector().inspect({"dlock", "api"}, reader.wakeup));
   Claim claim;
   claim.lock = {"dlock", "api"};
   claim.token.bytes = random_bytes();
-  const auto grant =
-      result_of(context_, reader.store->ask(claim, Queue::stay_out, reader.wakeup));
+  const auto claimant = reader.store->claimant(claim);
+  const auto grant = result_of(context_, claimant->ask(Queue::stay_out, reader.wakeup));
 
   EXPECT_TRUE(locks.empty());
   EXPECT_TRUE(info.holders.empty());
@@ -301,8 +302,8 @@ TEST_P(LimitContract, who_is_interrupted_leaves_the_line) {
   forever.until = Clock::time_point::max();
   bool has_turn = false;
   forever.waiting = [&](const NotAdmitted&) { has_turn = true; };
-  Task<RateAnswer> waiting(
-      context_, await_admission(*first.store, first.claim, forever, first.wakeup));
+  Task<RateAnswer> waiting(context_, await_admission(rates_of(*first.store), first.claim,
+                                                     forever, first.wakeup));
   ASSERT_TRUE(dlock::eventually(context_, [&] { return has_turn; }));
 
   first.wakeup.give_up(true);
@@ -313,8 +314,8 @@ TEST_P(LimitContract, who_is_interrupted_leaves_the_line) {
 
 TEST_P(LimitContract, a_store_that_is_not_there_yet_is_waited_for) {
   auto& early = guest();
-  FaultyStore store(
-      *early.store,
+  FaultyRates limits(
+      rates_of(*early.store),
       {{1, {Failure(Failure::Kind::unreachable, "gone")}},
        {2, {Failure(Failure::Kind::unreachable, "gone"), Fault::When::after}}});
   TurnPatience patience;
@@ -323,7 +324,7 @@ TEST_P(LimitContract, a_store_that_is_not_there_yet_is_waited_for) {
   patience.retrying = [&](const Failure&) { ++told; };
 
   const auto answer =
-      result_of(context_, await_admission(store, early.claim, patience, early.wakeup));
+      result_of(context_, await_admission(limits, early.claim, patience, early.wakeup));
 
   // The second time it was admitted already, and did not hear of it.
   EXPECT_EQ(told, 2);
@@ -334,10 +335,12 @@ TEST_P(LimitContract, a_store_that_is_not_there_yet_is_waited_for) {
 
 TEST_P(LimitContract, without_a_wait_a_store_that_is_not_there_is_a_failure) {
   auto& early = guest();
-  FaultyStore store(*early.store, {{1, {Failure(Failure::Kind::unreachable, "gone")}}});
+  FaultyRates limits(rates_of(*early.store),
+                     {{1, {Failure(Failure::Kind::unreachable, "gone")}}});
 
-  EXPECT_THROW(result_of(context_, await_admission(store, early.claim, {}, early.wakeup)),
-               Failure);
+  EXPECT_THROW(
+      result_of(context_, await_admission(limits, early.claim, {}, early.wakeup)),
+      Failure);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, LimitContract, ::testing::ValuesIn(kinds), name_of);
@@ -398,10 +401,10 @@ TEST(NoLimit, none_admits_everybody) {
   RateClaim claim;
 
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(
-        std::holds_alternative<Admitted>(result_of(context, store.admit(claim, wakeup))));
+    EXPECT_TRUE(std::holds_alternative<Admitted>(
+        result_of(context, rates_of(store).admit(claim, wakeup))));
   }
-  result_of(context, store.withdraw(claim, wakeup));
+  result_of(context, rates_of(store).withdraw(claim, wakeup));
 }
 
 }  // namespace

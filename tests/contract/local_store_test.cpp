@@ -17,6 +17,7 @@
 
 #include "store/local/epoch.hpp"
 #include "store/local/file_name.hpp"
+#include "store/local/runs_log.hpp"
 #include "tests/contract/contender.hpp"
 
 namespace dlock::local {
@@ -117,7 +118,7 @@ class LocalStores : public ::testing::Test {
 
   // What the command's process writes by itself, right before it starts.
   static void note_start(Contender& holder, pid_t pid, Clock::time_point started) {
-    const auto note = holder.store->start_note(holder.claim);
+    const auto note = holder.claimant().start_note();
     const auto time = std::chrono::floor<milliseconds>(started.time_since_epoch());
     const auto text = note->before_pid + std::to_string(pid) + note->before_time +
                       std::to_string(time.count()) + note->after;
@@ -195,7 +196,7 @@ TEST_F(LocalStores, runs_are_kept_though_the_log_of_runs_is_gone) {
 TEST_F(LocalStores, a_lease_lives_as_long_as_its_session_is_open_anywhere) {
   auto& holder = contender();
   holder.granted();
-  const int inherited = ::dup(holder.store->session());
+  const int inherited = ::dup(holder.claimant().session());
   kill(holder);
 
   const bool busy = contender().is_busy();
@@ -261,7 +262,7 @@ TEST_F(LocalStores, a_session_is_out_of_the_way_of_what_scripts_use) {
   auto& holder = contender();
   holder.granted();
 
-  EXPECT_GE(holder.store->session(), 100);
+  EXPECT_GE(holder.claimant().session(), 100);
 }
 
 TEST_F(LocalStores, a_run_whose_last_process_is_gone_without_a_word_is_recorded) {

@@ -159,7 +159,7 @@ TEST_P(MinHold, the_first_in_line_gets_it_at_that_moment) {
   auto& waiter = exclusive();
   Patience patience;
   patience.until = Clock::time_point::max();
-  Task answer(context_, acquire(*waiter.store, waiter.claim, patience, waiter.wakeup));
+  Task answer(context_, acquire(waiter.claimant(), patience, waiter.wakeup));
   auto& reader = exclusive();
   ASSERT_TRUE(eventually(context_, [&] { return reader.inspect().waiters.size() == 1; }));
 

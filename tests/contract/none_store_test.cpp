@@ -11,21 +11,22 @@ namespace {
 
 class NoStore : public ::testing::Test {
  protected:
-  Answer ask(NoneStore& store) {
-    return result_of(context_, store.ask(claim_, Queue::stay_out, wakeup_));
+  Answer ask(Claimant& claimant) {
+    return result_of(context_, claimant.ask(Queue::stay_out, wakeup_));
   }
+  Answer ask() { return ask(*claimant_); }
+  Answer ask_as_another() { return ask(*NoneStore().claimant(claim_)); }
 
   asio::io_context context_;
   Wakeup wakeup_{context_};
   Claim claim_;
   NoneStore store_;
+  std::unique_ptr<Claimant> claimant_ = store_.claimant(claim_);
 };
 
 TEST_F(NoStore, grants_everything_to_everybody) {
-  NoneStore other;
-
-  EXPECT_TRUE(std::holds_alternative<Grant>(ask(store_)));
-  EXPECT_TRUE(std::holds_alternative<Grant>(ask(other)));
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask()));
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask_as_another()));
 }
 
 TEST_F(NoStore, says_that_it_protects_nothing) {
@@ -34,39 +35,40 @@ TEST_F(NoStore, says_that_it_protects_nothing) {
 }
 
 TEST_F(NoStore, a_repeated_claim_finds_its_own_grant) {
-  const auto first = std::get<Grant>(ask(store_)).fence;
+  const auto first = std::get<Grant>(ask()).fence;
 
-  EXPECT_EQ(std::get<Grant>(ask(store_)).fence, first);
+  EXPECT_EQ(std::get<Grant>(ask()).fence, first);
   EXPECT_GT(first.number, 0u);
 }
 
 TEST_F(NoStore, a_grant_never_runs_out) {
-  EXPECT_EQ(std::get<Grant>(ask(store_)).deadline, Clock::time_point::max());
+  EXPECT_EQ(std::get<Grant>(ask()).deadline, Clock::time_point::max());
 }
 
 TEST_F(NoStore, releases_whatever_it_is_told_to) {
-  EXPECT_EQ(result_of(context_, store_.release(claim_, std::nullopt, wakeup_)),
+  EXPECT_EQ(result_of(context_, claimant_->release(std::nullopt, wakeup_)),
             Release::released);
 }
 
 TEST_F(NoStore, renews_whatever_it_is_told_to) {
-  EXPECT_EQ(result_of(context_, store_.renew(claim_, wakeup_)), Renewal::confirmed);
+  EXPECT_EQ(result_of(context_, claimant_->renew(wakeup_)), Renewal::confirmed);
 }
 
 TEST_F(NoStore, admits_every_fence) {
   for (const std::uint64_t fence : {10u, 9u}) {
-    EXPECT_EQ(
-        result_of(context_, store_.admit_fence({"dlock", "disk"}, Fence{fence}, wakeup_)),
-        Admission::admitted);
+    EXPECT_EQ(result_of(context_, registers_of(store_).admit_fence(
+                                      {"dlock", "disk"}, Fence{fence}, wakeup_)),
+              Admission::admitted);
   }
 }
 
 TEST_F(NoStore, remembers_nothing) {
-  ask(store_);
+  ask();
 
-  const auto info = result_of(context_, store_.inspect({"dlock", "job"}, wakeup_));
+  const auto info =
+      result_of(context_, store_.inspector().inspect({"dlock", "job"}, wakeup_));
   const auto locks =
-      result_of(context_, store_.list(
+      result_of(context_, store_.inspector().list(
                               "dlock", [](const std::string&) { return true; }, wakeup_));
 
   EXPECT_EQ(info.lock.name, "job");
@@ -76,16 +78,15 @@ TEST_F(NoStore, remembers_nothing) {
 
 TEST_F(NoStore, no_run_ever_counts_for_another_one) {
   claim_.dedupe = Dedupe{std::chrono::hours(1), false};
-  ask(store_);
-  NoneStore other;
-
-  EXPECT_TRUE(std::holds_alternative<Grant>(ask(other)));
-  result_of(context_, store_.release(claim_, RunEnd{}, wakeup_));
-  EXPECT_TRUE(std::holds_alternative<Grant>(ask(store_)));
+  claimant_ = store_.claimant(claim_);
+  ask();
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask_as_another()));
+  result_of(context_, claimant_->release(RunEnd{}, wakeup_));
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask()));
 }
 
 TEST_F(NoStore, there_is_nothing_to_break) {
-  const auto fence = std::get<Grant>(ask(store_)).fence;
+  const auto fence = std::get<Grant>(ask()).fence;
   const std::vector<Fence> fences{fence};
   const LockName lock{"dlock", "job"};
   bool none = false;
@@ -100,20 +101,22 @@ TEST_F(NoStore, there_is_nothing_to_break) {
 }
 
 TEST_F(NoStore, there_are_no_runs) {
-  ask(store_);
+  ask();
 
-  EXPECT_TRUE(result_of(context_, store_.history({"dlock", "job"}, wakeup_)).empty());
+  EXPECT_TRUE(
+      result_of(context_, store_.inspector().history({"dlock", "job"}, wakeup_)).empty());
 }
 
 TEST_F(NoStore, nothing_is_held_on) {
   claim_.min_hold = std::chrono::hours(1);
-  ask(store_);
-  result_of(context_, store_.release(claim_, RunEnd{}, wakeup_));
+  ask();
+  result_of(context_, claimant_->release(RunEnd{}, wakeup_));
 
-  const auto info = result_of(context_, store_.inspect({"dlock", "job"}, wakeup_));
+  const auto info =
+      result_of(context_, store_.inspector().inspect({"dlock", "job"}, wakeup_));
 
   EXPECT_TRUE(info.holders.empty());
-  EXPECT_TRUE(std::holds_alternative<Grant>(ask(store_)));
+  EXPECT_TRUE(std::holds_alternative<Grant>(ask()));
 }
 
 }  // namespace

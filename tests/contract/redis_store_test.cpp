@@ -60,11 +60,7 @@ class RedisStores : public ::testing::Test {
     return holders_.emplace_back(Holder{&contender, contender.granted(), {}});
   }
 
-  void keep(Holder& holder) {
-    holder.contender->store->start_keeping(holder.contender->claim, holder.grant,
-                                           timing_of(holder.contender->claim),
-                                           holder.witness);
-  }
+  void keep(Holder& holder) { holder.contender->keep(holder.grant, holder.witness); }
   // Keeps the lease until the next renewal of it was answered. Whether it is still ours.
   bool renews(Holder& holder) {
     holder.witness.deadline.reset();
@@ -72,7 +68,7 @@ class RedisStores : public ::testing::Test {
     EXPECT_TRUE(eventually(context_, [&] {
       return holder.witness.deadline.has_value() || holder.witness.lost;
     }));
-    holder.contender->store->stop_keeping();
+    holder.contender->stop_keeping();
     return !holder.witness.lost;
   }
   bool reclaims(Holder& holder) {
@@ -80,6 +76,11 @@ class RedisStores : public ::testing::Test {
     return renews(holder) && holder.witness.times_reclaimed == before + 1;
   }
 
+  // As if the server's clock had been an hour ahead at the last grant.
+  static void set_clock_ahead() {
+    const auto fence = wall_now() + std::chrono::hours(1);
+    RedisWorld::command("HSET dlock:{job}:s fence " + std::to_string(fence.count()));
+  }
   void delete_lock() { EXPECT_EQ(RedisWorld::command("DEL dlock:{job}"), ":1\r\n"); }
   static std::string hex(const Token& token) {
     std::string text;
@@ -253,9 +254,9 @@ TEST_F(RedisStores, a_lease_is_set_up_again_on_a_server_with_an_older_state) {
 
 TEST_F(RedisStores,
        the_fence_of_the_next_grant_is_greater_than_that_of_a_reclaimed_lease) {
+  set_clock_ahead();
   auto& lost = holder(contender());
   world_.wipe_out();
-  lost.grant.fence.number += 3'600'000'000;  // as if the server's clock was set back
   ASSERT_TRUE(reclaims(lost));
   lost.contender->release();
 
@@ -409,22 +410,24 @@ TEST_F(RedisStores, a_release_after_an_unanswered_request_refuses_that_one) {
         peer.read_all();  // but what is said to the rest, nobody hears
       },
       path);
-  RedisStore::Options options;
-  options.target.path = path;
-  options.timeout = milliseconds(77);
-  RedisStore store(context_, options);
+  Target target;
+  target.path = path;
+  const auto store = store_of(target, milliseconds(77), context_);
   const auto claim = brief_claim();
+  const auto claimant = store->claimant(claim);
   Wakeup wakeup(context_);
   const auto grant =
-      std::get<Grant>(result_of(context_, store.ask(claim, Queue::stay_out, wakeup)));
+      std::get<Grant>(result_of(context_, claimant->ask(Queue::stay_out, wakeup)));
   Witness witness;
-  store.start_keeping(claim, grant, timing_of(claim), witness);
+  LeaseKeeper keeper(context_, *claimant, true, timing_of(claim), witness);
+  keeper.start(grant.sent_at);
   ASSERT_TRUE(eventually(context_, [&] {
     return server.received().find(reclaim_script.sha1) != std::string::npos;
   }));
 
-  store.stop_keeping();
-  EXPECT_THROW(result_of(context_, store.release(claim, std::nullopt, wakeup)), Failure);
+  keeper.stop();
+  result_of(context_, keeper.ended(wakeup));
+  EXPECT_THROW(result_of(context_, claimant->release(std::nullopt, wakeup)), Failure);
 
   const std::string refusal =
       "$0\r\n\r\n$6\r\n120000\r\n";  // no end of a run, and for how long
@@ -478,8 +481,8 @@ TEST_F(RedisStores, slots_are_set_up_again_one_after_another) {
 
 TEST_F(RedisStores, the_fence_after_several_were_set_up_again_is_the_greatest) {
   auto& first = holder(shared());
+  set_clock_ahead();
   auto& second = holder(shared());
-  second.grant.fence.number += 3'600'000'000;
   world_.wipe_out();
   ASSERT_TRUE(reclaims(second));
   ASSERT_TRUE(reclaims(first));

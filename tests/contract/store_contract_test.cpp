@@ -70,7 +70,7 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
   std::vector<LockInfo> list(const std::string& name_space, const std::string& but = "") {
     auto& reader = exclusive();
     return result_of(context_,
-                     reader.store->list(
+                     reader.store->inspector().list(
                          name_space, [&](const std::string& name) { return name != but; },
                          reader.wakeup));
   }
@@ -144,11 +144,11 @@ TEST_P(StoreContract, a_repeated_claim_finds_its_own_grant) {
 
 TEST_P(StoreContract, a_claim_whose_reply_was_lost_finds_its_own_grant) {
   auto& holder = exclusive();
-  FaultyStore faulty(
-      *holder.store,
+  FaultyClaimant faulty(
+      holder.claimant(),
       {{1, {Failure(Failure::Kind::unreachable, "lost"), Fault::When::after}}});
   const auto ask = [&] {
-    return result_of(context_, faulty.ask(holder.claim, Queue::stay_out, holder.wakeup));
+    return result_of(context_, faulty.ask(Queue::stay_out, holder.wakeup));
   };
 
   EXPECT_THROW(ask(), Failure);
@@ -489,8 +489,8 @@ TEST_P(StoreContract, a_waiter_sleeps_no_longer_than_it_wants) {
   auto& waiter = exclusive();
   waiter.queued();
 
-  result_of(context_, waiter.store->await_turn(waiter.claim, waiter.wakeup,
-                                               Clock::now() + milliseconds(20)));
+  result_of(context_,
+            waiter.claimant().await_turn(waiter.wakeup, Clock::now() + milliseconds(20)));
 }
 
 TEST_P(StoreContract, a_waiter_that_is_told_to_give_up_does_so_at_once) {
@@ -498,8 +498,8 @@ TEST_P(StoreContract, a_waiter_that_is_told_to_give_up_does_so_at_once) {
   auto& waiter = exclusive();
   waiter.queued();
   // A sleep may end early by itself, so only that it ends can be seen.
-  Task sleep(context_, with_result(waiter.store->await_turn(waiter.claim, waiter.wakeup,
-                                                            Clock::time_point::max())));
+  Task sleep(context_, with_result(waiter.claimant().await_turn(
+                           waiter.wakeup, Clock::time_point::max())));
 
   waiter.wakeup.give_up(true);
 
@@ -515,8 +515,8 @@ TEST_P(StoreContract, a_release_wakes_the_first_in_line) {
   holder.granted();
   auto& waiter = exclusive();
   waiter.queued();
-  Task sleep(context_, with_result(waiter.store->await_turn(waiter.claim, waiter.wakeup,
-                                                            Clock::time_point::max())));
+  Task sleep(context_, with_result(waiter.claimant().await_turn(
+                           waiter.wakeup, Clock::time_point::max())));
 
   holder.release();
   sleep.result();
@@ -674,7 +674,7 @@ TEST_P(StoreContract, a_claim_that_holds_nothing_leaves_nothing) {
 TEST_P(StoreContract, a_session_is_closed_on_exec_unless_it_is_passed_on) {
   auto& holder = exclusive();
   holder.granted();
-  const int session = holder.store->session();
+  const int session = holder.claimant().session();
 
   EXPECT_TRUE(session == -1 || (::fcntl(session, F_GETFD) & FD_CLOEXEC) != 0);
 }
@@ -693,7 +693,7 @@ TEST_P(StoreContract, what_is_to_be_noted_of_a_start_is_a_file_and_what_to_write
   auto& holder = exclusive();
   holder.granted();
 
-  const auto note = holder.store->start_note(holder.claim);
+  const auto note = holder.claimant().start_note();
 
   EXPECT_TRUE(!note || (note->file && !note->before_pid.empty()));
 }
@@ -702,12 +702,12 @@ TEST_P(StoreContract, a_lease_that_nobody_touches_is_not_lost) {
   Witness witness;
   auto& holder = brief(exclusive());
   const auto grant = holder.granted();
-  holder.store->start_keeping(holder.claim, grant, timing_of(holder.claim), witness);
+  holder.keep(grant, witness);
 
   auto& other = exclusive();
   other.queued();
   other.release();
-  holder.store->stop_keeping();
+  holder.stop_keeping();
 
   EXPECT_FALSE(witness.told);
 }
@@ -716,7 +716,7 @@ TEST_P(StoreContract, a_lease_that_vanishes_is_lost) {
   Witness witness;
   auto& holder = brief(exclusive());
   const auto grant = holder.granted();
-  holder.store->start_keeping(holder.claim, grant, timing_of(holder.claim), witness);
+  holder.keep(grant, witness);
 
   world_->wipe_out();
 
@@ -729,7 +729,7 @@ TEST_P(StoreContract, a_lease_that_vanishes_is_set_up_again_where_leases_run_out
   auto& holder = brief(exclusive());
   holder.claim.reclaim = true;
   const auto grant = holder.granted();
-  holder.store->start_keeping(holder.claim, grant, timing_of(holder.claim), witness);
+  holder.keep(grant, witness);
 
   world_->wipe_out();
 
@@ -744,9 +744,9 @@ TEST_P(StoreContract, nobody_is_told_of_a_lease_that_is_no_longer_kept) {
   for (auto* witness : {&first, &second}) {
     auto& holder = brief(slot(2));
     const auto grant = holder.granted();
-    holder.store->start_keeping(holder.claim, grant, timing_of(holder.claim), *witness);
+    holder.keep(grant, *witness);
   }
-  contenders_.front().store->stop_keeping();
+  contenders_.front().stop_keeping();
 
   world_->wipe_out();
 
@@ -893,7 +893,7 @@ TEST_P(StoreContract, what_could_not_be_done_can_be_repeated) {
 TEST_P(StoreContract, gives_up_asking_when_told_to) {
   auto& asker = exclusive();
   const auto obstacle = world_->hold_up();
-  Task answer(context_, asker.store->ask(asker.claim, Queue::stay_out, asker.wakeup));
+  Task answer(context_, asker.claimant().ask(Queue::stay_out, asker.wakeup));
 
   asker.wakeup.give_up(true);
 

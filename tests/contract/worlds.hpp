@@ -15,7 +15,7 @@
 #include "store/local/directory.hpp"
 #include "store/local/local_store.hpp"
 #include "store/redis/redis_store.hpp"
-#include "tests/contract/fake_store.hpp"
+#include "tests/contract/memory_store.hpp"
 #include "tests/contract/redis_server.hpp"
 #include "tests/unit/temporary_directory.hpp"
 #include "util/fd.hpp"
@@ -42,8 +42,7 @@ class LocalWorld final : public World {
  public:
   std::unique_ptr<Store> connect(asio::io_context& context,
                                  milliseconds timeout) override {
-    return std::make_unique<local::LocalStore>(
-        context, local::LocalStore::Options{path(), timeout});
+    return std::make_unique<local::LocalStore>(context, path(), timeout);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -72,10 +71,10 @@ class LocalWorld final : public World {
   TemporaryDirectory root_;
 };
 
-class FakeWorld final : public World {
+class MemoryWorld final : public World {
  public:
   std::unique_ptr<Store> connect(asio::io_context&, milliseconds timeout) override {
-    return std::make_unique<FakeStore>(service_, timeout);
+    return std::make_unique<MemoryStore>(service_, timeout);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -85,11 +84,11 @@ class FakeWorld final : public World {
 
   void wipe_out() override {
     service_.locks.clear();
-    for (const auto& [client, lease] : service_.kept) lease.second->forfeit(Loss::gone);
+    for (const auto& [session, listener] : service_.listeners) listener.second();
   }
 
  private:
-  FakeService service_;
+  MemoryService service_;
 };
 
 // A server for all tests of this process, emptied for each.
@@ -99,11 +98,9 @@ class RedisWorld final : public World {
 
   std::unique_ptr<Store> connect(asio::io_context& context,
                                  milliseconds timeout) override {
-    redis::RedisStore::Options options;
-    options.target.path = server().socket();
-    options.url = "redis+unix:" + server().socket();
-    options.timeout = timeout;
-    return std::make_unique<redis::RedisStore>(context, options);
+    redis::Target target;
+    target.path = server().socket();
+    return redis::store_of(target, timeout, context);
   }
 
   std::shared_ptr<void> hold_up() override {
@@ -135,7 +132,7 @@ std::unique_ptr<World> make_world() {
 }
 
 constexpr Kind kinds[] = {
-    {"fake", make_world<FakeWorld>, false},
+    {"memory", make_world<MemoryWorld>, false},
     {"local", make_world<LocalWorld>, true},
     {"redis", make_world<RedisWorld>, true},
 };

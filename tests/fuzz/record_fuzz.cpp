@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "fuzz.hpp"
-#include "store/local/file_name.hpp"
 #include "rules/limit.hpp"
+#include "store/local/file_name.hpp"
 #include "store/local/record.hpp"
 #include "store/local/state_bytes.hpp"
 

@@ -1,9 +1,9 @@
 // Store URLs.
 
 #include "fuzz.hpp"
-#include "util/failure.hpp"
 #include "store/open.hpp"
 #include "store/redis/address.hpp"
+#include "util/failure.hpp"
 
 using namespace dlock;
 using fuzz::require;
@@ -19,7 +19,7 @@ void require_target(const redis::Target& target) {
 
   const auto url = redis::url_of(target);
   require(is_printable_utf8(url), "a URL is printable");
-  const auto again = parsed_store_url(url).target;
+  const auto again = std::get<redis::Plan>(parsed_store_url(url)).target;
   require(!again.password, "a URL that is shown has no password");
   require(again.host == target.host && again.port == target.port &&
               again.path == target.path && again.user == target.user &&
@@ -34,18 +34,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string url(fuzz::text_of(data, size));
   try {
     const auto parsed = parsed_store_url(url);
-    if (parsed.kind == StoreUrl::Kind::none) {
-      require(parsed.path.empty(), "none: has no path");
-      return 0;
+    if (const auto* server = std::get_if<redis::Plan>(&parsed)) {
+      require_target(server->target);
     }
-    if (parsed.kind == StoreUrl::Kind::redis) {
-      require_target(parsed.target);
-      return 0;
+    if (const auto* local = std::get_if<local::Plan>(&parsed)) {
+      const auto& path = local->path;
+      require(path.empty() || path.front() == '/', "a path is absolute");
+      require(path.find('\0') == std::string::npos, "a path ends where it ends");
+      const auto again = parsed_store_url("local:" + path);
+      require(std::get<local::Plan>(again).path == path,
+              "a normalized path stays as it is");
     }
-    require(parsed.path.empty() || parsed.path.front() == '/', "a path is absolute");
-    require(parsed.path.find('\0') == std::string::npos, "a path ends where it ends");
-    require(parsed_store_url("local:" + parsed.path).path == parsed.path,
-            "a tidy path stays as it is");
   } catch (const Failure& failure) {
     require(failure.kind() == Failure::Kind::misconfigured, "a bad URL is a bad setting");
     fuzz::require_message(failure);

@@ -19,25 +19,33 @@ std::string refusal_of(const std::string& url) {
   return "";
 }
 
+std::string path_of(const std::string& url) {
+  return std::get<local::Plan>(parsed_store_url(url)).path;
+}
+
+redis::Target target_of(const std::string& url) {
+  return std::get<redis::Plan>(parsed_store_url(url)).target;
+}
+
 TEST(StoreUrl, local_is_the_default_directory) {
   const auto url = parsed_store_url("local:");
 
-  EXPECT_EQ(url.kind, StoreUrl::Kind::local);
-  EXPECT_EQ(url.path, "");
+  ASSERT_TRUE(std::holds_alternative<local::Plan>(url));
+  EXPECT_EQ(std::get<local::Plan>(url).path, "");
 }
 
 TEST(StoreUrl, local_may_name_a_directory) {
-  EXPECT_EQ(parsed_store_url("local:/srv/locks").path, "/srv/locks");
+  EXPECT_EQ(path_of("local:/srv/locks"), "/srv/locks");
 }
 
 TEST(StoreUrl, one_directory_has_one_name) {
-  EXPECT_EQ(parsed_store_url("local:/srv/locks/").path, "/srv/locks");
-  EXPECT_EQ(parsed_store_url("local://srv//locks///").path, "/srv/locks");
-  EXPECT_EQ(parsed_store_url("local:/").path, "/");
+  EXPECT_EQ(path_of("local:/srv/locks/"), "/srv/locks");
+  EXPECT_EQ(path_of("local://srv//locks///"), "/srv/locks");
+  EXPECT_EQ(path_of("local:/"), "/");
 }
 
 TEST(StoreUrl, a_directory_may_have_odd_characters) {
-  EXPECT_EQ(parsed_store_url("local:/a b:c@d%20").path, "/a b:c@d%20");
+  EXPECT_EQ(path_of("local:/a b:c@d%20"), "/a b:c@d%20");
 }
 
 TEST(StoreUrl, a_relative_directory_is_refused) {
@@ -51,7 +59,7 @@ TEST(StoreUrl, a_directory_with_a_nul_byte_is_refused) {
 }
 
 TEST(StoreUrl, none_is_no_store) {
-  EXPECT_EQ(parsed_store_url("none:").kind, StoreUrl::Kind::none);
+  EXPECT_TRUE(std::holds_alternative<none::Plan>(parsed_store_url("none:")));
 }
 
 TEST(StoreUrl, nothing_may_follow_none) { EXPECT_NE(refusal_of("none:x"), ""); }
@@ -76,20 +84,18 @@ TEST(StoreUrl, an_unknown_kind_is_refused_and_says_which_there_are) {
 }
 
 TEST(StoreUrl, redis_is_a_server) {
-  const auto url = parsed_store_url("rediss://user:secret@host:7000/2");
+  const auto target = target_of("rediss://user:secret@host:7000/2");
 
-  EXPECT_EQ(url.kind, StoreUrl::Kind::redis);
-  EXPECT_EQ(url.target.host, "host");
-  EXPECT_EQ(url.target.port, 7000);
-  EXPECT_TRUE(url.target.tls);
-  EXPECT_EQ(url.target.user, "user");
-  EXPECT_EQ(url.target.password, "secret");
-  EXPECT_EQ(url.target.database, 2u);
+  EXPECT_EQ(target.host, "host");
+  EXPECT_EQ(target.port, 7000);
+  EXPECT_TRUE(target.tls);
+  EXPECT_EQ(target.user, "user");
+  EXPECT_EQ(target.password, "secret");
+  EXPECT_EQ(target.database, 2u);
 }
 
 TEST(StoreUrl, redis_may_be_a_socket) {
-  EXPECT_EQ(parsed_store_url("redis+unix:/run/redis.sock").target.path,
-            "/run/redis.sock");
+  EXPECT_EQ(target_of("redis+unix:/run/redis.sock").path, "/run/redis.sock");
 }
 
 TEST(StoreUrl, a_redis_url_that_is_refused_is_shown_with_its_host) {
@@ -159,7 +165,7 @@ TEST(OpenStore, the_url_of_a_store_is_one_that_opens_it_again) {
   boost::asio::io_context context;
   const auto store = open_store(parsed_store_url("local:/x y"), milliseconds(1), context);
 
-  EXPECT_EQ(parsed_store_url(store->url()).path, "/x y");
+  EXPECT_EQ(path_of(store->url()), "/x y");
 }
 
 }  // namespace

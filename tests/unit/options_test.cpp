@@ -188,8 +188,8 @@ CommonOptions common_with(std::string_view name, const std::string& value) {
 TEST(CommonOptions, have_the_defaults_of_the_manual) {
   const auto options = common_options({});
 
-  EXPECT_EQ(options.store.kind, StoreUrl::Kind::local);
-  EXPECT_EQ(options.store.path, "");
+  ASSERT_TRUE(std::holds_alternative<local::Plan>(options.store));
+  EXPECT_EQ(std::get<local::Plan>(options.store).path, "");
   EXPECT_EQ(options.name_space, "dlock");
   EXPECT_FALSE(options.store_timeout);
   EXPECT_FALSE(options.json || options.quiet || options.verbose);
@@ -197,7 +197,8 @@ TEST(CommonOptions, have_the_defaults_of_the_manual) {
 }
 
 TEST(CommonOptions, take_each_setting) {
-  EXPECT_EQ(common_with("store", "local:/srv/locks").store.path, "/srv/locks");
+  EXPECT_EQ(std::get<local::Plan>(common_with("store", "local:/srv/locks").store).path,
+            "/srv/locks");
   EXPECT_EQ(common_with("namespace", "team").name_space, "team");
   EXPECT_EQ(common_with("store-timeout", "3s").store_timeout, seconds(3));
   EXPECT_TRUE(common_with("json", "true").json);
@@ -237,8 +238,10 @@ Settings all_of(
   return settings;
 }
 
-redis::Target target_of(const Settings& settings) {
-  return common_options(settings).store.target;
+// On a server, if nothing else is set.
+redis::Target target_of(Settings settings) {
+  settings.merge(set("store", "redis://host"));
+  return std::get<redis::Plan>(common_options(settings).store).target;
 }
 
 Settings password_in_variable() {
@@ -319,12 +322,17 @@ TEST(Tls, is_verified_by_default) {
 }
 
 TEST(Tls, is_never_switched_on_or_off_by_its_options) {
-  for (const char* url :
-       {"redis://host", "redis+unix:/path", "local:", "local:/x", "none:"}) {
+  for (const char* url : {"redis://host", "redis+unix:/path"}) {
     const auto target =
         target_of(all_of({{"store", url}, {"tls-ca", "/ca"}, {"tls-insecure", "false"}}));
 
     EXPECT_FALSE(target.tls) << url;
+  }
+  for (const char* url : {"local:", "local:/x", "none:"}) {
+    const auto options =
+        common_options(all_of({{"store", url}, {"tls-insecure", "true"}}));
+
+    EXPECT_FALSE(is_insecure(options.store)) << url;
   }
 }
 

@@ -1,11 +1,13 @@
-// LocalStore: how a waiter sleeps until what it waits for is gone.
+// LocalClaimant: how a waiter sleeps until what it waits for is gone, and how a holder
+// hears of its lease.
 #include <sys/inotify.h>
 
 #include <algorithm>
 #include <iterator>
 #include <set>
 
-#include "store/local/local_store.hpp"
+#include "store/local/file_name.hpp"
+#include "store/local/local_claimant.hpp"
 
 namespace dlock::local {
 namespace {
@@ -15,30 +17,75 @@ namespace {
 constexpr int probes_after_close = 4;
 constexpr nanoseconds first_probe = std::chrono::microseconds(300);
 
+// Hears what happens to the files of a lease. Whoever breaks one touches that of its
+// lock, which is another one once it had to grow, so it is watched anew each time.
+class FileNews final : public LeaseNews {
+ public:
+  FileNews(Files& files, LockName lock, std::function<void()> heard)
+      : files_(files), lock_(std::move(lock)), heard_(std::move(heard)) {
+    watch();
+  }
+
+  bool is_deaf() const override { return !watcher_; }
+
+ private:
+  void watch() {
+    try {
+      if (!watcher_) {
+        watcher_.emplace(files_.context(), [this] {
+          watch();
+          heard_();
+        });
+      }
+      constexpr unsigned moved = IN_MOVE_SELF | IN_DELETE_SELF;
+      const auto file = key_of(lock_, Kept::lock).file;
+      watcher_->watch(files_.directory().pinned("sessions"), moved | IN_ATTRIB);
+      watcher_->watch(files_.folder().pinned(file), moved | IN_ATTRIB | IN_DONT_FOLLOW);
+      watcher_->watch(files_.folder().pinned("."), moved);
+      watcher_->watch(files_.directory().pinned("."), moved);
+    } catch (const Failure&) {
+      // Watches are a limited resource of the user's. Without one the lock holds all the
+      // same, and it is looked at by the clock.
+      watcher_.reset();
+    }
+  }
+
+  Files& files_;
+  LockName lock_;
+  std::function<void()> heard_;
+  std::optional<FileWatcher> watcher_;
+};
+
 }  // namespace
+
+std::unique_ptr<LeaseNews> LocalClaimant::listen(std::function<void()> heard) {
+  if (!claim().attached) return nullptr;  // only the clock ends it
+  return std::make_unique<FileNews>(files_, claim().lock, std::move(heard));
+}
 
 // Behind the change that gave the claim its place: so whoever clears a dead waiter's
 // place knows of its socket, too. Who was promised the lock meanwhile may not have been
 // woken.
-void LocalStore::start_waiting(const Claim& claim, Wakeup& wakeup) {
+void LocalClaimant::start_waiting(Wakeup& wakeup) {
   if (wake_socket_) return;
-  wake_socket_.emplace(context_, *directory_, session_of(claim.token), wakeup);
-  const auto look = look_at(claim.lock);
+  wake_socket_.emplace(files_.context(), files_.directory(), session_of(claim().token),
+                       wakeup);
+  const auto look = files_.look_at(claim().lock);
   const auto own = std::find_if(
       look.state.waiters.begin(), look.state.waiters.end(),
-      [&](const Waiter& waiter) { return waiter.party.token == claim.token; });
+      [&](const Waiter& waiter) { return waiter.party.token == claim().token; });
   const bool waits = own != look.state.waiters.end() && !own->promised_until;
   if (!waits) ask_again_ = Clock::now();
 }
 
-void LocalStore::stop_waiting() {
+void LocalClaimant::stop_waiting() {
   wake_socket_.reset();
   processes_.reset();
   watch_sessions_ = false;
 }
 
 // Sees to it that this waiter wakes when what it waits for is gone.
-void LocalStore::follow(const rules::WaitsFor& watch) {
+void LocalClaimant::follow(const rules::WaitsFor& watch) {
   ask_again_ = watch.ask_again;
   watch_sessions_ = false;
   std::set<pid_t> dlocks;
@@ -72,14 +119,14 @@ void LocalStore::follow(const rules::WaitsFor& watch) {
   if (watch_sessions_ && !sessions_watcher_) watch_sessions();
 }
 
-void LocalStore::watch_sessions() {
+void LocalClaimant::watch_sessions() {
   try {
-    sessions_watcher_.emplace(context_, [this] {
+    sessions_watcher_.emplace(files_.context(), [this] {
       if (!watch_sessions_) return;
       probe_soon();
       if (sleeper_ != nullptr) sleeper_->notify();
     });
-    sessions_watcher_->watch(directory_->pinned("sessions"), IN_CLOSE);
+    sessions_watcher_->watch(files_.directory().pinned("sessions"), IN_CLOSE);
     probe_soon();  // it may have been closed while this was set up
   } catch (const Failure&) {
     // Watches are a limited resource of the user's. Without one it is asked by the clock.
@@ -87,13 +134,12 @@ void LocalStore::watch_sessions() {
   }
 }
 
-void LocalStore::probe_soon() {
+void LocalClaimant::probe_soon() {
   probes_left_ = probes_after_close;
   next_probe_ = first_probe;
 }
 
-asio::awaitable<void> LocalStore::await_turn(const Claim&, Wakeup& wakeup,
-                                             Clock::time_point until) {
+asio::awaitable<void> LocalClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
   sleeper_ = &wakeup;
   auto end = std::min(until, ask_again_);
   if (probes_left_ > 0) {

@@ -1,4 +1,4 @@
-// LocalStore::watch(): who changes a lock says so while anybody watches; what ends
+// LocalInspector::watch(): who changes a lock says so while anybody watches; what ends
 // without a word is looked for.
 #include <sys/inotify.h>
 
@@ -6,8 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "rules/granting.hpp"
+#include "rules/look.hpp"
 #include "store/local/event_file.hpp"
-#include "store/local/local_store.hpp"
+#include "store/local/local_inspector.hpp"
+#include "store/local/watchers.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {
@@ -21,15 +24,15 @@ constexpr milliseconds pause_after_trouble{1000};
 
 }  // namespace
 
-asio::awaitable<void> LocalStore::watch(const Watched& watched, EventSink& sink,
-                                        Wakeup& wakeup) {
+asio::awaitable<void> LocalInspector::watch(const Watched& watched, EventSink& sink,
+                                            Wakeup& wakeup) {
   for (bool is_first = true; !wakeup.gives_up(); is_first = false) {
     std::string why;
     is_watching_ = false;
     try {
-      close();
+      files_.close();
       co_await watch_for_a_while(watched, sink, wakeup);
-      why = "the files in " + printable(options_.path) + " were replaced";
+      why = "the files in " + printable(files_.path()) + " were replaced";
     } catch (const Failure& failure) {
       if (failure.kind() == Failure::Kind::interrupted) co_return;
       if (is_first && !is_watching_) throw;
@@ -43,16 +46,16 @@ asio::awaitable<void> LocalStore::watch(const Watched& watched, EventSink& sink,
 }
 
 // Until the files are not the store's any more, or nobody wants to know.
-asio::awaitable<void> LocalStore::watch_for_a_while(const Watched& watched,
-                                                    EventSink& sink, Wakeup& wakeup) {
-  co_await open_to_use(wakeup);
-  const Fd mark = watch_mark(*directory_);
-  EventReader reader(*directory_);
+asio::awaitable<void> LocalInspector::watch_for_a_while(const Watched& watched,
+                                                        EventSink& sink, Wakeup& wakeup) {
+  co_await files_.open_to_use(wakeup);
+  const Fd mark = watch_mark(files_.directory());
+  EventReader reader(files_.directory());
   auto held = locks_with_holders(watched);
   std::optional<FileWatcher> changes;
   const auto follow_file = [&] {
-    changes.emplace(context_, [&wakeup] { wakeup.notify(); });
-    changes->watch(directory_->pinned(events_file), IN_MODIFY | IN_MOVE_SELF);
+    changes.emplace(files_.context(), [&wakeup] { wakeup.notify(); });
+    changes->watch(files_.directory().pinned(events_file), IN_MODIFY | IN_MOVE_SELF);
   };
   follow_file();
   is_watching_ = true;
@@ -71,44 +74,46 @@ asio::awaitable<void> LocalStore::watch_for_a_while(const Watched& watched,
       continue;  // something may have been added before it was followed
     }
     if (Clock::now() >= look_at) {
-      if (!in_place()) co_return;
-      co_await tidy_ended(held, wakeup);
+      if (!files_.in_place()) co_return;
+      co_await remove_ended(held, wakeup);
       look_at = Clock::now() + look_every;
     }
     co_await wakeup.wait_until(look_at);
   }
 }
 
-std::set<LockName> LocalStore::locks_with_holders(const Watched& watched) const {
+std::set<LockName> LocalInspector::locks_with_holders(const Watched& watched) const {
   const auto is_held = [&](const std::string& name) {
     const LockName lock{watched.name_space, name};
-    return watched.covers(lock) && !look_at(lock).state.holders.empty();
+    return watched.covers(lock) && !files_.look_at(lock).state.holders.empty();
   };
-  const auto locks = locks_of(watched.name_space, is_held);
+  const auto locks = files_.locks_of(watched.name_space, is_held);
   return {locks.begin(), locks.end()};
 }
 
 // Takes those out of `held` that nobody holds any more.
-asio::awaitable<void> LocalStore::tidy_ended(std::set<LockName>& held, Wakeup& wakeup) {
+asio::awaitable<void> LocalInspector::remove_ended(std::set<LockName>& held,
+                                                   Wakeup& wakeup) {
   std::vector<LockName> untidy;
   for (auto lock = held.begin(); lock != held.end();) {
-    const auto state = look_at(*lock).state;
-    if (is_untidy(state, Moment::now(), *gate_)) untidy.push_back(*lock);
+    const auto state = files_.look_at(*lock).state;
+    if (is_untidy(state, Moment::now(), files_.gate())) untidy.push_back(*lock);
     lock = state.holders.empty() ? held.erase(lock) : std::next(lock);
   }
-  for (const auto& lock : untidy) co_await tidy(lock, wakeup);
+  for (const auto& lock : untidy) co_await remove_ended_holders(lock, wakeup);
 }
 
-asio::awaitable<void> LocalStore::tidy(LockName lock, Wakeup& wakeup) {
+asio::awaitable<void> LocalInspector::remove_ended_holders(LockName lock,
+                                                           Wakeup& wakeup) {
   Consequences consequences;
   {
-    auto change = co_await begin_change(lock, wakeup);
-    rules::tidy(change.state, Moment::now(), *gate_, consequences);
+    auto change = co_await files_.begin_change(lock, wakeup);
+    rules::tidy(change.state, Moment::now(), files_.gate(), consequences);
     for (const auto& run : consequences.vanished) note_past_run(change.state, run);
-    commit(change, lock);
+    files_.commit(change, lock);
   }
-  tell(consequences);
-  co_await log_ends(lock, consequences.vanished, wakeup);
+  files_.tell(consequences);
+  co_await files_.log_ends(lock, consequences.vanished, wakeup);
 }
 
 }  // namespace dlock::local

@@ -2,41 +2,48 @@
 
 namespace dlock::none {
 
-asio::awaitable<Answer> NoneStore::ask(const Claim&, Queue, Wakeup&) {
-  if (grant_.fence.number == 0) {
-    grant_.fence.number = static_cast<std::uint64_t>(wall_now().count());
+namespace {
+
+class NoneClaimant final : public Claimant {
+ public:
+  using Claimant::Claimant;
+
+  asio::awaitable<Answer> ask(Queue, Wakeup&) override {
+    if (grant_.fence.number == 0) {
+      grant_.fence.number = static_cast<std::uint64_t>(wall_now().count());
+    }
+    co_return grant_;
   }
-  co_return grant_;
+
+  asio::awaitable<void> await_turn(Wakeup&, Clock::time_point) override { co_return; }
+
+  asio::awaitable<Release> release(const std::optional<RunEnd>&, Wakeup&) override {
+    grant_ = {};
+    co_return Release::released;
+  }
+
+  asio::awaitable<Renewal> renew(Wakeup&) override { co_return Renewal::confirmed; }
+
+ private:
+  Grant grant_;
+};
+
+}  // namespace
+
+std::unique_ptr<Claimant> NoneStore::claimant(const Claim& claim) {
+  return std::make_unique<NoneClaimant>(claim);
 }
 
-asio::awaitable<void> NoneStore::await_turn(const Claim&, Wakeup&, Clock::time_point) {
-  co_return;
-}
-
-asio::awaitable<Release> NoneStore::release(const Claim&, const std::optional<RunEnd>&,
-                                            Wakeup&) {
-  grant_ = {};
-  co_return Release::released;
-}
-
-asio::awaitable<ValueLookup> NoneStore::get_value(const LockName&, Wakeup&) {
+asio::awaitable<ValueLookup> NoneStore::get(const LockName&, Wakeup&) {
   co_return ValueLookup{};
 }
 
-asio::awaitable<Storing> NoneStore::put_value(const Claim&, const std::string&, Lifetime,
-                                              Wakeup&) {
+asio::awaitable<Storing> NoneStore::put(const Claim&, const std::string&, Lifetime,
+                                        Wakeup&) {
   co_return Storing::stored;
 }
 
-asio::awaitable<void> NoneStore::forget_value(const LockName&, Wakeup&) { co_return; }
-
-asio::awaitable<Renewal> NoneStore::renew(const Claim&, Wakeup&) {
-  co_return Renewal::confirmed;
-}
-
-asio::awaitable<void> NoneStore::started(const Claim&, const CommandProcess&, Wakeup&) {
-  co_return;
-}
+asio::awaitable<void> NoneStore::forget(const LockName&, Wakeup&) { co_return; }
 
 asio::awaitable<std::vector<Broken>> NoneStore::break_leases(const LockName&,
                                                              const std::vector<Fence>&,

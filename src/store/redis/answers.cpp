@@ -3,6 +3,7 @@
 #include <charconv>
 #include <initializer_list>
 
+#include "lock/timing.hpp"
 #include "store/redis/records.hpp"
 
 namespace dlock::redis {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "lock/keeper.hpp"
+#include "lock/lease_watcher.hpp"
 #include "lock/store.hpp"
 #include "store/redis/reply.hpp"
 

@@ -51,6 +51,7 @@ Finding finding_of(const Failure& failure, bool was_reached) {
       return {"login", Level::error, failure.what(),
               "correct the URL of the store, or the options that say how to get in"};
     case Failure::Kind::unreachable:
+    case Failure::Kind::unsupported:
     case Failure::Kind::exhausted:
     case Failure::Kind::interrupted: break;
   }

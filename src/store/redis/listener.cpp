@@ -6,8 +6,6 @@
 namespace dlock::redis {
 namespace {
 
-constexpr milliseconds begins_after{1000};
-
 // For how long one command listens. So often a server sees an idle holder, whose renewals
 // it sees besides.
 constexpr milliseconds listens_for{60'000};
@@ -28,7 +26,6 @@ Listener::Listener(asio::io_context& context, const Target& target, std::string 
 }
 
 asio::awaitable<void> Listener::listen(std::function<void()> heard) {
-  co_await sleep(begins_after);
   auto pause = first_pause;
   while (!wakeup_.gives_up()) {
     const auto result = co_await wait_for_element();

@@ -25,8 +25,7 @@ class Listener {
            milliseconds budget);
 
   // Calls `heard` when something is put on the list, or may have been: a connection that
-  // was listening is gone. A run that is over within a second needs no connection for
-  // this, so it begins only then. Goes on until stop().
+  // was listening is gone. Goes on until stop().
   asio::awaitable<void> listen(std::function<void()> heard);
   void stop() { wakeup_.give_up(true); }
 

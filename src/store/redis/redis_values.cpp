@@ -1,11 +1,10 @@
-// The part of RedisStore that is about cached values.
+#include "store/redis/redis_values.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "store/redis/records.hpp"
-#include "store/redis/redis_store.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -32,39 +31,44 @@ bool says(const Reply& reply, const char* word) {
 
 // One round trip, and no script: that a value ends between the two questions only means
 // that it is as good as gone.
-asio::awaitable<std::optional<ValueRecord>> RedisStore::look_up(const LockName& lock,
-                                                                Wakeup& wakeup) {
+asio::awaitable<std::optional<ValueRecord>> RedisValues::look_up(const LockName& lock,
+                                                                 Wakeup& wakeup) {
+  auto& node = *co_await route_.node_for(lock, wakeup);
   Command fields{"HMGET", key_of_value(lock)};
   fields.insert(fields.end(), std::begin(value_fields), std::end(value_fields));
   std::vector<Command> commands;
   commands.push_back(std::move(fields));
   commands.push_back({"PTTL", key_of_value(lock)});
-  const auto replies = co_await exchange(std::move(commands), budget_end(), wakeup);
+  const auto replies =
+      co_await node.exchange(std::move(commands), node.budget_end(), wakeup);
   for (const auto& reply : replies) {
-    if (reply.is_error()) throw failure(reply);
+    if (reply.is_error()) throw node.failure(reply);
   }
   co_return value_record_from(replies[0], replies[1]);
 }
 
-asio::awaitable<std::string> RedisStore::read_pieces(const LockName& lock,
-                                                     const ValueRecord& record,
-                                                     Wakeup& wakeup) {
+asio::awaitable<std::string> RedisValues::read_pieces(const LockName& lock,
+                                                      const ValueRecord& record,
+                                                      Wakeup& wakeup) {
+  auto& node = *co_await route_.node_for(lock, wakeup);
   std::string bytes;
   bytes.reserve(record.size);
   while (bytes.size() < record.size) {
     const auto last = std::min(bytes.size() + value_piece, record.size) - 1;
     Command read{"GETRANGE", key_of_data(lock, record.fence),
                  std::to_string(bytes.size()), std::to_string(last)};
-    const auto replies = co_await exchange(alone(std::move(read)), budget_end(), wakeup);
+    const auto replies =
+        co_await node.exchange(alone(std::move(read)), node.budget_end(), wakeup);
     const auto& reply = replies.front();
-    if (reply.kind != Reply::Kind::string) throw failure(reply);
+    if (reply.kind != Reply::Kind::string) throw node.failure(reply);
     if (reply.text.empty()) break;  // it is gone
     bytes += reply.text;
   }
   co_return bytes;
 }
 
-asio::awaitable<ValueLookup> RedisStore::get_value(const LockName& lock, Wakeup& wakeup) {
+asio::awaitable<ValueLookup> RedisValues::get(const LockName& lock, Wakeup& wakeup) {
+  auto& node = *co_await route_.node_for(lock, wakeup);
   for (int looks = 0; looks < most_looks; ++looks) {
     const auto record = co_await look_up(lock, wakeup);
     if (!record) co_return ValueLookup{};
@@ -77,29 +81,29 @@ asio::awaitable<ValueLookup> RedisStore::get_value(const LockName& lock, Wakeup&
     }
   }
   ValueLookup damaged;
-  damaged.damage = server_ + ": what is stored there is not whole";
+  damaged.damage = node.name() + ": what is stored there is not whole";
   co_return damaged;
 }
 
-asio::awaitable<Storing> RedisStore::write_pieces(const Claim& claim,
-                                                  const std::string& bytes,
-                                                  Wakeup& wakeup) {
+asio::awaitable<Storing> RedisValues::write_pieces(const Claim& claim,
+                                                   const std::string& bytes,
+                                                   Wakeup& wakeup) {
+  auto& node = *co_await route_.node_for(claim.lock, wakeup);
   for (std::size_t begin = 0; begin < bytes.size(); begin += value_piece) {
     std::vector<std::string> args{text_of(claim.token), lease_ttl(claim),
                                   std::to_string(begin),
                                   bytes.substr(begin, value_piece)};
-    const auto reply =
-        co_await run(put_piece_script, claim.lock, std::move(args), budget_end(), wakeup);
+    const auto reply = co_await node.run(put_piece_script, claim.lock, std::move(args),
+                                         node.budget_end(), wakeup);
     if (says(reply, "not ours")) co_return Storing::not_ours;
-    if (!says(reply, "written")) throw failure(reply);
+    if (!says(reply, "written")) throw node.failure(reply);
   }
   co_return Storing::stored;
 }
 
-asio::awaitable<Storing> RedisStore::put_value(const Claim& claim,
-                                               const std::string& bytes,
-                                               Lifetime lifetime, Wakeup& wakeup) {
-  co_await keeping_ends(wakeup);
+asio::awaitable<Storing> RedisValues::put(const Claim& claim, const std::string& bytes,
+                                          Lifetime lifetime, Wakeup& wakeup) {
+  auto& node = *co_await route_.node_for(claim.lock, wakeup);
   const bool in_pieces = bytes.size() > value_piece;
   if (in_pieces) {
     const auto written = co_await write_pieces(claim, bytes, wakeup);
@@ -113,19 +117,21 @@ asio::awaitable<Storing> RedisStore::put_value(const Claim& claim,
                                 sum_of(bytes),
                                 in_pieces ? "1" : "0",
                                 in_pieces ? "" : bytes};
-  const auto reply =
-      co_await run(put_value_script, claim.lock, std::move(args), budget_end(), wakeup);
+  const auto reply = co_await node.run(put_value_script, claim.lock, std::move(args),
+                                       node.budget_end(), wakeup);
   if (says(reply, "not ours")) co_return Storing::not_ours;
-  if (!says(reply, "stored")) throw failure(reply);
+  if (!says(reply, "stored")) throw node.failure(reply);
   co_return Storing::stored;
 }
 
-asio::awaitable<void> RedisStore::forget_value(const LockName& lock, Wakeup& wakeup) {
+asio::awaitable<void> RedisValues::forget(const LockName& lock, Wakeup& wakeup) {
+  auto& node = *co_await route_.node_for(lock, wakeup);
   const auto record = co_await look_up(lock, wakeup);
   Command forget{"DEL", key_of_value(lock)};
   if (record) forget.push_back(key_of_data(lock, record->fence));
-  const auto replies = co_await exchange(alone(std::move(forget)), budget_end(), wakeup);
-  if (replies.front().is_error()) throw failure(replies.front());
+  const auto replies =
+      co_await node.exchange(alone(std::move(forget)), node.budget_end(), wakeup);
+  if (replies.front().is_error()) throw node.failure(replies.front());
 }
 
 }  // namespace dlock::redis

@@ -1,5 +1,5 @@
-// RedisStore::watch(): events come from the server; what nobody notices there, because a
-// lease just runs out, is looked for.
+// RedisInspector::watch(): events come from the server; what nobody notices there,
+// because a lease just runs out, is looked for.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "store/redis/answers.hpp"
 #include "store/redis/event_stream.hpp"
 #include "store/redis/records.hpp"
-#include "store/redis/redis_store.hpp"
+#include "store/redis/redis_inspector.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -24,13 +24,14 @@ Clock::time_point end_of(milliseconds left) {
 }  // namespace
 
 // When the leases that are known of end if nobody renews them.
-class RedisStore::Watching {
+class RedisInspector::Watching {
  public:
-  Watching(RedisStore& store, const Watched& watched, Wakeup& wakeup)
-      : store_(store),
+  Watching(RedisInspector& inspector, Node& node, const Watched& watched, Wakeup& wakeup)
+      : inspector_(inspector),
+        node_(node),
         watched_(watched),
         wakeup_(wakeup),
-        stream_(store.context_, store.options_.target, watched, store.options_.timeout) {}
+        stream_(node.context(), node.target(), watched, node.timeout()) {}
 
   // Subscribes, and then looks at what there is: between the two nothing is missed.
   asio::awaitable<void> begin() {
@@ -41,11 +42,11 @@ class RedisStore::Watching {
     };
     std::vector<LockInfo> locks;
     if (watched_.names.empty()) {
-      locks = co_await store_.list(watched_.name_space, covers, wakeup_);
+      locks = co_await inspector_.list(watched_.name_space, covers, wakeup_);
     }
     for (const auto& name : watched_.names) {
       const LockName lock{watched_.name_space, name};
-      auto info = co_await store_.inspect(lock, wakeup_);
+      auto info = co_await inspector_.inspect(lock, wakeup_);
       locks.push_back(std::move(info));
     }
     for (const auto& lock : locks) {
@@ -98,24 +99,25 @@ class RedisStore::Watching {
   // What ran out is cleared and so told to all who watch; the rest has been renewed.
   asio::awaitable<void> tidy(LockName lock) {
     std::vector<std::string> none;
-    const auto reply = co_await store_.run(tidy_script, lock, std::move(none),
-                                           store_.budget_end(), wakeup_);
+    const auto reply = co_await node_.run(tidy_script, lock, std::move(none), wakeup_);
     const auto holders = broken_from(reply);
-    if (!holders) throw store_.failure(reply);
+    if (!holders) throw node_.failure(reply);
     ends_.erase(lock);
     note_holders(lock, *holders);
   }
 
-  RedisStore& store_;
+  RedisInspector& inspector_;
+  Node& node_;
   const Watched& watched_;
   Wakeup& wakeup_;
   EventStream stream_;
   std::map<LockName, Clock::time_point> ends_;
 };
 
-asio::awaitable<void> RedisStore::watch(const Watched& watched, EventSink& sink,
-                                        Wakeup& wakeup) {
-  Watching watching(*this, watched, wakeup);
+asio::awaitable<void> RedisInspector::watch(const Watched& watched, EventSink& sink,
+                                            Wakeup& wakeup) {
+  const auto nodes = co_await route_.all(wakeup);
+  Watching watching(*this, *nodes.front(), watched, wakeup);
   co_await watching.begin();
   sink.began();
   auto pause = first_pause;
@@ -135,7 +137,8 @@ asio::awaitable<void> RedisStore::watch(const Watched& watched, EventSink& sink,
       if (!is_interrupted) sink.interrupted(failure.what());
       is_interrupted = true;
     }
-    co_await nap(wakeup, later(Clock::now(), pause));
+    const auto until = later(Clock::now(), pause);
+    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
     pause = std::min(pause * 2, longest_pause);
   }
 }

@@ -1,8 +1,12 @@
-// LocalStore: what goes away because nobody has used it for long.
+// Files: what goes away because nobody has used it for long.
 #include <algorithm>
 #include <utility>
 
-#include "store/local/local_store.hpp"
+#include "rules/look.hpp"
+#include "store/local/file_name.hpp"
+#include "store/local/files.hpp"
+#include "store/local/limit_bytes.hpp"
+#include "store/local/state_bytes.hpp"
 
 namespace dlock::local {
 namespace {
@@ -13,14 +17,14 @@ constexpr std::size_t drop_most = 10'000;
 
 }  // namespace
 
-void LocalStore::note_sweep(const FolderHead& head) {
+void Files::note_sweep(const FolderHead& head) {
   is_sweep_due_ = wall_now() - WallTime(head.swept) > drop_unused_every;
 }
 
 // Once a day, by somebody who has used a new lock or limit. Their fences must stay behind
 // whatever is granted under the same names later, so the floor rises before the first of
 // them goes.
-asio::awaitable<void> LocalStore::drop_unused(Wakeup& wakeup) {
+asio::awaitable<void> Files::drop_unused(Wakeup& wakeup) {
   if (!std::exchange(is_sweep_due_, false)) co_return;
   try {
     auto head = head_of(*folder_);
@@ -51,7 +55,7 @@ asio::awaitable<void> LocalStore::drop_unused(Wakeup& wakeup) {
   }
 }
 
-void LocalStore::drop_if_unused(const std::string& file, std::uint64_t floor) {
+void Files::drop_if_unused(const std::string& file, std::uint64_t floor) {
   const auto kept = is_file_of(Kept::limit, file) ? Kept::limit : Kept::lock;
   std::optional<LockName> name;
   {

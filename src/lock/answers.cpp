@@ -1,0 +1,27 @@
+#include "lock/answers.hpp"
+
+namespace dlock {
+
+Release release_telling(Loss loss) {
+  switch (loss) {
+    case Loss::taken_over: return Release::taken_over;
+    case Loss::broken: return Release::broken;
+    case Loss::gone:
+    case Loss::unconfirmed: break;
+  }
+  return Release::gone;
+}
+
+std::optional<Loss> loss_told_by(Release answer) {
+  switch (answer) {
+    case Release::taken_over: return Loss::taken_over;
+    case Release::gone: return Loss::gone;
+    case Release::broken: return Loss::broken;
+    case Release::released:
+    case Release::not_ours:
+    case Release::left: break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace dlock

@@ -1,0 +1,284 @@
+#include "store/local/files.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "store/local/event_file.hpp"
+#include "store/local/file_name.hpp"
+#include "store/local/runs_log.hpp"
+#include "store/local/state_bytes.hpp"
+#include "util/process.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+// Between tries for the gate, which is held for some 20 microseconds at a time.
+constexpr nanoseconds first_pause = std::chrono::microseconds(30);
+constexpr nanoseconds longest_pause = milliseconds(2);
+
+// How long one who was told to give up still tries, so as not to leave its place in
+// the queue for others to clear.
+constexpr milliseconds last_patience{50};
+
+// Whether a lock has no past that would have to be kept, and nobody who cares for it.
+bool is_blank(const State& state) {
+  return state.holders.empty() && state.waiters.empty() && state.dismissed.empty() &&
+         state.runs.empty() && !state.last_run && !state.past.last;
+}
+
+}  // namespace
+
+Files::Files(asio::io_context& context, std::string path, milliseconds timeout)
+    : context_(context), path_(std::move(path)), timeout_(timeout), ours_(path_.empty()) {
+  if (!ours_) return;
+  const auto found = default_directory(surroundings());
+  if (!found) {
+    throw Failure(Failure::Kind::misconfigured,
+                  "no home directory to keep locks in: set HOME, or name a directory "
+                  "(--store local:/dir)");
+  }
+  path_ = *found;
+}
+
+void Files::open(Directory::Missing missing) {
+  if (!directory_) {
+    directory_ = Directory::open(path_, ours_, missing);
+    if (!directory_) return;
+  }
+  if (!gate_) gate_.emplace(*directory_, missing == Directory::Missing::create);
+}
+
+bool Files::open_to_look() {
+  open(Directory::Missing::accept);
+  if (!gate_ || !gate_->exists()) return false;
+  if (!folder_) folder_ = open_state_folder(*directory_);
+  return true;
+}
+
+asio::awaitable<void> Files::open_to_use(Wakeup& wakeup) {
+  open(Directory::Missing::create);
+  if (folder_) co_return;
+  folder_ = open_state_folder(*directory_);
+  if (folder_) co_return;
+  const Turn turn = co_await take_turn(setup_gate, wakeup);
+  folder_ = open_state_folder(*directory_);  // somebody may have been quicker
+  if (!folder_) folder_ = make_state_folder(*directory_, *gate_);
+}
+
+bool Files::open_what_is_there() {
+  if (gate_ && !in_place()) close();
+  if (gate_ && folder_) return true;
+  if (!open_directory()) return false;
+  folder_ = open_state_folder(*directory_);
+  if (!folder_) return false;
+  gate_.emplace(*directory_, true);
+  return true;
+}
+
+asio::awaitable<bool> Files::open_to_record(Wakeup& wakeup) {
+  try {
+    if (gate_ && !in_place()) close();
+    if (!open_directory()) co_return false;
+    co_await open_to_use(wakeup);
+    co_return true;
+  } catch (const Failure&) {
+    co_return false;
+  }
+}
+
+void Files::close() {
+  folder_.reset();
+  gate_.reset();
+  directory_.reset();
+  was_replaced_ = false;
+}
+
+asio::awaitable<Files::Turn> Files::take_turn(GateByte byte, Wakeup& wakeup) {
+  const auto start = Clock::now();
+  nanoseconds pause = first_pause;
+  // The holder usually is done before a sleep would be.
+  for (int tries = 0; tries < 3; ++tries) {
+    if (gate_->try_lock(byte)) co_return Turn(*gate_, byte);
+    ::sched_yield();
+  }
+  while (!gate_->try_lock(byte)) {
+    const auto waited = Clock::now() - start;
+    if (wakeup.gives_up() && waited >= last_patience) {
+      throw Failure(Failure::Kind::interrupted, "interrupted");
+    }
+    if (waited >= timeout_) {
+      throw gate_shut(*gate_, byte, std::chrono::duration_cast<milliseconds>(waited));
+    }
+    co_await wakeup.wait_until(Clock::now() + pause);
+    pause = std::min(pause * 2, longest_pause);
+  }
+  co_return Turn(*gate_, byte);
+}
+
+bool Files::in_place() const {
+  return (folder_ ? folder_->is_in_place() : directory_->is_in_place()) &&
+         gate_->is_in_place(*directory_);
+}
+
+void Files::check_in_place() {
+  if (in_place()) return;
+  was_replaced_ = true;  // closed at the next ask: the gate is in use here
+  throw Failure(Failure::Kind::unreachable,
+                "the files in " + printable(path_) + " were replaced");
+}
+
+asio::awaitable<Files::Change> Files::begin_change(const LockName& lock, Wakeup& wakeup) {
+  const auto key = key_of(lock, Kept::lock);
+  auto turn = co_await take_turn(key.gate, wakeup);
+  auto file = file_to_change(key.file);
+  auto state = state_in(file, lock);
+  recall_commands(state, lock);
+  std::optional<State> before;
+  if (gate_->is_watched()) before = state;
+  co_return Change{std::move(turn), std::move(file), std::move(state), std::move(before)};
+}
+
+// What there was a descriptor for at the grant must not lack one at the release: that of
+// the waker is made anew when it is needed.
+RecordFile Files::file_to_change(const std::string& file) {
+  try {
+    return {*folder_, file, RecordFile::Access::write};
+  } catch (const Failure& failure) {
+    if (failure.kind() != Failure::Kind::exhausted || !waker_.let_go()) throw;
+  }
+  return {*folder_, file, RecordFile::Access::write};
+}
+
+bool Files::commit(Change& change, const LockName& lock, const Cause& cause) {
+  if (!change.file.exists() && is_blank(change.state)) return false;
+  if (with_name(lock, encoded(change.state)) == change.file.payload()) return false;
+  write(change.file, lock, change.state);
+  if (change.before) {
+    publish(*directory_, *gate_,
+            events_between(*change.before, change.state, lock, cause, Moment::now()));
+  }
+  return true;
+}
+
+// Where a disk is full a file cannot grow, and yet a lock has to be given back. So there
+// is room for that from the start, if it is to be had. In the end what can be missed
+// makes room: past runs, which the log has, too; and what was to be told to those who
+// need not run, who find the same run when they ask as if they were new.
+void Files::write(RecordFile& file, const LockName& lock, State& state) const {
+  auto spare = room_for_ends(state);
+  for (;;) {
+    auto payload = with_name(lock, encoded(state));
+    const bool has_room = file.has_room_for(payload.size() + spare);
+    try {
+      return file.write(std::move(payload), Moment::now(), spare);
+    } catch (const Failure&) {
+      const bool is_least = spare == 0 && state.runs.empty() && state.dismissed.empty();
+      if (has_room || is_least) throw;
+    }
+    if (spare == 0) {
+      state.runs.clear();
+      state.dismissed.clear();
+    }
+    spare = 0;
+  }
+}
+
+State Files::state_in(const RecordFile& file, const LockName& lock) const {
+  if (!file.exists()) return {};
+  const auto named = named_in(file.payload());
+  auto state = named && named->name == lock ? decoded(named->value) : std::nullopt;
+  if (!state) {
+    throw damaged(folder_->path_of(key_of(lock, Kept::lock).file),
+                  "damaged (it is not the state of its lock)");
+  }
+  return std::move(*state);
+}
+
+void Files::find_floor(State& state) {
+  const auto head = head_of(*folder_);
+  state.last_fence.number = head.fence_floor;
+  note_sweep(head);
+}
+
+// A dlock that was killed right after it started its command had no time to store its
+// pid; the command itself has left it in the log.
+void Files::recall_commands(State& state, const LockName& lock) const {
+  for (auto& holder : state.holders) {
+    if (holder.command != 0 || holder.party.session == 0 ||
+        holder.party.token == own_token_ ||
+        (gate_->is_locked(holder.party.session) && !has_ended(holder.party.pid))) {
+      continue;
+    }
+    const auto command = command_of(RunsLog(*directory_).text(), lock, holder.fence);
+    if (!command) continue;
+    holder.command = command->pid;
+    holder.command_after = holder.granted_at.time_since_epoch().count();
+    holder.command_before = command->not_after.time_since_epoch().count();
+  }
+}
+
+// Not under the gate, which whoever is woken takes at once.
+void Files::tell(const Consequences& consequences) {
+  for (const auto session : consequences.wake) waker_.wake(*directory_, session);
+  for (const auto session : consequences.dead) remove_wake_socket(*directory_, session);
+  // What is left to do here can wait for them.
+  if (!consequences.wake.empty()) ::sched_yield();
+}
+
+asio::awaitable<void> Files::log_ends(const LockName& lock,
+                                      const std::vector<RunInfo>& runs, Wakeup& wakeup) {
+  std::string lines;
+  for (const auto& run : runs) lines += end_line(lock, run) + "\n";
+  co_await log(lines, wakeup);
+}
+
+asio::awaitable<void> Files::log(const std::string& lines, Wakeup& wakeup) {
+  if (lines.empty()) co_return;
+  try {
+    RunsLog runs(*directory_);
+    if (runs.append(lines) == RunsLog::Length::usual) co_return;
+    const Turn turn = co_await take_turn(upkeep_gate, wakeup);
+    runs.shorten();
+  } catch (const Failure&) {
+  }
+}
+
+Files::Look Files::look_at(const LockName& lock) const {
+  RecordFile file(*folder_, key_of(lock, Kept::lock).file, RecordFile::Access::read);
+  auto state = state_in(file, lock);
+  recall_commands(state, lock);
+  return {std::move(file), std::move(state)};
+}
+
+bool Files::open_directory() {
+  if (!directory_) {
+    directory_ = Directory::open(path_, ours_, Directory::Missing::accept);
+  }
+  return directory_.has_value();
+}
+
+std::vector<LockName> Files::locks_of(
+    const std::string& name_space,
+    const std::function<bool(const std::string&)>& matches) const {
+  std::vector<LockName> locks;
+  for (const auto& file : folder_->names()) {
+    if (!is_file_of(Kept::lock, file)) continue;
+    const RecordFile record(*folder_, file, RecordFile::Access::read);
+    if (!record.exists()) continue;  // dropped just now
+    const auto named = named_in(record.payload());
+    if (!named || key_of(named->name, Kept::lock).file != file) {
+      throw damaged(folder_->path_of(file), "damaged (it is not the state of its lock)");
+    }
+    if (named->name.name_space == name_space && matches(named->name.name)) {
+      locks.push_back(named->name);
+    }
+  }
+  std::sort(locks.begin(), locks.end());
+  return locks;
+}
+
+}  // namespace dlock::local

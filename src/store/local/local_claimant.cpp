@@ -1,0 +1,219 @@
+#include "store/local/local_claimant.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "rules/granting.hpp"
+#include "rules/look.hpp"
+#include "rules/runs.hpp"
+#include "store/local/event_file.hpp"
+#include "store/local/local_inspector.hpp"
+#include "store/local/namespaces.hpp"
+#include "store/local/runs_log.hpp"
+#include "util/host.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+Renewal renewal_telling(std::optional<Loss> loss) {
+  if (!loss) return Renewal::confirmed;
+  switch (*loss) {
+    case Loss::taken_over: return Renewal::taken_over;
+    case Loss::broken: return Renewal::broken;
+    case Loss::gone:
+    case Loss::unconfirmed: break;
+  }
+  return Renewal::gone;
+}
+
+}  // namespace
+
+LocalClaimant::LocalClaimant(Files& files, const Claim& claim)
+    : Claimant(claim), files_(files) {
+  files_.set_own_claim(claim.token);
+}
+
+LocalClaimant::~LocalClaimant() = default;
+
+int LocalClaimant::session() const { return session_ ? session_->fd() : -1; }
+
+// Lets go of files that somebody has removed or replaced.
+void LocalClaimant::close() {
+  stop_waiting();
+  sessions_watcher_.reset();
+  session_.reset();
+  files_.close();
+}
+
+// Whether the lease is lost, and why.
+std::optional<Loss> LocalClaimant::loss() const {
+  if (!files_.in_place()) return Loss::gone;
+  return rules::loss_of(files_.look_at(claim().lock).state, claim().token);
+}
+
+// Who we are does not change, and the kernel need not be asked again at every ask.
+const Party& LocalClaimant::own_party() {
+  if (party_.pid == 0) {
+    party_.pid = ::getpid();
+    party_.pid_namespace = own_namespaces().pids;
+    party_.uid = ::geteuid();
+    party_.host = host_name();
+  }
+  party_.token = claim().token;
+  party_.session = session_of(claim().token);
+  return party_;
+}
+
+asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
+  if (files_.was_replaced()) close();
+  // Before there is a session of ours: nobody makes the folder while there are any.
+  co_await files_.open_to_use(wakeup);
+  // Before the state says that we live by it.
+  if (!session_) session_.emplace(files_.directory(), session_of(claim().token));
+  Claim kept = claim();
+  kept.command = shortened_command(claim().command);
+  const rules::Ask asked{kept, own_party(), queue};
+
+  State state;
+  Answer answer;
+  Consequences consequences;
+  Moment moment;
+  {
+    auto change = co_await files_.begin_change(claim().lock, wakeup);
+    files_.check_in_place();
+    if (!change.file.exists()) files_.find_floor(change.state);
+    if (change.state.last_fence >= greatest_fence) {
+      throw Failure(Failure::Kind::misconfigured,
+                    "the fences of this lock have come to their end in " +
+                        printable(files_.path()));
+    }
+    moment = Moment::now();
+    answer = rules::ask(change.state, asked, moment, files_.gate(), consequences);
+    for (const auto& run : consequences.vanished) note_past_run(change.state, run);
+    // Nobody would know whose socket it is once the state knows of no session.
+    if (!claim().attached && std::holds_alternative<Grant>(answer)) stop_waiting();
+    files_.commit(change, claim().lock);
+    state = std::move(change.state);
+  }
+  if (auto* busy = std::get_if<Busy>(&answer)) {
+    complete(busy->holders, state);
+    if (busy->place > 0) {
+      if (!processes_) processes_.emplace(files_.context(), wakeup);
+      follow(rules::waits_for(state, claim().token, moment));
+      start_waiting(wakeup);
+    }
+  } else if (std::holds_alternative<Grant>(answer)) {
+    holder_ = *std::find_if(
+        state.holders.begin(), state.holders.end(),
+        [&](const Holder& holder) { return holder.party.token == claim().token; });
+  }
+  files_.tell(consequences);
+  co_await files_.log_ends(claim().lock, consequences.vanished, wakeup);
+  if (!claim().attached && std::holds_alternative<Grant>(answer)) {
+    co_await files_.log(grant_line(claim().lock, *holder_) + "\n", wakeup);
+  }
+  co_return answer;
+}
+
+asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end,
+                                                Wakeup& wakeup) {
+  stop_waiting();
+  if (!claim().attached && !files_.open_what_is_there()) co_return Release::not_ours;
+  const bool has_run = end && holder_ && holder_->party.token == claim().token;
+  const bool is_lost = has_run && end->lost;
+  // What others look at is where it is to be recorded.
+  if (is_lost) {
+    const bool is_open = co_await files_.open_to_record(wakeup);
+    if (!is_open) co_return Release::not_ours;
+  }
+  if (!files_.are_open() || (claim().attached && !session_ && !is_lost)) {
+    co_return Release::not_ours;
+  }
+  // What is held by files that nobody else would open keeps nobody out.
+  if (has_run && !is_lost && !files_.in_place()) co_return Release::gone;
+
+  auto outcome = Release::not_ours;
+  Consequences consequences;
+  std::vector<RunInfo> ended;
+  {
+    auto change = co_await files_.begin_change(claim().lock, wakeup);
+    auto& state = change.state;
+    if (has_run && !is_lost) {
+      if (!files_.in_place()) co_return Release::gone;
+      if (const auto loss = rules::loss_of(state, claim().token))
+        co_return release_telling(*loss);
+    }
+    if (is_lost && !change.file.exists())
+      files_.find_floor(state);  // where it is recorded
+    const auto moment = Moment::now();
+    outcome =
+        rules::release(state, claim().token, end, moment, files_.gate(), consequences);
+    const bool was_ours = outcome == Release::released;
+    if (is_lost && !was_ours) rules::note_lost(state, *holder_, *end, moment);
+    ended = std::move(consequences.vanished);
+    if (end && (was_ours || is_lost)) ended.push_back(*state.last_run);
+    for (const auto& run : ended) note_past_run(state, run);
+    files_.commit(change, claim().lock, {claim().token, end, {}});
+    if (is_lost && !was_ours && change.before) {
+      auto event = lost_event(*holder_, claim().lock, state, moment);
+      event.run = *state.last_run;
+      publish(files_.directory(), files_.gate(), {event});
+    }
+  }
+  files_.tell(consequences);
+  if (outcome == Release::released && !end && noted_start_) {
+    ended.push_back(run_that_was_none(*holder_));
+  }
+  co_await files_.log_ends(claim().lock, ended, wakeup);
+  holder_.reset();
+  co_await files_.drop_unused(wakeup);
+  co_return outcome;
+}
+
+asio::awaitable<Renewal> LocalClaimant::renew(Wakeup& wakeup) {
+  if (claim().attached) co_return renewal_telling(loss());
+  if (!files_.open_what_is_there()) co_return Renewal::gone;
+  auto outcome = Renewal::gone;
+  Consequences consequences;
+  {
+    auto change = co_await files_.begin_change(claim().lock, wakeup);
+    outcome = rules::renew(change.state, claim().token, claim().ttl, Moment::now(),
+                           files_.gate(), consequences);
+    files_.commit(change, claim().lock);
+  }
+  files_.tell(consequences);
+  co_return outcome;
+}
+
+asio::awaitable<void> LocalClaimant::started(const CommandProcess& process,
+                                             Wakeup& wakeup) {
+  // Not when it was granted: every system call there would delay the command. And not
+  // when it has ended, for then the next in line waits.
+  stop_waiting();
+  {
+    auto change = co_await files_.begin_change(claim().lock, wakeup);
+    rules::note_command(change.state, claim().token, process);
+    files_.commit(change, claim().lock);
+  }
+  files_.waker().prepare();
+}
+
+std::optional<StartNote> LocalClaimant::start_note() {
+  if (!holder_) return std::nullopt;
+  try {
+    StartNote note;
+    note.before_pid = start_line(claim().lock, *holder_);
+    note.file = RunsLog(files_.directory()).open_for_note(note.before_pid);
+    note.before_time = start_line_time;
+    note.after = start_line_end;
+    noted_start_ = true;
+    return note;
+  } catch (const Failure&) {
+    return std::nullopt;  // as in files_.log_ends()
+  }
+}
+
+}  // namespace dlock::local

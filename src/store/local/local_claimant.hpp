@@ -1,0 +1,60 @@
+// A claim on a lock that files of this machine keep.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "lock/claimant.hpp"
+#include "rules/queue.hpp"
+#include "store/local/files.hpp"
+#include "store/local/watchers.hpp"
+
+namespace dlock::local {
+
+// The kernel ends an attached lease with the last process that has its session; a
+// detached one ends by the clock.
+class LocalClaimant final : public Claimant {
+ public:
+  // `files` have to be there for longer.
+  LocalClaimant(Files& files, const Claim& claim);
+  ~LocalClaimant() override;
+
+  asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
+  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
+  asio::awaitable<Release> release(const std::optional<RunEnd>& end,
+                                   Wakeup& wakeup) override;
+  asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
+  std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
+  int session() const override;
+  std::optional<StartNote> start_note() override;
+  asio::awaitable<void> started(const CommandProcess& process, Wakeup& wakeup) override;
+
+ private:
+  void close();
+  std::optional<Loss> loss() const;
+  const Party& own_party();
+  void start_waiting(Wakeup& wakeup);
+  void stop_waiting();
+  void follow(const rules::WaitsFor& watch);
+  void watch_sessions();
+  void probe_soon();
+
+  Files& files_;
+  std::optional<SessionLock> session_;
+  Party party_;
+  std::optional<Holder> holder_;  // what we were granted, for the log
+  bool noted_start_ = false;
+
+  // While waiting.
+  std::optional<WakeSocket> wake_socket_;
+  std::optional<ProcessWatcher> processes_;
+  std::optional<FileWatcher> sessions_watcher_;  // once made, kept: see FileWatcher
+  bool watch_sessions_ = false;
+  Wakeup* sleeper_ = nullptr;
+  Clock::time_point ask_again_;
+  int probes_left_ = 0;
+  nanoseconds next_probe_{};
+};
+
+}  // namespace dlock::local

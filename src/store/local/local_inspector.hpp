@@ -1,0 +1,46 @@
+// A look at the locks of a local store. It takes no gate, so nobody who looks keeps
+// anybody from changing a lock, or has to wait for one who does.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lock/inspector.hpp"
+#include "store/local/files.hpp"
+
+namespace dlock::local {
+
+class LocalInspector final : public LockInspector {
+ public:
+  // `files` have to be there for longer.
+  explicit LocalInspector(Files& files) : files_(files) {}
+
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
+  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                Wakeup& wakeup) override;
+  asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
+                              Wakeup& wakeup) override;
+
+ private:
+  LockInfo info_of_lock(const LockName& lock) const;
+  asio::awaitable<void> watch_for_a_while(const Watched& watched, EventSink& sink,
+                                          Wakeup& wakeup);
+  std::set<LockName> locks_with_holders(const Watched& watched) const;
+  asio::awaitable<void> remove_ended(std::set<LockName>& held, Wakeup& wakeup);
+  asio::awaitable<void> remove_ended_holders(LockName lock, Wakeup& wakeup);
+
+  Files& files_;
+  bool is_watching_ = false;
+};
+
+// What the rules cannot know: names of accounts, and whether a dlock is still there.
+void complete(std::vector<HolderInfo>& holders, const State& state);
+
+// The rules know accounts by number only.
+void name_user(std::string& user);
+
+}  // namespace dlock::local

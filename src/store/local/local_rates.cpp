@@ -1,0 +1,69 @@
+#include "store/local/local_rates.hpp"
+
+#include <utility>
+
+#include "store/local/file_name.hpp"
+#include "store/local/limit_bytes.hpp"
+#include "store/local/record.hpp"
+#include "store/local/registers.hpp"
+#include "store/local/state_folder.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+
+asio::awaitable<Admission> LocalRegisters::admit_fence(const LockName& resource,
+                                                       Fence fence, Wakeup& wakeup) {
+  files_.create_directory();
+  const Files::Turn turn = co_await files_.take_turn(registers_gate, wakeup);
+  co_return Registers(files_.directory()).admit(resource, fence);
+}
+
+LimitState LocalRates::limit_in(const RecordFile& file, const LockName& limit) const {
+  if (!file.exists()) return {};
+  const auto named = named_in(file.payload());
+  auto state = named && named->name == limit ? decoded_limit(named->value) : std::nullopt;
+  if (!state) {
+    throw damaged(files_.folder().path_of(key_of(limit, Kept::limit).file),
+                  "damaged (it is not the state of its limit)");
+  }
+  return std::move(*state);
+}
+
+asio::awaitable<RateAnswer> LocalRates::admit(const RateClaim& claim, Wakeup& wakeup) {
+  if (admitted_ && admitted_->first == claim.token) co_return admitted_->second;
+  if (files_.was_replaced()) files_.close();
+  co_await files_.open_to_use(wakeup);
+  RateAnswer answer;
+  {
+    const auto key = key_of(claim.limit, Kept::limit);
+    const Files::Turn turn = co_await files_.take_turn(key.gate, wakeup);
+    files_.check_in_place();
+    RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
+    auto state = limit_in(file, claim.limit);
+    const auto moment = Moment::now();
+    answer = rules::admit(state, claim, moment.boot);
+    if (std::holds_alternative<RateDiffers>(answer)) co_return answer;
+    if (!file.exists()) files_.note_sweep(head_of(files_.folder()));
+    if (!state.stamps.empty() || !state.turns.empty()) {
+      file.write(with_name(claim.limit, encoded(state)), moment);
+    } else if (file.exists()) {
+      file.remove();
+    }
+  }
+  if (std::holds_alternative<Admitted>(answer)) admitted_.emplace(claim.token, answer);
+  co_await files_.drop_unused(wakeup);
+  co_return answer;
+}
+
+asio::awaitable<void> LocalRates::withdraw(const RateClaim& claim, Wakeup& wakeup) {
+  if (!files_.are_open()) co_return;
+  const auto key = key_of(claim.limit, Kept::limit);
+  const Files::Turn turn = co_await files_.take_turn(key.gate, wakeup);
+  files_.check_in_place();
+  RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
+  auto state = limit_in(file, claim.limit);
+  if (!rules::withdraw(state, claim.token)) co_return;
+  file.write(with_name(claim.limit, encoded(state)), Moment::now());
+}
+
+}  // namespace dlock::local

@@ -1,0 +1,39 @@
+// Registers of fences, and limits, which have nothing to do with locks.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "lock/fence_registers.hpp"
+#include "lock/rates.hpp"
+#include "store/local/files.hpp"
+
+namespace dlock::local {
+
+class LocalRates final : public RateLimits {
+ public:
+  // `files` have to be there for longer.
+  explicit LocalRates(Files& files) : files_(files) {}
+
+  asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
+
+ private:
+  LimitState limit_in(const RecordFile& file, const LockName& limit) const;
+
+  Files& files_;
+  std::optional<std::pair<Token, RateAnswer>> admitted_;  // the last one, for who repeats
+};
+
+class LocalRegisters final : public FenceRegisters {
+ public:
+  explicit LocalRegisters(Files& files) : files_(files) {}
+
+  asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
+                                         Wakeup& wakeup) override;
+
+ private:
+  Files& files_;
+};
+
+}  // namespace dlock::local

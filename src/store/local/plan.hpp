@@ -1,0 +1,31 @@
+// The local store of one machine.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "lock/finding.hpp"
+#include "lock/store.hpp"
+#include "store/plan.hpp"
+
+namespace dlock::local {
+
+struct Plan {
+  std::string path;  // absolute, or empty for the default directory
+
+  // Of what follows the scheme and its colon. Throws Failure (misconfigured) for what
+  // cannot be.
+  static Plan parsed(std::string_view scheme, const std::string& rest);
+};
+
+// As open_store() and examine_store().
+std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
+                            asio::io_context& context);
+asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,
+                                     milliseconds timeout, asio::io_context& context,
+                                     Wakeup& wakeup);
+
+}  // namespace dlock::local

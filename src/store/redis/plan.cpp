@@ -1,0 +1,43 @@
+#include "store/redis/plan.hpp"
+
+#include "store/redis/address.hpp"
+#include "store/redis/examine.hpp"
+#include "store/redis/redis_store.hpp"
+
+namespace dlock::redis {
+
+Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
+  return {target_from(scheme, rest)};
+}
+
+void Plan::set(const Credentials& credentials) {
+  if (credentials.user) target.user = *credentials.user;
+  if (!credentials.password_file.empty()) {
+    target.password_file = credentials.password_file;
+    target.password.reset();
+  } else if (credentials.password) {
+    target.password = credentials.password;
+  }
+  if (target.tls) target.tls = credentials.tls;
+}
+
+std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
+                            asio::io_context& context) {
+  return store_of(plan.target, timeout, context);
+}
+
+asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,
+                                     milliseconds timeout, asio::io_context& context,
+                                     Wakeup& wakeup) {
+  Examination examination;
+  const auto facts = co_await facts_of(context, plan.target, name_space, timeout, wakeup);
+  examination.findings = findings_of(facts);
+  examination.round_trip = median_of(facts.round_trips);
+  if (examination.round_trip) {
+    examination.smallest_ttl =
+        smallest_ttl_for(needed_budget(*examination.round_trip, facts.trips_to_renew));
+  }
+  co_return examination;
+}
+
+}  // namespace dlock::redis

@@ -1,0 +1,347 @@
+#include "store/redis/redis_claimant.hpp"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <utility>
+
+#include "lock/dedupe.hpp"
+#include "store/redis/answers.hpp"
+#include "store/redis/listener.hpp"
+#include "store/redis/records.hpp"
+#include "util/host.hpp"
+#include "util/random.hpp"
+#include "util/text.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// What the first two in line wait for may end without a word; they ask again at that
+// moment, and the others only so often that their entries stay. An idle waiter sends two
+// commands each time, and an entry lapses after 90 s (PLACE_MS in common.lua).
+constexpr milliseconds keep_place_every{45'000};
+
+// What ask.lua says to those others.
+constexpr std::int64_t others_watch = -2;
+
+// For how long a request can be on its way though its connection is closed: the kernel
+// gives up to send it again after some 100 s.
+constexpr milliseconds comes_late_by{120'000};
+
+// The first two in line look so often whether the server has forgotten the queue, and the
+// second whether the lock was promised to the first, who may be dead: more often than a
+// promise lasts (PROMISE_MS), so that it is there when that lapses, and than would make
+// it be woken for that (WATCH_MS).
+constexpr milliseconds look_every{2'500};
+
+// A foreign holder tells nobody when it leaves, so the first in line has to look.
+constexpr milliseconds look_at_foreign_every{250};
+
+// Not at once, if the list of a waiter cannot be listened to.
+constexpr milliseconds nap_after_trouble{300};
+
+// What part of its ttl a lease that was handed to us may have lost before it comes.
+constexpr int may_have_lost = 10;
+
+// How long one who was told to stop still tries to take back its claim.
+constexpr milliseconds last_patience{80};
+
+// What is shown of the holder.
+std::string info_of(const Claim& claim) {
+  Claim kept = claim;
+  kept.command = shortened_command(claim.command);
+  return party_text(kept);
+}
+
+// What ask.lua takes for a mode: an x or an s, and a d behind it for a detached lease.
+std::string mode_text(const Claim& claim) {
+  std::string text(claim.mode == Mode::shared ? "s" : "x");
+  if (!claim.attached) text += 'd';
+  return text;
+}
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+// How long the server keeps a lease, in milliseconds.
+std::int64_t lease_time(const Claim& claim) {
+  return (claim.ttl + claim.lock_delay).count();
+}
+
+// As the scripts have it.
+std::string text_of(const std::optional<Dedupe>& dedupe) {
+  if (!dedupe) return "";
+  const auto* kind = dedupe->joins ? " 2" : dedupe->retry_failed ? " 1" : " 0";
+  return number(dedupe->window.count()) + kind;
+}
+
+std::string text_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::succeeded: return "good";
+    case Verdict::failed: return "failed";
+    case Verdict::no_run: break;
+  }
+  return "none";
+}
+
+// Earlier by up to a tenth.
+milliseconds jittered(milliseconds span) {
+  const auto tenth = static_cast<std::uint64_t>(span.count()) / 10;
+  return span - milliseconds(random_up_to(tenth));
+}
+
+// Goes on beside whatever the caller does, so what it uses lives as long as it does.
+// Without it the next renewal tells, so no failure of it matters.
+class Listening final : public LeaseNews {
+ public:
+  Listening(const Node& node, std::string list, std::function<void()> heard)
+      : listener_(std::make_shared<Listener>(node.context(), node.target(),
+                                             std::move(list), node.timeout())) {
+    asio::co_spawn(node.context(), listener_->listen(std::move(heard)),
+                   [listener = listener_](const std::exception_ptr&) {});
+  }
+  ~Listening() override { listener_->stop(); }
+  void stop() override { listener_->stop(); }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+
+ private:
+  std::shared_ptr<Listener> listener_;
+};
+
+}  // namespace
+
+RedisClaimant::RedisClaimant(asio::io_context& context, Route& route, const Claim& claim)
+    : Claimant(claim), context_(context), route_(route) {
+  const auto bytes = random_bytes();
+  waiter_id_ = hex(bytes.data(), 8);
+}
+
+// A request that asks for the lock is about to be sent. One that had no answer may be
+// under way still, and asks for it once more when it comes.
+void RedisClaimant::expect_answer() {
+  may_come_late_ = may_come_late_ || known_ == Known::unanswered;
+  known_ = Known::unanswered;
+}
+
+asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
+  if (const auto handed = std::exchange(handed_, std::nullopt)) {
+    const auto age = Clock::now() - handed->sent_at;
+    if (age < claim().ttl / may_have_lost) {
+      grant_ = *handed;
+      co_return *handed;
+    }
+  }
+  std::vector<std::string> args{text_of(claim().token),
+                                waiter_id_,
+                                mode_text(claim()),
+                                number(claim().slots),
+                                number(lease_time(claim())),
+                                queue == Queue::join ? "1" : "0",
+                                info_of(claim()),
+                                text_of(claim().dedupe),
+                                number(arrived_)};
+  for (const auto& fence : claim().held_above) {
+    args.push_back(std::to_string(fence.number));
+  }
+  node_ = co_await route_.node_for(claim().lock, wakeup);
+  auto& node = *node_;
+  const auto until = node.budget_end();
+  co_await node.open(until, wakeup);
+  expect_answer();
+  const auto sent_at = Clock::now();
+  const auto reply =
+      co_await node.run(ask_script, claim().lock, std::move(args), until, wakeup);
+  const auto heard = heard_from(reply, claim(), sent_at);
+  if (!heard) throw node.failure(reply);
+  note(*heard, sent_at);
+  co_return heard->answer;
+}
+
+// What the server knows of us by that answer, and when to ask again.
+void RedisClaimant::note(const Heard& heard, Clock::time_point sent_at) {
+  known_ = Known::answered;
+  asked_at_ = sent_at;
+  const auto* busy = std::get_if<Busy>(&heard.answer);
+  const bool has_place = busy != nullptr && busy->place > 0;
+  if (!has_place) {
+    arrived_ = 0;
+  } else if (arrived_ == 0) {
+    arrived_ = heard.server_time.count();
+  }
+  if (const auto* grant = std::get_if<Grant>(&heard.answer)) grant_ = *grant;
+  if (busy != nullptr) {
+    if (busy->place == 0) known_ = Known::nothing;
+    watch_for(*busy, heard.blocked_for);
+  } else if (std::holds_alternative<HeldAbove>(heard.answer) ||
+             std::holds_alternative<Deduplicated>(heard.answer)) {
+    known_ = Known::nothing;
+  }
+}
+
+// When to ask again though nobody told us to.
+void RedisClaimant::watch_for(const Busy& busy, std::int64_t blocked_for) {
+  auto after = jittered(keep_place_every);
+  if (blocked_for != others_watch) {
+    const bool is_first = busy.place == 1;
+    const bool foreign = !busy.holders.empty() && busy.holders.front().foreign;
+    if (is_first && foreign) {
+      after = jittered(look_at_foreign_every);
+    } else {
+      after = jittered(look_every);
+    }
+    if (blocked_for >= 0) {
+      // A millisecond later than it can last, and the second in line after the first.
+      const milliseconds ends(blocked_for + 1);
+      after = std::min(after, is_first ? ends : ends + milliseconds(100));
+    }
+  }
+  ask_again_ = later(Clock::now(), after);
+}
+
+asio::awaitable<void> RedisClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
+  do {
+    const auto reply = co_await pop(wakeup, std::min(until, ask_again_));
+    if (!reply) co_return;  // the next ask will find out what it is
+    if (reply->is_error()) {
+      co_await nap(wakeup, std::min(until, later(Clock::now(), nap_after_trouble)));
+      co_return;
+    }
+    handed_ = handed_from(*reply, claim(), asked_at_);
+    const auto pause = pause_from(*reply);
+    if (!pause) co_return;
+    ask_again_ = std::min(ask_again_, later(Clock::now(), *pause));
+  } while (Clock::now() < std::min(until, ask_again_));
+}
+
+// What comes on our own list or on that of all, or that nothing does in this time.
+// Nothing if the connection broke: an element may have been popped into it.
+asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
+                                                         Clock::time_point end) {
+  const auto span =
+      std::max(std::chrono::ceil<milliseconds>(end - Clock::now()), milliseconds(1));
+  // A list blocks at least that long, and an element in it does not wait for us.
+  const auto key = key_of(claim().lock);
+  Command command{"BLPOP", key + ":w:" + waiter_id_, key + ":a",
+                  number(span.count() / 1000) + "." +
+                      std::to_string(1000 + span.count() % 1000).substr(1)};
+  std::optional<Reply> reply;
+  try {
+    node_ = co_await route_.node_for(claim().lock, wakeup);
+    auto& node = *node_;
+    auto replies = co_await node.exchange(alone(std::move(command)),
+                                          later(end, node.timeout()), wakeup);
+    reply = std::move(replies.front());
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::interrupted) throw;
+  }
+  co_return reply;
+}
+
+asio::awaitable<void> RedisClaimant::nap(Wakeup& wakeup, Clock::time_point until) {
+  while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+}
+
+asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end,
+                                                Wakeup& wakeup) {
+  if (!end || !end->leaves_lease) co_return co_await give_back(end, wakeup);
+  // The lease is held on, whether or not the server learns how the run ended.
+  try {
+    const auto answer = co_await give_back(end, wakeup);
+    co_return answer == Release::released ? Release::left : answer;
+  } catch (const Failure&) {
+    known_ = Known::nothing;
+    co_return Release::left;
+  }
+}
+
+asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& end,
+                                                  Wakeup& wakeup) {
+  handed_.reset();
+  // A detached lease may have been another client's to ask for.
+  if (known_ == Known::nothing && claim().attached) co_return Release::not_ours;
+
+  // Not `wakeup`, which gives up: what is ours is given back all the same, if it is
+  // quick.
+  Wakeup own(context_);
+  node_ = co_await route_.node_for(claim().lock, own);
+  auto& node = *node_;
+  const auto until = wakeup.gives_up()
+                         ? later(Clock::now(), std::min(node.timeout(), last_patience))
+                         : node.budget_end();
+  const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
+  std::vector<std::string> args{
+      text_of(claim().token),
+      waiter_id_,
+      end ? run_end_text(*end, host_name()) : "",
+      may_come_late ? number(comes_late_by.count()) : "0",
+      text_of(end && !end->lost ? verdict_on(end->exit_code) : Verdict::no_run),
+      number(claim().min_hold.count()),
+      end && end->is_shared ? "1" : "0",
+      end ? std::to_string(grant_.fence.number) : "0"};
+  if (end && end->lost) {
+    args.push_back(info_of(claim()));
+    args.push_back(end->leaves_lease ? "1" : "0");
+  }
+  auto reply = co_await node.run(release_script, claim().lock, args, until, own);
+  auto released = release_from(reply);
+  const bool vanished = released == Release::gone || released == Release::taken_over;
+  if (vanished && claim().reclaim &&
+      renewal_from(co_await reclaim(node, until, own)) == Renewal::reclaimed) {
+    // Nobody was granted the lock meanwhile.
+    reply = co_await node.run(release_script, claim().lock, std::move(args), until, own);
+    released = release_from(reply);
+  }
+  if (!released) throw node.failure(reply);
+  if (loss_told_by(*released)) co_return *released;  // and to be released again
+  grant_ = {};
+  known_ = Known::nothing;
+  may_come_late_ = false;
+  co_return *released;
+}
+
+asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
+  node_ = co_await route_.node_for(claim().lock, wakeup);
+  auto& node = *node_;
+  const auto until = node.budget_end();
+  std::vector<std::string> args{text_of(claim().token)};
+  if (claim().attached) {
+    args.push_back(std::to_string(grant_.fence.number));
+    args.push_back(number(lease_time(claim())));
+  } else {
+    args.push_back(number(claim().ttl.count()));
+  }
+  const auto& script = claim().attached ? renew_script : set_lease_script;
+  auto reply = co_await node.run(script, claim().lock, std::move(args), until, wakeup);
+  auto renewal = renewal_from(reply);
+  const bool vanished = renewal == Renewal::gone || renewal == Renewal::taken_over;
+  if (vanished && claim().attached && claim().reclaim) {
+    reply = co_await reclaim(node, until, wakeup);
+    renewal = renewal_from(reply);
+  }
+  if (!renewal) throw node.failure(reply);
+  co_return *renewal;
+}
+
+std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> heard) {
+  if (!claim().attached) return nullptr;  // nobody is told of those
+  auto list = key_of(claim().lock) + ":b:" + std::to_string(grant_.fence.number);
+  return std::make_unique<Listening>(*node_, std::move(list), std::move(heard));
+}
+
+asio::awaitable<Reply> RedisClaimant::reclaim(Node& node, Clock::time_point until,
+                                              Wakeup& wakeup) {
+  std::vector<std::string> args{text_of(claim().token),
+                                std::to_string(grant_.fence.number),
+                                number(lease_time(claim())),
+                                mode_text(claim()),
+                                number(claim().slots),
+                                number(grant_.slot),
+                                info_of(claim())};
+  // If it comes too late it must not set up what was given back in the meantime.
+  expect_answer();
+  auto reply =
+      co_await node.run(reclaim_script, claim().lock, std::move(args), until, wakeup);
+  known_ = Known::answered;
+  co_return reply;
+}
+
+}  // namespace dlock::redis

@@ -1,0 +1,55 @@
+// A claim on a lock that a Redis or Valkey server keeps.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lock/claimant.hpp"
+#include "store/redis/route.hpp"
+
+namespace dlock::redis {
+
+struct Heard;
+
+class RedisClaimant final : public Claimant {
+ public:
+  // `route` has to be there for longer.
+  RedisClaimant(asio::io_context& context, Route& route, const Claim& claim);
+
+  bool queues_at_once() const override { return true; }
+  asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
+  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
+  asio::awaitable<Release> release(const std::optional<RunEnd>& end,
+                                   Wakeup& wakeup) override;
+  asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
+  std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
+
+ private:
+  asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
+  asio::awaitable<Reply> reclaim(Node& node, Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<std::optional<Reply>> pop(Wakeup& wakeup, Clock::time_point end);
+  asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
+  void note(const Heard& heard, Clock::time_point sent_at);
+  void watch_for(const Busy& busy, std::int64_t blocked_for);
+  void expect_answer();
+
+  asio::io_context& context_;
+  Route& route_;
+  Node* node_ = nullptr;  // that was asked last
+
+  // What the server may know of the claim.
+  enum class Known { nothing, answered, unanswered };
+  Known known_ = Known::nothing;
+  bool may_come_late_ = false;  // a request before the last one, which had no answer
+  std::string waiter_id_;       // names the list on which we are told of a promise
+  std::int64_t arrived_ = 0;    // when we got our place in the queue, by the server
+  Clock::time_point ask_again_;
+  Clock::time_point asked_at_;   // what was answered last
+  std::optional<Grant> handed_;  // that came on the list
+  Grant grant_;                  // ours, until it is given back
+};
+
+}  // namespace dlock::redis

@@ -1,0 +1,40 @@
+// A look at the locks that Redis or Valkey servers keep.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lock/inspector.hpp"
+#include "store/redis/route.hpp"
+
+namespace dlock::redis {
+
+class RedisInspector final : public LockInspector {
+ public:
+  // `route` has to be there for longer.
+  explicit RedisInspector(Route& route) : route_(route) {}
+
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
+  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                Wakeup& wakeup) override;
+  asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
+                              Wakeup& wakeup) override;
+
+ private:
+  class Watching;
+
+  asio::awaitable<std::set<LockName>> names_on(
+      Node& node, const std::string& name_space,
+      const std::function<bool(const std::string&)>& matches, Wakeup& wakeup);
+  asio::awaitable<void> look_at(Node& node, const std::set<LockName>& names,
+                                std::vector<LockInfo>& locks, Wakeup& wakeup);
+
+  Route& route_;
+};
+
+}  // namespace dlock::redis

@@ -1,0 +1,34 @@
+// Cached values on Redis or Valkey servers.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lock/value.hpp"
+#include "store/redis/route.hpp"
+#include "store/redis/value_record.hpp"
+
+namespace dlock::redis {
+
+class RedisValues final : public ValueStore {
+ public:
+  // `route` has to be there for longer.
+  explicit RedisValues(Route& route) : route_(route) {}
+
+  asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
+                               Lifetime lifetime, Wakeup& wakeup) override;
+  asio::awaitable<void> forget(const LockName& lock, Wakeup& wakeup) override;
+
+ private:
+  asio::awaitable<std::optional<ValueRecord>> look_up(const LockName& lock,
+                                                      Wakeup& wakeup);
+  asio::awaitable<std::string> read_pieces(const LockName& lock,
+                                           const ValueRecord& record, Wakeup& wakeup);
+  asio::awaitable<Storing> write_pieces(const Claim& claim, const std::string& bytes,
+                                        Wakeup& wakeup);
+
+  Route& route_;
+};
+
+}  // namespace dlock::redis
