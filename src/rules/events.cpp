@@ -45,7 +45,8 @@ Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Mom
 // How `holder`, who is gone, has gone.
 Event event_of_end(const Holder& holder, const LockName& lock, const Cause& cause,
                    Moment now) {
-  if (cause.released_by == holder.party.token) {
+  const bool ran_out = holder.ends_at && *holder.ends_at <= now.boot;
+  if (cause.released_by == holder.party.token && !ran_out) {
     const bool lost = cause.end && cause.end->outcome == "lost" && !holder.broken;
     auto event =
         event_of(lost ? Event::Kind::lost : Event::Kind::released, lock, holder, now);
@@ -65,8 +66,10 @@ std::vector<Event> events_between(const State& before, const State& after,
                                   const LockName& lock, const Cause& cause, Moment now) {
   std::vector<Event> events;
   auto holders = before.holders;
+  // Who comes to an empty lock may name another number.
+  auto slots = before.slots;
   const auto add = [&](Event event) {
-    event.free = free_of(holders, after.slots);
+    event.free = free_of(holders, slots);
     events.push_back(std::move(event));
   };
   for (const auto& holder : before.holders) {
@@ -81,6 +84,7 @@ std::vector<Event> events_between(const State& before, const State& after,
     if (was_granted || has_token(after.waiters, waiter.party.token)) continue;
     add(event_of(Event::Kind::left, lock, waiter.party, now));
   }
+  slots = after.slots;
   for (const auto& holder : after.holders) {
     const auto former =
         std::find_if(before.holders.begin(), before.holders.end(),

@@ -141,6 +141,21 @@ TEST_F(Events, free_slots_are_counted_after_each_event) {
             (Lines{"expired 1001 2", "expired 1002 3", "granted 1003 2"}));
 }
 
+TEST_F(Events, free_slots_of_what_has_ended_are_not_those_of_the_next_claim) {
+  ask(slot(1, 3));
+  lives.dead = {1};
+
+  EXPECT_EQ(seen([&] { ask(exclusive(2)); }),
+            (Lines{"expired 1001 3", "granted 1002 0"}));
+}
+
+TEST_F(Events, a_lease_that_has_run_out_has_expired_though_it_is_given_back_then) {
+  ask(detached(1));
+  pass(hours(1));
+
+  EXPECT_EQ(released(1, std::nullopt), Lines{"expired 1001 1"});
+}
+
 TEST_F(Events, shared_holders_leave_nothing_free_until_the_last_is_gone) {
   EXPECT_EQ(seen([&] { ask(shared(1)); }), Lines{"granted 1001 0"});
   EXPECT_EQ(seen([&] { ask(shared(2)); }), Lines{"granted 1002 0"});
