@@ -56,5 +56,5 @@ else
     value = false
   end
 end
-if #shown > 0 then promise_to_the_next() end
+promise_to_the_next() -- also what tidy() has cleared
 return { int(now), shown }

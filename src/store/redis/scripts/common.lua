@@ -197,8 +197,10 @@ end
 local function free()
   local taken = is_foreign() and slots or 0
   for _, h in pairs(holders) do
-    if h.mode == 's' then return 0 end
-    if not h.promise then taken = taken + 1 end
+    if not h.promise then
+      if h.mode == 's' then return 0 end
+      taken = taken + 1
+    end
   end
   return math.max(slots - taken, 0)
 end

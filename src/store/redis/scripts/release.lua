@@ -103,7 +103,7 @@ local lost = lost_info and not (own and own.broken)
 if lost then tell('lost', own_fence, 0, lost_info .. '\n' .. ended) end
 if kept then
   tell('kept', own.fence, math.ceil((own.ends - now) / 1000), '{}') -- no event, but when to look
-elseif answer == 'released' and not lost then
+elseif not lost and (answer == 'released' or lost_info) then -- or broken, and then run out
   tell('released', own and own.fence or 0, 0, (own and own.info or '{}') .. '\n' .. ended)
 end
 dismiss(joined)

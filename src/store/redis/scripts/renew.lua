@@ -4,9 +4,8 @@
 -- to end), 'gone' or 'taken over'.
 local token, own_fence, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local own = holders[token]
-if own and own.promise then own = nil end
--- A request to be granted the lock that came late, when the lease was gone, has got another one;
--- others may have had the lock in between.
+-- A request to be granted the lock that came late, when the lease was gone, has got another one,
+-- or the promise of one; others may have had the lock in between.
 local is_another = own and own.fence ~= own_fence
 
 if value == token and not is_another then
