@@ -1,0 +1,164 @@
+#include "tests/contract/random_steps.hpp"
+
+#include <algorithm>
+
+#include "rules/queue.hpp"
+
+namespace dlock::against {
+namespace {
+
+constexpr std::size_t at_a_time = 7;
+
+// When waiters in front of an untaken promise are called (UNTAKEN_MS, PROMISE_MS and
+// ANSWER_MS in the scripts).
+constexpr milliseconds calls_from{1000};
+constexpr milliseconds calls_until{2500};
+
+const rules::Holder* holder_with(const rules::State& state, const Contender& contender) {
+  for (const auto& holder : state.holders) {
+    const bool is_own = contender.grant && holder.fence == contender.grant->fence;
+    if (is_own && !holder.ended) return &holder;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+RandomSteps::RandomSteps(const Kind& kind, unsigned seed)
+    : kind_(kind), dice_(seed), contenders_(at_a_time) {
+  for (auto& contender : contenders_) replace(contender, {});
+}
+
+Claim RandomSteps::random_claim(Session who, const rules::State& state) {
+  constexpr unsigned ttls[] = {50, 1000, 4000, 30'000, 60'000, 200'000};
+  auto claim = rules::exclusive(who);
+  const bool differs = dice_.one_in(30);
+  if (kind_.has_readers && dice_.below(3) > 0) {
+    claim.mode = Mode::shared;
+  } else {
+    claim.slots = differs ? 2 : kind_.slots;
+  }
+  claim.ttl = milliseconds(dice_.pick(ttls));
+  claim.attached = !(kind_.has_detached && dice_.one_in(3));
+  claim.on_behalf_of = static_cast<pid_t>(1000 + who);
+  const bool is_mutex = claim.mode == Mode::exclusive && claim.slots == 1;
+  if (kind_.has_runs && is_mutex && claim.attached && dice_.one_in(2)) {
+    claim.dedupe = Dedupe{milliseconds(dice_.below(6000)), dice_.one_in(3)};
+    claim.dedupe->joins = !claim.dedupe->retry_failed && dice_.one_in(4);
+  }
+  if (kind_.has_runs && claim.attached && dice_.one_in(4)) {
+    claim.min_hold = milliseconds(dice_.below(5000));
+  }
+  if (!state.holders.empty() && dice_.one_in(8)) {
+    claim.held_above = {dice_.pick(state.holders).fence};
+  }
+  return claim;
+}
+
+void RandomSteps::replace(Contender& contender, const rules::State& state) {
+  const auto number = ++last_number_;
+  contender = {number, random_claim(number, state), {}, false, false};
+}
+
+WallTime RandomSteps::time_to_pass(const RulesSide& rules) {
+  constexpr unsigned often[] = {0, 0, 0, 0, 0, 1, 1, 4, 9, 20, 100, 300};
+  constexpr unsigned seldom[] = {700, 2000, 2600, 3000, 5000, 12'000, 31'000, 60'000};
+  milliseconds passes(dice_.one_in(5) ? dice_.pick(seldom) : dice_.pick(often));
+  if (dice_.one_in(300)) passes = dice_.one_in(4) ? milliseconds(700'000) : place_lasts;
+  const auto& waiters = rules.state().waiters;
+  const rules::Moment now{Clock::time_point(now_), now_};
+  for (std::size_t i = 0; i < waiters.size(); ++i) {
+    if (!rules::is_promised(waiters[i], now)) continue;
+    const auto left =
+        std::chrono::duration_cast<milliseconds>(*waiters[i].promised_until - now.boot);
+    const auto age = rules::promise_holds - left + passes;
+    const bool calls = age >= calls_from && age <= calls_until;
+    const bool dies = age < rules::promise_holds &&
+                      rules.is_dead(waiters[i].party.token, now_ + passes);
+    if (!calls && !dies) continue;
+    passes += dies ? rules::promise_holds - age : calls_until + milliseconds(1) - age;
+    i = static_cast<std::size_t>(-1);  // that may be too late for another one
+  }
+  return passes;
+}
+
+std::optional<RunEnd> RandomSteps::random_end(const Contender& contender) {
+  constexpr int codes[] = {0, 0, 1, 127};
+  if (!contender.claim.attached) return std::nullopt;
+  RunEnd end;
+  end.duration = milliseconds(1500);
+  end.exit_code = dice_.pick(codes);
+  end.outcome = "ran";
+  if (contender.knows_loss ||
+      (contender.claim.min_hold.count() == 0 && dice_.one_in(12))) {
+    end.lost = Loss::unconfirmed;
+    end.exit_code = 76;
+    end.outcome = "lost";
+  } else if (dice_.one_in(8)) {
+    return std::nullopt;
+  } else {
+    end.is_shared = dice_.one_in(3);
+  }
+  return end;
+}
+
+void RandomSteps::choose_look(Step& step, const rules::State& state) {
+  constexpr Act acts[] = {Act::take_away, Act::remove_expired, Act::inspect, Act::history,
+                          Act::remove_expired};
+  step.act = dice_.pick(acts);
+  if (step.act != Act::take_away) return;
+  step.fences.push_back(Fence{7});  // nobody's
+  for (const auto& holder : state.holders) {
+    if (dice_.one_in(2)) step.fences.push_back(holder.fence);
+  }
+}
+
+void RandomSteps::choose_for_holder(Step& step, const RulesSide& rules) {
+  const auto& contender = contenders_[step.who];
+  const auto* holder = holder_with(rules.state(), contender);
+  const bool holds = holder != nullptr && !rules.lease_is_over(*holder, now_);
+  const auto chance = dice_.below(10);
+  if (chance < 2 && (holds || dice_.one_in(4)) && !contender.knows_loss) {
+    step.act = Act::ask;  // the answer may have been lost; or it comes late
+  } else if (chance < 6 && !contender.knows_loss) {
+    step.act = Act::renew;
+  } else {
+    step.act = Act::release;
+    step.end = random_end(contender);
+  }
+}
+
+Step RandomSteps::next(const RulesSide& rules) {
+  now_ += time_to_pass(rules);
+  Step step;
+  step.now = now_;
+  step.who = dice_.below(at_a_time);
+  auto& contender = contenders_[step.who];
+  // The dead are not heard of any more.
+  if (contender.waits && rules.is_dead(contender.claim.token, now_)) {
+    replace(contender, rules.state());
+  }
+  if (dice_.one_in(7)) {
+    choose_look(step, rules.state());
+  } else if (contender.grant) {
+    choose_for_holder(step, rules);
+  } else {
+    step.act = dice_.one_in(10) ? Act::release : Act::ask;
+    step.queue = dice_.one_in(6) ? Queue::stay_out : Queue::join;
+  }
+  return step;
+}
+
+void RandomSteps::note(const Step& step, const std::string& answer,
+                       const rules::State& state) {
+  auto& contender = contenders_[step.who];
+  const bool has_ended = answer == "released" || answer == "not ours";
+  if (step.act == Act::ask) {
+    const bool stays_out = answer.starts_with("busy 0");
+    contender.waits = !stays_out && !answer.starts_with("granted");
+  }
+  if (step.act == Act::release && has_ended) replace(contender, state);
+  if (step.act == Act::release && !has_ended) contender.knows_loss = true;
+}
+
+}  // namespace dlock::against

@@ -1,0 +1,260 @@
+// The rules of granting are there twice, in C++ (src/rules) and as scripts for a server.
+// Both take the same random histories, and have to show the same after every step.
+//
+// DLOCK_TEST_STEPS sets how many steps a kind of lock takes (17000 without it), and
+// DLOCK_TEST_SEED the first of the seeds.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/contract/random_steps.hpp"
+#include "tests/contract/rules_side.hpp"
+#include "tests/contract/scripts_side.hpp"
+
+namespace dlock::against {
+namespace {
+
+constexpr Kind kinds[] = {{"mutex", 1, false, false, false},
+                          {"semaphore", 3, false, false, true},
+                          {"readers_and_writers", 1, true, false, true},
+                          {"runs", 1, false, true, false},
+                          {"everything", 1, true, true, true},
+                          {"runs_in_slots", 2, false, true, true}};
+
+// As many histories at a time share a round trip.
+constexpr unsigned at_once = 64;
+
+unsigned number_in(const char* variable, unsigned otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : static_cast<unsigned>(std::stoul(text));
+}
+
+std::string lines(const std::string& title, const Seen& seen) {
+  auto text = title + " answers: " + seen.answer + "\n";
+  for (const auto& line : seen.state) text += "  " + line + "\n";
+  for (const auto& event : seen.events) {
+    text += "  event: " + event.text + ", free " + std::to_string(event.free) + "\n";
+  }
+  for (const auto who : seen.told) text += "  told: " + std::to_string(who) + "\n";
+  for (const auto fence : seen.orders) {
+    text += "  told to end: " + std::to_string(fence.number) + "\n";
+  }
+  for (const auto who : seen.handed) text += "  handed: " + std::to_string(who) + "\n";
+  return text;
+}
+
+// One lock, and both sides of it.
+class History {
+ public:
+  History(const Kind& kind, unsigned seed, const Loaded& scripts, RulesSide::Bug bug)
+      : seed_(seed),
+        steps_(kind, seed),
+        rules_(std::move(bug)),
+        scripts_(scripts, std::string(kind.name) + std::to_string(seed)) {}
+
+  redis::Command begin_step() {
+    step_ = steps_.next(rules_);
+    ++taken_;
+    if (last_.size() == 20) last_.pop_front();
+    last_.push_back(text_of(step_, steps_.contenders()[step_.who]));
+    return scripts_.command(step_, steps_.contenders()[step_.who]);
+  }
+
+  // What differs; empty if nothing does.
+  std::string end_step(const redis::Reply& reply) {
+    Seen theirs;
+    try {
+      theirs = scripts_.seen(reply, step_);
+    } catch (const std::exception& exception) {
+      return report(exception.what());
+    }
+    const auto ours = rules_.take(step_, steps_.contenders(), theirs.handed);
+    handed_ += theirs.handed.size();
+    steps_.note(step_, ours.answer, rules_.state());
+    if (ours.answer == theirs.answer && ours.state == theirs.state &&
+        comparable(ours.events, rules_.dead()) ==
+            comparable(theirs.events, rules_.dead()) &&
+        ours.orders == theirs.orders && tells_alike(ours, theirs)) {
+      return "";
+    }
+    return report(lines("the rules", ours) + lines("the script", theirs));
+  }
+
+  std::size_t handed() const { return handed_; }
+
+ private:
+  // Both tell those that are promised the lock or sent away. The first in line, whose
+  // view of the lock is not true any more, is told by the rules after each grant; the
+  // scripts have it look by the clock then.
+  bool tells_alike(const Seen& ours, const Seen& theirs) const {
+    auto due = rules_.due();
+    if (step_.act != Act::ask) due.insert(ours.told.begin(), ours.told.end());
+    for (const auto who : due) {
+      if (ours.told.count(who) == 0 || theirs.told.count(who) == 0) return false;
+    }
+    return true;
+  }
+
+  std::string report(const std::string& what) const {
+    auto text =
+        "seed " + std::to_string(seed_) + ", step " + std::to_string(taken_) + "\n";
+    for (const auto& step : last_) text += "  " + step + "\n";
+    return text + what;
+  }
+
+  unsigned seed_;
+  RandomSteps steps_;
+  RulesSide rules_;
+  ScriptsSide scripts_;
+  Step step_;
+  std::size_t taken_ = 0;
+  std::size_t handed_ = 0;
+  std::deque<std::string> last_;
+};
+
+// The first difference in so many steps of histories of this kind; empty if there is
+// none.
+std::string first_difference(ClockedServer& server, const Kind& kind, unsigned steps,
+                             const Loaded& scripts, const RulesSide::Bug& bug,
+                             std::size_t* handed = nullptr) {
+  std::vector<std::unique_ptr<History>> histories;
+  const auto first_seed = number_in("DLOCK_TEST_SEED", 1);
+  for (unsigned i = 0; i < at_once; ++i) {
+    histories.push_back(std::make_unique<History>(kind, first_seed + i, scripts, bug));
+  }
+  server.exchange({{"FLUSHALL"}});
+  for (unsigned taken = 0; taken < steps; taken += at_once) {
+    std::vector<redis::Command> commands;
+    for (const auto& history : histories) commands.push_back(history->begin_step());
+    const auto replies = server.exchange(commands);
+    for (unsigned i = 0; i < at_once; ++i) {
+      auto difference = histories[i]->end_step(replies[i]);
+      if (!difference.empty()) return kind.name + (", " + difference);
+    }
+  }
+  for (const auto& history : histories) {
+    if (handed != nullptr) *handed += history->handed();
+  }
+  return "";
+}
+
+class RulesAgainstLua : public ::testing::TestWithParam<Kind> {
+ protected:
+  ClockedServer server_;
+};
+
+TEST_P(RulesAgainstLua, both_show_the_same_after_every_step) {
+  const auto scripts = load_scripts(server_);
+  const auto steps = number_in("DLOCK_TEST_STEPS", 17'000);
+
+  const auto difference = first_difference(server_, GetParam(), steps, scripts, {});
+
+  EXPECT_TRUE(difference.empty()) << difference;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RulesAgainstLua, ::testing::ValuesIn(kinds),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+const Kind& mutex = kinds[0];
+const Kind& semaphore = kinds[1];
+const Kind& readers = kinds[2];
+const Kind& runs = kinds[3];
+const Kind& runs_in_slots = kinds[5];
+
+// What could go wrong in the scripts, and which locks show it.
+struct BugInScripts {
+  const Kind& kind;
+  Replacement replaced;
+};
+const BugInScripts bugs_in_scripts[] = {
+    {readers,
+     {"nobody_waits = holders[waiting] ~= nil or not record or waiter_of(record).passed",
+      "nobody_waits = true"}},
+    {readers, {"return shared == 0 and exclusive < wanted", "return exclusive < wanted"}},
+    {semaphore, {"while taken[slot] do slot = slot + 1 end", ""}},
+    {mutex, {"w.passed, w.called = false, false", "w.called = false"}},
+    {runs, {"< tonumber(window) * 1000", "<= tonumber(window) * 1000 + 200000"}},
+    {runs_in_slots,
+     {"kept = own.ends > now and not own.broken", "kept = own.ends > now"}},
+    {runs, {"h.ended and 'released' or 'expired'", "'expired'"}},
+    {semaphore,
+     {"if token ~= self then\n        wake(w)\n        promised",
+      "if token ~= self then\n        promised"}},
+};
+
+using Spoiled = RulesSide::Spoiled;
+
+void newcomers_overtake(Spoiled spoiled) {
+  auto& waiters = spoiled.state.waiters;
+  if (waiters.size() <= spoiled.before.waiters.size()) return;
+  std::rotate(waiters.begin(), waiters.end() - 1, waiters.end());
+}
+void nobody_is_told(Spoiled spoiled) { spoiled.wake.clear(); }
+void nobody_is_passed_over(Spoiled spoiled) {
+  for (auto& waiter : spoiled.state.waiters) waiter.passed_over = false;
+}
+void ends_are_forgotten(Spoiled spoiled) { spoiled.state.past = {}; }
+void the_broken_are_not_marked(Spoiled spoiled) {
+  for (auto& holder : spoiled.state.holders) holder.broken = false;
+}
+void nothing_is_held_on(Spoiled spoiled) {
+  std::erase_if(spoiled.state.holders, [](const auto& holder) { return holder.ended; });
+}
+struct BugInRules {
+  const char* name;
+  const Kind& kind;
+  void (*bug)(Spoiled);
+};
+const BugInRules bugs_in_rules[] = {
+    {"newcomers_overtake", mutex, newcomers_overtake},
+    {"nobody_is_told", mutex, nobody_is_told},
+    {"nobody_is_passed_over", mutex, nobody_is_passed_over},
+    {"ends_are_forgotten", runs, ends_are_forgotten},
+    {"the_broken_are_not_marked", semaphore, the_broken_are_not_marked},
+    {"nothing_is_held_on", runs, nothing_is_held_on}};
+
+class BugsOfOneSide : public ::testing::Test {
+ protected:
+  static constexpr unsigned few = 6'400;
+
+  ClockedServer server_;
+};
+
+TEST_F(BugsOfOneSide, one_in_the_scripts_is_found) {
+  for (const auto& bug : bugs_in_scripts) {
+    const auto scripts = load_scripts(server_, bug.replaced);
+
+    const auto difference = first_difference(server_, bug.kind, few, scripts, {});
+
+    EXPECT_FALSE(difference.empty()) << bug.replaced.find;
+  }
+}
+
+TEST_F(BugsOfOneSide, one_in_the_rules_is_found) {
+  const auto scripts = load_scripts(server_);
+  for (const auto& bug : bugs_in_rules) {
+    const auto difference = first_difference(server_, bug.kind, few, scripts, bug.bug);
+
+    EXPECT_FALSE(difference.empty()) << bug.name;
+  }
+}
+
+// Otherwise the quick way of handing over would be compared with nothing.
+TEST_F(BugsOfOneSide, locks_are_handed_over_without_a_promise_in_these_histories) {
+  std::size_t handed = 0;
+
+  first_difference(server_, mutex, few, load_scripts(server_), {}, &handed);
+
+  EXPECT_GT(handed, 0u);
+}
+
+}  // namespace
+}  // namespace dlock::against

@@ -1,0 +1,286 @@
+#include "tests/contract/rules_side.hpp"
+
+#include <algorithm>
+
+#include "lock/history.hpp"
+#include "rules/look.hpp"
+#include "rules/queue.hpp"
+#include "rules/runs.hpp"
+
+namespace dlock::against {
+namespace {
+
+using rules::Holder;
+using rules::State;
+using rules::Waiter;
+
+const LockName lock_name{"dlock", "job"};
+
+std::string text(std::uint64_t value) { return std::to_string(value); }
+
+// As a process asks.
+rules::Party party_of(const Contender& contender) {
+  return rules::party_of(contender.number);
+}
+
+template <typename From>
+bool has_token(const From& waiters, const Token& token) {
+  return std::any_of(waiters.begin(), waiters.end(),
+                     [&](const Waiter& waiter) { return waiter.party.token == token; });
+}
+
+const Waiter* find_waiter(const State& state, const Token& token) {
+  for (const auto& waiter : state.waiters) {
+    if (waiter.party.token == token) return &waiter;
+  }
+  return nullptr;
+}
+
+bool was_dismissed(const State& state, const Token& token) {
+  return std::any_of(state.dismissed.begin(), state.dismissed.end(),
+                     [&](const auto& d) { return d.waiter.party.token == token; });
+}
+
+}  // namespace
+
+bool RulesSide::is_dead(const Token& token, WallTime now) const {
+  const auto ends = place_ends_.find(token);
+  return ends == place_ends_.end() || ends->second <= now;
+}
+
+bool RulesSide::lease_is_over(const Holder& holder, WallTime now) const {
+  if (holder.ends_at) return *holder.ends_at <= Clock::time_point(now);
+  return lease_ends_.at(holder.fence) <= now;
+}
+
+bool RulesSide::lives(const Holder& holder) const {
+  return lease_ends_.at(holder.fence) > now_.wall;
+}
+
+bool RulesSide::lives(const Waiter& waiter) const {
+  return !is_dead(waiter.party.token, now_.wall);
+}
+
+Seen RulesSide::take(const Step& step, std::vector<Contender>& contenders,
+                     const std::set<Session>& handed) {
+  auto& contender = contenders[step.who];
+  now_ = {Clock::time_point(step.now), step.now};
+  then_ = {};
+  cause_ = {};
+  due_.clear();
+  for (const auto& waiter : state_.waiters) {
+    if (!lives(waiter)) dead_.insert(waiter.party.pid);
+  }
+
+  Seen seen;
+  auto before = state_;
+  seen.answer = act(step, contender);
+  if (bug_) bug_({step, before, state_, seen.answer, then_.wake});
+  even_out(before, contender);
+  add_events(before, seen);
+  add_loss(before, step, contender, seen);
+  seen.told.insert(then_.wake.begin(), then_.wake.end());
+  for (auto& other : contenders) {
+    if (handed.count(other.number) == 0) continue;
+    before = state_;
+    cause_ = {};
+    ask(other.claim, Queue::join, other);
+    add_events(before, seen);
+  }
+  seen.state = shown_state();
+  return seen;
+}
+
+std::string RulesSide::act(const Step& step, Contender& contender) {
+  switch (step.act) {
+    case Act::ask: return ask(contender.claim, step.queue, contender);
+    case Act::release: return release(step, contender);
+    case Act::renew: return renew(contender);
+    case Act::take_away: return take_away(step);
+    case Act::remove_expired: rules::tidy(state_, now_, *this, then_); return "";
+    case Act::inspect: return text_of(rules::info_of(state_, lock_name, now_, *this));
+    case Act::history: break;
+  }
+  auto runs = rules::runs_of_holders(state_, now_, *this);
+  runs.insert(runs.end(), state_.runs.begin(), state_.runs.end());
+  return text_of(as_history(std::move(runs), now_.wall));
+}
+
+std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender) {
+  if (!was_dismissed(state_, claim.token)) {
+    place_ends_[claim.token] = now_.wall + place_lasts;
+  }
+  const auto party = party_of(contender);
+  const auto answer = rules::ask(state_, {claim, party, queue}, now_, *this, then_);
+  if (const auto* grant = std::get_if<Grant>(&answer)) {
+    lease_ends_[grant->fence] = now_.wall + claim.ttl;
+    if (claim.attached) note_command(state_, claim.token, {1, now_.boot, now_.boot});
+    contender.grant = *rules::holder_of(state_, claim.token);
+    contender.waits = false;
+  }
+  return text_of_answer(answer);
+}
+
+// As a store does it: news of a loss comes first, and then nothing else is done.
+std::string RulesSide::release(const Step& step, Contender& contender) {
+  const auto& token = contender.claim.token;
+  if (step.end && !step.end->lost) {
+    if (const auto loss = loss_of(token)) {
+      return *loss == Loss::broken ? "broken" : "lost";
+    }
+  }
+  cause_ = {token, step.end, {}};
+  const auto own = rules::holder_of(state_, token);
+  const bool is_over = own == state_.holders.end() || lease_is_over(*own, now_.wall);
+  if (step.end && step.end->lost && is_over) return release_lost(step, contender);
+  const auto outcome = rules::release(state_, token, step.end, now_, *this, then_);
+  if (outcome == Release::not_ours && contender.claim.attached) cause_ = {};
+  if (step.end) then_.vanished.push_back(*state_.last_run);
+  return outcome == Release::released ? "released" : "not ours";
+}
+
+std::string RulesSide::release_lost(const Step& step, const Contender& contender) {
+  std::erase_if(state_.holders, [&](const Holder& holder) {
+    return !holder.ended && holder.party.token == contender.claim.token;
+  });
+  rules::release(state_, contender.claim.token, step.end, now_, *this, then_);
+  rules::note_lost(state_, *contender.grant, *step.end, now_);
+  then_.vanished.push_back(*state_.last_run);
+  return "not ours";
+}
+
+std::string RulesSide::renew(const Contender& contender) {
+  const auto& claim = contender.claim;
+  if (!claim.attached) {
+    const auto renewal = rules::renew(state_, claim.token, claim.ttl, now_, *this, then_);
+    return renewal == Renewal::confirmed ? "renewed" : "lost";
+  }
+  const auto loss = loss_of(claim.token);
+  if (loss && *loss != Loss::broken) return "lost";
+  lease_ends_[contender.grant->fence] = now_.wall + claim.ttl;
+  return loss ? "broken" : "renewed";
+}
+
+std::string RulesSide::take_away(const Step& step) {
+  std::string answer;
+  for (const auto& holder :
+       rules::break_leases(state_, step.fences, now_, *this, then_)) {
+    cause_.broken.push_back(holder.fence);
+    answer += "\n  " + text_of_holder(rules::info_of(holder, now_));
+  }
+  return answer;
+}
+
+// Of a lease that is over nobody may have taken notice yet.
+std::optional<Loss> RulesSide::loss_of(const Token& token) const {
+  auto state = state_;
+  std::erase_if(state.holders,
+                [&](const Holder& holder) { return lease_is_over(holder, now_.wall); });
+  return rules::loss_of(state, token);
+}
+
+std::size_t RulesSide::dead_before(std::size_t place) const {
+  const auto first = state_.waiters.begin();
+  return static_cast<std::size_t>(
+      std::count_if(first, first + static_cast<std::ptrdiff_t>(place),
+                    [&](const Waiter& waiter) { return !lives(waiter); }));
+}
+
+std::string RulesSide::text_of_answer(const Answer& answer) const {
+  if (const auto* grant = std::get_if<Grant>(&answer)) {
+    return "granted " + text(grant->fence.number) + " in " + text(grant->slot);
+  }
+  if (const auto* above = std::get_if<HeldAbove>(&answer)) {
+    return "above " + text(above->fence.number);
+  }
+  if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
+    return "slots " + text(differ->in_use);
+  }
+  if (const auto* by = std::get_if<Deduplicated>(&answer)) {
+    return "deduplicated by " + text_of(by->by);
+  }
+  const auto& busy = std::get<Busy>(answer);
+  auto words = "busy " + text(busy.place - dead_before(busy.place)) + " among " +
+               text(busy.queued - dead_before(state_.waiters.size()));
+  for (const auto& holder : busy.holders) words += "\n  " + text_of_holder(holder);
+  return words;
+}
+
+void RulesSide::even_out(const State& before, const Contender& self) {
+  for (auto& waiter : state_.waiters) {
+    const auto* former = find_waiter(before, waiter.party.token);
+    const bool is_new = waiter.promised_until &&
+                        (!former || former->promised_until != waiter.promised_until);
+    if (!is_new) continue;
+    waiter.promised_until = now_.boot + rules::promise_holds;
+    if (waiter.party.token != self.claim.token) due_.insert(waiter.party.session);
+  }
+  for (const auto& dismissed : state_.dismissed) {
+    const auto& party = dismissed.waiter.party;
+    if (was_dismissed(before, party.token)) continue;
+    place_ends_[party.token] = now_.wall + place_lasts;
+    due_.insert(party.session);
+  }
+  for (const auto& run : then_.vanished) {
+    std::erase_if(state_.runs, [&](const RunInfo& r) { return r.fence == run.fence; });
+    note_past_run(state_, run);
+  }
+}
+
+std::vector<std::string> RulesSide::shown_state() const {
+  std::vector<std::string> lines;
+  bool in_use = false;
+  for (const auto& holder : state_.holders) {
+    if (lease_is_over(holder, now_.wall)) continue;
+    in_use = true;
+    const auto ends =
+        holder.ends_at
+            ? std::chrono::duration_cast<WallTime>(holder.ends_at->time_since_epoch())
+            : lease_ends_.at(holder.fence);
+    lines.push_back("holder " + text(holder.fence.number) +
+                    (holder.mode == Mode::shared ? " s " : " x ") + text(holder.slot) +
+                    " since " + std::to_string(holder.since.count()) + " until " +
+                    std::to_string(ends.count()) + (holder.ended ? " ended" : "") +
+                    (holder.broken ? " broken" : ""));
+  }
+  for (const auto& waiter : state_.waiters) {
+    if (!lives(waiter)) continue;
+    in_use = true;
+    const bool is_promised = rules::is_promised(waiter, now_);
+    const bool is_passed = waiter.passed_over || (waiter.promised_until && !is_promised);
+    lines.push_back("waiter " + text(waiter.party.session) +
+                    (waiter.mode == Mode::shared ? " s" : " x") + " since " +
+                    std::to_string(waiter.since.count()) +
+                    (is_promised ? " promised" : "") + (is_passed ? " passed" : ""));
+  }
+  if (in_use) lines.push_back("slots " + text(state_.slots));
+  lines.push_back("fence " + text(state_.last_fence.number));
+  return lines;
+}
+
+void RulesSide::add_events(const State& before, Seen& seen) const {
+  for (const auto& event :
+       rules::events_between(before, state_, lock_name, cause_, now_)) {
+    seen.events.push_back({event.kind, text_of(event), event.free, event.pid});
+    const bool tells =
+        event.kind == Event::Kind::broken &&
+        std::any_of(state_.holders.begin(), state_.holders.end(),
+                    [&](const Holder& h) { return h.fence == event.fence; });
+    if (tells) seen.orders.insert(event.fence);
+  }
+}
+
+// Of a lease that was cleared before its holder knew of that.
+void RulesSide::add_loss(const State& before, const Step& step,
+                         const Contender& contender, Seen& seen) const {
+  if (step.act != Act::release || !step.end || !step.end->lost) return;
+  const bool was_there = std::any_of(
+      before.holders.begin(), before.holders.end(),
+      [&](const Holder& holder) { return holder.fence == contender.grant->fence; });
+  if (was_there) return;
+  auto event = rules::lost_event(*contender.grant, lock_name, state_, now_);
+  event.run = *state_.last_run;
+  seen.events.push_back({event.kind, text_of(event), event.free, event.pid});
+}
+
+}  // namespace dlock::against
