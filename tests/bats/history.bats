@@ -190,7 +190,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 @test "runs that ended more than thirty days ago are not told" {
   dlock run job -- true
-  # As common.lua has it: fence, start and end in microseconds, and how it ended.
+  # As runs.lua has it: fence, start and end in microseconds, and how it ended.
   redis RPUSH 'dlock:{job}:r' '7 1600000000000000 1600000001000000 {"outcome":"ran","exit_code":9}'
 
   assert_equal "$(runs .exit_code)" 0

@@ -39,7 +39,7 @@ std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply);
 std::optional<milliseconds> pause_from(const Reply& popped);
 
 // The lease of `claim`, if what came on the list is that who released has given it to
-// this waiter (hand_to() in common.lua). It began behind the last answer, so it is
+// this waiter (grant_to_waiter() in turns.lua). It began behind the last answer, so it is
 // counted from when that was asked for, `sent_at`.
 std::optional<Grant> handed_from(const Reply& popped, const Claim& claim,
                                  Clock::time_point sent_at);

@@ -20,7 +20,7 @@ struct Published {
   bool is_event = true;
 };
 
-// What common.lua publishes on `channel`; nothing if it is none of that.
+// What events.lua publishes on `channel`; nothing if it is none of that.
 std::optional<Published> published_from(std::string_view channel, std::string_view text);
 
 // A connection that has subscribed to the channels of the locks that are watched.

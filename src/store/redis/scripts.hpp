@@ -1,4 +1,5 @@
-// The Lua scripts, as they are in scripts/*.lua; those of locks each behind common.lua.
+// The Lua scripts, as they are in scripts/*.lua, each behind what it uses of
+// scripts/shared.
 #pragma once
 
 namespace dlock::redis {

@@ -1,7 +1,7 @@
 -- Admits a fence for a resource, unless a greater one was admitted before.
 --
 -- ARGV: the fence, in decimal digits. Answers 'admitted' or 'stale'.
-local register, wanted = key .. ':f', ARGV[1]
+local register, wanted = KEYS[1] .. ':f', ARGV[1]
 local greatest = redis.call('GET', register) or '0'
 
 if not string.match(greatest, '^%d+$') then

@@ -7,6 +7,11 @@
 -- Answers {'granted', fence, slot}, {'busy', now, place, queued, blocked for, holders},
 -- {'above', fence}, {'slots', number}, {'deduplicated', run} or {'given up'}. What blocks it
 -- is of no concern to a waiter that others watch for: -2.
+--
+-- uses: turns expiry dedupe watching runs
+local SHOWN = 8         -- holders told to one that waits
+local QUICK_PLACES = 50 -- so many whose turn may come before a quick lock is one no more
+
 local token, id, wanted, ttl = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 local mode, detached = string.sub(ARGV[3], 1, 1), string.sub(ARGV[3], 2) == 'd'
 local join, info, dedupe = ARGV[6] == '1', ARGV[7], ARGV[8] ~= '' and ARGV[8]
@@ -79,7 +84,7 @@ local function wait(w, place)
   return busy(place, w.watches)
 end
 
-tidy()
+remove_expired()
 
 local own = holders[token]
 if own and not own.promise then

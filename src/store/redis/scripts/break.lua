@@ -2,13 +2,15 @@
 -- frees what nobody keeps.
 --
 -- ARGV: fences; 0 is a foreign holder. Answers {now, holders}, as inspect.lua shows them.
+--
+-- uses: turns expiry
 local wanted = {}
 for i = 1, #ARGV do wanted[tonumber(ARGV[i])] = true end
 
 -- Whether nobody is there to be told.
 local function nobody_keeps(h) return h.ended or h.detached end
 
-tidy()
+remove_expired()
 local shown = {}
 local function show(text, left)
   shown[#shown + 1] = text
@@ -56,5 +58,5 @@ else
     value = false
   end
 end
-promise_to_the_next() -- also what tidy() has cleared
+promise_to_the_next() -- also what remove_expired() has cleared
 return { int(now), shown }

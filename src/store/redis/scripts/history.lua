@@ -2,6 +2,8 @@
 --
 -- Answers {now, holders, runs}: pairs of a holder's record and how long its lease has left;
 -- records of runs that are over.
+--
+-- uses: runs
 local runs = {}
 for i = 0, RUNS - 1 do
   local run = redis.call('LINDEX', R, i)

@@ -2,6 +2,8 @@
 --
 -- Answers {now, slots, holders, waiters, last run}: pairs of a holder's record and how long
 -- its lease has left; waiters' records in order; the record of a run, or nothing.
+--
+-- uses: queue
 local waiters = {}
 for _, token in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
   local text = redis.call('HGET', W, token)

@@ -3,6 +3,8 @@
 --
 -- ARGV: token, ttl of the lease in ms, where the piece begins, the piece. Answers 'written'
 -- or 'not ours'.
+--
+-- uses: state
 local ABANDONED_MS = 120000 -- what is not stored in the end goes away by itself
 local token, ttl, offset, piece = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local own = holders[token]

@@ -4,7 +4,9 @@
 -- ARGV: token, ttl of the lease in ms, for how many ms the value is there, for how many of these
 -- it is past its ttl, its size, its checksum, whether it was written in pieces (1 or 0), and
 -- else the data. Answers 'stored' or 'not ours'.
-local token, ttl, kept_ms, in_pieces = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[7] == '1'
+--
+-- uses: state
+local token, ttl, value_ms, in_pieces = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[7] == '1'
 local own = holders[token]
 if value ~= token or not own or own.promise or own.broken then return 'not ours' end
 
@@ -17,8 +19,8 @@ if type(stored) == 'table' then
   if in_pieces then redis.call('DEL', V .. ':' .. from) end
   return stored
 end
-expire_or(V, kept_ms, 'DEL', V)
-if in_pieces and redis.call('PEXPIRE', V .. ':' .. from, kept_ms) == 0 then
+expire_or(V, value_ms, 'DEL', V)
+if in_pieces and redis.call('PEXPIRE', V .. ':' .. from, value_ms) == 0 then
   redis.call('DEL', V)
   return redis.error_reply('OOM the value was evicted before it was stored')
 end

@@ -2,13 +2,15 @@
 --
 -- ARGV: token, fence, ttl in ms, mode (x or s), slots, slot, the holder as JSON. Answers
 -- 'reclaimed' or 'taken over'.
+--
+-- uses: expiry runs
 local token, own_fence, ttl, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local wanted, slot, info = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
 -- It was given back while this request was on its way.
 if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return 'taken over' end
 
--- Each grant first clears what ran out, so whoever is still there when tidy() comes by lost
+-- Each grant first clears what ran out, so whoever is still there when remove_expired() comes by lost
 -- the lease after the last grant. They are noted, for they may come for it in their turn.
 local reclaimable = reclaimed or int(fence) .. ' '
 local function is_reclaimable(a_fence)
@@ -19,7 +21,7 @@ for other, h in pairs(holders) do
     reclaimable = reclaimable .. int(h.fence) .. ' '
   end
 end
-tidy()
+remove_expired()
 
 -- A fence is the time of its grant, unless the clock was behind the last one.
 local since = math.min(own_fence, now)

@@ -9,6 +9,8 @@
 -- the lease is to be held on for as long as it lasts all the same.
 -- Answers 'released' or 'not ours'; or, if the lease is lost and that was not known, 'taken over',
 -- 'gone' or 'broken': then nothing was done, and it is to be released again.
+--
+-- uses: turns expiry dedupe watching runs
 local token, id, ended, refuse = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local verdict, min_hold, shared = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
 local own_fence, lost_info, leaves = tonumber(ARGV[8]), ARGV[9], ARGV[10] == '1'
@@ -60,7 +62,7 @@ if own and own.broken then redis.call('DEL', key .. ':b:' .. int(own.fence)) end
 redis.call('PEXPIRE', S, kept_ms)
 
 -- Before the run is noted, so that one that vanished does not become the last one.
-tidy(lost_info and token)
+remove_expired(lost_info and token)
 if lost_info and answer ~= 'released' then
   -- It is known how this run has ended, which may have been noted as vanished, and it counts for
   -- nobody.

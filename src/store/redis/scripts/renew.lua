@@ -2,6 +2,8 @@
 --
 -- ARGV: token, fence, ttl in ms. Answers 'renewed', 'broken' (it was renewed, but the caller is
 -- to end), 'gone' or 'taken over'.
+--
+-- uses: state
 local token, own_fence, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local own = holders[token]
 -- A request to be granted the lock that came late, when the lease was gone, has got another one,

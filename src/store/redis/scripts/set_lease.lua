@@ -1,6 +1,8 @@
 -- Sets a lease to so long from now, if it still is the caller's.
 --
 -- ARGV: token, ttl in ms. Answers 'renewed', 'gone' or 'taken over'.
+--
+-- uses: queue
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 local own = holders[token]
 local is_promise = own and own.promise

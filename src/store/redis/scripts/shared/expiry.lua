@@ -1,0 +1,57 @@
+-- What becomes of leases and promises that have run out.
+--
+-- A script that grants, releases or promises the lock removes them first.
+--
+-- uses: state events queue runs
+
+-- Passes those over who stand in front and have not answered, with the one that was promised
+-- the lock and did not take it: otherwise each of them would cost the time of a promise.
+local function pass_over_called()
+  local place = 0
+  while true do
+    local token = waiting_at(place)
+    local text = token and record_of(token)
+    local w = text and waiter_of(text)
+    if not w or not w.passed and not w.called then return end
+    if w.called then
+      w.passed = true
+      note_waiter(token, w)
+    end
+    place = place + 1
+  end
+end
+
+-- Clears what ran out: leases, whose runs then vanished (a detached one has none), and
+-- promises, whose waiters are passed over until they ask again. That of `known` is told
+-- by the caller.
+local function remove_expired(known)
+  local left, lapsed = false, false
+  for token, h in pairs(holders) do
+    if counts(token, h) then
+      left = true
+    else
+      holders[token] = nil
+      redis.call('HDEL', H, token)
+      if h.promise then
+        local text = record_of(token)
+        lapsed = true
+        if text then
+          local w = waiter_of(text)
+          w.passed = true
+          note_waiter(token, w)
+        end
+      elseif not h.ended and not h.detached then
+        redis.call('PEXPIRE', S, kept_ms)
+        note_run(h, 0, h.info, 'failed')
+      end
+      if not h.promise and token ~= known then
+        tell(h.ended and 'released' or 'expired', h.fence, 0, h.info)
+      end
+    end
+  end
+  if value == MARKER and not left then
+    redis.call('DEL', key)
+    value = false
+  end
+  if lapsed then pass_over_called() end
+end
