@@ -75,7 +75,10 @@ std::vector<std::string> comparable(const std::vector<SeenEvent>& events,
     if (!counts(event)) continue;
     const bool is_last =
         event.kind == Event::Kind::granted || event.kind == Event::Kind::queued;
-    const bool tells_free = is_last || is_alone;
+    // While release.lua removes what has expired, a lock that is about to be held on for
+    // the run that has ended counts as free, and in the rules it does not.
+    const bool is_expired = event.kind == Event::Kind::expired;
+    const bool tells_free = is_last || (is_alone && !is_expired);
     lines.push_back(event.text + (tells_free ? ", free " + number(event.free) : ""));
   }
   std::sort(lines.begin(), lines.end());
