@@ -60,7 +60,7 @@ std::string_view first_line(std::string_view text) {
 }
 
 std::string file_of(const LockName& name) {
-  return checksum_text(checksum(name.name, checksum(name.name_space + '\0')));
+  return checksum_text(checksum(name.name_space + '\0' + name.name));
 }
 
 // As much of the file as there is, up to `most` bytes.

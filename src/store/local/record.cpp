@@ -1,9 +1,10 @@
 #include "store/local/record.hpp"
 
-#include <xxhash.h>
-
 #include <bit>
+#include <cstddef>
 #include <cstring>
+
+#include "util/checksum.hpp"
 
 namespace dlock::local {
 namespace {
@@ -26,8 +27,7 @@ static_assert(sizeof(Head) == record_head_size);
 std::uint64_t checksum_of(const Head& head, std::string_view payload) {
   constexpr auto covered = offsetof(Head, sequence);
   const auto* fields = reinterpret_cast<const char*>(&head) + covered;
-  return ::XXH3_64bits_withSeed(payload.data(), payload.size(),
-                                ::XXH3_64bits(fields, sizeof head - covered));
+  return checksum(payload, checksum({fields, sizeof head - covered}));
 }
 
 }  // namespace

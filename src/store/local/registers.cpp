@@ -5,8 +5,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cinttypes>
-#include <cstdio>
 
 #include "util/checksum.hpp"
 #include "util/failure.hpp"
@@ -19,9 +17,7 @@ constexpr const char* file_name = "fences";
 constexpr const char* draft_name = "fences.new";
 
 std::string last_line(std::string_view text) {
-  char line[32];
-  std::snprintf(line, sizeof line, "sum %016" PRIx64 "\n", checksum(text));
-  return line;
+  return "sum " + checksum_text(checksum(text)) + "\n";
 }
 
 // "NAMESPACE NAME FENCE", both names percent-encoded.
