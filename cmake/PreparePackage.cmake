@@ -47,8 +47,8 @@ endfunction()
 # it: as the distribution has them of which it was built.
 function(write_licences)
   set(text "")
-  foreach(package libxxhash-dev libhiredis-dev libc-ares-dev libssl-dev zlib1g-dev libzstd-dev
-          libcli11-dev libtoml11-dev nlohmann-json3-dev libboost*-dev libc6-dev
+  foreach(package libxxhash-dev libutf8proc-dev libhiredis-dev libc-ares-dev libssl-dev zlib1g-dev
+          libzstd-dev libcli11-dev libtoml11-dev nlohmann-json3-dev libboost*-dev libc6-dev
           libstdc++-*-dev)
     file(GLOB found /usr/share/doc/${package}/copyright)
     if(NOT found)

@@ -4,8 +4,8 @@
 
 # What it takes to build dlock, Boost apart (see install_build_packages). libcrypto needs
 # the two compressors where it is built with them.
-build_packages=(g++ cmake ninja-build libxxhash-dev libhiredis-dev libssl-dev libc-ares-dev
-  zlib1g-dev libzstd-dev libcli11-dev libtoml11-dev nlohmann-json3-dev)
+build_packages=(g++ cmake ninja-build libxxhash-dev libutf8proc-dev libhiredis-dev libssl-dev
+  libc-ares-dev zlib1g-dev libzstd-dev libcli11-dev libtoml11-dev nlohmann-json3-dev)
 
 # What it takes to test it, clang-format and clang-tidy apart (see install_test_packages).
 # The server's own service, which Debian starts, is no part of any test.
@@ -99,7 +99,7 @@ refresh_package_lists() {  # <what is to be installed>
   ! $lists_are_fresh || return 0
   if ! command -v apt-get > /dev/null; then
     complain 'this needs apt-get (Debian, Ubuntu); elsewhere install a C++20 compiler, CMake, Ninja,' \
-      'xxHash, hiredis, OpenSSL, zlib, zstd, c-ares, CLI11, toml11, nlohmann-json and Boost, then: cmake --preset release &&' \
+      'xxHash, utf8proc, hiredis, OpenSSL, zlib, zstd, c-ares, CLI11, toml11, nlohmann-json and Boost, then: cmake --preset release &&' \
       'cmake --build --preset release --target dlock && cmake --install build/release'
     return 1
   fi

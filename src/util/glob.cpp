@@ -5,6 +5,8 @@
 #include <iterator>
 #include <optional>
 
+#include "util/utf8.hpp"
+
 namespace dlock {
 namespace {
 
@@ -18,18 +20,12 @@ constexpr Class classes[] = {
     {"lower", std::islower}, {"print", std::isprint}, {"punct", std::ispunct},
     {"space", std::isspace}, {"upper", std::isupper}, {"xdigit", std::isxdigit}};
 
-// A character as its bytes: UTF-8 sorts like what it encodes.
-std::string_view first_character(std::string_view text) {
-  std::size_t size = 1;
-  while (size < text.size() && (static_cast<unsigned char>(text[size]) & 0xC0u) == 0x80) {
-    ++size;
-  }
-  return text.substr(0, size);
-}
-
+// Takes a character off the text, or a byte where there is no valid UTF-8. As its bytes:
+// UTF-8 sorts like what it encodes.
 std::string_view take_character(std::string_view& text) {
-  const auto character = first_character(text);
-  text.remove_prefix(character.size());
+  const auto size = std::max<std::size_t>(first_character(text).bytes, 1);
+  const auto character = text.substr(0, size);
+  text.remove_prefix(size);
   return character;
 }
 

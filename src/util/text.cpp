@@ -7,36 +7,12 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "util/utf8.hpp"
+
 namespace dlock {
 namespace {
 
 using std::chrono::nanoseconds;
-
-// The length of the valid UTF-8 sequence at the start of `text` and its code
-// point; length 0 if there is none (overlong forms and surrogates are none).
-struct Decoded {
-  std::size_t length = 0;
-  std::uint32_t code_point = 0;
-};
-
-Decoded decode(std::string_view text) {
-  const auto byte = [&](std::size_t i) {
-    return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));
-  };
-  const std::uint32_t lead = byte(0);
-  if (lead < 0x80) return {1, lead};
-  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC2 ? 2 : 0;
-  if (length == 0 || lead > 0xF4 || text.size() < length) return {};
-  std::uint32_t code_point = lead & (0x7Fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0u) != 0x80) return {};
-    code_point = (code_point << 6) | (byte(i) & 0x3Fu);
-  }
-  constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code_point >= 0xD800 && code_point <= 0xDFFF;
-  if (code_point < least[length] || code_point > 0x10FFFF || surrogate) return {};
-  return {length, code_point};
-}
 
 bool steers_terminals(std::uint32_t c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0) || (c >= 0x200E && c <= 0x200F) ||
@@ -75,7 +51,7 @@ bool needs_quotes(std::string_view argument) {
 
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
-    const auto length = decode(text).length;
+    const auto length = first_character(text).bytes;
     if (length == 0) return false;
     text.remove_prefix(length);
   }
@@ -84,7 +60,7 @@ bool is_utf8(std::string_view text) {
 
 bool is_printable_utf8(std::string_view text) {
   while (!text.empty()) {
-    const auto [length, code_point] = decode(text);
+    const auto [length, code_point] = first_character(text);
     if (length == 0 || steers_terminals(code_point)) return false;
     text.remove_prefix(length);
   }
@@ -95,7 +71,7 @@ std::string printable(std::string_view text, std::size_t most) {
   std::string out;
   while (!text.empty()) {
     if (out.size() >= most) return out + "...";
-    const auto [length, code_point] = decode(text);
+    const auto [length, code_point] = first_character(text);
     if (length == 0) {
       out += escaped(static_cast<unsigned char>(text.front()));
       text.remove_prefix(1);
@@ -120,7 +96,7 @@ std::string printable_json(std::string json) {
   if (std::all_of(json.begin(), json.end(), is_plain)) return json;
   std::string out;
   for (std::string_view rest(json); !rest.empty();) {
-    const auto [decoded, code_point] = decode(rest);
+    const auto [decoded, code_point] = first_character(rest);
     const auto length = std::max<std::size_t>(decoded, 1);
     if (decoded != 0 && code_point >= 0x7F && steers_terminals(code_point)) {
       char text[16];

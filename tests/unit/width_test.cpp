@@ -21,6 +21,7 @@ TEST(Width, characters_take_a_column_and_wide_ones_two) {
 TEST(Width, what_goes_on_top_of_another_takes_none) {
   EXPECT_EQ(columns_of("e\u0301"), 1u);
   EXPECT_EQ(columns_of("a\u200Db"), 2u);
+  EXPECT_EQ(columns_of("\u0995\u09CD"), 1u);  // Bengali
 }
 
 TEST(Width, colours_take_none) { EXPECT_EQ(columns_of("\x1b[32mexit 0\x1b[0m"), 6u); }
