@@ -1,5 +1,6 @@
-// How a static program of glibc 2.36 starts on x86-64, in the place of glibc's own: for
-// the release build only, where cmake/OwnStart.cmake finds that it works.
+// How a static program of glibc 2.36 starts on x86-64, in the place of glibc's own: only
+// for who configures with -DDLOCK_OWN_START=ON, where cmake/OwnStart.cmake finds that it
+// works.
 //
 // glibc's start asks the processor what it can and how large its caches are, to choose
 // among its functions for strings and memory: 43 times on one machine, 68 times on

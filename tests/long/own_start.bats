@@ -1,0 +1,37 @@
+#!/usr/bin/env bats
+# How a release build with -DDLOCK_OWN_START=ON starts (src/static_start.cpp): without a
+# question to the processor, and with all in order behind it. It builds that program, which
+# takes minutes.
+#
+#   bats tests/long/own_start.bats
+
+setup_file() {
+  load ../bats/support
+  cmake --preset release -S "$DLOCK_SOURCE" -B "$BATS_FILE_TMPDIR/build" -DDLOCK_OWN_START=ON
+  cmake --build "$BATS_FILE_TMPDIR/build" --target dlock
+  c++ -std=c++20 -O1 -o "$BATS_FILE_TMPDIR/questions" "$BATS_TEST_DIRNAME/questions.cpp"
+}
+
+setup() {
+  export DLOCK_BIN=$BATS_FILE_TMPDIR/build/dlock
+  load ../bats/support
+  use_private_store
+}
+
+teardown() { kill_leftovers; }
+
+@test "dlock asks the processor nothing when it starts" {
+  run "$BATS_FILE_TMPDIR/questions" dlock run job -- echo ran 3>&-
+
+  assert_equal "$status ${lines[*]}" '0 ran does not ask'
+}
+
+@test "a program that glibc starts asks the processor" {
+  run "$BATS_FILE_TMPDIR/questions" /bin/true 3>&-
+
+  assert_equal "$status $output" '0 asks'
+}
+
+@test "a program that starts by itself runs commands as any other" {
+  bats "$DLOCK_SOURCE/tests/bats/run.bats" "$DLOCK_SOURCE/tests/bats/errors.bats"
+}
