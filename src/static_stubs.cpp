@@ -66,11 +66,6 @@ const char* __wrap__dl_get_origin() {
   return reinterpret_cast<const char*>(-1);
 }
 
-// std::ios_base::Init: whoever includes <iostream>, as CLI11 does, has std::cin,
-// std::cout and the rest made ready, with a locale for each. Nothing here uses them.
-void __wrap__ZNSt8ios_base4InitC1Ev(void*) {}
-void __wrap__ZNSt8ios_base4InitD1Ev(void*) {}
-
 // A static program hands its frames over when it starts, and they are sorted when the
 // first exception is thrown, which takes 5 ms. Without that the unwinder finds the table
 // that the linker has sorted (--eh-frame-hdr).
