@@ -1,9 +1,10 @@
 #include "cli/app.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 
 #include "cli/help.hpp"
+#include "cli/option_values.hpp"
 #include "cli/sources.hpp"
 #include "cli/verb_spec.hpp"
 #include "cli/words.hpp"
@@ -13,16 +14,6 @@
 namespace dlock {
 namespace {
 
-void add(CLI::App& app, const OptionSpec& spec, std::string& value) {
-  std::string names = "--" + std::string(spec.name);
-  if (spec.letter != 0) names = std::string("-") + spec.letter + "," + names;
-  if (spec.value.empty()) {
-    app.add_flag(names);
-  } else {
-    app.add_option(names, value)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  }
-}
-
 constexpr std::string_view help_names[] = {"help", "h", "version"};
 
 std::optional<bool> takes_value(const VerbSpec& verb, std::string_view name) {
@@ -31,32 +22,6 @@ std::optional<bool> takes_value(const VerbSpec& verb, std::string_view name) {
                     std::end(help_names);
   return help ? std::optional(false) : std::nullopt;
 }
-
-// CLI11's parser for options of one verb. What they are set to is of no interest.
-struct Parser {
-  Parser() {
-    app.set_help_flag("-h,--help");
-    app.set_version_flag("--version", "dlock " DLOCK_VERSION);
-  }
-
-  void add_option(const OptionSpec& spec) {
-    const auto [value, is_new] = values.try_emplace(std::string(spec.name));
-    if (is_new) add(app, spec, value->second);
-  }
-
-  // Only those that occur in `words`: nothing is said of the others.
-  void add_options_of(const VerbSpec& verb, const Words& words) {
-    for (const auto& word : words.options) {
-      if (word.size() < 2 || word.front() != '-') continue;
-      const auto name = word.substr(word.starts_with("--") ? 2 : 1);
-      const auto* spec = option_named(verb, name.substr(0, name.find('=')));
-      if (spec != nullptr) add_option(*spec);
-    }
-  }
-
-  CLI::App app;
-  OptionValues values;
-};
 
 // Where the verb stands: the first word that is no option. The options before it are
 // common ones; -1 if there is none.
@@ -92,52 +57,6 @@ std::string explained(const std::string& unknown, const VerbSpec& verb) {
   const bool flag = name.starts_with("--") && takes_value(verb, name.substr(2));
   if (flag) return shown + ": that option takes no value";
   return "unknown option " + shown + option_suggestion(name, verb);
-}
-
-// Of words that all are options of `verb` and their values, as sorted_words() leaves
-// them; nothing if there is more to be said of them.
-std::optional<OptionValues> plain_values(const VerbSpec& verb, const Words& words) {
-  OptionValues values;
-  const auto end = words.options.end();
-  for (auto word = words.options.begin(); word != end; ++word) {
-    const bool is_long = word->starts_with("--");
-    const auto name = std::string_view(*word).substr(is_long ? 2 : 1);
-    const auto* spec = is_long == (name.size() > 1) ? option_named(verb, name) : nullptr;
-    if (spec == nullptr) return std::nullopt;
-    const bool is_flag = spec->value.empty();
-    if (!is_flag && ++word == end) return std::nullopt;
-    values[std::string(spec->name)] = is_flag ? "true" : *word;
-  }
-  return values;
-}
-
-// What CLI11 throws, for help as for errors. It is asked for nothing else: to set it up,
-// with the locale that it trims names by, takes a quarter of what dlock itself executes.
-[[noreturn]] void throw_what_is_wrong(const VerbSpec& verb, const Words& words) {
-  Parser parser;
-  parser.add_options_of(verb, words);
-  std::vector<std::string> reversed(words.options.rbegin(), words.options.rend());
-  parser.app.parse(reversed);
-  throw CLI::ExtrasError(words.options);  // it has found nothing
-}
-
-OptionValues option_values(const VerbSpec& verb, const Words& words) {
-  auto values = plain_values(verb, words);
-  if (!values) throw_what_is_wrong(verb, words);
-  return std::move(*values);
-}
-
-// CLI11's words for what is wrong, without its names and line breaks.
-std::string explained(const CLI::ParseError& error, const Words& words) {
-  const std::string last =
-      words.options.empty() ? "" : printable(words.options.back(), 60);
-  const auto is = [&](CLI::ExitCodes code) {
-    return error.get_exit_code() == static_cast<int>(code);
-  };
-  if (is(CLI::ExitCodes::ArgumentMismatch)) return last + " needs a value";
-  std::string text = error.what();
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return printable(text, 200);
 }
 
 std::string missing_operand(Verb verb, std::size_t given) {
@@ -188,15 +107,10 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
       sorted_words(rest, no_verb ? 0 : verb->most_operands,
                    [&](std::string_view name) { return takes_value(*verb, name); });
   if (!words.unknown.empty()) throw UsageError(explained(words.unknown, *verb));
-  OptionValues options;
-  try {
-    options = option_values(*verb, words);
-  } catch (const CLI::CallForHelp&) {
+  const auto options = option_values(*verb, words.options);
+  if (const auto* asked = std::get_if<Asked>(&options)) {
+    if (*asked == Asked::version) return Print{"dlock " DLOCK_VERSION "\n"};
     return Print{no_verb ? general_help(all_verbs()) : help_of(*verb, common_specs())};
-  } catch (const CLI::CallForVersion&) {
-    return Print{"dlock " DLOCK_VERSION "\n"};
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(explained(error, words));
   }
   if (no_verb) throw UsageError("a verb is missing (dlock --help lists them)");
   check_operands(*verb, words);
@@ -205,7 +119,8 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   invocation.verb = verb->verb;
   invocation.operands = words.operands;
   invocation.command = words.command;
-  invocation.settings = settings_from(options, *verb, invocation.config);
+  invocation.settings =
+      settings_from(std::get<OptionValues>(options), *verb, invocation.config);
   invocation.common = common_options(invocation.settings);
   invocation.passed_on = passed_on(invocation.settings);
   return invocation;

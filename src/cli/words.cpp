@@ -3,50 +3,32 @@
 namespace dlock {
 namespace {
 
-// How many of the words from `at` on belong to the option that stands there, written
-// to `options` in the form that the parser takes; 0 if there is none like that.
-std::size_t take_option(const std::vector<std::string>& args, std::size_t at,
-                        const TakesValue& takes_value,
-                        std::vector<std::string>& options) {
-  const std::string& word = args[at];
-  const auto with_next = [&](std::string option) -> std::size_t {
-    options.push_back(std::move(option));
-    if (at + 1 == args.size()) return 1;  // the parser says that a value is missing
-    options.push_back(args[at + 1]);
-    return 2;
-  };
+// Adds an option that stands in `word` to `options`. Returns whether its value is the
+// next word, or nothing if there is no such option, or it is a flag with a value.
+std::optional<bool> add_option(const std::string& word, const TakesValue& takes_value,
+                               std::vector<std::string>& options) {
   if (word.starts_with("--")) {
     const auto equals = word.find('=');
-    const auto name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
-    const auto takes = takes_value(name);
-    if (!takes) return 0;
-    if (!*takes) {
-      if (equals != std::string::npos) return 0;
-      options.push_back(word);
-    } else if (equals == std::string::npos) {
-      return with_next(word);
-    } else {
-      options.push_back("--" + name);
-      options.push_back(word.substr(equals + 1));
+    const auto takes = takes_value(std::string_view(word).substr(0, equals).substr(2));
+    if (equals == std::string::npos) {
+      if (takes) options.push_back(word);
+      return takes;
     }
-    return 1;
+    if (!takes.value_or(false)) return std::nullopt;
+    options.push_back(word.substr(0, equals));
+    options.push_back(word.substr(equals + 1));
+    return false;
   }
   // Letters in one word: flags, and at the end perhaps one with a value.
-  for (std::size_t i = 1; i < word.size(); ++i) {
-    const std::string letter(1, word[i]);
-    const auto takes = takes_value(letter);
-    if (!takes) return 0;
-    if (!*takes) {
-      options.push_back("-" + letter);
-    } else if (i + 1 == word.size()) {
-      return with_next("-" + letter);
-    } else {
-      options.push_back("-" + letter);
-      options.push_back(word.substr(i + 1));
-      return 1;
-    }
+  bool takes_one = false;
+  auto letter = word.begin() + 1;
+  while (!takes_one && letter != word.end()) {
+    const auto takes = takes_value(std::string_view(&*letter++, 1));
+    if (!takes) return std::nullopt;
+    takes_one = *takes;
   }
-  return 1;
+  options.push_back(word);
+  return takes_one && letter == word.end();
 }
 
 }  // namespace
@@ -55,30 +37,27 @@ Words sorted_words(const std::vector<std::string>& args, std::size_t most_operan
                    const TakesValue& takes_value) {
   Words words;
   bool options_ended = false;
-  for (std::size_t at = 0; at < args.size();) {
-    const std::string& word = args[at];
+  for (auto word = args.begin(); word != args.end(); ++word) {
     const bool operands_full = words.operands.size() == most_operands;
-    if (word == "--" && (!options_ended || operands_full)) {
+    if (*word == "--" && (!options_ended || operands_full)) {
       if (operands_full) {
-        words.command.assign(args.begin() + static_cast<std::ptrdiff_t>(at) + 1,
-                             args.end());
+        words.command.assign(word + 1, args.end());
         return words;
       }
       options_ended = true;
-      ++at;
-    } else if (!options_ended && word.size() > 1 && word.front() == '-') {
-      const auto taken = take_option(args, at, takes_value, words.options);
-      if (taken == 0) {
-        words.unknown = word;
+    } else if (!options_ended && word->size() > 1 && word->front() == '-') {
+      const auto value_follows = add_option(*word, takes_value, words.options);
+      if (!value_follows) {
+        words.unknown = *word;
         return words;
       }
-      at += taken;
+      // If there is none, the parser says that it is missing.
+      if (*value_follows && word + 1 != args.end()) words.options.push_back(*++word);
     } else if (operands_full) {
-      words.command.assign(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
+      words.command.assign(word, args.end());
       return words;
     } else {
-      words.operands.push_back(word);
-      ++at;
+      words.operands.push_back(*word);
     }
   }
   return words;

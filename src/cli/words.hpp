@@ -1,4 +1,4 @@
-// What the words of a command line are: options, operands, or the command's own.
+// Which words of a command line are dlock's options, operands, or the command's own.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ namespace dlock {
 using TakesValue = std::function<std::optional<bool>(std::string_view option)>;
 
 struct Words {
-  std::vector<std::string> options;   // "--wait", "5", "-q": values in their own words
-  std::vector<std::string> operands;  // not after `most_operands`
+  std::vector<std::string> options;   // with their values, for the parser of options
+  std::vector<std::string> operands;  // at most `most_operands`
   std::vector<std::string> command;   // what follows them, untouched
   std::string unknown;                // the word that is no option, if there is one
 };
@@ -23,7 +23,11 @@ struct Words {
 // Sorts `args`. Options may stand before, between and after the operands, until the
 // first word that is no option once there are `most_operands`: there the command
 // begins. `--` ends the options; a second one right before the command is passed over.
-// Nothing after an unknown option, or a flag with a value, is looked at.
+// Nothing after an unknown option, or a flag with a value, is looked at: the next word
+// could be its value, so that nobody can tell where the command begins.
+//
+// Options are left as they stand, except that "--wait=5" becomes two words: the parser
+// takes an empty value after `=` for a missing one.
 Words sorted_words(const std::vector<std::string>& args, std::size_t most_operands,
                    const TakesValue& takes_value);
 

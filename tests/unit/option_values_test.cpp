@@ -1,0 +1,125 @@
+// What the options of a verb are set to, and what they are refused for.
+
+#include "cli/option_values.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dlock {
+namespace {
+
+using List = std::vector<std::string>;
+
+std::variant<OptionValues, Asked> said_to_run(const List& options) {
+  return option_values(*verb_named("run"), options);
+}
+
+OptionValues values(const List& options) {
+  return std::get<OptionValues>(said_to_run(options));
+}
+
+std::string refusal(const List& options) {
+  try {
+    said_to_run(options);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "not refused";
+}
+
+TEST(OptionValues, without_options_nothing_is_set) {
+  EXPECT_EQ(values({}), OptionValues());
+}
+
+TEST(OptionValues, an_option_has_its_long_name_however_it_was_written) {
+  EXPECT_EQ(values({"--wait", "5"}), (OptionValues{{"wait", "5"}}));
+  EXPECT_EQ(values({"-w", "5"}), (OptionValues{{"wait", "5"}}));
+}
+
+TEST(OptionValues, a_flag_is_true) {
+  EXPECT_EQ(values({"--shared", "-q"}),
+            (OptionValues{{"shared", "true"}, {"quiet", "true"}}));
+}
+
+TEST(OptionValues, own_and_common_options_may_be_mixed) {
+  EXPECT_EQ(
+      values({"--store", "none:", "--ttl", "5s", "--json", "-s"}),
+      (OptionValues{
+          {"store", "none:"}, {"ttl", "5s"}, {"json", "true"}, {"shared", "true"}}));
+}
+
+TEST(OptionValues, every_option_of_every_verb_is_known) {
+  for (const auto& verb : all_verbs()) {
+    for (const auto specs : {verb.own(), common_specs()}) {
+      for (const auto& spec : specs) {
+        List options{"--" + std::string(spec.name)};
+        if (!spec.value.empty()) options.push_back("x");
+        const OptionValues expected{
+            {std::string(spec.name), spec.value.empty() ? "true" : "x"}};
+
+        EXPECT_EQ(std::get<OptionValues>(option_values(verb, options)), expected);
+      }
+    }
+  }
+}
+
+TEST(OptionValues, a_value_may_follow_its_letter_directly) {
+  EXPECT_EQ(values({"-w5"}), (OptionValues{{"wait", "5"}}));
+}
+
+TEST(OptionValues, letters_may_share_a_dash) {
+  EXPECT_EQ(values({"-qv"}), (OptionValues{{"quiet", "true"}, {"verbose", "true"}}));
+}
+
+TEST(OptionValues, the_last_of_several_letters_may_take_a_value) {
+  const OptionValues expected{{"quiet", "true"}, {"wait", "5"}};
+
+  EXPECT_EQ(values({"-qw", "5"}), expected);
+  EXPECT_EQ(values({"-qw5"}), expected);
+}
+
+TEST(OptionValues, what_follows_a_letter_with_a_value_is_that_value) {
+  EXPECT_EQ(values({"-wq"}), (OptionValues{{"wait", "q"}}));
+  EXPECT_EQ(values({"-w=5"}), (OptionValues{{"wait", "=5"}}));
+}
+
+TEST(OptionValues, the_last_of_several_values_counts) {
+  EXPECT_EQ(values({"--wait", "5", "--label", "a", "-w", "6", "--label", ""}),
+            (OptionValues{{"wait", "6"}, {"label", ""}}));
+}
+
+TEST(OptionValues, a_flag_may_be_repeated) {
+  EXPECT_EQ(values({"-q", "-qq"}), (OptionValues{{"quiet", "true"}}));
+}
+
+TEST(OptionValues, a_value_is_taken_as_it_is) {
+  for (const std::string value :
+       {"",        " ",   " a ", "-q",    "-5",   "--",   "--json",
+        "--bogus", "a=b", "a,b", "[a,b]", "[]",   "{}",   "%%",
+        "\"a\"",   "'a'", "run", "#",     "a\nb", "\xff", "/w:5"}) {
+    EXPECT_EQ(values({"--label", value, "-q"}),
+              (OptionValues{{"label", value}, {"quiet", "true"}}));
+  }
+}
+
+TEST(OptionValues, a_missing_value_is_told_with_its_option) {
+  EXPECT_EQ(refusal({"-q", "--wait"}), "--wait needs a value");
+  EXPECT_EQ(refusal({"--store"}), "--store needs a value");
+  EXPECT_EQ(refusal({"-w"}), "-w needs a value");
+}
+
+TEST(OptionValues, a_missing_value_of_several_letters_is_told_with_the_last_one) {
+  EXPECT_EQ(refusal({"-qw"}), "-w needs a value");
+}
+
+TEST(OptionValues, help_and_version_come_before_anything_else) {
+  EXPECT_EQ(std::get<Asked>(said_to_run({"-w", "5", "--help"})), Asked::help);
+  EXPECT_EQ(std::get<Asked>(said_to_run({"-qh"})), Asked::help);
+  EXPECT_EQ(std::get<Asked>(said_to_run({"--version", "-q"})), Asked::version);
+}
+
+TEST(OptionValues, help_is_a_value_where_a_value_is_due) {
+  EXPECT_EQ(values({"--label", "--help"}), (OptionValues{{"label", "--help"}}));
+}
+
+}  // namespace
+}  // namespace dlock
