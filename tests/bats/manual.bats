@@ -62,8 +62,8 @@ statuses() {
 }
 
 # Prints the words that are the values of an option, in their order.
-words_of() {  # <table of src/cli/options.cpp or common_options.cpp>
-  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE"/src/cli/{options,common_options}.cpp |
+words_of() {  # <table of src/cli/run_options.cpp or common_options.cpp>
+  sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE"/src/cli/{run,common}_options.cpp |
     grep -oE '\{"[a-z]+"' | tr -d '{"' | paste -sd ' '
 }
 

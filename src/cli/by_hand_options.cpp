@@ -1,0 +1,103 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "cli/claim_options.hpp"
+#include "cli/nesting.hpp"
+#include "util/fd.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+// Any file, also a pipe: unlike a password a token does not last.
+std::string token_in(const std::string& path) {
+  const auto name = "the token's file " + printable(path, 200);
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!file) throw failure_of(errno, name);
+  std::string text;
+  char buffer[256];
+  for (;;) {
+    const auto size = ::read(file.get(), buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) throw failure_of(errno, name);
+    text.append(buffer, static_cast<std::size_t>(size));
+    if (size == 0 || text.size() > sizeof buffer) break;
+  }
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+Token token(const Settings& settings) {
+  const auto given = settings.find("token");
+  const auto file = settings.find("token-file");
+  std::optional<Token> token;
+  // The environment's comes last.
+  if (file != settings.end() &&
+      (given == settings.end() || given->second.source >= file->second.source)) {
+    if (given != settings.end() && given->second.source == file->second.source) {
+      throw UsageError("--token and --token-file do not go together",
+                       is_from_file(settings, "token"));
+    }
+    with_setting(settings, "token-file", [&](const std::string& value) {
+      token = parsed_token(token_in(value));
+    });
+  } else {
+    with_setting(settings, "token",
+                 [&](const std::string& value) { token = parsed_token(value); });
+  }
+  if (!token) {
+    throw UsageError("the token is missing (--token, --token-file or DLOCK_TOKEN)");
+  }
+  return *token;
+}
+
+}  // namespace
+
+AcquireOptions acquire_options(const Settings& settings, const std::string& name) {
+  AcquireOptions options;
+  set_claim(settings, name, options);
+  with_setting(settings, "for-pid", [&](const std::string& value) {
+    options.for_pid = static_cast<pid_t>(parsed_number(value, 1, INT32_MAX));
+  });
+  return options;
+}
+
+LeaseOptions lease_options(const Settings& settings, const std::string& name) {
+  LeaseOptions options;
+  options.name = parsed_name(name);
+  options.token = token(settings);
+  set_ttl(settings, options.ttl);
+  return options;
+}
+
+CheckOptions check_options(const Settings& settings,
+                           const std::optional<std::string>& name,
+                           const RunAbove& above) {
+  CheckOptions options;
+  if (!name && above.name.empty()) {
+    throw UsageError("the name of a lock is missing, and DLOCK_NAME is not set");
+  }
+  options.name = parsed_name(name.value_or(above.name));
+  std::optional<Fence> fence;
+  with_setting(settings, "fence",
+               [&](const std::string& value) { fence = parsed_fence(value); });
+  // DLOCK_FENCE is that of the innermost run; another lock may be held further out.
+  const auto given = settings.find("fence");
+  const bool is_given =
+      given != settings.end() && given->second.source == Setting::Source::command_line;
+  if (!is_given && options.name != above.name) {
+    const auto held = fences_held_above(above.held, options.name);
+    if (!held.empty()) fence = held.back();
+  }
+  // A run that goes on without the lock has a name but no fence, and no grant has this
+  // one.
+  if (!fence && options.name == above.name) fence = Fence{0};
+  if (!fence) throw UsageError("the fence is missing (--fence or DLOCK_FENCE)");
+  options.fence = *fence;
+  duration(settings, "min-validity", options.min_validity);
+  return options;
+}
+
+}  // namespace dlock

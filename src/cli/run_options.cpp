@@ -1,0 +1,81 @@
+#include "cli/claim_options.hpp"
+#include "lock/history.hpp"
+
+namespace dlock {
+namespace {
+
+// Stores keep no lock longer that nobody uses.
+constexpr auto longest_hold = runs_kept_for;
+
+constexpr Choice<OnOutage> outage_policies[] = {{"stop", OnOutage::stop},
+                                                {"run", OnOutage::run}};
+constexpr Choice<Stragglers> straggler_policies[] = {
+    {"leave", Stragglers::leave}, {"wait", Stragglers::wait}, {"kill", Stragglers::kill}};
+
+// Takes --shared and --slots back from `run` where they give way to it.
+std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
+  Dedupe dedupe;
+  duration(settings, "dedupe", dedupe.window);
+  with_setting(settings, "dedupe", [&](const std::string&) {
+    if (dedupe.window > runs_kept_for)
+      throw UsageError("runs are known for 30 days at most");
+  });
+  dedupe.retry_failed = flag(settings, "retry-failed");
+  if (dedupe.retry_failed && settings.count("dedupe") == 0) {
+    throw UsageError("--retry-failed goes with --dedupe only",
+                     is_from_file(settings, "retry-failed"));
+  }
+  if (dedupe.window.count() == 0) return std::nullopt;
+  // Runs that go on side by side are meant to be several.
+  if (!run.shared && run.slots == 1) return dedupe;
+  const std::string_view other = run.shared ? "shared" : "slots";
+  if (gives_way(settings, other, "dedupe")) {
+    run.shared = false;
+    run.slots = 1;
+    return dedupe;
+  }
+  // Who says --retry-failed wants the dedupe of the file.
+  const bool is_wanted = dedupe.retry_failed && !is_from_file(settings, "retry-failed");
+  if (is_wanted || !gives_way(settings, "dedupe", other)) {
+    throw excluded(settings, "dedupe", other);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+RunOptions run_options(const Settings& settings, const std::string& name,
+                       std::vector<std::string> command) {
+  RunOptions options;
+  set_claim(settings, name, options);
+  options.command = std::move(command);
+  with_setting(settings, "conflict-exit-code", [&](const std::string& value) {
+    options.conflict_exit_code = static_cast<int>(parsed_number(value, 0, 255));
+  });
+  options.dedupe = dedupe(settings, options);
+  with_setting(settings, "min-hold", [&](const std::string& value) {
+    options.min_hold = parsed_duration(value);
+    if (options.min_hold > longest_hold)
+      throw UsageError("a lock is held on for 30 days at most");
+  });
+  duration(settings, "jitter", options.jitter);
+  options.reclaim = flag(settings, "reclaim");
+  duration(settings, "lock-delay", options.lock_delay);
+  with_setting(settings, "report", [&](const std::string& value) {
+    if (value.empty()) throw UsageError("a file's name is missing");
+    options.report = value;
+  });
+
+  auto& plan = options.supervision;
+  with_setting(settings, "timeout", [&](const std::string& value) {
+    plan.timeout = parsed_duration(value);
+    if (plan.timeout->count() == 0) throw UsageError("cannot be zero");
+  });
+  duration(settings, "kill-after", plan.kill_after);
+  plan.kill_after_forwarded = settings.count("kill-after") > 0;
+  choice(settings, "on-outage", outage_policies, options.on_outage);
+  choice(settings, "stragglers", straggler_policies, plan.stragglers);
+  return options;
+}
+
+}  // namespace dlock
