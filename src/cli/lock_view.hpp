@@ -1,4 +1,5 @@
-// Locks as `status` and `list` show them: JSON for programs, tables for people.
+// Locks as dlock shows them: JSON for programs (lock_json), tables (lock_tables) and
+// sentences (holder_text, run_text, event_text) for people.
 #pragma once
 
 #include <string>

@@ -1,0 +1,89 @@
+#include "cli/holder_text.hpp"
+
+#include "cli/lock_view.hpp"
+#include "util/text.hpp"
+#include "util/width.hpp"
+
+namespace dlock {
+namespace {
+
+std::string described(const HolderInfo& holder, const std::string& command) {
+  if (holder.foreign) {
+    return std::string(foreign_holder) +
+           (holder.expires_in ? ", which ends in " + for_people(*holder.expires_in)
+                              : ", which does not end by itself");
+  }
+  const auto state = holder.kept ? "ended" : "pid " + std::to_string(holder.pid);
+  return owner_text(holder.user, holder.host) + " (" + state +
+         (is_detached(holder) || command.empty() ? "" : ", " + command) + ") for " +
+         for_people(holder.held) + (holder.kept ? kept_note(holder) : "") +
+         (is_detached(holder) ? ", ends in " + time_left(holder) : "");
+}
+
+}  // namespace
+
+std::string owner_text(const std::string& user, const std::string& host) {
+  return printable(user, 64) + "@" + printable(host, 64);
+}
+
+bool is_detached(const HolderInfo& holder) { return !holder.attached && !holder.kept; }
+
+std::string time_left(const HolderInfo& holder) {
+  return for_people(holder.expires_in.value_or(milliseconds(0)));
+}
+
+std::string kept_note(const HolderInfo& holder) {
+  return ", kept for another " + time_left(holder);
+}
+
+std::string described(const HolderInfo& holder) {
+  return described(holder, printable_command(holder.command));
+}
+
+std::string refusal_text(const Answer& answer, unsigned slots) {
+  if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
+    return "in use with " + std::to_string(differ->in_use) + " slots, not " +
+           std::to_string(slots) + ": all who ask have to name the same number";
+  }
+  if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
+    return described(deduplicated->by);
+  }
+  const auto* busy = std::get_if<Busy>(&answer);
+  if (busy == nullptr) return "held by an outer run";
+  if (busy->holders.empty()) return "promised to one who waits";
+  auto text = "held by " + described(busy->holders.front());
+  if (busy->holders.size() > 1) {
+    text += " and " + std::to_string(busy->holders.size() - 1) + " more";
+  }
+  return text;
+}
+
+std::string waiting_text(const Busy& busy, std::size_t columns) {
+  const auto place =
+      "; place " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
+  if (busy.holders.empty()) return "waiting" + place;
+  const auto& holder = busy.holders.front();
+  const auto held_by = [&](const std::string& command) {
+    return "held by " + described(holder, command) + place;
+  };
+  const std::string waiting = "waiting: ";
+  const auto fits = [&](const std::string& text) { return columns_of(text) <= columns; };
+  const auto command = printable_command(holder.command);
+  auto whole = waiting + held_by(command);
+  if (fits(whole) || holder.foreign) return whole;
+  // First less of the command, then none, then only who and since when, then only that.
+  constexpr std::size_t least = 4;
+  constexpr std::size_t comma = 2;
+  const auto room = columns - std::min(columns, columns_of(waiting + held_by("")));
+  if (room >= comma + least) return waiting + held_by(cut_to(command, room - comma));
+  const auto since = "for " + for_people(holder.held) + place;
+  for (const auto& text :
+       {waiting + held_by(""), held_by(""),
+        "held by " + owner_text(holder.user, holder.host) + " " + since,
+        "held " + since}) {
+    if (fits(text)) return text;
+  }
+  return place.substr(place.find('p')) + ", held for " + for_people(holder.held);
+}
+
+}  // namespace dlock
