@@ -201,7 +201,9 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
 
   auto store = open();
   Wakeup wakeup(context);
-  auto holders = completed(context, [&] { return store->inspector().inspect(lock, wakeup); }).holders;
+  auto holders = completed(context, [&] {
+                   return store->inspector().inspect(lock, wakeup);
+                 }).holders;
   std::erase_if(holders, [&](const HolderInfo& holder) {
     return options.fence && holder.fence != *options.fence;
   });

@@ -18,7 +18,8 @@ ExitStatus history_verb(const Invocation& invocation) {
     asio::io_context context(1);
     Wakeup wakeup(context);
     const auto store = open_store(common.store, store_timeout(common, {}), context);
-    auto runs = completed(context, [&] { return store->inspector().history(lock, wakeup); });
+    auto runs =
+        completed(context, [&] { return store->inspector().history(lock, wakeup); });
     runs.resize(std::min<std::size_t>(runs.size(), options.limit));
 
     if (common.json) {

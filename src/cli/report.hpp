@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/exit_status.hpp"
-#include "lock/lease_watcher.hpp"
 #include "lock/lease.hpp"
+#include "lock/lease_watcher.hpp"
 #include "util/fd.hpp"
 
 namespace dlock {

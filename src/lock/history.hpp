@@ -8,7 +8,7 @@
 
 namespace dlock {
 
-// Of each lock, runs that are over; common.lua has the same numbers.
+// Of each lock, runs that are over; shared/runs.lua has the same numbers.
 constexpr std::size_t runs_kept = 20;
 constexpr std::chrono::hours runs_kept_for{30 * 24};
 

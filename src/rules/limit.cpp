@@ -28,15 +28,15 @@ void tidy(LimitState& state, Clock::time_point now) {
 
 // Who waits behind one that is a period late has lost that turn to it, and loses no more.
 // Who only asks lets everybody in line go first.
-enum class WaitsFor { those_in_time, all };
+enum class Behind { those_in_time, all };
 
 // When one behind the first `place` of the line can be admitted, as far as is known.
-Clock::time_point turn_behind(const LimitState& state, std::size_t place,
-                              WaitsFor waits_for, Clock::time_point now) {
+Clock::time_point turn_behind(const LimitState& state, std::size_t place, Behind behind,
+                              Clock::time_point now) {
   std::vector<Clock::time_point> before;
   for (std::size_t i = 0; i < place; ++i) {
     const auto at = state.turns[i].at;
-    if (waits_for == WaitsFor::all || at + state.rate.period > now) before.push_back(at);
+    if (behind == Behind::all || at + state.rate.period > now) before.push_back(at);
   }
   const std::size_t most = state.rate.most;
   if (before.size() >= most) {
@@ -51,7 +51,7 @@ Clock::time_point turn_behind(const LimitState& state, std::size_t place,
 
 // That of one who asks now, and would not wait.
 Clock::time_point next_turn(const LimitState& state, Clock::time_point now) {
-  return turn_behind(state, state.turns.size(), WaitsFor::all, now);
+  return turn_behind(state, state.turns.size(), Behind::all, now);
 }
 
 unsigned remaining(const LimitState& state) {
@@ -76,7 +76,7 @@ RateAnswer admit(LimitState& state, const RateClaim& claim, Clock::time_point no
   const bool in_line = queued || claim.patience.count() > 0;
   const auto turn =
       turn_behind(state, static_cast<std::size_t>(own - state.turns.begin()),
-                  in_line ? WaitsFor::those_in_time : WaitsFor::all, now);
+                  in_line ? Behind::those_in_time : Behind::all, now);
   const auto until = [&](Clock::time_point moment) {
     return std::chrono::ceil<milliseconds>(moment - now);
   };

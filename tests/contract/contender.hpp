@@ -41,6 +41,9 @@ class Contender {
     return *claimant_;
   }
 
+  // The claim as it is now, put by another client.
+  void start_anew() { claimant_ = store->claimant(claim); }
+
   Answer ask(Queue queue = Queue::stay_out) {
     return result_of(context_, claimant().ask(queue, wakeup));
   }

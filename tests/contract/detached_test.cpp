@@ -107,6 +107,7 @@ TEST_P(DetachedContract, a_repeated_claim_has_its_full_ttl_again) {
   auto& holder = detached(milliseconds(800));
   const auto first = holder.granted();
   holder.claim.ttl = seconds(30);
+  holder.start_anew();
 
   EXPECT_EQ(holder.granted().fence, first.fence);
   EXPECT_GT(shown().expires_in, seconds(20));

@@ -126,6 +126,8 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
   const bool is_lost = has_run && end->lost;
   // What others look at is where it is to be recorded.
   if (is_lost) {
+    // The session, too: while there are any, nobody makes the folder anew.
+    if (files_.are_open() && !files_.in_place()) close();
     const bool is_open = co_await files_.open_to_record(wakeup);
     if (!is_open) co_return Release::not_ours;
   }

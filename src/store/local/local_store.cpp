@@ -24,8 +24,7 @@ std::unique_ptr<Claimant> LocalStore::claimant(const Claim& claim) {
 
 asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
     const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
-  if (!files_.open_to_look() || !files_.has_folder())
-    co_return std::vector<Broken>{};
+  if (!files_.open_to_look() || !files_.has_folder()) co_return std::vector<Broken>{};
   files_.open_gate_to_lock();
 
   std::vector<Holder> holders;

@@ -23,6 +23,9 @@ enum class ReplySort {
 };
 ReplySort sort_of(const Reply& reply);
 
+// How long one who was told to stop still tries to take back its claim.
+constexpr milliseconds last_patience{80};
+
 class Node {
  public:
   // Contacts nothing yet. `timeout` is the budget of one operation.

@@ -6,20 +6,11 @@
 #include "store/redis/answers.hpp"
 
 namespace dlock::redis {
-namespace {
-
-// How long one who was told to stop still tries to give up its place in line.
-constexpr milliseconds last_patience{80};
-
-std::string number(std::int64_t value) { return std::to_string(value); }
-
-}  // namespace
-
 asio::awaitable<RateAnswer> RedisRates::admit(const RateClaim& claim, Wakeup& wakeup) {
   auto& node = *co_await route_.node_for(claim.limit, wakeup);
   std::vector<std::string> args{text_of(claim.token), std::to_string(claim.rate.most),
-                                number(claim.rate.period.count()),
-                                number(claim.patience.count())};
+                                std::to_string(claim.rate.period.count()),
+                                std::to_string(claim.patience.count())};
   const auto reply =
       co_await node.run(limit_script, claim.limit, std::move(args), wakeup);
   const auto answer = rate_answer_from(reply);

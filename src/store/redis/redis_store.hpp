@@ -1,8 +1,9 @@
 // Locks on Redis or Valkey servers, for many machines.
 //
-// The state of a lock and the rules of granting are the scripts' (scripts/common.lua says
-// what is kept where); each call is one script. What is here carries requests there and
-// answers back: a Route says to which server, a Node is one of these.
+// The state of a lock and the rules of granting are the scripts'
+// (scripts/shared/state.lua says what is kept where); each call is one script. What is
+// here carries requests there and answers back: a Route says to which server, a Node is
+// one of these.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
