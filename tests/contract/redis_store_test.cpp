@@ -402,7 +402,7 @@ TEST_F(RedisStores, a_release_after_an_unanswered_request_refuses_that_one) {
   const auto path = temporary_.file("socket");
   PeerServer server(
       [](const Peer& peer) {
-        if (!peer.read_until("}\r\n$0\r\n\r\n$1\r\n0\r\n"))
+        if (!peer.read_until("}\r\n$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n"))
           return;  // the lock is asked for
         peer.send("*3\r\n$7\r\ngranted\r\n$1\r\n5\r\n:0\r\n");
         if (!peer.read_until("$3\r\n600\r\n")) return;  // and the lease renewed

@@ -222,7 +222,8 @@ std::vector<std::string> ask_args(const Step& step, const Contender& contender) 
       step.queue == Queue::join ? "1" : "0",
       party_text(contender),
       dedupe,
-      "0"};
+      "0",
+      std::to_string(claim.fence_floor.number)};
   for (const auto fence : claim.held_above) args.push_back(std::to_string(fence.number));
   return args;
 }

@@ -155,6 +155,31 @@ TEST_P(StoreContract, a_claim_whose_reply_was_lost_finds_its_own_grant) {
   EXPECT_EQ(std::get<Grant>(ask()).fence, holder.granted().fence);
 }
 
+TEST_P(StoreContract, a_grant_is_beyond_the_fence_floor_of_its_claim) {
+  const auto in_an_hour = wall_now() + std::chrono::hours(1);
+  auto& ahead = exclusive();
+  ahead.claim.fence_floor.number = static_cast<std::uint64_t>(in_an_hour.count());
+
+  const auto fence = ahead.granted().fence;
+
+  EXPECT_GT(fence, ahead.claim.fence_floor);
+  ahead.release();
+  EXPECT_GT(exclusive().granted().fence, fence);
+}
+
+TEST_P(StoreContract, a_waiter_is_granted_a_fence_beyond_its_floor) {
+  auto& holder = exclusive();
+  holder.granted();
+  auto& ahead = exclusive();
+  ahead.claim.fence_floor.number =
+      static_cast<std::uint64_t>((wall_now() + std::chrono::hours(1)).count());
+  ahead.queued();
+
+  holder.release();
+
+  EXPECT_GT(ahead.granted().fence, ahead.claim.fence_floor);
+}
+
 TEST_P(StoreContract, the_fence_of_each_grant_is_greater_than_that_of_the_one_before) {
   Fence last;
   for (int i = 0; i < 20; ++i) {

@@ -17,7 +17,7 @@ namespace {
 
 // What the first two in line wait for may end without a word; they ask again at that
 // moment, and the others only so often that their entries stay. An idle waiter sends two
-// commands each time, and an entry lapses after 90 s (PLACE_MS in common.lua).
+// commands each time, and an entry lapses after 90 s (PLACE_MS in the scripts).
 constexpr milliseconds keep_place_every{45'000};
 
 // What ask.lua says to those others.
@@ -41,9 +41,6 @@ constexpr milliseconds nap_after_trouble{300};
 
 // What part of its ttl a lease that was handed to us may have lost before it comes.
 constexpr int may_have_lost = 10;
-
-// How long one who was told to stop still tries to take back its claim.
-constexpr milliseconds last_patience{80};
 
 // What is shown of the holder.
 std::string info_of(const Claim& claim) {
@@ -138,7 +135,8 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
                                 queue == Queue::join ? "1" : "0",
                                 info_of(claim()),
                                 text_of(claim().dedupe),
-                                number(arrived_)};
+                                number(arrived_),
+                                std::to_string(claim().fence_floor.number)};
   for (const auto& fence : claim().held_above) {
     args.push_back(std::to_string(fence.number));
   }

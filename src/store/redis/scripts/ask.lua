@@ -2,8 +2,8 @@
 --
 -- ARGV: token, the waiter's id, mode (x or s; a d behind it for a detached lease), slots, ttl
 -- in ms, whether to join the queue (1 or 0), the claimant as JSON, which runs count as its
--- own or nothing, the server's time when it came first if it had a place in the queue, then
--- the fences that outer runs hold.
+-- own or nothing, the server's time when it came first if it had a place in the queue, a fence
+-- that the granted one has to be beyond (or 0), then the fences that outer runs hold.
 -- Answers {'granted', fence, slot}, {'busy', now, place, queued, blocked for, holders},
 -- {'above', fence}, {'slots', number}, {'deduplicated', run} or {'given up'}. What blocks it
 -- is of no concern to a waiter that others watch for: -2.
@@ -15,10 +15,10 @@ local QUICK_PLACES = 50 -- so many whose turn may come before a quick lock is on
 local token, id, wanted, ttl = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 local mode, detached = string.sub(ARGV[3], 1, 1), string.sub(ARGV[3], 2) == 'd'
 local join, info, dedupe = ARGV[6] == '1', ARGV[7], ARGV[8] ~= '' and ARGV[8]
-local arrived = tonumber(ARGV[9])
+local arrived, floor = tonumber(ARGV[9]), tonumber(ARGV[10])
 
 local function is_above(h)
-  for i = 10, #ARGV do
+  for i = 11, #ARGV do
     if tonumber(ARGV[i]) == h.fence then return not h.ended end
   end
   return false
@@ -39,7 +39,7 @@ local function free_slot()
 end
 
 local function grant()
-  fence = math.max(fence + 1, now)
+  fence = math.max(fence + 1, floor + 1, now)
   local h = { mode = mode, slot = mode == 's' and 0 or free_slot(), fence = fence, since = now,
     ends = now + ttl * 1000, promise = false, detached = detached, info = info }
   slots = wanted
@@ -193,6 +193,6 @@ if state[2] ~= ARGV[4] then
   redis.call('PEXPIRE', S, kept_ms)
 end
 tell('queued', 0, 0, info)
-local is_plain = mode == 'x' and wanted == 1 and not detached and not dedupe
+local is_plain = mode == 'x' and wanted == 1 and not detached and not dedupe and floor == 0
 return wait({ mode = mode, since = now, until_ = now + PLACE_MS * 1000,
   ttl = is_plain and ARGV[5] or '0', id = id, info = info }, redis.call('ZRANK', Q, token) + 1)
