@@ -40,6 +40,7 @@ TEST(StatusOfFailure, a_store_that_rejects_us_is_a_matter_of_permission) {
 
 TEST(StatusOfFailure, what_is_wrong_in_itself_is_misconfigured) {
   EXPECT_EQ(status_of(Kind::misconfigured), ExitStatus::misconfigured);
+  EXPECT_EQ(status_of(Kind::unsupported), ExitStatus::misconfigured);
 }
 
 TEST(StatusOfFailure, what_is_used_up_is_a_want_of_resources) {

@@ -168,5 +168,60 @@ TEST(OpenStore, the_url_of_a_store_is_one_that_opens_it_again) {
   EXPECT_EQ(path_of(store->url()), "/x y");
 }
 
+TEST(OpenStore, a_store_can_do_what_its_kind_is_said_to) {
+  boost::asio::io_context context;
+  for (const char* text : {"none:", "local:/x", "redis://host"}) {
+    const auto url = parsed_store_url(text);
+    const auto store = open_store(url, milliseconds(1), context);
+    const auto features = features_of(url);
+
+    EXPECT_EQ(store->leases_run_out(), features.leases_run_out) << text;
+    EXPECT_EQ(store->values() != nullptr, features.values) << text;
+    EXPECT_EQ(store->rates() != nullptr, features.rates) << text;
+    EXPECT_EQ(store->registers() != nullptr, features.registers) << text;
+  }
+}
+
+// Locks and nothing else.
+class BareStore final : public Store {
+ public:
+  explicit BareStore(Store& store) : store_(store) {}
+  std::string url() const override { return "bare:"; }
+  bool leases_run_out() const override { return false; }
+  std::unique_ptr<Claimant> claimant(const Claim& claim) override {
+    return store_.claimant(claim);
+  }
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
+                                                    const std::vector<Fence>& fences,
+                                                    Wakeup& wakeup) override {
+    return store_.break_leases(lock, fences, wakeup);
+  }
+  LockInspector& inspector() override { return store_.inspector(); }
+
+ private:
+  Store& store_;
+};
+
+template <typename Use>
+std::string lack_of(Use use) {
+  boost::asio::io_context context;
+  const auto store = open_store(parsed_store_url("none:"), milliseconds(1), context);
+  BareStore bare(*store);
+  try {
+    use(bare);
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.kind(), Failure::Kind::unsupported);
+    return failure.what();
+  }
+  return "";
+}
+
+TEST(BareStores, are_refused_what_they_lack) {
+  EXPECT_EQ(lack_of([](Store& store) { values_of(store); }), "bare: has no cache");
+  EXPECT_EQ(lack_of([](Store& store) { rates_of(store); }), "bare: has no rate limits");
+  EXPECT_EQ(lack_of([](Store& store) { registers_of(store); }),
+            "bare: has no registers of fences");
+}
+
 }  // namespace
 }  // namespace dlock
