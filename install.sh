@@ -56,6 +56,20 @@ install_files() {
   fi
 }
 
+# fish looks below /usr/local only if XDG_DATA_DIRS says so, which many logins lack, but
+# always in its directory of /etc.
+link_for_fish() {
+  local made=$prefix/share/fish/vendor_completions.d/dlock.fish
+  local link=/etc/fish/completions/dlock.fish
+  [[ $prefix == /usr/local && -d /etc/fish ]] || return 0
+  [[ ! -e $link && ! -L $link ]] || return 0
+  if is_writable "${link%/*}"; then
+    mkdir -p "${link%/*}" && ln -s "$made" "$link"
+  else
+    as_root mkdir -p "${link%/*}" && as_root ln -s "$made" "$link"
+  fi
+}
+
 prefix=/usr/local
 while (($#)); do
   case $1 in
@@ -84,6 +98,7 @@ install_build_packages
 say 'building dlock'
 build || fail 'dlock could not be built'
 install_files || fail "dlock could not be installed in $prefix"
+(umask 022 && link_for_fish) || say 'note: fish was not told where the completion is'
 version=$("$prefix/bin/dlock" --version) || fail "$prefix/bin/dlock does not run here"
 say "installed $prefix/bin/dlock ($version)"
 case :$PATH: in

@@ -40,7 +40,7 @@ endfunction()
 
 set(source "// Made from ${FROM}/*.lua by cmake/EmbedScripts.cmake.\n#include \"store/redis/scripts.hpp\"\n\nnamespace dlock::redis {\n")
 foreach(name ask renew reclaim release break inspect history tidy put_piece put_value set_lease
-             admit_fence limit withdraw)
+             admit_fence limit look_at_limit withdraw)
   set(text "")
   set(used "")
   append_file(${FROM}/${name}.lua)

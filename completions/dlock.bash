@@ -3,34 +3,41 @@
 # With bash-completion the command under the lock is completed as it is by itself;
 # without it by names of commands and files.
 
+_dlock_verbs=(run acquire renew release check fence break cache limit status list watch
+  history doctor config help)
 _dlock_common_options=(--store --namespace --config --store-timeout --user --password-file
-  --tls-ca --tls-cert --tls-key --tls-insecure --json -q --quiet -v --verbose --color
-  -h --help --version)
+  --replicas --sentinel-user --sentinel-password-file --sentinel-tls --tls-ca --tls-cert --tls-key
+  --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
-  --dedupe --retry-failed --min-hold --timeout -k --kill-after --jitter --on-outage --reclaim
-  --lock-delay --stragglers --label --report)
-_dlock_acquire_options=(-w --wait -t --ttl -n --slots -s --shared --label --for-pid)
+  --dedupe --retry-failed --replace --supersede --max-queue --min-hold --timeout -k --kill-after
+  --jitter --on-outage --reclaim --lock-delay --stragglers --label --report --on-success
+  --on-failure --on-busy)
+_dlock_acquire_options=(-w --wait -t --ttl -n --slots -s --shared --label --for-pid --export)
 _dlock_renew_options=(--token --token-file -t --ttl)
 _dlock_release_options=(--token --token-file)
 _dlock_check_options=(--fence --min-validity)
-_dlock_list_options=(--live --prometheus)
-_dlock_history_options=(--limit)
+_dlock_list_options=(--held --sort --live --prometheus)
+_dlock_history_options=(--limit --failed --since --succeeded-within)
 _dlock_break_options=(--fence --yes)
-_dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget)
-_dlock_limit_options=(-w --wait)
+_dlock_cache_options=(--ttl --stale --max-size -w --wait -E --conflict-exit-code --forget --show)
+_dlock_limit_options=(-w --wait --show --reset)
 
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
-    $1 == --tls-@(ca|cert|key) ||
+    $1 == --tls-@(ca|cert|key|name) || $1 == --replicas ||
+    $1 == --sentinel-@(user|password-file|tls) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
-    $1 == --@(dedupe|min-hold|on-outage|lock-delay|stragglers|label|report) ||
-    $1 == --@(for-pid|token|token-file|fence|min-validity|limit|stale|max-size) || $1 == -[wtnEk] ]]
+    $1 == --on-@(success|failure|busy) ||
+    $1 == --@(dedupe|max-queue|min-hold|on-outage|lock-delay|stragglers|label|report) ||
+    $1 == --@(for-pid|token|token-file|fence|min-validity|limit|stale|max-size) ||
+    $1 == --@(sort|since|succeeded-within) || $1 == -[wtnEk] ]]
 }
 
 # Whether the option says which store it is, or how to get into it.
 _dlock_tells_store() {  # <option>
-  [[ $1 == --@(store|namespace|config|user|password-file|tls-ca|tls-cert|tls-key) ]]
+  [[ $1 == --@(store|namespace|config|user|password-file) || $1 == --tls-@(ca|cert|key|name) ||
+    $1 == --sentinel-@(user|password-file|tls) ]]
 }
 
 # Prints the names of locks that begin so, at most 500, one a line, taking no longer
@@ -94,16 +101,22 @@ _dlock_offer_value_of() {  # <option>
         mapfile -t COMPREPLY < <(compgen -f -P "${before}redis+unix:" -- "${value#redis+unix:}")
       else
         [[ $value != [lnr]* ]] || compopt -o nospace 2> /dev/null
-        _dlock_offer local: local:/ none: redis:// rediss:// redis+unix:/
+        _dlock_offer local: local:/ none: redis:// rediss:// redis+unix:/ redis+sentinel:// \
+          rediss+sentinel:// redis+cluster:// rediss+cluster://
       fi
       ;;
-    --config | --report | --password-file | --token-file | --tls-ca | --tls-cert | --tls-key)
+    --config | --report | --password-file | --sentinel-password-file | --token-file | --tls-ca | \
+      --tls-cert | --tls-key)
       compopt -o filenames 2> /dev/null
       mapfile -t COMPREPLY < <(compgen -f -P "$before" -- "$value")
       ;;
     --color) _dlock_offer auto always never ;;
+    --replicas) _dlock_offer 0 1 2 all ;;
+    --sentinel-tls) _dlock_offer true false ;;
     --on-outage) _dlock_offer stop run ;;
     --stragglers) _dlock_offer leave wait kill ;;
+    --sort) _dlock_offer name age ;;
+    --since | --succeeded-within) _dlock_offer 10m 1h 1d ;;
     --wait | -w) _dlock_offer forever 10s 1m 10m 1h ;;
     --timeout | --jitter | --lock-delay | --ttl | -t) _dlock_offer 10s 30s 1m 10m 1h ;;
     --max-size) _dlock_offer 64KiB 1MiB 16MiB 256MiB ;;
@@ -210,12 +223,14 @@ _dlock() {
       limit) _dlock_offer "${_dlock_limit_options[@]}" ;;
     esac
   elif [[ -z $verb ]]; then
-    _dlock_offer run acquire renew release check fence break cache limit status list watch history doctor
+    _dlock_offer "${_dlock_verbs[@]}"
   elif ((operands == before_command)); then
     _dlock_offer_command "${first[-1]}"
     return
   elif [[ $verb == limit ]] && ((operands == 1)); then
     _dlock_offer 1/1s 5/1s 10/1m 100/1h
+  elif [[ $verb == help ]]; then
+    ((operands > 0)) || _dlock_offer "${_dlock_verbs[@]}"
   elif [[ $verb != @(fence|limit|cache|doctor) ]] && { ((operands == 0)) || [[ $verb == watch ]]; } &&
     [[ ${store[*]} != *[\`\$\"\'\\~]* ]]; then
     # What would have to be expanded first is not: nothing runs because of a Tab.

@@ -3,10 +3,13 @@
 # Whether an option, as it was typed, takes the next word as its value.
 function __dlock_wants_value
     contains -- $argv[1] --store --namespace --config --store-timeout --color \
-        --user --password-file --tls-ca --tls-cert --tls-key \
+        --user --password-file --tls-ca --tls-cert --tls-key --tls-name \
+        --replicas --sentinel-user --sentinel-password-file --sentinel-tls \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
-        --dedupe --min-hold --on-outage --lock-delay --stragglers --label --report \
-        --for-pid --token --token-file --fence --min-validity --limit --stale --max-size
+        --on-success --on-failure --on-busy \
+        --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --report \
+        --for-pid --token --token-file --fence --min-validity --limit --stale --max-size \
+        --sort --since --succeeded-within
     # Letters in one word: flags, and at its end one with a value.
     or string match -qr '^-[^-wtnEk]*[wtnEk]$' -- $argv[1]
 end
@@ -59,6 +62,8 @@ function __dlock_place
         echo verb
     else if test "$verb" = limit -a $operands -lt 2
         test $operands -eq 0; and printf '%s\n' limit-name $verb; or printf '%s\n' rate $verb
+    else if test "$verb" = help
+        test $operands -eq 0; and printf '%s\n' verb help; or printf '%s\n' end help
     else if test "$verb" = watch; or begin; test $operands -eq 0; and not contains -- "$verb" fence cache doctor; end
         printf '%s\n' name $verb
     else if test $operands -eq $before
@@ -90,7 +95,7 @@ function __dlock_names
     set -l program $tokens[1]
     type -q -- $program; or set program dlock
     set -l store
-    set -l tells_store '^--(store|namespace|config|user|password-file|tls-(ca|cert|key))'
+    set -l tells_store '^--(store|namespace|config|user|password-file|tls-(ca|cert|key|name)|sentinel-(user|password-file|tls))'
     for i in (seq 2 (count $tokens))
         if string match -qr "$tells_store=|^--tls-insecure\$" -- $tokens[$i]
             set -a store $tokens[$i]
@@ -125,7 +130,12 @@ function __dlock_stores
             local:/ 'this machine, a directory' \
             redis:// 'a Redis or Valkey server' \
             rediss:// 'a Redis or Valkey server, over TLS' \
-            redis+unix:/ 'a Redis or Valkey server, by its socket' none: 'no lock at all'
+            redis+unix:/ 'a Redis or Valkey server, by its socket' \
+            redis+sentinel:// 'servers that fail over, found by sentinels' \
+            rediss+sentinel:// 'servers that fail over, found by sentinels, over TLS' \
+            redis+cluster:// 'a cluster of Redis or Valkey servers' \
+            rediss+cluster:// 'a cluster of Redis or Valkey servers, over TLS' \
+            none: 'no lock at all'
     end
 end
 
@@ -141,8 +151,10 @@ complete -c dlock $verb -a fence -d 'admit a fence unless a greater one was admi
 complete -c dlock $verb -a status -d 'show who holds a lock, who waits, the last run'
 complete -c dlock $verb -a list -d 'show every lock that is held, awaited or has run'
 complete -c dlock $verb -a watch -d 'show what happens to locks, as it happens'
-complete -c dlock $verb -a history -d 'show the last runs of a lock'
+complete -c dlock $verb -a history -d 'show the last runs of a lock, or of all'
 complete -c dlock $verb -a doctor -d 'examine the store, and say what to do'
+complete -c dlock $verb -a config -d 'show every setting, and where it comes from'
+complete -c dlock $verb -a help -d 'show what a verb can do'
 complete -c dlock $verb -a break -d 'take a lock from its holders, whose commands end'
 complete -c dlock $verb -a cache -d 'print a command\'s output, running it only if needed'
 complete -c dlock $verb -a limit -d 'admit N at most in any PERIOD'
@@ -157,9 +169,14 @@ complete -c dlock $common -l config -r -F -d 'TOML file of settings'
 complete -c dlock $common -l store-timeout -x -a '1s 5s 10s 30s' -d 'budget of one operation'
 complete -c dlock $common -l user -x -d 'log in to the store as this user'
 complete -c dlock $common -l password-file -r -F -d 'log in with the password in it'
+complete -c dlock $common -l replicas -x -a '0 1 2 all' -d 'how many must acknowledge a lease'
+complete -c dlock $common -l sentinel-user -x -d 'log in to sentinels as this user'
+complete -c dlock $common -l sentinel-password-file -r -F -d 'log in to sentinels with the password in it'
+complete -c dlock $common -l sentinel-tls -x -a 'true false' -d 'whether sentinels are spoken to over TLS, too'
 complete -c dlock $common -l tls-ca -r -F -d 'trust these certificates'
 complete -c dlock $common -l tls-cert -r -F -d 'certificate to show the store'
 complete -c dlock $common -l tls-key -r -F -d 'key of that certificate'
+complete -c dlock $common -l tls-name -x -d 'whom the certificate must name'
 complete -c dlock $common -l tls-insecure -d 'accept any certificate'
 complete -c dlock $common -l json -d 'print one JSON document'
 complete -c dlock $common -s q -l quiet -d 'errors only'
@@ -176,6 +193,9 @@ complete -c dlock $run -s s -l shared -d 'share it with other shared holders'
 complete -c dlock $run -s E -l conflict-exit-code -x -d 'exit code if not obtained'
 complete -c dlock $run -l dedupe -x -a '1m 10m 1h 12h' -d 'skip it if it ran less than so long ago'
 complete -c dlock $run -l retry-failed -d 'but not if that run failed'
+complete -c dlock $run -l replace -d 'take the lock from its holder'
+complete -c dlock $run -l supersede -d 'of those who say so, the newest alone waits'
+complete -c dlock $run -l max-queue -x -d 'do not wait if so many wait already'
 complete -c dlock $run -l min-hold -x -a '1m 10m 1h' -d 'keep the lock at least so long'
 complete -c dlock $run -l timeout -x -a '10s 1m 10m 1h' -d 'end the command after so long'
 complete -c dlock $run -s k -l kill-after -x -a '1s 5s 10s 30s' -d 'from SIGTERM to SIGKILL'
@@ -186,6 +206,9 @@ complete -c dlock $run -l lock-delay -x -a '10s 30s 1m 10m' -d 'the store keeps 
 complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what becomes of processes that are left'
 complete -c dlock $run -l label -x -d 'shown by status'
 complete -c dlock $run -l report -r -F -d 'write the outcome there as JSON'
+complete -c dlock $run -l on-success -x -d 'for sh, when all is over and the command ended with 0'
+complete -c dlock $run -l on-failure -x -d 'for sh, when it failed or did not run to its end'
+complete -c dlock $run -l on-busy -x -d 'for sh, when the lock was not obtained'
 
 set -l acquire -n '__dlock_options acquire'
 complete -c dlock $acquire -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'queue for up to so long'
@@ -194,6 +217,7 @@ complete -c dlock $acquire -s n -l slots -x -d 'how many may hold it at a time'
 complete -c dlock $acquire -s s -l shared -d 'share it with other shared holders'
 complete -c dlock $acquire -l label -x -d 'shown by status'
 complete -c dlock $acquire -l for-pid -x -a '(__fish_complete_pids)' -d 'keep it for as long as this process lives'
+complete -c dlock $acquire -l export -d 'print variables for eval'
 
 set -l renew -n '__dlock_options renew'
 complete -c dlock $renew -s t -l ttl -x -a '10s 30s 1m 10m' -d 'from now on'
@@ -205,9 +229,15 @@ end
 set -l check -n '__dlock_options check'
 complete -c dlock $check -l fence -x -d 'of the grant in question'
 complete -c dlock $check -l min-validity -x -a '1s 5s 10s 30s' -d 'it has to last that long'
+complete -c dlock -n '__dlock_options list' -l held -d 'only those that somebody holds'
+complete -c dlock -n '__dlock_options list' -l sort -x -a 'name age' -d 'in which order'
 complete -c dlock -n '__dlock_options list' -l live -d 'show it until interrupted, up to date'
 complete -c dlock -n '__dlock_options list' -l prometheus -d 'print metrics for Prometheus'
-complete -c dlock -n '__dlock_options history' -l limit -x -d 'the last so many at most'
+set -l of_history -n '__dlock_options history'
+complete -c dlock $of_history -l limit -x -d 'the last so many at most'
+complete -c dlock $of_history -l failed -d 'only those that did not succeed'
+complete -c dlock $of_history -l since -x -a '10m 1h 1d' -d 'only what started less than so long ago'
+complete -c dlock $of_history -l succeeded-within -x -a '10m 1h 1d' -d 'ask whether one did so lately'
 set -l break -n '__dlock_options break'
 complete -c dlock $break -l fence -x -d 'only the holder with this fence'
 complete -c dlock $break -l yes -d 'do not ask first'
@@ -219,6 +249,9 @@ complete -c dlock $cache -l max-size -x -a '64KiB 1MiB 16MiB 256MiB' -d 'what is
 complete -c dlock $cache -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait so long for one who computes'
 complete -c dlock $cache -s E -l conflict-exit-code -x -d 'exit code if that takes longer'
 complete -c dlock $cache -l forget -d 'drop what is stored, run nothing'
+complete -c dlock $cache -l show -d 'show what is stored, run nothing'
 
 set -l limit -n '__dlock_options limit'
 complete -c dlock $limit -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait up to so long for a turn'
+complete -c dlock $limit -l show -d 'show the rate, what is left and who waits'
+complete -c dlock $limit -l reset -d 'forget it, so that any rate can be set'

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@
 #include "cli/break.hpp"
 #include "cli/by_hand.hpp"
 #include "cli/cache.hpp"
+#include "cli/config.hpp"
 #include "cli/doctor.hpp"
+#include "cli/failure_document.hpp"
 #include "cli/history.hpp"
 #include "cli/limit.hpp"
 #include "cli/look.hpp"
@@ -48,6 +51,9 @@ void warn_if_insecure(const StoreUrl& store) {
 
 Exit perform(const Invocation& invocation) {
   warn_if_insecure(invocation.common.store);
+  for (const auto& warning : invocation.warnings) {
+    Speaker("", invocation.common.quiet, false).warning(warning);
+  }
   switch (invocation.verb) {
     case Verb::run: return run_verb(invocation);
     case Verb::cache: return cache_verb(invocation);
@@ -62,6 +68,8 @@ Exit perform(const Invocation& invocation) {
     case Verb::doctor: return {code_of(doctor_verb(invocation)), {}};
     case Verb::break_lock: return {code_of(break_verb(invocation)), {}};
     case Verb::watch: return watch_verb(invocation);
+    case Verb::config: return {code_of(config_verb(invocation)), {}};
+    case Verb::help:  // printed already
     case Verb::list: break;
   }
   return list_verb(invocation);
@@ -72,7 +80,8 @@ Exit refused(ExitStatus status, const std::string& message) {
   return {code_of(status), {}};
 }
 
-Exit dlock_main(const std::vector<std::string>& args) {
+// Runs what is wanted. `prints_json` is set once that is known.
+Exit performed(const std::vector<std::string>& args, std::optional<bool>& prints_json) {
   try {
     // It runs whatever it is told to, so it must not lend anybody its rights.
     if (::getauxval(AT_SECURE) != 0) {
@@ -84,7 +93,9 @@ Exit dlock_main(const std::vector<std::string>& args) {
       if (write_text(STDOUT_FILENO, text->text)) return {};
       return refused(ExitStatus::unavailable, output_failure(errno));
     }
-    return perform(std::get<Invocation>(wanted));
+    const auto& invocation = std::get<Invocation>(wanted);
+    prints_json = invocation.common.json && has_json_output(invocation);
+    return perform(invocation);
   } catch (const UsageError& error) {
     return refused(error.from_file() ? ExitStatus::misconfigured : ExitStatus::usage,
                    error.what());
@@ -94,6 +105,23 @@ Exit dlock_main(const std::vector<std::string>& args) {
                ? refused(status_of(failure->kind()), failure->what())
                : refused(ExitStatus::bug, std::string("internal error: ") + error.what());
   }
+}
+
+// A failure is a document, too, where the verb prints one. Who cannot hear it has the
+// exit code.
+void print_failure(const Exit& exit) {
+  if (exit.by_signal || !failure_kind(exit.code) || has_printed()) return;
+  write_text(STDOUT_FILENO, failure_document(exit.code, last_complaint()));
+}
+
+Exit dlock_main(const std::vector<std::string>& args) {
+  std::optional<bool> prints_json;
+  const auto exit = performed(args, prints_json);
+  // Asked only then, for most runs end well, or have no JSON.
+  if (exit.code != 0 && prints_json != false) {
+    if (prints_json || asks_for_json(args)) print_failure(exit);
+  }
+  return exit;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "cli/look.hpp"
 #include "cli/nesting.hpp"
 #include "cli/speaker.hpp"
+#include "cli/wait_notice.hpp"
 #include "lock/acquire.hpp"
 #include "supervise/signals.hpp"
 #include "util/random.hpp"
@@ -27,6 +28,13 @@ milliseconds budget_of(const CommonOptions& common, const Claim& claim) {
   return store_timeout(common, runs_out ? std::optional(claim.ttl) : std::nullopt);
 }
 
+// Lines for `eval` in any shell of POSIX.
+std::string exports_of(const Claim& claim, Fence fence) {
+  return "export DLOCK_NAME=" + shell_quoted(claim.lock.name) +
+         "\nexport DLOCK_TOKEN=" + text_of(claim.token) +
+         "\nexport DLOCK_FENCE=" + std::to_string(fence.number) + "\n";
+}
+
 // One acquisition, up to the moment when the caller has the token or the lock is free.
 class Acquisition {
  public:
@@ -34,7 +42,6 @@ class Acquisition {
               const AcquireOptions& options, const Claim& claim, const HeldSignals& held,
               BackgroundKeeper* keeper)
       : context_(context),
-        common_(common),
         options_(options),
         claim_(claim),
         keeper_(keeper),
@@ -54,12 +61,12 @@ class Acquisition {
   asio::awaitable<void> ask_again();
   asio::awaitable<void> have_kept();
   asio::awaitable<void> hand_out();
+  std::string document(const Json& free) const;
   asio::awaitable<void> give_back();
   void refused(const Answer& answer);
   void failed(const Failure& failure);
 
   asio::io_context& context_;
-  const CommonOptions& common_;
   const AcquireOptions& options_;
   const Claim& claim_;
   BackgroundKeeper* keeper_;  // or null
@@ -114,7 +121,6 @@ asio::awaitable<void> Acquisition::take() {
   std::optional<Failure> failure;
   try {
     const auto answer = co_await obtain();
-    speaker_.live("");
     if (const auto* grant = std::get_if<Grant>(&answer)) {
       granted(*grant);
       if (keeper_ != nullptr) co_await have_kept();
@@ -125,7 +131,6 @@ asio::awaitable<void> Acquisition::take() {
     failure = error;
   }
   signals_.give_up_waiting(false);
-  speaker_.live("");
   if (has_ended) {
     failure = Failure(Failure::Kind::interrupted,
                       "process " + std::to_string(*options_.for_pid) + " has ended");
@@ -137,14 +142,12 @@ asio::awaitable<void> Acquisition::take() {
 asio::awaitable<Answer> Acquisition::obtain() {
   Patience patience;
   if (options_.wait) patience.until = later(Clock::now(), *options_.wait);
-  patience.waiting = [this](const Busy& busy) {
-    return speaker_.live(waiting_text(busy, speaker_.live_columns()))
-               ? live_for
-               : milliseconds::max();
+  WaitNotice notice(speaker_, patience.until.value_or(Clock::time_point::min()));
+  patience.waiting = [&](const Busy& busy) {
+    return notice.waiting(
+        [&](std::size_t columns) { return waiting_text(busy, columns); });
   };
-  patience.retrying = [this](const Failure& failure) {
-    speaker_.step(std::string(failure.what()) + "; trying again");
-  };
+  patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
   speaker_.step("asking " + printable(store_->url()));
   co_return co_await acquire(*claimant_, patience, wakeup_);
 }
@@ -160,7 +163,7 @@ void Acquisition::granted(const Grant& grant) {
 // slow). There is no grant afterwards if the lock went to somebody else meanwhile.
 asio::awaitable<void> Acquisition::ask_again() {
   if (repeats_++ == most_repeats) throw lease_too_short();
-  const auto answer = co_await claimant_->ask(Queue::stay_out, wakeup_);
+  const auto answer = co_await claimant_->ask(Queue::refuse, wakeup_);
   if (const auto* grant = std::get_if<Grant>(&answer)) {
     granted(*grant);
   } else {
@@ -183,28 +186,34 @@ asio::awaitable<void> Acquisition::hand_out() {
     throw Failure(Failure::Kind::unreachable,
                   "nowhere to print the token: standard output is closed");
   }
+  using Form = AcquireOptions::Form;
   Json free;
   do {
     if (is_over()) co_await ask_again();
     if (!grant_) co_return;
-    if (common_.json) free = co_await free_of(*store_, claim_.lock, wakeup_);
+    if (options_.form == Form::json) {
+      free = co_await free_of(*store_, claim_.lock, wakeup_);
+    }
   } while (is_over());
-  const auto token = text_of(claim_.token);
-  if (!common_.json) {
-    print(token + "\n");
-  } else {
-    const bool ends = grant_->deadline != Clock::time_point::max();
-    const auto left = left_of(claim_.ttl, grant_->sent_at);
-    print(to_line(Json{
-              {"token", token},
-              {"fence", grant_->fence.number},
-              {"slot", grant_->slot},
-              {"expires_in_ms", ends ? Json(left.count()) : Json(nullptr)},
-              {"free", free},
-          }) +
-          "\n");
+  switch (options_.form) {
+    case Form::token: print(text_of(claim_.token) + "\n"); break;
+    case Form::json: print(document(free)); break;
+    case Form::variables: print(exports_of(claim_, grant_->fence)); break;
   }
   is_handed_out_ = true;
+}
+
+std::string Acquisition::document(const Json& free) const {
+  const bool ends = grant_->deadline != Clock::time_point::max();
+  const auto left = left_of(claim_.ttl, grant_->sent_at);
+  return to_line(Json{
+             {"token", text_of(claim_.token)},
+             {"fence", grant_->fence.number},
+             {"slot", grant_->slot},
+             {"expires_in_ms", ends ? Json(left.count()) : Json(nullptr)},
+             {"free", free},
+         }) +
+         "\n";
 }
 
 // Whatever there may be, for giving back what is not ours does nothing.
@@ -229,7 +238,8 @@ void Acquisition::refused(const Answer& answer) {
     return;
   }
   const auto* busy = std::get_if<Busy>(&answer);
-  may_hold_ = busy != nullptr && busy->place > 0;
+  // Of one that has waited a request may be under way still.
+  may_hold_ = busy != nullptr && (busy->place > 0 || options_.wait);
   exit_.code = code_of(ExitStatus::not_obtained);
   speaker_.warning(message);
 }
@@ -255,6 +265,7 @@ Claim claim_of(const CommonOptions& common, const AcquireOptions& options) {
   claim.attached = false;
   // Whoever has called us, for we are gone in a moment.
   claim.on_behalf_of = options.for_pid.value_or(::getppid());
+  claim.for_pid = options.for_pid.has_value();
   const char* held = std::getenv("DLOCK_HELD");
   if (held != nullptr) claim.held_above = fences_held_above(held, options.name);
   return claim;

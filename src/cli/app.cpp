@@ -1,11 +1,17 @@
 #include "cli/app.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
+#include "cli/config_check.hpp"
 #include "cli/help.hpp"
 #include "cli/option_values.hpp"
 #include "cli/sources.hpp"
+#include "cli/usage_hint.hpp"
+#include "cli/value_check.hpp"
 #include "cli/verb_spec.hpp"
 #include "cli/words.hpp"
 #include "util/nearest.hpp"
@@ -33,32 +39,6 @@ std::ptrdiff_t verb_position(const std::vector<std::string>& args,
   return static_cast<std::ptrdiff_t>(args.size() - words.command.size());
 }
 
-// Only for long options: a letter is as near to one as to any other.
-std::string option_suggestion(std::string_view mistyped, const VerbSpec& verb) {
-  if (!mistyped.starts_with("--")) return "";
-  auto names = names_of(verb.own());
-  const auto common = names_of(common_specs());
-  names.insert(names.end(), common.begin(), common.end());
-  for (const auto name : help_names) {
-    if (name.size() > 1) names.push_back(name);
-  }
-  return did_you_mean(mistyped.substr(2), names, "--");
-}
-
-std::string explained(const std::string& unknown, const VerbSpec& verb) {
-  // Not what is behind the sign: it may be somebody's idea of giving a password.
-  const auto name = std::string_view(unknown).substr(0, unknown.find('='));
-  const auto shown = "'" + printable(name, 60) + "'";
-  if (name == "--password") {
-    return shown +
-           " is no option, for everybody could read it: --password-file names "
-           "a file, and DLOCK_PASSWORD can have it";
-  }
-  const bool flag = name.starts_with("--") && takes_value(verb, name.substr(2));
-  if (flag) return shown + ": that option takes no value";
-  return "unknown option " + shown + option_suggestion(name, verb);
-}
-
 std::string missing_operand(Verb verb, std::size_t given) {
   if (verb == Verb::fence) {
     return given == 0 ? "the name of a resource is missing" : "the fence is missing";
@@ -69,60 +49,113 @@ std::string missing_operand(Verb verb, std::size_t given) {
                     : "the rate is missing, such as 5/1s";
 }
 
-void check_operands(const VerbSpec& verb, const Words& words) {
+// Before a word is said to be missing: an option may have taken it for its value.
+void check_values(const OptionValues& options, const VerbSpec& verb) {
+  for (const auto& [name, value] : options) {
+    check_value(verb, name, {value, Setting::Source::command_line, "--" + name});
+  }
+}
+
+// Words that are missing, or too many. `hint` is what the last ones may be there for.
+void check_operands(const VerbSpec& verb, const Words& words, const OptionValues& options,
+                    const std::string& hint) {
   const auto usage = " (usage: dlock " + std::string(verb.usage) + ")";
-  if (words.operands.size() < verb.least_operands) {
-    throw UsageError(missing_operand(verb.verb, words.operands.size()) + usage);
+  const bool wants_command =
+      verb.verb == Verb::run || (verb.verb == Verb::limit && words.announces_command);
+  const bool lacks_command = wants_command && words.command.empty();
+  if (words.operands.size() < verb.least_operands || lacks_command) {
+    check_values(options, verb);
+    throw UsageError((words.operands.size() < verb.least_operands
+                          ? missing_operand(verb.verb, words.operands.size())
+                          : "a command is missing") +
+                     usage);
   }
-  if (verb.verb == Verb::run) {
-    if (words.command.empty()) throw UsageError("a command is missing" + usage);
-  } else if (verb.verb != Verb::limit && verb.verb != Verb::cache &&
-             !words.command.empty()) {
+  const bool takes_command =
+      verb.verb == Verb::run || verb.verb == Verb::limit || verb.verb == Verb::cache;
+  if (!takes_command && !words.command.empty()) {
     throw UsageError("'" + printable(words.command.front(), 60) +
-                     "' is one word too many" + usage);
+                     "' is one word too many" + (hint.empty() ? usage : ": " + hint));
   }
+}
+
+// The lock that the verb is about; empty if it is about none.
+std::string lock_of(Verb verb, const std::vector<std::string>& operands) {
+  if (verb == Verb::check && operands.empty()) {
+    const char* name = std::getenv("DLOCK_NAME");
+    return name == nullptr ? "" : name;
+  }
+  if (operands.empty()) return "";
+  const auto name = verb == Verb::cache ? "cache:" + operands.front() : operands.front();
+  return is_about_lock(verb, name) ? name : "";
+}
+
+// The verb, which is taken out of `args`; null if there is none.
+const VerbSpec* take_verb(std::vector<std::string>& args) {
+  // Before the verb only common options can stand; `status` has no others.
+  const auto at = verb_position(args, *verb_named("status"));
+  if (at < 0) return nullptr;
+  const auto* verb = verb_named(args[static_cast<std::size_t>(at)]);
+  if (verb == nullptr) throw UsageError(unknown_verb(args[static_cast<std::size_t>(at)]));
+  args.erase(args.begin() + at);
+  return verb;
+}
+
+// What `dlock help` prints, with the name of a verb or without.
+std::string help_about(const std::vector<std::string>& operands) {
+  if (operands.empty()) return general_help(all_verbs());
+  const auto& name = operands.front();
+  const auto* verb = verb_named(name);
+  if (verb != nullptr) return help_of(*verb, common_specs());
+  const auto meant = did_you_mean(name, verb_names());
+  throw UsageError("unknown verb '" + printable(name, 60) + "'" +
+                   (meant.empty() ? " (dlock --help lists them)" : meant));
+}
+
+Invocation invocation_of(const VerbSpec& verb, const Words& words,
+                         const OptionValues& options) {
+  Invocation invocation;
+  invocation.verb = verb.verb;
+  invocation.operands = words.operands;
+  invocation.command = words.command;
+  const auto found = found_config(options);
+  if (found.is_named) invocation.config = found.config.path;
+  invocation.settings =
+      settings_from(options, verb, lock_of(verb.verb, words.operands), found.config);
+  invocation.common = common_options(invocation.settings);
+  invocation.passed_on = passed_on(invocation.settings);
+  invocation.warnings = useless_variables(environ);
+  return invocation;
 }
 
 }  // namespace
 
 std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
-  const VerbSpec* verb = nullptr;
   auto rest = args;
-  // Before the verb only common options can stand; `status` has no others.
-  const auto* common = verb_named("status");
-  if (const auto at = verb_position(args, *common); at >= 0) {
-    const auto& name = args[static_cast<std::size_t>(at)];
-    verb = verb_named(name);
-    if (verb == nullptr) {
-      const auto meant = did_you_mean(name, verb_names());
-      throw UsageError("unknown verb '" + printable(name, 60) + "'" +
-                       (meant.empty() ? " (dlock --help lists them)" : meant));
-    }
-    rest.erase(rest.begin() + at);
-  }
-  const bool no_verb = verb == nullptr;
-  if (no_verb) verb = common;
+  const auto* named = take_verb(rest);
+  const auto& verb = named == nullptr ? *verb_named("status") : *named;
 
   const auto words =
-      sorted_words(rest, no_verb ? 0 : verb->most_operands,
-                   [&](std::string_view name) { return takes_value(*verb, name); });
-  if (!words.unknown.empty()) throw UsageError(explained(words.unknown, *verb));
-  const auto options = option_values(*verb, words.options);
-  if (const auto* asked = std::get_if<Asked>(&options)) {
+      sorted_words(rest, named == nullptr ? 0 : verb.most_operands,
+                   [&](std::string_view name) { return takes_value(verb, name); });
+  if (!words.unknown.empty()) throw UsageError(unknown_option(words.unknown, named));
+  const auto taken = option_values(verb, words.options);
+  if (const auto* asked = std::get_if<Asked>(&taken)) {
     if (*asked == Asked::version) return Print{"dlock " DLOCK_VERSION "\n"};
-    return Print{no_verb ? general_help(all_verbs()) : help_of(*verb, common_specs())};
+    return Print{named == nullptr ? general_help(all_verbs())
+                                  : help_of(verb, common_specs())};
   }
-  if (no_verb) throw UsageError("a verb is missing (dlock --help lists them)");
-  check_operands(*verb, words);
+  if (named == nullptr) throw UsageError("a verb is missing (dlock --help lists them)");
+  const auto& options = std::get<OptionValues>(taken);
+  const auto hint =
+      words.operands.empty() ? "" : split_duration(rest, words.first_operand, verb);
+  check_operands(verb, words, options, hint);
+  if (verb.verb == Verb::help) return Print{help_about(words.operands)};
 
-  Invocation invocation;
-  invocation.verb = verb->verb;
-  invocation.operands = words.operands;
-  invocation.command = words.command;
-  invocation.settings =
-      settings_from(std::get<OptionValues>(options), *verb, invocation.config);
-  invocation.common = common_options(invocation.settings);
-  invocation.passed_on = passed_on(invocation.settings);
+  auto invocation = invocation_of(verb, words, options);
+  if (!hint.empty()) {
+    invocation.warnings.push_back("'" + words.operands.front() +
+                                  "' is taken for the lock's name; " + hint);
+  }
   return invocation;
 }
 

@@ -19,6 +19,9 @@ struct Invocation {
   std::vector<std::string> command;
   std::string config;  // absolute path of a file that was named; empty otherwise
 
+  // What is said before anything is done, unless --quiet.
+  std::vector<std::string> warnings;
+
   // What a dlock inside the command needs to get into the same store, as variables:
   // "DLOCK_USER=alice". No secrets; files by absolute paths.
   std::vector<std::string> passed_on;

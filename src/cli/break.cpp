@@ -4,17 +4,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "cli/about.hpp"
 #include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/orphaned_runs.hpp"
 #include "cli/speaker.hpp"
 #include "store/open.hpp"
-#include "util/process.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -23,12 +20,6 @@ namespace {
 // Between looks whether the lock is free; nobody hears of that otherwise.
 constexpr milliseconds first_pause{20};
 constexpr milliseconds longest_pause{250};
-
-// A run whose dlock is gone: from TERM to KILL, as --kill-after has it.
-constexpr milliseconds kill_after{5000};
-
-// For how long it may be that nothing is found of such a run: it may be ending just now.
-constexpr milliseconds found_within{1000};
 
 // When it is worth a word that a holder takes its time.
 constexpr milliseconds long_wait{10'000};
@@ -75,7 +66,6 @@ class Breaking {
  private:
   asio::awaitable<std::vector<HolderInfo>> left_of(const std::vector<Fence>& fences);
   asio::awaitable<std::vector<Broken>> tell(const std::vector<Fence>& fences);
-  void end(const Broken& broken);
   void warn_of_long_wait(const HolderInfo& holder);
 
   Wakeup wakeup_;
@@ -83,8 +73,7 @@ class Breaking {
   LockName lock_;
   const Speaker& speaker_;
   Clock::time_point began_ = Clock::now();
-  std::set<Fence> termed_;                    // of runs that got TERM from us
-  std::map<Fence, Clock::time_point> found_;  // when something was left of them
+  OrphanedRuns orphans_;
   bool warned_ = false;
 };
 
@@ -123,36 +112,9 @@ asio::awaitable<std::vector<HolderInfo>> Breaking::left_of(
 asio::awaitable<std::vector<Broken>> Breaking::tell(const std::vector<Fence>& fences) {
   auto broken = co_await store_.break_leases(lock_, fences, wakeup_);
   for (const auto& one : broken) {
-    if (one.holder.dlock_gone) end(one);
+    if (one.holder.dlock_gone) orphans_.end(one);
   }
   co_return broken;
-}
-
-// What its dlock can no longer do: TERM, and KILL later.
-void Breaking::end(const Broken& broken) {
-  const auto now = Clock::now();
-  const bool kills = now - began_ >= kill_after;
-  auto& found_at = found_.try_emplace(broken.holder.fence, now).first->second;
-  if (!broken.processes.empty()) found_at = now;
-  if (now - found_at >= found_within) {
-    throw Failure(Failure::Kind::rejected,
-                  "the dlock of its holder is gone, and what is left of the command is "
-                  "out of reach: " +
-                      described(broken.holder));
-  }
-  const bool termed = termed_.count(broken.holder.fence) > 0;
-  for (const auto& process : broken.processes) {
-    if (termed && !kills) break;
-    const bool sent = send_signal(process.get(), kills ? SIGKILL : SIGTERM);
-    if (!sent && errno == EPERM) {
-      throw Failure(Failure::Kind::rejected,
-                    "the dlock of its holder is gone, and its command may not be ended "
-                    "by this user: " +
-                        described(broken.holder));
-    }
-    send_signal(process.get(), SIGCONT);  // a stopped process would not notice
-  }
-  if (!broken.processes.empty()) termed_.insert(broken.holder.fence);
 }
 
 void Breaking::warn_of_long_wait(const HolderInfo& holder) {
@@ -207,9 +169,19 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
   std::erase_if(holders, [&](const HolderInfo& holder) {
     return options.fence && holder.fence != *options.fence;
   });
-  if (holders.empty()) return not_held(speaker, options);
+  // What was taken, as JSON; also if that is nothing.
+  const auto print_taken = [&](const std::vector<HolderInfo>& taken) {
+    Json all = Json::array();
+    for (const auto& holder : taken) all.push_back(json_of(holder));
+    if (common.json) print(to_line(all) + "\n");
+  };
+  if (holders.empty()) {
+    print_taken({});
+    return not_held(speaker, options);
+  }
   if (!options.yes) {
     if (!is_agreed(speaker, holders)) {
+      print_taken({});
       speaker.error("left as it is");
       return ExitStatus::not_held;
     }
@@ -221,13 +193,8 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
   Breaking breaking(context, *store, lock, speaker);
   const auto broken =
       completed(context, [&] { return breaking.take_from(fences_of(holders)); });
-  if (broken.empty()) return no_longer_held(speaker, holders);
-  if (common.json) {
-    Json all = Json::array();
-    for (const auto& holder : broken) all.push_back(json_of(holder));
-    print(to_line(all) + "\n");
-  }
-  return ExitStatus::success;
+  print_taken(broken);
+  return broken.empty() ? no_longer_held(speaker, holders) : ExitStatus::success;
 }
 
 }  // namespace

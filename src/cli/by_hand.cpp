@@ -4,6 +4,7 @@
 
 #include "cli/about.hpp"
 #include "cli/completed.hpp"
+#include "cli/lock_view.hpp"
 #include "cli/speaker.hpp"
 #include "util/text.hpp"
 
@@ -120,11 +121,13 @@ ExitStatus check_verb(const Invocation& invocation) {
       return client.store->inspector().inspect(lock, client.wakeup);
     });
     const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - sent_at);
-    const bool is_held = is_held_by(info, options.fence, options.min_validity + passed);
-    Speaker(options.name, common.quiet, common.verbose)
-        .step(is_held ? "still held by this grant"
-                      : "not held by this grant, or too briefly");
-    return is_held ? ExitStatus::success : ExitStatus::lost;
+    const Speaker speaker(options.name, common.quiet, common.verbose);
+    if (is_held_by(info, options.fence, options.min_validity + passed)) {
+      speaker.step("still held by this grant");
+      return ExitStatus::success;
+    }
+    speaker.warning(not_held_text(info, options.fence, options.min_validity));
+    return ExitStatus::lost;
   });
 }
 
@@ -137,10 +140,14 @@ ExitStatus fence_verb(const Invocation& invocation) {
     const auto admission = completed(client.context, [&] {
       return registers_of(*client.store).admit_fence(resource, fence, client.wakeup);
     });
-    const bool is_admitted = admission == Admission::admitted;
-    Speaker(resource.name, common.quiet, common.verbose)
-        .step(is_admitted ? "admitted" : "a greater fence was admitted before");
-    return is_admitted ? ExitStatus::success : ExitStatus::lost;
+    const Speaker speaker(resource.name, common.quiet, common.verbose);
+    if (admission == Admission::admitted) {
+      speaker.step("admitted");
+      return ExitStatus::success;
+    }
+    speaker.warning("fence " + std::to_string(fence.number) +
+                    " is stale: a greater one was admitted before");
+    return ExitStatus::lost;
   });
 }
 

@@ -53,11 +53,21 @@ Token token(const Settings& settings) {
   return *token;
 }
 
+AcquireOptions::Form form(const Settings& settings) {
+  using Form = AcquireOptions::Form;
+  const bool exports = flag(settings, "export");
+  if (!flag(settings, "json")) return exports ? Form::variables : Form::token;
+  if (!exports || gives_way(settings, "export", "json")) return Form::json;
+  if (!gives_way(settings, "json", "export")) throw excluded(settings, "export", "json");
+  return Form::variables;
+}
+
 }  // namespace
 
 AcquireOptions acquire_options(const Settings& settings, const std::string& name) {
   AcquireOptions options;
   set_claim(settings, name, options);
+  options.form = form(settings);
   with_setting(settings, "for-pid", [&](const std::string& value) {
     options.for_pid = static_cast<pid_t>(parsed_number(value, 1, INT32_MAX));
   });

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/about.hpp"
+#include "cli/cache_view.hpp"
 #include "cli/command_output.hpp"
 #include "cli/completed.hpp"
 #include "cli/finished_run.hpp"
@@ -135,6 +136,7 @@ class Cache {
   void let_signals_act() const;
   Exit printed(const std::string& bytes) const;
   Exit printed(CommandOutput& output, Exit exit) const;
+  static Exit ended_by_reader();
   LockName lock() const { return {common_.name_space, options_.name}; }
 
   const Invocation& invocation_;
@@ -147,6 +149,7 @@ class Cache {
 
 Exit Cache::to_the_end() {
   if (options_.forget) return forget();
+  if (options_.show) return shown_value(common_, lock());
   auto found = look();
   if (found && found->is_fresh) {
     speaker_.step("cached, " + std::to_string(found->bytes.size()) + " bytes");
@@ -243,6 +246,7 @@ void Cache::let_signals_act() const {
 Exit Cache::printed(const std::string& bytes) const {
   let_signals_act();
   if (print_bytes(bytes)) return {};
+  if (errno == EPIPE) return ended_by_reader();
   speaker_.error(output_failure(errno));
   return {code_of(ExitStatus::unavailable), {}};
 }
@@ -251,10 +255,14 @@ Exit Cache::printed(const std::string& bytes) const {
 Exit Cache::printed(CommandOutput& output, Exit exit) const {
   let_signals_act();
   if (output.print()) return exit;
-  speaker_.error(output_failure(output.error()));
   const bool failed = exit.by_signal || exit.code != 0;
+  if (output.error() == EPIPE) return failed ? exit : ended_by_reader();
+  speaker_.error(output_failure(output.error()));
   return failed ? exit : Exit{code_of(ExitStatus::unavailable), {}};
 }
+
+// As of any program whose reader has enough (`| head`): nothing is said of that.
+Exit Cache::ended_by_reader() { return {0, SIGPIPE}; }
 
 }  // namespace
 

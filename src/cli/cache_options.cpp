@@ -13,11 +13,17 @@ CacheOptions cache_options(const Settings& settings, const std::string& key,
   options.name = prefix + parsed_name(key);
   options.command = std::move(command);
   options.forget = flag(settings, "forget");
-  if (options.forget != options.command.empty()) {
+  options.show = flag(settings, "show");
+  if (options.forget && options.show) {
+    throw UsageError("--forget and --show exclude each other");
+  }
+  const bool runs = !options.forget && !options.show;
+  if (runs == options.command.empty()) {
     throw UsageError(options.forget ? "--forget runs no command"
+                     : options.show ? "--show runs no command"
                                     : "a command is missing (usage: dlock cache "
                                       "[OPTIONS] KEY [--] COMMAND [ARG...])",
-                     is_from_file(settings, "forget"));
+                     is_from_file(settings, options.show ? "show" : "forget"));
   }
   with_setting(settings, "ttl", [&](const std::string& value) {
     options.lifetime.ttl = parsed_duration(value);

@@ -1,10 +1,18 @@
 #include "cli/claim_options.hpp"
 
+#include "util/text.hpp"
+
 namespace dlock {
 namespace {
 
 constexpr milliseconds shortest_ttl{500};
 constexpr unsigned most_slots = 100'000;
+
+// Whether somebody seems to have given a name behind flock's -n, which is not to wait.
+bool is_word_for_slots(const Settings& settings, const std::string& value) {
+  return settings.find("slots")->second.source == Setting::Source::command_line &&
+         !value.empty() && value.find_first_of("0123456789") == std::string::npos;
+}
 
 }  // namespace
 
@@ -29,6 +37,10 @@ void set_claim(const Settings& settings, const std::string& name, ClaimOptions& 
   options.wait = chosen_wait(settings);
   set_ttl(settings, options.ttl);
   with_setting(settings, "slots", [&](const std::string& value) {
+    if (is_word_for_slots(settings, value)) {
+      throw UsageError("'" + printable(value, 60) +
+                       "' is no number (-n is --slots; not to wait is the default)");
+    }
     options.slots = parsed_number(value, 1, most_slots);
   });
   options.shared = flag(settings, "shared");

@@ -9,11 +9,33 @@ namespace {
 constexpr Choice<Color> colors[] = {
     {"auto", Color::automatic}, {"always", Color::always}, {"never", Color::never}};
 
+constexpr Choice<bool> yes_or_no[] = {{"true", true}, {"false", false}};
+
+// Far more than anybody has.
+constexpr unsigned most_replicas = 15;
+
+// Whom a certificate can be made out to.
+std::string parsed_tls_name(const std::string& text) {
+  const bool is_name = !text.empty() && text.size() <= longest_text &&
+                       std::all_of(text.begin(), text.end(), [](char c) {
+                         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                                (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+                                c == '_' || c == ':';
+                       });
+  if (!is_name) {
+    throw UsageError("'" + printable(text, 60) +
+                     "' is neither the name of a host nor an address");
+  }
+  return text;
+}
+
 net::TlsOptions tls_options(const Settings& settings) {
   net::TlsOptions tls;
   tls.ca = file_name(settings, "tls-ca");
   tls.certificate = file_name(settings, "tls-cert");
   tls.key = file_name(settings, "tls-key");
+  with_setting(settings, "tls-name",
+               [&](const std::string& value) { tls.name = parsed_tls_name(value); });
   tls.insecure = flag(settings, "tls-insecure");
   if (tls.certificate.empty() != tls.key.empty()) {
     throw UsageError(
@@ -23,25 +45,52 @@ net::TlsOptions tls_options(const Settings& settings) {
   return tls;
 }
 
-// Also for a store that has no use for them, so that a mistake is found at once. A
-// password comes from one place: a file that the command line or the environment names,
-// the variable, a file that the configuration names, the URL.
-Credentials credentials_from(const Settings& settings) {
-  Credentials credentials;
-  with_setting(settings, "user", [&](const std::string& value) {
+std::optional<std::string> user_from(const Settings& settings, std::string_view name) {
+  std::optional<std::string> user;
+  with_setting(settings, name, [&](const std::string& value) {
     if (value.empty()) throw UsageError("a user's name is missing");
     if (!is_printable_utf8(value)) throw UsageError("not a name of printable UTF-8");
-    credentials.user = value;
+    user = value;
   });
-  const auto file = file_name(settings, "password-file");
-  const auto variable = settings.find("password");
+  return user;
+}
+
+// A password comes from one place: a file that the command line or the environment names,
+// the variable, a file that the configuration names, the URL.
+void take_password(const Settings& settings, const std::string& name,
+                   std::optional<std::string>& password, std::string& password_file) {
+  const auto file = file_name(settings, name + "-file");
+  const auto variable = settings.find(name);
   if (!file.empty() &&
-      (variable == settings.end() || !is_from_file(settings, "password-file"))) {
-    credentials.password_file = file;
+      (variable == settings.end() || !is_from_file(settings, name + "-file"))) {
+    password_file = file;
   } else if (variable != settings.end()) {
-    credentials.password = variable->second.value;
+    password = variable->second.value;
   }
+}
+
+Replicas parsed_replicas(const std::string& text) {
+  if (text == "all") return {.all = true};
+  try {
+    return {.count = parsed_number(text, 0, most_replicas)};
+  } catch (const UsageError& error) {
+    throw UsageError(std::string(error.what()) + ", nor all");
+  }
+}
+
+// Also for a store that has no use for them, so that a mistake is found at once.
+Credentials credentials_from(const Settings& settings) {
+  Credentials credentials;
+  credentials.user = user_from(settings, "user");
+  take_password(settings, "password", credentials.password, credentials.password_file);
   credentials.tls = tls_options(settings);
+  credentials.sentinel_user = user_from(settings, "sentinel-user");
+  take_password(settings, "sentinel-password", credentials.sentinel_password,
+                credentials.sentinel_password_file);
+  choice(settings, "sentinel-tls", yes_or_no, credentials.sentinel_tls);
+  with_setting(settings, "replicas", [&](const std::string& value) {
+    credentials.replicas = parsed_replicas(value);
+  });
   return credentials;
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <sstream>
 #include <toml.hpp>
 
@@ -63,21 +64,64 @@ std::string first_line_of(std::string text) {
   return printable(text, 200);
 }
 
-ConfigValue value_from(const toml::value& value, const std::string& path,
-                       const std::string& key) {
+// What was parsed, and stays for as long as somebody may ask for a line.
+using Toml = std::shared_ptr<const toml::value>;
+
+Line line_of(const Toml& root, const toml::value& value) {
+  return [root, &value] { return std::size_t{value.location().line()}; };
+}
+
+ConfigValue value_from(const Toml& root, const toml::value& value,
+                       const std::string& path, const std::string& key) {
+  const auto line = line_of(root, value);
   if (value.is_string()) {
     const std::string text = toml::get<std::string>(value);
-    return {text};
+    return {text, line};
   }
-  if (value.is_boolean()) return {value.as_boolean() ? "true" : "false"};
-  if (value.is_integer()) return {std::to_string(value.as_integer())};
+  if (value.is_boolean()) return {value.as_boolean() ? "true" : "false", line};
+  if (value.is_integer()) return {std::to_string(value.as_integer()), line};
   if (value.is_floating()) {
     std::ostringstream text;
     text.precision(15);
     text << value.as_floating();
-    return {text.str()};
+    return {text.str(), line};
   }
-  throw broken(path, key + ": a text, a number, true or false is wanted");
+  throw broken_line(path, line, key + ": a text, a number, true or false is wanted");
+}
+
+ConfigTable table_from(const Toml& root, const toml::value& table,
+                       const std::string& path, const std::string& shown) {
+  ConfigTable config{line_of(root, table), {}};
+  for (const auto& [key, value] : table.as_table()) {
+    config.keys[key] = value_from(root, value, path, shown + "." + printable(key));
+  }
+  return config;
+}
+
+// The tables of locks within [lock].
+void add_locks(const Toml& root, const toml::value& tables, Config& config) {
+  for (const auto& [name, table] : tables.as_table()) {
+    if (!table.is_table()) {
+      throw broken_line(config.path, line_of(root, table),
+                        "'" + printable(name, 60) +
+                            "' is in no lock's table: the table of the lock NAME is "
+                            "[lock.\"NAME\"]");
+    }
+    config.locks[name] = table_from(root, table, config.path, shown_lock(name));
+  }
+}
+
+Toml parsed_toml(const std::string& text, const std::string& path) {
+  std::istringstream stream(text);
+  try {
+    return std::make_shared<const toml::value>(toml::parse(stream, path));
+  } catch (const toml::exception& error) {
+    const std::size_t line = error.location().line();
+    throw broken_line(
+        path, [line] { return line; }, "not valid TOML: " + first_line_of(error.what()));
+  } catch (const std::exception& error) {
+    throw broken(path, "not valid TOML: " + first_line_of(error.what()));
+  }
 }
 
 }  // namespace
@@ -86,29 +130,28 @@ Config config_from(const std::string& path) {
   const auto text = contents_of(path);
   // What toml11 does with other bytes within quotes is undefined.
   if (!is_utf8(text)) throw broken(path, "not valid UTF-8");
-  std::istringstream stream(text);
-  toml::value root;
-  try {
-    root = toml::parse(stream, path);
-  } catch (const toml::exception& error) {
-    throw broken(path, "line " + std::to_string(error.location().line()) +
-                           " is not valid TOML: " + first_line_of(error.what()));
-  } catch (const std::exception& error) {
-    throw broken(path, "not valid TOML: " + first_line_of(error.what()));
-  }
+  const auto root = parsed_toml(text, path);
   Config config;
-  for (const auto& [key, value] : root.as_table()) {
+  config.path = path;
+  for (const auto& [key, value] : root->as_table()) {
     if (!value.is_table()) {
-      config[""][key] = value_from(value, path, printable(key));
-      continue;
-    }
-    auto& table = config[key];
-    for (const auto& [inner, inner_value] : value.as_table()) {
-      table[inner] =
-          value_from(inner_value, path, printable(key) + "." + printable(inner));
+      config.top.keys[key] = value_from(root, value, path, printable(key));
+    } else if (key == "lock") {
+      add_locks(root, value, config);
+    } else {
+      config.verbs[key] = table_from(root, value, path, printable(key));
     }
   }
   return config;
+}
+
+Failure broken_line(const std::string& path, const Line& line, const std::string& why) {
+  return Failure(Failure::Kind::misconfigured,
+                 printable(path) + ":" + std::to_string(line()) + ": " + why);
+}
+
+std::string shown_lock(const std::string& name) {
+  return "lock.\"" + printable(name, 255) + "\"";
 }
 
 }  // namespace dlock

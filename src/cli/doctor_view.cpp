@@ -56,11 +56,21 @@ std::string count_of(const Examination& examination, Level level, const char* wo
   return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
 }
 
+std::int64_t not_made(const Examination& examination) {
+  return std::count_if(examination.findings.begin(), examination.findings.end(),
+                       [](const Finding& finding) { return !finding.is_made; });
+}
+
+// "all is well", "1 error, 2 warnings; 1 check could not be made"
 std::string summary_of(const Examination& examination) {
   const auto errors = count_of(examination, Level::error, "error");
   const auto warnings = count_of(examination, Level::warning, "warning");
-  if (errors.empty() && warnings.empty()) return "all is well";
-  return errors + (errors.empty() || warnings.empty() ? "" : ", ") + warnings;
+  const auto unknown = not_made(examination);
+  auto text = errors + (errors.empty() || warnings.empty() ? "" : ", ") + warnings;
+  if (text.empty()) text = unknown == 0 ? "all is well" : "nothing wrong found";
+  if (unknown == 0) return text;
+  return text + "; " + std::to_string(unknown) + (unknown == 1 ? " check" : " checks") +
+         " could not be made";
 }
 
 Paint paint_of(Level level) {
@@ -88,6 +98,7 @@ Json json_of(const Examination& examination, const std::string& store) {
         {"level", name_of(finding.level)},
         {"message", finding.message},
         {"advice", finding.advice.empty() ? Json(nullptr) : Json(finding.advice)},
+        {"checked", finding.is_made},
     });
   }
   const auto worst = std::max(worst_of(examination.findings), Level::info);
@@ -96,6 +107,7 @@ Json json_of(const Examination& examination, const std::string& store) {
   return Json{
       {"store", store},
       {"level", worst == Level::info ? "ok" : name_of(worst)},
+      {"not_checked", not_made(examination)},
       {"findings", std::move(findings)},
       {"round_trip_ms",
        trip ? Json(static_cast<double>(trip->count()) / 1000) : Json(nullptr)},

@@ -1,14 +1,16 @@
 #include <algorithm>
 
 #include "cli/lock_view.hpp"
+#include "cli/loss_text.hpp"
 #include "cli/table.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
 
-// How the run ended that an event ends, or else what it is about.
+// How the run ended that an event ends, who took the lock, or else what it is about.
 std::string message_of(const Event& event) {
+  if (event.taken_by) return taker_text(*event.taken_by);
   if (event.run) {
     return outcome_of(*event.run) +
            (event.run->duration ? ", took " + for_people(*event.run->duration) : "");
@@ -36,16 +38,25 @@ Paint paint_of(Event::Kind kind) {
 }  // namespace
 
 Json json_of(const Event& event) {
-  const auto message = message_of(event);
+  const auto text_or_null = [](const std::string& text) {
+    return text.empty() ? Json(nullptr) : Json(text);
+  };
+  const auto run = event.run.value_or(RunInfo{});
   return Json{
       {"time", rfc3339(event.time)},
       {"event", event_name(event.kind)},
       {"name", event.lock.name},
       {"fence", event.fence.number > 0 ? Json(event.fence.number) : Json(nullptr)},
-      {"host", event.host.empty() ? Json(nullptr) : Json(event.host)},
+      {"host", text_or_null(event.host)},
       {"pid", event.pid > 0 ? Json(event.pid) : Json(nullptr)},
+      {"user", text_or_null(event.user)},
+      {"command", event.command},
+      {"label", event.host.empty() ? Json(nullptr) : Json(event.label)},
+      {"exit_code", or_null(run.exit_code)},
+      {"signal", or_null(run.signal)},
+      {"duration_ms", or_null(run.duration)},
       {"free", event.free},
-      {"message", message.empty() ? Json(nullptr) : Json(message)},
+      {"message", text_or_null(message_of(event))},
   };
 }
 

@@ -10,7 +10,7 @@ constexpr VerbSet of(Verbs... verbs) {
   return ((1U << static_cast<unsigned>(verbs)) | ...);
 }
 
-constexpr VerbSet all = ~VerbSet{0};
+constexpr VerbSet all = ~of(Verb::help);  // which does nothing
 constexpr VerbSet with_command = of(Verb::run, Verb::cache, Verb::limit);
 
 struct Row {
@@ -28,17 +28,22 @@ constexpr Row rows[] = {
     {ExitStatus::success, of(Verb::check), "this grant still holds the lock"},
     {ExitStatus::success, of(Verb::fence, Verb::limit), "admitted"},
     {ExitStatus::success, of(Verb::status), "somebody holds the lock"},
-    {ExitStatus::success, of(Verb::list, Verb::history),
-     "shown, even if there is nothing to show"},
+    {ExitStatus::success, of(Verb::list), "shown, even if there is nothing to show"},
+    {ExitStatus::success, of(Verb::history),
+     "shown, even if there is nothing; it did succeed within that"},
     {ExitStatus::success, of(Verb::doctor), "all is well"},
     {ExitStatus::success, of(Verb::break_lock), "taken from its holders"},
     {ExitStatus::success, of(Verb::cache), "printed, or with --forget dropped"},
+    {ExitStatus::success, of(Verb::config), "shown; all of the file can be right"},
+    {ExitStatus::success, of(Verb::help), "printed"},
     {ExitStatus::not_held, of(Verb::status), "nobody holds the lock"},
     {ExitStatus::not_held, of(Verb::break_lock),
      "nobody holds it, or not by that fence, or the answer was no"},
+    {ExitStatus::not_held, of(Verb::history), "it did not (--succeeded-within)"},
     {ExitStatus::warnings_found, of(Verb::doctor), "there are warnings"},
     {ExitStatus::errors_found, of(Verb::doctor), "there are errors"},
-    {ExitStatus::usage, all, "usage: a word that cannot be right"},
+    {ExitStatus::usage, all | of(Verb::help), "usage: a word that cannot be right"},
+    {ExitStatus::unavailable, of(Verb::help), "standard output cannot be written"},
     {ExitStatus::unavailable, all, "the store cannot be reached or used for now"},
     {ExitStatus::bug, all, "a bug in dlock"},
     {ExitStatus::not_obtained, of(Verb::run, Verb::cache),

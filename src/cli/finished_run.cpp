@@ -78,6 +78,15 @@ Guardian* volatile guardian_left = nullptr;
 
 }  // namespace
 
+FinishedRun run_ended_by(const Failure& failure, const std::string& store) {
+  FinishedRun finished;
+  finished.store = store;
+  finished.error = std::current_exception();
+  finished.result.exit_code = code_of(status_of(failure.kind()));
+  finished.result.message = failure.what();
+  return finished;
+}
+
 FinishedRun finished_run(const Invocation& invocation, const RunOptions& options,
                          const HeldSignals& held, Errand* errand) {
   const auto& common = invocation.common;
@@ -115,9 +124,7 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
   } catch (...) {
     const auto failure = caught_failure();
     if (!failure) throw;
-    result.exit_code = code_of(status_of(failure->kind()));
-    result.message = failure->what();
-    finished.error = std::current_exception();
+    return run_ended_by(*failure, finished.store);
   }
   return finished;
 }

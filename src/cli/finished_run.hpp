@@ -8,6 +8,7 @@
 #include "cli/errand.hpp"
 #include "cli/report.hpp"
 #include "supervise/signals.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 
@@ -16,6 +17,9 @@ struct FinishedRun {
   std::string store;         // its URL; empty if it did not get that far
   std::exception_ptr error;  // what ended it, where the result does not say
 };
+
+// A run that came to nothing by the failure that is being handled.
+FinishedRun run_ended_by(const Failure& failure, const std::string& store);
 
 // Asks for the lock, runs the command and gives the lock back; says on standard error
 // what there is to say. Without a store open yet, because the guardian has to come first.

@@ -46,7 +46,7 @@ std::string line(const OptionSpec& spec) {
   std::string names = "--" + std::string(spec.name);
   if (spec.letter != 0) names = std::string("-") + spec.letter + "," + names;
   if (!spec.value.empty()) names += " " + std::string(spec.value);
-  return line(std::move(names), spec.help, 30);
+  return line(std::move(names), spec.help, 33);
 }
 
 std::string exit_codes_of(Verb verb) {

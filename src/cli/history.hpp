@@ -1,4 +1,4 @@
-// dlock history: the last runs of a lock.
+// dlock history: the last runs of locks, and whether one has succeeded lately.
 #pragma once
 
 #include "cli/app.hpp"

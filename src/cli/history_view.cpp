@@ -7,6 +7,8 @@
 #include "cli/lock_view.hpp"
 #include "cli/speaker.hpp"
 #include "cli/table.hpp"
+#include "lock/dedupe.hpp"
+#include "lock/history.hpp"
 #include "util/text.hpp"
 #include "util/width.hpp"
 
@@ -41,16 +43,17 @@ std::string bar(milliseconds duration, milliseconds longest, bool blocks) {
   return text;
 }
 
-milliseconds longest_of(const std::vector<RunInfo>& runs) {
+milliseconds longest_of(const std::vector<RunOfLock>& runs) {
   milliseconds longest{0};
-  for (const auto& run : runs) {
+  for (const auto& [lock, run] : runs) {
     longest = std::max(longest, run.duration.value_or(milliseconds(0)));
   }
   return longest;
 }
 
 Paint paint_of(const RunInfo& run) {
-  if (run.outcome == "running") return Paint::yellow;
+  if (goes_on(run)) return Paint::yellow;
+  if (is_by_hand(run)) return Paint::plain;
   return is_failure(run) ? Paint::red : Paint::green;
 }
 
@@ -62,27 +65,53 @@ std::string seconds_of(WallTime moment) {
 
 enum class Detail { bars, moments, least };
 
-std::string table_of(const std::vector<RunInfo>& runs, WallTime now, const Paper& paper,
-                     Detail detail) {
-  const bool with_bars = detail == Detail::bars;
-  const bool with_moments = detail != Detail::least;
-  std::vector<std::string> titles{"AGO", "TOOK"};
-  if (with_moments) titles.insert(titles.begin(), "STARTED");
-  if (with_bars) titles.emplace_back("");
+struct Columns {
+  bool names = false;
+  bool moments = false;
+  bool bars = false;
+  bool users = false;
+};
+
+Columns columns_for(const std::vector<RunOfLock>& runs, Detail detail, Names names) {
+  Columns columns;
+  columns.names = names == Names::shown;
+  columns.moments = detail != Detail::least;
+  columns.bars = detail == Detail::bars;
+  columns.users = columns.moments &&
+                  std::any_of(runs.begin(), runs.end(),
+                              [](const RunOfLock& one) { return !one.run.user.empty(); });
+  return columns;
+}
+
+std::vector<std::string> titles_of(const Columns& columns) {
+  std::vector<std::string> titles;
+  if (columns.moments) titles.emplace_back("STARTED");
+  if (columns.names) titles.emplace_back("LOCK");
+  titles.emplace_back("AGO");
+  titles.emplace_back("TOOK");
+  if (columns.bars) titles.emplace_back("");
   titles.emplace_back("HOST");
+  if (columns.users) titles.emplace_back("USER");
   titles.emplace_back("OUTCOME");
-  Table table(std::move(titles));
+  return titles;
+}
+
+std::string table_of(const std::vector<RunOfLock>& runs, WallTime now, const Paper& paper,
+                     const Columns& columns) {
+  Table table(titles_of(columns));
   const auto longest = longest_of(runs);
-  for (const auto& run : runs) {
+  for (const auto& [lock, run] : runs) {
     const auto ago = std::max(now - run.started, WallTime(0));
     std::vector<std::string> cells;
-    if (with_moments) cells.push_back(seconds_of(run.started));
+    if (columns.moments) cells.push_back(seconds_of(run.started));
+    if (columns.names) cells.push_back(printable(lock, 255));
     cells.push_back(for_people(ago));
     cells.push_back(run.duration ? for_people(*run.duration) : "-");
-    if (with_bars) {
+    if (columns.bars) {
       cells.push_back(run.duration ? bar(*run.duration, longest, paper.blocks) : "");
     }
     cells.push_back(printable(run.host, 64));
+    if (columns.users) cells.push_back(printable(run.user, 64));
     cells.push_back(colored(outcome_of(run), paint_of(run), paper.color));
     table.add(std::move(cells));
   }
@@ -110,17 +139,56 @@ Paper paper_of_output(bool color) {
   return paper;
 }
 
-std::string history_text(const std::vector<RunInfo>& runs, WallTime now,
-                         const Paper& paper) {
+Json json_of(const RunOfLock& run, Names names) {
+  auto json = json_of(run.run);
+  if (names == Names::left_out) return json;
+  Json named{{"name", run.lock}};
+  named.update(json);
+  return named;
+}
+
+std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
+                         const Paper& paper, Names names) {
   if (runs.empty()) return "";
-  if (paper.columns == 0) return table_of(runs, now, paper, Detail::moments);
+  const auto text_with = [&](Detail detail, const Paper& on) {
+    return table_of(runs, now, on, columns_for(runs, detail, names));
+  };
+  if (paper.columns == 0) return text_with(Detail::moments, paper);
   auto uncut = paper;
   uncut.columns = 0;
   for (const auto detail : {Detail::bars, Detail::moments}) {
-    auto text = table_of(runs, now, uncut, detail);
+    auto text = text_with(detail, uncut);
     if (columns_of_lines(text) <= paper.columns) return text;
   }
-  return table_of(runs, now, paper, Detail::least);
+  return text_with(Detail::least, paper);
+}
+
+SuccessWithin success_within(const LockInfo& lock, milliseconds span) {
+  SuccessWithin answer;
+  answer.span = span;
+  answer.last = lock.last_success;
+  answer.now = lock.now;
+  const auto ended = answer.last ? answer.last->ended : std::nullopt;
+  answer.is_within = ended && is_recent(*ended, span, lock.now);
+  return answer;
+}
+
+Json json_of(const SuccessWithin& answer, const std::string& lock) {
+  return Json{
+      {"name", lock},
+      {"succeeded", answer.is_within},
+      {"last_success", answer.last ? json_of(*answer.last) : Json(nullptr)},
+  };
+}
+
+std::string text_of(const SuccessWithin& answer, const std::string& lock) {
+  const auto name = printable(lock, 255);
+  if (!answer.last || !answer.last->ended) return name + " never succeeded";
+  const auto ended = *answer.last->ended;
+  return name + (answer.is_within ? " succeeded " : " last succeeded ") +
+         for_people(std::max(answer.now - ended, WallTime(0))) + " ago, at " +
+         rfc3339(ended) + " on " + printable(answer.last->host, 64) +
+         (answer.is_within ? "" : ", not within " + for_people(answer.span));
 }
 
 }  // namespace dlock

@@ -7,17 +7,27 @@
 namespace dlock {
 namespace {
 
-std::string described(const HolderInfo& holder, const std::string& command) {
+// "pid 123, nightly copy: ./backup.sh"
+std::string use_of(const HolderInfo& holder, const std::string& label,
+                   const std::string& command) {
+  const auto state = holder.kept      ? "ended"
+                     : holder.for_pid ? kept_by(holder)
+                                      : "pid " + std::to_string(holder.pid);
+  const auto shown = is_detached(holder) ? "" : command;
+  if (label.empty()) return state + (shown.empty() ? "" : ", " + shown);
+  return state + ", " + label + (shown.empty() ? "" : ": " + shown);
+}
+
+std::string described(const HolderInfo& holder, const std::string& label,
+                      const std::string& command) {
   if (holder.foreign) {
     return std::string(foreign_holder) +
            (holder.expires_in ? ", which ends in " + for_people(*holder.expires_in)
                               : ", which does not end by itself");
   }
-  const auto state = holder.kept ? "ended" : "pid " + std::to_string(holder.pid);
-  return owner_text(holder.user, holder.host) + " (" + state +
-         (is_detached(holder) || command.empty() ? "" : ", " + command) + ") for " +
-         for_people(holder.held) + (holder.kept ? kept_note(holder) : "") +
-         (is_detached(holder) ? ", ends in " + time_left(holder) : "");
+  return owner_text(holder.user, holder.host) + " (" + use_of(holder, label, command) +
+         ") for " + for_people(holder.held) + (holder.kept ? kept_note(holder) : "") +
+         (is_detached(holder) && !holder.for_pid ? ", ends in " + time_left(holder) : "");
 }
 
 }  // namespace
@@ -36,8 +46,14 @@ std::string kept_note(const HolderInfo& holder) {
   return ", kept for another " + time_left(holder);
 }
 
+std::string kept_by(const HolderInfo& holder) {
+  return "kept by pid " + std::to_string(holder.pid);
+}
+
+std::string shown_label(const HolderInfo& holder) { return printable(holder.label, 60); }
+
 std::string described(const HolderInfo& holder) {
-  return described(holder, printable_command(holder.command));
+  return described(holder, shown_label(holder), printable_command(holder.command));
 }
 
 std::string refusal_text(const Answer& answer, unsigned slots) {
@@ -47,6 +63,13 @@ std::string refusal_text(const Answer& answer, unsigned slots) {
   }
   if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
     return described(deduplicated->by);
+  }
+  if (const auto* superseded = std::get_if<Superseded>(&answer)) {
+    const auto& host = superseded->host;
+    return "superseded by a newer run" +
+           (host.empty() ? ""
+                         : " (" + printable(host, 64) + " pid " +
+                               std::to_string(superseded->pid) + ")");
   }
   const auto* busy = std::get_if<Busy>(&answer);
   if (busy == nullptr) return "held by an outer run";
@@ -58,20 +81,33 @@ std::string refusal_text(const Answer& answer, unsigned slots) {
   return text;
 }
 
+std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_least) {
+  for (const auto& holder : lock.holders) {
+    if (holder.foreign || holder.fence != fence) continue;
+    if (holder.kept) return "the run of this grant has ended";
+    return "held by this grant for another " + time_left(holder) + ", and not for " +
+           for_people(at_least);
+  }
+  if (lock.holders.empty()) return "not held by this grant any more: it is free";
+  return "not held by this grant any more: held by " + described(lock.holders.front());
+}
+
 std::string waiting_text(const Busy& busy, std::size_t columns) {
   const auto place =
       "; place " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
   if (busy.holders.empty()) return "waiting" + place;
   const auto& holder = busy.holders.front();
+  const auto label = shown_label(holder);
   const auto held_by = [&](const std::string& command) {
-    return "held by " + described(holder, command) + place;
+    return "held by " + described(holder, label, command) + place;
   };
   const std::string waiting = "waiting: ";
   const auto fits = [&](const std::string& text) { return columns_of(text) <= columns; };
   const auto command = printable_command(holder.command);
   auto whole = waiting + held_by(command);
   if (fits(whole) || holder.foreign) return whole;
-  // First less of the command, then none, then only who and since when, then only that.
+  // First less of the command, then none, then no label, then only who and since when,
+  // then only that.
   constexpr std::size_t least = 4;
   constexpr std::size_t comma = 2;
   const auto room = columns - std::min(columns, columns_of(waiting + held_by("")));
@@ -79,6 +115,7 @@ std::string waiting_text(const Busy& busy, std::size_t columns) {
   const auto since = "for " + for_people(holder.held) + place;
   for (const auto& text :
        {waiting + held_by(""), held_by(""),
+        "held by " + described(holder, "", "") + place,
         "held by " + owner_text(holder.user, holder.host) + " " + since,
         "held " + since}) {
     if (fits(text)) return text;

@@ -16,8 +16,14 @@ std::string owner_text(const std::string& user, const std::string& host);
 // Whether it was granted by hand: no process stands for it, and it ends by itself.
 bool is_detached(const HolderInfo& holder);
 
+// Its label, as far as a sentence has room for it.
+std::string shown_label(const HolderInfo& holder);
+
 // "12s": until a lease ends that does.
 std::string time_left(const HolderInfo& holder);
+
+// "kept by pid 20860": of a detached lease that is renewed for a process.
+std::string kept_by(const HolderInfo& holder);
 
 // ", kept for another 12s": of a lock that is held on after its run.
 std::string kept_note(const HolderInfo& holder);

@@ -6,34 +6,24 @@
 #include <boost/asio/io_context.hpp>
 #include <exception>
 #include <memory>
-#include <utility>
 
 #include "cli/about.hpp"
 #include "cli/completed.hpp"
+#include "cli/limit_view.hpp"
 #include "cli/look.hpp"
 #include "cli/nesting.hpp"
 #include "cli/speaker.hpp"
+#include "cli/wait_notice.hpp"
 #include "lock/admission.hpp"
 #include "store/open.hpp"
 #include "supervise/direct_supervisor.hpp"
+#include "util/host.hpp"
 #include "util/json.hpp"
-#include "util/on_exit.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
-
-// As the user would write it: "5/800ms", "100/1m".
-std::string text_of(const Rate& rate) {
-  constexpr std::pair<const char*, std::int64_t> units[] = {
-      {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}};
-  const auto period = rate.period.count();
-  const auto* unit = std::find_if(std::begin(units), std::end(units),
-                                  [&](const auto& u) { return period % u.second == 0; });
-  return std::to_string(rate.most) + "/" + std::to_string(period / unit->second) +
-         unit->first;
-}
 
 // As dlock found it, but for secrets.
 std::vector<std::string> environment_for_command() {
@@ -101,22 +91,21 @@ asio::awaitable<Exit> Limited::to_the_end() {
 }
 
 asio::awaitable<RateAnswer> Limited::obtain() {
-  const OnExit no_live_line([this] { speaker_.live(""); });
   const SignalInbox::InterruptibleWait wait(signals_);
   RateClaim claim;
   claim.limit = {common_.name_space, options_.name};
   claim.token.bytes = random_bytes();
   claim.rate = options_.rate;
+  claim.host = host_name();
+  claim.pid = ::getpid();
   TurnPatience patience;
   if (options_.wait) patience.until = later(Clock::now(), *options_.wait);
-  patience.waiting = [this](const NotAdmitted& turn) {
-    const auto message = "waiting: a turn in " + for_people(turn.next_in);
-    speaker_.step(message);
-    speaker_.live(message);
+  WaitNotice notice(speaker_, patience.until);
+  patience.waiting = [&](milliseconds turn_in) {
+    return notice.waiting(
+        [&](std::size_t) { return "waiting: a turn in " + for_people(turn_in); });
   };
-  patience.retrying = [this](const Failure& failure) {
-    speaker_.step(std::string(failure.what()) + "; trying again");
-  };
+  patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
   speaker_.step("asking " + printable(store_->url()));
   co_return co_await await_admission(rates_of(*store_), std::move(claim),
                                      std::move(patience), wakeup_);
@@ -168,9 +157,15 @@ Exit Limited::refused(const NotAdmitted& not_yet) const {
 }  // namespace
 
 Exit limit_verb(const Invocation& invocation) {
-  const auto options = limit_options(invocation.settings, invocation.operands.at(0),
-                                     invocation.operands.at(1), invocation.command);
+  const auto options =
+      limit_options(invocation.settings, invocation.operands, invocation.command);
   return about(options.name, [&] {
+    if (options.action == LimitOptions::Action::show) {
+      return shown_limit(invocation.common, options.name);
+    }
+    if (options.action == LimitOptions::Action::reset) {
+      return reset_limit(invocation.common, options.name);
+    }
     const HeldSignals held;
     asio::io_context context(1);
     Limited limited(context, invocation.common, options, held);

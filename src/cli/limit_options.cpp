@@ -1,14 +1,40 @@
 #include "cli/claim_options.hpp"
 
 namespace dlock {
+namespace {
 
-LimitOptions limit_options(const Settings& settings, const std::string& name,
-                           const std::string& rate, std::vector<std::string> command) {
+LimitOptions::Action action(const Settings& settings) {
+  const bool shows = flag(settings, "show");
+  const bool resets = flag(settings, "reset");
+  if (shows && resets) throw UsageError("--show and --reset exclude each other");
+  if (shows) return LimitOptions::Action::show;
+  return resets ? LimitOptions::Action::reset : LimitOptions::Action::admit;
+}
+
+}  // namespace
+
+LimitOptions limit_options(const Settings& settings,
+                           const std::vector<std::string>& operands,
+                           std::vector<std::string> command) {
   LimitOptions options;
-  options.name = parsed_name(name);
-  options.rate = parsed_rate(rate);
-  options.command = std::move(command);
+  options.action = action(settings);
+  options.name = parsed_name(operands.at(0));
   options.wait = chosen_wait(settings);
+  if (options.action != LimitOptions::Action::admit) {
+    if (operands.size() > 1 || !command.empty()) {
+      throw UsageError(
+          "--show and --reset take the name alone (usage: dlock limit NAME "
+          "--show)");
+    }
+    return options;
+  }
+  if (operands.size() < 2) {
+    throw UsageError(
+        "the rate is missing, such as 5/1s (usage: dlock limit [OPTIONS] "
+        "NAME N/PERIOD [--] [COMMAND [ARG...]])");
+  }
+  options.rate = parsed_rate(operands.at(1));
+  options.command = std::move(command);
   return options;
 }
 

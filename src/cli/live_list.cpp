@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/completed.hpp"
+#include "cli/list_order.hpp"
 #include "cli/live_view.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/output_queue.hpp"
@@ -71,6 +72,7 @@ class LiveList final : public EventSink {
     while (running_ > 0) co_await showing_.wait_until(Clock::time_point::max());
     if (ended_by_) co_return Exit{0, ended_by_};
     if (error_) std::rethrow_exception(error_);
+    if (is_left_) co_return Exit{};
     if (output_error_.value_or(0) != 0) {
       throw Failure(Failure::Kind::unreachable, output_failure(*output_error_));
     }
@@ -114,7 +116,9 @@ class LiveList final : public EventSink {
       return matches_glob(options_.pattern, name);
     };
     try {
-      locks_ = co_await store_->inspector().list(common_.name_space, matches, looking_);
+      auto found =
+          co_await store_->inspector().list(common_.name_space, matches, looking_);
+      locks_ = arranged(std::move(found), options_);
       looked_at_ = Clock::now();
       trouble_.clear();
     } catch (const Failure& failure) {
@@ -144,7 +148,9 @@ class LiveList final : public EventSink {
       if (ends_by_default(signal->number)) ended_by_ = signal->number;
       if (screen_) screen_->forget();
     }
-    return ended_by_ || error_ || output_error_ || (screen_ && screen_->is_gone());
+    is_left_ = is_left_ || (screen_ && screen_->is_left());
+    return is_left_ || ended_by_ || error_ || output_error_ ||
+           (screen_ && screen_->is_gone());
   }
 
   void show() {
@@ -169,8 +175,9 @@ class LiveList final : public EventSink {
   }
 
   std::string table(const std::vector<LockInfo>& locks, std::size_t columns) const {
-    return locks.empty() ? "no lock is held, awaited or has a last run\n"
-                         : list_text(locks, color_, columns);
+    const auto* none = options_.held ? "no lock is held\n"
+                                     : "no lock is held, awaited or has a last run\n";
+    return locks.empty() ? none : list_text(locks, color_, columns);
   }
 
   std::string trouble(milliseconds age) const {
@@ -197,6 +204,7 @@ class LiveList final : public EventSink {
   std::optional<std::string> printed_;
 
   int running_ = 0;
+  bool is_left_ = false;  // by the key for that
   std::optional<int> ended_by_;
   std::optional<int> output_error_;  // 0: nobody reads it
   std::exception_ptr error_;

@@ -37,6 +37,7 @@ Json json_of(const RunInfo& run) {
       {"exit_code", or_null(run.exit_code)},
       {"signal", or_null(run.signal)},
       {"host", run.host},
+      {"user", run.user},
       {"outcome", run.outcome},
   };
   if (!run.reason.empty()) json["reason"] = run.reason;
@@ -59,6 +60,7 @@ Json json_of(const LockInfo& lock) {
   return Json{
       {"name", lock.lock.name},
       {"state", lock.holders.empty() ? "free" : "held"},
+      {"known", lock.known},
       {"mode", lock.mode == Mode::shared ? "shared" : "exclusive"},
       {"slots", lock.slots},
       {"free", lock.free},

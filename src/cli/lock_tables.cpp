@@ -36,6 +36,7 @@ bool has_labels(const LockInfo& lock) {
 // What a holder does with the lock: its command, or why there is none.
 std::string use_of(const HolderInfo& holder) {
   const auto broken = holder.broken ? "  (broken)" : "";
+  if (is_detached(holder) && holder.for_pid) return "(" + kept_by(holder) + ")" + broken;
   if (is_detached(holder))
     return "(detached, ends in " + time_left(holder) + ")" + broken;
   return printable_command(holder.command) +
@@ -81,6 +82,7 @@ std::string headline_of(const LockInfo& lock, bool color) {
   std::string text =
       printable(lock.lock.name, 255) + "  " +
       colored(held ? "held" : "free", held ? Paint::yellow : Paint::green, color);
+  if (!lock.known && !held) text += " (never used)";
   if (held && lock.mode == Mode::shared) text += ", shared";
   if (lock.slots > 1) {
     text += ", " + std::to_string(lock.free) + " of " + std::to_string(lock.slots) +

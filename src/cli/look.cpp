@@ -2,11 +2,13 @@
 
 #include "cli/about.hpp"
 #include "cli/completed.hpp"
+#include "cli/list_order.hpp"
 #include "cli/live_list.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/metrics_view.hpp"
 #include "cli/speaker.hpp"
 #include "util/glob.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
 ExitStatus status_of(Failure::Kind kind) {
@@ -50,16 +52,19 @@ namespace {
 
 std::string listed(const std::vector<LockInfo>& locks, ListOptions::Form form,
                    Color color) {
-  switch (form) {
-    case ListOptions::Form::table:
-      return list_text(locks, use_color(color), columns_of_output());
-    case ListOptions::Form::metrics: return metrics_text(locks);
-    case ListOptions::Form::live:
-    case ListOptions::Form::json: break;
+  if (form == ListOptions::Form::table) {
+    return list_text(locks, use_color(color), columns_of_output());
   }
   Json all = Json::array();
   for (const auto& lock : locks) all.push_back(json_of(lock));
   return to_line(all) + "\n";
+}
+
+// What is not there is said on standard error, so that a script has nothing to skip.
+std::string none_text(const ListOptions& options, const std::string& store) {
+  const auto which = options.pattern == "*" ? "" : " that match " + options.pattern;
+  return (options.held ? "no locks are held" : "no locks") + printable(which, 300) +
+         " in " + printable(store);
 }
 
 }  // namespace
@@ -68,16 +73,29 @@ Exit list_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const auto options = list_options(invocation.settings, invocation.operands);
   if (options.form == ListOptions::Form::live) return live_list_verb(common, options);
+  const bool is_metrics = options.form == ListOptions::Form::metrics;
   asio::io_context context(1);
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
-  const auto locks = completed(context, [&] {
-    return store->inspector().list(
-        common.name_space,
-        [&](const std::string& name) { return matches_glob(options.pattern, name); },
-        wakeup);
-  });
-  print(listed(locks, options.form, common.color));
+  std::vector<LockInfo> locks;
+  try {
+    locks = completed(context, [&] {
+      return store->inspector().list(
+          common.name_space,
+          [&](const std::string& name) { return matches_glob(options.pattern, name); },
+          wakeup);
+    });
+  } catch (const Failure&) {
+    if (is_metrics) print(metrics_text(common.name_space, std::nullopt));
+    throw;
+  }
+  locks = arranged(std::move(locks), options);
+  if (locks.empty() && options.form == ListOptions::Form::table) {
+    Speaker("", common.quiet, common.verbose).warning(none_text(options, store->url()));
+    return {};
+  }
+  print(is_metrics ? metrics_text(common.name_space, locks)
+                   : listed(locks, options.form, common.color));
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "cli/options.hpp"
+#include "util/glob.hpp"
 
 namespace dlock {
 
@@ -25,15 +26,40 @@ ListOptions list_options(const Settings& settings,
     wanted = name;
     options.form = form;
   }
+  options.held = flag(settings, "held");
+  constexpr Choice<ListOrder> orders[] = {{"name", ListOrder::name},
+                                          {"age", ListOrder::age}};
+  choice(settings, "sort", orders, options.order);
   return options;
 }
 
-HistoryOptions history_options(const Settings& settings, const std::string& name) {
+HistoryOptions history_options(const Settings& settings,
+                               const std::vector<std::string>& operands) {
   HistoryOptions options;
-  options.name = parsed_name(name);
+  if (!operands.empty()) options.pattern = operands.front();
+  options.name = literal_of(options.pattern);
+  if (options.name) parsed_name(*options.name);
   with_setting(settings, "limit", [&](const std::string& value) {
     options.limit = parsed_number(value, 1, 1'000'000);
   });
+  options.failed = flag(settings, "failed");
+  const auto span = [&](const char* name, std::optional<milliseconds>& target) {
+    with_setting(settings, name,
+                 [&](const std::string& value) { target = parsed_duration(value); });
+  };
+  span("since", options.since);
+  span("succeeded-within", options.succeeded_within);
+  if (!options.succeeded_within) return options;
+  for (const auto* other : {"failed", "since"}) {
+    if (settings.count(other) > 0 && !is_from_file(settings, other)) {
+      throw excluded(settings, "succeeded-within", other);
+    }
+  }
+  if (!options.name) {
+    throw UsageError(
+        "--succeeded-within wants the name of one lock (with \\ before * ? [ and \\)",
+        is_from_file(settings, "succeeded-within"));
+  }
   return options;
 }
 

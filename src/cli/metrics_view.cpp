@@ -76,6 +76,17 @@ constexpr LockMetric lock_metrics[] = {
      [](const LockInfo& lock) { return slots(lock, lock.free); }},
     {"dlock_lock_held_age_seconds", "How long the oldest holder has held the lock.",
      held_age},
+    {"dlock_runs_refused_total",
+     "How many runs were not granted the lock because others held it.",
+     [](const LockInfo& lock) -> Sample { return std::to_string(lock.refused); }},
+    {"dlock_runs_superseded_total", "How many runs gave way to a newer one.",
+     [](const LockInfo& lock) -> Sample { return std::to_string(lock.superseded); }},
+    {"dlock_last_success_timestamp_seconds",
+     "When the last run ended whose command exited with 0, since the epoch.",
+     [](const LockInfo& lock) -> Sample {
+       if (!lock.last_success || !lock.last_success->ended) return std::nullopt;
+       return in_seconds(*lock.last_success->ended);
+     }},
 };
 
 struct RunMetric {
@@ -100,6 +111,11 @@ constexpr RunMetric run_metrics[] = {
      }},
 };
 
+std::string head_of(const std::string& name, const char* help) {
+  const auto* type = name.ends_with("_total") ? " counter" : " gauge";
+  return "# HELP " + name + " " + help + "\n# TYPE " + name + type + "\n";
+}
+
 template <typename SampleOf>
 std::string metric_text(const std::string& name, const char* help,
                         const std::vector<LockInfo>& locks, SampleOf sample_of) {
@@ -111,13 +127,18 @@ std::string metric_text(const std::string& name, const char* help,
                label_value(lock.lock.name_space) + "\"} " + *sample + "\n";
   }
   if (samples.empty()) return "";
-  return "# HELP " + name + " " + help + "\n# TYPE " + name + " gauge\n" + samples;
+  return head_of(name, help) + samples;
 }
 
 }  // namespace
 
-std::string metrics_text(const std::vector<LockInfo>& locks) {
-  std::string text;
+std::string metrics_text(const std::string& name_space,
+                         const std::optional<std::vector<LockInfo>>& found) {
+  auto text = head_of("dlock_up", "Whether the store answers.") +
+              "dlock_up{namespace=\"" + label_value(name_space) + "\"} " +
+              (found ? "1" : "0") + "\n";
+  if (!found) return text;
+  const auto& locks = *found;
   for (const auto& metric : lock_metrics) {
     text += metric_text(metric.name, metric.help, locks, metric.of);
   }

@@ -40,7 +40,8 @@ std::string with_grant(const std::string& held, const std::string& name, Fence f
 }
 
 bool is_secret(std::string_view entry) {
-  return entry.starts_with("DLOCK_PASSWORD=") || entry.starts_with("DLOCK_TOKEN=");
+  return entry.starts_with("DLOCK_PASSWORD=") || entry.starts_with("DLOCK_TOKEN=") ||
+         entry.starts_with("DLOCK_SENTINEL_PASSWORD=");
 }
 
 std::vector<std::string> command_environment(const char* const* inherited,

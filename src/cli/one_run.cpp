@@ -6,6 +6,7 @@
 
 #include "cli/lock_view.hpp"
 #include "cli/nesting.hpp"
+#include "cli/wait_notice.hpp"
 #include "lock/acquire.hpp"
 #include "lock/outage.hpp"
 #include "supervise/direct_supervisor.hpp"
@@ -25,11 +26,17 @@ milliseconds since(Clock::time_point start) {
 // Tells the user what is of no concern to whoever obeys the lease.
 class Messenger final : public LeaseWatcher {
  public:
-  Messenger(LeaseWatcher& obeys, const Speaker& speaker)
-      : obeys_(obeys), speaker_(speaker) {}
+  Messenger(LeaseWatcher& obeys, const Speaker& speaker, bool& is_store_silent)
+      : obeys_(obeys), speaker_(speaker), is_store_silent_(is_store_silent) {}
 
-  void extend(Clock::time_point deadline) override { obeys_.extend(deadline); }
-  void renewal_failed(Clock::time_point now) override { obeys_.renewal_failed(now); }
+  void extend(Clock::time_point deadline) override {
+    is_store_silent_ = false;
+    obeys_.extend(deadline);
+  }
+  void renewal_failed(Clock::time_point now) override {
+    is_store_silent_ = true;
+    obeys_.renewal_failed(now);
+  }
   void reclaimed() override {
     speaker_.warning("the lease was gone from the store; set up again");
   }
@@ -38,6 +45,7 @@ class Messenger final : public LeaseWatcher {
  private:
   LeaseWatcher& obeys_;
   const Speaker& speaker_;
+  bool& is_store_silent_;
 };
 
 Claim claim_for(const CommonOptions& common, const RunOptions& options) {
@@ -53,6 +61,9 @@ Claim claim_for(const CommonOptions& common, const RunOptions& options) {
   claim.command = options.command;
   claim.dedupe = options.dedupe;
   claim.min_hold = options.min_hold;
+  claim.max_queue = options.max_queue;
+  claim.supersedes = options.supersede;
+  claim.replaces = options.replace;
   const char* held = std::getenv("DLOCK_HELD");
   if (held != nullptr) claim.held_above = fences_held_above(held, options.name);
   return claim;
@@ -148,7 +159,7 @@ bool Run::may_start_without(const Failure& failure) const {
 asio::awaitable<bool> Run::make_sure(Grant& grant) {
   for (int tries = 0; !lasts(grant); ++tries) {
     if (tries == most_repeats) throw lease_too_short();
-    const auto answer = co_await claimant_->ask(Queue::stay_out, wakeup_);
+    const auto answer = co_await claimant_->ask(Queue::refuse, wakeup_);
     const auto* granted = std::get_if<Grant>(&answer);
     if (granted == nullptr) {
       not_obtained(answer);
@@ -156,7 +167,8 @@ asio::awaitable<bool> Run::make_sure(Grant& grant) {
     }
     grant = *granted;
   }
-  co_return true;
+  if (grant.broken) taken_at_once();
+  co_return !grant.broken;
 }
 
 bool Run::lasts(const Grant& grant) const {
@@ -181,17 +193,37 @@ asio::awaitable<Answer> Run::obtain() {
   const auto start = Clock::now();
   if (options_.wait) patience.until = later(start, *options_.wait);
   patience.waits_for_store = options_.waits_for_store;
-  patience.waiting = [this](const Busy& busy) { return show_waiting(busy); };
-  patience.retrying = [this](const Failure& failure) {
-    speaker_.step(std::string(failure.what()) + "; trying again");
+  WaitNotice notice(speaker_, patience.until.value_or(start));
+  patience.waiting = [&](const Busy& busy) {
+    return notice.waiting(
+        [&](std::size_t columns) { return waiting_text(busy, columns); });
   };
+  if (options_.replace) {
+    patience.clearing = [this](const Busy& busy) { return end_what_is_left(busy); };
+  }
+  patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
   speaker_.step("asking " + printable(store_->url()));
-  const OnExit note_wait([&] {
-    speaker_.live("");
-    result_.waited = since(start);
-  });
+  const OnExit note_wait([&] { result_.waited = since(start); });
   const SignalInbox::InterruptibleWait wait(signals_);
   co_return co_await acquire(*claimant_, patience, wakeup_);
+}
+
+// Of runs whose dlock is gone, from which this one has taken the lock. Returns when to
+// look again: only a store that knows processes can tell, and does not when one dies.
+asio::awaitable<milliseconds> Run::end_what_is_left(const Busy& busy) {
+  constexpr milliseconds look_every{1000};
+  constexpr milliseconds while_it_ends{100};
+  std::vector<Fence> fences;
+  for (const auto& holder : busy.holders) {
+    if (holder.dlock_gone && holder.broken) fences.push_back(holder.fence);
+  }
+  if (!fences.empty()) {
+    const auto lock = claimant_->claim().lock;
+    const auto broken = co_await store_->break_leases(lock, fences, wakeup_);
+    for (const auto& one : broken) orphans_.end(one);
+    co_return while_it_ends;
+  }
+  co_return store_->leases_run_out() ? milliseconds::max() : look_every;
 }
 
 std::unique_ptr<Supervisor> Run::supervisor() {
@@ -239,7 +271,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   auto plan = start_plan(grant);
   OutagePolicy lease(options_.on_outage, timing_, plan.deadline, *command_,
                      [this](const std::string& message) { unprotected(message); });
-  Messenger messenger(lease, speaker_);
+  Messenger messenger(lease, speaker_, is_store_silent_);
   if (grant && store_->protects()) {
     keeper_.emplace(context_, *claimant_, store_->leases_run_out(), timing_, messenger);
   }
@@ -266,6 +298,7 @@ asio::awaitable<std::optional<Spawned>> Run::start(StartPlan plan,
     co_return std::nullopt;
   }
   started_at_ = Clock::now();
+  result_.started = wall_now();
   const auto started = co_await command_->start(std::move(plan));
   note.reset();  // whose descriptor others can use now
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
@@ -326,7 +359,7 @@ void Run::conclude_command(const Ended& end, const OutagePolicy& lease) {
   // Nobody has ended it for that (this process was stopped, say), but nobody knows either
   // whether others had the lock by then.
   if (had_lease && !has_held && !ended_in_outage_ && !end.lost) {
-    lost(Loss::unconfirmed, ": the lease may have ended before the command");
+    lost(Loss::unconfirmed, CommandThen::may_have_outlived);
   }
 }
 
@@ -359,7 +392,7 @@ asio::awaitable<Release> Run::release(std::optional<RunEnd>& end) {
 
 void Run::found_lost(Loss loss) {
   if (!ended_in_outage_) {
-    lost(loss, " before the command ended");
+    lost(loss, CommandThen::had_ended);
     return;
   }
   result_.reason = loss;

@@ -8,6 +8,8 @@
 
 #include "cli/app.hpp"
 #include "cli/errand.hpp"
+#include "cli/loss_text.hpp"
+#include "cli/orphaned_runs.hpp"
 #include "cli/report.hpp"
 #include "cli/speaker.hpp"
 #include "lock/keeper.hpp"
@@ -44,6 +46,7 @@ class Run {
   bool lasts(const Grant& grant) const;
   asio::awaitable<bool> wait_out_jitter();
   asio::awaitable<Answer> obtain();
+  asio::awaitable<milliseconds> end_what_is_left(const Busy& busy);
   bool may_start_without(const Failure& failure) const;
   std::unique_ptr<Supervisor> supervisor();
   StartPlan start_plan(const std::optional<Grant>& grant) const;
@@ -64,11 +67,12 @@ class Run {
   void not_obtained(const Answer& answer);
   void failed(const Failure& failure);
   void interrupted(int signal);
+  void taken_at_once();
   void not_started(const SpawnFailure& failure);
   void ended(const Ended& ended);
-  void lost(Loss loss, const std::string& what_of_the_command);
+  void lost(Loss loss, CommandThen command);
+  std::optional<Silence> silence() const;
   void found_lost(Loss loss);
-  milliseconds show_waiting(const Busy& busy);
   std::string release_step(const std::optional<RunEnd>& end) const;
   std::string how_it_ends() const;
   bool leaves_lease() const;
@@ -89,12 +93,14 @@ class Run {
   SupervisionPlan plan_;
   Guardian* guardian_;
   Errand* errand_;
+  OrphanedRuns orphans_;  // that have to end before this one begins
   // Until the lock is given back, which is when it is let go.
   std::unique_ptr<Supervisor> command_;
   Clock::time_point started_at_;
   std::optional<LeaseKeeper> keeper_;  // of the lease, if there is one
   // Whether the run ended in an outage that it was to live through (--on-outage run).
   bool ended_in_outage_ = false;
+  bool is_store_silent_ = false;  // the last renewal was not answered
   RunResult result_;
 };
 

@@ -37,21 +37,38 @@ struct ClaimOptions {
   std::string label;
 };
 
+// What is to be run when all is over, each for /bin/sh -c; empty: nothing.
+struct HookLines {
+  std::string on_success;
+  std::string on_failure;
+  std::string on_busy;
+
+  bool are_empty() const {
+    return on_success.empty() && on_failure.empty() && on_busy.empty();
+  }
+};
+
 struct RunOptions : ClaimOptions {
   std::vector<std::string> command;
   int conflict_exit_code = 75;
   bool waits_for_store = true;  // for as long as for the lock
   std::optional<Dedupe> dedupe;
+  bool replace = false;
+  bool supersede = false;
+  std::optional<unsigned> max_queue;
   milliseconds min_hold{0};
   milliseconds jitter{0};
   bool reclaim = false;
   milliseconds lock_delay{0};
   std::string report;  // a path, or empty
+  HookLines hooks;
   OnOutage on_outage = OnOutage::stop;
   SupervisionPlan supervision;
 };
 
 struct AcquireOptions : ClaimOptions {
+  enum class Form { token, json, variables };
+  Form form = Form::token;
   std::optional<pid_t> for_pid;
 };
 
@@ -74,15 +91,25 @@ struct RunAbove {
   std::string held;  // DLOCK_HELD
 };
 
+// By name; or those first that have been held the longest, then those that nobody holds,
+// the last that ran first.
+enum class ListOrder { name, age };
+
 struct ListOptions {
   enum class Form { table, json, metrics, live };
   std::string pattern = "*";
   Form form = Form::table;
+  bool held = false;
+  ListOrder order = ListOrder::name;
 };
 
 struct HistoryOptions {
-  std::string name;
+  std::string pattern = "*";
+  std::optional<std::string> name;  // if the pattern is that of one lock
   unsigned limit = 20;
+  bool failed = false;
+  std::optional<milliseconds> since;
+  std::optional<milliseconds> succeeded_within;
 };
 
 struct BreakOptions {
@@ -95,6 +122,7 @@ struct CacheOptions {
   std::string name;  // of the lock: "cache:KEY"
   std::vector<std::string> command;
   bool forget = false;
+  bool show = false;
   Lifetime lifetime{milliseconds(300'000), milliseconds(0)};
   std::size_t max_size = std::size_t{16} << 20;
   milliseconds wait = milliseconds::max();  // for others who compute
@@ -103,8 +131,10 @@ struct CacheOptions {
 };
 
 struct LimitOptions {
+  enum class Action { admit, show, reset };
+  Action action = Action::admit;
   std::string name;
-  Rate rate;
+  Rate rate;                         // to be admitted
   std::vector<std::string> command;  // empty: only answer
   std::optional<milliseconds> wait;  // max(): forever
 };
@@ -130,11 +160,15 @@ CacheOptions cache_options(const Settings& settings, const std::string& key,
 ListOptions list_options(const Settings& settings,
                          const std::vector<std::string>& operands);
 
-HistoryOptions history_options(const Settings& settings, const std::string& name);
+HistoryOptions history_options(const Settings& settings,
+                               const std::vector<std::string>& operands);
 
 BreakOptions break_options(const Settings& settings, const std::string& name);
-LimitOptions limit_options(const Settings& settings, const std::string& name,
-                           const std::string& rate, std::vector<std::string> command);
+
+// `operands`: the name, and the rate unless something else is done with the limit.
+LimitOptions limit_options(const Settings& settings,
+                           const std::vector<std::string>& operands,
+                           std::vector<std::string> command);
 
 // The budget of one operation on the store: what --store-timeout says, else 2 s, and
 // no more than a tenth of the ttl where leases can run out.

@@ -9,6 +9,7 @@
 #include "cli/lock_view.hpp"
 #include "cli/speaker.hpp"
 #include "supervise/signals.hpp"
+#include "util/bounded_write.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
 #include "util/text.hpp"
@@ -22,12 +23,21 @@ bool is_same_file(const struct stat& status, int fd) {
          other.st_ino == status.st_ino;
 }
 
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+// So long whoever reads standard error may take. It is not waited for without end: a
+// standard error that nobody reads holds up nothing.
+constexpr milliseconds patience_for_reader{5000};
+
 }  // namespace
 
 std::string name_of(Outcome outcome) {
   switch (outcome) {
     case Outcome::ran: return "ran";
     case Outcome::busy: return "busy";
+    case Outcome::superseded: return "superseded";
     case Outcome::deduplicated: return "deduplicated";
     case Outcome::lost: return "lost";
     case Outcome::unavailable: return "unavailable";
@@ -39,14 +49,18 @@ std::string name_of(Outcome outcome) {
   return "error";
 }
 
-std::string report_line(const std::string& lock, const std::string& store,
-                        const RunResult& result) {
-  const auto& grant = result.grant;
+CommandEnd reported_end(const RunResult& result) {
   const bool lost = result.outcome == Outcome::lost && result.ran;
-  const auto& exit_code = lost ? result.command_exit_code : result.exit_code;
-  const auto& signal = lost ? result.command_signal : result.signal;
+  if (lost) return {result.command_exit_code, result.command_signal};
+  return {result.exit_code, result.signal};
+}
+
+std::string report_line(const RunIdentity& run, const RunResult& result) {
+  const auto& grant = result.grant;
+  const auto [exit_code, signal] = reported_end(result);
+  const bool has_run = result.started && result.ran;
   return to_line(Json{
-             {"name", lock},
+             {"name", run.lock},
              {"outcome", name_of(result.outcome)},
              {"reason", result.reason ? Json(loss_name(*result.reason)) : Json(nullptr)},
              {"protected", or_null(result.is_protected)},
@@ -54,17 +68,29 @@ std::string report_line(const std::string& lock, const std::string& store,
              {"signal", signal ? Json(signal_name(*signal)) : Json(nullptr)},
              {"fence", grant ? Json(grant->fence.number) : Json(nullptr)},
              {"slot", grant ? Json(grant->slot) : Json(nullptr)},
-             {"store", store},
+             {"store", text_or_null(run.store)},
+             {"strength", nullptr},
+             {"host", run.host},
+             {"user", run.user},
+             {"command", run.command},
+             {"label", text_or_null(run.label)},
+             {"started", has_run ? Json(rfc3339(*result.started)) : Json(nullptr)},
+             {"ended",
+              has_run ? Json(rfc3339(*result.started + *result.ran)) : Json(nullptr)},
              {"waited_ms", or_null(result.waited)},
              {"ran_ms", or_null(result.ran)},
              {"holder", result.holder ? json_of(*result.holder) : Json(nullptr)},
-             {"message", result.message.empty() ? Json(nullptr) : Json(result.message)},
+             {"message", text_or_null(result.message)},
          }) +
          "\n";
 }
 
 ReportFile::ReportFile(const std::string& path) {
   if (path.empty()) return;
+  if (path == "-") {
+    is_standard_error_ = true;
+    return;
+  }
   // O_NONBLOCK: a FIFO that nobody reads is an error and not a wait.
   file_ = Fd(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
@@ -76,6 +102,7 @@ ReportFile::ReportFile(const std::string& path) {
 }
 
 bool ReportFile::write(const std::string& line) {
+  if (is_standard_error_) return write_within(STDERR_FILENO, line, patience_for_reader);
   if (!file_) return true;
   struct stat status {};
   if (::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {

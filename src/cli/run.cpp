@@ -1,33 +1,105 @@
 #include "cli/run.hpp"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <exception>
 
-#include "cli/about.hpp"
 #include "cli/finished_run.hpp"
+#include "cli/hooks.hpp"
+#include "cli/nesting.hpp"
 #include "cli/report.hpp"
 #include "cli/speaker.hpp"
+#include "util/host.hpp"
 #include "util/text.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
+namespace {
+
+RunIdentity identity_of(const RunOptions& options, const FinishedRun& run) {
+  return {options.name,           run.store,       host_name(),
+          user_name(::geteuid()), options.command, options.label};
+}
+
+// The run, also one that came to nothing because there is no file for its report.
+FinishedRun reported_run(const Invocation& invocation, const RunOptions& options,
+                         const HeldSignals& held, std::optional<ReportFile>& report) {
+  try {
+    report.emplace(options.report);
+  } catch (const Failure& failure) {
+    return run_ended_by(failure, "");
+  }
+  return finished_run(invocation, options, held, nullptr);
+}
+
+void write_report(ReportFile& report, const std::string& path, const std::string& line,
+                  const Speaker& speaker) {
+  if (report.write(line)) return;
+  const int error = errno;
+  speaker.warning("cannot write the report to " + printable(path) + ": " +
+                  std::strerror(error));
+}
+
+// As the command's own environment, but without a lock: it has been given back.
+std::vector<std::string> hook_environment(const Invocation& invocation,
+                                          const RunIdentity& run,
+                                          const RunResult& result) {
+  CommandSettings settings;
+  settings.name = run.lock;
+  settings.store = run.store;
+  settings.name_space = invocation.common.name_space;
+  settings.config = invocation.config;
+  settings.passed_on = invocation.passed_on;
+  for (auto& variable : hook_variables(run, result)) {
+    settings.passed_on.push_back(std::move(variable));
+  }
+  return command_environment(environ, settings);
+}
+
+// Runs the hook that hears of such an end, if there is one. The signal that told dlock to
+// end meanwhile, if one did.
+std::optional<int> tell_hook(const Invocation& invocation, const RunOptions& options,
+                             const FinishedRun& run, const HeldSignals& held,
+                             const Speaker& speaker) {
+  if (options.hooks.are_empty()) return std::nullopt;  // without a look at their code
+  const auto kind = hook_that_hears_of(run.result);
+  if (!kind || line_for(*kind, options.hooks).empty()) return std::nullopt;
+  const auto identity = identity_of(options, run);
+  HookPlan plan;
+  plan.line = line_for(*kind, options.hooks);
+  plan.environment = hook_environment(invocation, identity, run.result);
+  plan.input = report_line(identity, run.result);
+  const std::string what = "the command of " + std::string(option_of(*kind));
+  speaker.step("running " + what);
+  const auto end = run_hook(plan, held);
+  if (!end.trouble.empty()) speaker.warning(what + " " + end.trouble);
+  return end.signal;
+}
+
+}  // namespace
 
 Exit run_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const auto options =
       run_options(invocation.settings, invocation.operands.at(0), invocation.command);
-  ReportFile report(options.report);
+  const Speaker speaker(options.name, common.quiet, common.verbose);
   const HeldSignals held;
-  const auto run = finished_run(invocation, options, held, nullptr);
+  std::optional<ReportFile> report;
+  const auto run = reported_run(invocation, options, held, report);
   const auto& result = run.result;
-  if (!options.report.empty() &&
-      !report.write(report_line(options.name, run.store, result))) {
-    const int error = errno;
-    Speaker(options.name, common.quiet, common.verbose)
-        .warning("cannot write the report to " + printable(options.report) + ": " +
-                 std::strerror(error));
+  // Of what is known of it, before the hook that can take its time.
+  const bool failed = run.error && result.exit_code;
+  if (failed) speaker.error(result.message);
+  if (report && !options.report.empty()) {
+    write_report(*report, options.report, report_line(identity_of(options, run), result),
+                 speaker);
   }
-  if (run.error) about(options.name, [&] { std::rethrow_exception(run.error); });
+  if (const auto signal = tell_hook(invocation, options, run, held, speaker)) {
+    return {0, signal};
+  }
+  if (run.error && !failed) std::rethrow_exception(run.error);
   return {result.exit_code.value_or(0), result.signal};
 }
 

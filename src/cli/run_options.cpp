@@ -42,6 +42,35 @@ std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
   return std::nullopt;
 }
 
+// An empty line takes back what the file says.
+HookLines hook_lines(const Settings& settings) {
+  HookLines lines;
+  const auto set = [&](std::string_view name, std::string& line) {
+    with_setting(settings, name, [&](const std::string& value) {
+      if (value.find('\0') != std::string::npos) throw UsageError("no shell command");
+      line = value;
+    });
+  };
+  set("on-success", lines.on_success);
+  set("on-failure", lines.on_failure);
+  set("on-busy", lines.on_busy);
+  return lines;
+}
+
+void set_place_in_line(const Settings& settings, RunOptions& options) {
+  // More than any queue has room for.
+  constexpr unsigned most_waiters = 100'000;
+  options.replace = flag(settings, "replace");
+  if (options.replace && !options.wait) {
+    throw UsageError("--replace goes with --wait only",
+                     is_from_file(settings, "replace"));
+  }
+  options.supersede = flag(settings, "supersede");
+  with_setting(settings, "max-queue", [&](const std::string& value) {
+    options.max_queue = parsed_number(value, 0, most_waiters);
+  });
+}
+
 }  // namespace
 
 RunOptions run_options(const Settings& settings, const std::string& name,
@@ -53,6 +82,7 @@ RunOptions run_options(const Settings& settings, const std::string& name,
     options.conflict_exit_code = static_cast<int>(parsed_number(value, 0, 255));
   });
   options.dedupe = dedupe(settings, options);
+  set_place_in_line(settings, options);
   with_setting(settings, "min-hold", [&](const std::string& value) {
     options.min_hold = parsed_duration(value);
     if (options.min_hold > longest_hold)
@@ -65,6 +95,8 @@ RunOptions run_options(const Settings& settings, const std::string& name,
     if (value.empty()) throw UsageError("a file's name is missing");
     options.report = value;
   });
+
+  options.hooks = hook_lines(settings);
 
   auto& plan = options.supervision;
   with_setting(settings, "timeout", [&](const std::string& value) {

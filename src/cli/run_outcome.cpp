@@ -39,7 +39,7 @@ void Run::conclude(Outcome outcome, ExitStatus status, const std::string& messag
 }
 
 void Run::not_obtained(const Answer& answer) {
-  const auto message = refusal_text(answer, claimant_->claim().slots);
+  auto message = refusal_text(answer, claimant_->claim().slots);
   if (std::holds_alternative<SlotsDiffer>(answer)) {
     conclude(Outcome::error, ExitStatus::misconfigured, message);
     speaker_.error(message);
@@ -50,10 +50,17 @@ void Run::not_obtained(const Answer& answer) {
     speaker_.step("skipped: " + message);
     return;
   }
-  if (const auto* busy = std::get_if<Busy>(&answer); busy && !busy->holders.empty()) {
-    result_.holder = busy->holders.front();
+  const bool superseded = std::holds_alternative<Superseded>(answer);
+  if (const auto* busy = std::get_if<Busy>(&answer)) {
+    if (!busy->holders.empty()) result_.holder = busy->holders.front();
+    const bool has_place = busy->place > 0;
+    if (options_.wait && options_.max_queue && !has_place &&
+        busy->queued >= *options_.max_queue) {
+      message += "; " + std::to_string(busy->queued) + " wait already (--max-queue)";
+    }
   }
-  conclude(Outcome::busy, ExitStatus::not_obtained, message);
+  conclude(superseded ? Outcome::superseded : Outcome::busy, ExitStatus::not_obtained,
+           message);
   result_.exit_code = options_.conflict_exit_code;
   if (options_.conflict_exit_code != 0) speaker_.warning(message);
 }
@@ -75,6 +82,16 @@ void Run::interrupted(int signal) {
   result_.message = "interrupted by SIG" + signal_name(signal);
 }
 
+// One who stood behind us in line has taken the lock in the step in which it was granted.
+void Run::taken_at_once() {
+  result_.reason = Loss::broken;
+  const auto taker = claimant_->taken_by();
+  conclude(Outcome::lost, ExitStatus::lost,
+           "lost the lock (broken) before the command could start: " +
+               (taker ? taker_text(*taker) : "another run waits to replace this one"));
+  speaker_.error(result_.message);
+}
+
 void Run::not_started(const SpawnFailure& failure) {
   if (failure.kind == SpawnFailure::Kind::too_late) {
     result_.reason = Loss::unconfirmed;
@@ -86,13 +103,26 @@ void Run::not_started(const SpawnFailure& failure) {
   speaker_.error(failure.message);
 }
 
+// How long the store had not answered when the command ended, if it was silent then:
+// since the first renewal behind the last one that was confirmed.
+std::optional<Silence> Run::silence() const {
+  if (!is_store_silent_ || !result_.grant) return std::nullopt;
+  const auto ended_at = started_at_ + result_.ran.value_or(milliseconds(0));
+  const auto asked_at =
+      result_.grant->deadline - (timing_.ttl() - timing_.drift() - timing_.renew_every());
+  const auto lasted = std::chrono::duration_cast<milliseconds>(ended_at - asked_at);
+  if (lasted.count() <= 0) return std::nullopt;
+  return Silence{printable(server_in(store_->url())), lasted};
+}
+
 // Whoever finds out that the lease did not hold to the end comes last, and has the last
 // word.
-void Run::lost(Loss loss, const std::string& what_of_the_command) {
+void Run::lost(Loss loss, CommandThen command) {
   result_.reason = loss;
   result_.is_protected = false;
   conclude(Outcome::lost, ExitStatus::lost,
-           "lost the lock (" + loss_name(loss) + ")" + what_of_the_command);
+           loss_text(loss, command, store_->leases_run_out(), silence(),
+                     claimant_->taken_by()));
   speaker_.error(result_.message);
 }
 
@@ -101,7 +131,9 @@ void Run::ended(const Ended& end) {
   result_.command_exit_code = end.exit_code;
   result_.command_signal = end.signal;
   if (end.lost) {
-    lost(*end.lost, "; the command was ended");
+    const bool in_time = silence() && *end.lost == Loss::unconfirmed &&
+                         started_at_ + *result_.ran < result_.grant->deadline;
+    lost(*end.lost, in_time ? CommandThen::ended_in_time : CommandThen::was_ended);
   } else if (end.guardian_died) {
     conclude(Outcome::error, ExitStatus::bug,
              "the guardian process was killed; the command was ended");
@@ -120,16 +152,12 @@ void Run::ended(const Ended& end) {
   }
 }
 
-milliseconds Run::show_waiting(const Busy& busy) {
-  return speaker_.live(waiting_text(busy, speaker_.live_columns())) ? live_for
-                                                                    : milliseconds::max();
-}
-
 // Whether what the command did may still be on its way to a resource, and the lease,
 // which the store may still have, is to keep others out meanwhile.
 bool Run::leaves_lease() const {
   return options_.lock_delay.count() > 0 && result_.outcome == Outcome::lost &&
-         result_.reason != Loss::gone && result_.reason != Loss::taken_over;
+         result_.reason != Loss::gone && result_.reason != Loss::taken_over &&
+         result_.reason != Loss::failed_over;
 }
 
 // Nothing for a command that never ran, unless others may have waited for what it does.

@@ -1,9 +1,11 @@
 #include "cli/lock_view.hpp"
+#include "lock/history.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 
 std::string outcome_of(const RunInfo& run) {
+  if (is_by_hand(run) && goes_on(run)) return "by hand, not given back";
   if (run.signal) return "ended by SIG" + printable(*run.signal, 20);
   if (run.outcome == "ran" && run.exit_code) {
     return "exit " + std::to_string(*run.exit_code);

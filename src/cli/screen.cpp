@@ -1,5 +1,6 @@
 #include "cli/screen.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
@@ -27,6 +28,10 @@ sigset_t only_stops() {
   return stops;
 }
 
+bool is_in_front() {
+  return ::isatty(STDIN_FILENO) != 0 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
+}
+
 // Not to a terminal that Ctrl-S has stopped: it would hold up our end.
 void write_at_once(std::string_view text) {
   constexpr int patience_ms = 100;
@@ -37,7 +42,9 @@ void write_at_once(std::string_view text) {
 }  // namespace
 
 Screen::Screen(boost::asio::io_context& context, std::function<void()> changed)
-    : changed_(std::move(changed)), output_(context, STDOUT_FILENO, [this](int) {
+    : context_(context),
+      changed_(std::move(changed)),
+      output_(context, STDOUT_FILENO, [this](int) {
         is_gone_ = true;
         changed_();
       }) {
@@ -65,14 +72,49 @@ void Screen::draw(const std::vector<std::string>& lines) {
   output_.push(std::move(text));
 }
 
-void Screen::forget() { shown_.clear(); }
+void Screen::forget() {
+  shown_.clear();
+  if (!keys_) take_keys();
+}
 
 void Screen::enter() {
   write_at_once(entering);
   forget();
 }
 
-void Screen::leave() { write_at_once(leaving); }
+void Screen::leave() {
+  keys_.reset();
+  if (modes_ && is_in_front()) ::tcsetattr(STDIN_FILENO, TCSADRAIN, &*modes_);
+  modes_.reset();
+  write_at_once(leaving);
+}
+
+// Key by key, and without an echo. What a shell has put in the background leaves the
+// terminal's modes and keys to others: it would be stopped for touching them.
+void Screen::take_keys() {
+  termios modes{};
+  if (!is_in_front() || ::tcgetattr(STDIN_FILENO, &modes) != 0) return;
+  Fd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (!fd) return;
+  modes_ = modes;
+  modes.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  modes.c_cc[VMIN] = 1;
+  modes.c_cc[VTIME] = 0;
+  ::tcsetattr(STDIN_FILENO, TCSADRAIN, &modes);
+  keys_.emplace(context_, std::move(fd), [this] { read_keys(); });
+}
+
+void Screen::read_keys() {
+  char keys[64];
+  const auto size = is_in_front() ? ::read(STDIN_FILENO, keys, sizeof keys) : 0;
+  if (size <= 0) {
+    keys_.reset();
+    return;
+  }
+  const std::string_view typed(keys, static_cast<std::size_t>(size));
+  is_left_ = is_left_ || typed.find_first_of("qQ") != std::string_view::npos;
+  changed_();
+}
 
 void Screen::stop() {
   signalfd_siginfo info{};

@@ -1,6 +1,8 @@
 // A terminal that is drawn on as a whole.
 #pragma once
 
+#include <termios.h>
+
 #include <boost/asio/io_context.hpp>
 #include <functional>
 #include <optional>
@@ -14,7 +16,8 @@
 namespace dlock {
 
 // Has the terminal that standard output is from its construction to its destruction, but
-// for the time in which Ctrl-Z has stopped this process. It knows no locks.
+// for the time in which Ctrl-Z has stopped this process; and the keys that are typed, if
+// standard input is a terminal, too. It knows no locks.
 class Screen {
  public:
   // `changed` is called when everything has to be drawn anew, and when nothing can be any
@@ -34,16 +37,25 @@ class Screen {
 
   bool is_gone() const { return is_gone_; }
 
+  // Whether somebody has typed a q.
+  bool is_left() const { return is_left_; }
+
  private:
+  void take_keys();
+  void read_keys();
   void enter();
   void leave();
   void stop();
 
+  boost::asio::io_context& context_;
   std::function<void()> changed_;
   OutputQueue output_;
   std::optional<Readable> stops_;  // Ctrl-Z
+  std::optional<Readable> keys_;   // if standard input is a terminal, and ours to read
+  std::optional<termios> modes_;   // of that terminal, as they were
   std::string shown_;
   bool is_gone_ = false;
+  bool is_left_ = false;
 };
 
 }  // namespace dlock

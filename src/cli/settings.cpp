@@ -45,11 +45,14 @@ UsageError no_choice(const std::string& value,
 
 bool is_from_file(const Settings& settings, std::string_view name) {
   const auto found = settings.find(name);
-  return found != settings.end() && found->second.source == Setting::Source::file;
+  return found != settings.end() && is_file(found->second.source);
 }
 
 bool gives_way(const Settings& settings, std::string_view name, std::string_view other) {
-  return is_from_file(settings, name) && !is_from_file(settings, other);
+  if (!is_from_file(settings, name)) return false;
+  const auto beside = settings.find(other);
+  return beside == settings.end() ||
+         beside->second.source < settings.find(name)->second.source;
 }
 
 UsageError excluded(const Settings& settings, std::string_view name,

@@ -18,14 +18,27 @@ namespace dlock {
 
 // Where a value came from, for messages and for what is a fault of a file.
 struct Setting {
-  enum class Source { command_line, environment, file };
+  // What counts comes first.
+  enum class Source { command_line, environment, lock_table, file };
   std::string value;
   Source source = Source::command_line;
-  std::string origin;  // "--wait", "DLOCK_STORE", "/etc/dlock/config.toml: run.wait"
+  std::string origin;  // "--wait", "DLOCK_STORE", "/etc/dlock/config.toml:3: run.wait"
+};
+
+constexpr bool is_file(Setting::Source source) {
+  return source >= Setting::Source::lock_table;
+}
+
+// That a setting has a value which is none for it, whatever the other settings are.
+class BadValue : public UsageError {
+ public:
+  BadValue(const Setting& setting, const std::string& message)
+      : UsageError(setting.origin + ": " + message, is_file(setting.source)) {}
 };
 
 // By the long option's name, only those that were set. Flags are "true" or "false".
-// "password" is there too, which is no option: only the environment can set it.
+// "password" and "sentinel-password" are there too, which are no options: only the
+// environment can set them.
 using Settings = std::map<std::string, Setting, std::less<>>;
 
 // Calls `use` with the setting `name` if there is one, and tells where a value that it
@@ -38,8 +51,7 @@ void with_setting(const Settings& settings, std::string_view name, Use use) {
   try {
     use(setting.value);
   } catch (const UsageError& error) {
-    throw UsageError(setting.origin + ": " + error.what(),
-                     setting.source == Setting::Source::file);
+    throw BadValue(setting, error.what());
   } catch (const Failure& failure) {
     throw Failure(failure.kind(), setting.origin + ": " + failure.what());
   }
@@ -85,7 +97,7 @@ void choice(const Settings& settings, std::string_view name,
 bool is_from_file(const Settings& settings, std::string_view name);
 
 // Whether of two options that are set and exclude each other the first gives way: it is
-// from the file, and the other is not.
+// from the file, and the other is not, or from a table that counts before.
 bool gives_way(const Settings& settings, std::string_view name, std::string_view other);
 
 // What is to be thrown if neither gives way.

@@ -7,8 +7,7 @@
 #include <iterator>
 #include <memory>
 
-#include "cli/config_file.hpp"
-#include "util/nearest.hpp"
+#include "cli/config_check.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 
@@ -16,8 +15,25 @@ namespace dlock {
 namespace {
 
 // Of these the command hears, for a dlock inside it.
-constexpr std::string_view passed_on_names[] = {
-    "user", "password-file", "tls-ca", "tls-cert", "tls-key", "tls-insecure"};
+constexpr std::string_view passed_on_names[] = {"user",
+                                                "password-file",
+                                                "replicas",
+                                                "sentinel-user",
+                                                "sentinel-password-file",
+                                                "sentinel-tls",
+                                                "tls-ca",
+                                                "tls-cert",
+                                                "tls-key",
+                                                "tls-name",
+                                                "tls-insecure"};
+
+// No options: everybody can read those of a process.
+struct SecretVariable {
+  std::string_view setting;
+  const char* variable;
+};
+constexpr SecretVariable secret_variables[] = {
+    {"password", "DLOCK_PASSWORD"}, {"sentinel-password", "DLOCK_SENTINEL_PASSWORD"}};
 
 std::string environment(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
@@ -56,79 +72,78 @@ std::string config_path(const std::string& named) {
   return ::access(global, F_OK) == 0 ? global : "";
 }
 
-// Adds what the file says to `settings` where nothing else has. Every key is checked,
-// also those of other verbs: a misspelt one is found at once and not at night.
-void add_from_file(Settings& settings, const VerbSpec& verb, const std::string& path) {
-  const auto config = config_from(path);
-  const auto directory = path.substr(0, path.rfind('/') + 1);
-  const auto refuse = [&](const std::string& what) {
-    throw Failure(Failure::Kind::misconfigured, printable(path) + ": " + what);
-  };
-  for (const auto& [table, keys] : config) {
-    const auto* of_verb = verb_named(table);
-    if (!table.empty() && of_verb == nullptr) {
-      refuse("[" + printable(table) + "] is not a verb of dlock" +
-             did_you_mean(table, verb_names()));
-    }
-    const auto specs = table.empty() ? common_specs() : of_verb->own();
-    for (const auto& [key, value] : keys) {
-      const auto spec =
-          std::find_if(specs.begin(), specs.end(),
-                       [&name = key](const OptionSpec& s) { return s.name == name; });
-      const auto shown = (table.empty() ? "" : table + ".") + key;
-      if (table.empty() && key == "password") {
-        refuse(
-            "a password is not taken from here; password-file names the file it is in");
-      }
-      if (spec == specs.end() || key == "config") {
-        auto names = names_of(specs);
-        std::erase(names, "config");
-        refuse("unknown key " + printable(shown) + did_you_mean(key, names));
-      }
-      if (!table.empty() && of_verb != &verb) continue;
-      // A common file belongs to the configuration and does not depend on where dlock is
-      // called from; else somebody's directory could hold the certificates to trust.
-      const auto text =
-          table.empty() ? settled(*spec, value.text, directory) : value.text;
-      settings.try_emplace(key, Setting{text, Setting::Source::file,
-                                        printable(path) + ": " + printable(shown)});
-    }
+// Adds what a table of the file says where nothing else has, of these options.
+void add_from_table(Settings& settings, const Config& config, const ConfigTable& table,
+                    const std::string& shown, std::span<const OptionSpec> specs) {
+  const auto directory = config.path.substr(0, config.path.rfind('/') + 1);
+  for (const auto& [key, value] : table.keys) {
+    const auto* spec = option_in(specs, key);
+    if (spec == nullptr) continue;
+    auto setting = setting_in(config, shown, key, value);
+    // A common file belongs to the configuration and does not depend on where dlock is
+    // called from; else somebody's directory could hold the certificates to trust.
+    if (shown.empty()) setting.value = settled(*spec, setting.value, directory);
+    settings.try_emplace(key, std::move(setting));
+  }
+}
+
+void add_from_file(Settings& settings, const VerbSpec& verb, const std::string& lock,
+                   const Config& config) {
+  if (const auto of_lock = config.locks.find(lock); of_lock != config.locks.end()) {
+    add_from_table(settings, config, of_lock->second, shown_lock(lock), verb.own());
+  }
+  if (const auto of_verb = config.verbs.find(verb.name); of_verb != config.verbs.end()) {
+    add_from_table(settings, config, of_verb->second, of_verb->first, verb.own());
+  }
+  add_from_table(settings, config, config.top, "", common_specs());
+}
+
+void add_from_environment(Settings& settings, std::span<const OptionSpec> specs) {
+  for (const auto& spec : specs) {
+    if (spec.environment.empty()) continue;
+    auto value = environment(spec.environment);
+    if (value.empty()) continue;
+    if (spec.value.empty() && value == "1") value = "true";
+    if (spec.value.empty() && value == "0") value = "false";
+    settings.try_emplace(std::string(spec.name),
+                         Setting{settled(spec, value), Setting::Source::environment,
+                                 std::string(spec.environment)});
   }
 }
 
 }  // namespace
 
+FoundConfig found_config(const OptionValues& options) {
+  const auto& spec = *option_in(common_specs(), "config");
+  const auto option = options.find("config");
+  auto named = option != options.end() ? option->second : environment(spec.environment);
+  if (option != options.end() && named.empty()) {
+    throw UsageError("--config: a file's name is missing");
+  }
+  FoundConfig found{{}, !named.empty()};
+  const auto path = config_path(settled(spec, named));
+  if (path.empty()) return found;
+  found.config = config_from(path);
+  check(found.config);
+  return found;
+}
+
 Settings settings_from(const OptionValues& options, const VerbSpec& verb,
-                       std::string& config) {
+                       const std::string& lock, const Config& config) {
   Settings settings;
   for (const auto& [name, value] : options) {
     const auto* spec = option_named(verb, name);
     settings[name] = {is_common(*spec) ? settled(*spec, value) : value,
                       Setting::Source::command_line, "--" + name};
   }
-  const auto add_from_environment = [&](const OptionSpec& spec) {
-    if (spec.environment.empty()) return;
-    auto value = environment(spec.environment);
-    if (value.empty()) return;
-    if (spec.value.empty() && value == "1") value = "true";
-    if (spec.value.empty() && value == "0") value = "false";
-    settings.try_emplace(std::string(spec.name),
-                         Setting{settled(spec, value), Setting::Source::environment,
-                                 std::string(spec.environment)});
-  };
-  for (const auto& spec : common_specs()) add_from_environment(spec);
-  for (const auto& spec : verb.own()) add_from_environment(spec);
-  // No option: everybody can read those of a process.
-  if (const auto password = environment("DLOCK_PASSWORD"); !password.empty()) {
-    settings["password"] = {password, Setting::Source::environment, "DLOCK_PASSWORD"};
+  add_from_environment(settings, common_specs());
+  add_from_environment(settings, verb.own());
+  for (const auto& [name, variable] : secret_variables) {
+    const auto secret = environment(variable);
+    if (secret.empty()) continue;
+    settings[std::string(name)] = {secret, Setting::Source::environment, variable};
   }
-  if (const auto named = settings.find("config"); named != settings.end()) {
-    config = named->second.value;
-    if (config.empty()) throw UsageError("--config: a file's name is missing");
-  }
-  if (const auto path = config_path(config); !path.empty()) {
-    add_from_file(settings, verb, path);
-  }
+  if (!config.path.empty()) add_from_file(settings, verb, lock, config);
   return settings;
 }
 

@@ -26,6 +26,13 @@ milliseconds patience{200};
 // Lines that were left out since the last one that was not.
 std::size_t dropped = 0;
 
+std::string complaint;
+bool printed = false;
+
+void note(const std::string& name, const std::string& message) {
+  complaint = (name.empty() ? "" : printable(name, 255) + ": ") + message;
+}
+
 void say(Priority priority, const std::string& name, const std::string& message) {
   const auto about = name.empty() ? "" : printable(name, 255) + ": ";
   const auto start = line_start(priority) + "dlock: " + about;
@@ -57,6 +64,7 @@ std::size_t live_line_columns() { return columns_of_terminal(STDERR_FILENO) - 1;
 }  // namespace
 
 void Speaker::error(const std::string& message) const {
+  note(name_, message);
   say(Priority::error, name_, message);
 }
 
@@ -65,6 +73,7 @@ void Speaker::urgent_warning(const std::string& message) const {
 }
 
 void Speaker::warning(const std::string& message) const {
+  note(name_, message);
   if (!quiet_) say(Priority::warning, name_, message);
 }
 
@@ -107,10 +116,15 @@ std::string output_failure(int error_number) {
   return std::string("cannot write to standard output: ") + std::strerror(error_number);
 }
 
+const std::string& last_complaint() { return complaint; }
+
+bool has_printed() { return printed; }
+
 void print(const std::string& text) {
   if (!write_text(STDOUT_FILENO, text)) {
     throw Failure(Failure::Kind::unreachable, output_failure(errno));
   }
+  printed = true;
 }
 
 bool use_color(Color wanted) {

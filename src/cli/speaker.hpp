@@ -20,6 +20,7 @@ class Speaker {
   void urgent_warning(const std::string& message) const;  // always
   void warning(const std::string& message) const;         // unless --quiet
   void step(const std::string& message) const;            // with --verbose
+  bool is_verbose() const { return verbose_; }
 
   // One line on a terminal that the next call replaces, cut at its width; an empty one
   // takes it away. Nothing where standard error is no terminal, or with --quiet. Returns
@@ -46,6 +47,13 @@ bool write_text(int fd, std::string_view text);
 
 // "cannot write to standard output: No space left on device"
 std::string output_failure(int error_number);
+
+// What the last error or warning said, with the name that it was about, whether anybody
+// was to read it or not; empty if there was none.
+const std::string& last_complaint();
+
+// Whether print() has printed anything.
+bool has_printed();
 
 // Writes what a verb has to say to standard output. Throws Failure if that is not
 // possible.

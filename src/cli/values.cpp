@@ -14,8 +14,8 @@ struct Unit {
   std::string_view name;
   double in_milliseconds;
 };
-constexpr Unit units[] = {
-    {"d", 86'400'000}, {"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}};
+constexpr Unit units[] = {{"d", 86'400'000}, {"h", 3'600'000}, {"min", 60'000},
+                          {"m", 60'000},     {"s", 1000},      {"ms", 1}};
 
 // What a sum of decimal fractions may be off.
 constexpr double rounding = 1e-6;
@@ -27,7 +27,8 @@ constexpr unsigned highest_rate = 10'000;
 
 UsageError no_duration(std::string_view text) {
   return UsageError("'" + printable(text, 60) +
-                    "' is not a duration (such as 30s, 5m, 1h30m, 250ms or 0.5)");
+                    "' is not a duration: a number and ms, s, m, h or d, such as 5m "
+                    "or 1h30m");
 }
 
 // Digits with at most one point among them, taken off the front of `text`.
@@ -49,19 +50,19 @@ milliseconds parsed_duration(std::string_view text) {
   const auto whole = text;
   if (text.empty()) throw no_duration(whole);
   double sum = 0;
-  const Unit* next = std::begin(units);
+  double last_unit = HUGE_VAL;
   do {
     const double number = take_number(text, whole);
     const auto end = text.find_first_of("0123456789.");
     const auto name = text.substr(0, end);
-    const bool plain =
-        name.empty() && sum == 0 && text.empty() && next == std::begin(units);
-    const auto* unit = std::find_if(next, std::end(units), [&](const Unit& u) {
-      return u.name == (plain ? "s" : name);
-    });
+    const bool plain = text.empty() && last_unit == HUGE_VAL;
+    const auto* unit =
+        std::find_if(std::begin(units), std::end(units), [&](const Unit& u) {
+          return u.name == (plain ? "s" : name) && u.in_milliseconds < last_unit;
+        });
     if (unit == std::end(units)) throw no_duration(whole);
     sum += number * unit->in_milliseconds;
-    next = unit + 1;
+    last_unit = unit->in_milliseconds;
     text.remove_prefix(name.size());
   } while (!text.empty());
   if (sum > longest) {
@@ -107,7 +108,7 @@ Rate parsed_rate(std::string_view text) {
   const auto slash = text.find('/');
   if (slash == std::string_view::npos) {
     throw UsageError("'" + printable(text, 60) +
-                     "' is not a rate (such as 5/800ms, 1/s, 100/1m or 1000/1h)");
+                     "' is not a rate: a number, / and a time, such as 5/1m or 10/800ms");
   }
   Rate rate;
   rate.most = parsed_number(text.substr(0, slash), 1, highest_rate);

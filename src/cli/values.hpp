@@ -23,8 +23,9 @@ class UsageError : public std::runtime_error {
   bool from_file_;
 };
 
-// "1h30m", "250ms", "0.5s", "30": rounded up to whole milliseconds. Units from large to
-// small, each once. Throws UsageError for anything else, and for more than 100 years.
+// "1h30m", "5min", "250ms", "0.5s", "30": rounded up to whole milliseconds. Units from
+// large to small, each once. Throws UsageError for anything else, and for more than 100
+// years.
 milliseconds parsed_duration(std::string_view text);
 
 // A whole number from `least` to `most`. Throws UsageError.

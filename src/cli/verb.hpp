@@ -17,7 +17,9 @@ enum class Verb {
   cache,
   limit,
   history,
-  doctor
+  doctor,
+  config,
+  help
 };
 
 }  // namespace dlock

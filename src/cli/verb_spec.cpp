@@ -13,9 +13,15 @@ constexpr OptionSpec options_of_all[] = {
     {"store-timeout", 0, "D", "DLOCK_STORE_TIMEOUT", "budget of one operation (2s)"},
     {"user", 0, "NAME", "DLOCK_USER", "log in to the store as NAME"},
     {"password-file", 0, "FILE", "DLOCK_PASSWORD_FILE", "log in with the password in it"},
+    {"replicas", 0, "N", "DLOCK_REPLICAS", "how many, or all, must acknowledge a lease"},
+    {"sentinel-user", 0, "NAME", "DLOCK_SENTINEL_USER", "log in to sentinels as NAME"},
+    {"sentinel-password-file", 0, "FILE", "DLOCK_SENTINEL_PASSWORD_FILE",
+     "with the password in it"},
+    {"sentinel-tls", 0, "WHAT", "DLOCK_SENTINEL_TLS", "false: none to sentinels"},
     {"tls-ca", 0, "FILE", "DLOCK_TLS_CA", "trust these, not the system's"},
     {"tls-cert", 0, "FILE", "DLOCK_TLS_CERT", "our certificate"},
     {"tls-key", 0, "FILE", "DLOCK_TLS_KEY", "its key"},
+    {"tls-name", 0, "NAME", "DLOCK_TLS_NAME", "whom the certificate must name"},
     {"tls-insecure", 0, "", "DLOCK_TLS_INSECURE", "accept any certificate"},
     {"json", 0, "", "", "print one JSON document"},
     {"quiet", 'q', "", "", "errors only"},
@@ -31,6 +37,9 @@ constexpr OptionSpec run_specs[] = {
     {"conflict-exit-code", 'E', "N", "", "exit code if not obtained (75)"},
     {"dedupe", 0, "WINDOW", "", "skip it if it ran less than that ago"},
     {"retry-failed", 0, "", "", "but not if that run failed"},
+    {"replace", 0, "", "", "take the lock from its holder"},
+    {"supersede", 0, "", "", "of those who say so, the newest alone waits"},
+    {"max-queue", 0, "N", "", "do not wait if N wait already"},
     {"min-hold", 0, "D", "", "keep the lock at least for D"},
     {"timeout", 0, "D", "", "end the command after D, exit 124"},
     {"kill-after", 'k', "D", "", "from SIGTERM to SIGKILL (5s)"},
@@ -41,6 +50,9 @@ constexpr OptionSpec run_specs[] = {
     {"stragglers", 0, "WHAT", "", "leave, wait for or kill what is left"},
     {"label", 0, "TEXT", "", "shown by status"},
     {"report", 0, "FILE", "", "write the outcome there as JSON"},
+    {"on-success", 0, "CMD", "", "for sh, when all is over: it ended with 0"},
+    {"on-failure", 0, "CMD", "", "it failed, or did not run to its end"},
+    {"on-busy", 0, "CMD", "", "the lock was not obtained"},
 };
 
 constexpr OptionSpec acquire_specs[] = {
@@ -50,6 +62,7 @@ constexpr OptionSpec acquire_specs[] = {
     {"shared", 's', "", "", "share it with other shared holders"},
     {"label", 0, "TEXT", "", "shown by status"},
     {"for-pid", 0, "PID", "", "keep it for as long as PID lives"},
+    {"export", 0, "", "", "print variables for eval, not just the token"},
 };
 
 constexpr OptionSpec renew_specs[] = {
@@ -80,19 +93,27 @@ constexpr OptionSpec cache_specs[] = {
     {"wait", 'w', "D", "", "for one who computes; forever if not set"},
     {"conflict-exit-code", 'E', "N", "", "exit code if that takes longer (75)"},
     {"forget", 0, "", "", "drop what is stored, run nothing"},
+    {"show", 0, "", "", "show what is stored, run nothing"},
 };
 
 constexpr OptionSpec limit_specs[] = {
     {"wait", 'w', "D", "", "wait up to D for a turn, or forever"},
+    {"show", 0, "", "", "show the rate, what is left and who waits"},
+    {"reset", 0, "", "", "forget it, so that any rate can be set"},
 };
 
 constexpr OptionSpec list_specs[] = {
+    {"held", 0, "", "", "only those that somebody holds"},
+    {"sort", 0, "ORDER", "", "name (default), or age: held the longest first"},
     {"live", 0, "", "", "show it until interrupted, up to date"},
     {"prometheus", 0, "", "", "print metrics for Prometheus"},
 };
 
 constexpr OptionSpec history_specs[] = {
     {"limit", 0, "N", "", "the last N at most (20)"},
+    {"failed", 0, "", "", "only those that did not succeed"},
+    {"since", 0, "D", "", "only those that started less than D ago"},
+    {"succeeded-within", 0, "D", "", "ask whether one did so in the last D"},
 };
 
 constexpr std::size_t most_names = 10'000;  // that `watch` takes
@@ -121,17 +142,21 @@ constexpr VerbSpec verbs[] = {
      std::end(list_specs)},
     {Verb::watch, VerbGroup::look, "watch", "watch [OPTIONS] [NAME...]",
      "show what happens to locks, as it happens", 0, most_names, nullptr, nullptr},
-    {Verb::history, VerbGroup::look, "history", "history [OPTIONS] NAME",
-     "show the last runs of a lock", 1, 1, std::begin(history_specs),
+    {Verb::history, VerbGroup::look, "history", "history [OPTIONS] [PATTERN]",
+     "show the last runs of a lock, or of all", 0, 1, std::begin(history_specs),
      std::end(history_specs)},
     {Verb::break_lock, VerbGroup::operate, "break", "break [OPTIONS] NAME",
      "take a lock from its holders, whose commands end", 1, 1, std::begin(break_specs),
      std::end(break_specs)},
     {Verb::doctor, VerbGroup::operate, "doctor", "doctor [OPTIONS]",
      "examine the store, and say what to do", 0, 0, nullptr, nullptr},
+    {Verb::config, VerbGroup::operate, "config", "config [OPTIONS] [NAME]",
+     "show every setting, and where it comes from", 0, 1, nullptr, nullptr},
+    {Verb::help, VerbGroup::operate, "help", "help [VERB]",
+     "show this, or what a verb can do", 0, 1, nullptr, nullptr},
     {Verb::limit, VerbGroup::rate_and_cache, "limit",
      "limit [OPTIONS] NAME N/PERIOD [--] [COMMAND [ARG...]]",
-     "admit N at most in any PERIOD", 2, 2, std::begin(limit_specs),
+     "admit N at most in any PERIOD", 1, 2, std::begin(limit_specs),
      std::end(limit_specs)},
     {Verb::cache, VerbGroup::rate_and_cache, "cache",
      "cache [OPTIONS] KEY [--] [COMMAND [ARG...]]",
@@ -159,6 +184,12 @@ const OptionSpec* option_named(const VerbSpec& verb, std::string_view name) {
   const auto* common =
       std::find_if(std::begin(options_of_all), std::end(options_of_all), is_named);
   return common == std::end(options_of_all) ? nullptr : common;
+}
+
+const OptionSpec* option_in(std::span<const OptionSpec> specs, std::string_view name) {
+  const auto found = std::find_if(specs.begin(), specs.end(),
+                                  [&](const auto& spec) { return spec.name == name; });
+  return found == specs.end() ? nullptr : &*found;
 }
 
 std::vector<std::string_view> names_of(std::span<const OptionSpec> specs) {

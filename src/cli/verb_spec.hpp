@@ -47,6 +47,9 @@ const VerbSpec* verb_named(std::string_view name);
 // it has none.
 const OptionSpec* option_named(const VerbSpec& verb, std::string_view name);
 
+// The one of these with this long name; null if there is none.
+const OptionSpec* option_in(std::span<const OptionSpec> specs, std::string_view name);
+
 std::vector<std::string_view> names_of(std::span<const OptionSpec> specs);
 std::vector<std::string_view> verb_names();
 

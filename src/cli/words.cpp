@@ -41,6 +41,7 @@ Words sorted_words(const std::vector<std::string>& args, std::size_t most_operan
     const bool operands_full = words.operands.size() == most_operands;
     if (*word == "--" && (!options_ended || operands_full)) {
       if (operands_full) {
+        words.announces_command = true;
         words.command.assign(word + 1, args.end());
         return words;
       }
@@ -57,6 +58,9 @@ Words sorted_words(const std::vector<std::string>& args, std::size_t most_operan
       words.command.assign(word, args.end());
       return words;
     } else {
+      if (words.operands.empty()) {
+        words.first_operand = static_cast<std::size_t>(word - args.begin());
+      }
       words.operands.push_back(*word);
     }
   }

@@ -1,6 +1,7 @@
 // Which words of a command line are dlock's options, operands, or the command's own.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,6 +19,8 @@ struct Words {
   std::vector<std::string> operands;  // at most `most_operands`
   std::vector<std::string> command;   // what follows them, untouched
   std::string unknown;                // the word that is no option, if there is one
+  std::size_t first_operand = 0;      // its place, if there is one
+  bool announces_command = false;     // by a `--` behind the last operand that can be
 };
 
 // Sorts `args`. Options may stand before, between and after the operands, until the

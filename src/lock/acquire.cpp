@@ -21,15 +21,14 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
     std::optional<Failure> failure;
     auto good_for = milliseconds::max();
     try {
+      // No longer waited for, a run that is going on counts as without a wait.
+      if (Clock::now() >= until) queue = Queue::refuse;
       auto answer = co_await claimant.ask(queue, wakeup);
       const auto* busy = std::get_if<Busy>(&answer);
-      if (busy == nullptr) co_return answer;
-      if (Clock::now() >= until) {
-        if (queue == Queue::stay_out || !waits_for_ends) co_return answer;
-        // No longer waited for, a run that is going on counts as without a wait.
-        queue = Queue::stay_out;
-        continue;
-      }
+      if (busy == nullptr || queue == Queue::refuse) co_return answer;
+      const bool is_full = queue == Queue::join && busy->place == 0;
+      if (is_full) co_return answer;  // it does not wait in a queue so long
+      if (Clock::now() >= until) continue;
       retry_after = first_retry;
       if (queue == Queue::stay_out) {
         // A place in the queue costs a little, which a free lock need not pay.
@@ -37,6 +36,10 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
         continue;
       }
       if (patience.waiting) good_for = patience.waiting(*busy);
+      if (patience.clearing) {
+        const auto clear_for = co_await patience.clearing(*busy);
+        good_for = std::min(good_for, clear_for);
+      }
     } catch (const Failure& error) {
       const bool absent = error.kind() == Failure::Kind::unreachable;
       if (!absent || !patience.waits_for_store || Clock::now() >= until) throw;

@@ -21,10 +21,13 @@ struct Patience {
   std::function<milliseconds(const Busy&)> waiting;
   // Told why the store could not be asked, before it is tried again.
   std::function<void(const Failure&)> retrying;
+  // As `waiting`, for what is to be done about those in the way.
+  std::function<asio::awaitable<milliseconds>(const Busy&)> clearing{};
 };
 
-// Asks for the lock and waits for its turn. Busy only when the patience is over;
-// a run that is going on then counts for a claim that has waited for its end.
+// Asks for the lock and waits for its turn. Busy only when the patience is over, or so
+// many wait that this one does not (Claim::max_queue); the store has counted it then.
+// A run that is going on then counts for a claim that has waited for its end.
 // A store that cannot be reached is tried again while there is patience left for that;
 // then its Failure is thrown, as every other Failure is at once.
 asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,

@@ -1,6 +1,7 @@
 #include "lock/admission.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "lock/retry.hpp"
 
@@ -20,6 +21,19 @@ asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until) {
   while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
 }
 
+// Sleeps until the turn, and tells how long that is whenever it is to be told anew.
+asio::awaitable<void> sleep_until_turn(Wakeup& wakeup, Clock::time_point turn,
+                                       const TurnPatience& patience) {
+  for (;;) {
+    const auto turn_in = left_until(turn);
+    if (turn_in.count() <= 0 || wakeup.gives_up()) break;
+    const auto good_for =
+        patience.waiting ? patience.waiting(turn_in) : milliseconds::max();
+    co_await sleep(wakeup, std::min(turn, later(Clock::now(), good_for)));
+  }
+  co_await sleep(wakeup, turn);
+}
+
 }  // namespace
 
 asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
@@ -27,7 +41,8 @@ asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
   auto retry_after = first_retry;
   bool may_have_turn = false;
   for (;;) {
-    Clock::time_point next;
+    std::optional<Clock::time_point> turn;
+    Clock::time_point next_try;
     bool was_interrupted = false;
     claim.patience = left_until(patience.until);
     may_have_turn = may_have_turn || claim.patience.count() > 0;
@@ -35,18 +50,21 @@ asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
       const auto answer = co_await limits.admit(claim, wakeup);
       const auto* later_on = std::get_if<NotAdmitted>(&answer);
       if (later_on == nullptr || !later_on->has_turn) co_return answer;
-      if (patience.waiting) patience.waiting(*later_on);
-      next = later(Clock::now(), later_on->next_in);
+      turn = later(Clock::now(), later_on->next_in);
       retry_after = first_retry;
     } catch (const Failure& failure) {
       was_interrupted = failure.kind() == Failure::Kind::interrupted;
       const bool passes = failure.kind() == Failure::Kind::unreachable;
       if (!was_interrupted && (!passes || Clock::now() >= patience.until)) throw;
       if (passes && patience.retrying) patience.retrying(failure);
-      next = std::min(patience.until, later(Clock::now(), retry_after));
+      next_try = std::min(patience.until, later(Clock::now(), retry_after));
       retry_after = std::min(retry_after * 2, longest_retry);
     }
-    if (!was_interrupted) co_await sleep(wakeup, next);
+    if (turn) {
+      co_await sleep_until_turn(wakeup, *turn, patience);
+    } else if (!was_interrupted) {
+      co_await sleep(wakeup, next_try);
+    }
     if (wakeup.gives_up()) break;
   }
   if (may_have_turn) {

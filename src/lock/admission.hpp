@@ -12,8 +12,9 @@ namespace dlock {
 struct TurnPatience {
   // Until when to wait; min(): ask once, max(): without end.
   Clock::time_point until = Clock::time_point::min();
-  // Told of each turn that the claim got.
-  std::function<void(const NotAdmitted&)> waiting;
+  // Told while the claim has a turn in so long. Returns for how long that is good enough
+  // for whoever is shown it.
+  std::function<milliseconds(milliseconds turn_in)> waiting;
   // Told why the store could not be asked, before it is tried again.
   std::function<void(const Failure&)> retrying;
 };

@@ -5,6 +5,7 @@ namespace dlock {
 Release release_telling(Loss loss) {
   switch (loss) {
     case Loss::taken_over: return Release::taken_over;
+    case Loss::failed_over: return Release::failed_over;
     case Loss::broken: return Release::broken;
     case Loss::gone:
     case Loss::unconfirmed: break;
@@ -15,6 +16,7 @@ Release release_telling(Loss loss) {
 std::optional<Loss> loss_told_by(Release answer) {
   switch (answer) {
     case Release::taken_over: return Loss::taken_over;
+    case Release::failed_over: return Loss::failed_over;
     case Release::gone: return Loss::gone;
     case Release::broken: return Loss::broken;
     case Release::released:

@@ -13,8 +13,10 @@
 
 namespace dlock {
 
-// Whether a claim that finds the lock busy takes a place in the queue (or keeps it).
-enum class Queue { stay_out, join };
+// What a claim that finds the lock busy does: whether it takes a place in the queue (or
+// keeps it), or only asks. With `refuse` it only asks, and for the last time: Busy is
+// what it ends with, and is counted (LockInfo::refused).
+enum class Queue { stay_out, join, refuse };
 
 // The lock is someone else's, or promised to someone: an answer, not an error.
 struct Busy {
@@ -38,11 +40,18 @@ struct Deduplicated {
   RunInfo by;
 };
 
-using Answer = std::variant<Grant, Busy, HeldAbove, SlotsDiffer, Deduplicated>;
+// A newer claim has taken the place of this one (Claim::supersedes).
+struct Superseded {
+  std::string host;  // of the newer one; empty if nobody knows any more
+  pid_t pid = 0;
+};
 
-// What a store says to a release. `taken_over`, `gone` and `broken` are news to one who
+using Answer =
+    std::variant<Grant, Busy, HeldAbove, SlotsDiffer, Deduplicated, Superseded>;
+
+// What a store says to a release. What tells of a loss (loss_told_by) is news to one who
 // did not know that the lease was lost, and nothing else has been done then.
-enum class Release { released, not_ours, left, taken_over, gone, broken };
+enum class Release { released, not_ours, left, taken_over, gone, broken, failed_over };
 
 Release release_telling(Loss loss);  // but for `unconfirmed`, which no store says
 

@@ -46,10 +46,11 @@ class Claimant {
   // Grants the lock if it is free, promised to this claim or already its
   // own (then with the same fence, and for its full ttl again if that is what ends it). A
   // newcomer never overtakes a waiter. With Queue::join a claim that is not granted has
-  // its place in the queue afterwards.
-  // A lease that can run out is kept for the claim's ttl and its lock delay; the deadline
-  // of the grant knows of the ttl alone.
-  // Gives up with Failure::interrupted when `wakeup` says so.
+  // its place in the queue afterwards. With Queue::refuse one that is told Busy is
+  // counted in the same step as refused; a place that it has is its own until it is
+  // released. A lease that can run out is kept for the claim's ttl and its lock delay;
+  // the deadline of the grant knows of the ttl alone. Gives up with Failure::interrupted
+  // when `wakeup` says so.
   //
   // With `claim.dedupe` it is answered with a run that counts as its own, if there is
   // one: the run that is going on, or the last that started less than the window ago by
@@ -57,9 +58,25 @@ class Claimant {
   // success counts, and with Queue::join the run that is going on has to end first. A
   // claim that waits already leaves the queue, and is woken, in the step in which such a
   // run starts or ends. No runs are detached and shared grants, those of further slots,
-  // those that were given back before anything ran, and commands that could not be
-  // started. A claim that joins leaves the queue in the step in which a run ends that is
-  // shared (RunEnd::is_shared), and no other run counts for it.
+  // those that were given back before anything ran, those that lost the lock or are about
+  // to, and commands that could not be started. A claim that joins leaves the queue in
+  // the step in which a run ends that is shared (RunEnd::is_shared), and no other run
+  // counts for it.
+  //
+  // With `claim.max_queue` it takes no place in the queue where so many wait already:
+  // Busy, without a place, and counted as refused. One that has a place keeps it.
+  //
+  // A claim that `supersedes` and takes a place in the queue, or is granted the lock at
+  // once, ends the wait of the older one that does, also if that was promised the lock:
+  // it leaves the queue, is counted and is woken in the same step, and is answered with
+  // Superseded from then on.
+  //
+  // While a claim that `replaces` waits, nobody else has the lock for good: whoever holds
+  // it when the claim takes its place or asks again loses it as by Store::break_leases,
+  // outer runs of the claim excepted; and whoever is granted it while the claim stands in
+  // line, and was not promised the lock itself, is granted it broken (Grant::broken), in
+  // the same step. A detached lease is granted as it is, and the claim is woken to take
+  // it.
   virtual asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) = 0;
 
   // Sleeps until asking again can be of use, `until`, or until `wakeup` gives up. May
@@ -89,6 +106,10 @@ class Claimant {
   // slot and what is shown of its holder, unless somebody else was granted or promised
   // the lock since, or has it.
   virtual asio::awaitable<Renewal> renew(Wakeup& wakeup) = 0;
+
+  // Who has taken the lock, once an answer has said that the lease is broken; nothing if
+  // the store does not know, as of one who used an earlier version.
+  virtual std::optional<Taker> taken_by() const { return std::nullopt; }
 
   // Has `heard` called when it is worth asking at once what has become of the lease: it
   // may have been broken, or its store replaced. Until what is returned is destroyed;

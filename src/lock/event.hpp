@@ -31,10 +31,12 @@ struct Event {
   // Whom it happened to; empty for a holder that is not dlock's.
   std::string host;
   pid_t pid = 0;
+  std::string user;
   std::string label;
   std::vector<std::string> command;
 
-  std::optional<RunInfo> run;  // that has ended with it
+  std::optional<RunInfo> run;     // that has ended with it
+  std::optional<Taker> taken_by;  // who has broken it, if that is known
 };
 
 // "granted"

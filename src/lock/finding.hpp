@@ -21,6 +21,7 @@ struct Finding {
   Level level = Level::ok;
   std::string message;  // one line, printable
   std::string advice;   // what to do; empty where there is nothing
+  bool is_made = true;  // false for a check that our rights do not reach for
 };
 
 struct Examination {

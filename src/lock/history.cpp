@@ -4,22 +4,49 @@
 
 namespace dlock {
 
+bool goes_on(const RunInfo& run) {
+  return run.outcome == "running" || (is_by_hand(run) && !run.ended && run.duration);
+}
+
+bool is_success(const RunInfo& run) {
+  return run.outcome == "ran" && run.exit_code == 0 && run.reason.empty();
+}
+
+std::optional<RunInfo> last_success_of(const std::vector<RunInfo>& runs,
+                                       const std::optional<RunInfo>& known) {
+  auto last = known;
+  for (const auto& run : runs) {
+    if (is_success(run) && (!last || last->ended < run.ended)) last = run;
+  }
+  return last;
+}
+
+void add_to_history(std::vector<RunInfo>& runs, const RunInfo& run) {
+  runs.insert(runs.begin(), run);
+  if (std::count_if(runs.begin(), runs.end(), is_by_hand) >
+      static_cast<std::ptrdiff_t>(leases_by_hand_kept)) {
+    runs.erase(std::next(std::find_if(runs.rbegin(), runs.rend(), is_by_hand)).base());
+  }
+  if (runs.size() > runs_kept) runs.resize(runs_kept);
+}
+
 std::optional<RunInfo> run_of(const HolderInfo& holder) {
-  if (holder.foreign || holder.kept || !holder.attached) return std::nullopt;
+  if (holder.foreign || holder.kept) return std::nullopt;
   RunInfo run;
   run.fence = holder.fence;
   run.started = holder.since;
   run.duration = holder.held;
   run.host = holder.host;
-  run.outcome = "running";
+  run.user = holder.user;
+  run.outcome = holder.attached ? "running" : by_hand;
   return run;
 }
 
 std::vector<RunInfo> as_history(std::vector<RunInfo> runs, WallTime now) {
   // One that vanished has no end, and its start is all that is known.
   std::erase_if(runs, [&](const RunInfo& run) {
-    const bool is_over = run.outcome != "running";
-    return is_over && now - run.ended.value_or(run.started) > WallTime(runs_kept_for);
+    return !goes_on(run) &&
+           now - run.ended.value_or(run.started) > WallTime(runs_kept_for);
   });
   // Stable, so that of two records of one run the first counts.
   std::stable_sort(runs.begin(), runs.end(), [](const RunInfo& a, const RunInfo& b) {

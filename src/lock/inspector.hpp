@@ -12,6 +12,12 @@
 
 namespace dlock {
 
+struct LockHistory {
+  LockName lock;
+  std::vector<RunInfo> runs;
+  WallTime now{};  // by the store's clock
+};
+
 // Nothing here changes what it looks at.
 class LockInspector {
  public:
@@ -28,10 +34,15 @@ class LockInspector {
 
   // The runs of the lock that are going on (outcome "running", duration so far), and
   // those that are over as far as they are kept: see lock/history.hpp. The last that
-  // started comes first. Shared runs and runs in slots are among them; detached grants,
-  // and those given back before anything ran, are no runs.
+  // started comes first. Shared runs and runs in slots are among them, and what was
+  // granted by hand (outcome "by hand"); what was given back before anything ran is not.
   virtual asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
                                                         Wakeup& wakeup) = 0;
+
+  // The same of every lock of the namespace that has any and whose name `matches`.
+  virtual asio::awaitable<std::vector<LockHistory>> histories(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup);
 
   // Tells `sink` of each event of the locks that are watched, once and in their order,
   // until `wakeup` gives up. A lease that runs out is noticed within a second. Throws

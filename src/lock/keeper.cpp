@@ -169,6 +169,7 @@ asio::awaitable<bool> LeaseKeeper::renew(State& state) {
   }
   switch (*renewal) {
     case Renewal::taken_over: state.watcher.forfeit(Loss::taken_over); co_return false;
+    case Renewal::failed_over: state.watcher.forfeit(Loss::failed_over); co_return false;
     case Renewal::gone: state.watcher.forfeit(Loss::gone); co_return false;
     case Renewal::reclaimed: state.watcher.reclaimed(); break;
     case Renewal::broken:

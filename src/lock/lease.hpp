@@ -76,11 +76,16 @@ struct Claim {
   Fence fence_floor;              // what it is granted has a greater one
   std::optional<Dedupe> dedupe;   // for an exclusive claim without further slots
   milliseconds min_hold{0};       // from the grant on, even if the run ends sooner
+  // How it stands to others who want the lock; see Claimant::ask.
+  std::optional<unsigned> max_queue;  // it does not wait if so many do already
+  bool supersedes = false;            // of those who say so, the newest alone waits
+  bool replaces = false;              // takes the lock from whoever has it
   // Whether the lease is that of living processes. A detached one is that of whoever
   // knows the token: any client may renew and release it, and it ends by its ttl in every
   // store.
   bool attached = true;
   pid_t on_behalf_of = 0;  // what is shown as a detached holder's pid; 0: this process
+  bool for_pid = false;    // whether it is renewed for as long as that process lives
 };
 
 // The store's yes.
@@ -91,6 +96,17 @@ struct Grant {
   Clock::time_point sent_at{};
   // The lease surely holds until here; max() where the kernel ends it and no clock.
   Clock::time_point deadline = Clock::time_point::max();
+  // It was taken from the holder already, by one who waits: nothing may be done with it.
+  bool broken = false;
+};
+
+// Who has taken a lock from its holder.
+struct Taker {
+  std::string user;
+  std::string host;
+  bool replaces = false;  // by a claim (Claim::replaces), not by Store::break_leases
+
+  auto operator<=>(const Taker&) const = default;
 };
 
 // Who has a lease, as `status` shows it.
@@ -108,6 +124,7 @@ struct HolderInfo {
   milliseconds held{};
   std::optional<milliseconds> expires_in;
   bool attached = true;
+  bool for_pid = false;  // Claim::for_pid
   bool kept = false;    // its run has ended, and the lock is held for Claim::min_hold, or
                         // until the end of a lease that was left (RunEnd::leaves_lease)
   bool broken = false;  // it was told to end
@@ -125,7 +142,9 @@ struct WaiterInfo {
 // place of the rest.
 std::vector<std::string> shortened_command(const std::vector<std::string>& command);
 
-// How a run ended. A run whose dlock vanished has no end, nor has one that goes on.
+// How a run ended. A run whose dlock vanished has no end, nor has one that goes on. A
+// lease that was held by hand is told as one, too, but is none: it has no exit code, it
+// counts for nobody, and it is nobody's last run.
 struct RunInfo {
   Fence fence;
   WallTime started{};
@@ -134,7 +153,8 @@ struct RunInfo {
   std::optional<int> exit_code;
   std::optional<std::string> signal;  // "TERM"
   std::string host;
-  std::string outcome;  // as in the report, "vanished", or "running"
+  std::string user;
+  std::string outcome;  // as in the report, "vanished", "running", or "by hand"
   std::string reason;   // why its lease was lost, as in the report
 
   // Whether it can count for others (Claim::dedupe): it had the lock for itself.
@@ -149,6 +169,13 @@ struct LockInfo {
   std::vector<HolderInfo> holders;
   std::vector<WaiterInfo> waiters;
   std::optional<RunInfo> last_run;
+  std::optional<RunInfo> last_success;  // the last run of which it is known
+  bool known = false;                   // whether the store knows that it was ever used
+  // Since the store knows of the lock: claims that ended with Busy (see Claimant::ask),
+  // and that were superseded. An answer that got lost may count twice.
+  std::uint64_t refused = 0;
+  std::uint64_t superseded = 0;
+  WallTime now{};  // the time of the look, by the store's clock
 };
 
 // Whether the grant `fence` holds `lock`, and does so for `at_least` from the look at it
@@ -169,6 +196,10 @@ struct RateClaim {
   Token token;
   Rate rate;
   milliseconds patience{0};  // the longest wait for a turn that is of use
+
+  // Who asks, for those who look at the line.
+  std::string host = {};
+  pid_t pid = 0;
 };
 
 }  // namespace dlock

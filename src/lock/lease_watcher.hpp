@@ -8,7 +8,9 @@
 namespace dlock {
 
 // Why a lease is certainly, or possibly, no longer ours.
-enum class Loss { taken_over, gone, broken, unconfirmed };
+// `failed_over`: a server that took over did not know the lease, and it was too late to
+// set it up there.
+enum class Loss { taken_over, gone, broken, unconfirmed, failed_over };
 std::string loss_name(Loss loss);  // as in the report: "taken over"
 
 // Told what is learnt of the lease. The one who calls it knows stores, the one who
@@ -34,6 +36,6 @@ class LeaseWatcher {
 
 // What a store says to a renewal. A lease that was broken is renewed, but its holder is
 // to end. That the store cannot be asked is a Failure.
-enum class Renewal { confirmed, broken, reclaimed, taken_over, gone };
+enum class Renewal { confirmed, broken, reclaimed, taken_over, gone, failed_over };
 
 }  // namespace dlock

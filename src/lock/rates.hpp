@@ -2,7 +2,10 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <optional>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "lock/clock.hpp"
 #include "lock/lease.hpp"
@@ -35,6 +38,21 @@ using RateAnswer = std::variant<Admitted, NotAdmitted, RateDiffers>;
 // A turn that is not taken for so long has lapsed.
 constexpr milliseconds turn_holds{1000};
 
+// What there is to see of a limit.
+struct LimitInfo {
+  // One who waits for a turn, and how long until it comes.
+  struct Waiter {
+    std::string host;  // empty if it is not known
+    pid_t pid = 0;
+    milliseconds turn_in{0};
+  };
+
+  std::optional<Rate> rate;  // nothing: it is not in use, and admits at any rate
+  unsigned remaining = 0;
+  milliseconds next_in{0};      // until one who asks then could be admitted
+  std::vector<Waiter> waiters;  // in order of arrival
+};
+
 class RateLimits {
  public:
   virtual ~RateLimits() = default;
@@ -56,6 +74,13 @@ class RateLimits {
   // Gives up the place in line; nothing if there is none. The turns of those behind it
   // stay what they were told.
   virtual asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) = 0;
+
+  // Changes nothing.
+  virtual asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) = 0;
+
+  // Forgets all that is known of the limit, its line too: it admits as one that was never
+  // used, at any rate. Those who wait are newcomers when they ask again.
+  virtual asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) = 0;
 };
 
 }  // namespace dlock

@@ -23,6 +23,18 @@ FenceRegisters& registers_of(Store& store) {
   return needed(store.registers(), store, "registers of fences");
 }
 
+asio::awaitable<std::vector<LockHistory>> LockInspector::histories(
+    const std::string& name_space, std::function<bool(const std::string&)> matches,
+    Wakeup& wakeup) {
+  std::vector<LockHistory> found;
+  const auto locks = co_await list(name_space, std::move(matches), wakeup);
+  for (const auto& info : locks) {
+    auto runs = co_await history(info.lock, wakeup);
+    if (!runs.empty()) found.push_back({info.lock, std::move(runs), info.now});
+  }
+  co_return found;
+}
+
 asio::awaitable<void> LockInspector::watch(const Watched&, EventSink& sink,
                                            Wakeup& wakeup) {
   sink.began();

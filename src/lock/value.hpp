@@ -28,6 +28,19 @@ struct ValueLookup {
   std::string damage;
 };
 
+// What there is to see of a value, but for its bytes.
+struct ValueInfo {
+  std::size_t size = 0;
+  std::optional<milliseconds> age;  // since it was stored, if that is known
+  milliseconds fresh_for{0};        // what is left of its ttl
+  milliseconds there_for{0};        // until it is gone
+};
+
+struct ValueLook {
+  std::optional<ValueInfo> value;
+  std::string damage;  // as in ValueLookup
+};
+
 // What became of a value that was to be stored.
 enum class Storing { stored, not_ours };
 
@@ -40,6 +53,9 @@ class ValueStore {
   // or its lifetime is over. What is damaged is no value, and is said. One that is large
   // comes in pieces, and the store timeout is that of each.
   virtual asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) = 0;
+
+  // As get(), without the bytes: those of a large value may be damaged all the same.
+  virtual asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) = 0;
 
   // Stores a value under the name of the lock in the place of what is there, all of it or
   // nothing, if the lock is this claim's: exclusive, attached, and not kept any more

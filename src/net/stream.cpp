@@ -16,6 +16,12 @@ Failure lost(const std::string& server, int error_number) {
                  "lost the connection to " + server + ": " + reason_of(error_number));
 }
 
+Failure no_handshake(const Failure& timeout) {
+  return Failure(timeout.kind(),
+                 std::string(timeout.what()) +
+                     " in the TLS handshake; does it want none (redis://)?");
+}
+
 // What a system call on the socket came to.
 Progress progress_of(ssize_t result, Progress::State if_not_ready) {
   if (result >= 0) return {Progress::State::done, static_cast<std::size_t>(result)};
@@ -44,7 +50,9 @@ asio::awaitable<void> Stream::secure(const TlsOptions& plan, const std::string& 
     if (progress.state == Progress::State::failed) {
       throw lost(budget.server(), progress.error);
     }
-    co_await wait(progress.awaited(), budget);
+    // One that speaks no TLS may wait for more of what it takes for a request.
+    const bool ready = co_await is_ready(progress.awaited(), budget);
+    if (!ready) throw no_handshake(budget.timeout(budget.server()));
   }
   tls_ = std::move(tls);
 }

@@ -10,6 +10,7 @@ struct TlsOptions {
   std::string certificate;  // of this client, with its key; empty: none
   std::string key;
   bool insecure = false;  // accept any certificate
+  std::string name;       // whom the certificate must name; empty: the host
 };
 
 }  // namespace dlock::net

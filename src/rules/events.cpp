@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "rules/look.hpp"
 #include "rules/runs.hpp"
 
 namespace dlock::rules {
@@ -31,6 +32,7 @@ Event event_of(Event::Kind kind, const LockName& lock, const Party& party, Momen
   event.lock = lock;
   event.host = party.host;
   event.pid = party.pid;
+  event.user = std::to_string(party.uid);
   return event;
 }
 
@@ -39,6 +41,13 @@ Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Mom
   event.fence = holder.fence;
   event.label = holder.label;
   event.command = holder.argv;
+  return event;
+}
+
+Event broken_event(const LockName& lock, const Holder& holder,
+                   const std::optional<TakenBy>& taken_by, Moment now) {
+  auto event = event_of(Event::Kind::broken, lock, holder, now);
+  if (taken_by) event.taken_by = taker_of(*taken_by);
   return event;
 }
 
@@ -55,7 +64,7 @@ Event event_of_end(const Holder& holder, const LockName& lock, const Cause& caus
   }
   const bool broken = std::find(cause.broken.begin(), cause.broken.end(), holder.fence) !=
                       cause.broken.end();
-  if (broken) return event_of(Event::Kind::broken, lock, holder, now);
+  if (broken) return broken_event(lock, holder, cause.taken_by, now);
   return event_of(holder.ended ? Event::Kind::released : Event::Kind::expired, lock,
                   holder, now);
 }
@@ -92,8 +101,10 @@ std::vector<Event> events_between(const State& before, const State& after,
     if (former == before.holders.end()) {
       holders.push_back(holder);
       add(event_of(Event::Kind::granted, lock, holder, now));
-    } else if (holder.broken && !former->broken) {
-      add(event_of(Event::Kind::broken, lock, holder, now));
+    }
+    const bool was_broken = former != before.holders.end() && former->broken;
+    if (holder.broken && !was_broken) {
+      add(broken_event(lock, holder, holder.taken_by, now));
     }
   }
   for (const auto& waiter : after.waiters) {

@@ -15,6 +15,7 @@ struct Cause {
   std::optional<Token> released_by;
   std::optional<RunEnd> end;  // of its run
   std::vector<Fence> broken;
+  std::optional<TakenBy> taken_by;  // who has broken them
 };
 
 // What has happened to a lock between two of its states, in order.

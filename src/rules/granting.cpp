@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "rules/entering.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
+#include "rules/taking.hpp"
 
 namespace dlock::rules {
 namespace {
@@ -20,10 +22,10 @@ std::uint32_t free_slot(const State& state) {
 
 Grant grant_of(const Holder& holder, Moment now) {
   return {holder.fence, holder.slot, now.boot,
-          holder.ends_at.value_or(Clock::time_point::max())};
+          holder.ends_at.value_or(Clock::time_point::max()), holder.broken};
 }
 
-Grant grant_to(State& state, const Ask& ask, Moment now) {
+Holder& grant_to(State& state, const Ask& ask, Moment now) {
   const auto by_clock = std::max<std::int64_t>(now.wall.count(), 0);
   state.last_fence.number =
       std::max({state.last_fence.number + 1, ask.claim.fence_floor.number + 1,
@@ -45,10 +47,10 @@ Grant grant_to(State& state, const Ask& ask, Moment now) {
     // Who asked goes its way, and only the clock ends the lease.
     holder.party.session = 0;
     if (ask.claim.on_behalf_of != 0) holder.party.pid = ask.claim.on_behalf_of;
+    holder.for_pid = ask.claim.for_pid;
     holder.ends_at = later(now.boot, ask.claim.ttl);
   }
-  state.holders.push_back(std::move(holder));
-  return grant_of(state.holders.back(), now);
+  return state.holders.emplace_back(std::move(holder));
 }
 
 // Has the lock held on for a run that ended too soon. It is nobody's any more: what was
@@ -69,38 +71,6 @@ void tell_of_grant(State& state, Moment now, Consequences& consequences) {
     wake_the_head(state, consequences);
   }
   if (holder.counts) dismiss(state, now, consequences);
-}
-
-bool is_above(const Claim& claim, const Holder& holder) {
-  return !holder.ended && std::find(claim.held_above.begin(), claim.held_above.end(),
-                                    holder.fence) != claim.held_above.end();
-}
-
-// The grant of an outer run that this claim would wait for without end.
-std::optional<Fence> blocked_from_above(const State& state, const Claim& claim) {
-  std::optional<Fence> above;
-  bool others = std::any_of(state.waiters.begin(), state.waiters.end(),
-                            [](const Waiter& w) { return w.promised_until.has_value(); });
-  for (const auto& holder : state.holders) {
-    if (is_above(claim, holder)) {
-      above = holder.fence;
-    } else {
-      others = true;
-    }
-  }
-  // Somebody else's slot can become free.
-  const bool can_wait = claim.mode == Mode::exclusive && claim.slots > 1 && others;
-  return can_wait ? std::nullopt : above;
-}
-
-// A reader below a reader enters even if a writer waits: that writer waits for the
-// outer run, which waits for this one.
-bool joins_outer_reader(const State& state, const Claim& claim) {
-  return claim.mode == Mode::shared &&
-         std::any_of(state.holders.begin(), state.holders.end(),
-                     [&](const Holder& holder) {
-                       return holder.mode == Mode::shared && is_above(claim, holder);
-                     });
 }
 
 Busy busy(const State& state, std::size_t place, Moment now) {
@@ -136,41 +106,72 @@ std::optional<Answer> answer_to_dedupe(State& state, const Ask& ask, Moment now,
   return Deduplicated{std::move(*run)};
 }
 
-Answer answer_to_waiter(State& state, const Ask& ask, std::vector<Waiter>::iterator own,
-                        Moment now, Consequences& consequences) {
-  if (!own->promised_until) {
-    const auto place = static_cast<std::size_t>(own - state.waiters.begin()) + 1;
-    return busy(state, place, now);
+// The lock for the claim, if nobody takes it away from it at once. A lease that nobody
+// could be told of is left to those who wait to take it.
+Answer granted(State& state, const Ask& ask, Moment now, const Lives& lives,
+               Consequences& consequences) {
+  auto& holder = grant_to(state, ask, now);
+  if (const auto* taker = replacer(state, now, lives)) {
+    holder.broken = ask.claim.attached;
+    if (holder.broken) {
+      holder.taken_by = replacing(taker->party);
+    } else {
+      wake_replacers(state, consequences);
+    }
   }
-  state.waiters.erase(own);
-  const auto grant = grant_to(state, ask, now);
   // This process needs no waking: it is the one that asks.
   std::erase(consequences.wake, ask.party.session);
+  const auto grant = grant_of(holder, now);
   tell_of_grant(state, now, consequences);
   return grant;
 }
 
-Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
+Answer answer_to_waiter(State& state, const Ask& ask, Moment now, const Lives& lives,
+                        Consequences& consequences) {
+  auto own = waiter_of(state, ask.claim.token);
+  const bool replaces = ask.claim.replaces && !own->promised_until;
+  if (replaces && replace_holders(state, ask.claim, ask.party, now, consequences)) {
+    promise_to_the_next(state, now, lives, consequences);
+    own = waiter_of(state, ask.claim.token);
+  }
+  if (!own->promised_until) {
+    if (ask.queue == Queue::refuse) ++state.refused;
+    const auto place = static_cast<std::size_t>(own - state.waiters.begin()) + 1;
+    return busy(state, place, now);
+  }
+  state.waiters.erase(own);
+  return granted(state, ask, now, lives, consequences);
+}
+
+Answer answer_to_newcomer(State& state, const Ask& ask, Moment now, const Lives& lives,
                           Consequences& consequences) {
   const Claim& claim = ask.claim;
-  // Those that were promised it already count as if they held it.
-  const bool nobody_waits = std::all_of(
-      state.waiters.begin(), state.waiters.end(),
-      [](const Waiter& waiter) { return waiter.passed_over || waiter.promised_until; });
-  if ((nobody_waits || joins_outer_reader(state, claim)) &&
-      occupancy_of(state, now).admits(claim.mode, state.slots)) {
-    const auto grant = grant_to(state, ask, now);
-    tell_of_grant(state, now, consequences);
-    return grant;
+  bool enters = can_enter(state, claim, now);
+  if (!enters) {
+    if (const auto above = blocked_from_above(state, claim)) return HeldAbove{*above};
+    if (ask.queue == Queue::stay_out) return busy(state, 0, now);
+    if (ask.queue == Queue::refuse || is_full(state, claim, lives)) {
+      ++state.refused;
+      return busy(state, 0, now);
+    }
   }
-  if (const auto above = blocked_from_above(state, claim)) return HeldAbove{*above};
-  if (ask.queue == Queue::stay_out) return busy(state, 0, now);
+  const bool supersedes =
+      claim.supersedes && supersede(state, ask.party, lives, consequences);
+  const bool replaces = !enters && claim.replaces &&
+                        replace_holders(state, claim, ask.party, now, consequences);
+  if (supersedes || replaces) {
+    promise_to_the_next(state, now, lives, consequences);
+    enters = can_enter(state, claim, now);
+  }
+  if (enters) return granted(state, ask, now, lives, consequences);
   Waiter waiter;
   waiter.party = ask.party;
   waiter.mode = claim.mode;
   waiter.since = now.wall;
   waiter.queued_at = now.boot;
   waiter.dedupe = claim.dedupe;
+  waiter.supersedes = claim.supersedes;
+  waiter.replaces = claim.replaces;
   state.waiters.push_back(std::move(waiter));
   return busy(state, state.waiters.size(), now);
 }
@@ -195,7 +196,7 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
   }
   promise_to_the_next(state, now, lives, consequences);
   if (const auto own = dismissed_of(state, claim.token); own != state.dismissed.end()) {
-    return Deduplicated{own->by};
+    return own->newer ? Answer(*own->newer) : Deduplicated{own->by};
   }
   if (!agrees_on_slots(state, claim)) return SlotsDiffer{state.slots};
   if (claim.dedupe) {
@@ -203,10 +204,9 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
       return std::move(*answer);
     }
   }
-  const auto own = waiter_of(state, claim.token);
-  return own == state.waiters.end()
-             ? answer_to_newcomer(state, ask, now, consequences)
-             : answer_to_waiter(state, ask, own, now, consequences);
+  return waiter_of(state, claim.token) == state.waiters.end()
+             ? answer_to_newcomer(state, ask, now, lives, consequences)
+             : answer_to_waiter(state, ask, now, lives, consequences);
 }
 
 Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
@@ -222,6 +222,8 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
       const auto run = ended_run(*own, *end, now);
       note_run(state, run);
       if (end->is_shared && run.counts) dismiss_joined(state, run, consequences);
+    } else if (is_by_hand(*own)) {
+      consequences.vanished.push_back(lease_by_hand(*own, now));
     }
     state.used = now.wall;
     kept = end && !own->broken && later(own->granted_at, own->min_hold) > now.boot;
@@ -262,23 +264,6 @@ Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
   if (ends_at < *own->ends_at) wake_the_head(state, consequences);
   own->ends_at = ends_at;
   return Renewal::confirmed;
-}
-
-std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
-                                 Moment now, const Lives& lives,
-                                 Consequences& consequences) {
-  remove_dead_holders(state, now, lives, consequences);
-  remove_dead_dismissed(state, lives, consequences);
-  std::vector<Holder> found;
-  for (auto& holder : state.holders) {
-    if (std::find(fences.begin(), fences.end(), holder.fence) == fences.end()) continue;
-    found.push_back(holder);
-    holder.broken = true;
-  }
-  // What ends by the clock has nobody who could be told.
-  std::erase_if(state.holders, [](const Holder& h) { return h.broken && h.ends_at; });
-  promise_to_the_next(state, now, lives, consequences);
-  return found;
 }
 
 void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences) {

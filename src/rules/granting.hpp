@@ -39,12 +39,6 @@ void note_lost(State& state, const Holder& holder, const RunEnd& end, Moment now
 Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
               const Lives& lives, Consequences& consequences);
 
-// Takes the lock from the holders that have one of `fences`; see Store::break_leases.
-// Returns them as they were.
-std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
-                                 Moment now, const Lives& lives,
-                                 Consequences& consequences);
-
 // Clears holders that are gone, and promises what became free.
 void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences);
 

@@ -89,7 +89,7 @@ RateAnswer admit(LimitState& state, const RateClaim& claim, Clock::time_point no
   if (waits && queued) {
     own->at = turn;
   } else if (waits) {
-    state.turns.push_back({claim.token, turn});
+    state.turns.push_back({claim.token, turn, claim.host, claim.pid});
   } else if (queued) {
     state.turns.erase(own);
   }
@@ -99,6 +99,22 @@ RateAnswer admit(LimitState& state, const RateClaim& claim, Clock::time_point no
 bool withdraw(LimitState& state, const Token& token) {
   return std::erase_if(state.turns,
                        [&](const Turn& turn) { return turn.token == token; }) > 0;
+}
+
+LimitInfo look(LimitState state, Clock::time_point now) {
+  tidy(state, now);
+  LimitInfo info;
+  if (state.stamps.empty() && state.turns.empty()) return info;
+  const auto until = [&](Clock::time_point moment) {
+    return std::chrono::ceil<milliseconds>(std::max(moment, now) - now);
+  };
+  info.rate = state.rate;
+  info.remaining = remaining(state);
+  info.next_in = until(next_turn(state, now));
+  for (const auto& turn : state.turns) {
+    info.waiters.push_back({turn.host, turn.pid, until(turn.at)});
+  }
+  return info;
 }
 
 bool is_out_of_use(const LimitState& state, Clock::time_point now) {

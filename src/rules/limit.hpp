@@ -15,6 +15,8 @@ namespace dlock::rules {
 struct Turn {
   Token token;
   Clock::time_point at;
+  std::string host = {};  // both for those who look
+  pid_t pid = 0;
 };
 
 struct LimitState {
@@ -36,6 +38,9 @@ RateAnswer admit(LimitState& state, const RateClaim& claim, Clock::time_point no
 
 // Whether it had a place in line.
 bool withdraw(LimitState& state, const Token& token);
+
+// What there is to see of it; see RateLimits::look.
+LimitInfo look(LimitState state, Clock::time_point now);
 
 // Whether nothing of it is of consequence any more.
 bool is_out_of_use(const LimitState& state, Clock::time_point now);

@@ -21,9 +21,12 @@ class Lives {
 
 // What follows from a change, to be done once it is stored.
 struct Consequences {
-  std::vector<Session> wake;      // promised waiters, and heads whose view is stale
-  std::vector<Session> dead;      // whose sockets are to be removed
-  std::vector<RunInfo> vanished;  // runs whose last process went without a word
+  std::vector<Session> wake;  // promised waiters, and heads whose view is stale
+  std::vector<Session> dead;  // whose sockets are to be removed
+  // Runs whose last process went without a word, and leases by hand that are over: for
+  // the history.
+  std::vector<RunInfo> vanished;
+  std::vector<Holder> broken;  // from whom a claim has taken the lock, as they were
 };
 
 // Whether the lease of `holder` has ended: by the clock, or with its processes.

@@ -15,6 +15,10 @@ milliseconds whole_milliseconds(nanoseconds span) {
 
 }  // namespace
 
+Taker taker_of(const TakenBy& taken_by) {
+  return {std::to_string(taken_by.uid), taken_by.host, taken_by.replaces};
+}
+
 HolderInfo info_of(const Holder& holder, Moment now) {
   HolderInfo info;
   info.fence = holder.fence;
@@ -27,6 +31,7 @@ HolderInfo info_of(const Holder& holder, Moment now) {
   info.since = holder.since;
   info.held = whole_milliseconds(now.boot - holder.granted_at);
   info.attached = holder.party.session != 0;
+  info.for_pid = holder.for_pid;
   info.kept = holder.ended;
   info.broken = holder.broken;
   if (holder.ends_at) info.expires_in = whole_milliseconds(*holder.ends_at - now.boot);
@@ -38,6 +43,11 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   LockInfo info;
   info.lock = lock;
   info.last_run = state.last_run;
+  info.last_success = last_success_of(state.runs, state.past.last_success);
+  info.now = now.wall;
+  info.refused = state.refused;
+  info.superseded = state.superseded;
+  info.known = state.used > WallTime(0) || !state.waiters.empty() || state.last_run;
   Occupancy occupancy;
   for (const auto& holder : state.holders) {
     if (is_over(holder, now, lives)) {

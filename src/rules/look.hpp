@@ -13,6 +13,7 @@ namespace dlock::rules {
 LockInfo info_of(const State& state, const LockName& lock, Moment now,
                  const Lives& lives);
 HolderInfo info_of(const Holder& holder, Moment now);
+Taker taker_of(const TakenBy& taken_by);  // the user is the number of the account
 
 // Whether there are holders that are gone, but not cleared yet.
 bool is_untidy(const State& state, Moment now, const Lives& lives);

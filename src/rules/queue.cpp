@@ -76,6 +76,8 @@ void remove_dead_holders(State& state, Moment now, const Lives& lives,
     if (holder.command != 0) {
       note_run(state, vanished_run(holder));
       consequences.vanished.push_back(*state.last_run);
+    } else if (is_by_hand(holder)) {
+      consequences.vanished.push_back(lease_by_hand(holder, now));
     }
     return true;
   });

@@ -1,5 +1,7 @@
 #include "rules/runs.hpp"
 
+#include <algorithm>
+
 #include "lock/history.hpp"
 #include "rules/look.hpp"
 
@@ -21,8 +23,23 @@ RunInfo vanished_run(const Holder& holder) {
   run.fence = holder.fence;
   run.started = holder.since;
   run.host = holder.party.host;
+  run.user = std::to_string(holder.party.uid);
   run.outcome = "vanished";
   run.counts = holder.counts;
+  return run;
+}
+
+bool is_by_hand(const Holder& holder) {
+  return holder.party.session == 0 && !holder.ended;
+}
+
+RunInfo lease_by_hand(const Holder& holder, Moment now) {
+  const auto ended_at = std::min(holder.ends_at.value_or(now.boot), now.boot);
+  auto run = vanished_run(holder);
+  run.ended = now.wall - std::chrono::duration_cast<WallTime>(now.boot - ended_at);
+  run.duration = std::chrono::duration_cast<milliseconds>(
+      std::max(ended_at - holder.granted_at, nanoseconds(0)));
+  run.outcome = by_hand;
   return run;
 }
 
@@ -35,7 +52,7 @@ std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Qu
                                     Moment now) {
   const bool waits = dedupe.joins || (dedupe.retry_failed && queue == Queue::join);
   for (const auto& holder : state.holders) {
-    if (waits || !holder.counts || holder.ended) continue;
+    if (waits || !holder.counts || holder.ended || holder.broken) continue;
     auto run = vanished_run(holder);
     run.outcome = "running";
     return run;
@@ -51,6 +68,8 @@ std::vector<RunInfo> runs_of_holders(const State& state, Moment now, const Lives
       if (auto run = run_of(info_of(holder, now))) runs.push_back(std::move(*run));
     } else if (holder.command != 0) {
       runs.push_back(vanished_run(holder));
+    } else if (is_by_hand(holder)) {
+      runs.push_back(lease_by_hand(holder, now));
     }
   }
   return runs;

@@ -16,6 +16,12 @@ RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);
 // That of a holder that ended without anybody to say how.
 RunInfo vanished_run(const Holder& holder);
 
+// Whether it was granted by hand, and is not only held on.
+bool is_by_hand(const Holder& holder);
+
+// What the history tells of one that was, and has ended: now, or by the clock.
+RunInfo lease_by_hand(const Holder& holder, Moment now);
+
 // Makes it the last run.
 void note_run(State& state, const RunInfo& run);
 
@@ -24,7 +30,8 @@ void note_run(State& state, const RunInfo& run);
 std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Queue queue,
                                     Moment now);
 
-// The runs that are going on, and those that are over though nobody has noted it yet.
+// What goes on, and what is over though nobody has noted it yet: runs, and leases that
+// were granted by hand.
 std::vector<RunInfo> runs_of_holders(const State& state, Moment now, const Lives& lives);
 
 }  // namespace dlock::rules

@@ -22,9 +22,6 @@ std::vector<Dismissed>::iterator dismissed_of(State& state, const Token& token) 
                       [&](const Dismissed& d) { return d.waiter.party.token == token; });
 }
 
-void note_past_run(State& state, const RunInfo& run) {
-  state.runs.insert(state.runs.begin(), run);
-  if (state.runs.size() > runs_kept) state.runs.resize(runs_kept);
-}
+void note_past_run(State& state, const RunInfo& run) { add_to_history(state.runs, run); }
 
 }  // namespace dlock::rules

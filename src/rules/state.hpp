@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lock/answers.hpp"
 #include "lock/dedupe.hpp"
 #include "lock/lease.hpp"
 #include "rules/moment.hpp"
@@ -26,6 +27,13 @@ struct Party {
   std::string host;
 };
 
+// Who has taken the lock from a holder.
+struct TakenBy {
+  std::uint32_t uid = 0;
+  std::string host;
+  bool replaces = false;  // Taker::replaces
+};
+
 struct Holder {
   Party party;
   std::int32_t command = 0;        // pid, once it is known
@@ -41,8 +49,10 @@ struct Holder {
   std::vector<std::string> argv;
   bool counts = false;  // its run does, for claims with Claim::dedupe
   milliseconds min_hold{};
-  bool ended = false;   // its run has, and the lock is held until ends_at
-  bool broken = false;  // it was told to end
+  bool for_pid = false;  // Claim::for_pid
+  bool ended = false;    // its run has, and the lock is held until ends_at
+  bool broken = false;   // it was told to end
+  std::optional<TakenBy> taken_by = std::nullopt;  // if it is broken, and that is known
 };
 
 struct Waiter {
@@ -55,13 +65,16 @@ struct Waiter {
   // It let a promise lapse (it is stopped, say): others go first until it asks again.
   bool passed_over = false;
   std::optional<Dedupe> dedupe;
+  bool supersedes = false;
+  bool replaces = false;
 };
 
-// A waiter that has left the queue because of a run that counts as its own, and may not
-// know it yet.
+// A waiter that has left the queue because of a run that counts as its own, or of a newer
+// claim, and may not know it yet.
 struct Dismissed {
   Waiter waiter;
   RunInfo by;
+  std::optional<Superseded> newer = std::nullopt;  // in the place of a run
 };
 
 struct State {
@@ -74,6 +87,9 @@ struct State {
   PastRuns past;
   std::vector<Dismissed> dismissed;
   std::vector<RunInfo> runs;  // that are over, the last that ended first
+  // How many claims, see LockInfo.
+  std::uint64_t refused = 0;
+  std::uint64_t superseded = 0;
 };
 
 // The holder with this token; end() if there is none. Not one whose run has ended, which
@@ -83,7 +99,7 @@ std::vector<Holder>::iterator holder_of(State& state, const Token& token);
 std::vector<Waiter>::iterator waiter_of(State& state, const Token& token);
 std::vector<Dismissed>::iterator dismissed_of(State& state, const Token& token);
 
-// Puts a run before those that are over, and drops what is beyond the last runs_kept.
+// Puts a run before those that are over; see add_to_history().
 void note_past_run(State& state, const RunInfo& run);
 
 }  // namespace dlock::rules

@@ -32,12 +32,19 @@ constexpr StoreKind kinds[] = {
      "redis://, rediss://, redis+unix:",
      parse<redis::Plan>,
      {.leases_run_out = true}},
+    {{"redis+sentinel", "rediss+sentinel"},
+     "redis+sentinel://",
+     parse<redis_sentinel::Plan>,
+     {.leases_run_out = true}},
+    {{"redis+cluster", "rediss+cluster"},
+     "redis+cluster://",
+     parse<redis_cluster::Plan>,
+     {.leases_run_out = true}},
 };
 static_assert(std::size(kinds) == std::variant_size_v<StoreUrl>);
 
-constexpr std::string_view not_built_yet[] = {
-    "redis+sentinel", "redis+cluster", "redis+quorum", "rediss+sentinel",
-    "rediss+cluster", "rediss+quorum", "etcd",         "etcds"};
+constexpr std::string_view not_built_yet[] = {"redis+quorum", "rediss+quorum", "etcd",
+                                              "etcds"};
 
 template <typename Names>
 bool is_one_of(const Names& names, std::string_view name) {
@@ -78,7 +85,10 @@ Failure bad(const std::string& url, const std::string& why) {
 StoreUrl parsed_store_url(const std::string& url) {
   const auto colon = url.find(':');
   if (colon == std::string::npos) {
-    throw bad(url, "not a store URL (" + all_kinds() + ")");
+    const auto why = "not a store URL (" + all_kinds() + ")";
+    const bool is_path = url.starts_with('/') && shown(url) == url;
+    throw bad(url,
+              is_path ? why + ": did you mean local:" + printable(url, 200) + "?" : why);
   }
   const auto scheme = std::string_view(url).substr(0, colon);
   for (const auto& kind : kinds) {

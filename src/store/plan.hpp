@@ -9,12 +9,28 @@
 
 namespace dlock {
 
-// What is set for a login besides the URL.
+// How many replicas must have acknowledged a grant or a renewal for it to count.
+struct Replicas {
+  bool all = false;    // each one that is up, and one at least
+  unsigned count = 0;  // otherwise
+
+  bool operator==(const Replicas&) const = default;
+};
+
+// What is set besides the URL: how to log in, whom to trust, and what a yes takes.
 struct Credentials {
   std::optional<std::string> user;
   std::optional<std::string> password;
   std::string password_file;  // goes before the password; empty: none
   net::TlsOptions tls;        // for a store that is spoken to over TLS
+
+  // For sentinels, which are never shown the login above.
+  std::optional<std::string> sentinel_user;
+  std::optional<std::string> sentinel_password;
+  std::string sentinel_password_file;
+  bool sentinel_tls = true;  // where the servers are spoken to over TLS
+
+  Replicas replicas;
 };
 
 // What a kind of store can do besides locks.

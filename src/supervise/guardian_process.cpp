@@ -1,13 +1,11 @@
 #include "supervise/guardian_process.hpp"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,11 +15,12 @@
 #include <optional>
 #include <utility>
 
+#include "supervise/guardian_child.hpp"
 #include "supervise/kill_tree.hpp"
 #include "supervise/own_cgroup.hpp"
 #include "supervise/process_scan.hpp"
 #include "supervise/tell_tree.hpp"
-#include "util/light_child.hpp"
+#include "util/fork_into.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
@@ -63,10 +62,6 @@ class Process {
   bool prepare();
   bool await_start();
   void drop_child();
-  void await_word() const;
-  [[noreturn]] void become_command() const;
-  [[noreturn]] void not_become(Step step, int error, std::size_t path = 0) const;
-  bool may_start() const;
   bool fail(Step step, int error);
   bool is_over();
   void hear();
@@ -91,7 +86,6 @@ class Process {
   Ladder ladder_;
   ProcessScan scan_;
   OwnCgroup cgroup_;
-  bool enters_cgroup_ = false;
   int settle_error_ = 0;
   // A pipe that closes when exec has succeeded, or the child is gone.
   int launching_ = -1;
@@ -134,14 +128,13 @@ void Process::settle() {
 bool Process::prepare() {
   if (settle_error_ != 0) return fail(Step::settle, settle_error_);
   page_.not_before = Clock::now();
-  const auto become = [](void* process) {
-    static_cast<const Process*>(process)->become_command();
-  };
-  command_ = start_light_child(become, this, &page_.pid, cgroup_.directory());
+  GuardianChild child{task_, pid_};
+  command_ = fork_into(cgroup_.directory(), &page_.pid);
   if (command_ < 0 && cgroup_.exists()) {
-    enters_cgroup_ = true;  // it cannot be born there on this kernel
-    command_ = start_light_child(become, this, &page_.pid);
+    child.cgroup_to_enter = cgroup_.directory();  // it cannot be born there
+    command_ = fork_into(-1, &page_.pid);
   }
+  if (command_ == 0) child.run();
   if (command_ < 0) return fail(Step::fork, errno);
   page_.not_after = Clock::now();
   // Who has to be in time does not wait for those who keep the processors busy, where
@@ -179,51 +172,6 @@ void Process::drop_child() {
   if (command_ <= 0) return;
   ::kill(command_, SIGKILL);
   reap(command_);
-}
-
-// In a child that may share all memory with us, errno too.
-void Process::become_command() const {
-  // It is the guardian's only thread that this is about, so it cannot misfire.
-  if (const auto error = raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL)) {
-    not_become(Step::become, -static_cast<int>(error));
-  }
-  if (::getppid() != pid_) ::_exit(127);  // the guardian is gone already
-  if (enters_cgroup_) enter_cgroup(cgroup_.directory());
-  await_word();
-  page_.is_becoming.store(true);
-  // Only now: what a terminal sends to the caller's group was not meant for it before.
-  const auto group = task_.plan.own_group ? 0 : task_.callers_group;
-  if (const auto error = raw_syscall(SYS_setpgid, 0, group)) {
-    not_become(Step::become, -static_cast<int>(error));
-  }
-  const Launch launch{task_.paths, task_.argv, page_.environment, task_.signals,
-                      task_.output};
-  launch.restore_signals();
-  if (!may_start()) not_become(Step::too_late, 0);
-  const auto failed = launch.exec();
-  not_become(Step::exec, failed.number, failed.path);
-}
-
-void Process::await_word() const {
-  while (page_.go.load() == 0) {
-    raw_syscall(SYS_futex, reinterpret_cast<std::intptr_t>(&page_.go), FUTEX_WAIT, 0);
-  }
-}
-
-void Process::not_become(Step step, int error, std::size_t path) const {
-  page_.error = error;
-  page_.path = path;
-  page_.failed_at = step;
-  ::_exit(127);
-}
-
-// Whether the command could still be ended before the lease does.
-bool Process::may_start() const {
-  const auto until = page_.deadline.load();
-  if (until == GuardianPage::never || !task_.plan.lease) return true;
-  const auto& lease = *task_.plan.lease;
-  return until != GuardianPage::ending && Clock::now() + lease.margin() + lease.grace() <
-                                              Clock::time_point(nanoseconds(until));
 }
 
 bool Process::fail(Step step, int error) {

@@ -1,7 +1,6 @@
 #include "supervise/launch.hpp"
 
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -10,14 +9,27 @@
 #include <cstring>
 #include <string_view>
 
-#include "util/light_child.hpp"
+#include "util/fd.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
 
-std::string reason(int error, bool exists) {
+// Why the kernel does not know what to do with a file: a script begins with #!.
+std::string unknown_format(const std::string& path) {
+  constexpr std::string_view elf = "\177ELF";
+  char begin[4] = {};
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const auto size = file ? ::read(file.get(), begin, sizeof begin) : -1;
+  if (size < 0) return "exec format error";
+  if (std::string_view(begin, static_cast<std::size_t>(size)) == elf)
+    return "exec format error: a program for another kind of machine";
+  return "exec format error: a script that has no #! line";
+}
+
+std::string reason(int error, bool exists, const std::string& path = "") {
   if (error == ENOENT && exists) return "its interpreter was not found";
+  if (error == ENOEXEC && exists) return unknown_format(path);
   std::string text = std::strerror(error);
   if (!text.empty()) text[0] = static_cast<char>(std::tolower(text[0]));
   return text;
@@ -31,23 +43,18 @@ void Launch::restore_signals() const {
   ::sigprocmask(SIG_SETMASK, &signals.mask, nullptr);
 }
 
-// Without errno, which it may share with a parent that goes on.
 ExecError Launch::exec() const {
-  if (output >= 0) {
-    const auto error = raw_syscall(SYS_dup3, output, STDOUT_FILENO, 0);
-    if (error < 0) return {-static_cast<int>(error), 0};
-  }
+  if (output >= 0 && ::dup3(output, STDOUT_FILENO, 0) < 0) return {errno, 0};
   ExecError worst{ENOENT, 0};
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    const auto path = reinterpret_cast<std::intptr_t>(paths[i].c_str());
-    const int now = -static_cast<int>(
-        raw_syscall(SYS_execve, path, reinterpret_cast<std::intptr_t>(argv),
-                    reinterpret_cast<std::intptr_t>(environment)));
+    const char* path = paths[i].c_str();
+    ::execve(path, argv, environment);
+    const int now = errno;
     // As execvp(3): a directory that lacks it is passed over, a file that may not
     // be executed is remembered, and anything else is final. A file whose
     // interpreter is missing counts as lacking, but is what to complain of.
     if (now == ENOENT || now == ENOTDIR) {
-      const bool exists = raw_syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
+      const bool exists = ::access(path, F_OK) == 0;
       if (worst.number == ENOENT && exists) worst.path = i;
       continue;
     }
@@ -98,11 +105,12 @@ SpawnFailure::Kind kind_of_exec_error(int error_number, bool file_exists) {
 
 SpawnFailure failure_of_exec(const std::string& command,
                              const std::vector<std::string>& paths, ExecError error) {
-  const bool exists =
-      error.path < paths.size() && ::access(paths[error.path].c_str(), F_OK) == 0;
+  const auto path = error.path < paths.size() ? paths[error.path] : std::string();
+  const bool exists = !path.empty() && ::access(path.c_str(), F_OK) == 0;
   const auto kind = kind_of_exec_error(error.number, exists);
-  const auto why = kind == SpawnFailure::Kind::not_found ? "command not found"
-                                                         : reason(error.number, exists);
+  const auto why = kind == SpawnFailure::Kind::not_found
+                       ? "command not found"
+                       : reason(error.number, exists, path);
   return SpawnFailure{kind, printable(command) + ": " + why};
 }
 

@@ -22,8 +22,7 @@ struct ExecError {
 };
 
 // What is needed for exec, all of it prepared before the child is: it may share its
-// memory with its parent, suspended or not, or come from a process that allocates
-// nothing.
+// memory with its suspended parent, or come from a process that allocates nothing.
 struct Launch {
   const std::vector<std::string>& paths;  // candidates, tried in order
   char* const* argv;

@@ -1,6 +1,7 @@
 #include "supervise/spawn.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,9 +10,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <new>
 #include <string_view>
 
-#include "util/light_child.hpp"
+#include "util/fork_into.hpp"
 
 namespace dlock {
 namespace {
@@ -35,27 +37,55 @@ iovec part(std::string_view text) {
   return {const_cast<char*>(text.data()), text.size()};
 }
 
-// What the child does between vfork and exec: system calls only, on memory that was
-// prepared before, for it shares all of it with the suspended parent.
+// What the child says to its suspended parent, in memory that both have.
+struct Begun {
+  volatile Clock::rep at = 0;
+  volatile int error = 0;  // stays 0 if exec succeeds
+  volatile std::size_t failed_path = 0;
+};
+
+// The same in memory that a child of fork(2) shares.
+class SharedBegun {
+ public:
+  explicit SharedBegun(bool is_wanted) {
+    if (!is_wanted) return;
+    void* memory = ::mmap(nullptr, sizeof(Begun), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) begun_ = new (memory) Begun;
+  }
+  ~SharedBegun() {
+    if (begun_ != nullptr) ::munmap(begun_, sizeof(Begun));
+  }
+  SharedBegun(const SharedBegun&) = delete;
+  SharedBegun& operator=(const SharedBegun&) = delete;
+
+  Begun* get() const {
+    return begun_;
+  }  // null if it is not wanted, or there is no memory
+
+ private:
+  Begun* begun_ = nullptr;
+};
+
+// What the child does before exec: system calls only, on memory that was prepared before,
+// for after vfork it shares all of it with the suspended parent.
 struct Start {
   const SpawnPlan& plan;
   const Launch& launch;
+  Begun& begun;
   int cgroup_to_enter = -1;  // it was not born there
-  volatile Clock::rep started = 0;
-  volatile int error = 0;  // stays 0 if exec succeeds
-  volatile std::size_t failed_path = 0;
 
-  void run() {
+  void run() const {
     if (cgroup_to_enter >= 0) enter_cgroup(cgroup_to_enter);
     if (plan.own_group) ::setpgid(0, 0);
     if (plan.session >= 0) ::fcntl(plan.session, F_SETFD, 0);
     const auto now = Clock::now().time_since_epoch();
-    started = now.count();
+    begun.at = now.count();
     if (plan.note != nullptr) write_note(now);
     launch.restore_signals();
     const auto failed = launch.exec();
-    failed_path = failed.path;
-    error = failed.number;
+    begun.failed_path = failed.path;
+    begun.error = failed.number;
   }
 
   // That it cannot be written (a full disk) keeps nobody from anything.
@@ -76,6 +106,23 @@ struct Start {
   }
 };
 
+// vfork, not fork: nothing is copied, the parent sleeps until exec, and the error comes
+// back through the shared memory, where a pipe would cost four system calls.
+pid_t started_by_vfork(const Start& start) {
+  const auto child = ::vfork();
+  if (child != 0) return child;
+  start.run();
+  ::_exit(127);
+}
+
+pid_t started_in_cgroup(const Start& start, int cgroup) {
+  pid_t noted = -1;
+  const auto child = fork_into(cgroup, &noted, ForkWait::until_exec);
+  if (child != 0) return child;
+  start.run();
+  ::_exit(127);
+}
+
 }  // namespace
 
 std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan) {
@@ -83,29 +130,24 @@ std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan) {
   const auto environment = pointers(plan.environment);
   const auto paths = candidates(plan.argv.front(), std::getenv("PATH"));
   const Launch launch{paths, argv.data(), environment.data(), plan.signals, plan.output};
-  Start start{plan, launch};
+  Begun own;
+  const SharedBegun shared(plan.cgroup >= 0);
+  Begun* begun = shared.get();
 
   Spawned spawned;
   spawned.not_before = Clock::now();
-  // vfork, not fork: nothing is copied, the parent sleeps until exec, and the error
-  // comes back through the shared memory, where a pipe would cost four system calls.
-  // Into a cgroup the C library has no way.
-  const auto run = [](void* it) { static_cast<Start*>(it)->run(); };
-  spawned.pid = plan.cgroup < 0 ? -1 : start_child_and_wait(run, &start, plan.cgroup);
+  spawned.pid =
+      begun == nullptr ? -1 : started_in_cgroup({plan, launch, *begun}, plan.cgroup);
   if (spawned.pid < 0) {
-    start.cgroup_to_enter = plan.cgroup;
-    spawned.pid = ::vfork();
-  }
-  if (spawned.pid == 0) {
-    start.run();
-    ::_exit(127);
+    begun = &own;
+    spawned.pid = started_by_vfork({plan, launch, own, plan.cgroup});
   }
   // As the child saw it: it may be long until this process gets to run again.
-  spawned.not_after = Clock::time_point(Clock::duration(start.started));
+  spawned.not_after = Clock::time_point(Clock::duration(begun->at));
   if (spawned.pid < 0) return failure_of_fork(errno);
-  if (start.error == 0) return spawned;
+  if (begun->error == 0) return spawned;
   ::waitpid(spawned.pid, nullptr, 0);
-  return failure_of_exec(plan.argv.front(), paths, {start.error, start.failed_path});
+  return failure_of_exec(plan.argv.front(), paths, {begun->error, begun->failed_path});
 }
 
 }  // namespace dlock

@@ -117,4 +117,16 @@ bool matches_glob(std::string_view pattern, std::string_view text) {
   return true;
 }
 
+std::optional<std::string> literal_of(std::string_view pattern) {
+  std::string text;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (std::string_view("*?[").find(pattern[i]) != std::string_view::npos) {
+      return std::nullopt;
+    }
+    if (pattern[i] == '\\' && ++i == pattern.size()) return std::nullopt;
+    text += pattern[i];
+  }
+  return text;
+}
+
 }  // namespace dlock

@@ -125,6 +125,18 @@ std::string printable_command(const std::vector<std::string>& argv, std::size_t 
   return out;
 }
 
+std::string shell_quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
 std::string percent_encoded(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -32,6 +32,9 @@ std::string printable_json(std::string json);
 std::string printable_command(const std::vector<std::string>& argv,
                               std::size_t most = 60);
 
+// `text` as one word of a shell, whatever is in it but NUL: 'it'\''s'.
+std::string shell_quoted(std::string_view text);
+
 // One-to-one: letters, digits and -_./@: stand for themselves, every other byte is
 // %XX. So an encoded text has no spaces, braces, equals signs or slots of its own.
 std::string percent_encoded(std::string_view text);

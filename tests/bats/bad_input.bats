@@ -96,7 +96,7 @@ run_refuses() {  # <exit code> <option>...
 
 @test "a wait that is no duration is refused" {
   for wait in nan inf infinity -5 -1s 1e9999 1e3 '' ' ' '5 s' 5x 5S s ms 1.5.0s 1s5 \
-    1s1h 5m5m 0x10 １ 1,5 +5 . 1h- 'forever ' Forever 99999999999999999999 4000000d; do
+    1s1h 5m5m 5min5m 5m5min 0x10 １ 1,5 +5 . 1h- 'forever ' Forever 99999999999999999999 4000000d; do
     run_refuses 64 -w "$wait"
     run_refuses 64 "--wait=$wait"
   done
@@ -232,7 +232,7 @@ run_refuses() {  # <exit code> <option>...
 
 @test "what is like nothing that there is names nothing" {
   refuses 64 frobnicate
-  assert_equal "$output" "dlock: unknown verb 'frobnicate' (dlock --help lists them)"
+  assert_equal "$output" "dlock: unknown verb 'frobnicate'; to run a command: dlock run frobnicate -- COMMAND"
   run_refuses 64 --frobnicate
   assert_equal "$output" "dlock: unknown option '--frobnicate'"
   run_refuses 64 -z
@@ -243,7 +243,7 @@ run_refuses() {  # <exit code> <option>...
 
 @test "a verb is needed" {
   refuses 64
-  refuses 64 --json
+  refuses 64 --verbose
 }
 
 @test "a command that is missing is refused" {
@@ -262,9 +262,7 @@ run_refuses() {  # <exit code> <option>...
 }
 
 @test "stores that this version does not have are refused, and it says so" {
-  for store in redis+sentinel://host/name redis+cluster://host redis+quorum://host,other \
-    rediss+sentinel://host/name rediss+cluster://host rediss+quorum://host,other \
-    etcd://host etcds://host; do
+  for store in redis+quorum://host,other rediss+quorum://host,other etcd://host etcds://host; do
     refuses 78 --store "$store" run job -- touch "$started"
     assert_output_contains "${store%%:*}"
     assert_output_contains 'version'
@@ -298,6 +296,46 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
+@test "sentinels that are none are refused, in one line" {
+  for store in redis+sentinel: redis+sentinel:a/m redis+sentinel:// redis+sentinel:///m \
+    redis+sentinel://a redis+sentinel://a,b redis+sentinel://a,b/ redis+sentinel://a//0 \
+    redis+sentinel://a,/m redis+sentinel://,a/m redis+sentinel://a,,b/m redis+sentinel://a:0/m \
+    redis+sentinel://a,b:65536/m redis+sentinel://a,b:x/m redis+sentinel://a,a/m \
+    redis+sentinel://a,b,A:26379/m 'redis+sentinel://[::1],[0::1]/m' redis+sentinel://a,::1/m \
+    redis+sentinel://a/m/x redis+sentinel://a/m/-1 redis+sentinel://a/m/1/2 redis+sentinel://a/%00 \
+    "redis+sentinel://a/$(printf 'n%.0s' {1..256})" 'redis+sentinel://a/m?db=1' $'redis+sentinel://a/m\e[31m' \
+    redis+sentinel://u:p@a,u:p@b/m redis+sentinel://@a/m "rediss+sentinel://$(printf 'h%s,' {1..32})h/m"; do
+    refuses 78 --store "$store" run job -- touch "$started"
+    assert_one_line
+    refute_output_contains 'this version'
+    refuses 78 --store "$store" status job
+  done
+}
+
+@test "a cluster that is none is refused, in one line" {
+  for store in redis+cluster: redis+cluster:a redis+cluster:// redis+cluster:/// 'redis+cluster://a,' \
+    redis+cluster://,a redis+cluster://a,,b redis+cluster://a,b:0 redis+cluster://a:65536 redis+cluster://a,a \
+    redis+cluster://A,b,a:6379 redis+cluster://a,::1 redis+cluster://a/0 redis+cluster://a,b/1 \
+    redis+cluster://a/name 'redis+cluster://a?db=0' redis+cluster://u:p@a,u:p@b \
+    "rediss+cluster://$(printf 'h%s,' {1..32})h"; do
+    refuses 78 --store "$store" run job -- touch "$started"
+    assert_one_line
+    refute_output_contains 'this version'
+    refuses 78 --store "$store" status job
+  done
+}
+
+@test "a list of servers that is refused is refused with what to write" {
+  refuses 78 --store redis+sentinel://a,b run job -- touch "$started"
+  assert_output_contains /NAME
+  refuses 78 --store redis+cluster://a,b/2 run job -- touch "$started"
+  assert_output_contains 'only database 0'
+  refuses 78 --store redis+sentinel://a,b:70000/m run job -- touch "$started"
+  assert_output_contains 'sentinel 2: the port has to be a number from 1 to 65535'
+  refuses 78 --store redis://a,b run job -- touch "$started"
+  assert_output_contains redis+sentinel://
+}
+
 @test "a local store that is no absolute path is refused" {
   for store in local:dir local:./dir local:../dir local:~/dir 'local: /dir'; do
     refuses 78 --store "$store" run job -- touch "$started"
@@ -328,10 +366,12 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 --user '' run job -- touch "$started"
   refuses 64 --user $'a\nb' run job -- touch "$started"
   refuses 64 --user $'\xff' status job
+  refuses 64 --sentinel-user '' run job -- touch "$started"
+  refuses 64 --sentinel-user $'a\nb' status job
 }
 
 @test "an empty name of a file is refused" {
-  for option in --password-file --tls-ca --tls-cert --tls-key; do
+  for option in --password-file --sentinel-password-file --tls-ca --tls-cert --tls-key; do
     refuses 64 "$option" '' run job -- touch "$started"
     refuses 64 "$option=" list
   done
@@ -344,6 +384,31 @@ run_refuses() {  # <exit code> <option>...
   DLOCK_TLS_KEY=key.pem refuses 64 status job
 }
 
+@test "a number of replicas that is none is refused" {
+  for number in '' -1 16 1.5 some ALL ' 1'; do
+    refuses 64 --replicas="$number" run job -- touch "$started"
+  done
+  assert_output_contains 'whole number from 0 to 15, nor all'
+  DLOCK_REPLICAS=many refuses 64 status job
+  assert_output_contains DLOCK_REPLICAS
+}
+
+@test "a name that no certificate can have is refused" {
+  for name in '' 'a b' $'a\nb' '*' a/b "$(printf 'n%.0s' {1..256})"; do
+    refuses 64 --tls-name "$name" run job -- touch "$started"
+  done
+  DLOCK_TLS_NAME='a b' refuses 64 list
+  assert_output_contains DLOCK_TLS_NAME
+}
+
+@test "--sentinel-tls that is neither true nor false is refused" {
+  for value in '' yes 1 TRUE; do
+    refuses 64 --sentinel-tls "$value" run job -- touch "$started"
+  done
+  DLOCK_SENTINEL_TLS=perhaps refuses 64 list
+  assert_output_contains DLOCK_SENTINEL_TLS
+}
+
 @test "a variable for --tls-insecure that is neither true nor false is refused" {
   DLOCK_TLS_INSECURE=perhaps refuses 64 run job -- touch "$started"
   assert_output_contains DLOCK_TLS_INSECURE
@@ -354,8 +419,10 @@ run_refuses() {  # <exit code> <option>...
 
 @test "how to get into a store is of no interest to one that lets everybody in" {
   for store in none: "local:$BATS_TEST_TMPDIR/store"; do
-    DLOCK_PASSWORD=secret run dlock --store "$store" --user me --password-file /no/such/file \
+    DLOCK_PASSWORD=secret DLOCK_SENTINEL_PASSWORD=secret \
+      run dlock --store "$store" --user me --password-file /no/such/file \
       --tls-ca /no/such/file --tls-cert /no/such/file --tls-key /no/such/file --tls-insecure \
+      --tls-name nobody --replicas all --sentinel-user me --sentinel-password-file /no/such/file --sentinel-tls false \
       run job -- echo fine
 
     assert_equal "$status $output" '0 fine'
@@ -364,7 +431,7 @@ run_refuses() {  # <exit code> <option>...
 
 
 @test "all forms of durations that the manual has are taken" {
-  for duration in 250ms 30s 5m 2h 1d 1h30m 0.5s 30 0.007 1.5h 1d2h3m4s5ms 0; do
+  for duration in 250ms 30s 5m 5min 1h30min 2h 1d 1h30m 0.5s 30 0.007 1.5h 1d2h3m4s5ms 0; do
     run dlock run -w "$duration" --jitter 0 job -- echo fine
     assert_equal "$status $output" '0 fine'
   done

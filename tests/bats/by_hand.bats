@@ -51,6 +51,49 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$(json '"\(.slot) \(.free)"')" '1 1'
 }
 
+@test "acquire --export prints variables, by which the other verbs need no more words" {
+  run dlock acquire --export job
+  [[ $output =~ ^"export DLOCK_NAME='job'"$'\n'"export DLOCK_TOKEN="[0-9a-f]{32}$'\n'"export DLOCK_FENCE="[0-9]+$ ]]
+  eval "$output"
+
+  assert_equal "$DLOCK_FENCE" "$(look job '.holders[0].fence')"
+  dlock check
+  dlock renew "$DLOCK_NAME"
+  dlock release "$DLOCK_NAME"
+  is_free job
+  run dlock check
+  assert_status 76
+}
+
+@test "whatever a name is, every shell has it as it was after eval" {
+  local shell name
+  for shell in sh bash dash zsh; do
+    for name in "it's \"mine\"" '  $(touch evaluated) `touch evaluated` $HOME \ \n ' "''" '-n' 'täg *?[a]~!' 'a;b&c|d>e#f={g,h}'; do
+      run "$shell" -c 'eval "$(dlock acquire --export -- "$1")" && printf %s "$DLOCK_NAME" &&
+        dlock check && dlock release -- "$1"' - "$name"
+      assert_equal "$status $output" "0 $name"
+    done
+  done
+  refute test -e evaluated
+}
+
+@test "acquire --export prints nothing if there is no lock, even if a file wants JSON" {
+  echo 'json = true' > dlock.toml
+  eval "$(dlock --config dlock.toml acquire --export job)"
+
+  run bash -c 'dlock --config dlock.toml acquire --export job 2> /dev/null'
+  assert_equal "$status $output" '75 '
+  run dlock --config dlock.toml release job
+  assert_equal "$output" '{"free":1}'
+}
+
+@test "acquire --export and --json do not go together" {
+  run bash -c 'dlock acquire --export --json job 2>&1 > /dev/null'
+
+  assert_refused 64 '--export and --json do not go together'
+  is_free job
+}
+
 @test "a lock that is held is refused at once, and no token is printed" {
   dlock acquire job > /dev/null
 
@@ -203,6 +246,18 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_output_contains 'job '
 }
 
+@test "of a lease that is renewed for a process status says so, and no end" {
+  dlock acquire --for-pid $$ --label nightly job
+
+  run dlock status job
+  assert_output_contains "(kept by pid $$)"
+  refute_output_contains 'ends in'
+  run dlock run job -- true
+  assert_status 75
+  assert_output_contains "(kept by pid $$, nightly) for "
+  refute_output_contains 'ends in'
+}
+
 @test "the pid that is shown is that of the script which called acquire" {
   run bash -c 'dlock acquire job > /dev/null; echo $$'
 
@@ -326,6 +381,8 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   for json in '' --json; do
     # shellcheck disable=SC2086  # no word where it is empty
     run acquire_slowly 600 1+ -t 500ms $json
+    # With --json there is a document, too.
+    output=${lines[0]}
     assert_refused 69 'dlock: job: the store takes too long for a lease so short'
     is_free job
   done
@@ -485,11 +542,13 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 @test "check tells when a grant does not hold any more" {
   dlock run job -- sh -c 'echo "$DLOCK_FENCE" > fence'
   run dlock check job --fence "$(< fence)"
-  assert_equal "$status $output" '76 '
+  assert_refused 76 'not held by this grant any more: it is free'
 
   hold job
   run dlock check job --fence "$(< fence)"
-  assert_status 76
+  assert_refused 76 "not held by this grant any more: held by $(id -un)@$(uname -n) (pid $holder"
+  run dlock -q check job --fence "$(< fence)"
+  assert_equal "$status $output" '76 '
   dlock check job --fence "$(look job '.holders[0].fence')"
 }
 
@@ -526,7 +585,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 
   dlock check job --fence "$fence" --min-validity 5s
   run dlock check job --fence "$fence" --min-validity 21s
-  assert_equal "$status $output" '76 '
+  assert_refused 76 ', and not for 21s'
 }
 
 @test "a run on this machine is valid for any time" {
@@ -560,6 +619,16 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 
   never_within 1500 is_free job
   assert_between "$(look job '.holders[0].expires_in_ms')" 1 600
+}
+
+@test "what acquire --export prints is of a lock that is kept for a process, too" {
+  for_a_process --export -t 600ms job
+  eval "$token"
+
+  never_within 900 is_free job
+
+  dlock check
+  dlock release job
 }
 
 @test "a lock that is kept for a process is free within a second of its death" {

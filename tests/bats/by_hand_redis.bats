@@ -25,7 +25,7 @@ assert_refused() {  # <exit code> <part of what it says>
 
 assert_stale() {  # <resource> <fence>
   run dlock fence "$1" "$2"
-  assert_equal "$status $output" '76 '
+  assert_refused 76 "$1: fence $2 is stale"
 }
 
 somebody_waits() { [[ $(look job '.waiters | length') == 1 ]]; }
@@ -47,6 +47,17 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_equal "$(json '"\(.slot) \(.free)"')" '0 2'
   assert_between "$(json .expires_in_ms)" 10000 20000
   assert_equal "$(json .fence)" "$(look job '.holders[0].fence')"
+}
+
+@test "acquire --export prints what the other verbs need" {
+  eval "$(dlock acquire --export -t 20s "it's a job")"
+
+  assert_equal "$DLOCK_FENCE" "$(look "it's a job" '.holders[0].fence')"
+  dlock check
+  dlock renew "$DLOCK_NAME" -t 1h
+  dlock release "$DLOCK_NAME"
+  run dlock check
+  assert_status 76
 }
 
 @test "status shows a detached lease" {
@@ -151,7 +162,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   run dlock run job -- dlock check --min-validity 10s
   assert_equal "$status $output" '0 '
   run dlock run job -- dlock check --min-validity 40s
-  assert_equal "$status $output" '76 '
+  assert_refused 76 'job: held by this grant for another '
   run dlock acquire --json job
   fence=$(json .fence)
   dlock check job --fence "$fence"
@@ -159,7 +170,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   redis DEL 'dlock:{job}'
 
   run dlock check job --fence "$fence"
-  assert_equal "$status $output" '76 '
+  assert_refused 76 'job: not held by this grant any more: it is free'
 }
 
 @test "a server that cannot be used is no answer to anything" {

@@ -127,9 +127,9 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
 
 @test "a server that is gone when the command ends costs the value, and not the output" {
   dlock --store-timeout 200ms cache report -- \
-    sh -c 'until [ -e go ]; do sleep 0.01; done; echo value' > printed 2> said 3>&- &
+    sh -c 'touch started; until [ -e go ]; do sleep 0.01; done; echo value' > printed 2> said 3>&- &
   caller=$!
-  eventually dlock status cache:report
+  eventually test -e started
   stop_redis
   : > go
 

@@ -164,9 +164,19 @@ make_locks() {  # <name>...
 
 @test "bash, zsh and fish offer the verbs first" {
   for shell in bash zsh fish; do
-    assert_offers "$shell" 'dlock ' acquire break cache check doctor fence history limit list release renew run status \
+    assert_offers "$shell" 'dlock ' acquire break cache check config doctor fence help history limit list release renew run status \
       watch
     assert_offers "$shell" 'dlock -q --color never s' status
+  done
+}
+
+@test "bash, zsh and fish offer the verbs to help, and the locks to config" {
+  make_locks deploy
+
+  for shell in bash zsh fish; do
+    assert_offers "$shell" 'dlock help st' status
+    assert_offers "$shell" 'dlock help run s'
+    assert_offers "$shell" 'dlock config d' deploy
   done
 }
 
@@ -183,7 +193,20 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock history --l' --limit
     assert_offers "$shell" 'dlock list --pr' --prometheus
     assert_offers "$shell" 'dlock list --li' --live
+    assert_offers "$shell" 'dlock list --sort ' name age
+    assert_offers_also "$shell" 'dlock history --' --failed --since --succeeded-within
   done
+}
+
+@test "an option of which enough was typed is completed at once, also where a word of one's own may stand" {
+  for shell in bash zsh fish; do
+    assert_becomes "$shell" 'dlock cache --forg' 'dlock cache --forget '
+    assert_becomes "$shell" 'dlock fence --js' 'dlock fence --json '
+    assert_becomes "$shell" 'dlock limit --js' 'dlock limit --json '
+  done
+  assert_becomes zsh 'dlock cache --stal' 'dlock cache --stale='
+  assert_becomes zsh 'dlock cache --max' 'dlock cache --max-size='
+  assert_becomes zsh 'dlock limit --wa' 'dlock limit --wait='
 }
 
 @test "bash, zsh and fish offer options behind the name of the lock, too, until -- ends them" {
@@ -201,8 +224,10 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock run -w f' forever
     assert_offers "$shell" 'dlock run -qw f' forever
     assert_offers "$shell" 'dlock list --store n' none:
-    assert_offers "$shell" 'dlock list --store r' redis:// rediss:// redis+unix:/
-    assert_offers "$shell" 'dlock list --store redis' redis:// rediss:// redis+unix:/
+    assert_offers "$shell" 'dlock list --store r' redis:// rediss:// redis+unix:/ \
+      redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://
+    assert_offers "$shell" 'dlock list --store redis' redis:// rediss:// redis+unix:/ \
+      redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://
     assert_offers_also "$shell" 'dlock run --timeout ' 10s 1h
   done
 }
@@ -223,10 +248,11 @@ make_locks() {  # <name>...
 }
 
 @test "bash, zsh and fish complete the beginning of a URL up to the host" {
-  assert_becomes bash 'dlock list --store rediss' 'dlock list --store rediss://'
-  assert_becomes bash 'dlock list --store=rediss' 'dlock list --store=rediss://'
-  assert_becomes zsh 'dlock list --store rediss' 'dlock list --store rediss://'
-  assert_offers fish 'dlock list --store rediss' rediss://
+  assert_becomes bash 'dlock list --store rediss:' 'dlock list --store rediss://'
+  assert_becomes bash 'dlock list --store=rediss+s' 'dlock list --store=rediss+sentinel://'
+  assert_becomes bash 'dlock list --store redis+c' 'dlock list --store redis+cluster://'
+  assert_becomes zsh 'dlock list --store redis+s' 'dlock list --store redis+sentinel://'
+  assert_offers fish 'dlock list --store rediss:' rediss://
 }
 
 @test "bash, zsh and fish complete the socket of a store" {
@@ -246,7 +272,7 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock list --config so' some.toml
     assert_offers "$shell" 'dlock run --report so' some.toml
     assert_offers "$shell" 'dlock release --token-file so' some.toml
-    for option in password-file tls-ca tls-cert tls-key; do
+    for option in password-file sentinel-password-file tls-ca tls-cert tls-key; do
       assert_offers "$shell" "dlock list --$option so" some.toml
     done
   done
@@ -298,6 +324,8 @@ END
   for shell in bash zsh fish; do
     assert_offers "$shell" 'dlock --password-file p status --user me --tls-ca=a --tls-insecure -q ' \
       --password-file/p/--user/me/--tls-ca/a/--tls-insecure
+    assert_offers "$shell" 'dlock --sentinel-user me --replicas all --sentinel-tls=false status --tls-name x -q ' \
+      --sentinel-user/me/--sentinel-tls/false/--tls-name/x
   done
 }
 

@@ -379,7 +379,7 @@ assert_refused() {  # <exit code> <word>...
 @test "a common option in a verb's table is refused" {
   printf '[run]\nnamespace = "own"' > "$own"
 
-  assert_refused 78 run.namespace
+  assert_refused 78 "'namespace' belongs at the top level"
 }
 
 @test "an unknown table is refused with its name" {
@@ -412,7 +412,9 @@ assert_refused() {  # <exit code> <word>...
   for line in 'namespace = ""' 'store = "nowhere:"' 'store = "local:here"' \
     'color = "red"' 'store-timeout = 0' 'json = "yes"' 'quiet = 2' 'user = ""' \
     'user = "a\nb"' 'password-file = ""' 'password-file = "a\u0000b"' 'tls-ca = ""' \
-    'tls-insecure = 1' 'store = "redis://host:port"'; do
+    'tls-insecure = 1' 'store = "redis://host:port"' 'store = "redis+sentinel://a,b"' 'replicas = 16' \
+    'replicas = "some"' 'replicas = true' 'sentinel-user = ""' 'sentinel-password-file = ""' 'sentinel-tls = 1' \
+    'sentinel-tls = "no"' 'tls-name = ""' 'tls-name = "a b"'; do
     echo "$line" > "$own"
 
     assert_refused 78 "${line%% *}"

@@ -348,8 +348,8 @@ file_of() {  # <name>
   assert_status 2
   assert_equal "${#lines[@]}" 1
   assert_equal "$(json 'keys_unsorted | join(" ")')" \
-    'store level findings round_trip_ms smallest_ttl_ms'
-  assert_equal "$(json '.findings[0] | keys_unsorted | join(" ")')" 'check level message advice'
+    'store level not_checked findings round_trip_ms smallest_ttl_ms'
+  assert_equal "$(json '.findings[0] | keys_unsorted | join(" ")')" 'check level message advice checked'
   assert_equal "$(json '"\(.store) \(.level) \(.findings[0].check) \(.round_trip_ms)"')" \
     "local:$store error directory null"
 }

@@ -56,6 +56,11 @@ as_admin() {
   assert_found info persistence 'INFO was refused' 'ask as a user who may (ACL SETUSER dlock +info'
   assert_found info eviction 'INFO was refused'
   assert_found info replicas 'INFO was refused'
+  assert_output_contains 'nothing wrong found; 3 checks could not be made in '
+  run dlock doctor --json
+  assert_equal "$(json '"\(.level) \(.not_checked)"')" 'ok 3'
+  assert_equal "$(json '[.findings[] | select(.checked | not).check] | join(" ")')" \
+    'persistence eviction replicas'
 }
 
 @test "the round trip is measured, and the ttl that it is good for is said" {
@@ -338,7 +343,7 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   run dlock doctor
 
   assert_status 2
-  assert_found error cluster 'a node of a cluster' 'use a server that is no part of one'
+  assert_found error cluster 'a member of a cluster' 'use redis+cluster:'
 }
 
 # Stands between dlock and the server, and alters what that says.

@@ -211,7 +211,7 @@ use_absolute_programs() {
 }
 
 # What says how to get into the store, as the command finds it.
-login_variables() { printenv | LC_ALL=C grep -E '^DLOCK_(USER|PASSWORD|TLS)' | LC_ALL=C sort; }
+login_variables() { printenv | LC_ALL=C grep -E '^DLOCK_(USER|PASSWORD|TLS|SENTINEL|REPLICAS)' | LC_ALL=C sort; }
 
 @test "the command gets what was set to get into the store, files by absolute paths" {
   export -f login_variables
@@ -255,6 +255,20 @@ DLOCK_TLS_INSECURE=true
 DLOCK_USER=me"
 }
 
+@test "the command gets what was set for sentinels and replicas, but no password" {
+  export -f login_variables
+  export DLOCK_SENTINEL_USER=watch DLOCK_SENTINEL_PASSWORD=hunter2 DLOCK_REPLICAS=all
+
+  run dlock --sentinel-password-file pw --sentinel-tls false --tls-name db.example.org \
+    run job -- bash -c login_variables
+
+  assert_equal "$output" "DLOCK_REPLICAS=all
+DLOCK_SENTINEL_PASSWORD_FILE=$BATS_TEST_TMPDIR/pw
+DLOCK_SENTINEL_TLS=false
+DLOCK_SENTINEL_USER=watch
+DLOCK_TLS_NAME=db.example.org"
+}
+
 @test "an inner run gets into the store as the outer one does, wherever it is called from" {
   export -f login_variables
 
@@ -270,15 +284,16 @@ DLOCK_USER=me"
   assert_equal "$output" started
 }
 
-@test "DLOCK_PASSWORD is removed" {
-  DLOCK_PASSWORD=hunter2 run dlock run job -- sh -c 'env; dlock run other -- env'
+@test "DLOCK_PASSWORD and DLOCK_SENTINEL_PASSWORD are removed" {
+  DLOCK_PASSWORD=hunter2 DLOCK_SENTINEL_PASSWORD=hunter2 run dlock run job -- sh -c 'env; dlock run other -- env'
 
   refute_output_contains DLOCK_PASSWORD
+  refute_output_contains DLOCK_SENTINEL_PASSWORD
   refute_output_contains hunter2
 }
 
 @test "variables that only look like dlock's are left alone" {
-  DLOCK_NAME_OF_MINE=1 DLOCK_PASSWORDS=2 DLOCK=3 run dlock run job -- printenv DLOCK_NAME_OF_MINE DLOCK_PASSWORDS DLOCK
+  DLOCK_NAME_OF_MINE=1 DLOCK_PASSWORDS=2 DLOCK=3 run dlock run -q job -- printenv DLOCK_NAME_OF_MINE DLOCK_PASSWORDS DLOCK
 
   assert_equal "$output" $'1\n2\n3'
 }

@@ -47,16 +47,16 @@ trimmed() {
     64 | dlock frobnicate | something else
 END
   [[ $status == 1 && $output == *'says:     dlock: unknown verb'* ]]
-  run assert_says <<< "0 | dlock frobnicate | unknown verb 'frobnicate' (dlock --help lists them)"
+  run assert_says <<< "0 | dlock frobnicate | unknown verb 'frobnicate'; to run a command: dlock run frobnicate -- COMMAND"
   assert_status 1
-  run assert_says <<< "64 | dlock frobnicate | unknown verb 'frobnicate' (dlock --help lists them)"
+  run assert_says <<< "64 | dlock frobnicate | unknown verb 'frobnicate'; to run a command: dlock run frobnicate -- COMMAND"
   assert_status 0
 }
 
 @test "the words of a command line" {
   assert_says << 'END'
     64 | dlock                            | a verb is missing (dlock --help lists them)
-    64 | dlock frobnicate                 | unknown verb 'frobnicate' (dlock --help lists them)
+    64 | dlock frobnicate                 | unknown verb 'frobnicate'; to run a command: dlock run frobnicate -- COMMAND
     64 | dlock rnu job -- true            | unknown verb 'rnu': did you mean 'run'?
     64 | dlock run --tll 5s job -- true   | unknown option '--tll': did you mean '--ttl'?
     64 | dlock run -z job -- true         | unknown option '-z'
@@ -73,6 +73,11 @@ END
     64 | dlock limit api                  | the rate is missing, such as 5/1s (usage: dlock limit *)
     64 | dlock cache                      | the key is missing (usage: dlock cache *)
     64 | dlock cache key                  | a command is missing (usage: dlock cache *)
+    64 | dlock cache key --               | a command is missing (usage: dlock cache *)
+    64 | dlock run job --                 | a command is missing (usage: dlock run *)
+    64 | dlock limit api 5/1s --          | a command is missing (usage: dlock limit *)
+    64 | dlock limit -- api 5/1s --       | a command is missing (usage: dlock limit *)
+    64 | dlock limit api --               | the rate is missing, such as 5/1s (usage: dlock limit *)
     64 | dlock check                      | the name of a lock is missing, and DLOCK_NAME is not set
     64 | dlock check job                  | the fence is missing (--fence or DLOCK_FENCE)
     64 | dlock renew job                  | the token is missing (--token, --token-file or DLOCK_TOKEN)
@@ -102,7 +107,8 @@ END
 
 @test "durations, numbers and the like" {
   assert_says << 'END'
-    64 | dlock run -w soon job -- true            | --wait: 'soon' is not a duration (such as 30s, 5m, 1h30m, 250ms or 0.5)
+    64 | dlock run -w soon job -- true            | --wait: 'soon' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m
+    64 | dlock run -w '5 min' job -- true         | --wait: '5 min' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m
     64 | dlock run -w 40000d job -- true          | --wait: '40000d' is longer than 100 years
     64 | dlock run --ttl 100ms job -- true        | --ttl: a ttl is 500ms at least
     64 | dlock run --timeout 0 job -- true        | --timeout: cannot be zero
@@ -119,7 +125,8 @@ END
     64 | dlock cache --max-size big key -- true   | --max-size: 'big' is not a size (such as 16MiB, 500KB or 4096)
     64 | dlock cache --max-size 1GiB key -- true  | --max-size: '1GiB' is more than 512MiB
     64 | dlock cache --ttl 0 key -- true          | --ttl: cannot be zero
-    64 | dlock limit api often                    | 'often' is not a rate (such as 5/800ms, 1/s, 100/1m or 1000/1h)
+    64 | dlock limit api often                    | 'often' is not a rate: a number, / and a time, such as 5/1m or 10/800ms
+    64 | dlock limit api '5/1 min'                | '1 min' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m
     64 | dlock limit api 5/0s                     | the period of a rate cannot be zero
     64 | dlock --color red list                   | --color: 'red' is none of auto, always, never
     64 | dlock run --stragglers kil job -- true   | --stragglers: 'kil' is none of leave, wait, kill: did you mean 'kill'?
@@ -135,15 +142,15 @@ END
     64 | dlock --tls-cert a list                  | --tls-cert and --tls-key go together
     64 | dlock renew --token 000102030405060708090a0b0c0d0e0f --token-file x job | --token and --token-file do not go together
     64 | dlock cache --forget key -- true         | --forget runs no command
-    64 | dlock list --json --live                 | --json and --live exclude each other
-    64 | dlock list --json --prometheus           | --json and --prometheus exclude each other
+    64 | dlock list --json --live > /dev/null     | --json and --live exclude each other
+    64 | dlock list --json --prometheus > /dev/null | --json and --prometheus exclude each other
     64 | dlock break job                          | break asks on a terminal; elsewhere it wants --yes
 END
 }
 
 @test "variables" {
   assert_says << 'END'
-    64 | env DLOCK_STORE_TIMEOUT=soon dlock list  | DLOCK_STORE_TIMEOUT: 'soon' is not a duration (such as *)
+    64 | env DLOCK_STORE_TIMEOUT=soon dlock list  | DLOCK_STORE_TIMEOUT: 'soon' is not a duration: *
     64 | env DLOCK_TLS_INSECURE=maybe dlock list  | DLOCK_TLS_INSECURE: 'maybe' is neither true nor false
     78 | env DLOCK_STORE=nowhere: dlock list      | DLOCK_STORE: store 'nowhere:': unknown kind of store (*)
     64 | env DLOCK_TOKEN=x dlock renew job        | DLOCK_TOKEN: not a token (32 hexadecimal digits)
@@ -165,13 +172,13 @@ END
   assert_says << 'END'
     78 | dlock --config missing list   | */missing: No such file or directory
     78 | dlock --config directory list | */directory: not a *file
-    78 | dlock --config key list       | */key: unknown key stor: did you mean 'store'?
-    78 | dlock --config syntax list    | */syntax: line 2 is not valid TOML: *
-    78 | dlock --config table list     | */table: \[rnu] is not a verb of dlock: did you mean 'run'?
-    78 | dlock --config array list     | */array: *store*
-    78 | dlock --config value run job -- true | */value: run.wait: 'soon' is not a duration (such as *)
-    78 | dlock --config password list  | */password: a password is not taken from here; password-file names the file it is in
-    78 | dlock --config flag list      | */flag: json: 'maybe' is neither true nor false
+    78 | dlock --config key list       | */key:1: unknown key stor: did you mean 'store'?
+    78 | dlock --config syntax list    | */syntax:2: not valid TOML: *
+    78 | dlock --config table list     | */table:1: \[rnu] is not a verb of dlock: did you mean 'run'?
+    78 | dlock --config array list     | */array:1: *store*
+    78 | dlock --config value run job -- true | */value:2: run.wait: 'soon' is not a duration: *
+    78 | dlock --config password list  | */password:1: a password is not taken from here; password-file names the file it is in
+    78 | dlock --config flag list      | */flag:1: json: 'maybe' is neither true nor false
     77 | dlock --config open list      | */open: not used, for everybody may write to it (chmod o-w)
 END
 }
@@ -225,7 +232,7 @@ END
   assert_says << 'END'
     78 | dlock --store "local:$PWD/file" list       | */file is not a directory (nor may it be a link)
     77 | dlock --store "local:$PWD/open" list       | the directory */open is not safe to use: everybody may write to it
-    78 | dlock run --report /no/such/file job -- true | cannot write the report to /no/such/file: No such file or directory
+    78 | dlock run --report /no/such/file job -- true | job: cannot write the report to /no/such/file: No such file or directory
     78 | dlock renew --token-file missing job       | --token-file: *missing: No such file or directory
     64 | dlock renew --token-file empty job         | --token-file: *
     78 | dlock --store local:/proc/dlock run job -- true | *cannot create the directory /proc/dlock: No such file or directory

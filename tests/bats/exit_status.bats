@@ -189,6 +189,7 @@ assert_each_refused() {  # <code>
 
   run_any run job -- ./script
 
+  assert_output_contains './script: exec format error: a script that has no #! line'
   assert_not_started 126
 }
 
@@ -198,6 +199,7 @@ assert_each_refused() {  # <code>
 
   run_any run job -- ./binary
 
+  assert_output_contains './binary: exec format error: a program for another kind of machine'
   assert_not_started 126
 }
 
@@ -392,8 +394,7 @@ END
 }
 
 @test "a store that this version does not have is 78 and said so" {
-  for url in redis+sentinel://h/m redis+cluster://h \
-    redis+quorum://h rediss+sentinel://h/m rediss+cluster://h rediss+quorum://h etcd://h etcds://h; do
+  for url in redis+quorum://h rediss+quorum://h etcd://h etcds://h; do
     run_any --store "$url" run job -- echo ran
     assert_status 78
     assert_one_line
@@ -409,6 +410,10 @@ END
 --store local:relative run job true
 --store none:x run job true
 --store http://host run job true
+--store redis+sentinel://a,b run job true
+--store redis+sentinel://a,a/name run job true
+--store redis+cluster://a,b/0 run job true
+--store redis+cluster://a,b:0 run job true
 --store :/dir run job true
 --store local:/dev/null run job true
 --store nonsense: status job

@@ -20,6 +20,8 @@ assert_refused() {  # <exit code> <part of what it says>
 
 assert_stale() {  # <resource> <fence>
   run dlock fence "$1" "$2"
+  assert_refused 76 "$1: fence $2 is stale: a greater one was admitted before"
+  run dlock -q fence "$1" "$2"
   assert_equal "$status $output" '76 '
 }
 
@@ -117,7 +119,7 @@ assert_stale() {  # <resource> <fence>
   run inside dlock fence disk 11
   assert_refused 69 /mnt/store/fences
   run inside dlock fence disk 9
-  assert_equal "$status $output" '76 '
+  assert_refused 76 stale
   inside dlock fence disk 10
 }
 

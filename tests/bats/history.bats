@@ -47,8 +47,9 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
     run dlock history --json job
 
     assert_equal "$(json '.[0] | keys_unsorted | join(" ")')" \
-      'started ended duration_ms exit_code signal host outcome'
+      'started ended duration_ms exit_code signal host user outcome'
     assert_equal "$(json '.[0].host')" "$(uname -n)"
+    assert_equal "$(json '.[0].user')" "$(id -un)"
     assert_between "$(json '.[0].duration_ms')" 100 5000
     [[ $(json '.[0].started < .[0].ended') == true ]]
   done
@@ -120,15 +121,71 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$(runs .outcome)" $'ran\nvanished'
 }
 
-@test "what acquire obtained is no run" {
+# --- By hand ---
+
+@test "what acquire obtained is told as by hand, with its start, duration, host and user" {
   for DLOCK_STORE in "${stores[@]}"; do
     token=$(dlock acquire job)
-    assert_equal "$(runs .outcome)" ''
+    assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms >= 0)"')" 'by hand null true'
 
     dlock release job --token "$token"
 
-    assert_equal "$(runs .outcome)" ''
+    assert_equal "$(runs '"\(.outcome) \(.started <= .ended) \(.duration_ms >= 0) \(.exit_code)"')" \
+      'by hand true true null'
+    assert_equal "$(runs '"\(.host) \(.user)"')" "$(uname -n) $(id -un)"
   done
+}
+
+@test "a lease by hand that ran out is told with the time that it lasted" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock acquire --ttl 500ms job
+    eventually is_free job
+    assert_equal "$(runs '"\(.outcome) \(.duration_ms)"')" 'by hand 500'
+
+    dlock run job -- true
+
+    assert_equal "$(runs '"\(.outcome) \(.duration_ms)"' | tail -n 1)" 'by hand 500'
+  done
+}
+
+@test "a lease by hand that was broken is told" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock acquire job
+    dlock break --yes job
+
+    assert_equal "$(runs '"\(.outcome) \(.ended != null)"')" 'by hand true'
+  done
+}
+
+@test "a lease by hand is no last run, and counts for nobody" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- sh -c 'exit 3' || true
+    dlock release job --token "$(dlock acquire job)"
+
+    assert_equal "$(look job .last_run.exit_code)" 3
+    run dlock run --dedupe 1h --retry-failed job -- echo ran
+    assert_equal "$output" ran
+  done
+}
+
+@test "many leases by hand leave room for runs" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- true
+    for _ in {1..25}; do dlock release job --token "$(dlock acquire job)"; done
+
+    assert_equal "$(runs .outcome --limit 99 | sort | uniq -c | tr -s ' ')" $' 10 by hand\n 1 ran'
+    assert_equal "$(look job .last_run.outcome)" ran
+  done
+}
+
+@test "a lease by hand is known after a reboot" {
+  DLOCK_STORE=${stores[0]}
+  dlock release job --token "$(dlock acquire job)"
+  dlock acquire job
+  rm -r "$BATS_TEST_TMPDIR"/store/state-*
+
+  assert_equal "$(runs '"\(.outcome) \(.ended != null)"')" $'by hand false\nby hand true'
+  assert_equal "$(look job '"\(.known) \(.last_run)"')" 'true null'
 }
 
 @test "a command that could not be started is no run" {
@@ -278,11 +335,123 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "the name of a lock is needed, and only one" {
-  run dlock history
-  assert_status 64
+@test "a second name is a usage error" {
   run dlock history a b
   assert_status 64
+}
+
+# --- Which of them ---
+
+@test "without a name the runs of all locks are told, with their names, the last one first" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run a -- true
+    dlock run b -- sh -c 'exit 3' || true
+    dlock release by-hand --token "$(dlock acquire by-hand)"
+    dlock run a -- true
+
+    run dlock history --json
+    assert_equal "$(json 'map("\(.name) \(.outcome) \(.exit_code)") | join(", ")')" \
+      'a ran 0, by-hand by hand null, b ran 3, a ran 0'
+    run dlock history --json '[ab]'
+    assert_equal "$(json 'map(.name) | join(" ")')" 'a b a'
+    run dlock history
+    [[ ${lines[0]} =~ ^STARTED\ +LOCK\ +AGO\ +TOOK\ +HOST\ +USER\ +OUTCOME$ ]]
+    [[ ${lines[3]} =~ Z\ +b\ .*\ +'exit 3'$ ]]
+  done
+}
+
+@test "a backslash makes a name of what would be a pattern" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run 'a*' -- true
+    dlock run ab -- true
+
+    run dlock history --json 'a*'
+    assert_equal "$(json 'map(.name) | join(" ")')" 'ab a*'
+    run dlock history --json 'a\*'
+    assert_equal "$(json 'length')" 1
+  done
+}
+
+@test "--failed leaves out what succeeded, goes on or was by hand" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- true
+    dlock run job -- sh -c 'exit 3' || true
+    dlock run job -- sh -c 'kill -TERM $$' || true
+    dlock release job --token "$(dlock acquire job)"
+    hold job
+
+    assert_equal "$(runs '"\(.exit_code) \(.signal)"' --failed)" $'null TERM\n3 null'
+    assert_equal "$(runs '.signal' --failed --limit 1)" TERM
+  done
+}
+
+@test "--since leaves out what started earlier" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- true
+    assert_equal "$(runs .exit_code --since 1h)" 0
+
+    eventually none_since 300ms
+  done
+}
+
+none_since() { [[ $(runs .exit_code --since "$1") == '' ]]; }
+
+@test "--succeeded-within says when that was, and tells by its exit code whether it is so" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    run dlock history job --succeeded-within 1h
+    assert_equal "$status $output" '1 job never succeeded'
+
+    dlock run job -- true
+    dlock run job -- sh -c 'exit 3' || true
+    run dlock history job --succeeded-within 1h
+    assert_status 0
+    [[ $output =~ ^'job succeeded '[^\ ]+' ago, at 20'.*'Z on '"$(uname -n)"$ ]]
+
+    eventually is_too_long_ago 300ms
+    run dlock history job --succeeded-within 300ms
+    assert_status 1
+    [[ $output =~ ^'job last succeeded '[^\ ]+' ago, at 20'.*', not within 300ms'$ ]]
+    run dlock -q history job --succeeded-within 300ms
+    assert_equal "$status $output" '1 '
+    run dlock history --json job --succeeded-within 1h
+    assert_equal "$(json '"\(.name) \(.succeeded) \(.last_success.exit_code)"')" 'job true 0'
+  done
+}
+
+is_too_long_ago() {
+  ! dlock history job --succeeded-within "$1"
+}
+
+@test "a success is known though more runs have failed since than are kept" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run job -- true
+    for _ in {1..45}; do dlock run job -- false || true; done
+
+    run dlock history job --succeeded-within 1h
+
+    assert_status 0
+  done
+}
+
+@test "a success in a slot, or shared, is one" {
+  for DLOCK_STORE in "${stores[@]}"; do
+    dlock run --slots 2 job -- true
+    dlock run --shared book -- true
+
+    dlock history job --succeeded-within 1h
+    dlock history book --succeeded-within 1h
+  done
+}
+
+@test "--succeeded-within is about one lock, and goes with no choice of runs" {
+  for wrong in '' '*' 'job --failed' 'job --since 1h'; do
+    set -f
+    # shellcheck disable=SC2086
+    run dlock history --succeeded-within 1h $wrong
+    set +f
+    assert_status 64
+    assert_one_line
+  done
 }
 
 # --- For people ---
@@ -294,8 +463,8 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   run dlock history job
 
   assert_equal "${#lines[@]}" 3
-  [[ ${lines[0]} =~ ^'STARTED '\ +'AGO '\ +'TOOK '\ +'HOST '\ +OUTCOME$ ]]
-  [[ ${lines[1]} =~ ^20..-..-..T..:..:..Z\ .*\ "$(uname -n)"\ +'exit 3'$ ]]
+  [[ ${lines[0]} =~ ^'STARTED '\ +'AGO '\ +'TOOK '\ +'HOST '\ +'USER '\ +OUTCOME$ ]]
+  [[ ${lines[1]} =~ ^20..-..-..T..:..:..Z\ .*\ "$(uname -n)"\ +"$(id -un)"\ +'exit 3'$ ]]
   [[ ${lines[2]} =~ "  exit 0"$ ]]
 }
 

@@ -62,6 +62,22 @@ END
   assert_equal "$(find "$BATS_TEST_TMPDIR/new" -type d -printf '%m\n' | sort -u)" 755
 }
 
+@test "what install.sh puts below /usr/local is found by fish where XDG_DATA_DIRS is not set" {
+  [[ -d /etc/fish ]] || skip 'fish is not installed'
+  install_sh
+  mkdir "$BATS_TEST_TMPDIR/fish"
+
+  # shellcheck disable=SC2016
+  run unshare -rm bash -c '
+    mount --bind "$1/fish" /etc/fish && mount --bind "$1/new" /usr/local &&
+      DLOCK_SOURCE=$2 && cmake=$(type -P cmake) && sed -i "s:$1/new:/usr/local:" "$cmake" &&
+      "$DLOCK_SOURCE/install.sh" &&
+      env -u XDG_DATA_DIRS fish -c "complete -C \"dlock statu\""' - "$BATS_TEST_TMPDIR" "$DLOCK_SOURCE"
+
+  assert_status 0
+  assert_equal "${lines[-1]%%$'\t'*}" status
+}
+
 @test "install.sh has failed if what it installed does not run" {
   install_sh /bin/false
 

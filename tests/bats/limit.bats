@@ -302,3 +302,58 @@ teardown() { kill_leftovers; }
 
   assert_equal "$status $output" '0 '
 }
+
+# --- To look at one, and to forget it ---
+
+@test "--show tells the rate, what is left and who waits, and changes nothing" {
+  run dlock limit --show api --
+  assert_status 0
+  run dlock limit api --show
+  assert_equal "$status $output" '0 api: not in use'
+  run dlock limit api --show --json
+  assert_equal "$output" '{"name":"api","rate":null,"remaining":null,"retry_in_ms":null,"waiters":[]}'
+
+  dlock limit api 2/1h
+  for _ in 1 2; do
+    run dlock limit --show api
+    assert_equal "$status $output" '0 api: 2/1h, 1 remaining'
+  done
+  dlock limit api 2/1h
+  dlock limit --wait 2h api 2/1h &
+  pid=$!
+  eventually waits_for_a_turn api
+  run dlock limit api --show --json
+  assert_equal "$(json '.rate, .remaining, .waiters[0].host, .waiters[0].pid')" "2/1h
+0
+$(uname -n)
+$pid"
+  assert_between "$(json .retry_in_ms)" 3500000 7200000
+  assert_between "$(json '.waiters[0].retry_in_ms')" 3500000 3600000
+  run dlock limit api --show
+  assert_output_contains "  waiting: $(uname -n), pid $pid, a turn in "
+  kill "$pid"
+  wait "$pid" || true
+}
+
+waits_for_a_turn() { dlock limit "$1" --show | grep -q waiting; }
+
+@test "--reset has a limit begin anew, at another rate if need be" {
+  dlock limit api 1/1h
+  run dlock limit api 2/1h
+  assert_status 78
+
+  run dlock limit api --reset
+  assert_equal "$status $output" '0 '
+  dlock limit api 2/1h
+  run dlock limit never-used --reset
+  assert_equal "$status $output" '0 '
+}
+
+@test "--show and --reset take a name alone" {
+  for words in '--show api 1/s' '--reset api 1/s' '--show --reset api' '--show' 'api'; do
+    # shellcheck disable=SC2086
+    run dlock limit $words
+    assert_status 64
+    assert_one_line
+  done
+}

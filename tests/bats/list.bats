@@ -66,10 +66,44 @@ is_waited_for_only() {
   assert_equal "$(dlock list --json)" '[]'
 }
 
-@test "list prints nothing where there are no locks" {
+@test "where there are no locks that is said on standard error alone" {
   run dlock list
-
+  assert_equal "$status $output" "0 dlock: no locks in local:$store"
+  run bash -c 'dlock list 2> /dev/null'
   assert_equal "$status $output" '0 '
+  run dlock list -q
+  assert_equal "$status $output" '0 '
+  used job
+  run dlock list 'web-*'
+  assert_equal "$status $output" "0 dlock: no locks that match web-* in local:$store"
+  run dlock list --held
+  assert_equal "$status $output" "0 dlock: no locks are held in local:$store"
+}
+
+@test "--held leaves out what nobody holds" {
+  used free
+  hold job
+
+  assert_equal "$(dlock list --json --held | names)" job
+  run dlock list --held
+  refute_output_contains free
+}
+
+@test "--sort age has those first that have been held the longest, and then those that ran last" {
+  used a b
+  hold d
+  hold c
+
+  assert_equal "$(dlock list --json | names)" 'a b c d'
+  assert_equal "$(dlock list --json --sort age | names)" 'd c b a'
+  assert_equal "$(dlock list --json --sort name | names)" 'a b c d'
+}
+
+@test "another order is a usage error" {
+  run dlock list --sort size
+
+  assert_status 64
+  assert_one_line
 }
 
 @test "list --json prints an empty array where there are no locks" {
@@ -171,7 +205,7 @@ END
 @test "a pattern that no lock matches prints nothing, and exits with 0" {
   used job
 
-  run dlock list 'web-*'
+  run bash -c "dlock list 'web-*' 2> /dev/null"
 
   assert_equal "$status $output" '0 '
 }

@@ -94,6 +94,54 @@ assert_shown_when_used() {
   refute_shows '^d '
 }
 
+@test "locks that are held stand before those that are awaited, and these before the others" {
+  used a b c
+  hold x
+  hold y
+
+  show_live 5 80
+
+  eventually shows '^and 2 more$'
+  assert_equal "$(frame | sed -nE 's/^([a-z]) .*/\1/p' | tr -d '\n')" xya
+}
+
+@test "q ends it, and gives the terminal back as it was" {
+  show_live 24 80
+  eventually shows '^no lock'
+  modes=$(stty -F "$(cat tty)" -a)
+  [[ $modes == *' -icanon '* && $modes == *' -echo '* ]]
+
+  printf 'x' 1<> keys
+  never_within 200 has_ended "$terminal"
+  printf 'q' 1<> keys
+
+  assert_exits 0 "$terminal"
+  [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
+}
+
+@test "the shell has the terminal's modes as they were after q and after Ctrl-C" {
+  SHELL=/bin/sh TERM=xterm env --default-signal script -qec '
+    stty rows 24 cols 80
+    stty -a > before
+    dlock list --live
+    stty -a > after-q
+    trap : INT
+    dlock list --live
+    stty -a > after-int' /dev/null <> keys > screen 3>&- &
+  terminal=$!
+  eventually shows '^no lock'
+  printf 'q' 1<> keys
+  eventually test -s after-q
+  eventually is_shown_twice
+  printf '\003' 1<> keys
+  eventually test -s after-int
+
+  cmp before after-q
+  cmp before after-int
+}
+
+is_shown_twice() { (($(grep -oF 'no lock is held' screen | wc -l) == 2)); }
+
 @test "a window that grows shows more" {
   used a b c d e f g h
   show_live 5 80
@@ -239,7 +287,7 @@ assert_shown_when_used() {
 }
 
 @test "--live goes with neither --json nor --prometheus" {
-  run dlock list --live --json
+  run bash -c "dlock list --live --json > /dev/null"
   assert_equal "$status $output" '64 dlock: --json and --live exclude each other'
   run dlock list --prometheus --live
   assert_equal "$status $output" '64 dlock: --prometheus and --live exclude each other'

@@ -53,6 +53,30 @@ victim_is_untouched() {
   assert_equal "$(mode_of "$(from_outside /var/lib/dlock)")" 700
 }
 
+@test "a user whose home is another's is told to name a directory, and can" {
+  local verb
+  use_other_users 1001
+  inside install -d -m 700 -o 1001 -g 1001 /mnt/own
+
+  for verb in run cache; do
+    run as_user 1001 env -u DLOCK_STORE HOME=/mnt dlock $verb job -- true
+    assert_refused 77
+    assert_output_contains 'job: cannot create the directory /mnt/.local: Permission denied; name a directory with --store local:/DIR'
+  done
+  # Nobody else may enter.
+  inside install -d -m 700 /mnt/.local/state/dlock
+  inside chmod 755 /mnt/.local /mnt/.local/state
+  run as_user 1001 env -u DLOCK_STORE HOME=/mnt dlock run job -- true
+  assert_refused 77
+  assert_output_contains 'cannot open the directory /mnt/.local/state/dlock: Permission denied; name a directory'
+
+  run as_user 1001 env HOME=/mnt dlock --store local:/mnt/own cache job -- echo made
+  assert_equal "$status $output" '0 made'
+  run as_user 1001 dlock --store local:/mnt/locks run job -- true
+  assert_equal "$status" 77
+  refute_output_contains 'name a directory'
+}
+
 @test "a user's locks are in ~/.local/state/dlock, which only that user can enter" {
   use_other_users 1001
 

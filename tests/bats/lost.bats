@@ -36,7 +36,7 @@ assert_lost() {  # <reason> [<exit code or signal of the command>]
   assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected) \(.exit_code // .signal)"' "$report")" \
     "lost $1 false ${2:-0}"
   assert_one_line
-  assert_output_contains "job: lost the lock ($1) before the command ended"
+  assert_output_contains "job: lost the lock before the command ended: "
 }
 
 past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
@@ -85,10 +85,11 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost gone
 }
 
-@test "a run that was broken and ends before it is told is lost" {
+@test "a run that was broken and ends before it is told is lost, and says by whom" {
   run_job "$broken"
 
   assert_lost broken
+  assert_output_contains ": $(id -un)@$(uname -n) took the lock with dlock break"
   eventually is_free job
 }
 

@@ -37,7 +37,7 @@ assert_lost() {  # <reason> [<exit code or signal of the command>]
   assert_status 76
   assert_lost_in_report "$@"
   assert_one_line
-  assert_output_contains "job: lost the lock ($1) before the command ended"
+  assert_output_contains "job: lost the lock before the command ended: "
 }
 
 assert_lost_in_report() {  # <reason> [<exit code or signal of the command>]
@@ -98,10 +98,11 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   done
 }
 
-@test "a run that was broken and ends before it is told is lost" {
+@test "a run that was broken and ends before it is told is lost, and says by whom" {
   run_job "$broken"
 
   assert_lost broken
+  assert_output_contains ": $(id -un)@$(uname -n) took the lock with dlock break"
   eventually is_free job
 }
 

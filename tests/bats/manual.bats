@@ -167,7 +167,8 @@ wait w D'
   touch "$BATS_TEST_TMPDIR/config.toml"
 
   DLOCK_PASSWORD=secret run dlock run --config "$BATS_TEST_TMPDIR/config.toml" --user me \
-    --password-file p --tls-ca a --tls-cert c --tls-key k --tls-insecure lock -- env
+    --password-file p --tls-ca a --tls-cert c --tls-key k --tls-name n --tls-insecure --replicas 1 \
+    --sentinel-user me --sentinel-password-file p --sentinel-tls true lock -- env
 
   assert_equal "$(section 'Set for the command' | sed -n 's/^\.It Ev //p' | tr -s ' ,' '\n' | sort)" \
     "$(grep -oE '^DLOCK_[A-Z_]+' <<< "$output" | grep -v '^DLOCK_\(BIN\|SOURCE\|TEST_ID\)$' | sort)"
@@ -203,6 +204,16 @@ wait w D'
 
   assert_equal "$(section 'Of watch' | sed -n '/^\.Bd/,/^\.Ed/p' | keys)" \
     "$(tail -n 1 "$BATS_TEST_TMPDIR/seen" | jq . | keys)"
+}
+
+@test "the manual has the kinds of failures with their exit codes, and no others" {
+  local code kind
+  assert_equal "$(section 'Of a failure' | paste -sd ' ' | grep -oE '\.Ql [a-z]+ \([0-9]+\)' |
+    tr -d '()' | while read -r _ kind code; do echo "$code $kind"; done)" \
+    "$(table src/cli/failure_document.cpp failure_kinds | grep -oE '::[a-z_]+, ?"[a-z]+"' |
+      tr -d ':,"' | while read -r status kind; do
+        echo "$(sed -nE "s/^ *$status = ([0-9]+),.*/\1/p" "$DLOCK_SOURCE/src/cli/exit_status.hpp") $kind"
+      done)"
 }
 
 @test "the manual has the keys of a report, and no others" {
@@ -246,6 +257,58 @@ wait w D'
   assert_status 0
 }
 
+# Makes an executable script of the manual's line for that, with more lines behind it.
+make_script() {  # <path> <line>...
+  {
+    echo '#!/bin/sh'
+    section 'COMING FROM FLOCK' | sed '1,/^\.Bd/d; /^\.Ed/,$d'
+    printf '%s\n' "${@:2}"
+  } > "$1"
+  chmod +x "$1"
+}
+
+@test "the line that the manual has for a script runs all of it under a lock, once" {
+  # shellcheck disable=SC2016
+  make_script "$BATS_TEST_TMPDIR/script" 'echo "$DLOCK_NAME: $*"' 'dlock check' 'exit 3'
+  grep -qF 'exec dlock run' "$BATS_TEST_TMPDIR/script"
+
+  run "$BATS_TEST_TMPDIR/script" 'two words' '*'
+
+  assert_status 3
+  assert_equal "$output" 'self: two words *'
+}
+
+@test "a script with that line is turned away while another one runs" {
+  mkfifo "$BATS_TEST_TMPDIR/wait"
+  make_script "$BATS_TEST_TMPDIR/script" "cat '$BATS_TEST_TMPDIR/wait'"
+  "$BATS_TEST_TMPDIR/script" 3>&- &
+  eventually dlock status self
+
+  run "$BATS_TEST_TMPDIR/script"
+
+  assert_status 75
+}
+
+@test "the README and the manual have the same line for a script" {
+  make_script "$BATS_TEST_TMPDIR/script"
+
+  grep -qxF "$(sed 1d "$BATS_TEST_TMPDIR/script")" "$DLOCK_SOURCE/README.md"
+}
+
+@test "what the manual has in the place of flock's options is taken" {
+  local line count=0
+  while IFS= read -r line; do
+    count=$((count + 1))
+    line=${line//COMMAND/true}
+    line=${line//LINE/true}
+    line=${line//.../job -- true}
+    [[ $line != *release* ]] || line="token=\$(dlock acquire NAME) && $line"
+    run bash -c "$line" 3>&-
+    [[ $status == 0 ]] || { echo "$line: $status $output" >&2; return 1; }
+  done < <(section 'COMING FROM FLOCK' | sed -nE 's/^\.Ql "(.*dlock.*)" [.:]$/\1/p' | sed 's/""/"/g')
+  ((count == 10))
+}
+
 # Prints the keys that dlock.toml(5) has in a subsection.
 keys_in_toml_manual() {  # <title>
   manual=$DLOCK_SOURCE/man/dlock.toml.5 section "$1" | sed -nE 's/^\.It Li "([a-z-]+) = .*"$/\1/p' | sort
@@ -283,6 +346,7 @@ examples_in_toml_manual() {  # <title>
       words=(lock)
       case "$verb $line" in
         'run retry-failed'*) words=(--dedupe 1h lock true) ;;
+        'run replace'*) words=(--wait 1s lock true) ;;
         run* | cache*) words+=(true) ;;
         limit*) words+=(1/1s true) ;;
         re*' ttl'*) words+=(--token "$(< "$BATS_TEST_TMPDIR/token")") ;;

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2154  # output
 
 # Asserts that the output is what Prometheus' text format (0.0.4) is as dlock writes it:
-# each metric a gauge in one piece, help before type before samples, no sample twice, no
+# each metric in one piece, a counter if its name ends in _total and else a gauge, help before type before samples, no sample twice, no
 # escape but those that there are. What promtool thinks counts too, where it is installed.
 assert_metrics() {
   printf '%s\n' "$output" > "$BATS_TEST_TMPDIR/metrics.prom"
@@ -18,10 +18,11 @@ assert_metrics() {
       if (/^# HELP ([a-z]+(?:_[a-z]+)*) [A-Z][^\\]*\.$/ && $state ne "help" && $state ne "type") {
         die "twice: $1\n" if $seen{$1}++;
         ($state, $metric) = ("help", $1);
-      } elsif (/^# TYPE (\S+) gauge$/ && $state eq "help" && $1 eq $metric) {
+      } elsif (/^# TYPE (\S+) (gauge|counter)$/ && $state eq "help" && $1 eq $metric &&
+               ($2 eq "counter") == ($metric =~ /_total$/)) {
         $state = "type";
       } elsif ($state =~ /^(?:type|sample)$/ &&
-               /^($metric)(\{name=$label,namespace=$label\}) [0-9]+(?:\.[0-9]*[1-9])?$/) {
+               /^($metric)(\{(?:name=$label,)?namespace=$label\}) [0-9]+(?:\.[0-9]*[1-9])?$/) {
         die "twice: $1$2\n" if $samples{"$1$2"}++;
         $state = "sample";
       } elsif ($_ eq "" && $state eq "sample") {

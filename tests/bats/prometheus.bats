@@ -64,10 +64,34 @@ run_quietly() { "$@" > /dev/null 2>&1; }
   assert_output_contains 'dlock_last_run_success{name="Übergröße",namespace="n\"s\\"} 1'
 }
 
-@test "of no locks there are no metrics" {
+@test "of no locks it is told that the store answers, and nothing else" {
   run dlock list --prometheus
 
-  assert_equal "$status $output" '0 '
+  assert_status 0
+  assert_equal "$output" '# HELP dlock_up Whether the store answers.
+# TYPE dlock_up gauge
+dlock_up{namespace="dlock"} 1'
+}
+
+@test "of a store that does not answer that is told" {
+  run bash -c 'dlock list --prometheus --store redis+unix:/nowhere 2> /dev/null'
+
+  assert_status 69
+  assert_metrics
+  assert_equal "${lines[-1]}" 'dlock_up{namespace="dlock"} 0'
+}
+
+@test "metrics tell when a run has succeeded last" {
+  dlock run job -- true
+  ended=$(dlock list --json | jq -r '.[0].last_run.ended')
+  dlock run job -- false || true
+  dlock run bad -- false || true
+
+  run dlock list --prometheus
+
+  assert_metrics
+  assert_equal "$(metric dlock_last_success_timestamp_seconds | cut -d . -f 1)" "$(date -d "$ended" +%s)"
+  assert_equal "$(metric dlock_last_success_timestamp_seconds bad)" ''
 }
 
 @test "metrics have no color where everything else has" {
@@ -147,6 +171,97 @@ run_quietly() { "$@" > /dev/null 2>&1; }
   refute_output_contains last_run
 }
 
+# --- Who did not get the lock ---
+
+counts() {  # refused and superseded
+  local output
+  output=$(dlock list --prometheus)
+  echo "$(metric dlock_runs_refused_total) $(metric dlock_runs_superseded_total)"
+}
+
+assert_counts() { [[ $(counts) == "$1" ]] || { echo "counts are $(counts), not $1" >&2; return 1; }; }
+
+count_those_without_the_lock() {
+  hold job
+  assert_counts '0 0'
+  queue job --supersede -- true
+
+  # refused: it does not wait, by hand too, its wait is over, or too many wait
+  run dlock run job -- true
+  assert_status 75
+  run dlock acquire job
+  assert_status 75
+  run dlock run job -w 50ms -- true
+  assert_status 75
+  run dlock acquire job -w 50ms
+  assert_status 75
+  run dlock run job -w 1m --max-queue 1 -- true
+  assert_status 75
+  run dlock run job -E 0 -- true
+  assert_counts '6 0'
+
+  # neither: skipped, or ended by a signal while it waits
+  run dlock run job --dedupe 1h -- true
+  assert_status 0
+  dlock run job -w 1m -- true 3>&- &
+  eventually waiters_are 2
+  kill -TERM $!
+  assert_exits 143 $!
+  assert_counts '6 0'
+
+  # superseded
+  local older=$waiter
+  queue job --supersede -- true
+  assert_exits 75 "$older"
+  assert_counts '6 1'
+}
+
+waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]; }
+
+@test "counters tell how many runs were refused and superseded" {
+  count_those_without_the_lock
+}
+
+@test "counters on a server tell how many runs were refused and superseded" {
+  use_server_as_store
+  count_those_without_the_lock
+}
+
+@test "counters of a foreign holder's lock on a server do not stay for ever" {
+  use_server_as_store
+  on_server() { redis-cli -s "${DLOCK_STORE#redis+unix:}" "$@"; }
+  on_server SET 'dlock:{job}' other NX PX 60000
+
+  run dlock run job -- true
+
+  assert_status 75
+  assert_counts '1 0'
+  [[ $(on_server PTTL 'dlock:{job}:s') -gt 0 ]]
+}
+
+@test "with memory full on a server a run is refused as ever" {
+  use_server_as_store
+  hold job
+  redis-cli -s "${DLOCK_STORE#redis+unix:}" CONFIG SET maxmemory 1
+
+  run dlock run job -- true
+
+  assert_status 75
+}
+
+@test "on a full disk a run is refused as ever" {
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755,size=4m none /mnt
+  export DLOCK_STORE=local:/mnt/store
+  token=$(inside dlock acquire job)
+  inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
+
+  run inside dlock run job -- true
+  assert_status 75
+
+  inside dlock release job --token "$token"
+}
+
 # --- How to ask ---
 
 @test "a pattern chooses whose metrics there are" {
@@ -161,7 +276,7 @@ run_quietly() { "$@" > /dev/null 2>&1; }
 }
 
 @test "metrics and JSON at a time are a usage error" {
-  run dlock list --prometheus --json
+  run bash -c "dlock list --prometheus --json > /dev/null"
 
   assert_status 64
   assert_one_line
@@ -194,7 +309,7 @@ run_quietly() { "$@" > /dev/null 2>&1; }
 
   run dlock list --prometheus
 
-  assert_equal "$(sed -n 's/^# TYPE \(.*\) gauge$/\1/p' <<< "$output" | sort)" \
+  assert_equal "$(sed -n 's/^# TYPE \(.*\) [a-z]*$/\1/p' <<< "$output" | sort)" \
     "$(sed -n 's/^\.It Li \(dlock_[a-z_]*\)$/\1/p' "$DLOCK_SOURCE/man/dlock.1" | sort)"
 }
 

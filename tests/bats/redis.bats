@@ -247,6 +247,31 @@ scripts_run() { redis INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-
   return 1
 }
 
+@test "one to whom a lock came without a question hears of a break" {
+  local try
+  for try in {1..20}; do
+    hold job
+    queue job -- sleep 60
+    make_quick job
+    redis CONFIG RESETSTAT
+    let_go
+    eventually holds_job "$waiter"
+    if (($(scripts_run) == 1)); then # the release
+      start=$(now_ms)
+      run dlock break job --yes
+      assert_status 0
+      assert_exits 76 "$waiter"
+      assert_between "$(($(now_ms) - start))" 0 6000
+      return
+    fi
+    kill -TERM "$waiter"
+    assert_exits 143 "$waiter"
+  done
+  return 1
+}
+
+holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(pgrep -P "$1") ]]; }
+
 @test "a lock that was not quick to change hands is promised, and asked for" {
   hold job
   queue job -- touch "$BATS_TEST_TMPDIR/ran"
@@ -731,7 +756,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
 
   run dlock run job -- echo started
 
-  assert_refused 77 NOAUTH
+  assert_refused 77 "it wants a password: --password-file or DLOCK_PASSWORD"
 }
 
 @test "a refused login is not waited for" {

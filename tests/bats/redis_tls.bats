@@ -100,6 +100,21 @@ assert_nobody_logged_in() { assert_equal "$(calls_of auth)" "$((logins + 1))"; }
   assert_equal "$status $output" '0 started'
 }
 
+@test "the server may be known by a name that is set" {
+  use_tls_server elsewhere
+  run dlock --tls-name elsewhere.example run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a server that does not have the name that is set is not believed" {
+  use_tls_server server
+
+  DLOCK_TLS_NAME=db.example.org run dlock run job -- echo started
+
+  assert_not_believed 'certificate not trusted'
+}
+
 @test "a server whose certificate another authority has signed is not believed" {
   use_tls_server unknown
 
@@ -226,8 +241,9 @@ use_foreign_certificates() {  # <file below /etc/ssl>
 
   run timeout 10 dlock run job -- echo started
 
-  [[ $status == @(69|77) ]]
+  assert_status 69
   assert_one_line
+  assert_output_contains 'in the TLS handshake; does it want none (redis://)?'
   assert_nobody_logged_in
 }
 
@@ -238,6 +254,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
 
   assert_status 69
   assert_one_line
+  assert_output_contains '; does it want TLS (rediss://)?'
 }
 
 @test "TLS before version 1.2 is not spoken" {

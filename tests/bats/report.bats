@@ -30,7 +30,8 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   dlock run --report "$report" job -- true
 
   keys='name outcome reason protected exit_code signal fence slot store'
-  assert_reported 'keys_unsorted | join(" ")' "$keys waited_ms ran_ms holder message"
+  keys+=' strength host user command label started ended waited_ms ran_ms holder message'
+  assert_reported 'keys_unsorted | join(" ")' "$keys"
 }
 
 @test "a report is one line" {
@@ -51,6 +52,34 @@ assert_outcome() {  # <outcome> <exit code> <signal>
     sh -c 'echo "$DLOCK_FENCE $DLOCK_SLOT" > "$0"' "$began"
 
   assert_reported '"\(.fence) \(.slot)"' "$(< "$began")"
+}
+
+@test "a report says who ran what, where" {
+  dlock run --report "$report" --label nightly job -- sh -c 'exit 0' 'a b'
+
+  assert_reported '"\(.host) \(.user) \(.label)"' "$(uname -n) $(id -un) nightly"
+  assert_reported '.command | tojson' '["sh","-c","exit 0","a b"]'
+}
+
+@test "a report says when the command started and ended, in UTC" {
+  local before after
+  before=$(date -u +%s)
+
+  dlock run --report "$report" job -- sleep 0.1
+
+  after=$(date -u +%s)
+  ms='(sub("\\.[0-9]+Z"; "Z") | fromdate) * 1000 + (capture("\\.(?<ms>[0-9]+)Z").ms | tonumber)'
+  assert_reported "(.started | $ms) >= $before * 1000 and (.ended | $ms) < ($after + 1) * 1000" true
+  assert_reported "(.ended | $ms) - (.started | $ms) - .ran_ms" 0
+}
+
+@test "a report of a command that never started has no times" {
+  hold job
+
+  dlock run --report "$report" job -- true || true
+
+  assert_reported '[.started, .ended, .label, .strength] | tojson' '[null,null,null,null]'
+  assert_reported '.command | tojson' '["true"]'
 }
 
 @test "a report replaces an older and longer one completely" {
@@ -406,6 +435,24 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
     { sleep 0.5; tail -c +65537; } > "$began"
 
   assert_equal "$(jq -r .outcome "$began")" ran
+}
+
+@test "a report to - is a line on standard error" {
+  dlock run --report - job -- true 2> "$report"
+
+  assert_outcome ran 0 null
+  [[ ! -e - ]]
+}
+
+@test "a report to a standard error that nobody reads holds up nothing" {
+  mkfifo "$BATS_TEST_TMPDIR/errors"
+  exec 4<> "$BATS_TEST_TMPDIR/errors"
+  # The pipe is full.
+  head -c 65536 /dev/zero >&4
+
+  dlock run --report - job -- true 2>&4 3>&- &
+
+  assert_exits 0 $!
 }
 
 @test "a report that cannot be finished is said, and leaves the exit code alone" {

@@ -29,7 +29,10 @@ assert_no_file_tells() {
 
 @test "a password in a store's URL is not printed when the URL is refused" {
   for url in "redis://user:$secret@host:port" "redis://:$secret@host:6379/0/1" "rediss://user:$secret@host/x" \
-    "redis+sentinel://user:$secret@a,b/m" "etcd://user:$secret@host" "nonsense://user:$secret@host" \
+    "redis+quorum://user:$secret@a,b" "redis+sentinel://user:$secret@a,b" "redis+sentinel://user:$secret" \
+    "redis+sentinel://user:$secret@a,user:$secret@b/m" "redis+sentinel://user:a/$secret@b,c/m" \
+    "rediss+sentinel://user:$secret@a,a/m" "redis+cluster://user:$secret@a,b/0" "redis+cluster://:$secret@a,,b" \
+    "redis+cluster://user:$secret" "redis+cluster://a,user:$secret" "etcd://user:$secret@host" "nonsense://user:$secret@host" \
     "redis://user:$secret@" "redis://user:$secret@ho st" "redis://user:p@$secret@host" \
     "user:$secret@host" "//user:$secret@host" "redis://user:$secret@host/@/" \
     "redis://user:a/$secret@host" "redis://user:a?$secret@host" "redis://user:a#$secret@host" \
@@ -109,23 +112,27 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
 }
 
 @test "a password given to an option that does not exist is not printed, and it says where it belongs" {
-  for words in "--password=$secret" "--password $secret"; do
-    # shellcheck disable=SC2086
-    run_any run $words job -- true
-    assert_status 64
-    refute_output_contains "$secret"
-    assert_output_contains --password-file
+  for option in --password --sentinel-password; do
+    for words in "$option=$secret" "$option $secret"; do
+      # shellcheck disable=SC2086
+      run_any run $words job -- true
+      assert_status 64
+      refute_output_contains "$secret"
+      assert_output_contains "$option-file"
+    done
   done
 }
 
 @test "a password in the configuration file is refused, and it says where it belongs" {
-  echo "password = \"$secret\"" > dlock.toml
+  for key in password sentinel-password; do
+    echo "$key = \"$secret\"" > dlock.toml
 
-  run_any --config dlock.toml run job -- true
+    run_any --config dlock.toml run job -- true
 
-  assert_status 78
-  refute_output_contains "$secret"
-  assert_output_contains password-file
+    assert_status 78
+    refute_output_contains "$secret"
+    assert_output_contains "; $key-file names"
+  done
 }
 
 @test "a host is still printed when the URL is refused, so that people know which" {
@@ -134,23 +141,44 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   assert_output_contains db.example.org
 }
 
-@test "DLOCK_PASSWORD does not reach the command" {
-  DLOCK_PASSWORD=$secret run_any run -v job -- sh -c 'env; tr "\0" "\n" < /proc/self/environ'
+# What is told of one password is told of the other.
+secret_variables=(DLOCK_PASSWORD DLOCK_SENTINEL_PASSWORD)
 
-  assert_status 0
-  refute_output_contains "$secret"
+@test "a password in a variable does not reach the command" {
+  for variable in "${secret_variables[@]}"; do
+    local -x "$variable=$secret"
+    run_any run -v job -- sh -c 'env; tr "\0" "\n" < /proc/self/environ'
+
+    assert_status 0
+    refute_output_contains "$secret"
+    refute_output_contains "$variable"
+  done
 }
 
-@test "DLOCK_PASSWORD does not reach an inner run's command" {
-  DLOCK_PASSWORD=$secret run_any run job -- dlock run other -- env
+@test "a password in a variable does not reach an inner run's command" {
+  for variable in "${secret_variables[@]}"; do
+    local -x "$variable=$secret"
+    run_any run job -- dlock run other -- env
 
-  assert_status 0
-  refute_output_contains "$secret"
+    assert_status 0
+    refute_output_contains "$secret"
+  done
 }
 
-@test "DLOCK_PASSWORD does not reach a command that had to wait" {
+@test "a password in a variable does not reach the command of a limit, a cache or a hook" {
+  export DLOCK_PASSWORD=$secret DLOCK_SENTINEL_PASSWORD=$secret
+
+  for words in 'limit api 9/1h env' 'cache key env' 'run --on-success env job true'; do
+    # shellcheck disable=SC2086
+    run_any $words
+    assert_status 0
+    refute_output_contains "$secret"
+  done
+}
+
+@test "a password in a variable does not reach a command that had to wait" {
   hold job
-  DLOCK_PASSWORD=$secret queue job sh -c 'env > seen'
+  DLOCK_PASSWORD=$secret DLOCK_SENTINEL_PASSWORD=$secret queue job sh -c 'env > seen'
 
   let_go
 
@@ -158,21 +186,22 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   refute grep -qF "$secret" seen
 }
 
-@test "DLOCK_PASSWORD is in nothing that dlock prints or writes" {
+@test "a password in a variable is in nothing that dlock prints or writes" {
   for words in 'job true' 'job ./missing' '--timeout 50ms job sleep 60' '-E 9 --label text job true'; do
     # shellcheck disable=SC2086
-    DLOCK_PASSWORD=$secret run_any run -v --report report $words
+    DLOCK_PASSWORD=$secret DLOCK_SENTINEL_PASSWORD=$secret run_any run -v --report report $words
     refute_output_contains "$secret"
     assert_no_file_tells
   done
 }
 
-@test "DLOCK_PASSWORD is in no status and no list" {
-  DLOCK_PASSWORD=$secret hold job
+@test "a password in a variable is in no status and no list" {
+  export DLOCK_PASSWORD=$secret DLOCK_SENTINEL_PASSWORD=$secret
+  hold job
 
   for words in 'status job' 'status --json job' list 'list --json' 'run -v job true'; do
     # shellcheck disable=SC2086
-    DLOCK_PASSWORD=$secret run_any $words
+    run_any $words
     assert_output_contains job
     refute_output_contains "$secret"
   done

@@ -40,7 +40,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   run dlock status --json job
 
   assert_equal "$(json 'keys_unsorted | join(" ")')" \
-    'name state mode slots free holders waiters last_run'
+    'name state known mode slots free holders waiters last_run'
   assert_equal "$(json '.holders[0] | keys_unsorted | join(" ")')" \
     'fence slot host pid user command label since held_ms expires_in_ms attached'
   assert_equal "$(json '.waiters[0] | keys_unsorted | join(" ")')" \
@@ -51,7 +51,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   dlock run job -- true
 
   assert_shows '.last_run | keys_unsorted | join(" ")' \
-    'started ended duration_ms exit_code signal host outcome'
+    'started ended duration_ms exit_code signal host user outcome'
 }
 
 @test "status --json has the types of the contract" {
@@ -60,12 +60,26 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   queue job -- true
 
   assert_shows 'map(type) | join(" ")' \
-    'string string string number number array array object'
+    'string string boolean string number number array array object'
   assert_shows '.holders[0] | map(type) | join(" ")' \
     'number number string number string array string string number null boolean'
   assert_shows '.waiters[0] | map(type) | join(" ")' 'string number string string number'
   assert_shows '.last_run | map(type) | join(" ")' \
-    'string string number number null string string'
+    'string string number number null string string string'
+}
+
+@test "a name that nobody ever used is told from one that is free" {
+  for DLOCK_STORE in "local:$BATS_TEST_TMPDIR/store" server; do
+    if [[ $DLOCK_STORE == server ]]; then use_server_as_store; fi
+    run dlock status job
+    assert_equal "$status $output" '1 job  free (never used)'
+    assert_equal "$(look job .known)" false
+
+    dlock release job --token "$(dlock acquire job)"
+    run dlock status job
+    assert_equal "$status $output" '1 job  free'
+    assert_equal "$(look job .known)" true
+  done
 }
 
 @test "status --json is one line" {
@@ -108,7 +122,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   run dlock status --json job
 
   assert_status 1
-  assert_equal "$output" "$(tr -d '\n ' <<< '{"name":"job","state":"free",
+  assert_equal "$output" "$(tr -d '\n ' <<< '{"name":"job","state":"free","known":false,
     "mode":"exclusive","slots":1,"free":1,"holders":[],"waiters":[],"last_run":null}')"
 }
 
@@ -273,7 +287,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
 @test "people read on the first line whether the lock is free" {
   run dlock status job
 
-  assert_equal "$output" 'job  free'
+  assert_equal "$output" 'job  free (never used)'
 }
 
 @test "people read who holds the lock with which command" {

@@ -21,6 +21,9 @@ teardown() { kill_leftovers; }
   assert_equal "$(jq -r 'select(.event == "released").message' "$seen" | cut -d, -f1)" 'exit 3'
   assert_equal "$(jq -r 'select(.event == "granted").message' "$seen")" "sh -c 'exit 3'"
   assert_equal "$(jq -r .host "$seen" | sort -u)" "$(uname -n)"
+  assert_equal "$(jq -r .user "$seen" | sort -u)" "$(id -un)"
+  assert_equal "$(jq -c '[.exit_code, .signal, .duration_ms >= 0]' "$seen")" $'[null,null,false]\n[3,null,true]'
+  assert_equal "$(jq -c .command "$seen" | sort -u)" '["sh","-c","exit 3"]'
   assert_equal "$(jq .fence "$seen" | sort -u | wc -l)" 1
   jq -e '.time | test("^2[0-9]{3}-.*T.*\\.[0-9]{3}Z$")' "$seen" > /dev/null
 }
@@ -32,7 +35,7 @@ teardown() { kill_leftovers; }
 
   assert_events 'granted job 0' 'released job 1'
   assert_equal "$(jq -r 'keys_unsorted | join(" ")' "$seen" | sort -u)" \
-    'time event name fence host pid free message'
+    'time event name fence host pid user command label exit_code signal duration_ms free message'
 }
 
 @test "for people it is a line with the same" {
@@ -130,6 +133,8 @@ teardown() { kill_leftovers; }
   dlock break job --yes
 
   assert_events 'broken job 0' 'released job 1'
+  assert_equal "$(jq -r 'select(.event == "broken").message' "$seen")" \
+    "$(id -un)@$(uname -n) took the lock with dlock break"
   assert_equal "$(jq -r 'select(.event == "released").message' "$seen" | cut -d, -f1)" 'lost (broken)'
 }
 
@@ -140,6 +145,7 @@ teardown() { kill_leftovers; }
   dlock break job --yes
 
   assert_events 'broken job 1'
+  assert_equal "$(jq -r .message "$seen")" "$(id -un)@$(uname -n) took the lock with dlock break"
 }
 
 @test "a lock that is held on for --min-hold is released when that is over" {

@@ -156,6 +156,29 @@ TEST_F(Acquire, a_patience_that_is_over_already_is_none) {
   EXPECT_EQ(faulty_->calls(), 1);
 }
 
+TEST_F(Acquire, a_wait_that_is_over_is_counted_once) {
+  occupy();
+
+  acquire_until(Clock::now() + milliseconds(20)).result();
+
+  EXPECT_EQ(service_.locks[claim_.lock].refused, 1u);
+}
+
+// The answer comes when the wait is over, and was asked for before.
+TEST_F(Acquire, a_wait_that_a_slow_store_has_outlasted_is_counted_once) {
+  occupy();
+  const auto until = Clock::now() + milliseconds(20);
+  patience_.waiting = [&](const Busy&) {
+    while (Clock::now() < until) {
+    }
+    return milliseconds::max();
+  };
+
+  EXPECT_TRUE(is_busy(acquire_until(until)));
+
+  EXPECT_EQ(service_.locks[claim_.lock].refused, 1u);
+}
+
 TEST_F(Acquire, another_number_of_slots_is_an_answer_at_once) {
   occupy();
   claim_.slots = 2;

@@ -58,7 +58,8 @@ end
 local answer, name = script(), KEYS[1]
 return { answer, server.call('GET', name), clocked('PTTL', name),
   server.call('HGETALL', name .. ':h'), server.call('ZRANGE', name .. ':q', 0, -1),
-  server.call('HGETALL', name .. ':w'), server.call('HMGET', name .. ':s', 'slots', 'fence'),
+  server.call('HGETALL', name .. ':w'), server.call('HMGET', name .. ':s', 'slots', 'fence',
+  'refused', 'superseded'),
   server.call('LINDEX', name .. ':r', 0), said }
 )lua";
 

@@ -78,6 +78,12 @@ class FaultyRates final : public RateLimits {
   asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override {
     return limits_.withdraw(claim, wakeup);
   }
+  asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) override {
+    return limits_.look(limit, wakeup);
+  }
+  asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) override {
+    return limits_.reset(limit, wakeup);
+  }
 
  private:
   RateLimits& limits_;

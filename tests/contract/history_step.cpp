@@ -22,6 +22,11 @@ const char* name_of(Act act) {
 // promises.
 constexpr std::size_t compared_runs = 10;
 
+bool is_end(const SeenEvent& event) {
+  return event.kind == Event::Kind::released || event.kind == Event::Kind::expired ||
+         event.kind == Event::Kind::lost;
+}
+
 std::string number(std::int64_t value) { return std::to_string(value); }
 
 }  // namespace
@@ -40,9 +45,13 @@ std::string text_of(const Step& step, const Contender& contender) {
              : claim.dedupe->retry_failed ? " retries"
                                           : "");
   }
+  if (claim.supersedes) text += " supersedes";
+  if (claim.replaces) text += " replaces";
+  if (claim.max_queue) text += " behind less than " + number(*claim.max_queue);
   for (const auto fence : claim.held_above)
     text += " below " + std::to_string(fence.number);
   if (step.queue == Queue::stay_out && step.act == Act::ask) text += " without waiting";
+  if (step.queue == Queue::refuse && step.act == Act::ask) text += " for the last time";
   if (step.end) text += " ended with " + number(step.end->exit_code.value_or(-1));
   if (step.end && step.end->is_shared) text += " shared";
   if (step.end && step.end->lost) text += " lost";
@@ -57,11 +66,16 @@ std::string text_of(const RunInfo& run) {
   return text + (run.reason.empty() ? "" : " for being " + run.reason);
 }
 
+std::string text_of(const std::optional<Taker>& taker) {
+  if (!taker) return "";
+  return " by " + taker->user + "@" + taker->host + (taker->replaces ? " replacing" : "");
+}
+
 std::string text_of(const Event& event) {
   auto text = std::string(event_name(event.kind)) + " " +
               std::to_string(event.fence.number) + " of " + number(event.pid);
   if (event.run) text += ", ended with " + number(event.run->exit_code.value_or(-1));
-  return text;
+  return text + text_of(event.taken_by);
 }
 
 std::vector<std::string> comparable(const std::vector<SeenEvent>& events,
@@ -70,16 +84,18 @@ std::vector<std::string> comparable(const std::vector<SeenEvent>& events,
     return event.kind != Event::Kind::left || dead.count(event.pid) == 0;
   };
   const bool is_alone = std::count_if(events.begin(), events.end(), counts) == 1;
+  const bool is_broken = std::any_of(
+      events.begin(), events.end(),
+      [](const SeenEvent& event) { return event.kind == Event::Kind::broken; });
   std::vector<std::string> lines;
   for (const auto& event : events) {
     if (!counts(event)) continue;
+    if (is_end(event) && !is_broken)
+      lines.push_back("an end, free " + number(event.free));
     const bool is_last =
         event.kind == Event::Kind::granted || event.kind == Event::Kind::queued;
-    // While release.lua removes what has expired, a lock that is about to be held on for
-    // the run that has ended counts as free, and in the rules it does not.
-    const bool is_expired = event.kind == Event::Kind::expired;
-    const bool tells_free = is_last || (is_alone && !is_expired);
-    lines.push_back(event.text + (tells_free ? ", free " + number(event.free) : ""));
+    lines.push_back(event.text +
+                    (is_last || is_alone ? ", free " + number(event.free) : ""));
   }
   std::sort(lines.begin(), lines.end());
   return lines;
@@ -96,7 +112,9 @@ std::string text_of_holder(const HolderInfo& info) {
 
 std::string text_of(const LockInfo& info) {
   auto text = std::string(info.mode == Mode::shared ? "shared" : "exclusive") + " of " +
-              number(info.slots) + ", free " + number(info.free);
+              number(info.slots) + ", free " + number(info.free) + ", refused " +
+              std::to_string(info.refused) + ", superseded " +
+              std::to_string(info.superseded);
   for (const auto& holder : info.holders) text += "\n  holder " + text_of_holder(holder);
   for (const auto& waiter : info.waiters) {
     text += "\n  waiter " + number(waiter.pid) + " for " + number(waiter.waiting.count());

@@ -53,11 +53,13 @@ struct Seen {
 std::string text_of(const Step& step, const Contender& contender);
 
 // What both sides say of a run, an event, and what a look shows.
-// Events sorted, for which of two comes first is not promised, and so not how many more
-// could hold the lock between them; without those that `dead` ones have left.
+// Events sorted, for which of two comes first is not promised, and so not which of them
+// tells how many more could hold the lock between them; without those that `dead` ones
+// have left.
 std::vector<std::string> comparable(const std::vector<SeenEvent>& events,
                                     const std::set<pid_t>& dead);
 std::string text_of(const RunInfo& run);
+std::string text_of(const std::optional<Taker>& taker);  // empty for none
 std::string text_of(const Event& event);
 std::string text_of(const LockInfo& info);
 std::string text_of(const std::vector<RunInfo>& runs);

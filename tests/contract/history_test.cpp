@@ -44,6 +44,16 @@ class Histories : public ::testing::TestWithParam<Kind> {
     return fence;
   }
 
+  void break_lease(Fence fence) {
+    auto& breaker = contender();
+    const auto broken = [&]() -> asio::awaitable<Nothing> {
+      const std::vector<Fence> fences{fence};
+      co_await breaker.store->break_leases(breaker.claim.lock, fences, breaker.wakeup);
+      co_return Nothing{};
+    };
+    result_of(context_, broken());
+  }
+
   std::vector<RunInfo> history() { return contender().history(); }
 
   asio::io_context context_;
@@ -190,14 +200,41 @@ TEST_P(Histories, shared_runs_and_runs_in_slots_are_told) {
   EXPECT_EQ(runs[2].exit_code, 1);
 }
 
-TEST_P(Histories, detached_grants_are_no_runs) {
+TEST_P(Histories, a_detached_grant_is_told_as_by_hand_while_it_is_held_and_then) {
   auto& detached = contender();
   detached.claim.attached = false;
   detached.granted();
 
-  EXPECT_TRUE(history().empty());
+  ASSERT_EQ(history().size(), 1u);
+  EXPECT_EQ(history()[0].outcome, "by hand");
+  EXPECT_FALSE(history()[0].ended);
+  EXPECT_TRUE(history()[0].duration);
   detached.release();
-  EXPECT_TRUE(history().empty());
+  ASSERT_EQ(history().size(), 1u);
+  EXPECT_EQ(history()[0].outcome, "by hand");
+  EXPECT_TRUE(history()[0].ended);
+}
+
+TEST_P(Histories, a_detached_grant_that_was_broken_is_told) {
+  auto& detached = contender();
+  detached.claim.attached = false;
+  const auto fence = detached.granted().fence;
+  break_lease(fence);
+
+  ASSERT_EQ(history().size(), 1u);
+  EXPECT_EQ(history()[0].outcome, "by hand");
+  EXPECT_TRUE(history()[0].ended);
+}
+
+TEST_P(Histories, the_last_success_is_known_after_a_failure) {
+  const auto fence = ran(0);
+  ran(3);
+
+  const auto info = contender().inspect();
+
+  ASSERT_TRUE(info.last_success);
+  EXPECT_EQ(info.last_success->fence, fence);
+  EXPECT_TRUE(info.known);
 }
 
 TEST_P(Histories, a_grant_that_was_given_back_before_anything_ran_is_no_run) {

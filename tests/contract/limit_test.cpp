@@ -301,7 +301,10 @@ TEST_P(LimitContract, who_is_interrupted_leaves_the_line) {
   TurnPatience forever;
   forever.until = Clock::time_point::max();
   bool has_turn = false;
-  forever.waiting = [&](const NotAdmitted&) { has_turn = true; };
+  forever.waiting = [&](milliseconds) {
+    has_turn = true;
+    return milliseconds::max();
+  };
   Task<RateAnswer> waiting(context_, await_admission(rates_of(*first.store), first.claim,
                                                      forever, first.wakeup));
   ASSERT_TRUE(dlock::eventually(context_, [&] { return has_turn; }));

@@ -16,9 +16,11 @@
 #include <sstream>
 
 #include "store/local/epoch.hpp"
+#include "store/local/event_file.hpp"
 #include "store/local/file_name.hpp"
 #include "store/local/runs_log.hpp"
 #include "tests/contract/contender.hpp"
+#include "tests/contract/ended_process.hpp"
 
 namespace dlock::local {
 namespace {
@@ -553,6 +555,32 @@ TEST_F(LocalStores, a_store_that_is_kept_busy_says_by_whom) {
         std::string::npos)
         << failure.what();
   }
+}
+
+// Events
+
+TEST_F(LocalStores, a_holder_that_died_unnoticed_has_expired_and_was_not_broken) {
+  auto& holder = contender();
+  const auto fence = holder.granted().fence;
+  holder.start(ended_process());
+  kill(holder);
+  const auto directory =
+      Directory::open(world_.path(), false, Directory::Missing::accept);
+  const Fd mark = watch_mark(*directory);
+  EventReader reader(*directory);
+  auto& breaker = contender();
+
+  const auto break_it = [&]() -> asio::awaitable<std::size_t> {
+    const std::vector<Fence> fences{fence};
+    const auto broken =
+        co_await breaker.store->break_leases(breaker.claim.lock, fences, breaker.wakeup);
+    co_return broken.size();
+  };
+  EXPECT_EQ(result_of(context_, break_it()), 0u);
+
+  const auto events = reader.read().value();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, Event::Kind::expired);
 }
 
 }  // namespace

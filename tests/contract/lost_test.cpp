@@ -8,6 +8,8 @@
 
 #include "tests/contract/contender.hpp"
 #include "tests/run_end.hpp"
+#include "util/host.hpp"
+#include "util/users.hpp"
 
 namespace dlock {
 namespace {
@@ -61,6 +63,21 @@ TEST_P(Losing, a_release_tells_that_the_lease_was_broken) {
   break_lease_of(holder);
 
   EXPECT_EQ(holder.release(exit_with(0)), Release::broken);
+}
+
+TEST_P(Losing, who_has_broken_a_lease_is_told_by_a_renewal_and_by_a_release) {
+  const Taker self{user_name(::geteuid()), host_name(), false};
+  auto& holder = exclusive();
+  break_lease_of(holder);
+
+  EXPECT_EQ(holder.claimant().taken_by(), std::nullopt);
+  holder.renew();
+  EXPECT_EQ(holder.claimant().taken_by(), self);
+  holder.release(lost_by(Loss::broken));
+  auto& ends_first = exclusive();
+  break_lease_of(ends_first);
+  ends_first.release(exit_with(0));
+  EXPECT_EQ(ends_first.claimant().taken_by(), self);
 }
 
 TEST_P(Losing, a_release_that_tells_of_a_loss_does_nothing_else) {

@@ -9,6 +9,7 @@
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
+#include "rules/taking.hpp"
 #include "util/host.hpp"
 #include "util/users.hpp"
 
@@ -52,8 +53,10 @@ class MemoryClaimant final : public Claimant {
     const auto now = Moment::now();
     auto answer = rules::ask(state, {claim(), party_, queue}, now, service_, then);
     service_.carry_out(state, then);
+    if (!then.broken.empty()) service_.tell_holders(claim().lock);
     if (std::holds_alternative<Grant>(answer)) {
       holder_ = *rules::holder_of(state, claim().token);
+      note_taker(state);
     }
     if (auto* busy = std::get_if<Busy>(&answer)) {
       for (auto& holder : busy->holders) name_user(holder.user);
@@ -73,6 +76,7 @@ class MemoryClaimant final : public Claimant {
     auto& state = service_.locks[claim().lock];
     const bool has_run = end && holder_;
     if (has_run && !end->lost) {
+      note_taker(state);
       if (const auto loss = rules::loss_of(state, claim().token)) {
         co_return release_telling(*loss);
       }
@@ -91,6 +95,7 @@ class MemoryClaimant final : public Claimant {
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override {
     co_await store_.reach(wakeup);
     auto& state = service_.locks[claim().lock];
+    note_taker(state);
     if (claim().attached) co_return renewal_in(state);
     Consequences then;
     const auto renewal =
@@ -98,6 +103,8 @@ class MemoryClaimant final : public Claimant {
     service_.carry_out(state, then);
     co_return renewal;
   }
+
+  std::optional<Taker> taken_by() const override { return taken_by_; }
 
   std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override {
     service_.listeners[party_.session] = {claim().lock, std::move(heard)};
@@ -110,6 +117,13 @@ class MemoryClaimant final : public Claimant {
   }
 
  private:
+  void note_taker(rules::State& state) {
+    const auto own = rules::holder_of(state, claim().token);
+    if (own == state.holders.end() || !own->taken_by) return;
+    taken_by_ = rules::taker_of(*own->taken_by);
+    name_user(taken_by_->user);
+  }
+
   Renewal renewal_in(const rules::State& state) const {
     const auto loss = rules::loss_of(state, claim().token);
     if (!loss) return Renewal::confirmed;
@@ -121,6 +135,7 @@ class MemoryClaimant final : public Claimant {
   const MemoryStore& store_;
   rules::Party party_;
   std::optional<rules::Holder> holder_;  // as it was granted
+  std::optional<Taker> taken_by_;
 };
 
 }  // namespace
@@ -162,8 +177,10 @@ asio::awaitable<std::vector<Broken>> MemoryStore::break_leases(
   auto& state = service_.locks[lock];
   Consequences then;
   const auto now = Moment::now();
+  const rules::TakenBy self{::geteuid(), host_name(), false};
   std::vector<Broken> broken;
-  for (const auto& holder : rules::break_leases(state, fences, now, service_, then)) {
+  for (const auto& holder :
+       rules::break_leases(state, fences, self, now, service_, then)) {
     auto& added = broken.emplace_back();
     added.holder = rules::info_of(holder, now);
     name_user(added.holder.user);
@@ -214,14 +231,33 @@ asio::awaitable<ValueLookup> MemoryStore::get(const LockName& lock, Wakeup& wake
   co_return found;
 }
 
+asio::awaitable<ValueLook> MemoryStore::describe(const LockName& lock, Wakeup& wakeup) {
+  co_await reach(wakeup);
+  ValueLook found;
+  const auto stored = service_.values.find(lock);
+  const auto now = Clock::now();
+  if (stored == service_.values.end() || now >= stored->second.there_until)
+    co_return found;
+  const auto until = [&](Clock::time_point moment) {
+    return std::chrono::ceil<milliseconds>(std::max(moment, now) - now);
+  };
+  const auto& value = stored->second;
+  const auto age = std::chrono::floor<milliseconds>(now - value.stored_at);
+  found.value = ValueInfo{value.bytes.size(), age, until(value.fresh_until),
+                          until(value.there_until)};
+  co_return found;
+}
+
 asio::awaitable<Storing> MemoryStore::put(const Claim& claim, const std::string& bytes,
                                           Lifetime lifetime, Wakeup& wakeup) {
   co_await reach(wakeup);
   if (rules::loss_of(service_.locks[claim.lock], claim.token)) {
     co_return Storing::not_ours;
   }
-  const auto fresh_until = later(Clock::now(), lifetime.ttl);
-  service_.values[claim.lock] = {bytes, fresh_until, later(fresh_until, lifetime.stale)};
+  const auto now = Clock::now();
+  const auto fresh_until = later(now, lifetime.ttl);
+  service_.values[claim.lock] = {bytes, now, fresh_until,
+                                 later(fresh_until, lifetime.stale)};
   co_return Storing::stored;
 }
 
@@ -241,6 +277,16 @@ asio::awaitable<RateAnswer> MemoryStore::admit(const RateClaim& claim, Wakeup& w
 asio::awaitable<void> MemoryStore::withdraw(const RateClaim& claim, Wakeup& wakeup) {
   co_await reach(wakeup);
   rules::withdraw(service_.limits[claim.limit], claim.token);
+}
+
+asio::awaitable<LimitInfo> MemoryStore::look(const LockName& limit, Wakeup& wakeup) {
+  co_await reach(wakeup);
+  co_return rules::look(service_.limits[limit], Clock::now());
+}
+
+asio::awaitable<void> MemoryStore::reset(const LockName& limit, Wakeup& wakeup) {
+  co_await reach(wakeup);
+  service_.limits.erase(limit);
 }
 
 asio::awaitable<Admission> MemoryStore::admit_fence(const LockName& resource, Fence fence,

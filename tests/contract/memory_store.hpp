@@ -33,6 +33,7 @@ struct MemoryService final : rules::Lives {
 
   struct Stored {
     std::string bytes;
+    Clock::time_point stored_at;
     Clock::time_point fresh_until;
     Clock::time_point there_until;
   };
@@ -80,11 +81,14 @@ class MemoryStore final : public Store,
   asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
                                                 Wakeup& wakeup) override;
   asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
                                Lifetime lifetime, Wakeup& wakeup) override;
   asio::awaitable<void> forget(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
   asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) override;
+  asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) override;
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;
 

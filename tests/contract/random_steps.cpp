@@ -49,6 +49,11 @@ Claim RandomSteps::random_claim(Session who, const rules::State& state) {
   if (kind_.has_runs && claim.attached && dice_.one_in(4)) {
     claim.min_hold = milliseconds(dice_.below(5000));
   }
+  if (kind_.has_rivals) {
+    claim.supersedes = dice_.one_in(3);
+    claim.replaces = claim.attached && dice_.one_in(4);
+    if (dice_.one_in(5)) claim.max_queue = dice_.below(3);
+  }
   if (!state.holders.empty() && dice_.one_in(8)) {
     claim.held_above = {dice_.pick(state.holders).fence};
   }
@@ -144,7 +149,8 @@ Step RandomSteps::next(const RulesSide& rules) {
     choose_for_holder(step, rules);
   } else {
     step.act = dice_.one_in(10) ? Act::release : Act::ask;
-    step.queue = dice_.one_in(6) ? Queue::stay_out : Queue::join;
+    const auto stays_out = step.who % 2 == 0 ? Queue::refuse : Queue::stay_out;
+    step.queue = dice_.one_in(6) ? stays_out : Queue::join;
   }
   return step;
 }

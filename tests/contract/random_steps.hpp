@@ -23,6 +23,7 @@ struct Kind {
   bool has_readers;
   bool has_runs;      // some dedupe, some hold on
   bool has_detached;  // some are
+  bool has_rivals;    // some replace others, supersede them, or fear a long queue
 };
 
 // Numbers that are the same with every library, unlike std's distributions.

@@ -22,52 +22,63 @@
 
 namespace dlock {
 
-// Listens on a unix socket in a directory of its own, and is killed with this object.
-class RedisServer {
+// A program that runs for as long as this object is there.
+class ServerProcess {
  public:
-  explicit RedisServer(std::vector<std::string> options = {}) {
-    const char* program = std::getenv("DLOCK_TEST_SERVER");
-    std::vector<std::string> words{program != nullptr ? program : "redis-server",
-                                   "--port",
-                                   "0",
-                                   "--unixsocket",
-                                   socket(),
-                                   "--save",
-                                   "",
-                                   "--appendonly",
-                                   "no",
-                                   "--dir",
-                                   root_.path()};
-    words.insert(words.end(), options.begin(), options.end());
+  // What it says goes to the file `log`.
+  ServerProcess(std::vector<std::string> words, const std::string& log) {
     std::vector<char*> argv;
     for (auto& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     pid_ = ::fork();
-    if (pid_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const int log = ::open(root_.file("log").c_str(), O_WRONLY | O_CREAT, 0600);
-      ::dup2(log, 1);
-      ::dup2(log, 2);
-      ::execvp(argv[0], argv.data());
-      ::_exit(127);
-    }
-    const auto give_up_at = Clock::now() + std::chrono::seconds(10);
-    while (!answers()) {
-      if (Clock::now() > give_up_at) throw std::runtime_error("no server started");
-      ::usleep(5000);
-    }
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int file = ::open(log.c_str(), O_WRONLY | O_CREAT, 0600);
+    ::dup2(file, 1);
+    ::dup2(file, 2);
+    ::execvp(argv[0], argv.data());
+    ::_exit(127);
   }
-  ~RedisServer() {
-    // A forked child of the test has a copy of this object, but not the server.
+  ~ServerProcess() {
+    // A forked child of the test has a copy of this object, but not the process.
     if (::getpid() != owner_) return;
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
-  RedisServer(const RedisServer&) = delete;
-  RedisServer& operator=(const RedisServer&) = delete;
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+
+  void send(int signal) const { ::kill(pid_, signal); }
+
+ private:
+  pid_t owner_ = ::getpid();
+  pid_t pid_ = 0;
+};
+
+inline std::string server_program() {
+  const char* program = std::getenv("DLOCK_TEST_SERVER");
+  return program != nullptr ? program : "redis-server";
+}
+
+template <typename Condition>
+void wait_for_server(Condition is_there) {
+  const auto give_up_at = Clock::now() + std::chrono::seconds(20);
+  while (!is_there()) {
+    if (Clock::now() > give_up_at) throw std::runtime_error("no server started");
+    ::usleep(5000);
+  }
+}
+
+// Listens on a unix socket in a directory of its own, and is killed with this object.
+class RedisServer {
+ public:
+  explicit RedisServer(std::vector<std::string> options = {})
+      : process_(words(std::move(options)), root_.file("log")) {
+    wait_for_server([this] { return answers(); });
+  }
 
   std::string socket() const { return root_.file("redis.sock"); }
-  void send(int signal) const { ::kill(pid_, signal); }
+  void send(int signal) const { process_.send(signal); }
 
   // Sends one line as a command and returns the first bytes of the answer.
   std::string command(const std::string& line) const {
@@ -80,6 +91,14 @@ class RedisServer {
   }
 
  private:
+  std::vector<std::string> words(std::vector<std::string> options) const {
+    std::vector<std::string> all{
+        server_program(), "--port", "0",     "--unixsocket", socket(), "--save", "",
+        "--appendonly",   "no",     "--dir", root_.path()};
+    all.insert(all.end(), options.begin(), options.end());
+    return all;
+  }
+
   bool answers() const { return command("PING") == "+PONG\r\n"; }
 
   Fd connected() const {
@@ -95,8 +114,7 @@ class RedisServer {
   }
 
   TemporaryDirectory root_;
-  pid_t owner_ = ::getpid();
-  pid_t pid_ = 0;
+  ServerProcess process_;
 };
 
 }  // namespace dlock

@@ -96,7 +96,7 @@ class RedisTls : public ::testing::Test {
     Target target;
     target.host = host;
     target.port = port;
-    target.tls = net::TlsOptions{ca_file(), "", "", false};
+    target.tls.emplace().ca = ca_file();
     target.password = "secret";
     return target;
   }
@@ -141,6 +141,26 @@ class RedisTls : public ::testing::Test {
   TemporaryDirectory directory_;
   Certificate authority_{{"authority", "", true}, nullptr};
 };
+
+TEST_F(RedisTls, trusts_a_server_that_has_the_name_that_is_set_whatever_its_address) {
+  const auto certificate = issued("DNS:db.example.org");
+  const TlsServer server({certificate});
+  auto target = at(server.port(), "127.0.0.1");
+  target.tls->name = "db.example.org";
+
+  EXPECT_EQ(pong(target), "PONG");
+  EXPECT_EQ(server.name_asked_for(), "db.example.org");
+}
+
+TEST_F(RedisTls, does_not_trust_a_server_that_has_its_host_but_not_the_name_that_is_set) {
+  const auto certificate = issued("DNS:localhost");
+  const TlsServer server({certificate});
+  auto target = at(server.port());
+  target.tls->name = "db.example.org";
+
+  EXPECT_EQ(failure(target).kind(), Failure::Kind::rejected);
+  EXPECT_FALSE(server.has_read_anything());
+}
 
 TEST_F(RedisTls, trusts_a_server_that_the_authority_names) {
   const auto certificate = issued("DNS:other,DNS:localhost");

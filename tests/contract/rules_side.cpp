@@ -6,6 +6,7 @@
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
+#include "rules/taking.hpp"
 
 namespace dlock::against {
 namespace {
@@ -20,7 +21,9 @@ std::string text(std::uint64_t value) { return std::to_string(value); }
 
 // As a process asks.
 rules::Party party_of(const Contender& contender) {
-  return rules::party_of(contender.number);
+  auto party = rules::party_of(contender.number);
+  party.host = "web" + text(contender.number);
+  return party;
 }
 
 template <typename From>
@@ -112,13 +115,15 @@ std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender
   }
   const auto party = party_of(contender);
   const auto answer = rules::ask(state_, {claim, party, queue}, now_, *this, then_);
+  for (const auto& holder : then_.broken) cause_.broken.push_back(holder.fence);
+  cause_.taken_by = rules::replacing(party);
   if (const auto* grant = std::get_if<Grant>(&answer)) {
     lease_ends_[grant->fence] = now_.wall + claim.ttl;
     if (claim.attached) note_command(state_, claim.token, {1, now_.boot, now_.boot});
     contender.grant = *rules::holder_of(state_, claim.token);
     contender.waits = false;
   }
-  return text_of_answer(answer);
+  return text_of_answer(answer, claim.token);
 }
 
 // As a store does it: news of a loss comes first, and then nothing else is done.
@@ -126,10 +131,10 @@ std::string RulesSide::release(const Step& step, Contender& contender) {
   const auto& token = contender.claim.token;
   if (step.end && !step.end->lost) {
     if (const auto loss = loss_of(token)) {
-      return *loss == Loss::broken ? "broken" : "lost";
+      return *loss == Loss::broken ? "broken" + text_of_taker(token) : "lost";
     }
   }
-  cause_ = {token, step.end, {}};
+  cause_ = {token, step.end, {}, {}};
   const auto own = rules::holder_of(state_, token);
   const bool is_over = own == state_.holders.end() || lease_is_over(*own, now_.wall);
   if (step.end && step.end->lost && is_over) return release_lost(step, contender);
@@ -158,17 +163,28 @@ std::string RulesSide::renew(const Contender& contender) {
   const auto loss = loss_of(claim.token);
   if (loss && *loss != Loss::broken) return "lost";
   lease_ends_[contender.grant->fence] = now_.wall + claim.ttl;
-  return loss ? "broken" : "renewed";
+  return loss ? "broken" + text_of_taker(claim.token) : "renewed";
 }
 
 std::string RulesSide::take_away(const Step& step) {
+  const rules::TakenBy breaker{0, "web9", false};
+  cause_.taken_by = breaker;
   std::string answer;
   for (const auto& holder :
-       rules::break_leases(state_, step.fences, now_, *this, then_)) {
+       rules::break_leases(state_, step.fences, breaker, now_, *this, then_)) {
     cause_.broken.push_back(holder.fence);
     answer += "\n  " + text_of_holder(rules::info_of(holder, now_));
   }
   return answer;
+}
+
+// Who has taken the lock from this holder, if somebody has.
+std::string RulesSide::text_of_taker(const Token& token) const {
+  for (const auto& holder : state_.holders) {
+    if (holder.ended || holder.party.token != token || !holder.taken_by) continue;
+    return text_of(rules::taker_of(*holder.taken_by));
+  }
+  return "";
 }
 
 // Of a lease that is over nobody may have taken notice yet.
@@ -186,9 +202,10 @@ std::size_t RulesSide::dead_before(std::size_t place) const {
                     [&](const Waiter& waiter) { return !lives(waiter); }));
 }
 
-std::string RulesSide::text_of_answer(const Answer& answer) const {
+std::string RulesSide::text_of_answer(const Answer& answer, const Token& token) const {
   if (const auto* grant = std::get_if<Grant>(&answer)) {
-    return "granted " + text(grant->fence.number) + " in " + text(grant->slot);
+    return "granted " + text(grant->fence.number) + " in " + text(grant->slot) +
+           (grant->broken ? " broken" + text_of_taker(token) : "");
   }
   if (const auto* above = std::get_if<HeldAbove>(&answer)) {
     return "above " + text(above->fence.number);
@@ -198,6 +215,9 @@ std::string RulesSide::text_of_answer(const Answer& answer) const {
   }
   if (const auto* by = std::get_if<Deduplicated>(&answer)) {
     return "deduplicated by " + text_of(by->by);
+  }
+  if (const auto* by = std::get_if<Superseded>(&answer)) {
+    return "superseded by " + by->host + " " + std::to_string(by->pid);
   }
   const auto& busy = std::get<Busy>(answer);
   auto words = "busy " + text(busy.place - dead_before(busy.place)) + " among " +
@@ -255,6 +275,8 @@ std::vector<std::string> RulesSide::shown_state() const {
   }
   if (in_use) lines.push_back("slots " + text(state_.slots));
   lines.push_back("fence " + text(state_.last_fence.number));
+  lines.push_back("refused " + text(state_.refused));
+  lines.push_back("superseded " + text(state_.superseded));
   return lines;
 }
 

@@ -52,7 +52,7 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 
 // What is shown of a holder or waiter; the pid tells one from the other.
 std::string party_text(const Contender& contender) {
-  return R"({"host":"web1","pid":)" +
+  return R"({"host":"web)" + std::to_string(contender.number) + R"(","pid":)" +
          number(static_cast<std::int64_t>(contender.number) + 1000) +
          R"(,"user":"33","command":["./job"]})";
 }
@@ -103,6 +103,8 @@ struct Shown {
   std::map<std::string, WaiterRecord> waiters;
 };
 
+std::string or_zero(const std::string& count) { return count.empty() ? "0" : count; }
+
 std::vector<std::string> state_of(const Shown& shown) {
   std::map<std::uint64_t, std::string> holders;  // by fence
   for (const auto& [token, h] : shown.holders) {
@@ -129,7 +131,9 @@ std::vector<std::string> state_of(const Shown& shown) {
   }
   if (!lines.empty()) lines.push_back("slots " + shown.parts[6].elements[0].text);
   const auto& fence = shown.parts[6].elements[1].text;
-  lines.push_back("fence " + (fence.empty() ? "0" : fence));
+  lines.push_back("fence " + or_zero(fence));
+  lines.push_back("refused " + or_zero(shown.parts[6].elements[2].text));
+  lines.push_back("superseded " + or_zero(shown.parts[6].elements[3].text));
   return lines;
 }
 
@@ -156,8 +160,16 @@ void read_messages(const Reply& said, Seen& seen) {
 std::string text_of_ask(const Shown& shown, const Reply& reply) {
   const auto& parts = reply.elements;
   const auto& word = parts.at(0).text;
-  if (word == "granted")
-    return word + " " + parts.at(1).text + " in " + number(parts.at(2).integer);
+  if (word == "granted") {
+    return word + " " + parts.at(1).text + " in " + number(parts.at(2).integer) +
+           (parts.size() > 3
+                ? " " + parts[3].text + text_of(redis::taker_from(parts[4].text))
+                : "");
+  }
+  if (word == "superseded") {
+    const auto newer = redis::party_from(parts.at(1).text);
+    return word + " by " + newer.host + " " + std::to_string(newer.pid);
+  }
   if (word == "above") return word + " " + parts.at(1).text;
   if (word == "slots") return word + " " + number(parts.at(1).integer);
   if (word == "deduplicated") {
@@ -185,7 +197,10 @@ std::string text_of_answer(const Shown& shown, const Step& step) {
   switch (step.act) {
     case Act::ask: return text_of_ask(shown, reply);
     case Act::release:
-    case Act::renew: return lost_or(reply.text);
+    case Act::renew:
+      return reply.kind == Reply::Kind::array
+                 ? reply.elements.at(0).text + text_of(redis::taker_from(reply))
+                 : lost_or(reply.text);
     case Act::remove_expired: return "";
     case Act::take_away: {
       std::string text;
@@ -201,9 +216,9 @@ std::string text_of_answer(const Shown& shown, const Step& step) {
     }
     case Act::history: break;
   }
-  const auto runs = redis::history_from(reply);
-  if (!runs) throw std::runtime_error("no answer to a look at runs");
-  return text_of(*runs);
+  const auto history = redis::history_from(reply, {"dlock", "job"});
+  if (!history) throw std::runtime_error("no answer to a look at runs");
+  return text_of(history->runs);
 }
 
 std::vector<std::string> ask_args(const Step& step, const Contender& contender) {
@@ -213,13 +228,19 @@ std::vector<std::string> ask_args(const Step& step, const Contender& contender) 
     const auto& d = *claim.dedupe;
     dedupe = number(d.window.count()) + (d.joins ? " 2" : d.retry_failed ? " 1" : " 0");
   }
+  std::string join = step.queue == Queue::join       ? "1"
+                     : step.queue == Queue::stay_out ? "0"
+                                                     : "2";
+  if (claim.max_queue && step.queue == Queue::join)
+    join += " " + number(*claim.max_queue);
   std::vector<std::string> args{
       text_of(claim.token),
       id_of(contender),
-      std::string(claim.mode == Mode::shared ? "s" : "x") + (claim.attached ? "" : "d"),
+      std::string(claim.mode == Mode::shared ? "s" : "x") + (claim.attached ? "" : "d") +
+          (claim.supersedes ? "n" : "") + (claim.replaces ? "r" : ""),
       number(claim.slots),
       number(claim.ttl.count()),
-      step.queue == Queue::join ? "1" : "0",
+      join,
       party_text(contender),
       dedupe,
       "0",
@@ -236,7 +257,7 @@ std::vector<std::string> release_args(const Step& step, const Contender& contend
   std::vector<std::string> args{
       text_of(claim.token),
       id_of(contender),
-      end ? redis::run_end_text(*end, "web1") : "",
+      end ? redis::run_end_text(*end, "web1", "33") : "",
       "0",
       verdict == Verdict::succeeded ? "good"
       : verdict == Verdict::failed  ? "failed"
@@ -275,7 +296,7 @@ redis::Command ScriptsSide::command(const Step& step, const Contender& contender
     case Act::ask: return call(scripts_.ask, ask_args(step, contender));
     case Act::release: return call(scripts_.release, release_args(step, contender));
     case Act::take_away: {
-      std::vector<std::string> args;
+      std::vector<std::string> args{R"({"host":"web9","user":"0"})"};
       for (const auto fence : step.fences) args.push_back(std::to_string(fence.number));
       return call(scripts_.take_away, args);
     }

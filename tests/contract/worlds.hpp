@@ -6,6 +6,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,9 @@
 #include "store/local/directory.hpp"
 #include "store/local/local_store.hpp"
 #include "store/redis/redis_store.hpp"
+#include "store/redis_cluster/plan.hpp"
+#include "store/redis_sentinel/plan.hpp"
+#include "tests/contract/free_port.hpp"
 #include "tests/contract/memory_store.hpp"
 #include "tests/contract/redis_server.hpp"
 #include "tests/unit/temporary_directory.hpp"
@@ -120,6 +124,102 @@ class RedisWorld final : public World {
   }
 };
 
+// One that a sentinel names, with no other to take its place.
+class SentinelWorld final : public World {
+ public:
+  SentinelWorld() { fleet().server.command("FLUSHALL"); }
+
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    const auto plan = redis_sentinel::Plan::parsed(
+        "redis+sentinel", "//127.0.0.1:" + fleet().sentinel_port + "/main");
+    return redis_sentinel::open(plan, timeout, context);
+  }
+
+  std::shared_ptr<void> hold_up() override {
+    fleet().server.send(SIGSTOP);
+    return {nullptr, [](void*) { fleet().server.send(SIGCONT); }};
+  }
+
+  void wipe_out() override { fleet().server.command("FLUSHALL"); }
+
+ private:
+  struct Fleet {
+    std::string port = free_port();
+    RedisServer server{{"--port", port, "--bind", "127.0.0.1"}};
+    std::string sentinel_port = free_port();
+    TemporaryDirectory root;
+    ServerProcess sentinel{{server_program(), written_settings(), "--sentinel"},
+                           root.file("log")};
+
+    Fleet() {
+      wait_for_server([this] { return listens(sentinel_port); });
+    }
+
+    // It must not take a server for dead that is held up.
+    std::string written_settings() const {
+      const auto file = root.file("conf");
+      std::ofstream(file) << "port " << sentinel_port << "\nbind 127.0.0.1\ndir "
+                          << root.path() << "\nsentinel monitor main 127.0.0.1 " << port
+                          << " 1\nsentinel down-after-milliseconds main 3600000\n";
+      return file;
+    }
+  };
+
+  static Fleet& fleet() {
+    static Fleet only;
+    return only;
+  }
+};
+
+// A cluster of one member, which has all slots.
+class ClusterWorld final : public World {
+ public:
+  ClusterWorld() { cluster().server.command("FLUSHALL"); }
+
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    const auto plan =
+        redis_cluster::Plan::parsed("redis+cluster", "//127.0.0.1:" + cluster().port);
+    return redis_cluster::open(plan, timeout, context);
+  }
+
+  std::shared_ptr<void> hold_up() override {
+    cluster().server.send(SIGSTOP);
+    return {nullptr, [](void*) { cluster().server.send(SIGCONT); }};
+  }
+
+  void wipe_out() override { cluster().server.command("FLUSHALL"); }
+
+ private:
+  struct Cluster {
+    std::string port = free_port(10'000);
+    RedisServer server{
+        {"--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes"}};
+
+    Cluster() {
+      constexpr int slots = 16384;
+      constexpr int at_once = 1024;
+      for (int first = 0; first < slots; first += at_once) {
+        std::string add = "CLUSTER ADDSLOTS";
+        for (int slot = first; slot < first + at_once; ++slot) {
+          add += " " + std::to_string(slot);
+        }
+        server.command(add);
+      }
+      wait_for_server([this] {
+        return server.command("CLUSTER INFO").find("cluster_state:ok") !=
+               std::string::npos;
+      });
+    }
+  };
+
+  static Cluster& cluster() {
+    static Cluster only;
+    return only;
+  }
+};
+
 struct Kind {
   const char* name;
   std::unique_ptr<World> (*make)();
@@ -135,6 +235,8 @@ constexpr Kind kinds[] = {
     {"memory", make_world<MemoryWorld>, false},
     {"local", make_world<LocalWorld>, true},
     {"redis", make_world<RedisWorld>, true},
+    {"sentinel", make_world<SentinelWorld>, true},
+    {"cluster", make_world<ClusterWorld>, true},
 };
 
 inline std::string name_of(const ::testing::TestParamInfo<Kind>& info) {

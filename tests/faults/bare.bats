@@ -90,9 +90,9 @@ assert_few_descriptors_are_told() {
     assert_worked_or_lacked 1
     run_with_few "$limit" limit job 1000/1s
     assert_worked_or_lacked ''
-    run_with_few "$limit" list 'no such'
+    run_with_few "$limit" list -q 'no such'
     assert_worked_or_lacked ''
-    run_with_few "$limit" list --config "$BATS_TEST_TMPDIR/config" 'no such'
+    run_with_few "$limit" list -q --config "$BATS_TEST_TMPDIR/config" 'no such'
     assert_worked_or_lacked ''
     run_with_few "$limit" run --report "$BATS_TEST_TMPDIR/report" job -- /bin/echo 1
     assert_worked_or_lacked 1

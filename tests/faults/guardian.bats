@@ -490,5 +490,5 @@ has_no_zombies() { [[ $(ps -o stat= --ppid "$1") != *Z* ]]; }
   echo 'fg; echo "it was $?"' 1<> keys
 
   eventually grep -q 'it was 76' screen
-  grep -q 'lost the lock (unconfirmed)' screen
+  grep -q 'lost the lock: its lease was not renewed in time' screen
 }

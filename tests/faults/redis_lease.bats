@@ -286,7 +286,18 @@ assert_nothing_noticed() {
   assert_exits 76 "$holder"
   output=$(< "$said")
   assert_one_line
-  assert_output_contains 'job: lost the lock (gone)'
+  assert_output_contains 'job: lost the lock: the server no longer knows it (restarted or flushed?); the command was ended'
+}
+
+@test "a server that falls silent is named, with how long it has not answered" {
+  hold_job "${long[@]}"
+
+  redis_freezes
+
+  assert_exits 76 "$holder"
+  # The next line says that the lock cannot be given back either.
+  output=$(head -n 1 "$said")
+  [[ $output =~ 'job: lost the lock: /'[^\ ]+' has not answered for '[1-4]\.[0-9]s', so the command was ended before the lease ran out'$ ]]
 }
 
 # --- Giving back ---

@@ -441,7 +441,7 @@ holders() {
   assert_lost gone
   output=$(< "$said")
   assert_one_line
-  assert_output_contains 'lost the lock (gone)'
+  assert_output_contains 'lost the lock: the server no longer knows it'
 }
 
 @test "a release that is not confirmed counts the lock delay into when the lock ends" {

@@ -299,7 +299,7 @@ knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
   start_node 0-16383
   eventually knows_all_slots
 
-  assert_run_is_refused 78 'a node of a cluster'
+  assert_run_is_refused 78 'a member of a cluster'
 }
 
 @test "a cluster that is down refuses" {
@@ -480,5 +480,5 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
 
   run_briefly run job -- echo started
 
-  assert_refused 78 'a node of a cluster'
+  assert_refused 78 'a member of a cluster'
 }

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/config_file.hpp"
+#include "cli/config_check.hpp"
 #include "fuzz.hpp"
 #include "util/failure.hpp"
 
@@ -23,7 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(::pwrite(file, data, size, 0) == static_cast<ssize_t>(size),
           "the file can be written");
   try {
-    config_from(path);
+    check(config_from(path));
+  } catch (const UsageError& error) {
+    require(error.from_file(), "a bad value is the file's fault");
+    fuzz::require_message(error);
   } catch (const Failure& failure) {
     require(failure.kind() == Failure::Kind::misconfigured,
             "a bad file is a bad setting");

@@ -36,7 +36,8 @@ void take_apart(const Reply& reply) {
   if (admission_from(reply)) require(!reply.is_error(), "an error admits nothing");
   if (value_record_from(reply, reply)) require(false, "no one reply is a value");
   if (broken_from(reply)) require(!reply.is_error(), "an error breaks nothing");
-  if (history_from(reply)) require(!reply.is_error(), "an error is no history");
+  if (history_from(reply, claim.lock))
+    require(!reply.is_error(), "an error is no history");
   if (const auto lock = lock_from(reply, claim.lock)) {
     require(lock->free <= lock->slots, "no more slots are free than there are");
   }

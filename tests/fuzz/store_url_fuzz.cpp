@@ -1,5 +1,7 @@
 // Store URLs.
 
+#include <algorithm>
+
 #include "fuzz.hpp"
 #include "store/open.hpp"
 #include "store/redis/address.hpp"
@@ -28,6 +30,55 @@ void require_target(const redis::Target& target) {
           "a URL that is shown leads to the same server");
 }
 
+void require_servers(const std::vector<redis::Target>& servers) {
+  require(!servers.empty() && servers.size() <= 32, "a list of servers has bounds");
+  for (const auto& server : servers) {
+    require(!server.host.empty() && server.path.empty(), "a server has one place");
+    require(server.port != 0, "a port can be connected to");
+  }
+}
+
+bool are_same(const std::vector<redis::Target>& one,
+              const std::vector<redis::Target>& other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [](const auto& a, const auto& b) {
+                      return a.host == b.host && a.port == b.port && a.user == b.user &&
+                             a.tls.has_value() == b.tls.has_value();
+                    });
+}
+
+template <typename Plan>
+Plan again_from(const Plan& plan) {
+  const auto url = plan.url();
+  require(is_printable_utf8(url), "a URL is printable");
+  const auto again = std::get<Plan>(parsed_store_url(url));
+  require(again.url() == url, "a URL that is shown stays as it is");
+  return again;
+}
+
+void require_sentinels(const redis_sentinel::Plan& plan) {
+  require_servers(plan.sentinels);
+  require(!plan.master.empty() && plan.master.size() <= 255, "a name has bounds");
+  for (const auto& sentinel : plan.sentinels) {
+    require(sentinel.user.empty() && !sentinel.password,
+            "sentinels are not told the login of the servers");
+  }
+  const auto again = again_from(plan);
+  require(!again.server.password, "a URL that is shown has no password");
+  require(are_same(again.sentinels, plan.sentinels) && again.master == plan.master &&
+              again.server.user == plan.server.user &&
+              again.server.database == plan.server.database,
+          "a URL that is shown leads to the same sentinels");
+}
+
+void require_cluster(const redis_cluster::Plan& plan) {
+  require_servers(plan.seeds);
+  const auto again = again_from(plan);
+  require(!again.seeds.front().password, "a URL that is shown has no password");
+  require(are_same(again.seeds, plan.seeds),
+          "a URL that is shown leads to the same servers");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -36,6 +87,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto parsed = parsed_store_url(url);
     if (const auto* server = std::get_if<redis::Plan>(&parsed)) {
       require_target(server->target);
+    }
+    if (const auto* plan = std::get_if<redis_sentinel::Plan>(&parsed)) {
+      require_sentinels(*plan);
+    }
+    if (const auto* plan = std::get_if<redis_cluster::Plan>(&parsed)) {
+      require_cluster(*plan);
     }
     if (const auto* local = std::get_if<local::Plan>(&parsed)) {
       const auto& path = local->path;

@@ -10,5 +10,5 @@
     "$DLOCK_CONTRACT_TESTS" --gtest_brief=1 --gtest_filter='*RulesAgainstLua*'
 
   echo "from seed $seed: $output"
-  [[ $status -eq 0 && $output == *'6 tests'* ]]
+  [[ $status -eq 0 && $output == *'] 8 tests'* ]]
 }

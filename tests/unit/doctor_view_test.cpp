@@ -42,6 +42,22 @@ TEST(DoctorText, what_is_only_told_does_not_keep_all_from_being_well) {
             "all is well in redis://db\n");
 }
 
+TEST(DoctorText, checks_that_could_not_be_made_keep_it_from_saying_that_all_is_well) {
+  const Finding unknown{"eviction", Level::info, "not checked", "", false};
+
+  EXPECT_EQ(examination_text(examination_with({good, unknown}), "redis://db", pipe),
+            "ok       role      a primary\n"
+            "info     eviction  not checked\n"
+            "nothing wrong found; 1 check could not be made in redis://db\n");
+  EXPECT_EQ(
+      examination_text(examination_with({unknown, risky, unknown}), "redis://db", pipe),
+      "info     eviction     not checked\n"
+      "warning  persistence  none\n"
+      "                      -> appendonly yes\n"
+      "info     eviction     not checked\n"
+      "1 warning; 2 checks could not be made in redis://db\n");
+}
+
 TEST(DoctorText, quietly_only_trouble_is_told_and_nothing_where_there_is_none) {
   auto quiet = pipe;
   quiet.only_trouble = true;
@@ -90,18 +106,20 @@ TEST(DoctorJson, findings_the_gravest_level_and_the_round_trip) {
   examination.round_trip = 210us;
   examination.smallest_ttl = 500ms;
 
-  EXPECT_EQ(to_line(json_of(examination, "redis://db")),
-            R"({"store":"redis://db","level":"warning","findings":[)"
-            R"({"check":"role","level":"ok","message":"a primary","advice":null},)"
-            R"({"check":"persistence","level":"warning","message":"none",)"
-            R"("advice":"appendonly yes"}],"round_trip_ms":0.21,"smallest_ttl_ms":500})");
+  EXPECT_EQ(
+      to_line(json_of(examination, "redis://db")),
+      R"({"store":"redis://db","level":"warning","not_checked":0,"findings":[)"
+      R"({"check":"role","level":"ok","message":"a primary","advice":null,"checked":true},)"
+      R"({"check":"persistence","level":"warning","message":"none",)"
+      R"("advice":"appendonly yes","checked":true}],"round_trip_ms":0.21,"smallest_ttl_ms":500})");
 }
 
 TEST(DoctorJson, what_was_not_measured_is_null_and_what_is_only_told_is_ok) {
-  EXPECT_EQ(to_line(json_of(examination_with({told}), "s")),
-            R"({"store":"s","level":"ok","findings":[)"
-            R"({"check":"clock","level":"info","message":"2h0m ahead",)"
-            R"("advice":"harmless"}],"round_trip_ms":null,"smallest_ttl_ms":null})");
+  EXPECT_EQ(
+      to_line(json_of(examination_with({told}), "s")),
+      R"({"store":"s","level":"ok","not_checked":0,"findings":[)"
+      R"({"check":"clock","level":"info","message":"2h0m ahead",)"
+      R"("advice":"harmless","checked":true}],"round_trip_ms":null,"smallest_ttl_ms":null})");
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ Event event_of(const std::string& name) {
   event.free = 3;
   event.host = "web\"1\"";
   event.pid = 12;
+  event.user = "33";
   event.label = "a\nb";
   event.command = {"x", "", "\xff"};
   auto& run = event.run.emplace();
@@ -45,6 +46,7 @@ TEST(EventLines, come_back_as_they_were) {
   EXPECT_EQ(back->free, 3u);
   EXPECT_EQ(back->host, event.host);
   EXPECT_EQ(back->pid, 12);
+  EXPECT_EQ(back->user, "33");
   EXPECT_EQ(back->label, event.label);
   ASSERT_TRUE(back->run);
   EXPECT_EQ(back->run->signal, "TERM");

@@ -58,5 +58,13 @@ TEST(Glob, finds_what_fnmatch_finds_in_ascii) {
   }
 }
 
+TEST(Literal, a_pattern_that_matches_one_text_is_that_text_without_backslashes) {
+  EXPECT_EQ(literal_of("job"), "job");
+  EXPECT_EQ(literal_of("a\\*\\\\b"), "a*\\b");
+  for (const auto* pattern : {"a*", "?", "[a]", "a\\"}) {
+    EXPECT_FALSE(literal_of(pattern)) << pattern;
+  }
+}
+
 }  // namespace
 }  // namespace dlock

@@ -89,6 +89,41 @@ TEST(History, a_run_that_is_there_twice_is_told_once) {
   EXPECT_EQ(runs[0].outcome, "running");
 }
 
+TEST(KeptHistory, the_last_twenty_are_kept_and_at_most_ten_of_them_by_hand) {
+  std::vector<RunInfo> runs;
+  add_to_history(runs, run_with(1, now, now));
+  for (std::uint64_t fence = 2; fence <= 15; ++fence) {
+    auto run = run_with(fence, now, now);
+    run.outcome = by_hand;
+    add_to_history(runs, run);
+  }
+  EXPECT_EQ(fences_of(runs), (Fences{15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 1}));
+
+  for (std::uint64_t fence = 16; fence <= 35; ++fence) {
+    add_to_history(runs, run_with(fence, now, now));
+  }
+  EXPECT_EQ(runs.size(), runs_kept);
+  EXPECT_EQ(runs.back().fence.number, 16u);
+}
+
+TEST(LastSuccess, is_that_of_the_run_that_exited_with_0_last) {
+  auto good = run_with(1, now - 9s, now - 8s);
+  good.exit_code = 0;
+  auto better = run_with(2, now - 7s, now - 6s);
+  better.exit_code = 0;
+  auto bad = run_with(3, now - 5s, now - 4s);
+  bad.exit_code = 3;
+  auto lost = run_with(4, now - 3s, now - 2s);
+  lost.exit_code = 0;
+  lost.outcome = "lost";
+  lost.reason = "gone";
+
+  EXPECT_FALSE(last_success_of({bad, lost}, {}));
+  EXPECT_EQ(last_success_of({lost, bad, better, good}, {})->fence.number, 2u);
+  EXPECT_EQ(last_success_of({bad}, good)->fence.number, 1u);
+  EXPECT_EQ(last_success_of({good}, better)->fence.number, 2u);
+}
+
 TEST(HistoryOfHolders, a_holder_is_a_run_that_goes_on) {
   const auto run = run_of(some_holder());
 
@@ -101,15 +136,24 @@ TEST(HistoryOfHolders, a_holder_is_a_run_that_goes_on) {
   EXPECT_FALSE(run->ended);
 }
 
-TEST(HistoryOfHolders, a_detached_a_foreign_and_an_ended_one_is_no_run) {
+TEST(HistoryOfHolders, a_detached_one_goes_on_by_hand) {
   auto detached = some_holder();
   detached.attached = false;
+
+  const auto run = run_of(detached);
+
+  ASSERT_TRUE(run);
+  EXPECT_TRUE(is_by_hand(*run));
+  EXPECT_TRUE(goes_on(*run));
+  EXPECT_EQ(as_history({*run}, now + 2400h).size(), 1u);
+}
+
+TEST(HistoryOfHolders, a_foreign_and_an_ended_one_is_no_run) {
   auto foreign = some_holder();
   foreign.foreign = true;
   auto ended = some_holder();
   ended.kept = true;
 
-  EXPECT_FALSE(run_of(detached));
   EXPECT_FALSE(run_of(foreign));
   EXPECT_FALSE(run_of(ended));
 }

@@ -36,11 +36,18 @@ RunInfo vanished() {
   return run;
 }
 
+std::string text_of(const std::vector<RunInfo>& runs, const Paper& paper,
+                    Names names = Names::left_out) {
+  std::vector<RunOfLock> of_lock;
+  for (const auto& run : runs) of_lock.push_back({"job", run});
+  return history_text(of_lock, now, paper, names);
+}
+
 const Paper pipe{};
 const Paper terminal{false, 80, true};
 
 TEST(HistoryText, nothing_where_there_are_no_runs) {
-  EXPECT_EQ(history_text({}, now, terminal), "");
+  EXPECT_EQ(text_of({}, terminal), "");
 }
 
 TEST(HistoryText, a_line_for_each_run_below_the_titles) {
@@ -50,19 +57,17 @@ TEST(HistoryText, a_line_for_each_run_below_the_titles) {
   auto late = run_with(124, 10s);
   late.outcome = "timeout";
 
-  EXPECT_EQ(
-      history_text({running(), run_with(0, 2000ms), killed, late, vanished()}, now, pipe),
-      "STARTED               AGO   TOOK   HOST           OUTCOME\n"
-      "2023-11-14T21:13:20Z  1h0m  3m12s  web1           running\n"
-      "2023-11-14T21:13:20Z  1h0m  2.0s   web1           exit 0\n"
-      "2023-11-14T21:13:20Z  1h0m  1.5s   a-longer-name  ended by SIGKILL\n"
-      "2023-11-14T21:13:20Z  1h0m  10s    web1           timeout, exit 124\n"
-      "2023-11-14T21:13:20Z  1h0m  -      web1           vanished\n");
+  EXPECT_EQ(text_of({running(), run_with(0, 2000ms), killed, late, vanished()}, pipe),
+            "STARTED               AGO   TOOK   HOST           OUTCOME\n"
+            "2023-11-14T21:13:20Z  1h0m  3m12s  web1           running\n"
+            "2023-11-14T21:13:20Z  1h0m  2.0s   web1           exit 0\n"
+            "2023-11-14T21:13:20Z  1h0m  1.5s   a-longer-name  ended by SIGKILL\n"
+            "2023-11-14T21:13:20Z  1h0m  10s    web1           timeout, exit 124\n"
+            "2023-11-14T21:13:20Z  1h0m  -      web1           vanished\n");
 }
 
 TEST(HistoryText, on_a_terminal_with_bars_that_compare_durations) {
-  EXPECT_EQ(history_text({run_with(0, 10s), run_with(0, 5500ms), run_with(0, 1ms)}, now,
-                         terminal),
+  EXPECT_EQ(text_of({run_with(0, 10s), run_with(0, 5500ms), run_with(0, 1ms)}, terminal),
             "STARTED               AGO   TOOK              HOST  OUTCOME\n"
             "2023-11-14T21:13:20Z  1h0m  10s   ██████████  web1  exit 0\n"
             "2023-11-14T21:13:20Z  1h0m  5.5s  █████▌      web1  exit 0\n"
@@ -73,7 +78,7 @@ TEST(HistoryText, where_blocks_cannot_be_shown_bars_are_ascii) {
   auto plain = terminal;
   plain.blocks = false;
 
-  const auto text = history_text({run_with(0, 10s), run_with(0, 1ms)}, now, plain);
+  const auto text = text_of({run_with(0, 10s), run_with(0, 1ms)}, plain);
 
   EXPECT_NE(text.find(" ########## "), std::string::npos) << text;
   EXPECT_NE(text.find(" #  "), std::string::npos) << text;
@@ -83,17 +88,60 @@ TEST(HistoryText, a_terminal_that_is_too_narrow_gets_no_bars) {
   auto narrow = terminal;
   narrow.columns = 50;
 
-  const auto text = history_text({run_with(0, 10s)}, now, narrow);
+  const auto text = text_of({run_with(0, 10s)}, narrow);
 
-  EXPECT_EQ(text, history_text({run_with(0, 10s)}, now, pipe));
+  EXPECT_EQ(text, text_of({run_with(0, 10s)}, pipe));
+}
+
+TEST(HistoryText, the_lock_and_the_user_have_their_columns_where_they_are_told) {
+  auto run = run_with(0, 2000ms);
+  run.user = "root";
+
+  EXPECT_EQ(text_of({run}, pipe, Names::shown),
+            "STARTED               LOCK  AGO   TOOK  HOST  USER  OUTCOME\n"
+            "2023-11-14T21:13:20Z  job   1h0m  2.0s  web1  root  exit 0\n");
+}
+
+TEST(HistoryText, a_lease_by_hand_is_told_as_one) {
+  auto over = run_with({}, 2000ms);
+  over.outcome = "by hand";
+  auto going_on = running();
+  going_on.outcome = "by hand";
+
+  EXPECT_EQ(text_of({going_on, over}, pipe),
+            "STARTED               AGO   TOOK   HOST  OUTCOME\n"
+            "2023-11-14T21:13:20Z  1h0m  3m12s  web1  by hand, not given back\n"
+            "2023-11-14T21:13:20Z  1h0m  2.0s   web1  by hand\n");
+}
+
+LockInfo with_success() {
+  LockInfo lock;
+  lock.now = now;
+  lock.last_success = run_with(0, 2000ms);
+  return lock;
+}
+
+TEST(Success, within_the_time_that_is_asked_for_by_its_end) {
+  EXPECT_FALSE(success_within(with_success(), 1h - 2s).is_within);
+  EXPECT_TRUE(success_within(with_success(), 1h - 1s).is_within);
+  EXPECT_FALSE(success_within({}, 1h).is_within);
+}
+
+TEST(Success, is_told_in_a_sentence) {
+  EXPECT_EQ(text_of(success_within({}, 1h), "job"), "job never succeeded");
+  EXPECT_EQ(text_of(success_within(with_success(), 1h), "job"),
+            "job succeeded 59m58s ago, at 2023-11-14T21:13:22.000Z on web1");
+  EXPECT_EQ(text_of(success_within(with_success(), 1min), "job"),
+            "job last succeeded 59m58s ago, at 2023-11-14T21:13:22.000Z on web1, "
+            "not within 1m0s");
 }
 
 TEST(HistoryText, color_tells_failures_from_successes_and_what_goes_on) {
   auto colored = pipe;
   colored.color = true;
 
-  const auto text = history_text(
-      {running(), run_with(0, 1s), run_with(3, 1s), vanished()}, now, colored);
+  const auto text =
+      text_of({running(), run_with(0, 1s), run_with(3, 1s), vanished()}, colored);
 
   EXPECT_NE(text.find("\x1b[33mrunning\x1b[0m\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\x1b[32mexit 0\x1b[0m\n"), std::string::npos) << text;
@@ -106,33 +154,33 @@ TEST(HistoryText, color_does_not_count_for_the_width) {
   colored.color = true;
   colored.columns = 62;
 
-  EXPECT_NE(history_text({run_with(0, 10s)}, now, colored).find("█"), std::string::npos);
+  EXPECT_NE(text_of({run_with(0, 10s)}, colored).find("█"), std::string::npos);
 }
 
 TEST(HistoryText, a_run_that_seems_to_start_later_than_now_started_just_now) {
   auto run = run_with(0, 1s);
   run.started = now + 1h;
 
-  EXPECT_NE(history_text({run}, now, pipe).find("  0ms  "), std::string::npos);
+  EXPECT_NE(text_of({run}, pipe).find("  0ms  "), std::string::npos);
 }
 
 TEST(HistoryText, what_a_host_says_steers_no_terminal) {
   auto run = run_with(0, 1s);
   run.host = "web\x1b[2J";
 
-  EXPECT_EQ(history_text({run}, now, pipe).find('\x1b'), std::string::npos);
+  EXPECT_EQ(text_of({run}, pipe).find('\x1b'), std::string::npos);
 }
 
 TEST(HistoryText, where_there_is_little_room_it_says_how_long_ago_alone) {
   Paper narrow;
   narrow.columns = 30;
 
-  EXPECT_EQ(history_text({run_with(0, 2000ms)}, now, narrow),
+  EXPECT_EQ(text_of({run_with(0, 2000ms)}, narrow),
             "AGO   TOOK  HOST  OUTCOME\n1h0m  2.0s  web1  exit 0\n");
   narrow.columns = 26;
   auto elsewhere = run_with(0, 2000ms);
   elsewhere.host = "a-very-long-name";
-  EXPECT_EQ(history_text({elsewhere}, now, narrow),
+  EXPECT_EQ(text_of({elsewhere}, narrow),
             "AGO   TOOK  HOST      OUTC\n1h0m  2.0s  a-ver...  exit\n");
 }
 

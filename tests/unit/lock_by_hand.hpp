@@ -10,6 +10,7 @@
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
+#include "rules/taking.hpp"
 
 namespace dlock::rules {
 

@@ -48,6 +48,7 @@ RunInfo some_run() {
 LockInfo free_lock() {
   LockInfo lock;
   lock.lock = {"dlock", "job"};
+  lock.known = true;
   return lock;
 }
 
@@ -61,9 +62,10 @@ LockInfo held_lock() {
 // JSON: the keys and their order are those of the manual.
 
 TEST(LockJson, a_free_lock) {
-  EXPECT_EQ(to_line(json_of(free_lock())),
-            R"({"name":"job","state":"free","mode":"exclusive","slots":1,"free":1,)"
-            R"("holders":[],"waiters":[],"last_run":null})");
+  EXPECT_EQ(
+      to_line(json_of(free_lock())),
+      R"({"name":"job","state":"free","known":true,"mode":"exclusive","slots":1,"free":1,)"
+      R"("holders":[],"waiters":[],"last_run":null})");
 }
 
 TEST(LockJson, a_lock_that_is_held_and_awaited_and_was_run_under) {
@@ -71,17 +73,18 @@ TEST(LockJson, a_lock_that_is_held_and_awaited_and_was_run_under) {
   lock.waiters = {some_waiter()};
   lock.last_run = some_run();
 
-  EXPECT_EQ(to_line(json_of(lock)),
-            R"({"name":"job","state":"held","mode":"exclusive","slots":1,"free":0,)"
-            R"("holders":[{"fence":42,"slot":0,"host":"web1","pid":123,"user":"root",)"
-            R"("command":["./backup.sh","all of it"],"label":"nightly",)"
-            R"("since":"2023-11-14T22:13:20.000Z","held_ms":192000,"expires_in_ms":null,)"
-            R"("attached":true}],)"
-            R"("waiters":[{"host":"web2","pid":456,"user":"www-data",)"
-            R"("since":"2023-11-14T22:13:21.000Z","waiting_ms":1500}],)"
-            R"("last_run":{"started":"2020-09-13T12:26:40.000Z",)"
-            R"("ended":"2020-09-13T12:26:42.000Z","duration_ms":2000,"exit_code":3,)"
-            R"("signal":null,"host":"web3","outcome":"ran"}})");
+  EXPECT_EQ(
+      to_line(json_of(lock)),
+      R"({"name":"job","state":"held","known":true,"mode":"exclusive","slots":1,"free":0,)"
+      R"("holders":[{"fence":42,"slot":0,"host":"web1","pid":123,"user":"root",)"
+      R"("command":["./backup.sh","all of it"],"label":"nightly",)"
+      R"("since":"2023-11-14T22:13:20.000Z","held_ms":192000,"expires_in_ms":null,)"
+      R"("attached":true}],)"
+      R"("waiters":[{"host":"web2","pid":456,"user":"www-data",)"
+      R"("since":"2023-11-14T22:13:21.000Z","waiting_ms":1500}],)"
+      R"("last_run":{"started":"2020-09-13T12:26:40.000Z",)"
+      R"("ended":"2020-09-13T12:26:42.000Z","duration_ms":2000,"exit_code":3,)"
+      R"("signal":null,"host":"web3","user":"","outcome":"ran"}})");
 }
 
 TEST(LockJson, a_shared_lock) {
@@ -128,7 +131,7 @@ TEST(LockJson, a_run_that_ended_by_a_signal) {
   EXPECT_EQ(to_line(json_of(run)),
             R"({"started":"2020-09-13T12:26:40.000Z","ended":"2020-09-13T12:26:42.000Z",)"
             R"("duration_ms":2000,"exit_code":null,"signal":"TERM","host":"web3",)"
-            R"("outcome":"ran"})");
+            R"("user":"","outcome":"ran"})");
 }
 
 TEST(LockJson, a_run_that_vanished) {
@@ -137,9 +140,10 @@ TEST(LockJson, a_run_that_vanished) {
   run.host = "web3";
   run.outcome = "vanished";
 
-  EXPECT_EQ(to_line(json_of(run)),
-            R"({"started":"2020-09-13T12:26:40.000Z","ended":null,"duration_ms":null,)"
-            R"("exit_code":null,"signal":null,"host":"web3","outcome":"vanished"})");
+  EXPECT_EQ(
+      to_line(json_of(run)),
+      R"({"started":"2020-09-13T12:26:40.000Z","ended":null,"duration_ms":null,)"
+      R"("exit_code":null,"signal":null,"host":"web3","user":"","outcome":"vanished"})");
 }
 
 TEST(LockJson, bytes_that_are_no_utf8_do_not_break_it) {
@@ -153,7 +157,7 @@ TEST(LockJson, bytes_that_are_no_utf8_do_not_break_it) {
 
 TEST(LockText, a_holder_in_one_line) {
   EXPECT_EQ(described(some_holder()),
-            "root@web1 (pid 123, ./backup.sh 'all of it') for 3m12s");
+            "root@web1 (pid 123, nightly: ./backup.sh 'all of it') for 3m12s");
 }
 
 TEST(LockText, a_detached_holder_has_no_command_but_an_end) {
@@ -168,12 +172,25 @@ TEST(LockText, a_detached_holder_has_no_command_but_an_end) {
             std::string::npos);
 }
 
+TEST(LockText, a_detached_holder_that_a_process_keeps_has_that_and_no_end) {
+  auto lock = held_lock();
+  lock.holders[0].attached = false;
+  lock.holders[0].for_pid = true;
+  lock.holders[0].command = {};
+  lock.holders[0].expires_in = 27s;
+
+  EXPECT_EQ(described(lock.holders[0]), "root@web1 (kept by pid 123, nightly) for 3m12s");
+  EXPECT_NE(status_text(lock, false).find("(kept by pid 123)\n"), std::string::npos);
+}
+
 TEST(LockText, why_an_answer_is_no_grant) {
   Busy busy;
   EXPECT_EQ(refusal_text(busy, 1), "promised to one who waits");
   busy.holders = {some_holder(), some_holder()};
-  EXPECT_EQ(refusal_text(busy, 1),
-            "held by root@web1 (pid 123, ./backup.sh 'all of it') for 3m12s and 1 more");
+  EXPECT_EQ(
+      refusal_text(busy, 1),
+      "held by root@web1 (pid 123, nightly: ./backup.sh 'all of it') for 3m12s and 1 "
+      "more");
   EXPECT_EQ(refusal_text(SlotsDiffer{3}, 2),
             "in use with 3 slots, not 2: all who ask have to name the same number");
   EXPECT_EQ(refusal_text(HeldAbove{}, 1), "held by an outer run");
@@ -207,12 +224,36 @@ TEST(WaitingText, says_as_much_of_the_holder_as_there_is_room_for) {
   EXPECT_EQ(waiting_text(busy, 20), "place 2 of 5, held for 3m12s");  // to be cut
 }
 
+TEST(WaitingText, says_the_label_for_as_long_as_there_is_room_for_it) {
+  Busy busy;
+  auto holder = some_holder();
+  holder.command = {"./backup.sh"};
+  busy.holders = {holder};
+  busy.place = 2;
+  busy.queued = 5;
+
+  EXPECT_EQ(waiting_text(busy, 90),
+            "waiting: held by root@web1 (pid 123, nightly: ./backup.sh) for 3m12s; "
+            "place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 70),
+            "waiting: held by root@web1 (pid 123, nightly) for 3m12s; place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 55),
+            "held by root@web1 (pid 123) for 3m12s; place 2 of 5");
+}
+
 TEST(WaitingText, says_the_place_where_nobody_holds_it) {
   Busy busy;
   busy.place = 1;
   busy.queued = 2;
 
   EXPECT_EQ(waiting_text(busy, 10), "waiting; place 1 of 2");
+}
+
+TEST(LockText, a_lock_that_nobody_ever_used) {
+  auto lock = free_lock();
+  lock.known = false;
+
+  EXPECT_EQ(status_text(lock, false), "job  free (never used)\n");
 }
 
 TEST(LockText, a_free_lock) { EXPECT_EQ(status_text(free_lock(), false), "job  free\n"); }
@@ -275,7 +316,7 @@ TEST(LockText, a_lock_that_is_held_on_says_that_its_run_has_ended_and_for_how_lo
             "  root@web1  -    3m12s  42     nightly  ./backup.sh 'all of it'"
             "  (ended, kept for another 20s)\n");
   EXPECT_EQ(described(lock.holders[0]),
-            "root@web1 (ended, ./backup.sh 'all of it') for 3m12s, "
+            "root@web1 (ended, nightly: ./backup.sh 'all of it') for 3m12s, "
             "kept for another 20s");
 }
 

@@ -35,9 +35,13 @@ LockInfo lock_with_run() {
   return lock;
 }
 
+std::string metrics_of(const std::vector<LockInfo>& locks) {
+  return metrics_text("dlock", locks);
+}
+
 // The value of the only sample of a metric; empty if there is none.
 std::string sample(const LockInfo& lock, const std::string& metric) {
-  const auto text = "\n" + metrics_text({lock});
+  const auto text = "\n" + metrics_of({lock});
   const auto start = "\n" + metric + R"({name="job",namespace="dlock"} )";
   const auto at = text.find(start);
   if (at == std::string::npos) return "";
@@ -45,33 +49,73 @@ std::string sample(const LockInfo& lock, const std::string& metric) {
   return text.substr(value, text.find('\n', value) - value);
 }
 
-TEST(Metrics, no_locks_are_no_text) { EXPECT_EQ(metrics_text({}), ""); }
+const std::string up_text =
+    "# HELP dlock_up Whether the store answers.\n"
+    "# TYPE dlock_up gauge\n"
+    "dlock_up{namespace=\"dlock\"} ";
+
+TEST(Metrics, of_no_locks_it_is_told_that_the_store_answers) {
+  EXPECT_EQ(metrics_of({}), up_text + "1\n");
+}
+
+TEST(Metrics, of_a_store_that_does_not_answer_that_is_told_alone) {
+  EXPECT_EQ(metrics_text("dlock", std::nullopt), up_text + "0\n");
+}
+
+TEST(Metrics, the_last_success_has_its_time) {
+  auto lock = lock_with_run();
+  EXPECT_EQ(sample(lock, "dlock_last_success_timestamp_seconds"), "");
+  lock.last_success = lock.last_run;
+
+  EXPECT_EQ(sample(lock, "dlock_last_success_timestamp_seconds"), "1600000002.25");
+}
 
 TEST(Metrics, have_their_help_and_type_once_and_a_sample_for_each_lock) {
   auto other = held_job();
   other.lock = {"shop", "web 1"};
 
-  EXPECT_EQ(metrics_text({free_job(), other}),
-            "# HELP dlock_lock_holders How many hold the lock.\n"
-            "# TYPE dlock_lock_holders gauge\n"
-            "dlock_lock_holders{name=\"job\",namespace=\"dlock\"} 0\n"
-            "dlock_lock_holders{name=\"web 1\",namespace=\"shop\"} 1\n"
-            "# HELP dlock_lock_waiters How many wait for the lock.\n"
-            "# TYPE dlock_lock_waiters gauge\n"
-            "dlock_lock_waiters{name=\"job\",namespace=\"dlock\"} 0\n"
-            "dlock_lock_waiters{name=\"web 1\",namespace=\"shop\"} 0\n"
-            "# HELP dlock_lock_slots How many can hold the lock at a time.\n"
-            "# TYPE dlock_lock_slots gauge\n"
-            "dlock_lock_slots{name=\"job\",namespace=\"dlock\"} 1\n"
-            "dlock_lock_slots{name=\"web 1\",namespace=\"shop\"} 1\n"
-            "# HELP dlock_lock_slots_free How many more could hold the lock now.\n"
-            "# TYPE dlock_lock_slots_free gauge\n"
-            "dlock_lock_slots_free{name=\"job\",namespace=\"dlock\"} 1\n"
-            "dlock_lock_slots_free{name=\"web 1\",namespace=\"shop\"} 0\n"
-            "# HELP dlock_lock_held_age_seconds How long the oldest holder has held the "
-            "lock.\n"
-            "# TYPE dlock_lock_held_age_seconds gauge\n"
-            "dlock_lock_held_age_seconds{name=\"web 1\",namespace=\"shop\"} 192\n");
+  EXPECT_EQ(
+      metrics_of({free_job(), other}),
+      up_text +
+          "1\n# HELP dlock_lock_holders How many hold the lock.\n"
+          "# TYPE dlock_lock_holders gauge\n"
+          "dlock_lock_holders{name=\"job\",namespace=\"dlock\"} 0\n"
+          "dlock_lock_holders{name=\"web 1\",namespace=\"shop\"} 1\n"
+          "# HELP dlock_lock_waiters How many wait for the lock.\n"
+          "# TYPE dlock_lock_waiters gauge\n"
+          "dlock_lock_waiters{name=\"job\",namespace=\"dlock\"} 0\n"
+          "dlock_lock_waiters{name=\"web 1\",namespace=\"shop\"} 0\n"
+          "# HELP dlock_lock_slots How many can hold the lock at a time.\n"
+          "# TYPE dlock_lock_slots gauge\n"
+          "dlock_lock_slots{name=\"job\",namespace=\"dlock\"} 1\n"
+          "dlock_lock_slots{name=\"web 1\",namespace=\"shop\"} 1\n"
+          "# HELP dlock_lock_slots_free How many more could hold the lock now.\n"
+          "# TYPE dlock_lock_slots_free gauge\n"
+          "dlock_lock_slots_free{name=\"job\",namespace=\"dlock\"} 1\n"
+          "dlock_lock_slots_free{name=\"web 1\",namespace=\"shop\"} 0\n"
+          "# HELP dlock_lock_held_age_seconds How long the oldest holder has held the "
+          "lock.\n"
+          "# TYPE dlock_lock_held_age_seconds gauge\n"
+          "dlock_lock_held_age_seconds{name=\"web 1\",namespace=\"shop\"} 192\n"
+          "# HELP dlock_runs_refused_total How many runs were not granted the lock "
+          "because "
+          "others held it.\n"
+          "# TYPE dlock_runs_refused_total counter\n"
+          "dlock_runs_refused_total{name=\"job\",namespace=\"dlock\"} 0\n"
+          "dlock_runs_refused_total{name=\"web 1\",namespace=\"shop\"} 0\n"
+          "# HELP dlock_runs_superseded_total How many runs gave way to a newer one.\n"
+          "# TYPE dlock_runs_superseded_total counter\n"
+          "dlock_runs_superseded_total{name=\"job\",namespace=\"dlock\"} 0\n"
+          "dlock_runs_superseded_total{name=\"web 1\",namespace=\"shop\"} 0\n");
+}
+
+TEST(Metrics, count_those_who_did_not_get_the_lock) {
+  auto lock = free_job();
+  lock.refused = 12'345'678'901;
+  lock.superseded = 2;
+
+  EXPECT_EQ(sample(lock, "dlock_runs_refused_total"), "12345678901");
+  EXPECT_EQ(sample(lock, "dlock_runs_superseded_total"), "2");
 }
 
 TEST(Metrics, count_those_who_hold_and_those_who_wait) {
@@ -184,7 +228,7 @@ TEST(Metrics, seconds_are_exact) {
 std::string label_of(const std::string& name) {
   auto lock = free_job();
   lock.lock.name = name;
-  auto text = metrics_text({lock});
+  auto text = metrics_of({lock});
   text.resize(text.find("\",namespace"));
   return text.substr(text.find("name=\"") + 6);
 }
@@ -206,7 +250,7 @@ TEST(Metrics, the_namespace_is_escaped_too) {
   auto lock = free_job();
   lock.lock.name_space = "a\"b";
 
-  EXPECT_NE(metrics_text({lock}).find(R"(,namespace="a\"b"})"), std::string::npos);
+  EXPECT_NE(metrics_of({lock}).find(R"(,namespace="a\"b"})"), std::string::npos);
 }
 
 }  // namespace

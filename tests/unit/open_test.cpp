@@ -65,9 +65,7 @@ TEST(StoreUrl, none_is_no_store) {
 TEST(StoreUrl, nothing_may_follow_none) { EXPECT_NE(refusal_of("none:x"), ""); }
 
 TEST(StoreUrl, a_kind_that_is_not_built_yet_is_refused_and_says_so) {
-  for (const std::string scheme :
-       {"redis+sentinel", "redis+cluster", "redis+quorum", "rediss+sentinel",
-        "rediss+cluster", "rediss+quorum", "etcd", "etcds"}) {
+  for (const std::string scheme : {"redis+quorum", "rediss+quorum", "etcd", "etcds"}) {
     const auto message = refusal_of(scheme + "://host");
 
     EXPECT_NE(message.find("no " + scheme + ": stores yet"), std::string::npos)
@@ -96,6 +94,16 @@ TEST(StoreUrl, redis_is_a_server) {
 
 TEST(StoreUrl, redis_may_be_a_socket) {
   EXPECT_EQ(target_of("redis+unix:/run/redis.sock").path, "/run/redis.sock");
+}
+
+TEST(StoreUrl, servers_that_fail_over_are_found_by_sentinels_or_as_a_cluster) {
+  const auto sentinel = parsed_store_url("redis+sentinel://a,b/name");
+  const auto cluster = parsed_store_url("rediss+cluster://a,b");
+
+  EXPECT_EQ(std::get<redis_sentinel::Plan>(sentinel).sentinels.size(), 2u);
+  EXPECT_EQ(std::get<redis_cluster::Plan>(cluster).seeds.size(), 2u);
+  EXPECT_TRUE(leases_run_out(sentinel));
+  EXPECT_TRUE(leases_run_out(cluster));
 }
 
 TEST(StoreUrl, a_redis_url_that_is_refused_is_shown_with_its_host) {
@@ -132,7 +140,17 @@ TEST(StoreUrl, a_password_is_never_in_the_message) {
                           "redis+unix:user:secret@/path",
                           "redis+unix:/path?password=secret",
                           "redis://[::1]:secret",
-                          "redis+cluster://user:secret@host,other",
+                          "redis+cluster://user:secret@host,,other",
+                          "redis+cluster://user:secret@host,other/0",
+                          "redis+cluster://user:secret",
+                          "redis+cluster://user:secret@host,user:secret@other",
+                          "redis+cluster://:secret,other",
+                          "redis+sentinel://user:secret@host,other",
+                          "rediss+sentinel://user:secret@host:0,other/name",
+                          "redis+sentinel://user:secret/name",
+                          "redis+sentinel://user:se/cret@host/name",
+                          "redis+sentinel://user:%secret@host/name",
+                          "redis+quorum://user:secret@host,other",
                           "nfs://user:secret@host",
                           "local:secret@host",
                           "none:user:secret@host",

@@ -44,6 +44,9 @@ constexpr Duration good_durations[] = {
     {"1.5h", minutes(90)},
     {"0.25d", hours(6)},
     {"90m", minutes(90)},
+    {"5min", minutes(5)},
+    {"1h30min", minutes(90)},
+    {"1.5min2s", seconds(92)},
     {"36500d", days(36'500)},
 };
 INSTANTIATE_TEST_SUITE_P(durations, GoodDuration, ::testing::ValuesIn(good_durations));
@@ -55,12 +58,12 @@ TEST_P(BadDuration, is_refused) {
 }
 
 constexpr const char* bad_durations[] = {
-    "",         " ",    "s",      "ms",     "nan",    "NaN",   "inf",
-    "infinity", "-1",   "-1s",    "+1s",    "1 s",    " 1s",   "1s ",
-    "1x",       "1S",   "1sec",   "1w",     "1us",    "1e3",   "1e3s",
-    "0x10",     "1,5s", "1.2.3s", ".",      "..s",    "1h30",  "30m1h",
-    "1ms1s",    "1s1s", "1h1h",   "1m1h1m", "36700d", "1e999", "99999999999999999999d",
-    "forever",  "1s2",  "1\n",    "1s\xFF"};
+    "",         " ",    "s",      "ms",     "nan",    "NaN",    "inf",
+    "infinity", "-1",   "-1s",    "+1s",    "1 s",    " 1s",    "1s ",
+    "1x",       "1S",   "1sec",   "1w",     "1us",    "1e3",    "1e3s",
+    "0x10",     "1,5s", "1.2.3s", ".",      "..s",    "1h30",   "30m1h",
+    "1ms1s",    "1s1s", "1h1h",   "1m1h1m", "36700d", "1e999",  "99999999999999999999d",
+    "forever",  "1s2",  "1\n",    "1s\xFF", "5min5m", "5m5min", "1mins"};
 INSTANTIATE_TEST_SUITE_P(durations, BadDuration, ::testing::ValuesIn(bad_durations));
 
 TEST(Durations, a_number_with_more_digits_than_can_be_is_refused) {
@@ -87,8 +90,8 @@ TEST(Durations, the_message_is_one_line_that_shows_the_text) {
     FAIL() << "taken";
   } catch (const UsageError& error) {
     EXPECT_EQ(std::string(error.what()),
-              "'5\\n\\x1b[31mparsecs' is not a duration (such as 30s, 5m, 1h30m, 250ms "
-              "or 0.5)");
+              "'5\\n\\x1b[31mparsecs' is not a duration: a number and ms, s, m, h or "
+              "d, such as 5m or 1h30m");
   }
 }
 
@@ -303,17 +306,80 @@ TEST(Login, of_nobody_or_from_no_file_is_refused) {
   EXPECT_THROW(common_with("password-file", std::string("/a\0b", 4)), UsageError);
 }
 
+// Behind sentinels, if nothing else is set.
+redis_sentinel::Plan plan_of(Settings settings) {
+  settings.merge(set("store", "rediss+sentinel://a,b/name"));
+  return std::get<redis_sentinel::Plan>(common_options(settings).store);
+}
+
+TEST(SentinelLogin, is_the_sentinels_alone) {
+  auto settings = all_of({{"user", "alice"}, {"sentinel-user", "watch"}});
+  settings.merge(password_in_variable());
+  settings.merge(set("sentinel-password", "word", Setting::Source::environment));
+
+  const auto plan = plan_of(settings);
+
+  EXPECT_EQ(plan.server.user, "alice");
+  EXPECT_EQ(plan.server.password, "of the variable");
+  EXPECT_EQ(plan.sentinels.back().user, "watch");
+  EXPECT_EQ(plan.sentinels.back().password, "word");
+}
+
+TEST(SentinelLogin, has_its_password_from_one_place) {
+  const auto variable = set("sentinel-password", "word", Setting::Source::environment);
+  for (const auto source : {Setting::Source::environment, Setting::Source::file}) {
+    auto settings = set("sentinel-password-file", "/file", source);
+    settings.merge(Settings(variable));
+
+    const auto sentinel = plan_of(settings).sentinels.front();
+
+    const bool is_file_first = source == Setting::Source::environment;
+    EXPECT_EQ(sentinel.password_file, is_file_first ? "/file" : "");
+    EXPECT_EQ(sentinel.password.has_value(), !is_file_first);
+  }
+}
+
+TEST(SentinelLogin, of_nobody_or_from_no_file_is_refused) {
+  EXPECT_THROW(common_with("sentinel-user", ""), UsageError);
+  EXPECT_THROW(common_with("sentinel-user", "a\nb"), UsageError);
+  EXPECT_THROW(common_with("sentinel-password-file", ""), UsageError);
+}
+
+TEST(SentinelTls, is_on_unless_it_is_switched_off) {
+  EXPECT_TRUE(plan_of({}).sentinels.front().tls);
+  EXPECT_TRUE(plan_of(set("sentinel-tls", "true")).sentinels.front().tls);
+  EXPECT_FALSE(plan_of(set("sentinel-tls", "false")).sentinels.front().tls);
+  EXPECT_TRUE(plan_of(set("sentinel-tls", "false")).server.tls);
+  EXPECT_THROW(common_with("sentinel-tls", "perhaps"), UsageError);
+  EXPECT_THROW(common_with("sentinel-tls", ""), UsageError);
+}
+
+TEST(Replicas, are_none_some_or_all) {
+  EXPECT_EQ(plan_of({}).replicas, Replicas{});
+  EXPECT_EQ(plan_of(set("replicas", "0")).replicas, Replicas{});
+  EXPECT_EQ(plan_of(set("replicas", "15")).replicas, (Replicas{.count = 15}));
+  EXPECT_EQ(plan_of(set("replicas", "all")).replicas, (Replicas{.all = true}));
+}
+
+TEST(Replicas, that_are_no_number_are_refused) {
+  for (const char* value : {"", "-1", "16", "1.5", "ALL", "some", " 1", "all "}) {
+    EXPECT_THROW(common_with("replicas", value), UsageError) << value;
+  }
+}
+
 TEST(Tls, has_what_was_set) {
   const auto target = target_of(all_of({{"store", "rediss://host"},
                                         {"tls-ca", "/ca"},
                                         {"tls-cert", "/cert"},
                                         {"tls-key", "/key"},
+                                        {"tls-name", "db.example.org"},
                                         {"tls-insecure", "true"}}));
 
   ASSERT_TRUE(target.tls);
   EXPECT_EQ(target.tls->ca, "/ca");
   EXPECT_EQ(target.tls->certificate, "/cert");
   EXPECT_EQ(target.tls->key, "/key");
+  EXPECT_EQ(target.tls->name, "db.example.org");
   EXPECT_TRUE(target.tls->insecure);
 }
 
@@ -359,6 +425,10 @@ TEST(Tls, of_options_that_cannot_be_is_refused) {
     EXPECT_THROW(common_with(name, ""), UsageError) << name;
   }
   EXPECT_THROW(common_with("tls-insecure", "perhaps"), UsageError);
+  for (const char* name : {"", "a b", "a\n", "h\xC3\xB6st", "*", "a/b"}) {
+    EXPECT_THROW(common_with("tls-name", name), UsageError) << name;
+  }
+  EXPECT_THROW(common_with("tls-name", std::string(256, 'x')), UsageError);
 }
 
 TEST(RunOptions, have_the_defaults_of_the_manual) {
@@ -566,6 +636,33 @@ TEST(AcquireOptions, a_process_is_a_number_of_one) {
   }
 }
 
+TEST(AcquireOptions, print_a_token_or_a_document_or_variables) {
+  using Form = AcquireOptions::Form;
+  EXPECT_EQ(acquire_options({}, "job").form, Form::token);
+  EXPECT_EQ(acquire_options(with({}, "json", "true"), "job").form, Form::json);
+  EXPECT_EQ(acquire_options(with({}, "export", "true"), "job").form, Form::variables);
+  EXPECT_EQ(acquire_options(with({}, "export", "false"), "job").form, Form::token);
+}
+
+TEST(AcquireOptions, a_document_and_variables_from_the_same_place_are_a_mistake) {
+  for (const auto source : {Setting::Source::command_line, Setting::Source::file}) {
+    const auto both = with(with({}, "json", "true", source), "export", "true", source);
+    EXPECT_THROW(acquire_options(both, "job"), UsageError);
+  }
+}
+
+TEST(AcquireOptions, the_form_of_the_command_line_beats_that_of_a_file) {
+  using Form = AcquireOptions::Form;
+  const auto file = Setting::Source::file;
+
+  EXPECT_EQ(
+      acquire_options(with(with({}, "json", "true", file), "export", "true"), "job").form,
+      Form::variables);
+  EXPECT_EQ(
+      acquire_options(with(with({}, "export", "true", file), "json", "true"), "job").form,
+      Form::json);
+}
+
 TEST(LeaseOptions, have_a_token_and_a_ttl_of_30_seconds) {
   const auto options = lease_options(with({}, "token", some_token), "job");
 
@@ -681,6 +778,8 @@ TEST(ListOptions, are_a_table_of_all_locks) {
 
 TEST(ListOptions, choose_locks_and_a_form) {
   EXPECT_EQ(list_options({}, {"web-*"}).pattern, "web-*");
+  EXPECT_TRUE(list_options(set("held", "true"), {}).held);
+  EXPECT_EQ(list_options(set("sort", "age"), {}).order, ListOrder::age);
   EXPECT_EQ(list_options(set("json", "true"), {}).form, Form::json);
   EXPECT_EQ(list_options(set("prometheus", "true"), {}).form, Form::metrics);
   EXPECT_EQ(list_options(set("prometheus", "false"), {}).form, Form::table);
@@ -800,6 +899,7 @@ TEST(Rates, are_a_number_and_a_duration_or_its_unit) {
   EXPECT_EQ(parsed_rate("10000/1h30m"), (Rate{10'000, seconds(5400)}));
   EXPECT_EQ(parsed_rate("7/2"), (Rate{7, seconds(2)}));
   EXPECT_EQ(parsed_rate("3/ms"), (Rate{3, milliseconds(1)}));
+  EXPECT_EQ(parsed_rate("5/min"), (Rate{5, seconds(60)}));
 }
 
 TEST(Rates, anything_else_is_refused) {
@@ -836,14 +936,14 @@ TEST(Rates, anything_else_is_refused) {
 }
 
 TEST(LimitOptions, wait_only_if_told_to) {
-  EXPECT_FALSE(limit_options({}, "api", "1/s", {}).wait);
+  EXPECT_FALSE(limit_options({}, {"api", "1/s"}, {}).wait);
   Settings settings;
   settings["wait"] = {"0", Setting::Source::command_line, "--wait"};
-  EXPECT_FALSE(limit_options(settings, "api", "1/s", {}).wait);
+  EXPECT_FALSE(limit_options(settings, {"api", "1/s"}, {}).wait);
   settings["wait"].value = "2s";
-  EXPECT_EQ(limit_options(settings, "api", "1/s", {}).wait, seconds(2));
+  EXPECT_EQ(limit_options(settings, {"api", "1/s"}, {}).wait, seconds(2));
   settings["wait"].value = "forever";
-  EXPECT_EQ(limit_options(settings, "api", "1/s", {}).wait, milliseconds::max());
+  EXPECT_EQ(limit_options(settings, {"api", "1/s"}, {}).wait, milliseconds::max());
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
+#include "rules/taking.hpp"
 #include "store/local/file_name.hpp"
 #include "store/local/state_bytes.hpp"
 
@@ -184,7 +185,7 @@ TEST(RecordTest, the_rules_bear_whatever_a_forged_state_says) {
     rules::waits_for(*state, claim.token, now);
     ask(*state, {claim, party, Queue::join}, now, lives, consequences);
     renew(*state, claim.token, claim.ttl, now, lives, consequences);
-    break_leases(*state, {Fence{6}}, now, lives, consequences);
+    break_leases(*state, {Fence{6}}, {}, now, lives, consequences);
     release(*state, claim.token, RunEnd{}, now, lives, consequences);
     tidy(*state, now, lives, consequences);
     encoded(*state);

@@ -71,6 +71,34 @@ TEST(RedisAnswers, a_run_that_counts_is_one_that_goes_on_or_has_ended) {
   EXPECT_EQ(std::get<Deduplicated>(ended->answer).by.ended, WallTime(9));
 }
 
+TEST(RedisAnswers, a_newer_claim_is_told_of_by_host_and_pid) {
+  const auto by =
+      heard("*2\r\n$10\r\nsuperseded\r\n$23\r\n{\"host\":\"web1\",\"pid\":7}\r\n");
+  const auto by_nobody = heard("*2\r\n$10\r\nsuperseded\r\n$2\r\n{}\r\n");
+
+  ASSERT_TRUE(by && by_nobody);
+  EXPECT_EQ(std::get<Superseded>(by->answer).host, "web1");
+  EXPECT_EQ(std::get<Superseded>(by->answer).pid, 7);
+  EXPECT_EQ(std::get<Superseded>(by_nobody->answer).host, "");
+}
+
+TEST(RedisAnswers, a_grant_that_was_taken_away_at_once_says_so) {
+  const auto broken = heard(
+      "*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$6\r\nbroken\r\n"
+      "$45\r\n{\"replaced_by\":{\"host\":\"web2\",\"user\":\"root\"}}\r\n");
+  const auto by_nobody =
+      heard("*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$6\r\nbroken\r\n$2\r\n{}\r\n");
+  const auto nonsense =
+      heard("*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$5\r\nwhole\r\n$2\r\n{}\r\n");
+
+  ASSERT_TRUE(broken);
+  EXPECT_TRUE(std::get<Grant>(broken->answer).broken);
+  EXPECT_EQ(broken->taken_by, (Taker{"root", "web2", true}));
+  ASSERT_TRUE(by_nobody);
+  EXPECT_FALSE(by_nobody->taken_by);
+  EXPECT_FALSE(nonsense);
+}
+
 TEST(RedisAnswers, nothing_but_the_exact_shape_is_a_grant) {
   for (const auto* bytes : {
            "$7\r\ngranted\r\n",
@@ -166,7 +194,24 @@ TEST(RedisAnswers, nothing_else_says_whom_the_lock_was_taken_from) {
 }
 
 TEST(RedisAnswers, a_renewal_can_say_that_the_lease_is_broken) {
-  EXPECT_EQ(renewal_from(reply("$6\r\nbroken\r\n")), Renewal::broken);
+  EXPECT_EQ(renewal_from(reply("*2\r\n$6\r\nbroken\r\n$2\r\n{}\r\n")), Renewal::broken);
+  EXPECT_EQ(release_from(reply("*2\r\n$6\r\nbroken\r\n$2\r\n{}\r\n")), Release::broken);
+  EXPECT_EQ(renewal_from(reply("$6\r\nbroken\r\n")), std::nullopt);
+}
+
+TEST(RedisAnswers, who_has_broken_a_lease_is_read_as_far_as_it_is_said) {
+  const auto taker = [](const std::string& info) {
+    return taker_from(reply("*2\r\n$6\r\nbroken\r\n$" + std::to_string(info.size()) +
+                            "\r\n" + info + "\r\n"));
+  };
+
+  EXPECT_EQ(taker(R"({"host":"web1","broken_by":{"host":"web2","user":"root"}})"),
+            (Taker{"root", "web2", false}));
+  EXPECT_EQ(taker(R"({"host":"web1","broken_by":{"user":7}})"), (Taker{"", "", false}));
+  EXPECT_EQ(taker(R"({"host":"web1"})"), std::nullopt);
+  EXPECT_EQ(taker(R"({"broken_by":"root"})"), std::nullopt);
+  EXPECT_EQ(taker("nonsense"), std::nullopt);
+  EXPECT_EQ(taker_from(reply("$7\r\nrenewed\r\n")), std::nullopt);
 }
 
 TEST(RedisAnswers, a_waiter_is_told_to_ask_now_or_later) {

@@ -45,13 +45,18 @@ Reply history_reply(std::vector<Reply> holders, std::vector<Reply> runs) {
                    array_of(std::move(runs))});
 }
 
+std::optional<std::vector<RunInfo>> history_in(const Reply& reply) {
+  auto history = history_from(reply, {"dlock", "job"});
+  return history ? std::optional(std::move(history->runs)) : std::nullopt;
+}
+
 const std::string ended_run =
     R"(41 1699999990000000 1699999991000000 {"host":"web2","outcome":"ran","exit_code":3})";
 const std::string vanished_run = "40 1699999980000000 0 " + info;
 
 TEST(RedisHistories,
      holders_and_runs_that_are_over_are_told_the_last_that_started_first) {
-  const auto runs = history_from(history_reply(
+  const auto runs = history_in(history_reply(
       {string_of(held), number_of(5)}, {string_of(vanished_run), string_of(ended_run)}));
 
   ASSERT_TRUE(runs);
@@ -62,27 +67,42 @@ TEST(RedisHistories,
   EXPECT_EQ(runs->at(2).outcome, "vanished");
 }
 
-TEST(RedisHistories, detached_foreign_and_ended_holders_are_no_runs) {
-  for (const auto* kind : {" d ", " e "}) {
-    auto record = held;
-    record.replace(record.find(" h "), 3, kind);
-    EXPECT_TRUE(
-        history_from(history_reply({string_of(record), number_of(5)}, {}))->empty());
-  }
+TEST(RedisHistories, a_detached_holder_and_a_lease_that_has_ended_are_by_hand) {
+  auto record = held;
+  record.replace(record.find(" h "), 3, " d ");
+
+  const auto runs = history_in(
+      history_reply({string_of(record), number_of(5)},
+                    {string_of("40 1699999980000000 1699999980250000 h " + info)}));
+
+  ASSERT_EQ(runs->size(), 2u);
+  EXPECT_EQ(runs->at(0).outcome, "by hand");
+  EXPECT_FALSE(runs->at(0).ended);
+  EXPECT_EQ(runs->at(0).duration, milliseconds(1000));
+  EXPECT_EQ(runs->at(1).outcome, "by hand");
+  EXPECT_EQ(runs->at(1).duration, milliseconds(250));
+  EXPECT_EQ(runs->at(1).host, "web1");
+  EXPECT_EQ(runs->at(1).user, "eve");
+}
+
+TEST(RedisHistories, foreign_and_ended_holders_are_no_runs) {
+  auto record = held;
+  record.replace(record.find(" h "), 3, " e ");
+  EXPECT_TRUE(history_in(history_reply({string_of(record), number_of(5)}, {}))->empty());
   EXPECT_TRUE(
-      history_from(history_reply({string_of("foreign"), number_of(5)}, {}))->empty());
+      history_in(history_reply({string_of("foreign"), number_of(5)}, {}))->empty());
 }
 
 TEST(RedisHistories, what_is_no_history_is_none) {
-  EXPECT_FALSE(history_from(string_of("OK")));
-  EXPECT_FALSE(history_from(history_reply({string_of(held)}, {})));
-  EXPECT_FALSE(history_from(history_reply({}, {string_of("nonsense")})));
+  EXPECT_FALSE(history_in(string_of("OK")));
+  EXPECT_FALSE(history_in(history_reply({string_of(held)}, {})));
+  EXPECT_FALSE(history_in(history_reply({}, {string_of("nonsense")})));
   auto without_time = history_reply({}, {});
   without_time.elements[0] = string_of("now");
-  EXPECT_FALSE(history_from(without_time));
+  EXPECT_FALSE(history_in(without_time));
   auto no_array = history_reply({}, {});
   no_array.elements[2] = string_of("");
-  EXPECT_FALSE(history_from(no_array));
+  EXPECT_FALSE(history_in(no_array));
 }
 
 // Keys
@@ -231,20 +251,22 @@ TEST(RedisRecords, what_was_written_of_an_end_is_read_again) {
   end.outcome = "ran";
   end.duration = milliseconds(17);
 
-  const auto run = run_from("1 2 3 " + run_end_text(end, "web1"));
+  const auto run = run_from("1 2 3 " + run_end_text(end, "web1", "eve"));
 
   ASSERT_TRUE(run);
   EXPECT_EQ(run->signal, "TERM");
   EXPECT_EQ(run->exit_code, std::nullopt);
   EXPECT_EQ(run->duration, milliseconds(17));
   EXPECT_EQ(run->host, "web1");
+  EXPECT_EQ(run->user, "eve");
 }
 
 // The whole lock
 
 Reply lock_reply(std::vector<Reply> holders) {
   return array_of({string_of("1700000000000000"), number_of(3),
-                   array_of(std::move(holders)), array_of({}), string_of("")});
+                   array_of(std::move(holders)), array_of({}), string_of(""),
+                   string_of(""), number_of(1), number_of(6), number_of(4)});
 }
 
 TEST(RedisRecords, a_lock_is_read_whole) {
@@ -256,6 +278,23 @@ TEST(RedisRecords, a_lock_is_read_whole) {
   EXPECT_EQ(lock->free, 2u);
   EXPECT_EQ(lock->mode, Mode::exclusive);
   EXPECT_FALSE(lock->last_run);
+  EXPECT_EQ(lock->refused, 6u);
+  EXPECT_EQ(lock->superseded, 4u);
+}
+
+TEST(RedisRecords, a_lock_is_read_with_its_last_success) {
+  auto reply = lock_reply({});
+  reply.elements[5] =
+      string_of(R"(41 1 1000000 {"host":"web2","outcome":"ran","exit_code":0})");
+
+  const auto lock = lock_from(reply, {"dlock", "job"});
+
+  ASSERT_TRUE(lock);
+  EXPECT_EQ(lock->last_success->fence.number, 41u);
+  EXPECT_TRUE(lock->known);
+  EXPECT_EQ(lock->now, now);
+  reply.elements[6] = number_of(0);
+  EXPECT_FALSE(lock_from(reply, {"dlock", "job"})->known);
 }
 
 TEST(RedisRecords, a_lock_nobody_has_is_free) {
@@ -276,6 +315,8 @@ TEST(RedisRecords, what_is_no_lock_is_refused) {
     broken.elements.erase(broken.elements.begin() + static_cast<std::ptrdiff_t>(i));
     EXPECT_FALSE(lock_from(broken, {"dlock", "job"})) << i;
   }
+  reply.elements[8] = number_of(-1);
+  EXPECT_FALSE(lock_from(reply, {"dlock", "job"}));
   EXPECT_FALSE(lock_from(number_of(1), {"dlock", "job"}));
 }
 

@@ -15,9 +15,11 @@
 namespace dlock {
 namespace {
 
-std::string line_of(const RunResult& result) {
-  return report_line("job", "local:/srv/locks", result);
+RunIdentity job() {
+  return {"job", "local:/srv/locks", "web2", "alice", {"backup.sh", "-v"}, "nightly"};
 }
+
+std::string line_of(const RunResult& result) { return report_line(job(), result); }
 
 TEST(Report, a_command_that_ran) {
   RunResult result;
@@ -26,12 +28,16 @@ TEST(Report, a_command_that_ran) {
   result.exit_code = 3;
   result.grant = Grant{Fence{42}, 1};
   result.waited = milliseconds(7);
+  result.started = std::chrono::seconds(1'700'000'000);
   result.ran = milliseconds(1500);
 
   EXPECT_EQ(line_of(result),
             R"({"name":"job","outcome":"ran","reason":null,"protected":true,)"
             R"("exit_code":3,"signal":null,"fence":42,"slot":1,)"
-            R"("store":"local:/srv/locks","waited_ms":7,"ran_ms":1500,"holder":null,)"
+            R"("store":"local:/srv/locks","strength":null,"host":"web2",)"
+            R"("user":"alice","command":["backup.sh","-v"],"label":"nightly",)"
+            R"("started":"2023-11-14T22:13:20.000Z","ended":"2023-11-14T22:13:21.500Z",)"
+            R"("waited_ms":7,"ran_ms":1500,"holder":null,)"
             R"("message":null})"
             "\n");
 }
@@ -55,7 +61,9 @@ TEST(Report, a_lock_that_was_busy) {
   EXPECT_EQ(line_of(result),
             R"({"name":"job","outcome":"busy","reason":null,"protected":null,)"
             R"("exit_code":75,"signal":null,"fence":null,"slot":null,)"
-            R"("store":"local:/srv/locks","waited_ms":0,"ran_ms":null,)"
+            R"("store":"local:/srv/locks","strength":null,"host":"web2",)"
+            R"("user":"alice","command":["backup.sh","-v"],"label":"nightly",)"
+            R"("started":null,"ended":null,"waited_ms":0,"ran_ms":null,)"
             R"("holder":{"fence":41,"slot":0,"host":"web1","pid":123,"user":"root",)"
             R"("command":["./backup.sh"],"label":"","since":"2023-11-14T22:13:20.000Z",)"
             R"("held_ms":5,"expires_in_ms":null,"attached":true},)"
@@ -92,14 +100,39 @@ TEST(Report, is_one_line_whatever_the_names) {
   RunResult result;
   result.message = "a\nb\xFF";
 
-  const auto line = report_line("na\xC3\xAFve \"job\"", "local:/a\nb", result);
+  auto run = job();
+  run.lock = "na\xC3\xAFve \"job\"";
+  run.store = "local:/a\nb";
+  run.command = {"a\nb"};
+
+  const auto line = report_line(run, result);
 
   EXPECT_EQ(line.find('\n'), line.size() - 1);
+}
+
+TEST(Report, a_command_that_did_not_start_has_no_times) {
+  RunResult result;
+  result.outcome = Outcome::not_started;
+  result.started = std::chrono::seconds(1'700'000'000);
+
+  EXPECT_NE(line_of(result).find(R"("started":null,"ended":null)"), std::string::npos);
+}
+
+TEST(Report, what_is_not_known_is_null) {
+  auto run = job();
+  run.store.clear();
+  run.label.clear();
+
+  const auto line = report_line(run, RunResult{});
+
+  EXPECT_NE(line.find(R"("store":null,)"), std::string::npos);
+  EXPECT_NE(line.find(R"("label":null,)"), std::string::npos);
 }
 
 TEST(Report, outcomes_have_the_names_of_the_manual) {
   EXPECT_EQ(name_of(Outcome::ran), "ran");
   EXPECT_EQ(name_of(Outcome::busy), "busy");
+  EXPECT_EQ(name_of(Outcome::superseded), "superseded");
   EXPECT_EQ(name_of(Outcome::deduplicated), "deduplicated");
   EXPECT_EQ(name_of(Outcome::lost), "lost");
   EXPECT_EQ(name_of(Outcome::unavailable), "unavailable");

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "rules/look.hpp"
 #include "tests/unit/lock_by_hand.hpp"
 
 namespace dlock::rules {
@@ -19,12 +20,14 @@ RunEnd success() {
   return end;
 }
 
+const TakenBy breaker{1000, "web2", false};
+
 class BreakRules : public ::testing::Test, protected LockByHand {
  protected:
   Fence granted(const Claim& claim) { return std::get<Grant>(ask(claim)).fence; }
   std::vector<Holder> break_leases(const std::vector<Fence>& fences) {
     then = {};
-    return rules::break_leases(state, fences, now, lives, then);
+    return rules::break_leases(state, fences, breaker, now, lives, then);
   }
   bool is_broken(Session who) { return loss_of(state, token_of(who)) == Loss::broken; }
 
@@ -47,6 +50,16 @@ TEST_F(BreakRules, a_holder_that_lives_is_marked_and_keeps_the_lock) {
   EXPECT_TRUE(is_broken(1));
   EXPECT_EQ(state.holders.size(), 1u);
   EXPECT_TRUE(then.wake.empty());
+}
+
+TEST_F(BreakRules, a_holder_is_told_who_was_the_first_to_break_its_lease) {
+  const auto fence = granted(exclusive(1));
+  break_leases({fence});
+
+  rules::break_leases(state, {fence}, {0, "web3", false}, now, lives, then);
+
+  ASSERT_TRUE(state.holders[0].taken_by);
+  EXPECT_EQ(taker_of(*state.holders[0].taken_by), (Taker{"1000", "web2", false}));
 }
 
 TEST_F(BreakRules, a_holder_with_another_fence_is_not_marked) {

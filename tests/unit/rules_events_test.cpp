@@ -39,7 +39,7 @@ class Events : public ::testing::Test, protected LockByHand {
     return lines;
   }
   Lines released(Session who, const std::optional<RunEnd>& end) {
-    return seen([&] { release(who, end); }, {token_of(who), end, {}});
+    return seen([&] { release(who, end); }, {token_of(who), end, {}, {}});
   }
 
   std::vector<Event> events;
@@ -91,7 +91,7 @@ TEST_F(Events, a_run_that_was_lost_is_so_unless_it_was_broken) {
   EXPECT_EQ(released(1, end_with("lost")), Lines{"lost 1001 1"});
 
   ask(exclusive(2));
-  rules::break_leases(state, {state.holders[0].fence}, now, lives, then);
+  rules::break_leases(state, {state.holders[0].fence}, {}, now, lives, then);
   EXPECT_EQ(released(2, end_with("lost")), Lines{"released 1002 1"});
 }
 
@@ -106,20 +106,39 @@ TEST_F(Events, a_holder_that_has_died_has_expired_before_the_next_is_granted) {
 TEST_F(Events, a_holder_that_is_broken_is_told_so_once) {
   ask(exclusive(1));
   const auto fence = state.holders[0].fence;
-  const auto break_it = [&] { rules::break_leases(state, {fence}, now, lives, then); };
+  const auto break_it = [&] {
+    rules::break_leases(state, {fence}, {}, now, lives, then);
+  };
 
-  EXPECT_EQ(seen(break_it, {std::nullopt, std::nullopt, {fence}}),
+  EXPECT_EQ(seen(break_it, {std::nullopt, std::nullopt, {fence}, {}}),
             Lines{"broken 1001 0"});
-  EXPECT_EQ(seen(break_it, {std::nullopt, std::nullopt, {fence}}), Lines{});
+  EXPECT_EQ(seen(break_it, {std::nullopt, std::nullopt, {fence}, {}}), Lines{});
 }
 
 TEST_F(Events, a_lease_that_nobody_keeps_is_gone_when_it_is_broken) {
   ask(detached(1));
   const auto fence = state.holders[0].fence;
 
-  EXPECT_EQ(seen([&] { rules::break_leases(state, {fence}, now, lives, then); },
-                 {std::nullopt, std::nullopt, {fence}}),
+  EXPECT_EQ(seen([&] { rules::break_leases(state, {fence}, {}, now, lives, then); },
+                 {std::nullopt, std::nullopt, {fence}, {}}),
             Lines{"broken 1001 1"});
+}
+
+TEST_F(Events, who_has_broken_a_lease_is_told_also_if_that_is_gone) {
+  const TakenBy taker{1000, "web2", false};
+  for (const auto& claim : {exclusive(1), detached(2)}) {
+    state = {};
+    ask(claim);
+    const auto before = state;
+    const auto fence = state.holders[0].fence;
+    rules::break_leases(state, {fence}, taker, now, lives, then);
+
+    const auto events = events_between(before, state, {"dlock", "job"},
+                                       {std::nullopt, std::nullopt, {fence}, taker}, now);
+
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events[0].taken_by, (Taker{"1000", "web2", false}));
+  }
 }
 
 TEST_F(Events, a_lock_that_is_held_on_is_released_when_that_is_over) {

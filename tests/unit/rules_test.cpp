@@ -1225,14 +1225,17 @@ TEST_F(Rules, a_repeated_claim_has_its_full_detached_lease_again) {
   EXPECT_EQ(state.holders.at(0).ends_at, now.boot + seconds(30));
 }
 
-TEST_F(Rules, a_detached_lease_is_no_run) {
+TEST_F(Rules, a_detached_lease_is_no_run_but_is_told_of_as_by_hand) {
   granted(detached(1, seconds(30)));
-  pass(seconds(30));
+  pass(seconds(40));
 
   granted(exclusive(2));
 
   EXPECT_FALSE(state.last_run);
-  EXPECT_TRUE(then.vanished.empty());
+  ASSERT_EQ(then.vanished.size(), 1u);
+  EXPECT_EQ(then.vanished[0].outcome, "by hand");
+  EXPECT_EQ(then.vanished[0].duration, seconds(30));
+  EXPECT_EQ(then.vanished[0].ended, now.wall - seconds(10));
 }
 
 TEST_F(Rules, a_renewal_sets_a_detached_lease_to_so_long_from_now) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "lock/history.hpp"
 #include "tests/unit/temporary_directory.hpp"
 #include "util/json.hpp"
 
@@ -28,6 +29,7 @@ RunInfo run_with_fence(std::uint64_t fence) {
   run.duration = milliseconds(3000);
   run.exit_code = 0;
   run.host = "web1";
+  run.user = "33";
   run.outcome = "ran";
   run.counts = true;
   return run;
@@ -72,7 +74,7 @@ TEST(RunsLogLines, an_end_is_one_line_of_json) {
             R"({"event":"end","namespace":"dlock","name":"job","fence":7,)"
             R"("started":"2023-11-14T22:13:20.000Z","ended":"2023-11-14T22:13:23.000Z",)"
             R"("duration_ms":3000,"exit_code":0,"signal":null,"host":"web1",)"
-            R"("outcome":"ran","counts":true})");
+            R"("uid":33,"outcome":"ran","counts":true})");
 }
 
 TEST(RunsLogLines, text_with_line_breaks_is_still_one_line) {
@@ -105,6 +107,7 @@ TEST(RunsHistory, an_end_is_read_as_it_was_written) {
   EXPECT_EQ(read.exit_code, run.exit_code);
   EXPECT_EQ(read.signal, std::nullopt);
   EXPECT_EQ(read.host, run.host);
+  EXPECT_EQ(read.user, "33");
   EXPECT_EQ(read.outcome, run.outcome);
 }
 
@@ -126,6 +129,23 @@ TEST(RunsHistory, a_start_without_an_end_is_a_run_that_vanished) {
   EXPECT_EQ(read.started, seconds(1'700'000'000));
   EXPECT_EQ(read.outcome, "vanished");
   EXPECT_FALSE(read.ended);
+}
+
+TEST(RunsHistory, a_lease_by_hand_is_told_but_is_no_last_run) {
+  auto lease = run_with_fence(9);
+  lease.exit_code.reset();
+  lease.outcome = by_hand;
+  const auto grant = grant_line(job, holder_with_fence(9)) + "\n";
+  const auto cut_off = history_of(end_of(job, 7) + grant);
+  const auto ended = history_of(end_of(job, 7) + grant + end_line(job, lease) + "\n");
+
+  EXPECT_EQ(cut_off.last_runs.at(job).fence.number, 7u);
+  ASSERT_EQ(cut_off.runs.at(job).size(), 2u);
+  EXPECT_EQ(cut_off.runs.at(job)[1].outcome, by_hand);
+  EXPECT_FALSE(cut_off.runs.at(job)[1].ended);
+  EXPECT_EQ(ended.last_runs.at(job).fence.number, 7u);
+  ASSERT_EQ(ended.runs.at(job).size(), 2u);
+  EXPECT_EQ(ended.runs.at(job)[1].ended, lease.ended);
 }
 
 TEST(RunsHistory, a_detached_grant_is_no_run_but_its_fence_counts) {

@@ -212,6 +212,44 @@ TEST(State, a_waiter_that_has_left_is_read_as_it_was_written) {
   EXPECT_EQ(read->dismissed[0].by.fence.number, 17u);
 }
 
+TEST(State, how_waiters_stand_to_others_is_read_as_it_was_written) {
+  auto state = rich_state();
+  state.waiters[1].supersedes = true;
+  state.waiters[0].replaces = true;
+  state.dismissed.push_back({some_waiter(), {}, Superseded{"web3", 12}});
+
+  const auto read = decoded(encoded(state));
+
+  ASSERT_TRUE(read);
+  EXPECT_TRUE(read->waiters[1].supersedes && !read->waiters[0].supersedes);
+  EXPECT_TRUE(read->waiters[0].replaces && !read->waiters[1].replaces);
+  ASSERT_TRUE(!read->dismissed[0].newer && read->dismissed[1].newer);
+  EXPECT_EQ(read->dismissed[1].newer->host, "web3");
+  EXPECT_EQ(read->dismissed[1].newer->pid, 12);
+}
+
+// So that what earlier versions have written is read, too.
+TEST(State, where_nobody_supersedes_or_replaces_there_is_nothing_more) {
+  auto state = rich_state();
+  const auto before = encoded(state).size();
+
+  state.waiters[0].replaces = true;
+
+  EXPECT_EQ(encoded(state).size(), before + 4 * sizeof(std::uint32_t));
+}
+
+TEST(State, what_stands_to_others_and_is_not_there_is_refused) {
+  auto state = rich_state();
+  state.waiters[1].replaces = true;
+  auto bytes = encoded(state);
+  auto& index = bytes[bytes.size() - 2 * sizeof(std::uint32_t)];
+  ASSERT_EQ(index, 1);
+
+  index = 2;
+
+  EXPECT_FALSE(decoded(bytes));
+}
+
 TEST(State, past_runs_are_read_as_they_were_written) {
   const auto read = decoded(encoded(rich_state()));
 
@@ -253,6 +291,71 @@ TEST(State, the_ends_of_its_runs_take_no_more_room_than_was_foreseen) {
     if (dedupes) after.waiters.clear();
 
     EXPECT_LE(encoded(after).size(), encoded(before).size() + room_for_ends(before));
+  }
+}
+
+TEST(State, who_has_taken_the_lock_is_read_as_it_was_written) {
+  auto state = rich_state();
+  state.holders[1].broken = true;
+  state.holders[1].taken_by = TakenBy{1000, "web2", true};
+
+  const auto read = decoded(encoded(state));
+
+  ASSERT_TRUE(read);
+  EXPECT_FALSE(read->holders[0].taken_by);
+  ASSERT_TRUE(read->holders[1].taken_by);
+  EXPECT_EQ(read->holders[1].taken_by->uid, 1000u);
+  EXPECT_EQ(read->holders[1].taken_by->host, "web2");
+  EXPECT_TRUE(read->holders[1].taken_by->replaces);
+}
+
+TEST(State, who_has_taken_the_lock_takes_no_more_room_than_was_foreseen) {
+  State before;
+  before.holders.assign(2, Holder{});
+
+  State after = before;
+  for (auto& holder : after.holders) holder.taken_by = TakenBy{1, std::string(64, 'h')};
+  after.last_run = after.past.last = after.past.last_success = longest_run();
+  after.runs = {longest_run()};
+
+  EXPECT_LE(encoded(after).size(), encoded(before).size() + room_for_ends(before));
+}
+
+TEST(State, to_be_superseded_takes_no_more_room_than_was_foreseen) {
+  State before;
+  before.waiters.assign(1, Waiter{});
+  before.waiters[0].supersedes = true;
+
+  State after = before;
+  after.dismissed.push_back({after.waiters[0], {}, Superseded{std::string(64, 'h'), 1}});
+  after.waiters.clear();
+
+  EXPECT_LE(encoded(after).size(), encoded(before).size() + room_for_ends(before));
+}
+
+TEST(State, to_be_counted_takes_no_more_room_than_was_foreseen) {
+  const State before;
+
+  State after;
+  after.refused = after.superseded = UINT64_MAX;
+
+  EXPECT_LE(encoded(after).size(), encoded(before).size() + room_for_ends(before));
+}
+
+TEST(State, its_counts_are_read_again) {
+  for (const bool supersedes : {false, true}) {
+    auto state = rich_state();
+    state.waiters[0].supersedes = supersedes;
+    state.refused = 7;
+    state.superseded = UINT64_MAX;
+
+    const auto read = decoded(encoded(state));
+
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->refused, 7u);
+    EXPECT_EQ(read->superseded, UINT64_MAX);
+    EXPECT_EQ(read->waiters[0].supersedes, supersedes);
+    EXPECT_FALSE(decoded(encoded(state) + "x"));
   }
 }
 

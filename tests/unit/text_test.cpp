@@ -80,6 +80,12 @@ TEST(Printable, a_cut_does_not_split_a_character) {
   EXPECT_TRUE(is_printable_utf8(printable("a\xE6\x97\xA5\xE6\x9C\xAC", 2)));
 }
 
+TEST(ShellQuoted, text_is_one_word_that_a_shell_leaves_as_it_is) {
+  EXPECT_EQ(shell_quoted(""), "''");
+  EXPECT_EQ(shell_quoted("$x `y` \\ \"z\""), "'$x `y` \\ \"z\"'");
+  EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
+}
+
 TEST(PrintableCommand, arguments_are_separated_by_spaces) {
   EXPECT_EQ(printable_command({"make", "-j2", "all"}), "make -j2 all");
 }

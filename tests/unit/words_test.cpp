@@ -31,6 +31,15 @@ TEST(Words, the_command_begins_after_the_name) {
   EXPECT_EQ(words.options, List{});
 }
 
+TEST(Words, a_double_dash_behind_the_name_announces_a_command_even_if_there_is_none) {
+  EXPECT_TRUE(sorted({"job", "--"}).announces_command);
+  EXPECT_TRUE(sorted({"--", "job", "--"}).announces_command);
+  EXPECT_TRUE(sorted({"job", "--", "make"}).announces_command);
+  EXPECT_FALSE(sorted({"job"}).announces_command);
+  EXPECT_FALSE(sorted({"--", "job"}).announces_command);
+  EXPECT_FALSE(sorted({"--", "job", "make", "--"}).announces_command);
+}
+
 TEST(Words, options_may_stand_before_the_name) {
   const auto words = sorted({"-q", "--wait", "5", "job", "make"});
 

@@ -145,34 +145,82 @@ ValueLookup value_from(std::string text, const LockName& name, const std::string
   return found;
 }
 
+// A file of the cache whose first line is sound and says how long it is.
+struct CacheFiles::Opened {
+  Fd file;
+  ValueHead head;
+  struct stat status {};
+};
+
+// Nothing if there is no such file, or `damage` says what is wrong with it.
+std::optional<CacheFiles::Opened> CacheFiles::opened(const Directory& folder,
+                                                     const std::string& file,
+                                                     std::string& damage) {
+  Opened opened{folder.open_file(file, O_RDONLY, false), {}, {}};
+  if (!opened.file) return std::nullopt;
+  const auto path = printable(folder.path_of(file));
+  if (::fstat(opened.file.get(), &opened.status) != 0 ||
+      opened.status.st_size > largest_file) {
+    damage = path + " is no file of dlock's";
+    return std::nullopt;
+  }
+  // Before room is made for what somebody says is there.
+  const auto start = contents_of(opened.file.get(), longest_line);
+  auto head = value_head_from(start);
+  const auto size = static_cast<std::uint64_t>(opened.status.st_size);
+  if (!head || first_line(start).size() + head->size != size ||
+      ::lseek(opened.file.get(), 0, SEEK_SET) != 0) {
+    damage = path + " is damaged";
+    return std::nullopt;
+  }
+  opened.head = std::move(*head);
+  return opened;
+}
+
 ValueLookup CacheFiles::get(const LockName& name) const {
-  const auto file = file_of(name);
-  const auto folder = folder_of(file, Directory::Missing::accept);
+  const auto file_name = file_of(name);
+  const auto folder = folder_of(file_name, Directory::Missing::accept);
   if (!folder) return {};
   ValueLookup found;
   try {
-    const Fd opened = folder->open_file(file, O_RDONLY, false);
-    if (!opened) return {};
-    struct stat status {};
-    if (::fstat(opened.get(), &status) != 0 || status.st_size > largest_file) {
-      found.damage = printable(folder->path_of(file)) + " is no file of dlock's";
-      return found;
-    }
-    // Before room is made for what somebody says is there.
-    const auto start = contents_of(opened.get(), longest_line);
-    const auto head = value_head_from(start);
-    const auto size = static_cast<std::uint64_t>(status.st_size);
-    if (!head || first_line(start).size() + head->size != size ||
-        ::lseek(opened.get(), 0, SEEK_SET) != 0) {
-      found.damage = printable(folder->path_of(file)) + " is damaged";
-      return found;
-    }
+    const auto file = opened(*folder, file_name, found.damage);
+    if (!file) return found;
+    const auto size = static_cast<std::size_t>(file->status.st_size);
     found =
-        value_from(contents_of(opened.get(), static_cast<std::size_t>(status.st_size)),
-                   name, own_epoch(), Clock::now());
+        value_from(contents_of(file->file.get(), size), name, own_epoch(), Clock::now());
     if (!found.damage.empty()) {
-      found.damage = printable(folder->path_of(file)) + " " + found.damage;
+      found.damage = printable(folder->path_of(file_name)) + " " + found.damage;
     }
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::exhausted) throw;
+    found.damage = failure.what();
+  }
+  return found;
+}
+
+ValueLook CacheFiles::look(const LockName& name) const {
+  const auto file_name = file_of(name);
+  const auto folder = folder_of(file_name, Directory::Missing::accept);
+  if (!folder) return {};
+  ValueLook found;
+  try {
+    const auto file = opened(*folder, file_name, found.damage);
+    if (!file) return found;
+    const auto now = Clock::now();
+    const auto& head = file->head;
+    if (head.boot != own_epoch() || head.name != name || head.there_until <= now) {
+      return found;
+    }
+    const auto until = [&](Clock::time_point moment) {
+      return std::chrono::ceil<milliseconds>(std::max(moment, now) - now);
+    };
+    // The file's own time, which a clock that is set makes wrong: it is for people.
+    const auto& written = file->status.st_mtim;
+    const auto age = wall_now() - std::chrono::seconds(written.tv_sec) -
+                     std::chrono::floor<WallTime>(nanoseconds(written.tv_nsec));
+    found.value =
+        ValueInfo{head.size, std::chrono::floor<milliseconds>(std::max(age, WallTime(0))),
+                  until(head.fresh_until), until(head.there_until)};
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::exhausted) throw;
     found.damage = failure.what();

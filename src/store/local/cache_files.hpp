@@ -76,6 +76,9 @@ class CacheFiles {
   // Throws Failure where something stands in the way; damage of the file is said.
   ValueLookup get(const LockName& name) const;
 
+  // The same, without the bytes, whose checksum is not looked at.
+  ValueLook look(const LockName& name) const;
+
   // Throws Failure: the disk is full, say. Nothing is left of it then.
   Draft write(const LockName& name, std::string_view bytes, Lifetime lifetime) const;
 
@@ -83,6 +86,9 @@ class CacheFiles {
   void forget(const LockName& name) const;
 
  private:
+  struct Opened;
+  static std::optional<Opened> opened(const Directory& folder, const std::string& file,
+                                      std::string& damage);
   std::optional<Directory> folder_of(const std::string& file,
                                      Directory::Missing missing) const;
   static std::vector<Draft::Leftover> leftovers_in(const Directory& folder);

@@ -17,12 +17,24 @@
 namespace dlock::local {
 namespace {
 
-void make_directory(const std::string& path) {
+// What errno means for the directory. `ours`: nobody has named it, and the user may not
+// be one who can have it, such as a web server's, whose home is root's.
+Failure cannot(const char* verb, const std::string& path, bool ours) {
+  auto failure = failure_of(
+      errno, "cannot " + std::string(verb) + " the directory " + printable(path));
+  const bool may_be_elsewhere = failure.kind() == Failure::Kind::rejected ||
+                                failure.kind() == Failure::Kind::misconfigured;
+  if (!ours || !may_be_elsewhere) return failure;
+  return Failure(failure.kind(), std::string(failure.what()) +
+                                     "; name a directory with --store local:/DIR");
+}
+
+void make_directory(const std::string& path, bool ours) {
   if (::mkdir(path.c_str(), 0700) == 0) {
     // The caller's umask may have taken even our own rights away.
     ::chmod(path.c_str(), 0700);
   } else if (errno != EEXIST) {
-    throw failure_of(errno, "cannot create the directory " + printable(path));
+    throw cannot("create", path, ours);
   }
 }
 
@@ -31,7 +43,7 @@ void make_parents(const std::string& path) {
        slash = path.find('/', slash + 1)) {
     const auto parent = path.substr(0, slash);
     struct stat status {};
-    if (::stat(parent.c_str(), &status) != 0) make_directory(parent);
+    if (::stat(parent.c_str(), &status) != 0) make_directory(parent, true);
   }
 }
 
@@ -126,7 +138,7 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
   if (!fd && errno == ENOENT) {
     if (missing == Missing::accept) return std::nullopt;
     if (ours) make_parents(path);
-    make_directory(path);
+    make_directory(path, ours);
     fd = Fd(::open(path.c_str(), flags));
   }
   if (!fd) {
@@ -134,7 +146,7 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
       throw Failure(Failure::Kind::misconfigured,
                     printable(path) + " is not a directory (nor may it be a link)");
     }
-    throw failure_of(errno, "cannot open the directory " + printable(path));
+    throw cannot("open", path, ours);
   }
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) {

@@ -34,6 +34,7 @@ std::string line_of(const Event& event) {
       {"free", event.free},
       {"host", event.host},
       {"pid", event.pid},
+      {"user", event.user},
       {"label", event.label},
       {"command", event.command},
   };
@@ -43,6 +44,11 @@ std::string line_of(const Event& event) {
     if (event.run->exit_code) json["exit_code"] = *event.run->exit_code;
     if (event.run->signal) json["signal"] = *event.run->signal;
     if (!event.run->reason.empty()) json["reason"] = event.run->reason;
+  }
+  if (event.taken_by) {
+    json["taken_by"] = {{"user", event.taken_by->user},
+                        {"host", event.taken_by->host},
+                        {"replaces", event.taken_by->replaces}};
   }
   return to_line(json) + "\n";
 }
@@ -60,6 +66,7 @@ std::optional<Event> event_from(std::string_view line) {
   event.free = static_cast<unsigned>(count_at(json, "free").value_or(0));
   event.host = text_at(json, "host");
   event.pid = pid_at(json, "pid");
+  event.user = text_at(json, "user");
   event.label = text_at(json, "label");
   event.command = words_at(json, "command");
   if (const auto outcome = text_at(json, "outcome"); !outcome.empty()) {
@@ -70,6 +77,11 @@ std::optional<Event> event_from(std::string_view line) {
     run.duration = milliseconds(count_at(json, "duration_ms").value_or(0));
     run.exit_code = exit_code_at(json, "exit_code");
     if (const auto signal = text_at(json, "signal"); !signal.empty()) run.signal = signal;
+  }
+  if (const auto taker = json.find("taken_by");
+      taker != json.end() && taker->is_object()) {
+    event.taken_by = Taker{text_at(*taker, "user"), text_at(*taker, "host"),
+                           taker->value("replaces", Json()) == true};
   }
   return event;
 }

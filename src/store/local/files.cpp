@@ -30,6 +30,8 @@ bool is_blank(const State& state) {
          state.runs.empty() && !state.last_run && !state.past.last;
 }
 
+bool can_be_missed(const Dismissed& dismissed) { return !dismissed.newer; }
+
 }  // namespace
 
 Files::Files(asio::io_context& context, std::string path, milliseconds timeout)
@@ -167,7 +169,8 @@ bool Files::commit(Change& change, const LockName& lock, const Cause& cause) {
 // Where a disk is full a file cannot grow, and yet a lock has to be given back. So there
 // is room for that from the start, if it is to be had. In the end what can be missed
 // makes room: past runs, which the log has, too; and what was to be told to those who
-// need not run, who find the same run when they ask as if they were new.
+// need not run, who find the same run when they ask as if they were new. Not so those who
+// were superseded: as new ones they would be the newest.
 void Files::write(RecordFile& file, const LockName& lock, State& state) const {
   auto spare = room_for_ends(state);
   for (;;) {
@@ -176,12 +179,14 @@ void Files::write(RecordFile& file, const LockName& lock, State& state) const {
     try {
       return file.write(std::move(payload), Moment::now(), spare);
     } catch (const Failure&) {
-      const bool is_least = spare == 0 && state.runs.empty() && state.dismissed.empty();
+      const bool is_least =
+          spare == 0 && state.runs.empty() &&
+          std::none_of(state.dismissed.begin(), state.dismissed.end(), can_be_missed);
       if (has_room || is_least) throw;
     }
     if (spare == 0) {
       state.runs.clear();
-      state.dismissed.clear();
+      std::erase_if(state.dismissed, can_be_missed);
     }
     spare = 0;
   }

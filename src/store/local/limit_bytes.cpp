@@ -11,14 +11,21 @@ using rules::Turn;
 
 namespace {
 
-// What a state begins with. Then come the stamps, eight bytes each, and the turns.
+// As it is kept of a turn. The host is this one.
+struct KeptTurn {
+  Token token;
+  Clock::time_point at;
+};
+
+// What a state begins with. Then come the stamps, eight bytes each, the turns, and the
+// pids of those who wait for them, which older files lack.
 struct Head {
   std::uint64_t most = 0;
   std::int64_t period = 0;
   std::uint64_t stamps = 0;
   std::uint64_t turns = 0;
 };
-static_assert(sizeof(Head) == 32 && sizeof(Turn) == 24);
+static_assert(sizeof(Head) == 32 && sizeof(KeptTurn) == 24);
 
 // What one who writes honestly puts there, far from where sums of moments would overflow.
 constexpr std::uint64_t greatest_rate = 10'000;
@@ -56,7 +63,14 @@ std::string encoded(const LimitState& state) {
   std::string bytes(sizeof head, '\0');
   std::memcpy(bytes.data(), &head, sizeof head);
   append(bytes, state.stamps);
-  append(bytes, state.turns);
+  std::vector<KeptTurn> turns;
+  std::vector<std::int32_t> pids;
+  for (const auto& turn : state.turns) {
+    turns.push_back({turn.token, turn.at});
+    pids.push_back(turn.pid);
+  }
+  append(bytes, turns);
+  append(bytes, pids);
   return bytes;
 }
 
@@ -74,8 +88,14 @@ std::optional<LimitState> decoded_limit(std::string_view bytes) {
   state.rate.most = static_cast<unsigned>(head.most);
   state.rate.period = milliseconds(head.period);
   state.stamps = taken<Clock::time_point>(bytes, head.stamps);
-  if (head.turns > bytes.size() / sizeof(Turn)) return std::nullopt;
-  state.turns = taken<Turn>(bytes, head.turns);
+  if (head.turns > bytes.size() / sizeof(KeptTurn)) return std::nullopt;
+  for (const auto& turn : taken<KeptTurn>(bytes, head.turns)) {
+    state.turns.push_back({turn.token, turn.at});
+  }
+  if (bytes.size() == head.turns * sizeof(std::int32_t)) {
+    const auto pids = taken<std::int32_t>(bytes, head.turns);
+    for (std::size_t i = 0; i < pids.size(); ++i) state.turns[i].pid = pids[i];
+  }
   const bool is_possible =
       bytes.empty() && std::is_sorted(state.stamps.begin(), state.stamps.end()) &&
       std::all_of(state.stamps.begin(), state.stamps.end(), is_sound) &&

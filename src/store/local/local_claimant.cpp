@@ -8,6 +8,7 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/runs.hpp"
+#include "rules/taking.hpp"
 #include "store/local/event_file.hpp"
 #include "store/local/local_inspector.hpp"
 #include "store/local/namespaces.hpp"
@@ -24,9 +25,34 @@ Renewal renewal_telling(std::optional<Loss> loss) {
     case Loss::taken_over: return Renewal::taken_over;
     case Loss::broken: return Renewal::broken;
     case Loss::gone:
+    case Loss::failed_over:
     case Loss::unconfirmed: break;
   }
   return Renewal::gone;
+}
+
+// Whether nothing was changed for this answer but that it is counted.
+bool is_refusal(const Answer& answer, Queue queue, const Consequences& consequences) {
+  const auto* busy = std::get_if<Busy>(&answer);
+  return busy != nullptr && (busy->place == 0 || queue == Queue::refuse) &&
+         consequences.wake.empty() && consequences.dead.empty() &&
+         consequences.vanished.empty() && consequences.broken.empty();
+}
+
+// Whether one of them has lost the lock just now: it watches the file.
+bool has_to_be_told(const std::vector<Holder>& taken_from) {
+  return std::any_of(taken_from.begin(), taken_from.end(),
+                     [](const Holder& holder) { return !holder.broken; });
+}
+
+std::optional<Taker> taker_from(const State& state, const Token& token) {
+  const auto own = std::find_if(
+      state.holders.begin(), state.holders.end(),
+      [&](const Holder& holder) { return !holder.ended && holder.party.token == token; });
+  if (own == state.holders.end() || !own->taken_by) return std::nullopt;
+  auto taker = rules::taker_of(*own->taken_by);
+  name_user(taker.user);
+  return taker;
 }
 
 }  // namespace
@@ -49,9 +75,15 @@ void LocalClaimant::close() {
 }
 
 // Whether the lease is lost, and why.
-std::optional<Loss> LocalClaimant::loss() const {
+std::optional<Loss> LocalClaimant::loss() {
   if (!files_.in_place()) return Loss::gone;
-  return rules::loss_of(files_.look_at(claim().lock).state, claim().token);
+  return loss_in(files_.look_at(claim().lock).state);
+}
+
+// The same, with who has taken the lock, if it was taken.
+std::optional<Loss> LocalClaimant::loss_in(const State& state) {
+  taken_by_ = taker_from(state, claim().token);
+  return rules::loss_of(state, claim().token);
 }
 
 // Who we are does not change, and the kernel need not be asked again at every ask.
@@ -95,7 +127,15 @@ asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
     for (const auto& run : consequences.vanished) note_past_run(change.state, run);
     // Nobody would know whose socket it is once the state knows of no session.
     if (!claim().attached && std::holds_alternative<Grant>(answer)) stop_waiting();
-    files_.commit(change, claim().lock);
+    try {
+      files_.commit(
+          change, claim().lock,
+          {{}, {}, rules::fences_of(consequences.broken), rules::replacing(own_party())});
+    } catch (const Failure&) {
+      // On a full disk, say: then it is not counted.
+      if (!is_refusal(answer, queue, consequences)) throw;
+    }
+    if (has_to_be_told(consequences.broken)) change.file.touch();
     state = std::move(change.state);
   }
   if (auto* busy = std::get_if<Busy>(&answer)) {
@@ -109,6 +149,7 @@ asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
     holder_ = *std::find_if(
         state.holders.begin(), state.holders.end(),
         [&](const Holder& holder) { return holder.party.token == claim().token; });
+    taken_by_ = taker_from(state, claim().token);
   }
   files_.tell(consequences);
   co_await files_.log_ends(claim().lock, consequences.vanished, wakeup);
@@ -145,8 +186,7 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
     auto& state = change.state;
     if (has_run && !is_lost) {
       if (!files_.in_place()) co_return Release::gone;
-      if (const auto loss = rules::loss_of(state, claim().token))
-        co_return release_telling(*loss);
+      if (const auto loss = loss_in(state)) co_return release_telling(*loss);
     }
     if (is_lost && !change.file.exists())
       files_.find_floor(state);  // where it is recorded
@@ -158,7 +198,7 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
     ended = std::move(consequences.vanished);
     if (end && (was_ours || is_lost)) ended.push_back(*state.last_run);
     for (const auto& run : ended) note_past_run(state, run);
-    files_.commit(change, claim().lock, {claim().token, end, {}});
+    files_.commit(change, claim().lock, {claim().token, end, {}, {}});
     if (is_lost && !was_ours && change.before) {
       auto event = lost_event(*holder_, claim().lock, state, moment);
       event.run = *state.last_run;

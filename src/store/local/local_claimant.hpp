@@ -25,6 +25,7 @@ class LocalClaimant final : public Claimant {
   asio::awaitable<Release> release(const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
+  std::optional<Taker> taken_by() const override { return taken_by_; }
   std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
   int session() const override;
   std::optional<StartNote> start_note() override;
@@ -32,7 +33,8 @@ class LocalClaimant final : public Claimant {
 
  private:
   void close();
-  std::optional<Loss> loss() const;
+  std::optional<Loss> loss();
+  std::optional<Loss> loss_in(const State& state);
   const Party& own_party();
   void start_waiting(Wakeup& wakeup);
   void stop_waiting();
@@ -44,6 +46,7 @@ class LocalClaimant final : public Claimant {
   std::optional<SessionLock> session_;
   Party party_;
   std::optional<Holder> holder_;  // what we were granted, for the log
+  std::optional<Taker> taken_by_;
   bool noted_start_ = false;
 
   // While waiting.

@@ -1,6 +1,7 @@
 #include "store/local/local_inspector.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "lock/history.hpp"
@@ -12,9 +13,45 @@
 
 namespace dlock::local {
 
+// What is no number stays as it is: whoever may write to the files can write anything.
 void name_user(std::string& user) {
-  user = user_name(static_cast<uid_t>(std::stoul(user)));
+  uid_t uid = 0;
+  const auto* last = user.data() + user.size();
+  const auto [end, error] = std::from_chars(user.data(), last, uid);
+  if (error == std::errc() && end == last) user = user_name(uid);
 }
+
+namespace {
+
+void name_users(std::vector<RunInfo>& runs) {
+  for (auto& run : runs) name_user(run.user);
+}
+
+void name_users(LockInfo& info) {
+  for (auto& waiter : info.waiters) name_user(waiter.user);
+  if (info.last_run) name_user(info.last_run->user);
+  if (info.last_success) name_user(info.last_success->user);
+}
+
+// What the log of earlier boots says of a lock.
+LockInfo info_from(const History& history, const LockName& lock) {
+  LockInfo info;
+  info.lock = lock;
+  info.now = wall_now();
+  const auto last = history.last_runs.find(lock);
+  if (last != history.last_runs.end()) info.last_run = last->second;
+  const auto runs = history.runs.find(lock);
+  const auto past = history.past.find(lock);
+  info.known = runs != history.runs.end();
+  if (!info.known) return info;
+  info.last_success = last_success_of(runs->second, past == history.past.end()
+                                                        ? std::nullopt
+                                                        : past->second.last_success);
+  name_users(info);
+  return info;
+}
+
+}  // namespace
 
 void complete(std::vector<HolderInfo>& holders, const State& state) {
   for (auto& shown : holders) {
@@ -31,21 +68,16 @@ void complete(std::vector<HolderInfo>& holders, const State& state) {
 }
 
 asio::awaitable<LockInfo> LocalInspector::inspect(const LockName& lock, Wakeup&) {
-  LockInfo info;
-  info.lock = lock;
-  if (!files_.open_to_look()) co_return info;
+  if (!files_.open_to_look()) co_return info_from({}, lock);
   if (files_.has_folder()) co_return info_of_lock(lock);
-  const auto history = RunsLog(files_.directory()).read();
-  const auto last = history.last_runs.find(lock);
-  if (last != history.last_runs.end()) info.last_run = last->second;
-  co_return info;
+  co_return info_from(RunsLog(files_.directory()).read(), lock);
 }
 
 LockInfo LocalInspector::info_of_lock(const LockName& lock) const {
   return files_.taken_from(lock, [&](const State& state) {
     auto info = rules::info_of(state, lock, Moment::now(), files_.gate());
     complete(info.holders, state);
-    for (auto& waiter : info.waiters) name_user(waiter.user);
+    name_users(info);
     return info;
   });
 }
@@ -56,11 +88,10 @@ asio::awaitable<std::vector<LockInfo>> LocalInspector::list(
   std::vector<LockInfo> locks;
   if (!files_.open_to_look()) co_return locks;
   if (!files_.has_folder()) {
-    for (const auto& [lock, run] : RunsLog(files_.directory()).read().last_runs) {
+    const auto history = RunsLog(files_.directory()).read();
+    for (const auto& [lock, run] : history.last_runs) {
       if (lock.name_space != name_space || !matches(lock.name)) continue;
-      auto& info = locks.emplace_back();
-      info.lock = lock;
-      info.last_run = run;
+      locks.push_back(info_from(history, lock));
     }
     co_return locks;
   }
@@ -75,16 +106,43 @@ asio::awaitable<std::vector<LockInfo>> LocalInspector::list(
 asio::awaitable<std::vector<RunInfo>> LocalInspector::history(const LockName& lock,
                                                               Wakeup&) {
   if (!files_.open_to_look()) co_return std::vector<RunInfo>{};
-  if (!files_.has_folder()) {
-    auto of_locks = RunsLog(files_.directory()).read().runs;
-    co_return as_history(std::move(of_locks[lock]), wall_now());
-  }
+  if (files_.has_folder()) co_return runs_of_lock(lock);
+  auto of_locks = RunsLog(files_.directory()).read().runs;
+  auto runs = as_history(std::move(of_locks[lock]), wall_now());
+  name_users(runs);
+  co_return runs;
+}
+
+std::vector<RunInfo> LocalInspector::runs_of_lock(const LockName& lock) const {
   auto runs = files_.taken_from(lock, [&](const State& state) {
     auto found = rules::runs_of_holders(state, Moment::now(), files_.gate());
     found.insert(found.end(), state.runs.begin(), state.runs.end());
     return found;
   });
-  co_return as_history(std::move(runs), wall_now());
+  runs = as_history(std::move(runs), wall_now());
+  name_users(runs);
+  return runs;
+}
+
+asio::awaitable<std::vector<LockHistory>> LocalInspector::histories(
+    const std::string& name_space, std::function<bool(const std::string&)> matches,
+    Wakeup&) {
+  std::vector<LockHistory> found;
+  if (!files_.open_to_look()) co_return found;
+  const auto add = [&](const LockName& lock, std::vector<RunInfo> runs) {
+    if (!runs.empty()) found.push_back({lock, std::move(runs), wall_now()});
+  };
+  if (files_.has_folder()) {
+    const auto locks = files_.locks_of(name_space, matches);
+    for (const auto& lock : locks) add(lock, runs_of_lock(lock));
+    co_return found;
+  }
+  for (auto& [lock, runs] : RunsLog(files_.directory()).read().runs) {
+    if (lock.name_space != name_space || !matches(lock.name)) continue;
+    name_users(runs);
+    add(lock, as_history(std::move(runs), wall_now()));
+  }
+  co_return found;
 }
 
 }  // namespace dlock::local

@@ -22,11 +22,15 @@ class LocalInspector final : public LockInspector {
       Wakeup& wakeup) override;
   asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
                                                 Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockHistory>> histories(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
   asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                               Wakeup& wakeup) override;
 
  private:
   LockInfo info_of_lock(const LockName& lock) const;
+  std::vector<RunInfo> runs_of_lock(const LockName& lock) const;
   asio::awaitable<void> watch_for_a_while(const Watched& watched, EventSink& sink,
                                           Wakeup& wakeup);
   std::set<LockName> locks_with_holders(const Watched& watched) const;

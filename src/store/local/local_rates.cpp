@@ -7,6 +7,7 @@
 #include "store/local/record.hpp"
 #include "store/local/registers.hpp"
 #include "store/local/state_folder.hpp"
+#include "util/host.hpp"
 #include "util/text.hpp"
 
 namespace dlock::local {
@@ -64,6 +65,24 @@ asio::awaitable<void> LocalRates::withdraw(const RateClaim& claim, Wakeup& wakeu
   auto state = limit_in(file, claim.limit);
   if (!rules::withdraw(state, claim.token)) co_return;
   file.write(with_name(claim.limit, encoded(state)), Moment::now());
+}
+
+asio::awaitable<LimitInfo> LocalRates::look(const LockName& limit, Wakeup&) {
+  if (!files_.open_to_look() || !files_.has_folder()) co_return LimitInfo{};
+  const auto file_name = key_of(limit, Kept::limit).file;
+  const RecordFile file(files_.folder(), file_name, RecordFile::Access::read);
+  auto info = rules::look(limit_in(file, limit), Clock::now());
+  for (auto& waiter : info.waiters) waiter.host = host_name();
+  co_return info;
+}
+
+asio::awaitable<void> LocalRates::reset(const LockName& limit, Wakeup& wakeup) {
+  if (!files_.open_what_is_there()) co_return;
+  const auto key = key_of(limit, Kept::limit);
+  const Files::Turn turn = co_await files_.take_turn(key.gate, wakeup);
+  files_.check_in_place();
+  RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
+  if (file.exists()) file.remove();
 }
 
 }  // namespace dlock::local

@@ -17,6 +17,8 @@ class LocalRates final : public RateLimits {
 
   asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
   asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) override;
+  asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) override;
 
  private:
   LimitState limit_in(const RecordFile& file, const LockName& limit) const;

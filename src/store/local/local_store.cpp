@@ -1,10 +1,14 @@
 #include "store/local/local_store.hpp"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
+#include "rules/taking.hpp"
 #include "store/local/local_claimant.hpp"
+#include "util/host.hpp"
 #include "util/process.hpp"
 
 namespace dlock::local {
@@ -27,16 +31,19 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
   if (!files_.open_to_look() || !files_.has_folder()) co_return std::vector<Broken>{};
   files_.open_gate_to_lock();
 
+  const TakenBy self{::geteuid(), host_name(), false};
   std::vector<Holder> holders;
   Consequences consequences;
   Moment moment;
   {
     auto change = co_await files_.begin_change(lock, wakeup);
     moment = Moment::now();
-    holders =
-        rules::break_leases(change.state, fences, moment, files_.gate(), consequences);
+    holders = rules::break_leases(change.state, fences, self, moment, files_.gate(),
+                                  consequences);
     for (const auto& run : consequences.vanished) note_past_run(change.state, run);
-    files_.commit(change, lock, {std::nullopt, std::nullopt, fences});
+    // Not those that had gone before.
+    files_.commit(change, lock,
+                  {std::nullopt, std::nullopt, rules::fences_of(holders), self});
     // Each dlock that holds a lock for longer than a moment watches its file.
     if (!holders.empty()) change.file.touch();
   }

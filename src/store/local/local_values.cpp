@@ -14,6 +14,11 @@ asio::awaitable<ValueLookup> LocalValues::get(const LockName& lock, Wakeup&) {
   co_return CacheFiles(files_.directory()).get(lock);
 }
 
+asio::awaitable<ValueLook> LocalValues::describe(const LockName& lock, Wakeup&) {
+  if (!files_.open_directory()) co_return ValueLook{};
+  co_return CacheFiles(files_.directory()).look(lock);
+}
+
 asio::awaitable<Storing> LocalValues::put(const Claim& claim, const std::string& bytes,
                                           Lifetime lifetime, Wakeup& wakeup) {
   if (!files_.are_open() || !files_.in_place()) co_return Storing::not_ours;

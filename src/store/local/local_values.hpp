@@ -14,6 +14,7 @@ class LocalValues final : public ValueStore {
   explicit LocalValues(Files& files) : files_(files) {}
 
   asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
                                Lifetime lifetime, Wakeup& wakeup) override;
   asio::awaitable<void> forget(const LockName& lock, Wakeup& wakeup) override;

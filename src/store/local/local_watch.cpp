@@ -62,10 +62,12 @@ asio::awaitable<void> LocalInspector::watch_for_a_while(const Watched& watched,
   sink.began();
   auto look_at = Clock::now();
   while (!wakeup.gives_up()) {
-    const auto events = reader.read();
+    auto events = reader.read();
     if (!events) co_return;
-    for (const auto& event : *events) {
+    for (auto& event : *events) {
       if (!watched.covers(event.lock)) continue;
+      name_user(event.user);
+      if (event.taken_by) name_user(event.taken_by->user);
       if (event.kind == Event::Kind::granted) held.insert(event.lock);
       sink.happened(event);
     }

@@ -75,12 +75,21 @@ RunInfo run_of(const Json& line) {
   run.exit_code = exit_code_at(line, "exit_code");
   if (const auto signal = text_at(line, "signal"); !signal.empty()) run.signal = signal;
   run.host = text_at(line, "host");
+  if (const auto uid = count_at(line, "uid")) run.user = std::to_string(*uid);
   run.outcome = text_at(line, "outcome");
   if (run.outcome.empty()) run.outcome = "vanished";
   run.reason = text_at(line, "reason");
   const auto counts = line.find("counts");
   run.counts = counts != line.end() && *counts == true;
   return run;
+}
+
+// A run of this store's has the number of an account for a user.
+std::optional<std::uint32_t> uid_of(const RunInfo& run) {
+  std::uint32_t uid = 0;
+  const auto* last = run.user.data() + run.user.size();
+  const auto [end, error] = std::from_chars(run.user.data(), last, uid);
+  return error == std::errc() && end == last ? std::optional(uid) : std::nullopt;
 }
 
 // From `at` on, or from later if that would be too much.
@@ -143,6 +152,7 @@ std::string end_line(const LockName& lock, const RunInfo& run) {
   line.add_number_or_null("exit_code", run.exit_code);
   line.add_text_or_null("signal", run.signal);
   line.add_text("host", run.host);
+  if (const auto uid = uid_of(run)) line.add_number("uid", *uid);
   line.add_text("outcome", run.outcome);
   if (!run.reason.empty()) line.add_text("reason", run.reason);
   line.add_flag("counts", run.counts);
@@ -154,6 +164,7 @@ RunInfo run_that_was_none(const Holder& holder) {
   run.fence = holder.fence;
   run.started = holder.since;
   run.host = holder.party.host;
+  run.user = std::to_string(holder.party.uid);
   run.outcome = was_no_run;
   return run;
 }
@@ -164,9 +175,8 @@ History history_of(std::string_view log) {
   std::map<LockName, std::map<Fence, RunInfo>> over;
   const auto note = [&](const LockName& lock, RunInfo run) {
     if (run.counts) history.past[lock].note(run);
-    auto& runs = over[lock];
-    runs.insert_or_assign(run.fence, run);
-    if (runs.size() > runs_kept) runs.erase(runs.begin());
+    over[lock].insert_or_assign(run.fence, run);
+    if (is_by_hand(run)) return;
     auto [known, is_new] = history.last_runs.try_emplace(lock, run);
     if (!is_new && known->second.fence <= run.fence) known->second = std::move(run);
   };
@@ -176,21 +186,23 @@ History history_of(std::string_view log) {
     auto run = run_of(line);
     const auto lock = lock_of(line);
     history.greatest_fence = std::max(history.greatest_fence, run.fence);
-    if (line["event"] == was_acquired) continue;
-    if (line["event"] == "start") {
+    const bool was_by_hand = line["event"] == was_acquired;
+    if (was_by_hand) run.outcome = by_hand;
+    if (was_by_hand || line["event"] == "start") {
       begun[lock].insert_or_assign(run.fence, std::move(run));
     } else {
       begun[lock].erase(run.fence);
       if (run.outcome != was_no_run) note(lock, std::move(run));
     }
   }
-  // A start without an end is a run that the reboot cut off.
+  // What has a start without an end was cut off by the reboot.
   for (auto& [lock, runs] : begun) {
     for (auto& [fence, run] : runs) note(lock, std::move(run));
   }
   for (auto& [lock, runs] : over) {
     auto& kept = history.runs[lock];
-    for (auto& [fence, run] : runs) kept.push_back(std::move(run));
+    for (const auto& [fence, run] : runs) add_to_history(kept, run);
+    std::reverse(kept.begin(), kept.end());
   }
   return history;
 }

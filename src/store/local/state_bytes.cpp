@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "lock/history.hpp"
+#include "store/local/later_fields.hpp"
 #include "store/local/sessions.hpp"
 
 namespace dlock::local {
@@ -131,8 +132,8 @@ void each_field(T& value, Visit&& visit) {
     visit(value.command_before), visit(value.mode), visit(value.slot);
     visit(value.fence), visit(value.since), visit(value.granted_at);
     visit(value.ends_at), visit(value.label), visit(value.argv);
-    visit(value.counts), visit(value.min_hold), visit(value.ended);
-    visit(value.broken);
+    visit(value.counts), visit(value.min_hold), visit(value.for_pid);
+    visit(value.ended), visit(value.broken);
   } else if constexpr (std::is_same_v<Plain, Waiter>) {
     visit(value.party), visit(value.mode), visit(value.since);
     visit(value.queued_at), visit(value.promised_until), visit(value.passed_over);
@@ -141,13 +142,25 @@ void each_field(T& value, Visit&& visit) {
     visit(value.window), visit(value.retry_failed), visit(value.joins);
   } else if constexpr (std::is_same_v<Plain, Dismissed>) {
     visit(value.waiter), visit(value.by);
+  } else if constexpr (std::is_same_v<Plain, Superseded>) {
+    visit(value.host), visit(value.pid);
+  } else if constexpr (std::is_same_v<Plain, LaterFields::Leaver>) {
+    visit(value.index), visit(value.newer);
+  } else if constexpr (std::is_same_v<Plain, TakenBy>) {
+    visit(value.uid), visit(value.host), visit(value.replaces);
+  } else if constexpr (std::is_same_v<Plain, LaterFields::Loser>) {
+    visit(value.index), visit(value.taken_by);
+  } else if constexpr (std::is_same_v<Plain, LaterFields>) {
+    visit(value.superseding), visit(value.replacing), visit(value.superseded);
+  } else if constexpr (std::is_same_v<Plain, Counts>) {
+    visit(value.refused), visit(value.superseded);
   } else if constexpr (std::is_same_v<Plain, PastRuns>) {
     visit(value.last), visit(value.last_success);
   } else if constexpr (std::is_same_v<Plain, RunInfo>) {
     visit(value.fence), visit(value.started), visit(value.ended);
     visit(value.duration), visit(value.exit_code), visit(value.signal);
     visit(value.host), visit(value.outcome), visit(value.reason);
-    visit(value.counts);
+    visit(value.user), visit(value.counts);
   } else {
     static_assert(std::is_same_v<Plain, State>);
     visit(value.last_fence), visit(value.slots), visit(value.used);
@@ -227,16 +240,26 @@ bool is_sound(const State& state) {
 std::string encoded(const State& state) {
   Writer writer;
   writer(state);
+  const auto later = later_fields_of(state);
+  const Counts counts{state.refused, state.superseded};
+  const bool has_more = !later.taken_from.empty() || !counts.is_empty();
+  if (!later.is_empty() || has_more) writer(later);
+  if (has_more) writer(later.taken_from);
+  if (!counts.is_empty()) writer(counts);
   return std::move(writer.bytes);
 }
 
 std::size_t room_for_ends(const State& state) {
   // A run with the longest name that a host may have (HOST_NAME_MAX).
-  constexpr std::size_t run = 160;
+  constexpr std::size_t run = 176;
   constexpr std::size_t runs = 4;  // last_run, both of past, and the last of those before
-  std::size_t room = runs * run + state.holders.size() * sizeof(std::int64_t);
+  // To be told that it ends by the clock, or who has taken the lock from it.
+  constexpr std::size_t holder = 88;
+  // Both numbers, and four empty lists in front of them.
+  constexpr std::size_t counts = sizeof(Counts) + 4 * sizeof(std::uint32_t);
+  std::size_t room = runs * run + state.holders.size() * holder + counts;
   for (const auto& waiter : state.waiters) {
-    room += waiter.dedupe ? run : sizeof(std::int64_t);
+    room += waiter.dedupe || waiter.supersedes ? run : sizeof(std::int64_t);
   }
   return room;
 }
@@ -246,6 +269,18 @@ std::optional<State> decoded(std::string_view bytes) {
     State state;
     Reader reader(bytes);
     reader(state);
+    if (!reader.at_end()) {
+      LaterFields later;
+      reader(later);
+      if (!reader.at_end()) reader(later.taken_from);
+      if (!take_in(later, state)) return std::nullopt;
+    }
+    if (!reader.at_end()) {
+      Counts counts;
+      reader(counts);
+      state.refused = counts.refused;
+      state.superseded = counts.superseded;
+    }
     if (!reader.at_end() || !is_sound(state)) return std::nullopt;
     return state;
   } catch (const Malformed&) {

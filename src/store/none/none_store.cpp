@@ -38,6 +38,10 @@ asio::awaitable<ValueLookup> NoneStore::get(const LockName&, Wakeup&) {
   co_return ValueLookup{};
 }
 
+asio::awaitable<ValueLook> NoneStore::describe(const LockName&, Wakeup&) {
+  co_return ValueLook{};
+}
+
 asio::awaitable<Storing> NoneStore::put(const Claim&, const std::string&, Lifetime,
                                         Wakeup&) {
   co_return Storing::stored;
@@ -54,6 +58,8 @@ asio::awaitable<std::vector<Broken>> NoneStore::break_leases(const LockName&,
 asio::awaitable<LockInfo> NoneStore::inspect(const LockName& lock, Wakeup&) {
   LockInfo info;
   info.lock = lock;
+  info.known = true;  // it remembers nobody, so it cannot say that nobody was there
+  info.now = wall_now();
   co_return info;
 }
 
@@ -75,5 +81,11 @@ asio::awaitable<RateAnswer> NoneStore::admit(const RateClaim& claim, Wakeup&) {
 }
 
 asio::awaitable<void> NoneStore::withdraw(const RateClaim&, Wakeup&) { co_return; }
+
+asio::awaitable<LimitInfo> NoneStore::look(const LockName&, Wakeup&) {
+  co_return LimitInfo{};
+}
+
+asio::awaitable<void> NoneStore::reset(const LockName&, Wakeup&) { co_return; }
 
 }  // namespace dlock::none

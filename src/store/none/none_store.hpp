@@ -33,12 +33,15 @@ class NoneStore final : public Store,
                                                 Wakeup& wakeup) override;
 
   asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) override;
   asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
                                Lifetime lifetime, Wakeup& wakeup) override;
   asio::awaitable<void> forget(const LockName& lock, Wakeup& wakeup) override;
 
   asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
   asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) override;
+  asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) override;
+  asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) override;
 
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                          Wakeup& wakeup) override;

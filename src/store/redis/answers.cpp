@@ -80,9 +80,17 @@ std::optional<Heard> deduplicated(const std::string& text) {
   return Heard{Deduplicated{std::move(*run)}};
 }
 
+std::optional<Heard> superseded(const std::string& text) {
+  const auto newer = party_from(text);
+  return Heard{Superseded{newer.host, newer.pid}};
+}
+
 bool says(const Reply& reply, const char* word) {
   return reply.kind == Kind::string && reply.text == word;
 }
+
+// And what is shown of the holder.
+bool is_broken(const Reply& reply) { return is_answer(reply, "broken", {Kind::string}); }
 
 }  // namespace
 
@@ -92,6 +100,16 @@ std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
     const auto grant =
         grant_of(reply.elements[1].text, reply.elements[2].integer, claim, sent_at);
     return grant ? std::optional<Heard>(Heard{*grant}) : std::nullopt;
+  }
+  if (is_answer(reply, "granted",
+                {Kind::string, Kind::integer, Kind::string, Kind::string})) {
+    auto grant =
+        grant_of(reply.elements[1].text, reply.elements[2].integer, claim, sent_at);
+    if (!grant || reply.elements[3].text != "broken") return std::nullopt;
+    grant->broken = true;
+    Heard heard{*grant};
+    heard.taken_by = taker_from(reply.elements[4].text);
+    return heard;
   }
   if (is_answer(
           reply, "busy",
@@ -111,12 +129,15 @@ std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
   if (is_answer(reply, "deduplicated", {Kind::string})) {
     return deduplicated(reply.elements[1].text);
   }
+  if (is_answer(reply, "superseded", {Kind::string})) {
+    return superseded(reply.elements[1].text);
+  }
   return std::nullopt;
 }
 
 std::optional<Renewal> renewal_from(const Reply& reply) {
   if (says(reply, "renewed")) return Renewal::confirmed;
-  if (says(reply, "broken")) return Renewal::broken;
+  if (is_broken(reply)) return Renewal::broken;
   if (says(reply, "reclaimed")) return Renewal::reclaimed;
   if (says(reply, "taken over")) return Renewal::taken_over;
   if (says(reply, "gone")) return Renewal::gone;
@@ -128,8 +149,12 @@ std::optional<Release> release_from(const Reply& reply) {
   if (says(reply, "not ours")) return Release::not_ours;
   if (says(reply, "taken over")) return Release::taken_over;
   if (says(reply, "gone")) return Release::gone;
-  if (says(reply, "broken")) return Release::broken;
+  if (is_broken(reply)) return Release::broken;
   return std::nullopt;
+}
+
+std::optional<Taker> taker_from(const Reply& reply) {
+  return is_broken(reply) ? taker_from(reply.elements[1].text) : std::nullopt;
 }
 
 std::optional<Admission> admission_from(const Reply& reply) {

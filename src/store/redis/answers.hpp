@@ -18,7 +18,8 @@ struct Heard {
   // With Busy: for how many milliseconds what blocks the claim can last; -1 if nobody
   // knows, -2 if others watch for its end.
   std::int64_t blocked_for = -1;
-  WallTime server_time{0};  // with Busy
+  WallTime server_time{0};          // with Busy
+  std::optional<Taker> taken_by{};  // with a grant that is broken
 };
 
 // Nothing if `reply` to `claim`, sent at `sent_at`, is nonsense.
@@ -30,6 +31,9 @@ std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
 std::optional<Renewal> renewal_from(const Reply& reply);
 std::optional<Release> release_from(const Reply& reply);
 std::optional<Admission> admission_from(const Reply& reply);
+
+// Who has broken the lease, if renew.lua or release.lua says that it is.
+std::optional<Taker> taker_from(const Reply& reply);
 
 // Whom break.lua has taken the lock from.
 std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply);

@@ -58,8 +58,12 @@ class Connection::Link {
   // Closes it if it is not as the last exchange should have left it: that one was
   // abandoned, or the server has closed it meanwhile, or has said something unasked.
   void begin() {
-    const bool was_abandoned = std::exchange(in_use_, true);
-    if (stream_ && (was_abandoned || !stream_->is_quiet())) close();
+    drop_if_closed();
+    in_use_ = true;
+  }
+
+  void drop_if_closed() {
+    if (stream_ && (in_use_ || !stream_->is_quiet())) close();
   }
 
   void end(bool well) {
@@ -77,7 +81,9 @@ class Connection::Link {
     auto stream = std::make_unique<net::Stream>(
         context_, co_await net::dial(context_, endpoints, budget, used));
     last_used_ = used;
-    if (target_.tls) co_await stream->secure(*target_.tls, target_.host, budget);
+    if (const auto& tls = target_.tls) {
+      co_await stream->secure(*tls, tls->name.empty() ? target_.host : tls->name, budget);
+    }
     stream_ = std::move(stream);
     if (!login.empty()) check_login(target_, co_await ask(login, budget));
   }
@@ -92,8 +98,9 @@ class Connection::Link {
     replies.reserve(commands.size());
     const bool is_soon = !commands.empty() && !blocks(commands.back());
     while (replies.size() < commands.size()) {
-      const auto received = co_await stream_->read(budget, is_soon);
-      if (received.empty()) throw closed_by(shown_, replies);
+      const auto received = co_await read(budget, is_soon);
+      if (received.empty()) throw with_hint(closed_by(shown_, replies));
+      has_heard_ = true;
       if (!reader.feed(received)) throw nonsense(reader);
       while (auto reply = reader.next()) replies.push_back(std::move(*reply));
       if (!reader.error().empty()) throw nonsense(reader);
@@ -125,6 +132,25 @@ class Connection::Link {
   }
 
  private:
+  asio::awaitable<std::string_view> read(net::Budget& budget, bool is_soon) {
+    std::optional<Failure> failure;
+    try {
+      co_return co_await stream_->read(budget, is_soon);
+    } catch (const Failure& error) {
+      failure = error;
+    }
+    const bool was_lost =
+        failure->kind() == Failure::Kind::unreachable && !budget.is_over();
+    throw was_lost ? with_hint(*failure) : *failure;
+  }
+
+  // A server that wants TLS hangs up when it reads anything else.
+  Failure with_hint(const Failure& failure) const {
+    if (has_heard_ || target_.tls || !target_.path.empty()) return failure;
+    return Failure(failure.kind(),
+                   std::string(failure.what()) + "; does it want TLS (rediss://)?");
+  }
+
   asio::awaitable<net::Endpoints> find_endpoints(net::Budget& budget) {
     if (!target_.path.empty())
       co_return net::Endpoints{net::endpoint_of_path(target_.path)};
@@ -147,6 +173,7 @@ class Connection::Link {
   std::unique_ptr<net::Stream> stream_;
   std::optional<ReplyReader> unasked_;  // of a connection that subscribes
   bool in_use_ = false;
+  bool has_heard_ = false;  // the server has ever answered
   std::optional<net::Endpoint> last_used_;
 };
 
@@ -156,6 +183,8 @@ Connection::Connection(asio::io_context& context, Target target)
 Connection::~Connection() = default;
 
 bool Connection::is_open() const { return link_->is_open(); }
+
+void Connection::drop_if_closed() { link_->drop_if_closed(); }
 
 void Connection::close() { link_->close(); }
 

@@ -43,6 +43,9 @@ class Connection {
   // Whether it is open and logged in, as far as is known without asking.
   bool is_open() const;
 
+  // Closes it if the server has closed it meanwhile. One system call.
+  void drop_if_closed();
+
   // Opens the connection if it is closed: resolves, connects to each address in turn
   // until one answers, TLS, login and choice of database (one write, and nothing is sent
   // behind it before the server has agreed to both). Nothing if it is open.

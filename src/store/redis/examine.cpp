@@ -125,7 +125,8 @@ class Examiner {
   asio::awaitable<void> ask_for_settings() {
     constexpr const char* sections[] = {"server", "replication", "persistence", "memory",
                                         "cluster"};
-    constexpr const char* settings[] = {"save", "min-replicas-to-write"};
+    constexpr const char* settings[] = {"save", "min-replicas-to-write",
+                                        "cluster-node-timeout"};
     std::vector<Command> commands;
     // It needs no right, and says what INFO may not. The protocol stays what it is.
     commands.push_back(words_of("HELLO 2"));

@@ -38,7 +38,8 @@ Finding not_checked(const char* check, const Facts& facts) {
   return {check, Level::info,
           std::string("not checked: ") + (is_info ? "INFO" : "CONFIG GET") +
               " was refused: " + printable(said, 200),
-          "ask as a user who may (ACL SETUSER " + facts.user + " +info +config|get)"};
+          "ask as a user who may (ACL SETUSER " + facts.user + " +info +config|get)",
+          false};
 }
 
 Finding finding_of(const Failure& failure, bool was_reached) {
@@ -126,9 +127,10 @@ Finding cluster(const Facts& facts) {
   const auto enabled = field(facts.info, "cluster_enabled");
   const auto mode = field(facts.hello, "mode");
   if (enabled.empty() && mode.empty()) return not_checked("cluster", facts);
+  if (facts.is_in_cluster) return {"cluster", Level::ok, "a member of one", ""};
   if (enabled != "1" && mode != "cluster") return {"cluster", Level::ok, "none", ""};
-  return {"cluster", Level::error, "a node of a cluster, which redis: does not do",
-          "use a server that is no part of one (cluster-enabled no)"};
+  return {"cluster", Level::error, "a member of a cluster",
+          "use redis+cluster:// as the URL of the store"};
 }
 
 Finding rights(const Facts& facts) {
@@ -245,7 +247,8 @@ Finding replicas(const Facts& facts) {
 
 Finding clock(const Facts& facts) {
   if (!facts.clock_ahead) {
-    return {"clock", Level::info, "not checked: the server does not tell its time", ""};
+    return {"clock", Level::info, "not checked: the server does not tell its time", "",
+            false};
   }
   const auto off = *facts.clock_ahead;
   const auto distance = off.count() < 0 ? -off : off;
@@ -300,6 +303,18 @@ milliseconds smallest_ttl_for(milliseconds budget) {
   auto ttl = std::max(least, (budget * 10 + step - milliseconds(1)) / step * step);
   while (!LeaseTiming(ttl, longest_grace, budget).is_sound()) ttl += step;
   return ttl;
+}
+
+milliseconds smallest_ttl_to_outlive(milliseconds failover) {
+  constexpr milliseconds step{500};
+  constexpr milliseconds kill_after{5000};  // the usual one
+  auto ttl = step;
+  for (;; ttl += step) {
+    const LeaseTiming timing(ttl, kill_after, std::min(milliseconds(2000), ttl / 10));
+    const auto left =
+        ttl - timing.renew_every() - timing.drift() - timing.grace() - timing.margin();
+    if (left >= failover) return ttl;
+  }
 }
 
 std::vector<Finding> findings_of(const Facts& facts) {

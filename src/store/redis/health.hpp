@@ -16,10 +16,11 @@ using Fields = std::map<std::string, std::string, std::less<>>;
 
 // As far as the server could be asked and said it.
 struct Facts {
-  std::string server;      // where it is, for messages
-  std::string user;        // as whom it was asked
-  std::string key_prefix;  // what the keys of the namespace begin with: "dlock:"
-  int trips_to_renew = 3;  // round trips of a renewal that has to connect first
+  std::string server;          // where it is, for messages
+  std::string user;            // as whom it was asked
+  std::string key_prefix;      // what the keys of the namespace begin with: "dlock:"
+  bool is_in_cluster = false;  // as it has to be
+  int trips_to_renew = 3;      // round trips of a renewal that has to connect first
 
   std::optional<Failure> failure;  // what kept it from being asked, or from answering
   bool was_reached = false;        // before that
@@ -53,5 +54,9 @@ milliseconds needed_budget(std::chrono::microseconds round_trip, int trips);
 
 // The shortest lease that leaves so much for an operation, by the rules of LeaseTiming.
 milliseconds smallest_ttl_for(milliseconds budget);
+
+// The shortest lease on which a run outlives a failover that takes so long, and begins
+// right before a renewal is due.
+milliseconds smallest_ttl_to_outlive(milliseconds failover);
 
 }  // namespace dlock::redis

@@ -5,6 +5,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "lock/wakeup.hpp"
@@ -27,17 +28,24 @@ class Listener {
   // Calls `heard` when something is put on the list, or may have been: a connection that
   // was listening is gone. Goes on until stop().
   asio::awaitable<void> listen(std::function<void()> heard);
-  void stop() { wakeup_.give_up(true); }
+  void stop();
+
+  // From now on at this server.
+  void follow(const Target& target);
 
  private:
   enum class Heard { something, nothing, cannot };
   asio::awaitable<Heard> wait_for_element();
   asio::awaitable<void> sleep(milliseconds span);
 
-  Connection connection_;
+  asio::io_context& context_;
+  std::string server_;          // as it is shown
+  std::optional<Target> next_;  // where to listen from now on
+  std::optional<Connection> connection_;
   std::string list_;
   milliseconds budget_;
   Wakeup wakeup_;
+  bool stops_ = false;
 };
 
 }  // namespace dlock::redis

@@ -76,13 +76,19 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
     throw net::cannot_reach(target.shown(), text);
   }
   const auto code = reply.error_code();
-  if (code == "NOAUTH" || code == "NOPERM" || code == "DENIED") {
+  if (code == "NOAUTH") throw wants_password(target.shown(), target.password_options);
+  if (code == "NOPERM" || code == "DENIED") {
     throw Failure(Failure::Kind::rejected, target.shown() + ": login refused: " + text);
   }
   throw Failure(kind, target.shown() + ": " + what + ": " + text);
 }
 
 }  // namespace
+
+Failure wants_password(const std::string& server, std::string_view options) {
+  return Failure(Failure::Kind::rejected,
+                 server + ": it wants a password: " + std::string(options));
+}
 
 std::vector<std::vector<std::string>> login_commands(const Target& target) {
   std::vector<std::vector<std::string>> commands;
@@ -95,7 +101,8 @@ std::vector<std::vector<std::string>> login_commands(const Target& target) {
     // Going on would be as the default user.
     throw Failure(Failure::Kind::misconfigured,
                   target.shown() + ": user '" + printable(target.user, 200) +
-                      "' without a password (--password-file or DLOCK_PASSWORD)");
+                      "' without a password (" + std::string(target.password_options) +
+                      ")");
   }
   if (target.database != 0) {
     commands.push_back({"SELECT", std::to_string(target.database)});

@@ -2,12 +2,18 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "store/redis/reply.hpp"
 #include "store/redis/target.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::redis {
+
+// What it means that a server answers strangers with NOAUTH only. `options`: where a user
+// gives the password.
+Failure wants_password(const std::string& server, std::string_view options);
 
 // The commands that it takes, for one write; none if there is nothing to do. Throws
 // Failure for a password file that is missing or open to others, and for a user without

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "store/redis/records.hpp"
+#include "util/text.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -26,6 +27,41 @@ constexpr SortOfError sorts[] = {
     {"UNBLOCKED", ReplySort::not_primary},
 };
 
+bool is_role_of_primary(const Reply& role) {
+  return role.kind == Reply::Kind::array && !role.elements.empty() &&
+         role.elements.front().text == "master";
+}
+
+Command question_for(Role role) {
+  if (role == Role::primary) return {"ROLE"};
+  return {"CLUSTER", "MYID"};
+}
+
+// What it says itself to whoever wants to write there.
+Reply not_a_primary() {
+  Reply reply;
+  reply.kind = Reply::Kind::error;
+  reply.text = "READONLY dlock asked for its role: it is a replica";
+  return reply;
+}
+
+bool is_absent(ReplySort sort) {
+  return sort == ReplySort::not_now || sort == ReplySort::not_primary;
+}
+
+// The server answers as soon as so many replicas have what the command has written, and
+// at the latest in time for us to read it.
+std::vector<Command> followed_by_wait(Command command, unsigned replicas,
+                                      Clock::time_point until) {
+  auto commands = alone(std::move(command));
+  if (replicas > 0) {
+    const auto left = std::chrono::floor<milliseconds>(until - Clock::now()) * 3 / 4;
+    commands.push_back({"WAIT", std::to_string(replicas),
+                        std::to_string(std::max<std::int64_t>(left.count(), 1))});
+  }
+  return commands;
+}
+
 }  // namespace
 
 ReplySort sort_of(const Reply& reply) {
@@ -37,23 +73,35 @@ ReplySort sort_of(const Reply& reply) {
   return found == std::end(sorts) ? ReplySort::refused : found->sort;
 }
 
-Node::Node(asio::io_context& context, Target target, milliseconds timeout)
+Node::Node(asio::io_context& context, Target target, milliseconds timeout, Role role)
     : context_(context),
       target_(std::move(target)),
       timeout_(timeout),
+      role_(role),
       name_(target_.shown()),
       connection_(context, target_) {}
 
 Failure Node::failure(const Reply& reply) const {
+  const auto sort = sort_of(reply);
+  const bool is_on_its_way = sort == ReplySort::moved || sort == ReplySort::ask;
+  if (role_ == Role::cluster_member && is_on_its_way) {
+    return Failure(
+        Failure::Kind::unreachable,
+        name_ + ": the slot of the lock is being moved: " + printable(reply.text, 200));
+  }
   if (reply.is_error()) return failure_from(reply, name_);
   return Failure(Failure::Kind::unreachable,
                  name_ + " answers with something that is not expected");
 }
 
 asio::awaitable<void> Node::open(Clock::time_point until, Wakeup& wakeup) {
+  if (role_ != Role::any) connection_.drop_if_closed();
   if (connection_.is_open()) co_return;
   is_named_ = false;
+  is_checked_ = false;
+  is_suspect_ = true;  // until it is open
   co_await connection_.open(until, wakeup);
+  is_suspect_ = false;
   opened_at_ = Clock::now();
 }
 
@@ -62,35 +110,84 @@ asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands
                                                    Wakeup& wakeup) {
   co_await open(until, wakeup);
   const bool names_itself = !is_named_ && Clock::now() - opened_at_ >= names_itself_after;
+  const bool checks = role_ != Role::any && !is_checked_;
   if (names_itself) {
     commands.insert(commands.begin(), Command{"CLIENT", "SETNAME", "dlock"});
     is_named_ = true;
   }
-  auto replies = co_await connection_.exchange(std::move(commands), until, wakeup);
+  if (checks) commands.insert(commands.begin(), question_for(role_));
+  std::vector<Reply> replies;
+  try {
+    replies = co_await connection_.exchange(std::move(commands), until, wakeup);
+  } catch (const Failure& failure) {
+    is_suspect_ = failure.kind() != Failure::Kind::interrupted;
+    throw;
+  }
+  if (checks) {
+    is_checked_ = take_check(replies.front());
+    replies.erase(replies.begin());
+    if (!is_checked_) {
+      connection_.close();
+      std::fill(replies.begin(), replies.end(), not_a_primary());
+    }
+  }
   // A user without the right to it may use locks all the same.
   if (names_itself) replies.erase(replies.begin());
+  const auto sort = sort_of(replies.front());
+  is_suspect_ = is_absent(sort);
+  // Its name may lead to another server by now.
+  if (sort == ReplySort::not_primary) connection_.close();
   co_return replies;
 }
 
+// Whether the server is what it has to be. Throws Failure if it never will be.
+bool Node::take_check(const Reply& reply) {
+  if (role_ == Role::primary) {
+    if (!reply.is_error()) return is_role_of_primary(reply);
+    connection_.close();
+    throw failure(reply);
+  }
+  if (reply.text.find("cluster support disabled") == std::string::npos) return true;
+  connection_.close();
+  throw Failure(Failure::Kind::misconfigured, name_ + " is no member of a cluster: " +
+                                                  (target_.tls ? "rediss" : "redis") +
+                                                  "://" + name_ + " is the URL of it");
+}
+
 // The server keeps scripts until it is restarted or told to forget them.
-asio::awaitable<Reply> Node::run(const Script& script, const LockName& lock,
-                                 std::vector<std::string> args, Clock::time_point until,
-                                 Wakeup& wakeup) {
-  Command command{"EVALSHA", script.sha1, "1", key_of(lock)};
-  command.insert(command.end(), std::make_move_iterator(args.begin()),
-                 std::make_move_iterator(args.end()));
-  auto replies = co_await exchange(alone(command), until, wakeup);
+asio::awaitable<std::vector<Reply>> Node::run(const Script& script,
+                                              const std::vector<std::string>& keys,
+                                              const std::vector<std::string>& args,
+                                              unsigned replicas, Clock::time_point until,
+                                              Wakeup& wakeup) {
+  Command command{"EVALSHA", script.sha1, std::to_string(keys.size())};
+  command.insert(command.end(), keys.begin(), keys.end());
+  command.insert(command.end(), args.begin(), args.end());
+  auto replies =
+      co_await exchange(followed_by_wait(command, replicas, until), until, wakeup);
   if (replies.front().error_code() == "NOSCRIPT") {
     command[0] = "EVAL";
     command[1] = script.text;
-    replies = co_await exchange(alone(std::move(command)), until, wakeup);
+    replies = co_await exchange(followed_by_wait(std::move(command), replicas, until),
+                                until, wakeup);
   }
-  co_return std::move(replies.front());
+  co_return replies;
 }
 
-asio::awaitable<Reply> Node::run(const Script& script, const LockName& lock,
-                                 std::vector<std::string> args, Wakeup& wakeup) {
-  return run(script, lock, std::move(args), budget_end(), wakeup);
+asio::awaitable<std::vector<Reply>> Node::run_asking(const Script& script,
+                                                     const std::vector<std::string>& keys,
+                                                     const std::vector<std::string>& args,
+                                                     unsigned replicas,
+                                                     Clock::time_point until,
+                                                     Wakeup& wakeup) {
+  Command command{"EVAL", script.text, std::to_string(keys.size())};
+  command.insert(command.end(), keys.begin(), keys.end());
+  command.insert(command.end(), args.begin(), args.end());
+  auto commands = followed_by_wait(std::move(command), replicas, until);
+  commands.insert(commands.begin(), Command{"ASKING"});
+  auto replies = co_await exchange(std::move(commands), until, wakeup);
+  if (!replies.front().is_error()) replies.erase(replies.begin());
+  co_return replies;
 }
 
 }  // namespace dlock::redis

@@ -26,10 +26,20 @@ ReplySort sort_of(const Reply& reply);
 // How long one who was told to stop still tries to take back its claim.
 constexpr milliseconds last_patience{80};
 
+// What a server has to be for what is asked of it.
+enum class Role {
+  any,
+  // It is asked on each new connection, and else answers READONLY to everything.
+  primary,
+  // The same, and else it is misconfigured. What it says of other members passes.
+  cluster_member,
+};
+
 class Node {
  public:
   // Contacts nothing yet. `timeout` is the budget of one operation.
-  Node(asio::io_context& context, Target target, milliseconds timeout);
+  Node(asio::io_context& context, Target target, milliseconds timeout,
+       Role role = Role::any);
 
   asio::io_context& context() const { return context_; }
   const Target& target() const { return target_; }
@@ -44,27 +54,45 @@ class Node {
   asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
                                                Clock::time_point until, Wakeup& wakeup);
 
-  // Runs a script on the keys of a lock, and loads it first if the server does not know
-  // it. Throws Failure like exchange(); an error of the script is a reply.
-  asio::awaitable<Reply> run(const Script& script, const LockName& lock,
-                             std::vector<std::string> args, Clock::time_point until,
-                             Wakeup& wakeup);
+  // Runs a script on these keys, and loads it first if the server does not know it.
+  // Replies, and if `replicas` is above 0 the number of those that have acknowledged what
+  // the script has written, which is waited for within the budget. Throws Failure like
+  // exchange(); an error of the script is a reply.
+  asio::awaitable<std::vector<Reply>> run(const Script& script,
+                                          const std::vector<std::string>& keys,
+                                          const std::vector<std::string>& args,
+                                          unsigned replicas, Clock::time_point until,
+                                          Wakeup& wakeup);
 
-  // The same within the budget of one operation.
-  asio::awaitable<Reply> run(const Script& script, const LockName& lock,
-                             std::vector<std::string> args, Wakeup& wakeup);
+  // The same where the keys are on their way to this server.
+  asio::awaitable<std::vector<Reply>> run_asking(const Script& script,
+                                                 const std::vector<std::string>& keys,
+                                                 const std::vector<std::string>& args,
+                                                 unsigned replicas,
+                                                 Clock::time_point until, Wakeup& wakeup);
 
   // What a reply means that is not the expected one.
   Failure failure(const Reply& reply) const;
 
+  // Whether, by its last reply or for want of one, it may not be what it is asked as: it
+  // cannot be reached, or says that it is a replica, or is not ready.
+  bool is_suspect() const { return is_suspect_; }
+  void trust() { is_suspect_ = false; }
+  void distrust() { is_suspect_ = true; }
+
  private:
   asio::io_context& context_;
+  bool take_check(const Reply& reply);
+
   Target target_;
   milliseconds timeout_;
+  Role role_;
   std::string name_;
   Connection connection_;
   Clock::time_point opened_at_;  // this connection
   bool is_named_ = false;        // on the server
+  bool is_checked_ = false;      // that this connection leads to what it has to be
+  bool is_suspect_ = false;
 };
 
 }  // namespace dlock::redis

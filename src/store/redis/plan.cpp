@@ -6,11 +6,7 @@
 
 namespace dlock::redis {
 
-Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
-  return {target_from(scheme, rest)};
-}
-
-void Plan::set(const Credentials& credentials) {
+void set_login(Target& target, const Credentials& credentials) {
   if (credentials.user) target.user = *credentials.user;
   if (!credentials.password_file.empty()) {
     target.password_file = credentials.password_file;
@@ -19,6 +15,10 @@ void Plan::set(const Credentials& credentials) {
     target.password = credentials.password;
   }
   if (target.tls) target.tls = credentials.tls;
+}
+
+Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
+  return {target_from(scheme, rest)};
 }
 
 std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,

@@ -14,6 +14,10 @@
 
 namespace dlock::redis {
 
+// Puts what was set elsewhere in the place of what a URL says of the login of a server
+// and of its TLS.
+void set_login(Target& target, const Credentials& credentials);
+
 struct Plan {
   Target target;
 
@@ -21,7 +25,7 @@ struct Plan {
   // cannot be.
   static Plan parsed(std::string_view scheme, const std::string& rest);
 
-  void set(const Credentials& credentials);
+  void set(const Credentials& credentials) { set_login(target, credentials); }
   bool is_insecure() const { return target.tls && target.tls->insecure; }
 };
 

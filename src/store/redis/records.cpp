@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lock/history.hpp"
+#include "store/redis/login.hpp"
 #include "util/host.hpp"
 #include "util/json.hpp"
 #include "util/json_line.hpp"
@@ -47,6 +48,16 @@ Json object_from(std::string_view text) {
   return json.is_object() ? json : Json::object();
 }
 
+// taking.lua puts it there.
+std::optional<Taker> taker_in(const Json& party) {
+  for (const bool replaces : {false, true}) {
+    const auto taker = party.find(replaces ? "replaced_by" : "broken_by");
+    if (taker == party.end() || !taker->is_object()) continue;
+    return Taker{text_at(*taker, "user"), text_at(*taker, "host"), replaces};
+  }
+  return std::nullopt;
+}
+
 milliseconds between(WallTime start, WallTime end) {
   return std::chrono::duration_cast<milliseconds>(std::max(end - start, WallTime(0)));
 }
@@ -84,6 +95,7 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
   info.held = between(info.since, now);
   info.host = text_at(party, "host");
   info.pid = pid_at(party, "pid");
+  info.for_pid = party.value("for_pid", Json()) == true;
   info.user = text_at(party, "user");
   info.label = text_at(party, "label");
   info.command = words_at(party, "command");
@@ -93,6 +105,7 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
 // What `end` says of how a run ended.
 void fill_end(RunInfo& run, const Json& end) {
   run.host = text_at(end, "host");
+  run.user = text_at(end, "user");
   if (const auto duration = count_at(end, "duration_ms")) {
     run.duration = milliseconds(*duration);
   }
@@ -107,6 +120,10 @@ bool has(std::string_view text, std::string_view part) {
 }
 
 // Of a holder's record; exclusive for a foreign one.
+bool is_count(const Reply& reply) {
+  return reply.kind == Reply::Kind::integer && reply.integer >= 0;
+}
+
 Mode mode_from(const Reply& pairs) {
   const bool shared =
       !pairs.elements.empty() && pairs.elements.front().text.substr(0, 2) == "s ";
@@ -171,8 +188,10 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
   const auto party = object_from(words.rest().substr(0, split));
   event.host = text_at(party, "host");
   event.pid = pid_at(party, "pid");
+  event.user = text_at(party, "user");
   event.label = text_at(party, "label");
   event.command = words_at(party, "command");
+  if (event.kind == Event::Kind::broken) event.taken_by = taker_in(party);
   const auto end = object_from(words.rest().substr(split));
   if (!end.empty()) {
     event.run.emplace();
@@ -182,16 +201,32 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
   return published;
 }
 
-std::string party_text(const Claim& claim) {
-  // Looked up once: one that has waited has something better to do when its turn comes.
+// Looked up once: one that has waited has something better to do when its turn comes.
+const std::string& own_user() {
   static const std::string user = user_name(::geteuid());
+  return user;
+}
+
+std::string party_text(const Claim& claim) {
   JsonLine party;
   party.add_text("host", host_name());
   party.add_number("pid", claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid());
-  party.add_text("user", user);
+  if (claim.for_pid) party.add_flag("for_pid", true);
+  party.add_text("user", own_user());
   party.add_texts("command", claim.command);
   if (!claim.label.empty()) party.add_text("label", claim.label);
   return party.finished();
+}
+
+std::string taker_text() {
+  JsonLine taker;
+  taker.add_text("host", host_name());
+  taker.add_text("user", own_user());
+  return taker.finished();
+}
+
+std::optional<Taker> taker_from(std::string_view text) {
+  return taker_in(object_from(text));
 }
 
 std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now) {
@@ -207,6 +242,14 @@ std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime
   std::sort(holders.begin(), holders.end(),
             [](const HolderInfo& a, const HolderInfo& b) { return a.fence < b.fence; });
   return holders;
+}
+
+WaiterInfo party_from(std::string_view text) {
+  const auto party = object_from(text);
+  WaiterInfo info;
+  info.host = text_at(party, "host");
+  info.pid = pid_at(party, "pid");
+  return info;
 }
 
 std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
@@ -234,24 +277,30 @@ std::optional<RunInfo> run_from(std::string_view record) {
   const auto started = words.number();
   const auto ended = words.number();
   if (!fence || !started || !ended) return std::nullopt;
+  // By hand there is a letter, and then whose it was.
+  const bool was_by_hand = words.rest().starts_with("h ");
+  if (was_by_hand) words.next();
   const auto end = object_from(words.rest());
   RunInfo run;
   run.fence.number = static_cast<std::uint64_t>(*fence);
   run.started = WallTime(*started);
-  run.host = text_at(end, "host");
-  if (*ended == 0) {
-    run.outcome = "vanished";
+  if (*ended != 0) run.ended = WallTime(*ended);
+  if (run.ended && !was_by_hand) {
+    fill_end(run, end);
     return run;
   }
-  run.ended = WallTime(*ended);
-  fill_end(run, end);
+  run.host = text_at(end, "host");
+  run.user = text_at(end, "user");
+  run.outcome = was_by_hand ? by_hand : "vanished";
+  if (run.ended) run.duration = between(run.started, *run.ended);
   return run;
 }
 
 std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
   const auto& parts = reply.elements;
-  if (reply.kind != Reply::Kind::array || parts.size() != 5 ||
-      parts[1].kind != Reply::Kind::integer || parts[3].kind != Reply::Kind::array ||
+  if (reply.kind != Reply::Kind::array || parts.size() != 9 ||
+      parts[1].kind != Reply::Kind::integer || parts[6].kind != Reply::Kind::integer ||
+      !is_count(parts[7]) || !is_count(parts[8]) || parts[3].kind != Reply::Kind::array ||
       parts[1].integer < 1 || parts[1].integer > UINT32_MAX) {
     return std::nullopt;
   }
@@ -271,6 +320,14 @@ std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
     info.last_run = run_from(parts[4].text);
     if (!info.last_run) return std::nullopt;
   }
+  if (!parts[5].text.empty()) {
+    info.last_success = run_from(parts[5].text);
+    if (!info.last_success) return std::nullopt;
+  }
+  info.known = parts[6].integer == 1;
+  info.refused = static_cast<std::uint64_t>(parts[7].integer);
+  info.superseded = static_cast<std::uint64_t>(parts[8].integer);
+  info.now = WallTime(*now);
   info.mode = mode_from(parts[2]);
   const bool in_use = !info.holders.empty() || !info.waiters.empty();
   const bool foreign = !info.holders.empty() && info.holders.front().foreign;
@@ -281,7 +338,7 @@ std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
   return info;
 }
 
-std::optional<std::vector<RunInfo>> history_from(const Reply& reply) {
+std::optional<LockHistory> history_from(const Reply& reply, const LockName& lock) {
   const auto& parts = reply.elements;
   if (reply.kind != Reply::Kind::array || parts.size() != 3 ||
       parts[2].kind != Reply::Kind::array) {
@@ -299,12 +356,14 @@ std::optional<std::vector<RunInfo>> history_from(const Reply& reply) {
     if (!run) return std::nullopt;
     runs.push_back(std::move(*run));
   }
-  return as_history(std::move(runs), WallTime(*now));
+  return LockHistory{lock, as_history(std::move(runs), WallTime(*now)), WallTime(*now)};
 }
 
-std::string run_end_text(const RunEnd& end, const std::string& host) {
+std::string run_end_text(const RunEnd& end, const std::string& host,
+                         const std::string& user) {
   JsonLine json;
   json.add_text("host", host);
+  json.add_text("user", user);
   json.add_text("outcome", end.outcome);
   json.add_number("duration_ms", end.duration.count());
   if (end.exit_code) json.add_number("exit_code", *end.exit_code);
@@ -317,17 +376,18 @@ Failure failure_from(const Reply& error, const std::string& server) {
   const auto& text = error.text;
   const auto code = error.error_code();
   const auto said = server + ": " + printable(text, 200);
+  // A stranger may send little at once, and is only told that this is more.
+  if (code == "NOAUTH" || has(text, "Authentication required") ||
+      has(text, "unauthenticated")) {
+    return wants_password(server, Target().password_options);
+  }
   // Inside a script the code of what failed stands in the middle of the text, and rights
   // that are missing have none at all: up to Redis 7.0 the user "can't", later it is an
   // "ACL failure".
-  if (code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" ||
-      has(text, "NOPERM") || has(text, "The user executing the script can't") ||
-      has(text, "ACL failure in script") || has(text, "Authentication required")) {
+  if (code == "WRONGPASS" || code == "NOPERM" || has(text, "NOPERM") ||
+      has(text, "The user executing the script can't") ||
+      has(text, "ACL failure in script")) {
     return Failure(Failure::Kind::rejected, said);
-  }
-  // A stranger may send little at once, and is only told that this is more.
-  if (has(text, "unauthenticated")) {
-    return Failure(Failure::Kind::rejected, server + ": NOAUTH Authentication required");
   }
   if (has(text, "WRONGTYPE")) {
     return Failure(Failure::Kind::misconfigured,
@@ -336,7 +396,7 @@ Failure failure_from(const Reply& error, const std::string& server) {
   }
   if (code == "MOVED" || code == "ASK" || code == "CROSSSLOT") {
     return Failure(Failure::Kind::misconfigured,
-                   server + " is a node of a cluster, which redis: does not do");
+                   server + " is a member of a cluster: use redis+cluster://");
   }
   if (has(text, "unknown command") || has(text, "Unknown Redis command") ||
       has(text, "nknown subcommand")) {

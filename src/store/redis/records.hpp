@@ -31,12 +31,24 @@ std::string pattern_for(const std::string& name_space);
 // A pattern for PSUBSCRIBE that matches the channels of all locks of a namespace.
 std::string channel_pattern_for(const std::string& name_space);
 
+// The name of the account that this process is of.
+const std::string& own_user();
+
 // Who claims a lock, as `status` shows it, in one line of JSON.
 std::string party_text(const Claim& claim);
+
+// Who takes a lock from its holders, in the same way.
+std::string taker_text();
+
+// Who has taken the lock from the holder that is shown by such a line, if it says so.
+std::optional<Taker> taker_from(std::string_view text);
 
 // The pairs of a holder's record and how many milliseconds its lease has left.
 // Nothing if they are not of that shape.
 std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now);
+
+// Who is shown by such a line; host and pid alone.
+WaiterInfo party_from(std::string_view text);
 
 std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now);
 std::optional<RunInfo> run_from(std::string_view record);
@@ -46,10 +58,11 @@ std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock);
 
 // The runs as history.lua tells of them, for Store::history; nothing if they are not of
 // that shape.
-std::optional<std::vector<RunInfo>> history_from(const Reply& reply);
+std::optional<LockHistory> history_from(const Reply& reply, const LockName& lock);
 
 // How a run ended, as it is kept: JSON.
-std::string run_end_text(const RunEnd& end, const std::string& host);
+std::string run_end_text(const RunEnd& end, const std::string& host,
+                         const std::string& user);
 
 // What an error reply means to the caller: what passes by itself is unreachable, what an
 // administrator has to change is rejected or misconfigured.

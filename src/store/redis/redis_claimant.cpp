@@ -49,14 +49,26 @@ std::string info_of(const Claim& claim) {
   return party_text(kept);
 }
 
-// What ask.lua takes for a mode: an x or an s, and a d behind it for a detached lease.
 std::string mode_text(const Claim& claim) {
-  std::string text(claim.mode == Mode::shared ? "s" : "x");
+  return claim.mode == Mode::shared ? "s" : "x";
+}
+
+// What ask.lua takes for a mode: what the claim wants besides stands behind it.
+std::string mode_and_wishes(const Claim& claim) {
+  auto text = mode_text(claim);
   if (!claim.attached) text += 'd';
+  if (claim.supersedes) text += 'n';
+  if (claim.replaces) text += 'r';
   return text;
 }
 
 std::string number(std::int64_t value) { return std::to_string(value); }
+
+// As ask.lua takes it.
+std::string text_of(Queue queue, const Claim& claim) {
+  if (queue != Queue::join) return queue == Queue::refuse ? "2" : "0";
+  return claim.max_queue ? "1 " + std::to_string(*claim.max_queue) : "1";
+}
 
 // How long the server keeps a lease, in milliseconds.
 std::int64_t lease_time(const Claim& claim) {
@@ -85,6 +97,24 @@ milliseconds jittered(milliseconds span) {
   return span - milliseconds(random_up_to(tenth));
 }
 
+Failure not_on_replicas(const Response& response, unsigned wanted) {
+  return Failure(Failure::Kind::unreachable,
+                 response.node->name() + ": " + std::to_string(response.acknowledged) +
+                     " of " + std::to_string(wanted) +
+                     " replicas have acknowledged the lease (--replicas)");
+}
+
+Failure not_confirmed(const Response& response) {
+  return Failure(Failure::Kind::unreachable,
+                 "not more than half of the sentinels confirm that " +
+                     response.node->name() + " is the primary");
+}
+
+bool is_loss(Renewal renewal) {
+  return renewal == Renewal::gone || renewal == Renewal::taken_over ||
+         renewal == Renewal::failed_over;
+}
+
 // Goes on beside whatever the caller does, so what it uses lives as long as it does.
 // Without it the next renewal tells, so no failure of it matters.
 class Listening final : public LeaseNews {
@@ -96,6 +126,7 @@ class Listening final : public LeaseNews {
                    [listener = listener_](const std::exception_ptr&) {});
   }
   ~Listening() override { listener_->stop(); }
+  std::shared_ptr<Listener> listener() const { return listener_; }
   void stop() override { listener_->stop(); }
   Listening(const Listening&) = delete;
   Listening& operator=(const Listening&) = delete;
@@ -120,19 +151,22 @@ void RedisClaimant::expect_answer() {
 }
 
 asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
-  if (const auto handed = std::exchange(handed_, std::nullopt)) {
+  const auto handed = std::exchange(handed_, std::nullopt);
+  // Where servers fail over it takes an answer to know that this one still is the one.
+  if (handed && !route_.fails_over()) {
     const auto age = Clock::now() - handed->sent_at;
     if (age < claim().ttl / may_have_lost) {
       grant_ = *handed;
+      confirmed_by_ = handed_by_;
       co_return *handed;
     }
   }
   std::vector<std::string> args{text_of(claim().token),
                                 waiter_id_,
-                                mode_text(claim()),
+                                mode_and_wishes(claim()),
                                 number(claim().slots),
                                 number(lease_time(claim())),
-                                queue == Queue::join ? "1" : "0",
+                                text_of(queue, claim()),
                                 info_of(claim()),
                                 text_of(claim().dedupe),
                                 number(arrived_),
@@ -140,18 +174,56 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
   for (const auto& fence : claim().held_above) {
     args.push_back(std::to_string(fence.number));
   }
-  node_ = co_await route_.node_for(claim().lock, wakeup);
-  auto& node = *node_;
-  const auto until = node.budget_end();
-  co_await node.open(until, wakeup);
+  const auto began = Clock::now();
+  const auto until = route_.budget_end();
+  co_await route_.open(claim().lock, until, wakeup);
   expect_answer();
   const auto sent_at = Clock::now();
-  const auto reply =
-      co_await node.run(ask_script, claim().lock, std::move(args), until, wakeup);
-  const auto heard = heard_from(reply, claim(), sent_at);
-  if (!heard) throw node.failure(reply);
+  const auto response = co_await route_.run(ask_script, claim().lock, std::move(args),
+                                            until, wakeup, Durability::replicas);
+  const auto heard = heard_from(response.reply(), claim(), sent_at);
+  if (!heard) throw response.failure();
   note(*heard, sent_at);
+  if (std::holds_alternative<Grant>(heard->answer)) {
+    co_await make_certain(response, began, until, wakeup);
+    confirmed_by_ = response.node;
+  }
   co_return heard->answer;
+}
+
+// A grant counts only where the server is the primary for those who know, and if as many
+// replicas have it as are wanted. Else it is given back.
+asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
+                                                  Clock::time_point began,
+                                                  Clock::time_point until,
+                                                  Wakeup& wakeup) {
+  std::optional<Failure> failure;
+  try {
+    if (auto inquiry = route_.inquire(*response.node, began, until)) {
+      const auto word = co_await inquiry->word(until, wakeup);
+      if (word != Word::confirmed) failure = not_confirmed(response);
+    }
+    if (!failure) co_await check_replicas(response, until, wakeup);
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  if (!failure) co_return;
+  try {
+    co_await give_back(std::nullopt, wakeup);
+  } catch (const Failure&) {
+    // Then it ends by itself.
+  }
+  response.node->distrust();
+  throw *failure;
+}
+
+// Behind what is learnt of the replicas while the request is under way: one that is back
+// counts, too.
+asio::awaitable<void> RedisClaimant::check_replicas(const Response& response,
+                                                    Clock::time_point until,
+                                                    Wakeup& wakeup) {
+  const auto wanted = co_await route_.replicas_of(*response.node, until, wakeup);
+  if (response.acknowledged < wanted) throw not_on_replicas(response, wanted);
 }
 
 // What the server knows of us by that answer, and when to ask again.
@@ -166,11 +238,15 @@ void RedisClaimant::note(const Heard& heard, Clock::time_point sent_at) {
     arrived_ = heard.server_time.count();
   }
   if (const auto* grant = std::get_if<Grant>(&heard.answer)) grant_ = *grant;
+  taken_by_ = heard.taken_by;
   if (busy != nullptr) {
-    if (busy->place == 0) known_ = Known::nothing;
+    // Of one that has waited, a request that comes late would take a place.
+    if (busy->place == 0 && !may_come_late_) known_ = Known::nothing;
     watch_for(*busy, heard.blocked_for);
   } else if (std::holds_alternative<HeldAbove>(heard.answer) ||
-             std::holds_alternative<Deduplicated>(heard.answer)) {
+             std::holds_alternative<Deduplicated>(heard.answer) ||
+             // A request that comes late would be the newest, and has to be refused.
+             (std::holds_alternative<Superseded>(heard.answer) && !may_come_late_)) {
     known_ = Known::nothing;
   }
 }
@@ -223,10 +299,11 @@ asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
                       std::to_string(1000 + span.count() % 1000).substr(1)};
   std::optional<Reply> reply;
   try {
-    node_ = co_await route_.node_for(claim().lock, wakeup);
-    auto& node = *node_;
-    auto replies = co_await node.exchange(alone(std::move(command)),
-                                          later(end, node.timeout()), wakeup);
+    // Not repeated at another server, which has to be asked for the lock first.
+    const auto until = later(end, route_.timeout());
+    auto* node = co_await route_.open(claim().lock, until, wakeup);
+    auto replies = co_await node->exchange(alone(std::move(command)), until, wakeup);
+    handed_by_ = node;
     reply = std::move(replies.front());
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::interrupted) throw;
@@ -260,16 +337,14 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   // Not `wakeup`, which gives up: what is ours is given back all the same, if it is
   // quick.
   Wakeup own(context_);
-  node_ = co_await route_.node_for(claim().lock, own);
-  auto& node = *node_;
-  const auto until = wakeup.gives_up()
-                         ? later(Clock::now(), std::min(node.timeout(), last_patience))
-                         : node.budget_end();
+  const auto until =
+      later(Clock::now(), wakeup.gives_up() ? std::min(route_.timeout(), last_patience)
+                                            : route_.timeout());
   const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
   std::vector<std::string> args{
       text_of(claim().token),
       waiter_id_,
-      end ? run_end_text(*end, host_name()) : "",
+      end ? run_end_text(*end, host_name(), own_user()) : "",
       may_come_late ? number(comes_late_by.count()) : "0",
       text_of(end && !end->lost ? verdict_on(end->exit_code) : Verdict::no_run),
       number(claim().min_hold.count()),
@@ -279,16 +354,27 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
     args.push_back(info_of(claim()));
     args.push_back(end->leaves_lease ? "1" : "0");
   }
-  auto reply = co_await node.run(release_script, claim().lock, args, until, own);
-  auto released = release_from(reply);
+  auto response = co_await route_.run(release_script, claim().lock, args, until, own);
+  auto released = release_from(response.reply());
   const bool vanished = released == Release::gone || released == Release::taken_over;
-  if (vanished && claim().reclaim &&
-      renewal_from(co_await reclaim(node, until, own)) == Renewal::reclaimed) {
-    // Nobody was granted the lock meanwhile.
-    reply = co_await node.run(release_script, claim().lock, std::move(args), until, own);
-    released = release_from(reply);
+  if (vanished) {
+    auto renewal = Renewal::gone;
+    try {
+      renewal = co_await found_lost(renewal, response, until, own);
+    } catch (const Failure&) {
+      // That it is lost is known all the same.
+    }
+    if (renewal == Renewal::reclaimed) {
+      // Nobody was granted the lock meanwhile.
+      response =
+          co_await route_.run(release_script, claim().lock, std::move(args), until, own);
+      released = release_from(response.reply());
+    } else if (renewal == Renewal::failed_over) {
+      released = Release::failed_over;
+    }
   }
-  if (!released) throw node.failure(reply);
+  if (!released) throw response.failure();
+  if (released == Release::broken) taken_by_ = taker_from(response.reply());
   if (loss_told_by(*released)) co_return *released;  // and to be released again
   grant_ = {};
   known_ = Known::nothing;
@@ -297,9 +383,32 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
 }
 
 asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
-  node_ = co_await route_.node_for(claim().lock, wakeup);
-  auto& node = *node_;
-  const auto until = node.budget_end();
+  const auto until = route_.budget_end();
+  auto* node = co_await route_.open(claim().lock, until, wakeup);
+  // Beside the request, for it takes about as long.
+  auto inquiry = route_.inquire(*node, Clock::now(), until);
+  auto response = co_await set_lease(until, wakeup);
+  if (inquiry && response.node == node && co_await is_denied(*inquiry, until, wakeup)) {
+    node->distrust();
+    response = co_await set_lease(until, wakeup);
+    if (response.node == node) throw not_confirmed(response);
+  }
+  auto renewal = renewal_from(response.reply());
+  if (!renewal) throw response.failure();
+  if (*renewal == Renewal::gone || *renewal == Renewal::taken_over) {
+    if (claim().attached)
+      renewal = co_await found_lost(*renewal, response, until, wakeup);
+  } else {
+    co_await check_replicas(response, until, wakeup);
+  }
+  if (*renewal == Renewal::broken) taken_by_ = taker_from(response.reply());
+  if (!is_loss(*renewal)) confirmed_by_ = response.node;
+  if (const auto listener = listener_.lock()) listener->follow(response.node->target());
+  co_return *renewal;
+}
+
+asio::awaitable<Response> RedisClaimant::set_lease(Clock::time_point until,
+                                                   Wakeup& wakeup) {
   std::vector<std::string> args{text_of(claim().token)};
   if (claim().attached) {
     args.push_back(std::to_string(grant_.fence.number));
@@ -308,25 +417,46 @@ asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
     args.push_back(number(claim().ttl.count()));
   }
   const auto& script = claim().attached ? renew_script : set_lease_script;
-  auto reply = co_await node.run(script, claim().lock, std::move(args), until, wakeup);
-  auto renewal = renewal_from(reply);
-  const bool vanished = renewal == Renewal::gone || renewal == Renewal::taken_over;
-  if (vanished && claim().attached && claim().reclaim) {
-    reply = co_await reclaim(node, until, wakeup);
-    renewal = renewal_from(reply);
-  }
-  if (!renewal) throw node.failure(reply);
-  co_return *renewal;
+  co_return co_await route_.run(script, claim().lock, std::move(args), until, wakeup,
+                                Durability::replicas);
+}
+
+// Silence is no veto: without those who know which server is the primary, one that is
+// well still protects.
+asio::awaitable<bool> RedisClaimant::is_denied(Inquiry& inquiry, Clock::time_point until,
+                                               Wakeup& wakeup) {
+  const auto half = Clock::now() + (until - Clock::now()) / 2;
+  const auto word = co_await inquiry.word(half, wakeup);
+  co_return word == Word::denied;
+}
+
+// A server that has taken over may know less than the one that granted the lease. There
+// its last fence says whether anybody was granted the lock since; on the same one the
+// lease is gone because somebody wanted it to be.
+asio::awaitable<Renewal> RedisClaimant::found_lost(Renewal said, const Response& response,
+                                                   Clock::time_point until,
+                                                   Wakeup& wakeup) {
+  const bool has_failed_over = is_elsewhere(response);
+  if (!claim().reclaim && !has_failed_over) co_return said;
+  const auto renewal = co_await reclaim(until, wakeup);
+  if (renewal == Renewal::reclaimed || !has_failed_over) co_return renewal;
+  co_return Renewal::failed_over;
+}
+
+bool RedisClaimant::is_elsewhere(const Response& response) const {
+  return confirmed_by_ != nullptr && confirmed_by_ != response.node;
 }
 
 std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> heard) {
   if (!claim().attached) return nullptr;  // nobody is told of those
   auto list = key_of(claim().lock) + ":b:" + std::to_string(grant_.fence.number);
-  return std::make_unique<Listening>(*node_, std::move(list), std::move(heard));
+  auto listening =
+      std::make_unique<Listening>(*confirmed_by_, std::move(list), std::move(heard));
+  listener_ = listening->listener();
+  return listening;
 }
 
-asio::awaitable<Reply> RedisClaimant::reclaim(Node& node, Clock::time_point until,
-                                              Wakeup& wakeup) {
+asio::awaitable<Renewal> RedisClaimant::reclaim(Clock::time_point until, Wakeup& wakeup) {
   std::vector<std::string> args{text_of(claim().token),
                                 std::to_string(grant_.fence.number),
                                 number(lease_time(claim())),
@@ -336,10 +466,13 @@ asio::awaitable<Reply> RedisClaimant::reclaim(Node& node, Clock::time_point unti
                                 info_of(claim())};
   // If it comes too late it must not set up what was given back in the meantime.
   expect_answer();
-  auto reply =
-      co_await node.run(reclaim_script, claim().lock, std::move(args), until, wakeup);
+  const auto response = co_await route_.run(reclaim_script, claim().lock, std::move(args),
+                                            until, wakeup, Durability::replicas);
   known_ = Known::answered;
-  co_return reply;
+  const auto renewal = renewal_from(response.reply());
+  if (!renewal) throw response.failure();
+  if (*renewal == Renewal::reclaimed) co_await check_replicas(response, until, wakeup);
+  co_return *renewal;
 }
 
 }  // namespace dlock::redis

@@ -13,6 +13,7 @@
 namespace dlock::redis {
 
 struct Heard;
+class Listener;
 
 class RedisClaimant final : public Claimant {
  public:
@@ -25,11 +26,22 @@ class RedisClaimant final : public Claimant {
   asio::awaitable<Release> release(const std::optional<RunEnd>& end,
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
+  std::optional<Taker> taken_by() const override { return taken_by_; }
   std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
 
  private:
   asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
-  asio::awaitable<Reply> reclaim(Node& node, Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> make_certain(const Response& response, Clock::time_point began,
+                                     Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> check_replicas(const Response& response, Clock::time_point until,
+                                       Wakeup& wakeup);
+  asio::awaitable<Response> set_lease(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<bool> is_denied(Inquiry& inquiry, Clock::time_point until,
+                                  Wakeup& wakeup);
+  asio::awaitable<Renewal> found_lost(Renewal said, const Response& response,
+                                      Clock::time_point until, Wakeup& wakeup);
+  bool is_elsewhere(const Response& response) const;
+  asio::awaitable<Renewal> reclaim(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::optional<Reply>> pop(Wakeup& wakeup, Clock::time_point end);
   asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
   void note(const Heard& heard, Clock::time_point sent_at);
@@ -38,7 +50,8 @@ class RedisClaimant final : public Claimant {
 
   asio::io_context& context_;
   Route& route_;
-  Node* node_ = nullptr;  // that was asked last
+  Node* confirmed_by_ = nullptr;  // the grant, or its last renewal
+  std::weak_ptr<Listener> listener_;
 
   // What the server may know of the claim.
   enum class Known { nothing, answered, unanswered };
@@ -49,7 +62,9 @@ class RedisClaimant final : public Claimant {
   Clock::time_point ask_again_;
   Clock::time_point asked_at_;   // what was answered last
   std::optional<Grant> handed_;  // that came on the list
+  Node* handed_by_ = nullptr;    // whose list that was
   Grant grant_;                  // ours, until it is given back
+  std::optional<Taker> taken_by_;
 };
 
 }  // namespace dlock::redis

@@ -15,11 +15,11 @@ constexpr std::size_t inspect_step = 100;
 }  // namespace
 
 asio::awaitable<LockInfo> RedisInspector::inspect(const LockName& lock, Wakeup& wakeup) {
-  auto& node = *co_await route_.node_for(lock, wakeup);
   std::vector<std::string> none;
-  const auto reply = co_await node.run(inspect_script, lock, std::move(none), wakeup);
-  const auto info = lock_from(reply, lock);
-  if (!info) throw node.failure(reply);
+  const auto response =
+      co_await route_.run(inspect_script, lock, std::move(none), wakeup);
+  const auto info = lock_from(response.reply(), lock);
+  if (!info) throw response.failure();
   co_return *info;
 }
 
@@ -49,9 +49,11 @@ asio::awaitable<std::set<LockName>> RedisInspector::names_on(
   co_return names;
 }
 
-asio::awaitable<void> RedisInspector::look_at(Node& node, const std::set<LockName>& names,
-                                              std::vector<LockInfo>& locks,
-                                              Wakeup& wakeup) {
+// Has `take` called with what the script answers for each of the locks.
+asio::awaitable<void> RedisInspector::look_at(
+    Node& node, const std::set<LockName>& names, const Script& script,
+    std::function<bool(const LockName&, const Reply&)> take, Wakeup& wakeup) {
+  std::set<LockName> moving;  // to another server at this moment
   for (auto next = names.begin(); next != names.end();) {
     // The first one alone, for the server may not know the script yet.
     const bool is_first = next == names.begin();
@@ -59,9 +61,11 @@ asio::awaitable<void> RedisInspector::look_at(Node& node, const std::set<LockNam
     std::vector<Command> commands;
     auto name = next;
     for (; next != names.end() && commands.size() < most; ++next) {
-      commands.push_back({is_first ? "EVAL" : "EVALSHA",
-                          is_first ? inspect_script.text : inspect_script.sha1, "1",
-                          key_of(*next)});
+      const auto keys = route_.keys_for(script, *next);
+      Command command{is_first ? "EVAL" : "EVALSHA", is_first ? script.text : script.sha1,
+                      std::to_string(keys.size())};
+      command.insert(command.end(), keys.begin(), keys.end());
+      commands.push_back(std::move(command));
     }
     const auto replies =
         co_await node.exchange(std::move(commands), node.budget_end(), wakeup);
@@ -69,10 +73,33 @@ asio::awaitable<void> RedisInspector::look_at(Node& node, const std::set<LockNam
       const auto& lock = *name++;
       // Somebody's key that only looks like a lock's.
       if (reply.text.find("WRONGTYPE") != std::string::npos) continue;
-      auto info = lock_from(reply, lock);
-      if (!info) throw node.failure(reply);
-      locks.push_back(std::move(*info));
+      const auto sort = sort_of(reply);
+      if (sort == ReplySort::moved || sort == ReplySort::ask) {
+        moving.insert(lock);
+        continue;
+      }
+      if (!take(lock, reply)) throw node.failure(reply);
     }
+  }
+  for (const auto& lock : moving) {
+    std::vector<std::string> none;
+    const auto response = co_await route_.run(script, lock, std::move(none), wakeup);
+    if (!take(lock, response.reply())) throw response.failure();
+  }
+}
+
+// The same for each lock of a namespace, wherever it is.
+asio::awaitable<void> RedisInspector::look_at_all(
+    const std::string& name_space, const std::function<bool(const std::string&)>& matches,
+    const Script& script, const std::function<bool(const LockName&, const Reply&)>& take,
+    Wakeup& wakeup) {
+  std::set<LockName> told;
+  const auto nodes = co_await route_.all(route_.budget_end(), wakeup);
+  for (auto* node : nodes) {
+    auto names = co_await names_on(*node, name_space, matches, wakeup);
+    // Two servers tell of a lock that is on its way from one to the other.
+    std::erase_if(names, [&](const LockName& lock) { return !told.insert(lock).second; });
+    co_await look_at(*node, names, script, take, wakeup);
   }
 }
 
@@ -80,11 +107,13 @@ asio::awaitable<std::vector<LockInfo>> RedisInspector::list(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
     Wakeup& wakeup) {
   std::vector<LockInfo> locks;
-  const auto nodes = co_await route_.all(wakeup);
-  for (auto* node : nodes) {
-    const auto names = co_await names_on(*node, name_space, matches, wakeup);
-    co_await look_at(*node, names, locks, wakeup);
-  }
+  const std::function<bool(const LockName&, const Reply&)> take =
+      [&](const LockName& lock, const Reply& reply) {
+        auto info = lock_from(reply, lock);
+        if (info) locks.push_back(std::move(*info));
+        return info.has_value();
+      };
+  co_await look_at_all(name_space, matches, inspect_script, take, wakeup);
   std::erase_if(locks, [](const LockInfo& lock) {
     return lock.holders.empty() && lock.waiters.empty() && !lock.last_run;
   });
@@ -96,12 +125,26 @@ asio::awaitable<std::vector<LockInfo>> RedisInspector::list(
 
 asio::awaitable<std::vector<RunInfo>> RedisInspector::history(const LockName& lock,
                                                               Wakeup& wakeup) {
-  auto& node = *co_await route_.node_for(lock, wakeup);
   std::vector<std::string> none;
-  const auto reply = co_await node.run(history_script, lock, std::move(none), wakeup);
-  const auto runs = history_from(reply);
-  if (!runs) throw node.failure(reply);
-  co_return *runs;
+  const auto response =
+      co_await route_.run(history_script, lock, std::move(none), wakeup);
+  auto history = history_from(response.reply(), lock);
+  if (!history) throw response.failure();
+  co_return std::move(history->runs);
+}
+
+asio::awaitable<std::vector<LockHistory>> RedisInspector::histories(
+    const std::string& name_space, std::function<bool(const std::string&)> matches,
+    Wakeup& wakeup) {
+  std::vector<LockHistory> found;
+  const std::function<bool(const LockName&, const Reply&)> take =
+      [&](const LockName& lock, const Reply& reply) {
+        auto history = history_from(reply, lock);
+        if (history && !history->runs.empty()) found.push_back(std::move(*history));
+        return history.has_value();
+      };
+  co_await look_at_all(name_space, matches, history_script, take, wakeup);
+  co_return found;
 }
 
 }  // namespace dlock::redis

@@ -22,6 +22,9 @@ class RedisInspector final : public LockInspector {
       Wakeup& wakeup) override;
   asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
                                                 Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockHistory>> histories(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
   asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                               Wakeup& wakeup) override;
 
@@ -32,7 +35,13 @@ class RedisInspector final : public LockInspector {
       Node& node, const std::string& name_space,
       const std::function<bool(const std::string&)>& matches, Wakeup& wakeup);
   asio::awaitable<void> look_at(Node& node, const std::set<LockName>& names,
-                                std::vector<LockInfo>& locks, Wakeup& wakeup);
+                                const Script& script,
+                                std::function<bool(const LockName&, const Reply&)> take,
+                                Wakeup& wakeup);
+  asio::awaitable<void> look_at_all(
+      const std::string& name_space,
+      const std::function<bool(const std::string&)>& matches, const Script& script,
+      const std::function<bool(const LockName&, const Reply&)>& take, Wakeup& wakeup);
 
   Route& route_;
 };

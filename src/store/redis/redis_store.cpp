@@ -4,6 +4,7 @@
 
 #include "store/redis/address.hpp"
 #include "store/redis/answers.hpp"
+#include "store/redis/records.hpp"
 #include "store/redis/redis_claimant.hpp"
 
 namespace dlock::redis {
@@ -24,13 +25,13 @@ std::unique_ptr<Claimant> RedisStore::claimant(const Claim& claim) {
 
 asio::awaitable<std::vector<Broken>> RedisStore::break_leases(
     const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
-  auto& node = *co_await route_->node_for(lock, wakeup);
   std::vector<std::string> args;
-  args.reserve(fences.size());
+  args.reserve(1 + fences.size());
+  args.push_back(taker_text());
   for (const auto& fence : fences) args.push_back(std::to_string(fence.number));
-  const auto reply = co_await node.run(break_script, lock, std::move(args), wakeup);
-  auto holders = broken_from(reply);
-  if (!holders) throw node.failure(reply);
+  const auto response = co_await route_->run(break_script, lock, std::move(args), wakeup);
+  auto holders = broken_from(response.reply());
+  if (!holders) throw response.failure();
   std::vector<Broken> broken;
   for (auto& holder : *holders) broken.push_back({std::move(holder), {}});
   co_return broken;

@@ -29,38 +29,40 @@ bool says(const Reply& reply, const char* word) {
 
 }  // namespace
 
-// One round trip, and no script: that a value ends between the two questions only means
-// that it is as good as gone.
-asio::awaitable<std::optional<ValueRecord>> RedisValues::look_up(const LockName& lock,
-                                                                 Wakeup& wakeup) {
-  auto& node = *co_await route_.node_for(lock, wakeup);
+// The fields of a value and how long it has left. One round trip, and no script: that a
+// value ends between the two questions only means that it is as good as gone.
+asio::awaitable<std::vector<Reply>> RedisValues::read_fields(
+    const LockName& lock, std::span<const char* const> names, Wakeup& wakeup) {
   Command fields{"HMGET", key_of_value(lock)};
-  fields.insert(fields.end(), std::begin(value_fields), std::end(value_fields));
+  fields.insert(fields.end(), names.begin(), names.end());
   std::vector<Command> commands;
   commands.push_back(std::move(fields));
   commands.push_back({"PTTL", key_of_value(lock)});
-  const auto replies =
-      co_await node.exchange(std::move(commands), node.budget_end(), wakeup);
-  for (const auto& reply : replies) {
-    if (reply.is_error()) throw node.failure(reply);
+  auto response = co_await route_.exchange(lock, std::move(commands), wakeup);
+  for (const auto& reply : response.replies) {
+    if (reply.is_error()) throw response.node->failure(reply);
   }
+  co_return std::move(response.replies);
+}
+
+asio::awaitable<std::optional<ValueRecord>> RedisValues::look_up(const LockName& lock,
+                                                                 Wakeup& wakeup) {
+  const auto replies = co_await read_fields(lock, value_fields, wakeup);
   co_return value_record_from(replies[0], replies[1]);
 }
 
 asio::awaitable<std::string> RedisValues::read_pieces(const LockName& lock,
                                                       const ValueRecord& record,
                                                       Wakeup& wakeup) {
-  auto& node = *co_await route_.node_for(lock, wakeup);
   std::string bytes;
   bytes.reserve(record.size);
   while (bytes.size() < record.size) {
     const auto last = std::min(bytes.size() + value_piece, record.size) - 1;
     Command read{"GETRANGE", key_of_data(lock, record.fence),
                  std::to_string(bytes.size()), std::to_string(last)};
-    const auto replies =
-        co_await node.exchange(alone(std::move(read)), node.budget_end(), wakeup);
-    const auto& reply = replies.front();
-    if (reply.kind != Reply::Kind::string) throw node.failure(reply);
+    const auto response = co_await route_.exchange(lock, alone(std::move(read)), wakeup);
+    const auto& reply = response.reply();
+    if (reply.kind != Reply::Kind::string) throw response.failure();
     if (reply.text.empty()) break;  // it is gone
     bytes += reply.text;
   }
@@ -68,7 +70,6 @@ asio::awaitable<std::string> RedisValues::read_pieces(const LockName& lock,
 }
 
 asio::awaitable<ValueLookup> RedisValues::get(const LockName& lock, Wakeup& wakeup) {
-  auto& node = *co_await route_.node_for(lock, wakeup);
   for (int looks = 0; looks < most_looks; ++looks) {
     const auto record = co_await look_up(lock, wakeup);
     if (!record) co_return ValueLookup{};
@@ -80,30 +81,34 @@ asio::awaitable<ValueLookup> RedisValues::get(const LockName& lock, Wakeup& wake
       co_return found;
     }
   }
+  const auto* node = co_await route_.open(lock, route_.budget_end(), wakeup);
   ValueLookup damaged;
-  damaged.damage = node.name() + ": what is stored there is not whole";
+  damaged.damage = node->name() + ": what is stored there is not whole";
   co_return damaged;
+}
+
+asio::awaitable<ValueLook> RedisValues::describe(const LockName& lock, Wakeup& wakeup) {
+  const auto replies = co_await read_fields(lock, value_info_fields, wakeup);
+  co_return ValueLook{value_info_from(replies[0], replies[1]), ""};
 }
 
 asio::awaitable<Storing> RedisValues::write_pieces(const Claim& claim,
                                                    const std::string& bytes,
                                                    Wakeup& wakeup) {
-  auto& node = *co_await route_.node_for(claim.lock, wakeup);
   for (std::size_t begin = 0; begin < bytes.size(); begin += value_piece) {
     std::vector<std::string> args{text_of(claim.token), lease_ttl(claim),
                                   std::to_string(begin),
                                   bytes.substr(begin, value_piece)};
-    const auto reply = co_await node.run(put_piece_script, claim.lock, std::move(args),
-                                         node.budget_end(), wakeup);
-    if (says(reply, "not ours")) co_return Storing::not_ours;
-    if (!says(reply, "written")) throw node.failure(reply);
+    const auto response =
+        co_await route_.run(put_piece_script, claim.lock, std::move(args), wakeup);
+    if (says(response.reply(), "not ours")) co_return Storing::not_ours;
+    if (!says(response.reply(), "written")) throw response.failure();
   }
   co_return Storing::stored;
 }
 
 asio::awaitable<Storing> RedisValues::put(const Claim& claim, const std::string& bytes,
                                           Lifetime lifetime, Wakeup& wakeup) {
-  auto& node = *co_await route_.node_for(claim.lock, wakeup);
   const bool in_pieces = bytes.size() > value_piece;
   if (in_pieces) {
     const auto written = co_await write_pieces(claim, bytes, wakeup);
@@ -117,21 +122,19 @@ asio::awaitable<Storing> RedisValues::put(const Claim& claim, const std::string&
                                 sum_of(bytes),
                                 in_pieces ? "1" : "0",
                                 in_pieces ? "" : bytes};
-  const auto reply = co_await node.run(put_value_script, claim.lock, std::move(args),
-                                       node.budget_end(), wakeup);
-  if (says(reply, "not ours")) co_return Storing::not_ours;
-  if (!says(reply, "stored")) throw node.failure(reply);
+  const auto response =
+      co_await route_.run(put_value_script, claim.lock, std::move(args), wakeup);
+  if (says(response.reply(), "not ours")) co_return Storing::not_ours;
+  if (!says(response.reply(), "stored")) throw response.failure();
   co_return Storing::stored;
 }
 
 asio::awaitable<void> RedisValues::forget(const LockName& lock, Wakeup& wakeup) {
-  auto& node = *co_await route_.node_for(lock, wakeup);
   const auto record = co_await look_up(lock, wakeup);
   Command forget{"DEL", key_of_value(lock)};
   if (record) forget.push_back(key_of_data(lock, record->fence));
-  const auto replies =
-      co_await node.exchange(alone(std::move(forget)), node.budget_end(), wakeup);
-  if (replies.front().is_error()) throw node.failure(replies.front());
+  const auto response = co_await route_.exchange(lock, alone(std::move(forget)), wakeup);
+  if (response.reply().is_error()) throw response.failure();
 }
 
 }  // namespace dlock::redis

@@ -22,6 +22,7 @@ extern const Script history_script;
 extern const Script set_lease_script;
 extern const Script admit_fence_script;
 extern const Script limit_script;
+extern const Script look_at_limit_script;
 extern const Script withdraw_script;
 
 }  // namespace dlock::redis

@@ -1,8 +1,17 @@
 #include "store/redis/target.hpp"
 
+#include "net/endpoint.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
+
+Target Target::at(const std::string& announced, std::uint16_t at_port) const {
+  Target other = *this;
+  other.host = announced;
+  other.port = at_port;
+  if (other.tls && !net::endpoint_of_literal(announced, at_port)) other.tls->name.clear();
+  return other;
+}
 
 std::string Target::shown() const {
   if (!path.empty()) return printable(path, 200);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "net/tls_options.hpp"
 
@@ -17,8 +18,14 @@ struct Target {
 
   std::string user;  // empty: the default user
   std::optional<std::string> password;
+  // Where a user gives it, for messages.
+  std::string_view password_options = "--password-file or DLOCK_PASSWORD";
   std::string password_file;  // read anew at each login, so that a rotated one is found
   unsigned database = 0;
+
+  // Another server that is got into in the same way, as those announce it that know it. A
+  // name is what its certificate has to say; an address says nothing that one could.
+  Target at(const std::string& announced, std::uint16_t at_port) const;
 
   // The server without secrets, for messages: "127.0.0.1:6379", "[::1]:6379", a path.
   std::string shown() const;

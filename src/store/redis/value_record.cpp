@@ -47,4 +47,22 @@ std::optional<ValueRecord> value_record_from(const Reply& fields, const Reply& l
   return record;
 }
 
+std::optional<ValueInfo> value_info_from(const Reply& fields, const Reply& left) {
+  if (fields.kind != Reply::Kind::array ||
+      fields.elements.size() != std::size(value_info_fields) ||
+      left.kind != Reply::Kind::integer || left.integer <= 0) {
+    return std::nullopt;
+  }
+  const auto size = whole_number(fields.elements[0].text);
+  const auto stale = whole_number(fields.elements[1].text);
+  const auto lives = whole_number(fields.elements[2].text);
+  if (!size || *size > largest || !stale) return std::nullopt;
+  ValueInfo info;
+  info.size = static_cast<std::size_t>(*size);
+  if (lives && *lives >= left.integer) info.age = milliseconds(*lives - left.integer);
+  info.fresh_for = milliseconds(std::max<std::int64_t>(left.integer - *stale, 0));
+  info.there_for = milliseconds(left.integer);
+  return info;
+}
+
 }  // namespace dlock::redis

@@ -2,6 +2,7 @@
 // because a lease just runs out, is looked for.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "store/redis/answers.hpp"
@@ -28,7 +29,6 @@ class RedisInspector::Watching {
  public:
   Watching(RedisInspector& inspector, Node& node, const Watched& watched, Wakeup& wakeup)
       : inspector_(inspector),
-        node_(node),
         watched_(watched),
         wakeup_(wakeup),
         stream_(node.context(), node.target(), watched, node.timeout()) {}
@@ -99,15 +99,15 @@ class RedisInspector::Watching {
   // What ran out is cleared and so told to all who watch; the rest has been renewed.
   asio::awaitable<void> tidy(LockName lock) {
     std::vector<std::string> none;
-    const auto reply = co_await node_.run(tidy_script, lock, std::move(none), wakeup_);
-    const auto holders = broken_from(reply);
-    if (!holders) throw node_.failure(reply);
+    const auto response =
+        co_await inspector_.route_.run(tidy_script, lock, std::move(none), wakeup_);
+    const auto holders = broken_from(response.reply());
+    if (!holders) throw response.failure();
     ends_.erase(lock);
     note_holders(lock, *holders);
   }
 
   RedisInspector& inspector_;
-  Node& node_;
   const Watched& watched_;
   Wakeup& wakeup_;
   EventStream stream_;
@@ -116,27 +116,30 @@ class RedisInspector::Watching {
 
 asio::awaitable<void> RedisInspector::watch(const Watched& watched, EventSink& sink,
                                             Wakeup& wakeup) {
-  const auto nodes = co_await route_.all(wakeup);
-  Watching watching(*this, *nodes.front(), watched, wakeup);
-  co_await watching.begin();
-  sink.began();
+  std::optional<Watching> watching;
+  bool has_begun = false;
   auto pause = first_pause;
-  bool is_interrupted = false;
   while (!wakeup.gives_up()) {
+    std::optional<Failure> failure;
     try {
-      if (is_interrupted) {
-        co_await watching.begin();
+      if (!watching) {
+        // Where the server is now: it may be another one.
+        const auto nodes = co_await route_.all(route_.budget_end(), wakeup);
+        watching.emplace(*this, *nodes.front(), watched, wakeup);
+        co_await watching->begin();
         sink.began();
-        is_interrupted = false;
+        has_begun = true;
         pause = first_pause;
       }
-      co_await watching.go_on(sink);
+      co_await watching->go_on(sink);
       continue;
-    } catch (const Failure& failure) {
-      if (failure.kind() == Failure::Kind::interrupted) co_return;
-      if (!is_interrupted) sink.interrupted(failure.what());
-      is_interrupted = true;
+    } catch (const Failure& error) {
+      failure = error;
     }
+    if (!has_begun) throw *failure;
+    if (failure->kind() == Failure::Kind::interrupted) co_return;
+    if (pause == first_pause) sink.interrupted(failure->what());
+    watching.reset();
     const auto until = later(Clock::now(), pause);
     while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
     pause = std::min(pause * 2, longest_pause);

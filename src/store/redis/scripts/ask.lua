@@ -1,20 +1,29 @@
 -- Grants the lock, or says why not.
 --
--- ARGV: token, the waiter's id, mode (x or s; a d behind it for a detached lease), slots, ttl
--- in ms, whether to join the queue (1 or 0), the claimant as JSON, which runs count as its
--- own or nothing, the server's time when it came first if it had a place in the queue, a fence
+-- ARGV: token, the waiter's id, mode (x or s; behind it a d for a detached lease, an n for one
+-- of whom the newest alone waits, an r for one that takes the lock from its holders), slots, ttl
+-- in ms, whether to join the queue (1, 0, or 2 if it is counted as refused where it would have
+-- to wait; behind a 1, from how many waiters on it does not join, and is counted),
+-- the claimant as JSON, which runs count as its own or nothing, the server's time when it came first if it had a place in the queue, a fence
 -- that the granted one has to be beyond (or 0), then the fences that outer runs hold.
--- Answers {'granted', fence, slot}, {'busy', now, place, queued, blocked for, holders},
--- {'above', fence}, {'slots', number}, {'deduplicated', run} or {'given up'}. What blocks it
+-- Answers {'granted', fence, slot}, and 'broken' and the holder as JSON behind that if it was
+-- taken away at once,
+-- {'busy', now, place, queued, blocked for, holders},
+-- {'above', fence}, {'slots', number}, {'deduplicated', run},
+-- {'superseded', newer claimant} or {'given up'}. What blocks it
 -- is of no concern to a waiter that others watch for: -2.
 --
--- uses: turns expiry dedupe watching runs
+-- uses: turns expiry dedupe watching runs taking
 local SHOWN = 8         -- holders told to one that waits
 local QUICK_PLACES = 50 -- so many whose turn may come before a quick lock is one no more
 
 local token, id, wanted, ttl = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
-local mode, detached = string.sub(ARGV[3], 1, 1), string.sub(ARGV[3], 2) == 'd'
-local join, info, dedupe = ARGV[6] == '1', ARGV[7], ARGV[8] ~= '' and ARGV[8]
+local function is_marked(letter) return string.find(ARGV[3], letter, 2, true) ~= nil end
+local mode, detached = string.sub(ARGV[3], 1, 1), is_marked('d')
+local supersedes, replaces = is_marked('n'), is_marked('r')
+local join, refuse = string.sub(ARGV[6], 1, 1) == '1', ARGV[6] == '2'
+local info, dedupe = ARGV[7], ARGV[8] ~= '' and ARGV[8]
+local max_queue = tonumber(string.sub(ARGV[6], 3)) -- or nil
 local arrived, floor = tonumber(ARGV[9]), tonumber(ARGV[10])
 
 local function is_above(h)
@@ -25,7 +34,7 @@ local function is_above(h)
 end
 
 local function granted(h)
-  return { 'granted', int(h.fence), h.slot }
+  return { 'granted', int(h.fence), h.slot, h.broken and 'broken' or nil, h.broken and h.info or nil }
 end
 
 local function free_slot()
@@ -48,6 +57,7 @@ local function grant()
   if reclaimed then redis.call('HDEL', S, 'reclaimed') end
   redis.call('PEXPIRE', S, kept_ms)
   tell('granted', fence, ttl, info)
+  if replacers then take_if_replaced(token, h) end
   if is_run(h) then dismiss() end
   if ttl < PROMISE_MS and queued_count() > 0 then
     -- It may be over before those who watched the promise ask.
@@ -55,6 +65,16 @@ local function grant()
     if waiters[1] then wake(waiters[1]) end
   end
   return granted(h)
+end
+
+-- One more of what S counts. That it cannot be counted (memory is full, say) is of no concern
+-- to the lock.
+local function count(field)
+  local expires = redis.pcall('PEXPIRE', S, kept_ms) -- by this it is known that the user may
+  if type(expires) ~= 'number' then return end
+  local so_far = string.match(redis.call('HGET', S, field) or '', '^%d+$')
+  redis.pcall('HSET', S, field, int((so_far or 0) + 1))
+  if expires == 0 then redis.pcall('PEXPIRE', S, kept_ms) end
 end
 
 local function busy(place, watches)
@@ -76,6 +96,7 @@ local function wait(w, place)
   w.watches = w.quick or is_to_watch(token)
   note_waiter(token, w)
   redis.call('PEXPIRE', W, QUEUE_MS)
+  if refuse then count('refused') end
   if dedupe then
     redis.call('HSET', D, token, dedupe)
     redis.call('PEXPIRE', D, QUEUE_MS)
@@ -119,8 +140,11 @@ if queued then
   end
 end
 if is_queue then promise_to_the_next(token) end
-local dismissed_by = dedupe and redis.call('GET', D .. ':' .. token)
-if dismissed_by then return { 'deduplicated', dismissed_by } end
+local left_for = (dedupe or supersedes) and redis.call('GET', D .. ':' .. token)
+if left_for then
+  if string.sub(left_for, 1, 2) == 's ' then return { 'superseded', string.sub(left_for, 3) } end
+  return { 'deduplicated', left_for }
+end
 if arrived > 0 and not queued then call_roll() end
 
 -- Whoever is there already has to name the same number of slots.
@@ -158,6 +182,10 @@ if dedupe then
   end
 end
 
+if queued and replaces and not holders[token] then
+  replace_holders(is_above, info)
+  promise_to_the_next(token)
+end
 if queued then
   if not holders[token] then return wait(w, redis.call('ZRANK', Q, token) + 1) end
   remove_waiter(token)
@@ -165,19 +193,76 @@ if queued then
   return grant()
 end
 
--- Those that were promised it already count as if they held it.
-local nobody_waits, first = true, 0
-while is_queue and nobody_waits do
-  local waiting = waiting_at(first)
-  if not waiting then break end
-  local record = record_of(waiting)
-  nobody_waits = holders[waiting] ~= nil or not record or waiter_of(record).passed
-  first = first + 1
+-- Who had a place that was forgotten may have been superseded meanwhile.
+if supersedes and arrived > 0 and newest ~= token and arrived < tonumber(newest_score or 0) then
+  count('superseded')
+  return { 'superseded', record_of(newest) and waiter_of(record_of(newest)).info or '{}' }
 end
 
-if (nobody_waits or joins_outer_reader) and admits(mode, wanted) then return grant() end
-if above and not can_wait then return { 'above', int(above) } end
-if not join then return busy(0, false) end
+-- Those that were promised it already count as if they held it.
+local function can_enter()
+  local place = 0
+  while not joins_outer_reader and queued_count() > place do
+    local waiting = waiting_at(place)
+    if not waiting then break end
+    local record = record_of(waiting)
+    if not holders[waiting] and record and not waiter_of(record).passed then return false end
+    place = place + 1
+  end
+  return admits(mode, wanted)
+end
+
+-- Whether so many wait that this one does not want to. Those that it would supersede do not
+-- count, nor do the dead.
+local function is_full()
+  if not max_queue or arrived > 0 then return false end
+  local place, waiting = 0, 0
+  while waiting < max_queue do
+    local other = queued_count() > place and waiting_at(place)
+    if not other then return false end
+    local record = record_of(other)
+    local counted = record and waiter_of(record).until_ > now
+    if counted and not (supersedes and other == newest) then waiting = waiting + 1 end
+    place = place + 1
+  end
+  return true
+end
+
+-- Takes the claim out of the queue that gives way to this one, and tells it. Whether there is
+-- one.
+local function supersede()
+  local record = newest and redis.call('ZSCORE', Q, newest) and record_of(newest)
+  if not record then return false end
+  local w = waiter_of(record)
+  forget(newest)
+  redis.call('SET', D .. ':' .. newest, 's ' .. info, 'PX', PLACE_MS)
+  if w.until_ > now then count('superseded') end
+  wake(w)
+  if w.watches then have_watch(1) end
+  return true
+end
+
+local enters = can_enter()
+if not enters then
+  if above and not can_wait then return { 'above', int(above) } end
+  local is_refused = refuse or join and is_full()
+  if is_refused then count('refused') end
+  if is_refused or not join then return busy(0, false) end
+end
+local has_made_way = supersedes and supersede()
+if replaces and not enters then
+  replace_holders(is_above, info)
+  has_made_way = true
+end
+if has_made_way then
+  promise_to_the_next()
+  enters = can_enter()
+end
+if enters then
+  local answer = grant()
+  if supersedes then redis.call('HSET', S, 'newest', now_text .. ' ' .. token) end
+  return answer
+end
 
 -- By the clock, but behind whoever is there even if the clock stepped back. Who had a place
 -- that was forgotten has it again.
@@ -192,6 +277,13 @@ if state[2] ~= ARGV[4] then
   redis.call('HSET', S, 'slots', ARGV[4])
   redis.call('PEXPIRE', S, kept_ms)
 end
+if supersedes then redis.call('HSET', S, 'newest', int(score) .. ' ' .. token) end
+if replaces then
+  local tokens = waiting_replacers(token)
+  tokens[#tokens + 1] = token
+  note_replacers(tokens)
+end
+if supersedes or replaces then redis.call('PEXPIRE', S, kept_ms) end
 tell('queued', 0, 0, info)
 local is_plain = mode == 'x' and wanted == 1 and not detached and not dedupe and floor == 0
 return wait({ mode = mode, since = now, until_ = now + PLACE_MS * 1000,

@@ -12,8 +12,9 @@ for i = 0, RUNS - 1 do
 end
 -- Those whose lease ran out are over though nobody has noted it yet.
 for token, h in pairs(holders) do
-  if not h.promise and not h.ended and not h.detached and not counts(token, h) then
-    runs[#runs + 1] = int(h.fence) .. ' ' .. int(h.since) .. ' 0 ' .. h.info
+  if not h.promise and not h.ended and not counts(token, h) then
+    runs[#runs + 1] = h.detached and by_hand(h, h.ends)
+      or int(h.fence) .. ' ' .. int(h.since) .. ' 0 ' .. h.info
   end
 end
 return { int(now), holders_shown(100000), runs }

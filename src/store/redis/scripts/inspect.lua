@@ -1,20 +1,36 @@
 -- The lock as it is, changing nothing.
 --
--- Answers {now, slots, holders, waiters, last run}: pairs of a holder's record and how long
--- its lease has left; waiters' records in order; the record of a run, or nothing.
+-- Answers {now, slots, holders, waiters, last run, last success, known, refused, superseded}:
+-- pairs of a holder's record and how long its lease has left; waiters' records in order; the
+-- records of runs, or nothing; 1 if anything is known of the lock; how many claims were.
 --
--- uses: queue
+-- uses: queue runs
 local waiters = {}
 for _, token in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
   local text = redis.call('HGET', W, token)
   if text and waiter_of(text).until_ > now then waiters[#waiters + 1] = text end
 end
 
+local last, good = '', ''
+for i = 0, 2 * RUNS do
+  local run = redis.call('LINDEX', R, i)
+  if not run then break end
+  if last == '' and not is_by_hand(run) then last = run end
+  if is_success(run) then
+    good = run
+    break
+  end
+end
+if good == '' then good = redis.call('HGET', S, 'good') or '' end
+
 -- A run whose lease ran out is the last one though nobody has noted it yet.
-local last = redis.call('LINDEX', R, 0) or ''
 for token, h in pairs(holders) do
   if not h.promise and not h.ended and not h.detached and not counts(token, h) then
     last = int(h.fence) .. ' ' .. int(h.since) .. ' 0 ' .. h.info
   end
 end
-return { int(now), slots, holders_shown(100000), waiters, last }
+local known = (state[1] or value or waiters[1] or last ~= '') and 1 or 0
+local counts_of = redis.call('HMGET', S, 'refused', 'superseded')
+local function counted(i) return tonumber(string.match(counts_of[i] or '', '^%d+$') or 0) end
+return { int(now), slots, holders_shown(100000), waiters, last, good, known, counted(1),
+  counted(2) }

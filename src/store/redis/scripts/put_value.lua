@@ -14,7 +14,7 @@ local V, from = key .. ':v', int(own.fence)
 local before = redis.call('HGET', V, 'fence')
 -- The first write, which has to be refused where memory is full.
 local stored = redis.pcall('HSET', V, 'fence', from, 'size', ARGV[5], 'sum', ARGV[6],
-  'stale', ARGV[4], 'data', ARGV[8] or '')
+  'stale', ARGV[4], 'lives', value_ms, 'data', ARGV[8] or '')
 if type(stored) == 'table' then
   if in_pieces then redis.call('DEL', V .. ':' .. from) end
   return stored

@@ -28,7 +28,7 @@ if own_fence > 0 and not lost_info then
     end
     return 'gone'
   end
-  if own and own.broken then return 'broken' end
+  if own and own.broken then return { 'broken', own.info } end
 end
 
 if value == token then
@@ -38,7 +38,10 @@ if value == token then
 elseif own and not own.promise and counts(token, own) then
   answer = 'released'
 end
-if own and (answer == 'released' or own.promise) then
+-- It has run out, and is told and noted as lost below.
+local is_lost = lost_info and answer ~= 'released' and own and not own.promise
+  and own.fence == own_fence
+if own and (answer == 'released' or own.promise or is_lost) then
   redis.call('HDEL', H, token)
   holders[token] = nil
 end
@@ -51,6 +54,7 @@ if not own or own.promise then
       tell('left', 0, 0, w.info)
       left_watch = w.watches
     end
+    if dedupes then redis.call('HDEL', D, token) end
   end
 elseif ended == '' then
   redis.call('DEL', key .. ':w:' .. id) -- which may tell of the grant that it has no use for
@@ -61,12 +65,40 @@ if own and own.broken then redis.call('DEL', key .. ':b:' .. int(own.fence)) end
 -- Before anything is made: whether this user may have it expire.
 redis.call('PEXPIRE', S, kept_ms)
 
+local has_ended = answer == 'released' and own and ended ~= ''
+local kept = false
+if has_ended then
+  local ends = math.min(own.since, now) + min_hold * 1000 -- not longer if the clock was set back
+  kept = ends > now and not own.broken
+  if leaves then
+    ends = math.max(ends, lease_ends)
+    kept = ends > now
+  end
+  own.ends = ends
+end
+if kept then
+  -- It is nobody's any more, but held. Before others are told how many more can hold the lock.
+  local last = own.ends
+  for other, h in pairs(holders) do
+    if counts(other, h) then last = math.max(last, h.ends) end
+  end
+  local held = { mode = own.mode, slot = own.slot, fence = own.fence, since = own.since,
+    ends = own.ends, ended = true, info = own.info }
+  redis.call('SET', key, MARKER, 'PX', math.ceil((last - now) / 1000))
+  value = MARKER
+  holders[int(own.fence)] = held
+  redis.call('HSET', H, int(own.fence), holder_text(held))
+  redis.call('PEXPIRE', H, kept_ms)
+end
+
+if own and not kept and (answer == 'released' or is_lost) then leaving = own end
 -- Before the run is noted, so that one that vanished does not become the last one.
-remove_expired(lost_info and token)
+remove_expired()
+leaving = nil
 if lost_info and answer ~= 'released' then
   -- It is known how this run has ended, which may have been noted as vanished, and it counts for
   -- nobody.
-  local since = math.min(own_fence, now)
+  local since = is_lost and own.since or math.min(own_fence, now)
   for i = 0, RUNS - 1 do
     local run = redis.call('LINDEX', R, i)
     if not run then break end
@@ -80,26 +112,11 @@ if lost_info and answer ~= 'released' then
   end
   note_run({ fence = own_fence, since = since }, now, ended, 'none')
 end
-local kept, joined = false, nil
-if answer == 'released' and own and ended ~= '' then
+local joined
+if answer == 'released' and own and own.detached then note_by_hand(own, now) end
+if has_ended then
   local run = note_run(own, now, ended, verdict)
   if shared and is_run(own) then joined = run end
-  own.ends = math.min(own.since, now) + min_hold * 1000 -- not longer if the clock was set back
-  kept = own.ends > now and not own.broken
-  if leaves then
-    own.ends = math.max(own.ends, lease_ends)
-    kept = own.ends > now
-  end
-end
-if kept then
-  -- It is nobody's any more, but held.
-  own.ended = true
-  local left = math.ceil((own.ends - now) / 1000)
-  holders[int(own.fence)] = own
-  redis.call('SET', key, MARKER, 'PX', math.max(left, redis.call('PTTL', key)))
-  value = MARKER
-  redis.call('HSET', H, int(own.fence), holder_text(own))
-  redis.call('PEXPIRE', H, kept_ms)
 end
 local lost = lost_info and not (own and own.broken)
 if lost then tell('lost', own_fence, 0, lost_info .. '\n' .. ended) end
@@ -108,7 +125,7 @@ if kept then
 elseif not lost and (answer == 'released' or lost_info) then -- or broken, and then run out
   tell('released', own and own.fence or 0, 0, (own and own.info or '{}') .. '\n' .. ended)
 end
-dismiss(joined)
+if answer == 'released' then dismiss(joined) end
 if refuse > 0 then redis.call('SET', key .. ':t:' .. token, '1', 'PX', refuse) end
 local was_quick = answer == 'released' and own and now - own.since < QUICK_MS * 1000
 promise_to_the_next(nil, kept, was_quick and not kept)

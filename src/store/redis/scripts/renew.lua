@@ -1,7 +1,7 @@
 -- Sets the lease to a full one from now, if it still is the caller's.
 --
--- ARGV: token, fence, ttl in ms. Answers 'renewed', 'broken' (it was renewed, but the caller is
--- to end), 'gone' or 'taken over'.
+-- ARGV: token, fence, ttl in ms. Answers 'renewed', {'broken', the holder as JSON} (it was
+-- renewed, but the caller is to end), 'gone' or 'taken over'.
 --
 -- uses: state
 local token, own_fence, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -23,6 +23,6 @@ else
 end
 redis.call('PEXPIRE', H, kept_ms)
 redis.call('PEXPIRE', S, kept_ms)
-redis.call('PEXPIRE', R, kept_ms)
+redis.pcall('PEXPIRE', R, kept_ms) -- in a cluster it may have been moved before the lock
 keep_for(ttl)
-return own and own.broken and 'broken' or 'renewed'
+return own and own.broken and { 'broken', own.info } or 'renewed'

@@ -12,7 +12,7 @@ local function counting_run(dedupe, waits)
   if retry == '2' then return nil end
   if not waits or retry == '0' then
     for _, h in pairs(holders) do
-      if is_run(h) then
+      if is_run(h) and not h.broken then
         return 'r ' .. int(h.fence) .. ' ' .. int(h.since) .. ' 0 ' .. h.info
       end
     end

@@ -21,10 +21,9 @@ local function pass_over_called()
   end
 end
 
--- Clears what ran out: leases, whose runs then vanished (a detached one has none), and
--- promises, whose waiters are passed over until they ask again. That of `known` is told
--- by the caller.
-local function remove_expired(known)
+-- Clears what ran out: leases, whose runs then vanished (a detached one was by hand), and
+-- promises, whose waiters are passed over until they ask again.
+local function remove_expired()
   local left, lapsed = false, false
   for token, h in pairs(holders) do
     if counts(token, h) then
@@ -43,10 +42,10 @@ local function remove_expired(known)
       elseif not h.ended and not h.detached then
         redis.call('PEXPIRE', S, kept_ms)
         note_run(h, 0, h.info, 'failed')
+      elseif h.detached then
+        note_by_hand(h, h.ends)
       end
-      if not h.promise and token ~= known then
-        tell(h.ended and 'released' or 'expired', h.fence, 0, h.info)
-      end
+      if not h.promise then tell(h.ended and 'released' or 'expired', h.fence, 0, h.info) end
     end
   end
   if value == MARKER and not left then

@@ -3,6 +3,7 @@
 -- uses: state
 
 local RUNS = 20              -- that are kept, and as many besides before they are dropped
+local BY_HAND = 10           -- of them leases that were held by hand, so that there is room for runs
 
 -- Whether what this one runs can count for others: it has the lock for itself.
 local function is_run(h)
@@ -21,4 +22,33 @@ local function note_run(h, ended, text, verdict)
     redis.call('HSET', S, 'run', run)
   end
   return run
+end
+
+-- Whether a record is that of a lease that was held by hand, and is no run.
+local function is_by_hand(run) return string.match(run, '^%d+ %d+ %d+ h ') end
+
+-- The record of such a lease, which has ended then.
+local function by_hand(h, ended)
+  return int(h.fence) .. ' ' .. int(h.since) .. ' ' .. int(ended) .. ' h ' .. h.info
+end
+
+local function note_by_hand(h, ended)
+  redis.call('PEXPIRE', S, kept_ms)
+  redis.call('LPUSH', R, by_hand(h, ended))
+  redis.call('PEXPIRE', R, kept_ms)
+  local noted, last = 0, nil
+  for i = 0, 2 * RUNS do
+    local run = redis.call('LINDEX', R, i)
+    if not run then break end
+    if is_by_hand(run) then noted, last = noted + 1, run end
+  end
+  if noted > BY_HAND then redis.call('LREM', R, -1, last) end
+  redis.call('LTRIM', R, '0', 2 * RUNS - 1)
+end
+
+-- Whether it is the record of a run whose command exited with 0, and had the lock to its end.
+-- Quotes inside the texts of JSON are escaped.
+local function is_success(run)
+  return string.find(run, '"outcome":"ran"', 1, true) and string.find(run, '"exit_code":0[,}]')
+    and not string.find(run, '"reason":', 1, true)
 end

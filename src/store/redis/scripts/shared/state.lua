@@ -12,14 +12,18 @@
 --             the last grant, 0 if that is not known, and those of leases lost since), run and
 --             good (of the runs that can count for others the last one, and the last that
 --             succeeded), dedupes (there may be somebody in D), kept (until when all this is
---             kept, in ms, where a lease is very long), told (when A was last told of a promise)
+--             kept, in ms, where a lease is very long), told (when A was last told of a promise),
+--             newest (when the last claim came that supersedes older ones, and its token),
+--             replacers (the tokens of those in the queue who take the lock from its holders),
+--             refused and superseded (how many claims were)
 -- KEYS[1]:h   a hash of token -> record of a holder, or of a promise; and of fence -> record
 --             of one whose run has ended, and for whom the lock is held on
 -- KEYS[1]:q   a sorted set of waiters' tokens by order of arrival
 -- KEYS[1]:w   a hash of token -> record of a waiter
--- KEYS[1]:r   a list of ended runs, the newest first
+-- KEYS[1]:r   a list of ended runs, and of leases by hand that have ended, the newest first
 -- KEYS[1]:d   a hash of token -> which runs count for a waiter as its own
--- KEYS[1]:d:TOKEN  the run because of which that waiter has left the queue
+-- KEYS[1]:d:TOKEN  the run because of which that waiter has left the queue; or an s, and the
+--             newer claimant
 -- KEYS[1]:f   a string: the greatest fence that a resource of this name has admitted; it
 --             is no lock's, and has no time to live
 -- KEYS[1]:v   a hash, the value that is cached under this name: fence (of the run it is from),
@@ -87,10 +91,12 @@ local holders = {} -- token -> record, holders and promises
 local flat = redis.call('HGETALL', H)
 for i = 1, #flat, 2 do holders[flat[i]] = holder_of(flat[i + 1]) end
 local state = redis.call('HMGET', S, 'fence', 'slots', 'reclaimed', 'dedupes', 'kept',
-  'told')
+  'told', 'newest', 'replacers')
 local fence = tonumber(string.match(state[1] or '0', '^%d+$') or MOST_FENCE)
 local slots, reclaimed = tonumber(state[2] or 1), state[3]
 local told = tonumber(state[6] or 0)
+local newest_score, newest = string.match(state[7] or '', '^(%d+) (%x+)$')
+local replacers = state[8]
 -- The fence of the last grant: a lease that is set up again brings its own one along.
 local granted = reclaimed and tonumber(string.match(reclaimed, '^%d+')) or fence
 local dedupes = state[4] == '1'
@@ -107,9 +113,14 @@ local function is_foreign()
   return value and value ~= MARKER and not holders[value]
 end
 
+-- The holder that gives the lock back just now: not among the others any more, but those who
+-- watch have not been told so.
+local leaving
+
 -- How many more can hold the lock.
 local function free()
-  local taken = is_foreign() and slots or 0
+  if leaving and leaving.mode == 's' then return 0 end
+  local taken = is_foreign() and slots or leaving and 1 or 0
   for _, h in pairs(holders) do
     if not h.promise then
       if h.mode == 's' then return 0 end

@@ -92,7 +92,7 @@ end
 -- heard of, and found the lock as quick.
 local function promise_to_the_next(self, anew, quick)
   if is_foreign() then return end
-  local is_plain = quick and not reclaimed and not dedupes
+  local is_plain = quick and not reclaimed and not dedupes and not replacers
   local first, promised, is_sure = 0, false, true
   while true do
     local token = waiting_at(first)

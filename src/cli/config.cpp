@@ -1,0 +1,224 @@
+#include "cli/config.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "cli/config_check.hpp"
+#include "cli/sources.hpp"
+#include "cli/speaker.hpp"
+#include "cli/table.hpp"
+#include "cli/value_check.hpp"
+#include "util/json.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+// A setting in force; `value` is nothing where nothing is set.
+struct SettingRow {
+  const VerbSpec* verb;  // null for a common one
+  std::string option;
+  std::optional<std::string> value;
+  std::string source;
+  std::string origin;  // empty for a default
+
+  std::string setting() const {
+    return (verb == nullptr ? "" : std::string(verb->name) + ".") + option;
+  }
+};
+
+struct Default {
+  std::string_view verb;  // empty: of all that have the option
+  std::string_view option;
+  std::string_view value;
+};
+
+// As the verbs' options have them when nothing is said. The first that fits counts.
+constexpr Default defaults[] = {
+    {"", "namespace", "dlock"},
+    {"", "store-timeout", "2s"},
+    {"", "replicas", "0"},
+    {"", "sentinel-tls", "true"},
+    {"", "color", "auto"},
+    {"cache", "wait", "forever"},
+    {"", "wait", "0"},
+    {"cache", "ttl", "5m"},
+    {"", "ttl", "30s"},
+    {"", "slots", "1"},
+    {"", "conflict-exit-code", "75"},
+    {"", "dedupe", "0"},
+    {"", "min-hold", "0"},
+    {"", "kill-after", "5s"},
+    {"", "jitter", "0"},
+    {"", "on-outage", "stop"},
+    {"", "lock-delay", "0"},
+    {"", "stragglers", "leave"},
+    {"", "min-validity", "0"},
+    {"", "limit", "20"},
+    {"", "sort", "name"},
+    {"", "stale", "0"},
+    {"", "max-size", "16MiB"},
+};
+
+std::optional<std::string> default_of(std::string_view verb, const OptionSpec& option) {
+  for (const auto& row : defaults) {
+    const bool fits = row.verb.empty() || row.verb == verb;
+    if (fits && row.option == option.name) return std::string(row.value);
+  }
+  return option.value.empty() ? std::optional<std::string>("false") : std::nullopt;
+}
+
+std::string_view word_of(Setting::Source source) {
+  switch (source) {
+    case Setting::Source::command_line: return "option";
+    case Setting::Source::environment: return "variable";
+    case Setting::Source::lock_table:
+    case Setting::Source::file: break;
+  }
+  return "file";
+}
+
+bool is_secret_option(std::string_view option) { return option == "token"; }
+
+SettingRow row_of(const VerbSpec* verb, const OptionSpec& option,
+                  const Settings& settings) {
+  const auto name = std::string(option.name);
+  const auto found = settings.find(name);
+  if (found == settings.end()) {
+    const auto usual = default_of(verb == nullptr ? "" : verb->name, option);
+    return {verb, name, usual, "default", ""};
+  }
+  const auto& setting = found->second;
+  return {verb, name, is_secret_option(name) ? "***" : setting.value,
+          std::string(word_of(setting.source)), setting.origin};
+}
+
+bool is_on(const Settings& settings, std::string_view name) {
+  const auto found = settings.find(name);
+  return found != settings.end() && found->second.value != "false" &&
+         found->second.value != "0";
+}
+
+// Takes out what gives way to a setting that it excludes, as it does where it is used.
+Settings in_force(Settings settings) {
+  constexpr std::string_view exclusive[][2] = {{"quiet", "verbose"},
+                                               {"shared", "slots"},
+                                               {"dedupe", "shared"},
+                                               {"dedupe", "slots"}};
+  for (const auto& [one, other] : exclusive) {
+    if (!is_on(settings, one) || !is_on(settings, other)) continue;
+    if (other == "slots" && one == "dedupe" &&
+        settings.find(other)->second.value == "1") {
+      continue;
+    }
+    if (gives_way(settings, one, other)) {
+      settings.erase(settings.find(one));
+    } else if (gives_way(settings, other, one)) {
+      settings.erase(settings.find(other));
+    }
+  }
+  return settings;
+}
+
+std::vector<SettingRow> common_rows(const Invocation& invocation, const Config& config) {
+  std::vector<SettingRow> rows;
+  const auto settings = in_force(invocation.settings);
+  for (const auto& option : common_specs()) {
+    auto row = row_of(nullptr, option, settings);
+    if (option.name == "config" && !config.path.empty()) row.value = config.path;
+    if (option.name == "store") {
+      // As the store tells its URL: without a password, with the directory.
+      asio::io_context context(1);
+      const auto& common = invocation.common;
+      row.value = open_store(common.store, store_timeout(common, {}), context)->url();
+    }
+    rows.push_back(std::move(row));
+  }
+  for (const char* secret : {"password", "sentinel-password"}) {
+    const auto found = invocation.settings.find(secret);
+    if (found == invocation.settings.end()) continue;
+    rows.push_back({nullptr, secret, "***", "variable", found->second.origin});
+  }
+  return rows;
+}
+
+// What verbs have of their own: all of them, or those that can be about the lock `name`.
+std::vector<SettingRow> verb_rows(const std::string& name, const Config& config) {
+  std::vector<SettingRow> rows;
+  for (const auto& verb : all_verbs()) {
+    if (!name.empty() && !is_about_lock(verb.verb, name)) continue;
+    const auto settings = in_force(settings_from({}, verb, name, config));
+    for (const auto& option : verb.own()) {
+      rows.push_back(row_of(&verb, option, settings));
+    }
+  }
+  return rows;
+}
+
+// What the file says for each verb and lock has to go together, too.
+void check_all_together(const Config& config) {
+  if (config.path.empty()) return;
+  std::vector<std::string> names{""};
+  for (const auto& [name, table] : config.locks) names.push_back(name);
+  for (const auto& name : names) {
+    for (const auto& verb : all_verbs()) {
+      if (!name.empty() && !is_about_lock(verb.verb, name)) continue;
+      try {
+        check_together(verb, settings_from({}, verb, name, config));
+      } catch (const UsageError& error) {
+        if (!error.from_file()) continue;
+        const auto table = name.empty() ? std::string(verb.name) : shown_lock(name);
+        throw UsageError(printable(config.path) + ": [" + table + "]: " + error.what(),
+                         true);
+      }
+    }
+  }
+}
+
+std::string rows_text(const std::vector<SettingRow>& rows, bool color) {
+  Table table({"SETTING", "VALUE", "FROM"});
+  for (const auto& row : rows) {
+    table.add({row.setting(), row.value ? printable(*row.value) : "-",
+               row.origin.empty() ? row.source : row.origin});
+  }
+  return table.text("", color);
+}
+
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json rows_json(const std::vector<SettingRow>& rows, const std::string& name,
+               const std::string& path) {
+  Json settings = Json::array();
+  for (const auto& row : rows) {
+    settings.push_back({{"setting", row.setting()},
+                        {"value", or_null(row.value)},
+                        {"source", row.source},
+                        {"origin", text_or_null(row.origin)}});
+  }
+  return {{"name", text_or_null(name)},
+          {"file", text_or_null(path)},
+          {"settings", std::move(settings)}};
+}
+
+}  // namespace
+
+ExitStatus config_verb(const Invocation& invocation) {
+  const auto& common = invocation.common;
+  const auto name =
+      invocation.operands.empty() ? "" : parsed_name(invocation.operands.front());
+  OptionValues options;
+  if (!invocation.config.empty()) options["config"] = invocation.config;
+  const auto config = found_config(options).config;
+  check_all_together(config);
+
+  auto rows = common_rows(invocation, config);
+  auto own = verb_rows(name, config);
+  std::move(own.begin(), own.end(), std::back_inserter(rows));
+  print(common.json ? to_line(rows_json(rows, name, config.path)) + "\n"
+                    : rows_text(rows, use_color(common.color)));
+  return ExitStatus::success;
+}
+
+}  // namespace dlock

@@ -1,0 +1,57 @@
+#include "cli/loss_text.hpp"
+
+#include "cli/holder_text.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+namespace {
+
+std::string cause_of(Loss loss, bool on_server, const std::optional<Silence>& silence,
+                     const std::optional<Taker>& taker) {
+  switch (loss) {
+    case Loss::taken_over: return "somebody else was granted it";
+    case Loss::gone:
+      return on_server ? "the server no longer knows it (restarted or flushed?)"
+                       : "the store no longer knows it (files removed or replaced?)";
+    case Loss::failed_over: return "a server that took over did not know it";
+    case Loss::broken:
+      return taker ? taker_text(*taker) : "it was taken with dlock break";
+    case Loss::unconfirmed: break;
+  }
+  if (!silence) return "its lease was not renewed in time";
+  return silence->server + " has not answered for " + for_people(silence->lasted);
+}
+
+}  // namespace
+
+std::string taker_text(const Taker& taker) {
+  return owner_text(taker.user, taker.host) + " took the lock with " +
+         (taker.replaces ? "--replace" : "dlock break");
+}
+
+std::string loss_text(Loss loss, CommandThen command, bool on_server,
+                      const std::optional<Silence>& silence,
+                      const std::optional<Taker>& taker) {
+  const auto cause = cause_of(loss, on_server, silence, taker);
+  switch (command) {
+    case CommandThen::ended_in_time:
+      return "lost the lock: " + cause +
+             ", so the command was ended before the lease ran out";
+    case CommandThen::had_ended:
+      return "lost the lock before the command ended: " + cause;
+    case CommandThen::may_have_outlived:
+      return "lost the lock: " + cause + "; the lease may have ended before the command";
+    case CommandThen::was_ended: break;
+  }
+  return "lost the lock: " + cause + "; the command was ended";
+}
+
+std::string server_in(const std::string& url) {
+  const auto scheme = url.find("://");
+  if (scheme == std::string::npos) return url.substr(url.find(':') + 1);
+  const auto authority = url.substr(scheme + 3, url.find('/', scheme + 3) - scheme - 3);
+  const auto at = authority.rfind('@');
+  return at == std::string::npos ? authority : authority.substr(at + 1);
+}
+
+}  // namespace dlock

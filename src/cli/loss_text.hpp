@@ -1,0 +1,40 @@
+// What is said of a lock that a run has lost.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lock/clock.hpp"
+#include "lock/lease.hpp"
+#include "lock/lease_watcher.hpp"
+
+namespace dlock {
+
+// What became of the command.
+enum class CommandThen {
+  ended_in_time,  // before the lease ran out
+  was_ended,
+  had_ended,         // by itself, before the loss was found
+  may_have_outlived  // its lease: nobody knows
+};
+
+// A server that does not answer any more.
+struct Silence {
+  std::string server;
+  milliseconds lasted{};
+};
+
+// "root@web2 took the lock with dlock break".
+std::string taker_text(const Taker& taker);
+
+// "lost the lock: the server no longer knows it (restarted or flushed?); the command was
+// ended". `on_server`: leases run out there. `silence` only if it was that, `taker` if
+// the lease was broken and the store knows by whom.
+std::string loss_text(Loss loss, CommandThen command, bool on_server,
+                      const std::optional<Silence>& silence,
+                      const std::optional<Taker>& taker = std::nullopt);
+
+// The host and port of a store's URL, or its path.
+std::string server_in(const std::string& url);
+
+}  // namespace dlock

@@ -1,0 +1,48 @@
+#include "cli/orphaned_runs.hpp"
+
+#include <cerrno>
+#include <csignal>
+
+#include "cli/lock_view.hpp"
+#include "util/failure.hpp"
+#include "util/process.hpp"
+
+namespace dlock {
+namespace {
+
+// From TERM to KILL, as --kill-after has it.
+constexpr milliseconds kill_after{5000};
+
+// For how long it may be that nothing is found of such a run: it may be ending just now.
+constexpr milliseconds found_within{1000};
+
+}  // namespace
+
+void OrphanedRuns::end(const Broken& broken) {
+  const auto now = Clock::now();
+  auto& run = runs_.try_emplace(broken.holder.fence, Known{now, Clock::time_point::max()})
+                  .first->second;
+  if (!broken.processes.empty()) run.found_at = now;
+  if (now - run.found_at >= found_within) {
+    throw Failure(Failure::Kind::rejected,
+                  "the dlock of its holder is gone, and what is left of the command is "
+                  "out of reach: " +
+                      described(broken.holder));
+  }
+  const bool termed = run.termed_at != Clock::time_point::max();
+  const bool kills = termed && now - run.termed_at >= kill_after;
+  for (const auto& process : broken.processes) {
+    if (termed && !kills) break;
+    const bool sent = send_signal(process.get(), kills ? SIGKILL : SIGTERM);
+    if (!sent && errno == EPERM) {
+      throw Failure(Failure::Kind::rejected,
+                    "the dlock of its holder is gone, and its command may not be ended "
+                    "by this user: " +
+                        described(broken.holder));
+    }
+    send_signal(process.get(), SIGCONT);  // a stopped process would not notice
+  }
+  if (!termed && !broken.processes.empty()) run.termed_at = now;
+}
+
+}  // namespace dlock

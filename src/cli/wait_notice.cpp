@@ -1,0 +1,55 @@
+#include "cli/wait_notice.hpp"
+
+#include <algorithm>
+
+#include "util/text.hpp"
+#include "util/width.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr milliseconds step_every = std::chrono::minutes(1);
+
+// What is waited for comes before how long that may last.
+constexpr std::size_t least_columns = 40;
+
+}  // namespace
+
+milliseconds WaitNotice::waiting(const Text& text) { return say(For::turn, text); }
+
+void WaitNotice::store_absent(const Failure& failure) {
+  const std::string reason = failure.what();
+  const std::string then = "; trying again";
+  say(For::store, [&](std::size_t columns) {
+    return cut_to(reason, columns - std::min(columns, columns_of(then))) + then;
+  });
+}
+
+milliseconds WaitNotice::say(For what, const Text& text) {
+  const auto now = Clock::now();
+  auto good_for = milliseconds::max();
+  if (speaker_.is_verbose()) {
+    if (what != said_ || now >= say_again_) {
+      constexpr auto any_columns = std::string::npos;
+      speaker_.live("");
+      speaker_.step(text(any_columns) + left());
+      said_ = what;
+      say_again_ = now + step_every;
+    }
+    good_for = std::chrono::ceil<milliseconds>(say_again_ - now);
+  }
+  const auto columns = speaker_.live_columns();
+  const auto end = left();
+  const bool has_room = columns >= least_columns + columns_of(end);
+  const auto line = has_room ? text(columns - columns_of(end)) + end : text(columns);
+  return speaker_.live(line) ? std::min(good_for, live_for) : good_for;
+}
+
+// "; 4m58s left", or nothing where the wait has no end.
+std::string WaitNotice::left() const {
+  if (until_ == Clock::time_point::max()) return "";
+  const auto left = std::chrono::ceil<std::chrono::seconds>(until_ - Clock::now());
+  return "; " + for_people(std::max(left, std::chrono::seconds(0))) + " left";
+}
+
+}  // namespace dlock

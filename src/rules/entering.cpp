@@ -1,0 +1,61 @@
+#include "rules/entering.hpp"
+
+#include <algorithm>
+
+#include "rules/queue.hpp"
+
+namespace dlock::rules {
+namespace {
+
+// A reader below a reader enters even if a writer waits: that writer waits for the
+// outer run, which waits for this one.
+bool joins_outer_reader(const State& state, const Claim& claim) {
+  return claim.mode == Mode::shared &&
+         std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const Holder& holder) {
+                       return holder.mode == Mode::shared && is_above(claim, holder);
+                     });
+}
+
+}  // namespace
+
+bool is_above(const Claim& claim, const Holder& holder) {
+  return !holder.ended && std::find(claim.held_above.begin(), claim.held_above.end(),
+                                    holder.fence) != claim.held_above.end();
+}
+
+std::optional<Fence> blocked_from_above(const State& state, const Claim& claim) {
+  std::optional<Fence> above;
+  bool others = std::any_of(state.waiters.begin(), state.waiters.end(),
+                            [](const Waiter& w) { return w.promised_until.has_value(); });
+  for (const auto& holder : state.holders) {
+    if (is_above(claim, holder)) {
+      above = holder.fence;
+    } else {
+      others = true;
+    }
+  }
+  // Somebody else's slot can become free.
+  const bool can_wait = claim.mode == Mode::exclusive && claim.slots > 1 && others;
+  return can_wait ? std::nullopt : above;
+}
+
+bool can_enter(const State& state, const Claim& claim, Moment now) {
+  // Those that were promised it already count as if they held it.
+  const bool nobody_waits = std::all_of(
+      state.waiters.begin(), state.waiters.end(),
+      [](const Waiter& waiter) { return waiter.passed_over || waiter.promised_until; });
+  return (nobody_waits || joins_outer_reader(state, claim)) &&
+         occupancy_of(state, now).admits(claim.mode, state.slots);
+}
+
+bool is_full(const State& state, const Claim& claim, const Lives& lives) {
+  if (!claim.max_queue) return false;
+  const auto counted = [&](const Waiter& waiter) {
+    return !(claim.supersedes && waiter.supersedes) && lives.lives(waiter);
+  };
+  return std::count_if(state.waiters.begin(), state.waiters.end(), counted) >=
+         static_cast<std::ptrdiff_t>(*claim.max_queue);
+}
+
+}  // namespace dlock::rules

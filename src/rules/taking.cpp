@@ -1,0 +1,92 @@
+#include "rules/taking.hpp"
+
+#include <algorithm>
+
+#include "rules/entering.hpp"
+#include "rules/queue.hpp"
+#include "rules/runs.hpp"
+
+namespace dlock::rules {
+namespace {
+
+template <typename IsMeant>
+std::vector<Holder> take_from(State& state, IsMeant is_meant, const TakenBy& taker,
+                              Moment now, Consequences& consequences) {
+  std::vector<Holder> found;
+  for (auto& holder : state.holders) {
+    if (!is_meant(holder)) continue;
+    found.push_back(holder);
+    if (!holder.broken) holder.taken_by = taker;
+    holder.broken = true;
+    if (is_by_hand(holder)) consequences.vanished.push_back(lease_by_hand(holder, now));
+  }
+  // What ends by the clock has nobody who could be told.
+  std::erase_if(state.holders, [](const Holder& h) { return h.broken && h.ends_at; });
+  return found;
+}
+
+}  // namespace
+
+std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
+                                 const TakenBy& taker, Moment now, const Lives& lives,
+                                 Consequences& consequences) {
+  remove_dead_holders(state, now, lives, consequences);
+  remove_dead_dismissed(state, lives, consequences);
+  auto found = take_from(
+      state,
+      [&](const Holder& holder) {
+        return std::find(fences.begin(), fences.end(), holder.fence) != fences.end();
+      },
+      taker, now, consequences);
+  promise_to_the_next(state, now, lives, consequences);
+  return found;
+}
+
+std::vector<Fence> fences_of(const std::vector<Holder>& holders) {
+  std::vector<Fence> fences;
+  fences.reserve(holders.size());
+  for (const auto& holder : holders) fences.push_back(holder.fence);
+  return fences;
+}
+
+bool replace_holders(State& state, const Claim& claim, const Party& taker, Moment now,
+                     Consequences& consequences) {
+  auto taken = take_from(
+      state, [&](const Holder& holder) { return !is_above(claim, holder); },
+      replacing(taker), now, consequences);
+  for (auto& holder : taken) consequences.broken.push_back(std::move(holder));
+  return !taken.empty();
+}
+
+TakenBy replacing(const Party& taker) { return {taker.uid, taker.host, true}; }
+
+const Waiter* replacer(const State& state, Moment now, const Lives& lives) {
+  const auto found =
+      std::find_if(state.waiters.begin(), state.waiters.end(), [&](const Waiter& waiter) {
+        return waiter.replaces && !waiter.passed_over && !is_promised(waiter, now) &&
+               lives.lives(waiter);
+      });
+  return found == state.waiters.end() ? nullptr : &*found;
+}
+
+void wake_replacers(const State& state, Consequences& consequences) {
+  for (const auto& waiter : state.waiters) {
+    if (waiter.replaces) consequences.wake.push_back(waiter.party.session);
+  }
+}
+
+bool supersede(State& state, const Party& newer, const Lives& lives,
+               Consequences& consequences) {
+  const auto superseded = std::erase_if(state.waiters, [&](const Waiter& waiter) {
+    if (!waiter.supersedes) return false;
+    if (lives.lives(waiter)) ++state.superseded;
+    state.dismissed.push_back({waiter, {}, Superseded{newer.host, newer.pid}});
+    consequences.wake.push_back(waiter.party.session);
+    return true;
+  });
+  // Who is in front now has to watch what that one did.
+  if (superseded > 0) wake_the_head(state, consequences);
+  return superseded > 0;
+}
+
+}  // namespace dlock::rules

@@ -1,0 +1,44 @@
+#include "store/local/later_fields.hpp"
+
+#include <algorithm>
+
+namespace dlock::local {
+
+LaterFields later_fields_of(const State& state) {
+  LaterFields later;
+  for (std::uint32_t i = 0; i < state.waiters.size(); ++i) {
+    if (state.waiters[i].supersedes) later.superseding.push_back(i);
+    if (state.waiters[i].replaces) later.replacing.push_back(i);
+  }
+  for (std::uint32_t i = 0; i < state.dismissed.size(); ++i) {
+    const auto& newer = state.dismissed[i].newer;
+    if (newer) later.superseded.push_back({i, *newer});
+  }
+  for (std::uint32_t i = 0; i < state.holders.size(); ++i) {
+    const auto& taken_by = state.holders[i].taken_by;
+    if (taken_by) later.taken_from.push_back({i, *taken_by});
+  }
+  return later;
+}
+
+bool take_in(const LaterFields& later, State& state) {
+  const auto set = [&](const std::vector<std::uint32_t>& waiters, bool Waiter::*flag) {
+    return std::all_of(waiters.begin(), waiters.end(), [&](std::uint32_t index) {
+      const bool is_there = index < state.waiters.size();
+      if (is_there) state.waiters[index].*flag = true;
+      return is_there;
+    });
+  };
+  for (const auto& leaver : later.superseded) {
+    if (leaver.index >= state.dismissed.size() || leaver.newer.pid < 0) return false;
+    state.dismissed[leaver.index].newer = leaver.newer;
+  }
+  for (const auto& loser : later.taken_from) {
+    if (loser.index >= state.holders.size()) return false;
+    state.holders[loser.index].taken_by = loser.taken_by;
+  }
+  return set(later.superseding, &Waiter::supersedes) &&
+         set(later.replacing, &Waiter::replaces);
+}
+
+}  // namespace dlock::local

@@ -1,0 +1,86 @@
+#include "store/redis/limit_record.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "util/text.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// Far from where sums of moments would overflow.
+constexpr std::int64_t greatest = std::int64_t{1} << 53;
+
+template <typename Number>
+std::optional<Number> number_from(std::string_view text) {
+  Number number = 0;
+  const auto* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  if (error != std::errc() || end != last || number < 0) return std::nullopt;
+  return number;
+}
+
+std::optional<Clock::time_point> moment_from(const Reply& reply) {
+  const auto at = number_from<std::int64_t>(reply.text);
+  if (!at || *at > greatest) return std::nullopt;
+  return Clock::time_point(std::chrono::microseconds(*at));
+}
+
+std::optional<rules::Turn> turn_from(const std::string& member, const Reply& at) {
+  const auto moment = moment_from(at);
+  const auto end = std::min(member.find(' '), member.size());
+  const auto token = token_from(std::string_view(member).substr(0, end));
+  if (!moment || !token) return std::nullopt;
+  rules::Turn turn{*token, *moment};
+  if (end == member.size()) return turn;
+  const auto second = member.find(' ', end + 1);
+  if (second == std::string::npos) return std::nullopt;
+  const auto pid =
+      number_from<pid_t>(std::string_view(member).substr(end + 1, second - end - 1));
+  const auto host = percent_decoded(std::string_view(member).substr(second + 1));
+  if (!pid || !host) return std::nullopt;
+  turn.pid = *pid;
+  turn.host = *host;
+  return turn;
+}
+
+}  // namespace
+
+std::string member_of(const RateClaim& claim) {
+  return text_of(claim.token) + " " + std::to_string(claim.pid) + " " +
+         percent_encoded(claim.host);
+}
+
+std::optional<KeptLimit> kept_limit_from(const Reply& reply) {
+  const auto& parts = reply.elements;
+  constexpr std::int64_t most = 10'000;  // as for who sets it
+  if (reply.kind != Reply::Kind::array || parts.size() != 5 ||
+      parts[1].kind != Reply::Kind::integer || parts[2].kind != Reply::Kind::integer ||
+      parts[1].integer < 0 || parts[1].integer > most || parts[2].integer < 0 ||
+      parts[2].integer > greatest || parts[4].elements.size() % 2 != 0) {
+    return std::nullopt;
+  }
+  const auto now = moment_from(parts[0]);
+  if (!now) return std::nullopt;
+  KeptLimit kept;
+  kept.now = *now;
+  kept.state.rate = {static_cast<unsigned>(parts[1].integer),
+                     milliseconds(parts[2].integer)};
+  for (const auto& stamp : parts[3].elements) {
+    const auto moment = moment_from(stamp);
+    if (!moment) return std::nullopt;
+    kept.state.stamps.push_back(*moment);
+  }
+  if (!std::is_sorted(kept.state.stamps.begin(), kept.state.stamps.end())) {
+    return std::nullopt;
+  }
+  const auto& turns = parts[4].elements;
+  for (std::size_t i = 0; i < turns.size(); i += 2) {
+    auto turn = turn_from(turns[i].text, turns[i + 1]);
+    if (!turn) return std::nullopt;
+    kept.state.turns.push_back(std::move(*turn));
+  }
+  return kept;
+}
+
+}  // namespace dlock::redis

@@ -1,0 +1,113 @@
+#include "store/redis/route.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "store/redis/records.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// Between tries within one operation: a server that takes over is there in a moment.
+constexpr milliseconds first_nap{20};
+constexpr milliseconds longest_nap{200};
+
+// Of which each is right at the time. More are two servers that send us to each other.
+constexpr int most_hops = 5;
+
+asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
+  while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+}
+
+}  // namespace
+
+asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until,
+                                   Wakeup& wakeup) {
+  for (auto nap = first_nap;; nap = std::min(nap * 2, longest_nap)) {
+    std::optional<Failure> failure;
+    try {
+      auto* node = co_await node_for(lock, until, wakeup);
+      co_await node->open(until, wakeup);
+      co_return node;
+    } catch (const Failure& error) {
+      const bool passes = error.kind() == Failure::Kind::unreachable;
+      const auto next = later(Clock::now(), nap);
+      if (!passes || !has_others() || next >= until || wakeup.gives_up()) throw;
+      failure = error;  // co_await is not allowed in here
+    }
+    co_await sleep(later(Clock::now(), nap), wakeup);
+  }
+}
+
+asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
+                                       Clock::time_point until, Wakeup& wakeup) {
+  auto nap = first_nap;
+  int hops = 0;
+  for (;;) {
+    Response response;
+    response.node = co_await open(lock, until, wakeup);
+    response.replies = co_await ask(*response.node);
+    const auto next = then(lock, *response.node, response.reply());
+    if (next == Then::done) co_return response;
+    if (next == Then::follow && ++hops <= most_hops && Clock::now() < until) continue;
+    if (later(Clock::now(), nap) >= until || wakeup.gives_up()) co_return response;
+    co_await sleep(later(Clock::now(), nap), wakeup);
+    nap = std::min(nap * 2, longest_nap);
+  }
+}
+
+asio::awaitable<Response> Route::run(const Script& script, const LockName& lock,
+                                     std::vector<std::string> args,
+                                     Clock::time_point until, Wakeup& wakeup,
+                                     Durability durability) {
+  const auto keys = keys_for(script, lock);
+  unsigned wanted = 0;
+  const Ask ask = [&](Node& node) -> asio::awaitable<std::vector<Reply>> {
+    wanted = 0;
+    if (durability == Durability::replicas) {
+      wanted = co_await replicas_of(node, until, wakeup);
+    }
+    auto replies = co_await node.run(script, keys, args, wanted, until, wakeup);
+    if (auto* other = sent_on(script, node, replies.front())) {
+      if (wanted > 0) wanted = co_await replicas_of(*other, until, wakeup);
+      replies = co_await other->run_asking(script, keys, args, wanted, until, wakeup);
+    }
+    co_return replies;
+  };
+  auto response = co_await asked(lock, ask, until, wakeup);
+  if (wanted > 0) {
+    const auto& replicas = response.replies.back();
+    if (replicas.is_error() && !response.reply().is_error()) {
+      throw response.node->failure(replicas);
+    }
+    response.acknowledged = replicas.integer;
+  }
+  co_return response;
+}
+
+asio::awaitable<Response> Route::run(const Script& script, const LockName& lock,
+                                     std::vector<std::string> args, Wakeup& wakeup) {
+  return run(script, lock, std::move(args), budget_end(), wakeup);
+}
+
+asio::awaitable<Response> Route::exchange(const LockName& lock,
+                                          std::vector<Command> commands,
+                                          Clock::time_point until, Wakeup& wakeup) {
+  const Ask ask = [&](Node& node) { return node.exchange(commands, until, wakeup); };
+  co_return co_await asked(lock, ask, until, wakeup);
+}
+
+asio::awaitable<Response> Route::exchange(const LockName& lock,
+                                          std::vector<Command> commands, Wakeup& wakeup) {
+  return exchange(lock, std::move(commands), budget_end(), wakeup);
+}
+
+// What a script uses it builds from the first one.
+std::vector<std::string> Route::keys_for(const Script&, const LockName& lock) const {
+  std::vector<std::string> keys;
+  keys.push_back(key_of(lock));
+  return keys;
+}
+
+}  // namespace dlock::redis

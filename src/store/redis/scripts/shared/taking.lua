@@ -1,0 +1,88 @@
+-- Taking the lock from those who hold it.
+--
+-- `taker` is JSON, and stands in what is shown of the holder from then on: as `how`, which is
+-- 'broken_by', or 'replaced_by' if a claim takes the lock.
+--
+-- uses: state queue events runs
+
+local function take_from_foreign(how, taker)
+  redis.call('DEL', key)
+  value = false
+  tell('broken', 0, 0, '{"' .. how .. '":' .. taker .. '}')
+end
+
+-- Whether nobody is there to be told.
+local function nobody_keeps(h) return h.ended or h.detached end
+
+-- Marks and tells one that keeps its lease, and frees what nobody keeps.
+local function take_from(token, h, how, taker)
+  if h.broken then return end
+  local shown = string.match(h.info, '^({.+)}$')
+  if shown then h.info = shown .. ',"' .. how .. '":' .. taker .. '}' end
+  if nobody_keeps(h) then
+    redis.call('HDEL', H, token)
+    holders[token] = nil
+    if value == token then
+      redis.call('DEL', key)
+      value = false
+    end
+    if h.detached then note_by_hand(h, now) end
+  else
+    h.broken = true
+    redis.call('HSET', H, token, holder_text(h))
+    redis.call('RPUSH', key .. ':b:' .. int(h.fence), '1')
+    redis.call('PEXPIRE', key .. ':b:' .. int(h.fence), QUEUE_MS)
+  end
+  tell('broken', h.fence, 0, h.info)
+end
+
+-- The marker stands for nobody any more once the last one is gone.
+local function drop_marker()
+  if value ~= MARKER or next(holders) then return end
+  redis.call('DEL', key)
+  value = false
+end
+
+-- Takes it from all that are not spared, for this claimant.
+local function replace_holders(is_spared, claimant)
+  if is_foreign() then return take_from_foreign('replaced_by', claimant) end
+  redis.call('PEXPIRE', H, kept_ms)
+  for token, h in pairs(holders) do
+    if not h.promise and not is_spared(h) then take_from(token, h, 'replaced_by', claimant) end
+  end
+  drop_marker()
+end
+
+-- The tokens of those in the queue, but for `self`, who take the lock from whoever has it.
+local function waiting_replacers(self)
+  local tokens = {}
+  for token in string.gmatch(replacers or '', '%x+') do
+    if token ~= self and record_of(token) then tokens[#tokens + 1] = token end
+  end
+  return tokens
+end
+
+local function note_replacers(tokens)
+  if #tokens == 0 then
+    redis.call('HDEL', S, 'replacers')
+  else
+    redis.call('HSET', S, 'replacers', table.concat(tokens, ' '))
+  end
+end
+
+-- For who was just granted the lock: takes it away at once if somebody waits for that who was
+-- not promised the lock itself. One that is passed over would keep everybody from it. A lease
+-- of which nobody can be told is left to those who wait to take it.
+local function take_if_replaced(token, h)
+  local tokens = waiting_replacers(token)
+  local taker
+  for _, other in ipairs(tokens) do
+    local w = waiter_of(record_of(other))
+    if w.until_ > now and not w.passed and not holders[other] then
+      taker = taker or w.info
+      if h.detached then wake(w) end
+    end
+  end
+  if taker and not h.detached then take_from(token, h, 'replaced_by', taker) end
+  note_replacers(tokens)
+end

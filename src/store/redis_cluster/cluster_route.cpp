@@ -1,0 +1,148 @@
+#include "store/redis_cluster/cluster_route.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "store/redis/records.hpp"
+
+namespace dlock::redis_cluster {
+
+using redis::Node;
+using redis::Reply;
+using redis::ReplySort;
+
+ClusterRoute::ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout)
+    : Route(timeout), context_(context), plan_(std::move(plan)) {
+  for (const auto& seed : plan_.seeds) node_at(address_of(seed));
+  asked_ = nodes_.find(address_of(plan_.seeds.front()));
+}
+
+Node& ClusterRoute::node_at(const Address& address) {
+  auto& node = nodes_[address];
+  if (!node) {
+    node = std::make_unique<Node>(context_,
+                                  plan_.seeds.front().at(address.host, address.port),
+                                  timeout(), redis::Role::cluster_member);
+  }
+  return *node;
+}
+
+// The one that was asked last, unless it was of no use.
+Node& ClusterRoute::member_to_ask() {
+  if (asked_->second->is_suspect()) {
+    asked_->second->trust();  // when it is its turn again
+    if (++asked_ == nodes_.end()) asked_ = nodes_.begin();
+  }
+  return *asked_->second;
+}
+
+asio::awaitable<Node*> ClusterRoute::node_for(const LockName& lock,
+                                              Clock::time_point until, Wakeup& wakeup) {
+  const auto known = owners_.find(lock);
+  if (known != owners_.end()) {
+    if (!known->second->is_suspect()) co_return known->second;
+    owners_.erase(known);
+  }
+  co_return co_await owner_by(member_to_ask(), lock, until, wakeup);
+}
+
+// By a question that changes nothing: what is to be on replicas must not be put to one
+// that has not the slot, and one that is silent leaves time for the next.
+asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock,
+                                              Clock::time_point until, Wakeup& wakeup) {
+  const auto part = Clock::now() + (until - Clock::now()) / 3;
+  redis::Command exists{"EXISTS", redis::key_of(lock) + ":z"};
+  const auto replies =
+      co_await member.exchange(redis::alone(std::move(exists)), part, wakeup);
+  const auto& reply = replies.front();
+  auto* owner = &member;
+  switch (redis::sort_of(reply)) {
+    case ReplySort::answer:
+    case ReplySort::ask: break;  // it is giving the slot away, and has it
+    case ReplySort::moved: {
+      const auto address = pointed_to(reply, address_of(member.target()));
+      if (!address) throw member.failure(reply);
+      owner = &node_at(*address);
+      owner->trust();
+      break;
+    }
+    case ReplySort::not_now:
+    case ReplySort::not_primary:
+    case ReplySort::refused: member.distrust(); throw member.failure(reply);
+  }
+  owners_[lock] = owner;
+  co_return owner;
+}
+
+// A member that is new in the cluster, or cut off from it, knows no more than itself.
+asio::awaitable<std::vector<Node*>> ClusterRoute::all(Clock::time_point until,
+                                                      Wakeup& wakeup) {
+  const LockName any;
+  auto* member = co_await open(any, until, wakeup);  // one that answers
+  redis::Command slots{"CLUSTER", "SLOTS"};
+  const auto replies =
+      co_await member->exchange(redis::alone(std::move(slots)), until, wakeup);
+  const auto primaries = primaries_from(replies.front(), address_of(member->target()));
+  if (!primaries) throw member->failure(replies.front());
+  if (primaries->slots < all_slots) {
+    throw Failure(Failure::Kind::unreachable, member->name() + ": the cluster serves " +
+                                                  std::to_string(primaries->slots) +
+                                                  " of " + std::to_string(all_slots) +
+                                                  " slots");
+  }
+  std::vector<Node*> nodes;
+  for (const auto& address : primaries->addresses) nodes.push_back(&node_at(address));
+  co_return nodes;
+}
+
+std::vector<std::string> ClusterRoute::keys_for(const redis::Script& script,
+                                                const LockName& lock) const {
+  const auto key = redis::key_of(lock);
+  std::vector<std::string> keys{key};
+  if (&script == &redis::renew_script) {
+    keys.push_back(key + ":h");
+    keys.push_back(key + ":s");
+  } else {
+    keys.push_back(key + ":z");
+  }
+  return keys;
+}
+
+// One at least: if there is none, nobody else would know of the lease.
+asio::awaitable<unsigned> ClusterRoute::replicas_of(Node& node, Clock::time_point until,
+                                                    Wakeup& wakeup) {
+  if (!plan_.replicas.all) co_return plan_.replicas.count;
+  redis::Command nodes{"CLUSTER", "NODES"};
+  const auto replies =
+      co_await node.exchange(redis::alone(std::move(nodes)), until, wakeup);
+  if (replies.front().kind != Reply::Kind::string) throw node.failure(replies.front());
+  co_return std::max(own_replicas_up(replies.front().text), 1U);
+}
+
+redis::Route::Then ClusterRoute::then(const LockName& lock, Node& node,
+                                      const Reply& reply) {
+  switch (redis::sort_of(reply)) {
+    case ReplySort::answer: owners_[lock] = &node; return Then::done;
+    case ReplySort::moved: {
+      const auto address = pointed_to(reply, address_of(node.target()));
+      if (!address) return Then::done;
+      auto& owner = node_at(*address);
+      owner.trust();
+      owners_[lock] = &owner;
+      return Then::follow;
+    }
+    case ReplySort::ask:
+    case ReplySort::not_now:
+    case ReplySort::not_primary: return Then::ask_again;
+    case ReplySort::refused: break;
+  }
+  return Then::done;
+}
+
+Node* ClusterRoute::sent_on(const redis::Script& script, Node& node, const Reply& reply) {
+  if (&script != &redis::renew_script || reply.error_code() != "ASK") return nullptr;
+  const auto address = pointed_to(reply, address_of(node.target()));
+  return address ? &node_at(*address) : nullptr;
+}
+
+}  // namespace dlock::redis_cluster

@@ -1,0 +1,54 @@
+// The way to the member of a cluster that has the slot of a lock.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "store/redis/route.hpp"
+#include "store/redis_cluster/members.hpp"
+#include "store/redis_cluster/plan.hpp"
+
+namespace dlock::redis_cluster {
+
+// One member after the other is asked until one answers, and says where the lock is
+// (MOVED); that is remembered for as long as that member does. No map of all slots is
+// kept: most of those who come here have one lock.
+//
+// While a slot is on its way from one member to another, a script that is run half here
+// and half there would grant what is held. So each script is declared to use a key that
+// never exists, too, and a member on either side refuses it before its first line. Only
+// the renewal, which uses nothing but what each held lock has, follows it (ASK).
+class ClusterRoute final : public redis::Route {
+ public:
+  ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout);
+
+  asio::awaitable<std::vector<redis::Node*>> all(Clock::time_point until,
+                                                 Wakeup& wakeup) override;
+  std::vector<std::string> keys_for(const redis::Script& script,
+                                    const LockName& lock) const override;
+  bool fails_over() const override { return true; }
+
+ private:
+  asio::awaitable<redis::Node*> node_for(const LockName& lock, Clock::time_point until,
+                                         Wakeup& wakeup) override;
+  asio::awaitable<unsigned> replicas_of(redis::Node& node, Clock::time_point until,
+                                        Wakeup& wakeup) override;
+  Then then(const LockName& lock, redis::Node& node, const redis::Reply& reply) override;
+  redis::Node* sent_on(const redis::Script& script, redis::Node& node,
+                       const redis::Reply& reply) override;
+  bool has_others() const override { return true; }
+
+  asio::awaitable<redis::Node*> owner_by(redis::Node& member, const LockName& lock,
+                                         Clock::time_point until, Wakeup& wakeup);
+  redis::Node& node_at(const Address& address);
+  redis::Node& member_to_ask();
+
+  asio::io_context& context_;
+  Plan plan_;
+  std::map<Address, std::unique_ptr<redis::Node>> nodes_;  // all that there ever were
+  std::map<LockName, redis::Node*> owners_;
+  std::map<Address, std::unique_ptr<redis::Node>>::iterator asked_;  // last, of nodes_
+};
+
+}  // namespace dlock::redis_cluster

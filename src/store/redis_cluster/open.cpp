@@ -1,0 +1,65 @@
+#include <algorithm>
+
+#include "store/redis/connection.hpp"
+#include "store/redis/examine.hpp"
+#include "store/redis/redis_store.hpp"
+#include "store/redis_cluster/cluster_route.hpp"
+#include "store/redis_cluster/health.hpp"
+#include "store/redis_cluster/plan.hpp"
+
+namespace dlock::redis_cluster {
+namespace {
+
+std::optional<milliseconds> node_timeout_of(const redis::Facts& facts) {
+  const auto found = facts.config.find("cluster-node-timeout");
+  if (found == facts.config.end()) return std::nullopt;
+  return redis::milliseconds_from(found->second);
+}
+
+}  // namespace
+
+std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
+                            asio::io_context& context) {
+  return std::make_unique<redis::RedisStore>(
+      context, plan.url(), std::make_unique<ClusterRoute>(context, plan, timeout));
+}
+
+asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,
+                                     milliseconds timeout, asio::io_context& context,
+                                     Wakeup& wakeup) {
+  Examination examination;
+  ClusterFacts facts;
+  ClusterRoute route(context, plan, timeout);
+  std::vector<redis::Node*> primaries;
+  try {
+    primaries = co_await route.all(route.budget_end(), wakeup);
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::exhausted) throw;
+    facts.failure = failure;
+  }
+  for (auto* primary : primaries) {
+    auto found =
+        co_await redis::facts_of(context, primary->target(), name_space, timeout, wakeup);
+    found.is_in_cluster = true;
+    if (const auto node_timeout = node_timeout_of(found)) {
+      facts.node_timeout =
+          std::max(facts.node_timeout.value_or(*node_timeout), *node_timeout);
+    }
+    facts.primaries.push_back(std::move(found));
+  }
+  examination.findings = findings_of(facts);
+  for (const auto& primary : facts.primaries) {
+    const auto round_trip = redis::median_of(primary.round_trips);
+    if (round_trip) {
+      examination.round_trip =
+          std::max(examination.round_trip.value_or(*round_trip), *round_trip);
+    }
+  }
+  if (examination.round_trip) {
+    examination.smallest_ttl = redis::smallest_ttl_for(redis::needed_budget(
+        *examination.round_trip, facts.primaries.front().trips_to_renew));
+  }
+  co_return examination;
+}
+
+}  // namespace dlock::redis_cluster

@@ -1,0 +1,49 @@
+#include "store/redis_cluster/plan.hpp"
+
+#include "store/redis/plan.hpp"
+#include "store/redis/url_parts.hpp"
+
+namespace dlock::redis_cluster {
+
+Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
+  redis::refuse_controls(rest);
+  const auto parts =
+      redis::url_parts(rest, "[user[:password]@]host[:port],host[:port]...");
+  redis::Target login;
+  if (parts.login) redis::take_login(*parts.login, login);
+  if (scheme == "rediss+cluster") login.tls.emplace();
+  Plan plan;
+  plan.seeds = redis::servers_from(parts.servers, redis::usual_port, "server");
+  for (auto& seed : plan.seeds) {
+    seed.user = login.user;
+    seed.password = login.password;
+    seed.tls = login.tls;
+  }
+  if (parts.behind.find_first_of("?#") != std::string_view::npos) {
+    throw redis::bad_url("nothing can follow the servers");
+  }
+  if (parts.behind.size() > 1) {
+    throw redis::bad_url(
+        "a cluster has only database 0, so none can be named: nothing follows the "
+        "servers");
+  }
+  return plan;
+}
+
+void Plan::set(const Credentials& credentials) {
+  for (auto& seed : seeds) redis::set_login(seed, credentials);
+  replicas = credentials.replicas;
+}
+
+bool Plan::is_insecure() const {
+  return seeds.front().tls && seeds.front().tls->insecure;
+}
+
+std::string Plan::url() const {
+  const auto& login = seeds.front();
+  std::string url = login.tls ? "rediss+cluster://" : "redis+cluster://";
+  if (!login.user.empty()) url += redis::encoded(login.user) + "@";
+  return url + redis::servers_text(seeds, redis::usual_port);
+}
+
+}  // namespace dlock::redis_cluster

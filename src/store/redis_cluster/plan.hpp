@@ -1,0 +1,45 @@
+// Redis or Valkey servers that share the locks among them by slots.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lock/finding.hpp"
+#include "lock/store.hpp"
+#include "store/plan.hpp"
+#include "store/redis/target.hpp"
+
+namespace dlock::redis_cluster {
+
+struct Plan {
+  // Those to ask first, 1 to redis::most_servers, all different. Each has the login and
+  // the TLS of every server of the cluster.
+  std::vector<redis::Target> seeds;
+  Replicas replicas;
+
+  // Of what follows the scheme and its colon:
+  //   redis+cluster://[user[:password]@]host[:port][,...],
+  //   rediss+cluster:// the same over TLS
+  // Throws Failure (misconfigured) for what cannot be.
+  static Plan parsed(std::string_view scheme, const std::string& rest);
+
+  void set(const Credentials& credentials);
+  bool is_insecure() const;
+
+  // The URL that leads here, without passwords and what is usual anyway. Always printable
+  // ASCII.
+  std::string url() const;
+};
+
+// As open_store() and examine_store().
+std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
+                            asio::io_context& context);
+asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,
+                                     milliseconds timeout, asio::io_context& context,
+                                     Wakeup& wakeup);
+
+}  // namespace dlock::redis_cluster

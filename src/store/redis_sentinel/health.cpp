@@ -1,0 +1,117 @@
+#include "store/redis_sentinel/health.hpp"
+
+#include <algorithm>
+
+#include "store/redis/health.hpp"
+#include "util/text.hpp"
+
+namespace dlock::redis_sentinel {
+namespace {
+
+using Level = Finding::Level;
+
+constexpr milliseconds usual_ttl{30'000};
+
+// From when sentinels take a primary for dead until the next one takes writes: their
+// vote, which begins up to a second late, and the promotion.
+constexpr milliseconds election{1300};
+
+// Fences are times: from clocks that differ by less than a failover takes they grow.
+constexpr std::chrono::microseconds close_enough{1'000'000};
+
+Finding sentinels(const SentinelFacts& facts) {
+  const auto primary = elected(facts.ballots);
+  if (!primary) {
+    return {"sentinels", Level::error,
+            nobody_elected(facts.master, facts.names, facts.ballots).what(),
+            "name all sentinels in the URL of the store, and the name that `sentinel "
+            "monitor` gave the servers"};
+  }
+  const auto all = facts.ballots.size();
+  const auto agree = static_cast<std::size_t>(std::count_if(
+      facts.ballots.begin(), facts.ballots.end(),
+      [&](const Ballot& one) { return one.vote && one.vote->primary == primary; }));
+  auto message = std::to_string(agree) + " of " + std::to_string(all) + " name " +
+                 printable(primary->host, 200) + ":" + std::to_string(primary->port);
+  if (agree == all && all < 3) {
+    return {"sentinels", Level::warning, message + ": too few to lose one",
+            "have three or more, on machines of their own"};
+  }
+  if (agree == all) return {"sentinels", Level::ok, message, ""};
+  for (std::size_t i = 0; i < all; ++i) {
+    const auto& ballot = facts.ballots[i];
+    if (ballot.failure) {
+      message += "; " + std::string(ballot.failure->what());
+    } else if (!ballot.vote || ballot.vote->primary != primary) {
+      message += "; " + facts.names[i] + " does not";
+    }
+  }
+  return {
+      "sentinels", Level::warning, message,
+      "locks work as long as more than half agree: see the logs of those that do not"};
+}
+
+Finding failover(const SentinelFacts& facts) {
+  if (!facts.down_after) {
+    return {"failover", Level::info, "not checked: no sentinel tells its settings", "",
+            false};
+  }
+  const auto least = redis::smallest_ttl_to_outlive(*facts.down_after + election);
+  const auto message = "noticed after " + for_people(*facts.down_after) +
+                       " (down-after-milliseconds); a --ttl of " + for_people(least) +
+                       " or more outlives one";
+  if (least <= usual_ttl) return {"failover", Level::ok, message, ""};
+  return {"failover", Level::warning, message + ", the usual one of 30s does not",
+          "SENTINEL SET " + printable(facts.master, 200) +
+              " down-after-milliseconds 5000, or a longer --ttl"};
+}
+
+Finding replicas(const SentinelFacts& facts) {
+  const auto up = replicas_up(facts.ballots);
+  if (up > 0) {
+    return {"replicas-up", Level::ok,
+            std::to_string(up) + " by most sentinels; --replicas all waits for them", ""};
+  }
+  return {"replicas-up", Level::warning,
+          "none by most sentinels: there is nothing to fail over to, and --replicas all "
+          "grants nothing",
+          "bring a replica back"};
+}
+
+Finding tilt(const SentinelFacts& facts) {
+  if (facts.tilted.empty()) return {"tilt", Level::ok, "none", ""};
+  std::string names;
+  for (const auto& name : facts.tilted) names += (names.empty() ? "" : ", ") + name;
+  return {"tilt", Level::warning, names + " is in TILT mode, and fails nothing over",
+          "see whether its machine's clock jumps or it is overloaded"};
+}
+
+Finding clocks(const SentinelFacts& facts) {
+  for (const auto& [name, ahead] : facts.clocks_ahead) {
+    const auto off = ahead.count() < 0 ? -ahead : ahead;
+    if (off < close_enough) continue;
+    return {"replica-clocks", Level::warning,
+            name + " is " + for_people(off) +
+                (ahead.count() < 0 ? " behind" : " ahead of") +
+                " the primary: after a failover leases end late or early by that",
+            "keep the clocks of all servers alike (chrony, ntpd)"};
+  }
+  if (facts.clocks_ahead.empty()) {
+    return {"replica-clocks", Level::info, "not checked: no replica tells its time", "",
+            false};
+  }
+  return {"replica-clocks", Level::ok, "as the primary's", ""};
+}
+
+}  // namespace
+
+std::vector<Finding> findings_of(const SentinelFacts& facts) {
+  std::vector<Finding> findings{sentinels(facts)};
+  if (!elected(facts.ballots)) return findings;
+  for (const auto check : {failover, replicas, tilt, clocks}) {
+    findings.push_back(check(facts));
+  }
+  return findings;
+}
+
+}  // namespace dlock::redis_sentinel

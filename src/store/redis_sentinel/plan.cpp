@@ -1,0 +1,82 @@
+#include "store/redis_sentinel/plan.hpp"
+
+#include <algorithm>
+
+#include "store/redis/plan.hpp"
+#include "store/redis/url_parts.hpp"
+#include "util/text.hpp"
+
+namespace dlock::redis_sentinel {
+namespace {
+
+constexpr std::size_t longest_master = 255;
+
+std::string master_from(std::string_view text) {
+  if (text.empty()) {
+    throw redis::bad_url(
+        "the name that the sentinels know the servers by is missing: /NAME behind the "
+        "last of them");
+  }
+  auto master = redis::decoded(text, "the name of the master");
+  if (master.size() > longest_master || !is_printable_utf8(master)) {
+    throw redis::bad_url("the name of the master has 1 to " +
+                         std::to_string(longest_master) + " bytes of printable UTF-8");
+  }
+  return master;
+}
+
+}  // namespace
+
+Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
+  redis::refuse_controls(rest);
+  const auto parts =
+      redis::url_parts(rest, "[user[:password]@]host[:port],host[:port].../MASTER[/db]");
+  Plan plan;
+  if (parts.login) redis::take_login(*parts.login, plan.server);
+  plan.sentinels =
+      redis::servers_from(parts.servers, redis::usual_sentinel_port, "sentinel");
+  if (parts.behind.find_first_of("?#") != std::string_view::npos) {
+    throw redis::bad_url("only /MASTER and /db can follow the sentinels");
+  }
+  const auto behind = parts.behind.substr(std::min<std::size_t>(1, parts.behind.size()));
+  const auto slash = std::min(behind.find('/'), behind.size());
+  plan.master = master_from(behind.substr(0, slash));
+  const auto database = behind.substr(slash);
+  if (database.size() > 1) {
+    plan.server.database = redis::database_from(database.substr(1));
+  }
+  for (auto& sentinel : plan.sentinels) {
+    sentinel.password_options = "--sentinel-password-file or DLOCK_SENTINEL_PASSWORD";
+  }
+  if (scheme == "rediss+sentinel") {
+    plan.server.tls.emplace();
+    for (auto& sentinel : plan.sentinels) sentinel.tls.emplace();
+  }
+  return plan;
+}
+
+void Plan::set(const Credentials& credentials) {
+  redis::set_login(server, credentials);
+  Credentials of_sentinels;
+  of_sentinels.user = credentials.sentinel_user;
+  of_sentinels.password = credentials.sentinel_password;
+  of_sentinels.password_file = credentials.sentinel_password_file;
+  of_sentinels.tls = credentials.tls;
+  for (auto& sentinel : sentinels) {
+    if (!credentials.sentinel_tls) sentinel.tls.reset();
+    redis::set_login(sentinel, of_sentinels);
+    if (sentinel.tls) sentinel.tls->name.clear();  // it is named by its host
+  }
+  replicas = credentials.replicas;
+}
+
+std::string Plan::url() const {
+  std::string url = server.tls ? "rediss+sentinel://" : "redis+sentinel://";
+  if (!server.user.empty()) url += redis::encoded(server.user) + "@";
+  url += redis::servers_text(sentinels, redis::usual_sentinel_port);
+  url += "/" + redis::encoded(master);
+  if (server.database != 0) url += "/" + std::to_string(server.database);
+  return url;
+}
+
+}  // namespace dlock::redis_sentinel

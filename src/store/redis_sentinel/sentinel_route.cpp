@@ -1,0 +1,114 @@
+#include "store/redis_sentinel/sentinel_route.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlock::redis_sentinel {
+namespace {
+
+// For how long what sentinels say is as good as new.
+constexpr milliseconds fresh_for{500};
+
+class SentinelInquiry final : public redis::Inquiry {
+ public:
+  SentinelInquiry(asio::io_context& context, const Plan& plan, Address address,
+                  unsigned& replicas, Clock::time_point until)
+      : address_(std::move(address)),
+        replicas_(replicas),
+        discovery_(context, plan, plan.replicas.all, until) {}
+
+  asio::awaitable<Word> word(Clock::time_point until, Wakeup& wakeup) override {
+    const auto is_sure = [this](const std::vector<Ballot>& ballots) {
+      return is_certain(address_, ballots);
+    };
+    co_await discovery_.wait(is_sure, until, wakeup);
+    const auto word = word_on(address_, discovery_.ballots());
+    if (word == Word::confirmed) replicas_ = replicas_up(discovery_.ballots());
+    co_return word;
+  }
+
+ private:
+  Address address_;
+  unsigned& replicas_;  // how many are up, for the next request
+  Discovery discovery_;
+};
+
+}  // namespace
+
+redis::Node& SentinelRoute::node_at(const Address& address) {
+  auto& node = nodes_[address];
+  if (!node) {
+    node = std::make_unique<redis::Node>(context_,
+                                         plan_.server.at(address.host, address.port),
+                                         timeout(), redis::Role::primary);
+  }
+  return *node;
+}
+
+asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
+                                                      Clock::time_point until,
+                                                      Wakeup& wakeup) {
+  if (primary_ != nullptr && !primary_->is_suspect()) co_return primary_;
+  const auto* last = std::exchange(primary_, nullptr);
+  Discovery discovery(context_, plan_, plan_.replicas.all, until);
+  const auto is_elected = [](const std::vector<Ballot>& ballots) {
+    return elected(ballots).has_value();
+  };
+  // Where there is one to fall back on, it needs the rest of the time.
+  const auto half = Clock::now() + (until - Clock::now()) / 2;
+  co_await discovery.wait(is_elected, last == nullptr ? until : half, wakeup);
+  if (plan_.replicas.all) {
+    // The others may know of more replicas, but a silent one must not cost the budget.
+    const auto never = [](const std::vector<Ballot>&) { return false; };
+    const auto soon = later(Clock::now(), timeout() / 5);
+    co_await discovery.wait(never, std::min(until, soon), wakeup);
+  }
+  const auto address = elected(discovery.ballots());
+  if (!address) {
+    // Sentinels that say nothing must not end what a healthy primary protects.
+    if (last != nullptr &&
+        !is_another_named(address_of(last->target()), discovery.ballots())) {
+      primary_ = &node_at(address_of(last->target()));
+      primary_->trust();
+      co_return primary_;
+    }
+    std::vector<std::string> names;
+    names.reserve(plan_.sentinels.size());
+    for (const auto& sentinel : plan_.sentinels) names.push_back(sentinel.shown());
+    throw nobody_elected(plan_.master, names, discovery.ballots());
+  }
+  primary_ = &node_at(*address);
+  primary_->trust();
+  discovered_at_ = discovery.began();
+  replicas_up_ = replicas_up(discovery.ballots());
+  co_return primary_;
+}
+
+asio::awaitable<std::vector<redis::Node*>> SentinelRoute::all(Clock::time_point until,
+                                                              Wakeup& wakeup) {
+  const LockName any;  // it has all of them
+  auto* primary = co_await open(any, until, wakeup);
+  co_return std::vector<redis::Node*>{primary};
+}
+
+std::unique_ptr<redis::Inquiry> SentinelRoute::inquire(const redis::Node& node,
+                                                       Clock::time_point since,
+                                                       Clock::time_point until) {
+  const bool is_fresh = Clock::now() - discovered_at_ < fresh_for;
+  if (&node == primary_ && discovered_at_ >= since && is_fresh) return nullptr;
+  return std::make_unique<SentinelInquiry>(context_, plan_, address_of(node.target()),
+                                           replicas_up_, until);
+}
+
+// One at least: if there is none, nobody else would know of the lease.
+asio::awaitable<unsigned> SentinelRoute::replicas_of(redis::Node&, Clock::time_point,
+                                                     Wakeup&) {
+  co_return plan_.replicas.all ? std::max(replicas_up_, 1U) : plan_.replicas.count;
+}
+
+redis::Route::Then SentinelRoute::then(const LockName&, redis::Node& node,
+                                       const redis::Reply&) {
+  return node.is_suspect() ? Then::ask_again : Then::done;
+}
+
+}  // namespace dlock::redis_sentinel

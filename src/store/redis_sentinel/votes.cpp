@@ -1,0 +1,169 @@
+#include "store/redis_sentinel/votes.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "util/text.hpp"
+
+namespace dlock::redis_sentinel {
+namespace {
+
+std::size_t count_of(const std::vector<Ballot>& ballots, auto is_meant) {
+  return static_cast<std::size_t>(
+      std::count_if(ballots.begin(), ballots.end(), is_meant));
+}
+
+bool is_most(std::size_t some, std::size_t all) { return some > all / 2; }
+
+std::optional<std::uint16_t> port_from(const std::string& text) {
+  std::uint16_t port = 0;
+  const auto* last = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), last, port);
+  if (error != std::errc() || parsed != last || port == 0) return std::nullopt;
+  return port;
+}
+
+std::optional<Address> address_from(const std::string& host, const std::string& port) {
+  const auto number = port_from(port);
+  if (host.empty() || !number) return std::nullopt;
+  return Address{host, *number};
+}
+
+// The value of a field in a list of names and values; empty if there is none.
+std::string field(const Reply& list, std::string_view name) {
+  for (std::size_t i = 0; i + 1 < list.elements.size(); i += 2) {
+    if (list.elements[i].text == name) return list.elements[i + 1].text;
+  }
+  return "";
+}
+
+// A replica that is gone keeps its place in the list, and says so in its flags.
+bool is_up(const Reply& replica) {
+  const auto flags = field(replica, "flags");
+  const auto has = [&](const char* flag) {
+    return flags.find(flag) != std::string::npos;
+  };
+  return !has("s_down") && !has("o_down") && !has("disconnected");
+}
+
+}  // namespace
+
+std::variant<Vote, Reply> vote_from(const std::vector<Reply>& replies) {
+  Vote vote;
+  const auto& primary = replies.front();
+  if (primary.kind == Reply::Kind::array && primary.elements.size() == 2) {
+    vote.primary = address_from(primary.elements[0].text, primary.elements[1].text);
+    if (!vote.primary) return primary;
+  } else if (primary.kind != Reply::Kind::nil) {
+    return primary;
+  }
+  if (!vote.primary || replies.size() == 1) return vote;
+  if (replies[1].kind != Reply::Kind::array) return replies[1];
+  for (const auto& replica : replies[1].elements) {
+    const auto address = address_from(field(replica, "ip"), field(replica, "port"));
+    if (address) vote.replicas[*address] = is_up(replica);
+  }
+  return vote;
+}
+
+std::optional<Address> elected(const std::vector<Ballot>& ballots) {
+  std::map<Address, std::size_t> votes;
+  for (const auto& ballot : ballots) {
+    if (ballot.vote && ballot.vote->primary) ++votes[*ballot.vote->primary];
+  }
+  for (const auto& [address, number] : votes) {
+    if (is_most(number, ballots.size())) return address;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+struct Count {
+  std::size_t for_it = 0;
+  std::size_t against = 0;
+};
+
+Count count_on(const Address& address, const std::vector<Ballot>& ballots) {
+  Count count;
+  for (const auto& ballot : ballots) {
+    if (!ballot.vote || !ballot.vote->primary) continue;
+    ++(*ballot.vote->primary == address ? count.for_it : count.against);
+  }
+  return count;
+}
+
+}  // namespace
+
+bool is_certain(const Address& address, const std::vector<Ballot>& ballots) {
+  const auto count = count_on(address, ballots);
+  return is_most(count.for_it, ballots.size()) || is_most(count.against, ballots.size());
+}
+
+Word word_on(const Address& address, const std::vector<Ballot>& ballots) {
+  const auto count = count_on(address, ballots);
+  if (is_most(count.for_it, ballots.size())) return Word::confirmed;
+  return is_most(count.against, count.for_it + count.against) ? Word::denied
+                                                              : Word::unknown;
+}
+
+bool is_another_named(const Address& address, const std::vector<Ballot>& ballots) {
+  return count_on(address, ballots).against > 0;
+}
+
+unsigned replicas_up(const std::vector<Ballot>& ballots) {
+  std::map<Address, std::size_t> down;
+  for (const auto& ballot : ballots) {
+    if (!ballot.vote) continue;
+    for (const auto& [replica, is_up] : ballot.vote->replicas) {
+      down[replica] += is_up ? 0 : 1;
+    }
+  }
+  return static_cast<unsigned>(std::count_if(
+      down.begin(), down.end(),
+      [&](const auto& one) { return !is_most(one.second, ballots.size()); }));
+}
+
+Failure nobody_elected(const std::string& master, const std::vector<std::string>& names,
+                       const std::vector<Ballot>& ballots) {
+  for (const auto& ballot : ballots) {
+    const bool is_short =
+        ballot.failure && ballot.failure->kind() == Failure::Kind::exhausted;
+    if (is_short) return *ballot.failure;
+  }
+  const auto quoted = "'" + printable(master, 200) + "'";
+  const auto all = ballots.size();
+  const auto know_none = count_of(
+      ballots, [](const Ballot& ballot) { return ballot.vote && !ballot.vote->primary; });
+  if (is_most(know_none, all)) {
+    return Failure(Failure::Kind::misconfigured,
+                   "no primary is called " + quoted + " (" + std::to_string(know_none) +
+                       " of " + std::to_string(all) + " sentinels know none)");
+  }
+  auto kind = Failure::Kind::unreachable;
+  for (const auto lasting : {Failure::Kind::rejected, Failure::Kind::misconfigured}) {
+    const auto number = count_of(ballots, [&](const Ballot& ballot) {
+      return ballot.failure && ballot.failure->kind() == lasting;
+    });
+    if (is_most(number, all)) kind = lasting;
+  }
+  const auto failed = std::find_if(ballots.begin(), ballots.end(),
+                                   [](const Ballot& ballot) { return ballot.failure; });
+  std::string why;
+  if (failed != ballots.end()) {
+    why = std::string(": ") + failed->failure->what();
+  } else if (const auto open =
+                 std::find_if(ballots.begin(), ballots.end(),
+                              [](const Ballot& ballot) { return ballot.is_open(); });
+             open != ballots.end()) {
+    const auto& name = names[static_cast<std::size_t>(open - ballots.begin())];
+    why = ": " + name + " does not answer";
+  } else {
+    why = ": they do not agree";
+  }
+  return Failure(kind, "not more than half of " + std::to_string(all) +
+                           " sentinels name the same primary for " + quoted + why);
+}
+
+}  // namespace dlock::redis_sentinel

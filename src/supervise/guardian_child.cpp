@@ -1,0 +1,57 @@
+#include "supervise/guardian_child.hpp"
+
+#include <linux/futex.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "util/fork_into.hpp"
+
+namespace dlock {
+
+using Step = GuardianPage::Step;
+
+void GuardianChild::run() const {
+  // It is the guardian's only thread that this is about, so it cannot misfire.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) fail(Step::become, errno);
+  if (::getppid() != guardian) ::_exit(127);  // it is gone already
+  if (cgroup_to_enter >= 0) enter_cgroup(cgroup_to_enter);
+  await_word();
+  auto& page = task.page;
+  page.is_becoming.store(true);
+  // Only now: what a terminal sends to the caller's group was not meant for it before.
+  const auto group = task.plan.own_group ? 0 : task.callers_group;
+  if (::setpgid(0, group) != 0) fail(Step::become, errno);
+  const Launch launch{task.paths, task.argv, page.environment, task.signals, task.output};
+  launch.restore_signals();
+  if (!may_start()) fail(Step::too_late, 0);
+  const auto failed = launch.exec();
+  fail(Step::exec, failed.number, failed.path);
+}
+
+void GuardianChild::await_word() const {
+  while (task.page.go.load() == 0) {
+    ::syscall(SYS_futex, &task.page.go, FUTEX_WAIT, 0, nullptr);
+  }
+}
+
+// Whether the command could still be ended before the lease does.
+bool GuardianChild::may_start() const {
+  const auto until = task.page.deadline.load();
+  if (until == GuardianPage::never || !task.plan.lease) return true;
+  const auto& lease = *task.plan.lease;
+  return until != GuardianPage::ending && Clock::now() + lease.margin() + lease.grace() <
+                                              Clock::time_point(nanoseconds(until));
+}
+
+void GuardianChild::fail(Step step, int error, std::size_t path) const {
+  task.page.error = error;
+  task.page.path = path;
+  task.page.failed_at = step;
+  ::_exit(127);
+}
+
+}  // namespace dlock

@@ -1,0 +1,153 @@
+#!/usr/bin/env bats
+# `dlock config`: every setting in force, and where it comes from.
+
+setup() {
+  load support
+  use_private_store
+  own=$HOME/.config/dlock/config.toml
+  mkdir -p "${own%/*}"
+}
+
+teardown() { kill_leftovers; }
+
+# Prints a setting as `dlock config` shows it, "VALUE FROM", with one space between.
+shown() {  # <setting> [<argument of config>...]
+  dlock config "${@:2}" | awk -v name="$1" '$1 == name { $1 = ""; print substr($0, 2) }'
+}
+
+@test "what is set nowhere has its default" {
+  assert_equal "$(shown namespace)" 'dlock default'
+  assert_equal "$(shown run.ttl)" '30s default'
+  assert_equal "$(shown cache.ttl)" '5m default'
+  assert_equal "$(shown run.shared)" 'false default'
+  assert_equal "$(shown run.timeout)" '- default'
+  unset DLOCK_STORE
+  [[ $(shown store) == 'local:/'*' default' ]]
+}
+
+@test "the defaults are those that --help has" {
+  local verb option usual
+  for verb in run acquire renew cache; do
+    while read -r option usual; do
+      assert_equal "$(shown "$verb.$option")" "$usual default"
+    done < <(dlock "$verb" --help | sed -nE 's/^ .*--([a-z-]+) .*\(([0-9][0-9a-zA-Z]*)\).*/\1 \2/p' |
+      grep -vE '^(store|namespace|config)')
+  done
+}
+
+@test "replicas, and how to get into sentinels, are told with the place where they were set" {
+  assert_equal "$(shown replicas)" '0 default'
+  assert_equal "$(shown sentinel-tls)" 'true default'
+  assert_equal "$(shown sentinel-user)" '- default'
+  assert_equal "$(shown tls-name)" '- default'
+
+  printf 'replicas = 2\nsentinel-tls = false\nsentinel-password-file = "pw"\n' > "$own"
+  assert_equal "$(shown replicas)" "2 $own:1: replicas"
+  assert_equal "$(DLOCK_REPLICAS=all shown replicas)" 'all DLOCK_REPLICAS'
+  assert_equal "$(shown replicas --replicas 1)" '1 --replicas'
+  assert_equal "$(shown sentinel-tls)" "false $own:2: sentinel-tls"
+  assert_equal "$(shown sentinel-password-file)" "${own%/*}/pw $own:3: sentinel-password-file"
+  assert_equal "$(DLOCK_TLS_NAME=db shown tls-name)" 'db DLOCK_TLS_NAME'
+}
+
+@test "what is set is told with the place where it was" {
+  printf 'user = "me"\n[run]\nwait = "10m"\n' > "$own"
+
+  assert_equal "$(shown user)" "me $own:1: user"
+  assert_equal "$(shown run.wait)" "10m $own:3: run.wait"
+  assert_equal "$(DLOCK_NAMESPACE=shop shown namespace)" 'shop DLOCK_NAMESPACE'
+  assert_equal "$(shown namespace --namespace shop)" 'shop --namespace'
+  assert_equal "$(shown config)" "$own default"
+  assert_equal "$(DLOCK_CONFIG=$own shown config)" "$own DLOCK_CONFIG"
+}
+
+@test "for a lock it shows what its table says, and only verbs that are about one" {
+  printf '[run]\nwait = "10m"\nlabel = "all"\n[lock."job"]\nwait = "1h"\n' > "$own"
+
+  assert_equal "$(shown run.wait job)" "1h $own:5: lock.\"job\".wait"
+  assert_equal "$(shown acquire.wait job)" "1h $own:5: lock.\"job\".wait"
+  assert_equal "$(shown run.label job)" "all $own:3: run.label"
+  assert_equal "$(shown run.wait other)" "10m $own:2: run.wait"
+  assert_equal "$(shown list.live job)" ''
+  assert_equal "$(shown cache.ttl job)" ''
+}
+
+@test "for the lock of a cache it shows the cache's settings" {
+  printf '[lock."cache:report"]\nstale = "1h"\n' > "$own"
+
+  assert_equal "$(shown cache.stale cache:report)" "1h $own:2: lock.\"cache:report\".stale"
+}
+
+@test "what gives way to another setting is not in force" {
+  printf '[run]\nshared = true\n[lock."sem"]\nslots = 2\n' > "$own"
+
+  assert_equal "$(shown run.shared sem)" 'false default'
+  assert_equal "$(shown run.shared job)" "true $own:2: run.shared"
+}
+
+@test "with --json each setting is an object" {
+  printf '[run]\nwait = "10m"\n' > "$own"
+
+  run dlock config --json job
+
+  assert_equal "$(json '.name + " " + .file')" "job $own"
+  assert_equal "$(json '.settings[] | select(.setting == "run.wait") | tojson')" \
+    "{\"setting\":\"run.wait\",\"value\":\"10m\",\"source\":\"file\",\"origin\":\"$own:2: run.wait\"}"
+  assert_equal "$(json '.settings[] | select(.setting == "store") | .source + " " + .origin')" \
+    'variable DLOCK_STORE'
+  assert_equal "$(json '.settings[] | select(.setting == "json") | .source + " " + .origin')" \
+    'option --json'
+  assert_equal "$(json '.settings[] | select(.setting == "run.timeout") | [.value, .source, .origin] | tojson')" \
+    '[null,"default",null]'
+}
+
+@test "no secret is shown" {
+  printf '[release]\ntoken = "9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1"\n' > "$own"
+  for form in '' --json; do
+    # shellcheck disable=SC2086
+    DLOCK_PASSWORD=hunter2 DLOCK_SENTINEL_PASSWORD=hunter4 DLOCK_TOKEN=000102030405060708090a0b0c0d0e0f \
+      run dlock config $form --store redis://me:hunter3@host/2
+
+    assert_status 0
+    refute_output_contains hunter
+    refute_output_contains 0001020304
+    refute_output_contains 9e4f0c
+    assert_output_contains redis://me@host/2
+    assert_output_contains '***'
+    assert_output_contains DLOCK_PASSWORD
+    assert_output_contains DLOCK_SENTINEL_PASSWORD
+  done
+  run dlock config
+  refute_output_contains 9e4f0c
+}
+
+@test "the whole file is checked: settings that cannot be in force together are refused" {
+  printf '[run]\nshared = true\nslots = 2\n' > "$own"
+  run dlock config
+  assert_status 78
+  assert_equal "$output" "dlock: $own: [run]: --shared and --slots do not go together"
+
+  printf '[lock."job"]\nretry-failed = true\n' > "$own"
+  run dlock config other
+  assert_status 78
+  assert_equal "$output" "dlock: $own: [lock.\"job\"]: --retry-failed goes with --dedupe only"
+}
+
+@test "a file that cannot be right is refused, and so is a name" {
+  printf '[lock."job"]\nwait = "soon"\n' > "$own"
+  run dlock config
+  assert_status 78
+  assert_one_line
+
+  : > "$own"
+  run dlock config ''
+  assert_status 64
+}
+
+@test "nothing is contacted, created or started" {
+  run dlock --store redis://no-such-host.invalid config
+  assert_status 0
+  dlock config > /dev/null
+
+  [[ ! -e $BATS_TEST_TMPDIR/store ]]
+}

@@ -1,0 +1,368 @@
+#!/usr/bin/env bats
+# --on-success, --on-failure, --on-busy: what is run when all of a run is over.
+# shellcheck disable=SC2016  # what the hooks' shell is to expand
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  export heard=$BATS_TEST_TMPDIR/heard
+  # All three, each with its name.
+  hooks=(--on-success 'echo success >> "$heard"' --on-failure 'echo failure >> "$heard"'
+    --on-busy 'echo busy >> "$heard"')
+}
+
+teardown() { kill_leftovers; }
+
+assert_heard() { assert_equal "$(cat "$heard" 2> /dev/null)" "$1"; }
+
+# --- Which one hears of what ---
+
+@test "the command ended with 0: --on-success, and no other" {
+  dlock run "${hooks[@]}" job -- true
+
+  assert_heard success
+}
+
+@test "the command failed: --on-failure, and its exit code stands" {
+  run dlock run "${hooks[@]}" job -- sh -c 'exit 3'
+
+  assert_status 3
+  assert_heard failure
+}
+
+@test "a signal ended the command: --on-failure, and dlock ends by the same signal" {
+  run dlock run "${hooks[@]}" job -- sh -c 'kill -TERM $$'
+
+  assert_status 143
+  assert_heard failure
+}
+
+@test "--timeout ended the command: --on-failure" {
+  run dlock run "${hooks[@]}" --timeout 50ms job -- sleep 600
+
+  assert_status 124
+  assert_heard failure
+}
+
+@test "the command was not found: --on-failure" {
+  local status=0
+  dlock run "${hooks[@]}" job -- /no/such/command || status=$?
+
+  assert_equal "$status" 127
+  assert_heard failure
+}
+
+@test "the lock was lost: --on-failure" {
+  dlock run "${hooks[@]}" job -- sleep 600 3>&- &
+  eventually is_held job
+
+  dlock break --yes job
+
+  assert_exits 76 $!
+  assert_heard failure
+}
+
+@test "the store cannot be reached: --on-failure" {
+  run dlock --store redis://127.0.0.1:1 run "${hooks[@]}" job -- true
+
+  assert_status 69
+  assert_heard failure
+}
+
+@test "the store's directory is not to be used: --on-failure" {
+  mkdir -m 777 "$BATS_TEST_TMPDIR/store"
+
+  run dlock run "${hooks[@]}" job -- true
+
+  assert_status 77
+  assert_equal "${#lines[@]}" 1
+  assert_heard failure
+}
+
+@test "the report cannot be written: --on-failure" {
+  run dlock run "${hooks[@]}" --report "$BATS_TEST_TMPDIR/no/report" job -- true
+
+  assert_status 78
+  assert_equal "${#lines[@]}" 1
+  assert_heard failure
+}
+
+@test "the lock has other slots: --on-failure" {
+  hold job -n 3
+
+  run dlock run "${hooks[@]}" -n 2 job -- true
+
+  assert_status 78
+  assert_heard failure
+}
+
+@test "somebody else has the lock: --on-busy, whatever -E says" {
+  hold job
+
+  run dlock run "${hooks[@]}" job -- true
+  assert_status 75
+  run dlock run "${hooks[@]}" -E 0 job -- true
+  assert_status 0
+
+  assert_heard 'busy
+busy'
+}
+
+@test "the wait is over: --on-busy" {
+  hold job
+
+  run dlock run "${hooks[@]}" -w 50ms job -- true
+
+  assert_status 75
+  assert_heard busy
+}
+
+@test "a run that is skipped: none of the three" {
+  dlock run job -- true
+
+  dlock run "${hooks[@]}" --dedupe 1h job -- true
+
+  assert_heard ''
+}
+
+@test "a signal while it waited: none of the three" {
+  hold job
+  queue job "${hooks[@]}" -- true
+
+  kill -TERM "$waiter"
+
+  assert_exits 143 "$waiter"
+  assert_heard ''
+}
+
+@test "a hook that is empty takes back the one of the file" {
+  printf '[run]\non-success = "echo file >> \\"$heard\\""\n' > "$BATS_TEST_TMPDIR/config.toml"
+
+  dlock --config "$BATS_TEST_TMPDIR/config.toml" run job -- true
+  dlock --config "$BATS_TEST_TMPDIR/config.toml" run --on-success '' job -- true
+
+  assert_heard file
+}
+
+# --- What it is told ---
+
+# Prints what a hook has of the seven variables, in their order.
+told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DLOCK_SIGNAL?}|${DLOCK_HOLDER_HOST?}" > "$heard"'
+
+@test "a hook is told of a command that failed" {
+  dlock run --on-failure "$told" 'a job' -- sh -c 'exit 3' || true
+
+  assert_heard 'a job|ran||3||'
+}
+
+@test "a hook is told of a signal" {
+  dlock run --on-failure "$told" job -- sh -c 'kill -TERM $$' || true
+
+  assert_heard 'job|ran|||TERM|'
+}
+
+@test "a hook is told who holds the lock" {
+  hold job
+
+  dlock run --on-busy "$told" job -- true || true
+
+  assert_heard "job|busy||75||$(uname -n)"
+}
+
+@test "a hook is told why the lock was lost, and of the command's own end" {
+  dlock run --on-failure "$told" job -- \
+    sh -c 'trap "exit 7" TERM; while :; do sleep 0.02; done' 3>&- &
+  eventually is_held job
+
+  dlock break --yes job
+
+  assert_exits 76 $!
+  assert_heard 'job|lost|broken|7||'
+}
+
+@test "a hook is told how long the command ran" {
+  dlock run --on-success 'echo "$DLOCK_RAN_MS" > "$heard"' job -- sleep 0.1
+
+  assert_between "$(< "$heard")" 100 30000
+}
+
+@test "a hook has the report on its standard input" {
+  hold job
+
+  dlock run --report "$BATS_TEST_TMPDIR/report" --on-busy 'cat > "$heard"' job -- true || true
+
+  assert_heard "$(< "$BATS_TEST_TMPDIR/report")"
+  assert_equal "$(jq -r .outcome "$heard")" busy
+}
+
+@test "a hook has the whole of a long report, and need not read it" {
+  long=$(head -c 100000 /dev/zero | tr '\0' x)
+
+  dlock run --on-success 'cat > "$heard"' job -- true "$long"
+  assert_equal "$(jq -r '.command[1] | length' "$heard")" 100000
+  dlock run --on-success 'exec true' job -- true "$long"
+}
+
+@test "the report is written before the hook starts" {
+  report=$BATS_TEST_TMPDIR/report
+
+  dlock run --report "$report" --on-success "cp '$report' \"\$heard\"" job -- true
+
+  assert_equal "$(jq -r .outcome "$heard")" ran
+}
+
+@test "the lock is free when the hook runs" {
+  dlock run --on-success 'dlock run "$DLOCK_NAME" -- sh -c "echo \$? > \"\$heard\""' job -- true
+
+  assert_heard 0
+}
+
+@test "a hook has no fence and no slot: the lock is not held any more" {
+  dlock run --on-success 'env > "$heard"' job -- true
+
+  assert_equal "$(grep -E '^DLOCK_(FENCE|SLOT|HELD)=' "$heard")" ''
+}
+
+@test "a hook finds the store of the run" {
+  dlock --namespace team run --on-success \
+    'unset DLOCK_CONFIG; dlock status --json "$DLOCK_NAME" > "$heard"; true' job -- true
+
+  assert_equal "$(jq -r .last_run.exit_code "$heard")" 0
+}
+
+@test "no secret reaches a hook" {
+  export DLOCK_PASSWORD=secret-1 DLOCK_TOKEN=9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1
+
+  dlock run --on-success 'env > "$heard"' job -- true
+
+  grep -q DLOCK_NAME=job "$heard"
+  assert_equal "$(grep -E 'secret-1|9e4f0c3c' "$heard")" ''
+}
+
+@test "a hook has the signals that dlock was started with" {
+  # As nohup does it. By exec: some shells reset the mask.
+  (
+    trap '' HUP
+    dlock run --on-success 'exec grep -E "^Sig(Blk|Ign)" /proc/self/status > "$heard"' job -- true
+  )
+
+  assert_heard "$(printf 'SigBlk:\t0000000000000000\nSigIgn:\t0000000000000001')"
+}
+
+@test "what a hook prints goes to standard error" {
+  dlock run --on-success 'echo said; echo more >&2' job -- true 2> "$heard" > "$heard.out"
+
+  assert_heard 'said
+more'
+  assert_equal "$(< "$heard.out")" ''
+}
+
+# --- A hook that fails ---
+
+@test "a hook that fails is a warning, and the exit code is the run's" {
+  run dlock run --on-failure 'exit 4' job -- sh -c 'exit 3'
+
+  assert_status 3
+  assert_one_line
+  assert_output_contains 'the command of --on-failure ended with exit code 4'
+}
+
+@test "a hook that a signal ends is a warning" {
+  run dlock run --on-success 'kill -KILL $$' job -- true
+
+  assert_status 0
+  assert_output_contains 'the command of --on-success was ended by SIGKILL'
+}
+
+@test "with --quiet nothing is said of a hook that fails" {
+  run dlock -q run --on-success 'exit 4' job -- true
+
+  assert_status 0
+  assert_equal "$output" ''
+}
+
+@test "what a hook leaves behind goes on, and is not waited for" {
+  dlock run --on-success 'sleep 600 3>&- & echo $! > "$heard"' job -- true 2> /dev/null
+
+  kill -0 "$(< "$heard")"
+}
+
+# --- Signals while it runs ---
+
+# Starts a run with a hook that waits, and a process of its own that does.
+start_hook() {  # [<what the hook does first>]
+  dlock run --on-success "${1:-} sleep 600 & echo \$! \$\$ > \"\$heard\"; wait; sleep 600" job -- true 3>&- &
+  runner=$!
+  eventually test -s "$heard"
+  read -r left hook < "$heard"
+}
+
+@test "a signal while a hook runs ends the hook with its processes, and dlock by the signal" {
+  start_hook
+
+  kill -TERM "$runner"
+
+  assert_exits 143 "$runner"
+  eventually has_ended "$hook"
+  eventually has_ended "$left"
+}
+
+@test "a hook that does not end is killed at the second signal" {
+  start_hook "trap '' TERM;"
+  kill -TERM "$runner"
+  never_within 200 has_ended "$runner"
+
+  kill -TERM "$runner"
+
+  EVENTUALLY_MS=3000 assert_exits 143 "$runner"
+  eventually has_ended "$hook"
+  eventually has_ended "$left"
+}
+
+@test "signals that ended the command do not end the hook" {
+  dlock run --on-failure 'sleep 0.2; echo told > "$heard"' job -- \
+    sh -c 'trap "exit 9" TERM; while :; do sleep 0.02; done' 3>&- &
+  runner=$!
+  eventually is_held job
+
+  kill -TERM "$runner"
+
+  assert_exits 9 "$runner"
+  assert_heard told
+}
+
+@test "a signal that is no end for a process does not end a hook" {
+  dlock run --on-success 'echo $$ > "$heard.pid"; read -r _ < "$heard.fifo"; echo on > "$heard"' job -- true 3>&- &
+  runner=$!
+  mkfifo "$heard.fifo"
+  eventually test -s "$heard.pid"
+
+  kill -WINCH "$runner"
+  echo > "$heard.fifo"
+
+  assert_exits 0 "$runner"
+  assert_heard on
+}
+
+@test "a run on a server has given its lock back, and its guardian is gone, when the hook runs" {
+  use_server_as_store
+
+  dlock run --on-success 'dlock run "$DLOCK_NAME" -- true && pgrep -c -P "$PPID" > "$heard"' job -- true
+
+  # The hook itself is the only child.
+  assert_heard 1
+}
+
+@test "a lock that is lost on a server: --on-failure, once its command is gone" {
+  use_server_as_store
+  dlock run "${hooks[@]}" --ttl 1s job -- sleep 600 3>&- &
+  eventually is_held job
+
+  kill -STOP "$server_pid"
+
+  assert_exits 76 $!
+  assert_heard failure
+}

@@ -1,0 +1,258 @@
+#!/usr/bin/env bats
+# Tables of the configuration file for one lock, [lock."NAME"], and what every verb says of
+# a file that cannot be right.
+# shellcheck disable=SC2154  # hold sets holder
+
+setup() {
+  load support
+  load ../faults/locks
+  use_private_store
+  own=$HOME/.config/dlock/config.toml
+  mkdir -p "${own%/*}"
+}
+
+teardown() { kill_leftovers; }
+
+# Asserts that dlock refuses its own file because of what is in one of its lines, whatever
+# verb is called, before anything is started.
+assert_refused_in_line() {  # <line> <message>
+  local words
+  for words in 'run other -- echo started' 'list' 'config' 'status job'; do
+    # shellcheck disable=SC2086
+    run timeout 5 dlock $words
+    assert_status 78
+    assert_equal "$output" "dlock: $own:$1: $2"
+  done
+}
+
+# --- What holds for a lock ---
+
+@test "the table of a lock holds for runs of that lock, and for no other" {
+  printf '[lock."nightly-job"]\nlabel = "mine"\n' > "$own"
+
+  hold nightly-job
+  assert_equal "$(look nightly-job '.holders[0].label')" mine
+  hold other
+  assert_equal "$(look other '.holders[0].label')" ''
+}
+
+@test "the table of a lock holds whatever verb is called" {
+  printf '[lock."job"]\nslots = 2\nttl = "700ms"\n' > "$own"
+
+  run dlock acquire --json job
+  assert_equal "$(json .free)" 1
+  (($(json .expires_in_ms) <= 700))
+  run dlock renew --token "$(json .token)" --json job
+  (($(json .expires_in_ms) <= 700))
+}
+
+@test "a key that the verb does not know, but another one that takes a lock, is passed over" {
+  printf '[lock."job"]\ntimeout = "1h"\nmin-validity = "1s"\nlimit = 3\n' > "$own"
+
+  dlock acquire job
+  run dlock status job
+
+  assert_status 0
+}
+
+@test "a name may have any characters" {
+  printf '[lock."db:main/two words.x"]\nlabel = "mine"\n' > "$own"
+
+  hold 'db:main/two words.x'
+
+  assert_equal "$(look 'db:main/two words.x' '.holders[0].label')" mine
+}
+
+@test "check without a name takes the table of the lock above" {
+  printf '[lock."job"]\nmin-validity = "1h"\n' > "$own"
+  token=$(dlock acquire job -t 30s --json)
+
+  run env DLOCK_NAME=job DLOCK_FENCE="$(jq .fence <<< "$token")" dlock check
+
+  assert_status 76
+}
+
+@test "the table of a cache's lock holds for the cache" {
+  printf '[lock."cache:report"]\nmax-size = 1\n' > "$own"
+
+  dlock cache -q report -- echo first
+  run dlock cache -q report -- echo second
+  assert_equal "$output" second
+  dlock cache other -- echo first
+  run dlock cache other -- echo second
+  assert_equal "$output" first
+}
+
+@test "the table of a lock does not hold for a limit of that name" {
+  printf '[lock."api"]\nwait = "forever"\n' > "$own"
+  dlock limit api 1/1h
+
+  run timeout 5 dlock limit api 1/1h
+
+  assert_status 75
+}
+
+# --- What beats what ---
+
+@test "the table of a lock beats that of the verb, and the command line beats both" {
+  printf '[run]\nconflict-exit-code = 3\n[lock."job"]\nconflict-exit-code = 4\n' > "$own"
+  hold job
+  hold other
+
+  run dlock run other -- true
+  assert_status 3
+  run dlock run job -- true
+  assert_status 4
+  run dlock run -E 5 job -- true
+  assert_status 5
+}
+
+@test "the environment beats the table of a lock" {
+  local right wrong
+  right=$(dlock acquire job)
+  wrong=000102030405060708090a0b0c0d0e0f
+  printf '[lock."job"]\ntoken = "%s"\n' "$wrong" > "$own"
+
+  run dlock renew job
+  assert_status 76
+  DLOCK_TOKEN=$right run dlock renew job
+  assert_status 0
+}
+
+@test "of options that exclude each other that of the lock beats that of the verb" {
+  printf '[run]\nshared = true\n[lock."sem"]\nslots = 2\n' > "$own"
+  hold sem
+  assert_equal "$(look sem '"\(.mode) \(.slots)"')" 'exclusive 2'
+
+  printf '[run]\nslots = 2\n[lock."job"]\nshared = true\n' > "$own"
+  hold job
+  assert_equal "$(look job .mode)" shared
+}
+
+@test "of options that exclude each other the command line's beats that of the lock" {
+  printf '[lock."job"]\nshared = true\n' > "$own"
+
+  hold job -n 2
+
+  assert_equal "$(look job '"\(.mode) \(.slots)"')" 'exclusive 2'
+}
+
+@test "the table of a lock can take back what the verb's switches on" {
+  printf '[run]\nshared = true\n[lock."job"]\nshared = false\n' > "$own"
+
+  hold job
+
+  assert_equal "$(look job .mode)" exclusive
+}
+
+# --- What is refused, by every verb ---
+
+@test "a mistyped key in the table of a lock names the one that was meant" {
+  printf '\n[lock."job"]\nwiat = "5m"\n' > "$own"
+
+  assert_refused_in_line 3 "unknown key lock.\"job\".wiat: did you mean 'wait'?"
+}
+
+@test "a bad value in the table of any lock is found" {
+  printf '[lock."job"]\nttl = 30\nwait = "soon"\n' > "$own"
+
+  assert_refused_in_line 3 \
+    "lock.\"job\".wait: 'soon' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m"
+}
+
+@test "a bad value in the table of any verb is found" {
+  while IFS='|' read -r table line message; do
+    printf '[%s]\n%s\n' "$table" "$line" > "$own"
+    assert_refused_in_line 2 "$table.${line%% *}: $message"
+  done << 'END'
+run|timeout = 0|cannot be zero
+run|ttl = "100ms"|a ttl is 500ms at least
+run|dedupe = "31d"|runs are known for 30 days at most
+run|report = ""|a file's name is missing
+acquire|slots = "two"|'two' is not a whole number from 1 to 100000
+acquire|for-pid = 0|'0' is not a whole number from 1 to 2147483647
+renew|token = "x"|not a token (32 hexadecimal digits)
+release|token = "x"|not a token (32 hexadecimal digits)
+check|min-validity = "x"|'x' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m
+check|fence = 0|'0' is not a fence (a whole number from 1)
+list|live = "maybe"|'maybe' is neither true nor false
+history|limit = 0|'0' is not a whole number from 1 to 1000000
+break|yes = 2|'2' is neither true nor false
+cache|ttl = 0|cannot be zero
+cache|max-size = "1GiB"|'1GiB' is more than 512MiB
+limit|wait = "x"|'x' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m
+END
+}
+
+@test "a bad value at the top is found though something else counts before it" {
+  printf 'namespace = ""\n' > "$own"
+
+  DLOCK_NAMESPACE=good run dlock run job -- echo started
+
+  assert_status 78
+  assert_equal "$output" "dlock: $own:1: namespace: a name cannot be empty"
+}
+
+@test "a value of the wrong type in the table of any lock is found" {
+  printf '[lock."job"]\nwait = ["5s"]\n' > "$own"
+
+  assert_refused_in_line 2 'lock."job".wait: a text, a number, true or false is wanted'
+}
+
+@test "half of what needs another setting is no mistake of the file" {
+  printf '[lock."job"]\nretry-failed = true\n[renew]\nttl = 30\n[cache]\nforget = true\n' > "$own"
+
+  run dlock run other -- echo fine
+
+  assert_equal "$output" fine
+}
+
+@test "a token's file that the configuration names is read by those alone who need it" {
+  printf '[release]\ntoken-file = "/no/such/file"\n' > "$own"
+
+  run dlock run job -- echo fine
+
+  assert_equal "$output" fine
+}
+
+# --- Where a key belongs ---
+
+@test "a key in the wrong table is told where it belongs" {
+  while IFS='|' read -r text message; do
+    printf '%b\n' "$text" > "$own"
+    assert_refused_in_line "$(grep -c . "$own")" "$message"
+  done << 'END'
+timeout = 5|'timeout' belongs in [run] or [lock."NAME"], not at the top level
+live = true|'live' belongs in [list], not at the top level
+stale = 5|'stale' belongs in [cache] or [lock."cache:KEY"], not at the top level
+[run]\nnamespace = "x"|'namespace' belongs at the top level, before any table, not in [run]
+[lock."job"]\nstore = "none:"|'store' belongs at the top level, before any table, not in [lock."job"]
+[lock."job"]\nlive = true|'live' belongs in [list], not in [lock."job"]
+[lock."job"]\nstale = 5|'stale' belongs in [cache] or [lock."cache:KEY"], not in [lock."job"]
+[list]\nreclaim = true|'reclaim' belongs in [run] or [lock."NAME"], not in [list]
+[lock]\nwait = 5|'wait' is in no lock's table: the table of the lock NAME is [lock."NAME"]
+[lock."job"]\npassword = "x"|a password is not taken from here; password-file names the file it is in
+END
+}
+
+@test "a table that is no verb's is told how a lock's is called" {
+  printf '[nightly]\nwait = 5\n' > "$own"
+
+  assert_refused_in_line 1 '[nightly] is not a verb of dlock: the table of a lock is [lock."nightly"]'
+}
+
+@test "a table for what can be no lock is refused" {
+  printf '[lock.""]\nwait = 5\n' > "$own"
+
+  assert_refused_in_line 1 '[lock.""]: a name cannot be empty'
+}
+
+@test "what a lock is called cannot steer the terminal" {
+  printf '[lock."a\\u001b[31m"]\nwait = 5\n' > "$own"
+
+  run dlock list
+
+  assert_status 78
+  assert_one_line
+  refute_output_contains $'\e'
+}

@@ -1,0 +1,152 @@
+#!/usr/bin/env bats
+# Runs that replace or supersede others on a server, and what goes wrong meanwhile.
+# shellcheck disable=SC2016  # the commands' own variables
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  load ../faults/redis
+  export -f has_ended  # for commands that look whether another one is there
+  use_redis_store --appendonly yes --appendfsync always
+  cd "$BATS_TEST_TMPDIR" || return
+  short=(--ttl 2s --store-timeout 400ms)  # for leases that have to run out
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+refute() { ! "$@"; }
+
+next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
+
+@test "one that replaces a stopped run begins when the lease has ended, and its command with it" {
+  hold job "${short[@]}"
+  kill -STOP "$holder"
+
+  queue job --replace -- "${next[@]}" "$command"
+
+  assert_exits 0 "$waiter"
+  test -e ran
+}
+
+@test "one that replaces a run whose dlock is killed begins when that has ended" {
+  hold job "${short[@]}"
+  kill -STOP "$holder"
+  queue job --replace -- "${next[@]}" "$command"
+
+  kill -KILL "$holder"
+
+  assert_exits 0 "$waiter"
+  test -e ran
+}
+
+@test "a server that was started again knows still who is to be replaced" {
+  dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; echo $$ > pid
+    until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
+  holder=$!
+  eventually test -s pid
+  queue job --replace -- "${next[@]}" "$(< pid)"
+  eventually test -e termed
+
+  restart_redis
+  touch finish
+
+  assert_exits 76 "$holder"
+  assert_exits 0 "$waiter"
+  test -e ran
+}
+
+@test "who was superseded hears of it also from a server that was started again" {
+  hold job
+  queue job --supersede -q -- touch older
+  older=$waiter
+  kill -STOP "$older"
+  queue job --supersede -- true
+  restart_redis
+
+  kill -CONT "$older"
+
+  assert_exits 75 "$older"
+  let_go
+  assert_exits 0 "$waiter"
+  refute test -e older
+}
+
+@test "whoever takes the lock is named, if that is known, and steers no terminal" {
+  hold job --report report 2> said
+  redis HSET 'dlock:{job}:h' "$(redis GET 'dlock:{job}')" \
+    "$(redis HGET 'dlock:{job}:h' "$(redis GET 'dlock:{job}')" | sed -e 's/ h {/ b {/' -e 's/}$/,"broken_by":{"user":"\\u001b[2J","host":"web2"}}/')"
+  redis RPUSH "dlock:{job}:b:$(look job '.holders[0].fence')" 1
+
+  assert_exits 76 "$holder"
+  grep -qF 'lost the lock: \x1b[2J@web2 took the lock with dlock break; the command was ended' said
+
+  # As one of an earlier version does it.
+  hold job 2> said
+  redis HSET 'dlock:{job}:h' "$(redis GET 'dlock:{job}')" \
+    "$(redis HGET 'dlock:{job}:h' "$(redis GET 'dlock:{job}')" | sed 's/ h {/ b {/')"
+  redis RPUSH "dlock:{job}:b:$(look job '.holders[0].fence')" 1
+
+  assert_exits 76 "$holder"
+  grep -qF 'lost the lock: it was taken with dlock break; the command was ended' said
+}
+
+@test "a foreign holder loses its key to one that replaces" {
+  redis SET 'dlock:{job}' somebody NX PX 60000
+
+  run timeout 5 dlock run --wait 60s --replace job -- echo ran
+
+  assert_equal "$status $output" '0 ran'
+}
+
+@test "a lease can be replaced with memory full, once there is a place in line" {
+  hold job
+  queue job -- touch before
+  queue job --replace -- touch ran
+  redis CONFIG SET maxmemory 1
+
+  assert_exits 76 "$holder"
+  redis CONFIG SET maxmemory 0
+  assert_exits 0 "$waiter"
+}
+
+@test "rivals leave no key without a time to live" {
+  hold job
+  queue job --supersede -q -- true
+  queue job --supersede --max-queue 3 -q -- true
+  dlock run --wait 60s --replace --supersede -q job -- true
+  assert_exits 76 "$holder"
+
+  for key in $(redis --scan); do
+    assert_between "$(redis PTTL "$key")" 1 2592000000
+  done
+}
+
+# What scripts have called, in all.
+script_calls() {
+  redis INFO commandstats | sed -n 's/^cmdstat_\([a-z|]*\):calls=\([0-9]*\),.*/\1 \2/p' |
+    grep -v -e '^info' -e '^auth' -e '^client' | awk '{ n += $2 } END { print n }'
+}
+
+# Counts what four runs have the server do.
+count_script_calls() {  # [<option>...]
+  local before
+  dlock run --wait 5s "$@" other -- true
+  before=$(script_calls)
+  for _ in 1 2 3 4; do dlock run --wait 5s "$@" other -- true; done
+  calls=$(($(script_calls) - before))
+}
+
+@test "a free lock costs a server no more with --replace and --max-queue, and one call with --supersede" {
+  count_script_calls
+  plain=$calls
+
+  count_script_calls --replace --max-queue 3
+
+  assert_equal "$calls" "$plain"
+  count_script_calls --supersede
+  assert_between $((calls - plain)) 4 12
+}

@@ -1,0 +1,436 @@
+// Claims that supersede others, replace them, or do not join a long queue: what every
+// store does about them.
+
+#include <gtest/gtest.h>
+
+#include <list>
+#include <string>
+
+#include "lock/acquire.hpp"
+#include "tests/contract/contender.hpp"
+#include "util/host.hpp"
+
+namespace dlock {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+
+RunEnd run_end() {
+  RunEnd end;
+  end.exit_code = 0;
+  end.outcome = "ran";
+  return end;
+}
+
+class Rivals : public ::testing::TestWithParam<Kind> {
+ protected:
+  Contender& contender() {
+    return contenders_.emplace_back(context_, *world_, claim_of("job"));
+  }
+  Contender& superseding() {
+    auto& added = contender();
+    added.claim.supersedes = true;
+    return added;
+  }
+  // Is promised the lock by who gives it back, and not granted it at once: a server may
+  // do that where nothing more is wanted than a free lock.
+  Contender& superseding_and_promised() {
+    auto& added = superseding();
+    added.claim.fence_floor = Fence{1};
+    return added;
+  }
+  Contender& replacing() {
+    auto& added = contender();
+    added.claim.replaces = true;
+    return added;
+  }
+  Contender& behind_less_than(unsigned waiters) {
+    auto& added = contender();
+    added.claim.max_queue = waiters;
+    return added;
+  }
+  Contender& detached(milliseconds ttl) {
+    auto& added = contender();
+    added.claim.attached = false;
+    added.claim.ttl = ttl;
+    return added;
+  }
+
+  static bool is_superseded(Contender& asks) {
+    return std::holds_alternative<Superseded>(asks.ask(Queue::join));
+  }
+  static bool is_told_broken(Contender& holder) {
+    return holder.renew() == Renewal::broken;
+  }
+  Answer wait_for(Contender& waiter) {
+    return result_of(context_,
+                     acquire(waiter.claimant(), {Clock::now() + seconds(20), {}, {}, {}},
+                             waiter.wakeup));
+  }
+  std::size_t waiting() { return contender().inspect().waiters.size(); }
+
+  asio::io_context context_;
+  std::unique_ptr<World> world_ = GetParam().make();
+  std::list<Contender> contenders_;
+};
+
+INSTANTIATE_TEST_SUITE_P(stores, Rivals, ::testing::ValuesIn(kinds), name_of);
+
+// max_queue
+
+TEST_P(Rivals, a_claim_takes_no_place_where_so_many_wait) {
+  contender().granted();
+  contender().queued();
+  auto& other = behind_less_than(1);
+
+  const auto answer = std::get<Busy>(other.ask(Queue::join));
+
+  EXPECT_EQ(answer.place, 0u);
+  EXPECT_EQ(answer.queued, 1u);
+  EXPECT_EQ(waiting(), 1u);
+}
+
+TEST_P(Rivals, a_claim_that_waits_does_not_count_itself) {
+  contender().granted();
+  auto& waiter = behind_less_than(1);
+  EXPECT_EQ(waiter.queued().place, 1u);
+  contender().queued();
+
+  EXPECT_EQ(waiter.queued().place, 1u);
+}
+
+TEST_P(Rivals, one_that_waits_behind_nobody_at_most_is_granted_a_free_lock) {
+  EXPECT_TRUE(std::holds_alternative<Grant>(behind_less_than(0).ask(Queue::join)));
+}
+
+TEST_P(Rivals, the_wait_ends_at_once_where_so_many_wait) {
+  contender().granted();
+  contender().queued();
+
+  EXPECT_TRUE(std::holds_alternative<Busy>(wait_for(behind_less_than(1))));
+}
+
+// supersedes
+
+TEST_P(Rivals, an_older_waiter_leaves_for_a_newer_one) {
+  contender().granted();
+  auto& older = superseding();
+  older.queued();
+
+  const auto place = superseding().queued().place;
+
+  EXPECT_EQ(place, 1u);
+  const auto by = std::get<Superseded>(older.ask(Queue::join));
+  EXPECT_EQ(by.host, host_name());
+  EXPECT_EQ(by.pid, ::getpid());
+  EXPECT_EQ(waiting(), 1u);
+}
+
+TEST_P(Rivals, one_that_was_superseded_stays_so_however_often_it_asks) {
+  contender().granted();
+  auto& older = superseding();
+  older.queued();
+  auto& newer = superseding();
+  newer.queued();
+
+  EXPECT_TRUE(is_superseded(older));
+  EXPECT_TRUE(is_superseded(older));
+  EXPECT_TRUE(std::holds_alternative<Superseded>(older.ask(Queue::stay_out)));
+  EXPECT_EQ(newer.queued().place, 1u);
+}
+
+TEST_P(Rivals, only_waiters_that_supersede_are_superseded) {
+  auto& holder = superseding();
+  holder.granted();
+  auto& waiter = contender();
+  waiter.queued();
+
+  EXPECT_EQ(superseding().queued().place, 2u);
+
+  EXPECT_EQ(waiter.queued().place, 1u);
+  EXPECT_EQ(holder.renew(), Renewal::confirmed);
+}
+
+TEST_P(Rivals, one_that_does_not_wait_supersedes_nobody) {
+  contender().granted();
+  auto& older = superseding();
+  older.queued();
+
+  EXPECT_TRUE(superseding().is_busy());
+
+  EXPECT_EQ(older.queued().place, 1u);
+}
+
+TEST_P(Rivals, one_that_finds_the_queue_too_long_supersedes_nobody) {
+  contender().granted();
+  contender().queued();
+  auto& older = superseding();
+  older.queued();
+  auto& newer = superseding();
+  newer.claim.max_queue = 1;
+
+  EXPECT_EQ(newer.queued().place, 0u);
+
+  EXPECT_EQ(older.queued().place, 2u);
+}
+
+TEST_P(Rivals, one_that_was_promised_the_lock_is_superseded_before_it_takes_it) {
+  auto& holder = contender();
+  holder.granted();
+  auto& older = superseding_and_promised();
+  older.queued();
+  holder.release(run_end());
+  auto& newer = superseding();
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(newer.ask(Queue::join)));
+
+  EXPECT_TRUE(is_superseded(older));
+}
+
+TEST_P(Rivals, the_lock_that_was_promised_goes_to_the_next_in_line) {
+  auto& holder = contender();
+  holder.granted();
+  auto& older = superseding_and_promised();
+  older.queued();
+  auto& next = contender();
+  next.queued();
+  holder.release(run_end());
+
+  EXPECT_EQ(superseding().queued().place, 2u);
+
+  EXPECT_TRUE(is_superseded(older));
+  EXPECT_TRUE(std::holds_alternative<Grant>(next.ask(Queue::join)));
+}
+
+TEST_P(Rivals, one_that_is_superseded_is_woken) {
+  contender().granted();
+  auto& older = superseding();
+  older.queued();
+  const Patience patience{Clock::now() + seconds(20), {}, {}, {}};  // outlives the wait
+  Task<Answer> wait(context_, acquire(older.claimant(), patience, older.wakeup));
+
+  const auto before = Clock::now();
+  superseding().queued();
+
+  EXPECT_TRUE(std::holds_alternative<Superseded>(wait.result()));
+  EXPECT_LT(Clock::now() - before, milliseconds(900));
+}
+
+TEST_P(Rivals, what_a_superseded_one_gives_back_is_nothing) {
+  contender().granted();
+  auto& older = superseding();
+  older.queued();
+  auto& newer = superseding();
+  newer.queued();
+
+  older.release();
+
+  EXPECT_EQ(newer.queued().place, 1u);
+}
+
+// replaces
+
+TEST_P(Rivals, a_holder_is_told_to_end_by_one_that_takes_its_place_in_line) {
+  auto& holder = contender();
+  holder.granted();
+
+  const auto busy = replacing().queued();
+
+  ASSERT_EQ(busy.holders.size(), 1u);
+  EXPECT_TRUE(busy.holders[0].broken);
+  EXPECT_TRUE(is_told_broken(holder));
+}
+
+TEST_P(Rivals, the_lock_stays_the_holders_until_it_gives_it_back) {
+  auto& holder = contender();
+  holder.granted();
+  auto& replaces = replacing();
+  replaces.queued();
+  EXPECT_TRUE(std::holds_alternative<Busy>(replaces.ask(Queue::join)));
+  auto end = run_end();
+  end.lost = Loss::broken;
+
+  EXPECT_EQ(holder.release(end), Release::released);
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(replaces.ask(Queue::join)));
+}
+
+TEST_P(Rivals, one_that_replaces_without_waiting_takes_the_lock_from_nobody) {
+  auto& holder = contender();
+  holder.granted();
+
+  EXPECT_TRUE(replacing().is_busy());
+
+  EXPECT_EQ(holder.renew(), Renewal::confirmed);
+}
+
+TEST_P(Rivals, a_claim_in_front_of_one_that_replaces_is_granted_the_lock_broken) {
+  auto& holder = contender();
+  holder.granted();
+  auto& before = contender();
+  before.queued();
+  auto& replaces = replacing();
+  replaces.queued();
+  holder.release();
+
+  const auto grant = std::get<Grant>(before.ask(Queue::join));
+
+  EXPECT_TRUE(grant.broken);
+  ASSERT_TRUE(before.claimant().taken_by());
+  EXPECT_TRUE(before.claimant().taken_by()->replaces);
+  EXPECT_TRUE(is_told_broken(before));
+  before.release();
+  EXPECT_FALSE(std::get<Grant>(replaces.ask(Queue::join)).broken);
+}
+
+TEST_P(Rivals, the_answer_that_it_is_broken_can_be_asked_for_again) {
+  auto& holder = contender();
+  holder.granted();
+  auto& before = contender();
+  before.queued();
+  replacing().queued();
+  holder.release();
+  const auto fence = std::get<Grant>(before.ask(Queue::join)).fence;
+
+  const auto again = before.granted();
+
+  EXPECT_EQ(again.fence, fence);
+  EXPECT_TRUE(again.broken);
+}
+
+TEST_P(Rivals, of_two_that_replace_the_first_is_granted_the_lock_broken) {
+  auto& holder = contender();
+  holder.granted();
+  auto& first = replacing();
+  first.queued();
+  auto& second = replacing();
+  second.queued();
+  holder.release();
+
+  EXPECT_TRUE(std::get<Grant>(first.ask(Queue::join)).broken);
+
+  first.release();
+  EXPECT_FALSE(std::get<Grant>(second.ask(Queue::join)).broken);
+}
+
+TEST_P(Rivals, once_one_that_replaces_has_left_the_lock_is_granted_as_ever) {
+  auto& holder = contender();
+  holder.granted();
+  auto& before = contender();
+  before.queued();
+  auto& replaces = replacing();
+  replaces.queued();
+  replaces.release();
+  holder.release();
+
+  EXPECT_FALSE(std::get<Grant>(before.ask(Queue::join)).broken);
+}
+
+TEST_P(Rivals, a_detached_lease_is_freed_at_once) {
+  auto& holder = detached(hours(1));
+  holder.granted();
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(replacing().ask(Queue::join)));
+
+  EXPECT_NE(holder.renew(), Renewal::confirmed);
+}
+
+TEST_P(Rivals, a_detached_lease_that_is_granted_in_front_is_taken_from_its_holder) {
+  auto& holder = contender();
+  holder.granted();
+  auto& before = detached(hours(1));
+  before.queued();
+  auto& replaces = replacing();
+  replaces.queued();
+  holder.release();
+  EXPECT_TRUE(std::holds_alternative<Grant>(before.ask(Queue::join)));
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(wait_for(replaces)));
+}
+
+TEST_P(Rivals, a_lock_that_is_held_on_is_freed_at_once) {
+  auto& holder = contender();
+  holder.claim.min_hold = hours(1);
+  holder.granted();
+  holder.release(run_end());
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(replacing().ask(Queue::join)));
+}
+
+TEST_P(Rivals, an_outer_run_is_not_replaced) {
+  auto& outer = contender();
+  const auto fence = outer.granted().fence;
+  auto& inner = replacing();
+  inner.claim.held_above = {fence};
+
+  EXPECT_TRUE(std::holds_alternative<HeldAbove>(inner.ask(Queue::join)));
+
+  EXPECT_EQ(outer.renew(), Renewal::confirmed);
+}
+
+TEST_P(Rivals, all_who_share_the_lock_are_replaced) {
+  auto& first = contender();
+  first.claim.mode = Mode::shared;
+  first.granted();
+  auto& second = contender();
+  second.claim.mode = Mode::shared;
+  second.granted();
+
+  replacing().queued();
+
+  EXPECT_TRUE(is_told_broken(first));
+  EXPECT_TRUE(is_told_broken(second));
+}
+
+// On servers alone: what is known there by key and place.
+
+class RivalsOnServer : public Rivals {};
+
+INSTANTIATE_TEST_SUITE_P(stores, RivalsOnServer, ::testing::Values(kinds[2]), name_of);
+
+TEST_P(RivalsOnServer, a_foreign_holder_loses_the_lock) {
+  RedisWorld::command("SET dlock:{job} somebody NX PX 60000");
+
+  EXPECT_TRUE(std::holds_alternative<Grant>(replacing().ask(Queue::join)));
+}
+
+TEST_P(RivalsOnServer, a_place_that_was_forgotten_is_lost_to_a_newer_one_all_the_same) {
+  contender().granted();
+  auto& older = superseding();
+  older.queued();
+  auto& newer = superseding();
+  newer.queued();
+  // As after a stop of more than PLACE_MS, which is as long as it is known by its token.
+  RedisWorld::command("DEL dlock:{job}:d:" + text_of(older.claim.token));
+
+  EXPECT_TRUE(is_superseded(older));
+
+  EXPECT_EQ(newer.queued().place, 1u);
+}
+
+TEST_P(RivalsOnServer, in_a_queue_that_was_forgotten_the_newer_one_supersedes_the_older) {
+  auto& holder = contender();
+  holder.granted();
+  auto& older = superseding();
+  older.queued();
+  auto& newer = superseding();
+  RedisWorld::command("DEL dlock:{job}:q dlock:{job}:w dlock:{job}:s");
+  newer.queued();
+  RedisWorld::command("DEL dlock:{job}:q dlock:{job}:w");
+
+  EXPECT_TRUE(is_superseded(older));
+}
+
+TEST_P(RivalsOnServer, a_place_that_was_forgotten_is_had_again_in_a_long_queue) {
+  contender().granted();
+  auto& waiter = behind_less_than(1);
+  waiter.queued();
+  RedisWorld::command("DEL dlock:{job}:q dlock:{job}:w");
+  contender().queued();
+
+  EXPECT_EQ(waiter.queued().place, 1u);
+}
+
+}  // namespace
+}  // namespace dlock

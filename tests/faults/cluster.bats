@@ -1,0 +1,284 @@
+#!/usr/bin/env bats
+# A cluster: locks are where their slots are, also while these are moved and when a primary
+# goes. A member that is gone for a second is taken for dead; a lease lasts six.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2034  # the helpers use pids, and dlock DLOCK_STORE
+# shellcheck disable=SC2154  # the helpers set holder, waiter, ports, slot
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  load sentinel
+  load cluster
+  report=$BATS_TEST_TMPDIR/report
+  said=$BATS_TEST_TMPDIR/said
+  ran=$BATS_TEST_TMPDIR/ran
+  use_cluster_store
+}
+
+teardown() {
+  stop_fleet
+  kill_leftovers
+}
+
+lease=(--ttl 6s)
+
+of_report() { jq -r "$1" "$report"; }
+
+# --- A cluster that is well ---
+
+@test "locks on all primaries are held, shown and given back" {
+  for name in a b c d e f; do hold "$name"; done
+  run dlock list --held --json
+  assert_equal "$(json '.[].name' | paste -sd ' ')" 'a b c d e f'
+  owners=$(for name in a b c d e f; do owner_of "$name"; done | sort -u | wc -l)
+  assert_equal "$owners" 3
+
+  for name in a b c d e f; do
+    run dlock run "$name" -- touch "$ran"
+    assert_status 75
+  done
+}
+
+@test "verbs by hand, limits, fences and stored outputs work wherever their slots are" {
+  for name in a b c; do
+    token=$(dlock acquire "$name")
+    dlock renew "$name" --token "$token"
+    dlock release "$name" --token "$token"
+    dlock limit "$name" 5/1h
+    dlock limit "$name" --reset
+    dlock fence "$name" 7
+    run dlock cache "$name" -- echo stored
+    assert_equal "$status $output" '0 stored'
+    run dlock cache "$name" -- false
+    assert_equal "$status $output" '0 stored'
+    dlock run --dedupe 1h "$name" -- touch "$ran.$name"
+    run dlock history "$name" --json
+    assert_equal "$(json 'length > 0')" true
+  done
+}
+
+@test "waiters are served in the order of their arrival" {
+  hold job
+  for name in 1 2 3 4; do queue job -- sh -c 'echo "$2" >> "$1"' - "$ran" "$name"; done
+
+  let_go
+
+  eventually four_have_run
+  assert_equal "$(paste -sd ' ' "$ran")" '1 2 3 4'
+}
+
+four_have_run() { [[ -e $ran && $(wc -l < "$ran") == 4 ]]; }
+
+@test "watch hears of the locks of all primaries" {
+  dlock watch > "$said" 3>&- &
+  watcher=$!
+  eventually somebody_watches
+
+  for name in a b c; do dlock run "$name" -- true; done
+
+  for name in a b c; do eventually grep -q "released *$name " "$said"; done
+  kill "$watcher"
+}
+
+somebody_watches() {
+  local i
+  for i in 1 2 3; do [[ $(member "$i" PUBSUB NUMPAT) != 1 ]] || return 0; done
+  return 1
+}
+
+@test "doctor looks at all primaries" {
+  run dlock doctor
+
+  assert_output_contains '3, with all slots: 127.0.0.1:'
+  assert_output_contains 'noticed after 1.0s (cluster-node-timeout); a --ttl of '
+  refute_output_contains 'error'
+}
+
+@test "a server that is no member of a cluster is told apart" {
+  redis_root=$BATS_TEST_TMPDIR/alone
+  mkdir "$redis_root"
+  : > "$redis_root/conf"
+  read -r port <<< "$(free_ports 1)"
+  "$redis_program" --port "$port" --bind 127.0.0.1 --dir "$redis_root" --save '' > /dev/null 3>&- &
+  pids[7]=$!
+  ports[7]=$port
+  eventually member_answers 7
+
+  DLOCK_STORE=redis+cluster://127.0.0.1:$port run dlock run job -- touch "$ran"
+  assert_status 78
+  assert_output_contains "127.0.0.1:$port is no member of a cluster: redis://127.0.0.1:$port"
+
+  name=a
+  DLOCK_STORE=redis://127.0.0.1:${ports[$(other_than_owner_of a)]} run dlock run "$name" -- touch "$ran"
+  assert_status 78
+  assert_output_contains 'is a member of a cluster: use redis+cluster://'
+  [[ ! -e $ran ]]
+}
+
+# --- Slots that move ---
+
+@test "a slot that is being moved grants nothing, and keeps what is held" {
+  hold job --ttl 30s --slots 2
+  hold job --ttl 30s --slots 2
+  begin_move job
+  move_keys 'dlock:{job}'
+
+  for _ in 1 2 3; do
+    run dlock run --slots 2 --store-timeout 1s job -- touch "$ran"
+    assert_status 69
+    assert_output_contains 'the slot of the lock is being moved'
+  done
+  move_keys
+  end_move
+
+  run dlock run --slots 2 job -- touch "$ran"
+  assert_status 75
+  [[ ! -e $ran ]]
+  let_go
+  assert_exits 0 "$holder"
+}
+
+@test "a lease is renewed while its slot is on its way" {
+  hold job "${lease[@]}" --report "$report"
+  begin_move job
+  move_keys 'dlock:{job}' 'dlock:{job}:h' 'dlock:{job}:s'
+
+  await_renewal_at "$to"
+
+  end_move
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
+}
+
+# The lease was moved with what it had left; later it has more.
+await_renewal_at() {
+  at=$1
+  before=$(asking_pttl "$1")
+  eventually has_more_left
+}
+
+asking_pttl() { printf 'ASKING\nPTTL dlock:{job}\n' | timeout 5 redis-cli -p "${ports[$1]}" | tail -n 1; }
+
+has_more_left() {
+  local now
+  now=$(asking_pttl "$at")
+  ((now > before)) && return
+  before=$now
+  return 1
+}
+
+@test "a lock is not given back by halves while its slot is on its way" {
+  hold job --ttl 60s --store-timeout 6s --report "$report"
+  queue job --ttl 30s -- touch "$ran"
+  begin_move job
+  move_keys 'dlock:{job}:q' 'dlock:{job}:w'
+
+  let_go
+  eventually was_told_to_try_again
+  assert_equal "$(member "$from" EXISTS 'dlock:{job}')" 1
+  move_keys
+  end_move
+
+  assert_exits 0 "$holder"
+  assert_exits 0 "$waiter"
+  [[ -e $ran ]]
+}
+
+was_told_to_try_again() { member "$from" INFO errorstats | grep -q TRYAGAIN; }
+
+@test "a slot is moved to and fro under a semaphore, and nobody too many gets in" {
+  inside=$BATS_TEST_TMPDIR/inside
+  mkdir "$inside"
+  for i in 1 2 3 4 5 6; do
+    (for _ in 1 2 3 4 5 6 7 8 9 10; do
+      dlock run --slots 2 -w 60s "${lease[@]}" --store-timeout 2s job -- sh -c \
+        'touch "$1/$$"; n=$(ls "$1" | wc -l); [ "$n" -le 2 ] || echo "$n" >> "$2"; sleep 0.02; rm "$1/$$"' \
+        - "$inside" "$BATS_TEST_TMPDIR/too_many" 2>> "$said" || echo "failed $?" >> "$BATS_TEST_TMPDIR/failed"
+    done) 3>&- &
+    runners+=("$!")
+  done
+  while kill -0 "${runners[@]}" 2> /dev/null; do
+    begin_move job > /dev/null
+    move_keys > /dev/null || true
+    move_keys > /dev/null || true
+    end_move > /dev/null
+  done
+  wait "${runners[@]}"
+
+  [[ ! -e $BATS_TEST_TMPDIR/too_many ]]
+  [[ ! -e $BATS_TEST_TMPDIR/failed ]] || { cat "$said" >&2; false; }
+}
+
+# --- A primary that goes ---
+
+@test "a primary that is killed costs the run nothing with --replicas all" {
+  hold job --ttl 15s --replicas all --report "$report"
+  old=$(owner_of job)
+
+  crash "$old"
+
+  EVENTUALLY_MS=15000 eventually has_other_owner
+  # As long as the new primary has no replica, none can have acknowledged a renewal.
+  start_member "$old"
+  # Longer than the lease that the old one gave.
+  taken_over_at=$(now_ms)
+  EVENTUALLY_MS=25000 eventually has_been_renewed_for 16000
+  run dlock run "${lease[@]}" job -- touch "$ran"
+  assert_status 75
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null true'
+}
+
+has_other_owner() {
+  local owner
+  owner=$(owner_of job)
+  [[ -n $owner && $owner != "$old" && $(member "$owner" ROLE | head -n 1) == master ]]
+}
+
+# Held by the new primary's word for so long.
+has_been_renewed_for() {  # <ms>
+  is_held_by_owner || return
+  (($(now_ms) - taken_over_at > $1))
+}
+
+is_held_by_owner() { [[ $(member "$(owner_of job)" EXISTS 'dlock:{job}') == 1 ]]; }
+
+@test "with -w a new primary is waited for" {
+  old=$(owner_of job)
+  crash "$old"
+
+  run dlock run -w 30s job -- echo ran
+
+  assert_status 0
+  assert_output_contains ran
+}
+
+@test "a primary that is paused costs the run nothing with --replicas all, and grants nobody anything" {
+  hold job --ttl 15s --replicas all --report "$report"
+  old=$(owner_of job)
+  freeze "$old"
+  # The members that are asked have to be others.
+  local i servers=
+  for i in 1 2 3 4 5 6; do [[ $i == "$old" ]] || servers+=,127.0.0.1:${ports[i]}; done
+  DLOCK_STORE=redis+cluster://${servers#,}
+  EVENTUALLY_MS=15000 eventually has_other_owner_by_others
+  go_on "$old"
+
+  for _ in 1 2 3 4 5; do
+    run dlock run "${lease[@]}" job -- touch "$ran"
+    assert_status 75
+  done
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report .protected)" true
+}
+
+has_other_owner_by_others() {
+  local owner
+  owner=$(owner_by "$((old == 1 ? 2 : 1))" job)
+  [[ -n $owner && $owner != "$old" ]]
+}

@@ -1,0 +1,106 @@
+# Helpers for the tests with servers that fail over: a primary, two replicas and three
+# sentinels of a test's own. They go with support.bash and redis.bash.
+# shellcheck disable=SC2034  # some of what is set here is for the tests
+# shellcheck disable=SC2154  # redis.bash sets redis_program
+
+# What those of a test are told: to notice in a second, and to be quick after that.
+sentinel_settings() {  # <port of the primary>
+  cat << END
+sentinel monitor main 127.0.0.1 $1 2
+sentinel down-after-milliseconds main 1000
+sentinel failover-timeout main 4000
+sentinel parallel-syncs main 2
+END
+}
+
+free_ports() {  # <number>
+  perl -MIO::Socket::INET -e \
+    'my @s = map { IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1") } 1 .. shift;
+     print join(" ", map { $_->sockport } @s), "\n"' "$1"
+}
+
+# For `setup`, in the place of use_private_store: starts them all, and makes them the store.
+# Servers are 1 to 3, of which 1 is the primary at first; sentinels are 4 to 6.
+use_sentinel_store() {
+  use_private_store || return
+  fleet=$BATS_TEST_TMPDIR/fleet
+  first_sentinel=4
+  read -ra ports <<< "$(free_ports 6)"
+  ports=(0 "${ports[@]}")
+  pids=()
+  local i
+  for i in 1 2 3 4 5 6; do
+    mkdir -p "$fleet/$i"
+    printf '%s\n' "port ${ports[i]}" 'bind 127.0.0.1' "dir $fleet/$i" > "$fleet/$i/conf"
+  done
+  for i in 1 2 3; do
+    # A replica is there at once, and not after the five seconds that wait for others.
+    printf '%s\n' 'save ""' 'repl-diskless-sync yes' 'repl-diskless-sync-delay 0' \
+      'repl-timeout 60' >> "$fleet/$i/conf"
+    ((i == 1)) || echo "replicaof 127.0.0.1 ${ports[1]}" >> "$fleet/$i/conf"
+    start_member "$i"
+  done
+  eventually is_replicated_to 2
+  for i in 4 5 6; do
+    sentinel_settings "${ports[1]}" >> "$fleet/$i/conf"
+    start_member "$i"
+  done
+  for i in 4 5 6; do EVENTUALLY_MS=20000 eventually knows_all "$i"; done
+  export DLOCK_STORE="redis+sentinel://127.0.0.1:${ports[4]},127.0.0.1:${ports[5]},127.0.0.1:${ports[6]}/main"
+}
+
+start_member() {  # <number>
+  local as=()
+  (($1 < first_sentinel)) || as=(--sentinel)
+  "$redis_program" "$fleet/$1/conf" "${as[@]}" >> "$fleet/$1/log" 2>&1 3>&- &
+  pids[$1]=$!
+  eventually member_answers "$1"
+}
+
+member_answers() { [[ $(member "$1" PING) == PONG ]]; }
+
+member() { timeout 5 redis-cli -p "${ports[$1]}" "${@:2}" 2> /dev/null; }  # <number> <command>...
+
+is_replicated_to() { [[ $(member 1 INFO replication | grep -c 'state=online') == "$1" ]]; }
+
+# Of a sentinel, as a list of names and values.
+known() { member "$1" SENTINEL MASTER main | grep -A 1 -x "$2" | tail -n 1; }  # <number> <field>
+
+knows_all() {
+  [[ $(known "$1" num-slaves) == 2 && $(known "$1" num-other-sentinels) == 2 ]] &&
+    member "$1" SENTINEL CKQUORUM main | grep -q '^OK'
+}
+
+# The number of the server that a sentinel names.
+primary_by() {  # <number of the sentinel>
+  local port i
+  port=$(member "$1" SENTINEL GET-MASTER-ADDR-BY-NAME main | tail -n 1)
+  for i in 1 2 3; do
+    [[ ${ports[i]} != "$port" ]] || echo "$i"
+  done
+}
+
+# Whether two sentinels name another server than 1, and it is one.
+has_failed_over() {
+  local new
+  new=$(primary_by 4)
+  [[ -n $new && $new != 1 && $(primary_by 5) == "$new" ]] &&
+    [[ $(member "$new" ROLE | head -n 1) == master ]]
+}
+
+freeze() { for i; do kill -STOP "${pids[i]}"; done; }  # <number>...
+go_on() { for i; do kill -CONT "${pids[i]}"; done; }   # <number>...
+crash() {  # <number>...
+  local i
+  for i; do
+    kill -KILL "${pids[i]}"
+    wait "${pids[i]}" 2> /dev/null || true
+  done
+}
+
+# For `teardown`.
+stop_fleet() {
+  [[ -n ${pids[*]:-} ]] || return 0
+  end_processes "${pids[@]}"
+  wait "${pids[@]}" 2> /dev/null || true
+}

@@ -1,0 +1,392 @@
+#!/usr/bin/env bats
+# Servers that fail over, with real sentinels that notice in a second. A lease lasts six.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # the helpers set holder, waiter, ports
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  load sentinel
+  report=$BATS_TEST_TMPDIR/report
+  said=$BATS_TEST_TMPDIR/said
+  ran=$BATS_TEST_TMPDIR/ran
+  use_sentinel_store
+}
+
+teardown() {
+  stop_fleet
+  kill_leftovers
+}
+
+lease=(--ttl 6s)
+
+of_report() { jq -r "$1" "$report"; }
+
+# What the lock is on now: its token on the server that the sentinels name.
+left_on_primary() { member "$(primary_by 4)" PTTL 'dlock:{job}'; }
+
+# Asserts that the lock is held on the new primary, and the run is none the worse for it.
+assert_lived_through() {
+  EVENTUALLY_MS=15000 eventually has_failed_over
+  EVENTUALLY_MS=8000 eventually was_renewed_there
+  run dlock run "${lease[@]}" job -- touch "$ran"
+  assert_status 75
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null true'
+  run dlock run -w 5s "${lease[@]}" job -- touch "$ran"
+  assert_status 0
+}
+
+was_renewed_there() { (($(left_on_primary) > 4000)); }
+
+# --- A fleet that is well ---
+
+@test "a command runs, and the lock is free behind it" {
+  run dlock run job -- sh -c 'echo "$DLOCK_STORE"; dlock check && dlock status job > /dev/null && echo held'
+
+  assert_status 0
+  assert_equal "$output" "$DLOCK_STORE
+held"
+  run dlock status job
+  assert_status 1
+}
+
+@test "verbs by hand, limits and stored outputs work on the primary" {
+  token=$(dlock acquire job)
+  dlock renew job --token "$token"
+  dlock release job --token "$token"
+  dlock limit api 5/1h
+  dlock fence disk 7
+  run dlock cache report -- echo stored
+  assert_equal "$status $output" '0 stored'
+  run dlock cache report -- false
+  assert_equal "$status $output" '0 stored'
+  run dlock list --json
+  assert_equal "$(json '.[].name' | sort | paste -sd ' ')" 'cache:report'
+}
+
+@test "--replicas all has the grant on both replicas before the command starts" {
+  dlock run --replicas all "${lease[@]}" job -- sh -c \
+    'for port; do redis-cli -p "$port" EXISTS "dlock:{job}"; done' - "${ports[2]}" "${ports[3]}" > "$said"
+
+  assert_equal "$(paste -sd ' ' "$said")" '1 1'
+}
+
+@test "more replicas than there are end the request with 69" {
+  run dlock run --replicas 3 job -- touch "$ran"
+
+  assert_status 69
+  assert_output_contains '2 of 3 replicas have acknowledged the lease (--replicas)'
+  [[ ! -e $ran ]]
+  run dlock status job
+  assert_status 1
+}
+
+# --- The primary goes ---
+
+@test "a primary that is killed costs the run nothing with --replicas all" {
+  hold job "${lease[@]}" --replicas all --report "$report"
+
+  crash 1
+
+  assert_lived_through
+}
+
+@test "a primary that is killed costs the run nothing with --replicas 0 if they had the lease" {
+  hold job "${lease[@]}" --report "$report"
+  eventually is_on_replicas
+
+  crash 1
+
+  assert_lived_through
+}
+
+is_on_replicas() { [[ $(member 2 EXISTS 'dlock:{job}')$(member 3 EXISTS 'dlock:{job}') == 11 ]]; }
+
+@test "a failover by hand costs the run nothing" {
+  hold job "${lease[@]}" --replicas all --report "$report"
+
+  member 4 SENTINEL FAILOVER main
+
+  assert_lived_through
+}
+
+@test "a primary that is paused and goes on costs the run nothing, and grants nobody anything" {
+  hold job "${lease[@]}" --replicas all --report "$report"
+
+  freeze 1
+  EVENTUALLY_MS=15000 eventually has_failed_over
+  go_on 1
+
+  for _ in 1 2 3 4 5; do
+    run dlock run "${lease[@]}" job -- touch "$ran"
+    assert_status 75
+  done
+  assert_lived_through
+}
+
+@test "a lease that no replica had is set up again on the new primary" {
+  cut_off_replicas
+  hold job "${lease[@]}" --report "$report" 2> "$said"
+  crash 1
+  go_on 2 3
+
+  assert_lived_through
+  grep -q 'the lease was gone from the store; set up again' "$said"
+}
+
+# Not even what is on its way reaches them.
+cut_off_replicas() {
+  freeze 2 3
+  member 1 CLIENT KILL TYPE replica
+}
+
+@test "a lease that somebody else was granted before it could be set up again is lost" {
+  cut_off_replicas
+  dlock run --ttl 20s --report "$report" job -- sleep 60 2> "$said" 3>&- &
+  holder=$!
+  eventually is_held_on 1
+  kill -STOP "$holder"
+  crash 1
+  go_on 2 3
+  EVENTUALLY_MS=15000 eventually has_failed_over
+
+  run dlock run -w 5s "${lease[@]}" job -- true
+  kill -CONT "$holder"
+
+  assert_status 0
+  EVENTUALLY_MS=20000 eventually has_ended "$holder"
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost failed over'
+  grep -q 'lost the lock: a server that took over did not know it' "$said"
+}
+
+is_held_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }
+
+@test "one who waits gets the lock from the new primary" {
+  hold job "${lease[@]}" --replicas all --report "$report"
+  queue job --replicas all "${lease[@]}" -- touch "$ran"
+  crash 1
+  EVENTUALLY_MS=15000 eventually has_failed_over
+
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_exits 0 "$waiter"
+  [[ -e $ran ]]
+}
+
+@test "with -w a new primary is waited for" {
+  crash 1
+
+  run dlock run -w 30s job -- echo ran
+
+  assert_status 0
+  assert_output_contains ran
+}
+
+@test "a holder is told of a break on the new primary at once" {
+  hold job --ttl 30s --replicas all --report "$report"
+  member 4 SENTINEL FAILOVER main
+  EVENTUALLY_MS=15000 eventually has_failed_over
+  eventually is_listening_there
+
+  run dlock break job --yes
+
+  assert_status 0
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report .reason)" broken
+}
+
+is_listening_there() { member "$(primary_by 4)" CLIENT LIST | grep -q 'cmd=blpop'; }
+
+# --- A primary that is cut off ---
+
+@test "with --replicas all a primary without its replicas cannot keep a lease" {
+  hold job "${lease[@]}" --replicas all --report "$report"
+  freeze 4 5 6 # which would see them down, and count them out
+
+  freeze 2 3
+
+  EVENTUALLY_MS=10000 eventually has_ended "$holder"
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report .reason)" unconfirmed
+}
+
+@test "replicas that sentinels see down do not count for --replicas all" {
+  crash 3
+  for i in 4 5 6; do EVENTUALLY_MS=10000 eventually sees_down "$i" 3; done
+
+  run dlock run --replicas all job -- echo ran
+
+  assert_status 0
+}
+
+sees_down() { member "$1" SENTINEL REPLICAS main | grep -A 40 -x "127.0.0.1:${ports[$2]}" | grep -q s_down; }
+
+@test "a primary that most sentinels do not name any more grants nothing" {
+  # One that is asked by one sentinel, which has not heard of the failover.
+  freeze 6
+  member 4 SENTINEL FAILOVER main
+  EVENTUALLY_MS=15000 eventually has_failed_over
+  freeze 4 5
+  go_on 6
+
+  run dlock run --store-timeout 700ms job -- touch "$ran"
+
+  assert_status 69
+  [[ ! -e $ran ]]
+}
+
+# --- Sentinels ---
+
+@test "one sentinel that is dead or lies changes nothing" {
+  crash 4
+  run dlock run job -- echo ran
+  assert_equal "$status $output" '0 ran'
+
+  start_liar
+  run dlock run job -- echo ran
+  assert_equal "$status $output" '0 ran'
+}
+
+# In the place of the first sentinel one that takes a replica for the primary.
+start_liar() {
+  printf '%s\n' "port ${ports[4]}" 'bind 127.0.0.1' "dir $fleet/4" > "$fleet/4/conf"
+  sentinel_settings "${ports[2]}" | grep -v -e parallel >> "$fleet/4/conf"
+  sed -i 's/down-after-milliseconds main .*/down-after-milliseconds main 600000/' "$fleet/4/conf"
+  start_member 4
+}
+
+@test "two sentinels that are dead end a request with 69 in time, and let a command be" {
+  hold job "${lease[@]}" --report "$report"
+  crash 4 5
+
+  run dlock run job -- touch "$ran"
+
+  assert_status 69
+  assert_output_contains "not more than half of 3 sentinels name the same primary for 'main': cannot reach 127.0.0.1:${ports[4]}"
+  await_renewals
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report .protected)" true
+}
+
+await_renewals() {
+  local _
+  for _ in 1 2; do
+    before=$(member 1 PTTL 'dlock:{job}')
+    eventually is_longer_than_before
+  done
+}
+
+is_longer_than_before() {
+  local now
+  now=$(member 1 PTTL 'dlock:{job}')
+  ((now > before)) && return
+  before=$now
+  return 1
+}
+
+@test "a sentinel that is silent costs nothing with --replicas all, either" {
+  freeze 6
+
+  run dlock run --replicas all job -- echo ran
+
+  assert_equal "$status $output" '0 ran'
+}
+
+@test "without any sentinel a request ends with 69" {
+  crash 4 5 6
+
+  run dlock run job -- touch "$ran"
+
+  assert_status 69
+}
+
+@test "sentinels that are stopped end a request with 69 in time" {
+  freeze 4 5
+
+  run dlock run --store-timeout 500ms job -- touch "$ran"
+
+  assert_status 69
+  assert_output_contains "127.0.0.1:${ports[4]} does not answer"
+}
+
+@test "a name that no sentinel knows is 78" {
+  DLOCK_STORE=${DLOCK_STORE%/main}/other
+
+  run dlock run job -- touch "$ran"
+
+  assert_status 78
+  assert_output_contains "no primary is called 'other' (3 of 3 sentinels know none)"
+}
+
+@test "a server in the place of a sentinel is told apart" {
+  DLOCK_STORE=redis+sentinel://127.0.0.1:${ports[1]}/main
+
+  run dlock run job -- touch "$ran"
+
+  assert_status 78
+  assert_output_contains "127.0.0.1:${ports[1]} is not a sentinel"
+}
+
+@test "sentinels have a login of their own" {
+  for i in 4 5 6; do member "$i" CONFIG SET sentinel-pass x; member "$i" ACL SETUSER default on '>secret'; done
+  run dlock run job -- echo ran
+  assert_status 77
+  assert_output_contains 'it wants a password: --sentinel-password-file or DLOCK_SENTINEL_PASSWORD'
+  DLOCK_SENTINEL_PASSWORD=wrong run dlock run job -- echo ran
+  assert_status 77
+
+  DLOCK_SENTINEL_PASSWORD=secret run dlock run job -- echo ran
+
+  assert_equal "$status $output" '0 ran'
+}
+
+@test "servers that want a password, or a right, say so" {
+  for i in 1 2 3; do member "$i" CONFIG SET masterauth secret; done
+  for i in 1 2 3; do member "$i" CONFIG SET requirepass secret; done
+  run dlock run job -- touch "$ran"
+  assert_status 77
+  assert_output_contains "it wants a password: --password-file or DLOCK_PASSWORD"
+
+  DLOCK_PASSWORD=secret run dlock run --ttl 30s --store-timeout 3s job -- redis-cli -p "${ports[1]}" \
+    -a secret --no-auth-warning ACL SETUSER me on '>mine' '~*' '&*' +@all -role
+  assert_status 0
+  DLOCK_USER=me DLOCK_PASSWORD=mine run dlock run job -- touch "$ran"
+  assert_status 77
+  assert_output_contains "'role'"
+  [[ ! -e $ran ]]
+}
+
+@test "doctor says whether sentinels agree, and which ttl outlives a failover" {
+  run dlock doctor
+  assert_output_contains "sentinels       3 of 3 name 127.0.0.1:${ports[1]}"
+  assert_output_contains 'noticed after 1.0s (down-after-milliseconds); a --ttl of '
+  assert_output_contains '2 by most sentinels; --replicas all waits for them'
+
+  crash 4
+  run dlock doctor
+  assert_output_contains "2 of 3 name 127.0.0.1:${ports[1]}; cannot reach 127.0.0.1:${ports[4]}"
+}
+
+# --- Watching ---
+
+@test "watch goes on at the new primary" {
+  dlock watch job > "$said" 2> "$BATS_TEST_TMPDIR/errors" 3>&- &
+  watcher=$!
+  eventually watches_on 1
+  crash 1
+  EVENTUALLY_MS=15000 eventually has_failed_over
+  EVENTUALLY_MS=15000 eventually watches_on "$(primary_by 4)"
+
+  dlock run job -- true
+
+  eventually grep -q released "$said"
+  kill "$watcher"
+}
+
+watches_on() { [[ $(member "$1" PUBSUB NUMSUB 'dlock:{job}:e' | tail -n 1) == 1 ]]; }

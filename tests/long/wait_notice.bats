@@ -1,0 +1,49 @@
+#!/usr/bin/env bats
+# With -v one who waits says so once a minute, on a terminal or not:
+#
+#   DLOCK_BIN=build/release/dlock bats tests/long/wait_notice.bats
+
+setup() {
+  load ../bats/support
+  load ../faults/locks
+  load ../faults/redis
+}
+
+teardown() {
+  [[ -z ${redis_root:-} ]] || stop_redis
+  kill_leftovers
+}
+
+assert_said_thrice() {  # <what>
+  assert_equal "$(grep -cE "$1; (2m5s|1m[0-9]+s|[0-9.]+s) left$" <<< "$output")" 3
+}
+
+@test "a wait for a lock" {
+  use_private_store
+  hold job
+
+  run dlock -v run -w 125s job -- true
+
+  assert_status 75
+  assert_said_thrice 'waiting: held by .*; place 1 of 1'
+}
+
+@test "a wait for a server that is not there" {
+  use_redis_store
+  stop_redis
+
+  run dlock -v run -w 125s job -- true
+
+  assert_status 69
+  assert_said_thrice 'trying again'
+}
+
+@test "a wait for a turn" {
+  use_private_store
+  dlock limit api 1/124s
+
+  run dlock -v limit -w 125s api 1/124s
+
+  assert_status 0
+  assert_said_thrice 'waiting: a turn in .*'
+}

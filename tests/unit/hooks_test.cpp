@@ -1,0 +1,142 @@
+// Which hook hears of what, what it is told, and how one that takes too long is ended.
+
+#include "cli/hooks.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tests/unit/temporary_directory.hpp"
+#include "util/process.hpp"
+
+namespace dlock {
+namespace {
+
+std::optional<HookKind> heard_of(Outcome outcome, std::optional<int> exit_code = {}) {
+  RunResult result;
+  result.outcome = outcome;
+  result.exit_code = exit_code;
+  return hook_that_hears_of(result);
+}
+
+TEST(HookThatHears, of_a_command_that_ended_depends_on_its_exit_code) {
+  EXPECT_EQ(heard_of(Outcome::ran, 0), HookKind::on_success);
+  EXPECT_EQ(heard_of(Outcome::ran, 1), HookKind::on_failure);
+  EXPECT_EQ(heard_of(Outcome::ran), HookKind::on_failure);  // by a signal
+}
+
+TEST(HookThatHears, of_what_did_not_run_to_its_end_is_that_of_failure) {
+  for (const auto outcome : {Outcome::lost, Outcome::timeout, Outcome::not_started,
+                             Outcome::unavailable, Outcome::error}) {
+    EXPECT_EQ(heard_of(outcome, 0), HookKind::on_failure) << name_of(outcome);
+  }
+}
+
+TEST(HookThatHears, of_a_lock_that_was_not_obtained_is_that_of_busy) {
+  EXPECT_EQ(heard_of(Outcome::busy, 75), HookKind::on_busy);
+  EXPECT_EQ(heard_of(Outcome::busy, 0), HookKind::on_busy);
+  EXPECT_EQ(heard_of(Outcome::superseded, 75), HookKind::on_busy);
+}
+
+TEST(HookThatHears, of_a_run_that_is_skipped_or_interrupted_is_none) {
+  EXPECT_EQ(heard_of(Outcome::deduplicated, 0), std::nullopt);
+  EXPECT_EQ(heard_of(Outcome::interrupted), std::nullopt);
+}
+
+TEST(HookVariables, are_empty_where_they_do_not_apply) {
+  const std::vector<std::string> expected{
+      "DLOCK_NAME=job", "DLOCK_OUTCOME=error", "DLOCK_REASON=",     "DLOCK_EXIT_CODE=",
+      "DLOCK_SIGNAL=",  "DLOCK_RAN_MS=",       "DLOCK_HOLDER_HOST="};
+
+  EXPECT_EQ(hook_variables({"job", "", "", "", {}, ""}, RunResult{}), expected);
+}
+
+pid_t process_named_in(const std::string& file) {
+  pid_t pid = 0;
+  std::ifstream(file) >> pid;
+  return pid;
+}
+
+// KILL takes its time, too.
+bool ends_soon(pid_t pid) {
+  const auto until = later(Clock::now(), milliseconds(5000));
+  while (Clock::now() < until) {
+    if (has_ended(pid)) return pid != 0;
+    ::usleep(1000);
+  }
+  return false;
+}
+
+class Hooks : public ::testing::Test {
+ protected:
+  // Signals are held in these tests, and no longer.
+  ~Hooks() override { ::sigprocmask(SIG_SETMASK, &held_.inherited().mask, nullptr); }
+
+  HookEnd end_of(const std::string& line) {
+    HookPlan plan;
+    plan.line = line;
+    plan.environment = {"PATH=/usr/bin:/bin"};
+    plan.limit = limit_;
+    plan.kill_after = kill_after_;
+    return run_hook(plan, held_);
+  }
+
+  milliseconds limit_{60'000};
+  milliseconds kill_after_{5'000};
+
+ private:
+  HeldSignals held_;
+};
+
+TEST_F(Hooks, one_that_ends_well_is_no_trouble) {
+  EXPECT_EQ(end_of("exit 0").trouble, "");
+}
+
+TEST_F(Hooks, one_that_fails_says_how) {
+  EXPECT_EQ(end_of("exit 15").trouble, "ended with exit code 15");
+  EXPECT_EQ(end_of("kill -TERM $$").trouble, "was ended by SIGTERM");
+}
+
+TEST_F(Hooks, a_signal_that_came_before_does_not_end_it) {
+  ::raise(SIGTERM);
+
+  const auto end = end_of("sleep 0.1");
+
+  EXPECT_EQ(end.signal, std::nullopt);
+  EXPECT_EQ(end.trouble, "");
+}
+
+TEST_F(Hooks, one_that_takes_too_long_is_ended) {
+  limit_ = milliseconds(100);
+
+  EXPECT_EQ(end_of("exec sleep 600").trouble, "was ended, for it took longer than 100ms");
+}
+
+TEST_F(Hooks, one_that_ignores_its_end_is_killed_with_all_its_processes) {
+  const TemporaryDirectory root;
+  const auto file = root.file("pid");
+  limit_ = milliseconds(200);
+  kill_after_ = milliseconds(100);
+
+  const auto end =
+      end_of("trap '' TERM; sleep 600 & echo $! > " + file + "; wait; sleep 600");
+
+  EXPECT_EQ(end.trouble, "was ended, for it took longer than 200ms");
+  EXPECT_TRUE(ends_soon(process_named_in(file)));
+}
+
+TEST_F(Hooks, what_is_left_by_a_shell_that_was_told_to_end_is_killed_too) {
+  const TemporaryDirectory root;
+  const auto file = root.file("pid");
+  limit_ = milliseconds(200);
+  kill_after_ = milliseconds(100);
+
+  end_of("(trap '' TERM; exec sleep 600) & echo $! > " + file + "; wait");
+
+  EXPECT_TRUE(ends_soon(process_named_in(file)));
+}
+
+}  // namespace
+}  // namespace dlock

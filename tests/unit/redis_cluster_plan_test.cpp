@@ -1,0 +1,125 @@
+// URLs of clusters: what they mean, and which are refused.
+
+#include <gtest/gtest.h>
+
+#include "store/redis_cluster/plan.hpp"
+#include "tests/unit/url_lists.hpp"
+
+namespace dlock::redis_cluster {
+namespace {
+
+Plan plan_of(const std::string& url) { return plan_from_url<Plan>(url); }
+
+std::string rewritten(const std::string& url) { return plan_of(url).url(); }
+
+TEST(ClusterPlan, has_all_that_a_url_says) {
+  const auto plan = plan_of("redis+cluster://alice:secret@one,two:7000,[::1]:7001");
+
+  EXPECT_EQ(places_of(plan.seeds), "one:6379 two:7000 [::1]:7001");
+  for (const auto& seed : plan.seeds) {
+    EXPECT_EQ(seed.user, "alice");
+    EXPECT_EQ(seed.password, "secret");
+    EXPECT_EQ(seed.database, 0u);
+    EXPECT_FALSE(seed.tls);
+  }
+  EXPECT_EQ(plan.replicas, Replicas{});
+}
+
+TEST(ClusterPlan, may_end_with_a_slash) {
+  EXPECT_EQ(places_of(plan_of("redis+cluster://one,two/").seeds), "one:6379 two:6379");
+}
+
+TEST(ClusterPlan, has_what_is_set_for_each_server) {
+  auto plan = plan_of("rediss+cluster://alice:secret@one,two");
+  Credentials credentials;
+  credentials.user = "bob";
+  credentials.password_file = "/file";
+  credentials.tls.ca = "/ca";
+  credentials.sentinel_user = "watch";
+  credentials.sentinel_password = "word";
+  credentials.replicas = {.count = 2};
+
+  plan.set(credentials);
+
+  for (const auto& seed : plan.seeds) {
+    EXPECT_EQ(seed.user, "bob");
+    EXPECT_EQ(seed.password_file, "/file");
+    EXPECT_FALSE(seed.password);
+    ASSERT_TRUE(seed.tls);
+    EXPECT_EQ(seed.tls->ca, "/ca");
+  }
+  EXPECT_EQ(plan.replicas.count, 2u);
+}
+
+TEST(ClusterPlan, is_insecure_only_over_tls_that_takes_any_certificate) {
+  Credentials credentials;
+  credentials.tls.insecure = true;
+  auto plain = plan_of("redis+cluster://one");
+  auto encrypted = plan_of("rediss+cluster://one");
+  EXPECT_FALSE(encrypted.is_insecure());
+
+  plain.set(credentials);
+  encrypted.set(credentials);
+
+  EXPECT_FALSE(plain.is_insecure());
+  EXPECT_TRUE(encrypted.is_insecure());
+}
+
+class BadClusterUrl : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BadClusterUrl, is_refused_in_one_line) {
+  const auto message = refusal_of_url<Plan>(GetParam());
+
+  EXPECT_NE(message, "") << GetParam();
+  EXPECT_TRUE(is_printable_utf8(message)) << message;
+  EXPECT_EQ(message.find("secret"), std::string::npos) << message;
+}
+
+constexpr const char* bad_urls[] = {
+    // No servers
+    "redis+cluster:", "redis+cluster:host", "redis+cluster:/host", "redis+cluster://",
+    "redis+cluster:///", "redis+cluster://u:secret@",
+    // One of them is none
+    "redis+cluster://,", "redis+cluster://a,", "redis+cluster://,a",
+    "redis+cluster://a,,b", "redis+cluster://a,:1", "redis+cluster://a:0",
+    "redis+cluster://a,b:65536", "redis+cluster://a,b:", "redis+cluster://a,b:x",
+    "redis+cluster://a,::1", "redis+cluster://a b", "redis+cluster://a,b\n",
+    // One of them twice
+    "redis+cluster://a,a", "redis+cluster://a,b,A", "redis+cluster://a,a:6379",
+    "redis+cluster://[::1]:6379,[0::1]",
+    // A database
+    "redis+cluster://a/0", "redis+cluster://a,b/1", "redis+cluster://a/name",
+    "redis+cluster://a//",
+    // Something more
+    "redis+cluster://a?db=0", "redis+cluster://a#", "redis+cluster://a/?x",
+    // No login
+    "redis+cluster://@a", "redis+cluster://u:@a", "redis+cluster://u:secret@a,u:secret@b",
+    "redis+cluster://u:se/secret@a"};
+INSTANTIATE_TEST_SUITE_P(urls, BadClusterUrl, ::testing::ValuesIn(bad_urls));
+
+TEST(ClusterPlan, has_bounds) {
+  EXPECT_EQ(refusal_of_url<Plan>("redis+cluster://" + hosts(32)), "");
+  EXPECT_NE(refusal_of_url<Plan>("redis+cluster://" + hosts(33)), "");
+}
+
+TEST(ClusterPlan, a_refusal_says_what_to_write) {
+  EXPECT_NE(refusal_of_url<Plan>("redis+cluster://a/0").find("only database 0"),
+            std::string::npos);
+  EXPECT_EQ(refusal_of_url<Plan>("redis+cluster://a,A:6379"),
+            "server 2 is server 1 once more: each is named once");
+}
+
+TEST(ClusterPlan, is_written_without_secrets_and_what_is_usual) {
+  EXPECT_EQ(rewritten("redis+cluster://alice:secret@One:6379,two:7000/"),
+            "redis+cluster://alice@one,two:7000");
+}
+
+TEST(ClusterPlan, is_written_as_it_was_read_otherwise) {
+  for (const char* url : {"redis+cluster://a", "rediss+cluster://al%40ce@a:1,[::1]:7000",
+                          "redis+cluster://b,a"}) {
+    EXPECT_EQ(rewritten(url), url);
+  }
+}
+
+}  // namespace
+}  // namespace dlock::redis_cluster

@@ -1,0 +1,76 @@
+// What a server keeps of a rate limit, read back; also what no dlock has written.
+
+#include <gtest/gtest.h>
+
+#include "store/redis/limit_record.hpp"
+
+namespace dlock::redis {
+namespace {
+
+Reply text(const std::string& value) {
+  Reply reply;
+  reply.kind = Reply::Kind::string;
+  reply.text = value;
+  return reply;
+}
+
+Reply number(std::int64_t value) {
+  Reply reply;
+  reply.kind = Reply::Kind::integer;
+  reply.integer = value;
+  return reply;
+}
+
+Reply list(std::vector<Reply> elements) {
+  Reply reply;
+  reply.kind = Reply::Kind::array;
+  reply.elements = std::move(elements);
+  return reply;
+}
+
+RateClaim claim() {
+  RateClaim made;
+  made.token.bytes[0] = 7;
+  made.host = "web 1";
+  made.pid = 42;
+  return made;
+}
+
+Reply limit_with(std::vector<Reply> stamps, std::vector<Reply> line) {
+  return list({text("5000000"), number(2), number(1000), list(std::move(stamps)),
+               list(std::move(line))});
+}
+
+TEST(RedisLimitRecord, says_who_waits_and_until_when) {
+  const auto kept = kept_limit_from(
+      limit_with({text("4000000")}, {text(member_of(claim())), text("5500000")}));
+
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->state.rate, (Rate{2, milliseconds(1000)}));
+  ASSERT_EQ(kept->state.turns.size(), 1u);
+  EXPECT_EQ(kept->state.turns[0].host, "web 1");
+  EXPECT_EQ(kept->state.turns[0].pid, 42);
+  EXPECT_EQ(kept->state.turns[0].at - kept->now, milliseconds(500));
+}
+
+TEST(RedisLimitRecord, one_whom_an_older_dlock_put_in_line_has_no_name) {
+  const auto kept =
+      kept_limit_from(limit_with({}, {text(text_of(claim().token)), text("5500000")}));
+
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->state.turns[0].host, "");
+}
+
+TEST(RedisLimitRecord, what_no_dlock_has_written_is_none) {
+  const auto member = member_of(claim());
+  EXPECT_FALSE(kept_limit_from(text("nonsense")));
+  EXPECT_FALSE(kept_limit_from(list({})));
+  EXPECT_FALSE(kept_limit_from(limit_with({text("x")}, {})));
+  EXPECT_FALSE(kept_limit_from(limit_with({text("2"), text("1")}, {})));
+  EXPECT_FALSE(kept_limit_from(limit_with({}, {text(member)})));
+  EXPECT_FALSE(kept_limit_from(limit_with({}, {text("no token"), text("1")})));
+  EXPECT_FALSE(kept_limit_from(limit_with({}, {text(member), text("-1")})));
+}
+
+}  // namespace
+}  // namespace dlock::redis

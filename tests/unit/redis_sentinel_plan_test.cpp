@@ -1,0 +1,228 @@
+// URLs of servers behind sentinels: what they mean, which are refused, and whose login is
+// whose.
+
+#include <gtest/gtest.h>
+
+#include "store/redis_sentinel/plan.hpp"
+#include "tests/unit/url_lists.hpp"
+
+namespace dlock::redis_sentinel {
+namespace {
+
+Plan plan_of(const std::string& url) { return plan_from_url<Plan>(url); }
+
+std::string rewritten(const std::string& url) { return plan_of(url).url(); }
+
+TEST(SentinelPlan, has_all_that_a_url_says) {
+  const auto plan =
+      plan_of("redis+sentinel://alice:secret@one,two:7000,[::1]:7001/shop/3");
+
+  EXPECT_EQ(places_of(plan.sentinels), "one:26379 two:7000 [::1]:7001");
+  EXPECT_EQ(plan.master, "shop");
+  EXPECT_EQ(plan.server.host, "");
+  EXPECT_EQ(plan.server.user, "alice");
+  EXPECT_EQ(plan.server.password, "secret");
+  EXPECT_EQ(plan.server.database, 3u);
+  EXPECT_FALSE(plan.server.tls);
+  EXPECT_EQ(plan.replicas, Replicas{});
+}
+
+TEST(SentinelPlan, never_gives_the_login_of_the_url_to_the_sentinels) {
+  auto plan = plan_of("redis+sentinel://alice:secret@one,two/shop");
+  Credentials credentials;
+  credentials.user = "bob";
+  credentials.password_file = "/file";
+
+  for (int i = 0; i < 2; ++i) {
+    for (const auto& sentinel : plan.sentinels) {
+      EXPECT_EQ(sentinel.user, "");
+      EXPECT_FALSE(sentinel.password);
+      EXPECT_EQ(sentinel.password_file, "");
+      EXPECT_EQ(sentinel.database, 0u);
+    }
+    plan.set(credentials);
+  }
+  EXPECT_EQ(plan.server.user, "bob");
+  EXPECT_EQ(plan.server.password_file, "/file");
+  EXPECT_FALSE(plan.server.password);
+}
+
+TEST(SentinelPlan, has_a_login_for_each_sentinel_that_no_server_gets) {
+  auto plan = plan_of("redis+sentinel://alice:secret@one,two/shop");
+  Credentials credentials;
+  credentials.sentinel_user = "watch";
+  credentials.sentinel_password = "word";
+
+  plan.set(credentials);
+
+  for (const auto& sentinel : plan.sentinels) {
+    EXPECT_EQ(sentinel.user, "watch");
+    EXPECT_EQ(sentinel.password, "word");
+  }
+  EXPECT_EQ(plan.server.user, "alice");
+  EXPECT_EQ(plan.server.password, "secret");
+}
+
+TEST(SentinelPlan, takes_the_sentinels_password_file_before_their_password) {
+  auto plan = plan_of("redis+sentinel://one/shop");
+  Credentials credentials;
+  credentials.sentinel_password = "word";
+  credentials.sentinel_password_file = "/file";
+
+  plan.set(credentials);
+
+  EXPECT_EQ(plan.sentinels.front().password_file, "/file");
+  EXPECT_FALSE(plan.sentinels.front().password);
+}
+
+TEST(SentinelPlan, over_tls_speaks_it_to_sentinels_too_unless_that_is_switched_off) {
+  auto plan = plan_of("rediss+sentinel://one,two/shop");
+  Credentials credentials;
+  credentials.tls.ca = "/ca";
+  credentials.tls.name = "shop.example.org";
+
+  plan.set(credentials);
+  EXPECT_EQ(plan.server.tls->ca, "/ca");
+  EXPECT_EQ(plan.server.tls->name, "shop.example.org");
+  for (const auto& sentinel : plan.sentinels) {
+    ASSERT_TRUE(sentinel.tls);
+    EXPECT_EQ(sentinel.tls->ca, "/ca");
+    EXPECT_EQ(sentinel.tls->name, "");  // its host's
+  }
+
+  credentials.sentinel_tls = false;
+  plan.set(credentials);
+  EXPECT_TRUE(plan.server.tls);
+  for (const auto& sentinel : plan.sentinels) EXPECT_FALSE(sentinel.tls);
+}
+
+TEST(SentinelPlan, never_speaks_tls_because_of_an_option) {
+  auto plan = plan_of("redis+sentinel://one/shop");
+  Credentials credentials;
+  credentials.tls.insecure = true;
+
+  plan.set(credentials);
+
+  EXPECT_FALSE(plan.server.tls);
+  EXPECT_FALSE(plan.sentinels.front().tls);
+  EXPECT_FALSE(plan.is_insecure());
+}
+
+TEST(SentinelPlan, is_insecure_if_any_certificate_is_taken) {
+  auto plan = plan_of("rediss+sentinel://one/shop");
+  EXPECT_FALSE(plan.is_insecure());
+  Credentials credentials;
+  credentials.tls.insecure = true;
+
+  plan.set(credentials);
+
+  EXPECT_TRUE(plan.is_insecure());
+}
+
+TEST(SentinelPlan, has_the_replicas_that_are_set) {
+  auto plan = plan_of("redis+sentinel://one/shop");
+  Credentials credentials;
+  credentials.replicas = {.all = true};
+
+  plan.set(credentials);
+
+  EXPECT_TRUE(plan.replicas.all);
+}
+
+TEST(SentinelPlan, may_have_a_name_of_odd_characters) {
+  EXPECT_EQ(plan_of("redis+sentinel://one/a%2Fb%20%40%C3%A9").master, "a/b @\xC3\xA9");
+  EXPECT_EQ(plan_of("redis+sentinel://one/a:b,c").master, "a:b,c");
+  EXPECT_EQ(plan_of("redis+sentinel://one/" + std::string(255, 'x')).master,
+            std::string(255, 'x'));
+}
+
+class BadSentinelUrl : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BadSentinelUrl, is_refused_in_one_line) {
+  const auto message = refusal_of_url<Plan>(GetParam());
+
+  EXPECT_NE(message, "") << GetParam();
+  EXPECT_TRUE(is_printable_utf8(message)) << message;
+  EXPECT_EQ(message.find("secret"), std::string::npos) << message;
+}
+
+constexpr const char* bad_urls[] = {
+    // No sentinels
+    "redis+sentinel:", "redis+sentinel:host/m", "redis+sentinel:/host/m",
+    "redis+sentinel://", "redis+sentinel:///m", "redis+sentinel://u:secret@/m",
+    // One of them is none
+    "redis+sentinel://,/m", "redis+sentinel://a,/m", "redis+sentinel://,a/m",
+    "redis+sentinel://a,,b/m", "redis+sentinel://a,:1/m", "redis+sentinel://a, b/m",
+    "redis+sentinel://a:0/m", "redis+sentinel://a,b:65536/m", "redis+sentinel://a,b:/m",
+    "redis+sentinel://a,b:x/m", "redis+sentinel://a,::1/m", "redis+sentinel://a,[::1/m",
+    "redis+sentinel://a,[b]/m", "redis+sentinel://a;b/m", "redis+sentinel://a%2Cb/m",
+    // One of them twice
+    "redis+sentinel://a,a/m", "redis+sentinel://a,b,A/m", "redis+sentinel://a,a:26379/m",
+    "redis+sentinel://a:026379,a/m", "redis+sentinel://[::1],[0:0::1]/m",
+    "redis+sentinel://[FE80::1%25eth0],[fe80::1%eth0]/m",
+    // No name
+    "redis+sentinel://a", "redis+sentinel://a/", "redis+sentinel://a,b//0",
+    "redis+sentinel://a/%", "redis+sentinel://a/%0A", "redis+sentinel://a/%00",
+    "redis+sentinel://a/%FF", "redis+sentinel://a/m\n", "redis+sentinel://a/m@x",
+    // No database
+    "redis+sentinel://a/m/x", "redis+sentinel://a/m/-1", "redis+sentinel://a/m/1/",
+    "redis+sentinel://a/m/1/2", "redis+sentinel://a/m//1", "redis+sentinel://a/m/ 1",
+    "redis+sentinel://a/m/2147483648",
+    // Something more
+    "redis+sentinel://a?m", "redis+sentinel://a/m?db=1", "redis+sentinel://a/m#1",
+    "redis+sentinel://a/m/1?", "redis+sentinel://a?/m",
+    // No login
+    "redis+sentinel://@a/m", "redis+sentinel://:@a/m", "redis+sentinel://u:@a/m",
+    "redis+sentinel://u:secret@a,u:secret@b/m", "redis+sentinel://u:se/secret@a/m",
+    "redis+sentinel://u:%secret@a/m"};
+INSTANTIATE_TEST_SUITE_P(urls, BadSentinelUrl, ::testing::ValuesIn(bad_urls));
+
+TEST(SentinelPlan, has_bounds) {
+  const auto many = [](int count) { return "redis+sentinel://" + hosts(count) + "/m"; };
+
+  EXPECT_EQ(refusal_of_url<Plan>(many(32)), "");
+  EXPECT_NE(refusal_of_url<Plan>(many(33)), "");
+  EXPECT_NE(refusal_of_url<Plan>("redis+sentinel://a/" + std::string(256, 'x')), "");
+}
+
+TEST(SentinelPlan, a_refusal_says_which_sentinel_it_is_about_and_what_to_write) {
+  EXPECT_EQ(refusal_of_url<Plan>("redis+sentinel://a,b:0/m"),
+            "sentinel 2: the port has to be a number from 1 to 65535");
+  EXPECT_EQ(refusal_of_url<Plan>("redis+sentinel://a,b,A:26379/m"),
+            "sentinel 3 is sentinel 1 once more: each is named once");
+  EXPECT_EQ(refusal_of_url<Plan>("redis+sentinel://a,,b/m"),
+            "sentinel 2 is missing: there is a comma too many");
+  EXPECT_EQ(refusal_of_url<Plan>("redis+sentinel:///m"),
+            "no sentinel is named: host[:port],host[:port],...");
+  EXPECT_NE(refusal_of_url<Plan>("redis+sentinel://a,b").find("/NAME"),
+            std::string::npos);
+}
+
+TEST(SentinelPlan, is_written_without_secrets_and_what_is_usual) {
+  EXPECT_EQ(rewritten("redis+sentinel://alice:secret@One:26379,two:7000/shop/0"),
+            "redis+sentinel://alice@one,two:7000/shop");
+  EXPECT_EQ(rewritten("redis+sentinel://:secret@[0:0::1]:26379/shop/"),
+            "redis+sentinel://[::1]/shop");
+}
+
+TEST(SentinelPlan, is_written_as_it_was_read_otherwise) {
+  for (const char* url :
+       {"redis+sentinel://a/m", "rediss+sentinel://al%40ce@a:1,[::1]:7000/m/2",
+        "redis+sentinel://[fe80::1%25eth0],b/a%2Fb%20%40", "redis+sentinel://b,a/m"}) {
+    EXPECT_EQ(rewritten(url), url);
+  }
+}
+
+TEST(SentinelPlan, has_nothing_of_the_sentinels_login_in_its_url) {
+  auto plan = plan_of("redis+sentinel://a/m");
+  Credentials credentials;
+  credentials.sentinel_user = "watch";
+  credentials.sentinel_password = "word";
+
+  plan.set(credentials);
+
+  EXPECT_EQ(plan.url(), "redis+sentinel://a/m");
+}
+
+}  // namespace
+}  // namespace dlock::redis_sentinel

@@ -1,0 +1,219 @@
+// The rules of claims that supersede or replace others, or do not join a long queue.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "rules/look.hpp"
+#include "tests/unit/lock_by_hand.hpp"
+
+namespace dlock::rules {
+namespace {
+
+Claim superseding(Session who) {
+  auto claim = exclusive(who);
+  claim.supersedes = true;
+  return claim;
+}
+
+Claim replacing(Session who) {
+  auto claim = exclusive(who);
+  claim.replaces = true;
+  return claim;
+}
+
+Claim behind_less_than(unsigned waiters, Session who) {
+  auto claim = exclusive(who);
+  claim.max_queue = waiters;
+  return claim;
+}
+
+class RivalRules : public ::testing::Test, protected LockByHand {
+ protected:
+  std::size_t place_of(const Claim& claim) {
+    return std::get<Busy>(ask(claim, Queue::join)).place;
+  }
+  bool is_granted(const Claim& claim) {
+    return std::holds_alternative<Grant>(ask(claim, Queue::join));
+  }
+  bool is_woken(Session who) const {
+    return std::count(then.wake.begin(), then.wake.end(), who) > 0;
+  }
+};
+
+TEST_F(RivalRules, the_dead_do_not_make_a_queue_long) {
+  ask(exclusive(1));
+  ask(exclusive(2), Queue::join);
+  lives.dead.insert(2);
+
+  EXPECT_GT(place_of(behind_less_than(1, 3)), 0u);
+}
+
+TEST_F(RivalRules, one_that_it_would_supersede_does_not_make_a_queue_long) {
+  ask(exclusive(1));
+  ask(superseding(2), Queue::join);
+  auto claim = superseding(3);
+  claim.max_queue = 1;
+
+  EXPECT_EQ(place_of(claim), 1u);
+}
+
+TEST_F(RivalRules, a_dead_waiter_is_superseded_and_not_counted) {
+  ask(exclusive(1));
+  ask(superseding(2), Queue::join);
+  lives.dead.insert(2);
+
+  EXPECT_EQ(place_of(superseding(3)), 1u);
+
+  EXPECT_EQ(state.superseded, 0u);
+}
+
+TEST_F(RivalRules, a_superseded_waiter_is_woken_and_knows_by_whom) {
+  ask(exclusive(1));
+  ask(superseding(2), Queue::join);
+
+  ask(superseding(3), Queue::join);
+
+  EXPECT_TRUE(is_woken(2));
+  EXPECT_EQ(std::get<Superseded>(ask(superseding(2), Queue::join)).pid, 1003);
+}
+
+TEST_F(RivalRules, who_stands_in_front_then_is_woken_to_watch_the_holder) {
+  ask(exclusive(1));
+  ask(superseding(2), Queue::join);
+  ask(exclusive(3), Queue::join);
+
+  ask(superseding(4), Queue::join);
+
+  EXPECT_TRUE(is_woken(3));
+}
+
+TEST_F(RivalRules, a_superseded_waiter_is_forgotten_once_it_is_gone) {
+  ask(exclusive(1));
+  ask(superseding(2), Queue::join);
+  ask(superseding(3), Queue::join);
+  lives.dead.insert(2);
+
+  ask(exclusive(4));
+
+  EXPECT_TRUE(state.dismissed.empty());
+}
+
+TEST_F(RivalRules, one_that_was_passed_over_is_superseded_by_a_grant) {
+  ask(exclusive(1));
+  ask(superseding(2), Queue::join);
+  ask(exclusive(3), Queue::join);
+  lives.stopped.insert(2);
+  release(1);
+  release(3);
+  ASSERT_TRUE(state.waiters.size() == 1 && !state.waiters[0].promised_until);
+
+  EXPECT_TRUE(is_granted(superseding(4)));
+
+  lives.stopped.clear();
+  EXPECT_TRUE(std::holds_alternative<Superseded>(ask(superseding(2), Queue::join)));
+}
+
+TEST_F(RivalRules, a_reader_that_supersedes_a_writer_joins_those_who_read) {
+  ask(shared(1));
+  auto writer = superseding(2);
+  ask(writer, Queue::join);
+  auto reader = shared(3);
+  reader.supersedes = true;
+
+  EXPECT_TRUE(is_granted(reader));
+}
+
+TEST_F(RivalRules, who_loses_the_lock_is_told_of_with_the_consequences) {
+  ask(exclusive(1));
+
+  ask(replacing(2), Queue::join);
+
+  ASSERT_EQ(then.broken.size(), 1u);
+  EXPECT_FALSE(then.broken[0].broken);
+  EXPECT_TRUE(state.holders[0].broken);
+}
+
+TEST_F(RivalRules, who_loses_the_lock_is_told_to_whom) {
+  ask(exclusive(1));
+
+  ask(replacing(2), Queue::join);
+
+  ASSERT_TRUE(state.holders[0].taken_by);
+  EXPECT_EQ(taker_of(*state.holders[0].taken_by), (Taker{"33", "web1", true}));
+}
+
+TEST_F(RivalRules, who_is_granted_the_lock_broken_is_told_by_whom) {
+  ask(exclusive(1));
+  ask(exclusive(2), Queue::join);
+  ask(replacing(3), Queue::join);
+  release(1);
+
+  ask(exclusive(2), Queue::join);
+
+  ASSERT_TRUE(state.holders[0].taken_by);
+  EXPECT_TRUE(state.holders[0].taken_by->replaces);
+}
+
+TEST_F(RivalRules, one_that_is_passed_over_takes_the_lock_from_nobody) {
+  ask(exclusive(1));
+  ask(replacing(2), Queue::join);
+  ask(exclusive(3), Queue::join);
+  lives.stopped.insert(2);
+  release(1);
+
+  EXPECT_FALSE(std::get<Grant>(ask(exclusive(3), Queue::join)).broken);
+}
+
+TEST_F(RivalRules, one_that_goes_on_takes_the_lock_from_whoever_has_it_by_then) {
+  ask(exclusive(1));
+  ask(replacing(2), Queue::join);
+  ask(exclusive(3), Queue::join);
+  lives.stopped.insert(2);
+  release(1);
+  ask(exclusive(3), Queue::join);
+  lives.stopped.clear();
+
+  ask(replacing(2), Queue::join);
+
+  EXPECT_TRUE(state.holders[0].broken);
+}
+
+TEST_F(RivalRules, a_dead_one_takes_the_lock_from_nobody) {
+  ask(exclusive(1));
+  ask(exclusive(2), Queue::join);
+  ask(replacing(3), Queue::join);
+  lives.dead.insert(3);
+  release(1);
+
+  EXPECT_FALSE(std::get<Grant>(ask(exclusive(2), Queue::join)).broken);
+}
+
+TEST_F(RivalRules, a_run_that_never_begins_counts_for_nobody) {
+  ask(exclusive(1));
+  ask(exclusive(2), Queue::join);
+  ask(replacing(3), Queue::join);
+  auto same = exclusive(4);
+  same.dedupe = Dedupe{std::chrono::hours(1), true};
+  ask(same, Queue::join);
+  release(1);
+
+  ask(exclusive(2), Queue::join);
+
+  EXPECT_TRUE(state.dismissed.empty());
+}
+
+TEST_F(RivalRules, one_that_was_promised_a_slot_leaves_the_others_alone) {
+  ask(slot(1, 2));
+  ask(slot(2, 2));
+  auto claim = slot(3, 2);
+  claim.replaces = true;
+  ask(claim, Queue::join);
+  release(1);
+  release(2);
+
+  EXPECT_FALSE(std::get<Grant>(ask(slot(4, 2))).broken);
+}
+
+}  // namespace
+}  // namespace dlock::rules

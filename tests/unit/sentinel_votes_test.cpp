@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+
+#include "store/redis_sentinel/votes.hpp"
+
+namespace dlock::redis_sentinel {
+namespace {
+
+const Address a{"10.0.0.1", 6379};
+const Address b{"10.0.0.2", 6379};
+
+Ballot names(const Address& address) {
+  Ballot ballot;
+  ballot.vote.emplace();
+  ballot.vote->primary = address;
+  return ballot;
+}
+
+Ballot knows_none() {
+  Ballot ballot;
+  ballot.vote.emplace();
+  return ballot;
+}
+
+Ballot fails(Failure::Kind kind) {
+  Ballot ballot;
+  ballot.failure = Failure(kind, "s1: reason");
+  return ballot;
+}
+
+const Ballot silent;
+
+Ballot with_replicas(std::map<Address, bool> replicas) {
+  auto ballot = names(a);
+  ballot.vote->replicas = std::move(replicas);
+  return ballot;
+}
+
+Reply text(const std::string& bytes) {
+  Reply reply;
+  reply.kind = Reply::Kind::string;
+  reply.text = bytes;
+  return reply;
+}
+
+Reply list(std::vector<Reply> elements) {
+  Reply reply;
+  reply.kind = Reply::Kind::array;
+  reply.elements = std::move(elements);
+  return reply;
+}
+
+Reply replica(const std::string& host, const std::string& flags) {
+  return list(
+      {text("ip"), text(host), text("port"), text("6379"), text("flags"), text(flags)});
+}
+
+TEST(Election, takes_more_than_half_of_all_sentinels) {
+  EXPECT_EQ(elected({names(a), names(a), names(b)}), a);
+  EXPECT_EQ(elected({names(a), names(a), silent}), a);
+  EXPECT_EQ(elected({names(a), silent, silent}), std::nullopt);
+  EXPECT_EQ(elected({names(a), names(a), names(b), names(b)}), std::nullopt);
+  EXPECT_EQ(elected({names(a)}), a);
+  EXPECT_EQ(elected({knows_none(), knows_none(), names(a)}), std::nullopt);
+}
+
+TEST(Word, confirms_by_most_of_all_and_denies_by_most_of_those_that_answer) {
+  EXPECT_EQ(word_on(a, {names(a), names(a), silent}), Word::confirmed);
+  EXPECT_EQ(word_on(a, {names(a), silent, silent}), Word::unknown);
+  EXPECT_EQ(word_on(a, {names(b), silent, silent}), Word::denied);
+  EXPECT_EQ(word_on(a, {names(b), names(a), silent}), Word::unknown);
+  EXPECT_EQ(word_on(a, {silent, silent, silent}), Word::unknown);
+}
+
+TEST(Word, is_certain_once_no_other_answer_can_change_it) {
+  EXPECT_TRUE(is_certain(a, {names(a), names(a), silent}));
+  EXPECT_TRUE(is_certain(a, {names(b), names(b), silent}));
+  EXPECT_FALSE(is_certain(a, {names(b), names(a), silent}));
+  EXPECT_FALSE(is_certain(a, {names(a), silent, silent}));
+}
+
+TEST(ReplicasUp, leave_out_only_those_that_most_of_all_see_down) {
+  EXPECT_EQ(replicas_up({with_replicas({{a, true}, {b, true}}), silent, silent}), 2U);
+  EXPECT_EQ(
+      replicas_up({with_replicas({{b, false}}), with_replicas({{b, true}}), silent}), 1U);
+  EXPECT_EQ(
+      replicas_up({with_replicas({{b, false}}), with_replicas({{b, false}}), silent}),
+      0U);
+}
+
+TEST(Vote, has_the_primary_and_which_replicas_are_up) {
+  const auto vote =
+      vote_from({list({text("10.0.0.1"), text("6379")}),
+                 list({replica("10.0.0.2", "slave"), replica("10.0.0.3", "s_down,slave"),
+                       replica("10.0.0.4", "slave,disconnected")})});
+
+  const auto& said = std::get<Vote>(vote);
+  EXPECT_EQ(said.primary, a);
+  const std::map<Address, bool> expected{{{"10.0.0.2", 6379}, true},
+                                         {{"10.0.0.3", 6379}, false},
+                                         {{"10.0.0.4", 6379}, false}};
+  EXPECT_EQ(said.replicas, expected);
+}
+
+TEST(Vote, of_one_who_does_not_tell_the_replicas_is_none) {
+  Reply refused;
+  refused.kind = Reply::Kind::error;
+  refused.text = "NOPERM";
+
+  const auto vote = vote_from({list({text("10.0.0.1"), text("6379")}), refused});
+
+  EXPECT_EQ(std::get<Reply>(vote).text, "NOPERM");
+}
+
+TEST(Vote, is_none_where_the_address_is_none) {
+  for (const char* port : {"", "0", "65536", "6379x", "-1"}) {
+    const auto vote = vote_from({list({text("10.0.0.1"), text(port)})});
+    EXPECT_TRUE(std::holds_alternative<Reply>(vote)) << port;
+  }
+  EXPECT_TRUE(std::holds_alternative<Reply>(vote_from({list({text("one")})})));
+  EXPECT_EQ(std::get<Vote>(vote_from({Reply{}})).primary, std::nullopt);
+}
+
+TEST(NobodyElected, tells_what_passes_from_what_does_not) {
+  const std::vector<std::string> three{"s1", "s2", "s3"};
+  using Kind = Failure::Kind;
+  const auto kind_of = [&](const std::vector<Ballot>& ballots) {
+    return nobody_elected("main", three, ballots).kind();
+  };
+  EXPECT_EQ(kind_of({knows_none(), knows_none(), names(a)}), Kind::misconfigured);
+  EXPECT_EQ(kind_of({fails(Kind::rejected), fails(Kind::rejected), names(a)}),
+            Kind::rejected);
+  EXPECT_EQ(kind_of({fails(Kind::misconfigured), fails(Kind::misconfigured), silent}),
+            Kind::misconfigured);
+  EXPECT_EQ(kind_of({fails(Kind::unreachable), silent, silent}), Kind::unreachable);
+  EXPECT_EQ(kind_of({fails(Kind::exhausted), silent, silent}), Kind::exhausted);
+  EXPECT_EQ(
+      std::string(nobody_elected("main", three, {names(a), names(b), silent}).what()),
+      "not more than half of 3 sentinels name the same primary for 'main': s3 does "
+      "not answer");
+}
+
+}  // namespace
+}  // namespace dlock::redis_sentinel
