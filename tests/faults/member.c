@@ -38,6 +38,15 @@ static void remove_any(const char* path) {
   if (unlink(path) != 0) rmdir(path);
 }
 
+// A folder that the other made meanwhile and has filled is moved out of the way: with it
+// in its place nothing could be swapped any more.
+static void make_room(const char* path, unsigned round) {
+  char elsewhere[most_path];
+  if (unlink(path) == 0 || rmdir(path) == 0 || errno == ENOENT) return;
+  snprintf(elsewhere, sizeof elsewhere, "%s.%u", path, round);
+  (void)!rename(path, elsewhere);
+}
+
 static void put(int what, const char* path, const char* target) {
   switch (what) {
     case 0:
@@ -66,7 +75,7 @@ static int swap(double seconds, const char* path, const char* target) {
     swapped += rename(path, aside) == 0;
     put((int)(round % 7), path, target);
     pause_shortly(round);
-    remove_any(path);
+    make_room(path, round);
     (void)!rename(aside, path);
     pause_shortly(round / 7);
   }
