@@ -417,7 +417,8 @@ asio::awaitable<void> Run::give_back(std::optional<RunEnd> end) {
                        how_it_ends());
     }
   } catch (const Failure& failure) {
-    if (failure.kind() != Failure::Kind::interrupted && result_.grant) {
+    const bool is_interrupted = failure.kind() == Failure::Kind::interrupted;
+    if (!is_interrupted && result_.grant && !has_no_lease()) {
       speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +
                        "; " + how_it_ends());
     }

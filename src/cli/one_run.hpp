@@ -75,6 +75,7 @@ class Run {
   void found_lost(Loss loss);
   std::string release_step(const std::optional<RunEnd>& end) const;
   std::string how_it_ends() const;
+  bool has_no_lease() const;
   bool leaves_lease() const;
   void warn_not_noted(const std::exception_ptr& error) const;
   std::optional<RunEnd> end_for_the_record() const;

@@ -152,12 +152,17 @@ void Run::ended(const Ended& end) {
   }
 }
 
+// Whether the store said that it has the lease no more: nothing is left to give back.
+bool Run::has_no_lease() const {
+  return result_.reason == Loss::gone || result_.reason == Loss::taken_over ||
+         result_.reason == Loss::failed_over;
+}
+
 // Whether what the command did may still be on its way to a resource, and the lease,
 // which the store may still have, is to keep others out meanwhile.
 bool Run::leaves_lease() const {
   return options_.lock_delay.count() > 0 && result_.outcome == Outcome::lost &&
-         result_.reason != Loss::gone && result_.reason != Loss::taken_over &&
-         result_.reason != Loss::failed_over;
+         !has_no_lease();
 }
 
 // Nothing for a command that never ran, unless others may have waited for what it does.
