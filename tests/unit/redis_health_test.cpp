@@ -318,6 +318,28 @@ TEST(RedisDenials, a_command_and_a_key_are_told_apart_in_the_words_of_each_versi
   EXPECT_EQ(denial_of(Reply{}), Denial::none);
 }
 
+TEST(RedisHealth, a_server_that_refuses_undeclared_keys_is_of_no_use) {
+  auto facts = good();
+  facts.refuses_undeclared = "ERR Script attempted to access a non local key";
+
+  const auto finding = found(facts, "scripts");
+
+  EXPECT_EQ(finding.level, Level::error);
+  EXPECT_TRUE(has(finding.message, "non local key")) << finding.message;
+}
+
+TEST(RedisScripts, only_what_is_refused_without_a_declaration_alone_tells_of_such_a_server) {
+  const Reply allowed;
+  const auto undeclared = refusal("ERR Script attempted to access a non local key");
+  const auto moved = refusal("MOVED 7 10.0.0.1:6379");
+  const auto no_right = refusal("NOPERM No permissions to access a key");
+
+  EXPECT_EQ(undeclared_refused(allowed, undeclared), undeclared.text);
+  EXPECT_EQ(undeclared_refused(allowed, allowed), std::nullopt);
+  EXPECT_EQ(undeclared_refused(moved, moved), std::nullopt);
+  EXPECT_EQ(undeclared_refused(allowed, no_right), std::nullopt);
+}
+
 TEST(RedisInfo, fields_are_what_stands_before_and_behind_the_first_colon) {
   const auto fields = fields_of_info(
       "# Server\r\nredis_version:7.0.15\r\n\r\nexecutable:/a:b\r\nempty:\r\nlast:1");

@@ -49,9 +49,10 @@ Reply list(std::vector<Reply> elements) {
   return reply;
 }
 
-Reply replica(const std::string& host, const std::string& flags) {
-  return list(
-      {text("ip"), text(host), text("port"), text("6379"), text("flags"), text(flags)});
+Reply replica(const std::string& host, const std::string& flags,
+              const std::string& run_id = "2f4e") {
+  return list({text("ip"), text(host), text("port"), text("6379"), text("flags"),
+               text(flags), text("runid"), text(run_id)});
 }
 
 TEST(Election, takes_more_than_half_of_all_sentinels) {
@@ -91,13 +92,15 @@ TEST(Vote, has_the_primary_and_which_replicas_are_up) {
   const auto vote =
       vote_from({list({text("10.0.0.1"), text("6379")}),
                  list({replica("10.0.0.2", "slave"), replica("10.0.0.3", "s_down,slave"),
-                       replica("10.0.0.4", "slave,disconnected")})});
+                       replica("10.0.0.4", "slave,disconnected"),
+                       replica("10.0.0.5", "slave", "")})});
 
   const auto& said = std::get<Vote>(vote);
   EXPECT_EQ(said.primary, a);
   const std::map<Address, bool> expected{{{"10.0.0.2", 6379}, true},
                                          {{"10.0.0.3", 6379}, false},
-                                         {{"10.0.0.4", 6379}, false}};
+                                         {{"10.0.0.4", 6379}, false},
+                                         {{"10.0.0.5", 6379}, false}};
   EXPECT_EQ(said.replicas, expected);
 }
 

@@ -8,9 +8,6 @@
 namespace dlock::redis {
 namespace {
 
-// A server that has not said anything for so long is asked whether it is there.
-constexpr milliseconds silence{15'000};
-
 std::string channel_of(const LockName& lock) { return key_of(lock) + ":e"; }
 
 // The texts of a message, behind its kind; nothing for other replies.
@@ -27,10 +24,11 @@ std::optional<std::pair<std::string, std::string>> message_from(const Reply& rep
 }  // namespace
 
 EventStream::EventStream(asio::io_context& context, const Target& target, Watched watched,
-                         milliseconds budget)
+                         milliseconds silence, milliseconds budget)
     : connection_(context, target),
       server_(target.shown()),
       watched_(std::move(watched)),
+      silence_(silence),
       budget_(budget) {}
 
 asio::awaitable<void> EventStream::begin(Wakeup& wakeup) {
@@ -63,7 +61,7 @@ asio::awaitable<void> EventStream::begin(Wakeup& wakeup) {
 asio::awaitable<std::optional<Published>> EventStream::next(Clock::time_point until,
                                                             Wakeup& wakeup) {
   for (;;) {
-    const auto look_at = later(heard_, asked_ ? silence + budget_ : silence);
+    const auto look_at = later(heard_, asked_ ? silence_ + budget_ : silence_);
     const auto reply = co_await connection_.receive(std::min(until, look_at), wakeup);
     if (reply) {
       heard_ = Clock::now();

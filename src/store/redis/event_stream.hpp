@@ -26,16 +26,16 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
 // A connection that has subscribed to the channels of the locks that are watched.
 class EventStream {
  public:
+  // A server that has not said anything for `silence` is asked whether it is there.
   // `budget` is that of one operation.
   EventStream(asio::io_context& context, const Target& target, Watched watched,
-              milliseconds budget);
+              milliseconds silence, milliseconds budget);
 
   // Subscribes, or does so again. Throws Failure: rejected if this user may not.
   asio::awaitable<void> begin(Wakeup& wakeup);
 
-  // The next event that is watched; nothing if there is none until `until`. A server that
-  // says nothing for long is asked whether it is there. Throws Failure; then nothing is
-  // to be had until begin().
+  // The next event that is watched; nothing if there is none until `until`. Throws
+  // Failure; then nothing is to be had until begin().
   asio::awaitable<std::optional<Published>> next(Clock::time_point until, Wakeup& wakeup);
 
  private:
@@ -44,6 +44,7 @@ class EventStream {
   Connection connection_;
   std::string server_;  // for messages
   Watched watched_;
+  milliseconds silence_;
   milliseconds budget_;
   Clock::time_point heard_{};
   bool asked_ = false;  // whether it is there

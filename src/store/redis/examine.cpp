@@ -81,6 +81,10 @@ void add_answer(const Reply& reply, Fields& fields, std::optional<std::string>& 
   }
 }
 
+// Whether a key that begins like the one that is given is there. As dlock's scripts do,
+// it uses keys that it does not declare.
+constexpr const char* use_undeclared = "return redis.call('EXISTS', KEYS[1] .. ARGV[1])";
+
 // That it is too busy, too full or not allowed to take work; not that an argument of a
 // trial is wrong.
 bool refuses_work(const Reply& reply) {
@@ -109,6 +113,7 @@ class Examiner {
       co_await ask_for_settings();
       if (facts.no_login) co_return;
       co_await try_rights();
+      co_await try_undeclared();
       co_await measure();
     } catch (const Failure& failure) {
       // What is short is short for doctor, and says nothing of the server.
@@ -177,6 +182,20 @@ class Examiner {
     }
   }
 
+  // Beside the same script with the key that it has declared: if that fails, too, it is
+  // for another reason.
+  asio::awaitable<void> try_undeclared() {
+    // Both keys are in the same slot of a cluster.
+    const auto key = facts.key_prefix + "{:doctor}";
+    std::vector<Command> commands;
+    for (const char* end : {"", ":q"}) {
+      commands.push_back({"EVAL", use_undeclared, "1", key, end});
+    }
+    const auto replies =
+        co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
+    facts.refuses_undeclared = undeclared_refused(replies[0], replies[1]);
+  }
+
   void note_missing(const Right& right) {
     auto& missing = right.is_for_watch ? facts.missing_for_watch : facts.missing_commands;
     missing.emplace_back(right.name);
@@ -233,6 +252,13 @@ Denial denial_of(const Reply& reply) {
     return reply.text.find(words) != std::string::npos;
   };
   return !has("run the") && has("key") ? Denial::keys : Denial::command;
+}
+
+std::optional<std::string> undeclared_refused(const Reply& declared,
+                                              const Reply& undeclared) {
+  if (declared.is_error() || !undeclared.is_error()) return std::nullopt;
+  if (denial_of(undeclared) != Denial::none) return std::nullopt;
+  return undeclared.text;
 }
 
 Fields fields_of_info(std::string_view text) {

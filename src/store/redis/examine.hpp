@@ -22,6 +22,11 @@ asio::awaitable<Facts> facts_of(asio::io_context& context, const Target& target,
 enum class Denial { none, command, keys };
 Denial denial_of(const Reply& reply);
 
+// What a server says that lets a script use only keys which it has declared; nothing for
+// any other. `declared` is what it says to the same script with a key of that kind.
+std::optional<std::string> undeclared_refused(const Reply& declared,
+                                              const Reply& undeclared);
+
 // "name:value" in lines, as INFO has it.
 Fields fields_of_info(std::string_view text);
 

@@ -190,6 +190,16 @@ std::optional<Finding> work(const Facts& facts) {
                  "it takes no locks now: " + printable(*facts.refuses_work, 200), advice};
 }
 
+std::optional<Finding> scripts(const Facts& facts) {
+  if (!facts.refuses_undeclared) return std::nullopt;
+  return Finding{"scripts", Level::error,
+                 "it refuses keys that a script has not declared, such as the queue of a "
+                 "lock: " +
+                     printable(*facts.refuses_undeclared, 200),
+                 "use servers that allow them: Redis or Valkey on nodes of its own, not a "
+                 "serverless service"};
+}
+
 Finding persistence(const Facts& facts) {
   const auto aof = field(facts.info, "aof_enabled");
   if (aof.empty()) return not_checked("persistence", facts);
@@ -336,6 +346,7 @@ std::vector<Finding> findings_of(const Facts& facts) {
     findings.push_back(check(facts));
   if (auto found = watching(facts)) findings.push_back(std::move(*found));
   if (auto found = work(facts)) findings.push_back(std::move(*found));
+  if (auto found = scripts(facts)) findings.push_back(std::move(*found));
   for (const auto check : {persistence, eviction, replicas, clock}) {
     findings.push_back(check(facts));
   }

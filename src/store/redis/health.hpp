@@ -37,6 +37,9 @@ struct Facts {
   std::vector<std::string> missing_for_watch;  // commands, or the right to its channels
   // Its answer to commands that read and write, if it takes none now: "LOADING ...".
   std::optional<std::string> refuses_work;
+  // Its answer to a script that used a key which it had not declared, if it lets scripts
+  // use only others.
+  std::optional<std::string> refuses_undeclared;
 
   std::vector<std::chrono::nanoseconds> round_trips;
   std::optional<std::chrono::microseconds> clock_ahead;  // of ours

@@ -20,6 +20,10 @@ namespace {
 // commands each time, and an entry lapses after 90 s (PLACE_MS in the scripts).
 constexpr milliseconds keep_place_every{45'000};
 
+// A server that is cut off wakes nobody, and says nothing either: where another one may
+// have taken over, the others must not sleep there for so long.
+constexpr milliseconds keep_place_where_servers_fail_over{10'000};
+
 // What ask.lua says to those others.
 constexpr std::int64_t others_watch = -2;
 
@@ -253,7 +257,8 @@ void RedisClaimant::note(const Heard& heard, Clock::time_point sent_at) {
 
 // When to ask again though nobody told us to.
 void RedisClaimant::watch_for(const Busy& busy, std::int64_t blocked_for) {
-  auto after = jittered(keep_place_every);
+  auto after = jittered(route_.fails_over() ? keep_place_where_servers_fail_over
+                                            : keep_place_every);
   if (blocked_for != others_watch) {
     const bool is_first = busy.place == 1;
     const bool foreign = !busy.holders.empty() && busy.holders.front().foreign;
@@ -398,7 +403,7 @@ asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
   if (*renewal == Renewal::gone || *renewal == Renewal::taken_over) {
     if (claim().attached)
       renewal = co_await found_lost(*renewal, response, until, wakeup);
-  } else {
+  } else if (*renewal != Renewal::broken) {
     co_await check_replicas(response, until, wakeup);
   }
   if (*renewal == Renewal::broken) taken_by_ = taker_from(response.reply());

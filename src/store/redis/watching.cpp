@@ -17,6 +17,11 @@ namespace {
 constexpr milliseconds first_pause{100};
 constexpr milliseconds longest_pause{5'000};
 
+// A server that has not said anything for so long is asked whether it is there. Where
+// another one may have taken over, one that is cut off must not hide that for long.
+constexpr milliseconds silence{15'000};
+constexpr milliseconds silence_where_servers_fail_over{2'000};
+
 // A millisecond more than a lease can last, for it ends in the midst of one.
 Clock::time_point end_of(milliseconds left) {
   return later(Clock::now(), left + milliseconds(1));
@@ -31,7 +36,9 @@ class RedisInspector::Watching {
       : inspector_(inspector),
         watched_(watched),
         wakeup_(wakeup),
-        stream_(node.context(), node.target(), watched, node.timeout()) {}
+        stream_(node.context(), node.target(), watched,
+                inspector.route_.fails_over() ? silence_where_servers_fail_over : silence,
+                node.timeout()) {}
 
   // Subscribes, and then looks at what there is: between the two nothing is missed.
   asio::awaitable<void> begin() {

@@ -38,13 +38,17 @@ std::string field(const Reply& list, std::string_view name) {
   return "";
 }
 
-// A replica that is gone keeps its place in the list, and says so in its flags.
+// A replica that is gone keeps its place in the list, and says so in its flags: but only
+// after down-after, and from a failover on that is counted anew. A sentinel learns the
+// run id with the first INFO, at once from a replica that is there, and promotes none of
+// which it has no INFO.
 bool is_up(const Reply& replica) {
   const auto flags = field(replica, "flags");
   const auto has = [&](const char* flag) {
     return flags.find(flag) != std::string::npos;
   };
-  return !has("s_down") && !has("o_down") && !has("disconnected");
+  return !has("s_down") && !has("o_down") && !has("disconnected") &&
+         !field(replica, "runid").empty();
 }
 
 }  // namespace
