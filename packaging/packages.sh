@@ -10,7 +10,7 @@ build_packages=(g++ cmake ninja-build libxxhash-dev libutf8proc-dev libhiredis-d
 # What it takes to test it, clang-format and clang-tidy apart (see install_test_packages).
 # The server's own service, which Debian starts, is no part of any test.
 test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux zsh fish
-  bash-completion openssl redis-server redis-tools attr systemd dpkg-dev lintian rpm cpio)
+  bash-completion openssl redis-server redis-tools attr systemd dpkg-dev lintian rpm cpio iproute2)
 
 # The version of clang-format that the source is formatted with. Others differ
 # from it in details, whatever their settings.

@@ -1,12 +1,17 @@
 # Helpers for the tests with servers that fail over: a primary, two replicas and three
-# sentinels of a test's own. They go with support.bash and redis.bash.
+# sentinels of a test's own. They go with support.bash, redis.bash and sides.bash.
 # shellcheck disable=SC2034  # some of what is set here is for the tests
 # shellcheck disable=SC2154  # redis.bash sets redis_program
 
+# On which side of two each of them is (sides.bash); nothing where there is one network.
+side_of=()
+
+host_of() { echo "${side_address[${side_of[$1]:-both}]}"; }  # <number>
+
 # What those of a test are told: to notice in a second, and to be quick after that.
-sentinel_settings() {  # <port of the primary>
+sentinel_settings() {  # <number of the primary>
   cat << END
-sentinel monitor main 127.0.0.1 $1 2
+sentinel monitor main $(host_of "$1") ${ports[$1]} 2
 sentinel down-after-milliseconds main 1000
 sentinel failover-timeout main 4000
 sentinel parallel-syncs main 2
@@ -23,6 +28,10 @@ free_ports() {  # <number>
 # Servers are 1 to 3, of which 1 is the primary at first; sentinels are 4 to 6.
 use_sentinel_store() {
   use_private_store || return
+  start_fleet
+}
+
+start_fleet() {
   fleet=$BATS_TEST_TMPDIR/fleet
   first_sentinel=4
   read -ra ports <<< "$(free_ports 6)"
@@ -31,35 +40,48 @@ use_sentinel_store() {
   local i
   for i in 1 2 3 4 5 6; do
     mkdir -p "$fleet/$i"
-    printf '%s\n' "port ${ports[i]}" 'bind 127.0.0.1' "dir $fleet/$i" > "$fleet/$i/conf"
+    printf '%s\n' "port ${ports[i]}" "bind $(host_of "$i")" "dir $fleet/$i" \
+      'protected-mode no' > "$fleet/$i/conf"
   done
   for i in 1 2 3; do
     # A replica is there at once, and not after the five seconds that wait for others.
     printf '%s\n' 'save ""' 'repl-diskless-sync yes' 'repl-diskless-sync-delay 0' \
       'repl-timeout 60' >> "$fleet/$i/conf"
-    ((i == 1)) || echo "replicaof 127.0.0.1 ${ports[1]}" >> "$fleet/$i/conf"
+    ((i == 1)) || echo "replicaof $(host_of 1) ${ports[1]}" >> "$fleet/$i/conf"
     start_member "$i"
   done
   eventually is_replicated_to 2
   for i in 4 5 6; do
-    sentinel_settings "${ports[1]}" >> "$fleet/$i/conf"
+    sentinel_settings 1 >> "$fleet/$i/conf"
     start_member "$i"
   done
   for i in 4 5 6; do EVENTUALLY_MS=20000 eventually knows_all "$i"; done
-  export DLOCK_STORE="redis+sentinel://127.0.0.1:${ports[4]},127.0.0.1:${ports[5]},127.0.0.1:${ports[6]}/main"
+  local sentinels
+  sentinels=$(for i in 4 5 6; do echo "$(host_of "$i"):${ports[i]}"; done | paste -sd ,)
+  export DLOCK_STORE=redis+sentinel://$sentinels/main
 }
 
 start_member() {  # <number>
   local as=()
   (($1 < first_sentinel)) || as=(--sentinel)
-  "$redis_program" "$fleet/$1/conf" "${as[@]}" >> "$fleet/$1/log" 2>&1 3>&- &
+  set_way_to "$1"
+  "${way[@]}" "$redis_program" "$fleet/$1/conf" "${as[@]}" >> "$fleet/$1/log" 2>&1 3>&- &
   pids[$1]=$!
   eventually member_answers "$1"
 }
 
 member_answers() { [[ $(member "$1" PING) == PONG ]]; }
 
-member() { timeout 5 redis-cli -p "${ports[$1]}" "${@:2}" 2> /dev/null; }  # <number> <command>...
+# Sets $way to what goes before a command that is to run where a member is.
+set_way_to() {  # <number>
+  way=()
+  [[ -z ${side_of[$1]:-} ]] || way=(nsenter --target "${side_pid[${side_of[$1]}]}" --net --)
+}
+
+member() {  # <number> <command>...
+  set_way_to "$1"
+  "${way[@]}" timeout 5 redis-cli -h "$(host_of "$1")" -p "${ports[$1]}" "${@:2}" 2> /dev/null
+}
 
 is_replicated_to() { [[ $(member 1 INFO replication | grep -c 'state=online') == "$1" ]]; }
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env bats
 # Servers that fail over, with real sentinels that notice in a second. A lease lasts six.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2154  # the helpers set holder, waiter, ports
+# shellcheck disable=SC2034,SC2154  # the helpers set holder, waiter, ports, and use the rest
 
 setup() {
   load ../bats/support
   load locks
   load redis
+  load sides
   load sentinel
+  load tree
   report=$BATS_TEST_TMPDIR/report
   said=$BATS_TEST_TMPDIR/said
   ran=$BATS_TEST_TMPDIR/ran
@@ -204,6 +206,30 @@ is_listening_there() { member "$(primary_by 4)" CLIENT LIST | grep -q 'cmd=blpop
 
 # --- A primary that is cut off ---
 
+@test "a primary that is cut off with its client keeps no lease, and the other side gets the lock" {
+  stop_fleet
+  use_two_sides
+  side_of=('' west east east west east east)
+  start_fleet
+  dlock() { on_side west "$(type -P dlock)" "$@"; }
+  hold_tree "${lease[@]}" --replicas all
+  eventually is_on_replicas
+
+  cut_the_link
+  cut_at=$(now_ms)
+  end=$(member 2 PEXPIRETIME 'dlock:{job}')
+  dlock() { on_side east "$(type -P dlock)" "$@"; }
+  dlock run -w 30s "${lease[@]}" --replicas all job -- bash -c 'clock_into "$1"' - "$ran" 3>&- &
+  waiter=$!
+
+  await_death
+  assert_between "$spare" 0 6000
+  assert_exits 76 "$holder"
+  EVENTUALLY_MS=20000 assert_exits 0 "$waiter"
+  assert_between $(($(< "$ran") / 1000)) "$((end - spare))" "$((cut_at + 12000))"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost unconfirmed'
+}
+
 @test "with --replicas all a primary without its replicas cannot keep a lease" {
   hold job "${lease[@]}" --replicas all --report "$report"
   freeze 4 5 6 # which would see them down, and count them out
@@ -255,7 +281,7 @@ sees_down() { member "$1" SENTINEL REPLICAS main | grep -A 40 -x "127.0.0.1:${po
 # In the place of the first sentinel one that takes a replica for the primary.
 start_liar() {
   printf '%s\n' "port ${ports[4]}" 'bind 127.0.0.1' "dir $fleet/4" > "$fleet/4/conf"
-  sentinel_settings "${ports[2]}" | grep -v -e parallel >> "$fleet/4/conf"
+  sentinel_settings 2 | grep -v -e parallel >> "$fleet/4/conf"
   sed -i 's/down-after-milliseconds main .*/down-after-milliseconds main 600000/' "$fleet/4/conf"
   start_member 4
 }
