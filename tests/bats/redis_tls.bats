@@ -4,7 +4,8 @@
 
 # Certificates are made once: an authority, another one, and what they have signed.
 setup_file() {
-  load ../bats/support
+  load support
+  load certificates
   cd "$BATS_FILE_TMPDIR" || return
   authority ours
   authority theirs
@@ -27,40 +28,6 @@ teardown() {
   stop_redis
   kill_leftovers
 }
-
-authority() {  # <name>
-  quietly openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
-    -subj "/CN=$1" -addext basicConstraints=critical,CA:TRUE \
-    -addext keyUsage=critical,keyCertSign,cRLSign -keyout "$1.key" -out "$1.crt"
-  mkdir "$1"
-  : > "$1/index"
-}
-
-signed() {  # <name> <authority> <alternative names> [<option of openssl-ca>...]
-  quietly openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" \
-    -keyout "$1.key" -out "$1.csr"
-  cat > "$1.conf" << END
-[ca]
-default_ca = own
-[own]
-database = $2/index
-new_certs_dir = $2
-rand_serial = yes
-default_md = sha256
-default_days = 2
-policy = any
-unique_subject = no
-x509_extensions = names
-[any]
-commonName = supplied
-[names]
-subjectAltName = $3
-END
-  quietly openssl ca -batch -notext -config "$1.conf" -cert "$2.crt" -keyfile "$2.key" \
-    -in "$1.csr" -out "$1.crt" "${@:4}"
-}
-
-quietly() { "$@" > log 2>&1 || { cat log >&2; return 1; }; }
 
 # Starts a server that shows this certificate, and makes it the store.
 use_tls_server() {  # <certificate> [<option of the server>...]

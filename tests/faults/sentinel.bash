@@ -40,8 +40,8 @@ start_fleet() {
   local i
   for i in 1 2 3 4 5 6; do
     mkdir -p "$fleet/$i"
-    printf '%s\n' "port ${ports[i]}" "bind $(host_of "$i")" "dir $fleet/$i" \
-      'protected-mode no' > "$fleet/$i/conf"
+    { printf '%s\n' "bind $(host_of "$i")" "dir $fleet/$i" 'protected-mode no'
+      port_settings "$i"; } > "$fleet/$i/conf"
   done
   for i in 1 2 3; do
     # A replica is there at once, and not after the five seconds that wait for others.
@@ -72,6 +72,24 @@ start_member() {  # <number>
 
 member_answers() { [[ $(member "$1" PING) == PONG ]]; }
 
+# Over TLS, for members of these numbers, with the certificates that these and the servers
+# show. Sentinels speak to servers as those do, whatever they speak themselves.
+over_tls=()
+certificate='' sentinel_certificate=''
+is_over_tls() { [[ " ${over_tls[*]} " == *" $1 "* ]]; }  # <number>
+
+port_settings() {  # <number>
+  local shown=$certificate
+  (($1 < first_sentinel)) || shown=$sentinel_certificate
+  if is_over_tls "$1"; then
+    printf '%s\n' 'port 0' "tls-port ${ports[$1]}"
+  else
+    echo "port ${ports[$1]}"
+  fi
+  [[ -z $shown ]] || printf '%s\n' 'tls-replication yes' 'tls-auth-clients no' \
+    "tls-cert-file $shown.crt" "tls-key-file $shown.key" "tls-ca-cert-file $DLOCK_TLS_CA"
+}
+
 # Sets $way to what goes before a command that is to run where a member is.
 set_way_to() {  # <number>
   way=()
@@ -79,8 +97,10 @@ set_way_to() {  # <number>
 }
 
 member() {  # <number> <command>...
+  local tls=()
+  ! is_over_tls "$1" || tls=(--tls --cacert "$DLOCK_TLS_CA")
   set_way_to "$1"
-  "${way[@]}" timeout 5 redis-cli -h "$(host_of "$1")" -p "${ports[$1]}" "${@:2}" 2> /dev/null
+  "${way[@]}" timeout 5 redis-cli "${tls[@]}" -h "$(host_of "$1")" -p "${ports[$1]}" "${@:2}" 2> /dev/null
 }
 
 is_replicated_to() { [[ $(member 1 INFO replication | grep -c 'state=online') == "$1" ]]; }

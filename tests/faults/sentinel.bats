@@ -266,6 +266,22 @@ sees_down() { member "$1" SENTINEL REPLICAS main | grep -A 40 -x "127.0.0.1:${po
   [[ ! -e $ran ]]
 }
 
+@test "one who waits at a primary that is none any more is granted nothing there" {
+  hold job --ttl 4s
+  queue job --ttl 30s --report "$report" -- dlock check
+  member 4 SENTINEL FAILOVER main
+  EVENTUALLY_MS=15000 eventually has_failed_over
+  # It does not know yet, and hands on what the holder gives back.
+  assert_equal "$(member 1 ROLE | head -n 1)" master
+
+  let_go
+
+  assert_exits 0 "$holder"
+  EVENTUALLY_MS=20000 eventually has_ended "$waiter"
+  assert_exits 0 "$waiter"
+  assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
+}
+
 # --- Sentinels ---
 
 @test "one sentinel that is dead or lies changes nothing" {

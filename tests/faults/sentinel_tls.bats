@@ -1,0 +1,77 @@
+#!/usr/bin/env bats
+# Sentinels and servers that are spoken to over TLS, and announced by their addresses.
+# shellcheck disable=SC2034,SC2154  # the helpers use what is set here, and set ports
+
+setup_file() {
+  load ../bats/support
+  load ../bats/certificates
+  cd "$BATS_FILE_TMPDIR" || return
+  authority ours
+  signed by_address ours 'IP:127.0.0.1'
+  signed by_name ours 'DNS:redis.example'
+}
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  load sides
+  load sentinel
+  use_private_store
+  unset SSL_CERT_FILE SSL_CERT_DIR
+  export DLOCK_TLS_CA=$BATS_FILE_TMPDIR/ours.crt
+}
+
+teardown() {
+  stop_fleet
+  kill_leftovers
+}
+
+# Starts servers that show this certificate, and sentinels, and makes them the store.
+use_tls_fleet() {  # <certificate>
+  certificate=$BATS_FILE_TMPDIR/$1
+  sentinel_certificate=$BATS_FILE_TMPDIR/by_address
+  start_fleet
+  export DLOCK_STORE=rediss+sentinel:${DLOCK_STORE#*:}
+}
+
+@test "a lock outlives a failover over TLS" {
+  over_tls=(1 2 3 4 5 6)
+  use_tls_fleet by_address
+  hold job --ttl 6s --replicas all
+  crash 1
+  EVENTUALLY_MS=15000 eventually has_failed_over
+  EVENTUALLY_MS=8000 eventually was_renewed_there
+
+  run dlock run --ttl 6s job -- true
+
+  assert_status 75
+  let_go
+  assert_exits 0 "$holder"
+}
+
+was_renewed_there() { (($(member "$(primary_by 4)" PTTL 'dlock:{job}') > 4000)); }
+
+@test "servers that are announced by their addresses have to show the name of --tls-name" {
+  over_tls=(1 2 3 4 5 6)
+  use_tls_fleet by_name
+
+  run dlock run job -- true
+  assert_status 77
+
+  run dlock run --tls-name redis.example job -- echo ran
+  assert_equal "$status $output" '0 ran'
+  run dlock run --tls-name other.example job -- true
+  assert_status 77
+}
+
+@test "--sentinel-tls false is for sentinels that speak none" {
+  over_tls=(1 2 3)
+  use_tls_fleet by_address
+
+  run dlock run job -- true
+  assert_status 69
+
+  run dlock run --sentinel-tls false job -- echo ran
+  assert_equal "$status $output" '0 ran'
+}
