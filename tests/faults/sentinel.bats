@@ -204,6 +204,23 @@ is_held_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }
 
 is_listening_there() { member "$(primary_by 4)" CLIENT LIST | grep -q 'cmd=blpop'; }
 
+@test "one who was not answered, and then not granted for want of replicas, gets the lock in the end" {
+  freeze 1 2 3
+  dlock run -w 60s "${lease[@]}" --replicas all -v job -- touch "$ran" 2> "$said" 3>&- &
+  waiter=$!
+  eventually grep -q 'did not answer' "$said"
+  go_on 1
+  eventually has_been_given_back
+
+  go_on 2 3
+
+  EVENTUALLY_MS=20000 assert_exits 0 "$waiter"
+  [[ -e $ran ]]
+}
+
+# Both scripts are new to the server: one that asks, and one that gives back.
+has_been_given_back() { member 1 INFO commandstats | grep -q 'cmdstat_eval:calls=[2-9]'; }
+
 # --- A primary that is cut off ---
 
 @test "a primary that is cut off with its client keeps no lease, and the other side gets the lock" {

@@ -213,7 +213,7 @@ asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
   }
   if (!failure) co_return;
   try {
-    co_await give_back(std::nullopt, wakeup);
+    co_await give_back(std::nullopt, Afterwards::asks_again, wakeup);
   } catch (const Failure&) {
     // Then it ends by itself.
   }
@@ -322,10 +322,12 @@ asio::awaitable<void> RedisClaimant::nap(Wakeup& wakeup, Clock::time_point until
 
 asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end,
                                                 Wakeup& wakeup) {
-  if (!end || !end->leaves_lease) co_return co_await give_back(end, wakeup);
+  if (!end || !end->leaves_lease) {
+    co_return co_await give_back(end, Afterwards::is_over, wakeup);
+  }
   // The lease is held on, whether or not the server learns how the run ended.
   try {
-    const auto answer = co_await give_back(end, wakeup);
+    const auto answer = co_await give_back(end, Afterwards::is_over, wakeup);
     co_return answer == Release::released ? Release::left : answer;
   } catch (const Failure&) {
     known_ = Known::nothing;
@@ -333,8 +335,10 @@ asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end
   }
 }
 
+// Of a claim that asks again nothing that comes late is refused: it would be refused
+// itself.
 asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& end,
-                                                  Wakeup& wakeup) {
+                                                  Afterwards afterwards, Wakeup& wakeup) {
   handed_.reset();
   // A detached lease may have been another client's to ask for.
   if (known_ == Known::nothing && claim().attached) co_return Release::not_ours;
@@ -345,12 +349,13 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   const auto until =
       later(Clock::now(), wakeup.gives_up() ? std::min(route_.timeout(), last_patience)
                                             : route_.timeout());
-  const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
+  may_come_late_ = may_come_late_ || known_ == Known::unanswered;
+  const bool refuses_late = may_come_late_ && afterwards == Afterwards::is_over;
   std::vector<std::string> args{
       text_of(claim().token),
       waiter_id_,
       end ? run_end_text(*end, host_name(), own_user()) : "",
-      may_come_late ? number(comes_late_by.count()) : "0",
+      refuses_late ? number(comes_late_by.count()) : "0",
       text_of(end && !end->lost ? verdict_on(end->exit_code) : Verdict::no_run),
       number(claim().min_hold.count()),
       end && end->is_shared ? "1" : "0",
@@ -382,8 +387,8 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   if (released == Release::broken) taken_by_ = taker_from(response.reply());
   if (loss_told_by(*released)) co_return *released;  // and to be released again
   grant_ = {};
-  known_ = Known::nothing;
-  may_come_late_ = false;
+  if (refuses_late) may_come_late_ = false;
+  known_ = may_come_late_ ? Known::answered : Known::nothing;
   co_return *released;
 }
 

@@ -30,7 +30,9 @@ class RedisClaimant final : public Claimant {
   std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
 
  private:
-  asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
+  enum class Afterwards { is_over, asks_again };
+  asio::awaitable<Release> give_back(const std::optional<RunEnd>& end,
+                                     Afterwards afterwards, Wakeup& wakeup);
   asio::awaitable<void> make_certain(const Response& response, Clock::time_point began,
                                      Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> check_replicas(const Response& response, Clock::time_point until,
