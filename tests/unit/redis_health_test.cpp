@@ -328,7 +328,8 @@ TEST(RedisHealth, a_server_that_refuses_undeclared_keys_is_of_no_use) {
   EXPECT_TRUE(has(finding.message, "non local key")) << finding.message;
 }
 
-TEST(RedisScripts, only_what_is_refused_without_a_declaration_alone_tells_of_such_a_server) {
+TEST(RedisScripts,
+     only_what_is_refused_without_a_declaration_alone_tells_of_such_a_server) {
   const Reply allowed;
   const auto undeclared = refusal("ERR Script attempted to access a non local key");
   const auto moved = refusal("MOVED 7 10.0.0.1:6379");

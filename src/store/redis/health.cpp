@@ -192,12 +192,13 @@ std::optional<Finding> work(const Facts& facts) {
 
 std::optional<Finding> scripts(const Facts& facts) {
   if (!facts.refuses_undeclared) return std::nullopt;
-  return Finding{"scripts", Level::error,
-                 "it refuses keys that a script has not declared, such as the queue of a "
-                 "lock: " +
-                     printable(*facts.refuses_undeclared, 200),
-                 "use servers that allow them: Redis or Valkey on nodes of its own, not a "
-                 "serverless service"};
+  return Finding{
+      "scripts", Level::error,
+      "it refuses keys that a script has not declared, such as the queue of a "
+      "lock: " +
+          printable(*facts.refuses_undeclared, 200),
+      "use servers that allow them: Redis or Valkey on nodes of its own, not a "
+      "serverless service"};
 }
 
 Finding persistence(const Facts& facts) {
