@@ -18,7 +18,7 @@ Target over_tcp(std::string_view rest) {
     throw bad_url(
         "only one host can be named (redis+sentinel:// and redis+cluster:// take more)");
   }
-  auto target = server_from(parts.servers, usual_port);
+  auto target = target_at(parts.servers, usual_port);
   if (parts.login) take_login(*parts.login, target);
   if (parts.behind.find_first_of("?#") != std::string_view::npos) {
     throw bad_url("only /db can follow the host");
@@ -71,7 +71,7 @@ std::string url_of(const Target& target) {
   }
   std::string url = target.tls ? "rediss://" : "redis://";
   if (!target.user.empty()) url += encoded(target.user) + "@";
-  url += server_text(target, usual_port);
+  url += target_text(target, usual_port);
   if (target.database != 0) url += "/" + database;
   return url;
 }

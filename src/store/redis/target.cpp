@@ -1,6 +1,7 @@
 #include "store/redis/target.hpp"
 
 #include "net/endpoint.hpp"
+#include "store/url_parts.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -15,9 +16,8 @@ Target Target::at(const std::string& announced, std::uint16_t at_port) const {
 
 std::string Target::shown() const {
   if (!path.empty()) return printable(path, 200);
-  const auto name = printable(host, 200);
-  const bool has_colons = name.find(':') != std::string::npos;
-  return (has_colons ? "[" + name + "]" : name) + ":" + std::to_string(port);
+  const ServerAddress server{host, port};
+  return server.shown();
 }
 
 }  // namespace dlock::redis

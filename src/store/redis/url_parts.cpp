@@ -1,249 +1,53 @@
 #include "store/redis/url_parts.hpp"
 
-#include <arpa/inet.h>
-
-#include <algorithm>
-#include <charconv>
+#include <utility>
 
 namespace dlock::redis {
 namespace {
 
-constexpr auto npos = std::string_view::npos;
-
 constexpr unsigned most_databases = 0x7FFFFFFF;  // what the server counts them with
-constexpr std::size_t longest_host = 255;
 
-bool is_alphanumeric(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
-bool all_alphanumeric_or(std::string_view others, std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [&](char c) {
-    return is_alphanumeric(c) || others.find(c) != npos;
-  });
-}
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-// Decimal digits and nothing else.
-unsigned number(std::string_view text, unsigned least, unsigned most,
-                const std::string& what) {
-  unsigned value = 0;
-  const auto* last = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), last, value);
-  if (error != std::errc() || parsed != last || value < least || value > most) {
-    throw bad_url(what + " has to be a number from " + std::to_string(least) + " to " +
-                  std::to_string(most));
-  }
-  return value;
-}
-
-// An IPv6 address, perhaps with a zone: "fe80::1%eth0" or, as RFC 6874 wants it,
-// "fe80::1%25eth0".
-std::string address_in_brackets(std::string_view text) {
-  const auto percent = text.find('%');
-  std::string address(text.substr(0, percent));
-  in6_addr bytes{};
-  if (address.find('\0') != npos || ::inet_pton(AF_INET6, address.c_str(), &bytes) != 1) {
-    throw bad_url("no IPv6 address stands between [ and ]");
-  }
-  // One address has many spellings.
-  char usual[INET6_ADDRSTRLEN];
-  address = ::inet_ntop(AF_INET6, &bytes, usual, sizeof usual);
-  if (percent == npos) return address;
-  auto zone = text.substr(percent + 1);
-  if (zone.starts_with("25") && zone.size() > 2) zone.remove_prefix(2);
-  if (zone.empty() || zone.size() > longest_host || !all_alphanumeric_or("-._", zone)) {
-    throw bad_url("the zone of the IPv6 address is none");
-  }
-  return address + "%" + std::string(zone);
-}
-
-std::string with_small_letters(std::string_view text) {
-  std::string out(text);
-  for (auto& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
-std::string host_from(std::string_view text) {
-  if (text.empty()) throw bad_url("the host is missing");
-  if (text.size() > longest_host || !all_alphanumeric_or("-._", text)) {
-    throw bad_url("the host is neither a name nor an address");
-  }
-  return std::string(text);
-}
-
-// The place of an earlier one that is the same server as the last.
-std::optional<std::size_t> twin_of_last(const std::vector<Target>& servers) {
-  const auto& last = servers.back();
-  for (std::size_t i = 0; i + 1 < servers.size(); ++i) {
-    if (servers[i].host == last.host && servers[i].port == last.port) return i;
-  }
-  return std::nullopt;
+Target target_of(ServerAddress server) {
+  Target target;
+  target.host = std::move(server.host);
+  target.port = server.port;
+  return target;
 }
 
 }  // namespace
 
-Failure bad_url(const std::string& why) {
-  return Failure(Failure::Kind::misconfigured, why);
-}
-
-void refuse_controls(std::string_view rest) {
-  const bool has_controls = std::any_of(rest.begin(), rest.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  });
-  if (has_controls) throw bad_url("it has control characters");
-}
-
-std::string decoded(std::string_view text, const std::string& what) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (c == '%') {
-      const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
-      const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
-      if (high < 0 || low < 0)
-        throw bad_url("a % in " + what + " has to be written as %25");
-      c = static_cast<char>(high * 16 + low);
-      i += 2;
-    }
-    if (c == '\0') throw bad_url("a NUL byte cannot be in " + what);
-    out += c;
-  }
-  return out;
-}
-
-std::string encoded(std::string_view text, std::string_view also_as_it_is) {
-  constexpr char digits[] = "0123456789ABCDEF";
-  std::string out;
-  for (const char c : text) {
-    if (is_alphanumeric(c) || std::string_view("-._~").find(c) != npos ||
-        also_as_it_is.find(c) != npos) {
-      out += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out += {'%', digits[byte >> 4], digits[byte & 15]};
-    }
-  }
-  return out;
-}
-
 unsigned database_from(std::string_view text) {
-  return number(text, 0, most_databases, "the database");
-}
-
-UrlParts url_parts(std::string_view rest, const std::string& form) {
-  if (!rest.starts_with("//")) throw bad_url("//" + form + " has to follow the scheme");
-  rest.remove_prefix(2);
-  const auto end = std::min(rest.find_first_of("/?#"), rest.size());
-  const auto authority = rest.substr(0, end);
-  const auto behind = rest.substr(end);
-  if (behind.find('@') != npos) {
-    throw bad_url(
-        "/, ? and # in the user or the password have to be written as %2F, %3F and %23, "
-        "and an @ behind the host as %40");
-  }
-  const auto at = authority.rfind('@');
-  if (at == npos) return {std::nullopt, authority, behind};
-  return {authority.substr(0, at), authority.substr(at + 1), behind};
+  return number_from(text, 0, most_databases, "the database");
 }
 
 void take_login(std::string_view text, Target& target) {
-  if (text.find('@') != npos) {
-    throw bad_url(
-        "there is one login, before the first host; an @ in the user or the password has "
-        "to be written as %40");
-  }
-  const auto colon = text.find(':');
-  target.user = decoded(text.substr(0, colon), "the user");
-  if (colon != npos) {
-    target.password = decoded(text.substr(colon + 1), "the password");
-    // As left by a template whose variable was not set.
-    if (target.password->empty()) throw bad_url("the password is empty");
-  } else if (target.user.empty()) {
-    throw bad_url("nothing stands before the @");
-  }
+  auto login = login_from(text);
+  target.user = std::move(login.user);
+  target.password = std::move(login.password);
 }
 
-Target server_from(std::string_view text, std::uint16_t port_if_none) {
-  Target target;
-  target.port = port_if_none;
-  auto port = text.find(':');
-  if (text.starts_with('[')) {
-    const auto end = text.find(']');
-    if (end == npos) throw bad_url("a ] is missing behind the IPv6 address");
-    target.host = address_in_brackets(text.substr(1, end - 1));
-    port = end + 1 < text.size() ? end + 1 : npos;
-    if (port != npos && text[port] != ':') {
-      throw bad_url("only a port can follow the ]");
-    }
-  } else {
-    if (port != npos && text.find(':', port + 1) != npos) {
-      throw bad_url("there is one : too many (an IPv6 address needs brackets: [::1])");
-    }
-    target.host = host_from(text.substr(0, port));
-  }
-  if (port != npos) {
-    target.port =
-        static_cast<std::uint16_t>(number(text.substr(port + 1), 1, 65535, "the port"));
-  }
-  return target;
+Target target_at(std::string_view text, std::uint16_t port_if_none) {
+  return target_of(server_from(text, port_if_none));
 }
 
-std::string server_text(const Target& server, std::uint16_t port_if_none) {
-  std::string text;
-  if (server.host.find(':') == npos) {
-    text = server.host;
-  } else {
-    const auto zone = server.host.find('%');
-    text = "[" + server.host.substr(0, zone);
-    if (zone != npos) text += "%25" + server.host.substr(zone + 1);
-    text += "]";
-  }
-  if (server.port != port_if_none) text += ":" + std::to_string(server.port);
-  return text;
-}
-
-std::vector<Target> servers_from(std::string_view list, std::uint16_t port_if_none,
+std::vector<Target> targets_from(std::string_view list, std::uint16_t port_if_none,
                                  const std::string& what) {
-  if (list.empty()) {
-    throw bad_url("no " + what + " is named: host[:port],host[:port],...");
+  std::vector<Target> targets;
+  for (auto& server : servers_from(list, port_if_none, what)) {
+    targets.push_back(target_of(std::move(server)));
   }
-  std::vector<Target> servers;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const auto end = std::min(list.find(',', begin), list.size());
-    const auto which = what + " " + std::to_string(servers.size() + 1);
-    if (servers.size() == most_servers) {
-      throw bad_url("at most " + std::to_string(most_servers) + " " + what +
-                    "s can be named");
-    }
-    if (end == begin) throw bad_url(which + " is missing: there is a comma too many");
-    try {
-      servers.push_back(server_from(list.substr(begin, end - begin), port_if_none));
-    } catch (const Failure& failure) {
-      throw bad_url(which + ": " + failure.what());
-    }
-    auto& server = servers.back();
-    if (server.host.find(':') == npos) server.host = with_small_letters(server.host);
-    if (const auto twin = twin_of_last(servers)) {
-      throw bad_url(which + " is " + what + " " + std::to_string(*twin + 1) +
-                    " once more: each is named once");
-    }
-    begin = end + 1;
-  }
-  return servers;
+  return targets;
 }
 
-std::string servers_text(const std::vector<Target>& servers, std::uint16_t port_if_none) {
+std::string target_text(const Target& target, std::uint16_t port_if_none) {
+  const ServerAddress server{target.host, target.port};
+  return server_text(server, port_if_none);
+}
+
+std::string targets_text(const std::vector<Target>& targets, std::uint16_t port_if_none) {
   std::string text;
-  for (const auto& server : servers) {
-    text += (text.empty() ? "" : ",") + server_text(server, port_if_none);
+  for (const auto& target : targets) {
+    text += (text.empty() ? "" : ",") + target_text(target, port_if_none);
   }
   return text;
 }

@@ -6,24 +6,23 @@
 namespace dlock::redis_cluster {
 
 Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
-  redis::refuse_controls(rest);
-  const auto parts =
-      redis::url_parts(rest, "[user[:password]@]host[:port],host[:port]...");
+  refuse_controls(rest);
+  const auto parts = url_parts(rest, "[user[:password]@]host[:port],host[:port]...");
   redis::Target login;
   if (parts.login) redis::take_login(*parts.login, login);
   if (scheme == "rediss+cluster") login.tls.emplace();
   Plan plan;
-  plan.seeds = redis::servers_from(parts.servers, redis::usual_port, "server");
+  plan.seeds = redis::targets_from(parts.servers, redis::usual_port, "server");
   for (auto& seed : plan.seeds) {
     seed.user = login.user;
     seed.password = login.password;
     seed.tls = login.tls;
   }
   if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw redis::bad_url("nothing can follow the servers");
+    throw bad_url("nothing can follow the servers");
   }
   if (parts.behind.size() > 1) {
-    throw redis::bad_url(
+    throw bad_url(
         "a cluster has only database 0, so none can be named: nothing follows the "
         "servers");
   }
@@ -42,8 +41,8 @@ bool Plan::is_insecure() const {
 std::string Plan::url() const {
   const auto& login = seeds.front();
   std::string url = login.tls ? "rediss+cluster://" : "redis+cluster://";
-  if (!login.user.empty()) url += redis::encoded(login.user) + "@";
-  return url + redis::servers_text(seeds, redis::usual_port);
+  if (!login.user.empty()) url += encoded(login.user) + "@";
+  return url + redis::targets_text(seeds, redis::usual_port);
 }
 
 }  // namespace dlock::redis_cluster

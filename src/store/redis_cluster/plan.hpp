@@ -16,7 +16,7 @@
 namespace dlock::redis_cluster {
 
 struct Plan {
-  // Those to ask first, 1 to redis::most_servers, all different. Each has the login and
+  // Those to ask first, 1 to most_servers, all different. Each has the login and
   // the TLS of every server of the cluster.
   std::vector<redis::Target> seeds;
   Replicas replicas;

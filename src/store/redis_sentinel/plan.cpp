@@ -13,14 +13,14 @@ constexpr std::size_t longest_master = 255;
 
 std::string master_from(std::string_view text) {
   if (text.empty()) {
-    throw redis::bad_url(
+    throw bad_url(
         "the name that the sentinels know the servers by is missing: /NAME behind the "
         "last of them");
   }
-  auto master = redis::decoded(text, "the name of the master");
+  auto master = decoded(text, "the name of the master");
   if (master.size() > longest_master || !is_printable_utf8(master)) {
-    throw redis::bad_url("the name of the master has 1 to " +
-                         std::to_string(longest_master) + " bytes of printable UTF-8");
+    throw bad_url("the name of the master has 1 to " + std::to_string(longest_master) +
+                  " bytes of printable UTF-8");
   }
   return master;
 }
@@ -28,15 +28,15 @@ std::string master_from(std::string_view text) {
 }  // namespace
 
 Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
-  redis::refuse_controls(rest);
+  refuse_controls(rest);
   const auto parts =
-      redis::url_parts(rest, "[user[:password]@]host[:port],host[:port].../MASTER[/db]");
+      url_parts(rest, "[user[:password]@]host[:port],host[:port].../MASTER[/db]");
   Plan plan;
   if (parts.login) redis::take_login(*parts.login, plan.server);
   plan.sentinels =
-      redis::servers_from(parts.servers, redis::usual_sentinel_port, "sentinel");
+      redis::targets_from(parts.servers, redis::usual_sentinel_port, "sentinel");
   if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw redis::bad_url("only /MASTER and /db can follow the sentinels");
+    throw bad_url("only /MASTER and /db can follow the sentinels");
   }
   const auto behind = parts.behind.substr(std::min<std::size_t>(1, parts.behind.size()));
   const auto slash = std::min(behind.find('/'), behind.size());
@@ -72,9 +72,9 @@ void Plan::set(const Credentials& credentials) {
 
 std::string Plan::url() const {
   std::string url = server.tls ? "rediss+sentinel://" : "redis+sentinel://";
-  if (!server.user.empty()) url += redis::encoded(server.user) + "@";
-  url += redis::servers_text(sentinels, redis::usual_sentinel_port);
-  url += "/" + redis::encoded(master);
+  if (!server.user.empty()) url += encoded(server.user) + "@";
+  url += redis::targets_text(sentinels, redis::usual_sentinel_port);
+  url += "/" + encoded(master);
   if (server.database != 0) url += "/" + std::to_string(server.database);
   return url;
 }

@@ -18,7 +18,7 @@ namespace dlock::redis_sentinel {
 // The login of a URL is the servers'. What is set for sentinels is the sentinels' alone:
 // neither is ever tried in the place of the other.
 struct Plan {
-  std::vector<redis::Target> sentinels;  // 1 to redis::most_servers, all different
+  std::vector<redis::Target> sentinels;  // 1 to most_servers, all different
   std::string master;    // the name that the sentinels know the servers by
   redis::Target server;  // how to get into any of these; the host is empty
   Replicas replicas;
