@@ -17,9 +17,8 @@ Failure lost(const std::string& server, int error_number) {
 }
 
 Failure no_handshake(const Failure& timeout) {
-  return Failure(timeout.kind(),
-                 std::string(timeout.what()) +
-                     " in the TLS handshake; does it want none (redis://)?");
+  return Failure(timeout.kind(), std::string(timeout.what()) +
+                                     " in the TLS handshake; does it want none?");
 }
 
 // What a system call on the socket came to.

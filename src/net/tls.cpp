@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "net/endpoint.hpp"
 #include "net/messages.hpp"
@@ -195,6 +196,18 @@ void expect(SSL* session, const std::string& host, bool insecure) {
   }
 }
 
+// A server that speaks none of what is offered ends the handshake, or says nothing of it.
+void offer(SSL* session, const std::string& protocol) {
+  if (protocol.empty()) return;
+  std::vector<unsigned char> names{static_cast<unsigned char>(protocol.size())};
+  names.insert(names.end(), protocol.begin(), protocol.end());
+  // Unlike others of OpenSSL it returns 0 for success.
+  if (SSL_set_alpn_protos(session, names.data(), static_cast<unsigned>(names.size())) !=
+      0) {
+    throw std::bad_alloc();
+  }
+}
+
 }  // namespace
 
 Tls::Tls(const TlsOptions& plan, const std::string& host, int fd, std::string server)
@@ -204,6 +217,7 @@ Tls::Tls(const TlsOptions& plan, const std::string& host, int fd, std::string se
   session_.reset(SSL_new(context_.get()));
   if (!session_) throw std::bad_alloc();
   expect(session_.get(), host, plan.insecure);
+  offer(session_.get(), plan.protocol);
   BIO* bio = new_bio(fd_);
   SSL_set_bio(session_.get(), bio, bio);
   SSL_set_connect_state(session_.get());

@@ -11,6 +11,7 @@ struct TlsOptions {
   std::string key;
   bool insecure = false;  // accept any certificate
   std::string name;       // whom the certificate must name; empty: the host
+  std::string protocol;   // that is spoken over it, by its name in ALPN; empty: not said
 };
 
 }  // namespace dlock::net
