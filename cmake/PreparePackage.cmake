@@ -47,9 +47,9 @@ endfunction()
 # it: as the distribution has them of which it was built.
 function(write_licences)
   set(text "")
-  foreach(package libxxhash-dev libutf8proc-dev libhiredis-dev libc-ares-dev libssl-dev zlib1g-dev
-          libzstd-dev libcli11-dev libtoml11-dev nlohmann-json3-dev libboost*-dev libc6-dev
-          libstdc++-*-dev)
+  foreach(package libxxhash-dev libutf8proc-dev libhiredis-dev libc-ares-dev libnghttp2-dev
+          libprotozero-dev libssl-dev zlib1g-dev libzstd-dev libcli11-dev libtoml11-dev
+          nlohmann-json3-dev libboost*-dev libc6-dev libstdc++-*-dev)
     file(GLOB found /usr/share/doc/${package}/copyright)
     if(NOT found)
       message(WARNING "the package lacks the licence of ${package}: no copyright file")

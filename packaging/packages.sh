@@ -5,12 +5,14 @@
 # What it takes to build dlock, Boost apart (see install_build_packages). libcrypto needs
 # the two compressors where it is built with them.
 build_packages=(g++ cmake ninja-build libxxhash-dev libutf8proc-dev libhiredis-dev libssl-dev
-  libc-ares-dev zlib1g-dev libzstd-dev libcli11-dev libtoml11-dev nlohmann-json3-dev)
+  libc-ares-dev libnghttp2-dev libprotozero-dev zlib1g-dev libzstd-dev libcli11-dev
+  libtoml11-dev nlohmann-json3-dev)
 
 # What it takes to test it, clang-format and clang-tidy apart (see install_test_packages).
-# The server's own service, which Debian starts, is no part of any test.
+# The servers' own services, which Debian starts, are no part of any test.
 test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux zsh fish
-  bash-completion openssl redis-server redis-tools attr systemd dpkg-dev lintian rpm cpio iproute2)
+  bash-completion openssl redis-server redis-tools etcd-server etcd-client attr systemd
+  dpkg-dev lintian rpm cpio iproute2)
 
 # The version of clang-format that the source is formatted with. Others differ
 # from it in details, whatever their settings.
@@ -99,7 +101,7 @@ refresh_package_lists() {  # <what is to be installed>
   ! $lists_are_fresh || return 0
   if ! command -v apt-get > /dev/null; then
     complain 'this needs apt-get (Debian, Ubuntu); elsewhere install a C++20 compiler, CMake, Ninja,' \
-      'xxHash, utf8proc, hiredis, OpenSSL, zlib, zstd, c-ares, CLI11, toml11, nlohmann-json and Boost, then: cmake --preset release &&' \
+      'xxHash, utf8proc, hiredis, OpenSSL, zlib, zstd, c-ares, nghttp2, protozero, CLI11, toml11, nlohmann-json and Boost, then: cmake --preset release &&' \
       'cmake --build --preset release --target dlock && cmake --install build/release'
     return 1
   fi

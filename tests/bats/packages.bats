@@ -96,7 +96,7 @@ assert_locks() {
     root=$BATS_TEST_TMPDIR/root-${package##*.}
     unpack "$package"
     zcat "$root/usr/share/doc/dlock/third-party.gz" > "$BATS_TEST_TMPDIR/licences"
-    for name in xxHash utf8proc hiredis c-ares OpenSSL zlib zstd CLI11 toml11 'nlohmann' Boost \
+    for name in xxHash utf8proc hiredis c-ares nghttp2 protozero OpenSSL zlib zstd CLI11 toml11 'nlohmann' Boost \
       'GNU C Library' 'Apache License'; do
       grep -qi "$name" "$BATS_TEST_TMPDIR/licences" || { echo "lacks $name" >&2; return 1; }
     done
