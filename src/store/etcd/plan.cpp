@@ -1,0 +1,48 @@
+#include "store/etcd/plan.hpp"
+
+#include <utility>
+
+namespace dlock::etcd {
+namespace {
+
+constexpr std::uint16_t usual_port = 2379;
+
+}  // namespace
+
+Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
+  refuse_controls(rest);
+  const auto parts = url_parts(rest, "[user[:password]@]host[:port],host[:port]...");
+  Plan plan;
+  if (parts.login) {
+    auto login = login_from(*parts.login);
+    if (login.user.empty()) throw bad_url("etcd knows no password without a user");
+    plan.access.user = std::move(login.user);
+    plan.access.password = std::move(login.password);
+  }
+  plan.access.members = servers_from(parts.servers, usual_port, "server");
+  if (parts.behind.size() > 1 || parts.behind.starts_with('?') ||
+      parts.behind.starts_with('#')) {
+    throw bad_url("nothing can follow the servers");
+  }
+  if (scheme == "etcds") plan.access.tls.emplace();
+  return plan;
+}
+
+void Plan::set(const Credentials& credentials) {
+  if (credentials.user) access.user = *credentials.user;
+  if (!credentials.password_file.empty()) {
+    access.password_file = credentials.password_file;
+    access.password.reset();
+  } else if (credentials.password) {
+    access.password = credentials.password;
+  }
+  if (access.tls) access.tls = credentials.tls;
+}
+
+std::string Plan::url() const {
+  std::string url = access.tls ? "etcds://" : "etcd://";
+  if (!access.user.empty()) url += encoded(access.user) + "@";
+  return url + servers_text(access.members, usual_port);
+}
+
+}  // namespace dlock::etcd

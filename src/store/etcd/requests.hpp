@@ -1,0 +1,198 @@
+// What etcd is asked and what it answers, as plain values. The words are those of etcd's
+// own API, where they are explained.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace dlock::etcd {
+
+struct KeyValue {
+  std::string key;
+  std::string value;
+  std::int64_t create_revision = 0;
+  std::int64_t mod_revision = 0;
+  std::int64_t version = 0;
+  std::int64_t lease = 0;  // 0: none
+
+  bool operator==(const KeyValue&) const = default;
+};
+
+// The end of the range of all keys that begin with `prefix`; of all keys at all if it is
+// empty.
+std::string end_of_prefix(std::string_view prefix);
+
+struct RangeRequest {
+  std::string key;
+  std::string range_end;            // empty: the one key; see end_of_prefix()
+  std::int64_t limit = 0;           // 0: all of them
+  std::int64_t revision = 0;        // as of then; 0: now
+  bool by_create_revision = false;  // in this order, the oldest first; else by key
+  bool keys_only = false;
+  bool serializable = false;  // what this member knows, which may be old
+};
+struct RangeResult {
+  std::int64_t revision = 0;  // of the store when it answered
+  std::vector<KeyValue> pairs;
+  bool more = false;       // than the limit
+  std::int64_t count = 0;  // whatever the limit
+};
+
+struct PutRequest {
+  std::string key;
+  std::string value;
+  std::int64_t lease = 0;
+  bool prev_kv = false;  // answer with what it was before
+  bool ignore_value = false;
+  bool ignore_lease = false;
+};
+struct PutResult {
+  std::optional<KeyValue> previous;
+};
+
+struct DeleteRequest {
+  std::string key;
+  std::string range_end;
+  bool prev_kv = false;
+};
+struct DeleteResult {
+  std::int64_t deleted = 0;
+  std::vector<KeyValue> previous;
+};
+
+// A condition on a key, or on each key of a range. One that is not there has 0 for each
+// number; its value is equal to nothing.
+struct Compare {
+  enum class Target { version, create_revision, mod_revision, value, lease };
+  enum class Result { equal, greater, less, not_equal };
+
+  std::string key;
+  std::string range_end;
+  Target target = Target::create_revision;
+  Result result = Result::equal;
+  std::int64_t number = 0;  // what it is compared with,
+  std::string value;        // or this if the target is the value
+};
+
+using Operation = std::variant<PutRequest, RangeRequest, DeleteRequest>;
+using OperationResult = std::variant<PutResult, RangeResult, DeleteResult>;
+
+struct TxnRequest {
+  std::vector<Compare> conditions;  // all of them
+  std::vector<Operation> then;      // if they hold
+  std::vector<Operation> otherwise;
+};
+struct TxnResult {
+  bool succeeded = false;  // the conditions held
+  // A lease that was to be put is not there, so that nothing was done.
+  bool lease_gone = false;
+  std::int64_t revision = 0;
+  std::vector<OperationResult> results;
+};
+
+struct LeaseGrantRequest {
+  std::int64_t id = 0;
+  std::int64_t ttl = 0;  // seconds
+};
+struct LeaseGrantResult {
+  bool exists = false;   // there is one of that id, and it is as it was
+  std::int64_t ttl = 0;  // seconds; the cluster may grant more than it was asked for
+};
+
+struct LeaseRevokeRequest {
+  std::int64_t id = 0;
+};
+struct LeaseRevokeResult {
+  bool was_there = false;
+};
+
+struct LeaseKeepAliveRequest {
+  std::int64_t id = 0;
+};
+struct LeaseKeepAliveResult {
+  std::int64_t ttl = 0;  // seconds from now; 0: the lease is gone
+};
+
+struct LeaseTimeToLiveRequest {
+  std::int64_t id = 0;
+  bool keys = false;  // say which keys it has
+};
+struct LeaseTimeToLiveResult {
+  std::int64_t ttl = -1;  // seconds that are left; -1: the lease is gone
+  std::int64_t granted_ttl = 0;
+  std::vector<std::string> keys;
+};
+
+struct StatusRequest {};
+struct StatusResult {
+  std::uint64_t member = 0;
+  std::uint64_t leader = 0;  // 0: none
+  std::uint64_t term = 0;
+  std::string version;
+  std::int64_t size = 0;         // bytes of the data base
+  std::int64_t size_in_use = 0;  // 0: the member does not say (before 3.4)
+  bool is_learner = false;
+  std::vector<std::string> errors;
+};
+
+struct AlarmsRequest {};
+struct Alarm {
+  enum class Kind { none, no_space, corrupt, other };
+  std::uint64_t member = 0;
+  Kind kind = Kind::none;
+};
+struct AlarmsResult {
+  std::vector<Alarm> alarms;
+};
+
+struct MemberListRequest {};
+struct Member {
+  std::uint64_t id = 0;
+  std::string name;  // empty: it has never been started
+  std::vector<std::string> client_urls;
+  bool is_learner = false;
+};
+struct MemberListResult {
+  std::vector<Member> members;
+};
+
+struct AuthenticateRequest {
+  std::string user;
+  std::string password;
+};
+struct AuthenticateResult {
+  std::string token;
+};
+
+using Request =
+    std::variant<RangeRequest, TxnRequest, LeaseGrantRequest, LeaseRevokeRequest,
+                 LeaseKeepAliveRequest, LeaseTimeToLiveRequest, StatusRequest,
+                 AlarmsRequest, MemberListRequest, AuthenticateRequest>;
+// In the same order.
+using Result = std::variant<RangeResult, TxnResult, LeaseGrantResult, LeaseRevokeResult,
+                            LeaseKeepAliveResult, LeaseTimeToLiveResult, StatusResult,
+                            AlarmsResult, MemberListResult, AuthenticateResult>;
+
+struct WatchRequest {
+  std::string key;
+  std::string range_end;
+  std::int64_t start_revision = 0;  // what happened from then on; 0: from now on
+  bool no_put = false;
+  bool no_delete = false;
+  bool prev_kv = false;
+};
+
+struct Event {
+  enum class Kind { put, deletion };
+
+  Kind kind = Kind::put;
+  // A deletion has the key alone, and as `mod_revision` that of the deletion.
+  KeyValue pair;
+  std::optional<KeyValue> previous;
+};
+
+}  // namespace dlock::etcd
