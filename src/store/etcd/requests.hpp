@@ -37,6 +37,7 @@ struct RangeRequest {
 };
 struct RangeResult {
   std::int64_t revision = 0;  // of the store when it answered
+  std::uint64_t term = 0;     // of the leader that the member followed then
   std::vector<KeyValue> pairs;
   bool more = false;       // than the limit
   std::int64_t count = 0;  // whatever the limit
@@ -91,6 +92,7 @@ struct TxnResult {
   // A lease that was to be put is not there, so that nothing was done.
   bool lease_gone = false;
   std::int64_t revision = 0;
+  std::uint64_t term = 0;
   std::vector<OperationResult> results;
 };
 
@@ -115,6 +117,7 @@ struct LeaseKeepAliveRequest {
 };
 struct LeaseKeepAliveResult {
   std::int64_t ttl = 0;  // seconds from now; 0: the lease is gone
+  std::uint64_t term = 0;
 };
 
 struct LeaseTimeToLiveRequest {
@@ -122,7 +125,7 @@ struct LeaseTimeToLiveRequest {
   bool keys = false;  // say which keys it has
 };
 struct LeaseTimeToLiveResult {
-  std::int64_t ttl = -1;  // seconds that are left; -1: the lease is gone
+  std::int64_t ttl = 0;  // seconds that are left; -1: the lease is gone
   std::int64_t granted_ttl = 0;
   std::vector<std::string> keys;
 };
