@@ -25,10 +25,13 @@ struct Readiness::Watch {
   }
 
   State& state(For what) { return what == For::reading ? reading : writing; }
+  Wakeup*& asker(For what) { return what == For::reading ? reader : writer; }
 
   stream_descriptor descriptor;
   State reading = State::idle;
   State writing = State::idle;
+  Wakeup* reader = nullptr;
+  Wakeup* writer = nullptr;
   bool is_wanted = true;
 };
 
@@ -43,18 +46,21 @@ Readiness::~Readiness() {
 }
 
 void Readiness::ask(For what, Wakeup& wakeup) {
+  watch_->asker(what) = &wakeup;
   auto& state = watch_->state(what);
   if (state == Watch::State::asked) return;
   state = Watch::State::asked;
   watch_->descriptor.async_wait(
       what == For::reading ? stream_descriptor::wait_read : stream_descriptor::wait_write,
-      [watch = watch_, what, &wakeup](boost::system::error_code) {
+      [watch = watch_, what](boost::system::error_code) {
         if (!watch->is_wanted) return;
         // After an error too: the next attempt at reading or writing tells which.
         watch->state(what) = Watch::State::came;
-        wakeup.notify();
+        if (watch->asker(what) != nullptr) watch->asker(what)->notify();
       });
 }
+
+void Readiness::forget(For what) { watch_->asker(what) = nullptr; }
 
 bool Readiness::came(For what) const { return watch_->state(what) == Watch::State::came; }
 

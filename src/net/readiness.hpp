@@ -20,9 +20,12 @@ class Readiness {
   Readiness(const Readiness&) = delete;
   Readiness& operator=(const Readiness&) = delete;
 
-  // Asks for a notification once the socket is ready `what` is for. Nothing if it has
-  // been asked for and did not come yet.
+  // Asks for a notification once the socket is ready `what` is for; in the place of an
+  // earlier question that is not answered yet.
   void ask(For what, Wakeup& wakeup);
+
+  // Asks nothing any more: no `wakeup` of before is notified.
+  void forget(For what);
 
   // Whether it came since it was asked for.
   bool came(For what) const;

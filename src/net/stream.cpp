@@ -91,6 +91,13 @@ asio::awaitable<std::optional<std::string_view>> Stream::read_until(Budget& budg
   }
 }
 
+std::optional<std::string_view> Stream::read_at_once(const std::string& server) {
+  const auto progress = try_read(buffer_.get(), buffer_size);
+  if (progress.state == Progress::State::failed) throw lost(server, progress.error);
+  if (progress.state != Progress::State::done) return std::nullopt;
+  return std::string_view(buffer_.get(), progress.size);
+}
+
 bool Stream::is_quiet() {
   if (tls_) return tls_->is_quiet();
   char byte = 0;
@@ -111,6 +118,13 @@ Progress Stream::try_read(char* buffer, std::size_t size) {
 
 asio::awaitable<bool> Stream::is_ready(Readiness::For what, Budget& budget) {
   if (!readiness_) readiness_.emplace(context_, fd_.get());
+  // Who waits next may be another one, and this one be gone by then.
+  struct Asked {
+    ~Asked() { readiness.forget(what); }
+    Readiness& readiness;
+    Readiness::For what;
+  };
+  const Asked asked{*readiness_, what};
   readiness_->ask(what, budget.wakeup());
   const bool came = co_await budget.wait([this, what] { return readiness_->came(what); });
   co_return came;

@@ -37,8 +37,12 @@ class Stream {
   // (unreachable, interrupted).
   asio::awaitable<std::string_view> read(Budget& budget, bool is_soon);
 
-  // The same, but nothing when the time is over first, and no harm done.
+  // The same, but nothing when the time is over first, and no harm done; nor is any when
+  // it was interrupted.
   asio::awaitable<std::optional<std::string_view>> read_until(Budget& budget);
+
+  // The same, but nothing if nothing has come yet. `server` is for messages.
+  std::optional<std::string_view> read_at_once(const std::string& server);
 
   // Whether nothing has come that nobody asked for, the end least of all.
   bool is_quiet();
