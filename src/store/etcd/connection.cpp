@@ -1,0 +1,174 @@
+#include "store/etcd/connection.hpp"
+
+#include <utility>
+
+#include "net/dial.hpp"
+#include "net/resolver.hpp"
+#include "net/stream.hpp"
+#include "util/failure.hpp"
+
+namespace dlock::etcd {
+
+Connection::Connection(asio::io_context& context, ServerAddress server,
+                       std::optional<net::TlsOptions> tls)
+    : context_(context),
+      server_(std::move(server)),
+      tls_(std::move(tls)),
+      shown_(server_.shown()) {
+  if (tls_) tls_->protocol = "h2";
+}
+
+Connection::~Connection() = default;
+
+void Connection::close() {
+  http2_.reset();
+  stream_.reset();
+}
+
+asio::awaitable<net::Endpoints> Connection::find_endpoints(net::Budget& budget) {
+  if (auto literal = net::endpoint_of_literal(server_.host, server_.port)) {
+    co_return net::Endpoints{*literal};
+  }
+  co_return co_await net::resolve(context_, server_.host, server_.port, last_used_,
+                                  budget);
+}
+
+asio::awaitable<void> Connection::open(net::Budget& budget) {
+  net::Endpoint used;
+  const auto endpoints = co_await find_endpoints(budget);
+  auto fd = co_await net::dial(context_, endpoints, budget, used);
+  auto stream = std::make_unique<net::Stream>(context_, std::move(fd));
+  last_used_ = used;
+  if (tls_) {
+    const auto& name = tls_->name.empty() ? server_.host : tls_->name;
+    co_await stream->secure(*tls_, name, budget);
+  }
+  stream_ = std::move(stream);
+  http2_ = std::make_unique<Http2>(shown_);
+  is_writing_ = false;
+  has_heard_ = false;
+}
+
+void Connection::drop_if_closed() {
+  if (!is_open()) return;
+  try {
+    while (const auto bytes = stream_->read_at_once(shown_)) take_in(*bytes);
+    if (!http2_->takes_calls()) close();
+  } catch (const Failure&) {
+    close();
+  }
+}
+
+asio::awaitable<std::vector<Reply>> Connection::exchange(
+    const std::vector<CallStart>& calls, net::Budget& budget) {
+  std::vector<CallId> ids;
+  ids.reserve(calls.size());
+  for (const auto& call : calls) ids.push_back(http2_->begin(call));
+  std::optional<Failure> failure;
+  try {
+    for (const auto id : ids) {
+      while (!http2_->outcome(id)) {
+        co_await send_all(budget);
+        const auto bytes = co_await stream_->read(budget, true);
+        take_in(bytes);
+      }
+    }
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  if (failure) close_unless_harmless(*failure);
+  std::vector<Reply> replies;
+  for (const auto id : ids) {
+    if (!is_open()) break;
+    if (!failure) replies.push_back(reply_to(id));
+    http2_->drop(id);
+  }
+  if (failure) throw *failure;
+  co_return replies;
+}
+
+// One message and a good end, or no message that counts.
+Reply Connection::reply_to(CallId call) {
+  Reply reply{*http2_->outcome(call), ""};
+  if (reply.outcome.code != Code::ok) return reply;
+  auto message = http2_->next_message(call);
+  if (!message || http2_->next_message(call)) {
+    return {{Code::internal, "an answer that is not one message", false}, ""};
+  }
+  reply.message = std::move(*message);
+  return reply;
+}
+
+CallId Connection::begin(const CallStart& start) { return http2_->begin(start); }
+
+void Connection::send(CallId call, std::string_view message) {
+  http2_->send(call, message);
+}
+
+void Connection::drop(CallId call) {
+  if (is_open()) http2_->drop(call);
+}
+
+std::optional<Outcome> Connection::outcome(CallId call) const {
+  return is_open() ? http2_->outcome(call) : std::nullopt;
+}
+
+asio::awaitable<std::optional<std::string>> Connection::next_message(
+    CallId call, net::Budget& budget) {
+  std::optional<Failure> failure;
+  std::optional<std::string> message;
+  try {
+    for (;;) {
+      message = http2_->next_message(call);
+      if (message || http2_->outcome(call)) break;
+      co_await send_all(budget);
+      const auto bytes = co_await stream_->read_until(budget);
+      if (!bytes) break;
+      take_in(*bytes);
+    }
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  if (failure) {
+    close_unless_harmless(*failure);
+    throw *failure;
+  }
+  co_return message;
+}
+
+asio::awaitable<void> Connection::send_all(net::Budget& budget) {
+  const auto bytes = http2_->take_output();
+  if (bytes.empty()) co_return;
+  is_writing_ = true;
+  co_await stream_->write(bytes, budget);
+  is_writing_ = false;
+}
+
+void Connection::take_in(std::string_view bytes) {
+  if (bytes.empty()) {
+    throw with_hint(
+        Failure(Failure::Kind::unreachable, shown_ + " closed the connection"));
+  }
+  if (!http2_->feed(bytes)) {
+    throw with_hint(Failure(
+        Failure::Kind::unreachable,
+        shown_ + " answers with something that is not HTTP/2: " + http2_->error()));
+  }
+  has_heard_ = true;
+}
+
+// A server that wants TLS hangs up when it reads anything else.
+Failure Connection::with_hint(const Failure& failure) const {
+  if (has_heard_ || tls_) return failure;
+  return Failure(failure.kind(),
+                 std::string(failure.what()) + "; does it want TLS (etcds://)?");
+}
+
+// A caller who wants to stop does no harm to what has been sent whole.
+void Connection::close_unless_harmless(const Failure& failure) {
+  if (failure.kind() == Failure::Kind::interrupted && !is_writing_) return;
+  stream_->abandon();
+  close();
+}
+
+}  // namespace dlock::etcd
