@@ -1,0 +1,208 @@
+#include "store/etcd/entry.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "util/host.hpp"
+#include "util/json.hpp"
+#include "util/json_line.hpp"
+#include "util/users.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+constexpr const char* standing_names[] = {"waits", "holds", "broken", "ended"};
+
+const char* name_of(Standing standing) {
+  return standing_names[static_cast<std::size_t>(standing)];
+}
+
+std::optional<Standing> standing_from(const std::string& name) {
+  const auto* const found =
+      std::find(std::begin(standing_names), std::end(standing_names), name);
+  if (found == std::end(standing_names)) return std::nullopt;
+  return static_cast<Standing>(found - std::begin(standing_names));
+}
+
+std::string kind_of(const Dedupe& dedupe) {
+  return dedupe.joins ? "join" : dedupe.retry_failed ? "success" : "any";
+}
+
+std::optional<Dedupe> dedupe_from(const Json& json) {
+  const auto kind = text_at(json, "dedupe");
+  if (kind.empty()) return std::nullopt;
+  const milliseconds window(count_at(json, "window_ms").value_or(0));
+  return Dedupe{window, kind == "success", kind == "join"};
+}
+
+std::optional<Taker> taker_from(const Json& json) {
+  if (json.find("taken_by") == json.end()) return std::nullopt;
+  return Taker{text_at(json, "taken_by"), text_at(json, "taken_on"),
+               json.value("replaced", Json()) == true};
+}
+
+bool flag_at(const Json& json, const char* key) {
+  return json.value(key, Json()) == true;
+}
+
+// False if it is not as dlock writes it.
+bool fill(Entry& entry, const Json& json) {
+  const auto mode = text_at(json, "mode");
+  const auto standing = standing_from(text_at(json, "standing"));
+  const auto slots = count_at(json, "slots").value_or(1);
+  const auto slot = count_at(json, "slot").value_or(0);
+  const auto since = count_at(json, "since");
+  if ((mode != "exclusive" && mode != "shared") || !standing || !since || slots < 1 ||
+      slots > UINT32_MAX || slot >= slots) {
+    return false;
+  }
+  entry.standing = *standing;
+  entry.mode = mode == "shared" ? Mode::shared : Mode::exclusive;
+  entry.slots = static_cast<unsigned>(slots);
+  entry.slot = static_cast<unsigned>(slot);
+  entry.set_up_again.number =
+      static_cast<std::uint64_t>(count_at(json, "fence").value_or(0));
+  entry.since = WallTime(*since);
+  entry.ttl = count_at(json, "ttl").value_or(0);
+  entry.attached = !flag_at(json, "detached");
+  entry.for_pid = flag_at(json, "for_pid");
+  entry.supersedes = flag_at(json, "supersedes");
+  entry.replaces = flag_at(json, "replaces");
+  entry.dedupe = dedupe_from(json);
+  entry.host = text_at(json, "host");
+  entry.pid = pid_at(json, "pid");
+  entry.user = text_at(json, "user");
+  entry.label = text_at(json, "label");
+  entry.command = words_at(json, "command");
+  entry.taken_by = taker_from(json);
+  return true;
+}
+
+milliseconds between(WallTime start, WallTime end) {
+  return std::chrono::duration_cast<milliseconds>(std::max(end - start, WallTime(0)));
+}
+
+// Looked up once: one that has waited has something better to do when its turn comes.
+const std::string& own_user() {
+  static const std::string user = user_name(::geteuid());
+  return user;
+}
+
+}  // namespace
+
+Fence Entry::fence() const {
+  if (foreign) return {};
+  return set_up_again.number != 0 ? set_up_again
+                                  : Fence{static_cast<std::uint64_t>(created)};
+}
+
+Entry entry_for(const Claim& claim, WallTime now) {
+  Entry entry;
+  entry.mode = claim.mode;
+  entry.slots = claim.slots;
+  entry.since = now;
+  entry.attached = claim.attached;
+  entry.for_pid = claim.for_pid;
+  entry.supersedes = claim.supersedes;
+  entry.replaces = claim.replaces;
+  entry.dedupe = claim.dedupe;
+  entry.host = host_name();
+  entry.pid = claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid();
+  entry.user = own_user();
+  entry.label = claim.label;
+  entry.command = shortened_command(claim.command);
+  return entry;
+}
+
+std::string text_of(const Entry& entry) {
+  JsonLine json;
+  json.add_text("standing", name_of(entry.standing));
+  json.add_text("mode", entry.mode == Mode::shared ? "shared" : "exclusive");
+  if (entry.slots != 1) json.add_number("slots", entry.slots);
+  if (entry.slot != 0) json.add_number("slot", entry.slot);
+  if (entry.set_up_again.number != 0) {
+    json.add_number("fence", entry.set_up_again.number);
+  }
+  json.add_number("since", entry.since.count());
+  json.add_number("ttl", entry.ttl);
+  if (!entry.attached) json.add_flag("detached", true);
+  if (entry.for_pid) json.add_flag("for_pid", true);
+  if (entry.supersedes) json.add_flag("supersedes", true);
+  if (entry.replaces) json.add_flag("replaces", true);
+  if (entry.dedupe) {
+    json.add_text("dedupe", kind_of(*entry.dedupe));
+    json.add_number("window_ms", entry.dedupe->window.count());
+  }
+  json.add_text("host", entry.host);
+  json.add_number("pid", entry.pid);
+  json.add_text("user", entry.user);
+  if (!entry.label.empty()) json.add_text("label", entry.label);
+  json.add_texts("command", entry.command);
+  if (entry.taken_by) {
+    json.add_text("taken_by", entry.taken_by->user);
+    json.add_text("taken_on", entry.taken_by->host);
+    if (entry.taken_by->replaces) json.add_flag("replaced", true);
+  }
+  return json.finished();
+}
+
+Entry entry_from(const KeyValue& pair, std::string_view line) {
+  Entry entry;
+  const auto json = Json::parse(pair.value, nullptr, false);
+  if (!json.is_object() || !fill(entry, json)) {
+    entry = {};
+    entry.foreign = true;
+    entry.attached = false;
+  }
+  entry.id = pair.key.substr(std::min(line.size(), pair.key.size()));
+  entry.created = pair.create_revision;
+  entry.modified = pair.mod_revision;
+  entry.lease = pair.lease;
+  return entry;
+}
+
+std::vector<Entry> entries_from(const std::vector<KeyValue>& pairs,
+                                std::string_view line) {
+  std::vector<Entry> entries;
+  entries.reserve(pairs.size());
+  for (const auto& pair : pairs) entries.push_back(entry_from(pair, line));
+  // Two come in one revision only if somebody else writes there.
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.created != b.created ? a.created < b.created : a.id < b.id;
+  });
+  return entries;
+}
+
+HolderInfo holder_info(const Entry& entry, WallTime now) {
+  HolderInfo info;
+  info.foreign = entry.foreign;
+  info.fence = entry.fence();
+  info.slot = entry.slot;
+  info.host = entry.host;
+  info.pid = entry.pid;
+  info.user = entry.user;
+  info.command = entry.command;
+  info.label = entry.label;
+  info.since = entry.since;
+  info.held = entry.foreign ? milliseconds(0) : between(entry.since, now);
+  info.kept = entry.standing == Standing::ended;
+  info.attached = entry.attached && !info.kept;
+  info.for_pid = entry.for_pid;
+  info.broken = entry.standing == Standing::broken;
+  return info;
+}
+
+WaiterInfo waiter_info(const Entry& entry, WallTime now) {
+  WaiterInfo info;
+  info.host = entry.host;
+  info.pid = entry.pid;
+  info.user = entry.user;
+  info.since = entry.since;
+  info.waiting = entry.foreign ? milliseconds(0) : between(entry.since, now);
+  return info;
+}
+
+Taker taker(bool replaces) { return {own_user(), host_name(), replaces}; }
+
+}  // namespace dlock::etcd

@@ -1,0 +1,39 @@
+// A look at the locks that an etcd cluster keeps.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lock/inspector.hpp"
+#include "store/etcd/calls.hpp"
+#include "store/etcd/line.hpp"
+
+namespace dlock::etcd {
+
+class EtcdInspector final : public LockInspector {
+ public:
+  // `calls` has to be there for longer.
+  explicit EtcdInspector(Calls& calls) : calls_(calls) {}
+
+  asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockInfo>> list(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
+  asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
+                                                Wakeup& wakeup) override;
+  asio::awaitable<std::vector<LockHistory>> histories(
+      const std::string& name_space, std::function<bool(const std::string&)> matches,
+      Wakeup& wakeup) override;
+  asio::awaitable<void> watch(const dlock::Watched& watched, EventSink& sink,
+                              Wakeup& wakeup) override;
+
+ private:
+  asio::awaitable<Line> line_of_lock(const LockName& lock, Wakeup& wakeup);
+  asio::awaitable<void> fill_ends(std::vector<LockInfo>& locks,
+                                  const std::vector<Line>& lines, Wakeup& wakeup);
+
+  Calls& calls_;
+};
+
+}  // namespace dlock::etcd

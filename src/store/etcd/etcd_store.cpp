@@ -1,0 +1,72 @@
+#include "store/etcd/etcd_store.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "store/etcd/day_lease.hpp"
+#include "store/etcd/etcd_claimant.hpp"
+#include "store/etcd/line.hpp"
+#include "store/etcd/steps.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+// The holders that are meant; those who do not know it yet alone, if wanted.
+std::vector<Entry> holders_with(const Line& line, const std::vector<Fence>& fences,
+                                bool is_news) {
+  std::vector<Entry> found;
+  for (const auto& entry : line.entries) {
+    if (!is_holder(line, entry)) continue;
+    if (std::find(fences.begin(), fences.end(), entry.fence()) == fences.end()) continue;
+    if (!is_news || entry.standing != Standing::broken) found.push_back(entry);
+  }
+  return found;
+}
+
+}  // namespace
+
+EtcdStore::EtcdStore(std::string url, std::unique_ptr<Calls> calls)
+    : url_(std::move(url)),
+      calls_(std::move(calls)),
+      inspector_(*calls_),
+      registers_(*calls_) {}
+
+std::unique_ptr<Claimant> EtcdStore::claimant(const Claim& claim) {
+  return std::make_unique<EtcdClaimant>(*calls_, claim);
+}
+
+asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(
+    const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
+  const auto until = calls_->budget_end();
+  DayLease day_lease(*calls_, lock.name_space);
+  auto request = look_at(lock);
+  auto result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
+  auto line = line_from(lock, result);
+  const auto as_they_were = holders_with(line, fences, false);
+  for (auto news = holders_with(line, fences, true); !news.empty();
+       news = holders_with(line, fences, true)) {
+    if (news.size() > most_in_one_step) news.resize(most_in_one_step);
+    const Scene scene{lock, wall_now(), day_lease.id()};
+    request = take_away(scene, news, taker(false));
+    result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
+    if (result.lease_gone) {
+      co_await day_lease.set_up(until, wakeup);
+      request = look_at(lock);
+      result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
+    }
+    line = line_from(lock, result, result.results.size() - 2);
+  }
+  std::vector<Broken> broken;
+  for (const auto& holder : as_they_were) {
+    broken.push_back({holder_info(holder, wall_now()), {}});
+  }
+  co_return broken;
+}
+
+std::unique_ptr<Store> store_of(std::string url, const Access& access,
+                                milliseconds timeout, asio::io_context& context) {
+  return std::make_unique<EtcdStore>(std::move(url),
+                                     std::make_unique<Calls>(context, access, timeout));
+}
+
+}  // namespace dlock::etcd

@@ -1,0 +1,41 @@
+// Locks that an etcd cluster keeps, for many machines, through the loss of some of its
+// members.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lock/store.hpp"
+#include "store/etcd/calls.hpp"
+#include "store/etcd/etcd_inspector.hpp"
+#include "store/etcd/etcd_registers.hpp"
+
+namespace dlock::etcd {
+
+class EtcdStore final : public Store {
+ public:
+  // `url` as users see it, without secrets.
+  EtcdStore(std::string url, std::unique_ptr<Calls> calls);
+
+  std::string url() const override { return url_; }
+  bool leases_run_out() const override { return true; }
+  std::unique_ptr<Claimant> claimant(const Claim& claim) override;
+  asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
+                                                    const std::vector<Fence>& fences,
+                                                    Wakeup& wakeup) override;
+  LockInspector& inspector() override { return inspector_; }
+  FenceRegisters* registers() override { return &registers_; }
+
+ private:
+  std::string url_;
+  std::unique_ptr<Calls> calls_;
+  EtcdInspector inspector_;
+  EtcdRegisters registers_;
+};
+
+// `access` is where the members are and how to get in.
+std::unique_ptr<Store> store_of(std::string url, const Access& access,
+                                milliseconds timeout, asio::io_context& context);
+
+}  // namespace dlock::etcd

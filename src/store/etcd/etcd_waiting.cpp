@@ -1,0 +1,82 @@
+// EtcdClaimant: sleeping until it may be its turn.
+#include <algorithm>
+#include <utility>
+
+#include "store/etcd/etcd_claimant.hpp"
+#include "store/etcd/keys.hpp"
+#include "store/etcd/lease_time.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+// Not at once, if nothing can be heard.
+constexpr milliseconds nap_after_trouble{300};
+
+WatchRequest request_for(const LockName& lock, const Watched& watched,
+                         std::int64_t from) {
+  WatchRequest request;
+  request.key = line_of(lock) + watched.id;
+  if (watched.id.empty()) request.range_end = end_of_prefix(request.key);
+  request.start_revision = from;
+  request.no_put = !watched.puts;
+  return request;
+}
+
+}  // namespace
+
+asio::awaitable<void> EtcdClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
+  try {
+    co_await listen_for_turn(wakeup, until);
+    co_return;
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::interrupted) throw;
+  }
+  // The next question will find out what it is.
+  watch_.reset();
+  const auto end = std::min(until, later(Clock::now(), nap_after_trouble));
+  while (Clock::now() < end && !wakeup.gives_up()) co_await wakeup.wait_until(end);
+}
+
+// The place in line is renewed as often as a lease that is held.
+asio::awaitable<void> EtcdClaimant::listen_for_turn(Wakeup& wakeup,
+                                                    Clock::time_point until) {
+  const bool hears = co_await start_watch(wakeup);
+  if (!hears) co_return;
+  const auto every = claim().ttl / 3;
+  auto renewed = lasts_from_.value_or(Clock::now());
+  while (Clock::now() < until) {
+    const auto next = later(renewed, every);
+    const auto heard = co_await watch_->next(std::min(until, next), wakeup);
+    if (heard.kind == Heard::Kind::deaf || heard.kind == Heard::Kind::compacted) {
+      watch_.reset();
+      co_return;
+    }
+    if (heard.kind == Heard::Kind::events) co_return;
+    if (Clock::now() < next) {
+      if (wakeup.gives_up()) co_return;
+      continue;
+    }
+    renewed = Clock::now();
+    LeaseKeepAliveRequest request{lease_};
+    const auto alive =
+        co_await calls_.lease_keep_alive(request, calls_.budget_end(), wakeup);
+    if (alive.ttl == 0) co_return;  // and so is the place
+  }
+}
+
+// From the moment on at which the line was as it is known. False if it has to be asked
+// for first.
+asio::awaitable<bool> EtcdClaimant::start_watch(Wakeup& wakeup) {
+  const auto* own = waits_in_ ? entry_of(*waits_in_, id()) : nullptr;
+  if (own == nullptr) co_return false;
+  const auto wanted = watched_by(*waits_in_, *own);
+  if (watch_ && !watch_->is_deaf() && wanted == watched_) co_return true;
+  watched_ = wanted;
+  watch_ = std::make_unique<Watch>(calls_);
+  std::vector<WatchRequest> requests{
+      request_for(claim().lock, wanted, waits_in_->revision + 1)};
+  co_await watch_->start(std::move(requests), calls_.budget_end(), wakeup);
+  co_return true;
+}
+
+}  // namespace dlock::etcd

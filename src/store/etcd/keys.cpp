@@ -1,0 +1,113 @@
+#include "store/etcd/keys.hpp"
+
+#include <array>
+#include <charconv>
+
+#include "util/checksum.hpp"
+#include "util/text.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+constexpr std::string_view runs_folder = ".runs/";
+
+// Whatever would end the part, or make it look like a folder of dlock's own.
+std::string encoded(std::string_view part) {
+  std::string text;
+  for (const char c : part) {
+    const bool leads = text.empty() && c == '.';
+    if (c == '/') {
+      text += "%2F";
+    } else if (c == '%') {
+      text += "%25";
+    } else if (leads) {
+      text += "%2E";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+// Only what encoded() makes: two keys must not stand for one lock.
+std::optional<std::string> decoded(std::string_view text) {
+  auto part = percent_decoded(text);
+  if (!part || part->empty() || encoded(*part) != text) return std::nullopt;
+  return part;
+}
+
+std::int64_t positive(std::uint64_t sum) {
+  const auto cut = static_cast<std::int64_t>(sum & INT64_MAX);
+  return cut == 0 ? 1 : cut;
+}
+
+}  // namespace
+
+std::string all_of(const std::string& name_space) { return encoded(name_space) + "/"; }
+
+std::string all_runs_of(const std::string& name_space) {
+  return all_of(name_space) + std::string(runs_folder);
+}
+
+std::string line_of(const LockName& lock) {
+  return all_of(lock.name_space) + encoded(lock.name) + "/";
+}
+
+std::string runs_of(const LockName& lock) {
+  return all_runs_of(lock.name_space) + encoded(lock.name) + "/";
+}
+
+std::string now_key(const LockName& lock, std::string_view id) {
+  return runs_of(lock).append("now/").append(id);
+}
+
+std::string past_key(const LockName& lock, Fence fence) {
+  return runs_of(lock) + "past/" + checksum_text(fence.number);  // in their order
+}
+
+std::string told_key(const LockName& lock, std::string_view id) {
+  return runs_of(lock).append("told/").append(id);
+}
+
+std::string refused_key(const LockName& lock) { return runs_of(lock) + "refused"; }
+
+std::string superseded_key(const LockName& lock) { return runs_of(lock) + "superseded"; }
+
+std::string register_key(const LockName& resource) {
+  return all_of(resource.name_space) + ".fence/" + encoded(resource.name);
+}
+
+std::optional<KeyParts> parts_of(std::string_view key, const std::string& name_space) {
+  const auto all = all_of(name_space);
+  if (!key.starts_with(all)) return std::nullopt;
+  key.remove_prefix(all.size());
+  KeyParts parts;
+  parts.in_line = !key.starts_with(runs_folder);
+  if (!parts.in_line) key.remove_prefix(runs_folder.size());
+  const auto end = key.find('/');
+  if (end == std::string_view::npos) return std::nullopt;
+  auto name = decoded(key.substr(0, end));
+  if (!name) return std::nullopt;
+  parts.name = std::move(*name);
+  parts.rest = key.substr(end + 1);
+  return parts;
+}
+
+std::int64_t lease_for(const Token& token, unsigned times) {
+  return positive(checksum(text_of(token), times));
+}
+
+std::string id_of(std::int64_t lease) {
+  std::array<char, 16> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(),
+                                 static_cast<std::uint64_t>(lease), 16)
+                       .ptr;
+  return {text.data(), end};
+}
+
+std::int64_t lease_of_day(const std::string& name_space, WallTime now) {
+  const auto day = std::chrono::floor<std::chrono::days>(now).count();
+  return positive(checksum("dlock day " + name_space, static_cast<std::uint64_t>(day)));
+}
+
+}  // namespace dlock::etcd

@@ -1,0 +1,103 @@
+#include "store/etcd/line_events.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlock::etcd {
+namespace {
+
+using Kind = dlock::Event::Kind;
+
+const Entry* same_in(const Line& line, const Entry& entry) {
+  const auto* found = entry_of(line, entry.id);
+  return found != nullptr && found->created == entry.created ? found : nullptr;
+}
+
+std::vector<Entry> holders_of(const Line& line) {
+  std::vector<Entry> holders;
+  for (const auto& entry : line.entries) {
+    if (is_holder(line, entry)) holders.push_back(entry);
+  }
+  return holders;
+}
+
+unsigned free_of(const std::vector<Entry>& holders, unsigned slots) {
+  const bool shared = std::any_of(holders.begin(), holders.end(),
+                                  [](const Entry& e) { return e.mode == Mode::shared; });
+  const auto taken = shared ? slots : holders.size();
+  return slots - static_cast<unsigned>(std::min<std::size_t>(taken, slots));
+}
+
+dlock::Event event_of(Kind kind, const LockName& lock, const Entry& entry, WallTime now) {
+  dlock::Event event;
+  event.time = now;
+  event.kind = kind;
+  event.lock = lock;
+  event.host = entry.host;
+  event.pid = entry.pid;
+  event.user = entry.user;
+  if (kind == Kind::queued || kind == Kind::left) return event;
+  event.fence = entry.fence();
+  event.label = entry.label;
+  event.command = entry.command;
+  if (kind == Kind::broken) event.taken_by = entry.taken_by;
+  return event;
+}
+
+// How a holder that is gone has gone.
+dlock::Event event_of_end(const Entry& holder, const LockName& lock, const Aside& aside,
+                          WallTime now) {
+  for (const auto& run : aside.ended) {
+    if (run.info.fence != holder.fence()) continue;
+    const bool is_lost =
+        run.info.outcome == "lost" && holder.standing != Standing::broken;
+    auto event = event_of(is_lost ? Kind::lost : Kind::released, lock, holder, now);
+    if (!is_by_hand(run.info)) event.run = run.info;
+    return event;
+  }
+  const bool was_given_back = holder.foreign || holder.standing == Standing::ended ||
+                              aside.closed.count(holder.id) > 0;
+  return event_of(was_given_back ? Kind::released : Kind::expired, lock, holder, now);
+}
+
+}  // namespace
+
+std::vector<dlock::Event> events_between(const Line& before, const Line& after,
+                                         const Aside& aside, const LockName& lock,
+                                         WallTime now) {
+  std::vector<dlock::Event> events;
+  auto holders = holders_of(before);
+  auto slots = slots_in_use(before, {}).value_or(1);
+  const auto add = [&](dlock::Event event) {
+    event.free = free_of(holders, slots);
+    events.push_back(std::move(event));
+  };
+  for (const auto& entry : before.entries) {
+    if (same_in(after, entry) != nullptr) continue;
+    if (!is_holder(before, entry)) {
+      add(event_of(Kind::left, lock, entry, now));
+      continue;
+    }
+    std::erase_if(holders, [&](const Entry& one) { return one.id == entry.id; });
+    add(event_of_end(entry, lock, aside, now));
+  }
+  slots = slots_in_use(after, {}).value_or(slots);
+  for (const auto& entry : after.entries) {
+    const auto* former = same_in(before, entry);
+    if (!is_holder(after, entry)) {
+      if (former == nullptr) add(event_of(Kind::queued, lock, entry, now));
+      continue;
+    }
+    if (former == nullptr || !is_holder(before, *former)) {
+      holders.push_back(entry);
+      add(event_of(Kind::granted, lock, entry, now));
+    }
+    const bool was_broken = former != nullptr && former->standing == Standing::broken;
+    if (entry.standing == Standing::broken && !was_broken) {
+      add(event_of(Kind::broken, lock, entry, now));
+    }
+  }
+  return events;
+}
+
+}  // namespace dlock::etcd

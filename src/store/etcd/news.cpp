@@ -1,0 +1,93 @@
+#include "store/etcd/news.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <utility>
+
+namespace dlock::etcd {
+namespace {
+
+// Between two connections that broke.
+constexpr milliseconds nap{1000};
+
+// Goes on beside whatever the caller does, so what it uses lives as long as it does.
+struct Listener {
+  Listener(const Calls& like, std::string of, std::int64_t from,
+           std::function<void()> then)
+      : calls(like.context(), like.access(), like.timeout()),
+        watch(calls),
+        wakeup(like.context()),
+        key(std::move(of)),
+        revision(from),
+        heard(std::move(then)) {}
+
+  Calls calls;
+  Watch watch;
+  Wakeup wakeup;
+  std::string key;
+  std::int64_t revision;  // up to which everything has been heard
+  std::function<void()> heard;
+  bool stops = false;
+};
+
+asio::awaitable<void> hear(std::shared_ptr<Listener> listener) {
+  WatchRequest request;
+  request.key = listener->key;
+  request.start_revision = listener->revision + 1;
+  std::vector<WatchRequest> requests{request};
+  co_await listener->watch.start(std::move(requests), listener->calls.budget_end(),
+                                 listener->wakeup);
+  while (!listener->stops) {
+    const auto news =
+        co_await listener->watch.next(Clock::time_point::max(), listener->wakeup);
+    if (listener->stops || news.kind == Heard::Kind::deaf) co_return;
+    if (news.kind == Heard::Kind::nothing) continue;
+    listener->revision = std::max(listener->revision, news.revision);
+    listener->heard();
+    if (news.kind == Heard::Kind::compacted) co_return;
+  }
+}
+
+asio::awaitable<void> keep_hearing(std::shared_ptr<Listener> listener) {
+  while (!listener->stops) {
+    try {
+      co_await hear(listener);
+    } catch (const Failure&) {
+      // Tried again.
+    }
+    const auto until = later(Clock::now(), nap);
+    while (!listener->stops && Clock::now() < until) {
+      co_await listener->wakeup.wait_until(until);
+    }
+  }
+}
+
+class Listening final : public LeaseNews {
+ public:
+  explicit Listening(std::shared_ptr<Listener> listener)
+      : listener_(std::move(listener)) {
+    asio::co_spawn(listener_->calls.context(), keep_hearing(listener_),
+                   [](const std::exception_ptr&) {});
+  }
+  ~Listening() override { stop(); }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+
+  void stop() override {
+    listener_->stops = true;
+    listener_->wakeup.give_up(true);
+    listener_->wakeup.notify();
+  }
+
+ private:
+  std::shared_ptr<Listener> listener_;
+};
+
+}  // namespace
+
+std::unique_ptr<LeaseNews> news_of(const Calls& calls, std::string key,
+                                   std::int64_t revision, std::function<void()> heard) {
+  return std::make_unique<Listening>(
+      std::make_shared<Listener>(calls, std::move(key), revision, std::move(heard)));
+}
+
+}  // namespace dlock::etcd

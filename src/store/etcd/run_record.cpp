@@ -1,0 +1,233 @@
+#include "store/etcd/run_record.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "util/json.hpp"
+#include "util/json_line.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+// Beyond those that are told, so that only one release in so many has to forget any.
+constexpr std::size_t slack = 10;
+
+std::optional<Fence> fence_at(const Json& json) {
+  const auto number = count_at(json, "fence");
+  if (!number) return std::nullopt;
+  return Fence{static_cast<std::uint64_t>(*number)};
+}
+
+void add_party(JsonLine& json, const RunInfo& run) {
+  json.add_number("fence", run.fence.number);
+  json.add_number("started", run.started.count());
+  json.add_text("host", run.host);
+  json.add_text("user", run.user);
+  if (run.counts) json.add_flag("counts", true);
+}
+
+// Nothing if it says not even which run it is.
+std::optional<RunInfo> party_from(const Json& json) {
+  const auto fence = fence_at(json);
+  const auto started = count_at(json, "started");
+  if (!fence || !started) return std::nullopt;
+  RunInfo run;
+  run.fence = *fence;
+  run.started = WallTime(*started);
+  run.host = text_at(json, "host");
+  run.user = text_at(json, "user");
+  run.counts = json.value("counts", Json()) == true;
+  return run;
+}
+
+std::optional<PastRun> past_from(const KeyValue& pair) {
+  const auto json = Json::parse(pair.value, nullptr, false);
+  auto run = json.is_object() ? party_from(json) : std::nullopt;
+  if (!run) return std::nullopt;
+  if (const auto ended = count_at(json, "ended")) run->ended = WallTime(*ended);
+  if (const auto span = count_at(json, "duration_ms"))
+    run->duration = milliseconds(*span);
+  run->exit_code = exit_code_at(json, "exit_code");
+  if (auto signal = text_at(json, "signal"); !signal.empty()) run->signal = signal;
+  run->outcome = text_at(json, "outcome");
+  run->reason = text_at(json, "reason");
+  return PastRun{pair.key, std::move(*run), json.value("shared", Json()) == true,
+                 pair.mod_revision};
+}
+
+std::optional<OpenRun> open_from(const KeyValue& pair, std::string_view id) {
+  const auto json = Json::parse(pair.value, nullptr, false);
+  auto run = json.is_object() ? party_from(json) : std::nullopt;
+  if (!run) return std::nullopt;
+  // One that was granted at once has that of the revision in which it came.
+  if (run->fence.number == 0) {
+    run->fence.number = static_cast<std::uint64_t>(pair.mod_revision);
+  }
+  OpenRun open;
+  open.key = pair.key;
+  open.id = id;
+  open.info = std::move(*run);
+  open.attached = json.value("detached", Json()) != true;
+  open.until = WallTime(count_at(json, "until").value_or(0));
+  return open;
+}
+
+std::optional<Superseded> told_from(const KeyValue& pair) {
+  const auto json = Json::parse(pair.value, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  return Superseded{text_at(json, "host"), pid_at(json, "pid")};
+}
+
+// What follows `part`, if `text` begins with it.
+std::optional<std::string_view> behind(std::string_view part, std::string_view text) {
+  if (!text.starts_with(part)) return std::nullopt;
+  return text.substr(part.size());
+}
+
+void sort_in(Runs& runs, const KeyValue& pair, std::string_view name) {
+  if (behind("past/", name)) {
+    if (auto past = past_from(pair)) runs.past.push_back(std::move(*past));
+  } else if (const auto running = behind("now/", name)) {
+    if (auto open = open_from(pair, *running)) runs.open.push_back(std::move(*open));
+  } else if (const auto waited = behind("told/", name)) {
+    if (auto told = told_from(pair)) runs.told.emplace_back(*waited, std::move(*told));
+  } else if (name == "refused") {
+    runs.refused = static_cast<std::uint64_t>(pair.version);
+  } else if (name == "superseded") {
+    runs.superseded = static_cast<std::uint64_t>(pair.version);
+  }
+}
+
+bool is_there(const std::vector<Entry>& entries, std::string_view id) {
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const Entry& entry) { return entry.id == id && entry.holds(); });
+}
+
+}  // namespace
+
+Runs runs_from(const std::vector<KeyValue>& pairs, std::string_view folder) {
+  Runs runs;
+  for (const auto& pair : pairs) {
+    const auto name = behind(folder, pair.key);
+    if (name) sort_in(runs, pair, *name);
+  }
+  std::sort(runs.past.begin(), runs.past.end(),
+            [](const auto& a, const auto& b) { return a.revision < b.revision; });
+  return runs;
+}
+
+std::string open_run_text(const Entry& holder, WallTime until) {
+  JsonLine json;
+  auto run = run_of_holder(holder);
+  add_party(json, run);
+  if (!holder.attached) {
+    json.add_flag("detached", true);
+    json.add_number("until", until.count());
+  }
+  return json.finished();
+}
+
+std::string past_run_text(const RunInfo& run, bool is_shared) {
+  JsonLine json;
+  add_party(json, run);
+  if (run.ended) json.add_number("ended", run.ended->count());
+  if (run.duration) json.add_number("duration_ms", run.duration->count());
+  if (run.exit_code) json.add_number("exit_code", *run.exit_code);
+  if (run.signal) json.add_text("signal", *run.signal);
+  json.add_text("outcome", run.outcome);
+  if (!run.reason.empty()) json.add_text("reason", run.reason);
+  if (is_shared) json.add_flag("shared", true);
+  return json.finished();
+}
+
+std::string told_text(const Superseded& newer) {
+  JsonLine json;
+  json.add_text("host", newer.host);
+  json.add_number("pid", newer.pid);
+  return json.finished();
+}
+
+RunInfo run_of_holder(const Entry& holder) {
+  RunInfo run;
+  run.fence = holder.fence();
+  run.started = holder.since;
+  run.host = holder.host;
+  run.user = holder.user;
+  run.outcome = holder.attached ? "running" : by_hand;
+  run.counts = holder.counts();
+  return run;
+}
+
+RunInfo ended_run(const Entry& holder, const RunEnd& end, WallTime now) {
+  auto run = run_of_holder(holder);
+  run.ended = now;
+  run.duration = end.duration;
+  run.exit_code = end.exit_code;
+  run.signal = end.signal;
+  run.outcome = end.outcome;
+  if (end.lost) run.reason = loss_name(*end.lost);
+  return run;
+}
+
+RunInfo ended_by_hand(const Entry& holder, WallTime ended) {
+  auto run = run_of_holder(holder);
+  run.ended = std::max(ended, run.started);
+  run.duration = std::chrono::duration_cast<milliseconds>(*run.ended - run.started);
+  return run;
+}
+
+std::vector<RunInfo> vanished(const Runs& runs, const std::vector<Entry>& entries,
+                              WallTime now) {
+  std::vector<RunInfo> found;
+  for (const auto& open : runs.open) {
+    if (is_there(entries, open.id)) continue;
+    auto run = open.info;
+    run.outcome = open.attached ? "vanished" : by_hand;
+    if (!open.attached) {
+      run.ended = std::clamp(open.until, run.started, std::max(run.started, now));
+      run.duration = std::chrono::duration_cast<milliseconds>(*run.ended - run.started);
+    }
+    found.push_back(std::move(run));
+  }
+  return found;
+}
+
+std::vector<RunInfo> kept_runs(const Runs& runs, const std::vector<Entry>& entries,
+                               WallTime now) {
+  auto ended = vanished(runs, entries, now);
+  for (const auto& past : runs.past) ended.push_back(past.info);
+  std::sort(ended.begin(), ended.end(), [](const RunInfo& a, const RunInfo& b) {
+    return a.ended.value_or(a.started) < b.ended.value_or(b.started);
+  });
+  std::vector<RunInfo> kept;
+  for (const auto& run : ended) add_to_history(kept, run);
+  return kept;
+}
+
+std::vector<std::string> to_forget(const Runs& runs, const std::vector<Entry>& entries,
+                                   WallTime now) {
+  if (runs.past.size() + runs.open.size() <= runs_kept + slack) return {};
+  const auto kept = kept_runs(runs, entries, now);
+  std::optional<Fence> success;
+  std::optional<Fence> counting;
+  for (const auto& past : runs.past) {
+    if (is_success(past.info)) success = past.info.fence;
+    if (past.info.counts) counting = past.info.fence;
+  }
+  const auto is_kept = [&](Fence fence) {
+    return fence == success || fence == counting ||
+           std::any_of(kept.begin(), kept.end(),
+                       [&](const RunInfo& run) { return run.fence == fence; });
+  };
+  std::vector<std::string> keys;
+  for (const auto& past : runs.past) {
+    if (!is_kept(past.info.fence)) keys.push_back(past.key);
+  }
+  for (const auto& open : runs.open) {
+    const bool has_ended = !is_there(entries, open.id);
+    if (has_ended && !is_kept(open.info.fence)) keys.push_back(open.key);
+  }
+  return keys;
+}
+
+}  // namespace dlock::etcd

@@ -1,0 +1,156 @@
+// EtcdInspector::watch(): what happens to the keys of a namespace, told as what happens
+// to its locks.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "store/etcd/etcd_inspector.hpp"
+#include "store/etcd/keys.hpp"
+#include "store/etcd/line_events.hpp"
+#include "store/etcd/name_space.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+// Between tries to reach a cluster that is gone.
+constexpr milliseconds first_pause{100};
+constexpr milliseconds longest_pause{5'000};
+
+// A member that says nothing may be one that has stopped: it is asked something.
+constexpr milliseconds ask_every{5'000};
+
+class Watching {
+ public:
+  Watching(const Calls& like, const dlock::Watched& watched, Wakeup& wakeup)
+      : calls_(like.context(), like.access(), like.timeout()),
+        watch_(calls_),
+        watched_(watched),
+        wakeup_(wakeup) {}
+
+  // All of the namespace, so that what one revision has done is heard at once.
+  asio::awaitable<void> begin() {
+    const auto until = calls_.budget_end();
+    auto found = co_await read_name_space(calls_, watched_.name_space, until, wakeup_);
+    lines_ = std::move(found.lines);
+    WatchRequest request;
+    request.key = all_of(watched_.name_space);
+    request.range_end = end_of_prefix(request.key);
+    request.start_revision = found.revision + 1;
+    std::vector<WatchRequest> requests{request};
+    co_await watch_.start(std::move(requests), until, wakeup_);
+  }
+
+  asio::awaitable<void> go_on(EventSink& sink) {
+    const auto heard = co_await watch_.next(later(Clock::now(), ask_every), wakeup_);
+    switch (heard.kind) {
+      case Heard::Kind::events: tell(heard.events, sink); break;
+      case Heard::Kind::nothing: co_await ask_anything(); break;
+      case Heard::Kind::compacted:
+      case Heard::Kind::deaf:
+        throw Failure(Failure::Kind::unreachable,
+                      calls_.name() + ": the connection is closed");
+    }
+  }
+
+ private:
+  asio::awaitable<void> ask_anything() {
+    RangeRequest request;
+    request.key = all_of(watched_.name_space);
+    request.keys_only = true;
+    co_await calls_.range(request, calls_.budget_end(), wakeup_);
+  }
+
+  // Revision by revision, of which each is one step of somebody.
+  void tell(const std::vector<Event>& events, EventSink& sink) {
+    for (auto next = events.begin(); next != events.end();) {
+      const auto revision = next->pair.mod_revision;
+      const auto end = std::find_if(next, events.end(), [&](const Event& event) {
+        return event.pair.mod_revision != revision;
+      });
+      std::map<std::string, std::vector<const Event*>> by_lock;
+      for (; next != end; ++next) {
+        const auto parts = parts_of(next->pair.key, watched_.name_space);
+        if (parts) by_lock[parts->name].push_back(&*next);
+      }
+      for (const auto& [name, changes] : by_lock)
+        tell_of({watched_.name_space, name}, changes, sink);
+    }
+  }
+
+  void tell_of(const LockName& lock, const std::vector<const Event*>& changes,
+               EventSink& sink) {
+    if (!watched_.covers(lock)) return;
+    auto& line = lines_[lock.name];
+    const auto before = line;
+    Aside aside;
+    for (const auto* change : changes) apply(*change, lock, line, aside);
+    for (const auto& event : events_between(before, line, aside, lock, wall_now())) {
+      sink.happened(event);
+    }
+    if (line.entries.empty()) lines_.erase(lock.name);
+  }
+
+  static void apply(const Event& change, const LockName& lock, Line& line, Aside& aside) {
+    const auto parts = parts_of(change.pair.key, lock.name_space);
+    const bool is_put = change.kind == Event::Kind::put;
+    if (!parts->in_line) {
+      const std::string_view open = "now/";
+      if (is_put) {
+        auto runs = runs_from({change.pair}, runs_of(lock));
+        for (auto& run : runs.past) aside.ended.push_back(std::move(run));
+      } else if (parts->rest.starts_with(open)) {
+        aside.closed.insert(parts->rest.substr(open.size()));
+      }
+      return;
+    }
+    std::erase_if(line.entries,
+                  [&](const Entry& entry) { return entry.id == parts->rest; });
+    if (!is_put) return;
+    auto entry = entry_from(change.pair, line_of(lock));
+    const auto behind =
+        std::find_if(line.entries.begin(), line.entries.end(),
+                     [&](const Entry& other) { return other.created > entry.created; });
+    line.entries.insert(behind, std::move(entry));
+  }
+
+  Calls calls_;
+  Watch watch_;
+  const dlock::Watched& watched_;
+  Wakeup& wakeup_;
+  std::map<std::string, Line> lines_;
+};
+
+}  // namespace
+
+asio::awaitable<void> EtcdInspector::watch(const dlock::Watched& watched, EventSink& sink,
+                                           Wakeup& wakeup) {
+  std::optional<Watching> watching;
+  bool has_begun = false;
+  auto pause = first_pause;
+  while (!wakeup.gives_up()) {
+    std::optional<Failure> failure;
+    try {
+      if (!watching) {
+        watching.emplace(calls_, watched, wakeup);
+        co_await watching->begin();
+        sink.began();
+        has_begun = true;
+        pause = first_pause;
+      }
+      co_await watching->go_on(sink);
+      continue;
+    } catch (const Failure& error) {
+      failure = error;
+    }
+    if (!has_begun) throw *failure;
+    if (failure->kind() == Failure::Kind::interrupted) co_return;
+    if (pause == first_pause) sink.interrupted(failure->what());
+    watching.reset();
+    const auto until = later(Clock::now(), pause);
+    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+    pause = std::min(pause * 2, longest_pause);
+  }
+}
+
+}  // namespace dlock::etcd
