@@ -16,6 +16,8 @@
 
 namespace dlock::etcd {
 
+class Cluster;
+
 // Whether requests that may have been executed, for all that is known, are sent again to
 // the next member.
 enum class Repeat { never, freely };
@@ -70,7 +72,6 @@ class Calls {
 
  private:
   friend class Watch;
-  class Cluster;
   std::unique_ptr<Cluster> cluster_;
 };
 
@@ -116,7 +117,7 @@ class Watch {
  private:
   class Feed;
   Calls& calls_;
-  std::shared_ptr<Feed> feed_;
+  std::unique_ptr<Feed> feed_;
 };
 
 }  // namespace dlock::etcd

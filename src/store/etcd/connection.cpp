@@ -47,6 +47,7 @@ asio::awaitable<void> Connection::open(net::Budget& budget) {
   http2_ = std::make_unique<Http2>(shown_);
   is_writing_ = false;
   has_heard_ = false;
+  ++times_opened_;
 }
 
 void Connection::drop_if_closed() {

@@ -43,6 +43,9 @@ class Connection {
   // Whether it is open, as far as is known without looking.
   bool is_open() const { return http2_ != nullptr; }
 
+  // A call is of one opening, and ends with it.
+  std::uint64_t times_opened() const { return times_opened_; }
+
   // Closes it if the server has meanwhile, or takes no more calls on it.
   void drop_if_closed();
 
@@ -85,6 +88,7 @@ class Connection {
   std::unique_ptr<net::Stream> stream_;
   std::unique_ptr<Http2> http2_;
   std::optional<net::Endpoint> last_used_;
+  std::uint64_t times_opened_ = 0;
   bool is_writing_ = false;  // a part of what is to be sent was
   bool has_heard_ = false;   // on this connection
 };

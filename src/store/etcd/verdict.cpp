@@ -1,0 +1,113 @@
+#include "store/etcd/verdict.hpp"
+
+#include <string_view>
+
+#include "util/text.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+using Cure = Trouble::Cure;
+using Kind = Failure::Kind;
+
+bool says(const Outcome& outcome, std::string_view text) {
+  return outcome.message.find(text) != std::string::npos;
+}
+
+std::string told_by(const std::string& server, const Outcome& outcome) {
+  if (!outcome.message.empty()) return server + ": " + printable(outcome.message, 200);
+  return server + " answers with the gRPC status " +
+         std::to_string(static_cast<int>(outcome.code));
+}
+
+bool wants_login(const Outcome& outcome) {
+  return outcome.code == Code::unauthenticated ||
+         (outcome.code == Code::invalid_argument &&
+          (says(outcome, "revision of auth store is old") ||
+           says(outcome, "user name is empty")));
+}
+
+// Members without a leader propose nothing, and overloaded ones refuse before they do.
+bool is_surely_not_executed(const Outcome& outcome) {
+  return outcome.was_not_begun || says(outcome, "etcdserver: no leader") ||
+         says(outcome, "etcdserver: too many requests") ||
+         says(outcome, "not supported for learner") ||
+         says(outcome, "etcdserver: not capable");
+}
+
+bool may_go_better_elsewhere(const Outcome& outcome) {
+  switch (outcome.code) {
+    case Code::unavailable:
+    case Code::internal:
+    case Code::unknown: return true;
+    case Code::resource_exhausted: return says(outcome, "too many requests");
+    case Code::failed_precondition: return says(outcome, "not supported for learner");
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::optional<Result> answer_in(const Request& request, const Outcome& outcome) {
+  const bool not_found =
+      outcome.code == Code::not_found && says(outcome, "lease not found");
+  if (std::holds_alternative<LeaseGrantRequest>(request) &&
+      outcome.code == Code::failed_precondition &&
+      says(outcome, "lease already exists")) {
+    LeaseGrantResult result;
+    result.exists = true;
+    return result;
+  }
+  if (std::holds_alternative<LeaseRevokeRequest>(request) && not_found) {
+    return LeaseRevokeResult{};
+  }
+  if (std::holds_alternative<TxnRequest>(request) && not_found) {
+    TxnResult result;
+    result.lease_gone = true;
+    return result;
+  }
+  return std::nullopt;
+}
+
+Trouble trouble_of(const Outcome& outcome, const std::string& server) {
+  const auto text = told_by(server, outcome);
+  if (wants_login(outcome)) {
+    return {Failure(Kind::rejected,
+                    text + ": it wants a login: --user with --password-file or "
+                           "DLOCK_PASSWORD, or a certificate"),
+            Cure::login, false};
+  }
+  if (outcome.code == Code::permission_denied) {
+    return {Failure(Kind::rejected, text), Cure::none, false};
+  }
+  if (outcome.code == Code::unimplemented) {
+    return {Failure(Kind::misconfigured, text + ": is it etcd 3.4 or later?"), Cure::none,
+            false};
+  }
+  return {Failure(Kind::unreachable, text),
+          may_go_better_elsewhere(outcome) ? Cure::next_member : Cure::none,
+          !is_surely_not_executed(outcome)};
+}
+
+Trouble trouble_of(const Failure& failure, bool was_sent) {
+  const bool may_pass = failure.kind() == Kind::unreachable;
+  return {failure, may_pass ? Cure::next_member : Cure::none, was_sent};
+}
+
+bool says_that_login_is_off(const Outcome& outcome) {
+  return outcome.code == Code::failed_precondition &&
+         says(outcome, "authentication is not enabled");
+}
+
+Trouble trouble_of_login(const Outcome& outcome, const std::string& server) {
+  auto trouble = trouble_of(outcome, server);
+  trouble.may_be_executed = false;  // what the login is for
+  if (outcome.code == Code::invalid_argument || trouble.cure == Cure::login) {
+    trouble.failure = Failure(
+        Kind::rejected, server + ": login refused: " + printable(outcome.message, 200));
+    trouble.cure = Cure::none;
+  }
+  return trouble;
+}
+
+}  // namespace dlock::etcd
