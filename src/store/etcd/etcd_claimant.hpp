@@ -12,7 +12,7 @@
 #include "lock/claimant.hpp"
 #include "store/etcd/calls.hpp"
 #include "store/etcd/day_lease.hpp"
-#include "store/etcd/line.hpp"
+#include "store/etcd/decision.hpp"
 #include "store/etcd/steps.hpp"
 
 namespace dlock::etcd {

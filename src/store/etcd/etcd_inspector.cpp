@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "store/etcd/keys.hpp"
+#include "store/etcd/line_look.hpp"
 #include "store/etcd/name_space.hpp"
 #include "store/etcd/steps.hpp"
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lock/answers.hpp"
+#include "lock/lease.hpp"
 #include "store/etcd/entry.hpp"
 #include "store/etcd/run_record.hpp"
 
@@ -34,6 +34,17 @@ const Entry* entry_of(const Line& line, std::string_view id);
 
 // Whether it is one that has the lock: it says so, or is not dlock's and stands first.
 bool is_holder(const Line& line, const Entry& entry);
+
+// What stands in the way of those who come after.
+struct Occupancy {
+  unsigned exclusive = 0;
+  unsigned shared = 0;
+  unsigned slots = 1;  // of the exclusive ones
+
+  void add(const Entry& entry);
+  bool admits(const Entry& entry) const;
+};
+Occupancy occupancy_of(const Line& line);  // by those who hold
 
 // Whether this one does not wait any more, though its entry is still there: a run has
 // ended since it came, or goes on, that counts as its own. Which one.
@@ -56,39 +67,6 @@ std::optional<unsigned> slots_in_use(const Line& line, std::string_view id);
 
 // A slot that no holder has.
 unsigned free_slot(const Line& line);
-
-// What becomes of a claim: the answer, or what it has to write first.
-struct Decision {
-  enum class Kind {
-    answer,  // nothing is written, but that it leaves if it has a place
-    held,    // it has the lock already
-    enter,   // it writes that it has the lock,
-    join,    // or that it waits,
-    wait,    // or keeps its place
-  };
-
-  Kind kind = Kind::answer;
-  std::optional<Answer> answer;    // but for those who enter
-  bool counts_as_refused = false;  // Queue::refuse, Claim::max_queue
-  unsigned slot = 0;               // for those who enter
-  std::vector<Entry> give_way;     // waiters that this one supersedes
-  std::vector<Entry> lose;         // holders from whom this one takes the lock
-};
-
-// For the claim whose entry has, or would have, this id. `now` is by the clock of this
-// host: etcd tells no time.
-Decision decide(const Line& line, const Claim& claim, std::string_view id, Queue queue,
-                WallTime now);
-
-// Whether somebody waits to take the lock from whoever is granted it, but for `id`; who
-// was promised the lock itself does not.
-const Entry* replacer(const Line& line, std::string_view id);
-
-// Busy, as this line is; place 0 if `own` is null.
-Busy busy(const Line& line, const Entry* own, WallTime now);
-
-// The lock as `status` shows it, but for when leases end.
-LockInfo info_of(const Line& line, const LockName& lock, WallTime now);
 
 // Whether the lease of this entry, which has vanished, may be set up again: nobody was
 // granted or promised the lock since, or has it.

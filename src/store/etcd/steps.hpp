@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lock/answers.hpp"
-#include "store/etcd/line.hpp"
+#include "store/etcd/decision.hpp"
 #include "store/etcd/requests.hpp"
 
 namespace dlock::etcd {

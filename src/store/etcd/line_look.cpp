@@ -1,0 +1,52 @@
+#include "store/etcd/line_look.hpp"
+
+#include <algorithm>
+
+#include "lock/history.hpp"
+
+namespace dlock::etcd {
+
+Busy busy(const Line& line, const Entry* own, WallTime now) {
+  Busy answer;
+  for (const auto& entry : line.entries) {
+    if (is_holder(line, entry)) answer.holders.push_back(holder_info(entry, now));
+  }
+  const auto waiters = waiting(line);
+  answer.queued = waiters.size();
+  for (std::size_t i = 0; own != nullptr && i < waiters.size(); ++i) {
+    if (waiters[i]->id == own->id) answer.place = i + 1;
+  }
+  return answer;
+}
+
+LockInfo info_of(const Line& line, const LockName& lock, WallTime now) {
+  LockInfo info;
+  info.lock = lock;
+  info.now = now;
+  info.refused = line.runs.refused;
+  info.superseded = line.runs.superseded;
+  Occupancy occupancy;
+  for (const auto& entry : line.entries) {
+    if (!is_holder(line, entry)) continue;
+    occupancy.add(entry);
+    info.mode = entry.mode;
+    info.holders.push_back(holder_info(entry, now));
+  }
+  for (const auto* waiter : waiting(line)) {
+    info.waiters.push_back(waiter_info(*waiter, now));
+  }
+  const auto kept = kept_runs(line.runs, line.entries, now);
+  const auto last = std::find_if_not(kept.begin(), kept.end(), is_by_hand);
+  if (last != kept.end()) info.last_run = *last;
+  std::vector<RunInfo> past;
+  for (const auto& run : line.runs.past) past.push_back(run.info);
+  info.last_success = last_success_of(past, std::nullopt);
+  info.known = !line.entries.empty() || !line.runs.past.empty() ||
+               !line.runs.open.empty() || info.refused > 0;
+  info.slots = slots_in_use(line, {}).value_or(1);
+  const auto taken = occupancy.shared > 0 ? info.slots : occupancy.exclusive;
+  info.free = info.slots - std::min(taken, info.slots);
+  return info;
+}
+
+}  // namespace dlock::etcd
