@@ -6,12 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <list>
 #include <memory>
 #include <vector>
@@ -129,15 +127,9 @@ TEST_P(HammerOfProcesses, no_update_is_lost) {
   EXPECT_EQ(count(), 5 * rounds);
 }
 
-std::vector<Kind> shared_by_processes() {
-  std::vector<Kind> shared;
-  std::copy_if(std::begin(kinds), std::end(kinds), std::back_inserter(shared),
-               [](const Kind& kind) { return kind.is_shared_by_processes; });
-  return shared;
-}
-
 INSTANTIATE_TEST_SUITE_P(stores, HammerOfProcesses,
-                         ::testing::ValuesIn(shared_by_processes()), name_of);
+                         ::testing::ValuesIn(kinds_with(&Kind::is_shared_by_processes)),
+                         name_of);
 
 }  // namespace
 }  // namespace dlock

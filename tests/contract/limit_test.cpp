@@ -346,7 +346,8 @@ TEST_P(LimitContract, without_a_wait_a_store_that_is_not_there_is_a_failure) {
       Failure);
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, LimitContract, ::testing::ValuesIn(kinds), name_of);
+INSTANTIATE_TEST_SUITE_P(Stores, LimitContract,
+                         ::testing::ValuesIn(kinds_with(&Kind::keeps_rates)), name_of);
 
 // The server's clock cannot be set back here, but what it wrote can be put ahead of it.
 TEST(RedisLimit, a_clock_that_is_set_back_delays_nobody_by_more_than_a_period) {

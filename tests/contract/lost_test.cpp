@@ -136,7 +136,12 @@ TEST_P(Losing, a_lease_that_was_given_back_is_not_lost) {
   EXPECT_EQ(holder.release(exit_with(0)), Release::not_ours);
 }
 
-TEST_P(Losing, a_broken_holder_stores_no_value) {
+class LosingWithValues : public Losing {};
+
+INSTANTIATE_TEST_SUITE_P(Stores, LosingWithValues,
+                         ::testing::ValuesIn(kinds_with(&Kind::keeps_values)), name_of);
+
+TEST_P(LosingWithValues, a_broken_holder_stores_no_value) {
   auto& holder = exclusive();
   break_lease_of(holder);
 

@@ -48,7 +48,11 @@ class ServerProcess {
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  void send(int signal) const { ::kill(pid_, signal); }
+  // With SIGSTOP it has stopped when this returns.
+  void send(int signal) const {
+    ::kill(pid_, signal);
+    if (signal == SIGSTOP) ::waitpid(pid_, nullptr, WUNTRACED);
+  }
 
  private:
   pid_t owner_ = ::getpid();

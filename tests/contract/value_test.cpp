@@ -44,7 +44,8 @@ class Values : public ::testing::TestWithParam<Kind> {
   std::list<Contender> contenders_;
 };
 
-INSTANTIATE_TEST_SUITE_P(stores, Values, ::testing::ValuesIn(kinds), name_of);
+INSTANTIATE_TEST_SUITE_P(stores, Values,
+                         ::testing::ValuesIn(kinds_with(&Kind::keeps_values)), name_of);
 
 TEST_P(Values, there_is_none_that_was_not_stored) {
   const auto found = client().look_up();

@@ -4,20 +4,25 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "lock/store.hpp"
+#include "store/etcd/etcd_store.hpp"
 #include "store/local/directory.hpp"
 #include "store/local/local_store.hpp"
 #include "store/redis/redis_store.hpp"
 #include "store/redis_cluster/plan.hpp"
 #include "store/redis_sentinel/plan.hpp"
+#include "tests/contract/etcd_server.hpp"
 #include "tests/contract/free_port.hpp"
 #include "tests/contract/memory_store.hpp"
 #include "tests/contract/redis_server.hpp"
@@ -220,10 +225,58 @@ class ClusterWorld final : public World {
   }
 };
 
+// A cluster of etcd with so many members, for all tests of this process, emptied for
+// each.
+template <std::size_t count>
+class EtcdWorld final : public World {
+ public:
+  EtcdWorld() { wipe_out(); }
+
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    return etcd::store_of(servers().url(), servers().access(), timeout, context);
+  }
+
+  std::shared_ptr<void> hold_up() override {
+    for (std::size_t i = 0; i < count; ++i) servers().send(i, SIGSTOP);
+    return {nullptr, [](void*) {
+              for (std::size_t i = 0; i < count; ++i) servers().send(i, SIGCONT);
+              wait_for_server([] { return servers().leader() < count; });
+            }};
+  }
+
+  void wipe_out() override {
+    asio::io_context context;
+    Wakeup wakeup(context);
+    etcd::Calls calls(context, servers().access(), milliseconds(5000));
+    etcd::DeleteRequest all;
+    all.key = std::string(1, '\0');
+    all.range_end = all.key;
+    etcd::TxnRequest request;
+    request.then.emplace_back(all);
+    result_of(context, calls.txn(std::move(request), etcd::Repeat::freely,
+                                 calls.budget_end(), wakeup));
+  }
+
+ private:
+  static EtcdServers& servers() {
+    static EtcdServers only(count);
+    return only;
+  }
+};
+
 struct Kind {
   const char* name;
   std::unique_ptr<World> (*make)();
   bool is_shared_by_processes;
+
+  // What a store may lack.
+  bool keeps_values = true;
+  bool keeps_rates = true;
+  bool raises_fences = true;  // Claim::fence_floor: not if they are its own numbers
+  // The shortest that a lease lasts there, whatever was asked for, with how late its end
+  // may be noticed.
+  milliseconds shortest_lease{0};
 };
 
 template <typename SomeWorld>
@@ -237,7 +290,17 @@ constexpr Kind kinds[] = {
     {"redis", make_world<RedisWorld>, true},
     {"sentinel", make_world<SentinelWorld>, true},
     {"cluster", make_world<ClusterWorld>, true},
+    {"etcd", make_world<EtcdWorld<1>>, true, false, false, false, milliseconds(2'000)},
+    {"etcd3", make_world<EtcdWorld<3>>, true, false, false, false, milliseconds(2'000)},
 };
+
+// Those that have this.
+inline std::vector<Kind> kinds_with(bool Kind::*feature) {
+  std::vector<Kind> found;
+  std::copy_if(std::begin(kinds), std::end(kinds), std::back_inserter(found),
+               [&](const Kind& kind) { return kind.*feature; });
+  return found;
+}
 
 inline std::string name_of(const ::testing::TestParamInfo<Kind>& info) {
   return info.param.name;
