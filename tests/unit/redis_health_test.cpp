@@ -6,6 +6,7 @@
 
 #include "store/redis/examine.hpp"
 #include "store/redis/health.hpp"
+#include "store/round_trips.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -48,18 +48,4 @@ struct Facts {
 // A line for each check, in the order in which one leads to the next.
 std::vector<Finding> findings_of(const Facts& facts);
 
-// Nothing if there was no round trip.
-std::optional<std::chrono::microseconds> median_of(
-    std::vector<std::chrono::nanoseconds> round_trips);
-
-// What one operation on the store may have to wait for answers.
-milliseconds needed_budget(std::chrono::microseconds round_trip, int trips);
-
-// The shortest lease that leaves so much for an operation, by the rules of LeaseTiming.
-milliseconds smallest_ttl_for(milliseconds budget);
-
-// The shortest lease on which a run outlives a failover that takes so long, and begins
-// right before a renewal is due.
-milliseconds smallest_ttl_to_outlive(milliseconds failover);
-
 }  // namespace dlock::redis

@@ -3,6 +3,7 @@
 #include "store/redis/address.hpp"
 #include "store/redis/examine.hpp"
 #include "store/redis/redis_store.hpp"
+#include "store/round_trips.hpp"
 
 namespace dlock::redis {
 

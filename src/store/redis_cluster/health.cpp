@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "store/round_trips.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis_cluster {
@@ -22,7 +23,7 @@ Finding failover(const ClusterFacts& facts) {
   if (!facts.node_timeout) {
     return {"failover", Level::info, "not checked: no right to CONFIG GET", "", false};
   }
-  const auto least = redis::smallest_ttl_to_outlive(*facts.node_timeout + election);
+  const auto least = smallest_ttl_to_outlive(*facts.node_timeout + election);
   const auto message = "noticed after " + for_people(*facts.node_timeout) +
                        " (cluster-node-timeout); a --ttl of " + for_people(least) +
                        " or more outlives one";

@@ -6,6 +6,7 @@
 #include "store/redis_cluster/cluster_route.hpp"
 #include "store/redis_cluster/health.hpp"
 #include "store/redis_cluster/plan.hpp"
+#include "store/round_trips.hpp"
 
 namespace dlock::redis_cluster {
 namespace {
@@ -49,15 +50,15 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
   }
   examination.findings = findings_of(facts);
   for (const auto& primary : facts.primaries) {
-    const auto round_trip = redis::median_of(primary.round_trips);
+    const auto round_trip = median_of(primary.round_trips);
     if (round_trip) {
       examination.round_trip =
           std::max(examination.round_trip.value_or(*round_trip), *round_trip);
     }
   }
   if (examination.round_trip) {
-    examination.smallest_ttl = redis::smallest_ttl_for(redis::needed_budget(
-        *examination.round_trip, facts.primaries.front().trips_to_renew));
+    examination.smallest_ttl = smallest_ttl_for(
+        needed_budget(*examination.round_trip, facts.primaries.front().trips_to_renew));
   }
   co_return examination;
 }

@@ -10,6 +10,7 @@
 #include "store/redis_sentinel/health.hpp"
 #include "store/redis_sentinel/plan.hpp"
 #include "store/redis_sentinel/sentinel_route.hpp"
+#include "store/round_trips.hpp"
 
 namespace dlock::redis_sentinel {
 namespace {
@@ -119,10 +120,10 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
   const auto of_server = redis::findings_of(server);
   examination.findings.insert(examination.findings.end(), of_server.begin(),
                               of_server.end());
-  examination.round_trip = redis::median_of(server.round_trips);
+  examination.round_trip = median_of(server.round_trips);
   if (examination.round_trip) {
-    examination.smallest_ttl = redis::smallest_ttl_for(
-        redis::needed_budget(*examination.round_trip, server.trips_to_renew));
+    examination.smallest_ttl =
+        smallest_ttl_for(needed_budget(*examination.round_trip, server.trips_to_renew));
   }
   co_return examination;
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "store/redis/health.hpp"
+#include "store/round_trips.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis_sentinel {
@@ -56,7 +56,7 @@ Finding failover(const SentinelFacts& facts) {
     return {"failover", Level::info, "not checked: no sentinel tells its settings", "",
             false};
   }
-  const auto least = redis::smallest_ttl_to_outlive(*facts.down_after + election);
+  const auto least = smallest_ttl_to_outlive(*facts.down_after + election);
   const auto message = "noticed after " + for_people(*facts.down_after) +
                        " (down-after-milliseconds); a --ttl of " + for_people(least) +
                        " or more outlives one";

@@ -1,0 +1,77 @@
+#include "store/round_trips.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "lock/timing.hpp"
+#include "util/text.hpp"
+
+namespace dlock {
+
+using std::chrono::microseconds;
+
+namespace {
+
+// The budget of an operation if nothing else is said.
+constexpr milliseconds usual_budget{2000};
+
+std::string shown(microseconds round_trip) {
+  char text[32];
+  const double ms = static_cast<double>(round_trip.count()) / 1000;
+  std::snprintf(text, sizeof text, ms < 10 ? "%.2f ms" : "%.0f ms", ms);
+  return text;
+}
+
+}  // namespace
+
+std::optional<microseconds> median_of(std::vector<std::chrono::nanoseconds> round_trips) {
+  if (round_trips.empty()) return std::nullopt;
+  const auto middle =
+      round_trips.begin() + static_cast<std::ptrdiff_t>(round_trips.size() / 2);
+  std::nth_element(round_trips.begin(), middle, round_trips.end());
+  return std::chrono::ceil<microseconds>(*middle);
+}
+
+milliseconds needed_budget(microseconds round_trip, int trips) {
+  constexpr int times_median = 2;  // some take longer
+  return std::chrono::ceil<milliseconds>(round_trip * trips * times_median);
+}
+
+milliseconds smallest_ttl_for(milliseconds budget) {
+  constexpr milliseconds least{500};  // that --ttl takes
+  constexpr milliseconds step{500};
+  constexpr milliseconds longest_grace{5000};
+  auto ttl = std::max(least, (budget * 10 + step - milliseconds(1)) / step * step);
+  while (!LeaseTiming(ttl, longest_grace, budget).is_sound()) ttl += step;
+  return ttl;
+}
+
+milliseconds smallest_ttl_to_outlive(milliseconds failover) {
+  constexpr milliseconds step{500};
+  constexpr milliseconds kill_after{5000};  // the usual one
+  auto ttl = step;
+  for (;; ttl += step) {
+    const LeaseTiming timing(ttl, kill_after, std::min(milliseconds(2000), ttl / 10));
+    const auto left =
+        ttl - timing.renew_every() - timing.drift() - timing.grace() - timing.margin();
+    if (left >= failover) return ttl;
+  }
+}
+
+std::optional<Finding> round_trip_finding(
+    const std::vector<std::chrono::nanoseconds>& round_trips, int trips_to_renew) {
+  const auto median = median_of(round_trips);
+  if (!median) return std::nullopt;
+  const auto budget = needed_budget(*median, trips_to_renew);
+  const auto ttl = for_people(smallest_ttl_for(budget));
+  const auto message = shown(*median) + ", the median of " +
+                       std::to_string(round_trips.size()) + "; good for a --ttl of " +
+                       ttl + " or more";
+  if (budget <= usual_budget)
+    return Finding{"round-trip", Finding::Level::ok, message, ""};
+  return Finding{"round-trip", Finding::Level::warning, message,
+                 "use a server that is nearer; or --store-timeout " + for_people(budget) +
+                     " and a --ttl of " + ttl};
+}
+
+}  // namespace dlock
