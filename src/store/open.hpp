@@ -8,6 +8,7 @@
 
 #include "lock/finding.hpp"
 #include "lock/store.hpp"
+#include "store/etcd/plan.hpp"
 #include "store/local/plan.hpp"
 #include "store/none/plan.hpp"
 #include "store/plan.hpp"
@@ -19,7 +20,7 @@ namespace dlock {
 
 // A store URL, taken apart but not yet opened.
 using StoreUrl = std::variant<local::Plan, none::Plan, redis::Plan, redis_sentinel::Plan,
-                              redis_cluster::Plan>;
+                              redis_cluster::Plan, etcd::Plan>;
 
 // Throws Failure (misconfigured) for a URL that is malformed, of an unknown scheme, or
 // of one that is not built yet, and says which. What may be a password is not repeated.

@@ -19,4 +19,8 @@ struct Access {
   std::string password_file;  // read anew at each login, so that a rotated one is found
 };
 
+// Throws Failure (misconfigured) where the user has none, and for a file as password_in()
+// says.
+std::string password_of(const Access& access);
+
 }  // namespace dlock::etcd

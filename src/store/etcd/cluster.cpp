@@ -5,8 +5,6 @@
 
 #include "lock/retry.hpp"
 #include "store/etcd/messages.hpp"
-#include "store/password_file.hpp"
-#include "util/text.hpp"
 
 namespace dlock::etcd {
 namespace {
@@ -14,15 +12,6 @@ namespace {
 // Less would not do for a connection with TLS and a login, and the next address of a
 // member is not tried before.
 constexpr milliseconds least_share{300};
-
-std::string password_of(const Access& access) {
-  if (!access.password_file.empty()) return password_in(access.password_file);
-  if (access.password) return *access.password;
-  // Going on would be as nobody.
-  throw Failure(Failure::Kind::misconfigured,
-                "user '" + printable(access.user, 200) +
-                    "' without a password (--password-file or DLOCK_PASSWORD)");
-}
 
 }  // namespace
 
@@ -65,6 +54,8 @@ asio::awaitable<void> Cluster::persist(Try once, Repeat repeat, Clock::time_poin
     }
     move_on();
     if (++tries % count != 0) continue;
+    // What is left after the pause has to be enough to be answered in.
+    if (later(Clock::now(), first_retry) >= until) throw trouble->failure;
     net::Budget pause(until, wakeup, member().shown());
     const auto never = [] { return false; };
     co_await pause.wait(never, later(Clock::now(), first_retry));
@@ -112,19 +103,19 @@ asio::awaitable<std::optional<Trouble>> Cluster::log_in(net::Budget& budget) {
   std::vector<CallStart> calls;
   calls.push_back(start_of(path_of(request), encoded(request), true));
   const auto replies = co_await member().exchange(calls, budget);
-  const auto& outcome = replies.front().outcome;
-  if (says_that_login_is_off(outcome)) {
-    // As etcd's own client does: users are made before they are wanted.
-    logs_in_ = false;
-    co_return std::nullopt;
+  const auto& reply = replies.front();
+  auto result = answer_in(request, reply.outcome);
+  if (!result && reply.outcome.code != Code::ok) {
+    co_return trouble_of_login(reply.outcome, member().shown());
   }
-  if (outcome.code != Code::ok) co_return trouble_of_login(outcome, member().shown());
-  auto result = decoded(request, replies.front().message);
-  if (result) token_ = std::get<AuthenticateResult>(*result).token;
-  if (token_.empty()) {
-    const Outcome nonsense{Code::internal, "a login without a token", false};
+  if (!result) result = decoded(request, reply.message);
+  if (!result) {
+    const Outcome nonsense{Code::internal, "an answer that is not etcd's", false};
     co_return trouble_of_login(nonsense, member().shown());
   }
+  token_ = std::get<AuthenticateResult>(*result).token;
+  // As for etcd's own client: users are given to all before they are wanted.
+  logs_in_ = !token_.empty();
   co_return std::nullopt;
 }
 

@@ -115,14 +115,8 @@ class Http2::Session {
   }
 
   std::string take_output() {
-    std::string out;
-    for (;;) {
-      const std::uint8_t* bytes = nullptr;
-      const auto size = nghttp2_session_mem_send(session_.get(), &bytes);
-      check(size);
-      if (size <= 0) return out;
-      out += text_of(bytes, static_cast<std::size_t>(size));
-    }
+    produce();
+    return std::exchange(output_, {});
   }
 
   bool feed(std::string_view bytes) {
@@ -130,7 +124,8 @@ class Http2::Session {
     const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
     const auto taken = nghttp2_session_mem_recv(session_.get(), begin, bytes.size());
     check(taken);
-    // After what no server may send nghttp2 only says goodbye.
+    // After what no server may send nghttp2 says goodbye, and reads no more.
+    produce();
     if (taken < 0) {
       fail(nghttp2_strerror(static_cast<int>(taken)));
     } else if (nghttp2_session_want_read(session_.get()) == 0 && !goes_away_) {
@@ -159,6 +154,16 @@ class Http2::Session {
   // where it can happen.
   static void check(std::int64_t result) {
     if (result == NGHTTP2_ERR_NOMEM) throw std::bad_alloc();
+  }
+
+  void produce() {
+    for (;;) {
+      const std::uint8_t* bytes = nullptr;
+      const auto size = nghttp2_session_mem_send(session_.get(), &bytes);
+      check(size);
+      if (size <= 0) return;
+      output_ += text_of(bytes, static_cast<std::size_t>(size));
+    }
   }
 
   Call new_call() const { return {{}, MessageReader(limits_.bytes), {}, 0, false, {}}; }
@@ -256,6 +261,7 @@ class Http2::Session {
   Http2Limits limits_;
   std::map<CallId, Call> calls_;  // before the session, which calls back when it ends
   std::unique_ptr<nghttp2_session, Delete> session_;
+  std::string output_;  // that was not taken yet
   std::string error_;
   bool goes_away_ = false;
 };

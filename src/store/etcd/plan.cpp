@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "store/etcd/etcd_store.hpp"
+
 namespace dlock::etcd {
 namespace {
 
@@ -43,6 +45,11 @@ std::string Plan::url() const {
   std::string url = access.tls ? "etcds://" : "etcd://";
   if (!access.user.empty()) url += encoded(access.user) + "@";
   return url + servers_text(access.members, usual_port);
+}
+
+std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
+                            asio::io_context& context) {
+  return store_of(plan.url(), plan.access, timeout, context);
 }
 
 }  // namespace dlock::etcd

@@ -109,7 +109,7 @@ struct LeaseRevokeRequest {
   std::int64_t id = 0;
 };
 struct LeaseRevokeResult {
-  bool was_there = false;
+  bool was_there = true;
 };
 
 struct LeaseKeepAliveRequest {
@@ -168,7 +168,7 @@ struct AuthenticateRequest {
   std::string password;
 };
 struct AuthenticateResult {
-  std::string token;
+  std::string token;  // empty: nobody has to log in there
 };
 
 using Request =

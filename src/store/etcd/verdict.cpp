@@ -59,12 +59,19 @@ std::optional<Result> answer_in(const Request& request, const Outcome& outcome) 
     return result;
   }
   if (std::holds_alternative<LeaseRevokeRequest>(request) && not_found) {
-    return LeaseRevokeResult{};
+    LeaseRevokeResult result;
+    result.was_there = false;
+    return result;
   }
   if (std::holds_alternative<TxnRequest>(request) && not_found) {
     TxnResult result;
     result.lease_gone = true;
     return result;
+  }
+  if (std::holds_alternative<AuthenticateRequest>(request) &&
+      outcome.code == Code::failed_precondition &&
+      says(outcome, "authentication is not enabled")) {
+    return AuthenticateResult{};
   }
   return std::nullopt;
 }
@@ -92,11 +99,6 @@ Trouble trouble_of(const Outcome& outcome, const std::string& server) {
 Trouble trouble_of(const Failure& failure, bool was_sent) {
   const bool may_pass = failure.kind() == Kind::unreachable;
   return {failure, may_pass ? Cure::next_member : Cure::none, was_sent};
-}
-
-bool says_that_login_is_off(const Outcome& outcome) {
-  return outcome.code == Code::failed_precondition &&
-         says(outcome, "authentication is not enabled");
 }
 
 Trouble trouble_of_login(const Outcome& outcome, const std::string& server) {

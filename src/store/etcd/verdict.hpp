@@ -22,8 +22,8 @@ struct Trouble {
   bool may_be_executed = true;  // for all that is known
 };
 
-// The answer that an error is: that a lease is there already, or is gone. Nothing for
-// what is no answer to the request.
+// The answer that an error is: that a lease is there already, or is gone, or that nobody
+// has to log in. Nothing for what is no answer to the request.
 std::optional<Result> answer_in(const Request& request, const Outcome& outcome);
 
 // `server` is for the message.
@@ -31,9 +31,6 @@ Trouble trouble_of(const Outcome& outcome, const std::string& server);
 
 // Of what went wrong before the server could say anything; `was_sent`: the request was.
 Trouble trouble_of(const Failure& failure, bool was_sent);
-
-// Whether it says that nobody has to log in there.
-bool says_that_login_is_off(const Outcome& outcome);
 
 // Of a login.
 Trouble trouble_of_login(const Outcome& outcome, const std::string& server);

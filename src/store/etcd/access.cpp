@@ -1,0 +1,18 @@
+#include "store/etcd/access.hpp"
+
+#include "store/password_file.hpp"
+#include "util/failure.hpp"
+#include "util/text.hpp"
+
+namespace dlock::etcd {
+
+std::string password_of(const Access& access) {
+  if (!access.password_file.empty()) return password_in(access.password_file);
+  if (access.password) return *access.password;
+  // Going on would be as nobody.
+  throw Failure(Failure::Kind::misconfigured,
+                "user '" + printable(access.user, 200) +
+                    "' without a password (--password-file or DLOCK_PASSWORD)");
+}
+
+}  // namespace dlock::etcd

@@ -1,0 +1,268 @@
+#include "store/etcd/health.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <tuple>
+
+#include "store/round_trips.hpp"
+#include "util/text.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+using Level = Finding::Level;
+using std::chrono::seconds;
+
+constexpr milliseconds usual_ttl{30'000};
+
+std::size_t count_reached(const Facts& facts) {
+  return static_cast<std::size_t>(
+      std::count_if(facts.named.begin(), facts.named.end(),
+                    [](const MemberFacts& one) { return !one.failure; }));
+}
+
+Finding reachable(const Facts& facts) {
+  const auto reached = count_reached(facts);
+  std::string message =
+      std::to_string(reached) + " of " + std::to_string(facts.named.size());
+  for (const auto& member : facts.named) {
+    if (member.failure) message += "; " + std::string(member.failure->what());
+  }
+  if (reached == 0) {
+    return {"reachable", Level::error, message,
+            "see that etcd runs there, and that the way to its client port is open"};
+  }
+  if (reached < facts.named.size()) {
+    return {"reachable", Level::warning, message,
+            "locks work as long as most members do: bring the others back"};
+  }
+  return {"reachable", Level::ok, message, ""};
+}
+
+Finding login(const Facts& facts) {
+  if (facts.user.empty()) {
+    return {"login", Level::ok, "none, or by the certificate", ""};
+  }
+  const auto user = "as the user " + printable(facts.user, 200);
+  if (facts.login_is_off) {
+    return {"login", Level::warning, "not asked for: anybody can write there",
+            "etcdctl auth enable, or leave out the user"};
+  }
+  if (!facts.login_took) return {"login", Level::ok, user, ""};
+  return {"login", Level::info,
+          user + "; each login takes a member " + for_people(*facts.login_took) +
+              ", and each run is one",
+          "where many runs start at once, log in by certificate (--tls-cert)"};
+}
+
+// "3.4.23" as three numbers; zeros for what is none.
+std::tuple<int, int, int> numbers_of(const std::string& version) {
+  int numbers[3] = {};
+  const auto* at = version.data();
+  const auto* end = at + version.size();
+  for (auto& number : numbers) {
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc()) break;
+    at = next == end ? end : next + 1;
+  }
+  return {numbers[0], numbers[1], numbers[2]};
+}
+
+Finding version(const Facts& facts) {
+  constexpr std::tuple oldest{3, 4, 0};
+  constexpr std::tuple first_lossy{3, 5, 0};
+  constexpr std::tuple last_lossy{3, 5, 2};
+  std::set<std::string> versions;
+  for (const auto& member : facts.named) {
+    if (!member.failure) versions.insert(member.status.version);
+  }
+  std::string message;
+  for (const auto& one : versions) {
+    message += (message.empty() ? "" : ", ") + printable(one, 40);
+  }
+  for (const auto& one : versions) {
+    const auto numbers = numbers_of(one);
+    if (numbers < oldest) {
+      return {"version", Level::error, message + ": dlock needs 3.4 or later",
+              "upgrade etcd"};
+    }
+    if (numbers >= first_lossy && numbers <= last_lossy) {
+      return {"version", Level::warning,
+              message +
+                  ": from 3.5.0 to 3.5.2 a member that crashes under load can lose "
+                  "what it had acknowledged",
+              "upgrade etcd"};
+    }
+  }
+  if (versions.size() > 1) {
+    return {"version", Level::info, message + ": an upgrade is under way", ""};
+  }
+  return {"version", Level::ok, message, ""};
+}
+
+Finding leader(const Facts& facts) {
+  std::set<std::uint64_t> leaders;
+  for (const auto& member : facts.named) {
+    if (member.failure) continue;
+    if (member.status.leader == 0) {
+      return {"leader", Level::error, member.server + " knows none",
+              "bring back so many members that more than half of them run"};
+    }
+    leaders.insert(member.status.leader);
+  }
+  if (leaders.size() > 1) {
+    return {"leader", Level::warning,
+            "members follow different ones: an election, or two clusters in one URL",
+            "ask again; then see that all servers are members of one cluster"};
+  }
+  return {"leader", Level::ok, "all members agree", ""};
+}
+
+Finding members(const Facts& facts) {
+  const auto voting = static_cast<std::size_t>(
+      std::count_if(facts.members.begin(), facts.members.end(),
+                    [](const Member& one) { return !one.is_learner; }));
+  if (voting == 0) {
+    return {"members", Level::info, "not checked: the cluster does not tell", "", false};
+  }
+  auto message = std::to_string(voting) + ", of which " +
+                 std::to_string((voting - 1) / 2) + " can be lost";
+  if (voting < 3) {
+    return {"members", voting == 1 ? Level::info : Level::warning, message,
+            "have three or five, on machines of their own"};
+  }
+  if (facts.named.size() < facts.members.size()) {
+    return {"members", Level::info,
+            message + "; the URL names " + std::to_string(facts.named.size()),
+            "name all of them in the URL, so that any can be lost"};
+  }
+  return {"members", Level::ok, message, ""};
+}
+
+std::string shown_bytes(std::int64_t bytes) {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  return std::to_string((bytes + mebibyte - 1) / mebibyte) + " MiB";
+}
+
+// The quota cannot be asked for before version 3.6, so what is full counts.
+Finding quota(const Facts& facts) {
+  for (const auto& alarm : facts.alarms) {
+    if (alarm.kind != Alarm::Kind::no_space) continue;
+    return {"quota", Level::error,
+            "the data base is full: nothing is granted (alarm NOSPACE)",
+            "etcdctl compact, etcdctl defrag, then etcdctl alarm disarm"};
+  }
+  constexpr std::int64_t usual_quota = 2LL << 30;
+  std::int64_t size = 0;
+  for (const auto& member : facts.named) size = std::max(size, member.status.size);
+  const auto message = "the data base has " + shown_bytes(size);
+  if (size > usual_quota / 10 * 8) {
+    return {"quota", Level::warning,
+            message + ", and the usual quota is " + shown_bytes(usual_quota),
+            "etcdctl compact and etcdctl defrag, or a larger --quota-backend-bytes"};
+  }
+  return {"quota", Level::ok, message, ""};
+}
+
+Finding alarms(const Facts& facts) {
+  for (const auto& alarm : facts.alarms) {
+    if (alarm.kind != Alarm::Kind::corrupt && alarm.kind != Alarm::Kind::other) continue;
+    return {"alarms", Level::error,
+            "a member has other data than the rest (alarm CORRUPT)",
+            "etcdctl alarm list, and replace that member"};
+  }
+  return {"alarms", Level::ok, "none", ""};
+}
+
+Finding work(const Facts& facts) {
+  if (!facts.refuses_work) {
+    return {"rights", Level::ok,
+            "keys that begin with " + printable(facts.prefix, 200) +
+                " can be read and written",
+            ""};
+  }
+  const bool lacks_rights = facts.refuses_work->kind() == Failure::Kind::rejected;
+  return {lacks_rights ? "rights" : "work", Level::error, facts.refuses_work->what(),
+          lacks_rights ? "etcdctl role grant-permission ROLE readwrite --prefix=true " +
+                             printable(facts.prefix, 200)
+                       : "see the log of etcd"};
+}
+
+std::optional<milliseconds> least_ttl_of(const Facts& facts) {
+  // More than any cluster asks for.
+  constexpr std::int64_t most = 24 * 3600;
+  if (!facts.least_ttl || *facts.least_ttl < 1 || *facts.least_ttl > most) {
+    return std::nullopt;
+  }
+  return seconds(*facts.least_ttl);
+}
+
+Finding leases(const Facts& facts) {
+  const auto least = least_ttl_of(facts);
+  if (!least) {
+    return {"leases", Level::info, "not checked: no lease was granted", "", false};
+  }
+  return {"leases", Level::ok,
+          "the cluster grants " + for_people(*least) +
+              " or more: a shorter --ttl is kept by it for that long",
+          ""};
+}
+
+// The least ttl is one and a half times what a member waits for a leader, rounded up, and
+// a member begins an election after twice that wait at the latest.
+Finding failover(const Facts& facts) {
+  const auto least_ttl = least_ttl_of(facts);
+  if (!least_ttl || facts.members.size() < 3) {
+    return {"failover", Level::info, "not checked: there is nobody to take over", "",
+            false};
+  }
+  const auto least = smallest_ttl_to_outlive(*least_ttl * 4 / 3);
+  const auto message =
+      "a --ttl of " + for_people(least) + " or more outlives the loss of the leader";
+  if (least <= usual_ttl) return {"failover", Level::ok, message, ""};
+  return {"failover", Level::warning, message + ", the usual one of 30s does not",
+          "a shorter --election-timeout of etcd, or a longer --ttl"};
+}
+
+Finding clocks(const Facts&) {
+  return {"clocks", Level::info,
+          "not checked: etcd tells no time, and no lease depends on it; --dedupe and "
+          "--min-hold go by the clocks of the hosts",
+          "keep the clocks of the hosts alike (chrony, ntpd)", false};
+}
+
+}  // namespace
+
+std::vector<Finding> findings_of(const Facts& facts) {
+  std::vector<Finding> findings{reachable(facts)};
+  if (count_reached(facts) == 0) return findings;
+  findings.push_back(version(facts));
+  findings.push_back(leader(facts));
+  if (facts.failure) {
+    const bool is_login = facts.failure->kind() == Failure::Kind::rejected ||
+                          facts.failure->kind() == Failure::Kind::misconfigured;
+    findings.push_back({is_login ? "login" : "work", Level::error, facts.failure->what(),
+                        is_login ? "give a user (--user) and a password (--password-file "
+                                   "or DLOCK_PASSWORD), or a certificate (--tls-cert)"
+                                 : "see the log of etcd"});
+    return findings;
+  }
+  for (const auto check :
+       {login, members, quota, alarms, work, leases, failover, clocks}) {
+    findings.push_back(check(facts));
+  }
+  if (auto found = round_trip_finding(facts.round_trips, facts.trips_to_renew)) {
+    findings.push_back(std::move(*found));
+  }
+  return findings;
+}
+
+std::optional<milliseconds> smallest_ttl_of(const Facts& facts) {
+  const auto median = median_of(facts.round_trips);
+  if (!median) return std::nullopt;
+  const auto by_answers = smallest_ttl_for(needed_budget(*median, facts.trips_to_renew));
+  return std::max(by_answers, least_ttl_of(facts).value_or(by_answers));
+}
+
+}  // namespace dlock::etcd

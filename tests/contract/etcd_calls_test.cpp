@@ -1,0 +1,391 @@
+// Calls to etcd, against real members and against servers of all manners.
+
+#include <gtest/gtest.h>
+
+#include "store/etcd/calls.hpp"
+#include "tests/contract/await.hpp"
+#include "tests/contract/etcd_server.hpp"
+#include "tests/contract/peer.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+using namespace std::string_literals;
+using std::chrono::seconds;
+
+constexpr std::int64_t lease = 4711;
+
+TxnRequest put_of(const std::string& key, const std::string& value,
+                  std::int64_t of_lease = 0) {
+  PutRequest put;
+  put.key = key;
+  put.value = value;
+  put.lease = of_lease;
+  TxnRequest txn;
+  txn.then.emplace_back(std::move(put));
+  return txn;
+}
+
+RangeRequest look_at(const std::string& key) {
+  RangeRequest range;
+  range.key = key;
+  return range;
+}
+
+WatchRequest watch_of(const std::string& key) {
+  WatchRequest watch;
+  watch.key = key;
+  return watch;
+}
+
+class EtcdCalls : public ::testing::Test {
+ protected:
+  Clock::time_point soon(milliseconds span = seconds(5)) const {
+    return later(Clock::now(), span);
+  }
+
+  std::string value_of(Calls& calls, const std::string& key) {
+    const auto found = result_of(context_, calls.range(look_at(key), soon(), wakeup_));
+    return found.pairs.size() == 1 ? found.pairs.front().value : "";
+  }
+
+  TxnResult put(Calls& calls, const std::string& key, const std::string& value,
+                std::int64_t of_lease = 0) {
+    return result_of(context_, calls.txn(put_of(key, value, of_lease), Repeat::never,
+                                         soon(), wakeup_));
+  }
+
+  // What a look fails with.
+  Failure failure_of(Calls& calls, milliseconds budget = seconds(5)) {
+    try {
+      result_of(context_, calls.range(look_at("any"), soon(budget), wakeup_));
+    } catch (const Failure& failure) {
+      return failure;
+    }
+    ADD_FAILURE() << "it did not fail";
+    return Failure(Failure::Kind::unreachable, "");
+  }
+
+  static Access to(const PeerServer& server) {
+    Access access;
+    access.members.push_back({"127.0.0.1", server.port()});
+    return access;
+  }
+
+  asio::io_context context_;
+  Wakeup wakeup_{context_};
+};
+
+class OneEtcd : public EtcdCalls {
+ protected:
+  static void SetUpTestSuite() { servers_ = std::make_unique<EtcdServers>(1); }
+  static void TearDownTestSuite() { servers_.reset(); }
+
+  Calls calls_{context_, servers_->access(), seconds(2)};
+  static inline std::unique_ptr<EtcdServers> servers_;
+};
+
+TEST_F(OneEtcd, a_transaction_does_what_its_condition_says) {
+  auto txn = put_of("conditional", "first");
+  Compare absent;
+  absent.key = "conditional";
+  txn.conditions.push_back(absent);
+  txn.otherwise.emplace_back(look_at("conditional"));
+
+  const auto first = result_of(context_, calls_.txn(txn, Repeat::never, soon(), wakeup_));
+  const auto second =
+      result_of(context_, calls_.txn(txn, Repeat::never, soon(), wakeup_));
+
+  EXPECT_TRUE(first.succeeded);
+  EXPECT_FALSE(second.succeeded);
+  const auto& found = std::get<RangeResult>(second.results.at(0)).pairs.at(0);
+  EXPECT_EQ(found.value, "first");
+  EXPECT_EQ(found.create_revision, first.revision);
+  EXPECT_GT(second.term, 0U);
+}
+
+TEST_F(OneEtcd, a_range_is_in_the_order_of_creation_if_it_is_asked_for) {
+  for (const std::string key : {"order/b", "order/a", "order/c"}) put(calls_, key, "");
+
+  RangeRequest range = look_at("order/");
+  range.range_end = end_of_prefix(range.key);
+  range.by_create_revision = true;
+  range.limit = 2;
+  const auto found = result_of(context_, calls_.range(range, soon(), wakeup_));
+
+  ASSERT_EQ(found.pairs.size(), 2U);
+  EXPECT_EQ(found.pairs[0].key + found.pairs[1].key, "order/border/a");
+  EXPECT_TRUE(found.more);
+  EXPECT_EQ(found.count, 3);
+}
+
+TEST_F(OneEtcd, a_lease_is_there_until_it_is_revoked) {
+  const auto granted =
+      result_of(context_, calls_.lease_grant({lease, 30}, soon(), wakeup_));
+  const auto again =
+      result_of(context_, calls_.lease_grant({lease, 30}, soon(), wakeup_));
+  put(calls_, "leased", "value", lease);
+  const auto kept =
+      result_of(context_, calls_.lease_keep_alive({lease}, soon(), wakeup_));
+  const auto told =
+      result_of(context_, calls_.lease_time_to_live({lease, true}, soon(), wakeup_));
+
+  EXPECT_FALSE(granted.exists);
+  EXPECT_EQ(granted.ttl, 30);
+  EXPECT_TRUE(again.exists);
+  EXPECT_EQ(kept.ttl, 30);
+  EXPECT_GT(kept.term, 0U);
+  EXPECT_EQ(told.granted_ttl, 30);
+  EXPECT_EQ(told.keys, std::vector<std::string>{"leased"});
+
+  EXPECT_TRUE(
+      result_of(context_, calls_.lease_revoke({lease}, soon(), wakeup_)).was_there);
+
+  EXPECT_FALSE(
+      result_of(context_, calls_.lease_revoke({lease}, soon(), wakeup_)).was_there);
+  EXPECT_EQ(result_of(context_, calls_.lease_keep_alive({lease}, soon(), wakeup_)).ttl,
+            0);
+  EXPECT_EQ(
+      result_of(context_, calls_.lease_time_to_live({lease, true}, soon(), wakeup_)).ttl,
+      -1);
+  EXPECT_EQ(value_of(calls_, "leased"), "");
+}
+
+TEST_F(OneEtcd, a_put_under_a_lease_that_is_gone_does_nothing_and_says_so) {
+  const auto result = put(calls_, "orphan", "value", lease + 1);
+
+  EXPECT_TRUE(result.lease_gone);
+  EXPECT_EQ(value_of(calls_, "orphan"), "");
+}
+
+TEST_F(OneEtcd, requests_go_together_and_are_answered_in_their_order) {
+  put(calls_, "together", "value");
+  std::vector<Request> requests;
+  requests.emplace_back(look_at("together"));
+  requests.emplace_back(LeaseKeepAliveRequest{lease + 2});
+  requests.emplace_back(MemberListRequest{});
+  requests.emplace_back(AlarmsRequest{});
+
+  const auto results =
+      result_of(context_, calls_.together(requests, Repeat::freely, soon(), wakeup_));
+
+  EXPECT_EQ(std::get<RangeResult>(results.at(0)).pairs.at(0).value, "value");
+  EXPECT_EQ(std::get<LeaseKeepAliveResult>(results.at(1)).ttl, 0);
+  EXPECT_EQ(std::get<MemberListResult>(results.at(2)).members.size(), 1U);
+  EXPECT_TRUE(std::get<AlarmsResult>(results.at(3)).alarms.empty());
+}
+
+TEST_F(OneEtcd, what_is_larger_than_a_window_of_flow_control_goes_both_ways) {
+  const std::string large(300'000, 'x');
+
+  for (const std::string key : {"large/1", "large/2", "large/3", "large/4", "large/5"}) {
+    put(calls_, key, large);
+  }
+  RangeRequest range = look_at("large/");
+  range.range_end = end_of_prefix(range.key);
+  const auto found = result_of(context_, calls_.range(range, soon(), wakeup_));
+
+  ASSERT_EQ(found.pairs.size(), 5U);
+  for (const auto& pair : found.pairs) EXPECT_EQ(pair.value, large);
+}
+
+TEST_F(OneEtcd, a_watch_tells_what_happens_while_calls_are_made_on_its_connection) {
+  Watch watch(calls_);
+  const auto since =
+      result_of(context_, watch.start({watch_of("watched")}, soon(), wakeup_));
+  const auto quiet = result_of(context_, watch.next(soon(milliseconds(20)), wakeup_));
+
+  put(calls_, "watched", "value");
+  put(calls_, "other", "value");
+  const auto heard = result_of(context_, watch.next(soon(), wakeup_));
+
+  EXPECT_EQ(quiet.kind, Heard::Kind::nothing);
+  ASSERT_EQ(heard.kind, Heard::Kind::events);
+  ASSERT_EQ(heard.events.size(), 1U);
+  EXPECT_EQ(heard.events[0].kind, Event::Kind::put);
+  EXPECT_EQ(heard.events[0].pair.value, "value");
+  EXPECT_GT(heard.events[0].pair.mod_revision, since);
+}
+
+TEST_F(OneEtcd, a_watch_hears_of_several_keys_and_of_deletions_with_what_was_there) {
+  put(calls_, "several/a", "old");
+  auto with_previous = watch_of("several/a");
+  with_previous.prev_kv = true;
+  with_previous.no_put = true;
+  Watch watch(calls_);
+  result_of(context_,
+            watch.start({with_previous, watch_of("several/b")}, soon(), wakeup_));
+
+  DeleteRequest deletion;
+  deletion.key = "several/a";
+  TxnRequest txn;
+  txn.then.emplace_back(deletion);
+  result_of(context_, calls_.txn(txn, Repeat::never, soon(), wakeup_));
+  put(calls_, "several/b", "new");
+  std::vector<Event> events;
+  while (events.size() < 2) {
+    const auto heard = result_of(context_, watch.next(soon(), wakeup_));
+    ASSERT_EQ(heard.kind, Heard::Kind::events);
+    events.insert(events.end(), heard.events.begin(), heard.events.end());
+  }
+
+  EXPECT_EQ(events[0].kind, Event::Kind::deletion);
+  EXPECT_EQ(events[0].previous.value_or(KeyValue{}).value, "old");
+  EXPECT_EQ(events[1].pair.value, "new");
+}
+
+TEST_F(OneEtcd, a_watch_from_a_revision_tells_what_has_happened_since) {
+  const auto first = put(calls_, "since", "1").revision;
+  put(calls_, "since", "2");
+  auto request = watch_of("since");
+  request.start_revision = first;
+  Watch watch(calls_);
+
+  result_of(context_, watch.start({request}, soon(), wakeup_));
+  const auto heard = result_of(context_, watch.next(soon(), wakeup_));
+
+  ASSERT_EQ(heard.events.size(), 2U);
+  EXPECT_EQ(heard.events[0].pair.value + heard.events[1].pair.value, "12");
+}
+
+TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_as_they_were) {
+  Watch watch(calls_);
+  result_of(context_, watch.start({watch_of("interrupted")}, soon(), wakeup_));
+  Task<Heard> waiting(context_, watch.next(soon(), wakeup_));
+  context_.restart();
+  context_.run_for(milliseconds(5));
+  wakeup_.give_up(true);
+  try {
+    waiting.result();
+    ADD_FAILURE() << "not interrupted";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.kind(), Failure::Kind::interrupted);
+  }
+  wakeup_.give_up(false);
+
+  put(calls_, "interrupted", "value");
+
+  EXPECT_EQ(result_of(context_, watch.next(soon(), wakeup_)).kind, Heard::Kind::events);
+}
+
+// The waits of a connection are of one who may be gone before it.
+TEST_F(OneEtcd, whoever_waits_now_is_woken_and_not_who_waited_before) {
+  Watch watch(calls_);
+  {
+    Wakeup first(context_);
+    result_of(context_, watch.start({watch_of("handed")}, soon(), first));
+    result_of(context_, watch.next(soon(milliseconds(5)), first));
+  }
+  Calls other(context_, servers_->access(), seconds(2));
+  Task<Heard> waiting(context_, watch.next(soon(), wakeup_));
+  const auto began = Clock::now();
+
+  put(other, "handed", "value");
+
+  EXPECT_EQ(waiting.result().kind, Heard::Kind::events);
+  EXPECT_LT(Clock::now() - began, seconds(2));
+}
+
+TEST_F(OneEtcd, a_server_that_was_started_anew_is_connected_to_again) {
+  EtcdServers servers(1);
+  Calls calls(context_, servers.access(), seconds(5));
+  put(calls, "kept", "value");
+  Watch watch(calls);
+  result_of(context_, watch.start({watch_of("kept")}, soon(), wakeup_));
+
+  servers.kill(0);
+  servers.restart(0);
+
+  EXPECT_EQ(value_of(calls, "kept"), "value");
+  EXPECT_TRUE(watch.is_deaf());
+  EXPECT_EQ(result_of(context_, watch.next(soon(), wakeup_)).kind, Heard::Kind::deaf);
+}
+
+TEST_F(EtcdCalls, the_next_member_answers_for_one_that_is_dead_or_has_stopped) {
+  EtcdServers servers(3);
+  const auto leader = servers.leader();
+  ASSERT_LT(leader, servers.size());
+  Calls calls(context_, servers.access((leader + 1) % 3), seconds(2));
+  put(calls, "asked", "value");
+
+  servers.send((leader + 1) % 3, SIGSTOP);
+  EXPECT_EQ(value_of(calls, "asked"), "value");
+  servers.send((leader + 1) % 3, SIGCONT);
+  servers.kill((leader + 2) % 3);
+
+  EXPECT_EQ(value_of(calls, "asked"), "value");
+}
+
+TEST_F(EtcdCalls, a_minority_grants_nothing_and_says_why) {
+  EtcdServers servers(3);
+  const auto leader = servers.leader();
+  Calls calls(context_, servers.access(leader), seconds(2));
+  put(calls, "before", "value");
+
+  servers.kill((leader + 1) % 3);
+  servers.kill((leader + 2) % 3);
+  const auto failure = failure_of(calls, milliseconds(1500));
+
+  EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+}
+
+TEST_F(EtcdCalls, nobody_there_is_said_within_the_budget) {
+  Access access;
+  access.members.push_back(
+      {"127.0.0.1", static_cast<std::uint16_t>(std::stoul(free_port()))});
+  Calls calls(context_, access, seconds(2));
+  const auto began = Clock::now();
+
+  const auto failure = failure_of(calls, milliseconds(500));
+
+  EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+  EXPECT_NE(std::string(failure.what()).find("connection refused"), std::string::npos)
+      << failure.what();
+  EXPECT_LT(Clock::now() - began, milliseconds(1500));
+}
+
+TEST_F(EtcdCalls, a_server_that_keeps_silent_ends_with_the_budget) {
+  const PeerServer silent([](const Peer& peer) { peer.read_all(); });
+  Calls calls(context_, to(silent), seconds(2));
+
+  const auto failure = failure_of(calls, milliseconds(400));
+
+  EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+  EXPECT_NE(std::string(failure.what()).find("did not answer within"), std::string::npos)
+      << failure.what();
+}
+
+TEST_F(EtcdCalls, a_server_of_another_protocol_is_told_apart) {
+  const PeerServer other([](const Peer& peer) {
+    peer.send("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+    peer.read_all();
+  });
+  Calls calls(context_, to(other), seconds(2));
+
+  const auto failure = failure_of(calls, milliseconds(400));
+
+  EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+  EXPECT_NE(std::string(failure.what()).find("something that is not HTTP/2"),
+            std::string::npos)
+      << failure.what();
+}
+
+TEST_F(EtcdCalls, what_may_have_been_executed_is_not_sent_again_unasked) {
+  // Listens, reads the call, and hangs up.
+  const PeerServer hangs_up([](const Peer& peer) { peer.read_until("any"); });
+  Calls calls(context_, to(hangs_up), seconds(2));
+
+  EXPECT_THROW(result_of(context_, calls.txn(put_of("k", "any"), Repeat::never,
+                                             soon(milliseconds(800)), wakeup_)),
+               Failure);
+  const auto once = hangs_up.connections();
+  EXPECT_THROW(result_of(context_, calls.txn(put_of("k", "any"), Repeat::freely,
+                                             soon(milliseconds(800)), wakeup_)),
+               Failure);
+
+  EXPECT_EQ(once, 1);
+  EXPECT_GT(hangs_up.connections(), 2);
+}
+
+}  // namespace
+}  // namespace dlock::etcd
