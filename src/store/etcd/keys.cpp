@@ -29,10 +29,15 @@ std::string encoded(std::string_view part) {
   return text;
 }
 
-// Only what encoded() makes: two keys must not stand for one lock.
-std::optional<std::string> decoded(std::string_view text) {
-  auto part = percent_decoded(text);
-  if (!part || part->empty() || encoded(*part) != text) return std::nullopt;
+// Of what encoded() has made.
+std::string decoded(std::string_view text) {
+  std::string part;
+  while (!text.empty()) {
+    const auto code = text.substr(0, 3);
+    const bool is_code = code == "%2F" || code == "%25" || code == "%2E";
+    part += code == "%2F" ? '/' : code == "%2E" ? '.' : text.front();
+    text.remove_prefix(is_code ? code.size() : 1);
+  }
   return part;
 }
 
@@ -86,9 +91,9 @@ std::optional<KeyParts> parts_of(std::string_view key, const std::string& name_s
   if (!parts.in_line) key.remove_prefix(runs_folder.size());
   const auto end = key.find('/');
   if (end == std::string_view::npos) return std::nullopt;
-  auto name = decoded(key.substr(0, end));
-  if (!name) return std::nullopt;
-  parts.name = std::move(*name);
+  parts.name = decoded(key.substr(0, end));
+  const bool is_one = encoded(parts.name) == key.substr(0, end);
+  if (!is_one || !is_valid({name_space, parts.name})) return std::nullopt;
   parts.rest = key.substr(end + 1);
   return parts;
 }
