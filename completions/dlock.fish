@@ -135,6 +135,8 @@ function __dlock_stores
             rediss+sentinel:// 'servers that fail over, found by sentinels, over TLS' \
             redis+cluster:// 'a cluster of Redis or Valkey servers' \
             rediss+cluster:// 'a cluster of Redis or Valkey servers, over TLS' \
+            etcd:// 'a cluster of etcd' \
+            etcds:// 'a cluster of etcd, over TLS' \
             none: 'no lock at all'
     end
 end

@@ -262,7 +262,7 @@ run_refuses() {  # <exit code> <option>...
 }
 
 @test "stores that this version does not have are refused, and it says so" {
-  for store in redis+quorum://host,other rediss+quorum://host,other etcd://host etcds://host; do
+  for store in redis+quorum://host,other rediss+quorum://host,other; do
     refuses 78 --store "$store" run job -- touch "$started"
     assert_output_contains "${store%%:*}"
     assert_output_contains 'version'
@@ -325,11 +325,24 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
+@test "a cluster of etcd that is none is refused, in one line" {
+  for store in etcd: etcd:a etcd:// etcd:/// 'etcd://a,' etcd://,a etcd://a,,b etcd://a,b:0 etcd://a:65536 \
+    etcd://a,a etcd://A,b,a:2379 etcd://a,::1 etcd://a/0 etcd://a,b/name 'etcd://a?x=1' 'etcd://a#' \
+    etcd://u:p@a,u:p@b etcd://:p@a etcd://u:@a etcds://@a etcd+unix:/a "etcds://$(printf 'h%s,' {1..32})h"; do
+    refuses 78 --store "$store" run job -- touch "$started"
+    assert_one_line
+    refute_output_contains 'this version'
+    refuses 78 --store "$store" status job
+  done
+}
+
 @test "a list of servers that is refused is refused with what to write" {
   refuses 78 --store redis+sentinel://a,b run job -- touch "$started"
   assert_output_contains /NAME
   refuses 78 --store redis+cluster://a,b/2 run job -- touch "$started"
   assert_output_contains 'only database 0'
+  refuses 78 --store etcd://:secret@a run job -- touch "$started"
+  assert_output_contains 'etcd knows no password without a user'
   refuses 78 --store redis+sentinel://a,b:70000/m run job -- touch "$started"
   assert_output_contains 'sentinel 2: the port has to be a number from 1 to 65535'
   refuses 78 --store redis://a,b run job -- touch "$started"

@@ -228,6 +228,7 @@ make_locks() {  # <name>...
       redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://
     assert_offers "$shell" 'dlock list --store redis' redis:// rediss:// redis+unix:/ \
       redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://
+    assert_offers "$shell" 'dlock list --store e' etcd:// etcds://
     assert_offers_also "$shell" 'dlock run --timeout ' 10s 1h
   done
 }

@@ -394,7 +394,7 @@ END
 }
 
 @test "a store that this version does not have is 78 and said so" {
-  for url in redis+quorum://h rediss+quorum://h etcd://h etcds://h; do
+  for url in redis+quorum://h rediss+quorum://h; do
     run_any --store "$url" run job -- echo ran
     assert_status 78
     assert_one_line

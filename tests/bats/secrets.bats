@@ -32,7 +32,8 @@ assert_no_file_tells() {
     "redis+quorum://user:$secret@a,b" "redis+sentinel://user:$secret@a,b" "redis+sentinel://user:$secret" \
     "redis+sentinel://user:$secret@a,user:$secret@b/m" "redis+sentinel://user:a/$secret@b,c/m" \
     "rediss+sentinel://user:$secret@a,a/m" "redis+cluster://user:$secret@a,b/0" "redis+cluster://:$secret@a,,b" \
-    "redis+cluster://user:$secret" "redis+cluster://a,user:$secret" "etcd://user:$secret@host" "nonsense://user:$secret@host" \
+    "redis+cluster://user:$secret" "redis+cluster://a,user:$secret" "etcd://user:$secret@a,a" "etcds://:$secret@a" "etcd://a,user:$secret" \
+    "nonsense://user:$secret@host" \
     "redis://user:$secret@" "redis://user:$secret@ho st" "redis://user:p@$secret@host" \
     "user:$secret@host" "//user:$secret@host" "redis://user:$secret@host/@/" \
     "redis://user:a/$secret@host" "redis://user:a?$secret@host" "redis://user:a#$secret@host" \

@@ -1,0 +1,160 @@
+#!/usr/bin/env bats
+# dlock doctor and etcd: one test for each state that is bad for locks.
+# shellcheck disable=SC2034,SC2154  # for and from the helpers: etcd_options, etcd_pids, ...
+
+setup() {
+  load support
+  load etcd
+  load ../faults/findings
+  load ../faults/locks
+  etcd_options=()
+}
+
+teardown() {
+  stop_etcd
+  kill_leftovers
+}
+
+@test "a good cluster is said to be one" {
+  use_etcd_store 3
+
+  run dlock doctor
+
+  assert_status 0
+  for check in reachable version leader login members quota alarms rights leases failover round-trip; do
+    assert_found ok "$check" ''
+  done
+  assert_found ok reachable '3 of 3'
+  assert_found ok members '3, of which 1 can be lost'
+  assert_found ok leases 'grants 2.0s or more'
+  assert_found info clocks 'not checked'
+}
+
+@test "the shortest ttl is no less than the cluster grants" {
+  use_etcd_store
+
+  run dlock doctor --json
+
+  [[ $(json '.round_trip_ms > 0 and .smallest_ttl_ms == 2000') == true ]]
+}
+
+@test "doctor leaves nothing in a cluster" {
+  use_etcd_store
+  dlock run job -- true
+  before=$(etcdctl get --prefix '' -w json | jq -c .kvs; etcdctl lease list)
+
+  dlock doctor
+
+  assert_equal "$(etcdctl get --prefix '' -w json | jq -c .kvs; etcdctl lease list)" "$before"
+}
+
+@test "a member that is not there is a warning, and most of them an error" {
+  use_etcd_store 3
+  crash_etcd 3
+  run dlock doctor
+  assert_status 1
+  assert_found warning reachable '2 of 3; cannot reach 127.0.0.1'
+
+  crash_etcd 2
+  EVENTUALLY_MS=20000 eventually leads_no_more 1
+  run dlock doctor --store-timeout 500ms
+
+  assert_status 2
+  assert_found error leader 'knows none' 'bring back'
+}
+
+leads_no_more() { ! etcd_serves "$1"; }
+
+@test "nobody there is an error, when the store's time is over" {
+  use_etcd_store
+  freeze_etcd 1
+  begin=$(now_ms)
+
+  run dlock doctor --store-timeout 300ms
+
+  assert_status 2
+  assert_between $(($(now_ms) - begin)) 300 3000
+  assert_found error reachable '0 of 1; 127.0.0.1' 'see that etcd runs there'
+}
+
+@test "a cluster of two is a warning" {
+  use_etcd_store 2
+
+  run dlock doctor
+
+  assert_status 1
+  assert_found warning members '2, of which 0 can be lost' 'have three or five'
+}
+
+@test "members that are not named are told of" {
+  use_etcd_store 3
+
+  run dlock --store "etcd://127.0.0.1:${etcd_client_port[1]}" doctor
+
+  assert_status 0
+  assert_found info members 'the URL names 1' 'name all of them'
+}
+
+@test "two clusters in one URL are a warning" {
+  use_etcd_store
+  first=$DLOCK_STORE first_pid=${etcd_pids[1]} first_data=$etcd_data
+  rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}
+  use_etcd_store
+
+  run dlock --store "$first,${DLOCK_STORE#etcd://}" doctor
+  end_processes "$first_pid"
+  rm -r "$first_data"
+
+  assert_found warning leader 'two clusters in one URL'
+}
+
+@test "a data base that is full is an error" {
+  etcd_options=(--quota-backend-bytes $((16 << 20)))
+  use_etcd_store
+  fill_database
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error quota 'alarm NOSPACE' 'etcdctl compact'
+  assert_found error work 'database space exceeded'
+}
+
+fill_database() {
+  local i
+  for ((i = 0; i < 40; ++i)); do
+    head -c 1000000 /dev/zero | tr '\0' x | etcdctl put "filler$i" > /dev/null 2>&1 || return 0
+  done
+  return 1
+}
+
+@test "what a login costs is said, and that none is asked for" {
+  use_etcd_store
+  export DLOCK_USER=root DLOCK_PASSWORD=secret
+  run dlock doctor
+  assert_found warning login 'anybody can write there'
+
+  etcdctl user add root:secret > /dev/null
+  etcdctl user grant-role root root > /dev/null
+  etcdctl auth enable > /dev/null
+  run dlock doctor
+  assert_status 0
+  assert_found info login 'as the user root; each login takes a member' 'where many runs start'
+  DLOCK_PASSWORD=wrong run dlock doctor
+
+  assert_status 2
+  assert_found error login 'login refused' 'give a user'
+}
+
+@test "a user without the rights to the namespace is told which to grant" {
+  use_etcd_store
+  etcdctl user add root:secret > /dev/null
+  etcdctl user grant-role root root > /dev/null
+  etcdctl user add jobs:word > /dev/null
+  etcdctl auth enable > /dev/null
+
+  DLOCK_USER=jobs DLOCK_PASSWORD=word run dlock doctor
+
+  assert_status 2
+  assert_found error rights 'permission denied' 'etcdctl role grant-permission ROLE readwrite --prefix=true dlock/'
+}

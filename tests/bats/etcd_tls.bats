@@ -1,0 +1,210 @@
+#!/usr/bin/env bats
+# etcd over TLS and behind a login: who is believed to be it, and whom it believes.
+# shellcheck disable=SC2034,SC2154  # for and from the helpers: etcd_options, etcd_pids, ...
+
+setup_file() {
+  load ../bats/support
+  load certificates
+  cd "$BATS_FILE_TMPDIR" || return
+  authority ours
+  authority theirs
+  signed server ours 'DNS:localhost,IP:127.0.0.1'
+  signed elsewhere ours 'DNS:elsewhere.example,IP:127.0.0.1'
+  signed unknown theirs 'DNS:localhost,IP:127.0.0.1'
+  signed client ours 'DNS:client.example'
+  signed stranger theirs 'DNS:client.example'
+}
+
+setup() {
+  load support
+  load etcd
+  certificates=$BATS_FILE_TMPDIR
+  etcd_options=()
+  unset SSL_CERT_FILE SSL_CERT_DIR
+}
+
+teardown() {
+  stop_etcd
+  kill_leftovers
+}
+
+# A member that shows this certificate.
+use_tls_store() {  # <certificate> [<authority>]
+  etcd_scheme=https
+  etcd_options+=(--cert-file "$certificates/$1.crt" --key-file "$certificates/$1.key")
+  export ETCDCTL_CACERT=$certificates/${2:-ours}.crt
+  use_etcd_store || return
+  export DLOCK_TLS_CA=$certificates/ours.crt
+}
+
+# A member that takes nobody without a certificate of ours.
+use_store_with_client_certificates() {
+  etcd_options=(--client-cert-auth --trusted-ca-file "$certificates/ours.crt")
+  export ETCDCTL_CERT=$certificates/client.crt ETCDCTL_KEY=$certificates/client.key
+  use_tls_store server
+}
+
+# Users `root`, and `jobs` with a password and the right to the locks of one namespace.
+enable_login() {
+  etcdctl user add root:secret > /dev/null
+  etcdctl user grant-role root root > /dev/null
+  etcdctl role add locks > /dev/null
+  etcdctl role grant-permission locks readwrite --prefix=true dlock/ > /dev/null
+  etcdctl user add jobs:word > /dev/null
+  etcdctl user grant-role jobs locks > /dev/null
+  etcdctl auth enable > /dev/null
+}
+
+# --- TLS ---
+
+@test "a run holds its lock on a cluster over TLS" {
+  use_tls_store server
+
+  run dlock run job -- sh -c "dlock status --json job | jq -r .state"
+
+  assert_equal "$status $output" '0 held'
+}
+
+@test "a member of an authority that is not trusted is not believed" {
+  use_tls_store unknown theirs
+
+  run dlock run job -- echo started
+
+  assert_status 77
+  assert_one_line
+  assert_output_contains 'certificate not trusted'
+}
+
+@test "a member whose certificate names another host is not believed, unless that is its name" {
+  use_tls_store elsewhere
+  url=etcds://localhost:${etcd_client_port[1]}
+
+  run dlock --store "$url" run job -- echo started
+  assert_status 77
+  assert_output_contains 'certificate not trusted'
+  run dlock --store "$url" --tls-name elsewhere.example run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a member that speaks no TLS, and one that wants it, are told apart from others" {
+  use_etcd_store
+
+  run dlock --store "etcds://127.0.0.1:${etcd_client_port[1]}" --store-timeout 1s run job -- echo started
+  assert_status 69
+  assert_one_line
+  assert_output_contains TLS
+  stop_etcd
+  use_private_store_again
+  use_tls_store server
+  run dlock --store "etcd://127.0.0.1:${etcd_client_port[1]}" --store-timeout 1s run job -- echo started
+
+  assert_status 69
+  assert_one_line
+  assert_output_contains 'does it want TLS (etcds://)?'
+}
+
+# What use_private_store makes can be made once.
+use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
+
+@test "a certificate opens a cluster that wants one" {
+  use_store_with_client_certificates
+
+  run dlock --tls-cert "$certificates/client.crt" --tls-key "$certificates/client.key" run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "without a certificate, or with one of strangers, nobody gets in" {
+  use_store_with_client_certificates
+
+  run dlock run job -- echo started
+  assert_status 77
+  assert_output_contains 'does not accept our certificate'
+  run dlock --tls-cert "$certificates/stranger.crt" --tls-key "$certificates/stranger.key" run job -- echo started
+
+  assert_status 77
+  assert_output_contains 'does not accept our certificate'
+}
+
+@test "a certificate stands for the user of its name" {
+  use_store_with_client_certificates
+  enable_login
+
+  run dlock --tls-cert "$certificates/client.crt" --tls-key "$certificates/client.key" run job -- echo started
+  assert_status 77
+  assert_output_contains 'permission denied'
+  etcdctl --user root:secret user add client:unused > /dev/null
+  etcdctl --user root:secret user grant-role client locks > /dev/null
+  run dlock --tls-cert "$certificates/client.crt" --tls-key "$certificates/client.key" run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+# --- Login ---
+
+@test "a user with the right to the namespace holds locks there, and nowhere else" {
+  use_etcd_store
+  enable_login
+  export DLOCK_USER=jobs DLOCK_PASSWORD=word
+
+  run dlock run job -- echo started
+  assert_equal "$status $output" '0 started'
+  run dlock --namespace other run job -- echo started
+
+  assert_status 77
+  assert_one_line
+  assert_output_contains 'permission denied'
+}
+
+@test "a password is taken from the URL and from a file" {
+  use_etcd_store
+  enable_login
+  local server=127.0.0.1:${etcd_client_port[1]}
+  (umask 077 && echo word > "$BATS_TEST_TMPDIR/password")
+
+  run dlock --store "etcd://jobs:word@$server" run job -- echo started
+  assert_equal "$status $output" '0 started'
+  run dlock --store "etcd://jobs@$server" --password-file "$BATS_TEST_TMPDIR/password" run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a wrong password, none, and a user without one are refused, and nothing is run" {
+  use_etcd_store
+  enable_login
+
+  DLOCK_USER=jobs DLOCK_PASSWORD=wrong run dlock run job -- echo started
+  assert_status 77
+  assert_one_line
+  assert_output_contains 'login refused'
+  refute_output_contains wrong
+  run dlock run job -- echo started
+  assert_status 77
+  assert_one_line
+  assert_output_contains 'it wants a login'
+  run dlock --user jobs run job -- echo started
+
+  assert_status 78
+  assert_output_contains "user 'jobs' without a password"
+}
+
+@test "a cluster that wants no login yet takes those who have one" {
+  use_etcd_store
+  export DLOCK_USER=jobs DLOCK_PASSWORD=word
+
+  run dlock run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a login that has lapsed is renewed, and the run goes on" {
+  etcd_options=(--auth-token-ttl 1)
+  use_etcd_store
+  enable_login
+  export DLOCK_USER=jobs DLOCK_PASSWORD=word
+  # Tokens are looked at each second; a lease of 6 s is renewed each 2.
+  run dlock run --ttl 6s job -- sh -c 'sleep 5; echo done'
+
+  assert_equal "$status $output" '0 done'
+}
