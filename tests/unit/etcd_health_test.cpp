@@ -1,0 +1,167 @@
+// What is known of a cluster of etcd, and what that means for locks.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "store/etcd/health.hpp"
+#include "util/text.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+using namespace std::chrono_literals;
+using Level = Finding::Level;
+
+MemberFacts member(const std::string& server) {
+  MemberFacts member;
+  member.server = server;
+  member.status.version = "3.5.17";
+  member.status.leader = 7;
+  member.status.size = 20 << 20;
+  return member;
+}
+
+// A cluster of three with which nothing is wrong.
+Facts good() {
+  Facts facts;
+  for (const std::string server : {"a:2379", "b:2379", "c:2379"}) {
+    facts.named.push_back(member(server));
+    facts.members.emplace_back();
+  }
+  facts.prefix = "dlock/";
+  facts.least_ttl = 2;
+  facts.round_trips.assign(20, 1ms);
+  return facts;
+}
+
+Finding found(const Facts& facts, const std::string& check) {
+  const auto findings = findings_of(facts);
+  const auto one = std::find_if(findings.begin(), findings.end(),
+                                [&](const Finding& of) { return of.check == check; });
+  if (one == findings.end()) return {check, Level::ok, "no such finding", "", false};
+  return *one;
+}
+
+TEST(EtcdHealth, nothing_is_wrong_with_a_good_cluster) {
+  for (const auto& finding : findings_of(good())) {
+    EXPECT_EQ(finding.level, finding.check == "clocks" ? Level::info : Level::ok)
+        << finding.check << ": " << finding.message;
+  }
+}
+
+TEST(EtcdHealth, a_cluster_of_which_nobody_answers_is_an_error_and_all_that_is_said) {
+  auto facts = good();
+  for (auto& one : facts.named) {
+    one.failure = Failure(Failure::Kind::unreachable, "cannot reach " + one.server);
+  }
+
+  const auto findings = findings_of(facts);
+
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].level, Level::error);
+}
+
+TEST(EtcdHealth, versions_are_compared_as_numbers) {
+  const std::pair<const char*, Level> versions[] = {
+      {"3.3.27", Level::error},  {"3.4.0", Level::ok},  {"3.5.0", Level::warning},
+      {"3.5.2", Level::warning}, {"3.5.10", Level::ok}, {"3.10.0", Level::ok},
+      {"4.0.0-rc.1", Level::ok}, {"", Level::error},    {"none", Level::error},
+  };
+  for (const auto& [version, level] : versions) {
+    auto facts = good();
+    for (auto& one : facts.named) one.status.version = version;
+
+    EXPECT_EQ(found(facts, "version").level, level) << version;
+  }
+}
+
+TEST(EtcdHealth, one_member_with_an_old_version_is_enough) {
+  auto facts = good();
+  facts.named[1].status.version = "3.3.9";
+
+  EXPECT_EQ(found(facts, "version").level, Level::error);
+}
+
+TEST(EtcdHealth, a_member_without_a_leader_is_an_error) {
+  auto facts = good();
+  facts.named[2].status.leader = 0;
+
+  EXPECT_EQ(found(facts, "leader").level, Level::error);
+}
+
+TEST(EtcdHealth, members_that_follow_different_leaders_are_a_warning) {
+  auto facts = good();
+  facts.named[2].status.leader = 8;
+
+  EXPECT_EQ(found(facts, "leader").level, Level::warning);
+}
+
+TEST(EtcdHealth, learners_do_not_count_as_members) {
+  auto facts = good();
+  facts.members[2].is_learner = true;
+
+  EXPECT_EQ(found(facts, "members").level, Level::warning);
+}
+
+TEST(EtcdHealth, alarms_are_errors) {
+  auto full = good();
+  full.alarms.push_back({1, Alarm::Kind::no_space});
+  auto corrupt = good();
+  corrupt.alarms.push_back({1, Alarm::Kind::corrupt});
+
+  EXPECT_EQ(found(full, "quota").level, Level::error);
+  EXPECT_EQ(found(full, "alarms").level, Level::ok);
+  EXPECT_EQ(found(corrupt, "alarms").level, Level::error);
+}
+
+TEST(EtcdHealth, a_data_base_that_is_nearly_full_is_a_warning) {
+  auto facts = good();
+  facts.named[1].status.size = 1800LL << 20;
+
+  EXPECT_EQ(found(facts, "quota").level, Level::warning);
+}
+
+TEST(EtcdHealth, a_slow_election_wants_a_longer_ttl) {
+  auto facts = good();
+  facts.least_ttl = 15;
+
+  EXPECT_EQ(found(facts, "failover").level, Level::warning);
+}
+
+TEST(EtcdHealth,
+     the_shortest_ttl_is_the_greater_of_what_is_granted_and_what_can_be_kept) {
+  auto facts = good();
+  EXPECT_EQ(smallest_ttl_of(facts), 2s);
+
+  facts.round_trips.assign(20, 200ms);
+  EXPECT_GT(smallest_ttl_of(facts).value_or(0ms), 2s);
+
+  facts.round_trips.clear();
+  EXPECT_EQ(smallest_ttl_of(facts), std::nullopt);
+}
+
+TEST(EtcdHealth, a_ttl_that_no_cluster_has_is_not_believed) {
+  for (const std::int64_t ttl : {std::int64_t{-1}, std::int64_t{0}, INT64_MAX}) {
+    auto facts = good();
+    facts.least_ttl = ttl;
+
+    EXPECT_FALSE(found(facts, "leases").is_made) << ttl;
+    EXPECT_EQ(smallest_ttl_of(facts), 500ms) << ttl;
+  }
+}
+
+TEST(EtcdHealth, what_a_server_says_cannot_steer_a_terminal) {
+  auto facts = good();
+  facts.named[0].status.version = "\x1b[2J\n";
+  facts.user = "\x1b[2J";
+  facts.prefix = "\x1b[2J/";
+
+  for (const auto& finding : findings_of(facts)) {
+    EXPECT_TRUE(is_printable_utf8(finding.message)) << finding.check;
+    EXPECT_TRUE(is_printable_utf8(finding.advice)) << finding.check;
+  }
+}
+
+}  // namespace
+}  // namespace dlock::etcd

@@ -1,0 +1,250 @@
+// Calls as bytes of HTTP/2, against a server that is played frame by frame.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "store/etcd/http2.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+using namespace std::string_literals;
+
+enum FrameType { data = 0, headers = 1, reset = 3, settings = 4, ping = 6, goaway = 7 };
+constexpr int end_stream = 1;
+constexpr int end_headers = 4;
+
+std::string number(std::uint32_t value, int bytes) {
+  std::string text;
+  for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8) {
+    text += static_cast<char>(value >> shift & 0xFF);
+  }
+  return text;
+}
+
+std::string frame(FrameType type, int flags, std::uint32_t stream,
+                  const std::string& payload) {
+  return number(static_cast<std::uint32_t>(payload.size()), 3) + static_cast<char>(type) +
+         static_cast<char>(flags) + number(stream, 4) + payload;
+}
+
+// A header as HPACK has it that compresses nothing.
+std::string plain(const std::string& name, const std::string& value) {
+  return "\0"s + static_cast<char>(name.size()) + name + static_cast<char>(value.size()) +
+         value;
+}
+
+const auto response = plain(":status", "200") + plain("content-type", "application/grpc");
+const auto well = plain("grpc-status", "0");
+
+class EtcdHttp2 : public ::testing::Test {
+ protected:
+  EtcdHttp2() {
+    EXPECT_TRUE(http2_.feed(frame(settings, 0, 0, "")));
+    http2_.take_output();
+  }
+
+  CallId begin(bool is_last = true) {
+    CallStart start;
+    start.path = "/service/Method";
+    start.message = "question";
+    start.is_last = is_last;
+    return http2_.begin(start);
+  }
+
+  // What the call came to after the server has sent this.
+  Outcome outcome_after(const std::string& frames) {
+    const auto call = begin();
+    http2_.take_output();
+    http2_.feed(frames);
+    return http2_.outcome(call).value_or(Outcome{Code::ok, "goes on", false});
+  }
+
+  Http2 http2_{"host:1"};
+};
+
+std::string trailers_only(const std::string& more) {
+  return frame(headers, end_headers | end_stream, 1, response + more);
+}
+
+TEST_F(EtcdHttp2, a_call_goes_out_whole_and_in_one_piece) {
+  begin();
+  const auto out = http2_.take_output();
+
+  EXPECT_NE(out.find(framed("question")), std::string::npos);
+  EXPECT_EQ(http2_.take_output(), "");
+}
+
+TEST_F(EtcdHttp2, a_message_and_its_end_are_the_answer) {
+  const auto call = begin();
+  http2_.take_output();
+
+  EXPECT_TRUE(http2_.feed(frame(headers, end_headers, 1, response) +
+                          frame(data, 0, 1, framed("answer"))));
+  EXPECT_FALSE(http2_.outcome(call));
+  EXPECT_EQ(http2_.next_message(call), "answer");
+  EXPECT_TRUE(http2_.feed(frame(headers, end_headers | end_stream, 1, well)));
+
+  ASSERT_TRUE(http2_.outcome(call));
+  EXPECT_EQ(http2_.outcome(call)->code, Code::ok);
+  EXPECT_FALSE(http2_.next_message(call));
+}
+
+TEST_F(EtcdHttp2, pieces_of_any_size_make_the_same) {
+  const auto call = begin();
+  http2_.take_output();
+  const auto all = frame(headers, end_headers, 1, response) +
+                   frame(data, 0, 1, framed("one") + framed("two").substr(0, 4)) +
+                   frame(data, 0, 1, framed("two").substr(4)) +
+                   frame(headers, end_headers | end_stream, 1, well);
+
+  for (const char c : all) ASSERT_TRUE(http2_.feed({&c, 1}));
+
+  EXPECT_EQ(http2_.next_message(call), "one");
+  EXPECT_EQ(http2_.next_message(call), "two");
+  EXPECT_EQ(http2_.outcome(call)->code, Code::ok);
+}
+
+TEST_F(EtcdHttp2, an_error_may_be_told_in_the_first_headers) {
+  const auto outcome = outcome_after(
+      trailers_only(plain("grpc-status", "5") + plain("grpc-message", "lease%20not%2")));
+
+  EXPECT_EQ(outcome.code, Code::not_found);
+  EXPECT_EQ(outcome.message, "lease not%2");
+}
+
+TEST_F(EtcdHttp2, an_answer_without_a_status_is_none) {
+  EXPECT_EQ(outcome_after(trailers_only("")).code, Code::internal);
+}
+
+TEST_F(EtcdHttp2, a_status_that_is_no_number_is_no_success) {
+  for (const std::string status : {"", "zero", "0x", "-0x1", "99999999999999999999"}) {
+    const Headers unused;
+    Headers told;
+    told.add(":status", "200");
+    told.add("content-type", "application/grpc+proto");
+    told.add("grpc-status", status);
+
+    EXPECT_EQ(told.outcome()->code, Code::unknown) << status;
+    EXPECT_FALSE(unused.outcome());
+  }
+}
+
+TEST_F(EtcdHttp2, what_a_proxy_says_in_the_place_of_the_server_is_an_error) {
+  const auto sorry = plain(":status", "503") + plain("content-type", "text/html");
+
+  const auto outcome = outcome_after(frame(headers, end_headers | end_stream, 1, sorry));
+
+  EXPECT_EQ(outcome.code, Code::unavailable);
+  EXPECT_EQ(outcome.message, "HTTP status 503");
+}
+
+TEST_F(EtcdHttp2, an_answer_that_is_cut_off_is_none) {
+  const auto outcome = outcome_after(frame(headers, end_headers, 1, response) +
+                                     frame(data, 0, 1, framed("answer").substr(0, 7)) +
+                                     frame(headers, end_headers | end_stream, 1, well));
+
+  EXPECT_EQ(outcome.code, Code::internal);
+}
+
+TEST_F(EtcdHttp2, a_refused_call_was_not_begun_and_one_that_was_reset_may_have_been) {
+  const auto refused = outcome_after(frame(reset, 0, 1, number(7, 4)));
+
+  EXPECT_EQ(refused.code, Code::unavailable);
+  EXPECT_TRUE(refused.was_not_begun);
+
+  begin();
+  http2_.take_output();
+  http2_.feed(frame(reset, 0, 3, number(2, 4)));
+  EXPECT_EQ(http2_.outcome(3)->code, Code::unavailable);
+  EXPECT_FALSE(http2_.outcome(3)->was_not_begun);
+}
+
+TEST_F(EtcdHttp2, a_goodbye_ends_what_was_not_begun_and_lets_no_call_begin) {
+  const auto first = begin();
+  const auto second = begin();
+  http2_.take_output();
+  EXPECT_TRUE(http2_.takes_calls());
+
+  http2_.feed(frame(goaway, 0, 0, number(1, 4) + number(0, 4)));
+
+  EXPECT_FALSE(http2_.takes_calls());
+  EXPECT_FALSE(http2_.outcome(first));
+  ASSERT_TRUE(http2_.outcome(second));
+  EXPECT_TRUE(http2_.outcome(second)->was_not_begun);
+
+  EXPECT_TRUE(http2_.feed(trailers_only(well)));
+  EXPECT_EQ(http2_.outcome(first)->code, Code::ok);
+}
+
+TEST_F(EtcdHttp2, a_ping_is_answered) {
+  EXPECT_TRUE(http2_.feed(frame(ping, 0, 0, "12345678")));
+
+  EXPECT_EQ(http2_.take_output(), frame(ping, 1, 0, "12345678"));
+}
+
+TEST_F(EtcdHttp2, what_is_not_http2_ends_the_connection_and_its_calls) {
+  const auto call = begin();
+  http2_.take_output();
+
+  EXPECT_FALSE(http2_.feed("HTTP/1.1 400 Bad Request\r\n\r\n"));
+
+  EXPECT_NE(http2_.error(), "");
+  EXPECT_FALSE(http2_.takes_calls());
+  EXPECT_EQ(http2_.outcome(call)->code, Code::unavailable);
+  EXPECT_FALSE(http2_.feed(trailers_only(well)));
+}
+
+TEST_F(EtcdHttp2, a_message_that_is_longer_than_the_limit_is_refused_by_its_length) {
+  Http2 small("host:1", {100});
+  CallStart start;
+  start.path = "/service/Method";
+  const auto call = small.begin(start);
+  small.feed(frame(settings, 0, 0, ""));
+  small.take_output();
+
+  small.feed(frame(headers, end_headers, 1, response) +
+             frame(data, 0, 1, "\0"s + number(200, 4) + "begin"));
+
+  ASSERT_TRUE(small.outcome(call));
+  EXPECT_EQ(small.outcome(call)->code, Code::internal);
+  EXPECT_NE(small.take_output(), "");  // that the call is over
+}
+
+TEST_F(EtcdHttp2, a_compressed_message_is_refused) {
+  auto compressed = framed("answer");
+  compressed[0] = 1;
+
+  const auto outcome = outcome_after(frame(headers, end_headers, 1, response) +
+                                     frame(data, 0, 1, compressed));
+
+  EXPECT_EQ(outcome.code, Code::internal);
+}
+
+TEST_F(EtcdHttp2, more_headers_than_any_answer_has_are_refused) {
+  std::string many;
+  for (int i = 0; i < 200; ++i) many += plain("name", std::string(100, 'x'));
+
+  const auto outcome =
+      outcome_after(frame(headers, end_headers, 1, response + many.substr(0, 16'000)) +
+                    frame(headers, end_headers | end_stream, 1, many));
+
+  EXPECT_NE(outcome.code, Code::ok);
+}
+
+TEST_F(EtcdHttp2, a_call_that_lasts_takes_further_messages_until_it_is_dropped) {
+  const auto call = begin(false);
+  http2_.take_output();
+
+  http2_.send(call, "more");
+  EXPECT_NE(http2_.take_output().find(framed("more")), std::string::npos);
+  http2_.drop(call);
+
+  EXPECT_EQ(http2_.take_output(), frame(reset, 0, 1, number(8, 4)));
+  EXPECT_TRUE(http2_.feed(frame(headers, end_headers, 1, response)));
+  EXPECT_FALSE(http2_.outcome(call));
+}
+
+}  // namespace
+}  // namespace dlock::etcd

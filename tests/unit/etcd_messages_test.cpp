@@ -1,0 +1,159 @@
+// Messages of etcd, as bytes.
+
+#include <gtest/gtest.h>
+
+#include "store/etcd/messages.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+using namespace std::string_literals;
+
+template <typename Answer>
+Answer read(const Request& request, const std::string& bytes) {
+  auto result = decoded(request, bytes);
+  if (!result) {
+    ADD_FAILURE() << "no answer";
+    return {};
+  }
+  return std::get<Answer>(std::move(*result));
+}
+
+TEST(EtcdRequest, a_range_has_the_fields_of_the_protocol) {
+  RangeRequest range;
+  range.key = "a";
+  range.range_end = "b";
+  range.limit = 3;
+  range.by_create_revision = true;
+  range.keys_only = true;
+
+  EXPECT_EQ(encoded(range), "\x0a\x01"s + "a" + "\x12\x01"s + "b" + "\x18\x03"s +
+                                "\x28\x01"s + "\x30\x02"s + "\x40\x01"s);
+  EXPECT_EQ(path_of(range), "/etcdserverpb.KV/Range");
+}
+
+// Unlike other fields: without its operand a comparison means another one.
+TEST(EtcdRequest, a_comparison_with_zero_has_its_operand) {
+  Compare absent;
+  absent.key = "k";
+  TxnRequest txn;
+  txn.conditions.push_back(absent);
+
+  EXPECT_EQ(encoded(txn),
+            "\x0a\x09"s + "\x08\x00"s + "\x10\x01"s + "\x1a\x01k" + "\x28\x00"s);
+}
+
+TEST(EtcdRequest, the_end_of_a_prefix_is_the_next_key_that_does_not_begin_so) {
+  EXPECT_EQ(end_of_prefix("dlock/"), "dlock0");
+  EXPECT_EQ(end_of_prefix("a\xff"), "b");
+  EXPECT_EQ(end_of_prefix("\xff\xff"), "\0"s);
+  EXPECT_EQ(end_of_prefix(""), "\0"s);
+}
+
+TEST(EtcdAnswer, a_range_has_its_pairs_and_the_revision_and_term_of_its_header) {
+  const auto header = "\x18\x07\x20\x02"s;
+  const auto pair = "\x0a\x01k\x10\x05\x18\x06\x20\x01\x2a\x01v\x30\x09"s;
+  const auto range = read<RangeResult>(
+      RangeRequest{}, "\x0a\x04"s + header + "\x12\x0e" + pair + "\x18\x01\x20\x02");
+
+  EXPECT_EQ(range.revision, 7);
+  EXPECT_EQ(range.term, 2U);
+  EXPECT_TRUE(range.more);
+  EXPECT_EQ(range.count, 2);
+  ASSERT_EQ(range.pairs.size(), 1U);
+  EXPECT_EQ(range.pairs[0], (KeyValue{"k", "v", 5, 6, 1, 9}));
+}
+
+TEST(EtcdAnswer, what_a_later_version_adds_is_skipped) {
+  const auto range = read<RangeResult>(RangeRequest{}, "\xfa\x01\x03new\x20\x02"s);
+
+  EXPECT_EQ(range.count, 2);
+}
+
+TEST(EtcdAnswer, a_field_of_another_type_is_skipped) {
+  const auto range = read<RangeResult>(RangeRequest{}, "\x22\x01x\x10\x05"s);
+
+  EXPECT_EQ(range.count, 0);
+  EXPECT_TRUE(range.pairs.empty());
+}
+
+TEST(EtcdAnswer, bytes_that_are_cut_off_are_no_answer) {
+  const auto whole = "\x12\x08\x0a\x01k\x2a\x03val"s;
+  ASSERT_TRUE(decoded(RangeRequest{}, whole));
+
+  for (std::size_t size = 1; size < whole.size(); ++size) {
+    EXPECT_FALSE(decoded(RangeRequest{}, whole.substr(0, size))) << size;
+  }
+}
+
+TEST(EtcdAnswer, a_length_beyond_the_end_is_no_answer) {
+  EXPECT_FALSE(decoded(RangeRequest{}, "\x12\xff\xff\xff\xff\x0f"s));
+}
+
+TEST(EtcdAnswer, more_pairs_than_any_answer_has_are_refused) {
+  std::string bytes;
+  for (std::size_t i = 0; i <= most_elements; ++i) bytes += "\x12\x00"s;
+
+  EXPECT_FALSE(decoded(RangeRequest{}, bytes));
+}
+
+// A caller takes the results by their places.
+TEST(EtcdAnswer, the_results_of_a_transaction_are_those_of_what_it_executed) {
+  TxnRequest txn;
+  txn.then.emplace_back(PutRequest{});
+  txn.otherwise.emplace_back(RangeRequest{});
+  const auto put = "\x1a\x02\x12\x00"s;
+  const auto range = "\x1a\x02\x0a\x00"s;
+  const auto succeeded = "\x10\x01"s;
+
+  EXPECT_TRUE(read<TxnResult>(txn, succeeded + put).succeeded);
+  EXPECT_FALSE(read<TxnResult>(txn, range).succeeded);
+  EXPECT_FALSE(decoded(txn, succeeded + range));
+  EXPECT_FALSE(decoded(txn, put));
+  EXPECT_FALSE(decoded(txn, succeeded));
+  EXPECT_FALSE(decoded(txn, succeeded + put + put));
+  EXPECT_FALSE(decoded(txn, succeeded + "\x1a\x00"s));
+}
+
+TEST(EtcdAnswer, a_lease_that_is_gone_has_a_ttl_below_zero) {
+  const auto gone = read<LeaseTimeToLiveResult>(
+      LeaseTimeToLiveRequest{}, "\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s);
+
+  EXPECT_EQ(gone.ttl, -1);
+}
+
+TEST(EtcdWatch, a_request_has_its_filters_and_its_number) {
+  WatchRequest watch;
+  watch.key = "k";
+  watch.no_put = true;
+  watch.no_delete = true;
+
+  EXPECT_EQ(encoded(watch, 3), "\x0a\x09\x0a\x01k\x28\x00\x28\x01\x38\x03"s);
+}
+
+TEST(EtcdWatch, events_tell_puts_from_deletions) {
+  const auto put = "\x5a\x05\x12\x03\x0a\x01k"s;
+  const auto deletion = "\x5a\x0c\x08\x01\x12\x03\x0a\x01k\x1a\x03\x0a\x01p"s;
+
+  const auto answer = decoded_watch("\x10\x03"s + put + deletion);
+
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->id, 3);
+  ASSERT_EQ(answer->events.size(), 2U);
+  EXPECT_EQ(answer->events[0].kind, Event::Kind::put);
+  EXPECT_FALSE(answer->events[0].previous);
+  EXPECT_EQ(answer->events[1].kind, Event::Kind::deletion);
+  EXPECT_EQ(answer->events[1].previous.value_or(KeyValue{}).key, "p");
+}
+
+TEST(EtcdWatch, one_that_began_too_long_ago_says_what_is_left) {
+  const auto answer = decoded_watch("\x20\x01\x28\x2a\x32\x03why"s);
+
+  ASSERT_TRUE(answer);
+  EXPECT_TRUE(answer->canceled);
+  EXPECT_EQ(answer->compact_revision, 42);
+  EXPECT_EQ(answer->reason, "why");
+}
+
+}  // namespace
+}  // namespace dlock::etcd

@@ -1,0 +1,93 @@
+// What is made of the errors of etcd.
+
+#include <gtest/gtest.h>
+
+#include "store/etcd/cluster.hpp"
+#include "store/etcd/verdict.hpp"
+#include "util/text.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+using Cure = Trouble::Cure;
+using Kind = Failure::Kind;
+using namespace std::chrono_literals;
+
+Trouble trouble(Code code, const std::string& message) {
+  return trouble_of(Outcome{code, message, false}, "host:1");
+}
+
+TEST(EtcdVerdict, that_a_lease_is_there_or_gone_is_an_answer) {
+  const Outcome exists{Code::failed_precondition, "etcdserver: lease already exists",
+                       false};
+  const Outcome gone{Code::not_found, "etcdserver: requested lease not found", false};
+
+  EXPECT_TRUE(std::get<LeaseGrantResult>(*answer_in(LeaseGrantRequest{}, exists)).exists);
+  EXPECT_FALSE(
+      std::get<LeaseRevokeResult>(*answer_in(LeaseRevokeRequest{}, gone)).was_there);
+  EXPECT_TRUE(std::get<TxnResult>(*answer_in(TxnRequest{}, gone)).lease_gone);
+  EXPECT_FALSE(answer_in(RangeRequest{}, gone));
+  EXPECT_FALSE(answer_in(LeaseGrantRequest{}, gone));
+}
+
+TEST(EtcdVerdict, another_member_may_do_what_one_without_a_leader_cannot) {
+  const auto none = trouble(Code::unavailable, "etcdserver: no leader");
+  EXPECT_EQ(none.cure, Cure::next_member);
+  EXPECT_FALSE(none.may_be_executed);
+
+  const auto late = trouble(Code::unavailable, "etcdserver: request timed out");
+  EXPECT_EQ(late.cure, Cure::next_member);
+  EXPECT_TRUE(late.may_be_executed);
+}
+
+TEST(EtcdVerdict, a_token_that_has_lapsed_is_cured_by_a_login) {
+  for (const auto& [code, message] :
+       {std::pair{Code::unauthenticated, "etcdserver: invalid auth token"},
+        {Code::invalid_argument, "etcdserver: revision of auth store is old"},
+        {Code::invalid_argument, "etcdserver: user name is empty"}}) {
+    const auto one = trouble(code, message);
+
+    EXPECT_EQ(one.cure, Cure::login) << message;
+    EXPECT_FALSE(one.may_be_executed) << message;
+    EXPECT_EQ(one.failure.kind(), Kind::rejected) << message;
+  }
+}
+
+TEST(EtcdVerdict, a_lack_of_rights_or_of_room_is_the_same_everywhere) {
+  const auto rights = trouble(Code::permission_denied, "etcdserver: permission denied");
+  EXPECT_EQ(rights.cure, Cure::none);
+  EXPECT_EQ(rights.failure.kind(), Kind::rejected);
+
+  const auto room =
+      trouble(Code::resource_exhausted, "etcdserver: mvcc: database space exceeded");
+  EXPECT_EQ(room.cure, Cure::none);
+  EXPECT_EQ(room.failure.kind(), Kind::unreachable);
+}
+
+TEST(EtcdVerdict, a_login_that_is_refused_is_not_tried_again) {
+  const Outcome wrong{Code::invalid_argument,
+                      "etcdserver: authentication failed, invalid user ID or password",
+                      false};
+
+  const auto refused = trouble_of_login(wrong, "host:1");
+
+  EXPECT_EQ(refused.cure, Cure::none);
+  EXPECT_EQ(refused.failure.kind(), Kind::rejected);
+}
+
+TEST(EtcdVerdict, a_message_cannot_steer_a_terminal) {
+  EXPECT_TRUE(is_printable_utf8(trouble(Code::unknown, "\x1b[2J\n\xff").failure.what()));
+}
+
+TEST(EtcdShare, the_members_that_are_left_have_equal_time) {
+  const Clock::time_point now(100s);
+
+  EXPECT_EQ(share_of(now, now + 3s, 3), now + 1s);
+  EXPECT_EQ(share_of(now, now + 3s, 1), now + 3s);
+  EXPECT_EQ(share_of(now, now + 500ms, 5), now + 300ms);
+  EXPECT_EQ(share_of(now, now + 100ms, 5), now + 100ms);
+  EXPECT_EQ(share_of(now, now - 1s, 5), now - 1s);
+}
+
+}  // namespace
+}  // namespace dlock::etcd
