@@ -86,6 +86,10 @@ TEST(EtcdAnswer, bytes_that_are_cut_off_are_no_answer) {
   }
 }
 
+TEST(EtcdAnswer, a_flag_without_its_byte_is_no_answer) {
+  EXPECT_FALSE(decoded(RangeRequest{}, "\x18"s));
+}
+
 TEST(EtcdAnswer, a_length_beyond_the_end_is_no_answer) {
   EXPECT_FALSE(decoded(RangeRequest{}, "\x12\xff\xff\xff\xff\x0f"s));
 }

@@ -33,6 +33,9 @@ class Count {
   std::size_t count_ = 0;
 };
 
+// protozero's own reads a byte without looking whether there is one.
+bool flag_in(pbf_reader& from) { return from.get_uint64() != 0; }
+
 struct Header {
   std::uint64_t member = 0;
   std::int64_t revision = 0;
@@ -86,7 +89,7 @@ void read(pbf_reader& from, RangeResult& range, Count& count) {
     case field(2, bytes_type):
       range.pairs.push_back(message_in<KeyValue>(from.get_message(), count));
       break;
-    case field(3, varint): range.more = from.get_bool(); break;
+    case field(3, varint): range.more = flag_in(from); break;
     case field(4, varint): range.count = from.get_int64(); break;
     default: from.skip();
   }
@@ -133,7 +136,7 @@ void read(pbf_reader& from, AnyResult& any, Count& count) {
 void read(pbf_reader& from, TxnResult& txn, Count& count) {
   switch (from.tag_and_type()) {
     case field(1, bytes_type): take_header(from.get_message(), txn); break;
-    case field(2, varint): txn.succeeded = from.get_bool(); break;
+    case field(2, varint): txn.succeeded = flag_in(from); break;
     case field(3, bytes_type): {
       auto any = message_in<AnyResult>(from.get_message(), count);
       if (!any.result) throw protozero::unknown_pbf_wire_type_exception();
@@ -187,7 +190,7 @@ void read(pbf_reader& from, StatusResult& status, Count& count) {
       status.errors.push_back(from.get_bytes());
       break;
     case field(9, varint): status.size_in_use = from.get_int64(); break;
-    case field(10, varint): status.is_learner = from.get_bool(); break;
+    case field(10, varint): status.is_learner = flag_in(from); break;
     default: from.skip();
   }
 }
@@ -226,7 +229,7 @@ void read(pbf_reader& from, Member& member, Count& count) {
       count.one_more();
       member.client_urls.push_back(from.get_bytes());
       break;
-    case field(5, varint): member.is_learner = from.get_bool(); break;
+    case field(5, varint): member.is_learner = flag_in(from); break;
     default: from.skip();
   }
 }
@@ -268,8 +271,8 @@ void read(pbf_reader& from, WatchAnswer& answer, Count& count) {
       answer.revision = header_in(from.get_message()).revision;
       break;
     case field(2, varint): answer.id = from.get_int64(); break;
-    case field(3, varint): answer.created = from.get_bool(); break;
-    case field(4, varint): answer.canceled = from.get_bool(); break;
+    case field(3, varint): answer.created = flag_in(from); break;
+    case field(4, varint): answer.canceled = flag_in(from); break;
     case field(5, varint): answer.compact_revision = from.get_int64(); break;
     case field(6, bytes_type): answer.reason = from.get_bytes(); break;
     case field(11, bytes_type):
