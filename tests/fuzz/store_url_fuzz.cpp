@@ -79,6 +79,19 @@ void require_cluster(const redis_cluster::Plan& plan) {
           "a URL that is shown leads to the same servers");
 }
 
+void require_etcd(const etcd::Plan& plan) {
+  const auto& members = plan.access.members;
+  require(!members.empty() && members.size() <= 32, "a list of servers has bounds");
+  for (const auto& member : members) {
+    require(!member.host.empty() && member.port != 0, "a server has one place");
+  }
+  const auto again = again_from(plan).access;
+  require(!again.password, "a URL that is shown has no password");
+  require(again.members == members && again.user == plan.access.user &&
+              again.tls.has_value() == plan.access.tls.has_value(),
+          "a URL that is shown leads to the same members");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -94,6 +107,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (const auto* plan = std::get_if<redis_cluster::Plan>(&parsed)) {
       require_cluster(*plan);
     }
+    if (const auto* plan = std::get_if<etcd::Plan>(&parsed)) require_etcd(*plan);
     if (const auto* local = std::get_if<local::Plan>(&parsed)) {
       const auto& path = local->path;
       require(path.empty() || path.front() == '/', "a path is absolute");
