@@ -70,6 +70,7 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
   asio::awaitable<std::optional<Release>> end_lease(const std::optional<RunEnd>& end,
                                                     Turn& turn);
+  asio::awaitable<bool> free_unrecorded(const std::optional<RunEnd>& end, Turn& turn);
   asio::awaitable<Release> end_without(const std::optional<RunEnd>& end, Turn& turn);
   asio::awaitable<std::int64_t> lease_to_keep_on(const std::optional<RunEnd>& end,
                                                  Turn& turn);
@@ -95,6 +96,7 @@ class EtcdClaimant final : public Claimant {
   std::optional<Answer> told_;  // that it does not wait any more, until it is released
   std::optional<Taker> taken_by_;
   Clock::time_point granted_at_;
+  std::int64_t runs_kept_ = 0;  // when it was given back
 
   std::unique_ptr<Watch> watch_;
   Watched watched_;

@@ -13,9 +13,9 @@ namespace {
 // For how long what is ours is still given back where the user wants to be gone.
 constexpr milliseconds last_patience{80};
 
-// One release in so many looks for what can be forgotten: there are more runs than are
-// kept before there is any (to_forget()).
-constexpr std::uint64_t releases_per_look = 10;
+// Keys of runs that may be there before it is looked whether any can be forgotten: those
+// that to_forget() keeps, and the few that are no runs.
+constexpr std::int64_t few_runs = 33;
 
 bool has_ended(const Line& line, Fence fence) {
   return std::any_of(line.runs.past.begin(), line.runs.past.end(),
@@ -61,14 +61,24 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
     if (!own_ && known && claim().attached) own_ = known;
   }
   std::optional<Release> answer;
-  while (!answer) answer = co_await end_lease(end, turn);
+  std::optional<Failure> failure;
+  try {
+    while (!answer) answer = co_await end_lease(end, turn);
+  } catch (const Failure& error) {
+    failure = error;  // co_await is not allowed in here
+  }
+  if (failure) {
+    const bool was_held = co_await free_unrecorded(end, turn);
+    if (!was_held) throw *failure;
+    answer = Release::released;
+  }
   if (loss_told_by(*answer)) co_return *answer;  // and to be released again
   const bool is_left = end && end->leaves_lease && *answer == Release::released;
   if (lease_ != 0 && !is_left) co_await revoke(lease_, turn);
   own_.reset();
   forget_lease();
   ++times_;
-  if (end) co_await forget_runs(turn);
+  if (runs_kept_ > few_runs) co_await forget_runs(turn);
   co_return *answer;
 }
 
@@ -89,6 +99,7 @@ asio::awaitable<std::optional<Release>> EtcdClaimant::end_lease(
   auto request = etcd::give_back(scene(), *own_, ending);
   const auto result = co_await write(std::move(request), turn);
   if (result.succeeded) {
+    runs_kept_ = runs_kept_after(result);
     co_return own_->holds() ? Release::released : Release::not_ours;
   }
   if (result.lease_gone) {
@@ -103,6 +114,22 @@ asio::awaitable<std::optional<Release>> EtcdClaimant::end_lease(
   if (is_same) co_return std::nullopt;
   own_ = known;
   co_return co_await end_without(end, turn);
+}
+
+// A cluster whose data base is full writes nothing, but revokes leases. False if the lock
+// was not freed so, or has to be held on.
+asio::awaitable<bool> EtcdClaimant::free_unrecorded(const std::optional<RunEnd>& end,
+                                                    Turn& turn) {
+  const bool is_wanted = own_ && own_->standing == Standing::holds && lease_ != 0 &&
+                         claim().min_hold == milliseconds(0);
+  if (!is_wanted || (end && end->leaves_lease)) co_return false;
+  try {
+    LeaseRevokeRequest request{lease_};
+    const auto revoked = co_await calls_.lease_revoke(request, turn.until, turn.wakeup);
+    co_return revoked.was_there;
+  } catch (const Failure&) {
+    co_return false;
+  }
 }
 
 // There is no entry that could be given back, or it is nobody's any more.
@@ -142,9 +169,8 @@ asio::awaitable<std::int64_t> EtcdClaimant::lease_to_keep_on(
   co_return request.id;
 }
 
-// Now and then, when there are many. Nothing depends on it.
+// Nothing depends on it.
 asio::awaitable<void> EtcdClaimant::forget_runs(Turn& turn) {
-  if (random_up_to(releases_per_look - 1) != 0) co_return;
   try {
     co_await look(turn);
     auto request = forget(to_forget(turn.line.runs, turn.line.entries, wall_now()));

@@ -244,8 +244,16 @@ TxnRequest give_back(const Scene& scene, const Entry& own, const Ending& ending)
   } else if (own.holds() && !own.attached) {
     add_past_run(txn.then, scene, own, ended_by_hand(own, scene.now), false);
   }
+  auto runs = all_below(runs_of(scene.lock));
+  runs.keys_only = true;
+  runs.limit = 1;
+  txn.then.emplace_back(std::move(runs));
   add_look(txn.otherwise, scene.lock);
   return txn;
+}
+
+std::int64_t runs_kept_after(const TxnResult& given_back) {
+  return range_at(given_back, given_back.results.size() - 1).count;
 }
 
 TxnRequest record_lost(const Scene& scene, const Entry& own, const RunEnd& end) {

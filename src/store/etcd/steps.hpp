@@ -62,6 +62,9 @@ struct Ending {
 };
 TxnRequest give_back(const Scene& scene, const Entry& own, const Ending& ending);
 
+// How many keys there are of the runs of the lock, by the answer to give_back().
+std::int64_t runs_kept_after(const TxnResult& given_back);
+
 // To record how a run ended whose lease had vanished.
 TxnRequest record_lost(const Scene& scene, const Entry& own, const RunEnd& end);
 

@@ -1,0 +1,300 @@
+#!/usr/bin/env bats
+# Locks that an etcd cluster keeps: what they do as everywhere, and what is their own.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # hold and queue set holder, command and waiter
+
+setup() {
+  load support
+  load ../faults/locks
+  load etcd
+  use_etcd_store
+  report=$BATS_TEST_TMPDIR/report
+  order=$BATS_TEST_TMPDIR/order
+  said=$BATS_TEST_TMPDIR/said
+}
+
+teardown() {
+  stop_etcd
+  kill_leftovers
+}
+
+short=(--ttl 2s --store-timeout 400ms)  # for leases that have to run out
+
+noting=(sh -c 'echo "$2" >> "$1"' -)
+noted() { grep -qsx "$1" "$order"; }
+of_report() { jq -r "$1" "$report"; }
+keys() { etcdctl get --prefix --keys-only "$1" | sed '/^$/d'; }  # <prefix>
+
+# --- As everywhere ---
+
+@test "a command runs under the lock, and its exit code comes back" {
+  run dlock run job -- sh -c 'echo "$DLOCK_STORE"; dlock status job > /dev/null && echo held; exit 3'
+
+  assert_equal "$status $output" "3 $DLOCK_STORE
+held"
+  run dlock status job
+  assert_status 1
+}
+
+@test "a lock that is held is busy, and its holder is named" {
+  hold job
+
+  run dlock run job -- echo started
+
+  assert_status 75
+  assert_one_line
+  assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
+}
+
+@test "waiters are served in the order of their arrival" {
+  hold job
+  for number in 1 2 3; do queue job -- "${noting[@]}" "$order" "$number"; done
+
+  let_go
+  eventually noted 3
+
+  assert_equal "$(paste -sd ' ' "$order")" '1 2 3'
+}
+
+@test "as many hold as there are slots, and the next one takes the slot that is freed" {
+  hold job --slots 2
+  first=$holder
+  hold job --slots 2
+
+  run dlock run --slots 2 job -- true
+  assert_status 75
+  let_go "$first"
+  assert_exits 0 "$first"
+  run dlock run --slots 2 job -- printenv DLOCK_SLOT
+
+  assert_equal "$status $output" '0 0'
+}
+
+@test "readers hold together and keep a writer out" {
+  hold job --shared
+
+  run dlock run --shared job -- true
+  assert_status 0
+  run dlock run job -- true
+  assert_status 75
+}
+
+@test "a lock is acquired, renewed, checked and released by hand" {
+  token=$(dlock acquire --ttl 20s job)
+  run dlock run job -- true
+  assert_status 75
+  dlock renew --ttl 60s job --token "$token"
+  assert_between "$(look job '.holders[0].expires_in_ms')" 50000 60000
+  fence=$(look job '.holders[0].fence')
+  DLOCK_FENCE=$fence DLOCK_NAME=job dlock check
+  dlock release job --token "$token"
+
+  run dlock release job --token "$token"
+  assert_status 76
+  is_free job
+}
+
+@test "a lease for a process ends with it" {
+  sleep 60 3>&- &
+  process=$!
+  dlock acquire --for-pid "$process" "${short[@]}" job > /dev/null
+  is_held job
+
+  kill "$process"
+
+  EVENTUALLY_MS=10000 eventually is_free job
+}
+
+@test "the fence is the revision in which a holder came, and greater each time" {
+  first=$(dlock run job -- sh -c 'etcdctl get --prefix dlock/job/ -w json | jq .kvs[0].create_revision; echo "$DLOCK_FENCE"' | paste -sd ' ')
+  second=$(dlock run job -- printenv DLOCK_FENCE)
+
+  assert_equal "${first% *}" "${first#* }"
+  ((second > ${first#* }))
+}
+
+@test "a register admits no smaller fence than it has seen" {
+  dlock fence disk 7
+  run dlock fence disk 6
+  assert_status 76
+  dlock fence disk 7
+  dlock fence disk 10
+}
+
+@test "locks are listed with their holders, and history tells how runs ended" {
+  hold 'a job/with a slash'
+  dlock run b -- true
+  run dlock run b -- sh -c 'exit 3'
+
+  assert_equal "$(dlock list --json | jq -c '[.[].name]')" '["a job/with a slash","b"]'
+  assert_equal "$(dlock history --json b | jq -c '[.[].exit_code]')" '[3,0]'
+}
+
+@test "watch tells what happens to a lock" {
+  dlock watch --json job > "$said" 3>&- &
+  eventually is_watched
+
+  dlock run job -- sh -c 'exit 3' || true
+  token=$(dlock acquire --ttl 2s job)
+
+  EVENTUALLY_MS=10000 eventually is_told expired
+  assert_equal "$(jq -r .event "$said" | paste -sd ' ')" 'granted released granted expired'
+  assert_equal "$(jq -r 'select(.event == "released").message' "$said" | cut -d, -f1)" 'exit 3'
+  [[ -n $token ]]
+}
+
+is_told() { jq -r .event "$said" | grep -qx "$1"; }
+# Whether anybody listens.
+is_watched() {
+  (($(curl -s "${ETCDCTL_ENDPOINTS%%,*}/metrics" | awk '$1 == "etcd_debugging_mvcc_watcher_total" { print $2 }') > 0))
+}
+
+@test "a holder is told of a break, and who has done it" {
+  hold job --report "$report"
+
+  dlock break --yes job > /dev/null
+
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
+}
+
+@test "a run that somebody has done within the window is not done again" {
+  dlock run job -- "${noting[@]}" "$order" first
+
+  dlock run --dedupe 1h job -- "${noting[@]}" "$order" second
+
+  assert_equal "$(< "$order")" first
+}
+
+@test "of claims that supersede each other the newest alone waits" {
+  hold job
+  queue job --supersede -- "${noting[@]}" "$order" older
+  older=$waiter
+  queue job --supersede -- "${noting[@]}" "$order" newer
+
+  assert_exits 75 "$older"
+  let_go
+  assert_exits 0 "$waiter"
+  assert_equal "$(< "$order")" newer
+}
+
+@test "a claim that replaces takes the lock from its holder" {
+  hold job --report "$report"
+
+  run dlock run --replace --wait 10s job -- echo mine
+
+  assert_equal "$status $output" '0 mine'
+  assert_exits 76 "$holder"
+}
+
+@test "where so many wait already nobody else does" {
+  hold job
+  queue job -- true
+
+  run dlock run --wait 10s --max-queue 1 job -- true
+
+  assert_status 75
+}
+
+@test "a run that was too quick holds the lock on" {
+  dlock run --min-hold 1h job -- true
+
+  run dlock run job -- true
+  assert_status 75
+  assert_between "$(look job '.holders[0].expires_in_ms')" 3500000 3600000
+}
+
+@test "a lease that vanished is set up again where that is wanted" {
+  hold job "${short[@]}" --reclaim --report "$report"
+  etcdctl del --prefix dlock/ > /dev/null
+
+  eventually is_held job
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report .outcome)" ran
+}
+
+# --- What is its own ---
+
+@test "limit and cache are refused before anything is asked" {
+  stop_etcd
+
+  run dlock limit api 5/1h
+  assert_status 78
+  assert_one_line
+  run dlock cache report -- echo stored
+  assert_status 78
+  assert_one_line
+}
+
+@test "who holds and who waits is one key each, which nothing of a run outlives" {
+  hold job
+  queue job -- true
+  assert_equal "$(keys dlock/job/ | wc -l)" 2
+
+  let_go
+  assert_exits 0 "$waiter"
+
+  assert_equal "$(keys dlock/job/)" ''
+  assert_equal "$(keys dlock/.runs/job/now/)" ''
+}
+
+@test "a holder whose lease is revoked is told at once" {
+  hold job --report "$report"
+  eventually is_watched
+  key=$(keys dlock/job/)
+
+  etcdctl lease revoke "${key##*/}" > /dev/null
+
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
+}
+
+@test "a lock that etcdctl holds is busy, and shown as foreign" {
+  hold_by_etcdctl job
+
+  run dlock run job -- true
+  assert_status 75
+  assert_equal "$(look job '.holders[0] | "\(.fence) \(.pid)"')" 'null null'
+  kill "$foreign"
+  eventually is_free job
+}
+
+# Holds a lock as etcdctl does. Sets $foreign to its pid.
+hold_by_etcdctl() {  # <name>
+  etcdctl lock "dlock/$1" > /dev/null 3>&- &
+  foreign=$!
+  eventually is_held "$1"
+}
+
+@test "break takes a lock from etcdctl" {
+  hold_by_etcdctl job
+
+  dlock break --yes job > /dev/null
+
+  is_free job
+}
+
+@test "etcdctl waits for a lock that dlock holds, and dlock for it" {
+  hold job
+  etcdctl lock dlock/job -- "${noting[@]}" "$order" etcdctl 3>&- &
+  foreign=$!
+  eventually waits_in_line 2
+  queue job -- "${noting[@]}" "$order" dlock
+
+  let_go
+
+  assert_exits 0 "$waiter"
+  assert_equal "$(paste -sd ' ' "$order")" 'etcdctl dlock'
+  wait "$foreign"
+}
+
+waits_in_line() { [[ $(keys dlock/job/ | wc -l) == "$1" ]]; }  # <number>
+
+@test "a lease that is shorter than etcd counts is never kept for less" {
+  dlock acquire --ttl 500ms job > /dev/null
+
+  assert_between "$(look job '.holders[0].expires_in_ms')" 0 2000
+  EVENTUALLY_MS=8000 eventually is_free job
+}

@@ -1,0 +1,247 @@
+#!/usr/bin/env bats
+# A cluster of three members of which some fail: kept locks, lost ones, and no two holders.
+# A lease lasts six seconds, an election one.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # the helpers set holder, waiter, hosts
+# shellcheck disable=SC2030,SC2031  # each test has a store of its own
+
+setup() {
+  load ../bats/support
+  load ../bats/etcd
+  load locks
+  load etcd_members
+  report=$BATS_TEST_TMPDIR/report
+  said=$BATS_TEST_TMPDIR/said
+  ran=$BATS_TEST_TMPDIR/ran
+  order=$BATS_TEST_TMPDIR/order
+  faults=$BATS_TEST_DIRNAME
+}
+
+teardown() {
+  leave_island
+  stop_etcd
+  kill_leftovers
+}
+
+lease=(--ttl 6s)
+noting=(sh -c 'echo "$2" >> "$1"' -)
+
+of_report() { jq -r "$1" "$report"; }
+
+# Asserts that the lock is held still, was renewed, and that the run is none the worse for
+# what happened.
+assert_lived_through() {  # <number of a member that is well>
+  EVENTUALLY_MS=4000 eventually was_renewed "$1" 4
+  run dlock run "${lease[@]}" job -- touch "$ran"
+  assert_status 75
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null true'
+  run dlock run --wait 5s "${lease[@]}" job -- touch "$ran"
+  assert_status 0
+}
+
+others_than() {  # <number>
+  local i
+  for i in 1 2 3; do [[ $i == "$1" ]] || echo "$i"; done
+}
+
+# --- The leader goes ---
+
+@test "a leader that is killed costs the run nothing" {
+  use_etcd_store 3
+  leader=$(etcd_leader)
+  mapfile -t others < <(others_than "$leader")
+  export DLOCK_STORE
+  DLOCK_STORE=$(store_from "$leader" "${others[@]}")
+  hold job "${lease[@]}" --report "$report"
+
+  crash_etcd "$leader"
+  EVENTUALLY_MS=10000 eventually new_leader "$leader"
+
+  assert_lived_through "${others[0]}"
+}
+
+@test "a leader that is stopped and goes on costs the run nothing, and grants nobody anything" {
+  use_etcd_store 3
+  leader=$(etcd_leader)
+  mapfile -t others < <(others_than "$leader")
+  export DLOCK_STORE
+  DLOCK_STORE=$(store_from "$leader" "${others[@]}")
+  hold job "${lease[@]}" --report "$report"
+
+  freeze_etcd "$leader"
+  EVENTUALLY_MS=10000 eventually new_leader "$leader"
+  go_on_etcd "$leader"
+
+  for _ in 1 2 3 4 5; do
+    run dlock run "${lease[@]}" job -- touch "$ran"
+    assert_status 75
+  done
+  assert_lived_through "${others[0]}"
+}
+
+@test "one who waits gets the lock from those that are left" {
+  use_etcd_store 3
+  leader=$(etcd_leader)
+  mapfile -t others < <(others_than "$leader")
+  export DLOCK_STORE
+  DLOCK_STORE=$(store_from "$leader" "${others[@]}")
+  hold job "${lease[@]}"
+  queue job "${lease[@]}" -- touch "$ran"
+
+  crash_etcd "$leader"
+  EVENTUALLY_MS=10000 eventually new_leader "$leader"
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_exits 0 "$waiter"
+  [[ -e $ran ]]
+}
+
+@test "a cluster without a majority grants nothing, and with -w it is waited for" {
+  use_etcd_store 3
+  crash_etcd 2 3
+
+  run dlock run --store-timeout 1s job -- touch "$ran"
+  assert_status 69
+  assert_one_line
+  dlock run --wait 30s --store-timeout 1s job -- touch "$ran" 2> "$said" 3>&- &
+  waiter=$!
+  never_within 1500 test -e "$ran"
+  launch_etcd 2
+
+  EVENTUALLY_MS=20000 eventually has_ended "$waiter"
+  assert_exits 0 "$waiter"
+  [[ -e $ran ]]
+}
+
+@test "all members that are restarted cost the run nothing" {
+  use_etcd_store 3
+  hold job "${lease[@]}" --report "$report"
+
+  crash_etcd 1 2 3
+  for member in 1 2 3; do launch_etcd "$member"; done
+  EVENTUALLY_MS=10000 eventually new_leader
+
+  assert_lived_through 1
+}
+
+@test "a client that is cut off with its member ends its command before anybody else has the lock" {
+  use_island
+  use_etcd_around_island
+  on_island env DLOCK_STORE="etcd://${hosts[1]}:13001" \
+    "$DLOCK_BIN" run "${lease[@]}" --report "$report" job -- \
+    sh -c 'echo $$ > "$1"; exec sleep 60' - "$BATS_TEST_TMPDIR/pid" 3>&- &
+  holder=$!
+  eventually test -s "$BATS_TEST_TMPDIR/pid"
+  command=$(< "$BATS_TEST_TMPDIR/pid")
+  "$faults/last_death" "$command" > "$BATS_TEST_TMPDIR/death" 3>&- &
+  death=$!
+
+  cut_off_island
+  dlock run --wait 30s "${lease[@]}" job -- sh -c 'date +%s%3N > "$1"' - "$ran"
+  wait "$death"
+
+  (($(< "$BATS_TEST_TMPDIR/death") < $(< "$ran")))
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost unconfirmed'
+}
+
+# --- Leases and the data base ---
+
+@test "a lease that is revoked ends the command within a renewal" {
+  use_etcd_store 3
+  hold job "${lease[@]}" --report "$report"
+  key=$(etcdctl get --prefix --keys-only dlock/job/ | head -n 1)
+
+  etcdctl lease revoke "${key##*/}" > /dev/null
+
+  EVENTUALLY_MS=3500 eventually has_ended "$holder"
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
+}
+
+@test "a data base that is full grants nothing, and what is held is renewed and given back" {
+  # shellcheck disable=SC2034  # use_etcd_store goes by it
+  etcd_options=(--quota-backend-bytes 262144)
+  use_etcd_store
+  hold job "${lease[@]}" --report "$report"
+  fill_etcd
+
+  run dlock run other -- touch "$ran"
+  assert_status 69
+  assert_one_line
+  EVENTUALLY_MS=4000 eventually was_renewed 1 4
+  let_go
+
+  assert_exits 0 "$holder"
+  is_free job
+}
+
+fill_etcd() {
+  local i
+  for ((i = 0; i < 200; ++i)); do
+    head -c 20000 /dev/zero | tr '\0' x | etcdctl put "fill/$i" > /dev/null 2>&1 || return 0
+  done
+  return 1
+}
+
+@test "a command whose dlock is stopped for three ttls is dead before its lease ends" {
+  use_etcd_store 3
+  hold job --ttl 3s
+  "$faults/last_death" "$command" > "$BATS_TEST_TMPDIR/death" 3>&- &
+  death=$!
+
+  kill -STOP "$holder"
+  dlock run --wait 30s --ttl 3s job -- sh -c 'date +%s%3N > "$1"' - "$ran"
+  wait "$death"
+  kill -CONT "$holder"
+
+  (($(< "$BATS_TEST_TMPDIR/death") < $(< "$ran")))
+  EVENTUALLY_MS=10000 eventually has_ended "$holder"
+  assert_exits 76 "$holder"
+}
+
+# --- Beside etcdctl, in one line ---
+
+@test "dlock and etcdctl are served in the order of their arrival" {
+  use_etcd_store 3
+  hold job
+  for number in 1 3 5; do
+    queue job -- "${noting[@]}" "$order" "$number"
+    etcdctl lock dlock/job -- "${noting[@]}" "$order" $((number + 1)) 3>&- &
+    eventually stand_in_line $((number + 2))
+  done
+
+  let_go
+  EVENTUALLY_MS=10000 eventually grep -qsx 6 "$order"
+
+  assert_equal "$(paste -sd ' ' "$order")" '1 2 3 4 5 6'
+}
+
+stand_in_line() { (($(etcdctl get --prefix --keys-only dlock/job/ | grep -c .) == $1)); }  # <number>
+
+@test "dlock and etcdctl are never inside together" {
+  use_etcd_store 3
+  export faults BATS_TEST_TMPDIR
+  contenders=()
+  for number in 1 2 3 4; do
+    (for ((i = 0; i < ${DLOCK_TEST_ROUNDS:-20}; ++i)); do
+      dlock run --wait 60s contended -- "$faults/critical_section" "$BATS_TEST_TMPDIR" 0.003
+    done) 3>&- &
+    contenders+=($!)
+    (for ((i = 0; i < ${DLOCK_TEST_ROUNDS:-20}; ++i)); do
+      DLOCK_FENCE=0 etcdctl lock dlock/contended -- \
+        "$faults/critical_section" "$BATS_TEST_TMPDIR" 0.003
+    done) 3>&- &
+    contenders+=($!)
+  done
+
+  wait "${contenders[@]}"
+
+  [[ ! -e $BATS_TEST_TMPDIR/violations ]]
+  fences=$(grep -vx 0 "$BATS_TEST_TMPDIR/fences")
+  assert_equal "$(wc -l <<< "$fences")" $((4 * ${DLOCK_TEST_ROUNDS:-20}))
+  sort -nc <<< "$fences"
+}
