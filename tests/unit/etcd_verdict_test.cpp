@@ -69,10 +69,14 @@ TEST(EtcdVerdict, a_login_that_is_refused_is_not_tried_again) {
                       "etcdserver: authentication failed, invalid user ID or password",
                       false};
 
-  const auto refused = trouble_of_login(wrong, "host:1");
+  const Outcome lapsed{Code::unauthenticated, "etcdserver: invalid auth token", false};
 
-  EXPECT_EQ(refused.cure, Cure::none);
-  EXPECT_EQ(refused.failure.kind(), Kind::rejected);
+  for (const auto& outcome : {wrong, lapsed}) {
+    const auto refused = trouble_of_login(outcome, "host:1");
+
+    EXPECT_EQ(refused.cure, Cure::none);
+    EXPECT_EQ(refused.failure.kind(), Kind::rejected);
+  }
 }
 
 TEST(EtcdVerdict, a_message_cannot_steer_a_terminal) {
