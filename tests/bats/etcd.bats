@@ -292,6 +292,23 @@ hold_by_etcdctl() {  # <name>
 
 waits_in_line() { [[ $(keys dlock/job/ | wc -l) == "$1" ]]; }  # <number>
 
+@test "a waiter that was stopped for longer than its lease comes back behind the others" {
+  hold job
+  queue job "${short[@]}" -- "${noting[@]}" "$order" stopped
+  stopped=$waiter
+  queue job -- "${noting[@]}" "$order" other
+  kill -STOP "$stopped"
+  EVENTUALLY_MS=8000 eventually waits_in_line 2
+
+  kill -CONT "$stopped"
+  eventually waits_in_line 3
+  let_go
+
+  assert_exits 0 "$waiter"
+  assert_exits 0 "$stopped"
+  assert_equal "$(paste -sd ' ' "$order")" 'other stopped'
+}
+
 @test "a lease that is shorter than etcd counts is never kept for less" {
   dlock acquire --ttl 500ms job > /dev/null
 

@@ -121,12 +121,13 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::ask_as_waiter(Turn& turn) {
     co_await look(turn);
     co_return std::nullopt;
   }
-  if (alive.term == result.term && covers(alive.ttl, claim())) lasts_from_ = sent_at;
-  if (!is_plain || !result.succeeded || !lasts_from_) {
-    turn.line = line_from(claim().lock, result, is_plain && result.succeeded ? 2 : 0);
-    co_return std::nullopt;
-  }
-  const auto line = line_from(claim().lock, result, 2);
+  // Else the lease is renewed once more before anything is granted: see extend().
+  const bool is_confirmed = alive.term == result.term && covers(alive.ttl, claim());
+  if (is_confirmed) lasts_from_ = sent_at;
+  const bool has_entered = is_plain && result.succeeded;
+  turn.line = line_from(claim().lock, result, has_entered ? 2 : 0);
+  if (!has_entered || !is_confirmed) co_return std::nullopt;
+  const auto line = turn.line;
   auto answer = co_await entered(std::move(own), result, line, turn);
   co_return std::optional<Answer>(std::move(answer));
 }

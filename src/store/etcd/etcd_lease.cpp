@@ -40,31 +40,23 @@ void EtcdClaimant::forget_lease() {
 
 // Has a lease that lasts from just now.
 asio::awaitable<void> EtcdClaimant::have_lease(Turn& turn) {
-  const auto is_fresh = [this](Clock::time_point now) {
-    return lasts_from_ && now - *lasts_from_ < claim().ttl / may_have_lost;
+  const auto is_fresh = [this] {
+    return lasts_from_ && Clock::now() - *lasts_from_ < claim().ttl / may_have_lost;
   };
-  while (!is_fresh(Clock::now())) {
-    const auto sent_at = Clock::now();
-    std::int64_t ttl = 0;
-    if (lease_ == 0) {
-      lease_ = lease_for(claim().token, times_);
-      LeaseGrantRequest request{lease_, seconds_for(claim())};
-      const auto granted = co_await calls_.lease_grant(request, turn.until, turn.wakeup);
-      if (granted.exists) continue;  // by a request whose answer was lost
-      ttl = granted.ttl;
-    } else {
-      LeaseKeepAliveRequest request{lease_};
-      const auto alive =
-          co_await calls_.lease_keep_alive(request, turn.until, turn.wakeup);
-      ttl = alive.ttl;
-      if (ttl == 0) {
-        forget_lease();
-        continue;
-      }
+  while (!is_fresh()) {
+    if (lease_ != 0) {
+      co_await extend(turn.until, turn.wakeup);
+      if (lasts_from_) break;
     }
-    if (!covers(ttl, claim())) throw too_short(ttl);
+    // By what is known of it, there is none.
+    lease_ = lease_for(claim().token, times_);
+    const auto sent_at = Clock::now();
+    LeaseGrantRequest request{lease_, seconds_for(claim())};
+    const auto granted = co_await calls_.lease_grant(request, turn.until, turn.wakeup);
+    if (granted.exists) continue;  // by a request whose answer was lost
+    if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
     lasts_from_ = sent_at;
-    if (Clock::now() >= turn.until) break;
+    break;
   }
 }
 
@@ -86,9 +78,13 @@ asio::awaitable<std::optional<Entry>> EtcdClaimant::extend(Clock::time_point unt
     const auto& alive = std::get<LeaseKeepAliveResult>(results.at(0));
     const auto& look = std::get<RangeResult>(results.at(1));
     if (alive.term != look.term) continue;
-    if (alive.ttl == 0 || look.pairs.empty()) co_return std::nullopt;
+    if (alive.ttl == 0) {
+      forget_lease();
+      co_return std::nullopt;
+    }
     if (!covers(alive.ttl, claim())) throw too_short(alive.ttl);
     lasts_from_ = sent_at;
+    if (look.pairs.empty()) co_return std::nullopt;
     co_return entry_from(look.pairs.front(), line_of(claim().lock));
   }
   throw leader_changed();
