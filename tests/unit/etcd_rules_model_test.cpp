@@ -67,9 +67,9 @@ class Client {
       return;
     }
     // What was read may be old by the time it is acted on.
-    if (!line_ || dice.one_in(2)) {
+    if (!line_ || dice.one_in(4)) {
       line_ = line_from(job, etcd.execute(look_at(job)));
-      if (dice.one_in(2)) return;
+      if (!dice.one_in(3)) return;
     }
     go_on(etcd, scene);
   }
@@ -162,7 +162,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     claim.slots = GetParam().slots;
     if (GetParam().readers && dice.below(3) > 0) claim.mode = Mode::shared;
     if (!GetParam().rivals) return claim;
-    claim.supersedes = dice.one_in(3);
+    claim.supersedes = dice.one_in(2);
     claim.replaces = dice.one_in(4);
     if (dice.one_in(3)) claim.max_queue = dice.below(4);
     return claim;
