@@ -1,5 +1,6 @@
 #include "store/etcd/etcd_claimant.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "lock/timing.hpp"
@@ -45,6 +46,22 @@ asio::awaitable<void> EtcdClaimant::look(Turn& turn) {
   turn.line = line_from(claim().lock, result);
 }
 
+// A look, without the runs where none can matter.
+asio::awaitable<void> EtcdClaimant::glance(Turn& turn) {
+  if (!claim().dedupe && !claim().supersedes) {
+    auto request = glance_at(claim().lock);
+    const auto result =
+        co_await calls_.txn(std::move(request), Repeat::freely, turn.until, turn.wakeup);
+    turn.line = line_from(claim().lock, result);
+    const auto& entries = turn.line.entries;
+    const bool is_enough =
+        std::none_of(entries.begin(), entries.end(),
+                     [](const Entry& e) { return e.dedupe.has_value(); });
+    if (is_enough) co_return;
+  }
+  co_await look(turn);
+}
+
 // Each may be sent again: it is void the second time, and what the first has written is
 // found then. That of a lease which was revoked is void, too, however late it comes.
 asio::awaitable<TxnResult> EtcdClaimant::write(TxnRequest request, Turn& turn) {
@@ -78,7 +95,7 @@ void EtcdClaimant::adopt(const Line& line) {
 asio::awaitable<std::optional<Answer>> EtcdClaimant::begin(Turn& turn) {
   if (own_ && !own_->holds()) co_return co_await ask_as_waiter(turn);
   if (turn.queue != Queue::join || own_) {
-    co_await look(turn);
+    co_await glance(turn);
     co_return std::nullopt;
   }
   co_await have_lease(turn);

@@ -53,6 +53,7 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<Answer> entered(Entry own, const TxnResult& result, const Line& line,
                                   Turn& turn);
   asio::awaitable<void> look(Turn& turn);
+  asio::awaitable<void> glance(Turn& turn);
   asio::awaitable<TxnResult> write(TxnRequest request, Turn& turn);
   asio::awaitable<void> count(Turn& turn);
   void adopt(const Line& line);

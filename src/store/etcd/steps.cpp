@@ -144,10 +144,17 @@ TxnRequest look_at(const LockName& lock) {
   return txn;
 }
 
+TxnRequest glance_at(const LockName& lock) {
+  TxnRequest txn;
+  txn.then.emplace_back(all_below(line_of(lock)));
+  return txn;
+}
+
 Line line_from(const LockName& lock, const TxnResult& result, std::size_t first) {
   Line line;
   line.revision = result.revision;
   line.entries = entries_from(range_at(result, first).pairs, line_of(lock));
+  if (result.results.size() == 1) return line;
   line.runs = runs_from(range_at(result, first + 1).pairs, runs_of(lock));
   return line;
 }

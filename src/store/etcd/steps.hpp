@@ -23,8 +23,11 @@ struct Scene {
 // All of a lock, in one revision.
 TxnRequest look_at(const LockName& lock);
 
+// Without what is kept of its runs, which takes longer to send and to read than all else.
+TxnRequest glance_at(const LockName& lock);
+
 // The lock as the two results from `first` on tell of it. Throws Failure (unreachable)
-// if they are of another kind.
+// if they are of another kind. Of a glance there is one result, and no runs.
 Line line_from(const LockName& lock, const TxnResult& result, std::size_t first = 0);
 
 // Each of the following has the lock as its results if it is void: see line_from().
