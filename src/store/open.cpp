@@ -40,11 +40,14 @@ constexpr StoreKind kinds[] = {
      "redis+cluster://",
      parse<redis_cluster::Plan>,
      {.leases_run_out = true}},
+    {{"redis+quorum", "rediss+quorum"},
+     "redis+quorum://",
+     parse<redis_quorum::Plan>,
+     {.leases_run_out = true, .values = false, .rates = false}},
 };
 static_assert(std::size(kinds) == std::variant_size_v<StoreUrl>);
 
-constexpr std::string_view not_built_yet[] = {"redis+quorum", "rediss+quorum", "etcd",
-                                              "etcds"};
+constexpr std::string_view not_built_yet[] = {"etcd", "etcds"};
 
 template <typename Names>
 bool is_one_of(const Names& names, std::string_view name) {

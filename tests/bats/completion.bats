@@ -225,9 +225,11 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock run -qw f' forever
     assert_offers "$shell" 'dlock list --store n' none:
     assert_offers "$shell" 'dlock list --store r' redis:// rediss:// redis+unix:/ \
-      redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://
+      redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// \
+      redis+quorum:// rediss+quorum://
     assert_offers "$shell" 'dlock list --store redis' redis:// rediss:// redis+unix:/ \
-      redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://
+      redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// \
+      redis+quorum:// rediss+quorum://
     assert_offers_also "$shell" 'dlock run --timeout ' 10s 1h
   done
 }

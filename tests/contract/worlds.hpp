@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include "store/local/local_store.hpp"
 #include "store/redis/redis_store.hpp"
 #include "store/redis_cluster/plan.hpp"
+#include "store/redis_quorum/plan.hpp"
 #include "store/redis_sentinel/plan.hpp"
 #include "tests/contract/free_port.hpp"
 #include "tests/contract/memory_store.hpp"
@@ -220,6 +222,46 @@ class ClusterWorld final : public World {
   }
 };
 
+// Three servers that know nothing of each other, and that need not be up for long.
+class QuorumWorld final : public World {
+ public:
+  QuorumWorld() { wipe_out(); }
+
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    std::string list;
+    for (const auto& server : servers()) {
+      list += (list.empty() ? "//127.0.0.1:" : ",127.0.0.1:") + server.port;
+    }
+    auto plan = redis_quorum::Plan::parsed("redis+quorum", list);
+    plan.terms.max_ttl = milliseconds(0);
+    return redis_quorum::open(plan, timeout, context);
+  }
+
+  // Two of them, which is enough.
+  std::shared_ptr<void> hold_up() override {
+    for (int i = 0; i < 2; ++i) servers()[i].process.send(SIGSTOP);
+    return {nullptr, [](void*) {
+              for (int i = 0; i < 2; ++i) servers()[i].process.send(SIGCONT);
+            }};
+  }
+
+  void wipe_out() override {
+    for (const auto& server : servers()) server.process.command("FLUSHALL");
+  }
+
+ private:
+  struct Server {
+    std::string port = free_port();
+    RedisServer process{{"--port", port, "--bind", "127.0.0.1"}};
+  };
+
+  static std::array<Server, 3>& servers() {
+    static std::array<Server, 3> all;
+    return all;
+  }
+};
+
 struct Kind {
   const char* name;
   std::unique_ptr<World> (*make)();
@@ -237,6 +279,7 @@ constexpr Kind kinds[] = {
     {"redis", make_world<RedisWorld>, true},
     {"sentinel", make_world<SentinelWorld>, true},
     {"cluster", make_world<ClusterWorld>, true},
+    {"quorum", make_world<QuorumWorld>, true},
 };
 
 inline std::string name_of(const ::testing::TestParamInfo<Kind>& info) {

@@ -218,8 +218,8 @@ TEST(QuorumTally, knows_when_no_further_vote_matters) {
 
 // Renewals
 
-Confirmation says(Renewal renewal) { return {renewal, {}}; }
-const Confirmation unanswered;
+Said<Renewal> says(Renewal renewal) { return renewal; }
+const Said<Renewal> unanswered;
 const auto confirmed = says(Renewal::confirmed);
 const auto gone = says(Renewal::gone);
 
@@ -246,6 +246,41 @@ TEST(QuorumTally, nothing_is_known_of_a_lease_while_too_few_answer) {
 
   EXPECT_TRUE(std::holds_alternative<Failure>(tally(silence)));
   EXPECT_FALSE(is_certain(silence));
+}
+
+TEST(QuorumTally, a_lease_that_had_to_be_set_up_again_to_be_held_by_most_is_reclaimed) {
+  const auto again = says(Renewal::reclaimed);
+
+  EXPECT_EQ(renewal_of({confirmed, again, gone}), Renewal::reclaimed);
+  EXPECT_EQ(renewal_of({confirmed, confirmed, again}), Renewal::confirmed);
+}
+
+// Releases
+
+Said<Release> returns(Release release) { return release; }
+const Said<Release> unheard;
+const Said<Release> failed = Failure(Failure::Kind::unreachable, "a is not there");
+
+Release release_of(const Returns& all) { return std::get<Release>(tally(all)); }
+
+TEST(QuorumTally, a_lock_is_released_where_most_have_answered_and_one_had_it) {
+  const auto released = returns(Release::released);
+  const auto not_ours = returns(Release::not_ours);
+
+  EXPECT_EQ(release_of({released, not_ours, failed}), Release::released);
+  EXPECT_EQ(release_of({not_ours, not_ours, unheard}), Release::not_ours);
+  EXPECT_TRUE(std::holds_alternative<Failure>(tally(Returns{released, failed, unheard})));
+}
+
+TEST(QuorumTally, a_release_tells_of_a_loss_if_most_cannot_have_had_the_lease) {
+  const auto released = returns(Release::released);
+  const auto vanished = returns(Release::gone);
+
+  EXPECT_EQ(release_of({released, vanished, vanished}), Release::gone);
+  EXPECT_EQ(release_of({returns(Release::taken_over), vanished, unheard}),
+            Release::taken_over);
+  EXPECT_EQ(release_of({released, released, vanished}), Release::released);
+  EXPECT_EQ(release_of({released, released, returns(Release::broken)}), Release::broken);
 }
 
 }  // namespace

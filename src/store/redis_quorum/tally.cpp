@@ -145,28 +145,37 @@ Outcome not_granted(const Votes& votes) {
   return Split{std::move(busy), is_next};
 }
 
-bool confirms(const Confirmation& one) {
-  return one.renewal == Renewal::confirmed || one.renewal == Renewal::broken ||
-         one.renewal == Renewal::reclaimed;
-}
-
-struct Confirmed {
-  std::size_t confirmed = 0;
-  std::size_t lost = 0;
-};
-
-Confirmed counted(const Confirmations& confirmations) {
-  Confirmed counts;
-  for (const auto& one : confirmations) {
-    if (!one.renewal) continue;
-    ++(confirms(one) ? counts.confirmed : counts.lost);
+template <typename T>
+std::size_t count_of(const std::vector<Said<T>>& all, std::initializer_list<T> answers) {
+  std::size_t count = 0;
+  for (const auto& said : all) {
+    const auto* answer = said ? std::get_if<T>(&*said) : nullptr;
+    if (answer == nullptr) continue;
+    if (std::find(answers.begin(), answers.end(), *answer) != answers.end()) ++count;
   }
-  return counts;
+  return count;
 }
 
-bool any_says(const Confirmations& confirmations, Renewal what) {
-  return std::any_of(confirmations.begin(), confirmations.end(),
-                     [&](const Confirmation& one) { return one.renewal == what; });
+template <typename T>
+std::vector<Failure> failures_in(const std::vector<Said<T>>& all) {
+  std::vector<Failure> failures;
+  for (const auto& said : all) {
+    const auto* failure = said ? std::get_if<Failure>(&*said) : nullptr;
+    if (failure != nullptr) failures.push_back(*failure);
+  }
+  return failures;
+}
+
+std::size_t confirmed(const Confirmations& all) {
+  return count_of(all, {Renewal::confirmed, Renewal::broken});
+}
+
+std::size_t set_up_again(const Confirmations& all) {
+  return count_of(all, {Renewal::reclaimed});
+}
+
+std::size_t lost(const Confirmations& all) {
+  return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_missing));
 }
 
 }  // namespace
@@ -208,28 +217,50 @@ bool is_certain(const Votes& votes) {
   return for_it >= most || for_it + open < most;
 }
 
+bool is_missing(const Said<Renewal>& said) {
+  const auto* renewal = said ? std::get_if<Renewal>(&*said) : nullptr;
+  return renewal != nullptr && *renewal != Renewal::confirmed &&
+         *renewal != Renewal::broken && *renewal != Renewal::reclaimed;
+}
+
 bool is_certain(const Confirmations& confirmations) {
-  const auto [confirmed, lost] = counted(confirmations);
-  const auto most = needed(confirmations.size());
-  return confirmed >= most || confirmations.size() - lost < most;
+  const auto servers = confirmations.size();
+  return confirmed(confirmations) + set_up_again(confirmations) >= needed(servers) ||
+         servers - lost(confirmations) < needed(servers);
 }
 
 std::variant<Renewal, Failure> tally(const Confirmations& confirmations) {
   const auto servers = confirmations.size();
-  const auto [confirmed, lost] = counted(confirmations);
-  if (confirmed >= needed(servers)) {
-    return any_says(confirmations, Renewal::broken) ? Renewal::broken
-                                                    : Renewal::confirmed;
+  const auto have_it = confirmed(confirmations) + set_up_again(confirmations);
+  if (have_it >= needed(servers)) {
+    if (count_of(confirmations, {Renewal::broken}) > 0) return Renewal::broken;
+    return confirmed(confirmations) >= needed(servers) ? Renewal::confirmed
+                                                       : Renewal::reclaimed;
   }
-  if (servers - lost < needed(servers)) {
-    return any_says(confirmations, Renewal::taken_over) ? Renewal::taken_over
-                                                        : Renewal::gone;
+  if (servers - lost(confirmations) < needed(servers)) {
+    return count_of(confirmations, {Renewal::taken_over}) > 0 ? Renewal::taken_over
+                                                              : Renewal::gone;
   }
-  std::vector<Failure> failures;
-  for (const auto& one : confirmations) {
-    if (one.failure) failures.push_back(*one.failure);
+  return too_few(have_it, servers, failures_in(confirmations));
+}
+
+std::variant<Release, Failure> tally(const Returns& returns) {
+  const auto servers = returns.size();
+  const auto failures = failures_in(returns);
+  const auto answers = static_cast<std::size_t>(std::count_if(
+      returns.begin(), returns.end(), [](const auto& said) { return said.has_value(); }));
+  if (count_of(returns, {Release::broken}) > 0) return Release::broken;
+  const auto taken = count_of(returns, {Release::taken_over, Release::failed_over});
+  const auto losses = taken + count_of(returns, {Release::gone});
+  if (servers - losses < needed(servers)) {
+    return taken > 0 ? Release::taken_over : Release::gone;
   }
-  return too_few(confirmed, servers, failures);
+  if (answers - failures.size() < needed(servers)) {
+    return too_few(answers - failures.size(), servers, failures);
+  }
+  if (count_of(returns, {Release::left}) > 0) return Release::left;
+  return count_of(returns, {Release::released}) > 0 ? Release::released
+                                                    : Release::not_ours;
 }
 
 }  // namespace dlock::redis_quorum

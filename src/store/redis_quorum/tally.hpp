@@ -46,10 +46,20 @@ Outcome tally(const Votes& votes);
 // Whether no vote that is still to come can change whether most grant the claim.
 bool is_certain(const Votes& votes);
 
-// What confirmations come to: confirmed (or broken, if one says so) if most confirm it;
-// lost as soon as so few are left that most cannot. Unreachable otherwise.
+// What confirmations come to: confirmed (or broken, if one says so) if most confirm it,
+// reclaimed if it takes those to make most that have set it up again; lost as soon as so
+// few are left that most cannot confirm it. Unreachable otherwise.
 std::variant<Renewal, Failure> tally(const Confirmations& confirmations);
 bool is_certain(const Confirmations& confirmations);
+
+// Whether the server says that it has the lease no more.
+bool is_missing(const Said<Renewal>& said);
+
+// What answers to a release come to: broken if one says so, as a break reaches as many as
+// it can; the loss that one tells of as soon as so few are left that the others were not
+// most; released otherwise, if one has, and not ours if none has. Unreachable if too few
+// have answered.
+std::variant<Release, Failure> tally(const Returns& returns);
 
 // "1 of 3 servers answer, and 2 have to: ", and the first reason of those that do not.
 // Exhausted if one of them is, and rejected if all that do not answer are.

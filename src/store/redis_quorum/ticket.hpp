@@ -21,7 +21,8 @@ struct Step {
     give_back  // the votes there are, and then another round after `pause`
   };
   Then then = Then::done;
-  std::variant<Answer, Failure> said = Failure(Failure::Kind::unreachable, "");
+  std::variant<Answer, Failure> said =
+      Failure(Failure::Kind::unreachable, "the servers have not come to an end in time");
   bool undoes = false;  // with `done`: gives everything back first, also places in line
   std::size_t servers = 0;  // with a grant: that hold it
   milliseconds pause{0};

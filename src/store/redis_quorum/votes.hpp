@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "lock/answers.hpp"
@@ -23,11 +24,11 @@ struct Vote {
 };
 using Votes = std::vector<Vote>;
 
-// The same to a renewal.
-struct Confirmation {
-  std::optional<Renewal> renewal;
-  std::optional<Failure> failure;
-};
-using Confirmations = std::vector<Confirmation>;
+// What one said to something else; nothing while it is silent.
+template <typename T>
+using Said = std::optional<std::variant<T, Failure>>;
+
+using Confirmations = std::vector<Said<Renewal>>;  // to a renewal
+using Returns = std::vector<Said<Release>>;        // to a release
 
 }  // namespace dlock::redis_quorum
