@@ -98,10 +98,10 @@ struct Server {
       vote.answer = busy(who);
       return vote;
     }
-    if (is_own) {
+    if (is_own && ballot.raises) {
       fence = std::max(fence, ballot.fence.number);
       counter = std::max(counter, fence);
-    } else {
+    } else if (!is_own) {
       leave(who);
       fence = std::max(counter + 1, ballot.fence.number);
       counter = fence;

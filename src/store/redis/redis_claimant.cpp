@@ -79,7 +79,8 @@ std::string order_in_line(std::int64_t arrived, const std::optional<Ballot>& bal
 
 std::string fence_wanted(const Claim& claim, const std::optional<Ballot>& ballot) {
   if (!ballot) return std::to_string(claim.fence_floor.number);
-  return (ballot->is_repair ? "!" : "=") + std::to_string(ballot->fence.number);
+  const auto* kind = ballot->is_repair ? "!" : ballot->raises ? "^" : "=";
+  return kind + std::to_string(ballot->fence.number);
 }
 
 // How long the server keeps a lease, in milliseconds.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "lock/history.hpp"
 #include "store/redis_quorum/majority.hpp"
@@ -50,10 +49,15 @@ std::vector<WaiterInfo> merged_waiters(const std::vector<LockInfo>& told) {
     return a.waiters.size() > b.waiters.size();
   });
   std::vector<WaiterInfo> waiters;
-  std::set<std::pair<std::string, pid_t>> shown;
+  std::map<std::pair<std::string, pid_t>, std::size_t> shown;
   for (const auto& lock : lines) {
+    std::map<std::pair<std::string, pid_t>, std::size_t> here;
     for (const auto& waiter : lock.waiters) {
-      if (shown.insert({waiter.host, waiter.pid}).second) waiters.push_back(waiter);
+      // A process can wait more than once.
+      const std::pair who(waiter.host, waiter.pid);
+      if (++here[who] <= shown[who]) continue;
+      ++shown[who];
+      waiters.push_back(waiter);
     }
   }
   return waiters;

@@ -128,6 +128,7 @@ void QuorumClaimant::note_silent(const std::vector<Said<T>>& answers) {
 asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
   const auto until = budget_end();
   candidacy_.begin();
+  has_joined_ = has_joined_ || queue == Queue::join;
   for (;;) {
     const auto began = Clock::now();
     votes_ = co_await vote(queue, until, wakeup);
@@ -140,7 +141,12 @@ asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
     }
     if (step.then != Step::Then::done && Clock::now() < until) continue;
     const bool is_over = step.then != Step::Then::done;
-    if (step.undoes || (is_over && queue != Queue::join)) co_await undo(wakeup);
+    const bool keeps_place = has_joined_ && queue != Queue::join;
+    if (keeps_place) {
+      if (step.undoes || is_over) co_await give_back_votes(wakeup);
+    } else if (step.undoes || (is_over && queue != Queue::join)) {
+      co_await undo(wakeup);
+    }
     if (const auto* failure = std::get_if<Failure>(&step.said)) throw *failure;
     auto& answer = std::get<Answer>(step.said);
     const auto* grant = std::get_if<Grant>(&answer);
@@ -323,6 +329,7 @@ asio::awaitable<Release> QuorumClaimant::release(const std::optional<RunEnd>& en
   if (loss_told_by(released)) co_return released;  // and to be released again
   co_await leave_lines(round.answers(), until);
   candidacy_.forget();
+  has_joined_ = false;
   votes_.assign(seats_.size(), {});
   grant_.reset();
   co_return released;

@@ -65,6 +65,7 @@ class QuorumClaimant final : public Claimant {
   Candidacy candidacy_;
   Votes votes_;                  // of the last round
   std::vector<bool> is_silent_;  // who has not answered the last question
+  bool has_joined_ = false;      // some line
   std::optional<Grant> grant_;
   std::optional<Taker> taken_by_;
 };

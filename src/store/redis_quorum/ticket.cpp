@@ -87,6 +87,7 @@ Step Candidacy::after(const Votes& votes, Queue queue, Clock::time_point now,
                     queue);
     }
     ballot_.fence = uneven->fence;
+    ballot_.raises = true;
     is_fence_set_ = true;
     return {Step::Then::ask};
   }
@@ -137,6 +138,7 @@ Step Candidacy::in_line(const Votes& votes, const Split* split, Busy busy,
 
 Step Candidacy::give_back(const Votes& votes) {
   floor_ = std::max(floor_, greatest_fence_in(votes));
+  ballot_.raises = true;
   return {Step::Then::give_back};
 }
 

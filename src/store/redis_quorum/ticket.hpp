@@ -51,7 +51,7 @@ class Candidacy {
 
   // What to set a lease up with again on a server that has lost it. Only while most are
   // known to have it.
-  Ballot repair() const { return {ballot_.fence, true, 0}; }
+  Ballot repair() const { return {ballot_.fence, true, true, 0}; }
 
   // Until when votes that are not enough are kept; max() while there is nobody to give
   // way to. Then to be asked again.

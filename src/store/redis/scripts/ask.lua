@@ -8,7 +8,8 @@
 -- that the granted one has to be beyond (or 0), then the fences that outer runs hold. Where several
 -- servers are asked for one lock, = stands before the time, which is its order in line whatever the
 -- clock of this one says, and before the fence, which is to be granted (see store/redis/ballot.hpp);
--- or a ! before the fence if that is the one of the lease.
+-- or a ^ before the fence if a lease of the caller's is to be raised to it, or a ! if it is that of
+-- the lease.
 -- Answers {'granted', fence, slot}, and 'broken' and the holder as JSON behind that if it was
 -- taken away at once,
 -- {'busy', now, place, queued, blocked for, holders},
@@ -29,7 +30,7 @@ local info, dedupe = ARGV[7], ARGV[8] ~= '' and ARGV[8]
 local max_queue = tonumber(string.sub(ARGV[6], 3)) -- or nil
 local ticket = tonumber(string.match(ARGV[9], '^=(%d+)$'))
 local arrived = ticket or tonumber(ARGV[9])
-local kind, wanted_fence = string.match(ARGV[10], '^([=!])(%d+)$')
+local kind, wanted_fence = string.match(ARGV[10], '^([=^!])(%d+)$')
 local voted, is_repair = tonumber(wanted_fence), kind == '!' -- nil where only this server is asked
 local floor = voted or tonumber(ARGV[10])
 
@@ -123,7 +124,7 @@ local own = holders[token]
 if own and not own.promise then
   -- The answer got lost, or the caller wants to be sure: the full lease again.
   own.ends = now + ttl * 1000
-  local raised = voted and (voted > own.fence or is_repair) and voted ~= own.fence
+  local raised = voted and (kind == '^' and voted > own.fence or is_repair and voted ~= own.fence)
   redis.call('PEXPIRE', key, value == MARKER and math.max(ttl, redis.call('PTTL', key)) or ttl)
   if raised then
     own.fence = voted
@@ -235,7 +236,7 @@ end
 -- Whether so many wait that this one does not want to. Those that it would supersede do not
 -- count, nor do the dead.
 local function is_full()
-  if not max_queue or arrived > 0 then return false end
+  if not max_queue or arrived > 0 and not (ticket and supersedes) then return false end
   local place, waiting = 0, 0
   while waiting < max_queue do
     local other = queued_count() > place and waiting_at(place)
