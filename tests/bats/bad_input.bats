@@ -345,7 +345,7 @@ run_refuses() {  # <exit code> <option>...
   refuses 78 --store "$quorum" limit job 1/s
   refuses 78 --store "$quorum" cache job -- touch "$started"
   refuses 78 --store "$quorum" run --ttl 2m job -- touch "$started"
-  assert_output_contains 'longer than --max-ttl (1m)'
+  assert_output_contains 'longer than --max-ttl (1m0s)'
   refuses 64 --store "$quorum" --min-strength 5 run job -- touch "$started"
   refuses 64 --store "$quorum" --max-ttl soon run job -- touch "$started"
 }

@@ -205,7 +205,7 @@ make_locks() {  # <name>...
     assert_becomes "$shell" 'dlock limit --js' 'dlock limit --json '
   done
   assert_becomes zsh 'dlock cache --stal' 'dlock cache --stale='
-  assert_becomes zsh 'dlock cache --max' 'dlock cache --max-size='
+  assert_becomes zsh 'dlock cache --max-s' 'dlock cache --max-size='
   assert_becomes zsh 'dlock limit --wa' 'dlock limit --wait='
 }
 
