@@ -327,7 +327,7 @@ run_refuses() {  # <exit code> <option>...
 
 @test "a quorum that is none is refused, in one line" {
   for store in redis+quorum: redis+quorum:a,b,c redis+quorum:// redis+quorum://a redis+quorum://a,b \
-    redis+quorum://a,b,c, redis+quorum://,a,b,c redis+quorum://a,,b,c redis+quorum://a,b,c:0 \
+    'redis+quorum://a,b,c,' redis+quorum://,a,b,c redis+quorum://a,,b,c redis+quorum://a,b,c:0 \
     redis+quorum://a,b,c:65536 redis+quorum://a,b,a redis+quorum://a,b,A:6379 redis+quorum://a,b,::1 \
     redis+quorum://a,b,c/x redis+quorum://a,b,c/-1 'redis+quorum://a,b,c?db=0' redis+quorum://u:p@a,u:p@b,c \
     redis+quorum://a,b,c,d,e,f,g,h,i,j; do

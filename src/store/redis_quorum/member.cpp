@@ -24,6 +24,11 @@ std::optional<Failure> Member::has_no_vote() const {
                      ", in " + for_people(max_ttl_ - up) + " (--max-ttl)");
 }
 
+Failure Member::still_busy() const {
+  return Failure(Failure::Kind::unreachable,
+                 name() + " has not answered an earlier question");
+}
+
 void Member::perform(Work work) {
   next_ = std::move(work);
   if (is_busy_) return give_up();

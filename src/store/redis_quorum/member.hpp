@@ -33,6 +33,8 @@ class Member : public std::enable_shared_from_this<Member> {
   std::optional<Failure> has_no_vote() const;
 
   bool is_idle() const { return !is_busy_; }
+  // Why it is not asked while it is not.
+  Failure still_busy() const;
 
   // Has `work` done as soon as what goes on is over, which is given up: it ends with
   // Failure (interrupted), and its connection is closed. What was to be done next, and

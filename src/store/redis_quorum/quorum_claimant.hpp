@@ -53,7 +53,11 @@ class QuorumClaimant final : public Claimant {
   asio::awaitable<void> leave_lines(const Returns& returns, Clock::time_point until);
   asio::awaitable<void> undo(Wakeup& wakeup);
   template <typename T>
-  void note_silent(const std::vector<Said<T>>& answers);
+  void note_silent(const std::vector<Said<T>>& answers) {
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      is_silent_[i] = !answers[i] || std::holds_alternative<Failure>(*answers[i]);
+    }
+  }
   std::vector<std::size_t> where_to_listen() const;
   Clock::time_point ask_again_at() const;
 
