@@ -6,8 +6,8 @@
 _dlock_verbs=(run acquire renew release check fence break cache limit status list watch
   history doctor config help)
 _dlock_common_options=(--store --namespace --config --store-timeout --user --password-file
-  --replicas --sentinel-user --sentinel-password-file --sentinel-tls --tls-ca --tls-cert --tls-key
-  --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
+  --replicas --sentinel-user --sentinel-password-file --sentinel-tls --min-strength --max-ttl
+  --tls-ca --tls-cert --tls-key --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
   --dedupe --retry-failed --replace --supersede --max-queue --min-hold --timeout -k --kill-after
   --jitter --on-outage --reclaim --lock-delay --stragglers --label --report --on-success
@@ -26,7 +26,7 @@ _dlock_limit_options=(-w --wait --show --reset)
 _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
     $1 == --tls-@(ca|cert|key|name) || $1 == --replicas ||
-    $1 == --sentinel-@(user|password-file|tls) ||
+    $1 == --sentinel-@(user|password-file|tls) || $1 == --@(min-strength|max-ttl) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
     $1 == --on-@(success|failure|busy) ||
     $1 == --@(dedupe|max-queue|min-hold|on-outage|lock-delay|stragglers|label|report) ||
@@ -102,7 +102,8 @@ _dlock_offer_value_of() {  # <option>
       else
         [[ $value != [elnr]* ]] || compopt -o nospace 2> /dev/null
         _dlock_offer local: local:/ none: redis:// rediss:// redis+unix:/ redis+sentinel:// \
-          rediss+sentinel:// redis+cluster:// rediss+cluster:// etcd:// etcds://
+          rediss+sentinel:// redis+cluster:// rediss+cluster:// redis+quorum:// rediss+quorum:// \
+            etcd:// etcds://
       fi
       ;;
     --config | --report | --password-file | --sentinel-password-file | --token-file | --tls-ca | \
@@ -113,6 +114,8 @@ _dlock_offer_value_of() {  # <option>
     --color) _dlock_offer auto always never ;;
     --replicas) _dlock_offer 0 1 2 all ;;
     --sentinel-tls) _dlock_offer true false ;;
+    --min-strength) _dlock_offer 0 1 2 ;;
+    --max-ttl) _dlock_offer 30s 1m 10m ;;
     --on-outage) _dlock_offer stop run ;;
     --stragglers) _dlock_offer leave wait kill ;;
     --sort) _dlock_offer name age ;;

@@ -5,6 +5,7 @@ function __dlock_wants_value
     contains -- $argv[1] --store --namespace --config --store-timeout --color \
         --user --password-file --tls-ca --tls-cert --tls-key --tls-name \
         --replicas --sentinel-user --sentinel-password-file --sentinel-tls \
+        --min-strength --max-ttl \
         --wait --ttl --slots --conflict-exit-code --timeout --kill-after --jitter \
         --on-success --on-failure --on-busy \
         --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --report \
@@ -135,6 +136,8 @@ function __dlock_stores
             rediss+sentinel:// 'servers that fail over, found by sentinels, over TLS' \
             redis+cluster:// 'a cluster of Redis or Valkey servers' \
             rediss+cluster:// 'a cluster of Redis or Valkey servers, over TLS' \
+            redis+quorum:// 'several independent Redis or Valkey servers' \
+            rediss+quorum:// 'several independent Redis or Valkey servers, over TLS' \
             etcd:// 'a cluster of etcd' \
             etcds:// 'a cluster of etcd, over TLS' \
             none: 'no lock at all'
@@ -175,6 +178,8 @@ complete -c dlock $common -l replicas -x -a '0 1 2 all' -d 'how many must acknow
 complete -c dlock $common -l sentinel-user -x -d 'log in to sentinels as this user'
 complete -c dlock $common -l sentinel-password-file -r -F -d 'log in to sentinels with the password in it'
 complete -c dlock $common -l sentinel-tls -x -a 'true false' -d 'whether sentinels are spoken to over TLS, too'
+complete -c dlock $common -l min-strength -x -a '0 1 2' -d 'how many servers may forget a lease'
+complete -c dlock $common -l max-ttl -x -a '30s 1m 10m' -d 'a server up for less has no vote'
 complete -c dlock $common -l tls-ca -r -F -d 'trust these certificates'
 complete -c dlock $common -l tls-cert -r -F -d 'certificate to show the store'
 complete -c dlock $common -l tls-key -r -F -d 'key of that certificate'

@@ -14,6 +14,9 @@ constexpr Choice<bool> yes_or_no[] = {{"true", true}, {"false", false}};
 // Far more than anybody has.
 constexpr unsigned most_replicas = 15;
 
+// All of the servers that a quorum can have, but for those that it takes to grant.
+constexpr unsigned most_strength = 4;
+
 // Whom a certificate can be made out to.
 std::string parsed_tls_name(const std::string& text) {
   const bool is_name = !text.empty() && text.size() <= longest_text &&
@@ -90,6 +93,12 @@ Credentials credentials_from(const Settings& settings) {
   choice(settings, "sentinel-tls", yes_or_no, credentials.sentinel_tls);
   with_setting(settings, "replicas", [&](const std::string& value) {
     credentials.replicas = parsed_replicas(value);
+  });
+  with_setting(settings, "min-strength", [&](const std::string& value) {
+    credentials.terms.least_strength = parsed_number(value, 0, most_strength);
+  });
+  with_setting(settings, "max-ttl", [&](const std::string& value) {
+    credentials.terms.max_ttl = parsed_duration(value);
   });
   return credentials;
 }

@@ -39,6 +39,8 @@ constexpr Default defaults[] = {
     {"", "store-timeout", "2s"},
     {"", "replicas", "0"},
     {"", "sentinel-tls", "true"},
+    {"", "min-strength", "0"},
+    {"", "max-ttl", "1m"},
     {"", "color", "auto"},
     {"cache", "wait", "forever"},
     {"", "wait", "0"},

@@ -57,7 +57,7 @@ Json json_of(const LockInfo& lock) {
         {"waiting_ms", waiter.waiting.count()},
     });
   }
-  return Json{
+  Json json{
       {"name", lock.lock.name},
       {"state", lock.holders.empty() ? "free" : "held"},
       {"known", lock.known},
@@ -68,6 +68,8 @@ Json json_of(const LockInfo& lock) {
       {"waiters", std::move(waiters)},
       {"last_run", lock.last_run ? json_of(*lock.last_run) : Json(nullptr)},
   };
+  if (lock.strength) json["strength"] = *lock.strength;
+  return json;
 }
 
 }  // namespace dlock

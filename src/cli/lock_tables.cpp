@@ -88,6 +88,7 @@ std::string headline_of(const LockInfo& lock, bool color) {
     text += ", " + std::to_string(lock.free) + " of " + std::to_string(lock.slots) +
             " slots free";
   }
+  if (lock.strength) text += ", strength " + std::to_string(*lock.strength);
   return text + "\n";
 }
 

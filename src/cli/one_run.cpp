@@ -266,6 +266,9 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
     speaker_.step("granted, fence " + std::to_string(grant->fence.number) + ", slot " +
                   std::to_string(grant->slot) +
                   (store_->protects() ? "" : " (none: excludes nobody)"));
+    if (grant->strength == 0) {
+      speaker_.warning("strength 0: the lock holds as long as no server forgets it");
+    }
   }
   command_ = supervisor();
   auto plan = start_plan(grant);

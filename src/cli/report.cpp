@@ -69,7 +69,7 @@ std::string report_line(const RunIdentity& run, const RunResult& result) {
              {"fence", grant ? Json(grant->fence.number) : Json(nullptr)},
              {"slot", grant ? Json(grant->slot) : Json(nullptr)},
              {"store", text_or_null(run.store)},
-             {"strength", nullptr},
+             {"strength", grant ? or_null(grant->strength) : Json(nullptr)},
              {"host", run.host},
              {"user", run.user},
              {"command", run.command},

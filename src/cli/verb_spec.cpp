@@ -18,6 +18,8 @@ constexpr OptionSpec options_of_all[] = {
     {"sentinel-password-file", 0, "FILE", "DLOCK_SENTINEL_PASSWORD_FILE",
      "with the password in it"},
     {"sentinel-tls", 0, "WHAT", "DLOCK_SENTINEL_TLS", "false: none to sentinels"},
+    {"min-strength", 0, "N", "DLOCK_MIN_STRENGTH", "so many servers may forget a lease"},
+    {"max-ttl", 0, "D", "DLOCK_MAX_TTL", "a server up for less has no vote (1m)"},
     {"tls-ca", 0, "FILE", "DLOCK_TLS_CA", "trust these, not the system's"},
     {"tls-cert", 0, "FILE", "DLOCK_TLS_CERT", "our certificate"},
     {"tls-key", 0, "FILE", "DLOCK_TLS_KEY", "its key"},

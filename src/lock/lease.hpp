@@ -98,6 +98,9 @@ struct Grant {
   Clock::time_point deadline = Clock::time_point::max();
   // It was taken from the holder already, by one who waits: nothing may be done with it.
   bool broken = false;
+  // Of several independent servers, how many may forget the lease before others can be
+  // granted the lock.
+  std::optional<int> strength = std::nullopt;
 };
 
 // Who has taken a lock from its holder.
@@ -176,6 +179,7 @@ struct LockInfo {
   std::uint64_t refused = 0;
   std::uint64_t superseded = 0;
   WallTime now{};  // the time of the look, by the store's clock
+  std::optional<int> strength = std::nullopt;  // Grant::strength of who holds it
 };
 
 // Whether the grant `fence` holds `lock`, and does so for `at_least` from the look at it

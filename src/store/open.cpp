@@ -40,6 +40,10 @@ constexpr StoreKind kinds[] = {
      "redis+cluster://",
      parse<redis_cluster::Plan>,
      {.leases_run_out = true}},
+    {{"redis+quorum", "rediss+quorum"},
+     "redis+quorum://",
+     parse<redis_quorum::Plan>,
+     {.leases_run_out = true, .values = false, .rates = false}},
     {{"etcd", "etcds"},
      "etcd://",
      parse<etcd::Plan>,
@@ -47,7 +51,6 @@ constexpr StoreKind kinds[] = {
 };
 static_assert(std::size(kinds) == std::variant_size_v<StoreUrl>);
 
-constexpr std::string_view not_built_yet[] = {"redis+quorum", "rediss+quorum"};
 
 template <typename Names>
 bool is_one_of(const Names& names, std::string_view name) {
@@ -101,10 +104,6 @@ StoreUrl parsed_store_url(const std::string& url) {
     } catch (const Failure& failure) {
       throw bad(url, failure.what());
     }
-  }
-  if (is_one_of(not_built_yet, scheme)) {
-    throw bad(url, "this version of dlock has no " + std::string(scheme) +
-                       ": stores yet (" + all_kinds() + ")");
   }
   throw bad(url, "unknown kind of store (" + all_kinds() + ")");
 }

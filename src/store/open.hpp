@@ -14,16 +14,17 @@
 #include "store/plan.hpp"
 #include "store/redis/plan.hpp"
 #include "store/redis_cluster/plan.hpp"
+#include "store/redis_quorum/plan.hpp"
 #include "store/redis_sentinel/plan.hpp"
 
 namespace dlock {
 
 // A store URL, taken apart but not yet opened.
 using StoreUrl = std::variant<local::Plan, none::Plan, redis::Plan, redis_sentinel::Plan,
-                              redis_cluster::Plan, etcd::Plan>;
+                              redis_cluster::Plan, redis_quorum::Plan, etcd::Plan>;
 
-// Throws Failure (misconfigured) for a URL that is malformed, of an unknown scheme, or
-// of one that is not built yet, and says which. What may be a password is not repeated.
+// Throws Failure (misconfigured) for a URL that is malformed or of an unknown scheme, and
+// says which. What may be a password is not repeated.
 StoreUrl parsed_store_url(const std::string& url);
 
 // Puts what was set elsewhere in the place of what the URL says of a login; nothing for

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "lock/clock.hpp"
 #include "net/tls_options.hpp"
 
 namespace dlock {
@@ -15,6 +16,16 @@ struct Replicas {
   unsigned count = 0;  // otherwise
 
   bool operator==(const Replicas&) const = default;
+};
+
+// What a quorum of independent servers has to have for a grant to count.
+struct Terms {
+  unsigned least_strength = 0;  // so many servers may forget it
+  // A server that has been up for less may have forgotten what it has granted, and has no
+  // vote; no lease is longer. 0: none forgets by a restart what it has acknowledged.
+  milliseconds max_ttl{60'000};
+
+  bool operator==(const Terms&) const = default;
 };
 
 // What is set besides the URL: how to log in, whom to trust, and what a yes takes.
@@ -31,6 +42,7 @@ struct Credentials {
   bool sentinel_tls = true;  // where the servers are spoken to over TLS
 
   Replicas replicas;
+  Terms terms;
 };
 
 // What a kind of store can do besides locks.

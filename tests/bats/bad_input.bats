@@ -261,14 +261,6 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "stores that this version does not have are refused, and it says so" {
-  for store in redis+quorum://host,other rediss+quorum://host,other; do
-    refuses 78 --store "$store" run job -- touch "$started"
-    assert_output_contains "${store%%:*}"
-    assert_output_contains 'version'
-  done
-}
-
 @test "a store's password is not repeated when the store is refused" {
   refuses 78 --store redis://user:secret@host:port run job -- touch "$started"
 
@@ -325,6 +317,19 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
+@test "a quorum that is none is refused, in one line" {
+  for store in redis+quorum: redis+quorum:a,b,c redis+quorum:// redis+quorum://a redis+quorum://a,b \
+    'redis+quorum://a,b,c,' redis+quorum://,a,b,c redis+quorum://a,,b,c redis+quorum://a,b,c:0 \
+    redis+quorum://a,b,c:65536 redis+quorum://a,b,a redis+quorum://a,b,A:6379 redis+quorum://a,b,::1 \
+    redis+quorum://a,b,c/x redis+quorum://a,b,c/-1 'redis+quorum://a,b,c?db=0' redis+quorum://u:p@a,u:p@b,c \
+    redis+quorum://a,b,c,d,e,f,g,h,i,j; do
+    refuses 78 --store "$store" run job -- touch "$started"
+    assert_one_line
+    refute_output_contains 'this version'
+    refuses 78 --store "$store" status job
+  done
+}
+
 @test "a cluster of etcd that is none is refused, in one line" {
   for store in etcd: etcd:a etcd:// etcd:/// 'etcd://a,' etcd://,a etcd://a,,b etcd://a,b:0 etcd://a:65536 \
     etcd://a,a etcd://A,b,a:2379 etcd://a,::1 etcd://a/0 etcd://a,b/name 'etcd://a?x=1' 'etcd://a#' \
@@ -334,6 +339,18 @@ run_refuses() {  # <exit code> <option>...
     refute_output_contains 'this version'
     refuses 78 --store "$store" status job
   done
+}
+
+@test "what a quorum cannot do is refused before any of its servers is asked" {
+  local quorum=redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3
+  refuses 78 --store "$quorum" run --slots 2 job -- touch "$started"
+  assert_output_contains 'a quorum has no --slots'
+  refuses 78 --store "$quorum" limit job 1/s
+  refuses 78 --store "$quorum" cache job -- touch "$started"
+  refuses 78 --store "$quorum" run --ttl 2m job -- touch "$started"
+  assert_output_contains 'longer than --max-ttl (1m0s)'
+  refuses 64 --store "$quorum" --min-strength 5 run job -- touch "$started"
+  refuses 64 --store "$quorum" --max-ttl soon run job -- touch "$started"
 }
 
 @test "a list of servers that is refused is refused with what to write" {

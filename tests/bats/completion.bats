@@ -205,7 +205,7 @@ make_locks() {  # <name>...
     assert_becomes "$shell" 'dlock limit --js' 'dlock limit --json '
   done
   assert_becomes zsh 'dlock cache --stal' 'dlock cache --stale='
-  assert_becomes zsh 'dlock cache --max' 'dlock cache --max-size='
+  assert_becomes zsh 'dlock cache --max-s' 'dlock cache --max-size='
   assert_becomes zsh 'dlock limit --wa' 'dlock limit --wait='
 }
 
@@ -225,9 +225,11 @@ make_locks() {  # <name>...
     assert_offers "$shell" 'dlock run -qw f' forever
     assert_offers "$shell" 'dlock list --store n' none:
     assert_offers "$shell" 'dlock list --store r' redis:// rediss:// redis+unix:/ \
-      redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://
+      redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// \
+      redis+quorum:// rediss+quorum://
     assert_offers "$shell" 'dlock list --store redis' redis:// rediss:// redis+unix:/ \
-      redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://
+      redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// \
+      redis+quorum:// rediss+quorum://
     assert_offers "$shell" 'dlock list --store e' etcd:// etcds://
     assert_offers_also "$shell" 'dlock run --timeout ' 10s 1h
   done

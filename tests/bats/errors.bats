@@ -189,7 +189,6 @@ END
     78 | dlock --store local:dir list              | --store: store 'local:dir': *absolute*
     78 | dlock --store none:/dir list              | --store: store 'none:/dir': *
     78 | dlock --store etcd://host/x list          | --store: store 'etcd://host/x': nothing can follow the servers
-    78 | dlock --store redis+quorum://host list    | --store: store 'redis+quorum://host': this version of dlock has no redis+quorum: stores yet (*)
     78 | dlock --store redis://host:0 list         | --store: store 'redis://host...': the port has to be a number from 1 to 65535
     78 | dlock --store redis://host/x list         | --store: store 'redis://host/x': *
     78 | dlock --store redis+unix:path list        | --store: store 'redis+unix:path': *absolute*

@@ -393,15 +393,6 @@ END
   refute test -e store
 }
 
-@test "a store that this version does not have is 78 and said so" {
-  for url in redis+quorum://h rediss+quorum://h; do
-    run_any --store "$url" run job -- echo ran
-    assert_status 78
-    assert_one_line
-    assert_output_contains 'this version'
-  done
-}
-
 @test "a store URL that makes no sense is 78" {
   assert_each_refused 78 << 'END'
 --store nonsense run job true

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +22,7 @@
 #include "store/local/local_store.hpp"
 #include "store/redis/redis_store.hpp"
 #include "store/redis_cluster/plan.hpp"
+#include "store/redis_quorum/plan.hpp"
 #include "store/redis_sentinel/plan.hpp"
 #include "tests/contract/etcd_server.hpp"
 #include "tests/contract/free_port.hpp"
@@ -225,6 +227,46 @@ class ClusterWorld final : public World {
   }
 };
 
+// Three servers that know nothing of each other, and that need not be up for long.
+class QuorumWorld final : public World {
+ public:
+  QuorumWorld() { wipe_out(); }
+
+  std::unique_ptr<Store> connect(asio::io_context& context,
+                                 milliseconds timeout) override {
+    std::string list;
+    for (const auto& server : servers()) {
+      list += (list.empty() ? "//127.0.0.1:" : ",127.0.0.1:") + server.port;
+    }
+    auto plan = redis_quorum::Plan::parsed("redis+quorum", list);
+    plan.terms.max_ttl = milliseconds(0);
+    return redis_quorum::open(plan, timeout, context);
+  }
+
+  // Two of them, which is enough.
+  std::shared_ptr<void> hold_up() override {
+    for (int i = 0; i < 2; ++i) servers()[i].process.send(SIGSTOP);
+    return {nullptr, [](void*) {
+              for (int i = 0; i < 2; ++i) servers()[i].process.send(SIGCONT);
+            }};
+  }
+
+  void wipe_out() override {
+    for (const auto& server : servers()) server.process.command("FLUSHALL");
+  }
+
+ private:
+  struct Server {
+    std::string port = free_port();
+    RedisServer process{{"--port", port, "--bind", "127.0.0.1"}};
+  };
+
+  static std::array<Server, 3>& servers() {
+    static std::array<Server, 3> all;
+    return all;
+  }
+};
+
 // A cluster of etcd with so many members, for all tests of this process, emptied for
 // each.
 template <std::size_t count>
@@ -290,6 +332,7 @@ constexpr Kind kinds[] = {
     {"redis", make_world<RedisWorld>, true},
     {"sentinel", make_world<SentinelWorld>, true},
     {"cluster", make_world<ClusterWorld>, true},
+    {"quorum", make_world<QuorumWorld>, true, false, false},
     {"etcd", make_world<EtcdWorld<1>>, true, false, false, false, milliseconds(2'000)},
     {"etcd3", make_world<EtcdWorld<3>>, true, false, false, false, milliseconds(2'000)},
 };

@@ -79,6 +79,15 @@ void require_cluster(const redis_cluster::Plan& plan) {
           "a URL that is shown leads to the same servers");
 }
 
+void require_quorum(const redis_quorum::Plan& plan) {
+  require_servers(plan.servers);
+  require(plan.servers.size() >= 3 && plan.servers.size() <= 9, "a quorum has bounds");
+  const auto again = again_from(plan);
+  require(!again.servers.front().password, "a URL that is shown has no password");
+  require(are_same(again.servers, plan.servers),
+          "a URL that is shown leads to the same servers");
+}
+
 void require_etcd(const etcd::Plan& plan) {
   const auto& members = plan.access.members;
   require(!members.empty() && members.size() <= 32, "a list of servers has bounds");
@@ -106,6 +115,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     if (const auto* plan = std::get_if<redis_cluster::Plan>(&parsed)) {
       require_cluster(*plan);
+    }
+    if (const auto* plan = std::get_if<redis_quorum::Plan>(&parsed)) {
+      require_quorum(*plan);
     }
     if (const auto* plan = std::get_if<etcd::Plan>(&parsed)) require_etcd(*plan);
     if (const auto* local = std::get_if<local::Plan>(&parsed)) {

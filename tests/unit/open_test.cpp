@@ -64,15 +64,6 @@ TEST(StoreUrl, none_is_no_store) {
 
 TEST(StoreUrl, nothing_may_follow_none) { EXPECT_NE(refusal_of("none:x"), ""); }
 
-TEST(StoreUrl, a_kind_that_is_not_built_yet_is_refused_and_says_so) {
-  for (const std::string scheme : {"redis+quorum", "rediss+quorum"}) {
-    const auto message = refusal_of(scheme + "://host");
-
-    EXPECT_NE(message.find("no " + scheme + ": stores yet"), std::string::npos)
-        << message;
-  }
-}
-
 TEST(StoreUrl, an_unknown_kind_is_refused_and_says_which_there_are) {
   const auto message = refusal_of("nfs://host");
 

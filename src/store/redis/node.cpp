@@ -32,9 +32,12 @@ bool is_role_of_primary(const Reply& role) {
          role.elements.front().text == "master";
 }
 
-Command question_for(Role role) {
-  if (role == Role::primary) return {"ROLE"};
-  return {"CLUSTER", "MYID"};
+std::vector<Command> questions_for(Role role) {
+  if (role == Role::primary) return alone({"ROLE"});
+  if (role == Role::cluster_member) return alone({"CLUSTER", "MYID"});
+  auto questions = alone({"INFO", "server"});
+  questions.push_back({"ROLE"});
+  return questions;
 }
 
 // What it says itself to whoever wants to write there.
@@ -115,7 +118,8 @@ asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands
     commands.insert(commands.begin(), Command{"CLIENT", "SETNAME", "dlock"});
     is_named_ = true;
   }
-  if (checks) commands.insert(commands.begin(), question_for(role_));
+  const auto questions = checks ? questions_for(role_) : std::vector<Command>{};
+  commands.insert(commands.begin(), questions.begin(), questions.end());
   std::vector<Reply> replies;
   try {
     replies = co_await connection_.exchange(std::move(commands), until, wakeup);
@@ -124,8 +128,9 @@ asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands
     throw;
   }
   if (checks) {
-    is_checked_ = take_check(replies.front());
-    replies.erase(replies.begin());
+    is_checked_ = take_check(replies);
+    const auto answers = static_cast<std::ptrdiff_t>(questions.size());
+    replies.erase(replies.begin(), replies.begin() + answers);
     if (!is_checked_) {
       connection_.close();
       std::fill(replies.begin(), replies.end(), not_a_primary());
@@ -141,7 +146,12 @@ asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands
 }
 
 // Whether the server is what it has to be. Throws Failure if it never will be.
-bool Node::take_check(const Reply& reply) {
+bool Node::take_check(const std::vector<Reply>& replies) {
+  const auto& reply = replies.front();
+  if (role_ == Role::independent) {
+    take_life(replies[0], replies[1]);
+    return true;
+  }
   if (role_ == Role::primary) {
     if (!reply.is_error()) return is_role_of_primary(reply);
     connection_.close();
@@ -152,6 +162,29 @@ bool Node::take_check(const Reply& reply) {
   throw Failure(Failure::Kind::misconfigured, name_ + " is no member of a cluster: " +
                                                   (target_.tls ? "rediss" : "redis") +
                                                   "://" + name_ + " is the URL of it");
+}
+
+// Throws Failure for one that cannot have a vote of its own.
+void Node::take_life(const Reply& info, const Reply& role) {
+  for (const auto* reply : {&info, &role}) {
+    if (!reply->is_error()) continue;
+    connection_.close();
+    throw failure(*reply);
+  }
+  const auto life = life_from(info.text, Clock::now());
+  if (!life) {
+    connection_.close();
+    throw Failure(Failure::Kind::unreachable,
+                  name_ + " does not say for how long it is up");
+  }
+  life_ = *life;
+  if (!is_role_of_primary(role)) {
+    connection_.close();
+    throw Failure(Failure::Kind::misconfigured,
+                  name_ +
+                      " is a replica: a quorum is made of servers that know nothing "
+                      "of each other");
+  }
 }
 
 // The server keeps scripts until it is restarted or told to forget them.

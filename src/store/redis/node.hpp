@@ -8,6 +8,7 @@
 
 #include "lock/lease.hpp"
 #include "store/redis/connection.hpp"
+#include "store/redis/life.hpp"
 #include "store/redis/scripts.hpp"
 
 namespace dlock::redis {
@@ -33,6 +34,9 @@ enum class Role {
   primary,
   // The same, and else it is misconfigured. What it says of other members passes.
   cluster_member,
+  // One of several that know nothing of each other: it is asked on each new connection
+  // for its role and its life(), and else it is misconfigured.
+  independent,
 };
 
 class Node {
@@ -80,9 +84,14 @@ class Node {
   void trust() { is_suspect_ = false; }
   void distrust() { is_suspect_ = true; }
 
+  // Of a server that is `independent`, as it was when the connection was made that the
+  // last reply came by.
+  const Life& life() const { return life_; }
+
  private:
   asio::io_context& context_;
-  bool take_check(const Reply& reply);
+  bool take_check(const std::vector<Reply>& replies);
+  void take_life(const Reply& info, const Reply& role);
 
   Target target_;
   milliseconds timeout_;
@@ -93,6 +102,7 @@ class Node {
   bool is_named_ = false;        // on the server
   bool is_checked_ = false;      // that this connection leads to what it has to be
   bool is_suspect_ = false;
+  Life life_;
 };
 
 }  // namespace dlock::redis

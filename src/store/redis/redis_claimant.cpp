@@ -74,6 +74,19 @@ std::string text_of(Queue queue, const Claim& claim) {
   return claim.max_queue ? "1 " + std::to_string(*claim.max_queue) : "1";
 }
 
+// As ask.lua takes them: when the claim came first, and of which fence it wants to be
+// granted.
+std::string order_in_line(std::int64_t arrived, const std::optional<Ballot>& ballot) {
+  if (!ballot || ballot->ticket == 0) return number(arrived);
+  return "=" + number(ballot->ticket);
+}
+
+std::string fence_wanted(const Claim& claim, const std::optional<Ballot>& ballot) {
+  if (!ballot) return std::to_string(claim.fence_floor.number);
+  const auto* kind = ballot->is_repair ? "!" : ballot->raises ? "^" : "=";
+  return kind + std::to_string(ballot->fence.number);
+}
+
 // How long the server keeps a lease, in milliseconds.
 std::int64_t lease_time(const Claim& claim) {
   return (claim.ttl + claim.lock_delay).count();
@@ -157,7 +170,7 @@ void RedisClaimant::expect_answer() {
 asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
   const auto handed = std::exchange(handed_, std::nullopt);
   // Where servers fail over it takes an answer to know that this one still is the one.
-  if (handed && !route_.fails_over()) {
+  if (handed && !route_.fails_over() && !ballot_) {
     const auto age = Clock::now() - handed->sent_at;
     if (age < claim().ttl / may_have_lost) {
       grant_ = *handed;
@@ -173,8 +186,8 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
                                 text_of(queue, claim()),
                                 info_of(claim()),
                                 text_of(claim().dedupe),
-                                number(arrived_),
-                                std::to_string(claim().fence_floor.number)};
+                                order_in_line(arrived_, ballot_),
+                                fence_wanted(claim(), ballot_)};
   for (const auto& fence : claim().held_above) {
     args.push_back(std::to_string(fence.number));
   }
@@ -246,6 +259,7 @@ void RedisClaimant::note(const Heard& heard, Clock::time_point sent_at) {
   if (busy != nullptr) {
     // Of one that has waited, a request that comes late would take a place.
     if (busy->place == 0 && !may_come_late_) known_ = Known::nothing;
+    busy_at_ = heard.server_time;
     watch_for(*busy, heard.blocked_for);
   } else if (std::holds_alternative<HeldAbove>(heard.answer) ||
              std::holds_alternative<Deduplicated>(heard.answer) ||
@@ -364,7 +378,12 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
     args.push_back(info_of(claim()));
     args.push_back(end->leaves_lease ? "1" : "0");
   }
-  auto response = co_await route_.run(release_script, claim().lock, args, until, own);
+  Response response;
+  if (ballot_ && refuses_late) {
+    response = co_await tell_all(args, until, own);
+  } else {
+    response = co_await route_.run(release_script, claim().lock, args, until, own);
+  }
   auto released = release_from(response.reply());
   const bool vanished = released == Release::gone || released == Release::taken_over;
   if (vanished) {
@@ -390,6 +409,36 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   if (refuses_late) may_come_late_ = false;
   known_ = may_come_late_ ? Known::answered : Known::nothing;
   co_return *released;
+}
+
+// To a server that may not answer any more. It can be so far behind that it reads what it
+// is told when we are gone: then it gets no further than to what it reads first, and so
+// that is what refuses the request of which it knows nothing yet.
+asio::awaitable<Response> RedisClaimant::tell_all(const std::vector<std::string>& args,
+                                                  Clock::time_point until,
+                                                  Wakeup& wakeup) {
+  const auto keys = route_.keys_for(release_script, claim().lock);
+  Command release{"EVAL", release_script.text, std::to_string(keys.size())};
+  release.insert(release.end(), keys.begin(), keys.end());
+  release.insert(release.end(), args.begin(), args.end());
+  std::vector<Command> commands;
+  commands.push_back({"SET", keys.front() + ":t:" + text_of(claim().token), "1", "PX",
+                      number(comes_late_by.count())});
+  commands.push_back(std::move(release));
+  auto response =
+      co_await route_.exchange(claim().lock, std::move(commands), until, wakeup);
+  response.replies.erase(response.replies.begin());
+  co_return response;
+}
+
+asio::awaitable<void> RedisClaimant::give_back_vote(Wakeup& wakeup) {
+  // With its fence: if this comes late, the next vote may be there already.
+  std::vector<std::string> args{
+      text_of(claim().token),   waiter_id_, "",  "0",
+      text_of(Verdict::no_run), "0",        "0", std::to_string(grant_.fence.number)};
+  const auto response =
+      co_await route_.run(release_script, claim().lock, std::move(args), wakeup);
+  if (!release_from(response.reply())) throw response.failure();
 }
 
 asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lock/claimant.hpp"
+#include "store/redis/ballot.hpp"
 #include "store/redis/route.hpp"
 
 namespace dlock::redis {
@@ -29,10 +30,27 @@ class RedisClaimant final : public Claimant {
   std::optional<Taker> taken_by() const override { return taken_by_; }
   std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
 
+  // For a claim that is put to several independent servers, of which this is one. What it
+  // is granted here is one vote, and the lease is what they have agreed upon.
+
+  // What to ask with from now on.
+  void bring(const Ballot& ballot) { ballot_ = ballot; }
+  // The lease that is to be renewed and released, whether or not this server has it.
+  void rely_on(const Grant& grant) { grant_ = grant; }
+  // Gives back the lease that was granted last, and neither a newer one nor a place in
+  // line. Throws Failure.
+  asio::awaitable<void> give_back_vote(Wakeup& wakeup);
+  // The server's time when it last said that the lock is busy.
+  WallTime busy_at() const { return busy_at_; }
+  // When to ask again though await_turn() was told nothing.
+  Clock::time_point ask_again_at() const { return ask_again_; }
+
  private:
   enum class Afterwards { is_over, asks_again };
   asio::awaitable<Release> give_back(const std::optional<RunEnd>& end,
                                      Afterwards afterwards, Wakeup& wakeup);
+  asio::awaitable<Response> tell_all(const std::vector<std::string>& args,
+                                     Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> make_certain(const Response& response, Clock::time_point began,
                                      Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> check_replicas(const Response& response, Clock::time_point until,
@@ -62,6 +80,8 @@ class RedisClaimant final : public Claimant {
   std::string waiter_id_;       // names the list on which we are told of a promise
   std::int64_t arrived_ = 0;    // when we got our place in the queue, by the server
   Clock::time_point ask_again_;
+  std::optional<Ballot> ballot_;
+  WallTime busy_at_{};
   Clock::time_point asked_at_;   // what was answered last
   std::optional<Grant> handed_;  // that came on the list
   Node* handed_by_ = nullptr;    // whose list that was

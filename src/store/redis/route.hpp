@@ -142,8 +142,11 @@ class Route {
 // One server has them all.
 class SoleRoute final : public Route {
  public:
-  SoleRoute(asio::io_context& context, Target target, milliseconds timeout)
-      : Route(timeout), node_(context, std::move(target), timeout) {}
+  SoleRoute(asio::io_context& context, Target target, milliseconds timeout,
+            Role role = Role::any)
+      : Route(timeout), node_(context, std::move(target), timeout, role) {}
+
+  const Node& node() const { return node_; }
 
   asio::awaitable<std::vector<Node*>> all(Clock::time_point, Wakeup&) override {
     co_return std::vector<Node*>{&node_};

@@ -5,7 +5,11 @@
 -- in ms, whether to join the queue (1, 0, or 2 if it is counted as refused where it would have
 -- to wait; behind a 1, from how many waiters on it does not join, and is counted),
 -- the claimant as JSON, which runs count as its own or nothing, the server's time when it came first if it had a place in the queue, a fence
--- that the granted one has to be beyond (or 0), then the fences that outer runs hold.
+-- that the granted one has to be beyond (or 0), then the fences that outer runs hold. Where several
+-- servers are asked for one lock, = stands before the time, which is its order in line whatever the
+-- clock of this one says, and before the fence, which is to be granted (see store/redis/ballot.hpp);
+-- or a ^ before the fence if a lease of the caller's is to be raised to it, or a ! if it is that of
+-- the lease.
 -- Answers {'granted', fence, slot}, and 'broken' and the holder as JSON behind that if it was
 -- taken away at once,
 -- {'busy', now, place, queued, blocked for, holders},
@@ -24,7 +28,11 @@ local supersedes, replaces = is_marked('n'), is_marked('r')
 local join, refuse = string.sub(ARGV[6], 1, 1) == '1', ARGV[6] == '2'
 local info, dedupe = ARGV[7], ARGV[8] ~= '' and ARGV[8]
 local max_queue = tonumber(string.sub(ARGV[6], 3)) -- or nil
-local arrived, floor = tonumber(ARGV[9]), tonumber(ARGV[10])
+local ticket = tonumber(string.match(ARGV[9], '^=(%d+)$'))
+local arrived = ticket or tonumber(ARGV[9])
+local kind, wanted_fence = string.match(ARGV[10], '^([=^!])(%d+)$')
+local voted, is_repair = tonumber(wanted_fence), kind == '!' -- nil where only this server is asked
+local floor = voted or tonumber(ARGV[10])
 
 local function is_above(h)
   for i = 11, #ARGV do
@@ -48,15 +56,20 @@ local function free_slot()
 end
 
 local function grant()
-  fence = math.max(fence + 1, floor + 1, now)
-  local h = { mode = mode, slot = mode == 's' and 0 or free_slot(), fence = fence, since = now,
+  if is_repair then
+    fence = math.max(fence, voted)
+  else
+    fence = voted and math.max(fence + 1, voted) or math.max(fence + 1, floor + 1, now)
+  end
+  local h = { mode = mode, slot = mode == 's' and 0 or free_slot(),
+    fence = is_repair and voted or fence, since = now,
     ends = now + ttl * 1000, promise = false, detached = detached, info = info }
   slots = wanted
   occupy(token, h, ttl)
   redis.call('HSET', S, 'fence', int(fence), 'slots', int(slots))
   if reclaimed then redis.call('HDEL', S, 'reclaimed') end
   redis.call('PEXPIRE', S, kept_ms)
-  tell('granted', fence, ttl, info)
+  tell('granted', h.fence, ttl, info)
   if replacers then take_if_replaced(token, h) end
   if is_run(h) then dismiss() end
   if ttl < PROMISE_MS and queued_count() > 0 then
@@ -111,7 +124,14 @@ local own = holders[token]
 if own and not own.promise then
   -- The answer got lost, or the caller wants to be sure: the full lease again.
   own.ends = now + ttl * 1000
+  local raised = voted and (kind == '^' and voted > own.fence or is_repair and voted ~= own.fence)
   redis.call('PEXPIRE', key, value == MARKER and math.max(ttl, redis.call('PTTL', key)) or ttl)
+  if raised then
+    own.fence = voted
+    redis.call('HSET', S, 'fence', int(math.max(fence, voted)))
+    redis.call('PEXPIRE', S, kept_ms)
+    tell('granted', voted, ttl, own.info)
+  end
   redis.call('HSET', H, token, holder_text(own))
   keep_for(ttl)
   redis.call('DEL', key .. ':w:' .. id) -- which may tell of it, too
@@ -138,6 +158,7 @@ if queued then
     note_waiter(token, w)
     redis.call('PEXPIRE', W, QUEUE_MS)
   end
+  if ticket and tonumber(queued) ~= ticket then add_waiter(token, ticket) end
 end
 if is_queue then promise_to_the_next(token) end
 local left_for = (dedupe or supersedes) and redis.call('GET', D .. ':' .. token)
@@ -145,7 +166,7 @@ if left_for then
   if string.sub(left_for, 1, 2) == 's ' then return { 'superseded', string.sub(left_for, 3) } end
   return { 'deduplicated', left_for }
 end
-if arrived > 0 and not queued then call_roll() end
+if arrived > 0 and not queued and not ticket then call_roll() end
 
 -- Whoever is there already has to name the same number of slots.
 local others = queued_count() - (queued and 1 or 0)
@@ -215,7 +236,7 @@ end
 -- Whether so many wait that this one does not want to. Those that it would supersede do not
 -- count, nor do the dead.
 local function is_full()
-  if not max_queue or arrived > 0 then return false end
+  if not max_queue or arrived > 0 and not (ticket and supersedes) then return false end
   local place, waiting = 0, 0
   while waiting < max_queue do
     local other = queued_count() > place and waiting_at(place)
@@ -260,14 +281,14 @@ if has_made_way then
 end
 if enters then
   local answer = grant()
-  if supersedes then redis.call('HSET', S, 'newest', now_text .. ' ' .. token) end
+  if supersedes then redis.call('HSET', S, 'newest', int(ticket or now) .. ' ' .. token) end
   return answer
 end
 
 -- By the clock, but behind whoever is there even if the clock stepped back. Who had a place
 -- that was forgotten has it again.
 local score = arrived
-if arrived == 0 or arrived > now then
+if not ticket and (arrived == 0 or arrived > now) then
   local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
   score = math.max(now, last and last + 1 or 0)
 end

@@ -1,0 +1,33 @@
+#include "store/redis/life.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+
+#include "store/redis/examine.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// Longer than any server is up, and no more than clocks can have.
+constexpr std::int64_t most_seconds = 1'000'000'000;
+
+}  // namespace
+
+std::optional<Life> life_from(std::string_view info, Clock::time_point now) {
+  const auto fields = fields_of_info(info);
+  const auto run_id = fields.find("run_id");
+  const auto uptime = fields.find("uptime_in_seconds");
+  if (run_id == fields.end() || uptime == fields.end()) return std::nullopt;
+  const auto& text = uptime->second;
+  std::int64_t seconds = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  if (run_id->second.empty() || !is_number || seconds < 0) return std::nullopt;
+  // It counts in whole seconds, the first of which may have been short.
+  const auto sure = std::clamp<std::int64_t>(seconds - 1, 0, most_seconds);
+  return Life{run_id->second, now - std::chrono::seconds(sure)};
+}
+
+}  // namespace dlock::redis

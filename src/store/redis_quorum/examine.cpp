@@ -1,0 +1,34 @@
+// Asks each server what there is to know for locks. It changes nothing there.
+#include "store/redis/examine.hpp"
+
+#include <algorithm>
+
+#include "store/redis_quorum/health.hpp"
+#include "store/redis_quorum/plan.hpp"
+
+namespace dlock::redis_quorum {
+
+asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,
+                                     milliseconds timeout, asio::io_context& context,
+                                     Wakeup& wakeup) {
+  std::vector<redis::Facts> servers;
+  for (const auto& target : plan.servers) {
+    auto facts = co_await redis::facts_of(context, target, name_space, timeout, wakeup);
+    servers.push_back(std::move(facts));
+  }
+  Examination examination;
+  examination.findings = findings_of(servers, plan.terms);
+  for (const auto& server : servers) {
+    if (const auto round_trip = redis::median_of(server.round_trips)) {
+      examination.round_trip =
+          std::max(examination.round_trip.value_or(*round_trip), *round_trip);
+    }
+  }
+  if (examination.round_trip) {
+    examination.smallest_ttl = redis::smallest_ttl_for(
+        redis::needed_budget(*examination.round_trip, servers.front().trips_to_renew));
+  }
+  co_return examination;
+}
+
+}  // namespace dlock::redis_quorum

@@ -1,0 +1,271 @@
+#include "store/redis_quorum/quorum_claimant.hpp"
+
+#include <algorithm>
+
+#include "store/redis_quorum/majority.hpp"
+#include "util/random.hpp"
+
+namespace dlock::redis_quorum {
+namespace {
+
+// Others to whom a release makes the lock known are told by all servers within moments.
+constexpr milliseconds others_are_told_within{10};
+
+// Not at once again if there is no server to hear anything from.
+constexpr milliseconds nap_without_servers{300};
+
+// What part of their time votes may lose that are kept while others hold the lock.
+constexpr int renewed_so_often = 3;
+
+const auto never = [](const auto&) { return false; };
+
+Failure too_weak(int strength, unsigned wanted, std::size_t held, std::size_t servers) {
+  return Failure(Failure::Kind::unreachable,
+                 std::to_string(held) + " of " + std::to_string(servers) +
+                     " servers grant the lock: strength " + std::to_string(strength) +
+                     ", and --min-strength is " + std::to_string(wanted));
+}
+
+}  // namespace
+
+QuorumClaimant::QuorumClaimant(asio::io_context& context, const Members& members,
+                               const Terms& terms, milliseconds timeout,
+                               const Claim& claim)
+    : Claimant(claim),
+      context_(context),
+      members_(members),
+      terms_(terms),
+      timeout_(timeout),
+      candidacy_(claim.fence_floor, claim.supersedes, random_up_to) {
+  for (const auto& member : members_) {
+    seats_.push_back(std::make_shared<Seat>(member, claim));
+  }
+  votes_.resize(seats_.size());
+  is_silent_.resize(seats_.size());
+}
+
+QuorumClaimant::~QuorumClaimant() {
+  for (const auto& member : members_) member->give_up();
+}
+
+Vote QuorumClaimant::vote_of(const Seat& seat, const Said<Answer>& said) {
+  Vote vote;
+  if (!said) return vote;
+  if (const auto* failure = std::get_if<Failure>(&*said)) {
+    vote.failure = *failure;
+    return vote;
+  }
+  vote.run_id = seat.member->run_id();
+  vote.failure = seat.member->has_no_vote();
+  if (vote.failure) return vote;
+  vote.answer = std::get<Answer>(*said);
+  vote.server_time = seat.claimant.busy_at();
+  return vote;
+}
+
+Votes QuorumClaimant::votes_of(const Round<Answer>::Answers& answers) const {
+  Votes votes;
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    votes.push_back(vote_of(*seats_[i], answers[i]));
+  }
+  return votes;
+}
+
+// A server that is slow is not asked more: its answer to the earlier question may come.
+Round<Answer>::Answers QuorumClaimant::busy_with_something_else() const {
+  Round<Answer>::Answers answers(members_.size());
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (!members_[i]->is_idle()) answers[i] = members_[i]->still_busy();
+  }
+  return answers;
+}
+
+asio::awaitable<Votes> QuorumClaimant::vote(Queue queue, Clock::time_point until,
+                                            Wakeup& wakeup) {
+  const auto ballot = candidacy_.ballot(wall_now());
+  const auto seats = seats_;
+  const auto ask_one = [seats, queue, ballot](std::size_t number, Wakeup& own) {
+    seats[number]->claimant.bring(ballot);
+    return seats[number]->claimant.ask(queue, own);
+  };
+  Round<Answer> round(members_, busy_with_something_else(), ask_one);
+  const auto is_enough = [this](const Round<Answer>::Answers& answers) {
+    return is_certain(votes_of(answers));
+  };
+  co_await round.wait_for_most(is_enough, until, wakeup);
+  note_silent(round.answers());
+  co_return votes_of(round.answers());
+}
+
+asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
+  const auto until = budget_end();
+  candidacy_.begin();
+  has_joined_ = has_joined_ || queue == Queue::join;
+  for (;;) {
+    const auto began = Clock::now();
+    votes_ = co_await vote(queue, until, wakeup);
+    const auto took = std::chrono::ceil<milliseconds>(Clock::now() - began);
+    auto step = candidacy_.after(votes_, queue, Clock::now(), took);
+    if (step.then == Step::Then::give_back) {
+      co_await give_back_votes(wakeup);
+      const auto next = std::min(until, later(Clock::now(), step.pause));
+      while (Clock::now() < next && !wakeup.gives_up()) co_await wakeup.wait_until(next);
+    }
+    if (step.then != Step::Then::done && Clock::now() < until) continue;
+    const bool is_over = step.then != Step::Then::done;
+    const bool keeps_place = has_joined_ && queue != Queue::join;
+    if (keeps_place) {
+      if (step.undoes || is_over) co_await give_back_votes(wakeup);
+    } else if (step.undoes || (is_over && queue != Queue::join)) {
+      co_await undo(wakeup);
+    }
+    if (const auto* failure = std::get_if<Failure>(&step.said)) throw *failure;
+    auto& answer = std::get<Answer>(step.said);
+    const auto* grant = std::get_if<Grant>(&answer);
+    if (grant == nullptr) co_return answer;
+    co_return co_await completed(*grant, step.servers, until, wakeup);
+  }
+}
+
+// The lease, set up on servers that had granted it to others who could not use it. Throws
+// Failure if too few servers have it for what is wanted.
+asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t servers,
+                                                 Clock::time_point until,
+                                                 Wakeup& wakeup) {
+  std::vector<bool> has_it;
+  bool is_elsewhere = false;
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    const auto* vote = votes_[i].grant();
+    has_it.push_back(vote != nullptr && vote->fence == grant.fence);
+    is_elsewhere = is_elsewhere || (!has_it[i] && votes_[i].answer);
+    seats_[i]->claimant.rely_on(grant);
+    if (vote != nullptr && vote->broken) taken_by_ = seats_[i]->claimant.taken_by();
+  }
+  grant_ = grant;
+  if (is_elsewhere) {
+    const auto round = repair(has_it);
+    co_await round->wait_for_most([](const auto&) { return true; }, until, wakeup);
+    for (std::size_t i = 0; i < seats_.size(); ++i) {
+      const auto vote = vote_of(*seats_[i], round->answers()[i]);
+      if (!has_it[i] && vote.grant() != nullptr) ++servers;
+    }
+  }
+  grant.strength = strength(seats_.size(), servers);
+  if (*grant.strength >= static_cast<int>(terms_.least_strength)) co_return grant;
+  co_await undo(wakeup);
+  throw too_weak(*grant.strength, terms_.least_strength, servers, seats_.size());
+}
+
+// Begins to set the lease up where it is missing.
+std::unique_ptr<Round<Answer>> QuorumClaimant::repair(const std::vector<bool>& has_it) {
+  auto answers = busy_with_something_else();
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    if (has_it[i] && !answers[i]) answers[i] = Answer(Busy{});  // not to be asked
+  }
+  const auto seats = seats_;
+  const auto ballot = candidacy_.repair();
+  const auto lease = *grant_;
+  const auto ask_one = [=](std::size_t number, Wakeup& own) -> asio::awaitable<Answer> {
+    auto& claimant = seats[number]->claimant;
+    claimant.bring(ballot);
+    auto answer = co_await claimant.ask(Queue::stay_out, own);
+    claimant.rely_on(lease);
+    co_return answer;
+  };
+  return std::make_unique<Round<Answer>>(members_, std::move(answers), ask_one);
+}
+
+// Those of the last round. A server that does not answer keeps its vote until the claim
+// ends.
+asio::awaitable<void> QuorumClaimant::give_back_votes(Wakeup& wakeup) {
+  Round<std::monostate>::Answers answers(members_.size());
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    const bool is_ours = votes_[i].grant() != nullptr;
+    if (!is_ours || !members_[i]->is_idle()) answers[i] = std::monostate{};
+  }
+  const auto seats = seats_;
+  const auto give_back = [seats](std::size_t number,
+                                 Wakeup& own) -> asio::awaitable<std::monostate> {
+    co_await seats[number]->claimant.give_back_vote(own);
+    co_return std::monostate{};
+  };
+  Round<std::monostate> round(members_, std::move(answers), give_back);
+  co_await round.wait(never, budget_end(), wakeup);
+}
+
+// Of what was not granted. That this fails concerns nobody: it ends by itself.
+asio::awaitable<void> QuorumClaimant::undo(Wakeup& wakeup) {
+  try {
+    co_await release(std::nullopt, wakeup);
+  } catch (const Failure&) {
+  }
+}
+
+// Whoever holds the lock gives it back to most servers, one of which is among these.
+std::vector<std::size_t> QuorumClaimant::where_to_listen() const {
+  std::vector<std::size_t> numbers;
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    if (numbers.size() == in_every_majority(seats_.size())) break;
+    const auto* busy = votes_[i].busy();
+    if (busy != nullptr && busy->place > 0 && members_[i]->is_idle()) {
+      numbers.push_back(i);
+    }
+  }
+  return numbers;
+}
+
+Clock::time_point QuorumClaimant::ask_again_at() const {
+  auto moment = candidacy_.gives_way_at();
+  for (const auto& vote : votes_) {
+    // A vote that is kept has to be renewed.
+    if (vote.grant() == nullptr) continue;
+    moment =
+        std::min(moment, later(vote.grant()->sent_at, claim().ttl / renewed_so_often));
+  }
+  for (const auto number : where_to_listen()) {
+    moment = std::min(moment, seats_[number]->claimant.ask_again_at());
+  }
+  return moment;
+}
+
+asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
+                                                 Clock::time_point until) {
+  until = std::min(until, ask_again_at());
+  const auto numbers = where_to_listen();
+  if (numbers.empty()) {
+    until = std::min(until, later(Clock::now(), nap_without_servers));
+    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+    co_return;
+  }
+  Round<std::monostate>::Answers answers(members_.size(), std::monostate{});
+  for (const auto number : numbers) answers[number].reset();
+  const auto listened = answers;
+  const auto seats = seats_;
+  const auto listen_to = [seats, until](std::size_t number,
+                                        Wakeup& own) -> asio::awaitable<std::monostate> {
+    co_await seats[number]->claimant.await_turn(own, until);
+    co_return std::monostate{};
+  };
+  Round<std::monostate> round(members_, std::move(answers), listen_to);
+  const auto is_told = [listened](const Round<std::monostate>::Answers& now) {
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (now[i] && !listened[i]) return true;
+    }
+    return false;
+  };
+  std::optional<Failure> interrupted;
+  try {
+    co_await round.wait(is_told, later(until, timeout_), wakeup);
+    co_await round.wait(never, later(Clock::now(), others_are_told_within), wakeup);
+  } catch (const Failure& failure) {
+    interrupted = failure;
+  }
+  // What is not heard now is heard by the question that comes next.
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (!round.answers()[i]) members_[i]->give_up();
+  }
+  if (interrupted) throw *interrupted;
+  co_await round.wait(never, budget_end(), wakeup);
+}
+
+}  // namespace dlock::redis_quorum

@@ -1,0 +1,77 @@
+// One claim that is put to several independent servers.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lock/claimant.hpp"
+#include "store/plan.hpp"
+#include "store/redis/redis_claimant.hpp"
+#include "store/redis_quorum/round.hpp"
+#include "store/redis_quorum/ticket.hpp"
+
+namespace dlock::redis_quorum {
+
+// It carries out what Candidacy and tally() decide: it asks all servers at once, counts,
+// and gives back what is not enough.
+class QuorumClaimant final : public Claimant {
+ public:
+  QuorumClaimant(asio::io_context& context, const Members& members, const Terms& terms,
+                 milliseconds timeout, const Claim& claim);
+  ~QuorumClaimant() override;
+
+  bool queues_at_once() const override { return true; }
+  asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
+  asio::awaitable<void> await_turn(Wakeup& wakeup, Clock::time_point until) override;
+  asio::awaitable<Release> release(const std::optional<RunEnd>& end,
+                                   Wakeup& wakeup) override;
+  asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
+  std::optional<Taker> taken_by() const override { return taken_by_; }
+  std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
+
+ private:
+  // What one server is asked by. It is there for as long as anything goes on there.
+  struct Seat {
+    Seat(std::shared_ptr<Member> of, const Claim& claim)
+        : member(std::move(of)), claimant(member->context(), member->route(), claim) {}
+
+    std::shared_ptr<Member> member;
+    redis::RedisClaimant claimant;
+  };
+  using Seats = std::vector<std::shared_ptr<Seat>>;
+
+  Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
+  static Vote vote_of(const Seat& seat, const Said<Answer>& said);
+  Votes votes_of(const Round<Answer>::Answers& answers) const;
+  Round<Answer>::Answers busy_with_something_else() const;
+  asio::awaitable<Votes> vote(Queue queue, Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<void> give_back_votes(Wakeup& wakeup);
+  asio::awaitable<Grant> completed(Grant grant, std::size_t servers,
+                                   Clock::time_point until, Wakeup& wakeup);
+  std::unique_ptr<Round<Answer>> repair(const std::vector<bool>& has_it);
+  asio::awaitable<void> leave_lines(const Returns& returns, Clock::time_point until);
+  asio::awaitable<void> undo(Wakeup& wakeup);
+  template <typename T>
+  void note_silent(const std::vector<Said<T>>& answers) {
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      is_silent_[i] = !answers[i] || std::holds_alternative<Failure>(*answers[i]);
+    }
+  }
+  std::vector<std::size_t> where_to_listen() const;
+  Clock::time_point ask_again_at() const;
+
+  asio::io_context& context_;
+  Members members_;
+  Terms terms_;
+  milliseconds timeout_;
+  Seats seats_;
+  Candidacy candidacy_;
+  Votes votes_;                  // of the last round
+  std::vector<bool> is_silent_;  // who has not answered the last question
+  bool has_joined_ = false;      // some line
+  std::optional<Grant> grant_;
+  std::optional<Taker> taken_by_;
+};
+
+}  // namespace dlock::redis_quorum

@@ -1,0 +1,134 @@
+// QuorumClaimant: keeping a lease, and giving it back.
+#include <algorithm>
+
+#include "store/redis_quorum/majority.hpp"
+#include "store/redis_quorum/quorum_claimant.hpp"
+
+namespace dlock::redis_quorum {
+namespace {
+
+// A server that does not answer is told of a release, and not waited for.
+constexpr milliseconds patience_with_silent{200};
+
+const auto never = [](const auto&) { return false; };
+
+// What several servers tell of a lease.
+class AllNews final : public LeaseNews {
+ public:
+  explicit AllNews(std::vector<std::unique_ptr<LeaseNews>> parts)
+      : parts_(std::move(parts)) {}
+  void stop() override {
+    for (auto& part : parts_) part->stop();
+  }
+
+ private:
+  std::vector<std::unique_ptr<LeaseNews>> parts_;
+};
+
+}  // namespace
+
+asio::awaitable<Release> QuorumClaimant::release(const std::optional<RunEnd>& end,
+                                                 Wakeup& wakeup) {
+  const auto seats = seats_;
+  const auto release_one = [seats, end](std::size_t number, Wakeup& own) {
+    return seats[number]->claimant.release(end, own);
+  };
+  Round<Release> round(members_, release_one);
+  // Not `wakeup`, which gives up: what is ours is given back all the same.
+  Wakeup own(context_);
+  const auto until =
+      later(Clock::now(),
+            wakeup.gives_up() ? std::min(timeout_, redis::last_patience) : timeout_);
+  const auto silent = is_silent_;
+  const auto is_enough = [silent](const Round<Release>::Answers& answers) {
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (!answers[i] && !silent[i]) return false;
+    }
+    return true;
+  };
+  co_await round.wait(is_enough, until, own);
+  const auto last = std::min(until, later(Clock::now(), patience_with_silent));
+  co_await round.wait(never, last, own);
+  const auto said = tally(round.answers());
+  if (const auto* failure = std::get_if<Failure>(&said)) throw *failure;
+  const auto released = std::get<Release>(said);
+  if (released == Release::broken) {
+    for (const auto& seat : seats_) {
+      if (const auto& taker = seat->claimant.taken_by()) taken_by_ = taker;
+    }
+  }
+  if (loss_told_by(released)) co_return released;  // and to be released again
+  co_await leave_lines(round.answers(), until);
+  candidacy_.forget();
+  has_joined_ = false;
+  votes_.assign(seats_.size(), {});
+  grant_.reset();
+  co_return released;
+}
+
+// On servers that say that they have no lease of the run's there may be a place in line.
+asio::awaitable<void> QuorumClaimant::leave_lines(const Returns& returns,
+                                                  Clock::time_point until) {
+  auto answers = returns;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const auto* said = answers[i] ? std::get_if<Release>(&*answers[i]) : nullptr;
+    if (said != nullptr && loss_told_by(*said)) {
+      answers[i].reset();
+    } else if (!answers[i]) {
+      answers[i] = members_[i]->still_busy();
+    }
+  }
+  const auto seats = seats_;
+  const std::optional<RunEnd> none;
+  const auto leave = [seats, none](std::size_t number, Wakeup& own) {
+    return seats[number]->claimant.release(none, own);
+  };
+  Round<Release> round(members_, std::move(answers), leave);
+  Wakeup own(context_);
+  co_await round.wait(never, until, own);
+}
+
+asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
+  const auto seats = seats_;
+  const auto renew_one = [seats](std::size_t number, Wakeup& own) {
+    return seats[number]->claimant.renew(own);
+  };
+  Round<Renewal>::Answers skipped(members_.size());
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (!members_[i]->is_idle()) skipped[i] = members_[i]->still_busy();
+  }
+  Round<Renewal> round(members_, std::move(skipped), renew_one);
+  const auto is_enough = [](const Round<Renewal>::Answers& answers) {
+    return is_certain(answers);
+  };
+  co_await round.wait_for_most(is_enough, budget_end(), wakeup);
+  const auto& answers = round.answers();
+  note_silent(answers);
+  const auto said = tally(answers);
+  if (const auto* failure = std::get_if<Failure>(&said)) throw *failure;
+  const auto renewal = std::get<Renewal>(said);
+  const bool is_lost = renewal == Renewal::gone || renewal == Renewal::taken_over;
+  std::vector<bool> has_it;
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    if (const auto& taker = seats_[i]->claimant.taken_by()) taken_by_ = taker;
+    has_it.push_back(!is_missing(answers[i]));
+  }
+  const bool is_whole = std::find(has_it.begin(), has_it.end(), false) == has_it.end();
+  // Beside whatever comes next: it is not waited for.
+  if (!is_lost && !is_whole && grant_ && claim().attached) repair(has_it);
+  co_return renewal;
+}
+
+std::unique_ptr<LeaseNews> QuorumClaimant::listen(std::function<void()> heard) {
+  if (!claim().attached) return nullptr;  // nobody is told of those
+  std::vector<std::unique_ptr<LeaseNews>> parts;
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    if (parts.size() == in_every_majority(seats_.size())) break;
+    const auto* vote = votes_[i].grant();
+    if (vote == nullptr || vote->fence != grant_->fence) continue;
+    parts.push_back(seats_[i]->claimant.listen(heard));
+  }
+  return std::make_unique<AllNews>(std::move(parts));
+}
+
+}  // namespace dlock::redis_quorum

@@ -1,0 +1,266 @@
+#include "store/redis_quorum/tally.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "store/redis_quorum/majority.hpp"
+
+namespace dlock::redis_quorum {
+namespace {
+
+std::vector<Failure> failures_of(const Votes& votes) {
+  std::vector<Failure> failures;
+  for (const auto& vote : votes) {
+    if (vote.failure) failures.push_back(*vote.failure);
+  }
+  return failures;
+}
+
+std::size_t answered(const Votes& votes) {
+  return static_cast<std::size_t>(
+      std::count_if(votes.begin(), votes.end(),
+                    [](const Vote& one) { return one.answer.has_value(); }));
+}
+
+std::size_t granted(const Votes& votes) {
+  return static_cast<std::size_t>(
+      std::count_if(votes.begin(), votes.end(),
+                    [](const Vote& one) { return one.grant() != nullptr; }));
+}
+
+// What nobody but who set this up can mend.
+std::optional<Failure> misconfigured(const Votes& votes) {
+  std::set<std::string> lives;
+  for (const auto& vote : votes) {
+    const bool is_wrong =
+        vote.failure && vote.failure->kind() == Failure::Kind::misconfigured;
+    if (is_wrong) return vote.failure;
+    if (!vote.answer || vote.run_id.empty()) continue;
+    if (!lives.insert(vote.run_id).second) {
+      return Failure(Failure::Kind::misconfigured,
+                     "two of the servers are one and the same (run_id " + vote.run_id +
+                         "): each is to be named once");
+    }
+  }
+  return std::nullopt;
+}
+
+bool needs_most(const RunInfo& run) {
+  return run.outcome == "running" || run.outcome == "vanished";
+}
+
+std::optional<Answer> deduplicated(const Votes& votes) {
+  std::map<Fence, std::size_t> told;
+  for (const auto& vote : votes) {
+    const auto* run = vote.answer ? std::get_if<Deduplicated>(&*vote.answer) : nullptr;
+    if (run == nullptr) continue;
+    const auto by = ++told[run->by.fence];
+    if (!needs_most(run->by) || by >= needed(votes.size())) return *run;
+  }
+  return std::nullopt;
+}
+
+// What most servers, or one, need to say for it to be so.
+template <typename Said>
+std::optional<Answer> said_by(std::size_t enough, const Votes& votes) {
+  std::size_t count = 0;
+  for (const auto& vote : votes) {
+    const auto* said = vote.answer ? std::get_if<Said>(&*vote.answer) : nullptr;
+    if (said != nullptr && ++count >= enough) return *said;
+  }
+  return std::nullopt;
+}
+
+Outcome granted_by_most(const Votes& votes) {
+  std::map<Fence, Held> with_fence;
+  bool is_broken = false;
+  for (const auto& vote : votes) {
+    const auto* grant = vote.grant();
+    if (grant == nullptr) continue;
+    auto& held = with_fence[grant->fence];
+    is_broken = is_broken || grant->broken;
+    if (held.servers++ == 0 || grant->sent_at < held.grant.sent_at) held.grant = *grant;
+  }
+  for (auto& [fence, held] : with_fence) {
+    if (held.servers < needed(votes.size())) continue;
+    held.grant.broken = is_broken;
+    held.grant.slot = 0;
+    return held;
+  }
+  return Uneven{with_fence.rbegin()->first};
+}
+
+// How many servers tell of each holder.
+std::map<Fence, std::size_t> holders_told(const Votes& votes) {
+  std::map<Fence, std::size_t> told;
+  for (const auto& vote : votes) {
+    if (const auto* busy = vote.busy()) {
+      for (const auto& holder : busy->holders) ++told[holder.fence];
+    }
+  }
+  return told;
+}
+
+// Those who may be holders by what is told: with those that do not answer, most servers
+// could have their leases.
+std::set<Fence> possible_holders(const Votes& votes) {
+  const auto silent = votes.size() - answered(votes);
+  std::set<Fence> possible;
+  for (const auto& [fence, servers] : holders_told(votes)) {
+    if (servers + silent >= needed(votes.size())) possible.insert(fence);
+  }
+  return possible;
+}
+
+// What is in the way: those who may be holders or, if nobody can be, those who have
+// votes.
+Busy merged(const Votes& votes, const std::set<Fence>& possible) {
+  Busy all;
+  std::set<Fence> shown;
+  std::size_t without_place = 0;
+  for (const auto& vote : votes) {
+    const auto* busy = vote.busy();
+    if (busy == nullptr) continue;
+    if (busy->place == 0) ++without_place;
+    all.place = std::max(all.place, busy->place);
+    all.queued = std::max(all.queued, busy->queued);
+    for (const auto& holder : busy->holders) {
+      if (!possible.empty() && !possible.contains(holder.fence)) continue;
+      if (shown.insert(holder.fence).second) all.holders.push_back(holder);
+    }
+  }
+  // It takes a place in so many lines to get through.
+  if (without_place >= in_every_majority(votes.size())) all.place = 0;
+  return all;
+}
+
+Outcome not_granted(const Votes& votes) {
+  const auto possible = possible_holders(votes);
+  auto busy = merged(votes, possible);
+  if (!possible.empty() || granted(votes) == 0) return Answer(std::move(busy));
+  const bool is_next = std::all_of(votes.begin(), votes.end(), [](const Vote& one) {
+    return one.busy() == nullptr || one.busy()->place <= 1;
+  });
+  return Split{std::move(busy), is_next};
+}
+
+template <typename T>
+std::size_t count_of(const std::vector<Said<T>>& all, std::initializer_list<T> answers) {
+  std::size_t count = 0;
+  for (const auto& said : all) {
+    const auto* answer = said ? std::get_if<T>(&*said) : nullptr;
+    if (answer == nullptr) continue;
+    if (std::find(answers.begin(), answers.end(), *answer) != answers.end()) ++count;
+  }
+  return count;
+}
+
+template <typename T>
+std::vector<Failure> failures_in(const std::vector<Said<T>>& all) {
+  std::vector<Failure> failures;
+  for (const auto& said : all) {
+    const auto* failure = said ? std::get_if<Failure>(&*said) : nullptr;
+    if (failure != nullptr) failures.push_back(*failure);
+  }
+  return failures;
+}
+
+std::size_t confirmed(const Confirmations& all) {
+  return count_of(all, {Renewal::confirmed, Renewal::broken});
+}
+
+std::size_t set_up_again(const Confirmations& all) {
+  return count_of(all, {Renewal::reclaimed});
+}
+
+std::size_t lost(const Confirmations& all) {
+  return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_missing));
+}
+
+}  // namespace
+
+Failure too_few(std::size_t answered, std::size_t servers,
+                const std::vector<Failure>& failures) {
+  auto kind = failures.empty() ? Failure::Kind::unreachable : Failure::Kind::rejected;
+  for (const auto& failure : failures) {
+    if (failure.kind() == Failure::Kind::exhausted) return failure;
+    if (failure.kind() != Failure::Kind::rejected) kind = Failure::Kind::unreachable;
+  }
+  const auto reason =
+      failures.empty() ? std::string("the others are silent") : failures.front().what();
+  return Failure(kind, std::to_string(answered) + " of " + std::to_string(servers) +
+                           " servers answer, and " + std::to_string(needed(servers)) +
+                           " have to: " + reason);
+}
+
+Outcome tally(const Votes& votes) {
+  const auto most = needed(votes.size());
+  if (auto failure = misconfigured(votes)) return *failure;
+  if (answered(votes) < most) {
+    return too_few(answered(votes), votes.size(), failures_of(votes));
+  }
+  if (auto run = deduplicated(votes)) return *run;
+  if (auto differ = said_by<SlotsDiffer>(1, votes)) return *differ;
+  if (auto above = said_by<HeldAbove>(1, votes)) return *above;
+  if (auto newer = said_by<Superseded>(most, votes)) return *newer;
+  if (granted(votes) >= most) return granted_by_most(votes);
+  return not_granted(votes);
+}
+
+bool is_certain(const Votes& votes) {
+  const auto most = needed(votes.size());
+  const auto open = static_cast<std::size_t>(
+      std::count_if(votes.begin(), votes.end(),
+                    [](const Vote& one) { return !one.answer && !one.failure; }));
+  const auto for_it = granted(votes);
+  return for_it >= most || for_it + open < most;
+}
+
+bool is_missing(const Said<Renewal>& said) {
+  const auto* renewal = said ? std::get_if<Renewal>(&*said) : nullptr;
+  return renewal != nullptr && *renewal != Renewal::confirmed &&
+         *renewal != Renewal::broken && *renewal != Renewal::reclaimed;
+}
+
+bool is_certain(const Confirmations& confirmations) {
+  const auto servers = confirmations.size();
+  return confirmed(confirmations) + set_up_again(confirmations) >= needed(servers) ||
+         servers - lost(confirmations) < needed(servers);
+}
+
+std::variant<Renewal, Failure> tally(const Confirmations& confirmations) {
+  const auto servers = confirmations.size();
+  const auto have_it = confirmed(confirmations) + set_up_again(confirmations);
+  if (have_it >= needed(servers)) {
+    if (count_of(confirmations, {Renewal::broken}) > 0) return Renewal::broken;
+    return confirmed(confirmations) >= needed(servers) ? Renewal::confirmed
+                                                       : Renewal::reclaimed;
+  }
+  if (servers - lost(confirmations) < needed(servers)) {
+    return count_of(confirmations, {Renewal::taken_over}) > 0 ? Renewal::taken_over
+                                                              : Renewal::gone;
+  }
+  return too_few(have_it, servers, failures_in(confirmations));
+}
+
+std::variant<Release, Failure> tally(const Returns& returns) {
+  const auto servers = returns.size();
+  const auto failures = failures_in(returns);
+  const auto answers = static_cast<std::size_t>(std::count_if(
+      returns.begin(), returns.end(), [](const auto& said) { return said.has_value(); }));
+  if (count_of(returns, {Release::broken}) > 0) return Release::broken;
+  const auto taken = count_of(returns, {Release::taken_over, Release::failed_over});
+  const auto losses = taken + count_of(returns, {Release::gone});
+  if (servers - losses < needed(servers)) {
+    return taken > 0 ? Release::taken_over : Release::gone;
+  }
+  if (answers - failures.size() < needed(servers)) {
+    return too_few(answers - failures.size(), servers, failures);
+  }
+  if (count_of(returns, {Release::left}) > 0) return Release::left;
+  return count_of(returns, {Release::released}) > 0 ? Release::released
+                                                    : Release::not_ours;
+}
+
+}  // namespace dlock::redis_quorum

@@ -1,0 +1,153 @@
+#include "store/redis_quorum/ticket.hpp"
+
+#include <algorithm>
+
+namespace dlock::redis_quorum {
+namespace {
+
+// So often the fence is raised before it is taken for a server that is not well. Each
+// time another contender's attempt has to come in between.
+constexpr int most_raises = 5;
+
+// One that does not wait in line tries so often to get through while nobody else does.
+constexpr int most_tries = 6;
+
+// Votes that are not enough are kept for about as long as a release takes to reach all
+// servers, and no longer than these promise the lock to a waiter.
+constexpr milliseconds least_patience{50};
+constexpr milliseconds most_patience{3000};
+constexpr int rounds_of_patience = 4;
+// The first in line is the one for whom others make room.
+constexpr int next_has_more = 4;
+
+std::int64_t greatest_time(const Votes& votes) {
+  std::int64_t time = 0;
+  for (const auto& vote : votes) {
+    if (vote.busy() != nullptr) {
+      time = std::max<std::int64_t>(time, vote.server_time.count());
+    }
+  }
+  return time;
+}
+
+Fence greatest_fence_in(const Votes& votes) {
+  Fence greatest;
+  for (const auto& vote : votes) {
+    if (const auto* grant = vote.grant()) greatest = std::max(greatest, grant->fence);
+  }
+  return greatest;
+}
+
+Step done(Answer answer, bool undoes) {
+  return {Step::Then::done, std::move(answer), undoes};
+}
+
+// A place in line is kept, for it is asked again when the servers are back.
+Step failed(Failure failure, Queue queue) {
+  return {Step::Then::done, std::move(failure), queue != Queue::join};
+}
+
+}  // namespace
+
+void Candidacy::forget() {
+  ballot_ = {};
+  is_fence_set_ = false;
+  gave_way_ = 0;
+  gives_way_at_ = Clock::time_point::max();
+}
+
+Ballot Candidacy::ballot(WallTime wall) {
+  const auto now = static_cast<std::uint64_t>(std::max<std::int64_t>(wall.count(), 1));
+  if (!is_fence_set_) {
+    ballot_.fence.number =
+        std::min(std::max(now, floor_.number + 1), greatest_fence.number);
+  }
+  if (wishes_newest_ && ballot_.ticket == 0) ballot_.ticket = wall.count();
+  return ballot_;
+}
+
+Step Candidacy::after(const Votes& votes, Queue queue, Clock::time_point now,
+                      milliseconds took) {
+  auto outcome = tally(votes);
+  if (auto* failure = std::get_if<Failure>(&outcome))
+    return failed(std::move(*failure), queue);
+  if (const auto* held = std::get_if<Held>(&outcome)) {
+    gives_way_at_ = Clock::time_point::max();
+    // The same again if it is asked once more.
+    ballot_.fence = held->grant.fence;
+    is_fence_set_ = true;
+    auto step = done(held->grant, /*undoes=*/false);
+    step.servers = held->servers;
+    return step;
+  }
+  if (const auto* uneven = std::get_if<Uneven>(&outcome)) {
+    if (++raised_ > most_raises) {
+      return failed(Failure(Failure::Kind::unreachable,
+                            "the servers do not come to one fence: others ask as often"),
+                    queue);
+    }
+    ballot_.fence = uneven->fence;
+    ballot_.raises = true;
+    is_fence_set_ = true;
+    return {Step::Then::ask};
+  }
+  is_fence_set_ = false;
+  const auto* split = std::get_if<Split>(&outcome);
+  if (split == nullptr) {
+    auto& answer = std::get<Answer>(outcome);
+    auto* busy = std::get_if<Busy>(&answer);
+    if (busy == nullptr || queue != Queue::join) return done(std::move(answer), true);
+    return in_line(votes, nullptr, std::move(*busy), now, took);
+  }
+  if (queue != Queue::join) return outside(votes, split->busy);
+  return in_line(votes, split, split->busy, now, took);
+}
+
+// One that does not wait.
+Step Candidacy::outside(const Votes& votes, Busy busy) {
+  if (++gave_way_ >= most_tries) {
+    gave_way_ = 0;
+    return done(std::move(busy), /*undoes=*/true);
+  }
+  auto step = give_back(votes);
+  step.pause = milliseconds(dice_(std::uint64_t{8} << static_cast<unsigned>(gave_way_)));
+  return step;
+}
+
+Step Candidacy::in_line(const Votes& votes, const Split* split, Busy busy,
+                        Clock::time_point now, milliseconds took) {
+  if (busy.place == 0 && split == nullptr) return done(std::move(busy), /*undoes=*/true);
+  busy.place = std::max<std::size_t>(busy.place, 1);
+  busy.queued = std::max(busy.queued, busy.place);
+  if (ballot_.ticket == 0) {
+    ballot_.ticket = greatest_time(votes);
+    if (ballot_.ticket > 0) return {Step::Then::ask};
+  }
+  if (split == nullptr) {
+    gives_way_at_ = Clock::time_point::max();
+    return done(std::move(busy), /*undoes=*/false);
+  }
+  const bool gives_way = now >= gives_way_at_;
+  if (gives_way || gives_way_at_ == Clock::time_point::max()) {
+    gives_way_at_ = later(now, patience(split->is_next, took));
+  }
+  if (!gives_way) return done(std::move(busy), /*undoes=*/false);
+  ++gave_way_;
+  return give_back(votes);
+}
+
+Step Candidacy::give_back(const Votes& votes) {
+  floor_ = std::max(floor_, greatest_fence_in(votes));
+  ballot_.raises = true;
+  return {Step::Then::give_back};
+}
+
+milliseconds Candidacy::patience(bool is_next, milliseconds took) {
+  const auto base = std::max(least_patience, took * rounds_of_patience);
+  const auto doubled =
+      base * (1 << std::min(gave_way_, 6)) * (is_next ? next_has_more : 1);
+  const auto most = std::min(doubled, most_patience);
+  return most / 2 + milliseconds(dice_(static_cast<std::uint64_t>(most.count()) / 2));
+}
+
+}  // namespace dlock::redis_quorum

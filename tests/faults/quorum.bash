@@ -1,0 +1,51 @@
+# Helpers for the tests with several independent servers of a test's own. They go with
+# support.bash, redis.bash and sentinel.bash.
+# shellcheck disable=SC2034  # some of what is set here is for the tests
+# shellcheck disable=SC2154  # sentinel.bash sets ports, pids and fleet
+
+# For `setup`, in the place of use_private_store: starts the servers 1 to N, and makes them
+# the store. They have just started, so they have a vote at once.
+use_quorum_store() {  # <number>
+  use_private_store || return
+  fleet=$BATS_TEST_TMPDIR/fleet
+  first_sentinel=100 # there is none
+  servers=$1
+  read -ra ports <<< "$(free_ports "$servers")"
+  ports=(0 "${ports[@]}")
+  pids=()
+  local i list=
+  for ((i = 1; i <= servers; i++)); do
+    mkdir -p "$fleet/$i"
+    printf '%s\n' "port ${ports[i]}" 'bind 127.0.0.1' "dir $fleet/$i" 'save ""' > "$fleet/$i/conf"
+    start_member "$i"
+    list+=${list:+,}127.0.0.1:${ports[i]}
+  done
+  export DLOCK_STORE=redis+quorum://$list DLOCK_MAX_TTL=0
+}
+
+# On how many servers the lock is held, as these have it.
+held_on() {  # <name>
+  local i count=0
+  for ((i = 1; i <= servers; i++)); do
+    [[ $(member "$i" EXISTS "dlock:{$1}") != 1 ]] || ((++count))
+  done
+  echo "$count"
+}
+
+is_held_on() { [[ $(held_on "$1") == "$2" ]]; }  # <name> <number>
+
+# The whole seconds for which a server is up.
+uptime_of() {  # <number>
+  member "$1" INFO server | sed -n 's/^uptime_in_seconds:\([0-9]*\).*/\1/p'
+}
+
+is_up_for() { (($(uptime_of "$1") >= $2)); }  # <number> <seconds>
+
+# Restarted without what it knew.
+restart_empty() {  # <number>...
+  local i
+  for i; do
+    crash "$i"
+    start_member "$i"
+  done
+}

@@ -1,0 +1,307 @@
+#!/usr/bin/env bats
+# Several independent servers of which most have to grant a lock. A lease lasts six seconds.
+# shellcheck disable=SC2016  # commands are shells that expand for themselves
+# shellcheck disable=SC2154  # the helpers set holder, waiter, ports
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  load sentinel
+  load quorum
+  report=$BATS_TEST_TMPDIR/report
+  said=$BATS_TEST_TMPDIR/said
+  ran=$BATS_TEST_TMPDIR/ran
+}
+
+teardown() {
+  stop_fleet
+  kill_leftovers
+}
+
+lease=(--ttl 6s)
+
+of_report() { jq -r "$1" "$report"; }
+
+# --- Servers that are well ---
+
+@test "a command runs with the lock on all servers, and it is free behind it" {
+  use_quorum_store 3
+
+  run dlock run --report "$report" job -- sh -c 'echo "$DLOCK_STORE"; dlock check && echo held'
+
+  assert_status 0
+  assert_equal "$output" "$DLOCK_STORE
+held"
+  assert_equal "$(of_report '"\(.outcome) \(.protected) \(.strength)"')" 'ran true 1'
+  assert_equal "$(held_on job)" 0
+  run dlock status job
+  assert_status 1
+}
+
+@test "status tells how many servers may forget the lock" {
+  use_quorum_store 5
+
+  hold job "${lease[@]}"
+
+  assert_equal "$(look job .strength)" 2
+  crash 1
+  assert_equal "$(look job .strength)" 1
+  let_go
+  assert_exits 0 "$holder"
+}
+
+@test "verbs by hand, fences, list and history are of all servers together" {
+  use_quorum_store 3
+  token=$(dlock acquire job)
+  assert_equal "$(held_on job)" 3
+  crash 2
+  dlock renew job --token "$token"
+  dlock release job --token "$token"
+  dlock fence disk 7
+  run dlock fence disk 6
+  assert_status 76
+  dlock run nightly true
+
+  run dlock list --json
+
+  assert_equal "$(json '.[].name' | sort | paste -sd ' ')" nightly
+  run dlock history --json nightly
+  assert_equal "$(json '.[0].outcome')" ran
+}
+
+@test "each grant has a greater fence, though the counters of servers are far ahead" {
+  use_quorum_store 3
+  local ahead=$((${EPOCHREALTIME/[.,]/} + 3600000000))
+  member 1 HSET 'dlock:{job}:s' fence "$((ahead - 5000000))" > "$said"
+  member 2 HSET 'dlock:{job}:s' fence "$ahead" > "$said"
+  first=$(dlock run job -- sh -c 'echo $DLOCK_FENCE')
+  crash 1
+
+  second=$(dlock run job -- sh -c 'echo $DLOCK_FENCE')
+
+  ((first > ahead && second > first))
+}
+
+@test "watch tells of what most servers know" {
+  use_quorum_store 3
+  dlock watch --json job > "$said" 3>&- &
+  watching=$!
+  eventually is_watched
+
+  dlock run job true
+
+  eventually grep -q released "$said"
+  kill "$watching"
+  wait "$watching" || true
+  assert_equal "$(jq -r .event "$said" | paste -sd ' ')" 'granted released'
+}
+
+is_watched() {
+  local i
+  for i in 1 2 3; do [[ $(member "$i" PUBSUB CHANNELS | wc -l) -ge 1 || $(member "$i" PUBSUB NUMPAT) -ge 1 ]] || return 1; done
+}
+
+# --- What cannot be a quorum ---
+
+@test "two entries that are one server are refused with 78" {
+  use_quorum_store 3
+
+  run dlock --store "redis+quorum://127.0.0.1:${ports[1]},localhost:${ports[1]},127.0.0.1:${ports[2]}" \
+    run job -- touch "$ran"
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains 'one and the same'
+  [[ ! -e $ran ]]
+}
+
+@test "a replica is refused with 78" {
+  use_quorum_store 3
+  member 3 REPLICAOF 127.0.0.1 "${ports[1]}"
+
+  run dlock run job -- touch "$ran"
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains 'is a replica'
+  [[ ! -e $ran ]]
+}
+
+# --- Servers that are away ---
+
+@test "with two of five stopped a run goes on, and another one waits for it" {
+  use_quorum_store 5
+  hold job "${lease[@]}" --report "$report"
+
+  freeze 1 2
+
+  EVENTUALLY_MS=8000 eventually was_renewed_on 3
+  run dlock run "${lease[@]}" job -- touch "$ran"
+  assert_status 75
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
+  run dlock run "${lease[@]}" job -- touch "$ran"
+  assert_status 0
+  assert_output_contains 'strength 0'
+}
+
+# Behind the first third of its lease, by what is left of it.
+was_renewed_on() {
+  local left
+  left=$(member "$1" PTTL 'dlock:{job}')
+  ((left > 0 && left <= 4500)) && was_low=1
+  ((${was_low:-0} && left > 5000))
+}
+
+@test "with three of five stopped the command is dead before its lease ends" {
+  use_quorum_store 5
+  hold job "${lease[@]}" --report "$report"
+  local began
+  began=$(now_ms)
+
+  freeze 1 2 3
+
+  EVENTUALLY_MS=8000 eventually has_ended "$command"
+  assert_between "$(($(now_ms) - began))" 0 6000
+  EVENTUALLY_MS=8000 assert_exits 76 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost unconfirmed'
+  run dlock run "${lease[@]}" job -- touch "$ran"
+  assert_status 69
+  assert_output_contains '2 of 5 servers answer, and 3 have to'
+  [[ ! -e $ran ]]
+}
+
+@test "a lock that is too weak for --min-strength is given back" {
+  use_quorum_store 3
+  crash 3
+
+  run dlock run --min-strength 1 job -- touch "$ran"
+
+  assert_status 69
+  assert_output_contains 'strength 0, and --min-strength is 1'
+  [[ ! -e $ran ]]
+  assert_equal "$(held_on job)" 0
+}
+
+@test "a request that comes late finds that it was given up" {
+  use_quorum_store 3
+  hold job "${lease[@]}"
+  queue job "${lease[@]}" -- touch "$ran"
+  freeze 1
+  let_go
+  assert_exits 0 "$holder"
+  assert_exits 0 "$waiter"
+
+  go_on 1
+
+  eventually has_heard_of_the_end 1
+  eventually is_held_on job 0
+}
+
+has_heard_of_the_end() { [[ -n $(member "$1" KEYS 'dlock:{job}:t:*') ]]; }
+
+# --- Servers that forget ---
+
+@test "a server that is emptied lets nobody else in, and has the lease again soon" {
+  use_quorum_store 3
+  hold job "${lease[@]}" --report "$report"
+
+  member 1 FLUSHALL
+
+  run dlock run "${lease[@]}" job -- touch "$ran"
+  assert_status 75
+  EVENTUALLY_MS=4000 eventually is_held_on job 3
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
+}
+
+@test "when more servers are emptied than may be, the command is ended at the next renewal" {
+  use_quorum_store 3
+  hold job "${lease[@]}" --report "$report"
+
+  member 1 FLUSHALL
+  member 2 FLUSHALL
+
+  EVENTUALLY_MS=4000 eventually has_ended "$command"
+  eventually has_ended "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
+}
+
+@test "servers that were restarted without their data have no vote for as long as --max-ttl" {
+  use_quorum_store 3
+  export DLOCK_MAX_TTL=3s
+  for i in 1 2 3; do eventually is_up_for "$i" 4; done
+  hold job --ttl 3s --report "$report"
+
+  restart_empty 1 2
+
+  run dlock run --ttl 3s job -- touch "$ran"
+  assert_status 69
+  assert_output_contains 'has no vote until it is up for 3.0s'
+  [[ ! -e $ran ]]
+  for i in 1 2; do eventually is_up_for "$i" 4; done
+  eventually has_ended "$holder"
+  run dlock run -w 10s --ttl 3s job -- touch "$ran"
+  assert_status 0
+}
+
+# --- Many who want it ---
+
+@test "waiters are served in the order in which they came" {
+  use_quorum_store 3
+  hold job "${lease[@]}"
+  for i in 1 2 3 4; do
+    queue job "${lease[@]}" -- sh -c 'echo "$1" >> "$2"' - "$i" "$said"
+    waiters[i]=$waiter
+  done
+
+  let_go
+
+  for i in 1 2 3 4; do assert_exits 0 "${waiters[i]}"; done
+  assert_equal "$(paste -sd ' ' "$said")" '1 2 3 4'
+}
+
+@test "of fifty contenders one at a time has the lock, and nothing is left behind them" {
+  use_quorum_store 3
+  local contenders=()
+  for i in {1..50}; do
+    dlock run -w 120s "${lease[@]}" crowd -- \
+      "$BATS_TEST_DIRNAME/critical_section" "$BATS_TEST_TMPDIR" 2>> "$said" 3>&- &
+    contenders+=($!)
+  done
+
+  for i in "${contenders[@]}"; do EVENTUALLY_MS=120000 assert_exits 0 "$i" || { sort "$said" | uniq -c; return 1; }; done
+
+  [[ ! -e $BATS_TEST_TMPDIR/violations ]]
+  assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/fences")" 50
+  sort -n -c "$BATS_TEST_TMPDIR/fences"
+  assert_equal "$(held_on crowd)" 0
+  for i in 1 2 3; do assert_equal "$(member "$i" ZCARD 'dlock:{crowd}:q')" 0; done
+  # Twenty rounds each, besides what it takes to join, to release and to load a script.
+  (($(scripts_run_on 1) <= 50 * 22))
+}
+
+scripts_run_on() {
+  member "$1" INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\),.*/\1/p'
+}
+
+# --- doctor ---
+
+@test "doctor looks at each server, and at all together" {
+  use_quorum_store 3
+
+  run dlock doctor --json
+
+  for check in servers run-ids uptime clocks; do
+    assert_equal "$(json ".findings[] | select(.check == \"$check\") | .level")" ok
+  done
+  crash 3
+  run dlock doctor
+  assert_output_contains '2 of 3 answer, and 2 have to'
+  crash 2
+  run dlock doctor
+  assert_status 2
+}

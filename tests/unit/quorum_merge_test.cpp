@@ -1,0 +1,150 @@
+#include <gtest/gtest.h>
+
+#include "lock/history.hpp"
+#include "store/redis_quorum/event_count.hpp"
+#include "store/redis_quorum/merge.hpp"
+
+namespace dlock::redis_quorum {
+namespace {
+
+using std::chrono::seconds;
+
+HolderInfo holder(std::uint64_t fence) {
+  HolderInfo info;
+  info.fence.number = fence;
+  info.expires_in = seconds(5);
+  return info;
+}
+
+WaiterInfo waiter(pid_t pid) {
+  WaiterInfo info;
+  info.host = "web1";
+  info.pid = pid;
+  return info;
+}
+
+RunInfo run(std::uint64_t fence, const std::string& outcome) {
+  RunInfo info;
+  info.fence.number = fence;
+  info.started = seconds(fence);
+  info.outcome = outcome;
+  return info;
+}
+
+LockInfo held_by(std::vector<HolderInfo> holders) {
+  LockInfo lock;
+  lock.lock = {"dlock", "job"};
+  lock.holders = std::move(holders);
+  lock.free = lock.holders.empty() ? 1 : 0;
+  return lock;
+}
+
+TEST(QuorumMerge, who_has_most_votes_holds_the_lock) {
+  const auto lock = merged({held_by({holder(5)}), held_by({holder(5)}), held_by({})}, 3);
+
+  ASSERT_EQ(lock.holders.size(), 1u);
+  EXPECT_EQ(lock.holders[0].fence.number, 5u);
+  EXPECT_EQ(lock.free, 0u);
+  EXPECT_EQ(lock.strength, 0);
+}
+
+TEST(QuorumMerge, who_has_a_vote_alone_holds_nothing) {
+  const auto lock = merged({held_by({holder(5)}), held_by({}), held_by({})}, 3);
+
+  EXPECT_TRUE(lock.holders.empty());
+  EXPECT_EQ(lock.free, 1u);
+  EXPECT_FALSE(lock.strength);
+}
+
+TEST(QuorumMerge, who_may_have_most_with_a_server_that_is_silent_is_shown) {
+  EXPECT_EQ(merged({held_by({holder(5)}), held_by({})}, 3).holders.size(), 1u);
+}
+
+TEST(QuorumMerge, a_lease_ends_when_the_first_server_says_so) {
+  auto sooner = holder(5);
+  sooner.expires_in = seconds(3);
+
+  const auto lock = merged({held_by({holder(5)}), held_by({sooner})}, 3);
+
+  EXPECT_EQ(lock.holders.at(0).expires_in, seconds(3));
+}
+
+TEST(QuorumMerge, waiters_stand_as_in_the_longest_line_each_once) {
+  auto one = held_by({holder(5)});
+  one.waiters = {waiter(2)};
+  auto other = one;
+  other.waiters = {waiter(1), waiter(2), waiter(3)};
+
+  const auto lock = merged({one, other, one}, 3);
+
+  ASSERT_EQ(lock.waiters.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(lock.waiters[i].pid, static_cast<pid_t>(i + 1));
+  }
+}
+
+TEST(QuorumMerge, a_run_that_said_how_it_ended_is_one_if_any_server_knows_of_it) {
+  const auto runs = merged_runs({{run(7, "ran")}, {run(7, "vanished")}, {}}, 3);
+
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].outcome, "ran");
+}
+
+TEST(QuorumMerge, a_vote_that_ran_out_is_no_run) {
+  for (const auto* outcome : {"running", "vanished", by_hand}) {
+    const std::vector<RunInfo> told{run(7, outcome)};
+    EXPECT_TRUE(merged_runs({told, {}, {}}, 3).empty()) << outcome;
+    EXPECT_EQ(merged_runs({told, told, {}}, 3).size(), 1u) << outcome;
+    EXPECT_EQ(merged_runs({told, {}}, 3).size(), 1u) << outcome;
+  }
+}
+
+TEST(QuorumMerge, the_last_run_comes_first) {
+  const auto runs = merged_runs({{run(7, "ran")}, {run(9, "ran")}, {run(8, "ran")}}, 3);
+
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].fence.number, 9u);
+  EXPECT_EQ(runs[2].fence.number, 7u);
+}
+
+// Events
+
+Event event(Event::Kind kind, std::uint64_t fence) {
+  Event one;
+  one.kind = kind;
+  one.lock = {"dlock", "job"};
+  one.fence.number = fence;
+  return one;
+}
+
+const auto start = Clock::time_point(seconds(100));
+
+TEST(QuorumEvents, are_told_once_when_most_servers_have_told_them) {
+  EventCount count(3);
+  const auto granted = event(Event::Kind::granted, 5);
+
+  EXPECT_FALSE(count.take(0, granted, start));
+  EXPECT_TRUE(count.take(2, granted, start));
+  EXPECT_FALSE(count.take(1, granted, start));
+}
+
+TEST(QuorumEvents, of_one_server_alone_are_a_vote_that_came_to_nothing) {
+  EventCount count(3);
+
+  EXPECT_FALSE(count.take(0, event(Event::Kind::granted, 5), start));
+  EXPECT_FALSE(count.take(1, event(Event::Kind::granted, 6), start));
+  EXPECT_FALSE(count.take(0, event(Event::Kind::released, 5), start));
+}
+
+TEST(QuorumEvents, that_happen_again_are_told_again) {
+  EventCount count(3);
+  const auto queued = event(Event::Kind::queued, 0);
+  count.take(0, queued, start);
+  count.take(1, queued, start);
+
+  EXPECT_FALSE(count.take(0, queued, start));
+  EXPECT_TRUE(count.take(1, queued, start));
+}
+
+}  // namespace
+}  // namespace dlock::redis_quorum

@@ -1,0 +1,287 @@
+#include <gtest/gtest.h>
+
+#include "store/redis_quorum/majority.hpp"
+#include "store/redis_quorum/tally.hpp"
+
+namespace dlock::redis_quorum {
+namespace {
+
+const auto start = Clock::time_point(std::chrono::seconds(100));
+
+Vote said(Answer answer) {
+  static int lives = 0;
+  return {std::move(answer), {}, "life " + std::to_string(++lives), WallTime(0)};
+}
+
+Vote grants(std::uint64_t fence, milliseconds after = milliseconds(0)) {
+  Grant grant;
+  grant.fence.number = fence;
+  grant.sent_at = start + after;
+  grant.deadline = grant.sent_at + milliseconds(1000);
+  return said(grant);
+}
+
+Vote held_by(std::vector<std::uint64_t> fences, std::size_t place = 0) {
+  Busy busy;
+  for (const auto fence : fences) {
+    HolderInfo holder;
+    holder.fence.number = fence;
+    busy.holders.push_back(holder);
+  }
+  busy.place = place;
+  busy.queued = place;
+  return said(std::move(busy));
+}
+
+Vote fails(Failure::Kind kind = Failure::Kind::unreachable) {
+  Vote vote;
+  vote.failure = Failure(kind, "a:6379 refuses the connection");
+  return vote;
+}
+
+Vote had_run(const std::string& outcome, std::uint64_t fence = 7) {
+  RunInfo run;
+  run.fence.number = fence;
+  run.outcome = outcome;
+  return said(Deduplicated{run});
+}
+
+const Vote silent;
+
+template <typename T>
+T as(const Outcome& outcome) {
+  return std::get<T>(outcome);
+}
+
+template <typename T>
+bool answers(const Outcome& outcome) {
+  const auto* answer = std::get_if<Answer>(&outcome);
+  return answer != nullptr && std::holds_alternative<T>(*answer);
+}
+
+TEST(Majority, two_of_them_have_a_server_in_common) {
+  for (std::size_t n = 3; n <= 9; ++n) {
+    EXPECT_GT(2 * needed(n), n);
+    EXPECT_GT(needed(n) + in_every_majority(n), n);
+  }
+}
+
+TEST(Majority, strength_is_how_many_may_forget_before_others_have_a_majority) {
+  for (std::size_t n = 3; n <= 9; ++n) {
+    for (std::size_t held = needed(n); held <= n; ++held) {
+      std::size_t forgotten = 0;
+      while (n - held + forgotten < needed(n)) ++forgotten;
+      EXPECT_EQ(strength(n, held), static_cast<int>(forgotten) - 1) << n << " " << held;
+    }
+  }
+}
+
+TEST(QuorumTally, grants_what_most_servers_grant) {
+  const auto held = as<Held>(tally({grants(5), held_by({4}), grants(5)}));
+
+  EXPECT_EQ(held.grant.fence.number, 5u);
+  EXPECT_EQ(held.servers, 2u);
+}
+
+TEST(QuorumTally, a_lease_ends_where_the_first_of_its_votes_does) {
+  const auto held =
+      as<Held>(tally({grants(5, milliseconds(9)), grants(5, milliseconds(2)), silent}));
+
+  EXPECT_EQ(held.grant.sent_at, start + milliseconds(2));
+  EXPECT_EQ(held.grant.deadline, start + milliseconds(1002));
+}
+
+TEST(QuorumTally, takes_the_greatest_fence_where_counters_stood_apart) {
+  EXPECT_EQ(as<Uneven>(tally({grants(5), grants(9), silent})).fence.number, 9u);
+}
+
+TEST(QuorumTally, a_counter_that_stands_apart_does_not_matter_beside_a_majority) {
+  const auto held = as<Held>(tally({grants(5), grants(9), grants(5)}));
+
+  EXPECT_EQ(held.grant.fence.number, 5u);
+  EXPECT_EQ(held.servers, 2u);
+}
+
+TEST(QuorumTally, a_lease_that_one_server_has_broken_is_broken) {
+  auto broken = grants(5);
+  std::get<Grant>(*broken.answer).broken = true;
+
+  EXPECT_TRUE(as<Held>(tally({grants(5), broken, grants(5)})).grant.broken);
+}
+
+TEST(QuorumTally, is_busy_where_another_one_may_have_a_majority) {
+  EXPECT_TRUE(answers<Busy>(tally({held_by({4}), held_by({4}), grants(5)})));
+  EXPECT_TRUE(answers<Busy>(tally({held_by({4}), silent, grants(5)})));
+}
+
+TEST(QuorumTally, tells_only_of_the_holder_who_may_have_a_majority) {
+  const auto outcome = tally({held_by({4}), held_by({4}), held_by({6})});
+
+  const auto holders = std::get<Busy>(as<Answer>(outcome)).holders;
+  ASSERT_EQ(holders.size(), 1u);
+  EXPECT_EQ(holders[0].fence.number, 4u);
+}
+
+TEST(QuorumTally, is_split_where_nobody_can_have_a_majority) {
+  const auto split = as<Split>(tally({grants(5), held_by({4}, 1), held_by({6}, 2)}));
+
+  EXPECT_FALSE(split.is_next);
+  EXPECT_EQ(split.busy.holders.size(), 2u);
+}
+
+TEST(QuorumTally, who_has_no_vote_has_nothing_to_give_way_with) {
+  EXPECT_TRUE(answers<Busy>(tally({held_by({4}), held_by({5}), held_by({6})})));
+}
+
+TEST(QuorumTally, one_without_a_place_in_half_the_lines_has_none) {
+  const auto place_in = [](const Votes& votes) {
+    return std::get<Busy>(as<Answer>(tally(votes))).place;
+  };
+
+  EXPECT_EQ(place_in({held_by({4}, 0), held_by({4}, 0), held_by({4}, 3)}), 0u);
+  EXPECT_EQ(place_in({held_by({4}, 0), held_by({4}, 2), held_by({4}, 3)}), 3u);
+}
+
+TEST(QuorumTally, fails_where_too_few_answer) {
+  const auto failure = as<Failure>(tally({grants(5), fails(), silent}));
+
+  EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+  EXPECT_STREQ(failure.what(),
+               "1 of 3 servers answer, and 2 have to: a:6379 refuses the connection");
+}
+
+TEST(QuorumTally, is_rejected_only_where_all_who_do_not_answer_reject) {
+  const auto rejected = Failure::Kind::rejected;
+  const auto kind_of = [](const Votes& votes) {
+    return as<Failure>(tally(votes)).kind();
+  };
+
+  EXPECT_EQ(kind_of({grants(5), fails(rejected), fails(rejected)}), rejected);
+  EXPECT_EQ(kind_of({grants(5), fails(rejected), fails()}), Failure::Kind::unreachable);
+  EXPECT_EQ(kind_of({fails(Failure::Kind::exhausted), fails(), fails()}),
+            Failure::Kind::exhausted);
+}
+
+TEST(QuorumTally, one_that_is_misconfigured_is_enough_to_fail) {
+  const auto failure =
+      as<Failure>(tally({grants(5), grants(5), fails(Failure::Kind::misconfigured)}));
+
+  EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
+}
+
+TEST(QuorumTally, refuses_two_entries_that_are_one_server) {
+  auto twin = grants(5);
+  auto other = twin;
+
+  const auto failure = as<Failure>(tally({twin, other, grants(5)}));
+
+  EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
+}
+
+TEST(QuorumTally, a_run_that_has_ended_counts_though_one_server_alone_knows_of_it) {
+  EXPECT_TRUE(answers<Deduplicated>(tally({grants(5), had_run("ran"), silent})));
+}
+
+TEST(QuorumTally, a_run_that_is_not_known_to_most_may_be_no_run_at_all) {
+  for (const auto* outcome : {"running", "vanished"}) {
+    EXPECT_FALSE(
+        answers<Deduplicated>(tally({had_run(outcome), held_by({}), held_by({})})))
+        << outcome;
+    EXPECT_TRUE(
+        answers<Deduplicated>(tally({had_run(outcome), had_run(outcome), silent})))
+        << outcome;
+    EXPECT_FALSE(
+        answers<Deduplicated>(tally({had_run(outcome, 7), had_run(outcome, 8), silent})))
+        << outcome;
+  }
+}
+
+TEST(QuorumTally, a_claim_is_superseded_where_most_say_so) {
+  EXPECT_FALSE(
+      answers<Superseded>(tally({said(Superseded{}), held_by({4}, 1), held_by({4}, 1)})));
+  EXPECT_TRUE(
+      answers<Superseded>(tally({said(Superseded{}), said(Superseded{}), silent})));
+}
+
+TEST(QuorumTally, an_outer_run_or_other_slots_are_known_from_one) {
+  EXPECT_TRUE(answers<HeldAbove>(tally({said(HeldAbove{}), grants(5), silent})));
+  EXPECT_TRUE(answers<SlotsDiffer>(tally({said(SlotsDiffer{2}), grants(5), silent})));
+}
+
+TEST(QuorumTally, knows_when_no_further_vote_matters) {
+  EXPECT_FALSE(is_certain(Votes{grants(5), silent, silent}));
+  EXPECT_TRUE(is_certain(Votes{grants(5), grants(5), silent}));
+  EXPECT_TRUE(is_certain(Votes{held_by({4}), held_by({4}), silent}));
+  EXPECT_FALSE(is_certain(Votes{held_by({4}), grants(5), silent}));
+  EXPECT_TRUE(is_certain(Votes{fails(), fails(), silent}));
+}
+
+// Renewals
+
+Said<Renewal> says(Renewal renewal) { return renewal; }
+const Said<Renewal> unanswered;
+const auto confirmed = says(Renewal::confirmed);
+const auto gone = says(Renewal::gone);
+
+Renewal renewal_of(const Confirmations& all) { return std::get<Renewal>(tally(all)); }
+
+TEST(QuorumTally, a_lease_is_confirmed_by_most) {
+  EXPECT_EQ(renewal_of({confirmed, confirmed, gone}), Renewal::confirmed);
+  EXPECT_EQ(renewal_of({confirmed, confirmed, unanswered}), Renewal::confirmed);
+}
+
+TEST(QuorumTally, a_lease_that_one_server_calls_broken_is_broken) {
+  EXPECT_EQ(renewal_of({confirmed, says(Renewal::broken), confirmed}), Renewal::broken);
+}
+
+TEST(QuorumTally, a_lease_is_lost_as_soon_as_most_cannot_confirm_it) {
+  EXPECT_EQ(renewal_of({gone, gone, unanswered}), Renewal::gone);
+  EXPECT_EQ(renewal_of({gone, says(Renewal::taken_over), confirmed}),
+            Renewal::taken_over);
+  EXPECT_TRUE(is_certain(Confirmations{gone, gone, unanswered}));
+}
+
+TEST(QuorumTally, nothing_is_known_of_a_lease_while_too_few_answer) {
+  const Confirmations silence{confirmed, unanswered, gone};
+
+  EXPECT_TRUE(std::holds_alternative<Failure>(tally(silence)));
+  EXPECT_FALSE(is_certain(silence));
+}
+
+TEST(QuorumTally, a_lease_that_had_to_be_set_up_again_to_be_held_by_most_is_reclaimed) {
+  const auto again = says(Renewal::reclaimed);
+
+  EXPECT_EQ(renewal_of({confirmed, again, gone}), Renewal::reclaimed);
+  EXPECT_EQ(renewal_of({confirmed, confirmed, again}), Renewal::confirmed);
+}
+
+// Releases
+
+Said<Release> returns(Release release) { return release; }
+const Said<Release> unheard;
+const Said<Release> failed = Failure(Failure::Kind::unreachable, "a is not there");
+
+Release release_of(const Returns& all) { return std::get<Release>(tally(all)); }
+
+TEST(QuorumTally, a_lock_is_released_where_most_have_answered_and_one_had_it) {
+  const auto released = returns(Release::released);
+  const auto not_ours = returns(Release::not_ours);
+
+  EXPECT_EQ(release_of({released, not_ours, failed}), Release::released);
+  EXPECT_EQ(release_of({not_ours, not_ours, unheard}), Release::not_ours);
+  EXPECT_TRUE(std::holds_alternative<Failure>(tally(Returns{released, failed, unheard})));
+}
+
+TEST(QuorumTally, a_release_tells_of_a_loss_if_most_cannot_have_had_the_lease) {
+  const auto released = returns(Release::released);
+  const auto vanished = returns(Release::gone);
+
+  EXPECT_EQ(release_of({released, vanished, vanished}), Release::gone);
+  EXPECT_EQ(release_of({returns(Release::taken_over), vanished, unheard}),
+            Release::taken_over);
+  EXPECT_EQ(release_of({released, released, vanished}), Release::released);
+  EXPECT_EQ(release_of({released, released, returns(Release::broken)}), Release::broken);
+}
+
+}  // namespace
+}  // namespace dlock::redis_quorum

@@ -1,0 +1,46 @@
+#include <gtest/gtest.h>
+
+#include "store/redis/life.hpp"
+
+namespace dlock::redis {
+namespace {
+
+using std::chrono::seconds;
+
+const auto now = Clock::time_point(seconds(1'000'000));
+
+TEST(RedisLife, began_before_the_seconds_that_the_server_is_surely_up) {
+  const auto life =
+      life_from("# Server\r\nrun_id:abc\r\nuptime_in_seconds:61\r\nhz:10\r\n", now);
+
+  ASSERT_TRUE(life);
+  EXPECT_EQ(life->run_id, "abc");
+  EXPECT_EQ(life->began, now - seconds(60));
+}
+
+TEST(RedisLife, of_a_server_that_has_just_started_began_now) {
+  for (const auto* uptime : {"0", "1"}) {
+    const auto life =
+        life_from("run_id:abc\r\nuptime_in_seconds:" + std::string(uptime), now);
+    EXPECT_EQ(life.value().began, now) << uptime;
+  }
+}
+
+TEST(RedisLife, is_not_known_from_what_makes_no_sense) {
+  for (const auto* info :
+       {"", "run_id:abc", "uptime_in_seconds:5", "run_id:\r\nuptime_in_seconds:5",
+        "run_id:abc\r\nuptime_in_seconds:", "run_id:abc\r\nuptime_in_seconds:-5",
+        "run_id:abc\r\nuptime_in_seconds:5x",
+        "run_id:abc\r\nuptime_in_seconds:99999999999999999999"}) {
+    EXPECT_FALSE(life_from(info, now)) << info;
+  }
+}
+
+TEST(RedisLife, of_any_length_does_not_run_over) {
+  const auto life = life_from("run_id:a\r\nuptime_in_seconds:9223372036854775807", now);
+
+  EXPECT_LT(life.value().began, now);
+}
+
+}  // namespace
+}  // namespace dlock::redis

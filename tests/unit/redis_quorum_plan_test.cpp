@@ -1,0 +1,68 @@
+// URLs of quorums: what they mean, and which are refused.
+
+#include <gtest/gtest.h>
+
+#include "store/redis_quorum/plan.hpp"
+#include "tests/unit/url_lists.hpp"
+
+namespace dlock::redis_quorum {
+namespace {
+
+Plan plan_of(const std::string& url) { return plan_from_url<Plan>(url); }
+
+TEST(QuorumPlan, has_all_that_a_url_says) {
+  const auto plan = plan_of("redis+quorum://alice:secret@one,two:7000,[::1]:7001/3");
+
+  EXPECT_EQ(places_of(plan.servers), "one:6379 two:7000 [::1]:7001");
+  for (const auto& server : plan.servers) {
+    EXPECT_EQ(server.user, "alice");
+    EXPECT_EQ(server.password, "secret");
+    EXPECT_EQ(server.database, 3u);
+    EXPECT_FALSE(server.tls);
+  }
+  EXPECT_EQ(plan.terms, Terms{});
+  EXPECT_EQ(plan.terms.max_ttl, std::chrono::minutes(1));
+}
+
+TEST(QuorumPlan, has_what_is_set_for_each_server) {
+  auto plan = plan_of("rediss+quorum://alice:secret@one,two,three");
+  Credentials credentials;
+  credentials.user = "bob";
+  credentials.tls.ca = "/ca";
+  credentials.terms = {.least_strength = 1, .max_ttl = milliseconds(5000)};
+
+  plan.set(credentials);
+
+  for (const auto& server : plan.servers) {
+    EXPECT_EQ(server.user, "bob");
+    EXPECT_EQ(server.tls.value().ca, "/ca");
+  }
+  EXPECT_EQ(plan.terms, credentials.terms);
+}
+
+TEST(QuorumPlan, is_shown_without_secrets_and_what_is_usual) {
+  EXPECT_EQ(plan_of("redis+quorum://u:p@one:6379,TWO,three:7/0").url(),
+            "redis+quorum://u@one,two,three:7");
+  EXPECT_EQ(plan_of("rediss+quorum://one,two,three/2").url(),
+            "rediss+quorum://one,two,three/2");
+}
+
+TEST(QuorumPlan, is_made_of_three_to_nine_servers) {
+  for (int count = 3; count <= 9; ++count) {
+    EXPECT_EQ(refusal_of_url<Plan>("redis+quorum://" + hosts(count)), "") << count;
+  }
+  for (const int count : {1, 2, 10, 32}) {
+    const auto why = refusal_of_url<Plan>("redis+quorum://" + hosts(count));
+    EXPECT_NE(why.find("3 to 9 servers"), std::string::npos) << why;
+  }
+}
+
+TEST(QuorumPlan, refuses_what_cannot_be) {
+  for (const auto* list : {"", "a,b,", ",a,b,c", "a,,b,c", "a,b,c:0", "a,b,a", "a,b,c/x",
+                           "a,b,c/1/2", "a,b,c?db=1", "a,b,c#1", "u:p@a,u:p@b,c"}) {
+    EXPECT_NE(refusal_of_url<Plan>("redis+quorum://" + std::string(list)), "") << list;
+  }
+}
+
+}  // namespace
+}  // namespace dlock::redis_quorum
