@@ -57,6 +57,7 @@ asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(
     line = line_from(lock, result, result.results.size() - 2);
   }
   std::vector<Broken> broken;
+  broken.reserve(as_they_were.size());
   for (const auto& holder : as_they_were) {
     broken.push_back({holder_info(holder, wall_now()), {}});
   }
