@@ -7,6 +7,7 @@ setup() {
   load ../bats/support
   load locks
   load redis
+  load sides
   load sentinel
   load quorum
   report=$BATS_TEST_TMPDIR/report
@@ -153,6 +154,26 @@ was_renewed_on() {
   left=$(member "$1" PTTL 'dlock:{job}')
   ((left > 0 && left <= 4500)) && was_low=1
   ((${was_low:-0} && left > 5000))
+}
+
+@test "one who waits while most servers are away has the lock as soon as they are back" {
+  use_quorum_store 3
+  freeze 2 3
+  dlock run -w 60s "${lease[@]}" job -- touch "$ran" 3>&- &
+  waiter=$!
+  eventually has_asked_again
+
+  go_on 2 3
+
+  assert_exits 0 "$waiter"
+  [[ -e $ran ]]
+}
+
+# It has given back what the first server granted, and come again.
+has_asked_again() {
+  local calls
+  calls=$(member 1 INFO commandstats | sed -n 's/^cmdstat_eval\(sha\)*:calls=\([0-9]*\),.*/\2/p' | paste -sd +)
+  ((calls >= 5))
 }
 
 @test "with three of five stopped the command is dead before its lease ends" {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lock/timing.hpp"
 #include "store/redis/answers.hpp"
 
 namespace dlock::redis {

@@ -5,6 +5,7 @@
 
 #include "store/redis_quorum/health.hpp"
 #include "store/redis_quorum/plan.hpp"
+#include "store/round_trips.hpp"
 
 namespace dlock::redis_quorum {
 
@@ -19,14 +20,14 @@ asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_s
   Examination examination;
   examination.findings = findings_of(servers, plan.terms);
   for (const auto& server : servers) {
-    if (const auto round_trip = redis::median_of(server.round_trips)) {
+    if (const auto round_trip = median_of(server.round_trips)) {
       examination.round_trip =
           std::max(examination.round_trip.value_or(*round_trip), *round_trip);
     }
   }
   if (examination.round_trip) {
-    examination.smallest_ttl = redis::smallest_ttl_for(
-        redis::needed_budget(*examination.round_trip, servers.front().trips_to_renew));
+    examination.smallest_ttl = smallest_ttl_for(
+        needed_budget(*examination.round_trip, servers.front().trips_to_renew));
   }
   co_return examination;
 }

@@ -6,25 +6,25 @@
 namespace dlock::redis_quorum {
 
 Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
-  redis::refuse_controls(rest);
-  const auto parts = redis::url_parts(
-      rest, "[user[:password]@]host[:port],host[:port],host[:port]...[/db]");
+  refuse_controls(rest);
+  const auto parts =
+      url_parts(rest, "[user[:password]@]host[:port],host[:port],host[:port]...[/db]");
   redis::Target login;
   if (parts.login) redis::take_login(*parts.login, login);
   if (scheme == "rediss+quorum") login.tls.emplace();
   if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw redis::bad_url("only /db can follow the servers");
+    throw bad_url("only /db can follow the servers");
   }
   if (parts.behind.size() > 1) {
     login.database = redis::database_from(parts.behind.substr(1));
   }
   Plan plan;
-  plan.servers = redis::servers_from(parts.servers, redis::usual_port, "server");
+  plan.servers = redis::targets_from(parts.servers, redis::usual_port, "server");
   const auto count = plan.servers.size();
   if (count < least_servers || count > most_servers) {
-    throw redis::bad_url("a quorum is made of " + std::to_string(least_servers) + " to " +
-                         std::to_string(most_servers) + " servers, not of " +
-                         std::to_string(count));
+    throw bad_url("a quorum is made of " + std::to_string(least_servers) + " to " +
+                  std::to_string(most_servers) + " servers, not of " +
+                  std::to_string(count));
   }
   for (auto& server : plan.servers) {
     server.user = login.user;
@@ -48,8 +48,8 @@ bool Plan::is_insecure() const {
 std::string Plan::url() const {
   const auto& login = servers.front();
   std::string url = login.tls ? "rediss+quorum://" : "redis+quorum://";
-  if (!login.user.empty()) url += redis::encoded(login.user) + "@";
-  url += redis::servers_text(servers, redis::usual_port);
+  if (!login.user.empty()) url += encoded(login.user) + "@";
+  url += redis::targets_text(servers, redis::usual_port);
   if (login.database != 0) url += "/" + std::to_string(login.database);
   return url;
 }
