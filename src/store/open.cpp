@@ -51,7 +51,6 @@ constexpr StoreKind kinds[] = {
 };
 static_assert(std::size(kinds) == std::variant_size_v<StoreUrl>);
 
-
 template <typename Names>
 bool is_one_of(const Names& names, std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
