@@ -7,6 +7,10 @@
 # the store. They have just started, so they have a vote at once.
 use_quorum_store() {  # <number>
   use_private_store || return
+  start_quorum "$1"
+}
+
+start_quorum() {  # <number>
   fleet=$BATS_TEST_TMPDIR/fleet
   first_sentinel=100 # there is none
   servers=$1
@@ -16,7 +20,8 @@ use_quorum_store() {  # <number>
   local i list=
   for ((i = 1; i <= servers; i++)); do
     mkdir -p "$fleet/$i"
-    printf '%s\n' "port ${ports[i]}" 'bind 127.0.0.1' "dir $fleet/$i" 'save ""' > "$fleet/$i/conf"
+    { printf '%s\n' 'bind 127.0.0.1' "dir $fleet/$i" 'save ""'
+      port_settings "$i"; } > "$fleet/$i/conf"
     start_member "$i"
     list+=${list:+,}127.0.0.1:${ports[i]}
   done

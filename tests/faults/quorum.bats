@@ -251,6 +251,35 @@ has_heard_of_the_end() { [[ -n $(member "$1" KEYS 'dlock:{job}:t:*') ]]; }
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
 
+@test "of five servers two may forget the lock, and no third" {
+  use_quorum_store 5
+  hold job "${lease[@]}" --report "$report"
+
+  for i in 1 2; do member "$i" FLUSHALL; done
+  run dlock run "${lease[@]}" job -- touch "$ran"
+  assert_status 75
+  EVENTUALLY_MS=4000 eventually is_held_on job 5
+
+  for i in 1 2 3; do member "$i" FLUSHALL; done
+  EVENTUALLY_MS=4000 eventually has_ended "$command"
+  eventually has_ended "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
+}
+
+@test "contenders that die in the middle of a round leave nothing behind, and fences grow" {
+  use_quorum_store 3
+  for ((i = 1; i <= 60; i++)); do
+    timeout -s KILL "$(printf '0.%03d' "$i")" dlock run --ttl 2s job -- \
+      sh -c 'echo "$DLOCK_FENCE" >> "$1"' - "$ran" 2>> "$said" || true
+  done
+
+  run dlock run -w 20s --ttl 2s job -- sh -c 'echo "$DLOCK_FENCE" >> "$1"' - "$ran"
+
+  assert_status 0
+  sort -n -u -c "$ran"
+  eventually is_held_on job 0
+}
+
 @test "servers that were restarted without their data have no vote for as long as --max-ttl" {
   use_quorum_store 3
   export DLOCK_MAX_TTL=3s
