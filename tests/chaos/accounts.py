@@ -1,0 +1,120 @@
+"""Whether what dlock said of each run, by its exit code and its report, is what was seen."""
+
+from __future__ import annotations
+
+from history import Run, Story
+
+BUSY = 2.5  # seconds that a loaded machine may take to start and to end a program
+# After its dlock was killed a command has to be dead in a second.
+UNGUARDED = 1.0
+SIGNALS = {"TERM": 15, "INT": 2, "KILL": 9}
+# What a report's outcome comes to as an exit code.
+CODE_OF = {"lost": 76, "busy": 75, "superseded": 75, "unavailable": 69, "timeout": 124}
+
+
+def stopped_for(run: Run, until: float) -> float:
+    """For how long the nemesis has stopped one of its processes."""
+    total, since = 0.0, None
+    for event in run.signals:
+        if event["signal"] == "STOP" and since is None:
+            since = event["at"]
+        elif event["signal"] == "CONT" and since is not None:
+            total += event["at"] - since
+            since = None
+    return total + (until - since if since is not None else 0.0)
+
+
+def orphans(story: Story) -> list[str]:
+    """Nothing of a command outlives its dlock; but a lock of `local:` is held as long as
+    the command lives, and so a killed dlock leaves it."""
+    complaints = []
+    for run in story.stayed():
+        if run.exited is None or run.plan["verb"] != "run":
+            continue
+        was_killed = run.was_sent("KILL")
+        if was_killed and story.start["store"] == "local":
+            continue
+        after = run.left(story.over) - run.exited
+        if after > (UNGUARDED if was_killed else 0.0) + 0.5:
+            complaints.append(f"orphan: a process of run {run.id} outlived its dlock by {after:.3f} s")
+    return complaints
+
+
+def overruns(story: Story) -> list[str]:
+    """No wait is longer than was asked for, by more than two operations on the store."""
+    complaints = []
+    for run in story.runs:
+        if run.hung:
+            complaints.append(f"hang: run {run.id} ({run.plan['verb']}) did not end")
+        if run.plan["verb"] == "hand":
+            continue
+        waited_until = run.entered if run.stays else run.exited
+        if waited_until is None:
+            complaints.append(f"hang: run {run.id} has no end")
+            continue
+        waited = waited_until - run.spawned - stopped_for(run, waited_until)
+        allowed = run.plan["wait"] + 2 * story.start["store_timeout"] + BUSY
+        if run.plan["verb"] == "break":
+            allowed += run.plan["ttl"]
+        if waited > allowed and not run.hung:
+            complaints.append(f"wait: run {run.id} took {waited:.3f} s, of {allowed:.1f} s")
+    return complaints
+
+
+def allowed_codes(run: Run) -> set[int]:
+    by_verb = {"hand": {0, 69, 75, 76}, "break": {0, 1, 69}, "status": {0, 1, 69}, "list": {0, 69}}
+    codes = set(by_verb.get(run.plan["verb"], {69, 75, 76}))
+    for event in run.signals:
+        if event["signal"] not in SIGNALS:
+            continue
+        codes.add(-SIGNALS[event["signal"]])
+        codes.add(-SIGNALS["KILL"])  # of a command that ignores the others, after --kill-after
+    if run.plan["verb"] == "run" and run.stays:
+        codes.add(run.plan["code"])
+        codes.discard(75)
+        codes.discard(69)
+        if run.plan["timeout"]:
+            codes.add(124)
+    return codes
+
+
+def exit_codes(story: Story) -> list[str]:
+    return [f"code: run {run.id} ({run.plan['verb']} {run.lock}) ended with {run.code}"
+            f"{'' if run.stays else ', nothing was run'}: {run.said.strip()[-200:]}"
+            for run in story.runs
+            if run.exited is not None and not run.hung and run.code not in allowed_codes(run)]
+
+
+def complaint_of(run: Run) -> str | None:
+    """What is wrong with a run's report, if anything is."""
+    report = run.report
+    if report is None:
+        return "there is none"
+    outcome, seen = report["outcome"], bool(run.stays)
+    if outcome in CODE_OF and run.code != CODE_OF[outcome]:
+        return f"{outcome}, but the code is {run.code}"
+    if run.code in (69, 75, 76, 124) and outcome not in CODE_OF:
+        return f"{outcome}, but the code is {run.code}"
+    if outcome == "ran" and not seen:
+        return "ran, but nobody has seen it"
+    if outcome in ("busy", "superseded", "unavailable", "interrupted") and seen:
+        return f"{outcome}, but it was seen to run"
+    if seen and report["fence"] != run.fence:
+        return f"fence {report['fence']}, but its command had {run.fence}"
+    if outcome == "lost" and report["protected"]:
+        return "lost, and protected"
+    if outcome == "ran" and run.code == run.plan["code"] and not report["protected"]:
+        return "a success without protection"
+    return None
+
+
+def reports(story: Story) -> list[str]:
+    complaints = []
+    for run in story.runs:
+        # One that was killed, or ended by a signal before it began, cannot write one.
+        if run.plan["verb"] != "run" or run.exited is None or run.hung or run.code == -9:
+            continue
+        complaint = complaint_of(run)
+        if complaint:
+            complaints.append(f"report: of run {run.id}: {complaint}")
+    return complaints

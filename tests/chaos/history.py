@@ -1,0 +1,155 @@
+"""What happened in a run of chaos: a list of events, kept as lines of JSON, and what they add up to."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+
+class History:
+    """Collects events from all threads. Each is a line of the file as soon as it is noted,
+    so that a run that is killed leaves what it has seen.
+
+    Times are seconds since the start by the wall clock, because servers stamp with it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.began = time.time()
+        self.events: list[Event] = []
+        self._lock = threading.Lock()
+        self._file = path.open("w", encoding="utf-8")
+
+    def now(self) -> float:
+        return time.time() - self.began
+
+    def note(self, what: str, at: float | None = None, **more: Any) -> None:
+        event = {"at": round(self.now() if at is None else at, 6), "what": what, **more}
+        with self._lock:
+            self.events.append(event)
+            self._file.write(json.dumps(event) + "\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def load(path: Path) -> list[Event]:
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@dataclass
+class Stay:
+    """A process of a command, from when the witness heard of it until it was dead."""
+
+    pid: int
+    fence: int
+    slot: int
+    entered: float
+    left: float | None = None
+
+    def end(self, otherwise: float) -> float:
+        return otherwise if self.left is None else self.left
+
+
+@dataclass
+class Run:
+    """One contender's attempt. `plan` is what it asked for (contenders.Plan)."""
+
+    id: int
+    plan: dict[str, Any]
+    spawned: float
+    exited: float | None = None
+    code: int | None = None  # -N: ended by signal N
+    said: str = ""
+    report: dict[str, Any] | None = None
+    hung: bool = False
+    stays: list[Stay] = field(default_factory=list)
+    signals: list[Event] = field(default_factory=list)
+
+    @property
+    def lock(self) -> str:
+        return str(self.plan["lock"])
+
+    @property
+    def fence(self) -> int | None:
+        return self.stays[0].fence if self.stays else None
+
+    @property
+    def entered(self) -> float:
+        return min(stay.entered for stay in self.stays)
+
+    def left(self, otherwise: float) -> float:
+        """When its last process was dead."""
+        return max(stay.end(otherwise) for stay in self.stays)
+
+    def was_sent(self, *names: str) -> bool:
+        return any(event["signal"] in names for event in self.signals)
+
+
+@dataclass
+class Fault:
+    """What the nemesis did, from then until it was as good as new."""
+
+    name: str
+    began: float
+    ended: float
+    forgets: bool  # the store may have forgotten who holds what: it promises nothing then
+    contender: int | None = None  # whom alone it concerned
+
+    def touches(self, start: float, end: float) -> bool:
+        return self.began <= end and self.ended >= start
+
+
+@dataclass
+class Story:
+    """All of a history, ready to be judged."""
+
+    start: Event
+    runs: list[Run]
+    faults: list[Fault]
+    events: list[Event]
+    over: float
+
+    def stayed(self) -> list[Run]:
+        return [run for run in self.runs if run.stays]
+
+    def of(self, what: str) -> list[Event]:
+        return [event for event in self.events if event["what"] == what]
+
+
+def story_of(events: list[Event]) -> Story:
+    """Puts together what belongs together. A fault without an end lasts until the end."""
+    over = max(event["at"] for event in events)
+    runs: dict[int, Run] = {}
+    faults: dict[int, Fault] = {}
+    for event in sorted(events, key=lambda one: one["at"]):
+        what = event["what"]
+        if what == "spawn":
+            runs[event["run"]] = Run(event["run"], event["plan"], event["at"])
+        elif what == "exit":
+            run = runs[event["run"]]
+            run.exited, run.code, run.said = event["at"], event["code"], event["said"]
+            run.report, run.hung = event["report"], event["hung"]
+        elif what == "enter":
+            stay = Stay(event["pid"], event["fence"], event["slot"], event["at"])
+            runs[event["run"]].stays.append(stay)
+        elif what == "leave":
+            for stay in runs[event["run"]].stays:
+                if stay.pid == event["pid"]:
+                    stay.left = event["at"]
+        elif what == "signal" and event["run"] in runs:
+            runs[event["run"]].signals.append(event)
+        elif what == "fault":
+            faults[event["id"]] = Fault(event["name"], event["at"], over, event["forgets"],
+                                        event.get("contender"))
+        elif what == "healed":
+            faults[event["id"]].ended = event["at"]
+    start = next(event for event in events if event["what"] == "start")
+    return Story(start, list(runs.values()), list(faults.values()), events, over)

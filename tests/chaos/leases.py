@@ -1,0 +1,84 @@
+"""When leases end as servers know it, read from what their MONITOR shows.
+
+A lease is the time that a lock's key lives, or what its record in the hash of holders says
+where the lock has more than one holder. `Ledger` is a function of the lines alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+MARKER = "dlock:shared"  # the key's value where the records of holders count
+LATE = 0.5  # a stamp so far from the line's arrival is one of a clock that was stepped
+
+_line = re.compile(r'^\+?(\d+\.\d+) \[\d+ [^\]]*\] (".*")$')
+_word = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_key = re.compile(r"^dlock:\{([^}]*)\}(:h)?$")
+
+
+@dataclass(frozen=True)
+class Lease:
+    lock: str
+    fence: int
+    end: float  # by the wall clock here
+
+
+@dataclass
+class Ledger:
+    """Who has which lease. Kept for all servers together, because what one has granted the
+    others are told of, or get when a slot is moved."""
+
+    fence_of: dict[str, int] = field(default_factory=dict)  # by token
+    value_of: dict[tuple[str, str], str] = field(default_factory=dict)  # by server and lock
+    last_value: dict[str, str] = field(default_factory=dict)  # by lock, of any server
+    end_of: dict[str, float] = field(default_factory=dict)  # by token, of a lock of one holder
+
+    def read(self, server: str, line: str, arrived: float) -> Lease | None:
+        """The lease that a line grants or prolongs, if it does."""
+        parts = _line.match(line)
+        words = _word.findall(parts[2]) if parts else []
+        key = _key.match(words[1]) if len(words) > 1 else None
+        if not parts or not key:
+            return None
+        stamp = float(parts[1])
+        clock_is_ahead = stamp - arrived if abs(stamp - arrived) > LATE else 0.0
+        now = stamp - clock_is_ahead
+        command, lock = words[0].upper(), key[1]
+        if key[2]:
+            if command in ("HSET", "HMSET"):
+                return self._record(lock, words[2], words[3], clock_is_ahead)
+            return None
+        if command == "SET" and len(words) >= 5:
+            self.value_of[server, lock] = self.last_value[lock] = words[2]
+            self.end_of[words[2]] = _moment(words[3], words[4], now, clock_is_ahead)
+        elif command in ("PEXPIRE", "PEXPIREAT"):
+            token = self.value_of.get((server, lock)) or self.last_value.get(lock, MARKER)
+            unit = "PX" if command == "PEXPIRE" else "PXAT"
+            self.end_of[token] = _moment(unit, words[2], now, clock_is_ahead)
+            if token in self.fence_of and token != MARKER:
+                return Lease(lock, self.fence_of[token], self.end_of[token])
+        return None
+
+    def look(self, server: str, lock: str, value: str, end: float) -> Lease | None:
+        """What a key says to one who asks; of a lock of several holders that is nothing."""
+        self.value_of[server, lock] = value
+        if value not in self.fence_of:
+            return None
+        self.end_of[value] = max(end, self.end_of.get(value, end))
+        return Lease(lock, self.fence_of[value], self.end_of[value])
+
+    def _record(self, lock: str, token: str, record: str, ahead: float) -> Lease | None:
+        fields = record.split(" ", 6)
+        if len(fields) < 7 or fields[5] == "p":  # a promise is no grant
+            return None
+        fence = self.fence_of[token] = int(fields[2])
+        if self.last_value.get(lock) == token:
+            return Lease(lock, fence, self.end_of[token])
+        return Lease(lock, fence, int(fields[4]) / 1e6 - ahead)
+
+
+def _moment(unit: str, number: str, now: float, ahead: float) -> float:
+    if unit.upper() == "PX":
+        return now + int(number) / 1000
+    return int(number) / 1000 - ahead

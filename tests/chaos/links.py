@@ -1,0 +1,177 @@
+"""Networks between contenders and a server, each of which can break by itself."""
+
+from __future__ import annotations
+
+import math
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+DRIP = 0.03  # seconds from one byte to the next
+
+
+@dataclass(frozen=True)
+class Weather:
+    """What happens to what arrives. Delays are in seconds.
+
+    A partition keeps bytes and ends of connections, as the sender's kernel would, and
+    delivers them when it is over: also those of a sender that is gone by then.
+    """
+
+    requests_late: float = 0.0
+    replies_late: float = 0.0
+    partition: bool = False
+    loses_replies: bool = False  # their connections are broken off when it is over
+    refuses: bool = False  # breaks off all connections, and new ones
+    drips: bool = False
+
+
+CALM = Weather()
+
+
+@dataclass(eq=False)
+class Way:
+    """What is on its way to one end of a connection."""
+
+    to: socket.socket
+    other: socket.socket
+    is_reply: bool
+    queue: deque[tuple[float, bytes]] = field(default_factory=deque)  # b"": the end
+    lost_some: bool = False
+
+
+class Link:
+    """One contender's network. `port` is where it listens on 127.0.0.1."""
+
+    def __init__(self) -> None:
+        self.weather = CALM
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=32)
+        self.port: int = self.listener.getsockname()[1]
+        self.ways: list[Way] = []
+
+
+class Links:
+    """All links, to the server at the unix socket `target`; one thread carries the bytes."""
+
+    def __init__(self, number: int, target: str) -> None:
+        self._target = target
+        self._selector = selectors.DefaultSelector()
+        self._changes: deque[tuple[Link, Weather]] = deque()
+        self._ways: dict[socket.socket, tuple[Link, Way]] = {}  # by where it comes from
+        self._links = [Link() for _ in range(number)]
+        for link in self._links:
+            self._selector.register(link.listener, selectors.EVENT_READ, link)
+        self._stops = False
+        self._thread = threading.Thread(target=self._carry, name="links")
+        self._thread.start()
+
+    def port(self, number: int) -> int:
+        return self._links[number].port
+
+    def turn(self, number: int, weather: Weather) -> None:
+        self._changes.append((self._links[number], weather))
+
+    def close(self) -> None:
+        self._stops = True
+        self._thread.join()
+        for end in list(self._ways):
+            end.close()
+        for link in self._links:
+            link.listener.close()
+
+    def _carry(self) -> None:
+        while not self._stops:
+            while self._changes:
+                self._change(*self._changes.popleft())
+            for key, _ in self._selector.select(self._until_next()):
+                if isinstance(key.data, Link):
+                    self._welcome(key.data)
+                elif key.fileobj in self._ways:
+                    self._read(*self._ways[key.fileobj])
+            self._deliver()
+
+    def _until_next(self) -> float:
+        dues = [way.queue[0][0] for _, way in self._ways.values() if way.queue]
+        return min(0.01, max(0.0, min(dues, default=math.inf) - time.monotonic()))
+
+    def _change(self, link: Link, weather: Weather) -> None:
+        was_partition = link.weather.partition
+        link.weather = weather
+        for way in list(link.ways):
+            if weather.refuses or (way.lost_some and not weather.loses_replies):
+                self._part(link, way)
+            elif was_partition and not weather.partition:
+                way.queue = deque((0.0, data) for _, data in way.queue)
+
+    def _welcome(self, link: Link) -> None:
+        client, _ = link.listener.accept()
+        if link.weather.refuses:
+            client.close()
+            return
+        server = socket.socket(socket.AF_UNIX)
+        server.settimeout(1)
+        try:
+            server.connect(self._target)
+        except OSError:
+            server.close()
+            client.close()
+            return
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.settimeout(1)
+        for source, to in ((client, server), (server, client)):
+            way = Way(to, source, is_reply=to is client)
+            link.ways.append(way)
+            self._ways[source] = (link, way)
+            self._selector.register(source, selectors.EVENT_READ)
+
+    def _read(self, link: Link, way: Way) -> None:
+        try:
+            data = way.other.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(way.other)
+        weather = link.weather
+        now = time.monotonic()
+        if data and weather.loses_replies and way.is_reply:
+            way.lost_some = True
+        elif weather.partition:
+            way.queue.append((math.inf, data))
+        elif weather.drips and data and way.is_reply:
+            for i in range(len(data)):
+                way.queue.append((now + i * DRIP, data[i : i + 1]))
+        else:
+            late = weather.replies_late if way.is_reply else weather.requests_late
+            # Nothing overtakes what came before.
+            last = way.queue[-1][0] if way.queue else 0.0
+            way.queue.append((max(now + late, last), data))
+
+    def _deliver(self) -> None:
+        for link, way in list(self._ways.values()):
+            while way.queue and way.queue[0][0] <= time.monotonic():
+                data = way.queue.popleft()[1]
+                try:
+                    if data:
+                        way.to.sendall(data)
+                except OSError:
+                    data = b""
+                if not data:
+                    self._part(link, way)
+                    break
+
+    def _part(self, link: Link, way: Way) -> None:
+        """Both ways of a connection end, with what is on them."""
+        for end in (way.to, way.other):
+            if end not in self._ways:
+                continue
+            _, gone = self._ways.pop(end)
+            link.ways.remove(gone)
+            gone.queue.clear()
+            try:
+                self._selector.unregister(end)
+            except KeyError:
+                pass  # it had ended already
+            end.close()

@@ -1,0 +1,283 @@
+"""What goes wrong: disasters for processes, networks and servers, chosen by a seed.
+
+Two threads cause them, one for the processes of contenders and one for what is between
+them and their locks. Each disaster is noted in the history before it begins, and when all
+is as good as new.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from contenders import Contender
+from fleet_disasters import cluster_disasters, sentinel_disasters
+from history import History
+from links import CALM, Weather
+from servers import CannotStart
+from stores import Cluster, OneServer, Sentinels, Store
+from witness import Witness
+
+Disaster = Callable[[random.Random], None]
+
+
+class Nemesis:
+    """Breaks things until it is told to stop, and leaves nothing broken."""
+
+    def __init__(self, seed: int, store: Store, contenders: list[Contender], witness: Witness,
+                 history: History) -> None:
+        self.store = store
+        self.history = history
+        self.stops = threading.Event()
+        self._contenders = contenders
+        self._witness = witness
+        self._faults = 0
+        self._lock = threading.Lock()
+        self.failure: str | None = None  # why nothing more could be tried
+        kinds = {"processes": self._process_disasters(), "servers": self._server_disasters()}
+        self._threads = [
+            threading.Thread(target=self._rage, args=(random.Random(f"{seed}/{name}"), disasters), name=name)
+            for name, disasters in kinds.items() if disasters
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self.stops.set()
+        for thread in self._threads:
+            thread.join()
+
+    @contextmanager
+    def fault(self, name: str, forgets: bool = False, contender: int | None = None) -> Iterator[None]:
+        with self._lock:
+            self._faults += 1
+            number = self._faults
+        self.history.note("fault", id=number, name=name, forgets=forgets, contender=contender)
+        try:
+            yield
+        finally:
+            self.history.note("healed", id=number)
+
+    def pause(self, seconds: float) -> None:
+        self.stops.wait(seconds)
+
+    def _rage(self, dice: random.Random, disasters: list[Disaster]) -> None:
+        while not self.stops.wait(dice.uniform(0.3, 2.0)):
+            try:
+                dice.choice(disasters)(random.Random(dice.random()))
+            except CannotStart as failure:
+                self.failure = str(failure)
+                return
+
+    # --- Processes ---
+
+    def _process_disasters(self) -> list[Disaster]:
+        disasters = [self._stop, self._kill, self._tell_to_end, self._kill_two_in_line, self._stop_at_start]
+        if self.store.kind != "local":
+            disasters += [self._stop_guardian, self._kill_guardian, self._stop]
+        return disasters
+
+    def _running(self, dice: random.Random) -> Contender | None:
+        """One of those that run a dlock just now, the first behind where the dice point."""
+        start = dice.randrange(len(self._contenders))
+        for contender in self._contenders[start:] + self._contenders[:start]:
+            if contender.process:
+                return contender
+        return None
+
+    def tell(self, contender: Contender, number: signal.Signals) -> bool:
+        """Sends a signal to its dlock, and notes it first. False if it runs none."""
+        process = contender.process
+        if not process:
+            return False
+        self.history.note("signal", run=contender.run, signal=number.name.removeprefix("SIG"))
+        process.send_signal(number)
+        return True
+
+    def _hold_still(self, contender: Contender, seconds: float) -> None:
+        process = contender.process
+        if not process or not self.tell(contender, signal.SIGSTOP):
+            return
+        run = contender.run
+        self.pause(seconds)
+        self.history.note("signal", run=run, signal="CONT")
+        process.send_signal(signal.SIGCONT)
+
+    def _stop(self, dice: random.Random) -> None:
+        seconds = dice.choice((0.2, 1.0, self.store.ttl + 1.0))
+        contender = self._running(dice)
+        if contender:
+            self._hold_still(contender, seconds)
+
+    def _stop_at_start(self, dice: random.Random) -> None:
+        """Between the request for a lock and the start of the command, where the answer
+        takes its time."""
+        contender = self._contenders[dice.randrange(len(self._contenders))]
+        late = dice.uniform(0.1, 0.4)
+        if isinstance(self.store, OneServer):
+            with self.fault("slow answers", contender=contender.number):
+                self.store.links.turn(contender.number, Weather(replies_late=late))
+                self._stop_next(contender, late / 2)
+                self.store.links.turn(contender.number, CALM)
+        else:
+            self._stop_next(contender, 0.002)
+
+    def _stop_next(self, contender: Contender, after: float) -> None:
+        """Stops the next dlock of a contender, so long after its start, for too long."""
+        before = contender.run
+        end = time.monotonic() + 4.0
+        while time.monotonic() < end and not self.stops.is_set():
+            if contender.run != before and contender.process:
+                time.sleep(max(0.0, contender.since + after - time.monotonic()))
+                self._hold_still(contender, self.store.ttl + 0.5)
+                return
+            time.sleep(0.002)
+
+    def _kill(self, dice: random.Random) -> None:
+        contender = self._running(dice)
+        if contender:
+            self.tell(contender, signal.SIGKILL)
+
+    def _tell_to_end(self, dice: random.Random) -> None:
+        contender = self._running(dice)
+        if contender:
+            self.tell(contender, dice.choice((signal.SIGTERM, signal.SIGINT)))
+
+    def _kill_two_in_line(self, dice: random.Random) -> None:
+        """The holder and the one behind it, who stay away for a while: then those who wait
+        have to find out by themselves."""
+        line = [one for one in self._contenders if one.seat.kind == "patient" and one.process]
+        inside = [one for one in line if self._witness.is_inside(one.run)]
+        waiting = sorted((one for one in line if one not in inside), key=lambda one: one.since)
+        if not inside or len(waiting) < 2:
+            return
+        for contender in (waiting[0], inside[0]):
+            contender.rests = self.store.ttl + 16.0
+            self.tell(contender, signal.SIGKILL)
+
+    def _guardian(self, contender: Contender) -> int | None:
+        process = contender.process
+        if not process or contender.seat.kind in ("hand", "operator"):
+            return None
+        try:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        except OSError:
+            return None
+        return int(children[0]) if children else None
+
+    def _signal_guardian(self, contender: Contender, number: signal.Signals) -> int | None:
+        guardian = self._guardian(contender)
+        if guardian is None:
+            return None
+        self.history.note("signal", run=contender.run, signal=number.name.removeprefix("SIG"), to="guardian")
+        try:
+            signal.pidfd_send_signal(os.pidfd_open(guardian), number)
+        except ProcessLookupError:
+            return None
+        return guardian
+
+    def _stop_guardian(self, dice: random.Random) -> None:
+        seconds = dice.choice((0.5, self.store.ttl + 1.0))
+        contender = self._running(dice)
+        guardian = self._signal_guardian(contender, signal.SIGSTOP) if contender else None
+        if contender and guardian:
+            run = contender.run
+            self.pause(seconds)
+            self.history.note("signal", run=run, signal="CONT", to="guardian")
+            if contender.run == run:
+                self._signal_guardian(contender, signal.SIGCONT)
+
+    def _kill_guardian(self, dice: random.Random) -> None:
+        contender = self._running(dice)
+        if contender:
+            self._signal_guardian(contender, signal.SIGKILL)
+
+    # --- What is between them and their locks ---
+
+    def _server_disasters(self) -> list[Disaster]:
+        if isinstance(self.store, OneServer):
+            return [self._weather] * 4 + [self._slow_then_gone] * 3 + [self._server_killed, self._server_killed,
+                    self._server_stopped, self._server_stopped, self._server_forgets, self._clock_steps]
+        if isinstance(self.store, Sentinels):
+            return sentinel_disasters(self, self.store)
+        if isinstance(self.store, Cluster):
+            return cluster_disasters(self, self.store)
+        return []
+
+    def _server(self) -> OneServer:
+        assert isinstance(self.store, OneServer)
+        return self.store
+
+    def _weather(self, dice: random.Random) -> None:
+        """For one contender or for all of them."""
+        name, weather = dice.choice((
+            ("requests late", Weather(requests_late=dice.uniform(0.1, 0.7))),
+            ("replies late", Weather(replies_late=dice.uniform(0.1, 0.7))),
+            ("partition", Weather(partition=True)),
+            ("connections broken off", Weather(refuses=True)),
+            ("replies lost", Weather(loses_replies=True)),
+            ("dripping", Weather(drips=True)),
+        ))
+        whom = dice.choice([None, *range(len(self._contenders))])
+        seconds = dice.choice((0.5, 1.5, self.store.ttl + 1.0))
+        with self.fault(name, contender=whom):
+            self._turn(whom, weather)
+            self.pause(seconds)
+            self._turn(whom, CALM)
+
+    def _slow_then_gone(self, dice: random.Random) -> None:
+        """As networks fail: first everything takes longer, then nothing comes through."""
+        late = dice.choice((0.35, 0.45, 0.55, 0.7))
+        with self.fault("slow, then gone"):
+            self._turn(None, Weather(replies_late=late))
+            self.pause(self.store.ttl * dice.uniform(0.5, 1.2))
+            self._turn(None, dice.choice((CALM, Weather(replies_late=late))))
+            self.pause(dice.choice((0.0, self.store.ttl * dice.uniform(0.1, 0.4))))
+            self._turn(None, Weather(partition=True))
+            self.pause(self.store.ttl + 1.0)
+            self._turn(None, CALM)
+
+    def _turn(self, whom: int | None, weather: Weather) -> None:
+        links = self._server().links
+        for number in range(len(self._contenders)) if whom is None else (whom,):
+            links.turn(number, weather)
+
+    def _server_killed(self, dice: random.Random) -> None:
+        server = self._server().server
+        with self.fault("server killed"):
+            server.kill()
+            self.pause(dice.choice((0.0, 0.5, self.store.ttl)))
+            server.start()
+
+    def _server_stopped(self, dice: random.Random) -> None:
+        server = self._server().server
+        with self.fault("server stopped"):
+            server.signal(signal.SIGSTOP)
+            self.pause(dice.choice((0.3, 1.0, self.store.ttl + 1.0)))
+            server.signal(signal.SIGCONT)
+
+    def _server_forgets(self, _: random.Random) -> None:
+        """Until the next renewal of those who had a lock."""
+        with self.fault("server forgets", forgets=True):
+            self._server().server.ask("FLUSHALL")
+            self.pause(0.2)
+
+    def _clock_steps(self, dice: random.Random) -> None:
+        """Leases end sooner or later than they should, and once more when it is set right."""
+        clock = self._server().server.clock
+        assert clock is not None
+        with self.fault("clock stepped", forgets=True):
+            clock.write_text(f"{dice.choice((-2000, 2000))}\n")
+            self.pause(dice.uniform(1.0, 3.0))
+            clock.write_text("0\n")
+            self.pause(3.0)
+
+

@@ -1,0 +1,167 @@
+"""Servers of a run of chaos's own: processes that are started, broken and stopped by pid."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from history import History
+from leases import Lease, Ledger
+from resp import Client, ServerError, ask
+
+Address = str | tuple[str, int]
+
+
+class CannotStart(Exception):
+    """A server does not come up: nothing can be tried."""
+
+
+def await_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= end:
+            raise CannotStart(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.05)
+
+
+def free_ports(number: int, also_at: int = 0) -> list[int]:
+    """Ports that nobody uses, and neither the ones that are greater by `also_at`."""
+    found: list[int] = []
+    held: list[socket.socket] = []
+    while len(found) < number:
+        first = socket.create_server(("127.0.0.1", 0))
+        held.append(first)
+        port = first.getsockname()[1]
+        if also_at:
+            try:
+                held.append(socket.create_server(("127.0.0.1", port + also_at)))
+            except (OSError, OverflowError):
+                continue
+        found.append(port)
+    for one in held:
+        one.close()
+    return found
+
+
+class Server:
+    """A redis-server in a directory, with a MONITOR that keeps the ledger while it runs."""
+
+    def __init__(self, directory: Path, address: Address, settings: list[str],
+                 is_sentinel: bool = False) -> None:
+        self.directory = directory
+        self.address = address
+        self.clock: Path | None = None  # the file that says by how much its clock is off
+        self.process: subprocess.Popen[bytes] | None = None
+        self.is_sentinel = is_sentinel
+        self._arguments = ["--sentinel"] if is_sentinel else []
+        directory.mkdir(parents=True)
+        where = [f"port {address[1]}", "bind 127.0.0.1"] if isinstance(address, tuple) else \
+            ["port 0", f"unixsocket {address}"]
+        lines = [*where, f"dir {directory}", "protected-mode no", *settings]
+        (directory / "conf").write_text("\n".join(lines) + "\n")
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    def start(self) -> None:
+        environment = dict(os.environ)
+        if self.clock:
+            environment["LD_PRELOAD"] = str(self.clock.with_suffix(".so"))
+            environment["CHAOS_CLOCK"] = str(self.clock)
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                ["redis-server", str(self.directory / "conf"), *self._arguments],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                start_new_session=True)  # a Ctrl-C is for chaos, which then stops it
+        await_until(self.answers, 15, f"server {self.name}")
+
+    def answers(self) -> bool:
+        return self.ask("PING") == "PONG"
+
+    def ask(self, *words: object) -> object:
+        """The reply; None if there is none, or an error."""
+        try:
+            return ask(self.address, *words)
+        except ServerError:
+            return None
+
+    def signal(self, number: int) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        if self.process:
+            self.signal(signal.SIGKILL)
+            self.process.wait()
+
+
+class Observer:
+    """Notes in the history each lease that one of the servers grants or prolongs."""
+
+    def __init__(self, servers: list[Server], locks: list[str], history: History) -> None:
+        self._history = history
+        self._locks = locks
+        self._ledger = Ledger()
+        self._lock = threading.Lock()
+        self._stops = False
+        self._threads = [threading.Thread(target=self._listen, args=(server,)) for server in servers]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self._stops = True
+        for thread in self._threads:
+            thread.join()
+
+    def _listen(self, server: Server) -> None:
+        while not self._stops:
+            try:
+                with Client(server.address, 0.5) as client:
+                    client.call("MONITOR")
+                    self._look(server)
+                    self._read(server, client)
+            except (OSError, ValueError, ServerError):
+                time.sleep(0.02)  # until it is there again
+
+    def _look(self, server: Server) -> None:
+        """What has been granted or prolonged while nobody listened."""
+        with Client(server.address, 0.5) as client:
+            for lock in self._locks:
+                try:
+                    value = client.call("GET", f"dlock:{{{lock}}}")
+                    left = client.call("PTTL", f"dlock:{{{lock}}}")
+                except ServerError:
+                    continue  # a replica of a cluster, or another one's slot
+                if value is not None and left > 0:
+                    with self._lock:
+                        self._note(self._ledger.look(server.name, lock, value, time.time() + left / 1000))
+
+    def _note(self, lease: Lease | None) -> None:
+        if lease:
+            self._history.note("lease", lock=lease.lock, fence=lease.fence,
+                               end=round(lease.end - self._history.began, 6))
+
+    def _read(self, server: Server, client: Client) -> None:
+        """Until the connection breaks. A pause in the middle of a line keeps its beginning."""
+        client.socket.settimeout(0.5)
+        rest = b""
+        while not self._stops:
+            try:
+                received = client.socket.recv(65536)
+            except TimeoutError:
+                continue
+            if not received:
+                return
+            arrived = time.time()
+            *lines, rest = (rest + received).split(b"\n")
+            for line in lines:
+                text = line.decode("utf-8", "replace").rstrip()
+                with self._lock:
+                    self._note(self._ledger.read(server.name, text, arrived))

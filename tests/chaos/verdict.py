@@ -1,0 +1,200 @@
+"""What a history shows that must not be: functions of a Story, each a list of complaints.
+
+A `Fault` that forgets excuses what no store promises: see "What is promised" in README.md.
+Nothing else is excused, and nobody may call a run a success that lost its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+from accounts import exit_codes, orphans, overruns, reports
+from history import Run, Story
+
+# So much later than it was a death may be seen on a busy machine. dlock is to have a
+# hundred milliseconds to spare.
+SEEN_LATE = 0.03
+# What a lock may be free for though somebody waits, beyond the lease of a holder that
+# died: the promise to a dead waiter, the look of the one behind it, and a busy machine.
+UNTAKEN = 3.0 + 3.0 + 3.0
+# Who came so much later stands behind.
+IN_LINE = 1.5
+
+
+def judge(story: Story) -> list[str]:
+    return [complaint for check in CHECKS for complaint in check(story)]
+
+
+def by_lock(story: Story) -> dict[str, list[Run]]:
+    """The runs whose commands were seen, in the order in which they came."""
+    locks: dict[str, list[Run]] = {}
+    for run in sorted(story.stayed(), key=lambda one: one.entered):
+        locks.setdefault(run.lock, []).append(run)
+    return locks
+
+
+def exclude_each_other(one: Run, other: Run) -> bool:
+    """Holders of different slots do not, nor do readers."""
+    if one.plan["mode"] == "s" and other.plan["mode"] == "s":
+        return False
+    return one.stays[0].slot == other.stays[0].slot
+
+
+def meetings(story: Story) -> Iterator[tuple[Run, Run]]:
+    """Pairs that were inside at the same time and must not have been, the earlier one first."""
+    for runs in by_lock(story).values():
+        for first, second in combinations(runs, 2):
+            if second.entered < first.left(story.over) and exclude_each_other(first, second):
+                yield first, second
+
+
+def is_excused(story: Story, start: float, end: float) -> bool:
+    return any(fault.forgets and fault.touches(start, end) for fault in story.faults)
+
+
+def overlaps(story: Story) -> list[str]:
+    """At most one holder, unless the store forgot the first before the second came."""
+    return [
+        f"overlap: runs {first.id} and {second.id} both held {first.lock} at {second.entered:.3f}"
+        f", for {min(first.left(story.over), second.left(story.over)) - second.entered:.3f} s"
+        for first, second in meetings(story)
+        if not is_excused(story, first.spawned, second.entered)
+    ]
+
+
+def kernel_says(story: Story) -> list[str]:
+    """The second opinion: a lock of the kernel was taken when a command asked for it."""
+    excused = {run.id for pair in meetings(story) if is_excused(story, pair[0].spawned, pair[1].entered)
+               for run in pair}
+    return [f"overlap: the kernel knows of another one when run {event['run']} came at {event['at']:.3f}"
+            for event in story.of("not alone") if event["run"] not in excused]
+
+
+def slots_in_range(story: Story) -> list[str]:
+    return [f"slot: run {run.id} was given slot {stay.slot} of {run.plan['slots']}"
+            for run in story.stayed() for stay in run.stays if not 0 <= stay.slot < run.plan["slots"]]
+
+
+def lease_ends(story: Story) -> dict[int, list[tuple[float, float]]]:
+    """By fence: when a server said so, and until when the lease was to last."""
+    ends: dict[int, list[tuple[float, float]]] = {}
+    for event in story.of("lease"):
+        ends.setdefault(event["fence"], []).append((event["at"], event["end"]))
+    return ends
+
+
+def lateness(story: Story) -> dict[int, float]:
+    """By run: how long its last process outlived its lease; negative if it did not."""
+    ends = lease_ends(story)
+    late = {}
+    for run in story.stayed():
+        left = run.left(story.over)
+        known = [end for at, end in ends.get(run.fence or 0, []) if at <= left + SEEN_LATE]
+        if known:
+            late[run.id] = left - max(known)
+    return late
+
+
+def late_deaths(story: Story) -> list[str]:
+    late = lateness(story)
+    return [f"late: run {run.id} on {run.lock} outlived its lease by {late[run.id]:.3f} s"
+            for run in story.stayed()
+            if late.get(run.id, -1.0) > SEEN_LATE and not is_excused(story, run.spawned, run.left(story.over))]
+
+
+def unknown_leases(story: Story) -> list[str]:
+    """Nobody is let in by a fence that no server gave out."""
+    if story.start["store"] == "local":
+        return []
+    ends = lease_ends(story)
+    return [f"unknown: run {run.id} came in with fence {run.fence}, which no server has granted"
+            for run in story.stayed()
+            if run.fence not in ends
+            and not any(fault.contender is None and fault.touches(run.spawned, run.entered) for fault in story.faults)]
+
+
+def fences(story: Story) -> list[str]:
+    """Whoever was granted the lock later has the greater fence, whatever was forgotten."""
+    complaints = []
+    for runs in by_lock(story).values():
+        for first, second in combinations(runs, 2):
+            is_later = first.entered < second.spawned or (
+                exclude_each_other(first, second) and first.left(story.over) <= second.entered)
+            if is_later and (first.fence or 0) >= (second.fence or 0):
+                complaints.append(f"fence: run {second.id} has {second.fence} on {second.lock}, "
+                                  f"run {first.id} before it had {first.fence}")
+    return complaints
+
+
+def is_undisturbed(story: Story, run: Run, start: float, end: float) -> bool:
+    if any(start <= event["at"] <= end for event in run.signals):
+        return False
+    contender = run.id // 1_000_000
+    return not any(fault.touches(start, end) and fault.contender in (None, contender) for fault in story.faults)
+
+
+def order(story: Story) -> list[str]:
+    """Who waited first was served first, where nothing came between."""
+    complaints = []
+    patient = [run for run in story.runs if run.plan["verb"] == "run" and run.lock == "line"]
+    for first in patient:
+        for second in patient:
+            if not second.stays or second.spawned < first.spawned + IN_LINE:
+                continue
+            came = first.entered if first.stays else (first.exited or story.over)
+            if second.entered < came and is_undisturbed(story, first, first.spawned, second.entered):
+                complaints.append(f"order: run {second.id} overtook run {first.id}, which waited "
+                                  f"since {first.spawned:.3f}, at {second.entered:.3f}")
+    return complaints
+
+
+def idle(story: Story) -> list[str]:
+    """A lock that is free goes to somebody who waits for it."""
+    complaints = []
+    bound = float(story.start["ttl"]) + UNTAKEN
+    holders = by_lock(story)
+    for run in story.runs:
+        if run.plan["verb"] != "run" or run.plan["wait"] < bound or run.plan["mode"] == "s":
+            continue
+        until = run.entered if run.stays else (run.exited or story.over)
+        if is_excused(story, run.spawned, until):
+            continue  # its place in the queue may be forgotten, and it sleeps for 45 s
+        others = [other for other in story.runs if other.lock == run.lock]
+        marks = [run.spawned, until]
+        marks += [other.left(story.over) for other in holders.get(run.lock, [])]
+        marks += [other.entered for other in holders.get(run.lock, [])]
+        marks += [event["at"] for other in others for event in other.signals]
+        marks += [at for fault in story.faults for at in (fault.began, fault.ended)]
+        moments = sorted(mark for mark in marks if run.spawned <= mark <= until)
+        for start, end in zip(moments, moments[1:]):
+            middle = (start + end) / 2
+            is_held = any(other.entered <= middle <= other.left(story.over) for other in holders.get(run.lock, []))
+            if end - start > bound and not is_held and is_undisturbed(story, run, middle, end):
+                complaints.append(f"idle: {run.lock} was free from {start:.3f} to {end:.3f} while run {run.id} waited")
+    return complaints
+
+
+def untrue_success(story: Story) -> list[str]:
+    """Of two that met one has lost its lock, and says so, whatever the store promised."""
+    def succeeded(run: Run) -> bool:
+        return run.plan["verb"] == "run" and run.exited is not None and run.code == run.plan["code"]
+
+    complaints = [f"success: runs {first.id} and {second.id} held {first.lock} at the same time, and both "
+                  "say all was well"
+                  for first, second in meetings(story) if succeeded(first) and succeeded(second)]
+    late = lateness(story)
+    complaints += [f"success: run {run.id} outlived its lease and ended with {run.code}"
+                   for run in story.stayed() if succeeded(run) and late.get(run.id, -1.0) > SEEN_LATE
+                   and not is_excused(story, run.spawned, run.left(story.over))]
+    return complaints
+
+
+def leftovers(story: Story) -> list[str]:
+    return [f"leftover: {event['which']}" for event in story.of("leftover")]
+
+
+CHECKS: tuple[Callable[[Story], list[str]], ...] = (
+    overlaps, kernel_says, slots_in_range, late_deaths, unknown_leases, fences, order, idle,
+    untrue_success, leftovers, orphans, overruns, exit_codes, reports,
+)

@@ -1,0 +1,235 @@
+"""Each thing that the verdict is to see, in a short history that shows it; and one of which there is
+nothing to complain. Run by ctest, and as `python3 tests/chaos/verdict_test.py`."""
+
+from __future__ import annotations
+
+import sys
+import unittest
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.dont_write_bytecode = True
+
+from contenders import SEATS, Plan, plan_for, words_of  # noqa: E402
+from history import Event, story_of  # noqa: E402
+from leases import Ledger  # noqa: E402
+from verdict import judge, lateness  # noqa: E402
+
+
+def start(store: str = "redis") -> Event:
+    return {"at": 0.0, "what": "start", "store": store, "seed": 1, "ttl": 3.0, "store_timeout": 0.5}
+
+
+def report(**more: Any) -> dict[str, Any]:
+    return {"outcome": "ran", "protected": True, "exit_code": 0, "signal": None, "fence": 100, **more}
+
+
+def run(number: int, began: float, ended: float, fence: int = 100, slot: int = 0, code: int = 0,
+        lease: float = 3.0, said: dict[str, Any] | None = None, entered: float | None = None,
+        **plan: Any) -> list[Event]:
+    """A run whose command was there from 0.1 s behind its start to 0.1 s before its end."""
+    entered = began + 0.1 if entered is None else entered
+    wanted = asdict(Plan("run", plan.pop("lock", "alone"), **plan))
+    outcome = report(fence=fence) if said is None else said
+    return [
+        {"at": began, "what": "spawn", "run": number, "contender": number // 1_000_000, "plan": wanted},
+        {"at": entered - 0.01, "what": "lease", "lock": wanted["lock"], "fence": fence, "end": entered + lease},
+        {"at": entered, "what": "enter", "run": number, "pid": number, "fence": fence, "slot": slot},
+        {"at": ended - 0.1, "what": "leave", "run": number, "pid": number},
+        {"at": ended, "what": "exit", "run": number, "code": code, "said": "", "report": outcome, "hung": False},
+    ]
+
+
+def unserved(number: int, began: float, ended: float, code: int = 75, outcome: str = "busy", hung: bool = False,
+             **plan: Any) -> list[Event]:
+    wanted = asdict(Plan("run", plan.pop("lock", "alone"), **plan))
+    return [
+        {"at": began, "what": "spawn", "run": number, "contender": number // 1_000_000, "plan": wanted},
+        {"at": ended, "what": "exit", "run": number, "code": code, "said": "", "hung": hung,
+         "report": report(outcome=outcome, protected=None, fence=None)},
+    ]
+
+
+def fault(began: float, ended: float, forgets: bool = False) -> list[Event]:
+    return [{"at": began, "what": "fault", "id": 1, "name": "a fault", "forgets": forgets, "contender": None},
+            {"at": ended, "what": "healed", "id": 1}]
+
+
+def signalled(number: int, at: float, name: str) -> Event:
+    return {"at": at, "what": "signal", "run": number, "signal": name}
+
+
+class VerdictTest(unittest.TestCase):
+    def kinds(self, *parts: Any, store: str = "redis") -> list[str]:
+        """The kinds of complaints about a history, each once."""
+        events: list[Event] = [start(store)]
+        for part in parts:
+            events += part if isinstance(part, list) else [part]
+        return sorted({complaint.split(":")[0] for complaint in judge(story_of(events))})
+
+    def test_a_sound_history_has_nothing_to_complain_of(self) -> None:
+        self.assertEqual(self.kinds(run(1, 1, 2), run(2, 2, 3, fence=101), unserved(3, 1.2, 1.3)), [])
+
+    def test_two_holders_at_a_time(self) -> None:
+        self.assertIn("overlap", self.kinds(run(1, 1, 3), run(2, 2, 4, fence=101)))
+
+    def test_readers_and_holders_of_different_slots_do_not_exclude_each_other(self) -> None:
+        self.assertEqual(self.kinds(run(1, 1, 3, mode="s"), run(2, 2, 4, fence=101, mode="s")), [])
+        self.assertEqual(self.kinds(run(1, 1, 3, slots=2), run(2, 2, 4, fence=101, slots=2, slot=1)), [])
+
+    def test_two_holders_of_one_slot_and_a_writer_among_readers(self) -> None:
+        self.assertIn("overlap", self.kinds(run(1, 1, 3, slots=2), run(2, 2, 4, fence=101, slots=2)))
+        self.assertIn("overlap", self.kinds(run(1, 1, 3, mode="s"), run(2, 2, 4, fence=101)))
+
+    def test_a_slot_that_there_is_not(self) -> None:
+        self.assertIn("slot", self.kinds(run(1, 1, 2, slots=2, slot=2)))
+
+    def test_that_the_store_forgot_excuses_two_holders_but_not_two_successes(self) -> None:
+        lost = report(outcome="lost", protected=False)
+        both = [run(2, 2, 4, fence=101), fault(1.5, 1.6, forgets=True)]
+        self.assertEqual(self.kinds(run(1, 1, 3, code=76, said=lost), *both), [])
+        self.assertEqual(self.kinds(run(1, 1, 3), *both), ["success"])
+        self.assertIn("overlap", self.kinds(run(1, 1, 3), run(2, 2, 4, fence=101), fault(1.5, 1.6)))
+        late = fault(2.5, 2.6, forgets=True)
+        self.assertIn("overlap", self.kinds(run(1, 1, 3), run(2, 2, 4, fence=101), late))
+
+    def test_the_kernel_knows_of_another_holder(self) -> None:
+        event = {"at": 1.1, "what": "not alone", "run": 1, "pid": 1}
+        self.assertEqual(self.kinds(run(1, 1, 2), event), ["overlap"])
+
+    def test_a_death_behind_the_end_of_its_lease(self) -> None:
+        self.assertIn("late", self.kinds(run(1, 1, 3, lease=1.0, code=76, said=report(outcome="lost", protected=False))))
+
+    def test_a_success_behind_the_end_of_its_lease(self) -> None:
+        self.assertIn("success", self.kinds(run(1, 1, 3, lease=1.0)))
+
+    def test_a_lease_that_was_prolonged_after_a_death_does_not_count(self) -> None:
+        prolonged = {"at": 3.5, "what": "lease", "lock": "alone", "fence": 100, "end": 9.0}
+        self.assertIn("late", self.kinds(run(1, 1, 3, lease=1.0), prolonged))
+
+    def test_how_late_a_death_is(self) -> None:
+        self.assertAlmostEqual(lateness(story_of([start(), *run(1, 1, 3, lease=1.0)]))[1], 0.8)
+
+    def test_a_fence_that_no_server_has_granted(self) -> None:
+        events = [event for event in run(1, 1, 2) if event["what"] != "lease"]
+        self.assertEqual(self.kinds(events), ["unknown"])
+        self.assertEqual(self.kinds(events, store="local"), [])
+
+    def test_fences_that_go_back_or_stay(self) -> None:
+        self.assertEqual(self.kinds(run(1, 1, 2, fence=101), run(2, 2, 3, fence=100)), ["fence"])
+        self.assertEqual(self.kinds(run(1, 1, 2), run(2, 2, 3)), ["fence"])
+
+    def test_fences_that_go_back_after_the_store_forgot(self) -> None:
+        forgot = fault(1.5, 1.6, forgets=True)
+        self.assertEqual(self.kinds(run(1, 1, 2, fence=101), forgot, run(2, 2, 3, fence=1)), ["fence"])
+
+    def test_one_that_overtakes_in_the_queue(self) -> None:
+        first = run(1, 1, 9, fence=102, lock="line", wait=60.0, entered=8)
+        second = run(2, 4, 6, fence=101, lock="line", wait=60.0, entered=5)
+        self.assertEqual(self.kinds(first, second), ["order"])
+        self.assertEqual(self.kinds(first, second, fault(4.5, 4.6)), [])
+        self.assertEqual(self.kinds(first, second, signalled(1, 3, "STOP"), signalled(1, 4, "CONT")), [])
+
+    def test_a_free_lock_that_nobody_takes_though_one_waits(self) -> None:
+        late = run(1, 1, 22, lock="line", wait=60.0, entered=21)
+        self.assertEqual(self.kinds(late), ["idle"])
+        self.assertEqual(self.kinds(late, run(2, 1, 15, fence=99, lock="line", lease=20)), [])
+
+    def test_a_process_that_outlives_its_dlock(self) -> None:
+        events = run(1, 1, 2)
+        events[3]["at"] = 3.0
+        self.assertEqual(self.kinds(events), ["orphan"])
+
+    def test_a_killed_dlock_leaves_its_command_on_local_alone(self) -> None:
+        events = [*run(1, 1, 2, code=-9, lease=9), signalled(1, 1.9, "KILL")]
+        events[3]["at"] = 4.0
+        self.assertEqual(self.kinds(events, store="local"), [])
+        self.assertEqual(self.kinds(events), ["orphan"])
+
+    def test_a_wait_that_is_too_long(self) -> None:
+        self.assertEqual(self.kinds(unserved(1, 1, 8, wait=1.0)), ["wait"])
+        stopped = [signalled(1, 2, "STOP"), signalled(1, 7, "CONT")]
+        self.assertEqual(self.kinds(unserved(1, 1, 8, wait=1.0), *stopped), [])
+
+    def test_one_that_does_not_end(self) -> None:
+        self.assertIn("hang", self.kinds(unserved(1, 1, 99, code=-9, hung=True)))
+        self.assertIn("hang", self.kinds(unserved(1, 1, 2)[:1]))
+
+    def test_an_exit_code_that_is_not_for_this(self) -> None:
+        for code in (1, 70, 125, -6, -11, -15):
+            self.assertIn("code", self.kinds(run(1, 1, 2, code=code)), code)
+        self.assertIn("code", self.kinds(unserved(1, 1, 2, code=0)))
+        self.assertIn("code", self.kinds(run(1, 1, 2, code=75, said=report(outcome="busy"))))
+        self.assertEqual(self.kinds(run(1, 1, 2, code=-15), signalled(1, 1.5, "TERM")), [])
+
+    def test_a_report_that_is_not_what_was_seen(self) -> None:
+        for wrong in (report(outcome="lost"), report(outcome="busy"), report(fence=7), report(protected=False)):
+            self.assertIn("report", self.kinds(run(1, 1, 2, said=wrong)), wrong)
+        self.assertIn("report", self.kinds(unserved(1, 1, 2, outcome="ran")))
+        silent = run(1, 1, 2)
+        silent[4]["report"] = None
+        self.assertEqual(self.kinds(silent), ["report"])
+
+    def test_a_lost_run_that_says_it_was_protected(self) -> None:
+        self.assertIn("report", self.kinds(run(1, 1, 2, code=76, said=report(outcome="lost"))))
+
+    def test_what_is_left_behind(self) -> None:
+        self.assertEqual(self.kinds({"at": 1.0, "what": "leftover", "which": "key k"}), ["leftover"])
+
+
+class LedgerTest(unittest.TestCase):
+    RECORD = 'x 0 777 1000000 {ends} h {{\\"host\\":\\"a\\"}}'
+
+    def read(self, ledger: Ledger, *lines: str) -> list[tuple[int, float]]:
+        leases = [ledger.read("s", line, float(line[1:].split()[0])) for line in lines]
+        return [(lease.fence, lease.end) for lease in leases if lease]
+
+    def grant(self, value: str = "aa", ends: int = 103_000_000) -> list[str]:
+        return [f'+100.0 [0 lua] "SET" "dlock:{{job}}" "{value}" "PX" "3000"',
+                f'+100.0 [0 lua] "HSET" "dlock:{{job}}:h" "aa" "{self.RECORD.format(ends=ends)}"']
+
+    def test_a_grant_and_a_renewal(self) -> None:
+        renewal = '+101.0 [0 lua] "PEXPIRE" "dlock:{job}" "3000"'
+        self.assertEqual(self.read(Ledger(), *self.grant(), renewal), [(777, 103.0), (777, 104.0)])
+
+    def test_with_several_holders_the_record_counts(self) -> None:
+        self.assertEqual(self.read(Ledger(), *self.grant("dlock:shared", 102_500_000)), [(777, 102.5)])
+
+    def test_a_promise_is_no_lease(self) -> None:
+        promise = [line.replace(" h {", " p {") for line in self.grant()]
+        self.assertEqual(self.read(Ledger(), *promise), [])
+
+    def test_what_a_primary_tells_its_replica(self) -> None:
+        told = self.grant()
+        told[0] = told[0].replace('"PX" "3000"', '"PXAT" "103500"')
+        self.assertEqual(self.read(Ledger(), *told), [(777, 103.5)])
+
+    def test_the_stamps_of_a_clock_that_was_stepped(self) -> None:
+        ledger = Ledger()
+        leases = [ledger.read("s", line, 200.0) for line in self.grant()]
+        self.assertEqual([lease.end for lease in leases if lease], [203.0])
+
+    def test_other_keys_and_lines_mean_nothing(self) -> None:
+        self.assertEqual(self.read(Ledger(), '+100.0 [0 lua] "GET" "dlock:{job}"', '+100.0 OK',
+                                   '+100.0 [0 lua] "SET" "other" "x" "PX" "5"'), [])
+
+
+class PlanTest(unittest.TestCase):
+    def test_a_seed_repeats_the_plans(self) -> None:
+        import random
+
+        for seat in SEATS:
+            plans = [[plan_for(seat, random.Random(f"7/{i}"), 3.0) for i in range(50)] for _ in range(2)]
+            self.assertEqual(plans[0], plans[1])
+            self.assertGreater(len(set(plans[0])), 1)
+
+    def test_a_plan_as_options(self) -> None:
+        plan = Plan("run", "pool", slots=2, wait=0.5, timeout=1.0)
+        self.assertEqual(words_of(plan), ["--ttl=3s", "--slots=2", "--wait=0.5s", "--kill-after=0s",
+                                          "--stragglers=leave", "--timeout=1s"])
+
+
+if __name__ == "__main__":
+    unittest.main()
