@@ -155,7 +155,7 @@ class VerdictTest(unittest.TestCase):
 
     def test_one_that_does_not_end(self) -> None:
         self.assertIn("hang", self.kinds(unserved(1, 1, 99, code=-9, hung=True)))
-        self.assertIn("hang", self.kinds(unserved(1, 1, 2)[:1]))
+        self.assertIn("hang", self.kinds(unserved(1, 1, 2)[:1], {"at": 9.0, "what": "over"}))
 
     def test_an_exit_code_that_is_not_for_this(self) -> None:
         for code in (1, 70, 125, -6, -11, -15):

@@ -1,0 +1,101 @@
+"""Whether chaos can see: builds dlock with each of bugs/*.patch, and lets chaos loose on it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+LONGEST = 120.0  # seconds in which each bug is to be found
+PARTS = ("CMakeLists.txt", "cmake", "src", "man", "completions", "examples", "LICENSE")
+
+
+def said_in(patch: Path, word: str) -> str:
+    """What stands behind a word at the top of a patch."""
+    found = re.search(rf"^{word}: (.+)$", patch.read_text(), re.MULTILINE)
+    if not found:
+        raise SystemExit(f"chaos: {patch.name} does not say its {word}")
+    return found[1]
+
+
+class Copy:
+    """A copy of the source that is patched and built, for all bugs the same: then each
+    costs the time of what it changes."""
+
+    def __init__(self, source: Path) -> None:
+        self._root = source / "build/chaos/source"
+        self._build = source / "build/chaos/build"
+        self.dlock = self._build / "dlock"
+        self._refresh(source)
+        self._do("cmake", "-S", str(self._root), "-B", str(self._build), "-G", "Ninja",
+                 "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS=-O0 -g0", "-DCMAKE_UNITY_BUILD=ON",
+                 "-DCMAKE_UNITY_BUILD_BATCH_SIZE=10")
+
+    def _refresh(self, source: Path) -> None:
+        """What is as it was keeps its time, so that it need not be compiled again."""
+        kept = set()
+        for part in PARTS:
+            files = [source / part] if (source / part).is_file() else (source / part).rglob("*")
+            for file in files:
+                if not file.is_file():
+                    continue
+                to = self._root / file.relative_to(source)
+                kept.add(to)
+                to.parent.mkdir(parents=True, exist_ok=True)
+                if not to.exists() or to.read_bytes() != file.read_bytes():
+                    shutil.copyfile(file, to)
+        for file in self._root.rglob("*"):
+            if file.is_file() and file not in kept:
+                file.unlink()
+
+    def _do(self, *command: str) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"chaos: {' '.join(command)}\n{done.stdout}{done.stderr}")
+
+    def build(self, patch: Path) -> None:
+        self._do("patch", "-d", str(self._root), "-p1", "-s", "-i", str(patch))
+        try:
+            self._do("cmake", "--build", str(self._build), "--target", "dlock")
+        finally:
+            self._do("patch", "-d", str(self._root), "-p1", "-s", "-R", "-i", str(patch))
+
+
+def find(dlock: Path, kind: str, seed: int, kept: Path) -> tuple[float, str] | None:
+    """How long it took, and the first complaint; nothing if there was none in time."""
+    began = time.monotonic()
+    while True:
+        left = LONGEST - (time.monotonic() - began)
+        if left < 5:
+            return None
+        done = subprocess.run(
+            [sys.executable, "-B", str(HERE / "chaos"), "--store", kind, "--seconds", str(left), "--seed", str(seed),
+             "--dlock", str(dlock), "--history", str(kept), "--stop-at-first"],
+            capture_output=True, text=True, check=False)
+        if done.returncode == 1:
+            return time.monotonic() - began, done.stdout.splitlines()[1].strip()
+        if done.returncode != 0:
+            raise SystemExit(done.stderr)
+        seed += 1
+
+
+def hunt(source: Path, names: list[str], seed: int) -> int:
+    """Prints a line for each bug. Fails if one was not found."""
+    patches = [HERE / "bugs" / f"{name}.patch" for name in names] or sorted((HERE / "bugs").glob("*.patch"))
+    copy = Copy(source)
+    missed = 0
+    for patch in patches:
+        kind = said_in(patch, "Store")
+        began = time.monotonic()
+        copy.build(patch)
+        built = time.monotonic() - began
+        found = find(copy.dlock, kind, seed, source / f"build/chaos/{patch.stem}.jsonl")
+        missed += found is None
+        result = f"found after {found[0]:.0f} s: {found[1]}" if found else f"NOT FOUND in {LONGEST:.0f} s"
+        print(f"{patch.stem} ({kind}, seed {seed}, built in {built:.0f} s): {result}", flush=True)
+    print(f"chaos: {len(patches) - missed} of {len(patches)} bugs were found")
+    return 1 if missed else 0
