@@ -70,6 +70,8 @@ def allowed_codes(run: Run) -> set[int]:
         if event["signal"] not in SIGNALS:
             continue
         codes.add(-SIGNALS[event["signal"]])
+        if event.get("to") == "guardian":
+            codes |= {70, 125}  # its guardian was killed: with the command, or before that began
         codes.add(-SIGNALS["KILL"])  # of a command that ignores the others, after --kill-after
     if run.plan["verb"] == "run" and run.stays:
         codes.add(run.plan["code"])

@@ -73,7 +73,7 @@ def find(dlock: Path, kind: str, seed: int, kept: Path) -> tuple[float, str] | N
         if left < 5:
             return None
         done = subprocess.run(
-            [sys.executable, "-B", str(HERE / "chaos"), "--store", kind, "--seconds", str(left), "--seed", str(seed),
+            [sys.executable, "-B", str(HERE / "chaos"), "--store", *kind.split(), "--seconds", str(left), "--seed", str(seed),
              "--dlock", str(dlock), "--history", str(kept), "--stop-at-first"],
             capture_output=True, text=True, check=False)
         if done.returncode == 1:

@@ -5,140 +5,160 @@ from __future__ import annotations
 import random
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from servers import CannotStart, Server, await_until
-from stores import Cluster, Sentinels
-
-if TYPE_CHECKING:
-    from nemesis import Nemesis
+from stores import Cluster, Fleet, Sentinels
 
 Disaster = Callable[[random.Random], None]
 TAKEN_OVER = 30.0  # seconds that a failover may take on a busy machine
 WHOLE = 60.0
 
 
-def sentinel_disasters(nemesis: Nemesis, fleet: Sentinels) -> list[Disaster]:
-    def await_other(than: Server) -> None:
-        await_until(lambda: fleet.primary() not in (None, than), TAKEN_OVER, "failover")
+class Fault(Protocol):
+    """Notes a fault in the history, and that all is well again behind it."""
 
-    def heal() -> None:
-        await_until(fleet.is_whole, WHOLE, "the fleet")
+    def __call__(self, name: str, forgets: bool = False) -> AbstractContextManager[None]: ...
 
-    def present() -> Server:
-        primary = fleet.primary()
+
+class FleetDisasters:
+    """What disasters of both kinds of fleets have in common. `pause` waits so many seconds,
+    or until all is over."""
+
+    def __init__(self, fleet: Fleet, fault: Fault, pause: Callable[[float], None]) -> None:
+        self.fleet = fleet
+        self.fault = fault
+        self.pause = pause
+
+    def heal(self) -> None:
+        await_until(self.fleet.is_whole, WHOLE, "the fleet")
+
+    def stop_for(self, server: Server, seconds: float) -> None:
+        server.signal(signal.SIGSTOP)
+        self.pause(seconds)
+        server.signal(signal.SIGCONT)
+
+
+class SentinelDisasters(FleetDisasters):
+    fleet: Sentinels
+
+    def all(self) -> list[Disaster]:
+        return [self.kill_primary, self.stop_primary, self.fail_over_by_hand, self.kill_replica,
+                self.stop_sentinel, self.bring_back_the_old, self.bring_back_the_old]
+
+    def present(self) -> Server:
+        primary = self.fleet.primary()
         if primary is None:
             raise CannotStart("no primary where all is well")
         return primary
 
-    def kill_primary(_: random.Random) -> None:
-        primary = present()
-        with nemesis.fault("primary killed"):
+    def await_other(self, than: Server) -> None:
+        await_until(lambda: self.fleet.primary() not in (None, than), TAKEN_OVER, "failover")
+
+    def kill_primary(self, _: random.Random) -> None:
+        primary = self.present()
+        with self.fault("primary killed", forgets=self.fleet.forgets):
             primary.kill()
-            await_other(primary)
+            self.await_other(primary)
             primary.start()
-            heal()
+            self.heal()
 
-    def stop_primary(_: random.Random) -> None:
-        primary = present()
-        with nemesis.fault("primary stopped"):
+    def stop_primary(self, _: random.Random) -> None:
+        primary = self.present()
+        with self.fault("primary stopped", forgets=self.fleet.forgets):
             primary.signal(signal.SIGSTOP)
-            await_other(primary)
+            self.await_other(primary)
             primary.signal(signal.SIGCONT)
-            heal()
+            self.heal()
 
-    def fail_over_by_hand(dice: random.Random) -> None:
-        primary = present()
-        with nemesis.fault("failover by hand"):
-            dice.choice(fleet.sentinels).ask("SENTINEL", "FAILOVER", "main")
-            await_other(primary)
-            heal()
+    def fail_over_by_hand(self, dice: random.Random) -> None:
+        primary = self.present()
+        with self.fault("failover by hand", forgets=self.fleet.forgets):
+            dice.choice(self.fleet.sentinels).ask("SENTINEL", "FAILOVER", "main")
+            self.await_other(primary)
+            self.heal()
 
-    def kill_replica(dice: random.Random) -> None:
-        replica = dice.choice([one for one in fleet.members if one is not present()])
-        with nemesis.fault("replica killed"):
+    def kill_replica(self, dice: random.Random) -> None:
+        primary = self.present()
+        replica = dice.choice([one for one in self.fleet.members if one is not primary])
+        with self.fault("replica killed"):
             replica.kill()
-            nemesis.pause(dice.choice((0.0, 2.0)))
+            self.pause(dice.choice((0.0, 2.0)))
             replica.start()
-            heal()
+            self.heal()
 
-    def stop_sentinel(dice: random.Random) -> None:
-        sentinel = dice.choice(fleet.sentinels)
-        with nemesis.fault("sentinel stopped"):
-            sentinel.signal(signal.SIGSTOP)
-            nemesis.pause(dice.choice((0.5, 2.0)))
-            sentinel.signal(signal.SIGCONT)
-            heal()
+    def stop_sentinel(self, dice: random.Random) -> None:
+        with self.fault("sentinel stopped"):
+            self.stop_for(dice.choice(self.fleet.sentinels), dice.choice((0.5, 2.0)))
+            self.heal()
 
-    def believe_old_primary(dice: random.Random) -> None:
-        """One sentinel misses a failover, and comes back together with the old primary."""
-        primary, sentinel = present(), dice.choice(fleet.sentinels)
-        with nemesis.fault("old primary and a sentinel come back"):
+    def bring_back_the_old(self, dice: random.Random) -> None:
+        """A sentinel misses a failover, and comes back together with the old primary, of
+        which it still believes that it is the present one."""
+        primary, sentinel = self.present(), dice.choice(self.fleet.sentinels)
+        with self.fault("primary stopped, sentinel killed", forgets=self.fleet.forgets):
             sentinel.kill()
             primary.signal(signal.SIGSTOP)
-            await_other(primary)
+            self.await_other(primary)
+        with self.fault("old primary and a sentinel come back"):
             primary.signal(signal.SIGCONT)
             sentinel.start()
-            heal()
-
-    return [kill_primary, stop_primary, fail_over_by_hand, kill_replica, stop_sentinel, believe_old_primary]
+            self.heal()
 
 
-def cluster_disasters(nemesis: Nemesis, fleet: Cluster) -> list[Disaster]:
+class ClusterDisasters(FleetDisasters):
+    fleet: Cluster
     locks = ("alone", "pool", "pool", "pages", "line")
 
-    def owner_of(lock: str) -> Server:
-        owner = fleet.owner_of(lock)
+    def all(self) -> list[Disaster]:
+        return [self.kill_owner, self.stop_owner, self.move_slot, self.move_slot, self.move_slot]
+
+    def owner_of(self, lock: str) -> Server:
+        owner = self.fleet.owner_of(lock)
         if owner is None:
             raise CannotStart(f"nobody has the slot of {lock} where all is well")
         return owner
 
-    def await_other(lock: str, than: Server) -> None:
-        await_until(lambda: fleet.owner_of(lock) not in (None, than), TAKEN_OVER, "failover")
-
-    def heal() -> None:
-        await_until(fleet.is_whole, WHOLE, "the cluster")
-
-    def kill_owner(dice: random.Random) -> None:
-        lock = dice.choice(locks)
-        owner = owner_of(lock)
-        with nemesis.fault("member killed"):
+    def kill_owner(self, dice: random.Random) -> None:
+        lock = dice.choice(self.locks)
+        owner = self.owner_of(lock)
+        with self.fault("member killed", forgets=self.fleet.forgets):
             owner.kill()
-            await_other(lock, owner)
+            await_until(lambda: self.fleet.owner_of(lock) not in (None, owner), TAKEN_OVER, "failover")
             owner.start()
-            heal()
+            self.heal()
 
-    def stop_owner(dice: random.Random) -> None:
-        lock = dice.choice(locks)
-        owner = owner_of(lock)
-        with nemesis.fault("member stopped"):
-            owner.signal(signal.SIGSTOP)
-            nemesis.pause(dice.choice((0.3, 5.0)))
-            owner.signal(signal.SIGCONT)
-            heal()
+    def stop_owner(self, dice: random.Random) -> None:
+        """For a moment, or for long enough for another one to take over."""
+        owner = self.owner_of(dice.choice(self.locks))
+        with self.fault("member stopped", forgets=self.fleet.forgets):
+            self.stop_for(owner, dice.choice((0.3, 5.0)))
+            self.heal()
 
-    def move_slot(dice: random.Random) -> None:
-        """Key by key, with the lock's own first or last, and time in between."""
-        lock = dice.choice(locks)
-        source, slot = owner_of(lock), fleet.slot_of(lock)
-        target = fleet.other_primary(source)
+    def move_slot(self, dice: random.Random) -> None:
+        lock = dice.choice(self.locks)
+        source, slot = self.owner_of(lock), self.fleet.slot_of(lock)
+        target = self.fleet.other_primary(source)
         if target is None:
             raise CannotStart("a cluster without a second primary")
-        with nemesis.fault("slot moved"):
+        with self.fault("slot moved"):
             target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.ask("CLUSTER", "MYID"))
             source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.ask("CLUSTER", "MYID"))
-            first = f"dlock:{{{lock}}}"
-            for _ in range(100):
-                keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)
-                if not isinstance(keys, list) or not keys:
-                    break
-                keys.sort(key=lambda key: (key != first) == dice.choice((True, False)))
-                assert isinstance(target.address, tuple)
-                source.ask("MIGRATE", "127.0.0.1", target.address[1], "", 0, 5000, "KEYS", keys[0])
-                nemesis.pause(dice.choice((0.02, 0.2, 0.5)))
-            for server in [target, source, *fleet.members]:
-                if fleet.role(server) == "master":
+            self.move_keys(source, target, slot, f"dlock:{{{lock}}}", dice)
+            for server in [target, source, *self.fleet.members]:
+                if self.fleet.role(server) == "master":
                     server.ask("CLUSTER", "SETSLOT", slot, "NODE", target.ask("CLUSTER", "MYID"))
-            heal()
+            self.heal()
 
-    return [kill_owner, stop_owner, move_slot, move_slot, move_slot]
+    def move_keys(self, source: Server, target: Server, slot: int, lock: str, dice: random.Random) -> None:
+        """One by one, the lock's own first or last, and time in between."""
+        assert isinstance(target.address, tuple)
+        for _ in range(100):
+            keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)
+            if not isinstance(keys, list) or not keys:
+                return
+            is_first = dice.choice((True, False))
+            keys.sort(key=lambda key: (key == lock) != is_first)
+            source.ask("MIGRATE", "127.0.0.1", target.address[1], "", 0, 5000, "KEYS", keys[0])
+            self.pause(dice.choice((0.02, 0.2, 0.5)))

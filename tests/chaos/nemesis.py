@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contenders import Contender
-from fleet_disasters import cluster_disasters, sentinel_disasters
+from fleet_disasters import ClusterDisasters, SentinelDisasters
 from history import History
 from links import CALM, Weather
 from servers import CannotStart
@@ -25,6 +25,10 @@ from stores import Cluster, OneServer, Sentinels, Store
 from witness import Witness
 
 Disaster = Callable[[random.Random], None]
+# How long beyond a lease a line is left alone, so that it can be seen whether it goes on
+# (verdict.UNTAKEN, and some); and from one such time to the next, for much is left out in it.
+ASLEEP = 9.0
+BETWEEN = 30.0
 
 
 class Nemesis:
@@ -38,6 +42,8 @@ class Nemesis:
         self._contenders = contenders
         self._witness = witness
         self._faults = 0
+        self._peace = threading.Lock()  # held by whoever does something to servers, or wants nothing done
+        self._line_in_peace_until = 0.0
         self._lock = threading.Lock()
         self.failure: str | None = None  # why nothing more could be tried
         kinds = {"processes": self._process_disasters(), "servers": self._server_disasters()}
@@ -80,18 +86,19 @@ class Nemesis:
     # --- Processes ---
 
     def _process_disasters(self) -> list[Disaster]:
-        disasters = [self._stop, self._kill, self._tell_to_end, self._kill_two_in_line, self._stop_at_start]
+        disasters = [self._stop, self._kill, self._tell_to_end, self._kill_two_in_line, self._kill_two_in_line,
+                     self._stop_at_start]
         if self.store.kind != "local":
             disasters += [self._stop_guardian, self._kill_guardian, self._stop]
         return disasters
 
     def _running(self, dice: random.Random) -> Contender | None:
-        """One of those that run a dlock just now, the first behind where the dice point."""
+        """One of those that run a dlock just now, the first behind where the dice point;
+        mostly one that has a lock, for many more wait."""
         start = dice.randrange(len(self._contenders))
-        for contender in self._contenders[start:] + self._contenders[:start]:
-            if contender.process:
-                return contender
-        return None
+        running = [one for one in self._contenders[start:] + self._contenders[:start] if one.process]
+        inside = [one for one in running if self._witness.is_inside(one.run)]
+        return next(iter(inside if inside and dice.random() < 0.6 else running), None)
 
     def tell(self, contender: Contender, number: signal.Signals) -> bool:
         """Sends a signal to its dlock, and notes it first. False if it runs none."""
@@ -112,7 +119,7 @@ class Nemesis:
         process.send_signal(signal.SIGCONT)
 
     def _stop(self, dice: random.Random) -> None:
-        seconds = dice.choice((0.2, 1.0, self.store.ttl + 1.0))
+        seconds = dice.choice((0.2, 1.0, self.store.ttl + 1.0, self.store.ttl + 1.0))
         contender = self._running(dice)
         if contender:
             self._hold_still(contender, seconds)
@@ -151,17 +158,24 @@ class Nemesis:
         if contender:
             self.tell(contender, dice.choice((signal.SIGTERM, signal.SIGINT)))
 
-    def _kill_two_in_line(self, dice: random.Random) -> None:
+    def _kill_two_in_line(self, _: random.Random) -> None:
         """The holder and the one behind it, who stay away for a while: then those who wait
-        have to find out by themselves."""
-        line = [one for one in self._contenders if one.seat.kind == "patient" and one.process]
-        inside = [one for one in line if self._witness.is_inside(one.run)]
-        waiting = sorted((one for one in line if one not in inside), key=lambda one: one.since)
-        if not inside or len(waiting) < 2:
+        have to find out by themselves, and nothing else wakes them."""
+        if time.monotonic() < self._line_in_peace_until or not self._peace.acquire(timeout=3.0):
             return
-        for contender in (waiting[0], inside[0]):
-            contender.rests = self.store.ttl + 16.0
-            self.tell(contender, signal.SIGKILL)
+        try:
+            line = [one for one in self._contenders if one.seat.kind == "patient" and one.process]
+            inside = [one for one in line if self._witness.is_inside(one.run)]
+            waiting = sorted((one for one in line if one not in inside), key=lambda one: one.since)
+            if not inside or len(waiting) < 2:
+                return
+            for contender in (waiting[0], inside[0]):
+                contender.rests = self.store.ttl + ASLEEP
+                self.tell(contender, signal.SIGKILL)
+            self.pause(self.store.ttl + ASLEEP)
+            self._line_in_peace_until = time.monotonic() + BETWEEN
+        finally:
+            self._peace.release()
 
     def _guardian(self, contender: Contender) -> int | None:
         process = contender.process
@@ -204,13 +218,22 @@ class Nemesis:
 
     def _server_disasters(self) -> list[Disaster]:
         if isinstance(self.store, OneServer):
-            return [self._weather] * 4 + [self._slow_then_gone] * 3 + [self._server_killed, self._server_killed,
-                    self._server_stopped, self._server_stopped, self._server_forgets, self._clock_steps]
+            disasters = [self._weather] * 4 + [self._slow_then_gone] * 3 + [self._server_killed, self._server_killed,
+                    self._server_stopped, self._server_stopped, self._server_forgets, self._server_forgets,
+                    self._clock_steps]
+            return [self._undisturbed(one) for one in disasters]
         if isinstance(self.store, Sentinels):
-            return sentinel_disasters(self, self.store)
+            return [self._undisturbed(one) for one in SentinelDisasters(self.store, self.fault, self.pause).all()]
         if isinstance(self.store, Cluster):
-            return cluster_disasters(self, self.store)
+            return [self._undisturbed(one) for one in ClusterDisasters(self.store, self.fault, self.pause).all()]
         return []
+
+    def _undisturbed(self, disaster: Disaster) -> Disaster:
+        def disturb(dice: random.Random) -> None:
+            with self._peace:
+                disaster(dice)
+
+        return disturb
 
     def _server(self) -> OneServer:
         assert isinstance(self.store, OneServer)

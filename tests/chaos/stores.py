@@ -13,8 +13,8 @@ from servers import Observer, Server, await_until, free_ports
 
 
 class Store:
-    """What all kinds have: what contenders are told, how long their leases last, and what
-    is promised. `forgetful` names faults that are no part of the promise."""
+    """What all kinds have: what contenders are told, how long their leases last, and for
+    how long one operation may take."""
 
     kind = "local"
     ttl = 3.0
@@ -80,15 +80,20 @@ class Fleet(Store):
 
     ttl = 6.0
     timeout = 1.0
-    options = ["--store-timeout=1s", "--replicas=all"]
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, replicas: str) -> None:
         super().__init__(root)
+        self.options = ["--store-timeout=1s", f"--replicas={replicas}"]
+        self.forgets = replicas != "all"  # who holds what, in a failover
         self.members: list[Server] = []
 
     def role(self, server: Server) -> str:
         reply: Any = server.ask("ROLE")
         return str(reply[0]) if isinstance(reply, list) and reply else ""
+
+    def is_whole(self) -> bool:
+        """Whether all members are there and agree."""
+        raise NotImplementedError
 
     def replicas_online(self, server: Server) -> int:
         return str(server.ask("INFO", "replication")).count("state=online")
@@ -99,8 +104,8 @@ class Sentinels(Fleet):
 
     kind = "sentinel"
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, replicas: str) -> None:
+        super().__init__(root, replicas)
         ports = free_ports(6)
         for i, port in enumerate(ports[:3]):
             settings = ['save ""', "repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
@@ -159,8 +164,8 @@ class Cluster(Fleet):
 
     kind = "cluster"
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, replicas: str) -> None:
+        super().__init__(root, replicas)
         ports = free_ports(6, also_at=10000)
         for i, port in enumerate(ports):
             self.members.append(Server(root / f"member{i}", ("127.0.0.1", port), [
@@ -223,9 +228,9 @@ def _covers(part: str, slot: int) -> bool:
     return int(first) <= slot <= int(last or first)
 
 
-def store_of(kind: str, root: Path, contenders: int) -> Store:
+def store_of(kind: str, root: Path, contenders: int, replicas: str) -> Store:
     if kind == "redis":
         return OneServer(root, contenders)
     if kind == "sentinel":
-        return Sentinels(root)
-    return Cluster(root) if kind == "cluster" else Store(root)
+        return Sentinels(root, replicas)
+    return Cluster(root, replicas) if kind == "cluster" else Store(root)

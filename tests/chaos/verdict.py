@@ -17,7 +17,7 @@ from history import Run, Story
 SEEN_LATE = 0.03
 # What a lock may be free for though somebody waits, beyond the lease of a holder that
 # died: the promise to a dead waiter, the look of the one behind it, and a busy machine.
-UNTAKEN = 3.0 + 3.0 + 3.0
+UNTAKEN = 3.0 + 2.5 + 1.5
 # Who came so much later stands behind.
 IN_LINE = 1.5
 

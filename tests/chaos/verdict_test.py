@@ -163,6 +163,9 @@ class VerdictTest(unittest.TestCase):
         self.assertIn("code", self.kinds(unserved(1, 1, 2, code=0)))
         self.assertIn("code", self.kinds(run(1, 1, 2, code=75, said=report(outcome="busy"))))
         self.assertEqual(self.kinds(run(1, 1, 2, code=-15), signalled(1, 1.5, "TERM")), [])
+        unguarded = report(outcome="error", protected=False)
+        self.assertEqual(self.kinds(run(1, 1, 2, code=70, said=unguarded),
+                                    {**signalled(1, 1.5, "KILL"), "to": "guardian"}), [])
 
     def test_a_report_that_is_not_what_was_seen(self) -> None:
         for wrong in (report(outcome="lost"), report(outcome="busy"), report(fence=7), report(protected=False)):
