@@ -67,11 +67,11 @@ def allowed_codes(run: Run) -> set[int]:
     by_verb = {"hand": {0, 69, 75, 76}, "break": {0, 1, 69}, "status": {0, 1, 69}, "list": {0, 69}}
     codes = set(by_verb.get(run.plan["verb"], {69, 75, 76}))
     for event in run.signals:
+        if event.get("to") == "guardian":
+            codes |= {70, 125}  # it was killed, or had to be: with the command, or before that began
         if event["signal"] not in SIGNALS:
             continue
         codes.add(-SIGNALS[event["signal"]])
-        if event.get("to") == "guardian":
-            codes |= {70, 125}  # its guardian was killed: with the command, or before that began
         codes.add(-SIGNALS["KILL"])  # of a command that ignores the others, after --kill-after
     if run.plan["verb"] == "run" and run.stays:
         codes.add(run.plan["code"])

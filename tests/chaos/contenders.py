@@ -77,7 +77,8 @@ def plan_for(seat: Seat, dice: random.Random, ttl: float) -> Plan:
     if seat.kind == "hand":
         return Plan("hand", seat.lock, ttl=ttl, hold=dice.choice((0.02, 0.2)), wait=common["wait"], pause=0.3)
     if seat.kind == "patient":
-        return Plan("run", seat.lock, ttl=ttl, wait=60.0, hold=min(hold, 1.0), family="stubborn", pause=0.1)
+        return Plan("run", seat.lock, ttl=ttl, wait=60.0, family="stubborn", pause=0.1,
+                    hold=dice.choice((0.02, 0.3, 1.0, 2 * ttl)))
     if seat.kind == "pool":
         return Plan("run", seat.lock, slots=2, **common)
     if seat.kind == "reader":

@@ -29,6 +29,7 @@ Disaster = Callable[[random.Random], None]
 # (verdict.UNTAKEN, and some); and from one such time to the next, for much is left out in it.
 ASLEEP = 9.0
 BETWEEN = 30.0
+SETTLED = 3.0  # seconds after which a line has sorted out who watches
 
 
 class Nemesis:
@@ -160,12 +161,13 @@ class Nemesis:
 
     def _kill_two_in_line(self, _: random.Random) -> None:
         """The holder and the one behind it, who stay away for a while: then those who wait
-        have to find out by themselves, and nothing else wakes them."""
+        have to find out by themselves, and nothing else wakes them. Not right behind a
+        hand-over, for the first in line looks only now and then whether there is a second."""
         if time.monotonic() < self._line_in_peace_until or not self._peace.acquire(timeout=3.0):
             return
         try:
             line = [one for one in self._contenders if one.seat.kind == "patient" and one.process]
-            inside = [one for one in line if self._witness.is_inside(one.run)]
+            inside = [one for one in line if self._witness.is_inside(one.run, SETTLED)]
             waiting = sorted((one for one in line if one not in inside), key=lambda one: one.since)
             if not inside or len(waiting) < 2:
                 return

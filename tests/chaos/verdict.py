@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 from accounts import exit_codes, orphans, overruns, reports
-from history import Run, Story
+from history import Event, Run, Story
 
 # So much later than it was a death may be seen on a busy machine. dlock is to have a
 # hundred milliseconds to spare.
 SEEN_LATE = 0.03
+# A process that dies gives back its locks of the kernel so long after it has left the witness.
+DYING = 0.1
 # What a lock may be free for though somebody waits, beyond the lease of a holder that
 # died: the promise to a dead waiter, the look of the one behind it, and a busy machine.
 UNTAKEN = 3.0 + 2.5 + 1.5
@@ -65,10 +67,17 @@ def overlaps(story: Story) -> list[str]:
 
 def kernel_says(story: Story) -> list[str]:
     """The second opinion: a lock of the kernel was taken when a command asked for it."""
-    excused = {run.id for pair in meetings(story) if is_excused(story, pair[0].spawned, pair[1].entered)
-               for run in pair}
+    runs = {run.id: run for run in story.stayed()}
+
+    def is_known(event: Event) -> bool:
+        """Whether one was there that the store forgot; it may have just been seen to end."""
+        came = runs[event["run"]]
+        return any(first.entered < event["at"] < first.left(story.over) + DYING
+                   and exclude_each_other(first, came) and is_excused(story, first.spawned, event["at"])
+                   for first in runs.values() if first.lock == came.lock and first is not came)
+
     return [f"overlap: the kernel knows of another one when run {event['run']} came at {event['at']:.3f}"
-            for event in story.of("not alone") if event["run"] not in excused]
+            for event in story.of("not alone") if not is_known(event)]
 
 
 def slots_in_range(story: Story) -> list[str]:

@@ -98,6 +98,9 @@ class VerdictTest(unittest.TestCase):
     def test_the_kernel_knows_of_another_holder(self) -> None:
         event = {"at": 1.1, "what": "not alone", "run": 1, "pid": 1}
         self.assertEqual(self.kinds(run(1, 1, 2), event), ["overlap"])
+        left_just_before = run(2, 0.2, 1.15, fence=99)
+        self.assertEqual(self.kinds(run(1, 1, 2), event, left_just_before), ["overlap"])
+        self.assertEqual(self.kinds(run(1, 1, 2), event, left_just_before, fault(0.9, 0.95, forgets=True)), [])
 
     def test_a_death_behind_the_end_of_its_lease(self) -> None:
         self.assertIn("late", self.kinds(run(1, 1, 3, lease=1.0, code=76, said=report(outcome="lost", protected=False))))

@@ -8,7 +8,9 @@ import selectors
 import signal
 import socket
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 from history import History
 
@@ -20,7 +22,7 @@ class Witness:
     def __init__(self, path: Path, history: History) -> None:
         self.path = path
         self._history = history
-        self._inside: dict[socket.socket, dict[str, int]] = {}
+        self._inside: dict[socket.socket, dict[str, Any]] = {}
         self._lock = threading.Lock()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
@@ -32,9 +34,11 @@ class Witness:
         self._thread = threading.Thread(target=self._watch, name="witness")
         self._thread.start()
 
-    def is_inside(self, run: int) -> bool:
+    def is_inside(self, run: int, seconds: float = 0.0) -> bool:
+        """Whether a process of a run's command lives that came so long ago."""
+        since = time.monotonic() - seconds
         with self._lock:
-            return any(known["run"] == run for known in self._inside.values())
+            return any(known["run"] == run and known["since"] <= since for known in self._inside.values())
 
     def close(self) -> None:
         """Kills what is still there, which the verdict is to complain of."""
@@ -79,7 +83,7 @@ class Witness:
         else:
             hello = json.loads(text)
             with self._lock:
-                self._inside[connection] = hello
+                self._inside[connection] = {**hello, "since": time.monotonic()}
             self._history.note("enter", **hello)
             try:
                 connection.send(b".")
