@@ -99,7 +99,8 @@ def complaint_of(run: Run) -> str | None:
         return f"{outcome}, but the code is {run.code}"
     if run.code in (69, 75, 76, 124) and outcome not in CODE_OF:
         return f"{outcome}, but the code is {run.code}"
-    if outcome == "ran" and not seen:
+    # One that a signal ended may not have come so far as to greet the witness.
+    if outcome == "ran" and not seen and report["signal"] is None:
         return "ran, but nobody has seen it"
     if outcome in ("busy", "superseded", "unavailable", "interrupted") and seen:
         return f"{outcome}, but it was seen to run"

@@ -14,6 +14,8 @@ from stores import Cluster, Fleet, Sentinels
 Disaster = Callable[[random.Random], None]
 TAKEN_OVER = 30.0  # seconds that a failover may take on a busy machine
 WHOLE = 60.0
+# One that was stopped for more than two seconds does not trust its clock for half a minute.
+UNTILTED = 1.2
 
 
 class Fault(Protocol):
@@ -45,7 +47,7 @@ class SentinelDisasters(FleetDisasters):
 
     def all(self) -> list[Disaster]:
         return [self.kill_primary, self.stop_primary, self.fail_over_by_hand, self.kill_replica,
-                self.stop_sentinel, self.bring_back_the_old, self.bring_back_the_old]
+                self.stop_sentinel, *[self.bring_back_the_old] * 3]
 
     def present(self) -> Server:
         primary = self.fleet.primary()
@@ -90,20 +92,28 @@ class SentinelDisasters(FleetDisasters):
 
     def stop_sentinel(self, dice: random.Random) -> None:
         with self.fault("sentinel stopped"):
-            self.stop_for(dice.choice(self.fleet.sentinels), dice.choice((0.5, 2.0)))
+            self.stop_for(dice.choice(self.fleet.sentinels), dice.choice((0.5, UNTILTED)))
             self.heal()
 
     def bring_back_the_old(self, dice: random.Random) -> None:
-        """A sentinel misses a failover, and comes back together with the old primary, of
-        which it still believes that it is the present one."""
+        """A sentinel misses a failover. It comes back together with the old primary, in
+        which it still believes, when nobody has a lease there any more, and for a moment
+        it is the only one that answers."""
         primary, sentinel = self.present(), dice.choice(self.fleet.sentinels)
         with self.fault("primary stopped, sentinel killed", forgets=self.fleet.forgets):
             sentinel.kill()
             primary.signal(signal.SIGSTOP)
             self.await_other(primary)
+        self.pause(self.fleet.ttl)
         with self.fault("old primary and a sentinel come back"):
+            others = [one for one in self.fleet.sentinels if one is not sentinel]
+            for other in others:
+                other.signal(signal.SIGSTOP)
             primary.signal(signal.SIGCONT)
             sentinel.start()
+            self.pause(UNTILTED)
+            for other in others:
+                other.signal(signal.SIGCONT)
             self.heal()
 
 

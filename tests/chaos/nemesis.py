@@ -22,6 +22,7 @@ from history import History
 from links import CALM, Weather
 from servers import CannotStart
 from stores import Cluster, OneServer, Sentinels, Store
+from verdict import CLOCK
 from witness import Witness
 
 Disaster = Callable[[random.Random], None]
@@ -163,21 +164,30 @@ class Nemesis:
         """The holder and the one behind it, who stay away for a while: then those who wait
         have to find out by themselves, and nothing else wakes them. Not right behind a
         hand-over, for the first in line looks only now and then whether there is a second."""
-        if time.monotonic() < self._line_in_peace_until or not self._peace.acquire(timeout=3.0):
+        if time.monotonic() < self._line_in_peace_until or not self._peace.acquire(timeout=SETTLED):
             return
         try:
-            line = [one for one in self._contenders if one.seat.kind == "patient" and one.process]
-            inside = [one for one in line if self._witness.is_inside(one.run, SETTLED)]
-            waiting = sorted((one for one in line if one not in inside), key=lambda one: one.since)
-            if not inside or len(waiting) < 2:
-                return
-            for contender in (waiting[0], inside[0]):
+            pair = self._holder_and_next()
+            for contender in pair:
                 contender.rests = self.store.ttl + ASLEEP
                 self.tell(contender, signal.SIGKILL)
-            self.pause(self.store.ttl + ASLEEP)
-            self._line_in_peace_until = time.monotonic() + BETWEEN
+            if pair:
+                self.pause(self.store.ttl + ASLEEP)
+                self._line_in_peace_until = time.monotonic() + BETWEEN
         finally:
             self._peace.release()
+
+    def _holder_and_next(self) -> list[Contender]:
+        """Of the patient ones, once a holder is there for a while and two wait; else nobody."""
+        end = time.monotonic() + 3 * SETTLED
+        while time.monotonic() < end and not self.stops.is_set():
+            line = [one for one in self._contenders if one.seat.kind == "patient" and one.process]
+            settled = [one for one in line if self._witness.is_inside(one.run, SETTLED)]
+            waiting = sorted((one for one in line if one not in settled), key=lambda one: one.since)
+            if settled and len(waiting) >= 2 and time.monotonic() - waiting[1].since >= SETTLED:
+                return [settled[0], waiting[0]]
+            self.pause(0.1)
+        return []
 
     def _guardian(self, contender: Contender) -> int | None:
         process = contender.process
@@ -299,7 +309,7 @@ class Nemesis:
         """Leases end sooner or later than they should, and once more when it is set right."""
         clock = self._server().server.clock
         assert clock is not None
-        with self.fault("clock stepped", forgets=True):
+        with self.fault(CLOCK, forgets=True):
             clock.write_text(f"{dice.choice((-2000, 2000))}\n")
             self.pause(dice.uniform(1.0, 3.0))
             clock.write_text("0\n")

@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 from contenders import SEATS, Plan, plan_for, words_of  # noqa: E402
 from history import Event, story_of  # noqa: E402
 from leases import Ledger  # noqa: E402
-from verdict import judge, lateness  # noqa: E402
+from verdict import CLOCK, judge, lateness  # noqa: E402
 
 
 def start(store: str = "redis") -> Event:
@@ -138,6 +138,9 @@ class VerdictTest(unittest.TestCase):
     def test_a_free_lock_that_nobody_takes_though_one_waits(self) -> None:
         late = run(1, 1, 22, lock="line", wait=60.0, entered=21)
         self.assertEqual(self.kinds(late), ["idle"])
+        clock = [{**fault(1.5, 1.6, forgets=True)[0], "name": CLOCK}, fault(1.5, 1.6)[1]]
+        self.assertEqual(self.kinds(late, clock), ["idle"])
+        self.assertEqual(self.kinds(late, fault(1.5, 1.6, forgets=True)), [])
         self.assertEqual(self.kinds(late, run(2, 1, 15, fence=99, lock="line", lease=20)), [])
 
     def test_a_process_that_outlives_its_dlock(self) -> None:
