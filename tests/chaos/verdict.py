@@ -181,7 +181,7 @@ def idle(story: Story) -> list[str]:
         for start, end in zip(moments, moments[1:]):
             middle = (start + end) / 2
             is_held = any(other.entered <= middle <= other.left(story.over) for other in holders.get(run.lock, []))
-            if end - start > bound and not is_held and is_undisturbed(story, run, middle, end):
+            if end - start > bound and not is_held and is_undisturbed(story, run, middle, middle):
                 complaints.append(f"idle: {run.lock} was free from {start:.3f} to {end:.3f} while run {run.id} waited")
     return complaints
 

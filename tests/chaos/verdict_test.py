@@ -141,6 +141,8 @@ class VerdictTest(unittest.TestCase):
         clock = [{**fault(1.5, 1.6, forgets=True)[0], "name": CLOCK}, fault(1.5, 1.6)[1]]
         self.assertEqual(self.kinds(late, clock), ["idle"])
         self.assertEqual(self.kinds(late, fault(1.5, 1.6, forgets=True)), [])
+        self.assertEqual(self.kinds(late, fault(15.0, 15.1)), ["idle"])
+        self.assertEqual(self.kinds(late, fault(8.0, 13.0)), [])
         self.assertEqual(self.kinds(late, run(2, 1, 15, fence=99, lock="line", lease=20)), [])
 
     def test_a_process_that_outlives_its_dlock(self) -> None:
