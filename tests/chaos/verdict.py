@@ -201,11 +201,20 @@ def untrue_success(story: Story) -> list[str]:
     return complaints
 
 
+def robbed(story: Story) -> list[str]:
+    """Nobody who could renew a lease loses it to another, unless the store forgot."""
+    return [f"robbed: run {run.id} lost {run.lock} ({run.report['reason']}), which no store had forgotten"
+            for run in story.stayed()
+            if run.report and run.report["outcome"] == "lost" and run.exited is not None and not run.signals
+            and run.report.get("reason") in ("taken over", "failed over")
+            and not is_excused(story, run.spawned, run.exited)]
+
+
 def leftovers(story: Story) -> list[str]:
     return [f"leftover: {event['which']}" for event in story.of("leftover")]
 
 
 CHECKS: tuple[Callable[[Story], list[str]], ...] = (
     overlaps, kernel_says, slots_in_range, late_deaths, unknown_leases, fences, order, idle,
-    untrue_success, leftovers, orphans, overruns, exit_codes, reports,
+    untrue_success, robbed, leftovers, orphans, overruns, exit_codes, reports,
 )

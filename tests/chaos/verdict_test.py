@@ -186,6 +186,12 @@ class VerdictTest(unittest.TestCase):
     def test_a_lost_run_that_says_it_was_protected(self) -> None:
         self.assertIn("report", self.kinds(run(1, 1, 2, code=76, said=report(outcome="lost"))))
 
+    def test_a_lease_that_goes_to_another_though_nothing_was_forgotten(self) -> None:
+        lost = run(1, 1, 2, code=76, said=report(outcome="lost", protected=False, reason="taken over"))
+        self.assertEqual(self.kinds(lost), ["robbed"])
+        self.assertEqual(self.kinds(lost, fault(1.5, 1.6, forgets=True)), [])
+        self.assertEqual(self.kinds(lost, signalled(1, 1.2, "STOP"), signalled(1, 1.4, "CONT")), [])
+
     def test_what_is_left_behind(self) -> None:
         self.assertEqual(self.kinds({"at": 1.0, "what": "leftover", "which": "key k"}), ["leftover"])
 
