@@ -109,9 +109,14 @@ TEST(QuorumTally, a_lease_that_one_server_has_broken_is_broken) {
   EXPECT_TRUE(as<Held>(tally({grants(5), broken, grants(5)})).grant.broken);
 }
 
-TEST(QuorumTally, is_busy_where_another_one_may_have_a_majority) {
+TEST(QuorumTally, is_busy_where_another_one_has_a_majority) {
   EXPECT_TRUE(answers<Busy>(tally({held_by({4}), held_by({4}), grants(5)})));
-  EXPECT_TRUE(answers<Busy>(tally({held_by({4}), silent, grants(5)})));
+}
+
+TEST(QuorumTally, is_split_though_a_silent_server_may_hide_a_majority) {
+  const auto split = as<Split>(tally({held_by({4}), silent, grants(5)}));
+
+  EXPECT_TRUE(split.may_be_held);
 }
 
 TEST(QuorumTally, tells_only_of_the_holder_who_may_have_a_majority) {
@@ -261,7 +266,9 @@ Said<Release> returns(Release release) { return release; }
 const Said<Release> unheard;
 const Said<Release> failed = Failure(Failure::Kind::unreachable, "a is not there");
 
-Release release_of(const Returns& all) { return std::get<Release>(tally(all)); }
+Release release_of(const Returns& all, bool relied = false) {
+  return std::get<Release>(tally(all, relied));
+}
 
 TEST(QuorumTally, a_lock_is_released_where_most_have_answered_and_one_had_it) {
   const auto released = returns(Release::released);
@@ -269,7 +276,17 @@ TEST(QuorumTally, a_lock_is_released_where_most_have_answered_and_one_had_it) {
 
   EXPECT_EQ(release_of({released, not_ours, failed}), Release::released);
   EXPECT_EQ(release_of({not_ours, not_ours, unheard}), Release::not_ours);
-  EXPECT_TRUE(std::holds_alternative<Failure>(tally(Returns{released, failed, unheard})));
+  EXPECT_TRUE(
+      std::holds_alternative<Failure>(tally(Returns{released, failed, unheard}, false)));
+}
+
+TEST(QuorumTally, a_server_that_never_knew_the_lease_of_a_run_did_not_have_it) {
+  const auto released = returns(Release::released);
+  const auto taken_over = returns(Release::taken_over);
+  const auto not_ours = returns(Release::not_ours);
+
+  EXPECT_EQ(release_of({released, taken_over, not_ours}, true), Release::taken_over);
+  EXPECT_EQ(release_of({released, released, not_ours}, true), Release::released);
 }
 
 TEST(QuorumTally, a_release_tells_of_a_loss_if_most_cannot_have_had_the_lease) {

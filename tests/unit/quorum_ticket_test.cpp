@@ -123,6 +123,32 @@ TEST_F(QuorumTicket, gives_its_votes_back_where_nobody_comes_to_a_majority) {
   EXPECT_EQ(after(candidacy_, split, Queue::join, gives_way_at).then, Then::give_back);
 }
 
+TEST_F(QuorumTicket,
+       gives_way_also_to_one_who_may_have_most_with_a_server_that_is_silent) {
+  const Votes hidden{grants(5), busy(4, 1), fails()};
+  after(candidacy_, hidden);  // for its ticket
+  after(candidacy_, hidden);
+  const auto gives_way_at = candidacy_.gives_way_at();
+
+  ASSERT_LT(gives_way_at, start + seconds(10));
+  EXPECT_EQ(after(candidacy_, hidden, Queue::join, gives_way_at).then, Then::give_back);
+}
+
+TEST_F(QuorumTicket, one_that_does_not_wait_is_told_of_him_who_may_have_most) {
+  const auto step = after(candidacy_, {grants(5), busy(4, 1), fails()}, Queue::stay_out);
+
+  EXPECT_EQ(step.then, Then::done);
+  EXPECT_TRUE(step.undoes);
+}
+
+TEST_F(QuorumTicket, asks_for_a_greater_fence_than_one_that_was_too_weak) {
+  after(candidacy_, {grants(5'000'000), grants(5'000'000), fails()});
+
+  candidacy_.has_given_back(Fence{5'000'000});
+
+  EXPECT_GT(candidacy_.ballot(wall).fence.number, 5'000'000u);
+}
+
 TEST_F(QuorumTicket, asks_for_a_greater_fence_than_those_it_has_given_back) {
   const Votes split{grants(5'000'000), busy(4), busy(6)};
 

@@ -28,12 +28,20 @@ TEST(RedisLife, of_a_server_that_has_just_started_began_now) {
 
 TEST(RedisLife, is_not_known_from_what_makes_no_sense) {
   for (const auto* info :
-       {"", "run_id:abc", "uptime_in_seconds:5", "run_id:\r\nuptime_in_seconds:5",
-        "run_id:abc\r\nuptime_in_seconds:", "run_id:abc\r\nuptime_in_seconds:-5",
-        "run_id:abc\r\nuptime_in_seconds:5x",
+       {"", "run_id:\x1b]0;x\r\nuptime_in_seconds:5", "run_id:abc", "uptime_in_seconds:5",
+        "run_id:\r\nuptime_in_seconds:5", "run_id:abc\r\nuptime_in_seconds:",
+        "run_id:abc\r\nuptime_in_seconds:-5", "run_id:abc\r\nuptime_in_seconds:5x",
         "run_id:abc\r\nuptime_in_seconds:99999999999999999999"}) {
     EXPECT_FALSE(life_from(info, now)) << info;
   }
+}
+
+TEST(RedisLife, has_an_id_of_bounded_length) {
+  const auto with_id = [](std::size_t length) {
+    return "run_id:" + std::string(length, 'a') + "\r\nuptime_in_seconds:5";
+  };
+  EXPECT_TRUE(life_from(with_id(64), now));
+  EXPECT_FALSE(life_from(with_id(65), now));
 }
 
 TEST(RedisLife, of_any_length_does_not_run_over) {

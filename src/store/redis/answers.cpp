@@ -35,7 +35,8 @@ std::optional<std::uint64_t> whole_number(const std::string& text) {
 std::optional<Grant> grant_of(const std::string& fence_text, std::int64_t slot,
                               const Claim& claim, Clock::time_point sent_at) {
   const auto fence = whole_number(fence_text);
-  if (!fence || slot < 0 || slot >= std::int64_t{claim.slots}) return std::nullopt;
+  if (!fence || *fence > greatest_fence.number) return std::nullopt;
+  if (slot < 0 || slot >= std::int64_t{claim.slots}) return std::nullopt;
   Grant grant;
   grant.fence.number = *fence;
   grant.slot = static_cast<unsigned>(slot);

@@ -12,6 +12,9 @@ namespace {
 // Longer than any server is up, and no more than clocks can have.
 constexpr std::int64_t most_seconds = 1'000'000'000;
 
+// It has 40 hexadecimal digits, and is shown to users.
+constexpr std::size_t longest_run_id = 64;
+
 }  // namespace
 
 std::optional<Life> life_from(std::string_view info, Clock::time_point now) {
@@ -24,7 +27,10 @@ std::optional<Life> life_from(std::string_view info, Clock::time_point now) {
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), seconds);
   const bool is_number = error == std::errc() && end == text.data() + text.size();
-  if (run_id->second.empty() || !is_number || seconds < 0) return std::nullopt;
+  const auto& id = run_id->second;
+  const bool is_id = !id.empty() && id.size() <= longest_run_id &&
+                     id.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!is_id || !is_number || seconds < 0) return std::nullopt;
   // It counts in whole seconds, the first of which may have been short.
   const auto sure = std::clamp<std::int64_t>(seconds - 1, 0, most_seconds);
   return Life{run_id->second, now - std::chrono::seconds(sure)};

@@ -95,7 +95,7 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
   info.held = between(info.since, now);
   info.host = text_at(party, "host");
   info.pid = pid_at(party, "pid");
-  info.for_pid = party.value("for_pid", Json()) == true;
+  info.for_pid = flag_at(party, "for_pid");
   info.user = text_at(party, "user");
   info.label = text_at(party, "label");
   info.command = words_at(party, "command");

@@ -226,7 +226,7 @@ asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
   }
   if (!failure) co_return;
   try {
-    co_await give_back(std::nullopt, Afterwards::asks_again, wakeup);
+    co_await give_back_grant(wakeup);
   } catch (const Failure&) {
     // Then it ends by itself.
   }
@@ -336,12 +336,10 @@ asio::awaitable<void> RedisClaimant::nap(Wakeup& wakeup, Clock::time_point until
 
 asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end,
                                                 Wakeup& wakeup) {
-  if (!end || !end->leaves_lease) {
-    co_return co_await give_back(end, Afterwards::is_over, wakeup);
-  }
+  if (!end || !end->leaves_lease) co_return co_await give_back(end, wakeup);
   // The lease is held on, whether or not the server learns how the run ended.
   try {
-    const auto answer = co_await give_back(end, Afterwards::is_over, wakeup);
+    const auto answer = co_await give_back(end, wakeup);
     co_return answer == Release::released ? Release::left : answer;
   } catch (const Failure&) {
     known_ = Known::nothing;
@@ -349,10 +347,8 @@ asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end
   }
 }
 
-// Of a claim that asks again nothing that comes late is refused: it would be refused
-// itself.
 asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& end,
-                                                  Afterwards afterwards, Wakeup& wakeup) {
+                                                  Wakeup& wakeup) {
   handed_.reset();
   // A detached lease may have been another client's to ask for.
   if (known_ == Known::nothing && claim().attached) co_return Release::not_ours;
@@ -363,13 +359,12 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   const auto until =
       later(Clock::now(), wakeup.gives_up() ? std::min(route_.timeout(), last_patience)
                                             : route_.timeout());
-  may_come_late_ = may_come_late_ || known_ == Known::unanswered;
-  const bool refuses_late = may_come_late_ && afterwards == Afterwards::is_over;
+  const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
   std::vector<std::string> args{
       text_of(claim().token),
       waiter_id_,
       end ? run_end_text(*end, host_name(), own_user()) : "",
-      refuses_late ? number(comes_late_by.count()) : "0",
+      may_come_late ? number(comes_late_by.count()) : "0",
       text_of(end && !end->lost ? verdict_on(end->exit_code) : Verdict::no_run),
       number(claim().min_hold.count()),
       end && end->is_shared ? "1" : "0",
@@ -379,7 +374,7 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
     args.push_back(end->leaves_lease ? "1" : "0");
   }
   Response response;
-  if (ballot_ && refuses_late) {
+  if (ballot_ && may_come_late) {
     response = co_await tell_all(args, until, own);
   } else {
     response = co_await route_.run(release_script, claim().lock, args, until, own);
@@ -406,8 +401,8 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   if (released == Release::broken) taken_by_ = taker_from(response.reply());
   if (loss_told_by(*released)) co_return *released;  // and to be released again
   grant_ = {};
-  if (refuses_late) may_come_late_ = false;
-  known_ = may_come_late_ ? Known::answered : Known::nothing;
+  known_ = Known::nothing;
+  may_come_late_ = false;
   co_return *released;
 }
 
@@ -431,11 +426,12 @@ asio::awaitable<Response> RedisClaimant::tell_all(const std::vector<std::string>
   co_return response;
 }
 
-asio::awaitable<void> RedisClaimant::give_back_vote(Wakeup& wakeup) {
-  // With its fence: if this comes late, the next vote may be there already.
+// Nothing that comes late is refused from then on: the claim would be, too. With the
+// fence of the grant, for if this comes late itself, the next one may be there already.
+asio::awaitable<void> RedisClaimant::give_back_grant(Wakeup& wakeup) {
   std::vector<std::string> args{
       text_of(claim().token),   waiter_id_, "",  "0",
-      text_of(Verdict::no_run), "0",        "0", std::to_string(grant_.fence.number)};
+      text_of(Verdict::no_run), "0",        "v", std::to_string(grant_.fence.number)};
   const auto response =
       co_await route_.run(release_script, claim().lock, std::move(args), wakeup);
   if (!release_from(response.reply())) throw response.failure();

@@ -38,17 +38,15 @@ class RedisClaimant final : public Claimant {
   // The lease that is to be renewed and released, whether or not this server has it.
   void rely_on(const Grant& grant) { grant_ = grant; }
   // Gives back the lease that was granted last, and neither a newer one nor a place in
-  // line. Throws Failure.
-  asio::awaitable<void> give_back_vote(Wakeup& wakeup);
+  // line; the claim may ask again. Throws Failure.
+  asio::awaitable<void> give_back_grant(Wakeup& wakeup);
   // The server's time when it last said that the lock is busy.
   WallTime busy_at() const { return busy_at_; }
   // When to ask again though await_turn() was told nothing.
   Clock::time_point ask_again_at() const { return ask_again_; }
 
  private:
-  enum class Afterwards { is_over, asks_again };
-  asio::awaitable<Release> give_back(const std::optional<RunEnd>& end,
-                                     Afterwards afterwards, Wakeup& wakeup);
+  asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
   asio::awaitable<Response> tell_all(const std::vector<std::string>& args,
                                      Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> make_certain(const Response& response, Clock::time_point began,

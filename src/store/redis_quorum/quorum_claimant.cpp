@@ -144,16 +144,36 @@ asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t server
   grant_ = grant;
   if (is_elsewhere) {
     const auto round = repair(has_it);
-    co_await round->wait_for_most([](const auto&) { return true; }, until, wakeup);
+    const auto is_strong = [this, has_it,
+                            servers](const Round<Answer>::Answers& answers) {
+      return is_enough(servers + count_repaired(has_it, answers));
+    };
+    co_await round->wait_for_most(is_strong, until, wakeup);
+    servers += count_repaired(has_it, round->answers());
     for (std::size_t i = 0; i < seats_.size(); ++i) {
-      const auto vote = vote_of(*seats_[i], round->answers()[i]);
-      if (!has_it[i] && vote.grant() != nullptr) ++servers;
+      if (!has_it[i]) votes_[i] = vote_of(*seats_[i], round->answers()[i]);
     }
   }
   grant.strength = strength(seats_.size(), servers);
-  if (*grant.strength >= static_cast<int>(terms_.least_strength)) co_return grant;
-  co_await undo(wakeup);
+  if (is_enough(servers)) co_return grant;
+  // Not for good: the claim may ask again, and must not be refused then.
+  candidacy_.has_given_back(grant.fence);
+  grant_.reset();
+  co_await give_back_votes(wakeup);
   throw too_weak(*grant.strength, terms_.least_strength, servers, seats_.size());
+}
+
+bool QuorumClaimant::is_enough(std::size_t servers) const {
+  return strength(seats_.size(), servers) >= static_cast<int>(terms_.least_strength);
+}
+
+std::size_t QuorumClaimant::count_repaired(const std::vector<bool>& has_it,
+                                           const Round<Answer>::Answers& answers) const {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    if (!has_it[i] && vote_of(*seats_[i], answers[i]).grant() != nullptr) ++count;
+  }
+  return count;
 }
 
 // Begins to set the lease up where it is missing.
@@ -186,7 +206,7 @@ asio::awaitable<void> QuorumClaimant::give_back_votes(Wakeup& wakeup) {
   const auto seats = seats_;
   const auto give_back = [seats](std::size_t number,
                                  Wakeup& own) -> asio::awaitable<std::monostate> {
-    co_await seats[number]->claimant.give_back_vote(own);
+    co_await seats[number]->claimant.give_back_grant(own);
     co_return std::monostate{};
   };
   Round<std::monostate> round(members_, std::move(answers), give_back);

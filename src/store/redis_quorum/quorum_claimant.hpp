@@ -49,6 +49,9 @@ class QuorumClaimant final : public Claimant {
   asio::awaitable<void> give_back_votes(Wakeup& wakeup);
   asio::awaitable<Grant> completed(Grant grant, std::size_t servers,
                                    Clock::time_point until, Wakeup& wakeup);
+  bool is_enough(std::size_t servers) const;  // for the strength that is wanted
+  std::size_t count_repaired(const std::vector<bool>& has_it,
+                             const Round<Answer>::Answers& answers) const;
   std::unique_ptr<Round<Answer>> repair(const std::vector<bool>& has_it);
   asio::awaitable<void> leave_lines(const Returns& returns, Clock::time_point until);
   asio::awaitable<void> undo(Wakeup& wakeup);

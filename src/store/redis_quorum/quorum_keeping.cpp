@@ -49,7 +49,8 @@ asio::awaitable<Release> QuorumClaimant::release(const std::optional<RunEnd>& en
   co_await round.wait(is_enough, until, own);
   const auto last = std::min(until, later(Clock::now(), patience_with_silent));
   co_await round.wait(never, last, own);
-  const auto said = tally(round.answers());
+  const bool relied = end && !end->lost && grant_;
+  const auto said = tally(round.answers(), relied);
   if (const auto* failure = std::get_if<Failure>(&said)) throw *failure;
   const auto released = std::get<Release>(said);
   if (released == Release::broken) {

@@ -113,6 +113,12 @@ std::set<Fence> possible_holders(const Votes& votes) {
   return possible;
 }
 
+bool is_held_by_most(const Votes& votes) {
+  const auto told = holders_told(votes);
+  return std::any_of(told.begin(), told.end(),
+                     [&](const auto& one) { return one.second >= needed(votes.size()); });
+}
+
 // What is in the way: those who may be holders or, if nobody can be, those who have
 // votes.
 Busy merged(const Votes& votes, const std::set<Fence>& possible) {
@@ -138,11 +144,13 @@ Busy merged(const Votes& votes, const std::set<Fence>& possible) {
 Outcome not_granted(const Votes& votes) {
   const auto possible = possible_holders(votes);
   auto busy = merged(votes, possible);
-  if (!possible.empty() || granted(votes) == 0) return Answer(std::move(busy));
+  // Only who is seen to have most: of two who wait for a server that stays silent, each
+  // would take the other for the holder, and neither would ever give way.
+  if (is_held_by_most(votes) || granted(votes) == 0) return Answer(std::move(busy));
   const bool is_next = std::all_of(votes.begin(), votes.end(), [](const Vote& one) {
     return one.busy() == nullptr || one.busy()->place <= 1;
   });
-  return Split{std::move(busy), is_next};
+  return Split{std::move(busy), is_next, !possible.empty()};
 }
 
 template <typename T>
@@ -244,14 +252,15 @@ std::variant<Renewal, Failure> tally(const Confirmations& confirmations) {
   return too_few(have_it, servers, failures_in(confirmations));
 }
 
-std::variant<Release, Failure> tally(const Returns& returns) {
+std::variant<Release, Failure> tally(const Returns& returns, bool relied) {
   const auto servers = returns.size();
   const auto failures = failures_in(returns);
   const auto answers = static_cast<std::size_t>(std::count_if(
       returns.begin(), returns.end(), [](const auto& said) { return said.has_value(); }));
   if (count_of(returns, {Release::broken}) > 0) return Release::broken;
   const auto taken = count_of(returns, {Release::taken_over, Release::failed_over});
-  const auto losses = taken + count_of(returns, {Release::gone});
+  const auto losses = taken + count_of(returns, {Release::gone}) +
+                      (relied ? count_of(returns, {Release::not_ours}) : 0);
   if (servers - losses < needed(servers)) {
     return taken > 0 ? Release::taken_over : Release::gone;
   }

@@ -25,7 +25,8 @@ struct Uneven {
 // want the lock have taken each other's votes.
 struct Split {
   Busy busy;
-  bool is_next = false;  // this one is the first in line wherever it waits
+  bool is_next = false;      // this one is the first in line wherever it waits
+  bool may_be_held = false;  // with the servers that are silent somebody may have most
 };
 
 using Outcome = std::variant<Held, Uneven, Split, Answer, Failure>;
@@ -55,11 +56,12 @@ bool is_certain(const Confirmations& confirmations);
 // Whether the server says that it has the lease no more.
 bool is_missing(const Said<Renewal>& said);
 
-// What answers to a release come to: broken if one says so, as a break reaches as many as
-// it can; the loss that one tells of as soon as so few are left that the others were not
-// most; released otherwise, if one has, and not ours if none has. Unreachable if too few
-// have answered.
-std::variant<Release, Failure> tally(const Returns& returns);
+// `relied`: a run has relied on the lease. A server that knew nothing of it then did not
+// have it. What answers to a release come to: broken if one says so, as a break reaches
+// as many as it can; the loss that one tells of as soon as so few are left that the
+// others were not most; released otherwise, if one has, and not ours if none has.
+// Unreachable if too few have answered.
+std::variant<Release, Failure> tally(const Returns& returns, bool relied);
 
 // "1 of 3 servers answer, and 2 have to: ", and the first reason of those that do not.
 // Exhausted if one of them is, and rejected if all that do not answer are.

@@ -99,7 +99,10 @@ Step Candidacy::after(const Votes& votes, Queue queue, Clock::time_point now,
     if (busy == nullptr || queue != Queue::join) return done(std::move(answer), true);
     return in_line(votes, nullptr, std::move(*busy), now, took);
   }
-  if (queue != Queue::join) return outside(votes, split->busy);
+  if (queue != Queue::join) {
+    if (split->may_be_held) return done(split->busy, /*undoes=*/true);
+    return outside(votes, split->busy);
+  }
   return in_line(votes, split, split->busy, now, took);
 }
 
@@ -136,9 +139,14 @@ Step Candidacy::in_line(const Votes& votes, const Split* split, Busy busy,
   return give_back(votes);
 }
 
-Step Candidacy::give_back(const Votes& votes) {
-  floor_ = std::max(floor_, greatest_fence_in(votes));
+void Candidacy::has_given_back(Fence fence) {
+  floor_ = std::max(floor_, fence);
   ballot_.raises = true;
+  is_fence_set_ = false;
+}
+
+Step Candidacy::give_back(const Votes& votes) {
+  has_given_back(greatest_fence_in(votes));
   return {Step::Then::give_back};
 }
 

@@ -53,6 +53,10 @@ class Candidacy {
   // known to have it.
   Ballot repair() const { return {ballot_.fence, true, true, 0}; }
 
+  // What was granted with this fence was given back: another request asks for a greater
+  // one.
+  void has_given_back(Fence fence);
+
   // Until when votes that are not enough are kept; max() while there is nobody to give
   // way to. Then to be asked again.
   Clock::time_point gives_way_at() const { return gives_way_at_; }

@@ -4,7 +4,8 @@
 -- ARGV: token, the waiter's id, how the run ended as JSON or nothing, for how many ms a late
 -- request of this claim is to be refused (0: there is none), the verdict on the run, for how
 -- many ms from the grant on the lock is to be held though the run has ended, whether those who
--- wait to join a run have run with it (1 or 0), the fence of the lease that the run relied on
+-- wait to join a run have run with it (1 or 0; v: nobody relied on the grant, and it is given back
+-- also if it was broken), the fence of the lease that the run relied on or that is given back
 -- (0: there was no run, or no lease), if that is known to be lost its holder as JSON, and 1 if
 -- the lease is to be held on for as long as it lasts all the same.
 -- Answers 'released' or 'not ours'; or, if the lease is lost and that was not known, 'taken over',
@@ -13,6 +14,7 @@
 -- uses: turns expiry dedupe watching runs
 local token, id, ended, refuse = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local verdict, min_hold, shared = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
+local is_unused = ARGV[7] == 'v'
 local own_fence, lost_info, leaves = tonumber(ARGV[8]), ARGV[9], ARGV[10] == '1'
 local own = holders[token]
 local lease_ends = own and own.ends -- in microseconds, of a lease that is left
@@ -28,7 +30,7 @@ if own_fence > 0 and not lost_info then
     end
     return 'gone'
   end
-  if own and own.broken then return { 'broken', own.info } end
+  if own and own.broken and not is_unused then return { 'broken', own.info } end
 end
 
 if value == token then
