@@ -33,6 +33,11 @@ std::optional<std::int64_t> count_at(const Json& object, const char* key) {
   return value < 0 || value > most ? std::nullopt : std::optional(value);
 }
 
+bool flag_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_boolean() && found->get<bool>();
+}
+
 std::optional<int> exit_code_at(const Json& object, const char* key) {
   const auto value = count_at(object, key);
   return value && *value <= 255 ? std::optional(static_cast<int>(*value)) : std::nullopt;

@@ -35,6 +35,10 @@ std::vector<std::string> words_at(const Json& object, const char* key);
 // From 0 to 2^53, beyond which not every reader of JSON has exact numbers.
 std::optional<std::int64_t> count_at(const Json& object, const char* key);
 
+// Whether it is `true`. What is there is not copied: a copy takes as much stack as the
+// text is nested deep, and that can be as deep as somebody wants.
+bool flag_at(const Json& object, const char* key);
+
 // From 0 to 255.
 std::optional<int> exit_code_at(const Json& object, const char* key);
 

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "store/etcd/decision.hpp"
 #include "store/etcd/line.hpp"
 #include "store/etcd/line_look.hpp"
+#include "store/etcd/steps.hpp"
 #include "tests/run_end.hpp"
 
 namespace dlock::etcd {
@@ -278,6 +280,32 @@ TEST(EtcdDecision, a_reader_below_a_reader_enters_past_a_writer) {
   EXPECT_TRUE(std::holds_alternative<HeldAbove>(*newcomer(line, inner).answer));
 }
 
+TEST(EtcdDecision, a_reader_below_a_reader_does_not_enter_behind_etcdctl) {
+  Built line;
+  line.hold(shared()).foreign();
+  auto inner = shared();
+  inner.held_above = {line["a"].fence()};
+
+  EXPECT_NE(newcomer(line, inner).kind, Kind::enter);
+}
+
+TEST(EtcdStep, a_reader_enters_past_a_writer_only_while_the_outer_one_is_there) {
+  Built line;
+  line.hold(shared()).wait(plain());
+  auto inner = shared();
+  inner.held_above = {line["a"].fence()};
+  const Scene scene{plain().lock, now, 7};
+
+  const auto step = enter(scene, line.line, inner, entry_for(inner, now), {});
+
+  const auto asks_for_outer = [&](const Compare& condition) {
+    return condition.target == Compare::Target::create_revision &&
+           condition.number == line["a"].created && condition.range_end.empty();
+  };
+  EXPECT_TRUE(
+      std::any_of(step.conditions.begin(), step.conditions.end(), asks_for_outer));
+}
+
 TEST(EtcdDecision, a_queue_that_is_long_enough_is_not_joined) {
   Built line;
   line.hold(plain()).wait(plain());
@@ -403,6 +431,16 @@ TEST(EtcdLine, a_lease_that_vanished_is_set_up_where_nobody_came) {
   EXPECT_FALSE(can_be_set_up_again(Built(line).hold(plain()).line, lost));
   EXPECT_FALSE(can_be_set_up_again(Built(line).foreign().line, lost));
   EXPECT_FALSE(can_be_set_up_again(Built(line).ran(9, exit_with(0)).line, lost));
+}
+
+TEST(EtcdLine, a_reader_is_not_set_up_again_behind_a_writer_that_waits) {
+  Built line;
+  line.hold(shared()).hold(shared());
+  const auto lost = line["b"];
+  line.leaves("b");
+
+  EXPECT_TRUE(can_be_set_up_again(line.line, lost));
+  EXPECT_FALSE(can_be_set_up_again(Built(line).wait(plain()).line, lost));
 }
 
 TEST(EtcdLine, beside_holders_of_other_slots_it_is_set_up_too) {

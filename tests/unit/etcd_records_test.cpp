@@ -86,6 +86,14 @@ TEST(EtcdEntry, says_how_a_holder_stands) {
   EXPECT_EQ(entry.taken_by, holder.taken_by);
 }
 
+TEST(EtcdEntry, is_read_however_deep_somebody_has_nested_it) {
+  constexpr std::size_t depth = 200'000;
+  const auto value = R"({"mode":"exclusive","standing":"waits","since":1,"detached":)" +
+                     std::string(depth, '[') + std::string(depth, ']') + "}";
+
+  EXPECT_TRUE(entry_from(pair_of("dlock/job/1f", value), line_of(job)).attached);
+}
+
 TEST(EtcdEntry, the_fence_is_the_revision_in_which_it_came) {
   EXPECT_EQ(read_back(entry_for(a_claim(), WallTime(1))).fence(), Fence{5});
 }

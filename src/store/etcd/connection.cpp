@@ -1,5 +1,7 @@
 #include "store/etcd/connection.hpp"
 
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
 #include "net/dial.hpp"
@@ -8,6 +10,16 @@
 #include "util/failure.hpp"
 
 namespace dlock::etcd {
+namespace {
+
+// A server that never stops sending must not keep signals and deadlines from their turn.
+constexpr int reads_in_a_row = 64;
+
+asio::awaitable<void> let_others_run(asio::io_context& context) {
+  co_await asio::post(context, asio::use_awaitable);
+}
+
+}  // namespace
 
 Connection::Connection(asio::io_context& context, ServerAddress server,
                        std::optional<net::TlsOptions> tls)
@@ -54,13 +66,12 @@ void Connection::drop_if_closed() {
   if (!is_open()) return;
   try {
     // What nobody has waited for; one that never ends would be none of etcd's.
-    constexpr int most_reads = 64;
     int reads = 0;
     while (const auto bytes = stream_->read_at_once(shown_)) {
       take_in(*bytes);
-      if (++reads == most_reads) break;
+      if (++reads == reads_in_a_row) break;
     }
-    if (reads == most_reads || !http2_->takes_calls()) close();
+    if (reads == reads_in_a_row || !http2_->takes_calls()) close();
   } catch (const Failure&) {
     close();
   }
@@ -73,11 +84,16 @@ asio::awaitable<std::vector<Reply>> Connection::exchange(
   for (const auto& call : calls) ids.push_back(http2_->begin(call));
   std::optional<Failure> failure;
   try {
+    int reads = 0;
     for (const auto id : ids) {
       while (!http2_->outcome(id)) {
         co_await send_all(budget);
+        if (http2_->outcome(id)) break;
         const auto bytes = co_await stream_->read(budget, true);
         take_in(bytes);
+        if (++reads % reads_in_a_row != 0) continue;
+        co_await let_others_run(context_);
+        budget.check();
       }
     }
   } catch (const Failure& error) {
@@ -96,7 +112,9 @@ asio::awaitable<std::vector<Reply>> Connection::exchange(
 
 // One message and a good end, or no message that counts.
 Reply Connection::reply_to(CallId call) {
-  Reply reply{*http2_->outcome(call), ""};
+  const auto outcome = http2_->outcome(call);
+  if (!outcome) return {{Code::internal, "no answer", false}, ""};
+  Reply reply{*outcome, ""};
   if (reply.outcome.code != Code::ok) return reply;
   auto message = http2_->next_message(call);
   if (!message || http2_->next_message(call)) {
@@ -125,13 +143,16 @@ asio::awaitable<std::optional<std::string>> Connection::next_message(
   std::optional<Failure> failure;
   std::optional<std::string> message;
   try {
-    for (;;) {
+    for (int reads = 0;;) {
       message = http2_->next_message(call);
       if (message || http2_->outcome(call)) break;
       co_await send_all(budget);
       const auto bytes = co_await stream_->read_until(budget);
       if (!bytes) break;
       take_in(*bytes);
+      if (++reads % reads_in_a_row != 0) continue;
+      co_await let_others_run(context_);
+      if (budget.is_over()) break;
     }
   } catch (const Failure& error) {
     failure = error;

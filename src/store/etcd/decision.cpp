@@ -14,15 +14,6 @@ bool is_above(const Claim& claim, const Entry& entry) {
              claim.held_above.end();
 }
 
-// A reader below a reader enters even if a writer waits: that writer waits for the outer
-// run, which waits for this one.
-bool joins_outer_reader(const Line& line, const Claim& claim) {
-  return claim.mode == Mode::shared &&
-         std::any_of(line.entries.begin(), line.entries.end(), [&](const Entry& entry) {
-           return entry.mode == Mode::shared && is_above(claim, entry);
-         });
-}
-
 // Waiting would never end; what it would wait for.
 std::optional<Fence> blocked_from_above(const Line& line, const Claim& claim,
                                         std::string_view id) {
@@ -45,7 +36,7 @@ std::optional<Fence> blocked_from_above(const Line& line, const Claim& claim,
 // At the end of the line.
 bool can_enter(const Line& line, const Claim& claim) {
   const auto own = entry_for(claim, {});
-  if (joins_outer_reader(line, claim)) return occupancy_of(line).admits(own);
+  if (outer_reader(line, claim) != nullptr) return occupancy_of(line).admits(own);
   auto occupancy = occupancy_of(line);
   for (const auto* waiter : waiting(line)) {
     if (!occupancy.admits(*waiter)) return false;
@@ -207,6 +198,16 @@ Decision decide(const Line& line, const Claim& claim, std::string_view id, Queue
   const bool waits = own != nullptr && own->standing == Standing::waits;
   return waits ? for_waiter(line, claim, *own, queue, now)
                : for_newcomer(line, claim, id, queue, now);
+}
+
+const Entry* outer_reader(const Line& line, const Claim& claim) {
+  if (claim.mode != Mode::shared) return nullptr;
+  const Entry* outer = nullptr;
+  for (const auto& entry : line.entries) {
+    if (entry.foreign) return nullptr;
+    if (entry.mode == Mode::shared && is_above(claim, entry)) outer = &entry;
+  }
+  return outer;
 }
 
 const Entry* replacer(const Line& line, std::string_view id) {

@@ -33,6 +33,11 @@ struct Decision {
 Decision decide(const Line& line, const Claim& claim, std::string_view id, Queue queue,
                 WallTime now);
 
+// The outer run below which the claim reads too: then it enters even if a writer waits,
+// for that writer waits for the outer run, which waits for this one. Null if there is
+// none, and where etcdctl is in line, which sees nobody behind itself.
+const Entry* outer_reader(const Line& line, const Claim& claim);
+
 // Whether somebody waits to take the lock from whoever is granted it, but for `id`; who
 // was promised the lock itself does not.
 const Entry* replacer(const Line& line, std::string_view id);

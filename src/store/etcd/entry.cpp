@@ -39,11 +39,7 @@ std::optional<Dedupe> dedupe_from(const Json& json) {
 std::optional<Taker> taker_from(const Json& json) {
   if (json.find("taken_by") == json.end()) return std::nullopt;
   return Taker{text_at(json, "taken_by"), text_at(json, "taken_on"),
-               json.value("replaced", Json()) == true};
-}
-
-bool flag_at(const Json& json, const char* key) {
-  return json.value(key, Json()) == true;
+               flag_at(json, "replaced")};
 }
 
 // False if it is not as dlock writes it.

@@ -67,11 +67,10 @@ asio::awaitable<void> EtcdClaimant::glance(Turn& turn) {
 asio::awaitable<TxnResult> EtcdClaimant::write(TxnRequest request, Turn& turn) {
   auto result = co_await calls_.txn(request, Repeat::freely, turn.until, turn.wakeup);
   if (!result.lease_gone) co_return result;
-  const bool was_missing = co_await day_lease_.set_up(turn.until, turn.wakeup);
-  if (was_missing) {
-    result =
-        co_await calls_.txn(std::move(request), Repeat::freely, turn.until, turn.wakeup);
-  }
+  // Another one may have set up that of the day in between.
+  co_await day_lease_.set_up(turn.until, turn.wakeup);
+  result =
+      co_await calls_.txn(std::move(request), Repeat::freely, turn.until, turn.wakeup);
   if (result.lease_gone) forget_lease();
   co_return result;
 }
@@ -84,6 +83,8 @@ asio::awaitable<void> EtcdClaimant::count(Turn& turn) {
 // Takes over what the store says of the own entry.
 void EtcdClaimant::adopt(const Line& line) {
   const auto* entry = entry_of(line, id());
+  saw_readers_ = std::any_of(line.entries.begin(), line.entries.end(),
+                             [](const Entry& one) { return one.mode == Mode::shared; });
   own_.reset();
   if (entry == nullptr || entry->foreign) return;
   own_ = *entry;
@@ -118,8 +119,8 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::begin(Turn& turn) {
 // The lease lasts from now on whatever comes of it. Where nobody else matters, one that
 // stands first enters by the same request.
 asio::awaitable<std::optional<Answer>> EtcdClaimant::ask_as_waiter(Turn& turn) {
-  const bool is_plain =
-      claim().mode == Mode::exclusive && claim().slots == 1 && !claim().dedupe;
+  const bool is_plain = !saw_readers_ && claim().mode == Mode::exclusive &&
+                        claim().slots == 1 && !claim().dedupe;
   auto own = *own_;
   own.standing = Standing::holds;
   own.since = wall_now();

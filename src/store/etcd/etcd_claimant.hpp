@@ -63,6 +63,7 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<std::optional<Entry>> extend(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::optional<Entry>> move_to_new_lease(const Entry& entry, Turn& turn);
   asio::awaitable<Renewal> renew_detached(Turn& turn);
+  std::optional<Entry> entry_on(std::int64_t lease, const TxnResult& result, Turn& turn);
   asio::awaitable<Renewal> found_lost(Turn& turn);
   asio::awaitable<bool> set_up_again(Turn& turn);
   void forget_lease();
@@ -93,7 +94,10 @@ class EtcdClaimant final : public Claimant {
   std::int64_t lease_ = 0;  // that was asked for; 0: none
   // When the request was sent by which the lease lasts; nothing if none was confirmed.
   std::optional<Clock::time_point> lasts_from_;
-  std::optional<Entry> own_;    // in line, as far as is known
+  std::optional<Entry> own_;  // in line, as far as is known
+  // Whether any reader was in line when that was looked at: one that stands behind may
+  // hold beside those in front.
+  bool saw_readers_ = true;
   std::optional<Answer> told_;  // that it does not wait any more, until it is released
   std::optional<Taker> taken_by_;
   Clock::time_point granted_at_;

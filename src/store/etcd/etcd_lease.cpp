@@ -135,15 +135,31 @@ asio::awaitable<std::optional<Entry>> EtcdClaimant::move_to_new_lease(const Entr
   if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
   auto step = rewrite(scene(), moved);
   const auto result = co_await write(std::move(step), turn);
-  if (!result.succeeded) {
-    co_await revoke(moved.lease, turn);
-    co_return std::nullopt;
+  if (result.succeeded) {
+    moved.modified = result.revision;
+  } else {
+    // Void also if it was done before, and the answer was lost.
+    const auto done = entry_on(moved.lease, result, turn);
+    if (!done) {
+      co_await revoke(moved.lease, turn);
+      co_return std::nullopt;
+    }
+    moved = *done;
   }
   co_await revoke(entry.lease, turn);
-  moved.modified = result.revision;
   lease_ = moved.lease;
   lasts_from_ = sent_at;
   co_return moved;
+}
+
+// The own entry if it hangs on that lease, by what a step found that was void.
+std::optional<Entry> EtcdClaimant::entry_on(std::int64_t lease, const TxnResult& result,
+                                            Turn& turn) {
+  if (result.lease_gone) return std::nullopt;
+  turn.line = line_from(claim().lock, result);
+  const auto* entry = entry_of(turn.line, id());
+  const bool is_there = entry != nullptr && !entry->foreign && entry->lease == lease;
+  return is_there ? std::optional(*entry) : std::nullopt;
 }
 
 asio::awaitable<Renewal> EtcdClaimant::found_lost(Turn& turn) {
@@ -159,6 +175,14 @@ asio::awaitable<Renewal> EtcdClaimant::found_lost(Turn& turn) {
 // Whether the lease that had vanished is there again: nobody was granted the lock since.
 asio::awaitable<bool> EtcdClaimant::set_up_again(Turn& turn) {
   co_await look(turn);
+  const auto* there = entry_of(turn.line, id());
+  if (there != nullptr && there->holds() && there->fence() == own_->fence()) {
+    // Done before, and the answer was lost.
+    adopt(turn.line);
+    const auto entry = co_await extend(turn.until, turn.wakeup);
+    if (entry) own_ = *entry;
+    co_return entry.has_value();
+  }
   if (!can_be_set_up_again(turn.line, *own_)) co_return false;
   auto own = *own_;
   // Under the name that it had, on a lease that is certainly new.
@@ -174,13 +198,17 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(Turn& turn) {
   const auto line = turn.line;
   auto step = etcd::set_up_again(scene(), line, own);
   const auto result = co_await write(std::move(step), turn);
-  if (!result.succeeded) {
-    co_await revoke(own.lease, turn);
-    if (!result.lease_gone) turn.line = line_from(claim().lock, result);
-    co_return false;
+  if (result.succeeded) {
+    own.created = result.revision;
+    own.modified = result.revision;
+  } else {
+    const auto done = entry_on(own.lease, result, turn);
+    if (!done) {
+      co_await revoke(own.lease, turn);
+      co_return false;
+    }
+    own = *done;
   }
-  own.created = result.revision;
-  own.modified = result.revision;
   own_ = own;
   lease_ = own.lease;
   lasts_from_ = sent_at;

@@ -74,7 +74,9 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
   }
   if (loss_told_by(*answer)) co_return *answer;  // and to be released again
   const bool is_left = end && end->leaves_lease && *answer == Release::released;
-  if (lease_ != 0 && !is_left) co_await revoke(lease_, turn);
+  // What is held on hangs on the lease that it was given, told or not.
+  const bool is_kept = own_ && own_->standing == Standing::ended;
+  if (lease_ != 0 && !is_left && !is_kept) co_await revoke(lease_, turn);
   own_.reset();
   forget_lease();
   ++times_;
@@ -124,6 +126,11 @@ asio::awaitable<bool> EtcdClaimant::free_unrecorded(const std::optional<RunEnd>&
                          claim().min_hold == milliseconds(0);
   if (!is_wanted || (end && end->leaves_lease)) co_return false;
   try {
+    // It may have been broken since, and then that has to be told.
+    co_await look(turn);
+    const auto* entry = entry_of(turn.line, id());
+    const bool is_unbroken = entry != nullptr && entry->standing == Standing::holds;
+    if (!is_unbroken && end && !end->lost) co_return false;
     LeaseRevokeRequest request{lease_};
     const auto revoked = co_await calls_.lease_revoke(request, turn.until, turn.wakeup);
     co_return revoked.was_there;

@@ -116,11 +116,11 @@ bool can_be_set_up_again(const Line& line, const Entry& lost) {
   for (const auto& run : line.runs.open) {
     if (later_than_lost(run.info.fence)) return false;
   }
-  // Those who wait and were promised it are in the way, and holders unless they had
-  // their slots, or read, beside it.
+  // Whoever waits is in the way, for it goes by who stands in front of it; and holders
+  // are, unless they had their slots, or read, beside it.
   Occupancy occupancy;
   for (const auto& entry : line.entries) {
-    if (!is_holder(line, entry) && !has_its_turn(line, entry)) continue;
+    if (!is_holder(line, entry)) return false;
     if (!entry.holds() || later_than_lost(entry.fence())) return false;
     if (entry.slot == lost.slot && lost.mode == Mode::exclusive) return false;
     occupancy.add(entry);

@@ -6,6 +6,10 @@
 namespace dlock::etcd {
 namespace {
 
+// A member that is frozen says nothing, and takes what is sent to it: so often it is
+// asked whether it is there. The next one is heard then.
+constexpr milliseconds silence{5'000};
+
 // Between two connections that broke.
 constexpr milliseconds nap{1000};
 
@@ -38,9 +42,16 @@ asio::awaitable<void> hear(std::shared_ptr<Listener> listener) {
                                  listener->wakeup);
   while (!listener->stops) {
     const auto news =
-        co_await listener->watch.next(Clock::time_point::max(), listener->wakeup);
+        co_await listener->watch.next(later(Clock::now(), silence), listener->wakeup);
     if (listener->stops || news.kind == Heard::Kind::deaf) co_return;
-    if (news.kind == Heard::Kind::nothing) continue;
+    if (news.kind == Heard::Kind::nothing) {
+      RangeRequest look;
+      look.key = listener->key;
+      look.keys_only = true;
+      co_await listener->calls.range(std::move(look), listener->calls.budget_end(),
+                                     listener->wakeup);
+      continue;
+    }
     listener->revision = std::max(listener->revision, news.revision);
     listener->heard();
     if (news.kind == Heard::Kind::compacted) co_return;

@@ -36,7 +36,7 @@ std::optional<RunInfo> party_from(const Json& json) {
   run.started = WallTime(*started);
   run.host = text_at(json, "host");
   run.user = text_at(json, "user");
-  run.counts = json.value("counts", Json()) == true;
+  run.counts = flag_at(json, "counts");
   return run;
 }
 
@@ -51,8 +51,7 @@ std::optional<PastRun> past_from(const KeyValue& pair) {
   if (auto signal = text_at(json, "signal"); !signal.empty()) run->signal = signal;
   run->outcome = text_at(json, "outcome");
   run->reason = text_at(json, "reason");
-  return PastRun{pair.key, std::move(*run), json.value("shared", Json()) == true,
-                 pair.mod_revision};
+  return PastRun{pair.key, std::move(*run), flag_at(json, "shared"), pair.mod_revision};
 }
 
 std::optional<OpenRun> open_from(const KeyValue& pair, std::string_view id) {
@@ -67,7 +66,7 @@ std::optional<OpenRun> open_from(const KeyValue& pair, std::string_view id) {
   open.key = pair.key;
   open.id = id;
   open.info = std::move(*run);
-  open.attached = json.value("detached", Json()) != true;
+  open.attached = !flag_at(json, "detached");
   open.until = WallTime(count_at(json, "until").value_or(0));
   return open;
 }

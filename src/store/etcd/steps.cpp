@@ -183,6 +183,12 @@ TxnRequest enter(const Scene& scene, const Line& line, const Claim& claim,
                  const Entry& own, const Decision& decision) {
   TxnRequest txn;
   txn.conditions.push_back(is_as_it_was(scene, own));
+  // What lets it past a writer that waits has to be there still: no guard sees that a key
+  // has gone.
+  if (const auto* outer = outer_reader(line, claim)) {
+    txn.conditions.push_back(
+        is(key_of(scene, *outer), Target::create_revision, outer->created));
+  }
   const bool waited = own.created != 0;
   // Its turn stays its turn, but two must not choose the same slot.
   if (!waited || claim.slots > 1 || claim.dedupe) add_guards(txn, scene, line, claim);

@@ -60,6 +60,9 @@ class Watch::Feed {
         co_return refusal(*answer, connection_.shown());
       }
       take(*answer);
+      if (heard_.events.size() > most_elements) {
+        co_return trouble_of(nonsense(), connection_.shown());
+      }
     }
     co_return std::nullopt;
   }

@@ -81,7 +81,7 @@ std::optional<Event> event_from(std::string_view line) {
   if (const auto taker = json.find("taken_by");
       taker != json.end() && taker->is_object()) {
     event.taken_by = Taker{text_at(*taker, "user"), text_at(*taker, "host"),
-                           taker->value("replaces", Json()) == true};
+                           flag_at(*taker, "replaces")};
   }
   return event;
 }
