@@ -31,8 +31,15 @@ shown() {  # <setting> [<argument of config>...]
     while read -r option usual; do
       assert_equal "$(shown "$verb.$option")" "$usual default"
     done < <(dlock "$verb" --help | sed -nE 's/^ .*--([a-z-]+) .*\(([0-9][0-9a-zA-Z]*)\).*/\1 \2/p' |
-      grep -vE '^(store|namespace|config)')
+      grep -vE '^(store|namespace|config|max-ttl)')
   done
+}
+
+@test "what a quorum has to be is told with the place where it was set" {
+  assert_equal "$(shown min-strength)" '0 default'
+  assert_equal "$(shown max-ttl)" '1m default'
+  assert_equal "$(DLOCK_MAX_TTL=2m shown max-ttl)" '2m DLOCK_MAX_TTL'
+  assert_equal "$(shown min-strength --min-strength 1)" '1 --min-strength'
 }
 
 @test "replicas, and how to get into sentinels, are told with the place where they were set" {
