@@ -60,7 +60,15 @@ void Readiness::ask(For what, Wakeup& wakeup) {
       });
 }
 
-void Readiness::forget(For what) { watch_->asker(what) = nullptr; }
+Readiness::Question::Question(Readiness& readiness, For what, Wakeup& wakeup)
+    : watch_(readiness.watch_), what_(what), wakeup_(&wakeup) {
+  readiness.ask(what, wakeup);
+}
+
+Readiness::Question::~Question() {
+  const auto watch = watch_.lock();
+  if (watch && watch->asker(what_) == wakeup_) watch->asker(what_) = nullptr;
+}
 
 bool Readiness::came(For what) const { return watch_->state(what) == Watch::State::came; }
 

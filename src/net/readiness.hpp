@@ -24,15 +24,29 @@ class Readiness {
   // earlier question that is not answered yet.
   void ask(For what, Wakeup& wakeup);
 
-  // Asks nothing any more: no `wakeup` of before is notified.
-  void forget(For what);
-
   // Whether it came since it was asked for.
   bool came(For what) const;
+
+  class Question;
 
  private:
   struct Watch;
   std::shared_ptr<Watch> watch_;
+};
+
+// Asks, and asks no more when it goes: no `wakeup` that is gone by then is notified. It
+// may go later than what it has asked.
+class Readiness::Question {
+ public:
+  Question(Readiness& readiness, For what, Wakeup& wakeup);
+  ~Question();
+  Question(const Question&) = delete;
+  Question& operator=(const Question&) = delete;
+
+ private:
+  std::weak_ptr<Watch> watch_;
+  For what_;
+  Wakeup* wakeup_;
 };
 
 // Whether the socket is ready at once, or within the millisecond that a server on this

@@ -119,13 +119,7 @@ Progress Stream::try_read(char* buffer, std::size_t size) {
 asio::awaitable<bool> Stream::is_ready(Readiness::For what, Budget& budget) {
   if (!readiness_) readiness_.emplace(context_, fd_.get());
   // Who waits next may be another one, and this one be gone by then.
-  struct Asked {
-    ~Asked() { readiness.forget(what); }
-    Readiness& readiness;
-    Readiness::For what;
-  };
-  const Asked asked{*readiness_, what};
-  readiness_->ask(what, budget.wakeup());
+  const Readiness::Question question(*readiness_, what, budget.wakeup());
   const bool came = co_await budget.wait([this, what] { return readiness_->came(what); });
   co_return came;
 }
