@@ -193,7 +193,7 @@ is_held_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }
   hold job --ttl 30s --replicas all --report "$report"
   member 4 SENTINEL FAILOVER main
   EVENTUALLY_MS=15000 eventually has_failed_over
-  eventually is_listening_there
+  EVENTUALLY_MS=20000 eventually is_listening_there # with its next renewal, after 10 s
 
   run dlock break job --yes
 

@@ -39,6 +39,7 @@ LockInfo info_of(const Line& line, const LockName& lock, WallTime now) {
   const auto last = std::find_if_not(kept.begin(), kept.end(), is_by_hand);
   if (last != kept.end()) info.last_run = *last;
   std::vector<RunInfo> past;
+  past.reserve(line.runs.past.size());
   for (const auto& run : line.runs.past) past.push_back(run.info);
   info.last_success = last_success_of(past, std::nullopt);
   info.known = !line.entries.empty() || !line.runs.past.empty() ||

@@ -17,8 +17,6 @@ constexpr milliseconds nap_without_servers{300};
 // What part of their time votes may lose that are kept while others hold the lock.
 constexpr int renewed_so_often = 3;
 
-const auto never = [](const auto&) { return false; };
-
 Failure too_weak(int strength, unsigned wanted, std::size_t held, std::size_t servers) {
   return Failure(Failure::Kind::unreachable,
                  std::to_string(held) + " of " + std::to_string(servers) +
@@ -210,7 +208,7 @@ asio::awaitable<void> QuorumClaimant::give_back_votes(Wakeup& wakeup) {
     co_return std::monostate{};
   };
   Round<std::monostate> round(members_, std::move(answers), give_back);
-  co_await round.wait(never, budget_end(), wakeup);
+  co_await round.wait(until_all_answer, budget_end(), wakeup);
 }
 
 // Of what was not granted. That this fails concerns nobody: it ends by itself.
@@ -276,7 +274,8 @@ asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
   std::optional<Failure> interrupted;
   try {
     co_await round.wait(is_told, later(until, timeout_), wakeup);
-    co_await round.wait(never, later(Clock::now(), others_are_told_within), wakeup);
+    co_await round.wait(until_all_answer, later(Clock::now(), others_are_told_within),
+                        wakeup);
   } catch (const Failure& failure) {
     interrupted = failure;
   }
@@ -285,7 +284,7 @@ asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
     if (!round.answers()[i]) members_[i]->give_up();
   }
   if (interrupted) throw *interrupted;
-  co_await round.wait(never, budget_end(), wakeup);
+  co_await round.wait(until_all_answer, budget_end(), wakeup);
 }
 
 }  // namespace dlock::redis_quorum

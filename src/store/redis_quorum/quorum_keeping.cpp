@@ -10,8 +10,6 @@ namespace {
 // A server that does not answer is told of a release, and not waited for.
 constexpr milliseconds patience_with_silent{200};
 
-const auto never = [](const auto&) { return false; };
-
 // What several servers tell of a lease.
 class AllNews final : public LeaseNews {
  public:
@@ -48,7 +46,7 @@ asio::awaitable<Release> QuorumClaimant::release(const std::optional<RunEnd>& en
   };
   co_await round.wait(is_enough, until, own);
   const auto last = std::min(until, later(Clock::now(), patience_with_silent));
-  co_await round.wait(never, last, own);
+  co_await round.wait(until_all_answer, last, own);
   const bool relied = end && !end->lost && grant_;
   const auto said = tally(round.answers(), relied);
   if (const auto* failure = std::get_if<Failure>(&said)) throw *failure;
@@ -86,7 +84,7 @@ asio::awaitable<void> QuorumClaimant::leave_lines(const Returns& returns,
   };
   Round<Release> round(members_, std::move(answers), leave);
   Wakeup own(context_);
-  co_await round.wait(never, until, own);
+  co_await round.wait(until_all_answer, until, own);
 }
 
 asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {

@@ -14,6 +14,9 @@
 
 namespace dlock::redis_quorum {
 
+// For Round::wait(): fewer are never enough.
+constexpr auto until_all_answer = [](const auto&) { return false; };
+
 // It is under way from when this is made. Those that have not answered when this goes are
 // not given up, and nobody hears what they say then.
 template <typename T>
@@ -75,8 +78,7 @@ class Round {
     co_await wait(std::move(is_enough), until, wakeup);
     const auto took = std::chrono::ceil<milliseconds>(Clock::now() - began_);
     const auto grace = std::max(took, least_grace);
-    const auto never = [](const Answers&) { return false; };
-    co_await wait(never, std::min(until, later(Clock::now(), grace)), wakeup);
+    co_await wait(until_all_answer, std::min(until, later(Clock::now(), grace)), wakeup);
   }
 
   Clock::time_point began() const { return began_; }
