@@ -84,6 +84,7 @@ asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(
     for (const auto& holder : holders) all.emplace(holder.fence, holder);
   }
   std::vector<Broken> broken;
+  broken.reserve(all.size());
   for (auto& [fence, holder] : all) broken.push_back({std::move(holder), {}});
   co_return broken;
 }
