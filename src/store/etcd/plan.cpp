@@ -43,7 +43,7 @@ void Plan::set(const Credentials& credentials) {
 
 std::string Plan::url() const {
   std::string url = access.tls ? "etcds://" : "etcd://";
-  if (!access.user.empty()) url += encoded(access.user) + "@";
+  if (!access.user.empty()) url += dlock::encoded(access.user) + "@";
   return url + servers_text(access.members, usual_port);
 }
 
