@@ -7,6 +7,7 @@
 # the store. A member that is gone for a second is taken for dead.
 use_cluster_store() {
   use_private_store || return
+  allow_for_a_second_failover
   fleet=$BATS_TEST_TMPDIR/fleet
   first_sentinel=100 # there is none
   local i

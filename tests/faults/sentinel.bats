@@ -30,8 +30,8 @@ left_on_primary() { member "$(primary_by 4)" PTTL 'dlock:{job}'; }
 
 # Asserts that the lock is held on the new primary, and the run is none the worse for it.
 assert_lived_through() {
-  EVENTUALLY_MS=15000 eventually has_failed_over
-  EVENTUALLY_MS=8000 eventually was_renewed_there
+  eventually has_failed_over
+  eventually was_renewed_there
   run dlock run "${lease[@]}" job -- touch "$ran"
   assert_status 75
   let_go
@@ -119,7 +119,7 @@ is_on_replicas() { [[ $(member 2 EXISTS 'dlock:{job}')$(member 3 EXISTS 'dlock:{
   hold job "${lease[@]}" --replicas all --report "$report"
 
   freeze 1
-  EVENTUALLY_MS=15000 eventually has_failed_over
+  eventually has_failed_over
   go_on 1
 
   for _ in 1 2 3 4 5; do
@@ -153,13 +153,13 @@ cut_off_replicas() {
   kill -STOP "$holder"
   crash 1
   go_on 2 3
-  EVENTUALLY_MS=15000 eventually has_failed_over
+  eventually has_failed_over
 
   run dlock run -w 5s "${lease[@]}" job -- true
   kill -CONT "$holder"
 
   assert_status 0
-  EVENTUALLY_MS=20000 eventually has_ended "$holder"
+  eventually has_ended "$holder"
   assert_exits 76 "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost failed over'
   grep -q 'lost the lock: a server that took over did not know it' "$said"
@@ -171,7 +171,7 @@ is_held_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }
   hold job "${lease[@]}" --replicas all --report "$report"
   queue job --replicas all "${lease[@]}" -- touch "$ran"
   crash 1
-  EVENTUALLY_MS=15000 eventually has_failed_over
+  eventually has_failed_over
 
   let_go
 
@@ -192,8 +192,8 @@ is_held_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }
 @test "a holder is told of a break on the new primary at once" {
   hold job --ttl 30s --replicas all --report "$report"
   member 4 SENTINEL FAILOVER main
-  EVENTUALLY_MS=15000 eventually has_failed_over
-  EVENTUALLY_MS=20000 eventually is_listening_there # with its next renewal, after 10 s
+  eventually has_failed_over
+  eventually is_listening_there # with its next renewal, after 10 s
 
   run dlock break job --yes
 
@@ -214,7 +214,7 @@ is_listening_there() { member "$(primary_by 4)" CLIENT LIST | grep -q 'cmd=blpop
 
   go_on 2 3
 
-  EVENTUALLY_MS=20000 assert_exits 0 "$waiter"
+  assert_exits 0 "$waiter"
   [[ -e $ran ]]
 }
 
@@ -242,7 +242,7 @@ has_been_given_back() { member 1 INFO commandstats | grep -q 'cmdstat_eval:calls
   await_death
   assert_between "$spare" 0 6000
   assert_exits 76 "$holder"
-  EVENTUALLY_MS=20000 assert_exits 0 "$waiter"
+  assert_exits 0 "$waiter"
   assert_between $(($(< "$ran") / 1000)) "$((end - spare))" "$((cut_at + 12000))"
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost unconfirmed'
 }
@@ -253,14 +253,14 @@ has_been_given_back() { member 1 INFO commandstats | grep -q 'cmdstat_eval:calls
 
   freeze 2 3
 
-  EVENTUALLY_MS=10000 eventually has_ended "$holder"
+  eventually has_ended "$holder"
   assert_exits 76 "$holder"
   assert_equal "$(of_report .reason)" unconfirmed
 }
 
 @test "replicas that sentinels see down do not count for --replicas all" {
   crash 3
-  for i in 4 5 6; do EVENTUALLY_MS=10000 eventually sees_down "$i" 3; done
+  for i in 4 5 6; do eventually sees_down "$i" 3; done
 
   run dlock run --replicas all job -- echo ran
 
@@ -273,7 +273,7 @@ sees_down() { member "$1" SENTINEL REPLICAS main | grep -A 40 -x "127.0.0.1:${po
   # One that is asked by one sentinel, which has not heard of the failover.
   freeze 6
   member 4 SENTINEL FAILOVER main
-  EVENTUALLY_MS=15000 eventually has_failed_over
+  eventually has_failed_over
   freeze 4 5
   go_on 6
 
@@ -287,14 +287,14 @@ sees_down() { member "$1" SENTINEL REPLICAS main | grep -A 40 -x "127.0.0.1:${po
   hold job --ttl 4s
   queue job --ttl 30s --report "$report" -- dlock check
   member 4 SENTINEL FAILOVER main
-  EVENTUALLY_MS=15000 eventually has_failed_over
+  eventually has_failed_over
   # It does not know yet, and hands on what the holder gives back.
   assert_equal "$(member 1 ROLE | head -n 1)" master
 
   let_go
 
   assert_exits 0 "$holder"
-  EVENTUALLY_MS=20000 eventually has_ended "$waiter"
+  eventually has_ended "$waiter"
   assert_exits 0 "$waiter"
   assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
 }
@@ -439,8 +439,8 @@ is_longer_than_before() {
   watcher=$!
   eventually watches_on 1
   crash 1
-  EVENTUALLY_MS=15000 eventually has_failed_over
-  EVENTUALLY_MS=15000 eventually watches_on "$(primary_by 4)"
+  eventually has_failed_over
+  eventually watches_on "$(primary_by 4)"
 
   dlock run job -- true
 

@@ -40,8 +40,8 @@ use_tls_fleet() {  # <certificate>
   use_tls_fleet by_address
   hold job --ttl 6s --replicas all
   crash 1
-  EVENTUALLY_MS=15000 eventually has_failed_over
-  EVENTUALLY_MS=8000 eventually was_renewed_there
+  eventually has_failed_over
+  eventually was_renewed_there
 
   run dlock run --ttl 6s job -- true
 
