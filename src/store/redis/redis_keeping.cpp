@@ -1,0 +1,260 @@
+// RedisClaimant: making certain of a grant, keeping the lease, and giving it back.
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <utility>
+
+#include "store/redis/answers.hpp"
+#include "store/redis/arguments.hpp"
+#include "store/redis/listener.hpp"
+#include "store/redis/records.hpp"
+#include "store/redis/redis_claimant.hpp"
+
+namespace dlock::redis {
+namespace {
+
+Failure not_on_replicas(const Response& response, unsigned wanted) {
+  return Failure(Failure::Kind::unreachable,
+                 response.node->name() + ": " + std::to_string(response.acknowledged) +
+                     " of " + std::to_string(wanted) +
+                     " replicas have acknowledged the lease (--replicas)");
+}
+
+Failure not_confirmed(const Response& response) {
+  return Failure(Failure::Kind::unreachable,
+                 "not more than half of the sentinels confirm that " +
+                     response.node->name() + " is the primary");
+}
+
+bool is_loss(Renewal renewal) {
+  return renewal == Renewal::gone || renewal == Renewal::taken_over ||
+         renewal == Renewal::failed_over;
+}
+
+// Goes on beside whatever the caller does, so what it uses lives as long as it does.
+// Without it the next renewal tells, so no failure of it matters.
+class Listening final : public LeaseNews {
+ public:
+  Listening(const Node& node, std::string list, std::function<void()> heard)
+      : listener_(std::make_shared<Listener>(node.context(), node.target(),
+                                             std::move(list), node.timeout())) {
+    asio::co_spawn(node.context(), listener_->listen(std::move(heard)),
+                   [listener = listener_](const std::exception_ptr&) {});
+  }
+  ~Listening() override { listener_->stop(); }
+  std::shared_ptr<Listener> listener() const { return listener_; }
+  void stop() override { listener_->stop(); }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+
+ private:
+  std::shared_ptr<Listener> listener_;
+};
+
+}  // namespace
+
+// A grant counts only where the server is the primary for those who know, and if as many
+// replicas have it as are wanted. Else it is given back.
+asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
+                                                  Clock::time_point began,
+                                                  Clock::time_point until,
+                                                  Wakeup& wakeup) {
+  std::optional<Failure> failure;
+  try {
+    if (auto inquiry = route_.inquire(*response.node, began, until)) {
+      const auto word = co_await inquiry->word(until, wakeup);
+      if (word != Word::confirmed) failure = not_confirmed(response);
+    }
+    if (!failure) co_await check_replicas(response, until, wakeup);
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  if (!failure) co_return;
+  try {
+    co_await give_back_grant(wakeup);
+  } catch (const Failure&) {
+    // Then it ends by itself.
+  }
+  response.node->distrust();
+  throw *failure;
+}
+
+// Behind what is learnt of the replicas while the request is under way: one that is back
+// counts, too.
+asio::awaitable<void> RedisClaimant::check_replicas(const Response& response,
+                                                    Clock::time_point until,
+                                                    Wakeup& wakeup) {
+  const auto wanted = co_await route_.replicas_of(*response.node, until, wakeup);
+  if (response.acknowledged < wanted) throw not_on_replicas(response, wanted);
+}
+
+asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end,
+                                                Wakeup& wakeup) {
+  if (!end || !end->leaves_lease) co_return co_await give_back(end, wakeup);
+  // The lease is held on, whether or not the server learns how the run ended.
+  try {
+    const auto answer = co_await give_back(end, wakeup);
+    co_return answer == Release::released ? Release::left : answer;
+  } catch (const Failure&) {
+    known_ = Known::nothing;
+    co_return Release::left;
+  }
+}
+
+asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& end,
+                                                  Wakeup& wakeup) {
+  handed_.reset();
+  // A detached lease may have been another client's to ask for.
+  if (known_ == Known::nothing && claim().attached) co_return Release::not_ours;
+
+  // Not `wakeup`, which gives up: what is ours is given back all the same, if it is
+  // quick.
+  Wakeup own(context_);
+  const auto until =
+      later(Clock::now(), wakeup.gives_up() ? std::min(route_.timeout(), last_patience)
+                                            : route_.timeout());
+  const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
+  auto args = release_arguments(claim(), end, waiter_id_, grant_.fence, may_come_late);
+  Response response;
+  if (ballot_ && may_come_late) {
+    response = co_await tell_all(args, until, own);
+  } else {
+    response = co_await route_.run(release_script, claim().lock, args, until, own);
+  }
+  auto released = release_from(response.reply());
+  const bool vanished = released == Release::gone || released == Release::taken_over;
+  if (vanished) {
+    auto renewal = Renewal::gone;
+    try {
+      renewal = co_await found_lost(renewal, response, until, own);
+    } catch (const Failure&) {
+      // That it is lost is known all the same.
+    }
+    if (renewal == Renewal::reclaimed) {
+      // Nobody was granted the lock meanwhile.
+      response =
+          co_await route_.run(release_script, claim().lock, std::move(args), until, own);
+      released = release_from(response.reply());
+    } else if (renewal == Renewal::failed_over) {
+      released = Release::failed_over;
+    }
+  }
+  if (!released) throw response.failure();
+  if (released == Release::broken) taken_by_ = taker_from(response.reply());
+  if (loss_told_by(*released)) co_return *released;  // and to be released again
+  grant_ = {};
+  known_ = Known::nothing;
+  may_come_late_ = false;
+  co_return *released;
+}
+
+// To a server that may not answer any more. It can be so far behind that it reads what it
+// is told when we are gone: then it gets no further than to what it reads first, and so
+// that is what refuses the request of which it knows nothing yet.
+asio::awaitable<Response> RedisClaimant::tell_all(const std::vector<std::string>& args,
+                                                  Clock::time_point until,
+                                                  Wakeup& wakeup) {
+  const auto keys = route_.keys_for(release_script, claim().lock);
+  Command release{"EVAL", release_script.text, std::to_string(keys.size())};
+  release.insert(release.end(), keys.begin(), keys.end());
+  release.insert(release.end(), args.begin(), args.end());
+  std::vector<Command> commands;
+  commands.push_back({"SET", keys.front() + ":t:" + text_of(claim().token), "1", "PX",
+                      std::to_string(comes_late_by.count())});
+  commands.push_back(std::move(release));
+  auto response =
+      co_await route_.exchange(claim().lock, std::move(commands), until, wakeup);
+  response.replies.erase(response.replies.begin());
+  co_return response;
+}
+
+// Nothing that comes late is refused from then on: the claim would be, too. With the
+// fence of the grant, for if this comes late itself, the next one may be there already.
+asio::awaitable<void> RedisClaimant::give_back_grant(Wakeup& wakeup) {
+  auto args = revoke_arguments(claim(), waiter_id_, grant_.fence);
+  const auto response =
+      co_await route_.run(release_script, claim().lock, std::move(args), wakeup);
+  if (!release_from(response.reply())) throw response.failure();
+}
+
+asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
+  const auto until = route_.budget_end();
+  auto* node = co_await route_.open(claim().lock, until, wakeup);
+  // Beside the request, for it takes about as long.
+  auto inquiry = route_.inquire(*node, Clock::now(), until);
+  auto response = co_await set_lease(until, wakeup);
+  if (inquiry && response.node == node && co_await is_denied(*inquiry, until, wakeup)) {
+    node->distrust();
+    response = co_await set_lease(until, wakeup);
+    if (response.node == node) throw not_confirmed(response);
+  }
+  auto renewal = renewal_from(response.reply());
+  if (!renewal) throw response.failure();
+  if (*renewal == Renewal::gone || *renewal == Renewal::taken_over) {
+    if (claim().attached)
+      renewal = co_await found_lost(*renewal, response, until, wakeup);
+  } else if (*renewal != Renewal::broken) {
+    co_await check_replicas(response, until, wakeup);
+  }
+  if (*renewal == Renewal::broken) taken_by_ = taker_from(response.reply());
+  if (!is_loss(*renewal)) confirmed_by_ = response.node;
+  if (const auto listener = listener_.lock()) listener->follow(response.node->target());
+  co_return *renewal;
+}
+
+asio::awaitable<Response> RedisClaimant::set_lease(Clock::time_point until,
+                                                   Wakeup& wakeup) {
+  auto args = renew_arguments(claim(), grant_.fence);
+  const auto& script = claim().attached ? renew_script : set_lease_script;
+  co_return co_await route_.run(script, claim().lock, std::move(args), until, wakeup,
+                                Durability::replicas);
+}
+
+// Silence is no veto: without those who know which server is the primary, one that is
+// well still protects.
+asio::awaitable<bool> RedisClaimant::is_denied(Inquiry& inquiry, Clock::time_point until,
+                                               Wakeup& wakeup) {
+  const auto half = Clock::now() + (until - Clock::now()) / 2;
+  const auto word = co_await inquiry.word(half, wakeup);
+  co_return word == Word::denied;
+}
+
+// A server that has taken over may know less than the one that granted the lease. There
+// its last fence says whether anybody was granted the lock since; on the same one the
+// lease is gone because somebody wanted it to be.
+asio::awaitable<Renewal> RedisClaimant::found_lost(Renewal said, const Response& response,
+                                                   Clock::time_point until,
+                                                   Wakeup& wakeup) {
+  const bool has_failed_over = is_elsewhere(response);
+  if (!claim().reclaim && !has_failed_over) co_return said;
+  const auto renewal = co_await reclaim(until, wakeup);
+  if (renewal == Renewal::reclaimed || !has_failed_over) co_return renewal;
+  co_return Renewal::failed_over;
+}
+
+bool RedisClaimant::is_elsewhere(const Response& response) const {
+  return confirmed_by_ != nullptr && confirmed_by_ != response.node;
+}
+
+std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> heard) {
+  if (!claim().attached) return nullptr;  // nobody is told of those
+  auto list = key_of(claim().lock) + ":b:" + std::to_string(grant_.fence.number);
+  auto listening =
+      std::make_unique<Listening>(*confirmed_by_, std::move(list), std::move(heard));
+  listener_ = listening->listener();
+  return listening;
+}
+
+asio::awaitable<Renewal> RedisClaimant::reclaim(Clock::time_point until, Wakeup& wakeup) {
+  auto args = reclaim_arguments(claim(), grant_);
+  // If it comes too late it must not set up what was given back in the meantime.
+  expect_answer();
+  const auto response = co_await route_.run(reclaim_script, claim().lock, std::move(args),
+                                            until, wakeup, Durability::replicas);
+  known_ = Known::answered;
+  const auto renewal = renewal_from(response.reply());
+  if (!renewal) throw response.failure();
+  if (*renewal == Renewal::reclaimed) co_await check_replicas(response, until, wakeup);
+  co_return *renewal;
+}
+
+}  // namespace dlock::redis
