@@ -15,7 +15,7 @@
 
 #include "rules/limit.hpp"
 #include "store/redis/answers.hpp"
-#include "store/redis/records.hpp"
+#include "store/redis/keys.hpp"
 #include "store/redis/scripts.hpp"
 #include "tests/contract/clocked_scripts.hpp"
 #include "tests/contract/random_steps.hpp"

@@ -9,7 +9,9 @@
 
 #include "lock/dedupe.hpp"
 #include "store/redis/answers.hpp"
+#include "store/redis/arguments.hpp"
 #include "store/redis/event_stream.hpp"
+#include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/scripts.hpp"
 

@@ -1,8 +1,11 @@
 #include "store/redis/arguments.hpp"
 
+#include <unistd.h>
+
 #include "lock/dedupe.hpp"
-#include "store/redis/records.hpp"
 #include "util/host.hpp"
+#include "util/json_line.hpp"
+#include "util/users.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -64,6 +67,43 @@ std::string verdict_text(Verdict verdict) {
 }
 
 }  // namespace
+
+// Looked up once: one that has waited has something better to do when its turn comes.
+const std::string& own_user() {
+  static const std::string user = user_name(::geteuid());
+  return user;
+}
+
+std::string party_text(const Claim& claim) {
+  JsonLine party;
+  party.add_text("host", host_name());
+  party.add_number("pid", claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid());
+  if (claim.for_pid) party.add_flag("for_pid", true);
+  party.add_text("user", own_user());
+  party.add_texts("command", claim.command);
+  if (!claim.label.empty()) party.add_text("label", claim.label);
+  return party.finished();
+}
+
+std::string taker_text() {
+  JsonLine taker;
+  taker.add_text("host", host_name());
+  taker.add_text("user", own_user());
+  return taker.finished();
+}
+
+std::string run_end_text(const RunEnd& end, const std::string& host,
+                         const std::string& user) {
+  JsonLine json;
+  json.add_text("host", host);
+  json.add_text("user", user);
+  json.add_text("outcome", end.outcome);
+  json.add_number("duration_ms", end.duration.count());
+  if (end.exit_code) json.add_number("exit_code", *end.exit_code);
+  if (end.signal) json.add_text("signal", *end.signal);
+  if (end.lost) json.add_text("reason", loss_name(*end.lost));
+  return json.finished();
+}
 
 std::vector<std::string> ask_arguments(const Claim& claim, Queue queue,
                                        const std::string& waiter_id, std::int64_t arrived,

@@ -16,6 +16,19 @@ namespace dlock::redis {
 // stops retransmitting after some 100 s.
 inline constexpr milliseconds comes_late_by{120'000};
 
+// The name of the account that this process is of.
+const std::string& own_user();
+
+// Who claims a lock, as `status` shows it, in one line of JSON.
+std::string party_text(const Claim& claim);
+
+// Who takes a lock from its holders, in the same way.
+std::string taker_text();
+
+// How a run ended, as it is kept: JSON.
+std::string run_end_text(const RunEnd& end, const std::string& host,
+                         const std::string& user);
+
 // ask.lua. `arrived` is the time by the server when the claim first had a place in the
 // queue, or 0.
 std::vector<std::string> ask_arguments(const Claim& claim, Queue queue,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "store/redis/error_reply.hpp"
+#include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
 
 namespace dlock::redis {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "store/redis/records.hpp"
+#include "store/redis/error_reply.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

@@ -1,47 +1,15 @@
 #include "store/redis/records.hpp"
 
-#include <unistd.h>
-
-#include <charconv>
-#include <cmath>
+#include <algorithm>
 
 #include "lock/history.hpp"
-#include "store/redis/login.hpp"
-#include "util/host.hpp"
+#include "store/redis/keys.hpp"
+#include "store/redis/record_words.hpp"
 #include "util/json.hpp"
-#include "util/json_line.hpp"
 #include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock::redis {
 namespace {
-
-// Takes words off the front of a record.
-class Words {
- public:
-  explicit Words(std::string_view text) : text_(text) {}
-
-  std::string_view next() {
-    const auto end = std::min(text_.find(' '), text_.size());
-    const auto word = text_.substr(0, end);
-    text_.remove_prefix(std::min(end + 1, text_.size()));
-    return word;
-  }
-  std::optional<std::int64_t> number() {
-    const auto word = next();
-    std::int64_t value = 0;
-    const auto* last = word.data() + word.size();
-    const auto [end, error] = std::from_chars(word.data(), last, value);
-    // No number in a script is beyond 2^53.
-    const bool usable = error == std::errc() && end == last && value >= 0 &&
-                        value <= (std::int64_t{1} << 53);
-    return usable ? std::optional(value) : std::nullopt;
-  }
-  std::string_view rest() const { return text_; }
-
- private:
-  std::string_view text_;
-};
 
 Json object_from(std::string_view text) {
   auto json = Json::parse(text, nullptr, false);
@@ -74,7 +42,7 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
     info.attached = false;
     return info;
   }
-  Words words(record.text);
+  RecordWords words(record.text);
   const auto mode = words.next();
   const auto slot = words.number();
   const auto fence = words.number();
@@ -115,15 +83,11 @@ void fill_end(RunInfo& run, const Json& end) {
   run.reason = text_at(end, "reason");
 }
 
-bool has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-// Of a holder's record; exclusive for a foreign one.
 bool is_count(const Reply& reply) {
   return reply.kind == Reply::Kind::integer && reply.integer >= 0;
 }
 
+// Of a holder's record; exclusive for a foreign one.
 Mode mode_from(const Reply& pairs) {
   const bool shared =
       !pairs.elements.empty() && pairs.elements.front().text.substr(0, 2) == "s ";
@@ -132,39 +96,10 @@ Mode mode_from(const Reply& pairs) {
 
 }  // namespace
 
-std::string key_of(const LockName& lock) {
-  return percent_encoded(lock.name_space) + ":{" + percent_encoded(lock.name) + "}";
-}
-
-std::optional<LockName> lock_of(std::string_view key) {
-  const auto open = key.find(":{");
-  if (open == std::string_view::npos) return std::nullopt;
-  const auto close = key.find('}', open);
-  if (close == std::string_view::npos) return std::nullopt;
-  const auto behind = key.substr(close + 1);
-  if (!behind.empty() && behind.front() != ':') return std::nullopt;
-  if (behind.starts_with(":limit")) return std::nullopt;  // has no lock beside it
-  const auto name_space = percent_decoded(key.substr(0, open));
-  const auto name = percent_decoded(key.substr(open + 2, close - open - 2));
-  if (!name_space || !name || name->empty()) return std::nullopt;
-  return LockName{*name_space, *name};
-}
-
-std::string pattern_for(const std::string& name_space) {
-  // Nothing that percent_encoded leaves as it is means anything in a pattern.
-  return percent_encoded(name_space) + ":{*}*";
-}
-
-std::string channel_pattern_for(const std::string& name_space) {
-  // Rights on channels are given by patterns, and one that is asked for has to be
-  // the same as one that is allowed: this is the simplest.
-  return percent_encoded(name_space) + ":*";
-}
-
 // "granted FENCE LASTS FREE TIME PARTY", and behind a line break how a run ended.
 std::optional<Published> published_from(std::string_view channel, std::string_view text) {
   const auto lock = lock_of(channel);
-  Words words(text);
+  RecordWords words(text);
   const auto word = words.next();
   const bool is_kept = word == "kept";
   const auto kind = is_kept ? Event::Kind::released : event_kind_of(word);
@@ -201,30 +136,6 @@ std::optional<Published> published_from(std::string_view channel, std::string_vi
   return published;
 }
 
-// Looked up once: one that has waited has something better to do when its turn comes.
-const std::string& own_user() {
-  static const std::string user = user_name(::geteuid());
-  return user;
-}
-
-std::string party_text(const Claim& claim) {
-  JsonLine party;
-  party.add_text("host", host_name());
-  party.add_number("pid", claim.on_behalf_of != 0 ? claim.on_behalf_of : ::getpid());
-  if (claim.for_pid) party.add_flag("for_pid", true);
-  party.add_text("user", own_user());
-  party.add_texts("command", claim.command);
-  if (!claim.label.empty()) party.add_text("label", claim.label);
-  return party.finished();
-}
-
-std::string taker_text() {
-  JsonLine taker;
-  taker.add_text("host", host_name());
-  taker.add_text("user", own_user());
-  return taker.finished();
-}
-
 std::optional<Taker> taker_from(std::string_view text) {
   return taker_in(object_from(text));
 }
@@ -253,7 +164,7 @@ WaiterInfo party_from(std::string_view text) {
 }
 
 std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
-  Words words(record);
+  RecordWords words(record);
   const auto mode = words.next();
   const auto since = words.number();
   const auto until = words.number();
@@ -272,7 +183,7 @@ std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
 }
 
 std::optional<RunInfo> run_from(std::string_view record) {
-  Words words(record);
+  RecordWords words(record);
   const auto fence = words.number();
   const auto started = words.number();
   const auto ended = words.number();
@@ -304,7 +215,7 @@ std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock) {
       parts[1].integer < 1 || parts[1].integer > UINT32_MAX) {
     return std::nullopt;
   }
-  const auto now = Words(parts[0].text).number();
+  const auto now = RecordWords(parts[0].text).number();
   if (!now) return std::nullopt;
   auto holders = holders_from(parts[2], WallTime(*now));
   if (!holders) return std::nullopt;
@@ -344,7 +255,7 @@ std::optional<LockHistory> history_from(const Reply& reply, const LockName& lock
       parts[2].kind != Reply::Kind::array) {
     return std::nullopt;
   }
-  const auto now = Words(parts[0].text).number();
+  const auto now = RecordWords(parts[0].text).number();
   const auto holders = now ? holders_from(parts[1], WallTime(*now)) : std::nullopt;
   if (!holders) return std::nullopt;
   std::vector<RunInfo> runs;
@@ -357,53 +268,6 @@ std::optional<LockHistory> history_from(const Reply& reply, const LockName& lock
     runs.push_back(std::move(*run));
   }
   return LockHistory{lock, as_history(std::move(runs), WallTime(*now)), WallTime(*now)};
-}
-
-std::string run_end_text(const RunEnd& end, const std::string& host,
-                         const std::string& user) {
-  JsonLine json;
-  json.add_text("host", host);
-  json.add_text("user", user);
-  json.add_text("outcome", end.outcome);
-  json.add_number("duration_ms", end.duration.count());
-  if (end.exit_code) json.add_number("exit_code", *end.exit_code);
-  if (end.signal) json.add_text("signal", *end.signal);
-  if (end.lost) json.add_text("reason", loss_name(*end.lost));
-  return json.finished();
-}
-
-Failure failure_from(const Reply& error, const std::string& server) {
-  const auto& text = error.text;
-  const auto code = error.error_code();
-  const auto said = server + ": " + printable(text, 200);
-  // A stranger may send little at once, and is only told that this is more.
-  if (code == "NOAUTH" || has(text, "Authentication required") ||
-      has(text, "unauthenticated")) {
-    return wants_password(server, Target().password_options);
-  }
-  // Inside a script the code of what failed stands in the middle of the text, and rights
-  // that are missing have none at all: up to Redis 7.0 the user "can't", later it is an
-  // "ACL failure".
-  if (code == "WRONGPASS" || code == "NOPERM" || has(text, "NOPERM") ||
-      has(text, "The user executing the script can't") ||
-      has(text, "ACL failure in script")) {
-    return Failure(Failure::Kind::rejected, said);
-  }
-  if (has(text, "WRONGTYPE")) {
-    return Failure(Failure::Kind::misconfigured,
-                   server + ": the lock's key holds something that is no lock: " +
-                       printable(text, 100));
-  }
-  if (code == "MOVED" || code == "ASK" || code == "CROSSSLOT") {
-    return Failure(Failure::Kind::misconfigured,
-                   server + " is a member of a cluster: use redis+cluster://");
-  }
-  if (has(text, "unknown command") || has(text, "Unknown Redis command") ||
-      has(text, "nknown subcommand")) {
-    return Failure(Failure::Kind::misconfigured,
-                   said + " (dlock needs Redis 6.2, Valkey 7.2 or later)");
-  }
-  return Failure(Failure::Kind::unreachable, said);
 }
 
 }  // namespace dlock::redis

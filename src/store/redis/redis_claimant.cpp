@@ -5,7 +5,7 @@
 
 #include "store/redis/answers.hpp"
 #include "store/redis/arguments.hpp"
-#include "store/redis/records.hpp"
+#include "store/redis/keys.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 

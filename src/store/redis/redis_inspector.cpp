@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
 
 namespace dlock::redis {

@@ -5,6 +5,7 @@
 
 #include "store/redis/answers.hpp"
 #include "store/redis/arguments.hpp"
+#include "store/redis/keys.hpp"
 #include "store/redis/listener.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/redis_claimant.hpp"

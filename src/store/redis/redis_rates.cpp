@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "store/redis/answers.hpp"
+#include "store/redis/keys.hpp"
 #include "store/redis/limit_record.hpp"
-#include "store/redis/records.hpp"
 
 namespace dlock::redis {
 asio::awaitable<RateAnswer> RedisRates::admit(const RateClaim& claim, Wakeup& wakeup) {

@@ -4,7 +4,7 @@
 
 #include "store/redis/address.hpp"
 #include "store/redis/answers.hpp"
-#include "store/redis/records.hpp"
+#include "store/redis/arguments.hpp"
 #include "store/redis/redis_claimant.hpp"
 
 namespace dlock::redis {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "store/redis/records.hpp"
+#include "store/redis/keys.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {

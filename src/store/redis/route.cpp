@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "store/redis/records.hpp"
+#include "store/redis/keys.hpp"
 
 namespace dlock::redis {
 namespace {

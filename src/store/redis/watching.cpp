@@ -7,7 +7,6 @@
 
 #include "store/redis/answers.hpp"
 #include "store/redis/event_stream.hpp"
-#include "store/redis/records.hpp"
 #include "store/redis/redis_inspector.hpp"
 
 namespace dlock::redis {

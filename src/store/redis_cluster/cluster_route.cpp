@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "store/redis/records.hpp"
+#include "store/redis/keys.hpp"
 
 namespace dlock::redis_cluster {
 

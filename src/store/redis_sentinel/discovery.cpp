@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "store/redis/connection.hpp"
+#include "store/redis/error_reply.hpp"
 #include "store/redis/login.hpp"
-#include "store/redis/records.hpp"
 #include "store/redis_sentinel/plan.hpp"
 
 namespace dlock::redis_sentinel {

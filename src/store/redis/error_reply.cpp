@@ -1,0 +1,49 @@
+#include "store/redis/error_reply.hpp"
+
+#include "store/redis/login.hpp"
+#include "util/text.hpp"
+
+namespace dlock::redis {
+namespace {
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+Failure failure_from(const Reply& error, const std::string& server) {
+  const auto& text = error.text;
+  const auto code = error.error_code();
+  const auto said = server + ": " + printable(text, 200);
+  // A stranger may send little at once, and is only told that this is more.
+  if (code == "NOAUTH" || has(text, "Authentication required") ||
+      has(text, "unauthenticated")) {
+    return wants_password(server, Target().password_options);
+  }
+  // Inside a script the code of what failed stands in the middle of the text, and rights
+  // that are missing have none at all: up to Redis 7.0 the user "can't", later it is an
+  // "ACL failure".
+  if (code == "WRONGPASS" || code == "NOPERM" || has(text, "NOPERM") ||
+      has(text, "The user executing the script can't") ||
+      has(text, "ACL failure in script")) {
+    return Failure(Failure::Kind::rejected, said);
+  }
+  if (has(text, "WRONGTYPE")) {
+    return Failure(Failure::Kind::misconfigured,
+                   server + ": the lock's key holds something that is no lock: " +
+                       printable(text, 100));
+  }
+  if (code == "MOVED" || code == "ASK" || code == "CROSSSLOT") {
+    return Failure(Failure::Kind::misconfigured,
+                   server + " is a member of a cluster: use redis+cluster://");
+  }
+  if (has(text, "unknown command") || has(text, "Unknown Redis command") ||
+      has(text, "nknown subcommand")) {
+    return Failure(Failure::Kind::misconfigured,
+                   said + " (dlock needs Redis 6.2, Valkey 7.2 or later)");
+  }
+  return Failure(Failure::Kind::unreachable, said);
+}
+
+}  // namespace dlock::redis

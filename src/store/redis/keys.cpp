@@ -1,0 +1,36 @@
+#include "store/redis/keys.hpp"
+
+#include "util/text.hpp"
+
+namespace dlock::redis {
+
+std::string key_of(const LockName& lock) {
+  return percent_encoded(lock.name_space) + ":{" + percent_encoded(lock.name) + "}";
+}
+
+std::optional<LockName> lock_of(std::string_view key) {
+  const auto open = key.find(":{");
+  if (open == std::string_view::npos) return std::nullopt;
+  const auto close = key.find('}', open);
+  if (close == std::string_view::npos) return std::nullopt;
+  const auto behind = key.substr(close + 1);
+  if (!behind.empty() && behind.front() != ':') return std::nullopt;
+  if (behind.starts_with(":limit")) return std::nullopt;  // has no lock beside it
+  const auto name_space = percent_decoded(key.substr(0, open));
+  const auto name = percent_decoded(key.substr(open + 2, close - open - 2));
+  if (!name_space || !name || name->empty()) return std::nullopt;
+  return LockName{*name_space, *name};
+}
+
+std::string pattern_for(const std::string& name_space) {
+  // Nothing that percent_encoded leaves as it is means anything in a pattern.
+  return percent_encoded(name_space) + ":{*}*";
+}
+
+std::string channel_pattern_for(const std::string& name_space) {
+  // Rights on channels are given by patterns, and one that is asked for has to be
+  // the same as one that is allowed: this is the simplest.
+  return percent_encoded(name_space) + ":*";
+}
+
+}  // namespace dlock::redis
