@@ -158,7 +158,7 @@ class LiveList final : public EventSink {
     if (!signals_) return print_what_is_new();
     if (!screen_) screen_.emplace(context_, [this] { showing_.notify(); });
     const auto window = screen_->window();
-    const auto age = std::chrono::duration_cast<milliseconds>(Clock::now() - *looked_at_);
+    const auto age = elapsed_since(*looked_at_);
     screen_->draw(
         lines_within(table(aged(*locks_, age), window.columns), trouble(age), window));
   }
@@ -167,7 +167,7 @@ class LiveList final : public EventSink {
   void print_what_is_new() {
     const auto gist = gist_of(*locks_) + (trouble_.empty() ? "" : "?");
     if (gist == printed_) return;
-    const auto age = std::chrono::duration_cast<milliseconds>(Clock::now() - *looked_at_);
+    const auto age = elapsed_since(*looked_at_);
     auto text = std::string(printed_ ? "\n" : "") + table(*locks_, columns_of_output());
     if (!trouble_.empty()) text += trouble(age) + "\n";
     // What is slow to read it gets it later.

@@ -26,6 +26,10 @@ struct Clock {
   }
 };
 
+inline milliseconds elapsed_since(Clock::time_point start) {
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+}
+
 // Microseconds since the epoch. For printed text, fences and deduplication; it can
 // step, so no deadline is ever computed from it.
 using WallTime = std::chrono::microseconds;

@@ -1,0 +1,248 @@
+#include "store/local/run_lines.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "lock/history.hpp"
+#include "util/json.hpp"
+#include "util/json_line.hpp"
+#include "util/text.hpp"
+
+namespace dlock::local {
+namespace {
+
+constexpr std::size_t lines_per_lock = 40;  // starts and ends of the last 20 runs
+
+constexpr std::size_t longest_log_line = 64 << 10;  // a label, and 4 KiB of a command
+
+constexpr const char* was_no_run = "not-started";
+constexpr const char* was_acquired = "acquire";
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    if (end == std::string_view::npos) break;  // cut short by a crash
+    if (end <= longest_log_line) lines.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+LockName lock_of(const Json& line) {
+  return {line["namespace"].get<std::string>(), line["name"].get<std::string>()};
+}
+
+// The fields of a line that can be used, or null.
+Json parsed(std::string_view line) {
+  auto json = Json::parse(line, nullptr, false);
+  const bool usable = json.is_object() && json.contains("namespace") &&
+                      json["namespace"].is_string() && json.contains("name") &&
+                      json["name"].is_string() && json.contains("fence") &&
+                      json["fence"].is_number_unsigned() && json.contains("event") &&
+                      json["event"].is_string();
+  // Whoever may write to the file can write anything.
+  const bool possible = usable && is_valid(lock_of(json)) &&
+                        Fence{json["fence"].get<std::uint64_t>()} <= greatest_fence;
+  return possible ? json : Json();
+}
+
+std::optional<WallTime> time_at(const Json& line, const char* key) {
+  const auto time = from_rfc3339(text_at(line, key));
+  return time && is_possible(*time) ? time : std::nullopt;
+}
+
+RunInfo run_of(const Json& line) {
+  RunInfo run;
+  run.fence.number = line["fence"].get<std::uint64_t>();
+  run.started = time_at(line, "started").value_or(WallTime{});
+  run.ended = time_at(line, "ended");
+  if (const auto duration = count_at(line, "duration_ms")) {
+    run.duration = milliseconds(*duration);
+  }
+  run.exit_code = exit_code_at(line, "exit_code");
+  if (const auto signal = text_at(line, "signal"); !signal.empty()) run.signal = signal;
+  run.host = text_at(line, "host");
+  if (const auto uid = count_at(line, "uid")) run.user = std::to_string(*uid);
+  run.outcome = text_at(line, "outcome");
+  if (run.outcome.empty()) run.outcome = "vanished";
+  run.reason = text_at(line, "reason");
+  const auto counts = line.find("counts");
+  run.counts = counts != line.end() && *counts == true;
+  return run;
+}
+
+// A run of this store's has the number of an account for a user.
+std::optional<std::uint32_t> uid_of(const RunInfo& run) {
+  std::uint32_t uid = 0;
+  const auto* last = run.user.data() + run.user.size();
+  const auto [end, error] = std::from_chars(run.user.data(), last, uid);
+  return error == std::errc() && end == last ? std::optional(uid) : std::nullopt;
+}
+
+JsonLine line_of_grant(const char* event, const LockName& lock, const Holder& holder) {
+  JsonLine line;
+  line.add_text("event", event);
+  line.add_text("namespace", lock.name_space);
+  line.add_text("name", lock.name);
+  line.add_number("fence", holder.fence.number);
+  line.add_number("slot", holder.slot);
+  line.add_text("mode", holder.mode == Mode::shared ? "shared" : "exclusive");
+  line.add_text("started", rfc3339(holder.since));
+  line.add_text("host", holder.party.host);
+  line.add_number("pid", holder.party.pid);
+  line.add_number("uid", holder.party.uid);
+  line.add_text("label", holder.label);
+  line.add_flag("counts", holder.counts);
+  return line;
+}
+
+}  // namespace
+
+std::string start_line(const LockName& lock, const Holder& holder) {
+  auto line = line_of_grant("start", lock, holder);
+  line.add_texts("command", holder.argv);
+  return line.unfinished() + ",\"command_pid\":";
+}
+
+std::string grant_line(const LockName& lock, const Holder& holder) {
+  return line_of_grant(was_acquired, lock, holder).finished();
+}
+
+std::string end_line(const LockName& lock, const RunInfo& run) {
+  JsonLine line;
+  line.add_text("event", "end");
+  line.add_text("namespace", lock.name_space);
+  line.add_text("name", lock.name);
+  line.add_number("fence", run.fence.number);
+  line.add_text("started", rfc3339(run.started));
+  line.add_text_or_null("ended",
+                        run.ended ? std::optional(rfc3339(*run.ended)) : std::nullopt);
+  line.add_number_or_null(
+      "duration_ms", run.duration ? std::optional(run.duration->count()) : std::nullopt);
+  line.add_number_or_null("exit_code", run.exit_code);
+  line.add_text_or_null("signal", run.signal);
+  line.add_text("host", run.host);
+  if (const auto uid = uid_of(run)) line.add_number("uid", *uid);
+  line.add_text("outcome", run.outcome);
+  if (!run.reason.empty()) line.add_text("reason", run.reason);
+  line.add_flag("counts", run.counts);
+  return line.finished();
+}
+
+RunInfo run_that_was_none(const Holder& holder) {
+  RunInfo run;
+  run.fence = holder.fence;
+  run.started = holder.since;
+  run.host = holder.party.host;
+  run.user = std::to_string(holder.party.uid);
+  run.outcome = was_no_run;
+  return run;
+}
+
+History history_of(std::string_view log) {
+  History history;
+  std::map<LockName, std::map<Fence, RunInfo>> begun;
+  std::map<LockName, std::map<Fence, RunInfo>> over;
+  const auto note = [&](const LockName& lock, RunInfo run) {
+    if (run.counts) history.past[lock].note(run);
+    over[lock].insert_or_assign(run.fence, run);
+    if (is_by_hand(run)) return;
+    auto [known, is_new] = history.last_runs.try_emplace(lock, run);
+    if (!is_new && known->second.fence <= run.fence) known->second = std::move(run);
+  };
+  for (const auto text : lines_of(log)) {
+    const auto line = parsed(text);
+    if (line.is_null()) continue;
+    auto run = run_of(line);
+    const auto lock = lock_of(line);
+    history.greatest_fence = std::max(history.greatest_fence, run.fence);
+    const bool was_by_hand = line["event"] == was_acquired;
+    if (was_by_hand) run.outcome = by_hand;
+    if (was_by_hand || line["event"] == "start") {
+      begun[lock].insert_or_assign(run.fence, std::move(run));
+    } else {
+      begun[lock].erase(run.fence);
+      if (run.outcome != was_no_run) note(lock, std::move(run));
+    }
+  }
+  // What has a start without an end was cut off by the reboot.
+  for (auto& [lock, runs] : begun) {
+    for (auto& [fence, run] : runs) note(lock, std::move(run));
+  }
+  for (auto& [lock, runs] : over) {
+    auto& kept = history.runs[lock];
+    for (const auto& [fence, run] : runs) add_to_history(kept, run);
+    std::reverse(kept.begin(), kept.end());
+  }
+  return history;
+}
+
+std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lock,
+                                        Fence fence) {
+  const auto mark = "\"fence\":" + std::to_string(fence.number) + ",";
+  for (const auto text : lines_of(log)) {
+    if (text.find(mark) == std::string_view::npos) continue;
+    const auto line = parsed(text);
+    if (line.is_null() || lock_of(line) != lock || line["event"] != "start") continue;
+    const auto pid = pid_at(line, "command_pid");
+    const auto running = count_at(line, "command_boot_ms");
+    if (pid == 0 || !running) return std::nullopt;
+    // The number was cut, so it had started within that millisecond.
+    return LoggedCommand{pid, Clock::time_point(milliseconds(*running + 1))};
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// The line with the greatest fence, none of which may be given out again; empty if there
+// is none. A text that looks like a fence has its quotes escaped.
+std::string_view line_of_greatest_fence(const std::vector<std::string_view>& lines) {
+  constexpr std::string_view key = "\"fence\":";
+  std::string_view found;
+  std::uint64_t greatest = 0;
+  for (const auto line : lines) {
+    const auto at = line.find(key);
+    if (at == std::string_view::npos) continue;
+    std::uint64_t fence = 0;
+    const auto* begin = line.data() + at + key.size();
+    std::from_chars(begin, line.data() + line.size(), fence);
+    if (fence > greatest && !parsed(line).is_null()) {
+      greatest = fence;
+      found = line;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string shortened(std::string_view log, std::size_t most) {
+  const auto lines = lines_of(log);
+  const auto greatest = line_of_greatest_fence(lines);
+  std::map<LockName, std::size_t> kept_of;
+  std::vector<std::string_view> kept;
+  std::size_t size = 0;
+  for (auto text = lines.rbegin(); text != lines.rend(); ++text) {
+    const auto line = parsed(*text);
+    if (line.is_null() || ++kept_of[lock_of(line)] > lines_per_lock) continue;
+    size += text->size() + 1;
+    if (size > most) break;
+    kept.push_back(*text);
+  }
+  const auto is_greatest = [&](std::string_view text) {
+    return text.data() == greatest.data();
+  };
+  if (!greatest.empty() && std::none_of(kept.begin(), kept.end(), is_greatest)) {
+    kept.push_back(greatest);
+  }
+  std::string out;
+  for (auto text = kept.rbegin(); text != kept.rend(); ++text) {
+    out += *text;
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace dlock::local
