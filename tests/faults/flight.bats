@@ -269,7 +269,7 @@ stop_recycling() {
 @test "when dlock is killed while numbers are recycled and /proc is taken away, the tree is dead in time" {
   needs_root
   use_redis_store
-  for _ in {1..20}; do
+  for ((i = 0; i < ${DLOCK_TEST_ROUNDS:-5}; ++i)); do
     start_recycling
     hold_tree_in_own_mounts --ttl 2s
     nsenter --target "$holder" --mount mount -t tmpfs none /proc

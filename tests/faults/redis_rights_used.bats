@@ -1,0 +1,38 @@
+#!/usr/bin/env bats
+# The same as redis_rights.bats on a server that has been used, for a night.
+# shellcheck disable=SC2154  # the helpers set what is used here
+
+setup() {
+  load ../bats/support
+  load locks
+  load redis
+  load rights
+  use_redis_store
+}
+
+teardown() {
+  stop_redis
+  kill_leftovers
+}
+
+# With a run that vanished, an earlier one, and a waiter that is dead.
+used_server() { redis FLUSHALL > /dev/null; redis EVAL "$restore" 0 > /dev/null; }
+
+@test "where a right is missing on a server that is used, nothing is left there for ever" {
+  dlock run job -- true
+  hold job
+  queue job -- true
+  kill -KILL "$waiter" "$holder"
+  restore=$(redis EVAL "local script = {}
+    for _, key in ipairs(redis.call('KEYS', '*')) do
+      if key ~= 'dlock:{job}' then
+        local bytes = string.gsub(redis.call('DUMP', key), '.', function(c)
+          return string.format('\\\\%03d', string.byte(c))
+        end)
+        script[#script + 1] = 'redis.call(\"RESTORE\", \"' .. key .. '\", 100000, \"' .. bytes .. '\")'
+      end
+    end
+    return table.concat(script, ' ')" 0)
+
+  for right in $(rights); do call_all_without "$right" used_server; done
+}
