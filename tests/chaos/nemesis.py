@@ -30,7 +30,7 @@ Disaster = Callable[[random.Random], None]
 # (verdict.UNTAKEN, and some); and from one such time to the next, for much is left out in it.
 ASLEEP = 9.0
 BETWEEN = 30.0
-SETTLED = 3.0  # seconds after which a line has sorted out who watches
+PATIENCE = 3.0  # seconds for which peace is waited for
 
 
 class Nemesis:
@@ -162,9 +162,8 @@ class Nemesis:
 
     def _kill_two_in_line(self, _: random.Random) -> None:
         """The holder and the one behind it, who stay away for a while: then those who wait
-        have to find out by themselves, and nothing else wakes them. Not right behind a
-        hand-over, for the first in line looks only now and then whether there is a second."""
-        if time.monotonic() < self._line_in_peace_until or not self._peace.acquire(timeout=SETTLED):
+        have to find out by themselves, and nothing else wakes them."""
+        if time.monotonic() < self._line_in_peace_until or not self._peace.acquire(timeout=PATIENCE):
             return
         try:
             pair = self._holder_and_next()
@@ -178,14 +177,15 @@ class Nemesis:
             self._peace.release()
 
     def _holder_and_next(self) -> list[Contender]:
-        """Of the patient ones, once a holder is there for a while and two wait; else nobody."""
-        end = time.monotonic() + 3 * SETTLED
+        """Of the patient ones, once a holder is there and two wait, often right behind a
+        hand-over; else nobody."""
+        end = time.monotonic() + 3 * PATIENCE
         while time.monotonic() < end and not self.stops.is_set():
             line = [one for one in self._contenders if one.seat.kind == "patient" and one.process]
-            settled = [one for one in line if self._witness.is_inside(one.run, SETTLED)]
-            waiting = sorted((one for one in line if one not in settled), key=lambda one: one.since)
-            if settled and len(waiting) >= 2 and time.monotonic() - waiting[1].since >= SETTLED:
-                return [settled[0], waiting[0]]
+            holders = [one for one in line if self._witness.is_inside(one.run)]
+            waiting = sorted((one for one in line if one not in holders), key=lambda one: one.since)
+            if holders and len(waiting) >= 2:
+                return [holders[0], waiting[0]]
             self.pause(0.1)
         return []
 

@@ -253,3 +253,31 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
 
   EVENTUALLY_MS=3000 eventually lines_in 1 "$order"
 }
+
+# A row in which hand-overs follow one another more quickly than anybody looks: the first is
+# over at once, the second holds the lock, and the rest wait behind it.
+queue_a_row() {
+  queue job -- true
+  queue job --ttl 4s -- sh -c 'echo > "$1"; sleep 60' - "$began"
+  second=$waiter
+  queue job -- true
+  third=$waiter
+  for name in fourth fifth sixth; do queue job -- "${noting[@]}" "$order" "$name"; done
+}
+
+kill_second_and_third() {
+  let_go
+  eventually test -e "$began"
+  kill_all_of "$second"
+  kill_all_of "$third"
+}
+
+@test "a holder and the first in line that are killed behind a hand-over cost the rest of the lease" {
+  hold job
+  queue_a_row
+
+  kill_second_and_third
+
+  # The lease, and the promise to the third.
+  assert_served 10000 'fourth fifth sixth'
+}

@@ -8,22 +8,27 @@
 namespace dlock::redis_cluster {
 
 using redis::Node;
-using redis::Reply;
 using redis::ReplySort;
 
-ClusterRoute::ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout)
-    : Route(timeout), context_(context), plan_(std::move(plan)) {
+ClusterRoute::ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout,
+                           std::string runtime_directory)
+    : Route(timeout),
+      context_(context),
+      plan_(std::move(plan)),
+      runtime_directory_(std::move(runtime_directory)) {
   for (const auto& seed : plan_.seeds) node_at(address_of(seed));
   asked_ = nodes_.find(address_of(plan_.seeds.front()));
 }
 
+std::unique_ptr<Node> ClusterRoute::made_node(const Address& address) {
+  return std::make_unique<Node>(context_,
+                                plan_.seeds.front().at(address.host, address.port),
+                                timeout(), redis::Role::cluster_member);
+}
+
 Node& ClusterRoute::node_at(const Address& address) {
   auto& node = nodes_[address];
-  if (!node) {
-    node = std::make_unique<Node>(context_,
-                                  plan_.seeds.front().at(address.host, address.port),
-                                  timeout(), redis::Role::cluster_member);
-  }
+  if (!node) node = made_node(address);
   return *node;
 }
 
@@ -43,18 +48,56 @@ asio::awaitable<Node*> ClusterRoute::node_for(const LockName& lock,
     if (!known->second->is_suspect()) co_return known->second;
     owners_.erase(known);
   }
+  if (!hints_.contains(lock)) {
+    if (auto* owner = co_await owner_by_hint(lock, until, wakeup)) co_return owner;
+  }
   co_return co_await owner_by(member_to_ask(), lock, until, wakeup);
 }
 
-// By a question that changes nothing: what is to be on replicas must not be put to one
-// that has not the slot, and one that is silent leaves time for the next.
-asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock,
-                                              Clock::time_point until, Wakeup& wakeup) {
+// What a member says to a question that changes nothing: what is to be on replicas must
+// not be put to one that has not the slot, and one that is silent leaves time for others.
+asio::awaitable<Reply> ClusterRoute::answer_on(Node& member, const LockName& lock,
+                                               Clock::time_point until, Wakeup& wakeup) {
   const auto part = Clock::now() + (until - Clock::now()) / 3;
   redis::Command exists{"EXISTS", redis::key_of(lock) + ":z"};
-  const auto replies =
-      co_await member.exchange(redis::alone(std::move(exists)), part, wakeup);
-  const auto& reply = replies.front();
+  auto replies = co_await member.exchange(redis::alone(std::move(exists)), part, wakeup);
+  co_return std::move(replies.front());
+}
+
+// The member that had the lock the last time, if it is that one and still has it; null
+// else. One that is known anyway is just asked first.
+asio::awaitable<Node*> ClusterRoute::owner_by_hint(const LockName& lock,
+                                                   Clock::time_point until,
+                                                   Wakeup& wakeup) {
+  auto& file =
+      hints_.try_emplace(lock, runtime_directory_, redis::hint_name(plan_.url(), lock))
+          .first->second;
+  const auto hint = file.read();
+  if (!hint || hint->id.empty()) co_return nullptr;
+  const auto known = nodes_.find(hint->address);
+  if (known != nodes_.end()) {
+    asked_ = known;
+    co_return nullptr;
+  }
+  auto node = made_node(hint->address);
+  if (!redis::may_be_hinted(node->target())) co_return nullptr;
+  try {
+    const auto reply = co_await answer_on(*node, lock, until, wakeup);
+    const bool has_lock = redis::sort_of(reply) == ReplySort::answer;
+    if (!has_lock || node->id() != hint->id) co_return nullptr;
+  } catch (const Failure& failure) {
+    if (failure.kind() == Failure::Kind::interrupted) throw;
+    co_return nullptr;
+  }
+  auto* owner = node.get();
+  nodes_[hint->address] = std::move(node);
+  owners_[lock] = owner;
+  co_return owner;
+}
+
+asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock,
+                                              Clock::time_point until, Wakeup& wakeup) {
+  const auto reply = co_await answer_on(member, lock, until, wakeup);
   auto* owner = &member;
   switch (redis::sort_of(reply)) {
     case ReplySort::answer:
@@ -72,6 +115,14 @@ asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock
   }
   owners_[lock] = owner;
   co_return owner;
+}
+
+void ClusterRoute::note_owner(const LockName& lock, Node& owner) {
+  owners_[lock] = &owner;
+  const auto file = hints_.find(lock);
+  if (file == hints_.end() || owner.id().empty()) return;
+  const redis::Hint hint{address_of(owner.target()), owner.id()};
+  file->second.write(hint);
 }
 
 // A member that is new in the cluster, or cut off from it, knows no more than itself.
@@ -122,7 +173,7 @@ asio::awaitable<unsigned> ClusterRoute::replicas_of(Node& node, Clock::time_poin
 redis::Route::Then ClusterRoute::then(const LockName& lock, Node& node,
                                       const Reply& reply) {
   switch (redis::sort_of(reply)) {
-    case ReplySort::answer: owners_[lock] = &node; return Then::done;
+    case ReplySort::answer: note_owner(lock, node); return Then::done;
     case ReplySort::moved: {
       const auto address = pointed_to(reply, address_of(node.target()));
       if (!address) return Then::done;

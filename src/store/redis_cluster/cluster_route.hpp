@@ -5,15 +5,23 @@
 #include <memory>
 #include <string>
 
+#include "store/redis/hint.hpp"
 #include "store/redis/route.hpp"
 #include "store/redis_cluster/members.hpp"
 #include "store/redis_cluster/plan.hpp"
 
 namespace dlock::redis_cluster {
 
+using redis::Reply;
+
 // One member after the other is asked until one answers, and says where the lock is
 // (MOVED); that is remembered for as long as that member does. No map of all slots is
 // kept: most of those who come here have one lock.
+//
+// The first to be asked is the one that had the lock the last time, if there is a hint. A
+// server that the URL does not name is asked for its id first, too, since its address may
+// be that of another cluster's member by now; and what is known of it is forgotten if it
+// has not the lock.
 //
 // While a slot is on its way from one member to another, a script that is run half here
 // and half there would grant what is held. So each script is declared to use a key that
@@ -21,7 +29,9 @@ namespace dlock::redis_cluster {
 // the renewal, which uses nothing but what each held lock has, follows it (ASK).
 class ClusterRoute final : public redis::Route {
  public:
-  ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout);
+  // `runtime_directory` is where hints are kept; nowhere if it is empty.
+  ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout,
+               std::string runtime_directory = {});
 
   asio::awaitable<std::vector<redis::Node*>> all(Clock::time_point until,
                                                  Wakeup& wakeup) override;
@@ -34,20 +44,28 @@ class ClusterRoute final : public redis::Route {
                                          Wakeup& wakeup) override;
   asio::awaitable<unsigned> replicas_of(redis::Node& node, Clock::time_point until,
                                         Wakeup& wakeup) override;
-  Then then(const LockName& lock, redis::Node& node, const redis::Reply& reply) override;
+  Then then(const LockName& lock, redis::Node& node, const Reply& reply) override;
   redis::Node* sent_on(const redis::Script& script, redis::Node& node,
-                       const redis::Reply& reply) override;
+                       const Reply& reply) override;
   bool has_others() const override { return true; }
 
   asio::awaitable<redis::Node*> owner_by(redis::Node& member, const LockName& lock,
                                          Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<Reply> answer_on(redis::Node& member, const LockName& lock,
+                                   Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<redis::Node*> owner_by_hint(const LockName& lock,
+                                              Clock::time_point until, Wakeup& wakeup);
+  std::unique_ptr<redis::Node> made_node(const Address& address);
   redis::Node& node_at(const Address& address);
   redis::Node& member_to_ask();
+  void note_owner(const LockName& lock, redis::Node& owner);
 
   asio::io_context& context_;
   Plan plan_;
   std::map<Address, std::unique_ptr<redis::Node>> nodes_;  // all that there ever were
   std::map<LockName, redis::Node*> owners_;
+  std::string runtime_directory_;
+  std::map<LockName, redis::HintFile> hints_;  // of those that were asked for
   std::map<Address, std::unique_ptr<redis::Node>>::iterator asked_;  // last, of nodes_
 };
 

@@ -21,8 +21,9 @@ std::optional<milliseconds> node_timeout_of(const redis::Facts& facts) {
 
 std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
                             asio::io_context& context) {
-  return std::make_unique<redis::RedisStore>(
-      context, plan.url(), std::make_unique<ClusterRoute>(context, plan, timeout));
+  auto route =
+      std::make_unique<ClusterRoute>(context, plan, timeout, redis::runtime_directory());
+  return std::make_unique<redis::RedisStore>(context, plan.url(), std::move(route));
 }
 
 asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,

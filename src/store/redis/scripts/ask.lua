@@ -72,10 +72,11 @@ local function grant()
   tell('granted', h.fence, ttl, info)
   if replacers then take_if_replaced(token, h) end
   if is_run(h) then dismiss() end
-  if ttl < PROMISE_MS and queued_count() > 0 then
-    -- It may be over before those who watched the promise ask.
+  if queued_count() > 0 then
+    have_second_look()
     local _, waiters = next_in_line(1)
-    if waiters[1] then wake(waiters[1]) end
+    -- It may be over before those who watched the promise ask.
+    if ttl < PROMISE_MS and waiters[1] then wake(waiters[1]) end
   end
   return granted(h)
 end

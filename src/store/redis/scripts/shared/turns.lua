@@ -19,6 +19,14 @@ local function was_just_there(w)
   return w.quick and ago >= 0 and ago < HEARD_MS * 1000
 end
 
+-- Somebody has just got the lock, so that another one is the second in line, and watches no
+-- more than the first has told it to: the first may be dead before it does, and who has the
+-- lock, too.
+local function have_second_look()
+  local _, waiters = next_in_line(2)
+  if waiters[2] and not waiters[2].watches then wake(waiters[2], LOOK_MS) end
+end
+
 -- Gives a free lock to a waiter that does not ask for it.
 local function grant_to_waiter(token, w)
   remove_waiter(token)
@@ -29,6 +37,7 @@ local function grant_to_waiter(token, w)
   redis.call('HSET', S, 'fence', int(fence))
   tell('granted', fence, ttl, w.info)
   wake(w, 'granted ' .. int(fence))
+  have_second_look()
 end
 
 -- Tells whoever listens first, and is alive therefore, to see what becomes of a promise: those
