@@ -6,13 +6,12 @@
 //   uneven fences that count as held, or are raised to the least of them
 //   a server that grants with the fence of its counter, and not with the next
 //   votes of servers that are not up for long enough
-//   a majority of one fewer, or of one more
+//   a majority of one fewer
 //   an undo that leaves out servers that have not answered, or leaves no mark of it
 //   a promise to one that another one makes use of
 //   a lease that counts from the reply to a question, or to a renewal
 //   a strength that is one too great
-//   a renewal that one too few confirm
-//   two with the same fence taken for one, and old votes taken for new ones
+//   two with the same fence taken for one
 //
 // DLOCK_TEST_ROUNDS has more of them than a unit test, DLOCK_TEST_SEED others.
 
