@@ -119,6 +119,20 @@ TEST(QuorumTally, is_split_though_a_silent_server_may_hide_a_majority) {
   EXPECT_TRUE(split.may_be_held);
 }
 
+// Their clocks are behind the counters, which stand alike.
+TEST(QuorumTally, is_split_though_others_were_given_the_same_fence) {
+  const auto by_another = [] {
+    auto vote = held_by({5});
+    std::get<Busy>(*vote.answer).holders[0].pid = 2;
+    return vote;
+  };
+
+  const auto split =
+      as<Split>(tally({grants(5), grants(5), held_by({5}), by_another(), by_another()}));
+
+  EXPECT_FALSE(split.may_be_held);
+}
+
 TEST(QuorumTally, tells_only_of_the_holder_who_may_have_a_majority) {
   const auto outcome = tally({held_by({4}), held_by({4}), held_by({6})});
 
@@ -199,6 +213,17 @@ TEST(QuorumTally, a_run_that_is_not_known_to_most_may_be_no_run_at_all) {
         answers<Deduplicated>(tally({had_run(outcome, 7), had_run(outcome, 8), silent})))
         << outcome;
   }
+}
+
+TEST(QuorumTally, two_that_were_given_the_same_fence_are_not_one_run) {
+  const auto another = [] {
+    auto vote = had_run("running");
+    std::get<Deduplicated>(*vote.answer).by.host = "b";
+    return vote;
+  };
+
+  EXPECT_FALSE(answers<Deduplicated>(tally({had_run("running"), another(), grants(7)})));
+  EXPECT_TRUE(answers<Deduplicated>(tally({another(), another(), grants(7)})));
 }
 
 TEST(QuorumTally, a_claim_is_superseded_where_most_say_so) {

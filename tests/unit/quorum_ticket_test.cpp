@@ -157,6 +157,18 @@ TEST_F(QuorumTicket, asks_for_a_greater_fence_than_those_it_has_given_back) {
   EXPECT_GT(candidacy_.ballot(wall).fence.number, 5'000'000u);
 }
 
+// Their servers may have been restarted since, and have granted it to another one.
+TEST_F(QuorumTicket, raises_votes_that_are_older_than_its_question) {
+  after(candidacy_, {grants(5), fails(), fails()});
+  const auto wanted = candidacy_.ballot(wall).fence;
+
+  const auto step = after(candidacy_, {grants(5), grants(5), fails()});
+
+  EXPECT_EQ(step.then, Then::ask);
+  EXPECT_EQ(candidacy_.ballot(wall).fence, wanted);
+  EXPECT_TRUE(candidacy_.ballot(wall).raises);
+}
+
 TEST_F(QuorumTicket, keeps_its_votes_longer_if_it_is_the_first_in_line) {
   Candidacy next(Fence{}, false, most);
   for (int i = 0; i < 2; ++i) {

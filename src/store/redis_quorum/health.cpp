@@ -64,8 +64,10 @@ Finding distinct(const std::vector<Facts>& servers) {
 // How long a server is up for sure; nothing if it does not say.
 std::optional<milliseconds> uptime_of(const Facts& facts) {
   const auto now = Clock::now();
-  const auto life = redis::life_from(
-      "run_id:x\r\nuptime_in_seconds:" + field(facts, "uptime_in_seconds"), now);
+  const auto life =
+      redis::life_from("run_id:" + field(facts, "run_id") +
+                           "\r\nuptime_in_seconds:" + field(facts, "uptime_in_seconds"),
+                       now);
   if (!life) return std::nullopt;
   return std::chrono::floor<milliseconds>(now - life->began);
 }

@@ -3,7 +3,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <utility>
 
-#include "util/text.hpp"
+#include "store/redis_quorum/votes.hpp"
 
 namespace dlock::redis_quorum {
 
@@ -18,10 +18,7 @@ Member::Member(asio::io_context& context, const redis::Target& target,
 std::optional<Failure> Member::has_no_vote() const {
   const auto up =
       std::chrono::floor<milliseconds>(Clock::now() - route_->node().life().began);
-  if (up >= max_ttl_) return std::nullopt;
-  return Failure(Failure::Kind::unreachable,
-                 name() + " has no vote until it is up for " + for_people(max_ttl_) +
-                     ", in " + for_people(max_ttl_ - up) + " (--max-ttl)");
+  return why_no_vote(name(), up, max_ttl_);
 }
 
 Failure Member::still_busy() const {

@@ -54,11 +54,9 @@ Vote QuorumClaimant::vote_of(const Seat& seat, const Said<Answer>& said) {
     return vote;
   }
   vote.run_id = seat.member->run_id();
-  vote.failure = seat.member->has_no_vote();
-  if (vote.failure) return vote;
   vote.answer = std::get<Answer>(*said);
   vote.server_time = seat.claimant.busy_at();
-  return vote;
+  return counted(std::move(vote), seat.member->has_no_vote());
 }
 
 Votes QuorumClaimant::votes_of(const Round<Answer>::Answers& answers) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "store/redis_quorum/majority.hpp"
 
@@ -46,16 +47,27 @@ std::optional<Failure> misconfigured(const Votes& votes) {
   return std::nullopt;
 }
 
+// Who has votes. A fence alone does not tell: counters that stand alike give the same to
+// several whose clocks are behind them.
+using Party = std::tuple<Fence, std::string, pid_t>;
+
+Party party_of(const HolderInfo& holder) {
+  return {holder.fence, holder.host, holder.pid};
+}
+
+// Of a run no pid is known.
+Party party_of(const RunInfo& run) { return {run.fence, run.host, 0}; }
+
 bool needs_most(const RunInfo& run) {
   return run.outcome == "running" || run.outcome == "vanished";
 }
 
 std::optional<Answer> deduplicated(const Votes& votes) {
-  std::map<Fence, std::size_t> told;
+  std::map<Party, std::size_t> told;
   for (const auto& vote : votes) {
     const auto* run = vote.answer ? std::get_if<Deduplicated>(&*vote.answer) : nullptr;
     if (run == nullptr) continue;
-    const auto by = ++told[run->by.fence];
+    const auto by = ++told[party_of(run->by)];
     if (!needs_most(run->by) || by >= needed(votes.size())) return *run;
   }
   return std::nullopt;
@@ -92,11 +104,11 @@ Outcome granted_by_most(const Votes& votes) {
 }
 
 // How many servers tell of each holder.
-std::map<Fence, std::size_t> holders_told(const Votes& votes) {
-  std::map<Fence, std::size_t> told;
+std::map<Party, std::size_t> holders_told(const Votes& votes) {
+  std::map<Party, std::size_t> told;
   for (const auto& vote : votes) {
     if (const auto* busy = vote.busy()) {
-      for (const auto& holder : busy->holders) ++told[holder.fence];
+      for (const auto& holder : busy->holders) ++told[party_of(holder)];
     }
   }
   return told;
@@ -104,11 +116,11 @@ std::map<Fence, std::size_t> holders_told(const Votes& votes) {
 
 // Those who may be holders by what is told: with those that do not answer, most servers
 // could have their leases.
-std::set<Fence> possible_holders(const Votes& votes) {
+std::set<Party> possible_holders(const Votes& votes) {
   const auto silent = votes.size() - answered(votes);
-  std::set<Fence> possible;
-  for (const auto& [fence, servers] : holders_told(votes)) {
-    if (servers + silent >= needed(votes.size())) possible.insert(fence);
+  std::set<Party> possible;
+  for (const auto& [party, servers] : holders_told(votes)) {
+    if (servers + silent >= needed(votes.size())) possible.insert(party);
   }
   return possible;
 }
@@ -121,9 +133,9 @@ bool is_held_by_most(const Votes& votes) {
 
 // What is in the way: those who may be holders or, if nobody can be, those who have
 // votes.
-Busy merged(const Votes& votes, const std::set<Fence>& possible) {
+Busy merged(const Votes& votes, const std::set<Party>& possible) {
   Busy all;
-  std::set<Fence> shown;
+  std::set<Party> shown;
   std::size_t without_place = 0;
   for (const auto& vote : votes) {
     const auto* busy = vote.busy();
@@ -132,8 +144,8 @@ Busy merged(const Votes& votes, const std::set<Fence>& possible) {
     all.place = std::max(all.place, busy->place);
     all.queued = std::max(all.queued, busy->queued);
     for (const auto& holder : busy->holders) {
-      if (!possible.empty() && !possible.contains(holder.fence)) continue;
-      if (shown.insert(holder.fence).second) all.holders.push_back(holder);
+      if (!possible.empty() && !possible.contains(party_of(holder))) continue;
+      if (shown.insert(party_of(holder)).second) all.holders.push_back(holder);
     }
   }
   // It takes a place in so many lines to get through.

@@ -52,6 +52,7 @@ Step failed(Failure failure, Queue queue) {
 void Candidacy::forget() {
   ballot_ = {};
   is_fence_set_ = false;
+  has_asked_before_ = false;
   gave_way_ = 0;
   gives_way_at_ = Clock::time_point::max();
 }
@@ -69,27 +70,20 @@ Ballot Candidacy::ballot(WallTime wall) {
 Step Candidacy::after(const Votes& votes, Queue queue, Clock::time_point now,
                       milliseconds took) {
   auto outcome = tally(votes);
-  if (auto* failure = std::get_if<Failure>(&outcome))
+  if (auto* failure = std::get_if<Failure>(&outcome)) {
+    has_asked_before_ = true;
+    is_fence_set_ = false;
     return failed(std::move(*failure), queue);
-  if (const auto* held = std::get_if<Held>(&outcome)) {
-    gives_way_at_ = Clock::time_point::max();
-    // The same again if it is asked once more.
-    ballot_.fence = held->grant.fence;
-    is_fence_set_ = true;
-    auto step = done(held->grant, /*undoes=*/false);
-    step.servers = held->servers;
-    return step;
   }
+  if (const auto* held = std::get_if<Held>(&outcome)) {
+    // Where servers were restarted meanwhile, somebody else may have been granted the
+    // lock with a greater fence than those old votes have.
+    const bool is_old = has_asked_before_ && held->grant.fence < ballot_.fence;
+    return is_old ? raise(ballot_.fence, queue) : granted(*held);
+  }
+  has_asked_before_ = true;
   if (const auto* uneven = std::get_if<Uneven>(&outcome)) {
-    if (++raised_ > most_raises) {
-      return failed(Failure(Failure::Kind::unreachable,
-                            "the servers do not come to one fence: others ask as often"),
-                    queue);
-    }
-    ballot_.fence = uneven->fence;
-    ballot_.raises = true;
-    is_fence_set_ = true;
-    return {Step::Then::ask};
+    return raise(uneven->fence, queue);
   }
   is_fence_set_ = false;
   const auto* split = std::get_if<Split>(&outcome);
@@ -104,6 +98,29 @@ Step Candidacy::after(const Votes& votes, Queue queue, Clock::time_point now,
     return outside(votes, split->busy);
   }
   return in_line(votes, split, split->busy, now, took);
+}
+
+Step Candidacy::granted(const Held& held) {
+  gives_way_at_ = Clock::time_point::max();
+  // The same again if it is asked once more.
+  ballot_.fence = held.grant.fence;
+  is_fence_set_ = true;
+  auto step = done(held.grant, /*undoes=*/false);
+  step.servers = held.servers;
+  return step;
+}
+
+// Most are to be told this fence before it counts.
+Step Candidacy::raise(Fence fence, Queue queue) {
+  if (++raised_ > most_raises) {
+    return failed(Failure(Failure::Kind::unreachable,
+                          "the servers do not come to one fence: others ask as often"),
+                  queue);
+  }
+  ballot_.fence = fence;
+  ballot_.raises = true;
+  is_fence_set_ = true;
+  return {Step::Then::ask};
 }
 
 // One that does not wait.

@@ -66,6 +66,8 @@ class Candidacy {
   void forget();
 
  private:
+  Step granted(const Held& held);
+  Step raise(Fence fence, Queue queue);
   Step outside(const Votes& votes, Busy busy);
   Step give_back(const Votes& votes);
   Step in_line(const Votes& votes, const Split* split, Busy busy, Clock::time_point now,
@@ -78,6 +80,9 @@ class Candidacy {
   Ballot ballot_;
   // The fence is agreed upon, or to be: it does not follow the clock.
   bool is_fence_set_ = false;
+  // An earlier question was not enough, and servers may have votes from it that we have
+  // not heard of.
+  bool has_asked_before_ = false;
   int raised_ = 0;
   int gave_way_ = 0;
   Clock::time_point gives_way_at_ = Clock::time_point::max();

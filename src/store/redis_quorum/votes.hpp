@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lock/answers.hpp"
+#include "lock/clock.hpp"
 #include "util/failure.hpp"
 
 namespace dlock::redis_quorum {
@@ -23,6 +24,15 @@ struct Vote {
   const Busy* busy() const { return answer ? std::get_if<Busy>(&*answer) : nullptr; }
 };
 using Votes = std::vector<Vote>;
+
+// Why `server` has no vote, if it has none: it may have forgotten a lease when it was
+// started, and such a lease has ended only when it is `up` for as long as the longest
+// lease lasts.
+std::optional<Failure> why_no_vote(const std::string& server, milliseconds up,
+                                   milliseconds max_ttl);
+
+// A vote with the answer struck out if the server has none to give.
+Vote counted(Vote vote, std::optional<Failure> no_vote);
 
 // What one said to something else; nothing while it is silent.
 template <typename T>

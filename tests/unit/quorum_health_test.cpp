@@ -1,0 +1,132 @@
+// What is said of several servers by what is known of each.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "store/redis_quorum/health.hpp"
+#include "store/redis_quorum/votes.hpp"
+
+namespace dlock::redis_quorum {
+namespace {
+
+using namespace std::chrono_literals;
+using Level = Finding::Level;
+using redis::Facts;
+
+Facts up_for(const std::string& seconds, const std::string& run_id) {
+  Facts facts;
+  facts.server = "server " + run_id;
+  facts.was_reached = true;
+  facts.hello = {{"server", "redis"}, {"version", "7.0.15"}, {"role", "master"}};
+  facts.info = {{"run_id", run_id}, {"uptime_in_seconds", seconds}, {"aof_enabled", "0"}};
+  facts.config = {{"save", ""}};
+  facts.clock_ahead = 1ms;
+  return facts;
+}
+
+Facts away() {
+  Facts facts;
+  facts.server = "server d";
+  facts.failure = Failure(Failure::Kind::unreachable, "d:6379 refuses the connection");
+  return facts;
+}
+
+std::vector<Facts> good() {
+  return {up_for("500", "a"), up_for("500", "b"), up_for("500", "c")};
+}
+
+Finding found(const std::vector<Facts>& servers, const std::string& check,
+              milliseconds max_ttl = 60s) {
+  Terms terms;
+  terms.max_ttl = max_ttl;
+  const auto findings = findings_of(servers, terms);
+  const auto is_it = [&](const Finding& one) { return one.check == check; };
+  EXPECT_EQ(std::count_if(findings.begin(), findings.end(), is_it), 1) << check;
+  return *std::find_if(findings.begin(), findings.end(), is_it);
+}
+
+TEST(QuorumHealth, has_nothing_to_say_about_servers_that_are_well) {
+  for (const auto* check : {"servers", "run-ids", "uptime", "clocks"}) {
+    EXPECT_EQ(found(good(), check).level, Level::ok) << check;
+  }
+}
+
+TEST(QuorumHealth, warns_of_servers_that_are_away_while_most_answer) {
+  auto servers = good();
+  servers[0] = away();
+  EXPECT_EQ(found(servers, "servers").level, Level::warning);
+  EXPECT_EQ(found(servers, "servers").message,
+            "2 of 3 answer, and 2 have to; d:6379 refuses the connection");
+
+  servers[1] = away();
+  EXPECT_EQ(found(servers, "servers").level, Level::error);
+}
+
+TEST(QuorumHealth, finds_two_entries_that_are_one_server) {
+  auto servers = good();
+  servers[2].info["run_id"] = "a";
+
+  EXPECT_EQ(found(servers, "run-ids").level, Level::error);
+}
+
+TEST(QuorumHealth, finds_servers_that_have_no_vote_yet) {
+  auto servers = good();
+  servers[2] = up_for("60", "c");  // of which the first second may have been short
+  EXPECT_EQ(found(servers, "uptime").level, Level::warning);
+  EXPECT_NE(found(servers, "uptime").message.find("server c"), std::string::npos);
+  EXPECT_EQ(found(servers, "uptime", 59s).level, Level::ok);
+
+  servers[0] = up_for("3", "a");
+  EXPECT_EQ(found(servers, "uptime").level, Level::error);
+  EXPECT_EQ(found(servers, "uptime", 0s).level, Level::ok);
+}
+
+TEST(QuorumHealth, says_where_it_cannot_tell) {
+  std::vector<Facts> servers{away(), away(), away()};
+
+  for (const auto* check : {"run-ids", "uptime", "clocks"}) {
+    EXPECT_EQ(found(servers, check).level, Level::info) << check;
+  }
+}
+
+TEST(QuorumHealth, warns_of_clocks_that_differ_by_a_second) {
+  auto servers = good();
+  servers[1].clock_ahead = 999ms;
+  EXPECT_EQ(found(servers, "clocks").level, Level::ok);
+
+  servers[1].clock_ahead = 1001ms;
+  EXPECT_EQ(found(servers, "clocks").level, Level::warning);
+}
+
+TEST(QuorumHealth, needs_no_persistence_where_restarted_servers_wait) {
+  EXPECT_LE(found(good(), "persistence").level, Level::info);
+  EXPECT_EQ(found(good(), "persistence", 0s).level, Level::warning);
+}
+
+// --- Who has a vote ---
+
+TEST(QuorumVotes, a_server_has_one_when_it_is_up_for_as_long_as_the_longest_lease) {
+  EXPECT_FALSE(why_no_vote("a:1", 60'000ms, 60'000ms));
+  EXPECT_FALSE(why_no_vote("a:1", 0ms, 0ms));
+
+  const auto why = why_no_vote("a:1", 59'999ms, 60'000ms);
+
+  ASSERT_TRUE(why);
+  EXPECT_EQ(why->kind(), Failure::Kind::unreachable);
+}
+
+TEST(QuorumVotes, an_answer_without_a_vote_is_a_failure) {
+  Vote vote;
+  vote.answer = Grant{};
+  vote.run_id = "a";
+
+  EXPECT_NE(counted(vote, std::nullopt).grant(), nullptr);
+  const auto struck_out = counted(vote, why_no_vote("a:1", 0ms, 1ms));
+
+  EXPECT_FALSE(struck_out.answer);
+  EXPECT_TRUE(struck_out.failure);
+}
+
+}  // namespace
+}  // namespace dlock::redis_quorum
