@@ -82,6 +82,11 @@ class Run:
         return self.stays[0].fence if self.stays else None
 
     @property
+    def strength(self) -> int | None:
+        """How many servers may forget its lock, as far as that is known."""
+        return self.report.get("strength") if self.report else None
+
+    @property
     def entered(self) -> float:
         return min(stay.entered for stay in self.stays)
 
@@ -102,6 +107,7 @@ class Fault:
     ended: float
     forgets: bool  # the store may have forgotten who holds what: it promises nothing then
     contender: int | None = None  # whom alone it concerned
+    servers: int | None = None  # how many of a quorum's have forgotten; the others have not
 
     def touches(self, start: float, end: float) -> bool:
         return self.began <= end and self.ended >= start
@@ -148,7 +154,7 @@ def story_of(events: list[Event]) -> Story:
             runs[event["run"]].signals.append(event)
         elif what == "fault":
             faults[event["id"]] = Fault(event["name"], event["at"], over, event["forgets"],
-                                        event.get("contender"))
+                                        event.get("contender"), event.get("servers"))
         elif what == "healed":
             faults[event["id"]].ended = event["at"]
     start = next(event for event in events if event["what"] == "start")
