@@ -16,7 +16,8 @@ Pause = Callable[[float], None]  # waits so many seconds, or until all is over
 
 class Fault(Protocol):
     """Notes a fault in the history, and that all is well again behind it. `forgets`: the
-    store may not know any more who holds what; with `servers`, so many of a quorum do not."""
+    store may grant again what it has granted. `servers`: so many of a quorum lose what they
+    know, and if that is all they do, they let nobody in until it does not matter."""
 
     def __call__(self, name: str, forgets: bool = False, contender: int | None = None,
                  servers: int | None = None) -> AbstractContextManager[None]: ...

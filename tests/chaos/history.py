@@ -11,6 +11,9 @@ from typing import Any
 
 Event = dict[str, Any]
 
+# The fault that makes servers end leases at the wrong time, but not forget who waits.
+CLOCK = "clock stepped"
+
 
 class History:
     """Collects events from all threads. Each is a line of the file as soon as it is noted,
@@ -105,9 +108,14 @@ class Fault:
     name: str
     began: float
     ended: float
-    forgets: bool  # the store may have forgotten who holds what: it promises nothing then
+    forgets: bool  # the store may grant what it has granted already: it promises nothing then
     contender: int | None = None  # whom alone it concerned
-    servers: int | None = None  # how many of a quorum's have forgotten; the others have not
+    servers: int | None = None  # how many of a quorum's lose what they know; the others do not
+
+    @property
+    def forgets_places(self) -> bool:
+        """Whether who waits may not be known any more."""
+        return (self.forgets or self.servers is not None) and self.name != CLOCK
 
     def touches(self, start: float, end: float) -> bool:
         return self.began <= end and self.ended >= start

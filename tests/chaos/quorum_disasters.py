@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from disasters import BadNetworks, Disaster, Disasters, Fault, Pause
+from history import CLOCK
 from quorum import Quorum
 from servers import Server
-from verdict import CLOCK
 
 
 class QuorumDisasters(Disasters):
@@ -42,14 +42,14 @@ class QuorumDisasters(Disasters):
     def stop(self, dice: random.Random) -> None:
         """Some, or too many: then nothing is granted, and nobody dies too late."""
         servers = dice.choice((self.some(dice), self.some(dice), self._store.servers[:self._store.most]))
-        with self.fault(f"{len(servers)} servers stopped"):
+        with self.fault("servers stopped"):
             self.stop_for([*servers], dice.choice((0.3, 1.5, self._store.ttl + 1.0)))
             self.recover()
 
     def restart(self, dice: random.Random) -> None:
         """Nothing is on a disk; but one that was just started has no vote."""
         servers = self.some(dice)
-        with self.fault(f"{len(servers)} servers restarted"):
+        with self.fault("servers restarted", servers=len(servers)):
             for server in servers:
                 server.kill()
             self.pause(dice.choice((0.0, 1.0, self._store.ttl)))
@@ -60,7 +60,7 @@ class QuorumDisasters(Disasters):
     def restart_most(self, _: random.Random) -> None:
         """At once, so that they come back while leases last of which they know nothing."""
         servers = self._store.servers[:self._store.most]
-        with self.fault("most servers restarted"):
+        with self.fault("most servers restarted", servers=len(servers)):
             for server in servers:
                 server.kill()
                 server.start()

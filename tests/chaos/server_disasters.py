@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from disasters import BadNetworks, Disaster, Disasters, Fault, Pause
+from history import CLOCK
 from stores import OneServer
-from verdict import CLOCK
 
 
 class ServerDisasters(Disasters):

@@ -20,8 +20,6 @@ DYING = 0.1
 # What a lock may be free for though somebody waits, beyond the lease of a holder that
 # died: the promise to a dead waiter, the look of the one behind it, and a busy machine.
 UNTAKEN = 3.0 + 2.5 + 1.5
-# What makes a server end leases at the wrong time, but not forget who waits.
-CLOCK = "clock stepped"
 # Who came so much later stands behind.
 IN_LINE = 1.5
 
@@ -53,14 +51,18 @@ def meetings(story: Story) -> Iterator[tuple[Run, Run]]:
                 yield first, second
 
 
-def is_forgotten(run: Run, fault: Fault) -> bool:
-    """Whether a store may not know any more that a run has its lock. As many of a quorum's
-    servers may forget it as the run was told."""
-    return fault.forgets and (fault.servers is None or run.strength is None or run.strength < fault.servers)
+def may_be_unknown(run: Run, fault: Fault) -> bool:
+    """Whether a store may not know any more that a run has its lock. As many servers of a
+    quorum may lose it as the run was told."""
+    if fault.servers is None:
+        return fault.forgets
+    return run.strength is None or run.strength < fault.servers
 
 
 def is_excused(story: Story, run: Run, until: float) -> bool:
-    return any(is_forgotten(run, fault) and fault.touches(run.spawned, until) for fault in story.faults)
+    """Whether somebody else could be let in."""
+    return any(fault.forgets and may_be_unknown(run, fault) and fault.touches(run.spawned, until)
+               for fault in story.faults)
 
 
 def overlaps(story: Story) -> list[str]:
@@ -181,7 +183,7 @@ def idle(story: Story) -> list[str]:
         if run.plan["verb"] != "run" or run.plan["wait"] < bound or run.plan["mode"] == "s":
             continue
         until = run.entered if run.stays else (run.exited or story.over)
-        if any(fault.forgets and fault.name != CLOCK and fault.touches(run.spawned, until) for fault in story.faults):
+        if any(fault.forgets_places and fault.touches(run.spawned, until) for fault in story.faults):
             continue  # its place in the queue may be forgotten, and it sleeps for 45 s
         others = [other for other in story.runs if other.lock == run.lock]
         marks = [run.spawned, until]
@@ -219,7 +221,8 @@ def robbed(story: Story) -> list[str]:
             for run in story.stayed()
             if run.report and run.report["outcome"] == "lost" and run.exited is not None and not run.signals
             and run.report.get("reason") in ("taken over", "failed over")
-            and not is_excused(story, run, run.exited)]
+            and not any(may_be_unknown(run, fault) and fault.touches(run.spawned, run.exited)
+                        for fault in story.faults)]
 
 
 def leftovers(story: Story) -> list[str]:

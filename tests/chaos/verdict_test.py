@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.dont_write_bytecode = True
 
 from contenders import SEATS, Plan, plan_for, words_of  # noqa: E402
-from history import Event, story_of  # noqa: E402
+from history import CLOCK, Event, story_of  # noqa: E402
 from leases import Ledger  # noqa: E402
-from verdict import CLOCK, judge, lateness  # noqa: E402
+from verdict import judge, lateness  # noqa: E402
 
 
 def start(store: str = "redis") -> Event:
