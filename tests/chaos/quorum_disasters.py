@@ -6,6 +6,7 @@ import random
 
 from disasters import BadNetworks, Disaster, Disasters, Fault, Pause
 from history import CLOCK
+from links import CALM, Weather
 from quorum import Quorum
 from servers import Server
 
@@ -57,13 +58,20 @@ class QuorumDisasters(Disasters):
                 server.start()
             self.recover()
 
-    def restart_most(self, _: random.Random) -> None:
-        """At once, so that they come back while leases last of which they know nothing."""
+    def restart_most(self, dice: random.Random) -> None:
+        """At once, so that they come back while leases last of which they know nothing, and
+        half of the contenders hear of nothing."""
         servers = self._store.servers[:self._store.most]
+        cut_off = dice.sample(range(len(self._store.seats)), len(self._store.seats) // 2)
         with self.fault("most servers restarted", servers=len(servers)):
+            for contender in cut_off:
+                self._store.links.turn(Weather(partition=True), contender)
             for server in servers:
                 server.kill()
                 server.start()
+            self.pause(self._store.ttl)
+            for contender in cut_off:
+                self._store.links.turn(CALM, contender)
             self.recover()
 
     def forget(self, dice: random.Random) -> None:
