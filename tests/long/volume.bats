@@ -47,8 +47,8 @@ contend() {  # <option>...
 }
 
 granted() {
-  local count=0 fence
-  [[ ! -e $yard/count ]] || read -r count fence < "$yard/count" || true
+  local count=0
+  [[ ! -e $yard/count ]] || read -r count _ < "$yard/count" || true
   echo "$count"
 }
 
