@@ -4,42 +4,26 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Protocol
 
+from disasters import Disaster, Disasters, Fault, Pause
 from servers import CannotStart, Server, await_until
 from stores import Cluster, Fleet, Sentinels
 
-Disaster = Callable[[random.Random], None]
 TAKEN_OVER = 30.0  # seconds that a failover may take on a busy machine
 WHOLE = 60.0
 # One that was stopped for more than two seconds does not trust its clock for half a minute.
 UNTILTED = 1.2
 
 
-class Fault(Protocol):
-    """Notes a fault in the history, and that all is well again behind it."""
+class FleetDisasters(Disasters):
+    """What disasters of both kinds of fleets have in common."""
 
-    def __call__(self, name: str, forgets: bool = False) -> AbstractContextManager[None]: ...
-
-
-class FleetDisasters:
-    """What disasters of both kinds of fleets have in common. `pause` waits so many seconds,
-    or until all is over."""
-
-    def __init__(self, fleet: Fleet, fault: Fault, pause: Callable[[float], None]) -> None:
+    def __init__(self, fleet: Fleet, fault: Fault, pause: Pause) -> None:
+        super().__init__(fault, pause)
         self.fleet = fleet
-        self.fault = fault
-        self.pause = pause
 
     def heal(self) -> None:
         await_until(self.fleet.is_whole, WHOLE, "the fleet")
-
-    def stop_for(self, server: Server, seconds: float) -> None:
-        server.signal(signal.SIGSTOP)
-        self.pause(seconds)
-        server.signal(signal.SIGCONT)
 
 
 class SentinelDisasters(FleetDisasters):
@@ -92,7 +76,7 @@ class SentinelDisasters(FleetDisasters):
 
     def stop_sentinel(self, dice: random.Random) -> None:
         with self.fault("sentinel stopped"):
-            self.stop_for(dice.choice(self.fleet.sentinels), dice.choice((0.5, UNTILTED)))
+            self.stop_for([dice.choice(self.fleet.sentinels)], dice.choice((0.5, UNTILTED)))
             self.heal()
 
     def bring_back_the_old(self, dice: random.Random) -> None:
@@ -143,7 +127,7 @@ class ClusterDisasters(FleetDisasters):
         """For a moment, or for long enough for another one to take over."""
         owner = self.owner_of(dice.choice(self.locks))
         with self.fault("member stopped", forgets=self.fleet.forgets):
-            self.stop_for(owner, dice.choice((0.3, 5.0)))
+            self.stop_for([owner], dice.choice((0.3, 5.0)))
             self.heal()
 
     def move_slot(self, dice: random.Random) -> None:

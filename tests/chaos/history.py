@@ -11,6 +11,9 @@ from typing import Any
 
 Event = dict[str, Any]
 
+# The fault that makes servers end leases at the wrong time, but not forget who waits.
+CLOCK = "clock stepped"
+
 
 class History:
     """Collects events from all threads. Each is a line of the file as soon as it is noted,
@@ -82,6 +85,11 @@ class Run:
         return self.stays[0].fence if self.stays else None
 
     @property
+    def strength(self) -> int | None:
+        """How many servers may forget its lock, as far as that is known."""
+        return self.report.get("strength") if self.report else None
+
+    @property
     def entered(self) -> float:
         return min(stay.entered for stay in self.stays)
 
@@ -100,8 +108,14 @@ class Fault:
     name: str
     began: float
     ended: float
-    forgets: bool  # the store may have forgotten who holds what: it promises nothing then
+    forgets: bool  # the store may grant what it has granted already: it promises nothing then
     contender: int | None = None  # whom alone it concerned
+    servers: int | None = None  # how many of a quorum's lose what they know; the others do not
+
+    @property
+    def forgets_places(self) -> bool:
+        """Whether who waits may not be known any more."""
+        return (self.forgets or self.servers is not None) and self.name != CLOCK
 
     def touches(self, start: float, end: float) -> bool:
         return self.began <= end and self.ended >= start
@@ -148,7 +162,7 @@ def story_of(events: list[Event]) -> Story:
             runs[event["run"]].signals.append(event)
         elif what == "fault":
             faults[event["id"]] = Fault(event["name"], event["at"], over, event["forgets"],
-                                        event.get("contender"))
+                                        event.get("contender"), event.get("servers"))
         elif what == "healed":
             faults[event["id"]].ended = event["at"]
     start = next(event for event in events if event["what"] == "start")

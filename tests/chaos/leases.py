@@ -78,6 +78,37 @@ class Ledger:
         return Lease(lock, fence, int(fields[4]) / 1e6 - ahead)
 
 
+class MajorityLedger:
+    """The same of servers that know nothing of each other: a lease lasts while most have it.
+
+    A server that forgets one, or whose clock steps, is taken to have it still: that is no
+    matter while no more of them do than may.
+    """
+
+    def __init__(self, servers: int) -> None:
+        self._most = servers // 2 + 1
+        self._ledgers: dict[str, Ledger] = {}  # by server
+        self._ends: dict[tuple[str, int], dict[str, float]] = {}  # by lock and fence, then by server
+
+    def read(self, server: str, line: str, arrived: float) -> Lease | None:
+        return self._merged(server, self._of(server).read(server, line, arrived))
+
+    def look(self, server: str, lock: str, value: str, end: float) -> Lease | None:
+        return self._merged(server, self._of(server).look(server, lock, value, end))
+
+    def _of(self, server: str) -> Ledger:
+        return self._ledgers.setdefault(server, Ledger())
+
+    def _merged(self, server: str, lease: Lease | None) -> Lease | None:
+        if lease is None:
+            return None
+        ends = self._ends.setdefault((lease.lock, lease.fence), {})
+        ends[server] = lease.end
+        if len(ends) < self._most:
+            return None
+        return Lease(lease.lock, lease.fence, sorted(ends.values(), reverse=True)[self._most - 1])
+
+
 def _moment(unit: str, number: str, now: float, ahead: float) -> float:
     if unit.upper() == "PX":
         return now + int(number) / 1000

@@ -1,4 +1,4 @@
-"""Networks between contenders and a server, each of which can break by itself."""
+"""Networks between contenders and servers, each of which can break by itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 DRIP = 0.03  # seconds from one byte to the next
@@ -43,10 +44,14 @@ class Way:
     lost_some: bool = False
 
 
-class Link:
-    """One contender's network. `port` is where it listens on 127.0.0.1."""
+Address = str | tuple[str, int]  # of a unix socket, or host and port
 
-    def __init__(self) -> None:
+
+class Link:
+    """One contender's network to one server. `port` is where it listens on 127.0.0.1."""
+
+    def __init__(self, target: Address) -> None:
+        self.target = target
         self.weather = CALM
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=32)
         self.port: int = self.listener.getsockname()[1]
@@ -54,33 +59,40 @@ class Link:
 
 
 class Links:
-    """All links, to the server at the unix socket `target`; one thread carries the bytes."""
+    """The links of so many contenders to each of the servers; one thread carries the bytes."""
 
-    def __init__(self, number: int, target: str) -> None:
-        self._target = target
+    def __init__(self, contenders: int, servers: list[Address]) -> None:
         self._selector = selectors.DefaultSelector()
         self._changes: deque[tuple[Link, Weather]] = deque()
         self._ways: dict[socket.socket, tuple[Link, Way]] = {}  # by where it comes from
-        self._links = [Link() for _ in range(number)]
-        for link in self._links:
+        self._links = [[Link(server) for server in servers] for _ in range(contenders)]
+        for link in self._all():
             self._selector.register(link.listener, selectors.EVENT_READ, link)
         self._stops = False
         self._thread = threading.Thread(target=self._carry, name="links")
         self._thread.start()
 
-    def port(self, number: int) -> int:
-        return self._links[number].port
+    def addresses(self, contender: int) -> list[str]:
+        """Where a contender finds the servers."""
+        return [f"127.0.0.1:{link.port}" for link in self._links[contender]]
 
-    def turn(self, number: int, weather: Weather) -> None:
-        self._changes.append((self._links[number], weather))
+    def turn(self, weather: Weather, contender: int | None = None, server: int | None = None) -> None:
+        """Of one contender or all, to one server or all."""
+        for links in self._links if contender is None else [self._links[contender]]:
+            for link in links if server is None else [links[server]]:
+                self._changes.append((link, weather))
 
     def close(self) -> None:
         self._stops = True
         self._thread.join()
         for end in list(self._ways):
             end.close()
-        for link in self._links:
+        for link in self._all():
             link.listener.close()
+
+    def _all(self) -> Iterator[Link]:
+        for links in self._links:
+            yield from links
 
     def _carry(self) -> None:
         while not self._stops:
@@ -111,15 +123,17 @@ class Links:
         if link.weather.refuses:
             client.close()
             return
-        server = socket.socket(socket.AF_UNIX)
+        server = socket.socket(socket.AF_UNIX if isinstance(link.target, str) else socket.AF_INET)
         server.settimeout(1)
         try:
-            server.connect(self._target)
+            server.connect(link.target)
         except OSError:
             server.close()
             client.close()
             return
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if isinstance(link.target, tuple):
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.settimeout(1)
         for source, to in ((client, server), (server, client)):
             way = Way(to, source, is_reply=to is client)

@@ -17,15 +17,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contenders import Contender
+from disasters import Disaster, Disasters
+from etcd import Etcd
+from etcd_disasters import EtcdDisasters
 from fleet_disasters import ClusterDisasters, SentinelDisasters
 from history import History
 from links import CALM, Weather
+from quorum import Quorum
+from quorum_disasters import QuorumDisasters
+from server_disasters import ServerDisasters
 from servers import CannotStart
 from stores import Cluster, OneServer, Sentinels, Store
-from verdict import CLOCK
 from witness import Witness
 
-Disaster = Callable[[random.Random], None]
+# The disasters of a kind of store, of which the others have none.
+DISASTERS: dict[type[Store], Callable[..., Disasters]] = {
+    OneServer: ServerDisasters, Sentinels: SentinelDisasters, Cluster: ClusterDisasters,
+    Quorum: QuorumDisasters, Etcd: EtcdDisasters,
+}
 # How long beyond a lease a line is left alone, so that it can be seen whether it goes on
 # (verdict.UNTAKEN, and some); and from one such time to the next, for much is left out in it.
 ASLEEP = 9.0
@@ -64,11 +73,13 @@ class Nemesis:
             thread.join()
 
     @contextmanager
-    def fault(self, name: str, forgets: bool = False, contender: int | None = None) -> Iterator[None]:
+    def fault(self, name: str, forgets: bool = False, contender: int | None = None,
+              servers: int | None = None) -> Iterator[None]:
         with self._lock:
             self._faults += 1
             number = self._faults
-        self.history.note("fault", id=number, name=name, forgets=forgets, contender=contender)
+        self.history.note("fault", id=number, name=name, forgets=forgets, contender=contender,
+                          servers=servers)
         try:
             yield
         finally:
@@ -131,11 +142,11 @@ class Nemesis:
         takes its time."""
         contender = self._contenders[dice.randrange(len(self._contenders))]
         late = dice.uniform(0.1, 0.4)
-        if isinstance(self.store, OneServer):
+        if self.store.links:
             with self.fault("slow answers", contender=contender.number):
-                self.store.links.turn(contender.number, Weather(replies_late=late))
+                self.store.links.turn(Weather(replies_late=late), contender.number)
                 self._stop_next(contender, late / 2)
-                self.store.links.turn(contender.number, CALM)
+                self.store.links.turn(CALM, contender.number)
         else:
             self._stop_next(contender, 0.002)
 
@@ -229,16 +240,8 @@ class Nemesis:
     # --- What is between them and their locks ---
 
     def _server_disasters(self) -> list[Disaster]:
-        if isinstance(self.store, OneServer):
-            disasters = [self._weather] * 4 + [self._slow_then_gone] * 3 + [self._server_killed, self._server_killed,
-                    self._server_stopped, self._server_stopped, self._server_forgets, self._server_forgets,
-                    self._clock_steps]
-            return [self._undisturbed(one) for one in disasters]
-        if isinstance(self.store, Sentinels):
-            return [self._undisturbed(one) for one in SentinelDisasters(self.store, self.fault, self.pause).all()]
-        if isinstance(self.store, Cluster):
-            return [self._undisturbed(one) for one in ClusterDisasters(self.store, self.fault, self.pause).all()]
-        return []
+        kind = DISASTERS.get(type(self.store))
+        return [self._undisturbed(one) for one in kind(self.store, self.fault, self.pause).all()] if kind else []
 
     def _undisturbed(self, disaster: Disaster) -> Disaster:
         def disturb(dice: random.Random) -> None:
@@ -246,73 +249,3 @@ class Nemesis:
                 disaster(dice)
 
         return disturb
-
-    def _server(self) -> OneServer:
-        assert isinstance(self.store, OneServer)
-        return self.store
-
-    def _weather(self, dice: random.Random) -> None:
-        """For one contender or for all of them."""
-        name, weather = dice.choice((
-            ("requests late", Weather(requests_late=dice.uniform(0.1, 0.7))),
-            ("replies late", Weather(replies_late=dice.uniform(0.1, 0.7))),
-            ("partition", Weather(partition=True)),
-            ("connections broken off", Weather(refuses=True)),
-            ("replies lost", Weather(loses_replies=True)),
-            ("dripping", Weather(drips=True)),
-        ))
-        whom = dice.choice([None, *range(len(self._contenders))])
-        seconds = dice.choice((0.5, 1.5, self.store.ttl + 1.0))
-        with self.fault(name, contender=whom):
-            self._turn(whom, weather)
-            self.pause(seconds)
-            self._turn(whom, CALM)
-
-    def _slow_then_gone(self, dice: random.Random) -> None:
-        """As networks fail: first everything takes longer, then nothing comes through."""
-        late = dice.choice((0.35, 0.45, 0.55, 0.7))
-        with self.fault("slow, then gone"):
-            self._turn(None, Weather(replies_late=late))
-            self.pause(self.store.ttl * dice.uniform(0.5, 1.2))
-            self._turn(None, dice.choice((CALM, Weather(replies_late=late))))
-            self.pause(dice.choice((0.0, self.store.ttl * dice.uniform(0.1, 0.4))))
-            self._turn(None, Weather(partition=True))
-            self.pause(self.store.ttl + 1.0)
-            self._turn(None, CALM)
-
-    def _turn(self, whom: int | None, weather: Weather) -> None:
-        links = self._server().links
-        for number in range(len(self._contenders)) if whom is None else (whom,):
-            links.turn(number, weather)
-
-    def _server_killed(self, dice: random.Random) -> None:
-        server = self._server().server
-        with self.fault("server killed"):
-            server.kill()
-            self.pause(dice.choice((0.0, 0.5, self.store.ttl)))
-            server.start()
-
-    def _server_stopped(self, dice: random.Random) -> None:
-        server = self._server().server
-        with self.fault("server stopped"):
-            server.signal(signal.SIGSTOP)
-            self.pause(dice.choice((0.3, 1.0, self.store.ttl + 1.0)))
-            server.signal(signal.SIGCONT)
-
-    def _server_forgets(self, _: random.Random) -> None:
-        """Until the next renewal of those who had a lock."""
-        with self.fault("server forgets", forgets=True):
-            self._server().server.ask("FLUSHALL")
-            self.pause(0.2)
-
-    def _clock_steps(self, dice: random.Random) -> None:
-        """Leases end sooner or later than they should, and once more when it is set right."""
-        clock = self._server().server.clock
-        assert clock is not None
-        with self.fault(CLOCK, forgets=True):
-            clock.write_text(f"{dice.choice((-2000, 2000))}\n")
-            self.pause(dice.uniform(1.0, 3.0))
-            clock.write_text("0\n")
-            self.pause(3.0)
-
-

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from history import History
-from leases import Lease, Ledger
+from leases import Lease, Ledger, MajorityLedger
 from resp import Client, ServerError, ask
 
 Address = str | tuple[str, int]
@@ -49,6 +49,26 @@ def free_ports(number: int, also_at: int = 0) -> list[int]:
     return found
 
 
+class Clock:
+    """What a server takes for the time, by the library that clock.c is."""
+
+    def __init__(self, file: Path, library: Path) -> None:
+        self.file = file
+        self.library = library
+        self.step(0)
+
+    def step(self, milliseconds: int) -> None:
+        """So far away from what it is here."""
+        self.file.write_text(f"{milliseconds}\n")
+
+
+def clock_library(root: Path) -> Path:
+    library = root / "clock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library),
+                    str(Path(__file__).parent / "clock.c")], check=True)
+    return library
+
+
 class Server:
     """A redis-server in a directory, with a MONITOR that keeps the ledger while it runs."""
 
@@ -56,7 +76,7 @@ class Server:
                  is_sentinel: bool = False) -> None:
         self.directory = directory
         self.address = address
-        self.clock: Path | None = None  # the file that says by how much its clock is off
+        self.clock: Clock | None = None  # if it is not the machine's
         self.process: subprocess.Popen[bytes] | None = None
         self.is_sentinel = is_sentinel
         self._arguments = ["--sentinel"] if is_sentinel else []
@@ -73,8 +93,8 @@ class Server:
     def start(self) -> None:
         environment = dict(os.environ)
         if self.clock:
-            environment["LD_PRELOAD"] = str(self.clock.with_suffix(".so"))
-            environment["CHAOS_CLOCK"] = str(self.clock)
+            environment["LD_PRELOAD"] = str(self.clock.library)
+            environment["CHAOS_CLOCK"] = str(self.clock.file)
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 ["redis-server", str(self.directory / "conf"), *self._arguments],
@@ -105,10 +125,11 @@ class Server:
 class Observer:
     """Notes in the history each lease that one of the servers grants or prolongs."""
 
-    def __init__(self, servers: list[Server], locks: list[str], history: History) -> None:
+    def __init__(self, servers: list[Server], locks: list[str], ledger: Ledger | MajorityLedger,
+                 history: History) -> None:
         self._history = history
         self._locks = locks
-        self._ledger = Ledger()
+        self._ledger = ledger
         self._lock = threading.Lock()
         self._stops = False
         self._threads = [threading.Thread(target=self._listen, args=(server,)) for server in servers]

@@ -1,4 +1,5 @@
-"""The stores that contenders use: a directory, a server, sentinels with theirs, a cluster."""
+"""The stores that contenders use: a directory, a server, sentinels with theirs, a cluster.
+Those of a quorum and of etcd are in quorum.py and etcd.py."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from typing import Any
 
 from contenders import SEATS
 from history import History
+from leases import Ledger, MajorityLedger
 from links import Links
-from servers import Observer, Server, await_until, free_ports
+from servers import Clock, Observer, Server, await_until, clock_library, free_ports
 
 
 class Store:
@@ -20,6 +22,9 @@ class Store:
     ttl = 3.0
     timeout = 2.0  # of an operation, in seconds
     options: list[str] = []
+    release_options: list[str] = []  # besides
+    seats = SEATS
+    links: Links | None = None  # the networks of contenders, if each has its own
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -38,8 +43,18 @@ class Store:
         for server in self.servers:
             server.kill()
 
-    def observe(self, servers: list[Server], history: History) -> None:
-        self.observer = Observer(servers, [seat.lock for seat in SEATS], history)
+    def observe(self, servers: list[Server], history: History,
+                ledger: Ledger | MajorityLedger | None = None) -> None:
+        locks = sorted({seat.lock for seat in self.seats})
+        self.observer = Observer(servers, locks, ledger or Ledger(), history)
+
+    def endless_keys(self) -> list[str]:
+        """What stays for ever, though only fences may."""
+        found = []
+        for server in self.servers:
+            keys = server.ask("KEYS", "dlock:*") if not server.is_sentinel and server.answers() else None
+            found += [key for key in keys or [] if not key.endswith(":f") and server.ask("PTTL", key) == -1]
+        return found
 
 
 class OneServer(Store):
@@ -48,25 +63,21 @@ class OneServer(Store):
     kind = "redis"
     timeout = 0.5
     options = ["--store-timeout=500ms"]
+    links: Links
 
-    def __init__(self, root: Path, contenders: int) -> None:
+    def __init__(self, root: Path) -> None:
         super().__init__(root)
         socket = str(root / "socket")
         self.server = Server(root / "server", socket,
                              ['save ""', "appendonly yes", "appendfsync always"])
         self.servers = [self.server]
-        self.links = Links(contenders, socket)
-        self._contenders = contenders
+        self.links = Links(len(self.seats), [socket])
 
     def urls(self) -> list[str]:
-        return [f"redis://127.0.0.1:{self.links.port(i)}" for i in range(self._contenders)]
+        return [f"redis://{self.links.addresses(i)[0]}" for i in range(len(self.seats))]
 
     def start(self, history: History) -> None:
-        clock = self.root / "clock"
-        clock.write_text("0\n")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(clock.with_suffix(".so")),
-                        str(Path(__file__).parent / "clock.c")], check=True)
-        self.server.clock = clock
+        self.server.clock = Clock(self.root / "clock", clock_library(self.root))
         self.server.start()
         self.observe(self.servers, history)
 
@@ -226,11 +237,3 @@ def _covers(part: str, slot: int) -> bool:
         return False
     first, _, last = part.partition("-")
     return int(first) <= slot <= int(last or first)
-
-
-def store_of(kind: str, root: Path, contenders: int, replicas: str) -> Store:
-    if kind == "redis":
-        return OneServer(root, contenders)
-    if kind == "sentinel":
-        return Sentinels(root, replicas)
-    return Cluster(root, replicas) if kind == "cluster" else Store(root)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 from accounts import exit_codes, orphans, overruns, reports
-from history import Event, Run, Story
+from history import Event, Fault, Run, Story
 
 # So much later than it was a death may be seen on a busy machine. dlock is to have a
 # hundred milliseconds to spare.
@@ -20,8 +20,6 @@ DYING = 0.1
 # What a lock may be free for though somebody waits, beyond the lease of a holder that
 # died: the promise to a dead waiter, the look of the one behind it, and a busy machine.
 UNTAKEN = 3.0 + 2.5 + 1.5
-# What makes a server end leases at the wrong time, but not forget who waits.
-CLOCK = "clock stepped"
 # Who came so much later stands behind.
 IN_LINE = 1.5
 
@@ -53,8 +51,18 @@ def meetings(story: Story) -> Iterator[tuple[Run, Run]]:
                 yield first, second
 
 
-def is_excused(story: Story, start: float, end: float) -> bool:
-    return any(fault.forgets and fault.touches(start, end) for fault in story.faults)
+def may_be_unknown(run: Run, fault: Fault) -> bool:
+    """Whether a store may not know any more that a run has its lock. As many servers of a
+    quorum may lose it as the run was told."""
+    if fault.servers is None:
+        return fault.forgets
+    return run.strength is None or run.strength < fault.servers
+
+
+def is_excused(story: Story, run: Run, until: float) -> bool:
+    """Whether somebody else could be let in."""
+    return any(fault.forgets and may_be_unknown(run, fault) and fault.touches(run.spawned, until)
+               for fault in story.faults)
 
 
 def overlaps(story: Story) -> list[str]:
@@ -63,7 +71,7 @@ def overlaps(story: Story) -> list[str]:
         f"overlap: runs {first.id} and {second.id} both held {first.lock} at {second.entered:.3f}"
         f", for {min(first.left(story.over), second.left(story.over)) - second.entered:.3f} s"
         for first, second in meetings(story)
-        if not is_excused(story, first.spawned, second.entered)
+        if not is_excused(story, first, second.entered)
     ]
 
 
@@ -75,7 +83,7 @@ def kernel_says(story: Story) -> list[str]:
         """Whether one was there that the store forgot; it may have just been seen to end."""
         came = runs[event["run"]]
         return any(first.entered < event["at"] < first.left(story.over) + DYING
-                   and exclude_each_other(first, came) and is_excused(story, first.spawned, event["at"])
+                   and exclude_each_other(first, came) and is_excused(story, first, event["at"])
                    for first in runs.values() if first.lock == came.lock and first is not came)
 
     return [f"overlap: the kernel knows of another one when run {event['run']} came at {event['at']:.3f}"
@@ -91,16 +99,22 @@ def lease_ends(story: Story) -> dict[int, list[tuple[float, float]]]:
     """By fence: when a server said so, and until when the lease was to last."""
     ends: dict[int, list[tuple[float, float]]] = {}
     for event in story.of("lease"):
-        ends.setdefault(event["fence"], []).append((event["at"], event["end"]))
+        said = ends.setdefault(event["fence"], [])
+        if event["end"] is not None:  # else it is told when it has ended
+            said.append((event["at"], event["end"]))
     return ends
 
 
 def lateness(story: Story) -> dict[int, float]:
     """By run: how long its last process outlived its lease; negative if it did not."""
     ends = lease_ends(story)
+    ended = {event["fence"]: event["at"] for event in story.of("lease ended")}
     late = {}
     for run in story.stayed():
         left = run.left(story.over)
+        if run.fence in ended:
+            late[run.id] = left - ended[run.fence]
+            continue
         known = [end for at, end in ends.get(run.fence or 0, []) if at <= left + SEEN_LATE]
         if known:
             late[run.id] = left - max(known)
@@ -111,7 +125,7 @@ def late_deaths(story: Story) -> list[str]:
     late = lateness(story)
     return [f"late: run {run.id} on {run.lock} outlived its lease by {late[run.id]:.3f} s"
             for run in story.stayed()
-            if late.get(run.id, -1.0) > SEEN_LATE and not is_excused(story, run.spawned, run.left(story.over))]
+            if late.get(run.id, -1.0) > SEEN_LATE and not is_excused(story, run, run.left(story.over))]
 
 
 def unknown_leases(story: Story) -> list[str]:
@@ -169,7 +183,7 @@ def idle(story: Story) -> list[str]:
         if run.plan["verb"] != "run" or run.plan["wait"] < bound or run.plan["mode"] == "s":
             continue
         until = run.entered if run.stays else (run.exited or story.over)
-        if any(fault.forgets and fault.name != CLOCK and fault.touches(run.spawned, until) for fault in story.faults):
+        if any(fault.forgets_places and fault.touches(run.spawned, until) for fault in story.faults):
             continue  # its place in the queue may be forgotten, and it sleeps for 45 s
         others = [other for other in story.runs if other.lock == run.lock]
         marks = [run.spawned, until]
@@ -197,7 +211,7 @@ def untrue_success(story: Story) -> list[str]:
     late = lateness(story)
     complaints += [f"success: run {run.id} outlived its lease and ended with {run.code}"
                    for run in story.stayed() if succeeded(run) and late.get(run.id, -1.0) > SEEN_LATE
-                   and not is_excused(story, run.spawned, run.left(story.over))]
+                   and not is_excused(story, run, run.left(story.over))]
     return complaints
 
 
@@ -207,7 +221,8 @@ def robbed(story: Story) -> list[str]:
             for run in story.stayed()
             if run.report and run.report["outcome"] == "lost" and run.exited is not None and not run.signals
             and run.report.get("reason") in ("taken over", "failed over")
-            and not is_excused(story, run.spawned, run.exited)]
+            and not any(may_be_unknown(run, fault) and fault.touches(run.spawned, run.exited)
+                        for fault in story.faults)]
 
 
 def leftovers(story: Story) -> list[str]:

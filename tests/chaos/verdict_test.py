@@ -13,9 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.dont_write_bytecode = True
 
 from contenders import SEATS, Plan, plan_for, words_of  # noqa: E402
-from history import Event, story_of  # noqa: E402
-from leases import Ledger  # noqa: E402
-from verdict import CLOCK, judge, lateness  # noqa: E402
+from history import CLOCK, Event, story_of  # noqa: E402
+from verdict import judge, lateness  # noqa: E402
 
 
 def start(store: str = "redis") -> Event:
@@ -52,8 +51,9 @@ def unserved(number: int, began: float, ended: float, code: int = 75, outcome: s
     ]
 
 
-def fault(began: float, ended: float, forgets: bool = False) -> list[Event]:
-    return [{"at": began, "what": "fault", "id": 1, "name": "a fault", "forgets": forgets, "contender": None},
+def fault(began: float, ended: float, forgets: bool = False, servers: int | None = None) -> list[Event]:
+    return [{"at": began, "what": "fault", "id": 1, "name": "a fault", "forgets": forgets, "contender": None,
+             "servers": servers},
             {"at": ended, "what": "healed", "id": 1}]
 
 
@@ -95,6 +95,21 @@ class VerdictTest(unittest.TestCase):
         late = fault(2.5, 2.6, forgets=True)
         self.assertIn("overlap", self.kinds(run(1, 1, 3), run(2, 2, 4, fence=101), late))
 
+    def test_a_quorum_excuses_whose_lock_too_many_servers_forgot(self) -> None:
+        def met(strength: int, forgets: bool) -> list[str]:
+            lost = report(outcome="lost", protected=False, strength=strength)
+            return self.kinds(run(1, 1, 3, code=76, said=lost), run(2, 2, 4, fence=101),
+                              fault(1.5, 1.6, forgets=forgets, servers=1))
+
+        self.assertEqual(met(0, forgets=True), [])
+        self.assertEqual(met(1, forgets=True), ["overlap"])
+        self.assertEqual(met(0, forgets=False), ["overlap"])
+
+    def test_servers_of_a_quorum_that_restart_may_lose_a_lock_but_not_share_it(self) -> None:
+        lost = run(1, 1, 3, code=76, said=report(outcome="lost", protected=False, reason="taken over", strength=1))
+        self.assertEqual(self.kinds(lost, fault(1.5, 1.6, servers=2)), [])
+        self.assertEqual(self.kinds(lost, fault(1.5, 1.6, servers=1)), ["robbed"])
+
     def test_the_kernel_knows_of_another_holder(self) -> None:
         event = {"at": 1.1, "what": "not alone", "run": 1, "pid": 1}
         self.assertEqual(self.kinds(run(1, 1, 2), event), ["overlap"])
@@ -104,6 +119,14 @@ class VerdictTest(unittest.TestCase):
 
     def test_a_death_behind_the_end_of_its_lease(self) -> None:
         self.assertIn("late", self.kinds(run(1, 1, 3, lease=1.0, code=76, said=report(outcome="lost", protected=False))))
+
+    def test_a_death_behind_a_lease_that_was_seen_to_end(self) -> None:
+        def ended(at: float) -> list[str]:
+            events = [{**event, "end": None} if event["what"] == "lease" else event for event in run(1, 1, 3)]
+            return self.kinds(events, {"at": at, "what": "lease ended", "lock": "alone", "fence": 100})
+
+        self.assertEqual(ended(2.0), ["late", "success"])
+        self.assertEqual(ended(3.0), [])
 
     def test_a_success_behind_the_end_of_its_lease(self) -> None:
         self.assertIn("success", self.kinds(run(1, 1, 3, lease=1.0)))
@@ -194,43 +217,6 @@ class VerdictTest(unittest.TestCase):
 
     def test_what_is_left_behind(self) -> None:
         self.assertEqual(self.kinds({"at": 1.0, "what": "leftover", "which": "key k"}), ["leftover"])
-
-
-class LedgerTest(unittest.TestCase):
-    RECORD = 'x 0 777 1000000 {ends} h {{\\"host\\":\\"a\\"}}'
-
-    def read(self, ledger: Ledger, *lines: str) -> list[tuple[int, float]]:
-        leases = [ledger.read("s", line, float(line[1:].split()[0])) for line in lines]
-        return [(lease.fence, lease.end) for lease in leases if lease]
-
-    def grant(self, value: str = "aa", ends: int = 103_000_000) -> list[str]:
-        return [f'+100.0 [0 lua] "SET" "dlock:{{job}}" "{value}" "PX" "3000"',
-                f'+100.0 [0 lua] "HSET" "dlock:{{job}}:h" "aa" "{self.RECORD.format(ends=ends)}"']
-
-    def test_a_grant_and_a_renewal(self) -> None:
-        renewal = '+101.0 [0 lua] "PEXPIRE" "dlock:{job}" "3000"'
-        self.assertEqual(self.read(Ledger(), *self.grant(), renewal), [(777, 103.0), (777, 104.0)])
-
-    def test_with_several_holders_the_record_counts(self) -> None:
-        self.assertEqual(self.read(Ledger(), *self.grant("dlock:shared", 102_500_000)), [(777, 102.5)])
-
-    def test_a_promise_is_no_lease(self) -> None:
-        promise = [line.replace(" h {", " p {") for line in self.grant()]
-        self.assertEqual(self.read(Ledger(), *promise), [])
-
-    def test_what_a_primary_tells_its_replica(self) -> None:
-        told = self.grant()
-        told[0] = told[0].replace('"PX" "3000"', '"PXAT" "103500"')
-        self.assertEqual(self.read(Ledger(), *told), [(777, 103.5)])
-
-    def test_the_stamps_of_a_clock_that_was_stepped(self) -> None:
-        ledger = Ledger()
-        leases = [ledger.read("s", line, 200.0) for line in self.grant()]
-        self.assertEqual([lease.end for lease in leases if lease], [203.0])
-
-    def test_other_keys_and_lines_mean_nothing(self) -> None:
-        self.assertEqual(self.read(Ledger(), '+100.0 [0 lua] "GET" "dlock:{job}"', '+100.0 OK',
-                                   '+100.0 [0 lua] "SET" "other" "x" "PX" "5"'), [])
 
 
 class PlanTest(unittest.TestCase):

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
-# A short run of tests/chaos on each store, and whether its verdict can see at all. For
-# longer ones, and for bugs that it is to find, see tests/chaos/README.md.
+# A minute of tests/chaos on each store (or DLOCK_CHAOS_SECONDS), and whether its verdict
+# can see at all. For longer ones, and for bugs that it is to find, see tests/chaos/README.md.
 
 setup() {
   load ../bats/support
   history=$BATS_TEST_TMPDIR/history
-  : "${DLOCK_CHAOS_SEED:=1}"
+  : "${DLOCK_CHAOS_SEED:=1}" "${DLOCK_CHAOS_SECONDS:=60}"
 }
 
 teardown() { kill_leftovers; }
@@ -17,22 +17,39 @@ chaos() {  # <option>...
 
 @test "the verdict sees all that must not be" {
   python3 "$DLOCK_SOURCE/tests/chaos/verdict_test.py"
+  python3 "$DLOCK_SOURCE/tests/chaos/leases_test.py"
 }
 
 @test "locks of local: keep their promises in chaos" {
-  chaos --store local --seconds 15
+  chaos --store local --seconds "$DLOCK_CHAOS_SECONDS"
 }
 
 @test "locks on a server keep their promises in chaos" {
-  chaos --store redis --seconds 15
+  chaos --store redis --seconds "$DLOCK_CHAOS_SECONDS"
 }
 
 @test "locks on servers with sentinels keep their promises in chaos" {
-  chaos --store sentinel --seconds 15
+  chaos --store sentinel --seconds "$DLOCK_CHAOS_SECONDS"
 }
 
 @test "locks in a cluster keep their promises in chaos" {
-  chaos --store cluster --seconds 15
+  chaos --store cluster --seconds "$DLOCK_CHAOS_SECONDS"
+}
+
+@test "locks on a quorum of three keep their promises in chaos" {
+  chaos --store quorum3 --seconds "$DLOCK_CHAOS_SECONDS"
+}
+
+@test "locks on a quorum of five keep their promises in chaos" {
+  chaos --store quorum5 --seconds "$DLOCK_CHAOS_SECONDS"
+}
+
+@test "locks on one member of etcd keep their promises in chaos" {
+  chaos --store etcd1 --seconds "$DLOCK_CHAOS_SECONDS"
+}
+
+@test "locks on three members of etcd keep their promises in chaos" {
+  chaos --store etcd3 --seconds "$DLOCK_CHAOS_SECONDS"
 }
 
 @test "a dlock that excludes nobody is found out" {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "store/local/directory.hpp"
-#include "store/redis/records.hpp"
+#include "store/redis/keys.hpp"
 #include "store/url_parts.hpp"
 #include "util/checksum.hpp"
 #include "util/failure.hpp"

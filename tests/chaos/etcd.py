@@ -1,0 +1,140 @@
+"""Members of etcd, and what they tell of the locks that are kept there."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from etcd_watch import SPACE, Observer
+from history import History
+from links import Links
+from servers import await_until, free_ports
+from stores import Store
+
+MEMORY = Path("/dev/shm")  # etcd writes every change through to its disk
+
+
+def encoded(key: str) -> str:
+    return base64.b64encode(key.encode()).decode()
+
+
+def all_below(prefix: str) -> dict[str, str]:
+    return {"key": encoded(prefix), "range_end": encoded(prefix[:-1] + chr(ord(prefix[-1]) + 1))}
+
+
+class Member:
+    """One etcd, which is asked by the JSON that it has beside gRPC."""
+
+    def __init__(self, number: int, ports: list[int], directory: Path, log: Path) -> None:
+        """`ports`: the one for clients, and those of all members for each other."""
+        self.name = f"m{number}"
+        self.address = ("127.0.0.1", ports[0])
+        self.process: subprocess.Popen[bytes] | None = None
+        self._log = log
+        peers = [f"http://127.0.0.1:{port}" for port in ports[1:]]
+        client = f"http://127.0.0.1:{ports[0]}"
+        self._command = [
+            "etcd", "--name", self.name, "--data-dir", str(directory / self.name),
+            "--listen-client-urls", client, "--advertise-client-urls", client,
+            "--listen-peer-urls", peers[number], "--initial-advertise-peer-urls", peers[number],
+            "--initial-cluster", ",".join(f"m{i}={peer}" for i, peer in enumerate(peers)),
+            "--initial-cluster-token", str(directory), "--heartbeat-interval", "100",
+            "--election-timeout", "1000", "--logger", "zap", "--log-level", "error"]
+
+    def start(self) -> None:
+        """It need not serve yet."""
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=True)
+
+    def signal(self, number: int) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        if self.process:
+            self.signal(signal.SIGKILL)
+            self.process.wait()
+
+    def ask(self, path: str, **question: Any) -> dict[str, Any] | None:
+        """The answer; None if there is none, or an error."""
+        connection = http.client.HTTPConnection(*self.address, timeout=2)
+        try:
+            connection.request("POST", path, json.dumps(question))
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+        except (OSError, ValueError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+        return answer if response.status == 200 else None
+
+    def pairs(self) -> list[dict[str, Any]]:
+        """All keys of locks, with their leases."""
+        answer = self.ask("/v3/kv/range", **all_below(SPACE), keys_only=True) or {}
+        return [{**pair, "key": base64.b64decode(pair["key"]).decode()} for pair in answer.get("kvs", [])]
+
+    def leads(self) -> bool:
+        status = self.ask("/v3/maintenance/status")
+        return status is not None and status.get("leader") == status["header"]["member_id"]
+
+    def serves(self) -> bool:
+        """Whether there is a leader, and it takes part."""
+        return self.ask("/v3/kv/range", key=encoded(SPACE)) is not None
+
+
+class Etcd(Store):
+    """One member, or more. Each contender has its own network to each."""
+
+    ttl = 6.0
+    timeout = 1.0
+    options = ["--store-timeout=1s"]
+    links: Links
+
+    def __init__(self, root: Path, number: int) -> None:
+        super().__init__(root)
+        self.kind = f"etcd{number}"
+        self._data = Path(tempfile.mkdtemp(prefix="chaos.", dir=MEMORY if MEMORY.is_dir() else root))
+        ports = free_ports(2 * number)
+        self.members = [Member(i, [ports[i], *ports[number:]], self._data, root / f"etcd{i}") for i in range(number)]
+        self.links = Links(len(self.seats), [member.address for member in self.members])
+        self._watch: Observer | None = None
+
+    def urls(self) -> list[str]:
+        return [f"etcd://{','.join(self.links.addresses(i))}" for i in range(len(self.seats))]
+
+    def start(self, history: History) -> None:
+        for member in self.members:
+            member.start()
+        self.await_whole()
+        locks = sorted({seat.lock for seat in self.seats})
+        self._watch = Observer([member.address for member in self.members], locks, history)
+
+    def await_whole(self) -> None:
+        await_until(lambda: all(member.serves() for member in self.members), 60, "etcd")
+
+    def leader(self) -> Member | None:
+        return next((member for member in self.members if member.leads()), None)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Of those who have a lock or wait for one."""
+        return [pair for pair in self.members[0].pairs() if not pair["key"].startswith(f"{SPACE}.")]
+
+    def endless_keys(self) -> list[str]:
+        return [pair["key"] for pair in self.members[0].pairs()
+                if int(pair.get("lease", 0)) == 0 and not pair["key"].startswith(f"{SPACE}.fence/")]
+
+    def close(self) -> None:
+        self.links.close()
+        for member in self.members:
+            member.kill()
+        if self._watch:
+            self._watch.close()
+        shutil.rmtree(self._data, ignore_errors=True)

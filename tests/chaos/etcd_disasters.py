@@ -1,0 +1,56 @@
+"""Disasters of the members of etcd, and of the networks that lead to them."""
+
+from __future__ import annotations
+
+import random
+
+from disasters import BadNetworks, Disaster, Disasters, Fault, Pause
+from etcd import Etcd, Member
+
+
+class EtcdDisasters(Disasters):
+    def __init__(self, store: Etcd, fault: Fault, pause: Pause) -> None:
+        super().__init__(fault, pause)
+        self._store = store
+        self._networks = BadNetworks(store.links, len(store.seats), len(store.members), store.ttl, fault, pause)
+
+    def all(self) -> list[Disaster]:
+        return [self._networks.weather] * 3 + [self._networks.slow_then_gone, self.kill, self.kill, self.stop,
+                                               self.stop, self.restart_all, self.revoke, self.revoke]
+
+    def one(self, dice: random.Random) -> Member:
+        """Mostly the one that leads."""
+        leader = self._store.leader()
+        return leader if leader and dice.random() < 0.7 else dice.choice(self._store.members)
+
+    def kill(self, dice: random.Random) -> None:
+        member = self.one(dice)
+        with self.fault(f"{member.name} killed"):
+            member.kill()
+            self.pause(dice.choice((0.0, 2.0, self._store.ttl)))
+            member.start()
+            self._store.await_whole()
+
+    def stop(self, dice: random.Random) -> None:
+        """For a moment, or for so long that another one leads when it goes on."""
+        member = self.one(dice)
+        with self.fault(f"{member.name} stopped"):
+            self.stop_for([member], dice.choice((0.5, 3.0, self._store.ttl + 2.0)))
+            self._store.await_whole()
+
+    def restart_all(self, dice: random.Random) -> None:
+        with self.fault("all members restarted"):
+            for member in self._store.members:
+                member.kill()
+            self.pause(dice.choice((0.0, self._store.ttl)))
+            for member in self._store.members:
+                member.start()
+            self._store.await_whole()
+
+    def revoke(self, dice: random.Random) -> None:
+        """As somebody does by hand: the lease of one who has a lock or waits for it."""
+        with self.fault("lease revoked", forgets=True):
+            entries = self._store.entries()
+            if entries:
+                self._store.members[0].ask("/v3/lease/revoke", ID=dice.choice(entries)["lease"])
+            self.pause(0.2)

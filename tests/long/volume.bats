@@ -1,0 +1,114 @@
+#!/usr/bin/env bats
+# Four ask for one lock until it was granted very often on each kind of store, a million
+# times on `local:` and 200,000 times on the others, or DLOCK_TEST_GRANTS times on each:
+#
+#   DLOCK_BIN=build/release/dlock bats tests/long/volume.bats
+#
+# Nobody finds another one inside, each fence is greater than the one before, nothing fails.
+# Nothing is broken here: that is for failovers.bats, and for tests/chaos.
+# shellcheck disable=SC2154  # the helpers set what is used here
+
+wanted=${DLOCK_TEST_GRANTS:-} # before the tests remove what is about dlock
+
+setup_file() {
+  cc -std=gnu11 -O2 -static -o "$BATS_FILE_TMPDIR/alone" "$DLOCK_SOURCE/tests/long/alone.c"
+}
+
+setup() {
+  load ../bats/support
+  load ../bats/etcd
+  load ../faults/locks
+  load ../faults/redis
+  load ../faults/sides
+  load ../faults/sentinel
+  load ../faults/cluster
+  load ../faults/quorum
+  yard=$BATS_TEST_TMPDIR/yard
+  mkdir "$yard"
+}
+
+teardown() {
+  touch "$yard/stop"
+  stop_redis
+  stop_fleet
+  stop_etcd
+  kill_leftovers
+}
+
+# Comes back for the lock until there is enough, or something is wrong.
+contend() {  # <option>...
+  local code=0
+  while [[ ! -e $yard/stop ]]; do
+    dlock run -w 60s "$@" job -- "$BATS_FILE_TMPDIR/alone" "$yard/count" 2>> "$yard/said" || code=$?
+    ((code == 0)) && continue
+    echo "exit code $code" >> "$yard/said"
+    : > "$yard/stop"
+  done
+}
+
+granted() {
+  local count=0
+  [[ ! -e $yard/count ]] || read -r count _ < "$yard/count" || true
+  echo "$count"
+}
+
+# So long without a single grant, and it will not come any more.
+longest_pause=60
+
+# Whether so many were granted before one failed or all stand still.
+are_granted() {  # <number>
+  local count=0 before=0 moved=$SECONDS
+  while ((count < $1)) && [[ ! -e $yard/stop ]]; do
+    sleep 0.1
+    count=$(granted)
+    if ((count > before)); then
+      before=$count moved=$SECONDS
+    elif ((SECONDS - moved > longest_pause)); then
+      echo "no grant within $longest_pause s behind $count" >&2
+      return 1
+    fi
+  done
+  [[ ! -e $yard/stop ]]
+}
+
+assert_nobody_meets_another() {  # <number of grants> [<option>...]
+  local grants=${wanted:-$1} contenders=() started status=0
+  started=$(now_ms)
+  for _ in 1 2 3 4; do contend "${@:2}" 3>&- & contenders+=("$!"); done
+  are_granted "$grants" || status=1
+  : > "$yard/stop"
+  wait "${contenders[@]}"
+  echo "# $(granted) grants, $(($(granted) * 1000 / ($(now_ms) - started))) a second" >&3
+  ((status == 0)) || cat "$yard/said" >&2
+  return "$status"
+}
+
+@test "a lock of local: is held by one at a time, a million times" {
+  use_private_store
+  assert_nobody_meets_another 1000000
+}
+
+@test "a lock on a server is held by one at a time, 200,000 times" {
+  use_redis_store
+  assert_nobody_meets_another 200000
+}
+
+@test "a lock on servers with sentinels is held by one at a time, 200,000 times" {
+  use_sentinel_store
+  assert_nobody_meets_another 200000 --replicas all
+}
+
+@test "a lock in a cluster is held by one at a time, 200,000 times" {
+  use_cluster_store
+  assert_nobody_meets_another 200000 --replicas all
+}
+
+@test "a lock on a quorum is held by one at a time, 200,000 times" {
+  use_quorum_store 3
+  assert_nobody_meets_another 200000
+}
+
+@test "a lock on three members of etcd is held by one at a time, 200,000 times" {
+  use_etcd_store 3
+  assert_nobody_meets_another 200000
+}
