@@ -240,6 +240,19 @@ is_watched() {
   assert_equal "$(keys dlock/.runs/job/now/)" ''
 }
 
+@test "a run that is turned away leaves neither a key nor a lease behind" {
+  hold job
+  run dlock run job -- true  # which sets up the lease of what is kept of runs
+  before=$(etcdctl lease list)
+
+  run dlock run job -- true
+
+  assert_status 75
+  assert_equal "$(etcdctl lease list)" "$before"
+  assert_equal "$(keys dlock/job/ | wc -l)" 1
+  assert_equal "$(etcdctl get dlock/.runs/job/refused -w json | jq '.kvs[0].version')" 2
+}
+
 @test "a holder whose lease is revoked is told at once" {
   hold job --report "$report"
   eventually is_watched

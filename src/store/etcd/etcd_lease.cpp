@@ -53,11 +53,17 @@ asio::awaitable<void> EtcdClaimant::have_lease(Turn& turn) {
     const auto sent_at = Clock::now();
     LeaseGrantRequest request{lease_, seconds_for(claim())};
     const auto granted = co_await calls_.lease_grant(request, turn.until, turn.wakeup);
-    if (granted.exists) continue;  // by a request whose answer was lost
-    if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
-    lasts_from_ = sent_at;
-    break;
+    if (take_granted(granted, sent_at)) break;
   }
+}
+
+// False if it is there already, by a request whose answer was lost.
+bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
+                                Clock::time_point sent_at) {
+  if (granted.exists) return false;
+  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
+  lasts_from_ = sent_at;
+  return true;
 }
 
 // Renews the lease, and looks at the entry on it; nothing if either is gone. A member

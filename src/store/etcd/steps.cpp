@@ -159,15 +159,6 @@ Line line_from(const LockName& lock, const TxnResult& result, std::size_t first)
   return line;
 }
 
-TxnRequest enter_free(const Scene& scene, const Entry& own) {
-  TxnRequest txn;
-  txn.conditions.push_back(
-      of_all(line_of(scene.lock), Target::create_revision, Compare::Result::equal, 0));
-  add_holder(txn, scene, own);
-  add_look(txn.otherwise, scene.lock);
-  return txn;
-}
-
 TxnRequest enter_first(const Scene& scene, const Entry& own) {
   TxnRequest txn;
   txn.conditions.push_back(is_as_it_was(scene, own));
