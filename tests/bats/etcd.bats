@@ -79,6 +79,25 @@ held"
   assert_status 75
 }
 
+@test "a reader inside a reader passes a writer that waits, which gets its turn afterwards" {
+  cd "$BATS_TEST_TMPDIR" || return
+  dlock run --shared job -- sh -c '
+    touch started
+    until [ -e go ]; do sleep 0.01; done
+    dlock run --shared job -- "$@"' - "${noting[@]}" "$order" inner 3>&- &
+  outer=$!
+  eventually test -e started
+  queue job -- "${noting[@]}" "$order" writer
+  run dlock run --shared job -- true
+  assert_status 75
+
+  touch go
+
+  assert_exits 0 "$outer"
+  assert_exits 0 "$waiter"
+  assert_equal "$(paste -sd ' ' "$order")" 'inner writer'
+}
+
 @test "a lock is acquired, renewed, checked and released by hand" {
   token=$(dlock acquire --ttl 20s job)
   run dlock run job -- true
