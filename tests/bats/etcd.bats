@@ -162,7 +162,24 @@ held"
   [[ -n $token ]]
 }
 
+@test "watch tells of each lock that was taken, also where nobody can be told to end" {
+  hold_by_etcdctl foreign
+  dlock acquire --ttl 60s 'by hand' > /dev/null
+  dlock run --min-hold 1h 'held on' -- true
+  dlock watch --json > "$said" 3>&- &
+  eventually is_watched
+
+  for name in foreign 'by hand' 'held on'; do dlock break --yes "$name" > /dev/null; done
+
+  eventually has_been_told 3
+  assert_equal "$(jq -r '"\(.event) \(.name) \(.free)"' "$said")" 'broken foreign 1
+broken by hand 1
+broken held on 1'
+  assert_equal "$(jq -r .message "$said" | sort -u)" "$(id -un)@$(uname -n) took the lock with dlock break"
+}
+
 is_told() { jq -r .event "$said" | grep -qx "$1"; }
+has_been_told() { (($(wc -l < "$said") >= $1)); }  # <number of events>
 # Whether anybody listens.
 is_watched() {
   (($(curl -s "${ETCDCTL_ENDPOINTS%%,*}/metrics" | awk '$1 == "etcd_debugging_mvcc_watcher_total" { print $2 }') > 0))

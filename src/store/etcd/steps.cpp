@@ -97,6 +97,10 @@ void add_loser(TxnRequest& txn, const Scene& scene, const Entry& holder,
     return;
   }
   txn.then.emplace_back(deletion(key_of(scene, holder)));
+  // For those who watch. It is of no use for longer than the lease would have lasted, and
+  // one that is not dlock's may have none.
+  txn.then.emplace_back(put(taken_key(scene.lock, holder.id), taken_text(taker),
+                            holder.lease != 0 ? holder.lease : scene.day_lease));
   if (holder.foreign || holder.standing == Standing::ended) return;
   txn.then.emplace_back(deletion(now_key(scene.lock, holder.id)));
   add_past_run(txn.then, scene, holder, ended_by_hand(holder, scene.now), false);

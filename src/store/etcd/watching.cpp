@@ -95,6 +95,7 @@ class Watching final : public WatchSession {
       if (is_put) {
         auto runs = runs_from({change.pair}, runs_of(lock));
         for (auto& run : runs.past) aside.ended.push_back(std::move(run));
+        for (auto& [id, taker] : runs.taken) aside.taken.emplace(id, std::move(taker));
       } else if (parts->rest.starts_with(open)) {
         aside.closed.insert(parts->rest.substr(open.size()));
       }
