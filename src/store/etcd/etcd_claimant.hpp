@@ -68,6 +68,7 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<void> have_lease(Turn& turn);
   bool take_granted(const LeaseGrantResult& granted, Clock::time_point sent_at);
   asio::awaitable<std::optional<Entry>> extend(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<Clock::time_point> hang_on_new_lease(Entry& entry, Turn& turn);
   asio::awaitable<std::optional<Entry>> move_to_new_lease(const Entry& entry, Turn& turn);
   asio::awaitable<Renewal> renew_detached(Turn& turn);
   std::optional<Entry> entry_on(std::int64_t lease, const TxnResult& result, Turn& turn);
