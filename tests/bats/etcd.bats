@@ -79,6 +79,25 @@ held"
   assert_status 75
 }
 
+@test "a reader inside a reader passes a writer that waits, which gets its turn afterwards" {
+  cd "$BATS_TEST_TMPDIR" || return
+  dlock run --shared job -- sh -c '
+    touch started
+    until [ -e go ]; do sleep 0.01; done
+    dlock run --shared job -- "$@"' - "${noting[@]}" "$order" inner 3>&- &
+  outer=$!
+  eventually test -e started
+  queue job -- "${noting[@]}" "$order" writer
+  run dlock run --shared job -- true
+  assert_status 75
+
+  touch go
+
+  assert_exits 0 "$outer"
+  assert_exits 0 "$waiter"
+  assert_equal "$(paste -sd ' ' "$order")" 'inner writer'
+}
+
 @test "a lock is acquired, renewed, checked and released by hand" {
   token=$(dlock acquire --ttl 20s job)
   run dlock run job -- true
@@ -143,7 +162,24 @@ held"
   [[ -n $token ]]
 }
 
+@test "watch tells of each lock that was taken, also where nobody can be told to end" {
+  hold_by_etcdctl foreign
+  dlock acquire --ttl 60s 'by hand' > /dev/null
+  dlock run --min-hold 1h 'held on' -- true
+  dlock watch --json > "$said" 3>&- &
+  eventually is_watched
+
+  for name in foreign 'by hand' 'held on'; do dlock break --yes "$name" > /dev/null; done
+
+  eventually has_been_told 3
+  assert_equal "$(jq -r '"\(.event) \(.name) \(.free)"' "$said")" 'broken foreign 1
+broken by hand 1
+broken held on 1'
+  assert_equal "$(jq -r .message "$said" | sort -u)" "$(id -un)@$(uname -n) took the lock with dlock break"
+}
+
 is_told() { jq -r .event "$said" | grep -qx "$1"; }
+has_been_told() { (($(wc -l < "$said") >= $1)); }  # <number of events>
 # Whether anybody listens.
 is_watched() {
   (($(curl -s "${ETCDCTL_ENDPOINTS%%,*}/metrics" | awk '$1 == "etcd_debugging_mvcc_watcher_total" { print $2 }') > 0))
@@ -238,6 +274,19 @@ is_watched() {
 
   assert_equal "$(keys dlock/job/)" ''
   assert_equal "$(keys dlock/.runs/job/now/)" ''
+}
+
+@test "a run that is turned away leaves neither a key nor a lease behind" {
+  hold job
+  run dlock run job -- true  # which sets up the lease of what is kept of runs
+  before=$(etcdctl lease list)
+
+  run dlock run job -- true
+
+  assert_status 75
+  assert_equal "$(etcdctl lease list)" "$before"
+  assert_equal "$(keys dlock/job/ | wc -l)" 1
+  assert_equal "$(etcdctl get dlock/.runs/job/refused -w json | jq '.kvs[0].version')" 2
 }
 
 @test "a holder whose lease is revoked is told at once" {

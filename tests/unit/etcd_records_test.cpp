@@ -157,6 +157,17 @@ TEST(EtcdRuns, a_run_that_is_over_is_read_as_it_was_written) {
   EXPECT_TRUE(info.counts);
 }
 
+TEST(EtcdRuns, who_took_a_lock_is_read_as_it_was_written) {
+  const Taker taker{"ann", "host", true};
+  const auto runs = runs_from({pair_of(taken_key(job, "1f"), taken_text(taker), 12),
+                               pair_of(taken_key(job, "2f"), "not JSON", 13)},
+                              runs_of(job));
+
+  ASSERT_EQ(runs.taken.size(), 1u);
+  EXPECT_EQ(runs.taken[0].first, "1f");
+  EXPECT_EQ(runs.taken[0].second, taker);
+}
+
 TEST(EtcdRuns, one_whose_entry_is_gone_has_vanished) {
   const auto holder = a_holder(7);
   const auto runs =

@@ -39,29 +39,6 @@ asio::awaitable<Answer> EtcdClaimant::ask(Queue queue, Wakeup& wakeup) {
   co_return std::move(*answer);
 }
 
-asio::awaitable<void> EtcdClaimant::look(Turn& turn) {
-  auto request = look_at(claim().lock);
-  const auto result =
-      co_await calls_.txn(std::move(request), Repeat::freely, turn.until, turn.wakeup);
-  turn.line = line_from(claim().lock, result);
-}
-
-// A look, without the runs where none can matter.
-asio::awaitable<void> EtcdClaimant::glance(Turn& turn) {
-  if (!claim().dedupe && !claim().supersedes) {
-    auto request = glance_at(claim().lock);
-    const auto result =
-        co_await calls_.txn(std::move(request), Repeat::freely, turn.until, turn.wakeup);
-    turn.line = line_from(claim().lock, result);
-    const auto& entries = turn.line.entries;
-    const bool is_enough =
-        std::none_of(entries.begin(), entries.end(),
-                     [](const Entry& e) { return e.dedupe.has_value(); });
-    if (is_enough) co_return;
-  }
-  co_await look(turn);
-}
-
 // Each may be sent again: it is void the second time, and what the first has written is
 // found then. That of a lease which was revoked is void, too, however late it comes.
 asio::awaitable<TxnResult> EtcdClaimant::write(TxnRequest request, Turn& turn) {
@@ -80,6 +57,16 @@ asio::awaitable<void> EtcdClaimant::count(Turn& turn) {
   co_await write(std::move(request), turn);
 }
 
+// Neither waits for the other, and the user waits for both.
+asio::awaitable<void> EtcdClaimant::count_and_revoke(std::int64_t lease, Turn& turn) {
+  std::vector<Request> requests;
+  requests.emplace_back(count_refused(scene()));
+  requests.emplace_back(LeaseRevokeRequest{lease});
+  const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
+                                                turn.until, turn.wakeup);
+  if (std::get<TxnResult>(results.at(0)).lease_gone) co_await count(turn);
+}
+
 // Takes over what the store says of the own entry.
 void EtcdClaimant::adopt(const Line& line) {
   const auto* entry = entry_of(line, id());
@@ -92,26 +79,14 @@ void EtcdClaimant::adopt(const Line& line) {
   lease_ = entry->lease;
 }
 
-// Nothing if the line has to be looked at, as it is in `turn` then.
+// The answer if that was all; else the line is in `turn`.
 asio::awaitable<std::optional<Answer>> EtcdClaimant::begin(Turn& turn) {
   if (own_ && !own_->holds()) co_return co_await ask_as_waiter(turn);
-  if (turn.queue != Queue::join || own_) {
-    co_await glance(turn);
-    co_return std::nullopt;
-  }
-  co_await have_lease(turn);
-  auto own = fresh_entry();
-  own.standing = Standing::holds;
-  auto request = enter_free(scene(), own);
-  const auto result = co_await write(std::move(request), turn);
-  if (result.lease_gone) {
-    co_await look(turn);
-  } else if (result.succeeded) {
-    const Line nobody;
-    auto answer = co_await entered(std::move(own), result, nobody, turn);
-    co_return std::optional<Answer>(std::move(answer));
+  const bool may_write = turn.queue != Queue::stay_out && !own_ && lease_ == 0;
+  if (may_write) {
+    co_await glance_with_lease(turn);
   } else {
-    turn.line = line_from(claim().lock, result);
+    co_await glance(turn);
   }
   co_return std::nullopt;
 }
@@ -224,16 +199,22 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::wait_as(const Decision& dec
 // One that is not to have the lock leaves nothing behind.
 asio::awaitable<Answer> EtcdClaimant::leave_with(const Decision& decision, Turn& turn) {
   const auto& answer = *decision.answer;
-  if (decision.counts_as_refused) co_await count(turn);
   // A second time it could not be told any more.
   if (std::holds_alternative<Deduplicated>(answer) ||
       std::holds_alternative<Superseded>(answer)) {
     if (own_ || std::holds_alternative<Superseded>(answer)) told_ = answer;
   }
-  if (lease_ != 0) co_await revoke(std::exchange(lease_, 0), turn);
+  const auto lease = std::exchange(lease_, 0);
   own_.reset();
   forget_lease();
   ++times_;
+  if (decision.counts_as_refused && lease != 0) {
+    co_await count_and_revoke(lease, turn);
+  } else if (decision.counts_as_refused) {
+    co_await count(turn);
+  } else if (lease != 0) {
+    co_await revoke(lease, turn);
+  }
   co_return answer;
 }
 

@@ -52,15 +52,23 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<std::optional<Answer>> hold_again(Turn& turn);
   asio::awaitable<Answer> entered(Entry own, const TxnResult& result, const Line& line,
                                   Turn& turn);
-  asio::awaitable<void> look(Turn& turn);
-  asio::awaitable<void> glance(Turn& turn);
   asio::awaitable<TxnResult> write(TxnRequest request, Turn& turn);
   asio::awaitable<void> count(Turn& turn);
+  asio::awaitable<void> count_and_revoke(std::int64_t lease, Turn& turn);
   void adopt(const Line& line);
+
+  // etcd_looking.cpp
+  asio::awaitable<void> look(Turn& turn);
+  asio::awaitable<void> glance(Turn& turn);
+  asio::awaitable<void> glance_with_lease(Turn& turn);
+  TxnRequest first_look() const;
+  asio::awaitable<void> take_first_look(const TxnResult& result, Turn& turn);
 
   // etcd_lease.cpp: the lease that the entry hangs on
   asio::awaitable<void> have_lease(Turn& turn);
+  bool take_granted(const LeaseGrantResult& granted, Clock::time_point sent_at);
   asio::awaitable<std::optional<Entry>> extend(Clock::time_point until, Wakeup& wakeup);
+  asio::awaitable<Clock::time_point> hang_on_new_lease(Entry& entry, Turn& turn);
   asio::awaitable<std::optional<Entry>> move_to_new_lease(const Entry& entry, Turn& turn);
   asio::awaitable<Renewal> renew_detached(Turn& turn);
   std::optional<Entry> entry_on(std::int64_t lease, const TxnResult& result, Turn& turn);

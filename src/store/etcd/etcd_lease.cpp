@@ -53,11 +53,17 @@ asio::awaitable<void> EtcdClaimant::have_lease(Turn& turn) {
     const auto sent_at = Clock::now();
     LeaseGrantRequest request{lease_, seconds_for(claim())};
     const auto granted = co_await calls_.lease_grant(request, turn.until, turn.wakeup);
-    if (granted.exists) continue;  // by a request whose answer was lost
-    if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
-    lasts_from_ = sent_at;
-    break;
+    if (take_granted(granted, sent_at)) break;
   }
+}
+
+// False if it is there already, by a request whose answer was lost.
+bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
+                                Clock::time_point sent_at) {
+  if (granted.exists) return false;
+  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
+  lasts_from_ = sent_at;
+  return true;
 }
 
 // Renews the lease, and looks at the entry on it; nothing if either is gone. A member
@@ -120,19 +126,26 @@ asio::awaitable<Renewal> EtcdClaimant::renew_detached(Turn& turn) {
   co_return co_await found_lost(turn);
 }
 
+// Has the entry hang on a lease that is certainly new; it lasts from the time returned.
+asio::awaitable<Clock::time_point> EtcdClaimant::hang_on_new_lease(Entry& entry,
+                                                                   Turn& turn) {
+  Token any;
+  any.bytes = random_bytes();
+  entry.lease = lease_for(any);
+  const auto sent_at = Clock::now();
+  LeaseGrantRequest request{entry.lease, entry.ttl};
+  const auto granted = co_await calls_.lease_grant(request, turn.until, turn.wakeup);
+  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
+  co_return sent_at;
+}
+
 // A lease lasts as long as it was granted for: for another time it takes another one.
 // Nothing if the entry is not as it was.
 asio::awaitable<std::optional<Entry>> EtcdClaimant::move_to_new_lease(const Entry& entry,
                                                                       Turn& turn) {
-  Token any;
-  any.bytes = random_bytes();
   auto moved = entry;
-  moved.lease = lease_for(any);
   moved.ttl = seconds_for(claim());
-  const auto sent_at = Clock::now();
-  LeaseGrantRequest request{moved.lease, moved.ttl};
-  const auto granted = co_await calls_.lease_grant(request, turn.until, turn.wakeup);
-  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
+  const auto sent_at = co_await hang_on_new_lease(moved, turn);
   auto step = rewrite(scene(), moved);
   const auto result = co_await write(std::move(step), turn);
   if (result.succeeded) {
@@ -184,17 +197,10 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(Turn& turn) {
     co_return entry.has_value();
   }
   if (!can_be_set_up_again(turn.line, *own_)) co_return false;
-  auto own = *own_;
-  // Under the name that it had, on a lease that is certainly new.
-  Token any;
-  any.bytes = random_bytes();
+  auto own = *own_;  // under the name that it had
   own.set_up_again = own.fence();
-  own.lease = lease_for(any);
   own.modified = 0;
-  const auto sent_at = Clock::now();
-  LeaseGrantRequest request{own.lease, own.ttl};
-  const auto granted = co_await calls_.lease_grant(request, turn.until, turn.wakeup);
-  if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
+  const auto sent_at = co_await hang_on_new_lease(own, turn);
   const auto line = turn.line;
   auto step = etcd::set_up_again(scene(), line, own);
   const auto result = co_await write(std::move(step), turn);

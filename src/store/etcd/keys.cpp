@@ -73,6 +73,9 @@ std::string past_key(const LockName& lock, Fence fence) {
 std::string told_key(const LockName& lock, std::string_view id) {
   return runs_of(lock).append("told/").append(id);
 }
+std::string taken_key(const LockName& lock, std::string_view id) {
+  return runs_of(lock).append("taken/").append(id);
+}
 
 std::string refused_key(const LockName& lock) { return runs_of(lock) + "refused"; }
 

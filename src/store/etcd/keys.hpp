@@ -5,6 +5,7 @@
 //   NS/.runs/NAME/now/<id>   a grant under which something may run, until it is over
 //   NS/.runs/NAME/past/<n>   a run that is over, by its fence
 //   NS/.runs/NAME/told/<id>  why one that waited has no place any more
+//   NS/.runs/NAME/taken/<id> who took the lock from a holder that nobody could tell
 //   NS/.runs/NAME/refused    its version is how many claims were refused,
 //   NS/.runs/NAME/superseded and superseded
 //   NS/.fence/RESOURCE       the greatest fence that was admitted for it
@@ -26,6 +27,7 @@ std::string runs_of(const LockName& lock);  // "NS/.runs/NAME/"
 std::string now_key(const LockName& lock, std::string_view id);
 std::string past_key(const LockName& lock, Fence fence);
 std::string told_key(const LockName& lock, std::string_view id);
+std::string taken_key(const LockName& lock, std::string_view id);
 std::string refused_key(const LockName& lock);
 std::string superseded_key(const LockName& lock);
 

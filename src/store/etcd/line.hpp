@@ -20,8 +20,8 @@
 namespace dlock::etcd {
 
 // Of how many entries a transaction says something besides its own: etcd takes 128
-// operations (--max-txn-ops), and there are up to three of each.
-constexpr std::size_t most_in_one_step = 30;
+// operations (--max-txn-ops), and there are up to four of each.
+constexpr std::size_t most_in_one_step = 25;
 
 // A lock as it is at one revision.
 struct Line {

@@ -47,6 +47,11 @@ dlock::Event event_of(Kind kind, const LockName& lock, const Entry& entry, WallT
 // How a holder that is gone has gone.
 dlock::Event event_of_end(const Entry& holder, const LockName& lock, const Aside& aside,
                           WallTime now) {
+  if (const auto taken = aside.taken.find(holder.id); taken != aside.taken.end()) {
+    auto event = event_of(Kind::broken, lock, holder, now);
+    event.taken_by = taken->second;
+    return event;
+  }
   for (const auto& run : aside.ended) {
     if (run.info.fence != holder.fence()) continue;
     const bool is_lost =

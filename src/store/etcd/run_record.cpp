@@ -77,6 +77,12 @@ std::optional<Superseded> told_from(const KeyValue& pair) {
   return Superseded{text_at(json, "host"), pid_at(json, "pid")};
 }
 
+std::optional<Taker> taken_from(const KeyValue& pair) {
+  const auto json = Json::parse(pair.value, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  return Taker{text_at(json, "user"), text_at(json, "host"), flag_at(json, "replaced")};
+}
+
 // What follows `part`, if `text` begins with it.
 std::optional<std::string_view> behind(std::string_view part, std::string_view text) {
   if (!text.starts_with(part)) return std::nullopt;
@@ -90,6 +96,8 @@ void sort_in(Runs& runs, const KeyValue& pair, std::string_view name) {
     if (auto open = open_from(pair, *running)) runs.open.push_back(std::move(*open));
   } else if (const auto waited = behind("told/", name)) {
     if (auto told = told_from(pair)) runs.told.emplace_back(*waited, std::move(*told));
+  } else if (const auto held = behind("taken/", name)) {
+    if (auto taker = taken_from(pair)) runs.taken.emplace_back(*held, std::move(*taker));
   } else if (name == "refused") {
     runs.refused = static_cast<std::uint64_t>(pair.version);
   } else if (name == "superseded") {
@@ -143,6 +151,14 @@ std::string told_text(const Superseded& newer) {
   JsonLine json;
   json.add_text("host", newer.host);
   json.add_number("pid", newer.pid);
+  return json.finished();
+}
+
+std::string taken_text(const Taker& taker) {
+  JsonLine json;
+  json.add_text("user", taker.user);
+  json.add_text("host", taker.host);
+  if (taker.replaces) json.add_flag("replaced", true);
   return json.finished();
 }
 

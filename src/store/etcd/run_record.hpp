@@ -39,7 +39,9 @@ struct Runs {
   std::vector<OpenRun> open;
   std::uint64_t refused = 0;
   std::uint64_t superseded = 0;
-  std::vector<std::pair<std::string, Superseded>> told;  // by the id of the entry
+  // By the ids of the entries.
+  std::vector<std::pair<std::string, Superseded>> told;
+  std::vector<std::pair<std::string, Taker>> taken;
 };
 
 // `pairs` are those below runs_of(lock). What cannot be read is left out: anybody may
@@ -50,6 +52,7 @@ Runs runs_from(const std::vector<KeyValue>& pairs, std::string_view folder);
 std::string open_run_text(const Entry& holder, WallTime until);
 std::string past_run_text(const RunInfo& run, bool is_shared);
 std::string told_text(const Superseded& newer);
+std::string taken_text(const Taker& taker);
 
 // The run of this holder, as one that has not ended ("running", or by hand), with an end,
 // and of a lease that was held by hand until `ended`.

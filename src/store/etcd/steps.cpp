@@ -97,6 +97,10 @@ void add_loser(TxnRequest& txn, const Scene& scene, const Entry& holder,
     return;
   }
   txn.then.emplace_back(deletion(key_of(scene, holder)));
+  // For those who watch. It is of no use for longer than the lease would have lasted, and
+  // one that is not dlock's may have none.
+  txn.then.emplace_back(put(taken_key(scene.lock, holder.id), taken_text(taker),
+                            holder.lease != 0 ? holder.lease : scene.day_lease));
   if (holder.foreign || holder.standing == Standing::ended) return;
   txn.then.emplace_back(deletion(now_key(scene.lock, holder.id)));
   add_past_run(txn.then, scene, holder, ended_by_hand(holder, scene.now), false);
@@ -157,15 +161,6 @@ Line line_from(const LockName& lock, const TxnResult& result, std::size_t first)
   if (result.results.size() == 1) return line;
   line.runs = runs_from(range_at(result, first + 1).pairs, runs_of(lock));
   return line;
-}
-
-TxnRequest enter_free(const Scene& scene, const Entry& own) {
-  TxnRequest txn;
-  txn.conditions.push_back(
-      of_all(line_of(scene.lock), Target::create_revision, Compare::Result::equal, 0));
-  add_holder(txn, scene, own);
-  add_look(txn.otherwise, scene.lock);
-  return txn;
 }
 
 TxnRequest enter_first(const Scene& scene, const Entry& own) {

@@ -32,9 +32,6 @@ Line line_from(const LockName& lock, const TxnResult& result, std::size_t first 
 
 // Each of the following has the lock as its results if it is void: see line_from().
 
-// To hold a lock that nobody has or waits for.
-TxnRequest enter_free(const Scene& scene, const Entry& own);
-
 // To hold it, by a waiter that stands first of all; behind its own two results it has
 // the lock as it was left. Only where no more is to be known of the others.
 TxnRequest enter_first(const Scene& scene, const Entry& own);

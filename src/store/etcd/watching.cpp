@@ -2,9 +2,9 @@
 // to its locks.
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
+#include "lock/keep_watching.hpp"
 #include "store/etcd/etcd_inspector.hpp"
 #include "store/etcd/keys.hpp"
 #include "store/etcd/line_events.hpp"
@@ -13,14 +13,10 @@
 namespace dlock::etcd {
 namespace {
 
-// Between tries to reach a cluster that is gone.
-constexpr milliseconds first_pause{100};
-constexpr milliseconds longest_pause{5'000};
-
 // A member that says nothing may be one that has stopped: it is asked something.
 constexpr milliseconds ask_every{5'000};
 
-class Watching {
+class Watching final : public WatchSession {
  public:
   Watching(const Calls& like, const dlock::Watched& watched, Wakeup& wakeup)
       : calls_(like.context(), like.access(), like.timeout()),
@@ -29,7 +25,7 @@ class Watching {
         wakeup_(wakeup) {}
 
   // All of the namespace, so that what one revision has done is heard at once.
-  asio::awaitable<void> begin() {
+  asio::awaitable<void> begin() override {
     const auto until = calls_.budget_end();
     auto found = co_await read_name_space(calls_, watched_.name_space, until, wakeup_);
     lines_ = std::move(found.lines);
@@ -41,7 +37,7 @@ class Watching {
     co_await watch_.start(std::move(requests), until, wakeup_);
   }
 
-  asio::awaitable<void> go_on(EventSink& sink) {
+  asio::awaitable<void> go_on(EventSink& sink) override {
     const auto heard = co_await watch_.next(later(Clock::now(), ask_every), wakeup_);
     switch (heard.kind) {
       case Heard::Kind::events: tell(heard.events, sink); break;
@@ -99,6 +95,7 @@ class Watching {
       if (is_put) {
         auto runs = runs_from({change.pair}, runs_of(lock));
         for (auto& run : runs.past) aside.ended.push_back(std::move(run));
+        for (auto& [id, taker] : runs.taken) aside.taken.emplace(id, std::move(taker));
       } else if (parts->rest.starts_with(open)) {
         aside.closed.insert(parts->rest.substr(open.size()));
       }
@@ -125,32 +122,10 @@ class Watching {
 
 asio::awaitable<void> EtcdInspector::watch(const dlock::Watched& watched, EventSink& sink,
                                            Wakeup& wakeup) {
-  std::optional<Watching> watching;
-  bool has_begun = false;
-  auto pause = first_pause;
-  while (!wakeup.gives_up()) {
-    std::optional<Failure> failure;
-    try {
-      if (!watching) {
-        watching.emplace(calls_, watched, wakeup);
-        co_await watching->begin();
-        sink.began();
-        has_begun = true;
-        pause = first_pause;
-      }
-      co_await watching->go_on(sink);
-      continue;
-    } catch (const Failure& error) {
-      failure = error;
-    }
-    if (!has_begun) throw *failure;
-    if (failure->kind() == Failure::Kind::interrupted) co_return;
-    if (pause == first_pause) sink.interrupted(failure->what());
-    watching.reset();
-    const auto until = later(Clock::now(), pause);
-    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
-    pause = std::min(pause * 2, longest_pause);
-  }
+  NewWatchSession new_session = [&] {
+    return std::make_unique<Watching>(calls_, watched, wakeup);
+  };
+  co_await keep_watching(std::move(new_session), sink, wakeup);
 }
 
 }  // namespace dlock::etcd

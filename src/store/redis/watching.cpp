@@ -5,16 +5,13 @@
 #include <optional>
 #include <utility>
 
+#include "lock/keep_watching.hpp"
 #include "store/redis/answers.hpp"
 #include "store/redis/event_stream.hpp"
 #include "store/redis/redis_inspector.hpp"
 
 namespace dlock::redis {
 namespace {
-
-// Between tries to reach a server that is gone.
-constexpr milliseconds first_pause{100};
-constexpr milliseconds longest_pause{5'000};
 
 // A server that has not said anything for so long is asked whether it is there. Where
 // another one may have taken over, one that is cut off must not hide that for long.
@@ -29,20 +26,14 @@ Clock::time_point end_of(milliseconds left) {
 }  // namespace
 
 // When the leases that are known of end if nobody renews them.
-class RedisInspector::Watching {
+class RedisInspector::Watching final : public WatchSession {
  public:
-  Watching(RedisInspector& inspector, Node& node, const Watched& watched, Wakeup& wakeup)
-      : inspector_(inspector),
-        watched_(watched),
-        wakeup_(wakeup),
-        stream_(node.context(), node.target(), watched,
-                inspector.route_.fails_over() ? silence_where_servers_fail_over : silence,
-                node.timeout()) {}
+  Watching(RedisInspector& inspector, const Watched& watched, Wakeup& wakeup)
+      : inspector_(inspector), watched_(watched), wakeup_(wakeup) {}
 
   // Subscribes, and then looks at what there is: between the two nothing is missed.
-  asio::awaitable<void> begin() {
-    co_await stream_.begin(wakeup_);
-    ends_.clear();
+  asio::awaitable<void> begin() override {
+    co_await subscribe();
     const auto covers = [this](const std::string& name) {
       return watched_.covers({watched_.name_space, name});
     };
@@ -62,8 +53,8 @@ class RedisInspector::Watching {
     }
   }
 
-  asio::awaitable<void> go_on(EventSink& sink) {
-    const auto published = co_await stream_.next(next_end(), wakeup_);
+  asio::awaitable<void> go_on(EventSink& sink) override {
+    const auto published = co_await stream_->next(next_end(), wakeup_);
     if (published) {
       const auto& event = published->event;
       if (published->lasts.count() > 0) note_end(event.lock, end_of(published->lasts));
@@ -73,6 +64,17 @@ class RedisInspector::Watching {
   }
 
  private:
+  // Where the server is now: it may be another one.
+  asio::awaitable<void> subscribe() {
+    auto& route = inspector_.route_;
+    const auto nodes = co_await route.all(route.budget_end(), wakeup_);
+    auto& node = *nodes.front();
+    stream_.emplace(node.context(), node.target(), watched_,
+                    route.fails_over() ? silence_where_servers_fail_over : silence,
+                    node.timeout());
+    co_await stream_->begin(wakeup_);
+  }
+
   void note_holders(const LockName& lock, const std::vector<HolderInfo>& holders) {
     for (const auto& holder : holders) {
       if (holder.foreign || !holder.expires_in) continue;
@@ -116,40 +118,16 @@ class RedisInspector::Watching {
   RedisInspector& inspector_;
   const Watched& watched_;
   Wakeup& wakeup_;
-  EventStream stream_;
+  std::optional<EventStream> stream_;
   std::map<LockName, Clock::time_point> ends_;
 };
 
 asio::awaitable<void> RedisInspector::watch(const Watched& watched, EventSink& sink,
                                             Wakeup& wakeup) {
-  std::optional<Watching> watching;
-  bool has_begun = false;
-  auto pause = first_pause;
-  while (!wakeup.gives_up()) {
-    std::optional<Failure> failure;
-    try {
-      if (!watching) {
-        // Where the server is now: it may be another one.
-        const auto nodes = co_await route_.all(route_.budget_end(), wakeup);
-        watching.emplace(*this, *nodes.front(), watched, wakeup);
-        co_await watching->begin();
-        sink.began();
-        has_begun = true;
-        pause = first_pause;
-      }
-      co_await watching->go_on(sink);
-      continue;
-    } catch (const Failure& error) {
-      failure = error;
-    }
-    if (!has_begun) throw *failure;
-    if (failure->kind() == Failure::Kind::interrupted) co_return;
-    if (pause == first_pause) sink.interrupted(failure->what());
-    watching.reset();
-    const auto until = later(Clock::now(), pause);
-    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
-    pause = std::min(pause * 2, longest_pause);
-  }
+  NewWatchSession new_session = [&] {
+    return std::make_unique<Watching>(*this, watched, wakeup);
+  };
+  co_await keep_watching(std::move(new_session), sink, wakeup);
 }
 
 }  // namespace dlock::redis

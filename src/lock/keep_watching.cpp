@@ -1,0 +1,48 @@
+#include "lock/keep_watching.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "util/failure.hpp"
+
+namespace dlock {
+namespace {
+
+// Between tries to reach a store that is gone.
+constexpr milliseconds first_pause{100};
+constexpr milliseconds longest_pause{5'000};
+
+}  // namespace
+
+asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink,
+                                    Wakeup& wakeup) {
+  std::unique_ptr<WatchSession> session;
+  bool has_begun = false;
+  auto pause = first_pause;
+  while (!wakeup.gives_up()) {
+    std::optional<Failure> failure;
+    try {
+      if (!session) {
+        session = new_session();
+        co_await session->begin();
+        sink.began();
+        has_begun = true;
+        pause = first_pause;
+      }
+      co_await session->go_on(sink);
+      continue;
+    } catch (const Failure& error) {
+      failure = error;  // co_await is not allowed in here
+    }
+    if (!has_begun) throw *failure;
+    if (failure->kind() == Failure::Kind::interrupted) co_return;
+    if (pause == first_pause) sink.interrupted(failure->what());
+    session.reset();
+    const auto until = later(Clock::now(), pause);
+    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
+    pause = std::min(pause * 2, longest_pause);
+  }
+}
+
+}  // namespace dlock

@@ -1,0 +1,218 @@
+// A client of the rules of a line, as the model of etcd needs it: it acts on what it has
+// read some time ago.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "store/etcd/decision.hpp"
+#include "store/etcd/keys.hpp"
+#include "store/etcd/steps.hpp"
+#include "tests/unit/etcd_model.hpp"
+
+namespace dlock::etcd {
+
+inline constexpr std::int64_t day_lease = 1;
+inline const LockName job{"dlock", "job"};
+
+// Numbers that are the same on every machine and library, unlike std's distributions.
+class Dice {
+ public:
+  explicit Dice(unsigned seed) : engine_(seed) {}
+  unsigned below(unsigned end) { return static_cast<unsigned>(engine_() % end); }
+  bool one_in(unsigned chances) { return below(chances) == 0; }
+
+ private:
+  std::mt19937 engine_;
+};
+
+// One that does what EtcdClaimant does, a request at a time.
+class Client {
+ public:
+  Client(std::int64_t lease, Claim claim)
+      : id_(id_of(lease)), lease_(lease), claim_(std::move(claim)) {}
+
+  const std::string& id() const { return id_; }
+  std::int64_t lease() const { return lease_; }
+  bool believes() const { return believes_.has_value(); }
+  Fence fence() const { return believes_->fence(); }
+  bool was_set_up_again() const { return was_set_up_again_; }
+  bool is_over() const { return is_over_; }
+  const Claim& claim() const { return claim_; }
+
+  // One inside which others run does not end before they do.
+  void act(EtcdModel& etcd, Dice& dice, WallTime now, bool may_end) {
+    const Scene scene{job, now, day_lease};
+    was_set_up_again_ = false;
+    const bool is_lost =
+        believes_ && claim_.reclaim && etcd.keys().count(line_of(job) + id_) == 0;
+    if (believes_ && !is_lost) {
+      if (may_end && dice.one_in(3)) give_back(etcd, scene);
+      return;
+    }
+    // What was read may be old by the time it is acted on.
+    if (!line_ || dice.one_in(4)) {
+      line_ = line_from(job, etcd.execute(look_at(job)));
+      if (!dice.one_in(3)) return;
+    }
+    if (is_lost) {
+      set_up_again(etcd, scene);
+    } else if (stands_first_for_all_it_knows()) {
+      enter_unseen(etcd, scene);
+    } else {
+      go_on(etcd, scene);
+    }
+  }
+
+ private:
+  // One that waits, and has seen no readers, asks for the lock without a look.
+  bool stands_first_for_all_it_knows() const {
+    const auto* own = entry_of(*line_, id_);
+    return own != nullptr && !own->holds() && claim_.mode == Mode::exclusive &&
+           claim_.slots == 1 &&
+           std::none_of(line_->entries.begin(), line_->entries.end(),
+                        [](const Entry& e) { return e.mode == Mode::shared; });
+  }
+
+  void believe(const Entry& own) {
+    believes_ = own;
+    line_.reset();
+  }
+
+  void enter_unseen(EtcdModel& etcd, const Scene& scene) {
+    auto own = *entry_of(*line_, id_);
+    own.standing = Standing::holds;
+    const auto result = etcd.execute(enter_first(scene, own));
+    if (result.succeeded) {
+      own.modified = result.revision;
+      believe(own);
+      return;
+    }
+    take_in(result, 0);
+    if (line_) go_on(etcd, scene);
+  }
+
+  // As it was, on a new lease.
+  void set_up_again(EtcdModel& etcd, const Scene& scene) {
+    is_over_ = true;
+    if (!can_be_set_up_again(*line_, *believes_)) return;
+    constexpr std::int64_t unused = 1'000'000;
+    auto own = *believes_;
+    own.set_up_again = own.fence();
+    own.lease = lease_ + unused;
+    own.modified = 0;
+    etcd.grant(own.lease);
+    const auto result = etcd.execute(etcd::set_up_again(scene, *line_, own));
+    if (!result.succeeded) {
+      etcd.end(own.lease);
+      return;
+    }
+    own.created = result.revision;
+    own.modified = result.revision;
+    lease_ = own.lease;
+    believe(own);
+    is_over_ = false;
+    was_set_up_again_ = true;
+  }
+
+  Entry own_in(const Line& line, WallTime now) const {
+    if (const auto* own = entry_of(line, id())) return *own;
+    auto entry = entry_for(claim_, now);
+    entry.id = id();
+    entry.lease = lease_;
+    return entry;
+  }
+
+  void go_on(EtcdModel& etcd, const Scene& scene) {
+    const auto decision = decide(*line_, claim_, id(), Queue::join, scene.now);
+    auto own = own_in(*line_, scene.now);
+    switch (decision.kind) {
+      case Decision::Kind::answer:
+        check_answer();
+        etcd.end(lease_);
+        is_over_ = true;
+        return;
+      case Decision::Kind::held: believe(own); return;
+      case Decision::Kind::enter: {
+        own.standing = Standing::holds;
+        own.slot = decision.slot;
+        const auto result = etcd.execute(enter(scene, *line_, claim_, own, decision));
+        if (result.succeeded) {
+          own.modified = result.revision;
+          if (own.created == 0) own.created = result.revision;
+          believe(own);
+          return;
+        }
+        take_in(result, 0);
+        return;
+      }
+      case Decision::Kind::join: {
+        const auto result = etcd.execute(join(scene, *line_, claim_, own, decision));
+        take_in(result, result.succeeded ? result.results.size() - 2 : 0);
+        return;
+      }
+      case Decision::Kind::wait: {
+        if (decision.lose.empty()) {
+          line_.reset();
+          return;
+        }
+        const auto result =
+            etcd.execute(take_away(scene, decision.lose, {"user", "host", true}));
+        take_in(result, result.succeeded ? result.results.size() - 2 : 0);
+        return;
+      }
+    }
+  }
+
+  // A reader inside another one is let in, whoever waits, unless etcdctl is in line.
+  void check_answer() const {
+    if (claim_.held_above.empty()) return;
+    const auto& entries = line_->entries;
+    const auto is_foreign = [](const Entry& entry) { return entry.foreign; };
+    if (std::any_of(entries.begin(), entries.end(), is_foreign)) return;
+    for (const auto& entry : entries) {
+      EXPECT_FALSE(entry.holds() && entry.fence() == claim_.held_above.front())
+          << id_ << " was not let in below " << entry.id;
+    }
+  }
+
+  void take_in(const TxnResult& result, std::size_t first) {
+    if (result.lease_gone) {
+      is_over_ = true;
+      return;
+    }
+    line_ = line_from(job, result, first);
+  }
+
+  void give_back(EtcdModel& etcd, const Scene& scene) {
+    Ending ending;
+    ending.end.emplace().outcome = "ran";
+    const auto result = etcd.execute(etcd::give_back(scene, *believes_, ending));
+    if (!result.succeeded) {
+      // It was broken, or its lease has ended.
+      const auto line = line_from(job, result);
+      const auto* own = entry_of(line, id());
+      if (own != nullptr) {
+        believes_ = *own;
+        return;
+      }
+    }
+    believes_.reset();
+    is_over_ = true;
+    etcd.end(lease_);
+  }
+
+  std::string id_;
+  std::int64_t lease_;
+  Claim claim_;
+  std::optional<Line> line_;
+  std::optional<Entry> believes_;  // that it holds, as this
+  bool was_set_up_again_ = false;  // just now
+  bool is_over_ = false;
+};
+
+}  // namespace dlock::etcd
