@@ -12,7 +12,7 @@ build_packages=(g++ cmake ninja-build libxxhash-dev libutf8proc-dev libhiredis-d
 # The servers' own services, which Debian starts, are no part of any test.
 test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux zsh fish
   bash-completion openssl redis-server redis-tools etcd-server etcd-client attr systemd
-  dpkg-dev lintian rpm cpio iproute2 python3)
+  dpkg-dev lintian rpm cpio iproute2 python3 patch)
 
 # The version of clang-format that the source is formatted with. Others differ
 # from it in details, whatever their settings.

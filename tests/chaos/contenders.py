@@ -203,7 +203,7 @@ class Contender:
             command = [*self.world.section(plan, run), str(latest)]
             subprocess.run(command, env=environment, check=False, stdin=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
-        return self._dlock(["release", *self.world.release_options, plan.lock], run, HANG, token)
+        return self._dlock(["release", plan.lock], run, HANG, token)
 
     def _dlock(self, words: list[str], run: int, seconds: float,
                more: dict[str, str] | None = None) -> Outcome:
@@ -263,7 +263,6 @@ class World:
         self.witness = witness
         self.stops = threading.Event()
         self.failure: str | None = None
-        self.release_options: list[str] = []
         self.urls: list[str] = []  # one of all, or one for each contender
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(root), "LC_ALL": "C"}
 

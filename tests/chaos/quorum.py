@@ -18,8 +18,6 @@ class Quorum(Store):
 
     ttl = 5.0
     timeout = 1.0
-    # `release` has no --ttl, and the default is more than --max-ttl allows.
-    release_options = ["--max-ttl=0"]
     links: Links
     # There are no slots: that lock is an ordinary one.
     seats = tuple(Seat(seat.lock, "mixed") if seat.kind == "pool" else seat for seat in SEATS)

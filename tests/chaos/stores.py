@@ -22,7 +22,6 @@ class Store:
     ttl = 3.0
     timeout = 2.0  # of an operation, in seconds
     options: list[str] = []
-    release_options: list[str] = []  # besides
     seats = SEATS
     links: Links | None = None  # the networks of contenders, if each has its own
 

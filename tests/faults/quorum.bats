@@ -361,6 +361,21 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
   assert_status 0
 }
 
+@test "a lease by hand is kept and given back though --max-ttl is shorter than the ttl of those who name none" {
+  use_quorum_store 3
+  export DLOCK_MAX_TTL=2s
+  for i in 1 2 3; do eventually is_up_for "$i" 3; done
+  token=$(dlock acquire --ttl 2s job)
+
+  dlock renew --token "$token" --ttl 2s job
+  run dlock renew --token "$token" --ttl 3s job
+  assert_status 78
+  assert_output_contains 'longer than --max-ttl'
+  dlock release --token "$token" job
+
+  eventually is_held_on job 0
+}
+
 # --- Many who want it ---
 
 @test "waiters are served in the order in which they came" {

@@ -4,6 +4,7 @@
 
 #include "store/redis_quorum/majority.hpp"
 #include "util/random.hpp"
+#include "util/text.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -93,7 +94,18 @@ asio::awaitable<Votes> QuorumClaimant::vote(Queue queue, Clock::time_point until
   co_return votes_of(round.answers());
 }
 
+void QuorumClaimant::require_short_lease() const {
+  const auto kept = claim().ttl + claim().lock_delay;
+  const auto most = terms_.max_ttl;
+  if (most.count() == 0 || kept <= most) return;
+  throw Failure(Failure::Kind::misconfigured,
+                "a lease of " + for_people(kept) + " is longer than --max-ttl (" +
+                    for_people(most) +
+                    "), for which a server that was restarted has no vote");
+}
+
 asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
+  require_short_lease();
   const auto until = budget_end();
   candidacy_.begin();
   has_joined_ = has_joined_ || queue == Queue::join;

@@ -41,6 +41,8 @@ class QuorumClaimant final : public Claimant {
   };
   using Seats = std::vector<std::shared_ptr<Seat>>;
 
+  // Throws Failure if a server that was restarted could vote while the lease lasts.
+  void require_short_lease() const;
   Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
   static Vote vote_of(const Seat& seat, const Said<Answer>& said);
   Votes votes_of(const Round<Answer>::Answers& answers) const;

@@ -88,6 +88,7 @@ asio::awaitable<void> QuorumClaimant::leave_lines(const Returns& returns,
 }
 
 asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
+  require_short_lease();
   const auto seats = seats_;
   const auto renew_one = [seats](std::size_t number, Wakeup& own) {
     return seats[number]->claimant.renew(own);

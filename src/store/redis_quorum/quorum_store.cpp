@@ -5,7 +5,6 @@
 
 #include "store/redis_quorum/asked.hpp"
 #include "store/redis_quorum/quorum_claimant.hpp"
-#include "util/text.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -52,14 +51,6 @@ std::unique_ptr<Claimant> QuorumStore::claimant(const Claim& claim) {
                   "a quorum has no --slots: of three servers each would have to grant " +
                       std::to_string(claim.slots) +
                       " leases, and two of them are enough for one more holder");
-  }
-  const auto kept = claim.ttl + claim.lock_delay;
-  const auto most = plan_.terms.max_ttl;
-  if (most.count() > 0 && kept > most) {
-    throw Failure(Failure::Kind::misconfigured,
-                  "a lease of " + for_people(kept) + " is longer than --max-ttl (" +
-                      for_people(most) +
-                      "), for which a server that was restarted has no vote");
   }
   return std::make_unique<QuorumClaimant>(context_, members_, plan_.terms, timeout_,
                                           claim);
