@@ -301,6 +301,8 @@ is_waited_for_on() { [[ $(member "$1" ZCARD 'dlock:{job}:q') == "$2" ]]; }  # <s
   use_quorum_store 5
   hold job "${lease[@]}" --report "$report"
   fence=$(look job '.holders[0].fence')
+  # So that the next renewal does not set the lease up again before it is looked at.
+  EVENTUALLY_MS=8000 eventually was_renewed_on 3
 
   for i in 1 2; do echo 3600000 > "$fleet/$i.clock"; done
 
@@ -363,12 +365,12 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
 
 @test "a lease by hand is kept and given back though --max-ttl is shorter than the ttl of those who name none" {
   use_quorum_store 3
-  export DLOCK_MAX_TTL=2s
-  for i in 1 2 3; do eventually is_up_for "$i" 3; done
-  token=$(dlock acquire --ttl 2s job)
+  export DLOCK_MAX_TTL=4s DLOCK_STORE_TIMEOUT=1s
+  for i in 1 2 3; do eventually is_up_for "$i" 5; done
+  token=$(dlock acquire --ttl 4s job)
 
-  dlock renew --token "$token" --ttl 2s job
-  run dlock renew --token "$token" --ttl 3s job
+  dlock renew --token "$token" --ttl 4s job
+  run dlock renew --token "$token" --ttl 5s job
   assert_status 78
   assert_output_contains 'longer than --max-ttl'
   dlock release --token "$token" job

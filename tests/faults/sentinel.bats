@@ -432,61 +432,6 @@ is_longer_than_before() {
   assert_output_contains "2 of 3 name 127.0.0.1:${ports[1]}; cannot reach 127.0.0.1:${ports[4]}"
 }
 
-# --- Hints: which server was the primary the last time ---
-
-# The lock has been used, so there is a hint.
-have_a_hint() {
-  dlock run job -- true
-  hint=$(compgen -G "$XDG_RUNTIME_DIR/dlock/server.*")
-  assert_equal "$(cut -d ' ' -f 1 "$hint")" "127.0.0.1:${ports[1]}"
-}
-
-of_stats() { member "$1" INFO "$2" | tr -d '\r' | sed -n "s/^$3//p"; }  # <number> <section> <field>
-scripts_run() { of_stats "$1" commandstats 'cmdstat_eval\(sha\)\?:calls='; }
-connections() { of_stats "$1" stats total_connections_received:; }
-
-@test "the primary of the last time is connected to at once, and asked nothing before sentinels name it" {
-  have_a_hint
-  ran_before=$(scripts_run 1)
-  freeze 4 5 6
-  came=$(connections 1)
-
-  run dlock run --store-timeout 500ms job -- touch "$ran"
-
-  assert_status 69
-  assert_output_contains 'not more than half of 3 sentinels name the same primary'
-  # One of them is that which asks for the number.
-  assert_equal "$(($(connections 1) - came))" 2
-  assert_equal "$(scripts_run 1)" "$ran_before"
-}
-
-@test "a hint that is wrong changes nothing, and is put right" {
-  have_a_hint
-  said_there=$(< "$hint")
-  read -r nobody <<< "$(free_ports 1)"
-
-  for text in "127.0.0.1:$nobody " "127.0.0.1:${ports[2]} " "127.0.0.1:${ports[4]} " garbage ''; do
-    printf '%s\n' "$text" > "$hint"
-    run dlock run job -- echo ran
-    assert_equal "$status $output" '0 ran'
-    assert_equal "$(< "$hint")" "$said_there"
-  done
-}
-
-@test "a hint to a server that is silent costs no more than a little time" {
-  have_a_hint
-  member 4 SENTINEL FAILOVER main
-  eventually has_failed_over
-  freeze 1
-  began=$(now_ms)
-
-  run dlock run --store-timeout 10s job -- echo ran
-
-  assert_equal "$status $output" '0 ran'
-  assert_between "$(($(now_ms) - began))" 0 2000
-  go_on 1
-}
-
 # --- Watching ---
 
 @test "watch goes on at the new primary" {

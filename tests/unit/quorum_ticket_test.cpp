@@ -169,6 +169,18 @@ TEST_F(QuorumTicket, raises_votes_that_are_older_than_its_question) {
   EXPECT_TRUE(candidacy_.ballot(wall).raises);
 }
 
+TEST_F(QuorumTicket, raises_them_also_if_time_ran_out_before_a_fence_was_agreed_upon) {
+  after(candidacy_, {grants(5), grants(9), fails()});
+  candidacy_.ran_out_of_time();
+  candidacy_.begin();
+  const auto wanted = candidacy_.ballot(wall).fence;
+
+  const auto step = after(candidacy_, {grants(9), grants(9), fails()});
+
+  EXPECT_EQ(step.then, Then::ask);
+  EXPECT_EQ(candidacy_.ballot(wall).fence, wanted);
+}
+
 TEST_F(QuorumTicket, keeps_its_votes_longer_if_it_is_the_first_in_line) {
   Candidacy next(Fence{}, false, most);
   for (int i = 0; i < 2; ++i) {

@@ -57,16 +57,6 @@ asio::awaitable<void> EtcdClaimant::count(Turn& turn) {
   co_await write(std::move(request), turn);
 }
 
-// Neither waits for the other, and the user waits for both.
-asio::awaitable<void> EtcdClaimant::count_and_revoke(std::int64_t lease, Turn& turn) {
-  std::vector<Request> requests;
-  requests.emplace_back(count_refused(scene()));
-  requests.emplace_back(LeaseRevokeRequest{lease});
-  const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
-                                                turn.until, turn.wakeup);
-  if (std::get<TxnResult>(results.at(0)).lease_gone) co_await count(turn);
-}
-
 // Takes over what the store says of the own entry.
 void EtcdClaimant::adopt(const Line& line) {
   const auto* entry = entry_of(line, id());
@@ -82,8 +72,9 @@ void EtcdClaimant::adopt(const Line& line) {
 // The answer if that was all; else the line is in `turn`.
 asio::awaitable<std::optional<Answer>> EtcdClaimant::begin(Turn& turn) {
   if (own_ && !own_->holds()) co_return co_await ask_as_waiter(turn);
-  const bool may_write = turn.queue != Queue::stay_out && !own_ && lease_ == 0;
-  if (may_write) {
+  // One that does not wait is to write nothing where the lock is held.
+  const bool is_to_enter = turn.queue == Queue::join && !own_ && lease_ == 0;
+  if (is_to_enter) {
     co_await glance_with_lease(turn);
   } else {
     co_await glance(turn);
@@ -199,22 +190,16 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::wait_as(const Decision& dec
 // One that is not to have the lock leaves nothing behind.
 asio::awaitable<Answer> EtcdClaimant::leave_with(const Decision& decision, Turn& turn) {
   const auto& answer = *decision.answer;
+  if (decision.counts_as_refused) co_await count(turn);
   // A second time it could not be told any more.
   if (std::holds_alternative<Deduplicated>(answer) ||
       std::holds_alternative<Superseded>(answer)) {
     if (own_ || std::holds_alternative<Superseded>(answer)) told_ = answer;
   }
-  const auto lease = std::exchange(lease_, 0);
+  if (lease_ != 0) co_await revoke(std::exchange(lease_, 0), turn);
   own_.reset();
   forget_lease();
   ++times_;
-  if (decision.counts_as_refused && lease != 0) {
-    co_await count_and_revoke(lease, turn);
-  } else if (decision.counts_as_refused) {
-    co_await count(turn);
-  } else if (lease != 0) {
-    co_await revoke(lease, turn);
-  }
   co_return answer;
 }
 

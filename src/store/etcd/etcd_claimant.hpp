@@ -54,7 +54,6 @@ class EtcdClaimant final : public Claimant {
                                   Turn& turn);
   asio::awaitable<TxnResult> write(TxnRequest request, Turn& turn);
   asio::awaitable<void> count(Turn& turn);
-  asio::awaitable<void> count_and_revoke(std::int64_t lease, Turn& turn);
   void adopt(const Line& line);
 
   // etcd_looking.cpp

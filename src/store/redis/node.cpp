@@ -157,7 +157,6 @@ bool Node::take_check(const std::vector<Reply>& replies) {
     connection_.close();
     throw failure(reply);
   }
-  id_ = reply.is_error() ? "" : reply.text;
   if (reply.text.find("cluster support disabled") == std::string::npos) return true;
   connection_.close();
   throw Failure(Failure::Kind::misconfigured, name_ + " is no member of a cluster: " +

@@ -88,11 +88,6 @@ class Node {
   // last reply came by.
   const Life& life() const { return life_; }
 
-  // By which a `cluster_member` knows itself, likewise; empty if it did not say.
-  const std::string& id() const { return id_; }
-
-  void close() { connection_.close(); }
-
  private:
   asio::io_context& context_;
   bool take_check(const std::vector<Reply>& replies);
@@ -108,7 +103,6 @@ class Node {
   bool is_checked_ = false;      // that this connection leads to what it has to be
   bool is_suspect_ = false;
   Life life_;
-  std::string id_;
 };
 
 }  // namespace dlock::redis

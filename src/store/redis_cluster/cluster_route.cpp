@@ -8,6 +8,7 @@
 namespace dlock::redis_cluster {
 
 using redis::Node;
+using redis::Reply;
 using redis::ReplySort;
 
 ClusterRoute::ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout,
@@ -20,15 +21,13 @@ ClusterRoute::ClusterRoute(asio::io_context& context, Plan plan, milliseconds ti
   asked_ = nodes_.find(address_of(plan_.seeds.front()));
 }
 
-std::unique_ptr<Node> ClusterRoute::made_node(const Address& address) {
-  return std::make_unique<Node>(context_,
-                                plan_.seeds.front().at(address.host, address.port),
-                                timeout(), redis::Role::cluster_member);
-}
-
 Node& ClusterRoute::node_at(const Address& address) {
   auto& node = nodes_[address];
-  if (!node) node = made_node(address);
+  if (!node) {
+    node = std::make_unique<Node>(context_,
+                                  plan_.seeds.front().at(address.host, address.port),
+                                  timeout(), redis::Role::cluster_member);
+  }
   return *node;
 }
 
@@ -48,56 +47,38 @@ asio::awaitable<Node*> ClusterRoute::node_for(const LockName& lock,
     if (!known->second->is_suspect()) co_return known->second;
     owners_.erase(known);
   }
-  if (!hints_.contains(lock)) {
-    if (auto* owner = co_await owner_by_hint(lock, until, wakeup)) co_return owner;
-  }
+  if (!hints_.contains(lock)) follow_hint(lock);
   co_return co_await owner_by(member_to_ask(), lock, until, wakeup);
 }
 
-// What a member says to a question that changes nothing: what is to be on replicas must
-// not be put to one that has not the slot, and one that is silent leaves time for others.
-asio::awaitable<Reply> ClusterRoute::answer_on(Node& member, const LockName& lock,
-                                               Clock::time_point until, Wakeup& wakeup) {
-  const auto part = Clock::now() + (until - Clock::now()) / 3;
-  redis::Command exists{"EXISTS", redis::key_of(lock) + ":z"};
-  auto replies = co_await member.exchange(redis::alone(std::move(exists)), part, wakeup);
-  co_return std::move(replies.front());
-}
-
-// The member that had the lock the last time, if it is that one and still has it; null
-// else. One that is known anyway is just asked first.
-asio::awaitable<Node*> ClusterRoute::owner_by_hint(const LockName& lock,
-                                                   Clock::time_point until,
-                                                   Wakeup& wakeup) {
-  auto& file =
-      hints_.try_emplace(lock, runtime_directory_, redis::hint_name(plan_.url(), lock))
-          .first->second;
+// Asks the member first that had the lock the last time.
+void ClusterRoute::follow_hint(const LockName& lock) {
+  auto& file = hints_.try_emplace(lock, runtime_directory_, hint_name(plan_.url(), lock))
+                   .first->second;
   const auto hint = file.read();
-  if (!hint || hint->id.empty()) co_return nullptr;
-  const auto known = nodes_.find(hint->address);
-  if (known != nodes_.end()) {
-    asked_ = known;
-    co_return nullptr;
-  }
-  auto node = made_node(hint->address);
-  if (!redis::may_be_hinted(node->target())) co_return nullptr;
-  try {
-    const auto reply = co_await answer_on(*node, lock, until, wakeup);
-    const bool has_lock = redis::sort_of(reply) == ReplySort::answer;
-    if (!has_lock || node->id() != hint->id) co_return nullptr;
-  } catch (const Failure& failure) {
-    if (failure.kind() == Failure::Kind::interrupted) throw;
-    co_return nullptr;
-  }
-  auto* owner = node.get();
-  nodes_[hint->address] = std::move(node);
-  owners_[lock] = owner;
-  co_return owner;
+  const auto member = hint ? nodes_.find(*hint) : nodes_.end();
+  if (member != nodes_.end()) asked_ = member;
 }
 
+void ClusterRoute::note_owner(const LockName& lock, Node& owner) {
+  owners_[lock] = &owner;
+  const auto file = hints_.find(lock);
+  const auto address = address_of(owner.target());
+  const bool is_named =
+      std::any_of(plan_.seeds.begin(), plan_.seeds.end(),
+                  [&](const auto& seed) { return address_of(seed) == address; });
+  if (is_named && file != hints_.end()) file->second.write(address);
+}
+
+// By a question that changes nothing: what is to be on replicas must not be put to one
+// that has not the slot, and one that is silent leaves time for the next.
 asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock,
                                               Clock::time_point until, Wakeup& wakeup) {
-  const auto reply = co_await answer_on(member, lock, until, wakeup);
+  const auto part = Clock::now() + (until - Clock::now()) / 3;
+  redis::Command exists{"EXISTS", redis::key_of(lock) + ":z"};
+  const auto replies =
+      co_await member.exchange(redis::alone(std::move(exists)), part, wakeup);
+  const auto& reply = replies.front();
   auto* owner = &member;
   switch (redis::sort_of(reply)) {
     case ReplySort::answer:
@@ -115,14 +96,6 @@ asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock
   }
   owners_[lock] = owner;
   co_return owner;
-}
-
-void ClusterRoute::note_owner(const LockName& lock, Node& owner) {
-  owners_[lock] = &owner;
-  const auto file = hints_.find(lock);
-  if (file == hints_.end() || owner.id().empty()) return;
-  const redis::Hint hint{address_of(owner.target()), owner.id()};
-  file->second.write(hint);
 }
 
 // A member that is new in the cluster, or cut off from it, knows no more than itself.

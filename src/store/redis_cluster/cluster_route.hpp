@@ -5,23 +5,17 @@
 #include <memory>
 #include <string>
 
-#include "store/redis/hint.hpp"
 #include "store/redis/route.hpp"
+#include "store/redis_cluster/hint.hpp"
 #include "store/redis_cluster/members.hpp"
 #include "store/redis_cluster/plan.hpp"
 
 namespace dlock::redis_cluster {
 
-using redis::Reply;
-
 // One member after the other is asked until one answers, and says where the lock is
 // (MOVED); that is remembered for as long as that member does. No map of all slots is
-// kept: most of those who come here have one lock.
-//
-// The first to be asked is the one that had the lock the last time, if there is a hint. A
-// server that the URL does not name is asked for its id first, too, since its address may
-// be that of another cluster's member by now; and what is known of it is forgotten if it
-// has not the lock.
+// kept: most of those who come here have one lock. The first to be asked is the one that
+// had it the last time, if the URL names that and there is a note of it (hint.hpp).
 //
 // While a slot is on its way from one member to another, a script that is run half here
 // and half there would grant what is held. So each script is declared to use a key that
@@ -44,20 +38,16 @@ class ClusterRoute final : public redis::Route {
                                          Wakeup& wakeup) override;
   asio::awaitable<unsigned> replicas_of(redis::Node& node, Clock::time_point until,
                                         Wakeup& wakeup) override;
-  Then then(const LockName& lock, redis::Node& node, const Reply& reply) override;
+  Then then(const LockName& lock, redis::Node& node, const redis::Reply& reply) override;
   redis::Node* sent_on(const redis::Script& script, redis::Node& node,
-                       const Reply& reply) override;
+                       const redis::Reply& reply) override;
   bool has_others() const override { return true; }
 
   asio::awaitable<redis::Node*> owner_by(redis::Node& member, const LockName& lock,
                                          Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<Reply> answer_on(redis::Node& member, const LockName& lock,
-                                   Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<redis::Node*> owner_by_hint(const LockName& lock,
-                                              Clock::time_point until, Wakeup& wakeup);
-  std::unique_ptr<redis::Node> made_node(const Address& address);
   redis::Node& node_at(const Address& address);
   redis::Node& member_to_ask();
+  void follow_hint(const LockName& lock);
   void note_owner(const LockName& lock, redis::Node& owner);
 
   asio::io_context& context_;
@@ -65,7 +55,7 @@ class ClusterRoute final : public redis::Route {
   std::map<Address, std::unique_ptr<redis::Node>> nodes_;  // all that there ever were
   std::map<LockName, redis::Node*> owners_;
   std::string runtime_directory_;
-  std::map<LockName, redis::HintFile> hints_;  // of those that were asked for
+  std::map<LockName, HintFile> hints_;  // of those that were asked for
   std::map<Address, std::unique_ptr<redis::Node>>::iterator asked_;  // last, of nodes_
 };
 

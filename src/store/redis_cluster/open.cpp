@@ -22,7 +22,7 @@ std::optional<milliseconds> node_timeout_of(const redis::Facts& facts) {
 std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
                             asio::io_context& context) {
   auto route =
-      std::make_unique<ClusterRoute>(context, plan, timeout, redis::runtime_directory());
+      std::make_unique<ClusterRoute>(context, plan, timeout, runtime_directory());
   return std::make_unique<redis::RedisStore>(context, plan.url(), std::move(route));
 }
 

@@ -121,6 +121,7 @@ asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
     }
     if (step.then != Step::Then::done && Clock::now() < until) continue;
     const bool is_over = step.then != Step::Then::done;
+    if (is_over) candidacy_.ran_out_of_time();
     const bool keeps_place = has_joined_ && queue != Queue::join;
     if (keeps_place) {
       if (step.undoes || is_over) co_await give_back_votes(wakeup);

@@ -113,6 +113,7 @@ Step Candidacy::granted(const Held& held) {
 // Most are to be told this fence before it counts.
 Step Candidacy::raise(Fence fence, Queue queue) {
   if (++raised_ > most_raises) {
+    is_fence_set_ = false;
     return failed(Failure(Failure::Kind::unreachable,
                           "the servers do not come to one fence: others ask as often"),
                   queue);

@@ -49,6 +49,10 @@ class Candidacy {
   // `took`: how long the round did.
   Step after(const Votes& votes, Queue queue, Clock::time_point now, milliseconds took);
 
+  // The time was over before the next round: the fence that was to be agreed upon is old
+  // when it is asked anew.
+  void ran_out_of_time() { is_fence_set_ = false; }
+
   // What to set a lease up with again on a server that has lost it. Only while most are
   // known to have it.
   Ballot repair() const { return {ballot_.fence, true, true, 0}; }

@@ -90,9 +90,8 @@ asio::awaitable<void> compare_clocks(asio::io_context& context, const Plan& plan
 
 std::unique_ptr<Store> open(const Plan& plan, milliseconds timeout,
                             asio::io_context& context) {
-  auto route =
-      std::make_unique<SentinelRoute>(context, plan, timeout, redis::runtime_directory());
-  return std::make_unique<redis::RedisStore>(context, plan.url(), std::move(route));
+  return std::make_unique<redis::RedisStore>(
+      context, plan.url(), std::make_unique<SentinelRoute>(context, plan, timeout));
 }
 
 asio::awaitable<Examination> examine(const Plan& plan, const std::string& name_space,

@@ -9,10 +9,6 @@ namespace {
 // For how long what sentinels say is as good as new.
 constexpr milliseconds fresh_for{500};
 
-// What a connection that is made on the word of a hint alone may take: as long as it
-// mostly takes the sentinels to answer, which takes a connection, too.
-constexpr milliseconds dials_for{250};
-
 class SentinelInquiry final : public redis::Inquiry {
  public:
   SentinelInquiry(asio::io_context& context, const Plan& plan, Address address,
@@ -49,28 +45,12 @@ redis::Node& SentinelRoute::node_at(const Address& address) {
   return *node;
 }
 
-// Null if there is no hint; else the server of the last time, connected if it is there.
-asio::awaitable<redis::Node*> SentinelRoute::dialled_by_hint(Clock::time_point until,
-                                                             Wakeup& wakeup) {
-  const auto hint = hint_.read();
-  if (!hint || !redis::may_be_hinted(plan_.server)) co_return nullptr;
-  auto& node = node_at(hint->address);
-  try {
-    co_await node.open(std::min(until, later(Clock::now(), dials_for)), wakeup);
-  } catch (const Failure& failure) {
-    if (failure.kind() == Failure::Kind::interrupted) throw;
-  }
-  co_return &node;
-}
-
 asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
                                                       Clock::time_point until,
                                                       Wakeup& wakeup) {
   if (primary_ != nullptr && !primary_->is_suspect()) co_return primary_;
   const auto* last = std::exchange(primary_, nullptr);
   Discovery discovery(context_, plan_, plan_.replicas.all, until);
-  redis::Node* dialled = nullptr;
-  if (last == nullptr) dialled = co_await dialled_by_hint(until, wakeup);
   const auto is_elected = [](const std::vector<Ballot>& ballots) {
     return elected(ballots).has_value();
   };
@@ -98,9 +78,6 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
     throw nobody_elected(plan_.master, names, discovery.ballots());
   }
   primary_ = &node_at(*address);
-  if (dialled != nullptr && dialled != primary_) dialled->close();
-  const redis::Hint hint{*address, ""};
-  hint_.write(hint);
   primary_->trust();
   discovered_at_ = discovery.began();
   replicas_up_ = replicas_up(discovery.ballots());

@@ -1,10 +1,10 @@
-#include "store/redis/hint.hpp"
+#include "store/redis_cluster/hint.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -14,24 +14,16 @@
 #include "util/checksum.hpp"
 #include "util/failure.hpp"
 
-namespace dlock::redis {
+namespace dlock::redis_cluster {
 namespace {
 
 using local::Directory;
 
-// The longest host and the longest id have room in it.
+// The longest host has room in it.
 constexpr std::size_t longest_text = 512;
-constexpr std::size_t longest_id = 64;
 
 // For the locks of one URL.
 constexpr std::uint64_t most_files = 64;
-
-bool is_id(std::string_view text) {
-  const auto is_digit = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-  };
-  return text.size() <= longest_id && std::all_of(text.begin(), text.end(), is_digit);
-}
 
 // Throws Failure.
 std::optional<Directory> folder_in(const std::string& runtime_directory,
@@ -55,6 +47,9 @@ std::string contents_of(const Fd& file) {
 // A draft is named by who writes it, for others may write just now. If two are of one
 // name all the same, one half of a text may be put in place, which is no hint.
 void put(const Directory& folder, const std::string& name, const std::string& text) {
+  // Beyond the limit a write does not only fail: there is a signal for it.
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < text.size()) return;
   const auto draft = name + "." + std::to_string(::getpid());
   ::unlinkat(folder.fd(), draft.c_str(), 0);  // of one who was killed here
   const auto file = folder.create_file(draft, O_WRONLY);
@@ -66,40 +61,27 @@ void put(const Directory& folder, const std::string& name, const std::string& te
 
 }  // namespace
 
-std::string hint_text(const Hint& hint) {
-  const ServerAddress server{hint.address.host, hint.address.port};
-  return server_text(server, 0) + " " + hint.id + "\n";
+std::string hint_text(const Address& address) {
+  return server_text({address.host, address.port}, 0) + "\n";
 }
 
-std::optional<Hint> hint_from(std::string_view text) {
-  const auto space = text.find(' ');
-  if (space == std::string_view::npos || text.size() > longest_text) return std::nullopt;
-  const auto id = text.substr(space + 1, text.size() - space - 2);
-  if (!is_id(id)) return std::nullopt;
-  Hint hint;
+std::optional<Address> hint_from(std::string_view text) {
+  if (text.empty() || text.size() > longest_text) return std::nullopt;
+  Address address;
   try {
-    auto server = server_from(text.substr(0, space), 0);
-    hint = {{std::move(server.host), server.port}, std::string(id)};
+    auto server = server_from(text.substr(0, text.size() - 1), 0);
+    address = {std::move(server.host), server.port};
   } catch (const Failure&) {
     return std::nullopt;
   }
   // What has no port, or no end, is not what was written.
-  if (hint.address.port == 0 || hint_text(hint) != text) return std::nullopt;
-  return hint;
-}
-
-std::string hint_name(const std::string& url) {
-  return "server." + checksum_text(checksum(url));
+  if (address.port == 0 || hint_text(address) != text) return std::nullopt;
+  return address;
 }
 
 std::string hint_name(const std::string& url, const LockName& lock) {
-  return hint_name(url) + "." + std::to_string(checksum(key_of(lock)) % most_files);
-}
-
-bool may_be_hinted(const Target& target) {
-  const bool is_anonymous =
-      target.user.empty() && !target.password && target.password_file.empty();
-  return is_anonymous || (target.tls && !target.tls->insecure);
+  return "server." + checksum_text(checksum(url)) + "." +
+         std::to_string(checksum(redis::key_of(lock)) % most_files);
 }
 
 std::string runtime_directory() {
@@ -107,7 +89,7 @@ std::string runtime_directory() {
   return path != nullptr && *path == '/' ? path : "";
 }
 
-std::optional<Hint> HintFile::read() {
+std::optional<Address> HintFile::read() {
   try {
     if (const auto folder = folder_in(runtime_directory_, Directory::Missing::accept)) {
       const auto file = folder->open_file(name_, O_RDONLY, false);
@@ -119,17 +101,17 @@ std::optional<Hint> HintFile::read() {
   return last_;
 }
 
-void HintFile::write(const Hint& hint) {
-  if (hint == last_) return;
-  last_ = hint;
-  const auto text = hint_text(hint);
-  if (hint_from(text) != hint) return;  // a name that no URL could have
+void HintFile::write(const Address& address) {
+  if (address == last_) return;
+  last_ = address;
+  const auto text = hint_text(address);
+  if (hint_from(text) != address) return;  // a name that no URL could have
   try {
     const auto folder = folder_in(runtime_directory_, Directory::Missing::create);
     if (folder) put(*folder, name_, text);
   } catch (const Failure&) {
-    // Then the next run finds the server as this one did.
+    // Then the next run finds the member as this one did.
   }
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock::redis_cluster

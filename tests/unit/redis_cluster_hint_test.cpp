@@ -1,7 +1,5 @@
 // Hints: what is read is what was written, or nothing.
 
-#include "store/redis/hint.hpp"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,14 +8,14 @@
 #include <fstream>
 #include <set>
 
+#include "store/redis_cluster/hint.hpp"
 #include "tests/unit/temporary_directory.hpp"
 
-namespace dlock::redis {
+namespace dlock::redis_cluster {
 namespace {
 
-const std::string some_id = "0123456789abcdef0123456789abcdef01234567";
-const Hint some{{"127.0.0.1", 6379}, some_id};
-const Hint others[] = {{{"::1", 1}, ""}, {{"db-1.example.org", 65535}, "ff"}};
+const Address some{"127.0.0.1", 6379};
+const Address others[] = {{"::1", 1}, {"db-1.example.org", 65535}};
 
 TEST(HintText, is_read_as_it_was_written) {
   EXPECT_EQ(hint_from(hint_text(some)), some);
@@ -32,21 +30,20 @@ TEST(HintText, that_was_cut_anywhere_is_none) {
 }
 
 TEST(HintText, of_anything_else_is_none) {
-  const std::string none[] = {" \n",
-                              "127.0.0.1 \n",
-                              "127.0.0.1:0 \n",
-                              "127.0.0.1:65536 \n",
-                              "127.0.0.1:06379 \n",
-                              "::1:6379 \n",
-                              "user@127.0.0.1:6379 \n",
-                              "/tmp/socket:1 \n",
-                              "a b:6379 \n",
-                              "127.0.0.1:6379 xyz\n",
-                              "127.0.0.1:6379 ab\n\n",
-                              "127.0.0.1:6379  ab\n",
-                              "127.0.0.1:6379 " + std::string(65, 'a') + "\n",
-                              std::string(600, 'a') + ":6379 \n",
-                              std::string("127.0.0.1\0:6379 \n", 17)};
+  const std::string none[] = {"",
+                              "\n",
+                              "127.0.0.1\n",
+                              "127.0.0.1:0\n",
+                              "127.0.0.1:65536\n",
+                              "127.0.0.1:06379\n",
+                              "::1:6379\n",
+                              "user@127.0.0.1:6379\n",
+                              "/tmp/socket:1\n",
+                              "a b:6379\n",
+                              "127.0.0.1:6379 ab\n",
+                              "127.0.0.1:6379\n\n",
+                              std::string(600, 'a') + ":6379\n",
+                              std::string("127.0.0.1\0:6379\n", 16)};
   for (const auto& text : none) EXPECT_FALSE(hint_from(text)) << text;
 }
 
@@ -59,26 +56,8 @@ TEST(HintName, tells_neither_url_nor_lock_and_there_are_few_for_a_url) {
 
   EXPECT_EQ(names.size(), 64U);
   EXPECT_EQ(names.begin()->find("secret"), std::string::npos);
-  EXPECT_NE(hint_name(url), hint_name(url + "2"));
-}
-
-TEST(HintedServer, is_told_a_login_only_behind_a_certificate) {
-  Target target;
-  EXPECT_TRUE(may_be_hinted(target));
-
-  target.user = "jobs";
-  EXPECT_FALSE(may_be_hinted(target));
-  target.user.clear();
-  target.password = "x";
-  EXPECT_FALSE(may_be_hinted(target));
-  target.password.reset();
-  target.password_file = "/x";
-  EXPECT_FALSE(may_be_hinted(target));
-
-  target.tls.emplace();
-  EXPECT_TRUE(may_be_hinted(target));
-  target.tls->insecure = true;
-  EXPECT_FALSE(may_be_hinted(target));
+  const LockName lock{"dlock", "job"};
+  EXPECT_NE(hint_name(url, lock), hint_name(url + "2", lock));
 }
 
 class HintFileTest : public testing::Test {
@@ -178,4 +157,4 @@ TEST_F(HintFileTest, that_is_too_long_or_no_file_is_none) {
 }
 
 }  // namespace
-}  // namespace dlock::redis
+}  // namespace dlock::redis_cluster
