@@ -4,6 +4,8 @@
 #
 #   DLOCK_BIN=build/release/dlock bats tests/long/failovers.bats
 #
+# A fault follows DLOCK_TEST_BETWEEN_FAULTS (1000) grants after the one before.
+#
 # With --replicas all nobody finds another one inside, and fences grow.
 # shellcheck disable=SC2154  # the helpers set what is used here
 
@@ -43,7 +45,7 @@ granted() { [[ -e $yard/fences ]] && wc -l < "$yard/fences" || echo 0; }
 
 # Has six contend while a command breaks and mends the servers, each time that so many
 # grants more have gone well.
-between_harms=300
+between_harms=${DLOCK_TEST_BETWEEN_FAULTS:-1000}
 
 assert_nobody_meets_another() {  # <harm>
   local contenders=() harms=0 before

@@ -60,6 +60,24 @@ TEST(QuorumMerge, who_may_have_most_with_a_server_that_is_silent_is_shown) {
   EXPECT_EQ(merged({held_by({holder(5)}), held_by({})}, 3).holders.size(), 1u);
 }
 
+TEST(QuorumMerge, two_with_the_same_fence_are_not_counted_as_one) {
+  auto here = holder(5);
+  here.pid = 1;
+  auto there = holder(5);
+  there.pid = 2;
+
+  EXPECT_TRUE(merged({held_by({here}), held_by({there}), held_by({})}, 3).holders.empty());
+}
+
+TEST(QuorumMerge, runs_of_two_hosts_with_the_same_fence_are_two) {
+  auto here = run(5, "succeeded");
+  here.host = "web1";
+  auto there = run(5, "failed");
+  there.host = "web2";
+
+  EXPECT_EQ(merged_runs({{here}, {there}, {}}, 3).size(), 2u);
+}
+
 TEST(QuorumMerge, a_lease_ends_when_the_first_server_says_so) {
   auto sooner = holder(5);
   sooner.expires_in = seconds(3);

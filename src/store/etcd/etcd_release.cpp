@@ -52,7 +52,16 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
   const auto patience =
       wakeup.gives_up() ? std::min(calls_.timeout(), last_patience) : calls_.timeout();
   Turn turn{Queue::stay_out, later(Clock::now(), patience), own, {}};
-  // One that waits may have been told the lock since, and of a detached one nothing is
+  // No entry hangs on a lease that was never confirmed. It may have been granted all the
+  // same, and then it expires if it cannot be revoked: not worth a second timeout.
+  if (!own_ && !lasts_from_ && claim().attached) {
+    turn.until = later(Clock::now(), std::min(calls_.timeout(), last_patience));
+    co_await revoke(lease_, turn);
+    forget_lease();
+    ++times_;
+    co_return Release::not_ours;
+  }
+  // A waiter may have been granted the lock since, and of a detached lease nothing is
   // known.
   if (!own_ || !claim().attached) {
     co_await look(turn);

@@ -5,6 +5,7 @@
 
 #include "lock/history.hpp"
 #include "store/redis_quorum/majority.hpp"
+#include "store/redis_quorum/party.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -13,17 +14,16 @@ bool has_said_how_it_ended(const RunInfo& run) {
   return run.outcome != "running" && run.outcome != "vanished" && run.outcome != by_hand;
 }
 
-// A foreign holder has no fence, and is one and the same everywhere.
 std::vector<HolderInfo> merged_holders(const std::vector<LockInfo>& told,
                                        std::size_t servers, std::size_t& least_told) {
   struct Told {
     HolderInfo holder;
     std::size_t by = 0;
   };
-  std::map<Fence, Told> by_fence;
+  std::map<Party, Told> by_party;
   for (const auto& lock : told) {
     for (const auto& holder : lock.holders) {
-      auto& one = by_fence[holder.fence];
+      auto& one = by_party[party_of(holder)];
       if (one.by++ == 0) one.holder = holder;
       one.holder.broken = one.holder.broken || holder.broken;
       if (holder.expires_in < one.holder.expires_in) {
@@ -34,7 +34,7 @@ std::vector<HolderInfo> merged_holders(const std::vector<LockInfo>& told,
   const auto silent = servers - told.size();
   std::vector<HolderInfo> holders;
   least_told = servers;
-  for (auto& [fence, one] : by_fence) {
+  for (auto& [party, one] : by_party) {
     if (one.by + silent < needed(servers)) continue;
     least_told = std::min(least_told, one.by);
     holders.push_back(std::move(one.holder));
@@ -86,10 +86,10 @@ std::vector<RunInfo> merged_runs(const std::vector<std::vector<RunInfo>>& told,
     RunInfo run;
     std::size_t by = 0;
   };
-  std::map<Fence, Told> by_fence;
+  std::map<Party, Told> by_party;
   for (const auto& runs : told) {
     for (const auto& run : runs) {
-      auto& one = by_fence[run.fence];
+      auto& one = by_party[party_of(run)];
       const bool knows_more =
           has_said_how_it_ended(run) && !has_said_how_it_ended(one.run);
       if (one.by++ == 0 || knows_more) one.run = run;
@@ -97,7 +97,7 @@ std::vector<RunInfo> merged_runs(const std::vector<std::vector<RunInfo>>& told,
   }
   const auto silent = servers - told.size();
   std::vector<RunInfo> runs;
-  for (auto& [fence, one] : by_fence) {
+  for (auto& [party, one] : by_party) {
     const bool is_one =
         has_said_how_it_ended(one.run) || one.by + silent >= needed(servers);
     if (is_one) runs.push_back(std::move(one.run));

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "store/redis_quorum/asked.hpp"
+#include "store/redis_quorum/party.hpp"
 #include "store/redis_quorum/quorum_claimant.hpp"
 
 namespace dlock::redis_quorum {
@@ -70,13 +71,13 @@ asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(
   };
   const auto said =
       co_await asked_of_most<Holders>(members_, break_one, timeout_, wakeup);
-  std::map<Fence, HolderInfo> all;
+  std::map<Party, HolderInfo> all;
   for (const auto& holders : said) {
-    for (const auto& holder : holders) all.emplace(holder.fence, holder);
+    for (const auto& holder : holders) all.emplace(party_of(holder), holder);
   }
   std::vector<Broken> broken;
   broken.reserve(all.size());
-  for (auto& [fence, holder] : all) broken.push_back({std::move(holder), {}});
+  for (auto& [party, holder] : all) broken.push_back({std::move(holder), {}});
   co_return broken;
 }
 

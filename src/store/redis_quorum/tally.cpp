@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "store/redis_quorum/majority.hpp"
+#include "store/redis_quorum/party.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -46,17 +46,6 @@ std::optional<Failure> misconfigured(const Votes& votes) {
   }
   return std::nullopt;
 }
-
-// Who has votes. A fence alone does not tell: counters that stand alike give the same to
-// several whose clocks are behind them.
-using Party = std::tuple<Fence, std::string, pid_t>;
-
-Party party_of(const HolderInfo& holder) {
-  return {holder.fence, holder.host, holder.pid};
-}
-
-// Of a run no pid is known.
-Party party_of(const RunInfo& run) { return {run.fence, run.host, 0}; }
 
 bool needs_most(const RunInfo& run) {
   return run.outcome == "running" || run.outcome == "vanished";
