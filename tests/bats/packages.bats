@@ -142,7 +142,7 @@ assert_locks() {
   done
 }
 
-@test "the program and the packages are hardly larger than the README says" {
+@test "the program and the packages are hardly larger than docs/performance.md says" {
   local what size file stated=0
   # shellcheck disable=SC2016
   while read -r what size; do
@@ -154,7 +154,7 @@ assert_locks() {
     awk -v is="$(stat -c %s "$file")" -v says="$size" 'BEGIN { exit !(is <= says * 1.1e6) }' ||
       { echo "$what: $(stat -c %s "$file") bytes, not $size MB" >&2; return 1; }
     stated=$((stated + 1))
-  done < <(sed -nE 's/^\| the `?(program|\.deb|\.rpm)`? \| ([0-9.]+) MB \|$/\1 \2/p' "$DLOCK_SOURCE/README.md")
+  done < <(sed -nE 's/^\| the `?(program|\.deb|\.rpm)`? \| ([0-9.]+) MB \|$/\1 \2/p' "$DLOCK_SOURCE/docs/performance.md")
   assert_equal "$stated" 3
 }
 
