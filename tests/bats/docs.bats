@@ -211,3 +211,16 @@ anchors() {  # <file>
     "$DLOCK_SOURCE"/{README,RELEASING,SECURITY}.md "$docs"/[!i]*.md | sort -u)
   ((count > 5))
 }
+
+@test "the newest release in the changelog is the version of the program" {
+  use_private_store
+
+  run dlock --version
+
+  assert_equal "$output" \
+    "dlock $(sed -nE 's/^## \[([0-9.]+)\] - [0-9-]{10}$/\1/p' "$DLOCK_SOURCE/CHANGELOG.md" | head -n 1)"
+}
+
+@test "the README is short" {
+  (($(wc -l < "$DLOCK_SOURCE/README.md") <= 250))
+}
