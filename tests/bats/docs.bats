@@ -207,7 +207,7 @@ anchors() {  # <file>
   while IFS= read -r name; do
     [[ -e $DLOCK_SOURCE/$name ]] || { echo "$name is not there" >&2; return 1; }
     count=$((count + 1))
-  done < <(grep -hoE '\b(tests|src|examples|completions|packaging)/[a-z_/]+(\.[a-z]+)?' \
+  done < <(grep -hoE '\b(tests|src|examples|completions|packaging)/[a-z_/-]+(\.[a-z]+)?' \
     "$DLOCK_SOURCE"/{README,RELEASING,SECURITY}.md "$docs"/[!i]*.md | sort -u)
   ((count > 5))
 }
