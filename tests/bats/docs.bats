@@ -24,6 +24,18 @@ teardown() {
 
 # --- The pages ---
 
+# Asserts that the page has all checks that doctor makes of this store.
+assert_checks_are_in_operating_md() {
+  local check checks
+  run dlock doctor --json
+  checks=$(json '.findings[].check')
+  [[ -n $checks ]]
+  for check in $checks; do
+    grep -q "^|[^|]*\`$check\`" "$docs/operating.md" ||
+      { echo "operating.md does not have the check $check" >&2; return 1; }
+  done
+}
+
 @test "what using.md shows" {
   use_private_store
   start_server
@@ -110,38 +122,51 @@ teardown() {
     "$(blocks operating.md console | awk '$3 ~ /^(ok|warning)$/ { print $4 }' | LC_ALL=C sort)"
 }
 
+@test "operating.md has the checks of one server and of a directory" {
+  use_private_store
+  start_server
+  dlock run job -- true
+
+  assert_checks_are_in_operating_md
+  DLOCK_STORE=${in_place_of[redis://db.example.org]} assert_checks_are_in_operating_md
+}
+
 @test "the permissions in operating.md are the least ones" {
   assert_equal "$(blocks operating.md sh 'Redis and Valkey' | grep -A 6 'SETUSER jobs on' | cut -d ' ' -f 3- |
     sed '1s/.*PASSWORD.//' | grep -o "[-+~&][a-z@|:*-]*\|reset[a-z]*" | LC_ALL=C sort)" \
     "$(tr -s ' ' '\n' <<< "$least_rights" | LC_ALL=C sort)"
 }
 
-@test "what operating.md shows of Sentinel" {
+@test "what operating.md shows of Sentinel, and its checks" {
   use_sentinel_store
   in_place_of[redis+sentinel://s1.example.org,s2.example.org,s3.example.org/main]=$DLOCK_STORE
 
   run_section operating.md Sentinel
+  assert_checks_are_in_operating_md
 }
 
-@test "what operating.md shows of a cluster" {
+@test "what operating.md shows of a cluster, and its checks" {
   use_cluster_store
   in_place_of[redis+cluster://c1.example.org,c2.example.org,c3.example.org]=$DLOCK_STORE
 
   run_section operating.md Cluster
+  assert_checks_are_in_operating_md
 }
 
-@test "what operating.md shows of a quorum" {
+@test "what operating.md shows of a quorum, and its checks" {
   use_quorum_store 3
   in_place_of[redis+quorum://q1.example.org,q2.example.org,q3.example.org]=$DLOCK_STORE
 
   run_section operating.md 'A quorum'
+  assert_checks_are_in_operating_md
 }
 
-@test "what operating.md shows of etcd" {
+@test "what operating.md shows of etcd, and its checks" {
   use_etcd_store
   in_place_of[etcd://e1.example.org,e2.example.org,e3.example.org]=$DLOCK_STORE
 
   run_section operating.md etcd
+  assert_checks_are_in_operating_md
 }
 
 @test "what migrating.md shows" {
