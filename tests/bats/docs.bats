@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The commands in docs/ work as they stand there, with commands of the test's own behind the
-# names, and the test's own servers behind the hosts. A block that cannot run here has
+# Runs the commands in docs/, with stubs in place of the programs that they call and with
+# servers of the test's own in place of the hosts. A block that cannot run here has
 # `<!-- not run: why -->` before it.
 # shellcheck disable=SC2154  # from the helpers: docs, here, stubs, calls, in_place_of, least_rights
 
@@ -24,26 +24,26 @@ teardown() {
 
 # --- The pages ---
 
-# Asserts that the page has all checks that doctor makes of this store.
-assert_checks_are_in_operating_md() {
+# Asserts that the page describes every check that doctor makes on this store.
+assert_checks_are_described() {
   local check checks
   run dlock doctor --json
   checks=$(json '.findings[].check')
   [[ -n $checks ]]
   for check in $checks; do
     grep -q "^|[^|]*\`$check\`" "$docs/operating.md" ||
-      { echo "operating.md does not have the check $check" >&2; return 1; }
+      { echo "operating.md does not describe the check $check" >&2; return 1; }
   done
 }
 
-@test "what using.md shows" {
+@test "the commands in using.md work" {
   use_private_store
   start_server
 
   run_page using.md
 }
 
-@test "what using.md says of hooks comes true" {
+@test "the hooks in using.md run" {
   local line lines
   use_private_store
   mkdir "$here/work"
@@ -62,7 +62,7 @@ assert_checks_are_in_operating_md() {
   grep -qx 'logger -t backup is still held on ' "$calls"
 }
 
-@test "the script of using.md holds the lock by hand" {
+@test "the script in using.md that takes the lock by hand works, and excludes another one" {
   local shells=() shell
   use_private_store
   stub "$stubs"/{make,upload}
@@ -79,20 +79,20 @@ assert_checks_are_in_operating_md() {
   dlock status release | grep -q free
 }
 
-@test "what stores.md shows" {
+@test "the commands in stores.md work" {
   use_private_store
   start_server
 
   run_page stores.md
 }
 
-@test "what security.md shows" {
+@test "the commands in security.md work" {
   use_private_store
 
   run_page security.md
 }
 
-@test "what operating.md shows of Redis, directories and passwords" {
+@test "the commands in operating.md about Redis, directories and passwords work" {
   use_private_store
   start_server
 
@@ -102,7 +102,7 @@ assert_checks_are_in_operating_md() {
   run_section operating.md 'Passwords and TLS'
 }
 
-@test "a server with the settings of operating.md is one that doctor has nothing against" {
+@test "doctor finds nothing wrong with a server that has the settings in operating.md" {
   use_private_store
   start_server
 
@@ -112,7 +112,7 @@ assert_checks_are_in_operating_md() {
   assert_equal "$(json '.level')" ok
 }
 
-@test "the example of doctor has the checks that it makes" {
+@test "the example of doctor shows the checks that doctor makes" {
   use_private_store
   start_server
 
@@ -122,54 +122,54 @@ assert_checks_are_in_operating_md() {
     "$(blocks operating.md console | awk '$3 ~ /^(ok|warning)$/ { print $4 }' | LC_ALL=C sort)"
 }
 
-@test "operating.md has the checks of one server and of a directory" {
+@test "operating.md describes the checks of one server and of a directory" {
   use_private_store
   start_server
   dlock run job -- true
 
-  assert_checks_are_in_operating_md
-  DLOCK_STORE=${in_place_of[redis://db.example.org]} assert_checks_are_in_operating_md
+  assert_checks_are_described
+  DLOCK_STORE=${in_place_of[redis://db.example.org]} assert_checks_are_described
 }
 
-@test "the permissions in operating.md are the least ones" {
+@test "the permissions in operating.md are the least that locks need" {
   assert_equal "$(blocks operating.md sh 'Redis and Valkey' | grep -A 6 'SETUSER jobs on' | cut -d ' ' -f 3- |
     sed '1s/.*PASSWORD.//' | grep -o "[-+~&][a-z@|:*-]*\|reset[a-z]*" | LC_ALL=C sort)" \
     "$(tr -s ' ' '\n' <<< "$least_rights" | LC_ALL=C sort)"
 }
 
-@test "what operating.md shows of Sentinel, and its checks" {
+@test "the commands in operating.md about Sentinel work, and its checks are described" {
   use_sentinel_store
   in_place_of[redis+sentinel://s1.example.org,s2.example.org,s3.example.org/main]=$DLOCK_STORE
 
   run_section operating.md Sentinel
-  assert_checks_are_in_operating_md
+  assert_checks_are_described
 }
 
-@test "what operating.md shows of a cluster, and its checks" {
+@test "the commands in operating.md about a cluster work, and its checks are described" {
   use_cluster_store
   in_place_of[redis+cluster://c1.example.org,c2.example.org,c3.example.org]=$DLOCK_STORE
 
   run_section operating.md Cluster
-  assert_checks_are_in_operating_md
+  assert_checks_are_described
 }
 
-@test "what operating.md shows of a quorum, and its checks" {
+@test "the commands in operating.md about a quorum work, and its checks are described" {
   use_quorum_store 3
   in_place_of[redis+quorum://q1.example.org,q2.example.org,q3.example.org]=$DLOCK_STORE
 
   run_section operating.md 'A quorum'
-  assert_checks_are_in_operating_md
+  assert_checks_are_described
 }
 
-@test "what operating.md shows of etcd, and its checks" {
+@test "the commands in operating.md about etcd work, and its checks are described" {
   use_etcd_store
   in_place_of[etcd://e1.example.org,e2.example.org,e3.example.org]=$DLOCK_STORE
 
   run_section operating.md etcd
-  assert_checks_are_in_operating_md
+  assert_checks_are_described
 }
 
-@test "what migrating.md shows" {
+@test "the commands in migrating.md work" {
   use_etcd_store
   in_place_of[etcd://e1.example.org]=$DLOCK_STORE
   DLOCK_STORE=local:$here/store
@@ -178,7 +178,7 @@ assert_checks_are_in_operating_md() {
   run_page migrating.md
 }
 
-@test "the commands that migrating.md has in the place of others" {
+@test "the replacements in the tables of migrating.md work" {
   use_etcd_store
   in_place_of[etcd://e1.example.org]=$DLOCK_STORE
   DLOCK_STORE=local:$here/store
@@ -191,9 +191,9 @@ assert_checks_are_in_operating_md() {
   run_tables migrating.md 'From a lock decorator' 3
 }
 
-# --- All of them ---
+# --- All pages ---
 
-@test "each block that can run is run by one of these tests" {
+@test "every runnable block is run by one of these tests" {
   local page section
   for page in "$docs"/*.md; do
     page=${page##*/}
@@ -211,7 +211,7 @@ anchors() {  # <file>
   sed -nE 's/^#+ //p' "$1" | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
 }
 
-@test "the links of all pages lead somewhere" {
+@test "every link in a page leads to a file or a heading" {
   local page link file anchor count=0
   for page in "$DLOCK_SOURCE"/*.md "$docs"/*.md; do
     while IFS= read -r link; do
@@ -227,13 +227,13 @@ anchors() {  # <file>
   ((count > 20))
 }
 
-@test "the programs that the pages name are in the tree" {
+@test "every file that a page names exists" {
   local name count=0
   while IFS= read -r name; do
-    [[ -e $DLOCK_SOURCE/$name ]] || { echo "$name is not there" >&2; return 1; }
+    compgen -G "$DLOCK_SOURCE/$name*" > /dev/null || { echo "$name is not there" >&2; return 1; }
     count=$((count + 1))
   done < <(grep -hoE '\b(tests|src|examples|completions|packaging)/[a-z_/-]+(\.[a-z]+)?' \
-    "$DLOCK_SOURCE"/{README,RELEASING,SECURITY}.md "$docs"/[!i]*.md | sort -u)
+    "$DLOCK_SOURCE"/*.md "$docs"/*.md | sort -u)
   ((count > 5))
 }
 

@@ -1,5 +1,5 @@
-# Helpers for the tests of the pages in docs/: they take the blocks of code out of a page and run
-# them. They go with support.bash and redis.bash.
+# Helpers for the tests of the pages in docs/: they extract the blocks of code from a page and
+# run them. They go with support.bash and redis.bash.
 # shellcheck disable=SC2016,SC2034,SC2154  # text for others; server_pid is for kill_leftovers
 
 # For `setup`.
@@ -10,7 +10,7 @@ prepare_pages() {
   calls=$here/calls
   mkdir "$stubs"
   export CALLS=$calls
-  # What a page names, and what is here in its place.
+  # Names in a page, and what the test puts in their place.
   declare -gA in_place_of=(
     [/usr/local/bin]=$stubs
     [/srv/locks]=$here/shared
@@ -19,7 +19,7 @@ prepare_pages() {
   )
 }
 
-# --- What a page says ---
+# --- Reading a page ---
 
 # Prints the runnable blocks of a page in one of these languages, each line behind the number
 # of its block and the language. With a section, only those below that heading.
@@ -42,9 +42,9 @@ commands_of_tables() {  # <page> <section>
     awk -F ' [|] ' '{ print $2 }' | grep -o '`dlock [^`]*`' | tr -d '`'
 }
 
-# --- What is behind its names ---
+# --- Stubs and servers ---
 
-# Makes commands that note their names and arguments.
+# Creates commands that record their names and arguments.
 stub() {  # <path>...
   local path
   for path; do
@@ -67,8 +67,7 @@ start_server() {
   chmod +x "$stubs/redis-cli"
 }
 
-# Prints a text with what is here in the place of what it names, and makes the programs that it
-# calls.
+# Prints a text with its names replaced, and creates stubs for the scripts that it calls.
 made_runnable() {  # <text>
   local text=$1 name
   for name in "${!in_place_of[@]}"; do text=${text//"$name"/"${in_place_of[$name]}"}; done
@@ -82,9 +81,9 @@ made_runnable() {  # <text>
   printf '%s\n' "$text"
 }
 
-# --- Running it ---
+# --- Running a page ---
 
-# Runs a script, which may take 20 s and has to end with 0, or a status up to the one given.
+# Runs a script, for at most 20 s. It has to exit with 0, or with a status up to the one given.
 run_script() {  # <text> [<greatest status>]
   local script=$here/script status=0
   made_runnable "$1" > "$script"
@@ -101,7 +100,7 @@ run_block() {  # <language> <text>
   local command
   case $1 in
     sh) run_script "$2" ;;
-    console) # a question may be answered with 1: no, or warnings
+    console) # 1 is an answer: no, or warnings
       while IFS= read -r command; do run_script "$command" 1 || return; done < <(sed -n 's/^\$ //p' <<< "$2") ;;
     crontab)
       while read -r _ _ _ _ _ command; do run_script "$command" || return; done <<< "$2" ;;
@@ -113,7 +112,7 @@ run_block() {  # <language> <text>
   esac
 }
 
-# Runs all blocks of a page, of which there has to be one at least.
+# Runs all runnable blocks of a page, in order. There has to be at least one.
 run_page() {  # <page> [<section>]
   local block text language count=0
   stub "$stubs"/{make,curl,mail,logger,upload}
@@ -125,10 +124,10 @@ run_page() {  # <page> [<section>]
   ((count > 0)) || { echo "nothing to run in $1 ${2:-}" >&2; return 1; }
 }
 
-# Only what is below one heading.
+# The same for the blocks below one heading.
 run_section() { run_page "$@"; }  # <page> <section>
 
-# Runs the commands of its tables, of which there have to be so many.
+# Runs the commands in the tables below a heading. There have to be exactly so many.
 
 run_tables() {  # <page> <section> <number of commands>
   local command count=0
