@@ -288,10 +288,10 @@ make_script() {  # <path> <line>...
   assert_status 75
 }
 
-@test "the README and the manual have the same line for a script" {
+@test "docs/using.md and the manual have the same line for a script" {
   make_script "$BATS_TEST_TMPDIR/script"
 
-  grep -qxF "$(sed 1d "$BATS_TEST_TMPDIR/script")" "$DLOCK_SOURCE/README.md"
+  grep -qxF "$(sed 1d "$BATS_TEST_TMPDIR/script")" "$DLOCK_SOURCE/docs/using.md"
 }
 
 @test "what the manual has in the place of flock's options is taken" {

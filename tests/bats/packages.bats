@@ -50,10 +50,12 @@ tag() { rpm -qp --qf "%{$1}" "$rpm"; }
 # The parts that both kinds of packages have, with a directory for each that differs.
 files_of_package() {  # <where zsh looks>
   printf '%s\n' /usr/bin/dlock /usr/share/bash-completion/completions/dlock \
-    /usr/share/doc/dlock/README.md /usr/share/doc/dlock/third-party.gz /usr/share/doc/dlock/examples/crontab \
+    /usr/share/doc/dlock/README.md /usr/share/doc/dlock/SECURITY.md \
+    /usr/share/doc/dlock/third-party.gz /usr/share/doc/dlock/examples/crontab \
     /usr/share/doc/dlock/examples/dlock-nightly.service \
     /usr/share/doc/dlock/examples/dlock-nightly.timer \
     /usr/share/fish/vendor_completions.d/dlock.fish "/usr/share/zsh/$1/_dlock"
+  (cd "$DLOCK_SOURCE" && find docs \( -name '*.md' -o -name '*.svg' \) -printf '/usr/share/doc/dlock/%p\n')
   local manual
   for manual in "$DLOCK_SOURCE"/man/*.[15]; do
     echo "/usr/share/man/man${manual##*.}/${manual##*/}.gz"
@@ -142,7 +144,7 @@ assert_locks() {
   done
 }
 
-@test "the program and the packages are hardly larger than the README says" {
+@test "the program and the packages are hardly larger than docs/performance.md says" {
   local what size file stated=0
   # shellcheck disable=SC2016
   while read -r what size; do
@@ -154,7 +156,7 @@ assert_locks() {
     awk -v is="$(stat -c %s "$file")" -v says="$size" 'BEGIN { exit !(is <= says * 1.1e6) }' ||
       { echo "$what: $(stat -c %s "$file") bytes, not $size MB" >&2; return 1; }
     stated=$((stated + 1))
-  done < <(sed -nE 's/^\| the `?(program|\.deb|\.rpm)`? \| ([0-9.]+) MB \|$/\1 \2/p' "$DLOCK_SOURCE/README.md")
+  done < <(sed -nE 's/^\| the `?(program|\.deb|\.rpm)`? \| ([0-9.]+) MB \|$/\1 \2/p' "$DLOCK_SOURCE/docs/performance.md")
   assert_equal "$stated" 3
 }
 
@@ -237,8 +239,10 @@ assert_locks() {
 @test "the .rpm has no directories but those of its own" {
   run rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$rpm"
 
-  assert_equal "$(grep '^d' <<< "$output")" 'drwxr-xr-x /usr/share/doc/dlock
-drwxr-xr-x /usr/share/doc/dlock/examples'
+  assert_equal "$(grep '^d' <<< "$output")" "$({
+    printf 'drwxr-xr-x /usr/share/doc/%s\n' dlock dlock/examples
+    cd "$DLOCK_SOURCE" && find docs -type d -printf 'drwxr-xr-x /usr/share/doc/dlock/%p\n'
+  } | LC_ALL=C sort)"
 }
 
 @test "the .rpm says what it is" {

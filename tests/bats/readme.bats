@@ -115,33 +115,3 @@ at_once() {  # <number> <script>
   assert_equal "$(cat "$calls")" 'make-report --format html'
   assert_equal "$(sort said | uniq -c | tr -s ' ')" ' 10 make-report was here'
 }
-
-@test "when all is over a shell line tells others" {
-  local tool line
-  stub ./backup.sh
-  # shellcheck disable=SC2031
-  for tool in mail curl logger; do stub "$stubs/$tool"; done
-  mapfile -t lines < <(grep -E '^dlock run --on-(failure|success|busy) ' "$DLOCK_SOURCE/README.md")
-  assert_equal "${#lines[@]}" 3
-
-  for line in "${lines[@]}"; do
-    [[ $line != *--on-failure* ]] || line=${line/.\/backup.sh/false}
-    [[ $line != *--on-busy* ]] || line="dlock run backup -- $line"
-    bash -c "$line" > said 2>&1 || true
-  done
-
-  grep -qx 'mail -s backup: ran 1 root' "$calls"
-  grep -qx 'curl -fsS -m 10 https://monitor.example.org/ping/backup' "$calls"
-  grep -qx "logger -t backup is still held on " "$calls"
-}
-
-@test "a script that takes the lock by hand" {
-  stub "$stubs/make"
-  stub "$stubs/upload"
-  awk '/^lease=.*dlock acquire/, /^```$/' "$DLOCK_SOURCE/README.md" | grep -v '^```' > script
-
-  at_once 2 "$(< script)"
-
-  assert_equal "$(cat "$calls")" $'make package\nupload package\nmake package\nupload package'
-  dlock status release | grep -q free
-}

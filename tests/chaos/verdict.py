@@ -1,6 +1,6 @@
 """What a history shows that must not be: functions of a Story, each a list of complaints.
 
-A `Fault` that forgets excuses what no store promises: see "What is promised" in README.md.
+A `Fault` that forgets excuses what no store promises: see docs/stores.md.
 Nothing else is excused, and nobody may call a run a success that lost its lock.
 """
 

@@ -1,0 +1,251 @@
+#!/usr/bin/env bats
+# Runs the commands in docs/, with stubs in place of the programs that they call and with
+# servers of the test's own in place of the hosts. A block that cannot run here has
+# `<!-- not run: why -->` before it.
+# shellcheck disable=SC2154  # from the helpers: docs, here, stubs, calls, in_place_of, least_rights
+
+setup() {
+  load support
+  load etcd
+  load ../faults/redis
+  load ../faults/sides
+  load ../faults/sentinel
+  load ../faults/cluster
+  load ../faults/quorum
+  load pages
+  prepare_pages
+}
+
+teardown() {
+  stop_fleet
+  stop_etcd
+  kill_leftovers
+}
+
+# --- The pages ---
+
+# Asserts that the page describes every check that doctor makes on this store.
+assert_checks_are_described() {
+  local check checks
+  run dlock doctor --json
+  checks=$(json '.findings[].check')
+  [[ -n $checks ]]
+  for check in $checks; do
+    grep -q "^|[^|]*\`$check\`" "$docs/operating.md" ||
+      { echo "operating.md does not describe the check $check" >&2; return 1; }
+  done
+}
+
+@test "the commands in using.md work" {
+  use_private_store
+  start_server
+
+  run_page using.md
+}
+
+@test "the hooks in using.md run" {
+  local line lines
+  use_private_store
+  mkdir "$here/work"
+  stub "$stubs"/{mail,curl,logger} "$here/work/backup.sh"
+  mapfile -t lines < <(grep -E '^dlock run --on-(failure|success|busy) ' "$docs/using.md")
+  assert_equal "${#lines[@]}" 3
+
+  for line in "${lines[@]}"; do
+    [[ $line != *--on-failure* ]] || line=${line/.\/backup.sh/false}
+    [[ $line != *--on-busy* ]] || line="dlock run backup -- $line"
+    run_script "$line" 75
+  done
+
+  grep -qx 'mail -s backup: ran 1 root' "$calls"
+  grep -qx 'curl -fsS -m 10 https://monitor.example.org/ping/backup' "$calls"
+  grep -qx 'logger -t backup is still held on ' "$calls"
+}
+
+@test "the script in using.md that takes the lock by hand works, and excludes another one" {
+  local shells=() shell
+  use_private_store
+  stub "$stubs"/{make,upload}
+  blocks using.md sh 'Hold a lock in a script' | cut -d ' ' -f 3- |
+    sed -n '/^lease=/,/^upload/p' > "$here/script"
+
+  for shell in 1 2; do
+    PATH=$stubs:$PATH sh "$here/script" 3>&- &
+    shells+=($!)
+  done
+  for shell in "${shells[@]}"; do assert_exits 0 "$shell"; done
+
+  assert_equal "$(cat "$calls")" $'make package\nupload package\nmake package\nupload package'
+  dlock status release | grep -q free
+}
+
+@test "the commands in stores.md work" {
+  use_private_store
+  start_server
+
+  run_page stores.md
+}
+
+@test "the commands in security.md work" {
+  use_private_store
+
+  run_page security.md
+}
+
+@test "the commands in operating.md about Redis, directories and passwords work" {
+  use_private_store
+  start_server
+
+  run_section operating.md 'Check a store'
+  run_section operating.md 'Redis and Valkey'
+  run_section operating.md 'A directory that users share'
+  run_section operating.md 'Passwords and TLS'
+}
+
+@test "doctor finds nothing wrong with a server that has the settings in operating.md" {
+  use_private_store
+  start_server
+
+  run dlock doctor --store "${in_place_of[redis://db.example.org]}" --json
+
+  assert_status 0
+  assert_equal "$(json '.level')" ok
+}
+
+@test "the example of doctor shows the checks that doctor makes" {
+  use_private_store
+  start_server
+
+  run dlock doctor --store "${in_place_of[redis://db.example.org]}"
+
+  assert_equal "$(awk '$1 ~ /^(ok|info|warning)$/ { print $2 }' <<< "$output" | LC_ALL=C sort | uniq)" \
+    "$(blocks operating.md console | awk '$3 ~ /^(ok|warning)$/ { print $4 }' | LC_ALL=C sort)"
+}
+
+@test "operating.md describes the checks of one server and of a directory" {
+  use_private_store
+  start_server
+  dlock run job -- true
+
+  assert_checks_are_described
+  DLOCK_STORE=${in_place_of[redis://db.example.org]} assert_checks_are_described
+}
+
+@test "the permissions in operating.md are the least that locks need" {
+  assert_equal "$(blocks operating.md sh 'Redis and Valkey' | grep -A 6 'SETUSER jobs on' | cut -d ' ' -f 3- |
+    sed '1s/.*PASSWORD.//' | grep -o "[-+~&][a-z@|:*-]*\|reset[a-z]*" | LC_ALL=C sort)" \
+    "$(tr -s ' ' '\n' <<< "$least_rights" | LC_ALL=C sort)"
+}
+
+@test "the commands in operating.md about Sentinel work, and its checks are described" {
+  use_sentinel_store
+  in_place_of[redis+sentinel://s1.example.org,s2.example.org,s3.example.org/main]=$DLOCK_STORE
+
+  run_section operating.md Sentinel
+  assert_checks_are_described
+}
+
+@test "the commands in operating.md about a cluster work, and its checks are described" {
+  use_cluster_store
+  in_place_of[redis+cluster://c1.example.org,c2.example.org,c3.example.org]=$DLOCK_STORE
+
+  run_section operating.md Cluster
+  assert_checks_are_described
+}
+
+@test "the commands in operating.md about a quorum work, and its checks are described" {
+  use_quorum_store 3
+  in_place_of[redis+quorum://q1.example.org,q2.example.org,q3.example.org]=$DLOCK_STORE
+
+  run_section operating.md 'A quorum'
+  assert_checks_are_described
+}
+
+@test "the commands in operating.md about etcd work, and its checks are described" {
+  use_etcd_store
+  in_place_of[etcd://e1.example.org,e2.example.org,e3.example.org]=$DLOCK_STORE
+
+  run_section operating.md etcd
+  assert_checks_are_described
+}
+
+@test "the commands in migrating.md work" {
+  use_etcd_store
+  in_place_of[etcd://e1.example.org]=$DLOCK_STORE
+  DLOCK_STORE=local:$here/store
+  start_server
+
+  run_page migrating.md
+}
+
+@test "the replacements in the tables of migrating.md work" {
+  use_etcd_store
+  in_place_of[etcd://e1.example.org]=$DLOCK_STORE
+  DLOCK_STORE=local:$here/store
+  start_server
+
+  run_tables migrating.md 'From flock(1)' 7
+  run_tables migrating.md 'From cronlock' 6
+  run_tables migrating.md 'From consul lock' 6
+  run_tables migrating.md 'From etcdctl lock' 3
+  run_tables migrating.md 'From a lock decorator' 3
+}
+
+# --- All pages ---
+
+@test "every runnable block is run by one of these tests" {
+  local page section
+  for page in "$docs"/*.md; do
+    page=${page##*/}
+    ! grep -q "^  run_page $page\$" "$BATS_TEST_FILENAME" || continue
+    while IFS= read -r section; do
+      [[ -z $(blocks "$page" 'sh|console|crontab|toml' "$section") ]] ||
+        grep -Eq "^  run_section $page '?$section'?\$" "$BATS_TEST_FILENAME" ||
+        { echo "nothing runs what $page has below \"$section\"" >&2; return 1; }
+    done < <(sed -n 's/^## //p' "$docs/$page")
+  done
+}
+
+# Prints the anchors of a page, as the hosts of repositories make them of headings.
+anchors() {  # <file>
+  sed -nE 's/^#+ //p' "$1" | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
+}
+
+@test "every link in a page leads to a file or a heading" {
+  local page link file anchor count=0
+  for page in "$DLOCK_SOURCE"/*.md "$docs"/*.md; do
+    while IFS= read -r link; do
+      file=${link%%#*} anchor=
+      [[ $link != *'#'* ]] || anchor=${link#*#}
+      file=${file:+${page%/*}/$file}
+      [[ -e ${file:-$page} ]] || { echo "$page: $link is not there" >&2; return 1; }
+      [[ -z $anchor ]] || anchors "${file:-$page}" | grep -qxF -- "$anchor" ||
+        { echo "$page: $link has no such heading" >&2; return 1; }
+      count=$((count + 1))
+    done < <(grep -o '](\([^)]*\))' "$page" | sed 's/^](//; s/)$//' | grep -v '^https\?:\|pictures/')
+  done
+  ((count > 20))
+}
+
+@test "every file that a page names exists" {
+  local name count=0
+  while IFS= read -r name; do
+    compgen -G "$DLOCK_SOURCE/$name*" > /dev/null || { echo "$name is not there" >&2; return 1; }
+    count=$((count + 1))
+  done < <(grep -hoE '\b(tests|src|examples|completions|packaging)/[a-z_/-]+(\.[a-z]+)?' \
+    "$DLOCK_SOURCE"/*.md "$docs"/*.md | sort -u)
+  ((count > 5))
+}
+
+@test "the newest release in the changelog is the version of the program" {
+  use_private_store
+
+  run dlock --version
+
+  assert_equal "$output" \
+    "dlock $(sed -nE 's/^## \[([0-9.]+)\] - [0-9-]{10}$/\1/p' "$DLOCK_SOURCE/CHANGELOG.md" | head -n 1)"
+}
+
+@test "the README is short" {
+  (($(wc -l < "$DLOCK_SOURCE/README.md") <= 250))
+}
