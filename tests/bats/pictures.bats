@@ -1,0 +1,52 @@
+#!/usr/bin/env bats
+# The pictures of the documentation show what the program does: each is drawn again.
+
+setup() {
+  load support
+  pictures=$DLOCK_SOURCE/docs/pictures
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+@test "the picture of the peers is that of its figures" {
+  run "$DLOCK_SOURCE/tests/bench/run" --from "$pictures/peers.figures" --svg peers.svg
+  assert_equal "$status" 0
+
+  cmp peers.svg "$pictures/peers.svg"
+}
+
+@test "figures of which none can be drawn are refused" {
+  sed '/^run\t/d; /^peers\t/d' "$pictures/peers.figures" > figures
+
+  run "$pictures/draw_peers" figures
+
+  assert_equal "$status" 65
+  [[ $output == 'docs/pictures/draw_peers: figures: nothing to draw: '* ]]
+}
+
+# Prints each colour of a picture that has a contrast of less than 4 (WCAG 2) with one of
+# these backgrounds.
+unreadable_colors() {  # <SVG file> <background>...
+  python3 - "$@" << 'END'
+import re, sys
+
+def luminance(color):
+    parts = [int(color[place:place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+def contrast(one, other):
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+colors = set(re.findall("#[0-9a-f]{6}", open(sys.argv[1]).read())) - set(sys.argv[2:])
+if not colors:
+    print("no colours")
+for color in colors:
+    if any(contrast(color, background) < 4 for background in sys.argv[2:]):
+        print(color)
+END
+}
+
+@test "pictures can be read on white and on dark pages" {
+  assert_equal "$(unreadable_colors "$pictures/peers.svg" '#ffffff' '#0d1117')" ''
+}
