@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# The pictures of the documentation show what the program does: each is drawn again.
+# The pictures of the documentation show what the program does: each is drawn again. What
+# prints the moments of a lease is tests/dlock_lease_moments in the build's folder.
 
 setup() {
   load support
@@ -21,6 +22,33 @@ setup() {
 
   assert_equal "$status" 65
   [[ $output == 'docs/pictures/draw_peers: figures: nothing to draw: '* ]]
+}
+
+@test "the picture of a lease is that of the timing rules of this program" {
+  "$DLOCK_LEASE_MOMENTS" > moments
+  "$pictures/draw_lease" < moments > lease.svg
+
+  cmp lease.svg "$pictures/lease.svg"
+}
+
+@test "TERM, KILL and the end of the command come before the lease expires" {
+  "$DLOCK_LEASE_MOMENTS" > moments
+
+  run awk '
+    $1 != "attempt" { at[$1] = $2 }
+    END {
+      if (at["renewed"] < at["term"] && at["term"] < at["kill"] &&
+          at["kill"] < at["deadline"] && at["deadline"] < at["expires"]) print "in order"
+    }' moments
+  assert_equal "$output" 'in order'
+}
+
+@test "moments that are incomplete are not drawn" {
+  "$DLOCK_LEASE_MOMENTS" | grep -v '^kill' > moments
+
+  run "$pictures/draw_lease" < moments
+
+  assert_equal "$status $output" '1 docs/pictures/draw_lease: missing moments: kill'
 }
 
 # Prints each colour of a picture that has a contrast of less than 4 (WCAG 2) with one of
@@ -48,5 +76,7 @@ END
 }
 
 @test "pictures can be read on white and on dark pages" {
-  assert_equal "$(unreadable_colors "$pictures/peers.svg" '#ffffff' '#0d1117')" ''
+  for picture in peers lease; do
+    assert_equal "$(unreadable_colors "$pictures/$picture.svg" '#ffffff' '#0d1117')" ''
+  done
 }
