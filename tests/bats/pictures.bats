@@ -80,3 +80,49 @@ END
     assert_equal "$(unreadable_colors "$pictures/$picture.svg" '#ffffff' '#0d1117')" ''
   done
 }
+
+# What a picture shows, as text.
+description_of() { sed -n '/<desc/,/<\/desc>/p' "$1"; }
+
+@test "live list, wait and history are recorded from the program" {
+  mkdir recorded
+  timeout 120 "$pictures/record" recorded
+
+  for lock in deploy train backup report; do
+    description_of recorded/live.svg | grep -qE "^$lock +(held|2/2 held|free) "
+    description_of recorded/history.svg | grep -qE "^[0-9TZ:-]+ +$lock "
+  done
+  description_of recorded/history.svg | grep -q ' exit 3$'
+  description_of recorded/wait.svg | grep -q '^dlock: deploy: waiting: '
+  assert_equal "$(ls recorded)" $'history.svg\nlive.svg\nwait.svg'
+}
+
+nothing_runs_in() { ! pgrep -f "$1" > /dev/null; }
+
+@test "what is recorded ends with the recording" {
+  mkdir recorded
+  export TMPDIR=$BATS_TEST_TMPDIR/tmp
+  mkdir "$TMPDIR"
+  timeout 120 "$pictures/record" recorded
+
+  assert_equal "$(ls "$TMPDIR")" ''
+  eventually nothing_runs_in "$TMPDIR"
+}
+
+@test "a recording of a program that fails says so" {
+  mkdir recorded
+  printf '#!/bin/sh\nexit 70\n' > broken
+  chmod +x broken
+
+  PATIENCE=1 DLOCK_BIN=$PWD/broken run timeout 120 "$pictures/record" recorded
+
+  assert_equal "$status" 1
+  [[ $output == 'docs/pictures/record: timed out after 1 s: the server replies' ]]
+  assert_equal "$(ls recorded)" ''
+}
+
+@test "recorded text can be read on its own background" {
+  for picture in live wait history; do
+    assert_equal "$(unreadable_colors "$pictures/$picture.svg" '#161b22')" ''
+  done
+}
