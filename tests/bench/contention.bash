@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# Several for one lock: parts handover, crowd, order and slots of tests/bench/run.
+# Several processes that contend for one lock: parts handover, crowd, order and slots of tests/bench/run.
 
 # Prints the nanoseconds from the end of the holder's command to the start of the next.
 hand_over() {  # <tool>
@@ -9,19 +9,19 @@ hand_over() {  # <tool>
   rm -f "$work/start"
   hold_for "$1"
   await_turn "$1" "$work/start" 1
-  sleep 0.01  # for both to have done what they do after they wait
+  sleep 0.01  # until both have finished what they do after they start to wait
   let_go "$holder"
   wait "$waiter"
   start=$(< "$work/start")
   echo $((start - $(end_of "$holder")))
 }
 
-# Adds the row of how long the hand-over takes with two tools.
+# Adds a row: how long the hand-over takes with two tools.
 handover_row() {  # <what> <tool> <tool> <rounds>
   local i
   say "handover: $4 rounds of $2, $3"
   for ((i = 0; i < $4; i++)); do
-    # Command substitution would hide what is started.
+    # No command substitution: its subshell would hide the background jobs.
     hand_over "$2" > "$work/first"
     hand_over "$3" > "$work/second"
     echo "$(< "$work/first") $(< "$work/second")"
@@ -34,8 +34,8 @@ bench_handover() {
   handover_row 'hand-over; the floor, a token in a pipe' dlock token-pipe "$(repeats 3 10)"
 }
 
-# Adds the row of how many sections a second so many workers of 20 sections get under dlock
-# and under a peer, whose workers may have fewer of them.
+# Adds a row: how many sections a second WORKERS workers run under dlock, 20 sections each,
+# and under a peer, whose workers may run fewer.
 crowd_row() {  # <what> <workers> <sections of the peer> <words before the peer's command>...
   local count i title=$1 workers=$2 sections=$3
   shift 3
@@ -59,14 +59,14 @@ bench_crowd() {  # [<what to add to the title>]
     crowd_row "$workers workers of 20 sections${1:-}; flock" "$workers" 20 "$flock" "$file.crowd"
     crowd_row "$workers workers${1:-}; the floor, a token" "$workers" 20 "${under[@]}"
   done
-  # Once is enough.
+  # These do not depend on the store.
   [[ -z ${1:-} ]] || return 0
   [[ -z $setlock ]] || compare_crowds '' 8 20 setlock
   [[ -z $lckdo ]] || compare_crowds '' 8 20 lckdo
   [[ -z $sem ]] || compare_crowds '' 8 1 sem
 }
 
-# Prints how many pairs of waiters ran in another order than they came in.
+# Prints how many pairs of waiters ran in another order than they arrived in.
 inversions() {  # <tool>
   local i waiters=()
   lock=order
@@ -94,7 +94,7 @@ bench_order() {  # [<tool> <where>]
   add_row "pairs of waiters in another order${2:-}; flock" "$mine of $((count * 28))" "$theirs of $((count * 28))"
 }
 
-# Eight workers of which four run at a time.
+# Eight workers, of which at most four run at a time.
 bench_slots() {
   local count i
   count=$(repeats 60 3)

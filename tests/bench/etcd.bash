@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# On etcd: part etcd of tests/bench/run.
+# dlock on etcd: part etcd of tests/bench/run.
 
-# How many messages clients have sent to etcd, by what it says itself.
+# Prints how many messages clients have sent to etcd, by its own metrics.
 messages_sent() {
   local address=${ETCDCTL_ENDPOINTS#http://}
   exec {metrics}<> "/dev/tcp/${address%:*}/${address#*:}"
@@ -11,8 +11,7 @@ messages_sent() {
   exec {metrics}>&-
 }
 
-# Adds the row of how many messages a second so many idle waiters send, under dlock and
-# under etcdctl.
+# Adds a row: how many messages a second idle waiters send, under dlock and under etcdctl.
 idle_messages_row() {  # <waiters> <seconds>
   local tool i before sent waiters
   say "etcd, idle: $1 waiters, $2 s each"

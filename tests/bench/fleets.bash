@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# On several Redis servers: parts quorum and failover of tests/bench/run.
+# dlock on several Redis servers: parts quorum and failover of tests/bench/run.
 
-# A run with three and with five independent servers, to one with a single server.
+# Runs on quorums of three and five servers, compared with runs on one server.
 bench_quorum() {
   local ports port list='' one fleet=()
   [[ -n $server ]] || return 0
@@ -20,7 +20,7 @@ bench_quorum() {
   stop_fleet
 }
 
-# Where each run leaves a hint for the next one.
+# Compares runs on a cluster, each of which leaves a hint for the next, with runs on one server.
 compare_with_hints() {  # <URL> <URL of one server>
   rm -rf "$work/runtime"
   mkdir -m 700 "$work/runtime"

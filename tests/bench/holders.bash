@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# Commands that hold and that wait, under dlock and under its peers.
+# Holders and waiters, under dlock and under its peers.
 
-# Starts a command that holds until let_go, under the lock that the words before it
-# take, and waits until it does.
+# Starts a command that ends at let_go, under the lock that WORDS take, and waits until it
+# runs.
 hold() {  # <words>...
   local name=$work/hold.$((++holders))
   mkfifo "$name"
@@ -20,7 +20,7 @@ let_go() {  # <pid of a holder>
   wait "$1"
 }
 
-# When that holder's command ended.
+# Prints when that holder's command ended.
 end_of() { cat "${fifo_of[$1]}.end"; }
 
 dlock_waiters_are() {  # <number>
@@ -30,14 +30,14 @@ flock_waiters_are() {
   # "1: -> FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ..."
   [[ $(grep -c -e "-> FLOCK .*:$(stat -c %i "$file.wait") " /proc/locks) == "$1" ]]
 }
-# Beside the holder there are so many in the line.
+# The queue contains the holder, too.
 etcdctl_waiters_are() {
   [[ $("$etcdctl" get --prefix --keys-only "$lock/" | grep -c .) == $(($1 + 1)) ]]
 }
 is_asleep() { grep -q '^State:.S' "/proc/$1/status"; }
 
-# Starts a waiter that notes its start in a file, and waits until it is the last of so
-# many and asleep.
+# Starts a waiter that writes its start time to a file, and waits until it is the last of
+# NUMBER waiters and asleep.
 await_turn() {  # <tool> <file> <number>
   case $1 in
     dlock | redis | etcd) "$dlock" run -w forever "$lock" -- "$work/section" first "$2" & ;;
@@ -46,7 +46,7 @@ await_turn() {  # <tool> <file> <number>
   esac
   waiter=$!
   case $1 in
-    redis-cli | token-*) ;; # nobody knows how many wait in a loop, or for a token
+    redis-cli | token-*) ;; # no server or kernel counts these waiters
     redis | etcd) eventually dlock_waiters_are "$3" ;;
     *) eventually "$1_waiters_are" "$3" ;;
   esac

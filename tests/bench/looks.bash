@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# Looks at locks: parts look, cache and watch of tests/bench/run.
+# Verbs that run no command, and what a watcher costs others: parts look, cache and watch of tests/bench/run.
 
-# What is quick because nothing is run: against the floor that runs /bin/true.
+# These verbs run no command; the floor runs /bin/true.
 look_rows() {  # <where>
   "$dlock" run look -- /bin/true
   "$work/measure" time "$runs" "$dlock" status look ::: "$dlock" limit look 1000/1s ::: \
@@ -39,7 +39,7 @@ compare_watched() {  # <what> [<store of the one that is not watched>]
   add_ratio "$1" ' ms' 1000 < <(columns 1 4)
 }
 
-# What is there already: about what it costs to look at a lock.
+# A hit reads one record, as status does.
 cache_row() {  # <where>
   "$dlock" cache --ttl 1h hit -- echo value > /dev/null
   "$work/measure" time "$runs" "$dlock" cache hit -- /bin/false ::: \

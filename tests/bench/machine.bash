@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# What the bench needs of the machine: peers, helpers, a directory, a store in it.
+# Prepares the machine: finds the peers, compiles the helpers, makes a working directory.
 
-# How often to repeat what takes so many times as long as one command.
+# Prints how often to repeat what takes TIMES as long as one command, at least LEAST.
 repeats() {  # <times> <least>
   local count=$((runs / $1))
   echo $((count > $2 ? count : $2))
@@ -14,7 +14,7 @@ for tool in cc flock awk; do
 done
 flock=$(command -v flock)
 missing=()
-# Prints the path of a peer's program, or nothing if it is not there.
+# Prints the path of a peer's program, or nothing if it is not installed.
 find_peer() { command -v "$1" || true; }
 setlock=$(find_peer setlock)
 lckdo=$(find_peer lckdo)
@@ -23,7 +23,7 @@ server=$(find_peer redis-server)
 redis_cli=$(find_peer redis-cli)
 etcdctl=
 if command -v etcd > /dev/null; then etcdctl=$(find_peer etcdctl); fi
-# The first one may be another than that of the distribution, which has the module.
+# The first python3 in PATH may lack the module that the distribution's python3 has.
 python=
 for python_candidate in python3 /usr/bin/python3; do
   "$python_candidate" -c 'import redis' 2> /dev/null || continue
@@ -38,12 +38,12 @@ missing=("${missing[@]/python/redis-py}")
 missing=("${missing[@]/redis_cli/redis-cli}")
 missing=("${missing[@]/#server/redis-server}")
 
-# On a disk, as stores are: /tmp may be memory.
+# Stores are on a disk; /tmp may be in memory.
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/dlock-bench.XXXXXX")
 clean_up() {
   local left
   mapfile -t left < <(jobs -pr)
-  # What runs under their locks ends with them.
+  # Commands under their locks end with them.
   ((${#left[@]} == 0)) || kill -KILL "${left[@]}" 2> /dev/null || true
   rm -rf "$work"
 }
@@ -55,8 +55,8 @@ for helper in measure section floor token; do
   cc -std=gnu11 -O2 -static -o "$work/$helper" "$here/$helper.c" ||
     fail 'the helpers cannot be compiled'
 done
-# As an installed program lies on the disk: what a linker has written piece by piece is
-# mapped page by page, too, which costs each start of it some 0.04 ms.
+# A copy, as an installed program is: a file as the linker wrote it, in pieces, is mapped page
+# by page, which costs each start about 0.04 ms.
 install -D "$dlock" "$work/bin/dlock"
 dlock=$work/bin/dlock
 for variable in "${!DLOCK_@}" XDG_RUNTIME_DIR; do unset "$variable"; done
@@ -66,7 +66,7 @@ export DLOCK_STORE=$local_store PARALLEL_HOME=$work/parallel
 mkdir "$PARALLEL_HOME"
 file=$work/file
 : > "$file"
-# A token for all who take it from there, as long as somebody has it open.
+# The token of the floor for hand-overs. It is lost when nothing has the pipe open.
 mkfifo "$work/token.pipe"
 exec {token_pipe}<> "$work/token.pipe"
 printf x >&"$token_pipe"
@@ -80,5 +80,5 @@ eventually() {
     if "$@" > /dev/null 2>&1; then return 0; fi
     sleep 0.002
   done
-  fail "did not come true: $*"
+  fail "timed out after 10 s: $*"
 }

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# Runs of dlock against those of its peers: parts run, peers and busy of tests/bench/run.
+# Runs of dlock compared with runs of its peers: parts run, peers and busy of tests/bench/run.
 
 bench_run() {
   local commands=("$dlock" run x -- /bin/true ::: "$flock" "$file" /bin/true :::
@@ -17,7 +17,7 @@ bench_run() {
     add_ratio 'run /bin/true; setlock' ' ms' 1000 < <(columns 1 13)
 }
 
-# How the words begin that run a command under a peer's lock, into `under`.
+# Sets `under` to the words that come before a command to run it under a peer's lock.
 set_under() {  # <peer> <name of the lock>
   case $1 in
     flock) under=("$flock" "$file.$2") ;;
@@ -32,7 +32,7 @@ set_under() {  # <peer> <name of the lock>
   esac
 }
 
-# Those that are there, of those that have locks where dlock has them, too.
+# Print the peers that are installed, by where their locks are.
 peers_here() {
   printf '%s\n' ${lckdo:+lckdo} ${sem:+sem}
 }
@@ -40,7 +40,7 @@ peers_on_servers() {
   printf '%s\n' ${redis_cli:+redis-cli} ${python:+redis-py} ${etcdctl:+etcdctl}
 }
 
-# A run on the present store against one under each of these peers' locks.
+# Compares runs on the current store with runs under each of these peers' locks.
 compare_runs() {  # <where> <peer>...
   local peer under
   for peer in "${@:2}"; do
@@ -53,7 +53,7 @@ compare_runs() {  # <where> <peer>...
   done
 }
 
-# A crowd on the present store against one under each of these peers' locks.
+# Compares a crowd on the current store with one under each of these peers' locks.
 compare_crowds() {  # <where> <workers> <sections of the peer> <peer>...
   local peer under
   for peer in "${@:4}"; do
@@ -62,7 +62,7 @@ compare_crowds() {  # <where> <workers> <sections of the peer> <peer>...
   done
 }
 
-# The slow ones are measured by fewer sections: what counts is how many a second.
+# Slow peers run fewer sections: the rate is what is compared.
 bench_peers() {
   local here_are on_servers where=''
   mapfile -t here_are < <(peers_here | grep .)

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# On a Redis server: part redis of tests/bench/run.
+# dlock on a Redis server: part redis of tests/bench/run.
 
 commands_for_each() {  # <number of waiters>
   local i before waiters=()
@@ -11,11 +11,11 @@ commands_for_each() {  # <number of waiters>
     "$dlock" run -w forever "$lock" -- /bin/true &
     waiters+=($!)
   done
-  # Each has joined once it listens, by its second command but for its name.
+  # A waiter has joined the queue once it listens.
   eventually are_listening "$1"
   let_go "$holder"
   wait "${waiters[@]}"
-  # The holder's release is one of them, as is one for each of the others.
+  # The holder's release is counted, so the holder is, too.
   awk -v n=$(($(commands_sent) - before)) -v waiters="$1" 'BEGIN { printf "%.1f\n", n / (waiters + 1) }'
 }
 
@@ -65,7 +65,7 @@ bench_redis() {
   before=$(commands_sent)
   sleep "$seconds"
   sent=$(($(commands_sent) - before))
-  # One for each of the first two, who watch the clock, and 0.1 for each of the others.
+  # The first two waiters send one command a second, the others 0.1.
   add_row 'commands a second of 12 idle waiters' \
     "$(awk -v n="$sent" -v s="$seconds" 'BEGIN { printf "%.2f", n / s }')"
   let_go "$holder"

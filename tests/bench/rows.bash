@@ -3,7 +3,7 @@
 # The figures of a bench, from samples, into the file $figures: one row for each thing that
 # is measured, its columns between tabs (figures.py says which).
 
-# A value that stands for itself.
+# Adds a row with values that are not compared round by round.
 add_row() {  # <what> <dlock's> [<the peer's>]
   printf '%s\t' "$part" "$1" "$2" "${3:--}" - - >> "$figures"
   echo - >> "$figures"

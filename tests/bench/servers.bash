@@ -34,7 +34,7 @@ stop_etcd() {
 
 ask_server() { redis-cli -s "$work/redis.sock" "$@"; }
 
-# How many commands clients have sent, but for those of redis-cli.
+# Prints how many commands clients have sent, except those of redis-cli.
 commands_sent() {
   ask_server info commandstats |
     awk -F'[=,:]' '/^cmdstat_(evalsha|eval|blpop|client|auth|select)/ { n += $3 } END { print n + 0 }'
@@ -42,7 +42,7 @@ commands_sent() {
 
 are_listening() { [[ $(ask_server info clients | tr -d '\r' | sed -n 's/^blocked_clients://p') == "$1" ]]; }
 
-# Ports of 127.0.0.1, of each of which the one that is greater by 10000 is free, too.
+# Prints free ports of 127.0.0.1; PORT + 10000, the cluster bus, is free, too.
 free_ports() {  # <number>
   perl -MIO::Socket::INET -e '
     my ($wanted, @kept, @ports) = shift;

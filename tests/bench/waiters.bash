@@ -1,20 +1,20 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# What it costs to hold and to wait: parts idle and waiters of tests/bench/run.
+# Idle holders and waiters: parts idle and waiters of tests/bench/run.
 
-# The processor time of processes, in ticks of 10 ms.
+# Prints the processor time of processes, in ticks of 10 ms.
 ticks_of() { cat "${@/%//stat}" | sed 's/.*) //' | awk '{ n += $12 + $13 } END { print n + 0 }'; }
-# What each of so many waiters takes, its guardian included, in MiB; what they share is divided.
+# Prints the memory of each waiter with its guardian, in MiB; shared pages are divided.
 memory_of() {  # <number> <directory in /proc>...
   local number=$1
   shift
   awk -v n="$number" '/^Pss:/ { k += $2 } END { printf "%.2f MiB", k / 1024 / n }' "${@/%//smaps_rollup}"
 }
 
-# Adds the rows of so many that wait for one lock.
+# Adds rows: what NUMBER waiters for one lock cost.
 idle_rows() {  # <tool> <number> <where>
   local i pids=() places before after sent=0 seconds=10
-  # Redis: longer than the 45 s after which each of them asks again.
+  # On Redis, longer than the 45 s after which each waiter asks again.
   [[ $1 != redis ]] || seconds=50
   ((runs >= 200)) || seconds=3
   say "waiters$3: $2 for $seconds s"
@@ -76,7 +76,7 @@ bench_idle() {
   hold_for flock
   await_turn flock "$work/idle" 1
   flocks=("$holder" "$waiter")
-  sleep 1  # for what is done once at first
+  sleep 1  # until each has done what it does once
 
   before=$(for i in "${waiters[@]}"; do switches_of "$i"; done)
   sleep "$seconds"
