@@ -1,0 +1,128 @@
+#!/usr/bin/env bats
+# The pictures of the documentation show what the program does: each is drawn again. What
+# prints the moments of a lease is tests/dlock_lease_moments in the build's folder.
+
+setup() {
+  load support
+  pictures=$DLOCK_SOURCE/docs/pictures
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+@test "the picture of the peers is that of its figures" {
+  run "$DLOCK_SOURCE/tests/bench/run" --from "$pictures/peers.figures" --svg peers.svg
+  assert_equal "$status" 0
+
+  cmp peers.svg "$pictures/peers.svg"
+}
+
+@test "figures of which none can be drawn are refused" {
+  sed '/^run\t/d; /^peers\t/d' "$pictures/peers.figures" > figures
+
+  run "$pictures/draw_peers" figures
+
+  assert_equal "$status" 65
+  [[ $output == 'docs/pictures/draw_peers: figures: nothing to draw: '* ]]
+}
+
+@test "the picture of a lease is that of the timing rules of this program" {
+  "$DLOCK_LEASE_MOMENTS" > moments
+  "$pictures/draw_lease" < moments > lease.svg
+
+  cmp lease.svg "$pictures/lease.svg"
+}
+
+@test "TERM, KILL and the end of the command come before the lease expires" {
+  "$DLOCK_LEASE_MOMENTS" > moments
+
+  run awk '
+    $1 != "attempt" { at[$1] = $2 }
+    END {
+      if (at["renewed"] < at["term"] && at["term"] < at["kill"] &&
+          at["kill"] < at["deadline"] && at["deadline"] < at["expires"]) print "in order"
+    }' moments
+  assert_equal "$output" 'in order'
+}
+
+@test "moments that are incomplete are not drawn" {
+  "$DLOCK_LEASE_MOMENTS" | grep -v '^kill' > moments
+
+  run "$pictures/draw_lease" < moments
+
+  assert_equal "$status $output" '1 docs/pictures/draw_lease: missing moments: kill'
+}
+
+# Prints each colour of a picture that has a contrast of less than 4 (WCAG 2) with one of
+# these backgrounds.
+unreadable_colors() {  # <SVG file> <background>...
+  python3 - "$@" << 'END'
+import re, sys
+
+def luminance(color):
+    parts = [int(color[place:place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+def contrast(one, other):
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+colors = set(re.findall("#[0-9a-f]{6}", open(sys.argv[1]).read())) - set(sys.argv[2:])
+if not colors:
+    print("no colours")
+for color in colors:
+    if any(contrast(color, background) < 4 for background in sys.argv[2:]):
+        print(color)
+END
+}
+
+@test "pictures can be read on white and on dark pages" {
+  for picture in peers lease; do
+    assert_equal "$(unreadable_colors "$pictures/$picture.svg" '#ffffff' '#0d1117')" ''
+  done
+}
+
+# What a picture shows, as text.
+description_of() { sed -n '/<desc/,/<\/desc>/p' "$1"; }
+
+@test "live list, wait and history are recorded from the program" {
+  mkdir recorded
+  timeout 120 "$pictures/record" recorded
+
+  for lock in deploy train backup report; do
+    description_of recorded/live.svg | grep -qE "^$lock +(held|2/2 held|free) "
+    description_of recorded/history.svg | grep -qE "^[0-9TZ:-]+ +$lock "
+  done
+  description_of recorded/history.svg | grep -q ' exit 3$'
+  description_of recorded/wait.svg | grep -q '^dlock: deploy: waiting: '
+  assert_equal "$(ls recorded)" $'history.svg\nlive.svg\nwait.svg'
+}
+
+nothing_runs_in() { ! pgrep -f "$1" > /dev/null; }
+
+@test "what is recorded ends with the recording" {
+  mkdir recorded
+  export TMPDIR=$BATS_TEST_TMPDIR/tmp
+  mkdir "$TMPDIR"
+  timeout 120 "$pictures/record" recorded
+
+  assert_equal "$(ls "$TMPDIR")" ''
+  eventually nothing_runs_in "$TMPDIR"
+}
+
+@test "a recording of a program that fails says so" {
+  mkdir recorded
+  printf '#!/bin/sh\nexit 70\n' > broken
+  chmod +x broken
+
+  PATIENCE=1 DLOCK_BIN=$PWD/broken run timeout 120 "$pictures/record" recorded
+
+  assert_equal "$status" 1
+  [[ $output == 'docs/pictures/record: timed out after 1 s: the server replies' ]]
+  assert_equal "$(ls recorded)" ''
+}
+
+@test "recorded text can be read on its own background" {
+  for picture in live wait history; do
+    assert_equal "$(unreadable_colors "$pictures/$picture.svg" '#161b22')" ''
+  done
+}

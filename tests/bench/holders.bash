@@ -1,0 +1,65 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
+# Holders and waiters, under dlock and under its peers.
+
+# Starts a command that ends at let_go, under the lock that WORDS take, and waits until it
+# runs.
+hold() {  # <words>...
+  local name=$work/hold.$((++holders))
+  mkfifo "$name"
+  "$@" "$work/section" last "$name.end" "$name" &
+  holder=$!
+  fifo_of[holder]=$name
+  eventually test -e "$name.end"
+}
+holders=0
+fifo_of=()
+
+let_go() {  # <pid of a holder>
+  : > "${fifo_of[$1]}"
+  wait "$1"
+}
+
+# Prints when that holder's command ended.
+end_of() { cat "${fifo_of[$1]}.end"; }
+
+dlock_waiters_are() {  # <number>
+  [[ $(timeout 2 "$dlock" status --json "$lock" | grep -o '"waiting_ms"' | wc -l) == "$1" ]]
+}
+flock_waiters_are() {
+  # "1: -> FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE ..."
+  [[ $(grep -c -e "-> FLOCK .*:$(stat -c %i "$file.wait") " /proc/locks) == "$1" ]]
+}
+# The queue contains the holder, too.
+etcdctl_waiters_are() {
+  [[ $("$etcdctl" get --prefix --keys-only "$lock/" | grep -c .) == $(($1 + 1)) ]]
+}
+is_asleep() { grep -q '^State:.S' "/proc/$1/status"; }
+
+# Starts a waiter that writes its start time to a file, and waits until it is the last of
+# NUMBER waiters and asleep.
+await_turn() {  # <tool> <file> <number>
+  case $1 in
+    dlock | redis | etcd) "$dlock" run -w forever "$lock" -- "$work/section" first "$2" & ;;
+    flock) "$flock" "$file.wait" "$work/section" first "$2" & ;;
+    redis-cli | token-* | etcdctl) "${under[@]}" "$work/section" first "$2" & ;;
+  esac
+  waiter=$!
+  case $1 in
+    redis-cli | token-*) ;; # no server or kernel counts these waiters
+    redis | etcd) eventually dlock_waiters_are "$3" ;;
+    *) eventually "$1_waiters_are" "$3" ;;
+  esac
+  eventually is_asleep "$waiter"
+}
+
+hold_for() {  # <tool>
+  DLOCK_STORE=$local_store
+  case $1 in
+    redis) DLOCK_STORE=$redis_store; hold "$dlock" run "$lock" -- ;;
+    etcd) DLOCK_STORE=$etcd_store; hold "$dlock" run "$lock" -- ;;
+    dlock) hold "$dlock" run "$lock" -- ;;
+    flock) : >> "$file.wait"; hold "$flock" "$file.wait" ;;
+    redis-cli | token-* | etcdctl) set_under "$1" handover; hold "${under[@]}" ;;
+  esac
+}
