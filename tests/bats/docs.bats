@@ -140,6 +140,8 @@ assert_checks_are_described() {
 @test "the commands in operating.md about Sentinel work, and its checks are described" {
   use_sentinel_store
   in_place_of[redis+sentinel://s1.example.org,s2.example.org,s3.example.org/main]=$DLOCK_STORE
+  in_place_of[redis-cli -h r1.example.org]="redis-cli -p ${ports[1]}"
+  in_place_of[redis-cli -h s1.example.org -p 26379]="redis-cli -p ${ports[4]}"
 
   run_section operating.md Sentinel
   assert_checks_are_described
@@ -184,7 +186,7 @@ assert_checks_are_described() {
   DLOCK_STORE=local:$here/store
   start_server
 
-  run_tables migrating.md 'From flock(1)' 7
+  run_tables migrating.md 'From flock(1)' 8
   run_tables migrating.md 'From cronlock' 6
   run_tables migrating.md 'From consul lock' 6
   run_tables migrating.md 'From etcdctl lock' 3
