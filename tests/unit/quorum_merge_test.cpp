@@ -66,7 +66,8 @@ TEST(QuorumMerge, two_with_the_same_fence_are_not_counted_as_one) {
   auto there = holder(5);
   there.pid = 2;
 
-  EXPECT_TRUE(merged({held_by({here}), held_by({there}), held_by({})}, 3).holders.empty());
+  EXPECT_TRUE(
+      merged({held_by({here}), held_by({there}), held_by({})}, 3).holders.empty());
 }
 
 TEST(QuorumMerge, runs_of_two_hosts_with_the_same_fence_are_two) {

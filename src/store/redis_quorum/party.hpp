@@ -8,8 +8,8 @@
 
 namespace dlock::redis_quorum {
 
-// Fence, host and pid. A fence alone does not tell: counters that stand alike give the same
-// to several clients whose clocks are behind them.
+// Fence, host and pid. A fence alone does not tell: counters that stand alike give the
+// same to several clients whose clocks are behind them.
 using Party = std::tuple<Fence, std::string, pid_t>;
 
 // A foreign holder has no fence, and is one and the same on all servers.
