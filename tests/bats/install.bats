@@ -123,7 +123,7 @@ END
   run mandoc -T utf8 "$prefix/share/man/man5/dlock.toml.5"
 
   assert_status 0
-  assert_output_contains 'settings of dlock'
+  assert_output_contains 'sets options of dlock'
 }
 
 @test "bash-completion loads the installed completion" {
