@@ -44,8 +44,8 @@ void warn_if_insecure(const StoreUrl& store) {
   if (is_insecure(store)) {
     Speaker("", false, false)
         .urgent_warning(
-            "warning: --tls-insecure: whoever answers is taken for the store, "
-            "for its certificate is not verified");
+            "warning: --tls-insecure: the store's certificate is not verified, "
+            "so any server can pose as the store");
   }
 }
 

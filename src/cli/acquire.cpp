@@ -148,7 +148,7 @@ asio::awaitable<Answer> Acquisition::obtain() {
         [&](std::size_t columns) { return waiting_text(busy, columns); });
   };
   patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
-  speaker_.step("asking " + printable(store_->url()));
+  speaker_.step("contacting " + printable(store_->url()));
   co_return co_await acquire(*claimant_, patience, wakeup_);
 }
 
@@ -156,7 +156,7 @@ void Acquisition::granted(const Grant& grant) {
   grant_ = grant;
   speaker_.step("granted, fence " + std::to_string(grant.fence.number) + ", slot " +
                 std::to_string(grant.slot) +
-                (store_->protects() ? "" : " (none: excludes nobody)"));
+                (store_->protects() ? "" : " (none: does not exclude others)"));
 }
 
 // Asks for all of a lease again that is over (this process was stopped, or the store was
@@ -223,8 +223,8 @@ asio::awaitable<void> Acquisition::give_back() {
     co_await claimant_->release(std::nullopt, wakeup_);
   } catch (const Failure& failure) {
     if (grant_ && failure.kind() != Failure::Kind::interrupted) {
-      speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +
-                       "; it ends by itself in " +
+      speaker_.warning("cannot release the lock: " + std::string(failure.what()) +
+                       "; its lease expires in " +
                        for_people(left_of(claim_.ttl, grant_->sent_at)));
     }
   }

@@ -41,12 +41,11 @@ std::ptrdiff_t verb_position(const std::vector<std::string>& args,
 
 std::string missing_operand(Verb verb, std::size_t given) {
   if (verb == Verb::fence) {
-    return given == 0 ? "the name of a resource is missing" : "the fence is missing";
+    return given == 0 ? "missing resource name" : "missing fence";
   }
-  if (verb == Verb::cache) return "the key is missing";
-  if (verb != Verb::limit) return "the name of a lock is missing";
-  return given == 0 ? "the name of a limit is missing"
-                    : "the rate is missing, such as 5/1s";
+  if (verb == Verb::cache) return "missing key";
+  if (verb != Verb::limit) return "missing lock name";
+  return given == 0 ? "missing limit name" : "missing rate, such as 5/1s";
 }
 
 // Before a word is said to be missing: an option may have taken it for its value.
@@ -67,14 +66,14 @@ void check_operands(const VerbSpec& verb, const Words& words, const OptionValues
     check_values(options, verb);
     throw UsageError((words.operands.size() < verb.least_operands
                           ? missing_operand(verb.verb, words.operands.size())
-                          : "a command is missing") +
+                          : "missing command") +
                      usage);
   }
   const bool takes_command =
       verb.verb == Verb::run || verb.verb == Verb::limit || verb.verb == Verb::cache;
   if (!takes_command && !words.command.empty()) {
-    throw UsageError("'" + printable(words.command.front(), 60) +
-                     "' is one word too many" + (hint.empty() ? usage : ": " + hint));
+    throw UsageError("unexpected argument '" + printable(words.command.front(), 60) +
+                     "'" + (hint.empty() ? usage : ": " + hint));
   }
 }
 
@@ -108,7 +107,7 @@ std::string help_about(const std::vector<std::string>& operands) {
   if (verb != nullptr) return help_of(*verb, common_specs());
   const auto meant = did_you_mean(name, verb_names());
   throw UsageError("unknown verb '" + printable(name, 60) + "'" +
-                   (meant.empty() ? " (dlock --help lists them)" : meant));
+                   (meant.empty() ? " (see dlock --help)" : meant));
 }
 
 Invocation invocation_of(const VerbSpec& verb, const Words& words,
@@ -144,7 +143,7 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
     return Print{named == nullptr ? general_help(all_verbs())
                                   : help_of(verb, common_specs())};
   }
-  if (named == nullptr) throw UsageError("a verb is missing (dlock --help lists them)");
+  if (named == nullptr) throw UsageError("missing verb (see dlock --help)");
   const auto& options = std::get<OptionValues>(taken);
   const auto hint =
       words.operands.empty() ? "" : split_duration(rest, words.first_operand, verb);
@@ -154,7 +153,7 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   auto invocation = invocation_of(verb, words, options);
   if (!hint.empty()) {
     invocation.warnings.push_back("'" + words.operands.front() +
-                                  "' is taken for the lock's name; " + hint);
+                                  "' is taken as the lock name; " + hint);
   }
   return invocation;
 }

@@ -129,7 +129,7 @@ asio::awaitable<std::string> KeeperProcess::begin(Clock::time_point& sent_at) {
       co_return std::string(kept);
     }
     co_return std::to_string(static_cast<int>(Failure::Kind::unreachable)) +
-        "the lease ended before it could be kept";
+        "the lease expired before it could be renewed";
   } catch (const Failure& failure) {
     co_return std::to_string(static_cast<int>(failure.kind())) + failure.what();
   }
@@ -218,7 +218,7 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
   if (!beneficiary_) throw failure_of(errno, "cannot watch " + process);
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    throw failure_of(errno, "cannot make a socket");
+    throw failure_of(errno, "cannot create a socket");
   }
   channel_ = Fd(ends[0]);
   Fd others(ends[1]);
@@ -269,7 +269,7 @@ asio::awaitable<void> BackgroundKeeper::take_over(asio::io_context& context,
   if (answered && answer == kept) co_return;
   if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
   if (!answer || answer->empty()) {
-    throw Failure(Failure::Kind::exhausted, "the background process does not work");
+    throw Failure(Failure::Kind::exhausted, "the background process failed");
   }
   throw Failure(static_cast<Failure::Kind>(answer->front() - '0'), answer->substr(1));
 }

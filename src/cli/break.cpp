@@ -52,7 +52,7 @@ bool says_yes() {
 // Who is to lose the lock, and what that means.
 std::string described_for_break(const HolderInfo& holder) {
   const auto who = "held by " + described(holder);
-  return holder.foreign ? who + " (not dlock: it is not told, and goes on)" : who;
+  return holder.foreign ? who + " (not dlock: it is not notified, and goes on)" : who;
 }
 
 class Breaking {
@@ -120,9 +120,9 @@ asio::awaitable<std::vector<Broken>> Breaking::tell(const std::vector<Fence>& fe
 void Breaking::warn_of_long_wait(const HolderInfo& holder) {
   if (warned_ || Clock::now() - began_ < long_wait) return;
   warned_ = true;
-  speaker_.warning("still " + described_for_break(holder) + "; it was told to end" +
+  speaker_.warning("still " + described_for_break(holder) + "; it was asked to end" +
                    (holder.expires_in
-                        ? ", and its lease ends in " + for_people(*holder.expires_in)
+                        ? ", and its lease expires in " + for_people(*holder.expires_in)
                         : ""));
 }
 
@@ -148,8 +148,8 @@ ExitStatus no_longer_held(const Speaker& speaker, const std::vector<HolderInfo>&
 bool is_agreed(const Speaker& speaker, const std::vector<HolderInfo>& holders) {
   for (const auto& holder : holders) speaker.error(described_for_break(holder));
   write_text(STDERR_FILENO, holders.size() == 1
-                                ? "Take the lock from it? [y/N] "
-                                : "Take the lock from all of them? [y/N] ");
+                                ? "Take the lock from this holder? [y/N] "
+                                : "Take the lock from all of these holders? [y/N] ");
   return says_yes();
 }
 
@@ -182,7 +182,7 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
   if (!options.yes) {
     if (!is_agreed(speaker, holders)) {
       print_taken({});
-      speaker.error("left as it is");
+      speaker.error("not broken");
       return ExitStatus::not_held;
     }
     // A connection does not last for as long as somebody thinks.
@@ -202,7 +202,8 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
 ExitStatus break_verb(const Invocation& invocation) {
   const auto options = break_options(invocation.settings, invocation.operands.at(0));
   if (!options.yes && !can_ask()) {
-    throw UsageError("break asks on a terminal; elsewhere it wants --yes");
+    throw UsageError(
+        "break asks for confirmation on a terminal; elsewhere it needs --yes");
   }
   return about(options.name, [&] { return break_lock(invocation.common, options); });
 }

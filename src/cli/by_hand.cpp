@@ -33,7 +33,7 @@ Claim claim_of(const CommonOptions& common, const LeaseOptions& options) {
 
 ExitStatus not_ours(const CommonOptions& common, const LeaseOptions& options) {
   Speaker(options.name, common.quiet, common.verbose)
-      .warning("not held by this token any more");
+      .warning("no longer held by this token");
   return ExitStatus::lost;
 }
 
@@ -146,7 +146,7 @@ ExitStatus fence_verb(const Invocation& invocation) {
       return ExitStatus::success;
     }
     speaker.warning("fence " + std::to_string(fence.number) +
-                    " is stale: a greater one was admitted before");
+                    " is stale: a greater fence was admitted before");
     return ExitStatus::lost;
   });
 }

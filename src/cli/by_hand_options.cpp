@@ -13,7 +13,7 @@ namespace {
 
 // Any file, also a pipe: unlike a password a token does not last.
 std::string token_in(const std::string& path) {
-  const auto name = "the token's file " + printable(path, 200);
+  const auto name = "token file " + printable(path, 200);
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!file) throw failure_of(errno, name);
   std::string text;
@@ -37,7 +37,7 @@ Token token(const Settings& settings) {
   if (file != settings.end() &&
       (given == settings.end() || given->second.source >= file->second.source)) {
     if (given != settings.end() && given->second.source == file->second.source) {
-      throw UsageError("--token and --token-file do not go together",
+      throw UsageError("--token and --token-file cannot be combined",
                        is_from_file(settings, "token"));
     }
     with_setting(settings, "token-file", [&](const std::string& value) {
@@ -48,7 +48,7 @@ Token token(const Settings& settings) {
                  [&](const std::string& value) { token = parsed_token(value); });
   }
   if (!token) {
-    throw UsageError("the token is missing (--token, --token-file or DLOCK_TOKEN)");
+    throw UsageError("missing token (use --token, --token-file or DLOCK_TOKEN)");
   }
   return *token;
 }
@@ -87,7 +87,7 @@ CheckOptions check_options(const Settings& settings,
                            const RunAbove& above) {
   CheckOptions options;
   if (!name && above.name.empty()) {
-    throw UsageError("the name of a lock is missing, and DLOCK_NAME is not set");
+    throw UsageError("missing lock name, and DLOCK_NAME is not set");
   }
   options.name = parsed_name(name.value_or(above.name));
   std::optional<Fence> fence;
@@ -104,7 +104,7 @@ CheckOptions check_options(const Settings& settings,
   // A run that goes on without the lock has a name but no fence, and no grant has this
   // one.
   if (!fence && options.name == above.name) fence = Fence{0};
-  if (!fence) throw UsageError("the fence is missing (--fence or DLOCK_FENCE)");
+  if (!fence) throw UsageError("missing fence (use --fence or DLOCK_FENCE)");
   options.fence = *fence;
   duration(settings, "min-validity", options.min_validity);
   return options;

@@ -58,7 +58,8 @@ class Computation final : public Errand {
 };
 
 void warn_of_damage(const Speaker& speaker, const ValueLookup& found) {
-  if (!found.damage.empty()) speaker.warning("nothing usable is cached: " + found.damage);
+  if (!found.damage.empty())
+    speaker.warning("the cached value is unusable: " + found.damage);
 }
 
 // Somebody may have been quicker between our look and the grant.
@@ -103,7 +104,7 @@ asio::awaitable<bool> Computation::store_output(Store& store, const Claim& claim
     if (storing == Storing::stored) {
       speaker_.step(store.protects()
                         ? "stored " + std::to_string(output_.whole()->size()) + " bytes"
-                        : "not stored (none: keeps nothing)");
+                        : "not stored (none: stores nothing)");
       co_return true;
     }
   } catch (const Failure& failure) {
@@ -218,7 +219,7 @@ std::optional<Exit> Cache::computed(const std::optional<Value>& stale) {
   if (const auto& value = computation.value()) return printed(value->bytes);
   if (const auto& joined = computation.joined_run()) return passed_on(*joined);
   if (stale && result.outcome == Outcome::busy) {
-    speaker_.step("somebody refreshes it: " + result.message);
+    speaker_.step("another call is refreshing it: " + result.message);
     return printed(stale->bytes);
   }
   if (result.outcome == Outcome::ran) {
@@ -230,7 +231,7 @@ std::optional<Exit> Cache::computed(const std::optional<Value>& stale) {
 // Nothing for a success whose output is not there any more.
 std::optional<Exit> Cache::passed_on(const RunInfo& run) const {
   if (run.exit_code == 0) return std::nullopt;
-  speaker_.error("the run that was waited for failed: " + described(run));
+  speaker_.error("the run that this call waited for failed: " + described(run));
   const auto signal = run.signal ? signal_named(*run.signal) : std::nullopt;
   return Exit{run.exit_code.value_or(code_of(ExitStatus::unavailable)), signal};
 }

@@ -15,7 +15,7 @@ asio::awaitable<CachedValue> look(Store& store, const LockName& lock,
                                   const Speaker& speaker, Wakeup& wakeup) {
   auto found = co_await values_of(store).describe(lock, wakeup);
   if (!found.damage.empty()) {
-    speaker.warning("nothing usable is cached: " + found.damage);
+    speaker.warning("the cached value is unusable: " + found.damage);
   }
   CachedValue cached{found.value, std::nullopt};
   auto info = co_await store.inspector().inspect(lock, wakeup);
@@ -31,12 +31,12 @@ std::string cached_text(const CachedValue& cached) {
     text = std::to_string(value->size) + " bytes";
     if (value->age) text += ", stored " + for_people(*value->age) + " ago";
     text += value->fresh_for.count() > 0
-                ? ", good for another " + for_people(value->fresh_for)
+                ? ", fresh for another " + for_people(value->fresh_for)
                 : ", stale, served for another " + for_people(value->there_for) +
-                      " while somebody refreshes it";
+                      " during a refresh";
   }
   text += "\n";
-  if (cached.maker) text += "made by " + described(*cached.maker) + "\n";
+  if (cached.maker) text += "being made by " + described(*cached.maker) + "\n";
   return text;
 }
 

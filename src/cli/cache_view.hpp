@@ -17,7 +17,7 @@ struct CachedValue {
   std::optional<HolderInfo> maker;
 };
 
-// "5120 bytes, stored 3m12s ago, good for another 1m48s"
+// "5120 bytes, stored 3m12s ago, fresh for another 1m48s"
 std::string cached_text(const CachedValue& cached);
 Json json_of(const std::string& key, const CachedValue& cached);
 

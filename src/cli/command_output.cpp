@@ -33,7 +33,7 @@ bool is_ready(int fd, short what, int timeout) {
 
 CommandOutput::CommandOutput(std::size_t most) : most_(most) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw failure_of(errno, "cannot make a pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw failure_of(errno, "cannot create a pipe");
   reading_ = Fd(ends[0]);
   writing_ = Fd(ends[1]);
   // Not the command's end: that is how it would find its standard output.

@@ -26,8 +26,7 @@ std::string parsed_tls_name(const std::string& text) {
                                 c == '_' || c == ':';
                        });
   if (!is_name) {
-    throw UsageError("'" + printable(text, 60) +
-                     "' is neither the name of a host nor an address");
+    throw UsageError("'" + printable(text, 60) + "' is not a host name or an address");
   }
   return text;
 }
@@ -42,7 +41,7 @@ net::TlsOptions tls_options(const Settings& settings) {
   tls.insecure = flag(settings, "tls-insecure");
   if (tls.certificate.empty() != tls.key.empty()) {
     throw UsageError(
-        "--tls-cert and --tls-key go together",
+        "--tls-cert and --tls-key must be set together",
         is_from_file(settings, "tls-cert") || is_from_file(settings, "tls-key"));
   }
   return tls;
@@ -51,8 +50,8 @@ net::TlsOptions tls_options(const Settings& settings) {
 std::optional<std::string> user_from(const Settings& settings, std::string_view name) {
   std::optional<std::string> user;
   with_setting(settings, name, [&](const std::string& value) {
-    if (value.empty()) throw UsageError("a user's name is missing");
-    if (!is_printable_utf8(value)) throw UsageError("not a name of printable UTF-8");
+    if (value.empty()) throw UsageError("missing user name");
+    if (!is_printable_utf8(value)) throw UsageError("not printable UTF-8");
     user = value;
   });
   return user;
@@ -77,7 +76,7 @@ Replicas parsed_replicas(const std::string& text) {
   try {
     return {.count = parsed_number(text, 0, most_replicas)};
   } catch (const UsageError& error) {
-    throw UsageError(std::string(error.what()) + ", nor all");
+    throw UsageError(std::string(error.what()) + ", or all");
   }
 }
 

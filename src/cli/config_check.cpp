@@ -53,9 +53,8 @@ Failure misplaced(const Config& config, const std::string& shown, const std::str
   const auto here = shown.empty() ? "at the top level" : "in [" + shown + "]";
   const auto quoted = "'" + printable(key, 60) + "'";
   if (key == "password" || key == "sentinel-password") {
-    return broken_line(
-        config.path, line,
-        "a password is not taken from here; " + key + "-file names the file it is in");
+    return broken_line(config.path, line,
+                       "a password cannot be set here; use " + key + "-file");
   }
   if (is_common_key(key)) {
     return broken_line(
@@ -101,7 +100,7 @@ void check_verbs(const Config& config) {
       const auto meant = did_you_mean(name, verb_names());
       throw broken_line(
           config.path, table.line,
-          "[" + printable(name, 60) + "] is not a verb of dlock" +
+          "unknown table [" + printable(name, 60) + "]" +
               (meant.empty() ? ": the table of a lock is [" + shown_lock(name) + "]"
                              : meant));
     }

@@ -29,12 +29,12 @@ void check_ownership(const std::string& path, const struct stat& status) {
   if ((status.st_mode & S_IWOTH) != 0) {
     throw Failure(
         Failure::Kind::rejected,
-        printable(path) + ": not used, for everybody may write to it (chmod o-w)");
+        printable(path) + ": refusing to use a file that everyone can write (chmod o-w)");
   }
   if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
-    throw Failure(Failure::Kind::rejected, printable(path) + ": not used, for it is " +
-                                               user_name(status.st_uid) +
-                                               "'s, not yours or root's");
+    throw Failure(Failure::Kind::rejected,
+                  printable(path) + ": refusing to use a file owned by " +
+                      user_name(status.st_uid) + ", not by you or root");
   }
 }
 
@@ -44,7 +44,7 @@ std::string contents_of(const std::string& path) {
   if (!file || ::fstat(file.get(), &status) != 0) {
     throw failure_of_named(errno, printable(path));
   }
-  if (!S_ISREG(status.st_mode)) throw broken(path, "not a plain file");
+  if (!S_ISREG(status.st_mode)) throw broken(path, "not a regular file");
   if (status.st_size > longest_file) throw broken(path, "larger than 1 MiB");
   check_ownership(path, status);
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
@@ -86,7 +86,7 @@ ConfigValue value_from(const Toml& root, const toml::value& value,
     text << value.as_floating();
     return {text.str(), line};
   }
-  throw broken_line(path, line, key + ": a text, a number, true or false is wanted");
+  throw broken_line(path, line, key + ": expected a string, a number or a boolean");
 }
 
 ConfigTable table_from(const Toml& root, const toml::value& table,
@@ -104,7 +104,7 @@ void add_locks(const Toml& root, const toml::value& tables, Config& config) {
     if (!table.is_table()) {
       throw broken_line(config.path, line_of(root, table),
                         "'" + printable(name, 60) +
-                            "' is in no lock's table: the table of the lock NAME is "
+                            "' is not in a lock's table: the table of the lock NAME is "
                             "[lock.\"NAME\"]");
     }
     config.locks[name] = table_from(root, table, config.path, shown_lock(name));

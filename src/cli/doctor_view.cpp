@@ -61,13 +61,13 @@ std::int64_t not_made(const Examination& examination) {
                        [](const Finding& finding) { return !finding.is_made; });
 }
 
-// "all is well", "1 error, 2 warnings; 1 check could not be made"
+// "no problems found", "1 error, 2 warnings; 1 check could not be made"
 std::string summary_of(const Examination& examination) {
   const auto errors = count_of(examination, Level::error, "error");
   const auto warnings = count_of(examination, Level::warning, "warning");
   const auto unknown = not_made(examination);
   auto text = errors + (errors.empty() || warnings.empty() ? "" : ", ") + warnings;
-  if (text.empty()) text = unknown == 0 ? "all is well" : "nothing wrong found";
+  if (text.empty()) text = "no problems found";
   if (unknown == 0) return text;
   return text + "; " + std::to_string(unknown) + (unknown == 1 ? " check" : " checks") +
          " could not be made";

@@ -28,11 +28,11 @@ LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
 void check(const LeaseTiming& timing) {
   if (timing.is_sound()) return;
   throw UsageError("a ttl of " + for_people(timing.ttl()) + " is too short: " +
-                   for_people(timing.renew_every()) + " until it is renewed, " +
-                   for_people(timing.budget()) + " for the store to answer, " +
+                   for_people(timing.renew_every()) + " until renewal, " +
+                   for_people(timing.budget()) + " for the store to reply, " +
                    for_people(timing.grace()) + " from TERM to KILL and " +
-                   for_people(timing.margin() + timing.drift()) + " of margin make " +
-                   for_people(timing.needed()));
+                   for_people(timing.margin() + timing.drift()) +
+                   " of margin add up to " + for_people(timing.needed()));
 }
 
 SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& options,

@@ -78,7 +78,7 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
   } else if (runs.empty()) {
     const bool is_choice = options.failed || options.since;
     Speaker(options.name.value_or(""), common.quiet, common.verbose)
-        .warning(is_choice ? "no such run is known" : "no run is known");
+        .warning(is_choice ? "no matching runs are recorded" : "no runs are recorded");
   } else {
     print(
         history_text(runs, wall_now(), paper_of_output(use_color(common.color)), names));

@@ -22,10 +22,10 @@ std::string shown_label(const HolderInfo& holder);
 // "12s": until a lease ends that does.
 std::string time_left(const HolderInfo& holder);
 
-// "kept by pid 20860": of a detached lease that is renewed for a process.
+// "renewed for pid 20860": of a detached lease that is renewed for a process.
 std::string kept_by(const HolderInfo& holder);
 
-// ", kept for another 12s": of a lock that is held on after its run.
+// ", held for another 12s": of a lock that is held on after its run.
 std::string kept_note(const HolderInfo& holder);
 
 }  // namespace dlock

@@ -135,7 +135,7 @@ asio::awaitable<HookEnd> Hook::to_its_end() {
   while (signals_.next()) {
   }
   if (const auto error = start()) {
-    co_return HookEnd{"cannot be started: " + error.message(), std::nullopt};
+    co_return HookEnd{"could not be started: " + error.message(), std::nullopt};
   }
   end_at_ = later(Clock::now(), plan_.limit);
   {
@@ -194,7 +194,7 @@ Clock::time_point Hook::next_look(Clock::time_point now) const {
 HookEnd Hook::result() const {
   if (signal_) return {"", signal_};
   if (kill_at_ != Clock::time_point::max()) {
-    return {"was ended, for it took longer than " + for_people(plan_.limit), {}};
+    return {"was ended because it took longer than " + for_people(plan_.limit), {}};
   }
   return {trouble_of(shell_.native_exit_code()), {}};
 }
@@ -257,7 +257,7 @@ HookEnd run_hook(const HookPlan& plan, const HeldSignals& held) {
   } catch (...) {
     const auto failure = caught_failure();
     if (!failure) throw;
-    return {"cannot be started: " + std::string(failure->what()), {}};
+    return {"could not be started: " + std::string(failure->what()), {}};
   }
 }
 

@@ -85,7 +85,7 @@ asio::awaitable<Exit> Limited::to_the_end() {
   const auto& admitted = std::get<Admitted>(*admission);
   answer(true, admitted.remaining, admitted.next_in);
   speaker_.step("admitted, " + std::to_string(admitted.remaining) + " remaining" +
-                (store_->protects() ? "" : " (none: admits everybody)"));
+                (store_->protects() ? "" : " (none: admits everyone)"));
   if (options_.command.empty()) co_return exit_with(ExitStatus::success);
   co_return co_await run_command();
 }
@@ -103,10 +103,10 @@ asio::awaitable<RateAnswer> Limited::obtain() {
   WaitNotice notice(speaker_, patience.until);
   patience.waiting = [&](milliseconds turn_in) {
     return notice.waiting(
-        [&](std::size_t) { return "waiting: a turn in " + for_people(turn_in); });
+        [&](std::size_t) { return "waiting: turn in " + for_people(turn_in); });
   };
   patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
-  speaker_.step("asking " + printable(store_->url()));
+  speaker_.step("contacting " + printable(store_->url()));
   co_return co_await await_admission(rates_of(*store_), std::move(claim),
                                      std::move(patience), wakeup_);
 }
@@ -142,15 +142,15 @@ void Limited::answer(bool admitted, unsigned remaining, milliseconds next_in) co
 
 Exit Limited::refused(const Rate& in_use) const {
   speaker_.error("in use with " + text_of(in_use) + ", not " + text_of(options_.rate) +
-                 ": all who ask have to name the same rate");
+                 ": all users of a limit must set the same rate");
   return exit_with(ExitStatus::misconfigured);
 }
 
 Exit Limited::refused(const NotAdmitted& not_yet) const {
   answer(false, not_yet.remaining, not_yet.next_in);
-  speaker_.warning("rate exceeded (" + text_of(options_.rate) + "): a turn in " +
+  speaker_.warning("rate exceeded (" + text_of(options_.rate) + "): next turn in " +
                    for_people(not_yet.next_in) +
-                   (options_.wait ? ", which is too long a wait" : ""));
+                   (options_.wait ? ", longer than --wait" : ""));
   return exit_with(ExitStatus::not_obtained);
 }
 

@@ -25,14 +25,14 @@ std::string limit_text(const std::string& name, const LimitInfo& limit) {
   if (!limit.rate) return printable(name, 255) + ": not in use\n";
   auto text = printable(name, 255) + ": " + text_of(*limit.rate) + ", " +
               std::to_string(limit.remaining) + " remaining";
-  if (limit.next_in.count() > 0) text += ", the next in " + for_people(limit.next_in);
+  if (limit.next_in.count() > 0) text += ", next in " + for_people(limit.next_in);
   text += "\n";
   for (const auto& waiter : limit.waiters) {
     text += "  waiting: " +
             (waiter.host.empty()
-                 ? std::string("somebody")
+                 ? std::string("unknown client")
                  : printable(waiter.host, 64) + ", pid " + std::to_string(waiter.pid)) +
-            ", a turn in " + for_people(waiter.turn_in) + "\n";
+            ", turn in " + for_people(waiter.turn_in) + "\n";
   }
   return text;
 }

@@ -175,8 +175,7 @@ class LiveList final : public EventSink {
   }
 
   std::string table(const std::vector<LockInfo>& locks, std::size_t columns) const {
-    const auto* none = options_.held ? "no lock is held\n"
-                                     : "no lock is held, awaited or has a last run\n";
+    const auto* none = options_.held ? "no locks are held\n" : "no locks\n";
     return locks.empty() ? none : list_text(locks, color_, columns);
   }
 

@@ -38,9 +38,9 @@ std::string use_of(const HolderInfo& holder) {
   const auto broken = holder.broken ? "  (broken)" : "";
   if (is_detached(holder) && holder.for_pid) return "(" + kept_by(holder) + ")" + broken;
   if (is_detached(holder))
-    return "(detached, ends in " + time_left(holder) + ")" + broken;
+    return "(detached, expires in " + time_left(holder) + ")" + broken;
   return printable_command(holder.command) +
-         (holder.dlock_gone ? "  (its dlock is gone)" : "") +
+         (holder.dlock_gone ? "  (its dlock process is gone)" : "") +
          (holder.kept ? "  (ended" + kept_note(holder) + ")" : "") + broken;
 }
 

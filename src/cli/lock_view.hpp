@@ -39,7 +39,7 @@ std::string refusal_text(const Answer& answer, unsigned slots);
 // "held by root@web1 (pid 123, ./backup.sh) for 3m12s, by another grant".
 std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_least);
 
-// "waiting: held by root@web1 (pid 123, ./backup.sh) for 3m12s; place 2 of 5", or with
+// "waiting: held by root@web1 (pid 123, ./backup.sh) for 3m12s; position 2 of 5", or with
 // less about the holder where that takes more than so many columns.
 std::string waiting_text(const Busy& busy, std::size_t columns);
 

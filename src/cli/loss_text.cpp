@@ -9,7 +9,7 @@ namespace {
 std::string cause_of(Loss loss, bool on_server, const std::optional<Silence>& silence,
                      const std::optional<Taker>& taker) {
   switch (loss) {
-    case Loss::taken_over: return "somebody else was granted it";
+    case Loss::taken_over: return "another holder was granted it";
     case Loss::gone:
       return on_server ? "the server no longer knows it (restarted or flushed?)"
                        : "the store no longer knows it (files removed or replaced?)";
@@ -19,7 +19,7 @@ std::string cause_of(Loss loss, bool on_server, const std::optional<Silence>& si
     case Loss::unconfirmed: break;
   }
   if (!silence) return "its lease was not renewed in time";
-  return silence->server + " has not answered for " + for_people(silence->lasted);
+  return silence->server + " has not replied for " + for_people(silence->lasted);
 }
 
 }  // namespace
@@ -36,11 +36,12 @@ std::string loss_text(Loss loss, CommandThen command, bool on_server,
   switch (command) {
     case CommandThen::ended_in_time:
       return "lost the lock: " + cause +
-             ", so the command was ended before the lease ran out";
+             ", so the command was ended before the lease expired";
     case CommandThen::had_ended:
       return "lost the lock before the command ended: " + cause;
     case CommandThen::may_have_outlived:
-      return "lost the lock: " + cause + "; the lease may have ended before the command";
+      return "lost the lock: " + cause +
+             "; the lease may have expired before the command ended";
     case CommandThen::was_ended: break;
   }
   return "lost the lock: " + cause + "; the command was ended";

@@ -66,23 +66,23 @@ struct LockMetric {
 };
 
 constexpr LockMetric lock_metrics[] = {
-    {"dlock_lock_holders", "How many hold the lock.",
+    {"dlock_lock_holders", "Holders of the lock.",
      [](const LockInfo& lock) -> Sample { return std::to_string(lock.holders.size()); }},
-    {"dlock_lock_waiters", "How many wait for the lock.",
+    {"dlock_lock_waiters", "Waiters for the lock.",
      [](const LockInfo& lock) -> Sample { return std::to_string(lock.waiters.size()); }},
-    {"dlock_lock_slots", "How many can hold the lock at a time.",
+    {"dlock_lock_slots", "Slots of the lock: how many holders it can have.",
      [](const LockInfo& lock) { return slots(lock, lock.slots); }},
-    {"dlock_lock_slots_free", "How many more could hold the lock now.",
+    {"dlock_lock_slots_free", "Free slots of the lock.",
      [](const LockInfo& lock) { return slots(lock, lock.free); }},
     {"dlock_lock_held_age_seconds", "How long the oldest holder has held the lock.",
      held_age},
     {"dlock_runs_refused_total",
-     "How many runs were not granted the lock because others held it.",
+     "Runs that were not granted the lock because others held it.",
      [](const LockInfo& lock) -> Sample { return std::to_string(lock.refused); }},
-    {"dlock_runs_superseded_total", "How many runs gave way to a newer one.",
+    {"dlock_runs_superseded_total", "Runs that were superseded by a newer one.",
      [](const LockInfo& lock) -> Sample { return std::to_string(lock.superseded); }},
     {"dlock_last_success_timestamp_seconds",
-     "When the last run ended whose command exited with 0, since the epoch.",
+     "When the last successful run (exit code 0) ended, in seconds since the epoch.",
      [](const LockInfo& lock) -> Sample {
        if (!lock.last_success || !lock.last_success->ended) return std::nullopt;
        return in_seconds(*lock.last_success->ended);
@@ -99,13 +99,14 @@ constexpr RunMetric run_metrics[] = {
     {"dlock_last_run_success", "Whether the last run's command ran and exited with 0.",
      success},
     {"dlock_last_run_exit_code",
-     "The last run's exit code, 128 and the signal's number if one ended it.", exit_code},
+     "Exit code of the last run; 128 plus the signal's number if one ended it.",
+     exit_code},
     {"dlock_last_run_duration_seconds", "How long the last run took.",
      [](const RunInfo& run) {
        return run.duration ? Sample(in_seconds(*run.duration)) : std::nullopt;
      }},
     {"dlock_last_run_ended_timestamp_seconds",
-     "When the last run ended, since the epoch.",
+     "When the last run ended, in seconds since the epoch.",
      [](const RunInfo& run) {
        return run.ended ? Sample(in_seconds(*run.ended)) : std::nullopt;
      }},
@@ -134,7 +135,7 @@ std::string metric_text(const std::string& name, const char* help,
 
 std::string metrics_text(const std::string& name_space,
                          const std::optional<std::vector<LockInfo>>& found) {
-  auto text = head_of("dlock_up", "Whether the store answers.") +
+  auto text = head_of("dlock_up", "Whether the store replies.") +
               "dlock_up{namespace=\"" + label_value(name_space) + "\"} " +
               (found ? "1" : "0") + "\n";
   if (!found) return text;

@@ -147,7 +147,7 @@ asio::awaitable<bool> Run::wait_out_jitter() {
   if (options_.jitter.count() == 0) co_return true;
   const auto most = static_cast<std::uint64_t>(options_.jitter.count());
   const milliseconds jitter(random_up_to(most));
-  speaker_.step("sleeping " + for_people(jitter) + " of jitter");
+  speaker_.step("sleeping for " + for_people(jitter) + " (jitter)");
   const auto until = Clock::now() + jitter;
   const SignalInbox::InterruptibleWait wait(signals_);
   while (Clock::now() < until && !wakeup_.gives_up()) co_await wakeup_.wait_until(until);
@@ -168,7 +168,7 @@ asio::awaitable<Answer> Run::obtain() {
     patience.clearing = [this](const Busy& busy) { return end_what_is_left(busy); };
   }
   patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
-  speaker_.step("asking " + printable(store_->url()));
+  speaker_.step("contacting " + printable(store_->url()));
   const OnExit note_wait([&] { result_.waited = elapsed_since(start); });
   const SignalInbox::InterruptibleWait wait(signals_);
   co_return co_await acquire(*claimant_, patience, wakeup_);
@@ -218,7 +218,7 @@ void Run::found_lost(Loss loss) {
   result_.reason = loss;
   result_.is_protected = false;
   unprotected("the lock was lost (" + loss_name(loss) +
-              ") in an outage of the store (--on-outage run)");
+              ") during a store outage (--on-outage run)");
 }
 
 asio::awaitable<void> Run::give_back(std::optional<RunEnd> end) {
@@ -233,14 +233,14 @@ asio::awaitable<void> Run::give_back(std::optional<RunEnd> end) {
     if (guardian_ != nullptr) ::sched_yield();  // for them
     if (released == Release::released) speaker_.step(release_step(end));
     if (released == Release::left) {
-      speaker_.warning("because of the lock delay the lock is not given back; " +
+      speaker_.warning("not releasing the lock because of --lock-delay; " +
                        how_it_ends());
     }
   } catch (const Failure& failure) {
     const bool is_interrupted = failure.kind() == Failure::Kind::interrupted;
     if (!is_interrupted && result_.grant && !has_no_lease()) {
-      speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +
-                       "; " + how_it_ends());
+      speaker_.warning("cannot release the lock: " + std::string(failure.what()) + "; " +
+                       how_it_ends());
     }
   }
 }

@@ -71,7 +71,7 @@ std::optional<int> tell_hook(const Invocation& invocation, const RunOptions& opt
   plan.line = line_for(*kind, options.hooks);
   plan.environment = hook_environment(invocation, identity, run.result);
   plan.input = report_line(identity, run.result);
-  const std::string what = "the command of " + std::string(option_of(*kind));
+  const std::string what = "the " + std::string(option_of(*kind)) + " command";
   speaker.step("running " + what);
   const auto end = run_hook(plan, held);
   if (!end.trouble.empty()) speaker.warning(what + " " + end.trouble);

@@ -26,7 +26,7 @@ class Messenger final : public LeaseWatcher {
     obeys_.renewal_failed(now);
   }
   void reclaimed() override {
-    speaker_.warning("the lease was gone from the store; set up again");
+    speaker_.warning("the lease was missing from the store and was restored");
   }
   void forfeit(Loss loss) override { obeys_.forfeit(loss); }
 
@@ -66,7 +66,7 @@ bool Run::may_start(const std::optional<Grant>& grant) {
   }
   if (!grant || lasts(*grant)) return true;
   not_started(SpawnFailure{SpawnFailure::Kind::too_late,
-                           "the lease ran low before the command could start"});
+                           "too little of the lease was left to start the command"});
   return false;
 }
 
@@ -77,9 +77,9 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   if (grant) {
     speaker_.step("granted, fence " + std::to_string(grant->fence.number) + ", slot " +
                   std::to_string(grant->slot) +
-                  (store_->protects() ? "" : " (none: excludes nobody)"));
+                  (store_->protects() ? "" : " (none: does not exclude others)"));
     if (grant->strength == 0) {
-      speaker_.warning("strength 0: the lock holds as long as no server forgets it");
+      speaker_.warning("strength 0: the lock holds only as long as no server forgets it");
     }
   }
   command_ = supervisor();
@@ -183,7 +183,8 @@ void Run::warn_not_noted(const std::exception_ptr& error) const {
     if (error) std::rethrow_exception(error);
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::interrupted) return;  // it has ended already
-    speaker_.warning("cannot note the command's process: " + std::string(failure.what()));
+    speaker_.warning("cannot record the command's process: " +
+                     std::string(failure.what()));
   }
 }
 

@@ -18,11 +18,11 @@ std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
   duration(settings, "dedupe", dedupe.window);
   with_setting(settings, "dedupe", [&](const std::string&) {
     if (dedupe.window > runs_kept_for)
-      throw UsageError("runs are known for 30 days at most");
+      throw UsageError("runs are kept for at most 30 days");
   });
   dedupe.retry_failed = flag(settings, "retry-failed");
   if (dedupe.retry_failed && settings.count("dedupe") == 0) {
-    throw UsageError("--retry-failed goes with --dedupe only",
+    throw UsageError("--retry-failed needs --dedupe",
                      is_from_file(settings, "retry-failed"));
   }
   if (dedupe.window.count() == 0) return std::nullopt;
@@ -47,7 +47,8 @@ HookLines hook_lines(const Settings& settings) {
   HookLines lines;
   const auto set = [&](std::string_view name, std::string& line) {
     with_setting(settings, name, [&](const std::string& value) {
-      if (value.find('\0') != std::string::npos) throw UsageError("no shell command");
+      if (value.find('\0') != std::string::npos)
+        throw UsageError("invalid shell command");
       line = value;
     });
   };
@@ -62,8 +63,7 @@ void set_place_in_line(const Settings& settings, RunOptions& options) {
   constexpr unsigned most_waiters = 100'000;
   options.replace = flag(settings, "replace");
   if (options.replace && !options.wait) {
-    throw UsageError("--replace goes with --wait only",
-                     is_from_file(settings, "replace"));
+    throw UsageError("--replace needs --wait", is_from_file(settings, "replace"));
   }
   options.supersede = flag(settings, "supersede");
   with_setting(settings, "max-queue", [&](const std::string& value) {
@@ -85,14 +85,13 @@ RunOptions run_options(const Settings& settings, const std::string& name,
   set_place_in_line(settings, options);
   with_setting(settings, "min-hold", [&](const std::string& value) {
     options.min_hold = parsed_duration(value);
-    if (options.min_hold > longest_hold)
-      throw UsageError("a lock is held on for 30 days at most");
+    if (options.min_hold > longest_hold) throw UsageError("must be at most 30 days");
   });
   duration(settings, "jitter", options.jitter);
   options.reclaim = flag(settings, "reclaim");
   duration(settings, "lock-delay", options.lock_delay);
   with_setting(settings, "report", [&](const std::string& value) {
-    if (value.empty()) throw UsageError("a file's name is missing");
+    if (value.empty()) throw UsageError("missing file name");
     options.report = value;
   });
 

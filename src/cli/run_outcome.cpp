@@ -19,16 +19,16 @@ std::string Run::release_step(const std::optional<RunEnd>& end) const {
       !store_->protects())
     return "released";
   return "released, and held until " + for_people(claimant_->claim().min_hold) +
-         " from its grant";
+         " after its grant";
 }
 
 // What becomes of a lock that could not be given back.
 std::string Run::how_it_ends() const {
-  if (!store_->leases_run_out()) return "it is free once this process has ended";
+  if (!store_->leases_run_out()) return "it is released when this process exits";
   const auto left =
       later(result_.grant->deadline, timing_.drift() + claimant_->claim().lock_delay) -
       Clock::now();
-  return "it ends by itself in " + for_people(std::max(left, Clock::duration(0)));
+  return "its lease expires in " + for_people(std::max(left, Clock::duration(0)));
 }
 
 void Run::conclude(Outcome outcome, ExitStatus status, const std::string& message) {
@@ -56,7 +56,7 @@ void Run::not_obtained(const Answer& answer) {
     const bool has_place = busy->place > 0;
     if (options_.wait && options_.max_queue && !has_place &&
         busy->queued >= *options_.max_queue) {
-      message += "; " + std::to_string(busy->queued) + " wait already (--max-queue)";
+      message += "; " + std::to_string(busy->queued) + " already waiting (--max-queue)";
     }
   }
   conclude(superseded ? Outcome::superseded : Outcome::busy, ExitStatus::not_obtained,

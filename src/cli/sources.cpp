@@ -120,7 +120,7 @@ FoundConfig found_config(const OptionValues& options) {
   const auto option = options.find("config");
   auto named = option != options.end() ? option->second : environment(spec.environment);
   if (option != options.end() && named.empty()) {
-    throw UsageError("--config: a file's name is missing");
+    throw UsageError("--config: missing file name");
   }
   FoundConfig found{{}, !named.empty()};
   const auto path = config_path(settled(spec, named));

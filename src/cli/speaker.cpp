@@ -39,7 +39,7 @@ void say(Priority priority, const std::string& name, const std::string& message)
   // One write, so that lines of several dlocks do not mix.
   auto text = start + message + "\n";
   if (dropped > 0) {
-    text = start + "lines left out, for nobody read them: " + std::to_string(dropped) +
+    text = start + "lines omitted because nobody read them: " + std::to_string(dropped) +
            "\n" + text;
   }
   const bool is_step = priority == Priority::info;

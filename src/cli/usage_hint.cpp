@@ -24,13 +24,13 @@ struct Habit {
 
 constexpr Habit habits[] = {
     {{"-n", "--nonblock", "--nonblocking", "--nb"},
-     " is not needed: dlock run NAME -- COMMAND does not wait unless --wait says so"},
-    {{"-c", "--command"}, ": no shell is involved; say dlock run NAME -- sh -c 'LINE'"},
+     " is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given"},
+    {{"-c", "--command"}, ": dlock uses no shell; use dlock run NAME -- sh -c 'LINE'"},
     {{"-x", "-e", "--exclusive", "--ex"},
-     " is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is said"},
+     " is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is given"},
     {{"-u", "--unlock"},
-     ": dlock run gives the lock back when the command ends, dlock release when you say "
-     "so"},
+     ": dlock run releases the lock when the command ends, dlock release does so by "
+     "hand"},
 };
 
 // Of letters in one word, -xn, what is the default here too is passed over.
@@ -145,12 +145,12 @@ std::string useless_variable(std::string_view name) {
   }
   const auto names = settable();
   if (std::find(names.begin(), names.end(), name) != names.end()) return "";
-  const auto start = "DLOCK_" + printable(name, 60) + " is no variable of dlock's";
+  const auto start = "DLOCK_" + printable(name, 60) + " is not a variable of dlock";
   const auto option = option_name(name);
   const bool is_option =
       option_in(common_specs(), option) != nullptr || verb_with(option) != nullptr;
   if (is_option && option.size() > 1) {
-    return start + "; say --" + option + " or put it into the configuration";
+    return start + "; use --" + option + " or the configuration file";
   }
   const auto meant = did_you_mean(name, names, "DLOCK_");
   return meant.empty() ? "" : start + meant;
@@ -161,7 +161,7 @@ std::string useless_variable(std::string_view name) {
 std::string unknown_verb(const std::string& word) {
   const auto start = "unknown verb " + in_quotes(word);
   if (word.find('/') != std::string::npos) {
-    return start + "; locks have names, not files: dlock run " + name_from_path(word) +
+    return start + "; locks have names, not paths: dlock run " + name_from_path(word) +
            " -- COMMAND";
   }
   if (is_digits(word)) {
@@ -183,15 +183,15 @@ std::string unknown_option(const std::string& word, const VerbSpec* verb) {
   if (name == "--password" || name == "--sentinel-password") {
     const bool is_sentinels = name != "--password";
     return in_quotes(name) +
-           " is no option, for everybody could read it: " + std::string(name) +
-           "-file names a file, and DLOCK_" + (is_sentinels ? "SENTINEL_" : "") +
-           "PASSWORD can have it";
+           " is not an option, because other users could read it: use " +
+           std::string(name) + "-file or DLOCK_" + (is_sentinels ? "SENTINEL_" : "") +
+           "PASSWORD";
   }
   const auto* spec =
       verb != nullptr ? option_named(*verb, bare) : option_in(common_specs(), bare);
   if (name.starts_with("--") &&
       ((spec != nullptr && spec->value.empty()) || bare == "help" || bare == "version")) {
-    return in_quotes(name) + ": that option takes no value";
+    return in_quotes(name) + ": the option takes no value";
   }
   const bool is_for_run =
       verb == nullptr || verb->verb == Verb::run || verb->verb == Verb::acquire;

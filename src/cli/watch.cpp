@@ -37,7 +37,7 @@ class Printer final : public EventSink {
   void happened(const Event& event) override {
     if (dropped_ > 0 && output_.has_room()) {
       speaker_.warning(std::to_string(dropped_) +
-                       " events are not shown: standard output is too slow");
+                       " events were dropped: standard output is too slow");
       dropped_ = 0;
     }
     const auto line =
@@ -47,7 +47,7 @@ class Printer final : public EventSink {
 
   void interrupted(const std::string& why) override {
     was_interrupted_ = true;
-    speaker_.warning("events are missed from here on: " + why);
+    speaker_.warning("events are missed from now on: " + why);
   }
 
   // Why nothing can be printed any more; 0: nobody reads it.

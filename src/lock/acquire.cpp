@@ -59,7 +59,7 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
 
 Failure lease_too_short() {
   return Failure(Failure::Kind::unreachable,
-                 "the store takes too long for a lease so short: a longer --ttl helps");
+                 "the store is too slow for so short a lease; use a longer --ttl");
 }
 
 }  // namespace dlock

@@ -28,7 +28,8 @@ void OutagePolicy::renewal_failed(Clock::time_point now) {
   // When it would have been told to end. Most outages are over before that.
   if (has_warned_ || now < deadline_ - timing_.margin() - timing_.grace()) return;
   has_warned_ = true;
-  warn_("the lock cannot be renewed; the command goes on unprotected (--on-outage run)");
+  warn_(
+      "the lock cannot be renewed; the command continues unprotected (--on-outage run)");
 }
 
 void OutagePolicy::forfeit(Loss loss) {
@@ -38,7 +39,7 @@ void OutagePolicy::forfeit(Loss loss) {
   }
   lost_ = loss;
   warn_(
-      "the lock was lost in an outage of the store; the command goes on unprotected "
+      "the lock was lost during a store outage; the command continues unprotected "
       "(--on-outage run)");
 }
 

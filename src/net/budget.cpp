@@ -42,7 +42,7 @@ void Budget::hand_on() {
 }
 
 Failure Budget::given_up() const {
-  return Failure(Failure::Kind::interrupted, server_ + ": given up");
+  return Failure(Failure::Kind::interrupted, server_ + ": interrupted");
 }
 
 }  // namespace dlock::net

@@ -75,7 +75,7 @@ class Dialling {
     must_ask_again_ = false;
     Fd fd = new_socket(endpoint);
     // The machine may know one family only; anything else is no address's fault.
-    if (!fd && errno != EAFNOSUPPORT) throw failure_of(errno, "cannot make a socket");
+    if (!fd && errno != EAFNOSUPPORT) throw failure_of(errno, "cannot create a socket");
     if (fd && ::connect(fd.get(), endpoint.generic(), endpoint.size) == 0) {
       return succeed(std::move(fd), endpoint);
     }

@@ -160,12 +160,12 @@ Failure failure_of_resolver(const Budget& budget, int status) {
     case ARES_ENODATA: return cannot_reach(budget.server(), "no such host");
     case ARES_EBADNAME:
       return Failure(Failure::Kind::misconfigured,
-                     "cannot reach " + budget.server() + ": not a host's name");
+                     "cannot reach " + budget.server() + ": invalid host name");
     case ARES_ENOMEM:
       return Failure(Failure::Kind::exhausted,
                      "cannot reach " + budget.server() + ": out of memory");
     default:
-      return cannot_reach(budget.server(), "name not resolved: " +
+      return cannot_reach(budget.server(), "cannot resolve the name: " +
                                                with_small_letter(ares_strerror(status)));
   }
 }

@@ -17,8 +17,8 @@ Failure lost(const std::string& server, int error_number) {
 }
 
 Failure no_handshake(const Failure& timeout) {
-  return Failure(timeout.kind(), std::string(timeout.what()) +
-                                     " in the TLS handshake; does it want none?");
+  return Failure(timeout.kind(),
+                 std::string(timeout.what()) + " in the TLS handshake; does it use TLS?");
 }
 
 // What a system call on the socket came to.

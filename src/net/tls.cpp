@@ -192,7 +192,7 @@ void expect(SSL* session, const std::string& host, bool insecure) {
   }
   if (!is_set) {
     throw Failure(Failure::Kind::misconfigured,
-                  "no name for TLS: '" + printable(host, 200) + "'");
+                  "invalid host name for TLS: '" + printable(host, 200) + "'");
   }
 }
 
@@ -295,7 +295,7 @@ Progress Tls::progress_of(int result) {
                   server_ + " closed the connection during the TLS handshake");
   }
   throw Failure(Failure::Kind::unreachable,
-                "no TLS with " + server_ + ": " + reason_of_openssl());
+                "cannot start TLS with " + server_ + ": " + reason_of_openssl());
 }
 
 }  // namespace dlock::net

@@ -35,7 +35,7 @@ Failure failure_of_named(int error_number, const std::string& what) {
 
 Failure failure_to_watch(int error_number, const std::string& what) {
   if (error_number == ENOSPC) {
-    return Failure(Failure::Kind::exhausted, what + ": too many are watched already");
+    return Failure(Failure::Kind::exhausted, what + ": too many watches");
   }
   auto failure = failure_of(error_number, what);
   if (failure.kind() != Failure::Kind::rejected) return failure;

@@ -223,11 +223,11 @@ run_refuses() {  # <exit code> <option>...
 
 @test "a mistyped value names the one that was meant" {
   run_refuses 64 --stragglers kil
-  assert_equal "$output" "dlock: --stragglers: 'kil' is none of leave, wait, kill: did you mean 'kill'?"
+  assert_equal "$output" "dlock: --stragglers: expected leave, wait or kill, not 'kil': did you mean 'kill'?"
   run_refuses 64 --on-outage sotp
-  assert_equal "$output" "dlock: --on-outage: 'sotp' is neither stop nor run: did you mean 'stop'?"
+  assert_equal "$output" "dlock: --on-outage: expected stop or run, not 'sotp': did you mean 'stop'?"
   refuses 64 --color Never list
-  assert_equal "$output" "dlock: --color: 'Never' is none of auto, always, never: did you mean 'never'?"
+  assert_equal "$output" "dlock: --color: expected auto, always or never, not 'Never': did you mean 'never'?"
 }
 
 @test "what is like nothing that there is names nothing" {
@@ -238,7 +238,7 @@ run_refuses() {  # <exit code> <option>...
   run_refuses 64 -z
   assert_equal "$output" "dlock: unknown option '-z'"
   run_refuses 64 --stragglers bogus
-  assert_equal "$output" "dlock: --stragglers: 'bogus' is none of leave, wait, kill"
+  assert_equal "$output" "dlock: --stragglers: expected leave, wait or kill, not 'bogus'"
 }
 
 @test "a verb is needed" {
@@ -418,7 +418,7 @@ run_refuses() {  # <exit code> <option>...
   for number in '' -1 16 1.5 some ALL ' 1'; do
     refuses 64 --replicas="$number" run job -- touch "$started"
   done
-  assert_output_contains 'whole number from 0 to 15, nor all'
+  assert_output_contains 'whole number from 0 to 15, or all'
   DLOCK_REPLICAS=many refuses 64 status job
   assert_output_contains DLOCK_REPLICAS
 }

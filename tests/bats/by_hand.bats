@@ -90,7 +90,7 @@ assert_refused() {  # <exit code> <part of what it says>
 @test "acquire --export and --json do not go together" {
   run bash -c 'dlock acquire --export --json job 2>&1 > /dev/null'
 
-  assert_refused 64 '--export and --json do not go together'
+  assert_refused 64 '--export and --json cannot be combined'
   is_free job
 }
 
@@ -241,7 +241,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$(look job '.holders[0] | "\(.attached) \(.label) \(.command)"')" 'false by hand []'
   assert_between "$(look job '.holders[0].expires_in_ms')" 10000 20000
   run dlock status job
-  assert_output_contains '(detached, ends in '
+  assert_output_contains '(detached, expires in '
   run dlock list
   assert_output_contains 'job '
 }
@@ -250,11 +250,11 @@ assert_refused() {  # <exit code> <part of what it says>
   dlock acquire --for-pid $$ --label nightly job
 
   run dlock status job
-  assert_output_contains "(kept by pid $$)"
+  assert_output_contains "(renewed for pid $$)"
   refute_output_contains 'ends in'
   run dlock run job -- true
   assert_status 75
-  assert_output_contains "(kept by pid $$, nightly) for "
+  assert_output_contains "(renewed for pid $$, nightly) for "
   refute_output_contains 'ends in'
 }
 
@@ -339,7 +339,7 @@ assert_refused() {  # <exit code> <part of what it says>
 
   run dlock renew job --token "$token"
 
-  assert_refused 76 'not held by this token any more'
+  assert_refused 76 'no longer held by this token'
   is_free job
 }
 
@@ -420,7 +420,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
     -e trace=pwrite64 -e inject=pwrite64:delay_enter=600000:when=1 \
     dlock renew -t 500ms job --token "$token"
 
-  assert_refused 76 'not held by this token any more'
+  assert_refused 76 'no longer held by this token'
 }
 
 # --- release ---
@@ -437,12 +437,12 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 @test "a second release is 76, and so is one by another token" {
   token=$(dlock acquire job)
   run dlock release job --token "${token//[0-9]/a}"
-  assert_refused 76 'dlock: job: not held by this token any more'
+  assert_refused 76 'dlock: job: no longer held by this token'
   is_held job
   dlock release job --token "$token"
 
   run dlock release job --token "$token"
-  assert_refused 76 'not held by this token any more'
+  assert_refused 76 'no longer held by this token'
   run dlock release -q job --token "$token"
   assert_equal "$status $output" '76 '
 }
@@ -488,7 +488,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   DLOCK_TOKEN=nonsense dlock renew job --token-file token
   DLOCK_TOKEN=nonsense dlock renew job --token "$(< token)"
   run dlock renew job --token "$(< token)" --token-file token
-  assert_refused 64 'do not go together'
+  assert_refused 64 'cannot be combined'
 }
 
 @test "a token that is none is 64, and is not repeated" {
@@ -504,7 +504,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
     assert_refused 64 'DLOCK_TOKEN: not a token'
     refute_output_contains secret
     run dlock $verb job
-    assert_refused 64 'the token is missing'
+    assert_refused 64 'missing token'
     run dlock $verb job --token-file missing
     assert_refused 78 missing
   done
@@ -542,11 +542,11 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 @test "check tells when a grant does not hold any more" {
   dlock run job -- sh -c 'echo "$DLOCK_FENCE" > fence'
   run dlock check job --fence "$(< fence)"
-  assert_refused 76 'not held by this grant any more: it is free'
+  assert_refused 76 'no longer held by this grant: the lock is free'
 
   hold job
   run dlock check job --fence "$(< fence)"
-  assert_refused 76 "not held by this grant any more: held by $(id -un)@$(uname -n) (pid $holder"
+  assert_refused 76 "no longer held by this grant: held by $(id -un)@$(uname -n) (pid $holder"
   run dlock -q check job --fence "$(< fence)"
   assert_equal "$status $output" '76 '
   dlock check job --fence "$(look job '.holders[0].fence')"
@@ -596,7 +596,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   run dlock check
   assert_refused 64 'DLOCK_NAME'
   run dlock check job
-  assert_refused 64 'the fence is missing'
+  assert_refused 64 'missing fence'
   run dlock check job --fence x
   assert_refused 64 "'x' is not a fence"
   DLOCK_FENCE=-1 run dlock check job

@@ -652,7 +652,7 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
     run dlock cache report --show
     assert_status 0
     assert_output_contains '6 bytes, stored '
-    assert_output_contains 'good for another '
+    assert_output_contains 'fresh for another '
     run dlock cache report --show --json
     assert_equal "$(json '.key, .cached, .size, .maker')" $'report\ntrue\n6\nnull'
     assert_between "$(json .age_ms)" 0 60000

@@ -179,7 +179,7 @@ assert_refused() {  # <exit code> <word>...
   run dlock run -v job true
 
   assert_status 75
-  assert_output_contains 'dlock: job: asking '
+  assert_output_contains 'dlock: job: contacting '
   assert_output_contains 'dlock: job: held by '
 }
 
@@ -246,7 +246,7 @@ assert_refused() {  # <exit code> <word>...
   run dlock run --retry-failed -s job echo started
 
   assert_status 64
-  assert_output_contains 'do not go together'
+  assert_output_contains 'cannot be combined'
 }
 
 @test "options of the file that exclude each other are refused" {
@@ -257,7 +257,7 @@ assert_refused() {  # <exit code> <word>...
 
     assert_status 78
     assert_one_line
-    assert_output_contains 'do not go together'
+    assert_output_contains 'cannot be combined'
   done
 }
 

@@ -132,12 +132,12 @@ shown() {  # <setting> [<argument of config>...]
   printf '[run]\nshared = true\nslots = 2\n' > "$own"
   run dlock config
   assert_status 78
-  assert_equal "$output" "dlock: $own: [run]: --shared and --slots do not go together"
+  assert_equal "$output" "dlock: $own: [run]: --shared and --slots cannot be combined"
 
   printf '[lock."job"]\nretry-failed = true\n' > "$own"
   run dlock config other
   assert_status 78
-  assert_equal "$output" "dlock: $own: [lock.\"job\"]: --retry-failed goes with --dedupe only"
+  assert_equal "$output" "dlock: $own: [lock.\"job\"]: --retry-failed needs --dedupe"
 }
 
 @test "a file that cannot be right is refused, and so is a name" {

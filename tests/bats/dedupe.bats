@@ -197,7 +197,7 @@ assert_runs() {  # [<option>...]
 }
 
 @test "-v says that it is running" {
-  wanted="skipped: it is running on $(uname -n) since 20[0-9-]*T[0-9:.]*Z"
+  wanted="skipped: it has been running on $(uname -n) since 20[0-9-]*T[0-9:.]*Z"
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -274,7 +274,7 @@ assert_runs() {  # [<option>...]
     begin
     hold job
 
-    assert_skipped 'it is running on ' --retry-failed
+    assert_skipped 'it has been running on ' --retry-failed
     let_go
   done
 }
@@ -284,7 +284,7 @@ assert_runs() {  # [<option>...]
     begin
     hold job
 
-    assert_skipped 'it is running on ' --retry-failed --wait 200ms
+    assert_skipped 'it has been running on ' --retry-failed --wait 200ms
     assert_equal "$(look job '.waiters | length')" 0
     let_go
   done

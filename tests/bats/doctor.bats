@@ -30,7 +30,7 @@ file_of() {  # <name>
   assert_found ok directory "$store"
   assert_found ok state 'intact, 1 lock known'
   assert_found ok files 'none left over'
-  assert_equal "${lines[-1]}" "all is well in local:$store"
+  assert_equal "${lines[-1]}" "no problems found in local:$store"
 }
 
 @test "locks that are held and awaited, limits and past runs are no trouble" {

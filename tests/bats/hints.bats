@@ -40,9 +40,9 @@ assert_runs() {  # <dlock's arguments>...
 # --- Habits from flock(1) ---
 
 @test "who gives a file as to flock is told that locks have names" {
-  assert_hint "unknown verb '/var/lock/job.lock'; locks have names, not files: dlock run job -- COMMAND" \
+  assert_hint "unknown verb '/var/lock/job.lock'; locks have names, not paths: dlock run job -- COMMAND" \
     /var/lock/job.lock ./job
-  assert_hint "unknown verb './job'; locks have names, not files: dlock run job -- COMMAND" ./job ./job
+  assert_hint "unknown verb './job'; locks have names, not paths: dlock run job -- COMMAND" ./job ./job
 }
 
 @test "who gives a descriptor as to flock is told of acquire" {
@@ -60,13 +60,13 @@ assert_runs() {  # <dlock's arguments>...
 }
 
 @test "who says -c as to flock is told to name the shell" {
-  assert_hint "'-c': no shell is involved; say dlock run NAME -- sh -c 'LINE'" -c 'echo hi'
-  assert_hint "'-c': no shell is involved; say dlock run NAME -- sh -c 'LINE'" run job -c 'echo hi'
+  assert_hint "'-c': dlock uses no shell; use dlock run NAME -- sh -c 'LINE'" -c 'echo hi'
+  assert_hint "'-c': dlock uses no shell; use dlock run NAME -- sh -c 'LINE'" run job -c 'echo hi'
 }
 
 @test "who says -x or -u as to flock is told what takes their place" {
   assert_hint "'-x' is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is said" -x job cmd
-  assert_hint "'-u': dlock run gives the lock back when the command ends, dlock release when you say so" -u 9
+  assert_hint "'-u': dlock run releases the lock when the command ends, dlock release does so by hand" -u 9
 }
 
 @test "an option before the verb that is that of a verb is told so" {
@@ -76,9 +76,9 @@ assert_runs() {  # <dlock's arguments>...
 }
 
 @test "a name behind -n is told to be no number, not that a command is missing" {
-  assert_hint "--slots: 'name' is no number (-n is --slots; not to wait is the default)" run -n name -- true
-  assert_hint "--slots: 'name' is no number (-n is --slots; not to wait is the default)" run -n name true x
-  assert_hint "--wait: 'job' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m" \
+  assert_hint "--slots: 'name' is not a number (-n means --slots; not waiting is the default)" run -n name -- true
+  assert_hint "--slots: 'name' is not a number (-n means --slots; not waiting is the default)" run -n name true x
+  assert_hint "--wait: 'job' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m" \
     run -w job true
 }
 
@@ -97,15 +97,15 @@ assert_runs() {  # <dlock's arguments>...
     # shellcheck disable=SC2086
     run dlock run $words sh -c 'echo "$DLOCK_NAME"'
 
-    assert_output_contains "is taken for the lock's name; a duration is one word: --wait 5m"
+    assert_output_contains "is taken as the lock name; a duration is one word: --wait 5m"
     assert_output_contains "${words##* }"
   done
   run dlock run --timeout 1 hour true
-  assert_equal "$output" "dlock: 'hour' is taken for the lock's name; a duration is one word: --timeout 1h"
+  assert_equal "$output" "dlock: 'hour' is taken as the lock name; a duration is one word: --timeout 1h"
 }
 
 @test "a duration in two words that leaves a word too many is a usage error that says so" {
-  assert_hint "'job' is one word too many: a duration is one word: --wait 5m" acquire --wait 5 min job
+  assert_hint "unexpected argument 'job': a duration is one word: --wait 5m" acquire --wait 5 min job
 }
 
 @test "with --quiet nothing is said of a duration in two words" {
@@ -131,14 +131,14 @@ assert_runs() {  # <dlock's arguments>...
   DLOCK_WAIT=5s run dlock run job -- echo ran
 
   assert_equal "$output" \
-    "dlock: DLOCK_WAIT is no variable of dlock's; say --wait or put it into the configuration
+    "dlock: DLOCK_WAIT is not a variable of dlock; use --wait or the configuration file
 ran"
 }
 
 @test "a mistyped variable names the one that was meant" {
   DLOCK_STROE=none: run dlock run job -- true
 
-  assert_equal "$output" "dlock: DLOCK_STROE is no variable of dlock's: did you mean 'DLOCK_STORE'?"
+  assert_equal "$output" "dlock: DLOCK_STROE is not a variable of dlock: did you mean 'DLOCK_STORE'?"
 }
 
 @test "with --quiet nothing is said of a variable" {
@@ -173,6 +173,6 @@ ran"
 
 @test "help about a verb that there is not names the nearest" {
   assert_hint "unknown verb 'rnu': did you mean 'run'?" help rnu
-  assert_hint "unknown verb 'frobnicate' (dlock --help lists them)" help frobnicate
-  assert_hint "'job' is one word too many (usage: dlock help [VERB])" help run job
+  assert_hint "unknown verb 'frobnicate' (see dlock --help)" help frobnicate
+  assert_hint "unexpected argument 'job' (usage: dlock help [VERB])" help run job
 }

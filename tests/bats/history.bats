@@ -270,7 +270,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
     run dlock history job
 
     assert_status 0
-    assert_equal "$output" 'dlock: job: no run is known'
+    assert_equal "$output" 'dlock: job: no runs are recorded'
   done
 }
 

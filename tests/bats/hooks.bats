@@ -267,14 +267,14 @@ more'
 
   assert_status 3
   assert_one_line
-  assert_output_contains 'the command of --on-failure ended with exit code 4'
+  assert_output_contains 'the --on-failure command ended with exit code 4'
 }
 
 @test "a hook that a signal ends is a warning" {
   run dlock run --on-success 'kill -KILL $$' job -- true
 
   assert_status 0
-  assert_output_contains 'the command of --on-success was ended by SIGKILL'
+  assert_output_contains 'the --on-success command was ended by SIGKILL'
 }
 
 @test "with --quiet nothing is said of a hook that fails" {

@@ -26,7 +26,7 @@ teardown() { kill_leftovers; }
 
   assert_status 75
   assert_one_line
-  assert_output_contains 'dlock: api: rate exceeded (2/1h): a turn in 59m59s'
+  assert_output_contains 'dlock: api: rate exceeded (2/1h): next turn in 59m59s'
 }
 
 @test "with --quiet only the exit code tells" {
@@ -76,7 +76,7 @@ teardown() { kill_leftovers; }
   done
   run dlock limit api
   assert_status 64
-  assert_output_contains 'the rate is missing'
+  assert_output_contains 'missing rate'
   run dlock limit
   assert_status 64
   [[ ! -e $BATS_TEST_TMPDIR/store ]]
@@ -219,7 +219,7 @@ teardown() { kill_leftovers; }
   run dlock limit -w 30s api 1/1h
 
   assert_status 75
-  assert_output_contains 'which is too long a wait'
+  assert_output_contains 'longer than --wait'
   assert_between $(($(now_ms) - started)) 0 10000
 }
 
@@ -330,7 +330,7 @@ $pid"
   assert_between "$(json .retry_in_ms)" 3500000 7200000
   assert_between "$(json '.waiters[0].retry_in_ms')" 3500000 3600000
   run dlock limit api --show
-  assert_output_contains "  waiting: $(uname -n), pid $pid, a turn in "
+  assert_output_contains "  waiting: $(uname -n), pid $pid, turn in "
   kill "$pid"
   wait "$pid" || true
 }

@@ -52,7 +52,7 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
 
 @test "what happens to a lock is shown as it happens" {
   show_live 24 80
-  eventually shows '^no lock is held'
+  eventually shows '^no locks are held'
 
   hold job
   eventually shows '^job +held +[^ ]+ '
@@ -63,7 +63,7 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
 # Asserts that each new lock is shown before the next look that nobody asked for.
 assert_shown_when_used() {
   show_live 24 80
-  eventually shows '^no lock is held'
+  eventually shows '^no locks are held'
 
   for name in one two three; do
     used "$name"
@@ -140,7 +140,7 @@ assert_shown_when_used() {
   cmp before after-int
 }
 
-is_shown_twice() { (($(grep -oF 'no lock is held' screen | wc -l) == 2)); }
+is_shown_twice() { (($(grep -oF 'no locks are held' screen | wc -l) == 2)); }
 
 @test "a window that grows shows more" {
   used a b c d e f g h
@@ -288,9 +288,9 @@ is_shown_twice() { (($(grep -oF 'no lock is held' screen | wc -l) == 2)); }
 
 @test "--live goes with neither --json nor --prometheus" {
   run bash -c "dlock list --live --json > /dev/null"
-  assert_equal "$status $output" '64 dlock: --json and --live exclude each other'
+  assert_equal "$status $output" '64 dlock: --json and --live cannot be combined'
   run dlock list --prometheus --live
-  assert_equal "$status $output" '64 dlock: --prometheus and --live exclude each other'
+  assert_equal "$status $output" '64 dlock: --prometheus and --live cannot be combined'
 }
 
 # --- On a server ---

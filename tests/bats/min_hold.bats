@@ -38,7 +38,7 @@ begin() {
     assert_status 75
     assert_one_line
     assert_output_contains "held by $(id -un)@$(uname -n) (ended, sh -c "
-    assert_output_contains ', kept for another 59m'
+    assert_output_contains ', held for another 59m'
   done
 }
 
@@ -54,7 +54,7 @@ begin() {
       "$(printf '%s\n' held false null nightly ran)"
     assert_between "$(json '.holders[0].expires_in_ms')" 3500000 3600000
     run dlock status job
-    assert_output_contains '(ended, kept for another 59m'
+    assert_output_contains '(ended, held for another 59m'
   done
 }
 
@@ -168,7 +168,7 @@ begin() {
 
     run dlock run -v --min-hold 1h job -- true
 
-    assert_output_contains 'dlock: job: released, and held until 1h0m from its grant'
+    assert_output_contains 'dlock: job: released, and held until 1h0m after its grant'
   done
 }
 

@@ -68,7 +68,7 @@ run_quietly() { "$@" > /dev/null 2>&1; }
   run dlock list --prometheus
 
   assert_status 0
-  assert_equal "$output" '# HELP dlock_up Whether the store answers.
+  assert_equal "$output" '# HELP dlock_up Whether the store replies.
 # TYPE dlock_up gauge
 dlock_up{namespace="dlock"} 1'
 }

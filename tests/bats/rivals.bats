@@ -34,7 +34,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
 
   assert_status 75
   assert_one_line
-  assert_output_contains '1 wait already (--max-queue)'
+  assert_output_contains '1 already waiting (--max-queue)'
 }
 
 @test "--max-queue waits where fewer wait" {

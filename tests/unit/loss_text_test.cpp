@@ -12,11 +12,11 @@ const std::optional<Silence> no_silence;
 TEST(LossText, of_a_server_that_does_not_answer_says_for_how_long) {
   EXPECT_EQ(loss_text(Loss::unconfirmed, CommandThen::ended_in_time, true,
                       Silence{"db:6379", milliseconds(13'204)}),
-            "lost the lock: db:6379 has not answered for 13s, so the command was ended "
-            "before the lease ran out");
+            "lost the lock: db:6379 has not replied for 13s, so the command was ended "
+            "before the lease expired");
   EXPECT_EQ(loss_text(Loss::unconfirmed, CommandThen::was_ended, true,
                       Silence{"db:6379", milliseconds(620)}),
-            "lost the lock: db:6379 has not answered for 620ms; the command was ended");
+            "lost the lock: db:6379 has not replied for 620ms; the command was ended");
 }
 
 TEST(LossText, of_a_lease_that_was_not_renewed_does_not_blame_the_server) {
@@ -53,7 +53,7 @@ TEST(LossText, of_a_lock_that_was_taken_names_who_did_if_that_is_known) {
 
 TEST(LossText, of_a_lock_that_others_have_says_so) {
   EXPECT_EQ(loss_text(Loss::taken_over, CommandThen::was_ended, true, no_silence),
-            "lost the lock: somebody else was granted it; the command was ended");
+            "lost the lock: another holder was granted it; the command was ended");
   EXPECT_EQ(loss_text(Loss::broken, CommandThen::was_ended, false, no_silence),
             "lost the lock: it was taken with dlock break; the command was ended");
 }

@@ -605,7 +605,7 @@ TEST(Mistakes, are_told_with_where_they_are_from) {
   settings.at("ttl").origin = "/etc/dlock/config.toml: run.ttl";
 
   EXPECT_EQ(std::string(mistake_of(settings).what()),
-            "/etc/dlock/config.toml: run.ttl: a ttl is 500ms at least");
+            "/etc/dlock/config.toml: run.ttl: must be at least 500ms");
 }
 
 // Leases by hand
