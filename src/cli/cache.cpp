@@ -22,7 +22,7 @@ namespace dlock {
 namespace {
 
 // The run that computes a value, or finds that it need not.
-class Computation final : public Errand {
+class Computation final : public RunHooks {
  public:
   Computation(const CacheOptions& options, const Speaker& speaker)
       : options_(options), speaker_(speaker), output_(options.max_size) {}

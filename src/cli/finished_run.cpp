@@ -44,7 +44,7 @@ SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& op
 }
 
 Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& plan,
-                             const HeldSignals& held, const Errand* errand) {
+                             const HeldSignals& held, const RunHooks* run_hooks) {
   // Of what dlock adds no variable can be longer than this: exec(3) would refuse it.
   constexpr std::size_t longest_variable = 128 * 1024;
   std::size_t size = 4 * longest_variable;
@@ -52,9 +52,9 @@ Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& p
     size += std::strlen(*variable) + 1 + sizeof(char*);
   }
   Guardian::Task task{options.command, held.inherited(), plan, size};
-  if (errand != nullptr) {
-    task.output = errand->output();
-    task.output_reader = errand->output_reader();
+  if (run_hooks != nullptr) {
+    task.output = run_hooks->output();
+    task.output_reader = run_hooks->output_reader();
   }
   return task;
 }
@@ -88,7 +88,7 @@ FinishedRun run_ended_by(const Failure& failure, const std::string& store) {
 }
 
 FinishedRun finished_run(const Invocation& invocation, const RunOptions& options,
-                         const HeldSignals& held, Errand* errand) {
+                         const HeldSignals& held, RunHooks* run_hooks) {
   const auto& common = invocation.common;
   const auto timing = timing_of(common, options);
   const bool needs_guardian = leases_run_out(common.store);
@@ -102,11 +102,12 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
     // Before anything is asked of a store.
     if (!needs_guardian && plan.needs_tree()) ProcessTree().must_be_seen();
     if (needs_guardian) {
-      guardian = std::make_unique<Guardian>(guardian_task(options, plan, held, errand));
+      guardian =
+          std::make_unique<Guardian>(guardian_task(options, plan, held, run_hooks));
     }
     auto parts = std::make_unique<Parts>();
     auto& run = parts->run.emplace(RunParts{parts->context, invocation, options, timing,
-                                            plan, held, guardian.get(), errand});
+                                            plan, held, guardian.get(), run_hooks});
     finished.store = run.store_url();
     asio::co_spawn(
         parts->context, [&run] { return run.to_the_end(); },
@@ -116,7 +117,7 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
           parts->context.stop();
         });
     parts->context.run();
-    if (ends_at_once && errand == nullptr) {
+    if (ends_at_once && run_hooks == nullptr) {
       left_to_the_kernel = parts.release();
       if (guardian) guardian->dismiss();
       guardian_left = guardian.release();

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/app.hpp"
-#include "cli/errand.hpp"
 #include "cli/report.hpp"
+#include "cli/run_hooks.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 
@@ -23,8 +23,8 @@ FinishedRun run_ended_by(const Failure& failure, const std::string& store);
 
 // Asks for the lock, runs the command and gives the lock back; says on standard error
 // what there is to say. Without a store open yet, because the guardian has to come first.
-// `errand` is of the verb, or null. Throws UsageError for a lease that is too short.
+// `run_hooks` is of the verb, or null. Throws UsageError for a lease that is too short.
 FinishedRun finished_run(const Invocation& invocation, const RunOptions& options,
-                         const HeldSignals& held, Errand* errand);
+                         const HeldSignals& held, RunHooks* run_hooks);
 
 }  // namespace dlock

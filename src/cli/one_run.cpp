@@ -50,7 +50,7 @@ Run::Run(const RunParts& parts)
       timing_(parts.timing),
       plan_(parts.plan),
       guardian_(parts.guardian),
-      errand_(parts.errand) {}
+      run_hooks_(parts.run_hooks) {}
 
 asio::awaitable<RunResult> Run::to_the_end() {
   std::optional<Failure> failure;
@@ -80,7 +80,7 @@ asio::awaitable<RunResult> Run::to_the_end() {
   // On every path: the lock, or a place in its queue, may be ours all the same, and
   // giving back what is not ours does nothing.
   auto end = end_for_the_record();
-  if (errand_ != nullptr && end) co_await settle(end);
+  if (run_hooks_ != nullptr && end) co_await settle(end);
   co_await give_back(end);
   command_.reset();  // which reaps it
   co_return result_;
@@ -90,15 +90,15 @@ asio::awaitable<RunResult> Run::to_the_end() {
 asio::awaitable<std::optional<Grant>> Run::settled(const Answer& answer) {
   const auto* granted = std::get_if<Grant>(&answer);
   if (granted == nullptr) not_obtained(answer);
-  if (errand_ == nullptr) co_return granted ? std::optional(*granted) : std::nullopt;
+  if (run_hooks_ == nullptr) co_return granted ? std::optional(*granted) : std::nullopt;
   const auto* deduplicated = std::get_if<Deduplicated>(&answer);
   bool runs = false;
   {
     const SignalInbox::InterruptibleWait wait(signals_);
     const auto& claim = claimant_->claim();
-    if (granted) runs = co_await errand_->is_needed(*store_, claim, wakeup_);
+    if (granted) runs = co_await run_hooks_->is_needed(*store_, claim, wakeup_);
     if (deduplicated) {
-      co_await errand_->joined(deduplicated->by, *store_, claim, wakeup_);
+      co_await run_hooks_->joined(deduplicated->by, *store_, claim, wakeup_);
     }
   }
   if (runs) co_return *granted;
@@ -109,7 +109,7 @@ asio::awaitable<std::optional<Grant>> Run::settled(const Answer& answer) {
 asio::awaitable<void> Run::settle(std::optional<RunEnd>& end) {
   const SignalInbox::InterruptibleWait wait(signals_);
   const bool counts =
-      co_await errand_->settle(result_, *store_, claimant_->claim(), wakeup_);
+      co_await run_hooks_->settle(result_, *store_, claimant_->claim(), wakeup_);
   end->is_shared = counts && !signals_.was_told_to_end();
 }
 

@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "cli/app.hpp"
-#include "cli/errand.hpp"
 #include "cli/loss_text.hpp"
 #include "cli/orphaned_runs.hpp"
 #include "cli/report.hpp"
+#include "cli/run_hooks.hpp"
 #include "cli/speaker.hpp"
 #include "lock/keeper.hpp"
 #include "lock/outage.hpp"
@@ -27,8 +27,8 @@ struct RunParts {
   const LeaseTiming& timing;
   const SupervisionPlan& plan;
   const HeldSignals& held;
-  Guardian* guardian;  // null for a store whose leases do not run out
-  Errand* errand;      // null if the verb has none
+  Guardian* guardian;   // null for a store whose leases do not run out
+  RunHooks* run_hooks;  // null if the verb has none
 };
 
 // One run, and what is known of it so far.
@@ -93,7 +93,7 @@ class Run {
   LeaseTiming timing_;
   SupervisionPlan plan_;
   Guardian* guardian_;
-  Errand* errand_;
+  RunHooks* run_hooks_;
   OrphanedRuns orphans_;  // that have to end before this one begins
   // Until the lock is given back, which is when it is let go.
   std::unique_ptr<Supervisor> command_;

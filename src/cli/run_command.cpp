@@ -53,7 +53,7 @@ StartPlan Run::start_plan(const std::optional<Grant>& grant) const {
   plan.environment = environment_for(grant);
   plan.session = grant ? claimant_->session() : -1;
   if (grant) plan.deadline = grant->deadline;
-  if (errand_ != nullptr) plan.output = errand_->output();
+  if (run_hooks_ != nullptr) plan.output = run_hooks_->output();
   return plan;
 }
 
@@ -105,10 +105,10 @@ asio::awaitable<std::optional<Spawned>> Run::start(StartPlan plan,
   // A lease that runs out is kept from before the start, which can take its time.
   const bool keeps_first = guardian_ != nullptr;
   try {
-    if (errand_ != nullptr) errand_->command_starts(context_);
+    if (run_hooks_ != nullptr) run_hooks_->command_starts(context_);
     if (keeper_ && keeps_first) keeper_->start(grant->sent_at);
   } catch (const Failure& failure) {
-    if (errand_ != nullptr) errand_->command_ended();
+    if (run_hooks_ != nullptr) run_hooks_->command_ended();
     not_started(SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()});
     co_return std::nullopt;
   }
@@ -118,14 +118,14 @@ asio::awaitable<std::optional<Spawned>> Run::start(StartPlan plan,
   note.reset();  // whose descriptor others can use now
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
     co_await stop_keeping();
-    if (errand_ != nullptr) errand_->command_ended();
+    if (run_hooks_ != nullptr) run_hooks_->command_ended();
     not_started(*failure);
     co_return std::nullopt;
   }
   const auto& spawned = std::get<Spawned>(started);
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
-  if (errand_ != nullptr) errand_->command_runs();
+  if (run_hooks_ != nullptr) run_hooks_->command_runs();
   if (keeper_ && !keeps_first) keeper_->start(grant->sent_at);
   co_return spawned;
 }
@@ -146,7 +146,7 @@ asio::awaitable<Ended> Run::command_end(const Spawned& spawned,
                    });
   }
   auto end = co_await command_->ended();
-  if (errand_ != nullptr) errand_->command_ended();
+  if (run_hooks_ != nullptr) run_hooks_->command_ended();
   result_.ran = elapsed_since(started_at_);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());

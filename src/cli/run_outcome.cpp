@@ -167,7 +167,7 @@ bool Run::leaves_lease() const {
 
 // Nothing for a command that never ran, unless others may have waited for what it does.
 std::optional<RunEnd> Run::end_for_the_record() const {
-  const bool is_told = errand_ != nullptr && result_.outcome == Outcome::not_started;
+  const bool is_told = run_hooks_ != nullptr && result_.outcome == Outcome::not_started;
   if (!result_.ran && !is_told) return std::nullopt;
   RunEnd end;
   end.exit_code = result_.exit_code;

@@ -11,9 +11,9 @@ namespace dlock {
 
 // Told of each step while it happens, and asked what follows. A Failure ends the run as
 // one of the run's own would, unless it says otherwise.
-class Errand {
+class RunHooks {
  public:
-  virtual ~Errand() = default;
+  virtual ~RunHooks() = default;
 
   // The descriptor that the command has as its standard output, and one of ours that
   // belongs to it, which no other process is to keep open. Both close-on-exec.
