@@ -70,7 +70,7 @@ void tell_of_grant(State& state, Moment now, Consequences& consequences) {
   if (state.slots != 1 || holder.mode != Mode::exclusive) {
     wake_the_head(state, consequences);
   }
-  if (holder.counts) dismiss(state, now, consequences);
+  if (holder.counts) deduplicate_waiters(state, now, consequences);
 }
 
 Busy busy(const State& state, std::size_t place, Moment now) {
@@ -182,7 +182,7 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
            Consequences& consequences) {
   const Claim& claim = ask.claim;
   remove_dead_holders(state, now, lives, consequences);
-  remove_dead_dismissed(state, lives, consequences);
+  remove_dead_answered(state, lives, consequences);
 
   if (const auto own = holder_of(state, claim.token); own != state.holders.end()) {
     if (!claim.attached) own->ends_at = later(now.boot, claim.ttl);
@@ -195,7 +195,7 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
     remove_dead_predecessors(state, own, lives, consequences);
   }
   promise_to_the_next(state, now, lives, consequences);
-  if (const auto own = dismissed_of(state, claim.token); own != state.dismissed.end()) {
+  if (const auto own = answered_of(state, claim.token); own != state.answered.end()) {
     return own->newer ? Answer(*own->newer) : Deduplicated{own->by};
   }
   if (!agrees_on_slots(state, claim)) return SlotsDiffer{state.slots};
@@ -215,13 +215,13 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
   bool kept = false;
   // First, so that a run that vanished does not become the last one.
   remove_dead_holders(state, now, lives, consequences, end ? &token : nullptr);
-  remove_dead_dismissed(state, lives, consequences);
+  remove_dead_answered(state, lives, consequences);
   if (const auto own = holder_of(state, token); own != state.holders.end()) {
     outcome = Release::released;
     if (end) {
       const auto run = ended_run(*own, *end, now);
       note_run(state, run);
-      if (end->is_shared && run.counts) dismiss_joined(state, run, consequences);
+      if (end->is_shared && run.counts) deduplicate_joined(state, run, consequences);
     } else if (is_by_hand(*own)) {
       consequences.vanished.push_back(lease_by_hand(*own, now));
     }
@@ -232,13 +232,13 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
     } else {
       state.holders.erase(own);
     }
-    dismiss(state, now, consequences);
+    deduplicate_waiters(state, now, consequences);
   }
   if (const auto own = waiter_of(state, token); own != state.waiters.end()) {
     state.waiters.erase(own);
   }
-  if (const auto own = dismissed_of(state, token); own != state.dismissed.end()) {
-    state.dismissed.erase(own);
+  if (const auto own = answered_of(state, token); own != state.answered.end()) {
+    state.answered.erase(own);
   }
   promise_to_the_next(state, now, lives, consequences);
   if (kept) wake_the_head(state, consequences);
@@ -268,7 +268,7 @@ Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
 
 void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences) {
   remove_dead_holders(state, now, lives, consequences);
-  remove_dead_dismissed(state, lives, consequences);
+  remove_dead_answered(state, lives, consequences);
   promise_to_the_next(state, now, lives, consequences);
 }
 

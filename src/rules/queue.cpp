@@ -83,10 +83,10 @@ void remove_dead_holders(State& state, Moment now, const Lives& lives,
   });
 }
 
-void remove_dead_dismissed(State& state, const Lives& lives, Consequences& consequences) {
-  std::erase_if(state.dismissed, [&](const Dismissed& dismissed) {
-    if (lives.lives(dismissed.waiter)) return false;
-    consequences.dead.push_back(dismissed.waiter.party.session);
+void remove_dead_answered(State& state, const Lives& lives, Consequences& consequences) {
+  std::erase_if(state.answered, [&](const AnsweredWaiter& answered) {
+    if (lives.lives(answered.waiter)) return false;
+    consequences.dead.push_back(answered.waiter.party.session);
     return true;
   });
 }
@@ -128,21 +128,21 @@ void promise_to_the_next(State& state, Moment now, const Lives& lives,
   }
 }
 
-void dismiss(State& state, Moment now, Consequences& consequences) {
+void deduplicate_waiters(State& state, Moment now, Consequences& consequences) {
   std::erase_if(state.waiters, [&](const Waiter& waiter) {
     if (!waiter.dedupe) return false;
     const auto run = counting_run(state, *waiter.dedupe, Queue::join, now);
     if (!run) return false;
-    state.dismissed.push_back({waiter, *run});
+    state.answered.push_back({waiter, *run});
     consequences.wake.push_back(waiter.party.session);
     return true;
   });
 }
 
-void dismiss_joined(State& state, const RunInfo& run, Consequences& consequences) {
+void deduplicate_joined(State& state, const RunInfo& run, Consequences& consequences) {
   std::erase_if(state.waiters, [&](const Waiter& waiter) {
     if (!waiter.dedupe || !waiter.dedupe->joins) return false;
-    state.dismissed.push_back({waiter, run});
+    state.answered.push_back({waiter, run});
     consequences.wake.push_back(waiter.party.session);
     return true;
   });

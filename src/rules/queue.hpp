@@ -40,7 +40,7 @@ void remove_dead_holders(State& state, Moment now, const Lives& lives,
                          Consequences& consequences, const Token* self = nullptr);
 
 // Removes those that died before they could ask why they were woken.
-void remove_dead_dismissed(State& state, const Lives& lives, Consequences& consequences);
+void remove_dead_answered(State& state, const Lives& lives, Consequences& consequences);
 
 // A waiter wakes when the one right before it dies. It then has to find the next
 // living one to watch, or it would wake again at once.
@@ -55,10 +55,10 @@ void promise_to_the_next(State& state, Moment now, const Lives& lives,
                          Consequences& consequences);
 
 // Takes those out of the queue that wait for what another run has done or does.
-void dismiss(State& state, Moment now, Consequences& consequences);
+void deduplicate_waiters(State& state, Moment now, Consequences& consequences);
 
 // Takes those out of the queue that have waited to join the run that has ended.
-void dismiss_joined(State& state, const RunInfo& run, Consequences& consequences);
+void deduplicate_joined(State& state, const RunInfo& run, Consequences& consequences);
 
 // What the one in front of the queue has to watch is not what it knew of.
 void wake_the_head(const State& state, Consequences& consequences);

@@ -71,7 +71,7 @@ struct Waiter {
 
 // A waiter that has left the queue because of a run that counts as its own, or of a newer
 // claim, and may not know it yet.
-struct Dismissed {
+struct AnsweredWaiter {
   Waiter waiter;
   RunInfo by;
   std::optional<Superseded> newer = std::nullopt;  // in the place of a run
@@ -85,7 +85,7 @@ struct State {
   std::vector<Waiter> waiters;  // in order of arrival
   std::optional<RunInfo> last_run;
   PastRuns past;
-  std::vector<Dismissed> dismissed;
+  std::vector<AnsweredWaiter> answered;
   std::vector<RunInfo> runs;  // that are over, the last that ended first
   // How many claims, see LockInfo.
   std::uint64_t refused = 0;
@@ -97,7 +97,7 @@ struct State {
 std::vector<Holder>::iterator holder_of(State& state, const Token& token);
 
 std::vector<Waiter>::iterator waiter_of(State& state, const Token& token);
-std::vector<Dismissed>::iterator dismissed_of(State& state, const Token& token);
+std::vector<AnsweredWaiter>::iterator answered_of(State& state, const Token& token);
 
 // Puts a run before those that are over; see add_to_history().
 void note_past_run(State& state, const RunInfo& run);

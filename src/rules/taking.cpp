@@ -31,7 +31,7 @@ std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
                                  const TakenBy& taker, Moment now, const Lives& lives,
                                  Consequences& consequences) {
   remove_dead_holders(state, now, lives, consequences);
-  remove_dead_dismissed(state, lives, consequences);
+  remove_dead_answered(state, lives, consequences);
   auto found = take_from(
       state,
       [&](const Holder& holder) {
@@ -80,7 +80,7 @@ bool supersede(State& state, const Party& newer, const Lives& lives,
   const auto superseded = std::erase_if(state.waiters, [&](const Waiter& waiter) {
     if (!waiter.supersedes) return false;
     if (lives.lives(waiter)) ++state.superseded;
-    state.dismissed.push_back({waiter, {}, Superseded{newer.host, newer.pid}});
+    state.answered.push_back({waiter, {}, Superseded{newer.host, newer.pid}});
     consequences.wake.push_back(waiter.party.session);
     return true;
   });
