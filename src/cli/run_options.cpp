@@ -5,7 +5,7 @@ namespace dlock {
 namespace {
 
 // Stores keep no lock longer that nobody uses.
-constexpr auto longest_hold = runs_kept_for;
+constexpr auto longest_hold = run_retention;
 
 constexpr Choice<OnOutage> outage_policies[] = {{"stop", OnOutage::stop},
                                                 {"run", OnOutage::run}};
@@ -17,7 +17,7 @@ std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
   Dedupe dedupe;
   duration(settings, "dedupe", dedupe.window);
   with_setting(settings, "dedupe", [&](const std::string&) {
-    if (dedupe.window > runs_kept_for)
+    if (dedupe.window > run_retention)
       throw UsageError("runs are kept for at most 30 days");
   });
   dedupe.retry_failed = flag(settings, "retry-failed");

@@ -46,7 +46,7 @@ std::vector<RunInfo> as_history(std::vector<RunInfo> runs, WallTime now) {
   // One that vanished has no end, and its start is all that is known.
   std::erase_if(runs, [&](const RunInfo& run) {
     return !goes_on(run) &&
-           now - run.ended.value_or(run.started) > WallTime(runs_kept_for);
+           now - run.ended.value_or(run.started) > WallTime(run_retention);
   });
   // Stable, so that of two records of one run the first counts.
   std::stable_sort(runs.begin(), runs.end(), [](const RunInfo& a, const RunInfo& b) {

@@ -10,7 +10,7 @@ namespace dlock {
 
 // Of each lock, runs that are over; shared/runs.lua has the same numbers.
 constexpr std::size_t runs_kept = 20;
-constexpr std::chrono::hours runs_kept_for{30 * 24};
+constexpr std::chrono::hours run_retention{30 * 24};
 
 // Those of them that are no runs, but leases that were held by hand, so that these leave
 // room for runs.

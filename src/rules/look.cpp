@@ -92,7 +92,7 @@ std::optional<Loss> loss_of(const State& state, const Token& token) {
 }
 
 bool is_out_of_use(const State& state, Moment now, const Lives& lives) {
-  if (now.wall - state.used <= WallTime(runs_kept_for)) return false;
+  if (now.wall - state.used <= WallTime(run_retention)) return false;
   const bool held =
       std::any_of(state.holders.begin(), state.holders.end(),
                   [&](const Holder& holder) { return !is_over(holder, now, lives); });
