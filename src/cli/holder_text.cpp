@@ -10,8 +10,8 @@ namespace {
 // "pid 123, nightly copy: ./backup.sh"
 std::string use_of(const HolderInfo& holder, const std::string& label,
                    const std::string& command) {
-  const auto state = holder.kept      ? "ended"
-                     : holder.for_pid ? kept_by(holder)
+  const auto state = holder.run_ended ? "ended"
+                     : holder.for_pid ? renewed_for(holder)
                                       : "pid " + std::to_string(holder.pid);
   const auto shown = is_detached(holder) ? "" : command;
   if (label.empty()) return state + (shown.empty() ? "" : ", " + shown);
@@ -26,7 +26,8 @@ std::string described(const HolderInfo& holder, const std::string& label,
                               : ", does not expire");
   }
   return owner_text(holder.user, holder.host) + " (" + use_of(holder, label, command) +
-         ") for " + for_people(holder.held) + (holder.kept ? kept_note(holder) : "") +
+         ") for " + for_people(holder.held) +
+         (holder.run_ended ? hold_note(holder) : "") +
          (is_detached(holder) && !holder.for_pid ? ", expires in " + time_left(holder)
                                                  : "");
 }
@@ -37,17 +38,19 @@ std::string owner_text(const std::string& user, const std::string& host) {
   return printable(user, 64) + "@" + printable(host, 64);
 }
 
-bool is_detached(const HolderInfo& holder) { return !holder.attached && !holder.kept; }
+bool is_detached(const HolderInfo& holder) {
+  return !holder.attached && !holder.run_ended;
+}
 
 std::string time_left(const HolderInfo& holder) {
   return for_people(holder.expires_in.value_or(milliseconds(0)));
 }
 
-std::string kept_note(const HolderInfo& holder) {
+std::string hold_note(const HolderInfo& holder) {
   return ", held for another " + time_left(holder);
 }
 
-std::string kept_by(const HolderInfo& holder) {
+std::string renewed_for(const HolderInfo& holder) {
   return "renewed for pid " + std::to_string(holder.pid);
 }
 
@@ -85,7 +88,7 @@ std::string refusal_text(const Answer& answer, unsigned slots) {
 std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_least) {
   for (const auto& holder : lock.holders) {
     if (holder.foreign || holder.fence != fence) continue;
-    if (holder.kept) return "the run of this grant has ended";
+    if (holder.run_ended) return "the run of this grant has ended";
     return "held by this grant only for another " + time_left(holder) + ", not for " +
            for_people(at_least);
   }

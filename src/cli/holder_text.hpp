@@ -23,9 +23,9 @@ std::string shown_label(const HolderInfo& holder);
 std::string time_left(const HolderInfo& holder);
 
 // "renewed for pid 20860": of a detached lease that is renewed for a process.
-std::string kept_by(const HolderInfo& holder);
+std::string renewed_for(const HolderInfo& holder);
 
 // ", held for another 12s": of a lock that is held on after its run.
-std::string kept_note(const HolderInfo& holder);
+std::string hold_note(const HolderInfo& holder);
 
 }  // namespace dlock

@@ -31,7 +31,7 @@ void add_to_history(std::vector<RunInfo>& runs, const RunInfo& run) {
 }
 
 std::optional<RunInfo> run_of(const HolderInfo& holder) {
-  if (holder.foreign || holder.kept) return std::nullopt;
+  if (holder.foreign || holder.run_ended) return std::nullopt;
   RunInfo run;
   run.fence = holder.fence;
   run.started = holder.since;

@@ -128,7 +128,8 @@ struct HolderInfo {
   std::optional<milliseconds> expires_in;
   bool attached = true;
   bool for_pid = false;  // Claim::for_pid
-  bool kept = false;    // its run has ended, and the lock is held for Claim::min_hold, or
+  bool run_ended =
+      false;            // its run has ended, and the lock is held for Claim::min_hold, or
                         // until the end of a lease that was left (RunEnd::leaves_lease)
   bool broken = false;  // it was told to end
 };

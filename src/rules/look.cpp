@@ -32,7 +32,7 @@ HolderInfo info_of(const Holder& holder, Moment now) {
   info.held = whole_milliseconds(now.boot - holder.granted_at);
   info.attached = holder.party.session != 0;
   info.for_pid = holder.for_pid;
-  info.kept = holder.ended;
+  info.run_ended = holder.ended;
   info.broken = holder.broken;
   if (holder.ends_at) info.expires_in = whole_milliseconds(*holder.ends_at - now.boot);
   return info;

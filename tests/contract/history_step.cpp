@@ -106,7 +106,7 @@ std::string text_of_holder(const HolderInfo& info) {
               number(info.pid) + " for " + number(info.held.count());
   if (!info.attached && info.expires_in)
     text += " ends " + number(info.expires_in->count());
-  return text + (info.attached ? " attached" : "") + (info.kept ? " kept" : "") +
+  return text + (info.attached ? " attached" : "") + (info.run_ended ? " ended" : "") +
          (info.broken ? " broken" : "");
 }
 

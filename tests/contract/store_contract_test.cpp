@@ -689,7 +689,7 @@ TEST_P(StoreContract, a_lease_that_is_left_is_held_by_nobody_who_could_renew_it)
   const auto info = exclusive().inspect();
   ASSERT_EQ(info.holders.size(), 1U);
   EXPECT_EQ(info.holders.front().fence, grant.fence);
-  EXPECT_TRUE(info.holders.front().kept);
+  EXPECT_TRUE(info.holders.front().run_ended);
 }
 
 TEST_P(StoreContract, a_claim_that_holds_nothing_leaves_nothing) {

@@ -152,7 +152,7 @@ TEST(HistoryOfHolders, a_foreign_and_an_ended_one_is_no_run) {
   auto foreign = some_holder();
   foreign.foreign = true;
   auto ended = some_holder();
-  ended.kept = true;
+  ended.run_ended = true;
 
   EXPECT_FALSE(run_of(foreign));
   EXPECT_FALSE(run_of(ended));

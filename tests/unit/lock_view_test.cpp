@@ -115,7 +115,7 @@ TEST(LockJson, a_detached_lease_says_when_it_ends) {
 TEST(LockJson, a_lock_that_is_held_on_has_no_process_and_says_when_it_ends) {
   auto holder = some_holder();
   holder.attached = false;
-  holder.kept = true;
+  holder.run_ended = true;
   holder.expires_in = 20s;
 
   EXPECT_EQ(json_of(holder)["pid"], nullptr);
@@ -309,7 +309,7 @@ TEST(LockText, a_command_that_goes_on_without_its_dlock_is_marked) {
 
 TEST(LockText, a_lock_that_is_held_on_says_that_its_run_has_ended_and_for_how_long) {
   auto lock = held_lock();
-  lock.holders[0].kept = true;
+  lock.holders[0].run_ended = true;
   lock.holders[0].expires_in = 20s;
 
   EXPECT_EQ(status_text(lock, false),
