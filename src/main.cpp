@@ -33,7 +33,7 @@ namespace {
 // Gives descriptors 0 to 2 a harmless meaning if they are closed, before anything else
 // could be opened under their numbers and be written to as if it were standard error.
 // Close-on-exec, so that the command finds them closed as we did.
-void occupy_standard_descriptors() {
+void open_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR | O_CLOEXEC);
   }
@@ -111,7 +111,7 @@ Exit performed(const std::vector<std::string>& args, std::optional<bool>& prints
 // exit code.
 void print_failure(const Exit& exit) {
   if (exit.by_signal || !failure_kind(exit.code) || has_printed()) return;
-  write_text(STDOUT_FILENO, failure_document(exit.code, last_complaint()));
+  write_text(STDOUT_FILENO, failure_document(exit.code, last_message()));
 }
 
 Exit dlock_main(const std::vector<std::string>& args) {
@@ -128,7 +128,7 @@ Exit dlock_main(const std::vector<std::string>& args) {
 }  // namespace dlock
 
 int main(int argc, char** argv) {
-  dlock::occupy_standard_descriptors();
+  dlock::open_standard_descriptors();
   const auto exit =
       dlock::dlock_main(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
   if (exit.by_signal) dlock::die_by(*exit.by_signal);

@@ -122,7 +122,7 @@ Invocation invocation_of(const VerbSpec& verb, const Words& words,
       settings_from(options, verb, lock_of(verb.verb, words.operands), found.config);
   invocation.common = common_options(invocation.settings);
   invocation.passed_on = passed_on(invocation.settings);
-  invocation.warnings = useless_variables(environ);
+  invocation.warnings = unknown_variables(environ);
   return invocation;
 }
 

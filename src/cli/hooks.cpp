@@ -201,7 +201,7 @@ HookEnd Hook::result() const {
 
 }  // namespace
 
-std::optional<HookKind> hook_that_hears_of(const RunResult& result) {
+std::optional<HookKind> hook_for(const RunResult& result) {
   switch (result.outcome) {
     case Outcome::ran:
       return result.exit_code == 0 ? HookKind::on_success : HookKind::on_failure;

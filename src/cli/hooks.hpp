@@ -14,7 +14,7 @@ namespace dlock {
 
 // Which of the hooks hears of a run that went so; nothing if none does.
 enum class HookKind { on_success, on_failure, on_busy };
-std::optional<HookKind> hook_that_hears_of(const RunResult& result);
+std::optional<HookKind> hook_for(const RunResult& result);
 
 // The option that sets it: "--on-failure".
 std::string_view option_of(HookKind kind);

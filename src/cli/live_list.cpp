@@ -165,7 +165,7 @@ class LiveList final : public EventSink {
 
   // A terminal that draws nothing, or a pipe.
   void print_what_is_new() {
-    const auto gist = gist_of(*locks_) + (trouble_.empty() ? "" : "?");
+    const auto gist = fingerprint_of(*locks_) + (trouble_.empty() ? "" : "?");
     if (gist == printed_) return;
     const auto age = elapsed_since(*looked_at_);
     auto text = std::string(printed_ ? "\n" : "") + table(*locks_, columns_of_output());

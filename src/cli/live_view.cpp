@@ -34,7 +34,7 @@ std::vector<LockInfo> aged(std::vector<LockInfo> locks, milliseconds by) {
   return locks;
 }
 
-std::string gist_of(const std::vector<LockInfo>& locks) {
+std::string fingerprint_of(const std::vector<LockInfo>& locks) {
   std::string gist;
   const auto add = [&](const std::string& text) { gist += text + "\n"; };
   for (const auto& lock : locks) {

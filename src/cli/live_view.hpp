@@ -14,7 +14,7 @@ namespace dlock {
 std::vector<LockInfo> aged(std::vector<LockInfo> locks, milliseconds by);
 
 // The same text for two looks if the tables of the two differ in durations alone.
-std::string gist_of(const std::vector<LockInfo>& locks);
+std::string fingerprint_of(const std::vector<LockInfo>& locks);
 
 // When to look at the store after a look that ended then, if an event has come since.
 Clock::time_point next_look(Clock::time_point last, bool has_changed);

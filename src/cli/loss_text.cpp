@@ -29,20 +29,20 @@ std::string taker_text(const Taker& taker) {
          (taker.replaces ? "--replace" : "dlock break");
 }
 
-std::string loss_text(Loss loss, CommandThen command, bool on_server,
+std::string loss_text(Loss loss, CommandFate command, bool on_server,
                       const std::optional<Silence>& silence,
                       const std::optional<Taker>& taker) {
   const auto cause = cause_of(loss, on_server, silence, taker);
   switch (command) {
-    case CommandThen::ended_in_time:
+    case CommandFate::ended_in_time:
       return "lost the lock: " + cause +
              ", so the command was ended before the lease expired";
-    case CommandThen::had_ended:
+    case CommandFate::had_ended:
       return "lost the lock before the command ended: " + cause;
-    case CommandThen::may_have_outlived:
+    case CommandFate::may_have_outlived:
       return "lost the lock: " + cause +
              "; the lease may have expired before the command ended";
-    case CommandThen::was_ended: break;
+    case CommandFate::was_ended: break;
   }
   return "lost the lock: " + cause + "; the command was ended";
 }

@@ -11,7 +11,7 @@
 namespace dlock {
 
 // What became of the command.
-enum class CommandThen {
+enum class CommandFate {
   ended_in_time,  // before the lease ran out
   was_ended,
   had_ended,         // by itself, before the loss was found
@@ -30,7 +30,7 @@ std::string taker_text(const Taker& taker);
 // "lost the lock: the server no longer knows it (restarted or flushed?); the command was
 // ended". `on_server`: leases run out there. `silence` only if it was that, `taker` if
 // the lease was broken and the store knows by whom.
-std::string loss_text(Loss loss, CommandThen command, bool on_server,
+std::string loss_text(Loss loss, CommandFate command, bool on_server,
                       const std::optional<Silence>& silence,
                       const std::optional<Taker>& taker = std::nullopt);
 

@@ -202,7 +202,7 @@ void Run::unprotected(const std::string& message) {
 // is recorded of the run.
 asio::awaitable<Release> Run::release(std::optional<RunEnd>& end) {
   const auto answer = co_await claimant_->release(end, wakeup_);
-  const auto loss = loss_told_by(answer);
+  const auto loss = loss_found_by(answer);
   if (!loss) co_return answer;
   if (result_.ran) found_lost(*loss);
   if (auto known = end_for_the_record()) end = known;
@@ -212,7 +212,7 @@ asio::awaitable<Release> Run::release(std::optional<RunEnd>& end) {
 
 void Run::found_lost(Loss loss) {
   if (!ended_in_outage_) {
-    lost(loss, CommandThen::had_ended);
+    lost(loss, CommandFate::had_ended);
     return;
   }
   result_.reason = loss;

@@ -70,7 +70,7 @@ class Run {
   void taken_at_once();
   void not_started(const SpawnFailure& failure);
   void ended(const Ended& ended);
-  void lost(Loss loss, CommandThen command);
+  void lost(Loss loss, CommandFate command);
   std::optional<Silence> silence() const;
   void found_lost(Loss loss);
   std::string release_step(const std::optional<RunEnd>& end) const;

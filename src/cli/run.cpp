@@ -64,7 +64,7 @@ std::optional<int> tell_hook(const Invocation& invocation, const RunOptions& opt
                              const FinishedRun& run, const HeldSignals& held,
                              const Speaker& speaker) {
   if (options.hooks.are_empty()) return std::nullopt;  // without a look at their code
-  const auto kind = hook_that_hears_of(run.result);
+  const auto kind = hook_for(run.result);
   if (!kind || line_for(*kind, options.hooks).empty()) return std::nullopt;
   const auto identity = identity_of(options, run);
   HookPlan plan;

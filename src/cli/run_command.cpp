@@ -174,7 +174,7 @@ void Run::conclude_command(const Ended& end, const OutagePolicy& lease) {
   // Nobody has ended it for that (this process was stopped, say), but nobody knows either
   // whether others had the lock by then.
   if (had_lease && !has_held && !ended_in_outage_ && !end.lost) {
-    lost(Loss::unconfirmed, CommandThen::may_have_outlived);
+    lost(Loss::unconfirmed, CommandFate::may_have_outlived);
   }
 }
 

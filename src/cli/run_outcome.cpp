@@ -117,7 +117,7 @@ std::optional<Silence> Run::silence() const {
 
 // Whoever finds out that the lease did not hold to the end comes last, and has the last
 // word.
-void Run::lost(Loss loss, CommandThen command) {
+void Run::lost(Loss loss, CommandFate command) {
   result_.reason = loss;
   result_.is_protected = false;
   conclude(Outcome::lost, ExitStatus::lost,
@@ -133,7 +133,7 @@ void Run::ended(const Ended& end) {
   if (end.lost) {
     const bool in_time = silence() && *end.lost == Loss::unconfirmed &&
                          started_at_ + *result_.ran < result_.grant->deadline;
-    lost(*end.lost, in_time ? CommandThen::ended_in_time : CommandThen::was_ended);
+    lost(*end.lost, in_time ? CommandFate::ended_in_time : CommandFate::was_ended);
   } else if (end.guardian_died) {
     conclude(Outcome::error, ExitStatus::bug,
              "the guardian process was killed; the command was ended");

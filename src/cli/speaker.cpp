@@ -116,7 +116,7 @@ std::string output_failure(int error_number) {
   return std::string("cannot write to standard output: ") + std::strerror(error_number);
 }
 
-const std::string& last_complaint() { return complaint; }
+const std::string& last_message() { return complaint; }
 
 bool has_printed() { return printed; }
 

@@ -50,7 +50,7 @@ std::string output_failure(int error_number);
 
 // What the last error or warning said, with the name that it was about, whether anybody
 // was to read it or not; empty if there was none.
-const std::string& last_complaint();
+const std::string& last_message();
 
 // Whether print() has printed anything.
 bool has_printed();

@@ -138,7 +138,7 @@ std::vector<std::string_view> settable() {
 }
 
 // Empty if there is nothing to say of DLOCK_`name`.
-std::string useless_variable(std::string_view name) {
+std::string unknown_variable(std::string_view name) {
   if (std::find(std::begin(set_by_dlock), std::end(set_by_dlock), name) !=
       std::end(set_by_dlock)) {
     return "";
@@ -233,7 +233,7 @@ std::string split_duration(const std::vector<std::string>& args, std::size_t pla
          std::string(number) + std::string(unit);
 }
 
-std::vector<std::string> useless_variables(const char* const* environment) {
+std::vector<std::string> unknown_variables(const char* const* environment) {
   constexpr std::string_view ours = "DLOCK_";
   std::vector<std::string> warnings;
   for (; *environment != nullptr; ++environment) {
@@ -241,7 +241,7 @@ std::vector<std::string> useless_variables(const char* const* environment) {
     if (!entry.starts_with(ours)) continue;
     entry.remove_prefix(ours.size());
     const auto name = entry.substr(0, entry.find('='));
-    auto warning = useless_variable(name);
+    auto warning = unknown_variable(name);
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
   return warnings;

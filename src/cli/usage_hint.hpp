@@ -28,6 +28,6 @@ std::string split_duration(const std::vector<std::string>& args, std::size_t pla
 // meant to set something: an option that has no variable, or a mistyped variable's name.
 // All others are left alone: services of a Kubernetes cluster are told of as DLOCK_PORT,
 // if one of them is called dlock.
-std::vector<std::string> useless_variables(const char* const* environment);
+std::vector<std::string> unknown_variables(const char* const* environment);
 
 }  // namespace dlock

@@ -49,14 +49,14 @@ struct Superseded {
 using Answer =
     std::variant<Grant, Busy, HeldAbove, SlotsDiffer, Deduplicated, Superseded>;
 
-// What a store says to a release. What tells of a loss (loss_told_by) is news to one who
+// What a store says to a release. What tells of a loss (loss_found_by) is news to one who
 // did not know that the lease was lost, and nothing else has been done then.
 enum class Release { released, not_ours, left, taken_over, gone, broken, failed_over };
 
-Release release_telling(Loss loss);  // but for `unconfirmed`, which no store says
+Release release_reporting(Loss loss);  // but for `unconfirmed`, which no store says
 
 // Why the lease was lost, if that is what a release has found out.
-std::optional<Loss> loss_told_by(Release answer);
+std::optional<Loss> loss_found_by(Release answer);
 
 // How a run ended, for the record.
 struct RunEnd {

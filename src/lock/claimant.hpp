@@ -21,7 +21,7 @@ class LeaseNews {
 
   // Whether nothing can be heard just now, so that the lease has to be looked at by the
   // clock.
-  virtual bool is_deaf() const { return false; }
+  virtual bool is_interrupted() const { return false; }
 
   // Nothing is heard from here on. What takes time to let go of goes with this object.
   virtual void stop() {}

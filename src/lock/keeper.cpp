@@ -45,8 +45,8 @@ struct LeaseKeeper::State {
   // When there is to be asked again, if nothing is heard before.
   Clock::time_point next_look(Clock::time_point now) const {
     if (runs_out) return next_renewal(timing, confirmed_at, failures, now);
-    const bool is_deaf = news == nullptr || news->is_deaf();
-    return is_deaf || failures > 0 ? now + look_after : Clock::time_point::max();
+    const bool is_interrupted = news == nullptr || news->is_interrupted();
+    return is_interrupted || failures > 0 ? now + look_after : Clock::time_point::max();
   }
 
   asio::io_context& context;

@@ -18,7 +18,7 @@ std::optional<HookKind> heard_of(Outcome outcome, std::optional<int> exit_code =
   RunResult result;
   result.outcome = outcome;
   result.exit_code = exit_code;
-  return hook_that_hears_of(result);
+  return hook_for(result);
 }
 
 TEST(HookThatHears, of_a_command_that_ended_depends_on_its_exit_code) {
