@@ -41,8 +41,8 @@ ExitStatus doctor_verb(const Invocation& invocation) {
   if (common.json) {
     print(to_line(json_of(examination, store)) + "\n");
   } else {
-    const Sheet sheet{use_color(common.color), columns_of_output(), common.quiet};
-    print(examination_text(examination, store, sheet));
+    const DoctorFormat format{use_color(common.color), columns_of_output(), common.quiet};
+    print(examination_text(examination, store, format));
   }
   return status_of(worst_of(examination.findings));
 }

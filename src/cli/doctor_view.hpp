@@ -14,7 +14,7 @@ const char* name_of(Finding::Level level);
 Json json_of(const Examination& examination, const std::string& store);
 
 // What the text is for.
-struct Sheet {
+struct DoctorFormat {
   bool color = false;
   std::size_t columns = 0;  // of the terminal; 0 if it is none
   bool only_trouble = false;
@@ -22,6 +22,6 @@ struct Sheet {
 
 // `store` is its URL. Lines are broken where the terminal ends.
 std::string examination_text(const Examination& examination, const std::string& store,
-                             const Sheet& sheet);
+                             const DoctorFormat& format);
 
 }  // namespace dlock

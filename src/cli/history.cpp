@@ -81,7 +81,7 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
         .warning(is_choice ? "no matching runs are recorded" : "no runs are recorded");
   } else {
     print(
-        history_text(runs, wall_now(), paper_of_output(use_color(common.color)), names));
+        history_text(runs, wall_now(), format_of_output(use_color(common.color)), names));
   }
   return ExitStatus::success;
 }

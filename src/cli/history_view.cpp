@@ -96,8 +96,8 @@ std::vector<std::string> titles_of(const Columns& columns) {
   return titles;
 }
 
-std::string table_of(const std::vector<RunOfLock>& runs, WallTime now, const Paper& paper,
-                     const Columns& columns) {
+std::string table_of(const std::vector<RunOfLock>& runs, WallTime now,
+                     const HistoryFormat& format, const Columns& columns) {
   Table table(titles_of(columns));
   const auto longest = longest_of(runs);
   for (const auto& [lock, run] : runs) {
@@ -108,14 +108,14 @@ std::string table_of(const std::vector<RunOfLock>& runs, WallTime now, const Pap
     cells.push_back(for_people(ago));
     cells.push_back(run.duration ? for_people(*run.duration) : "-");
     if (columns.bars) {
-      cells.push_back(run.duration ? bar(*run.duration, longest, paper.blocks) : "");
+      cells.push_back(run.duration ? bar(*run.duration, longest, format.blocks) : "");
     }
     cells.push_back(printable(run.host, 64));
     if (columns.users) cells.push_back(printable(run.user, 64));
-    cells.push_back(colored(outcome_of(run), paint_of(run), paper.color));
+    cells.push_back(colored(outcome_of(run), paint_of(run), format.color));
     table.add(std::move(cells));
   }
-  return table.text("", paper.color, paper.columns);
+  return table.text("", format.color, format.columns);
 }
 
 // The widest line.
@@ -131,12 +131,12 @@ std::size_t columns_of_lines(std::string_view text) {
 
 }  // namespace
 
-Paper paper_of_output(bool color) {
-  Paper paper;
-  paper.color = color;
-  paper.columns = columns_of_output();
-  paper.blocks = is_utf8_locale();
-  return paper;
+HistoryFormat format_of_output(bool color) {
+  HistoryFormat format;
+  format.color = color;
+  format.columns = columns_of_output();
+  format.blocks = is_utf8_locale();
+  return format;
 }
 
 Json json_of(const RunOfLock& run, Names names) {
@@ -148,19 +148,19 @@ Json json_of(const RunOfLock& run, Names names) {
 }
 
 std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
-                         const Paper& paper, Names names) {
+                         const HistoryFormat& format, Names names) {
   if (runs.empty()) return "";
-  const auto text_with = [&](Detail detail, const Paper& on) {
+  const auto text_with = [&](Detail detail, const HistoryFormat& on) {
     return table_of(runs, now, on, columns_for(runs, detail, names));
   };
-  if (paper.columns == 0) return text_with(Detail::moments, paper);
-  auto uncut = paper;
+  if (format.columns == 0) return text_with(Detail::moments, format);
+  auto uncut = format;
   uncut.columns = 0;
   for (const auto detail : {Detail::bars, Detail::moments}) {
     auto text = text_with(detail, uncut);
-    if (columns_of_lines(text) <= paper.columns) return text;
+    if (columns_of_lines(text) <= format.columns) return text;
   }
-  return text_with(Detail::least, paper);
+  return text_with(Detail::least, format);
 }
 
 SuccessWithin success_within(const LockInfo& lock, milliseconds span) {

@@ -11,14 +11,14 @@
 namespace dlock {
 
 // What the output is for.
-struct Paper {
+struct HistoryFormat {
   bool color = false;
   std::size_t columns = 0;  // of the terminal; 0 if it is none
   bool blocks = false;      // whether it can show block characters
 };
 
 // That of standard output.
-Paper paper_of_output(bool color);
+HistoryFormat format_of_output(bool color);
 
 struct RunOfLock {
   std::string lock;
@@ -34,7 +34,7 @@ Json json_of(const RunOfLock& run, Names names);
 // run, compared with the longest one; where there is little, without the moment at which
 // it started, and whose it is.
 std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
-                         const Paper& paper, Names names);
+                         const HistoryFormat& format, Names names);
 
 // Whether the last success of a lock ended less than some time ago.
 struct SuccessWithin {

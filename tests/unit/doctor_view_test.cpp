@@ -22,7 +22,7 @@ const Finding risky{"persistence", Level::warning, "none", "appendonly yes"};
 const Finding bad{"rights", Level::error, "the user jobs may not call get",
                   "ACL SETUSER"};
 
-const Sheet pipe{};
+const DoctorFormat pipe{};
 
 TEST(DoctorText, a_line_for_each_finding_what_to_do_below_it_and_the_sum) {
   EXPECT_EQ(examination_text(examination_with({good, risky, bad}), "redis://db", pipe),
