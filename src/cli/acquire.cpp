@@ -9,10 +9,10 @@
 #include "cli/about.hpp"
 #include "cli/background_keeper.hpp"
 #include "cli/by_hand.hpp"
-#include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/look.hpp"
 #include "cli/nesting.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "cli/wait_notice.hpp"
 #include "lock/acquire.hpp"
@@ -289,7 +289,7 @@ Exit acquire_verb(const Invocation& invocation) {
     const HeldSignals held;
     asio::io_context context(1);
     Acquisition acquisition(context, common, options, claim, held, keeper.get());
-    return completed(context, [&] { return acquisition.to_the_end(); });
+    return run_blocking(context, [&] { return acquisition.to_the_end(); });
   });
 }
 

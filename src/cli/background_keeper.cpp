@@ -14,8 +14,8 @@
 #include <cstring>
 #include <string>
 
-#include "cli/completed.hpp"
 #include "cli/options.hpp"
+#include "cli/run_blocking.hpp"
 #include "lock/keeper.hpp"
 #include "util/process.hpp"
 
@@ -71,7 +71,7 @@ class KeeperProcess final : public LeaseWatcher {
         timing_(duty_.claim.ttl, {}, duty_.budget) {}
 
   void run() {
-    completed(context_, [this] { return to_the_end(); });
+    run_blocking(context_, [this] { return to_the_end(); });
   }
 
   void extend(Clock::time_point deadline) override { deadline_ = deadline; }

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "cli/about.hpp"
-#include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/orphaned_runs.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
@@ -163,7 +163,7 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
 
   auto store = open();
   Wakeup wakeup(context);
-  auto holders = completed(context, [&] {
+  auto holders = run_blocking(context, [&] {
                    return store->inspector().inspect(lock, wakeup);
                  }).holders;
   std::erase_if(holders, [&](const HolderInfo& holder) {
@@ -192,7 +192,7 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
   // Only those that were shown: who was granted the lock since is not meant.
   Breaking breaking(context, *store, lock, speaker);
   const auto broken =
-      completed(context, [&] { return breaking.take_from(fences_of(holders)); });
+      run_blocking(context, [&] { return breaking.take_from(fences_of(holders)); });
   print_taken(broken);
   return broken.empty() ? no_longer_held(speaker, holders) : ExitStatus::success;
 }

@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "cli/about.hpp"
-#include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "util/text.hpp"
 
@@ -70,7 +70,7 @@ ExitStatus renew_verb(const Invocation& invocation) {
     const auto claimant = client.store->claimant(claim);
     const auto sent_at = Clock::now();
     const auto renewal =
-        completed(client.context, [&] { return claimant->renew(client.wakeup); });
+        run_blocking(client.context, [&] { return claimant->renew(client.wakeup); });
     const auto left = left_of(claim.ttl, sent_at);
     // What is over by now was renewed in vain.
     const bool is_over = renewal != Renewal::confirmed || left.count() == 0;
@@ -91,11 +91,11 @@ ExitStatus release_verb(const Invocation& invocation) {
     const auto claimant = client.store->claimant(claim);
     // It has to outlive the call, which only makes the coroutine.
     const std::optional<RunEnd> no_run;
-    const auto released = completed(
+    const auto released = run_blocking(
         client.context, [&] { return claimant->release(no_run, client.wakeup); });
     if (released != Release::released) return not_ours(common, options);
     if (common.json) {
-      const auto free = completed(client.context, [&] {
+      const auto free = run_blocking(client.context, [&] {
         return free_of(*client.store, claim.lock, client.wakeup);
       });
       print(to_line(Json{{"free", free}}) + "\n");
@@ -117,7 +117,7 @@ ExitStatus check_verb(const Invocation& invocation) {
     // What excludes nobody cannot be lost.
     if (!client.store->protects()) return ExitStatus::success;
     const auto sent_at = Clock::now();
-    const auto info = completed(client.context, [&] {
+    const auto info = run_blocking(client.context, [&] {
       return client.store->inspector().inspect(lock, client.wakeup);
     });
     const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - sent_at);
@@ -137,7 +137,7 @@ ExitStatus fence_verb(const Invocation& invocation) {
   const auto fence = parsed_fence(invocation.operands.at(1));
   return about(resource.name, [&] {
     Client client(common);
-    const auto admission = completed(client.context, [&] {
+    const auto admission = run_blocking(client.context, [&] {
       return registers_of(*client.store).admit_fence(resource, fence, client.wakeup);
     });
     const Speaker speaker(resource.name, common.quiet, common.verbose);

@@ -12,9 +12,9 @@
 #include "cli/about.hpp"
 #include "cli/cache_view.hpp"
 #include "cli/command_output.hpp"
-#include "cli/completed.hpp"
 #include "cli/finished_run.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "util/text.hpp"
 
@@ -168,7 +168,7 @@ Exit Cache::forget() const {
   Wakeup wakeup(context);
   const auto store = open_store(common_.store, store_timeout(common_, {}), context);
   const auto name = lock();
-  completed(context, [&]() -> asio::awaitable<bool> {
+  run_blocking(context, [&]() -> asio::awaitable<bool> {
     co_await values_of(*store).forget(name, wakeup);
     co_return true;
   });
@@ -182,7 +182,8 @@ std::optional<Value> Cache::look() const {
   const auto store = open_store(common_.store, store_timeout(common_, {}), context);
   const auto name = lock();
   try {
-    auto found = completed(context, [&] { return values_of(*store).get(name, wakeup); });
+    auto found =
+        run_blocking(context, [&] { return values_of(*store).get(name, wakeup); });
     warn_of_damage(speaker_, found);
     return std::move(found.value);
   } catch (const Failure& failure) {

@@ -2,8 +2,8 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
@@ -60,7 +60,7 @@ Exit shown_value(const CommonOptions& common, const LockName& lock) {
   const Speaker speaker(lock.name, common.quiet, common.verbose);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const auto cached =
-      completed(context, [&] { return look(*store, lock, speaker, wakeup); });
+      run_blocking(context, [&] { return look(*store, lock, speaker, wakeup); });
   const auto key = lock.name.substr(lock.name.find(':') + 1);
   print(common.json ? to_line(json_of(key, cached)) + "\n" : cached_text(cached));
   return {cached.value ? 0 : code_of(ExitStatus::not_held), {}};

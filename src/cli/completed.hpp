@@ -13,7 +13,7 @@ namespace dlock {
 
 // Runs `work` to its end and returns what it returns, or throws what it throws.
 template <typename Work>
-auto completed(asio::io_context& context, Work work) {
+auto run_blocking(asio::io_context& context, Work work) {
   using Result = typename decltype(work())::value_type;
   std::optional<Result> result;
   std::exception_ptr error;

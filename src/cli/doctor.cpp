@@ -1,7 +1,7 @@
 #include "cli/doctor.hpp"
 
-#include "cli/completed.hpp"
 #include "cli/doctor_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 
 namespace dlock {
@@ -34,7 +34,7 @@ ExitStatus doctor_verb(const Invocation& invocation) {
   const auto timeout = store_timeout(common, {});
   asio::io_context context(1);
   Wakeup wakeup(context);
-  const auto examination = completed(context, [&] {
+  const auto examination = run_blocking(context, [&] {
     return examine_store(common.store, common.name_space, timeout, context, wakeup);
   });
   const auto store = name_of(common.store, timeout, context);

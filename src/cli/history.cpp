@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "cli/about.hpp"
-#include "cli/completed.hpp"
 #include "cli/history_view.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "lock/dedupe.hpp"
 #include "lock/history.hpp"
@@ -66,7 +66,7 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const auto runs = wanted_of(
-      completed(
+      run_blocking(
           context,
           [&] { return look(store->inspector(), common.name_space, options, wakeup); }),
       options);
@@ -92,7 +92,7 @@ ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& op
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const auto info =
-      completed(context, [&] { return store->inspector().inspect(lock, wakeup); });
+      run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
   const auto answer = success_within(info, *options.succeeded_within);
   if (common.json) {
     print(to_line(json_of(answer, lock.name)) + "\n");

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <system_error>
 
-#include "cli/completed.hpp"
+#include "cli/run_blocking.hpp"
 #include "lock/clock.hpp"
 #include "util/failure.hpp"
 #include "util/on_exit.hpp"
@@ -253,7 +253,7 @@ HookEnd run_hook(const HookPlan& plan, const HeldSignals& held) {
   try {
     asio::io_context context(1);
     Hook hook(context, plan, held);
-    return completed(context, [&] { return hook.to_its_end(); });
+    return run_blocking(context, [&] { return hook.to_its_end(); });
   } catch (...) {
     const auto failure = caught_failure();
     if (!failure) throw;

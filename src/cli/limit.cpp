@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "cli/about.hpp"
-#include "cli/completed.hpp"
 #include "cli/limit_view.hpp"
 #include "cli/look.hpp"
 #include "cli/nesting.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "cli/wait_notice.hpp"
 #include "lock/admission.hpp"
@@ -169,7 +169,7 @@ Exit limit_verb(const Invocation& invocation) {
     const HeldSignals held;
     asio::io_context context(1);
     Limited limited(context, invocation.common, options, held);
-    return completed(context, [&] { return limited.to_the_end(); });
+    return run_blocking(context, [&] { return limited.to_the_end(); });
   });
 }
 

@@ -4,7 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <utility>
 
-#include "cli/completed.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
@@ -60,7 +60,7 @@ Exit shown_limit(const CommonOptions& common, const std::string& name) {
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const LockName limit{common.name_space, name};
   const auto info =
-      completed(context, [&] { return rates_of(*store).look(limit, wakeup); });
+      run_blocking(context, [&] { return rates_of(*store).look(limit, wakeup); });
   print(common.json ? to_line(json_of(name, info)) + "\n" : limit_text(name, info));
   return {};
 }
@@ -70,7 +70,7 @@ Exit reset_limit(const CommonOptions& common, const std::string& name) {
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const LockName limit{common.name_space, name};
-  completed(context, [&]() -> asio::awaitable<bool> {
+  run_blocking(context, [&]() -> asio::awaitable<bool> {
     co_await rates_of(*store).reset(limit, wakeup);
     co_return true;
   });

@@ -10,11 +10,11 @@
 #include <string>
 #include <utility>
 
-#include "cli/completed.hpp"
 #include "cli/list_order.hpp"
 #include "cli/live_view.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/output_queue.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/screen.hpp"
 #include "cli/speaker.hpp"
 #include "store/open.hpp"
@@ -216,7 +216,7 @@ Exit live_list_verb(const CommonOptions& common, const ListOptions& options) {
   if (draws_on_terminal()) held.emplace();
   asio::io_context context(1);
   LiveList list(context, common, options, held ? &*held : nullptr);
-  return completed(context, [&] { return list.to_the_end(); });
+  return run_blocking(context, [&] { return list.to_the_end(); });
 }
 
 }  // namespace dlock
