@@ -267,7 +267,7 @@ Claim claim_of(const CommonOptions& common, const AcquireOptions& options) {
   claim.on_behalf_of = options.for_pid.value_or(::getppid());
   claim.for_pid = options.for_pid.has_value();
   const char* held = std::getenv("DLOCK_HELD");
-  if (held != nullptr) claim.held_above = fences_held_above(held, options.name);
+  if (held != nullptr) claim.outer_fences = outer_fences_of(held, options.name);
   return claim;
 }
 

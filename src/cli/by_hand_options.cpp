@@ -98,7 +98,7 @@ CheckOptions check_options(const Settings& settings,
   const bool is_given =
       given != settings.end() && given->second.source == Setting::Source::command_line;
   if (!is_given && options.name != above.name) {
-    const auto held = fences_held_above(above.held, options.name);
+    const auto held = outer_fences_of(above.held, options.name);
     if (!held.empty()) fence = held.back();
   }
   // A run that goes on without the lock has a name but no fence, and no grant has this

@@ -17,7 +17,7 @@ std::size_t count_of(const char* const* entries) {
 
 }  // namespace
 
-std::vector<Fence> fences_held_above(std::string_view held, const std::string& name) {
+std::vector<Fence> outer_fences_of(std::string_view held, const std::string& name) {
   std::vector<Fence> fences;
   const auto wanted = percent_encoded(name);
   while (!held.empty()) {

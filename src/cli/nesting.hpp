@@ -13,7 +13,7 @@ namespace dlock {
 // DLOCK_HELD: "NAME=FENCE" for each lock held above, outermost first, separated by
 // spaces, names percent-encoded. What is not of that form is passed over: it came from
 // the environment.
-std::vector<Fence> fences_held_above(std::string_view held, const std::string& name);
+std::vector<Fence> outer_fences_of(std::string_view held, const std::string& name);
 std::string with_grant(const std::string& held, const std::string& name, Fence fence);
 
 // Whether a variable, "NAME=value", is one that no command gets from dlock.

@@ -31,7 +31,7 @@ Claim claim_for(const CommonOptions& common, const RunOptions& options) {
   claim.supersedes = options.supersede;
   claim.replaces = options.replace;
   const char* held = std::getenv("DLOCK_HELD");
-  if (held != nullptr) claim.held_above = fences_held_above(held, options.name);
+  if (held != nullptr) claim.outer_fences = outer_fences_of(held, options.name);
   return claim;
 }
 

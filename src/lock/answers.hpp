@@ -26,7 +26,7 @@ struct Busy {
 };
 
 // A run above this one holds the lock that is asked for: waiting would never end.
-struct HeldAbove {
+struct HeldByOuterRun {
   Fence fence;
 };
 
@@ -47,7 +47,7 @@ struct Superseded {
 };
 
 using Answer =
-    std::variant<Grant, Busy, HeldAbove, SlotsDiffer, Deduplicated, Superseded>;
+    std::variant<Grant, Busy, HeldByOuterRun, SlotsDiffer, Deduplicated, Superseded>;
 
 // What a store says to a release. What tells of a loss (loss_found_by) is news to one who
 // did not know that the lease was lost, and nothing else has been done then.

@@ -72,10 +72,10 @@ struct Claim {
   bool reclaim = false;
   std::string label;
   std::vector<std::string> command;
-  std::vector<Fence> held_above;  // grants of this lock that outer runs rely on
-  Fence fence_floor;              // what it is granted has a greater one
-  std::optional<Dedupe> dedupe;   // for an exclusive claim without further slots
-  milliseconds min_hold{0};       // from the grant on, even if the run ends sooner
+  std::vector<Fence> outer_fences;  // grants of this lock that outer runs rely on
+  Fence fence_floor;                // what it is granted has a greater one
+  std::optional<Dedupe> dedupe;     // for an exclusive claim without further slots
+  milliseconds min_hold{0};         // from the grant on, even if the run ends sooner
   // How it stands to others who want the lock; see Claimant::ask.
   std::optional<unsigned> max_queue;  // it does not wait if so many do already
   bool supersedes = false;            // of those who say so, the newest alone waits

@@ -12,10 +12,10 @@ namespace dlock::rules {
 bool can_enter(const State& state, const Claim& claim, Moment now);
 
 // Whether the holder is an outer run of the claim.
-bool is_above(const Claim& claim, const Holder& holder);
+bool is_outer_run(const Claim& claim, const Holder& holder);
 
 // The grant of an outer run that the claim would wait for without end.
-std::optional<Fence> blocked_from_above(const State& state, const Claim& claim);
+std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim);
 
 // Whether so many wait that the claim does not want to. Those that it would supersede do
 // not count, nor do the dead.

@@ -93,7 +93,8 @@ bool agrees_on_slots(State& state, const Claim& claim) {
 // Nothing if the command has to run.
 std::optional<Answer> answer_to_dedupe(State& state, const Ask& ask, Moment now,
                                        const Lives& lives, Consequences& consequences) {
-  if (const auto above = blocked_from_above(state, ask.claim)) return HeldAbove{*above};
+  if (const auto above = blocking_outer_run(state, ask.claim))
+    return HeldByOuterRun{*above};
   auto run = counting_run(state, *ask.claim.dedupe, ask.queue, now);
   if (!run) return std::nullopt;
   const auto own = waiter_of(state, ask.claim.token);
@@ -148,7 +149,8 @@ Answer answer_to_newcomer(State& state, const Ask& ask, Moment now, const Lives&
   const Claim& claim = ask.claim;
   bool enters = can_enter(state, claim, now);
   if (!enters) {
-    if (const auto above = blocked_from_above(state, claim)) return HeldAbove{*above};
+    if (const auto above = blocking_outer_run(state, claim))
+      return HeldByOuterRun{*above};
     if (ask.queue == Queue::stay_out) return busy(state, 0, now);
     if (ask.queue == Queue::refuse || is_full(state, claim, lives)) {
       ++state.refused;

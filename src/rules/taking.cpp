@@ -52,7 +52,7 @@ std::vector<Fence> fences_of(const std::vector<Holder>& holders) {
 bool replace_holders(State& state, const Claim& claim, const Party& taker, Moment now,
                      Consequences& consequences) {
   auto taken = take_from(
-      state, [&](const Holder& holder) { return !is_above(claim, holder); },
+      state, [&](const Holder& holder) { return !is_outer_run(claim, holder); },
       replacing(taker), now, consequences);
   for (auto& holder : taken) consequences.broken.push_back(std::move(holder));
   return !taken.empty();

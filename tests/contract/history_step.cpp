@@ -48,7 +48,7 @@ std::string text_of(const Step& step, const Contender& contender) {
   if (claim.supersedes) text += " supersedes";
   if (claim.replaces) text += " replaces";
   if (claim.max_queue) text += " behind less than " + number(*claim.max_queue);
-  for (const auto fence : claim.held_above)
+  for (const auto fence : claim.outer_fences)
     text += " below " + std::to_string(fence.number);
   if (step.queue == Queue::stay_out && step.act == Act::ask) text += " without waiting";
   if (step.queue == Queue::refuse && step.act == Act::ask) text += " for the last time";

@@ -193,7 +193,7 @@ TEST_P(MinHold, what_the_run_has_left_behind_can_wait_for_the_lock) {
   const auto fence = runner.granted().fence;
   runner.release(success());
   auto& left = exclusive();
-  left.claim.held_above.push_back(fence);
+  left.claim.outer_fences.push_back(fence);
 
   EXPECT_EQ(left.queued().place, 1u);
 }

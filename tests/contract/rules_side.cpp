@@ -207,7 +207,7 @@ std::string RulesSide::text_of_answer(const Answer& answer, const Token& token) 
     return "granted " + text(grant->fence.number) + " in " + text(grant->slot) +
            (grant->broken ? " broken" + text_of_taker(token) : "");
   }
-  if (const auto* above = std::get_if<HeldAbove>(&answer)) {
+  if (const auto* above = std::get_if<HeldByOuterRun>(&answer)) {
     return "above " + text(above->fence.number);
   }
   if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {

@@ -52,7 +52,7 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
     return contender(claim);
   }
   static Contender& inside(Contender& inner, const Grant& outer) {
-    inner.claim.held_above.push_back(outer.fence);
+    inner.claim.outer_fences.push_back(outer.fence);
     return inner;
   }
 
@@ -477,19 +477,19 @@ TEST_P(StoreContract, what_an_outer_run_holds_would_be_waited_for_without_end) {
 
   const auto answer = inside(exclusive(), outer).ask(Queue::join);
 
-  EXPECT_EQ(std::get<HeldAbove>(answer).fence, outer.fence);
+  EXPECT_EQ(std::get<HeldByOuterRun>(answer).fence, outer.fence);
 }
 
 TEST_P(StoreContract, a_reader_inside_a_writer_would_wait_without_end) {
   const auto outer = exclusive().granted();
 
-  EXPECT_TRUE(std::holds_alternative<HeldAbove>(inside(shared(), outer).ask()));
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inside(shared(), outer).ask()));
 }
 
 TEST_P(StoreContract, a_writer_inside_a_reader_would_wait_without_end) {
   const auto outer = shared().granted();
 
-  EXPECT_TRUE(std::holds_alternative<HeldAbove>(inside(exclusive(), outer).ask()));
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inside(exclusive(), outer).ask()));
 }
 
 TEST_P(StoreContract, a_reader_inside_a_reader_enters_even_past_a_writer) {

@@ -194,7 +194,7 @@ TEST(LockText, why_an_answer_is_no_grant) {
       "more");
   EXPECT_EQ(refusal_text(SlotsDiffer{3}, 2),
             "in use with 3 slots, not 2: all users of a lock must set the same --slots");
-  EXPECT_EQ(refusal_text(HeldAbove{}, 1), "held by an outer run");
+  EXPECT_EQ(refusal_text(HeldByOuterRun{}, 1), "held by an outer run");
 }
 
 TEST(WaitingText, says_as_much_of_the_holder_as_there_is_room_for) {
