@@ -51,7 +51,7 @@ class Acquisition {
         store_(open_store(common.store, budget_of(common, claim), context)),
         claimant_(store_->claimant(claim)) {}
 
-  asio::awaitable<Exit> to_the_end();
+  asio::awaitable<Exit> execute();
 
  private:
   asio::awaitable<void> take();
@@ -83,7 +83,7 @@ class Acquisition {
   Exit exit_;
 };
 
-asio::awaitable<Exit> Acquisition::to_the_end() {
+asio::awaitable<Exit> Acquisition::execute() {
   std::optional<Failure> failure;
   try {
     co_await take();
@@ -289,7 +289,7 @@ Exit acquire_verb(const Invocation& invocation) {
     const HeldSignals held;
     asio::io_context context(1);
     Acquisition acquisition(context, common, options, claim, held, keeper.get());
-    return run_blocking(context, [&] { return acquisition.to_the_end(); });
+    return run_blocking(context, [&] { return acquisition.execute(); });
   });
 }
 

@@ -71,7 +71,7 @@ class KeeperProcess final : public LeaseWatcher {
         timing_(duty_.claim.ttl, {}, duty_.budget) {}
 
   void run() {
-    run_blocking(context_, [this] { return to_the_end(); });
+    run_blocking(context_, [this] { return execute(); });
   }
 
   void extend(Clock::time_point deadline) override { deadline_ = deadline; }
@@ -81,7 +81,7 @@ class KeeperProcess final : public LeaseWatcher {
   }
 
  private:
-  asio::awaitable<bool> to_the_end();
+  asio::awaitable<bool> execute();
   asio::awaitable<std::string> begin(Clock::time_point& sent_at);
   asio::awaitable<void> give_back();
   void watch();
@@ -102,7 +102,7 @@ class KeeperProcess final : public LeaseWatcher {
   bool is_told_to_end_ = false;
 };
 
-asio::awaitable<bool> KeeperProcess::to_the_end() {
+asio::awaitable<bool> KeeperProcess::execute() {
   auto sent_at = Clock::now();
   const auto answer = co_await begin(sent_at);
   tell(duty_.channel.get(), answer);

@@ -126,7 +126,7 @@ class Cache {
         speaker_(options_.name, common_.quiet, common_.verbose) {}
 
   const std::string& name() const { return options_.name; }
-  Exit to_the_end();
+  Exit execute();
 
  private:
   Exit forget() const;
@@ -148,9 +148,9 @@ class Cache {
   std::optional<HeldSignals> held_;  // from when the lock is asked for
 };
 
-Exit Cache::to_the_end() {
+Exit Cache::execute() {
   if (options_.forget) return forget();
-  if (options_.show) return shown_value(common_, lock());
+  if (options_.show) return show_value(common_, lock());
   auto found = look();
   if (found && found->is_fresh) {
     speaker_.step("cached, " + std::to_string(found->bytes.size()) + " bytes");
@@ -270,7 +270,7 @@ Exit Cache::ended_by_reader() { return {0, SIGPIPE}; }
 
 Exit cache_verb(const Invocation& invocation) {
   Cache cache(invocation);
-  return about(cache.name(), [&] { return cache.to_the_end(); });
+  return about(cache.name(), [&] { return cache.execute(); });
 }
 
 }  // namespace dlock

@@ -54,7 +54,7 @@ Json json_of(const std::string& key, const CachedValue& cached) {
   };
 }
 
-Exit shown_value(const CommonOptions& common, const LockName& lock) {
+Exit show_value(const CommonOptions& common, const LockName& lock) {
   asio::io_context context(1);
   Wakeup wakeup(context);
   const Speaker speaker(lock.name, common.quiet, common.verbose);

@@ -22,6 +22,6 @@ std::string cached_text(const CachedValue& cached);
 Json json_of(const std::string& key, const CachedValue& cached);
 
 // `dlock cache KEY --show`: 0 if there is a value, 1 if not.
-Exit shown_value(const CommonOptions& common, const LockName& lock);
+Exit show_value(const CommonOptions& common, const LockName& lock);
 
 }  // namespace dlock

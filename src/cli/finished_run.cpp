@@ -110,7 +110,7 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
                                             plan, held, guardian.get(), run_hooks});
     finished.store = run.store_url();
     asio::co_spawn(
-        parts->context, [&run] { return run.to_the_end(); },
+        parts->context, [&run] { return run.execute(); },
         [&](std::exception_ptr thrown, RunResult ended) {
           finished.error = thrown;
           result = std::move(ended);

@@ -48,7 +48,7 @@ class Limited {
         signals_(context, wakeup_, held),
         store_(open_store(common.store, store_timeout(common, {}), context)) {}
 
-  asio::awaitable<Exit> to_the_end();
+  asio::awaitable<Exit> execute();
 
  private:
   asio::awaitable<RateAnswer> obtain();
@@ -65,7 +65,7 @@ class Limited {
   std::unique_ptr<Store> store_;
 };
 
-asio::awaitable<Exit> Limited::to_the_end() {
+asio::awaitable<Exit> Limited::execute() {
   std::optional<RateAnswer> admission;
   std::optional<Failure> failure;
   try {
@@ -161,7 +161,7 @@ Exit limit_verb(const Invocation& invocation) {
       limit_options(invocation.settings, invocation.operands, invocation.command);
   return about(options.name, [&] {
     if (options.action == LimitOptions::Action::show) {
-      return shown_limit(invocation.common, options.name);
+      return show_limit(invocation.common, options.name);
     }
     if (options.action == LimitOptions::Action::reset) {
       return reset_limit(invocation.common, options.name);
@@ -169,7 +169,7 @@ Exit limit_verb(const Invocation& invocation) {
     const HeldSignals held;
     asio::io_context context(1);
     Limited limited(context, invocation.common, options, held);
-    return run_blocking(context, [&] { return limited.to_the_end(); });
+    return run_blocking(context, [&] { return limited.execute(); });
   });
 }
 

@@ -54,7 +54,7 @@ Json json_of(const std::string& name, const LimitInfo& limit) {
   };
 }
 
-Exit shown_limit(const CommonOptions& common, const std::string& name) {
+Exit show_limit(const CommonOptions& common, const std::string& name) {
   asio::io_context context(1);
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);

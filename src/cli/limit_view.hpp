@@ -18,7 +18,7 @@ std::string limit_text(const std::string& name, const LimitInfo& limit);
 Json json_of(const std::string& name, const LimitInfo& limit);
 
 // `dlock limit NAME --show`, which changes nothing, and `--reset`.
-Exit shown_limit(const CommonOptions& common, const std::string& name);
+Exit show_limit(const CommonOptions& common, const std::string& name);
 Exit reset_limit(const CommonOptions& common, const std::string& name);
 
 }  // namespace dlock

@@ -58,7 +58,7 @@ class LiveList final : public EventSink {
     }
   }
 
-  asio::awaitable<Exit> to_the_end() {
+  asio::awaitable<Exit> execute() {
     start(keep_looking());
     start(keep_watching());
     while (!is_over()) {
@@ -216,7 +216,7 @@ Exit live_list_verb(const CommonOptions& common, const ListOptions& options) {
   if (draws_on_terminal()) held.emplace();
   asio::io_context context(1);
   LiveList list(context, common, options, held ? &*held : nullptr);
-  return run_blocking(context, [&] { return list.to_the_end(); });
+  return run_blocking(context, [&] { return list.execute(); });
 }
 
 }  // namespace dlock

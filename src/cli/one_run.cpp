@@ -52,7 +52,7 @@ Run::Run(const RunParts& parts)
       guardian_(parts.guardian),
       run_hooks_(parts.run_hooks) {}
 
-asio::awaitable<RunResult> Run::to_the_end() {
+asio::awaitable<RunResult> Run::execute() {
   std::optional<Failure> failure;
   std::optional<Grant> grant;
   try {
@@ -224,7 +224,7 @@ void Run::found_lost(Loss loss) {
 asio::awaitable<void> Run::give_back(std::optional<RunEnd> end) {
   if (guardian_ != nullptr) {
     // What is left to do here can wait for the server, and for whoever is next in line.
-    be_modest();
+    use_batch_scheduling();
     // Now, for to end takes the guardian as long as the server to answer.
     if (command_) command_->let_go();
   }

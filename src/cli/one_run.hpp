@@ -38,7 +38,7 @@ class Run {
 
   std::string store_url() const { return store_->url(); }
 
-  asio::awaitable<RunResult> to_the_end();
+  asio::awaitable<RunResult> execute();
 
  private:
   asio::awaitable<std::optional<Grant>> settled(const Answer& answer);

@@ -5,13 +5,13 @@ namespace {
 
 template <typename Facet>
 Facet& needed(Facet* facet, const Store& store, const char* what) {
-  if (facet == nullptr) throw lacks(store.url(), what);
+  if (facet == nullptr) throw unsupported(store.url(), what);
   return *facet;
 }
 
 }  // namespace
 
-Failure lacks(const std::string& url, const std::string& what) {
+Failure unsupported(const std::string& url, const std::string& what) {
   return Failure(Failure::Kind::unsupported, url + " does not support " + what);
 }
 

@@ -59,7 +59,7 @@ class Store {
 };
 
 // Unsupported: "`url` keeps no `what`".
-Failure lacks(const std::string& url, const std::string& what);
+Failure unsupported(const std::string& url, const std::string& what);
 
 // Each throws Failure (unsupported) where the store has none.
 ValueStore& values_of(Store& store);

@@ -65,6 +65,6 @@ bool send_signal(int pidfd, int signal);
 // From now on this process, when it is woken, does not push aside what runs just then
 // (SCHED_BATCH): for what only clears up behind itself. One that was started with another
 // policy than the usual one keeps that.
-void be_modest();
+void use_batch_scheduling();
 
 }  // namespace dlock
