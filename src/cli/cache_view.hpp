@@ -1,4 +1,4 @@
-// What there is to see of a cached value.
+// Shows a cached value (`dlock cache KEY --show`).
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace dlock {
 
-// A value, and who is about to store another one.
+// The cached value, if there is one, and the holder that is computing a new one.
 struct CachedValue {
   std::optional<ValueInfo> value;
   std::optional<HolderInfo> maker;
@@ -21,7 +21,7 @@ struct CachedValue {
 std::string cached_text(const CachedValue& cached);
 Json json_of(const std::string& key, const CachedValue& cached);
 
-// `dlock cache KEY --show`: 0 if there is a value, 1 if not.
+// Prints the value's description. Exits with 0 if there is a value, 1 if not.
 Exit show_value(const CommonOptions& common, const LockName& lock);
 
 }  // namespace dlock

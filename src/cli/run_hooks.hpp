@@ -1,4 +1,4 @@
-// What a verb has to do around the command of a run, besides the run itself.
+// What a verb adds to a run: `cache` captures the command's output and stores it.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -9,35 +9,38 @@
 
 namespace dlock {
 
-// Told of each step while it happens, and asked what follows. A Failure ends the run as
-// one of the run's own would, unless it says otherwise.
+// Called at each step of a run. A Failure thrown by a function here ends the run like one
+// of the run's own failures, unless the function's comment says otherwise.
+//
+// These are not the user's hooks (--on-success and the like); see hooks.hpp.
 class RunHooks {
  public:
   virtual ~RunHooks() = default;
 
-  // The descriptor that the command has as its standard output, and one of ours that
-  // belongs to it, which no other process is to keep open. Both close-on-exec.
+  // The descriptor that becomes the command's standard output, and the end of the same
+  // pipe that dlock reads, which no other process may keep open. Both are close-on-exec.
   virtual int output() const = 0;
   virtual int output_reader() const = 0;
 
-  // The lock is ours. Whether the command is to run; else the lock is given back.
+  // Called once the lock is granted. Returns whether the command needs to run; if not,
+  // the lock is released.
   virtual asio::awaitable<bool> is_needed(Store& store, const Claim& claim,
                                           Wakeup& wakeup) = 0;
 
-  // Another run counts as this one.
+  // Called if another run counts as this one.
   virtual asio::awaitable<void> joined(const RunInfo& run, Store& store,
                                        const Claim& claim, Wakeup& wakeup) = 0;
 
-  // The command is about to start, from here on it runs, and its process has ended (or
-  // never started after all). Whatever can fail is done by the first, which throws
-  // Failure: a command that runs is not left alone. Nothing is watched any more when the
-  // last returns.
+  // command_starts() is called before the command starts, command_runs() once it runs,
+  // and command_ended() once its process has ended or could not be started. Only
+  // command_starts() may fail, by throwing Failure, because a running command must not be
+  // abandoned. After command_ended() returns, nothing is watched any more.
   virtual void command_starts(asio::io_context& context) = 0;
   virtual void command_runs() = 0;
   virtual void command_ended() = 0;
 
-  // Nothing is left of the run but to give the lock back. Whether those who wait for it
-  // have run with this one. Throws nothing.
+  // Called when the only step left is to release the lock. Returns whether the waiters
+  // share the result of this run. Does not throw.
   virtual asio::awaitable<bool> settle(const RunResult& result, Store& store,
                                        const Claim& claim, Wakeup& wakeup) = 0;
 };
