@@ -29,8 +29,8 @@ std::optional<bool> takes_value(const VerbSpec& verb, std::string_view name) {
   return help ? std::optional(false) : std::nullopt;
 }
 
-// Where the verb stands: the first word that is no option. The options before it are
-// common ones; -1 if there is none.
+// The index of the verb, which is the first word that is not an option; options before it
+// are common ones. -1 if there is none.
 std::ptrdiff_t verb_position(const std::vector<std::string>& args,
                              const VerbSpec& common) {
   const auto words = sorted_words(
@@ -48,14 +48,16 @@ std::string missing_operand(Verb verb, std::size_t given) {
   return given == 0 ? "missing limit name" : "missing rate, such as 5/1s";
 }
 
-// Before a word is said to be missing: an option may have taken it for its value.
+// Checked before a missing word is reported, because an option may have taken the word as
+// its value.
 void check_values(const OptionValues& options, const VerbSpec& verb) {
   for (const auto& [name, value] : options) {
     check_value(verb, name, {value, Setting::Source::command_line, "--" + name});
   }
 }
 
-// Words that are missing, or too many. `hint` is what the last ones may be there for.
+// Throws if operands are missing or unexpected. `hint` suggests what the last words were
+// meant for.
 void check_operands(const VerbSpec& verb, const Words& words, const OptionValues& options,
                     const std::string& hint) {
   const auto usage = " (usage: dlock " + std::string(verb.usage) + ")";
@@ -77,7 +79,7 @@ void check_operands(const VerbSpec& verb, const Words& words, const OptionValues
   }
 }
 
-// The lock that the verb is about; empty if it is about none.
+// The lock that the verb acts on; empty if there is none.
 std::string lock_of(Verb verb, const std::vector<std::string>& operands) {
   if (verb == Verb::check && operands.empty()) {
     const char* name = std::getenv("DLOCK_NAME");
@@ -88,9 +90,9 @@ std::string lock_of(Verb verb, const std::vector<std::string>& operands) {
   return is_about_lock(verb, name) ? name : "";
 }
 
-// The verb, which is taken out of `args`; null if there is none.
+// Removes the verb from `args` and returns it; null if there is none.
 const VerbSpec* take_verb(std::vector<std::string>& args) {
-  // Before the verb only common options can stand; `status` has no others.
+  // Only common options can precede the verb; `status` has no others.
   const auto at = verb_position(args, *verb_named("status"));
   if (at < 0) return nullptr;
   const auto* verb = verb_named(args[static_cast<std::size_t>(at)]);
@@ -99,7 +101,7 @@ const VerbSpec* take_verb(std::vector<std::string>& args) {
   return verb;
 }
 
-// What `dlock help` prints, with the name of a verb or without.
+// The output of `dlock help`, with or without the name of a verb.
 std::string help_about(const std::vector<std::string>& operands) {
   if (operands.empty()) return general_help(all_verbs());
   const auto& name = operands.front();

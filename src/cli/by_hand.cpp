@@ -11,7 +11,7 @@
 namespace dlock {
 namespace {
 
-// A verb at work: its store, and what it takes to ask it.
+// A verb's store and what is needed to call it.
 struct Client {
   explicit Client(const CommonOptions& common)
       : wakeup(context),
@@ -72,10 +72,10 @@ ExitStatus renew_verb(const Invocation& invocation) {
     const auto renewal =
         run_blocking(client.context, [&] { return claimant->renew(client.wakeup); });
     const auto left = left_of(claim.ttl, sent_at);
-    // What is over by now was renewed in vain.
+    // A lease that has expired by now was renewed too late.
     const bool is_over = renewal != Renewal::confirmed || left.count() == 0;
     if (is_over) return not_ours(common, options);
-    // People need no digits that say how long the question took.
+    // Rounded for people: the exact digits would only show how long the request took.
     print(common.json ? to_line(Json{{"expires_in_ms", left.count()}}) + "\n"
                       : for_people(std::chrono::round<Tenths>(left)) + "\n");
     return ExitStatus::success;
@@ -89,7 +89,7 @@ ExitStatus release_verb(const Invocation& invocation) {
   return about(options.name, [&] {
     Client client(common);
     const auto claimant = client.store->claimant(claim);
-    // It has to outlive the call, which only makes the coroutine.
+    // Has to outlive the call, which only creates the coroutine.
     const std::optional<RunEnd> no_run;
     const auto released = run_blocking(
         client.context, [&] { return claimant->release(no_run, client.wakeup); });
@@ -114,7 +114,7 @@ ExitStatus check_verb(const Invocation& invocation) {
   const LockName lock{common.name_space, options.name};
   return about(options.name, [&] {
     Client client(common);
-    // What excludes nobody cannot be lost.
+    // A lock that excludes nobody cannot be lost.
     if (!client.store->protects()) return ExitStatus::success;
     const auto sent_at = Clock::now();
     const auto info = run_blocking(client.context, [&] {

@@ -11,7 +11,7 @@
 namespace dlock {
 namespace {
 
-// Any file, also a pipe: unlike a password a token does not last.
+// Accepts any file, including a pipe: unlike a password, a token is short-lived.
 std::string token_in(const std::string& path) {
   const auto name = "token file " + printable(path, 200);
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
@@ -33,7 +33,7 @@ Token token(const Settings& settings) {
   const auto given = settings.find("token");
   const auto file = settings.find("token-file");
   std::optional<Token> token;
-  // The environment's comes last.
+  // The environment has the lowest precedence.
   if (file != settings.end() &&
       (given == settings.end() || given->second.source >= file->second.source)) {
     if (given != settings.end() && given->second.source == file->second.source) {
@@ -93,7 +93,8 @@ CheckOptions check_options(const Settings& settings,
   std::optional<Fence> fence;
   with_setting(settings, "fence",
                [&](const std::string& value) { fence = parsed_fence(value); });
-  // DLOCK_FENCE is that of the innermost run; another lock may be held further out.
+  // DLOCK_FENCE is the fence of the innermost run; another lock may be held by an outer
+  // one.
   const auto given = settings.find("fence");
   const bool is_given =
       given != settings.end() && given->second.source == Setting::Source::command_line;
@@ -101,8 +102,7 @@ CheckOptions check_options(const Settings& settings,
     const auto held = outer_fences_of(above.held, options.name);
     if (!held.empty()) fence = held.back();
   }
-  // A run that goes on without the lock has a name but no fence, and no grant has this
-  // one.
+  // A run without the lock has a name but no fence, and no grant has fence 0.
   if (!fence && options.name == above.name) fence = Fence{0};
   if (!fence) throw UsageError("missing fence (use --fence or DLOCK_FENCE)");
   options.fence = *fence;

@@ -21,7 +21,7 @@
 namespace dlock {
 namespace {
 
-// The run that computes a value, or finds that it need not.
+// The hooks of a run that computes a value, or finds that it does not have to.
 class Computation final : public RunHooks {
  public:
   Computation(const CacheOptions& options, const Speaker& speaker)
@@ -40,7 +40,7 @@ class Computation final : public RunHooks {
   asio::awaitable<bool> settle(const RunResult& result, Store& store, const Claim& claim,
                                Wakeup& wakeup) override;
 
-  // What another caller has stored in the meantime.
+  // The value that another caller has stored in the meantime.
   const std::optional<Value>& value() const { return value_; }
   // The run that counts as this one.
   const std::optional<RunInfo>& joined_run() const { return joined_run_; }
@@ -62,7 +62,7 @@ void warn_of_damage(const Speaker& speaker, const ValueLookup& found) {
     speaker.warning("the cached value is unusable: " + found.damage);
 }
 
-// Somebody may have been quicker between our look and the grant.
+// Another caller may have stored a value between our lookup and the grant.
 asio::awaitable<bool> Computation::is_needed(Store& store, const Claim& claim,
                                              Wakeup& wakeup) {
   auto found = co_await values_of(store).get(claim.lock, wakeup);
@@ -74,14 +74,14 @@ asio::awaitable<void> Computation::joined(const RunInfo& run, Store& store,
                                           const Claim& claim, Wakeup& wakeup) {
   joined_run_ = run;
   if (run.exit_code != 0) co_return;
-  // Its ttl may be over already; it is what this caller has waited for all the same.
+  // The value's ttl may be over already, but this caller has waited for it.
   auto found = co_await values_of(store).get(claim.lock, wakeup);
   warn_of_damage(speaker_, found);
   value_ = std::move(found.value);
 }
 
-// A failure is one for those who wait as well. Output that is not there for them, or that
-// of a run that was lost, is not: the next of them runs the command itself.
+// A failed run counts for the waiters, too. A run whose output is not available to them,
+// or that was lost, does not: the next waiter runs the command itself.
 asio::awaitable<bool> Computation::settle(const RunResult& result, Store& store,
                                           const Claim& claim, Wakeup& wakeup) {
   const bool ran = result.outcome == Outcome::ran;
@@ -110,12 +110,12 @@ asio::awaitable<bool> Computation::store_output(Store& store, const Claim& claim
   } catch (const Failure& failure) {
     why = failure.what();
   }
-  // Else the lock is not ours any more, as giving it back is about to tell.
+  // Otherwise the lock is no longer ours, which its release is about to report.
   if (!why.empty()) speaker_.warning("not cached: " + why);
   co_return false;
 }
 
-// One call of the verb.
+// One invocation of the verb.
 class Cache {
  public:
   explicit Cache(const Invocation& invocation)
@@ -145,7 +145,7 @@ class Cache {
   const CacheOptions options_;
   Speaker speaker_;
   const Clock::time_point until_ = later(Clock::now(), options_.wait);
-  std::optional<HeldSignals> held_;  // from when the lock is asked for
+  std::optional<HeldSignals> held_;  // set before the lock is requested
 };
 
 Exit Cache::execute() {
@@ -159,7 +159,7 @@ Exit Cache::execute() {
   held_.emplace();
   for (;;) {
     if (const auto exit = computed(found)) return *exit;
-    found.reset();  // what was there was dropped before it could be read
+    found.reset();  // the old value was removed before it could be read
   }
 }
 
@@ -175,7 +175,7 @@ Exit Cache::forget() const {
   return {};
 }
 
-// Before anything else, and without what only a run needs: most calls end here.
+// Comes first, and needs nothing that only a run needs: most calls end here.
 std::optional<Value> Cache::look() const {
   asio::io_context context(1);
   Wakeup wakeup(context);
@@ -187,20 +187,20 @@ std::optional<Value> Cache::look() const {
     warn_of_damage(speaker_, found);
     return std::move(found.value);
   } catch (const Failure& failure) {
-    // Whoever waits for a store does so in line for the lock.
+    // A caller that waits for the store does so while it requests the lock.
     const bool absent = failure.kind() == Failure::Kind::unreachable;
     if (!absent || !options_.waits_for_store) throw;
     return std::nullopt;
   }
 }
 
-// Who has something old to show does not wait for the lock, and says nothing of it.
+// A caller with a stale value neither waits for the lock nor reports that it is busy.
 RunOptions Cache::run_options(bool has_stale) const {
   RunOptions run;
   run.name = options_.name;
   run.command = options_.command;
   run.conflict_exit_code = has_stale ? 0 : options_.conflict_exit_code;
-  // Not as long again where it has to be tried again.
+  // Only the rest of the wait if this is a repetition.
   const auto left = std::chrono::ceil<milliseconds>(until_ - Clock::now());
   if (!has_stale && left.count() > 0) run.wait = left;
   run.waits_for_store = options_.waits_for_store;
@@ -208,7 +208,7 @@ RunOptions Cache::run_options(bool has_stale) const {
   return run;
 }
 
-// Nothing if it has to be tried again.
+// Returns nothing if the computation has to be repeated.
 std::optional<Exit> Cache::computed(const std::optional<Value>& stale) {
   Computation computation(options_, speaker_);
   const auto run =
@@ -229,7 +229,7 @@ std::optional<Exit> Cache::computed(const std::optional<Value>& stale) {
   return exit;
 }
 
-// Nothing for a success whose output is not there any more.
+// Returns nothing for a success whose output is no longer available.
 std::optional<Exit> Cache::passed_on(const RunInfo& run) const {
   if (run.exit_code == 0) return std::nullopt;
   speaker_.error("the run that this call waited for failed: " + described(run));
@@ -237,8 +237,8 @@ std::optional<Exit> Cache::passed_on(const RunInfo& run) const {
   return Exit{run.exit_code.value_or(code_of(ExitStatus::unavailable)), signal};
 }
 
-// Where there is nothing left to give back. But a reader that has gone, or a file at its
-// limit, is to be told of like a disk that is full.
+// Unblocks signals once there is nothing left to release. SIGPIPE and SIGXFSZ stay
+// ignored, so that a closed pipe or a file size limit is reported like a full disk.
 void Cache::let_signals_act() const {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
@@ -253,7 +253,7 @@ Exit Cache::printed(const std::string& bytes) const {
   return {code_of(ExitStatus::unavailable), {}};
 }
 
-// A command that failed is more to the point than who did not want to hear it.
+// The command's failure takes precedence over an output that cannot be written.
 Exit Cache::printed(CommandOutput& output, Exit exit) const {
   let_signals_act();
   if (output.print()) return exit;
@@ -263,7 +263,7 @@ Exit Cache::printed(CommandOutput& output, Exit exit) const {
   return failed ? exit : Exit{code_of(ExitStatus::unavailable), {}};
 }
 
-// As of any program whose reader has enough (`| head`): nothing is said of that.
+// Like any program whose reader stops early (`| head`), without a message.
 Exit Cache::ended_by_reader() { return {0, SIGPIPE}; }
 
 }  // namespace

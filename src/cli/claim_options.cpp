@@ -8,7 +8,7 @@ namespace {
 constexpr milliseconds shortest_ttl{500};
 constexpr unsigned most_slots = 100'000;
 
-// Whether somebody seems to have given a name behind flock's -n, which is not to wait.
+// Whether the user seems to have used flock's -n (do not wait) in front of the name.
 bool is_word_for_slots(const Settings& settings, const std::string& value) {
   return settings.find("slots")->second.source == Setting::Source::command_line &&
          !value.empty() && value.find_first_of("0123456789") == std::string::npos;

@@ -11,13 +11,13 @@ constexpr Choice<Color> colors[] = {
 
 constexpr Choice<bool> yes_or_no[] = {{"true", true}, {"false", false}};
 
-// Far more than anybody has.
+// Far more than any setup has.
 constexpr unsigned most_replicas = 15;
 
-// All of the servers that a quorum can have, but for those that it takes to grant.
+// The largest number of servers in a quorum, minus those needed for a grant.
 constexpr unsigned most_strength = 4;
 
-// Whom a certificate can be made out to.
+// A name that a certificate can contain.
 std::string parsed_tls_name(const std::string& text) {
   const bool is_name = !text.empty() && text.size() <= longest_text &&
                        std::all_of(text.begin(), text.end(), [](char c) {
@@ -57,8 +57,8 @@ std::optional<std::string> user_from(const Settings& settings, std::string_view 
   return user;
 }
 
-// A password comes from one place: a file that the command line or the environment names,
-// the variable, a file that the configuration names, the URL.
+// The password is taken from the first of these: a file named on the command line or in
+// the environment, the variable, a file named in the configuration, the URL.
 void take_password(const Settings& settings, const std::string& name,
                    std::optional<std::string>& password, std::string& password_file) {
   const auto file = file_name(settings, name + "-file");
@@ -80,7 +80,7 @@ Replicas parsed_replicas(const std::string& text) {
   }
 }
 
-// Also for a store that has no use for them, so that a mistake is found at once.
+// Evaluated for every store, so that a mistake is found at once.
 Credentials credentials_from(const Settings& settings) {
   Credentials credentials;
   credentials.user = user_from(settings, "user");

@@ -24,7 +24,7 @@ Failure broken(const std::string& path, const std::string& why) {
   return Failure(Failure::Kind::misconfigured, printable(path) + ": " + why);
 }
 
-// A file that others may write can name a command's lock, its time and its store.
+// Whoever can write the file decides on a command's lock, time limit and store.
 void check_ownership(const std::string& path, const struct stat& status) {
   if ((status.st_mode & S_IWOTH) != 0) {
     throw Failure(
@@ -54,7 +54,7 @@ std::string contents_of(const std::string& path) {
   return text;
 }
 
-// The parser explains itself over several lines, the first of which says it.
+// The parser's message has several lines; the first one has the reason.
 std::string first_line_of(std::string text) {
   constexpr std::string_view prefix = "[error] ";
   if (text.starts_with(prefix)) text.erase(0, prefix.size());
@@ -64,7 +64,7 @@ std::string first_line_of(std::string text) {
   return printable(text, 200);
 }
 
-// What was parsed, and stays for as long as somebody may ask for a line.
+// The parsed file, kept for as long as a line number may be requested.
 using Toml = std::shared_ptr<const toml::value>;
 
 Line line_of(const Toml& root, const toml::value& value) {
@@ -128,7 +128,7 @@ Toml parsed_toml(const std::string& text, const std::string& path) {
 
 Config config_from(const std::string& path) {
   const auto text = contents_of(path);
-  // What toml11 does with other bytes within quotes is undefined.
+  // The behavior of toml11 for other bytes in strings is undefined.
   if (!is_utf8(text)) throw broken(path, "not valid UTF-8");
   const auto root = parsed_toml(text, path);
   Config config;

@@ -7,7 +7,7 @@
 namespace dlock {
 namespace {
 
-// What it is called; a local store without a home directory has no name.
+// The store's URL; a local store without a home directory has none.
 std::string name_of(const StoreUrl& url, milliseconds timeout,
                     asio::io_context& context) {
   try {

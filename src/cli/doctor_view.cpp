@@ -22,8 +22,8 @@ std::string colored(Level level, bool wanted) {
   return text;
 }
 
-// `text` behind `indent` columns that are filled already, in lines that end before
-// `columns`, unless that leaves too little room; 0: in one line.
+// `text` after `indent` columns that are already used, wrapped at `columns` unless that
+// leaves too little room; 0: on one line.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t columns) {
   constexpr std::size_t least = 24;
   if (columns < indent + least) return text;

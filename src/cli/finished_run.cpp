@@ -16,7 +16,7 @@
 namespace dlock {
 namespace {
 
-// What the lease of this run is good for.
+// The timing of this run's lease.
 LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
   const bool runs_out = leases_run_out(common.store);
   const auto budget =
@@ -24,7 +24,7 @@ LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
   return LeaseTiming(options.ttl, options.supervision.kill_after, budget);
 }
 
-// Throws UsageError if the lease is too short for what has to fit into it.
+// Throws UsageError if the lease is too short for its renewal and for ending the command.
 void check(const LeaseTiming& timing) {
   if (timing.is_sound()) return;
   throw UsageError("a ttl of " + for_people(timing.ttl()) + " is too short: " +
@@ -45,7 +45,7 @@ SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& op
 
 Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& plan,
                              const HeldSignals& held, const RunHooks* run_hooks) {
-  // Of what dlock adds no variable can be longer than this: exec(3) would refuse it.
+  // An upper limit for each variable that dlock adds: exec(3) rejects longer ones.
   constexpr std::size_t longest_variable = 128 * 1024;
   std::size_t size = 4 * longest_variable;
   for (auto* variable = environ; *variable != nullptr; ++variable) {
@@ -64,15 +64,15 @@ struct Parts {
   std::optional<Run> run;
 };
 
-// Of a run that is all there was to do: the process ends now, and the kernel clears away
-// memory, maps and descriptors faster than one by one, while the next in line waits. Not
-// where something looks for leaks, for which it needs descriptors of its own.
+// If nothing follows the run, its objects are not destroyed: the process exits now, and
+// the kernel frees memory, maps and descriptors faster than destructors, while the next
+// waiter waits. Not in builds with leak detection, which needs descriptors of its own.
 #ifdef DLOCK_LOOKS_FOR_LEAKS
 constexpr bool ends_at_once = false;
 #else
 constexpr bool ends_at_once = true;
 #endif
-// Volatile, or the compiler would leave them out.
+// Volatile, or the compiler would remove them.
 Parts* volatile left_to_the_kernel = nullptr;
 Guardian* volatile guardian_left = nullptr;
 
@@ -99,7 +99,7 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
   try {
     const auto plan = supervision_of(common, options, timing);
     std::unique_ptr<Guardian> guardian;
-    // Before anything is asked of a store.
+    // Before the store is contacted.
     if (!needs_guardian && plan.needs_tree()) ProcessTree().must_be_seen();
     if (needs_guardian) {
       guardian =

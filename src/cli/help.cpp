@@ -20,7 +20,7 @@ constexpr GroupTitle groups[] = {
     {VerbGroup::rate_and_cache, "Rate limit and cache"},
 };
 
-// Two that the parser adds by itself.
+// Two options that the parser adds.
 constexpr OptionSpec help_specs[] = {
     {"help", 'h', "", "", "show this help"},
     {"version", 0, "", "", "show the version"},
@@ -35,7 +35,7 @@ constexpr std::string_view examples =
     "  dlock limit -w 1m api 5/1s -- curl URL      at most 5 in any second\n"
     "  dlock status nightly-job                    who holds it\n";
 
-// What is explained, indented, and what it is, from this column on.
+// A term, indented, with its explanation from this column on.
 std::string line(std::string what, std::string_view help, std::size_t column) {
   what.insert(0, 2, ' ');
   what.resize(std::max(column, what.size() + 1), ' ');

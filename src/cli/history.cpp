@@ -43,7 +43,7 @@ bool is_wanted(const RunInfo& run, const HistoryOptions& options, WallTime now) 
   return !options.since || is_recent(run.started, *options.since, now);
 }
 
-// Those that are wanted, the last that started first.
+// The runs to list, the last started first.
 std::vector<RunOfLock> wanted_of(const std::vector<LockHistory>& histories,
                                  const HistoryOptions& options) {
   std::vector<RunOfLock> wanted;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t bar_columns = 10;
 
-// Whether the locale's characters are UTF-8, as setlocale(3) would find it.
+// Whether the locale uses UTF-8, determined as setlocale(3) does.
 bool is_utf8_locale() {
   for (const auto* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* value = std::getenv(name);
@@ -29,7 +29,7 @@ bool is_utf8_locale() {
   return false;
 }
 
-// In halves of a column, where there are such; what ran at all has one.
+// In half columns where the locale has such characters; every run has at least one.
 std::string bar(milliseconds duration, milliseconds longest, bool blocks) {
   const auto halves = static_cast<std::int64_t>(2 * bar_columns);
   const auto length =
@@ -118,7 +118,7 @@ std::string table_of(const std::vector<RunOfLock>& runs, WallTime now,
   return table.text("", format.color, format.columns);
 }
 
-// The widest line.
+// The width of the widest line.
 std::size_t columns_of_lines(std::string_view text) {
   std::size_t widest = 0;
   while (!text.empty()) {

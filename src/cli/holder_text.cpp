@@ -110,8 +110,8 @@ std::string waiting_text(const Busy& busy, std::size_t columns) {
   const auto command = printable_command(holder.command);
   auto whole = waiting + held_by(command);
   if (fits(whole) || holder.foreign) return whole;
-  // First less of the command, then none, then no label, then only who and since when,
-  // then only that.
+  // Shortens the command first, then drops the command, the label, the pid, and finally
+  // the owner.
   constexpr std::size_t least = 4;
   constexpr std::size_t comma = 2;
   const auto room = columns - std::min(columns, columns_of(waiting + held_by("")));

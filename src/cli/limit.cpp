@@ -25,7 +25,7 @@
 namespace dlock {
 namespace {
 
-// As dlock found it, but for secrets.
+// The inherited environment without secrets.
 std::vector<std::string> environment_for_command() {
   std::vector<std::string> environment;
   for (auto* variable = environ; *variable != nullptr; ++variable) {
@@ -36,7 +36,7 @@ std::vector<std::string> environment_for_command() {
 
 Exit exit_with(ExitStatus status) { return {code_of(status), {}}; }
 
-// One who wants to be admitted, and what comes after that.
+// One invocation of the verb: asks for admission, then runs the command.
 class Limited {
  public:
   Limited(asio::io_context& context, const CommonOptions& common,
@@ -111,9 +111,9 @@ asio::awaitable<RateAnswer> Limited::obtain() {
                                      std::move(patience), wakeup_);
 }
 
-// There is nothing to give back, so it runs like any other command.
+// Nothing has to be released, so the command is executed directly.
 asio::awaitable<Exit> Limited::run_command() {
-  store_.reset();  // it would be kept open for as long as the command runs
+  store_.reset();  // otherwise the connection would stay open while the command runs
   SupervisionPlan plan;
   plan.own_group = !has_terminal();
   DirectSupervisor command(options_.command, plan, signals_, wakeup_,

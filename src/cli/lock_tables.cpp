@@ -33,7 +33,7 @@ bool has_labels(const LockInfo& lock) {
                      [](const HolderInfo& holder) { return !holder.label.empty(); });
 }
 
-// What a holder does with the lock: its command, or why there is none.
+// What a holder uses the lock for: its command, or why there is none.
 std::string use_of(const HolderInfo& holder) {
   const auto broken = holder.broken ? "  (broken)" : "";
   if (is_detached(holder) && holder.for_pid)

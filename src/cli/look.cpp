@@ -60,7 +60,8 @@ std::string listed(const std::vector<LockInfo>& locks, ListOptions::Form form,
   return to_line(all) + "\n";
 }
 
-// What is not there is said on standard error, so that a script has nothing to skip.
+// Printed on standard error, so that a script that reads standard output need not skip
+// it.
 std::string none_text(const ListOptions& options, const std::string& store) {
   const auto which = options.pattern == "*" ? "" : " that match " + options.pattern;
   return (options.held ? "no locks are held" : "no locks") + printable(which, 300) +

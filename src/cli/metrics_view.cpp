@@ -12,7 +12,7 @@ namespace {
 
 using Sample = std::optional<std::string>;
 
-// Exactly, unlike through a double: "0", "1.5", "1700000000.000001".
+// Exact, unlike a conversion to double: "0", "1.5", "1700000000.000001".
 std::string in_seconds(std::chrono::microseconds duration) {
   constexpr std::int64_t second = 1'000'000;
   const auto count = std::max<std::int64_t>(duration.count(), 0);
@@ -22,7 +22,8 @@ std::string in_seconds(std::chrono::microseconds duration) {
   return std::to_string(count / second) + (fraction == "." ? "" : fraction);
 }
 
-// A server may have names that dlock would not take, and no line may end within one.
+// A server may contain names that dlock does not accept; a line break in a name must not
+// end the line.
 std::string label_value(const std::string& text) {
   constexpr std::size_t longest = 1024;
   std::string value;
@@ -33,12 +34,12 @@ std::string label_value(const std::string& text) {
   return value;
 }
 
-// Readers can be any number.
+// There is no limit on shared holders.
 Sample slots(const LockInfo& lock, unsigned number) {
   return lock.mode == Mode::shared ? Sample() : std::to_string(number);
 }
 
-// The oldest holder's; of one that is not dlock's it is not known.
+// The age of the oldest holder; it is unknown for one that is not dlock.
 Sample held_age(const LockInfo& lock) {
   std::optional<milliseconds> age;
   for (const auto& holder : lock.holders) {
@@ -47,7 +48,7 @@ Sample held_age(const LockInfo& lock) {
   return age ? Sample(in_seconds(*age)) : std::nullopt;
 }
 
-// As a shell has it in $?.
+// The exit code as a shell reports it in $?.
 Sample exit_code(const RunInfo& run) {
   const auto signal = run.signal ? signal_named(*run.signal) : std::nullopt;
   if (signal) return std::to_string(128 + *signal);

@@ -56,7 +56,7 @@ asio::awaitable<RunResult> Run::execute() {
   std::optional<Failure> failure;
   std::optional<Grant> grant;
   try {
-    // The timer by which the command is ended: if there is none, nothing starts.
+    // The timer that ends the command: if it cannot be created, nothing starts.
     if (plan_.needs_tree()) wakeup_.prepare();
     if (co_await wait_out_jitter()) {
       const auto answer = co_await obtain();
@@ -77,8 +77,8 @@ asio::awaitable<RunResult> Run::execute() {
   } else if (const auto signal = signals_.next_ending()) {
     interrupted(*signal);
   }
-  // On every path: the lock, or a place in its queue, may be ours all the same, and
-  // giving back what is not ours does nothing.
+  // On every path, because we may hold the lock or a place in its queue, and releasing a
+  // lock that is not ours does nothing.
   auto end = end_for_the_record();
   if (run_hooks_ != nullptr && end) co_await settle(end);
   co_await give_back(end);
@@ -86,7 +86,7 @@ asio::awaitable<RunResult> Run::execute() {
   co_return result_;
 }
 
-// The grant, if there is one and the command is to run under it.
+// The grant, if the lock was granted and the command needs to run.
 asio::awaitable<std::optional<Grant>> Run::settled(const Answer& answer) {
   const auto* granted = std::get_if<Grant>(&answer);
   if (granted == nullptr) not_obtained(answer);
@@ -113,15 +113,15 @@ asio::awaitable<void> Run::settle(std::optional<RunEnd>& end) {
   end->is_shared = counts && !signals_.was_told_to_end();
 }
 
-// Whether the user wants the command to run though the store is not there.
+// Whether the command is to run though the store is unavailable.
 bool Run::may_start_without(const Failure& failure) const {
   return options_.on_outage == OnOutage::run &&
          failure.kind() == Failure::Kind::unreachable;
 }
 
-// Makes sure that enough is left of the lease for a command to start on it; asks for all
-// of it again if not (this process was stopped, or the machine suspended). False if the
-// lock went to somebody else meanwhile.
+// Ensures that enough of the lease is left to start a command, by requesting it again if
+// necessary (this process was stopped, or the machine was suspended). Returns false if
+// the lock was granted to somebody else in the meantime.
 asio::awaitable<bool> Run::make_sure(Grant& grant) {
   for (int tries = 0; !lasts(grant); ++tries) {
     if (tries == most_repeats) throw lease_too_short();
@@ -142,7 +142,7 @@ bool Run::lasts(const Grant& grant) const {
          grant.deadline - Clock::now() >= timing_.needed_to_start();
 }
 
-// Whether nothing came in between.
+// Returns false if a signal interrupted the sleep.
 asio::awaitable<bool> Run::wait_out_jitter() {
   if (options_.jitter.count() == 0) co_return true;
   const auto most = static_cast<std::uint64_t>(options_.jitter.count());
@@ -174,8 +174,9 @@ asio::awaitable<Answer> Run::obtain() {
   co_return co_await acquire(*claimant_, patience, wakeup_);
 }
 
-// Of runs whose dlock is gone, from which this one has taken the lock. Returns when to
-// look again: only a store that knows processes can tell, and does not when one dies.
+// Ends the processes of runs whose dlock is gone and from which this run has taken the
+// lock. Returns when to check again: only a store that knows processes can tell, and it
+// sends no notification when one dies.
 asio::awaitable<milliseconds> Run::end_what_is_left(const Busy& busy) {
   constexpr milliseconds look_every{1000};
   constexpr milliseconds while_it_ends{100};
@@ -192,14 +193,15 @@ asio::awaitable<milliseconds> Run::end_what_is_left(const Busy& busy) {
   co_return store_->leases_run_out() ? milliseconds::max() : look_every;
 }
 
-// Says that the command has, or may have, no lock any more, as the user wanted it.
+// Warns that the command runs, or may be running, without the lock, as the user
+// requested.
 void Run::unprotected(const std::string& message) {
   result_.message = message;
   speaker_.warning("warning: " + message);
 }
 
-// The store knows best whether the lease was ours to the end; if it was not, that is what
-// is recorded of the run.
+// The store knows whether the lease held to the end; if it did not, the run is recorded
+// as lost.
 asio::awaitable<Release> Run::release(std::optional<RunEnd>& end) {
   const auto answer = co_await claimant_->release(end, wakeup_);
   const auto loss = loss_found_by(answer);
@@ -223,9 +225,9 @@ void Run::found_lost(Loss loss) {
 
 asio::awaitable<void> Run::give_back(std::optional<RunEnd> end) {
   if (guardian_ != nullptr) {
-    // What is left to do here can wait for the server, and for whoever is next in line.
+    // What is left to do can wait for the server and for the next waiter to run.
     use_batch_scheduling();
-    // Now, for to end takes the guardian as long as the server to answer.
+    // Now, because the guardian takes as long to exit as the server takes to reply.
     if (command_) command_->let_go();
   }
   try {

@@ -10,10 +10,10 @@
 namespace dlock {
 namespace {
 
-// From TERM to KILL, as --kill-after has it.
+// From TERM to KILL, the default of --kill-after.
 constexpr milliseconds kill_after{5000};
 
-// For how long it may be that nothing is found of such a run: it may be ending just now.
+// How long a run may have no visible processes: it may just be ending.
 constexpr milliseconds found_within{1000};
 
 }  // namespace

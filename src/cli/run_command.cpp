@@ -1,4 +1,4 @@
-// Run: the command, from its start to its end, while the lease is kept.
+// Run: runs the command while the lease is kept.
 
 #include <boost/asio/co_spawn.hpp>
 
@@ -11,7 +11,7 @@
 namespace dlock {
 namespace {
 
-// Tells the user what is of no concern to whoever obeys the lease.
+// Forwards lease events and prints those that only matter to the user.
 class Messenger final : public LeaseWatcher {
  public:
   Messenger(LeaseWatcher& obeys, const Speaker& speaker, bool& is_store_silent)
@@ -57,8 +57,8 @@ StartPlan Run::start_plan(const std::optional<Grant>& grant) const {
   return plan;
 }
 
-// The last look before the command starts: nothing may after a signal that would have
-// ended us.
+// The last check before the command starts: nothing may start after a signal that would
+// have ended dlock.
 bool Run::may_start(const std::optional<Grant>& grant) {
   if (const auto signal = signals_.next_ending()) {
     interrupted(*signal);
@@ -70,7 +70,7 @@ bool Run::may_start(const std::optional<Grant>& grant) {
   return false;
 }
 
-// Without a grant the command runs all the same, and holds nothing.
+// Without a grant the command runs without the lock.
 asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   result_.grant = grant;
   result_.is_protected = grant && store_->protects();
@@ -96,13 +96,13 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   conclude_command(end, lease);
 }
 
-// What was started, if anything was.
+// Returns the process, if it could be started.
 asio::awaitable<std::optional<Spawned>> Run::start(StartPlan plan,
                                                    const std::optional<Grant>& grant) {
   auto note = grant ? claimant_->start_note() : std::nullopt;
   if (note) plan.note = &*note;
   if (!may_start(grant)) co_return std::nullopt;
-  // A lease that runs out is kept from before the start, which can take its time.
+  // A lease that expires is renewed from before the start, which can take long.
   const bool keeps_first = guardian_ != nullptr;
   try {
     if (run_hooks_ != nullptr) run_hooks_->command_starts(context_);
@@ -115,7 +115,7 @@ asio::awaitable<std::optional<Spawned>> Run::start(StartPlan plan,
   started_at_ = Clock::now();
   result_.started = wall_now();
   const auto started = co_await command_->start(std::move(plan));
-  note.reset();  // whose descriptor others can use now
+  note.reset();  // others can use its descriptor now
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
     co_await stop_keeping();
     if (run_hooks_ != nullptr) run_hooks_->command_ended();
@@ -130,14 +130,14 @@ asio::awaitable<std::optional<Spawned>> Run::start(StartPlan plan,
   co_return spawned;
 }
 
-// Waits for it, and for whatever of the lease is still under way then.
+// Waits for the command to end, and for renewals that are still in progress.
 asio::awaitable<Ended> Run::command_end(const Spawned& spawned,
                                         const std::optional<Grant>& grant) {
-  // Beside the supervision: a store that is slow to answer must not hold up signals.
+  // Runs concurrently with the supervision: a slow store must not delay signals.
   Wakeup noting(context_);
   bool noted = !grant;
   if (grant) {
-    // What it is told of has to outlive the call, which only makes the coroutine.
+    // The arguments have to outlive the call, which only creates the coroutine.
     asio::co_spawn(context_, claimant_->started(spawned, noting),
                    [&](std::exception_ptr error) {
                      noted = true;
@@ -160,7 +160,7 @@ asio::awaitable<void> Run::stop_keeping() {
   co_await keeper_->ended(wakeup_);
 }
 
-// What it means for the run that its command has ended so.
+// Derives the run's result from the end of its command.
 void Run::conclude_command(const Ended& end, const OutagePolicy& lease) {
   const bool had_lease = result_.grant.has_value();
   const bool has_held = lease.has_held(Clock::now());
@@ -171,8 +171,8 @@ void Run::conclude_command(const Ended& end, const OutagePolicy& lease) {
   }
   if (lease.lost()) result_.reason = lease.lost();
   ended(end);
-  // Nobody has ended it for that (this process was stopped, say), but nobody knows either
-  // whether others had the lock by then.
+  // The command was not ended because of the lease (for example because this process was
+  // stopped), but others may have had the lock by then.
   if (had_lease && !has_held && !ended_in_outage_ && !end.lost) {
     lost(Loss::unconfirmed, CommandFate::may_have_outlived);
   }

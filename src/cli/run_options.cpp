@@ -4,7 +4,7 @@
 namespace dlock {
 namespace {
 
-// Stores keep no lock longer that nobody uses.
+// Stores do not keep an unused lock for longer.
 constexpr auto longest_hold = run_retention;
 
 constexpr Choice<OnOutage> outage_policies[] = {{"stop", OnOutage::stop},
@@ -12,7 +12,7 @@ constexpr Choice<OnOutage> outage_policies[] = {{"stop", OnOutage::stop},
 constexpr Choice<Stragglers> straggler_policies[] = {
     {"leave", Stragglers::leave}, {"wait", Stragglers::wait}, {"kill", Stragglers::kill}};
 
-// Takes --shared and --slots back from `run` where they give way to it.
+// Resets --shared and --slots in `run` where they yield to --dedupe.
 std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
   Dedupe dedupe;
   duration(settings, "dedupe", dedupe.window);
@@ -26,7 +26,7 @@ std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
                      is_from_file(settings, "retry-failed"));
   }
   if (dedupe.window.count() == 0) return std::nullopt;
-  // Runs that go on side by side are meant to be several.
+  // Concurrent runs are meant to be several, so they cannot be deduplicated.
   if (!run.shared && run.slots == 1) return dedupe;
   const std::string_view other = run.shared ? "shared" : "slots";
   if (gives_way(settings, other, "dedupe")) {
@@ -34,7 +34,7 @@ std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
     run.slots = 1;
     return dedupe;
   }
-  // Who says --retry-failed wants the dedupe of the file.
+  // --retry-failed on the command line refers to the --dedupe in the file.
   const bool is_wanted = dedupe.retry_failed && !is_from_file(settings, "retry-failed");
   if (is_wanted || !gives_way(settings, "dedupe", other)) {
     throw excluded(settings, "dedupe", other);
@@ -42,7 +42,7 @@ std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
   return std::nullopt;
 }
 
-// An empty line takes back what the file says.
+// An empty value overrides the file and disables the hook.
 HookLines hook_lines(const Settings& settings) {
   HookLines lines;
   const auto set = [&](std::string_view name, std::string& line) {
@@ -59,7 +59,7 @@ HookLines hook_lines(const Settings& settings) {
 }
 
 void set_place_in_line(const Settings& settings, RunOptions& options) {
-  // More than any queue has room for.
+  // More than any queue can have.
   constexpr unsigned most_waiters = 100'000;
   options.replace = flag(settings, "replace");
   if (options.replace && !options.wait) {

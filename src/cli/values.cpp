@@ -17,10 +17,10 @@ struct Unit {
 constexpr Unit units[] = {{"d", 86'400'000}, {"h", 3'600'000}, {"min", 60'000},
                           {"m", 60'000},     {"s", 1000},      {"ms", 1}};
 
-// What a sum of decimal fractions may be off.
+// The possible error of a sum of decimal fractions.
 constexpr double rounding = 1e-6;
 
-// Far beyond any use, and far from where nanoseconds would run over.
+// Far beyond any use, and far below the overflow of nanoseconds.
 constexpr double longest = 100.0 * 366 * 86'400'000;
 
 constexpr unsigned highest_rate = 10'000;
@@ -31,7 +31,7 @@ UsageError no_duration(std::string_view text) {
                     "such as 5m or 1h30m");
 }
 
-// Digits with at most one point among them, taken off the front of `text`.
+// Removes digits with at most one point from the front of `text`.
 double take_number(std::string_view& text, std::string_view whole) {
   const auto end = text.find_first_not_of("0123456789.");
   const auto digits = text.substr(0, end);
@@ -86,7 +86,7 @@ std::size_t parsed_size(std::string_view text) {
   constexpr std::pair<std::string_view, std::uint64_t> size_units[] = {
       {"", 1},         {"B", 1},          {"KB", 1000},        {"KiB", 1u << 10},
       {"MB", 1000000}, {"MiB", 1u << 20}, {"GB", 1000000000u}, {"GiB", 1u << 30}};
-  // What a string of a Redis server can have.
+  // The maximum size of a string in Redis.
   constexpr std::uint64_t most = std::uint64_t{512} << 20;
   std::uint64_t number = 0;
   const auto* last = text.data() + text.size();
@@ -137,7 +137,7 @@ std::string parsed_text(const std::string& text, const std::string& what) {
 std::string parsed_name(const std::string& text) { return parsed_text(text, "name"); }
 
 Token parsed_token(std::string_view text) {
-  // Not with the text: it may be a token but for a letter.
+  // The message does not contain the text: it may be a token with a typing error.
   const auto token = token_from(text);
   if (!token) throw UsageError("invalid token: expected 32 hexadecimal digits");
   return *token;

@@ -121,7 +121,7 @@ constexpr OptionSpec history_specs[] = {
     {"succeeded-within", 0, "D", "", "check for a success in the last D"},
 };
 
-constexpr std::size_t most_names = 10'000;  // that `watch` takes
+constexpr std::size_t most_names = 10'000;  // accepted by `watch`
 
 constexpr VerbSpec verbs[] = {
     {Verb::run, VerbGroup::run, "run", "run [OPTIONS] NAME [--] COMMAND [ARG...]",

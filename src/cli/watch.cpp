@@ -50,7 +50,7 @@ class Printer final : public EventSink {
     speaker_.warning("events are missed from now on: " + why);
   }
 
-  // Why nothing can be printed any more; 0: nobody reads it.
+  // The errno if nothing can be printed any more; 0: the reader has closed the pipe.
   int output_error() const { return output_error_; }
 
  private:
@@ -84,7 +84,7 @@ Exit watch_verb(const Invocation& invocation) {
   if (printer.output_error() != 0) {
     throw Failure(Failure::Kind::unreachable, output_failure(printer.output_error()));
   }
-  // As any program ends that writes for nobody.
+  // Like any program that writes to a closed pipe.
   return {0, SIGPIPE};
 }
 
