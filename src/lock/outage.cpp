@@ -25,7 +25,7 @@ void OutagePolicy::renewal_failed(Clock::time_point now) {
   if (on_outage_ == OnOutage::stop) return;
   if (!in_outage_) command_.extend(Clock::time_point::max());
   in_outage_ = true;
-  // When it would have been told to end. Most outages are over before that.
+  // When the command would have been ended. Most outages are over before that.
   if (has_warned_ || now < deadline_ - timing_.margin() - timing_.grace()) return;
   has_warned_ = true;
   warn_(

@@ -20,7 +20,7 @@ std::vector<Holder> take_from(State& state, IsMeant is_meant, const TakenBy& tak
     holder.broken = true;
     if (is_by_hand(holder)) consequences.vanished.push_back(lease_by_hand(holder, now));
   }
-  // What ends by the clock has nobody who could be told.
+  // A lease that ends by the clock has no process to notify.
   std::erase_if(state.holders, [](const Holder& h) { return h.broken && h.ends_at; });
   return found;
 }
@@ -84,7 +84,7 @@ bool supersede(State& state, const Party& newer, const Lives& lives,
     consequences.wake.push_back(waiter.party.session);
     return true;
   });
-  // Who is in front now has to watch what that one did.
+  // The new first waiter has to watch what the removed one watched.
   if (superseded > 0) wake_the_head(state, consequences);
   return superseded > 0;
 }

@@ -50,7 +50,7 @@ std::optional<Failure> caught_failure() {
   } catch (const std::bad_alloc&) {
     return Failure(Failure::Kind::exhausted, "out of memory");
   } catch (const boost::system::system_error& error) {
-    // Asio throws where it makes the descriptors that it needs for itself.
+    // Asio throws while it creates its own descriptors.
     auto failure = failure_to_watch(error.code().value(), "cannot wait for events");
     if (failure.kind() == Failure::Kind::exhausted) return failure;
   } catch (...) {
