@@ -1,6 +1,6 @@
 # Completion of dlock(1) for fish.
 
-# Whether an option, as it was typed, takes the next word as its value.
+# Whether an option takes the next word as its value.
 function __dlock_wants_value
     contains -- $argv[1] --store --namespace --config --store-timeout --color \
         --user --password-file --tls-ca --tls-cert --tls-key --tls-name \
@@ -11,11 +11,11 @@ function __dlock_wants_value
         --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --report \
         --for-pid --token --token-file --fence --min-validity --limit --stale --max-size \
         --sort --since --succeeded-within
-    # Letters in one word: flags, and at its end one with a value.
+    # Combined letters: flags, and at the end one option with a value.
     or string match -qr '^-[^-wtnEk]*[wtnEk]$' -- $argv[1]
 end
 
-# How many words there are between the verb and its command; -1 if it has none.
+# The number of operands between the verb and its command; -1 if the verb has no command.
 function __dlock_before_command
     switch $argv[1]
         case run cache
@@ -27,8 +27,8 @@ function __dlock_before_command
     end
 end
 
-# Where the cursor is: prints "verb", "name", "limit-name", "rate", "command", "option-or-command" or "end",
-# then the verb, and for a command how many words stand before it.
+# Prints what is expected at the cursor: "verb", "name", "limit-name", "rate", "command", "option-or-command" or "end",
+# then the verb, and for a command the number of words before it.
 function __dlock_place
     set -l tokens (commandline -opc)
     set -l verb
@@ -76,21 +76,21 @@ function __dlock_place
     end
 end
 
-# Whether the cursor is at one of these places.
+# Whether one of these is expected at the cursor.
 function __dlock_at
     contains -- (__dlock_place)[1] $argv
 end
 
-# Whether an option of this verb, or without one a common option, may stand here.
+# Whether an option of this verb, or a common option if there is no verb, may stand here.
 function __dlock_options
     set -l place (__dlock_place)
     test "$place[1]" != command
     and test -z "$argv[1]" -o "$argv[1]" = "$place[2]"
 end
 
-# Names of locks in the store that the words typed so far speak of, taking no longer than
-# a moment. In JSON quotes inside texts are escaped, so only an object's first key looks
-# like this, and only locks begin with a name.
+# Lists the lock names in the store that the words typed so far select, with a short time
+# limit. JSON escapes quotes inside strings, so only the first key of an object matches
+# the pattern, and only locks begin with a name.
 function __dlock_names
     set -l tokens (commandline -opc)
     set -l program $tokens[1]
@@ -110,7 +110,7 @@ function __dlock_names
         command sed -e 's/^{"name":"//' -e 's/"$//' -e 's/\\\\\(.\)/\1/g'
 end
 
-# What would be completed if the command under the lock stood there alone.
+# The completions of the command under the lock, as if it were the whole line.
 function __dlock_command
     set -l place (__dlock_place)
     set -l words (commandline -opc)
