@@ -87,7 +87,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$output" '{"free":1}'
 }
 
-@test "acquire --export and --json do not go together" {
+@test "acquire --export and --json cannot be combined" {
   run bash -c 'dlock acquire --export --json job 2>&1 > /dev/null'
 
   assert_refused 64 '--export and --json cannot be combined'
@@ -138,7 +138,7 @@ assert_refused() {  # <exit code> <part of what it says>
   dlock release job --token "$(< next)"
 }
 
-@test "acquire --wait that is over gives up with 75, and leaves the queue" {
+@test "acquire exits with 75 when --wait is over, and leaves the queue" {
   dlock acquire job
 
   run dlock acquire -w 200ms job
@@ -147,7 +147,7 @@ assert_refused() {  # <exit code> <part of what it says>
   nobody_waits job
 }
 
-@test "those who wait to acquire are served in order, and a run behind them" {
+@test "waiters of acquire are served in order, and a run behind them" {
   token=$(dlock acquire job)
   dlock acquire -w 60s job > first 3>&- &
   eventually is_queued job $!
@@ -210,7 +210,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "a token that cannot be written gives the lock back" {
+@test "if the token cannot be written the lock is released" {
   [[ -c /dev/full ]]
 
   for json in '' --json; do
@@ -220,7 +220,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "a token for a reader that is gone gives the lock back" {
+@test "if the reader of the token is gone the lock is released" {
   run perl -e 'pipe(my $read, my $write); close $read; open(STDOUT, ">&", $write);
     exec "dlock", "acquire", "job"'
 
@@ -228,7 +228,7 @@ assert_refused() {  # <exit code> <part of what it says>
   is_free job
 }
 
-@test "a token for a closed standard output gives the lock back" {
+@test "if standard output is closed the lock is released" {
   run sh -c 'dlock acquire job >&-'
 
   assert_refused 69 'standard output is closed'
@@ -264,7 +264,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$(look job '.holders[0].pid')" "$output"
 }
 
-@test "what was acquired by hand is no run" {
+@test "a lease by hand is not a run" {
   dlock release job --token "$(dlock acquire job)"
   dlock acquire -t 500ms job
   eventually is_free job
@@ -285,14 +285,14 @@ assert_refused() {  # <exit code> <part of what it says>
 
 # --- How long it lasts ---
 
-@test "a lease by hand ends by its ttl" {
+@test "a lease by hand expires after its ttl" {
   dlock acquire -t 500ms job
   is_held job
 
   eventually is_free job
 }
 
-@test "who waits has the lock as soon as a lease by hand has ended" {
+@test "a waiter gets the lock as soon as a lease by hand has expired" {
   dlock acquire -t 700ms job
   begin=$(now_ms)
 
@@ -323,7 +323,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "a lease that is made to end sooner is granted to who waits" {
+@test "a lease that is shortened is granted to the waiter in time" {
   token=$(dlock acquire -t 1h job)
   dlock run -w 60s job -- true 3>&- &
   eventually is_queued job $!
@@ -491,7 +491,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   assert_refused 64 'cannot be combined'
 }
 
-@test "a token that is none is 64, and is not repeated" {
+@test "an invalid token is 64, and is not repeated" {
   echo secret > token
   for verb in renew release; do
     run dlock $verb job --token secret
@@ -579,7 +579,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   assert_status 76
 }
 
-@test "check --min-validity wants so much of the lease to be left" {
+@test "check --min-validity requires that much of the lease to be left" {
   run dlock acquire --json -t 20s job
   fence=$(json .fence)
 

@@ -42,7 +42,7 @@ trimmed() {
   echo "${text%"${text##*[! ]}"}"
 }
 
-@test "a row of these tables that is not so fails" {
+@test "a wrong row in these tables fails" {
   run assert_says << 'END'
     64 | dlock frobnicate | something else
 END
@@ -134,7 +134,7 @@ END
 END
 }
 
-@test "options that do not go together" {
+@test "options that cannot be combined" {
   assert_says << 'END'
     64 | dlock run -s -n 2 job -- true            | --shared and --slots cannot be combined
     64 | dlock run --dedupe 1m -s job -- true     | --dedupe and --shared cannot be combined
@@ -196,7 +196,7 @@ END
 END
 }
 
-@test "stores that are not there" {
+@test "unavailable stores" {
   assert_says << 'END'
     69 | dlock --store redis+unix:/no/such/socket list    | cannot reach /no/such/socket: no such file or directory
     69 | dlock --store redis://127.0.0.1:1 list           | cannot reach 127.0.0.1:1: connection refused
@@ -206,7 +206,7 @@ END
 END
 }
 
-@test "stores that are not there, for verbs that are about one name" {
+@test "unavailable stores, for verbs that take one name" {
   export DLOCK_STORE=redis://127.0.0.1:1 DLOCK_TOKEN=000102030405060708090a0b0c0d0e0f
   assert_says << 'END'
     69 | dlock acquire job           | job: cannot reach 127.0.0.1:1: connection refused

@@ -75,7 +75,7 @@ assert_shown_when_used() {
   assert_shown_when_used
 }
 
-@test "durations go on though nothing happens" {
+@test "durations are updated though nothing happens" {
   hold job
   show_live 24 80
   eventually shows '^job +held +[^ ]+ +[0-9]+ms'
@@ -252,7 +252,7 @@ is_shown_twice() { (($(grep -oF 'no locks are held' screen | wc -l) == 2)); }
   assert_equal "$(< said)" ''
 }
 
-@test "in a pipe nothing steers a terminal" {
+@test "in a pipe there are no control sequences" {
   used job
   follow_live
 
@@ -286,7 +286,7 @@ is_shown_twice() { (($(grep -oF 'no locks are held' screen | wc -l) == 2)); }
   assert_exits 143 "$follower"
 }
 
-@test "--live goes with neither --json nor --prometheus" {
+@test "--live cannot be combined with --json or --prometheus" {
   run bash -c "dlock list --live --json > /dev/null"
   assert_equal "$status $output" '64 dlock: --json and --live cannot be combined'
   run dlock list --prometheus --live
@@ -299,7 +299,7 @@ is_shown_twice() { (($(grep -oF 'no locks are held' screen | wc -l) == 2)); }
   assert_shown_when_used
 }
 
-@test "a server that is away for a while is said below what was last known, and it goes on" {
+@test "an outage of a server is shown below the last known state, and the list continues" {
   used job
   show_live 24 120
   eventually shows '^job '
@@ -314,7 +314,7 @@ is_shown_twice() { (($(grep -oF 'no locks are held' screen | wc -l) == 2)); }
   refute_shows 'as of'
 }
 
-@test "who may not be told of events by a server sees what happens all the same" {
+@test "a user without permission for events still sees changes" {
   redis ACL SETUSER limited on '>secret' '~dlock:*' resetchannels +@all > /dev/null
   used job
   DLOCK_PASSWORD_FILE='' DLOCK_USER=limited DLOCK_PASSWORD=secret follow_live

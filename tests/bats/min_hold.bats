@@ -58,7 +58,7 @@ begin() {
   done
 }
 
-@test "who waits gets it so long after the grant, at once" {
+@test "a waiter gets the lock as soon as that time after the grant is over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     mkfifo "$BATS_TEST_TMPDIR/fifo"
@@ -77,7 +77,7 @@ begin() {
   done
 }
 
-@test "all who wait are served in their order when it is over" {
+@test "waiters are served in order when it is over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job --min-hold 700ms
@@ -114,7 +114,7 @@ begin() {
   done
 }
 
-@test "what was killed with its dlock holds nothing on" {
+@test "a run that was killed with its dlock does not keep the lock" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job --min-hold 1h --ttl 1s --store-timeout 300ms
@@ -183,7 +183,7 @@ begin() {
   done
 }
 
-@test "zero is not to hold on, and what is no duration is 64" {
+@test "zero disables it, and an invalid duration is 64" {
   dlock run --min-hold 0 job -- true
   is_free job
 

@@ -408,7 +408,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   test -e ran
 }
 
-@test "while it waits, one line says who has the lock and since when" {
+@test "while it waits, one line shows who holds the lock and since when" {
   hold job
 
   on_terminal 'stty cols 200; dlock run -w forever job -- echo ran'
@@ -417,7 +417,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually grep -qE ' for [0-9.]+m?s; position 1 of 1' screen
 }
 
-@test "while it waits, the line says the place in the queue" {
+@test "while it waits, the line shows the position in the queue" {
   hold job
   queue job true
   queue job true
@@ -489,7 +489,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
 live_lines() { perl -0777 -ne 's/\e\[K//g; print "$_\n" for grep { length } split /[\r\n]+/' screen; }
 widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = length($0) } END { print most + 0 }'; }
 
-@test "on a narrow terminal the line of a wait has the place, but not all of the holder" {
+@test "on a narrow terminal the line of a wait has the position, but not all of the holder" {
   hold job
 
   on_terminal 'stty cols 44; TERM=xterm dlock run -w forever job -- true'
