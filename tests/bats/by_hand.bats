@@ -383,7 +383,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
     run acquire_slowly 600 1+ -t 500ms $json
     # With --json there is a document, too.
     output=${lines[0]}
-    assert_refused 69 'dlock: job: the store takes too long for a lease so short'
+    assert_refused 69 'dlock: job: the store is too slow for so short a lease'
     is_free job
   done
 }
@@ -495,10 +495,10 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   echo secret > token
   for verb in renew release; do
     run dlock $verb job --token secret
-    assert_refused 64 'not a token'
+    assert_refused 64 'invalid token'
     refute_output_contains secret
     run dlock $verb job --token-file token
-    assert_refused 64 'not a token'
+    assert_refused 64 'invalid token'
     refute_output_contains secret
     DLOCK_TOKEN=secret run dlock $verb job
     assert_refused 64 'DLOCK_TOKEN: not a token'
@@ -585,7 +585,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 
   dlock check job --fence "$fence" --min-validity 5s
   run dlock check job --fence "$fence" --min-validity 21s
-  assert_refused 76 ', and not for 21s'
+  assert_refused 76 ', not for 21s'
 }
 
 @test "a run on this machine is valid for any time" {

@@ -52,10 +52,10 @@ assert_runs() {  # <dlock's arguments>...
 @test "-n or --nonblock as for flock is answered with the default" {
   local option
   for option in -n --nonblock --nb -xn; do
-    assert_hint "'$option' is not needed: dlock run NAME -- COMMAND does not wait unless --wait says so" \
+    assert_hint "'$option' is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given" \
       "$option" /tmp/x.lock cmd
   done
-  assert_hint "'--nonblock' is not needed: dlock run NAME -- COMMAND does not wait unless --wait says so" \
+  assert_hint "'--nonblock' is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given" \
     run --nonblock job -- true
 }
 
@@ -65,7 +65,7 @@ assert_runs() {  # <dlock's arguments>...
 }
 
 @test "-x or -u as for flock is answered with what replaces them" {
-  assert_hint "'-x' is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is said" -x job cmd
+  assert_hint "'-x' is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is given" -x job cmd
   assert_hint "'-u': dlock run releases the lock when the command ends, dlock release does so by hand" -u 9
 }
 

@@ -212,18 +212,18 @@ TEST(WaitingText, says_as_much_of_the_holder_as_there_is_room_for) {
   const std::string whole =
       "waiting: held by root@web1 (pid 123, ./backup.sh --all) for 3m12s; position 2 of "
       "5";
-  EXPECT_EQ(waiting_text(busy, 80), whole);
+  EXPECT_EQ(waiting_text(busy, 83), whole);
   EXPECT_EQ(waiting_text(busy, whole.size()), whole);
   EXPECT_EQ(waiting_text(busy, whole.size() - 1),
             "waiting: held by root@web1 (pid 123, ./backup.sh -...) for 3m12s; position "
             "2 of 5");
-  EXPECT_EQ(waiting_text(busy, 60),
+  EXPECT_EQ(waiting_text(busy, 63),
             "waiting: held by root@web1 (pid 123) for 3m12s; position 2 of 5");
   EXPECT_EQ(waiting_text(busy, 55),
             "held by root@web1 (pid 123) for 3m12s; position 2 of 5");
   EXPECT_EQ(waiting_text(busy, 50), "held by root@web1 for 3m12s; position 2 of 5");
-  EXPECT_EQ(waiting_text(busy, 30), "held for 3m12s; position 2 of 5");
-  EXPECT_EQ(waiting_text(busy, 20), "position 2 of 5, held for 3m12s");  // to be cut
+  EXPECT_EQ(waiting_text(busy, 33), "held for 3m12s; position 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 23), "position 2 of 5, held for 3m12s");  // to be cut
 }
 
 TEST(WaitingText, says_the_label_for_as_long_as_there_is_room_for_it) {
@@ -237,7 +237,7 @@ TEST(WaitingText, says_the_label_for_as_long_as_there_is_room_for_it) {
   EXPECT_EQ(waiting_text(busy, 90),
             "waiting: held by root@web1 (pid 123, nightly: ./backup.sh) for 3m12s; "
             "position 2 of 5");
-  EXPECT_EQ(waiting_text(busy, 70),
+  EXPECT_EQ(waiting_text(busy, 73),
             "waiting: held by root@web1 (pid 123, nightly) for 3m12s; position 2 of 5");
   EXPECT_EQ(waiting_text(busy, 55),
             "held by root@web1 (pid 123) for 3m12s; position 2 of 5");

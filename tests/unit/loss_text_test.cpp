@@ -22,8 +22,8 @@ TEST(LossText, of_a_server_that_does_not_answer_says_for_how_long) {
 TEST(LossText, of_a_lease_that_was_not_renewed_does_not_blame_the_server) {
   EXPECT_EQ(
       loss_text(Loss::unconfirmed, CommandFate::may_have_outlived, true, no_silence),
-      "lost the lock: its lease was not renewed in time; the lease may have ended "
-      "before the command");
+      "lost the lock: its lease was not renewed in time; the lease may have expired "
+      "before the command ended");
 }
 
 TEST(LossText, of_a_lock_that_is_gone_says_what_may_have_happened) {
