@@ -501,7 +501,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
     assert_refused 64 'invalid token'
     refute_output_contains secret
     DLOCK_TOKEN=secret run dlock $verb job
-    assert_refused 64 'DLOCK_TOKEN: not a token'
+    assert_refused 64 'DLOCK_TOKEN: invalid token'
     refute_output_contains secret
     run dlock $verb job
     assert_refused 64 'missing token'

@@ -449,8 +449,8 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
 
   let_go
 
-  eventually grep -qE "held by [^ ]* \(pid $next, .* for [0-9.]+m?s; position 3 of 3" screen
-  eventually grep -qE "held by [^ ]* \(pid $next, .* for [4-9](\.[0-9]+)?s; position 3 of 3" screen
+  eventually grep -qE "held by [^ ]* \(pid $next[,)].* for [0-9.]+m?s; position 3 of 3" screen
+  eventually grep -qE "held by [^ ]* \(pid $next[,)].* for [4-9](\.[0-9]+)?s; position 3 of 3" screen
 }
 
 @test "the line of a wait is gone when the command starts" {
@@ -518,14 +518,14 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
   queue job true
   on_terminal 'tty > tty; stty cols 100; TERM=xterm dlock run -w forever job -- true'
   eventually appears 'position 2 of 2'
-  stty -F "$(cat tty)" cols 30
+  stty -F "$(cat tty)" cols 34
 
   kill -TERM "$waiter"
 
   eventually appears 'position 1 of 1'
   local last
   last=$(live_lines | tail -n 1)
-  assert_between "${#last}" 1 29
+  assert_between "${#last}" 1 33
 }
 
 @test "on a dumb terminal the line of a wait is overwritten with blanks" {
