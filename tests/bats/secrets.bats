@@ -132,7 +132,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
 
     assert_status 78
     refute_output_contains "$secret"
-    assert_output_contains "; $key-file names"
+    assert_output_contains "; use $key-file"
   done
 }
 
