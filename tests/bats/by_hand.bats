@@ -251,11 +251,11 @@ assert_refused() {  # <exit code> <part of what it says>
 
   run dlock status job
   assert_output_contains "(renewed for pid $$)"
-  refute_output_contains 'ends in'
+  refute_output_contains 'expires in'
   run dlock run job -- true
   assert_status 75
   assert_output_contains "(renewed for pid $$, nightly) for "
-  refute_output_contains 'ends in'
+  refute_output_contains 'expires in'
 }
 
 @test "the pid that is shown is that of the script which called acquire" {

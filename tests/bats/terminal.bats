@@ -449,8 +449,8 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
 
   let_go
 
-  eventually grep -qE "held by [^ ]* \(pid $next[,)].* for [0-9.]+m?s; position 3 of 3" screen
-  eventually grep -qE "held by [^ ]* \(pid $next[,)].* for [4-9](\.[0-9]+)?s; position 3 of 3" screen
+  eventually grep -qE "held by [^ ]* \(pid ${next}[,)].* for [0-9.]+m?s; position 3 of 3" screen
+  eventually grep -qE "held by [^ ]* \(pid ${next}[,)].* for [4-9](\.[0-9]+)?s; position 3 of 3" screen
 }
 
 @test "the line of a wait is gone when the command starts" {

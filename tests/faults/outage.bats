@@ -188,7 +188,7 @@ assert_ran_with_warning() {  # <text of the warning>
   eventually says 'continues unprotected'
 
   start_redis
-  eventually says 'was lost in an outage'
+  eventually says 'was lost during a store outage'
   let_go
 
   assert_exits 0 "$holder"

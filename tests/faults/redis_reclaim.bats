@@ -39,7 +39,7 @@ assert_lost() {  # <reason>
 again='dlock: job: the lease was missing from the store and was restored'
 
 # Waits until dlock says that its lease was set up again.
-await_reclaim() { eventually grep -q 'set up again' "$said"; }
+await_reclaim() { eventually grep -q 'was restored' "$said"; }
 
 # Asserts that the run goes on and ends well, and that this one line was said about it.
 assert_reclaimed() {
