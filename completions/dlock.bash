@@ -1,7 +1,7 @@
 # Completion of dlock(1) for bash.
 #
-# With bash-completion the command under the lock is completed as it is by itself;
-# without it by names of commands and files.
+# With bash-completion, the command under the lock is completed as usual; without it,
+# with names of commands and files.
 
 _dlock_verbs=(run acquire renew release check fence break cache limit status list watch
   history doctor config help)
@@ -34,15 +34,15 @@ _dlock_takes_value() {  # <option>
     $1 == --@(sort|since|succeeded-within) || $1 == -[wtnEk] ]]
 }
 
-# Whether the option says which store it is, or how to get into it.
+# Whether the option selects the store or is needed to use it.
 _dlock_tells_store() {  # <option>
   [[ $1 == --@(store|namespace|config|user|password-file) || $1 == --tls-@(ca|cert|key|name) ||
     $1 == --sentinel-@(user|password-file|tls) ]]
 }
 
-# Prints the names of locks that begin so, at most 500, one a line, taking no longer
-# than a moment. In JSON quotes inside texts are escaped, so only an object's first key
-# looks like this, and only locks begin with a name.
+# Prints the names of locks with this prefix, at most 500, one per line, with a short time
+# limit. JSON escapes quotes inside strings, so only the first key of an object matches
+# the pattern, and only locks begin with a name.
 _dlock_names() {  # <beginning> <dlock> [<option>...]
   local beginning=$1
   shift
@@ -55,10 +55,9 @@ _dlock_names() {  # <beginning> <dlock> [<option>...]
     head -n 500 | sed -e 's/^{"name":"//' -e 's/"$//' -e 's/\\\(.\)/\1/g'
 }
 
-# The words of the line up to the cursor as dlock would get them, though still quoted,
-# in `words`; bash itself has cut them at = and : too. `first` has the place in
-# COMP_WORDS where each begins, and `fixed` that part of the last word which bash leaves
-# as it is.
+# Sets `words` to the words of the line up to the cursor as dlock would get them, still
+# quoted; bash also splits them at = and :. `first` has the index in COMP_WORDS where each
+# begins, and `fixed` the part of the last word that bash does not replace.
 _dlock_split() {
   local i part left=${COMP_LINE:0:COMP_POINT} rest
   words=()
@@ -82,7 +81,7 @@ _dlock_split() {
   [[ $part != +([=:]) ]] || fixed=${words[-1]}
 }
 
-# Puts those of the words into COMPREPLY that begin with `value`.
+# Adds the words that begin with `value` to COMPREPLY.
 _dlock_offer() {  # <word>...
   local word
   for word; do

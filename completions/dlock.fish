@@ -1,6 +1,6 @@
 # Completion of dlock(1) for fish.
 
-# Whether an option, as it was typed, takes the next word as its value.
+# Whether an option takes the next word as its value.
 function __dlock_wants_value
     contains -- $argv[1] --store --namespace --config --store-timeout --color \
         --user --password-file --tls-ca --tls-cert --tls-key --tls-name \
@@ -11,11 +11,11 @@ function __dlock_wants_value
         --dedupe --max-queue --min-hold --on-outage --lock-delay --stragglers --label --report \
         --for-pid --token --token-file --fence --min-validity --limit --stale --max-size \
         --sort --since --succeeded-within
-    # Letters in one word: flags, and at its end one with a value.
+    # Combined letters: flags, and at the end one option with a value.
     or string match -qr '^-[^-wtnEk]*[wtnEk]$' -- $argv[1]
 end
 
-# How many words there are between the verb and its command; -1 if it has none.
+# The number of operands between the verb and its command; -1 if the verb has no command.
 function __dlock_before_command
     switch $argv[1]
         case run cache
@@ -27,8 +27,8 @@ function __dlock_before_command
     end
 end
 
-# Where the cursor is: prints "verb", "name", "limit-name", "rate", "command", "option-or-command" or "end",
-# then the verb, and for a command how many words stand before it.
+# Prints what is expected at the cursor: "verb", "name", "limit-name", "rate", "command", "option-or-command" or "end",
+# then the verb, and for a command the number of words before it.
 function __dlock_place
     set -l tokens (commandline -opc)
     set -l verb
@@ -76,21 +76,21 @@ function __dlock_place
     end
 end
 
-# Whether the cursor is at one of these places.
+# Whether one of these is expected at the cursor.
 function __dlock_at
     contains -- (__dlock_place)[1] $argv
 end
 
-# Whether an option of this verb, or without one a common option, may stand here.
+# Whether an option of this verb, or a common option if there is no verb, may stand here.
 function __dlock_options
     set -l place (__dlock_place)
     test "$place[1]" != command
     and test -z "$argv[1]" -o "$argv[1]" = "$place[2]"
 end
 
-# Names of locks in the store that the words typed so far speak of, taking no longer than
-# a moment. In JSON quotes inside texts are escaped, so only an object's first key looks
-# like this, and only locks begin with a name.
+# Lists the lock names in the store that the words typed so far select, with a short time
+# limit. JSON escapes quotes inside strings, so only the first key of an object matches
+# the pattern, and only locks begin with a name.
 function __dlock_names
     set -l tokens (commandline -opc)
     set -l program $tokens[1]
@@ -110,7 +110,7 @@ function __dlock_names
         command sed -e 's/^{"name":"//' -e 's/"$//' -e 's/\\\\\(.\)/\1/g'
 end
 
-# What would be completed if the command under the lock stood there alone.
+# The completions of the command under the lock, as if it were the whole line.
 function __dlock_command
     set -l place (__dlock_place)
     set -l words (commandline -opc)
@@ -149,116 +149,116 @@ complete -c dlock -f
 set -l verb -n '__dlock_at verb'
 complete -c dlock $verb -a run -d 'hold a lock while a command runs'
 complete -c dlock $verb -a acquire -d 'take a lock and print its token'
-complete -c dlock $verb -a renew -d 'make a lock that was taken last longer'
-complete -c dlock $verb -a release -d 'give a lock back'
-complete -c dlock $verb -a check -d 'ask whether a lock is still held by this grant'
+complete -c dlock $verb -a renew -d 'extend the lease of an acquired lock'
+complete -c dlock $verb -a release -d 'release an acquired lock'
+complete -c dlock $verb -a check -d 'check whether a grant still holds its lock'
 complete -c dlock $verb -a fence -d 'admit a fence unless a greater one was admitted'
-complete -c dlock $verb -a status -d 'show who holds a lock, who waits, the last run'
-complete -c dlock $verb -a list -d 'show every lock that is held, awaited or has run'
-complete -c dlock $verb -a watch -d 'show what happens to locks, as it happens'
-complete -c dlock $verb -a history -d 'show the last runs of a lock, or of all'
-complete -c dlock $verb -a doctor -d 'examine the store, and say what to do'
-complete -c dlock $verb -a config -d 'show every setting, and where it comes from'
-complete -c dlock $verb -a help -d 'show what a verb can do'
-complete -c dlock $verb -a break -d 'take a lock from its holders, whose commands end'
+complete -c dlock $verb -a status -d 'show the holders, waiters and last run of a lock'
+complete -c dlock $verb -a list -d 'list locks that are held, waited for or have run'
+complete -c dlock $verb -a watch -d 'print lock events as they happen'
+complete -c dlock $verb -a history -d 'show the last runs of a lock, or of all locks'
+complete -c dlock $verb -a doctor -d 'check the store and recommend fixes'
+complete -c dlock $verb -a config -d 'show every setting and where it comes from'
+complete -c dlock $verb -a help -d 'show the help of a verb'
+complete -c dlock $verb -a break -d 'take a lock from its holders and end their commands'
 complete -c dlock $verb -a cache -d 'print a command\'s output, running it only if needed'
-complete -c dlock $verb -a limit -d 'admit N at most in any PERIOD'
+complete -c dlock $verb -a limit -d 'admit at most N in any PERIOD'
 complete -c dlock -n '__dlock_at name' -a '(__dlock_names)' -d lock
-complete -c dlock -n '__dlock_at rate' -a '1/1s 5/1s 10/1m 100/1h' -d 'at most so many in any such time'
+complete -c dlock -n '__dlock_at rate' -a '1/1s 5/1s 10/1m 100/1h' -d 'at most this many in any such period'
 complete -c dlock -n '__dlock_at command option-or-command' -a '(__dlock_command)'
 
 set -l common -n __dlock_options
 complete -c dlock $common -l store -x -a '(__dlock_stores)' -d 'where locks live'
 complete -c dlock $common -l namespace -x -d 'prefix of every name'
-complete -c dlock $common -l config -r -F -d 'TOML file of settings'
-complete -c dlock $common -l store-timeout -x -a '1s 5s 10s 30s' -d 'budget of one operation'
+complete -c dlock $common -l config -r -F -d 'TOML configuration file'
+complete -c dlock $common -l store-timeout -x -a '1s 5s 10s 30s' -d 'time limit of a store operation'
 complete -c dlock $common -l user -x -d 'log in to the store as this user'
-complete -c dlock $common -l password-file -r -F -d 'log in with the password in it'
-complete -c dlock $common -l replicas -x -a '0 1 2 all' -d 'how many must acknowledge a lease'
+complete -c dlock $common -l password-file -r -F -d 'read the password from this file'
+complete -c dlock $common -l replicas -x -a '0 1 2 all' -d 'replicas that must confirm a lease'
 complete -c dlock $common -l sentinel-user -x -d 'log in to sentinels as this user'
-complete -c dlock $common -l sentinel-password-file -r -F -d 'log in to sentinels with the password in it'
-complete -c dlock $common -l sentinel-tls -x -a 'true false' -d 'whether sentinels are spoken to over TLS, too'
-complete -c dlock $common -l min-strength -x -a '0 1 2' -d 'how many servers may forget a lease'
-complete -c dlock $common -l max-ttl -x -a '30s 1m 10m' -d 'a server up for less has no vote'
-complete -c dlock $common -l tls-ca -r -F -d 'trust these certificates'
-complete -c dlock $common -l tls-cert -r -F -d 'certificate to show the store'
-complete -c dlock $common -l tls-key -r -F -d 'key of that certificate'
-complete -c dlock $common -l tls-name -x -d 'whom the certificate must name'
+complete -c dlock $common -l sentinel-password-file -r -F -d 'read the sentinel password from this file'
+complete -c dlock $common -l sentinel-tls -x -a 'true false' -d 'use TLS to sentinels'
+complete -c dlock $common -l min-strength -x -a '0 1 2' -d 'least strength of a lease to start with'
+complete -c dlock $common -l max-ttl -x -a '30s 1m 10m' -d 'servers up for less do not vote'
+complete -c dlock $common -l tls-ca -r -F -d 'CA certificates to trust'
+complete -c dlock $common -l tls-cert -r -F -d 'client certificate'
+complete -c dlock $common -l tls-key -r -F -d 'key of the client certificate'
+complete -c dlock $common -l tls-name -x -d 'name that the certificate must have'
 complete -c dlock $common -l tls-insecure -d 'accept any certificate'
 complete -c dlock $common -l json -d 'print one JSON document'
-complete -c dlock $common -s q -l quiet -d 'errors only'
-complete -c dlock $common -s v -l verbose -d 'one line for each step'
+complete -c dlock $common -s q -l quiet -d 'print errors only'
+complete -c dlock $common -s v -l verbose -d 'print each step'
 complete -c dlock $common -l color -x -a 'auto always never' -d 'when to use colors'
-complete -c dlock $common -s h -l help -d 'show the options'
+complete -c dlock $common -s h -l help -d 'show the help'
 complete -c dlock $common -l version -d 'show the version'
 
 set -l run -n '__dlock_options run'
-complete -c dlock $run -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'queue for up to so long'
+complete -c dlock $run -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'queue for up to this long'
 complete -c dlock $run -s t -l ttl -x -a '10s 30s 1m 10m' -d 'lease length'
-complete -c dlock $run -s n -l slots -x -d 'how many may hold it at a time'
-complete -c dlock $run -s s -l shared -d 'share it with other shared holders'
+complete -c dlock $run -s n -l slots -x -d 'holders allowed at a time'
+complete -c dlock $run -s s -l shared -d 'share the lock with other shared holders'
 complete -c dlock $run -s E -l conflict-exit-code -x -d 'exit code if not obtained'
-complete -c dlock $run -l dedupe -x -a '1m 10m 1h 12h' -d 'skip it if it ran less than so long ago'
-complete -c dlock $run -l retry-failed -d 'but not if that run failed'
+complete -c dlock $run -l dedupe -x -a '1m 10m 1h 12h' -d 'skip if running, or started within this time'
+complete -c dlock $run -l retry-failed -d 'failed runs do not count'
 complete -c dlock $run -l replace -d 'take the lock from its holder'
-complete -c dlock $run -l supersede -d 'of those who say so, the newest alone waits'
-complete -c dlock $run -l max-queue -x -d 'do not wait if so many wait already'
-complete -c dlock $run -l min-hold -x -a '1m 10m 1h' -d 'keep the lock at least so long'
-complete -c dlock $run -l timeout -x -a '10s 1m 10m 1h' -d 'end the command after so long'
-complete -c dlock $run -s k -l kill-after -x -a '1s 5s 10s 30s' -d 'from SIGTERM to SIGKILL'
-complete -c dlock $run -l jitter -x -a '10s 1m 10m' -d 'first sleep a random time up to so long'
-complete -c dlock $run -l on-outage -x -a 'stop run' -d 'without the store'
-complete -c dlock $run -l reclaim -d 'set up again a lease that the store forgot'
-complete -c dlock $run -l lock-delay -x -a '10s 30s 1m 10m' -d 'the store keeps the lease longer by so much'
-complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what becomes of processes that are left'
-complete -c dlock $run -l label -x -d 'shown by status'
-complete -c dlock $run -l report -r -F -d 'write the outcome there as JSON'
-complete -c dlock $run -l on-success -x -d 'for sh, when all is over and the command ended with 0'
-complete -c dlock $run -l on-failure -x -d 'for sh, when it failed or did not run to its end'
-complete -c dlock $run -l on-busy -x -d 'for sh, when the lock was not obtained'
+complete -c dlock $run -l supersede -d 'give way to a newer run with --supersede'
+complete -c dlock $run -l max-queue -x -d 'do not wait if this many are already waiting'
+complete -c dlock $run -l min-hold -x -a '1m 10m 1h' -d 'hold the lock for at least this long'
+complete -c dlock $run -l timeout -x -a '10s 1m 10m 1h' -d 'end the command after this long'
+complete -c dlock $run -s k -l kill-after -x -a '1s 5s 10s 30s' -d 'time from SIGTERM to SIGKILL'
+complete -c dlock $run -l jitter -x -a '10s 1m 10m' -d 'first sleep for a random time of up to this long'
+complete -c dlock $run -l on-outage -x -a 'stop run' -d 'if the store is down'
+complete -c dlock $run -l reclaim -d 'restore a lease that the store has lost'
+complete -c dlock $run -l lock-delay -x -a '10s 30s 1m 10m' -d 'the store keeps the lease this much longer'
+complete -c dlock $run -l stragglers -x -a 'leave wait kill' -d 'what to do about leftover processes'
+complete -c dlock $run -l label -x -d 'text shown by status'
+complete -c dlock $run -l report -r -F -d 'write the outcome to this file as JSON'
+complete -c dlock $run -l on-success -x -d 'shell command to run after success'
+complete -c dlock $run -l on-failure -x -d 'shell command to run after failure'
+complete -c dlock $run -l on-busy -x -d 'shell command to run if not obtained'
 
 set -l acquire -n '__dlock_options acquire'
-complete -c dlock $acquire -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'queue for up to so long'
+complete -c dlock $acquire -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'queue for up to this long'
 complete -c dlock $acquire -s t -l ttl -x -a '10s 30s 1m 10m' -d 'lease length'
-complete -c dlock $acquire -s n -l slots -x -d 'how many may hold it at a time'
-complete -c dlock $acquire -s s -l shared -d 'share it with other shared holders'
-complete -c dlock $acquire -l label -x -d 'shown by status'
-complete -c dlock $acquire -l for-pid -x -a '(__fish_complete_pids)' -d 'keep it for as long as this process lives'
+complete -c dlock $acquire -s n -l slots -x -d 'holders allowed at a time'
+complete -c dlock $acquire -s s -l shared -d 'share the lock with other shared holders'
+complete -c dlock $acquire -l label -x -d 'text shown by status'
+complete -c dlock $acquire -l for-pid -x -a '(__fish_complete_pids)' -d 'renew the lease while this process lives'
 complete -c dlock $acquire -l export -d 'print variables for eval'
 
 set -l renew -n '__dlock_options renew'
-complete -c dlock $renew -s t -l ttl -x -a '10s 30s 1m 10m' -d 'from now on'
+complete -c dlock $renew -s t -l ttl -x -a '10s 30s 1m 10m' -d 'lease length from now'
 for verb in renew release
-    complete -c dlock -n "__dlock_options $verb" -l token -x -d 'what acquire has printed'
-    complete -c dlock -n "__dlock_options $verb" -l token-file -r -F -d 'the token is in it'
+    complete -c dlock -n "__dlock_options $verb" -l token -x -d 'token that acquire printed'
+    complete -c dlock -n "__dlock_options $verb" -l token-file -r -F -d 'read the token from this file'
 end
 
 set -l check -n '__dlock_options check'
-complete -c dlock $check -l fence -x -d 'of the grant in question'
-complete -c dlock $check -l min-validity -x -a '1s 5s 10s 30s' -d 'it has to last that long'
-complete -c dlock -n '__dlock_options list' -l held -d 'only those that somebody holds'
-complete -c dlock -n '__dlock_options list' -l sort -x -a 'name age' -d 'in which order'
-complete -c dlock -n '__dlock_options list' -l live -d 'show it until interrupted, up to date'
+complete -c dlock $check -l fence -x -d 'fence of the grant to check'
+complete -c dlock $check -l min-validity -x -a '1s 5s 10s 30s' -d 'must stay valid for at least this long'
+complete -c dlock -n '__dlock_options list' -l held -d 'only locks that are held'
+complete -c dlock -n '__dlock_options list' -l sort -x -a 'name age' -d 'sort order'
+complete -c dlock -n '__dlock_options list' -l live -d 'keep the list up to date until interrupted'
 complete -c dlock -n '__dlock_options list' -l prometheus -d 'print metrics for Prometheus'
 set -l of_history -n '__dlock_options history'
-complete -c dlock $of_history -l limit -x -d 'the last so many at most'
-complete -c dlock $of_history -l failed -d 'only those that did not succeed'
-complete -c dlock $of_history -l since -x -a '10m 1h 1d' -d 'only what started less than so long ago'
-complete -c dlock $of_history -l succeeded-within -x -a '10m 1h 1d' -d 'ask whether one did so lately'
+complete -c dlock $of_history -l limit -x -d 'at most this many runs'
+complete -c dlock $of_history -l failed -d 'only runs that did not succeed'
+complete -c dlock $of_history -l since -x -a '10m 1h 1d' -d 'only runs that started within this time'
+complete -c dlock $of_history -l succeeded-within -x -a '10m 1h 1d' -d 'check for a success within this time'
 set -l break -n '__dlock_options break'
 complete -c dlock $break -l fence -x -d 'only the holder with this fence'
-complete -c dlock $break -l yes -d 'do not ask first'
+complete -c dlock $break -l yes -d 'do not ask for confirmation'
 
 set -l cache -n '__dlock_options cache'
-complete -c dlock $cache -l ttl -x -a '10s 1m 10m 1h' -d 'how long the output is good'
-complete -c dlock $cache -l stale -x -a '1m 10m 1h 12h' -d 'then serve it so long while one refreshes it'
-complete -c dlock $cache -l max-size -x -a '64KiB 1MiB 16MiB 256MiB' -d 'what is larger is not stored'
-complete -c dlock $cache -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait so long for one who computes'
+complete -c dlock $cache -l ttl -x -a '10s 1m 10m 1h' -d 'how long the output stays fresh'
+complete -c dlock $cache -l stale -x -a '1m 10m 1h 12h' -d 'serve it this much longer while one call refreshes it'
+complete -c dlock $cache -l max-size -x -a '64KiB 1MiB 16MiB 256MiB' -d 'do not store larger output'
+complete -c dlock $cache -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait up to this long for another call'
 complete -c dlock $cache -s E -l conflict-exit-code -x -d 'exit code if that takes longer'
-complete -c dlock $cache -l forget -d 'drop what is stored, run nothing'
-complete -c dlock $cache -l show -d 'show what is stored, run nothing'
+complete -c dlock $cache -l forget -d 'remove the stored output, run nothing'
+complete -c dlock $cache -l show -d 'describe the stored output, run nothing'
 
 set -l limit -n '__dlock_options limit'
-complete -c dlock $limit -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait up to so long for a turn'
-complete -c dlock $limit -l show -d 'show the rate, what is left and who waits'
-complete -c dlock $limit -l reset -d 'forget it, so that any rate can be set'
+complete -c dlock $limit -s w -l wait -x -a 'forever 10s 1m 10m 1h' -d 'wait up to this long for a turn'
+complete -c dlock $limit -l show -d 'show the rate, what is left and the waiters'
+complete -c dlock $limit -l reset -d 'forget the limit, so that any rate can be set'

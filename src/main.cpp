@@ -1,4 +1,4 @@
-// Parse the command line, run the verb, end as it says.
+// The main program: parses the command line, runs the verb and exits with its status.
 
 #include <fcntl.h>
 #include <sys/auxv.h>
@@ -30,22 +30,22 @@
 namespace dlock {
 namespace {
 
-// Gives descriptors 0 to 2 a harmless meaning if they are closed, before anything else
-// could be opened under their numbers and be written to as if it were standard error.
+// Opens /dev/null for descriptors 0 to 2 if they are closed. Otherwise the next file to
+// be opened would get such a number, and messages would be written into it.
 // Close-on-exec, so that the command finds them closed as we did.
-void occupy_standard_descriptors() {
+void open_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR | O_CLOEXEC);
   }
 }
 
-// Even with --quiet: what protects the password and the locks is switched off.
+// Printed even with --quiet, because the protection of the password and the locks is off.
 void warn_if_insecure(const StoreUrl& store) {
   if (is_insecure(store)) {
     Speaker("", false, false)
         .urgent_warning(
-            "warning: --tls-insecure: whoever answers is taken for the store, "
-            "for its certificate is not verified");
+            "warning: --tls-insecure: the store's certificate is not verified, "
+            "so any server can pose as the store");
   }
 }
 
@@ -80,10 +80,10 @@ Exit refused(ExitStatus status, const std::string& message) {
   return {code_of(status), {}};
 }
 
-// Runs what is wanted. `prints_json` is set once that is known.
+// Runs the verb. Sets `prints_json` once it is known whether the verb prints JSON.
 Exit performed(const std::vector<std::string>& args, std::optional<bool>& prints_json) {
   try {
-    // It runs whatever it is told to, so it must not lend anybody its rights.
+    // dlock runs any command, so it must not lend its caller privileges.
     if (::getauxval(AT_SECURE) != 0) {
       return refused(ExitStatus::permission,
                      "refusing to run setuid, setgid or with file capabilities");
@@ -107,17 +107,17 @@ Exit performed(const std::vector<std::string>& args, std::optional<bool>& prints
   }
 }
 
-// A failure is a document, too, where the verb prints one. Who cannot hear it has the
-// exit code.
+// With --json a failure is a JSON document, too. If standard output cannot be written,
+// the exit code still tells.
 void print_failure(const Exit& exit) {
   if (exit.by_signal || !failure_kind(exit.code) || has_printed()) return;
-  write_text(STDOUT_FILENO, failure_document(exit.code, last_complaint()));
+  write_text(STDOUT_FILENO, failure_document(exit.code, last_message()));
 }
 
 Exit dlock_main(const std::vector<std::string>& args) {
   std::optional<bool> prints_json;
   const auto exit = performed(args, prints_json);
-  // Asked only then, for most runs end well, or have no JSON.
+  // Determined only on failure, because most runs succeed or print no JSON.
   if (exit.code != 0 && prints_json != false) {
     if (prints_json || asks_for_json(args)) print_failure(exit);
   }
@@ -128,7 +128,7 @@ Exit dlock_main(const std::vector<std::string>& args) {
 }  // namespace dlock
 
 int main(int argc, char** argv) {
-  dlock::occupy_standard_descriptors();
+  dlock::open_standard_descriptors();
   const auto exit =
       dlock::dlock_main(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
   if (exit.by_signal) dlock::die_by(*exit.by_signal);

@@ -1,4 +1,4 @@
-// Failures of a verb that is about one lock, limit or resource, told with its name.
+// Puts the name of the lock, limit or resource in front of a failure's message.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace dlock {
 
-// Returns what `work` returns. A Failure that it throws says first what it is about, as
-// whatever else is said (Speaker).
+// Returns what `work` returns. If it throws a Failure, throws one of the same kind whose
+// message begins with `name`, in the form that Speaker uses for every other line.
 template <typename Work>
 auto about(const std::string& name, Work work) {
   try {

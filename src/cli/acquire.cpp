@@ -9,10 +9,10 @@
 #include "cli/about.hpp"
 #include "cli/background_keeper.hpp"
 #include "cli/by_hand.hpp"
-#include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/look.hpp"
 #include "cli/nesting.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "cli/wait_notice.hpp"
 #include "lock/acquire.hpp"
@@ -28,14 +28,14 @@ milliseconds budget_of(const CommonOptions& common, const Claim& claim) {
   return store_timeout(common, runs_out ? std::optional(claim.ttl) : std::nullopt);
 }
 
-// Lines for `eval` in any shell of POSIX.
+// Lines for `eval` in any POSIX shell.
 std::string exports_of(const Claim& claim, Fence fence) {
   return "export DLOCK_NAME=" + shell_quoted(claim.lock.name) +
          "\nexport DLOCK_TOKEN=" + text_of(claim.token) +
          "\nexport DLOCK_FENCE=" + std::to_string(fence.number) + "\n";
 }
 
-// One acquisition, up to the moment when the caller has the token or the lock is free.
+// One acquisition, until the caller has the token or the lock is released.
 class Acquisition {
  public:
   Acquisition(asio::io_context& context, const CommonOptions& common,
@@ -51,7 +51,7 @@ class Acquisition {
         store_(open_store(common.store, budget_of(common, claim), context)),
         claimant_(store_->claimant(claim)) {}
 
-  asio::awaitable<Exit> to_the_end();
+  asio::awaitable<Exit> execute();
 
  private:
   asio::awaitable<void> take();
@@ -78,12 +78,12 @@ class Acquisition {
   std::optional<Grant> grant_;
   int repeats_ = 0;
   bool is_kept_ = false;  // renewed by the keeper
-  bool may_hold_ = true;  // the lock or a place in its queue, for all we know
+  bool may_hold_ = true;  // may hold the lock or a place in its queue
   bool is_handed_out_ = false;
   Exit exit_;
 };
 
-asio::awaitable<Exit> Acquisition::to_the_end() {
+asio::awaitable<Exit> Acquisition::execute() {
   std::optional<Failure> failure;
   try {
     co_await take();
@@ -96,10 +96,11 @@ asio::awaitable<Exit> Acquisition::to_the_end() {
     failure = error;
   }
   if (failure) failed(*failure);
-  // Also when the token is out: the caller takes our death for a failure.
+  // Even after the token was printed: the caller treats our death by a signal as a
+  // failure.
   if (const auto signal = signals_.next_ending()) exit_.by_signal = signal;
   if (exit_.by_signal || !is_handed_out_) {
-    if (exit_.by_signal) wakeup_.give_up(true);  // what is left is not worth waiting for
+    if (exit_.by_signal) wakeup_.give_up(true);  // do not wait for the store any longer
     co_await give_back();
   } else if (keeper_ != nullptr) {
     keeper_->stay();
@@ -148,7 +149,7 @@ asio::awaitable<Answer> Acquisition::obtain() {
         [&](std::size_t columns) { return waiting_text(busy, columns); });
   };
   patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
-  speaker_.step("asking " + printable(store_->url()));
+  speaker_.step("contacting " + printable(store_->url()));
   co_return co_await acquire(*claimant_, patience, wakeup_);
 }
 
@@ -156,11 +157,12 @@ void Acquisition::granted(const Grant& grant) {
   grant_ = grant;
   speaker_.step("granted, fence " + std::to_string(grant.fence.number) + ", slot " +
                 std::to_string(grant.slot) +
-                (store_->protects() ? "" : " (none: excludes nobody)"));
+                (store_->protects() ? "" : " (none: does not exclude others)"));
 }
 
-// Asks for all of a lease again that is over (this process was stopped, or the store was
-// slow). There is no grant afterwards if the lock went to somebody else meanwhile.
+// Requests the lease again if it has expired (this process was stopped, or the store was
+// slow). There is no grant afterwards if the lock was granted to somebody else in the
+// meantime.
 asio::awaitable<void> Acquisition::ask_again() {
   if (repeats_++ == most_repeats) throw lease_too_short();
   const auto answer = co_await claimant_->ask(Queue::refuse, wakeup_);
@@ -181,7 +183,8 @@ asio::awaitable<void> Acquisition::have_kept() {
 
 // Throws Failure if the caller cannot be given the token.
 asio::awaitable<void> Acquisition::hand_out() {
-  // What main has opened itself was closed: what is written there is lost.
+  // Standard output was closed when dlock started and was opened by main(): the token
+  // would be lost.
   if ((::fcntl(STDOUT_FILENO, F_GETFD) & FD_CLOEXEC) != 0) {
     throw Failure(Failure::Kind::unreachable,
                   "nowhere to print the token: standard output is closed");
@@ -216,15 +219,15 @@ std::string Acquisition::document(const Json& free) const {
          "\n";
 }
 
-// Whatever there may be, for giving back what is not ours does nothing.
+// Always safe: releasing a lock that is not ours does nothing.
 asio::awaitable<void> Acquisition::give_back() {
   if (!may_hold_) co_return;
   try {
     co_await claimant_->release(std::nullopt, wakeup_);
   } catch (const Failure& failure) {
     if (grant_ && failure.kind() != Failure::Kind::interrupted) {
-      speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +
-                       "; it ends by itself in " +
+      speaker_.warning("cannot release the lock: " + std::string(failure.what()) +
+                       "; its lease expires in " +
                        for_people(left_of(claim_.ttl, grant_->sent_at)));
     }
   }
@@ -238,7 +241,7 @@ void Acquisition::refused(const Answer& answer) {
     return;
   }
   const auto* busy = std::get_if<Busy>(&answer);
-  // Of one that has waited a request may be under way still.
+  // A request of a claim that has waited may still be in progress.
   may_hold_ = busy != nullptr && (busy->place > 0 || options_.wait);
   exit_.code = code_of(ExitStatus::not_obtained);
   speaker_.warning(message);
@@ -246,11 +249,11 @@ void Acquisition::refused(const Answer& answer) {
 
 void Acquisition::failed(const Failure& failure) {
   if (failure.kind() == Failure::Kind::interrupted) {
-    exit_.code = code_of(ExitStatus::not_obtained);  // if not by a signal
+    exit_.code = code_of(ExitStatus::not_obtained);  // unless a signal ends us
     return;
   }
   exit_.code = code_of(status_of(failure.kind()));
-  if (!grant_) wakeup_.give_up(true);  // the store has had its time
+  if (!grant_) wakeup_.give_up(true);  // the store timeout is used up
   speaker_.error(failure.what());
 }
 
@@ -263,11 +266,11 @@ Claim claim_of(const CommonOptions& common, const AcquireOptions& options) {
   claim.ttl = options.ttl;
   claim.label = options.label;
   claim.attached = false;
-  // Whoever has called us, for we are gone in a moment.
+  // The calling process, because this one exits in a moment.
   claim.on_behalf_of = options.for_pid.value_or(::getppid());
   claim.for_pid = options.for_pid.has_value();
   const char* held = std::getenv("DLOCK_HELD");
-  if (held != nullptr) claim.held_above = fences_held_above(held, options.name);
+  if (held != nullptr) claim.outer_fences = outer_fences_of(held, options.name);
   return claim;
 }
 
@@ -278,8 +281,7 @@ Exit acquire_verb(const Invocation& invocation) {
   const auto options = acquire_options(invocation.settings, invocation.operands.at(0));
   return about(options.name, [&] {
     const auto claim = claim_of(common, options);
-    // Before there is a socket, a database or an event loop that it would have a share
-    // of.
+    // Before there is a socket, a database or an event loop that the child would inherit.
     std::unique_ptr<BackgroundKeeper> keeper;
     if (options.for_pid) {
       keeper = std::make_unique<BackgroundKeeper>(*options.for_pid, common.store, claim,
@@ -289,7 +291,7 @@ Exit acquire_verb(const Invocation& invocation) {
     const HeldSignals held;
     asio::io_context context(1);
     Acquisition acquisition(context, common, options, claim, held, keeper.get());
-    return completed(context, [&] { return acquisition.to_the_end(); });
+    return run_blocking(context, [&] { return acquisition.execute(); });
   });
 }
 

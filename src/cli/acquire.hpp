@@ -1,4 +1,4 @@
-// dlock acquire: take a lock for somebody else, who is given the token.
+// dlock acquire: take a lock and give the token to the caller.
 #pragma once
 
 #include "cli/app.hpp"

@@ -29,8 +29,8 @@ std::optional<bool> takes_value(const VerbSpec& verb, std::string_view name) {
   return help ? std::optional(false) : std::nullopt;
 }
 
-// Where the verb stands: the first word that is no option. The options before it are
-// common ones; -1 if there is none.
+// The index of the verb, which is the first word that is not an option; options before it
+// are common ones. -1 if there is none.
 std::ptrdiff_t verb_position(const std::vector<std::string>& args,
                              const VerbSpec& common) {
   const auto words = sorted_words(
@@ -41,22 +41,23 @@ std::ptrdiff_t verb_position(const std::vector<std::string>& args,
 
 std::string missing_operand(Verb verb, std::size_t given) {
   if (verb == Verb::fence) {
-    return given == 0 ? "the name of a resource is missing" : "the fence is missing";
+    return given == 0 ? "missing resource name" : "missing fence";
   }
-  if (verb == Verb::cache) return "the key is missing";
-  if (verb != Verb::limit) return "the name of a lock is missing";
-  return given == 0 ? "the name of a limit is missing"
-                    : "the rate is missing, such as 5/1s";
+  if (verb == Verb::cache) return "missing key";
+  if (verb != Verb::limit) return "missing lock name";
+  return given == 0 ? "missing limit name" : "missing rate, such as 5/1s";
 }
 
-// Before a word is said to be missing: an option may have taken it for its value.
+// Checked before a missing word is reported, because an option may have taken the word as
+// its value.
 void check_values(const OptionValues& options, const VerbSpec& verb) {
   for (const auto& [name, value] : options) {
     check_value(verb, name, {value, Setting::Source::command_line, "--" + name});
   }
 }
 
-// Words that are missing, or too many. `hint` is what the last ones may be there for.
+// Throws if operands are missing or unexpected. `hint` suggests what the last words were
+// meant for.
 void check_operands(const VerbSpec& verb, const Words& words, const OptionValues& options,
                     const std::string& hint) {
   const auto usage = " (usage: dlock " + std::string(verb.usage) + ")";
@@ -67,18 +68,18 @@ void check_operands(const VerbSpec& verb, const Words& words, const OptionValues
     check_values(options, verb);
     throw UsageError((words.operands.size() < verb.least_operands
                           ? missing_operand(verb.verb, words.operands.size())
-                          : "a command is missing") +
+                          : "missing command") +
                      usage);
   }
   const bool takes_command =
       verb.verb == Verb::run || verb.verb == Verb::limit || verb.verb == Verb::cache;
   if (!takes_command && !words.command.empty()) {
-    throw UsageError("'" + printable(words.command.front(), 60) +
-                     "' is one word too many" + (hint.empty() ? usage : ": " + hint));
+    throw UsageError("unexpected argument '" + printable(words.command.front(), 60) +
+                     "'" + (hint.empty() ? usage : ": " + hint));
   }
 }
 
-// The lock that the verb is about; empty if it is about none.
+// The lock that the verb acts on; empty if there is none.
 std::string lock_of(Verb verb, const std::vector<std::string>& operands) {
   if (verb == Verb::check && operands.empty()) {
     const char* name = std::getenv("DLOCK_NAME");
@@ -89,9 +90,9 @@ std::string lock_of(Verb verb, const std::vector<std::string>& operands) {
   return is_about_lock(verb, name) ? name : "";
 }
 
-// The verb, which is taken out of `args`; null if there is none.
+// Removes the verb from `args` and returns it; null if there is none.
 const VerbSpec* take_verb(std::vector<std::string>& args) {
-  // Before the verb only common options can stand; `status` has no others.
+  // Only common options can precede the verb; `status` has no others.
   const auto at = verb_position(args, *verb_named("status"));
   if (at < 0) return nullptr;
   const auto* verb = verb_named(args[static_cast<std::size_t>(at)]);
@@ -100,7 +101,7 @@ const VerbSpec* take_verb(std::vector<std::string>& args) {
   return verb;
 }
 
-// What `dlock help` prints, with the name of a verb or without.
+// The output of `dlock help`, with or without the name of a verb.
 std::string help_about(const std::vector<std::string>& operands) {
   if (operands.empty()) return general_help(all_verbs());
   const auto& name = operands.front();
@@ -108,7 +109,7 @@ std::string help_about(const std::vector<std::string>& operands) {
   if (verb != nullptr) return help_of(*verb, common_specs());
   const auto meant = did_you_mean(name, verb_names());
   throw UsageError("unknown verb '" + printable(name, 60) + "'" +
-                   (meant.empty() ? " (dlock --help lists them)" : meant));
+                   (meant.empty() ? " (see dlock --help)" : meant));
 }
 
 Invocation invocation_of(const VerbSpec& verb, const Words& words,
@@ -123,7 +124,7 @@ Invocation invocation_of(const VerbSpec& verb, const Words& words,
       settings_from(options, verb, lock_of(verb.verb, words.operands), found.config);
   invocation.common = common_options(invocation.settings);
   invocation.passed_on = passed_on(invocation.settings);
-  invocation.warnings = useless_variables(environ);
+  invocation.warnings = unknown_variables(environ);
   return invocation;
 }
 
@@ -144,7 +145,7 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
     return Print{named == nullptr ? general_help(all_verbs())
                                   : help_of(verb, common_specs())};
   }
-  if (named == nullptr) throw UsageError("a verb is missing (dlock --help lists them)");
+  if (named == nullptr) throw UsageError("missing verb (see dlock --help)");
   const auto& options = std::get<OptionValues>(taken);
   const auto hint =
       words.operands.empty() ? "" : split_duration(rest, words.first_operand, verb);
@@ -154,7 +155,7 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   auto invocation = invocation_of(verb, words, options);
   if (!hint.empty()) {
     invocation.warnings.push_back("'" + words.operands.front() +
-                                  "' is taken for the lock's name; " + hint);
+                                  "' is taken as the lock name; " + hint);
   }
   return invocation;
 }

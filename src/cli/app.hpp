@@ -1,4 +1,4 @@
-// The command line, taken apart.
+// Parses the command line.
 #pragma once
 
 #include <string>
@@ -9,31 +9,31 @@
 
 namespace dlock {
 
-// What the user wants, with every setting resolved: command line before environment
-// before configuration file.
+// The verb to run, with every setting resolved: the command line takes precedence over
+// the environment, and the environment over the configuration file.
 struct Invocation {
   Verb verb = Verb::run;
   Settings settings;
   CommonOptions common;  // from the settings
   std::vector<std::string> operands;
   std::vector<std::string> command;
-  std::string config;  // absolute path of a file that was named; empty otherwise
+  std::string config;  // absolute path of the named file; empty if none was named
 
-  // What is said before anything is done, unless --quiet.
+  // Printed before anything else happens, unless --quiet is set.
   std::vector<std::string> warnings;
 
-  // What a dlock inside the command needs to get into the same store, as variables:
-  // "DLOCK_USER=alice". No secrets; files by absolute paths.
+  // The variables that a nested dlock needs to use the same store, such as
+  // "DLOCK_USER=alice". They contain no secrets, and files are absolute paths.
   std::vector<std::string> passed_on;
 };
 
-// Something to print instead: help or version.
+// Text to print instead of running a verb: the help or the version.
 struct Print {
   std::string text;
 };
 
-// Takes the command line apart. Throws UsageError, and Failure for a configuration file
-// that cannot be used or a store URL that is none.
+// Parses the command line. Throws UsageError if it is invalid, and Failure if the
+// configuration file cannot be used or the store URL is invalid.
 std::variant<Invocation, Print> parsed(const std::vector<std::string>& args);
 
 }  // namespace dlock

@@ -14,27 +14,27 @@
 #include <cstring>
 #include <string>
 
-#include "cli/completed.hpp"
 #include "cli/options.hpp"
+#include "cli/run_blocking.hpp"
 #include "lock/keeper.hpp"
 #include "util/process.hpp"
 
 namespace dlock {
 namespace {
 
-// What the two processes tell each other, a packet each; in the place of "+" why not: a
-// digit for the kind of failure, and its message.
+// The messages between the two processes, one packet each. A failure is sent as a digit
+// for its kind, followed by its message.
 constexpr std::string_view granted = "granted";
 constexpr std::string_view kept = "+";
 constexpr std::string_view stay_word = "stay";
 
-// Between tries to give the lease back.
+// The pause between attempts to release the lease.
 constexpr milliseconds release_retry{500};
 
-// For the other process to be scheduled, beyond what the store may take.
+// Time for the other process to be scheduled, in addition to the store timeout.
 constexpr milliseconds scheduling{3000};
 
-// What the keeper has from its parent.
+// What the background process gets from its parent.
 struct Duty {
   const StoreUrl& store;
   const Claim& claim;
@@ -60,7 +60,7 @@ void tell(int channel, std::string_view packet) {
   }
 }
 
-// The keeper's life in its own process.
+// The keeper in the background process.
 class KeeperProcess final : public LeaseWatcher {
  public:
   explicit KeeperProcess(Duty duty)
@@ -71,7 +71,7 @@ class KeeperProcess final : public LeaseWatcher {
         timing_(duty_.claim.ttl, {}, duty_.budget) {}
 
   void run() {
-    completed(context_, [this] { return to_the_end(); });
+    run_blocking(context_, [this] { return execute(); });
   }
 
   void extend(Clock::time_point deadline) override { deadline_ = deadline; }
@@ -81,7 +81,7 @@ class KeeperProcess final : public LeaseWatcher {
   }
 
  private:
-  asio::awaitable<bool> to_the_end();
+  asio::awaitable<bool> execute();
   asio::awaitable<std::string> begin(Clock::time_point& sent_at);
   asio::awaitable<void> give_back();
   void watch();
@@ -98,15 +98,15 @@ class KeeperProcess final : public LeaseWatcher {
 
   Clock::time_point deadline_;
   bool is_lost_ = false;
-  bool is_free_to_go_ = false;  // the beneficiary has ended, or never got the token
+  bool is_free_to_go_ = false;  // the beneficiary has ended, or did not get the token
   bool is_told_to_end_ = false;
 };
 
-asio::awaitable<bool> KeeperProcess::to_the_end() {
+asio::awaitable<bool> KeeperProcess::execute() {
   auto sent_at = Clock::now();
   const auto answer = co_await begin(sent_at);
   tell(duty_.channel.get(), answer);
-  if (answer != kept) co_return false;  // the parent gives it back
+  if (answer != kept) co_return false;  // the parent releases it
   watch();
   deadline_ = timing_.deadline(sent_at);
   LeaseKeeper keeper(context_, *claimant_, true, timing_, *this);
@@ -121,7 +121,8 @@ asio::awaitable<bool> KeeperProcess::to_the_end() {
   co_return true;
 }
 
-// The first renewal, which shows that this process can; what to say about it.
+// The first renewal, which shows that this process can renew. Returns the message for the
+// parent.
 asio::awaitable<std::string> KeeperProcess::begin(Clock::time_point& sent_at) {
   try {
     sent_at = Clock::now();
@@ -129,7 +130,7 @@ asio::awaitable<std::string> KeeperProcess::begin(Clock::time_point& sent_at) {
       co_return std::string(kept);
     }
     co_return std::to_string(static_cast<int>(Failure::Kind::unreachable)) +
-        "the lease ended before it could be kept";
+        "the lease expired before it could be renewed";
   } catch (const Failure& failure) {
     co_return std::to_string(static_cast<int>(failure.kind())) + failure.what();
   }
@@ -158,7 +159,7 @@ void KeeperProcess::watch() {
   });
 }
 
-// Once the lease has surely ended there is nothing to give back.
+// Releases the lease, unless it has certainly expired.
 asio::awaitable<void> KeeperProcess::give_back() {
   const auto ends_at = later(deadline_, timing_.drift());
   do {
@@ -174,8 +175,8 @@ asio::awaitable<void> KeeperProcess::give_back() {
   } while (Clock::now() < ends_at);
 }
 
-// Leaves the caller's surroundings behind: nobody may wait for a descriptor, directory or
-// terminal because of us.
+// Detaches from the caller's environment, so that nobody waits for a descriptor,
+// directory or terminal because of this process.
 void leave_everything_but(const Duty& duty) {
   ::chdir("/");
   const int null = ::open("/dev/null", O_RDWR);
@@ -193,12 +194,12 @@ void leave_everything_but(const Duty& duty) {
 
 [[noreturn]] void live(Duty duty) {
   leave_everything_but(duty);
-  // Nothing is opened before there is a lease to keep.
+  // Opens nothing until there is a lease to keep.
   if (received(duty.channel.get())) {
     try {
       KeeperProcess(std::move(duty)).run();
     } catch (const std::exception&) {
-      // Nobody is there to be told; the lease ends by itself.
+      // There is nobody to report to; the lease expires by itself.
     }
   }
   ::_exit(0);
@@ -210,7 +211,7 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
                                    const Claim& claim, milliseconds budget)
     : beneficiary_(open_pidfd(beneficiary)), budget_(budget) {
   const auto process = "process " + std::to_string(beneficiary);
-  // EINVAL: the number is that of a thread.
+  // EINVAL: the pid is that of a thread.
   const bool absent = !beneficiary_ && (errno == ESRCH || errno == EINVAL);
   if (absent || (beneficiary_ && dlock::has_ended(beneficiary))) {
     throw UsageError("--for-pid: there is no " + process);
@@ -218,7 +219,7 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
   if (!beneficiary_) throw failure_of(errno, "cannot watch " + process);
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    throw failure_of(errno, "cannot make a socket");
+    throw failure_of(errno, "cannot create a socket");
   }
   channel_ = Fd(ends[0]);
   Fd others(ends[1]);
@@ -229,8 +230,8 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
   const pid_t child = ::fork();
   if (child < 0) throw failure(errno);
   if (child == 0) {
-    // Not a leader of the session, which could get itself a terminal, and not our child,
-    // which would be a zombie if it ended before us.
+    // Not a session leader, which could acquire a terminal, and not our child, which
+    // would stay a zombie if it ended before us.
     ::setsid();
     const pid_t keeper = ::fork();
     if (keeper != 0) ::_exit(keeper < 0 ? errno : 0);
@@ -269,7 +270,7 @@ asio::awaitable<void> BackgroundKeeper::take_over(asio::io_context& context,
   if (answered && answer == kept) co_return;
   if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "interrupted");
   if (!answer || answer->empty()) {
-    throw Failure(Failure::Kind::exhausted, "the background process does not work");
+    throw Failure(Failure::Kind::exhausted, "the background process failed");
   }
   throw Failure(static_cast<Failure::Kind>(answer->front() - '0'), answer->substr(1));
 }

@@ -1,4 +1,4 @@
-// The process behind `dlock acquire --for-pid`.
+// The background process of `dlock acquire --for-pid`.
 #pragma once
 
 #include <sys/types.h>
@@ -13,33 +13,36 @@
 
 namespace dlock {
 
-// Another process, which keeps a detached lease renewed for as long as a third one lives,
-// the beneficiary, and gives it back then.
+// A second process that renews a detached lease while a third process, the beneficiary,
+// is alive, and then releases it.
 //
-// It has a session, but no terminal and no descriptors of ours, and is nobody's child. It
-// is made before the lock is asked for and ends by itself, giving back what there may be,
-// if this object is destroyed before stay(). When the lease is lost or was given back by
-// token it ends too, at its next renewal. Told to end (SIGTERM) it renews no more, and
-// still gives the lease back if the beneficiary ends before the lease does.
+// It runs in its own session, without a terminal, without descriptors of this process,
+// and is not its child. It is started before the lock is requested. If this object is
+// destroyed before stay(), the process releases whatever it holds and exits. It also
+// exits at its next renewal if the lease was lost or released by token. After SIGTERM it
+// stops renewing, but still releases the lease if the beneficiary ends before the lease
+// does.
 class BackgroundKeeper {
  public:
-  // Throws UsageError if there is no process `beneficiary`, and Failure if none can be
-  // started or watched. `budget`: of one operation on the store.
+  // Throws UsageError if the process `beneficiary` does not exist, and Failure if the
+  // background process cannot be started or the beneficiary cannot be watched. `budget`
+  // is the time limit of one operation on the store.
   BackgroundKeeper(pid_t beneficiary, const StoreUrl& store, const Claim& claim,
                    milliseconds budget);
   ~BackgroundKeeper();
   BackgroundKeeper(const BackgroundKeeper&) = delete;
   BackgroundKeeper& operator=(const BackgroundKeeper&) = delete;
 
-  // Calls back when the beneficiary ends. Once.
+  // Calls `ended` once, when the beneficiary ends.
   std::unique_ptr<Readable> watch_beneficiary(asio::io_context& context,
                                               std::function<void()> ended);
 
-  // The lock was granted: returns once the keeper has renewed the lease. Throws Failure
-  // if it cannot, or when `wakeup` gives up.
+  // To be called once the lock is granted. Returns after the background process has
+  // renewed the lease. Throws Failure if it cannot renew it, or when `wakeup` gives up.
   asio::awaitable<void> take_over(asio::io_context& context, Wakeup& wakeup);
 
-  // The caller has the token: the keeper does not depend on this process any more.
+  // To be called once the caller has the token: from then on the background process no
+  // longer depends on this one.
   void stay();
 
  private:

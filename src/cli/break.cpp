@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "cli/about.hpp"
-#include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/orphaned_runs.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
@@ -17,11 +17,11 @@
 namespace dlock {
 namespace {
 
-// Between looks whether the lock is free; nobody hears of that otherwise.
+// The pause between checks whether the lock is free; there is no notification of that.
 constexpr milliseconds first_pause{20};
 constexpr milliseconds longest_pause{250};
 
-// When it is worth a word that a holder takes its time.
+// When to report that a holder takes long to end.
 constexpr milliseconds long_wait{10'000};
 
 std::vector<Fence> fences_of(const std::vector<HolderInfo>& holders) {
@@ -37,7 +37,7 @@ bool contains(const std::vector<Fence>& fences, Fence fence) {
 
 bool can_ask() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1; }
 
-// A line from standard input says yes; its end, or anything else, is no.
+// Whether a line from standard input says yes; end of input, or anything else, means no.
 bool says_yes() {
   std::string line;
   for (char c = 0; c != '\n';) {
@@ -49,10 +49,10 @@ bool says_yes() {
   return line == "y\n" || line == "Y\n" || line == "yes\n";
 }
 
-// Who is to lose the lock, and what that means.
+// Describes a holder that is to lose the lock, and what happens to it.
 std::string described_for_break(const HolderInfo& holder) {
   const auto who = "held by " + described(holder);
-  return holder.foreign ? who + " (not dlock: it is not told, and goes on)" : who;
+  return holder.foreign ? who + " (not dlock: it is not notified, and goes on)" : who;
 }
 
 class Breaking {
@@ -60,7 +60,7 @@ class Breaking {
   Breaking(asio::io_context& context, Store& store, LockName lock, const Speaker& speaker)
       : wakeup_(context), store_(store), lock_(std::move(lock)), speaker_(speaker) {}
 
-  // Takes the lock from these, and returns those who had it, once they are gone.
+  // Takes the lock from these holders and returns them once they are gone.
   asio::awaitable<std::vector<HolderInfo>> take_from(std::vector<Fence> fences);
 
  private:
@@ -91,8 +91,8 @@ asio::awaitable<std::vector<HolderInfo>> Breaking::take_from(std::vector<Fence> 
     const auto until = Clock::now() + pause;
     while (Clock::now() < until) co_await wakeup_.wait_until(until);
     pause = std::min(pause * 2, longest_pause);
-    // Again where it was forgotten (by a server that lost its data, and the holder took
-    // the lease back), and where something is left to be ended.
+    // Repeats the call if the mark was lost (a server lost its data, and the holder
+    // restored its lease), and if there are processes left to end.
     const bool again = std::any_of(
         left.begin(), left.end(),
         [](const HolderInfo& holder) { return !holder.broken || holder.dlock_gone; });
@@ -120,9 +120,9 @@ asio::awaitable<std::vector<Broken>> Breaking::tell(const std::vector<Fence>& fe
 void Breaking::warn_of_long_wait(const HolderInfo& holder) {
   if (warned_ || Clock::now() - began_ < long_wait) return;
   warned_ = true;
-  speaker_.warning("still " + described_for_break(holder) + "; it was told to end" +
+  speaker_.warning("still " + described_for_break(holder) + "; it was asked to end" +
                    (holder.expires_in
-                        ? ", and its lease ends in " + for_people(*holder.expires_in)
+                        ? ", and its lease expires in " + for_people(*holder.expires_in)
                         : ""));
 }
 
@@ -133,7 +133,7 @@ ExitStatus not_held(const Speaker& speaker, const BreakOptions& options) {
   return ExitStatus::not_held;
 }
 
-// Of holders that were there a moment ago. Somebody else may hold the lock by now.
+// For holders that were there a moment ago. Somebody else may hold the lock by now.
 ExitStatus no_longer_held(const Speaker& speaker, const std::vector<HolderInfo>& by) {
   const auto& first = by.front();
   speaker.warning(
@@ -144,12 +144,12 @@ ExitStatus no_longer_held(const Speaker& speaker, const std::vector<HolderInfo>&
   return ExitStatus::not_held;
 }
 
-// Shows the holders and asks about them.
+// Shows the holders and asks for confirmation.
 bool is_agreed(const Speaker& speaker, const std::vector<HolderInfo>& holders) {
   for (const auto& holder : holders) speaker.error(described_for_break(holder));
   write_text(STDERR_FILENO, holders.size() == 1
-                                ? "Take the lock from it? [y/N] "
-                                : "Take the lock from all of them? [y/N] ");
+                                ? "Take the lock from this holder? [y/N] "
+                                : "Take the lock from all of these holders? [y/N] ");
   return says_yes();
 }
 
@@ -163,13 +163,13 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
 
   auto store = open();
   Wakeup wakeup(context);
-  auto holders = completed(context, [&] {
+  auto holders = run_blocking(context, [&] {
                    return store->inspector().inspect(lock, wakeup);
                  }).holders;
   std::erase_if(holders, [&](const HolderInfo& holder) {
     return options.fence && holder.fence != *options.fence;
   });
-  // What was taken, as JSON; also if that is nothing.
+  // Prints the holders that lost the lock as JSON, even if there are none.
   const auto print_taken = [&](const std::vector<HolderInfo>& taken) {
     Json all = Json::array();
     for (const auto& holder : taken) all.push_back(json_of(holder));
@@ -182,17 +182,18 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
   if (!options.yes) {
     if (!is_agreed(speaker, holders)) {
       print_taken({});
-      speaker.error("left as it is");
+      speaker.error("not broken");
       return ExitStatus::not_held;
     }
-    // A connection does not last for as long as somebody thinks.
+    // The old connection may have timed out while the user was thinking.
     store = open();
   }
 
-  // Only those that were shown: who was granted the lock since is not meant.
+  // Only the holders that were shown: one that was granted the lock since then is not
+  // meant.
   Breaking breaking(context, *store, lock, speaker);
   const auto broken =
-      completed(context, [&] { return breaking.take_from(fences_of(holders)); });
+      run_blocking(context, [&] { return breaking.take_from(fences_of(holders)); });
   print_taken(broken);
   return broken.empty() ? no_longer_held(speaker, holders) : ExitStatus::success;
 }
@@ -202,7 +203,8 @@ ExitStatus break_lock(const CommonOptions& common, const BreakOptions& options) 
 ExitStatus break_verb(const Invocation& invocation) {
   const auto options = break_options(invocation.settings, invocation.operands.at(0));
   if (!options.yes && !can_ask()) {
-    throw UsageError("break asks on a terminal; elsewhere it wants --yes");
+    throw UsageError(
+        "break asks for confirmation on a terminal; elsewhere it needs --yes");
   }
   return about(options.name, [&] { return break_lock(invocation.common, options); });
 }

@@ -3,15 +3,15 @@
 #include <cstdlib>
 
 #include "cli/about.hpp"
-#include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
 
-// A verb at work: its store, and what it takes to ask it.
+// A verb's store and what is needed to call it.
 struct Client {
   explicit Client(const CommonOptions& common)
       : wakeup(context),
@@ -33,7 +33,7 @@ Claim claim_of(const CommonOptions& common, const LeaseOptions& options) {
 
 ExitStatus not_ours(const CommonOptions& common, const LeaseOptions& options) {
   Speaker(options.name, common.quiet, common.verbose)
-      .warning("not held by this token any more");
+      .warning("no longer held by this token");
   return ExitStatus::lost;
 }
 
@@ -70,12 +70,12 @@ ExitStatus renew_verb(const Invocation& invocation) {
     const auto claimant = client.store->claimant(claim);
     const auto sent_at = Clock::now();
     const auto renewal =
-        completed(client.context, [&] { return claimant->renew(client.wakeup); });
+        run_blocking(client.context, [&] { return claimant->renew(client.wakeup); });
     const auto left = left_of(claim.ttl, sent_at);
-    // What is over by now was renewed in vain.
+    // A lease that has expired by now was renewed too late.
     const bool is_over = renewal != Renewal::confirmed || left.count() == 0;
     if (is_over) return not_ours(common, options);
-    // People need no digits that say how long the question took.
+    // Rounded for people: the exact digits would only show how long the request took.
     print(common.json ? to_line(Json{{"expires_in_ms", left.count()}}) + "\n"
                       : for_people(std::chrono::round<Tenths>(left)) + "\n");
     return ExitStatus::success;
@@ -89,13 +89,13 @@ ExitStatus release_verb(const Invocation& invocation) {
   return about(options.name, [&] {
     Client client(common);
     const auto claimant = client.store->claimant(claim);
-    // It has to outlive the call, which only makes the coroutine.
+    // Has to outlive the call, which only creates the coroutine.
     const std::optional<RunEnd> no_run;
-    const auto released = completed(
+    const auto released = run_blocking(
         client.context, [&] { return claimant->release(no_run, client.wakeup); });
     if (released != Release::released) return not_ours(common, options);
     if (common.json) {
-      const auto free = completed(client.context, [&] {
+      const auto free = run_blocking(client.context, [&] {
         return free_of(*client.store, claim.lock, client.wakeup);
       });
       print(to_line(Json{{"free", free}}) + "\n");
@@ -114,10 +114,10 @@ ExitStatus check_verb(const Invocation& invocation) {
   const LockName lock{common.name_space, options.name};
   return about(options.name, [&] {
     Client client(common);
-    // What excludes nobody cannot be lost.
+    // A lock that excludes nobody cannot be lost.
     if (!client.store->protects()) return ExitStatus::success;
     const auto sent_at = Clock::now();
-    const auto info = completed(client.context, [&] {
+    const auto info = run_blocking(client.context, [&] {
       return client.store->inspector().inspect(lock, client.wakeup);
     });
     const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - sent_at);
@@ -137,7 +137,7 @@ ExitStatus fence_verb(const Invocation& invocation) {
   const auto fence = parsed_fence(invocation.operands.at(1));
   return about(resource.name, [&] {
     Client client(common);
-    const auto admission = completed(client.context, [&] {
+    const auto admission = run_blocking(client.context, [&] {
       return registers_of(*client.store).admit_fence(resource, fence, client.wakeup);
     });
     const Speaker speaker(resource.name, common.quiet, common.verbose);
@@ -146,7 +146,7 @@ ExitStatus fence_verb(const Invocation& invocation) {
       return ExitStatus::success;
     }
     speaker.warning("fence " + std::to_string(fence.number) +
-                    " is stale: a greater one was admitted before");
+                    " is stale: a greater fence was admitted before");
     return ExitStatus::lost;
   });
 }

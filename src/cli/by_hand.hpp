@@ -1,4 +1,4 @@
-// dlock renew, release, check and fence: what a script does with a lock it was granted.
+// dlock renew, release, check and fence: the verbs for a lock that a script has acquired.
 #pragma once
 
 #include "cli/app.hpp"
@@ -13,11 +13,11 @@ ExitStatus release_verb(const Invocation& invocation);
 ExitStatus check_verb(const Invocation& invocation);
 ExitStatus fence_verb(const Invocation& invocation);
 
-// What surely is left of a span that began at `start` or later.
+// The time that is certainly left of a span that began at `start` or later.
 milliseconds left_of(milliseconds span, Clock::time_point start);
 
-// How many more could hold `lock`, for programs; null if the store does not say, since
-// what matters is done by then.
+// The number of free slots of `lock`, for JSON output. Null if the store does not report
+// it: the verb has already succeeded by then.
 asio::awaitable<Json> free_of(Store& store, const LockName& lock, Wakeup& wakeup);
 
 }  // namespace dlock

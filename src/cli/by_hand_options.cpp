@@ -11,9 +11,9 @@
 namespace dlock {
 namespace {
 
-// Any file, also a pipe: unlike a password a token does not last.
+// Accepts any file, including a pipe: unlike a password, a token is short-lived.
 std::string token_in(const std::string& path) {
-  const auto name = "the token's file " + printable(path, 200);
+  const auto name = "token file " + printable(path, 200);
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!file) throw failure_of(errno, name);
   std::string text;
@@ -33,11 +33,11 @@ Token token(const Settings& settings) {
   const auto given = settings.find("token");
   const auto file = settings.find("token-file");
   std::optional<Token> token;
-  // The environment's comes last.
+  // The environment has the lowest precedence.
   if (file != settings.end() &&
       (given == settings.end() || given->second.source >= file->second.source)) {
     if (given != settings.end() && given->second.source == file->second.source) {
-      throw UsageError("--token and --token-file do not go together",
+      throw UsageError("--token and --token-file cannot be combined",
                        is_from_file(settings, "token"));
     }
     with_setting(settings, "token-file", [&](const std::string& value) {
@@ -48,7 +48,7 @@ Token token(const Settings& settings) {
                  [&](const std::string& value) { token = parsed_token(value); });
   }
   if (!token) {
-    throw UsageError("the token is missing (--token, --token-file or DLOCK_TOKEN)");
+    throw UsageError("missing token (use --token, --token-file or DLOCK_TOKEN)");
   }
   return *token;
 }
@@ -87,24 +87,24 @@ CheckOptions check_options(const Settings& settings,
                            const RunAbove& above) {
   CheckOptions options;
   if (!name && above.name.empty()) {
-    throw UsageError("the name of a lock is missing, and DLOCK_NAME is not set");
+    throw UsageError("missing lock name, and DLOCK_NAME is not set");
   }
   options.name = parsed_name(name.value_or(above.name));
   std::optional<Fence> fence;
   with_setting(settings, "fence",
                [&](const std::string& value) { fence = parsed_fence(value); });
-  // DLOCK_FENCE is that of the innermost run; another lock may be held further out.
+  // DLOCK_FENCE is the fence of the innermost run; another lock may be held by an outer
+  // one.
   const auto given = settings.find("fence");
   const bool is_given =
       given != settings.end() && given->second.source == Setting::Source::command_line;
   if (!is_given && options.name != above.name) {
-    const auto held = fences_held_above(above.held, options.name);
+    const auto held = outer_fences_of(above.held, options.name);
     if (!held.empty()) fence = held.back();
   }
-  // A run that goes on without the lock has a name but no fence, and no grant has this
-  // one.
+  // A run without the lock has a name but no fence, and no grant has fence 0.
   if (!fence && options.name == above.name) fence = Fence{0};
-  if (!fence) throw UsageError("the fence is missing (--fence or DLOCK_FENCE)");
+  if (!fence) throw UsageError("missing fence (use --fence or DLOCK_FENCE)");
   options.fence = *fence;
   duration(settings, "min-validity", options.min_validity);
   return options;

@@ -12,17 +12,17 @@
 #include "cli/about.hpp"
 #include "cli/cache_view.hpp"
 #include "cli/command_output.hpp"
-#include "cli/completed.hpp"
 #include "cli/finished_run.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
 
-// The run that computes a value, or finds that it need not.
-class Computation final : public Errand {
+// The hooks of a run that computes a value, or finds that it does not have to.
+class Computation final : public RunHooks {
  public:
   Computation(const CacheOptions& options, const Speaker& speaker)
       : options_(options), speaker_(speaker), output_(options.max_size) {}
@@ -40,7 +40,7 @@ class Computation final : public Errand {
   asio::awaitable<bool> settle(const RunResult& result, Store& store, const Claim& claim,
                                Wakeup& wakeup) override;
 
-  // What another caller has stored in the meantime.
+  // The value that another caller has stored in the meantime.
   const std::optional<Value>& value() const { return value_; }
   // The run that counts as this one.
   const std::optional<RunInfo>& joined_run() const { return joined_run_; }
@@ -58,10 +58,11 @@ class Computation final : public Errand {
 };
 
 void warn_of_damage(const Speaker& speaker, const ValueLookup& found) {
-  if (!found.damage.empty()) speaker.warning("nothing usable is cached: " + found.damage);
+  if (!found.damage.empty())
+    speaker.warning("the cached value is unusable: " + found.damage);
 }
 
-// Somebody may have been quicker between our look and the grant.
+// Another caller may have stored a value between our lookup and the grant.
 asio::awaitable<bool> Computation::is_needed(Store& store, const Claim& claim,
                                              Wakeup& wakeup) {
   auto found = co_await values_of(store).get(claim.lock, wakeup);
@@ -73,14 +74,14 @@ asio::awaitable<void> Computation::joined(const RunInfo& run, Store& store,
                                           const Claim& claim, Wakeup& wakeup) {
   joined_run_ = run;
   if (run.exit_code != 0) co_return;
-  // Its ttl may be over already; it is what this caller has waited for all the same.
+  // The value's ttl may be over already, but this caller has waited for it.
   auto found = co_await values_of(store).get(claim.lock, wakeup);
   warn_of_damage(speaker_, found);
   value_ = std::move(found.value);
 }
 
-// A failure is one for those who wait as well. Output that is not there for them, or that
-// of a run that was lost, is not: the next of them runs the command itself.
+// A failed run counts for the waiters, too. A run whose output is not available to them,
+// or that was lost, does not: the next waiter runs the command itself.
 asio::awaitable<bool> Computation::settle(const RunResult& result, Store& store,
                                           const Claim& claim, Wakeup& wakeup) {
   const bool ran = result.outcome == Outcome::ran;
@@ -103,18 +104,18 @@ asio::awaitable<bool> Computation::store_output(Store& store, const Claim& claim
     if (storing == Storing::stored) {
       speaker_.step(store.protects()
                         ? "stored " + std::to_string(output_.whole()->size()) + " bytes"
-                        : "not stored (none: keeps nothing)");
+                        : "not stored (none: stores nothing)");
       co_return true;
     }
   } catch (const Failure& failure) {
     why = failure.what();
   }
-  // Else the lock is not ours any more, as giving it back is about to tell.
+  // Otherwise the lock is no longer ours, which its release is about to report.
   if (!why.empty()) speaker_.warning("not cached: " + why);
   co_return false;
 }
 
-// One call of the verb.
+// One invocation of the verb.
 class Cache {
  public:
   explicit Cache(const Invocation& invocation)
@@ -125,7 +126,7 @@ class Cache {
         speaker_(options_.name, common_.quiet, common_.verbose) {}
 
   const std::string& name() const { return options_.name; }
-  Exit to_the_end();
+  Exit execute();
 
  private:
   Exit forget() const;
@@ -144,12 +145,12 @@ class Cache {
   const CacheOptions options_;
   Speaker speaker_;
   const Clock::time_point until_ = later(Clock::now(), options_.wait);
-  std::optional<HeldSignals> held_;  // from when the lock is asked for
+  std::optional<HeldSignals> held_;  // set before the lock is requested
 };
 
-Exit Cache::to_the_end() {
+Exit Cache::execute() {
   if (options_.forget) return forget();
-  if (options_.show) return shown_value(common_, lock());
+  if (options_.show) return show_value(common_, lock());
   auto found = look();
   if (found && found->is_fresh) {
     speaker_.step("cached, " + std::to_string(found->bytes.size()) + " bytes");
@@ -158,7 +159,7 @@ Exit Cache::to_the_end() {
   held_.emplace();
   for (;;) {
     if (const auto exit = computed(found)) return *exit;
-    found.reset();  // what was there was dropped before it could be read
+    found.reset();  // the old value was removed before it could be read
   }
 }
 
@@ -167,38 +168,39 @@ Exit Cache::forget() const {
   Wakeup wakeup(context);
   const auto store = open_store(common_.store, store_timeout(common_, {}), context);
   const auto name = lock();
-  completed(context, [&]() -> asio::awaitable<bool> {
+  run_blocking(context, [&]() -> asio::awaitable<bool> {
     co_await values_of(*store).forget(name, wakeup);
     co_return true;
   });
   return {};
 }
 
-// Before anything else, and without what only a run needs: most calls end here.
+// Comes first, and needs nothing that only a run needs: most calls end here.
 std::optional<Value> Cache::look() const {
   asio::io_context context(1);
   Wakeup wakeup(context);
   const auto store = open_store(common_.store, store_timeout(common_, {}), context);
   const auto name = lock();
   try {
-    auto found = completed(context, [&] { return values_of(*store).get(name, wakeup); });
+    auto found =
+        run_blocking(context, [&] { return values_of(*store).get(name, wakeup); });
     warn_of_damage(speaker_, found);
     return std::move(found.value);
   } catch (const Failure& failure) {
-    // Whoever waits for a store does so in line for the lock.
+    // A caller that waits for the store does so while it requests the lock.
     const bool absent = failure.kind() == Failure::Kind::unreachable;
     if (!absent || !options_.waits_for_store) throw;
     return std::nullopt;
   }
 }
 
-// Who has something old to show does not wait for the lock, and says nothing of it.
+// A caller with a stale value neither waits for the lock nor reports that it is busy.
 RunOptions Cache::run_options(bool has_stale) const {
   RunOptions run;
   run.name = options_.name;
   run.command = options_.command;
   run.conflict_exit_code = has_stale ? 0 : options_.conflict_exit_code;
-  // Not as long again where it has to be tried again.
+  // Only the rest of the wait if this is a repetition.
   const auto left = std::chrono::ceil<milliseconds>(until_ - Clock::now());
   if (!has_stale && left.count() > 0) run.wait = left;
   run.waits_for_store = options_.waits_for_store;
@@ -206,7 +208,7 @@ RunOptions Cache::run_options(bool has_stale) const {
   return run;
 }
 
-// Nothing if it has to be tried again.
+// Returns nothing if the computation has to be repeated.
 std::optional<Exit> Cache::computed(const std::optional<Value>& stale) {
   Computation computation(options_, speaker_);
   const auto run =
@@ -218,7 +220,7 @@ std::optional<Exit> Cache::computed(const std::optional<Value>& stale) {
   if (const auto& value = computation.value()) return printed(value->bytes);
   if (const auto& joined = computation.joined_run()) return passed_on(*joined);
   if (stale && result.outcome == Outcome::busy) {
-    speaker_.step("somebody refreshes it: " + result.message);
+    speaker_.step("another call is refreshing it: " + result.message);
     return printed(stale->bytes);
   }
   if (result.outcome == Outcome::ran) {
@@ -227,16 +229,16 @@ std::optional<Exit> Cache::computed(const std::optional<Value>& stale) {
   return exit;
 }
 
-// Nothing for a success whose output is not there any more.
+// Returns nothing for a success whose output is no longer available.
 std::optional<Exit> Cache::passed_on(const RunInfo& run) const {
   if (run.exit_code == 0) return std::nullopt;
-  speaker_.error("the run that was waited for failed: " + described(run));
+  speaker_.error("the run that this call waited for failed: " + described(run));
   const auto signal = run.signal ? signal_named(*run.signal) : std::nullopt;
   return Exit{run.exit_code.value_or(code_of(ExitStatus::unavailable)), signal};
 }
 
-// Where there is nothing left to give back. But a reader that has gone, or a file at its
-// limit, is to be told of like a disk that is full.
+// Unblocks signals once there is nothing left to release. SIGPIPE and SIGXFSZ stay
+// ignored, so that a closed pipe or a file size limit is reported like a full disk.
 void Cache::let_signals_act() const {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
@@ -251,7 +253,7 @@ Exit Cache::printed(const std::string& bytes) const {
   return {code_of(ExitStatus::unavailable), {}};
 }
 
-// A command that failed is more to the point than who did not want to hear it.
+// The command's failure takes precedence over an output that cannot be written.
 Exit Cache::printed(CommandOutput& output, Exit exit) const {
   let_signals_act();
   if (output.print()) return exit;
@@ -261,14 +263,14 @@ Exit Cache::printed(CommandOutput& output, Exit exit) const {
   return failed ? exit : Exit{code_of(ExitStatus::unavailable), {}};
 }
 
-// As of any program whose reader has enough (`| head`): nothing is said of that.
+// Like any program whose reader stops early (`| head`), without a message.
 Exit Cache::ended_by_reader() { return {0, SIGPIPE}; }
 
 }  // namespace
 
 Exit cache_verb(const Invocation& invocation) {
   Cache cache(invocation);
-  return about(cache.name(), [&] { return cache.to_the_end(); });
+  return about(cache.name(), [&] { return cache.execute(); });
 }
 
 }  // namespace dlock

@@ -1,4 +1,4 @@
-// The verb `cache`: what a command prints, out of the store if it is there.
+// dlock cache: print a command's output, from the store if it is cached there.
 #pragma once
 
 #include "cli/app.hpp"

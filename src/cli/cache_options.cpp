@@ -7,7 +7,8 @@ CacheOptions cache_options(const Settings& settings, const std::string& key,
   CacheOptions options;
   const std::string prefix = "cache:";
   if (key.size() + prefix.size() > longest_text) {
-    throw UsageError("a key has at most " + std::to_string(longest_text - prefix.size()) +
+    throw UsageError("a key can have at most " +
+                     std::to_string(longest_text - prefix.size()) +
                      " bytes; this one has " + std::to_string(key.size()));
   }
   options.name = prefix + parsed_name(key);
@@ -15,13 +16,13 @@ CacheOptions cache_options(const Settings& settings, const std::string& key,
   options.forget = flag(settings, "forget");
   options.show = flag(settings, "show");
   if (options.forget && options.show) {
-    throw UsageError("--forget and --show exclude each other");
+    throw UsageError("--forget and --show cannot be combined");
   }
   const bool runs = !options.forget && !options.show;
   if (runs == options.command.empty()) {
-    throw UsageError(options.forget ? "--forget runs no command"
-                     : options.show ? "--show runs no command"
-                                    : "a command is missing (usage: dlock cache "
+    throw UsageError(options.forget ? "--forget takes no command"
+                     : options.show ? "--show takes no command"
+                                    : "missing command (usage: dlock cache "
                                       "[OPTIONS] KEY [--] COMMAND [ARG...])",
                      is_from_file(settings, options.show ? "show" : "forget"));
   }

@@ -2,8 +2,8 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "cli/completed.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
@@ -15,7 +15,7 @@ asio::awaitable<CachedValue> look(Store& store, const LockName& lock,
                                   const Speaker& speaker, Wakeup& wakeup) {
   auto found = co_await values_of(store).describe(lock, wakeup);
   if (!found.damage.empty()) {
-    speaker.warning("nothing usable is cached: " + found.damage);
+    speaker.warning("the cached value is unusable: " + found.damage);
   }
   CachedValue cached{found.value, std::nullopt};
   auto info = co_await store.inspector().inspect(lock, wakeup);
@@ -31,12 +31,12 @@ std::string cached_text(const CachedValue& cached) {
     text = std::to_string(value->size) + " bytes";
     if (value->age) text += ", stored " + for_people(*value->age) + " ago";
     text += value->fresh_for.count() > 0
-                ? ", good for another " + for_people(value->fresh_for)
+                ? ", fresh for another " + for_people(value->fresh_for)
                 : ", stale, served for another " + for_people(value->there_for) +
-                      " while somebody refreshes it";
+                      " during a refresh";
   }
   text += "\n";
-  if (cached.maker) text += "made by " + described(*cached.maker) + "\n";
+  if (cached.maker) text += "being made by " + described(*cached.maker) + "\n";
   return text;
 }
 
@@ -54,13 +54,13 @@ Json json_of(const std::string& key, const CachedValue& cached) {
   };
 }
 
-Exit shown_value(const CommonOptions& common, const LockName& lock) {
+Exit show_value(const CommonOptions& common, const LockName& lock) {
   asio::io_context context(1);
   Wakeup wakeup(context);
   const Speaker speaker(lock.name, common.quiet, common.verbose);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const auto cached =
-      completed(context, [&] { return look(*store, lock, speaker, wakeup); });
+      run_blocking(context, [&] { return look(*store, lock, speaker, wakeup); });
   const auto key = lock.name.substr(lock.name.find(':') + 1);
   print(common.json ? to_line(json_of(key, cached)) + "\n" : cached_text(cached));
   return {cached.value ? 0 : code_of(ExitStatus::not_held), {}};

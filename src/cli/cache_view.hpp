@@ -1,4 +1,4 @@
-// What there is to see of a cached value.
+// Shows a cached value (`dlock cache KEY --show`).
 #pragma once
 
 #include <optional>
@@ -11,17 +11,17 @@
 
 namespace dlock {
 
-// A value, and who is about to store another one.
+// The cached value, if there is one, and the holder that is computing a new one.
 struct CachedValue {
   std::optional<ValueInfo> value;
   std::optional<HolderInfo> maker;
 };
 
-// "5120 bytes, stored 3m12s ago, good for another 1m48s"
+// "5120 bytes, stored 3m12s ago, fresh for another 1m48s"
 std::string cached_text(const CachedValue& cached);
 Json json_of(const std::string& key, const CachedValue& cached);
 
-// `dlock cache KEY --show`: 0 if there is a value, 1 if not.
-Exit shown_value(const CommonOptions& common, const LockName& lock);
+// Prints the value's description. Exits with 0 if there is a value, 1 if not.
+Exit show_value(const CommonOptions& common, const LockName& lock);
 
 }  // namespace dlock

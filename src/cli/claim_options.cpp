@@ -8,7 +8,7 @@ namespace {
 constexpr milliseconds shortest_ttl{500};
 constexpr unsigned most_slots = 100'000;
 
-// Whether somebody seems to have given a name behind flock's -n, which is not to wait.
+// Whether the user seems to have used flock's -n (do not wait) in front of the name.
 bool is_word_for_slots(const Settings& settings, const std::string& value) {
   return settings.find("slots")->second.source == Setting::Source::command_line &&
          !value.empty() && value.find_first_of("0123456789") == std::string::npos;
@@ -19,7 +19,7 @@ bool is_word_for_slots(const Settings& settings, const std::string& value) {
 void set_ttl(const Settings& settings, milliseconds& ttl) {
   with_setting(settings, "ttl", [&](const std::string& value) {
     ttl = parsed_duration(value);
-    if (ttl < shortest_ttl) throw UsageError("a ttl is 500ms at least");
+    if (ttl < shortest_ttl) throw UsageError("must be at least 500ms");
   });
 }
 
@@ -38,8 +38,9 @@ void set_claim(const Settings& settings, const std::string& name, ClaimOptions& 
   set_ttl(settings, options.ttl);
   with_setting(settings, "slots", [&](const std::string& value) {
     if (is_word_for_slots(settings, value)) {
-      throw UsageError("'" + printable(value, 60) +
-                       "' is no number (-n is --slots; not to wait is the default)");
+      throw UsageError(
+          "'" + printable(value, 60) +
+          "' is not a number (-n means --slots; not waiting is the default)");
     }
     options.slots = parsed_number(value, 1, most_slots);
   });

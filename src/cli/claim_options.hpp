@@ -1,4 +1,4 @@
-// The options by which run, acquire and their like ask for a lock.
+// The options with which run and acquire request a lock.
 #pragma once
 
 #include <optional>
@@ -8,15 +8,15 @@
 
 namespace dlock {
 
-// They throw UsageError, like those of options.hpp that use them.
+// These functions throw UsageError, as do the functions in options.hpp that call them.
 
-// The lock, --wait, --ttl, --slots, --shared and --label.
+// Sets the lock name, --wait, --ttl, --slots, --shared and --label.
 void set_claim(const Settings& settings, const std::string& name, ClaimOptions& options);
 
-// Leaves `ttl` as it is if it was not set.
+// Leaves `ttl` unchanged if it was not set.
 void set_ttl(const Settings& settings, milliseconds& ttl);
 
-// How long to wait: max() for ever, nothing if not at all.
+// How long to wait: max() means forever, nothing means not at all.
 std::optional<milliseconds> chosen_wait(const Settings& settings);
 
 }  // namespace dlock

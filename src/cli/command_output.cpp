@@ -15,13 +15,13 @@
 namespace dlock {
 namespace {
 
-// A pipe that poll(2) says can be written to takes that much without waiting.
+// If poll(2) reports a pipe as writable, this much can be written without blocking.
 constexpr std::size_t safe_write = 4096;
 
-// What is read of a command that is ahead of who reads from us.
+// How much is read ahead of the reader of standard output.
 constexpr std::size_t most_ahead = 64 * 1024;
 
-// Between looks at everything else there is.
+// How many blocks are handled before other events get their turn.
 constexpr int rounds = 16;
 
 bool is_ready(int fd, short what, int timeout) {
@@ -33,17 +33,18 @@ bool is_ready(int fd, short what, int timeout) {
 
 CommandOutput::CommandOutput(std::size_t most) : most_(most) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw failure_of(errno, "cannot make a pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw failure_of(errno, "cannot create a pipe");
   reading_ = Fd(ends[0]);
   writing_ = Fd(ends[1]);
-  // Not the command's end: that is how it would find its standard output.
+  // Not the command's end, because the command would inherit the flag with its standard
+  // output.
   ::fcntl(reading_.get(), F_SETFL, O_NONBLOCK);
   epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event nothing_yet{EPOLLONESHOT, {}};
   if (!epoll_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, ends[0], &nothing_yet) != 0) {
     throw failure_of(errno, "cannot watch a pipe");
   }
-  // It refuses what never has to be waited for.
+  // Fails for a file, which never blocks.
   blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, STDOUT_FILENO, &nothing_yet) == 0;
 }
 
@@ -72,7 +73,8 @@ void CommandOutput::take(std::size_t most) {
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return;
     if (size == 0) {
-      // Closed by all who had it. Before it is closed here, for the guardian's sake.
+      // Every writer has closed the pipe. It is removed from epoll before it is closed
+      // here, because the guardian has the descriptor as well.
       if (poll_) ::epoll_ctl(poll_->fd(), EPOLL_CTL_DEL, reading_.get(), nullptr);
       reading_.reset();
       return;
@@ -103,7 +105,7 @@ void CommandOutput::pass_on() {
   passed_ = 0;
 }
 
-// As without dlock: the command is told by its next write that nobody reads any more.
+// As without dlock: the command's next write fails because nobody reads.
 void CommandOutput::give_up() {
   error_ = errno;
   failed_ = passes_on_ = true;

@@ -1,4 +1,4 @@
-// The standard output of a command, on its way through dlock.
+// Captures and forwards the standard output of a command.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -12,33 +12,34 @@
 
 namespace dlock {
 
-// Keeps what a command writes, up to a limit. Beyond it there is no reason to: then it
-// passes everything on to dlock's own standard output, as fast as that takes it, and
-// takes no more than that from the command.
+// Buffers the command's output up to a limit, so that it can be cached. Past the limit
+// the output will not be cached, so everything is forwarded to dlock's own standard
+// output; then the command is read only as fast as standard output accepts the data.
 class CommandOutput {
  public:
-  // Makes the pipe. Throws Failure (exhausted).
+  // Creates the pipe. Throws Failure (exhausted).
   explicit CommandOutput(std::size_t most);
 
-  // Both close-on-exec.
+  // Both ends are close-on-exec.
   int writing_end() const { return writing_.get(); }
   int reading_end() const { return reading_.get(); }
 
-  // Makes ready what start() needs, until stop(). Throws Failure (exhausted).
+  // Allocates what start() needs, for use until stop(). Throws Failure (exhausted).
   void prepare(boost::asio::io_context& context);
 
-  // The command runs and has its end: takes what comes from now on. Until stop().
+  // To be called once the command runs with its end of the pipe: reads from it until
+  // stop().
   void start();
 
-  // The command has ended, or never started: takes what is in the pipe at this moment,
-  // and nothing of what others may write to it later.
+  // To be called once the command has ended, or if it was not started. Reads what is in
+  // the pipe at that moment, and nothing that other processes may write to it later.
   void stop();
 
-  // All that it wrote; null if that was more than is kept.
+  // The complete output, or null if it exceeded the limit.
   const std::string* whole() const { return passes_on_ ? nullptr : &bytes_; }
 
-  // Writes what has not been passed on yet, and waits for whoever is slow to read it.
-  // Whether all of it was written, here and before; if not, error() is the errno.
+  // Writes the output that was not forwarded yet, and waits for a slow reader. Returns
+  // whether all of the output was written; if not, error() is the errno.
   bool print();
   int error() const { return error_; }
 
@@ -54,19 +55,20 @@ class CommandOutput {
   std::size_t most_;
   Fd reading_;
   Fd writing_;
-  // An epoll instance of our own, watched in its turn while the command runs: for Asio to
-  // watch a descriptor itself, that has to be non-blocking, for everybody who has it.
+  // Our own epoll instance, which Asio watches while the command runs. Asio cannot watch
+  // the descriptors themselves: it would make them non-blocking for every process that
+  // shares them.
   Fd epoll_;
   std::optional<Readable> poll_;
-  bool blocks_ = true;  // standard output can make us wait; a file cannot
+  bool blocks_ = true;  // whether standard output can block; a file cannot
   std::string bytes_;
-  std::size_t passed_ = 0;  // of these
+  std::size_t passed_ = 0;  // bytes of these
   bool passes_on_ = false;
-  bool failed_ = false;  // standard output takes no more
+  bool failed_ = false;  // standard output cannot be written any more
   int error_ = 0;        // why
 };
 
-// Writes all of it to standard output, also where that was made non-blocking. False if
+// Writes all of `bytes` to standard output, even if it is non-blocking. Returns false if
 // that is not possible.
 bool print_bytes(std::string_view bytes);
 

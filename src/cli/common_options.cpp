@@ -11,13 +11,13 @@ constexpr Choice<Color> colors[] = {
 
 constexpr Choice<bool> yes_or_no[] = {{"true", true}, {"false", false}};
 
-// Far more than anybody has.
+// Far more than any setup has.
 constexpr unsigned most_replicas = 15;
 
-// All of the servers that a quorum can have, but for those that it takes to grant.
+// The largest number of servers in a quorum, minus those needed for a grant.
 constexpr unsigned most_strength = 4;
 
-// Whom a certificate can be made out to.
+// A name that a certificate can contain.
 std::string parsed_tls_name(const std::string& text) {
   const bool is_name = !text.empty() && text.size() <= longest_text &&
                        std::all_of(text.begin(), text.end(), [](char c) {
@@ -26,8 +26,7 @@ std::string parsed_tls_name(const std::string& text) {
                                 c == '_' || c == ':';
                        });
   if (!is_name) {
-    throw UsageError("'" + printable(text, 60) +
-                     "' is neither the name of a host nor an address");
+    throw UsageError("'" + printable(text, 60) + "' is not a host name or an address");
   }
   return text;
 }
@@ -42,7 +41,7 @@ net::TlsOptions tls_options(const Settings& settings) {
   tls.insecure = flag(settings, "tls-insecure");
   if (tls.certificate.empty() != tls.key.empty()) {
     throw UsageError(
-        "--tls-cert and --tls-key go together",
+        "--tls-cert and --tls-key must be set together",
         is_from_file(settings, "tls-cert") || is_from_file(settings, "tls-key"));
   }
   return tls;
@@ -51,15 +50,15 @@ net::TlsOptions tls_options(const Settings& settings) {
 std::optional<std::string> user_from(const Settings& settings, std::string_view name) {
   std::optional<std::string> user;
   with_setting(settings, name, [&](const std::string& value) {
-    if (value.empty()) throw UsageError("a user's name is missing");
-    if (!is_printable_utf8(value)) throw UsageError("not a name of printable UTF-8");
+    if (value.empty()) throw UsageError("missing user name");
+    if (!is_printable_utf8(value)) throw UsageError("not printable UTF-8");
     user = value;
   });
   return user;
 }
 
-// A password comes from one place: a file that the command line or the environment names,
-// the variable, a file that the configuration names, the URL.
+// The password is taken from the first of these: a file named on the command line or in
+// the environment, the variable, a file named in the configuration, the URL.
 void take_password(const Settings& settings, const std::string& name,
                    std::optional<std::string>& password, std::string& password_file) {
   const auto file = file_name(settings, name + "-file");
@@ -77,11 +76,11 @@ Replicas parsed_replicas(const std::string& text) {
   try {
     return {.count = parsed_number(text, 0, most_replicas)};
   } catch (const UsageError& error) {
-    throw UsageError(std::string(error.what()) + ", nor all");
+    throw UsageError(std::string(error.what()) + ", or all");
   }
 }
 
-// Also for a store that has no use for them, so that a mistake is found at once.
+// Evaluated for every store, so that a mistake is found at once.
 Credentials credentials_from(const Settings& settings) {
   Credentials credentials;
   credentials.user = user_from(settings, "user");

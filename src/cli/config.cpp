@@ -14,9 +14,9 @@
 namespace dlock {
 namespace {
 
-// A setting in force; `value` is nothing where nothing is set.
+// A setting in effect; `value` is empty if nothing is set.
 struct SettingRow {
-  const VerbSpec* verb;  // null for a common one
+  const VerbSpec* verb;  // null for a common option
   std::string option;
   std::optional<std::string> value;
   std::string source;
@@ -28,12 +28,12 @@ struct SettingRow {
 };
 
 struct Default {
-  std::string_view verb;  // empty: of all that have the option
+  std::string_view verb;  // empty: all verbs with the option
   std::string_view option;
   std::string_view value;
 };
 
-// As the verbs' options have them when nothing is said. The first that fits counts.
+// The defaults of the verbs' options. The first match counts.
 constexpr Default defaults[] = {
     {"", "namespace", "dlock"},
     {"", "store-timeout", "2s"},
@@ -101,7 +101,7 @@ bool is_on(const Settings& settings, std::string_view name) {
          found->second.value != "0";
 }
 
-// Takes out what gives way to a setting that it excludes, as it does where it is used.
+// Removes settings that yield to one that excludes them, as the verb does.
 Settings in_force(Settings settings) {
   constexpr std::string_view exclusive[][2] = {{"quiet", "verbose"},
                                                {"shared", "slots"},
@@ -129,7 +129,7 @@ std::vector<SettingRow> common_rows(const Invocation& invocation, const Config& 
     auto row = row_of(nullptr, option, settings);
     if (option.name == "config" && !config.path.empty()) row.value = config.path;
     if (option.name == "store") {
-      // As the store tells its URL: without a password, with the directory.
+      // As the store reports its URL: without a password, with the directory.
       asio::io_context context(1);
       const auto& common = invocation.common;
       row.value = open_store(common.store, store_timeout(common, {}), context)->url();
@@ -144,7 +144,7 @@ std::vector<SettingRow> common_rows(const Invocation& invocation, const Config& 
   return rows;
 }
 
-// What verbs have of their own: all of them, or those that can be about the lock `name`.
+// The settings of verbs: of all of them, or of those that act on the lock `name`.
 std::vector<SettingRow> verb_rows(const std::string& name, const Config& config) {
   std::vector<SettingRow> rows;
   for (const auto& verb : all_verbs()) {
@@ -157,7 +157,7 @@ std::vector<SettingRow> verb_rows(const std::string& name, const Config& config)
   return rows;
 }
 
-// What the file says for each verb and lock has to go together, too.
+// Checks that the file's settings for each verb and lock can be combined.
 void check_all_together(const Config& config) {
   if (config.path.empty()) return;
   std::vector<std::string> names{""};

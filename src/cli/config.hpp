@@ -1,4 +1,4 @@
-// The verb `config`: every setting in force, and where it comes from.
+// dlock config: show every setting and where it comes from.
 #pragma once
 
 #include "cli/app.hpp"
@@ -6,7 +6,7 @@
 
 namespace dlock {
 
-// Throws UsageError and Failure, both for a file that cannot be right.
+// Throws UsageError or Failure if the configuration file is invalid.
 ExitStatus config_verb(const Invocation& invocation);
 
 }  // namespace dlock

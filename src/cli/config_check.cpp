@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view cache_locks = "cache:";
 
-// The verb that comes first where several have an option of the same name.
+// The first verb, if several have an option of the same name.
 const VerbSpec* verb_of_lock_with(std::string_view name, std::string_view key) {
   const VerbSpec* found = nullptr;
   for (const auto& verb : all_verbs()) {
@@ -27,7 +27,7 @@ bool is_common_key(std::string_view key) {
   return key != "config" && option_in(common_specs(), key) != nullptr;
 }
 
-// The tables that such a key may stand in: "[run], [acquire] or [lock."NAME"]".
+// The tables that may contain such a key: "[run], [acquire] or [lock."NAME"]".
 std::string tables_of(std::string_view key) {
   std::vector<std::string> tables;
   for (const auto& verb : all_verbs()) {
@@ -47,15 +47,14 @@ std::string tables_of(std::string_view key) {
   return text;
 }
 
-// A key that cannot stand in this table; `shown` is "" for the top level, or "run".
+// A key that does not belong in this table; `shown` is "" for the top level, or "run".
 Failure misplaced(const Config& config, const std::string& shown, const std::string& key,
                   const Line& line, const std::vector<std::string_view>& possible) {
   const auto here = shown.empty() ? "at the top level" : "in [" + shown + "]";
   const auto quoted = "'" + printable(key, 60) + "'";
   if (key == "password" || key == "sentinel-password") {
-    return broken_line(
-        config.path, line,
-        "a password is not taken from here; " + key + "-file names the file it is in");
+    return broken_line(config.path, line,
+                       "a password cannot be set here; use " + key + "-file");
   }
   if (is_common_key(key)) {
     return broken_line(
@@ -71,7 +70,8 @@ Failure misplaced(const Config& config, const std::string& shown, const std::str
                          printable(key) + did_you_mean(key, possible));
 }
 
-// `verb_of` tells whose rules hold for a key, or null if it is none of this table's.
+// `verb_of` returns the verb whose rules apply to a key, or null if the key does not
+// belong in this table.
 template <typename VerbOf>
 void check_table(const Config& config, const ConfigTable& table, const std::string& shown,
                  const std::vector<std::string_view>& possible, VerbOf verb_of) {
@@ -101,7 +101,7 @@ void check_verbs(const Config& config) {
       const auto meant = did_you_mean(name, verb_names());
       throw broken_line(
           config.path, table.line,
-          "[" + printable(name, 60) + "] is not a verb of dlock" +
+          "unknown table [" + printable(name, 60) + "]" +
               (meant.empty() ? ": the table of a lock is [" + shown_lock(name) + "]"
                              : meant));
     }

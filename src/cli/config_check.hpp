@@ -1,4 +1,4 @@
-// Whether all of a configuration file can be right, and what it says then.
+// Validates the whole configuration file.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace dlock {
 
-// Looks at every key and value of every table, whatever verb or lock it is for: a mistake
-// is found at once and not at night. Throws UsageError or Failure, both with file and
-// line.
+// Validates every key and value of every table, whatever verb or lock it is for, so that
+// a mistake is found at once and not during a nightly run. Throws UsageError or Failure,
+// both with file and line.
 void check(const Config& config);
 
-// Whether what `verb` does is about the lock `name`, so that [lock."NAME"] holds for it.
+// Whether `verb` acts on the lock `name`, so that the table [lock."NAME"] applies to it.
 bool is_about_lock(Verb verb, std::string_view name);
 
-// A value of the table `shown` ("" for the top level) as a setting.
+// The value of a key in the table `shown` ("" for the top level) as a setting.
 Setting setting_in(const Config& config, const std::string& shown, const std::string& key,
                    const ConfigValue& value);
 

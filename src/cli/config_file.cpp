@@ -24,17 +24,17 @@ Failure broken(const std::string& path, const std::string& why) {
   return Failure(Failure::Kind::misconfigured, printable(path) + ": " + why);
 }
 
-// A file that others may write can name a command's lock, its time and its store.
+// Whoever can write the file decides on a command's lock, time limit and store.
 void check_ownership(const std::string& path, const struct stat& status) {
   if ((status.st_mode & S_IWOTH) != 0) {
     throw Failure(
         Failure::Kind::rejected,
-        printable(path) + ": not used, for everybody may write to it (chmod o-w)");
+        printable(path) + ": refusing to use a file that everyone can write (chmod o-w)");
   }
   if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
-    throw Failure(Failure::Kind::rejected, printable(path) + ": not used, for it is " +
-                                               user_name(status.st_uid) +
-                                               "'s, not yours or root's");
+    throw Failure(Failure::Kind::rejected,
+                  printable(path) + ": refusing to use a file owned by " +
+                      user_name(status.st_uid) + ", not by you or root");
   }
 }
 
@@ -44,7 +44,7 @@ std::string contents_of(const std::string& path) {
   if (!file || ::fstat(file.get(), &status) != 0) {
     throw failure_of_named(errno, printable(path));
   }
-  if (!S_ISREG(status.st_mode)) throw broken(path, "not a plain file");
+  if (!S_ISREG(status.st_mode)) throw broken(path, "not a regular file");
   if (status.st_size > longest_file) throw broken(path, "larger than 1 MiB");
   check_ownership(path, status);
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
@@ -54,7 +54,7 @@ std::string contents_of(const std::string& path) {
   return text;
 }
 
-// The parser explains itself over several lines, the first of which says it.
+// The parser's message has several lines; the first one has the reason.
 std::string first_line_of(std::string text) {
   constexpr std::string_view prefix = "[error] ";
   if (text.starts_with(prefix)) text.erase(0, prefix.size());
@@ -64,7 +64,7 @@ std::string first_line_of(std::string text) {
   return printable(text, 200);
 }
 
-// What was parsed, and stays for as long as somebody may ask for a line.
+// The parsed file, kept for as long as a line number may be requested.
 using Toml = std::shared_ptr<const toml::value>;
 
 Line line_of(const Toml& root, const toml::value& value) {
@@ -86,7 +86,7 @@ ConfigValue value_from(const Toml& root, const toml::value& value,
     text << value.as_floating();
     return {text.str(), line};
   }
-  throw broken_line(path, line, key + ": a text, a number, true or false is wanted");
+  throw broken_line(path, line, key + ": expected a string, a number or a boolean");
 }
 
 ConfigTable table_from(const Toml& root, const toml::value& table,
@@ -104,7 +104,7 @@ void add_locks(const Toml& root, const toml::value& tables, Config& config) {
     if (!table.is_table()) {
       throw broken_line(config.path, line_of(root, table),
                         "'" + printable(name, 60) +
-                            "' is in no lock's table: the table of the lock NAME is "
+                            "' is not in a lock's table: the table of the lock NAME is "
                             "[lock.\"NAME\"]");
     }
     config.locks[name] = table_from(root, table, config.path, shown_lock(name));
@@ -128,7 +128,7 @@ Toml parsed_toml(const std::string& text, const std::string& path) {
 
 Config config_from(const std::string& path) {
   const auto text = contents_of(path);
-  // What toml11 does with other bytes within quotes is undefined.
+  // The behavior of toml11 for other bytes in strings is undefined.
   if (!is_utf8(text)) throw broken(path, "not valid UTF-8");
   const auto root = parsed_toml(text, path);
   Config config;

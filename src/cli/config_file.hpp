@@ -1,4 +1,4 @@
-// The TOML file of settings.
+// Reads the TOML configuration file.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace dlock {
 
-// Tells a line of the file. The parser counts from the beginning of the file each time,
-// so it is asked only where the line is told to somebody.
+// Returns a line number of the file. The parser counts lines from the start of the file
+// for every request, so this is called only when a message needs the line.
 using Line = std::function<std::size_t()>;
 
 struct ConfigValue {
-  std::string text;  // as the same option would have it on the command line
+  std::string text;  // as written for the same option on the command line
   Line line;
 };
 
@@ -31,14 +31,14 @@ struct Config {
   std::map<std::string, ConfigTable, std::less<>> locks;  // [lock."NAME"]
 };
 
-// Reads `path`. Throws Failure: `misconfigured` for what cannot be read or is no TOML
-// with plain values, `rejected` for a file that others could have written.
+// Reads `path`. Throws Failure: `misconfigured` if the file cannot be read or is not TOML
+// with plain values, `rejected` if another user could have written it.
 Config config_from(const std::string& path);
 
-// That something is wrong in that line: "/etc/dlock/config.toml:3: ...".
+// A Failure about that line: "/etc/dlock/config.toml:3: ...".
 Failure broken_line(const std::string& path, const Line& line, const std::string& why);
 
-// A table of a lock as the file has it: lock."NAME".
+// The name of a lock's table as it is written in the file: lock."NAME".
 std::string shown_lock(const std::string& name);
 
 }  // namespace dlock

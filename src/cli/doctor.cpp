@@ -1,13 +1,13 @@
 #include "cli/doctor.hpp"
 
-#include "cli/completed.hpp"
 #include "cli/doctor_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 
 namespace dlock {
 namespace {
 
-// What it is called; a local store without a home directory has no name.
+// The store's URL; a local store without a home directory has none.
 std::string name_of(const StoreUrl& url, milliseconds timeout,
                     asio::io_context& context) {
   try {
@@ -34,15 +34,15 @@ ExitStatus doctor_verb(const Invocation& invocation) {
   const auto timeout = store_timeout(common, {});
   asio::io_context context(1);
   Wakeup wakeup(context);
-  const auto examination = completed(context, [&] {
+  const auto examination = run_blocking(context, [&] {
     return examine_store(common.store, common.name_space, timeout, context, wakeup);
   });
   const auto store = name_of(common.store, timeout, context);
   if (common.json) {
     print(to_line(json_of(examination, store)) + "\n");
   } else {
-    const Sheet sheet{use_color(common.color), columns_of_output(), common.quiet};
-    print(examination_text(examination, store, sheet));
+    const DoctorFormat format{use_color(common.color), columns_of_output(), common.quiet};
+    print(examination_text(examination, store, format));
   }
   return status_of(worst_of(examination.findings));
 }

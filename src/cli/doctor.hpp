@@ -1,4 +1,4 @@
-// dlock doctor: what is wrong with a store, and what to do about it.
+// dlock doctor: check the store and recommend fixes.
 #pragma once
 
 #include "cli/app.hpp"

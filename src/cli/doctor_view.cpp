@@ -22,8 +22,8 @@ std::string colored(Level level, bool wanted) {
   return text;
 }
 
-// `text` behind `indent` columns that are filled already, in lines that end before
-// `columns`, unless that leaves too little room; 0: in one line.
+// `text` after `indent` columns that are already used, wrapped at `columns` unless that
+// leaves too little room; 0: on one line.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t columns) {
   constexpr std::size_t least = 24;
   if (columns < indent + least) return text;
@@ -61,13 +61,13 @@ std::int64_t not_made(const Examination& examination) {
                        [](const Finding& finding) { return !finding.is_made; });
 }
 
-// "all is well", "1 error, 2 warnings; 1 check could not be made"
+// "no problems found", "1 error, 2 warnings; 1 check could not be made"
 std::string summary_of(const Examination& examination) {
   const auto errors = count_of(examination, Level::error, "error");
   const auto warnings = count_of(examination, Level::warning, "warning");
   const auto unknown = not_made(examination);
   auto text = errors + (errors.empty() || warnings.empty() ? "" : ", ") + warnings;
-  if (text.empty()) text = unknown == 0 ? "all is well" : "nothing wrong found";
+  if (text.empty()) text = "no problems found";
   if (unknown == 0) return text;
   return text + "; " + std::to_string(unknown) + (unknown == 1 ? " check" : " checks") +
          " could not be made";
@@ -116,7 +116,7 @@ Json json_of(const Examination& examination, const std::string& store) {
 }
 
 std::string examination_text(const Examination& examination, const std::string& store,
-                             const Sheet& sheet) {
+                             const DoctorFormat& format) {
   constexpr std::size_t level_columns = 9;  // "warning" and a gap
   std::size_t check_columns = 0;
   for (const auto& finding : examination.findings) {
@@ -125,20 +125,20 @@ std::string examination_text(const Examination& examination, const std::string& 
   const auto indent = level_columns + check_columns;
   std::string text;
   for (const auto& finding : examination.findings) {
-    if (sheet.only_trouble && finding.level < Level::warning) continue;
+    if (format.only_trouble && finding.level < Level::warning) continue;
     const auto level_size = std::string_view(name_of(finding.level)).size();
-    text += colored(finding.level, sheet.color);
+    text += colored(finding.level, format.color);
     text.append(level_columns - level_size, ' ');
     text += finding.check;
     text.append(check_columns - finding.check.size(), ' ');
-    text += wrapped(finding.message, indent, sheet.columns) + "\n";
+    text += wrapped(finding.message, indent, format.columns) + "\n";
     if (finding.advice.empty()) continue;
     text.append(indent, ' ');
-    text += "-> " + wrapped(finding.advice, indent + 3, sheet.columns) + "\n";
+    text += "-> " + wrapped(finding.advice, indent + 3, format.columns) + "\n";
   }
   const auto worst = worst_of(examination.findings);
-  if (sheet.only_trouble && worst < Level::warning) return text;
-  return text + colored(summary_of(examination), paint_of(worst), sheet.color) + " in " +
+  if (format.only_trouble && worst < Level::warning) return text;
+  return text + colored(summary_of(examination), paint_of(worst), format.color) + " in " +
          printable(store) + "\n";
 }
 

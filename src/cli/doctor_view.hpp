@@ -1,4 +1,4 @@
-// What `doctor` found: JSON for programs, a line for each check for people.
+// Shows the findings of `doctor`: as JSON, or as text with one line per check.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@ const char* name_of(Finding::Level level);
 
 Json json_of(const Examination& examination, const std::string& store);
 
-// What the text is for.
-struct Sheet {
+// How the text is formatted.
+struct DoctorFormat {
   bool color = false;
-  std::size_t columns = 0;  // of the terminal; 0 if it is none
+  std::size_t columns = 0;  // width of the terminal; 0 if the output is not a terminal
   bool only_trouble = false;
 };
 
-// `store` is its URL. Lines are broken where the terminal ends.
+// `store` is the URL of the store. Lines are wrapped at `format.columns`.
 std::string examination_text(const Examination& examination, const std::string& store,
-                             const Sheet& sheet);
+                             const DoctorFormat& format);
 
 }  // namespace dlock

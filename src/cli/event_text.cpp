@@ -8,7 +8,7 @@
 namespace dlock {
 namespace {
 
-// How the run ended that an event ends, who took the lock, or else what it is about.
+// How the run ended, who took the lock, or what the event is about.
 std::string message_of(const Event& event) {
   if (event.taken_by) return taker_text(*event.taken_by);
   if (event.run) {

@@ -1,12 +1,12 @@
-// Every status dlock exits with on its own account.
+// Every exit status of dlock itself.
 #pragma once
 
 #include <optional>
 
 namespace dlock {
 
-// The command's own status takes the place of these whenever it ran to its end. A test
-// holds the manual and --help against this list.
+// If the command ran to its end, its own status is used instead. A test checks the manual
+// and --help against this list.
 enum class ExitStatus : int {
   success = 0,
   not_held = 1,               // nobody holds the lock (status, break)
@@ -16,7 +16,7 @@ enum class ExitStatus : int {
   unavailable = 69,           // EX_UNAVAILABLE: the store cannot be reached
   bug = 70,                   // EX_SOFTWARE
   not_obtained = 75,          // EX_TEMPFAIL: held by others, wait over
-  lost = 76,             // the lease ended while the command ran, or is not ours any more
+  lost = 76,             // the lease ended while the command ran, or is no longer ours
   permission = 77,       // EX_NOPERM
   misconfigured = 78,    // EX_CONFIG
   timed_out = 124,       // as timeout(1)
@@ -27,7 +27,7 @@ enum class ExitStatus : int {
 
 constexpr int code_of(ExitStatus status) { return static_cast<int>(status); }
 
-// How dlock itself ends.
+// How dlock ends: with an exit code, or by a signal.
 struct Exit {
   int code = 0;
   std::optional<int> by_signal;

@@ -1,4 +1,4 @@
-// What each exit status means, for those who read --help.
+// Explains each exit status for --help.
 #pragma once
 
 #include <string_view>
@@ -14,11 +14,11 @@ struct ExitText {
   std::string_view text;
 };
 
-// Every status that dlock itself can end with for this verb, the smallest first. The
-// command's own, and ends by a signal, are not among them.
+// Every status that dlock itself can exit with for this verb, in ascending order, without
+// the command's own status and without deaths by signal.
 std::vector<ExitText> exit_texts(Verb verb);
 
-// Whether the verb runs a command, whose exit status it passes on.
+// Whether the verb runs a command and exits with the command's status.
 bool passes_status_on(Verb verb);
 
 }  // namespace dlock

@@ -26,7 +26,7 @@ constexpr FailureKind failure_kinds[] = {
     {ExitStatus::no_resources, "resources"},
 };
 
-// Their standard output is the command's. (That of `limit` is the answer first.)
+// Verbs whose standard output is the command's. (`limit` prints its own answer first.)
 bool is_for_command(Verb verb) { return verb == Verb::run || verb == Verb::cache; }
 
 }  // namespace
@@ -47,7 +47,7 @@ std::string failure_document(int exit_code, const std::string& message) {
 }
 
 bool has_json_output(const Invocation& invocation) {
-  // What `eval` is to have, or nothing; a `json` of the configuration does not count
+  // With --export the output is for `eval`; `json` in the configuration file is ignored
   // then.
   if (flag(invocation.settings, "export") &&
       gives_way(invocation.settings, "json", "export")) {

@@ -1,4 +1,4 @@
-// What --json prints of a failure.
+// The JSON document that --json prints for a failure.
 #pragma once
 
 #include <optional>
@@ -10,18 +10,19 @@
 
 namespace dlock {
 
-// What kind of failure an exit code is: "unavailable" for 69. Nothing for one that is
-// none, or the command's own.
+// The kind of failure that an exit code stands for: "unavailable" for 69. Nothing if the
+// code is not a failure of dlock's own.
 std::optional<std::string_view> failure_kind(int exit_code);
 
-// {"error":{"code":69,"kind":"unavailable","message":"cannot reach db:6379"}}, as a line.
-// For an exit code that is a failure.
+// One line: {"error":{"code":69,"kind":"unavailable","message":"cannot reach db:6379"}}.
+// `exit_code` must stand for a failure.
 std::string failure_document(int exit_code, const std::string& message);
 
-// Whether standard output is for JSON of dlock's own, and not for a command's output.
+// Whether standard output carries dlock's JSON, and not the output of a command.
 bool has_json_output(const Invocation& invocation);
 
-// The same of a command line that may be wrong, as far as it can be told, with --json.
+// The same for a command line that may be invalid, as far as it can be determined:
+// whether --json was given for a verb that prints JSON.
 bool asks_for_json(const std::vector<std::string>& args);
 
 }  // namespace dlock

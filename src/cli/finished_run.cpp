@@ -16,7 +16,7 @@
 namespace dlock {
 namespace {
 
-// What the lease of this run is good for.
+// The timing of this run's lease.
 LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
   const bool runs_out = leases_run_out(common.store);
   const auto budget =
@@ -24,15 +24,15 @@ LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
   return LeaseTiming(options.ttl, options.supervision.kill_after, budget);
 }
 
-// Throws UsageError if the lease is too short for what has to fit into it.
+// Throws UsageError if the lease is too short for its renewal and for ending the command.
 void check(const LeaseTiming& timing) {
   if (timing.is_sound()) return;
   throw UsageError("a ttl of " + for_people(timing.ttl()) + " is too short: " +
-                   for_people(timing.renew_every()) + " until it is renewed, " +
-                   for_people(timing.budget()) + " for the store to answer, " +
+                   for_people(timing.renew_every()) + " until renewal, " +
+                   for_people(timing.budget()) + " for the store to reply, " +
                    for_people(timing.grace()) + " from TERM to KILL and " +
-                   for_people(timing.margin() + timing.drift()) + " of margin make " +
-                   for_people(timing.needed()));
+                   for_people(timing.margin() + timing.drift()) +
+                   " of margin add up to " + for_people(timing.needed()));
 }
 
 SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& options,
@@ -44,17 +44,17 @@ SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& op
 }
 
 Guardian::Task guardian_task(const RunOptions& options, const SupervisionPlan& plan,
-                             const HeldSignals& held, const Errand* errand) {
-  // Of what dlock adds no variable can be longer than this: exec(3) would refuse it.
+                             const HeldSignals& held, const RunHooks* run_hooks) {
+  // An upper limit for each variable that dlock adds: exec(3) rejects longer ones.
   constexpr std::size_t longest_variable = 128 * 1024;
   std::size_t size = 4 * longest_variable;
   for (auto* variable = environ; *variable != nullptr; ++variable) {
     size += std::strlen(*variable) + 1 + sizeof(char*);
   }
   Guardian::Task task{options.command, held.inherited(), plan, size};
-  if (errand != nullptr) {
-    task.output = errand->output();
-    task.output_reader = errand->output_reader();
+  if (run_hooks != nullptr) {
+    task.output = run_hooks->output();
+    task.output_reader = run_hooks->output_reader();
   }
   return task;
 }
@@ -64,15 +64,15 @@ struct Parts {
   std::optional<Run> run;
 };
 
-// Of a run that is all there was to do: the process ends now, and the kernel clears away
-// memory, maps and descriptors faster than one by one, while the next in line waits. Not
-// where something looks for leaks, for which it needs descriptors of its own.
+// If nothing follows the run, its objects are not destroyed: the process exits now, and
+// the kernel frees memory, maps and descriptors faster than destructors, while the next
+// waiter waits. Not in builds with leak detection, which needs descriptors of its own.
 #ifdef DLOCK_LOOKS_FOR_LEAKS
 constexpr bool ends_at_once = false;
 #else
 constexpr bool ends_at_once = true;
 #endif
-// Volatile, or the compiler would leave them out.
+// Volatile, or the compiler would remove them.
 Parts* volatile left_to_the_kernel = nullptr;
 Guardian* volatile guardian_left = nullptr;
 
@@ -88,7 +88,7 @@ FinishedRun run_ended_by(const Failure& failure, const std::string& store) {
 }
 
 FinishedRun finished_run(const Invocation& invocation, const RunOptions& options,
-                         const HeldSignals& held, Errand* errand) {
+                         const HeldSignals& held, RunHooks* run_hooks) {
   const auto& common = invocation.common;
   const auto timing = timing_of(common, options);
   const bool needs_guardian = leases_run_out(common.store);
@@ -99,24 +99,25 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
   try {
     const auto plan = supervision_of(common, options, timing);
     std::unique_ptr<Guardian> guardian;
-    // Before anything is asked of a store.
+    // Before the store is contacted.
     if (!needs_guardian && plan.needs_tree()) ProcessTree().must_be_seen();
     if (needs_guardian) {
-      guardian = std::make_unique<Guardian>(guardian_task(options, plan, held, errand));
+      guardian =
+          std::make_unique<Guardian>(guardian_task(options, plan, held, run_hooks));
     }
     auto parts = std::make_unique<Parts>();
     auto& run = parts->run.emplace(RunParts{parts->context, invocation, options, timing,
-                                            plan, held, guardian.get(), errand});
+                                            plan, held, guardian.get(), run_hooks});
     finished.store = run.store_url();
     asio::co_spawn(
-        parts->context, [&run] { return run.to_the_end(); },
+        parts->context, [&run] { return run.execute(); },
         [&](std::exception_ptr thrown, RunResult ended) {
           finished.error = thrown;
           result = std::move(ended);
           parts->context.stop();
         });
     parts->context.run();
-    if (ends_at_once && errand == nullptr) {
+    if (ends_at_once && run_hooks == nullptr) {
       left_to_the_kernel = parts.release();
       if (guardian) guardian->dismiss();
       guardian_left = guardian.release();

@@ -1,12 +1,12 @@
-// A command that is run under a lock, with everything that takes.
+// Runs a command under a lock, from start to finish.
 #pragma once
 
 #include <exception>
 #include <string>
 
 #include "cli/app.hpp"
-#include "cli/errand.hpp"
 #include "cli/report.hpp"
+#include "cli/run_hooks.hpp"
 #include "supervise/signals.hpp"
 #include "util/failure.hpp"
 
@@ -14,17 +14,18 @@ namespace dlock {
 
 struct FinishedRun {
   RunResult result;
-  std::string store;         // its URL; empty if it did not get that far
-  std::exception_ptr error;  // what ended it, where the result does not say
+  std::string store;  // its URL; empty if the run failed before the store was opened
+  std::exception_ptr
+      error;  // the error that ended the run, if the result does not contain it
 };
 
-// A run that came to nothing by the failure that is being handled.
+// The result of a run that was ended by the exception being handled, `failure`.
 FinishedRun run_ended_by(const Failure& failure, const std::string& store);
 
-// Asks for the lock, runs the command and gives the lock back; says on standard error
-// what there is to say. Without a store open yet, because the guardian has to come first.
-// `errand` is of the verb, or null. Throws UsageError for a lease that is too short.
+// Acquires the lock, runs the command and releases the lock, printing messages on
+// standard error. The store must not be open yet, because the guardian has to be forked
+// first. `run_hooks` may be null. Throws UsageError if the ttl is too short.
 FinishedRun finished_run(const Invocation& invocation, const RunOptions& options,
-                         const HeldSignals& held, Errand* errand);
+                         const HeldSignals& held, RunHooks* run_hooks);
 
 }  // namespace dlock

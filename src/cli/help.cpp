@@ -15,27 +15,27 @@ struct GroupTitle {
 constexpr GroupTitle groups[] = {
     {VerbGroup::run, "Run"},
     {VerbGroup::by_hand, "By hand"},
-    {VerbGroup::look, "Look"},
+    {VerbGroup::look, "Inspect"},
     {VerbGroup::operate, "Operate"},
     {VerbGroup::rate_and_cache, "Rate limit and cache"},
 };
 
-// Two that the parser adds by itself.
+// Two options that the parser adds.
 constexpr OptionSpec help_specs[] = {
-    {"help", 'h', "", "", "show this"},
+    {"help", 'h', "", "", "show this help"},
     {"version", 0, "", "", "show the version"},
 };
 
 constexpr std::string_view examples =
     "Examples:\n"
-    "  dlock run nightly-job -- ./backup.sh        skip it if it still runs\n"
+    "  dlock run nightly-job -- ./backup.sh        skip it if still running\n"
     "  dlock run -w 5m deploy -- make deploy       queue for up to 5 minutes\n"
     "  dlock run -n 3 -w forever gpu -- ./train    at most 3 at a time\n"
-    "  dlock cache --ttl 10m report -- ./report    run it once in 10 minutes\n"
+    "  dlock cache --ttl 10m report -- ./report    at most once in 10 minutes\n"
     "  dlock limit -w 1m api 5/1s -- curl URL      at most 5 in any second\n"
-    "  dlock status nightly-job                    who has it\n";
+    "  dlock status nightly-job                    who holds it\n";
 
-// What is explained, indented, and what it is, from this column on.
+// A term, indented, with its explanation from this column on.
 std::string line(std::string what, std::string_view help, std::size_t column) {
   what.insert(0, 2, ' ');
   what.resize(std::max(column, what.size() + 1), ' ');
@@ -52,9 +52,9 @@ std::string line(const OptionSpec& spec) {
 std::string exit_codes_of(Verb verb) {
   std::string text = "\nExit codes:\n";
   if (passes_status_on(verb)) {
-    text += "  the command's own, and its signal; or\n";
+    text += "  the command's own exit code or signal; or\n";
   } else if (verb == Verb::watch) {
-    text += "  ends by the signal that ends it; or\n";
+    text += "  ended by the signal that interrupts it; or\n";
   }
   for (const auto& exit : exit_texts(verb)) {
     text += line(std::to_string(code_of(exit.status)), exit.text, 7);
@@ -67,7 +67,7 @@ std::string exit_codes_of(Verb verb) {
 std::string general_help(std::span<const VerbSpec> verbs) {
   std::string text =
       "Usage: dlock [OPTIONS] VERB [OPTIONS] [ARGS]\n\n"
-      "  A named lock around a command: for shell scripts and cron.\n\n";
+      "  Runs commands under named locks, for shell scripts and cron.\n\n";
   for (const auto& [group, title] : groups) {
     text.append(title) += ":\n";
     for (const auto& verb : verbs) {
@@ -76,7 +76,7 @@ std::string general_help(std::span<const VerbSpec> verbs) {
     text += '\n';
   }
   text +=
-      "Options and exit codes of a verb: dlock VERB --help. Everything: man dlock.\n\n";
+      "Options and exit codes of a verb: dlock VERB --help. Full manual: man dlock.\n\n";
   return text.append(examples);
 }
 

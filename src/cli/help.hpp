@@ -1,4 +1,4 @@
-// What --help prints, put together only where somebody asks for it.
+// Builds the text of --help, only when it is requested.
 #pragma once
 
 #include <span>
@@ -8,10 +8,10 @@
 
 namespace dlock {
 
-// Of dlock itself: the verbs in their groups, then examples.
+// The help of dlock: its verbs by group, then examples.
 std::string general_help(std::span<const VerbSpec> verbs);
 
-// Of one verb: its own options, the common ones, its exit codes.
+// The help of one verb: its own options, the common options and its exit codes.
 std::string help_of(const VerbSpec& verb, std::span<const OptionSpec> common);
 
 }  // namespace dlock

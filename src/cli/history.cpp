@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "cli/about.hpp"
-#include "cli/completed.hpp"
 #include "cli/history_view.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "lock/dedupe.hpp"
 #include "lock/history.hpp"
@@ -43,7 +43,7 @@ bool is_wanted(const RunInfo& run, const HistoryOptions& options, WallTime now) 
   return !options.since || is_recent(run.started, *options.since, now);
 }
 
-// Those that are wanted, the last that started first.
+// The runs to list, the last started first.
 std::vector<RunOfLock> wanted_of(const std::vector<LockHistory>& histories,
                                  const HistoryOptions& options) {
   std::vector<RunOfLock> wanted;
@@ -66,7 +66,7 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const auto runs = wanted_of(
-      completed(
+      run_blocking(
           context,
           [&] { return look(store->inspector(), common.name_space, options, wakeup); }),
       options);
@@ -78,10 +78,10 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
   } else if (runs.empty()) {
     const bool is_choice = options.failed || options.since;
     Speaker(options.name.value_or(""), common.quiet, common.verbose)
-        .warning(is_choice ? "no such run is known" : "no run is known");
+        .warning(is_choice ? "no matching runs are recorded" : "no runs are recorded");
   } else {
     print(
-        history_text(runs, wall_now(), paper_of_output(use_color(common.color)), names));
+        history_text(runs, wall_now(), format_of_output(use_color(common.color)), names));
   }
   return ExitStatus::success;
 }
@@ -92,7 +92,7 @@ ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& op
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const auto info =
-      completed(context, [&] { return store->inspector().inspect(lock, wakeup); });
+      run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
   const auto answer = success_within(info, *options.succeeded_within);
   if (common.json) {
     print(to_line(json_of(answer, lock.name)) + "\n");

@@ -1,4 +1,4 @@
-// dlock history: the last runs of locks, and whether one has succeeded lately.
+// dlock history: show the last runs of locks, or whether one has succeeded recently.
 #pragma once
 
 #include "cli/app.hpp"

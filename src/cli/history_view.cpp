@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t bar_columns = 10;
 
-// Whether the locale's characters are UTF-8, as setlocale(3) would find it.
+// Whether the locale uses UTF-8, determined as setlocale(3) does.
 bool is_utf8_locale() {
   for (const auto* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* value = std::getenv(name);
@@ -29,7 +29,7 @@ bool is_utf8_locale() {
   return false;
 }
 
-// In halves of a column, where there are such; what ran at all has one.
+// In half columns where the locale has such characters; every run has at least one.
 std::string bar(milliseconds duration, milliseconds longest, bool blocks) {
   const auto halves = static_cast<std::int64_t>(2 * bar_columns);
   const auto length =
@@ -96,8 +96,8 @@ std::vector<std::string> titles_of(const Columns& columns) {
   return titles;
 }
 
-std::string table_of(const std::vector<RunOfLock>& runs, WallTime now, const Paper& paper,
-                     const Columns& columns) {
+std::string table_of(const std::vector<RunOfLock>& runs, WallTime now,
+                     const HistoryFormat& format, const Columns& columns) {
   Table table(titles_of(columns));
   const auto longest = longest_of(runs);
   for (const auto& [lock, run] : runs) {
@@ -108,17 +108,17 @@ std::string table_of(const std::vector<RunOfLock>& runs, WallTime now, const Pap
     cells.push_back(for_people(ago));
     cells.push_back(run.duration ? for_people(*run.duration) : "-");
     if (columns.bars) {
-      cells.push_back(run.duration ? bar(*run.duration, longest, paper.blocks) : "");
+      cells.push_back(run.duration ? bar(*run.duration, longest, format.blocks) : "");
     }
     cells.push_back(printable(run.host, 64));
     if (columns.users) cells.push_back(printable(run.user, 64));
-    cells.push_back(colored(outcome_of(run), paint_of(run), paper.color));
+    cells.push_back(colored(outcome_of(run), paint_of(run), format.color));
     table.add(std::move(cells));
   }
-  return table.text("", paper.color, paper.columns);
+  return table.text("", format.color, format.columns);
 }
 
-// The widest line.
+// The width of the widest line.
 std::size_t columns_of_lines(std::string_view text) {
   std::size_t widest = 0;
   while (!text.empty()) {
@@ -131,12 +131,12 @@ std::size_t columns_of_lines(std::string_view text) {
 
 }  // namespace
 
-Paper paper_of_output(bool color) {
-  Paper paper;
-  paper.color = color;
-  paper.columns = columns_of_output();
-  paper.blocks = is_utf8_locale();
-  return paper;
+HistoryFormat format_of_output(bool color) {
+  HistoryFormat format;
+  format.color = color;
+  format.columns = columns_of_output();
+  format.blocks = is_utf8_locale();
+  return format;
 }
 
 Json json_of(const RunOfLock& run, Names names) {
@@ -148,19 +148,19 @@ Json json_of(const RunOfLock& run, Names names) {
 }
 
 std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
-                         const Paper& paper, Names names) {
+                         const HistoryFormat& format, Names names) {
   if (runs.empty()) return "";
-  const auto text_with = [&](Detail detail, const Paper& on) {
+  const auto text_with = [&](Detail detail, const HistoryFormat& on) {
     return table_of(runs, now, on, columns_for(runs, detail, names));
   };
-  if (paper.columns == 0) return text_with(Detail::moments, paper);
-  auto uncut = paper;
+  if (format.columns == 0) return text_with(Detail::moments, format);
+  auto uncut = format;
   uncut.columns = 0;
   for (const auto detail : {Detail::bars, Detail::moments}) {
     auto text = text_with(detail, uncut);
-    if (columns_of_lines(text) <= paper.columns) return text;
+    if (columns_of_lines(text) <= format.columns) return text;
   }
-  return text_with(Detail::least, paper);
+  return text_with(Detail::least, format);
 }
 
 SuccessWithin success_within(const LockInfo& lock, milliseconds span) {

@@ -1,4 +1,4 @@
-// The runs of a lock as `history` shows them to people.
+// Shows the runs that `history` lists.
 #pragma once
 
 #include <optional>
@@ -10,33 +10,33 @@
 
 namespace dlock {
 
-// What the output is for.
-struct Paper {
+// How the text is formatted.
+struct HistoryFormat {
   bool color = false;
-  std::size_t columns = 0;  // of the terminal; 0 if it is none
-  bool blocks = false;      // whether it can show block characters
+  std::size_t columns = 0;  // width of the terminal; 0 if the output is not a terminal
+  bool blocks = false;      // whether the output can show block characters
 };
 
-// That of standard output.
-Paper paper_of_output(bool color);
+// The format for standard output.
+HistoryFormat format_of_output(bool color);
 
 struct RunOfLock {
   std::string lock;
   RunInfo run;
 };
 
-// Whether it is told of each run which lock's it is.
+// Whether each run is shown with the name of its lock.
 enum class Names { shown, left_out };
 
 Json json_of(const RunOfLock& run, Names names);
 
-// A line for each run, as of `now`. Where there is room for it, with a bar as long as the
-// run, compared with the longest one; where there is little, without the moment at which
-// it started, and whose it is.
+// One line per run, as of `now`. On a wide terminal each line has a bar that shows the
+// run's duration relative to the longest one. On a narrow one the start time and the
+// owner are left out.
 std::string history_text(const std::vector<RunOfLock>& runs, WallTime now,
-                         const Paper& paper, Names names);
+                         const HistoryFormat& format, Names names);
 
-// Whether the last success of a lock ended less than some time ago.
+// Whether the last successful run of a lock ended within `span`.
 struct SuccessWithin {
   milliseconds span{};
   bool is_within = false;

@@ -10,8 +10,8 @@ namespace {
 // "pid 123, nightly copy: ./backup.sh"
 std::string use_of(const HolderInfo& holder, const std::string& label,
                    const std::string& command) {
-  const auto state = holder.kept      ? "ended"
-                     : holder.for_pid ? kept_by(holder)
+  const auto state = holder.run_ended ? "ended"
+                     : holder.for_pid ? renewed_for(holder)
                                       : "pid " + std::to_string(holder.pid);
   const auto shown = is_detached(holder) ? "" : command;
   if (label.empty()) return state + (shown.empty() ? "" : ", " + shown);
@@ -22,12 +22,14 @@ std::string described(const HolderInfo& holder, const std::string& label,
                       const std::string& command) {
   if (holder.foreign) {
     return std::string(foreign_holder) +
-           (holder.expires_in ? ", which ends in " + for_people(*holder.expires_in)
-                              : ", which does not end by itself");
+           (holder.expires_in ? ", expires in " + for_people(*holder.expires_in)
+                              : ", does not expire");
   }
   return owner_text(holder.user, holder.host) + " (" + use_of(holder, label, command) +
-         ") for " + for_people(holder.held) + (holder.kept ? kept_note(holder) : "") +
-         (is_detached(holder) && !holder.for_pid ? ", ends in " + time_left(holder) : "");
+         ") for " + for_people(holder.held) +
+         (holder.run_ended ? hold_note(holder) : "") +
+         (is_detached(holder) && !holder.for_pid ? ", expires in " + time_left(holder)
+                                                 : "");
 }
 
 }  // namespace
@@ -36,18 +38,20 @@ std::string owner_text(const std::string& user, const std::string& host) {
   return printable(user, 64) + "@" + printable(host, 64);
 }
 
-bool is_detached(const HolderInfo& holder) { return !holder.attached && !holder.kept; }
+bool is_detached(const HolderInfo& holder) {
+  return !holder.attached && !holder.run_ended;
+}
 
 std::string time_left(const HolderInfo& holder) {
   return for_people(holder.expires_in.value_or(milliseconds(0)));
 }
 
-std::string kept_note(const HolderInfo& holder) {
-  return ", kept for another " + time_left(holder);
+std::string hold_note(const HolderInfo& holder) {
+  return ", held for another " + time_left(holder);
 }
 
-std::string kept_by(const HolderInfo& holder) {
-  return "kept by pid " + std::to_string(holder.pid);
+std::string renewed_for(const HolderInfo& holder) {
+  return "renewed for pid " + std::to_string(holder.pid);
 }
 
 std::string shown_label(const HolderInfo& holder) { return printable(holder.label, 60); }
@@ -59,7 +63,7 @@ std::string described(const HolderInfo& holder) {
 std::string refusal_text(const Answer& answer, unsigned slots) {
   if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
     return "in use with " + std::to_string(differ->in_use) + " slots, not " +
-           std::to_string(slots) + ": all who ask have to name the same number";
+           std::to_string(slots) + ": all users of a lock must set the same --slots";
   }
   if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
     return described(deduplicated->by);
@@ -68,12 +72,12 @@ std::string refusal_text(const Answer& answer, unsigned slots) {
     const auto& host = superseded->host;
     return "superseded by a newer run" +
            (host.empty() ? ""
-                         : " (" + printable(host, 64) + " pid " +
+                         : " (" + printable(host, 64) + ", pid " +
                                std::to_string(superseded->pid) + ")");
   }
   const auto* busy = std::get_if<Busy>(&answer);
   if (busy == nullptr) return "held by an outer run";
-  if (busy->holders.empty()) return "promised to one who waits";
+  if (busy->holders.empty()) return "promised to a waiter";
   auto text = "held by " + described(busy->holders.front());
   if (busy->holders.size() > 1) {
     text += " and " + std::to_string(busy->holders.size() - 1) + " more";
@@ -84,17 +88,17 @@ std::string refusal_text(const Answer& answer, unsigned slots) {
 std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_least) {
   for (const auto& holder : lock.holders) {
     if (holder.foreign || holder.fence != fence) continue;
-    if (holder.kept) return "the run of this grant has ended";
-    return "held by this grant for another " + time_left(holder) + ", and not for " +
+    if (holder.run_ended) return "the run of this grant has ended";
+    return "held by this grant only for another " + time_left(holder) + ", not for " +
            for_people(at_least);
   }
-  if (lock.holders.empty()) return "not held by this grant any more: it is free";
-  return "not held by this grant any more: held by " + described(lock.holders.front());
+  if (lock.holders.empty()) return "no longer held by this grant: the lock is free";
+  return "no longer held by this grant: held by " + described(lock.holders.front());
 }
 
 std::string waiting_text(const Busy& busy, std::size_t columns) {
   const auto place =
-      "; place " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
+      "; position " + std::to_string(busy.place) + " of " + std::to_string(busy.queued);
   if (busy.holders.empty()) return "waiting" + place;
   const auto& holder = busy.holders.front();
   const auto label = shown_label(holder);
@@ -106,8 +110,8 @@ std::string waiting_text(const Busy& busy, std::size_t columns) {
   const auto command = printable_command(holder.command);
   auto whole = waiting + held_by(command);
   if (fits(whole) || holder.foreign) return whole;
-  // First less of the command, then none, then no label, then only who and since when,
-  // then only that.
+  // Shortens the command first, then drops the command, the label, the pid, and finally
+  // the owner.
   constexpr std::size_t least = 4;
   constexpr std::size_t comma = 2;
   const auto room = columns - std::min(columns, columns_of(waiting + held_by("")));

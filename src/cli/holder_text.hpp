@@ -1,4 +1,4 @@
-// What sentences and tables say of a holder.
+// Describes a holder, for messages and tables.
 #pragma once
 
 #include <string>
@@ -7,25 +7,26 @@
 
 namespace dlock {
 
-// Somebody who uses the same key but is not dlock.
+// A client that is not dlock and uses the same key.
 constexpr const char* foreign_holder = "a foreign holder";
 
 // "root@web1"
 std::string owner_text(const std::string& user, const std::string& host);
 
-// Whether it was granted by hand: no process stands for it, and it ends by itself.
+// Whether the lease was acquired by hand: it belongs to no process and expires unless it
+// is renewed.
 bool is_detached(const HolderInfo& holder);
 
-// Its label, as far as a sentence has room for it.
+// The label, shortened for messages.
 std::string shown_label(const HolderInfo& holder);
 
-// "12s": until a lease ends that does.
+// "12s": the time until the lease expires.
 std::string time_left(const HolderInfo& holder);
 
-// "kept by pid 20860": of a detached lease that is renewed for a process.
-std::string kept_by(const HolderInfo& holder);
+// "renewed for pid 20860": for a detached lease that is renewed while a process lives.
+std::string renewed_for(const HolderInfo& holder);
 
-// ", kept for another 12s": of a lock that is held on after its run.
-std::string kept_note(const HolderInfo& holder);
+// ", held for another 12s": for a lock that is still held after its run.
+std::string hold_note(const HolderInfo& holder);
 
 }  // namespace dlock

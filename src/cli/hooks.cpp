@@ -9,13 +9,13 @@
 #include <cstdio>
 #include <system_error>
 
-#include "cli/completed.hpp"
+#include "cli/run_blocking.hpp"
 #include "lock/clock.hpp"
 #include "util/failure.hpp"
 #include "util/on_exit.hpp"
 #include "util/text.hpp"
 
-// The headers alone: of Boost.Filesystem nothing is to be linked.
+// Header-only use: nothing of Boost.Filesystem is to be linked.
 #define BOOST_PROCESS_USE_STD_FS
 #include <boost/process/args.hpp>
 #include <boost/process/async.hpp>
@@ -40,13 +40,13 @@ process::environment environment_of(const std::vector<std::string>& entries) {
   process::environment environment;
   for (const auto& entry : entries) {
     const auto equals = entry.find('=');
-    if (equals == 0 || equals == std::string::npos) continue;  // no shell has it
+    if (equals == 0 || equals == std::string::npos) continue;  // not a shell variable
     environment[entry.substr(0, equals)] = entry.substr(equals + 1);
   }
   return environment;
 }
 
-// How a shell ended that was not told to, in words; empty if it ended well.
+// How the shell ended if dlock did not end it; empty if it succeeded.
 std::string trouble_of(int wait_status) {
   if (WIFSIGNALED(wait_status))
     return "was ended by SIG" + signal_name(WTERMSIG(wait_status));
@@ -54,8 +54,8 @@ std::string trouble_of(int wait_status) {
   return code == 0 ? "" : "ended with exit code " + std::to_string(code);
 }
 
-// Lets SIGCHLD through to Asio's handler for as long as it is there: it is held like all
-// others, and read from a descriptor otherwise.
+// Unblocks SIGCHLD for Asio's handler while this object lives; at other times it is
+// blocked like all signals and read from a descriptor.
 class ChildSignal {
  public:
   ChildSignal() { change(SIG_UNBLOCK); }
@@ -72,7 +72,7 @@ class ChildSignal {
   }
 };
 
-// One hook at work.
+// One running hook.
 class Hook {
  public:
   Hook(asio::io_context& context, const HookPlan& plan, const HeldSignals& held)
@@ -100,12 +100,12 @@ class Hook {
   pid_t group_id_ = 0;
   bool has_ended_ = false;  // the shell
   Clock::time_point end_at_ = Clock::time_point::max();
-  Clock::time_point kill_at_ = Clock::time_point::max();  // known once TERM was sent
+  Clock::time_point kill_at_ = Clock::time_point::max();  // set once TERM was sent
   bool was_killed_ = false;
   std::optional<int> signal_;
 };
 
-// Its process group gets no signals of the terminal's: we do, and end it.
+// Its process group gets no signals from the terminal: dlock gets them and ends the hook.
 std::error_code Hook::start() {
   std::error_code error;
   const auto input = asio::buffer(plan_.input);
@@ -131,11 +131,11 @@ std::error_code Hook::start() {
 }
 
 asio::awaitable<HookEnd> Hook::to_its_end() {
-  wakeup_.prepare();  // what is to end it has to be there before it starts
+  wakeup_.prepare();  // the timer that ends the hook, before it starts
   while (signals_.next()) {
   }
   if (const auto error = start()) {
-    co_return HookEnd{"cannot be started: " + error.message(), std::nullopt};
+    co_return HookEnd{"could not be started: " + error.message(), std::nullopt};
   }
   end_at_ = later(Clock::now(), plan_.limit);
   {
@@ -147,16 +147,16 @@ asio::awaitable<HookEnd> Hook::to_its_end() {
       co_await wakeup_.wait_until(next_look(now));
     }
   }
-  group_.detach();  // or what it leaves behind would be killed
+  group_.detach();  // otherwise processes that it leaves behind would be killed
   if (!has_ended_) shell_.detach();
   co_return result();
 }
 
-// Does what is due: passes on that dlock is to end, and that the time is up.
+// Forwards a signal that ends dlock, and enforces the time limit.
 void Hook::obey(Clock::time_point now) {
   while (const auto signal = signals_.next()) {
     if (!ends_by_default(signal->number)) continue;
-    // Who says it twice does not want to wait.
+    // A second signal means not to wait any longer.
     if (signal_) kill_at_ = now;
     if (!signal_) signal_ = signal->number;
   }
@@ -172,20 +172,20 @@ void Hook::obey(Clock::time_point now) {
   }
 }
 
-// Once its time was up, all of its processes have to be gone; but what not even KILL ends
-// (it waits for a disk) is not waited for without end.
+// After the time limit all of its processes have to be gone. But dlock does not wait
+// forever for a process that even SIGKILL does not end, because it waits for a disk.
 bool Hook::is_over(Clock::time_point now) const {
   if (was_killed_ && now >= later(kill_at_, plan_.kill_after)) return true;
   if (!has_ended_) return false;
   if (kill_at_ == Clock::time_point::max() || was_killed_) return true;
-  // What became ours when its parent ended.
+  // Orphans that were reparented to us.
   while (::waitpid(-group_id_, nullptr, WNOHANG) > 0) {
   }
   return ::killpg(group_id_, 0) != 0;
 }
 
 Clock::time_point Hook::next_look(Clock::time_point now) const {
-  // Nobody tells of the end of processes that are no children.
+  // There is no notification when processes end that are not our children.
   constexpr milliseconds pause{20};
   if (has_ended_) return later(now, pause);
   return was_killed_ ? later(kill_at_, plan_.kill_after) : std::min(end_at_, kill_at_);
@@ -194,14 +194,14 @@ Clock::time_point Hook::next_look(Clock::time_point now) const {
 HookEnd Hook::result() const {
   if (signal_) return {"", signal_};
   if (kill_at_ != Clock::time_point::max()) {
-    return {"was ended, for it took longer than " + for_people(plan_.limit), {}};
+    return {"was ended because it took longer than " + for_people(plan_.limit), {}};
   }
   return {trouble_of(shell_.native_exit_code()), {}};
 }
 
 }  // namespace
 
-std::optional<HookKind> hook_that_hears_of(const RunResult& result) {
+std::optional<HookKind> hook_for(const RunResult& result) {
   switch (result.outcome) {
     case Outcome::ran:
       return result.exit_code == 0 ? HookKind::on_success : HookKind::on_failure;
@@ -253,11 +253,11 @@ HookEnd run_hook(const HookPlan& plan, const HeldSignals& held) {
   try {
     asio::io_context context(1);
     Hook hook(context, plan, held);
-    return completed(context, [&] { return hook.to_its_end(); });
+    return run_blocking(context, [&] { return hook.to_its_end(); });
   } catch (...) {
     const auto failure = caught_failure();
     if (!failure) throw;
-    return {"cannot be started: " + std::string(failure->what()), {}};
+    return {"could not be started: " + std::string(failure->what()), {}};
   }
 }
 

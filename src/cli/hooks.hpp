@@ -1,4 +1,4 @@
-// What is run when all of a run is over: --on-success, --on-failure and --on-busy.
+// Runs the user's hooks after a run: --on-success, --on-failure and --on-busy.
 #pragma once
 
 #include <optional>
@@ -12,35 +12,37 @@
 
 namespace dlock {
 
-// Which of the hooks hears of a run that went so; nothing if none does.
+// The hook to run after a run with this result; nothing if none applies.
 enum class HookKind { on_success, on_failure, on_busy };
-std::optional<HookKind> hook_that_hears_of(const RunResult& result);
+std::optional<HookKind> hook_for(const RunResult& result);
 
 // The option that sets it: "--on-failure".
 std::string_view option_of(HookKind kind);
 
-// What the user wants to be run then; empty if nothing.
+// The command line of the hook; empty if it is not set.
 const std::string& line_for(HookKind kind, const HookLines& lines);
 
-// What it is told of the run, as "NAME=value"; empty where it does not apply.
+// The variables that describe the run, as "NAME=value"; the value is empty where it does
+// not apply.
 std::vector<std::string> hook_variables(const RunIdentity& run, const RunResult& result);
 
 struct HookPlan {
   std::string line;                      // for /bin/sh -c
-  std::vector<std::string> environment;  // all of it
+  std::vector<std::string> environment;  // the complete environment
   std::string input;                     // on its standard input
-  // It is ended then: with TERM, and so much later with KILL, all of its process group.
+  // After `limit` the hook's process group gets SIGTERM, and `kill_after` later SIGKILL.
   milliseconds limit{60'000};
   milliseconds kill_after{5'000};
 };
 
 struct HookEnd {
-  std::string trouble;        // why it did not end well; empty if it did
-  std::optional<int> signal;  // that told us to end meanwhile: the hook was ended for it
+  std::string trouble;  // why the hook failed; empty if it succeeded
+  std::optional<int>
+      signal;  // a signal that asked dlock to exit, for which the hook was ended
 };
 
-// Runs a hook and waits for its end. With the run over: the lock is given back, and this
-// process has no other children. What came of signals before does not count any more.
+// Runs a hook and waits for it to end. The run must be over: the lock is released and
+// this process has no other children. Signals that arrived earlier are ignored.
 HookEnd run_hook(const HookPlan& plan, const HeldSignals& held);
 
 }  // namespace dlock

@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "cli/about.hpp"
-#include "cli/completed.hpp"
 #include "cli/limit_view.hpp"
 #include "cli/look.hpp"
 #include "cli/nesting.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "cli/wait_notice.hpp"
 #include "lock/admission.hpp"
@@ -25,7 +25,7 @@
 namespace dlock {
 namespace {
 
-// As dlock found it, but for secrets.
+// The inherited environment without secrets.
 std::vector<std::string> environment_for_command() {
   std::vector<std::string> environment;
   for (auto* variable = environ; *variable != nullptr; ++variable) {
@@ -36,7 +36,7 @@ std::vector<std::string> environment_for_command() {
 
 Exit exit_with(ExitStatus status) { return {code_of(status), {}}; }
 
-// One who wants to be admitted, and what comes after that.
+// One invocation of the verb: asks for admission, then runs the command.
 class Limited {
  public:
   Limited(asio::io_context& context, const CommonOptions& common,
@@ -48,7 +48,7 @@ class Limited {
         signals_(context, wakeup_, held),
         store_(open_store(common.store, store_timeout(common, {}), context)) {}
 
-  asio::awaitable<Exit> to_the_end();
+  asio::awaitable<Exit> execute();
 
  private:
   asio::awaitable<RateAnswer> obtain();
@@ -65,7 +65,7 @@ class Limited {
   std::unique_ptr<Store> store_;
 };
 
-asio::awaitable<Exit> Limited::to_the_end() {
+asio::awaitable<Exit> Limited::execute() {
   std::optional<RateAnswer> admission;
   std::optional<Failure> failure;
   try {
@@ -85,7 +85,7 @@ asio::awaitable<Exit> Limited::to_the_end() {
   const auto& admitted = std::get<Admitted>(*admission);
   answer(true, admitted.remaining, admitted.next_in);
   speaker_.step("admitted, " + std::to_string(admitted.remaining) + " remaining" +
-                (store_->protects() ? "" : " (none: admits everybody)"));
+                (store_->protects() ? "" : " (none: admits everyone)"));
   if (options_.command.empty()) co_return exit_with(ExitStatus::success);
   co_return co_await run_command();
 }
@@ -103,17 +103,17 @@ asio::awaitable<RateAnswer> Limited::obtain() {
   WaitNotice notice(speaker_, patience.until);
   patience.waiting = [&](milliseconds turn_in) {
     return notice.waiting(
-        [&](std::size_t) { return "waiting: a turn in " + for_people(turn_in); });
+        [&](std::size_t) { return "waiting: turn in " + for_people(turn_in); });
   };
   patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
-  speaker_.step("asking " + printable(store_->url()));
+  speaker_.step("contacting " + printable(store_->url()));
   co_return co_await await_admission(rates_of(*store_), std::move(claim),
                                      std::move(patience), wakeup_);
 }
 
-// There is nothing to give back, so it runs like any other command.
+// Nothing has to be released, so the command is executed directly.
 asio::awaitable<Exit> Limited::run_command() {
-  store_.reset();  // it would be kept open for as long as the command runs
+  store_.reset();  // otherwise the connection would stay open while the command runs
   SupervisionPlan plan;
   plan.own_group = !has_terminal();
   DirectSupervisor command(options_.command, plan, signals_, wakeup_,
@@ -142,15 +142,15 @@ void Limited::answer(bool admitted, unsigned remaining, milliseconds next_in) co
 
 Exit Limited::refused(const Rate& in_use) const {
   speaker_.error("in use with " + text_of(in_use) + ", not " + text_of(options_.rate) +
-                 ": all who ask have to name the same rate");
+                 ": all users of a limit must set the same rate");
   return exit_with(ExitStatus::misconfigured);
 }
 
 Exit Limited::refused(const NotAdmitted& not_yet) const {
   answer(false, not_yet.remaining, not_yet.next_in);
-  speaker_.warning("rate exceeded (" + text_of(options_.rate) + "): a turn in " +
+  speaker_.warning("rate exceeded (" + text_of(options_.rate) + "): next turn in " +
                    for_people(not_yet.next_in) +
-                   (options_.wait ? ", which is too long a wait" : ""));
+                   (options_.wait ? ", longer than --wait" : ""));
   return exit_with(ExitStatus::not_obtained);
 }
 
@@ -161,7 +161,7 @@ Exit limit_verb(const Invocation& invocation) {
       limit_options(invocation.settings, invocation.operands, invocation.command);
   return about(options.name, [&] {
     if (options.action == LimitOptions::Action::show) {
-      return shown_limit(invocation.common, options.name);
+      return show_limit(invocation.common, options.name);
     }
     if (options.action == LimitOptions::Action::reset) {
       return reset_limit(invocation.common, options.name);
@@ -169,7 +169,7 @@ Exit limit_verb(const Invocation& invocation) {
     const HeldSignals held;
     asio::io_context context(1);
     Limited limited(context, invocation.common, options, held);
-    return completed(context, [&] { return limited.to_the_end(); });
+    return run_blocking(context, [&] { return limited.execute(); });
   });
 }
 

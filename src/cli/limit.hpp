@@ -1,4 +1,4 @@
-// dlock limit: be admitted so many times in a period, and perhaps run a command then.
+// dlock limit: admit a caller within a rate, and then run its command, if any.
 #pragma once
 
 #include "cli/app.hpp"

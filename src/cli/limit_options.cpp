@@ -6,7 +6,7 @@ namespace {
 LimitOptions::Action action(const Settings& settings) {
   const bool shows = flag(settings, "show");
   const bool resets = flag(settings, "reset");
-  if (shows && resets) throw UsageError("--show and --reset exclude each other");
+  if (shows && resets) throw UsageError("--show and --reset cannot be combined");
   if (shows) return LimitOptions::Action::show;
   return resets ? LimitOptions::Action::reset : LimitOptions::Action::admit;
 }
@@ -23,14 +23,14 @@ LimitOptions limit_options(const Settings& settings,
   if (options.action != LimitOptions::Action::admit) {
     if (operands.size() > 1 || !command.empty()) {
       throw UsageError(
-          "--show and --reset take the name alone (usage: dlock limit NAME "
+          "--show and --reset take only a name (usage: dlock limit NAME "
           "--show)");
     }
     return options;
   }
   if (operands.size() < 2) {
     throw UsageError(
-        "the rate is missing, such as 5/1s (usage: dlock limit [OPTIONS] "
+        "missing rate, such as 5/1s (usage: dlock limit [OPTIONS] "
         "NAME N/PERIOD [--] [COMMAND [ARG...]])");
   }
   options.rate = parsed_rate(operands.at(1));

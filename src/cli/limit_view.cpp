@@ -4,7 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <utility>
 
-#include "cli/completed.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "store/open.hpp"
 #include "util/text.hpp"
@@ -25,14 +25,14 @@ std::string limit_text(const std::string& name, const LimitInfo& limit) {
   if (!limit.rate) return printable(name, 255) + ": not in use\n";
   auto text = printable(name, 255) + ": " + text_of(*limit.rate) + ", " +
               std::to_string(limit.remaining) + " remaining";
-  if (limit.next_in.count() > 0) text += ", the next in " + for_people(limit.next_in);
+  if (limit.next_in.count() > 0) text += ", next in " + for_people(limit.next_in);
   text += "\n";
   for (const auto& waiter : limit.waiters) {
     text += "  waiting: " +
             (waiter.host.empty()
-                 ? std::string("somebody")
+                 ? std::string("unknown client")
                  : printable(waiter.host, 64) + ", pid " + std::to_string(waiter.pid)) +
-            ", a turn in " + for_people(waiter.turn_in) + "\n";
+            ", turn in " + for_people(waiter.turn_in) + "\n";
   }
   return text;
 }
@@ -54,13 +54,13 @@ Json json_of(const std::string& name, const LimitInfo& limit) {
   };
 }
 
-Exit shown_limit(const CommonOptions& common, const std::string& name) {
+Exit show_limit(const CommonOptions& common, const std::string& name) {
   asio::io_context context(1);
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const LockName limit{common.name_space, name};
   const auto info =
-      completed(context, [&] { return rates_of(*store).look(limit, wakeup); });
+      run_blocking(context, [&] { return rates_of(*store).look(limit, wakeup); });
   print(common.json ? to_line(json_of(name, info)) + "\n" : limit_text(name, info));
   return {};
 }
@@ -70,7 +70,7 @@ Exit reset_limit(const CommonOptions& common, const std::string& name) {
   Wakeup wakeup(context);
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   const LockName limit{common.name_space, name};
-  completed(context, [&]() -> asio::awaitable<bool> {
+  run_blocking(context, [&]() -> asio::awaitable<bool> {
     co_await rates_of(*store).reset(limit, wakeup);
     co_return true;
   });

@@ -1,4 +1,4 @@
-// What there is to see of a rate limit.
+// Shows a rate limit.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace dlock {
 
-// As the user would write it: "5/800ms", "100/1m".
+// As written on the command line: "5/800ms", "100/1m".
 std::string text_of(const Rate& rate);
 
-// "5/1s: 2 remaining, the next at once" and a line for each who waits.
+// "5/1s, 2 remaining" and one line per waiter.
 std::string limit_text(const std::string& name, const LimitInfo& limit);
 Json json_of(const std::string& name, const LimitInfo& limit);
 
-// `dlock limit NAME --show`, which changes nothing, and `--reset`.
-Exit shown_limit(const CommonOptions& common, const std::string& name);
+// `dlock limit NAME --show`, which changes nothing, and `dlock limit NAME --reset`.
+Exit show_limit(const CommonOptions& common, const std::string& name);
 Exit reset_limit(const CommonOptions& common, const std::string& name);
 
 }  // namespace dlock

@@ -11,7 +11,7 @@ int group_of(const LockInfo& lock) {
   return lock.waiters.empty() ? 2 : 1;
 }
 
-// How long it has been held; nothing if nobody holds it, or it is not known.
+// How long the lock has been held; zero if it is free or the time is unknown.
 milliseconds held_for(const LockInfo& lock) {
   milliseconds longest{0};
   for (const auto& holder : lock.holders) longest = std::max(longest, holder.held);

@@ -1,4 +1,4 @@
-// Which locks `list` shows, and in which order.
+// Selects and sorts the locks that `list` shows.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,9 @@
 
 namespace dlock {
 
-// Leaves those that `options` want, in the order that they want. What is --live has those
-// first that are held, then those that are awaited: a window may be too small for all.
+// Returns the locks that `options` select, in the order that they ask for. With --live,
+// held locks come first, then locks with waiters, because the window may be too small for
+// all of them.
 std::vector<LockInfo> arranged(std::vector<LockInfo> locks, const ListOptions& options);
 
 }  // namespace dlock

@@ -10,11 +10,11 @@
 #include <string>
 #include <utility>
 
-#include "cli/completed.hpp"
 #include "cli/list_order.hpp"
 #include "cli/live_view.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/output_queue.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/screen.hpp"
 #include "cli/speaker.hpp"
 #include "store/open.hpp"
@@ -24,19 +24,19 @@
 namespace dlock {
 namespace {
 
-// On a terminal durations go on by themselves.
+// On a terminal the durations are updated without a query.
 constexpr milliseconds draw_every{1'000};
 
 constexpr milliseconds pause_after_trouble{2'000};
 
 bool draws_on_terminal() { return ::isatty(STDOUT_FILENO) != 0 && !is_dumb_terminal(); }
 
-// Three coroutines: one looks at the store, one waits for events, which say that it is
-// time for another look, and one shows what is known. So neither a slow store nor one
-// that is away keeps the durations, the window's size or a signal waiting.
+// Three coroutines: one queries the store, one waits for events, which trigger another
+// query, and one draws. So neither a slow nor an unavailable store delays the durations,
+// a change of the window's size, or a signal.
 class LiveList final : public EventSink {
  public:
-  // With `held` it draws on a terminal; else it prints a table after the other.
+  // With `held` it draws on a terminal; otherwise it prints one table after another.
   LiveList(asio::io_context& context, const CommonOptions& common,
            const ListOptions& options, const HeldSignals* held)
       : context_(context),
@@ -58,7 +58,7 @@ class LiveList final : public EventSink {
     }
   }
 
-  asio::awaitable<Exit> to_the_end() {
+  asio::awaitable<Exit> execute() {
     start(keep_looking());
     start(keep_watching());
     while (!is_over()) {
@@ -76,7 +76,7 @@ class LiveList final : public EventSink {
     if (output_error_.value_or(0) != 0) {
       throw Failure(Failure::Kind::unreachable, output_failure(*output_error_));
     }
-    // As any program ends that writes for nobody.
+    // Like any program that writes to a closed pipe.
     co_return Exit{0, SIGPIPE};
   }
 
@@ -85,7 +85,7 @@ class LiveList final : public EventSink {
     has_changed_ = true;
     looking_.notify();
   }
-  // Then it is looked at without being told.
+  // The store is queried periodically then.
   void interrupted(const std::string&) override {}
 
  private:
@@ -100,7 +100,7 @@ class LiveList final : public EventSink {
 
   asio::awaitable<void> keep_looking() {
     while (!looking_.gives_up()) {
-      // What happens during the look may be seen or not.
+      // Events during the query may or may not be part of its result.
       has_changed_ = false;
       co_await look();
       showing_.notify();
@@ -128,7 +128,7 @@ class LiveList final : public EventSink {
     }
   }
 
-  // Who may look at locks, but not be told of events, sees them all the same, later.
+  // A user who may read locks but not subscribe to events sees changes later.
   asio::awaitable<void> keep_watching() {
     const Watched everything{common_.name_space, {}};
     while (!watching_.gives_up()) {
@@ -163,20 +163,19 @@ class LiveList final : public EventSink {
         lines_within(table(aged(*locks_, age), window.columns), trouble(age), window));
   }
 
-  // A terminal that draws nothing, or a pipe.
+  // For a dumb terminal or a pipe.
   void print_what_is_new() {
-    const auto gist = gist_of(*locks_) + (trouble_.empty() ? "" : "?");
+    const auto gist = fingerprint_of(*locks_) + (trouble_.empty() ? "" : "?");
     if (gist == printed_) return;
     const auto age = elapsed_since(*looked_at_);
     auto text = std::string(printed_ ? "\n" : "") + table(*locks_, columns_of_output());
     if (!trouble_.empty()) text += trouble(age) + "\n";
-    // What is slow to read it gets it later.
+    // A slow reader gets the table later.
     if (output_->is_empty() && output_->push(std::move(text))) printed_ = gist;
   }
 
   std::string table(const std::vector<LockInfo>& locks, std::size_t columns) const {
-    const auto* none = options_.held ? "no lock is held\n"
-                                     : "no lock is held, awaited or has a last run\n";
+    const auto* none = options_.held ? "no locks are held\n" : "no locks\n";
     return locks.empty() ? none : list_text(locks, color_, columns);
   }
 
@@ -192,7 +191,7 @@ class LiveList final : public EventSink {
   Wakeup watching_;
   Wakeup showing_;
   std::unique_ptr<Store> store_;
-  std::unique_ptr<Store> watched_store_;  // a store does one thing at a time
+  std::unique_ptr<Store> watched_store_;  // a store handles one call at a time
   std::optional<SignalInbox> signals_;
   std::optional<Screen> screen_;
   std::optional<OutputQueue> output_;
@@ -200,13 +199,13 @@ class LiveList final : public EventSink {
   bool has_changed_ = false;
   std::optional<std::vector<LockInfo>> locks_;
   std::optional<Clock::time_point> looked_at_;
-  std::string trouble_;  // why the last look failed; empty: it did not
+  std::string trouble_;  // why the last query failed; empty if it succeeded
   std::optional<std::string> printed_;
 
   int running_ = 0;
-  bool is_left_ = false;  // by the key for that
+  bool is_left_ = false;  // the user has typed q
   std::optional<int> ended_by_;
-  std::optional<int> output_error_;  // 0: nobody reads it
+  std::optional<int> output_error_;  // 0: the reader has closed the pipe
   std::exception_ptr error_;
 };
 
@@ -217,7 +216,7 @@ Exit live_list_verb(const CommonOptions& common, const ListOptions& options) {
   if (draws_on_terminal()) held.emplace();
   asio::io_context context(1);
   LiveList list(context, common, options, held ? &*held : nullptr);
-  return completed(context, [&] { return list.to_the_end(); });
+  return run_blocking(context, [&] { return list.execute(); });
 }
 
 }  // namespace dlock

@@ -1,4 +1,4 @@
-// dlock list --live: the table of all locks, kept up to date.
+// dlock list --live: a table of all locks, kept up to date.
 #pragma once
 
 #include "cli/app.hpp"
@@ -7,8 +7,8 @@
 
 namespace dlock {
 
-// Until a signal ends it, or nobody reads it any more. Throws Failure if the store cannot
-// even be looked at once.
+// Runs until a signal arrives or the output is closed. Throws Failure if the first look
+// at the store fails.
 Exit live_list_verb(const CommonOptions& common, const ListOptions& options);
 
 }  // namespace dlock

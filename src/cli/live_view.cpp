@@ -9,10 +9,10 @@
 namespace dlock {
 namespace {
 
-// Many events that come together are worth one look.
+// Events in quick succession lead to one query.
 constexpr milliseconds soonest{100};
 
-// Some things happen without an event: a foreign holder comes, a waiter's place lapses.
+// Some changes cause no event: a foreign holder appears, a waiter's place lapses.
 constexpr milliseconds latest{2'000};
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -34,7 +34,7 @@ std::vector<LockInfo> aged(std::vector<LockInfo> locks, milliseconds by) {
   return locks;
 }
 
-std::string gist_of(const std::vector<LockInfo>& locks) {
+std::string fingerprint_of(const std::vector<LockInfo>& locks) {
   std::string gist;
   const auto add = [&](const std::string& text) { gist += text + "\n"; };
   for (const auto& lock : locks) {

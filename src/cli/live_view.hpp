@@ -1,4 +1,4 @@
-// What `list --live` shows, and when it looks and draws.
+// What `list --live` draws, and when it refreshes.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,14 @@
 
 namespace dlock {
 
-// The locks as they are so much later if nothing has happened.
+// The locks as they would be after `by` if nothing else happened.
 std::vector<LockInfo> aged(std::vector<LockInfo> locks, milliseconds by);
 
-// The same text for two looks if the tables of the two differ in durations alone.
-std::string gist_of(const std::vector<LockInfo>& locks);
+// A text that is the same for two lists of locks whose tables differ only in durations.
+std::string fingerprint_of(const std::vector<LockInfo>& locks);
 
-// When to look at the store after a look that ended then, if an event has come since.
+// When to query the store again after a query that ended at `last`; sooner if an event
+// has arrived since.
 Clock::time_point next_look(Clock::time_point last, bool has_changed);
 
 struct Window {
@@ -24,16 +25,16 @@ struct Window {
   std::size_t rows = 0;
 };
 
-// The lines of `text`, cut to the window, with "and N more" in place of those for which
-// it is not high enough, and `last`, unless it is empty, below them.
+// The lines of `text`, cut to the window, followed by `last` unless it is empty. If there
+// are too many lines, "and N more" replaces the rest.
 std::vector<std::string> lines_within(const std::string& text, const std::string& last,
                                       const Window& window);
 
-// What draws these lines on a terminal over what is there, without clearing it first,
-// which would flicker.
+// The control sequences that draw these lines over the old ones. The screen is not
+// cleared first, because that would flicker.
 std::string drawn(const std::vector<std::string>& lines);
 
-// The last line while the store cannot be looked at.
+// The last line while the store is unavailable.
 std::string trouble_text(milliseconds age, const std::string& why);
 
 }  // namespace dlock

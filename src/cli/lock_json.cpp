@@ -18,7 +18,7 @@ Json json_of(const HolderInfo& holder) {
       {"fence", holder.fence.number},
       {"slot", holder.slot},
       {"host", holder.host},
-      {"pid", holder.kept ? Json(nullptr) : Json(holder.pid)},
+      {"pid", holder.run_ended ? Json(nullptr) : Json(holder.pid)},
       {"user", holder.user},
       {"command", holder.command},
       {"label", holder.label},

@@ -33,15 +33,16 @@ bool has_labels(const LockInfo& lock) {
                      [](const HolderInfo& holder) { return !holder.label.empty(); });
 }
 
-// What a holder does with the lock: its command, or why there is none.
+// What a holder uses the lock for: its command, or why there is none.
 std::string use_of(const HolderInfo& holder) {
   const auto broken = holder.broken ? "  (broken)" : "";
-  if (is_detached(holder) && holder.for_pid) return "(" + kept_by(holder) + ")" + broken;
+  if (is_detached(holder) && holder.for_pid)
+    return "(" + renewed_for(holder) + ")" + broken;
   if (is_detached(holder))
-    return "(detached, ends in " + time_left(holder) + ")" + broken;
+    return "(detached, expires in " + time_left(holder) + ")" + broken;
   return printable_command(holder.command) +
-         (holder.dlock_gone ? "  (its dlock is gone)" : "") +
-         (holder.kept ? "  (ended" + kept_note(holder) + ")" : "") + broken;
+         (holder.dlock_gone ? "  (its dlock process is gone)" : "") +
+         (holder.run_ended ? "  (ended" + hold_note(holder) + ")" : "") + broken;
 }
 
 Table holders_of(const LockInfo& lock) {
@@ -57,7 +58,7 @@ Table holders_of(const LockInfo& lock) {
       continue;
     }
     std::vector<std::string> cells{owner_text(holder.user, holder.host),
-                                   holder.kept ? "-" : std::to_string(holder.pid),
+                                   holder.run_ended ? "-" : std::to_string(holder.pid),
                                    for_people(holder.held),
                                    std::to_string(holder.fence.number)};
     if (lock.slots > 1) cells.push_back(std::to_string(holder.slot));

@@ -1,5 +1,5 @@
-// Locks as dlock shows them: JSON for programs (lock_json), tables (lock_tables) and
-// sentences (holder_text, run_text, event_text) for people.
+// Shows locks: as JSON (lock_json), as tables (lock_tables), and in messages
+// (holder_text, run_text, event_text).
 #pragma once
 
 #include <string>
@@ -29,22 +29,22 @@ std::string described(const RunInfo& run);
 // "exit 0", "ended by SIGTERM", "timeout, exit 124", "vanished"
 std::string outcome_of(const RunInfo& run);
 
-// Of a run that is over.
+// Whether a run that is over failed.
 bool is_failure(const RunInfo& run);
 
-// Why an answer is no grant: "held by root@web1 (pid 123, ./backup.sh) for 3m12s".
+// Why a request was not granted: "held by root@web1 (pid 123, ./backup.sh) for 3m12s".
 std::string refusal_text(const Answer& answer, unsigned slots);
 
-// Why a grant does not hold a lock for so long from now on (is_held_by): "free now",
-// "held by root@web1 (pid 123, ./backup.sh) for 3m12s, by another grant".
+// Why a grant does not hold a lock for that long from now on (is_held_by): "no longer
+// held by this grant: the lock is free".
 std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_least);
 
-// "waiting: held by root@web1 (pid 123, ./backup.sh) for 3m12s; place 2 of 5", or with
-// less about the holder where that takes more than so many columns.
+// "waiting: held by root@web1 (pid 123, ./backup.sh) for 3m12s; position 2 of 5", with
+// fewer details of the holder where that takes more than `columns`.
 std::string waiting_text(const Busy& busy, std::size_t columns);
 
-// What `dlock status` and `dlock list` print: tables that fit in so many columns, if that
-// is not 0.
+// The tables that `dlock status` and `dlock list` print, at most `columns` wide; 0 means
+// no limit.
 std::string status_text(const LockInfo& lock, bool color, std::size_t columns = 0);
 std::string list_text(const std::vector<LockInfo>& locks, bool color,
                       std::size_t columns = 0);

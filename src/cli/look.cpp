@@ -1,11 +1,11 @@
 #include "cli/look.hpp"
 
 #include "cli/about.hpp"
-#include "cli/completed.hpp"
 #include "cli/list_order.hpp"
 #include "cli/live_list.hpp"
 #include "cli/lock_view.hpp"
 #include "cli/metrics_view.hpp"
+#include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "util/glob.hpp"
 #include "util/text.hpp"
@@ -41,7 +41,7 @@ ExitStatus status_verb(const Invocation& invocation) {
     Wakeup wakeup(context);
     const auto store = open_store(common.store, store_timeout(common, {}), context);
     const auto info =
-        completed(context, [&] { return store->inspector().inspect(lock, wakeup); });
+        run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
     print(common.json ? to_line(json_of(info)) + "\n"
                       : status_text(info, use_color(common.color), columns_of_output()));
     return info.holders.empty() ? ExitStatus::not_held : ExitStatus::success;
@@ -60,7 +60,8 @@ std::string listed(const std::vector<LockInfo>& locks, ListOptions::Form form,
   return to_line(all) + "\n";
 }
 
-// What is not there is said on standard error, so that a script has nothing to skip.
+// Printed on standard error, so that a script that reads standard output need not skip
+// it.
 std::string none_text(const ListOptions& options, const std::string& store) {
   const auto which = options.pattern == "*" ? "" : " that match " + options.pattern;
   return (options.held ? "no locks are held" : "no locks") + printable(which, 300) +
@@ -79,7 +80,7 @@ Exit list_verb(const Invocation& invocation) {
   const auto store = open_store(common.store, store_timeout(common, {}), context);
   std::vector<LockInfo> locks;
   try {
-    locks = completed(context, [&] {
+    locks = run_blocking(context, [&] {
       return store->inspector().list(
           common.name_space,
           [&](const std::string& name) { return matches_glob(options.pattern, name); },

@@ -1,4 +1,4 @@
-// dlock status and dlock list: what a store knows, shown.
+// dlock status and dlock list: show what a store knows of locks.
 #pragma once
 
 #include "cli/app.hpp"
@@ -10,10 +10,10 @@ namespace dlock {
 ExitStatus status_verb(const Invocation& invocation);
 Exit list_verb(const Invocation& invocation);
 
-// The status that a Failure ends dlock with.
+// The exit status for a Failure.
 ExitStatus status_of(Failure::Kind kind);
 
-// What a command that could not be started exits with.
+// The exit status for a command that could not be started.
 ExitStatus status_of(SpawnFailure::Kind kind);
 
 }  // namespace dlock

@@ -20,7 +20,7 @@ ListOptions list_options(const Settings& settings,
       if (is_from_file(settings, name)) continue;
     } else if (wanted != nullptr) {
       throw UsageError(
-          std::string("--") + wanted + " and --" + name + " exclude each other",
+          std::string("--") + wanted + " and --" + name + " cannot be combined",
           is_from_file(settings, name));
     }
     wanted = name;
@@ -57,7 +57,7 @@ HistoryOptions history_options(const Settings& settings,
   }
   if (!options.name) {
     throw UsageError(
-        "--succeeded-within wants the name of one lock (with \\ before * ? [ and \\)",
+        "--succeeded-within needs the name of one lock (with \\ before * ? [ and \\)",
         is_from_file(settings, "succeeded-within"));
   }
   return options;

@@ -9,7 +9,7 @@ namespace {
 std::string cause_of(Loss loss, bool on_server, const std::optional<Silence>& silence,
                      const std::optional<Taker>& taker) {
   switch (loss) {
-    case Loss::taken_over: return "somebody else was granted it";
+    case Loss::taken_over: return "another holder was granted it";
     case Loss::gone:
       return on_server ? "the server no longer knows it (restarted or flushed?)"
                        : "the store no longer knows it (files removed or replaced?)";
@@ -19,7 +19,7 @@ std::string cause_of(Loss loss, bool on_server, const std::optional<Silence>& si
     case Loss::unconfirmed: break;
   }
   if (!silence) return "its lease was not renewed in time";
-  return silence->server + " has not answered for " + for_people(silence->lasted);
+  return silence->server + " has not replied for " + for_people(silence->lasted);
 }
 
 }  // namespace
@@ -29,19 +29,20 @@ std::string taker_text(const Taker& taker) {
          (taker.replaces ? "--replace" : "dlock break");
 }
 
-std::string loss_text(Loss loss, CommandThen command, bool on_server,
+std::string loss_text(Loss loss, CommandFate command, bool on_server,
                       const std::optional<Silence>& silence,
                       const std::optional<Taker>& taker) {
   const auto cause = cause_of(loss, on_server, silence, taker);
   switch (command) {
-    case CommandThen::ended_in_time:
+    case CommandFate::ended_in_time:
       return "lost the lock: " + cause +
-             ", so the command was ended before the lease ran out";
-    case CommandThen::had_ended:
+             ", so the command was ended before the lease expired";
+    case CommandFate::had_ended:
       return "lost the lock before the command ended: " + cause;
-    case CommandThen::may_have_outlived:
-      return "lost the lock: " + cause + "; the lease may have ended before the command";
-    case CommandThen::was_ended: break;
+    case CommandFate::may_have_outlived:
+      return "lost the lock: " + cause +
+             "; the lease may have expired before the command ended";
+    case CommandFate::was_ended: break;
   }
   return "lost the lock: " + cause + "; the command was ended";
 }

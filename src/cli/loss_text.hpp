@@ -1,4 +1,4 @@
-// What is said of a lock that a run has lost.
+// The message about a lock that a run has lost.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace dlock {
 
-// What became of the command.
-enum class CommandThen {
-  ended_in_time,  // before the lease ran out
+// What happened to the command.
+enum class CommandFate {
+  ended_in_time,  // before the lease expired
   was_ended,
-  had_ended,         // by itself, before the loss was found
-  may_have_outlived  // its lease: nobody knows
+  had_ended,         // by itself, before the loss was discovered
+  may_have_outlived  // the lease; it is not known which ended first
 };
 
-// A server that does not answer any more.
+// A server that no longer replies.
 struct Silence {
   std::string server;
   milliseconds lasted{};
@@ -28,9 +28,10 @@ struct Silence {
 std::string taker_text(const Taker& taker);
 
 // "lost the lock: the server no longer knows it (restarted or flushed?); the command was
-// ended". `on_server`: leases run out there. `silence` only if it was that, `taker` if
-// the lease was broken and the store knows by whom.
-std::string loss_text(Loss loss, CommandThen command, bool on_server,
+// ended". `on_server`: whether the store is a server, where leases expire. `silence`:
+// only if the server did not reply. `taker`: only if the lease was broken and the store
+// knows by whom.
+std::string loss_text(Loss loss, CommandFate command, bool on_server,
                       const std::optional<Silence>& silence,
                       const std::optional<Taker>& taker = std::nullopt);
 

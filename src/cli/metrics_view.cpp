@@ -12,7 +12,7 @@ namespace {
 
 using Sample = std::optional<std::string>;
 
-// Exactly, unlike through a double: "0", "1.5", "1700000000.000001".
+// Exact, unlike a conversion to double: "0", "1.5", "1700000000.000001".
 std::string in_seconds(std::chrono::microseconds duration) {
   constexpr std::int64_t second = 1'000'000;
   const auto count = std::max<std::int64_t>(duration.count(), 0);
@@ -22,7 +22,8 @@ std::string in_seconds(std::chrono::microseconds duration) {
   return std::to_string(count / second) + (fraction == "." ? "" : fraction);
 }
 
-// A server may have names that dlock would not take, and no line may end within one.
+// A server may contain names that dlock does not accept; a line break in a name must not
+// end the line.
 std::string label_value(const std::string& text) {
   constexpr std::size_t longest = 1024;
   std::string value;
@@ -33,12 +34,12 @@ std::string label_value(const std::string& text) {
   return value;
 }
 
-// Readers can be any number.
+// There is no limit on shared holders.
 Sample slots(const LockInfo& lock, unsigned number) {
   return lock.mode == Mode::shared ? Sample() : std::to_string(number);
 }
 
-// The oldest holder's; of one that is not dlock's it is not known.
+// The age of the oldest holder; it is unknown for one that is not dlock.
 Sample held_age(const LockInfo& lock) {
   std::optional<milliseconds> age;
   for (const auto& holder : lock.holders) {
@@ -47,7 +48,7 @@ Sample held_age(const LockInfo& lock) {
   return age ? Sample(in_seconds(*age)) : std::nullopt;
 }
 
-// As a shell has it in $?.
+// The exit code as a shell reports it in $?.
 Sample exit_code(const RunInfo& run) {
   const auto signal = run.signal ? signal_named(*run.signal) : std::nullopt;
   if (signal) return std::to_string(128 + *signal);
@@ -66,23 +67,23 @@ struct LockMetric {
 };
 
 constexpr LockMetric lock_metrics[] = {
-    {"dlock_lock_holders", "How many hold the lock.",
+    {"dlock_lock_holders", "Holders of the lock.",
      [](const LockInfo& lock) -> Sample { return std::to_string(lock.holders.size()); }},
-    {"dlock_lock_waiters", "How many wait for the lock.",
+    {"dlock_lock_waiters", "Waiters for the lock.",
      [](const LockInfo& lock) -> Sample { return std::to_string(lock.waiters.size()); }},
-    {"dlock_lock_slots", "How many can hold the lock at a time.",
+    {"dlock_lock_slots", "Slots of the lock: how many holders it can have.",
      [](const LockInfo& lock) { return slots(lock, lock.slots); }},
-    {"dlock_lock_slots_free", "How many more could hold the lock now.",
+    {"dlock_lock_slots_free", "Free slots of the lock.",
      [](const LockInfo& lock) { return slots(lock, lock.free); }},
     {"dlock_lock_held_age_seconds", "How long the oldest holder has held the lock.",
      held_age},
     {"dlock_runs_refused_total",
-     "How many runs were not granted the lock because others held it.",
+     "Runs that were not granted the lock because others held it.",
      [](const LockInfo& lock) -> Sample { return std::to_string(lock.refused); }},
-    {"dlock_runs_superseded_total", "How many runs gave way to a newer one.",
+    {"dlock_runs_superseded_total", "Runs that were superseded by a newer one.",
      [](const LockInfo& lock) -> Sample { return std::to_string(lock.superseded); }},
     {"dlock_last_success_timestamp_seconds",
-     "When the last run ended whose command exited with 0, since the epoch.",
+     "When the last successful run (exit code 0) ended, in seconds since the epoch.",
      [](const LockInfo& lock) -> Sample {
        if (!lock.last_success || !lock.last_success->ended) return std::nullopt;
        return in_seconds(*lock.last_success->ended);
@@ -99,13 +100,14 @@ constexpr RunMetric run_metrics[] = {
     {"dlock_last_run_success", "Whether the last run's command ran and exited with 0.",
      success},
     {"dlock_last_run_exit_code",
-     "The last run's exit code, 128 and the signal's number if one ended it.", exit_code},
+     "Exit code of the last run; 128 plus the signal's number if one ended it.",
+     exit_code},
     {"dlock_last_run_duration_seconds", "How long the last run took.",
      [](const RunInfo& run) {
        return run.duration ? Sample(in_seconds(*run.duration)) : std::nullopt;
      }},
     {"dlock_last_run_ended_timestamp_seconds",
-     "When the last run ended, since the epoch.",
+     "When the last run ended, in seconds since the epoch.",
      [](const RunInfo& run) {
        return run.ended ? Sample(in_seconds(*run.ended)) : std::nullopt;
      }},
@@ -134,7 +136,7 @@ std::string metric_text(const std::string& name, const char* help,
 
 std::string metrics_text(const std::string& name_space,
                          const std::optional<std::vector<LockInfo>>& found) {
-  auto text = head_of("dlock_up", "Whether the store answers.") +
+  auto text = head_of("dlock_up", "Whether the store replies.") +
               "dlock_up{namespace=\"" + label_value(name_space) + "\"} " +
               (found ? "1" : "0") + "\n";
   if (!found) return text;

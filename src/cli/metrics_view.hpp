@@ -1,4 +1,4 @@
-// Locks as metrics, for monitoring.
+// Shows locks as metrics for Prometheus.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace dlock {
 
-// What `dlock list --prometheus` prints: the text format of Prometheus (0.0.4), all of it
-// gauges: whether the store answers, and of each lock what has the labels `name` and
-// `namespace`. A sample that does not apply to a lock is left out, and a metric without
-// samples too.
-// Of a store that does not answer there are no locks, and only that is told.
+// What `dlock list --prometheus` prints, in the text format of Prometheus (0.0.4):
+// whether the store replies, and the metrics of each lock with the labels `name` and
+// `namespace`. A sample that does not apply to a lock is left out, and so is a metric
+// without samples. If the store did not reply, `found` is empty and only dlock_up is
+// printed.
 std::string metrics_text(const std::string& name_space,
                          const std::optional<std::vector<LockInfo>>& found);
 

@@ -17,7 +17,7 @@ std::size_t count_of(const char* const* entries) {
 
 }  // namespace
 
-std::vector<Fence> fences_held_above(std::string_view held, const std::string& name) {
+std::vector<Fence> outer_fences_of(std::string_view held, const std::string& name) {
   std::vector<Fence> fences;
   const auto wanted = percent_encoded(name);
   while (!held.empty()) {
@@ -71,7 +71,7 @@ std::vector<std::string> command_environment(const char* const* inherited,
     const bool replaced =
         std::any_of(own.begin(), own.end(),
                     [&](const std::string& set) { return set.starts_with(name); });
-    // Without a lock of its own it must not pass for the holder of an outer one.
+    // A run without a lock must not look like the holder of an outer one.
     const bool outer =
         !settings.grant && (name == "DLOCK_FENCE=" || name == "DLOCK_SLOT=");
     if (is_secret(entry) || outer || (replaced && !name.empty())) continue;

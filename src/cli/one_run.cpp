@@ -31,7 +31,7 @@ Claim claim_for(const CommonOptions& common, const RunOptions& options) {
   claim.supersedes = options.supersede;
   claim.replaces = options.replace;
   const char* held = std::getenv("DLOCK_HELD");
-  if (held != nullptr) claim.held_above = fences_held_above(held, options.name);
+  if (held != nullptr) claim.outer_fences = outer_fences_of(held, options.name);
   return claim;
 }
 
@@ -50,13 +50,13 @@ Run::Run(const RunParts& parts)
       timing_(parts.timing),
       plan_(parts.plan),
       guardian_(parts.guardian),
-      errand_(parts.errand) {}
+      run_hooks_(parts.run_hooks) {}
 
-asio::awaitable<RunResult> Run::to_the_end() {
+asio::awaitable<RunResult> Run::execute() {
   std::optional<Failure> failure;
   std::optional<Grant> grant;
   try {
-    // The timer by which the command is ended: if there is none, nothing starts.
+    // The timer that ends the command: if it cannot be created, nothing starts.
     if (plan_.needs_tree()) wakeup_.prepare();
     if (co_await wait_out_jitter()) {
       const auto answer = co_await obtain();
@@ -77,28 +77,28 @@ asio::awaitable<RunResult> Run::to_the_end() {
   } else if (const auto signal = signals_.next_ending()) {
     interrupted(*signal);
   }
-  // On every path: the lock, or a place in its queue, may be ours all the same, and
-  // giving back what is not ours does nothing.
+  // On every path, because we may hold the lock or a place in its queue, and releasing a
+  // lock that is not ours does nothing.
   auto end = end_for_the_record();
-  if (errand_ != nullptr && end) co_await settle(end);
+  if (run_hooks_ != nullptr && end) co_await settle(end);
   co_await give_back(end);
   command_.reset();  // which reaps it
   co_return result_;
 }
 
-// The grant, if there is one and the command is to run under it.
+// The grant, if the lock was granted and the command needs to run.
 asio::awaitable<std::optional<Grant>> Run::settled(const Answer& answer) {
   const auto* granted = std::get_if<Grant>(&answer);
   if (granted == nullptr) not_obtained(answer);
-  if (errand_ == nullptr) co_return granted ? std::optional(*granted) : std::nullopt;
+  if (run_hooks_ == nullptr) co_return granted ? std::optional(*granted) : std::nullopt;
   const auto* deduplicated = std::get_if<Deduplicated>(&answer);
   bool runs = false;
   {
     const SignalInbox::InterruptibleWait wait(signals_);
     const auto& claim = claimant_->claim();
-    if (granted) runs = co_await errand_->is_needed(*store_, claim, wakeup_);
+    if (granted) runs = co_await run_hooks_->is_needed(*store_, claim, wakeup_);
     if (deduplicated) {
-      co_await errand_->joined(deduplicated->by, *store_, claim, wakeup_);
+      co_await run_hooks_->joined(deduplicated->by, *store_, claim, wakeup_);
     }
   }
   if (runs) co_return *granted;
@@ -109,19 +109,19 @@ asio::awaitable<std::optional<Grant>> Run::settled(const Answer& answer) {
 asio::awaitable<void> Run::settle(std::optional<RunEnd>& end) {
   const SignalInbox::InterruptibleWait wait(signals_);
   const bool counts =
-      co_await errand_->settle(result_, *store_, claimant_->claim(), wakeup_);
+      co_await run_hooks_->settle(result_, *store_, claimant_->claim(), wakeup_);
   end->is_shared = counts && !signals_.was_told_to_end();
 }
 
-// Whether the user wants the command to run though the store is not there.
+// Whether the command is to run though the store is unavailable.
 bool Run::may_start_without(const Failure& failure) const {
   return options_.on_outage == OnOutage::run &&
          failure.kind() == Failure::Kind::unreachable;
 }
 
-// Makes sure that enough is left of the lease for a command to start on it; asks for all
-// of it again if not (this process was stopped, or the machine suspended). False if the
-// lock went to somebody else meanwhile.
+// Ensures that enough of the lease is left to start a command, by requesting it again if
+// necessary (this process was stopped, or the machine was suspended). Returns false if
+// the lock was granted to somebody else in the meantime.
 asio::awaitable<bool> Run::make_sure(Grant& grant) {
   for (int tries = 0; !lasts(grant); ++tries) {
     if (tries == most_repeats) throw lease_too_short();
@@ -142,12 +142,12 @@ bool Run::lasts(const Grant& grant) const {
          grant.deadline - Clock::now() >= timing_.needed_to_start();
 }
 
-// Whether nothing came in between.
+// Returns false if a signal interrupted the sleep.
 asio::awaitable<bool> Run::wait_out_jitter() {
   if (options_.jitter.count() == 0) co_return true;
   const auto most = static_cast<std::uint64_t>(options_.jitter.count());
   const milliseconds jitter(random_up_to(most));
-  speaker_.step("sleeping " + for_people(jitter) + " of jitter");
+  speaker_.step("sleeping for " + for_people(jitter) + " (jitter)");
   const auto until = Clock::now() + jitter;
   const SignalInbox::InterruptibleWait wait(signals_);
   while (Clock::now() < until && !wakeup_.gives_up()) co_await wakeup_.wait_until(until);
@@ -168,14 +168,15 @@ asio::awaitable<Answer> Run::obtain() {
     patience.clearing = [this](const Busy& busy) { return end_what_is_left(busy); };
   }
   patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
-  speaker_.step("asking " + printable(store_->url()));
+  speaker_.step("contacting " + printable(store_->url()));
   const OnExit note_wait([&] { result_.waited = elapsed_since(start); });
   const SignalInbox::InterruptibleWait wait(signals_);
   co_return co_await acquire(*claimant_, patience, wakeup_);
 }
 
-// Of runs whose dlock is gone, from which this one has taken the lock. Returns when to
-// look again: only a store that knows processes can tell, and does not when one dies.
+// Ends the processes of runs whose dlock is gone and from which this run has taken the
+// lock. Returns when to check again: only a store that knows processes can tell, and it
+// sends no notification when one dies.
 asio::awaitable<milliseconds> Run::end_what_is_left(const Busy& busy) {
   constexpr milliseconds look_every{1000};
   constexpr milliseconds while_it_ends{100};
@@ -192,17 +193,18 @@ asio::awaitable<milliseconds> Run::end_what_is_left(const Busy& busy) {
   co_return store_->leases_run_out() ? milliseconds::max() : look_every;
 }
 
-// Says that the command has, or may have, no lock any more, as the user wanted it.
+// Warns that the command runs, or may be running, without the lock, as the user
+// requested.
 void Run::unprotected(const std::string& message) {
   result_.message = message;
   speaker_.warning("warning: " + message);
 }
 
-// The store knows best whether the lease was ours to the end; if it was not, that is what
-// is recorded of the run.
+// The store knows whether the lease held to the end; if it did not, the run is recorded
+// as lost.
 asio::awaitable<Release> Run::release(std::optional<RunEnd>& end) {
   const auto answer = co_await claimant_->release(end, wakeup_);
-  const auto loss = loss_told_by(answer);
+  const auto loss = loss_found_by(answer);
   if (!loss) co_return answer;
   if (result_.ran) found_lost(*loss);
   if (auto known = end_for_the_record()) end = known;
@@ -212,20 +214,20 @@ asio::awaitable<Release> Run::release(std::optional<RunEnd>& end) {
 
 void Run::found_lost(Loss loss) {
   if (!ended_in_outage_) {
-    lost(loss, CommandThen::had_ended);
+    lost(loss, CommandFate::had_ended);
     return;
   }
   result_.reason = loss;
   result_.is_protected = false;
   unprotected("the lock was lost (" + loss_name(loss) +
-              ") in an outage of the store (--on-outage run)");
+              ") during a store outage (--on-outage run)");
 }
 
 asio::awaitable<void> Run::give_back(std::optional<RunEnd> end) {
   if (guardian_ != nullptr) {
-    // What is left to do here can wait for the server, and for whoever is next in line.
-    be_modest();
-    // Now, for to end takes the guardian as long as the server to answer.
+    // What is left to do can wait for the server and for the next waiter to run.
+    use_batch_scheduling();
+    // Now, because the guardian takes as long to exit as the server takes to reply.
     if (command_) command_->let_go();
   }
   try {
@@ -233,14 +235,14 @@ asio::awaitable<void> Run::give_back(std::optional<RunEnd> end) {
     if (guardian_ != nullptr) ::sched_yield();  // for them
     if (released == Release::released) speaker_.step(release_step(end));
     if (released == Release::left) {
-      speaker_.warning("because of the lock delay the lock is not given back; " +
+      speaker_.warning("not releasing the lock because of --lock-delay; " +
                        how_it_ends());
     }
   } catch (const Failure& failure) {
     const bool is_interrupted = failure.kind() == Failure::Kind::interrupted;
     if (!is_interrupted && result_.grant && !has_no_lease()) {
-      speaker_.warning("cannot give the lock back: " + std::string(failure.what()) +
-                       "; " + how_it_ends());
+      speaker_.warning("cannot release the lock: " + std::string(failure.what()) + "; " +
+                       how_it_ends());
     }
   }
 }

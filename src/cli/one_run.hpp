@@ -1,4 +1,4 @@
-// One run: a command under a lock, from the wish for it to its end.
+// One run: a command under a lock, from the request for the lock to its release.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "cli/app.hpp"
-#include "cli/errand.hpp"
 #include "cli/loss_text.hpp"
 #include "cli/orphaned_runs.hpp"
 #include "cli/report.hpp"
+#include "cli/run_hooks.hpp"
 #include "cli/speaker.hpp"
 #include "lock/keeper.hpp"
 #include "lock/outage.hpp"
@@ -19,7 +19,7 @@
 
 namespace dlock {
 
-// What a run is made of, by others, who keep it until the run is over.
+// The objects that a run uses. Their owners keep them until the run is over.
 struct RunParts {
   asio::io_context& context;
   const Invocation& invocation;
@@ -27,18 +27,18 @@ struct RunParts {
   const LeaseTiming& timing;
   const SupervisionPlan& plan;
   const HeldSignals& held;
-  Guardian* guardian;  // null for a store whose leases do not run out
-  Errand* errand;      // null if the verb has none
+  Guardian* guardian;   // null for a store whose leases do not expire
+  RunHooks* run_hooks;  // null if the verb needs none
 };
 
-// One run, and what is known of it so far.
+// One run and its state.
 class Run {
  public:
   explicit Run(const RunParts& parts);
 
   std::string store_url() const { return store_->url(); }
 
-  asio::awaitable<RunResult> to_the_end();
+  asio::awaitable<RunResult> execute();
 
  private:
   asio::awaitable<std::optional<Grant>> settled(const Answer& answer);
@@ -70,7 +70,7 @@ class Run {
   void taken_at_once();
   void not_started(const SpawnFailure& failure);
   void ended(const Ended& ended);
-  void lost(Loss loss, CommandThen command);
+  void lost(Loss loss, CommandFate command);
   std::optional<Silence> silence() const;
   void found_lost(Loss loss);
   std::string release_step(const std::optional<RunEnd>& end) const;
@@ -93,15 +93,15 @@ class Run {
   LeaseTiming timing_;
   SupervisionPlan plan_;
   Guardian* guardian_;
-  Errand* errand_;
-  OrphanedRuns orphans_;  // that have to end before this one begins
-  // Until the lock is given back, which is when it is let go.
+  RunHooks* run_hooks_;
+  OrphanedRuns orphans_;  // broken runs that have to end before this one starts
+  // Reset when the lock is released, which is when the process tree is let go.
   std::unique_ptr<Supervisor> command_;
   Clock::time_point started_at_;
-  std::optional<LeaseKeeper> keeper_;  // of the lease, if there is one
-  // Whether the run ended in an outage that it was to live through (--on-outage run).
+  std::optional<LeaseKeeper> keeper_;  // renews the lease, if there is one
+  // Whether the run ended during an outage that it was to survive (--on-outage run).
   bool ended_in_outage_ = false;
-  bool is_store_silent_ = false;  // the last renewal was not answered
+  bool is_store_silent_ = false;  // whether the last renewal got no reply
   RunResult result_;
 };
 

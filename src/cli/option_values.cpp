@@ -26,8 +26,8 @@ bool mentions(const std::string& word, const OptionSpec& spec) {
          word.find(spec.letter) != std::string::npos;
 }
 
-// CLI11 compares each option that is added with all before it, which takes a twentieth of
-// a run for those of a verb: one that no word mentions has nothing to say.
+// CLI11 compares each added option with all earlier ones, which takes a twentieth of a
+// run's time for the options of a verb. Options that no word mentions are not added.
 template <typename Specs>
 void add_mentioned(CLI::App& app, const Specs& specs,
                    const std::vector<std::string>& words) {
@@ -39,15 +39,15 @@ void add_mentioned(CLI::App& app, const Specs& specs,
   }
 }
 
-// A value is missing only behind the last option. Of letters in one word the last one
-// takes it.
+// Only the last option can lack its value. Among letters in one word, only the last
+// letter takes a value.
 std::string missing_value(const std::string& option) {
   const bool is_long = option.starts_with("--");
   return (is_long ? printable(option, 60) : std::string("-") + option.back()) +
          " needs a value";
 }
 
-// CLI11's words for what is wrong, without its line breaks.
+// CLI11's error message, without line breaks.
 std::string explained(const CLI::ParseError& error) {
   std::string text = error.what();
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -58,7 +58,7 @@ std::string explained(const CLI::ParseError& error) {
 
 std::variant<OptionValues, Asked> option_values(const VerbSpec& verb,
                                                 const std::vector<std::string>& options) {
-  // Most runs have none.
+  // Most runs have no options.
   if (options.empty()) return OptionValues();
   CLI::App app;  // which has -h,--help
   app.set_version_flag("--version", DLOCK_VERSION);

@@ -1,4 +1,4 @@
-// The options of a verb, as CLI11 parses them.
+// Parses the options of a verb with CLI11.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace dlock {
 
-// What was asked for instead of the verb.
+// What was requested instead of running the verb.
 enum class Asked { help, version };
 
-// What `options`, words as sorted_words() leaves them, say to `verb`. The last one of
-// several that are alike counts. Throws UsageError.
+// The values of `options`, which are words as sorted_words() returns them. If an option
+// is repeated, the last one counts. Throws UsageError.
 std::variant<OptionValues, Asked> option_values(const VerbSpec& verb,
                                                 const std::vector<std::string>& options);
 

@@ -1,4 +1,4 @@
-// Option values, checked and turned into plain structs.
+// Validated option values as plain structs.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace dlock {
 enum class Color { automatic, always, never };
 
 struct CommonOptions {
-  StoreUrl store;  // with the login and the TLS files, wherever they were set
+  StoreUrl store;  // with login and TLS files from all sources
   std::string name_space = "dlock";
   std::optional<milliseconds> store_timeout;
   bool json = false;
@@ -27,7 +27,7 @@ struct CommonOptions {
   Color color = Color::automatic;
 };
 
-// What is asked for, whatever is done with it.
+// What run and acquire request.
 struct ClaimOptions {
   std::string name;
   std::optional<milliseconds> wait;  // max(): forever
@@ -37,7 +37,7 @@ struct ClaimOptions {
   std::string label;
 };
 
-// What is to be run when all is over, each for /bin/sh -c; empty: nothing.
+// The command lines of the hooks, each for /bin/sh -c; empty if not set.
 struct HookLines {
   std::string on_success;
   std::string on_failure;
@@ -51,7 +51,7 @@ struct HookLines {
 struct RunOptions : ClaimOptions {
   std::vector<std::string> command;
   int conflict_exit_code = 75;
-  bool waits_for_store = true;  // for as long as for the lock
+  bool waits_for_store = true;  // as long as it waits for the lock
   std::optional<Dedupe> dedupe;
   bool replace = false;
   bool supersede = false;
@@ -72,7 +72,7 @@ struct AcquireOptions : ClaimOptions {
   std::optional<pid_t> for_pid;
 };
 
-// A lease that somebody was granted by hand, and what to make it last.
+// A lease acquired by hand, and its new ttl for renew.
 struct LeaseOptions {
   std::string name;
   Token token;
@@ -85,14 +85,13 @@ struct CheckOptions {
   milliseconds min_validity{0};
 };
 
-// What `check` finds in the environment besides its options.
+// What `check` reads from the environment besides its options.
 struct RunAbove {
   std::string name;  // DLOCK_NAME
   std::string held;  // DLOCK_HELD
 };
 
-// By name; or those first that have been held the longest, then those that nobody holds,
-// the last that ran first.
+// By name; or by age: the longest held first, then free locks, the last run first.
 enum class ListOrder { name, age };
 
 struct ListOptions {
@@ -105,7 +104,7 @@ struct ListOptions {
 
 struct HistoryOptions {
   std::string pattern = "*";
-  std::optional<std::string> name;  // if the pattern is that of one lock
+  std::optional<std::string> name;  // set if the pattern matches exactly one name
   unsigned limit = 20;
   bool failed = false;
   std::optional<milliseconds> since;
@@ -114,7 +113,7 @@ struct HistoryOptions {
 
 struct BreakOptions {
   std::string name;
-  std::optional<Fence> fence;  // only the holder with this one
+  std::optional<Fence> fence;  // only the holder with this fence
   bool yes = false;
 };
 
@@ -125,8 +124,8 @@ struct CacheOptions {
   bool show = false;
   Lifetime lifetime{milliseconds(300'000), milliseconds(0)};
   std::size_t max_size = std::size_t{16} << 20;
-  milliseconds wait = milliseconds::max();  // for others who compute
-  bool waits_for_store = false;             // only if that was asked for
+  milliseconds wait = milliseconds::max();  // for another call that runs the command
+  bool waits_for_store = false;             // only if --wait was set
   int conflict_exit_code = 75;
 };
 
@@ -134,29 +133,30 @@ struct LimitOptions {
   enum class Action { admit, show, reset };
   Action action = Action::admit;
   std::string name;
-  Rate rate;                         // to be admitted
-  std::vector<std::string> command;  // empty: only answer
+  Rate rate;                         // the requested rate
+  std::vector<std::string> command;  // empty: only report whether it is admitted
   std::optional<milliseconds> wait;  // max(): forever
 };
 
-// They throw UsageError, and Failure for a store URL that is none or a token's file that
-// cannot be read.
+// These functions throw UsageError, and Failure for an invalid store URL or a token file
+// that cannot be read.
 CommonOptions common_options(const Settings& settings);
 RunOptions run_options(const Settings& settings, const std::string& name,
                        std::vector<std::string> command);
 AcquireOptions acquire_options(const Settings& settings, const std::string& name);
 LeaseOptions lease_options(const Settings& settings, const std::string& name);
 
-// The lock is `name`, or without it that of the run above; the fence, unless an option
-// says it, that of the run above that holds this lock.
+// The lock is `name`, or the lock of the outer run. The fence comes from --fence, or is
+// that of the outer run that holds this lock.
 CheckOptions check_options(const Settings& settings,
                            const std::optional<std::string>& name, const RunAbove& above);
 
-// Checks that there is a command, or none where there is nothing to run.
+// Throws UsageError if the command is missing, or is given where nothing is run.
 CacheOptions cache_options(const Settings& settings, const std::string& key,
                            std::vector<std::string> command);
 
-// Of --json, --prometheus and --live the command line's beats the file's.
+// Of --json, --prometheus and --live, one on the command line takes precedence over one
+// in the file.
 ListOptions list_options(const Settings& settings,
                          const std::vector<std::string>& operands);
 
@@ -165,13 +165,13 @@ HistoryOptions history_options(const Settings& settings,
 
 BreakOptions break_options(const Settings& settings, const std::string& name);
 
-// `operands`: the name, and the rate unless something else is done with the limit.
+// `operands`: the name, and the rate unless --show or --reset is set.
 LimitOptions limit_options(const Settings& settings,
                            const std::vector<std::string>& operands,
                            std::vector<std::string> command);
 
-// The budget of one operation on the store: what --store-timeout says, else 2 s, and
-// no more than a tenth of the ttl where leases can run out.
+// The time limit of one operation on the store: --store-timeout if it is set, else 2 s,
+// but no more than a tenth of the ttl where leases can expire.
 milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl);
 
 }  // namespace dlock

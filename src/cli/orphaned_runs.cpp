@@ -10,10 +10,10 @@
 namespace dlock {
 namespace {
 
-// From TERM to KILL, as --kill-after has it.
+// From TERM to KILL, the default of --kill-after.
 constexpr milliseconds kill_after{5000};
 
-// For how long it may be that nothing is found of such a run: it may be ending just now.
+// How long a run may have no visible processes: it may just be ending.
 constexpr milliseconds found_within{1000};
 
 }  // namespace
@@ -25,8 +25,8 @@ void OrphanedRuns::end(const Broken& broken) {
   if (!broken.processes.empty()) run.found_at = now;
   if (now - run.found_at >= found_within) {
     throw Failure(Failure::Kind::rejected,
-                  "the dlock of its holder is gone, and what is left of the command is "
-                  "out of reach: " +
+                  "the dlock process of its holder is gone, and the rest of its command "
+                  "is out of reach: " +
                       described(broken.holder));
   }
   const bool termed = run.termed_at != Clock::time_point::max();
@@ -36,8 +36,8 @@ void OrphanedRuns::end(const Broken& broken) {
     const bool sent = send_signal(process.get(), kills ? SIGKILL : SIGTERM);
     if (!sent && errno == EPERM) {
       throw Failure(Failure::Kind::rejected,
-                    "the dlock of its holder is gone, and its command may not be ended "
-                    "by this user: " +
+                    "the dlock process of its holder is gone, and this user may not end "
+                    "its command: " +
                         described(broken.holder));
     }
     send_signal(process.get(), SIGCONT);  // a stopped process would not notice

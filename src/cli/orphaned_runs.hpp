@@ -1,4 +1,4 @@
-// What is left of runs whose dlock is gone, and from which the lock was taken.
+// Ends the remaining processes of broken runs whose dlock process is gone.
 #pragma once
 
 #include <map>
@@ -10,15 +10,15 @@ namespace dlock {
 
 class OrphanedRuns {
  public:
-  // Does what the dlock of such a run can no longer do: TERM at first, and KILL later. To
-  // be called again until the run is gone. Throws Failure (rejected) if what is left of
-  // it is out of reach.
+  // Does what the run's own dlock can no longer do: sends SIGTERM first and SIGKILL
+  // later. To be called repeatedly until the run is gone. Throws Failure (rejected) if
+  // its processes cannot be reached.
   void end(const Broken& broken);
 
  private:
   struct Known {
-    Clock::time_point found_at;   // something of it, the last time
-    Clock::time_point termed_at;  // max() as long as nothing was
+    Clock::time_point found_at;   // when a process of it was last found
+    Clock::time_point termed_at;  // max() until SIGTERM was sent
   };
   std::map<Fence, Known> runs_;
 };

@@ -18,13 +18,13 @@ namespace {
 
 constexpr std::size_t most_waiting = 4u << 20;
 
-// A pipe that is said to be writable takes so much at once; more could wait.
+// A writable pipe accepts this much without blocking; a larger write could block.
 constexpr std::size_t most_at_once = PIPE_BUF;
 
 }  // namespace
 
-// The descriptor is watched through an epoll of ours, for to watch it itself would set
-// O_NONBLOCK for all who share it.
+// The descriptor is watched through our own epoll instance. Watching it with Asio would
+// set O_NONBLOCK for all processes that share it.
 OutputQueue::OutputQueue(boost::asio::io_context& context, int fd,
                          std::function<void(int)> ended)
     : fd_(fd), ended_(std::move(ended)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
@@ -48,7 +48,7 @@ bool OutputQueue::push(std::string line) {
 bool OutputQueue::has_room() const { return waiting_ <= most_waiting; }
 
 void OutputQueue::write_what_is_taken() {
-  // What has been told is taken back, or it would be told for ever.
+  // The event is cleared, or it would be reported forever.
   epoll_event told{};
   ::epoll_wait(epoll_.get(), &told, 1, 0);
   while (!lines_.empty() && write_some()) {
@@ -68,7 +68,7 @@ void OutputQueue::end(int error) {
   ended_(error);
 }
 
-// Whether it may be possible to write more.
+// Returns whether more might be written at once.
 bool OutputQueue::write_some() {
   if (events_) {
     pollfd wanted{fd_, POLLOUT, 0};
@@ -95,7 +95,7 @@ void OutputQueue::ask(bool for_room) {
   asked_for_room_ = for_room;
   epoll_event event{};
   event.events =
-      for_room ? static_cast<unsigned>(EPOLLOUT) : 0u;  // errors are told in any case
+      for_room ? static_cast<unsigned>(EPOLLOUT) : 0u;  // errors are reported in any case
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd_, &event);
 }
 

@@ -1,4 +1,4 @@
-// Lines for a standard output that is slow to take them.
+// Queues lines for a slow standard output.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -12,21 +12,23 @@
 
 namespace dlock {
 
-// Writes lines as fast as they are taken, and never waits: what is not taken yet is kept,
-// up to a limit. The descriptor belongs to others too, so its flags stay as they are.
+// Writes lines as fast as the descriptor accepts them and never blocks: the rest is kept,
+// up to a limit. The descriptor is shared with other processes, so its flags are not
+// changed.
 class OutputQueue {
  public:
-  // `ended` is called, once, when nothing can be written any more: with the errno, or 0
-  // if nobody is there to read it.
+  // `ended` is called once, when nothing can be written any more: with the errno, or with
+  // 0 if the reader has closed the pipe.
   OutputQueue(boost::asio::io_context& context, int fd, std::function<void(int)> ended);
 
-  // Takes a line with its end. False if too much is waiting: it is dropped.
+  // Queues a line, which includes its newline. Returns false if the queue is full; then
+  // the line is dropped.
   bool push(std::string line);
 
-  // Whether it would take a line now.
+  // Whether push() would accept a line now.
   bool has_room() const;
 
-  // Whether all of it has been taken.
+  // Whether everything has been written.
   bool is_empty() const { return lines_.empty(); }
 
  private:
@@ -41,7 +43,7 @@ class OutputQueue {
   std::size_t written_ = 0;  // of the first line
   std::size_t waiting_ = 0;  // bytes
   Fd epoll_;
-  std::optional<Readable> events_;  // nothing for a file, which always takes everything
+  std::optional<Readable> events_;  // nothing for a file, which is always writable
   bool asked_for_room_ = false;
   bool has_ended_ = false;
 };

@@ -27,8 +27,8 @@ Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
-// So long whoever reads standard error may take. It is not waited for without end: a
-// standard error that nobody reads holds up nothing.
+// How long to wait for the reader of standard error. The limit ensures that a pipe that
+// nobody reads does not block dlock.
 constexpr milliseconds patience_for_reader{5000};
 
 }  // namespace
@@ -91,13 +91,14 @@ ReportFile::ReportFile(const std::string& path) {
     is_standard_error_ = true;
     return;
   }
-  // O_NONBLOCK: a FIFO that nobody reads is an error and not a wait.
+  // O_NONBLOCK: a FIFO without a reader is an error instead of blocking.
   file_ = Fd(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
   if (!file_) {
     throw failure_of_named(errno, "cannot write the report to " + printable(path));
   }
-  // A slow reader at the end is waited for; the description is ours alone.
+  // The final write may wait for a slow reader; no other process shares the file
+  // description.
   ::fcntl(file_.get(), F_SETFL, 0);
 }
 
@@ -106,11 +107,11 @@ bool ReportFile::write(const std::string& line) {
   if (!file_) return true;
   struct stat status {};
   if (::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {
-    // Where it is /dev/stdout, the command's output stands in it already.
+    // If the file is /dev/stdout, it already has the command's output.
     if (is_same_file(status, STDOUT_FILENO) || is_same_file(status, STDERR_FILENO)) {
       ::lseek(file_.get(), 0, SEEK_END);
     } else if (::ftruncate(file_.get(), 0) != 0) {
-      return false;  // only now: until there is something to say the old one stands
+      return false;  // only now, so that the old report stays until there is a new one
     }
   }
   return write_text(file_.get(), line);

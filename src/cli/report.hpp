@@ -1,4 +1,4 @@
-// How a run went, for --report and for the exit status.
+// The result of a run, for --report and for the exit status.
 #pragma once
 
 #include <optional>
@@ -26,37 +26,38 @@ enum class Outcome {
   error
 };
 
-// Each enumerator as the report has it: "not-started".
+// The outcome as written in the report: "not-started".
 std::string name_of(Outcome outcome);
 
 struct RunResult {
   Outcome outcome = Outcome::error;
   std::optional<Loss> reason;
   std::optional<bool> is_protected;  // nothing if no command ran
-  std::optional<int> exit_code;      // what dlock exits with, or
-  std::optional<int> signal;         // what it ends by
-  // The command's own, for a run that was lost: it exits with another.
+  std::optional<int> exit_code;      // the exit code of dlock, or
+  std::optional<int> signal;         // the signal that ends it
+  // The command's own exit code or signal if the run was lost; dlock then exits with
+  // another code.
   std::optional<int> command_exit_code;
   std::optional<int> command_signal;
   std::optional<Grant> grant;
   std::optional<milliseconds> waited;
   std::optional<WallTime> started;  // the command
   std::optional<milliseconds> ran;
-  std::optional<HolderInfo> holder;  // who was in the way
+  std::optional<HolderInfo> holder;  // who held the lock
   std::string message;
 };
 
-// What a run was, however it went.
+// What identifies a run, whatever its result.
 struct RunIdentity {
   std::string lock;
-  std::string store;  // its URL; empty if it did not get that far
+  std::string store;  // its URL; empty if the store was not opened
   std::string host;
   std::string user;
   std::vector<std::string> command;
   std::string label;
 };
 
-// What the command ended with: of a run that was lost, its own.
+// The exit code or signal to report: the command's own if the run was lost.
 struct CommandEnd {
   std::optional<int> exit_code;
   std::optional<int> signal;
@@ -65,14 +66,15 @@ CommandEnd reported_end(const RunResult& result);
 
 std::string report_line(const RunIdentity& run, const RunResult& result);
 
-// The file of --report. Opened before anything else is done, so that a name that
-// cannot be written is found while nothing has happened yet.
+// The file of --report. It is opened before anything else happens, so that a file that
+// cannot be written is an error before the command runs.
 class ReportFile {
  public:
-  // Throws Failure (misconfigured). An empty path is no file; "-" is standard error.
+  // Opens the file. Throws Failure (misconfigured). An empty path means no report; "-" is
+  // standard error.
   explicit ReportFile(const std::string& path);
 
-  // Whether it could be written, or there is none.
+  // Returns false if the line could not be written.
   bool write(const std::string& line);
 
  private:

@@ -23,7 +23,7 @@ RunIdentity identity_of(const RunOptions& options, const FinishedRun& run) {
           user_name(::geteuid()), options.command, options.label};
 }
 
-// The run, also one that came to nothing because there is no file for its report.
+// The run, even if it failed because its report file cannot be opened.
 FinishedRun reported_run(const Invocation& invocation, const RunOptions& options,
                          const HeldSignals& held, std::optional<ReportFile>& report) {
   try {
@@ -42,7 +42,7 @@ void write_report(ReportFile& report, const std::string& path, const std::string
                   std::strerror(error));
 }
 
-// As the command's own environment, but without a lock: it has been given back.
+// Like the command's environment, but without a lock: it has been released.
 std::vector<std::string> hook_environment(const Invocation& invocation,
                                           const RunIdentity& run,
                                           const RunResult& result) {
@@ -58,20 +58,21 @@ std::vector<std::string> hook_environment(const Invocation& invocation,
   return command_environment(environ, settings);
 }
 
-// Runs the hook that hears of such an end, if there is one. The signal that told dlock to
-// end meanwhile, if one did.
+// Runs the hook for this result, if there is one. Returns the signal that asked dlock to
+// exit in the meantime, if any.
 std::optional<int> tell_hook(const Invocation& invocation, const RunOptions& options,
                              const FinishedRun& run, const HeldSignals& held,
                              const Speaker& speaker) {
-  if (options.hooks.are_empty()) return std::nullopt;  // without a look at their code
-  const auto kind = hook_that_hears_of(run.result);
+  if (options.hooks.are_empty())
+    return std::nullopt;  // the common case, without loading the hooks' code
+  const auto kind = hook_for(run.result);
   if (!kind || line_for(*kind, options.hooks).empty()) return std::nullopt;
   const auto identity = identity_of(options, run);
   HookPlan plan;
   plan.line = line_for(*kind, options.hooks);
   plan.environment = hook_environment(invocation, identity, run.result);
   plan.input = report_line(identity, run.result);
-  const std::string what = "the command of " + std::string(option_of(*kind));
+  const std::string what = "the " + std::string(option_of(*kind)) + " command";
   speaker.step("running " + what);
   const auto end = run_hook(plan, held);
   if (!end.trouble.empty()) speaker.warning(what + " " + end.trouble);
@@ -89,7 +90,7 @@ Exit run_verb(const Invocation& invocation) {
   std::optional<ReportFile> report;
   const auto run = reported_run(invocation, options, held, report);
   const auto& result = run.result;
-  // Of what is known of it, before the hook that can take its time.
+  // Written before the hook runs, because the hook can take long.
   const bool failed = run.error && result.exit_code;
   if (failed) speaker.error(result.message);
   if (report && !options.report.empty()) {

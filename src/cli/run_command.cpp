@@ -1,4 +1,4 @@
-// Run: the command, from its start to its end, while the lease is kept.
+// Run: runs the command while the lease is kept.
 
 #include <boost/asio/co_spawn.hpp>
 
@@ -11,7 +11,7 @@
 namespace dlock {
 namespace {
 
-// Tells the user what is of no concern to whoever obeys the lease.
+// Forwards lease events and prints those that only matter to the user.
 class Messenger final : public LeaseWatcher {
  public:
   Messenger(LeaseWatcher& obeys, const Speaker& speaker, bool& is_store_silent)
@@ -26,7 +26,7 @@ class Messenger final : public LeaseWatcher {
     obeys_.renewal_failed(now);
   }
   void reclaimed() override {
-    speaker_.warning("the lease was gone from the store; set up again");
+    speaker_.warning("the lease was missing from the store and was restored");
   }
   void forfeit(Loss loss) override { obeys_.forfeit(loss); }
 
@@ -53,12 +53,12 @@ StartPlan Run::start_plan(const std::optional<Grant>& grant) const {
   plan.environment = environment_for(grant);
   plan.session = grant ? claimant_->session() : -1;
   if (grant) plan.deadline = grant->deadline;
-  if (errand_ != nullptr) plan.output = errand_->output();
+  if (run_hooks_ != nullptr) plan.output = run_hooks_->output();
   return plan;
 }
 
-// The last look before the command starts: nothing may after a signal that would have
-// ended us.
+// The last check before the command starts: nothing may start after a signal that would
+// have ended dlock.
 bool Run::may_start(const std::optional<Grant>& grant) {
   if (const auto signal = signals_.next_ending()) {
     interrupted(*signal);
@@ -66,20 +66,20 @@ bool Run::may_start(const std::optional<Grant>& grant) {
   }
   if (!grant || lasts(*grant)) return true;
   not_started(SpawnFailure{SpawnFailure::Kind::too_late,
-                           "the lease ran low before the command could start"});
+                           "too little of the lease was left to start the command"});
   return false;
 }
 
-// Without a grant the command runs all the same, and holds nothing.
+// Without a grant the command runs without the lock.
 asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   result_.grant = grant;
   result_.is_protected = grant && store_->protects();
   if (grant) {
     speaker_.step("granted, fence " + std::to_string(grant->fence.number) + ", slot " +
                   std::to_string(grant->slot) +
-                  (store_->protects() ? "" : " (none: excludes nobody)"));
+                  (store_->protects() ? "" : " (none: does not exclude others)"));
     if (grant->strength == 0) {
-      speaker_.warning("strength 0: the lock holds as long as no server forgets it");
+      speaker_.warning("strength 0: the lock holds only as long as no server forgets it");
     }
   }
   command_ = supervisor();
@@ -96,48 +96,48 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   conclude_command(end, lease);
 }
 
-// What was started, if anything was.
+// Returns the process, if it could be started.
 asio::awaitable<std::optional<Spawned>> Run::start(StartPlan plan,
                                                    const std::optional<Grant>& grant) {
   auto note = grant ? claimant_->start_note() : std::nullopt;
   if (note) plan.note = &*note;
   if (!may_start(grant)) co_return std::nullopt;
-  // A lease that runs out is kept from before the start, which can take its time.
+  // A lease that expires is renewed from before the start, which can take long.
   const bool keeps_first = guardian_ != nullptr;
   try {
-    if (errand_ != nullptr) errand_->command_starts(context_);
+    if (run_hooks_ != nullptr) run_hooks_->command_starts(context_);
     if (keeper_ && keeps_first) keeper_->start(grant->sent_at);
   } catch (const Failure& failure) {
-    if (errand_ != nullptr) errand_->command_ended();
+    if (run_hooks_ != nullptr) run_hooks_->command_ended();
     not_started(SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()});
     co_return std::nullopt;
   }
   started_at_ = Clock::now();
   result_.started = wall_now();
   const auto started = co_await command_->start(std::move(plan));
-  note.reset();  // whose descriptor others can use now
+  note.reset();  // others can use its descriptor now
   if (const auto* failure = std::get_if<SpawnFailure>(&started)) {
     co_await stop_keeping();
-    if (errand_ != nullptr) errand_->command_ended();
+    if (run_hooks_ != nullptr) run_hooks_->command_ended();
     not_started(*failure);
     co_return std::nullopt;
   }
   const auto& spawned = std::get<Spawned>(started);
   speaker_.step("started process " + std::to_string(spawned.pid) + ": " +
                 printable_command(options_.command, 200));
-  if (errand_ != nullptr) errand_->command_runs();
+  if (run_hooks_ != nullptr) run_hooks_->command_runs();
   if (keeper_ && !keeps_first) keeper_->start(grant->sent_at);
   co_return spawned;
 }
 
-// Waits for it, and for whatever of the lease is still under way then.
+// Waits for the command to end, and for renewals that are still in progress.
 asio::awaitable<Ended> Run::command_end(const Spawned& spawned,
                                         const std::optional<Grant>& grant) {
-  // Beside the supervision: a store that is slow to answer must not hold up signals.
+  // Runs concurrently with the supervision: a slow store must not delay signals.
   Wakeup noting(context_);
   bool noted = !grant;
   if (grant) {
-    // What it is told of has to outlive the call, which only makes the coroutine.
+    // The arguments have to outlive the call, which only creates the coroutine.
     asio::co_spawn(context_, claimant_->started(spawned, noting),
                    [&](std::exception_ptr error) {
                      noted = true;
@@ -146,7 +146,7 @@ asio::awaitable<Ended> Run::command_end(const Spawned& spawned,
                    });
   }
   auto end = co_await command_->ended();
-  if (errand_ != nullptr) errand_->command_ended();
+  if (run_hooks_ != nullptr) run_hooks_->command_ended();
   result_.ran = elapsed_since(started_at_);
   noting.give_up(true);
   while (!noted) co_await wakeup_.wait_until(Clock::time_point::max());
@@ -160,7 +160,7 @@ asio::awaitable<void> Run::stop_keeping() {
   co_await keeper_->ended(wakeup_);
 }
 
-// What it means for the run that its command has ended so.
+// Derives the run's result from the end of its command.
 void Run::conclude_command(const Ended& end, const OutagePolicy& lease) {
   const bool had_lease = result_.grant.has_value();
   const bool has_held = lease.has_held(Clock::now());
@@ -171,10 +171,10 @@ void Run::conclude_command(const Ended& end, const OutagePolicy& lease) {
   }
   if (lease.lost()) result_.reason = lease.lost();
   ended(end);
-  // Nobody has ended it for that (this process was stopped, say), but nobody knows either
-  // whether others had the lock by then.
+  // The command was not ended because of the lease (for example because this process was
+  // stopped), but others may have had the lock by then.
   if (had_lease && !has_held && !ended_in_outage_ && !end.lost) {
-    lost(Loss::unconfirmed, CommandThen::may_have_outlived);
+    lost(Loss::unconfirmed, CommandFate::may_have_outlived);
   }
 }
 
@@ -183,7 +183,8 @@ void Run::warn_not_noted(const std::exception_ptr& error) const {
     if (error) std::rethrow_exception(error);
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::interrupted) return;  // it has ended already
-    speaker_.warning("cannot note the command's process: " + std::string(failure.what()));
+    speaker_.warning("cannot record the command's process: " +
+                     std::string(failure.what()));
   }
 }
 

@@ -4,29 +4,29 @@
 namespace dlock {
 namespace {
 
-// Stores keep no lock longer that nobody uses.
-constexpr auto longest_hold = runs_kept_for;
+// Stores do not keep an unused lock for longer.
+constexpr auto longest_hold = run_retention;
 
 constexpr Choice<OnOutage> outage_policies[] = {{"stop", OnOutage::stop},
                                                 {"run", OnOutage::run}};
 constexpr Choice<Stragglers> straggler_policies[] = {
     {"leave", Stragglers::leave}, {"wait", Stragglers::wait}, {"kill", Stragglers::kill}};
 
-// Takes --shared and --slots back from `run` where they give way to it.
+// Resets --shared and --slots in `run` where they yield to --dedupe.
 std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
   Dedupe dedupe;
   duration(settings, "dedupe", dedupe.window);
   with_setting(settings, "dedupe", [&](const std::string&) {
-    if (dedupe.window > runs_kept_for)
-      throw UsageError("runs are known for 30 days at most");
+    if (dedupe.window > run_retention)
+      throw UsageError("runs are kept for at most 30 days");
   });
   dedupe.retry_failed = flag(settings, "retry-failed");
   if (dedupe.retry_failed && settings.count("dedupe") == 0) {
-    throw UsageError("--retry-failed goes with --dedupe only",
+    throw UsageError("--retry-failed needs --dedupe",
                      is_from_file(settings, "retry-failed"));
   }
   if (dedupe.window.count() == 0) return std::nullopt;
-  // Runs that go on side by side are meant to be several.
+  // Concurrent runs are meant to be several, so they cannot be deduplicated.
   if (!run.shared && run.slots == 1) return dedupe;
   const std::string_view other = run.shared ? "shared" : "slots";
   if (gives_way(settings, other, "dedupe")) {
@@ -34,7 +34,7 @@ std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
     run.slots = 1;
     return dedupe;
   }
-  // Who says --retry-failed wants the dedupe of the file.
+  // --retry-failed on the command line refers to the --dedupe in the file.
   const bool is_wanted = dedupe.retry_failed && !is_from_file(settings, "retry-failed");
   if (is_wanted || !gives_way(settings, "dedupe", other)) {
     throw excluded(settings, "dedupe", other);
@@ -42,12 +42,13 @@ std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
   return std::nullopt;
 }
 
-// An empty line takes back what the file says.
+// An empty value overrides the file and disables the hook.
 HookLines hook_lines(const Settings& settings) {
   HookLines lines;
   const auto set = [&](std::string_view name, std::string& line) {
     with_setting(settings, name, [&](const std::string& value) {
-      if (value.find('\0') != std::string::npos) throw UsageError("no shell command");
+      if (value.find('\0') != std::string::npos)
+        throw UsageError("invalid shell command");
       line = value;
     });
   };
@@ -58,12 +59,11 @@ HookLines hook_lines(const Settings& settings) {
 }
 
 void set_place_in_line(const Settings& settings, RunOptions& options) {
-  // More than any queue has room for.
+  // More than any queue can have.
   constexpr unsigned most_waiters = 100'000;
   options.replace = flag(settings, "replace");
   if (options.replace && !options.wait) {
-    throw UsageError("--replace goes with --wait only",
-                     is_from_file(settings, "replace"));
+    throw UsageError("--replace needs --wait", is_from_file(settings, "replace"));
   }
   options.supersede = flag(settings, "supersede");
   with_setting(settings, "max-queue", [&](const std::string& value) {
@@ -85,14 +85,13 @@ RunOptions run_options(const Settings& settings, const std::string& name,
   set_place_in_line(settings, options);
   with_setting(settings, "min-hold", [&](const std::string& value) {
     options.min_hold = parsed_duration(value);
-    if (options.min_hold > longest_hold)
-      throw UsageError("a lock is held on for 30 days at most");
+    if (options.min_hold > longest_hold) throw UsageError("must be at most 30 days");
   });
   duration(settings, "jitter", options.jitter);
   options.reclaim = flag(settings, "reclaim");
   duration(settings, "lock-delay", options.lock_delay);
   with_setting(settings, "report", [&](const std::string& value) {
-    if (value.empty()) throw UsageError("a file's name is missing");
+    if (value.empty()) throw UsageError("missing file name");
     options.report = value;
   });
 

@@ -1,4 +1,4 @@
-// How a run ended, and what is said of that.
+// Run: determines the outcome and its messages.
 
 #include <unistd.h>
 
@@ -19,16 +19,16 @@ std::string Run::release_step(const std::optional<RunEnd>& end) const {
       !store_->protects())
     return "released";
   return "released, and held until " + for_people(claimant_->claim().min_hold) +
-         " from its grant";
+         " after its grant";
 }
 
-// What becomes of a lock that could not be given back.
+// What happens to a lock that could not be released.
 std::string Run::how_it_ends() const {
-  if (!store_->leases_run_out()) return "it is free once this process has ended";
+  if (!store_->leases_run_out()) return "it is released when this process exits";
   const auto left =
       later(result_.grant->deadline, timing_.drift() + claimant_->claim().lock_delay) -
       Clock::now();
-  return "it ends by itself in " + for_people(std::max(left, Clock::duration(0)));
+  return "its lease expires in " + for_people(std::max(left, Clock::duration(0)));
 }
 
 void Run::conclude(Outcome outcome, ExitStatus status, const std::string& message) {
@@ -56,7 +56,7 @@ void Run::not_obtained(const Answer& answer) {
     const bool has_place = busy->place > 0;
     if (options_.wait && options_.max_queue && !has_place &&
         busy->queued >= *options_.max_queue) {
-      message += "; " + std::to_string(busy->queued) + " wait already (--max-queue)";
+      message += "; " + std::to_string(busy->queued) + " already waiting (--max-queue)";
     }
   }
   conclude(superseded ? Outcome::superseded : Outcome::busy, ExitStatus::not_obtained,
@@ -66,23 +66,24 @@ void Run::not_obtained(const Answer& answer) {
 }
 
 void Run::failed(const Failure& failure) {
-  if (failure.kind() == Failure::Kind::interrupted) return;  // the signal says it all
+  if (failure.kind() == Failure::Kind::interrupted)
+    return;  // a signal ends dlock; no message
   const bool absent = failure.kind() == Failure::Kind::unreachable;
   conclude(absent ? Outcome::unavailable : Outcome::error, status_of(failure.kind()),
            failure.what());
-  wakeup_.give_up(true);  // the store has had its time
+  wakeup_.give_up(true);  // the store timeout is used up
   speaker_.error(failure.what());
 }
 
 void Run::interrupted(int signal) {
-  wakeup_.give_up(true);  // what is left to do is not worth waiting for
+  wakeup_.give_up(true);  // do not wait for the store any longer
   result_ = RunResult{};
   result_.outcome = Outcome::interrupted;
   result_.signal = signal;
   result_.message = "interrupted by SIG" + signal_name(signal);
 }
 
-// One who stood behind us in line has taken the lock in the step in which it was granted.
+// A waiter behind us took the lock in the same step in which it was granted.
 void Run::taken_at_once() {
   result_.reason = Loss::broken;
   const auto taker = claimant_->taken_by();
@@ -103,8 +104,8 @@ void Run::not_started(const SpawnFailure& failure) {
   speaker_.error(failure.message);
 }
 
-// How long the store had not answered when the command ended, if it was silent then:
-// since the first renewal behind the last one that was confirmed.
+// How long the store had not replied when the command ended, if it was not replying then:
+// since the first renewal after the last confirmed one.
 std::optional<Silence> Run::silence() const {
   if (!is_store_silent_ || !result_.grant) return std::nullopt;
   const auto ended_at = started_at_ + result_.ran.value_or(milliseconds(0));
@@ -115,9 +116,8 @@ std::optional<Silence> Run::silence() const {
   return Silence{printable(server_in(store_->url())), lasted};
 }
 
-// Whoever finds out that the lease did not hold to the end comes last, and has the last
-// word.
-void Run::lost(Loss loss, CommandThen command) {
+// Called wherever a loss is discovered; it overrides earlier outcomes.
+void Run::lost(Loss loss, CommandFate command) {
   result_.reason = loss;
   result_.is_protected = false;
   conclude(Outcome::lost, ExitStatus::lost,
@@ -133,7 +133,7 @@ void Run::ended(const Ended& end) {
   if (end.lost) {
     const bool in_time = silence() && *end.lost == Loss::unconfirmed &&
                          started_at_ + *result_.ran < result_.grant->deadline;
-    lost(*end.lost, in_time ? CommandThen::ended_in_time : CommandThen::was_ended);
+    lost(*end.lost, in_time ? CommandFate::ended_in_time : CommandFate::was_ended);
   } else if (end.guardian_died) {
     conclude(Outcome::error, ExitStatus::bug,
              "the guardian process was killed; the command was ended");
@@ -152,22 +152,23 @@ void Run::ended(const Ended& end) {
   }
 }
 
-// Whether the store said that it has the lease no more: nothing is left to give back.
+// Whether the store reported that the lease is gone: there is nothing to release.
 bool Run::has_no_lease() const {
   return result_.reason == Loss::gone || result_.reason == Loss::taken_over ||
          result_.reason == Loss::failed_over;
 }
 
-// Whether what the command did may still be on its way to a resource, and the lease,
-// which the store may still have, is to keep others out meanwhile.
+// Whether the lease is left to expire: the command's last requests may still be on their
+// way to a resource, and the lease, if the store still has it, keeps others out in the
+// meantime.
 bool Run::leaves_lease() const {
   return options_.lock_delay.count() > 0 && result_.outcome == Outcome::lost &&
          !has_no_lease();
 }
 
-// Nothing for a command that never ran, unless others may have waited for what it does.
+// Nothing for a command that never ran, unless waiters may share its result.
 std::optional<RunEnd> Run::end_for_the_record() const {
-  const bool is_told = errand_ != nullptr && result_.outcome == Outcome::not_started;
+  const bool is_told = run_hooks_ != nullptr && result_.outcome == Outcome::not_started;
   if (!result_.ran && !is_told) return std::nullopt;
   RunEnd end;
   end.exit_code = result_.exit_code;

@@ -5,7 +5,7 @@
 namespace dlock {
 
 std::string outcome_of(const RunInfo& run) {
-  if (is_by_hand(run) && goes_on(run)) return "by hand, not given back";
+  if (is_by_hand(run) && goes_on(run)) return "by hand, not released";
   if (run.signal) return "ended by SIG" + printable(*run.signal, 20);
   if (run.outcome == "ran" && run.exit_code) {
     return "exit " + std::to_string(*run.exit_code);
@@ -20,7 +20,8 @@ bool is_failure(const RunInfo& run) { return run.outcome != "ran" || run.exit_co
 std::string described(const RunInfo& run) {
   const auto where = " on " + printable(run.host, 64);
   const auto started = rfc3339(run.started);
-  if (run.outcome == "running") return "it is running" + where + " since " + started;
+  if (run.outcome == "running")
+    return "it has been running" + where + " since " + started;
   return "it ran" + where + " at " + started + ": " + outcome_of(run) +
          (run.duration ? ", took " + for_people(*run.duration) : "");
 }

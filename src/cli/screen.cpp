@@ -17,7 +17,7 @@
 namespace dlock {
 namespace {
 
-// The alternate screen, so that what was there comes back; and no cursor.
+// The alternate screen, so that the old content is restored, without a cursor.
 constexpr std::string_view entering = "\x1b[?1049h\x1b[?25l\x1b[2J";
 constexpr std::string_view leaving = "\x1b[?25h\x1b[?1049l";
 
@@ -32,7 +32,7 @@ bool is_in_front() {
   return ::isatty(STDIN_FILENO) != 0 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
 }
 
-// Not to a terminal that Ctrl-S has stopped: it would hold up our end.
+// Does not write to a terminal stopped by Ctrl-S, which would delay dlock's exit.
 void write_at_once(std::string_view text) {
   constexpr int patience_ms = 100;
   pollfd wanted{STDOUT_FILENO, POLLOUT, 0};
@@ -59,7 +59,7 @@ Screen::Screen(boost::asio::io_context& context, std::function<void()> changed)
 Screen::~Screen() { leave(); }
 
 Window Screen::window() const {
-  constexpr std::size_t usual_rows = 24;  // of a terminal that does not know
+  constexpr std::size_t usual_rows = 24;  // if the terminal does not report it
   winsize size{};
   const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
   return {columns_of_output(), known ? size.ws_row : usual_rows};
@@ -89,8 +89,8 @@ void Screen::leave() {
   write_at_once(leaving);
 }
 
-// Key by key, and without an echo. What a shell has put in the background leaves the
-// terminal's modes and keys to others: it would be stopped for touching them.
+// Reads single keys without echo. A background process leaves the terminal's modes and
+// input alone: it would be stopped for changing them.
 void Screen::take_keys() {
   termios modes{};
   if (!is_in_front() || ::tcgetattr(STDIN_FILENO, &modes) != 0) return;

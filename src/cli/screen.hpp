@@ -1,4 +1,4 @@
-// A terminal that is drawn on as a whole.
+// Draws full screens on a terminal.
 #pragma once
 
 #include <termios.h>
@@ -15,13 +15,13 @@
 
 namespace dlock {
 
-// Has the terminal that standard output is from its construction to its destruction, but
-// for the time in which Ctrl-Z has stopped this process; and the keys that are typed, if
-// standard input is a terminal, too. It knows no locks.
+// Takes over the terminal from construction to destruction, except while Ctrl-Z has
+// stopped this process. Reads keys if standard input is a terminal, too. It knows nothing
+// of locks.
 class Screen {
  public:
-  // `changed` is called when everything has to be drawn anew, and when nothing can be any
-  // more. Throws Failure (exhausted).
+  // `changed` is called when the screen has to be redrawn, and when it cannot be drawn
+  // any more. Throws Failure (exhausted).
   Screen(boost::asio::io_context& context, std::function<void()> changed);
   ~Screen();
   Screen(const Screen&) = delete;
@@ -29,15 +29,15 @@ class Screen {
 
   Window window() const;
 
-  // Draws these lines unless they are there already, or the terminal is too slow.
+  // Draws these lines unless they are already shown or the terminal is too slow.
   void draw(const std::vector<std::string>& lines);
 
-  // What is there is not what was drawn: the window has another size.
+  // Forgets what was drawn, because the window has a new size.
   void forget();
 
   bool is_gone() const { return is_gone_; }
 
-  // Whether somebody has typed a q.
+  // Whether the user has typed q.
   bool is_left() const { return is_left_; }
 
  private:
@@ -51,8 +51,8 @@ class Screen {
   std::function<void()> changed_;
   OutputQueue output_;
   std::optional<Readable> stops_;  // Ctrl-Z
-  std::optional<Readable> keys_;   // if standard input is a terminal, and ours to read
-  std::optional<termios> modes_;   // of that terminal, as they were
+  std::optional<Readable> keys_;   // set if standard input is a terminal that we may read
+  std::optional<termios> modes_;   // the original modes of that terminal
   std::string shown_;
   bool is_gone_ = false;
   bool is_left_ = false;

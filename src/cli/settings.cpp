@@ -9,7 +9,7 @@ bool flag(const Settings& settings, std::string_view name) {
   bool set = false;
   with_setting(settings, name, [&](const std::string& value) {
     if (value != "true" && value != "false") {
-      throw UsageError("'" + printable(value, 60) + "' is neither true nor false");
+      throw UsageError("expected true or false, not '" + printable(value, 60) + "'");
     }
     set = value == "true";
   });
@@ -24,8 +24,8 @@ void duration(const Settings& settings, std::string_view name, milliseconds& tar
 std::string file_name(const Settings& settings, std::string_view name) {
   std::string path;
   with_setting(settings, name, [&](const std::string& value) {
-    if (value.empty()) throw UsageError("a file's name is missing");
-    if (value.find('\0') != std::string::npos) throw UsageError("no name of a file");
+    if (value.empty()) throw UsageError("missing file name");
+    if (value.find('\0') != std::string::npos) throw UsageError("invalid file name");
     path = value;
   });
   return path;
@@ -34,12 +34,11 @@ std::string file_name(const Settings& settings, std::string_view name) {
 UsageError no_choice(const std::string& value,
                      const std::vector<std::string_view>& words) {
   std::string listed;
-  for (const auto word : words) {
-    if (!listed.empty()) listed += words.size() == 2 ? " nor " : ", ";
+  for (const auto& word : words) {
+    if (!listed.empty()) listed += &word == &words.back() ? " or " : ", ";
     listed += word;
   }
-  return UsageError("'" + printable(value, 60) +
-                    (words.size() == 2 ? "' is neither " : "' is none of ") + listed +
+  return UsageError("expected " + listed + ", not '" + printable(value, 60) + "'" +
                     did_you_mean(value, words));
 }
 
@@ -58,7 +57,7 @@ bool gives_way(const Settings& settings, std::string_view name, std::string_view
 UsageError excluded(const Settings& settings, std::string_view name,
                     std::string_view other) {
   return UsageError(
-      "--" + std::string(name) + " and --" + std::string(other) + " do not go together",
+      "--" + std::string(name) + " and --" + std::string(other) + " cannot be combined",
       is_from_file(settings, name) && is_from_file(settings, other));
 }
 

@@ -1,4 +1,4 @@
-// What was set, wherever that was, and how a setting is taken.
+// Settings from all sources, and how to read them.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,10 @@
 
 namespace dlock {
 
-// Where a value came from, for messages and for what is a fault of a file.
+// A value and where it came from, for messages and to tell errors in a file from errors
+// on the command line.
 struct Setting {
-  // What counts comes first.
+  // In order of precedence.
   enum class Source { command_line, environment, lock_table, file };
   std::string value;
   Source source = Source::command_line;
@@ -29,20 +30,20 @@ constexpr bool is_file(Setting::Source source) {
   return source >= Setting::Source::lock_table;
 }
 
-// That a setting has a value which is none for it, whatever the other settings are.
+// A setting has an invalid value, whatever the other settings are.
 class BadValue : public UsageError {
  public:
   BadValue(const Setting& setting, const std::string& message)
       : UsageError(setting.origin + ": " + message, is_file(setting.source)) {}
 };
 
-// By the long option's name, only those that were set. Flags are "true" or "false".
-// "password" and "sentinel-password" are there too, which are no options: only the
-// environment can set them.
+// Settings by the long option's name, only those that were set. Flags are "true" or
+// "false". "password" and "sentinel-password" are included though they are not options:
+// only the environment can set them.
 using Settings = std::map<std::string, Setting, std::less<>>;
 
-// Calls `use` with the setting `name` if there is one, and tells where a value that it
-// refuses came from.
+// Calls `use` with the value of the setting `name` if it is set. If `use` throws, adds
+// the setting's origin to the message.
 template <typename Use>
 void with_setting(const Settings& settings, std::string_view name, Use use) {
   const auto found = settings.find(name);
@@ -57,23 +58,23 @@ void with_setting(const Settings& settings, std::string_view name, Use use) {
   }
 }
 
-// "true" or "false"; false if it was not set.
+// The value of a flag; false if it was not set.
 bool flag(const Settings& settings, std::string_view name);
 
 // Leaves `target` as it is if it was not set.
 void duration(const Settings& settings, std::string_view name, milliseconds& target);
 
-// A path, empty if it was not set; never one that is set to nothing.
+// A path; empty if it was not set. Throws UsageError if it was set to nothing.
 std::string file_name(const Settings& settings, std::string_view name);
 
-// A word that an option takes, and what it means.
+// A word that an option accepts, and its meaning.
 template <typename Meaning>
 struct Choice {
   std::string_view word;
   Meaning meaning;
 };
 
-// That a value is none of these words, and which it was probably meant to be.
+// The value is none of these words: the error lists them and suggests the nearest one.
 UsageError no_choice(const std::string& value,
                      const std::vector<std::string_view>& words);
 
@@ -93,14 +94,14 @@ void choice(const Settings& settings, std::string_view name,
   });
 }
 
-// Whether it is set, and by a configuration file.
+// Whether it was set by a configuration file.
 bool is_from_file(const Settings& settings, std::string_view name);
 
-// Whether of two options that are set and exclude each other the first gives way: it is
-// from the file, and the other is not, or from a table that counts before.
+// Whether the first of two options that exclude each other yields to the second: it is
+// from the file, and the second is not, or is from a table with higher precedence.
 bool gives_way(const Settings& settings, std::string_view name, std::string_view other);
 
-// What is to be thrown if neither gives way.
+// The error to throw if neither yields.
 UsageError excluded(const Settings& settings, std::string_view name,
                     std::string_view other);
 

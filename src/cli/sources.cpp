@@ -14,7 +14,7 @@
 namespace dlock {
 namespace {
 
-// Of these the command hears, for a dlock inside it.
+// The settings passed to the command for a nested dlock.
 constexpr std::string_view passed_on_names[] = {"user",
                                                 "password-file",
                                                 "replicas",
@@ -29,7 +29,7 @@ constexpr std::string_view passed_on_names[] = {"user",
                                                 "tls-name",
                                                 "tls-insecure"};
 
-// No options: everybody can read those of a process.
+// Not options, because every user can read the arguments of a process.
 struct SecretVariable {
   std::string_view setting;
   const char* variable;
@@ -55,15 +55,15 @@ bool is_common(const OptionSpec& spec) {
                      [&](const OptionSpec& other) { return &other == &spec; });
 }
 
-// What a value means wherever it is from: `directory` is what a relative path counts
-// from, the working directory if it is empty.
+// The value with relative paths made absolute: relative to `directory`, or to the working
+// directory if that is empty.
 std::string settled(const OptionSpec& spec, const std::string& value,
                     const std::string& directory = "") {
   if (spec.value != "FILE" || value.empty() || value.front() == '/') return value;
   return absolute(directory + value);
 }
 
-// The file that was named, or the first of the usual ones that exists; empty if none.
+// The named file, or the first default file that exists; empty if there is none.
 std::string config_path(const std::string& named) {
   if (!named.empty()) return named;
   auto home = environment("HOME");
@@ -74,7 +74,7 @@ std::string config_path(const std::string& named) {
   return ::access(global, F_OK) == 0 ? global : "";
 }
 
-// Adds what a table of the file says where nothing else has, of these options.
+// Adds the settings of a table of the file that are among these options and not set yet.
 void add_from_table(Settings& settings, const Config& config, const ConfigTable& table,
                     const std::string& shown, std::span<const OptionSpec> specs) {
   const auto directory = config.path.substr(0, config.path.rfind('/') + 1);
@@ -82,8 +82,9 @@ void add_from_table(Settings& settings, const Config& config, const ConfigTable&
     const auto* spec = option_in(specs, key);
     if (spec == nullptr) continue;
     auto setting = setting_in(config, shown, key, value);
-    // A common file belongs to the configuration and does not depend on where dlock is
-    // called from; else somebody's directory could hold the certificates to trust.
+    // A common file is relative to the configuration file and not to the working
+    // directory; otherwise another user's directory could provide the trusted
+    // certificates.
     if (shown.empty()) setting.value = settled(*spec, setting.value, directory);
     settings.try_emplace(key, std::move(setting));
   }
@@ -120,7 +121,7 @@ FoundConfig found_config(const OptionValues& options) {
   const auto option = options.find("config");
   auto named = option != options.end() ? option->second : environment(spec.environment);
   if (option != options.end() && named.empty()) {
-    throw UsageError("--config: a file's name is missing");
+    throw UsageError("--config: missing file name");
   }
   FoundConfig found{{}, !named.empty()};
   const auto path = config_path(settled(spec, named));

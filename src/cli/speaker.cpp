@@ -19,11 +19,11 @@
 namespace dlock {
 namespace {
 
-// So long at most this process waits, all in all, for who does not read standard error:
-// how a run ended is said before the lock is given back.
+// How long this process waits in total for a reader of standard error, because messages
+// about the end of a run are printed before the lock is released.
 milliseconds patience{200};
 
-// Lines that were left out since the last one that was not.
+// Lines dropped since the last one that was printed.
 std::size_t dropped = 0;
 
 std::string complaint;
@@ -36,10 +36,10 @@ void note(const std::string& name, const std::string& message) {
 void say(Priority priority, const std::string& name, const std::string& message) {
   const auto about = name.empty() ? "" : printable(name, 255) + ": ";
   const auto start = line_start(priority) + "dlock: " + about;
-  // One write, so that lines of several dlocks do not mix.
+  // One write, so that lines of several dlock processes do not mix.
   auto text = start + message + "\n";
   if (dropped > 0) {
-    text = start + "lines left out, for nobody read them: " + std::to_string(dropped) +
+    text = start + "lines omitted because nobody read them: " + std::to_string(dropped) +
            "\n" + text;
   }
   const bool is_step = priority == Priority::info;
@@ -52,13 +52,13 @@ void say(Priority priority, const std::string& name, const std::string& message)
 }
 
 std::size_t columns_of_terminal(int fd) {
-  constexpr std::size_t usual = 80;  // of a terminal that does not know
+  constexpr std::size_t usual = 80;  // if the terminal does not report it
   winsize size{};
   const bool known = ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : usual;
 }
 
-// In the last column some terminals go on to the next line.
+// Some terminals wrap to the next line after the last column.
 std::size_t live_line_columns() { return columns_of_terminal(STDERR_FILENO) - 1; }
 
 }  // namespace
@@ -89,7 +89,7 @@ bool Speaker::live(const std::string& message) {
   const auto columns = columns_of(line);
   std::string text;
   if (is_dumb_terminal()) {
-    // Blanks over what was there, and back.
+    // Overwrites the rest of the old line with spaces and returns.
     const auto rest = live_shown_ - std::min(live_shown_, columns);
     text = "\r" + line + std::string(rest, ' ') + (line.empty() ? "\r" : "");
   } else {
@@ -105,7 +105,7 @@ std::size_t Speaker::live_columns() const {
   return line - std::min(line, columns_of(live_start()));
 }
 
-// What is said comes before a name of any length.
+// The message takes precedence over a long name.
 std::string Speaker::live_start() const {
   return "dlock: " + cut_to(printable(name_, 255), live_line_columns() / 3) + ": ";
 }
@@ -116,7 +116,7 @@ std::string output_failure(int error_number) {
   return std::string("cannot write to standard output: ") + std::strerror(error_number);
 }
 
-const std::string& last_complaint() { return complaint; }
+const std::string& last_message() { return complaint; }
 
 bool has_printed() { return printed; }
 

@@ -1,4 +1,4 @@
-// What dlock says to people while it works: lines on standard error.
+// Prints dlock's messages on standard error.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace dlock {
 
-// Lines of the form "dlock: NAME: message", for the systemd journal with their priority
-// before that. The text has to be printable already. Where nobody reads them they are
-// left out, and later said to have been: no deadline, signal or release waits for a
-// reader.
+// Prints lines of the form "dlock: NAME: message", with a priority prefix if standard
+// error is the systemd journal. Messages must already be printable. If nobody reads
+// standard error, lines are dropped and their number is reported later: no deadline,
+// signal or release waits for a reader.
 class Speaker {
  public:
   Speaker(std::string name, bool quiet, bool verbose)
@@ -22,12 +22,12 @@ class Speaker {
   void step(const std::string& message) const;            // with --verbose
   bool is_verbose() const { return verbose_; }
 
-  // One line on a terminal that the next call replaces, cut at its width; an empty one
-  // takes it away. Nothing where standard error is no terminal, or with --quiet. Returns
-  // whether it stands there.
+  // Shows one line on a terminal, cut at its width; the next call replaces it, and an
+  // empty message removes it. Does nothing if standard error is not a terminal, or with
+  // --quiet. Returns whether the line is shown.
   bool live(const std::string& message);
 
-  // How many columns of such a message there is room for now.
+  // How many columns such a message can have now.
   std::size_t live_columns() const;
 
  private:
@@ -39,34 +39,33 @@ class Speaker {
   std::size_t live_shown_ = 0;  // columns
 };
 
-// How long such a line may stand though things have changed.
+// How long such a line may stay unchanged while its subject changes.
 constexpr milliseconds live_for{2000};
 
-// Writes all of `text` to the descriptor; false if that is not possible.
+// Writes all of `text` to the descriptor; returns false if that is not possible.
 bool write_text(int fd, std::string_view text);
 
 // "cannot write to standard output: No space left on device"
 std::string output_failure(int error_number);
 
-// What the last error or warning said, with the name that it was about, whether anybody
-// was to read it or not; empty if there was none.
-const std::string& last_complaint();
+// The last error or warning with the name it was about, whether or not it was printed;
+// empty if there was none.
+const std::string& last_message();
 
 // Whether print() has printed anything.
 bool has_printed();
 
-// Writes what a verb has to say to standard output. Throws Failure if that is not
-// possible.
+// Prints a verb's output on standard output. Throws Failure if that is not possible.
 void print(const std::string& text);
 
-// Whether to colour what goes to standard output: --color, then NO_COLOR, then whether
-// it is a terminal that can.
+// Whether to color standard output: decided by --color, then NO_COLOR, then whether it is
+// a terminal with colors.
 bool use_color(Color wanted);
 
-// How wide the terminal is that standard output is; 0 if it is none.
+// The width of the terminal on standard output; 0 if it is not a terminal.
 std::size_t columns_of_output();
 
-// Whether TERM names a terminal that knows no control sequences, or none at all.
+// Whether TERM is unset or names a terminal without control sequences.
 bool is_dumb_terminal();
 
 }  // namespace dlock

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t gap = 2;  // between columns
 
-// What a column is never cut below, and the last one: a shorter text says nothing.
+// Columns are not cut below this width; a shorter text would be useless.
 constexpr std::size_t least = 8;
 constexpr std::size_t least_at_end = 4;
 
@@ -19,8 +19,8 @@ std::size_t total(const std::vector<std::size_t>& widths) {
   return std::accumulate(widths.begin(), widths.end(), gap * (widths.size() - 1));
 }
 
-// `widths` with the widest made narrower until all of them fit; nothing if that would
-// leave too little of them.
+// `widths` with the widest columns narrowed until all fit; nothing if that would leave
+// too little of them.
 std::optional<std::vector<std::size_t>> narrowed(std::vector<std::size_t> widths,
                                                  std::size_t columns) {
   while (total(widths) > columns) {
@@ -36,7 +36,7 @@ std::optional<std::vector<std::size_t>> narrowed(std::vector<std::size_t> widths
   return widths;
 }
 
-// What fits, without the last columns if need be.
+// The widths that fit, dropping the last columns if necessary.
 std::vector<std::size_t> fitted(std::vector<std::size_t> widths, std::size_t columns) {
   for (; widths.size() > 1; widths.pop_back()) {
     if (auto fits = narrowed(widths, columns)) return *fits;

@@ -1,4 +1,4 @@
-// Text in columns and in colour, for a terminal or a pipe.
+// Formats text in columns and colors.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace dlock {
 
 enum class Paint { plain, bold, green, yellow, red };
 
-// `text` in that colour if `wanted`.
+// `text` in that color if `wanted`.
 std::string colored(const std::string& text, Paint paint, bool wanted);
 
 // Columns as wide as their widest cell.
@@ -18,8 +18,8 @@ class Table {
 
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
-  // In lines that end before `columns`, if that is not 0: first what is long is cut, and
-  // when only little is left of it the last columns of the table are left out.
+  // The table as lines of at most `columns`, if that is not 0: long cells are cut first,
+  // and if too little of them is left, the last columns of the table are dropped.
   std::string text(const std::string& indent, bool color, std::size_t columns = 0) const;
 
  private:

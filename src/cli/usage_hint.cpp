@@ -16,7 +16,7 @@ bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// What flock(1) takes, and what takes its place. Letters first, then long names.
+// Options of flock(1), and what to use instead. Letters first, then long names.
 struct Habit {
   std::string_view names[4];
   std::string_view instead;
@@ -24,16 +24,16 @@ struct Habit {
 
 constexpr Habit habits[] = {
     {{"-n", "--nonblock", "--nonblocking", "--nb"},
-     " is not needed: dlock run NAME -- COMMAND does not wait unless --wait says so"},
-    {{"-c", "--command"}, ": no shell is involved; say dlock run NAME -- sh -c 'LINE'"},
+     " is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given"},
+    {{"-c", "--command"}, ": dlock uses no shell; use dlock run NAME -- sh -c 'LINE'"},
     {{"-x", "-e", "--exclusive", "--ex"},
-     " is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is said"},
+     " is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is given"},
     {{"-u", "--unlock"},
-     ": dlock run gives the lock back when the command ends, dlock release when you say "
-     "so"},
+     ": dlock run releases the lock when the command ends, dlock release does so by "
+     "hand"},
 };
 
-// Of letters in one word, -xn, what is the default here too is passed over.
+// In combined letters such as -xn, ignores the one that is the default here.
 std::string habit_of(std::string_view word) {
   std::string letters(word);
   if (!letters.starts_with("--") && letters.size() > 2) {
@@ -63,11 +63,11 @@ const VerbSpec* verb_with(std::string_view name) {
 
 std::string_view without_dashes(std::string_view word) {
   if (word.starts_with("--")) return word.substr(2);
-  // Of letters in one word the first one.
+  // The first of combined letters.
   return word.substr(1, 1);
 }
 
-// Only for long options: a letter is as near to one as to any other.
+// Only for long options: all letters are equally near to each other.
 std::string option_suggestion(std::string_view mistyped, const VerbSpec* verb) {
   if (!mistyped.starts_with("--")) return "";
   auto names = names_of(common_specs());
@@ -79,7 +79,7 @@ std::string option_suggestion(std::string_view mistyped, const VerbSpec* verb) {
   return did_you_mean(mistyped.substr(2), names, "--");
 }
 
-// "/var/lock/job.lock" as the name of a lock.
+// A lock name derived from a path: "job" for "/var/lock/job.lock".
 std::string name_from_path(std::string_view path) {
   auto name = path.substr(path.rfind('/') + 1);
   for (const std::string_view end : {".lock", ".lck", ".pid"}) {
@@ -109,10 +109,10 @@ std::string_view unit_of(std::string_view word) {
   return "";
 }
 
-// Set by dlock for commands, or by whom it is used; the rest of DLOCK_.
+// Variables that dlock sets for commands, or that its users set; without DLOCK_.
 constexpr std::string_view set_by_dlock[] = {"NAME", "FENCE", "SLOT", "HELD"};
 
-// "store-timeout" of "STORE_TIMEOUT".
+// "store-timeout" for "STORE_TIMEOUT".
 std::string option_name(std::string_view variable) {
   std::string name;
   for (const char letter : variable) {
@@ -137,20 +137,20 @@ std::vector<std::string_view> settable() {
   return names;
 }
 
-// Empty if there is nothing to say of DLOCK_`name`.
-std::string useless_variable(std::string_view name) {
+// The warning about DLOCK_`name`; empty if there is none.
+std::string unknown_variable(std::string_view name) {
   if (std::find(std::begin(set_by_dlock), std::end(set_by_dlock), name) !=
       std::end(set_by_dlock)) {
     return "";
   }
   const auto names = settable();
   if (std::find(names.begin(), names.end(), name) != names.end()) return "";
-  const auto start = "DLOCK_" + printable(name, 60) + " is no variable of dlock's";
+  const auto start = "DLOCK_" + printable(name, 60) + " is not a variable of dlock";
   const auto option = option_name(name);
   const bool is_option =
       option_in(common_specs(), option) != nullptr || verb_with(option) != nullptr;
   if (is_option && option.size() > 1) {
-    return start + "; say --" + option + " or put it into the configuration";
+    return start + "; use --" + option + " or the configuration file";
   }
   const auto meant = did_you_mean(name, names, "DLOCK_");
   return meant.empty() ? "" : start + meant;
@@ -161,7 +161,7 @@ std::string useless_variable(std::string_view name) {
 std::string unknown_verb(const std::string& word) {
   const auto start = "unknown verb " + in_quotes(word);
   if (word.find('/') != std::string::npos) {
-    return start + "; locks have names, not files: dlock run " + name_from_path(word) +
+    return start + "; locks have names, not paths: dlock run " + name_from_path(word) +
            " -- COMMAND";
   }
   if (is_digits(word)) {
@@ -169,7 +169,7 @@ std::string unknown_verb(const std::string& word) {
   }
   const auto names = verb_names();
   const auto meant = nearest(word, names);
-  // Most words of five letters are two edits from it.
+  // Most five-letter words are two edits away from "help".
   const bool is_far = meant == "help" && edits_between(word, "help") > 1 &&
                       !std::string_view("help").starts_with(word);
   if (meant && !is_far) return start + did_you_mean(word, names);
@@ -177,21 +177,21 @@ std::string unknown_verb(const std::string& word) {
 }
 
 std::string unknown_option(const std::string& word, const VerbSpec* verb) {
-  // Not what is behind the sign: it may be somebody's idea of giving a password.
+  // Without the text after the sign: it may be a password.
   const auto name = std::string_view(word).substr(0, word.find('='));
   const auto bare = without_dashes(name);
   if (name == "--password" || name == "--sentinel-password") {
     const bool is_sentinels = name != "--password";
     return in_quotes(name) +
-           " is no option, for everybody could read it: " + std::string(name) +
-           "-file names a file, and DLOCK_" + (is_sentinels ? "SENTINEL_" : "") +
-           "PASSWORD can have it";
+           " is not an option, because other users could read it: use " +
+           std::string(name) + "-file or DLOCK_" + (is_sentinels ? "SENTINEL_" : "") +
+           "PASSWORD";
   }
   const auto* spec =
       verb != nullptr ? option_named(*verb, bare) : option_in(common_specs(), bare);
   if (name.starts_with("--") &&
       ((spec != nullptr && spec->value.empty()) || bare == "help" || bare == "version")) {
-    return in_quotes(name) + ": that option takes no value";
+    return in_quotes(name) + ": the option takes no value";
   }
   const bool is_for_run =
       verb == nullptr || verb->verb == Verb::run || verb->verb == Verb::acquire;
@@ -212,7 +212,8 @@ std::string split_duration(const std::vector<std::string>& args, std::size_t pla
   if (place == 0 || place >= args.size()) return "";
   const auto unit = unit_of(args[place]);
   if (unit.empty()) return "";
-  // The number stands alone, "--wait 5", or with its option: "--wait=5", "-w5".
+  // The number is a word of its own ("--wait 5") or part of the option ("--wait=5",
+  // "-w5").
   std::string_view option = args[place - 1];
   std::string_view number = option;
   if (is_digits(number)) {
@@ -233,7 +234,7 @@ std::string split_duration(const std::vector<std::string>& args, std::size_t pla
          std::string(number) + std::string(unit);
 }
 
-std::vector<std::string> useless_variables(const char* const* environment) {
+std::vector<std::string> unknown_variables(const char* const* environment) {
   constexpr std::string_view ours = "DLOCK_";
   std::vector<std::string> warnings;
   for (; *environment != nullptr; ++environment) {
@@ -241,7 +242,7 @@ std::vector<std::string> useless_variables(const char* const* environment) {
     if (!entry.starts_with(ours)) continue;
     entry.remove_prefix(ours.size());
     const auto name = entry.substr(0, entry.find('='));
-    auto warning = useless_variable(name);
+    auto warning = unknown_variable(name);
     if (!warning.empty()) warnings.push_back(std::move(warning));
   }
   return warnings;

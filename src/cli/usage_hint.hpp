@@ -1,5 +1,5 @@
-// What to type instead of words that dlock cannot take, or takes for something else than
-// was probably meant.
+// Explains what to type in place of words that dlock does not accept, or that it takes
+// for something other than what was probably meant.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,23 @@
 
 namespace dlock {
 
-// What is said of a first word that is no verb.
+// The error for a first word that is not a verb.
 std::string unknown_verb(const std::string& word);
 
-// What is said of a word that is no option of `verb`; without one it stood where a verb
-// was to be.
+// The error for a word that is not an option of `verb`. Without a verb, the word was
+// found where a verb was expected.
 std::string unknown_option(const std::string& word, const VerbSpec* verb);
 
-// "a duration is one word: --wait 5m" if the word at `place` is a unit of time, and the
-// one before it is a plain number for an option that takes a duration; else empty. `args`
-// are without the verb.
+// "a duration is one word: --wait 5m" if the word at `place` is a unit of time and the
+// word before it is a plain number for an option that takes a duration; else empty.
+// `args` do not include the verb.
 std::string split_duration(const std::vector<std::string>& args, std::size_t place,
                            const VerbSpec& verb);
 
-// What to say of variables that are called like dlock's and are none, but were probably
-// meant to set something: an option that has no variable, or a mistyped variable's name.
-// All others are left alone: services of a Kubernetes cluster are told of as DLOCK_PORT,
-// if one of them is called dlock.
-std::vector<std::string> useless_variables(const char* const* environment);
+// Warnings about variables that begin with DLOCK_, have no effect, and were probably
+// meant to set something: an option that has no variable, or a misspelled variable. Other
+// variables are ignored: Kubernetes sets DLOCK_PORT and the like if a service is called
+// dlock.
+std::vector<std::string> unknown_variables(const char* const* environment);
 
 }  // namespace dlock

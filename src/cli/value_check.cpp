@@ -5,11 +5,11 @@
 namespace dlock {
 namespace {
 
-// Stand for operands that are always good.
+// Valid operands to check the settings with.
 const std::string some_name = "name";
 const std::vector<std::string> some_command{"true"};
 
-// As the verb takes them, but a token's file is not read.
+// As the verb parses them, except that the token file is not read.
 void take_lease_options(Settings settings) {
   settings.erase("token-file");
   settings.try_emplace(
@@ -17,7 +17,7 @@ void take_lease_options(Settings settings) {
   lease_options(settings, some_name);
 }
 
-// Puts the verb's own settings to their use.
+// Parses the verb's own settings.
 void take_options(Verb verb, const Settings& settings) {
   switch (verb) {
     case Verb::run: run_options(settings, some_name, some_command); break;
@@ -44,7 +44,7 @@ void take_options(Verb verb, const Settings& settings) {
     case Verb::watch:
     case Verb::doctor:
     case Verb::config:
-    case Verb::help: break;  // they have none of their own
+    case Verb::help: break;  // they have no options of their own
   }
 }
 
@@ -58,7 +58,7 @@ void check_value(const VerbSpec& verb, const std::string& name, const Setting& s
   } catch (const BadValue&) {
     throw;
   } catch (const UsageError&) {
-    // It lacks another setting, which may come from elsewhere.
+    // It needs another setting, which may come from elsewhere.
   }
 }
 

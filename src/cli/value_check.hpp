@@ -1,4 +1,4 @@
-// Whether settings can be right, though nothing is done with them.
+// Validates settings without using them.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace dlock {
 
-// Looks at one setting by itself, common or of `verb`, with the rules that count when the
-// verb is called. Throws BadValue, and Failure for a store URL that is none.
+// Validates one setting, common or of `verb`, with the rules that apply when the verb
+// runs. Throws BadValue, and Failure for an invalid store URL.
 void check_value(const VerbSpec& verb, const std::string& name, const Setting& setting);
 
-// Looks at all settings of `verb` together: some exclude each other. Throws UsageError.
+// Validates all settings of `verb` together, because some exclude each other. Throws
+// UsageError.
 void check_together(const VerbSpec& verb, const Settings& settings);
 
 }  // namespace dlock

@@ -17,21 +17,21 @@ struct Unit {
 constexpr Unit units[] = {{"d", 86'400'000}, {"h", 3'600'000}, {"min", 60'000},
                           {"m", 60'000},     {"s", 1000},      {"ms", 1}};
 
-// What a sum of decimal fractions may be off.
+// The possible error of a sum of decimal fractions.
 constexpr double rounding = 1e-6;
 
-// Far beyond any use, and far from where nanoseconds would run over.
+// Far beyond any use, and far below the overflow of nanoseconds.
 constexpr double longest = 100.0 * 366 * 86'400'000;
 
 constexpr unsigned highest_rate = 10'000;
 
 UsageError no_duration(std::string_view text) {
   return UsageError("'" + printable(text, 60) +
-                    "' is not a duration: a number and ms, s, m, h or d, such as 5m "
-                    "or 1h30m");
+                    "' is not a duration: expected a number and ms, s, m, h or d, "
+                    "such as 5m or 1h30m");
 }
 
-// Digits with at most one point among them, taken off the front of `text`.
+// Removes digits with at most one point from the front of `text`.
 double take_number(std::string_view& text, std::string_view whole) {
   const auto end = text.find_first_not_of("0123456789.");
   const auto digits = text.substr(0, end);
@@ -86,7 +86,7 @@ std::size_t parsed_size(std::string_view text) {
   constexpr std::pair<std::string_view, std::uint64_t> size_units[] = {
       {"", 1},         {"B", 1},          {"KB", 1000},        {"KiB", 1u << 10},
       {"MB", 1000000}, {"MiB", 1u << 20}, {"GB", 1000000000u}, {"GiB", 1u << 30}};
-  // What a string of a Redis server can have.
+  // The maximum size of a string in Redis.
   constexpr std::uint64_t most = std::uint64_t{512} << 20;
   std::uint64_t number = 0;
   const auto* last = text.data() + text.size();
@@ -96,7 +96,7 @@ std::size_t parsed_size(std::string_view text) {
                                   [&](const auto& u) { return u.first == name; });
   if (error == std::errc::invalid_argument || unit == std::end(size_units)) {
     throw UsageError("'" + printable(text, 60) +
-                     "' is not a size (such as 16MiB, 500KB or 4096)");
+                     "' is not a size: expected bytes, such as 16MiB, 500KB or 4096");
   }
   if (error != std::errc() || number > most / unit->second) {
     throw UsageError("'" + printable(text, 60) + "' is more than 512MiB");
@@ -108,7 +108,7 @@ Rate parsed_rate(std::string_view text) {
   const auto slash = text.find('/');
   if (slash == std::string_view::npos) {
     throw UsageError("'" + printable(text, 60) +
-                     "' is not a rate: a number, / and a time, such as 5/1m or 10/800ms");
+                     "' is not a rate: expected NUMBER/PERIOD, such as 5/1m or 10/800ms");
   }
   Rate rate;
   rate.most = parsed_number(text.substr(0, slash), 1, highest_rate);
@@ -124,11 +124,12 @@ Rate parsed_rate(std::string_view text) {
 std::string parsed_text(const std::string& text, const std::string& what) {
   if (text.empty()) throw UsageError("a " + what + " cannot be empty");
   if (text.size() > longest_text) {
-    throw UsageError("a " + what + " has at most 255 bytes; this one has " +
+    throw UsageError("a " + what + " can have at most 255 bytes; this one has " +
                      std::to_string(text.size()));
   }
   if (!is_printable_utf8(text)) {
-    throw UsageError("'" + printable(text) + "' has bytes that are not printable UTF-8");
+    throw UsageError("'" + printable(text) +
+                     "' contains bytes that are not printable UTF-8");
   }
   return text;
 }
@@ -136,9 +137,9 @@ std::string parsed_text(const std::string& text, const std::string& what) {
 std::string parsed_name(const std::string& text) { return parsed_text(text, "name"); }
 
 Token parsed_token(std::string_view text) {
-  // Not with the text: it may be a token but for a letter.
+  // The message does not contain the text: it may be a token with a typing error.
   const auto token = token_from(text);
-  if (!token) throw UsageError("not a token (32 hexadecimal digits)");
+  if (!token) throw UsageError("invalid token: expected 32 hexadecimal digits");
   return *token;
 }
 
@@ -149,7 +150,7 @@ Fence parsed_fence(std::string_view text) {
   if (error != std::errc() || parsed != last || fence.number == 0 ||
       fence.number > std::uint64_t{INT64_MAX}) {
     throw UsageError("'" + printable(text, 60) +
-                     "' is not a fence (a whole number from 1)");
+                     "' is not a fence: expected a whole number from 1");
   }
   return fence;
 }

@@ -1,4 +1,4 @@
-// What the command line can say, as tables: what the parser and --help both go by.
+// The verbs and options of the command line, as tables for the parser and --help.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace dlock {
 struct OptionSpec {
   std::string_view name;         // long, without dashes
   char letter;                   // 0 if none
-  std::string_view value;        // what it takes, for help; empty for a flag
-  std::string_view environment;  // the variable that sets it, or empty
+  std::string_view value;        // placeholder of its value, for help; empty for a flag
+  std::string_view environment;  // variable that sets it, or empty
   std::string_view help;
 };
 
@@ -44,10 +44,10 @@ std::span<const OptionSpec> common_specs();
 const VerbSpec* verb_named(std::string_view name);
 
 // The option of `verb`, its own or a common one, with this long name or letter; null if
-// it has none.
+// there is none.
 const OptionSpec* option_named(const VerbSpec& verb, std::string_view name);
 
-// The one of these with this long name; null if there is none.
+// The option with this long name among `specs`; null if there is none.
 const OptionSpec* option_in(std::span<const OptionSpec> specs, std::string_view name);
 
 std::vector<std::string_view> names_of(std::span<const OptionSpec> specs);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr milliseconds step_every = std::chrono::minutes(1);
 
-// What is waited for comes before how long that may last.
+// What is waited for takes precedence over the time left.
 constexpr std::size_t least_columns = 40;
 
 }  // namespace

@@ -1,5 +1,4 @@
-// What a user is told while a verb waits: for a lock, for a turn, or for a store that
-// cannot be reached.
+// Shows what a verb is waiting for: a lock, a turn, or a store that cannot be reached.
 #pragma once
 
 #include <functional>
@@ -11,27 +10,27 @@
 
 namespace dlock {
 
-// On a terminal one line that changes with what is waited for, and that is gone when this
-// is. With --verbose, on a terminal or not, a line when the wait begins, when the store
-// is lost or found during it, and once a minute.
+// On a terminal, one line that is updated while the verb waits and removed at the end.
+// With --verbose, on a terminal or not, one line when the wait begins, when the store is
+// lost or found again, and once a minute.
 class WaitNotice {
  public:
-  // The wait ends at `until`, which the line counts down to; max(): never. The speaker
-  // has to outlive this.
+  // The line counts down to `until`, when the wait ends; max() means never. The speaker
+  // has to outlive this object.
   WaitNotice(Speaker& speaker, Clock::time_point until)
       : speaker_(speaker), until_(until) {}
   ~WaitNotice() { speaker_.live(""); }
   WaitNotice(const WaitNotice&) = delete;
   WaitNotice& operator=(const WaitNotice&) = delete;
 
-  // What is waited for, in at most so many columns if it can be said in so few.
+  // Describes what is waited for, in at most `columns` if that is possible.
   using Text = std::function<std::string(std::size_t columns)>;
 
-  // Says what is waited for. Returns for how long that is good; max() where nobody reads
+  // Shows what is waited for. Returns how long the text stays valid; max() if nobody sees
   // it.
   milliseconds waiting(const Text& text);
 
-  // Says why the store cannot be reached.
+  // Shows why the store cannot be reached.
   void store_absent(const Failure& failure);
 
  private:
@@ -43,7 +42,7 @@ class WaitNotice {
   Speaker& speaker_;
   Clock::time_point until_;
   For said_ = For::nothing;      // with --verbose
-  Clock::time_point say_again_;  // so late it is said again
+  Clock::time_point say_again_;  // when it is printed again
 };
 
 }  // namespace dlock

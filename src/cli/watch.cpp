@@ -37,7 +37,7 @@ class Printer final : public EventSink {
   void happened(const Event& event) override {
     if (dropped_ > 0 && output_.has_room()) {
       speaker_.warning(std::to_string(dropped_) +
-                       " events are not shown: standard output is too slow");
+                       " events were dropped: standard output is too slow");
       dropped_ = 0;
     }
     const auto line =
@@ -47,10 +47,10 @@ class Printer final : public EventSink {
 
   void interrupted(const std::string& why) override {
     was_interrupted_ = true;
-    speaker_.warning("events are missed from here on: " + why);
+    speaker_.warning("events are missed from now on: " + why);
   }
 
-  // Why nothing can be printed any more; 0: nobody reads it.
+  // The errno if nothing can be printed any more; 0: the reader has closed the pipe.
   int output_error() const { return output_error_; }
 
  private:
@@ -84,7 +84,7 @@ Exit watch_verb(const Invocation& invocation) {
   if (printer.output_error() != 0) {
     throw Failure(Failure::Kind::unreachable, output_failure(printer.output_error()));
   }
-  // As any program ends that writes for nobody.
+  // Like any program that writes to a closed pipe.
   return {0, SIGPIPE};
 }
 

@@ -1,4 +1,4 @@
-// dlock watch: what happens to locks, as it happens.
+// dlock watch: print lock events as they happen.
 #pragma once
 
 #include "cli/app.hpp"

@@ -3,8 +3,8 @@
 namespace dlock {
 namespace {
 
-// Adds an option that stands in `word` to `options`. Returns whether its value is the
-// next word, or nothing if there is no such option, or it is a flag with a value.
+// Adds the option in `word` to `options`. Returns whether its value is the next word.
+// Returns nothing if there is no such option, or if it is a flag with a value.
 std::optional<bool> add_option(const std::string& word, const TakesValue& takes_value,
                                std::vector<std::string>& options) {
   if (word.starts_with("--")) {
@@ -19,7 +19,7 @@ std::optional<bool> add_option(const std::string& word, const TakesValue& takes_
     options.push_back(word.substr(equals + 1));
     return false;
   }
-  // Letters in one word: flags, and at the end perhaps one with a value.
+  // Combined letters: flags, and possibly one option with a value at the end.
   bool takes_one = false;
   auto letter = word.begin() + 1;
   while (!takes_one && letter != word.end()) {
@@ -52,7 +52,7 @@ Words sorted_words(const std::vector<std::string>& args, std::size_t most_operan
         words.unknown = *word;
         return words;
       }
-      // If there is none, the parser says that it is missing.
+      // If it is missing, the parser reports that.
       if (*value_follows && word + 1 != args.end()) words.options.push_back(*++word);
     } else if (operands_full) {
       words.command.assign(word, args.end());

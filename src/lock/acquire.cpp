@@ -11,7 +11,8 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
   const auto& claim = claimant.claim();
   const auto until = patience.until.value_or(Clock::time_point::min());
   const bool may_wait = patience.until && until > Clock::now();
-  // One that waits for how a run ends must not be told first that it is going on.
+  // A claim that waits for the end of a run must not be answered first that the run is in
+  // progress.
   const bool waits_for_ends = may_wait && claim.dedupe && claim.dedupe->retry_failed;
   auto queue = may_wait && (claimant.queues_at_once() || waits_for_ends)
                    ? Queue::join
@@ -21,17 +22,17 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
     std::optional<Failure> failure;
     auto good_for = milliseconds::max();
     try {
-      // No longer waited for, a run that is going on counts as without a wait.
+      // Once the wait is over, a run in progress counts as without a wait.
       if (Clock::now() >= until) queue = Queue::refuse;
       auto answer = co_await claimant.ask(queue, wakeup);
       const auto* busy = std::get_if<Busy>(&answer);
       if (busy == nullptr || queue == Queue::refuse) co_return answer;
       const bool is_full = queue == Queue::join && busy->place == 0;
-      if (is_full) co_return answer;  // it does not wait in a queue so long
+      if (is_full) co_return answer;  // the queue is too long for it
       if (Clock::now() >= until) continue;
       retry_after = first_retry;
       if (queue == Queue::stay_out) {
-        // A place in the queue costs a little, which a free lock need not pay.
+        // Entering the queue costs a little, which is not needed if the lock is free.
         queue = Queue::join;
         continue;
       }
@@ -43,7 +44,7 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
     } catch (const Failure& error) {
       const bool absent = error.kind() == Failure::Kind::unreachable;
       if (!absent || !patience.waits_for_store || Clock::now() >= until) throw;
-      failure = error;  // co_await is not allowed in here
+      failure = error;  // co_await is not allowed in a handler
     }
     if (!failure) {
       co_await claimant.await_turn(wakeup,
@@ -59,7 +60,7 @@ asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
 
 Failure lease_too_short() {
   return Failure(Failure::Kind::unreachable,
-                 "the store takes too long for a lease so short: a longer --ttl helps");
+                 "the store is too slow for so short a lease; use a longer --ttl");
 }
 
 }  // namespace dlock

@@ -1,4 +1,4 @@
-// Asking for a lock until it is granted or the patience is over.
+// Requests a lock until it is granted or the wait is over.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,30 +11,30 @@
 namespace dlock {
 
 struct Patience {
-  // Until when to wait in the queue; nothing: ask once. max(): without end.
+  // How long to wait in the queue; nothing: ask once; max(): without end.
   std::optional<Clock::time_point> until;
-  // Whether a store that cannot be reached is tried again meanwhile.
+  // Whether an unreachable store is tried again during the wait.
   bool waits_for_store = true;
-  // Told each time the claim was found waiting. Returns for how long that is good enough
-  // for whoever is shown it: then the store is asked again, which else is done only when
-  // there may be something to win.
+  // Called each time the claim is found waiting. Returns how long the text shown to the
+  // user stays valid: after that the store is asked again, which otherwise happens only
+  // when the lock may have become free.
   std::function<milliseconds(const Busy&)> waiting;
-  // Told why the store could not be asked, before it is tried again.
+  // Called with the reason before an unreachable store is tried again.
   std::function<void(const Failure&)> retrying;
-  // As `waiting`, for what is to be done about those in the way.
+  // Like `waiting`, to act on the holders that block the claim.
   std::function<asio::awaitable<milliseconds>(const Busy&)> clearing{};
 };
 
-// Asks for the lock and waits for its turn. Busy only when the patience is over, or so
-// many wait that this one does not (Claim::max_queue); the store has counted it then.
-// A run that is going on then counts for a claim that has waited for its end.
-// A store that cannot be reached is tried again while there is patience left for that;
-// then its Failure is thrown, as every other Failure is at once.
+// Requests the lock and waits for its turn. Returns Busy only when the wait is over, or
+// when the queue is too long for this claim (Claim::max_queue); the store has counted the
+// refusal by then. For a deduplicated claim that has waited for a run to end, that run
+// counts. An unreachable store is tried again while the wait allows it; then its Failure
+// is thrown. Every other Failure is thrown at once.
 asio::awaitable<Answer> acquire(Claimant& claimant, const Patience& patience,
                                 Wakeup& wakeup);
 
-// How often all of a lease is asked for again of which too little was left before
-// anything could be done with it, and what to throw after that.
+// How often a lease is requested again if too little of it was left before it could be
+// used, and the error to throw after that.
 constexpr int most_repeats = 3;
 Failure lease_too_short();
 

@@ -8,7 +8,7 @@
 namespace dlock {
 namespace {
 
-// More than anybody means by "forever", and far from where clocks run over.
+// Longer than any real wait, and far below the overflow of the clocks.
 constexpr milliseconds longest_patience = std::chrono::hours(24 * 366 * 100);
 
 milliseconds left_until(Clock::time_point until) {
@@ -21,7 +21,7 @@ asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until) {
   while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
 }
 
-// Sleeps until the turn, and tells how long that is whenever it is to be told anew.
+// Sleeps until the turn, and reports the time left whenever the text shown is outdated.
 asio::awaitable<void> sleep_until_turn(Wakeup& wakeup, Clock::time_point turn,
                                        const TurnPatience& patience) {
   for (;;) {
@@ -71,7 +71,7 @@ asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
     try {
       co_await limits.withdraw(claim, wakeup);
     } catch (const Failure&) {
-      // Then it lapses.
+      // The turn lapses then.
     }
   }
   throw Failure(Failure::Kind::interrupted, "interrupted");

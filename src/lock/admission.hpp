@@ -1,4 +1,4 @@
-// Asking a limit until it admits or the patience is over.
+// Asks a rate limit until it admits the claim or the wait is over.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -10,19 +10,19 @@
 namespace dlock {
 
 struct TurnPatience {
-  // Until when to wait; min(): ask once, max(): without end.
+  // How long to wait; min(): ask once; max(): without end.
   Clock::time_point until = Clock::time_point::min();
-  // Told while the claim has a turn in so long. Returns for how long that is good enough
-  // for whoever is shown it.
+  // Called while the claim has a turn, with the time until then. Returns how long the
+  // text shown to the user stays valid.
   std::function<milliseconds(milliseconds turn_in)> waiting;
-  // Told why the store could not be asked, before it is tried again.
+  // Called with the reason before an unreachable store is tried again.
   std::function<void(const Failure&)> retrying;
 };
 
-// Puts `claim` to `limits`, sleeps until its turn, and puts it again. Not admitted as
-// soon as it is known that the turn comes too late for the patience. A store that cannot
-// be reached is tried again while there is patience left, as in lock/acquire.hpp. Who is
-// interrupted has no place in line any more.
+// Asks for admission, sleeps until the claim's turn and asks again. Returns NotAdmitted
+// as soon as it is known that the turn comes too late. An unreachable store is tried
+// again while the wait allows it, as in lock/acquire.hpp. An interrupted claim loses its
+// place in the queue.
 asio::awaitable<RateAnswer> await_admission(RateLimits& limits, RateClaim claim,
                                             TurnPatience patience, Wakeup& wakeup);
 

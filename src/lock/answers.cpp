@@ -2,7 +2,7 @@
 
 namespace dlock {
 
-Release release_telling(Loss loss) {
+Release release_reporting(Loss loss) {
   switch (loss) {
     case Loss::taken_over: return Release::taken_over;
     case Loss::failed_over: return Release::failed_over;
@@ -13,7 +13,7 @@ Release release_telling(Loss loss) {
   return Release::gone;
 }
 
-std::optional<Loss> loss_told_by(Release answer) {
+std::optional<Loss> loss_found_by(Release answer) {
   switch (answer) {
     case Release::taken_over: return Loss::taken_over;
     case Release::failed_over: return Loss::failed_over;

@@ -1,4 +1,4 @@
-// What a lock service answers.
+// The answers of a lock service.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,21 @@
 
 namespace dlock {
 
-// What a claim that finds the lock busy does: whether it takes a place in the queue (or
-// keeps it), or only asks. With `refuse` it only asks, and for the last time: Busy is
-// what it ends with, and is counted (LockInfo::refused).
+// What a claim does if the lock is busy: `join` takes a place in the queue or keeps it;
+// `stay_out` only asks. `refuse` only asks, for the last time: if the answer is Busy, it
+// is final and is counted (LockInfo::refused).
 enum class Queue { stay_out, join, refuse };
 
-// The lock is someone else's, or promised to someone: an answer, not an error.
+// Another claim holds the lock or was promised it: an answer, not an error.
 struct Busy {
   std::vector<HolderInfo> holders;
-  std::size_t place = 0;   // in the queue, from 1; 0 for a claim that does not queue
-  std::size_t queued = 0;  // how many wait, this claim included
+  std::size_t place =
+      0;  // position in the queue, from 1; 0 for a claim that does not queue
+  std::size_t queued = 0;  // how many are waiting, including this claim
 };
 
-// A run above this one holds the lock that is asked for: waiting would never end.
-struct HeldAbove {
+// An outer run holds the requested lock, so waiting would never end.
+struct HeldByOuterRun {
   Fence fence;
 };
 
@@ -35,44 +36,45 @@ struct SlotsDiffer {
   unsigned in_use = 0;
 };
 
-// A run of the lock counts as the one that is asked for.
+// Another run of the lock counts as the requested one.
 struct Deduplicated {
   RunInfo by;
 };
 
 // A newer claim has taken the place of this one (Claim::supersedes).
 struct Superseded {
-  std::string host;  // of the newer one; empty if nobody knows any more
+  std::string host;  // of the newer one; empty if it is no longer known
   pid_t pid = 0;
 };
 
 using Answer =
-    std::variant<Grant, Busy, HeldAbove, SlotsDiffer, Deduplicated, Superseded>;
+    std::variant<Grant, Busy, HeldByOuterRun, SlotsDiffer, Deduplicated, Superseded>;
 
-// What a store says to a release. What tells of a loss (loss_told_by) is news to one who
-// did not know that the lease was lost, and nothing else has been done then.
+// The result of a release. A result that reports a loss (loss_found_by) is returned to a
+// caller that did not know of the loss; nothing else has been done then.
 enum class Release { released, not_ours, left, taken_over, gone, broken, failed_over };
 
-Release release_telling(Loss loss);  // but for `unconfirmed`, which no store says
+Release release_reporting(Loss loss);  // except `unconfirmed`, which no store reports
 
-// Why the lease was lost, if that is what a release has found out.
-std::optional<Loss> loss_told_by(Release answer);
+// Why the lease was lost, if the release found that it was.
+std::optional<Loss> loss_found_by(Release answer);
 
-// How a run ended, for the record.
+// How a run ended, to be recorded.
 struct RunEnd {
   std::optional<int> exit_code;
   std::optional<std::string> signal;
   std::string outcome;
   milliseconds duration{};
   std::optional<Loss> lost;   // the lease did not hold, or may not have held, to the end
-  bool leaves_lease = false;  // to end by itself, if it can
-  bool is_shared = false;  // those who wait to join it (Dedupe::joins) have run with it
+  bool leaves_lease = false;  // lets the lease expire, if it can
+  bool is_shared = false;     // counts for waiters that join it (Dedupe::joins)
 };
 
-// A holder from whom a lock is taken.
+// A holder that the lock was taken from.
 struct Broken {
   HolderInfo holder;  // as it was
-  // What is there of a run whose dlock is gone, for the caller to end: a pidfd each.
+  // The remaining processes of a run whose dlock process is gone, as pidfds, for the
+  // caller to end.
   std::vector<Fd> processes;
 };
 

@@ -18,8 +18,8 @@ asio::execution_context::id BootTimer::id;
 BootTimer::BootTimer(asio::execution_context& context)
     : asio::execution_context::service(context) {
   Fd timer(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!timer) throw failure_to_watch(errno, "cannot make a timer");
-  // Here, so that the services that this needs are older, and shut down later.
+  if (!timer) throw failure_to_watch(errno, "cannot create a timer");
+  // Created here, so that the services it needs are older and are shut down later.
   timer_.emplace(static_cast<asio::io_context&>(context), std::move(timer),
                  [this] { expired(); });
 }

@@ -1,4 +1,4 @@
-// The one timer that all who sleep in a process share.
+// The timer shared by everything in the process that sleeps.
 #pragma once
 
 #include <boost/asio/execution_context.hpp>
@@ -15,10 +15,11 @@ namespace asio = boost::asio;
 
 class Wakeup;
 
-// A timer on boot time, as Asio's own are not; of a context, made when somebody there
-// first needs it. To make one takes four system calls and to set it another, which a
-// command would wait for: so there is one, and it is set only to an earlier moment. One
-// that nobody wants any more wakes the process once, for nothing.
+// A timer on boot time, which Asio's timers do not use. There is one per context, created
+// when it is first needed. Creating a timer takes four system calls and setting it
+// another one, which would delay the command; so there is only one, and it is only ever
+// set to an earlier moment. A moment that is no longer needed wakes the process once for
+// nothing.
 class BootTimer final : public asio::execution_context::service {
  public:
   using key_type = BootTimer;
@@ -30,7 +31,7 @@ class BootTimer final : public asio::execution_context::service {
   void add(Wakeup& sleeper);
   void remove(Wakeup& sleeper);
 
-  // That a sleeper wants to be notified at `moment`.
+  // Has the sleepers notified at `moment` at the latest.
   void wake_by(Clock::time_point moment);
 
  private:

@@ -10,8 +10,8 @@ namespace dlock {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// Time since boot, suspend included. Every deadline is on this clock: the monotonic
-// one stands still in suspend, so a machine that slept would believe in old leases.
+// Time since boot, including suspend. Every deadline is on this clock: the monotonic
+// clock stops during suspend, so a machine that slept would trust expired leases.
 struct Clock {
   using duration = nanoseconds;
   using rep = duration::rep;
@@ -30,8 +30,8 @@ inline milliseconds elapsed_since(Clock::time_point start) {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
 }
 
-// Microseconds since the epoch. For printed text, fences and deduplication; it can
-// step, so no deadline is ever computed from it.
+// Microseconds since the epoch, for printed text, fences and deduplication. This clock
+// can be set, so no deadline is computed from it.
 using WallTime = std::chrono::microseconds;
 
 inline WallTime wall_now() noexcept {
@@ -39,11 +39,11 @@ inline WallTime wall_now() noexcept {
       std::chrono::system_clock::now().time_since_epoch());
 }
 
-// Sets a timer on boot time (timerfd_create(2)) to go off at `moment`, or at once if that
-// is over; max(): never. False with errno if that is not possible.
+// Sets a timer on boot time (timerfd_create(2)) to fire at `moment`, or at once if that
+// is in the past; max(): never. Returns false with errno on failure.
 bool set_timer(int timer, Clock::time_point moment);
 
-// `moment + span` that stays at the end of time instead of running over.
+// `moment + span`, limited to max() where that would overflow.
 inline Clock::time_point later(Clock::time_point moment, milliseconds span) {
   const auto left = std::chrono::floor<milliseconds>(Clock::time_point::max() - moment);
   return span >= left ? Clock::time_point::max() : moment + span;

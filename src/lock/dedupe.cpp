@@ -4,7 +4,7 @@ namespace dlock {
 
 Verdict verdict_on(std::optional<int> exit_code) {
   if (!exit_code) return Verdict::failed;
-  // No resources, not executable, not found: as dlock and shells exit then.
+  // No resources, not executable, not found: the exit codes of dlock and shells.
   if (*exit_code >= 125 && *exit_code <= 127) return Verdict::no_run;
   return *exit_code == 0 ? Verdict::succeeded : Verdict::failed;
 }
@@ -16,13 +16,13 @@ bool is_recent(WallTime started, milliseconds window, WallTime now) {
 
 void PastRuns::note(const RunInfo& run) {
   if (!run.reason.empty()) {
-    // It may have been noted as one that vanished.
+    // It may have been recorded as vanished.
     if (last && last->fence == run.fence) last.reset();
     return;
   }
   const auto verdict = verdict_on(run.exit_code);
   if (verdict == Verdict::no_run) return;
-  // By the fence and not the time, which can go back.
+  // Compared by fence, because times can go back.
   const auto take_in = [&](std::optional<RunInfo>& known) {
     if (!known || known->fence <= run.fence) known = run;
   };

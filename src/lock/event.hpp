@@ -1,4 +1,4 @@
-// What happens to locks, for those who watch.
+// The events of locks, for `dlock watch`.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,37 +13,38 @@ namespace dlock {
 
 struct Event {
   enum class Kind {
-    granted,   // to the party
-    queued,    // the party waits
-    left,      // it does not any more, and was not granted the lock
-    released,  // it gave the lock back, or what it was held on for is over
-    expired,   // its lease ran out, or its processes are gone
-    lost,      // it had to end its command, its lease being lost
-    broken,    // somebody took the lock from it: it is told to end
+    granted,   // the party was granted the lock
+    queued,    // the party is waiting
+    left,      // it stopped waiting without a grant
+    released,  // it released the lock, or --min-hold is over
+    expired,   // its lease expired, or its processes are gone
+    lost,      // it lost its lease and ended its command
+    broken,    // the lock was taken from it, and it is notified to end
   };
 
   WallTime time{};  // by the store's clock
   Kind kind = Kind::granted;
   LockName lock;
   Fence fence;        // 0 where there is no grant
-  unsigned free = 0;  // how many more could hold the lock then
+  unsigned free = 0;  // free slots at that moment
 
-  // Whom it happened to; empty for a holder that is not dlock's.
+  // The party that the event is about; empty for a holder that is not dlock.
   std::string host;
   pid_t pid = 0;
   std::string user;
   std::string label;
   std::vector<std::string> command;
 
-  std::optional<RunInfo> run;     // that has ended with it
-  std::optional<Taker> taken_by;  // who has broken it, if that is known
+  std::optional<RunInfo> run;     // the run that ended with this event
+  std::optional<Taker> taken_by;  // who broke the lease, if known
 };
 
 // "granted"
 const char* event_name(Event::Kind kind);
 std::optional<Event::Kind> event_kind_of(std::string_view name);
 
-// Which locks are watched: those of a namespace with these names, or all of them.
+// The locks to watch: those of a namespace with these names, or all of them if there are
+// no names.
 struct Watched {
   std::string name_space;
   std::set<std::string> names;
@@ -53,14 +54,14 @@ struct Watched {
   }
 };
 
-// Who is told what happens.
+// Receives events.
 class EventSink {
  public:
   virtual ~EventSink() = default;
-  // From here on nothing is missed.
+  // From now on no event is missed.
   virtual void began() = 0;
   virtual void happened(const Event& event) = 0;
-  // What happens from here on is missed, until began() is called again.
+  // Events are missed from now on, until began() is called again.
   virtual void interrupted(const std::string& why) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What resources that cannot compare fences themselves ask, as a store may have it.
+// Fence registers, which compare fences for resources that cannot do so themselves.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -8,16 +8,16 @@
 
 namespace dlock {
 
-// What a register says to a fence.
+// The answer of a register.
 enum class Admission { admitted, stale };
 
 class FenceRegisters {
  public:
   virtual ~FenceRegisters() = default;
 
-  // Admits `fence` for `resource`, which has nothing to do with a lock of that name,
-  // unless a greater one was admitted before. What was admitted is never forgotten, as
-  // far as the store keeps anything across a power cut.
+  // Admits `fence` for `resource` unless a greater one was admitted before. `resource` is
+  // unrelated to a lock of the same name. An admitted fence is never forgotten, as far as
+  // the store's data survives a power failure.
   virtual asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,
                                                  Wakeup& wakeup) = 0;
 };

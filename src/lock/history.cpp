@@ -31,7 +31,7 @@ void add_to_history(std::vector<RunInfo>& runs, const RunInfo& run) {
 }
 
 std::optional<RunInfo> run_of(const HolderInfo& holder) {
-  if (holder.foreign || holder.kept) return std::nullopt;
+  if (holder.foreign || holder.run_ended) return std::nullopt;
   RunInfo run;
   run.fence = holder.fence;
   run.started = holder.since;
@@ -43,12 +43,12 @@ std::optional<RunInfo> run_of(const HolderInfo& holder) {
 }
 
 std::vector<RunInfo> as_history(std::vector<RunInfo> runs, WallTime now) {
-  // One that vanished has no end, and its start is all that is known.
+  // A run that vanished has no end; only its start is known.
   std::erase_if(runs, [&](const RunInfo& run) {
     return !goes_on(run) &&
-           now - run.ended.value_or(run.started) > WallTime(runs_kept_for);
+           now - run.ended.value_or(run.started) > WallTime(run_retention);
   });
-  // Stable, so that of two records of one run the first counts.
+  // Stable, so that the first of two records of a run counts.
   std::stable_sort(runs.begin(), runs.end(), [](const RunInfo& a, const RunInfo& b) {
     return a.started != b.started ? a.started > b.started : a.fence > b.fence;
   });

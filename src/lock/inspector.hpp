@@ -1,4 +1,4 @@
-// A look at the locks of a store.
+// Queries about the locks of a store.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -18,36 +18,36 @@ struct LockHistory {
   WallTime now{};  // by the store's clock
 };
 
-// Nothing here changes what it looks at.
+// None of these calls changes a lock.
 class LockInspector {
  public:
   virtual ~LockInspector() = default;
 
-  // The lock as it is now; a lock nobody ever used is free.
+  // The lock as it is now; a lock that was never used is free.
   virtual asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) = 0;
 
-  // Every lock of the namespace that is held, awaited or has a last run and whose
-  // name `matches`, by name.
+  // Every lock of the namespace that is held, waited for or has a last run, and whose
+  // name `matches`, sorted by name.
   virtual asio::awaitable<std::vector<LockInfo>> list(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup) = 0;
 
-  // The runs of the lock that are going on (outcome "running", duration so far), and
-  // those that are over as far as they are kept: see lock/history.hpp. The last that
-  // started comes first. Shared runs and runs in slots are among them, and what was
-  // granted by hand (outcome "by hand"); what was given back before anything ran is not.
+  // The runs of the lock that are in progress (outcome "running", with their duration so
+  // far) and the finished ones that are kept (see lock/history.hpp), the last started
+  // first. Shared runs and runs in slots are included, and so are leases acquired by hand
+  // (outcome "by hand"). Grants released before anything ran are not.
   virtual asio::awaitable<std::vector<RunInfo>> history(const LockName& lock,
                                                         Wakeup& wakeup) = 0;
 
-  // The same of every lock of the namespace that has any and whose name `matches`.
+  // The same for every lock of the namespace that has runs and whose name `matches`.
   virtual asio::awaitable<std::vector<LockHistory>> histories(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup);
 
-  // Tells `sink` of each event of the locks that are watched, once and in their order,
-  // until `wakeup` gives up. A lease that runs out is noticed within a second. Throws
-  // Failure when it cannot even begin; an interruption after that is told, and mended as
-  // soon as possible. A store that remembers nothing has nothing to tell.
+  // Reports each event of the watched locks to `sink`, once and in order, until `wakeup`
+  // gives up. An expired lease is noticed within a second. Throws Failure if watching
+  // cannot begin; later interruptions are reported to `sink` and repaired as soon as
+  // possible. A store that keeps nothing reports nothing.
   virtual asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                                       Wakeup& wakeup);
 };

@@ -9,7 +9,7 @@
 namespace dlock {
 namespace {
 
-// Between tries to reach a store that is gone.
+// The pause between attempts to reach an unavailable store.
 constexpr milliseconds first_pause{100};
 constexpr milliseconds longest_pause{5'000};
 
@@ -33,7 +33,7 @@ asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink
       co_await session->go_on(sink);
       continue;
     } catch (const Failure& error) {
-      failure = error;  // co_await is not allowed in here
+      failure = error;  // co_await is not allowed in a handler
     }
     if (!has_begun) throw *failure;
     if (failure->kind() == Failure::Kind::interrupted) co_return;

@@ -1,4 +1,4 @@
-// Watching locks through interruptions.
+// Watches locks through interruptions.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -10,7 +10,7 @@
 
 namespace dlock {
 
-// Watching on one connection, which ends with it. Both throw Failure.
+// Watches on one connection, and ends with it. Both functions throw Failure.
 class WatchSession {
  public:
   WatchSession() = default;
@@ -18,17 +18,17 @@ class WatchSession {
   WatchSession(const WatchSession&) = delete;
   WatchSession& operator=(const WatchSession&) = delete;
 
-  // Connects. Nothing that happens afterwards is missed.
+  // Connects. No later event is missed.
   virtual asio::awaitable<void> begin() = 0;
 
-  // Tells `sink` of what is heard next. Returns now and then, also if nothing is.
+  // Reports the next events to `sink`. Returns from time to time even if there are none.
   virtual asio::awaitable<void> go_on(EventSink& sink) = 0;
 };
 
 using NewWatchSession = std::function<std::unique_ptr<WatchSession>()>;
 
-// What LockInspector::watch() says, by one session after the other: the next one when one
-// fails, after a pause that gets longer while none begins.
+// Implements LockInspector::watch() with a sequence of sessions. When one fails the next
+// is started, after a pause that grows while none can begin.
 asio::awaitable<void> keep_watching(NewWatchSession new_session, EventSink& sink,
                                     Wakeup& wakeup);
 

@@ -12,8 +12,8 @@
 namespace dlock {
 namespace {
 
-// A run that is over sooner is not worth the listening; and between looks at a lease of
-// which nothing can be heard.
+// Listening starts after this time, because it is not worth its cost for a shorter run.
+// Also the interval between checks of a lease without notifications.
 constexpr milliseconds look_after{1000};
 
 }  // namespace
@@ -42,11 +42,11 @@ struct LeaseKeeper::State {
         wakeup(at),
         first_look(at) {}
 
-  // When there is to be asked again, if nothing is heard before.
+  // When to ask again if there is no notification before.
   Clock::time_point next_look(Clock::time_point now) const {
     if (runs_out) return next_renewal(timing, confirmed_at, failures, now);
-    const bool is_deaf = news == nullptr || news->is_deaf();
-    return is_deaf || failures > 0 ? now + look_after : Clock::time_point::max();
+    const bool is_interrupted = news == nullptr || news->is_interrupted();
+    return is_interrupted || failures > 0 ? now + look_after : Clock::time_point::max();
   }
 
   asio::io_context& context;
@@ -66,8 +66,8 @@ struct LeaseKeeper::State {
 
   bool stops = false;
   bool has_news = false;
-  bool renews = false;           // at this moment
-  Wakeup* awaited_by = nullptr;  // that it does not any more
+  bool renews = false;           // a renewal is in progress
+  Wakeup* awaited_by = nullptr;  // notified when it is over
 };
 
 LeaseKeeper::LeaseKeeper(asio::io_context& context, Claimant& claimant, bool runs_out,
@@ -130,17 +130,17 @@ void LeaseKeeper::listen(State& state) {
       state.wakeup.notify();
     });
   } catch (const Failure&) {
-    // Then it is looked at by the clock.
+    // The lease is checked periodically then.
   }
 }
 
-// Until it is time to ask what has become of the lease, or to stop.
+// Sleeps until it is time to renew or check the lease, or to stop.
 asio::awaitable<void> LeaseKeeper::sleep(State& state) {
   auto next = state.next_look(Clock::now());
   while (!state.stops && !state.has_news && Clock::now() < next) {
     if (!state.listens && Clock::now() >= state.listen_at) {
       listen(state);
-      // What happened before was not heard.
+      // Earlier events were missed, so check now.
       if (!state.runs_out) break;
     }
     const auto until = state.listens ? next : std::min(next, state.listen_at);
@@ -157,7 +157,7 @@ asio::awaitable<bool> LeaseKeeper::renew(State& state) {
   try {
     renewal = co_await state.claimant.renew(state.wakeup);
   } catch (const Failure&) {
-    // Whatever it was: not renewed, and the deadline stays.
+    // Whatever the failure: the lease was not renewed, and the deadline stays.
   }
   state.renews = false;
   if (state.awaited_by != nullptr) state.awaited_by->notify();

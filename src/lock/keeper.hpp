@@ -1,4 +1,4 @@
-// Keeping a lease: renewing it, or looking whether it still holds.
+// Keeps a lease: renews it, or checks whether it still holds.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,20 +13,19 @@
 
 namespace dlock {
 
-// When the next renewal is due: `sent_at` was when the last one was sent that was
-// confirmed, `failures` counts those that failed since, the last one at `now`. Renewals
-// come earlier by a random part of up to a tenth, so that runs that started together
-// do not stay together.
+// When the next renewal is due. `sent_at`: when the last confirmed request was sent.
+// `failures`: failed renewals since, the last at `now`. Renewals come earlier by a random
+// part of up to a tenth, so that runs that started together drift apart.
 Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent_at,
                                int failures, Clock::time_point now);
 
-// Keeps the lease of a claim until it is told to stop or the lease is certainly lost. One
-// that can run out (`runs_out`) is renewed in time; one that cannot is only looked at
-// when something is heard of it, or every second where nothing can be heard. One that was
-// broken is kept on, for it keeps others out until the holder has ended.
+// Keeps the lease of a claim until it is stopped or the lease is certainly lost. A lease
+// that can expire (`runs_out`) is renewed in time. Any other lease is only checked, on a
+// notification or every second where there are no notifications. A broken lease is still
+// renewed, because it keeps others out until the holder has ended.
 //
 // It moves the watcher's deadline and never acts on it: if renewals fail, the deadline
-// just stays.
+// stays where it is.
 class LeaseKeeper {
  public:
   LeaseKeeper(asio::io_context& context, Claimant& claimant, bool runs_out,
@@ -35,15 +34,16 @@ class LeaseKeeper {
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
-  // Begins once the caller waits for something; until then it starts a command, say.
-  // `granted_at` is when the request was sent that was granted. Throws Failure
+  // Starts to renew once the caller waits for something, for example after it has started
+  // a command. `granted_at`: when the granted request was sent. Throws Failure
   // (exhausted).
   void start(Clock::time_point granted_at);
 
-  // From here on the watcher is not touched any more. The claimant is, until ended().
+  // From now on the watcher is not called any more. The claimant may be, until ended()
+  // returns.
   void stop();
 
-  // Waits, after stop(), for a renewal under way; nothing if there is none.
+  // After stop(): waits for a renewal in progress, if there is one.
   asio::awaitable<void> ended(Wakeup& wakeup);
 
  private:
@@ -53,7 +53,7 @@ class LeaseKeeper {
   static asio::awaitable<void> sleep(State& state);
   static asio::awaitable<bool> renew(State& state);
 
-  std::shared_ptr<State> state_;  // the coroutine has it, too
+  std::shared_ptr<State> state_;  // shared with the coroutine
 };
 
 }  // namespace dlock

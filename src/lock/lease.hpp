@@ -1,4 +1,4 @@
-// What a lock, a claim on it and a grant of it are made of.
+// Locks, claims and grants.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +15,8 @@
 
 namespace dlock {
 
-// A lock as a store tells it from others. Both parts are 1 to 255 bytes of
-// printable UTF-8; cli/options.cpp refuses anything else before it gets here.
+// Identifies a lock in a store. Both parts are 1 to 255 bytes of printable UTF-8;
+// cli/values.cpp rejects anything else.
 struct LockName {
   std::string name_space;
   std::string name;
@@ -24,86 +24,87 @@ struct LockName {
   auto operator<=>(const LockName&) const = default;
 };
 
-// Whether both parts are as they have to be.
+// Whether both parts are valid.
 bool is_valid(const LockName& name);
 
-// The random proof that a lease is ours, new for every run. Secret.
+// The random secret that proves that a lease is ours; new for every run.
 struct Token {
   std::array<std::uint8_t, 16> bytes{};
 
   auto operator<=>(const Token&) const = default;
 };
 
-// A token as 32 hexadecimal digits, and back; nothing for any other text.
+// A token as 32 hexadecimal digits, and the inverse, which returns nothing for any other
+// text.
 std::string text_of(const Token& token);
 std::optional<Token> token_from(std::string_view text);
 
-// The fencing token: greater with every grant of the same lock.
+// The fencing token: a number that grows with every grant of the same lock.
 struct Fence {
   std::uint64_t number = 0;
 
   auto operator<=>(const Fence&) const = default;
 };
 
-// No store grants a greater one: a program that reads numbers as doubles, as JSON's and
-// Redis's scripts do, could not tell it from the next. It is the time of a grant in
-// microseconds, so 230 years away from an honest one.
+// No store grants a greater fence. A program that reads numbers as doubles, as JSON
+// parsers and Redis scripts do, could not tell it from the next one. A fence is the time
+// of the grant in microseconds, so this limit is 230 years away unless a clock is wrong.
 constexpr Fence greatest_fence{(std::uint64_t{1} << 53) - 1};
 
 enum class Mode { exclusive, shared };
 
-// Which runs of the lock count as the one that is asked for; see lock/dedupe.hpp.
+// Which runs of the lock count as the requested one; see lock/dedupe.hpp.
 struct Dedupe {
   milliseconds window{0};     // those that started less than this ago
-  bool retry_failed = false;  // but not those that failed
-  bool joins = false;         // instead, those alone that end while the claim waits
+  bool retry_failed = false;  // except those that failed
+  bool joins = false;         // instead, only those that end while the claim waits
 };
 
-// What a would-be holder asks for. The same claim may be put again and again.
+// A request for a lock. The same claim may be sent repeatedly.
 struct Claim {
   LockName lock;
   Token token;
   Mode mode = Mode::exclusive;
-  unsigned slots = 1;  // all contenders name the same number; 1 when shared
+  unsigned slots = 1;  // the same for all contenders; 1 when shared
   milliseconds ttl{30'000};
-  // How much longer than its holder believes a store keeps a lease that can run out.
+  // How much longer than the holder assumes the store keeps a lease that can expire.
   milliseconds lock_delay{0};
-  // Whether a lease that vanished is set up again while nobody else was granted the lock.
+  // Whether a lease that vanished is restored while nobody else was granted the lock.
   bool reclaim = false;
   std::string label;
   std::vector<std::string> command;
-  std::vector<Fence> held_above;  // grants of this lock that outer runs rely on
-  Fence fence_floor;              // what it is granted has a greater one
-  std::optional<Dedupe> dedupe;   // for an exclusive claim without further slots
-  milliseconds min_hold{0};       // from the grant on, even if the run ends sooner
-  // How it stands to others who want the lock; see Claimant::ask.
-  std::optional<unsigned> max_queue;  // it does not wait if so many do already
-  bool supersedes = false;            // of those who say so, the newest alone waits
-  bool replaces = false;              // takes the lock from whoever has it
-  // Whether the lease is that of living processes. A detached one is that of whoever
-  // knows the token: any client may renew and release it, and it ends by its ttl in every
-  // store.
+  std::vector<Fence> outer_fences;  // grants of this lock that outer runs rely on
+  Fence fence_floor;                // the grant has a greater fence than this
+  std::optional<Dedupe> dedupe;     // for an exclusive claim without further slots
+  milliseconds min_hold{0};         // counted from the grant, even if the run ends sooner
+  // How it competes with other claims; see Claimant::ask.
+  std::optional<unsigned> max_queue;  // do not wait if this many are waiting
+  bool supersedes = false;            // only the newest of these claims waits
+  bool replaces = false;              // takes the lock from its holders
+  // Whether the lease belongs to living processes. A detached one belongs to whoever
+  // knows the token: any client may renew and release it, and it expires after its ttl in
+  // every store.
   bool attached = true;
-  pid_t on_behalf_of = 0;  // what is shown as a detached holder's pid; 0: this process
-  bool for_pid = false;    // whether it is renewed for as long as that process lives
+  pid_t on_behalf_of = 0;  // the pid shown for a detached holder; 0: this process
+  bool for_pid = false;    // whether it is renewed while that process lives
 };
 
-// The store's yes.
+// A granted claim.
 struct Grant {
   Fence fence;
   unsigned slot = 0;
-  // When the request was sent that was granted: what counts for the lease's end.
+  // When the granted request was sent: the lease is counted from here.
   Clock::time_point sent_at{};
-  // The lease surely holds until here; max() where the kernel ends it and no clock.
+  // The lease certainly holds until then; max() where the kernel ends it and not a clock.
   Clock::time_point deadline = Clock::time_point::max();
-  // It was taken from the holder already, by one who waits: nothing may be done with it.
+  // The lock was already taken from this holder by a waiter: the grant must not be used.
   bool broken = false;
-  // Of several independent servers, how many may forget the lease before others can be
-  // granted the lock.
+  // With several independent servers: how many of them may forget the lease before the
+  // lock could be granted to others.
   std::optional<int> strength = std::nullopt;
 };
 
-// Who has taken a lock from its holder.
+// Who took a lock from its holder.
 struct Taker {
   std::string user;
   std::string host;
@@ -112,13 +113,13 @@ struct Taker {
   auto operator<=>(const Taker&) const = default;
 };
 
-// Who has a lease, as `status` shows it.
+// A holder as `status` shows it.
 struct HolderInfo {
-  bool foreign = false;  // not dlock's: nothing is known but how long it may last
+  bool foreign = false;  // not dlock's: only its expiry is known
   Fence fence;
   unsigned slot = 0;
   std::string host;
-  pid_t pid = 0;  // of its dlock, or of the command where that dlock is gone
+  pid_t pid = 0;  // of dlock, or of the command if its dlock is gone
   bool dlock_gone = false;
   std::string user;
   std::vector<std::string> command;
@@ -127,10 +128,10 @@ struct HolderInfo {
   milliseconds held{};
   std::optional<milliseconds> expires_in;
   bool attached = true;
-  bool for_pid = false;  // Claim::for_pid
-  bool kept = false;    // its run has ended, and the lock is held for Claim::min_hold, or
-                        // until the end of a lease that was left (RunEnd::leaves_lease)
-  bool broken = false;  // it was told to end
+  bool for_pid = false;    // Claim::for_pid
+  bool run_ended = false;  // its run has ended; the lock is held for Claim::min_hold, or
+                           // until its lease expires (RunEnd::leaves_lease)
+  bool broken = false;     // it was notified to end
 };
 
 struct WaiterInfo {
@@ -141,13 +142,12 @@ struct WaiterInfo {
   milliseconds waiting{};
 };
 
-// As much of a command as is kept for `status`: whole words up to 4 KiB, and "..." in
-// place of the rest.
+// The part of a command that is kept for `status`: whole words up to 4 KiB, then "...".
 std::vector<std::string> shortened_command(const std::vector<std::string>& command);
 
-// How a run ended. A run whose dlock vanished has no end, nor has one that goes on. A
-// lease that was held by hand is told as one, too, but is none: it has no exit code, it
-// counts for nobody, and it is nobody's last run.
+// A run of a lock. A run in progress has no end, nor has one whose dlock vanished. A
+// lease held by hand is listed as one, too, but it is not a run: it has no exit code, it
+// does not count for deduplication, and it is never the last run.
 struct RunInfo {
   Fence fence;
   WallTime started{};
@@ -160,7 +160,7 @@ struct RunInfo {
   std::string outcome;  // as in the report, "vanished", "running", or "by hand"
   std::string reason;   // why its lease was lost, as in the report
 
-  // Whether it can count for others (Claim::dedupe): it had the lock for itself.
+  // Whether it can count for deduplication (Claim::dedupe): it held the lock alone.
   bool counts = false;
 };
 
@@ -172,21 +172,22 @@ struct LockInfo {
   std::vector<HolderInfo> holders;
   std::vector<WaiterInfo> waiters;
   std::optional<RunInfo> last_run;
-  std::optional<RunInfo> last_success;  // the last run of which it is known
-  bool known = false;                   // whether the store knows that it was ever used
-  // Since the store knows of the lock: claims that ended with Busy (see Claimant::ask),
-  // and that were superseded. An answer that got lost may count twice.
+  std::optional<RunInfo> last_success;  // the last run known to have succeeded
+  bool known = false;                   // whether the store knows the lock
+  // Counted since the store first knew the lock: claims that ended with Busy (see
+  // Claimant::ask), and claims that were superseded. A claim whose answer was lost may be
+  // counted twice.
   std::uint64_t refused = 0;
   std::uint64_t superseded = 0;
-  WallTime now{};  // the time of the look, by the store's clock
-  std::optional<int> strength = std::nullopt;  // Grant::strength of who holds it
+  WallTime now{};                              // when it was read, by the store's clock
+  std::optional<int> strength = std::nullopt;  // Grant::strength of the holder
 };
 
-// Whether the grant `fence` holds `lock`, and does so for `at_least` from the look at it
-// on if nothing is done about it.
+// Whether the grant `fence` holds `lock`, and will for at least `at_least` from when
+// `lock` was read if it is not renewed.
 bool is_held_by(const LockInfo& lock, Fence fence, milliseconds at_least);
 
-// What a limit admits: no more than `most` in any window of `period`.
+// The rate of a limit: at most `most` admissions in any window of `period`.
 struct Rate {
   unsigned most = 1;
   milliseconds period{1000};
@@ -194,14 +195,14 @@ struct Rate {
   auto operator<=>(const Rate&) const = default;
 };
 
-// What one who wants to be admitted by a limit asks for. May be put again and again.
+// A request for admission by a rate limit. It may be sent repeatedly.
 struct RateClaim {
-  LockName limit;  // limits have names of their own: one can be called like a lock
+  LockName limit;  // a limit and a lock may have the same name
   Token token;
   Rate rate;
-  milliseconds patience{0};  // the longest wait for a turn that is of use
+  milliseconds patience{0};  // the longest acceptable wait for a turn
 
-  // Who asks, for those who look at the line.
+  // The client, shown to those who inspect the queue.
   std::string host = {};
   pid_t pid = 0;
 };

@@ -25,10 +25,11 @@ void OutagePolicy::renewal_failed(Clock::time_point now) {
   if (on_outage_ == OnOutage::stop) return;
   if (!in_outage_) command_.extend(Clock::time_point::max());
   in_outage_ = true;
-  // When it would have been told to end. Most outages are over before that.
+  // When the command would have been ended. Most outages are over before that.
   if (has_warned_ || now < deadline_ - timing_.margin() - timing_.grace()) return;
   has_warned_ = true;
-  warn_("the lock cannot be renewed; the command goes on unprotected (--on-outage run)");
+  warn_(
+      "the lock cannot be renewed; the command continues unprotected (--on-outage run)");
 }
 
 void OutagePolicy::forfeit(Loss loss) {
@@ -38,7 +39,7 @@ void OutagePolicy::forfeit(Loss loss) {
   }
   lost_ = loss;
   warn_(
-      "the lock was lost in an outage of the store; the command goes on unprotected "
+      "the lock was lost during a store outage; the command continues unprotected "
       "(--on-outage run)");
 }
 

@@ -11,38 +11,38 @@
 namespace dlock {
 
 enum class OnOutage {
-  stop,  // no command without the lock: it is ended before its lease ends
-  run,   // the command matters more than the lock
+  stop,  // end the command before its lease expires
+  run,   // let the command continue without the lock
 };
 
-// Between the one who renews a lease and the one who ends a command. With `stop` it only
-// passes on what it is told. With `run` the first renewal that fails takes the deadline
-// away, so that nothing ends the command even if this process is stopped later; one that
-// is confirmed sets it again, since a lease that can be renewed has held all the time.
+// Stands between the keeper of a lease and the supervisor of the command. With `stop` it
+// forwards every call. With `run` the first failed renewal removes the deadline, so that
+// nothing ends the command even if this process is stopped later. A confirmed renewal
+// sets the deadline again: a lease that can be renewed has held all the time.
 class OutagePolicy final : public LeaseWatcher {
  public:
-  // `warn` is called with what the user should know: once an outage when the
-  // lease may have run out, and when it certainly is lost.
+  // `warn` is called with warnings for the user: once per outage when the lease may have
+  // expired, and when it is certainly lost.
   OutagePolicy(OnOutage on_outage, LeaseTiming timing, Clock::time_point deadline,
                LeaseWatcher& command, std::function<void(const std::string&)> warn);
 
   void extend(Clock::time_point deadline) override;
   void renewal_failed(Clock::time_point now) override;
 
-  // A loss that is found while renewals fail, or first thing after, is part of the
-  // outage; any other ends the command whatever --on-outage says.
+  // A loss that is found while renewals fail, or right after, is part of the outage. Any
+  // other loss ends the command, whatever --on-outage is.
   void forfeit(Loss loss) override;
 
-  // Whether the lease has surely held until `now`.
+  // Whether the lease has certainly held until `now`.
   bool has_held(Clock::time_point now) const;
 
-  // Whether it is in an outage that the command is to live through.
+  // Whether there is an outage that the command is to survive.
   bool is_in_outage() const { return in_outage_; }
 
-  // Why it has not, if that is certain.
+  // Why the lease was lost, if that is certain.
   std::optional<Loss> lost() const { return lost_; }
 
-  // The last moment at which it surely held, as far as it is known.
+  // The last moment at which the lease certainly held, as far as is known.
   Clock::time_point deadline() const { return deadline_; }
 
  private:

@@ -1,4 +1,4 @@
-// Rate limits, as a store may have them.
+// Rate limits, which a store may support.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,15 +13,15 @@
 
 namespace dlock {
 
-// What a limit says to one who asks. Each tells how many more it would admit now, and how
-// long it takes until it could admit one who asks then.
+// The answers of a limit. Each has the number of admissions left now, and the time until
+// a newcomer could be admitted.
 struct Admitted {
   unsigned remaining = 0;
   milliseconds next_in{0};
 };
 
-// Not yet. With a turn the claim has a place in line, and is to ask again after
-// `next_in`; without one that would be longer than its patience.
+// Not yet admitted. With a turn the claim has a place in the queue and has to ask again
+// after `next_in`; without one the wait would be longer than the claim accepts.
 struct NotAdmitted {
   unsigned remaining = 0;
   milliseconds next_in{0};
@@ -35,21 +35,21 @@ struct RateDiffers {
 
 using RateAnswer = std::variant<Admitted, NotAdmitted, RateDiffers>;
 
-// A turn that is not taken for so long has lapsed.
+// A turn lapses if it is not taken within this time.
 constexpr milliseconds turn_holds{1000};
 
-// What there is to see of a limit.
+// The state of a limit, for display.
 struct LimitInfo {
-  // One who waits for a turn, and how long until it comes.
+  // A waiter, and the time until its turn.
   struct Waiter {
     std::string host;  // empty if it is not known
     pid_t pid = 0;
     milliseconds turn_in{0};
   };
 
-  std::optional<Rate> rate;  // nothing: it is not in use, and admits at any rate
+  std::optional<Rate> rate;  // nothing if it is not in use; then any rate is accepted
   unsigned remaining = 0;
-  milliseconds next_in{0};      // until one who asks then could be admitted
+  milliseconds next_in{0};      // until a newcomer could be admitted
   std::vector<Waiter> waiters;  // in order of arrival
 };
 
@@ -57,29 +57,30 @@ class RateLimits {
  public:
   virtual ~RateLimits() = default;
 
-  // Admits the claim if that makes no window of the rate's period hold more than it may,
-  // by the store's clock, and if it would not do so at the expense of those in line.
+  // Admits the claim if no window of the rate's period then has more than its maximum, by
+  // the store's clock, and if no waiter is delayed by it.
   //
-  // Who is not admitted gets a turn if that comes within its patience: the earliest
-  // moment at which it can be admitted if all before it take their turns. It is admitted
-  // when it asks again from that moment on, or is told a later turn where one before it
-  // was late. A turn that is not taken within `turn_holds` lapses, and so does the place
-  // in line; one that is a period late holds up none of those who wait behind it.
+  // A claim that is not admitted gets a turn if the turn comes within its longest wait:
+  // the earliest moment at which it can be admitted if all waiters before it take their
+  // turns. When it asks again from that moment on it is admitted, or gets a later turn if
+  // one before it was late. A turn that is not taken within `turn_holds` lapses, and so
+  // does the place in the queue; a turn that is a period late no longer delays those
+  // behind it.
   //
-  // A claim that asks again after it was admitted, its answer having been lost, is
-  // admitted once. What is known of a limit goes away by itself once it is of no
-  // consequence. A clock that is set back delays nobody by more than a period.
+  // A claim that asks again after it was admitted, because the answer was lost, is
+  // admitted only once. The data of a limit expires once it no longer matters. A clock
+  // that is set back delays nobody by more than a period.
   virtual asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) = 0;
 
-  // Gives up the place in line; nothing if there is none. The turns of those behind it
-  // stay what they were told.
+  // Gives up the place in the queue, if there is one. The turns of those behind it do not
+  // change.
   virtual asio::awaitable<void> withdraw(const RateClaim& claim, Wakeup& wakeup) = 0;
 
-  // Changes nothing.
+  // Reads the limit without changing it.
   virtual asio::awaitable<LimitInfo> look(const LockName& limit, Wakeup& wakeup) = 0;
 
-  // Forgets all that is known of the limit, its line too: it admits as one that was never
-  // used, at any rate. Those who wait are newcomers when they ask again.
+  // Forgets everything about the limit, including its queue: it then admits like a new
+  // one, at any rate. Waiters are newcomers when they ask again.
   virtual asio::awaitable<void> reset(const LockName& limit, Wakeup& wakeup) = 0;
 };
 

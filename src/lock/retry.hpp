@@ -4,8 +4,8 @@
 
 namespace dlock {
 
-// Between tries to reach a store that is not there: soon at first, for a restart, and
-// then seldom enough that a thousand clients do not add to its trouble.
+// The pause between attempts to reach an unavailable store: short at first, in case it is
+// restarting, and then long enough that a thousand clients do not overload it.
 inline constexpr milliseconds first_retry{100};
 inline constexpr milliseconds longest_retry{2000};
 

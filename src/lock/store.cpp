@@ -5,14 +5,14 @@ namespace {
 
 template <typename Facet>
 Facet& needed(Facet* facet, const Store& store, const char* what) {
-  if (facet == nullptr) throw lacks(store.url(), what);
+  if (facet == nullptr) throw unsupported(store.url(), what);
   return *facet;
 }
 
 }  // namespace
 
-Failure lacks(const std::string& url, const std::string& what) {
-  return Failure(Failure::Kind::unsupported, url + " has no " + what);
+Failure unsupported(const std::string& url, const std::string& what) {
+  return Failure(Failure::Kind::unsupported, url + " does not support " + what);
 }
 
 ValueStore& values_of(Store& store) { return needed(store.values(), store, "cache"); }
@@ -20,7 +20,7 @@ ValueStore& values_of(Store& store) { return needed(store.values(), store, "cach
 RateLimits& rates_of(Store& store) { return needed(store.rates(), store, "rate limits"); }
 
 FenceRegisters& registers_of(Store& store) {
-  return needed(store.registers(), store, "registers of fences");
+  return needed(store.registers(), store, "fence registers");
 }
 
 asio::awaitable<std::vector<LockHistory>> LockInspector::histories(

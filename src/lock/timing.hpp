@@ -8,15 +8,15 @@
 
 namespace dlock {
 
-// From TERM to KILL, at most, when a lock is certainly not ours any more.
+// The longest time from TERM to KILL when the lock is certainly lost.
 constexpr milliseconds longest_certain_loss_grace{1000};
 
-// When a lease that can run out is renewed, and when what relies on it has to end so that
-// it is gone before the store could grant the lock to somebody else.
+// When a lease that can expire is renewed, and when the processes that rely on it have to
+// end so that they are gone before the store could grant the lock to somebody else.
 class LeaseTiming {
  public:
-  // `kill_after`: from TERM to KILL as the user wants it. `budget`: of one operation on
-  // the store.
+  // `kill_after`: the time from TERM to KILL that the user set. `budget`: the time limit
+  // of one operation on the store.
   LeaseTiming(milliseconds ttl, milliseconds kill_after, milliseconds budget)
       : ttl_(ttl),
         grace_(std::min({kill_after, longest_grace, ttl / 5})),
@@ -24,43 +24,43 @@ class LeaseTiming {
 
   milliseconds ttl() const { return ttl_; }
 
-  // For clocks that do not run alike.
+  // An allowance for clocks that run at different speeds.
   milliseconds drift() const { return (ttl_ + milliseconds(99)) / 100 + milliseconds(2); }
-  // From KILL until the last process is gone. On a busy machine each of them has to wait
-  // for a processor to end on, however long the lease is.
+  // The time from KILL until the last process is gone. On a busy machine each process has
+  // to wait for a CPU to exit on, however long the lease is.
   milliseconds margin() const { return std::clamp(ttl_ / 20, least_margin, most_margin); }
-  // From TERM to KILL when the lease is in trouble.
+  // From TERM to KILL when the lease may expire.
   milliseconds grace() const { return grace_; }
-  // From TERM to KILL when the lease is certainly somebody else's already.
+  // From TERM to KILL when the lease is certainly lost.
   milliseconds certain_loss_grace() const {
     return std::min(grace_, longest_certain_loss_grace);
   }
   milliseconds budget() const { return budget_; }
 
-  // From one renewal to the next; those that failed are repeated at growing distances,
-  // from first_retry up to longest_retry().
+  // From one renewal to the next. Failed renewals are repeated at growing intervals, from
+  // first_retry up to longest_retry().
   milliseconds renew_every() const { return ttl_ / 3; }
   static constexpr milliseconds first_retry{100};
   milliseconds longest_retry() const { return renew_every() / 4; }
 
-  // Whether a command could still be ended in time after a renewal that failed.
+  // Whether a command could still be ended in time after a failed renewal.
   bool is_sound() const { return needed() <= ttl_; }
   milliseconds needed() const {
     return renew_every() + budget_ + grace_ + margin() + drift();
   }
 
-  // The last moment at which a lease surely holds that was granted or renewed by a
+  // The last moment at which a lease certainly holds that was granted or renewed by a
   // request sent at `sent_at`.
   Clock::time_point deadline(Clock::time_point sent_at) const {
     return later(sent_at, ttl_ - drift());
   }
 
-  // What has to be left of a lease for a command to start on it.
+  // How much of a lease has to be left to start a command.
   milliseconds needed_to_start() const { return grace_ + margin() + budget_; }
 
  private:
   static constexpr milliseconds longest_grace{5000};
-  // Of two processors and eight processes that keep them busy up to 71 ms were seen.
+  // With two CPUs and eight busy processes, up to 71 ms were measured.
   static constexpr milliseconds least_margin{125};
   static constexpr milliseconds most_margin{2000};
 

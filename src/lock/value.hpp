@@ -1,4 +1,4 @@
-// What a cache keeps under the name of a lock.
+// Cached values, stored under the name of a lock.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,7 +11,7 @@
 
 namespace dlock {
 
-// For how long a value is good, and for how much longer it is there all the same.
+// How long a value is fresh, and how much longer it is kept after that.
 struct Lifetime {
   milliseconds ttl{0};
   milliseconds stale{0};
@@ -19,21 +19,21 @@ struct Lifetime {
 
 struct Value {
   std::string bytes;
-  bool is_fresh = false;  // its ttl is not over
+  bool is_fresh = false;  // within its ttl
 };
 
 struct ValueLookup {
   std::optional<Value> value;
-  // Why something that is there is no value, for people; empty if nothing is wrong.
+  // Why the stored value cannot be used, for people; empty if it is not damaged.
   std::string damage;
 };
 
-// What there is to see of a value, but for its bytes.
+// A value without its bytes, for display.
 struct ValueInfo {
   std::size_t size = 0;
-  std::optional<milliseconds> age;  // since it was stored, if that is known
-  milliseconds fresh_for{0};        // what is left of its ttl
-  milliseconds there_for{0};        // until it is gone
+  std::optional<milliseconds> age;  // since it was stored, if known
+  milliseconds fresh_for{0};        // rest of its ttl
+  milliseconds there_for{0};        // until it is removed
 };
 
 struct ValueLook {
@@ -41,31 +41,30 @@ struct ValueLook {
   std::string damage;  // as in ValueLookup
 };
 
-// What became of a value that was to be stored.
+// The result of storing a value.
 enum class Storing { stored, not_ours };
 
-// Values, as a store may have them.
+// Cached values, which a store may support.
 class ValueStore {
  public:
   virtual ~ValueStore() = default;
 
-  // The value that was stored last under this name, whole, unless it has been forgotten
-  // or its lifetime is over. What is damaged is no value, and is said. One that is large
-  // comes in pieces, and the store timeout is that of each.
+  // The last value stored under this name, unless it was forgotten or its lifetime is
+  // over. A damaged value is not returned but reported. A large value is read in pieces,
+  // each within the store timeout.
   virtual asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) = 0;
 
-  // As get(), without the bytes: those of a large value may be damaged all the same.
+  // Like get(), without the bytes. The bytes of a large value may still be damaged.
   virtual asio::awaitable<ValueLook> describe(const LockName& lock, Wakeup& wakeup) = 0;
 
-  // Stores a value under the name of the lock in the place of what is there, all of it or
-  // nothing, if the lock is this claim's: exclusive, attached, and not kept any more
-  // (LeaseKeeper). A lease that can run out lasts its full ttl again afterwards. A
-  // Failure leaves what was there. Large values as with get.
+  // Replaces the value stored under the name of the lock, completely or not at all, if
+  // this claim holds the lock: exclusive, attached, and no longer being renewed
+  // (LeaseKeeper). A lease that can expire lasts for its full ttl again afterwards. After
+  // a Failure the old value is still there. Large values are written as get() reads them.
   virtual asio::awaitable<Storing> put(const Claim& claim, const std::string& bytes,
                                        Lifetime lifetime, Wakeup& wakeup) = 0;
 
-  // There is no value under this name afterwards. Whoever holds the lock may store one
-  // all the same.
+  // Removes the value. A holder of the lock may still store a new one.
   virtual asio::awaitable<void> forget(const LockName& lock, Wakeup& wakeup) = 0;
 };
 

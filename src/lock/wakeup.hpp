@@ -10,9 +10,9 @@
 
 namespace dlock {
 
-// What one coroutine waits on while everything else (signals, children, sockets)
-// only notes what happened and calls notify(). So there is one sleeper, nothing is
-// ever cancelled half way, and each wake-up starts by looking at the clock.
+// One coroutine waits on this object while everything else (signals, child processes,
+// sockets) only records what happened and calls notify(). So there is one sleeper,
+// nothing is cancelled half-way, and each wake-up starts by reading the clock.
 class Wakeup {
  public:
   explicit Wakeup(asio::io_context& context);
@@ -20,25 +20,26 @@ class Wakeup {
   Wakeup(const Wakeup&) = delete;
   Wakeup& operator=(const Wakeup&) = delete;
 
-  // Ends the sleep under way, or makes the next one end at once.
+  // Ends the current sleep, or makes the next one return at once.
   void notify();
 
-  // Asks whoever sleeps inside an operation on a store to give it up; see
-  // gives_up(). Sticky until it is taken back.
+  // Asks an operation on a store that sleeps to stop; see gives_up(). Remains set until
+  // it is cleared with false.
   void give_up(bool wanted);
   bool gives_up() const { return gives_up_; }
 
-  // Makes the timer now, if the context has none yet, and not when it is first needed,
-  // which may be when a command runs that must not suffer from there being none left.
+  // Creates the timer now if the context has none yet, and not when it is first needed:
+  // by then a command may be running that must not fail because no timer can be created.
   // Throws Failure (exhausted).
   void prepare();
 
-  // Sleeps until notify() or `moment`, whichever comes first; may end early. Whoever
-  // calls it has looked at everything a notification could be about. One at a time.
+  // Sleeps until notify() or `moment`, whichever comes first; may return early. The
+  // caller must have checked everything that a notification could be about. One call at a
+  // time.
   asio::awaitable<void> wait_until(Clock::time_point moment);
 
-  // Of the timer: notifies if the moment that this waits for has come. The next moment
-  // that it is to be looked at.
+  // Called by the timer: notifies if the awaited moment has come. Returns the next moment
+  // at which to call it.
   Clock::time_point look_at_clock(Clock::time_point now);
 
  private:

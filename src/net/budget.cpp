@@ -17,8 +17,8 @@ asio::awaitable<bool> Budget::wait(std::function<bool()> is_true,
     if (wakeup_.gives_up()) throw given_up();
     if (Clock::now() >= end) co_return false;
     co_await wakeup_.wait_until(end);
-    // Whatever this was about has been noted where it belongs, and its reader looks
-    // there before it sleeps. It must not sleep through it, though.
+    // The event has been recorded where it belongs, and its reader checks there before it
+    // sleeps. But the reader must not miss the notification.
     if (!is_true() && Clock::now() < end) woken_for_others_ = true;
   }
   co_return true;
@@ -30,7 +30,7 @@ void Budget::check() const {
 }
 
 Failure Budget::timeout(const std::string& who) const {
-  // Rounded, because the budget was reckoned a moment before it came here.
+  // Rounded, because the budget was computed a moment before.
   const auto budget = std::chrono::round<std::chrono::duration<long long, std::centi>>(
       std::max(until_ - began_, Clock::duration::zero()));
   return Failure(Failure::Kind::unreachable,
@@ -42,7 +42,7 @@ void Budget::hand_on() {
 }
 
 Failure Budget::given_up() const {
-  return Failure(Failure::Kind::interrupted, server_ + ": given up");
+  return Failure(Failure::Kind::interrupted, server_ + ": interrupted");
 }
 
 }  // namespace dlock::net

@@ -1,4 +1,4 @@
-// How long an exchange with a server may take, and who may end it before.
+// Bounds an exchange with a server, and lets the caller interrupt it.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,19 +11,19 @@
 
 namespace dlock::net {
 
-// The total budget of one exchange. Whoever waits for something of it waits here.
+// The total time limit of one exchange. All waiting within the exchange happens here.
 class Budget {
  public:
   // `server` is for messages.
   Budget(Clock::time_point until, Wakeup& wakeup, std::string server);
 
-  // Sleeps until `is_true`, which is asked again after each notification. False if the
-  // budget, or `moment` before it, passes first. Throws Failure (interrupted) when the
-  // caller wants to stop.
+  // Sleeps until `is_true` returns true; it is called again after each notification.
+  // Returns false if the budget, or `moment`, passes first. Throws Failure (interrupted)
+  // when the caller wants to stop.
   asio::awaitable<bool> wait(std::function<bool()> is_true,
                              Clock::time_point moment = Clock::time_point::max());
 
-  // Throws Failure when there is no reason even to begin: the budget is spent, or the
+  // Throws Failure if the exchange should not even begin: the budget is spent, or the
   // caller wants to stop.
   void check() const;
 
@@ -35,8 +35,9 @@ class Budget {
   // "`who` did not answer within 2s".
   Failure timeout(const std::string& who) const;
 
-  // Passes on what woke us without being meant for us. For the end of the exchange:
-  // before it, it would end our own next sleep.
+  // Passes on a notification that woke this exchange but was meant for the caller. To be
+  // called at the end of the exchange; earlier, it would end the exchange's own next
+  // sleep.
   void hand_on();
 
  private:

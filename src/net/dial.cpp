@@ -20,7 +20,7 @@ namespace {
 // an operation's budget.
 constexpr milliseconds head_start{250};
 
-// A unix socket with a full queue cannot be waited for, only be asked again.
+// A unix socket with a full queue cannot be waited for; connecting has to be tried again.
 constexpr milliseconds ask_again_after{5};
 
 void set_option(int fd, int level, int option, int value) {
@@ -31,9 +31,10 @@ Fd new_socket(const Endpoint& endpoint) {
   Fd fd(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
                  0));
   if (fd && !endpoint.is_unix()) {
-    // A command is one write, and is waited for: nothing to be gained from delaying it.
+    // Each command is one write whose reply is awaited, so delaying it gains nothing.
     set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-    // So that firewalls do not forget connections on which a waiter only listens.
+    // Keep-alive, so that firewalls do not drop connections on which a waiter only
+    // listens.
     constexpr int idle_seconds = 30;
     set_option(fd.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
     set_option(fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, idle_seconds);
@@ -47,18 +48,19 @@ int error_of(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
-// A connection being made.
+// A connection attempt in progress.
 struct Attempt {
   Attempt(Fd made, const Endpoint& peer) : fd(std::move(made)), endpoint(&peer) {}
 
   Fd fd;
   const Endpoint* endpoint;
-  std::optional<Readiness> readiness;  // after the socket, to be gone before it
+  std::optional<Readiness>
+      readiness;  // declared after the socket, to be destroyed before it
 
   bool is_ready() const { return readiness && readiness->came(Readiness::For::writing); }
 };
 
-// The attempts under way, and those still to come.
+// The attempts in progress and those still to come.
 class Dialling {
  public:
   Dialling(asio::io_context& context, const Endpoints& endpoints)
@@ -69,13 +71,14 @@ class Dialling {
   int last_error() const { return last_error_; }
   bool must_ask_again() const { return must_ask_again_; }
 
-  // Begins the next attempt. True if it has succeeded at once.
+  // Starts the next attempt. Returns true if it succeeded at once.
   bool begin_next() {
     const Endpoint& endpoint = *next_++;
     must_ask_again_ = false;
     Fd fd = new_socket(endpoint);
-    // The machine may know one family only; anything else is no address's fault.
-    if (!fd && errno != EAFNOSUPPORT) throw failure_of(errno, "cannot make a socket");
+    // The machine may support only one address family; any other error is not specific to
+    // the address.
+    if (!fd && errno != EAFNOSUPPORT) throw failure_of(errno, "cannot create a socket");
     if (fd && ::connect(fd.get(), endpoint.generic(), endpoint.size) == 0) {
       return succeed(std::move(fd), endpoint);
     }
@@ -93,7 +96,7 @@ class Dialling {
     return false;
   }
 
-  // Looks at the attempts that something has become of. True if one has succeeded.
+  // Checks the attempts that have an event. Returns true if one succeeded.
   bool look() {
     for (auto attempt = attempts_.begin(); attempt != attempts_.end();) {
       if (!attempt->is_ready()) {
@@ -150,7 +153,7 @@ Failure failure_to_connect(const std::string& server, int error_number, bool is_
   switch (error_number) {
     case EACCES:
     case EPERM:
-      // Over a network it is a firewall that says so, and may stop.
+      // On a network this error comes from a firewall, and may be temporary.
       if (!is_unix) break;
       return Failure(Failure::Kind::rejected, "cannot reach " + server + ": " + why);
     case ENOMEM:

@@ -1,4 +1,4 @@
-// From endpoints to a connected socket.
+// Connects a socket to one of several endpoints.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -10,10 +10,10 @@
 
 namespace dlock::net {
 
-// Connects to whichever of `endpoints` answers first. They are tried in their order, the
-// next one as soon as one has failed or a quarter of a second has passed, so that a dead
-// one costs no more than that. `used` becomes the one that it was. Throws Failure like
-// Connection::open(), with the last reason when there are several.
+// Connects to the first of `endpoints` that answers. They are tried in order, the next
+// one as soon as one has failed or a quarter of a second has passed, so that an
+// unreachable one costs no more than that. Sets `used` to the endpoint of the connection.
+// Throws Failure like Connection::open(); if several failed, with the last reason.
 asio::awaitable<Fd> dial(asio::io_context& context, const Endpoints& endpoints,
                          Budget& budget, Endpoint& used);
 

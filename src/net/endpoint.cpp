@@ -38,8 +38,9 @@ Endpoint endpoint_of_path(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
-    throw Failure(Failure::Kind::misconfigured,
-                  "the path of a socket has at most 107 bytes: " + printable(path, 200));
+    throw Failure(
+        Failure::Kind::misconfigured,
+        "the path of a socket can have at most 107 bytes: " + printable(path, 200));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return endpoint_of(address);

@@ -1,4 +1,4 @@
-// Where a socket connects to.
+// The address that a socket connects to.
 #pragma once
 
 #include <sys/socket.h>
@@ -14,7 +14,7 @@ struct Endpoint {
   sockaddr_storage storage{};
   socklen_t size = 0;
 
-  // The BSD interface wants another type for what is the same bytes.
+  // The same bytes in the type that the BSD interface takes.
   const sockaddr* generic() const {
     return static_cast<const sockaddr*>(static_cast<const void*>(&storage));
   }
@@ -23,10 +23,11 @@ struct Endpoint {
 
 using Endpoints = std::vector<Endpoint>;
 
-// Of a unix socket. Throws Failure (misconfigured) for a path that is too long for one.
+// The endpoint of a unix socket. Throws Failure (misconfigured) if the path is too long.
 Endpoint endpoint_of_path(const std::string& path);
 
-// Of "127.0.0.1", "::1" or "fe80::1%eth0"; nothing if `host` is a name.
+// The endpoint of a literal address: "127.0.0.1", "::1" or "fe80::1%eth0". Nothing if
+// `host` is a name.
 std::optional<Endpoint> endpoint_of_literal(const std::string& host, std::uint16_t port);
 
 }  // namespace dlock::net

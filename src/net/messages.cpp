@@ -8,7 +8,7 @@ std::string with_small_letter(std::string reason) {
   const auto is_between = [](char c, char first, char last) {
     return c >= first && c <= last;
   };
-  // An abbreviation keeps its capitals: "RPC struct is bad".
+  // Abbreviations keep their capitals: "RPC struct is bad".
   if (reason.size() > 1 && is_between(reason[0], 'A', 'Z') &&
       !is_between(reason[1], 'A', 'Z')) {
     reason[0] = static_cast<char>(reason[0] - 'A' + 'a');

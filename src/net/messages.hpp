@@ -1,4 +1,4 @@
-// What messages about a server are put together from.
+// Builds messages about servers.
 #pragma once
 
 #include <string>
@@ -7,13 +7,14 @@
 
 namespace dlock::net {
 
-// A reason from elsewhere ("Connection refused") as the end of a line of ours.
+// A reason from a library ("Connection refused") in the form used at the end of our
+// messages: with a small first letter.
 std::string with_small_letter(std::string reason);
 
-// What strerror(3) says, likewise.
+// The text of strerror(3) in the same form.
 std::string reason_of(int error_number);
 
-// Unreachable: "cannot reach `server`: `why`".
+// A Failure (unreachable): "cannot reach `server`: `why`".
 Failure cannot_reach(const std::string& server, const std::string& why);
 
 }  // namespace dlock::net

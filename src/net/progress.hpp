@@ -1,4 +1,4 @@
-// What an attempt to read or write that never blocks came to.
+// The result of a non-blocking read or write.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ struct Progress {
   enum class State { done, wants_to_read, wants_to_write, failed };
 
   State state;
-  std::size_t size = 0;  // bytes read (none: closed by the peer) or written
+  std::size_t size = 0;  // bytes read (0: closed by the peer) or written
   int error = 0;         // errno, if it failed
 
   Readiness::For awaited() const {

@@ -16,10 +16,10 @@ struct Readiness::Watch {
   Watch(asio::io_context& context, int fd) : descriptor(context) {
     boost::system::error_code error;
     descriptor.assign(fd, error);
-    // Asio would do this when it first waits, and tell of a failure only then.
+    // Asio would do this at the first wait, and report a failure only then.
     if (!error) descriptor.native_non_blocking(true, error);
     if (error) {
-      descriptor.release();  // it is not ours to close
+      descriptor.release();  // the owner closes it
       throw failure_to_watch(error.value(), "cannot watch a socket");
     }
   }
@@ -38,8 +38,8 @@ struct Readiness::Watch {
 Readiness::Readiness(asio::io_context& context, int fd)
     : watch_(std::make_shared<Watch>(context, fd)) {}
 
-// A completed wait may be queued already. It still has its share of the watch, and finds
-// that nobody wants to know.
+// A completed wait may already be queued. It still shares the watch, and finds that
+// nobody is interested.
 Readiness::~Readiness() {
   watch_->is_wanted = false;
   watch_->descriptor.release();
@@ -54,7 +54,7 @@ void Readiness::ask(For what, Wakeup& wakeup) {
       what == For::reading ? stream_descriptor::wait_read : stream_descriptor::wait_write,
       [watch = watch_, what](boost::system::error_code) {
         if (!watch->is_wanted) return;
-        // After an error too: the next attempt at reading or writing tells which.
+        // After an error, too: the next read or write reports it.
         watch->state(what) = Watch::State::came;
         if (watch->asker(what) != nullptr) watch->asker(what)->notify();
       });

@@ -1,4 +1,4 @@
-// Tells when a socket can be read or written.
+// Reports when a socket can be read or written.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -8,9 +8,9 @@
 
 namespace dlock::net {
 
-// Watches a socket that belongs to somebody else, who must destroy this object before
-// closing it. All that happens on an event is a note and a notification, and nothing
-// after this object is gone, not even for an event that was already on its way.
+// Watches a socket owned by the caller, who must destroy this object before closing it.
+// An event only sets a flag and notifies, and does nothing after this object is
+// destroyed, even if the event was already queued.
 class Readiness {
  public:
   enum class For { reading, writing };
@@ -20,11 +20,11 @@ class Readiness {
   Readiness(const Readiness&) = delete;
   Readiness& operator=(const Readiness&) = delete;
 
-  // Asks for a notification once the socket is ready `what` is for; in the place of an
-  // earlier question that is not answered yet.
+  // Requests a notification when the socket is ready for `what`. Replaces an earlier
+  // request that is still pending.
   void ask(For what, Wakeup& wakeup);
 
-  // Whether it came since it was asked for.
+  // Whether the socket has become ready since the request.
   bool came(For what) const;
 
   class Question;
@@ -34,8 +34,8 @@ class Readiness {
   std::shared_ptr<Watch> watch_;
 };
 
-// Asks, and asks no more when it goes: no `wakeup` that is gone by then is notified. It
-// may go later than what it has asked.
+// Requests a notification and cancels the request when destroyed, so that no destroyed
+// `wakeup` is notified. May outlive the Readiness.
 class Readiness::Question {
  public:
   Question(Readiness& readiness, For what, Wakeup& wakeup);
@@ -49,9 +49,8 @@ class Readiness::Question {
   Wakeup* wakeup_;
 };
 
-// Whether the socket is ready at once, or within the millisecond that a server on this
-// machine takes at most. Looking costs one system call, where the event loop takes four
-// until it knows.
+// Whether the socket is ready at once, or within a millisecond, the longest that a server
+// on this machine takes. This costs one system call; the event loop needs four.
 bool is_ready_soon(int fd, Readiness::For what);
 
 }  // namespace dlock::net

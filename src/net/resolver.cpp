@@ -16,13 +16,12 @@
 namespace dlock::net {
 namespace {
 
-// How long a name server may take before it, or the next one, is asked again. c-ares
-// would give the first one more than an operation's budget.
+// How long to wait for a name server before it, or the next one, is asked again. By
+// default c-ares would give the first one more than an operation's budget.
 constexpr int first_try_ms = 400;
 constexpr int tries = 4;
 
-// One question to the name servers, or to /etc/hosts. It does something only when it is
-// told to proceed.
+// One query to the name servers or /etc/hosts. It makes progress only in proceed().
 class Query {
  public:
   Query(asio::io_context& context, std::uint16_t port) : context_(context), port_(port) {
@@ -41,7 +40,7 @@ class Query {
                     "cannot resolve names: " + with_small_letter(ares_strerror(status)));
     }
   }
-  // Calls back for what is still under way, so everything else has to be there yet.
+  // Calls back for queries in progress, so all other members must still exist.
   ~Query() { ares_destroy(channel_); }
   Query(const Query&) = delete;
   Query& operator=(const Query&) = delete;
@@ -62,8 +61,8 @@ class Query {
   int status() const { return status_; }
   Endpoints take() { return std::move(endpoints_); }
 
-  // Sleeps until an answer has come, or until c-ares has to look at the clock, at most
-  // until `moment`.
+  // Sleeps until an answer arrives or c-ares has to check its timeouts, at most until
+  // `moment`.
   asio::awaitable<void> wait(Budget& budget, Clock::time_point moment) {
     for (auto& [fd, socket] : sockets_) {
       if (socket.reads) socket.readiness.ask(Readiness::For::reading, budget.wakeup());
@@ -82,9 +81,10 @@ class Query {
         moment);
   }
 
-  // Lets c-ares read what has come and look at the clock.
+  // Lets c-ares read answers and check its timeouts.
   void proceed() {
-    std::vector<std::pair<int, int>> ready;  // it opens and closes sockets meanwhile
+    std::vector<std::pair<int, int>>
+        ready;  // a copy: c-ares opens and closes sockets meanwhile
     for (const auto& [fd, socket] : sockets_) {
       if (socket.is_ready()) {
         ready.emplace_back(socket.came(Readiness::For::reading) ? fd : ARES_SOCKET_BAD,
@@ -135,8 +135,8 @@ class Query {
     if (node.ai_addrlen > sizeof endpoint.storage) return;
     std::memcpy(&endpoint.storage, node.ai_addr, node.ai_addrlen);
     endpoint.size = node.ai_addrlen;
-    // Port numbers are at one place in both; c-ares was not given ours, because it would
-    // look it up among the services.
+    // The port is at the same offset in both. c-ares does not get our port, because it
+    // would look it up among the services.
     static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
     const auto port = htons(port_);
     std::memcpy(static_cast<char*>(static_cast<void*>(&endpoint.storage)) +
@@ -160,12 +160,12 @@ Failure failure_of_resolver(const Budget& budget, int status) {
     case ARES_ENODATA: return cannot_reach(budget.server(), "no such host");
     case ARES_EBADNAME:
       return Failure(Failure::Kind::misconfigured,
-                     "cannot reach " + budget.server() + ": not a host's name");
+                     "cannot reach " + budget.server() + ": invalid host name");
     case ARES_ENOMEM:
       return Failure(Failure::Kind::exhausted,
                      "cannot reach " + budget.server() + ": out of memory");
     default:
-      return cannot_reach(budget.server(), "name not resolved: " +
+      return cannot_reach(budget.server(), "cannot resolve the name: " +
                                                with_small_letter(ares_strerror(status)));
   }
 }

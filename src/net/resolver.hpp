@@ -1,4 +1,4 @@
-// From the name of a host to its addresses.
+// Resolves host names.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,9 +13,9 @@
 namespace dlock::net {
 
 // The addresses of `host`, IPv4 and IPv6, in the order in which to try them; at least
-// one. `known` is one that it had before: it stands in when no name server answers in
-// half of what is left of the budget, so that a lease can be renewed without them.
-// Throws Failure: unreachable, interrupted.
+// one. `known` is an earlier address of the host: it is used if no name server answers
+// within half of the remaining budget, so that a lease can be renewed without name
+// servers. Throws Failure: unreachable, interrupted.
 asio::awaitable<Endpoints> resolve(asio::io_context& context, const std::string& host,
                                    std::uint16_t port,
                                    const std::optional<Endpoint>& known, Budget& budget);

@@ -17,11 +17,11 @@ Failure lost(const std::string& server, int error_number) {
 }
 
 Failure no_handshake(const Failure& timeout) {
-  return Failure(timeout.kind(), std::string(timeout.what()) +
-                                     " in the TLS handshake; does it want none?");
+  return Failure(timeout.kind(),
+                 std::string(timeout.what()) + " in the TLS handshake; does it use TLS?");
 }
 
-// What a system call on the socket came to.
+// The result of a system call on the socket.
 Progress progress_of(ssize_t result, Progress::State if_not_ready) {
   if (result >= 0) return {Progress::State::done, static_cast<std::size_t>(result)};
   if (errno == EAGAIN || errno == EINTR) return {if_not_ready};
@@ -49,7 +49,7 @@ asio::awaitable<void> Stream::secure(const TlsOptions& plan, const std::string& 
     if (progress.state == Progress::State::failed) {
       throw lost(budget.server(), progress.error);
     }
-    // One that speaks no TLS may wait for more of what it takes for a request.
+    // A server without TLS may wait for the rest of what it takes for a request.
     const bool ready = co_await is_ready(progress.awaited(), budget);
     if (!ready) throw no_handshake(budget.timeout(budget.server()));
   }
@@ -70,7 +70,7 @@ asio::awaitable<void> Stream::write(std::string_view bytes, Budget& budget) {
 }
 
 asio::awaitable<std::string_view> Stream::read(Budget& budget, bool is_soon) {
-  // Nothing has come yet, most likely: an answer takes longer than coming here does.
+  // Most likely there is no answer yet: it takes longer than getting here.
   if (is_soon && !tls_) is_ready_soon(fd_.get(), Readiness::For::reading);
   const auto bytes = co_await read_until(budget);
   if (!bytes) throw budget.timeout(budget.server());
@@ -118,7 +118,7 @@ Progress Stream::try_read(char* buffer, std::size_t size) {
 
 asio::awaitable<bool> Stream::is_ready(Readiness::For what, Budget& budget) {
   if (!readiness_) readiness_.emplace(context_, fd_.get());
-  // Who waits next may be another one, and this one be gone by then.
+  // The next waiter may be another one, and this one may be destroyed by then.
   const Readiness::Question question(*readiness_, what, budget.wakeup());
   const bool came = co_await budget.wait([this, what] { return readiness_->came(what); });
   co_return came;

@@ -1,4 +1,4 @@
-// A connected socket to a server: bytes out and in, in the clear or encrypted.
+// A connected socket to a server, in plain text or encrypted.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -18,37 +18,38 @@ namespace dlock::net {
 
 class Tls;
 
-// After a Failure it is good for nothing but to be destroyed.
+// After a Failure the object can only be destroyed.
 class Stream {
  public:
   Stream(asio::io_context& context, Fd fd);
   ~Stream();
 
-  // Encrypts what follows, with the server that the plan trusts under the name `host`.
-  // Throws Failure, rejected for a certificate, before anything else was sent.
+  // Encrypts the connection from now on. The server must be one that the plan trusts
+  // under the name `host`. Throws Failure before anything else is sent; `rejected` if the
+  // certificate is not accepted.
   asio::awaitable<void> secure(const TlsOptions& plan, const std::string& host,
                                Budget& budget);
 
   // Sends all of `bytes`. Throws Failure (unreachable, interrupted).
   asio::awaitable<void> write(std::string_view bytes, Budget& budget);
 
-  // What has come, at least a byte; valid until the next call. Empty once the server has
-  // closed the connection. `is_soon`: it should be on its way. Throws Failure
-  // (unreachable, interrupted).
+  // Returns the next bytes, at least one; valid until the next call. Empty once the
+  // server has closed the connection. `is_soon`: whether a reply should be on its way.
+  // Throws Failure (unreachable, interrupted).
   asio::awaitable<std::string_view> read(Budget& budget, bool is_soon);
 
-  // The same, but nothing when the time is over first, and no harm done; nor is any when
-  // it was interrupted.
+  // The same, but returns nothing if the time runs out first. The stream stays usable
+  // then, and also after an interruption.
   asio::awaitable<std::optional<std::string_view>> read_until(Budget& budget);
 
-  // The same, but nothing if nothing has come yet. `server` is for messages.
+  // The same, but returns nothing if no bytes are available. `server` is for messages.
   std::optional<std::string_view> read_at_once(const std::string& server);
 
-  // Whether nothing has come that nobody asked for, the end least of all.
+  // Whether there is neither unexpected input nor the end of the connection.
   bool is_quiet();
 
-  // Has the kernel drop what it has not sent yet when this is destroyed, which otherwise
-  // it goes on to send.
+  // Makes the kernel discard unsent data when this object is destroyed; otherwise it
+  // would still send it.
   void abandon();
 
  private:
@@ -61,7 +62,8 @@ class Stream {
 
   asio::io_context& context_;
   Fd fd_;
-  std::optional<Readiness> readiness_;  // after the socket, to be gone before it
+  std::optional<Readiness>
+      readiness_;  // declared after the socket, to be destroyed before it
   std::unique_ptr<Tls> tls_;
   std::unique_ptr<char[]> buffer_;
 };

@@ -41,7 +41,7 @@ int bio_read(BIO* bio, char* buffer, int size) {
 }
 
 long bio_control(BIO*, int command, long, void*) {
-  return command == BIO_CTRL_FLUSH ? 1 : 0;  // nothing is ever held back
+  return command == BIO_CTRL_FLUSH ? 1 : 0;  // nothing is buffered
 }
 
 BIO* new_bio(int& fd) {
@@ -59,8 +59,7 @@ BIO* new_bio(int& fd) {
   return bio;
 }
 
-// The first error noted since the queue was cleared, which is what the others follow
-// from.
+// The first error since the queue was cleared, which caused the others.
 std::string reason_of_openssl() {
   const auto error = ERR_peek_error();
   if (ERR_GET_LIB(error) == ERR_LIB_SYS) return reason_of(ERR_GET_REASON(error));
@@ -68,8 +67,8 @@ std::string reason_of_openssl() {
   return reason == nullptr ? "unknown error" : with_small_letter(printable(reason));
 }
 
-// The alerts by which a server says that it wants another certificate from us, or one
-// at all (RFC 8446, 6.2).
+// The alerts by which a server asks for a client certificate or rejects ours (RFC 8446,
+// 6.2).
 bool is_about_our_certificate(unsigned long error) {
   switch (ERR_GET_REASON(error) - SSL_AD_REASON_OFFSET) {
     case SSL_AD_BAD_CERTIFICATE:
@@ -101,7 +100,7 @@ Failure unusable(const std::string& what, const std::string& file) {
 
 SSL_CTX* new_context() {
   // The machine's openssl.cnf may name modules, which a static program cannot load, and
-  // nothing that is required here may depend on it.
+  // no requirement here may depend on it.
   OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   if (context == nullptr) throw std::bad_alloc();
@@ -111,14 +110,14 @@ SSL_CTX* new_context() {
   return context;
 }
 
-// One that is empty counts as not set.
+// An empty variable counts as not set.
 const char* chosen(const char* variable) {
   const char* value = std::getenv(variable);
   return value == nullptr || *value == '\0' ? nullptr : value;
 }
 
-// The certificates that this machine trusts. Where they are is compiled into OpenSSL, as
-// the distribution that dlock was built on has it; on others they are somewhere else.
+// Loads the CA certificates that this machine trusts. Their path is compiled into OpenSSL
+// for the distribution that dlock was built on; other distributions have other paths.
 void trust_as_the_machine_does(SSL_CTX* context) {
   const char* file = chosen(X509_get_default_cert_file_env());
   const char* directory = chosen(X509_get_default_cert_dir_env());
@@ -139,7 +138,7 @@ void trust_as_the_machine_does(SSL_CTX* context) {
       if (SSL_CTX_load_verify_locations(context, bundle, nullptr) == 1) break;
     }
   }
-  ERR_clear_error();  // what cannot be read vouches for nobody
+  ERR_clear_error();  // an unreadable file adds no trusted certificates
 }
 
 void trust(SSL_CTX* context, const TlsOptions& plan) {
@@ -159,7 +158,7 @@ void trust(SSL_CTX* context, const TlsOptions& plan) {
 void identify(SSL_CTX* context, const TlsOptions& plan) {
   if (plan.certificate.empty()) return;
   ERR_clear_error();
-  // Or else OpenSSL asks for the passphrase of a key on the terminal.
+  // Otherwise OpenSSL would ask for a key's passphrase on the terminal.
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
   if (SSL_CTX_use_certificate_chain_file(context, plan.certificate.c_str()) != 1) {
     throw unusable("certificate", plan.certificate);
@@ -172,13 +171,13 @@ void identify(SSL_CTX* context, const TlsOptions& plan) {
 
 void expect(SSL* session, const std::string& host, bool insecure) {
   const bool is_address = endpoint_of_literal(host, 0).has_value();
-  // The dot that makes a name absolute is part of no certificate.
+  // The final dot of an absolute name does not occur in certificates.
   auto name = is_address ? host.substr(0, host.find('%')) : host;
   if (!is_address && !name.empty() && name.back() == '.') name.pop_back();
-  // An empty name would be no check at all.
+  // With an empty name OpenSSL would not check anything.
   bool is_set = !name.empty();
   if (!is_address) {
-    // What SSL_set_tlsext_host_name stands for, with an old cast that warnings are about.
+    // The expansion of SSL_set_tlsext_host_name, without its old-style cast.
     is_set = is_set && SSL_ctrl(session, SSL_CTRL_SET_TLSEXT_HOSTNAME,
                                 TLSEXT_NAMETYPE_host_name, name.data()) == 1;
   }
@@ -192,16 +191,17 @@ void expect(SSL* session, const std::string& host, bool insecure) {
   }
   if (!is_set) {
     throw Failure(Failure::Kind::misconfigured,
-                  "no name for TLS: '" + printable(host, 200) + "'");
+                  "invalid host name for TLS: '" + printable(host, 200) + "'");
   }
 }
 
-// A server that speaks none of what is offered ends the handshake, or says nothing of it.
+// Offers a protocol (ALPN). A server that does not speak it ends the handshake or ignores
+// the offer.
 void offer(SSL* session, const std::string& protocol) {
   if (protocol.empty()) return;
   std::vector<unsigned char> names{static_cast<unsigned char>(protocol.size())};
   names.insert(names.end(), protocol.begin(), protocol.end());
-  // Unlike others of OpenSSL it returns 0 for success.
+  // Unlike other OpenSSL functions it returns 0 for success.
   if (SSL_set_alpn_protos(session, names.data(), static_cast<unsigned>(names.size())) !=
       0) {
     throw std::bad_alloc();
@@ -225,7 +225,7 @@ Tls::Tls(const TlsOptions& plan, const std::string& host, int fd, std::string se
 
 Tls::~Tls() = default;
 
-// What is left from elsewhere would be taken for the reason of a failure of ours.
+// Errors left over from other calls would be taken for the reason of ours.
 void Tls::forget_errors() {
   ERR_clear_error();
   errno = 0;
@@ -241,7 +241,7 @@ Progress Tls::write(std::string_view bytes) {
   std::size_t written = 0;
   auto progress =
       progress_of(SSL_write_ex(session_.get(), bytes.data(), bytes.size(), &written));
-  // The server's end of the conversation is not a success of ours.
+  // If the server has ended the connection, the write has not succeeded.
   if (progress.state == Progress::State::done && written == 0) {
     return {Progress::State::failed, 0, EPIPE};
   }
@@ -295,7 +295,7 @@ Progress Tls::progress_of(int result) {
                   server_ + " closed the connection during the TLS handshake");
   }
   throw Failure(Failure::Kind::unreachable,
-                "no TLS with " + server_ + ": " + reason_of_openssl());
+                "cannot start TLS with " + server_ + ": " + reason_of_openssl());
 }
 
 }  // namespace dlock::net

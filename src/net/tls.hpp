@@ -1,4 +1,4 @@
-// TLS over a socket, by OpenSSL.
+// TLS over a socket, with OpenSSL.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -13,18 +13,18 @@
 
 namespace dlock::net {
 
-// One session, as a client. TLS 1.2 or later; unless the plan says otherwise, the
-// server's certificate has to be of an authority that is trusted and to name `host`
-// among its alternative names, with wildcards for a whole label at most.
+// One TLS session, as a client, with TLS 1.2 or later. Unless the plan says otherwise,
+// the server's certificate has to be issued by a trusted authority and to contain `host`
+// as an alternative name; a wildcard may only stand for a whole label.
 class Tls {
  public:
-  // On a connected socket of the caller's. Nothing of OpenSSL is set up before the first
-  // one. Throws Failure (misconfigured) for files of the plan that cannot be used.
+  // Uses the caller's connected socket. OpenSSL is not initialized before the first
+  // session. Throws Failure (misconfigured) for files of the plan that cannot be used.
   Tls(const TlsOptions& plan, const std::string& host, int fd, std::string server);
   ~Tls();
 
-  // Each throws Failure for what is TLS's own: rejected for a certificate, theirs or
-  // ours, else unreachable.
+  // Each throws Failure for TLS errors: `rejected` if either side's certificate is not
+  // accepted, else `unreachable`.
   Progress shake_hands();
   Progress write(std::string_view bytes);
   Progress read(char* buffer, std::size_t size);
@@ -44,7 +44,7 @@ class Tls {
   };
 
   std::string server_;
-  int fd_;  // where it is, the session reads it
+  int fd_;  // the session reads it at this address
   std::unique_ptr<SSL_CTX, FreeContext> context_;
   std::unique_ptr<SSL, FreeSession> session_;
 };

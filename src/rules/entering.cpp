@@ -7,41 +7,41 @@
 namespace dlock::rules {
 namespace {
 
-// A reader below a reader enters even if a writer waits: that writer waits for the
-// outer run, which waits for this one.
+// A shared claim inside a shared outer run enters even if an exclusive claim waits: that
+// one waits for the outer run, which waits for this claim.
 bool joins_outer_reader(const State& state, const Claim& claim) {
   return claim.mode == Mode::shared &&
          std::any_of(state.holders.begin(), state.holders.end(),
                      [&](const Holder& holder) {
-                       return holder.mode == Mode::shared && is_above(claim, holder);
+                       return holder.mode == Mode::shared && is_outer_run(claim, holder);
                      });
 }
 
 }  // namespace
 
-bool is_above(const Claim& claim, const Holder& holder) {
-  return !holder.ended && std::find(claim.held_above.begin(), claim.held_above.end(),
-                                    holder.fence) != claim.held_above.end();
+bool is_outer_run(const Claim& claim, const Holder& holder) {
+  return !holder.ended && std::find(claim.outer_fences.begin(), claim.outer_fences.end(),
+                                    holder.fence) != claim.outer_fences.end();
 }
 
-std::optional<Fence> blocked_from_above(const State& state, const Claim& claim) {
+std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim) {
   std::optional<Fence> above;
   bool others = std::any_of(state.waiters.begin(), state.waiters.end(),
                             [](const Waiter& w) { return w.promised_until.has_value(); });
   for (const auto& holder : state.holders) {
-    if (is_above(claim, holder)) {
+    if (is_outer_run(claim, holder)) {
       above = holder.fence;
     } else {
       others = true;
     }
   }
-  // Somebody else's slot can become free.
+  // Another holder's slot can become free.
   const bool can_wait = claim.mode == Mode::exclusive && claim.slots > 1 && others;
   return can_wait ? std::nullopt : above;
 }
 
 bool can_enter(const State& state, const Claim& claim, Moment now) {
-  // Those that were promised it already count as if they held it.
+  // Waiters with a promise already count like holders.
   const bool nobody_waits = std::all_of(
       state.waiters.begin(), state.waiters.end(),
       [](const Waiter& waiter) { return waiter.passed_over || waiter.promised_until; });

@@ -1,4 +1,4 @@
-// Whether a claim that has no place in the queue can have the lock, or wait for it.
+// Decides whether a claim that is not in the queue can have the lock, or wait for it.
 #pragma once
 
 #include <optional>
@@ -8,17 +8,17 @@
 
 namespace dlock::rules {
 
-// Whether it can have the lock now: there is room, and it overtakes nobody.
+// Whether the claim can be granted the lock now: there is room, and it overtakes nobody.
 bool can_enter(const State& state, const Claim& claim, Moment now);
 
 // Whether the holder is an outer run of the claim.
-bool is_above(const Claim& claim, const Holder& holder);
+bool is_outer_run(const Claim& claim, const Holder& holder);
 
-// The grant of an outer run that the claim would wait for without end.
-std::optional<Fence> blocked_from_above(const State& state, const Claim& claim);
+// The grant of an outer run for which the claim would wait forever.
+std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim);
 
-// Whether so many wait that the claim does not want to. Those that it would supersede do
-// not count, nor do the dead.
+// Whether the queue is too long for the claim (Claim::max_queue). Waiters that it would
+// supersede do not count, nor do dead ones.
 bool is_full(const State& state, const Claim& claim, const Lives& lives);
 
 }  // namespace dlock::rules

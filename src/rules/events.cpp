@@ -51,7 +51,7 @@ Event broken_event(const LockName& lock, const Holder& holder,
   return event;
 }
 
-// How `holder`, who is gone, has gone.
+// The event for the end of `holder`, which is gone.
 Event event_of_end(const Holder& holder, const LockName& lock, const Cause& cause,
                    Moment now) {
   const bool ran_out = holder.ends_at && *holder.ends_at <= now.boot;
@@ -75,7 +75,7 @@ std::vector<Event> events_between(const State& before, const State& after,
                                   const LockName& lock, const Cause& cause, Moment now) {
   std::vector<Event> events;
   auto holders = before.holders;
-  // Who comes to an empty lock may name another number.
+  // A claim on an unused lock may set another number of slots.
   auto slots = before.slots;
   const auto add = [&](Event event) {
     event.free = free_of(holders, slots);

@@ -1,4 +1,4 @@
-// What happens to a lock, for those who watch it.
+// Derives the events of a lock, for `dlock watch`.
 #pragma once
 
 #include <optional>
@@ -10,19 +10,19 @@
 
 namespace dlock::rules {
 
-// Why a holder may be gone, if it did not just end.
+// Why a holder is gone, if it did not just end.
 struct Cause {
   std::optional<Token> released_by;
   std::optional<RunEnd> end;  // of its run
   std::vector<Fence> broken;
-  std::optional<TakenBy> taken_by;  // who has broken them
+  std::optional<TakenBy> taken_by;  // who broke them
 };
 
-// What has happened to a lock between two of its states, in order.
+// The events between two states of a lock, in order.
 std::vector<Event> events_between(const State& before, const State& after,
                                   const LockName& lock, const Cause& cause, Moment now);
 
-// That a run was ended whose lease somebody else had taken, or nobody knew any more.
+// The event of a run that was ended because its lease was taken or had vanished.
 Event lost_event(const Holder& holder, const LockName& lock, const State& state,
                  Moment now);
 

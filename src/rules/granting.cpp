@@ -44,7 +44,7 @@ Holder& grant_to(State& state, const Ask& ask, Moment now) {
       ask.claim.attached && ask.claim.mode == Mode::exclusive && ask.claim.slots == 1;
   holder.min_hold = ask.claim.min_hold;
   if (!ask.claim.attached) {
-    // Who asked goes its way, and only the clock ends the lease.
+    // The process that acquired it exits, and only the clock ends the lease.
     holder.party.session = 0;
     if (ask.claim.on_behalf_of != 0) holder.party.pid = ask.claim.on_behalf_of;
     holder.for_pid = ask.claim.for_pid;
@@ -53,8 +53,8 @@ Holder& grant_to(State& state, const Ask& ask, Moment now) {
   return state.holders.emplace_back(std::move(holder));
 }
 
-// Has the lock held on for a run that ended too soon. It is nobody's any more: what was
-// the holder's claim would be a new one.
+// Keeps the lock taken for a run that ended before min_hold. It belongs to nobody then:
+// the claim of the old holder would be a new one.
 void keep(Holder& holder) {
   holder.ended = true;
   holder.ends_at = later(holder.granted_at, holder.min_hold);
@@ -63,14 +63,14 @@ void keep(Holder& holder) {
   holder.command = 0;
 }
 
-// With several holders, the one now in front of the queue has more of them to watch
-// than it knew of. With one, it watches that one already: it stood right behind it.
+// With several holders, the first waiter has to watch a new one. With one holder it
+// watches that one already, because it was right behind it.
 void tell_of_grant(State& state, Moment now, Consequences& consequences) {
   const auto& holder = state.holders.back();
   if (state.slots != 1 || holder.mode != Mode::exclusive) {
     wake_the_head(state, consequences);
   }
-  if (holder.counts) dismiss(state, now, consequences);
+  if (holder.counts) deduplicate_waiters(state, now, consequences);
 }
 
 Busy busy(const State& state, std::size_t place, Moment now) {
@@ -81,7 +81,7 @@ Busy busy(const State& state, std::size_t place, Moment now) {
   return answer;
 }
 
-// Takes over the number of slots that the claim names where nobody is there to disagree.
+// Adopts the claim's number of slots if nobody uses another one.
 bool agrees_on_slots(State& state, const Claim& claim) {
   const bool queued = waiter_of(state, claim.token) != state.waiters.end();
   if (state.holders.empty() && state.waiters.size() == (queued ? 1u : 0u)) {
@@ -90,15 +90,16 @@ bool agrees_on_slots(State& state, const Claim& claim) {
   return state.slots == claim.slots;
 }
 
-// Nothing if the command has to run.
+// Returns nothing if the command has to run.
 std::optional<Answer> answer_to_dedupe(State& state, const Ask& ask, Moment now,
                                        const Lives& lives, Consequences& consequences) {
-  if (const auto above = blocked_from_above(state, ask.claim)) return HeldAbove{*above};
+  if (const auto above = blocking_outer_run(state, ask.claim))
+    return HeldByOuterRun{*above};
   auto run = counting_run(state, *ask.claim.dedupe, ask.queue, now);
   if (!run) return std::nullopt;
   const auto own = waiter_of(state, ask.claim.token);
   if (own != state.waiters.end()) {
-    // It may have been promised the lock just now.
+    // It may just have been promised the lock.
     std::erase(consequences.wake, ask.party.session);
     state.waiters.erase(own);
     promise_to_the_next(state, now, lives, consequences);
@@ -106,8 +107,8 @@ std::optional<Answer> answer_to_dedupe(State& state, const Ask& ask, Moment now,
   return Deduplicated{std::move(*run)};
 }
 
-// The lock for the claim, if nobody takes it away from it at once. A lease that nobody
-// could be told of is left to those who wait to take it.
+// The grant, unless a waiter takes the lock from it at once. A lease whose holder cannot
+// be notified is left for the replacing waiters to take.
 Answer granted(State& state, const Ask& ask, Moment now, const Lives& lives,
                Consequences& consequences) {
   auto& holder = grant_to(state, ask, now);
@@ -119,7 +120,7 @@ Answer granted(State& state, const Ask& ask, Moment now, const Lives& lives,
       wake_replacers(state, consequences);
     }
   }
-  // This process needs no waking: it is the one that asks.
+  // The asking process need not be woken.
   std::erase(consequences.wake, ask.party.session);
   const auto grant = grant_of(holder, now);
   tell_of_grant(state, now, consequences);
@@ -148,7 +149,8 @@ Answer answer_to_newcomer(State& state, const Ask& ask, Moment now, const Lives&
   const Claim& claim = ask.claim;
   bool enters = can_enter(state, claim, now);
   if (!enters) {
-    if (const auto above = blocked_from_above(state, claim)) return HeldAbove{*above};
+    if (const auto above = blocking_outer_run(state, claim))
+      return HeldByOuterRun{*above};
     if (ask.queue == Queue::stay_out) return busy(state, 0, now);
     if (ask.queue == Queue::refuse || is_full(state, claim, lives)) {
       ++state.refused;
@@ -182,20 +184,20 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
            Consequences& consequences) {
   const Claim& claim = ask.claim;
   remove_dead_holders(state, now, lives, consequences);
-  remove_dead_dismissed(state, lives, consequences);
+  remove_dead_answered(state, lives, consequences);
 
   if (const auto own = holder_of(state, claim.token); own != state.holders.end()) {
     if (!claim.attached) own->ends_at = later(now.boot, claim.ttl);
     return grant_of(*own, now);
   }
   if (auto own = waiter_of(state, claim.token); own != state.waiters.end()) {
-    // One that comes late has its place again, as long as nobody else was promised it.
+    // A late waiter gets its place back as long as nobody else was promised it.
     if (!is_promised(*own, now)) own->promised_until.reset();
     own->passed_over = false;
     remove_dead_predecessors(state, own, lives, consequences);
   }
   promise_to_the_next(state, now, lives, consequences);
-  if (const auto own = dismissed_of(state, claim.token); own != state.dismissed.end()) {
+  if (const auto own = answered_of(state, claim.token); own != state.answered.end()) {
     return own->newer ? Answer(*own->newer) : Deduplicated{own->by};
   }
   if (!agrees_on_slots(state, claim)) return SlotsDiffer{state.slots};
@@ -213,15 +215,15 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
                 Moment now, const Lives& lives, Consequences& consequences) {
   auto outcome = Release::not_ours;
   bool kept = false;
-  // First, so that a run that vanished does not become the last one.
+  // First, so that a vanished run does not become the last run.
   remove_dead_holders(state, now, lives, consequences, end ? &token : nullptr);
-  remove_dead_dismissed(state, lives, consequences);
+  remove_dead_answered(state, lives, consequences);
   if (const auto own = holder_of(state, token); own != state.holders.end()) {
     outcome = Release::released;
     if (end) {
       const auto run = ended_run(*own, *end, now);
       note_run(state, run);
-      if (end->is_shared && run.counts) dismiss_joined(state, run, consequences);
+      if (end->is_shared && run.counts) deduplicate_joined(state, run, consequences);
     } else if (is_by_hand(*own)) {
       consequences.vanished.push_back(lease_by_hand(*own, now));
     }
@@ -232,13 +234,13 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
     } else {
       state.holders.erase(own);
     }
-    dismiss(state, now, consequences);
+    deduplicate_waiters(state, now, consequences);
   }
   if (const auto own = waiter_of(state, token); own != state.waiters.end()) {
     state.waiters.erase(own);
   }
-  if (const auto own = dismissed_of(state, token); own != state.dismissed.end()) {
-    state.dismissed.erase(own);
+  if (const auto own = answered_of(state, token); own != state.answered.end()) {
+    state.answered.erase(own);
   }
   promise_to_the_next(state, now, lives, consequences);
   if (kept) wake_the_head(state, consequences);
@@ -268,7 +270,7 @@ Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
 
 void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences) {
   remove_dead_holders(state, now, lives, consequences);
-  remove_dead_dismissed(state, lives, consequences);
+  remove_dead_answered(state, lives, consequences);
   promise_to_the_next(state, now, lives, consequences);
 }
 

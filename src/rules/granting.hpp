@@ -1,7 +1,8 @@
 // The rules of granting, as plain functions on the state of one lock.
 //
-// They are those of every store. Nothing here reads a clock, a file or a process: moments
-// and lives come in as arguments, whom to wake goes out as a value.
+// Every store follows them. No function here reads a clock, a file or a process: times
+// and the liveness of processes are arguments, and the sessions to wake are part of the
+// result.
 #pragma once
 
 #include <optional>
@@ -13,36 +14,37 @@
 
 namespace dlock::rules {
 
-// A claim with what only the store's side of it knows.
+// A claim and the store's knowledge of its process.
 struct Ask {
   const Claim& claim;
   const Party& party;
   Queue queue = Queue::stay_out;
 };
 
-// Grants, or says why not; see Store::ask. Dead holders are cleared first, promises
-// of the dead and the late lapse, and a free lock is promised to the first waiters
-// that fit, past stopped ones, before the claim is looked at.
+// Grants the lock, or returns why not; see Claimant::ask. First removes dead holders,
+// lapses promises that were made to dead waiters or not taken in time, and promises a
+// free lock to the first waiters that fit, skipping stopped ones; then it considers the
+// claim.
 Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
            Consequences& consequences);
 
-// Takes `token` out of holders and waiters and promises what became free. If it held,
-// `end` becomes the last run.
+// Removes `token` from the holders and waiters, and promises what became free. If it was
+// a holder, `end` becomes the last run.
 Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
                 Moment now, const Lives& lives, Consequences& consequences);
 
-// Takes in how a run of `holder` has ended, who does not hold any more.
+// Records the end of the run of `holder`, which no longer holds the lock.
 void note_lost(State& state, const Holder& holder, const RunEnd& end, Moment now);
 
-// Sets the lease of the holder `token` to `ttl` from now; see Store::renew. A lease that
-// its processes keep alive stays as it is.
+// Extends the lease of the holder `token` to `ttl` from now; see Claimant::renew. A lease
+// that lasts as long as its processes does not change.
 Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
               const Lives& lives, Consequences& consequences);
 
-// Clears holders that are gone, and promises what became free.
+// Removes holders that are gone, and promises what became free.
 void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences);
 
-// Notes the command of the holder `token`; nothing if it does not hold.
+// Records the command of the holder `token`; does nothing if it is not a holder.
 void note_command(State& state, const Token& token, const CommandProcess& command);
 
 }  // namespace dlock::rules

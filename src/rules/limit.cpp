@@ -7,9 +7,9 @@
 namespace dlock::rules {
 namespace {
 
-// A clock that was set back would keep every stamp for so much longer. Time has then
-// stood still since the last one. (No hand sets the clock of a boot, but containers may
-// have clocks of their own.)
+// If the clock was set back, every stamp would count for that much longer. So the stamps
+// are moved as if no time had passed since the last one. (The boot clock cannot be set,
+// but containers may have clocks of their own.)
 void follow_clock(LimitState& state, Clock::time_point now) {
   if (state.stamps.empty() || state.stamps.back() <= now) return;
   const auto back = state.stamps.back() - now;
@@ -26,11 +26,11 @@ void tidy(LimitState& state, Clock::time_point now) {
                 [&](const Turn& turn) { return turn.at + turn_holds <= now; });
 }
 
-// Who waits behind one that is a period late has lost that turn to it, and loses no more.
-// Who only asks lets everybody in line go first.
+// A waiter behind a turn that is a period late has lost that turn's time, and loses no
+// more. A client that only asks lets the whole queue go first.
 enum class Behind { those_in_time, all };
 
-// When one behind the first `place` of the line can be admitted, as far as is known.
+// When a client behind the first `place` waiters can be admitted, as far as is known.
 Clock::time_point turn_behind(const LimitState& state, std::size_t place, Behind behind,
                               Clock::time_point now) {
   std::vector<Clock::time_point> before;
@@ -40,7 +40,7 @@ Clock::time_point turn_behind(const LimitState& state, std::size_t place, Behind
   }
   const std::size_t most = state.rate.most;
   if (before.size() >= most) {
-    // The one that has to be admitted a period before it.
+    // The admission that has to be a period earlier.
     const auto at = before[before.size() - most];
     const auto turn = at + state.rate.period;
     return turn > now ? turn : at + turn_holds;
@@ -49,7 +49,7 @@ Clock::time_point turn_behind(const LimitState& state, std::size_t place, Behind
   return state.stamps[state.stamps.size() + before.size() - most] + state.rate.period;
 }
 
-// That of one who asks now, and would not wait.
+// The turn of a newcomer.
 Clock::time_point next_turn(const LimitState& state, Clock::time_point now) {
   return turn_behind(state, state.turns.size(), Behind::all, now);
 }

@@ -1,6 +1,6 @@
 // The rules of rate limits, as plain functions on the state of one limit.
 //
-// They are those of limit.lua, too. Moments come in as arguments, nothing is waited for.
+// limit.lua follows them, too. Times are arguments, and nothing waits.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@
 
 namespace dlock::rules {
 
-// One who waits, and from when on it is to ask again.
+// A waiter, and the time from which it is to ask again.
 struct Turn {
   Token token;
   Clock::time_point at;
-  std::string host = {};  // both for those who look
+  std::string host = {};  // both for display
   pid_t pid = 0;
 };
 
@@ -25,24 +25,25 @@ struct LimitState {
   std::vector<Turn> turns;                // in order of arrival
 };
 
-// Admits, or says when; see Store::admit. What is older than the period, and turns that
-// have lapsed, are dropped first.
+// Admits the claim, or returns when it can be admitted; see RateLimits::admit. First
+// drops stamps older than the period and turns that have lapsed.
 //
-// Who is in place k of the line (from 0) can be admitted as soon as the stamp is a period
-// old that will be the rate-th newest once the k before it are admitted. While k is less
-// than the rate that stamp is there already, so however late those before it take their
-// turns, its own stays the same. One that is a period late counts no more for those who
-// wait behind it, or it would cost them more than its turn where periods are short; but
-// it keeps its place until its turn lapses.
+// The waiter in position k of the queue (from 0) can be admitted once a certain stamp is
+// a period old: the one that will be the rate-th newest after the k waiters before it
+// were admitted. While k is less than the rate, that stamp exists already, so the
+// waiter's turn does not change however late those before it take theirs. A turn that is
+// a period late no longer counts for those behind it: where periods are short, it would
+// otherwise delay them by more than one turn. But it keeps its place until its turn
+// lapses.
 RateAnswer admit(LimitState& state, const RateClaim& claim, Clock::time_point now);
 
-// Whether it had a place in line.
+// Removes the waiter. Returns whether it was in the queue.
 bool withdraw(LimitState& state, const Token& token);
 
-// What there is to see of it; see RateLimits::look.
+// The limit for display; see RateLimits::look.
 LimitInfo look(LimitState state, Clock::time_point now);
 
-// Whether nothing of it is of consequence any more.
+// Whether the state no longer matters and can be removed.
 bool is_out_of_use(const LimitState& state, Clock::time_point now);
 
 }  // namespace dlock::rules

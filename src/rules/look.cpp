@@ -32,7 +32,7 @@ HolderInfo info_of(const Holder& holder, Moment now) {
   info.held = whole_milliseconds(now.boot - holder.granted_at);
   info.attached = holder.party.session != 0;
   info.for_pid = holder.for_pid;
-  info.kept = holder.ended;
+  info.run_ended = holder.ended;
   info.broken = holder.broken;
   if (holder.ends_at) info.expires_in = whole_milliseconds(*holder.ends_at - now.boot);
   return info;
@@ -92,7 +92,7 @@ std::optional<Loss> loss_of(const State& state, const Token& token) {
 }
 
 bool is_out_of_use(const State& state, Moment now, const Lives& lives) {
-  if (now.wall - state.used <= WallTime(runs_kept_for)) return false;
+  if (now.wall - state.used <= WallTime(run_retention)) return false;
   const bool held =
       std::any_of(state.holders.begin(), state.holders.end(),
                   [&](const Holder& holder) { return !is_over(holder, now, lives); });

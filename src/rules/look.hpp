@@ -1,4 +1,4 @@
-// What the state of a lock shows.
+// Describes the state of a lock.
 #pragma once
 
 #include <optional>
@@ -9,20 +9,21 @@
 
 namespace dlock::rules {
 
-// The state as `status` shows it: without the dead, who are left where they are.
+// The state as `status` shows it, without dead holders and waiters, which are not
+// removed.
 LockInfo info_of(const State& state, const LockName& lock, Moment now,
                  const Lives& lives);
 HolderInfo info_of(const Holder& holder, Moment now);
-Taker taker_of(const TakenBy& taken_by);  // the user is the number of the account
+Taker taker_of(const TakenBy& taken_by);  // the user is the numeric user id
 
-// Whether there are holders that are gone, but not cleared yet.
+// Whether there are holders that are gone and not yet removed.
 bool is_untidy(const State& state, Moment now, const Lives& lives);
 
-// Why the lease that `token` was granted is lost; nothing if it holds.
+// Why the lease of `token` is lost; nothing if it holds.
 std::optional<Loss> loss_of(const State& state, const Token& token);
 
-// Whether nothing about this lock is worth keeping any more. Nobody may ever come to
-// clear the dead.
+// Whether the state no longer matters and can be removed. There may be dead entries that
+// nobody will ever remove.
 bool is_out_of_use(const State& state, Moment now, const Lives& lives);
 
 }  // namespace dlock::rules

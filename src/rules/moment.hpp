@@ -12,8 +12,8 @@ struct Moment {
   static Moment now() { return {Clock::now(), wall_now()}; }
 };
 
-// Whether a time that was read from a file can be one: later than the epoch, and of a
-// year of four digits.
+// Whether a time read from a file is plausible: after the epoch, with a year of four
+// digits.
 constexpr bool is_possible(WallTime time) {
   constexpr WallTime year_10000 = std::chrono::seconds(253'402'300'800);
   return time >= WallTime(0) && time < year_10000;

@@ -7,12 +7,12 @@
 namespace dlock::rules {
 namespace {
 
-// How often the first two in line look again though nothing woke them. Everything
-// they wait for wakes them; this is for what no kernel tells (a lost datagram).
+// How often the first two waiters check although nothing woke them. Everything that they
+// wait for wakes them; this covers events that get lost (a datagram).
 constexpr milliseconds safety_net{1000};
 
-// The same for those behind, who rely on the ones in front being there: one that has
-// many in front looks seldom, so that all looks together stay few.
+// The same for the waiters behind them, which rely on those in front. The further back a
+// waiter is, the less often it checks, so that the total number of checks stays small.
 constexpr milliseconds slow_safety_net{20'000};
 milliseconds safety_net_at(std::size_t place) {
   if (place <= 2) return safety_net;
@@ -20,11 +20,12 @@ milliseconds safety_net_at(std::size_t place) {
                   slow_safety_net);
 }
 
-// Between two who look whether a promise in front of them has lapsed.
+// The interval between the checks of two waiters whether a promise in front of them has
+// lapsed.
 constexpr milliseconds look_after_each_other{10};
 
-// Takes promises from the dead and from those that let them lapse. Whether there was one
-// of the latter.
+// Withdraws promises from dead waiters and from those that let them lapse. Returns
+// whether any lapsed.
 bool end_promises(State& state, Moment now, const Lives& lives,
                   Consequences& consequences) {
   bool lapsed = false;
@@ -71,7 +72,7 @@ void remove_dead_holders(State& state, Moment now, const Lives& lives,
   std::erase_if(state.holders, [&](const Holder& holder) {
     if (self != nullptr && holder.party.token == *self) return false;
     if (!is_over(holder, now, lives)) return false;
-    // It may have died before it removed the socket that it waited with.
+    // It may have died before it removed the socket on which it waited.
     if (holder.party.session != 0) consequences.dead.push_back(holder.party.session);
     if (holder.command != 0) {
       note_run(state, vanished_run(holder));
@@ -83,10 +84,10 @@ void remove_dead_holders(State& state, Moment now, const Lives& lives,
   });
 }
 
-void remove_dead_dismissed(State& state, const Lives& lives, Consequences& consequences) {
-  std::erase_if(state.dismissed, [&](const Dismissed& dismissed) {
-    if (lives.lives(dismissed.waiter)) return false;
-    consequences.dead.push_back(dismissed.waiter.party.session);
+void remove_dead_answered(State& state, const Lives& lives, Consequences& consequences) {
+  std::erase_if(state.answered, [&](const AnsweredWaiter& answered) {
+    if (lives.lives(answered.waiter)) return false;
+    consequences.dead.push_back(answered.waiter.party.session);
     return true;
   });
 }
@@ -128,21 +129,21 @@ void promise_to_the_next(State& state, Moment now, const Lives& lives,
   }
 }
 
-void dismiss(State& state, Moment now, Consequences& consequences) {
+void deduplicate_waiters(State& state, Moment now, Consequences& consequences) {
   std::erase_if(state.waiters, [&](const Waiter& waiter) {
     if (!waiter.dedupe) return false;
     const auto run = counting_run(state, *waiter.dedupe, Queue::join, now);
     if (!run) return false;
-    state.dismissed.push_back({waiter, *run});
+    state.answered.push_back({waiter, *run});
     consequences.wake.push_back(waiter.party.session);
     return true;
   });
 }
 
-void dismiss_joined(State& state, const RunInfo& run, Consequences& consequences) {
+void deduplicate_joined(State& state, const RunInfo& run, Consequences& consequences) {
   std::erase_if(state.waiters, [&](const Waiter& waiter) {
     if (!waiter.dedupe || !waiter.dedupe->joins) return false;
-    state.dismissed.push_back({waiter, run});
+    state.answered.push_back({waiter, run});
     consequences.wake.push_back(waiter.party.session);
     return true;
   });
@@ -159,10 +160,10 @@ void wake_the_head(const State& state, Consequences& consequences) {
 WaitsFor waits_for(const State& state, const Token& token, Moment now) {
   WaitsFor watch;
   watch.ask_again = now.boot;
-  std::size_t place = 1;  // of those that are not passed over: they are in nobody's way
+  std::size_t place = 1;  // not counting those passed over, which block nobody
   const Waiter* before = nullptr;
-  // When promises in front lapse. Who is right behind asks first, the others soon after
-  // it, for it may be stopped too.
+  // When promises in front lapse. The next waiter asks first, the others soon after it,
+  // because it may be stopped as well.
   auto lapses = Clock::time_point::max();
   for (const auto& waiter : state.waiters) {
     if (waiter.party.token == token) {

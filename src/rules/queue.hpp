@@ -1,4 +1,4 @@
-// The queue of a lock: to whom it is promised, who leaves it, and what a waiter watches.
+// The queue of a lock: promises to waiters, departures, and what a waiter has to watch.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,16 @@
 
 namespace dlock::rules {
 
-// How long the lock is kept for a waiter that was woken. A dead or stopped one is
-// noticed at once; this is what one costs that only seems to run (a frozen cgroup).
+// How long the lock is reserved for a waiter that was woken. A dead or stopped waiter is
+// noticed at once; this is the delay caused by one that only seems to run (a frozen
+// cgroup).
 constexpr milliseconds promise_holds{3000};
 
-// The same for who comes next after one that let its promise lapse: what froze the one
-// has often frozen those behind it too.
+// The same for the next waiter after one that let its promise lapse: what froze that one
+// has often frozen those behind it, too.
 constexpr milliseconds promise_holds_after_lapse{500};
 
-// What counts against a claim: leases, and promises that have not lapsed.
+// The leases, and the promises that have not lapsed, that count against a claim.
 struct Occupancy {
   unsigned exclusive = 0;
   unsigned shared = 0;
@@ -30,53 +31,54 @@ struct Occupancy {
 
 Occupancy occupancy_of(const State& state, Moment now);
 
-// A promise further off than it can be was made on another clock (another time
-// namespace), and is no promise.
+// Whether the waiter has a valid promise. One that ends too far in the future was made on
+// another clock (another time namespace) and does not count.
 bool is_promised(const Waiter& waiter, Moment now);
 
-// Removes holders whose lease is over, and notes their runs as vanished. But for `self`,
-// who is about to say how it has ended.
+// Removes holders whose lease has ended, and records their runs as vanished, except
+// `self`, which is about to report its end.
 void remove_dead_holders(State& state, Moment now, const Lives& lives,
                          Consequences& consequences, const Token* self = nullptr);
 
-// Removes those that died before they could ask why they were woken.
-void remove_dead_dismissed(State& state, const Lives& lives, Consequences& consequences);
+// Removes answered waiters that died before they read their answer.
+void remove_dead_answered(State& state, const Lives& lives, Consequences& consequences);
 
-// A waiter wakes when the one right before it dies. It then has to find the next
-// living one to watch, or it would wake again at once.
+// Removes dead waiters right before `own`. A waiter wakes when the one before it dies;
+// then it has to watch the next living one, or it would wake again at once.
 void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
                               const Lives& lives, Consequences& consequences);
 
-// Promises what is free to the first waiters that fit, in order, and wakes them. Stops
-// at the first that lives and does not fit: nobody overtakes. Those that are stopped are
-// passed over where others stand behind them (to ask costs a look at /proc, some 30 µs);
-// they are woken too, so that they ask for their places when they go on.
+// Promises free slots to the first waiters that fit, in order, and wakes them. Stops at
+// the first living waiter that does not fit, so nobody overtakes. A stopped waiter is
+// skipped if others are behind it (the check reads /proc, some 30 µs); it is woken as
+// well, so that it asks for its place when it continues.
 void promise_to_the_next(State& state, Moment now, const Lives& lives,
                          Consequences& consequences);
 
-// Takes those out of the queue that wait for what another run has done or does.
-void dismiss(State& state, Moment now, Consequences& consequences);
+// Removes the waiters for which the run of another claim counts (Claim::dedupe), and
+// wakes them.
+void deduplicate_waiters(State& state, Moment now, Consequences& consequences);
 
-// Takes those out of the queue that have waited to join the run that has ended.
-void dismiss_joined(State& state, const RunInfo& run, Consequences& consequences);
+// Removes the waiters that wait to join the run that has ended, and wakes them.
+void deduplicate_joined(State& state, const RunInfo& run, Consequences& consequences);
 
-// What the one in front of the queue has to watch is not what it knew of.
+// Wakes the first waiter, because the holders it watches have changed.
 void wake_the_head(const State& state, Consequences& consequences);
 
-// Whom a queued waiter has to watch in order to notice in time what nobody will tell
-// it. The others sleep until they are woken.
+// What a waiter has to watch, because nobody will notify it of that. Waiters further back
+// sleep until they are woken.
 struct WaitsFor {
-  // The waiter right before it. Its death or departure is the only event that can
-  // leave this one in front without being told.
+  // The waiter right before it. Only the death or departure of that one can leave this
+  // waiter in front without a notification.
   const Party* predecessor = nullptr;
-  // In front: everyone who holds, since any of them may vanish.
+  // If it is in front: all holders, because any of them may vanish.
   std::vector<const Holder*> holders;
   // When to ask again at the latest.
   Clock::time_point ask_again;
 };
 
-// For the waiter `token` of `state`; an empty watch that asks again at once if it does
-// not queue.
+// For the waiter `token` of `state`. If it is not in the queue, there is nothing to watch
+// and it has to ask again at once.
 WaitsFor waits_for(const State& state, const Token& token, Moment now);
 
 }  // namespace dlock::rules

@@ -1,4 +1,4 @@
-// The runs of a lock, as its state tells them.
+// The runs of a lock, derived from its state.
 #pragma once
 
 #include <optional>
@@ -10,28 +10,27 @@
 
 namespace dlock::rules {
 
-// The run of `holder`, which has ended so.
+// The run of `holder` that ended with `end`.
 RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);
 
-// That of a holder that ended without anybody to say how.
+// The run of a holder that ended without a report.
 RunInfo vanished_run(const Holder& holder);
 
-// Whether it was granted by hand, and is not only held on.
+// Whether it is a lease acquired by hand, and not a lock that is only held for min_hold.
 bool is_by_hand(const Holder& holder);
 
-// What the history tells of one that was, and has ended: now, or by the clock.
+// The history entry of a lease by hand that has ended, now or by its expiry.
 RunInfo lease_by_hand(const Holder& holder, Moment now);
 
-// Makes it the last run.
+// Records it as the last run.
 void note_run(State& state, const RunInfo& run);
 
-// The run that counts as the one of a claim, if there is one. With Queue::join the claim
-// can wait for how one ends.
+// The run that counts as the claim's own, if there is one. With Queue::join the claim can
+// wait for a run to end.
 std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Queue queue,
                                     Moment now);
 
-// What goes on, and what is over though nobody has noted it yet: runs, and leases that
-// were granted by hand.
+// Runs and leases by hand that are in progress, or are over and not yet recorded.
 std::vector<RunInfo> runs_of_holders(const State& state, Moment now, const Lives& lives);
 
 }  // namespace dlock::rules

@@ -17,9 +17,10 @@ std::vector<Waiter>::iterator waiter_of(State& state, const Token& token) {
                       [&](const Waiter& w) { return w.party.token == token; });
 }
 
-std::vector<Dismissed>::iterator dismissed_of(State& state, const Token& token) {
-  return std::find_if(state.dismissed.begin(), state.dismissed.end(),
-                      [&](const Dismissed& d) { return d.waiter.party.token == token; });
+std::vector<AnsweredWaiter>::iterator answered_of(State& state, const Token& token) {
+  return std::find_if(
+      state.answered.begin(), state.answered.end(),
+      [&](const AnsweredWaiter& d) { return d.waiter.party.token == token; });
 }
 
 void note_past_run(State& state, const RunInfo& run) { add_to_history(state.runs, run); }

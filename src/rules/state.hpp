@@ -1,4 +1,4 @@
-// What is known of one lock, as a value.
+// The state of one lock, as a value.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace dlock::rules {
 
-// By what the store knows a living client from a dead one; 0 is none.
+// How the store tells a living client from a dead one; 0 is no session.
 using Session = std::uint64_t;
 
-// Whose lease or place it is, and how to tell whether it still lives.
+// The owner of a lease or a place in the queue, and how to tell whether it is alive.
 struct Party {
   Token token;
   Session session = 0;
   std::int32_t pid = 0;             // of its dlock
-  std::uint64_t pid_namespace = 0;  // in which that pid means something
+  std::uint64_t pid_namespace = 0;  // in which that pid is valid
   std::uint32_t uid = 0;
   std::string host;
 };
 
-// Who has taken the lock from a holder.
+// Who took the lock from a holder.
 struct TakenBy {
   std::uint32_t uid = 0;
   std::string host;
@@ -36,7 +36,7 @@ struct TakenBy {
 
 struct Holder {
   Party party;
-  std::int32_t command = 0;        // pid, once it is known
+  std::int32_t command = 0;        // its pid, once known
   std::int64_t command_after = 0;  // boot time in ns: it started between these two
   std::int64_t command_before = 0;
   Mode mode = Mode::exclusive;
@@ -47,12 +47,12 @@ struct Holder {
   std::optional<Clock::time_point> ends_at;  // detached leases, and ended ones
   std::string label;
   std::vector<std::string> argv;
-  bool counts = false;  // its run does, for claims with Claim::dedupe
+  bool counts = false;  // whether its run counts for Claim::dedupe
   milliseconds min_hold{};
   bool for_pid = false;  // Claim::for_pid
-  bool ended = false;    // its run has, and the lock is held until ends_at
-  bool broken = false;   // it was told to end
-  std::optional<TakenBy> taken_by = std::nullopt;  // if it is broken, and that is known
+  bool ended = false;    // its run has ended, and the lock is held until ends_at
+  bool broken = false;   // it was notified to end
+  std::optional<TakenBy> taken_by = std::nullopt;  // if it is broken, and if known
 };
 
 struct Waiter {
@@ -60,21 +60,22 @@ struct Waiter {
   Mode mode = Mode::exclusive;
   WallTime since{};
   Clock::time_point queued_at;
-  // Until when the lock is kept for this waiter to confirm.
+  // Until when the lock is reserved for this waiter to take.
   std::optional<Clock::time_point> promised_until;
-  // It let a promise lapse (it is stopped, say): others go first until it asks again.
+  // It let a promise lapse, for example because it is stopped: others go first until it
+  // asks again.
   bool passed_over = false;
   std::optional<Dedupe> dedupe;
   bool supersedes = false;
   bool replaces = false;
 };
 
-// A waiter that has left the queue because of a run that counts as its own, or of a newer
-// claim, and may not know it yet.
-struct Dismissed {
+// A waiter that has left the queue because another run counts as its own or a newer claim
+// superseded it, and that may not have read this answer yet.
+struct AnsweredWaiter {
   Waiter waiter;
   RunInfo by;
-  std::optional<Superseded> newer = std::nullopt;  // in the place of a run
+  std::optional<Superseded> newer = std::nullopt;  // if it was superseded
 };
 
 struct State {
@@ -85,21 +86,21 @@ struct State {
   std::vector<Waiter> waiters;  // in order of arrival
   std::optional<RunInfo> last_run;
   PastRuns past;
-  std::vector<Dismissed> dismissed;
-  std::vector<RunInfo> runs;  // that are over, the last that ended first
-  // How many claims, see LockInfo.
+  std::vector<AnsweredWaiter> answered;
+  std::vector<RunInfo> runs;  // finished runs, the last ended first
+  // The number of such claims; see LockInfo.
   std::uint64_t refused = 0;
   std::uint64_t superseded = 0;
 };
 
-// The holder with this token; end() if there is none. Not one whose run has ended, which
-// has no token, though somebody may come with that.
+// The holder with this token; end() if there is none. A holder whose run has ended is not
+// returned: its token is no longer valid, even if a client still presents it.
 std::vector<Holder>::iterator holder_of(State& state, const Token& token);
 
 std::vector<Waiter>::iterator waiter_of(State& state, const Token& token);
-std::vector<Dismissed>::iterator dismissed_of(State& state, const Token& token);
+std::vector<AnsweredWaiter>::iterator answered_of(State& state, const Token& token);
 
-// Puts a run before those that are over; see add_to_history().
+// Adds a finished run; see add_to_history().
 void note_past_run(State& state, const RunInfo& run);
 
 }  // namespace dlock::rules

@@ -20,7 +20,7 @@ std::vector<Holder> take_from(State& state, IsMeant is_meant, const TakenBy& tak
     holder.broken = true;
     if (is_by_hand(holder)) consequences.vanished.push_back(lease_by_hand(holder, now));
   }
-  // What ends by the clock has nobody who could be told.
+  // A lease that ends by the clock has no process to notify.
   std::erase_if(state.holders, [](const Holder& h) { return h.broken && h.ends_at; });
   return found;
 }
@@ -31,7 +31,7 @@ std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
                                  const TakenBy& taker, Moment now, const Lives& lives,
                                  Consequences& consequences) {
   remove_dead_holders(state, now, lives, consequences);
-  remove_dead_dismissed(state, lives, consequences);
+  remove_dead_answered(state, lives, consequences);
   auto found = take_from(
       state,
       [&](const Holder& holder) {
@@ -52,7 +52,7 @@ std::vector<Fence> fences_of(const std::vector<Holder>& holders) {
 bool replace_holders(State& state, const Claim& claim, const Party& taker, Moment now,
                      Consequences& consequences) {
   auto taken = take_from(
-      state, [&](const Holder& holder) { return !is_above(claim, holder); },
+      state, [&](const Holder& holder) { return !is_outer_run(claim, holder); },
       replacing(taker), now, consequences);
   for (auto& holder : taken) consequences.broken.push_back(std::move(holder));
   return !taken.empty();
@@ -80,11 +80,11 @@ bool supersede(State& state, const Party& newer, const Lives& lives,
   const auto superseded = std::erase_if(state.waiters, [&](const Waiter& waiter) {
     if (!waiter.supersedes) return false;
     if (lives.lives(waiter)) ++state.superseded;
-    state.dismissed.push_back({waiter, {}, Superseded{newer.host, newer.pid}});
+    state.answered.push_back({waiter, {}, Superseded{newer.host, newer.pid}});
     consequences.wake.push_back(waiter.party.session);
     return true;
   });
-  // Who is in front now has to watch what that one did.
+  // The new first waiter has to watch what the removed one watched.
   if (superseded > 0) wake_the_head(state, consequences);
   return superseded > 0;
 }

@@ -1,4 +1,4 @@
-// Taking the lock from those who hold it, and the place in line from an older claim.
+// Takes the lock from its holders, or a place in the queue from an older claim.
 #pragma once
 
 #include <vector>
@@ -10,31 +10,31 @@
 namespace dlock::rules {
 
 // Takes the lock from the holders that have one of `fences`; see Store::break_leases.
-// They are told that it was `taker`, and returned as they were.
+// They are notified that `taker` did so, and are returned as they were.
 std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
                                  const TakenBy& taker, Moment now, const Lives& lives,
                                  Consequences& consequences);
 
 std::vector<Fence> fences_of(const std::vector<Holder>& holders);
 
-// Takes the lock from all holders but outer runs of the claim, which is that of `taker`,
-// and notes them with the consequences, as they were. Whether there are any.
+// Takes the lock from all holders except outer runs of the claim, whose owner is `taker`,
+// and adds them to the consequences as they were. Returns whether there were any.
 bool replace_holders(State& state, const Claim& claim, const Party& taker, Moment now,
                      Consequences& consequences);
 
-// As holders are told of one whose claim takes the lock.
+// The taker that holders are notified of when a claim takes the lock.
 TakenBy replacing(const Party& taker);
 
-// The first that waits to take the lock from whoever is granted it; null if there is
-// none. Not one that is passed over, who would keep everybody from the lock for as long
-// as it is stopped; nor one that was promised the lock itself.
+// The first waiter that takes the lock from every new holder (Claim::replaces); null if
+// there is none. Skips waiters that let a promise lapse, which would keep everybody from
+// the lock for as long as they are stopped, and waiters that were promised the lock.
 const Waiter* replacer(const State& state, Moment now, const Lives& lives);
 
-// Has those who wait to take the lock from its holders ask.
+// Wakes the waiters that replace holders, so that they ask again.
 void wake_replacers(const State& state, Consequences& consequences);
 
-// Takes those out of the queue that give way to a newer claim, which is that of `newer`,
-// and counts those that live. Whether there were any.
+// Removes the waiters that the newer claim of `newer` supersedes, and counts those that
+// are alive. Returns whether there were any.
 bool supersede(State& state, const Party& newer, const Lives& lives,
                Consequences& consequences);
 

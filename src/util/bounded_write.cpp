@@ -19,15 +19,16 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// The same pipe, but not to wait for: O_NONBLOCK on the descriptor itself would be for
-// the command, too. None where it may not be opened, as somebody else's.
+// Opens the same pipe non-blocking; O_NONBLOCK on the descriptor itself would affect the
+// command, too. Not possible for a pipe that we may not open, such as another user's.
 Fd impatient(int pipe) {
   char path[32] = "/proc/self/fd/";
   std::to_chars(path + std::strlen(path), std::end(path) - 1, pipe);
   return Fd(::open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC));
 }
 
-// False with EAGAIN if that does not become true.
+// Waits until the descriptor is writable. Returns false with EAGAIN if it does not become
+// writable in time.
 bool can_be_written(int fd, steady_clock::time_point until) {
   for (;;) {
     const auto left =
@@ -54,7 +55,7 @@ bool write_within(int fd, std::string_view text, milliseconds patience) {
   const auto pipe = is_pipe ? impatient(fd) : Fd();
   while (!text.empty()) {
     if (!can_be_written(fd, until)) return false;
-    // So much there is room for in a pipe, unless others are quicker to fill it.
+    // A writable pipe has room for this much, unless another process fills it first.
     const auto part = text.substr(0, PIPE_BUF);
     const auto size = is_socket
                           ? ::send(fd, part.data(), part.size(), MSG_DONTWAIT)

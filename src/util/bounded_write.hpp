@@ -1,4 +1,4 @@
-// Writes for a reader who may have stopped reading.
+// Writes to a reader that may have stopped reading.
 #pragma once
 
 #include <chrono>
@@ -6,11 +6,11 @@
 
 namespace dlock {
 
-// Writes all of `text`, which to a pipe or a socket that is full takes no longer than
-// `patience`; to others as long as it takes. False with errno if that is not possible
-// (EAGAIN: nobody reads); a part of what is longer than PIPE_BUF may be written then.
-// Whether others who share the descriptor wait is left as it is. May be called in the
-// handler of a signal.
+// Writes all of `text`. If the descriptor is a full pipe or socket, waits for at most
+// `patience`; other descriptors may block for longer. Returns false with errno on failure
+// (EAGAIN: nobody reads); a part of a text longer than PIPE_BUF may have been written
+// then. Does not change whether the descriptor blocks for other processes. May be called
+// in a signal handler.
 bool write_within(int fd, std::string_view text, std::chrono::milliseconds patience);
 
 }  // namespace dlock

@@ -1,4 +1,4 @@
-// A checksum against damage.
+// Checksums that detect damage.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace dlock {
 
-// XXH3 with 64 bits, of `bytes` and of what `seed` is the checksum of. Against damage,
-// not against forgery: who may write a file may write anything.
+// The 64-bit XXH3 of `bytes`, seeded with an earlier checksum in `seed`. It detects
+// damage, not forgery: whoever can write a file can write anything.
 std::uint64_t checksum(std::string_view bytes, std::uint64_t seed = 0);
 
-// As it stands in files and on servers: 16 hexadecimal digits.
+// A checksum as it is stored in files and on servers: 16 hexadecimal digits.
 std::string checksum_text(std::uint64_t sum);
 
 }  // namespace dlock

@@ -35,7 +35,7 @@ Failure failure_of_named(int error_number, const std::string& what) {
 
 Failure failure_to_watch(int error_number, const std::string& what) {
   if (error_number == ENOSPC) {
-    return Failure(Failure::Kind::exhausted, what + ": too many are watched already");
+    return Failure(Failure::Kind::exhausted, what + ": too many watches");
   }
   auto failure = failure_of(error_number, what);
   if (failure.kind() != Failure::Kind::rejected) return failure;
@@ -50,7 +50,7 @@ std::optional<Failure> caught_failure() {
   } catch (const std::bad_alloc&) {
     return Failure(Failure::Kind::exhausted, "out of memory");
   } catch (const boost::system::system_error& error) {
-    // Asio throws where it makes the descriptors that it needs for itself.
+    // Asio throws while it creates its own descriptors.
     auto failure = failure_to_watch(error.code().value(), "cannot wait for events");
     if (failure.kind() == Failure::Kind::exhausted) return failure;
   } catch (...) {

@@ -1,4 +1,4 @@
-// The few ways in which the outside world fails, told apart by what to do.
+// The kinds of failure of the outside world, told apart by how to handle them.
 #pragma once
 
 #include <optional>
@@ -7,17 +7,17 @@
 
 namespace dlock {
 
-// A store, or a file the user named, failed us. The message is one line that can be
-// shown: lower case, no full stop, what failed and why.
+// A failure of a store, or of a file that the user named. The message is one line to show
+// to the user: lower case, no full stop, what failed and why.
 class Failure : public std::runtime_error {
  public:
   enum class Kind {
-    unreachable,    // cannot be reached, or answers nonsense; may pass (69)
-    rejected,       // login, rights, a directory that is not ours: stop (77)
-    misconfigured,  // wrong in itself until somebody changes it: stop (78)
+    unreachable,    // cannot be reached, or replies nonsense; may be temporary (69)
+    rejected,       // login, ACL, a directory that is not ours: stop (77)
+    misconfigured,  // wrong until somebody changes it: stop (78)
     unsupported,    // this kind of store cannot do it (78)
-    exhausted,      // this process or machine has none left (125)
-    interrupted,    // given up because the caller wants to stop
+    exhausted,      // this process or machine is out of a resource (125)
+    interrupted,    // stopped because the caller wants to stop
   };
 
   Failure(Kind kind, const std::string& message)
@@ -29,20 +29,21 @@ class Failure : public std::runtime_error {
   Kind kind_;
 };
 
-// The failure that `error_number` from a system call on a store means, with
-// "`what`: `reason`" as message.
+// The failure that `error_number` of a system call on a store means, with the message
+// "`what`: `reason`".
 Failure failure_of(int error_number, const std::string& what);
 
-// The same of a file that the user named: what is the matter with it is misconfigured.
+// The same for a file that the user named: problems with the file itself are
+// misconfigured.
 Failure failure_of_named(int error_number, const std::string& what);
 
-// The same where something was to be watched, of which a user may have only so many:
-// ENOSPC does not mean a disk then, and EPERM is no matter of the store's, but of a
-// filter of system calls.
+// The same for watching a descriptor or a file, which is limited per user: ENOSPC does
+// not mean a full disk then, and EPERM comes from a system call filter and not from the
+// store.
 Failure failure_to_watch(int error_number, const std::string& what);
 
-// What the exception that is being handled means: also those of the event loop and of
-// memory where there is none left. Nothing if it is a bug.
+// The Failure that the exception being handled stands for, including exceptions of the
+// event loop and of memory allocation. Nothing if it is a bug.
 std::optional<Failure> caught_failure();
 
 }  // namespace dlock

@@ -1,4 +1,4 @@
-// A file descriptor that closes itself.
+// A file descriptor that is closed by its destructor.
 #pragma once
 
 #include <unistd.h>
@@ -35,8 +35,8 @@ class Fd {
   int number_ = -1;
 };
 
-// Writes all of `text`; false, with errno, if that is not possible. A part of it may have
-// been written then.
+// Writes all of `text`. Returns false with errno on failure; a part of it may have been
+// written then.
 inline bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const auto size = ::write(fd, text.data(), text.size());

@@ -20,7 +20,7 @@ struct CloneArguments {
 constexpr std::uint64_t clone_into_cgroup = 0x2'0000'0000;
 constexpr long number_of_clone3 = 435;
 
-// They have to know of each fork.
+// The sanitizers have to know of each fork.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool is_sanitized = true;
 #else
@@ -41,7 +41,8 @@ pid_t clone_here(int cgroup, pid_t* pid, ForkWait wait) {
     arguments.flags |= clone_into_cgroup;
     arguments.cgroup = static_cast<std::uint64_t>(cgroup);
   }
-  // Without a stack and with memory of its own, the child goes on here, as with fork.
+  // Without a stack argument and with its own memory, the child continues here, as after
+  // fork.
   return static_cast<pid_t>(::syscall(number_of_clone3, &arguments, sizeof arguments));
 }
 

@@ -20,8 +20,8 @@ constexpr Class classes[] = {
     {"lower", std::islower}, {"print", std::isprint}, {"punct", std::ispunct},
     {"space", std::isspace}, {"upper", std::isupper}, {"xdigit", std::isxdigit}};
 
-// Takes a character off the text, or a byte where there is no valid UTF-8. As its bytes:
-// UTF-8 sorts like what it encodes.
+// Removes a character from the text, or a byte if there is no valid UTF-8, and returns
+// its bytes: UTF-8 sorts like the code points it encodes.
 std::string_view take_character(std::string_view& text) {
   const auto size = std::max<std::size_t>(first_character(text).bytes, 1);
   const auto character = text.substr(0, size);
@@ -29,7 +29,7 @@ std::string_view take_character(std::string_view& text) {
   return character;
 }
 
-// The inside of `[:...:]` and the like at the start of `rest`, which is taken off it.
+// Removes `[:...:]` or the like from the start of `rest` and returns its content.
 std::optional<std::string_view> take_named(std::string_view& rest, char mark) {
   if (rest.size() < 2 || rest[0] != '[' || rest[1] != mark) return std::nullopt;
   const char end[] = {mark, ']'};
@@ -56,8 +56,8 @@ std::string_view take_member(std::string_view& rest) {
   return take_character(rest);
 }
 
-// Whether what stands between brackets at the start of `pattern` has the character, and
-// takes it off. Nothing if no bracket closes it.
+// Removes the bracket expression at the start of `pattern` and returns whether it
+// contains the character. Nothing if the bracket is not closed.
 std::optional<bool> take_choice(std::string_view& pattern, std::string_view character) {
   auto rest = pattern.substr(1);
   const bool is_inverted = rest.starts_with('!') || rest.starts_with('^');
@@ -81,8 +81,8 @@ std::optional<bool> take_choice(std::string_view& pattern, std::string_view char
   return has != is_inverted;
 }
 
-// Takes a character off the text, and off the pattern what matches it. False if it does
-// not match.
+// Removes a character from the text and its match from the pattern. Returns false if it
+// does not match.
 bool take_match(std::string_view& pattern, std::string_view& text) {
   if (pattern.empty() || text.empty()) return false;
   const auto character = take_character(text);
@@ -98,7 +98,8 @@ bool take_match(std::string_view& pattern, std::string_view& text) {
 }  // namespace
 
 bool matches_glob(std::string_view pattern, std::string_view text) {
-  // What is behind the last `*`, and the first text that it has not been tried with.
+  // The pattern after the last `*`, and the first text position that it has not been
+  // tried at.
   std::optional<std::string_view> behind_star;
   std::string_view untried;
   while (!pattern.empty() || !text.empty()) {
@@ -107,7 +108,7 @@ bool matches_glob(std::string_view pattern, std::string_view text) {
       behind_star = pattern;
       untried = text;
     } else if (!take_match(pattern, text)) {
-      // An earlier `*` has nothing to win that this one has not.
+      // An earlier `*` cannot match where this one does not.
       if (!behind_star || untried.empty()) return false;
       take_character(untried);
       pattern = *behind_star;

@@ -1,4 +1,4 @@
-// Patterns as shells have them, glob(7).
+// Shell patterns, glob(7).
 #pragma once
 
 #include <optional>
@@ -8,12 +8,12 @@
 namespace dlock {
 
 // Whether `pattern` matches all of `text`: `*`, `?`, `[a-c]`, `[!a-c]` or `[^a-c]`, and
-// `\` before what is to stand for itself. A `*` matches slashes and leading dots, too. As
-// fnmatch(3) without flags, but both are UTF-8 whatever the locale is, and ranges go by
-// code points. Classes such as `[[:alpha:]]` are those of ASCII.
+// `\` before a literal character. A `*` also matches slashes and leading dots. Like
+// fnmatch(3) without flags, except that both are UTF-8 in every locale and ranges are
+// compared by code point. Classes such as `[[:alpha:]]` cover ASCII only.
 bool matches_glob(std::string_view pattern, std::string_view text);
 
-// The only text that `pattern` matches; nothing if there can be several, or none.
+// The only text that `pattern` matches; nothing if it can match several texts, or none.
 std::optional<std::string> literal_of(std::string_view pattern);
 
 }  // namespace dlock

@@ -4,8 +4,7 @@
 
 namespace dlock {
 
-// What this machine is called, or was when it was first asked for; empty if it has no
-// name.
+// The name of this machine when it was first asked for; empty if it has no name.
 const std::string& host_name();
 
 }  // namespace dlock

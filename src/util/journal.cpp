@@ -13,8 +13,8 @@ bool names_stream(std::string_view variable, unsigned long long device,
 }
 
 std::string line_start(Priority priority) {
-  // Inherited by whatever a service starts, also where standard error is redirected: so
-  // the variable alone proves nothing.
+  // Every process of a service inherits the variable, even if its standard error is
+  // redirected; so the variable alone proves nothing.
   const char* variable = std::getenv("JOURNAL_STREAM");
   if (variable == nullptr) return "";
   struct stat stream {};

@@ -1,4 +1,4 @@
-// JSON as dlock writes and reads it: keys in the order they were set.
+// JSON as dlock reads and writes it, with keys in the order in which they were added.
 #pragma once
 
 #include <sys/types.h>
@@ -14,11 +14,12 @@ namespace dlock {
 
 using Json = nlohmann::ordered_json;
 
-// One line of text, which steers no terminal. Bytes that are no UTF-8 (a command's
-// arguments may be any) become U+FFFD, since JSON has no other way to carry them.
+// The JSON as one line of text, without terminal control characters. Bytes that are not
+// UTF-8 (a command's arguments may be anything) become U+FFFD, because JSON cannot
+// represent them.
 std::string to_line(const Json& json);
 
-// What is not there is null; durations are in milliseconds.
+// A missing value becomes null; durations are in milliseconds.
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -27,16 +28,16 @@ inline Json or_null(const std::optional<std::chrono::milliseconds>& value) {
   return value ? Json(value->count()) : Json(nullptr);
 }
 
-// What an object has under a key; what is missing, or of another kind than asked for,
-// is empty. The texts read with these may be anybody's.
+// The value of a key; empty if it is missing or of another type. The texts that are read
+// with these functions may come from anybody.
 std::string text_at(const Json& object, const char* key);
 std::vector<std::string> words_at(const Json& object, const char* key);
 
-// From 0 to 2^53, beyond which not every reader of JSON has exact numbers.
+// A number from 0 to 2^53, the limit up to which every JSON parser is exact.
 std::optional<std::int64_t> count_at(const Json& object, const char* key);
 
-// Whether it is `true`. What is there is not copied: a copy takes as much stack as the
-// text is nested deep, and that can be as deep as somebody wants.
+// Whether the value is `true`. The value is not copied, because copying takes stack in
+// proportion to its nesting, which may be arbitrarily deep.
 bool flag_at(const Json& object, const char* key);
 
 // From 0 to 255.

@@ -9,7 +9,7 @@ namespace {
 
 bool stands_for_itself(char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; }
 
-// Whatever is not plain the library escapes.
+// The library escapes everything that is not plain.
 void append_quoted(std::string& text, std::string_view value) {
   if (!std::all_of(value.begin(), value.end(), stands_for_itself)) {
     text += to_line(Json(value));

@@ -1,7 +1,7 @@
-// One object of JSON, written straight into its text: for what every run writes. The
-// text is that of a Json which was given the same in the same order, for a tenth of the
-// instructions; as a tree, its two lines in the log cost a run a quarter of all that it
-// executed.
+// One JSON object, written directly as text, for what every run writes. The text is the
+// same as that of a Json with the same content, for a tenth of the instructions: as a
+// tree, the two lines that a run writes into its log took a quarter of all instructions
+// that it executed.
 #pragma once
 
 #include <concepts>
@@ -13,8 +13,8 @@
 
 namespace dlock {
 
-// Keys are plain words; values may be anything, and what is no UTF-8 in them becomes
-// U+FFFD as with to_line().
+// Keys are plain words. Values may be anything; bytes that are not UTF-8 become U+FFFD as
+// with to_line().
 class JsonLine {
  public:
   void add_text(std::string_view key, std::string_view value);
@@ -31,8 +31,7 @@ class JsonLine {
     value ? add_number(key, *value) : add_null(key);
   }
 
-  // The object, as far as it is written: without the closing brace, so that a field can
-  // be put behind it.
+  // The object without its closing brace, so that a field can be appended.
   const std::string& unfinished() const { return text_; }
   std::string finished() const { return text_ + "}"; }
 

@@ -25,7 +25,7 @@ std::size_t common_beginning(std::string_view one, std::string_view other) {
 }  // namespace
 
 std::size_t edits_between(std::string_view one, std::string_view other) {
-  // The last three rows of the table whose fields are the edits between prefixes.
+  // The last three rows of the table of edit distances between prefixes.
   std::vector<std::size_t> before_last;
   std::vector<std::size_t> last(other.size() + 1);
   for (std::size_t j = 0; j <= other.size(); ++j) last[j] = j;
@@ -51,7 +51,7 @@ std::optional<std::string_view> nearest(std::string_view mistyped,
   std::optional<std::string_view> found;
   auto fewest = most_edits;
   for (const auto word : words) {
-    // Words of very different lengths, however long, are not worth the table.
+    // Words of very different lengths need no table.
     if (std::max(word.size(), mistyped.size()) - std::min(word.size(), mistyped.size()) >
         most_edits) {
       continue;

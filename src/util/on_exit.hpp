@@ -1,4 +1,4 @@
-// Something that is done when a scope is left, however it is left.
+// Calls a function when a scope is left, however it is left.
 #pragma once
 
 #include <utility>

@@ -27,7 +27,7 @@ struct CloseDirectory {
 }  // namespace
 
 int open_pidfd(pid_t pid) {
-  // glibc has a wrapper from 2.36 on only.
+  // glibc has a wrapper only since version 2.36.
   return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
 }
 
@@ -35,7 +35,7 @@ bool send_signal(int pidfd, int signal) {
   return ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0) == 0;
 }
 
-void be_modest() {
+void use_batch_scheduling() {
   const sched_param none{};
   if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &none);
 }
@@ -43,8 +43,8 @@ void be_modest() {
 bool has_ended(pid_t pid) {
   const Fd process(open_pidfd(pid));
   if (!process) return errno == ESRCH;
-  // Not what /proc says: a process whose first thread has ended looks like a zombie
-  // there though the others run on.
+  // Not from /proc: a process whose first thread has ended looks like a zombie there
+  // while other threads still run.
   pollfd ended{process.get(), POLLIN, 0};
   return ::poll(&ended, 1, 0) == 1;
 }
@@ -104,7 +104,7 @@ std::vector<ProcessInfo> all_processes() {
 }
 
 std::optional<StatFields> stat_fields(const char* text) {
-  // The name in parentheses may hold anything, parentheses too.
+  // The name in parentheses may contain anything, including parentheses.
   const char* rest = std::strrchr(text, ')');
   if (rest == nullptr) return std::nullopt;
   StatFields fields;

@@ -10,7 +10,8 @@ namespace dlock {
 
 std::array<std::uint8_t, 16> random_bytes() {
   std::array<std::uint8_t, 16> bytes{};
-  // Up to 256 bytes come whole or not at all; EINTR is only possible at boot.
+  // Up to 256 bytes are returned completely or not at all; EINTR is only possible during
+  // boot.
   while (::getrandom(bytes.data(), bytes.size(), 0) !=
          static_cast<ssize_t>(bytes.size())) {
     if (errno != EINTR)

@@ -14,7 +14,7 @@ struct Readable::Watch {
       : descriptor(context), happened(std::move(callback)) {
     boost::system::error_code error;
     descriptor.assign(fd.get(), error);
-    // Asio would do this when it first waits, and tell of a failure only then.
+    // Asio would do this at the first wait, and report a failure only then.
     if (!error) descriptor.native_non_blocking(true, error);
     if (error) throw failure_to_watch(error.value(), "cannot watch a descriptor");
     fd.release();
@@ -30,8 +30,8 @@ Readable::Readable(boost::asio::io_context& context, Fd fd,
   listen(watch_);
 }
 
-// A completed wait may be queued behind the handler that destroys us. It still has its
-// share of the watch, and finds nobody to call.
+// A completed wait may be queued behind the handler that destroys this object. It still
+// shares the watch, and finds no callback.
 Readable::~Readable() {
   watch_->happened = nullptr;
   watch_->descriptor.close();

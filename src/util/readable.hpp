@@ -1,4 +1,4 @@
-// Calls back when a descriptor can be read.
+// Calls a function when a descriptor becomes readable.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -9,9 +9,9 @@
 
 namespace dlock {
 
-// Owns a descriptor and calls `happened` each time it becomes readable, until this
-// object is destroyed; never after that, not even for an event that was already on its
-// way. `happened` has to read what is there, and may destroy this object.
+// Owns a descriptor and calls `happened` each time it becomes readable, until this object
+// is destroyed; never after that, not even for an event that was already queued.
+// `happened` has to read the data, and may destroy this object.
 class Readable {
  public:
   // Throws Failure (exhausted) if it cannot be watched.

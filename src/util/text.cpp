@@ -168,7 +168,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
     const int low = digit(text[i + 2]);
     if (high < 0 || low < 0) return std::nullopt;
     const auto byte = static_cast<unsigned char>(high * 16 + low);
-    if (stands_for_itself(byte)) return std::nullopt;  // one-to-one, or not at all
+    if (stands_for_itself(byte)) return std::nullopt;  // each text has only one encoding
     out += static_cast<char>(byte);
     i += 2;
   }
@@ -213,8 +213,8 @@ std::string for_people(nanoseconds duration) {
   return print("%lldd%lldh", seconds / 86'400, seconds / 3600 % 24);
 }
 
-// By the calendar of <chrono>: gmtime() reads the time zone's file first, for nothing;
-// and without snprintf(), for every run writes three of these.
+// Uses the calendar of <chrono>, because gmtime() reads the time zone file first for
+// nothing; and not snprintf(), because every run formats three of these.
 std::string rfc3339(std::chrono::microseconds since_epoch) {
   const std::chrono::sys_time<std::chrono::microseconds> moment(since_epoch);
   const auto midnight = std::chrono::floor<std::chrono::days>(moment);
@@ -252,7 +252,7 @@ std::optional<std::chrono::microseconds> from_rfc3339(std::string_view text) {
       std::chrono::sys_days(date).time_since_epoch() + std::chrono::hours(hours) +
       std::chrono::minutes(minutes) + std::chrono::seconds(seconds) +
       std::chrono::milliseconds(milliseconds);
-  // Not everything that can be read has been written by rfc3339: the 31st of June.
+  // Rejects dates that rfc3339() would not have written, such as the 31st of June.
   if (rfc3339(moment) != text) return std::nullopt;
   return moment;
 }

@@ -1,4 +1,4 @@
-// Text that comes from elsewhere: checked, made printable, encoded.
+// Validates, escapes and encodes text from outside.
 #pragma once
 
 #include <chrono>
@@ -18,25 +18,25 @@ bool is_utf8(std::string_view text);
 // controls, line and paragraph separators).
 bool is_printable_utf8(std::string_view text);
 
-// `text` with everything that is not printable as above written as \n, \t, \\ or
-// \xNN, so that no terminal or log is steered by a name, host or command. Cut
-// after `most` bytes, with "..." in place of the rest.
+// `text` with everything that is not printable as above written as \n, \t, \\ or \xNN, so
+// that no name, host or command can control a terminal or forge a log line. Cut after
+// `most` bytes, with "..." in place of the rest.
 std::string printable(std::string_view text, std::size_t most = 1024);
 
-// JSON with the same characters written as \uXXXX. They can only be in its strings, where
+// JSON with the same characters written as \uXXXX. They can only occur in strings, where
 // that means the same; those below U+0020 are escaped in any JSON.
 std::string printable_json(std::string json);
 
-// A command as people read it: arguments printable, quoted where a shell would
-// need it, cut after `most` bytes.
+// A command for display: arguments made printable, quoted where a shell would need it,
+// cut after `most` bytes.
 std::string printable_command(const std::vector<std::string>& argv,
                               std::size_t most = 60);
 
-// `text` as one word of a shell, whatever is in it but NUL: 'it'\''s'.
+// `text` as one word for a shell, whatever it contains except NUL: 'it'\''s'.
 std::string shell_quoted(std::string_view text);
 
-// One-to-one: letters, digits and -_./@: stand for themselves, every other byte is
-// %XX. So an encoded text has no spaces, braces, equals signs or slots of its own.
+// Reversible: letters, digits and -_./@: stay as they are, every other byte becomes %XX.
+// So the encoded text contains no spaces, braces or equals signs, and no hash tags.
 std::string percent_encoded(std::string_view text);
 
 // The inverse; nothing if `text` is not what percent_encoded would have written.
@@ -53,7 +53,7 @@ std::string for_people(std::chrono::nanoseconds duration);
 // A moment since the epoch as RFC 3339 in UTC with milliseconds.
 std::string rfc3339(std::chrono::microseconds since_epoch);
 
-// The moment that rfc3339 wrote; nothing if `text` is not of that form.
+// The inverse of rfc3339(); nothing if `text` is not of that form.
 std::optional<std::chrono::microseconds> from_rfc3339(std::string_view text);
 
 }  // namespace dlock

@@ -24,7 +24,7 @@ void find_account(uid_t uid, Found found) {
   const Fd file(::open("/etc/passwd", O_RDONLY | O_CLOEXEC));
   if (!file) return;
   std::array<char, 4096> block;
-  std::string begun;  // a line that goes on in the next block
+  std::string begun;  // a line that continues in the next block
   for (;;) {
     const auto size = ::read(file.get(), block.data(), block.size());
     if (size < 0 && errno == EINTR) continue;

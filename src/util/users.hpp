@@ -1,8 +1,9 @@
-// Accounts, as /etc/passwd lists them.
+// Accounts from /etc/passwd.
 //
-// The name service switch would load libraries into a static binary and may ask a
-// server that hangs; a user it alone knows is shown by number. Not fgetpwent(3): each run
-// on a server looks here, and the C library's files are a tenth of what it touches.
+// The name service switch would load libraries into a static binary and might ask a
+// server that hangs; a user that only it knows is shown by number. fgetpwent(3) is not
+// used: each run on a server reads the file, and stdio accounts for a tenth of the memory
+// that this touches.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +26,8 @@ struct Account {
   std::string_view home;
 };
 
-// What a line of the file says (passwd(5)), as part of it; nothing if it is none of an
-// account.
+// The account in a line of the file (passwd(5)), as views into the line; nothing if the
+// line has no account.
 std::optional<Account> account_in(std::string_view line);
 
 }  // namespace dlock

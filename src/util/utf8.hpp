@@ -1,4 +1,4 @@
-// UTF-8, a character at a time.
+// Decodes UTF-8, one character at a time.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ struct Character {
   std::uint32_t code_point = 0;
 };
 
-// The character at the start of `text`, which is not empty. It has 0 bytes if no valid
-// UTF-8 is there (overlong forms and surrogates are not valid).
+// The character at the start of `text`, which must not be empty. It has 0 bytes if there
+// is no valid UTF-8 (overlong forms and surrogates are invalid).
 Character first_character(std::string_view text);
 
 }  // namespace dlock

@@ -9,7 +9,7 @@
 namespace dlock {
 namespace {
 
-// A character, or a sequence that sets a colour.
+// A character, or a sequence that sets a color.
 struct Piece {
   std::size_t bytes = 1;
   std::size_t columns = 1;
@@ -24,8 +24,8 @@ Piece first_piece(std::string_view text) {
   }
   const auto [bytes, code_point] = first_character(text);
   if (bytes <= 1) return {};
-  // The C library's wcwidth(3) knows only what the locale lets it, and a static program
-  // has no locales.
+  // The C library's wcwidth(3) depends on the locale, and a static program has no
+  // locales.
   const auto columns = ::utf8proc_charwidth(static_cast<utf8proc_int32_t>(code_point));
   return {bytes, static_cast<std::size_t>(columns), false};
 }

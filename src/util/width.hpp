@@ -1,4 +1,4 @@
-// How much room text takes on a terminal.
+// Measures text on a terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace dlock {
 
-// How many columns a line of printable UTF-8 takes: two for wide characters, none for
-// those that go on top of others and for the sequences that set a colour.
+// The number of columns of a line of printable UTF-8: two for wide characters, none for
+// combining characters and for sequences that set a color.
 std::size_t columns_of(std::string_view line);
 
-// `line` if it takes no more columns than that; else as much of it as fits before "...",
-// or without that where there is room for little more. A colour ends with it.
+// `line` if it fits in `columns`; else as much of it as fits before "...", or without
+// "..." if there is hardly any room. A color ends with the line.
 std::string cut_to(std::string_view line, std::size_t columns);
 
 }  // namespace dlock

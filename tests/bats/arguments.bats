@@ -56,13 +56,13 @@ assert_refused() {
   assert_arrived "${words[@]}"
 }
 
-@test "bytes that are no text arrive" {
+@test "bytes that are not text arrive" {
   dlock run job -- ./take $'\377\376' $'\x80' $'a\xc3' $'\x01\x1b[2J\x7f' $'\xed\xa0\x80'
 
   assert_arrived $'\377\376' $'\x80' $'a\xc3' $'\x01\x1b[2J\x7f' $'\xed\xa0\x80'
 }
 
-@test "bytes that are no text arrive without -- too" {
+@test "bytes that are not text arrive without --, too" {
   dlock run job ./take $'\377\376'
 
   assert_arrived $'\377\376'
@@ -327,7 +327,7 @@ find_longest_argument() {
   assert_refused
 }
 
-@test "a name with control characters or bytes that are no UTF-8 is a usage error" {
+@test "a name with control characters or bytes that are not UTF-8 is a usage error" {
   for name in $'a\nb' $'\e[2J' $'a\x7f' $'\xc2\x9b' $'\xff' $'\xc0\xaf' $'\xed\xa0\x80' $'a\xc3'; do
     run dlock run -- "$name" ./take
     assert_refused

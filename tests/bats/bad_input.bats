@@ -77,11 +77,11 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 status
 }
 
-@test "one name too many is refused" {
+@test "an unexpected second name is refused" {
   refuses 64 status job another
 }
 
-@test "a namespace that cannot be one is refused" {
+@test "an invalid namespace is refused" {
   refuses 64 --namespace $'a\nb' run job -- touch "$started"
   refuses 64 --namespace "$(printf 'n%.0s' {1..256})" run job -- touch "$started"
 }
@@ -94,7 +94,7 @@ run_refuses() {  # <exit code> <option>...
 
 # --- Durations ---
 
-@test "a wait that is no duration is refused" {
+@test "an invalid wait is refused" {
   for wait in nan inf infinity -5 -1s 1e9999 1e3 '' ' ' '5 s' 5x 5S s ms 1.5.0s 1s5 \
     1s1h 5m5m 5min5m 5m5min 0x10 １ 1,5 +5 . 1h- 'forever ' Forever 99999999999999999999 4000000d; do
     run_refuses 64 -w "$wait"
@@ -112,7 +112,7 @@ run_refuses() {  # <exit code> <option>...
   run_refuses 64 --ttl 499ms
 }
 
-@test "a ttl that is no duration is refused" {
+@test "an invalid ttl is refused" {
   for ttl in forever nan -30 '' 30x 1e9999 2147483648000d; do
     run_refuses 64 --ttl "$ttl"
   done
@@ -123,11 +123,11 @@ run_refuses() {  # <exit code> <option>...
   run_refuses 64 --timeout 0ms
 }
 
-@test "a timeout that is no duration is refused" {
+@test "an invalid timeout is refused" {
   for timeout in forever nan -1 '' soon; do run_refuses 64 --timeout "$timeout"; done
 }
 
-@test "a jitter, a lock delay and a kill-after that are no durations are refused" {
+@test "an invalid jitter, lock delay or kill-after is refused" {
   for duration in forever nan -1 '' soon 5x; do
     run_refuses 64 --jitter "$duration"
     run_refuses 64 --lock-delay "$duration"
@@ -135,7 +135,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a store timeout that is none is refused" {
+@test "an invalid store timeout is refused" {
   for duration in 0 forever nan -1 soon; do
     refuses 64 --store-timeout "$duration" run job -- touch "$started"
   done
@@ -143,21 +143,21 @@ run_refuses() {  # <exit code> <option>...
 
 # --- Numbers and words ---
 
-@test "slots that are none are refused" {
+@test "invalid slots are refused" {
   for slots in 0 1.5 -1 '' two 1e3 4294967297 18446744073709551617 0x2 ' 2' '2 ' +2; do
     run_refuses 64 --slots "$slots"
   done
 }
 
-@test "exit codes that are none are refused" {
+@test "invalid exit codes are refused" {
   for code in 256 -1 1.5 '' busy 1000000000000 +5; do run_refuses 64 -E "$code"; done
 }
 
-@test "stragglers that are none are refused" {
+@test "an invalid --stragglers is refused" {
   for word in bogus '' Kill leave,kill; do run_refuses 64 --stragglers "$word"; done
 }
 
-@test "a color that is none is refused" {
+@test "an invalid --color is refused" {
   for word in bogus '' Always 1; do refuses 64 --color "$word" status job; done
 }
 
@@ -198,14 +198,14 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 $'r\nun' job
 }
 
-@test "a mistyped verb names the one that was meant" {
+@test "a mistyped verb suggests the right one" {
   refuses 64 rnu job -- touch "$started"
   assert_equal "$output" "dlock: unknown verb 'rnu': did you mean 'run'?"
   refuses 64 acq job
   assert_equal "$output" "dlock: unknown verb 'acq': did you mean 'acquire'?"
 }
 
-@test "a mistyped option names the one that was meant, of the verb or of all" {
+@test "a mistyped option suggests the right one, of the verb or a common one" {
   run_refuses 64 --tll 5s
   assert_equal "$output" "dlock: unknown option '--tll': did you mean '--ttl'?"
   run_refuses 64 --timout=5s
@@ -216,21 +216,21 @@ run_refuses() {  # <exit code> <option>...
   assert_equal "$output" "dlock: unknown option '--hlep': did you mean '--help'?"
 }
 
-@test "a mistyped option names none of another verb's" {
+@test "a mistyped option suggests no option of another verb" {
   refuses 64 status --tll 5s job
   assert_equal "$output" "dlock: unknown option '--tll'"
 }
 
-@test "a mistyped value names the one that was meant" {
+@test "a mistyped value suggests the right one" {
   run_refuses 64 --stragglers kil
-  assert_equal "$output" "dlock: --stragglers: 'kil' is none of leave, wait, kill: did you mean 'kill'?"
+  assert_equal "$output" "dlock: --stragglers: expected leave, wait or kill, not 'kil': did you mean 'kill'?"
   run_refuses 64 --on-outage sotp
-  assert_equal "$output" "dlock: --on-outage: 'sotp' is neither stop nor run: did you mean 'stop'?"
+  assert_equal "$output" "dlock: --on-outage: expected stop or run, not 'sotp': did you mean 'stop'?"
   refuses 64 --color Never list
-  assert_equal "$output" "dlock: --color: 'Never' is none of auto, always, never: did you mean 'never'?"
+  assert_equal "$output" "dlock: --color: expected auto, always or never, not 'Never': did you mean 'never'?"
 }
 
-@test "what is like nothing that there is names nothing" {
+@test "a word unlike any known one gets no suggestion" {
   refuses 64 frobnicate
   assert_equal "$output" "dlock: unknown verb 'frobnicate'; to run a command: dlock run frobnicate -- COMMAND"
   run_refuses 64 --frobnicate
@@ -238,7 +238,7 @@ run_refuses() {  # <exit code> <option>...
   run_refuses 64 -z
   assert_equal "$output" "dlock: unknown option '-z'"
   run_refuses 64 --stragglers bogus
-  assert_equal "$output" "dlock: --stragglers: 'bogus' is none of leave, wait, kill"
+  assert_equal "$output" "dlock: --stragglers: expected leave, wait or kill, not 'bogus'"
 }
 
 @test "a verb is needed" {
@@ -267,7 +267,7 @@ run_refuses() {  # <exit code> <option>...
   refute_output_contains secret
 }
 
-@test "a server that is none is refused" {
+@test "an invalid server is refused" {
   for store in redis: redis:host redis:/host redis:// redis://user@ redis:///1 redis://:6379 \
     redis://host: redis://host:0 redis://host:65536 redis://host:redis redis://host:1:2 \
     redis://host/x redis://host/-1 redis://host/2147483648 redis://host/1/2 redis://host//1 \
@@ -280,7 +280,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a socket that is none is refused" {
+@test "an invalid socket is refused" {
   for store in redis+unix: redis+unix:path redis+unix:./path redis+unix:/ redis+unix://host/path \
     'redis+unix:/path?db=' 'redis+unix:/path?db=x' 'redis+unix:/path?x=1' 'redis+unix:/path#x' \
     redis+unix:/a%00b redis+unix:/100% "redis+unix:/$(printf 'n%.0s' {1..108})"; do
@@ -288,7 +288,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "sentinels that are none are refused, in one line" {
+@test "invalid sentinels are refused, in one line" {
   for store in redis+sentinel: redis+sentinel:a/m redis+sentinel:// redis+sentinel:///m \
     redis+sentinel://a redis+sentinel://a,b redis+sentinel://a,b/ redis+sentinel://a//0 \
     redis+sentinel://a,/m redis+sentinel://,a/m redis+sentinel://a,,b/m redis+sentinel://a:0/m \
@@ -304,7 +304,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a cluster that is none is refused, in one line" {
+@test "an invalid cluster is refused, in one line" {
   for store in redis+cluster: redis+cluster:a redis+cluster:// redis+cluster:/// 'redis+cluster://a,' \
     redis+cluster://,a redis+cluster://a,,b redis+cluster://a,b:0 redis+cluster://a:65536 redis+cluster://a,a \
     redis+cluster://A,b,a:6379 redis+cluster://a,::1 redis+cluster://a/0 redis+cluster://a,b/1 \
@@ -317,7 +317,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a quorum that is none is refused, in one line" {
+@test "an invalid quorum is refused, in one line" {
   for store in redis+quorum: redis+quorum:a,b,c redis+quorum:// redis+quorum://a redis+quorum://a,b \
     'redis+quorum://a,b,c,' redis+quorum://,a,b,c redis+quorum://a,,b,c redis+quorum://a,b,c:0 \
     redis+quorum://a,b,c:65536 redis+quorum://a,b,a redis+quorum://a,b,A:6379 redis+quorum://a,b,::1 \
@@ -330,7 +330,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a cluster of etcd that is none is refused, in one line" {
+@test "an invalid etcd cluster is refused, in one line" {
   for store in etcd: etcd:a etcd:// etcd:/// 'etcd://a,' etcd://,a etcd://a,,b etcd://a,b:0 etcd://a:65536 \
     etcd://a,a etcd://A,b,a:2379 etcd://a,::1 etcd://a/0 etcd://a,b/name 'etcd://a?x=1' 'etcd://a#' \
     etcd://u:p@a,u:p@b etcd://:p@a etcd://u:@a etcds://@a etcd+unix:/a "etcds://$(printf 'h%s,' {1..32})h"; do
@@ -353,7 +353,7 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 --store "$quorum" --max-ttl soon run job -- touch "$started"
 }
 
-@test "a list of servers that is refused is refused with what to write" {
+@test "the error about a list of servers says what to write" {
   refuses 78 --store redis+sentinel://a,b run job -- touch "$started"
   assert_output_contains /NAME
   refuses 78 --store redis+cluster://a,b/2 run job -- touch "$started"
@@ -372,7 +372,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a path behind none: is refused" {
+@test "a path after none: is refused" {
   refuses 78 --store none:/dir run job -- touch "$started"
 }
 
@@ -392,7 +392,7 @@ run_refuses() {  # <exit code> <option>...
 
 # --- Getting into the store ---
 
-@test "a user that cannot be one is refused" {
+@test "an invalid user is refused" {
   refuses 64 --user '' run job -- touch "$started"
   refuses 64 --user $'a\nb' run job -- touch "$started"
   refuses 64 --user $'\xff' status job
@@ -414,11 +414,11 @@ run_refuses() {  # <exit code> <option>...
   DLOCK_TLS_KEY=key.pem refuses 64 status job
 }
 
-@test "a number of replicas that is none is refused" {
+@test "an invalid number of replicas is refused" {
   for number in '' -1 16 1.5 some ALL ' 1'; do
     refuses 64 --replicas="$number" run job -- touch "$started"
   done
-  assert_output_contains 'whole number from 0 to 15, nor all'
+  assert_output_contains 'whole number from 0 to 15, or all'
   DLOCK_REPLICAS=many refuses 64 status job
   assert_output_contains DLOCK_REPLICAS
 }
@@ -447,7 +447,7 @@ run_refuses() {  # <exit code> <option>...
 
 # --- What must not be taken for bad ---
 
-@test "how to get into a store is of no interest to one that lets everybody in" {
+@test "login options are ignored by a store without a login" {
   for store in none: "local:$BATS_TEST_TMPDIR/store"; do
     DLOCK_PASSWORD=secret DLOCK_SENTINEL_PASSWORD=secret \
       run dlock --store "$store" --user me --password-file /no/such/file \
@@ -460,14 +460,14 @@ run_refuses() {  # <exit code> <option>...
 }
 
 
-@test "all forms of durations that the manual has are taken" {
+@test "all forms of durations in the manual are accepted" {
   for duration in 250ms 30s 5m 5min 1h30min 2h 1d 1h30m 0.5s 30 0.007 1.5h 1d2h3m4s5ms 0; do
     run dlock run -w "$duration" --jitter 0 job -- echo fine
     assert_equal "$status $output" '0 fine'
   done
 }
 
-@test "the greatest and the smallest numbers are taken" {
+@test "the greatest and the smallest numbers are accepted" {
   for option in '-E 0' '-E 255' '-n 1' '-n 1000' '--ttl 500ms' '--ttl 365d' '-k 0'; do
     # shellcheck disable=SC2086
     run dlock run $option job -- echo fine
@@ -475,7 +475,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a name of 255 bytes is taken" {
+@test "a name of 255 bytes is accepted" {
   run dlock run "$(printf 'n%.0s' {1..255})" -- echo fine
 
   assert_equal "$status $output" '0 fine'

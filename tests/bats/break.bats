@@ -253,7 +253,7 @@ knows_command() { dlock status "$1"; }
 @test "on a terminal it shows who has the lock, and y takes it" {
   hold job
   on_terminal 'exec dlock break job'
-  eventually appears 'Take the lock from it? [y/N] '
+  eventually appears 'Take the lock from this holder? [y/N] '
   appears "held by $(id -un)@$(uname -n) (pid $holder, sh -c "
 
   press $'y\n'
@@ -271,7 +271,7 @@ knows_command() { dlock status "$1"; }
     press "$answer"
 
     assert_exits 1 "$terminal"
-    appears 'left as it is'
+    appears 'not broken'
   done
   refute has_ended "$holder"
   is_held job

@@ -87,10 +87,10 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$output" '{"free":1}'
 }
 
-@test "acquire --export and --json do not go together" {
+@test "acquire --export and --json cannot be combined" {
   run bash -c 'dlock acquire --export --json job 2>&1 > /dev/null'
 
-  assert_refused 64 '--export and --json do not go together'
+  assert_refused 64 '--export and --json cannot be combined'
   is_free job
 }
 
@@ -138,7 +138,7 @@ assert_refused() {  # <exit code> <part of what it says>
   dlock release job --token "$(< next)"
 }
 
-@test "acquire --wait that is over gives up with 75, and leaves the queue" {
+@test "acquire exits with 75 when --wait is over, and leaves the queue" {
   dlock acquire job
 
   run dlock acquire -w 200ms job
@@ -147,7 +147,7 @@ assert_refused() {  # <exit code> <part of what it says>
   nobody_waits job
 }
 
-@test "those who wait to acquire are served in order, and a run behind them" {
+@test "waiters of acquire are served in order, and a run behind them" {
   token=$(dlock acquire job)
   dlock acquire -w 60s job > first 3>&- &
   eventually is_queued job $!
@@ -210,7 +210,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "a token that cannot be written gives the lock back" {
+@test "if the token cannot be written the lock is released" {
   [[ -c /dev/full ]]
 
   for json in '' --json; do
@@ -220,7 +220,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "a token for a reader that is gone gives the lock back" {
+@test "if the reader of the token is gone the lock is released" {
   run perl -e 'pipe(my $read, my $write); close $read; open(STDOUT, ">&", $write);
     exec "dlock", "acquire", "job"'
 
@@ -228,7 +228,7 @@ assert_refused() {  # <exit code> <part of what it says>
   is_free job
 }
 
-@test "a token for a closed standard output gives the lock back" {
+@test "if standard output is closed the lock is released" {
   run sh -c 'dlock acquire job >&-'
 
   assert_refused 69 'standard output is closed'
@@ -241,7 +241,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$(look job '.holders[0] | "\(.attached) \(.label) \(.command)"')" 'false by hand []'
   assert_between "$(look job '.holders[0].expires_in_ms')" 10000 20000
   run dlock status job
-  assert_output_contains '(detached, ends in '
+  assert_output_contains '(detached, expires in '
   run dlock list
   assert_output_contains 'job '
 }
@@ -250,12 +250,12 @@ assert_refused() {  # <exit code> <part of what it says>
   dlock acquire --for-pid $$ --label nightly job
 
   run dlock status job
-  assert_output_contains "(kept by pid $$)"
-  refute_output_contains 'ends in'
+  assert_output_contains "(renewed for pid $$)"
+  refute_output_contains 'expires in'
   run dlock run job -- true
   assert_status 75
-  assert_output_contains "(kept by pid $$, nightly) for "
-  refute_output_contains 'ends in'
+  assert_output_contains "(renewed for pid $$, nightly) for "
+  refute_output_contains 'expires in'
 }
 
 @test "the pid that is shown is that of the script which called acquire" {
@@ -264,7 +264,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$(look job '.holders[0].pid')" "$output"
 }
 
-@test "what was acquired by hand is no run" {
+@test "a lease by hand is not a run" {
   dlock release job --token "$(dlock acquire job)"
   dlock acquire -t 500ms job
   eventually is_free job
@@ -285,14 +285,14 @@ assert_refused() {  # <exit code> <part of what it says>
 
 # --- How long it lasts ---
 
-@test "a lease by hand ends by its ttl" {
+@test "a lease by hand expires after its ttl" {
   dlock acquire -t 500ms job
   is_held job
 
   eventually is_free job
 }
 
-@test "who waits has the lock as soon as a lease by hand has ended" {
+@test "a waiter gets the lock as soon as a lease by hand has expired" {
   dlock acquire -t 700ms job
   begin=$(now_ms)
 
@@ -323,7 +323,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "a lease that is made to end sooner is granted to who waits" {
+@test "a lease that is shortened is granted to the waiter in time" {
   token=$(dlock acquire -t 1h job)
   dlock run -w 60s job -- true 3>&- &
   eventually is_queued job $!
@@ -339,7 +339,7 @@ assert_refused() {  # <exit code> <part of what it says>
 
   run dlock renew job --token "$token"
 
-  assert_refused 76 'not held by this token any more'
+  assert_refused 76 'no longer held by this token'
   is_free job
 }
 
@@ -383,7 +383,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
     run acquire_slowly 600 1+ -t 500ms $json
     # With --json there is a document, too.
     output=${lines[0]}
-    assert_refused 69 'dlock: job: the store takes too long for a lease so short'
+    assert_refused 69 'dlock: job: the store is too slow for so short a lease'
     is_free job
   done
 }
@@ -420,7 +420,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
     -e trace=pwrite64 -e inject=pwrite64:delay_enter=600000:when=1 \
     dlock renew -t 500ms job --token "$token"
 
-  assert_refused 76 'not held by this token any more'
+  assert_refused 76 'no longer held by this token'
 }
 
 # --- release ---
@@ -437,12 +437,12 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 @test "a second release is 76, and so is one by another token" {
   token=$(dlock acquire job)
   run dlock release job --token "${token//[0-9]/a}"
-  assert_refused 76 'dlock: job: not held by this token any more'
+  assert_refused 76 'dlock: job: no longer held by this token'
   is_held job
   dlock release job --token "$token"
 
   run dlock release job --token "$token"
-  assert_refused 76 'not held by this token any more'
+  assert_refused 76 'no longer held by this token'
   run dlock release -q job --token "$token"
   assert_equal "$status $output" '76 '
 }
@@ -488,23 +488,23 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   DLOCK_TOKEN=nonsense dlock renew job --token-file token
   DLOCK_TOKEN=nonsense dlock renew job --token "$(< token)"
   run dlock renew job --token "$(< token)" --token-file token
-  assert_refused 64 'do not go together'
+  assert_refused 64 'cannot be combined'
 }
 
-@test "a token that is none is 64, and is not repeated" {
+@test "an invalid token is 64, and is not repeated" {
   echo secret > token
   for verb in renew release; do
     run dlock $verb job --token secret
-    assert_refused 64 'not a token'
+    assert_refused 64 'invalid token'
     refute_output_contains secret
     run dlock $verb job --token-file token
-    assert_refused 64 'not a token'
+    assert_refused 64 'invalid token'
     refute_output_contains secret
     DLOCK_TOKEN=secret run dlock $verb job
-    assert_refused 64 'DLOCK_TOKEN: not a token'
+    assert_refused 64 'DLOCK_TOKEN: invalid token'
     refute_output_contains secret
     run dlock $verb job
-    assert_refused 64 'the token is missing'
+    assert_refused 64 'missing token'
     run dlock $verb job --token-file missing
     assert_refused 78 missing
   done
@@ -542,11 +542,11 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 @test "check tells when a grant does not hold any more" {
   dlock run job -- sh -c 'echo "$DLOCK_FENCE" > fence'
   run dlock check job --fence "$(< fence)"
-  assert_refused 76 'not held by this grant any more: it is free'
+  assert_refused 76 'no longer held by this grant: the lock is free'
 
   hold job
   run dlock check job --fence "$(< fence)"
-  assert_refused 76 "not held by this grant any more: held by $(id -un)@$(uname -n) (pid $holder"
+  assert_refused 76 "no longer held by this grant: held by $(id -un)@$(uname -n) (pid $holder"
   run dlock -q check job --fence "$(< fence)"
   assert_equal "$status $output" '76 '
   dlock check job --fence "$(look job '.holders[0].fence')"
@@ -579,13 +579,13 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   assert_status 76
 }
 
-@test "check --min-validity wants so much of the lease to be left" {
+@test "check --min-validity requires that much of the lease to be left" {
   run dlock acquire --json -t 20s job
   fence=$(json .fence)
 
   dlock check job --fence "$fence" --min-validity 5s
   run dlock check job --fence "$fence" --min-validity 21s
-  assert_refused 76 ', and not for 21s'
+  assert_refused 76 ', not for 21s'
 }
 
 @test "a run on this machine is valid for any time" {
@@ -596,7 +596,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   run dlock check
   assert_refused 64 'DLOCK_NAME'
   run dlock check job
-  assert_refused 64 'the fence is missing'
+  assert_refused 64 'missing fence'
   run dlock check job --fence x
   assert_refused 64 "'x' is not a fence"
   DLOCK_FENCE=-1 run dlock check job

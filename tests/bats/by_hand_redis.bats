@@ -147,7 +147,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   token=$(dlock acquire -t 500ms job)
   eventually is_free job
   run dlock renew job --token "$token"
-  assert_refused 76 'not held by this token any more'
+  assert_refused 76 'no longer held by this token'
   dlock acquire -t 20s job
 
   run dlock renew job --token "$token" -t 1h
@@ -162,7 +162,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   run dlock run job -- dlock check --min-validity 10s
   assert_equal "$status $output" '0 '
   run dlock run job -- dlock check --min-validity 40s
-  assert_refused 76 'job: held by this grant for another '
+  assert_refused 76 'job: held by this grant only for another '
   run dlock acquire --json job
   fence=$(json .fence)
   dlock check job --fence "$fence"
@@ -170,7 +170,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   redis DEL 'dlock:{job}'
 
   run dlock check job --fence "$fence"
-  assert_refused 76 'job: not held by this grant any more: it is free'
+  assert_refused 76 'job: no longer held by this grant: the lock is free'
 }
 
 @test "a server that cannot be used is no answer to anything" {

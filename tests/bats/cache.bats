@@ -221,7 +221,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a failure's code reaches all who waited for it, and who comes later tries anew" {
+@test "a failure's code reaches all callers that waited for it, and a later caller tries again" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -328,7 +328,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "who does not want to wait any longer exits with 75, or what -E says" {
+@test "a caller whose wait is over exits with 75, or the code of -E" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -522,7 +522,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a command whose output is passed on is told when nobody reads it any more" {
+@test "a command whose output is forwarded gets SIGPIPE when nobody reads it any more" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     # In the foreground, for it becomes the father of head: the end of a process whose father
@@ -536,7 +536,7 @@ call() {  # <number> <argument of cache>...
 
 # --- What makes no sense ---
 
-@test "command lines that make no sense are 64" {
+@test "invalid command lines are 64" {
   for line in 'cache' 'cache key' 'cache --forget key -- true' 'cache --ttl 0 key -- true' \
     'cache --max-size 1TB key -- true' 'cache --max-size 1GiB key -- true' \
     'cache --max-size -1 key -- true' 'cache --shared key -- true'; do
@@ -652,7 +652,7 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
     run dlock cache report --show
     assert_status 0
     assert_output_contains '6 bytes, stored '
-    assert_output_contains 'good for another '
+    assert_output_contains 'fresh for another '
     run dlock cache report --show --json
     assert_equal "$(json '.key, .cached, .size, .maker')" $'report\ntrue\n6\nnull'
     assert_between "$(json .age_ms)" 0 60000

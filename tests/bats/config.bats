@@ -102,7 +102,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" "$(pwd)/other.toml other"
 }
 
-@test "an empty file is a good one" {
+@test "an empty file is valid" {
   : > "$own"
 
   run dlock "${namespace[@]}"
@@ -153,7 +153,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" false
 }
 
-@test "the user is the first of the command line's, the environment's and the file's" {
+@test "the user comes from the command line, else the environment, else the file" {
   echo 'user = "own"' > "$own"
 
   run dlock run job -- printenv DLOCK_USER
@@ -179,7 +179,7 @@ assert_refused() {  # <exit code> <word>...
   run dlock run -v job true
 
   assert_status 75
-  assert_output_contains 'dlock: job: asking '
+  assert_output_contains 'dlock: job: contacting '
   assert_output_contains 'dlock: job: held by '
 }
 
@@ -239,14 +239,14 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$(look job .mode)" shared
 }
 
-@test "--retry-failed wants the dedupe of the file, which --shared excludes" {
+@test "--retry-failed needs the dedupe of the file, which --shared excludes" {
   printf '[run]\ndedupe = "1h"' > "$own"
   dlock run --retry-failed job true
 
   run dlock run --retry-failed -s job echo started
 
   assert_status 64
-  assert_output_contains 'do not go together'
+  assert_output_contains 'cannot be combined'
 }
 
 @test "options of the file that exclude each other are refused" {
@@ -257,7 +257,7 @@ assert_refused() {  # <exit code> <word>...
 
     assert_status 78
     assert_one_line
-    assert_output_contains 'do not go together'
+    assert_output_contains 'cannot be combined'
   done
 }
 
@@ -281,7 +281,7 @@ assert_refused() {  # <exit code> <word>...
   assert_status 3
 }
 
-@test "[run] has the options of run: texts" {
+@test "[run] has the options of run: strings" {
   printf '[run]\nlabel = "from the file"' > "$own"
 
   hold job
@@ -305,7 +305,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$(look job .mode)" exclusive
 }
 
-@test "durations are texts with a unit" {
+@test "durations are strings with a unit" {
   printf '[run]\ntimeout = "50ms"' > "$own"
 
   run timeout 10 dlock run job -- sleep 600
@@ -397,7 +397,7 @@ assert_refused() {  # <exit code> <word>...
   assert_one_line
 }
 
-@test "a value that is none for its option is refused with file and key" {
+@test "an invalid value for an option is refused with file and key" {
   for line in 'ttl = "100ms"' 'wait = "soon"' 'slots = 0' 'slots = 1.5' 'timeout = 0' \
     'conflict-exit-code = 256' 'stragglers = "eat"' 'wait = ""' 'jitter = -1' \
     'kill-after = "1x"' 'label = "a\nb"' 'label = ""'; do
@@ -407,7 +407,7 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-@test "a common value that is none for its option is refused with file and key" {
+@test "an invalid value for a common option is refused with file and key" {
   unset DLOCK_STORE
   for line in 'namespace = ""' 'store = "nowhere:"' 'store = "local:here"' \
     'color = "red"' 'store-timeout = 0' 'json = "yes"' 'quiet = 2' 'user = ""' \
@@ -442,14 +442,14 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-@test "a password is refused, and it says where it belongs" {
+@test "a password is refused, and the error says where it belongs" {
   echo 'password = "secret"' > "$own"
 
   assert_refused 78 password-file
   refute_output_contains secret
 }
 
-@test "what is no TOML is refused in one line" {
+@test "invalid TOML is refused in one line" {
   for text in 'namespace = own' 'namespace' '[run' '= 1' 'namespace = "own' \
     $'namespace = "a"\nnamespace = "b"' $'\xff\xfe' '{"json": true}' 'wait: 5s'; do
     printf '%s' "$text" > "$own"
@@ -515,7 +515,7 @@ assert_refused() {  # <exit code> <word>...
 
 # --- Who may write it ---
 
-@test "a file to which everybody may write is refused" {
+@test "a world-writable file is refused" {
   echo 'namespace = "own"' > "$own"
   chmod 646 "$own"
 
@@ -530,7 +530,7 @@ assert_refused() {  # <exit code> <word>...
   assert_refused 77
 }
 
-@test "root's file is good for everybody" {
+@test "root's file is accepted for every user" {
   use_private_mounts
   inside install -d -m 755 /mnt/bin
   cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"

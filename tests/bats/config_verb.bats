@@ -15,7 +15,7 @@ shown() {  # <setting> [<argument of config>...]
   dlock config "${@:2}" | awk -v name="$1" '$1 == name { $1 = ""; print substr($0, 2) }'
 }
 
-@test "what is set nowhere has its default" {
+@test "a setting that is set nowhere has its default" {
   assert_equal "$(shown namespace)" 'dlock default'
   assert_equal "$(shown run.ttl)" '30s default'
   assert_equal "$(shown cache.ttl)" '5m default'
@@ -35,14 +35,14 @@ shown() {  # <setting> [<argument of config>...]
   done
 }
 
-@test "what a quorum has to be is told with the place where it was set" {
+@test "quorum settings are shown with their origin" {
   assert_equal "$(shown min-strength)" '0 default'
   assert_equal "$(shown max-ttl)" '1m default'
   assert_equal "$(DLOCK_MAX_TTL=2m shown max-ttl)" '2m DLOCK_MAX_TTL'
   assert_equal "$(shown min-strength --min-strength 1)" '1 --min-strength'
 }
 
-@test "replicas, and how to get into sentinels, are told with the place where they were set" {
+@test "replicas and sentinel logins are shown with their origin" {
   assert_equal "$(shown replicas)" '0 default'
   assert_equal "$(shown sentinel-tls)" 'true default'
   assert_equal "$(shown sentinel-user)" '- default'
@@ -57,7 +57,7 @@ shown() {  # <setting> [<argument of config>...]
   assert_equal "$(DLOCK_TLS_NAME=db shown tls-name)" 'db DLOCK_TLS_NAME'
 }
 
-@test "what is set is told with the place where it was" {
+@test "each setting is shown with its origin" {
   printf 'user = "me"\n[run]\nwait = "10m"\n' > "$own"
 
   assert_equal "$(shown user)" "me $own:1: user"
@@ -85,7 +85,7 @@ shown() {  # <setting> [<argument of config>...]
   assert_equal "$(shown cache.stale cache:report)" "1h $own:2: lock.\"cache:report\".stale"
 }
 
-@test "what gives way to another setting is not in force" {
+@test "a setting that yields to another is not in effect" {
   printf '[run]\nshared = true\n[lock."sem"]\nslots = 2\n' > "$own"
 
   assert_equal "$(shown run.shared sem)" 'false default'
@@ -128,19 +128,19 @@ shown() {  # <setting> [<argument of config>...]
   refute_output_contains 9e4f0c
 }
 
-@test "the whole file is checked: settings that cannot be in force together are refused" {
+@test "the whole file is checked: settings that exclude each other are refused" {
   printf '[run]\nshared = true\nslots = 2\n' > "$own"
   run dlock config
   assert_status 78
-  assert_equal "$output" "dlock: $own: [run]: --shared and --slots do not go together"
+  assert_equal "$output" "dlock: $own: [run]: --shared and --slots cannot be combined"
 
   printf '[lock."job"]\nretry-failed = true\n' > "$own"
   run dlock config other
   assert_status 78
-  assert_equal "$output" "dlock: $own: [lock.\"job\"]: --retry-failed goes with --dedupe only"
+  assert_equal "$output" "dlock: $own: [lock.\"job\"]: --retry-failed needs --dedupe"
 }
 
-@test "a file that cannot be right is refused, and so is a name" {
+@test "an invalid file is refused, and so is an invalid name" {
   printf '[lock."job"]\nwait = "soon"\n' > "$own"
   run dlock config
   assert_status 78

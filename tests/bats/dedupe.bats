@@ -55,7 +55,7 @@ assert_runs() {  # [<option>...]
 
 # --- What counts ---
 
-@test "of ten that start at the same time one runs, and the others are content in silence" {
+@test "of ten that start at the same time one runs, and the others are deduplicated silently" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     asking=()
@@ -117,7 +117,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "who says nothing of --dedupe runs, and is busy, as ever" {
+@test "a run without --dedupe runs, or is busy, as usual" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run --dedupe 1h job -- true
@@ -131,7 +131,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a command that could not be started, or was not found, is no run" {
+@test "a command that could not be started, or was not found, is not a run" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     for code in 125 126 127; do dlock run job -- sh -c "exit $code" || true; done
@@ -197,7 +197,7 @@ assert_runs() {  # [<option>...]
 }
 
 @test "-v says that it is running" {
-  wanted="skipped: it is running on $(uname -n) since 20[0-9-]*T[0-9:.]*Z"
+  wanted="skipped: it has been running on $(uname -n) since 20[0-9-]*T[0-9:.]*Z"
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -274,7 +274,7 @@ assert_runs() {  # [<option>...]
     begin
     hold job
 
-    assert_skipped 'it is running on ' --retry-failed
+    assert_skipped 'it has been running on ' --retry-failed
     let_go
   done
 }
@@ -284,7 +284,7 @@ assert_runs() {  # [<option>...]
     begin
     hold job
 
-    assert_skipped 'it is running on ' --retry-failed --wait 200ms
+    assert_skipped 'it has been running on ' --retry-failed --wait 200ms
     assert_equal "$(look job '.waiters | length')" 0
     let_go
   done
@@ -292,7 +292,7 @@ assert_runs() {  # [<option>...]
 
 # --- In the queue ---
 
-@test "all that wait are content as soon as the run has succeeded" {
+@test "all waiters are deduplicated as soon as the run has succeeded" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -310,7 +310,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "when the run has failed the next one runs, and if that succeeds the others are content" {
+@test "when the run has failed the next one runs, and if that succeeds the others are deduplicated" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -327,7 +327,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "who waits without --dedupe runs when its turn comes" {
+@test "a waiter without --dedupe runs when its turn comes" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -343,7 +343,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "who waits for what is no run is content as soon as one starts" {
+@test "a waiter behind a lease that is not a run is deduplicated as soon as a run starts" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job -s
@@ -408,7 +408,7 @@ assert_runs() {  # [<option>...]
   assert_equal "$status $output" '0 started'
 }
 
-@test "a server is told no time, and keeps its own" {
+@test "a server uses its own clock" {
   start_monitor "$said"
 
   # shellcheck disable=SC2016
@@ -446,7 +446,7 @@ assert_runs() {  # [<option>...]
   assert_runs
 }
 
-@test "a server whose memory is full sends those away who wait for nothing" {
+@test "a server whose memory is full deduplicates waiters" {
   hold job
   queue job --dedupe 1h --retry-failed "${noting[@]}" "$order" ran
   redis CONFIG SET maxmemory 1
@@ -458,7 +458,7 @@ assert_runs() {  # [<option>...]
   assert_skipped 'it ran on '
 }
 
-@test "nothing is left on a server of those who were content" {
+@test "deduplicated waiters leave nothing on a server" {
   hold job
   queue job --dedupe 1h --retry-failed true
   let_go

@@ -19,7 +19,7 @@ file_of() {  # <name>
 
 # --- Good ones ---
 
-@test "a store that is well is said to be so, within a second" {
+@test "a store without problems is reported as such, within a second" {
   dlock run job -- true
   begin=$(now_ms)
 
@@ -30,10 +30,10 @@ file_of() {  # <name>
   assert_found ok directory "$store"
   assert_found ok state 'intact, 1 lock known'
   assert_found ok files 'none left over'
-  assert_equal "${lines[-1]}" "all is well in local:$store"
+  assert_equal "${lines[-1]}" "no problems found in local:$store"
 }
 
-@test "locks that are held and awaited, limits and past runs are no trouble" {
+@test "locks that are held and waited for, limits and past runs are not problems" {
   hold job
   queue job -- true
   dlock limit api 5/1s
@@ -46,7 +46,7 @@ file_of() {  # <name>
   assert_found ok state 'intact, 2 locks known'
 }
 
-@test "a store that nobody used yet is no trouble, and is not created" {
+@test "an unused store is not a problem, and is not created" {
   run dlock doctor
 
   assert_status 0
@@ -74,7 +74,7 @@ file_of() {  # <name>
   assert_equal "$(cd "$store" && find . -printf '%p %s %T@\n' | sort)" "$before"
 }
 
-@test "with none: there is nothing to examine" {
+@test "with none: there is nothing to check" {
   run dlock doctor --store none:
 
   assert_status 0
@@ -93,7 +93,7 @@ file_of() {  # <name>
   [[ ! -e $BATS_TEST_TMPDIR/no ]]
 }
 
-@test "a directory that everybody may write to is an error" {
+@test "a world-writable directory is an error" {
   mkdir -m 777 "$store"
 
   run dlock doctor
@@ -134,7 +134,7 @@ file_of() {  # <name>
   assert_found error directory 'is not a directory' 'name the directory itself'
 }
 
-@test "a directory in memory is told, for what a reboot forgets" {
+@test "a directory in memory is reported, because a reboot clears it" {
   use_private_mounts
   inside install -d -m 700 /mnt/store
 
@@ -219,7 +219,7 @@ file_of() {  # <name>
   assert_found error state "$head is missing"
 }
 
-@test "whatever bit of a lock's file is flipped, doctor ends in time and says it well" {
+@test "whatever bit of a lock's file is flipped, doctor ends in time and reports the damage" {
   dlock run job -- true
   hold job
 
@@ -266,7 +266,7 @@ file_of() {  # <name>
   assert_equal "${lines[-1]}" "1 warning in local:$store"
 }
 
-@test "the state of an earlier boot that the next one removes is only told" {
+@test "the state of an earlier boot that the next run removes is only information" {
   dlock run job -- true
   mv "$store"/state-* "$store/state-00000000-1111-2222-3333-444444444444"
 
@@ -276,7 +276,7 @@ file_of() {  # <name>
   assert_found info files state-00000000-1111-2222-3333-444444444444 'nothing'
 }
 
-@test "the socket of a waiter that was killed is told, and that of one that waits is not" {
+@test "the socket of a killed waiter is reported, and that of a living one is not" {
   hold job
   queue job -- true
   run dlock doctor
@@ -290,7 +290,7 @@ file_of() {  # <name>
   assert_found info files wake- 'nothing: whoever comes next removes them'
 }
 
-@test "a draft that somebody left is told once it is old" {
+@test "a leftover draft is reported once it is old" {
   dlock run job -- true
   touch "$store/runs.jsonl.new"
   run dlock doctor
@@ -374,7 +374,7 @@ file_of() {  # <name>
   assert_output_contains $'\e[31merror\e[0m'
 }
 
-@test "on a terminal lines are broken where it ends" {
+@test "on a terminal lines are wrapped at its width" {
   mkdir -m 777 "$store"
 
   run env TERM=xterm NO_COLOR=1 script -qec 'stty cols 70; dlock doctor' /dev/null
@@ -386,7 +386,7 @@ file_of() {  # <name>
   ((${#lines[@]} > 3))
 }
 
-@test "a word behind doctor is a usage error, and a URL that is none is 78" {
+@test "an argument of doctor is a usage error, and an invalid URL is 78" {
   run dlock doctor job
   assert_status 64
   run dlock doctor --store nonsense

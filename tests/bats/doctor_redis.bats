@@ -40,7 +40,7 @@ as_admin() {
     round-trip; do
     assert_found ok "$check" ''
   done
-  assert_equal "${lines[-1]}" "all is well in $(dlock doctor --json | jq -r .store)"
+  assert_equal "${lines[-1]}" "no problems found in $(dlock doctor --json | jq -r .store)"
 }
 
 @test "a user with no more rights than locks need is enough, and told what could not be checked" {
@@ -56,7 +56,7 @@ as_admin() {
   assert_found info persistence 'INFO was refused' 'ask as a user who may (ACL SETUSER dlock +info'
   assert_found info eviction 'INFO was refused'
   assert_found info replicas 'INFO was refused'
-  assert_output_contains 'nothing wrong found; 3 checks could not be made in '
+  assert_output_contains 'no problems found; 3 checks could not be made in '
   run dlock doctor --json
   assert_equal "$(json '"\(.level) \(.not_checked)"')" 'ok 3'
   assert_equal "$(json '[.findings[] | select(.checked | not).check] | join(" ")')" \

@@ -42,7 +42,7 @@ trimmed() {
   echo "${text%"${text##*[! ]}"}"
 }
 
-@test "a row of these tables that is not so fails" {
+@test "a wrong row in these tables fails" {
   run assert_says << 'END'
     64 | dlock frobnicate | something else
 END
@@ -55,32 +55,32 @@ END
 
 @test "the words of a command line" {
   assert_says << 'END'
-    64 | dlock                            | a verb is missing (dlock --help lists them)
+    64 | dlock                            | missing verb (see dlock --help)
     64 | dlock frobnicate                 | unknown verb 'frobnicate'; to run a command: dlock run frobnicate -- COMMAND
     64 | dlock rnu job -- true            | unknown verb 'rnu': did you mean 'run'?
     64 | dlock run --tll 5s job -- true   | unknown option '--tll': did you mean '--ttl'?
     64 | dlock run -z job -- true         | unknown option '-z'
-    64 | dlock list --password x          | '--password' is no option, for everybody could read it: --password-file names a file, and DLOCK_PASSWORD can have it
-    64 | dlock list --json=yes            | '--json': that option takes no value
+    64 | dlock list --password x          | '--password' is not an option, because other users could read it: use --password-file or DLOCK_PASSWORD
+    64 | dlock list --json=yes            | '--json': the option takes no value
     64 | dlock run job --wait             | --wait needs a value
-    64 | dlock run                        | the name of a lock is missing (usage: dlock run *)
-    64 | dlock run job                    | a command is missing (usage: dlock run *)
-    64 | dlock status                     | the name of a lock is missing (usage: dlock status *)
-    64 | dlock status job other           | 'other' is one word too many (usage: dlock status *)
-    64 | dlock fence                      | the name of a resource is missing (usage: dlock fence *)
-    64 | dlock fence disk                 | the fence is missing (usage: dlock fence *)
-    64 | dlock limit                      | the name of a limit is missing (usage: dlock limit *)
-    64 | dlock limit api                  | the rate is missing, such as 5/1s (usage: dlock limit *)
-    64 | dlock cache                      | the key is missing (usage: dlock cache *)
-    64 | dlock cache key                  | a command is missing (usage: dlock cache *)
-    64 | dlock cache key --               | a command is missing (usage: dlock cache *)
-    64 | dlock run job --                 | a command is missing (usage: dlock run *)
-    64 | dlock limit api 5/1s --          | a command is missing (usage: dlock limit *)
-    64 | dlock limit -- api 5/1s --       | a command is missing (usage: dlock limit *)
-    64 | dlock limit api --               | the rate is missing, such as 5/1s (usage: dlock limit *)
-    64 | dlock check                      | the name of a lock is missing, and DLOCK_NAME is not set
-    64 | dlock check job                  | the fence is missing (--fence or DLOCK_FENCE)
-    64 | dlock renew job                  | the token is missing (--token, --token-file or DLOCK_TOKEN)
+    64 | dlock run                        | missing lock name (usage: dlock run *)
+    64 | dlock run job                    | missing command (usage: dlock run *)
+    64 | dlock status                     | missing lock name (usage: dlock status *)
+    64 | dlock status job other           | unexpected argument 'other' (usage: dlock status *)
+    64 | dlock fence                      | missing resource name (usage: dlock fence *)
+    64 | dlock fence disk                 | missing fence (usage: dlock fence *)
+    64 | dlock limit                      | missing limit name (usage: dlock limit *)
+    64 | dlock limit api                  | missing rate, such as 5/1s (usage: dlock limit *)
+    64 | dlock cache                      | missing key (usage: dlock cache *)
+    64 | dlock cache key                  | missing command (usage: dlock cache *)
+    64 | dlock cache key --               | missing command (usage: dlock cache *)
+    64 | dlock run job --                 | missing command (usage: dlock run *)
+    64 | dlock limit api 5/1s --          | missing command (usage: dlock limit *)
+    64 | dlock limit -- api 5/1s --       | missing command (usage: dlock limit *)
+    64 | dlock limit api --               | missing rate, such as 5/1s (usage: dlock limit *)
+    64 | dlock check                      | missing lock name, and DLOCK_NAME is not set
+    64 | dlock check job                  | missing fence (use --fence or DLOCK_FENCE)
+    64 | dlock renew job                  | missing token (use --token, --token-file or DLOCK_TOKEN)
 END
 }
 
@@ -88,72 +88,72 @@ END
   long=$(printf 'n%.0s' {1..256})
   assert_says << 'END'
     64 | dlock status ''                          | a name cannot be empty
-    64 | dlock status "$long"                     | a name has at most 255 bytes; this one has 256
-    64 | dlock status $'a\tb'                     | 'a\\tb' has bytes that are not printable UTF-8
-    64 | dlock status $'\xff'                     | '\\xff' has bytes that are not printable UTF-8
+    64 | dlock status "$long"                     | a name can have at most 255 bytes; this one has 256
+    64 | dlock status $'a\tb'                     | 'a\\tb' contains bytes that are not printable UTF-8
+    64 | dlock status $'\xff'                     | '\\xff' contains bytes that are not printable UTF-8
     64 | dlock --namespace '' list                | --namespace: a name cannot be empty
-    64 | dlock run --label $'a\nb' job -- true    | --label: 'a\\nb' has bytes that are not printable UTF-8
+    64 | dlock run --label $'a\nb' job -- true    | --label: 'a\\nb' contains bytes that are not printable UTF-8
     64 | dlock run --label '' job -- true         | --label: a label cannot be empty
     64 | dlock acquire --label '' job             | --label: a label cannot be empty
-    64 | dlock run --label "$long" job -- true    | --label: a label has at most 255 bytes; this one has 256
-    64 | dlock cache "$long" -- true              | a key has at most 249 bytes; this one has 256
-    64 | dlock --user '' list                     | --user: a user's name is missing
-    64 | dlock --user $'\xff' list                | --user: not a name of printable UTF-8
-    64 | dlock --tls-ca '' list                   | --tls-ca: a file's name is missing
-    64 | dlock run --report '' job -- true        | --report: a file's name is missing
-    64 | dlock --config '' list                   | --config: a file's name is missing
+    64 | dlock run --label "$long" job -- true    | --label: a label can have at most 255 bytes; this one has 256
+    64 | dlock cache "$long" -- true              | a key can have at most 249 bytes; this one has 256
+    64 | dlock --user '' list                     | --user: missing user name
+    64 | dlock --user $'\xff' list                | --user: not printable UTF-8
+    64 | dlock --tls-ca '' list                   | --tls-ca: missing file name
+    64 | dlock run --report '' job -- true        | --report: missing file name
+    64 | dlock --config '' list                   | --config: missing file name
 END
 }
 
 @test "durations, numbers and the like" {
   assert_says << 'END'
-    64 | dlock run -w soon job -- true            | --wait: 'soon' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m
-    64 | dlock run -w '5 min' job -- true         | --wait: '5 min' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m
+    64 | dlock run -w soon job -- true            | --wait: 'soon' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m
+    64 | dlock run -w '5 min' job -- true         | --wait: '5 min' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m
     64 | dlock run -w 40000d job -- true          | --wait: '40000d' is longer than 100 years
-    64 | dlock run --ttl 100ms job -- true        | --ttl: a ttl is 500ms at least
+    64 | dlock run --ttl 100ms job -- true        | --ttl: must be at least 500ms
     64 | dlock run --timeout 0 job -- true        | --timeout: cannot be zero
     64 | dlock --store-timeout 0 list             | --store-timeout: cannot be zero
-    64 | dlock run --dedupe 31d job -- true       | --dedupe: runs are known for 30 days at most
-    64 | dlock run --min-hold 31d job -- true     | --min-hold: a lock is held on for 30 days at most
+    64 | dlock run --dedupe 31d job -- true       | --dedupe: runs are kept for at most 30 days
+    64 | dlock run --min-hold 31d job -- true     | --min-hold: must be at most 30 days
     64 | dlock run -n 0 job -- true               | --slots: '0' is not a whole number from 1 to 100000
     64 | dlock run -E 256 job -- true             | --conflict-exit-code: '256' is not a whole number from 0 to 255
     64 | dlock history --limit 0 job              | --limit: '0' is not a whole number from 1 to 1000000
-    64 | dlock fence disk 0                       | '0' is not a fence (a whole number from 1)
-    64 | dlock check --fence x job                | --fence: 'x' is not a fence (a whole number from 1)
-    64 | dlock renew --token x job                | --token: not a token (32 hexadecimal digits)
+    64 | dlock fence disk 0                       | '0' is not a fence: expected a whole number from 1
+    64 | dlock check --fence x job                | --fence: 'x' is not a fence: expected a whole number from 1
+    64 | dlock renew --token x job                | --token: invalid token: expected 32 hexadecimal digits
     64 | dlock acquire --for-pid 0 job            | --for-pid: '0' is not a whole number from 1 to *
-    64 | dlock cache --max-size big key -- true   | --max-size: 'big' is not a size (such as 16MiB, 500KB or 4096)
+    64 | dlock cache --max-size big key -- true   | --max-size: 'big' is not a size: expected bytes, such as 16MiB, 500KB or 4096
     64 | dlock cache --max-size 1GiB key -- true  | --max-size: '1GiB' is more than 512MiB
     64 | dlock cache --ttl 0 key -- true          | --ttl: cannot be zero
-    64 | dlock limit api often                    | 'often' is not a rate: a number, / and a time, such as 5/1m or 10/800ms
-    64 | dlock limit api '5/1 min'                | '1 min' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m
+    64 | dlock limit api often                    | 'often' is not a rate: expected NUMBER/PERIOD, such as 5/1m or 10/800ms
+    64 | dlock limit api '5/1 min'                | '1 min' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m
     64 | dlock limit api 5/0s                     | the period of a rate cannot be zero
-    64 | dlock --color red list                   | --color: 'red' is none of auto, always, never
-    64 | dlock run --stragglers kil job -- true   | --stragglers: 'kil' is none of leave, wait, kill: did you mean 'kill'?
-    64 | dlock run --on-outage panic job -- true  | --on-outage: 'panic' is neither stop nor run
+    64 | dlock --color red list                   | --color: expected auto, always or never, not 'red'
+    64 | dlock run --stragglers kil job -- true   | --stragglers: expected leave, wait or kill, not 'kil': did you mean 'kill'?
+    64 | dlock run --on-outage panic job -- true  | --on-outage: expected stop or run, not 'panic'
 END
 }
 
-@test "options that do not go together" {
+@test "options that cannot be combined" {
   assert_says << 'END'
-    64 | dlock run -s -n 2 job -- true            | --shared and --slots do not go together
-    64 | dlock run --dedupe 1m -s job -- true     | --dedupe and --shared do not go together
-    64 | dlock run --retry-failed job -- true     | --retry-failed goes with --dedupe only
-    64 | dlock --tls-cert a list                  | --tls-cert and --tls-key go together
-    64 | dlock renew --token 000102030405060708090a0b0c0d0e0f --token-file x job | --token and --token-file do not go together
-    64 | dlock cache --forget key -- true         | --forget runs no command
-    64 | dlock list --json --live > /dev/null     | --json and --live exclude each other
-    64 | dlock list --json --prometheus > /dev/null | --json and --prometheus exclude each other
-    64 | dlock break job                          | break asks on a terminal; elsewhere it wants --yes
+    64 | dlock run -s -n 2 job -- true            | --shared and --slots cannot be combined
+    64 | dlock run --dedupe 1m -s job -- true     | --dedupe and --shared cannot be combined
+    64 | dlock run --retry-failed job -- true     | --retry-failed needs --dedupe
+    64 | dlock --tls-cert a list                  | --tls-cert and --tls-key must be set together
+    64 | dlock renew --token 000102030405060708090a0b0c0d0e0f --token-file x job | --token and --token-file cannot be combined
+    64 | dlock cache --forget key -- true         | --forget takes no command
+    64 | dlock list --json --live > /dev/null     | --json and --live cannot be combined
+    64 | dlock list --json --prometheus > /dev/null | --json and --prometheus cannot be combined
+    64 | dlock break job                          | break asks for confirmation on a terminal; elsewhere it needs --yes
 END
 }
 
 @test "variables" {
   assert_says << 'END'
     64 | env DLOCK_STORE_TIMEOUT=soon dlock list  | DLOCK_STORE_TIMEOUT: 'soon' is not a duration: *
-    64 | env DLOCK_TLS_INSECURE=maybe dlock list  | DLOCK_TLS_INSECURE: 'maybe' is neither true nor false
+    64 | env DLOCK_TLS_INSECURE=maybe dlock list  | DLOCK_TLS_INSECURE: expected true or false, not 'maybe'
     78 | env DLOCK_STORE=nowhere: dlock list      | DLOCK_STORE: store 'nowhere:': unknown kind of store (*)
-    64 | env DLOCK_TOKEN=x dlock renew job        | DLOCK_TOKEN: not a token (32 hexadecimal digits)
+    64 | env DLOCK_TOKEN=x dlock renew job        | DLOCK_TOKEN: invalid token: expected 32 hexadecimal digits
     78 | env DLOCK_CONFIG=missing dlock list      | */missing: No such file or directory
 END
 }
@@ -174,12 +174,12 @@ END
     78 | dlock --config directory list | */directory: not a *file
     78 | dlock --config key list       | */key:1: unknown key stor: did you mean 'store'?
     78 | dlock --config syntax list    | */syntax:2: not valid TOML: *
-    78 | dlock --config table list     | */table:1: \[rnu] is not a verb of dlock: did you mean 'run'?
+    78 | dlock --config table list     | */table:1: unknown table \[rnu]: did you mean 'run'?
     78 | dlock --config array list     | */array:1: *store*
     78 | dlock --config value run job -- true | */value:2: run.wait: 'soon' is not a duration: *
-    78 | dlock --config password list  | */password:1: a password is not taken from here; password-file names the file it is in
-    78 | dlock --config flag list      | */flag:1: json: 'maybe' is neither true nor false
-    77 | dlock --config open list      | */open: not used, for everybody may write to it (chmod o-w)
+    78 | dlock --config password list  | */password:1: a password cannot be set here; use password-file
+    78 | dlock --config flag list      | */flag:1: json: expected true or false, not 'maybe'
+    77 | dlock --config open list      | */open: refusing to use a file that everyone can write (chmod o-w)
 END
 }
 
@@ -196,7 +196,7 @@ END
 END
 }
 
-@test "stores that are not there" {
+@test "unavailable stores" {
   assert_says << 'END'
     69 | dlock --store redis+unix:/no/such/socket list    | cannot reach /no/such/socket: no such file or directory
     69 | dlock --store redis://127.0.0.1:1 list           | cannot reach 127.0.0.1:1: connection refused
@@ -206,7 +206,7 @@ END
 END
 }
 
-@test "stores that are not there, for verbs that are about one name" {
+@test "unavailable stores, for verbs that take one name" {
   export DLOCK_STORE=redis://127.0.0.1:1 DLOCK_TOKEN=000102030405060708090a0b0c0d0e0f
   assert_says << 'END'
     69 | dlock acquire job           | job: cannot reach 127.0.0.1:1: connection refused
@@ -271,14 +271,14 @@ END
   assert_says << 'END'
     75 | dlock run job -- true               | job: held by *@* (pid *, sh -c *) for *
     75 | dlock run -w 100ms job -- true      | job: held by *
-    78 | dlock run -n 3 sem -- true          | sem: in use with 2 slots, not 3: all who ask have to name the same number
-    75 | dlock limit api 1/1h                | api: rate exceeded (1/1h): a turn in *
-    78 | dlock limit api 2/1h                | api: in use with 1/1h, not 2/1h: all who ask have to name the same rate
-    76 | dlock renew --token $some mine      | mine: not held by this token any more
-    76 | dlock release --token $some mine    | mine: not held by this token any more
+    78 | dlock run -n 3 sem -- true          | sem: in use with 2 slots, not 3: all users of a lock must set the same --slots
+    75 | dlock limit api 1/1h                | api: rate exceeded (1/1h): next turn in *
+    78 | dlock limit api 2/1h                | api: in use with 1/1h, not 2/1h: all users of a limit must set the same rate
+    76 | dlock renew --token $some mine      | mine: no longer held by this token
+    76 | dlock release --token $some mine    | mine: no longer held by this token
      1 | dlock break --yes free              | free: not held
      1 | dlock break --yes --fence 1 job     | job: not held by fence 1
-     0 | dlock history free                  | free: no run is known
+     0 | dlock history free                  | free: no runs are recorded
     75 | dlock run outer -- dlock run outer -- true | outer: held by an outer run
     124 | dlock run --timeout 100ms slow -- sleep 60 | slow: timed out: the command was ended after *
 END

@@ -216,13 +216,13 @@ assert_each_refused() {  # <code>
   assert_not_started_as_by_env 126 "./$long"
 }
 
-@test "what cannot be started is said with its name" {
+@test "a command that cannot be started is named" {
   run_any run job -- ./no-such-command
 
   assert_output_contains 'dlock: job: ./no-such-command: '
 }
 
-@test "what cannot be started is escaped when it is said" {
+@test "the name of a command that cannot be started is escaped" {
   run_any run job -- $'./\e]0;title\a'
 
   assert_one_line
@@ -287,7 +287,7 @@ as_stranger() {
   assert_one_line
 }
 
-@test "a command line that is wrong is 64 and said in one line" {
+@test "an invalid command line is 64 with an error of one line" {
   assert_each_refused 64 << 'END'
 frobnicate
 frobnicate job -- true
@@ -308,7 +308,7 @@ run --quiet=maybe job true
 END
 }
 
-@test "a duration that is none is 64" {
+@test "an invalid duration is 64" {
   assert_each_refused 64 << 'END'
 run -w -1 job true
 run -w=-1s job true
@@ -359,7 +359,7 @@ END
   done
 }
 
-@test "a number that is none is 64" {
+@test "an invalid number is 64" {
   assert_each_refused 64 << 'END'
 run -n x job true
 run -n -1 job true
@@ -373,7 +373,7 @@ run -E '' job true
 END
 }
 
-@test "a word that an option does not know is 64" {
+@test "an unknown word for an option is 64" {
   assert_each_refused 64 << 'END'
 run --stragglers maybe job true
 --color maybe run job true
@@ -387,13 +387,13 @@ run -s -n 1 job true
 END
 }
 
-@test "a command line that is wrong leaves no trace in the store" {
+@test "an invalid command line leaves no trace in the store" {
   run_any run -w nonsense job -- true
 
   refute test -e store
 }
 
-@test "a store URL that makes no sense is 78" {
+@test "an invalid store URL is 78" {
   assert_each_refused 78 << 'END'
 --store nonsense run job true
 --store nonsense: run job true
@@ -518,7 +518,7 @@ keep_store_busy() {
   done
 }
 
-@test "help that cannot be written is an error that is told" {
+@test "help that cannot be written is an error with a message" {
   run sh -c 'dlock --help > /dev/full'
 
   assert_status 69

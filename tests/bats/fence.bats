@@ -20,7 +20,7 @@ assert_refused() {  # <exit code> <part of what it says>
 
 assert_stale() {  # <resource> <fence>
   run dlock fence "$1" "$2"
-  assert_refused 76 "$1: fence $2 is stale: a greater one was admitted before"
+  assert_refused 76 "$1: fence $2 is stale: a greater fence was admitted before"
   run dlock -q fence "$1" "$2"
   assert_equal "$status $output" '76 '
 }
@@ -82,11 +82,11 @@ assert_stale() {  # <resource> <fence>
     assert_refused 64 'is not a fence'
   done
   run dlock fence disk
-  assert_refused 64 'the fence is missing'
+  assert_refused 64 'missing fence'
   run dlock fence
-  assert_refused 64 'the name of a resource is missing'
+  assert_refused 64 'missing resource name'
   run dlock fence disk 1 2
-  assert_refused 64 'one word too many'
+  assert_refused 64 'unexpected argument'
   run dlock fence '' 1
   assert_status 64
   refute test -e store

@@ -26,12 +26,12 @@ assert_runs() {  # <dlock's arguments>...
 
 # --- A first word that is no verb ---
 
-@test "who forgets the verb is told how to run a command" {
+@test "a missing verb is answered with how to run a command" {
   assert_hint "unknown verb 'hello'; to run a command: dlock run hello -- COMMAND" hello
   assert_hint "unknown verb 'backup'; to run a command: dlock run backup -- COMMAND" backup -- ./backup.sh
 }
 
-@test "a verb that is only mistyped is still named" {
+@test "a mistyped verb still gets a suggestion" {
   assert_hint "unknown verb 'hlep': did you mean 'help'?" hlep
   assert_hint "unknown verb 'rnu': did you mean 'run'?" rnu job -- true
   assert_hint "unknown verb 'conf': did you mean 'config'?" conf
@@ -39,50 +39,50 @@ assert_runs() {  # <dlock's arguments>...
 
 # --- Habits from flock(1) ---
 
-@test "who gives a file as to flock is told that locks have names" {
-  assert_hint "unknown verb '/var/lock/job.lock'; locks have names, not files: dlock run job -- COMMAND" \
+@test "a file as for flock is answered with how to name a lock" {
+  assert_hint "unknown verb '/var/lock/job.lock'; locks have names, not paths: dlock run job -- COMMAND" \
     /var/lock/job.lock ./job
-  assert_hint "unknown verb './job'; locks have names, not files: dlock run job -- COMMAND" ./job ./job
+  assert_hint "unknown verb './job'; locks have names, not paths: dlock run job -- COMMAND" ./job ./job
 }
 
-@test "who gives a descriptor as to flock is told of acquire" {
+@test "a descriptor as for flock is answered with acquire" {
   assert_hint "unknown verb '9'; a script takes a lock by name: dlock acquire NAME --for-pid \$\$" 9
 }
 
-@test "who says -n or --nonblock as to flock is told that this is the default" {
+@test "-n or --nonblock as for flock is answered with the default" {
   local option
   for option in -n --nonblock --nb -xn; do
-    assert_hint "'$option' is not needed: dlock run NAME -- COMMAND does not wait unless --wait says so" \
+    assert_hint "'$option' is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given" \
       "$option" /tmp/x.lock cmd
   done
-  assert_hint "'--nonblock' is not needed: dlock run NAME -- COMMAND does not wait unless --wait says so" \
+  assert_hint "'--nonblock' is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given" \
     run --nonblock job -- true
 }
 
-@test "who says -c as to flock is told to name the shell" {
-  assert_hint "'-c': no shell is involved; say dlock run NAME -- sh -c 'LINE'" -c 'echo hi'
-  assert_hint "'-c': no shell is involved; say dlock run NAME -- sh -c 'LINE'" run job -c 'echo hi'
+@test "-c as for flock is answered with the shell to call" {
+  assert_hint "'-c': dlock uses no shell; use dlock run NAME -- sh -c 'LINE'" -c 'echo hi'
+  assert_hint "'-c': dlock uses no shell; use dlock run NAME -- sh -c 'LINE'" run job -c 'echo hi'
 }
 
-@test "who says -x or -u as to flock is told what takes their place" {
-  assert_hint "'-x' is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is said" -x job cmd
-  assert_hint "'-u': dlock run gives the lock back when the command ends, dlock release when you say so" -u 9
+@test "-x or -u as for flock is answered with what replaces them" {
+  assert_hint "'-x' is not needed: dlock run NAME -- COMMAND is exclusive unless --shared is given" -x job cmd
+  assert_hint "'-u': dlock run releases the lock when the command ends, dlock release does so by hand" -u 9
 }
 
-@test "an option before the verb that is that of a verb is told so" {
+@test "an option of a verb before the verb is explained" {
   assert_hint "'-w' is an option of run: dlock run -w ..." -w 5 job cmd
   assert_hint "'--wait' is an option of run: dlock run --wait ..." --wait=5 run job -- true
   assert_hint "'--prometheus' is an option of list: dlock list --prometheus ..." --prometheus list
 }
 
-@test "a name behind -n is told to be no number, not that a command is missing" {
-  assert_hint "--slots: 'name' is no number (-n is --slots; not to wait is the default)" run -n name -- true
-  assert_hint "--slots: 'name' is no number (-n is --slots; not to wait is the default)" run -n name true x
-  assert_hint "--wait: 'job' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m" \
+@test "a name after -n is reported as not a number, and not as a missing command" {
+  assert_hint "--slots: 'name' is not a number (-n means --slots; not waiting is the default)" run -n name -- true
+  assert_hint "--slots: 'name' is not a number (-n means --slots; not waiting is the default)" run -n name true x
+  assert_hint "--wait: 'job' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m" \
     run -w job true
 }
 
-@test "a path in the place of a store is told how a directory is named" {
+@test "a path as the store is answered with how to write a directory" {
   run dlock --store /tmp/locks list
 
   assert_status 78
@@ -91,28 +91,28 @@ assert_runs() {  # <dlock's arguments>...
 
 # --- A duration in two words ---
 
-@test "a duration in two words is noticed, but what was asked for is done" {
+@test "a duration in two words is a warning, and the command runs" {
   local words
   for words in '--wait 5 min' '-w 5 min' '--wait=5 minutes' '-w5 m' '-vw 5 min'; do
     # shellcheck disable=SC2086
     run dlock run $words sh -c 'echo "$DLOCK_NAME"'
 
-    assert_output_contains "is taken for the lock's name; a duration is one word: --wait 5m"
+    assert_output_contains "is taken as the lock name; a duration is one word: --wait 5m"
     assert_output_contains "${words##* }"
   done
   run dlock run --timeout 1 hour true
-  assert_equal "$output" "dlock: 'hour' is taken for the lock's name; a duration is one word: --timeout 1h"
+  assert_equal "$output" "dlock: 'hour' is taken as the lock name; a duration is one word: --timeout 1h"
 }
 
-@test "a duration in two words that leaves a word too many is a usage error that says so" {
-  assert_hint "'job' is one word too many: a duration is one word: --wait 5m" acquire --wait 5 min job
+@test "a duration in two words that leaves an unexpected argument is a usage error that says so" {
+  assert_hint "unexpected argument 'job': a duration is one word: --wait 5m" acquire --wait 5 min job
 }
 
-@test "with --quiet nothing is said of a duration in two words" {
+@test "with --quiet there is no warning about a duration in two words" {
   assert_runs run -q --wait 5 min echo ran
 }
 
-@test "nothing is said where all is as it should be" {
+@test "there is no warning about a correct command line" {
   printf '#!/bin/sh\necho ran\n' > frob
   chmod +x frob
 
@@ -127,31 +127,31 @@ assert_runs() {  # <dlock's arguments>...
 
 # --- Variables ---
 
-@test "a variable that is called like an option is told not to set it, once" {
+@test "a variable named like an option gets one warning that it has no effect" {
   DLOCK_WAIT=5s run dlock run job -- echo ran
 
   assert_equal "$output" \
-    "dlock: DLOCK_WAIT is no variable of dlock's; say --wait or put it into the configuration
+    "dlock: DLOCK_WAIT is not a variable of dlock; use --wait or the configuration file
 ran"
 }
 
-@test "a mistyped variable names the one that was meant" {
+@test "a mistyped variable suggests the right one" {
   DLOCK_STROE=none: run dlock run job -- true
 
-  assert_equal "$output" "dlock: DLOCK_STROE is no variable of dlock's: did you mean 'DLOCK_STORE'?"
+  assert_equal "$output" "dlock: DLOCK_STROE is not a variable of dlock: did you mean 'DLOCK_STORE'?"
 }
 
-@test "with --quiet nothing is said of a variable" {
+@test "with --quiet there is no warning about a variable" {
   DLOCK_WAIT=5s DLOCK_CONFLICT_EXIT_CODE=3 assert_runs run -q job echo ran
 }
 
-@test "nothing is said of variables that dlock has set itself, in nested runs either" {
+@test "there is no warning about variables that dlock sets, even in nested runs" {
   : > config.toml
   DLOCK_PASSWORD=x assert_runs run --config config.toml --user me --password-file p --tls-insecure -q a \
     dlock run b dlock run -q c echo ran
 }
 
-@test "nothing is said of variables that others have a use for" {
+@test "there is no warning about variables of other programs" {
   DLOCK_PORT=tcp://10.0.0.1:80 DLOCK_SERVICE_HOST=10.0.0.1 DLOCK_OUTCOME=ran DLOCK_REASON=x \
     DLOCK_EXIT_CODE=0 DLOCK_SIGNAL=TERM DLOCK_RAN_MS=1 DLOCK_HOLDER_HOST=x DLOCK_=x DLOCK=y \
     assert_runs run job echo ran
@@ -171,8 +171,8 @@ ran"
   assert_status 0
 }
 
-@test "help about a verb that there is not names the nearest" {
+@test "help about an unknown verb suggests the nearest" {
   assert_hint "unknown verb 'rnu': did you mean 'run'?" help rnu
-  assert_hint "unknown verb 'frobnicate' (dlock --help lists them)" help frobnicate
-  assert_hint "'job' is one word too many (usage: dlock help [VERB])" help run job
+  assert_hint "unknown verb 'frobnicate' (see dlock --help)" help frobnicate
+  assert_hint "unexpected argument 'job' (usage: dlock help [VERB])" help run job
 }

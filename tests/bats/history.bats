@@ -28,7 +28,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 # --- Which runs ---
 
-@test "runs that have ended are told, the last one first" {
+@test "finished runs are listed, the last one first" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true
     dlock run job -- sh -c 'exit 3' || true
@@ -55,7 +55,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a run is told as status tells of the last one" {
+@test "a run is shown as status shows the last one" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- sh -c 'exit 3' || true
 
@@ -63,7 +63,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a run that goes on is told as running, without an end" {
+@test "a run in progress is listed as running, without an end" {
   for DLOCK_STORE in "${stores[@]}"; do
     hold job
 
@@ -71,7 +71,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "all that share a lock are told" {
+@test "all shared holders are listed" {
   for DLOCK_STORE in "${stores[@]}"; do
     hold job --shared
     hold job --shared
@@ -81,7 +81,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "runs in slots are told" {
+@test "runs in slots are listed" {
   for DLOCK_STORE in "${stores[@]}"; do
     hold job --slots 2
     dlock run --slots 2 job -- true
@@ -101,7 +101,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms)"' | tail -n 1)" 'vanished null null'
 }
 
-@test "a run that vanished is told though somebody who watched has cleared it away" {
+@test "a vanished run is listed even after a watcher has removed it" {
   DLOCK_STORE=${stores[0]}
   hold job
   watch job
@@ -111,7 +111,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$(runs .outcome)" vanished
 }
 
-@test "a run whose lease ran out on a server has vanished" {
+@test "a run whose lease expired on a server has vanished" {
   hold job --ttl 1s --store-timeout 100ms
   kill -KILL "$holder"
 
@@ -123,7 +123,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 # --- By hand ---
 
-@test "what acquire obtained is told as by hand, with its start, duration, host and user" {
+@test "a lease by acquire is listed as by hand, with its start, duration, host and user" {
   for DLOCK_STORE in "${stores[@]}"; do
     token=$(dlock acquire job)
     assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms >= 0)"')" 'by hand null true'
@@ -136,7 +136,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a lease by hand that ran out is told with the time that it lasted" {
+@test "an expired lease by hand is listed with its duration" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock acquire --ttl 500ms job
     eventually is_free job
@@ -148,7 +148,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a lease by hand that was broken is told" {
+@test "a broken lease by hand is listed" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock acquire job
     dlock break --yes job
@@ -188,7 +188,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$(look job '"\(.known) \(.last_run)"')" 'true null'
 }
 
-@test "a command that could not be started is no run" {
+@test "a command that could not be started is not a run" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- /no/such/command || true
 
@@ -196,7 +196,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a run that was skipped is none" {
+@test "a deduplicated run is not listed" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true
     dlock run --dedupe 1h job -- true
@@ -245,7 +245,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_between "$(redis PTTL 'dlock:{job}:r')" 2591000000 2592000000
 }
 
-@test "runs that ended more than thirty days ago are not told" {
+@test "runs that ended more than thirty days ago are not listed" {
   dlock run job -- true
   # As runs.lua has it: fence, start and end in microseconds, and how it ended.
   redis RPUSH 'dlock:{job}:r' '7 1600000000000000 1600000001000000 {"outcome":"ran","exit_code":9}'
@@ -253,7 +253,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$(runs .exit_code)" 0
 }
 
-@test "to look at a history takes one round trip once the server knows the script" {
+@test "history takes one round trip once the server knows the script" {
   dlock run job -- true
   dlock history job
   start_monitor "$BATS_TEST_TMPDIR/monitor"
@@ -265,12 +265,12 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 # --- Where there are none ---
 
-@test "where no run is known history says so and exits with 0" {
+@test "without recorded runs history says so and exits with 0" {
   for DLOCK_STORE in "${stores[@]}" none:; do
     run dlock history job
 
     assert_status 0
-    assert_equal "$output" 'dlock: job: no run is known'
+    assert_equal "$output" 'dlock: job: no runs are recorded'
   done
 }
 
@@ -288,7 +288,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "to look at a history where there are no locks creates nothing" {
+@test "history creates nothing where there are no locks" {
   DLOCK_STORE=${stores[0]}
 
   dlock history job
@@ -326,7 +326,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_output_contains "$file is damaged"
 }
 
-@test "a limit of zero or of no number is a usage error" {
+@test "a limit of zero or an invalid number is a usage error" {
   for limit in 0 -1 x ''; do
     run dlock history --limit="$limit" job
 
@@ -342,7 +342,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 # --- Which of them ---
 
-@test "without a name the runs of all locks are told, with their names, the last one first" {
+@test "without a name the runs of all locks are listed, with their names, the last one first" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run a -- true
     dlock run b -- sh -c 'exit 3' || true
@@ -360,7 +360,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a backslash makes a name of what would be a pattern" {
+@test "a backslash turns a pattern into a name" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run 'a*' -- true
     dlock run ab -- true
@@ -396,7 +396,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 none_since() { [[ $(runs .exit_code --since "$1") == '' ]]; }
 
-@test "--succeeded-within says when that was, and tells by its exit code whether it is so" {
+@test "--succeeded-within reports the last success and exits with 0 or 1" {
   for DLOCK_STORE in "${stores[@]}"; do
     run dlock history job --succeeded-within 1h
     assert_equal "$status $output" '1 job never succeeded'
@@ -433,7 +433,7 @@ is_too_long_ago() {
   done
 }
 
-@test "a success in a slot, or shared, is one" {
+@test "a success in a slot, or shared, counts" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run --slots 2 job -- true
     dlock run --shared book -- true
@@ -443,7 +443,7 @@ is_too_long_ago() {
   done
 }
 
-@test "--succeeded-within is about one lock, and goes with no choice of runs" {
+@test "--succeeded-within takes one lock, and no other filter" {
   for wrong in '' '*' 'job --failed' 'job --since 1h'; do
     set -f
     # shellcheck disable=SC2086
@@ -468,7 +468,7 @@ is_too_long_ago() {
   [[ ${lines[2]} =~ "  exit 0"$ ]]
 }
 
-@test "the history has neither color nor bars where it is no terminal" {
+@test "the history has neither color nor bars where the output is not a terminal" {
   dlock run job -- true
 
   run dlock history job

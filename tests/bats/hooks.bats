@@ -138,7 +138,7 @@ busy'
   assert_heard ''
 }
 
-@test "a hook that is empty takes back the one of the file" {
+@test "an empty hook disables the one in the file" {
   printf '[run]\non-success = "echo file >> \\"$heard\\""\n' > "$BATS_TEST_TMPDIR/config.toml"
 
   dlock --config "$BATS_TEST_TMPDIR/config.toml" run job -- true
@@ -152,19 +152,19 @@ busy'
 # Prints what a hook has of the seven variables, in their order.
 told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DLOCK_SIGNAL?}|${DLOCK_HOLDER_HOST?}" > "$heard"'
 
-@test "a hook is told of a command that failed" {
+@test "a hook gets the result of a failed command" {
   dlock run --on-failure "$told" 'a job' -- sh -c 'exit 3' || true
 
   assert_heard 'a job|ran||3||'
 }
 
-@test "a hook is told of a signal" {
+@test "a hook gets the signal" {
   dlock run --on-failure "$told" job -- sh -c 'kill -TERM $$' || true
 
   assert_heard 'job|ran|||TERM|'
 }
 
-@test "a hook is told who holds the lock" {
+@test "a hook gets the holder of the lock" {
   hold job
 
   dlock run --on-busy "$told" job -- true || true
@@ -172,7 +172,7 @@ told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DL
   assert_heard "job|busy||75||$(uname -n)"
 }
 
-@test "a hook is told why the lock was lost, and of the command's own end" {
+@test "a hook gets the reason of a loss and the command's own exit code" {
   dlock run --on-failure "$told" job -- \
     sh -c 'trap "exit 7" TERM; while :; do sleep 0.02; done' 3>&- &
   eventually is_held job
@@ -183,7 +183,7 @@ told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DL
   assert_heard 'job|lost|broken|7||'
 }
 
-@test "a hook is told how long the command ran" {
+@test "a hook gets the duration of the command" {
   dlock run --on-success 'echo "$DLOCK_RAN_MS" > "$heard"' job -- sleep 0.1
 
   assert_between "$(< "$heard")" 100 30000
@@ -267,24 +267,24 @@ more'
 
   assert_status 3
   assert_one_line
-  assert_output_contains 'the command of --on-failure ended with exit code 4'
+  assert_output_contains 'the --on-failure command ended with exit code 4'
 }
 
 @test "a hook that a signal ends is a warning" {
   run dlock run --on-success 'kill -KILL $$' job -- true
 
   assert_status 0
-  assert_output_contains 'the command of --on-success was ended by SIGKILL'
+  assert_output_contains 'the --on-success command was ended by SIGKILL'
 }
 
-@test "with --quiet nothing is said of a hook that fails" {
+@test "with --quiet there is no warning about a hook that fails" {
   run dlock -q run --on-success 'exit 4' job -- true
 
   assert_status 0
   assert_equal "$output" ''
 }
 
-@test "what a hook leaves behind goes on, and is not waited for" {
+@test "processes that a hook leaves behind continue, and dlock does not wait for them" {
   dlock run --on-success 'sleep 600 3>&- & echo $! > "$heard"' job -- true 2> /dev/null
 
   kill -0 "$(< "$heard")"
@@ -334,7 +334,7 @@ start_hook() {  # [<what the hook does first>]
   assert_heard told
 }
 
-@test "a signal that is no end for a process does not end a hook" {
+@test "a signal that does not end a process does not end a hook" {
   dlock run --on-success 'echo $$ > "$heard.pid"; read -r _ < "$heard.fifo"; echo on > "$heard"' job -- true 3>&- &
   runner=$!
   mkfifo "$heard.fifo"

@@ -31,7 +31,7 @@ assert_safe() {  # <filter for the text> <command>...
   assert_equal "$(jq -r "$1" "$BATS_TEST_TMPDIR/shown")" "$text"
 }
 
-@test "status --json, list --json, watch --json and a report escape what steers a terminal" {
+@test "status --json, list --json, watch --json and a report escape control characters" {
   watch
   dlock run --report "$report" job -- sh -c 'exec sleep 600' "$text" 3>&- &
   eventually is_held job
@@ -46,7 +46,7 @@ assert_safe() {  # <filter for the text> <command>...
   assert_steers_nothing "$seen"
 }
 
-@test "the log of past runs can be looked at on a terminal" {
+@test "the log of past runs is safe to print on a terminal" {
   dlock run job -- true "$text"
 
   assert_steers_nothing "$BATS_TEST_TMPDIR/store/runs.jsonl"

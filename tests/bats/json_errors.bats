@@ -25,7 +25,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_equal "dlock: $(jq -r .error.message "$printed")" "$(< "$said")"
 }
 
-@test "usage: a word that cannot be right, wherever --json stands" {
+@test "usage: an invalid command line, wherever --json stands" {
   assert_document 64 usage dlock --json status
   assert_document 64 usage dlock status --no-such-option job --json
   assert_document 64 usage dlock --json statsu job
@@ -58,7 +58,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_equal "$(jq -r .error.kind "$printed") $(< "$said")" 'busy '
 }
 
-@test "lost: the token or the fence is nobody's any more" {
+@test "lost: the token or the fence no longer holds the lock" {
   export DLOCK_TOKEN=9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1
   dlock fence disk 10
 
@@ -68,7 +68,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_document 76 lost dlock fence --json disk 9
 }
 
-@test "permission: the store's directory is not to be used" {
+@test "permission: the store's directory may not be used" {
   mkdir -m 777 "$BATS_TEST_TMPDIR/store"
 
   assert_document 77 permission dlock status --json job
@@ -81,14 +81,14 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_document 78 configuration dlock acquire --json -n 2 job
 }
 
-@test "configuration: json = true in the file is as good as --json" {
+@test "configuration: json = true in the file works like --json" {
   echo 'json = true' > "$BATS_TEST_TMPDIR/config.toml"
   hold job
 
   assert_document 75 busy dlock --config "$BATS_TEST_TMPDIR/config.toml" acquire job
 }
 
-@test "an answer that is no failure stays the verb's own document" {
+@test "an answer that is not a failure stays the verb's own document" {
   dlock limit api 1/1h
 
   run dlock limit --json api 1/1h

@@ -16,7 +16,7 @@ teardown() { kill_leftovers; }
 
 # --- Only an answer ---
 
-@test "so many are admitted, and then no more" {
+@test "the limit admits as many as the rate allows, and no more" {
   run dlock limit api 2/1h
   assert_equal "$status $output" '0 '
   run dlock limit api 2/1h
@@ -26,7 +26,7 @@ teardown() { kill_leftovers; }
 
   assert_status 75
   assert_one_line
-  assert_output_contains 'dlock: api: rate exceeded (2/1h): a turn in 59m59s'
+  assert_output_contains 'dlock: api: rate exceeded (2/1h): next turn in 59m59s'
 }
 
 @test "with --quiet only the exit code tells" {
@@ -67,7 +67,7 @@ teardown() { kill_leftovers; }
   done
 }
 
-@test "a rate that is none is refused before anything is contacted" {
+@test "an invalid rate is refused before anything is contacted" {
   local rate
   for rate in '' 5 / /s 5/ 0/s 10001/s -1/s 1.5/s 5/0s 5/1x 5/s/s five/s; do
     run dlock --store redis+unix:/nonexistent limit -- api "$rate"
@@ -76,7 +76,7 @@ teardown() { kill_leftovers; }
   done
   run dlock limit api
   assert_status 64
-  assert_output_contains 'the rate is missing'
+  assert_output_contains 'missing rate'
   run dlock limit
   assert_status 64
   [[ ! -e $BATS_TEST_TMPDIR/store ]]
@@ -173,7 +173,7 @@ teardown() { kill_leftovers; }
 
 # --- Waiting ---
 
-@test "who waits is admitted at its turn" {
+@test "a waiter is admitted at its turn" {
   local started
   dlock limit api 1/400ms
   started=$(now_ms)
@@ -184,7 +184,7 @@ teardown() { kill_leftovers; }
   assert_between $(($(now_ms) - started)) 300 5000
 }
 
-@test "who waits sleeps until its turn" {
+@test "a waiter sleeps until its turn" {
   dlock limit api 1/2s
   await_turn api 1/2s
 
@@ -199,7 +199,7 @@ teardown() { kill_leftovers; }
   assert_exits 0 "$waiter"
 }
 
-@test "those who wait are served in the order they came" {
+@test "waiters are served in the order of arrival" {
   local i
   dlock limit api 1/150ms
   for i in 1 2 3 4 5; do
@@ -219,7 +219,7 @@ teardown() { kill_leftovers; }
   run dlock limit -w 30s api 1/1h
 
   assert_status 75
-  assert_output_contains 'which is too long a wait'
+  assert_output_contains 'longer than --wait'
   assert_between $(($(now_ms) - started)) 0 10000
 }
 
@@ -273,7 +273,7 @@ teardown() { kill_leftovers; }
   kill -KILL "$stopped"
 }
 
-@test "nobody overtakes one who waits" {
+@test "nobody overtakes a waiter" {
   dlock limit api 1/600ms
   await_turn api 1/600ms
 
@@ -330,7 +330,7 @@ $pid"
   assert_between "$(json .retry_in_ms)" 3500000 7200000
   assert_between "$(json '.waiters[0].retry_in_ms')" 3500000 3600000
   run dlock limit api --show
-  assert_output_contains "  waiting: $(uname -n), pid $pid, a turn in "
+  assert_output_contains "  waiting: $(uname -n), pid $pid, turn in "
   kill "$pid"
   wait "$pid" || true
 }

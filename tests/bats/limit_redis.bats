@@ -35,7 +35,7 @@ stamps() {
 
   assert_status 75
   assert_one_line
-  assert_output_contains 'dlock: api: rate exceeded (2/1h): a turn in 59m59s'
+  assert_output_contains 'dlock: api: rate exceeded (2/1h): next turn in 59m59s'
 }
 
 @test "a command runs with the environment as it was, without the password" {

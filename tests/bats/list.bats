@@ -66,7 +66,7 @@ is_waited_for_only() {
   assert_equal "$(dlock list --json)" '[]'
 }
 
-@test "where there are no locks that is said on standard error alone" {
+@test "that there are no locks is reported on standard error only" {
   run dlock list
   assert_equal "$status $output" "0 dlock: no locks in local:$store"
   run bash -c 'dlock list 2> /dev/null'
@@ -80,7 +80,7 @@ is_waited_for_only() {
   assert_equal "$status $output" "0 dlock: no locks are held in local:$store"
 }
 
-@test "--held leaves out what nobody holds" {
+@test "--held leaves out free locks" {
   used free
   hold job
 
@@ -112,7 +112,7 @@ is_waited_for_only() {
   assert_equal "$status $output" '0 []'
 }
 
-@test "to list locks where there are none creates nothing" {
+@test "list creates nothing where there are no locks" {
   dlock list
 
   [[ ! -e $store ]]
@@ -273,7 +273,7 @@ END
   [[ ${lines[3]} =~ ^'time  '.*'timeout, exit 124, '.*' ago'$ ]]
 }
 
-@test "the list tells shared locks and slots from others" {
+@test "the list shows shared locks and slots" {
   hold book -s
   hold book -s
   hold pool -n 3
@@ -310,7 +310,7 @@ END
   assert_equal "${lines[2]:${#before}:4}" free
 }
 
-@test "the list has no color where it is no terminal" {
+@test "the list has no color where the output is not a terminal" {
   used job
 
   run dlock list
@@ -326,7 +326,7 @@ END
   assert_output_contains $'\e['
 }
 
-@test "to list twenty thousand locks takes no more than seconds" {
+@test "listing twenty thousand locks takes only seconds" {
   used job
   rm -r "$store"/state-*
   line=$(tail -n 1 "$store/runs.jsonl")

@@ -52,7 +52,7 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
 
 @test "what happens to a lock is shown as it happens" {
   show_live 24 80
-  eventually shows '^no lock is held'
+  eventually shows '^no locks'
 
   hold job
   eventually shows '^job +held +[^ ]+ '
@@ -63,7 +63,7 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
 # Asserts that each new lock is shown before the next look that nobody asked for.
 assert_shown_when_used() {
   show_live 24 80
-  eventually shows '^no lock is held'
+  eventually shows '^no locks'
 
   for name in one two three; do
     used "$name"
@@ -75,7 +75,7 @@ assert_shown_when_used() {
   assert_shown_when_used
 }
 
-@test "durations go on though nothing happens" {
+@test "durations are updated though nothing happens" {
   hold job
   show_live 24 80
   eventually shows '^job +held +[^ ]+ +[0-9]+ms'
@@ -140,7 +140,7 @@ assert_shown_when_used() {
   cmp before after-int
 }
 
-is_shown_twice() { (($(grep -oF 'no lock is held' screen | wc -l) == 2)); }
+is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
 
 @test "a window that grows shows more" {
   used a b c d e f g h
@@ -252,7 +252,7 @@ is_shown_twice() { (($(grep -oF 'no lock is held' screen | wc -l) == 2)); }
   assert_equal "$(< said)" ''
 }
 
-@test "in a pipe nothing steers a terminal" {
+@test "in a pipe there are no control sequences" {
   used job
   follow_live
 
@@ -286,11 +286,11 @@ is_shown_twice() { (($(grep -oF 'no lock is held' screen | wc -l) == 2)); }
   assert_exits 143 "$follower"
 }
 
-@test "--live goes with neither --json nor --prometheus" {
+@test "--live cannot be combined with --json or --prometheus" {
   run bash -c "dlock list --live --json > /dev/null"
-  assert_equal "$status $output" '64 dlock: --json and --live exclude each other'
+  assert_equal "$status $output" '64 dlock: --json and --live cannot be combined'
   run dlock list --prometheus --live
-  assert_equal "$status $output" '64 dlock: --prometheus and --live exclude each other'
+  assert_equal "$status $output" '64 dlock: --prometheus and --live cannot be combined'
 }
 
 # --- On a server ---
@@ -299,7 +299,7 @@ is_shown_twice() { (($(grep -oF 'no lock is held' screen | wc -l) == 2)); }
   assert_shown_when_used
 }
 
-@test "a server that is away for a while is said below what was last known, and it goes on" {
+@test "an outage of a server is shown below the last known state, and the list continues" {
   used job
   show_live 24 120
   eventually shows '^job '
@@ -314,7 +314,7 @@ is_shown_twice() { (($(grep -oF 'no lock is held' screen | wc -l) == 2)); }
   refute_shows 'as of'
 }
 
-@test "who may not be told of events by a server sees what happens all the same" {
+@test "a user without permission for events on a server still sees changes" {
   redis ACL SETUSER limited on '>secret' '~dlock:*' resetchannels +@all > /dev/null
   used job
   DLOCK_PASSWORD_FILE='' DLOCK_USER=limited DLOCK_PASSWORD=secret follow_live

@@ -157,7 +157,7 @@ assert_refused_in_line() {  # <line> <message>
   printf '[lock."job"]\nttl = 30\nwait = "soon"\n' > "$own"
 
   assert_refused_in_line 3 \
-    "lock.\"job\".wait: 'soon' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m"
+    "lock.\"job\".wait: 'soon' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m"
 }
 
 @test "a bad value in the table of any verb is found" {
@@ -166,21 +166,21 @@ assert_refused_in_line() {  # <line> <message>
     assert_refused_in_line 2 "$table.${line%% *}: $message"
   done << 'END'
 run|timeout = 0|cannot be zero
-run|ttl = "100ms"|a ttl is 500ms at least
-run|dedupe = "31d"|runs are known for 30 days at most
-run|report = ""|a file's name is missing
+run|ttl = "100ms"|must be at least 500ms
+run|dedupe = "31d"|runs are kept for at most 30 days
+run|report = ""|missing file name
 acquire|slots = "two"|'two' is not a whole number from 1 to 100000
 acquire|for-pid = 0|'0' is not a whole number from 1 to 2147483647
-renew|token = "x"|not a token (32 hexadecimal digits)
-release|token = "x"|not a token (32 hexadecimal digits)
-check|min-validity = "x"|'x' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m
-check|fence = 0|'0' is not a fence (a whole number from 1)
-list|live = "maybe"|'maybe' is neither true nor false
+renew|token = "x"|invalid token: expected 32 hexadecimal digits
+release|token = "x"|invalid token: expected 32 hexadecimal digits
+check|min-validity = "x"|'x' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m
+check|fence = 0|'0' is not a fence: expected a whole number from 1
+list|live = "maybe"|expected true or false, not 'maybe'
 history|limit = 0|'0' is not a whole number from 1 to 1000000
-break|yes = 2|'2' is neither true nor false
+break|yes = 2|expected true or false, not '2'
 cache|ttl = 0|cannot be zero
 cache|max-size = "1GiB"|'1GiB' is more than 512MiB
-limit|wait = "x"|'x' is not a duration: a number and ms, s, m, h or d, such as 5m or 1h30m
+limit|wait = "x"|'x' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m
 END
 }
 
@@ -196,7 +196,7 @@ END
 @test "a value of the wrong type in the table of any lock is found" {
   printf '[lock."job"]\nwait = ["5s"]\n' > "$own"
 
-  assert_refused_in_line 2 'lock."job".wait: a text, a number, true or false is wanted'
+  assert_refused_in_line 2 'lock."job".wait: expected a string, a number or a boolean'
 }
 
 @test "half of what needs another setting is no mistake of the file" {
@@ -230,15 +230,15 @@ stale = 5|'stale' belongs in [cache] or [lock."cache:KEY"], not at the top level
 [lock."job"]\nlive = true|'live' belongs in [list], not in [lock."job"]
 [lock."job"]\nstale = 5|'stale' belongs in [cache] or [lock."cache:KEY"], not in [lock."job"]
 [list]\nreclaim = true|'reclaim' belongs in [run] or [lock."NAME"], not in [list]
-[lock]\nwait = 5|'wait' is in no lock's table: the table of the lock NAME is [lock."NAME"]
-[lock."job"]\npassword = "x"|a password is not taken from here; password-file names the file it is in
+[lock]\nwait = 5|'wait' is not in a lock's table: the table of the lock NAME is [lock."NAME"]
+[lock."job"]\npassword = "x"|a password cannot be set here; use password-file
 END
 }
 
 @test "a table that is no verb's is told how a lock's is called" {
   printf '[nightly]\nwait = 5\n' > "$own"
 
-  assert_refused_in_line 1 '[nightly] is not a verb of dlock: the table of a lock is [lock."nightly"]'
+  assert_refused_in_line 1 'unknown table [nightly]: the table of a lock is [lock."nightly"]'
 }
 
 @test "a table for what can be no lock is refused" {

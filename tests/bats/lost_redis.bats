@@ -231,7 +231,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   stop_redis
   eventually grep -q unprotected "$said"
   start_redis
-  eventually grep -q 'lost in an outage' "$said"
+  eventually grep -q 'lost during a store outage' "$said"
   let_go
 
   assert_exits 0 "$holder"

@@ -448,7 +448,7 @@ wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
   assert_equal "$(sed '/^Examples:/,$d' <<< "$output" | sed -nE 's/^  ([a-z]+)  +.*/\1/p' | sort)" "$(verbs)"
   assert_equal "$(grep -E '^[A-Z][a-z ]*:$' <<< "$output")" 'Run:
 By hand:
-Look:
+Inspect:
 Operate:
 Rate limit and cache:
 Examples:'

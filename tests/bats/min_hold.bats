@@ -38,7 +38,7 @@ begin() {
     assert_status 75
     assert_one_line
     assert_output_contains "held by $(id -un)@$(uname -n) (ended, sh -c "
-    assert_output_contains ', kept for another 59m'
+    assert_output_contains ', held for another 59m'
   done
 }
 
@@ -54,11 +54,11 @@ begin() {
       "$(printf '%s\n' held false null nightly ran)"
     assert_between "$(json '.holders[0].expires_in_ms')" 3500000 3600000
     run dlock status job
-    assert_output_contains '(ended, kept for another 59m'
+    assert_output_contains '(ended, held for another 59m'
   done
 }
 
-@test "who waits gets it so long after the grant, at once" {
+@test "a waiter gets the lock as soon as that time after the grant is over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     mkfifo "$BATS_TEST_TMPDIR/fifo"
@@ -77,7 +77,7 @@ begin() {
   done
 }
 
-@test "all who wait are served in their order when it is over" {
+@test "waiters are served in order when it is over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job --min-hold 700ms
@@ -114,7 +114,7 @@ begin() {
   done
 }
 
-@test "what was killed with its dlock holds nothing on" {
+@test "a run that was killed with its dlock does not keep the lock" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job --min-hold 1h --ttl 1s --store-timeout 300ms
@@ -168,7 +168,7 @@ begin() {
 
     run dlock run -v --min-hold 1h job -- true
 
-    assert_output_contains 'dlock: job: released, and held until 1h0m from its grant'
+    assert_output_contains 'dlock: job: released, and held until 1h0m after its grant'
   done
 }
 
@@ -183,7 +183,7 @@ begin() {
   done
 }
 
-@test "zero is not to hold on, and what is no duration is 64" {
+@test "zero disables it, and an invalid duration is 64" {
   dlock run --min-hold 0 job -- true
   is_free job
 

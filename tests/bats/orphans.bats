@@ -82,7 +82,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   run dlock status job
 
   assert_status 0
-  assert_output_contains 'its dlock is gone'
+  assert_output_contains 'its dlock process is gone'
 }
 
 @test "status says of a command with a dlock no such thing" {

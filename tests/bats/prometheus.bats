@@ -64,16 +64,16 @@ run_quietly() { "$@" > /dev/null 2>&1; }
   assert_output_contains 'dlock_last_run_success{name="Übergröße",namespace="n\"s\\"} 1'
 }
 
-@test "of no locks it is told that the store answers, and nothing else" {
+@test "without locks the only metric is that the store replies" {
   run dlock list --prometheus
 
   assert_status 0
-  assert_equal "$output" '# HELP dlock_up Whether the store answers.
+  assert_equal "$output" '# HELP dlock_up Whether the store replies.
 # TYPE dlock_up gauge
 dlock_up{namespace="dlock"} 1'
 }
 
-@test "of a store that does not answer that is told" {
+@test "a store that does not reply is reported as down" {
   run bash -c 'dlock list --prometheus --store redis+unix:/nowhere 2> /dev/null'
 
   assert_status 69
@@ -81,7 +81,7 @@ dlock_up{namespace="dlock"} 1'
   assert_equal "${lines[-1]}" 'dlock_up{namespace="dlock"} 0'
 }
 
-@test "metrics tell when a run has succeeded last" {
+@test "metrics show the last success" {
   dlock run job -- true
   ended=$(dlock list --json | jq -r '.[0].last_run.ended')
   dlock run job -- false || true

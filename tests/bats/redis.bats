@@ -365,7 +365,7 @@ give_back_by_hand() {
 
   run dlock run job -- echo started
 
-  assert_refused 75 'held by a foreign holder, which ends in '
+  assert_refused 75 'held by a foreign holder, expires in '
 }
 
 @test "a lock that another program has without an end is busy, and that is said" {
@@ -373,7 +373,7 @@ give_back_by_hand() {
 
   run dlock run job -- echo started
 
-  assert_refused 75 'a foreign holder, which does not end by itself'
+  assert_refused 75 'a foreign holder, does not expire'
 }
 
 @test "another program cannot take a lock that is held" {

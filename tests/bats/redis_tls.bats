@@ -210,7 +210,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
 
   assert_status 69
   assert_one_line
-  assert_output_contains 'in the TLS handshake; does it want none?'
+  assert_output_contains 'in the TLS handshake; does it use TLS?'
   assert_nobody_logged_in
 }
 

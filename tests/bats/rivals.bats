@@ -34,7 +34,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
 
   assert_status 75
   assert_one_line
-  assert_output_contains '1 wait already (--max-queue)'
+  assert_output_contains '1 already waiting (--max-queue)'
 }
 
 @test "--max-queue waits where fewer wait" {
@@ -103,7 +103,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   queue job --supersede -- touch newer
 
   assert_exits 75 "$older"
-  assert_equal "$(< said)" "dlock: job: superseded by a newer run ($(uname -n) pid $waiter)"
+  assert_equal "$(< said)" "dlock: job: superseded by a newer run ($(uname -n), pid $waiter)"
   assert_equal "$(outcome_in report)" 'superseded null'
   let_go
   assert_exits 0 "$waiter"

@@ -71,7 +71,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   done
 }
 
-@test "--tls-insecure is no matter for a warning where there is no TLS" {
+@test "--tls-insecure is no reason for a warning where there is no TLS" {
   run_any --tls-insecure --store redis://127.0.0.1:1 list
 
   assert_status 69
@@ -132,7 +132,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
 
     assert_status 78
     refute_output_contains "$secret"
-    assert_output_contains "; $key-file names"
+    assert_output_contains "; use $key-file"
   done
 }
 
@@ -220,7 +220,7 @@ secret_variables=(DLOCK_PASSWORD DLOCK_SENTINEL_PASSWORD)
 }
 
 # Who has it can release the lock.
-@test "the token of a run is given to nobody" {
+@test "the token of a run is passed to nobody" {
   dlock run -v --report report job -- sh -c 'env | grep ^DLOCK_; dlock status --json job' > output 2>&1
 
   refute grep -q DLOCK_TOKEN output

@@ -132,7 +132,7 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   refute_output_contains started
 }
 
-@test "who waits for a slot gets it in the order of arrival" {
+@test "waiters get slots in the order of arrival" {
   hold pool -n 2
   hold pool -n 2
   for number in 1 2 3 4; do queue pool -n 2 -- "${noting[@]}" "$order" "$number"; done

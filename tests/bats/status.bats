@@ -126,13 +126,13 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
     "mode":"exclusive","slots":1,"free":1,"holders":[],"waiters":[],"last_run":null}')"
 }
 
-@test "to ask for a lock that nobody ever used creates nothing" {
+@test "status of a lock that was never used creates nothing" {
   dlock status job || true
 
   [[ ! -e $store ]]
 }
 
-@test "to ask for a lock writes nothing" {
+@test "status writes nothing" {
   hold job
   before=$(find "$store" -type f -exec md5sum {} +)
 
@@ -173,7 +173,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   assert_output_contains 'nightly backup'
 }
 
-@test "since when a lock is held is told in UTC, whatever the time zone" {
+@test "the time of the grant is shown in UTC, whatever the time zone" {
   export TZ=Pacific/Kiritimati
   hold job
 
@@ -182,7 +182,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   assert_is_now "$(json '.holders[0].since')"
 }
 
-@test "how long a lock is held grows" {
+@test "the time that a lock has been held grows" {
   hold job
   first=$(look job '.holders[0].held_ms')
 
@@ -235,7 +235,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
   assert_between "$(look job .last_run.duration_ms)" 50 60000
 }
 
-@test "the last run's beginning and end are told in UTC" {
+@test "the start and end of the last run are shown in UTC" {
   TZ=Pacific/Kiritimati dlock run job -- true
 
   assert_is_now "$(look job .last_run.started)"
@@ -254,14 +254,14 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
   assert_shows '.last_run | "\(.outcome) \(.exit_code)"' 'timeout 124'
 }
 
-@test "one that did not get the lock is no last run" {
+@test "a run that did not get the lock is not the last run" {
   hold job
   dlock run -E 0 job -- true
 
   assert_shows .last_run null
 }
 
-@test "a command that could not be started is no last run" {
+@test "a command that could not be started is not the last run" {
   dlock run job -- /no/such/command || true
 
   assert_shows .last_run null
@@ -356,7 +356,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   assert_equal "${lines[3]:${#before}:3}" 'sh '
 }
 
-@test "what a command has in it cannot steer the terminal of one who looks" {
+@test "a command's text cannot control the terminal of the reader" {
   dlock run job -- sh -c 'exec sleep 600' $'\e]52;c;x\a\e[2J' $'a\nb\r' $'\xff\xfe' \
     $'\u202e\u2066' 3>&- &
   eventually is_held job
@@ -367,7 +367,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   grep -q '\\x1b' "$BATS_TEST_TMPDIR/shown"
 }
 
-@test "what a command has in it is valid JSON for programs" {
+@test "a command's text is valid JSON" {
   # shellcheck disable=SC1003
   dlock run job -- sh -c 'exec sleep 600' $'\e[2J' $'a\nb' $'\xff' $'\u202e' '"\' 3>&- &
   eventually is_held job
@@ -380,7 +380,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   assert_equal "$(json '.holders[0].command[7]')" '"\'
 }
 
-@test "what somebody wrote into the log cannot steer the terminal of one who looks" {
+@test "a forged log cannot control the terminal of the reader" {
   log_last_run 2026-01-01T00:00:00.000Z '"duration_ms":1,"exit_code":null,
     "signal":"\u001b[31m","host":"\u001b[2J\u202e","outcome":"\u0007"'
 
@@ -402,7 +402,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
 
 # --- Color ---
 
-@test "no color where the output is no terminal" {
+@test "no color where the output is not a terminal" {
   hold job
 
   run dlock status job
@@ -418,7 +418,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   assert_output_contains $'\e['
 }
 
-@test "no color on a terminal for one who has set NO_COLOR" {
+@test "no color on a terminal with NO_COLOR" {
   hold job
 
   run env TERM=xterm NO_COLOR=1 script -qec 'dlock status job' /dev/null
@@ -450,7 +450,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   assert_output_contains $'\e['
 }
 
-@test "--color never shows none on a terminal" {
+@test "--color never shows no color on a terminal" {
   hold job
 
   run env TERM=xterm script -qec 'dlock --color never status job' /dev/null

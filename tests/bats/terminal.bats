@@ -297,7 +297,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   hold job
   shell_on_terminal
   press $'dlock run -w forever job -- touch ran\n'
-  eventually appears 'place 1'
+  eventually appears 'position 1'
   press $'\032'
   eventually appears 'Stopped'
 
@@ -310,7 +310,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
 @test "Ctrl-C while waiting ends dlock at once" {
   hold job
   on_terminal 'exec dlock run -w forever job -- touch ran'
-  eventually appears 'place 1'
+  eventually appears 'position 1'
   begin=$(now_ms)
 
   press $'\003'
@@ -408,34 +408,34 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   test -e ran
 }
 
-@test "while it waits, one line says who has the lock and since when" {
+@test "while it waits, one line shows who holds the lock and since when" {
   hold job
 
   on_terminal 'stty cols 200; dlock run -w forever job -- echo ran'
 
   eventually appears "dlock: job: waiting: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
-  eventually grep -qE ' for [0-9.]+m?s; place 1 of 1' screen
+  eventually grep -qE ' for [0-9.]+m?s; position 1 of 1' screen
 }
 
-@test "while it waits, the line says the place in the queue" {
+@test "while it waits, the line shows the position in the queue" {
   hold job
   queue job true
   queue job true
 
   on_terminal 'dlock run -w forever job -- echo ran'
 
-  eventually appears 'place 3 of 3'
+  eventually appears 'position 3 of 3'
 }
 
 @test "while it waits, the line follows the queue" {
   hold job
   queue job true
   on_terminal 'dlock run -w forever job -- echo ran'
-  eventually appears 'place 2 of 2'
+  eventually appears 'position 2 of 2'
 
   kill -TERM "$waiter"
 
-  eventually appears 'place 1 of 1'
+  eventually appears 'position 1 of 1'
 }
 
 @test "while it waits, the line follows the holder, however long the queue is" {
@@ -445,18 +445,18 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   queue job true
   queue job true
   on_terminal 'dlock run -w forever job -- echo ran'
-  eventually appears 'place 4 of 4'
+  eventually appears 'position 4 of 4'
 
   let_go
 
-  eventually grep -qE "held by [^ ]* \(pid $next, .* for [0-9.]+m?s; place 3 of 3" screen
-  eventually grep -qE "held by [^ ]* \(pid $next, .* for [4-9](\.[0-9]+)?s; place 3 of 3" screen
+  eventually grep -qE "held by [^ ]* \(pid ${next}[,)].* for [0-9.]+m?s; position 3 of 3" screen
+  eventually grep -qE "held by [^ ]* \(pid ${next}[,)].* for [4-9](\.[0-9]+)?s; position 3 of 3" screen
 }
 
 @test "the line of a wait is gone when the command starts" {
   hold job
   on_terminal 'TERM=xterm dlock run -w forever job -- echo ran'
-  eventually appears 'place 1'
+  eventually appears 'position 1'
 
   let_go
 
@@ -467,7 +467,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
 @test "the line of a wait stays one line" {
   hold job
   on_terminal 'dlock run -w forever job -- true'
-  eventually appears 'place 1'
+  eventually appears 'position 1'
 
   let_go
 
@@ -489,13 +489,13 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
 live_lines() { perl -0777 -ne 's/\e\[K//g; print "$_\n" for grep { length } split /[\r\n]+/' screen; }
 widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = length($0) } END { print most + 0 }'; }
 
-@test "on a narrow terminal the line of a wait has the place, but not all of the holder" {
+@test "on a narrow terminal the line of a wait has the position, but not all of the holder" {
   hold job
 
   on_terminal 'stty cols 44; TERM=xterm dlock run -w forever job -- true'
 
-  eventually appears 'place 1 of 1'
-  live_lines | grep -qE 'job: held (by [^ ]+ )?for [0-9.]+m?s; place 1 of 1$'
+  eventually appears 'position 1 of 1'
+  live_lines | grep -qE 'job: held (by [^ ]+ )?for [0-9.]+m?s; position 1 of 1$'
 }
 
 @test "the line of a wait is never as wide as the terminal" {
@@ -517,21 +517,21 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
   hold job
   queue job true
   on_terminal 'tty > tty; stty cols 100; TERM=xterm dlock run -w forever job -- true'
-  eventually appears 'place 2 of 2'
-  stty -F "$(cat tty)" cols 30
+  eventually appears 'position 2 of 2'
+  stty -F "$(cat tty)" cols 34
 
   kill -TERM "$waiter"
 
-  eventually appears 'place 1 of 1'
+  eventually appears 'position 1 of 1'
   local last
   last=$(live_lines | tail -n 1)
-  assert_between "${#last}" 1 29
+  assert_between "${#last}" 1 33
 }
 
 @test "on a dumb terminal the line of a wait is overwritten with blanks" {
   hold job
   on_terminal 'dlock run -w forever job -- echo ran'
-  eventually appears 'place 1'
+  eventually appears 'position 1'
 
   let_go
 

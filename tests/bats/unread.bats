@@ -114,7 +114,7 @@ run_unread() {  # <dlock's argument>...
   assert_status 0
   output=$(drained)
   assert_output_contains 'ended after'
-  [[ $output =~ 'left out, for nobody read them: '[23] ]]
+  [[ $output =~ 'omitted because nobody read them: '[23] ]]
 }
 
 @test "somebody who reads in time misses nothing" {

@@ -53,8 +53,8 @@ times_said() { grep -cE "$1" "$said" || true; }
 
   on_terminal 200 'run -w 90s job -- true'
 
-  eventually shows 'held by .*; place 1 of 1; 1m30s left$'
-  eventually shows 'held by .*; place 1 of 1; 1m2[0-9]s left$'
+  eventually shows 'held by .*; position 1 of 1; 1m30s left$'
+  eventually shows 'held by .*; position 1 of 1; 1m2[0-9]s left$'
 }
 
 @test "a wait for ever has no time left" {
@@ -62,7 +62,7 @@ times_said() { grep -cE "$1" "$said" || true; }
 
   on_terminal 200 'run -w forever job -- true'
 
-  eventually shows 'held by .*; place 1 of 1$'
+  eventually shows 'held by .*; position 1 of 1$'
 }
 
 @test "a wait for a server that is not there shows why, and the time left" {
@@ -85,11 +85,11 @@ times_said() { grep -cE "$1" "$said" || true; }
 @test "where the server is lost during the wait the line says so, and goes on when it is back" {
   hold job
   on_terminal 200 'run -w 90s job -- true'
-  eventually shows 'place 1 of 1'
+  eventually shows 'position 1 of 1'
 
   restart_with_its_data shows 'redis.*; trying again; '
 
-  eventually stands 'place 1 of 1'
+  eventually stands 'position 1 of 1'
 }
 
 @test "a server that is not there takes one line of a narrow terminal" {
@@ -107,8 +107,8 @@ times_said() { grep -cE "$1" "$said" || true; }
 
   on_terminal 100 'limit -w 2h api 1/1h'
 
-  eventually shows 'waiting: a turn in (1h|59m5[0-9]s); (2h|1h59m) left$'
-  eventually shows 'waiting: a turn in 59m5[0-7]s; '
+  eventually shows 'waiting: turn in (1h|59m5[0-9]s); (2h|1h59m) left$'
+  eventually shows 'waiting: turn in 59m5[0-7]s; '
 }
 
 @test "a turn on a server that is not there is waited for with the reason" {
@@ -125,7 +125,7 @@ times_said() { grep -cE "$1" "$said" || true; }
 
   on_terminal 200 'cache -w 90s report -- true'
 
-  eventually shows 'cache:report: waiting: held by .*; place 1 of 1; 1m30s left$'
+  eventually shows 'cache:report: waiting: held by .*; position 1 of 1; 1m30s left$'
 }
 
 lock_is_held() { dlock status "$1" > /dev/null; }
@@ -137,7 +137,7 @@ lock_is_held() { dlock status "$1" > /dev/null; }
 
   with_v run -w 90s job -- true
 
-  eventually says 'dlock: job: waiting: held by .*\(pid [0-9]+, sh .*\) for .*; place 1 of 1; 1m30s left$'
+  eventually says 'dlock: job: waiting: held by .*\(pid [0-9]+, sh .*\) for .*; position 1 of 1; 1m30s left$'
   queue job true # which has the other one look again
   let_go
   assert_exits 0 "$waiter"
@@ -149,7 +149,7 @@ lock_is_held() { dlock status "$1" > /dev/null; }
 
   with_v acquire -w 90s job
 
-  eventually says 'dlock: job: waiting: held by .*; place 1 of 1; 1m30s left$'
+  eventually says 'dlock: job: waiting: held by .*; position 1 of 1; 1m30s left$'
 }
 
 @test "-v says that a server is not there once, and when it is what is waited for now" {

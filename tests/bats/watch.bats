@@ -49,7 +49,7 @@ teardown() { kill_leftovers; }
   grep -qE "^2.*T.*Z  released  job  $(uname -n), pid [0-9]+, 1 free: exit 0, took " "$seen"
 }
 
-@test "who waits is queued, and then granted" {
+@test "a waiter is queued, and then granted" {
   hold job
   watch
 
@@ -62,7 +62,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(pids_of queued)" "$!"
 }
 
-@test "who gives up has left" {
+@test "a waiter that gives up has left" {
   hold job
   watch
 
@@ -71,7 +71,7 @@ teardown() { kill_leftovers; }
   assert_events 'queued job 0' 'left job 0'
 }
 
-@test "who is told by a run that ends that it need not run has left" {
+@test "a waiter that is deduplicated has left" {
   hold job --dedupe 1h
   watch
 
@@ -99,7 +99,7 @@ teardown() { kill_leftovers; }
   assert_events 'granted job 0' 'released job 1'
 }
 
-@test "a lease by hand that runs out has expired, though nobody asks for it" {
+@test "a lease by hand expires, though nobody asks for it" {
   watch
 
   dlock acquire job --ttl 500ms > /dev/null
@@ -126,7 +126,7 @@ teardown() { kill_leftovers; }
   assert_events 'granted job 0' 'granted other 0' 'expired other 1' 'released job 1'
 }
 
-@test "a lock that is broken is, and then released" {
+@test "a broken lock is reported as broken, and then as released" {
   hold job
   watch
 
@@ -239,7 +239,7 @@ teardown() { kill_leftovers; }
   assert_exits 141 "$watcher"
 }
 
-@test "an output that is full is no success" {
+@test "a full disk on standard output is an error" {
   dlock watch -v > /dev/full 2> "$said" 3>&- &
   watcher=$!
   eventually grep -q watching "$said"
@@ -250,7 +250,7 @@ teardown() { kill_leftovers; }
   grep -q 'cannot write to standard output' "$said"
 }
 
-@test "a name that is none is 64" {
+@test "an invalid name is 64" {
   run dlock watch ''
 
   assert_status 64

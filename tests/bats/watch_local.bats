@@ -62,7 +62,7 @@ teardown() { kill_leftovers; }
   watch
   rm -r "$store"
 
-  eventually grep -q 'events are missed from here on' "$said"
+  eventually grep -q 'events are missed from now on' "$said"
   eventually grep -q 'watching again' "$said"
   dlock run job -- true
 

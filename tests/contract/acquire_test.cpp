@@ -188,9 +188,9 @@ TEST_F(Acquire, another_number_of_slots_is_an_answer_at_once) {
 
 TEST_F(Acquire, a_lock_that_an_outer_run_holds_is_an_answer_at_once) {
   occupy();
-  claim_.held_above = {service_.locks[claim_.lock].holders.at(0).fence};
+  claim_.outer_fences = {service_.locks[claim_.lock].holders.at(0).fence};
 
-  EXPECT_TRUE(std::holds_alternative<HeldAbove>(acquire_until(forever).result()));
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(acquire_until(forever).result()));
 }
 
 TEST_F(Acquire, without_patience_a_store_that_cannot_be_reached_fails_at_once) {

@@ -162,9 +162,9 @@ TEST_P(Counts, a_run_that_is_skipped_is_not_counted) {
 TEST_P(Counts, one_below_the_run_that_holds_the_lock_is_not_counted) {
   const auto fence = contender().granted().fence;
   auto& inner = contender();
-  inner.claim.held_above = {fence};
+  inner.claim.outer_fences = {fence};
 
-  EXPECT_TRUE(std::holds_alternative<HeldAbove>(acquire_by(inner, std::nullopt)));
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(acquire_by(inner, std::nullopt)));
 
   EXPECT_EQ(refused(), 0u);
 }

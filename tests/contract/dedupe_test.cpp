@@ -143,9 +143,9 @@ TEST_P(Deduplication, a_claim_that_says_nothing_of_it_is_busy) {
 TEST_P(Deduplication, the_run_above_is_in_the_way_and_does_not_count) {
   const auto outer = exclusive().granted();
   auto& inner = deduping();
-  inner.claim.held_above.push_back(outer.fence);
+  inner.claim.outer_fences.push_back(outer.fence);
 
-  EXPECT_TRUE(std::holds_alternative<HeldAbove>(inner.ask()));
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inner.ask()));
 }
 
 // Runs that have ended

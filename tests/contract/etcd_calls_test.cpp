@@ -297,7 +297,7 @@ TEST_F(OneEtcd, a_server_that_was_started_anew_is_connected_to_again) {
   servers.restart(0);
 
   EXPECT_EQ(value_of(calls, "kept"), "value");
-  EXPECT_TRUE(watch.is_deaf());
+  EXPECT_TRUE(watch.is_interrupted());
   EXPECT_EQ(result_of(context_, watch.next(soon(), wakeup_)).kind, Heard::Kind::deaf);
 }
 

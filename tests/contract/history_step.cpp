@@ -48,7 +48,7 @@ std::string text_of(const Step& step, const Contender& contender) {
   if (claim.supersedes) text += " supersedes";
   if (claim.replaces) text += " replaces";
   if (claim.max_queue) text += " behind less than " + number(*claim.max_queue);
-  for (const auto fence : claim.held_above)
+  for (const auto fence : claim.outer_fences)
     text += " below " + std::to_string(fence.number);
   if (step.queue == Queue::stay_out && step.act == Act::ask) text += " without waiting";
   if (step.queue == Queue::refuse && step.act == Act::ask) text += " for the last time";
@@ -106,7 +106,7 @@ std::string text_of_holder(const HolderInfo& info) {
               number(info.pid) + " for " + number(info.held.count());
   if (!info.attached && info.expires_in)
     text += " ends " + number(info.expires_in->count());
-  return text + (info.attached ? " attached" : "") + (info.kept ? " kept" : "") +
+  return text + (info.attached ? " attached" : "") + (info.run_ended ? " ended" : "") +
          (info.broken ? " broken" : "");
 }
 

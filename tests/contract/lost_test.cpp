@@ -125,7 +125,7 @@ TEST_P(Losing, a_release_of_what_nothing_ran_under_tells_of_no_loss) {
   holder.granted();
   world_->wipe_out();
 
-  EXPECT_EQ(loss_told_by(holder.release()), std::nullopt);
+  EXPECT_EQ(loss_found_by(holder.release()), std::nullopt);
 }
 
 TEST_P(Losing, a_lease_that_was_given_back_is_not_lost) {

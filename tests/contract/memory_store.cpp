@@ -78,7 +78,7 @@ class MemoryClaimant final : public Claimant {
     if (has_run && !end->lost) {
       note_taker(state);
       if (const auto loss = rules::loss_of(state, claim().token)) {
-        co_return release_telling(*loss);
+        co_return release_reporting(*loss);
       }
     }
     Consequences then;

@@ -126,7 +126,7 @@ TEST_P(MinHold, it_is_shown_as_held_by_one_that_has_ended_and_for_how_long) {
 
   ASSERT_EQ(holders.size(), 1u);
   EXPECT_EQ(holders[0].fence, fence);
-  EXPECT_TRUE(holders[0].kept);
+  EXPECT_TRUE(holders[0].run_ended);
   EXPECT_FALSE(holders[0].attached);
   ASSERT_TRUE(holders[0].expires_in);
   EXPECT_GT(*holders[0].expires_in, milliseconds(3'500'000));
@@ -139,7 +139,7 @@ TEST_P(MinHold, who_is_busy_is_told_that_it_has_ended) {
   const auto busy = std::get<Busy>(exclusive().ask());
 
   ASSERT_EQ(busy.holders.size(), 1u);
-  EXPECT_TRUE(busy.holders[0].kept);
+  EXPECT_TRUE(busy.holders[0].run_ended);
 }
 
 TEST_P(MinHold, a_holder_whose_run_goes_on_is_not_shown_as_ended) {
@@ -148,7 +148,7 @@ TEST_P(MinHold, a_holder_whose_run_goes_on_is_not_shown_as_ended) {
   const auto holders = exclusive().inspect().holders;
 
   ASSERT_EQ(holders.size(), 1u);
-  EXPECT_FALSE(holders[0].kept);
+  EXPECT_FALSE(holders[0].run_ended);
   EXPECT_TRUE(holders[0].attached);
 }
 
@@ -193,7 +193,7 @@ TEST_P(MinHold, what_the_run_has_left_behind_can_wait_for_the_lock) {
   const auto fence = runner.granted().fence;
   runner.release(success());
   auto& left = exclusive();
-  left.claim.held_above.push_back(fence);
+  left.claim.outer_fences.push_back(fence);
 
   EXPECT_EQ(left.queued().place, 1u);
 }

@@ -55,7 +55,7 @@ Claim RandomSteps::random_claim(Session who, const rules::State& state) {
     if (dice_.one_in(5)) claim.max_queue = dice_.below(3);
   }
   if (!state.holders.empty() && dice_.one_in(8)) {
-    claim.held_above = {dice_.pick(state.holders).fence};
+    claim.outer_fences = {dice_.pick(state.holders).fence};
   }
   return claim;
 }

@@ -362,9 +362,9 @@ TEST_P(Rivals, an_outer_run_is_not_replaced) {
   auto& outer = contender();
   const auto fence = outer.granted().fence;
   auto& inner = replacing();
-  inner.claim.held_above = {fence};
+  inner.claim.outer_fences = {fence};
 
-  EXPECT_TRUE(std::holds_alternative<HeldAbove>(inner.ask(Queue::join)));
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inner.ask(Queue::join)));
 
   EXPECT_EQ(outer.renew(), Renewal::confirmed);
 }

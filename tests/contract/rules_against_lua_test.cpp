@@ -242,10 +242,10 @@ void nothing_is_held_on(Spoiled spoiled) {
 }
 void the_superseded_stay(Spoiled spoiled) {
   auto& state = spoiled.state;
-  for (const auto& dismissed : state.dismissed) {
-    const auto& token = dismissed.waiter.party.token;
+  for (const auto& answered : state.answered) {
+    const auto& token = answered.waiter.party.token;
     const bool stays = rules::waiter_of(state, token) == state.waiters.end();
-    if (dismissed.newer && stays) state.waiters.push_back(dismissed.waiter);
+    if (answered.newer && stays) state.waiters.push_back(answered.waiter);
   }
 }
 void nobody_loses_the_lock_at_its_grant(Spoiled spoiled) {

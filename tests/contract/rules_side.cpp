@@ -39,8 +39,8 @@ const Waiter* find_waiter(const State& state, const Token& token) {
   return nullptr;
 }
 
-bool was_dismissed(const State& state, const Token& token) {
-  return std::any_of(state.dismissed.begin(), state.dismissed.end(),
+bool was_answered(const State& state, const Token& token) {
+  return std::any_of(state.answered.begin(), state.answered.end(),
                      [&](const auto& d) { return d.waiter.party.token == token; });
 }
 
@@ -110,7 +110,7 @@ std::string RulesSide::act(const Step& step, Contender& contender) {
 }
 
 std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender) {
-  if (!was_dismissed(state_, claim.token)) {
+  if (!was_answered(state_, claim.token)) {
     place_ends_[claim.token] = now_.wall + place_lasts;
   }
   const auto party = party_of(contender);
@@ -207,7 +207,7 @@ std::string RulesSide::text_of_answer(const Answer& answer, const Token& token) 
     return "granted " + text(grant->fence.number) + " in " + text(grant->slot) +
            (grant->broken ? " broken" + text_of_taker(token) : "");
   }
-  if (const auto* above = std::get_if<HeldAbove>(&answer)) {
+  if (const auto* above = std::get_if<HeldByOuterRun>(&answer)) {
     return "above " + text(above->fence.number);
   }
   if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
@@ -235,9 +235,9 @@ void RulesSide::even_out(const State& before, const Contender& self) {
     waiter.promised_until = now_.boot + rules::promise_holds;
     if (waiter.party.token != self.claim.token) due_.insert(waiter.party.session);
   }
-  for (const auto& dismissed : state_.dismissed) {
-    const auto& party = dismissed.waiter.party;
-    if (was_dismissed(before, party.token)) continue;
+  for (const auto& answered : state_.answered) {
+    const auto& party = answered.waiter.party;
+    if (was_answered(before, party.token)) continue;
     place_ends_[party.token] = now_.wall + place_lasts;
     due_.insert(party.session);
   }

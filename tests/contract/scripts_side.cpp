@@ -247,7 +247,8 @@ std::vector<std::string> ask_args(const Step& step, const Contender& contender) 
       dedupe,
       "0",
       std::to_string(claim.fence_floor.number)};
-  for (const auto fence : claim.held_above) args.push_back(std::to_string(fence.number));
+  for (const auto fence : claim.outer_fences)
+    args.push_back(std::to_string(fence.number));
   return args;
 }
 

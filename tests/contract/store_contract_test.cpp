@@ -52,7 +52,7 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
     return contender(claim);
   }
   static Contender& inside(Contender& inner, const Grant& outer) {
-    inner.claim.held_above.push_back(outer.fence);
+    inner.claim.outer_fences.push_back(outer.fence);
     return inner;
   }
 
@@ -477,19 +477,19 @@ TEST_P(StoreContract, what_an_outer_run_holds_would_be_waited_for_without_end) {
 
   const auto answer = inside(exclusive(), outer).ask(Queue::join);
 
-  EXPECT_EQ(std::get<HeldAbove>(answer).fence, outer.fence);
+  EXPECT_EQ(std::get<HeldByOuterRun>(answer).fence, outer.fence);
 }
 
 TEST_P(StoreContract, a_reader_inside_a_writer_would_wait_without_end) {
   const auto outer = exclusive().granted();
 
-  EXPECT_TRUE(std::holds_alternative<HeldAbove>(inside(shared(), outer).ask()));
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inside(shared(), outer).ask()));
 }
 
 TEST_P(StoreContract, a_writer_inside_a_reader_would_wait_without_end) {
   const auto outer = shared().granted();
 
-  EXPECT_TRUE(std::holds_alternative<HeldAbove>(inside(exclusive(), outer).ask()));
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inside(exclusive(), outer).ask()));
 }
 
 TEST_P(StoreContract, a_reader_inside_a_reader_enters_even_past_a_writer) {
@@ -689,7 +689,7 @@ TEST_P(StoreContract, a_lease_that_is_left_is_held_by_nobody_who_could_renew_it)
   const auto info = exclusive().inspect();
   ASSERT_EQ(info.holders.size(), 1U);
   EXPECT_EQ(info.holders.front().fence, grant.fence);
-  EXPECT_TRUE(info.holders.front().kept);
+  EXPECT_TRUE(info.holders.front().run_ended);
 }
 
 TEST_P(StoreContract, a_claim_that_holds_nothing_leaves_nothing) {

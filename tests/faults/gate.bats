@@ -289,7 +289,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   assert_exits 0 "$holder"
   output=$(< "$BATS_TEST_TMPDIR/messages")
   assert_one_line
-  assert_output_contains 'cannot give the lock back'
+  assert_output_contains 'cannot release the lock'
 }
 
 @test "a process that is killed in its change holds up nobody" {

@@ -158,12 +158,12 @@ assert_ran_with_warning() {  # <text of the warning>
   hold_on
   redis_freezes
 
-  eventually says 'goes on unprotected'
+  eventually says 'continues unprotected'
   never_within 1500 has_ended "$command"
   let_go
 
   assert_exits 0 "$holder"
-  assert_equal "$(grep -c 'goes on unprotected' "$said")" 1
+  assert_equal "$(grep -c 'continues unprotected' "$said")" 1
   assert_report ran null 0 false
 }
 
@@ -185,10 +185,10 @@ assert_ran_with_warning() {  # <text of the warning>
 @test "with --on-outage run a lock that the outage has cost is warned about, and reported" {
   hold_on
   stop_redis
-  eventually says 'goes on unprotected'
+  eventually says 'continues unprotected'
 
   start_redis
-  eventually says 'was lost in an outage'
+  eventually says 'was lost during a store outage'
   let_go
 
   assert_exits 0 "$holder"
@@ -248,5 +248,5 @@ assert_ran_with_warning() {  # <text of the warning>
 
   assert_status 64
   assert_one_line
-  assert_output_contains "'go' is neither stop nor run"
+  assert_output_contains "expected stop or run, not 'go'"
 }

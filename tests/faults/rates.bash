@@ -21,7 +21,7 @@ await_quick_turn() {  # <name> <rate> [--] [<command>...]
 
 has_turn_or_was_served() { has_turn "$1" || ! kill -0 "$waiter" 2> /dev/null; }
 
-has_turn() { grep -q 'a turn in' "$BATS_TEST_TMPDIR/$1.said"; }
+has_turn() { grep -q 'turn in' "$BATS_TEST_TMPDIR/$1.said"; }
 
 # Has eight processes ask for 5 in 800 ms until 10 seconds after the first was admitted.
 # Each notes in the file `admitted`, in microseconds, when it was. Returns once they have

@@ -297,7 +297,7 @@ assert_nothing_noticed() {
   assert_exits 76 "$holder"
   # The next line says that the lock cannot be given back either.
   output=$(head -n 1 "$said")
-  [[ $output =~ 'job: lost the lock: /'[^\ ]+' has not answered for '[1-4]\.[0-9]s', so the command was ended before the lease ran out'$ ]]
+  [[ $output =~ 'job: lost the lock: /'[^\ ]+' has not replied for '[1-4]\.[0-9]s', so the command was ended before the lease expired'$ ]]
 }
 
 # --- Giving back ---
@@ -324,8 +324,8 @@ end_in_silence() {
 
   output=$(< "$said")
   assert_one_line
-  assert_output_contains 'cannot give the lock back'
-  [[ $output =~ 'it ends by itself in '(2[0-9](\.[0-9])?|30)s$ ]]
+  assert_output_contains 'cannot release the lock'
+  [[ $output =~ 'its lease expires in '(2[0-9](\.[0-9])?|30)s$ ]]
 }
 
 @test "a release that is not confirmed does not change the exit code" {

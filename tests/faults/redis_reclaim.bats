@@ -36,10 +36,10 @@ assert_lost() {  # <reason>
   assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" "lost $1 false"
 }
 
-again='dlock: job: the lease was gone from the store; set up again'
+again='dlock: job: the lease was missing from the store and was restored'
 
 # Waits until dlock says that its lease was set up again.
-await_reclaim() { eventually grep -q 'set up again' "$said"; }
+await_reclaim() { eventually grep -q 'was restored' "$said"; }
 
 # Asserts that the run goes on and ends well, and that this one line was said about it.
 assert_reclaimed() {
@@ -417,8 +417,8 @@ holders() {
 
   output=$(grep -v 'lost the lock' "$said")
   assert_one_line
-  assert_output_contains 'because of the lock delay the lock is not given back'
-  [[ $output =~ 'it ends by itself in '(59m59|1h0m)s?$ ]]
+  assert_output_contains 'not releasing the lock because of --lock-delay'
+  [[ $output =~ 'its lease expires in '(59m59|1h0m)s?$ ]]
 }
 
 @test "a run that was stopped for too long leaves the lock to end by itself" {
@@ -452,8 +452,8 @@ holders() {
   assert_exits 0 "$holder"
   output=$(< "$said")
   assert_one_line
-  assert_output_contains 'cannot give the lock back'
-  [[ $output =~ 'it ends by itself in 1h0m'$ ]]
+  assert_output_contains 'cannot release the lock'
+  [[ $output =~ 'its lease expires in 1h0m'$ ]]
 }
 
 @test "with local: and none: a lock delay changes nothing" {

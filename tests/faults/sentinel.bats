@@ -137,7 +137,7 @@ is_on_replicas() { [[ $(member 2 EXISTS 'dlock:{job}')$(member 3 EXISTS 'dlock:{
   go_on 2 3
 
   assert_lived_through
-  grep -q 'the lease was gone from the store; set up again' "$said"
+  grep -q 'the lease was missing from the store and was restored' "$said"
 }
 
 # Not even what is on its way reaches them.

@@ -98,7 +98,7 @@ teardown() {
     for ((n = 1; n < 100; ++n)); do
       run_with error=EIO "$call" "$n" run "$call-$n" -- \
         sh -c 'exec > /dev/null 2>&1; sleep 60 & exec sleep 1.2' || break
-      [[ $said == *"cannot note the command's process"* ]] || continue
+      [[ $said == *"cannot record the command's process"* ]] || continue
       ((++faults))
 
       ((code == 0)) || complain "another exit code than the command's"

@@ -42,8 +42,8 @@ void try_nesting(std::string_view text) {
   const auto parts = fuzz::parts_of(text);
   const auto& name = parts.front();
   const auto& held = parts.back();
-  const auto before = fences_held_above(held, name);
-  const auto now = fences_held_above(with_grant(held, name, Fence{42}), name);
+  const auto before = outer_fences_of(held, name);
+  const auto now = outer_fences_of(with_grant(held, name, Fence{42}), name);
   require(now.size() == before.size() + 1 && now.back() == Fence{42},
           "a grant is added to those above");
 }

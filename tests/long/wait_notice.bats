@@ -25,7 +25,7 @@ assert_said_thrice() {  # <what>
   run dlock -v run -w 125s job -- true
 
   assert_status 75
-  assert_said_thrice 'waiting: held by .*; place 1 of 1'
+  assert_said_thrice 'waiting: held by .*; position 1 of 1'
 }
 
 @test "a wait for a server that is not there" {
@@ -45,5 +45,5 @@ assert_said_thrice() {  # <what>
   run dlock -v limit -w 125s api 1/124s
 
   assert_status 0
-  assert_said_thrice 'waiting: a turn in .*'
+  assert_said_thrice 'waiting: turn in .*'
 }

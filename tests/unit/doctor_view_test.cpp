@@ -22,7 +22,7 @@ const Finding risky{"persistence", Level::warning, "none", "appendonly yes"};
 const Finding bad{"rights", Level::error, "the user jobs may not call get",
                   "ACL SETUSER"};
 
-const Sheet pipe{};
+const DoctorFormat pipe{};
 
 TEST(DoctorText, a_line_for_each_finding_what_to_do_below_it_and_the_sum) {
   EXPECT_EQ(examination_text(examination_with({good, risky, bad}), "redis://db", pipe),
@@ -39,7 +39,7 @@ TEST(DoctorText, what_is_only_told_does_not_keep_all_from_being_well) {
             "ok       role   a primary\n"
             "info     clock  2h0m ahead\n"
             "                -> harmless\n"
-            "all is well in redis://db\n");
+            "no problems found in redis://db\n");
 }
 
 TEST(DoctorText, checks_that_could_not_be_made_keep_it_from_saying_that_all_is_well) {
@@ -48,7 +48,7 @@ TEST(DoctorText, checks_that_could_not_be_made_keep_it_from_saying_that_all_is_w
   EXPECT_EQ(examination_text(examination_with({good, unknown}), "redis://db", pipe),
             "ok       role      a primary\n"
             "info     eviction  not checked\n"
-            "nothing wrong found; 1 check could not be made in redis://db\n");
+            "no problems found; 1 check could not be made in redis://db\n");
   EXPECT_EQ(
       examination_text(examination_with({unknown, risky, unknown}), "redis://db", pipe),
       "info     eviction     not checked\n"

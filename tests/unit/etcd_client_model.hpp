@@ -170,12 +170,12 @@ class Client {
 
   // A reader inside another one is let in, whoever waits, unless etcdctl is in line.
   void check_answer() const {
-    if (claim_.held_above.empty()) return;
+    if (claim_.outer_fences.empty()) return;
     const auto& entries = line_->entries;
     const auto is_foreign = [](const Entry& entry) { return entry.foreign; };
     if (std::any_of(entries.begin(), entries.end(), is_foreign)) return;
     for (const auto& entry : entries) {
-      EXPECT_FALSE(entry.holds() && entry.fence() == claim_.held_above.front())
+      EXPECT_FALSE(entry.holds() && entry.fence() == claim_.outer_fences.front())
           << id_ << " was not let in below " << entry.id;
     }
   }

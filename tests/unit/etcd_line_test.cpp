@@ -273,18 +273,18 @@ TEST(EtcdDecision, a_reader_below_a_reader_enters_past_a_writer) {
   Built line;
   line.hold(shared()).wait(plain());
   auto inner = shared();
-  inner.held_above = {line["a"].fence()};
+  inner.outer_fences = {line["a"].fence()};
 
   EXPECT_EQ(newcomer(line, inner).kind, Kind::enter);
   inner.mode = Mode::exclusive;
-  EXPECT_TRUE(std::holds_alternative<HeldAbove>(*newcomer(line, inner).answer));
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(*newcomer(line, inner).answer));
 }
 
 TEST(EtcdDecision, a_reader_below_a_reader_does_not_enter_behind_etcdctl) {
   Built line;
   line.hold(shared()).foreign();
   auto inner = shared();
-  inner.held_above = {line["a"].fence()};
+  inner.outer_fences = {line["a"].fence()};
 
   EXPECT_NE(newcomer(line, inner).kind, Kind::enter);
 }
@@ -293,7 +293,7 @@ TEST(EtcdStep, a_reader_enters_past_a_writer_only_while_the_outer_one_is_there) 
   Built line;
   line.hold(shared()).wait(plain());
   auto inner = shared();
-  inner.held_above = {line["a"].fence()};
+  inner.outer_fences = {line["a"].fence()};
   const Scene scene{plain().lock, now, 7};
 
   const auto step = enter(scene, line.line, inner, entry_for(inner, now), {});

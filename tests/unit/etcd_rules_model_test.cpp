@@ -55,7 +55,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     if (GetParam().readers && dice.below(3) > 0) claim.mode = Mode::shared;
     claim.reclaim = GetParam().reclaim;
     if (GetParam().nested && claim.mode == Mode::shared && dice.one_in(2)) {
-      claim.held_above = fences_of_readers();
+      claim.outer_fences = fences_of_readers();
     }
     if (!GetParam().rivals) return claim;
     claim.supersedes = dice.one_in(2);
@@ -75,7 +75,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
 
   bool has_one_inside(const Client& outer) const {
     return std::any_of(clients_.begin(), clients_.end(), [&](const Client& client) {
-      const auto& above = client.claim().held_above;
+      const auto& above = client.claim().outer_fences;
       return outer.believes() && !above.empty() && above.front() == outer.fence();
     });
   }
@@ -257,7 +257,7 @@ TEST(EtcdSteps, do_not_let_a_reader_pass_a_writer_once_its_outer_reader_has_gone
   ASSERT_EQ(waiting(seen).size(), 1u);
 
   auto nested = reads;
-  nested.held_above = {seen.entries.front().fence()};
+  nested.outer_fences = {seen.entries.front().fence()};
   etcd.end(outer);
 
   EXPECT_FALSE(execute(inner, nested, seen).succeeded);

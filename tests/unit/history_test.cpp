@@ -60,7 +60,7 @@ TEST(History, of_runs_that_started_in_the_same_moment_the_greater_fence_comes_fi
 }
 
 TEST(History, what_ended_more_than_thirty_days_ago_is_not_told) {
-  const auto old = now - runs_kept_for;
+  const auto old = now - run_retention;
   const auto runs =
       as_history({run_with(1, old - 2s, old - 1s), run_with(2, old - 2s, old + 1s)}, now);
 
@@ -68,7 +68,7 @@ TEST(History, what_ended_more_than_thirty_days_ago_is_not_told) {
 }
 
 TEST(History, of_a_run_that_vanished_the_start_counts) {
-  const auto old = now - runs_kept_for;
+  const auto old = now - run_retention;
   const auto runs = as_history(
       {without_end(1, old - 1s, "vanished"), without_end(2, old + 1s, "vanished")}, now);
 
@@ -152,7 +152,7 @@ TEST(HistoryOfHolders, a_foreign_and_an_ended_one_is_no_run) {
   auto foreign = some_holder();
   foreign.foreign = true;
   auto ended = some_holder();
-  ended.kept = true;
+  ended.run_ended = true;
 
   EXPECT_FALSE(run_of(foreign));
   EXPECT_FALSE(run_of(ended));

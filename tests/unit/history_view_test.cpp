@@ -36,15 +36,15 @@ RunInfo vanished() {
   return run;
 }
 
-std::string text_of(const std::vector<RunInfo>& runs, const Paper& paper,
+std::string text_of(const std::vector<RunInfo>& runs, const HistoryFormat& format,
                     Names names = Names::left_out) {
   std::vector<RunOfLock> of_lock;
   for (const auto& run : runs) of_lock.push_back({"job", run});
-  return history_text(of_lock, now, paper, names);
+  return history_text(of_lock, now, format, names);
 }
 
-const Paper pipe{};
-const Paper terminal{false, 80, true};
+const HistoryFormat pipe{};
+const HistoryFormat terminal{false, 80, true};
 
 TEST(HistoryText, nothing_where_there_are_no_runs) {
   EXPECT_EQ(text_of({}, terminal), "");
@@ -110,7 +110,7 @@ TEST(HistoryText, a_lease_by_hand_is_told_as_one) {
 
   EXPECT_EQ(text_of({going_on, over}, pipe),
             "STARTED               AGO   TOOK   HOST  OUTCOME\n"
-            "2023-11-14T21:13:20Z  1h0m  3m12s  web1  by hand, not given back\n"
+            "2023-11-14T21:13:20Z  1h0m  3m12s  web1  by hand, not released\n"
             "2023-11-14T21:13:20Z  1h0m  2.0s   web1  by hand\n");
 }
 
@@ -172,7 +172,7 @@ TEST(HistoryText, what_a_host_says_steers_no_terminal) {
 }
 
 TEST(HistoryText, where_there_is_little_room_it_says_how_long_ago_alone) {
-  Paper narrow;
+  HistoryFormat narrow;
   narrow.columns = 30;
 
   EXPECT_EQ(text_of({run_with(0, 2000ms)}, narrow),

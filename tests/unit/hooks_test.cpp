@@ -18,7 +18,7 @@ std::optional<HookKind> heard_of(Outcome outcome, std::optional<int> exit_code =
   RunResult result;
   result.outcome = outcome;
   result.exit_code = exit_code;
-  return hook_that_hears_of(result);
+  return hook_for(result);
 }
 
 TEST(HookThatHears, of_a_command_that_ended_depends_on_its_exit_code) {
@@ -111,7 +111,8 @@ TEST_F(Hooks, a_signal_that_came_before_does_not_end_it) {
 TEST_F(Hooks, one_that_takes_too_long_is_ended) {
   limit_ = milliseconds(100);
 
-  EXPECT_EQ(end_of("exec sleep 600").trouble, "was ended, for it took longer than 100ms");
+  EXPECT_EQ(end_of("exec sleep 600").trouble,
+            "was ended because it took longer than 100ms");
 }
 
 TEST_F(Hooks, one_that_ignores_its_end_is_killed_with_all_its_processes) {
@@ -123,7 +124,7 @@ TEST_F(Hooks, one_that_ignores_its_end_is_killed_with_all_its_processes) {
   const auto end =
       end_of("trap '' TERM; sleep 600 & echo $! > " + file + "; wait; sleep 600");
 
-  EXPECT_EQ(end.trouble, "was ended, for it took longer than 200ms");
+  EXPECT_EQ(end.trouble, "was ended because it took longer than 200ms");
   EXPECT_TRUE(ends_soon(process_named_in(file)));
 }
 

@@ -62,7 +62,7 @@ TEST(Holding, a_lease_that_does_not_run_out_lasts_for_any_time) {
 
 TEST(Holding, a_lock_that_is_held_on_after_its_run_is_nobodys) {
   auto lock = held_with(7);
-  lock.holders[0].kept = true;
+  lock.holders[0].run_ended = true;
 
   EXPECT_FALSE(is_held_by(lock, {7}, {}));
 }

@@ -34,19 +34,19 @@ TEST(LiveView, durations_are_no_news) {
   older.holders[0].held += 1h;
   older.holders[0].expires_in = 5s;
 
-  EXPECT_EQ(gist_of({older}), gist_of({held_after_a_run()}));
+  EXPECT_EQ(fingerprint_of({older}), fingerprint_of({held_after_a_run()}));
 }
 
 TEST(LiveView, all_else_that_the_table_shows_is_news) {
-  const auto before = gist_of({held_after_a_run()});
+  const auto before = fingerprint_of({held_after_a_run()});
   const auto after = [](auto change) {
     auto lock = held_after_a_run();
     change(lock);
-    return gist_of({lock});
+    return fingerprint_of({lock});
   };
 
-  EXPECT_NE(before, gist_of({}));
-  EXPECT_NE(before, gist_of({held_after_a_run(), held_after_a_run()}));
+  EXPECT_NE(before, fingerprint_of({}));
+  EXPECT_NE(before, fingerprint_of({held_after_a_run(), held_after_a_run()}));
   EXPECT_NE(before, after([](LockInfo& lock) { lock.lock.name = "other"; }));
   EXPECT_NE(before, after([](LockInfo& lock) { lock.holders.clear(); }));
   EXPECT_NE(before, after([](LockInfo& lock) { lock.holders[0].fence = {43}; }));

@@ -86,7 +86,7 @@ inline Claim detached(Session who, milliseconds ttl = std::chrono::seconds(30)) 
 }
 
 inline Claim inside(Claim claim, Fence above) {
-  claim.held_above.push_back(above);
+  claim.outer_fences.push_back(above);
   return claim;
 }
 

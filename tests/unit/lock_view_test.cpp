@@ -115,7 +115,7 @@ TEST(LockJson, a_detached_lease_says_when_it_ends) {
 TEST(LockJson, a_lock_that_is_held_on_has_no_process_and_says_when_it_ends) {
   auto holder = some_holder();
   holder.attached = false;
-  holder.kept = true;
+  holder.run_ended = true;
   holder.expires_in = 20s;
 
   EXPECT_EQ(json_of(holder)["pid"], nullptr);
@@ -167,8 +167,8 @@ TEST(LockText, a_detached_holder_has_no_command_but_an_end) {
   lock.holders[0].label = "";
   lock.holders[0].expires_in = 27s;
 
-  EXPECT_EQ(described(lock.holders[0]), "root@web1 (pid 123) for 3m12s, ends in 27s");
-  EXPECT_NE(status_text(lock, false).find("  42     (detached, ends in 27s)\n"),
+  EXPECT_EQ(described(lock.holders[0]), "root@web1 (pid 123) for 3m12s, expires in 27s");
+  EXPECT_NE(status_text(lock, false).find("  42     (detached, expires in 27s)\n"),
             std::string::npos);
 }
 
@@ -179,21 +179,22 @@ TEST(LockText, a_detached_holder_that_a_process_keeps_has_that_and_no_end) {
   lock.holders[0].command = {};
   lock.holders[0].expires_in = 27s;
 
-  EXPECT_EQ(described(lock.holders[0]), "root@web1 (kept by pid 123, nightly) for 3m12s");
-  EXPECT_NE(status_text(lock, false).find("(kept by pid 123)\n"), std::string::npos);
+  EXPECT_EQ(described(lock.holders[0]),
+            "root@web1 (renewed for pid 123, nightly) for 3m12s");
+  EXPECT_NE(status_text(lock, false).find("(renewed for pid 123)\n"), std::string::npos);
 }
 
 TEST(LockText, why_an_answer_is_no_grant) {
   Busy busy;
-  EXPECT_EQ(refusal_text(busy, 1), "promised to one who waits");
+  EXPECT_EQ(refusal_text(busy, 1), "promised to a waiter");
   busy.holders = {some_holder(), some_holder()};
   EXPECT_EQ(
       refusal_text(busy, 1),
       "held by root@web1 (pid 123, nightly: ./backup.sh 'all of it') for 3m12s and 1 "
       "more");
   EXPECT_EQ(refusal_text(SlotsDiffer{3}, 2),
-            "in use with 3 slots, not 2: all who ask have to name the same number");
-  EXPECT_EQ(refusal_text(HeldAbove{}, 1), "held by an outer run");
+            "in use with 3 slots, not 2: all users of a lock must set the same --slots");
+  EXPECT_EQ(refusal_text(HeldByOuterRun{}, 1), "held by an outer run");
 }
 
 TEST(WaitingText, says_as_much_of_the_holder_as_there_is_room_for) {
@@ -209,19 +210,20 @@ TEST(WaitingText, says_as_much_of_the_holder_as_there_is_room_for) {
   busy.queued = 5;
 
   const std::string whole =
-      "waiting: held by root@web1 (pid 123, ./backup.sh --all) for 3m12s; place 2 of 5";
-  EXPECT_EQ(waiting_text(busy, 80), whole);
+      "waiting: held by root@web1 (pid 123, ./backup.sh --all) for 3m12s; position 2 of "
+      "5";
+  EXPECT_EQ(waiting_text(busy, 83), whole);
   EXPECT_EQ(waiting_text(busy, whole.size()), whole);
-  EXPECT_EQ(
-      waiting_text(busy, whole.size() - 1),
-      "waiting: held by root@web1 (pid 123, ./backup.sh -...) for 3m12s; place 2 of 5");
-  EXPECT_EQ(waiting_text(busy, 60),
-            "waiting: held by root@web1 (pid 123) for 3m12s; place 2 of 5");
+  EXPECT_EQ(waiting_text(busy, whole.size() - 1),
+            "waiting: held by root@web1 (pid 123, ./backup.sh -...) for 3m12s; position "
+            "2 of 5");
+  EXPECT_EQ(waiting_text(busy, 63),
+            "waiting: held by root@web1 (pid 123) for 3m12s; position 2 of 5");
   EXPECT_EQ(waiting_text(busy, 55),
-            "held by root@web1 (pid 123) for 3m12s; place 2 of 5");
-  EXPECT_EQ(waiting_text(busy, 50), "held by root@web1 for 3m12s; place 2 of 5");
-  EXPECT_EQ(waiting_text(busy, 30), "held for 3m12s; place 2 of 5");
-  EXPECT_EQ(waiting_text(busy, 20), "place 2 of 5, held for 3m12s");  // to be cut
+            "held by root@web1 (pid 123) for 3m12s; position 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 50), "held by root@web1 for 3m12s; position 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 33), "held for 3m12s; position 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 23), "position 2 of 5, held for 3m12s");  // to be cut
 }
 
 TEST(WaitingText, says_the_label_for_as_long_as_there_is_room_for_it) {
@@ -234,11 +236,11 @@ TEST(WaitingText, says_the_label_for_as_long_as_there_is_room_for_it) {
 
   EXPECT_EQ(waiting_text(busy, 90),
             "waiting: held by root@web1 (pid 123, nightly: ./backup.sh) for 3m12s; "
-            "place 2 of 5");
-  EXPECT_EQ(waiting_text(busy, 70),
-            "waiting: held by root@web1 (pid 123, nightly) for 3m12s; place 2 of 5");
+            "position 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 73),
+            "waiting: held by root@web1 (pid 123, nightly) for 3m12s; position 2 of 5");
   EXPECT_EQ(waiting_text(busy, 55),
-            "held by root@web1 (pid 123) for 3m12s; place 2 of 5");
+            "held by root@web1 (pid 123) for 3m12s; position 2 of 5");
 }
 
 TEST(WaitingText, says_the_place_where_nobody_holds_it) {
@@ -246,7 +248,7 @@ TEST(WaitingText, says_the_place_where_nobody_holds_it) {
   busy.place = 1;
   busy.queued = 2;
 
-  EXPECT_EQ(waiting_text(busy, 10), "waiting; place 1 of 2");
+  EXPECT_EQ(waiting_text(busy, 10), "waiting; position 1 of 2");
 }
 
 TEST(LockText, a_lock_that_nobody_ever_used) {
@@ -301,12 +303,13 @@ TEST(LockText, a_command_that_goes_on_without_its_dlock_is_marked) {
   auto lock = held_lock();
   lock.holders[0].dlock_gone = true;
 
-  EXPECT_NE(status_text(lock, false).find("(its dlock is gone)"), std::string::npos);
+  EXPECT_NE(status_text(lock, false).find("(its dlock process is gone)"),
+            std::string::npos);
 }
 
 TEST(LockText, a_lock_that_is_held_on_says_that_its_run_has_ended_and_for_how_long) {
   auto lock = held_lock();
-  lock.holders[0].kept = true;
+  lock.holders[0].run_ended = true;
   lock.holders[0].expires_in = 20s;
 
   EXPECT_EQ(status_text(lock, false),
@@ -314,10 +317,10 @@ TEST(LockText, a_lock_that_is_held_on_says_that_its_run_has_ended_and_for_how_lo
             "\n"
             "  HOLDER     PID  FOR    FENCE  LABEL    COMMAND\n"
             "  root@web1  -    3m12s  42     nightly  ./backup.sh 'all of it'"
-            "  (ended, kept for another 20s)\n");
+            "  (ended, held for another 20s)\n");
   EXPECT_EQ(described(lock.holders[0]),
             "root@web1 (ended, nightly: ./backup.sh 'all of it') for 3m12s, "
-            "kept for another 20s");
+            "held for another 20s");
 }
 
 TEST(LockText, those_who_wait) {
@@ -472,7 +475,7 @@ TEST(RunText, a_run_that_goes_on) {
   run.host = "web3";
   run.outcome = "running";
 
-  EXPECT_EQ(described(run), "it is running on web3 since 2020-09-13T12:26:40.000Z");
+  EXPECT_EQ(described(run), "it has been running on web3 since 2020-09-13T12:26:40.000Z");
 }
 
 TEST(RunText, a_run_that_vanished) {

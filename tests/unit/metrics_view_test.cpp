@@ -50,7 +50,7 @@ std::string sample(const LockInfo& lock, const std::string& metric) {
 }
 
 const std::string up_text =
-    "# HELP dlock_up Whether the store answers.\n"
+    "# HELP dlock_up Whether the store replies.\n"
     "# TYPE dlock_up gauge\n"
     "dlock_up{namespace=\"dlock\"} ";
 
@@ -77,19 +77,19 @@ TEST(Metrics, have_their_help_and_type_once_and_a_sample_for_each_lock) {
   EXPECT_EQ(
       metrics_of({free_job(), other}),
       up_text +
-          "1\n# HELP dlock_lock_holders How many hold the lock.\n"
+          "1\n# HELP dlock_lock_holders Holders of the lock.\n"
           "# TYPE dlock_lock_holders gauge\n"
           "dlock_lock_holders{name=\"job\",namespace=\"dlock\"} 0\n"
           "dlock_lock_holders{name=\"web 1\",namespace=\"shop\"} 1\n"
-          "# HELP dlock_lock_waiters How many wait for the lock.\n"
+          "# HELP dlock_lock_waiters Waiters for the lock.\n"
           "# TYPE dlock_lock_waiters gauge\n"
           "dlock_lock_waiters{name=\"job\",namespace=\"dlock\"} 0\n"
           "dlock_lock_waiters{name=\"web 1\",namespace=\"shop\"} 0\n"
-          "# HELP dlock_lock_slots How many can hold the lock at a time.\n"
+          "# HELP dlock_lock_slots Slots of the lock: how many holders it can have.\n"
           "# TYPE dlock_lock_slots gauge\n"
           "dlock_lock_slots{name=\"job\",namespace=\"dlock\"} 1\n"
           "dlock_lock_slots{name=\"web 1\",namespace=\"shop\"} 1\n"
-          "# HELP dlock_lock_slots_free How many more could hold the lock now.\n"
+          "# HELP dlock_lock_slots_free Free slots of the lock.\n"
           "# TYPE dlock_lock_slots_free gauge\n"
           "dlock_lock_slots_free{name=\"job\",namespace=\"dlock\"} 1\n"
           "dlock_lock_slots_free{name=\"web 1\",namespace=\"shop\"} 0\n"
@@ -97,13 +97,12 @@ TEST(Metrics, have_their_help_and_type_once_and_a_sample_for_each_lock) {
           "lock.\n"
           "# TYPE dlock_lock_held_age_seconds gauge\n"
           "dlock_lock_held_age_seconds{name=\"web 1\",namespace=\"shop\"} 192\n"
-          "# HELP dlock_runs_refused_total How many runs were not granted the lock "
-          "because "
+          "# HELP dlock_runs_refused_total Runs that were not granted the lock because "
           "others held it.\n"
           "# TYPE dlock_runs_refused_total counter\n"
           "dlock_runs_refused_total{name=\"job\",namespace=\"dlock\"} 0\n"
           "dlock_runs_refused_total{name=\"web 1\",namespace=\"shop\"} 0\n"
-          "# HELP dlock_runs_superseded_total How many runs gave way to a newer one.\n"
+          "# HELP dlock_runs_superseded_total Runs that were superseded by a newer one.\n"
           "# TYPE dlock_runs_superseded_total counter\n"
           "dlock_runs_superseded_total{name=\"job\",namespace=\"dlock\"} 0\n"
           "dlock_runs_superseded_total{name=\"web 1\",namespace=\"shop\"} 0\n");

@@ -24,43 +24,43 @@ TEST(Held, names_are_encoded) {
 }
 
 TEST(Held, a_fence_is_found_by_the_name_of_its_lock) {
-  EXPECT_EQ(fences_held_above("job=7 other=8", "other"), (Fences{{8}}));
+  EXPECT_EQ(outer_fences_of("job=7 other=8", "other"), (Fences{{8}}));
 }
 
 TEST(Held, a_lock_that_is_not_held_has_no_fences) {
-  EXPECT_EQ(fences_held_above("job=7", "other"), Fences{});
-  EXPECT_EQ(fences_held_above("job=7", "jo"), Fences{});
-  EXPECT_EQ(fences_held_above("", "job"), Fences{});
+  EXPECT_EQ(outer_fences_of("job=7", "other"), Fences{});
+  EXPECT_EQ(outer_fences_of("job=7", "jo"), Fences{});
+  EXPECT_EQ(outer_fences_of("", "job"), Fences{});
 }
 
 TEST(Held, a_lock_that_is_held_more_than_once_has_all_its_fences) {
-  EXPECT_EQ(fences_held_above("job=7 x=1 job=9", "job"), (Fences{{7}, {9}}));
+  EXPECT_EQ(outer_fences_of("job=7 x=1 job=9", "job"), (Fences{{7}, {9}}));
 }
 
 TEST(Held, every_name_is_found_again) {
   for (const std::string name : {"a b", "a=b", "=", "%", "na\xC3\xAFve", " ", "a%20b"}) {
     const auto held = with_grant(with_grant("x=1", name, Fence{7}), "y", Fence{2});
 
-    EXPECT_EQ(fences_held_above(held, name), (Fences{{7}})) << name;
+    EXPECT_EQ(outer_fences_of(held, name), (Fences{{7}})) << name;
   }
 }
 
 TEST(Held, the_greatest_fence_is_found_again) {
   const auto held = with_grant("", "job", Fence{UINT64_MAX});
 
-  EXPECT_EQ(fences_held_above(held, "job"), (Fences{{UINT64_MAX}}));
+  EXPECT_EQ(outer_fences_of(held, "job"), (Fences{{UINT64_MAX}}));
 }
 
 TEST(Held, what_is_not_of_that_form_is_passed_over) {
   for (const char* garbage :
        {"job", "job=", "=7", "job=x", "job=-1", "job=7x", "job=+7", "job=0x7",
         "job=99999999999999999999", " ", "   ", "=", "==", "job==7", "\xFF=7"}) {
-    EXPECT_EQ(fences_held_above(garbage, "job"), Fences{}) << garbage;
+    EXPECT_EQ(outer_fences_of(garbage, "job"), Fences{}) << garbage;
   }
 }
 
 TEST(Held, garbage_does_not_hide_what_stands_beside_it) {
-  EXPECT_EQ(fences_held_above("  job=x  job=7 =", "job"), (Fences{{7}}));
+  EXPECT_EQ(outer_fences_of("  job=x  job=7 =", "job"), (Fences{{7}}));
 }
 
 CommandSettings settings() {

@@ -226,10 +226,12 @@ std::string lack_of(Use use) {
 }
 
 TEST(BareStores, are_refused_what_they_lack) {
-  EXPECT_EQ(lack_of([](Store& store) { values_of(store); }), "bare: has no cache");
-  EXPECT_EQ(lack_of([](Store& store) { rates_of(store); }), "bare: has no rate limits");
+  EXPECT_EQ(lack_of([](Store& store) { values_of(store); }),
+            "bare: does not support cache");
+  EXPECT_EQ(lack_of([](Store& store) { rates_of(store); }),
+            "bare: does not support rate limits");
   EXPECT_EQ(lack_of([](Store& store) { registers_of(store); }),
-            "bare: has no registers of fences");
+            "bare: does not support fence registers");
 }
 
 }  // namespace

@@ -90,8 +90,8 @@ TEST(Durations, the_message_is_one_line_that_shows_the_text) {
     FAIL() << "taken";
   } catch (const UsageError& error) {
     EXPECT_EQ(std::string(error.what()),
-              "'5\\n\\x1b[31mparsecs' is not a duration: a number and ms, s, m, h or "
-              "d, such as 5m or 1h30m");
+              "'5\\n\\x1b[31mparsecs' is not a duration: expected a number and ms, s, "
+              "m, h or d, such as 5m or 1h30m");
   }
 }
 
@@ -605,7 +605,7 @@ TEST(Mistakes, are_told_with_where_they_are_from) {
   settings.at("ttl").origin = "/etc/dlock/config.toml: run.ttl";
 
   EXPECT_EQ(std::string(mistake_of(settings).what()),
-            "/etc/dlock/config.toml: run.ttl: a ttl is 500ms at least");
+            "/etc/dlock/config.toml: run.ttl: must be at least 500ms");
 }
 
 // Leases by hand

@@ -234,7 +234,8 @@ TEST(QuorumTally, a_claim_is_superseded_where_most_say_so) {
 }
 
 TEST(QuorumTally, an_outer_run_or_other_slots_are_known_from_one) {
-  EXPECT_TRUE(answers<HeldAbove>(tally({said(HeldAbove{}), grants(5), silent})));
+  EXPECT_TRUE(
+      answers<HeldByOuterRun>(tally({said(HeldByOuterRun{}), grants(5), silent})));
   EXPECT_TRUE(answers<SlotsDiffer>(tally({said(SlotsDiffer{2}), grants(5), silent})));
 }
 

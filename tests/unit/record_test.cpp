@@ -147,7 +147,7 @@ std::string forged_state(std::mt19937& random) {
     state.runs.emplace_back().outcome = "ran";
   }
   state.past.last = state.runs[0];
-  state.dismissed.push_back({state.waiters[0], state.runs[0]});
+  state.answered.push_back({state.waiters[0], state.runs[0]});
   auto bytes = encoded(state);
   std::uniform_int_distribution<std::size_t> where(0, bytes.size() - 1);
   constexpr int telling[] = {0, 1, 0x7F, 0x80, 0xFF};

@@ -55,9 +55,9 @@ TEST(RedisAnswers, busy_says_the_place_and_how_long_it_can_last) {
 }
 
 TEST(RedisAnswers, the_other_answers_are_understood) {
-  EXPECT_EQ(
-      std::get<HeldAbove>(heard("*2\r\n$5\r\nabove\r\n$1\r\n7\r\n")->answer).fence.number,
-      7u);
+  EXPECT_EQ(std::get<HeldByOuterRun>(heard("*2\r\n$5\r\nabove\r\n$1\r\n7\r\n")->answer)
+                .fence.number,
+            7u);
   EXPECT_EQ(std::get<SlotsDiffer>(heard("*2\r\n$5\r\nslots\r\n:4\r\n")->answer).in_use,
             4u);
 }

@@ -162,7 +162,7 @@ TEST(RedisRecords, a_holder_is_read_whole) {
   EXPECT_EQ(holder.held, milliseconds(1000));
   EXPECT_EQ(holder.expires_in, milliseconds(1234));
   EXPECT_FALSE(holder.foreign);
-  EXPECT_FALSE(holder.kept);
+  EXPECT_FALSE(holder.run_ended);
   EXPECT_TRUE(holder.attached);
 }
 
@@ -171,7 +171,7 @@ TEST(RedisRecords, a_holder_whose_run_has_ended_is_read_as_one) {
       holders_from(array_of({string_of("x 0 42 1 2 e " + info), number_of(1234)}), now);
 
   ASSERT_TRUE(holders);
-  EXPECT_TRUE(holders->at(0).kept);
+  EXPECT_TRUE(holders->at(0).run_ended);
   EXPECT_FALSE(holders->at(0).attached);
 }
 

@@ -191,7 +191,7 @@ TEST_F(DedupeRules, a_waiter_that_was_taken_out_and_died_is_forgotten) {
 
   ask(exclusive(3));
 
-  EXPECT_TRUE(state.dismissed.empty());
+  EXPECT_TRUE(state.answered.empty());
   EXPECT_EQ(then.dead, (Sessions{2}));
 }
 

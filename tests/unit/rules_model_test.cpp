@@ -313,7 +313,7 @@ class History : protected LockByHand {
         stayed.push_back(session);
         continue;
       }
-      if (is_dismissed(session)) {
+      if (is_answered(session)) {
         EXPECT_TRUE(contains(then.wake, session)) << "was sent away in silence";
         continue;
       }
@@ -328,10 +328,10 @@ class History : protected LockByHand {
     }
   }
 
-  bool is_dismissed(Session who) const {
-    return std::any_of(state.dismissed.begin(), state.dismissed.end(),
-                       [&](const Dismissed& dismissed) {
-                         return dismissed.waiter.party.session == who;
+  bool is_answered(Session who) const {
+    return std::any_of(state.answered.begin(), state.answered.end(),
+                       [&](const AnsweredWaiter& answered) {
+                         return answered.waiter.party.session == who;
                        });
   }
 

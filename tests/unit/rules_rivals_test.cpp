@@ -96,7 +96,7 @@ TEST_F(RivalRules, a_superseded_waiter_is_forgotten_once_it_is_gone) {
 
   ask(exclusive(4));
 
-  EXPECT_TRUE(state.dismissed.empty());
+  EXPECT_TRUE(state.answered.empty());
 }
 
 TEST_F(RivalRules, one_that_was_passed_over_is_superseded_by_a_grant) {
@@ -200,7 +200,7 @@ TEST_F(RivalRules, a_run_that_never_begins_counts_for_nobody) {
 
   ask(exclusive(2), Queue::join);
 
-  EXPECT_TRUE(state.dismissed.empty());
+  EXPECT_TRUE(state.answered.empty());
 }
 
 TEST_F(RivalRules, one_that_was_promised_a_slot_leaves_the_others_alone) {

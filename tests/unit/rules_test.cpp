@@ -37,7 +37,7 @@ class Rules : public ::testing::Test, protected LockByHand {
     return std::holds_alternative<Grant>(ask(claim));
   }
   bool is_held_above(const Claim& claim, Queue queue = Queue::stay_out) {
-    return std::holds_alternative<HeldAbove>(ask(claim, queue));
+    return std::holds_alternative<HeldByOuterRun>(ask(claim, queue));
   }
 
   void die(Session who) { lives.dead.insert(who); }
@@ -953,7 +953,7 @@ TEST_F(Rules, exclusive_inside_exclusive_would_wait_without_end) {
 TEST_F(Rules, held_above_says_which_grant_is_in_the_way) {
   const auto outer = granted(exclusive(1)).fence;
 
-  EXPECT_EQ(std::get<HeldAbove>(ask(inside(exclusive(2), outer))).fence, outer);
+  EXPECT_EQ(std::get<HeldByOuterRun>(ask(inside(exclusive(2), outer))).fence, outer);
 }
 
 TEST_F(Rules, shared_inside_exclusive_would_wait_without_end) {

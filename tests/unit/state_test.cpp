@@ -88,7 +88,7 @@ State rich_state() {
   state.past.last = some_run();
   state.past.last_success = some_run();
   state.past.last_success->fence.number = 16;
-  state.dismissed = {{some_waiter(), some_run()}};
+  state.answered = {{some_waiter(), some_run()}};
   state.runs = {some_run(), some_run()};
   return state;
 }
@@ -207,25 +207,25 @@ TEST(State, a_waiter_that_has_left_is_read_as_it_was_written) {
   const auto read = decoded(encoded(rich_state()));
 
   ASSERT_TRUE(read);
-  ASSERT_EQ(read->dismissed.size(), 1u);
-  expect_same(read->dismissed[0].waiter.party, some_waiter().party);
-  EXPECT_EQ(read->dismissed[0].by.fence.number, 17u);
+  ASSERT_EQ(read->answered.size(), 1u);
+  expect_same(read->answered[0].waiter.party, some_waiter().party);
+  EXPECT_EQ(read->answered[0].by.fence.number, 17u);
 }
 
 TEST(State, how_waiters_stand_to_others_is_read_as_it_was_written) {
   auto state = rich_state();
   state.waiters[1].supersedes = true;
   state.waiters[0].replaces = true;
-  state.dismissed.push_back({some_waiter(), {}, Superseded{"web3", 12}});
+  state.answered.push_back({some_waiter(), {}, Superseded{"web3", 12}});
 
   const auto read = decoded(encoded(state));
 
   ASSERT_TRUE(read);
   EXPECT_TRUE(read->waiters[1].supersedes && !read->waiters[0].supersedes);
   EXPECT_TRUE(read->waiters[0].replaces && !read->waiters[1].replaces);
-  ASSERT_TRUE(!read->dismissed[0].newer && read->dismissed[1].newer);
-  EXPECT_EQ(read->dismissed[1].newer->host, "web3");
-  EXPECT_EQ(read->dismissed[1].newer->pid, 12);
+  ASSERT_TRUE(!read->answered[0].newer && read->answered[1].newer);
+  EXPECT_EQ(read->answered[1].newer->host, "web3");
+  EXPECT_EQ(read->answered[1].newer->pid, 12);
 }
 
 // So that what earlier versions have written is read, too.
@@ -286,7 +286,7 @@ TEST(State, the_ends_of_its_runs_take_no_more_room_than_was_foreseen) {
     after.runs = {longest_run()};
     for (auto& waiter : after.waiters) {
       if (!dedupes) waiter.promised_until = Clock::time_point{};
-      if (dedupes) after.dismissed.push_back({waiter, longest_run()});
+      if (dedupes) after.answered.push_back({waiter, longest_run()});
     }
     if (dedupes) after.waiters.clear();
 
@@ -327,7 +327,7 @@ TEST(State, to_be_superseded_takes_no_more_room_than_was_foreseen) {
   before.waiters[0].supersedes = true;
 
   State after = before;
-  after.dismissed.push_back({after.waiters[0], {}, Superseded{std::string(64, 'h'), 1}});
+  after.answered.push_back({after.waiters[0], {}, Superseded{std::string(64, 'h'), 1}});
   after.waiters.clear();
 
   EXPECT_LE(encoded(after).size(), encoded(before).size() + room_for_ends(before));

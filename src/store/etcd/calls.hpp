@@ -112,7 +112,7 @@ class Watch {
   asio::awaitable<Heard> next(Clock::time_point until, Wakeup& wakeup);
 
   // Whether it cannot hear anything any more.
-  bool is_deaf() const;
+  bool is_interrupted() const;
 
  private:
   class Feed;

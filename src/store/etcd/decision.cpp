@@ -8,21 +8,21 @@
 namespace dlock::etcd {
 namespace {
 
-bool is_above(const Claim& claim, const Entry& entry) {
+bool is_outer_run(const Claim& claim, const Entry& entry) {
   return entry.holds() && entry.standing != Standing::ended &&
-         std::find(claim.held_above.begin(), claim.held_above.end(), entry.fence()) !=
-             claim.held_above.end();
+         std::find(claim.outer_fences.begin(), claim.outer_fences.end(), entry.fence()) !=
+             claim.outer_fences.end();
 }
 
 // Waiting would never end; what it would wait for.
-std::optional<Fence> blocked_from_above(const Line& line, const Claim& claim,
+std::optional<Fence> blocking_outer_run(const Line& line, const Claim& claim,
                                         std::string_view id) {
-  if (claim.held_above.empty()) return std::nullopt;
+  if (claim.outer_fences.empty()) return std::nullopt;
   std::optional<Fence> above;
   bool others = false;
   for (const auto& entry : line.entries) {
     if (entry.id == id) continue;
-    if (is_above(claim, entry)) {
+    if (is_outer_run(claim, entry)) {
       above = entry.fence();
     } else if (is_holder(line, entry) || has_its_turn(line, entry)) {
       others = true;
@@ -91,7 +91,7 @@ std::vector<Entry> losers(const Line& line, const Claim& claim) {
   std::vector<Entry> found;
   for (const auto& entry : line.entries) {
     if (found.size() == most_in_one_step) break;
-    if (!is_holder(line, entry) || is_above(claim, entry)) continue;
+    if (!is_holder(line, entry) || is_outer_run(claim, entry)) continue;
     if (entry.standing != Standing::broken) found.push_back(entry);
   }
   return found;
@@ -140,8 +140,8 @@ Decision for_newcomer(const Line& line, const Claim& claim, std::string_view id,
   Decision decision;
   const bool enters = can_enter(line, claim);
   if (!enters) {
-    if (const auto above = blocked_from_above(line, claim, id)) {
-      return answered(HeldAbove{*above});
+    if (const auto above = blocking_outer_run(line, claim, id)) {
+      return answered(HeldByOuterRun{*above});
     }
     const bool is_refused = queue == Queue::refuse || is_full(line, claim);
     if (queue == Queue::stay_out || is_refused) {
@@ -188,8 +188,8 @@ Decision decide(const Line& line, const Claim& claim, std::string_view id, Queue
   const auto slots = slots_in_use(line, id);
   if (slots && *slots != claim.slots) return answered(SlotsDiffer{*slots});
   if (claim.dedupe) {
-    if (const auto above = blocked_from_above(line, claim, id)) {
-      return answered(HeldAbove{*above});
+    if (const auto above = blocking_outer_run(line, claim, id)) {
+      return answered(HeldByOuterRun{*above});
     }
     if (auto run = counting_run(line, *claim.dedupe, queue, now)) {
       return answered(Deduplicated{*run});
@@ -205,7 +205,7 @@ const Entry* outer_reader(const Line& line, const Claim& claim) {
   const Entry* outer = nullptr;
   for (const auto& entry : line.entries) {
     if (entry.foreign) return nullptr;
-    if (entry.mode == Mode::shared && is_above(claim, entry)) outer = &entry;
+    if (entry.mode == Mode::shared && is_outer_run(claim, entry)) outer = &entry;
   }
   return outer;
 }

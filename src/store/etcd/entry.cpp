@@ -182,8 +182,8 @@ HolderInfo holder_info(const Entry& entry, WallTime now) {
   info.label = entry.label;
   info.since = entry.since;
   info.held = entry.foreign ? milliseconds(0) : between(entry.since, now);
-  info.kept = entry.standing == Standing::ended;
-  info.attached = entry.attached && !info.kept;
+  info.run_ended = entry.standing == Standing::ended;
+  info.attached = entry.attached && !info.run_ended;
   info.for_pid = entry.for_pid;
   info.broken = entry.standing == Standing::broken;
   return info;

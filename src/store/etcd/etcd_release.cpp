@@ -81,7 +81,7 @@ asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& en
     if (!was_held) throw *failure;
     answer = Release::released;
   }
-  if (loss_told_by(*answer)) co_return *answer;  // and to be released again
+  if (loss_found_by(*answer)) co_return *answer;  // and to be released again
   const bool is_left = end && end->leaves_lease && *answer == Release::released;
   // What is held on hangs on the lease that it was given, told or not.
   const bool is_kept = own_ && own_->standing == Standing::ended;

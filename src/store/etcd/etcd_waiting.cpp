@@ -70,7 +70,7 @@ asio::awaitable<bool> EtcdClaimant::start_watch(Wakeup& wakeup) {
   const auto* own = waits_in_ ? entry_of(*waits_in_, id()) : nullptr;
   if (own == nullptr) co_return false;
   const auto wanted = watched_by(*waits_in_, *own);
-  if (watch_ && !watch_->is_deaf() && wanted == watched_) co_return true;
+  if (watch_ && !watch_->is_interrupted() && wanted == watched_) co_return true;
   watched_ = wanted;
   watch_ = std::make_unique<Watch>(calls_);
   std::vector<WatchRequest> requests{

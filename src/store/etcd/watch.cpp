@@ -85,7 +85,7 @@ class Watch::Feed {
     co_return deaf;
   }
 
-  bool is_deaf() const {
+  bool is_interrupted() const {
     return !has_news() &&
            (is_dropped_ || !is_on_connection() || connection_.outcome(call_).has_value());
   }
@@ -144,7 +144,7 @@ asio::awaitable<std::int64_t> Watch::start(std::vector<WatchRequest> requests,
 asio::awaitable<Heard> Watch::next(Clock::time_point until, Wakeup& wakeup) {
   Heard heard;
   heard.kind = Heard::Kind::deaf;
-  if (!feed_ || feed_->is_deaf()) co_return heard;
+  if (!feed_ || feed_->is_interrupted()) co_return heard;
   net::Budget budget(until, wakeup, calls_.name());
   std::optional<Failure> failure;
   try {
@@ -158,6 +158,6 @@ asio::awaitable<Heard> Watch::next(Clock::time_point until, Wakeup& wakeup) {
   co_return heard;
 }
 
-bool Watch::is_deaf() const { return !feed_ || feed_->is_deaf(); }
+bool Watch::is_interrupted() const { return !feed_ || feed_->is_interrupted(); }
 
 }  // namespace dlock::etcd

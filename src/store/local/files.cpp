@@ -26,11 +26,11 @@ constexpr milliseconds last_patience{50};
 
 // Whether a lock has no past that would have to be kept, and nobody who cares for it.
 bool is_blank(const State& state) {
-  return state.holders.empty() && state.waiters.empty() && state.dismissed.empty() &&
+  return state.holders.empty() && state.waiters.empty() && state.answered.empty() &&
          state.runs.empty() && !state.last_run && !state.past.last;
 }
 
-bool can_be_missed(const Dismissed& dismissed) { return !dismissed.newer; }
+bool can_be_missed(const AnsweredWaiter& answered) { return !answered.newer; }
 
 }  // namespace
 
@@ -181,12 +181,12 @@ void Files::write(RecordFile& file, const LockName& lock, State& state) const {
     } catch (const Failure&) {
       const bool is_least =
           spare == 0 && state.runs.empty() &&
-          std::none_of(state.dismissed.begin(), state.dismissed.end(), can_be_missed);
+          std::none_of(state.answered.begin(), state.answered.end(), can_be_missed);
       if (has_room || is_least) throw;
     }
     if (spare == 0) {
       state.runs.clear();
-      std::erase_if(state.dismissed, can_be_missed);
+      std::erase_if(state.answered, can_be_missed);
     }
     spare = 0;
   }

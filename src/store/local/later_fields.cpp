@@ -10,8 +10,8 @@ LaterFields later_fields_of(const State& state) {
     if (state.waiters[i].supersedes) later.superseding.push_back(i);
     if (state.waiters[i].replaces) later.replacing.push_back(i);
   }
-  for (std::uint32_t i = 0; i < state.dismissed.size(); ++i) {
-    const auto& newer = state.dismissed[i].newer;
+  for (std::uint32_t i = 0; i < state.answered.size(); ++i) {
+    const auto& newer = state.answered[i].newer;
     if (newer) later.superseded.push_back({i, *newer});
   }
   for (std::uint32_t i = 0; i < state.holders.size(); ++i) {
@@ -30,8 +30,8 @@ bool take_in(const LaterFields& later, State& state) {
     });
   };
   for (const auto& leaver : later.superseded) {
-    if (leaver.index >= state.dismissed.size() || leaver.newer.pid < 0) return false;
-    state.dismissed[leaver.index].newer = leaver.newer;
+    if (leaver.index >= state.answered.size() || leaver.newer.pid < 0) return false;
+    state.answered[leaver.index].newer = leaver.newer;
   }
   for (const auto& loser : later.taken_from) {
     if (loser.index >= state.holders.size()) return false;

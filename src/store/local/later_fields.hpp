@@ -23,7 +23,7 @@ struct LaterFields {
 
   std::vector<std::uint32_t> superseding;  // waiters, by their place
   std::vector<std::uint32_t> replacing;
-  std::vector<Leaver> superseded;  // of the dismissed
+  std::vector<Leaver> superseded;  // of the answered
   std::vector<Loser> taken_from;   // holders
 
   bool is_empty() const {

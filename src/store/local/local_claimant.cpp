@@ -186,7 +186,7 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
     auto& state = change.state;
     if (has_run && !is_lost) {
       if (!files_.in_place()) co_return Release::gone;
-      if (const auto loss = loss_in(state)) co_return release_telling(*loss);
+      if (const auto loss = loss_in(state)) co_return release_reporting(*loss);
     }
     if (is_lost && !change.file.exists())
       files_.find_floor(state);  // where it is recorded

@@ -26,7 +26,7 @@ class FileNews final : public LeaseNews {
     watch();
   }
 
-  bool is_deaf() const override { return !watcher_; }
+  bool is_interrupted() const override { return !watcher_; }
 
  private:
   void watch() {

@@ -9,9 +9,9 @@
 
 namespace dlock::local {
 
+using rules::AnsweredWaiter;
 using rules::Cause;
 using rules::Consequences;
-using rules::Dismissed;
 using rules::Holder;
 using rules::is_possible;
 using rules::LimitState;

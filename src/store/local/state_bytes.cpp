@@ -140,7 +140,7 @@ void each_field(T& value, Visit&& visit) {
     visit(value.dedupe);
   } else if constexpr (std::is_same_v<Plain, Dedupe>) {
     visit(value.window), visit(value.retry_failed), visit(value.joins);
-  } else if constexpr (std::is_same_v<Plain, Dismissed>) {
+  } else if constexpr (std::is_same_v<Plain, AnsweredWaiter>) {
     visit(value.waiter), visit(value.by);
   } else if constexpr (std::is_same_v<Plain, Superseded>) {
     visit(value.host), visit(value.pid);
@@ -165,7 +165,7 @@ void each_field(T& value, Visit&& visit) {
     static_assert(std::is_same_v<Plain, State>);
     visit(value.last_fence), visit(value.slots), visit(value.used);
     visit(value.holders), visit(value.waiters), visit(value.last_run);
-    visit(value.past), visit(value.dismissed), visit(value.runs);
+    visit(value.past), visit(value.answered), visit(value.runs);
   }
 }
 
@@ -188,7 +188,7 @@ bool is_sound(const Dedupe& dedupe) { return is_sound(dedupe.window); }
 bool is_sound(const RunInfo& run);
 bool is_sound(const Holder& holder);
 bool is_sound(const Waiter& waiter);
-bool is_sound(const Dismissed& dismissed);
+bool is_sound(const AnsweredWaiter& answered);
 
 template <typename T>
 bool is_sound(const std::optional<T>& value) {
@@ -223,8 +223,8 @@ bool is_sound(const Waiter& waiter) {
          is_sound(waiter.promised_until) && is_sound(waiter.dedupe);
 }
 
-bool is_sound(const Dismissed& dismissed) {
-  return is_sound(dismissed.waiter) && is_sound(dismissed.by);
+bool is_sound(const AnsweredWaiter& answered) {
+  return is_sound(answered.waiter) && is_sound(answered.by);
 }
 
 bool is_sound(const State& state) {
@@ -232,7 +232,7 @@ bool is_sound(const State& state) {
          is_sound(state.used) && are_sound(state.holders, most_holders) &&
          are_sound(state.waiters, most_waiters) && is_sound(state.last_run) &&
          is_sound(state.past.last) && is_sound(state.past.last_success) &&
-         are_sound(state.dismissed, most_waiters) && are_sound(state.runs, runs_kept);
+         are_sound(state.answered, most_waiters) && are_sound(state.runs, runs_kept);
 }
 
 }  // namespace

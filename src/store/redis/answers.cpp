@@ -119,7 +119,7 @@ std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
   }
   if (is_answer(reply, "above", {Kind::string})) {
     const auto fence = whole_number(reply.elements[1].text);
-    if (fence) return Heard{HeldAbove{Fence{*fence}}};
+    if (fence) return Heard{HeldByOuterRun{Fence{*fence}}};
   }
   if (is_answer(reply, "slots", {Kind::integer})) {
     const auto slots = reply.elements[1].integer;

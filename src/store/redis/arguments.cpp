@@ -118,7 +118,7 @@ std::vector<std::string> ask_arguments(const Claim& claim, Queue queue,
                                      dedupe_text(claim.dedupe),
                                      order_in_line(arrived, ballot),
                                      fence_wanted(claim, ballot)};
-  for (const auto& fence : claim.held_above) {
+  for (const auto& fence : claim.outer_fences) {
     arguments.push_back(std::to_string(fence.number));
   }
   return arguments;

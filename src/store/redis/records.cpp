@@ -53,7 +53,7 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
       (kind != "h" && kind != "d" && kind != "e" && kind != "b")) {
     return std::nullopt;
   }
-  info.kept = kind == "e";
+  info.run_ended = kind == "e";
   info.broken = kind == "b";
   info.attached = kind == "h" || kind == "b";
   const auto party = object_from(words.rest());

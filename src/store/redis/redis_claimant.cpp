@@ -107,7 +107,7 @@ void RedisClaimant::note(const Heard& heard, Clock::time_point sent_at) {
     if (busy->place == 0 && !may_come_late_) known_ = Known::nothing;
     busy_at_ = heard.server_time;
     watch_for(*busy, heard.blocked_for);
-  } else if (std::holds_alternative<HeldAbove>(heard.answer) ||
+  } else if (std::holds_alternative<HeldByOuterRun>(heard.answer) ||
              std::holds_alternative<Deduplicated>(heard.answer) ||
              // A request that comes late would be the newest, and has to be refused.
              (std::holds_alternative<Superseded>(heard.answer) && !may_come_late_)) {

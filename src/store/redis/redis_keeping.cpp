@@ -141,7 +141,7 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   }
   if (!released) throw response.failure();
   if (released == Release::broken) taken_by_ = taker_from(response.reply());
-  if (loss_told_by(*released)) co_return *released;  // and to be released again
+  if (loss_found_by(*released)) co_return *released;  // and to be released again
   grant_ = {};
   known_ = Known::nothing;
   may_come_late_ = false;

@@ -56,7 +56,7 @@ asio::awaitable<Release> QuorumClaimant::release(const std::optional<RunEnd>& en
       if (const auto& taker = seat->claimant.taken_by()) taken_by_ = taker;
     }
   }
-  if (loss_told_by(released)) co_return released;  // and to be released again
+  if (loss_found_by(released)) co_return released;  // and to be released again
   co_await leave_lines(round.answers(), until);
   candidacy_.forget();
   has_joined_ = false;
@@ -71,7 +71,7 @@ asio::awaitable<void> QuorumClaimant::leave_lines(const Returns& returns,
   auto answers = returns;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const auto* said = answers[i] ? std::get_if<Release>(&*answers[i]) : nullptr;
-    if (said != nullptr && loss_told_by(*said)) {
+    if (said != nullptr && loss_found_by(*said)) {
       answers[i].reset();
     } else if (!answers[i]) {
       answers[i] = members_[i]->still_busy();

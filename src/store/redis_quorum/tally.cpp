@@ -211,7 +211,7 @@ Outcome tally(const Votes& votes) {
   }
   if (auto run = deduplicated(votes)) return *run;
   if (auto differ = said_by<SlotsDiffer>(1, votes)) return *differ;
-  if (auto above = said_by<HeldAbove>(1, votes)) return *above;
+  if (auto above = said_by<HeldByOuterRun>(1, votes)) return *above;
   if (auto newer = said_by<Superseded>(most, votes)) return *newer;
   if (granted(votes) >= most) return granted_by_most(votes);
   return not_granted(votes);

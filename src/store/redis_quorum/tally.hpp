@@ -38,7 +38,7 @@ using Outcome = std::variant<Held, Uneven, Split, Answer, Failure>;
 //   - a run that has ended counts as the claim's own (Deduplicated) if one server tells
 //     of it: most of them need not know. One that goes on, or vanished, has to be known
 //     to most: that somebody was given a vote is no run;
-//   - SlotsDiffer and HeldAbove if one says so; Superseded if most do;
+//   - SlotsDiffer and HeldByOuterRun if one says so; Superseded if most do;
 //   - granted if most have;
 //   - busy otherwise.
 // A grant's slot is 0: there are no others here.

@@ -1,4 +1,4 @@
-// From a verb, which is a plain function, into coroutines and back.
+// Runs a coroutine from a plain function.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
@@ -11,9 +11,9 @@
 
 namespace dlock {
 
-// Runs `work` to its end and returns what it returns, or throws what it throws.
+// Runs `work` to completion. Returns what it returns, or throws what it throws.
 template <typename Work>
-auto completed(asio::io_context& context, Work work) {
+auto run_blocking(asio::io_context& context, Work work) {
   using Result = typename decltype(work())::value_type;
   std::optional<Result> result;
   std::exception_ptr error;
@@ -24,7 +24,7 @@ auto completed(asio::io_context& context, Work work) {
     context.stop();
   });
   context.run();
-  // For who has more to do.
+  // The caller may run the context again.
   context.restart();
   if (error) std::rethrow_exception(error);
   return std::move(*result);
