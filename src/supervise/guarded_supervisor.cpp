@@ -43,7 +43,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
   const bool can_start = !guardian_is_gone_ && page_.phase.load() == Phase::idle;
   if (can_start && !guardian_.start_command()) {
     co_return SpawnFailure{SpawnFailure::Kind::no_resources,
-                           "cannot speak to its guardian process"};
+                           "cannot communicate with the guardian process"};
   }
   for (;;) {
     // Whatever comes from here on is the command's, as if it ran already.
@@ -55,7 +55,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
     }
     if (guardian_is_gone_) {
       co_return SpawnFailure{SpawnFailure::Kind::no_resources,
-                             "its guardian process was killed"};
+                             "the guardian process was killed"};
     }
     co_await wakeup_.wait_until(overdue_at());
     if (Clock::now() >= overdue_at()) guardian_.kill();

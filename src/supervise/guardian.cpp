@@ -140,10 +140,10 @@ SpawnFailure Guardian::failure() const {
       return failure_of_exec(argv_.front(), paths_, {page_->error, page_->path});
     case Step::too_late:
       return {SpawnFailure::Kind::too_late,
-              "the lease ran low before the command could start"};
+              "too little of the lease was left to start the command"};
     case Step::wait:
       return {SpawnFailure::Kind::no_resources,
-              "cannot start a process: it was killed before it could"};
+              "cannot start the command: its process was killed before the start"};
     case Step::settle:
     case Step::become:
     case Step::fork:

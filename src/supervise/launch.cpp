@@ -23,12 +23,12 @@ std::string unknown_format(const std::string& path) {
   const auto size = file ? ::read(file.get(), begin, sizeof begin) : -1;
   if (size < 0) return "exec format error";
   if (std::string_view(begin, static_cast<std::size_t>(size)) == elf)
-    return "exec format error: a program for another kind of machine";
-  return "exec format error: a script that has no #! line";
+    return "exec format error: a program for another architecture";
+  return "exec format error: a script without a #! line";
 }
 
 std::string reason(int error, bool exists, const std::string& path = "") {
-  if (error == ENOENT && exists) return "its interpreter was not found";
+  if (error == ENOENT && exists) return "interpreter not found";
   if (error == ENOEXEC && exists) return unknown_format(path);
   std::string text = std::strerror(error);
   if (!text.empty()) text[0] = static_cast<char>(std::tolower(text[0]));

@@ -20,10 +20,9 @@ ProcessTree::ProcessTree() {
 
 void ProcessTree::must_be_seen() {
   if (scan_.open()) return;
-  if (errno != 0)
-    throw failure_of_named(errno, "cannot watch over the command's processes");
+  if (errno != 0) throw failure_of_named(errno, "cannot track the command's processes");
   throw Failure(Failure::Kind::misconfigured,
-                "cannot watch over the command's processes: /proc is not mounted, or "
+                "cannot track the command's processes: /proc is not mounted, or "
                 "shows another PID namespace");
 }
 

@@ -27,7 +27,7 @@ std::string unkillable(int count) {
 }
 
 std::string not_gone() {
-  return "the command's processes are killed but not gone, or start others all the time; "
+  return "the command's processes were killed but are not gone, or keep starting others; "
          "keeping the lock until they are gone";
 }
 

@@ -49,11 +49,11 @@ as_admin() {
   run dlock doctor
 
   assert_status 0
-  assert_found ok rights 'the user dlock may do all that locks need'
+  assert_found ok rights 'user dlock has all permissions that locks need'
   assert_found ok version .
   assert_found ok role 'a primary'
   assert_found ok clock ''
-  assert_found info persistence 'INFO was refused' 'ask as a user who may (ACL SETUSER dlock +info'
+  assert_found info persistence 'INFO was refused' 'grant the permission: ACL SETUSER dlock +info'
   assert_found info eviction 'INFO was refused'
   assert_found info replicas 'INFO was refused'
   assert_output_contains 'nothing wrong found; 3 checks could not be made in '
@@ -67,7 +67,7 @@ as_admin() {
   use_good_server
 
   run dlock doctor
-  assert_found ok round-trip 'the median of 20; good for a --ttl of 500ms or more'
+  assert_found ok round-trip 'the median of 20; fast enough for a --ttl of 500ms or more'
   run dlock doctor --json
 
   [[ $(json '.round_trip_ms > 0 and .round_trip_ms < 100 and .smallest_ttl_ms == 500') == true ]]
@@ -116,7 +116,7 @@ as_admin() {
   run timeout 20 dlock doctor --store-timeout 300ms
 
   assert_status 2
-  assert_found error reachable 'did not answer within 300ms' 'it answered at first'
+  assert_found error reachable 'did not answer within 300ms' 'the server replied at first'
 }
 
 @test "a wrong password is an error" {
@@ -139,7 +139,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 2
-  assert_found error login 'the server wants a login' 'give a password'
+  assert_found error login 'the server requires a login' 'set a password'
 }
 
 @test "a database that is not there is an error" {
@@ -233,7 +233,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 1
-  assert_found warning persistence 'none: a restart forgets every lock' 'CONFIG SET appendonly yes'
+  assert_found warning persistence 'none: a restart loses every lock' 'CONFIG SET appendonly yes'
   assert_output_contains '1 warning in '
 }
 
@@ -271,7 +271,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 2
-  assert_found error work 'OOM' 'give it more memory'
+  assert_found error work 'OOM' 'raise maxmemory'
 }
 
 # Starts a replica of the server, whose port has to be $redis_port.
@@ -322,7 +322,7 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   run dlock doctor
 
   assert_status 0
-  assert_found ok replicas '1, which writes wait for'
+  assert_found ok replicas '1; writes require replicas'
 }
 
 @test "a primary that waits for more replicas than there are is an error" {
@@ -362,7 +362,7 @@ alter() {  # <perl, as altered has it>
   run dlock doctor
 
   assert_status 2
-  assert_found error version 'is too old' 'dlock needs Redis 6.2, Valkey 7.2 or later'
+  assert_found error version 'is too old' 'dlock needs Redis 6.2 or later, or Valkey 7.2 or later'
 }
 
 @test "clocks that are far apart are told, and harmless" {

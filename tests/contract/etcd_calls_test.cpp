@@ -365,7 +365,7 @@ TEST_F(EtcdCalls, a_server_of_another_protocol_is_told_apart) {
   const auto failure = failure_of(calls, milliseconds(400));
 
   EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
-  EXPECT_NE(std::string(failure.what()).find("something that is not HTTP/2"),
+  EXPECT_NE(std::string(failure.what()).find("does not speak HTTP/2"),
             std::string::npos)
       << failure.what();
 }

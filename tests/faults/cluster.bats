@@ -92,8 +92,8 @@ somebody_watches() {
 @test "doctor looks at all primaries" {
   run dlock doctor
 
-  assert_output_contains '3, with all slots: 127.0.0.1:'
-  assert_output_contains 'noticed after 1.0s (cluster-node-timeout); a --ttl of '
+  assert_output_contains '3, serving all slots: 127.0.0.1:'
+  assert_output_contains 'detected after 1.0s (cluster-node-timeout); a --ttl of '
   refute_output_contains 'error'
 }
 
@@ -109,7 +109,7 @@ somebody_watches() {
 
   DLOCK_STORE=redis+cluster://127.0.0.1:$port run dlock run job -- touch "$ran"
   assert_status 78
-  assert_output_contains "127.0.0.1:$port is no member of a cluster: redis://127.0.0.1:$port"
+  assert_output_contains "127.0.0.1:$port is not a member of a cluster: use redis://127.0.0.1:$port"
 
   name=a
   DLOCK_STORE=redis://127.0.0.1:${ports[$(other_than_owner_of a)]} run dlock run "$name" -- touch "$ran"
@@ -129,7 +129,7 @@ somebody_watches() {
   for _ in 1 2 3; do
     run dlock run --slots 2 --store-timeout 1s job -- touch "$ran"
     assert_status 69
-    assert_output_contains 'the slot of the lock is being moved'
+    assert_output_contains "the lock's slot is being migrated"
   done
   move_keys
   end_move

@@ -287,7 +287,7 @@ is_gone() { (($(left_of job) == -2)); }
   let_go
 
   assert_exits 125 "$waiter"
-  grep -q 'cannot start a process: it was killed before it could' "$said"
+  grep -q 'cannot start the command: its process was killed before the start' "$said"
   [[ ! -e $began ]]
   is_gone
 }

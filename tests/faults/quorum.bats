@@ -113,7 +113,7 @@ is_watched() {
 
   assert_status 78
   assert_one_line
-  assert_output_contains 'one and the same'
+  assert_output_contains 'are the same server'
   [[ ! -e $ran ]]
 }
 
@@ -191,7 +191,7 @@ has_asked_again() {
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost unconfirmed'
   run dlock run "${lease[@]}" job -- touch "$ran"
   assert_status 69
-  assert_output_contains '2 of 5 servers answer, and 3 have to'
+  assert_output_contains '2 of 5 servers reply, 3 required'
   [[ ! -e $ran ]]
 }
 
@@ -209,7 +209,7 @@ earliest_end_on() {  # <server>...
   run dlock run --min-strength 1 job -- touch "$ran"
 
   assert_status 69
-  assert_output_contains 'strength 0, and --min-strength is 1'
+  assert_output_contains 'strength 0 is below --min-strength 1'
   [[ ! -e $ran ]]
   assert_equal "$(held_on job)" 0
 }
@@ -355,7 +355,7 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
 
   run dlock run --ttl 3s job -- touch "$ran"
   assert_status 69
-  assert_output_contains 'has no vote until it is up for 3.0s'
+  assert_output_contains 'has no vote until it has been up for 3.0s'
   [[ ! -e $ran ]]
   for i in 1 2; do eventually is_up_for "$i" 4; done
   eventually has_ended "$holder"
@@ -440,7 +440,7 @@ questions_of_each() {
   done
   crash 3
   run dlock doctor
-  assert_output_contains '2 of 3 answer, and 2 have to'
+  assert_output_contains '2 of 3 reply, 2 required'
   crash 2
   run dlock doctor
   assert_status 2

@@ -57,7 +57,7 @@ TEST(QuorumHealth, warns_of_servers_that_are_away_while_most_answer) {
   servers[0] = away();
   EXPECT_EQ(found(servers, "servers").level, Level::warning);
   EXPECT_EQ(found(servers, "servers").message,
-            "2 of 3 answer, and 2 have to; d:6379 refuses the connection");
+            "2 of 3 reply, 2 required; d:6379 refuses the connection");
 
   servers[1] = away();
   EXPECT_EQ(found(servers, "servers").level, Level::error);

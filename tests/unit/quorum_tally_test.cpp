@@ -166,7 +166,7 @@ TEST(QuorumTally, fails_where_too_few_answer) {
 
   EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
   EXPECT_STREQ(failure.what(),
-               "1 of 3 servers answer, and 2 have to: a:6379 refuses the connection");
+               "1 of 3 servers reply, 2 required: a:6379 refuses the connection");
 }
 
 TEST(QuorumTally, is_rejected_only_where_all_who_do_not_answer_reject) {

@@ -138,8 +138,8 @@ TEST(NobodyElected, tells_what_passes_from_what_does_not) {
   EXPECT_EQ(kind_of({fails(Kind::exhausted), silent, silent}), Kind::exhausted);
   EXPECT_EQ(
       std::string(nobody_elected("main", three, {names(a), names(b), silent}).what()),
-      "not more than half of 3 sentinels name the same primary for 'main': s3 does "
-      "not answer");
+      "no majority of 3 sentinels agrees on a primary for 'main': s3 does "
+      "not reply");
 }
 
 }  // namespace

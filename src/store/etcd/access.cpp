@@ -11,8 +11,8 @@ std::string password_of(const Access& access) {
   if (access.password) return *access.password;
   // Going on would be as nobody.
   throw Failure(Failure::Kind::misconfigured,
-                "user '" + printable(access.user, 200) +
-                    "' without a password (--password-file or DLOCK_PASSWORD)");
+                "no password for user '" + printable(access.user, 200) +
+                    "': use --password-file or DLOCK_PASSWORD");
 }
 
 }  // namespace dlock::etcd

@@ -30,7 +30,7 @@ std::optional<Trouble> take_reply(const Request& request, const Reply& reply,
   }
   if (!result) result = decoded(request, reply.message);
   if (!result) {
-    const Outcome nonsense{Code::internal, "an answer that is not etcd's", false};
+    const Outcome nonsense{Code::internal, "not a valid etcd reply", false};
     return trouble_of(nonsense, server);
   }
   results.push_back(std::move(*result));

@@ -110,7 +110,7 @@ asio::awaitable<std::optional<Trouble>> Cluster::log_in(net::Budget& budget) {
   }
   if (!result) result = decoded(request, reply.message);
   if (!result) {
-    const Outcome nonsense{Code::internal, "an answer that is not etcd's", false};
+    const Outcome nonsense{Code::internal, "not a valid etcd reply", false};
     co_return trouble_of_login(nonsense, member().shown());
   }
   token_ = std::get<AuthenticateResult>(*result).token;

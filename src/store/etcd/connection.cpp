@@ -113,12 +113,12 @@ asio::awaitable<std::vector<Reply>> Connection::exchange(
 // One message and a good end, or no message that counts.
 Reply Connection::reply_to(CallId call) {
   const auto outcome = http2_->outcome(call);
-  if (!outcome) return {{Code::internal, "no answer", false}, ""};
+  if (!outcome) return {{Code::internal, "no reply", false}, ""};
   Reply reply{*outcome, ""};
   if (reply.outcome.code != Code::ok) return reply;
   auto message = http2_->next_message(call);
   if (!message || http2_->next_message(call)) {
-    return {{Code::internal, "an answer that is not one message", false}, ""};
+    return {{Code::internal, "a reply that is not one message", false}, ""};
   }
   reply.message = std::move(*message);
   return reply;
@@ -178,9 +178,8 @@ void Connection::take_in(std::string_view bytes) {
         Failure(Failure::Kind::unreachable, shown_ + " closed the connection"));
   }
   if (!http2_->feed(bytes)) {
-    throw with_hint(Failure(
-        Failure::Kind::unreachable,
-        shown_ + " answers with something that is not HTTP/2: " + http2_->error()));
+    throw with_hint(Failure(Failure::Kind::unreachable,
+                            shown_ + " does not speak HTTP/2: " + http2_->error()));
   }
   has_heard_ = true;
 }
@@ -189,7 +188,7 @@ void Connection::take_in(std::string_view bytes) {
 Failure Connection::with_hint(const Failure& failure) const {
   if (has_heard_ || tls_) return failure;
   return Failure(failure.kind(),
-                 std::string(failure.what()) + "; does it want TLS (etcds://)?");
+                 std::string(failure.what()) + "; does it require TLS (etcds://)?");
 }
 
 // A caller who wants to stop does no harm to what has been sent whole.

@@ -21,14 +21,14 @@ RangeRequest only(const LockName& lock, const std::string& id) {
 }
 
 Failure too_short(std::int64_t seconds) {
-  return Failure(Failure::Kind::unreachable,
-                 "etcd has granted a lease of " + std::to_string(seconds) +
-                     " s, which is less than it was asked for");
+  return Failure(
+      Failure::Kind::unreachable,
+      "etcd granted a lease of " + std::to_string(seconds) + " s, less than requested");
 }
 
 Failure leader_changed() {
   return Failure(Failure::Kind::unreachable,
-                 "the leader of the cluster has changed while the lease was renewed");
+                 "the cluster's leader changed during the renewal");
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ std::optional<Outcome> Headers::outcome() const {
     return Outcome{code_from_http(http_status_), "HTTP status " + http_status_};
   }
   if (!content_type_.starts_with("application/grpc")) {
-    return Outcome{Code::unknown, "an answer that is not gRPC"};
+    return Outcome{Code::unknown, "not a gRPC reply"};
   }
   if (!status_) return std::nullopt;
   const auto number = number_in(*status_);

@@ -37,7 +37,8 @@ nghttp2_nv header(std::string_view name, std::string_view value) {
 
 Outcome outcome_of_reset(std::uint32_t error) {
   if (error == NGHTTP2_REFUSED_STREAM) {
-    return {Code::unavailable, "the server takes no more calls here", true};
+    return {Code::unavailable, "the server accepts no more calls on this connection",
+            true};
   }
   return {Code::unavailable,
           std::string("the server ended the call: ") + nghttp2_http2_strerror(error)};
@@ -129,7 +130,7 @@ class Http2::Session {
     if (taken < 0) {
       fail(nghttp2_strerror(static_cast<int>(taken)));
     } else if (nghttp2_session_want_read(session_.get()) == 0 && !goes_away_) {
-      fail("frames that HTTP/2 does not have");
+      fail("invalid HTTP/2 frames");
     }
     return error_.empty();
   }
@@ -194,7 +195,7 @@ class Http2::Session {
     auto* call = self(user_data).find(id);
     if (call == nullptr || call->outcome) return 0;
     if (!call->headers.add(text_of(name, name_size), text_of(value, value_size))) {
-      self(user_data).refuse(id, *call, "an answer with too many headers");
+      self(user_data).refuse(id, *call, "a reply with too many headers");
     }
     return 0;
   }
@@ -204,7 +205,7 @@ class Http2::Session {
     auto* call = self(user_data).find(id);
     if (call == nullptr || call->outcome) return 0;
     if (!call->messages.feed(text_of(bytes, size))) {
-      self(user_data).refuse(id, *call, "an answer that is too long, or not gRPC");
+      self(user_data).refuse(id, *call, "a reply that is too long, or not gRPC");
     }
     return 0;
   }
@@ -222,9 +223,9 @@ class Http2::Session {
     if (call == nullptr || call->outcome) return 0;
     call->outcome = call->headers.outcome();
     if (!call->outcome) {
-      call->outcome = Outcome{Code::internal, "an answer without a status", false};
+      call->outcome = Outcome{Code::internal, "a reply without a status", false};
     } else if (!call->messages.is_whole()) {
-      call->outcome = Outcome{Code::internal, "an answer that is cut off", false};
+      call->outcome = Outcome{Code::internal, "a truncated reply", false};
     }
     return 0;
   }

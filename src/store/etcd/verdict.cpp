@@ -16,7 +16,7 @@ bool says(const Outcome& outcome, std::string_view text) {
 
 std::string told_by(const std::string& server, const Outcome& outcome) {
   if (!outcome.message.empty()) return server + ": " + printable(outcome.message, 200);
-  return server + " answers with the gRPC status " +
+  return server + " returned gRPC status " +
          std::to_string(static_cast<int>(outcome.code));
 }
 
@@ -80,7 +80,7 @@ Trouble trouble_of(const Outcome& outcome, const std::string& server) {
   const auto text = told_by(server, outcome);
   if (wants_login(outcome)) {
     return {Failure(Kind::rejected,
-                    text + ": it wants a login: --user with --password-file or "
+                    text + ": login required: use --user with --password-file or "
                            "DLOCK_PASSWORD, or a certificate"),
             Cure::login, false};
   }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view watch_path = "/etcdserverpb.Watch/Watch";
 
-Outcome nonsense() { return {Code::internal, "a watch that is not etcd's", false}; }
+Outcome nonsense() { return {Code::internal, "not a valid etcd watch reply", false}; }
 
 // Why a watch is canceled that was not even created. A login that has lapsed is told as
 // a lack of rights, by versions before 3.5.

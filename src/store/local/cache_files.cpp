@@ -161,7 +161,7 @@ std::optional<CacheFiles::Opened> CacheFiles::opened(const Directory& folder,
   const auto path = printable(folder.path_of(file));
   if (::fstat(opened.file.get(), &opened.status) != 0 ||
       opened.status.st_size > largest_file) {
-    damage = path + " is no file of dlock's";
+    damage = path + " is not a dlock file";
     return std::nullopt;
   }
   // Before room is made for what somebody says is there.

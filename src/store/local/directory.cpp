@@ -54,7 +54,7 @@ Ownership checked(const std::string& path, const struct stat& status, bool ours)
                   "the directory " + printable(path) + " is not safe to use: " + why);
   };
   const auto me = ::geteuid();
-  if ((status.st_mode & S_IWOTH) != 0) refuse("everybody may write to it");
+  if ((status.st_mode & S_IWOTH) != 0) refuse("everyone can write to it");
   const bool group_writes = (status.st_mode & S_IWGRP) != 0;
   // A shared directory is one that somebody set up as such, so that what is made in it
   // belongs to its group.
@@ -65,7 +65,7 @@ Ownership checked(const std::string& path, const struct stat& status, bool ours)
   // Its owner may do in it what it likes, whatever the group may.
   if (status.st_uid != me && status.st_uid != 0) {
     refuse("it belongs to " + user_name(status.st_uid) +
-           (shared ? ", and only root can set one up for several users" : ""));
+           (shared ? ", and only root can set up a shared one" : ""));
   }
   return {shared, me, status.st_uid, status.st_gid};
 }
@@ -144,7 +144,7 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
   if (!fd) {
     if (errno == ELOOP || errno == ENOTDIR) {
       throw Failure(Failure::Kind::misconfigured,
-                    printable(path) + " is not a directory (nor may it be a link)");
+                    printable(path) + " is not a directory (a link is not allowed)");
     }
     throw cannot("open", path, ours);
   }
@@ -158,8 +158,8 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
       is_network_file_system(static_cast<unsigned long>(file_system.f_type))) {
     throw Failure(Failure::Kind::misconfigured,
                   "the directory " + printable(path) +
-                      " is on a network file system, where locks prove nothing; use a "
-                      "local one, or a server as store");
+                      " is on a network file system, where locks are not reliable; use "
+                      "a local directory or a server");
   }
   return Directory(std::move(fd), path, identity_of(status), ownership);
 }
@@ -232,7 +232,7 @@ std::optional<Directory> Directory::folder(const std::string& name,
   if (::fstat(folder.get(), &status) != 0) {
     throw failure_of(errno, "cannot examine " + printable(path_of(name)));
   }
-  if (!is_made_by_dlock(status)) refuse(" has another owner or mode than dlock gives it");
+  if (!is_made_by_dlock(status)) refuse(" has an owner or mode that dlock did not set");
   return Directory(std::move(folder), path_of(name), identity_of(status), ownership_);
 }
 
@@ -255,7 +255,7 @@ Fd Directory::open_file(const std::string& name, int flags, bool create,
     if (errno == ELOOP || errno == EISDIR || errno == ENXIO) {
       throw Failure(
           Failure::Kind::misconfigured,
-          printable(path_of(name)) + " is not a plain file; dlock will not touch it");
+          printable(path_of(name)) + " is not a regular file; dlock will not touch it");
     }
     throw failure_of(errno, "cannot open " + printable(path_of(name)));
   }
@@ -281,9 +281,9 @@ void Directory::check_file(const struct stat& status, const std::string& name) c
                   printable(path_of(name)) + why + "; dlock will not touch it");
   };
   if (!S_ISREG(status.st_mode) || status.st_nlink > 1) {
-    refuse(" is not a plain file with one name");
+    refuse(" is not a regular file with a single link");
   }
-  if (!is_made_by_dlock(status)) refuse(" has another owner or mode than dlock gives it");
+  if (!is_made_by_dlock(status)) refuse(" has an owner or mode that dlock did not set");
 }
 
 }  // namespace dlock::local

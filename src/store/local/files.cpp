@@ -40,7 +40,7 @@ Files::Files(asio::io_context& context, std::string path, milliseconds timeout)
   const auto found = default_directory(surroundings());
   if (!found) {
     throw Failure(Failure::Kind::misconfigured,
-                  "no home directory to keep locks in: set HOME, or name a directory "
+                  "no home directory for the locks: set HOME, or name a directory "
                   "(--store local:/dir)");
   }
   path_ = *found;
@@ -198,7 +198,7 @@ State Files::state_in(const RecordFile& file, const LockName& lock) const {
   auto state = named && named->name == lock ? decoded(named->value) : std::nullopt;
   if (!state) {
     throw damaged(folder_->path_of(key_of(lock, Kept::lock).file),
-                  "damaged (it is not the state of its lock)");
+                  "damaged (it does not hold the state of its lock)");
   }
   return std::move(*state);
 }
@@ -276,7 +276,8 @@ std::vector<LockName> Files::locks_of(
     if (!record.exists()) continue;  // dropped just now
     const auto named = named_in(record.payload());
     if (!named || key_of(named->name, Kept::lock).file != file) {
-      throw damaged(folder_->path_of(file), "damaged (it is not the state of its lock)");
+      throw damaged(folder_->path_of(file),
+                    "damaged (it does not hold the state of its lock)");
     }
     if (named->name.name_space == name_space && matches(named->name.name)) {
       locks.push_back(named->name);

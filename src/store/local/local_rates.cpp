@@ -25,7 +25,7 @@ LimitState LocalRates::limit_in(const RecordFile& file, const LockName& limit) c
   auto state = named && named->name == limit ? decoded_limit(named->value) : std::nullopt;
   if (!state) {
     throw damaged(files_.folder().path_of(key_of(limit, Kept::limit).file),
-                  "damaged (it is not the state of its limit)");
+                  "damaged (it does not hold the state of its limit)");
   }
   return std::move(*state);
 }

@@ -88,7 +88,7 @@ void RecordFile::write(std::string payload, Moment now, std::size_t spare) {
   const auto needed = record_file_size(payload.size() + spare);
   if (!needed) {
     throw Failure(Failure::Kind::unreachable,
-                  printable(path()) + " would become too large: too many wait");
+                  printable(path()) + " would become too large: too many waiters");
   }
   if (file_ && *needed <= size_) {
     if (!write_in_place(payload, now)) {

@@ -106,8 +106,8 @@ FencesAdmitted Registers::read() const {
   if (!fences) {
     throw Failure(Failure::Kind::misconfigured,
                   printable(directory_.path_of(file_name)) +
-                      " is damaged; without it late writers would be admitted, so put "
-                      "it right or move it away only when there are none");
+                      " is damaged; without it stale writers would be admitted: restore "
+                      "it, or move it away once there are none");
   }
   return std::move(*fences);
 }

@@ -96,7 +96,7 @@ void RunsLog::shorten() {
       ::renameat(directory_.fd(), draft.c_str(), directory_.fd(), log_name) != 0) {
     const int error = errno;
     ::unlinkat(directory_.fd(), draft.c_str(), 0);
-    throw failure_of(error, "cannot shorten " + printable(directory_.path_of(log_name)));
+    throw failure_of(error, "cannot trim " + printable(directory_.path_of(log_name)));
   }
   const auto since = contents(file.get(), end);
   write_all(shorter.get(), whole_lines(since));

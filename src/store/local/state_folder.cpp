@@ -89,13 +89,13 @@ void refuse_if_in_use(const Directory& directory, const Gate& gate) {
     throw Failure(Failure::Kind::misconfigured, printable(directory.path()) + " " + why);
   };
   constexpr const char* elsewhere =
-      "is in use under another boot id or in another time namespace (a container's?); "
-      "use a directory of its own for each, or a server";
+      "is in use under another boot id or in another time namespace (a container?); use "
+      "a separate directory for each, or a server";
   if (gate.has_sessions()) {
     refuse(other != names.end()
                ? elsewhere
-               : "has lost the state of its locks while processes live by them; end "
-                 "those first");
+               : "has lost the state of its locks while processes hold some of them; end "
+                 "those processes first");
   }
   for (const auto& name : names) {
     if (!is_of_another_epoch(name)) continue;

@@ -107,7 +107,7 @@ class Connection::Link {
     }
     if (replies.size() > commands.size() || !reader.is_empty()) {
       throw Failure(Failure::Kind::unreachable,
-                    shown_ + " answers more than it was asked");
+                    shown_ + " sent more replies than requested");
     }
     co_return replies;
   }
@@ -148,7 +148,7 @@ class Connection::Link {
   Failure with_hint(const Failure& failure) const {
     if (has_heard_ || target_.tls || !target_.path.empty()) return failure;
     return Failure(failure.kind(),
-                   std::string(failure.what()) + "; does it want TLS (rediss://)?");
+                   std::string(failure.what()) + "; does it require TLS (rediss://)?");
   }
 
   asio::awaitable<net::Endpoints> find_endpoints(net::Budget& budget) {
@@ -163,7 +163,7 @@ class Connection::Link {
 
   Failure nonsense(const ReplyReader& reader) const {
     return Failure(Failure::Kind::unreachable,
-                   shown_ + " answers with something that is not the Redis protocol: " +
+                   shown_ + " does not speak the Redis protocol: " +
                        printable(net::with_small_letter(reader.error()), 200));
   }
 

@@ -30,9 +30,9 @@ Failure failure_from(const Reply& error, const std::string& server) {
     return Failure(Failure::Kind::rejected, said);
   }
   if (has(text, "WRONGTYPE")) {
-    return Failure(Failure::Kind::misconfigured,
-                   server + ": the lock's key holds something that is no lock: " +
-                       printable(text, 100));
+    return Failure(
+        Failure::Kind::misconfigured,
+        server + ": the lock's key does not hold a lock: " + printable(text, 100));
   }
   if (code == "MOVED" || code == "ASK" || code == "CROSSSLOT") {
     return Failure(Failure::Kind::misconfigured,
@@ -41,7 +41,7 @@ Failure failure_from(const Reply& error, const std::string& server) {
   if (has(text, "unknown command") || has(text, "Unknown Redis command") ||
       has(text, "nknown subcommand")) {
     return Failure(Failure::Kind::misconfigured,
-                   said + " (dlock needs Redis 6.2, Valkey 7.2 or later)");
+                   said + " (dlock needs Redis 6.2 or later, or Valkey 7.2 or later)");
   }
   return Failure(Failure::Kind::unreachable, said);
 }

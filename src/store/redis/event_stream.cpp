@@ -52,7 +52,7 @@ asio::awaitable<void> EventStream::begin(Wakeup& wakeup) {
   for (std::size_t i = 0; i < channels; ++i) {
     const auto reply = co_await connection_.receive(until, wakeup);
     if (!reply) {
-      throw Failure(Failure::Kind::unreachable, server_ + " did not answer in time");
+      throw Failure(Failure::Kind::unreachable, server_ + " did not reply in time");
     }
     if (reply->is_error()) throw failure_from(*reply, server_);
   }
@@ -83,7 +83,7 @@ asio::awaitable<std::optional<Published>> EventStream::next(Clock::time_point un
 asio::awaitable<void> EventStream::check_server(Wakeup& wakeup) {
   if (asked_) {
     connection_.close();
-    throw Failure(Failure::Kind::unreachable, server_ + " does not answer any more");
+    throw Failure(Failure::Kind::unreachable, server_ + " no longer replies");
   }
   asked_ = true;
   std::vector<Command> commands;

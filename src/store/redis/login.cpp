@@ -24,7 +24,7 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
   if (is_ok(reply)) return;
   if (!reply.is_error()) {
     throw Failure(Failure::Kind::unreachable,
-                  target.shown() + " answers its login with something else");
+                  target.shown() + " sent an unexpected reply to the login");
   }
   const auto text = printable(reply.text, 200);
   // This one comes unasked, before the server has looked at the login.
@@ -43,7 +43,7 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
 
 Failure wants_password(const std::string& server, std::string_view options) {
   return Failure(Failure::Kind::rejected,
-                 server + ": it wants a password: " + std::string(options));
+                 server + ": password required: use " + std::string(options));
 }
 
 std::vector<std::vector<std::string>> login_commands(const Target& target) {
@@ -56,9 +56,9 @@ std::vector<std::vector<std::string>> login_commands(const Target& target) {
   } else if (!target.user.empty()) {
     // Going on would be as the default user.
     throw Failure(Failure::Kind::misconfigured,
-                  target.shown() + ": user '" + printable(target.user, 200) +
-                      "' without a password (" + std::string(target.password_options) +
-                      ")");
+                  target.shown() + ": no password for user '" +
+                      printable(target.user, 200) + "': use " +
+                      std::string(target.password_options));
   }
   if (target.database != 0) {
     commands.push_back({"SELECT", std::to_string(target.database)});

@@ -90,11 +90,10 @@ Failure Node::failure(const Reply& reply) const {
   if (role_ == Role::cluster_member && is_on_its_way) {
     return Failure(
         Failure::Kind::unreachable,
-        name_ + ": the slot of the lock is being moved: " + printable(reply.text, 200));
+        name_ + ": the lock's slot is being migrated: " + printable(reply.text, 200));
   }
   if (reply.is_error()) return failure_from(reply, name_);
-  return Failure(Failure::Kind::unreachable,
-                 name_ + " answers with something that is not expected");
+  return Failure(Failure::Kind::unreachable, name_ + " sent an unexpected reply");
 }
 
 asio::awaitable<void> Node::open(Clock::time_point until, Wakeup& wakeup) {
@@ -159,9 +158,9 @@ bool Node::take_check(const std::vector<Reply>& replies) {
   }
   if (reply.text.find("cluster support disabled") == std::string::npos) return true;
   connection_.close();
-  throw Failure(Failure::Kind::misconfigured, name_ + " is no member of a cluster: " +
-                                                  (target_.tls ? "rediss" : "redis") +
-                                                  "://" + name_ + " is the URL of it");
+  throw Failure(Failure::Kind::misconfigured,
+                name_ + " is not a member of a cluster: use " +
+                    (target_.tls ? "rediss" : "redis") + "://" + name_);
 }
 
 // Throws Failure for one that cannot have a vote of its own.
@@ -174,16 +173,13 @@ void Node::take_life(const Reply& info, const Reply& role) {
   const auto life = life_from(info.text, Clock::now());
   if (!life) {
     connection_.close();
-    throw Failure(Failure::Kind::unreachable,
-                  name_ + " does not say for how long it is up");
+    throw Failure(Failure::Kind::unreachable, name_ + " does not report its uptime");
   }
   life_ = *life;
   if (!is_role_of_primary(role)) {
     connection_.close();
     throw Failure(Failure::Kind::misconfigured,
-                  name_ +
-                      " is a replica: a quorum is made of servers that know nothing "
-                      "of each other");
+                  name_ + " is a replica: a quorum needs independent servers");
   }
 }
 

@@ -95,7 +95,7 @@ class ReplyReader::Codec {
   static void* create_nil(const redisReadTask* task) {
     auto& codec = codec_of(task);
     if (task->type != REDIS_REPLY_STRING && task->type != REDIS_REPLY_ARRAY) {
-      return codec.fail("a type that RESP2 has not");
+      return codec.fail("a type that is not in RESP2");
     }
     return codec.add(task, Reply::Kind::nil);
   }
@@ -108,20 +108,20 @@ class ReplyReader::Codec {
       case REDIS_REPLY_STRING:
         // hiredis skips what follows a string without a look at it, but has it there.
         if (std::memcmp(text.data() + text.size(), "\r\n", 2) != 0) {
-          return fail("a string that is longer than was said");
+          return fail("a string longer than announced");
         }
         break;
-      default: return fail("a type that RESP2 has not");
+      default: return fail("a type that is not in RESP2");
     }
     const auto most = kind == Reply::Kind::string ? limits_.bytes : limits_.line;
-    if (text.size() > most) return fail("a line without end");
+    if (text.size() > most) return fail("a line that is too long");
     Reply* reply = add(task, kind);
     reply->text = text;
     return reply;
   }
 
   void* add_array(const redisReadTask* task, std::size_t count) {
-    if (task->type != REDIS_REPLY_ARRAY) return fail("a type that RESP2 has not");
+    if (task->type != REDIS_REPLY_ARRAY) return fail("a type that is not in RESP2");
     std::size_t depth = 0;
     for (auto* outer = task->parent; outer != nullptr; outer = outer->parent) ++depth;
     if (depth >= deepest) return fail("arrays nested too deeply");
@@ -157,7 +157,7 @@ class ReplyReader::Codec {
       std::string_view why = reader_->errstr;
       constexpr std::string_view known = "Protocol error, ";
       if (why.substr(0, known.size()) == known) why.remove_prefix(known.size());
-      fail(why.empty() ? "unreadable bytes" : why);
+      fail(why.empty() ? "invalid bytes" : why);
       return;
     }
     const auto unread = reader_->len - reader_->pos;
@@ -165,7 +165,7 @@ class ReplyReader::Codec {
       check_what_is_to_come(std::string_view(reader_->buf + reader_->pos, unread));
     } else if (built_ != 1 + announced_) {
       // Later versions of hiredis read types that no function was given for.
-      fail("a type that RESP2 has not");
+      fail("a type that is not in RESP2");
     }
     const auto taken = parsed == nullptr ? fed_ : fed_ - unread;
     if (taken - begun_at_ > limits_.bytes) fail("too many bytes");
@@ -182,7 +182,7 @@ class ReplyReader::Codec {
     const auto& task = current_task(*reader_, 0);
     const auto end = unread.find("\r\n");
     if (end == std::string_view::npos) {
-      if (unread.size() > limits_.line + 1) fail("a line without end");
+      if (unread.size() > limits_.line + 1) fail("a line that is too long");
       return;
     }
     if (task.type != REDIS_REPLY_STRING) return;

@@ -22,7 +22,7 @@ Failure too_weak(int strength, unsigned wanted, std::size_t held, std::size_t se
   return Failure(Failure::Kind::unreachable,
                  std::to_string(held) + " of " + std::to_string(servers) +
                      " servers grant the lock: strength " + std::to_string(strength) +
-                     ", and --min-strength is " + std::to_string(wanted));
+                     " is below --min-strength " + std::to_string(wanted));
 }
 
 }  // namespace
@@ -100,8 +100,7 @@ void QuorumClaimant::require_short_lease() const {
   if (most.count() == 0 || kept <= most) return;
   throw Failure(Failure::Kind::misconfigured,
                 "a lease of " + for_people(kept) + " is longer than --max-ttl (" +
-                    for_people(most) +
-                    "), for which a server that was restarted has no vote");
+                    for_people(most) + "), the time that a restarted server has no vote");
 }
 
 asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {

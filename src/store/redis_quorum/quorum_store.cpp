@@ -48,9 +48,9 @@ QuorumStore::~QuorumStore() {
 std::unique_ptr<Claimant> QuorumStore::claimant(const Claim& claim) {
   if (claim.slots > 1) {
     throw Failure(Failure::Kind::unsupported,
-                  "a quorum has no --slots: of three servers each would have to grant " +
+                  "a quorum does not support --slots: if each of three servers granted " +
                       std::to_string(claim.slots) +
-                      " leases, and two of them are enough for one more holder");
+                      " leases, any two of them could admit one more holder");
   }
   return std::make_unique<QuorumClaimant>(context_, members_, plan_.terms, timeout_,
                                           claim);

@@ -67,7 +67,7 @@ class Round {
     }
     state->awaited_by = nullptr;
     if (wakeup.gives_up() && !is_over()) {
-      throw Failure(Failure::Kind::interrupted, "servers: given up");
+      throw Failure(Failure::Kind::interrupted, "servers: interrupted");
     }
   }
 

@@ -40,8 +40,8 @@ std::optional<Failure> misconfigured(const Votes& votes) {
     if (!vote.answer || vote.run_id.empty()) continue;
     if (!lives.insert(vote.run_id).second) {
       return Failure(Failure::Kind::misconfigured,
-                     "two of the servers are one and the same (run_id " + vote.run_id +
-                         "): each is to be named once");
+                     "two of the servers are the same server (run_id " + vote.run_id +
+                         "): name each server once");
     }
   }
   return std::nullopt;
@@ -208,10 +208,10 @@ Failure too_few(std::size_t answered, std::size_t servers,
     if (failure.kind() != Failure::Kind::rejected) kind = Failure::Kind::unreachable;
   }
   const auto reason =
-      failures.empty() ? std::string("the others are silent") : failures.front().what();
+      failures.empty() ? std::string("the others do not reply") : failures.front().what();
   return Failure(kind, std::to_string(answered) + " of " + std::to_string(servers) +
-                           " servers answer, and " + std::to_string(needed(servers)) +
-                           " have to: " + reason);
+                           " servers reply, " + std::to_string(needed(servers)) +
+                           " required: " + reason);
 }
 
 Outcome tally(const Votes& votes) {

@@ -115,7 +115,7 @@ Step Candidacy::raise(Fence fence, Queue queue) {
   if (++raised_ > most_raises) {
     is_fence_set_ = false;
     return failed(Failure(Failure::Kind::unreachable,
-                          "the servers do not come to one fence: others ask as often"),
+                          "the servers cannot agree on a fence: too much contention"),
                   queue);
   }
   ballot_.fence = fence;

@@ -22,7 +22,7 @@ struct Step {
   };
   Then then = Then::done;
   std::variant<Answer, Failure> said =
-      Failure(Failure::Kind::unreachable, "the servers have not come to an end in time");
+      Failure(Failure::Kind::unreachable, "the servers did not reach a decision in time");
   bool undoes = false;  // with `done`: gives everything back first, also places in line
   std::size_t servers = 0;  // with a grant: that hold it
   milliseconds pause{0};

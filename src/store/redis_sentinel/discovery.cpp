@@ -102,7 +102,8 @@ asio::awaitable<void> Discovery::wait(
     co_await wakeup.wait_until(until);
   }
   state->awaited_by = nullptr;
-  if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "sentinels: given up");
+  if (wakeup.gives_up())
+    throw Failure(Failure::Kind::interrupted, "sentinels: interrupted");
 }
 
 }  // namespace dlock::redis_sentinel

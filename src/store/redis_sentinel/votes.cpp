@@ -141,9 +141,10 @@ Failure nobody_elected(const std::string& master, const std::vector<std::string>
   const auto know_none = count_of(
       ballots, [](const Ballot& ballot) { return ballot.vote && !ballot.vote->primary; });
   if (is_most(know_none, all)) {
-    return Failure(Failure::Kind::misconfigured,
-                   "no primary is called " + quoted + " (" + std::to_string(know_none) +
-                       " of " + std::to_string(all) + " sentinels know none)");
+    return Failure(Failure::Kind::misconfigured, "no primary is named " + quoted +
+                                                     " (unknown to " +
+                                                     std::to_string(know_none) + " of " +
+                                                     std::to_string(all) + " sentinels)");
   }
   auto kind = Failure::Kind::unreachable;
   for (const auto lasting : {Failure::Kind::rejected, Failure::Kind::misconfigured}) {
@@ -162,12 +163,12 @@ Failure nobody_elected(const std::string& master, const std::vector<std::string>
                               [](const Ballot& ballot) { return ballot.is_open(); });
              open != ballots.end()) {
     const auto& name = names[static_cast<std::size_t>(open - ballots.begin())];
-    why = ": " + name + " does not answer";
+    why = ": " + name + " does not reply";
   } else {
-    why = ": they do not agree";
+    why = ": they disagree";
   }
-  return Failure(kind, "not more than half of " + std::to_string(all) +
-                           " sentinels name the same primary for " + quoted + why);
+  return Failure(kind, "no majority of " + std::to_string(all) +
+                           " sentinels agrees on a primary for " + quoted + why);
 }
 
 }  // namespace dlock::redis_sentinel
