@@ -9,12 +9,12 @@ using Level = Finding::Level;
 
 constexpr std::uint64_t mebibyte = 1u << 20u;
 
-// Room for the files of some hundred new locks.
+// Space for the files of some hundred new locks.
 constexpr std::uint64_t too_little = mebibyte;
 constexpr std::uint64_t little = 16 * mebibyte;
 constexpr std::uint64_t few_files = 100;
 
-// What failed, without the advice that a run gives behind it.
+// The message without the advice that follows it.
 std::string without_advice(const std::string& message) {
   return message.substr(0, message.find("; "));
 }
