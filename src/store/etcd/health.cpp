@@ -56,7 +56,7 @@ Finding login(const Facts& facts) {
       "where many runs start at once, log in by certificate (--tls-cert)"};
 }
 
-// "3.4.23" as three numbers; zeros for what is none.
+// "3.4.23" as three numbers; 0 for each that is missing.
 std::tuple<int, int, int> numbers_of(const std::string& version) {
   int numbers[3] = {};
   const auto* at = version.data();
@@ -146,7 +146,7 @@ std::string shown_bytes(std::int64_t bytes) {
   return std::to_string((bytes + mebibyte - 1) / mebibyte) + " MiB";
 }
 
-// The quota cannot be asked for before version 3.6, so what is full counts.
+// Versions before 3.6 do not report the quota, so the default is assumed.
 Finding quota(const Facts& facts) {
   for (const auto& alarm : facts.alarms) {
     if (alarm.kind != Alarm::Kind::no_space) continue;
@@ -184,11 +184,12 @@ Finding work(const Facts& facts) {
                 " can be read and written",
             ""};
   }
-  const bool lacks_rights = facts.refuses_work->kind() == Failure::Kind::rejected;
-  return {lacks_rights ? "rights" : "work", Level::error, facts.refuses_work->what(),
-          lacks_rights ? "etcdctl role grant-permission ROLE readwrite --prefix=true " +
-                             printable(facts.prefix, 200)
-                       : "check the etcd log"};
+  const bool lacks_permission = facts.refuses_work->kind() == Failure::Kind::rejected;
+  return {lacks_permission ? "rights" : "work", Level::error, facts.refuses_work->what(),
+          lacks_permission
+              ? "etcdctl role grant-permission ROLE readwrite --prefix=true " +
+                    printable(facts.prefix, 200)
+              : "check the etcd log"};
 }
 
 std::optional<milliseconds> least_ttl_of(const Facts& facts) {
@@ -211,8 +212,8 @@ Finding leases(const Facts& facts) {
           ""};
 }
 
-// The least ttl is one and a half times what a member waits for a leader, rounded up, and
-// a member begins an election after twice that wait at the latest.
+// The shortest ttl is one and a half times the election timeout, rounded up, and a member
+// begins an election after at most twice that timeout.
 Finding failover(const Facts& facts) {
   const auto least_ttl = least_ttl_of(facts);
   if (!least_ttl || facts.members.size() < 3) {

@@ -10,14 +10,14 @@
 namespace dlock::etcd {
 namespace {
 
-// What the server may send before we have read it: an ordinary answer at once.
+// The flow-control window: enough for an ordinary reply at once.
 constexpr std::int32_t window = 1 << 20;
 
 struct Call {
   Headers headers;
   MessageReader messages;
-  std::string outbox;    // what is to be sent,
-  std::size_t sent = 0;  // and how much of it was
+  std::string outbox;    // the bytes to send,
+  std::size_t sent = 0;  // and how many of them were sent
   bool is_last = false;
   std::optional<Outcome> outcome;
 };
@@ -125,7 +125,7 @@ class Http2::Session {
     const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
     const auto taken = nghttp2_session_mem_recv(session_.get(), begin, bytes.size());
     check(taken);
-    // After what no server may send nghttp2 says goodbye, and reads no more.
+    // After a protocol error nghttp2 sends GOAWAY and reads no more.
     produce();
     if (taken < 0) {
       fail(nghttp2_strerror(static_cast<int>(taken)));
@@ -151,8 +151,8 @@ class Http2::Session {
  private:
   static Session& self(void* user_data) { return *static_cast<Session*>(user_data); }
 
-  // Lack of memory ends the program, as everywhere. What else there may be is looked at
-  // where it can happen.
+  // Lack of memory ends the program, as everywhere. Other errors are handled where they
+  // can occur.
   static void check(std::int64_t result) {
     if (result == NGHTTP2_ERR_NOMEM) throw std::bad_alloc();
   }
@@ -181,7 +181,7 @@ class Http2::Session {
     }
   }
 
-  // Ends the call from our side, for what it was answered with.
+  // Ends the call from our side because of an invalid reply.
   void refuse(CallId id, Call& call, std::string why) {
     call.outcome = Outcome{Code::internal, std::move(why), false};
     nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL);
@@ -262,7 +262,7 @@ class Http2::Session {
   Http2Limits limits_;
   std::map<CallId, Call> calls_;  // before the session, which calls back when it ends
   std::unique_ptr<nghttp2_session, Delete> session_;
-  std::string output_;  // that was not taken yet
+  std::string output_;  // not yet taken
   std::string error_;
   bool goes_away_ = false;
 };

@@ -1,4 +1,4 @@
-#include "store/etcd/line_events.hpp"
+#include "store/etcd/snapshot_events.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -8,15 +8,15 @@ namespace {
 
 using Kind = dlock::Event::Kind;
 
-const Entry* same_in(const Line& line, const Entry& entry) {
-  const auto* found = entry_of(line, entry.id);
+const Entry* same_in(const LockSnapshot& snapshot, const Entry& entry) {
+  const auto* found = entry_of(snapshot, entry.id);
   return found != nullptr && found->created == entry.created ? found : nullptr;
 }
 
-std::vector<Entry> holders_of(const Line& line) {
+std::vector<Entry> holders_of(const LockSnapshot& snapshot) {
   std::vector<Entry> holders;
-  for (const auto& entry : line.entries) {
-    if (is_holder(line, entry)) holders.push_back(entry);
+  for (const auto& entry : snapshot.entries) {
+    if (is_holder(snapshot, entry)) holders.push_back(entry);
   }
   return holders;
 }
@@ -44,9 +44,9 @@ dlock::Event event_of(Kind kind, const LockName& lock, const Entry& entry, WallT
   return event;
 }
 
-// How a holder that is gone has gone.
-dlock::Event event_of_end(const Entry& holder, const LockName& lock, const Aside& aside,
-                          WallTime now) {
+// The event for a holder that is gone.
+dlock::Event event_of_end(const Entry& holder, const LockName& lock,
+                          const RunChanges& aside, WallTime now) {
   if (const auto taken = aside.taken.find(holder.id); taken != aside.taken.end()) {
     auto event = event_of(Kind::broken, lock, holder, now);
     event.taken_by = taken->second;
@@ -67,8 +67,9 @@ dlock::Event event_of_end(const Entry& holder, const LockName& lock, const Aside
 
 }  // namespace
 
-std::vector<dlock::Event> events_between(const Line& before, const Line& after,
-                                         const Aside& aside, const LockName& lock,
+std::vector<dlock::Event> events_between(const LockSnapshot& before,
+                                         const LockSnapshot& after,
+                                         const RunChanges& aside, const LockName& lock,
                                          WallTime now) {
   std::vector<dlock::Event> events;
   auto holders = holders_of(before);
