@@ -12,7 +12,7 @@ using std::chrono::microseconds;
 
 namespace {
 
-// The budget of an operation if nothing else is said.
+// The default budget of an operation.
 constexpr milliseconds usual_budget{2000};
 
 std::string shown(microseconds round_trip) {

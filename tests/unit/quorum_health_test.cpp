@@ -38,7 +38,7 @@ std::vector<Facts> good() {
 
 Finding found(const std::vector<Facts>& servers, const std::string& check,
               milliseconds max_ttl = 60s) {
-  Terms terms;
+  QuorumTerms terms;
   terms.max_ttl = max_ttl;
   const auto findings = findings_of(servers, terms);
   const auto is_it = [&](const Finding& one) { return one.check == check; };

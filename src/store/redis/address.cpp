@@ -32,7 +32,7 @@ Target over_socket(std::string_view rest) {
   const auto path = rest.substr(0, end);
   const auto query = rest.substr(end);
   const auto slashes = std::min(path.find_first_not_of('/'), path.size());
-  // Two slashes begin a host, perhaps with a password; three are one that is left out.
+  // Two slashes begin a host, perhaps with a password; three mean an empty host.
   if (slashes == 0 || slashes == 2) {
     throw bad_url("expected the absolute path of a socket after the scheme");
   }

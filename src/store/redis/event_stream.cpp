@@ -12,7 +12,7 @@ namespace {
 
 std::string channel_of(const LockName& lock) { return key_of(lock) + ":e"; }
 
-// The texts of a message, behind its kind; nothing for other replies.
+// The channel and the text of a message; nothing for other replies.
 std::optional<std::pair<std::string, std::string>> message_from(const Reply& reply) {
   const auto& parts = reply.elements;
   if (reply.kind != Reply::Kind::array || parts.empty()) return std::nullopt;
@@ -70,7 +70,7 @@ asio::awaitable<std::optional<Published>> EventStream::next(Clock::time_point un
       asked_ = false;
       if (reply->is_error()) throw failure_from(*reply, server_);
       const auto message = message_from(*reply);
-      if (!message) continue;  // that it is there
+      if (!message) continue;  // a reply to PING
       auto published = published_from(message->first, message->second);
       if (published && watched_.covers(published->event.lock)) co_return published;
       continue;

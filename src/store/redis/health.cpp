@@ -12,7 +12,7 @@ namespace {
 using std::chrono::microseconds;
 using Level = Finding::Level;
 
-// A difference that nobody sees in what is printed.
+// A difference that does not matter in printed times.
 constexpr microseconds close_enough = std::chrono::seconds(2);
 
 std::string field(const Fields& fields, std::string_view name) {
@@ -241,7 +241,7 @@ Finding replicas(const Facts& facts) {
   if (number_in(facts.info, "connected_slaves") == 0) {
     return {"replicas", Level::ok, "none", ""};
   }
-  // INFO has it only where both min-replicas settings are on.
+  // INFO contains it only if both min-replicas settings are on.
   const bool is_asked_for = facts.info.count("min_slaves_good_slaves") > 0;
   const auto number = printable(connected, 10);
   if (is_asked_for || number_in(facts.config, "min-replicas-to-write") > 0) {

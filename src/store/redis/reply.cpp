@@ -15,7 +15,7 @@ struct FreeReader {
   void operator()(redisReader* reader) const { redisReaderFree(reader); }
 };
 
-// The item that is being read: hiredis 0.14 has its stack in place, 1.x on the heap.
+// The item being read: hiredis 0.14 has its stack inline, 1.x on the heap.
 template <typename Reader>
 auto current_task(const Reader& reader, int) -> decltype(*reader.task[reader.ridx]) {
   return *reader.task[reader.ridx];
@@ -25,7 +25,7 @@ auto current_task(const Reader& reader, long) -> decltype((reader.rstack[reader.
   return reader.rstack[reader.ridx];
 }
 
-// hiredis 0.14 has no more; later versions would go on.
+// The limit of hiredis 0.14; later versions allow more.
 constexpr std::size_t deepest = 7;
 
 }  // namespace
@@ -35,8 +35,8 @@ std::string_view Reply::error_code() const {
   return std::string_view(text).substr(0, text.find(' '));
 }
 
-// hiredis calls back for each item it has read, and the reply is built here. A callback
-// that returns null makes it stop; the reason is kept here then.
+// hiredis calls back for each item that it has read; the reply is built here. A callback
+// stops it by returning null; the reason is kept here.
 class ReplyReader::Codec {
  public:
   explicit Codec(ReplyLimits limits) : limits_(limits) {
@@ -106,7 +106,8 @@ class ReplyReader::Codec {
       case REDIS_REPLY_STATUS: kind = Reply::Kind::status; break;
       case REDIS_REPLY_ERROR: kind = Reply::Kind::error; break;
       case REDIS_REPLY_STRING:
-        // hiredis skips what follows a string without a look at it, but has it there.
+        // hiredis skips the bytes after a string without checking them; they are
+        // available.
         if (std::memcmp(text.data() + text.size(), "\r\n", 2) != 0) {
           return fail("a string longer than announced");
         }
@@ -130,12 +131,12 @@ class ReplyReader::Codec {
     }
     announced_ += count;
     Reply* reply = add(task, Reply::Kind::array);
-    // At once, because hiredis keeps pointers to the elements that are arrays.
+    // Reserved at once, because hiredis keeps pointers to elements that are arrays.
     reply->elements.reserve(count);
     return reply;
   }
 
-  // The new reply's place: in the array it belongs to, or on its own.
+  // Creates the reply in its array, or as the root.
   Reply* add(const redisReadTask* task, Reply::Kind kind) {
     ++built_;
     Reply* reply = &root_;
@@ -164,7 +165,7 @@ class ReplyReader::Codec {
     if (parsed == nullptr) {
       check_what_is_to_come(std::string_view(reader_->buf + reader_->pos, unread));
     } else if (built_ != 1 + announced_) {
-      // Later versions of hiredis read types that no function was given for.
+      // Later versions of hiredis read types for which it has no callback.
       fail("a type that is not in RESP2");
     }
     const auto taken = parsed == nullptr ? fed_ : fed_ - unread;
@@ -175,8 +176,8 @@ class ReplyReader::Codec {
     begun_at_ = taken;
   }
 
-  // hiredis waits for the end of an item, however far off. `unread` is the beginning of
-  // one, without its type if that is known.
+  // hiredis would buffer an incomplete item without limit. `unread` is the beginning of
+  // the item, without its type if that is known.
   void check_what_is_to_come(std::string_view unread) {
     if (unread.empty()) return;
     const auto& task = current_task(*reader_, 0);
@@ -201,7 +202,7 @@ class ReplyReader::Codec {
   std::optional<Reply> ready_;
 
   std::size_t fed_ = 0;
-  std::size_t begun_at_ = 0;  // where in all that was fed the current reply begins
+  std::size_t begun_at_ = 0;  // the offset at which the current reply begins
   std::string error_;
 };
 

@@ -13,10 +13,11 @@ using std::chrono::microseconds;
 
 constexpr milliseconds usual_ttl{30'000};
 
-// From when a primary is taken for dead until its replica takes writes.
+// From the detection of a dead primary until its replica accepts writes.
 constexpr milliseconds election{1500};
 
-// Fences are times: from clocks that differ by less than a failover takes they grow.
+// Fences are based on clocks: they increase if the clocks differ by less than a failover
+// takes.
 constexpr microseconds close_enough{1'000'000};
 
 Finding failover(const ClusterFacts& facts) {
@@ -49,7 +50,7 @@ Finding clocks(const ClusterFacts& facts) {
           "synchronize the clocks of all servers (chrony, ntpd)"};
 }
 
-// The gravest finding of a check, with the server that it is about.
+// Keeps the most severe finding of each check, with the name of its server.
 void add(std::vector<Finding>& findings, Finding found, const std::string& server) {
   const auto same =
       std::find_if(findings.begin(), findings.end(),

@@ -74,7 +74,7 @@ std::optional<milliseconds> uptime_of(const Facts& facts) {
   return std::chrono::floor<milliseconds>(now - life->began);
 }
 
-Finding uptimes(const std::vector<Facts>& servers, const Terms& terms) {
+Finding uptimes(const std::vector<Facts>& servers, const QuorumTerms& terms) {
   if (terms.max_ttl.count() == 0) {
     return {"uptime", Level::ok, "not needed: --max-ttl is 0", ""};
   }
@@ -121,7 +121,7 @@ Finding clocks(const std::vector<Facts>& servers) {
           "synchronize the clocks of all servers by slewing (chrony, ntpd)"};
 }
 
-// The gravest finding of a check, with the server that it is about.
+// Keeps the most severe finding of each check, with the name of its server.
 void add(std::vector<Finding>& findings, Finding found, const std::string& server) {
   const auto same =
       std::find_if(findings.begin(), findings.end(),
@@ -136,7 +136,8 @@ void add(std::vector<Finding>& findings, Finding found, const std::string& serve
 
 }  // namespace
 
-std::vector<Finding> findings_of(const std::vector<Facts>& servers, const Terms& terms) {
+std::vector<Finding> findings_of(const std::vector<Facts>& servers,
+                                 const QuorumTerms& terms) {
   std::vector<Finding> findings{reachable(servers), distinct(servers),
                                 uptimes(servers, terms), clocks(servers)};
   for (const auto& server : servers) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "store/redis_quorum/asked.hpp"
+#include "store/redis_quorum/ask_majority.hpp"
 #include "store/redis_quorum/quorum_claimant.hpp"
 
 namespace dlock::redis_quorum {
@@ -26,7 +26,7 @@ asio::awaitable<Admission> QuorumRegisters::admit_fence(const LockName& resource
   const auto admit = [members, resource, fence](std::size_t number, Wakeup& own) {
     return members[number]->store().registers()->admit_fence(resource, fence, own);
   };
-  const auto said = co_await asked_of_most<Admission>(members_, admit, timeout_, wakeup);
+  const auto said = co_await ask_majority<Admission>(members_, admit, timeout_, wakeup);
   const bool is_stale =
       std::find(said.begin(), said.end(), Admission::stale) != said.end();
   co_return is_stale ? Admission::stale : Admission::admitted;
@@ -68,8 +68,7 @@ asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(
     for (auto& one : broken) holders.push_back(std::move(one.holder));
     co_return holders;
   };
-  const auto said =
-      co_await asked_of_most<Holders>(members_, break_one, timeout_, wakeup);
+  const auto said = co_await ask_majority<Holders>(members_, break_one, timeout_, wakeup);
   std::map<Fence, HolderInfo> all;
   for (const auto& holders : said) {
     for (const auto& holder : holders) all.emplace(holder.fence, holder);

@@ -12,18 +12,19 @@ using Level = Finding::Level;
 
 constexpr milliseconds usual_ttl{30'000};
 
-// From when sentinels take a primary for dead until the next one takes writes: their
+// From the detection of a dead primary until the next one accepts writes: the sentinels'
 // vote, which begins up to a second late, and the promotion.
 constexpr milliseconds election{1300};
 
-// Fences are times: from clocks that differ by less than a failover takes they grow.
+// Fences are based on clocks: they increase if the clocks differ by less than a failover
+// takes.
 constexpr std::chrono::microseconds close_enough{1'000'000};
 
 Finding sentinels(const SentinelFacts& facts) {
   const auto primary = elected(facts.ballots);
   if (!primary) {
     return {"sentinels", Level::error,
-            nobody_elected(facts.master, facts.names, facts.ballots).what(),
+            no_primary_elected(facts.master, facts.names, facts.ballots).what(),
             "in the store URL, name all sentinels, and the primary as `sentinel monitor` "
             "does"};
   }

@@ -38,10 +38,9 @@ std::string field(const Reply& list, std::string_view name) {
   return "";
 }
 
-// A replica that is gone keeps its place in the list, and says so in its flags: but only
-// after down-after, and from a failover on that is counted anew. A sentinel learns the
-// run id with the first INFO, at once from a replica that is there, and promotes none of
-// which it has no INFO.
+// A replica that is gone stays in the list, and its flags say so; but only after
+// down-after, which starts again with a failover. A sentinel learns the run id with the
+// first INFO, which a live replica answers at once, and promotes none without INFO.
 bool is_up(const Reply& replica) {
   const auto flags = field(replica, "flags");
   const auto has = [&](const char* flag) {
@@ -105,14 +104,14 @@ bool is_certain(const Address& address, const std::vector<Ballot>& ballots) {
   return is_most(count.for_it, ballots.size()) || is_most(count.against, ballots.size());
 }
 
-Word word_on(const Address& address, const std::vector<Ballot>& ballots) {
+Opinion opinion_on(const Address& address, const std::vector<Ballot>& ballots) {
   const auto count = count_on(address, ballots);
-  if (is_most(count.for_it, ballots.size())) return Word::confirmed;
-  return is_most(count.against, count.for_it + count.against) ? Word::denied
-                                                              : Word::unknown;
+  if (is_most(count.for_it, ballots.size())) return Opinion::confirmed;
+  return is_most(count.against, count.for_it + count.against) ? Opinion::denied
+                                                              : Opinion::unknown;
 }
 
-bool is_another_named(const Address& address, const std::vector<Ballot>& ballots) {
+bool is_other_named(const Address& address, const std::vector<Ballot>& ballots) {
   return count_on(address, ballots).against > 0;
 }
 
@@ -129,8 +128,9 @@ unsigned replicas_up(const std::vector<Ballot>& ballots) {
       [&](const auto& one) { return !is_most(one.second, ballots.size()); }));
 }
 
-Failure nobody_elected(const std::string& master, const std::vector<std::string>& names,
-                       const std::vector<Ballot>& ballots) {
+Failure no_primary_elected(const std::string& master,
+                           const std::vector<std::string>& names,
+                           const std::vector<Ballot>& ballots) {
   for (const auto& ballot : ballots) {
     const bool is_short =
         ballot.failure && ballot.failure->kind() == Failure::Kind::exhausted;
