@@ -314,7 +314,7 @@ file_of() {  # <name>
   run inside dlock doctor --store local:/mnt/store
 
   assert_status 2
-  assert_found error space '0 KiB left' 'make room'
+  assert_found error space '0 KiB free' 'free space'
 }
 
 @test "a disk that is nearly full is a warning" {
@@ -324,7 +324,7 @@ file_of() {  # <name>
   run inside dlock doctor --store local:/mnt/store
 
   assert_status 1
-  assert_found warning space '8 MiB left'
+  assert_found warning space '8 MiB free'
 }
 
 @test "a file system on which no file can be made is an error" {

@@ -26,7 +26,7 @@ teardown() {
   done
   assert_found ok reachable '3 of 3'
   assert_found ok members '3, of which 1 may fail'
-  assert_found ok leases 'grants 2.0s or more'
+  assert_found ok leases 'the shortest lease is 2.0s'
   assert_found info clocks 'not checked'
 }
 
@@ -116,7 +116,7 @@ leads_no_more() { ! etcd_serves "$1"; }
   run dlock doctor
 
   assert_status 2
-  assert_found error quota 'alarm NOSPACE' 'etcdctl compact'
+  assert_found error quota 'alarm NOSPACE' 'run etcdctl compact'
   assert_found error work 'database space exceeded'
 }
 
@@ -143,7 +143,7 @@ fill_database() {
   DLOCK_PASSWORD=wrong run dlock doctor
 
   assert_status 2
-  assert_found error login 'login refused' 'give a user'
+  assert_found error login 'login refused' 'set a user'
 }
 
 @test "a user without the rights to the namespace is told which to grant" {

@@ -270,7 +270,7 @@ TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_as_they_
 }
 
 // The waits of a connection are of one who may be gone before it.
-TEST_F(OneEtcd, whoever_waits_now_is_woken_and_not_who_waited_before) {
+TEST_F(OneEtcd, the_current_waiter_is_woken_and_not_an_earlier_one) {
   Watch watch(calls_);
   {
     Wakeup first(context_);
@@ -331,7 +331,7 @@ TEST_F(EtcdCalls, a_minority_grants_nothing_and_says_why) {
   EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
 }
 
-TEST_F(EtcdCalls, nobody_there_is_said_within_the_budget) {
+TEST_F(EtcdCalls, an_unavailable_cluster_is_reported_within_the_budget) {
   Access access;
   access.members.push_back(
       {"127.0.0.1", static_cast<std::uint16_t>(std::stoul(free_port()))});
@@ -357,7 +357,7 @@ TEST_F(EtcdCalls, a_server_that_keeps_silent_ends_with_the_budget) {
       << failure.what();
 }
 
-TEST_F(EtcdCalls, a_server_of_another_protocol_is_told_apart) {
+TEST_F(EtcdCalls, a_server_of_another_protocol_is_refused) {
   const PeerServer other([](const Peer& peer) {
     peer.send("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
     peer.read_all();

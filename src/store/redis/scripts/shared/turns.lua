@@ -5,7 +5,7 @@
 local WATCH_MS = 5000        -- a waiter that watches asks more often than this
 local PROMISE_MS = 3000      -- what a dead waiter costs
 local LOOK_MS = 2000         -- a waiter that watches a promise asks after this time; if
-local UNTAKEN_MS = 1000      -- the promise is untaken for this long, it calls those before it,
+local UNTAKEN_MS = 1000      -- the promise is not taken for this long, it calls those before it,
 local ANSWER_MS = 500        -- while they still have this long to respond before it lapses;
 local CALLED = 500           -- at most this many
 local TOLD_MS = 1000         -- how often a waiter is told to watch that may not have to
