@@ -184,7 +184,8 @@ TEST_P(LimitContract, a_turn_that_is_not_taken_within_a_second_lapses) {
   EXPECT_FALSE(late.is_admitted());
 }
 
-TEST_P(LimitContract, a_waiter_that_misses_its_turn_costs_those_behind_it_only_that_turn) {
+TEST_P(LimitContract,
+       a_waiter_that_misses_its_turn_costs_those_behind_it_only_that_turn) {
   const Rate rate{2, period};
   fill(rate);
   for (int dead = 0; dead < 3; ++dead) guest(rate).waits();
