@@ -182,7 +182,7 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   run dlock run job -- echo started
   assert_status 77
   assert_one_line
-  assert_output_contains 'it wants a login'
+  assert_output_contains 'login required: use --user'
   run dlock --user jobs run job -- echo started
 
   assert_status 78
