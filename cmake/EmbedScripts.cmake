@@ -39,7 +39,7 @@ function(check_calls name)
 endfunction()
 
 set(source "// Made from ${FROM}/*.lua by cmake/EmbedScripts.cmake.\n#include \"store/redis/scripts.hpp\"\n\nnamespace dlock::redis {\n")
-foreach(name ask renew reclaim release break inspect history tidy put_piece put_value set_lease
+foreach(name ask renew reclaim release break inspect history remove_expired put_piece put_value set_lease
              admit_fence limit look_at_limit withdraw)
   set(text "")
   set(used "")

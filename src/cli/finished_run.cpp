@@ -100,7 +100,7 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
     const auto plan = supervision_of(common, options, timing);
     std::unique_ptr<Guardian> guardian;
     // Before the store is contacted.
-    if (!needs_guardian && plan.needs_tree()) ProcessTree().must_be_seen();
+    if (!needs_guardian && plan.needs_tree()) ProcessTree().require_visibility();
     if (needs_guardian) {
       guardian =
           std::make_unique<Guardian>(guardian_task(options, plan, held, run_hooks));

@@ -11,8 +11,8 @@
 namespace dlock {
 namespace {
 
-// A kind of store. One more is a folder with a Plan, an alternative of StoreUrl, and a
-// row here, in the same place.
+// A kind of store. To add one, add a folder with a Plan, an alternative of StoreUrl, and
+// a row here at the same index.
 struct StoreKind {
   std::string_view schemes[3];
   std::string_view shown;  // for messages
@@ -56,7 +56,7 @@ bool is_one_of(const Names& names, std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// All kinds that there are, for messages.
+// All kinds, for messages.
 std::string all_kinds() {
   std::string text;
   for (const auto& kind : kinds) {
@@ -65,8 +65,8 @@ std::string all_kinds() {
   return text;
 }
 
-// The URL for a message: without what may be a password, also where that stands in a
-// place where it should not.
+// The URL for a message, without anything that may be a password, even if that is in the
+// wrong place.
 std::string shown(const std::string& url) {
   const auto query = std::min(url.find_first_of("?#"), url.size());
   if (const auto at = url.rfind('@'); at != std::string::npos) {

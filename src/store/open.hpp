@@ -19,31 +19,32 @@
 
 namespace dlock {
 
-// A store URL, taken apart but not yet opened.
+// A parsed store URL.
 using StoreUrl = std::variant<local::Plan, none::Plan, redis::Plan, redis_sentinel::Plan,
                               redis_cluster::Plan, redis_quorum::Plan, etcd::Plan>;
 
-// Throws Failure (misconfigured) for a URL that is malformed or of an unknown scheme, and
-// says which. What may be a password is not repeated.
+// Throws Failure (misconfigured) if the URL is malformed or its scheme is unknown; the
+// message says which, and does not repeat anything that may be a password.
 StoreUrl parsed_store_url(const std::string& url);
 
-// Puts what was set elsewhere in the place of what the URL says of a login; nothing for
-// a store that needs none.
+// Replaces the login in the URL by the one set elsewhere; no effect for a store without a
+// login.
 void set_credentials(StoreUrl& url, const Credentials& credentials);
 
-// Whether whoever answers is taken for the store (--tls-insecure).
+// Whether the server's certificate is not verified (--tls-insecure).
 bool is_insecure(const StoreUrl& url);
 
 StoreFeatures features_of(const StoreUrl& url);
 
-// Whether a lease there ends by the clock if nobody renews it (Store::leases_run_out).
+// Whether a lease there expires unless it is renewed (Store::leases_run_out).
 inline bool leases_run_out(const StoreUrl& url) {
   return features_of(url).leases_run_out;
 }
 
-// What there is to say about the store as locks of the namespace need it. It changes
-// nothing there. That it cannot be reached is a finding, too; each question is answered
-// within `timeout`. Throws Failure (exhausted) where what it takes to look is short.
+// Examines the store for use with locks of the namespace (dlock doctor). It changes
+// nothing there. An unreachable store is a finding, too; each request takes at most
+// `timeout`. Throws Failure (exhausted) if this machine lacks the resources to examine
+// it.
 asio::awaitable<Examination> examine_store(const StoreUrl& url,
                                            const std::string& name_space,
                                            milliseconds timeout,

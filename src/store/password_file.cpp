@@ -14,7 +14,7 @@
 namespace dlock {
 namespace {
 
-// Far more than any password, and than any token that is used as one.
+// Far more than any password or token.
 constexpr std::size_t longest_password = 64u << 10;
 
 Failure unusable(const std::string& file, Failure::Kind kind, const std::string& why) {
@@ -24,7 +24,7 @@ Failure unusable(const std::string& file, Failure::Kind kind, const std::string&
 }  // namespace
 
 std::string password_in(const std::string& file) {
-  // Not to wait for the writer of a pipe: what it is is asked afterwards.
+  // O_NONBLOCK: do not wait for the writer of a pipe. The type is checked afterwards.
   const Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) throw failure_of(errno, "password file " + printable(file, 200));
   struct stat status {};

@@ -1,5 +1,5 @@
-// What is common to the ways of getting to a store: one is described by a Plan of its
-// folder, which is what a store URL says, taken apart.
+// What the Plans of all kinds of store share. Each kind has a Plan in its folder: the
+// parsed store URL.
 #pragma once
 
 #include <optional>
@@ -10,42 +10,42 @@
 
 namespace dlock {
 
-// How many replicas must have acknowledged a grant or a renewal for it to count.
+// How many replicas must acknowledge a grant or a renewal for it to count.
 struct Replicas {
-  bool all = false;    // each one that is up, and one at least
-  unsigned count = 0;  // otherwise
+  bool all = false;    // every replica that is up, and at least one
+  unsigned count = 0;  // if not `all`
 
   bool operator==(const Replicas&) const = default;
 };
 
-// What a quorum of independent servers has to have for a grant to count.
-struct Terms {
-  unsigned least_strength = 0;  // so many servers may forget it
-  // A server that has been up for less may have forgotten what it has granted, and has no
-  // vote; no lease is longer. 0: none forgets by a restart what it has acknowledged.
+// The conditions for a grant of a quorum of independent servers.
+struct QuorumTerms {
+  unsigned least_strength = 0;  // how many servers must be able to forget it safely
+  // A server that has been up for less may have forgotten a grant and has no vote; no
+  // lease is longer. 0: no server forgets an acknowledged grant by a restart.
   milliseconds max_ttl{60'000};
 
-  bool operator==(const Terms&) const = default;
+  bool operator==(const QuorumTerms&) const = default;
 };
 
-// What is set besides the URL: how to log in, whom to trust, and what a yes takes.
+// Settings besides the URL: the login, TLS, and the conditions for a grant.
 struct Credentials {
   std::optional<std::string> user;
   std::optional<std::string> password;
-  std::string password_file;  // goes before the password; empty: none
-  net::TlsOptions tls;        // for a store that is spoken to over TLS
+  std::string password_file;  // takes precedence over the password; empty: none
+  net::TlsOptions tls;        // for a store over TLS
 
-  // For sentinels, which are never shown the login above.
+  // For sentinels, which never receive the login above.
   std::optional<std::string> sentinel_user;
   std::optional<std::string> sentinel_password;
   std::string sentinel_password_file;
-  bool sentinel_tls = true;  // where the servers are spoken to over TLS
+  bool sentinel_tls = true;  // if the servers are used over TLS
 
   Replicas replicas;
-  Terms terms;
+  QuorumTerms terms;
 };
 
-// What a kind of store can do besides locks.
+// What a kind of store supports besides locks.
 struct StoreFeatures {
   bool leases_run_out = false;  // Store::leases_run_out
   bool values = true;           // Store::values

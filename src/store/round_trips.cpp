@@ -12,7 +12,7 @@ using std::chrono::microseconds;
 
 namespace {
 
-// The budget of an operation if nothing else is said.
+// The default budget of an operation.
 constexpr milliseconds usual_budget{2000};
 
 std::string shown(microseconds round_trip) {
@@ -65,12 +65,12 @@ std::optional<Finding> round_trip_finding(
   const auto budget = needed_budget(*median, trips_to_renew);
   const auto ttl = for_people(smallest_ttl_for(budget));
   const auto message = shown(*median) + ", the median of " +
-                       std::to_string(round_trips.size()) + "; good for a --ttl of " +
-                       ttl + " or more";
+                       std::to_string(round_trips.size()) +
+                       "; fast enough for a --ttl of " + ttl + " or more";
   if (budget <= usual_budget)
     return Finding{"round-trip", Finding::Level::ok, message, ""};
   return Finding{"round-trip", Finding::Level::warning, message,
-                 "use a server that is nearer; or --store-timeout " + for_people(budget) +
+                 "use a nearer server, or --store-timeout " + for_people(budget) +
                      " and a --ttl of " + ttl};
 }
 

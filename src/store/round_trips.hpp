@@ -1,4 +1,4 @@
-// What the time that a server takes to answer means for the leases that it is good for.
+// Which leases a server is fast enough for, by its round-trip times.
 #pragma once
 
 #include <chrono>
@@ -10,21 +10,22 @@
 
 namespace dlock {
 
-// Nothing if there was no round trip.
+// Nothing if the list is empty.
 std::optional<std::chrono::microseconds> median_of(
     std::vector<std::chrono::nanoseconds> round_trips);
 
-// What one operation on the store may have to wait for answers.
+// How long one operation on the store may have to wait for replies.
 milliseconds needed_budget(std::chrono::microseconds round_trip, int trips);
 
-// The shortest lease that leaves so much for an operation, by the rules of LeaseTiming.
+// The shortest lease that leaves this budget for an operation, by the rules of
+// LeaseTiming.
 milliseconds smallest_ttl_for(milliseconds budget);
 
-// The shortest lease on which a run outlives a failover that takes so long, and begins
-// right before a renewal is due.
+// The shortest lease with which a run survives a failover of this length that begins just
+// before a renewal is due.
 milliseconds smallest_ttl_to_outlive(milliseconds failover);
 
-// What doctor says of them; nothing if there are none.
+// The finding of dlock doctor; nothing if there are no round trips.
 std::optional<Finding> round_trip_finding(
     const std::vector<std::chrono::nanoseconds>& round_trips, int trips_to_renew);
 

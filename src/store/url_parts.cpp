@@ -37,7 +37,7 @@ std::string address_in_brackets(std::string_view text) {
   std::string address(text.substr(0, percent));
   in6_addr bytes{};
   if (address.find('\0') != npos || ::inet_pton(AF_INET6, address.c_str(), &bytes) != 1) {
-    throw bad_url("no IPv6 address stands between [ and ]");
+    throw bad_url("invalid IPv6 address in brackets");
   }
   // One address has many spellings.
   char usual[INET6_ADDRSTRLEN];
@@ -46,7 +46,7 @@ std::string address_in_brackets(std::string_view text) {
   auto zone = text.substr(percent + 1);
   if (zone.starts_with("25") && zone.size() > 2) zone.remove_prefix(2);
   if (zone.empty() || zone.size() > longest_host || !all_alphanumeric_or("-._", zone)) {
-    throw bad_url("the zone of the IPv6 address is none");
+    throw bad_url("invalid IPv6 zone");
   }
   return address + "%" + std::string(zone);
 }
@@ -62,7 +62,7 @@ std::string with_small_letters(std::string_view text) {
 std::string host_from(std::string_view text) {
   if (text.empty()) throw bad_url("the host is missing");
   if (text.size() > longest_host || !all_alphanumeric_or("-._", text)) {
-    throw bad_url("the host is neither a name nor an address");
+    throw bad_url("invalid host name or address");
   }
   return std::string(text);
 }
@@ -86,7 +86,7 @@ void refuse_controls(std::string_view rest) {
   const bool has_controls = std::any_of(rest.begin(), rest.end(), [](char c) {
     return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
   });
-  if (has_controls) throw bad_url("it has control characters");
+  if (has_controls) throw bad_url("contains control characters");
 }
 
 std::string decoded(std::string_view text, const std::string& what) {
@@ -96,12 +96,11 @@ std::string decoded(std::string_view text, const std::string& what) {
     if (c == '%') {
       const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
       const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
-      if (high < 0 || low < 0)
-        throw bad_url("a % in " + what + " has to be written as %25");
+      if (high < 0 || low < 0) throw bad_url("write a % in " + what + " as %25");
       c = static_cast<char>(high * 16 + low);
       i += 2;
     }
-    if (c == '\0') throw bad_url("a NUL byte cannot be in " + what);
+    if (c == '\0') throw bad_url(what + " contains a NUL byte");
     out += c;
   }
   return out;
@@ -128,22 +127,22 @@ unsigned number_from(std::string_view text, unsigned least, unsigned most,
   const auto* last = text.data() + text.size();
   const auto [parsed, error] = std::from_chars(text.data(), last, value);
   if (error != std::errc() || parsed != last || value < least || value > most) {
-    throw bad_url(what + " has to be a number from " + std::to_string(least) + " to " +
+    throw bad_url(what + " must be a number from " + std::to_string(least) + " to " +
                   std::to_string(most));
   }
   return value;
 }
 
 UrlParts url_parts(std::string_view rest, const std::string& form) {
-  if (!rest.starts_with("//")) throw bad_url("//" + form + " has to follow the scheme");
+  if (!rest.starts_with("//")) throw bad_url("expected //" + form + " after the scheme");
   rest.remove_prefix(2);
   const auto end = std::min(rest.find_first_of("/?#"), rest.size());
   const auto authority = rest.substr(0, end);
   const auto behind = rest.substr(end);
   if (behind.find('@') != npos) {
     throw bad_url(
-        "/, ? and # in the user or the password have to be written as %2F, %3F and %23, "
-        "and an @ behind the host as %40");
+        "write /, ? and # in the user or the password as %2F, %3F and %23, and an @ "
+        "after the host as %40");
   }
   const auto at = authority.rfind('@');
   if (at == npos) return {std::nullopt, authority, behind};
@@ -153,8 +152,8 @@ UrlParts url_parts(std::string_view rest, const std::string& form) {
 UrlLogin login_from(std::string_view text) {
   if (text.find('@') != npos) {
     throw bad_url(
-        "there is one login, before the first host; an @ in the user or the password has "
-        "to be written as %40");
+        "only one login is allowed, before the first host; write an @ in the user or the "
+        "password as %40");
   }
   UrlLogin login;
   const auto colon = text.find(':');
@@ -164,7 +163,7 @@ UrlLogin login_from(std::string_view text) {
     // As left by a template whose variable was not set.
     if (login.password->empty()) throw bad_url("the password is empty");
   } else if (login.user.empty()) {
-    throw bad_url("nothing stands before the @");
+    throw bad_url("the user before the @ is missing");
   }
   return login;
 }
@@ -181,15 +180,15 @@ ServerAddress server_from(std::string_view text, std::uint16_t port_if_none) {
   auto port = text.find(':');
   if (text.starts_with('[')) {
     const auto end = text.find(']');
-    if (end == npos) throw bad_url("a ] is missing behind the IPv6 address");
+    if (end == npos) throw bad_url("missing ] after the IPv6 address");
     server.host = address_in_brackets(text.substr(1, end - 1));
     port = end + 1 < text.size() ? end + 1 : npos;
     if (port != npos && text[port] != ':') {
-      throw bad_url("only a port can follow the ]");
+      throw bad_url("only a port may follow the ]");
     }
   } else {
     if (port != npos && text.find(':', port + 1) != npos) {
-      throw bad_url("there is one : too many (an IPv6 address needs brackets: [::1])");
+      throw bad_url("too many colons (write an IPv6 address in brackets: [::1])");
     }
     server.host = host_from(text.substr(0, port));
   }
@@ -217,7 +216,7 @@ std::string server_text(const ServerAddress& server, std::uint16_t port_if_none)
 std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t port_if_none,
                                         const std::string& what) {
   if (list.empty()) {
-    throw bad_url("no " + what + " is named: host[:port],host[:port],...");
+    throw bad_url("no " + what + " given: expected host[:port],host[:port],...");
   }
   std::vector<ServerAddress> servers;
   for (std::size_t begin = 0; begin <= list.size();) {
@@ -225,9 +224,9 @@ std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t por
     const auto which = what + " " + std::to_string(servers.size() + 1);
     if (servers.size() == most_servers) {
       throw bad_url("at most " + std::to_string(most_servers) + " " + what +
-                    "s can be named");
+                    "s are allowed");
     }
-    if (end == begin) throw bad_url(which + " is missing: there is a comma too many");
+    if (end == begin) throw bad_url(which + " is empty: remove the extra comma");
     try {
       servers.push_back(server_from(list.substr(begin, end - begin), port_if_none));
     } catch (const Failure& failure) {
@@ -236,8 +235,8 @@ std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t por
     auto& server = servers.back();
     if (server.host.find(':') == npos) server.host = with_small_letters(server.host);
     if (const auto twin = twin_of_last(servers)) {
-      throw bad_url(which + " is " + what + " " + std::to_string(*twin + 1) +
-                    " once more: each is named once");
+      throw bad_url(which + " is the same as " + what + " " + std::to_string(*twin + 1) +
+                    ": name each one once");
     }
     begin = end + 1;
   }

@@ -1,6 +1,5 @@
-// What the URLs of servers are made of, whether they name one or several. Whatever is
-// refused is refused by a Failure (misconfigured) whose message repeats nothing of the
-// URL, which may hold a password.
+// Parses the parts of URLs that name one or several servers. Invalid input throws Failure
+// (misconfigured); its message repeats nothing of the URL, which may contain a password.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +12,31 @@
 
 namespace dlock {
 
-// Far more than anybody has, and few enough to ask all of them at once.
+// Far more than anyone uses, and few enough to ask all of them at once.
 constexpr std::size_t most_servers = 32;
 
 Failure bad_url(const std::string& why);
 
 void refuse_controls(std::string_view rest);
 
-// The text with each %XX as the byte that it stands for. `what` is for the message: "the
-// password".
+// Percent-decodes `text`. `what` names it in the message: "the password".
 std::string decoded(std::string_view text, const std::string& what);
 
-// The reverse: printable ASCII. Letters, digits, -._~ and what is in `also_as_it_is`
-// stand for themselves.
+// The inverse: printable ASCII. Letters, digits, -._~ and the characters in
+// `also_as_it_is` are not encoded.
 std::string encoded(std::string_view text, std::string_view also_as_it_is = "");
 
-// Decimal digits and nothing else. `what` is for the message: "the port".
+// Only decimal digits. `what` names it in the message: "the port".
 unsigned number_from(std::string_view text, unsigned least, unsigned most,
                      const std::string& what);
 
-// What follows the scheme and its colon, cut where its parts end.
+// The parts of what follows the scheme and its colon.
 struct UrlParts {
   std::optional<std::string_view> login;  // before the last @
   std::string_view servers;
   std::string_view behind;  // from the first of / ? and # on
 };
-// `form` is for the message: what has to follow the scheme.
+// `form` is the expected form, for the message.
 UrlParts url_parts(std::string_view rest, const std::string& form);
 
 // user, user:password or :password, percent-decoded.
@@ -61,12 +59,12 @@ struct ServerAddress {
 // host, host:port, [address] or [address]:port.
 ServerAddress server_from(std::string_view text, std::uint16_t port_if_none);
 
-// The reverse, without the usual port.
+// The inverse, without the default port.
 std::string server_text(const ServerAddress& server, std::uint16_t port_if_none);
 
-// Servers, separated by commas: 1 to most_servers, all different. Each has the host in
-// the one form that is compared: names in small letters, addresses as the system writes
-// them. `what` they are is for messages: "sentinel".
+// Servers, separated by commas: 1 to most_servers, all different. Hosts are normalized
+// for comparison: names in lower case, addresses as inet_ntop(3) writes them. `what`
+// names them in messages: "sentinel".
 std::vector<ServerAddress> servers_from(std::string_view list, std::uint16_t port_if_none,
                                         const std::string& what);
 

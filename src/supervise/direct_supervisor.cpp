@@ -18,7 +18,7 @@ DirectSupervisor::DirectSupervisor(std::vector<std::string> argv, SupervisionPla
       wakeup_(wakeup),
       say_(std::move(say)) {}
 
-// Not before: whoever is next in line would wait for it.
+// Not earlier: the next waiter would have to wait for it.
 DirectSupervisor::~DirectSupervisor() {
   if (is_over_) reap(pid_);
   cgroup_.remove();
@@ -28,7 +28,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
     StartPlan plan) {
   deadline_ = plan.deadline;
   try {
-    if (plan_.needs_tree()) tree_.must_be_seen();
+    if (plan_.needs_tree()) tree_.require_visibility();
   } catch (const Failure& failure) {
     co_return SpawnFailure{SpawnFailure::Kind::no_resources, failure.what()};
   }
@@ -40,7 +40,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
   spawn_plan.session = plan.session;
   spawn_plan.output = plan.output;
   spawn_plan.note = plan.note;
-  if (plan_.needs_tree()) cgroup_ = OwnCgroup::made();
+  if (plan_.needs_tree()) cgroup_ = OwnCgroup::create();
   spawn_plan.cgroup = cgroup_.directory();
   auto started = spawn(spawn_plan);
   if (const auto* spawned = std::get_if<Spawned>(&started)) {
@@ -54,7 +54,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
 
 asio::awaitable<Ended> DirectSupervisor::ended() {
   for (;;) {
-    // A death is looked for after the signal that tells of it was taken.
+    // Dead children are looked for after SIGCHLD was taken, so that none is missed.
     while (const auto signal = signals_.next()) pass_on(*signal);
     look_at_processes();
     const auto now = Clock::now();
@@ -67,8 +67,8 @@ asio::awaitable<Ended> DirectSupervisor::ended() {
     }
     co_await wakeup_.wait_until(ladder_->look_again(now));
   }
-  // What may be in there without being the command's descendant.
-  if (ladder_->has_termed()) cgroup_.kill_all();
+  // The cgroup may contain processes that are not descendants of the command.
+  if (ladder_->has_sent_term()) cgroup_.kill_all();
   is_over_ = true;
   auto ended = ended_with(wait_status_of(pid_));
   ended.timed_out = ladder_->timed_out();
@@ -101,17 +101,17 @@ void DirectSupervisor::send(int signal) {
   ladder_->forwarded(signal, now);
 }
 
-// Not beyond the moment at which the next step is due.
+// Stops at the moment at which the next step is due.
 void DirectSupervisor::send_to_tree(int signal, Clock::time_point now) {
-  tree_.tell(signal, {pid_, plan_.own_group}, ladder_->look_again(now));
+  tree_.send(signal, {pid_, plan_.own_group}, ladder_->look_again(now));
 }
 
 void DirectSupervisor::end_tree(Clock::time_point now) {
   cgroup_.kill_all();
   const int refused = tree_.kill({pid_, plan_.own_group});
   kills_since_ = std::min(kills_since_, now);
-  const bool fled = now - kills_since_ >= fled_after;
-  if ((refused > 0 || fled) && !said_survivors_) {
+  const bool stuck = now - kills_since_ >= report_stuck_after;
+  if ((refused > 0 || stuck) && !said_survivors_) {
     said_survivors_ = true;
     say_(refused > 0 ? unkillable(refused) : not_gone());
   }

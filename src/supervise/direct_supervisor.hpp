@@ -1,4 +1,4 @@
-// Supervision without a guardian, for a lease that no clock ends.
+// Supervision without a guardian, for a lease that does not expire.
 #pragma once
 
 #include <functional>
@@ -45,7 +45,7 @@ class DirectSupervisor final : public Supervisor {
   OwnCgroup cgroup_;
   pid_t pid_ = 0;
   bool command_ended_ = false;
-  bool is_over_ = false;  // and ended() has said so; a zombie until the end of this
+  bool is_over_ = false;  // ended() has returned; a zombie until the destructor reaps it
   Clock::time_point kills_since_ = Clock::time_point::max();
   bool said_survivors_ = false;
 };

@@ -36,17 +36,17 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
   }
   extend(plan.deadline);
   channel_.emplace(context_, guardian_.take_channel(), [this] {
-    hear();
+    read_channel();
     wakeup_.notify();
   });
-  hear();
+  read_channel();
   const bool can_start = !guardian_is_gone_ && page_.phase.load() == Phase::idle;
   if (can_start && !guardian_.start_command()) {
     co_return SpawnFailure{SpawnFailure::Kind::no_resources,
-                           "cannot speak to its guardian process"};
+                           "cannot communicate with the guardian process"};
   }
   for (;;) {
-    // Whatever comes from here on is the command's, as if it ran already.
+    // Signals from here on are for the command, as if it already ran.
     while (const auto signal = signals_.next()) send(signal->number);
     const auto phase = page_.phase.load(std::memory_order_acquire);
     if (phase == Phase::failed) co_return guardian_.failure();
@@ -55,7 +55,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
     }
     if (guardian_is_gone_) {
       co_return SpawnFailure{SpawnFailure::Kind::no_resources,
-                             "its guardian process was killed"};
+                             "the guardian process was killed"};
     }
     co_await wakeup_.wait_until(overdue_at());
     if (Clock::now() >= overdue_at()) guardian_.kill();
@@ -70,18 +70,19 @@ asio::awaitable<Ended> GuardedSupervisor::ended() {
     if (page_.phase.load(std::memory_order_acquire) == Phase::over) break;
     if (Clock::now() >= overdue_at()) guardian_is_gone_ = true;
     if (guardian_is_gone_) co_return co_await end_without_guardian();
-    note_survivors(page_.refused.load(), page_.fled.load());
+    note_survivors(page_.refused.load(), page_.stuck.load());
     co_await wakeup_.wait_until(overdue_at());
   }
   auto ended = ended_with(page_.wait_status);
   ended.timed_out = page_.timed_out;
-  // What it was told when all had ended already is no less true.
+  // A loss that was reported after the end of the run counts, too.
   ended.lost = page_.loss >= 0 ? std::optional(static_cast<Loss>(page_.loss)) : lost_;
   co_return ended;
 }
 
-// When the guardian should have said that it ends the command, or then have ended it; it
-// is stopped, or stuck. What it may not kill it will not have ended.
+// When the guardian should have reported that it ends the command, or should have ended
+// it; after that it is stopped or stuck. It cannot have ended processes that it has no
+// permission to kill.
 Clock::time_point GuardedSupervisor::overdue_at() const {
   if (deadline_ == Clock::time_point::max() || !plan_.lease || page_.refused.load() > 0) {
     return Clock::time_point::max();
@@ -92,8 +93,8 @@ Clock::time_point GuardedSupervisor::overdue_at() const {
   return deadline_ - margin - grace + std::max(grace, margin) / 4;
 }
 
-// Its own children are ours now, and the command died with it, unless it is somebody
-// else's by setuid.
+// The guardian's children are ours now, and the command died with it, unless it has
+// another user id (setuid).
 asio::awaitable<Ended> GuardedSupervisor::end_without_guardian() {
   guardian_.kill();
   Ended ended;
@@ -107,29 +108,29 @@ asio::awaitable<Ended> GuardedSupervisor::end_without_guardian() {
   const auto begin = Clock::now();
   for (;;) {
     while (signals_.next()) {
-      // They have all been sent something stronger.
+      // KILL was already sent to all of them.
     }
     guardian_.cgroup().kill_all();
     const auto command = state_of_child(page_.pid);
-    const bool is_there = command != ChildState::none;  // else its number is a stranger's
+    const bool is_there = command != ChildState::none;  // otherwise its pid was reused
     const int refused = tree.kill({is_there ? page_.pid : 0, plan_.own_group});
     const bool lives = is_there && command != ChildState::ended;
     if (tree.is_empty(page_.pid) && !lives) {
       if (is_there) reap(page_.pid);
       co_return ended;
     }
-    note_survivors(refused, Clock::now() - begin >= fled_after);
+    note_survivors(refused, Clock::now() - begin >= report_stuck_after);
     co_await wakeup_.wait_until(Clock::now() + sweep_again);
   }
 }
 
-void GuardedSupervisor::note_survivors(int refused, bool fled) {
-  if ((refused == 0 && !fled) || said_survivors_) return;
+void GuardedSupervisor::note_survivors(int refused, bool stuck) {
+  if ((refused == 0 && !stuck) || said_survivors_) return;
   said_survivors_ = true;
   say_(refused > 0 ? unkillable(refused) : not_gone());
 }
 
-void GuardedSupervisor::hear() {
+void GuardedSupervisor::read_channel() {
   char words[64];
   for (;;) {
     const auto size = ::recv(channel_->fd(), words, sizeof words, MSG_DONTWAIT);
@@ -139,14 +140,14 @@ void GuardedSupervisor::hear() {
   }
 }
 
-bool GuardedSupervisor::tell_guardian(std::uint8_t word) {
+bool GuardedSupervisor::notify_guardian(std::uint8_t word) {
   return channel_ && ::send(channel_->fd(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
-// A guardian that is stopped for so long that this would block loses signals, as a
-// process does that is sent the same one twice.
+// If the guardian is stopped for so long that this would block, signals are lost, as they
+// are for a process that receives the same one twice.
 void GuardedSupervisor::send(int signal) {
-  if (is_for_command(signal)) tell_guardian(static_cast<std::uint8_t>(signal));
+  if (is_for_command(signal)) notify_guardian(static_cast<std::uint8_t>(signal));
 }
 
 void GuardedSupervisor::extend(Clock::time_point deadline) {
@@ -156,17 +157,19 @@ void GuardedSupervisor::extend(Clock::time_point deadline) {
     if (current == GuardianPage::ending) return;
   } while (!page_.deadline.compare_exchange_weak(current, wanted));
   deadline_ = deadline;
-  // It sleeps until the one that it knows, which may be never (--on-outage run). Where it
-  // cannot be told it is stopped, and looks at the deadline first when it goes on.
-  if (wanted < current) tell_guardian(tell::sooner);
+  // The guardian sleeps until the deadline that it knows, which may be never (--on-outage
+  // run). If it cannot be notified, it is stopped, and reads the deadline first when it
+  // continues.
+  if (wanted < current) notify_guardian(guardian_message::sooner);
   wakeup_.notify();
 }
 
 void GuardedSupervisor::forfeit(Loss loss) {
   lost_ = loss;
-  const auto word = static_cast<std::uint8_t>(tell::lost + static_cast<int>(loss));
-  // One that cannot be told must not let the command go on.
-  if (!tell_guardian(word)) guardian_.kill();
+  const auto word =
+      static_cast<std::uint8_t>(guardian_message::lost + static_cast<int>(loss));
+  // A guardian that cannot be notified must not let the command continue.
+  if (!notify_guardian(word)) guardian_.kill();
   wakeup_.notify();
 }
 

@@ -1,4 +1,4 @@
-// Supervision by a guardian, for a lease that ends if nobody renews it.
+// Supervision by a guardian, for a lease that expires unless it is renewed.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -11,8 +11,8 @@
 
 namespace dlock {
 
-// The command is a child of the guardian, which decides and acts; this end hands on
-// signals and news of the lease, and takes over if the guardian is gone.
+// The command is a child of the guardian, which decides and acts. This side forwards
+// signals and changes of the lease, and takes over if the guardian is gone.
 class GuardedSupervisor final : public Supervisor {
  public:
   GuardedSupervisor(asio::io_context& context, Guardian& guardian, SupervisionPlan plan,
@@ -28,10 +28,10 @@ class GuardedSupervisor final : public Supervisor {
   void forfeit(Loss loss) override;
 
  private:
-  void hear();
-  bool tell_guardian(std::uint8_t word);
+  void read_channel();
+  bool notify_guardian(std::uint8_t word);
   void send(int signal);
-  void note_survivors(int refused, bool fled);
+  void note_survivors(int refused, bool stuck);
   Clock::time_point overdue_at() const;
   asio::awaitable<Ended> end_without_guardian();
 

@@ -25,9 +25,9 @@ namespace {
 using Phase = GuardianPage::Phase;
 using Step = GuardianPage::Step;
 
-// How long after the command was told to start the guardian looks at it, unless that has
-// ended before. To wake it at once, and then dlock, takes processor time from the
-// command's first steps, and most of those that end soon have then ended.
+// How long after the start of the command the guardian wakes up, unless the command has
+// ended before. Waking the guardian at once, and then dlock, would take processor time
+// from the command's first steps; most short commands have ended by then.
 constexpr milliseconds guardian_looks_after{2};
 
 Failure no_guardian(const char* step) {
@@ -40,7 +40,7 @@ Failure no_guardian(const char* step) {
 Guardian::Guardian(const Task& task)
     : argv_(task.argv), paths_(candidates(task.argv.front(), std::getenv("PATH"))) {
   if (!tree_.catches_orphans()) throw no_guardian("prctl");
-  tree_.must_be_seen();
+  tree_.require_visibility();
   size_ = sizeof(GuardianPage) + task.environment_size;
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -55,7 +55,7 @@ Guardian::Guardian(const Task& task)
   }
   channel_ = Fd(ends[0]);
   const Fd theirs(ends[1]);
-  // Here and not there, so that a failure is found before anything is asked of a store.
+  // Created here, so that a failure is found before the store is contacted.
   timer_ = Fd(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   const auto argv = pointers(argv_);
   const auto callers_group = ::getpgrp();
@@ -67,7 +67,7 @@ Guardian::Guardian(const Task& task)
     guard({*page_, owner, theirs.get(), timer_.get(), callers_group, task.plan, paths_,
            argv.data(), task.signals, task.output});
   }
-  born_as_ = pid_;
+  original_pid_ = pid_;
   if (pid_ < 0) {
     const auto failure = no_guardian(timer_ ? "fork" : "timerfd");
     ::munmap(page_, size_);
@@ -88,21 +88,21 @@ void Guardian::dismiss() {
 
 const OwnCgroup& Guardian::cgroup() {
   if (!cgroup_)
-    cgroup_ = page_->has_cgroup.load() ? OwnCgroup::of(born_as_) : OwnCgroup();
+    cgroup_ = page_->has_cgroup.load() ? OwnCgroup::of(original_pid_) : OwnCgroup();
   return *cgroup_;
 }
 
 void Guardian::kill() {
   if (pid_ == 0) return;
-  ::kill(pid_, SIGKILL);  // also one that is stopped
+  ::kill(pid_, SIGKILL);  // KILL also ends a stopped process
   reap(pid_);
   pid_ = 0;
-  // What was to become the command died with it, and is ours, as is one that has ended
-  // and that it did not come to reap. One that was not told to start is in its group, and
-  // found there though nobody lived to say its number.
+  // The process that was to become the command died with the guardian and is now our
+  // child, as is a command that it has not reaped. A process that was not yet allowed to
+  // start is in the guardian's group, and is found there without knowing its pid.
   const bool is_over = page_->phase.load(std::memory_order_acquire) == Phase::over;
   if (page_->go.load() == 0) {
-    reap_group(born_as_);
+    reap_group(original_pid_);
   } else if (page_->pid > 0 && (is_over || !page_->is_becoming.load())) {
     reap(page_->pid);
   }
@@ -117,7 +117,7 @@ bool Guardian::start_command() {
 }
 
 bool Guardian::set_environment(const std::vector<std::string>& environment) {
-  // The table of pointers, and then what they point to.
+  // The table of pointers, followed by the strings.
   auto* table = reinterpret_cast<char**>(page_ + 1);
   const auto table_size = (environment.size() + 1) * sizeof(char*);
   std::size_t needed = sizeof(GuardianPage) + table_size;
@@ -140,10 +140,10 @@ SpawnFailure Guardian::failure() const {
       return failure_of_exec(argv_.front(), paths_, {page_->error, page_->path});
     case Step::too_late:
       return {SpawnFailure::Kind::too_late,
-              "the lease ran low before the command could start"};
+              "too little of the lease was left to start the command"};
     case Step::wait:
       return {SpawnFailure::Kind::no_resources,
-              "cannot start a process: it was killed before it could"};
+              "cannot start the command: its process was killed before the start"};
     case Step::settle:
     case Step::become:
     case Step::fork:

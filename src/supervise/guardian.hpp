@@ -1,4 +1,4 @@
-// The process between dlock and the command: made, spoken to, and mourned.
+// dlock's side of the guardian process: creates it, notifies it, and reaps it.
 #pragma once
 
 #include <sys/types.h>
@@ -26,13 +26,13 @@ class Guardian {
     std::vector<std::string> argv;
     SignalState signals;
     SupervisionPlan plan;
-    std::size_t environment_size = 0;  // in bytes, of what it will have to hold at most
-    int output = -1;         // to be the command's standard output; -1: that of dlock
-    int output_reader = -1;  // what reads that, and is to be open nowhere but here
+    std::size_t environment_size = 0;  // upper bound of the command's, in bytes
+    int output = -1;                   // the command's standard output; -1: dlock's
+    int output_reader = -1;  // the other end, which the guardian must not keep open
   };
 
-  // Forks; before any socket or database is open, which the guardian would have too, and
-  // with all signals blocked. Throws Failure (exhausted).
+  // Forks. Call it before any socket or database is open, which the guardian would
+  // inherit, and with all signals blocked. Throws Failure (exhausted).
   explicit Guardian(const Task& task);
 
   ~Guardian();
@@ -41,45 +41,45 @@ class Guardian {
 
   GuardianPage& page() { return *page_; }
 
-  // What there will be of the command's processes if the guardian is killed.
+  // The command's processes that become ours if the guardian is killed.
   ProcessTree& tree() { return tree_; }
 
-  // The socket to it, to be watched and closed by the caller. Readable when something in
-  // the page has changed; end of file when the guardian is gone.
+  // The socket to the guardian; the caller watches and closes it. It becomes readable
+  // when the page has changed, and reports end of file when the guardian is gone.
   Fd take_channel() { return std::move(channel_); }
 
-  // What the command may be in with all its processes. Reads files.
+  // The command's cgroup, if it has one of its own. Reads files.
   const OwnCgroup& cgroup();
 
-  // Puts the environment where the guardian finds it; false if there is no room.
+  // Copies the environment to the shared page; false if it does not fit.
   bool set_environment(const std::vector<std::string>& environment);
 
-  // Lets the command start, in the environment set before; what becomes of that stands in
-  // the page. False, and nothing starts, if the guardian would not hear of it.
+  // Lets the command start in the environment that was set; the page reports the result.
+  // False, and nothing starts, if the guardian cannot be notified.
   bool start_command();
 
-  // Why there is no command, once the phase is `failed`.
+  // Why the command could not be started, once the phase is `failed`.
   SpawnFailure failure() const;
 
-  // Ends it whatever it does, with a process that was not to start yet, and waits for
-  // that.
+  // Kills the guardian unconditionally, and a process that was still waiting to become
+  // the command, and reaps both.
   void kill();
 
-  // The end of its work, as the destructor sees to it, too: one that has nothing to
-  // guard, or no longer, ends. One that has ends its command first, once `channel` is
+  // Ends the guardian's work; the destructor does so, too. A guardian without a running
+  // command is killed here. One with a command ends that first, once the channel is
   // closed.
   void dismiss();
 
  private:
-  ProcessTree tree_;  // before the fork, or the guardian were a stranger to it
+  ProcessTree tree_;  // before the fork, so that the guardian counts as a descendant
   GuardianPage* page_ = nullptr;
   std::size_t size_ = 0;
   std::vector<std::string> argv_;
   std::vector<std::string> paths_;
   Fd channel_;
-  Fd timer_;  // the guardian's, which waits for it
+  Fd timer_;  // shared with the guardian, which waits for it
   pid_t pid_ = 0;
-  pid_t born_as_ = 0;
+  pid_t original_pid_ = 0;
   std::optional<OwnCgroup> cgroup_;
 };
 

@@ -15,14 +15,14 @@ namespace dlock {
 using Step = GuardianPage::Step;
 
 void GuardianChild::run() const {
-  // It is the guardian's only thread that this is about, so it cannot misfire.
+  // PDEATHSIG depends on the parent thread; the guardian has only one.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) fail(Step::become, errno);
-  if (::getppid() != guardian) ::_exit(127);  // it is gone already
+  if (::getppid() != guardian) ::_exit(127);  // the guardian is already gone
   if (cgroup_to_enter >= 0) enter_cgroup(cgroup_to_enter);
   await_word();
   auto& page = task.page;
   page.is_becoming.store(true);
-  // Only now: what a terminal sends to the caller's group was not meant for it before.
+  // Only now: earlier signals of the terminal to the caller's group were not for it.
   const auto group = task.plan.own_group ? 0 : task.callers_group;
   if (::setpgid(0, group) != 0) fail(Step::become, errno);
   const Launch launch{task.paths, task.argv, page.environment, task.signals, task.output};
@@ -38,7 +38,7 @@ void GuardianChild::await_word() const {
   }
 }
 
-// Whether the command could still be ended before the lease does.
+// Whether enough of the lease is left to end the command in time.
 bool GuardianChild::may_start() const {
   const auto until = task.page.deadline.load();
   if (until == GuardianPage::never || !task.plan.lease) return true;

@@ -1,4 +1,4 @@
-// The process that a guardian makes to become the command.
+// The process that the guardian forks to become the command.
 #pragma once
 
 #include <sys/types.h>
@@ -9,12 +9,13 @@
 
 namespace dlock {
 
-// Waits in the child of the guardian for dlock's word, and becomes the command. Where it
-// cannot, the page says why, and it ends. It ends with the guardian, too.
+// Runs in the guardian's child: waits until dlock lets it start, then execs the command.
+// If that fails, it writes the reason to the page and exits. It also ends when the
+// guardian does.
 struct GuardianChild {
   const GuardianTask& task;
   pid_t guardian;
-  int cgroup_to_enter = -1;  // it was not born there
+  int cgroup_to_enter = -1;  // -1: it was created inside, or there is none
 
   [[noreturn]] void run() const;
 

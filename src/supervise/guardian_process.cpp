@@ -19,7 +19,7 @@
 #include "supervise/kill_tree.hpp"
 #include "supervise/own_cgroup.hpp"
 #include "supervise/process_scan.hpp"
-#include "supervise/tell_tree.hpp"
+#include "supervise/signal_tree.hpp"
 #include "util/fork_into.hpp"
 #include "util/process.hpp"
 
@@ -29,13 +29,13 @@ namespace {
 using Phase = GuardianPage::Phase;
 using Step = GuardianPage::Step;
 
-// How it is called in lists of processes; the kernel cuts off after 15.
+// Its name in process lists; the kernel truncates it to 15 characters.
 constexpr const char* process_name = "dlock-guardian";
 
-// As nice(2) has it.
+// The nice value (nice(2)).
 constexpr int guardian_priority = -10;
 
-// If the timer could not be set, nothing is slept longer than this.
+// The longest sleep if the timer could not be set.
 constexpr milliseconds longest_blind_sleep{50};
 
 void ignore_child(int) {}
@@ -64,7 +64,7 @@ class Process {
   void drop_child();
   bool fail(Step step, int error);
   bool is_over();
-  void hear();
+  void read_channel();
   bool has_launched();
   void look_at_processes();
   bool reap_until_command();
@@ -89,29 +89,29 @@ class Process {
   int settle_error_ = 0;
   // A pipe that closes when exec has succeeded, or the child is gone.
   int launching_ = -1;
-  int launching_end_ = -1;  // the child's
+  int launching_end_ = -1;  // the child's end
   pid_t command_ = 0;
   bool command_ended_ = false;
   bool has_owner_ = true;
   bool is_ending_ = false;
   Clock::time_point kills_since_ = Clock::time_point::max();
-  bool has_news_ = false;  // that the command runs, which dlock has not been told
+  bool has_news_ = false;  // the command runs, and dlock was not notified yet
   Clock::time_point look_again_ = Clock::time_point::max();
 };
 
-// Everything that may fail comes before the lock is anybody's.
+// Everything that may fail happens before the lock is granted.
 void Process::settle() {
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  // What ends is told by the end of sleep(), which unblocks it.
+  // SIGCHLD ends sleep(), which unblocks it.
   struct sigaction action {};
   action.sa_handler = ignore_child;
   ::sigaction(SIGCHLD, &action, nullptr);
-  // Ctrl-Z is not for us.
+  // Ctrl-Z must not stop the guardian.
   if (::setpgid(0, 0) != 0) settle_error_ = errno;
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) settle_error_ = errno;
-  // Wakes us, whoever may have dlock's end of the channel open besides.
+  // Wakes us even if another process still has dlock's end of the channel open.
   if (::prctl(PR_SET_PDEATHSIG, SIGCHLD, 0, 0, 0) != 0) settle_error_ = errno;
   ::prctl(PR_SET_NAME, process_name, 0, 0, 0);
   if (!scan_.open()) settle_error_ = errno != 0 ? errno : ENOENT;
@@ -119,47 +119,48 @@ void Process::settle() {
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) settle_error_ = errno;
   launching_ = ends[0];
   launching_end_ = ends[1];
-  page_.has_cgroup.store(true);  // first, so that none is left if we are killed now
-  cgroup_ = OwnCgroup::made();
+  page_.has_cgroup.store(
+      true);  // set first, so that no cgroup is left if we are killed now
+  cgroup_ = OwnCgroup::create();
   page_.has_cgroup.store(cgroup_.exists());
 }
 
-// The process of the command, which then only has to be told; whether there is one.
+// Forks the process of the command, which then waits to start; false on failure.
 bool Process::prepare() {
   if (settle_error_ != 0) return fail(Step::settle, settle_error_);
   page_.not_before = Clock::now();
   GuardianChild child{task_, pid_};
   command_ = fork_into(cgroup_.directory(), &page_.pid);
   if (command_ < 0 && cgroup_.exists()) {
-    child.cgroup_to_enter = cgroup_.directory();  // it cannot be born there
+    child.cgroup_to_enter = cgroup_.directory();  // clone3 cannot create it there
     command_ = fork_into(-1, &page_.pid);
   }
   if (command_ == 0) child.run();
   if (command_ < 0) return fail(Step::fork, errno);
   page_.not_after = Clock::now();
-  // Who has to be in time does not wait for those who keep the processors busy, where
-  // that is allowed; only now, for the command is to be no better off.
+  // The guardian must be in time even if the processors are busy, where that is allowed.
+  // Only now, so that the command does not inherit the priority.
   ::setpriority(PRIO_PROCESS, 0, guardian_priority);
   ::close(launching_end_);
-  if (task_.output >= 0) ::close(task_.output);  // only the command is to have it open
+  if (task_.output >= 0) ::close(task_.output);  // only the command may have it open
   return true;
 }
 
-// Whether the command has been told to start. dlock tells the child, not us: we hear of
-// it by the timer, which dlock has set, or by what happens before.
+// Whether the command was allowed to start. dlock notifies the child, not the guardian,
+// which learns it by the timer that dlock sets, or by an earlier event.
 bool Process::await_start() {
   for (;;) {
     doze(-1, false);
     if (page_.go.load() != 0) break;
     if (!owner_lives()) return false;
   }
-  // As the child does it: whoever comes first, both know it is done.
+  // As in the child: whichever is first, both see that it is done.
   ::setpgid(command_, task_.plan.own_group ? command_ : task_.callers_group);
   ladder_ = Ladder(task_.plan, page_.told_at);
   return true;
 }
 
-// Whether dlock lives. What it said before it ended stays to be read.
+// Whether dlock lives. Its last messages can still be read after its end.
 bool Process::owner_lives() const {
   char word = 0;
   const auto size = ::recv(task_.channel, &word, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -167,7 +168,7 @@ bool Process::owner_lives() const {
   return !is_closed && ::getppid() == task_.owner;
 }
 
-// One that was not told to start.
+// Ends a process that was not allowed to start yet.
 void Process::drop_child() {
   if (command_ <= 0) return;
   ::kill(command_, SIGKILL);
@@ -182,15 +183,14 @@ bool Process::fail(Step step, int error) {
   return false;
 }
 
-// What is said stands in the page; this only wakes dlock, and if it cannot be woken it
-// will be by our end.
+// The page contains the message; this only wakes dlock. If that fails, our exit wakes it.
 void Process::tell_dlock() const {
   if (has_owner_) ::send(task_.channel, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-// Until dlock lets us go, or ends. To end takes longer than to say that there is nothing
-// left to do, and on a busy machine dlock, and with it the next in line, would wait for
-// it: so the others go first.
+// Waits until dlock closes the channel, or ends. The exit of a process takes longer than
+// a message, and on a busy machine dlock, and with it the next waiter, would wait for it:
+// so the others run first.
 void Process::await_end() const {
   char words[64];
   set_timer(task_.timer, Clock::time_point::max());
@@ -202,9 +202,9 @@ void Process::await_end() const {
   ::sched_yield();
 }
 
-// Everything there is to do at this moment; whether nothing is left.
+// Does everything that is due now; true if nothing is left to do.
 bool Process::is_over() {
-  hear();
+  read_channel();
   if (launching_ >= 0 && !has_launched()) return true;
   look_at_processes();
   const auto now = Clock::now();
@@ -218,19 +218,20 @@ bool Process::is_over() {
     case Ladder::Action::send_kill: end_tree(now); break;
     case Ladder::Action::wait: break;
   }
-  // Not before: what has ended, too, is told at once. Two words would mean two turns of
-  // dlock between the command's end and the release, and others may come in between.
+  // Not earlier, so that a start and an end are reported together. Two messages would
+  // wake dlock twice between the command's end and the release.
   if (std::exchange(has_news_, false)) tell_dlock();
   look_again_ = ladder_.look_again(now);
   return false;
 }
 
-void Process::hear() {
+void Process::read_channel() {
   std::uint8_t words[64];
   while (has_owner_) {
     const bool lives = ::getppid() == task_.owner;
     const auto size = ::recv(task_.channel, words, sizeof words, MSG_DONTWAIT);
-    // Nothing there; or no memory, say, which is no sign of death.
+    // There is no message, or for example no memory, which does not mean that dlock is
+    // gone.
     if (size < 0 && errno != ECONNRESET && lives) return;
     if (size <= 0) {
       has_owner_ = false;
@@ -238,19 +239,20 @@ void Process::hear() {
       return;
     }
     for (auto* word = words; word != words + size; ++word) {
-      if (*word >= tell::lost) {
-        ladder_.lease_lost(static_cast<Loss>(*word - tell::lost), Clock::now());
-      } else if (*word != tell::sooner) {  // at which we look anyway
+      if (*word >= guardian_message::lost) {
+        ladder_.lease_lost(static_cast<Loss>(*word - guardian_message::lost),
+                           Clock::now());
+      } else if (*word != guardian_message::sooner) {  // the deadline is read anyway
         pass_on(*word);
       }
     }
   }
 }
 
-// Whether there is, or may yet be, a command.
+// Whether there is a command, or may still be one.
 bool Process::has_launched() {
   char nothing = 0;
-  if (::read(launching_, &nothing, 1) != 0) return true;  // nothing is known yet
+  if (::read(launching_, &nothing, 1) != 0) return true;  // not known yet
   ::close(launching_);
   launching_ = -1;
   if (page_.failed_at != Step::none) {
@@ -267,7 +269,7 @@ bool Process::has_launched() {
 }
 
 void Process::look_at_processes() {
-  // What ends before it is known to be the command may be what failed to become it.
+  // A child that ends before exec was confirmed may be one whose exec failed.
   if (launching_ >= 0) return;
   if (!command_ended_ && reap_until_command()) {
     command_ended_ = true;
@@ -278,8 +280,8 @@ void Process::look_at_processes() {
   }
 }
 
-// Reaps orphans that have ended; whether the command has. It stays unreaped to the end,
-// so that its number and its group's cannot pass to strangers.
+// Reaps orphans that have ended; true if the command has ended. The command stays
+// unreaped to the end, so that its pid and process group are not reused.
 bool Process::reap_until_command() {
   for (;;) {
     siginfo_t info{};
@@ -295,10 +297,10 @@ void Process::look_at_deadline(Clock::time_point now) {
   if (is_ending_) return;
   auto until = page_.deadline.load();
   for (;;) {
-    // `never` is max().
+    // `never` means max().
     ladder_.lease_holds_until(Clock::time_point(nanoseconds(until)));
     if (!ladder_.is_in_doubt(now)) return;
-    // From here on no renewal can make the command live longer than it may.
+    // From here on no renewal can extend the command's time.
     if (page_.deadline.compare_exchange_strong(until, GuardianPage::ending)) break;
   }
   is_ending_ = true;
@@ -314,31 +316,31 @@ void Process::pass_on(int signal) {
   ladder_.forwarded(signal, now);
 }
 
-// Not beyond the moment at which the next step is due.
+// Stops at the moment at which the next step is due.
 void Process::send_to_tree(int signal, Clock::time_point now) {
-  tell_tree(scan_, signal, {command_, task_.plan.own_group}, ladder_.look_again(now));
+  signal_tree(scan_, signal, {command_, task_.plan.own_group}, ladder_.look_again(now));
 }
 
 void Process::end_tree(Clock::time_point now) {
   cgroup_.kill_all();
   const int refused = kill_tree(scan_, {command_, task_.plan.own_group});
   kills_since_ = std::min(kills_since_, now);
-  const bool fled = refused == 0 && now - kills_since_ >= fled_after;
-  if (refused == page_.refused.load() && fled == page_.fled.load()) return;
+  const bool stuck = refused == 0 && now - kills_since_ >= report_stuck_after;
+  if (refused == page_.refused.load() && stuck == page_.stuck.load()) return;
   page_.refused.store(refused);
-  page_.fled.store(fled);
+  page_.stuck.store(stuck);
   tell_dlock();
 }
 
 void Process::finish() {
-  // What may be in there without being the command's descendant.
-  if (ladder_.has_termed()) cgroup_.kill_all();
+  // The cgroup may contain processes that are not descendants of the command.
+  if (ladder_.has_sent_term()) cgroup_.kill_all();
   page_.wait_status = wait_status_of(command_);
   page_.timed_out = ladder_.timed_out();
   if (const auto lost = ladder_.lost()) page_.loss = static_cast<int>(*lost);
   page_.phase.store(Phase::over, std::memory_order_release);
   tell_dlock();
-  reap(command_);  // now that nobody waits for it
+  reap(command_);  // now that dlock no longer waits for it
 }
 
 void Process::remove_cgroup() {
@@ -347,15 +349,15 @@ void Process::remove_cgroup() {
   page_.has_cgroup.store(false);
 }
 
-// Until something happens, or look_again_. The timer counts suspend, which the time limit
-// of ppoll(2) does not; that one is for a timer that could not be set.
+// Sleeps until an event, or until look_again_. The timer counts suspended time, the
+// timeout of ppoll(2) does not; the latter is used only if the timer could not be set.
 void Process::sleep() {
   const bool has_end = look_again_ != Clock::time_point::max();
   const bool is_set = set_timer(task_.timer, look_again_);
   doze(launching_, has_end && !is_set);
 }
 
-// Until something happens, but if `blind` not for long.
+// Sleeps until an event; only briefly if `blind`.
 void Process::doze(int launching, bool blind) const {
   pollfd watched[] = {{has_owner_ ? task_.channel : -1, POLLIN, 0},
                       {task_.timer, POLLIN, 0},
@@ -365,7 +367,7 @@ void Process::doze(int launching, bool blind) const {
   ::sigfillset(&but_children);
   ::sigdelset(&but_children, SIGCHLD);
   const int ready = ::ppoll(watched, 3, blind ? &a_moment : nullptr, &but_children);
-  // No memory for it, say: no reason to spin.
+  // For example no memory: pause instead of spinning.
   if (ready < 0 && errno != EINTR) ::nanosleep(&a_moment, nullptr);
 }
 

@@ -1,4 +1,4 @@
-// The guardian itself: what runs in the process between dlock and the command.
+// The guardian process, which runs between dlock and the command.
 #pragma once
 
 #include <sys/types.h>
@@ -9,28 +9,27 @@
 
 namespace dlock {
 
-// What it is born with.
+// Its parameters, set before the fork.
 struct GuardianTask {
   GuardianPage& page;
-  pid_t owner;          // dlock, which is its parent for as long as it lives
-  int channel;          // a stream socket to it; end of file: it is gone, too
+  pid_t owner;          // dlock, its parent while dlock lives
+  int channel;          // a stream socket to dlock; end of file: dlock is gone
   int timer;            // a timer on boot time, not armed
-  pid_t callers_group;  // which the command goes back to, if it has none of its own
+  pid_t callers_group;  // the command returns to it, unless it gets a group of its own
   SupervisionPlan plan;
   const std::vector<std::string>& paths;
   char* const* argv;
   const SignalState& signals;
-  int output = -1;  // to be the command's standard output; -1: that of dlock
+  int output = -1;  // the command's standard output; -1: dlock's
 };
 
-// Makes the process that becomes the command when dlock says so, and ends that and its
-// processes when they have to end: because dlock says so, because its time is over,
-// because dlock is gone, or because what is left of the lease is needed for that. Ends
-// this process.
+// Forks the process that becomes the command when dlock says so. Ends the command and its
+// processes when dlock says so, when the timeout passes, when dlock is gone, or when the
+// rest of the lease is needed to end them in time. Exits this process.
 //
-// From then on it allocates nothing, writes nothing, and waits for nothing but
-// its socket, its timer and its children. To find the deeper processes it looks into
-// /proc; where that fails they are found all the same when their parents are gone.
+// It allocates nothing, writes no output, and waits only for its socket, its timer and
+// its children. It finds deeper descendants through /proc; where that fails, it finds
+// them once their parents are gone.
 [[noreturn]] void guard(const GuardianTask& task);
 
 }  // namespace dlock

@@ -10,7 +10,7 @@
 namespace dlock {
 namespace {
 
-// Untouched memory costs nothing. More than these are frozen by the next sweep.
+// Untouched memory costs nothing. The next sweep stops the processes beyond these.
 constexpr std::size_t most_frozen = 32'768;
 pid_t frozen[most_frozen];
 
@@ -24,13 +24,13 @@ class Sweep {
         end_(later(Clock::now(), longest_sweep)) {}
 
   int go() {
-    // The group at once, so that no shell of it sees its children die first and goes on
-    // to the next command.
+    // The group as a whole, so that no shell in it sees its children die first and
+    // continues with the next command.
     if (root_.command > 0) {
       ::kill(root_.own_group ? -root_.command : root_.command, SIGKILL);
     }
     freeze_children();
-    // Before the long look at all others, for which there may not be the time.
+    // Before the long scan for all others, for which the time may not suffice.
     kill_children();
     auto found = scan_.all();
     while (freeze(found) && Clock::now() < end_) {
@@ -42,7 +42,7 @@ class Sweep {
   }
 
  private:
-  // Until no child has come since the last look.
+  // Until no new child has appeared since the last scan.
   void freeze_children() {
     pid_t newest = 0;
     do {
@@ -57,7 +57,7 @@ class Sweep {
     } while (Clock::now() < end_);
   }
 
-  // 0, or the errno; what has ended is not refused.
+  // Returns 0 or an errno; a process that has ended is not an error.
   int signal_child(pid_t child, int signal) {
     const auto state = state_of_child(child);
     if (state == ChildState::none) return ESRCH;
@@ -69,9 +69,9 @@ class Sweep {
     return ::kill(child, signal) == 0 ? 0 : errno;
   }
 
-  // The group of a child, in one step that no fork comes in between. All of a session
-  // that is not this process's own was started by what descends from it. The child is not
-  // reaped, so these numbers are its own, even if it is dead.
+  // Signals the group of a child in one step, which no fork can interleave. Every process
+  // of a session other than ours was started by our descendants. The child is not reaped,
+  // so its pid and group are still its own, even if it is dead.
   void signal_group(pid_t child, int signal) {
     const auto session = ::getsid(child);
     const auto group = ::getpgid(child);
@@ -80,7 +80,7 @@ class Sweep {
     ::kill(-group, signal);
   }
 
-  // Those that are not children; whether any was not frozen before.
+  // Stops descendants that are not children; true if any was not stopped before.
   bool freeze(const ProcessScan::Processes& found) {
     const auto known = count_;
     for (std::size_t i = 0; i < found.count && count_ < most_frozen; ++i) {
@@ -121,7 +121,8 @@ class Sweep {
   pid_t self_;
   pid_t session_;
   Clock::time_point end_;
-  pid_t last_group_ = 0;  // the one that was signalled last, most often that of the next
+  pid_t last_group_ =
+      0;  // the last group signalled; most often the next process is in it, too
   std::size_t count_ = 0;
 };
 

@@ -3,21 +3,20 @@
 
 #include "lock/clock.hpp"
 #include "supervise/process_scan.hpp"
-#include "supervise/tell_tree.hpp"
+#include "supervise/signal_tree.hpp"
 
 namespace dlock {
 
-// One sweep never takes longer; who wants to hear of other things has to come back.
+// The upper bound of one sweep, so that the caller can handle other events in between.
 inline constexpr milliseconds longest_sweep{20};
 
-// Freezes what descends from this process (STOP to each until a whole look finds none
-// that is new), so that nothing gets away by starting others, and then kills it. How many
-// of them may not be killed by us. Whether all are gone is told by
-// ProcessScan::is_empty() later: to end takes them time, and what outran this is found by
-// the next sweep.
+// Stops every descendant of this process (STOP to each, until a whole scan finds no new
+// one), so that none escapes by forking, and then kills them. Returns how many we have no
+// permission to kill. ProcessScan::is_empty() reports later whether all are gone: they
+// take time to end, and the next sweep finds those that this one missed.
 //
-// Whole process groups are stopped and killed at once where that can hit nobody else,
-// which no process in them can outrun, whatever it starts.
+// A process group that contains only descendants is stopped and killed as a whole; no
+// process in it can escape that by forking.
 int kill_tree(ProcessScan& scan, const TreeRoot& root);
 
 }  // namespace dlock

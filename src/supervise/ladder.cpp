@@ -8,7 +8,7 @@
 namespace dlock {
 namespace {
 
-// From TERM to KILL when nobody renews the lease any more: all is over within a second.
+// From TERM to KILL once the lease is no longer renewed: all is over within a second.
 constexpr milliseconds orphan_grace{700};
 
 }  // namespace
@@ -38,7 +38,7 @@ void Ladder::forwarded(int signal, Clock::time_point now) {
 void Ladder::lease_lost(Loss loss, Clock::time_point now) {
   if (lost_) return;
   lost_ = loss;
-  // Somebody else may hold the lock already: less patience than with a timeout.
+  // Another claim may already hold the lock: less patience than with a timeout.
   const auto grace = plan_.lease ? plan_.lease->certain_loss_grace()
                                  : std::min(plan_.kill_after, longest_certain_loss_grace);
   kill_by(later(now, grace));
@@ -51,13 +51,13 @@ void Ladder::owner_gone(Clock::time_point now) {
 
 void Ladder::lease_holds_until(Clock::time_point deadline) { deadline_ = deadline; }
 
-// max() where nothing runs out.
+// max() if the lease does not expire.
 Clock::time_point Ladder::before_deadline(milliseconds span) const {
   const bool runs_out = plan_.lease && deadline_ != Clock::time_point::max();
   return runs_out ? deadline_ - span : Clock::time_point::max();
 }
 
-// When the tree has to be ended though the lease may still be renewed.
+// When the tree must be ended although the lease may still be renewed.
 Clock::time_point Ladder::in_doubt_at() const {
   return lost_ || !plan_.lease
              ? Clock::time_point::max()
@@ -72,39 +72,39 @@ Clock::time_point Ladder::kills_at() const {
 bool Ladder::is_in_doubt(Clock::time_point now) const { return now >= in_doubt_at(); }
 
 bool Ladder::needs_tree() const {
-  return termed_ || (command_ended_ && plan_.stragglers != Stragglers::leave);
+  return sent_term_ || (command_ended_ && plan_.stragglers != Stragglers::leave);
 }
 
 Ladder::Action Ladder::next(Clock::time_point now) {
-  // First of all: that a command has ended is noticed late by one who was stopped, and
-  // nobody knows then whether it outlived its lease.
+  // First of all: if this process was stopped, it notices the end of the command late,
+  // and it is unknown whether the command outlived its lease.
   if (is_in_doubt(now)) {
-    // Renewals may succeed yet; the run is lost all the same, for good.
+    // A renewal may still succeed, but the run is lost permanently.
     lost_ = Loss::unconfirmed;
     kill_by(later(now, plan_.lease->grace()));
   }
   if (command_ended_ && (!needs_tree() || tree_is_empty_)) return Action::done;
-  const bool is_told = termed_;
-  if (!termed_) {
-    // A run is over when nothing is left that it waits for.
+  const bool is_told = sent_term_;
+  if (!sent_term_) {
+    // The run is over when no process is left that it waits for.
     const bool runs = !command_ended_ || plan_.stragglers == Stragglers::wait;
     timed_out_ = runs && now >= ends_at_;
     const bool kill_rest = command_ended_ && plan_.stragglers == Stragglers::kill;
-    termed_ = timed_out_ || lost_ || kill_rest || owner_gone_;
-    if (termed_) kill_by(later(now, plan_.kill_after));
+    sent_term_ = timed_out_ || lost_ || kill_rest || owner_gone_;
+    if (sent_term_) kill_by(later(now, plan_.kill_after));
   }
-  // One who comes this late (it was stopped, or the machine slept) has no time for TERM.
+  // This late (after a stop, or a suspend) there is no time for TERM.
   const bool is_late = plan_.lease && now >= before_deadline(plan_.lease->margin());
-  if (termed_ && !is_told && !is_late) return Action::send_term;
+  if (sent_term_ && !is_told && !is_late) return Action::send_term;
   if (now < kills_at()) return Action::wait;
-  termed_ = true;
+  sent_term_ = true;
   return Action::send_kill;
 }
 
 Clock::time_point Ladder::look_again(Clock::time_point now) const {
   const auto kill_at = kills_at();
   if (now >= kill_at) return now + sweep_again;
-  if (termed_) return std::min(kill_at, in_doubt_at());
+  if (sent_term_) return std::min(kill_at, in_doubt_at());
   return std::min({kill_at, ends_at_, in_doubt_at()});
 }
 

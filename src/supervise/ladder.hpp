@@ -1,4 +1,4 @@
-// When the command's processes are told to end, and when they are made to.
+// When the command's processes get TERM, and when they get KILL.
 #pragma once
 
 #include <optional>
@@ -8,43 +8,43 @@
 
 namespace dlock {
 
-// What becomes of processes that outlive the command's own.
+// What to do with processes that outlive the command (--stragglers).
 enum class Stragglers { leave, wait, kill };
 
-// After KILL, until all is gone: ends are told by SIGCHLD, but a process that was
-// being started during a sweep is only found by another one.
+// The pause between sweeps after KILL, until all are gone: SIGCHLD reports ends, but only
+// another sweep finds a process that was being started during the last one.
 inline constexpr milliseconds sweep_again{20};
 
-// Who is not gone by then starts new processes faster than they can be ended, or hangs in
-// the kernel: the user is told that the lock is kept.
-inline constexpr milliseconds fled_after{1000};
+// Processes that are not gone by then fork faster than they can be killed, or hang in the
+// kernel: the user gets a message that the lock is kept.
+inline constexpr milliseconds report_stuck_after{1000};
 
 struct SupervisionPlan {
   std::optional<milliseconds> timeout;  // of the command
   milliseconds kill_after{5000};        // from TERM to KILL
-  bool kill_after_forwarded = false;    // also after a TERM that was passed on
+  bool kill_after_forwarded = false;    // also after a TERM that was forwarded
   Stragglers stragglers = Stragglers::leave;
   bool own_group = false;
-  std::optional<LeaseTiming> lease;  // of one that can run out
+  std::optional<LeaseTiming> lease;  // of a lease that can expire
 
-  // Whether all of the command's processes may have to be found, whatever becomes of it.
+  // Whether all of the command's processes may have to be found.
   bool needs_tree() const { return lease || timeout || stragglers != Stragglers::leave; }
 };
 
-// How the command's process ended, and why, if it was not by itself.
+// How the command's process ended, and why, if dlock ended it.
 struct Ended {
   std::optional<int> exit_code;
   std::optional<int> signal;
   bool timed_out = false;
   std::optional<Loss> lost;
-  bool guardian_died = false;  // somebody killed it, and the command was ended
+  bool guardian_died = false;  // the guardian was killed, so the command was ended
 };
 
-// What waitpid(2) said of the command.
+// From the wait status of waitpid(2).
 Ended ended_with(int wait_status);
 
-// What the supervisor does next, decided from what has happened so far. No clock and
-// no process in here: moments come in, actions go out.
+// Decides the supervisor's next action from what has happened so far. It reads no clock
+// and touches no process.
 class Ladder {
  public:
   enum class Action { wait, send_term, send_kill, done };
@@ -55,26 +55,26 @@ class Ladder {
   void command_ended() { command_ended_ = true; }
   void tree_is_empty(bool empty) { tree_is_empty_ = empty; }
   void lease_lost(Loss loss, Clock::time_point now);
-  void lease_holds_until(Clock::time_point deadline);  // max(): whatever happens
-  void owner_gone(Clock::time_point now);              // who renews the lease was killed
+  void lease_holds_until(Clock::time_point deadline);  // max(): it never expires
+  void owner_gone(Clock::time_point now);              // dlock, which renews it, is gone
   void forwarded(int signal, Clock::time_point now);
 
-  // What to do now. `send_term` and `send_kill` are for every process of the tree.
-  // TERM is said once, KILL at each look: what is being started during a sweep is
-  // found by the next.
+  // What to do now. `send_term` and `send_kill` concern every process of the tree. TERM
+  // is sent once, KILL at each call: the next sweep finds what was being started during
+  // the last one.
   Action next(Clock::time_point now);
 
-  // When to look again though nothing happens; max() if never.
+  // When to call next() again if nothing happens before; max() if never.
   Clock::time_point look_again(Clock::time_point now) const;
 
-  // Whether what is left of the lease is needed for ending the command in time.
+  // Whether the rest of the lease is needed to end the command in time.
   bool is_in_doubt(Clock::time_point now) const;
 
-  // Whether it depends on the rest of the tree what to do next.
+  // Whether the next action depends on the rest of the process tree.
   bool needs_tree() const;
 
-  // Whether the tree was told to end, all of it.
-  bool has_termed() const { return termed_; }
+  // Whether TERM was sent to the whole tree.
+  bool has_sent_term() const { return sent_term_; }
 
   bool timed_out() const { return timed_out_; }
   std::optional<Loss> lost() const { return lost_; }
@@ -89,7 +89,7 @@ class Ladder {
   Clock::time_point deadline_ = Clock::time_point::max();
   Clock::time_point ends_at_ = Clock::time_point::max();
   Clock::time_point kill_at_ = Clock::time_point::max();
-  bool termed_ = false;  // TERM went to the tree: all of it has to go
+  bool sent_term_ = false;  // TERM went to the tree: all of it has to go
   bool command_ended_ = false;
   bool tree_is_empty_ = false;
   bool timed_out_ = false;

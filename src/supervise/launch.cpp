@@ -15,7 +15,7 @@
 namespace dlock {
 namespace {
 
-// Why the kernel does not know what to do with a file: a script begins with #!.
+// Why the kernel cannot execute a file: a script must begin with #!.
 std::string unknown_format(const std::string& path) {
   constexpr std::string_view elf = "\177ELF";
   char begin[4] = {};
@@ -23,12 +23,12 @@ std::string unknown_format(const std::string& path) {
   const auto size = file ? ::read(file.get(), begin, sizeof begin) : -1;
   if (size < 0) return "exec format error";
   if (std::string_view(begin, static_cast<std::size_t>(size)) == elf)
-    return "exec format error: a program for another kind of machine";
-  return "exec format error: a script that has no #! line";
+    return "exec format error: a program for another architecture";
+  return "exec format error: a script without a #! line";
 }
 
 std::string reason(int error, bool exists, const std::string& path = "") {
-  if (error == ENOENT && exists) return "its interpreter was not found";
+  if (error == ENOENT && exists) return "interpreter not found";
   if (error == ENOEXEC && exists) return unknown_format(path);
   std::string text = std::strerror(error);
   if (!text.empty()) text[0] = static_cast<char>(std::tolower(text[0]));
@@ -38,7 +38,7 @@ std::string reason(int error, bool exists, const std::string& path = "") {
 }  // namespace
 
 void Launch::restore_signals() const {
-  // What was ignored has to be so again.
+  // A signal that was ignored must be ignored again.
   if (signals.child_ignored) ::signal(SIGCHLD, SIG_IGN);
   ::sigprocmask(SIG_SETMASK, &signals.mask, nullptr);
 }
@@ -50,9 +50,9 @@ ExecError Launch::exec() const {
     const char* path = paths[i].c_str();
     ::execve(path, argv, environment);
     const int now = errno;
-    // As execvp(3): a directory that lacks it is passed over, a file that may not
-    // be executed is remembered, and anything else is final. A file whose
-    // interpreter is missing counts as lacking, but is what to complain of.
+    // As execvp(3): a directory without the file is skipped, a file without execute
+    // permission is remembered, and any other error is final. A file with a missing
+    // interpreter is skipped, too, but is the error to report.
     if (now == ENOENT || now == ENOTDIR) {
       const bool exists = ::access(path, F_OK) == 0;
       if (worst.number == ENOENT && exists) worst.path = i;
@@ -67,7 +67,7 @@ ExecError Launch::exec() const {
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> out;
   out.reserve(texts.size() + 1);
-  // exec(3) takes them without const and does not write to them.
+  // exec(3) takes non-const pointers, but does not write to them.
   for (const auto& text : texts) out.push_back(const_cast<char*>(text.c_str()));
   out.push_back(nullptr);
   return out;
@@ -81,7 +81,7 @@ std::vector<std::string> candidates(const std::string& command, const char* path
   for (;;) {
     const auto colon = left.find(':');
     const auto directory = left.substr(0, colon);
-    // An empty entry is the working directory.
+    // An empty entry means the working directory.
     out.push_back(directory.empty() ? "./" + command
                                     : std::string(directory) + "/" + command);
     if (colon == std::string_view::npos) return out;

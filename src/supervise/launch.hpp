@@ -1,4 +1,4 @@
-// The last steps of a child that becomes the command, and why it could not.
+// The last steps of a child that execs the command, and the reasons why that fails.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace dlock {
 
-// Why there is no command.
+// Why the command could not be started.
 struct SpawnFailure {
   enum class Kind { not_found, not_executable, no_resources, too_late };
   Kind kind;
@@ -18,26 +18,26 @@ struct SpawnFailure {
 
 struct ExecError {
   int number = 0;        // errno
-  std::size_t path = 0;  // which of the candidates it is about
+  std::size_t path = 0;  // index of the candidate that failed
 };
 
-// What is needed for exec, all of it prepared before the child is: it may share its
-// memory with its suspended parent, or come from a process that allocates nothing.
+// What exec needs, prepared before the fork: the child may share its memory with its
+// suspended parent, or be forked by a process that must not allocate.
 struct Launch {
   const std::vector<std::string>& paths;  // candidates, tried in order
   char* const* argv;
   char* const* environment;
   const SignalState& signals;
-  int output = -1;  // what the command has as its standard output; -1: that of dlock
+  int output = -1;  // the command's standard output; -1: dlock's
 
-  // Gives the signals back as dlock found them.
+  // Restores the signal mask and dispositions that dlock was started with.
   void restore_signals() const;
 
-  // Becomes the command. Returns only if that is not possible.
+  // Execs the command. Returns only if that fails.
   ExecError exec() const;
 };
 
-// The texts as exec(3) takes them; valid as long as these are.
+// Null-terminated pointers into `texts`, as exec(3) takes them; valid while `texts` is.
 std::vector<char*> pointers(const std::vector<std::string>& texts);
 
 // The paths under which `command` is tried, in order.
@@ -46,11 +46,11 @@ std::vector<std::string> candidates(const std::string& command, const char* path
 // What the errno of exec means to the user.
 SpawnFailure::Kind kind_of_exec_error(int error_number, bool file_exists);
 
-// The message to `error`, of an exec of `command`.
+// The failure for `error` of an exec of `command`.
 SpawnFailure failure_of_exec(const std::string& command,
                              const std::vector<std::string>& paths, ExecError error);
 
-// That no process can be made.
+// The failure for an error of fork.
 SpawnFailure failure_of_fork(int error_number);
 
 }  // namespace dlock

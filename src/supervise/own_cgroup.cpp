@@ -17,7 +17,7 @@
 namespace dlock {
 namespace {
 
-// Where the second version is: alone, or beside the first.
+// Where cgroup v2 is mounted: alone, or beside v1.
 constexpr const char* roots[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
 
 bool is_cgroup2(const char* path) {
@@ -25,7 +25,7 @@ bool is_cgroup2(const char* path) {
   return ::statfs(path, &status) == 0 && status.f_type == CGROUP2_SUPER_MAGIC;
 }
 
-// As systemd marks what it hands over (its CGROUP_DELEGATION page).
+// systemd marks delegated cgroups so (its CGROUP_DELEGATION page).
 bool is_delegated(const std::string& path) {
   for (const char* mark : {"user.delegate", "trusted.delegate"}) {
     char value = 0;
@@ -34,18 +34,18 @@ bool is_delegated(const std::string& path) {
   return false;
 }
 
-// The one below which some may be made; empty if there is none.
+// The cgroup below which others may be created; empty if there is none.
 std::string outer_path() {
-  // First, for the kernel makes the file anew for each process that reads it.
+  // Checked first: the kernel generates the next file on each read, which costs time.
   const auto* root = std::find_if(std::begin(roots), std::end(roots), is_cgroup2);
   if (root == std::end(roots)) return "";
-  // "0::/path" is the line of the second version.
+  // "0::/path" is the line for cgroup v2.
   const auto text = text_of("/proc/self/cgroup");
   const auto line = text.rfind("0::", 0) == 0 ? 0 : text.find("\n0::");
   if (line == std::string::npos) return "";
   const auto start = text.find("::", line) + 2;
   auto inner = text.substr(start, text.find('\n', start) - start);
-  // It lies outside of what is mounted here.
+  // It is outside of the mount.
   if (inner.rfind("/..", 0) == 0) return "";
   if (inner == "/") inner.clear();
   const auto outer = *root + inner;
@@ -54,7 +54,7 @@ std::string outer_path() {
 
 bool make_directory(const char* path) {
   if (::mkdir(path, 0755) == 0) return true;
-  // One of that number was killed, and nobody is in there.
+  // Left by a killed process with the same pid; it is empty.
   return errno == EEXIST && ::rmdir(path) == 0 && ::mkdir(path, 0755) == 0;
 }
 
@@ -74,15 +74,15 @@ OwnCgroup OwnCgroup::at_path_of(pid_t maker, Check is_there) noexcept {
     cgroup.kill_ =
         Fd(::openat(cgroup.directory_.get(), "cgroup.kill", O_WRONLY | O_CLOEXEC));
   } catch (const std::bad_alloc&) {
-    // Then there is none, or one that cannot be killed at once.
+    // Out of memory: there is no cgroup, or cgroup.kill is not open.
   }
   return cgroup;
 }
 
-OwnCgroup OwnCgroup::made() noexcept {
+OwnCgroup OwnCgroup::create() noexcept {
   auto cgroup = at_path_of(::getpid(), make_directory);
   if (!cgroup.exists() || cgroup.kill_) return cgroup;
-  cgroup.remove();  // before Linux 5.14 it would be of no use
+  cgroup.remove();  // it is useless before Linux 5.14
   return OwnCgroup();
 }
 
@@ -100,7 +100,7 @@ void OwnCgroup::kill_all() const {
 
 bool OwnCgroup::remove() const {
   if (path_.empty() || ::rmdir(path_.c_str()) == 0 || errno == ENOENT) return true;
-  // The next look may find some that were started during the last.
+  // The next pass may find processes that were started during the last.
   constexpr int most_looks = 10;
   for (int looks = 0; looks < most_looks; ++looks) {
     empty_out();
@@ -109,7 +109,7 @@ bool OwnCgroup::remove() const {
   return false;
 }
 
-// Each number needs a call of its own.
+// Each pid needs a write of its own.
 void OwnCgroup::empty_out() const {
   const Fd inside(::openat(directory_.get(), "cgroup.procs", O_RDONLY | O_CLOEXEC));
   const Fd outside(::open(outer_processes_.c_str(), O_WRONLY | O_CLOEXEC));
@@ -117,7 +117,7 @@ void OwnCgroup::empty_out() const {
   const auto size = ::read(inside.get(), pids, sizeof pids);
   for (ssize_t at = 0; at < size;) {
     const auto* end = std::find(pids + at, pids + size, '\n');
-    if (end == pids + size) return;  // it may be cut off
+    if (end == pids + size) return;  // it may be truncated
     const auto length = end - (pids + at);
     [[maybe_unused]] const auto written =
         ::write(outside.get(), pids + at, static_cast<std::size_t>(length));

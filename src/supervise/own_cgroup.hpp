@@ -1,4 +1,4 @@
-// A control group of the command's own, where somebody lets us make one.
+// A control group for the command alone, where we have permission to create one.
 #pragma once
 
 #include <sys/types.h>
@@ -9,35 +9,35 @@
 
 namespace dlock {
 
-// Below the cgroup that this process is in, if that is delegated to us (a systemd unit
-// with Delegate=yes) or we are root: what is in there can be killed in one step, whoever
-// its parents are and however fast it starts others. It has no controllers, so that
-// nothing changes for who stays outside. Elsewhere nothing is made.
+// It is created below the cgroup of this process, if that is delegated to us (a systemd
+// unit with Delegate=yes) or we are root. All processes in it can be killed in one step,
+// whoever their parents are and however fast they fork. It enables no controllers, so
+// that nothing changes for processes outside.
 class OwnCgroup {
  public:
   OwnCgroup() = default;  // empty
 
-  // Makes one, if that is possible and of use; else it is empty.
-  static OwnCgroup made() noexcept;
+  // Creates one if that is possible and useful; otherwise the result is empty.
+  static OwnCgroup create() noexcept;
 
-  // The one that the process `maker` has made; empty if there is none.
+  // The one that the process `maker` created; empty if there is none.
   static OwnCgroup of(pid_t maker) noexcept;
 
   bool exists() const { return !path_.empty(); }
 
-  // For a child that is to be born there; -1 if it is empty.
+  // For a child that is to be created in it (CLONE_INTO_CGROUP); -1 if this is empty.
   int directory() const { return directory_.get(); }
 
-  // The rest needs no memory, and does nothing if it is empty.
+  // The rest allocates no memory, and does nothing if this is empty.
 
-  void kill_all() const;  // sends KILL to all that are in there
+  void kill_all() const;  // sends KILL to all processes in it
 
-  // Who is still in there goes to where this process was when it made it. False if it
-  // cannot be removed all the same.
+  // Moves remaining processes to the cgroup that this process was in at creation, and
+  // removes this one. False if it cannot be removed.
   bool remove() const;
 
  private:
-  // Empty unless `is_there` says of its path that it is; also where there is no memory.
+  // Empty unless `is_there` confirms its path, or if memory is exhausted.
   template <typename Check>
   static OwnCgroup at_path_of(pid_t maker, Check is_there) noexcept;
 

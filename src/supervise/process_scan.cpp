@@ -17,7 +17,7 @@
 namespace dlock {
 namespace {
 
-// More than these at a time are found when some of them are gone.
+// Processes beyond this number are found once others have ended.
 constexpr std::size_t most_processes = 32'768;
 constexpr std::size_t most_children = 8'192;
 
@@ -26,7 +26,7 @@ ScannedProcess processes[most_processes];
 pid_t children_found[most_children];
 char text[65'536];
 
-// As getdents64(2) has it.
+// The record of getdents64(2).
 struct Entry {
   std::uint64_t inode;
   std::int64_t offset;
@@ -35,7 +35,7 @@ struct Entry {
   char name[1];
 };
 
-// As decimal digits, for which there is room; returns where they end.
+// Writes decimal digits, for which there must be room; returns their end.
 char* write_number(char* to, pid_t number) {
   char digits[16];
   char* first = std::end(digits);
@@ -45,7 +45,7 @@ char* write_number(char* to, pid_t number) {
   return to + count;
 }
 
-// Fills in what /proc says of `process.pid`; whether it lives.
+// Reads the state of `process.pid` from /proc; false if it is not alive.
 bool look_up(int proc, ScannedProcess& process) {
   char path[32];
   std::memcpy(write_number(path, process.pid), "/stat", sizeof "/stat");
@@ -57,7 +57,7 @@ bool look_up(int proc, ScannedProcess& process) {
   stat[size] = '\0';
   const auto fields = stat_fields(stat);
   if (!fields || fields->state == 'X') return false;
-  // Or only its first thread has ended.
+  // Otherwise only its first thread has ended.
   if (fields->state == 'Z' && has_ended(process.pid)) return false;
   process.parent = fields->parent;
   process.group = fields->group;
@@ -66,7 +66,7 @@ bool look_up(int proc, ScannedProcess& process) {
   return true;
 }
 
-// Calls `found` with each number in /proc.
+// Calls `found` with each pid in /proc.
 template <typename Found>
 void for_each_pid(int proc, Found found) {
   if (::lseek(proc, 0, SEEK_SET) != 0) return;
@@ -84,7 +84,7 @@ void for_each_pid(int proc, Found found) {
   }
 }
 
-// Marks what descends from this process, but for some.
+// Marks the descendants of this process, except strangers.
 template <typename IsStranger>
 void mark_ours(ScannedProcess* all, std::size_t count, IsStranger is_stranger) {
   const auto self = ::getpid();
@@ -94,7 +94,7 @@ void mark_ours(ScannedProcess* all, std::size_t count, IsStranger is_stranger) {
   if (!std::is_sorted(all, all + count, by_number)) {
     std::sort(all, all + count, by_number);
   }
-  // Null if that is not known to be ours.
+  // Null if it is not known to be ours.
   const auto parent_of = [&](const ScannedProcess& process) -> const ScannedProcess* {
     ScannedProcess wanted;
     wanted.pid = process.parent;
@@ -102,7 +102,7 @@ void mark_ours(ScannedProcess* all, std::size_t count, IsStranger is_stranger) {
     const bool is_found = found != all + count && found->pid == process.parent;
     return is_found && found->is_ours ? found : nullptr;
   };
-  // Numbers wrap around, so a child can stand before its parent: until nothing new.
+  // Pids wrap around, so a child can precede its parent: repeat until nothing changes.
   for (bool grew = true; grew;) {
     grew = false;
     for (std::size_t i = 0; i < count; ++i) {
@@ -145,9 +145,9 @@ bool ProcessScan::open() {
     errno = 0;
     return false;
   }
-  // One thread, so one list.
+  // There is only one thread, so one list.
   children_ = Fd(::openat(proc_.get(), "thread-self/children", O_RDONLY | O_CLOEXEC));
-  return children_ || errno == ENOENT;  // not every kernel lists them
+  return children_ || errno == ENOENT;  // not every kernel has the list
 }
 
 bool ProcessScan::is_stranger(pid_t pid) const {
@@ -164,7 +164,7 @@ ProcessScan::Children ProcessScan::children() {
                               static_cast<off_t>(size));
     if (more < 0) is_listed = false;
     if (more <= 0) break;
-    // What comes in pieces can change in between.
+    // A list that is read in pieces can change in between.
     if (size > 0) found.is_all = false;
     size += static_cast<std::size_t>(more);
   }
@@ -174,7 +174,7 @@ ProcessScan::Children ProcessScan::children() {
     while (*at != '\0') {
       char* end = nullptr;
       const auto pid = std::strtol(at, &end, 10);
-      // What stands at the very end may be cut off.
+      // The last number may be truncated.
       if (end == at || *end == '\0' || found.count == most_children) {
         found.is_all = false;
         break;
@@ -219,12 +219,12 @@ bool ProcessScan::is_empty(pid_t keep) {
       const auto child = found.first[i];
       if (child == keep) continue;
       const auto ended = ::waitpid(child, nullptr, WNOHANG);
-      // One that is not ours is no sign of life: it was read in another namespace.
+      // A pid that is not our child's was read in another namespace.
       if (ended == child) reaped = true;
       if (ended == 0) any = true;
     }
     if (any) return false;
-    // What has ended since the list was read may have left us children of its own.
+    // A process that has ended since the list was read may have left its children to us.
     if (!reaped) return found.is_all;
   }
 }
@@ -237,10 +237,10 @@ bool ProcessScan::is_shown(pid_t pid) const {
 
 int ProcessScan::send(const ScannedProcess& process, int signal) const {
   const Fd target(open_pidfd(process.pid));
-  const bool can_open = target || errno != ENOSYS;  // else an old kernel
+  const bool can_open = target || errno != ENOSYS;  // otherwise an old kernel
   if (!target && errno == ESRCH) return ESRCH;
-  // The number may have passed to another between the scan and the opening, and so may
-  // that of the parent before.
+  // The pid may have been reused between the scan and pidfd_open, and so may the
+  // parent's.
   ScannedProcess now;
   now.pid = process.pid;
   if (!look_up(proc_.get(), now) || now.started != process.started) return ESRCH;
@@ -253,7 +253,7 @@ int ProcessScan::send(const ScannedProcess& process, int signal) const {
     }
   }
   if (target) return send_signal(target.get(), signal) ? 0 : errno;
-  // No descriptor is left: it is found again when its parent has ended.
+  // No descriptor is left: the process is found again when its parent has ended.
   if (can_open && now.parent != ::getpid()) return ESRCH;
   return ::kill(process.pid, signal) == 0 ? 0 : errno;
 }

@@ -1,5 +1,5 @@
-// Finds processes without allocating memory: for the guardian, whose work must not depend
-// on how much of anything is left.
+// Finds processes without allocating memory, for the guardian, which has to work when
+// memory is exhausted.
 #pragma once
 
 #include <sys/types.h>
@@ -18,52 +18,51 @@ struct ScannedProcess {
   pid_t group = 0;
   std::int64_t started = 0;         // in ticks since boot
   unsigned long long caught = 0;    // as in StatFields
-  std::int64_t parent_started = 0;  // as `started`; of one that is ours
+  std::int64_t parent_started = 0;  // as `started`; set if is_ours
   bool is_ours = false;             // it descends from this process
-  // What is caught by those between this process and it.
+  // Signals caught by the processes between this process and that one.
   unsigned long long caught_above = 0;
 };
 
-// One at a time: what is found stands in static memory.
+// Use one at a time: results are in static memory.
 class ProcessScan {
  public:
-  // Without `strangers`, children that are there for other reasons than the command, and
-  // what is below them.
+  // Excludes `strangers`, children that do not belong to the command, and their
+  // descendants.
   explicit ProcessScan(const std::set<pid_t>* strangers = nullptr)
       : strangers_(strangers) {}
 
-  // Opens what the others need, once and for all: what is mounted over /proc later
-  // changes nothing. False if /proc does not show this process under its own number,
-  // because it is missing or another PID namespace's; errno is then 0, or says why
-  // nothing can be opened. Who does not call it has it done by the first look.
+  // Opens /proc once, so that a later mount over it changes nothing; otherwise the first
+  // scan does. False if /proc does not show this process under its own pid, because it is
+  // not mounted or belongs to another PID namespace (errno is 0), or if it cannot be
+  // opened (errno says why).
   bool open();
 
   struct Children {
     const pid_t* first = nullptr;
     std::size_t count = 0;
-    bool is_all = true;  // else there are more
+    bool is_all = true;  // false: there are more
   };
-  // The children of this process, dead ones too, the newest last. Needs no descriptor but
-  // its own, unless the kernel lists no children: then it looks through /proc.
+  // The children of this process, including dead ones, newest last. Opens no descriptor,
+  // unless the kernel does not list children: then it scans /proc.
   Children children();
 
-  // Reaps the children that have ended, but for `keep`; whether no other is left.
+  // Reaps all children that have ended except `keep`; true if no other child is left.
   bool is_empty(pid_t keep);
 
   struct Processes {
     ScannedProcess* first = nullptr;
     std::size_t count = 0;
   };
-  // All living processes that can be seen, with `is_ours` set; none if /proc cannot be
+  // All living processes that are visible, with `is_ours` set; none if /proc cannot be
   // read.
   Processes all();
 
-  // Whether /proc shows a living process of this number.
+  // Whether /proc shows a living process with this pid.
   bool is_shown(pid_t pid) const;
 
-  // Sends `signal` to a process that all() found to be ours, and never to a later one of
-  // the same number, nor to a child of one that has the number of its parent. 0, or an
-  // errno.
+  // Sends `signal` to a process that all() reported as ours; never to a later process
+  // that reuses its pid or its parent's. Returns 0 or an errno.
   int send(const ScannedProcess& process, int signal) const;
 
  private:
@@ -75,7 +74,7 @@ class ProcessScan {
   Fd children_;
 };
 
-// What the kernel says of a number, by its own account of whose child it is.
+// The state of our child with this pid, as waitid(2) reports it; `none`: not our child.
 enum class ChildState { none, ended, stopped, lives };
 ChildState state_of_child(pid_t pid);
 

@@ -12,18 +12,17 @@ namespace dlock {
 ProcessTree::ProcessTree() {
   catches_orphans_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
   siginfo_t info{};
-  // Nearly always there are none, and nothing has to be listed.
+  // There are almost never any, and then nothing has to be listed.
   if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
   const auto children = scan_.children();
   strangers_.insert(children.first, children.first + children.count);
 }
 
-void ProcessTree::must_be_seen() {
+void ProcessTree::require_visibility() {
   if (scan_.open()) return;
-  if (errno != 0)
-    throw failure_of_named(errno, "cannot watch over the command's processes");
+  if (errno != 0) throw failure_of_named(errno, "cannot track the command's processes");
   throw Failure(Failure::Kind::misconfigured,
-                "cannot watch over the command's processes: /proc is not mounted, or "
+                "cannot track the command's processes: /proc is not mounted, or "
                 "shows another PID namespace");
 }
 
@@ -35,7 +34,7 @@ bool ProcessTree::reap_until(pid_t keep) {
     }
     if (info.si_pid == keep) return true;
     ::waitpid(info.si_pid, nullptr, WNOHANG);
-    strangers_.erase(info.si_pid);  // its number may pass to one of ours
+    strangers_.erase(info.si_pid);  // its pid may be reused by one of ours
   }
 }
 

@@ -1,4 +1,4 @@
-// Every process that descends from this one: found, and ended.
+// Finds and ends every process that descends from this one.
 #pragma once
 
 #include <sys/types.h>
@@ -7,42 +7,42 @@
 
 #include "supervise/kill_tree.hpp"
 #include "supervise/process_scan.hpp"
-#include "supervise/tell_tree.hpp"
+#include "supervise/signal_tree.hpp"
 
 namespace dlock {
 
-// What descends from this process because of the command. A shell that ran exec for
-// dlock may have left it children of its own; they are strangers to all of this.
+// The command's processes. A shell that ran dlock with exec may have left it children of
+// its own; these are excluded as strangers.
 class ProcessTree {
  public:
-  // Makes orphaned descendants our children, so that none can get away, and notes the
-  // children that are there already. Before the command is started.
+  // Makes orphaned descendants our children, so that none escapes, and records the
+  // children that exist already. Create it before the command is started.
   ProcessTree();
   ProcessTree(const ProcessTree&) = delete;
   ProcessTree& operator=(const ProcessTree&) = delete;
 
-  // Whether orphans do become our children.
+  // Whether orphans become our children.
   bool catches_orphans() const { return catches_orphans_; }
 
-  // Opens what it takes to find all of them later, whatever happens then to descriptors
-  // and mounts. Throws Failure (misconfigured: /proc does not show them; exhausted).
-  void must_be_seen();
+  // Opens what is needed to find all of them later, even without free descriptors or
+  // after a mount. Throws Failure (misconfigured: /proc does not show them; exhausted).
+  void require_visibility();
 
-  // Kills every process of the tree that a look at it finds: see kill_tree(). How many
-  // may not be killed by us.
+  // Kills every process of the tree that one scan finds: see kill_tree(). Returns how
+  // many we have no permission to kill.
   int kill(const TreeRoot& root) { return kill_tree(scan_, root); }
 
-  // Sends a signal to each once and to all of them: see tell_tree().
-  void tell(int signal, const TreeRoot& root, Clock::time_point until) {
-    tell_tree(scan_, signal, root, until);
+  // Sends a signal to each once and to all of them: see signal_tree().
+  void send(int signal, const TreeRoot& root, Clock::time_point until) {
+    signal_tree(scan_, signal, root, until);
   }
 
-  // Whether no process of the tree lives. Reaps dead children on the way, but never
-  // `keep`, whose number has to stay taken.
+  // Whether no process of the tree lives. Reaps dead children, except `keep`, whose pid
+  // must not be reused.
   bool is_empty(pid_t keep) { return scan_.is_empty(keep); }
 
-  // Reaps children that died, up to and excluding `keep`; whether `keep` is dead. Costs
-  // two system calls where nothing else died.
+  // Reaps dead children until it meets `keep`, which it does not reap; true if `keep` is
+  // dead. Costs two system calls if no other child has died.
   bool reap_until(pid_t keep);
 
  private:

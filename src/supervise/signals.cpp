@@ -13,7 +13,7 @@
 namespace dlock {
 namespace {
 
-// Left to act: they stop us along with the command, as job control wants it.
+// Not blocked: they stop us together with the command, as job control expects.
 bool is_job_control(int signal) {
   return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
@@ -43,7 +43,7 @@ std::string signal_name(int signal) {
   if (signal >= SIGRTMIN && signal <= SIGRTMAX) {
     return "RTMIN+" + std::to_string(signal - SIGRTMIN);
   }
-  // Not sigabbrev_np(), which the C library has from 2.32 on only with extensions.
+  // Not sigabbrev_np(), which the C library has only since 2.32, as an extension.
   constexpr const char* names[] = {
       "0",      "HUP",  "INT",    "QUIT", "ILL",   "TRAP", "ABRT", "BUS",
       "FPE",    "KILL", "USR1",   "SEGV", "USR2",  "PIPE", "ALRM", "TERM",
@@ -62,18 +62,18 @@ std::optional<int> signal_named(const std::string& name) {
 HeldSignals::HeldSignals() {
   ::sigemptyset(&held_);
   for (int signal = 1; signal <= SIGRTMAX; ++signal) {
-    // 32 and 33 are the C library's own.
+    // The C library uses 32 and 33 itself.
     if (signal == SIGKILL || signal == SIGSTOP || is_job_control(signal) ||
         (signal > 31 && signal < SIGRTMIN)) {
       continue;
     }
     ::sigaddset(&held_, signal);
   }
-  // Its children would be reaped behind our back, exit code and all.
+  // Otherwise the kernel would reap our children, and their exit codes would be lost.
   inherited_.child_ignored = is_ignored(SIGCHLD);
   if (inherited_.child_ignored) ::signal(SIGCHLD, SIG_DFL);
 
-  // A fault of our own ends us all the same: the kernel does not let it be blocked.
+  // A fault of our own still ends us: the kernel does not block it.
   ::sigprocmask(SIG_BLOCK, &held_, &inherited_.mask);
 }
 
@@ -98,9 +98,9 @@ void SignalInbox::drain() {
     const auto count = static_cast<std::size_t>(size) / sizeof info[0];
     for (std::size_t i = 0; i < count; ++i) {
       const auto number = static_cast<int>(info[i].ssi_signo);
-      // Asked when it is sent, and not of each of sixty signals at every start.
+      // Checked when a signal arrives, instead of for sixty signals at every start.
       if (number != SIGCHLD && is_ignored(number)) continue;
-      // A write to a closed pipe or beyond a limit is an error like any other to us.
+      // dlock handles a write to a closed pipe or beyond a limit as an ordinary error.
       const bool own = info[i].ssi_pid == static_cast<std::uint32_t>(::getpid());
       if (own && (number == SIGPIPE || number == SIGXFSZ)) continue;
       if (asks_to_end(number)) told_to_end_ = true;
@@ -136,7 +136,7 @@ std::optional<int> SignalInbox::next_ending() {
 }
 
 void die_by(int signal) {
-  // The command's core, if any, is the one that matters; ours would overwrite it.
+  // Ours would overwrite the command's core file, which is the one that matters.
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   ::prctl(PR_SET_DUMPABLE, 0);

@@ -1,4 +1,4 @@
-// Signals as events, and what the command inherits of them.
+// Signals as events, and the signal state that the command inherits.
 #pragma once
 
 #include <sys/signalfd.h>
@@ -15,8 +15,8 @@
 
 namespace dlock {
 
-// The signal mask and dispositions that dlock was started with, as far as it changes
-// them; the command gets them back.
+// The signal mask and dispositions that dlock was started with and changes for itself;
+// they are restored for the command.
 struct SignalState {
   sigset_t mask{};
   bool child_ignored = false;  // SIGCHLD
@@ -24,27 +24,26 @@ struct SignalState {
 
 struct Signal {
   int number = 0;
-  bool from_kernel = false;  // the terminal's Ctrl-C, say: its whole group got it
+  bool from_kernel = false;  // for example Ctrl-C, which the whole group received
 };
 
 // Whether the default action of `signal` ends a process.
 bool ends_by_default(int signal);
 
-// Whether `signal` is how users and managers of services end a process: HUP, INT, QUIT or
-// TERM.
+// Whether `signal` is one that users and service managers end a process with: HUP, INT,
+// QUIT or TERM.
 bool asks_to_end(int signal);
 
 // "TERM" for 15, "RTMIN+1" for 35.
 std::string signal_name(int signal);
 
-// The inverse; nothing for any other text.
+// The inverse of signal_name(); nothing for any other text.
 std::optional<int> signal_named(const std::string& name);
 
-// Keeps every signal that would end dlock, and those that mean something to a command
-// (USR1, USR2, WINCH, CONT, CHLD), from acting on their own, for the rest of this
-// process. Those that were ignored are held, too, and have no effect: SignalInbox drops
-// them, and the command still ignores them. SIGTSTP, SIGTTIN and SIGTTOU still
-// stop dlock together with its command.
+// Blocks every signal that would end dlock, and those that a command may handle (USR1,
+// USR2, WINCH, CONT, CHLD), for the rest of this process. Signals that were ignored are
+// blocked, too, but have no effect: SignalInbox drops them, and the command still ignores
+// them. SIGTSTP, SIGTTIN and SIGTTOU still stop dlock together with its command.
 class HeldSignals {
  public:
   HeldSignals();
@@ -57,7 +56,7 @@ class HeldSignals {
   sigset_t held_;
 };
 
-// Queues signals that are held.
+// Queues the blocked signals.
 class SignalInbox {
  public:
   SignalInbox(asio::io_context& context, Wakeup& wakeup, const HeldSignals& held);
@@ -65,14 +64,14 @@ class SignalInbox {
 
   const SignalState& inherited() const { return inherited_; }
 
-  // The oldest signal not yet taken; looks at what is pending, too.
+  // Takes the oldest signal, including those still pending in the kernel.
   std::optional<Signal> next();
 
-  // While set, a signal that would have ended dlock makes whoever waits inside a store
-  // give up (Wakeup::give_up), since nothing has been started yet.
+  // While set, a signal that would have ended dlock interrupts a wait inside a store
+  // (Wakeup::give_up), since no command has been started yet.
   void give_up_waiting(bool wanted);
 
-  // The same for as long as it is there.
+  // Sets it for the lifetime of the object.
   class InterruptibleWait {
    public:
     explicit InterruptibleWait(SignalInbox& signals) : signals_(signals) {
@@ -86,7 +85,7 @@ class SignalInbox {
     SignalInbox& signals_;
   };
 
-  // Whether a signal has come that asks to end, whatever became of it.
+  // Whether any signal has arrived for which asks_to_end() holds.
   bool was_told_to_end() const { return told_to_end_; }
 
   // Takes what is queued up to and including the first signal that would have ended
@@ -104,9 +103,9 @@ class SignalInbox {
   std::optional<Readable> readable_;
 };
 
-// Ends this process by `signal`, so that a shell sees what it would have seen of the
-// command; without a core of dlock's own. As PID 1, which signals do not end, or where
-// that fails, by exit status 128 + signal.
+// Ends this process by `signal`, so that a shell sees the status of the command; writes
+// no core file. As PID 1, which signals do not end, or if that fails, exits with
+// 128 + signal.
 [[noreturn]] void die_by(int signal);
 
 }  // namespace dlock

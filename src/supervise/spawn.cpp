@@ -18,7 +18,7 @@
 namespace dlock {
 namespace {
 
-// A number in decimal, without allocation.
+// Formats a number in decimal, without allocation.
 class Digits {
  public:
   explicit Digits(std::int64_t number) {
@@ -37,14 +37,14 @@ iovec part(std::string_view text) {
   return {const_cast<char*>(text.data()), text.size()};
 }
 
-// What the child says to its suspended parent, in memory that both have.
+// The child's report to its suspended parent, in shared memory.
 struct Begun {
   volatile Clock::rep at = 0;
   volatile int error = 0;  // stays 0 if exec succeeds
   volatile std::size_t failed_path = 0;
 };
 
-// The same in memory that a child of fork(2) shares.
+// The same in memory shared with a child of fork(2).
 class SharedBegun {
  public:
   explicit SharedBegun(bool is_wanted) {
@@ -59,21 +59,19 @@ class SharedBegun {
   SharedBegun(const SharedBegun&) = delete;
   SharedBegun& operator=(const SharedBegun&) = delete;
 
-  Begun* get() const {
-    return begun_;
-  }  // null if it is not wanted, or there is no memory
+  Begun* get() const { return begun_; }  // null if not requested, or without memory
 
  private:
   Begun* begun_ = nullptr;
 };
 
-// What the child does before exec: system calls only, on memory that was prepared before,
-// for after vfork it shares all of it with the suspended parent.
+// The child's steps before exec: only system calls, on memory that was prepared before,
+// because after vfork it shares all memory with the suspended parent.
 struct Start {
   const SpawnPlan& plan;
   const Launch& launch;
   Begun& begun;
-  int cgroup_to_enter = -1;  // it was not born there
+  int cgroup_to_enter = -1;  // -1: it was created inside, or there is none
 
   void run() const {
     if (cgroup_to_enter >= 0) enter_cgroup(cgroup_to_enter);
@@ -88,7 +86,7 @@ struct Start {
     begun.error = failed.number;
   }
 
-  // That it cannot be written (a full disk) keeps nobody from anything.
+  // A failure to write it (a full disk) is ignored.
   void write_note(Clock::duration now) const {
     const auto& note = *plan.note;
     const Digits pid(::getpid());
@@ -96,8 +94,8 @@ struct Start {
     const iovec parts[] = {part(note.before_pid), part(pid.text()),
                            part(note.before_time), part(time.text()), part(note.after)};
     if (::writev(note.file.get(), parts, 5) >= 0 || errno != EFBIG) return;
-    // The file is at the limit of its size, for which there is a signal. It must not
-    // wait for the command to unblock it.
+    // The write exceeded a file size limit, which raised SIGXFSZ. It must not stay
+    // pending until the command unblocks it.
     sigset_t limit;
     ::sigemptyset(&limit);
     ::sigaddset(&limit, SIGXFSZ);
@@ -142,7 +140,7 @@ std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan) {
     begun = &own;
     spawned.pid = started_by_vfork({plan, launch, own, plan.cgroup});
   }
-  // As the child saw it: it may be long until this process gets to run again.
+  // As measured by the child: this process may run again much later.
   spawned.not_after = Clock::time_point(Clock::duration(begun->at));
   if (spawned.pid < 0) return failure_of_fork(errno);
   if (begun->error == 0) return spawned;

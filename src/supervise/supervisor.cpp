@@ -11,8 +11,8 @@ namespace dlock {
 
 bool has_reached_command(const Signal& signal, const SupervisionPlan& plan) {
   if (plan.own_group || !signal.from_kernel) return false;
-  // Only a hangup goes to the session's leader alone. Other sources (an alarm, a limit)
-  // are this process's own.
+  // A hangup goes only to the session's leader. Other sources (an alarm, a limit) concern
+  // only this process.
   if (signal.number == SIGHUP) return ::getsid(0) != ::getpid();
   return signal.number == SIGINT || signal.number == SIGQUIT ||
          signal.number == SIGWINCH || signal.number == SIGCONT;
@@ -27,7 +27,7 @@ std::string unkillable(int count) {
 }
 
 std::string not_gone() {
-  return "the command's processes are killed but not gone, or start others all the time; "
+  return "the command's processes were killed but are not gone, or keep starting others; "
          "keeping the lock until they are gone";
 }
 

@@ -1,4 +1,4 @@
-// Runs the command, and ends its processes when they have to end.
+// Runs the command, and ends its processes when they must end.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -16,46 +16,46 @@
 
 namespace dlock {
 
-// What is known of a command only once the lock is ours.
+// The parameters of a command that are known only once the lock is granted.
 struct StartPlan {
   std::vector<std::string> environment;
-  // Until when the lease surely holds that it starts on.
+  // Until when the lease holds for certain.
   Clock::time_point deadline = Clock::time_point::max();
-  int session = -1;  // a close-on-exec descriptor to pass on all the same
-  int output = -1;   // to be its standard output; one that the guardian knows, if any
-  const StartNote* note = nullptr;  // to be written by the command's process
+  int session = -1;  // a close-on-exec descriptor that the command inherits anyway
+  int output = -1;   // its standard output; the one the guardian was given, if any
+  const StartNote* note = nullptr;  // the command's process writes it
 };
 
-// The process boundary: knows deadlines, not stores. One command.
+// Supervises one command. It knows deadlines, not stores.
 class Supervisor : public LeaseWatcher {
  public:
-  // Starts the command. Signals that came meanwhile are passed on whoever sent them:
-  // the terminal's may have come before there was a command in the group.
+  // Starts the command. Signals that arrived meanwhile are forwarded whoever sent them:
+  // the terminal may have sent one before the command was in the group.
   virtual asio::awaitable<std::variant<Spawned, SpawnFailure>> start(StartPlan plan) = 0;
 
-  // Passes signals on and ends what has to end, until nothing is left of the command
-  // that the plan wants to wait for. Its process is reaped only behind that, so that its
-  // number and its group's cannot pass to strangers meanwhile. After start() succeeded.
+  // Forwards signals and ends processes that must end, until no process is left that the
+  // plan waits for. The command's process is reaped only after that, so that its pid and
+  // process group are not reused meanwhile. Call it after start() has succeeded.
   virtual asio::awaitable<Ended> ended() = 0;
 
-  // After ended(): whatever process did that may end, too.
+  // After ended(): lets the guardian, if any, exit.
   virtual void let_go() {}
 
-  // Until when the lease surely held, as far as it was told.
+  // Until when the lease was last known to hold for certain.
   virtual Clock::time_point deadline() const = 0;
 };
 
-// Whether a signal that dlock got came to the command as well: the terminal sends to its
-// whole foreground group.
+// Whether the command received this signal as well: the terminal signals its whole
+// foreground group.
 bool has_reached_command(const Signal& signal, const SupervisionPlan& plan);
 
-// Whether a signal is one to pass on at all.
+// Whether a signal is forwarded at all.
 bool is_for_command(int signal);
 
-// What to say of processes that we may not end.
+// The message about processes that we have no permission to kill.
 std::string unkillable(int count);
 
-// What to say of processes that are killed, and are not gone for long.
+// The message about processes that were killed and are still not gone.
 std::string not_gone();
 
 // Whether this process has a controlling terminal.

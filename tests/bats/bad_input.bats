@@ -344,7 +344,7 @@ run_refuses() {  # <exit code> <option>...
 @test "what a quorum cannot do is refused before any of its servers is asked" {
   local quorum=redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3
   refuses 78 --store "$quorum" run --slots 2 job -- touch "$started"
-  assert_output_contains 'a quorum has no --slots'
+  assert_output_contains 'a quorum does not support --slots'
   refuses 78 --store "$quorum" limit job 1/s
   refuses 78 --store "$quorum" cache job -- touch "$started"
   refuses 78 --store "$quorum" run --ttl 2m job -- touch "$started"
@@ -359,9 +359,9 @@ run_refuses() {  # <exit code> <option>...
   refuses 78 --store redis+cluster://a,b/2 run job -- touch "$started"
   assert_output_contains 'only database 0'
   refuses 78 --store etcd://:secret@a run job -- touch "$started"
-  assert_output_contains 'etcd knows no password without a user'
+  assert_output_contains 'etcd needs a user for the password'
   refuses 78 --store redis+sentinel://a,b:70000/m run job -- touch "$started"
-  assert_output_contains 'sentinel 2: the port has to be a number from 1 to 65535'
+  assert_output_contains 'sentinel 2: the port must be a number from 1 to 65535'
   refuses 78 --store redis://a,b run job -- touch "$started"
   assert_output_contains redis+sentinel://
 }

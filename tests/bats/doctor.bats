@@ -50,7 +50,7 @@ file_of() {  # <name>
   run dlock doctor
 
   assert_status 0
-  assert_found info directory 'does not exist yet' 'nothing: the first lock creates it'
+  assert_found info directory 'does not exist yet' 'nothing to do: the first lock creates it'
   [[ ! -e $store ]]
 }
 
@@ -99,7 +99,7 @@ file_of() {  # <name>
   run dlock doctor
 
   assert_status 2
-  assert_found error directory 'everybody may write to it' "chmod o-w $store"
+  assert_found error directory 'everyone can write to it' "chmod o-w $store"
   assert_equal "${lines[-1]}" "1 error in local:$store"
 }
 
@@ -121,7 +121,7 @@ file_of() {  # <name>
   run inside setpriv --reuid 1234 --clear-groups "$DLOCK_BIN" doctor --store local:/mnt/store
 
   assert_status 2
-  assert_found error directory 'may not write to /mnt/store'
+  assert_found error directory 'cannot write to /mnt/store'
 }
 
 @test "a link in the place of a directory is an error" {
@@ -252,7 +252,7 @@ file_of() {  # <name>
   run timeout 10 dlock doctor --store-timeout 200ms
 
   assert_status 2
-  assert_found error state "kept busy for 200ms by process $busy" 'see what that process waits for'
+  assert_found error state "kept busy for 200ms by process $busy" 'check what that process waits for'
 }
 
 @test "the state of an earlier boot that nobody removes is a warning" {
@@ -287,7 +287,7 @@ file_of() {  # <name>
   run dlock doctor
 
   assert_status 0
-  assert_found info files wake- 'nothing: whoever comes next removes them'
+  assert_found info files wake- 'nothing to do: the next run removes them'
 }
 
 @test "a leftover draft is reported once it is old" {
@@ -314,7 +314,7 @@ file_of() {  # <name>
   run inside dlock doctor --store local:/mnt/store
 
   assert_status 2
-  assert_found error space '0 KiB left' 'make room'
+  assert_found error space '0 KiB free' 'free space'
 }
 
 @test "a disk that is nearly full is a warning" {
@@ -324,7 +324,7 @@ file_of() {  # <name>
   run inside dlock doctor --store local:/mnt/store
 
   assert_status 1
-  assert_found warning space '8 MiB left'
+  assert_found warning space '8 MiB free'
 }
 
 @test "a file system on which no file can be made is an error" {

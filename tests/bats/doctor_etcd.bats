@@ -25,8 +25,8 @@ teardown() {
     assert_found ok "$check" ''
   done
   assert_found ok reachable '3 of 3'
-  assert_found ok members '3, of which 1 can be lost'
-  assert_found ok leases 'grants 2.0s or more'
+  assert_found ok members '3, of which 1 may fail'
+  assert_found ok leases 'the shortest lease is 2.0s'
   assert_found info clocks 'not checked'
 }
 
@@ -60,7 +60,7 @@ teardown() {
   run dlock doctor --store-timeout 500ms
 
   assert_status 2
-  assert_found error leader 'knows none' 'bring back'
+  assert_found error leader 'has no leader' 'restore members'
 }
 
 leads_no_more() { ! etcd_serves "$1"; }
@@ -74,7 +74,7 @@ leads_no_more() { ! etcd_serves "$1"; }
 
   assert_status 2
   assert_between $(($(now_ms) - begin)) 300 3000
-  assert_found error reachable '0 of 1; 127.0.0.1' 'see that etcd runs there'
+  assert_found error reachable '0 of 1; 127.0.0.1' 'check that etcd runs there'
 }
 
 @test "a cluster of two is a warning" {
@@ -83,7 +83,7 @@ leads_no_more() { ! etcd_serves "$1"; }
   run dlock doctor
 
   assert_status 1
-  assert_found warning members '2, of which 0 can be lost' 'have three or five'
+  assert_found warning members '2, of which 0 may fail' 'run three or five'
 }
 
 @test "members that are not named are told of" {
@@ -116,7 +116,7 @@ leads_no_more() { ! etcd_serves "$1"; }
   run dlock doctor
 
   assert_status 2
-  assert_found error quota 'alarm NOSPACE' 'etcdctl compact'
+  assert_found error quota 'alarm NOSPACE' 'run etcdctl compact'
   assert_found error work 'database space exceeded'
 }
 
@@ -132,18 +132,18 @@ fill_database() {
   use_etcd_store
   export DLOCK_USER=root DLOCK_PASSWORD=secret
   run dlock doctor
-  assert_found warning login 'anybody can write there'
+  assert_found warning login 'anyone can write to the cluster'
 
   etcdctl user add root:secret > /dev/null
   etcdctl user grant-role root root > /dev/null
   etcdctl auth enable > /dev/null
   run dlock doctor
   assert_status 0
-  assert_found info login 'as the user root; each login takes a member' 'where many runs start'
+  assert_found info login 'user root; each run logs in, which takes a member' 'where many runs start'
   DLOCK_PASSWORD=wrong run dlock doctor
 
   assert_status 2
-  assert_found error login 'login refused' 'give a user'
+  assert_found error login 'login refused' 'set a user'
 }
 
 @test "a user without the rights to the namespace is told which to grant" {

@@ -49,11 +49,11 @@ as_admin() {
   run dlock doctor
 
   assert_status 0
-  assert_found ok rights 'the user dlock may do all that locks need'
+  assert_found ok rights 'user dlock has all permissions that locks need'
   assert_found ok version .
   assert_found ok role 'a primary'
   assert_found ok clock ''
-  assert_found info persistence 'INFO was refused' 'ask as a user who may (ACL SETUSER dlock +info'
+  assert_found info persistence 'INFO was refused' 'grant the permission: ACL SETUSER dlock +info'
   assert_found info eviction 'INFO was refused'
   assert_found info replicas 'INFO was refused'
   assert_output_contains 'no problems found; 3 checks could not be made in '
@@ -67,7 +67,7 @@ as_admin() {
   use_good_server
 
   run dlock doctor
-  assert_found ok round-trip 'the median of 20; good for a --ttl of 500ms or more'
+  assert_found ok round-trip 'the median of 20; fast enough for a --ttl of 500ms or more'
   run dlock doctor --json
 
   [[ $(json '.round_trip_ms > 0 and .round_trip_ms < 100 and .smallest_ttl_ms == 500') == true ]]
@@ -94,7 +94,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 2
-  assert_found error reachable "cannot reach $redis_socket" 'see that it runs'
+  assert_found error reachable "cannot reach $redis_socket" 'check that the server runs'
 }
 
 @test "a server that answers nothing is an error when the store's time is over" {
@@ -116,7 +116,7 @@ as_admin() {
   run timeout 20 dlock doctor --store-timeout 300ms
 
   assert_status 2
-  assert_found error reachable 'did not answer within 300ms' 'it answered at first'
+  assert_found error reachable 'did not answer within 300ms' 'the server replied at first'
 }
 
 @test "a wrong password is an error" {
@@ -139,7 +139,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 2
-  assert_found error login 'the server wants a login' 'give a password'
+  assert_found error login 'the server requires a login' 'set a password'
 }
 
 @test "a database that is not there is an error" {
@@ -148,7 +148,7 @@ as_admin() {
   run dlock doctor --store "redis+unix:$redis_socket?db=99"
 
   assert_status 2
-  assert_found error login 'no database 99' 'correct the URL'
+  assert_found error login 'no database 99' 'correct the store URL'
 }
 
 @test "commands that the user may not call are named, each of those that locks need" {
@@ -162,7 +162,7 @@ as_admin() {
     run dlock doctor
 
     assert_status 2
-    assert_found error rights "the user dlock may not call ${right#+}" "ACL SETUSER dlock $right"
+    assert_found error rights "user dlock may not call ${right#+}" "ACL SETUSER dlock $right"
     redis ACL SETUSER dlock "$right"
   done
 }
@@ -203,7 +203,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 2
-  assert_found error rights 'may not use all keys dlock:*' 'ACL SETUSER dlock ~dlock:*'
+  assert_found error rights 'may not access all keys dlock:*' 'ACL SETUSER dlock ~dlock:*'
   refute_output_contains 'may not call'
 }
 
@@ -213,7 +213,7 @@ as_admin() {
   run dlock doctor --namespace shop
 
   assert_status 2
-  assert_found error rights 'may not use all keys shop:*'
+  assert_found error rights 'may not access all keys shop:*'
 }
 
 @test "a user who may only read the keys is told so" {
@@ -223,7 +223,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 2
-  assert_found error rights 'may not use all keys dlock:*'
+  assert_found error rights 'may not access all keys dlock:*'
 }
 
 @test "a server that keeps nothing is a warning" {
@@ -233,7 +233,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 1
-  assert_found warning persistence 'none: a restart forgets every lock' 'CONFIG SET appendonly yes'
+  assert_found warning persistence 'none: a restart loses every lock' 'CONFIG SET appendonly yes'
   assert_output_contains '1 warning in '
 }
 
@@ -253,7 +253,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 1
-  assert_found warning eviction 'allkeys-lru can drop locks' 'CONFIG SET maxmemory-policy noeviction'
+  assert_found warning eviction 'allkeys-lru can evict held locks' 'CONFIG SET maxmemory-policy noeviction'
 }
 
 @test "an eviction policy without a limit is only told" {
@@ -262,7 +262,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 0
-  assert_found info eviction 'volatile-ttl drops nothing'
+  assert_found info eviction 'volatile-ttl evicts nothing'
 }
 
 @test "memory that is full is an error" {
@@ -271,7 +271,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 2
-  assert_found error work 'OOM' 'give it more memory'
+  assert_found error work 'OOM' 'raise maxmemory'
 }
 
 # Starts a replica of the server, whose port has to be $redis_port.
@@ -322,7 +322,7 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   run dlock doctor
 
   assert_status 0
-  assert_found ok replicas '1, which writes wait for'
+  assert_found ok replicas '1; writes require replicas'
 }
 
 @test "a primary that waits for more replicas than there are is an error" {
@@ -331,7 +331,7 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   run dlock doctor
 
   assert_status 2
-  assert_found error work 'NOREPLICAS' 'bring its replicas back'
+  assert_found error work 'NOREPLICAS' 'restore its replicas'
 }
 
 @test "a node of a cluster is an error" {
@@ -343,7 +343,7 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   run dlock doctor
 
   assert_status 2
-  assert_found error cluster 'a member of a cluster' 'use redis+cluster:'
+  assert_found error cluster 'a member of a cluster' 'use a redis+cluster://'
 }
 
 # Stands between dlock and the server, and alters what that says.
@@ -362,7 +362,7 @@ alter() {  # <perl, as altered has it>
   run dlock doctor
 
   assert_status 2
-  assert_found error version 'is too old' 'dlock needs Redis 6.2, Valkey 7.2 or later'
+  assert_found error version 'is too old' 'upgrade: dlock needs Redis 6.2 or later, or Valkey 7.2 or later'
 }
 
 @test "clocks that are far apart are told, and harmless" {

@@ -188,11 +188,11 @@ END
     78 | dlock --store nowhere: list               | --store: store 'nowhere:': unknown kind of store (*local:*)
     78 | dlock --store local:dir list              | --store: store 'local:dir': *absolute*
     78 | dlock --store none:/dir list              | --store: store 'none:/dir': *
-    78 | dlock --store etcd://host/x list          | --store: store 'etcd://host/x': nothing can follow the servers
-    78 | dlock --store redis://host:0 list         | --store: store 'redis://host...': the port has to be a number from 1 to 65535
+    78 | dlock --store etcd://host/x list          | --store: store 'etcd://host/x': nothing may follow the servers
+    78 | dlock --store redis://host:0 list         | --store: store 'redis://host...': the port must be a number from 1 to 65535
     78 | dlock --store redis://host/x list         | --store: store 'redis://host/x': *
     78 | dlock --store redis+unix:path list        | --store: store 'redis+unix:path': *absolute*
-    78 | dlock --store redis://user:secret@host:x list | --store: store '...@host:x': the port has to be a number from 1 to 65535
+    78 | dlock --store redis://user:secret@host:x list | --store: store '...@host:x': the port must be a number from 1 to 65535
 END
 }
 
@@ -230,8 +230,8 @@ END
   chmod 777 open
   echo > empty
   assert_says << 'END'
-    78 | dlock --store "local:$PWD/file" list       | */file is not a directory (nor may it be a link)
-    77 | dlock --store "local:$PWD/open" list       | the directory */open is not safe to use: everybody may write to it
+    78 | dlock --store "local:$PWD/file" list       | */file is not a directory (a link is not allowed)
+    77 | dlock --store "local:$PWD/open" list       | the directory */open is not safe to use: everyone can write to it
     78 | dlock run --report /no/such/file job -- true | job: cannot write the report to /no/such/file: No such file or directory
     78 | dlock renew --token-file missing job       | --token-file: *missing: No such file or directory
     64 | dlock renew --token-file empty job         | --token-file: *
@@ -295,8 +295,8 @@ END
     77 | dlock --password-file wrong list                | *: login refused: WRONGPASS *
     78 | dlock --password-file missing list              | password file */missing: No such file or directory
     78 | dlock --password-file "$PWD" list               | password file *: not a regular file
-    78 | env -u DLOCK_PASSWORD_FILE dlock list           | *: user 'dlock' without a password (--password-file or DLOCK_PASSWORD)
+    78 | env -u DLOCK_PASSWORD_FILE dlock list           | *: no password for user 'dlock': use --password-file or DLOCK_PASSWORD
     77 | env -u DLOCK_PASSWORD_FILE DLOCK_USER=mute DLOCK_PASSWORD=secret dlock status job | *NOPERM*
-    78 | dlock run list -- true                          | list: *: the lock's key holds something that is no lock: *
+    78 | dlock run list -- true                          | list: *: the lock's key does not hold a lock: *
 END
 }

@@ -101,7 +101,7 @@ enable_login() {
 
   assert_status 69
   assert_one_line
-  assert_output_contains 'does it want TLS (etcds://)?'
+  assert_output_contains 'does it require TLS (etcds://)?'
 }
 
 # What use_private_store makes can be made once.
@@ -182,11 +182,11 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   run dlock run job -- echo started
   assert_status 77
   assert_one_line
-  assert_output_contains 'it wants a login'
+  assert_output_contains 'login required: use --user'
   run dlock --user jobs run job -- echo started
 
   assert_status 78
-  assert_output_contains "user 'jobs' without a password"
+  assert_output_contains "no password for user 'jobs'"
 }
 
 @test "a cluster that wants no login yet takes those who have one" {

@@ -189,7 +189,7 @@ assert_each_refused() {  # <code>
 
   run_any run job -- ./script
 
-  assert_output_contains './script: exec format error: a script that has no #! line'
+  assert_output_contains './script: exec format error: a script without a #! line'
   assert_not_started 126
 }
 
@@ -199,7 +199,7 @@ assert_each_refused() {  # <code>
 
   run_any run job -- ./binary
 
-  assert_output_contains './binary: exec format error: a program for another kind of machine'
+  assert_output_contains './binary: exec format error: a program for another architecture'
   assert_not_started 126
 }
 

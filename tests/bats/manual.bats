@@ -235,7 +235,7 @@ wait w D'
 @test "doctor asks for the rights that the manual has" {
   rights() { grep -o '+[^ ]*' | sort; }
 
-  assert_equal "$(table src/store/redis/rights.hpp needed_rights |
+  assert_equal "$(table src/store/redis/permissions.hpp needed_permissions |
     grep -oE '\{"[a-z|]+"' | sed -E 's/\{"(.*)"/+\1/' | sort)" \
     "$(sed -n '/^ACL SETUSER/,/^\.Ed/p' "$DLOCK_SOURCE/man/dlock.1" | rights)"
 }

@@ -465,9 +465,9 @@ give_back_by_hand() {
   redis RPUSH 'dlock:{job}' 1
 
   run dlock run job -- echo started
-  assert_refused 78 "the lock's key holds something that is no lock"
+  assert_refused 78 "the lock's key does not hold a lock"
   run dlock status job
-  assert_refused 78 "the lock's key holds something that is no lock"
+  assert_refused 78 "the lock's key does not hold a lock"
 }
 
 @test "a key that is no lock does not keep others from the list" {
@@ -747,7 +747,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
 
   run dlock run job -- echo started
 
-  assert_refused 78 "user 'dlock' without a password"
+  assert_refused 78 "no password for user 'dlock'"
   assert_told_nothing
 }
 
@@ -756,7 +756,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
 
   run dlock run job -- echo started
 
-  assert_refused 77 "it wants a password: --password-file or DLOCK_PASSWORD"
+  assert_refused 77 "password required: use --password-file or DLOCK_PASSWORD"
 }
 
 @test "a refused login is not waited for" {

@@ -221,7 +221,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
 
   assert_status 69
   assert_one_line
-  assert_output_contains '; does it want TLS (rediss://)?'
+  assert_output_contains '; does it require TLS (rediss://)?'
 }
 
 @test "TLS before version 1.2 is not spoken" {

@@ -115,7 +115,7 @@ TEST_F(Acquire, with_patience_a_lock_is_granted_once_it_is_released) {
   EXPECT_TRUE(is_granted(task));
 }
 
-TEST_F(Acquire, whoever_waits_is_told_by_whom_and_in_which_place) {
+TEST_F(Acquire, a_waiter_is_told_the_holder_and_its_position) {
   occupy();
   std::vector<Busy> told;
   patience_.waiting = [&](const Busy& busy) {
@@ -131,7 +131,7 @@ TEST_F(Acquire, whoever_waits_is_told_by_whom_and_in_which_place) {
   EXPECT_EQ(told[0].holders.size(), 1u);
 }
 
-TEST_F(Acquire, nobody_is_told_to_wait_for_a_free_lock) {
+TEST_F(Acquire, no_wait_is_reported_for_a_free_lock) {
   bool told = false;
   patience_.waiting = [&](const Busy&) {
     told = true;
@@ -149,7 +149,7 @@ TEST_F(Acquire, a_lock_is_busy_when_the_patience_is_over) {
   EXPECT_TRUE(is_busy(acquire_until(Clock::now() + milliseconds(20))));
 }
 
-TEST_F(Acquire, a_patience_that_is_over_already_is_none) {
+TEST_F(Acquire, a_wait_that_is_already_over_is_no_wait) {
   occupy();
 
   EXPECT_TRUE(is_busy(acquire_until(Clock::now() - milliseconds(1))));
@@ -227,7 +227,7 @@ TEST_F(Acquire, a_grant_whose_reply_was_lost_is_found_again) {
             service_.locks[claim_.lock].holders.at(0).fence);
 }
 
-TEST_F(Acquire, whoever_tries_again_is_told_why) {
+TEST_F(Acquire, a_retry_is_reported_with_its_reason) {
   break_calls(failing({1}, Failure::Kind::unreachable));
   std::vector<std::string> told;
   patience_.retrying = [&](const Failure& failure) { told.emplace_back(failure.what()); };
@@ -257,7 +257,7 @@ TEST_F(Acquire, a_store_that_is_misconfigured_is_not_asked_again) {
   EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::misconfigured);
 }
 
-TEST_F(Acquire, a_want_of_resources_is_not_waited_out) {
+TEST_F(Acquire, a_lack_of_resources_is_not_waited_out) {
   break_calls(failing({1}, Failure::Kind::exhausted));
 
   EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::exhausted);

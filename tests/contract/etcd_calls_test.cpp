@@ -199,8 +199,8 @@ TEST_F(OneEtcd, a_watch_tells_what_happens_while_calls_are_made_on_its_connectio
   put(calls_, "other", "value");
   const auto heard = result_of(context_, watch.next(soon(), wakeup_));
 
-  EXPECT_EQ(quiet.kind, Heard::Kind::nothing);
-  ASSERT_EQ(heard.kind, Heard::Kind::events);
+  EXPECT_EQ(quiet.kind, WatchUpdate::Kind::nothing);
+  ASSERT_EQ(heard.kind, WatchUpdate::Kind::events);
   ASSERT_EQ(heard.events.size(), 1U);
   EXPECT_EQ(heard.events[0].kind, Event::Kind::put);
   EXPECT_EQ(heard.events[0].pair.value, "value");
@@ -225,7 +225,7 @@ TEST_F(OneEtcd, a_watch_hears_of_several_keys_and_of_deletions_with_what_was_the
   std::vector<Event> events;
   while (events.size() < 2) {
     const auto heard = result_of(context_, watch.next(soon(), wakeup_));
-    ASSERT_EQ(heard.kind, Heard::Kind::events);
+    ASSERT_EQ(heard.kind, WatchUpdate::Kind::events);
     events.insert(events.end(), heard.events.begin(), heard.events.end());
   }
 
@@ -251,7 +251,7 @@ TEST_F(OneEtcd, a_watch_from_a_revision_tells_what_has_happened_since) {
 TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_as_they_were) {
   Watch watch(calls_);
   result_of(context_, watch.start({watch_of("interrupted")}, soon(), wakeup_));
-  Task<Heard> waiting(context_, watch.next(soon(), wakeup_));
+  Task<WatchUpdate> waiting(context_, watch.next(soon(), wakeup_));
   context_.restart();
   context_.run_for(milliseconds(5));
   wakeup_.give_up(true);
@@ -265,11 +265,12 @@ TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_as_they_
 
   put(calls_, "interrupted", "value");
 
-  EXPECT_EQ(result_of(context_, watch.next(soon(), wakeup_)).kind, Heard::Kind::events);
+  EXPECT_EQ(result_of(context_, watch.next(soon(), wakeup_)).kind,
+            WatchUpdate::Kind::events);
 }
 
 // The waits of a connection are of one who may be gone before it.
-TEST_F(OneEtcd, whoever_waits_now_is_woken_and_not_who_waited_before) {
+TEST_F(OneEtcd, the_current_waiter_is_woken_and_not_an_earlier_one) {
   Watch watch(calls_);
   {
     Wakeup first(context_);
@@ -277,12 +278,12 @@ TEST_F(OneEtcd, whoever_waits_now_is_woken_and_not_who_waited_before) {
     result_of(context_, watch.next(soon(milliseconds(5)), first));
   }
   Calls other(context_, servers_->access(), seconds(2));
-  Task<Heard> waiting(context_, watch.next(soon(), wakeup_));
+  Task<WatchUpdate> waiting(context_, watch.next(soon(), wakeup_));
   const auto began = Clock::now();
 
   put(other, "handed", "value");
 
-  EXPECT_EQ(waiting.result().kind, Heard::Kind::events);
+  EXPECT_EQ(waiting.result().kind, WatchUpdate::Kind::events);
   EXPECT_LT(Clock::now() - began, seconds(2));
 }
 
@@ -297,8 +298,9 @@ TEST_F(OneEtcd, a_server_that_was_started_anew_is_connected_to_again) {
   servers.restart(0);
 
   EXPECT_EQ(value_of(calls, "kept"), "value");
-  EXPECT_TRUE(watch.is_interrupted());
-  EXPECT_EQ(result_of(context_, watch.next(soon(), wakeup_)).kind, Heard::Kind::deaf);
+  EXPECT_TRUE(watch.is_broken());
+  EXPECT_EQ(result_of(context_, watch.next(soon(), wakeup_)).kind,
+            WatchUpdate::Kind::broken);
 }
 
 TEST_F(EtcdCalls, the_next_member_answers_for_one_that_is_dead_or_has_stopped) {
@@ -329,7 +331,7 @@ TEST_F(EtcdCalls, a_minority_grants_nothing_and_says_why) {
   EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
 }
 
-TEST_F(EtcdCalls, nobody_there_is_said_within_the_budget) {
+TEST_F(EtcdCalls, an_unavailable_cluster_is_reported_within_the_budget) {
   Access access;
   access.members.push_back(
       {"127.0.0.1", static_cast<std::uint16_t>(std::stoul(free_port()))});
@@ -355,7 +357,7 @@ TEST_F(EtcdCalls, a_server_that_keeps_silent_ends_with_the_budget) {
       << failure.what();
 }
 
-TEST_F(EtcdCalls, a_server_of_another_protocol_is_told_apart) {
+TEST_F(EtcdCalls, a_server_of_another_protocol_is_refused) {
   const PeerServer other([](const Peer& peer) {
     peer.send("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
     peer.read_all();
@@ -365,8 +367,7 @@ TEST_F(EtcdCalls, a_server_of_another_protocol_is_told_apart) {
   const auto failure = failure_of(calls, milliseconds(400));
 
   EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
-  EXPECT_NE(std::string(failure.what()).find("something that is not HTTP/2"),
-            std::string::npos)
+  EXPECT_NE(std::string(failure.what()).find("does not speak HTTP/2"), std::string::npos)
       << failure.what();
 }
 

@@ -119,7 +119,7 @@ TEST_F(QuickLock, is_renewed_and_released_like_any_other) {
   EXPECT_EQ(next.history().size(), 1u);
 }
 
-TEST_F(QuickLock, is_asked_for_again_if_the_news_comes_late) {
+TEST_F(QuickLock, is_asked_for_again_if_the_hand_over_arrives_late) {
   auto claim = quick_claim();
   claim.ttl = milliseconds(2'000);
   auto& holder = contender();
@@ -137,7 +137,7 @@ TEST_F(QuickLock, is_asked_for_again_if_the_news_comes_late) {
   EXPECT_GT(std::get<Grant>(answer).sent_at, late);
 }
 
-TEST_F(QuickLock, is_given_back_by_one_who_has_given_up) {
+TEST_F(QuickLock, is_released_by_a_waiter_that_has_given_up) {
   for (const bool was_told : {false, true}) {
     auto& holder = contender();
     holder.granted();

@@ -103,7 +103,7 @@ TEST_P(Histories, a_run_that_was_ended_by_a_signal_is_told_with_that) {
   EXPECT_EQ(runs[0].exit_code, std::nullopt);
 }
 
-TEST_P(Histories, a_run_that_goes_on_is_told_as_running) {
+TEST_P(Histories, a_run_in_progress_is_reported_as_running) {
   const auto fence = contender().granted().fence;
 
   const auto runs = history();

@@ -107,7 +107,7 @@ TEST_F(Keeper, a_store_that_cannot_be_asked_leaves_the_deadline_and_is_asked_aga
   EXPECT_FALSE(watcher_.lost);
 }
 
-TEST_F(Keeper, a_lease_that_is_gone_is_told_once_and_not_renewed_any_more) {
+TEST_F(Keeper, a_lease_that_is_gone_is_reported_once_and_no_longer_renewed) {
   answers_ = {Renewal::gone};
   keep();
 
@@ -215,7 +215,7 @@ TEST_F(Keeper, looks_at_a_lease_that_cannot_run_out_once_and_then_when_there_is_
   EXPECT_EQ(watcher_.deadline, Clock::time_point{});
 }
 
-TEST_F(Keeper, looks_every_second_at_one_of_which_nothing_can_be_heard) {
+TEST_F(Keeper, checks_a_lease_without_notifications_every_second) {
   claimant_.can_listen = false;
   keep(false);
 

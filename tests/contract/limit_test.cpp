@@ -72,7 +72,7 @@ class LimitContract : public ::testing::TestWithParam<Kind> {
   std::list<Guest> guests_;
 };
 
-TEST_P(LimitContract, admits_so_many_and_no_more) {
+TEST_P(LimitContract, admits_at_most_the_limit) {
   EXPECT_EQ(std::get<Admitted>(guest().ask()).remaining, 1u);
   EXPECT_EQ(std::get<Admitted>(guest().ask()).remaining, 0u);
 
@@ -95,7 +95,7 @@ TEST_P(LimitContract, admits_again_when_a_period_is_over) {
   EXPECT_TRUE(next.is_admitted());
 }
 
-TEST_P(LimitContract, limits_of_other_names_and_namespaces_are_others) {
+TEST_P(LimitContract, limits_of_different_names_and_namespaces_are_independent) {
   const Rate one{1, hours(1)};
   EXPECT_TRUE(guest(one).is_admitted());
   EXPECT_TRUE(guest(one, "other").is_admitted());
@@ -121,7 +121,7 @@ TEST_P(LimitContract, a_claim_is_admitted_once_however_often_it_asks) {
   EXPECT_FALSE(guest().is_admitted());
 }
 
-TEST_P(LimitContract, who_asks_again_is_admitted_though_no_more_are) {
+TEST_P(LimitContract, a_repeated_claim_is_admitted_even_if_no_other_is) {
   auto& last = guest({1, hours(1)});
   EXPECT_TRUE(last.is_admitted());
 
@@ -129,7 +129,7 @@ TEST_P(LimitContract, who_asks_again_is_admitted_though_no_more_are) {
   EXPECT_FALSE(guest({1, hours(1)}).is_admitted());
 }
 
-TEST_P(LimitContract, who_waits_is_told_a_turn_in_order) {
+TEST_P(LimitContract, waiters_get_turns_in_order) {
   fill({2, hours(1)});
 
   const auto first = guest().waits();
@@ -144,7 +144,7 @@ TEST_P(LimitContract, who_waits_is_told_a_turn_in_order) {
   EXPECT_LE(third.next_in, hours(2));
 }
 
-TEST_P(LimitContract, a_turn_beyond_the_patience_is_not_given) {
+TEST_P(LimitContract, a_turn_after_the_end_of_the_wait_is_not_given) {
   fill({2, hours(1)});
   EXPECT_FALSE(std::get<NotAdmitted>(guest().ask(seconds(60))).has_turn);
 
@@ -153,7 +153,7 @@ TEST_P(LimitContract, a_turn_beyond_the_patience_is_not_given) {
   EXPECT_LE(guest().waits().next_in, hours(1));
 }
 
-TEST_P(LimitContract, nobody_overtakes_who_is_in_line) {
+TEST_P(LimitContract, no_claim_overtakes_the_queue) {
   const Rate rate{2, period};
   fill(rate);
   auto& first = guest(rate);
@@ -184,7 +184,8 @@ TEST_P(LimitContract, a_turn_that_is_not_taken_within_a_second_lapses) {
   EXPECT_FALSE(late.is_admitted());
 }
 
-TEST_P(LimitContract, who_does_not_take_its_turn_costs_those_behind_it_that_turn_only) {
+TEST_P(LimitContract,
+       a_waiter_that_misses_its_turn_costs_those_behind_it_only_that_turn) {
   const Rate rate{2, period};
   fill(rate);
   for (int dead = 0; dead < 3; ++dead) guest(rate).waits();
@@ -213,12 +214,12 @@ TEST_P(LimitContract, a_place_that_is_given_up_is_free) {
   EXPECT_TRUE(guest(rate).is_admitted());
 }
 
-TEST_P(LimitContract, who_has_no_place_can_give_it_up) {
+TEST_P(LimitContract, a_claim_without_a_place_can_withdraw) {
   guest().withdraw();
   EXPECT_TRUE(guest().is_admitted());
 }
 
-TEST_P(LimitContract, another_rate_is_told_which_one_is_in_use) {
+TEST_P(LimitContract, another_rate_is_refused_with_the_one_in_use) {
   fill({2, hours(1)});
 
   const auto other_number = guest({3, hours(1)}).ask();
@@ -247,7 +248,7 @@ TEST_P(LimitContract, ten_thousand_can_be_admitted) {
   EXPECT_FALSE(guest(rate).is_admitted());
 }
 
-TEST_P(LimitContract, a_limit_is_no_lock) {
+TEST_P(LimitContract, a_limit_is_not_a_lock) {
   auto& reader = guest();
   EXPECT_TRUE(reader.is_admitted());
 
@@ -275,7 +276,7 @@ TEST_P(LimitContract, a_store_that_does_not_answer_is_a_failure) {
   EXPECT_THROW(slow.ask(), Failure);
 }
 
-TEST_P(LimitContract, one_who_waits_is_admitted_at_its_turn) {
+TEST_P(LimitContract, a_waiter_is_admitted_at_its_turn) {
   const Rate rate{1, period};
   fill(rate);
   const auto start = Clock::now();
@@ -285,7 +286,7 @@ TEST_P(LimitContract, one_who_waits_is_admitted_at_its_turn) {
   EXPECT_GE(Clock::now() - start, period - milliseconds(50));
 }
 
-TEST_P(LimitContract, who_would_wait_too_long_is_told_so_at_once) {
+TEST_P(LimitContract, a_claim_that_would_wait_too_long_is_refused_at_once) {
   fill({2, hours(1)});
   const auto start = Clock::now();
 
@@ -294,7 +295,7 @@ TEST_P(LimitContract, who_would_wait_too_long_is_told_so_at_once) {
   EXPECT_LT(Clock::now() - start, seconds(5));
 }
 
-TEST_P(LimitContract, who_is_interrupted_leaves_the_line) {
+TEST_P(LimitContract, an_interrupted_waiter_leaves_the_queue) {
   const Rate rate{1, period};
   fill(rate);
   auto& first = guest(rate);
@@ -370,7 +371,7 @@ TEST(RedisLimit, a_clock_that_is_set_back_delays_nobody_by_more_than_a_period) {
   EXPECT_TRUE(next.is_admitted());
 }
 
-TEST(LocalLimit, one_out_of_use_is_swept_out_of_the_store_once_a_day) {
+TEST(LocalLimit, an_unused_limit_is_removed_from_the_store_once_a_day) {
   LocalWorld world;
   asio::io_context context;
   Guest old(context, world, {1, milliseconds(1)}, "old", "dlock");
@@ -398,7 +399,7 @@ TEST(LocalLimit, one_out_of_use_is_swept_out_of_the_store_once_a_day) {
   EXPECT_FALSE(again.is_admitted());
 }
 
-TEST(NoLimit, none_admits_everybody) {
+TEST(NoLimit, none_admits_everyone) {
   none::NoneStore store;
   asio::io_context context;
   Wakeup wakeup(context);

@@ -50,7 +50,7 @@ class Losing : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(Stores, Losing, ::testing::ValuesIn(kinds), name_of);
 
-TEST_P(Losing, a_release_tells_that_the_lease_is_gone) {
+TEST_P(Losing, a_release_reports_that_the_lease_is_gone) {
   auto& holder = exclusive();
   holder.granted();
   world_->wipe_out();
@@ -58,14 +58,14 @@ TEST_P(Losing, a_release_tells_that_the_lease_is_gone) {
   EXPECT_EQ(holder.release(exit_with(0)), Release::gone);
 }
 
-TEST_P(Losing, a_release_tells_that_the_lease_was_broken) {
+TEST_P(Losing, a_release_reports_that_the_lease_was_broken) {
   auto& holder = exclusive();
   break_lease_of(holder);
 
   EXPECT_EQ(holder.release(exit_with(0)), Release::broken);
 }
 
-TEST_P(Losing, who_has_broken_a_lease_is_told_by_a_renewal_and_by_a_release) {
+TEST_P(Losing, a_renewal_and_a_release_report_who_has_broken_the_lease) {
   const Taker self{user_name(::geteuid()), host_name(), false};
   auto& holder = exclusive();
   break_lease_of(holder);
@@ -80,7 +80,7 @@ TEST_P(Losing, who_has_broken_a_lease_is_told_by_a_renewal_and_by_a_release) {
   EXPECT_EQ(ends_first.claimant().taken_by(), self);
 }
 
-TEST_P(Losing, a_release_that_tells_of_a_loss_does_nothing_else) {
+TEST_P(Losing, a_release_that_reports_a_loss_does_nothing_else) {
   auto& holder = exclusive();
   break_lease_of(holder);
 
@@ -90,7 +90,7 @@ TEST_P(Losing, a_release_that_tells_of_a_loss_does_nothing_else) {
   EXPECT_EQ(holder.release(exit_with(0)), Release::broken);
 }
 
-TEST_P(Losing, a_broken_lease_is_given_back_by_one_who_knows_it) {
+TEST_P(Losing, a_broken_lease_is_released_by_a_holder_that_knows_it) {
   auto& holder = exclusive();
   break_lease_of(holder);
 
@@ -111,7 +111,7 @@ TEST_P(Losing, a_run_that_was_lost_is_recorded_with_its_reason) {
   EXPECT_EQ(run->reason, "broken");
 }
 
-TEST_P(Losing, a_run_that_was_lost_counts_for_nobody) {
+TEST_P(Losing, a_lost_run_does_not_deduplicate_others) {
   auto& holder = exclusive();
   holder.granted();
 
@@ -120,7 +120,7 @@ TEST_P(Losing, a_run_that_was_lost_counts_for_nobody) {
   EXPECT_TRUE(deduplicated().is_granted());
 }
 
-TEST_P(Losing, a_release_of_what_nothing_ran_under_tells_of_no_loss) {
+TEST_P(Losing, a_release_without_a_run_reports_no_loss) {
   auto& holder = exclusive();
   holder.granted();
   world_->wipe_out();

@@ -133,7 +133,7 @@ TEST_P(MinHold, it_is_shown_as_held_by_one_that_has_ended_and_for_how_long) {
   EXPECT_LE(*holders[0].expires_in, hours(1));
 }
 
-TEST_P(MinHold, who_is_busy_is_told_that_it_has_ended) {
+TEST_P(MinHold, a_busy_answer_says_that_the_run_has_ended) {
   ran(holding(hours(1)));
 
   const auto busy = std::get<Busy>(exclusive().ask());
@@ -152,7 +152,7 @@ TEST_P(MinHold, a_holder_whose_run_goes_on_is_not_shown_as_ended) {
   EXPECT_TRUE(holders[0].attached);
 }
 
-TEST_P(MinHold, the_first_in_line_gets_it_at_that_moment) {
+TEST_P(MinHold, the_first_waiter_gets_it_at_that_moment) {
   const auto before = Clock::now();
   auto& runner = holding(milliseconds(700));
   runner.granted();
@@ -180,7 +180,7 @@ TEST_P(MinHold, a_repeated_release_finds_that_it_is_done) {
   EXPECT_EQ(exclusive().inspect().holders.size(), 1u);
 }
 
-TEST_P(MinHold, it_is_nobodys_lock_not_even_of_the_claim_that_had_it) {
+TEST_P(MinHold, the_lock_has_no_owner_not_even_the_claim_that_had_it) {
   auto& runner = holding(hours(1));
   runner.granted();
   runner.release(success());

@@ -107,7 +107,7 @@ TEST_F(NoStore, there_are_no_runs) {
       result_of(context_, store_.inspector().history({"dlock", "job"}, wakeup_)).empty());
 }
 
-TEST_F(NoStore, nothing_is_held_on) {
+TEST_F(NoStore, no_lock_stays_held) {
   claim_.min_hold = std::chrono::hours(1);
   ask();
   result_of(context_, claimant_->release(RunEnd{}, wakeup_));

@@ -254,7 +254,7 @@ TEST_F(RedisConnection, refuses_what_is_not_the_protocol) {
 
   EXPECT_EQ(failed.kind(), Failure::Kind::unreachable);
   EXPECT_EQ(failed.what(), shown(server) +
-                               " answers with something that is not the Redis protocol: "
+                               " does not speak the Redis protocol: "
                                "got \"H\" as reply type byte");
 }
 
@@ -271,7 +271,7 @@ TEST_F(RedisConnection, fails_when_a_reply_is_cut) {
     EXPECT_EQ(failed.kind(), Failure::Kind::unreachable) << begun;
     const bool has_heard = *begun != '\0';
     EXPECT_EQ(failed.what(), shown(server) + " closed the connection" +
-                                 (has_heard ? "" : "; does it want TLS (rediss://)?"))
+                                 (has_heard ? "" : "; does it require TLS (rediss://)?"))
         << begun;
   }
 }
@@ -299,7 +299,7 @@ TEST_F(RedisConnection, does_not_take_a_second_reply_for_the_next_ones) {
     Connection connection(context_, at(server));
 
     EXPECT_EQ(failure(connection).what(),
-              shown(server) + " answers more than it was asked");
+              shown(server) + " sent more replies than requested");
   }
 }
 

@@ -90,7 +90,7 @@ TEST_F(Dialling, goes_on_at_once_after_an_address_that_refuses) {
   EXPECT_LT(Clock::now() - began, milliseconds(150));
 }
 
-TEST_F(Dialling, gives_an_address_that_is_silent_a_head_start_only) {
+TEST_F(Dialling, tries_the_next_address_soon_if_one_is_silent) {
   const FullListener silent(loopback(0));
   const auto began = Clock::now();
 
@@ -103,7 +103,7 @@ TEST_F(Dialling, gives_an_address_that_is_silent_a_head_start_only) {
   EXPECT_LT(took, milliseconds(600));
 }
 
-TEST_F(Dialling, ends_at_its_moment_when_all_addresses_are_silent) {
+TEST_F(Dialling, ends_at_its_deadline_when_all_addresses_are_silent) {
   const FullListener silent(loopback(0));
   const auto began = Clock::now();
 

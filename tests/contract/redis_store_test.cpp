@@ -114,7 +114,7 @@ TEST_F(RedisStores, a_lease_that_was_granted_anew_is_not_the_one_that_is_kept) {
   EXPECT_EQ(kept.witness.lost, Loss::taken_over);
 }
 
-TEST_F(RedisStores, a_release_tells_that_the_lease_was_granted_anew) {
+TEST_F(RedisStores, a_release_reports_that_the_lease_was_granted_anew) {
   auto& holder = contender();
   holder.granted();
   delete_lock();
@@ -125,7 +125,7 @@ TEST_F(RedisStores, a_release_tells_that_the_lease_was_granted_anew) {
   EXPECT_EQ(holder.release(exit_with(0)), Release::taken_over);
 }
 
-TEST_F(RedisStores, a_release_tells_that_another_has_the_lock) {
+TEST_F(RedisStores, a_release_reports_that_another_has_the_lock) {
   auto& holder = contender();
   holder.granted();
   delete_lock();
@@ -368,7 +368,7 @@ TEST_F(RedisStores, a_promise_counts_though_the_place_in_the_queue_ran_out_since
   EXPECT_TRUE(waiter.is_granted());
 }
 
-TEST_F(RedisStores, a_key_of_somebody_elses_is_left_alone) {
+TEST_F(RedisStores, a_foreign_key_is_left_alone) {
   auto& lost = holder(contender());
   RedisWorld::command("SET dlock:{job} theirs PX 60000");
 
@@ -377,7 +377,7 @@ TEST_F(RedisStores, a_key_of_somebody_elses_is_left_alone) {
   EXPECT_EQ(RedisWorld::command("GET dlock:{job}"), "$6\r\ntheirs\r\n");
 }
 
-TEST_F(RedisStores, who_waits_stays_in_line_behind_a_lease_that_is_set_up_again) {
+TEST_F(RedisStores, waiters_keep_waiting_behind_a_lease_that_is_set_up_again) {
   auto& lost = holder(contender());
   auto& waiter = contender();
   waiter.queued();
@@ -389,7 +389,7 @@ TEST_F(RedisStores, who_waits_stays_in_line_behind_a_lease_that_is_set_up_again)
   EXPECT_TRUE(waiter.is_granted());
 }
 
-TEST_F(RedisStores, what_was_given_back_is_not_set_up_again_by_a_late_request) {
+TEST_F(RedisStores, a_released_lease_is_not_set_up_again_by_a_late_request) {
   auto& lost = holder(contender());
   world_.wipe_out();
   RedisWorld::command("SET dlock:{job}:t:" + hex(lost.contender->claim.token) + " 1");
@@ -515,7 +515,7 @@ TEST_F(RedisStores, a_slot_that_a_newcomer_was_granted_is_not_taken_back) {
 }
 
 // Two that could not hold together, one after a first wipe and one before it.
-TEST_F(RedisStores, only_what_fits_in_is_set_up_again) {
+TEST_F(RedisStores, only_leases_that_fit_are_set_up_again) {
   auto free_slot = [this](unsigned slots) -> Contender& {
     slot(slots).granted();
     return slot(slots);
@@ -546,7 +546,7 @@ TEST_F(RedisStores, only_what_fits_in_is_set_up_again) {
   assert_second_is_refused(one, holder(contender()));
 }
 
-TEST_F(RedisStores, who_does_not_want_it_is_lost_among_those_who_are_set_up_again) {
+TEST_F(RedisStores, a_holder_without_reclaim_is_lost_among_those_that_are_set_up_again) {
   const auto modest = [this]() -> Holder& {
     auto& reader = shared();
     reader.claim.reclaim = false;

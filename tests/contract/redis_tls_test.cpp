@@ -234,7 +234,7 @@ TEST_F(RedisTls, trusts_nobody_unknown_when_no_authority_is_given) {
   EXPECT_FALSE(server.has_read_anything());
 }
 
-TEST_F(RedisTls, trusts_anybody_when_it_is_told_to) {
+TEST_F(RedisTls, trusts_any_server_if_insecure) {
   const Certificate certificate({"other", "DNS:other", false, -7200, -3600}, nullptr);
   const TlsServer server({certificate});
   auto target = at(server.port());
@@ -243,7 +243,7 @@ TEST_F(RedisTls, trusts_anybody_when_it_is_told_to) {
   EXPECT_EQ(pong(target), "PONG");
 }
 
-TEST_F(RedisTls, shows_its_own_certificate_to_a_server_that_wants_one) {
+TEST_F(RedisTls, presents_its_own_certificate_to_a_server_that_requires_one) {
   const auto certificate = issued("DNS:localhost");
   const TlsServer server({certificate, "127.0.0.1", ca_file()});
   auto target = at(server.port());

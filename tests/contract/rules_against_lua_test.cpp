@@ -163,7 +163,7 @@ TEST_P(RulesAgainstLua, both_show_the_same_after_every_step) {
 }
 
 // A history alone is quick to take, and these had to be long.
-TEST(OneHistory, is_alike_where_it_was_not_once) {
+TEST(OneHistory, is_alike_where_it_once_differed) {
   ClockedServer server;
   const auto scripts = load_scripts(server);
   struct {
@@ -237,7 +237,7 @@ void ends_are_forgotten(Spoiled spoiled) { spoiled.state.past = {}; }
 void the_broken_are_not_marked(Spoiled spoiled) {
   for (auto& holder : spoiled.state.holders) holder.broken = false;
 }
-void nothing_is_held_on(Spoiled spoiled) {
+void no_lock_stays_held(Spoiled spoiled) {
   std::erase_if(spoiled.state.holders, [](const auto& holder) { return holder.ended; });
 }
 void the_superseded_stay(Spoiled spoiled) {
@@ -268,7 +268,7 @@ const BugInRules bugs_in_rules[] = {
     {"nobody_is_passed_over", mutex, nobody_is_passed_over},
     {"ends_are_forgotten", runs, ends_are_forgotten},
     {"the_broken_are_not_marked", semaphore, the_broken_are_not_marked},
-    {"nothing_is_held_on", runs, nothing_is_held_on},
+    {"no_lock_stays_held", runs, no_lock_stays_held},
     {"the_superseded_stay", rivals, the_superseded_stay},
     {"nobody_loses_the_lock_at_its_grant", rivals, nobody_loses_the_lock_at_its_grant}};
 

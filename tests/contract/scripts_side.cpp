@@ -284,7 +284,7 @@ Loaded load_scripts(ClockedServer& server, const Replacement& replaced) {
   };
   Loaded loaded{load(redis::ask_script),     load(redis::release_script),
                 load(redis::renew_script),   load(redis::set_lease_script),
-                load(redis::break_script),   load(redis::tidy_script),
+                load(redis::break_script),   load(redis::remove_expired_script),
                 load(redis::inspect_script), load(redis::history_script)};
   if (!is_found) throw std::runtime_error("in no script: " + std::string(replaced.find));
   return loaded;

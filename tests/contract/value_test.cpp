@@ -180,7 +180,7 @@ TEST_P(Values, what_is_not_there_can_be_forgotten) {
   EXPECT_FALSE(client().value());
 }
 
-TEST_P(Values, whoever_computes_while_one_is_forgotten_stores_one_all_the_same) {
+TEST_P(Values, a_value_computed_while_one_is_forgotten_is_stored_nevertheless) {
   auto& computing = holder();
   client().forget();
 

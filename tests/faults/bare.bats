@@ -121,14 +121,14 @@ assert_doctor_blames_no_store() {
   assert_doctor_blames_no_store
 }
 
-@test "the report tells of a want of descriptors" {
+@test "the report names missing descriptors" {
   run_with_few 5 run --report "$BATS_TEST_TMPDIR/report" job -- true
 
   assert_status 125
   assert_equal "$(jq -r '"\(.outcome) \(.exit_code)"' "$BATS_TEST_TMPDIR/report")" 'error 125'
 }
 
-@test "too many watches are no bug of dlock's" {
+@test "an exhausted inotify limit is not reported as a bug" {
   run strace -f -o /dev/null -e inject=epoll_ctl:error=ENOSPC dlock run job -- true
 
   assert_status 125

@@ -15,7 +15,7 @@ chaos() {  # <option>...
     --dlock "$DLOCK_BIN" "$@" 3>&-
 }
 
-@test "the verdict sees all that must not be" {
+@test "the verdict detects every forbidden outcome" {
   python3 "$DLOCK_SOURCE/tests/chaos/verdict_test.py"
   python3 "$DLOCK_SOURCE/tests/chaos/leases_test.py"
 }
@@ -52,7 +52,7 @@ chaos() {  # <option>...
   chaos --store etcd3 --seconds "$DLOCK_CHAOS_SECONDS"
 }
 
-@test "a dlock that excludes nobody is found out" {
+@test "a dlock that excludes no other is detected" {
   local free=$BATS_TEST_TMPDIR/dlock status=0
   cat > "$free" << END
 #!/bin/bash
@@ -67,7 +67,7 @@ END
   grep -q 'overlap: runs .* both held' "$BATS_TEST_TMPDIR/said"
 }
 
-@test "chaos that could try nothing does not pass" {
+@test "chaos that tried nothing does not pass" {
   local status=0
 
   chaos --store local --seconds 1 --dlock "$BATS_TEST_TMPDIR/missing" 2> "$BATS_TEST_TMPDIR/said" || status=$?

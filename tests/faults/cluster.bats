@@ -29,7 +29,7 @@ of_report() { jq -r "$1" "$report"; }
 
 # --- A cluster that is well ---
 
-@test "locks on all primaries are held, shown and given back" {
+@test "locks on all primaries are held, shown and released" {
   for name in a b c d e f; do hold "$name"; done
   run dlock list --held --json
   assert_equal "$(json '.[].name' | paste -sd ' ')" 'a b c d e f'
@@ -72,7 +72,7 @@ of_report() { jq -r "$1" "$report"; }
 
 four_have_run() { [[ -e $ran && $(wc -l < "$ran") == 4 ]]; }
 
-@test "watch hears of the locks of all primaries" {
+@test "watch reports the locks of all primaries" {
   dlock watch > "$said" 3>&- &
   watcher=$!
   eventually somebody_watches
@@ -89,15 +89,15 @@ somebody_watches() {
   return 1
 }
 
-@test "doctor looks at all primaries" {
+@test "doctor examines all primaries" {
   run dlock doctor
 
-  assert_output_contains '3, with all slots: 127.0.0.1:'
-  assert_output_contains 'noticed after 1.0s (cluster-node-timeout); a --ttl of '
+  assert_output_contains '3, serving all slots: 127.0.0.1:'
+  assert_output_contains 'detected after 1.0s (cluster-node-timeout); a --ttl of '
   refute_output_contains 'error'
 }
 
-@test "a server that is no member of a cluster is told apart" {
+@test "a server that is not a member of a cluster is refused" {
   redis_root=$BATS_TEST_TMPDIR/alone
   mkdir "$redis_root"
   : > "$redis_root/conf"
@@ -109,7 +109,7 @@ somebody_watches() {
 
   DLOCK_STORE=redis+cluster://127.0.0.1:$port run dlock run job -- touch "$ran"
   assert_status 78
-  assert_output_contains "127.0.0.1:$port is no member of a cluster: redis://127.0.0.1:$port"
+  assert_output_contains "127.0.0.1:$port is not a member of a cluster: use redis://127.0.0.1:$port"
 
   name=a
   DLOCK_STORE=redis://127.0.0.1:${ports[$(other_than_owner_of a)]} run dlock run "$name" -- touch "$ran"
@@ -120,7 +120,7 @@ somebody_watches() {
 
 # --- Slots that move ---
 
-@test "a slot that is being moved grants nothing, and keeps what is held" {
+@test "a slot that is being migrated grants nothing, and keeps held locks" {
   hold job --ttl 30s --slots 2
   hold job --ttl 30s --slots 2
   begin_move job
@@ -129,7 +129,7 @@ somebody_watches() {
   for _ in 1 2 3; do
     run dlock run --slots 2 --store-timeout 1s job -- touch "$ran"
     assert_status 69
-    assert_output_contains 'the slot of the lock is being moved'
+    assert_output_contains "the lock's slot is being migrated"
   done
   move_keys
   end_move
@@ -141,7 +141,7 @@ somebody_watches() {
   assert_exits 0 "$holder"
 }
 
-@test "a lease is renewed while its slot is on its way" {
+@test "a lease is renewed while its slot is being migrated" {
   hold job "${lease[@]}" --report "$report"
   begin_move job
   move_keys 'dlock:{job}' 'dlock:{job}:h' 'dlock:{job}:s'
@@ -171,7 +171,7 @@ has_more_left() {
   return 1
 }
 
-@test "a lock is not given back by halves while its slot is on its way" {
+@test "a lock is not released in part while its slot is being migrated" {
   hold job --ttl 60s --store-timeout 6s --report "$report"
   queue job --ttl 30s -- touch "$ran"
   begin_move job
@@ -190,7 +190,7 @@ has_more_left() {
 
 was_told_to_try_again() { member "$from" INFO errorstats | grep -q TRYAGAIN; }
 
-@test "a slot is moved to and fro under a semaphore, and nobody too many gets in" {
+@test "a slot is migrated to and fro under a semaphore, and never admits too many holders" {
   inside=$BATS_TEST_TMPDIR/inside
   mkdir "$inside"
   for i in 1 2 3 4 5 6; do
@@ -258,7 +258,7 @@ is_held_by_owner() { [[ $(member "$(owner_of job)" EXISTS 'dlock:{job}') == 1 ]]
   assert_output_contains ran
 }
 
-@test "a primary that is paused costs the run nothing with --replicas all, and grants nobody anything" {
+@test "a paused primary costs the run nothing with --replicas all, and grants nothing" {
   hold job --ttl 15s --replicas all --report "$report"
   old=$(owner_of job)
   freeze "$old"
@@ -351,7 +351,7 @@ start_eavesdropper() {
   eventually test -s "$BATS_TEST_TMPDIR/heard.port"
 }
 
-@test "a hint that is wrong changes nothing, and is put right" {
+@test "a wrong hint changes nothing, and is corrected" {
   have_a_hint
   third=$((owner == 2 ? 3 : 2))
   start_eavesdropper
@@ -365,7 +365,7 @@ start_eavesdropper() {
   [[ ! -s $BATS_TEST_TMPDIR/heard ]]
 }
 
-@test "a hint to a member that is silent costs a part of the time, and nothing else" {
+@test "a hint to a silent member costs only a part of the time" {
   have_a_hint
   freeze "$owner"
 
@@ -383,7 +383,7 @@ has_other_owner_by_first() { # <name>
   [[ -n $now && $now != "${ports[owner]}" ]]
 }
 
-@test "a hint that others could have made is none" {
+@test "a hint that others could have written is ignored" {
   have_a_hint
   read -r nobody <<< "$(free_ports 1)"
   echo "127.0.0.1:$nobody" > "$BATS_TEST_TMPDIR/elsewhere"

@@ -43,7 +43,7 @@ assert_refused() {
   assert_equal "$(look job .last_run.exit_code)" 0
 }
 
-@test "a directory that nobody relies on any more is used under another boot id" {
+@test "a directory without held locks is used under another boot id" {
   dlock run job -- sh -c 'exit 3' || true
   use_other_boot_id
 
@@ -52,7 +52,7 @@ assert_refused() {
   assert_equal "$status $output" '0 started'
 }
 
-@test "a lease that nobody's process holds is not granted under another boot id" {
+@test "a detached lease is not granted under another boot id" {
   dlock acquire -t 1h job
   use_other_boot_id
 

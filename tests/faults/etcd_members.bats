@@ -62,7 +62,7 @@ others_than() {  # <number>
   assert_lived_through "${others[0]}"
 }
 
-@test "a leader that is stopped and goes on costs the run nothing, and grants nobody anything" {
+@test "a leader that is stopped and continued costs the run nothing, and grants nothing" {
   use_etcd_store 3
   leader=$(etcd_leader)
   mapfile -t others < <(others_than "$leader")
@@ -81,7 +81,7 @@ others_than() {  # <number>
   assert_lived_through "${others[0]}"
 }
 
-@test "one who waits gets the lock from those that are left" {
+@test "a waiter gets the lock from the remaining members" {
   use_etcd_store 3
   leader=$(etcd_leader)
   mapfile -t others < <(others_than "$leader")
@@ -127,7 +127,7 @@ others_than() {  # <number>
   assert_lived_through 1
 }
 
-@test "a client that is cut off with its member ends its command before anybody else has the lock" {
+@test "a client that is isolated with its member ends its command before the lock is granted again" {
   use_island
   use_etcd_around_island
   on_island env DLOCK_STORE="etcd://${hosts[1]}:13001" \
@@ -162,7 +162,7 @@ others_than() {  # <number>
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
 
-@test "a data base that is full grants nothing, and what is held is renewed and given back" {
+@test "a full database grants nothing, and held locks are renewed and released" {
   # shellcheck disable=SC2034  # use_etcd_store goes by it
   etcd_options=(--quota-backend-bytes 262144)
   use_etcd_store
@@ -222,7 +222,7 @@ fill_etcd() {
 
 stand_in_line() { (($(etcdctl get --prefix --keys-only dlock/job/ | grep -c .) == $1)); }  # <number>
 
-@test "dlock and etcdctl are never inside together" {
+@test "dlock and etcdctl never hold the lock together" {
   use_etcd_store 3
   export faults BATS_TEST_TMPDIR
   contenders=()

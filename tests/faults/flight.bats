@@ -128,7 +128,7 @@ assert_loss_ends_chains() {  # <kind>
 
 # --- What does not end keeps the lock ---
 
-@test "processes that are killed and do not end keep the lock, and that is said" {
+@test "processes that are killed and do not end keep the lock, with a message" {
   use_private_store
   use_no_cgroups
   # The kernel is not asked, and says yes.
@@ -266,7 +266,7 @@ stop_recycling() {
   assert_exits 0 "$recycler"
 }
 
-@test "when dlock is killed while numbers are recycled and /proc is taken away, the tree is dead in time" {
+@test "when dlock is killed while pids are reused and /proc is taken away, the tree is dead in time" {
   needs_root
   use_redis_store
   for ((i = 0; i < ${DLOCK_TEST_ROUNDS:-5}; ++i)); do
@@ -286,7 +286,7 @@ stop_recycling() {
   done
 }
 
-@test "when dlock is killed and somebody else keeps its end of the channel open, the tree is dead in time" {
+@test "when dlock is killed and another process keeps its end of the channel open, the tree is dead in time" {
   needs_root
   use_redis_store
   hold_tree --ttl 2s

@@ -101,7 +101,7 @@ is_gone() { (($(left_of job) == -2)); }
   assert_dead_in_time
 }
 
-@test "an outage shorter than what can be ridden out is not noticed, whichever it is" {
+@test "an outage of any kind that ends before the lease does is not noticed" {
   use_relay
   hold job --ttl 5s --store-timeout 400ms --kill-after 200ms --report "$report" 2> "$said"
   for fault in 'redis_freezes' 'network drop' 'redis CLIENT PAUSE 20000 WRITE'; do
@@ -145,7 +145,7 @@ is_gone() { (($(left_of job) == -2)); }
   eventually is_gone
 }
 
-@test "when dlock is killed, its command is told by TERM first" {
+@test "when dlock is killed, its command gets TERM first" {
   dlock run job -- sh -c 'trap "echo told > \"\$0\"; exit" TERM; echo on > "$0"
     while :; do sleep 0.02; done' "$began" 2> "$said" 3>&- &
   holder=$!
@@ -182,7 +182,7 @@ is_gone() { (($(left_of job) == -2)); }
   assert_report lost unconfirmed null
 }
 
-@test "one that was stopped for longer than its lease leaves the next holder's lock alone" {
+@test "a dlock that was stopped for longer than its lease leaves the next holder's lock alone" {
   hold_tree "${lease[@]}"
   first=$holder
   kill -STOP "$first"
@@ -277,7 +277,7 @@ is_gone() { (($(left_of job) == -2)); }
   is_gone
 }
 
-@test "a waiter whose command was killed before it could start says so, and the lock goes on" {
+@test "a waiter whose command was killed before the start reports that, and the lock is handed over" {
   hold job
   dlock run --wait 60s job -- touch "$began" 2> "$said" 3>&- &
   waiter=$!
@@ -287,7 +287,7 @@ is_gone() { (($(left_of job) == -2)); }
   let_go
 
   assert_exits 125 "$waiter"
-  grep -q 'cannot start a process: it was killed before it could' "$said"
+  grep -q 'cannot start the command: its process was killed before the start' "$said"
   [[ ! -e $began ]]
   is_gone
 }
@@ -306,7 +306,7 @@ is_gone() { (($(left_of job) == -2)); }
 
 # --- What cannot be killed ---
 
-@test "what cannot be killed keeps the lock for as long as it lives" {
+@test "a process that cannot be killed keeps the lock while it lives" {
   needs_root
   choose_redis_port
   stop_redis
@@ -352,7 +352,7 @@ remove_delegated_cgroup() {
   [[ -z ${delegated:-} ]] || rmdir "$delegated"
 }
 
-@test "in a cgroup that is ours, also what does not descend from the command is ended with it" {
+@test "in a cgroup of its own, processes that do not descend from the command are ended with it" {
   use_delegated_cgroup
   sleep 300 3>&- &
   stranger=$!
@@ -370,7 +370,7 @@ remove_delegated_cgroup() {
   remove_delegated_cgroup
 }
 
-@test "in a cgroup that is ours nothing is left of it, also when dlock is killed" {
+@test "in a cgroup of its own no process of the command is left when dlock is killed" {
   use_delegated_cgroup
   "${into_delegated[@]}" dlock run job -- true
   "${into_delegated[@]}" dlock run job -- sh -c 'echo on > "$0"; exec sleep 60' "$began" 3>&- &
@@ -383,7 +383,7 @@ remove_delegated_cgroup() {
   eventually remove_delegated_cgroup
 }
 
-@test "in a cgroup that is ours nothing is left of it, also when the guardian is killed" {
+@test "in a cgroup of its own no process of the command is left when the guardian is killed" {
   use_delegated_cgroup
   "${into_delegated[@]}" dlock run job -- sh -c 'echo on > "$0"; exec sleep 60' "$began" 3>&- &
   holder=$!
@@ -412,7 +412,7 @@ without_cgroups() {  # <command>...
 # Prints the cgroup, of the second version, of a process.
 cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }  # <pid>
 
-@test "what may outlive the command goes back to the caller's cgroup, and its own is removed" {
+@test "stragglers move back to the caller's cgroup, and the command's is removed" {
   use_delegated_cgroup
   "${into_delegated[@]}" dlock run job -- sh -c 'sleep 60 3>&- > /dev/null 2>&1 & echo $! > "$0"' "$began"
 

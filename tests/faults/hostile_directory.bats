@@ -166,7 +166,7 @@ assert_harmless() {  # <kind>
 }
 
 # One of them needs no tampering, or all the rest means little.
-@test "every verb works in a shared directory that nobody tampers with" {
+@test "every verb works in a shared directory without tampering" {
   fill_store
 
   run "$tools/judge" -- "${verbs[@]}"

@@ -94,7 +94,7 @@ assert_ran_with_warning() {  # <text of the warning>
   assert_ran_with_warning 'running without the lock'
 }
 
-@test "-q keeps the warning back" {
+@test "-q suppresses the warning" {
   stop_redis
 
   run dlock run -q --on-outage run job -- echo ran
@@ -122,7 +122,7 @@ assert_ran_with_warning() {  # <text of the warning>
   assert_equal "$output" 'none none job'
 }
 
-@test "--on-outage run does not start the command while somebody has the lock" {
+@test "--on-outage run does not start the command while the lock is held" {
   hold job
 
   run dlock run --on-outage run job -- echo ran
@@ -167,7 +167,7 @@ assert_ran_with_warning() {  # <text of the warning>
   assert_report ran null 0 false
 }
 
-@test "with --on-outage run an outage that is over in time is not said, and the run was protected" {
+@test "with --on-outage run an outage that is over in time is not reported, and the run was protected" {
   hold job --ttl 5s --store-timeout 400ms --kill-after 200ms --on-outage run \
     --report "$report" 2> "$said"
 
@@ -182,7 +182,7 @@ assert_ran_with_warning() {  # <text of the warning>
   assert_report ran null 0 true
 }
 
-@test "with --on-outage run a lock that the outage has cost is warned about, and reported" {
+@test "with --on-outage run a lock that was lost in the outage is warned about, and reported" {
   hold_on
   stop_redis
   eventually says 'continues unprotected'
@@ -233,7 +233,7 @@ assert_ran_with_warning() {  # <text of the warning>
   assert_report lost gone null false
 }
 
-@test "with --on-outage run a dlock that is killed takes its command along" {
+@test "with --on-outage run the command ends with a killed dlock" {
   hold_on
   redis_freezes
   never_within 500 has_ended "$command"

@@ -26,7 +26,7 @@ of_report() { jq -r "$1" "$report"; }
 
 # --- Servers that are well ---
 
-@test "a command runs with the lock on all servers, and it is free behind it" {
+@test "a command runs with the lock on all servers, and the lock is free afterwards" {
   use_quorum_store 3
 
   run dlock run --report "$report" job -- sh -c 'echo "$DLOCK_STORE"; dlock check && echo held'
@@ -40,7 +40,7 @@ held"
   assert_status 1
 }
 
-@test "status tells how many servers may forget the lock" {
+@test "status shows how many servers may forget the lock" {
   use_quorum_store 5
 
   hold job "${lease[@]}"
@@ -52,7 +52,7 @@ held"
   assert_exits 0 "$holder"
 }
 
-@test "verbs by hand, fences, list and history are of all servers together" {
+@test "acquire and release by hand, fences, list and history use all servers together" {
   use_quorum_store 3
   token=$(dlock acquire job)
   assert_equal "$(held_on job)" 3
@@ -84,7 +84,7 @@ held"
   ((first > ahead && second > first))
 }
 
-@test "watch tells of what most servers know" {
+@test "watch reports the events that a majority of servers knows" {
   use_quorum_store 3
   dlock watch --json job > "$said" 3>&- &
   watching=$!
@@ -113,7 +113,7 @@ is_watched() {
 
   assert_status 78
   assert_one_line
-  assert_output_contains 'one and the same'
+  assert_output_contains 'are the same server'
   [[ ! -e $ran ]]
 }
 
@@ -156,7 +156,7 @@ was_renewed_on() {
   ((${was_low:-0} && left > 5000))
 }
 
-@test "one who waits while most servers are away has the lock as soon as they are back" {
+@test "a waiter gets the lock as soon as a majority of servers is back" {
   use_quorum_store 3
   freeze 2 3
   dlock run -w 60s "${lease[@]}" job -- touch "$ran" 3>&- &
@@ -191,7 +191,7 @@ has_asked_again() {
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost unconfirmed'
   run dlock run "${lease[@]}" job -- touch "$ran"
   assert_status 69
-  assert_output_contains '2 of 5 servers answer, and 3 have to'
+  assert_output_contains '2 of 5 servers reply, 3 required'
   [[ ! -e $ran ]]
 }
 
@@ -202,19 +202,19 @@ earliest_end_on() {  # <server>...
   for i; do echo $(($(now_ms) + $(member "$i" PTTL 'dlock:{job}'))); done | sort -n | head -n 1
 }
 
-@test "a lock that is too weak for --min-strength is given back" {
+@test "a lock that is too weak for --min-strength is released" {
   use_quorum_store 3
   crash 3
 
   run dlock run --min-strength 1 job -- touch "$ran"
 
   assert_status 69
-  assert_output_contains 'strength 0, and --min-strength is 1'
+  assert_output_contains 'strength 0 is below --min-strength 1'
   [[ ! -e $ran ]]
   assert_equal "$(held_on job)" 0
 }
 
-@test "a request that comes late finds that it was given up" {
+@test "a request that arrives late finds that it was abandoned" {
   use_quorum_store 3
   hold job "${lease[@]}"
   queue job "${lease[@]}" -- touch "$ran"
@@ -231,7 +231,7 @@ earliest_end_on() {  # <server>...
 
 has_heard_of_the_end() { [[ -n $(member "$1" KEYS 'dlock:{job}:t:*') ]]; }
 
-@test "where a server is silent those who wait give way to each other" {
+@test "with a silent server, waiters give way to each other" {
   use_quorum_store 3
   hold job "${lease[@]}"
   freeze 1
@@ -255,7 +255,7 @@ is_waited_for_on() { [[ $(member "$1" ZCARD 'dlock:{job}:q') == "$2" ]]; }  # <s
 
 # --- Servers that forget ---
 
-@test "a server that is emptied lets nobody else in, and has the lease again soon" {
+@test "an emptied server grants the lock to no other claim, and soon has the lease again" {
   use_quorum_store 3
   hold job "${lease[@]}" --report "$report"
 
@@ -269,7 +269,7 @@ is_waited_for_on() { [[ $(member "$1" ZCARD 'dlock:{job}:q') == "$2" ]]; }  # <s
   assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
 }
 
-@test "when more servers are emptied than may be, the command is ended at the next renewal" {
+@test "when too many servers are emptied, the command is ended at the next renewal" {
   use_quorum_store 3
   hold job "${lease[@]}" --report "$report"
 
@@ -296,7 +296,7 @@ is_waited_for_on() { [[ $(member "$1" ZCARD 'dlock:{job}:q') == "$2" ]]; }  # <s
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
 
-@test "clocks that step an hour ahead on two of five servers let nobody else in" {
+@test "clocks that step an hour ahead on two of five servers do not lead to a second holder" {
   use_stepping_clocks
   use_quorum_store 5
   hold job "${lease[@]}" --report "$report"
@@ -331,7 +331,7 @@ use_stepping_clocks() {
 
 is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
 
-@test "contenders that die in the middle of a round leave nothing behind, and fences grow" {
+@test "contenders that die in the middle of a round leave nothing behind, and fences increase" {
   use_quorum_store 3
   for ((i = 1; i <= 60; i++)); do
     timeout -s KILL "$(printf '0.%03d' "$i")" dlock run --ttl 2s job -- \
@@ -355,7 +355,7 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
 
   run dlock run --ttl 3s job -- touch "$ran"
   assert_status 69
-  assert_output_contains 'has no vote until it is up for 3.0s'
+  assert_output_contains 'has no vote until it has been up for 3.0s'
   [[ ! -e $ran ]]
   for i in 1 2; do eventually is_up_for "$i" 4; done
   eventually has_ended "$holder"
@@ -363,7 +363,7 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
   assert_status 0
 }
 
-@test "a lease by hand is kept and given back though --max-ttl is shorter than the ttl of those who name none" {
+@test "a detached lease is renewed and released even if --max-ttl is shorter than the default ttl" {
   use_quorum_store 3
   export DLOCK_MAX_TTL=4s DLOCK_STORE_TIMEOUT=1s
   for i in 1 2 3; do eventually is_up_for "$i" 5; done
@@ -394,7 +394,7 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
   assert_equal "$(paste -sd ' ' "$said")" '1 2 3 4'
 }
 
-@test "of fifty contenders one at a time has the lock, and nothing is left behind them" {
+@test "of fifty contenders one at a time holds the lock, and they leave nothing behind" {
   use_quorum_store 3
   local contenders=() monitor
   member_monitor 1 > "$BATS_TEST_TMPDIR/monitor" &
@@ -430,7 +430,7 @@ questions_of_each() {
 
 # --- doctor ---
 
-@test "doctor looks at each server, and at all together" {
+@test "doctor examines each server, and all of them together" {
   use_quorum_store 3
 
   run dlock doctor --json
@@ -440,7 +440,7 @@ questions_of_each() {
   done
   crash 3
   run dlock doctor
-  assert_output_contains '2 of 3 answer, and 2 have to'
+  assert_output_contains '2 of 3 reply, 2 required'
   crash 2
   run dlock doctor
   assert_status 2

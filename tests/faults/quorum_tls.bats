@@ -38,7 +38,7 @@ teardown() {
   assert_equal "$(jq .strength "$BATS_TEST_TMPDIR/report")" 1
 }
 
-@test "servers whose certificate nobody trusts are refused with 77" {
+@test "servers with an untrusted certificate are refused with 77" {
   export DLOCK_TLS_CA=$BATS_FILE_TMPDIR/theirs.crt
 
   run dlock run job -- echo ran

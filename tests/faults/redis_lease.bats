@@ -90,7 +90,7 @@ assert_nothing_noticed() {
   assert_lost unconfirmed
 }
 
-@test "a command that exits with 0 when it is told to end was lost all the same" {
+@test "a command that exits with 0 on TERM is lost nevertheless" {
   start_job sh -c 'trap "echo told >> \"\$0\"; exit 0" TERM; echo $$ > "$0"
     while :; do sleep 0.05; done' "$began"
 
@@ -111,7 +111,7 @@ assert_nothing_noticed() {
   assert_nothing_noticed
 }
 
-@test "a user whose login is refused meanwhile is told to end before the lease does" {
+@test "a command whose login is refused meanwhile is ended before its lease" {
   hold_job "${short[@]}"
 
   redis ACL SETUSER dlock off
@@ -120,7 +120,7 @@ assert_nothing_noticed() {
   assert_lost unconfirmed
 }
 
-@test "a server that refuses to write meanwhile is the end of the run" {
+@test "a server that begins to refuse writes ends the run" {
   hold_job "${short[@]}"
 
   redis REPLICAOF 127.0.0.1 1
@@ -241,7 +241,7 @@ assert_nothing_noticed() {
   is_held job
 }
 
-@test "a lock that became free meanwhile is not the first holder's any more" {
+@test "a lock that became free meanwhile no longer belongs to its first holder" {
   hold_job "${long[@]}"
 
   redis DEL 'dlock:{job}'
@@ -250,7 +250,7 @@ assert_nothing_noticed() {
   assert_lost 'taken over'
 }
 
-@test "a key that was made to stay for ever is a lease again" {
+@test "a key without a time to live becomes a lease again" {
   hold_job "${short[@]}"
 
   redis PERSIST 'dlock:{job}'
@@ -259,7 +259,7 @@ assert_nothing_noticed() {
   assert_nothing_noticed
 }
 
-@test "a key that is to end sooner is a full lease again" {
+@test "a key with a shortened time to live becomes a full lease again" {
   hold_job "${long[@]}"
 
   redis PEXPIRE 'dlock:{job}' 3000
@@ -269,7 +269,7 @@ assert_nothing_noticed() {
   assert_nothing_noticed
 }
 
-@test "a command that ends by itself before the loss is found is lost all the same" {
+@test "a command that ends by itself before the loss is noticed is lost nevertheless" {
   hold_job "${long[@]}"
 
   redis DEL 'dlock:{job}'
@@ -278,7 +278,7 @@ assert_nothing_noticed() {
   assert_lost gone
 }
 
-@test "a loss is said in one line, with its reason" {
+@test "a loss is reported in one line, with its reason" {
   hold_job "${short[@]}"
 
   redis DEL 'dlock:{job}'
@@ -313,13 +313,13 @@ end_in_silence() {
   took=$(($(now_ms) - begin))
 }
 
-@test "to give back to a silent server is bounded" {
+@test "a release on a silent server is bounded" {
   end_in_silence
 
   assert_between "$took" 500 2500
 }
 
-@test "a release that is not confirmed is said in one line, with when the lock ends" {
+@test "an unconfirmed release is reported in one line, with the end of the lock" {
   end_in_silence
 
   output=$(< "$said")
@@ -383,7 +383,7 @@ end_in_silence() {
   eventually started 3
 }
 
-@test "a waiter whose wake-up got lost with its connection has its turn all the same" {
+@test "a waiter whose wake-up got lost with its connection gets its turn nevertheless" {
   hold job
   queue job "${noting[@]}" "$order" next
   kill -STOP "$waiter"

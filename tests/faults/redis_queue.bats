@@ -52,7 +52,7 @@ assert_all_had_turns() {  # <number> <ms>
   assert_all_had_turns 6 9000
 }
 
-@test "so do shared ones and others, in turns" {
+@test "shared and exclusive detached leases that run out follow one another" {
   for _ in 1 2; do
     take_turn --shared
     take_turn --shared
@@ -62,7 +62,7 @@ assert_all_had_turns() {  # <number> <ms>
   assert_all_had_turns 6 9000
 }
 
-@test "so do those in slots" {
+@test "detached leases in slots that run out follow one another" {
   for _ in 1 2 3 4 5 6; do take_turn --slots 2; done
 
   assert_all_had_turns 6 8000
@@ -154,7 +154,7 @@ is_called() { redis HVALS 'dlock:{job}:w' | grep -q '^[xs] [0-9]* [0-9]* 4 '; }
   assert_served 5000 'first second third'
 }
 
-@test "ten waiters that were killed cost the only one behind them three seconds" {
+@test "ten waiters that were killed cost the only waiter behind them three seconds" {
   queue_those_in_front 10
 
   have_others_served kill_them last
@@ -238,7 +238,7 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
   assert_equal "$(paste -sd ' ' "$order")" 'third fourth'
 }
 
-@test "where the two in front leave the queue, a holder that is killed costs the rest of its lease" {
+@test "when the first two waiters leave the queue, a holder that is killed costs the rest of its lease" {
   hold job --ttl 1s
   queue job -- true
   leaving=("$waiter")
@@ -272,7 +272,7 @@ kill_second_and_third() {
   kill_all_of "$third"
 }
 
-@test "a holder and the first in line that are killed behind a hand-over cost the rest of the lease" {
+@test "a holder and the first waiter that are killed after a hand-over cost the rest of the lease" {
   hold job
   queue_a_row
 

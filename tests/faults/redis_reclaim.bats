@@ -107,7 +107,7 @@ holders() {
   assert_reclaimed
 }
 
-@test "with --reclaim a run survives it on a server whose memory is full" {
+@test "with --reclaim a run survives the deletion of its key on a server whose memory is full" {
   for loss in 'FLUSHALL' 'DEL dlock:{job}'; do
     hold_job --reclaim "${short[@]}"
     redis CONFIG SET maxmemory 1
@@ -152,7 +152,7 @@ holders() {
   assert_output_contains 'held by'
 }
 
-@test "that a lease was set up again is a warning, which --quiet silences" {
+@test "a lease that was set up again causes a warning, which --quiet suppresses" {
   hold_job -q --reclaim "${short[@]}"
 
   redis FLUSHALL
@@ -197,7 +197,7 @@ holders() {
   assert_equal "$(redis GET 'dlock:{job}')" theirs
 }
 
-@test "with --reclaim a server that falls silent is the end of the run as without it" {
+@test "with --reclaim a server that falls silent ends the run as without it" {
   hold_job --reclaim "${short[@]}"
 
   redis_freezes
@@ -205,7 +205,7 @@ holders() {
   assert_lost unconfirmed
 }
 
-@test "with --reclaim a run that was stopped for too long is lost all the same" {
+@test "with --reclaim a run that was stopped for too long is lost nevertheless" {
   hold_job --reclaim "${short[@]}"
 
   kill -STOP "$holder"
@@ -263,7 +263,7 @@ holders() {
   ((output > fence))
 }
 
-@test "one who waits gets the lock once, after a lease that was set up again" {
+@test "a waiter gets the lock once, after a lease that was set up again" {
   hold_job --reclaim "${long[@]}"
   queue job sh -c 'echo started >> "$0"' "$order"
 
@@ -277,7 +277,7 @@ holders() {
   assert_equal "$(< "$order")" started
 }
 
-@test "one who waits stays out when all keys were deleted and the lease was set up again" {
+@test "a waiter keeps waiting when all keys were deleted and the lease was set up again" {
   hold_job --reclaim "${short[@]}"
   queue job sh -c 'echo started >> "$0"' "$order"
 
@@ -291,7 +291,7 @@ holders() {
   assert_equal "$(< "$order")" started
 }
 
-@test "a run that was noted as vanished is the last one as it ended" {
+@test "a run that was recorded as vanished becomes the last one with its real end" {
   hold_job --reclaim "${long[@]}"
   queue job true
   redis DEL 'dlock:{job}'
@@ -344,7 +344,7 @@ holders() {
   done
 }
 
-@test "with a lock delay a run that ends gives the lock back at once" {
+@test "with a lock delay a run that ends releases the lock at once" {
   hold_job "${short[@]}" --lock-delay 1m
 
   let_go
@@ -377,7 +377,7 @@ holders() {
   assert_between "$(ms_between "$order.killed" "$order")" 1850 4000
 }
 
-@test "a run that was lost leaves the lock to end by itself" {
+@test "a lost run leaves its lock to expire" {
   dlock run --report "$report" "${long[@]}" --kill-after 5s --lock-delay 1m job -- \
     sh -c 'trap "echo told >> \"\$0\"" TERM; while :; do sleep 0.05; done' "$order" 3>&- &
   holder=$!
@@ -410,7 +410,7 @@ holders() {
   assert_equal "$(dlock history --json job | jq -r '[.[].outcome] | join(" ")')" 'ran lost'
 }
 
-@test "that a lost run leaves the lock is said in one line, with when it ends" {
+@test "a lost run reports in one line that its lock stays held, and until when" {
   hold_job "${short[@]}" --lock-delay 1h
   redis_freezes
   assert_lost unconfirmed
@@ -421,7 +421,7 @@ holders() {
   [[ $output =~ 'its lease expires in '(59m59|1h0m)s?$ ]]
 }
 
-@test "a run that was stopped for too long leaves the lock to end by itself" {
+@test "a run that was stopped for too long leaves its lock to expire" {
   hold_job "${short[@]}" --lock-delay 1m
 
   kill -STOP "$holder"
@@ -433,7 +433,7 @@ holders() {
   is_held job
 }
 
-@test "a lock that is certainly lost is not said to end by itself" {
+@test "a lock that is certainly lost is not reported as still held" {
   hold_job "${short[@]}" --lock-delay 1m
 
   redis DEL 'dlock:{job}'

@@ -17,6 +17,6 @@ teardown() {
 
 empty_server() { redis FLUSHALL > /dev/null; }
 
-@test "where a right is missing on an empty server, nothing is left there for ever" {
+@test "with a missing permission on an empty server, no key stays there forever" {
   for right in $(rights); do call_all_without "$right" empty_server; done
 }

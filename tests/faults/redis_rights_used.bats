@@ -18,7 +18,7 @@ teardown() {
 # With a run that vanished, an earlier one, and a waiter that is dead.
 used_server() { redis FLUSHALL > /dev/null; redis EVAL "$restore" 0 > /dev/null; }
 
-@test "where a right is missing on a server that is used, nothing is left there for ever" {
+@test "with a missing permission on a server in use, no key stays there forever" {
   dlock run job -- true
   hold job
   queue job -- true

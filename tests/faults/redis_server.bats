@@ -71,7 +71,7 @@ restart_slowly() {
   [[ $(redis PING) == LOADING* ]]
 }
 
-@test "a server that loads its data is not there yet" {
+@test "a server that loads its data is unavailable" {
   use_redis_store
   restart_slowly
 
@@ -100,7 +100,7 @@ says_busy() { [[ $(redis PING) == BUSY* ]]; }
 
 script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
 
-@test "a server whose script does not end is said to be busy" {
+@test "a server whose script does not end is reported as busy" {
   use_redis_store
   script_never_ends
 
@@ -224,7 +224,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_run_is_refused 69 OOM
 }
 
-@test "a server whose memory is full renews and takes back" {
+@test "a server whose memory is full renews and releases" {
   use_redis_store
   hold job "${short[@]}" 2> "$said"
   memory_is_full
@@ -238,7 +238,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_equal "$(redis EXISTS 'dlock:{job}')" 0
 }
 
-@test "a server whose memory is full renews and takes back what is shared, and slots" {
+@test "a server whose memory is full renews and releases shared leases, and slots" {
   use_redis_store
   for mode in -s -n3; do
     hold "job$mode" "$mode" "${short[@]}" 2> "$said"
@@ -254,7 +254,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   done
 }
 
-@test "a server whose memory is full hands over to the waiters there are" {
+@test "a server whose memory is full hands over to existing waiters" {
   use_redis_store
   hold job
   for number in 1 2 3; do queue job "${noting[@]}" "$order" "$number"; done
@@ -266,7 +266,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_equal "$(tr -d '\n' < "$order")" 123
 }
 
-@test "a server whose memory is full still tells who holds a lock" {
+@test "a server whose memory is full still shows the holder of a lock" {
   use_redis_store
   hold job
   memory_is_full
@@ -295,7 +295,7 @@ END
 
 knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
 
-@test "a node of a cluster that has not the lock's slot is a mistake" {
+@test "a member of a cluster without the lock's slot is refused" {
   start_node 0-16383
   eventually knows_all_slots
 
@@ -342,7 +342,7 @@ comes_late() {
   redis PING > /dev/null
 }
 
-@test "a request that comes when its run is over takes nothing" {
+@test "a request that arrives after the end of its run is not granted" {
   run_with_a_late_request -w 10s
   assert_exits 0 "$runs"
   test -e "$BATS_TEST_TMPDIR/ran"
@@ -353,7 +353,7 @@ comes_late() {
   assert_equal "$(left_of job)" -2
 }
 
-@test "a request that comes when its run has given up takes nothing, however late" {
+@test "a request that arrives after its run has given up is not granted, however late" {
   run_with_a_late_request
   assert_exits 69 "$runs"
   # Longer than a store timeout.

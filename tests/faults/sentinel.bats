@@ -326,7 +326,7 @@ start_liar() {
   run dlock run job -- touch "$ran"
 
   assert_status 69
-  assert_output_contains "not more than half of 3 sentinels name the same primary for 'main': cannot reach 127.0.0.1:${ports[4]}"
+  assert_output_contains "no majority of 3 sentinels agrees on a primary for 'main': cannot reach 127.0.0.1:${ports[4]}"
   await_renewals
   let_go
   assert_exits 0 "$holder"
@@ -371,7 +371,7 @@ is_longer_than_before() {
   run dlock run --store-timeout 500ms job -- touch "$ran"
 
   assert_status 69
-  assert_output_contains "127.0.0.1:${ports[4]} does not answer"
+  assert_output_contains "127.0.0.1:${ports[4]} does not reply"
 }
 
 @test "a name that no sentinel knows is 78" {
@@ -380,7 +380,7 @@ is_longer_than_before() {
   run dlock run job -- touch "$ran"
 
   assert_status 78
-  assert_output_contains "no primary is called 'other' (3 of 3 sentinels know none)"
+  assert_output_contains "no primary is named 'other' (unknown to 3 of 3 sentinels)"
 }
 
 @test "a server in the place of a sentinel is told apart" {
@@ -396,7 +396,7 @@ is_longer_than_before() {
   for i in 4 5 6; do member "$i" CONFIG SET sentinel-pass x; member "$i" ACL SETUSER default on '>secret'; done
   run dlock run job -- echo ran
   assert_status 77
-  assert_output_contains 'it wants a password: --sentinel-password-file or DLOCK_SENTINEL_PASSWORD'
+  assert_output_contains 'password required: use --sentinel-password-file or DLOCK_SENTINEL_PASSWORD'
   DLOCK_SENTINEL_PASSWORD=wrong run dlock run job -- echo ran
   assert_status 77
 
@@ -410,7 +410,7 @@ is_longer_than_before() {
   for i in 1 2 3; do member "$i" CONFIG SET requirepass secret; done
   run dlock run job -- touch "$ran"
   assert_status 77
-  assert_output_contains "it wants a password: --password-file or DLOCK_PASSWORD"
+  assert_output_contains "password required: use --password-file or DLOCK_PASSWORD"
 
   DLOCK_PASSWORD=secret run dlock run --ttl 30s --store-timeout 3s job -- redis-cli -p "${ports[1]}" \
     -a secret --no-auth-warning ACL SETUSER me on '>mine' '~*' '&*' +@all -role
@@ -424,8 +424,8 @@ is_longer_than_before() {
 @test "doctor says whether sentinels agree, and which ttl outlives a failover" {
   run dlock doctor
   assert_output_contains "sentinels       3 of 3 name 127.0.0.1:${ports[1]}"
-  assert_output_contains 'noticed after 1.0s (down-after-milliseconds); a --ttl of '
-  assert_output_contains '2 by most sentinels; --replicas all waits for them'
+  assert_output_contains 'detected after 1.0s (down-after-milliseconds); a --ttl of '
+  assert_output_contains '2 according to most sentinels; --replicas all waits for them'
 
   crash 4
   run dlock doctor

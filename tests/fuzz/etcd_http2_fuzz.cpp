@@ -40,8 +40,8 @@ std::string read(std::string_view bytes, std::size_t piece) {
     }
     const auto outcome = http2.outcome(id);
     if (!outcome) continue;
-    const auto trouble = etcd::trouble_of(*outcome, "host:1");
-    fuzz::require_message(trouble.failure);
+    const auto failed_call = etcd::call_failure(*outcome, "host:1");
+    fuzz::require_message(failed_call.failure);
     all += std::to_string(static_cast<int>(outcome->code)) + outcome->message + "\n";
   }
   http2.drop(call);

@@ -8,8 +8,8 @@
 #include "fuzz.hpp"
 #include "store/etcd/decision.hpp"
 #include "store/etcd/keys.hpp"
-#include "store/etcd/line_look.hpp"
 #include "store/etcd/name_space.hpp"
+#include "store/etcd/snapshot_view.hpp"
 
 using namespace dlock;
 using fuzz::require;
@@ -21,11 +21,11 @@ std::vector<etcd::KeyValue> pairs_from(std::string_view input) {
   std::vector<etcd::KeyValue> pairs;
   while (!input.empty()) {
     const auto end = std::min(input.find('\n'), input.size());
-    const auto line = input.substr(0, end);
-    const auto tab = std::min(line.find('\t'), line.size());
+    const auto snapshot = input.substr(0, end);
+    const auto tab = std::min(snapshot.find('\t'), snapshot.size());
     etcd::KeyValue pair;
-    pair.key = "dlock/" + std::string(line.substr(0, tab));
-    pair.value = line.substr(std::min(tab + 1, line.size()));
+    pair.key = "dlock/" + std::string(snapshot.substr(0, tab));
+    pair.value = snapshot.substr(std::min(tab + 1, snapshot.size()));
     pair.create_revision = static_cast<std::int64_t>(pairs.size()) + 1;
     pair.mod_revision = pair.create_revision;
     pair.version = 1;
@@ -39,31 +39,31 @@ std::vector<etcd::KeyValue> pairs_from(std::string_view input) {
 void check(const etcd::Entry& entry, const LockName& lock) {
   if (entry.foreign) return;
   etcd::KeyValue pair;
-  pair.key = etcd::line_of(lock) + entry.id;
+  pair.key = etcd::queue_prefix(lock) + entry.id;
   pair.value = etcd::text_of(entry);
-  const auto again = etcd::entry_from(pair, etcd::line_of(lock));
+  const auto again = etcd::entry_from(pair, etcd::queue_prefix(lock));
   require(!again.foreign, "dlock knows what it has written");
   require(etcd::text_of(again) == pair.value, "an entry is written as it was read");
 }
 
-void check(const etcd::Line& line, const LockName& lock, const Claim& claim) {
-  for (const auto& entry : line.entries) {
+void check(const etcd::LockSnapshot& snapshot, const LockName& lock, const Claim& claim) {
+  for (const auto& entry : snapshot.entries) {
     check(entry, lock);
-    etcd::watched_by(line, entry);
-    etcd::can_be_set_up_again(line, entry);
+    etcd::watched_by(snapshot, entry);
+    etcd::can_be_set_up_again(snapshot, entry);
   }
   const WallTime now(1'000'000);
-  etcd::info_of(line, lock, now);
-  etcd::kept_runs(line.runs, line.entries, now);
-  etcd::to_forget(line.runs, line.entries, now);
+  etcd::info_of(snapshot, lock, now);
+  etcd::kept_runs(snapshot.runs, snapshot.entries, now);
+  etcd::to_forget(snapshot.runs, snapshot.entries, now);
   for (const auto queue : {Queue::stay_out, Queue::join, Queue::refuse}) {
-    const auto decision = etcd::decide(line, claim, "new", queue, now);
+    const auto decision = etcd::decide(snapshot, claim, "new", queue, now);
     const bool answers = decision.kind == etcd::Decision::Kind::answer ||
                          decision.kind == etcd::Decision::Kind::join;
     require(!answers || decision.answer.has_value(), "there is an answer");
     // Nobody enters beside one who holds the lock alone.
     const bool enters = decision.kind == etcd::Decision::Kind::enter;
-    for (const auto& entry : line.entries) {
+    for (const auto& entry : snapshot.entries) {
       const bool is_alone = entry.holds() && entry.mode == Mode::exclusive;
       require(!enters || !is_alone || claim.replaces || entry.slots > 1,
               "nobody enters beside one who holds the lock alone");
@@ -75,19 +75,19 @@ void check(const etcd::Line& line, const LockName& lock, const Claim& claim) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto pairs = pairs_from(fuzz::text_of(data, size));
-  for (const auto& [name, line] : etcd::lines_from(pairs, "dlock", 99)) {
+  for (const auto& [name, snapshot] : etcd::snapshots_from(pairs, "dlock", 99)) {
     const LockName lock{"dlock", name};
     require(is_valid(lock), "a name is one that a lock can have");
     Claim claim;
     claim.lock = lock;
-    check(line, lock, claim);
+    check(snapshot, lock, claim);
     claim.mode = Mode::shared;
-    check(line, lock, claim);
+    check(snapshot, lock, claim);
     claim.mode = Mode::exclusive;
     claim.replaces = true;
     claim.supersedes = true;
     claim.dedupe = Dedupe{milliseconds(1000)};
-    check(line, lock, claim);
+    check(snapshot, lock, claim);
   }
   return 0;
 }

@@ -17,7 +17,7 @@ void take_apart(const Reply& reply) {
   Claim claim;
   claim.lock = {"dlock", "job"};
   claim.slots = 3;
-  const auto heard = heard_from(reply, claim, Clock::time_point{});
+  const auto heard = ask_reply_from(reply, claim, Clock::time_point{});
   if (heard) {
     if (const auto* grant = std::get_if<Grant>(&heard->answer)) {
       require(reply.kind == Reply::Kind::array && reply.elements.size() == 3 &&
@@ -27,7 +27,7 @@ void take_apart(const Reply& reply) {
               "a grant makes sense");
     }
   }
-  if (const auto grant = handed_from(reply, claim, Clock::time_point{})) {
+  if (const auto grant = handed_over_from(reply, claim, Clock::time_point{})) {
     require(reply.kind == Reply::Kind::array && reply.elements.size() == 2 &&
                 reply.elements[1].text.starts_with("granted "),
             "only a grant is handed over");

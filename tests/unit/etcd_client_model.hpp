@@ -46,25 +46,25 @@ class Client {
 
   // One inside which others run does not end before they do.
   void act(EtcdModel& etcd, Dice& dice, WallTime now, bool may_end) {
-    const Scene scene{job, now, day_lease};
+    const StepContext step_context{job, now, day_lease};
     was_set_up_again_ = false;
     const bool is_lost =
-        believes_ && claim_.reclaim && etcd.keys().count(line_of(job) + id_) == 0;
+        believes_ && claim_.reclaim && etcd.keys().count(queue_prefix(job) + id_) == 0;
     if (believes_ && !is_lost) {
-      if (may_end && dice.one_in(3)) give_back(etcd, scene);
+      if (may_end && dice.one_in(3)) give_back(etcd, step_context);
       return;
     }
     // What was read may be old by the time it is acted on.
     if (!line_ || dice.one_in(4)) {
-      line_ = line_from(job, etcd.execute(look_at(job)));
+      line_ = snapshot_from(job, etcd.execute(look_at(job)));
       if (!dice.one_in(3)) return;
     }
     if (is_lost) {
-      set_up_again(etcd, scene);
+      set_up_again(etcd, step_context);
     } else if (stands_first_for_all_it_knows()) {
-      enter_unseen(etcd, scene);
+      enter_unseen(etcd, step_context);
     } else {
-      go_on(etcd, scene);
+      proceed(etcd, step_context);
     }
   }
 
@@ -83,21 +83,21 @@ class Client {
     line_.reset();
   }
 
-  void enter_unseen(EtcdModel& etcd, const Scene& scene) {
+  void enter_unseen(EtcdModel& etcd, const StepContext& step_context) {
     auto own = *entry_of(*line_, id_);
     own.standing = Standing::holds;
-    const auto result = etcd.execute(enter_first(scene, own));
+    const auto result = etcd.execute(enter_first(step_context, own));
     if (result.succeeded) {
       own.modified = result.revision;
       believe(own);
       return;
     }
     take_in(result, 0);
-    if (line_) go_on(etcd, scene);
+    if (line_) proceed(etcd, step_context);
   }
 
   // As it was, on a new lease.
-  void set_up_again(EtcdModel& etcd, const Scene& scene) {
+  void set_up_again(EtcdModel& etcd, const StepContext& step_context) {
     is_over_ = true;
     if (!can_be_set_up_again(*line_, *believes_)) return;
     constexpr std::int64_t unused = 1'000'000;
@@ -106,7 +106,7 @@ class Client {
     own.lease = lease_ + unused;
     own.modified = 0;
     etcd.grant(own.lease);
-    const auto result = etcd.execute(etcd::set_up_again(scene, *line_, own));
+    const auto result = etcd.execute(etcd::set_up_again(step_context, *line_, own));
     if (!result.succeeded) {
       etcd.end(own.lease);
       return;
@@ -119,17 +119,17 @@ class Client {
     was_set_up_again_ = true;
   }
 
-  Entry own_in(const Line& line, WallTime now) const {
-    if (const auto* own = entry_of(line, id())) return *own;
+  Entry own_in(const LockSnapshot& snapshot, WallTime now) const {
+    if (const auto* own = entry_of(snapshot, id())) return *own;
     auto entry = entry_for(claim_, now);
     entry.id = id();
     entry.lease = lease_;
     return entry;
   }
 
-  void go_on(EtcdModel& etcd, const Scene& scene) {
-    const auto decision = decide(*line_, claim_, id(), Queue::join, scene.now);
-    auto own = own_in(*line_, scene.now);
+  void proceed(EtcdModel& etcd, const StepContext& step_context) {
+    const auto decision = decide(*line_, claim_, id(), Queue::join, step_context.now);
+    auto own = own_in(*line_, step_context.now);
     switch (decision.kind) {
       case Decision::Kind::answer:
         check_answer();
@@ -140,7 +140,8 @@ class Client {
       case Decision::Kind::enter: {
         own.standing = Standing::holds;
         own.slot = decision.slot;
-        const auto result = etcd.execute(enter(scene, *line_, claim_, own, decision));
+        const auto result =
+            etcd.execute(enter(step_context, *line_, claim_, own, decision));
         if (result.succeeded) {
           own.modified = result.revision;
           if (own.created == 0) own.created = result.revision;
@@ -151,7 +152,8 @@ class Client {
         return;
       }
       case Decision::Kind::join: {
-        const auto result = etcd.execute(join(scene, *line_, claim_, own, decision));
+        const auto result =
+            etcd.execute(join(step_context, *line_, claim_, own, decision));
         take_in(result, result.succeeded ? result.results.size() - 2 : 0);
         return;
       }
@@ -161,7 +163,7 @@ class Client {
           return;
         }
         const auto result =
-            etcd.execute(take_away(scene, decision.lose, {"user", "host", true}));
+            etcd.execute(take_away(step_context, decision.lose, {"user", "host", true}));
         take_in(result, result.succeeded ? result.results.size() - 2 : 0);
         return;
       }
@@ -185,17 +187,17 @@ class Client {
       is_over_ = true;
       return;
     }
-    line_ = line_from(job, result, first);
+    line_ = snapshot_from(job, result, first);
   }
 
-  void give_back(EtcdModel& etcd, const Scene& scene) {
+  void give_back(EtcdModel& etcd, const StepContext& step_context) {
     Ending ending;
     ending.end.emplace().outcome = "ran";
-    const auto result = etcd.execute(etcd::give_back(scene, *believes_, ending));
+    const auto result = etcd.execute(etcd::give_back(step_context, *believes_, ending));
     if (!result.succeeded) {
       // It was broken, or its lease has ended.
-      const auto line = line_from(job, result);
-      const auto* own = entry_of(line, id());
+      const auto snapshot = snapshot_from(job, result);
+      const auto* own = entry_of(snapshot, id());
       if (own != nullptr) {
         believes_ = *own;
         return;
@@ -209,7 +211,7 @@ class Client {
   std::string id_;
   std::int64_t lease_;
   Claim claim_;
-  std::optional<Line> line_;
+  std::optional<LockSnapshot> line_;
   std::optional<Entry> believes_;  // that it holds, as this
   bool was_set_up_again_ = false;  // just now
   bool is_over_ = false;

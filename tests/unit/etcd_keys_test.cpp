@@ -12,29 +12,29 @@ namespace {
 constexpr std::int64_t day_us = 24LL * 3600 * 1'000'000;
 
 TEST(EtcdKeys, a_lock_is_the_line_that_etcdctl_makes) {
-  EXPECT_EQ(line_of({"dlock", "job"}), "dlock/job/");
+  EXPECT_EQ(queue_prefix({"dlock", "job"}), "dlock/job/");
   EXPECT_EQ(id_of(0x694d7f3a), "694d7f3a");
 }
 
 TEST(EtcdKeys, what_would_end_a_part_or_hide_it_is_encoded) {
-  EXPECT_EQ(line_of({"a/b", "c/d"}), "a%2Fb/c%2Fd/");
-  EXPECT_EQ(line_of({"ns", ".runs"}), "ns/%2Eruns/");
-  EXPECT_EQ(line_of({"ns", "100%"}), "ns/100%25/");
-  EXPECT_EQ(line_of({"ns", "v1.2 ü"}), "ns/v1.2 ü/");
+  EXPECT_EQ(queue_prefix({"a/b", "c/d"}), "a%2Fb/c%2Fd/");
+  EXPECT_EQ(queue_prefix({"ns", ".runs"}), "ns/%2Eruns/");
+  EXPECT_EQ(queue_prefix({"ns", "100%"}), "ns/100%25/");
+  EXPECT_EQ(queue_prefix({"ns", "v1.2 ü"}), "ns/v1.2 ü/");
 }
 
 TEST(EtcdKeys, each_key_leads_back_to_its_lock) {
   for (const std::string name : {"job", "a/b", ".fence", "%2F", "with space", ".", "ü"}) {
     const LockName lock{"my/ns", name};
-    const auto in_line = parts_of(line_of(lock) + "1f", "my/ns");
-    ASSERT_TRUE(in_line) << name;
-    EXPECT_EQ(in_line->name, name);
-    EXPECT_TRUE(in_line->in_line);
-    EXPECT_EQ(in_line->rest, "1f");
+    const auto in_queue = parts_of(queue_prefix(lock) + "1f", "my/ns");
+    ASSERT_TRUE(in_queue) << name;
+    EXPECT_EQ(in_queue->name, name);
+    EXPECT_TRUE(in_queue->in_queue);
+    EXPECT_EQ(in_queue->rest, "1f");
     const auto run = parts_of(past_key(lock, Fence{7}), "my/ns");
     ASSERT_TRUE(run) << name;
     EXPECT_EQ(run->name, name);
-    EXPECT_FALSE(run->in_line);
+    EXPECT_FALSE(run->in_queue);
     EXPECT_EQ(run->rest, "past/0000000000000007");
   }
 }
@@ -52,7 +52,7 @@ TEST(EtcdKeys, different_locks_share_no_key) {
   const std::vector<LockName> locks{{"a", "b"},  {"a/b", "c"},  {"a", "b/c"}, {"a", ".b"},
                                     {".a", "b"}, {"a", "%2Eb"}, {"a", "b%2F"}};
   std::set<std::string> lines;
-  for (const auto& lock : locks) lines.insert(line_of(lock));
+  for (const auto& lock : locks) lines.insert(queue_prefix(lock));
 
   EXPECT_EQ(lines.size(), locks.size());
 }

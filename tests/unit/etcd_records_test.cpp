@@ -30,7 +30,7 @@ KeyValue pair_of(const std::string& key, const std::string& value,
 }
 
 Entry read_back(const Entry& entry) {
-  return entry_from(pair_of("dlock/job/1f", text_of(entry)), line_of(job));
+  return entry_from(pair_of("dlock/job/1f", text_of(entry)), queue_prefix(job));
 }
 
 Claim a_claim() {
@@ -91,7 +91,7 @@ TEST(EtcdEntry, is_read_however_deep_somebody_has_nested_it) {
   const auto value = R"({"mode":"exclusive","standing":"waits","since":1,"detached":)" +
                      std::string(depth, '[') + std::string(depth, ']') + "}";
 
-  EXPECT_TRUE(entry_from(pair_of("dlock/job/1f", value), line_of(job)).attached);
+  EXPECT_TRUE(entry_from(pair_of("dlock/job/1f", value), queue_prefix(job)).attached);
 }
 
 TEST(EtcdEntry, the_fence_is_the_revision_in_which_it_came) {
@@ -107,7 +107,7 @@ TEST(EtcdEntry, whatever_dlock_does_not_write_is_a_foreign_holder) {
         std::string(R"({"standing":"holds","mode":"exclusive","since":1,"slots":0})"),
         std::string(R"({"standing":"holds","mode":"exclusive","since":1,"slot":1})"),
         std::string(R"({"standing":"holds","mode":"exclusive","since":-1})")}) {
-    const auto entry = entry_from(pair_of("dlock/job/1f", value), line_of(job));
+    const auto entry = entry_from(pair_of("dlock/job/1f", value), queue_prefix(job));
     EXPECT_TRUE(entry.foreign) << value;
     EXPECT_EQ(entry.mode, Mode::exclusive);
     EXPECT_EQ(entry.fence(), Fence{0});
@@ -120,7 +120,7 @@ TEST(EtcdEntry, those_who_came_first_come_first) {
   const auto entries =
       entries_from({pair_of("dlock/job/a", text, 9), pair_of("dlock/job/b", "", 3),
                     pair_of("dlock/job/c", text, 5)},
-                   line_of(job));
+                   queue_prefix(job));
 
   ASSERT_EQ(entries.size(), 3u);
   EXPECT_EQ(entries[0].id, "b");
@@ -141,7 +141,7 @@ TEST(EtcdRuns, a_run_that_is_over_is_read_as_it_was_written) {
   end.lost = Loss::broken;
   const auto run = ended_run(a_holder(7), end, WallTime(seconds(103)));
   const auto runs = runs_from(
-      {pair_of(past_key(job, Fence{7}), past_run_text(run, true), 12)}, runs_of(job));
+      {pair_of(past_key(job, Fence{7}), past_run_text(run, true), 12)}, runs_prefix(job));
 
   ASSERT_EQ(runs.past.size(), 1u);
   EXPECT_EQ(runs.past[0].revision, 12);
@@ -161,7 +161,7 @@ TEST(EtcdRuns, who_took_a_lock_is_read_as_it_was_written) {
   const Taker taker{"ann", "host", true};
   const auto runs = runs_from({pair_of(taken_key(job, "1f"), taken_text(taker), 12),
                                pair_of(taken_key(job, "2f"), "not JSON", 13)},
-                              runs_of(job));
+                              runs_prefix(job));
 
   ASSERT_EQ(runs.taken.size(), 1u);
   EXPECT_EQ(runs.taken[0].first, "1f");
@@ -170,8 +170,8 @@ TEST(EtcdRuns, who_took_a_lock_is_read_as_it_was_written) {
 
 TEST(EtcdRuns, one_whose_entry_is_gone_has_vanished) {
   const auto holder = a_holder(7);
-  const auto runs =
-      runs_from({pair_of(now_key(job, "1f"), open_run_text(holder, {}))}, runs_of(job));
+  const auto runs = runs_from({pair_of(now_key(job, "1f"), open_run_text(holder, {}))},
+                              runs_prefix(job));
 
   EXPECT_TRUE(vanished(runs, {holder}, WallTime(seconds(200))).empty());
   const auto gone = vanished(runs, {}, WallTime(seconds(200)));
@@ -182,8 +182,9 @@ TEST(EtcdRuns, one_whose_entry_is_gone_has_vanished) {
 }
 
 TEST(EtcdRuns, one_that_was_granted_at_once_has_the_fence_of_its_revision) {
-  const auto runs = runs_from(
-      {pair_of(now_key(job, "1f"), open_run_text(a_holder(0), {}), 31)}, runs_of(job));
+  const auto runs =
+      runs_from({pair_of(now_key(job, "1f"), open_run_text(a_holder(0), {}), 31)},
+                runs_prefix(job));
 
   ASSERT_EQ(runs.open.size(), 1u);
   EXPECT_EQ(runs.open[0].info.fence, Fence{31});
@@ -194,7 +195,7 @@ TEST(EtcdRuns, a_lease_by_hand_has_ended_when_it_ran_out) {
   holder.attached = false;
   const auto runs = runs_from(
       {pair_of(now_key(job, "1f"), open_run_text(holder, WallTime(seconds(130))))},
-      runs_of(job));
+      runs_prefix(job));
   const auto gone = vanished(runs, {}, WallTime(seconds(200)));
 
   ASSERT_EQ(gone.size(), 1u);
@@ -206,7 +207,7 @@ TEST(EtcdRuns, a_lease_by_hand_has_ended_when_it_ran_out) {
 TEST(EtcdRuns, counts_are_how_often_their_keys_were_written) {
   auto refused = pair_of(refused_key(job), "");
   refused.version = 4;
-  const auto runs = runs_from({refused}, runs_of(job));
+  const auto runs = runs_from({refused}, runs_prefix(job));
 
   EXPECT_EQ(runs.refused, 4u);
   EXPECT_EQ(runs.superseded, 0u);
@@ -217,10 +218,10 @@ TEST(EtcdRuns, what_cannot_be_read_is_left_out) {
   for (const std::string value : {"", "[]", "{}", "{\"fence\":-1,\"started\":1}", "x"}) {
     pairs.push_back(pair_of(past_key(job, Fence{1}), value));
     pairs.push_back(pair_of(now_key(job, "1"), value));
-    pairs.push_back(pair_of(runs_of(job) + "else", value));
+    pairs.push_back(pair_of(runs_prefix(job) + "else", value));
     pairs.push_back(pair_of("other", value));
   }
-  const auto runs = runs_from(pairs, runs_of(job));
+  const auto runs = runs_from(pairs, runs_prefix(job));
 
   EXPECT_TRUE(runs.past.empty());
   EXPECT_TRUE(runs.open.empty());

@@ -86,7 +86,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     if (GetParam().foreigners && dice.one_in(5)) {
       foreign_.push_back(lease);
       PutRequest put;
-      put.key = line_of(job) + id_of(lease);
+      put.key = queue_prefix(job) + id_of(lease);
       put.lease = lease;
       TxnRequest request;
       request.then.emplace_back(put);
@@ -123,13 +123,13 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     if (dies || client->is_over()) clients_.erase(client);
   }
 
-  Line line() {
-    Line now;
+  LockSnapshot snapshot() {
+    LockSnapshot now;
     std::vector<KeyValue> pairs;
     for (const auto& [key, pair] : etcd_.keys()) {
-      if (key.starts_with(line_of(job))) pairs.push_back(pair);
+      if (key.starts_with(queue_prefix(job))) pairs.push_back(pair);
     }
-    now.entries = entries_from(pairs, line_of(job));
+    now.entries = entries_from(pairs, queue_prefix(job));
     return now;
   }
 
@@ -138,7 +138,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     unsigned exclusive = 0;
     unsigned shared = 0;
     std::vector<unsigned> slots;
-    const auto now = line();
+    const auto now = snapshot();
     for (const auto& client : clients_) {
       if (!client.believes()) continue;
       const auto* own = entry_of(now, client.id());
@@ -163,7 +163,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
   }
 
   // Nobody came to hold while one waited in front of it and could have held, too.
-  void check_order(const Line& now) {
+  void check_order(const LockSnapshot& now) {
     for (const auto& entry : now.entries) {
       if (!entry.holds() || known_.count(entry.id) > 0) continue;
       known_.insert(entry.id);
@@ -234,18 +234,19 @@ TEST(EtcdSteps, do_not_let_a_reader_pass_a_writer_once_its_outer_reader_has_gone
   EtcdModel etcd;
   constexpr std::int64_t outer = 2, writer = 3, inner = 4;
   for (const auto lease : {day_lease, outer, writer, inner}) etcd.grant(lease);
-  const Scene scene{job, {}, day_lease};
-  const auto execute = [&](std::int64_t lease, const Claim& claim, const Line& line) {
-    const auto decision = decide(line, claim, id_of(lease), Queue::join, {});
+  const StepContext step_context{job, {}, day_lease};
+  const auto execute = [&](std::int64_t lease, const Claim& claim,
+                           const LockSnapshot& snapshot) {
+    const auto decision = decide(snapshot, claim, id_of(lease), Queue::join, {});
     auto entry = entry_for(claim, {});
     entry.id = id_of(lease);
     entry.lease = lease;
     const bool enters = decision.kind == Decision::Kind::enter;
     if (enters) entry.standing = Standing::holds;
-    return etcd.execute(enters ? enter(scene, line, claim, entry, decision)
-                               : join(scene, line, claim, entry, decision));
+    return etcd.execute(enters ? enter(step_context, snapshot, claim, entry, decision)
+                               : join(step_context, snapshot, claim, entry, decision));
   };
-  const auto now = [&] { return line_from(job, etcd.execute(look_at(job))); };
+  const auto now = [&] { return snapshot_from(job, etcd.execute(look_at(job))); };
   Claim reads;
   reads.lock = job;
   reads.mode = Mode::shared;

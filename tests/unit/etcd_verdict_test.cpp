@@ -9,12 +9,12 @@
 namespace dlock::etcd {
 namespace {
 
-using Cure = Trouble::Cure;
+using Remedy = CallFailure::Remedy;
 using Kind = Failure::Kind;
 using namespace std::chrono_literals;
 
-Trouble trouble(Code code, const std::string& message) {
-  return trouble_of(Outcome{code, message, false}, "host:1");
+CallFailure failed_call(Code code, const std::string& message) {
+  return call_failure(Outcome{code, message, false}, "host:1");
 }
 
 TEST(EtcdVerdict, that_a_lease_is_there_or_gone_is_an_answer) {
@@ -31,12 +31,12 @@ TEST(EtcdVerdict, that_a_lease_is_there_or_gone_is_an_answer) {
 }
 
 TEST(EtcdVerdict, another_member_may_do_what_one_without_a_leader_cannot) {
-  const auto none = trouble(Code::unavailable, "etcdserver: no leader");
-  EXPECT_EQ(none.cure, Cure::next_member);
+  const auto none = failed_call(Code::unavailable, "etcdserver: no leader");
+  EXPECT_EQ(none.remedy, Remedy::next_member);
   EXPECT_FALSE(none.may_be_executed);
 
-  const auto late = trouble(Code::unavailable, "etcdserver: request timed out");
-  EXPECT_EQ(late.cure, Cure::next_member);
+  const auto late = failed_call(Code::unavailable, "etcdserver: request timed out");
+  EXPECT_EQ(late.remedy, Remedy::next_member);
   EXPECT_TRUE(late.may_be_executed);
 }
 
@@ -45,22 +45,23 @@ TEST(EtcdVerdict, a_token_that_has_lapsed_is_cured_by_a_login) {
        {std::pair{Code::unauthenticated, "etcdserver: invalid auth token"},
         {Code::invalid_argument, "etcdserver: revision of auth store is old"},
         {Code::invalid_argument, "etcdserver: user name is empty"}}) {
-    const auto one = trouble(code, message);
+    const auto one = failed_call(code, message);
 
-    EXPECT_EQ(one.cure, Cure::login) << message;
+    EXPECT_EQ(one.remedy, Remedy::login) << message;
     EXPECT_FALSE(one.may_be_executed) << message;
     EXPECT_EQ(one.failure.kind(), Kind::rejected) << message;
   }
 }
 
 TEST(EtcdVerdict, a_lack_of_rights_or_of_room_is_the_same_everywhere) {
-  const auto rights = trouble(Code::permission_denied, "etcdserver: permission denied");
-  EXPECT_EQ(rights.cure, Cure::none);
+  const auto rights =
+      failed_call(Code::permission_denied, "etcdserver: permission denied");
+  EXPECT_EQ(rights.remedy, Remedy::none);
   EXPECT_EQ(rights.failure.kind(), Kind::rejected);
 
   const auto room =
-      trouble(Code::resource_exhausted, "etcdserver: mvcc: database space exceeded");
-  EXPECT_EQ(room.cure, Cure::none);
+      failed_call(Code::resource_exhausted, "etcdserver: mvcc: database space exceeded");
+  EXPECT_EQ(room.remedy, Remedy::none);
   EXPECT_EQ(room.failure.kind(), Kind::unreachable);
 }
 
@@ -72,15 +73,16 @@ TEST(EtcdVerdict, a_login_that_is_refused_is_not_tried_again) {
   const Outcome lapsed{Code::unauthenticated, "etcdserver: invalid auth token", false};
 
   for (const auto& outcome : {wrong, lapsed}) {
-    const auto refused = trouble_of_login(outcome, "host:1");
+    const auto refused = login_failure(outcome, "host:1");
 
-    EXPECT_EQ(refused.cure, Cure::none);
+    EXPECT_EQ(refused.remedy, Remedy::none);
     EXPECT_EQ(refused.failure.kind(), Kind::rejected);
   }
 }
 
 TEST(EtcdVerdict, a_message_cannot_steer_a_terminal) {
-  EXPECT_TRUE(is_printable_utf8(trouble(Code::unknown, "\x1b[2J\n\xff").failure.what()));
+  EXPECT_TRUE(
+      is_printable_utf8(failed_call(Code::unknown, "\x1b[2J\n\xff").failure.what()));
 }
 
 TEST(EtcdShare, the_members_that_are_left_have_equal_time) {

@@ -75,16 +75,16 @@ class EventFile : public ::testing::Test {
   TemporaryDirectory place_;
   Directory directory_ =
       *Directory::open(place_.file("store"), false, Directory::Missing::create);
-  Gate gate_{directory_, true};
+  SessionsFile sessions_{directory_, true};
 };
 
 TEST_F(EventFile, is_read_from_where_it_ended) {
-  publish(directory_, gate_, {event_of("before")});
+  publish(directory_, sessions_, {event_of("before")});
   EventReader reader(directory_);
 
   EXPECT_EQ(names_read(reader), Lines{});
-  publish(directory_, gate_, {event_of("one"), event_of("two")});
-  publish(directory_, gate_, {event_of("three")});
+  publish(directory_, sessions_, {event_of("one"), event_of("two")});
+  publish(directory_, sessions_, {event_of("three")});
   EXPECT_EQ(names_read(reader), (Lines{"one", "two", "three"}));
   EXPECT_EQ(names_read(reader), Lines{});
 }
@@ -94,11 +94,11 @@ TEST_F(EventFile, that_becomes_long_is_followed_to_the_next_one) {
   auto large = event_of("large");
   large.label = std::string(600'000, 'x');
 
-  for (int i = 0; i < 3; ++i) publish(directory_, gate_, {large});
+  for (int i = 0; i < 3; ++i) publish(directory_, sessions_, {large});
 
   EXPECT_EQ(names_read(reader), (Lines{"large", "large", "large"}));
   EXPECT_TRUE(reader.was_replaced());
-  publish(directory_, gate_, {event_of("next")});
+  publish(directory_, sessions_, {event_of("next")});
   EXPECT_EQ(names_read(reader), Lines{"next"});
   EXPECT_FALSE(reader.was_replaced());
 }
@@ -108,7 +108,7 @@ TEST_F(EventFile, that_was_replaced_more_than_once_has_lost_something) {
   auto large = event_of("large");
   large.label = std::string(1'100'000, 'x');
 
-  for (int i = 0; i < 3; ++i) publish(directory_, gate_, {large});
+  for (int i = 0; i < 3; ++i) publish(directory_, sessions_, {large});
 
   EXPECT_EQ(names_read(reader), Lines{"lost"});
 }

@@ -69,14 +69,14 @@ TEST(LocalHealth, a_directory_that_is_missing_is_told_and_an_error_if_it_stays_s
 TEST(LocalHealth, one_that_cannot_be_used_is_an_error_and_nothing_in_it_is_looked_at) {
   auto facts = good();
   facts.unusable =
-      "the directory /srv/locks is not safe to use: everybody may write to it";
+      "the directory /srv/locks is not safe to use: everyone can write to it";
   facts.everybody_writes = true;
 
   const auto findings = findings_of(facts);
 
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].level, Level::error);
-  EXPECT_EQ(findings[0].advice, "chmod o-w /srv/locks, once you trust what is in it");
+  EXPECT_EQ(findings[0].advice, "chmod o-w /srv/locks, once you trust its contents");
 }
 
 TEST(LocalHealth, each_reason_why_it_cannot_be_used_has_an_advice_of_its_own) {
@@ -141,7 +141,7 @@ TEST(LocalHealth, files_that_nobody_removes_are_a_warning_and_others_are_told) {
   facts.stale = {"a", "b", "c", "d", "e", "f", "g"};
   EXPECT_EQ(level(facts, "files"), Level::warning);
   EXPECT_EQ(found(facts, "files").message,
-            "nobody uses, and nobody will remove: a, b, c, d, e, 2 more");
+            "unused, and not removed automatically: a, b, c, d, e, 2 more");
 }
 
 TEST(LocalHealth, room_for_data_and_for_files) {

@@ -101,7 +101,7 @@ TEST(StoreUrl, a_redis_url_that_is_refused_is_shown_with_its_host) {
   const auto message = refusal_of("redis://user:secret@db.example.org:0");
 
   EXPECT_EQ(message,
-            "store '...@db.example.org:0': the port has to be a number from 1 to 65535");
+            "store '...@db.example.org:0': the port must be a number from 1 to 65535");
 }
 
 TEST(StoreUrl, what_is_no_url_is_refused) {

@@ -38,7 +38,7 @@ std::vector<Facts> good() {
 
 Finding found(const std::vector<Facts>& servers, const std::string& check,
               milliseconds max_ttl = 60s) {
-  Terms terms;
+  QuorumTerms terms;
   terms.max_ttl = max_ttl;
   const auto findings = findings_of(servers, terms);
   const auto is_it = [&](const Finding& one) { return one.check == check; };
@@ -57,7 +57,7 @@ TEST(QuorumHealth, warns_of_servers_that_are_away_while_most_answer) {
   servers[0] = away();
   EXPECT_EQ(found(servers, "servers").level, Level::warning);
   EXPECT_EQ(found(servers, "servers").message,
-            "2 of 3 answer, and 2 have to; d:6379 refuses the connection");
+            "2 of 3 reply, 2 required; d:6379 refuses the connection");
 
   servers[1] = away();
   EXPECT_EQ(found(servers, "servers").level, Level::error);

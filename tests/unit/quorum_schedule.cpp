@@ -351,7 +351,7 @@ void Schedule::leave(int who) {
 void Schedule::check_left(int who) {
   const auto& me = client(who);
   for (std::size_t i = 0; i < servers_.size(); ++i) {
-    const bool has_some = servers_[i].holder == who || servers_[i].in_line(who);
+    const bool has_some = servers_[i].holder == who || servers_[i].is_queued(who);
     if (has_some && !me.is_excused[i]) complaint = "something is left of one who is gone";
   }
 }

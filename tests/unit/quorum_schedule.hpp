@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lock/timing.hpp"
-#include "store/redis_quorum/ticket.hpp"
+#include "store/redis_quorum/candidacy.hpp"
 #include "tests/unit/quorum_server.hpp"
 
 namespace dlock::redis_quorum {
@@ -51,7 +51,8 @@ class Schedule {
   };
 
   struct Client {
-    explicit Client(Candidacy::Dice dice) : candidacy(Fence{}, false, std::move(dice)) {}
+    explicit Client(Candidacy::RandomUpTo random_up_to)
+        : candidacy(Fence{}, false, std::move(random_up_to)) {}
     Candidacy candidacy;
     Queue queue = Queue::join;
     Time clock_ahead = 0;
@@ -71,7 +72,7 @@ class Schedule {
     Time wants_until = 0;  // to hold the lock
     std::uint64_t fence = 0;
     Time renewed_at = 0;
-    Confirmations confirmations;
+    RenewalReplies confirmations;
     int may_forget = 0;  // so many servers, before it is not safe
     int forgotten = 0;   // since the round began
 

@@ -48,7 +48,7 @@ struct ModelServer {
     std::erase_if(line, [&](const Place& place) { return place.who == who; });
   }
 
-  bool in_line(int who) const {
+  bool is_queued(int who) const {
     return std::any_of(line.begin(), line.end(),
                        [&](const Place& place) { return place.who == who; });
   }
@@ -69,7 +69,7 @@ struct ModelServer {
     vote.server_time = WallTime(now + clock_ahead);
     expire(now);
     if (!has_lease_of(who) && given_up.contains(who)) return vote;
-    const bool waits = in_line(who);
+    const bool waits = is_queued(who);
     if (waits && ballot.ticket != 0) {
       leave(who);
       line.insert({ballot.ticket, who});

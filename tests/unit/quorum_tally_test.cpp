@@ -166,7 +166,7 @@ TEST(QuorumTally, fails_where_too_few_answer) {
 
   EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
   EXPECT_STREQ(failure.what(),
-               "1 of 3 servers answer, and 2 have to: a:6379 refuses the connection");
+               "1 of 3 servers reply, 2 required: a:6379 refuses the connection");
 }
 
 TEST(QuorumTally, is_rejected_only_where_all_who_do_not_answer_reject) {
@@ -249,12 +249,12 @@ TEST(QuorumTally, knows_when_no_further_vote_matters) {
 
 // Renewals
 
-Said<Renewal> says(Renewal renewal) { return renewal; }
-const Said<Renewal> unanswered;
+MaybeReply<Renewal> says(Renewal renewal) { return renewal; }
+const MaybeReply<Renewal> unanswered;
 const auto confirmed = says(Renewal::confirmed);
 const auto gone = says(Renewal::gone);
 
-Renewal renewal_of(const Confirmations& all) { return std::get<Renewal>(tally(all)); }
+Renewal renewal_of(const RenewalReplies& all) { return std::get<Renewal>(tally(all)); }
 
 TEST(QuorumTally, a_lease_is_confirmed_by_most) {
   EXPECT_EQ(renewal_of({confirmed, confirmed, gone}), Renewal::confirmed);
@@ -269,11 +269,11 @@ TEST(QuorumTally, a_lease_is_lost_as_soon_as_most_cannot_confirm_it) {
   EXPECT_EQ(renewal_of({gone, gone, unanswered}), Renewal::gone);
   EXPECT_EQ(renewal_of({gone, says(Renewal::taken_over), confirmed}),
             Renewal::taken_over);
-  EXPECT_TRUE(is_certain(Confirmations{gone, gone, unanswered}));
+  EXPECT_TRUE(is_certain(RenewalReplies{gone, gone, unanswered}));
 }
 
 TEST(QuorumTally, nothing_is_known_of_a_lease_while_too_few_answer) {
-  const Confirmations silence{confirmed, unanswered, gone};
+  const RenewalReplies silence{confirmed, unanswered, gone};
 
   EXPECT_TRUE(std::holds_alternative<Failure>(tally(silence)));
   EXPECT_FALSE(is_certain(silence));
@@ -288,11 +288,11 @@ TEST(QuorumTally, a_lease_that_had_to_be_set_up_again_to_be_held_by_most_is_recl
 
 // Releases
 
-Said<Release> returns(Release release) { return release; }
-const Said<Release> unheard;
-const Said<Release> failed = Failure(Failure::Kind::unreachable, "a is not there");
+MaybeReply<Release> returns(Release release) { return release; }
+const MaybeReply<Release> unheard;
+const MaybeReply<Release> failed = Failure(Failure::Kind::unreachable, "a is not there");
 
-Release release_of(const Returns& all, bool relied = false) {
+Release release_of(const ReleaseReplies& all, bool relied = false) {
   return std::get<Release>(tally(all, relied));
 }
 
@@ -302,8 +302,8 @@ TEST(QuorumTally, a_lock_is_released_where_most_have_answered_and_one_had_it) {
 
   EXPECT_EQ(release_of({released, not_ours, failed}), Release::released);
   EXPECT_EQ(release_of({not_ours, not_ours, unheard}), Release::not_ours);
-  EXPECT_TRUE(
-      std::holds_alternative<Failure>(tally(Returns{released, failed, unheard}, false)));
+  EXPECT_TRUE(std::holds_alternative<Failure>(
+      tally(ReleaseReplies{released, failed, unheard}, false)));
 }
 
 TEST(QuorumTally, a_server_that_never_knew_the_lease_of_a_run_did_not_have_it) {

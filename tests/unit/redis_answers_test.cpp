@@ -24,8 +24,8 @@ Claim claim() {
   return made;
 }
 
-std::optional<Heard> heard(const std::string& bytes) {
-  return heard_from(reply(bytes), claim(), sent_at);
+std::optional<AskReply> heard(const std::string& bytes) {
+  return ask_reply_from(reply(bytes), claim(), sent_at);
 }
 
 const std::string granted = "*3\r\n$7\r\ngranted\r\n$2\r\n42\r\n:2\r\n";
@@ -242,7 +242,8 @@ TEST(RedisAnswers, a_waiter_is_told_that_it_has_the_lock) {
   claim.ttl = milliseconds(30'000);
   const Clock::time_point asked_at(milliseconds(5'000));
 
-  const auto grant = handed_from(popped("granted 1700000000000042"), claim, asked_at);
+  const auto grant =
+      handed_over_from(popped("granted 1700000000000042"), claim, asked_at);
 
   ASSERT_TRUE(grant);
   EXPECT_EQ(grant->fence.number, 1'700'000'000'000'042u);
@@ -256,11 +257,11 @@ TEST(RedisAnswers, nothing_else_tells_a_waiter_that_it_has_the_lock) {
   for (const std::string text :
        {"", "0", "3100", "granted", "granted ", "granted 0", "granted x", "granted -1",
         "granted 1x", "granted 1 0", "Granted 1", "granted  1"}) {
-    EXPECT_FALSE(handed_from(popped(text), Claim(), {})) << text;
+    EXPECT_FALSE(handed_over_from(popped(text), Claim(), {})) << text;
   }
-  EXPECT_FALSE(handed_from(reply("*-1\r\n"), Claim(), {}));
-  EXPECT_FALSE(handed_from(reply("$9\r\ngranted 1\r\n"), Claim(), {}));
-  EXPECT_FALSE(handed_from(reply("*1\r\n$9\r\ngranted 1\r\n"), Claim(), {}));
+  EXPECT_FALSE(handed_over_from(reply("*-1\r\n"), Claim(), {}));
+  EXPECT_FALSE(handed_over_from(reply("$9\r\ngranted 1\r\n"), Claim(), {}));
+  EXPECT_FALSE(handed_over_from(reply("*1\r\n$9\r\ngranted 1\r\n"), Claim(), {}));
 }
 
 TEST(RedisAnswers, a_limit_admits_or_tells_a_turn_or_the_rate_in_use) {

@@ -106,7 +106,7 @@ TEST(ClusterPlan, a_refusal_says_what_to_write) {
   EXPECT_NE(refusal_of_url<Plan>("redis+cluster://a/0").find("only database 0"),
             std::string::npos);
   EXPECT_EQ(refusal_of_url<Plan>("redis+cluster://a,A:6379"),
-            "server 2 is server 1 once more: each is named once");
+            "server 2 is the same as server 1: name each one once");
 }
 
 TEST(ClusterPlan, is_written_without_secrets_and_what_is_usual) {

@@ -170,8 +170,9 @@ TEST(RedisHealth, what_is_missing_is_named_and_granted_by_the_advice) {
   const auto finding = found(facts, "rights");
 
   EXPECT_EQ(finding.level, Level::error);
-  EXPECT_EQ(finding.message,
-            "the user jobs may not call get, client|setname, nor use all keys dlock:*");
+  EXPECT_EQ(
+      finding.message,
+      "user jobs may not call get, client|setname, and may not access all keys dlock:*");
   EXPECT_EQ(finding.advice, "ACL SETUSER jobs +get +client|setname ~dlock:*");
 }
 

@@ -7,23 +7,23 @@
 namespace dlock::redis {
 namespace {
 
-ReplySort sort_of_error(const std::string& text) {
+ReplyClass sort_of_error(const std::string& text) {
   Reply reply;
   reply.kind = Reply::Kind::error;
   reply.text = text;
-  return sort_of(reply);
+  return class_of(reply);
 }
 
 TEST(ReplySorts, tell_errors_apart_by_their_first_word) {
-  EXPECT_EQ(sort_of_error("MOVED 866 127.0.0.1:7001"), ReplySort::moved);
-  EXPECT_EQ(sort_of_error("ASK 866 127.0.0.1:7001"), ReplySort::ask);
-  EXPECT_EQ(sort_of_error("TRYAGAIN Multiple keys"), ReplySort::ask);
-  EXPECT_EQ(sort_of_error("LOADING Redis is loading"), ReplySort::not_now);
-  EXPECT_EQ(sort_of_error("MASTERDOWN Link is down"), ReplySort::not_now);
-  EXPECT_EQ(sort_of_error("READONLY You can't write"), ReplySort::not_primary);
-  EXPECT_EQ(sort_of_error("UNBLOCKED force unblock"), ReplySort::not_primary);
-  EXPECT_EQ(sort_of_error("NOPERM no"), ReplySort::refused);
-  EXPECT_EQ(sort_of_error("ASKED x"), ReplySort::refused);
+  EXPECT_EQ(sort_of_error("MOVED 866 127.0.0.1:7001"), ReplyClass::moved);
+  EXPECT_EQ(sort_of_error("ASK 866 127.0.0.1:7001"), ReplyClass::ask);
+  EXPECT_EQ(sort_of_error("TRYAGAIN Multiple keys"), ReplyClass::ask);
+  EXPECT_EQ(sort_of_error("LOADING Redis is loading"), ReplyClass::not_now);
+  EXPECT_EQ(sort_of_error("MASTERDOWN Link is down"), ReplyClass::not_now);
+  EXPECT_EQ(sort_of_error("READONLY You can't write"), ReplyClass::not_primary);
+  EXPECT_EQ(sort_of_error("UNBLOCKED force unblock"), ReplyClass::not_primary);
+  EXPECT_EQ(sort_of_error("NOPERM no"), ReplyClass::refused);
+  EXPECT_EQ(sort_of_error("ASKED x"), ReplyClass::refused);
 }
 
 TEST(ReplySorts, take_for_an_answer_what_is_no_error) {
@@ -31,7 +31,7 @@ TEST(ReplySorts, take_for_an_answer_what_is_no_error) {
   reply.kind = Reply::Kind::string;
   reply.text = "MOVED 866 127.0.0.1:7001";
 
-  EXPECT_EQ(sort_of(reply), ReplySort::answer);
+  EXPECT_EQ(class_of(reply), ReplyClass::answer);
 }
 
 }  // namespace

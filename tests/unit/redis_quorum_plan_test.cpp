@@ -20,7 +20,7 @@ TEST(QuorumPlan, has_all_that_a_url_says) {
     EXPECT_EQ(server.database, 3u);
     EXPECT_FALSE(server.tls);
   }
-  EXPECT_EQ(plan.terms, Terms{});
+  EXPECT_EQ(plan.terms, QuorumTerms{});
   EXPECT_EQ(plan.terms.max_ttl, std::chrono::minutes(1));
 }
 

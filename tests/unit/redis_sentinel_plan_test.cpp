@@ -187,13 +187,13 @@ TEST(SentinelPlan, has_bounds) {
 
 TEST(SentinelPlan, a_refusal_says_which_sentinel_it_is_about_and_what_to_write) {
   EXPECT_EQ(refusal_of_url<Plan>("redis+sentinel://a,b:0/m"),
-            "sentinel 2: the port has to be a number from 1 to 65535");
+            "sentinel 2: the port must be a number from 1 to 65535");
   EXPECT_EQ(refusal_of_url<Plan>("redis+sentinel://a,b,A:26379/m"),
-            "sentinel 3 is sentinel 1 once more: each is named once");
+            "sentinel 3 is the same as sentinel 1: name each one once");
   EXPECT_EQ(refusal_of_url<Plan>("redis+sentinel://a,,b/m"),
-            "sentinel 2 is missing: there is a comma too many");
+            "sentinel 2 is empty: remove the extra comma");
   EXPECT_EQ(refusal_of_url<Plan>("redis+sentinel:///m"),
-            "no sentinel is named: host[:port],host[:port],...");
+            "no sentinel given: expected host[:port],host[:port],...");
   EXPECT_NE(refusal_of_url<Plan>("redis+sentinel://a,b").find("/NAME"),
             std::string::npos);
 }

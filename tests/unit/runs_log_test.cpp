@@ -242,7 +242,7 @@ TEST(RunsHistory, a_start_that_came_to_nothing_does_not_count) {
   const auto holder = holder_with_fence(7);
 
   const auto history =
-      history_of(start_of(job, holder) + end_line(job, run_that_was_none(holder)) + "\n");
+      history_of(start_of(job, holder) + end_line(job, never_started_run(holder)) + "\n");
 
   EXPECT_TRUE(history.past.empty());
 }

@@ -64,15 +64,15 @@ TEST(Election, takes_more_than_half_of_all_sentinels) {
   EXPECT_EQ(elected({knows_none(), knows_none(), names(a)}), std::nullopt);
 }
 
-TEST(Word, confirms_by_most_of_all_and_denies_by_most_of_those_that_answer) {
-  EXPECT_EQ(word_on(a, {names(a), names(a), silent}), Word::confirmed);
-  EXPECT_EQ(word_on(a, {names(a), silent, silent}), Word::unknown);
-  EXPECT_EQ(word_on(a, {names(b), silent, silent}), Word::denied);
-  EXPECT_EQ(word_on(a, {names(b), names(a), silent}), Word::unknown);
-  EXPECT_EQ(word_on(a, {silent, silent, silent}), Word::unknown);
+TEST(Opinion, confirms_by_most_of_all_and_denies_by_most_of_those_that_answer) {
+  EXPECT_EQ(opinion_on(a, {names(a), names(a), silent}), Opinion::confirmed);
+  EXPECT_EQ(opinion_on(a, {names(a), silent, silent}), Opinion::unknown);
+  EXPECT_EQ(opinion_on(a, {names(b), silent, silent}), Opinion::denied);
+  EXPECT_EQ(opinion_on(a, {names(b), names(a), silent}), Opinion::unknown);
+  EXPECT_EQ(opinion_on(a, {silent, silent, silent}), Opinion::unknown);
 }
 
-TEST(Word, is_certain_once_no_other_answer_can_change_it) {
+TEST(Opinion, is_certain_once_no_other_answer_can_change_it) {
   EXPECT_TRUE(is_certain(a, {names(a), names(a), silent}));
   EXPECT_TRUE(is_certain(a, {names(b), names(b), silent}));
   EXPECT_FALSE(is_certain(a, {names(b), names(a), silent}));
@@ -127,7 +127,7 @@ TEST(NobodyElected, tells_what_passes_from_what_does_not) {
   const std::vector<std::string> three{"s1", "s2", "s3"};
   using Kind = Failure::Kind;
   const auto kind_of = [&](const std::vector<Ballot>& ballots) {
-    return nobody_elected("main", three, ballots).kind();
+    return no_primary_elected("main", three, ballots).kind();
   };
   EXPECT_EQ(kind_of({knows_none(), knows_none(), names(a)}), Kind::misconfigured);
   EXPECT_EQ(kind_of({fails(Kind::rejected), fails(Kind::rejected), names(a)}),
@@ -137,9 +137,9 @@ TEST(NobodyElected, tells_what_passes_from_what_does_not) {
   EXPECT_EQ(kind_of({fails(Kind::unreachable), silent, silent}), Kind::unreachable);
   EXPECT_EQ(kind_of({fails(Kind::exhausted), silent, silent}), Kind::exhausted);
   EXPECT_EQ(
-      std::string(nobody_elected("main", three, {names(a), names(b), silent}).what()),
-      "not more than half of 3 sentinels name the same primary for 'main': s3 does "
-      "not answer");
+      std::string(no_primary_elected("main", three, {names(a), names(b), silent}).what()),
+      "no majority of 3 sentinels agrees on a primary for 'main': s3 does "
+      "not reply");
 }
 
 }  // namespace

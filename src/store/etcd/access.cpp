@@ -9,10 +9,10 @@ namespace dlock::etcd {
 std::string password_of(const Access& access) {
   if (!access.password_file.empty()) return password_in(access.password_file);
   if (access.password) return *access.password;
-  // Going on would be as nobody.
+  // Otherwise the calls would go out without a login.
   throw Failure(Failure::Kind::misconfigured,
-                "user '" + printable(access.user, 200) +
-                    "' without a password (--password-file or DLOCK_PASSWORD)");
+                "no password for user '" + printable(access.user, 200) +
+                    "': use --password-file or DLOCK_PASSWORD");
 }
 
 }  // namespace dlock::etcd

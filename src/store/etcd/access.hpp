@@ -1,5 +1,4 @@
-// Where the members of a cluster are and how to get in, taken apart from a URL and the
-// options.
+// The addresses of a cluster's members and the login, from a URL and the options.
 #pragma once
 
 #include <optional>
@@ -13,14 +12,13 @@ namespace dlock::etcd {
 
 struct Access {
   std::vector<ServerAddress> members;  // in the order in which they are tried
-  std::optional<net::TlsOptions> tls;  // with the certificate that stands for a user
+  std::optional<net::TlsOptions> tls;  // may contain a client certificate as login
   std::string user;                    // empty: no login
   std::optional<std::string> password;
-  std::string password_file;  // read anew at each login, so that a rotated one is found
+  std::string password_file;  // read at each login, so that a rotated password is used
 };
 
-// Throws Failure (misconfigured) where the user has none, and for a file as password_in()
-// says.
+// Throws Failure: misconfigured if the user has no password, and as password_in() does.
 std::string password_of(const Access& access);
 
 }  // namespace dlock::etcd

@@ -9,7 +9,7 @@
 namespace dlock::etcd {
 namespace {
 
-// A member answers these of itself.
+// Requests that a member answers from its own data.
 bool needs_leader(const Request& request) {
   return !std::holds_alternative<StatusRequest>(request) &&
          !std::holds_alternative<AlarmsRequest>(request) &&
@@ -20,27 +20,26 @@ milliseconds left_until(Clock::time_point until) {
   return std::chrono::ceil<milliseconds>(until - Clock::now());
 }
 
-// The result, or what kept it from coming.
-std::optional<Trouble> take_reply(const Request& request, const Reply& reply,
-                                  const std::string& server,
-                                  std::vector<Result>& results) {
+// The result, or why there is none.
+std::optional<CallFailure> take_reply(const Request& request, const Reply& reply,
+                                      const std::string& server,
+                                      std::vector<Result>& results) {
   auto result = answer_in(request, reply.outcome);
   if (!result && reply.outcome.code != Code::ok) {
-    return trouble_of(reply.outcome, server);
+    return call_failure(reply.outcome, server);
   }
   if (!result) result = decoded(request, reply.message);
   if (!result) {
-    const Outcome nonsense{Code::internal, "an answer that is not etcd's", false};
-    return trouble_of(nonsense, server);
+    const Outcome nonsense{Code::internal, "not a valid etcd reply", false};
+    return call_failure(nonsense, server);
   }
   results.push_back(std::move(*result));
   return std::nullopt;
 }
 
-asio::awaitable<std::optional<Trouble>> ask_member(Cluster& cluster,
-                                                   const std::vector<Request>& requests,
-                                                   std::vector<Result>& results,
-                                                   net::Budget& budget) {
+asio::awaitable<std::optional<CallFailure>> ask_member(
+    Cluster& cluster, const std::vector<Request>& requests, std::vector<Result>& results,
+    net::Budget& budget) {
   std::vector<CallStart> calls;
   for (const auto& request : requests) {
     auto& call = calls.emplace_back(
@@ -50,14 +49,14 @@ asio::awaitable<std::optional<Trouble>> ask_member(Cluster& cluster,
   auto& member = cluster.member();
   const auto replies = co_await member.exchange(calls, budget);
   results.clear();
-  std::optional<Trouble> trouble;
+  std::optional<CallFailure> failed_call;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     auto one = take_reply(requests[i], replies[i], member.shown(), results);
-    // That one call was not begun says nothing of the others.
+    // One call that was not begun does not mean that the others were not.
     if (one && requests.size() > 1) one->may_be_executed = true;
-    if (one && !trouble) trouble = std::move(one);
+    if (one && !failed_call) failed_call = std::move(one);
   }
-  co_return trouble;
+  co_return failed_call;
 }
 
 }  // namespace
@@ -82,7 +81,7 @@ asio::awaitable<std::vector<Result>> Calls::together(std::vector<Request> reques
   Cluster::Try once = [&](net::Budget& budget) {
     return ask_member(cluster, requests, results, budget);
   };
-  co_await cluster.persist(std::move(once), repeat, until, wakeup);
+  co_await cluster.retry_on_members(std::move(once), repeat, until, wakeup);
   co_return results;
 }
 

@@ -1,4 +1,4 @@
-// What dlock asks of an etcd cluster, whichever of its members answers.
+// Calls to an etcd cluster, independent of which member answers them.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -18,20 +18,19 @@ namespace dlock::etcd {
 
 class Cluster;
 
-// Whether requests that may have been executed, for all that is known, are sent again to
-// the next member.
+// Whether requests that may already have been executed are repeated on the next member.
 enum class Repeat { never, freely };
 
-// Calls over one connection, to the member that answered last. At most one call or wait
-// for events at a time: whoever listens beside has Calls of its own.
+// Calls over one connection, to the member that replied last. At most one call or wait
+// for events at a time; concurrent watches need Calls of their own.
 //
-// Every call has `until`, its whole budget, and gives up when `wakeup` says so. When a
-// member cannot be reached, does not answer in its share of the budget, or says that it
-// cannot answer now (no leader, no quorum), the next one is asked, and so on in turn. A
-// late answer is never taken for another one. Every call throws Failure:
-//   unreachable    nobody answered; or the data base is full, or the answer is none
-//   rejected       login, rights, a certificate
-//   misconfigured  a file that cannot be used, or a call that this etcd does not know
+// `until` is the whole budget of a call; `wakeup` interrupts it. If a member cannot be
+// reached, does not reply within its share of the budget, or reports that it cannot
+// answer now (no leader, no quorum), the next member is asked, and so on in turn. A late
+// reply is never read as another one. Every call throws Failure:
+//   unreachable    no member replied, the database is full, or the reply is invalid
+//   rejected       login, permissions, a certificate
+//   misconfigured  a file that cannot be used, or a call that this etcd does not support
 //   interrupted    `wakeup` gives up
 class Calls {
  public:
@@ -45,15 +44,15 @@ class Calls {
   const Access& access() const;
   milliseconds timeout() const;
   Clock::time_point budget_end() const;
-  const std::string& name() const;  // of the member asked last, for messages
+  const std::string& name() const;  // the member asked last, for messages
 
-  // Sends all requests at once and returns their results in the same order. They are
-  // executed in any order.
+  // Sends all requests at once and returns their results in the same order. The server
+  // may execute them in any order.
   asio::awaitable<std::vector<Result>> together(std::vector<Request> requests,
                                                 Repeat repeat, Clock::time_point until,
                                                 Wakeup& wakeup);
 
-  // These only look, or come to the same whether they are executed once or twice.
+  // These only read, or have the same effect whether executed once or twice.
   asio::awaitable<RangeResult> range(RangeRequest request, Clock::time_point until,
                                      Wakeup& wakeup);
   asio::awaitable<LeaseGrantResult> lease_grant(LeaseGrantRequest request,
@@ -75,44 +74,44 @@ class Calls {
   std::unique_ptr<Cluster> cluster_;
 };
 
-// What was heard of a watch.
-struct Heard {
+// The result of waiting on a watch.
+struct WatchUpdate {
   enum class Kind {
     events,
-    nothing,    // the time was over first, and the watch goes on
-    compacted,  // what happened from the start revision on is not known any more
-    deaf,       // the connection broke, or the member has no leader: start again
+    nothing,    // timed out; the watch continues
+    compacted,  // the events since the start revision are no longer available
+    broken,     // the connection broke, or the member has no leader: start again
   };
 
   Kind kind = Kind::nothing;
   std::vector<Event> events;
-  // Up to which everything has been heard; if compacted, the oldest that is known.
+  // All events up to it have been received; if compacted, the oldest one available.
   std::int64_t revision = 0;
 };
 
-// A watch on the connection of `calls`, where it goes on while calls are made; they
-// outlive it. There may be several on one connection, of which one is waited for.
+// A watch on the connection of `calls`, which must outlive it; it continues during calls.
+// Several watches may share a connection, but only one may be waited for at a time.
 class Watch {
  public:
   explicit Watch(Calls& calls);
-  ~Watch();  // the member is told with the next call
+  ~Watch();  // the member is notified with the next call
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // Starts it, or a new one in its place, of all these keys and ranges, and returns once
-  // the member has said that it is created. The revision of the store then: what happens
-  // after it is heard. Throws Failure as Calls.
+  // Starts a watch of all these keys and ranges, replacing any earlier one, and waits
+  // until the member confirms it. Returns the store's revision at that point; the watch
+  // reports all later events. Throws Failure as Calls.
   asio::awaitable<std::int64_t> start(std::vector<WatchRequest> requests,
                                       Clock::time_point until, Wakeup& wakeup);
 
-  // What is heard next. Deaf if it was never started or has ended. A member that says
-  // nothing may be one that has stopped: whoever waits long makes a call now and then,
-  // after which this is deaf if that went to another member. Throws Failure
-  // (interrupted), and the watch goes on.
-  asio::awaitable<Heard> next(Clock::time_point until, Wakeup& wakeup);
+  // Waits for the next update; `broken` if the watch was never started or has ended. A
+  // silent member may have stopped, so make a call now and then while waiting for long:
+  // if that goes to another member, the watch is broken. Throws Failure (interrupted);
+  // then the watch continues.
+  asio::awaitable<WatchUpdate> next(Clock::time_point until, Wakeup& wakeup);
 
-  // Whether it cannot hear anything any more.
-  bool is_interrupted() const;
+  // Whether it will never receive an event again.
+  bool is_broken() const;
 
  private:
   class Feed;

@@ -9,8 +9,8 @@
 namespace dlock::etcd {
 namespace {
 
-// Less would not do for a connection with TLS and a login, and the next address of a
-// member is not tried before.
+// A shorter time would not be enough for a connection with TLS and a login; the next
+// address of a member is not tried before it is over.
 constexpr milliseconds least_share{300};
 
 }  // namespace
@@ -32,21 +32,22 @@ Cluster::Cluster(asio::io_context& context, Access access, milliseconds timeout)
   }
 }
 
-asio::awaitable<void> Cluster::persist(Try once, Repeat repeat, Clock::time_point until,
-                                       Wakeup& wakeup) {
+asio::awaitable<void> Cluster::retry_on_members(Try once, Repeat repeat,
+                                                Clock::time_point until, Wakeup& wakeup) {
   const auto count = members_.size();
   bool has_logged_in_anew = false;
   for (std::size_t tries = 0;;) {
     const auto share = share_of(Clock::now(), until, count - tries % count);
     const auto answered_by = repeat == Repeat::freely ? share : until;
-    const auto trouble = co_await attempt(once, share, answered_by, wakeup);
-    if (!trouble) co_return;
-    if (trouble->may_be_executed && repeat == Repeat::never) throw trouble->failure;
-    if (trouble->cure == Trouble::Cure::none || Clock::now() >= until) {
-      throw trouble->failure;
+    const auto failed_call = co_await attempt(once, share, answered_by, wakeup);
+    if (!failed_call) co_return;
+    if (failed_call->may_be_executed && repeat == Repeat::never)
+      throw failed_call->failure;
+    if (failed_call->remedy == CallFailure::Remedy::none || Clock::now() >= until) {
+      throw failed_call->failure;
     }
-    if (trouble->cure == Trouble::Cure::login) {
-      if (access_.user.empty() || has_logged_in_anew) throw trouble->failure;
+    if (failed_call->remedy == CallFailure::Remedy::login) {
+      if (access_.user.empty() || has_logged_in_anew) throw failed_call->failure;
       has_logged_in_anew = true;
       logs_in_ = true;
       token_.clear();
@@ -54,8 +55,8 @@ asio::awaitable<void> Cluster::persist(Try once, Repeat repeat, Clock::time_poin
     }
     move_on();
     if (++tries % count != 0) continue;
-    // What is left after the pause has to be enough to be answered in.
-    if (later(Clock::now(), first_retry) >= until) throw trouble->failure;
+    // The time left after the pause must be enough for a reply.
+    if (later(Clock::now(), first_retry) >= until) throw failed_call->failure;
     net::Budget pause(until, wakeup, member().shown());
     const auto never = [] { return false; };
     co_await pause.wait(never, later(Clock::now(), first_retry));
@@ -63,31 +64,31 @@ asio::awaitable<void> Cluster::persist(Try once, Repeat repeat, Clock::time_poin
   }
 }
 
-// Failures are troubles here; whoever waits knows of what was meant for others.
-asio::awaitable<std::optional<Trouble>> Cluster::attempt(const Try& once,
-                                                         Clock::time_point reached_by,
-                                                         Clock::time_point until,
-                                                         Wakeup& wakeup) {
+// Turns exceptions into CallFailure, so that the caller can decide whether to retry.
+asio::awaitable<std::optional<CallFailure>> Cluster::attempt(const Try& once,
+                                                             Clock::time_point reached_by,
+                                                             Clock::time_point until,
+                                                             Wakeup& wakeup) {
   net::Budget to_reach(reached_by, wakeup, member().shown());
   net::Budget to_answer(until, wakeup, member().shown());
-  std::optional<Trouble> trouble;
+  std::optional<CallFailure> failed_call;
   bool was_sent = false;
   try {
     to_reach.check();
-    trouble = co_await reach(to_reach);
-    if (!trouble) {
+    failed_call = co_await reach(to_reach);
+    if (!failed_call) {
       was_sent = true;
-      trouble = co_await once(to_answer);
+      failed_call = co_await once(to_answer);
     }
   } catch (const Failure& failure) {
-    trouble = trouble_of(failure, was_sent);
+    failed_call = call_failure(failure, was_sent);
   }
   to_reach.hand_on();
   to_answer.hand_on();
-  co_return trouble;
+  co_return failed_call;
 }
 
-asio::awaitable<std::optional<Trouble>> Cluster::reach(net::Budget& budget) {
+asio::awaitable<std::optional<CallFailure>> Cluster::reach(net::Budget& budget) {
   auto& connection = member();
   connection.drop_if_closed();
   if (!connection.is_open()) co_await connection.open(budget);
@@ -95,7 +96,7 @@ asio::awaitable<std::optional<Trouble>> Cluster::reach(net::Budget& budget) {
   co_return co_await log_in(budget);
 }
 
-asio::awaitable<std::optional<Trouble>> Cluster::log_in(net::Budget& budget) {
+asio::awaitable<std::optional<CallFailure>> Cluster::log_in(net::Budget& budget) {
   AuthenticateRequest login;
   login.user = access_.user;
   login.password = password_of(access_);
@@ -106,15 +107,15 @@ asio::awaitable<std::optional<Trouble>> Cluster::log_in(net::Budget& budget) {
   const auto& reply = replies.front();
   auto result = answer_in(request, reply.outcome);
   if (!result && reply.outcome.code != Code::ok) {
-    co_return trouble_of_login(reply.outcome, member().shown());
+    co_return login_failure(reply.outcome, member().shown());
   }
   if (!result) result = decoded(request, reply.message);
   if (!result) {
-    const Outcome nonsense{Code::internal, "an answer that is not etcd's", false};
-    co_return trouble_of_login(nonsense, member().shown());
+    const Outcome nonsense{Code::internal, "not a valid etcd reply", false};
+    co_return login_failure(nonsense, member().shown());
   }
   token_ = std::get<AuthenticateResult>(*result).token;
-  // As for etcd's own client: users are given to all before they are wanted.
+  // Like etcd's own client: a user may be set before authentication is enabled.
   logs_in_ = !token_.empty();
   co_return std::nullopt;
 }

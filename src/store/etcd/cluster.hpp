@@ -1,4 +1,4 @@
-// The members of a cluster in turn, and the login there.
+// Tries the members of a cluster in turn, and logs in there.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -19,8 +19,8 @@
 
 namespace dlock::etcd {
 
-// When an attempt has to have come to something, so that the members that were not tried
-// in this round have their time, too: `left` of them, this one included.
+// The deadline of an attempt, so that each member not yet tried in this round gets an
+// equal share of the time; `left` of them, including this one.
 Clock::time_point share_of(Clock::time_point now, Clock::time_point until,
                            std::size_t left);
 
@@ -32,29 +32,27 @@ class Cluster {
   const Access& access() const { return access_; }
   milliseconds timeout() const { return timeout_; }
 
-  // The one that is asked.
+  // The current member.
   Connection& member() { return members_[current_]; }
   const Connection& member() const { return members_[current_]; }
 
-  // What is tried once at a member that is reached and logged in to: nothing if it went
-  // well.
-  using Try = std::function<asio::awaitable<std::optional<Trouble>>(net::Budget&)>;
+  // One attempt at a member to which we are connected and logged in; nothing on success.
+  using Try = std::function<asio::awaitable<std::optional<CallFailure>>(net::Budget&)>;
 
-  // Tries at one member after the other, in turn, until it goes well. Throws Failure as
-  // Calls says.
-  asio::awaitable<void> persist(Try once, Repeat repeat, Clock::time_point until,
-                                Wakeup& wakeup);
+  // Tries one member after the other until an attempt succeeds. Throws Failure as Calls.
+  asio::awaitable<void> retry_on_members(Try once, Repeat repeat, Clock::time_point until,
+                                         Wakeup& wakeup);
 
-  // A call that can be begun at the member, with what it wants to know besides.
+  // The start of a call to the current member, with its metadata (token, leader).
   CallStart start_of(std::string_view path, std::string message, bool needs_leader) const;
 
  private:
-  asio::awaitable<std::optional<Trouble>> attempt(const Try& once,
-                                                  Clock::time_point reached_by,
-                                                  Clock::time_point until,
-                                                  Wakeup& wakeup);
-  asio::awaitable<std::optional<Trouble>> reach(net::Budget& budget);
-  asio::awaitable<std::optional<Trouble>> log_in(net::Budget& budget);
+  asio::awaitable<std::optional<CallFailure>> attempt(const Try& once,
+                                                      Clock::time_point reached_by,
+                                                      Clock::time_point until,
+                                                      Wakeup& wakeup);
+  asio::awaitable<std::optional<CallFailure>> reach(net::Budget& budget);
+  asio::awaitable<std::optional<CallFailure>> log_in(net::Budget& budget);
   void move_on();
 
   asio::io_context& context_;
@@ -62,7 +60,7 @@ class Cluster {
   milliseconds timeout_;
   std::deque<Connection> members_;
   std::size_t current_ = 0;
-  bool logs_in_;       // there is a user, and nobody has said that login is off
+  bool logs_in_;       // there is a user, and the cluster has not said that login is off
   std::string token_;  // of the login; empty: none yet
 };
 

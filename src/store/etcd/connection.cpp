@@ -12,7 +12,7 @@
 namespace dlock::etcd {
 namespace {
 
-// A server that never stops sending must not keep signals and deadlines from their turn.
+// A server that never stops sending must not delay signals and deadlines.
 constexpr int reads_in_a_row = 64;
 
 asio::awaitable<void> let_others_run(asio::io_context& context) {
@@ -65,7 +65,7 @@ asio::awaitable<void> Connection::open(net::Budget& budget) {
 void Connection::drop_if_closed() {
   if (!is_open()) return;
   try {
-    // What nobody has waited for; one that never ends would be none of etcd's.
+    // Data that no call waits for. etcd never sends it without end.
     int reads = 0;
     while (const auto bytes = stream_->read_at_once(shown_)) {
       take_in(*bytes);
@@ -110,15 +110,15 @@ asio::awaitable<std::vector<Reply>> Connection::exchange(
   co_return replies;
 }
 
-// One message and a good end, or no message that counts.
+// The message counts only if it is the only one and the call ended well.
 Reply Connection::reply_to(CallId call) {
   const auto outcome = http2_->outcome(call);
-  if (!outcome) return {{Code::internal, "no answer", false}, ""};
+  if (!outcome) return {{Code::internal, "no reply", false}, ""};
   Reply reply{*outcome, ""};
   if (reply.outcome.code != Code::ok) return reply;
   auto message = http2_->next_message(call);
   if (!message || http2_->next_message(call)) {
-    return {{Code::internal, "an answer that is not one message", false}, ""};
+    return {{Code::internal, "a reply that is not one message", false}, ""};
   }
   reply.message = std::move(*message);
   return reply;
@@ -178,21 +178,20 @@ void Connection::take_in(std::string_view bytes) {
         Failure(Failure::Kind::unreachable, shown_ + " closed the connection"));
   }
   if (!http2_->feed(bytes)) {
-    throw with_hint(Failure(
-        Failure::Kind::unreachable,
-        shown_ + " answers with something that is not HTTP/2: " + http2_->error()));
+    throw with_hint(Failure(Failure::Kind::unreachable,
+                            shown_ + " does not speak HTTP/2: " + http2_->error()));
   }
   has_heard_ = true;
 }
 
-// A server that wants TLS hangs up when it reads anything else.
+// A server that requires TLS closes the connection when it reads anything else.
 Failure Connection::with_hint(const Failure& failure) const {
   if (has_heard_ || tls_) return failure;
   return Failure(failure.kind(),
-                 std::string(failure.what()) + "; does it want TLS (etcds://)?");
+                 std::string(failure.what()) + "; does it require TLS (etcds://)?");
 }
 
-// A caller who wants to stop does no harm to what has been sent whole.
+// An interruption does not affect output that was sent completely.
 void Connection::close_unless_harmless(const Failure& failure) {
   if (failure.kind() == Failure::Kind::interrupted && !is_writing_) return;
   stream_->abandon();

@@ -1,5 +1,5 @@
-// A connection to one member of a cluster: calls out, messages in, each time within one
-// total deadline.
+// A connection to one member of a cluster: sends calls and receives messages, each within
+// one total deadline.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -22,15 +22,15 @@ class Stream;
 
 namespace dlock::etcd {
 
-// How a call with one answer ended: with a message if the outcome is ok, and only then.
+// The result of a call with one reply; it has a message only if the outcome is ok.
 struct Reply {
   Outcome outcome;
   std::string message;
 };
 
-// Used by one coroutine at a time. Whatever goes wrong with the bytes (closed by the
-// peer, time over, what is not HTTP/2) leaves it closed, with all its calls; an error of
-// the server's is the end of one call, and an interruption of those it interrupted.
+// Used by one coroutine at a time. A failure of the transport (closed by the peer, timed
+// out, not HTTP/2) closes it with all its calls. An error of the server ends one call; an
+// interruption ends the calls that it interrupted.
 class Connection {
  public:
   // Contacts nothing yet.
@@ -40,35 +40,35 @@ class Connection {
 
   const std::string& shown() const { return shown_; }  // the member, for messages
 
-  // Whether it is open, as far as is known without looking.
+  // Whether it is open, as far as is known without a system call.
   bool is_open() const { return http2_ != nullptr; }
 
-  // A call is of one opening, and ends with it.
+  // How often it was opened; calls end when the connection is closed.
   std::uint64_t times_opened() const { return times_opened_; }
 
-  // Closes it if the server has meanwhile, or takes no more calls on it.
+  // Closes it if the server has closed it, or accepts no more calls on it.
   void drop_if_closed();
 
-  // Resolves, connects and makes TLS. Throws Failure: unreachable when the time is over
-  // first or the peer is not what it should be, rejected for a certificate, interrupted.
+  // Resolves the name, connects and sets up TLS. Throws Failure: unreachable on a timeout
+  // or if the peer does not speak the protocol, rejected for a certificate, interrupted.
   asio::awaitable<void> open(net::Budget& budget);
 
-  // Sends all calls at once and returns when all have ended; only if it is open. Throws
-  // Failure like open().
+  // Sends all calls at once and returns when all have ended. The connection must be open.
+  // Throws Failure like open().
   asio::awaitable<std::vector<Reply>> exchange(const std::vector<CallStart>& calls,
                                                net::Budget& budget);
 
-  // Begins a call that lasts. What it says comes while others are awaited, too. Only if
-  // it is open.
+  // Begins a streaming call. Its messages also arrive while other calls are awaited. The
+  // connection must be open.
   CallId begin(const CallStart& start);
   void send(CallId call, std::string_view message);
   void drop(CallId call);
 
-  // The next message of it; nothing if it has ended, or the time is over first, and then
-  // it goes on. Throws Failure like open().
+  // The next message of the call; nothing if it has ended or on a timeout, after which
+  // the call continues. Throws Failure like open().
   asio::awaitable<std::optional<std::string>> next_message(CallId call,
                                                            net::Budget& budget);
-  // How it ended; nothing if it did not.
+  // How it ended; nothing while it has not.
   std::optional<Outcome> outcome(CallId call) const;
 
   void close();
@@ -89,8 +89,8 @@ class Connection {
   std::unique_ptr<Http2> http2_;
   std::optional<net::Endpoint> last_used_;
   std::uint64_t times_opened_ = 0;
-  bool is_writing_ = false;  // a part of what is to be sent was
-  bool has_heard_ = false;   // on this connection
+  bool is_writing_ = false;  // the output was sent in part
+  bool has_heard_ = false;   // the server has replied on this connection
 };
 
 }  // namespace dlock::etcd

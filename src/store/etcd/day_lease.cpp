@@ -13,7 +13,7 @@ DayLease::DayLease(Calls& calls, std::string name_space)
 std::int64_t DayLease::id() const { return lease_of_day(name_space_, wall_now()); }
 
 asio::awaitable<bool> DayLease::set_up(Clock::time_point until, Wakeup& wakeup) {
-  // A day longer, for what ends at the end of the day.
+  // A day longer, for runs that end at the end of the day.
   constexpr auto lasts = run_retention + std::chrono::hours(24);
   LeaseGrantRequest request;
   request.id = id();

@@ -1,4 +1,4 @@
-// The lease of what is kept of runs that are over. All that ended on a day share one.
+// The etcd lease of the history: all runs that ended on the same day share one.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -10,13 +10,13 @@ namespace dlock::etcd {
 
 class DayLease {
  public:
-  // `calls` has to be there for longer.
+  // `calls` must outlive this.
   DayLease(Calls& calls, std::string name_space);
 
-  // The one of today, which may not be there yet.
+  // The lease of today, which may not exist yet.
   std::int64_t id() const;
 
-  // Sees to it that it is there. Whether it was not.
+  // Creates it if it does not exist; true if it did not.
   asio::awaitable<bool> set_up(Clock::time_point until, Wakeup& wakeup);
 
  private:

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lock/dedupe.hpp"
-#include "store/etcd/line_look.hpp"
+#include "store/etcd/snapshot_view.hpp"
 
 namespace dlock::etcd {
 namespace {
@@ -14,41 +14,41 @@ bool is_outer_run(const Claim& claim, const Entry& entry) {
              claim.outer_fences.end();
 }
 
-// Waiting would never end; what it would wait for.
-std::optional<Fence> blocking_outer_run(const Line& line, const Claim& claim,
+// The fence of an outer run that the claim would wait for without end.
+std::optional<Fence> blocking_outer_run(const LockSnapshot& snapshot, const Claim& claim,
                                         std::string_view id) {
   if (claim.outer_fences.empty()) return std::nullopt;
   std::optional<Fence> above;
   bool others = false;
-  for (const auto& entry : line.entries) {
+  for (const auto& entry : snapshot.entries) {
     if (entry.id == id) continue;
     if (is_outer_run(claim, entry)) {
       above = entry.fence();
-    } else if (is_holder(line, entry) || has_its_turn(line, entry)) {
+    } else if (is_holder(snapshot, entry) || has_its_turn(snapshot, entry)) {
       others = true;
     }
   }
-  // Somebody else's slot can become free.
+  // Another holder's slot can become free.
   const bool can_wait = claim.mode == Mode::exclusive && claim.slots > 1 && others;
   return can_wait ? std::nullopt : above;
 }
 
-// At the end of the line.
-bool can_enter(const Line& line, const Claim& claim) {
+// Whether a claim at the end of the queue can take the lock.
+bool can_enter(const LockSnapshot& snapshot, const Claim& claim) {
   const auto own = entry_for(claim, {});
-  if (outer_reader(line, claim) != nullptr) return occupancy_of(line).admits(own);
-  auto occupancy = occupancy_of(line);
-  for (const auto* waiter : waiting(line)) {
+  if (outer_reader(snapshot, claim) != nullptr) return occupancy_of(snapshot).admits(own);
+  auto occupancy = occupancy_of(snapshot);
+  for (const auto* waiter : waiting(snapshot)) {
     if (!occupancy.admits(*waiter)) return false;
     occupancy.add(*waiter);
   }
   return occupancy.admits(own);
 }
 
-PastRuns past_of(const Line& line, WallTime now) {
+PastRuns past_of(const LockSnapshot& snapshot, WallTime now) {
   PastRuns past;
-  auto runs = vanished(line.runs, line.entries, now);
-  for (const auto& run : line.runs.past) runs.push_back(run.info);
+  auto runs = vanished(snapshot.runs, snapshot.entries, now);
+  for (const auto& run : snapshot.runs.past) runs.push_back(run.info);
   std::sort(runs.begin(), runs.end(),
             [](const RunInfo& a, const RunInfo& b) { return a.fence < b.fence; });
   for (const auto& run : runs) {
@@ -57,22 +57,22 @@ PastRuns past_of(const Line& line, WallTime now) {
   return past;
 }
 
-// A run that counts as that of a claim that asks.
-std::optional<RunInfo> counting_run(const Line& line, const Dedupe& dedupe, Queue queue,
-                                    WallTime now) {
+// The run against which an asking claim is deduplicated.
+std::optional<RunInfo> counting_run(const LockSnapshot& snapshot, const Dedupe& dedupe,
+                                    Queue queue, WallTime now) {
   const bool waits = dedupe.joins || (dedupe.retry_failed && queue == Queue::join);
-  for (const auto& entry : line.entries) {
+  for (const auto& entry : snapshot.entries) {
     if (waits || entry.standing != Standing::holds || !entry.counts()) continue;
     return run_of_holder(entry);
   }
-  const auto past = past_of(line, now);
+  const auto past = past_of(snapshot, now);
   const auto* run = past.counting_for(dedupe, now);
   return run == nullptr ? std::nullopt : std::optional(*run);
 }
 
-bool is_full(const Line& line, const Claim& claim) {
+bool is_full(const LockSnapshot& snapshot, const Claim& claim) {
   if (!claim.max_queue) return false;
-  const auto waiters = waiting(line);
+  const auto waiters = waiting(snapshot);
   const auto counted = std::count_if(
       waiters.begin(), waiters.end(),
       [&](const Entry* waiter) { return !(claim.supersedes && waiter->supersedes); });
@@ -85,21 +85,21 @@ Decision answered(Answer answer) {
   return decision;
 }
 
-// Those who lose the lock to a claim that takes it, and do not know of that yet; as many
-// as go into one transaction.
-std::vector<Entry> losers(const Line& line, const Claim& claim) {
+// The holders that lose the lock to a claim with --replace and are not yet marked; as
+// many as fit into one transaction.
+std::vector<Entry> losers(const LockSnapshot& snapshot, const Claim& claim) {
   std::vector<Entry> found;
-  for (const auto& entry : line.entries) {
+  for (const auto& entry : snapshot.entries) {
     if (found.size() == most_in_one_step) break;
-    if (!is_holder(line, entry) || is_outer_run(claim, entry)) continue;
+    if (!is_holder(snapshot, entry) || is_outer_run(claim, entry)) continue;
     if (entry.standing != Standing::broken) found.push_back(entry);
   }
   return found;
 }
 
-// As `line` will be when those have given way.
-Line without(const Line& line, const Decision& decision) {
-  Line left = line;
+// The snapshot after those entries have given way.
+LockSnapshot without(const LockSnapshot& snapshot, const Decision& decision) {
+  LockSnapshot left = snapshot;
   const auto goes = [](const std::vector<Entry>& some, const Entry& entry) {
     return std::any_of(some.begin(), some.end(),
                        [&](const Entry& one) { return one.id == entry.id; });
@@ -114,16 +114,16 @@ Line without(const Line& line, const Decision& decision) {
   return left;
 }
 
-Decision for_waiter(const Line& line, const Claim& claim, const Entry& own, Queue queue,
-                    WallTime now) {
+Decision for_waiter(const LockSnapshot& snapshot, const Claim& claim, const Entry& own,
+                    Queue queue, WallTime now) {
   Decision decision;
-  auto after = line;
-  if (has_its_turn(line, own)) {
+  auto after = snapshot;
+  if (has_its_turn(snapshot, own)) {
     decision.kind = Decision::Kind::enter;
   } else {
     decision.kind = Decision::Kind::wait;
-    if (claim.replaces) decision.lose = losers(line, claim);
-    after = without(line, decision);
+    if (claim.replaces) decision.lose = losers(snapshot, claim);
+    after = without(snapshot, decision);
     if (has_its_turn(after, own)) decision.kind = Decision::Kind::enter;
   }
   if (decision.kind == Decision::Kind::enter) {
@@ -135,28 +135,28 @@ Decision for_waiter(const Line& line, const Claim& claim, const Entry& own, Queu
   return decision;
 }
 
-Decision for_newcomer(const Line& line, const Claim& claim, std::string_view id,
-                      Queue queue, WallTime now) {
+Decision for_newcomer(const LockSnapshot& snapshot, const Claim& claim,
+                      std::string_view id, Queue queue, WallTime now) {
   Decision decision;
-  const bool enters = can_enter(line, claim);
+  const bool enters = can_enter(snapshot, claim);
   if (!enters) {
-    if (const auto above = blocking_outer_run(line, claim, id)) {
+    if (const auto above = blocking_outer_run(snapshot, claim, id)) {
       return answered(HeldByOuterRun{*above});
     }
-    const bool is_refused = queue == Queue::refuse || is_full(line, claim);
+    const bool is_refused = queue == Queue::refuse || is_full(snapshot, claim);
     if (queue == Queue::stay_out || is_refused) {
-      decision = answered(busy(line, nullptr, now));
+      decision = answered(busy(snapshot, nullptr, now));
       decision.counts_as_refused = is_refused && queue != Queue::stay_out;
       return decision;
     }
   }
   if (claim.supersedes) {
-    for (const auto* waiter : waiting(line)) {
+    for (const auto* waiter : waiting(snapshot)) {
       if (waiter->supersedes) decision.give_way.push_back(*waiter);
     }
   }
-  if (!enters && claim.replaces) decision.lose = losers(line, claim);
-  const auto after = without(line, decision);
+  if (!enters && claim.replaces) decision.lose = losers(snapshot, claim);
+  const auto after = without(snapshot, decision);
   if (can_enter(after, claim)) {
     decision.kind = Decision::Kind::enter;
     decision.slot = claim.mode == Mode::shared ? 0 : free_slot(after);
@@ -171,48 +171,48 @@ Decision for_newcomer(const Line& line, const Claim& claim, std::string_view id,
 
 }  // namespace
 
-Decision decide(const Line& line, const Claim& claim, std::string_view id, Queue queue,
-                WallTime now) {
-  const auto* own = entry_of(line, id);
+Decision decide(const LockSnapshot& snapshot, const Claim& claim, std::string_view id,
+                Queue queue, WallTime now) {
+  const auto* own = entry_of(snapshot, id);
   if (own != nullptr && own->holds() && own->standing != Standing::ended) {
     Decision decision;
     decision.kind = Decision::Kind::held;
     return decision;
   }
-  for (const auto& [waiter, newer] : line.runs.told) {
+  for (const auto& [waiter, newer] : snapshot.runs.told) {
     if (waiter == id) return answered(newer);
   }
   if (own != nullptr) {
-    if (auto run = dismissed_by(line, *own)) return answered(Deduplicated{*run});
+    if (auto run = dismissed_by(snapshot, *own)) return answered(Deduplicated{*run});
   }
-  const auto slots = slots_in_use(line, id);
+  const auto slots = slots_in_use(snapshot, id);
   if (slots && *slots != claim.slots) return answered(SlotsDiffer{*slots});
   if (claim.dedupe) {
-    if (const auto above = blocking_outer_run(line, claim, id)) {
+    if (const auto above = blocking_outer_run(snapshot, claim, id)) {
       return answered(HeldByOuterRun{*above});
     }
-    if (auto run = counting_run(line, *claim.dedupe, queue, now)) {
+    if (auto run = counting_run(snapshot, *claim.dedupe, queue, now)) {
       return answered(Deduplicated{*run});
     }
   }
   const bool waits = own != nullptr && own->standing == Standing::waits;
-  return waits ? for_waiter(line, claim, *own, queue, now)
-               : for_newcomer(line, claim, id, queue, now);
+  return waits ? for_waiter(snapshot, claim, *own, queue, now)
+               : for_newcomer(snapshot, claim, id, queue, now);
 }
 
-const Entry* outer_reader(const Line& line, const Claim& claim) {
+const Entry* outer_reader(const LockSnapshot& snapshot, const Claim& claim) {
   if (claim.mode != Mode::shared) return nullptr;
   const Entry* outer = nullptr;
-  for (const auto& entry : line.entries) {
+  for (const auto& entry : snapshot.entries) {
     if (entry.foreign) return nullptr;
     if (entry.mode == Mode::shared && is_outer_run(claim, entry)) outer = &entry;
   }
   return outer;
 }
 
-const Entry* replacer(const Line& line, std::string_view id) {
-  for (const auto* waiter : waiting(line)) {
-    if (waiter->replaces && waiter->id != id && !has_its_turn(line, *waiter)) {
+const Entry* replacer(const LockSnapshot& snapshot, std::string_view id) {
+  for (const auto* waiter : waiting(snapshot)) {
+    if (waiter->replaces && waiter->id != id && !has_its_turn(snapshot, *waiter)) {
       return waiter;
     }
   }

@@ -1,4 +1,4 @@
-// From messages to results.
+// Decodes messages into results.
 #include <type_traits>
 #include <utility>
 

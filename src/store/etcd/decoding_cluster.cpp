@@ -1,4 +1,4 @@
-// From messages to what is said of leases, of members and of logins.
+// Decodes messages about leases, members and logins.
 #include "store/etcd/fields.hpp"
 
 namespace dlock::etcd {

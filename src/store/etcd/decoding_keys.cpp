@@ -1,4 +1,4 @@
-// From messages to what is said of keys.
+// Decodes messages about keys.
 #include <utility>
 
 #include "store/etcd/fields.hpp"
@@ -6,7 +6,7 @@
 namespace dlock::etcd {
 namespace {
 
-// Of a result that tells both.
+// For results that contain both.
 template <typename Message>
 void take_header(pbf_reader from, Message& message) {
   const auto header = header_in(from);
@@ -14,7 +14,7 @@ void take_header(pbf_reader from, Message& message) {
   message.term = header.term;
 }
 
-// What one operation came to; nothing in it if it is none that we know.
+// The result of one operation; nothing if its type is unknown.
 struct AnyResult {
   std::optional<OperationResult> result;
 };

@@ -1,4 +1,5 @@
-// From requests to messages. What is zero or empty is left out, as it means the same.
+// Encodes requests as messages. Fields that are zero or empty are omitted, which means
+// the same.
 #include <protozero/pbf_writer.hpp>
 
 #include "store/etcd/messages.hpp"

@@ -42,7 +42,7 @@ std::optional<Taker> taker_from(const Json& json) {
                flag_at(json, "replaced")};
 }
 
-// False if it is not as dlock writes it.
+// False if dlock did not write it.
 bool fill(Entry& entry, const Json& json) {
   const auto mode = text_at(json, "mode");
   const auto standing = standing_from(text_at(json, "standing"));
@@ -79,7 +79,7 @@ milliseconds between(WallTime start, WallTime end) {
   return std::chrono::duration_cast<milliseconds>(std::max(end - start, WallTime(0)));
 }
 
-// Looked up once: one that has waited has something better to do when its turn comes.
+// Looked up once, so that it does not delay a waiter when its turn comes.
 const std::string& own_user() {
   static const std::string user = user_name(::geteuid());
   return user;
@@ -143,7 +143,7 @@ std::string text_of(const Entry& entry) {
   return json.finished();
 }
 
-Entry entry_from(const KeyValue& pair, std::string_view line) {
+Entry entry_from(const KeyValue& pair, std::string_view prefix) {
   Entry entry;
   const auto json = Json::parse(pair.value, nullptr, false);
   if (!json.is_object() || !fill(entry, json)) {
@@ -151,7 +151,7 @@ Entry entry_from(const KeyValue& pair, std::string_view line) {
     entry.foreign = true;
     entry.attached = false;
   }
-  entry.id = pair.key.substr(std::min(line.size(), pair.key.size()));
+  entry.id = pair.key.substr(std::min(prefix.size(), pair.key.size()));
   entry.created = pair.create_revision;
   entry.modified = pair.mod_revision;
   entry.lease = pair.lease;
@@ -159,11 +159,11 @@ Entry entry_from(const KeyValue& pair, std::string_view line) {
 }
 
 std::vector<Entry> entries_from(const std::vector<KeyValue>& pairs,
-                                std::string_view line) {
+                                std::string_view prefix) {
   std::vector<Entry> entries;
   entries.reserve(pairs.size());
-  for (const auto& pair : pairs) entries.push_back(entry_from(pair, line));
-  // Two come in one revision only if somebody else writes there.
+  for (const auto& pair : pairs) entries.push_back(entry_from(pair, prefix));
+  // Two entries have the same revision only if another program writes there.
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return a.created != b.created ? a.created < b.created : a.id < b.id;
   });

@@ -1,5 +1,5 @@
-// One who holds a lock or waits for it, as etcd keeps it: a key in the line of the lock,
-// in order of the revisions in which they came.
+// A holder or waiter of a lock as etcd stores it: a key in the queue of the lock, ordered
+// by creation revision.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 
 namespace dlock::etcd {
 
-// What an entry says of itself. One that waits may have the lock all the same, if its
-// turn has come: it was promised it, and says so when it knows.
+// The state that an entry records. A waiting entry may already be promised the lock, if
+// its turn has come; it records that as soon as it notices.
 enum class Standing {
   waits,
   holds,
-  broken,  // holds, and was told to end
-  ended,   // its run is over, and the lock is held on until the lease ends
+  broken,  // holds, but the lease was broken
+  ended,   // its run is over, but the lock stays held until the lease ends
 };
 
 struct Entry {
-  std::string id;  // what its key has behind those of the lock
+  std::string id;  // its key without the lock's prefix
   std::int64_t created = 0;
   std::int64_t modified = 0;
   std::int64_t lease = 0;
 
-  bool foreign = false;  // not dlock's: exclusive, and nothing else is known
+  bool foreign = false;  // not written by dlock: exclusive, everything else is unknown
   Standing standing = Standing::waits;
   Mode mode = Mode::exclusive;
   unsigned slots = 1;
   unsigned slot = 0;
-  Fence set_up_again;    // the fence of a lease that had vanished; else 0
-  WallTime since{};      // it waits, or holds
+  Fence set_up_again;    // the fence of a reclaimed lease; otherwise 0
+  WallTime since{};      // when it began to wait or hold
   std::int64_t ttl = 0;  // of its lease, in seconds
   bool attached = true;
   bool for_pid = false;
@@ -46,33 +46,33 @@ struct Entry {
   std::string user;
   std::string label;
   std::vector<std::string> command;
-  std::optional<Taker> taken_by;  // of one that is broken, if that is known
+  std::optional<Taker> taken_by;  // who broke it, if known
 
   Fence fence() const;
   bool holds() const { return standing != Standing::waits; }
 
-  // Whether its run can count for others (Claim::dedupe).
+  // Whether other claims can be deduplicated against its run (Claim::dedupe).
   bool counts() const { return attached && mode == Mode::exclusive && slots == 1; }
 };
 
-// How `claim` stands in line; as one that waits since `now`.
+// The entry of `claim` as a waiter since `now`.
 Entry entry_for(const Claim& claim, WallTime now);
 
-// As the value of its key.
+// The value of its key.
 std::string text_of(const Entry& entry);
 
-// Foreign if the value is not one of dlock's: anybody may write there.
-Entry entry_from(const KeyValue& pair, std::string_view line);
+// Foreign if dlock did not write the value: anyone may write there.
+Entry entry_from(const KeyValue& pair, std::string_view prefix);
 
-// All that stand in `line`, the first that came first.
+// All entries below `prefix`, oldest first.
 std::vector<Entry> entries_from(const std::vector<KeyValue>& pairs,
-                                std::string_view line);
+                                std::string_view prefix);
 
-// As `status` shows them.
+// The entry as `status` shows it.
 HolderInfo holder_info(const Entry& entry, WallTime now);
 WaiterInfo waiter_info(const Entry& entry, WallTime now);
 
-// Who takes a lock from its holder, as this process is.
+// This process, as the one that takes a lock from its holder.
 Taker taker(bool replaces);
 
 }  // namespace dlock::etcd

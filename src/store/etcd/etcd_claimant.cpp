@@ -14,13 +14,15 @@ EtcdClaimant::EtcdClaimant(Calls& calls, const Claim& claim)
 
 EtcdClaimant::~EtcdClaimant() = default;
 
-// A detached lease is found by whoever knows the token. An attached one that was given
-// back has another name the next time: what still is under way cannot mean the new one.
+// The id of a detached lease follows from the token alone. An attached claim uses a new
+// id after each release, so that a late request cannot affect the new lease.
 std::string EtcdClaimant::id() const {
   return id_of(lease_for(claim().token, claim().attached ? times_ : 0));
 }
 
-Scene EtcdClaimant::scene() const { return {claim().lock, wall_now(), day_lease_.id()}; }
+StepContext EtcdClaimant::step_context() const {
+  return {claim().lock, wall_now(), day_lease_.id()};
+}
 
 Entry EtcdClaimant::fresh_entry() const {
   auto entry = entry_for(claim(), wall_now());
@@ -31,36 +33,36 @@ Entry EtcdClaimant::fresh_entry() const {
 }
 
 asio::awaitable<Answer> EtcdClaimant::ask(Queue queue, Wakeup& wakeup) {
-  if (told_) co_return *told_;
+  if (final_answer_) co_return *final_answer_;
   waits_in_.reset();
-  Turn turn{queue, calls_.budget_end(), wakeup, {}};
-  auto answer = co_await begin(turn);
-  while (!answer) answer = co_await go_on(turn);
+  CallContext call{queue, calls_.budget_end(), wakeup, {}};
+  auto answer = co_await begin(call);
+  while (!answer) answer = co_await proceed(call);
   co_return std::move(*answer);
 }
 
-// Each may be sent again: it is void the second time, and what the first has written is
-// found then. That of a lease which was revoked is void, too, however late it comes.
-asio::awaitable<TxnResult> EtcdClaimant::write(TxnRequest request, Turn& turn) {
-  auto result = co_await calls_.txn(request, Repeat::freely, turn.until, turn.wakeup);
+// Each request may be repeated: the second has no effect, and finds what the first has
+// written. A request with a revoked lease has no effect however late it arrives.
+asio::awaitable<TxnResult> EtcdClaimant::write(TxnRequest request, CallContext& call) {
+  auto result = co_await calls_.txn(request, Repeat::freely, call.until, call.wakeup);
   if (!result.lease_gone) co_return result;
-  // Another one may have set up that of the day in between.
-  co_await day_lease_.set_up(turn.until, turn.wakeup);
+  // Another process may have set up the lease of the day in between.
+  co_await day_lease_.set_up(call.until, call.wakeup);
   result =
-      co_await calls_.txn(std::move(request), Repeat::freely, turn.until, turn.wakeup);
+      co_await calls_.txn(std::move(request), Repeat::freely, call.until, call.wakeup);
   if (result.lease_gone) forget_lease();
   co_return result;
 }
 
-asio::awaitable<void> EtcdClaimant::count(Turn& turn) {
-  auto request = count_refused(scene());
-  co_await write(std::move(request), turn);
+asio::awaitable<void> EtcdClaimant::count(CallContext& call) {
+  auto request = count_refused(step_context());
+  co_await write(std::move(request), call);
 }
 
-// Takes over what the store says of the own entry.
-void EtcdClaimant::adopt(const Line& line) {
-  const auto* entry = entry_of(line, id());
-  saw_readers_ = std::any_of(line.entries.begin(), line.entries.end(),
+// Updates own_ from the snapshot.
+void EtcdClaimant::adopt(const LockSnapshot& snapshot) {
+  const auto* entry = entry_of(snapshot, id());
+  saw_readers_ = std::any_of(snapshot.entries.begin(), snapshot.entries.end(),
                              [](const Entry& one) { return one.mode == Mode::shared; });
   own_.reset();
   if (entry == nullptr || entry->foreign) return;
@@ -69,22 +71,22 @@ void EtcdClaimant::adopt(const Line& line) {
   lease_ = entry->lease;
 }
 
-// The answer if that was all; else the line is in `turn`.
-asio::awaitable<std::optional<Answer>> EtcdClaimant::begin(Turn& turn) {
-  if (own_ && !own_->holds()) co_return co_await ask_as_waiter(turn);
-  // One that does not wait is to write nothing where the lock is held.
-  const bool is_to_enter = turn.queue == Queue::join && !own_ && lease_ == 0;
+// The answer if that is decided; otherwise `call` contains the snapshot.
+asio::awaitable<std::optional<Answer>> EtcdClaimant::begin(CallContext& call) {
+  if (own_ && !own_->holds()) co_return co_await ask_as_waiter(call);
+  // A claim that does not wait must write nothing while the lock is held.
+  const bool is_to_enter = call.queue == Queue::join && !own_ && lease_ == 0;
   if (is_to_enter) {
-    co_await glance_with_lease(turn);
+    co_await glance_with_lease(call);
   } else {
-    co_await glance(turn);
+    co_await glance(call);
   }
   co_return std::nullopt;
 }
 
-// The lease lasts from now on whatever comes of it. Where nobody else matters, one that
-// stands first enters by the same request.
-asio::awaitable<std::optional<Answer>> EtcdClaimant::ask_as_waiter(Turn& turn) {
+// Renews the lease first. If no other entry matters, a waiter that is first in the queue
+// takes the lock with the same request.
+asio::awaitable<std::optional<Answer>> EtcdClaimant::ask_as_waiter(CallContext& call) {
   const bool is_plain = !saw_readers_ && claim().mode == Mode::exclusive &&
                         claim().slots == 1 && !claim().dedupe;
   auto own = *own_;
@@ -92,127 +94,130 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::ask_as_waiter(Turn& turn) {
   own.since = wall_now();
   std::vector<Request> requests;
   requests.emplace_back(LeaseKeepAliveRequest{lease_});
-  requests.emplace_back(is_plain ? enter_first(scene(), own) : look_at(claim().lock));
+  requests.emplace_back(is_plain ? enter_first(step_context(), own)
+                                 : look_at(claim().lock));
   const auto sent_at = Clock::now();
   const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
-                                                turn.until, turn.wakeup);
+                                                call.until, call.wakeup);
   const auto& alive = std::get<LeaseKeepAliveResult>(results.at(0));
   const auto& result = std::get<TxnResult>(results.at(1));
   if (alive.ttl == 0) forget_lease();
   if (alive.ttl == 0 || result.lease_gone) {
-    // The lease of the day, if it is not the own one.
-    if (alive.ttl != 0) co_await day_lease_.set_up(turn.until, turn.wakeup);
-    co_await look(turn);
+    // The missing lease must be that of the day if our own is alive.
+    if (alive.ttl != 0) co_await day_lease_.set_up(call.until, call.wakeup);
+    co_await look(call);
     co_return std::nullopt;
   }
-  // Else the lease is renewed once more before anything is granted: see extend().
+  // Otherwise the lease is renewed again before anything is granted: see extend().
   const bool is_confirmed = alive.term == result.term && covers(alive.ttl, claim());
   if (is_confirmed) lasts_from_ = sent_at;
   const bool has_entered = is_plain && result.succeeded;
-  turn.line = line_from(claim().lock, result, has_entered ? 2 : 0);
+  call.snapshot = snapshot_from(claim().lock, result, has_entered ? 2 : 0);
   if (!has_entered || !is_confirmed) co_return std::nullopt;
-  const auto line = turn.line;
-  auto answer = co_await entered(std::move(own), result, line, turn);
+  const auto snapshot = call.snapshot;
+  auto answer = co_await entered(std::move(own), result, snapshot, call);
   co_return std::optional<Answer>(std::move(answer));
 }
 
-// Does what has to be done next, as far as it is known; the answer if that was the last.
-asio::awaitable<std::optional<Answer>> EtcdClaimant::go_on(Turn& turn) {
-  adopt(turn.line);
-  const auto decision = decide(turn.line, claim(), id(), turn.queue, wall_now());
+// Performs the next step by the current snapshot; returns the answer if that was the
+// last.
+asio::awaitable<std::optional<Answer>> EtcdClaimant::proceed(CallContext& call) {
+  adopt(call.snapshot);
+  const auto decision = decide(call.snapshot, claim(), id(), call.queue, wall_now());
   switch (decision.kind) {
     case Decision::Kind::answer: {
-      auto answer = co_await leave_with(decision, turn);
+      auto answer = co_await leave_with(decision, call);
       co_return std::optional<Answer>(std::move(answer));
     }
-    case Decision::Kind::held: co_return co_await hold_again(turn);
-    case Decision::Kind::enter: co_return co_await enter_as(decision, turn);
-    case Decision::Kind::join: co_await join_as(decision, turn); break;
-    case Decision::Kind::wait: co_return co_await wait_as(decision, turn);
+    case Decision::Kind::held: co_return co_await resume_holding(call);
+    case Decision::Kind::enter: co_return co_await enter_as(decision, call);
+    case Decision::Kind::join: co_await join_as(decision, call); break;
+    case Decision::Kind::wait: co_return co_await wait_as(decision, call);
   }
   co_return std::nullopt;
 }
 
 asio::awaitable<std::optional<Answer>> EtcdClaimant::enter_as(const Decision& decision,
-                                                              Turn& turn) {
-  co_await have_lease(turn);
+                                                              CallContext& call) {
+  co_await have_lease(call);
   auto own = own_ ? *own_ : fresh_entry();
   own.standing = Standing::holds;
   own.since = wall_now();
   own.slot = decision.slot;
-  const auto line = turn.line;
-  auto request = enter(scene(), line, claim(), own, decision);
-  const auto result = co_await write(std::move(request), turn);
+  const auto snapshot = call.snapshot;
+  auto request = enter(step_context(), snapshot, claim(), own, decision);
+  const auto result = co_await write(std::move(request), call);
   if (result.lease_gone) {
-    co_await look(turn);
+    co_await look(call);
     co_return std::nullopt;
   }
   if (!result.succeeded) {
-    turn.line = line_from(claim().lock, result);
+    call.snapshot = snapshot_from(claim().lock, result);
     co_return std::nullopt;
   }
-  auto answer = co_await entered(std::move(own), result, line, turn);
+  auto answer = co_await entered(std::move(own), result, snapshot, call);
   co_return std::optional<Answer>(std::move(answer));
 }
 
-// What is there afterwards says whether it waits.
-asio::awaitable<void> EtcdClaimant::join_as(const Decision& decision, Turn& turn) {
-  co_await have_lease(turn);
+// The snapshot afterwards shows whether the claim waits.
+asio::awaitable<void> EtcdClaimant::join_as(const Decision& decision, CallContext& call) {
+  co_await have_lease(call);
   const auto own = fresh_entry();
-  auto request = join(scene(), turn.line, claim(), own, decision);
-  const auto result = co_await write(std::move(request), turn);
+  auto request = join(step_context(), call.snapshot, claim(), own, decision);
+  const auto result = co_await write(std::move(request), call);
   if (result.lease_gone) {
-    co_await look(turn);
+    co_await look(call);
     co_return;
   }
   const auto first = result.succeeded ? result.results.size() - 2 : 0;
-  turn.line = line_from(claim().lock, result, first);
+  call.snapshot = snapshot_from(claim().lock, result, first);
 }
 
 asio::awaitable<std::optional<Answer>> EtcdClaimant::wait_as(const Decision& decision,
-                                                             Turn& turn) {
+                                                             CallContext& call) {
   if (!decision.lose.empty()) {
-    auto request = take_away(scene(), decision.lose, taker(true));
-    const auto result = co_await write(std::move(request), turn);
+    auto request = take_away(step_context(), decision.lose, taker(true));
+    const auto result = co_await write(std::move(request), call);
     if (result.lease_gone) {
-      co_await look(turn);
+      co_await look(call);
       co_return std::nullopt;
     }
     const auto first = result.succeeded ? result.results.size() - 2 : 0;
-    turn.line = line_from(claim().lock, result, first);
+    call.snapshot = snapshot_from(claim().lock, result, first);
     co_return std::nullopt;
   }
-  if (decision.counts_as_refused) co_await count(turn);
-  waits_in_ = std::move(turn.line);
+  if (decision.counts_as_refused) co_await count(call);
+  waits_in_ = std::move(call.snapshot);
   co_return decision.answer;
 }
 
-// One that is not to have the lock leaves nothing behind.
-asio::awaitable<Answer> EtcdClaimant::leave_with(const Decision& decision, Turn& turn) {
+// A claim that does not get the lock removes its entry.
+asio::awaitable<Answer> EtcdClaimant::leave_with(const Decision& decision,
+                                                 CallContext& call) {
   const auto& answer = *decision.answer;
-  if (decision.counts_as_refused) co_await count(turn);
-  // A second time it could not be told any more.
+  if (decision.counts_as_refused) co_await count(call);
+  // The reason could not be found again later.
   if (std::holds_alternative<Deduplicated>(answer) ||
       std::holds_alternative<Superseded>(answer)) {
-    if (own_ || std::holds_alternative<Superseded>(answer)) told_ = answer;
+    if (own_ || std::holds_alternative<Superseded>(answer)) final_answer_ = answer;
   }
-  if (lease_ != 0) co_await revoke(std::exchange(lease_, 0), turn);
+  if (lease_ != 0) co_await revoke(std::exchange(lease_, 0), call);
   own_.reset();
   forget_lease();
   ++times_;
   co_return answer;
 }
 
-// It has the lock already: a grant of which it has not heard, or that it asks for again.
-asio::awaitable<std::optional<Answer>> EtcdClaimant::hold_again(Turn& turn) {
+// The claim already has the lock: by a grant whose reply was lost, or it asks again.
+asio::awaitable<std::optional<Answer>> EtcdClaimant::resume_holding(CallContext& call) {
   std::optional<Entry> entry;
   if (own_->attached || own_->ttl == seconds_for(claim())) {
-    entry = co_await extend(turn.until, turn.wakeup);
+    entry = co_await extend(call.until, call.wakeup);
   } else {
-    entry = co_await move_to_new_lease(*own_, turn);
+    entry = co_await move_to_new_lease(*own_, call);
   }
   if (!entry) {
-    co_await look(turn);
+    co_await look(call);
     co_return std::nullopt;
   }
   own_ = *entry;
@@ -227,10 +232,11 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::hold_again(Turn& turn) {
   co_return std::optional<Answer>(grant);
 }
 
-// The own entry says that it holds. If somebody waits to take the lock from whoever has
-// it, that is done already.
+// Our entry now holds the lock. If a waiter with --replace takes it from the next holder,
+// that has already been done.
 asio::awaitable<Answer> EtcdClaimant::entered(Entry own, const TxnResult& result,
-                                              const Line& line, Turn& turn) {
+                                              const LockSnapshot& snapshot,
+                                              CallContext& call) {
   own.modified = result.revision;
   if (own.created == 0) own.created = result.revision;
   granted_at_ = *lasts_from_;
@@ -240,12 +246,12 @@ asio::awaitable<Answer> EtcdClaimant::entered(Entry own, const TxnResult& result
   grant.slot = own.slot;
   grant.sent_at = *lasts_from_;
   grant.deadline = LeaseTiming(claim().ttl, {}, {}).deadline(grant.sent_at);
-  const auto* replaces = replacer(line, own.id);
+  const auto* replaces = replacer(snapshot, own.id);
   if (replaces != nullptr && claim().attached) {
     own.standing = Standing::broken;
     own.taken_by = Taker{replaces->user, replaces->host, true};
-    auto request = rewrite(scene(), own);
-    const auto marked = co_await write(std::move(request), turn);
+    auto request = rewrite(step_context(), own);
+    const auto marked = co_await write(std::move(request), call);
     if (marked.succeeded) own.modified = marked.revision;
     own_ = own;
     taken_by_ = own.taken_by;

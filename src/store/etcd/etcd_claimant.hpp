@@ -1,7 +1,7 @@
-// A claim on a lock that an etcd cluster keeps.
+// A claim on a lock in an etcd cluster.
 //
-// What it decides by are the rules of line.hpp, what it writes the transactions of
-// steps.hpp. Here is in which order, and what is known of the lease meanwhile.
+// It decides by the rules of queue_rules.hpp and writes the transactions of steps.hpp.
+// This class determines their order and tracks the lease.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace dlock::etcd {
 
 class EtcdClaimant final : public Claimant {
  public:
-  // `calls` has to be there for longer.
+  // `calls` must outlive this.
   EtcdClaimant(Calls& calls, const Claim& claim);
   ~EtcdClaimant() override;
 
@@ -33,86 +33,93 @@ class EtcdClaimant final : public Claimant {
   std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
 
  private:
-  // What is common to the steps of one call.
-  struct Turn {
+  // Shared by the steps of one call.
+  struct CallContext {
     Queue queue = Queue::stay_out;
     Clock::time_point until;
     Wakeup& wakeup;
-    Line line;  // as it was read last
+    LockSnapshot snapshot;  // as last read
   };
 
-  // etcd_claimant.cpp: from the first look to the answer
-  asio::awaitable<std::optional<Answer>> begin(Turn& turn);
-  asio::awaitable<std::optional<Answer>> ask_as_waiter(Turn& turn);
-  asio::awaitable<std::optional<Answer>> go_on(Turn& turn);
-  asio::awaitable<std::optional<Answer>> enter_as(const Decision& decision, Turn& turn);
-  asio::awaitable<void> join_as(const Decision& decision, Turn& turn);
-  asio::awaitable<std::optional<Answer>> wait_as(const Decision& decision, Turn& turn);
-  asio::awaitable<Answer> leave_with(const Decision& decision, Turn& turn);
-  asio::awaitable<std::optional<Answer>> hold_again(Turn& turn);
-  asio::awaitable<Answer> entered(Entry own, const TxnResult& result, const Line& line,
-                                  Turn& turn);
-  asio::awaitable<TxnResult> write(TxnRequest request, Turn& turn);
-  asio::awaitable<void> count(Turn& turn);
-  void adopt(const Line& line);
+  // etcd_claimant.cpp: from the first read to the answer
+  asio::awaitable<std::optional<Answer>> begin(CallContext& call);
+  asio::awaitable<std::optional<Answer>> ask_as_waiter(CallContext& call);
+  asio::awaitable<std::optional<Answer>> proceed(CallContext& call);
+  asio::awaitable<std::optional<Answer>> enter_as(const Decision& decision,
+                                                  CallContext& call);
+  asio::awaitable<void> join_as(const Decision& decision, CallContext& call);
+  asio::awaitable<std::optional<Answer>> wait_as(const Decision& decision,
+                                                 CallContext& call);
+  asio::awaitable<Answer> leave_with(const Decision& decision, CallContext& call);
+  asio::awaitable<std::optional<Answer>> resume_holding(CallContext& call);
+  asio::awaitable<Answer> entered(Entry own, const TxnResult& result,
+                                  const LockSnapshot& snapshot, CallContext& call);
+  asio::awaitable<TxnResult> write(TxnRequest request, CallContext& call);
+  asio::awaitable<void> count(CallContext& call);
+  void adopt(const LockSnapshot& snapshot);
 
   // etcd_looking.cpp
-  asio::awaitable<void> look(Turn& turn);
-  asio::awaitable<void> glance(Turn& turn);
-  asio::awaitable<void> glance_with_lease(Turn& turn);
+  asio::awaitable<void> look(CallContext& call);
+  asio::awaitable<void> glance(CallContext& call);
+  asio::awaitable<void> glance_with_lease(CallContext& call);
   TxnRequest first_look() const;
-  asio::awaitable<void> take_first_look(const TxnResult& result, Turn& turn);
+  asio::awaitable<void> take_first_look(const TxnResult& result, CallContext& call);
 
-  // etcd_lease.cpp: the lease that the entry hangs on
-  asio::awaitable<void> have_lease(Turn& turn);
+  // etcd_lease.cpp: the lease to which the entry is attached
+  asio::awaitable<void> have_lease(CallContext& call);
   bool take_granted(const LeaseGrantResult& granted, Clock::time_point sent_at);
   asio::awaitable<std::optional<Entry>> extend(Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<Clock::time_point> hang_on_new_lease(Entry& entry, Turn& turn);
-  asio::awaitable<std::optional<Entry>> move_to_new_lease(const Entry& entry, Turn& turn);
-  asio::awaitable<Renewal> renew_detached(Turn& turn);
-  std::optional<Entry> entry_on(std::int64_t lease, const TxnResult& result, Turn& turn);
-  asio::awaitable<Renewal> found_lost(Turn& turn);
-  asio::awaitable<bool> set_up_again(Turn& turn);
+  asio::awaitable<Clock::time_point> attach_to_new_lease(Entry& entry, CallContext& call);
+  asio::awaitable<std::optional<Entry>> move_to_new_lease(const Entry& entry,
+                                                          CallContext& call);
+  asio::awaitable<Renewal> renew_detached(CallContext& call);
+  std::optional<Entry> entry_on(std::int64_t lease, const TxnResult& result,
+                                CallContext& call);
+  asio::awaitable<Renewal> found_lost(CallContext& call);
+  asio::awaitable<bool> set_up_again(CallContext& call);
   void forget_lease();
 
   // etcd_release.cpp
   asio::awaitable<Release> give_back(const std::optional<RunEnd>& end, Wakeup& wakeup);
   asio::awaitable<std::optional<Release>> end_lease(const std::optional<RunEnd>& end,
-                                                    Turn& turn);
-  asio::awaitable<bool> free_unrecorded(const std::optional<RunEnd>& end, Turn& turn);
-  asio::awaitable<Release> end_without(const std::optional<RunEnd>& end, Turn& turn);
+                                                    CallContext& call);
+  asio::awaitable<bool> free_unrecorded(const std::optional<RunEnd>& end,
+                                        CallContext& call);
+  asio::awaitable<Release> end_without(const std::optional<RunEnd>& end,
+                                       CallContext& call);
   asio::awaitable<std::int64_t> lease_to_keep_on(const std::optional<RunEnd>& end,
-                                                 Turn& turn);
-  asio::awaitable<void> forget_runs(Turn& turn);
-  asio::awaitable<void> revoke(std::int64_t lease, Turn& turn);
+                                                 CallContext& call);
+  asio::awaitable<void> forget_runs(CallContext& call);
+  asio::awaitable<void> revoke(std::int64_t lease, CallContext& call);
 
   // etcd_waiting.cpp
   asio::awaitable<void> listen_for_turn(Wakeup& wakeup, Clock::time_point until);
   asio::awaitable<bool> start_watch(Wakeup& wakeup);
 
-  Scene scene() const;
+  StepContext step_context() const;
   Entry fresh_entry() const;
   std::string id() const;
 
   Calls& calls_;
   DayLease day_lease_;
 
-  unsigned times_ = 0;      // that it was given back
-  std::int64_t lease_ = 0;  // that was asked for; 0: none
-  // When the request was sent by which the lease lasts; nothing if none was confirmed.
+  unsigned times_ = 0;      // how often it was released
+  std::int64_t lease_ = 0;  // the requested lease; 0: none
+  // When the last confirmed grant or renewal was sent; nothing if none was confirmed.
   std::optional<Clock::time_point> lasts_from_;
-  std::optional<Entry> own_;  // in line, as far as is known
-  // Whether any reader was in line when that was looked at: one that stands behind may
-  // hold beside those in front.
+  std::optional<Entry> own_;  // in the queue, as far as is known
+  // Whether the last snapshot contained a reader: a reader further back may hold the lock
+  // together with those in front.
   bool saw_readers_ = true;
-  std::optional<Answer> told_;  // that it does not wait any more, until it is released
+  std::optional<Answer>
+      final_answer_;  // why it no longer waits; kept until it is released
   std::optional<Taker> taken_by_;
   Clock::time_point granted_at_;
-  std::int64_t runs_kept_ = 0;  // when it was given back
+  std::int64_t runs_kept_ = 0;  // recorded runs as of its release
 
   std::unique_ptr<Watch> watch_;
   Watched watched_;
-  std::optional<Line> waits_in_;  // as it was when it was told to wait
+  std::optional<LockSnapshot> waits_in_;  // as of the decision to wait
 };
 
 }  // namespace dlock::etcd

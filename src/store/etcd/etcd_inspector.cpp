@@ -4,47 +4,48 @@
 #include <utility>
 
 #include "store/etcd/keys.hpp"
-#include "store/etcd/line_look.hpp"
 #include "store/etcd/name_space.hpp"
+#include "store/etcd/snapshot_view.hpp"
 #include "store/etcd/steps.hpp"
 
 namespace dlock::etcd {
 namespace {
 
-// Questions that are on their way at the same time.
+// The number of requests in flight at the same time.
 constexpr std::size_t at_once = 64;
 
-std::vector<RunInfo> history_of(const Line& line, WallTime now) {
+std::vector<RunInfo> history_of(const LockSnapshot& snapshot, WallTime now) {
   std::vector<RunInfo> runs;
-  for (const auto& entry : line.entries) {
+  for (const auto& entry : snapshot.entries) {
     if (!entry.holds()) continue;
     if (auto run = run_of(holder_info(entry, now))) runs.push_back(std::move(*run));
   }
-  auto kept = kept_runs(line.runs, line.entries, now);
+  auto kept = kept_runs(snapshot.runs, snapshot.entries, now);
   runs.insert(runs.end(), kept.begin(), kept.end());
   return as_history(std::move(runs), now);
 }
 
 }  // namespace
 
-asio::awaitable<Line> EtcdInspector::line_of_lock(const LockName& lock, Wakeup& wakeup) {
+asio::awaitable<LockSnapshot> EtcdInspector::snapshot_of(const LockName& lock,
+                                                         Wakeup& wakeup) {
   auto request = look_at(lock);
   const auto until = calls_.budget_end();
   const auto result =
       co_await calls_.txn(std::move(request), Repeat::freely, until, wakeup);
-  co_return line_from(lock, result);
+  co_return snapshot_from(lock, result);
 }
 
-// When the leases of the holders end, of which the entries say nothing. They are what is
-// left at least: etcd counts in whole seconds.
+// Adds when the leases of the holders end, which the entries do not contain. These are
+// lower bounds: etcd counts in whole seconds.
 asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
-                                               const std::vector<Line>& lines,
+                                               const std::vector<LockSnapshot>& snapshots,
                                                Wakeup& wakeup) {
   std::vector<std::pair<HolderInfo*, std::int64_t>> leases;
   for (std::size_t i = 0; i < locks.size(); ++i) {
     auto holder = locks[i].holders.begin();
-    for (const auto& entry : lines[i].entries) {
-      if (!is_holder(lines[i], entry)) continue;
+    for (const auto& entry : snapshots[i].entries) {
+      if (!is_holder(snapshots[i], entry)) continue;
       if (entry.lease != 0) leases.emplace_back(&*holder, entry.lease);
       ++holder;
     }
@@ -67,11 +68,11 @@ asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
 }
 
 asio::awaitable<LockInfo> EtcdInspector::inspect(const LockName& lock, Wakeup& wakeup) {
-  std::vector<Line> lines;
-  auto line = co_await line_of_lock(lock, wakeup);
-  std::vector<LockInfo> infos{info_of(line, lock, wall_now())};
-  lines.push_back(std::move(line));
-  co_await fill_ends(infos, lines, wakeup);
+  std::vector<LockSnapshot> snapshots;
+  auto snapshot = co_await snapshot_of(lock, wakeup);
+  std::vector<LockInfo> infos{info_of(snapshot, lock, wall_now())};
+  snapshots.push_back(std::move(snapshot));
+  co_await fill_ends(infos, snapshots, wakeup);
   co_return std::move(infos.front());
 }
 
@@ -81,22 +82,22 @@ asio::awaitable<std::vector<LockInfo>> EtcdInspector::list(
   const auto until = calls_.budget_end();
   auto found = co_await read_name_space(calls_, name_space, until, wakeup);
   std::vector<LockInfo> locks;
-  std::vector<Line> lines;
-  for (auto& [name, line] : found.lines) {
+  std::vector<LockSnapshot> snapshots;
+  for (auto& [name, snapshot] : found.snapshots) {
     if (!matches(name)) continue;
-    auto info = info_of(line, {name_space, name}, wall_now());
+    auto info = info_of(snapshot, {name_space, name}, wall_now());
     if (info.holders.empty() && info.waiters.empty() && !info.last_run) continue;
     locks.push_back(std::move(info));
-    lines.push_back(std::move(line));
+    snapshots.push_back(std::move(snapshot));
   }
-  co_await fill_ends(locks, lines, wakeup);
+  co_await fill_ends(locks, snapshots, wakeup);
   co_return locks;
 }
 
 asio::awaitable<std::vector<RunInfo>> EtcdInspector::history(const LockName& lock,
                                                              Wakeup& wakeup) {
-  const auto line = co_await line_of_lock(lock, wakeup);
-  co_return history_of(line, wall_now());
+  const auto snapshot = co_await snapshot_of(lock, wakeup);
+  co_return history_of(snapshot, wall_now());
 }
 
 asio::awaitable<std::vector<LockHistory>> EtcdInspector::histories(
@@ -106,9 +107,9 @@ asio::awaitable<std::vector<LockHistory>> EtcdInspector::histories(
   const auto found = co_await read_name_space(calls_, name_space, until, wakeup);
   std::vector<LockHistory> histories;
   const auto now = wall_now();
-  for (const auto& [name, line] : found.lines) {
+  for (const auto& [name, snapshot] : found.snapshots) {
     if (!matches(name)) continue;
-    auto runs = history_of(line, now);
+    auto runs = history_of(snapshot, now);
     if (!runs.empty()) histories.push_back({{name_space, name}, std::move(runs), now});
   }
   co_return histories;

@@ -1,4 +1,4 @@
-// A look at the locks that an etcd cluster keeps.
+// Reads the locks in an etcd cluster.
 #pragma once
 
 #include <functional>
@@ -7,13 +7,13 @@
 
 #include "lock/inspector.hpp"
 #include "store/etcd/calls.hpp"
-#include "store/etcd/line.hpp"
+#include "store/etcd/queue_rules.hpp"
 
 namespace dlock::etcd {
 
 class EtcdInspector final : public LockInspector {
  public:
-  // `calls` has to be there for longer.
+  // `calls` must outlive this.
   explicit EtcdInspector(Calls& calls) : calls_(calls) {}
 
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
@@ -29,9 +29,10 @@ class EtcdInspector final : public LockInspector {
                               Wakeup& wakeup) override;
 
  private:
-  asio::awaitable<Line> line_of_lock(const LockName& lock, Wakeup& wakeup);
+  asio::awaitable<LockSnapshot> snapshot_of(const LockName& lock, Wakeup& wakeup);
   asio::awaitable<void> fill_ends(std::vector<LockInfo>& locks,
-                                  const std::vector<Line>& lines, Wakeup& wakeup);
+                                  const std::vector<LockSnapshot>& snapshots,
+                                  Wakeup& wakeup);
 
   Calls& calls_;
 };

@@ -1,4 +1,4 @@
-// EtcdClaimant: the lease that its entry hangs on, and what became of it.
+// EtcdClaimant: the lease of its entry, and how it was lost.
 #include <utility>
 
 #include "store/etcd/etcd_claimant.hpp"
@@ -10,25 +10,26 @@
 namespace dlock::etcd {
 namespace {
 
-// What part of its ttl a lease may have lost before a claim enters with it.
+// The part of its ttl that a lease may have used up before a claim takes the lock with
+// it.
 constexpr int may_have_lost = 10;
 
 // The one key of an entry.
 RangeRequest only(const LockName& lock, const std::string& id) {
   RangeRequest request;
-  request.key = line_of(lock) + id;
+  request.key = queue_prefix(lock) + id;
   return request;
 }
 
 Failure too_short(std::int64_t seconds) {
-  return Failure(Failure::Kind::unreachable,
-                 "etcd has granted a lease of " + std::to_string(seconds) +
-                     " s, which is less than it was asked for");
+  return Failure(
+      Failure::Kind::unreachable,
+      "etcd granted a lease of " + std::to_string(seconds) + " s, less than requested");
 }
 
 Failure leader_changed() {
   return Failure(Failure::Kind::unreachable,
-                 "the leader of the cluster has changed while the lease was renewed");
+                 "the cluster's leader changed during the renewal");
 }
 
 }  // namespace
@@ -38,26 +39,26 @@ void EtcdClaimant::forget_lease() {
   lasts_from_.reset();
 }
 
-// Has a lease that lasts from just now.
-asio::awaitable<void> EtcdClaimant::have_lease(Turn& turn) {
+// Obtains or renews the lease, so that it counts from now.
+asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
   const auto is_fresh = [this] {
     return lasts_from_ && Clock::now() - *lasts_from_ < claim().ttl / may_have_lost;
   };
   while (!is_fresh()) {
     if (lease_ != 0) {
-      co_await extend(turn.until, turn.wakeup);
+      co_await extend(call.until, call.wakeup);
       if (lasts_from_) break;
     }
-    // By what is known of it, there is none.
+    // As far as is known, there is none.
     lease_ = lease_for(claim().token, times_);
     const auto sent_at = Clock::now();
     LeaseGrantRequest request{lease_, seconds_for(claim())};
-    const auto granted = co_await calls_.lease_grant(request, turn.until, turn.wakeup);
+    const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
     if (take_granted(granted, sent_at)) break;
   }
 }
 
-// False if it is there already, by a request whose answer was lost.
+// False if it exists already, from a request whose reply was lost.
 bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
                                 Clock::time_point sent_at) {
   if (granted.exists) return false;
@@ -66,11 +67,11 @@ bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
   return true;
 }
 
-// Renews the lease, and looks at the entry on it; nothing if either is gone. A member
-// that led the cluster and does not know yet that another one does (it was stopped, say)
-// may still say that it has renewed a lease (etcd issue 15247). A look has to be
-// confirmed by most members; if it was made in the same term, nobody else had become the
-// leader before either was sent.
+// Renews the lease and reads its entry; nothing if either is gone. A former leader that
+// does not know yet that it was replaced (it was stopped, for example) may still report a
+// renewal as successful (etcd issue 15247). A linearizable read is confirmed by a
+// majority of the members; if it has the same term, no other leader was elected before
+// both were sent.
 asio::awaitable<std::optional<Entry>> EtcdClaimant::extend(Clock::time_point until,
                                                            Wakeup& wakeup) {
   constexpr int tries = 3;
@@ -91,126 +92,126 @@ asio::awaitable<std::optional<Entry>> EtcdClaimant::extend(Clock::time_point unt
     if (!covers(alive.ttl, claim())) throw too_short(alive.ttl);
     lasts_from_ = sent_at;
     if (look.pairs.empty()) co_return std::nullopt;
-    co_return entry_from(look.pairs.front(), line_of(claim().lock));
+    co_return entry_from(look.pairs.front(), queue_prefix(claim().lock));
   }
   throw leader_changed();
 }
 
 asio::awaitable<Renewal> EtcdClaimant::renew(Wakeup& wakeup) {
-  Turn turn{Queue::stay_out, calls_.budget_end(), wakeup, {}};
-  if (!claim().attached) co_return co_await renew_detached(turn);
-  const auto entry = co_await extend(turn.until, turn.wakeup);
+  CallContext call{Queue::stay_out, calls_.budget_end(), wakeup, {}};
+  if (!claim().attached) co_return co_await renew_detached(call);
+  const auto entry = co_await extend(call.until, call.wakeup);
   const bool is_own = entry && own_ && entry->created == own_->created && entry->holds();
-  if (!is_own) co_return co_await found_lost(turn);
+  if (!is_own) co_return co_await found_lost(call);
   own_ = *entry;
   taken_by_ = entry->taken_by;
   co_return entry->standing == Standing::broken ? Renewal::broken : Renewal::confirmed;
 }
 
-// Any client that knows the token may, so the store is asked what there is to renew.
-asio::awaitable<Renewal> EtcdClaimant::renew_detached(Turn& turn) {
-  co_await look(turn);
-  adopt(turn.line);
+// Any client that knows the token may renew, so the lease is looked up in the store.
+asio::awaitable<Renewal> EtcdClaimant::renew_detached(CallContext& call) {
+  co_await look(call);
+  adopt(call.snapshot);
   std::optional<Entry> entry;
   if (own_ && own_->standing == Standing::holds && !own_->attached) {
     if (own_->ttl == seconds_for(claim())) {
-      entry = co_await extend(turn.until, turn.wakeup);
+      entry = co_await extend(call.until, call.wakeup);
     } else {
-      entry = co_await move_to_new_lease(*own_, turn);
+      entry = co_await move_to_new_lease(*own_, call);
     }
   }
   if (entry) {
     own_ = *entry;
     co_return Renewal::confirmed;
   }
-  co_return co_await found_lost(turn);
+  co_return co_await found_lost(call);
 }
 
-// Has the entry hang on a lease that is certainly new; it lasts from the time returned.
-asio::awaitable<Clock::time_point> EtcdClaimant::hang_on_new_lease(Entry& entry,
-                                                                   Turn& turn) {
+// Attaches the entry to a new lease, which counts from the returned time.
+asio::awaitable<Clock::time_point> EtcdClaimant::attach_to_new_lease(Entry& entry,
+                                                                     CallContext& call) {
   Token any;
   any.bytes = random_bytes();
   entry.lease = lease_for(any);
   const auto sent_at = Clock::now();
   LeaseGrantRequest request{entry.lease, entry.ttl};
-  const auto granted = co_await calls_.lease_grant(request, turn.until, turn.wakeup);
+  const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
   if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
   co_return sent_at;
 }
 
-// A lease lasts as long as it was granted for: for another time it takes another one.
-// Nothing if the entry is not as it was.
+// etcd cannot change the duration of a lease, so another duration needs a new lease.
+// Nothing if the entry has changed.
 asio::awaitable<std::optional<Entry>> EtcdClaimant::move_to_new_lease(const Entry& entry,
-                                                                      Turn& turn) {
+                                                                      CallContext& call) {
   auto moved = entry;
   moved.ttl = seconds_for(claim());
-  const auto sent_at = co_await hang_on_new_lease(moved, turn);
-  auto step = rewrite(scene(), moved);
-  const auto result = co_await write(std::move(step), turn);
+  const auto sent_at = co_await attach_to_new_lease(moved, call);
+  auto step = rewrite(step_context(), moved);
+  const auto result = co_await write(std::move(step), call);
   if (result.succeeded) {
     moved.modified = result.revision;
   } else {
-    // Void also if it was done before, and the answer was lost.
-    const auto done = entry_on(moved.lease, result, turn);
+    // It also has no effect if it was done before and the reply was lost.
+    const auto done = entry_on(moved.lease, result, call);
     if (!done) {
-      co_await revoke(moved.lease, turn);
+      co_await revoke(moved.lease, call);
       co_return std::nullopt;
     }
     moved = *done;
   }
-  co_await revoke(entry.lease, turn);
+  co_await revoke(entry.lease, call);
   lease_ = moved.lease;
   lasts_from_ = sent_at;
   co_return moved;
 }
 
-// The own entry if it hangs on that lease, by what a step found that was void.
+// Our entry if it is attached to that lease, from the results of a step without effect.
 std::optional<Entry> EtcdClaimant::entry_on(std::int64_t lease, const TxnResult& result,
-                                            Turn& turn) {
+                                            CallContext& call) {
   if (result.lease_gone) return std::nullopt;
-  turn.line = line_from(claim().lock, result);
-  const auto* entry = entry_of(turn.line, id());
+  call.snapshot = snapshot_from(claim().lock, result);
+  const auto* entry = entry_of(call.snapshot, id());
   const bool is_there = entry != nullptr && !entry->foreign && entry->lease == lease;
   return is_there ? std::optional(*entry) : std::nullopt;
 }
 
-asio::awaitable<Renewal> EtcdClaimant::found_lost(Turn& turn) {
+asio::awaitable<Renewal> EtcdClaimant::found_lost(CallContext& call) {
   if (claim().reclaim && claim().attached && own_) {
-    const bool is_back = co_await set_up_again(turn);
+    const bool is_back = co_await set_up_again(call);
     if (is_back) co_return Renewal::reclaimed;
   } else {
-    co_await look(turn);
+    co_await look(call);
   }
-  co_return is_taken_over(turn.line, id()) ? Renewal::taken_over : Renewal::gone;
+  co_return is_taken_over(call.snapshot, id()) ? Renewal::taken_over : Renewal::gone;
 }
 
-// Whether the lease that had vanished is there again: nobody was granted the lock since.
-asio::awaitable<bool> EtcdClaimant::set_up_again(Turn& turn) {
-  co_await look(turn);
-  const auto* there = entry_of(turn.line, id());
+// Sets up the vanished lease again, if the lock was not granted to another claim since.
+asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
+  co_await look(call);
+  const auto* there = entry_of(call.snapshot, id());
   if (there != nullptr && there->holds() && there->fence() == own_->fence()) {
-    // Done before, and the answer was lost.
-    adopt(turn.line);
-    const auto entry = co_await extend(turn.until, turn.wakeup);
+    // Done before; the reply was lost.
+    adopt(call.snapshot);
+    const auto entry = co_await extend(call.until, call.wakeup);
     if (entry) own_ = *entry;
     co_return entry.has_value();
   }
-  if (!can_be_set_up_again(turn.line, *own_)) co_return false;
-  auto own = *own_;  // under the name that it had
+  if (!can_be_set_up_again(call.snapshot, *own_)) co_return false;
+  auto own = *own_;  // with its previous id
   own.set_up_again = own.fence();
   own.modified = 0;
-  const auto sent_at = co_await hang_on_new_lease(own, turn);
-  const auto line = turn.line;
-  auto step = etcd::set_up_again(scene(), line, own);
-  const auto result = co_await write(std::move(step), turn);
+  const auto sent_at = co_await attach_to_new_lease(own, call);
+  const auto snapshot = call.snapshot;
+  auto step = etcd::set_up_again(step_context(), snapshot, own);
+  const auto result = co_await write(std::move(step), call);
   if (result.succeeded) {
     own.created = result.revision;
     own.modified = result.revision;
   } else {
-    const auto done = entry_on(own.lease, result, turn);
+    const auto done = entry_on(own.lease, result, call);
     if (!done) {
-      co_await revoke(own.lease, turn);
+      co_await revoke(own.lease, call);
       co_return false;
     }
     own = *done;
@@ -222,8 +223,9 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(Turn& turn) {
 }
 
 std::unique_ptr<LeaseNews> EtcdClaimant::listen(std::function<void()> heard) {
-  if (!claim().attached || !own_) return nullptr;  // nobody is told of those
-  return news_of(calls_, line_of(claim().lock) + id(), own_->modified, std::move(heard));
+  if (!claim().attached || !own_) return nullptr;  // those are not notified
+  return news_of(calls_, queue_prefix(claim().lock) + id(), own_->modified,
+                 std::move(heard));
 }
 
 }  // namespace dlock::etcd

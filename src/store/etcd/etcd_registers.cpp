@@ -7,7 +7,7 @@
 namespace dlock::etcd {
 namespace {
 
-// Of one length, so that etcd, which compares bytes, compares the numbers.
+// Fixed length, so that etcd's comparison of bytes compares the numbers.
 std::string digits_of(Fence fence) {
   constexpr std::size_t width = 20;
   const auto digits = std::to_string(fence.number);

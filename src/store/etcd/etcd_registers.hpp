@@ -1,4 +1,4 @@
-// Registers of fences in an etcd cluster.
+// Fence registers in an etcd cluster.
 #pragma once
 
 #include "lock/fence_registers.hpp"
@@ -8,7 +8,7 @@ namespace dlock::etcd {
 
 class EtcdRegisters final : public FenceRegisters {
  public:
-  // `calls` has to be there for longer.
+  // `calls` must outlive this.
   explicit EtcdRegisters(Calls& calls) : calls_(calls) {}
 
   asio::awaitable<Admission> admit_fence(const LockName& resource, Fence fence,

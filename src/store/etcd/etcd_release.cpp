@@ -1,4 +1,4 @@
-// EtcdClaimant: giving back what it has, and saying how the run under it ended.
+// EtcdClaimant: releasing the lease and recording the end of the run.
 #include <algorithm>
 #include <utility>
 
@@ -10,15 +10,15 @@
 namespace dlock::etcd {
 namespace {
 
-// For how long what is ours is still given back where the user wants to be gone.
+// How long an interrupted release may still take.
 constexpr milliseconds last_patience{80};
 
-// Keys of runs that may be there before it is looked whether any can be forgotten: those
-// that to_forget() keeps, and the few that are no runs.
+// The number of keys of runs from which on a release checks whether any can be deleted:
+// those that to_forget() keeps, and the few keys that are not runs.
 constexpr std::int64_t few_runs = 33;
 
-bool has_ended(const Line& line, Fence fence) {
-  return std::any_of(line.runs.past.begin(), line.runs.past.end(),
+bool has_ended(const LockSnapshot& snapshot, Fence fence) {
+  return std::any_of(snapshot.runs.past.begin(), snapshot.runs.past.end(),
                      [&](const PastRun& run) { return run.info.fence == fence; });
 }
 
@@ -28,11 +28,11 @@ asio::awaitable<Release> EtcdClaimant::release(const std::optional<RunEnd>& end,
                                                Wakeup& wakeup) {
   watch_.reset();
   waits_in_.reset();
-  told_.reset();
-  // A detached lease may have been another client's to ask for.
+  final_answer_.reset();
+  // Another client may have obtained the detached lease.
   if (!own_ && lease_ == 0 && claim().attached) co_return Release::not_ours;
   if (!end || !end->leaves_lease) co_return co_await give_back(end, wakeup);
-  // The lease is held on, whether or not the cluster learns how the run ended.
+  // The lease stays, whether or not the cluster learns how the run ended.
   try {
     const auto answer = co_await give_back(end, wakeup);
     co_return answer == Release::released ? Release::left : answer;
@@ -46,58 +46,58 @@ asio::awaitable<Release> EtcdClaimant::release(const std::optional<RunEnd>& end,
 
 asio::awaitable<Release> EtcdClaimant::give_back(const std::optional<RunEnd>& end,
                                                  Wakeup& wakeup) {
-  // Not `wakeup`, which gives up: what is ours is given back all the same, if it is
-  // quick.
+  // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
+  // short time.
   Wakeup own(calls_.context());
   const auto patience =
       wakeup.gives_up() ? std::min(calls_.timeout(), last_patience) : calls_.timeout();
-  Turn turn{Queue::stay_out, later(Clock::now(), patience), own, {}};
-  // No entry hangs on a lease that was never confirmed. It may have been granted all the
-  // same, and then it expires if it cannot be revoked: not worth a second timeout.
+  CallContext call{Queue::stay_out, later(Clock::now(), patience), own, {}};
+  // No entry depends on a lease that was never confirmed. If it was granted all the same,
+  // it expires when it cannot be revoked: not worth a second timeout.
   if (!own_ && !lasts_from_ && claim().attached) {
-    turn.until = later(Clock::now(), std::min(calls_.timeout(), last_patience));
-    co_await revoke(lease_, turn);
+    call.until = later(Clock::now(), std::min(calls_.timeout(), last_patience));
+    co_await revoke(lease_, call);
     forget_lease();
     ++times_;
     co_return Release::not_ours;
   }
-  // A waiter may have been granted the lock since, and of a detached lease nothing is
-  // known.
+  // A waiter may have been granted the lock since, and the state of a detached lease is
+  // unknown.
   if (!own_ || !claim().attached) {
-    co_await look(turn);
+    co_await look(call);
     const auto known = own_;
-    adopt(turn.line);
+    adopt(call.snapshot);
     if (!own_ && known && claim().attached) own_ = known;
   }
   std::optional<Release> answer;
   std::optional<Failure> failure;
   try {
-    while (!answer) answer = co_await end_lease(end, turn);
+    while (!answer) answer = co_await end_lease(end, call);
   } catch (const Failure& error) {
     failure = error;  // co_await is not allowed in here
   }
   if (failure) {
-    const bool was_held = co_await free_unrecorded(end, turn);
+    const bool was_held = co_await free_unrecorded(end, call);
     if (!was_held) throw *failure;
     answer = Release::released;
   }
   if (loss_found_by(*answer)) co_return *answer;  // and to be released again
   const bool is_left = end && end->leaves_lease && *answer == Release::released;
-  // What is held on hangs on the lease that it was given, told or not.
+  // A lock that stays held depends on the lease it was given.
   const bool is_kept = own_ && own_->standing == Standing::ended;
-  if (lease_ != 0 && !is_left && !is_kept) co_await revoke(lease_, turn);
+  if (lease_ != 0 && !is_left && !is_kept) co_await revoke(lease_, call);
   own_.reset();
   forget_lease();
   ++times_;
-  if (runs_kept_ > few_runs) co_await forget_runs(turn);
+  if (runs_kept_ > few_runs) co_await forget_runs(call);
   co_return *answer;
 }
 
-// Nothing if the entry was not as it was thought to be.
+// Nothing if the entry has changed.
 asio::awaitable<std::optional<Release>> EtcdClaimant::end_lease(
-    const std::optional<RunEnd>& end, Turn& turn) {
+    const std::optional<RunEnd>& end, CallContext& call) {
   if (!own_ || own_->standing == Standing::ended) {
-    co_return co_await end_without(end, turn);
+    co_return co_await end_without(end, call);
   }
   const bool is_broken = own_->standing == Standing::broken;
   if (is_broken && end && !end->lost) {
@@ -106,73 +106,75 @@ asio::awaitable<std::optional<Release>> EtcdClaimant::end_lease(
   }
   Ending ending;
   if (own_->holds()) ending.end = end;
-  ending.kept_on = co_await lease_to_keep_on(end, turn);
-  auto request = etcd::give_back(scene(), *own_, ending);
-  const auto result = co_await write(std::move(request), turn);
+  ending.kept_on = co_await lease_to_keep_on(end, call);
+  auto request = etcd::give_back(step_context(), *own_, ending);
+  const auto result = co_await write(std::move(request), call);
   if (result.succeeded) {
     runs_kept_ = runs_kept_after(result);
     co_return own_->holds() ? Release::released : Release::not_ours;
   }
   if (result.lease_gone) {
-    co_await look(turn);
+    co_await look(call);
   } else {
-    turn.line = line_from(claim().lock, result);
+    call.snapshot = snapshot_from(claim().lock, result);
   }
   const auto known = *own_;
-  adopt(turn.line);
-  // The same name may be in line again only for the same claim.
+  adopt(call.snapshot);
+  // Only the same claim can have an entry with this id again.
   const bool is_same = own_ && own_->created == known.created;
   if (is_same) co_return std::nullopt;
   own_ = known;
-  co_return co_await end_without(end, turn);
+  co_return co_await end_without(end, call);
 }
 
-// A cluster whose data base is full writes nothing, but revokes leases. False if the lock
-// was not freed so, or has to be held on.
+// A cluster whose database is full refuses writes, but revokes leases. False if that did
+// not free the lock, or the lock has to stay held.
 asio::awaitable<bool> EtcdClaimant::free_unrecorded(const std::optional<RunEnd>& end,
-                                                    Turn& turn) {
+                                                    CallContext& call) {
   const bool is_wanted = own_ && own_->standing == Standing::holds && lease_ != 0 &&
                          claim().min_hold == milliseconds(0);
   if (!is_wanted || (end && end->leaves_lease)) co_return false;
   try {
-    // It may have been broken since, and then that has to be told.
-    co_await look(turn);
-    const auto* entry = entry_of(turn.line, id());
+    // It may have been broken since, which has to be reported.
+    co_await look(call);
+    const auto* entry = entry_of(call.snapshot, id());
     const bool is_unbroken = entry != nullptr && entry->standing == Standing::holds;
     if (!is_unbroken && end && !end->lost) co_return false;
     LeaseRevokeRequest request{lease_};
-    const auto revoked = co_await calls_.lease_revoke(request, turn.until, turn.wakeup);
+    const auto revoked = co_await calls_.lease_revoke(request, call.until, call.wakeup);
     co_return revoked.was_there;
   } catch (const Failure&) {
     co_return false;
   }
 }
 
-// There is no entry that could be given back, or it is nobody's any more.
+// There is no entry to release, or it no longer has an owner.
 asio::awaitable<Release> EtcdClaimant::end_without(const std::optional<RunEnd>& end,
-                                                   Turn& turn) {
+                                                   CallContext& call) {
   const bool had_it = own_ && own_->holds();
   if (!had_it || !end) co_return Release::not_ours;
-  if (has_ended(turn.line, own_->fence())) co_return Release::released;  // as it was told
+  if (has_ended(call.snapshot, own_->fence()))
+    co_return Release::released;  // recorded by an earlier attempt
   if (!end->lost) {
-    const auto renewal = co_await found_lost(turn);
+    const auto renewal = co_await found_lost(call);
     if (renewal == Renewal::taken_over) co_return Release::taken_over;
     if (renewal == Renewal::gone) co_return Release::gone;
-    // Nobody was granted the lock meanwhile.
+    // The lock was not granted to another claim meanwhile.
     Ending ending;
     ending.end = end;
-    auto request = etcd::give_back(scene(), *own_, ending);
-    const auto result = co_await write(std::move(request), turn);
+    auto request = etcd::give_back(step_context(), *own_, ending);
+    const auto result = co_await write(std::move(request), call);
     co_return result.succeeded ? Release::released : Release::gone;
   }
-  auto request = record_lost(scene(), *own_, *end);
-  co_await write(std::move(request), turn);
+  auto request = record_lost(step_context(), *own_, *end);
+  co_await write(std::move(request), call);
   co_return Release::not_ours;
 }
 
-// That of a lock that is held on for a while, or is left to its lease; 0 if it is free.
+// The lease of a lock that stays held for a while, or until its lease ends; 0 if it
+// becomes free.
 asio::awaitable<std::int64_t> EtcdClaimant::lease_to_keep_on(
-    const std::optional<RunEnd>& end, Turn& turn) {
+    const std::optional<RunEnd>& end, CallContext& call) {
   if (!end || !own_->holds()) co_return 0;
   if (end->leaves_lease) co_return own_->lease;
   const auto left = later(granted_at_, claim().min_hold) - Clock::now();
@@ -181,28 +183,29 @@ asio::awaitable<std::int64_t> EtcdClaimant::lease_to_keep_on(
   any.bytes = random_bytes();
   LeaseGrantRequest request{lease_for(any),
                             seconds_for(std::chrono::ceil<milliseconds>(left))};
-  co_await calls_.lease_grant(request, turn.until, turn.wakeup);
+  co_await calls_.lease_grant(request, call.until, call.wakeup);
   co_return request.id;
 }
 
-// Nothing depends on it.
-asio::awaitable<void> EtcdClaimant::forget_runs(Turn& turn) {
+// Best effort.
+asio::awaitable<void> EtcdClaimant::forget_runs(CallContext& call) {
   try {
-    co_await look(turn);
-    auto request = forget(to_forget(turn.line.runs, turn.line.entries, wall_now()));
+    co_await look(call);
+    auto request =
+        forget(to_forget(call.snapshot.runs, call.snapshot.entries, wall_now()));
     if (request.then.empty()) co_return;
-    co_await calls_.txn(std::move(request), Repeat::freely, turn.until, turn.wakeup);
+    co_await calls_.txn(std::move(request), Repeat::freely, call.until, call.wakeup);
   } catch (const Failure&) {
-    // The next one will.
+    // The next release tries again.
   }
 }
 
-// What it held ends with it, and nothing of it that comes late is good for anything. One
-// that cannot be revoked ends by itself.
-asio::awaitable<void> EtcdClaimant::revoke(std::int64_t lease, Turn& turn) {
+// Revoking the lease deletes its keys and voids requests that arrive late. If it cannot
+// be revoked, it expires by itself.
+asio::awaitable<void> EtcdClaimant::revoke(std::int64_t lease, CallContext& call) {
   try {
     LeaseRevokeRequest request{lease};
-    co_await calls_.lease_revoke(request, turn.until, turn.wakeup);
+    co_await calls_.lease_revoke(request, call.until, call.wakeup);
   } catch (const Failure&) {
   }
 }

@@ -5,18 +5,18 @@
 
 #include "store/etcd/day_lease.hpp"
 #include "store/etcd/etcd_claimant.hpp"
-#include "store/etcd/line.hpp"
+#include "store/etcd/queue_rules.hpp"
 #include "store/etcd/steps.hpp"
 
 namespace dlock::etcd {
 namespace {
 
-// The holders that are meant; those who do not know it yet alone, if wanted.
-std::vector<Entry> holders_with(const Line& line, const std::vector<Fence>& fences,
-                                bool is_news) {
+// The holders with these fences; on request only those that are not yet marked as broken.
+std::vector<Entry> holders_with(const LockSnapshot& snapshot,
+                                const std::vector<Fence>& fences, bool is_news) {
   std::vector<Entry> found;
-  for (const auto& entry : line.entries) {
-    if (!is_holder(line, entry)) continue;
+  for (const auto& entry : snapshot.entries) {
+    if (!is_holder(snapshot, entry)) continue;
     if (std::find(fences.begin(), fences.end(), entry.fence()) == fences.end()) continue;
     if (!is_news || entry.standing != Standing::broken) found.push_back(entry);
   }
@@ -41,20 +41,20 @@ asio::awaitable<std::vector<Broken>> EtcdStore::break_leases(
   DayLease day_lease(*calls_, lock.name_space);
   auto request = look_at(lock);
   auto result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
-  auto line = line_from(lock, result);
-  const auto as_they_were = holders_with(line, fences, false);
-  for (auto news = holders_with(line, fences, true); !news.empty();
-       news = holders_with(line, fences, true)) {
+  auto snapshot = snapshot_from(lock, result);
+  const auto as_they_were = holders_with(snapshot, fences, false);
+  for (auto news = holders_with(snapshot, fences, true); !news.empty();
+       news = holders_with(snapshot, fences, true)) {
     if (news.size() > most_in_one_step) news.resize(most_in_one_step);
-    const Scene scene{lock, wall_now(), day_lease.id()};
-    request = take_away(scene, news, taker(false));
+    const StepContext step_context{lock, wall_now(), day_lease.id()};
+    request = take_away(step_context, news, taker(false));
     result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
     if (result.lease_gone) {
       co_await day_lease.set_up(until, wakeup);
       request = look_at(lock);
       result = co_await calls_->txn(std::move(request), Repeat::freely, until, wakeup);
     }
-    line = line_from(lock, result, result.results.size() - 2);
+    snapshot = snapshot_from(lock, result, result.results.size() - 2);
   }
   std::vector<Broken> broken;
   broken.reserve(as_they_were.size());

@@ -1,5 +1,5 @@
-// Locks that an etcd cluster keeps, for many machines, through the loss of some of its
-// members.
+// Locks in an etcd cluster, shared by many machines; they survive the loss of a minority
+// of its members.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ class EtcdStore final : public Store {
   EtcdRegisters registers_;
 };
 
-// `access` is where the members are and how to get in.
+// `access`: the addresses of the members and the login.
 std::unique_ptr<Store> store_of(std::string url, const Access& access,
                                 milliseconds timeout, asio::io_context& context);
 

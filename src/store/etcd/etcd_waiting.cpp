@@ -9,13 +9,13 @@
 namespace dlock::etcd {
 namespace {
 
-// Not at once, if nothing can be heard.
-constexpr milliseconds nap_after_trouble{300};
+// The pause before the next attempt if the watch fails.
+constexpr milliseconds pause_after_failure{300};
 
 WatchRequest request_for(const LockName& lock, const Watched& watched,
                          std::int64_t from) {
   WatchRequest request;
-  request.key = line_of(lock) + watched.id;
+  request.key = queue_prefix(lock) + watched.id;
   if (watched.id.empty()) request.range_end = end_of_prefix(request.key);
   request.start_revision = from;
   request.no_put = !watched.puts;
@@ -31,13 +31,13 @@ asio::awaitable<void> EtcdClaimant::await_turn(Wakeup& wakeup, Clock::time_point
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::interrupted) throw;
   }
-  // The next question will find out what it is.
+  // The next request reports the failure.
   watch_.reset();
-  const auto end = std::min(until, later(Clock::now(), nap_after_trouble));
+  const auto end = std::min(until, later(Clock::now(), pause_after_failure));
   while (Clock::now() < end && !wakeup.gives_up()) co_await wakeup.wait_until(end);
 }
 
-// The place in line is renewed as often as a lease that is held.
+// The place in the queue is renewed as often as a held lease.
 asio::awaitable<void> EtcdClaimant::listen_for_turn(Wakeup& wakeup,
                                                     Clock::time_point until) {
   const bool hears = co_await start_watch(wakeup);
@@ -47,11 +47,12 @@ asio::awaitable<void> EtcdClaimant::listen_for_turn(Wakeup& wakeup,
   while (Clock::now() < until) {
     const auto next = later(renewed, every);
     const auto heard = co_await watch_->next(std::min(until, next), wakeup);
-    if (heard.kind == Heard::Kind::deaf || heard.kind == Heard::Kind::compacted) {
+    if (heard.kind == WatchUpdate::Kind::broken ||
+        heard.kind == WatchUpdate::Kind::compacted) {
       watch_.reset();
       co_return;
     }
-    if (heard.kind == Heard::Kind::events) co_return;
+    if (heard.kind == WatchUpdate::Kind::events) co_return;
     if (Clock::now() < next) {
       if (wakeup.gives_up()) co_return;
       continue;
@@ -60,17 +61,17 @@ asio::awaitable<void> EtcdClaimant::listen_for_turn(Wakeup& wakeup,
     LeaseKeepAliveRequest request{lease_};
     const auto alive =
         co_await calls_.lease_keep_alive(request, calls_.budget_end(), wakeup);
-    if (alive.ttl == 0) co_return;  // and so is the place
+    if (alive.ttl == 0) co_return;  // the place is gone, too
   }
 }
 
-// From the moment on at which the line was as it is known. False if it has to be asked
-// for first.
+// Starts the watch at the revision of the last snapshot. False if the lock has to be read
+// again first.
 asio::awaitable<bool> EtcdClaimant::start_watch(Wakeup& wakeup) {
   const auto* own = waits_in_ ? entry_of(*waits_in_, id()) : nullptr;
   if (own == nullptr) co_return false;
   const auto wanted = watched_by(*waits_in_, *own);
-  if (watch_ && !watch_->is_interrupted() && wanted == watched_) co_return true;
+  if (watch_ && !watch_->is_broken() && wanted == watched_) co_return true;
   watched_ = wanted;
   watch_ = std::make_unique<Watch>(calls_);
   std::vector<WatchRequest> requests{

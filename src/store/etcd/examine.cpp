@@ -1,5 +1,5 @@
-// Asks a cluster what there is to know for locks. It leaves nothing there: what it would
-// write it does not, and the lease that it is granted it gives back.
+// Collects the facts about a cluster that matter to locks. It leaves nothing behind: the
+// trial write never takes effect, and the lease is revoked.
 #include <algorithm>
 #include <utility>
 
@@ -27,11 +27,11 @@ class Examiner {
            milliseconds timeout, Wakeup& wakeup)
       : calls_(context, access, timeout), wakeup_(wakeup) {
     facts.user = access.user;
-    facts.prefix = all_of(name_space);
+    facts.prefix = namespace_prefix(name_space);
     facts.trips_to_renew = trips_to_renew(access);
   }
 
-  // Each member for itself, then the cluster.
+  // First each member, then the cluster.
   asio::awaitable<void> examine() {
     for (const auto& server : calls_.access().members) {
       auto member = co_await ask_member(server);
@@ -49,7 +49,7 @@ class Examiner {
   Facts facts;
 
  private:
-  // What is short is short for doctor, and says nothing of the cluster.
+  // A shortage on this machine says nothing about the cluster.
   static Failure let_pass(const Failure& failure) {
     if (failure.kind() == Failure::Kind::exhausted ||
         failure.kind() == Failure::Kind::interrupted) {
@@ -67,7 +67,7 @@ class Examiner {
     co_return std::get<Answer>(std::move(results.front()));
   }
 
-  // Without a login, for which it may need the others.
+  // Without a login, which may need the other members.
   asio::awaitable<MemberFacts> ask_member(ServerAddress server) {
     MemberFacts member;
     member.server = server.shown();
@@ -101,15 +101,15 @@ class Examiner {
     facts.login_is_off = result.token.empty();
   }
 
-  // A lack of rights is told apart from one of a login by what etcd says alone.
+  // Only etcd's message distinguishes missing permissions from a missing login.
   static bool is_about_login(const Failure& failure) {
     return failure.kind() == Failure::Kind::rejected &&
            std::string_view(failure.what()).find("permission denied") ==
                std::string_view::npos;
   }
 
-  // etcd looks at the rights for all that a transaction might do, and at whether there is
-  // room for it, also if its condition does not hold.
+  // etcd checks permissions and the quota for everything that a transaction might do,
+  // even if its condition does not hold.
   asio::awaitable<void> try_to_write() {
     Compare never;
     never.key = facts.prefix;
@@ -117,7 +117,7 @@ class Examiner {
     PutRequest put;
     put.key = facts.prefix;
     DeleteRequest deletion;
-    deletion.key = facts.prefix + ".";  // no key may be there twice
+    deletion.key = facts.prefix + ".";  // a key may occur only once
     TxnRequest txn;
     txn.conditions.push_back(never);
     txn.then.emplace_back(std::move(put));

@@ -1,4 +1,4 @@
-// What the readers of messages are made of.
+// Helpers to decode protobuf messages.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ using protozero::pbf_reader;
 constexpr auto varint = protozero::pbf_wire_type::varint;
 constexpr auto bytes_type = protozero::pbf_wire_type::length_delimited;
 
-// A field with the type that it has to have. One that has another, or a number that
-// is none of ours, is skipped as an unknown one.
+// A field with its expected type. A field of another type, or with an unknown number, is
+// skipped.
 constexpr std::uint32_t field(protozero::pbf_tag_type number,
                               protozero::pbf_wire_type type) {
   return protozero::tag_and_type(number, type);
 }
 
-// The elements of a message that came so far.
+// Counts the elements of a message.
 class Count {
  public:
-  // Throws for a message that has too many.
+  // Throws if the message has too many.
   void one_more() {
     if (++count_ > most_elements) throw protozero::invalid_length_exception();
   }
@@ -32,10 +32,10 @@ class Count {
   std::size_t count_ = 0;
 };
 
-// protozero's own reads a byte without looking whether there is one.
+// protozero's get_bool() reads a byte without checking that there is one.
 inline bool flag_in(pbf_reader& from) { return from.get_uint64() != 0; }
 
-// Of an answer.
+// The header of a response.
 struct Header {
   std::uint64_t member = 0;
   std::int64_t revision = 0;
@@ -44,7 +44,7 @@ struct Header {
 
 Header header_in(pbf_reader from);
 
-// Each takes one field of the message that it is about, or skips it.
+// Each reads one field of its message, or skips it.
 void read(pbf_reader& from, KeyValue& pair, Count& count);
 void read(pbf_reader& from, RangeResult& range, Count& count);
 void read(pbf_reader& from, PutResult& put, Count& count);
@@ -63,7 +63,7 @@ void read(pbf_reader& from, AuthenticateResult& login, Count& count);
 void read(pbf_reader& from, Event& event, Count& count);
 void read(pbf_reader& from, WatchAnswer& answer, Count& count);
 
-// All of it.
+// Reads a whole message.
 template <typename Message>
 Message message_in(pbf_reader from, Count& count) {
   count.one_more();

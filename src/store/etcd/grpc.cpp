@@ -7,7 +7,7 @@
 namespace dlock::etcd {
 namespace {
 
-// Far more than etcd sends, or a proxy before it.
+// Far more than etcd, or a proxy in front of it, sends.
 constexpr std::size_t most_header_bytes = 16u << 10;
 
 constexpr std::size_t prefix_size = 5;  // whether it is compressed, and the length
@@ -20,7 +20,7 @@ std::optional<int> number_in(std::string_view text) {
   return value;
 }
 
-// A number that is none of ours is as good as "unknown".
+// Any other number is treated as "unknown".
 Code code_from(int number) {
   for (const auto code :
        {Code::ok, Code::invalid_argument, Code::not_found, Code::permission_denied,
@@ -28,11 +28,11 @@ Code code_from(int number) {
         Code::internal, Code::unavailable, Code::unauthenticated}) {
     if (static_cast<int>(code) == number) return code;
   }
-  // Cancelled, deadline exceeded, aborted: it may go better elsewhere.
+  // Cancelled, deadline exceeded, aborted: another member may succeed.
   return number == 1 || number == 4 || number == 10 ? Code::unavailable : Code::unknown;
 }
 
-// Of what is no gRPC, as a proxy answers.
+// For a reply that is not gRPC, for example from a proxy.
 Code code_from_http(std::string_view status) {
   if (status == "401") return Code::unauthenticated;
   if (status == "403") return Code::permission_denied;
@@ -49,7 +49,7 @@ int hex_digit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-// What is not encoded as it should be stays as it is.
+// Invalid escapes are left as they are.
 std::string percent_decoded_if_it_is(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -92,7 +92,7 @@ std::optional<Outcome> Headers::outcome() const {
     return Outcome{code_from_http(http_status_), "HTTP status " + http_status_};
   }
   if (!content_type_.starts_with("application/grpc")) {
-    return Outcome{Code::unknown, "an answer that is not gRPC"};
+    return Outcome{Code::unknown, "not a gRPC reply"};
   }
   if (!status_) return std::nullopt;
   const auto number = number_in(*status_);
@@ -115,7 +115,7 @@ bool MessageReader::feed(std::string_view bytes) {
   begin_ = 0;
   bytes_ += bytes;
   failed_ = bytes_.size() > most_;
-  // A length is looked at before the bytes come that it announces.
+  // The length is checked before its bytes arrive.
   while (!failed_ && bytes_.size() - checked_ >= prefix_size) {
     const auto prefix = std::string_view(bytes_).substr(checked_, prefix_size);
     const auto length = length_at(prefix);

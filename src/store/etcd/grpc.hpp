@@ -1,4 +1,4 @@
-// What gRPC adds to HTTP/2: messages with their length, and how a call ended. Plain
+// What gRPC adds to HTTP/2: length-prefixed messages and the status of a call. Plain
 // functions on values.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace dlock::etcd {
 
-// How a call ended, by the numbers of gRPC that matter here.
+// The gRPC status codes that matter here.
 enum class Code {
   ok = 0,
   unknown = 2,
@@ -29,18 +29,18 @@ enum class Code {
 
 struct Outcome {
   Code code = Code::unknown;
-  std::string message;         // as the server put it, any bytes
-  bool was_not_begun = false;  // the server has said that it did nothing for the call
+  std::string message;         // from the server, any bytes
+  bool was_not_begun = false;  // the server reports that it did not process the call
 };
 
-// A call by its headers, those of HTTP and the trailers together, and whether it came to
-// its end in order. Each name in small letters.
+// The HTTP headers and the trailers of a call, from which its outcome follows. Names are
+// in lower case.
 class Headers {
  public:
   // False if there are too many of them.
   bool add(std::string_view name, std::string_view value);
 
-  // What the server says of the end; nothing if it says nothing.
+  // The outcome; nothing if the server has not sent a status.
   std::optional<Outcome> outcome() const;
 
  private:
@@ -51,31 +51,32 @@ class Headers {
   std::string message_;
 };
 
-// The message as it goes over the stream.
+// The message with its gRPC prefix.
 std::string framed(std::string_view message);
 
-// Takes messages out of what comes over a stream, in whatever pieces.
+// Extracts messages from the bytes of a stream, which may arrive in any pieces.
 class MessageReader {
  public:
-  // `most` bytes are kept at a time.
+  // Buffers at most `most` bytes.
   explicit MessageReader(std::size_t most) : most_(most) {}
 
-  // False from when something came that is no message, or too much: it is for good.
+  // False once the bytes are not a valid message or too many; it stays false from then
+  // on.
   bool feed(std::string_view bytes);
   std::optional<std::string> next();
 
-  // Whether no message is cut off by the end of what came.
+  // Whether the bytes so far end with a complete message.
   bool is_whole() const { return checked_ == bytes_.size(); }
 
  private:
   std::size_t most_;
   std::string bytes_;
-  std::size_t begin_ = 0;    // of what has not been taken
-  std::size_t checked_ = 0;  // what is before it are whole messages
+  std::size_t begin_ = 0;    // of the bytes not yet taken
+  std::size_t checked_ = 0;  // the bytes before it are complete messages
   bool failed_ = false;
 };
 
-// For the header that tells the server how long we wait: "1500m".
+// The value of the header grpc-timeout: "1500m".
 std::string timeout_text(milliseconds timeout);
 
 }  // namespace dlock::etcd

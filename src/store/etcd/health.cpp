@@ -31,32 +31,32 @@ Finding reachable(const Facts& facts) {
   }
   if (reached == 0) {
     return {"reachable", Level::error, message,
-            "see that etcd runs there, and that the way to its client port is open"};
+            "check that etcd runs there and that this machine can reach its client port"};
   }
   if (reached < facts.named.size()) {
     return {"reachable", Level::warning, message,
-            "locks work as long as most members do: bring the others back"};
+            "locks work while most members do: restore the others"};
   }
   return {"reachable", Level::ok, message, ""};
 }
 
 Finding login(const Facts& facts) {
   if (facts.user.empty()) {
-    return {"login", Level::ok, "none, or by the certificate", ""};
+    return {"login", Level::ok, "none, or by client certificate", ""};
   }
-  const auto user = "as the user " + printable(facts.user, 200);
+  const auto user = "user " + printable(facts.user, 200);
   if (facts.login_is_off) {
-    return {"login", Level::warning, "not asked for: anybody can write there",
-            "etcdctl auth enable, or leave out the user"};
+    return {"login", Level::warning, "not required: anyone can write to the cluster",
+            "run etcdctl auth enable, or leave out --user"};
   }
   if (!facts.login_took) return {"login", Level::ok, user, ""};
-  return {"login", Level::info,
-          user + "; each login takes a member " + for_people(*facts.login_took) +
-              ", and each run is one",
-          "where many runs start at once, log in by certificate (--tls-cert)"};
+  return {
+      "login", Level::info,
+      user + "; each run logs in, which takes a member " + for_people(*facts.login_took),
+      "where many runs start at once, log in by certificate (--tls-cert)"};
 }
 
-// "3.4.23" as three numbers; zeros for what is none.
+// "3.4.23" as three numbers; 0 for each that is missing.
 std::tuple<int, int, int> numbers_of(const std::string& version) {
   int numbers[3] = {};
   const auto* at = version.data();
@@ -90,13 +90,13 @@ Finding version(const Facts& facts) {
     if (numbers >= first_lossy && numbers <= last_lossy) {
       return {"version", Level::warning,
               message +
-                  ": from 3.5.0 to 3.5.2 a member that crashes under load can lose "
-                  "what it had acknowledged",
+                  ": with 3.5.0 to 3.5.2, a member that crashes under load can lose "
+                  "acknowledged writes",
               "upgrade etcd"};
     }
   }
   if (versions.size() > 1) {
-    return {"version", Level::info, message + ": an upgrade is under way", ""};
+    return {"version", Level::info, message + ": an upgrade is in progress", ""};
   }
   return {"version", Level::ok, message, ""};
 }
@@ -106,15 +106,15 @@ Finding leader(const Facts& facts) {
   for (const auto& member : facts.named) {
     if (member.failure) continue;
     if (member.status.leader == 0) {
-      return {"leader", Level::error, member.server + " knows none",
-              "bring back so many members that more than half of them run"};
+      return {"leader", Level::error, member.server + " has no leader",
+              "restore members until more than half of them run"};
     }
     leaders.insert(member.status.leader);
   }
   if (leaders.size() > 1) {
     return {"leader", Level::warning,
-            "members follow different ones: an election, or two clusters in one URL",
-            "ask again; then see that all servers are members of one cluster"};
+            "members follow different leaders: an election, or two clusters in one URL",
+            "run doctor again; then check that all servers are members of one cluster"};
   }
   return {"leader", Level::ok, "all members agree", ""};
 }
@@ -124,18 +124,19 @@ Finding members(const Facts& facts) {
       std::count_if(facts.members.begin(), facts.members.end(),
                     [](const Member& one) { return !one.is_learner; }));
   if (voting == 0) {
-    return {"members", Level::info, "not checked: the cluster does not tell", "", false};
+    return {"members", Level::info, "not checked: the cluster does not list them", "",
+            false};
   }
   auto message = std::to_string(voting) + ", of which " +
-                 std::to_string((voting - 1) / 2) + " can be lost";
+                 std::to_string((voting - 1) / 2) + " may fail";
   if (voting < 3) {
     return {"members", voting == 1 ? Level::info : Level::warning, message,
-            "have three or five, on machines of their own"};
+            "run three or five, each on its own machine"};
   }
   if (facts.named.size() < facts.members.size()) {
     return {"members", Level::info,
             message + "; the URL names " + std::to_string(facts.named.size()),
-            "name all of them in the URL, so that any can be lost"};
+            "name all of them in the URL, so that any of them may fail"};
   }
   return {"members", Level::ok, message, ""};
 }
@@ -145,22 +146,23 @@ std::string shown_bytes(std::int64_t bytes) {
   return std::to_string((bytes + mebibyte - 1) / mebibyte) + " MiB";
 }
 
-// The quota cannot be asked for before version 3.6, so what is full counts.
+// Versions before 3.6 do not report the quota, so the default is assumed.
 Finding quota(const Facts& facts) {
   for (const auto& alarm : facts.alarms) {
     if (alarm.kind != Alarm::Kind::no_space) continue;
     return {"quota", Level::error,
-            "the data base is full: nothing is granted (alarm NOSPACE)",
-            "etcdctl compact, etcdctl defrag, then etcdctl alarm disarm"};
+            "the database is full: no lock is granted (alarm NOSPACE)",
+            "run etcdctl compact, etcdctl defrag, then etcdctl alarm disarm"};
   }
   constexpr std::int64_t usual_quota = 2LL << 30;
   std::int64_t size = 0;
   for (const auto& member : facts.named) size = std::max(size, member.status.size);
-  const auto message = "the data base has " + shown_bytes(size);
+  const auto message = "the database has " + shown_bytes(size);
   if (size > usual_quota / 10 * 8) {
-    return {"quota", Level::warning,
-            message + ", and the usual quota is " + shown_bytes(usual_quota),
-            "etcdctl compact and etcdctl defrag, or a larger --quota-backend-bytes"};
+    return {
+        "quota", Level::warning,
+        message + ", and the default quota is " + shown_bytes(usual_quota),
+        "run etcdctl compact and etcdctl defrag, or set a larger --quota-backend-bytes"};
   }
   return {"quota", Level::ok, message, ""};
 }
@@ -169,8 +171,8 @@ Finding alarms(const Facts& facts) {
   for (const auto& alarm : facts.alarms) {
     if (alarm.kind != Alarm::Kind::corrupt && alarm.kind != Alarm::Kind::other) continue;
     return {"alarms", Level::error,
-            "a member has other data than the rest (alarm CORRUPT)",
-            "etcdctl alarm list, and replace that member"};
+            "a member's data differs from the others' (alarm CORRUPT)",
+            "run etcdctl alarm list, and replace that member"};
   }
   return {"alarms", Level::ok, "none", ""};
 }
@@ -182,11 +184,12 @@ Finding work(const Facts& facts) {
                 " can be read and written",
             ""};
   }
-  const bool lacks_rights = facts.refuses_work->kind() == Failure::Kind::rejected;
-  return {lacks_rights ? "rights" : "work", Level::error, facts.refuses_work->what(),
-          lacks_rights ? "etcdctl role grant-permission ROLE readwrite --prefix=true " +
-                             printable(facts.prefix, 200)
-                       : "see the log of etcd"};
+  const bool lacks_permission = facts.refuses_work->kind() == Failure::Kind::rejected;
+  return {lacks_permission ? "rights" : "work", Level::error, facts.refuses_work->what(),
+          lacks_permission
+              ? "etcdctl role grant-permission ROLE readwrite --prefix=true " +
+                    printable(facts.prefix, 200)
+              : "check the etcd log"};
 }
 
 std::optional<milliseconds> least_ttl_of(const Facts& facts) {
@@ -204,32 +207,32 @@ Finding leases(const Facts& facts) {
     return {"leases", Level::info, "not checked: no lease was granted", "", false};
   }
   return {"leases", Level::ok,
-          "the cluster grants " + for_people(*least) +
-              " or more: a shorter --ttl is kept by it for that long",
+          "the shortest lease is " + for_people(*least) +
+              ": the cluster keeps a lease that long even if --ttl is shorter",
           ""};
 }
 
-// The least ttl is one and a half times what a member waits for a leader, rounded up, and
-// a member begins an election after twice that wait at the latest.
+// The shortest ttl is one and a half times the election timeout, rounded up, and a member
+// begins an election after at most twice that timeout.
 Finding failover(const Facts& facts) {
   const auto least_ttl = least_ttl_of(facts);
   if (!least_ttl || facts.members.size() < 3) {
-    return {"failover", Level::info, "not checked: there is nobody to take over", "",
+    return {"failover", Level::info, "not checked: no other members can take over", "",
             false};
   }
   const auto least = smallest_ttl_to_outlive(*least_ttl * 4 / 3);
   const auto message =
-      "a --ttl of " + for_people(least) + " or more outlives the loss of the leader";
+      "a --ttl of " + for_people(least) + " or more survives the loss of the leader";
   if (least <= usual_ttl) return {"failover", Level::ok, message, ""};
-  return {"failover", Level::warning, message + ", the usual one of 30s does not",
-          "a shorter --election-timeout of etcd, or a longer --ttl"};
+  return {"failover", Level::warning, message + ", the default of 30s does not",
+          "set a shorter --election-timeout for etcd, or a longer --ttl"};
 }
 
 Finding clocks(const Facts&) {
   return {"clocks", Level::info,
-          "not checked: etcd tells no time, and no lease depends on it; --dedupe and "
-          "--min-hold go by the clocks of the hosts",
-          "keep the clocks of the hosts alike (chrony, ntpd)", false};
+          "not checked: etcd does not report its time, and no lease depends on it; "
+          "--dedupe and --min-hold use the clocks of the hosts",
+          "synchronize the clocks of the hosts (chrony, ntpd)", false};
 }
 
 }  // namespace
@@ -243,9 +246,9 @@ std::vector<Finding> findings_of(const Facts& facts) {
     const bool is_login = facts.failure->kind() == Failure::Kind::rejected ||
                           facts.failure->kind() == Failure::Kind::misconfigured;
     findings.push_back({is_login ? "login" : "work", Level::error, facts.failure->what(),
-                        is_login ? "give a user (--user) and a password (--password-file "
+                        is_login ? "set a user (--user) and a password (--password-file "
                                    "or DLOCK_PASSWORD), or a certificate (--tls-cert)"
-                                 : "see the log of etcd"});
+                                 : "check the etcd log"});
     return findings;
   }
   for (const auto check :

@@ -1,4 +1,4 @@
-// What is known of a cluster, and what that means for locks.
+// Judges a cluster: findings from the facts about it.
 #pragma once
 
 #include <chrono>
@@ -13,34 +13,33 @@
 namespace dlock::etcd {
 
 struct MemberFacts {
-  std::string server;              // where it is, for messages
-  std::optional<Failure> failure;  // what kept it from answering
-  StatusResult status;             // if nothing did
+  std::string server;              // its address, for messages
+  std::optional<Failure> failure;  // why it did not reply
+  StatusResult status;             // if it did
 };
 
-// As far as the cluster could be asked and said it.
+// What the cluster has reported; fields are empty where it did not.
 struct Facts {
   std::vector<MemberFacts> named;  // in the URL, in its order
-  std::string user;                // as whom it is asked; empty: without a login
-  std::string prefix;              // what the keys of the namespace begin with
+  std::string user;                // logged in as this user; empty: no login
+  std::string prefix;              // of the keys of the namespace
   int trips_to_renew = 2;          // round trips of a renewal that has to connect first
 
-  std::optional<Failure> failure;  // what kept the cluster from answering to the user
+  std::optional<Failure> failure;  // why the cluster did not answer the user
   std::optional<std::chrono::nanoseconds> login_took;
   bool login_is_off = false;
   std::vector<Member> members;
   std::vector<Alarm> alarms;
-  std::optional<std::int64_t> least_ttl;  // seconds, that it grants
-  // What it says to somebody who would write in the namespace, if it says no.
+  std::optional<std::int64_t> least_ttl;  // the shortest it grants, in seconds
+  // Its error to a write in the namespace, if it refuses one.
   std::optional<Failure> refuses_work;
   std::vector<std::chrono::nanoseconds> round_trips;
 };
 
-// A line for each check, in the order in which one leads to the next.
+// One finding for each check; a check that depends on another follows it.
 std::vector<Finding> findings_of(const Facts& facts);
 
-// The shortest lease that the cluster and its round trips are good for; nothing if it is
-// not known.
+// The shortest lease that the cluster and its round-trip times allow; nothing if unknown.
 std::optional<milliseconds> smallest_ttl_of(const Facts& facts);
 
 }  // namespace dlock::etcd

@@ -10,14 +10,14 @@
 namespace dlock::etcd {
 namespace {
 
-// What the server may send before we have read it: an ordinary answer at once.
+// The flow-control window: enough for an ordinary reply at once.
 constexpr std::int32_t window = 1 << 20;
 
 struct Call {
   Headers headers;
   MessageReader messages;
-  std::string outbox;    // what is to be sent,
-  std::size_t sent = 0;  // and how much of it was
+  std::string outbox;    // the bytes to send,
+  std::size_t sent = 0;  // and how many of them were sent
   bool is_last = false;
   std::optional<Outcome> outcome;
 };
@@ -37,7 +37,8 @@ nghttp2_nv header(std::string_view name, std::string_view value) {
 
 Outcome outcome_of_reset(std::uint32_t error) {
   if (error == NGHTTP2_REFUSED_STREAM) {
-    return {Code::unavailable, "the server takes no more calls here", true};
+    return {Code::unavailable, "the server accepts no more calls on this connection",
+            true};
   }
   return {Code::unavailable,
           std::string("the server ended the call: ") + nghttp2_http2_strerror(error)};
@@ -124,12 +125,12 @@ class Http2::Session {
     const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
     const auto taken = nghttp2_session_mem_recv(session_.get(), begin, bytes.size());
     check(taken);
-    // After what no server may send nghttp2 says goodbye, and reads no more.
+    // After a protocol error nghttp2 sends GOAWAY and reads no more.
     produce();
     if (taken < 0) {
       fail(nghttp2_strerror(static_cast<int>(taken)));
     } else if (nghttp2_session_want_read(session_.get()) == 0 && !goes_away_) {
-      fail("frames that HTTP/2 does not have");
+      fail("invalid HTTP/2 frames");
     }
     return error_.empty();
   }
@@ -150,8 +151,8 @@ class Http2::Session {
  private:
   static Session& self(void* user_data) { return *static_cast<Session*>(user_data); }
 
-  // Lack of memory ends the program, as everywhere. What else there may be is looked at
-  // where it can happen.
+  // Lack of memory ends the program, as everywhere. Other errors are handled where they
+  // can occur.
   static void check(std::int64_t result) {
     if (result == NGHTTP2_ERR_NOMEM) throw std::bad_alloc();
   }
@@ -180,7 +181,7 @@ class Http2::Session {
     }
   }
 
-  // Ends the call from our side, for what it was answered with.
+  // Ends the call from our side because of an invalid reply.
   void refuse(CallId id, Call& call, std::string why) {
     call.outcome = Outcome{Code::internal, std::move(why), false};
     nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL);
@@ -194,7 +195,7 @@ class Http2::Session {
     auto* call = self(user_data).find(id);
     if (call == nullptr || call->outcome) return 0;
     if (!call->headers.add(text_of(name, name_size), text_of(value, value_size))) {
-      self(user_data).refuse(id, *call, "an answer with too many headers");
+      self(user_data).refuse(id, *call, "a reply with too many headers");
     }
     return 0;
   }
@@ -204,7 +205,7 @@ class Http2::Session {
     auto* call = self(user_data).find(id);
     if (call == nullptr || call->outcome) return 0;
     if (!call->messages.feed(text_of(bytes, size))) {
-      self(user_data).refuse(id, *call, "an answer that is too long, or not gRPC");
+      self(user_data).refuse(id, *call, "a reply that is too long, or not gRPC");
     }
     return 0;
   }
@@ -222,9 +223,9 @@ class Http2::Session {
     if (call == nullptr || call->outcome) return 0;
     call->outcome = call->headers.outcome();
     if (!call->outcome) {
-      call->outcome = Outcome{Code::internal, "an answer without a status", false};
+      call->outcome = Outcome{Code::internal, "a reply without a status", false};
     } else if (!call->messages.is_whole()) {
-      call->outcome = Outcome{Code::internal, "an answer that is cut off", false};
+      call->outcome = Outcome{Code::internal, "a truncated reply", false};
     }
     return 0;
   }
@@ -261,7 +262,7 @@ class Http2::Session {
   Http2Limits limits_;
   std::map<CallId, Call> calls_;  // before the session, which calls back when it ends
   std::unique_ptr<nghttp2_session, Delete> session_;
-  std::string output_;  // that was not taken yet
+  std::string output_;  // not yet taken
   std::string error_;
   bool goes_away_ = false;
 };

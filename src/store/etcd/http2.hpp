@@ -1,4 +1,4 @@
-// The calls on one connection, as bytes: gRPC over HTTP/2, without a socket.
+// The codec of one connection: gRPC over HTTP/2 as bytes, without a socket.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace dlock::etcd {
 using CallId = std::int32_t;
 
 struct Metadata {
-  std::string name;  // in small letters
+  std::string name;  // in lower case
   std::string value;
 };
 
@@ -23,16 +23,16 @@ struct CallStart {
   std::string_view path;  // "/etcdserverpb.KV/Range"
   std::vector<Metadata> metadata;
   std::string message;
-  bool is_last = true;     // there will be no further message of ours
-  milliseconds timeout{};  // that the server is told; 0: none
+  bool is_last = true;     // we will send no further message
+  milliseconds timeout{};  // sent to the server; 0: none
 };
 
 struct Http2Limits {
-  // Of what has come for one call and was not taken: an answer, or a few events.
+  // Received for one call and not yet taken: a reply, or a few events.
   std::size_t bytes = 16u << 20;
 };
 
-// Codec of the client's side; nghttp2 does the framing.
+// The client's side; nghttp2 does the framing.
 class Http2 {
  public:
   // `authority` is the server as a URL names it.
@@ -41,28 +41,28 @@ class Http2 {
   Http2(const Http2&) = delete;
   Http2& operator=(const Http2&) = delete;
 
-  // Whether a call can begin: nothing went wrong, and the server has not said that it
-  // wants no more of them.
+  // Whether a call can begin: no error has occurred, and the server still accepts calls.
   bool takes_calls() const;
 
   // Begins a call, if the connection takes_calls().
   CallId begin(const CallStart& start);
 
-  // A further message of a call that is not at its end.
+  // Sends a further message of a call that has not ended.
   void send(CallId call, std::string_view message);
 
-  // Forgets the call, and has the server forget it if it is not at its end.
+  // Forgets the call, and cancels it on the server if it has not ended.
   void drop(CallId call);
 
-  // What is to be sent next; empty if nothing is.
+  // The bytes to send next; empty if there are none.
   std::string take_output();
 
-  // Takes in what has come. False once it was not HTTP/2, for good: see error().
+  // Processes received bytes. False once they are not valid HTTP/2, and from then on: see
+  // error().
   bool feed(std::string_view bytes);
   const std::string& error() const;
 
-  // What has come of a call, if it was not dropped: its next message, and how it ended if
-  // it has, whether or not all messages are taken.
+  // The next message of a call that was not dropped, and its outcome if it has ended,
+  // whether or not all messages were taken.
   std::optional<std::string> next_message(CallId call);
   std::optional<Outcome> outcome(CallId call) const;
 

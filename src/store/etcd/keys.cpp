@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view runs_folder = ".runs/";
 
-// Whatever would end the part, or make it look like a folder of dlock's own.
+// Characters that would end the part, or make it look like one of dlock's own folders.
 std::string encoded(std::string_view part) {
   std::string text;
   for (const char c : part) {
@@ -29,7 +29,7 @@ std::string encoded(std::string_view part) {
   return text;
 }
 
-// Of what encoded() has made.
+// The inverse of encoded().
 std::string decoded(std::string_view text) {
   std::string part;
   while (!text.empty()) {
@@ -48,50 +48,54 @@ std::int64_t positive(std::uint64_t sum) {
 
 }  // namespace
 
-std::string all_of(const std::string& name_space) { return encoded(name_space) + "/"; }
-
-std::string all_runs_of(const std::string& name_space) {
-  return all_of(name_space) + std::string(runs_folder);
+std::string namespace_prefix(const std::string& name_space) {
+  return encoded(name_space) + "/";
 }
 
-std::string line_of(const LockName& lock) {
-  return all_of(lock.name_space) + encoded(lock.name) + "/";
+std::string namespace_runs_prefix(const std::string& name_space) {
+  return namespace_prefix(name_space) + std::string(runs_folder);
 }
 
-std::string runs_of(const LockName& lock) {
-  return all_runs_of(lock.name_space) + encoded(lock.name) + "/";
+std::string queue_prefix(const LockName& lock) {
+  return namespace_prefix(lock.name_space) + encoded(lock.name) + "/";
+}
+
+std::string runs_prefix(const LockName& lock) {
+  return namespace_runs_prefix(lock.name_space) + encoded(lock.name) + "/";
 }
 
 std::string now_key(const LockName& lock, std::string_view id) {
-  return runs_of(lock).append("now/").append(id);
+  return runs_prefix(lock).append("now/").append(id);
 }
 
 std::string past_key(const LockName& lock, Fence fence) {
-  return runs_of(lock) + "past/" + checksum_text(fence.number);  // in their order
+  return runs_prefix(lock) + "past/" + checksum_text(fence.number);  // in their order
 }
 
 std::string told_key(const LockName& lock, std::string_view id) {
-  return runs_of(lock).append("told/").append(id);
+  return runs_prefix(lock).append("told/").append(id);
 }
 std::string taken_key(const LockName& lock, std::string_view id) {
-  return runs_of(lock).append("taken/").append(id);
+  return runs_prefix(lock).append("taken/").append(id);
 }
 
-std::string refused_key(const LockName& lock) { return runs_of(lock) + "refused"; }
+std::string refused_key(const LockName& lock) { return runs_prefix(lock) + "refused"; }
 
-std::string superseded_key(const LockName& lock) { return runs_of(lock) + "superseded"; }
+std::string superseded_key(const LockName& lock) {
+  return runs_prefix(lock) + "superseded";
+}
 
 std::string register_key(const LockName& resource) {
-  return all_of(resource.name_space) + ".fence/" + encoded(resource.name);
+  return namespace_prefix(resource.name_space) + ".fence/" + encoded(resource.name);
 }
 
 std::optional<KeyParts> parts_of(std::string_view key, const std::string& name_space) {
-  const auto all = all_of(name_space);
+  const auto all = namespace_prefix(name_space);
   if (!key.starts_with(all)) return std::nullopt;
   key.remove_prefix(all.size());
   KeyParts parts;
-  parts.in_line = !key.starts_with(runs_folder);
-  if (!parts.in_line) key.remove_prefix(runs_folder.size());
+  parts.in_queue = !key.starts_with(runs_folder);
+  if (!parts.in_queue) key.remove_prefix(runs_folder.size());
   const auto end = key.find('/');
   if (end == std::string_view::npos) return std::nullopt;
   parts.name = decoded(key.substr(0, end));

@@ -1,13 +1,13 @@
-// Where in etcd's flat space of keys a lock is.
+// The keys of a lock in etcd.
 //
-//   NS/NAME/<lease>          one who holds the lock, or waits for it: what etcdctl lock
-//                            NS/NAME makes, so that both stand in one line
-//   NS/.runs/NAME/now/<id>   a grant under which something may run, until it is over
+//   NS/NAME/<lease>          a holder or waiter; the key that `etcdctl lock NS/NAME`
+//                            creates, so that both share one queue
+//   NS/.runs/NAME/now/<id>   a grant that has not been released
 //   NS/.runs/NAME/past/<n>   a run that is over, by its fence
-//   NS/.runs/NAME/told/<id>  why one that waited has no place any more
-//   NS/.runs/NAME/taken/<id> who took the lock from a holder that nobody could tell
-//   NS/.runs/NAME/refused    its version is how many claims were refused,
-//   NS/.runs/NAME/superseded and superseded
+//   NS/.runs/NAME/told/<id>  why a waiter has lost its place in the queue
+//   NS/.runs/NAME/taken/<id> who took the lock from a holder that could not be notified
+//   NS/.runs/NAME/refused    its version is the number of refused claims,
+//   NS/.runs/NAME/superseded and of superseded ones
 //   NS/.fence/RESOURCE       the greatest fence that was admitted for it
 #pragma once
 
@@ -20,9 +20,9 @@
 
 namespace dlock::etcd {
 
-// Of a lock; each begins with it and goes on.
-std::string line_of(const LockName& lock);  // "NS/NAME/"
-std::string runs_of(const LockName& lock);  // "NS/.runs/NAME/"
+// The prefixes of a lock's keys.
+std::string queue_prefix(const LockName& lock);  // "NS/NAME/"
+std::string runs_prefix(const LockName& lock);   // "NS/.runs/NAME/"
 
 std::string now_key(const LockName& lock, std::string_view id);
 std::string past_key(const LockName& lock, Fence fence);
@@ -33,28 +33,28 @@ std::string superseded_key(const LockName& lock);
 
 std::string register_key(const LockName& resource);
 
-// Of all locks of a namespace: "NS/", and of all that is known of their runs.
-std::string all_of(const std::string& name_space);
-std::string all_runs_of(const std::string& name_space);
+// The prefixes of all keys of a namespace ("NS/"), and of all its records of runs.
+std::string namespace_prefix(const std::string& name_space);
+std::string namespace_runs_prefix(const std::string& name_space);
 
-// What a key of a namespace is about.
+// The parts of a key of a namespace.
 struct KeyParts {
   std::string name;  // of the lock
-  bool in_line = false;
-  std::string rest;  // in the line the id; else what follows NS/.runs/NAME/
+  bool in_queue = false;
+  std::string rest;  // in the queue the id; otherwise what follows NS/.runs/NAME/
 };
 
-// Nothing for a key that is none of these, or a register.
+// Nothing for any other key, and for a register.
 std::optional<KeyParts> parts_of(std::string_view key, const std::string& name_space);
 
-// Which lease a claim asks for the n-th time that it starts to: nobody who reads it in
-// the name of a key learns the token from it. Never 0.
+// The lease id that a claim uses for its n-th lease. It is visible in key names and does
+// not reveal the token. Never 0.
 std::int64_t lease_for(const Token& token, unsigned times = 0);
 
-// As etcdctl writes it.
+// The lease id in the form that etcdctl uses.
 std::string id_of(std::int64_t lease);
 
-// Of what outlives the runs of a day: see history. All of a namespace use one.
+// The id of the lease for the history of a day, shared by all locks of a namespace.
 std::int64_t lease_of_day(const std::string& name_space, WallTime now);
 
 }  // namespace dlock::etcd

@@ -1,4 +1,4 @@
-// Requests to etcd and its answers as messages of protobuf. Plain functions on values.
+// Requests to etcd and its responses as protobuf messages. Plain functions on values.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace dlock::etcd {
 
-// What a message may hold of keys, events and the like; with more of them it is refused,
-// for each takes far more memory than bytes on the way.
+// How many elements (keys, events and the like) a message may have; each takes far more
+// memory than bytes in the message, so larger messages are rejected.
 constexpr std::size_t most_elements = 200'000;
 
-// Where a request goes: "/etcdserverpb.KV/Range".
+// The path of a request: "/etcdserverpb.KV/Range".
 std::string_view path_of(const Request& request);
 
 std::string encoded(const Request& request);
 
-// What `bytes` answer to `request`; nothing if they are no answer to it. The results of a
-// transaction are those of the operations that it had to execute, in their order.
+// The response to `request` in `bytes`; nothing if they are not a valid one. The results
+// of a transaction are those of the operations that it executed, in order.
 std::optional<Result> decoded(const Request& request, std::string_view bytes);
 
-// Creates a watch that is called `id` in the answers.
+// The request to create a watch with this id.
 std::string encoded(const WatchRequest& request, std::int64_t id);
 
 struct WatchAnswer {
@@ -32,7 +32,7 @@ struct WatchAnswer {
   std::int64_t id = 0;
   bool created = false;
   bool canceled = false;
-  std::int64_t compact_revision = 0;  // not 0: what it should begin with is gone
+  std::int64_t compact_revision = 0;  // not 0: its start revision was compacted
   std::string reason;                 // why it was canceled
   std::vector<Event> events;
 };

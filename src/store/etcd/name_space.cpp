@@ -7,14 +7,14 @@
 namespace dlock::etcd {
 namespace {
 
-// Keys that are read in one step: some 500 KB.
+// Keys to read in one step: some 500 KB.
 constexpr std::int64_t page = 1000;
 
 }  // namespace
 
-std::map<std::string, Line> lines_from(const std::vector<KeyValue>& pairs,
-                                       const std::string& name_space,
-                                       std::int64_t revision) {
+std::map<std::string, LockSnapshot> snapshots_from(const std::vector<KeyValue>& pairs,
+                                                   const std::string& name_space,
+                                                   std::int64_t revision) {
   struct Pairs {
     std::vector<KeyValue> entries;
     std::vector<KeyValue> runs;
@@ -24,17 +24,17 @@ std::map<std::string, Line> lines_from(const std::vector<KeyValue>& pairs,
     const auto parts = parts_of(pair.key, name_space);
     if (!parts) continue;
     auto& of_lock = sorted[parts->name];
-    (parts->in_line ? of_lock.entries : of_lock.runs).push_back(pair);
+    (parts->in_queue ? of_lock.entries : of_lock.runs).push_back(pair);
   }
-  std::map<std::string, Line> lines;
+  std::map<std::string, LockSnapshot> snapshots;
   for (const auto& [name, of_lock] : sorted) {
     const LockName lock{name_space, name};
-    auto& line = lines[name];
-    line.revision = revision;
-    line.entries = entries_from(of_lock.entries, line_of(lock));
-    line.runs = runs_from(of_lock.runs, runs_of(lock));
+    auto& snapshot = snapshots[name];
+    snapshot.revision = revision;
+    snapshot.entries = entries_from(of_lock.entries, queue_prefix(lock));
+    snapshot.runs = runs_from(of_lock.runs, runs_prefix(lock));
   }
-  return lines;
+  return snapshots;
 }
 
 asio::awaitable<NameSpace> read_name_space(Calls& calls, std::string name_space,
@@ -42,7 +42,7 @@ asio::awaitable<NameSpace> read_name_space(Calls& calls, std::string name_space,
   NameSpace found;
   std::vector<KeyValue> pairs;
   RangeRequest request;
-  request.key = all_of(name_space);
+  request.key = namespace_prefix(name_space);
   request.range_end = end_of_prefix(request.key);
   request.limit = page;
   bool more = true;
@@ -54,7 +54,7 @@ asio::awaitable<NameSpace> read_name_space(Calls& calls, std::string name_space,
     if (more) request.key = result.pairs.back().key + '\0';
     for (auto& pair : result.pairs) pairs.push_back(std::move(pair));
   }
-  found.lines = lines_from(pairs, name_space, found.revision);
+  found.snapshots = snapshots_from(pairs, name_space, found.revision);
   co_return found;
 }
 

@@ -6,14 +6,14 @@
 namespace dlock::etcd {
 namespace {
 
-// A member that is frozen says nothing, and takes what is sent to it: so often it is
-// asked whether it is there. The next one is heard then.
+// How often the member is asked for a sign of life: a frozen member sends nothing and
+// still accepts data. If it does not reply, the next member is used.
 constexpr milliseconds silence{5'000};
 
-// Between two connections that broke.
+// The pause between failed connections.
 constexpr milliseconds nap{1000};
 
-// Goes on beside whatever the caller does, so what it uses lives as long as it does.
+// Runs independently of the caller, so it shares ownership of everything it uses.
 struct Listener {
   Listener(const Calls& like, std::string of, std::int64_t from,
            std::function<void()> then)
@@ -28,7 +28,7 @@ struct Listener {
   Watch watch;
   Wakeup wakeup;
   std::string key;
-  std::int64_t revision;  // up to which everything has been heard
+  std::int64_t revision;  // all events up to it have been received
   std::function<void()> heard;
   bool stops = false;
 };
@@ -43,8 +43,8 @@ asio::awaitable<void> hear(std::shared_ptr<Listener> listener) {
   while (!listener->stops) {
     const auto news =
         co_await listener->watch.next(later(Clock::now(), silence), listener->wakeup);
-    if (listener->stops || news.kind == Heard::Kind::deaf) co_return;
-    if (news.kind == Heard::Kind::nothing) {
+    if (listener->stops || news.kind == WatchUpdate::Kind::broken) co_return;
+    if (news.kind == WatchUpdate::Kind::nothing) {
       RangeRequest look;
       look.key = listener->key;
       look.keys_only = true;
@@ -54,7 +54,7 @@ asio::awaitable<void> hear(std::shared_ptr<Listener> listener) {
     }
     listener->revision = std::max(listener->revision, news.revision);
     listener->heard();
-    if (news.kind == Heard::Kind::compacted) co_return;
+    if (news.kind == WatchUpdate::Kind::compacted) co_return;
   }
 }
 
@@ -63,7 +63,7 @@ asio::awaitable<void> keep_hearing(std::shared_ptr<Listener> listener) {
     try {
       co_await hear(listener);
     } catch (const Failure&) {
-      // Tried again.
+      // Try again.
     }
     const auto until = later(Clock::now(), nap);
     while (!listener->stops && Clock::now() < until) {

@@ -1,4 +1,4 @@
-// What is heard of the entry of a holder, beside whatever its claimant asks.
+// Watches the entry of a holder, independently of its claimant's requests.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace dlock::etcd {
 
-// Has `heard` called when the key is changed or deleted after `revision`. Over a
-// connection of its own, to the members that `calls` may ask. Nothing that fails matters:
-// the next renewal finds the same.
+// Calls `heard` when the key is changed or deleted after `revision`. Uses a connection of
+// its own to the members of `calls`. Failures are ignored: the next renewal finds the
+// same change.
 std::unique_ptr<LeaseNews> news_of(const Calls& calls, std::string key,
                                    std::int64_t revision, std::function<void()> heard);
 

@@ -17,14 +17,14 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
   Plan plan;
   if (parts.login) {
     auto login = login_from(*parts.login);
-    if (login.user.empty()) throw bad_url("etcd knows no password without a user");
+    if (login.user.empty()) throw bad_url("etcd needs a user for the password");
     plan.access.user = std::move(login.user);
     plan.access.password = std::move(login.password);
   }
   plan.access.members = servers_from(parts.servers, usual_port, "server");
   if (parts.behind.size() > 1 || parts.behind.starts_with('?') ||
       parts.behind.starts_with('#')) {
-    throw bad_url("nothing can follow the servers");
+    throw bad_url("nothing may follow the servers");
   }
   if (scheme == "etcds") plan.access.tls.emplace();
   return plan;

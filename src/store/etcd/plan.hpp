@@ -1,4 +1,4 @@
-// A cluster of etcd.
+// An etcd cluster.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -17,17 +17,16 @@ namespace dlock::etcd {
 struct Plan {
   Access access;
 
-  // Of what follows the scheme and its colon:
+  // Parses what follows the scheme and its colon:
   //   etcd://[user[:password]@]host[:port][,host[:port]...],
   //   etcds:// the same over TLS
-  // Throws Failure (misconfigured) for what cannot be.
+  // Throws Failure (misconfigured) if it is invalid.
   static Plan parsed(std::string_view scheme, const std::string& rest);
 
   void set(const Credentials& credentials);
   bool is_insecure() const { return access.tls && access.tls->insecure; }
 
-  // The URL that leads here, without passwords and what is usual anyway. Always printable
-  // ASCII.
+  // The URL without passwords and default values. Always printable ASCII.
   std::string url() const;
 };
 

@@ -1,5 +1,5 @@
-// What etcd is asked and what it answers, as plain values. The words are those of etcd's
-// own API, where they are explained.
+// The requests to etcd and its responses as plain values. The names are those of etcd's
+// API, whose documentation explains them.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,7 @@ struct KeyValue {
   bool operator==(const KeyValue&) const = default;
 };
 
-// The end of the range of all keys that begin with `prefix`; of all keys at all if it is
-// empty.
+// The end of the range of all keys that begin with `prefix`; if it is empty, of all keys.
 std::string end_of_prefix(std::string_view prefix);
 
 struct RangeRequest {
@@ -33,7 +32,7 @@ struct RangeRequest {
   std::int64_t revision = 0;        // as of then; 0: now
   bool by_create_revision = false;  // in this order, the oldest first; else by key
   bool keys_only = false;
-  bool serializable = false;  // what this member knows, which may be old
+  bool serializable = false;  // answer from this member's data, which may be stale
 };
 struct RangeResult {
   std::int64_t revision = 0;  // of the store when it answered
@@ -65,8 +64,8 @@ struct DeleteResult {
   std::vector<KeyValue> previous;
 };
 
-// A condition on a key, or on each key of a range. One that is not there has 0 for each
-// number; its value is equal to nothing.
+// A condition on a key, or on each key of a range. For a key that does not exist, each
+// number is 0, and its value equals nothing.
 struct Compare {
   enum class Target { version, create_revision, mod_revision, value, lease };
   enum class Result { equal, greater, less, not_equal };
@@ -89,7 +88,7 @@ struct TxnRequest {
 };
 struct TxnResult {
   bool succeeded = false;  // the conditions held
-  // A lease that was to be put is not there, so that nothing was done.
+  // The lease of a put does not exist, so nothing was done.
   bool lease_gone = false;
   std::int64_t revision = 0;
   std::uint64_t term = 0;
@@ -101,8 +100,8 @@ struct LeaseGrantRequest {
   std::int64_t ttl = 0;  // seconds
 };
 struct LeaseGrantResult {
-  bool exists = false;   // there is one of that id, and it is as it was
-  std::int64_t ttl = 0;  // seconds; the cluster may grant more than it was asked for
+  bool exists = false;   // a lease with that id existed already; it is unchanged
+  std::int64_t ttl = 0;  // seconds; the cluster may grant more than requested
 };
 
 struct LeaseRevokeRequest {
@@ -122,7 +121,7 @@ struct LeaseKeepAliveResult {
 
 struct LeaseTimeToLiveRequest {
   std::int64_t id = 0;
-  bool keys = false;  // say which keys it has
+  bool keys = false;  // list the attached keys
 };
 struct LeaseTimeToLiveResult {
   std::int64_t ttl = 0;  // seconds that are left; -1: the lease is gone
@@ -136,8 +135,8 @@ struct StatusResult {
   std::uint64_t leader = 0;  // 0: none
   std::uint64_t term = 0;
   std::string version;
-  std::int64_t size = 0;         // bytes of the data base
-  std::int64_t size_in_use = 0;  // 0: the member does not say (before 3.4)
+  std::int64_t size = 0;         // bytes of the database
+  std::int64_t size_in_use = 0;  // 0: not reported (before 3.4)
   bool is_learner = false;
   std::vector<std::string> errors;
 };
@@ -168,7 +167,7 @@ struct AuthenticateRequest {
   std::string password;
 };
 struct AuthenticateResult {
-  std::string token;  // empty: nobody has to log in there
+  std::string token;  // empty: the cluster requires no login
 };
 
 using Request =
@@ -183,7 +182,7 @@ using Result = std::variant<RangeResult, TxnResult, LeaseGrantResult, LeaseRevok
 struct WatchRequest {
   std::string key;
   std::string range_end;
-  std::int64_t start_revision = 0;  // what happened from then on; 0: from now on
+  std::int64_t start_revision = 0;  // report events from then on; 0: from now on
   bool no_put = false;
   bool no_delete = false;
   bool prev_kv = false;
@@ -193,7 +192,7 @@ struct Event {
   enum class Kind { put, deletion };
 
   Kind kind = Kind::put;
-  // A deletion has the key alone, and as `mod_revision` that of the deletion.
+  // For a deletion only the key, and the revision of the deletion as `mod_revision`.
   KeyValue pair;
   std::optional<KeyValue> previous;
 };

@@ -9,7 +9,7 @@
 namespace dlock::etcd {
 namespace {
 
-// Beyond those that are told, so that only one release in so many has to forget any.
+// Records beyond the retention, so that only one release in this many has to delete any.
 constexpr std::size_t slack = 10;
 
 std::optional<Fence> fence_at(const Json& json) {
@@ -26,7 +26,7 @@ void add_party(JsonLine& json, const RunInfo& run) {
   if (run.counts) json.add_flag("counts", true);
 }
 
-// Nothing if it says not even which run it is.
+// Nothing if it does not identify the run.
 std::optional<RunInfo> party_from(const Json& json) {
   const auto fence = fence_at(json);
   const auto started = count_at(json, "started");
@@ -58,7 +58,7 @@ std::optional<OpenRun> open_from(const KeyValue& pair, std::string_view id) {
   const auto json = Json::parse(pair.value, nullptr, false);
   auto run = json.is_object() ? party_from(json) : std::nullopt;
   if (!run) return std::nullopt;
-  // One that was granted at once has that of the revision in which it came.
+  // The fence of an immediate grant is the revision of its entry.
   if (run->fence.number == 0) {
     run->fence.number = static_cast<std::uint64_t>(pair.mod_revision);
   }
@@ -83,7 +83,7 @@ std::optional<Taker> taken_from(const KeyValue& pair) {
   return Taker{text_at(json, "user"), text_at(json, "host"), flag_at(json, "replaced")};
 }
 
-// What follows `part`, if `text` begins with it.
+// The text after `part`, if `text` begins with it.
 std::optional<std::string_view> behind(std::string_view part, std::string_view text) {
   if (!text.starts_with(part)) return std::nullopt;
   return text.substr(part.size());

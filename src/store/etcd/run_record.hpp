@@ -1,4 +1,4 @@
-// What etcd keeps of the runs of a lock.
+// The records of a lock's runs in etcd.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace dlock::etcd {
 
-// A run that is over, and when others could know.
+// A run that is over, and the revision of its end.
 struct PastRun {
   std::string key;
   RunInfo info;
@@ -24,18 +24,18 @@ struct PastRun {
   std::int64_t revision = 0;  // in which its end was written
 };
 
-// A grant that has not been given back: a run that goes on, or one that has vanished.
+// A grant that has not been released: a running run, or one that has vanished.
 struct OpenRun {
   std::string key;
   std::string id;  // of its entry
   RunInfo info;
   bool attached = true;
-  WallTime until{};  // the lease of a detached one, as far as it is known
+  WallTime until{};  // end of a detached lease, as far as known
 };
 
-// All of one lock, as it is at one revision.
+// All runs of a lock at one revision.
 struct Runs {
-  std::vector<PastRun> past;  // the first that ended first
+  std::vector<PastRun> past;  // in order of their ends
   std::vector<OpenRun> open;
   std::uint64_t refused = 0;
   std::uint64_t superseded = 0;
@@ -44,7 +44,7 @@ struct Runs {
   std::vector<std::pair<std::string, Taker>> taken;
 };
 
-// `pairs` are those below runs_of(lock). What cannot be read is left out: anybody may
+// `pairs` are those below runs_prefix(lock). Invalid records are skipped: anyone may
 // write there.
 Runs runs_from(const std::vector<KeyValue>& pairs, std::string_view folder);
 
@@ -54,22 +54,21 @@ std::string past_run_text(const RunInfo& run, bool is_shared);
 std::string told_text(const Superseded& newer);
 std::string taken_text(const Taker& taker);
 
-// The run of this holder, as one that has not ended ("running", or by hand), with an end,
-// and of a lease that was held by hand until `ended`.
+// The run of this holder: not yet ended ("running", or by hand); with an end; and as a
+// detached lease that was held until `ended`.
 RunInfo run_of_holder(const Entry& holder);
 RunInfo ended_run(const Entry& holder, const RunEnd& end, WallTime now);
 RunInfo ended_by_hand(const Entry& holder, WallTime ended);
 
-// Those open runs of which the entry has gone, and with it the lease, as they are told:
-// vanished, or ended by hand.
+// The open runs whose entry is gone, and with it the lease: vanished, or ended by hand.
 std::vector<RunInfo> vanished(const Runs& runs, const std::vector<Entry>& entries,
                               WallTime now);
 
-// What there is to tell of the runs that are over: see lock/history.hpp.
+// The history of runs that are over: see lock/history.hpp.
 std::vector<RunInfo> kept_runs(const Runs& runs, const std::vector<Entry>& entries,
                                WallTime now);
 
-// Keys of runs that are beyond what is kept, once there are enough of them.
+// The keys of runs beyond the retention, once there are enough of them to delete.
 std::vector<std::string> to_forget(const Runs& runs, const std::vector<Entry>& entries,
                                    WallTime now);
 

@@ -18,8 +18,8 @@ RangeRequest all_below(std::string prefix) {
   return range;
 }
 
-std::string key_of(const Scene& scene, const Entry& entry) {
-  return line_of(scene.lock) + entry.id;
+std::string key_of(const StepContext& step_context, const Entry& entry) {
+  return queue_prefix(step_context.lock) + entry.id;
 }
 
 PutRequest put(std::string key, std::string value, std::int64_t lease) {
@@ -36,8 +36,8 @@ DeleteRequest deletion(std::string key) {
   return request;
 }
 
-PutRequest entry_put(const Scene& scene, const Entry& entry) {
-  return put(key_of(scene, entry), text_of(entry), entry.lease);
+PutRequest entry_put(const StepContext& step_context, const Entry& entry) {
+  return put(key_of(step_context, entry), text_of(entry), entry.lease);
 }
 
 Compare is(std::string key, Target target, std::int64_t number) {
@@ -48,9 +48,9 @@ Compare is(std::string key, Target target, std::int64_t number) {
   return compare;
 }
 
-// An entry that is there is as it was; one that is not there yet still is not.
-Compare is_as_it_was(const Scene& scene, const Entry& entry) {
-  return is(key_of(scene, entry), Target::mod_revision, entry.modified);
+// The entry has not changed, or still does not exist.
+Compare is_as_it_was(const StepContext& step_context, const Entry& entry) {
+  return is(key_of(step_context, entry), Target::mod_revision, entry.modified);
 }
 
 Compare of_all(std::string prefix, Target target, Compare::Result result,
@@ -61,75 +61,79 @@ Compare of_all(std::string prefix, Target target, Compare::Result result,
   return compare;
 }
 
-// Nothing came or was changed; who has left since only makes room.
+// No key was created or changed since; deletions only make room.
 Compare is_untouched_since(std::string prefix, std::int64_t revision) {
   return of_all(std::move(prefix), Target::mod_revision, Compare::Result::less,
                 revision + 1);
 }
 
 void add_look(std::vector<Operation>& operations, const LockName& lock) {
-  operations.emplace_back(all_below(line_of(lock)));
-  operations.emplace_back(all_below(runs_of(lock)));
+  operations.emplace_back(all_below(queue_prefix(lock)));
+  operations.emplace_back(all_below(runs_prefix(lock)));
 }
 
-// That this one holds, and what will tell of it if it vanishes.
-void add_holder(TxnRequest& txn, const Scene& scene, const Entry& own) {
-  const auto until = scene.now + std::chrono::seconds(own.ttl);
-  txn.then.emplace_back(entry_put(scene, own));
-  txn.then.emplace_back(
-      put(now_key(scene.lock, own.id), open_run_text(own, until), scene.day_lease));
+// Writes that this entry holds, and the record that remains if it vanishes.
+void add_holder(TxnRequest& txn, const StepContext& step_context, const Entry& own) {
+  const auto until = step_context.now + std::chrono::seconds(own.ttl);
+  txn.then.emplace_back(entry_put(step_context, own));
+  txn.then.emplace_back(put(now_key(step_context.lock, own.id), open_run_text(own, until),
+                            step_context.day_lease));
 }
 
-void add_past_run(std::vector<Operation>& operations, const Scene& scene,
+void add_past_run(std::vector<Operation>& operations, const StepContext& step_context,
                   const Entry& holder, const RunInfo& run, bool is_shared) {
-  operations.emplace_back(put(past_key(scene.lock, holder.fence()),
-                              past_run_text(run, is_shared), scene.day_lease));
+  operations.emplace_back(put(past_key(step_context.lock, holder.fence()),
+                              past_run_text(run, is_shared), step_context.day_lease));
 }
 
-void add_loser(TxnRequest& txn, const Scene& scene, const Entry& holder,
+void add_loser(TxnRequest& txn, const StepContext& step_context, const Entry& holder,
                const Taker& taker) {
-  txn.conditions.push_back(is_as_it_was(scene, holder));
+  txn.conditions.push_back(is_as_it_was(step_context, holder));
   if (is_told_of_loss(holder)) {
     auto told = holder;
     told.standing = Standing::broken;
     told.taken_by = taker;
-    txn.then.emplace_back(entry_put(scene, told));
+    txn.then.emplace_back(entry_put(step_context, told));
     return;
   }
-  txn.then.emplace_back(deletion(key_of(scene, holder)));
-  // For those who watch. It is of no use for longer than the lease would have lasted, and
-  // one that is not dlock's may have none.
-  txn.then.emplace_back(put(taken_key(scene.lock, holder.id), taken_text(taker),
-                            holder.lease != 0 ? holder.lease : scene.day_lease));
+  txn.then.emplace_back(deletion(key_of(step_context, holder)));
+  // For watchers. It is useful only as long as the lease would have lasted; a foreign
+  // entry may have no lease.
+  txn.then.emplace_back(put(taken_key(step_context.lock, holder.id), taken_text(taker),
+                            holder.lease != 0 ? holder.lease : step_context.day_lease));
   if (holder.foreign || holder.standing == Standing::ended) return;
-  txn.then.emplace_back(deletion(now_key(scene.lock, holder.id)));
-  add_past_run(txn.then, scene, holder, ended_by_hand(holder, scene.now), false);
+  txn.then.emplace_back(deletion(now_key(step_context.lock, holder.id)));
+  add_past_run(txn.then, step_context, holder, ended_by_hand(holder, step_context.now),
+               false);
 }
 
-void add_rivals(TxnRequest& txn, const Scene& scene, const Entry& own,
+void add_rivals(TxnRequest& txn, const StepContext& step_context, const Entry& own,
                 const Decision& decision) {
   for (const auto& waiter : decision.give_way) {
-    txn.conditions.push_back(is_as_it_was(scene, waiter));
-    txn.then.emplace_back(deletion(key_of(scene, waiter)));
-    // With its lease, for it is of no use to anybody else.
-    txn.then.emplace_back(put(told_key(scene.lock, waiter.id),
+    txn.conditions.push_back(is_as_it_was(step_context, waiter));
+    txn.then.emplace_back(deletion(key_of(step_context, waiter)));
+    // With the waiter's lease: only the waiter reads it.
+    txn.then.emplace_back(put(told_key(step_context.lock, waiter.id),
                               told_text({own.host, own.pid}), waiter.lease));
   }
   if (!decision.give_way.empty()) {
-    txn.then.emplace_back(put(superseded_key(scene.lock), "", scene.day_lease));
+    txn.then.emplace_back(
+        put(superseded_key(step_context.lock), "", step_context.day_lease));
   }
   for (const auto& holder : decision.lose) {
-    add_loser(txn, scene, holder, taker(true));
+    add_loser(txn, step_context, holder, taker(true));
   }
 }
 
-// What a claim goes by that has not looked at its own entry alone.
-void add_guards(TxnRequest& txn, const Scene& scene, const Line& line,
-                const Claim& claim) {
-  txn.conditions.push_back(is_untouched_since(line_of(scene.lock), line.revision));
-  // A whole run may have come and gone.
+// The conditions for a claim that depends on more than its own entry.
+void add_guards(TxnRequest& txn, const StepContext& step_context,
+                const LockSnapshot& snapshot, const Claim& claim) {
+  txn.conditions.push_back(
+      is_untouched_since(queue_prefix(step_context.lock), snapshot.revision));
+  // A whole run may have started and ended.
   if (!claim.dedupe) return;
-  txn.conditions.push_back(is_untouched_since(runs_of(scene.lock), line.revision));
+  txn.conditions.push_back(
+      is_untouched_since(runs_prefix(step_context.lock), snapshot.revision));
 }
 
 const RangeResult& range_at(const TxnResult& result, std::size_t index) {
@@ -137,7 +141,7 @@ const RangeResult& range_at(const TxnResult& result, std::size_t index) {
                           ? std::get_if<RangeResult>(&result.results[index])
                           : nullptr;
   if (range != nullptr) return *range;
-  throw Failure(Failure::Kind::unreachable, "etcd has answered something else");
+  throw Failure(Failure::Kind::unreachable, "etcd sent an unexpected reply");
 }
 
 }  // namespace
@@ -150,113 +154,121 @@ TxnRequest look_at(const LockName& lock) {
 
 TxnRequest glance_at(const LockName& lock) {
   TxnRequest txn;
-  txn.then.emplace_back(all_below(line_of(lock)));
+  txn.then.emplace_back(all_below(queue_prefix(lock)));
   return txn;
 }
 
-Line line_from(const LockName& lock, const TxnResult& result, std::size_t first) {
-  Line line;
-  line.revision = result.revision;
-  line.entries = entries_from(range_at(result, first).pairs, line_of(lock));
-  if (result.results.size() == 1) return line;
-  line.runs = runs_from(range_at(result, first + 1).pairs, runs_of(lock));
-  return line;
+LockSnapshot snapshot_from(const LockName& lock, const TxnResult& result,
+                           std::size_t first) {
+  LockSnapshot snapshot;
+  snapshot.revision = result.revision;
+  snapshot.entries = entries_from(range_at(result, first).pairs, queue_prefix(lock));
+  if (result.results.size() == 1) return snapshot;
+  snapshot.runs = runs_from(range_at(result, first + 1).pairs, runs_prefix(lock));
+  return snapshot;
 }
 
-TxnRequest enter_first(const Scene& scene, const Entry& own) {
+TxnRequest enter_first(const StepContext& step_context, const Entry& own) {
   TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(scene, own));
-  txn.conditions.push_back(of_all(line_of(scene.lock), Target::create_revision,
-                                  Compare::Result::greater, own.created - 1));
-  add_holder(txn, scene, own);
-  add_look(txn.then, scene.lock);
-  add_look(txn.otherwise, scene.lock);
+  txn.conditions.push_back(is_as_it_was(step_context, own));
+  txn.conditions.push_back(of_all(queue_prefix(step_context.lock),
+                                  Target::create_revision, Compare::Result::greater,
+                                  own.created - 1));
+  add_holder(txn, step_context, own);
+  add_look(txn.then, step_context.lock);
+  add_look(txn.otherwise, step_context.lock);
   return txn;
 }
 
-TxnRequest enter(const Scene& scene, const Line& line, const Claim& claim,
-                 const Entry& own, const Decision& decision) {
+TxnRequest enter(const StepContext& step_context, const LockSnapshot& snapshot,
+                 const Claim& claim, const Entry& own, const Decision& decision) {
   TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(scene, own));
-  // What lets it past a writer that waits has to be there still: no guard sees that a key
-  // has gone.
-  if (const auto* outer = outer_reader(line, claim)) {
+  txn.conditions.push_back(is_as_it_was(step_context, own));
+  // The outer run that lets it pass a waiting writer must still exist: no guard detects a
+  // deleted key.
+  if (const auto* outer = outer_reader(snapshot, claim)) {
     txn.conditions.push_back(
-        is(key_of(scene, *outer), Target::create_revision, outer->created));
+        is(key_of(step_context, *outer), Target::create_revision, outer->created));
   }
   const bool waited = own.created != 0;
-  // Its turn stays its turn, but two must not choose the same slot.
-  if (!waited || claim.slots > 1 || claim.dedupe) add_guards(txn, scene, line, claim);
-  add_rivals(txn, scene, own, decision);
-  add_holder(txn, scene, own);
-  add_look(txn.otherwise, scene.lock);
+  // Its turn cannot pass, but two claims must not choose the same slot.
+  if (!waited || claim.slots > 1 || claim.dedupe)
+    add_guards(txn, step_context, snapshot, claim);
+  add_rivals(txn, step_context, own, decision);
+  add_holder(txn, step_context, own);
+  add_look(txn.otherwise, step_context.lock);
   return txn;
 }
 
-TxnRequest join(const Scene& scene, const Line& line, const Claim& claim,
-                const Entry& own, const Decision& decision) {
+TxnRequest join(const StepContext& step_context, const LockSnapshot& snapshot,
+                const Claim& claim, const Entry& own, const Decision& decision) {
   TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(scene, own));
+  txn.conditions.push_back(is_as_it_was(step_context, own));
   const bool goes_by_others = claim.max_queue || claim.dedupe || claim.supersedes ||
                               claim.replaces || claim.slots > 1;
-  if (goes_by_others) add_guards(txn, scene, line, claim);
-  add_rivals(txn, scene, own, decision);
-  txn.then.emplace_back(entry_put(scene, own));
-  add_look(txn.then, scene.lock);
-  add_look(txn.otherwise, scene.lock);
+  if (goes_by_others) add_guards(txn, step_context, snapshot, claim);
+  add_rivals(txn, step_context, own, decision);
+  txn.then.emplace_back(entry_put(step_context, own));
+  add_look(txn.then, step_context.lock);
+  add_look(txn.otherwise, step_context.lock);
   return txn;
 }
 
-TxnRequest take_away(const Scene& scene, const std::vector<Entry>& holders,
+TxnRequest take_away(const StepContext& step_context, const std::vector<Entry>& holders,
                      const Taker& taker) {
   TxnRequest txn;
-  for (const auto& holder : holders) add_loser(txn, scene, holder, taker);
-  add_look(txn.then, scene.lock);
-  add_look(txn.otherwise, scene.lock);
+  for (const auto& holder : holders) add_loser(txn, step_context, holder, taker);
+  add_look(txn.then, step_context.lock);
+  add_look(txn.otherwise, step_context.lock);
   return txn;
 }
 
-TxnRequest rewrite(const Scene& scene, const Entry& own) {
+TxnRequest rewrite(const StepContext& step_context, const Entry& own) {
   TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(scene, own));
-  add_holder(txn, scene, own);
-  add_look(txn.otherwise, scene.lock);
+  txn.conditions.push_back(is_as_it_was(step_context, own));
+  add_holder(txn, step_context, own);
+  add_look(txn.otherwise, step_context.lock);
   return txn;
 }
 
-TxnRequest set_up_again(const Scene& scene, const Line& line, const Entry& own) {
+TxnRequest set_up_again(const StepContext& step_context, const LockSnapshot& snapshot,
+                        const Entry& own) {
   TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(scene, own));
-  txn.conditions.push_back(is_untouched_since(line_of(scene.lock), line.revision));
-  txn.conditions.push_back(is_untouched_since(runs_of(scene.lock), line.revision));
-  add_holder(txn, scene, own);
-  add_look(txn.otherwise, scene.lock);
+  txn.conditions.push_back(is_as_it_was(step_context, own));
+  txn.conditions.push_back(
+      is_untouched_since(queue_prefix(step_context.lock), snapshot.revision));
+  txn.conditions.push_back(
+      is_untouched_since(runs_prefix(step_context.lock), snapshot.revision));
+  add_holder(txn, step_context, own);
+  add_look(txn.otherwise, step_context.lock);
   return txn;
 }
 
-TxnRequest give_back(const Scene& scene, const Entry& own, const Ending& ending) {
+TxnRequest give_back(const StepContext& step_context, const Entry& own,
+                     const Ending& ending) {
   TxnRequest txn;
-  txn.conditions.push_back(is_as_it_was(scene, own));
+  txn.conditions.push_back(is_as_it_was(step_context, own));
   if (ending.kept_on != 0) {
     auto kept = own;
     kept.standing = Standing::ended;
     kept.lease = ending.kept_on;
-    txn.then.emplace_back(entry_put(scene, kept));
+    txn.then.emplace_back(entry_put(step_context, kept));
   } else {
-    txn.then.emplace_back(deletion(key_of(scene, own)));
+    txn.then.emplace_back(deletion(key_of(step_context, own)));
   }
-  if (own.holds()) txn.then.emplace_back(deletion(now_key(scene.lock, own.id)));
+  if (own.holds()) txn.then.emplace_back(deletion(now_key(step_context.lock, own.id)));
   if (ending.end) {
-    add_past_run(txn.then, scene, own, ended_run(own, *ending.end, scene.now),
-                 ending.end->is_shared);
+    add_past_run(txn.then, step_context, own,
+                 ended_run(own, *ending.end, step_context.now), ending.end->is_shared);
   } else if (own.holds() && !own.attached) {
-    add_past_run(txn.then, scene, own, ended_by_hand(own, scene.now), false);
+    add_past_run(txn.then, step_context, own, ended_by_hand(own, step_context.now),
+                 false);
   }
-  auto runs = all_below(runs_of(scene.lock));
+  auto runs = all_below(runs_prefix(step_context.lock));
   runs.keys_only = true;
   runs.limit = 1;
   txn.then.emplace_back(std::move(runs));
-  add_look(txn.otherwise, scene.lock);
+  add_look(txn.otherwise, step_context.lock);
   return txn;
 }
 
@@ -264,10 +276,11 @@ std::int64_t runs_kept_after(const TxnResult& given_back) {
   return range_at(given_back, given_back.results.size() - 1).count;
 }
 
-TxnRequest record_lost(const Scene& scene, const Entry& own, const RunEnd& end) {
+TxnRequest record_lost(const StepContext& step_context, const Entry& own,
+                       const RunEnd& end) {
   TxnRequest txn;
-  txn.then.emplace_back(deletion(now_key(scene.lock, own.id)));
-  add_past_run(txn.then, scene, own, ended_run(own, end, scene.now), false);
+  txn.then.emplace_back(deletion(now_key(step_context.lock, own.id)));
+  add_past_run(txn.then, step_context, own, ended_run(own, end, step_context.now), false);
   return txn;
 }
 
@@ -280,9 +293,9 @@ TxnRequest forget(const std::vector<std::string>& keys) {
   return txn;
 }
 
-TxnRequest count_refused(const Scene& scene) {
+TxnRequest count_refused(const StepContext& step_context) {
   TxnRequest txn;
-  txn.then.emplace_back(put(refused_key(scene.lock), "", scene.day_lease));
+  txn.then.emplace_back(put(refused_key(step_context.lock), "", step_context.day_lease));
   return txn;
 }
 

@@ -1,5 +1,5 @@
-// What is written into the line of a lock, each step as one transaction that is void if
-// something else has happened to what it goes by.
+// The changes to a lock, each as one transaction. It has no effect if the state that it
+// is based on has changed.
 #pragma once
 
 #include <optional>
@@ -12,66 +12,71 @@
 
 namespace dlock::etcd {
 
-// What a step is about: which lock, when by the clock of this host, and the lease of what
-// outlives the run.
-struct Scene {
+// The context of a step: the lock, the time by the clock of this host, and the lease of
+// the history.
+struct StepContext {
   LockName lock;
   WallTime now{};
   std::int64_t day_lease = 0;
 };
 
-// All of a lock, in one revision.
+// Reads everything about a lock at one revision.
 TxnRequest look_at(const LockName& lock);
 
-// Without what is kept of its runs, which takes longer to send and to read than all else.
+// The same without the records of its runs, which take longest to send and to read.
 TxnRequest glance_at(const LockName& lock);
 
-// The lock as the two results from `first` on tell of it. Throws Failure (unreachable)
-// if they are of another kind. Of a glance there is one result, and no runs.
-Line line_from(const LockName& lock, const TxnResult& result, std::size_t first = 0);
+// The snapshot in the two results from index `first` on. Throws Failure (unreachable) if
+// they are of another kind. glance_at() has only one result, and no runs.
+LockSnapshot snapshot_from(const LockName& lock, const TxnResult& result,
+                           std::size_t first = 0);
 
-// Each of the following has the lock as its results if it is void: see line_from().
+// Each of the following returns the lock in its results if it has no effect: see
+// snapshot_from().
 
-// To hold it, by a waiter that stands first of all; behind its own two results it has
-// the lock as it was left. Only where no more is to be known of the others.
-TxnRequest enter_first(const Scene& scene, const Entry& own);
+// Takes the lock for a waiter that is first in the queue. After its own two results come
+// those of the lock afterwards. Only if nothing about the other entries matters.
+TxnRequest enter_first(const StepContext& step_context, const Entry& own);
 
-// To hold it as it was decided, where `own` may be in line already (Entry::created).
-TxnRequest enter(const Scene& scene, const Line& line, const Claim& claim,
-                 const Entry& own, const Decision& decision);
+// Takes the lock as decided; `own` may already be in the queue (Entry::created).
+TxnRequest enter(const StepContext& step_context, const LockSnapshot& snapshot,
+                 const Claim& claim, const Entry& own, const Decision& decision);
 
-// To take a place in the queue. With the lock as its last two results in any case.
-TxnRequest join(const Scene& scene, const Line& line, const Claim& claim,
-                const Entry& own, const Decision& decision);
+// Enters the queue. The last two results are always the lock.
+TxnRequest join(const StepContext& step_context, const LockSnapshot& snapshot,
+                const Claim& claim, const Entry& own, const Decision& decision);
 
-// To take the lock from its holders; `taker` is told to those who can be told. With the
-// lock as its last two results in any case.
-TxnRequest take_away(const Scene& scene, const std::vector<Entry>& holders,
+// Takes the lock from its holders; those that can be notified learn `taker`. The last two
+// results are always the lock.
+TxnRequest take_away(const StepContext& step_context, const std::vector<Entry>& holders,
                      const Taker& taker);
 
-// To set a holder's entry to what it says now.
-TxnRequest rewrite(const Scene& scene, const Entry& own);
+// Updates a holder's entry.
+TxnRequest rewrite(const StepContext& step_context, const Entry& own);
 
-// To set up a lease again that has vanished.
-TxnRequest set_up_again(const Scene& scene, const Line& line, const Entry& own);
+// Sets up a vanished lease again.
+TxnRequest set_up_again(const StepContext& step_context, const LockSnapshot& snapshot,
+                        const Entry& own);
 
-// How a lease ends, if `own` is as it was.
+// How a lease ends, provided that `own` has not changed.
 struct Ending {
   std::optional<RunEnd> end;  // Claimant::release
-  std::int64_t kept_on = 0;   // the lease on which the lock is held on; 0: it is free
+  std::int64_t kept_on = 0;   // the lease that keeps the lock held; 0: the lock is free
 };
-TxnRequest give_back(const Scene& scene, const Entry& own, const Ending& ending);
+TxnRequest give_back(const StepContext& step_context, const Entry& own,
+                     const Ending& ending);
 
-// How many keys there are of the runs of the lock, by the answer to give_back().
+// The number of recorded runs of the lock, from the result of give_back().
 std::int64_t runs_kept_after(const TxnResult& given_back);
 
-// To record how a run ended whose lease had vanished.
-TxnRequest record_lost(const Scene& scene, const Entry& own, const RunEnd& end);
+// Records the end of a run whose lease had vanished.
+TxnRequest record_lost(const StepContext& step_context, const Entry& own,
+                       const RunEnd& end);
 
-// To forget what is kept under these keys.
+// Deletes these keys.
 TxnRequest forget(const std::vector<std::string>& keys);
 
-// To count a claim that was refused.
-TxnRequest count_refused(const Scene& scene);
+// Counts a refused claim.
+TxnRequest count_refused(const StepContext& step_context);
 
 }  // namespace dlock::etcd

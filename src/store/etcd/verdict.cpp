@@ -7,16 +7,16 @@
 namespace dlock::etcd {
 namespace {
 
-using Cure = Trouble::Cure;
+using Remedy = CallFailure::Remedy;
 using Kind = Failure::Kind;
 
 bool says(const Outcome& outcome, std::string_view text) {
   return outcome.message.find(text) != std::string::npos;
 }
 
-std::string told_by(const std::string& server, const Outcome& outcome) {
+std::string text_of_error(const std::string& server, const Outcome& outcome) {
   if (!outcome.message.empty()) return server + ": " + printable(outcome.message, 200);
-  return server + " answers with the gRPC status " +
+  return server + " returned gRPC status " +
          std::to_string(static_cast<int>(outcome.code));
 }
 
@@ -27,7 +27,7 @@ bool wants_login(const Outcome& outcome) {
            says(outcome, "user name is empty")));
 }
 
-// Members without a leader propose nothing, and overloaded ones refuse before they do.
+// Members without a leader propose nothing, and overloaded ones refuse before proposing.
 bool is_surely_not_executed(const Outcome& outcome) {
   return outcome.was_not_begun || says(outcome, "etcdserver: no leader") ||
          says(outcome, "etcdserver: too many requests") ||
@@ -76,40 +76,40 @@ std::optional<Result> answer_in(const Request& request, const Outcome& outcome) 
   return std::nullopt;
 }
 
-Trouble trouble_of(const Outcome& outcome, const std::string& server) {
-  const auto text = told_by(server, outcome);
+CallFailure call_failure(const Outcome& outcome, const std::string& server) {
+  const auto text = text_of_error(server, outcome);
   if (wants_login(outcome)) {
     return {Failure(Kind::rejected,
-                    text + ": it wants a login: --user with --password-file or "
+                    text + ": login required: use --user with --password-file or "
                            "DLOCK_PASSWORD, or a certificate"),
-            Cure::login, false};
+            Remedy::login, false};
   }
   if (outcome.code == Code::permission_denied) {
-    return {Failure(Kind::rejected, text), Cure::none, false};
+    return {Failure(Kind::rejected, text), Remedy::none, false};
   }
   if (outcome.code == Code::unimplemented) {
-    return {Failure(Kind::misconfigured, text + ": is it etcd 3.4 or later?"), Cure::none,
-            false};
+    return {Failure(Kind::misconfigured, text + ": is it etcd 3.4 or later?"),
+            Remedy::none, false};
   }
   return {Failure(Kind::unreachable, text),
-          may_go_better_elsewhere(outcome) ? Cure::next_member : Cure::none,
+          may_go_better_elsewhere(outcome) ? Remedy::next_member : Remedy::none,
           !is_surely_not_executed(outcome)};
 }
 
-Trouble trouble_of(const Failure& failure, bool was_sent) {
+CallFailure call_failure(const Failure& failure, bool was_sent) {
   const bool may_pass = failure.kind() == Kind::unreachable;
-  return {failure, may_pass ? Cure::next_member : Cure::none, was_sent};
+  return {failure, may_pass ? Remedy::next_member : Remedy::none, was_sent};
 }
 
-Trouble trouble_of_login(const Outcome& outcome, const std::string& server) {
-  auto trouble = trouble_of(outcome, server);
-  trouble.may_be_executed = false;  // what the login is for
-  if (outcome.code == Code::invalid_argument || trouble.cure == Cure::login) {
-    trouble.failure = Failure(
+CallFailure login_failure(const Outcome& outcome, const std::string& server) {
+  auto failed_call = call_failure(outcome, server);
+  failed_call.may_be_executed = false;  // the request that needs the login
+  if (outcome.code == Code::invalid_argument || failed_call.remedy == Remedy::login) {
+    failed_call.failure = Failure(
         Kind::rejected, server + ": login refused: " + printable(outcome.message, 200));
-    trouble.cure = Cure::none;
+    failed_call.remedy = Remedy::none;
   }
-  return trouble;
+  return failed_call;
 }
 
 }  // namespace dlock::etcd

@@ -1,4 +1,4 @@
-// What is to be made of a call that did not end well. Plain functions on values.
+// How to handle a failed call. Plain functions on values.
 #pragma once
 
 #include <optional>
@@ -10,29 +10,29 @@
 
 namespace dlock::etcd {
 
-struct Trouble {
-  enum class Cure {
-    none,         // it is the same everywhere, and now
-    login,        // with a new token
-    next_member,  // it may go better there, or here after a while
+struct CallFailure {
+  enum class Remedy {
+    none,         // a retry would fail again
+    login,        // log in again and retry
+    next_member,  // retry on the next member, or here after a pause
   };
 
   Failure failure;
-  Cure cure = Cure::none;
-  bool may_be_executed = true;  // for all that is known
+  Remedy remedy = Remedy::none;
+  bool may_be_executed = true;  // false: certainly not
 };
 
-// The answer that an error is: that a lease is there already, or is gone, or that nobody
-// has to log in. Nothing for what is no answer to the request.
+// The result for errors that answer the request: the lease exists already or is gone, or
+// no login is required. Nothing for other errors.
 std::optional<Result> answer_in(const Request& request, const Outcome& outcome);
 
 // `server` is for the message.
-Trouble trouble_of(const Outcome& outcome, const std::string& server);
+CallFailure call_failure(const Outcome& outcome, const std::string& server);
 
-// Of what went wrong before the server could say anything; `was_sent`: the request was.
-Trouble trouble_of(const Failure& failure, bool was_sent);
+// For a failure without a reply; `was_sent`: the request was sent.
+CallFailure call_failure(const Failure& failure, bool was_sent);
 
-// Of a login.
-Trouble trouble_of_login(const Outcome& outcome, const std::string& server);
+// For a failed login.
+CallFailure login_failure(const Outcome& outcome, const std::string& server);
 
 }  // namespace dlock::etcd

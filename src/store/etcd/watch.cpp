@@ -10,23 +10,24 @@ namespace {
 
 constexpr std::string_view watch_path = "/etcdserverpb.Watch/Watch";
 
-Outcome nonsense() { return {Code::internal, "a watch that is not etcd's", false}; }
+Outcome nonsense() { return {Code::internal, "not a valid etcd watch reply", false}; }
 
-// Why a watch is canceled that was not even created. A login that has lapsed is told as
-// a lack of rights, by versions before 3.5.
-Trouble refusal(const WatchAnswer& answer, const std::string& server) {
-  const bool lacks_rights = answer.reason.find("permission denied") != std::string::npos;
-  auto trouble = trouble_of(
-      Outcome{lacks_rights ? Code::permission_denied : Code::unavailable,
+// Why a watch was canceled before it was created. Versions before 3.5 report an expired
+// login as missing permissions.
+CallFailure refusal(const WatchAnswer& answer, const std::string& server) {
+  const bool lacks_permission =
+      answer.reason.find("permission denied") != std::string::npos;
+  auto failed_call = call_failure(
+      Outcome{lacks_permission ? Code::permission_denied : Code::unavailable,
               answer.reason.empty() ? "the watch was canceled" : answer.reason, true},
       server);
-  if (lacks_rights) trouble.cure = Trouble::Cure::login;
-  return trouble;
+  if (lacks_permission) failed_call.remedy = CallFailure::Remedy::login;
+  return failed_call;
 }
 
 }  // namespace
 
-// The stream, on the connection that it was begun on.
+// The stream, bound to the connection on which it was begun.
 class Watch::Feed {
  public:
   explicit Feed(Connection& connection)
@@ -36,10 +37,10 @@ class Watch::Feed {
     return connection_.is_open() && connection_.times_opened() == opened_;
   }
 
-  // Begins the stream, and returns when all watches are created.
-  asio::awaitable<std::optional<Trouble>> begin(const Cluster& cluster,
-                                                const std::vector<WatchRequest>& requests,
-                                                net::Budget& budget) {
+  // Begins the stream; returns when all watches are created.
+  asio::awaitable<std::optional<CallFailure>> begin(
+      const Cluster& cluster, const std::vector<WatchRequest>& requests,
+      net::Budget& budget) {
     auto start = cluster.start_of(watch_path, encoded(requests.front(), 1), true);
     start.is_last = false;
     call_ = connection_.begin(start);
@@ -51,9 +52,9 @@ class Watch::Feed {
       const auto bytes = co_await connection_.next_message(call_, budget);
       const auto ended = connection_.outcome(call_);
       if (!bytes && !ended) throw budget.timeout(connection_.shown());
-      if (!bytes) co_return trouble_of(*ended, connection_.shown());
+      if (!bytes) co_return call_failure(*ended, connection_.shown());
       auto answer = decoded_watch(*bytes);
-      if (!answer) co_return trouble_of(nonsense(), connection_.shown());
+      if (!answer) co_return call_failure(nonsense(), connection_.shown());
       if (answer->created) ++created;
       if (answer->created) revision_ = std::max(revision_, answer->revision);
       if (answer->canceled && answer->compact_revision == 0) {
@@ -61,7 +62,7 @@ class Watch::Feed {
       }
       take(*answer);
       if (heard_.events.size() > most_elements) {
-        co_return trouble_of(nonsense(), connection_.shown());
+        co_return call_failure(nonsense(), connection_.shown());
       }
     }
     co_return std::nullopt;
@@ -69,10 +70,10 @@ class Watch::Feed {
 
   std::int64_t revision() const { return revision_; }
 
-  asio::awaitable<Heard> next(net::Budget& budget) {
+  asio::awaitable<WatchUpdate> next(net::Budget& budget) {
     while (is_on_connection() && !has_news()) {
       const auto bytes = co_await connection_.next_message(call_, budget);
-      if (!bytes && !connection_.outcome(call_)) co_return Heard{};
+      if (!bytes && !connection_.outcome(call_)) co_return WatchUpdate{};
       const auto answer = bytes ? decoded_watch(*bytes) : std::nullopt;
       if (!answer) break;
       take(*answer);
@@ -80,32 +81,32 @@ class Watch::Feed {
     }
     if (has_news()) co_return std::exchange(heard_, {});
     drop();
-    Heard deaf;
-    deaf.kind = Heard::Kind::deaf;
+    WatchUpdate deaf;
+    deaf.kind = WatchUpdate::Kind::broken;
     co_return deaf;
   }
 
-  bool is_interrupted() const {
+  bool is_broken() const {
     return !has_news() &&
            (is_dropped_ || !is_on_connection() || connection_.outcome(call_).has_value());
   }
 
-  // The member is told when something is sent next.
+  // The member is notified with the next output.
   void drop() {
     if (is_on_connection()) connection_.drop(call_);
     is_dropped_ = true;
   }
 
  private:
-  bool has_news() const { return heard_.kind != Heard::Kind::nothing; }
+  bool has_news() const { return heard_.kind != WatchUpdate::Kind::nothing; }
 
   void take(const WatchAnswer& answer) {
     if (answer.compact_revision != 0) {
-      heard_ = {Heard::Kind::compacted, {}, answer.compact_revision};
+      heard_ = {WatchUpdate::Kind::compacted, {}, answer.compact_revision};
       return;
     }
-    if (answer.events.empty() || heard_.kind == Heard::Kind::compacted) return;
-    heard_.kind = Heard::Kind::events;
+    if (answer.events.empty() || heard_.kind == WatchUpdate::Kind::compacted) return;
+    heard_.kind = WatchUpdate::Kind::events;
     heard_.events.insert(heard_.events.end(), answer.events.begin(), answer.events.end());
     heard_.revision = std::max(heard_.revision, answer.revision);
   }
@@ -114,7 +115,7 @@ class Watch::Feed {
   std::uint64_t opened_;
   CallId call_ = 0;
   std::int64_t revision_ = 0;
-  Heard heard_;
+  WatchUpdate heard_;
   bool is_dropped_ = false;
 };
 
@@ -133,7 +134,7 @@ asio::awaitable<std::int64_t> Watch::start(std::vector<WatchRequest> requests,
     return feed_->begin(cluster, requests, budget);
   };
   try {
-    co_await cluster.persist(std::move(once), Repeat::freely, until, wakeup);
+    co_await cluster.retry_on_members(std::move(once), Repeat::freely, until, wakeup);
   } catch (const Failure&) {
     if (feed_) feed_->drop();
     throw;
@@ -141,10 +142,10 @@ asio::awaitable<std::int64_t> Watch::start(std::vector<WatchRequest> requests,
   co_return feed_->revision();
 }
 
-asio::awaitable<Heard> Watch::next(Clock::time_point until, Wakeup& wakeup) {
-  Heard heard;
-  heard.kind = Heard::Kind::deaf;
-  if (!feed_ || feed_->is_interrupted()) co_return heard;
+asio::awaitable<WatchUpdate> Watch::next(Clock::time_point until, Wakeup& wakeup) {
+  WatchUpdate heard;
+  heard.kind = WatchUpdate::Kind::broken;
+  if (!feed_ || feed_->is_broken()) co_return heard;
   net::Budget budget(until, wakeup, calls_.name());
   std::optional<Failure> failure;
   try {
@@ -158,6 +159,6 @@ asio::awaitable<Heard> Watch::next(Clock::time_point until, Wakeup& wakeup) {
   co_return heard;
 }
 
-bool Watch::is_interrupted() const { return !feed_ || feed_->is_interrupted(); }
+bool Watch::is_broken() const { return !feed_ || feed_->is_broken(); }
 
 }  // namespace dlock::etcd

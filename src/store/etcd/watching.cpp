@@ -1,5 +1,5 @@
-// EtcdInspector::watch(): what happens to the keys of a namespace, told as what happens
-// to its locks.
+// EtcdInspector::watch(): turns changes to the keys of a namespace into events of its
+// locks.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -7,13 +7,13 @@
 #include "lock/keep_watching.hpp"
 #include "store/etcd/etcd_inspector.hpp"
 #include "store/etcd/keys.hpp"
-#include "store/etcd/line_events.hpp"
 #include "store/etcd/name_space.hpp"
+#include "store/etcd/snapshot_events.hpp"
 
 namespace dlock::etcd {
 namespace {
 
-// A member that says nothing may be one that has stopped: it is asked something.
+// After this time without events the member is queried: it may have stopped.
 constexpr milliseconds ask_every{5'000};
 
 class Watching final : public WatchSession {
@@ -24,13 +24,13 @@ class Watching final : public WatchSession {
         watched_(watched),
         wakeup_(wakeup) {}
 
-  // All of the namespace, so that what one revision has done is heard at once.
+  // The whole namespace, so that all changes of a revision arrive together.
   asio::awaitable<void> begin() override {
     const auto until = calls_.budget_end();
     auto found = co_await read_name_space(calls_, watched_.name_space, until, wakeup_);
-    lines_ = std::move(found.lines);
+    lines_ = std::move(found.snapshots);
     WatchRequest request;
-    request.key = all_of(watched_.name_space);
+    request.key = namespace_prefix(watched_.name_space);
     request.range_end = end_of_prefix(request.key);
     request.start_revision = found.revision + 1;
     std::vector<WatchRequest> requests{request};
@@ -40,10 +40,10 @@ class Watching final : public WatchSession {
   asio::awaitable<void> go_on(EventSink& sink) override {
     const auto heard = co_await watch_.next(later(Clock::now(), ask_every), wakeup_);
     switch (heard.kind) {
-      case Heard::Kind::events: tell(heard.events, sink); break;
-      case Heard::Kind::nothing: co_await ask_anything(); break;
-      case Heard::Kind::compacted:
-      case Heard::Kind::deaf:
+      case WatchUpdate::Kind::events: tell(heard.events, sink); break;
+      case WatchUpdate::Kind::nothing: co_await ask_anything(); break;
+      case WatchUpdate::Kind::compacted:
+      case WatchUpdate::Kind::broken:
         throw Failure(Failure::Kind::unreachable,
                       calls_.name() + ": the connection is closed");
     }
@@ -52,12 +52,12 @@ class Watching final : public WatchSession {
  private:
   asio::awaitable<void> ask_anything() {
     RangeRequest request;
-    request.key = all_of(watched_.name_space);
+    request.key = namespace_prefix(watched_.name_space);
     request.keys_only = true;
     co_await calls_.range(request, calls_.budget_end(), wakeup_);
   }
 
-  // Revision by revision, of which each is one step of somebody.
+  // Revision by revision; each is one step of one client.
   void tell(const std::vector<Event>& events, EventSink& sink) {
     for (auto next = events.begin(); next != events.end();) {
       const auto revision = next->pair.mod_revision;
@@ -77,23 +77,24 @@ class Watching final : public WatchSession {
   void tell_of(const LockName& lock, const std::vector<const Event*>& changes,
                EventSink& sink) {
     if (!watched_.covers(lock)) return;
-    auto& line = lines_[lock.name];
-    const auto before = line;
-    Aside aside;
-    for (const auto* change : changes) apply(*change, lock, line, aside);
-    for (const auto& event : events_between(before, line, aside, lock, wall_now())) {
+    auto& snapshot = lines_[lock.name];
+    const auto before = snapshot;
+    RunChanges aside;
+    for (const auto* change : changes) apply(*change, lock, snapshot, aside);
+    for (const auto& event : events_between(before, snapshot, aside, lock, wall_now())) {
       sink.happened(event);
     }
-    if (line.entries.empty()) lines_.erase(lock.name);
+    if (snapshot.entries.empty()) lines_.erase(lock.name);
   }
 
-  static void apply(const Event& change, const LockName& lock, Line& line, Aside& aside) {
+  static void apply(const Event& change, const LockName& lock, LockSnapshot& snapshot,
+                    RunChanges& aside) {
     const auto parts = parts_of(change.pair.key, lock.name_space);
     const bool is_put = change.kind == Event::Kind::put;
-    if (!parts->in_line) {
+    if (!parts->in_queue) {
       const std::string_view open = "now/";
       if (is_put) {
-        auto runs = runs_from({change.pair}, runs_of(lock));
+        auto runs = runs_from({change.pair}, runs_prefix(lock));
         for (auto& run : runs.past) aside.ended.push_back(std::move(run));
         for (auto& [id, taker] : runs.taken) aside.taken.emplace(id, std::move(taker));
       } else if (parts->rest.starts_with(open)) {
@@ -101,21 +102,21 @@ class Watching final : public WatchSession {
       }
       return;
     }
-    std::erase_if(line.entries,
+    std::erase_if(snapshot.entries,
                   [&](const Entry& entry) { return entry.id == parts->rest; });
     if (!is_put) return;
-    auto entry = entry_from(change.pair, line_of(lock));
+    auto entry = entry_from(change.pair, queue_prefix(lock));
     const auto behind =
-        std::find_if(line.entries.begin(), line.entries.end(),
+        std::find_if(snapshot.entries.begin(), snapshot.entries.end(),
                      [&](const Entry& other) { return other.created > entry.created; });
-    line.entries.insert(behind, std::move(entry));
+    snapshot.entries.insert(behind, std::move(entry));
   }
 
   Calls calls_;
   Watch watch_;
   const dlock::Watched& watched_;
   Wakeup& wakeup_;
-  std::map<std::string, Line> lines_;
+  std::map<std::string, LockSnapshot> lines_;
 };
 
 }  // namespace

@@ -20,22 +20,22 @@ namespace {
 
 constexpr std::string_view first_word = "dlock-value-1";
 
-// Longer than any first line: two names of 255 bytes, percent-encoded, and some numbers.
+// Longer than any header line: two names of 255 bytes, percent-encoded, and some numbers.
 constexpr std::size_t longest_line = 2048;
 
-// As for --max-size; no file of dlock's is larger.
+// The limit of --max-size; dlock writes no larger file.
 constexpr off_t largest_file = (off_t{512} << 20) + off_t{longest_line};
 
 constexpr std::string_view draft_prefix = "new-";
 
-// Nobody writes at one for that long.
+// No process writes to a draft for this long.
 constexpr std::time_t draft_abandoned_after = 3600;
 
 std::string sum_of(std::string_view line, std::string_view bytes) {
   return checksum_text(checksum(bytes, checksum(line)));
 }
 
-// All of the line but its checksum.
+// The header line without its checksum.
 std::string line_without_sum(const ValueHead& head) {
   std::string line(first_word);
   line += ' ' + head.boot;
@@ -53,7 +53,7 @@ bool read_number(std::string_view text, Number& number) {
   return error == std::errc() && end == last;
 }
 
-// The first line, with its end; empty if there is none.
+// The first line with its line break; empty if there is none.
 std::string_view first_line(std::string_view text) {
   const auto end = text.substr(0, longest_line).find('\n');
   return end == std::string_view::npos ? "" : text.substr(0, end + 1);
@@ -63,7 +63,7 @@ std::string file_of(const LockName& name) {
   return checksum_text(checksum(name.name_space + '\0' + name.name));
 }
 
-// As much of the file as there is, up to `most` bytes.
+// The file's contents, up to `most` bytes.
 std::string contents_of(int fd, std::size_t most) {
   std::string text(most, '\0');
   std::size_t size = 0;
@@ -145,14 +145,14 @@ ValueLookup value_from(std::string text, const LockName& name, const std::string
   return found;
 }
 
-// A file of the cache whose first line is sound and says how long it is.
+// An open cache file whose header line is valid.
 struct CacheFiles::Opened {
   Fd file;
   ValueHead head;
   struct stat status {};
 };
 
-// Nothing if there is no such file, or `damage` says what is wrong with it.
+// Nothing if the file does not exist, or is damaged; then `damage` says how.
 std::optional<CacheFiles::Opened> CacheFiles::opened(const Directory& folder,
                                                      const std::string& file,
                                                      std::string& damage) {
@@ -161,10 +161,10 @@ std::optional<CacheFiles::Opened> CacheFiles::opened(const Directory& folder,
   const auto path = printable(folder.path_of(file));
   if (::fstat(opened.file.get(), &opened.status) != 0 ||
       opened.status.st_size > largest_file) {
-    damage = path + " is no file of dlock's";
+    damage = path + " is not a dlock file";
     return std::nullopt;
   }
-  // Before room is made for what somebody says is there.
+  // Before memory is allocated for the size that the header claims.
   const auto start = contents_of(opened.file.get(), longest_line);
   auto head = value_head_from(start);
   const auto size = static_cast<std::uint64_t>(opened.status.st_size);
@@ -214,7 +214,8 @@ ValueLook CacheFiles::look(const LockName& name) const {
     const auto until = [&](Clock::time_point moment) {
       return std::chrono::ceil<milliseconds>(std::max(moment, now) - now);
     };
-    // The file's own time, which a clock that is set makes wrong: it is for people.
+    // The file's modification time, which is wrong if the clock was set: only for
+    // display.
     const auto& written = file->status.st_mtim;
     const auto age = wall_now() - std::chrono::seconds(written.tv_sec) -
                      std::chrono::floor<WallTime>(nanoseconds(written.tv_nsec));
@@ -233,7 +234,7 @@ CacheFiles::Draft CacheFiles::write(const LockName& name, std::string_view bytes
   const auto file = file_of(name);
   Draft draft(*folder_of(file, Directory::Missing::create));
   draft.name_ = file;
-  // First, for it may be what is needed.
+  // First: the space of the old files may be needed.
   draft.leftovers_ = leftovers_in(draft.folder_);
 
   const auto now = Clock::now();
@@ -260,7 +261,7 @@ void CacheFiles::Draft::put_in_place() {
     struct stat status {};
     const bool is_there =
         ::fstatat(folder_.fd(), leftover.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
-    // Not what somebody has put in its place since.
+    // Unless another process has replaced it since.
     if (is_there && status.st_ino == leftover.inode) {
       ::unlinkat(folder_.fd(), leftover.name.c_str(), 0);
     }
@@ -285,15 +286,15 @@ void CacheFiles::forget(const LockName& name) const {
   }
 }
 
-// The directory of a file; nothing if there is none. There are 256 of them, so that each
-// is small enough to be gone through by whoever writes to it.
+// The directory of a file; nothing if it does not exist. There are 256 of them, so that
+// each is small enough to be scanned at every write.
 std::optional<Directory> CacheFiles::folder_of(const std::string& file,
                                                Directory::Missing missing) const {
   const auto cache = directory_.folder("cache", missing);
   return cache ? cache->folder(file.substr(file.size() - 2), missing) : std::nullopt;
 }
 
-// Values whose time is over, those of earlier boots, and what a killed dlock has left.
+// Expired values, values of earlier boots, and drafts of killed dlock processes.
 std::vector<CacheFiles::Draft::Leftover> CacheFiles::leftovers_in(
     const Directory& folder) {
   std::vector<Draft::Leftover> leftovers;

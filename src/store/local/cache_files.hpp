@@ -1,7 +1,7 @@
-// Cached values of a local store: a file each, below its directory `cache`.
+// Cached values of a local store, one file each, in its directory `cache`.
 //
-// A file is a line that says what it is, and then the value. It is written beside its
-// place and renamed into it, and not synced: values end with the boot they are from.
+// A file is a header line and then the value. It is written under a temporary name and
+// renamed into place, but not synced: values do not outlive the boot they were stored in.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@
 
 namespace dlock::local {
 
-// What the first line says.
+// The contents of the header line.
 struct ValueHead {
   std::string boot;  // own_epoch(), for the two moments
   Clock::time_point fresh_until;
@@ -28,15 +28,15 @@ struct ValueHead {
   std::size_t size = 0;
 };
 
-// The line, with a checksum over itself and `bytes` at its end.
+// The header line, which ends with a checksum of itself and `bytes`.
 std::string value_line(const ValueHead& head, std::string_view bytes);
 
-// The head of a file that begins with `text`, whatever its checksum says; nothing if that
-// is no such line.
+// The header of a file that begins with `text`; the checksum is not verified. Nothing if
+// that is not a header line.
 std::optional<ValueHead> value_head_from(std::string_view text);
 
-// The value in a file, for this name at this moment. Damage is said without the file's
-// name.
+// The value in a file, for this name at this moment. A report of damage does not contain
+// the file's name.
 ValueLookup value_from(std::string text, const LockName& name, const std::string& boot,
                        Clock::time_point now);
 
@@ -44,8 +44,8 @@ class CacheFiles {
  public:
   explicit CacheFiles(const Directory& directory) : directory_(directory) {}
 
-  // A value that is written, and seen by nobody until it is in its place. Removed with
-  // this object if it never gets there.
+  // A value that is written but not visible until it is put in place. The destructor
+  // removes it if it never was.
   class Draft {
    public:
     Draft(Draft&& other) noexcept;
@@ -54,9 +54,8 @@ class CacheFiles {
     Draft& operator=(const Draft&) = delete;
     ~Draft();
 
-    // Puts the value in the place of what is there, and removes what else in its
-    // directory is of no use any more. One at a time: the caller sees to that. Throws
-    // Failure, and then nothing has changed.
+    // Replaces the value in place, and removes obsolete files from its directory. The
+    // caller holds the mutex of the lock. Throws Failure; then nothing has changed.
     void put_in_place();
 
    private:
@@ -73,16 +72,16 @@ class CacheFiles {
     std::vector<Leftover> leftovers_;
   };
 
-  // Throws Failure where something stands in the way; damage of the file is said.
+  // Throws Failure if the file cannot be read; a damaged file is reported in the result.
   ValueLookup get(const LockName& name) const;
 
-  // The same, without the bytes, whose checksum is not looked at.
+  // The same without the bytes, whose checksum is not verified.
   ValueLook look(const LockName& name) const;
 
-  // Throws Failure: the disk is full, say. Nothing is left of it then.
+  // Throws Failure, for example if the disk is full; then no file is left.
   Draft write(const LockName& name, std::string_view bytes, Lifetime lifetime) const;
 
-  // There is no file for this name afterwards. Throws Failure.
+  // Removes the file for this name, if there is one. Throws Failure.
   void forget(const LockName& name) const;
 
  private:

@@ -17,8 +17,8 @@
 namespace dlock::local {
 namespace {
 
-// What errno means for the directory. `ours`: nobody has named it, and the user may not
-// be one who can have it, such as a web server's, whose home is root's.
+// The Failure for an errno. `ours`: it is the default directory, which a service account
+// may not be able to create, for example a web server's whose home belongs to root.
 Failure cannot(const char* verb, const std::string& path, bool ours) {
   auto failure = failure_of(
       errno, "cannot " + std::string(verb) + " the directory " + printable(path));
@@ -31,7 +31,7 @@ Failure cannot(const char* verb, const std::string& path, bool ours) {
 
 void make_directory(const std::string& path, bool ours) {
   if (::mkdir(path.c_str(), 0700) == 0) {
-    // The caller's umask may have taken even our own rights away.
+    // The caller's umask may have removed even the owner's permissions.
     ::chmod(path.c_str(), 0700);
   } else if (errno != EEXIST) {
     throw cannot("create", path, ours);
@@ -47,30 +47,29 @@ void make_parents(const std::string& path) {
   }
 }
 
-// Who may have made what is in it. Throws Failure if it cannot be used.
+// Its ownership. Throws Failure if it is not safe to use.
 Ownership checked(const std::string& path, const struct stat& status, bool ours) {
   const auto refuse = [&](const std::string& why) {
     throw Failure(Failure::Kind::rejected,
                   "the directory " + printable(path) + " is not safe to use: " + why);
   };
   const auto me = ::geteuid();
-  if ((status.st_mode & S_IWOTH) != 0) refuse("everybody may write to it");
+  if ((status.st_mode & S_IWOTH) != 0) refuse("everyone can write to it");
   const bool group_writes = (status.st_mode & S_IWGRP) != 0;
-  // A shared directory is one that somebody set up as such, so that what is made in it
-  // belongs to its group.
+  // A shared directory is setgid, so that files created in it belong to its group.
   const bool shared = group_writes && (status.st_mode & S_ISGID) != 0;
   if (ours && status.st_uid != me) {
     refuse("it belongs to " + user_name(status.st_uid));
   }
-  // Its owner may do in it what it likes, whatever the group may.
+  // The owner can change anything in it, so it must be trusted.
   if (status.st_uid != me && status.st_uid != 0) {
     refuse("it belongs to " + user_name(status.st_uid) +
-           (shared ? ", and only root can set one up for several users" : ""));
+           (shared ? ", and only root can set up a shared one" : ""));
   }
   return {shared, me, status.st_uid, status.st_gid};
 }
 
-// What is made while this lives has exactly the mode that is asked for, at every moment.
+// While this exists, files are created with exactly the requested mode (umask 0).
 class NoUmask {
  public:
   NoUmask() : before_(::umask(0)) {}
@@ -144,7 +143,7 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
   if (!fd) {
     if (errno == ELOOP || errno == ENOTDIR) {
       throw Failure(Failure::Kind::misconfigured,
-                    printable(path) + " is not a directory (nor may it be a link)");
+                    printable(path) + " is not a directory (a link is not allowed)");
     }
     throw cannot("open", path, ours);
   }
@@ -158,8 +157,8 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
       is_network_file_system(static_cast<unsigned long>(file_system.f_type))) {
     throw Failure(Failure::Kind::misconfigured,
                   "the directory " + printable(path) +
-                      " is on a network file system, where locks prove nothing; use a "
-                      "local one, or a server as store");
+                      " is on a network file system, where locks are not reliable; use "
+                      "a local directory or a server");
   }
   return Directory(std::move(fd), path, identity_of(status), ownership);
 }
@@ -195,7 +194,7 @@ bool Directory::is_made_by_dlock(const struct stat& status) const {
 
 std::vector<std::string> Directory::names() const {
   std::vector<std::string> names;
-  // A description of its own, for the place in the list belongs to that.
+  // A separate file description, because it contains the position in the list.
   Fd again(::openat(fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   DIR* entries = again ? ::fdopendir(again.get()) : nullptr;
   if (entries == nullptr) return names;
@@ -232,11 +231,11 @@ std::optional<Directory> Directory::folder(const std::string& name,
   if (::fstat(folder.get(), &status) != 0) {
     throw failure_of(errno, "cannot examine " + printable(path_of(name)));
   }
-  if (!is_made_by_dlock(status)) refuse(" has another owner or mode than dlock gives it");
+  if (!is_made_by_dlock(status)) refuse(" has an owner or mode that dlock did not set");
   return Directory(std::move(folder), path_of(name), identity_of(status), ownership_);
 }
 
-// O_NONBLOCK: a FIFO that somebody put there must not hold us up.
+// O_NONBLOCK: a FIFO in its place must not block us.
 constexpr int safely = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 Fd Directory::open_file(const std::string& name, int flags, bool create,
@@ -248,14 +247,15 @@ Fd Directory::open_file(const std::string& name, int flags, bool create,
     file =
         Fd(::openat(fd(), name.c_str(), flags | safely | O_CREAT | O_EXCL, file_mode()));
     if (!file && errno == EEXIST) {
-      file = Fd(::openat(fd(), name.c_str(), flags | safely));  // somebody was quicker
+      file =
+          Fd(::openat(fd(), name.c_str(), flags | safely));  // another process was faster
     }
   }
   if (!file) {
     if (errno == ELOOP || errno == EISDIR || errno == ENXIO) {
       throw Failure(
           Failure::Kind::misconfigured,
-          printable(path_of(name)) + " is not a plain file; dlock will not touch it");
+          printable(path_of(name)) + " is not a regular file; dlock will not touch it");
     }
     throw failure_of(errno, "cannot open " + printable(path_of(name)));
   }
@@ -281,9 +281,9 @@ void Directory::check_file(const struct stat& status, const std::string& name) c
                   printable(path_of(name)) + why + "; dlock will not touch it");
   };
   if (!S_ISREG(status.st_mode) || status.st_nlink > 1) {
-    refuse(" is not a plain file with one name");
+    refuse(" is not a regular file with a single link");
   }
-  if (!is_made_by_dlock(status)) refuse(" has another owner or mode than dlock gives it");
+  if (!is_made_by_dlock(status)) refuse(" has an owner or mode that dlock did not set");
 }
 
 }  // namespace dlock::local

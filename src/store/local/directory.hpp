@@ -1,4 +1,4 @@
-// The directory of a local store: where it is, and whether it can be trusted.
+// The directory of a local store: where it is, and whether it is safe to use.
 #pragma once
 
 #include <sys/stat.h>
@@ -12,7 +12,8 @@
 
 namespace dlock::local {
 
-// What the environment says about where things go; a value, so that tests can say it.
+// The part of the environment that decides where files go; a value, so that tests can set
+// it.
 struct Surroundings {
   uid_t uid = 0;
   std::string home;            // $HOME, or the account's; empty if there is none
@@ -22,15 +23,15 @@ struct Surroundings {
 Surroundings surroundings();
 
 // Root: /var/lib/dlock. Others: $XDG_STATE_HOME/dlock if that is an absolute path, else
-// ~/.local/state/dlock. Never /tmp, where anybody could have been first. Nothing if
+// ~/.local/state/dlock. Never /tmp, where anyone could have created it first. Nothing if
 // there is no home directory.
 std::optional<std::string> default_directory(const Surroundings& surroundings);
 
-// Whether locks on such a file system (statfs(2)) reach other machines, do nothing, or
-// depend on a server: the kernel's word is then no proof of life.
+// Whether locks on a file system of this type (statfs(2)) reach other machines, have no
+// effect, or depend on a server. Then they do not prove that a process is alive.
 bool is_network_file_system(unsigned long type);
 
-// Who may have made what is in a directory.
+// Who may have created the files in a directory.
 struct Ownership {
   bool shared = false;  // set up for a group: setgid, and the group may write
   uid_t caller = 0;     // who runs this
@@ -38,7 +39,7 @@ struct Ownership {
   gid_t group = 0;
 };
 
-// Which file something is, whatever its name is by now.
+// Identifies a file even if it has been renamed.
 struct FileIdentity {
   dev_t device = 0;
   ino_t number = 0;
@@ -48,22 +49,23 @@ struct FileIdentity {
 
 FileIdentity identity_of(const struct stat& status);
 
-// Whether `name`, relative to the descriptor of a directory, is that very file, and no
-// link to it. That it could not be examined once is no proof that it is not there.
+// Whether `name`, relative to a directory's descriptor, is that file itself and not a
+// link to it. Tries twice: a single failure to examine it does not prove that it is gone.
 bool leads_to(int directory, const char* name, const FileIdentity& identity);
 
-// A directory that was opened and found to be safe, or a folder in one. Whoever may write
-// to it can lie about the locks, and must gain nothing else: everything in it is opened
-// relative to its descriptor, follows no links, and is refused unless it is what dlock
-// itself would have made there.
+// A directory that was opened and found safe, or a folder in one. Users who may write to
+// it can forge the state of locks, and must gain nothing else: every file in it is opened
+// relative to its descriptor, without following links, and refused unless it has the
+// owner, type and mode that dlock itself would have given it.
 class Directory {
  public:
   enum class Missing { create, accept };
 
-  // Opens `path`, creating it with mode 0700 (`ours`: and its parents; it must then
-  // belong to this user). Nothing if it does not exist and `missing` accepts that.
-  // Throws Failure: `rejected` if it is somebody else's or open to all, or not to us;
-  // `misconfigured` if it is no directory, a link, or on a network file system.
+  // Opens `path`, creating it with mode 0700 (`ours`: also its parents, and it must
+  // belong to this user). Nothing if it does not exist and `missing` accepts that. Throws
+  // Failure: `rejected` if it belongs to another user, is writable for everyone, or not
+  // accessible to us; `misconfigured` if it is not a directory, is a link, or is on a
+  // network file system.
   static std::optional<Directory> open(const std::string& path, bool ours,
                                        Missing missing);
 
@@ -71,8 +73,8 @@ class Directory {
   const std::string& path() const { return path_; }
   std::string path_of(const std::string& name) const { return path_ + "/" + name; }
 
-  // A path to `name` in this very directory, whatever its own path leads to by now; and
-  // a short one, as the addresses of sockets have to be.
+  // A path to `name` in this directory even if the directory has been renamed; short, as
+  // socket addresses have to be.
   std::string pinned(const std::string& name) const;
 
   // Whether `path` still leads to this directory.
@@ -81,25 +83,25 @@ class Directory {
   // 0600, or 0660 where the directory is shared within a group.
   mode_t file_mode() const { return ownership_.shared ? 0660 : 0600; }
 
-  // The names in it, without . and .. in any order; as far as it can be read.
+  // The names in it except . and .. in any order; those that could be read.
   std::vector<std::string> names() const;
 
   // The folder `name` in it, which has the same ownership. Throws Failure.
   std::optional<Directory> folder(const std::string& name, Missing missing) const;
 
-  // Opens the file `name`, creating it if `create`; an invalid Fd if it does not exist
-  // and is not to be created. Throws Failure: `misconfigured` for what is no plain file
-  // of one name, or was not made by somebody who may (see is_made_by_dlock). What
-  // fstat(2) says of it goes to `status`, if that is wanted.
+  // Opens the file `name`, creating it if `create`; returns an invalid Fd if it does not
+  // exist and `create` is false. Throws Failure: `misconfigured` if it is not a regular
+  // file with a single link, or not as dlock creates files (is_made_by_dlock). Stores the
+  // result of fstat(2) in `status` unless that is null.
   Fd open_file(const std::string& name, int flags, bool create,
                struct stat* status = nullptr) const;
 
-  // Makes the file `name`. Throws Failure if there is one.
+  // Creates the file `name`. Throws Failure if it exists.
   Fd create_file(const std::string& name, int flags) const;
 
-  // Whether a file, folder or socket of this status is as dlock makes them here: its
-  // owner's or the caller's own and writable for nobody else, or, where the directory is
-  // shared, its group's and writable for that.
+  // Whether a file, folder or socket with this status is as dlock creates them here:
+  // owned by the directory's owner or the caller and writable for no one else, or, in a
+  // shared directory, of its group and writable for that.
   bool is_made_by_dlock(const struct stat& status) const;
 
  private:

@@ -86,17 +86,18 @@ std::optional<Event> event_from(std::string_view line) {
   return event;
 }
 
-void publish(const Directory& directory, Gate& gate, const std::vector<Event>& events) {
+void publish(const Directory& directory, SessionsFile& sessions,
+             const std::vector<Event>& events) {
   if (events.empty()) return;
   std::string lines;
   for (const auto& event : events) lines += line_of(event);
-  // For as long as somebody else writes; without it two could replace the file at once,
-  // and those who watch would be told that they missed something.
+  // Waits while another process writes. Without this two could replace the file at the
+  // same time, and watchers would miss events.
   constexpr int most_tries = 20;
-  bool is_ours = gate.try_lock(events_gate);
+  bool is_ours = sessions.try_lock(events_mutex);
   for (int tries = 1; !is_ours && tries < most_tries; ++tries) {
     ::usleep(1000);
-    is_ours = gate.try_lock(events_gate);
+    is_ours = sessions.try_lock(events_mutex);
   }
   try {
     Fd file = directory.open_file(events_file, O_WRONLY | O_APPEND, true);
@@ -108,9 +109,9 @@ void publish(const Directory& directory, Gate& gate, const std::vector<Event>& e
     }
     write_all(file.get(), lines);
   } catch (const Failure&) {
-    // That it cannot (a full disk) must not keep a lock from being granted or given back.
+    // A failure (a full disk) must not prevent a grant or a release.
   }
-  if (is_ours) gate.unlock(events_gate);
+  if (is_ours) sessions.unlock(events_mutex);
 }
 
 EventReader::EventReader(const Directory& directory)
@@ -123,7 +124,7 @@ std::optional<std::vector<Event>> EventReader::read() {
   struct stat own {};
   struct stat named {};
   ::fstat(file_.get(), &own);
-  // Before reading: what is not in this file by then is in the next one.
+  // Before reading: later events are in the next file.
   const auto is_named = [&](const char* name) {
     return ::fstatat(directory_.fd(), name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
            is_same_file(own, named);
@@ -151,7 +152,7 @@ bool EventReader::read_lines(std::vector<Event>& events) {
     at_ += size;
     read += size;
     rest_.append(buffer, static_cast<std::size_t>(size));
-    // More than dlock leaves in the file: somebody else has put it there.
+    // More than dlock leaves in the file: another program wrote it.
     if (read > 2 * longest_file_of_events) return false;
   }
   for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) {

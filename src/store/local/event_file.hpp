@@ -1,9 +1,9 @@
-// Where it is told what happens to locks, for those who watch a local store.
+// The file of events, for those who watch a local store (dlock watch).
 //
-// Nobody keeps a list of who watches: each has a byte of the file `sessions` locked, so
-// whoever changes a lock asks the kernel whether anybody does, and only then adds lines
-// to the file `events`. That is done under the gate of the lock, so those of one lock are
-// in the order of its changes.
+// There is no list of watchers: each one locks a byte of the file `sessions`. A process
+// that changes a lock asks the kernel whether any such byte is locked, and only then
+// appends lines to the file `events`. It holds the mutex of the lock meanwhile, so the
+// events of one lock are in the order of its changes.
 #pragma once
 
 #include <optional>
@@ -19,25 +19,26 @@
 
 namespace dlock::local {
 
-// A line of the file, and back; nothing for what is none.
+// An event as a line of the file, and back; nothing if the line is not an event.
 std::string line_of(const Event& event);
 std::optional<Event> event_from(std::string_view line);
 
-// Adds lines to the file, and keeps it bounded: under the gate of their lock. That it
-// cannot is no failure.
-void publish(const Directory& directory, Gate& gate, const std::vector<Event>& events);
+// Appends lines to the file and keeps its size bounded. The caller holds the mutex of the
+// lock. A failure to write is ignored.
+void publish(const Directory& directory, SessionsFile& sessions,
+             const std::vector<Event>& events);
 
-// Reads the file from its present end on.
+// Reads what is appended to the file after the reader was created.
 class EventReader {
  public:
   // Creates the file if there is none. Throws Failure.
   explicit EventReader(const Directory& directory);
 
-  // What has been added since. Nothing if that cannot be known any more: the file was
-  // replaced more than once, or removed.
+  // The events appended since the last call. Nothing if events may have been missed: the
+  // file was replaced more than once, or removed.
   std::optional<std::vector<Event>> read();
 
-  // Whether the last read() went over to another file.
+  // Whether the last read() switched to a new file.
   bool was_replaced() const { return was_replaced_; }
 
  private:
@@ -47,7 +48,7 @@ class EventReader {
   Fd file_;
   off_t at_ = 0;
   bool was_replaced_ = false;
-  std::string rest_;  // of a line whose end has not come yet
+  std::string rest_;  // the beginning of an incomplete line
 };
 
 constexpr const char* events_file = "events";

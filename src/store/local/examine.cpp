@@ -33,7 +33,7 @@ struct KnownFileSystem {
   bool forgets;
 };
 
-// Those that are common; see statfs(2).
+// The common types; see statfs(2).
 constexpr KnownFileSystem file_systems[] = {
     {0xEF53, "ext4", false},      {0x58465342, "xfs", false},
     {0x9123683E, "btrfs", false}, {0x2FC12FC1, "zfs", false},
@@ -88,10 +88,10 @@ void look_at_what_is_there(Facts& facts) {
   }
 }
 
-// Whether a file of the state folder is what its name says. Throws Failure if it is not.
+// Checks that a file of the state folder matches its name. Throws Failure if not.
 void check(const Directory& folder, const std::string& file, Kept kept) {
   const RecordFile record(folder, file, RecordFile::Access::read);
-  if (!record.exists()) return;  // dropped just now
+  if (!record.exists()) return;  // removed just now
   const auto named = named_in(record.payload());
   const bool is_sound = named && key_of(named->name, kept).file == file &&
                         (kept == Kept::lock ? decoded(named->value).has_value()
@@ -118,13 +118,13 @@ void look_at_state(const Directory& directory, Facts& facts) {
   }
 }
 
-// Whether the mutex that all need once after a boot can be had.
+// Whether the mutex is available that every process needs once after boot.
 void look_at_gate(const Directory& directory, milliseconds timeout, Facts& facts) {
-  Gate gate(directory, true);
+  SessionsFile sessions(directory, true);
   const auto start = Clock::now();
-  while (!gate.try_lock(setup_gate)) {
+  while (!sessions.try_lock(setup_mutex)) {
     if (Clock::now() - start >= timeout) {
-      facts.busy = gate_shut(gate, setup_gate, timeout).what();
+      facts.busy = mutex_unavailable(sessions, setup_mutex, timeout).what();
       return;
     }
     constexpr useconds_t pause = 1000;
@@ -141,7 +141,7 @@ void look_at_fences(const Directory& directory, Facts& facts) {
   }
 }
 
-// Whether it may be in use: what is written to it takes no longer.
+// Whether a draft may still be in use: writing one takes no longer.
 bool is_young(const Directory& directory, const std::string& name) {
   constexpr std::int64_t seconds = 60;
   struct stat status {};
@@ -151,13 +151,13 @@ bool is_young(const Directory& directory, const std::string& name) {
 
 void look_at_files(const Directory& directory, Facts& facts) {
   const auto current = state_folder_name();
-  const Gate gate(directory, false);
+  const SessionsFile sessions(directory, false);
   for (const auto& name : directory.names()) {
     if (const auto session = session_of_wake_socket(name)) {
-      const bool lives = gate.exists() && gate.is_locked(*session);
+      const bool lives = sessions.exists() && sessions.is_locked(*session);
       if (!lives) facts.abandoned.push_back(name);
     } else if (is_state_folder_name(name) && !name.starts_with(current)) {
-      // They go when the folder of this boot is made.
+      // They are removed when the folder of this boot is created.
       (facts.has_state ? facts.stale : facts.abandoned).push_back(name);
     } else if (name.ends_with(".new") && !is_young(directory, name)) {
       facts.abandoned.push_back(name);
@@ -193,7 +193,7 @@ Facts facts_of(const std::string& path, milliseconds timeout) {
     look_at_fences(*directory, facts);
     look_at_files(*directory, facts);
   } catch (const Failure& failure) {
-    // What is short is short for doctor, and says nothing of the directory.
+    // A shortage in this process says nothing about the directory.
     if (failure.kind() == Failure::Kind::exhausted) throw;
     facts.unusable = failure.what();
   }

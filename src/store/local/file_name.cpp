@@ -17,7 +17,7 @@ std::string_view ending(Kept kept) { return kept == Kept::lock ? ".lock" : ".lim
 
 FileKey key_of(const LockName& name, Kept kept) {
   std::string text(ending(kept));
-  text += '\0';  // which names do not have
+  text += '\0';  // never part of a name
   text += name.name_space;
   text += '\0';
   text += name.name;
@@ -27,9 +27,9 @@ FileKey key_of(const LockName& name, Kept kept) {
   FileKey key;
   key.file = hex;
   key.file += ending(kept);
-  // Two that share a byte by chance wait for each other, and nothing worse.
+  // Two locks that share a byte by chance only wait for each other.
   constexpr std::uint64_t first = std::uint64_t{1} << 62;
-  key.gate = static_cast<GateByte>(first + hash.low64 % (first - 1));
+  key.mutex = static_cast<MutexByte>(first + hash.low64 % (first - 1));
   return key;
 }
 

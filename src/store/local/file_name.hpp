@@ -1,4 +1,4 @@
-// Which file has the state of a lock or of a limit, and which byte is its mutex.
+// Which file holds the state of a lock or a limit, and which byte is its mutex.
 #pragma once
 
 #include <optional>
@@ -12,17 +12,17 @@ namespace dlock::local {
 
 enum class Kept { lock, limit };
 
-// Names may hold what a file's name may not, so a file is named by a hash (XXH3, 128
-// bits) of namespace and name, and has both inside to compare.
+// Lock names may contain characters that file names may not. So a file is named after a
+// hash (XXH3, 128 bits) of namespace and name, and contains both for comparison.
 struct FileKey {
   std::string file;  // "0123456789abcdef0123456789abcdef.lock"
-  GateByte gate = 0;
+  MutexByte mutex = 0;
 };
 
 FileKey key_of(const LockName& name, Kept kept);
 
-// What a file holds: the name, and the value behind it; and the inverse, nothing if the
-// bytes are none.
+// The payload of a file: the name followed by the value; and the inverse, which is
+// nothing if the bytes do not have that form.
 std::string with_name(const LockName& name, std::string_view value);
 struct Named {
   LockName name;

@@ -16,21 +16,21 @@
 namespace dlock::local {
 namespace {
 
-// Between tries for the gate, which is held for some 20 microseconds at a time.
+// Pauses between attempts to lock a mutex, which is held for some 20 microseconds.
 constexpr nanoseconds first_pause = std::chrono::microseconds(30);
 constexpr nanoseconds longest_pause = milliseconds(2);
 
-// How long one who was told to give up still tries, so as not to leave its place in
-// the queue for others to clear.
+// How long an interrupted process still tries, so that it leaves the queue by itself
+// instead of being removed by others.
 constexpr milliseconds last_patience{50};
 
-// Whether a lock has no past that would have to be kept, and nobody who cares for it.
+// Whether a lock has no history to keep, no holders and no waiters.
 bool is_blank(const State& state) {
   return state.holders.empty() && state.waiters.empty() && state.answered.empty() &&
          state.runs.empty() && !state.last_run && !state.past.last;
 }
 
-bool can_be_missed(const AnsweredWaiter& answered) { return !answered.newer; }
+bool is_droppable(const AnsweredWaiter& answered) { return !answered.newer; }
 
 }  // namespace
 
@@ -40,7 +40,7 @@ Files::Files(asio::io_context& context, std::string path, milliseconds timeout)
   const auto found = default_directory(surroundings());
   if (!found) {
     throw Failure(Failure::Kind::misconfigured,
-                  "no home directory to keep locks in: set HOME, or name a directory "
+                  "no home directory for the locks: set HOME, or name a directory "
                   "(--store local:/dir)");
   }
   path_ = *found;
@@ -51,12 +51,12 @@ void Files::open(Directory::Missing missing) {
     directory_ = Directory::open(path_, ours_, missing);
     if (!directory_) return;
   }
-  if (!gate_) gate_.emplace(*directory_, missing == Directory::Missing::create);
+  if (!sessions_) sessions_.emplace(*directory_, missing == Directory::Missing::create);
 }
 
 bool Files::open_to_look() {
   open(Directory::Missing::accept);
-  if (!gate_ || !gate_->exists()) return false;
+  if (!sessions_ || !sessions_->exists()) return false;
   if (!folder_) folder_ = open_state_folder(*directory_);
   return true;
 }
@@ -66,24 +66,24 @@ asio::awaitable<void> Files::open_to_use(Wakeup& wakeup) {
   if (folder_) co_return;
   folder_ = open_state_folder(*directory_);
   if (folder_) co_return;
-  const Turn turn = co_await take_turn(setup_gate, wakeup);
-  folder_ = open_state_folder(*directory_);  // somebody may have been quicker
-  if (!folder_) folder_ = make_state_folder(*directory_, *gate_);
+  const MutexGuard guard = co_await lock_mutex(setup_mutex, wakeup);
+  folder_ = open_state_folder(*directory_);  // another process may have been faster
+  if (!folder_) folder_ = make_state_folder(*directory_, *sessions_);
 }
 
 bool Files::open_what_is_there() {
-  if (gate_ && !in_place()) close();
-  if (gate_ && folder_) return true;
+  if (sessions_ && !in_place()) close();
+  if (sessions_ && folder_) return true;
   if (!open_directory()) return false;
   folder_ = open_state_folder(*directory_);
   if (!folder_) return false;
-  gate_.emplace(*directory_, true);
+  sessions_.emplace(*directory_, true);
   return true;
 }
 
 asio::awaitable<bool> Files::open_to_record(Wakeup& wakeup) {
   try {
-    if (gate_ && !in_place()) close();
+    if (sessions_ && !in_place()) close();
     if (!open_directory()) co_return false;
     co_await open_to_use(wakeup);
     co_return true;
@@ -94,58 +94,60 @@ asio::awaitable<bool> Files::open_to_record(Wakeup& wakeup) {
 
 void Files::close() {
   folder_.reset();
-  gate_.reset();
+  sessions_.reset();
   directory_.reset();
   was_replaced_ = false;
 }
 
-asio::awaitable<Files::Turn> Files::take_turn(GateByte byte, Wakeup& wakeup) {
+asio::awaitable<Files::MutexGuard> Files::lock_mutex(MutexByte byte, Wakeup& wakeup) {
   const auto start = Clock::now();
   nanoseconds pause = first_pause;
-  // The holder usually is done before a sleep would be.
+  // The holder is usually done before a sleep would end.
   for (int tries = 0; tries < 3; ++tries) {
-    if (gate_->try_lock(byte)) co_return Turn(*gate_, byte);
+    if (sessions_->try_lock(byte)) co_return MutexGuard(*sessions_, byte);
     ::sched_yield();
   }
-  while (!gate_->try_lock(byte)) {
+  while (!sessions_->try_lock(byte)) {
     const auto waited = Clock::now() - start;
     if (wakeup.gives_up() && waited >= last_patience) {
       throw Failure(Failure::Kind::interrupted, "interrupted");
     }
     if (waited >= timeout_) {
-      throw gate_shut(*gate_, byte, std::chrono::duration_cast<milliseconds>(waited));
+      throw mutex_unavailable(*sessions_, byte,
+                              std::chrono::duration_cast<milliseconds>(waited));
     }
     co_await wakeup.wait_until(Clock::now() + pause);
     pause = std::min(pause * 2, longest_pause);
   }
-  co_return Turn(*gate_, byte);
+  co_return MutexGuard(*sessions_, byte);
 }
 
 bool Files::in_place() const {
   return (folder_ ? folder_->is_in_place() : directory_->is_in_place()) &&
-         gate_->is_in_place(*directory_);
+         sessions_->is_in_place(*directory_);
 }
 
 void Files::check_in_place() {
   if (in_place()) return;
-  was_replaced_ = true;  // closed at the next ask: the gate is in use here
+  was_replaced_ = true;  // closed at the next use: the mutex is held here
   throw Failure(Failure::Kind::unreachable,
                 "the files in " + printable(path_) + " were replaced");
 }
 
 asio::awaitable<Files::Change> Files::begin_change(const LockName& lock, Wakeup& wakeup) {
   const auto key = key_of(lock, Kept::lock);
-  auto turn = co_await take_turn(key.gate, wakeup);
+  auto guard = co_await lock_mutex(key.mutex, wakeup);
   auto file = file_to_change(key.file);
   auto state = state_in(file, lock);
   recall_commands(state, lock);
   std::optional<State> before;
-  if (gate_->is_watched()) before = state;
-  co_return Change{std::move(turn), std::move(file), std::move(state), std::move(before)};
+  if (sessions_->is_watched()) before = state;
+  co_return Change{std::move(guard), std::move(file), std::move(state),
+                   std::move(before)};
 }
 
-// What there was a descriptor for at the grant must not lack one at the release: that of
-// the waker is made anew when it is needed.
+// A release must not fail for want of a descriptor that the grant had: the waker's is
+// closed here and reopened when it is needed.
 RecordFile Files::file_to_change(const std::string& file) {
   try {
     return {*folder_, file, RecordFile::Access::write};
@@ -160,17 +162,17 @@ bool Files::commit(Change& change, const LockName& lock, const Cause& cause) {
   if (with_name(lock, encoded(change.state)) == change.file.payload()) return false;
   write(change.file, lock, change.state);
   if (change.before) {
-    publish(*directory_, *gate_,
+    publish(*directory_, *sessions_,
             events_between(*change.before, change.state, lock, cause, Moment::now()));
   }
   return true;
 }
 
-// Where a disk is full a file cannot grow, and yet a lock has to be given back. So there
-// is room for that from the start, if it is to be had. In the end what can be missed
-// makes room: past runs, which the log has, too; and what was to be told to those who
-// need not run, who find the same run when they ask as if they were new. Not so those who
-// were superseded: as new ones they would be the newest.
+// On a full disk a file cannot grow, but a lock must still be released. So the file gets
+// room for that from the start, if possible. As a last resort, dispensable data is
+// dropped: past runs, which the log also has, and the results for deduplicated waiters,
+// which find the same run when they ask as new claims. Results for superseded waiters are
+// kept: as new claims they would be the newest.
 void Files::write(RecordFile& file, const LockName& lock, State& state) const {
   auto spare = room_for_ends(state);
   for (;;) {
@@ -181,12 +183,12 @@ void Files::write(RecordFile& file, const LockName& lock, State& state) const {
     } catch (const Failure&) {
       const bool is_least =
           spare == 0 && state.runs.empty() &&
-          std::none_of(state.answered.begin(), state.answered.end(), can_be_missed);
+          std::none_of(state.answered.begin(), state.answered.end(), is_droppable);
       if (has_room || is_least) throw;
     }
     if (spare == 0) {
       state.runs.clear();
-      std::erase_if(state.answered, can_be_missed);
+      std::erase_if(state.answered, is_droppable);
     }
     spare = 0;
   }
@@ -198,7 +200,7 @@ State Files::state_in(const RecordFile& file, const LockName& lock) const {
   auto state = named && named->name == lock ? decoded(named->value) : std::nullopt;
   if (!state) {
     throw damaged(folder_->path_of(key_of(lock, Kept::lock).file),
-                  "damaged (it is not the state of its lock)");
+                  "damaged (it does not hold the state of its lock)");
   }
   return std::move(*state);
 }
@@ -209,13 +211,13 @@ void Files::find_floor(State& state) {
   note_sweep(head);
 }
 
-// A dlock that was killed right after it started its command had no time to store its
-// pid; the command itself has left it in the log.
+// A dlock that was killed right after it started its command could not store the pid; the
+// command's process has written it to the log.
 void Files::recall_commands(State& state, const LockName& lock) const {
   for (auto& holder : state.holders) {
     if (holder.command != 0 || holder.party.session == 0 ||
         holder.party.token == own_token_ ||
-        (gate_->is_locked(holder.party.session) && !has_ended(holder.party.pid))) {
+        (sessions_->is_locked(holder.party.session) && !has_ended(holder.party.pid))) {
       continue;
     }
     const auto command = command_of(RunsLog(*directory_).text(), lock, holder.fence);
@@ -226,11 +228,11 @@ void Files::recall_commands(State& state, const LockName& lock) const {
   }
 }
 
-// Not under the gate, which whoever is woken takes at once.
-void Files::tell(const Consequences& consequences) {
+// Without the mutex, which a woken waiter locks at once.
+void Files::notify(const Consequences& consequences) {
   for (const auto session : consequences.wake) waker_.wake(*directory_, session);
   for (const auto session : consequences.dead) remove_wake_socket(*directory_, session);
-  // What is left to do here can wait for them.
+  // The rest can wait for them.
   if (!consequences.wake.empty()) ::sched_yield();
 }
 
@@ -246,7 +248,7 @@ asio::awaitable<void> Files::log(const std::string& lines, Wakeup& wakeup) {
   try {
     RunsLog runs(*directory_);
     if (runs.append(lines) == RunsLog::Length::usual) co_return;
-    const Turn turn = co_await take_turn(upkeep_gate, wakeup);
+    const MutexGuard guard = co_await lock_mutex(upkeep_mutex, wakeup);
     runs.shorten();
   } catch (const Failure&) {
   }
@@ -273,10 +275,11 @@ std::vector<LockName> Files::locks_of(
   for (const auto& file : folder_->names()) {
     if (!is_file_of(Kept::lock, file)) continue;
     const RecordFile record(*folder_, file, RecordFile::Access::read);
-    if (!record.exists()) continue;  // dropped just now
+    if (!record.exists()) continue;  // removed just now
     const auto named = named_in(record.payload());
     if (!named || key_of(named->name, Kept::lock).file != file) {
-      throw damaged(folder_->path_of(file), "damaged (it is not the state of its lock)");
+      throw damaged(folder_->path_of(file),
+                    "damaged (it does not hold the state of its lock)");
     }
     if (named->name.name_space == name_space && matches(named->name.name)) {
       locks.push_back(named->name);

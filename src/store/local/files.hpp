@@ -1,5 +1,5 @@
-// The files of a local store: opened, changed under their gates, and let go of when
-// somebody has replaced them.
+// The files of a local store: opens them, changes them under their mutexes, and closes
+// them when they have been replaced.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -20,37 +20,38 @@
 
 namespace dlock::local {
 
-// Everything here throws Failure for files that cannot be used, and (interrupted) for a
-// gate that is not free before the caller wants to stop.
+// Everything here throws Failure for files that cannot be used, and Failure (interrupted)
+// if the wait for a mutex is interrupted.
 class Files {
  public:
-  // A gate that is ours until the end of the scope.
-  class Turn {
+  // Holds a mutex until the end of the scope.
+  class MutexGuard {
    public:
-    Turn(Gate& gate, GateByte byte) : gate_(&gate), byte_(byte) {}
-    Turn(Turn&& other) noexcept
-        : gate_(std::exchange(other.gate_, nullptr)), byte_(other.byte_) {}
-    Turn& operator=(Turn&&) = delete;
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    ~Turn() {
-      if (gate_ != nullptr) gate_->unlock(byte_);
+    MutexGuard(SessionsFile& sessions, MutexByte byte)
+        : sessions_(&sessions), byte_(byte) {}
+    MutexGuard(MutexGuard&& other) noexcept
+        : sessions_(std::exchange(other.sessions_, nullptr)), byte_(other.byte_) {}
+    MutexGuard& operator=(MutexGuard&&) = delete;
+    MutexGuard(const MutexGuard&) = delete;
+    MutexGuard& operator=(const MutexGuard&) = delete;
+    ~MutexGuard() {
+      if (sessions_ != nullptr) sessions_->unlock(byte_);
     }
 
    private:
-    Gate* gate_;
-    GateByte byte_;
+    SessionsFile* sessions_;
+    MutexByte byte_;
   };
 
-  // The state of a lock under its gate, as it is and as it will be.
+  // The state of a lock, to be changed while its mutex is held.
   struct Change {
-    Turn turn;
+    MutexGuard guard;
     RecordFile file;
     State state;
-    std::optional<State> before;  // if anybody watches
+    std::optional<State> before;  // only if the store is watched
   };
 
-  // A lock as it was read, without its gate.
+  // A lock as it was read without its mutex.
   struct Look {
     RecordFile file;
     State state;
@@ -63,63 +64,64 @@ class Files {
   const std::string& path() const { return path_; }
   asio::io_context& context() const { return context_; }
 
-  // The claim of this process, whose command the log need not tell of.
+  // The claim of this process; its command need not be looked up in the log.
   void set_own_claim(const Token& token) { own_token_ = token; }
 
-  // For a look; nothing is created. False if nobody ever used the store. Without a folder
-  // nobody has since the boot.
+  // Opens what exists, for reading. False if the store has never been used. There is no
+  // folder if it has not been used since boot.
   bool open_to_look();
 
-  // For changes; creates what is missing.
+  // Opens the files for changes; creates what is missing.
   asio::awaitable<void> open_to_use(Wakeup& wakeup);
 
-  // For changes to a lease that another process was granted. False, and nothing is
-  // created, if nobody has used the store since the boot.
+  // Opens the files for changes to a lease of another process. False, and nothing is
+  // created, if the store has not been used since boot.
   bool open_what_is_there();
 
-  // For the end of a run that is lost. False if there is no store any more, or none that
-  // may be used just now.
+  // Opens the files to record the end of a lost run. False if the store no longer exists
+  // or cannot be used now.
   asio::awaitable<bool> open_to_record(Wakeup& wakeup);
 
-  // The directory alone. False if it is not there.
+  // Opens only the directory. False if it does not exist.
   bool open_directory();
   void create_directory() { open(Directory::Missing::create); }
 
-  // What was opened for a look cannot be locked.
-  void open_gate_to_lock() { gate_.emplace(*directory_, true); }
+  // Reopens the sessions file for locking; what was opened for reading cannot be locked.
+  void open_sessions_to_lock() { sessions_.emplace(*directory_, true); }
 
   void close();
   bool was_replaced() const { return was_replaced_; }
 
-  // Each only after it was opened.
+  // Call each of these only after the file was opened.
   const Directory& directory() const { return *directory_; }
-  Gate& gate() { return *gate_; }
-  const Gate& gate() const { return *gate_; }
+  SessionsFile& sessions() { return *sessions_; }
+  const SessionsFile& sessions() const { return *sessions_; }
   const Directory& folder() const { return *folder_; }
   bool has_folder() const { return folder_.has_value(); }
-  bool are_open() const { return gate_ && folder_; }
+  bool are_open() const { return sessions_ && folder_; }
 
-  asio::awaitable<Turn> take_turn(GateByte byte, Wakeup& wakeup);
+  asio::awaitable<MutexGuard> lock_mutex(MutexByte byte, Wakeup& wakeup);
 
-  // Whether the files that we have open are still those that others would open.
+  // Whether our open files are still the ones that other processes would open.
   bool in_place() const;
 
-  // Throws Failure (unreachable) if they are not, and has them closed at the next use.
+  // Throws Failure (unreachable) if they are not; the next use closes them.
   void check_in_place();
 
   asio::awaitable<Change> begin_change(const LockName& lock, Wakeup& wakeup);
 
-  // Whether anything had to be written.
+  // Writes the changed state; false if it did not have to be written.
   bool commit(Change& change, const LockName& lock, const Cause& cause = {});
 
-  // The first grant of a lock has to be beyond those that nobody remembers one by one.
+  // Sets the fence floor of a new lock: its first grant must exceed all fences of locks
+  // whose files were removed.
   void find_floor(State& state);
 
   Look look_at(const LockName& lock) const;
 
-  // What `take` finds in the state of the lock, and in what the kernel says of those who
-  // are in it. One who ended between the two would be taken for dead, so a state that has
-  // changed meanwhile is not believed.
+  // The result of `take` for the state of the lock, in which it checks which processes
+  // live. A process that leaves between the two would look dead, so this is repeated if
+  // the state has changed meanwhile.
   template <typename Take>
   auto taken_from(const LockName& lock, Take take) const {
     for (int looks = 1;; ++looks) {
@@ -130,27 +132,27 @@ class Files {
     }
   }
 
-  // Those that there is a file of, by name.
+  // The locks that have a file, sorted by name.
   std::vector<LockName> locks_of(
       const std::string& name_space,
       const std::function<bool(const std::string&)>& matches) const;
 
-  // Wakes, and removes the sockets of the dead.
-  void tell(const Consequences& consequences);
+  // Wakes waiters, and removes the sockets of dead ones.
+  void notify(const Consequences& consequences);
   Waker& waker() { return waker_; }
 
-  // The log serves later boots and people; that it cannot be written (a full disk) must
-  // not keep a lock from being granted or given back.
+  // Appends to the log, which later boots and people read. A failure to write it (a full
+  // disk) must not prevent a grant or a release, and is ignored.
   asio::awaitable<void> log_ends(const LockName& lock, const std::vector<RunInfo>& runs,
                                  Wakeup& wakeup);
   asio::awaitable<void> log(const std::string& lines, Wakeup& wakeup);
 
-  // Removes what nobody has used for long, if it is time for that.
+  // Removes the files of locks that were not used for long, if a sweep is due.
   void note_sweep(const FolderHead& head);
   asio::awaitable<void> drop_unused(Wakeup& wakeup);
 
  private:
-  // How often a lock is looked at again that changes meanwhile.
+  // How often a lock is read again if it changes meanwhile.
   static constexpr int most_looks = 20;
 
   void open(Directory::Missing missing);
@@ -165,11 +167,11 @@ class Files {
   milliseconds timeout_;
   bool ours_;  // the default directory, which has to belong to this user
   std::optional<Directory> directory_;
-  std::optional<Gate> gate_;
+  std::optional<SessionsFile> sessions_;
   std::optional<Directory> folder_;  // of the state
   Token own_token_;
   bool was_replaced_ = false;
-  bool is_sweep_due_ = false;  // as far as it was looked for
+  bool is_sweep_due_ = false;  // as of the last check
   Waker waker_;
 };
 

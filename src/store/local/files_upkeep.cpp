@@ -1,4 +1,4 @@
-// Files: what goes away because nobody has used it for long.
+// Files: removal of locks and limits that were not used for long.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@
 namespace dlock::local {
 namespace {
 
-// How often locks out of use are looked for, and how many are dropped at once.
+// How often unused locks are searched for, and how many are removed at once.
 constexpr WallTime drop_unused_every = std::chrono::hours(24);
 constexpr std::size_t drop_most = 10'000;
 
@@ -21,16 +21,15 @@ void Files::note_sweep(const FolderHead& head) {
   is_sweep_due_ = wall_now() - WallTime(head.swept) > drop_unused_every;
 }
 
-// Once a day, by somebody who has used a new lock or limit. Their fences must stay behind
-// whatever is granted under the same names later, so the floor rises before the first of
-// them goes.
+// Once a day, by a process that has used a new lock or limit. Later grants of the same
+// names need greater fences, so the floor is raised before the first file is removed.
 asio::awaitable<void> Files::drop_unused(Wakeup& wakeup) {
   if (!std::exchange(is_sweep_due_, false)) co_return;
   try {
     auto head = head_of(*folder_);
     std::vector<std::string> unused;
     {
-      const Turn turn = co_await take_turn(upkeep_gate, wakeup);
+      const MutexGuard guard = co_await lock_mutex(upkeep_mutex, wakeup);
       const auto now = Moment::now();
       for (const auto& file : folder_->names()) {
         const bool is_limit = is_file_of(Kept::limit, file);
@@ -42,7 +41,7 @@ asio::awaitable<void> Files::drop_unused(Wakeup& wakeup) {
         const auto limit = named && is_limit ? decoded_limit(named->value) : std::nullopt;
         const auto state = named && !is_limit ? decoded(named->value) : std::nullopt;
         if (limit && is_out_of_use(*limit, now.boot)) unused.push_back(file);
-        if (!state || !is_out_of_use(*state, now, *gate_)) continue;
+        if (!state || !is_out_of_use(*state, now, *sessions_)) continue;
         unused.push_back(file);
         head.fence_floor = std::max(head.fence_floor, state->last_fence.number);
       }
@@ -51,7 +50,7 @@ asio::awaitable<void> Files::drop_unused(Wakeup& wakeup) {
     }
     for (const auto& file : unused) drop_if_unused(file, head.fence_floor);
   } catch (const Failure&) {
-    // It is tried again tomorrow.
+    // Tried again tomorrow.
   }
 }
 
@@ -64,8 +63,8 @@ void Files::drop_if_unused(const std::string& file, std::uint64_t floor) {
   }
   if (!name) return;
   const auto key = key_of(*name, kept);
-  if (key.file != file || !gate_->try_lock(key.gate)) return;
-  const Turn turn(*gate_, key.gate);
+  if (key.file != file || !sessions_->try_lock(key.mutex)) return;
+  const MutexGuard guard(*sessions_, key.mutex);
   RecordFile record(*folder_, file, RecordFile::Access::write);
   const auto named = named_in(record.payload());
   if (!named) return;
@@ -76,7 +75,8 @@ void Files::drop_if_unused(const std::string& file, std::uint64_t floor) {
     return;
   }
   const auto state = decoded(named->value);
-  if (!state || state->last_fence.number > floor || !is_out_of_use(*state, now, *gate_)) {
+  if (!state || state->last_fence.number > floor ||
+      !is_out_of_use(*state, now, *sessions_)) {
     return;
   }
   for (const auto& waiter : state->waiters)

@@ -9,12 +9,12 @@ using Level = Finding::Level;
 
 constexpr std::uint64_t mebibyte = 1u << 20u;
 
-// Room for the files of some hundred new locks.
+// Space for the files of some hundred new locks.
 constexpr std::uint64_t too_little = mebibyte;
 constexpr std::uint64_t little = 16 * mebibyte;
 constexpr std::uint64_t few_files = 100;
 
-// What failed, without the advice that a run gives behind it.
+// The message without the advice that follows it.
 std::string without_advice(const std::string& message) {
   return message.substr(0, message.find("; "));
 }
@@ -23,16 +23,17 @@ Finding missing(const Facts& facts) {
   const auto path = printable(facts.path);
   if (facts.parents_are_missing) {
     return {"directory", Level::error,
-            path + " does not exist, nor does the directory it is to be in",
+            path + " does not exist, and neither does its parent directory",
             "create it: install -d -m 700 " + path};
   }
   if (!facts.can_be_created) {
     return {"directory", Level::error,
             path + " does not exist, and cannot be created in " + printable(facts.parent),
-            "create it as a user who may, or name another one (--store local:/dir)"};
+            "create it as a user with permission, or name another one (--store "
+            "local:/dir)"};
   }
   return {"directory", Level::info, path + " does not exist yet",
-          "nothing: the first lock creates it"};
+          "nothing to do: the first lock creates it"};
 }
 
 Finding directory(const Facts& facts) {
@@ -41,16 +42,16 @@ Finding directory(const Facts& facts) {
     std::string advice =
         "use a directory of your own, or one that is set up as shared (chmod 2770)";
     if (facts.everybody_writes) {
-      advice = "chmod o-w " + path + ", once you trust what is in it";
+      advice = "chmod o-w " + path + ", once you trust its contents";
     } else if (facts.is_link_or_file) {
       advice = "name the directory itself";
     } else if (facts.is_on_network) {
-      advice = "use a directory on a disk of this machine, or a server as store";
+      advice = "use a directory on a local disk, or a server";
     }
     return {"directory", Level::error, without_advice(*facts.unusable), advice};
   }
   if (!facts.can_be_written) {
-    return {"directory", Level::error, "this user may not write to " + path,
+    return {"directory", Level::error, "this user cannot write to " + path,
             "chmod u+rwx " + path + ", or, if it is shared, join its group"};
   }
   return {"directory", Level::ok, path, ""};
@@ -60,7 +61,7 @@ Finding file_system(const Facts& facts) {
   const auto name = facts.file_system.empty() ? "local" : facts.file_system;
   if (!facts.forgets) return {"file-system", Level::ok, name, ""};
   return {"file-system", Level::info,
-          name + ", in memory: a reboot forgets past runs and the fences of dlock fence",
+          name + ", in memory: a reboot loses past runs and the fences of dlock fence",
           "if that matters, use a directory on a disk"};
 }
 
@@ -72,10 +73,10 @@ Finding state(const Facts& facts) {
   }
   if (facts.busy) {
     return {"state", Level::error, *facts.busy,
-            "see what that process waits for; let it go on, or end it"};
+            "check what that process waits for; continue it or end it"};
   }
   if (!facts.has_state) {
-    return {"state", Level::ok, "none yet since the machine was started", ""};
+    return {"state", Level::ok, "none since boot", ""};
   }
   return {"state", Level::ok,
           "intact, " + std::to_string(facts.locks) +
@@ -85,9 +86,8 @@ Finding state(const Facts& facts) {
 
 std::optional<Finding> fences(const Facts& facts) {
   if (!facts.fences) return std::nullopt;
-  return Finding{
-      "fences", Level::error, without_advice(*facts.fences),
-      "restore it from a backup, or remove it if no register of fences matters"};
+  return Finding{"fences", Level::error, without_advice(*facts.fences),
+                 "restore it from a backup, or remove it if no fence register matters"};
 }
 
 std::string list_of(const std::vector<std::string>& names, const std::string& separator) {
@@ -105,13 +105,13 @@ std::string list_of(const std::vector<std::string>& names, const std::string& se
 Finding files(const Facts& facts) {
   if (!facts.stale.empty()) {
     return {"files", Level::warning,
-            "nobody uses, and nobody will remove: " + list_of(facts.stale, ", "),
+            "unused, and not removed automatically: " + list_of(facts.stale, ", "),
             "remove them from " + printable(facts.path)};
   }
   if (!facts.abandoned.empty()) {
     return {"files", Level::info,
-            "left by processes that were killed: " + list_of(facts.abandoned, ", "),
-            "nothing: whoever comes next removes them"};
+            "left over from killed processes: " + list_of(facts.abandoned, ", "),
+            "nothing to do: the next run removes them"};
   }
   return {"files", Level::ok, "none left over", ""};
 }
@@ -125,20 +125,21 @@ std::string shown(std::uint64_t bytes) {
 
 std::optional<Finding> space(const Facts& facts) {
   if (!facts.room) return std::nullopt;
-  const auto left = shown(facts.room->bytes) + " left";
+  const auto left = shown(facts.room->bytes) + " free";
   const auto files = facts.room->files;
-  const std::string advice = "make room on that file system";
+  const std::string advice = "free space on that file system";
   if (facts.room->bytes < too_little) {
     return Finding{"space", Level::error, left + ": too little for new locks", advice};
   }
   if (files && *files == 0) {
-    return Finding{"space", Level::error, "no more files can be made (no inodes left)",
+    return Finding{"space", Level::error, "no more files can be created (no inodes left)",
                    advice};
   }
   if (facts.room->bytes < little) return Finding{"space", Level::warning, left, advice};
   if (files && *files < few_files) {
     return Finding{"space", Level::warning,
-                   "only " + std::to_string(*files) + " more files can be made", advice};
+                   "only " + std::to_string(*files) + " more files can be created",
+                   advice};
   }
   return Finding{"space", Level::ok, left, ""};
 }

@@ -1,4 +1,4 @@
-// What is known of the directory of a local store, and what that means for locks.
+// Judges the directory of a local store: findings from the facts about it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dlock::local {
 
-// Something that could not be used, and why: the message of a Failure.
+// The message of a Failure, if something could not be used.
 using Trouble = std::optional<std::string>;
 
 // Room on the file system, as statvfs(3) has it for this user.
@@ -23,16 +23,16 @@ struct Room {
 struct Facts {
   std::string path;
   bool exists = false;
-  std::string parent;           // where it would be created: what there is of the path
-  bool can_be_created = false;  // there
-  bool parents_are_missing = false;  // others than the last part, which only we create
+  std::string parent;                // where it would be created: the part that exists
+  bool can_be_created = false;       // in `parent`
+  bool parents_are_missing = false;  // more than the last part, the only one we create
 
-  Trouble unusable;  // the directory is no place for locks
+  Trouble unusable;  // the directory cannot be used for locks
   bool everybody_writes = false;
   bool is_link_or_file = false;
   bool is_on_network = false;
   bool can_be_written = false;
-  std::string file_system;  // "ext4"; empty if it has no name here
+  std::string file_system;  // "ext4"; empty if its type is unknown
   bool forgets = false;     // it is in memory
 
   bool has_state = false;  // of this boot
@@ -41,12 +41,12 @@ struct Facts {
   std::uint64_t locks = 0;  // known to it
   Trouble fences;
 
-  std::vector<std::string> stale;      // files that nobody will remove
-  std::vector<std::string> abandoned;  // files that whoever comes next removes
+  std::vector<std::string> stale;      // files that dlock never removes
+  std::vector<std::string> abandoned;  // files that the next run removes
   std::optional<Room> room;
 };
 
-// A line for each check, in the order in which one leads to the next.
+// One finding for each check; a check that depends on another follows it.
 std::vector<Finding> findings_of(const Facts& facts);
 
 }  // namespace dlock::local

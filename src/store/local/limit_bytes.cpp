@@ -11,14 +11,14 @@ using rules::Turn;
 
 namespace {
 
-// As it is kept of a turn. The host is this one.
+// A turn as stored. Its host is always this one.
 struct KeptTurn {
   Token token;
   Clock::time_point at;
 };
 
-// What a state begins with. Then come the stamps, eight bytes each, the turns, and the
-// pids of those who wait for them, which older files lack.
+// The header of a state. The stamps follow, eight bytes each, then the turns, and the
+// pids of the waiters, which older files lack.
 struct Head {
   std::uint64_t most = 0;
   std::int64_t period = 0;
@@ -27,7 +27,7 @@ struct Head {
 };
 static_assert(sizeof(Head) == 32 && sizeof(KeptTurn) == 24);
 
-// What one who writes honestly puts there, far from where sums of moments would overflow.
+// The range of valid times, far from where sums would overflow.
 constexpr std::uint64_t greatest_rate = 10'000;
 constexpr std::int64_t longest_period = 3'200'000'000'000;  // ms, 100 years
 constexpr Clock::time_point last_moment{nanoseconds(std::int64_t{1} << 62)};

@@ -9,8 +9,8 @@
 
 namespace dlock::local {
 
-// The state as bytes, and the inverse; nothing if the bytes are not what `encoded` wrote,
-// or say what cannot be.
+// The state as bytes, and the inverse; nothing if the bytes were not written by `encoded`
+// or have invalid contents.
 std::string encoded(const LimitState& state);
 std::optional<LimitState> decoded_limit(std::string_view bytes);
 

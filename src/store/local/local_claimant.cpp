@@ -31,7 +31,7 @@ Renewal renewal_telling(std::optional<Loss> loss) {
   return Renewal::gone;
 }
 
-// Whether nothing was changed for this answer but that it is counted.
+// Whether the only change for this answer is the count.
 bool is_refusal(const Answer& answer, Queue queue, const Consequences& consequences) {
   const auto* busy = std::get_if<Busy>(&answer);
   return busy != nullptr && (busy->place == 0 || queue == Queue::refuse) &&
@@ -39,7 +39,7 @@ bool is_refusal(const Answer& answer, Queue queue, const Consequences& consequen
          consequences.vanished.empty() && consequences.broken.empty();
 }
 
-// Whether one of them has lost the lock just now: it watches the file.
+// Whether a holder has lost the lock just now; it watches the file.
 bool has_to_be_told(const std::vector<Holder>& taken_from) {
   return std::any_of(taken_from.begin(), taken_from.end(),
                      [](const Holder& holder) { return !holder.broken; });
@@ -66,7 +66,7 @@ LocalClaimant::~LocalClaimant() = default;
 
 int LocalClaimant::session() const { return session_ ? session_->fd() : -1; }
 
-// Lets go of files that somebody has removed or replaced.
+// Closes files that were removed or replaced.
 void LocalClaimant::close() {
   stop_waiting();
   sessions_watcher_.reset();
@@ -80,13 +80,13 @@ std::optional<Loss> LocalClaimant::loss() {
   return loss_in(files_.look_at(claim().lock).state);
 }
 
-// The same, with who has taken the lock, if it was taken.
+// The same; also sets taken_by_ if the lock was taken.
 std::optional<Loss> LocalClaimant::loss_in(const State& state) {
   taken_by_ = taker_from(state, claim().token);
   return rules::loss_of(state, claim().token);
 }
 
-// Who we are does not change, and the kernel need not be asked again at every ask.
+// Cached: this process's identity does not change.
 const Party& LocalClaimant::own_party() {
   if (party_.pid == 0) {
     party_.pid = ::getpid();
@@ -101,9 +101,9 @@ const Party& LocalClaimant::own_party() {
 
 asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
   if (files_.was_replaced()) close();
-  // Before there is a session of ours: nobody makes the folder while there are any.
+  // Before our session is locked: the folder is not created while there are sessions.
   co_await files_.open_to_use(wakeup);
-  // Before the state says that we live by it.
+  // Before the state refers to it.
   if (!session_) session_.emplace(files_.directory(), session_of(claim().token));
   Claim kept = claim();
   kept.command = shortened_command(claim().command);
@@ -119,20 +119,20 @@ asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (!change.file.exists()) files_.find_floor(change.state);
     if (change.state.last_fence >= greatest_fence) {
       throw Failure(Failure::Kind::misconfigured,
-                    "the fences of this lock have come to their end in " +
-                        printable(files_.path()));
+                    "the fences of this lock are used up in " + printable(files_.path()));
     }
     moment = Moment::now();
-    answer = rules::ask(change.state, asked, moment, files_.gate(), consequences);
+    answer = rules::ask(change.state, asked, moment, files_.sessions(), consequences);
     for (const auto& run : consequences.vanished) note_past_run(change.state, run);
-    // Nobody would know whose socket it is once the state knows of no session.
+    // Once the state does not contain the session, no process would know whose socket it
+    // is.
     if (!claim().attached && std::holds_alternative<Grant>(answer)) stop_waiting();
     try {
       files_.commit(
           change, claim().lock,
           {{}, {}, rules::fences_of(consequences.broken), rules::replacing(own_party())});
     } catch (const Failure&) {
-      // On a full disk, say: then it is not counted.
+      // For example on a full disk: then it is not counted.
       if (!is_refusal(answer, queue, consequences)) throw;
     }
     if (has_to_be_told(consequences.broken)) change.file.touch();
@@ -151,7 +151,7 @@ asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
         [&](const Holder& holder) { return holder.party.token == claim().token; });
     taken_by_ = taker_from(state, claim().token);
   }
-  files_.tell(consequences);
+  files_.notify(consequences);
   co_await files_.log_ends(claim().lock, consequences.vanished, wakeup);
   if (!claim().attached && std::holds_alternative<Grant>(answer)) {
     co_await files_.log(grant_line(claim().lock, *holder_) + "\n", wakeup);
@@ -165,9 +165,9 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
   if (!claim().attached && !files_.open_what_is_there()) co_return Release::not_ours;
   const bool has_run = end && holder_ && holder_->party.token == claim().token;
   const bool is_lost = has_run && end->lost;
-  // What others look at is where it is to be recorded.
+  // Record the release in the files that other processes use.
   if (is_lost) {
-    // The session, too: while there are any, nobody makes the folder anew.
+    // The session, too: the folder is not created again while there are sessions.
     if (files_.are_open() && !files_.in_place()) close();
     const bool is_open = co_await files_.open_to_record(wakeup);
     if (!is_open) co_return Release::not_ours;
@@ -175,7 +175,7 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
   if (!files_.are_open() || (claim().attached && !session_ && !is_lost)) {
     co_return Release::not_ours;
   }
-  // What is held by files that nobody else would open keeps nobody out.
+  // A lease in files that no other process would open does not exclude anyone.
   if (has_run && !is_lost && !files_.in_place()) co_return Release::gone;
 
   auto outcome = Release::not_ours;
@@ -189,10 +189,10 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
       if (const auto loss = loss_in(state)) co_return release_reporting(*loss);
     }
     if (is_lost && !change.file.exists())
-      files_.find_floor(state);  // where it is recorded
+      files_.find_floor(state);  // in the recorded state
     const auto moment = Moment::now();
-    outcome =
-        rules::release(state, claim().token, end, moment, files_.gate(), consequences);
+    outcome = rules::release(state, claim().token, end, moment, files_.sessions(),
+                             consequences);
     const bool was_ours = outcome == Release::released;
     if (is_lost && !was_ours) rules::note_lost(state, *holder_, *end, moment);
     ended = std::move(consequences.vanished);
@@ -202,12 +202,12 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
     if (is_lost && !was_ours && change.before) {
       auto event = lost_event(*holder_, claim().lock, state, moment);
       event.run = *state.last_run;
-      publish(files_.directory(), files_.gate(), {event});
+      publish(files_.directory(), files_.sessions(), {event});
     }
   }
-  files_.tell(consequences);
+  files_.notify(consequences);
   if (outcome == Release::released && !end && noted_start_) {
-    ended.push_back(run_that_was_none(*holder_));
+    ended.push_back(never_started_run(*holder_));
   }
   co_await files_.log_ends(claim().lock, ended, wakeup);
   holder_.reset();
@@ -223,17 +223,17 @@ asio::awaitable<Renewal> LocalClaimant::renew(Wakeup& wakeup) {
   {
     auto change = co_await files_.begin_change(claim().lock, wakeup);
     outcome = rules::renew(change.state, claim().token, claim().ttl, Moment::now(),
-                           files_.gate(), consequences);
+                           files_.sessions(), consequences);
     files_.commit(change, claim().lock);
   }
-  files_.tell(consequences);
+  files_.notify(consequences);
   co_return outcome;
 }
 
 asio::awaitable<void> LocalClaimant::started(const CommandProcess& process,
                                              Wakeup& wakeup) {
-  // Not when it was granted: every system call there would delay the command. And not
-  // when it has ended, for then the next in line waits.
+  // Not at the grant, where every system call would delay the command, and not at the
+  // release, for which the next waiter waits.
   stop_waiting();
   {
     auto change = co_await files_.begin_change(claim().lock, wakeup);

@@ -1,4 +1,4 @@
-// A claim on a lock that files of this machine keep.
+// A claim on a lock of the embedded store.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@
 
 namespace dlock::local {
 
-// The kernel ends an attached lease with the last process that has its session; a
-// detached one ends by the clock.
+// An attached lease ends when the last process that holds its session open ends; a
+// detached lease expires by the clock.
 class LocalClaimant final : public Claimant {
  public:
-  // `files` have to be there for longer.
+  // `files` must outlive this.
   LocalClaimant(Files& files, const Claim& claim);
   ~LocalClaimant() override;
 
@@ -52,7 +52,7 @@ class LocalClaimant final : public Claimant {
   // While waiting.
   std::optional<WakeSocket> wake_socket_;
   std::optional<ProcessWatcher> processes_;
-  std::optional<FileWatcher> sessions_watcher_;  // once made, kept: see FileWatcher
+  std::optional<FileWatcher> sessions_watcher_;  // kept once created: see FileWatcher
   bool watch_sessions_ = false;
   Wakeup* sleeper_ = nullptr;
   Clock::time_point ask_again_;

@@ -13,7 +13,7 @@
 
 namespace dlock::local {
 
-// What is no number stays as it is: whoever may write to the files can write anything.
+// Text that is not a number stays as it is: the files may contain anything.
 void name_user(std::string& user) {
   uid_t uid = 0;
   const auto* last = user.data() + user.size();
@@ -33,7 +33,7 @@ void name_users(LockInfo& info) {
   if (info.last_success) name_user(info.last_success->user);
 }
 
-// What the log of earlier boots says of a lock.
+// A lock as the log of earlier boots describes it.
 LockInfo info_from(const History& history, const LockName& lock) {
   LockInfo info;
   info.lock = lock;
@@ -75,7 +75,7 @@ asio::awaitable<LockInfo> LocalInspector::inspect(const LockName& lock, Wakeup&)
 
 LockInfo LocalInspector::info_of_lock(const LockName& lock) const {
   return files_.taken_from(lock, [&](const State& state) {
-    auto info = rules::info_of(state, lock, Moment::now(), files_.gate());
+    auto info = rules::info_of(state, lock, Moment::now(), files_.sessions());
     complete(info.holders, state);
     name_users(info);
     return info;
@@ -115,7 +115,7 @@ asio::awaitable<std::vector<RunInfo>> LocalInspector::history(const LockName& lo
 
 std::vector<RunInfo> LocalInspector::runs_of_lock(const LockName& lock) const {
   auto runs = files_.taken_from(lock, [&](const State& state) {
-    auto found = rules::runs_of_holders(state, Moment::now(), files_.gate());
+    auto found = rules::runs_of_holders(state, Moment::now(), files_.sessions());
     found.insert(found.end(), state.runs.begin(), state.runs.end());
     return found;
   });

@@ -1,5 +1,5 @@
-// A look at the locks of a local store. It takes no gate, so nobody who looks keeps
-// anybody from changing a lock, or has to wait for one who does.
+// Reads the locks of a local store. It takes no mutex, so readers do not delay changes
+// to a lock, nor wait for them.
 #pragma once
 
 #include <set>
@@ -13,7 +13,7 @@ namespace dlock::local {
 
 class LocalInspector final : public LockInspector {
  public:
-  // `files` have to be there for longer.
+  // `files` must outlive this.
   explicit LocalInspector(Files& files) : files_(files) {}
 
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
@@ -41,10 +41,10 @@ class LocalInspector final : public LockInspector {
   bool is_watching_ = false;
 };
 
-// What the rules cannot know: names of accounts, and whether a dlock is still there.
+// Adds what the rules do not know: account names, and whether dlock still runs.
 void complete(std::vector<HolderInfo>& holders, const State& state);
 
-// The rules know accounts by number only.
+// Replaces a user id by the account's name.
 void name_user(std::string& user);
 
 }  // namespace dlock::local

@@ -15,7 +15,7 @@ namespace dlock::local {
 asio::awaitable<Admission> LocalRegisters::admit_fence(const LockName& resource,
                                                        Fence fence, Wakeup& wakeup) {
   files_.create_directory();
-  const Files::Turn turn = co_await files_.take_turn(registers_gate, wakeup);
+  const Files::MutexGuard guard = co_await files_.lock_mutex(registers_mutex, wakeup);
   co_return Registers(files_.directory()).admit(resource, fence);
 }
 
@@ -25,7 +25,7 @@ LimitState LocalRates::limit_in(const RecordFile& file, const LockName& limit) c
   auto state = named && named->name == limit ? decoded_limit(named->value) : std::nullopt;
   if (!state) {
     throw damaged(files_.folder().path_of(key_of(limit, Kept::limit).file),
-                  "damaged (it is not the state of its limit)");
+                  "damaged (it does not hold the state of its limit)");
   }
   return std::move(*state);
 }
@@ -37,7 +37,7 @@ asio::awaitable<RateAnswer> LocalRates::admit(const RateClaim& claim, Wakeup& wa
   RateAnswer answer;
   {
     const auto key = key_of(claim.limit, Kept::limit);
-    const Files::Turn turn = co_await files_.take_turn(key.gate, wakeup);
+    const Files::MutexGuard guard = co_await files_.lock_mutex(key.mutex, wakeup);
     files_.check_in_place();
     RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
     auto state = limit_in(file, claim.limit);
@@ -59,7 +59,7 @@ asio::awaitable<RateAnswer> LocalRates::admit(const RateClaim& claim, Wakeup& wa
 asio::awaitable<void> LocalRates::withdraw(const RateClaim& claim, Wakeup& wakeup) {
   if (!files_.are_open()) co_return;
   const auto key = key_of(claim.limit, Kept::limit);
-  const Files::Turn turn = co_await files_.take_turn(key.gate, wakeup);
+  const Files::MutexGuard guard = co_await files_.lock_mutex(key.mutex, wakeup);
   files_.check_in_place();
   RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
   auto state = limit_in(file, claim.limit);
@@ -79,7 +79,7 @@ asio::awaitable<LimitInfo> LocalRates::look(const LockName& limit, Wakeup&) {
 asio::awaitable<void> LocalRates::reset(const LockName& limit, Wakeup& wakeup) {
   if (!files_.open_what_is_there()) co_return;
   const auto key = key_of(limit, Kept::limit);
-  const Files::Turn turn = co_await files_.take_turn(key.gate, wakeup);
+  const Files::MutexGuard guard = co_await files_.lock_mutex(key.mutex, wakeup);
   files_.check_in_place();
   RecordFile file(files_.folder(), key.file, RecordFile::Access::write);
   if (file.exists()) file.remove();

@@ -1,4 +1,4 @@
-// Registers of fences, and limits, which have nothing to do with locks.
+// Rate limits and fence registers of a local store.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace dlock::local {
 
 class LocalRates final : public RateLimits {
  public:
-  // `files` have to be there for longer.
+  // `files` must outlive this.
   explicit LocalRates(Files& files) : files_(files) {}
 
   asio::awaitable<RateAnswer> admit(const RateClaim& claim, Wakeup& wakeup) override;
@@ -24,7 +24,8 @@ class LocalRates final : public RateLimits {
   LimitState limit_in(const RecordFile& file, const LockName& limit) const;
 
   Files& files_;
-  std::optional<std::pair<Token, RateAnswer>> admitted_;  // the last one, for who repeats
+  std::optional<std::pair<Token, RateAnswer>>
+      admitted_;  // the last one, in case it is repeated
 };
 
 class LocalRegisters final : public FenceRegisters {

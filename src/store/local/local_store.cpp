@@ -29,7 +29,7 @@ std::unique_ptr<Claimant> LocalStore::claimant(const Claim& claim) {
 asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
     const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
   if (!files_.open_to_look() || !files_.has_folder()) co_return std::vector<Broken>{};
-  files_.open_gate_to_lock();
+  files_.open_sessions_to_lock();
 
   const TakenBy self{::geteuid(), host_name(), false};
   std::vector<Holder> holders;
@@ -38,16 +38,16 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
   {
     auto change = co_await files_.begin_change(lock, wakeup);
     moment = Moment::now();
-    holders = rules::break_leases(change.state, fences, self, moment, files_.gate(),
+    holders = rules::break_leases(change.state, fences, self, moment, files_.sessions(),
                                   consequences);
     for (const auto& run : consequences.vanished) note_past_run(change.state, run);
-    // Not those that had gone before.
+    // Not the ones that had already ended.
     files_.commit(change, lock,
                   {std::nullopt, std::nullopt, rules::fences_of(holders), self});
-    // Each dlock that holds a lock for longer than a moment watches its file.
+    // A dlock that holds a lock for longer than a moment watches its file.
     if (!holders.empty()) change.file.touch();
   }
-  files_.tell(consequences);
+  files_.notify(consequences);
   co_await files_.log_ends(lock, consequences.vanished, wakeup);
 
   std::vector<Broken> broken;
@@ -58,7 +58,7 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
     if (holder.party.session == 0 || !dlock_is_gone(holder)) continue;
     added.holder.dlock_gone = true;
     if (holder.command != 0) added.holder.pid = holder.command;
-    added.processes = files_.gate().processes_of(holder);
+    added.processes = files_.sessions().processes_of(holder);
   }
   co_return broken;
 }

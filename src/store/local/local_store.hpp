@@ -1,4 +1,4 @@
-// The embedded store: small files for the state, the kernel for life and death.
+// The embedded store: small files hold the state, kernel locks prove who is alive.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -8,7 +8,7 @@
 
 namespace dlock::local {
 
-// No gate: a file is whole or not there.
+// No mutex: a file is complete or does not exist.
 asio::awaitable<ValueLookup> LocalValues::get(const LockName& lock, Wakeup&) {
   if (!files_.open_directory()) co_return ValueLookup{};
   co_return CacheFiles(files_.directory()).get(lock);
@@ -22,10 +22,10 @@ asio::awaitable<ValueLook> LocalValues::describe(const LockName& lock, Wakeup&) 
 asio::awaitable<Storing> LocalValues::put(const Claim& claim, const std::string& bytes,
                                           Lifetime lifetime, Wakeup& wakeup) {
   if (!files_.are_open() || !files_.in_place()) co_return Storing::not_ours;
-  // Written before the gate is ours, which nobody may hold while a disk is written to.
+  // Written before the mutex is locked, which must not be held during disk writes.
   auto draft = CacheFiles(files_.directory()).write(claim.lock, bytes, lifetime);
-  const Files::Turn turn =
-      co_await files_.take_turn(key_of(claim.lock, Kept::lock).gate, wakeup);
+  const Files::MutexGuard guard =
+      co_await files_.lock_mutex(key_of(claim.lock, Kept::lock).mutex, wakeup);
   const auto state = files_.look_at(claim.lock).state;
   if (rules::loss_of(state, claim.token)) co_return Storing::not_ours;
   draft.put_in_place();

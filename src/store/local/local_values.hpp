@@ -1,4 +1,4 @@
-// Values that are kept under the name of a lock.
+// Cached values, stored under the name of a lock.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace dlock::local {
 
 class LocalValues final : public ValueStore {
  public:
-  // `files` have to be there for longer.
+  // `files` must outlive this.
   explicit LocalValues(Files& files) : files_(files) {}
 
   asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) override;

@@ -1,5 +1,5 @@
-// LocalClaimant: how a waiter sleeps until what it waits for is gone, and how a holder
-// hears of its lease.
+// LocalClaimant: how a waiter sleeps until the lock may be free, and how a holder is
+// notified of changes to its lease.
 #include <sys/inotify.h>
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 namespace dlock::local {
 namespace {
 
-// The kernel says that a file is closed a moment before it drops its locks, so a close
-// is followed by looks at growing distances: 0.3, 1.2, 4.8, 19 ms.
+// The kernel reports the close of a file a moment before it drops the file's locks, so
+// after a close the lock is probed at growing intervals: 0.3, 1.2, 4.8, 19 ms.
 constexpr int probes_after_close = 4;
 constexpr nanoseconds first_probe = std::chrono::microseconds(300);
 
-// Hears what happens to the files of a lease. Whoever breaks one touches that of its
-// lock, which is another one once it had to grow, so it is watched anew each time.
+// Watches the file of a lease's lock. A process that breaks the lease touches the file.
+// The file is replaced when it has to grow, so it is watched anew after each change.
 class FileNews final : public LeaseNews {
  public:
   FileNews(Files& files, LockName lock, std::function<void()> heard)
@@ -44,8 +44,8 @@ class FileNews final : public LeaseNews {
       watcher_->watch(files_.folder().pinned("."), moved);
       watcher_->watch(files_.directory().pinned("."), moved);
     } catch (const Failure&) {
-      // Watches are a limited resource of the user's. Without one the lock holds all the
-      // same, and it is looked at by the clock.
+      // The user may have no inotify watches left. The lock holds without one, and is
+      // checked by the clock.
       watcher_.reset();
     }
   }
@@ -59,13 +59,13 @@ class FileNews final : public LeaseNews {
 }  // namespace
 
 std::unique_ptr<LeaseNews> LocalClaimant::listen(std::function<void()> heard) {
-  if (!claim().attached) return nullptr;  // only the clock ends it
+  if (!claim().attached) return nullptr;  // it ends only by the clock
   return std::make_unique<FileNews>(files_, claim().lock, std::move(heard));
 }
 
-// Behind the change that gave the claim its place: so whoever clears a dead waiter's
-// place knows of its socket, too. Who was promised the lock meanwhile may not have been
-// woken.
+// After the change that put the claim into the queue, so that a process that removes a
+// dead waiter also knows its socket. A waiter that was promised the lock in between may
+// not have been woken.
 void LocalClaimant::start_waiting(Wakeup& wakeup) {
   if (wake_socket_) return;
   wake_socket_.emplace(files_.context(), files_.directory(), session_of(claim().token),
@@ -84,13 +84,13 @@ void LocalClaimant::stop_waiting() {
   watch_sessions_ = false;
 }
 
-// Sees to it that this waiter wakes when what it waits for is gone.
+// Makes this waiter wake up when the party that it waits for is gone.
 void LocalClaimant::follow(const rules::WaitsFor& watch) {
   ask_again_ = watch.ask_again;
   watch_sessions_ = false;
   std::set<pid_t> dlocks;
   const auto add = [&](const Party& party) {
-    if (party.session == 0) return;  // detached: ends by the clock
+    if (party.session == 0) return;  // detached: it ends by the clock
     if (party.pid_namespace == party_.pid_namespace) {
       dlocks.insert(party.pid);
     } else {
@@ -102,8 +102,8 @@ void LocalClaimant::follow(const rules::WaitsFor& watch) {
 
   const auto gone = processes_->watch_only(dlocks);
   if (!gone.empty()) {
-    // A holder's dlock was killed. What is left of the run holds the lock: until the
-    // last process closes the session, or the command ends that has closed it.
+    // A holder's dlock was killed. The remaining processes of the run hold the lock until
+    // the last one closes the session, or the command ends if it has closed the session.
     std::set<pid_t> left;
     std::set_difference(dlocks.begin(), dlocks.end(), gone.begin(), gone.end(),
                         std::inserter(left, left.end()));
@@ -113,7 +113,7 @@ void LocalClaimant::follow(const rules::WaitsFor& watch) {
       if (holder->command != 0) left.insert(holder->command);
     }
     processes_->watch_only(left);
-    // A waiter that died since the look at the state is cleared by the next one.
+    // A waiter that died since the state was read is removed by the next claim.
     if (watch.predecessor != nullptr) ask_again_ = Clock::now() + first_probe;
   }
   if (watch_sessions_ && !sessions_watcher_) watch_sessions();
@@ -129,7 +129,7 @@ void LocalClaimant::watch_sessions() {
     sessions_watcher_->watch(files_.directory().pinned("sessions"), IN_CLOSE);
     probe_soon();  // it may have been closed while this was set up
   } catch (const Failure&) {
-    // Watches are a limited resource of the user's. Without one it is asked by the clock.
+    // The user may have no inotify watches left. Without one, ask again by the clock.
     sessions_watcher_.reset();
   }
 }

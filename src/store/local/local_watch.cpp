@@ -1,5 +1,5 @@
-// LocalInspector::watch(): who changes a lock says so while anybody watches; what ends
-// without a word is looked for.
+// LocalInspector::watch(): processes that change a lock publish events while the store is
+// watched; leases that end without an event are searched for.
 #include <sys/inotify.h>
 
 #include <set>
@@ -16,10 +16,10 @@
 namespace dlock::local {
 namespace {
 
-// Between looks for holders that have ended, and for files that were replaced.
+// The interval of the search for ended holders and replaced files.
 constexpr milliseconds look_every{400};
 
-// Between tries to watch a store that cannot be used.
+// The pause between attempts to watch a store that cannot be used.
 constexpr milliseconds pause_after_trouble{1000};
 
 }  // namespace
@@ -45,7 +45,7 @@ asio::awaitable<void> LocalInspector::watch(const Watched& watched, EventSink& s
   }
 }
 
-// Until the files are not the store's any more, or nobody wants to know.
+// Watches until the files are replaced, or the caller stops.
 asio::awaitable<void> LocalInspector::watch_for_a_while(const Watched& watched,
                                                         EventSink& sink, Wakeup& wakeup) {
   co_await files_.open_to_use(wakeup);
@@ -73,7 +73,7 @@ asio::awaitable<void> LocalInspector::watch_for_a_while(const Watched& watched,
     }
     if (reader.was_replaced()) {
       follow_file();
-      continue;  // something may have been added before it was followed
+      continue;  // events may have been added before the watch began
     }
     if (Clock::now() >= look_at) {
       if (!files_.in_place()) co_return;
@@ -93,13 +93,13 @@ std::set<LockName> LocalInspector::locks_with_holders(const Watched& watched) co
   return {locks.begin(), locks.end()};
 }
 
-// Takes those out of `held` that nobody holds any more.
+// Removes the locks from `held` that are no longer held.
 asio::awaitable<void> LocalInspector::remove_ended(std::set<LockName>& held,
                                                    Wakeup& wakeup) {
   std::vector<LockName> untidy;
   for (auto lock = held.begin(); lock != held.end();) {
     const auto state = files_.look_at(*lock).state;
-    if (is_untidy(state, Moment::now(), files_.gate())) untidy.push_back(*lock);
+    if (is_untidy(state, Moment::now(), files_.sessions())) untidy.push_back(*lock);
     lock = state.holders.empty() ? held.erase(lock) : std::next(lock);
   }
   for (const auto& lock : untidy) co_await remove_ended_holders(lock, wakeup);
@@ -110,11 +110,11 @@ asio::awaitable<void> LocalInspector::remove_ended_holders(LockName lock,
   Consequences consequences;
   {
     auto change = co_await files_.begin_change(lock, wakeup);
-    rules::tidy(change.state, Moment::now(), files_.gate(), consequences);
+    rules::tidy(change.state, Moment::now(), files_.sessions(), consequences);
     for (const auto& run : consequences.vanished) note_past_run(change.state, run);
     files_.commit(change, lock);
   }
-  files_.tell(consequences);
+  files_.notify(consequences);
   co_await files_.log_ends(lock, consequences.vanished, wakeup);
 }
 

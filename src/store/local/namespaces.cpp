@@ -10,8 +10,8 @@
 namespace dlock::local {
 namespace {
 
-// The kernel makes the entries of /proc for each process anew when it looks there, which
-// takes longer than a change. From Linux 6.11 on a pidfd answers, too.
+// Reading /proc/self/ns takes longer than a change of a lock, because the kernel creates
+// the entries on demand. Since Linux 6.11 a pidfd provides the same faster.
 std::uint64_t number_of(const Fd& process, unsigned long request, const char* name) {
   struct stat status {};
   const Fd name_space(process ? ::ioctl(process.get(), request, 0) : -1);

@@ -1,17 +1,17 @@
-// The namespaces of this process that what is in a store depends on.
+// The kernel namespaces of this process that matter to the contents of a store.
 #pragma once
 
 #include <cstdint>
 
 namespace dlock::local {
 
-// By the kernel's numbers; 0 where there are none.
+// The kernel's numbers; 0 if the kernel has no such namespace.
 struct Namespaces {
-  std::uint64_t pids = 0;  // in which the ids of processes mean the same as here
-  std::uint64_t time = 0;  // in which the clocks of a boot show the same as here
+  std::uint64_t pids = 0;  // pids are comparable within it
+  std::uint64_t time = 0;  // boot times are comparable within it
 };
 
-// dlock changes none of its own, so the kernel is asked once.
+// Cached: dlock never changes its namespaces.
 const Namespaces& own_namespaces();
 
 }  // namespace dlock::local

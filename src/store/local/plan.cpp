@@ -20,8 +20,7 @@ std::string normalized(const std::string& path) {
 
 Plan Plan::parsed(std::string_view, const std::string& rest) {
   if (!rest.empty() && (rest.front() != '/' || rest.find('\0') != std::string::npos)) {
-    throw Failure(Failure::Kind::misconfigured,
-                  "the directory has to be an absolute path");
+    throw Failure(Failure::Kind::misconfigured, "the directory must be an absolute path");
   }
   return {normalized(rest)};
 }

@@ -16,8 +16,8 @@ namespace dlock::local {
 struct Plan {
   std::string path;  // absolute, or empty for the default directory
 
-  // Of what follows the scheme and its colon. Throws Failure (misconfigured) for what
-  // cannot be.
+  // Parses what follows the scheme and its colon. Throws Failure (misconfigured) if it is
+  // invalid.
   static Plan parsed(std::string_view scheme, const std::string& rest);
 };
 

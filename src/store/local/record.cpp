@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t format = 0x35306b636f6c64u;  // "dlock05"
 
-// As it stands at the beginning of the file. The checksum covers what follows it, and the
-// payload.
+// The header at the beginning of the file. The checksum covers the fields after it and
+// the payload.
 struct Head {
   std::uint64_t format = dlock::local::format;
   std::uint64_t checksum = 0;

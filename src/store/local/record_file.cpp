@@ -13,11 +13,11 @@
 namespace dlock::local {
 namespace {
 
-// How often a record is read again that does not match its checksum: two changes during
-// one read are rare, and ten times in a row they do not happen.
+// How often a record is read again if its checksum does not match: two changes during one
+// read are rare, and do not happen ten times in a row.
 constexpr int most_reads = 10;
 
-// As much of the file as there is, up to `size`; nothing if it cannot be read.
+// The file's contents, up to `size`; nothing if it cannot be read.
 std::optional<std::string> contents_of(int fd, std::size_t size) {
   std::string text(size, '\0');
   std::size_t got = 0;
@@ -59,7 +59,7 @@ RecordFile::RecordFile(const Directory& folder, std::string name, Access access)
   if (file_) read(static_cast<std::uint64_t>(status.st_size), access);
 }
 
-// A file keeps its size: one of another is another file.
+// The size of a file never changes: a larger file is a new one.
 void RecordFile::read(std::uint64_t size, Access access) {
   if (!is_record_file_size(size)) {
     throw damaged(path(), size < smallest_record_file ? "truncated" : "damaged");
@@ -76,7 +76,7 @@ void RecordFile::read(std::uint64_t size, Access access) {
       half_ = record->half;
       return;
     }
-    // Under its mutex nobody else writes to it.
+    // Its mutex is held, so no other process writes to it.
     if (access == Access::write || reads == most_reads) {
       throw damaged(path(), "damaged (its checksum does not match)");
     }
@@ -88,7 +88,7 @@ void RecordFile::write(std::string payload, Moment now, std::size_t spare) {
   const auto needed = record_file_size(payload.size() + spare);
   if (!needed) {
     throw Failure(Failure::Kind::unreachable,
-                  printable(path()) + " would become too large: too many wait");
+                  printable(path()) + " would become too large: too many waiters");
   }
   if (file_ && *needed <= size_) {
     if (!write_in_place(payload, now)) {
@@ -100,7 +100,7 @@ void RecordFile::write(std::string payload, Moment now, std::size_t spare) {
   payload_ = std::move(payload);
 }
 
-// The blocks are there since the file was made, so a full disk does not matter.
+// The blocks were allocated when the file was created, so a full disk does not matter.
 bool RecordFile::write_in_place(std::string_view payload, Moment now) {
   const unsigned other = 1 - half_;
   const Record record{payload, sequence_ + 1, now, other};
@@ -117,7 +117,7 @@ bool RecordFile::write_in_place(std::string_view payload, Moment now) {
 void RecordFile::replace(std::string_view payload, std::size_t size, Moment now) {
   const auto draft = name_ + ".new";
   const Record record{payload, sequence_ + 1, now, 0};
-  ::unlinkat(folder_.fd(), draft.c_str(), 0);  // of one who was killed here
+  ::unlinkat(folder_.fd(), draft.c_str(), 0);  // left by a process that was killed here
   Fd file = folder_.create_file(draft, O_RDWR);
   if (!write_all(file.get(), record_file(size, record)) ||
       ::renameat(folder_.fd(), draft.c_str(), folder_.fd(), name_.c_str()) != 0) {

@@ -1,4 +1,4 @@
-// A file of the state folder that holds one record (record.hpp).
+// A file in the state folder that holds one record (record.hpp).
 #pragma once
 
 #include <cstddef>
@@ -16,35 +16,34 @@ class RecordFile {
  public:
   enum class Access { read, write };
 
-  // Reads the file `name`, if there is one. For `write` the caller holds the mutex that
-  // goes with the file, and keeps it for as long as it uses this. Throws Failure:
-  // `misconfigured` with the file's name if it is damaged or no file of dlock's.
+  // Reads the file `name`, if it exists. For `write` the caller must hold the file's
+  // mutex for the lifetime of this object. Throws Failure: `misconfigured` with the
+  // file's name if it is damaged or not a dlock file.
   RecordFile(const Directory& folder, std::string name, Access access);
 
   bool exists() const { return static_cast<bool>(file_); }
 
-  // Of what was read, or written last; empty and 0 if there is no file.
+  // Of the last read or write; empty and 0 if the file does not exist.
   const std::string& payload() const { return payload_; }
   std::uint64_t sequence() const { return sequence_; }
   Moment written() const { return written_; }
 
-  // Puts `payload` in the place of what is there; a later one that is longer by `spare`
-  // then fits, too, without the file having to grow. Throws Failure (a full disk), and
-  // nothing has changed then.
+  // Replaces the payload. The file has room for a later payload that is `spare` bytes
+  // longer. Throws Failure (for example a full disk); then nothing has changed.
   void write(std::string payload, Moment now, std::size_t spare = 0);
 
-  // Whether a payload of this size needs no larger file.
+  // Whether a payload of this size fits without a larger file.
   bool has_room_for(std::size_t payload_size) const {
     return file_ && record_file_size(payload_size).value_or(SIZE_MAX) <= size_;
   }
 
-  // Whether somebody has written to the file, or replaced it, since it was read.
+  // Whether the file was written to, or replaced, since it was read.
   bool has_changed() const;
 
-  // Has those who watch the file (inotify(7)) look at it.
+  // Wakes the processes that watch the file (inotify(7)).
   void touch() const;
 
-  // There is no such file afterwards.
+  // Removes the file, if it exists.
   void remove();
 
  private:
@@ -63,8 +62,7 @@ class RecordFile {
   unsigned half_ = 0;
 };
 
-// What is to be said of a file that cannot be used: misconfigured, "`path` is `what`",
-// and what to do about it.
+// The Failure for an unusable file: misconfigured, "`path` is `what`", and what to do.
 Failure damaged(const std::string& path, const std::string& what);
 
 }  // namespace dlock::local

@@ -38,10 +38,10 @@ std::optional<std::pair<LockName, Fence>> register_from(std::string_view line) {
   return std::pair(std::move(resource), fence);
 }
 
-// Room for some hundred thousand; a larger file is none of dlock's.
+// Some hundred thousand registers; dlock writes no larger file.
 constexpr std::size_t longest_file = 16 << 20;
 
-// As much of the file as may be, and a little more if there is more.
+// The file's contents up to the limit, and a little more if it is longer.
 std::string contents_of(int fd) {
   std::string text;
   char buffer[65'536];
@@ -91,7 +91,7 @@ Admission Registers::admit(const LockName& resource, Fence fence) {
     greatest = fence;
     replace(registers_text(fences));
   }
-  // Also if it was there: whoever wrote it may have been killed right before this.
+  // Even if the fence was there already: its writer may have been killed before the sync.
   if (::fsync(directory_.fd()) != 0) {
     throw failure_of(errno, "cannot sync " + printable(directory_.path()));
   }
@@ -106,8 +106,8 @@ FencesAdmitted Registers::read() const {
   if (!fences) {
     throw Failure(Failure::Kind::misconfigured,
                   printable(directory_.path_of(file_name)) +
-                      " is damaged; without it late writers would be admitted, so put "
-                      "it right or move it away only when there are none");
+                      " is damaged; without it stale writers would be admitted: restore "
+                      "it, or move it away once there are none");
   }
   return std::move(*fences);
 }

@@ -1,7 +1,7 @@
-// The file `fences`: the greatest fence that each resource has admitted.
+// The file `fences`: the greatest fence admitted for each resource.
 //
-// Unlike the state of the locks it has to outlive a reboot and a power cut: it is a file
-// of its own, synced, and replaced as a whole.
+// Unlike the state of the locks, it must survive a reboot and a power failure: it is a
+// separate file, synced, and replaced as a whole.
 #pragma once
 
 #include <map>
@@ -14,23 +14,23 @@
 
 namespace dlock::local {
 
-// By resource; those never asked for are not there.
+// By resource; unused resources are absent.
 using FencesAdmitted = std::map<LockName, Fence>;
 
-// The registers as text, a line each, with a checksum behind them.
+// The registers as text, one line each, followed by a checksum.
 std::string registers_text(const FencesAdmitted& fences);
 
 // The inverse; nothing if `text` is not what registers_text wrote.
 std::optional<FencesAdmitted> registers_from(std::string_view text);
 
-// Whoever uses it holds the registers' gate.
+// The caller holds registers_mutex.
 class Registers {
  public:
   explicit Registers(const Directory& directory) : directory_(directory) {}
 
-  // Admits `fence` for `resource`, or says that a greater one was. Once it has admitted
-  // one, that is on the disk. Throws Failure: the file is damaged, or cannot be written,
-  // and nothing has changed then.
+  // Admits `fence` for `resource` unless a greater one was admitted before. An admitted
+  // fence is on disk when this returns. Throws Failure if the file is damaged or cannot
+  // be written; then nothing has changed.
   Admission admit(const LockName& resource, Fence fence);
 
   // Throws Failure if the file cannot be read or is damaged.

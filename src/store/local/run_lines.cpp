@@ -22,7 +22,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
     const auto end = text.find('\n');
-    if (end == std::string_view::npos) break;  // cut short by a crash
+    if (end == std::string_view::npos) break;  // truncated by a crash
     if (end <= longest_log_line) lines.push_back(text.substr(0, end));
     text.remove_prefix(end + 1);
   }
@@ -33,7 +33,7 @@ LockName lock_of(const Json& line) {
   return {line["namespace"].get<std::string>(), line["name"].get<std::string>()};
 }
 
-// The fields of a line that can be used, or null.
+// The fields of a valid line, otherwise null.
 Json parsed(std::string_view line) {
   auto json = Json::parse(line, nullptr, false);
   const bool usable = json.is_object() && json.contains("namespace") &&
@@ -41,7 +41,7 @@ Json parsed(std::string_view line) {
                       json["name"].is_string() && json.contains("fence") &&
                       json["fence"].is_number_unsigned() && json.contains("event") &&
                       json["event"].is_string();
-  // Whoever may write to the file can write anything.
+  // The file may contain anything.
   const bool possible = usable && is_valid(lock_of(json)) &&
                         Fence{json["fence"].get<std::uint64_t>()} <= greatest_fence;
   return possible ? json : Json();
@@ -72,7 +72,7 @@ RunInfo run_of(const Json& line) {
   return run;
 }
 
-// A run of this store's has the number of an account for a user.
+// Runs of this store contain the user's uid.
 std::optional<std::uint32_t> uid_of(const RunInfo& run) {
   std::uint32_t uid = 0;
   const auto* last = run.user.data() + run.user.size();
@@ -130,7 +130,7 @@ std::string end_line(const LockName& lock, const RunInfo& run) {
   return line.finished();
 }
 
-RunInfo run_that_was_none(const Holder& holder) {
+RunInfo never_started_run(const Holder& holder) {
   RunInfo run;
   run.fence = holder.fence;
   run.started = holder.since;
@@ -166,7 +166,7 @@ History history_of(std::string_view log) {
       if (run.outcome != was_no_run) note(lock, std::move(run));
     }
   }
-  // What has a start without an end was cut off by the reboot.
+  // A start without an end was interrupted by the reboot.
   for (auto& [lock, runs] : begun) {
     for (auto& [fence, run] : runs) note(lock, std::move(run));
   }
@@ -188,7 +188,7 @@ std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lo
     const auto pid = pid_at(line, "command_pid");
     const auto running = count_at(line, "command_boot_ms");
     if (pid == 0 || !running) return std::nullopt;
-    // The number was cut, so it had started within that millisecond.
+    // The number was rounded down, so the command started within that millisecond.
     return LoggedCommand{pid, Clock::time_point(milliseconds(*running + 1))};
   }
   return std::nullopt;
@@ -196,8 +196,8 @@ std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lo
 
 namespace {
 
-// The line with the greatest fence, none of which may be given out again; empty if there
-// is none. A text that looks like a fence has its quotes escaped.
+// The line with the greatest fence, as fences must not be reused; empty if there is none.
+// A text value cannot be mistaken for a fence, because its quotes are escaped.
 std::string_view line_of_greatest_fence(const std::vector<std::string_view>& lines) {
   constexpr std::string_view key = "\"fence\":";
   std::string_view found;

@@ -1,5 +1,5 @@
 // The lines of the file `runs.jsonl` (runs_log.hpp): starts and ends of runs, and
-// detached grants, a line of JSON each.
+// detached grants, one line of JSON each.
 #pragma once
 
 #include <map>
@@ -14,23 +14,21 @@
 
 namespace dlock::local {
 
-// A start as far as it is known before there is a process. What is to follow is the
-// command's pid, start_line_time, a moment at which it runs, in milliseconds since boot,
-// and start_line_end.
+// The beginning of a start line, as known before the process exists. The writer appends
+// the command's pid, start_line_time, a time at which it runs, in milliseconds since
+// boot, and start_line_end.
 std::string start_line(const LockName& lock, const Holder& holder);
 constexpr const char* start_line_time = ",\"command_boot_ms\":";
 constexpr const char* start_line_end = "}\n";
 std::string end_line(const LockName& lock, const RunInfo& run);
 
-// What is logged of a detached grant, which is no run: its fence must be known to a later
-// boot all the same.
+// The line for a detached grant. It is not a run, but later boots need its fence.
 std::string grant_line(const LockName& lock, const Holder& holder);
 
-// What is logged as the end of a start that came to nothing: its command could not be
-// started. It counts as no run.
-RunInfo run_that_was_none(const Holder& holder);
+// The end of a start whose command could not be started; it does not count as a run.
+RunInfo never_started_run(const Holder& holder);
 
-// What a log says. Lines that are cut, damaged or of a later kind are passed over.
+// The contents of a log. Truncated, damaged and unknown lines are skipped.
 struct History {
   Fence greatest_fence;
   std::map<LockName, RunInfo> last_runs;
@@ -40,7 +38,7 @@ struct History {
 };
 History history_of(std::string_view log);
 
-// The command that `log` says was started under a grant, if it names one.
+// The command that was started under a grant, if `log` contains it.
 struct LoggedCommand {
   pid_t pid = 0;
   Clock::time_point not_after;  // by when it had started
@@ -48,8 +46,8 @@ struct LoggedCommand {
 std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lock,
                                         Fence fence);
 
-// The lines of `log` that are worth keeping: of each lock the newest, no more than `most`
-// bytes in all, and besides the one with the greatest fence.
+// The lines of `log` to keep: the newest of each lock, at most `most` bytes in all, and
+// also the line with the greatest fence.
 std::string shortened(std::string_view log, std::size_t most);
 
 }  // namespace dlock::local

@@ -17,10 +17,10 @@ constexpr const char* log_name = "runs.jsonl";
 constexpr off_t longest = 8 << 20;              // some 30,000 lines
 constexpr std::size_t shortened_to = 4u << 20;  // so that shortening is rare
 
-// What is read of a file whose length somebody else may have chosen: its end.
+// The most to read of a file: its end. Its length may be arbitrary.
 constexpr off_t longest_read = 2 * longest;
 
-// From `at` on, or from later if that would be too much.
+// The contents from `at` on, or from a later offset if that would be too much.
 std::string contents(int fd, off_t& at) {
   struct stat status {};
   if (::fstat(fd, &status) == 0) at = std::max(at, status.st_size - longest_read);
@@ -37,8 +37,7 @@ std::string contents(int fd, off_t& at) {
   return text;
 }
 
-// What has to be written first so that a line begins: one that a full disk or a crash
-// cut is ended.
+// A line break if the last line is incomplete (a full disk, a crash); otherwise empty.
 std::string line_break_for(int fd, const struct stat& status) {
   char last = '\n';
   const bool cut = status.st_size > 0 && ::pread(fd, &last, 1, status.st_size - 1) == 1 &&
@@ -46,7 +45,7 @@ std::string line_break_for(int fd, const struct stat& status) {
   return cut ? "\n" : "";
 }
 
-// Without the beginning of a line that is being written: a reader may see that much.
+// Without an incomplete last line, which may just be being written.
 std::string whole_lines(std::string text) {
   text.resize(text.rfind('\n') + 1);
   return text;
@@ -71,8 +70,8 @@ RunsLog::Length RunsLog::append(const std::string& lines) {
                        "cannot write to " + printable(directory_.path_of(log_name)));
     }
     const bool was_long = status.st_size >= longest;
-    // Who shortens looks for such lines after the new file is in place; what is written
-    // later yet has to be written again. That it may be there twice does no harm.
+    // shorten() copies such lines after the new file is in place; lines written even
+    // later are written again here. A duplicate line does no harm.
     const bool replaced = ::fstat(file.get(), &status) == 0 && status.st_nlink == 0;
     if (!replaced) return was_long ? Length::too_long : Length::usual;
   }
@@ -88,7 +87,7 @@ void RunsLog::shorten() {
   const Fd shorter = directory_.create_file(draft, O_WRONLY | O_APPEND);
   off_t end = 0;
   auto text = contents(file.get(), end);
-  // What follows the last whole line is looked at again below.
+  // The bytes after the last complete line are read again below.
   const auto left_out = text.size() - (text.rfind('\n') + 1);
   end -= static_cast<off_t>(left_out);
   text.resize(text.size() - left_out);
@@ -96,7 +95,7 @@ void RunsLog::shorten() {
       ::renameat(directory_.fd(), draft.c_str(), directory_.fd(), log_name) != 0) {
     const int error = errno;
     ::unlinkat(directory_.fd(), draft.c_str(), 0);
-    throw failure_of(error, "cannot shorten " + printable(directory_.path_of(log_name)));
+    throw failure_of(error, "cannot trim " + printable(directory_.path_of(log_name)));
   }
   const auto since = contents(file.get(), end);
   write_all(shorter.get(), whole_lines(since));

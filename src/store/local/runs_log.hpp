@@ -1,10 +1,9 @@
 // The file `runs.jsonl`: starts and ends of runs, and detached grants, one line of JSON
 // each.
 //
-// It outlives the boot that the state folder is named after: from it a new boot learns
-// the last runs and the fences that were given out. People can grep it. Who may write to
-// it may write anything: of a long file the end is read, and lines that cannot be right
-// are passed over.
+// It outlives the boot: after a reboot dlock learns from it the last runs and the fences
+// already granted. People can grep it. Anyone with write access can write anything to it:
+// only the end of a long file is read, and invalid lines are skipped.
 #pragma once
 
 #include <string>
@@ -14,21 +13,22 @@
 
 namespace dlock::local {
 
-// The file. Lines are added without the gate: each is a write of its own, and those that
-// come while the file is being shortened are not lost.
+// Lines are appended without a mutex: each is a single write, and none is lost while the
+// file is being shortened.
 class RunsLog {
  public:
   explicit RunsLog(const Directory& directory) : directory_(directory) {}
 
-  // Opens it for a start line that is written elsewhere, ended line before it or not.
-  // Throws Failure.
+  // Opens the file for a start line that another process writes; `before` is its
+  // beginning, and gets a line break in front if the last line is incomplete. Throws
+  // Failure.
   Fd open_for_note(std::string& before);
 
-  // Adds whole lines. Throws Failure.
+  // Appends whole lines. Throws Failure.
   enum class Length { usual, too_long };
   Length append(const std::string& lines);
 
-  // Keeps the file bounded; under upkeep_gate. Nothing if another one did it already.
+  // Shortens the file unless another process already has. The caller holds upkeep_mutex.
   // Throws Failure.
   void shorten();
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* sessions_name = "sessions";
 
-constexpr off_t watch_byte = 2;  // of those who watch, together
+constexpr off_t watch_byte = 2;  // shared by all watchers
 
 // Sessions are the bytes between these.
 constexpr Session first_session = 1u << 16;
@@ -47,23 +47,23 @@ Failure lock_failure(const Directory& directory) {
                      std::strerror(error));
 }
 
-// Whether the command of `holder` runs, as far as /proc can say from here: some
-// commands close descriptors they do not know (sudo, daemons), and with them the session.
-// A later process of the same pid started at another time.
+// Whether the command of `holder` runs, as far as /proc shows: some commands (sudo,
+// daemons) close unknown descriptors, and with them the session. The start time
+// distinguishes a later process with the same pid.
 bool command_runs(const Holder& holder) {
   if (holder.command <= 0 || holder.party.pid_namespace != own_namespaces().pids) {
     return false;
   }
   const auto process = process_of(holder.command);
-  // That it cannot be read (no descriptors left, processes hidden) is no proof of death.
+  // If it cannot be read (no descriptors left, processes hidden), it may still be alive.
   if (!process) return !has_ended(holder.command);
   if (process->is_dead) return false;
   return process->started >= holder.command_after - tick &&
          process->started <= holder.command_before + tick;
 }
 
-// Whether the environment that a process was started with has this grant among those that
-// it runs under (DLOCK_HELD, "NAME=FENCE NAME=FENCE").
+// Whether the initial environment of a process contains this grant (DLOCK_HELD,
+// "NAME=FENCE NAME=FENCE").
 bool runs_under(pid_t pid, Fence fence) {
   constexpr std::string_view variable("\0DLOCK_HELD=", 12);
   const auto text = '\0' + text_of("/proc/" + std::to_string(pid) + "/environ");
@@ -95,7 +95,7 @@ SessionLock::SessionLock(const Directory& directory, Session session) {
   const Fd low = directory.open_file(sessions_name, O_RDWR, true);
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  // Near the end of the usual 1024, which shells and daemons leave alone.
+  // Near the usual limit of 1024, where shells and daemons use no descriptors.
   const auto end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1024));
   fd_ = Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, std::max(end - 24, 3)));
   if (!fd_) throw failure_of(errno, "cannot open a session");
@@ -110,17 +110,17 @@ Fd watch_mark(const Directory& directory) {
   return mark;
 }
 
-Gate::Gate(const Directory& directory, bool create) {
+SessionsFile::SessionsFile(const Directory& directory, bool create) {
   struct stat status {};
   fd_ = directory.open_file(sessions_name, create ? O_RDWR : O_RDONLY, create, &status);
   identity_ = identity_of(status);
 }
 
-bool Gate::is_in_place(const Directory& directory) const {
+bool SessionsFile::is_in_place(const Directory& directory) const {
   return leads_to(directory.fd(), sessions_name, identity_);
 }
 
-bool Gate::try_lock(GateByte byte) {
+bool SessionsFile::try_lock(MutexByte byte) {
   auto range = byte_range(F_WRLCK, byte);
   if (::fcntl(fd_.get(), F_OFD_SETLK, &range) == 0) return true;
   if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
@@ -129,21 +129,21 @@ bool Gate::try_lock(GateByte byte) {
       std::string("cannot lock the store's sessions file: ") + std::strerror(errno));
 }
 
-void Gate::unlock(GateByte byte) {
+void SessionsFile::unlock(MutexByte byte) {
   auto range = byte_range(F_UNLCK, byte);
   ::fcntl(fd_.get(), F_OFD_SETLK, &range);
 }
 
-pid_t Gate::owner_of(GateByte byte) const {
+pid_t SessionsFile::owner_of(MutexByte byte) const {
   for (const auto& process : all_processes()) {
     if (process.pid != ::getpid() && is_locked_by(process.pid, byte)) return process.pid;
   }
   return 0;
 }
 
-// The kernel names no owner for a lock of this kind, but /proc/PID/fdinfo lists those of
-// each description: "lock:\t1: OFDLCK  ADVISORY  WRITE -1 08:02:1234 0 0".
-bool Gate::is_locked_by(pid_t pid, off_t byte) const {
+// The kernel reports no owner for locks of this kind, but /proc/PID/fdinfo lists the
+// locks of each description: "lock:\t1: OFDLCK  ADVISORY  WRITE -1 08:02:1234 0 0".
+bool SessionsFile::is_locked_by(pid_t pid, off_t byte) const {
   char place[64];
   std::snprintf(place, sizeof place, " %02x:%02x:%llu ", major(identity_.device),
                 minor(identity_.device),
@@ -168,7 +168,7 @@ bool Gate::is_locked_by(pid_t pid, off_t byte) const {
   return false;
 }
 
-std::vector<Fd> Gate::processes_of(const Holder& holder) const {
+std::vector<Fd> SessionsFile::processes_of(const Holder& holder) const {
   std::vector<Fd> found;
   if (!is_session(holder.party.session)) return found;
   const auto is_of_run = [&](pid_t pid) {
@@ -178,37 +178,39 @@ std::vector<Fd> Gate::processes_of(const Holder& holder) const {
   for (const auto& process : all_processes()) {
     if (!is_of_run(process.pid)) continue;
     Fd opened(open_pidfd(process.pid));
-    // Again, for until it was opened the pid could pass to a stranger.
+    // Checked again: the pid may have been reused before the pidfd was opened.
     if (opened && is_of_run(process.pid)) found.push_back(std::move(opened));
   }
   return found;
 }
 
-bool Gate::is_locked(Session session) const {
+bool SessionsFile::is_locked(Session session) const {
   auto range = byte_range(F_RDLCK, static_cast<off_t>(session));
-  // An error is no proof of death.
+  // After an error the session may still be alive.
   return ::fcntl(fd_.get(), F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
 }
 
-bool Gate::has_sessions() const {
+bool SessionsFile::has_sessions() const {
   auto range = byte_range(F_WRLCK, static_cast<off_t>(first_session),
                           static_cast<off_t>(last_session - first_session));
   return ::fcntl(fd_.get(), F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
 }
 
-bool Gate::is_watched() const {
+bool SessionsFile::is_watched() const {
   auto range = byte_range(F_WRLCK, watch_byte);
   return ::fcntl(fd_.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
-bool Gate::lives(const Holder& holder) const {
+bool SessionsFile::lives(const Holder& holder) const {
   return is_locked(holder.party.session) || command_runs(holder);
 }
 
-bool Gate::lives(const Waiter& waiter) const { return is_locked(waiter.party.session); }
+bool SessionsFile::lives(const Waiter& waiter) const {
+  return is_locked(waiter.party.session);
+}
 
-// That a pid means another process here is looked at last: it hardly ever is stopped.
-bool Gate::is_stopped(const Waiter& waiter) const {
+// The pid namespace is compared last, because waiters are hardly ever stopped.
+bool SessionsFile::is_stopped(const Waiter& waiter) const {
   return local::is_stopped(waiter.party.pid) &&
          waiter.party.pid_namespace == own_namespaces().pids;
 }
@@ -221,9 +223,10 @@ bool dlock_is_gone(const Holder& holder) {
          process->started > holder.granted_at.time_since_epoch().count() + tick;
 }
 
-Failure gate_shut(const Gate& gate, GateByte byte, milliseconds waited) {
+Failure mutex_unavailable(const SessionsFile& sessions, MutexByte byte,
+                          milliseconds waited) {
   std::string who = "another process";
-  if (const auto pid = gate.owner_of(byte); pid > 0) {
+  if (const auto pid = sessions.owner_of(byte); pid > 0) {
     who = "process " + std::to_string(pid);
     if (is_stopped(pid)) who += " (stopped: kill -CONT " + std::to_string(pid) + ")";
   }

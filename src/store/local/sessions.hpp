@@ -1,8 +1,8 @@
-// The file `sessions`: who lives, and whose turn it is to change what.
+// The file `sessions`: locks on its bytes prove who is alive, and serve as mutexes.
 //
-// It has no contents; what counts are the kernel's locks on single bytes of it. They
-// belong to open file descriptions (fcntl F_OFD_SETLK), so they are shared by inheritance
-// and end with the last process that has them open.
+// It has no contents; only the kernel's locks on single bytes matter. They belong to open
+// file descriptions (fcntl F_OFD_SETLK): children inherit them, and they end with the
+// last process that has the description open.
 #pragma once
 
 #include <sys/types.h>
@@ -17,18 +17,18 @@
 
 namespace dlock::local {
 
-// The session that goes with a token: a byte far behind the gate.
+// The session of a token: a byte far behind the fixed mutexes.
 Session session_of(const Token& token);
 
-// Whether a number read from a file can be one.
+// Whether a number read from a file is a valid session.
 bool is_session(Session session);
 
-// A byte of the file that is locked for as long as any process has this description
-// open: dlock itself, the command, and what the command leaves behind.
+// A byte of the file that stays locked while any process has this description open:
+// dlock itself, the command, and its stragglers.
 class SessionLock {
  public:
-  // Locks the byte. Its descriptor has a high number, out of the way of what scripts
-  // use (exec 9>file), and is close-on-exec: the command's start lifts that.
+  // Locks the byte. The descriptor has a high number, so that it does not collide with
+  // those in scripts (exec 9>file), and is close-on-exec until the command is started.
   SessionLock(const Directory& directory, Session session);
 
   int fd() const { return fd_.get(); }
@@ -37,26 +37,25 @@ class SessionLock {
   Fd fd_;
 };
 
-// Says that somebody watches the store, for as long as the descriptor is open. Throws
-// Failure.
+// Marks the store as watched while the returned descriptor is open. Throws Failure.
 Fd watch_mark(const Directory& directory);
 
-// A byte of the file that serves as a mutex. Those of single locks lie behind all
-// sessions (file_name.hpp), so that a file of the state folder can be replaced or removed
-// by whoever holds its byte.
-using GateByte = off_t;
-constexpr GateByte setup_gate = 0;      // makes the state folder
-constexpr GateByte registers_gate = 1;  // changes the registers of fences
-constexpr GateByte events_gate = 3;     // adds to the file of events
-constexpr GateByte upkeep_gate = 4;     // shortens the log, and drops unused locks
+// A byte of the file that serves as a mutex. The mutexes of single locks follow all
+// sessions (file_name.hpp); the holder of one may replace or remove the file in the state
+// folder that belongs to it.
+using MutexByte = off_t;
+constexpr MutexByte setup_mutex = 0;      // creates the state folder
+constexpr MutexByte registers_mutex = 1;  // changes the fence registers
+constexpr MutexByte events_mutex = 3;     // appends to the file of events
+constexpr MutexByte upkeep_mutex = 4;     // shortens the log, removes unused locks
 
-// Takes those bytes, and probes the others. It has a description of its own: a lock never
-// stands in the way of the one who holds it, and an inherited gate would outlive a killed
-// dlock.
-class Gate final : public Lives {
+// Locks the mutex bytes and probes the others. It has a file description of its own: a
+// lock never conflicts with its own description, and an inherited mutex would outlive a
+// killed dlock.
+class SessionsFile final : public Lives {
  public:
   // Creates the file if `create`; otherwise see exists().
-  Gate(const Directory& directory, bool create);
+  SessionsFile(const Directory& directory, bool create);
 
   bool exists() const { return static_cast<bool>(fd_); }
   int fd() const { return fd_.get(); }
@@ -64,26 +63,26 @@ class Gate final : public Lives {
   // Whether its name still leads to the file.
   bool is_in_place(const Directory& directory) const;
 
-  // Takes the byte if it is free now. Throws Failure where locks do not work.
-  bool try_lock(GateByte byte);
-  void unlock(GateByte byte);
+  // Locks the byte if it is free now. Throws Failure where locks do not work.
+  bool try_lock(MutexByte byte);
+  void unlock(MutexByte byte);
 
-  // Who holds the byte, for the message when it stays shut: found through /proc, so 0
-  // if it is another user's process. Slow.
-  pid_t owner_of(GateByte byte) const;
+  // The process that holds the byte, for messages; found through /proc, so 0 if it
+  // belongs to another user. Slow.
+  pid_t owner_of(MutexByte byte) const;
 
   bool is_locked(Session session) const;
 
-  // Whether anybody lives by this file.
+  // Whether any session is locked.
   bool has_sessions() const;
 
-  // Whether anybody watches the store: see event_file.hpp.
+  // Whether the store is watched: see event_file.hpp.
   bool is_watched() const;
 
-  // What is left of a run, as far as /proc shows it to us: a pidfd of each process that
-  // the kernel says has its session open, and whose environment, as the kernel has it
-  // from its start, names the fence. Both, since what stands in the state may be a lie,
-  // and a descriptor can be sent to a process that knows nothing of it.
+  // The remaining processes of a run that /proc shows us: a pidfd of each process that
+  // has its session open and whose initial environment contains the fence. Both are
+  // required: the state may be forged, and a descriptor can be sent to an unrelated
+  // process.
   std::vector<Fd> processes_of(const Holder& holder) const;
 
   bool lives(const Holder& holder) const override;
@@ -97,11 +96,13 @@ class Gate final : public Lives {
   Fd fd_;
 };
 
-// Whether the dlock of `holder` is surely gone: it was in this pid namespace, and is no
-// more, or what has its pid was started later.
+// Whether the dlock process of `holder` is gone for certain: it was in this pid namespace
+// and has ended, or its pid now belongs to a process that started later.
 bool dlock_is_gone(const Holder& holder);
 
-// That the byte was not to be had for so long, and who has it.
-Failure gate_shut(const Gate& gate, GateByte byte, milliseconds waited);
+// The Failure for a mutex that was not free for `waited`; it names the process that holds
+// it.
+Failure mutex_unavailable(const SessionsFile& sessions, MutexByte byte,
+                          milliseconds waited);
 
 }  // namespace dlock::local

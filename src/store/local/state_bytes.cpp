@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "lock/history.hpp"
-#include "store/local/later_fields.hpp"
+#include "store/local/appended_fields.hpp"
 #include "store/local/sessions.hpp"
 
 namespace dlock::local {
@@ -90,7 +90,7 @@ class Reader {
   template <typename T>
   void operator()(std::vector<T>& values) {
     const auto count = number<std::uint32_t>();
-    // Every element takes a byte at least, so a lying count cannot take memory.
+    // Every element takes at least a byte, so a forged count cannot exhaust memory.
     if (count > left_.size()) throw Malformed{};
     values.clear();
     for (std::uint32_t i = 0; i < count; ++i) (*this)(values.emplace_back());
@@ -120,7 +120,7 @@ class Reader {
   std::string_view left_;
 };
 
-// One list of fields for each type, read and written by the same lines.
+// One list of fields for each type, used for both reading and writing.
 template <typename T, typename Visit>
 void each_field(T& value, Visit&& visit) {
   using Plain = std::remove_const_t<T>;
@@ -144,13 +144,13 @@ void each_field(T& value, Visit&& visit) {
     visit(value.waiter), visit(value.by);
   } else if constexpr (std::is_same_v<Plain, Superseded>) {
     visit(value.host), visit(value.pid);
-  } else if constexpr (std::is_same_v<Plain, LaterFields::Leaver>) {
+  } else if constexpr (std::is_same_v<Plain, AppendedFields::Leaver>) {
     visit(value.index), visit(value.newer);
   } else if constexpr (std::is_same_v<Plain, TakenBy>) {
     visit(value.uid), visit(value.host), visit(value.replaces);
-  } else if constexpr (std::is_same_v<Plain, LaterFields::Loser>) {
+  } else if constexpr (std::is_same_v<Plain, AppendedFields::Loser>) {
     visit(value.index), visit(value.taken_by);
-  } else if constexpr (std::is_same_v<Plain, LaterFields>) {
+  } else if constexpr (std::is_same_v<Plain, AppendedFields>) {
     visit(value.superseding), visit(value.replacing), visit(value.superseded);
   } else if constexpr (std::is_same_v<Plain, Counts>) {
     visit(value.refused), visit(value.superseded);
@@ -169,7 +169,7 @@ void each_field(T& value, Visit&& visit) {
   }
 }
 
-// The most that one who writes honestly puts there.
+// The limits of valid states.
 constexpr std::size_t most_holders = 100'000;
 constexpr std::size_t most_waiters = 100'000;
 constexpr std::uint32_t most_slots = 1'000'000;
@@ -240,7 +240,7 @@ bool is_sound(const State& state) {
 std::string encoded(const State& state) {
   Writer writer;
   writer(state);
-  const auto later = later_fields_of(state);
+  const auto later = appended_fields_of(state);
   const Counts counts{state.refused, state.superseded};
   const bool has_more = !later.taken_from.empty() || !counts.is_empty();
   if (!later.is_empty() || has_more) writer(later);
@@ -253,9 +253,9 @@ std::size_t room_for_ends(const State& state) {
   // A run with the longest name that a host may have (HOST_NAME_MAX).
   constexpr std::size_t run = 176;
   constexpr std::size_t runs = 4;  // last_run, both of past, and the last of those before
-  // To be told that it ends by the clock, or who has taken the lock from it.
+  // For a holder that will end by the clock, or from which the lock was taken.
   constexpr std::size_t holder = 88;
-  // Both numbers, and four empty lists in front of them.
+  // Both counts, and the four empty lists in front of them.
   constexpr std::size_t counts = sizeof(Counts) + 4 * sizeof(std::uint32_t);
   std::size_t room = runs * run + state.holders.size() * holder + counts;
   for (const auto& waiter : state.waiters) {
@@ -270,7 +270,7 @@ std::optional<State> decoded(std::string_view bytes) {
     Reader reader(bytes);
     reader(state);
     if (!reader.at_end()) {
-      LaterFields later;
+      AppendedFields later;
       reader(later);
       if (!reader.at_end()) reader(later.taken_from);
       if (!take_in(later, state)) return std::nullopt;

@@ -13,13 +13,13 @@ namespace dlock::local {
 // The state as bytes.
 std::string encoded(const State& state);
 
-// How many bytes more it may take once its runs have ended, and those who wait are
-// promised the lock or hear that they need not run.
+// How many more bytes the state may need once its runs have ended and its waiters have
+// been promised the lock or deduplicated.
 std::size_t room_for_ends(const State& state);
 
-// The inverse of encoded(); nothing if the bytes are not what `encoded` wrote, or say
-// what cannot be: more than there may be of something, a time before the epoch, a fence
-// that is none. What is returned can be computed with, whoever wrote it.
+// The inverse of encoded(); nothing if the bytes were not written by `encoded` or have
+// invalid contents: too many elements, a time before the epoch, an invalid fence. The
+// result is safe to compute with, whoever wrote the bytes.
 std::optional<State> decoded(std::string_view bytes);
 
 }  // namespace dlock::local

@@ -22,16 +22,16 @@ namespace {
 
 constexpr const char* head_name = "head";
 
-// Clocks are set, and files are written while a machine starts.
+// Tolerance: clocks are set, and files are written, while a machine boots.
 constexpr WallTime about = std::chrono::seconds(60);
 
-// When what was to last until `end` by the clock of `written` is over by the wall clock.
+// Converts `end`, by the clock of the boot in which it was written, to the wall clock.
 WallTime wall_end(Clock::time_point end, const Moment& written) {
   return written.wall + std::chrono::duration_cast<WallTime>(end - written.boot);
 }
 
-// Until when the lock or limit in a file of another epoch counts though no process lives
-// by it: detached leases, and the stamps of a limit.
+// Until when a lock or limit of another epoch is in use without a process: detached
+// leases, and the stamps of a limit.
 WallTime counts_until(const Named& named, Kept kept, const Moment& written) {
   WallTime last{};
   const auto add = [&](Clock::time_point end) {
@@ -50,8 +50,8 @@ WallTime counts_until(const Named& named, Kept kept, const Moment& written) {
   return last;
 }
 
-// Whether something in a folder of another epoch counts by a clock that still runs. What
-// was written before this machine started does not, if the boot's id is another one.
+// Whether anything in a folder of another epoch is still in use by its clock. With
+// another boot id, files from before this boot are not.
 bool counts_by_clock(const Directory& folder, bool same_boot) {
   const auto now = Moment::now();
   const auto started =
@@ -69,7 +69,7 @@ bool counts_by_clock(const Directory& folder, bool same_boot) {
         return true;
       }
     } catch (const Failure&) {
-      // What cannot be read says nothing.
+      // Unreadable files are ignored.
     }
   }
   return false;
@@ -82,20 +82,20 @@ bool is_of_another_epoch(const std::string& name) {
          name != folder_draft_name();
 }
 
-void refuse_if_in_use(const Directory& directory, const Gate& gate) {
+void refuse_if_in_use(const Directory& directory, const SessionsFile& sessions) {
   const auto names = directory.names();
   const auto other = std::find_if(names.begin(), names.end(), is_of_another_epoch);
   const auto refuse = [&](const std::string& why) {
     throw Failure(Failure::Kind::misconfigured, printable(directory.path()) + " " + why);
   };
   constexpr const char* elsewhere =
-      "is in use under another boot id or in another time namespace (a container's?); "
-      "use a directory of its own for each, or a server";
-  if (gate.has_sessions()) {
+      "is in use under another boot id or in another time namespace (a container?); use "
+      "a separate directory for each, or a server";
+  if (sessions.has_sessions()) {
     refuse(other != names.end()
                ? elsewhere
-               : "has lost the state of its locks while processes live by them; end "
-                 "those first");
+               : "has lost the state of its locks while processes hold some of them; end "
+                 "those processes first");
   }
   for (const auto& name : names) {
     if (!is_of_another_epoch(name)) continue;
@@ -104,20 +104,20 @@ void refuse_if_in_use(const Directory& directory, const Gate& gate) {
     try {
       folder = directory.folder(name, Directory::Missing::accept);
     } catch (const Failure&) {
-      continue;  // a file of an earlier version, or nothing of dlock's
+      continue;  // a file of an earlier version, or not dlock's
     }
     if (folder && counts_by_clock(*folder, same_boot)) refuse(elsewhere);
   }
 }
 
-// Removes a folder of files, or whatever else has the name, as far as that is possible.
+// Removes a folder of files, or any other file with that name, as far as possible.
 void remove(const Directory& directory, const std::string& name) {
   try {
     if (const auto folder = directory.folder(name, Directory::Missing::accept)) {
       for (const auto& file : folder->names()) ::unlinkat(folder->fd(), file.c_str(), 0);
     }
   } catch (const Failure&) {
-    // Not a folder of dlock's.
+    // Not a dlock folder.
   }
   if (::unlinkat(directory.fd(), name.c_str(), AT_REMOVEDIR) != 0) {
     ::unlinkat(directory.fd(), name.c_str(), 0);
@@ -129,7 +129,7 @@ void fill(const Directory& folder, const History& history) {
   set_head(folder, {history.greatest_fence.number, now.wall.count()});
   for (const auto& [lock, run] : history.last_runs) {
     State state;
-    state.last_fence = history.greatest_fence;  // the floor of all
+    state.last_fence = history.greatest_fence;  // the fence floor
     state.last_run = run;
     if (const auto past = history.past.find(lock); past != history.past.end()) {
       state.past = past->second;
@@ -149,11 +149,11 @@ std::optional<Directory> open_state_folder(const Directory& directory) {
   return directory.folder(state_folder_name(), Directory::Missing::accept);
 }
 
-Directory make_state_folder(const Directory& directory, const Gate& gate) {
-  refuse_if_in_use(directory, gate);
+Directory make_state_folder(const Directory& directory, const SessionsFile& sessions) {
+  refuse_if_in_use(directory, sessions);
   const auto name = state_folder_name();
   const auto draft = folder_draft_name();
-  remove(directory, draft);  // of one who was killed here
+  remove(directory, draft);  // left by a process that was killed here
   try {
     fill(*directory.folder(draft, Directory::Missing::create), RunsLog(directory).read());
     if (::renameat(directory.fd(), draft.c_str(), directory.fd(), name.c_str()) != 0) {

@@ -1,4 +1,4 @@
-// The folder with the state of all locks since the boot, and how it comes to be.
+// The folder with the state of all locks since boot, and its creation.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,27 @@
 
 namespace dlock::local {
 
-// What is known besides single locks: the file `head` of the folder.
+// The folder's file `head`: what does not belong to a single lock.
 struct FolderHead {
-  std::uint64_t fence_floor = 0;  // every fence is greater: those of earlier boots, and
-                                  // of locks that were dropped
-  std::int64_t swept = 0;  // wall clock, microseconds: when unused locks were dropped
+  std::uint64_t fence_floor = 0;  // new fences are greater: the greatest of earlier boots
+                                  // and of removed locks
+  std::int64_t swept = 0;  // wall clock, microseconds: when unused locks were removed
 };
 
-// The folder of this epoch; nothing if nobody has made it yet.
+// The folder of this epoch; nothing if it does not exist yet.
 std::optional<Directory> open_state_folder(const Directory& directory);
 
-// Makes it, whole or not at all, with what the log of runs knows from before, and removes
-// those of other epochs. The caller holds setup_gate, and has seen that there is none.
-// Throws Failure: `misconfigured` while somebody may still live by the state of another
-// epoch, whose moments cannot be compared with ours, or by one that was removed.
-Directory make_state_folder(const Directory& directory, const Gate& gate);
+// Creates it atomically, with the last runs and fences from the log of runs, and removes
+// the folders of other epochs. The caller holds setup_mutex and has checked that the
+// folder does not exist. Throws Failure: `misconfigured` while a process may still hold a
+// lock in the state of another epoch, whose times cannot be compared with ours, or in a
+// folder that was removed.
+Directory make_state_folder(const Directory& directory, const SessionsFile& sessions);
 
-// Throws Failure if there is no sound one.
+// Throws Failure if it is missing or damaged.
 FolderHead head_of(const Directory& folder);
 
-// For whoever holds upkeep_gate.
+// The caller holds upkeep_mutex.
 void set_head(const Directory& folder, const FolderHead& head);
 
 }  // namespace dlock::local

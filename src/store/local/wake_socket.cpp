@@ -36,12 +36,12 @@ Fd datagram_socket() {
   return Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// The BSD interface wants another type for what is the same bytes.
+// The socket interface requires a cast to the generic address type.
 const sockaddr* generic(const sockaddr_un& address) {
   return static_cast<const sockaddr*>(static_cast<const void*>(&address));
 }
 
-// Through the directory's descriptor: an address has room for 108 bytes, a path for
+// Through the directory's descriptor: an address has 108 bytes, a path may have
 // thousands.
 Fd bound_socket(const Directory& directory, Session session) {
   const auto address = address_at(directory.pinned(name_of(session)));
@@ -58,8 +58,8 @@ Fd bound_socket(const Directory& directory, Session session) {
   return socket;
 }
 
-// Of what stands under the name: an invalid one if that is no socket of dlock's, for a
-// link would lead to somebody else's.
+// Opens the file with that name; an invalid Fd if it is not a dlock socket, as a link
+// could lead to another program's.
 Fd opened_socket(const Directory& directory, Session session) {
   Fd found(::openat(directory.fd(), name_of(session).c_str(),
                     O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -70,8 +70,8 @@ Fd opened_socket(const Directory& directory, Session session) {
   return is_socket ? std::move(found) : Fd();
 }
 
-// Datagrams say nothing but that there were some; no more of them are read at a time than
-// dlock sends, lest somebody keep us busy.
+// The contents of datagrams do not matter; no more are read at a time than dlock sends,
+// so that a flood cannot keep us busy.
 void drain(int socket) {
   constexpr int most = 64;
   char ignored[16];

@@ -1,4 +1,4 @@
-// How one process wakes another: a datagram on the other's own unix socket.
+// How one process wakes another: it sends a datagram to the other's unix socket.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace dlock::local {
 
-// The socket of a waiter, in the store's directory, for as long as it waits. What
-// arrives means nothing but "ask again".
+// The socket of a waiter, which exists in the store's directory while it waits. Any
+// datagram means "ask again".
 class WakeSocket {
  public:
   // Throws Failure.
@@ -26,28 +26,27 @@ class WakeSocket {
   Readable socket_;
 };
 
-// The session that the name of a file in the directory is a socket of; nothing for other
-// files.
+// The session whose socket has this file name; nothing for other files.
 std::optional<Session> session_of_wake_socket(const std::string& name);
 
-// What wakes others.
+// Wakes other processes.
 class Waker {
  public:
-  // Makes what it needs now, and not when somebody waits to be woken.
+  // Opens its socket in advance, so that wake() is fast.
   void prepare();
 
-  // Gives up what it has made; whether there was anything.
+  // Closes its socket; false if it had none.
   bool let_go();
 
-  // Wakes the waiter of `session`. A hint, so no failure matters: who is not reached
-  // looks again by itself.
+  // Wakes the waiter of `session`. It is only a hint, so failures are ignored: a waiter
+  // that is not reached asks again by itself.
   void wake(const Directory& directory, Session session);
 
  private:
   Fd socket_;
 };
 
-// Removes the socket that a dead waiter left.
+// Removes the socket of a dead waiter.
 void remove_wake_socket(const Directory& directory, Session session);
 
 }  // namespace dlock::local

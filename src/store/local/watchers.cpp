@@ -28,12 +28,12 @@ std::set<pid_t> ProcessWatcher::watch_only(const std::set<pid_t>& processes) {
   std::set<pid_t> gone;
   for (const pid_t pid : processes) {
     if (watched_.count(pid) > 0) continue;
-    if (has_ended(pid)) {  // a zombie, too, whose descriptor would never be quiet
+    if (has_ended(pid)) {  // also a zombie, whose descriptor would stay readable
       gone.insert(pid);
       continue;
     }
     Fd process(open_pidfd(pid));
-    // Out of descriptors, or an old kernel: the waiter looks again by the clock.
+    // Out of descriptors, or an old kernel: the waiter asks again by the clock.
     if (!process) continue;
     watched_.try_emplace(pid, context_, std::move(process), [this, pid] {
       watched_.erase(pid);

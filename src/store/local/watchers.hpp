@@ -1,4 +1,4 @@
-// Descriptors that turn what happens to processes and files into notifications.
+// Descriptors that report the ends of processes and the changes of files.
 #pragma once
 
 #include <sys/types.h>
@@ -19,8 +19,7 @@ class ProcessWatcher {
   ProcessWatcher(asio::io_context& context, Wakeup& wakeup)
       : context_(context), wakeup_(wakeup) {}
 
-  // Watches these and no others from here on. Those that cannot be watched, for they
-  // are gone already, are returned.
+  // Watches exactly these from now on. Returns those that have already ended.
   std::set<pid_t> watch_only(const std::set<pid_t>& processes);
 
  private:
@@ -29,9 +28,9 @@ class ProcessWatcher {
   std::map<pid_t, Readable> watched_;
 };
 
-// Calls back when something happens to files (inotify(7)). Throws Failure where the
-// user has no watches left. Made late and destroyed last: the kernel takes up to 15 ms
-// (measured) to close an inotify descriptor that has watches.
+// Calls back when files change (inotify(7)). Throws Failure if the user has no watches
+// left. Create it late and destroy it last: the kernel takes up to 15 ms (measured) to
+// close an inotify descriptor that has watches.
 class FileWatcher {
  public:
   FileWatcher(asio::io_context& context, std::function<void()> happened);

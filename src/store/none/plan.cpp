@@ -19,7 +19,8 @@ asio::awaitable<Examination> examine(const Plan&, const std::string&, millisecon
                                      asio::io_context&, Wakeup&) {
   Examination examination;
   examination.findings.push_back({"store", Finding::Level::info,
-                                  "none: excludes nobody, so nothing can be wrong", ""});
+                                  "none: excludes nobody, so there is nothing to check",
+                                  ""});
   co_return examination;
 }
 

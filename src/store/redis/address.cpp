@@ -21,7 +21,7 @@ Target over_tcp(std::string_view rest) {
   auto target = target_at(parts.servers, usual_port);
   if (parts.login) take_login(*parts.login, target);
   if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw bad_url("only /db can follow the host");
+    throw bad_url("only /db may follow the host");
   }
   if (parts.behind.size() > 1) target.database = database_from(parts.behind.substr(1));
   return target;
@@ -32,22 +32,22 @@ Target over_socket(std::string_view rest) {
   const auto path = rest.substr(0, end);
   const auto query = rest.substr(end);
   const auto slashes = std::min(path.find_first_not_of('/'), path.size());
-  // Two slashes begin a host, perhaps with a password; three are one that is left out.
+  // Two slashes begin a host, perhaps with a password; three mean an empty host.
   if (slashes == 0 || slashes == 2) {
-    throw bad_url("the absolute path of a socket has to follow the scheme");
+    throw bad_url("expected the absolute path of a socket after the scheme");
   }
   Target target;
   target.path = decoded(path, "the path");
   target.path.erase(0, std::min(target.path.find_first_not_of('/'), target.path.size()));
   target.path.insert(0, "/");
-  if (target.path.size() == 1) throw bad_url("the path of the socket is missing");
+  if (target.path.size() == 1) throw bad_url("the socket path is missing");
   if (target.path.size() > longest_path) {
-    throw bad_url("the path of a socket has at most " + std::to_string(longest_path) +
+    throw bad_url("a socket path may have at most " + std::to_string(longest_path) +
                   " bytes");
   }
   if (!query.empty()) {
     constexpr std::string_view prefix = "?db=";
-    if (!query.starts_with(prefix)) throw bad_url("only ?db=N can follow the path");
+    if (!query.starts_with(prefix)) throw bad_url("only ?db=N may follow the path");
     target.database = database_from(query.substr(prefix.size()));
   }
   return target;

@@ -15,8 +15,8 @@ namespace dlock::redis {
 // anything else; its message repeats nothing of the URL, which may hold a password.
 Target target_from(std::string_view scheme, std::string_view rest);
 
-// The URL that leads to `target`, without the password and without what is usual anyway.
-// Always printable ASCII.
+// The URL of `target`, without the password and without default values. Always printable
+// ASCII.
 std::string url_of(const Target& target);
 
 }  // namespace dlock::redis

@@ -1,4 +1,4 @@
-// What servers say of each other, in values.
+// Addresses and settings that servers report about each other.
 #pragma once
 
 #include <compare>
@@ -11,7 +11,7 @@
 
 namespace dlock::redis {
 
-// Where a server is, as another one announces it.
+// The address of a server, as another server announces it.
 struct Address {
   std::string host;
   std::uint16_t port = 0;
@@ -20,7 +20,7 @@ struct Address {
 
 inline Address address_of(const Target& target) { return {target.host, target.port}; }
 
-// A setting in milliseconds, above 0 and a day at most; nothing if it is none.
+// A setting in milliseconds, above 0 and at most a day; nothing if it is invalid.
 std::optional<milliseconds> milliseconds_from(const std::string& text);
 
 }  // namespace dlock::redis

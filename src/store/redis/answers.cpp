@@ -45,7 +45,7 @@ std::optional<Grant> grant_of(const std::string& fence_text, std::int64_t slot,
   return grant;
 }
 
-// What came on the list of a waiter; nothing if that is no element of a list.
+// The element popped from a waiter's list; nothing if the reply is not one.
 const std::string* popped_text(const Reply& popped) {
   if (popped.kind != Kind::array || popped.elements.size() != 2) return nullptr;
   return &popped.elements[1].text;
@@ -58,7 +58,7 @@ std::optional<WallTime> time_from(const Reply& reply) {
   return WallTime(static_cast<std::int64_t>(*now));
 }
 
-std::optional<Heard> busy(const Reply& reply) {
+std::optional<AskReply> busy(const Reply& reply) {
   const auto& parts = reply.elements;
   const auto now = time_from(parts[1]);
   if (!now || parts[2].integer < 0 || parts[3].integer < 0) return std::nullopt;
@@ -68,39 +68,39 @@ std::optional<Heard> busy(const Reply& reply) {
   busy.holders = std::move(*holders);
   busy.place = static_cast<std::size_t>(parts[2].integer);
   busy.queued = static_cast<std::size_t>(parts[3].integer);
-  return Heard{std::move(busy), parts[4].integer, *now};
+  return AskReply{std::move(busy), parts[4].integer, *now};
 }
 
-// "r" for a run that is going on or "e" for one that has ended, and its record.
-std::optional<Heard> deduplicated(const std::string& text) {
+// "r" for a running run or "e" for one that has ended, followed by its record.
+std::optional<AskReply> deduplicated(const std::string& text) {
   const auto kind = text.substr(0, 2);
   if (kind != "r " && kind != "e ") return std::nullopt;
   auto run = run_from(std::string_view(text).substr(kind.size()));
   if (!run) return std::nullopt;
   if (kind == "r ") run->outcome = "running";
-  return Heard{Deduplicated{std::move(*run)}};
+  return AskReply{Deduplicated{std::move(*run)}};
 }
 
-std::optional<Heard> superseded(const std::string& text) {
+std::optional<AskReply> superseded(const std::string& text) {
   const auto newer = party_from(text);
-  return Heard{Superseded{newer.host, newer.pid}};
+  return AskReply{Superseded{newer.host, newer.pid}};
 }
 
 bool says(const Reply& reply, const char* word) {
   return reply.kind == Kind::string && reply.text == word;
 }
 
-// And what is shown of the holder.
+// The same with the holder as shown by `status`.
 bool is_broken(const Reply& reply) { return is_answer(reply, "broken", {Kind::string}); }
 
 }  // namespace
 
-std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
-                                Clock::time_point sent_at) {
+std::optional<AskReply> ask_reply_from(const Reply& reply, const Claim& claim,
+                                       Clock::time_point sent_at) {
   if (is_answer(reply, "granted", {Kind::string, Kind::integer})) {
     const auto grant =
         grant_of(reply.elements[1].text, reply.elements[2].integer, claim, sent_at);
-    return grant ? std::optional<Heard>(Heard{*grant}) : std::nullopt;
+    return grant ? std::optional<AskReply>(AskReply{*grant}) : std::nullopt;
   }
   if (is_answer(reply, "granted",
                 {Kind::string, Kind::integer, Kind::string, Kind::string})) {
@@ -108,7 +108,7 @@ std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
         grant_of(reply.elements[1].text, reply.elements[2].integer, claim, sent_at);
     if (!grant || reply.elements[3].text != "broken") return std::nullopt;
     grant->broken = true;
-    Heard heard{*grant};
+    AskReply heard{*grant};
     heard.taken_by = taker_from(reply.elements[4].text);
     return heard;
   }
@@ -119,12 +119,12 @@ std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
   }
   if (is_answer(reply, "above", {Kind::string})) {
     const auto fence = whole_number(reply.elements[1].text);
-    if (fence) return Heard{HeldByOuterRun{Fence{*fence}}};
+    if (fence) return AskReply{HeldByOuterRun{Fence{*fence}}};
   }
   if (is_answer(reply, "slots", {Kind::integer})) {
     const auto slots = reply.elements[1].integer;
     if (slots > 0 && slots <= UINT32_MAX) {
-      return Heard{SlotsDiffer{static_cast<unsigned>(slots)}};
+      return AskReply{SlotsDiffer{static_cast<unsigned>(slots)}};
     }
   }
   if (is_answer(reply, "deduplicated", {Kind::string})) {
@@ -179,8 +179,8 @@ std::optional<milliseconds> pause_from(const Reply& popped) {
   return milliseconds(*pause);
 }
 
-std::optional<Grant> handed_from(const Reply& popped, const Claim& claim,
-                                 Clock::time_point sent_at) {
+std::optional<Grant> handed_over_from(const Reply& popped, const Claim& claim,
+                                      Clock::time_point sent_at) {
   constexpr std::string_view word = "granted ";
   const auto* text = popped_text(popped);
   if (text == nullptr || text->compare(0, word.size(), word) != 0) return std::nullopt;

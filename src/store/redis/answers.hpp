@@ -1,5 +1,5 @@
-// What the scripts answer, as values. Only the exact shape that a script returns counts:
-// anything else is nonsense, and never a grant.
+// The replies of the scripts as values. Only the exact shape that a script returns is
+// accepted; anything else is invalid, and never a grant.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace dlock::redis {
 
-// What ask.lua says.
-struct Heard {
+// The reply of ask.lua.
+struct AskReply {
   Answer answer;
-  // With Busy: for how many milliseconds what blocks the claim can last; -1 if nobody
-  // knows, -2 if others watch for its end.
+  // With Busy: for how many milliseconds at most the claim is blocked; -1 if that is
+  // unknown, -2 if other waiters watch for the end.
   std::int64_t blocked_for = -1;
   WallTime server_time{0};          // with Busy
   std::optional<Taker> taken_by{};  // with a grant that is broken
 };
 
-// Nothing if `reply` to `claim`, sent at `sent_at`, is nonsense.
-std::optional<Heard> heard_from(const Reply& reply, const Claim& claim,
-                                Clock::time_point sent_at);
+// Nothing if `reply` to `claim`, sent at `sent_at`, is invalid.
+std::optional<AskReply> ask_reply_from(const Reply& reply, const Claim& claim,
+                                       Clock::time_point sent_at);
 
 // The same for renew.lua, reclaim.lua or set_lease.lua, for release.lua, and for
 // admit_fence.lua.
@@ -32,23 +32,23 @@ std::optional<Renewal> renewal_from(const Reply& reply);
 std::optional<Release> release_from(const Reply& reply);
 std::optional<Admission> admission_from(const Reply& reply);
 
-// Who has broken the lease, if renew.lua or release.lua says that it is.
+// Who has broken the lease, if renew.lua or release.lua reports that it is broken.
 std::optional<Taker> taker_from(const Reply& reply);
 
-// Whom break.lua has taken the lock from.
+// The holders from which break.lua has taken the lock.
 std::optional<std::vector<HolderInfo>> broken_from(const Reply& reply);
 
-// How long one that waits has still to do so before it asks again, if that is what came
-// on its list; nothing if it is to ask now, which whatever else comes means, too.
+// How long a waiter has to wait before it asks again, if that is what it popped from its
+// list; nothing if it should ask now, which any other element means, too.
 std::optional<milliseconds> pause_from(const Reply& popped);
 
-// The lease of `claim`, if what came on the list is that who released has given it to
-// this waiter (grant_to_waiter() in turns.lua). It began behind the last answer, so it is
-// counted from when that was asked for, `sent_at`.
-std::optional<Grant> handed_from(const Reply& popped, const Claim& claim,
-                                 Clock::time_point sent_at);
+// The lease of `claim`, if the popped element says that the releasing holder has handed
+// the lock over to this waiter (grant_to_waiter() in turns.lua). The lease began after
+// the last reply, so it is counted from when that was requested, `sent_at`.
+std::optional<Grant> handed_over_from(const Reply& popped, const Claim& claim,
+                                      Clock::time_point sent_at);
 
-// What limit.lua says.
+// The reply of limit.lua.
 std::optional<RateAnswer> rate_answer_from(const Reply& reply);
 
 }  // namespace dlock::redis

@@ -10,7 +10,7 @@
 namespace dlock::redis {
 namespace {
 
-// What is shown of the holder.
+// The holder as shown by `status`.
 std::string info_of(const Claim& claim) {
   Claim kept = claim;
   kept.command = shortened_command(claim.command);
@@ -21,7 +21,7 @@ std::string mode_text(const Claim& claim) {
   return claim.mode == Mode::shared ? "s" : "x";
 }
 
-// What ask.lua takes for a mode: what the claim asks for besides stands behind it.
+// The mode argument of ask.lua, followed by the flags of the claim.
 std::string mode_and_options(const Claim& claim) {
   auto text = mode_text(claim);
   if (!claim.attached) text += 'd';
@@ -68,7 +68,7 @@ std::string verdict_text(Verdict verdict) {
 
 }  // namespace
 
-// Looked up once: one that has waited has something better to do when its turn comes.
+// Looked up once, so that it does not delay a waiter when its turn comes.
 const std::string& own_user() {
   static const std::string user = user_name(::geteuid());
   return user;

@@ -1,4 +1,4 @@
-// What a claim brings along where several independent servers are asked for one lock.
+// What a claim sends along when it asks several independent servers for one lock.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 namespace dlock::redis {
 
 struct Ballot {
-  // Whatever the server's clock says, this is the fence of a grant, unless the server has
-  // granted one as great before; then the next.
+  // The fence for a grant, whatever the server's clock says; if the server has granted
+  // one at least as great before, the next greater one.
   Fence fence;
-  // Whether a lease that the claim has there already is raised to it.
+  // Whether a lease that the claim already has there is raised to this fence.
   bool raises = false;
   // Whether the lease is known to hold with exactly this fence, and is only missing here.
   bool is_repair = false;
-  // The order in line, alike on all servers; 0: by the server's clock.
+  // The order in the queue, the same on all servers; 0: by the server's clock.
   std::int64_t ticket = 0;
 };
 

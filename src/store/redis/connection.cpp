@@ -14,7 +14,7 @@
 namespace dlock::redis {
 namespace {
 
-// The commands as a server reads them: each an array of strings.
+// The commands as the server expects them: each an array of strings.
 std::string encoded(const std::vector<Command>& commands) {
   std::string out;
   for (const auto& command : commands) {
@@ -28,11 +28,11 @@ std::string encoded(const std::vector<Command>& commands) {
   return out;
 }
 
-// Whether it is answered when something happens, and not as soon as it can be.
+// Whether the server delays the reply until something happens.
 bool blocks(const Command& command) { return command.front() == "BLPOP"; }
 
 Failure closed_by(const std::string& server, const std::vector<Reply>& before) {
-  // A server that turns us away says why and closes, whatever it was asked.
+  // A server that refuses a connection sends an error and closes, whatever the request.
   const bool has_said_why = !before.empty() && before.back().is_error();
   return Failure(
       Failure::Kind::unreachable,
@@ -42,7 +42,7 @@ Failure closed_by(const std::string& server, const std::vector<Reply>& before) {
 
 }  // namespace
 
-// What may be under way when an exchange is, and is gone when it failed.
+// The socket and codec of an open connection, and the state of the exchange in progress.
 class Connection::Link {
  public:
   Link(asio::io_context& context, Target target)
@@ -55,8 +55,8 @@ class Connection::Link {
     unasked_.reset();
   }
 
-  // Closes it if it is not as the last exchange should have left it: that one was
-  // abandoned, or the server has closed it meanwhile, or has said something unasked.
+  // Closes the connection if the last exchange was abandoned, the server has closed it
+  // meanwhile, or the server has sent something unsolicited.
   void begin() {
     drop_if_closed();
     in_use_ = true;
@@ -74,7 +74,7 @@ class Connection::Link {
   }
 
   asio::awaitable<void> open(net::Budget& budget) {
-    // First, because a connection without it would be for nothing.
+    // First: without it a connection would be useless.
     const auto login = login_commands(target_);
     net::Endpoint used;
     const auto endpoints = co_await find_endpoints(budget);
@@ -88,7 +88,7 @@ class Connection::Link {
     if (!login.empty()) check_login(target_, co_await ask(login, budget));
   }
 
-  // The replies to `commands`. Only if it is open.
+  // Sends `commands` and returns the replies. The connection must be open.
   asio::awaitable<std::vector<Reply>> ask(const std::vector<Command>& commands,
                                           net::Budget& budget) {
     const auto bytes = encoded(commands);
@@ -107,7 +107,7 @@ class Connection::Link {
     }
     if (replies.size() > commands.size() || !reader.is_empty()) {
       throw Failure(Failure::Kind::unreachable,
-                    shown_ + " answers more than it was asked");
+                    shown_ + " sent more replies than requested");
     }
     co_return replies;
   }
@@ -117,7 +117,7 @@ class Connection::Link {
     co_await stream_->write(bytes, budget);
   }
 
-  // What comes next; nothing if the time is over first.
+  // The next reply; nothing on a timeout.
   asio::awaitable<std::optional<Reply>> receive(net::Budget& budget) {
     if (!unasked_) unasked_.emplace();
     for (;;) {
@@ -144,11 +144,11 @@ class Connection::Link {
     throw was_lost ? with_hint(*failure) : *failure;
   }
 
-  // A server that wants TLS hangs up when it reads anything else.
+  // A server that requires TLS closes the connection when it reads anything else.
   Failure with_hint(const Failure& failure) const {
     if (has_heard_ || target_.tls || !target_.path.empty()) return failure;
     return Failure(failure.kind(),
-                   std::string(failure.what()) + "; does it want TLS (rediss://)?");
+                   std::string(failure.what()) + "; does it require TLS (rediss://)?");
   }
 
   asio::awaitable<net::Endpoints> find_endpoints(net::Budget& budget) {
@@ -163,7 +163,7 @@ class Connection::Link {
 
   Failure nonsense(const ReplyReader& reader) const {
     return Failure(Failure::Kind::unreachable,
-                   shown_ + " answers with something that is not the Redis protocol: " +
+                   shown_ + " does not speak the Redis protocol: " +
                        printable(net::with_small_letter(reader.error()), 200));
   }
 
@@ -173,7 +173,7 @@ class Connection::Link {
   std::unique_ptr<net::Stream> stream_;
   std::optional<ReplyReader> unasked_;  // of a connection that subscribes
   bool in_use_ = false;
-  bool has_heard_ = false;  // the server has ever answered
+  bool has_heard_ = false;  // the server has replied at least once
   std::optional<net::Endpoint> last_used_;
 };
 
@@ -238,7 +238,7 @@ asio::awaitable<std::optional<Reply>> Connection::receive(Clock::time_point unti
   co_return reply;
 }
 
-// Whatever went wrong leaves the connection closed.
+// Every failure closes the connection.
 void Connection::finish(net::Budget& budget, const std::optional<Failure>& failure) {
   budget.hand_on();
   link_->end(!failure);

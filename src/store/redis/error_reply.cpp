@@ -16,13 +16,14 @@ Failure failure_from(const Reply& error, const std::string& server) {
   const auto& text = error.text;
   const auto code = error.error_code();
   const auto said = server + ": " + printable(text, 200);
-  // A stranger may send little at once, and is only told that this is more.
+  // A client that is not logged in may send only short requests; for a longer one the
+  // server sends a protocol error that mentions authentication.
   if (code == "NOAUTH" || has(text, "Authentication required") ||
       has(text, "unauthenticated")) {
-    return wants_password(server, Target().password_options);
+    return password_required(server, Target().password_options);
   }
-  // Inside a script the code of what failed stands in the middle of the text, and rights
-  // that are missing have none at all: up to Redis 7.0 the user "can't", later it is an
+  // For an error inside a script, the code is in the middle of the text, and missing
+  // permissions have no code at all: up to Redis 7.0 the user "can't", later it is an
   // "ACL failure".
   if (code == "WRONGPASS" || code == "NOPERM" || has(text, "NOPERM") ||
       has(text, "The user executing the script can't") ||
@@ -30,9 +31,9 @@ Failure failure_from(const Reply& error, const std::string& server) {
     return Failure(Failure::Kind::rejected, said);
   }
   if (has(text, "WRONGTYPE")) {
-    return Failure(Failure::Kind::misconfigured,
-                   server + ": the lock's key holds something that is no lock: " +
-                       printable(text, 100));
+    return Failure(
+        Failure::Kind::misconfigured,
+        server + ": the lock's key does not hold a lock: " + printable(text, 100));
   }
   if (code == "MOVED" || code == "ASK" || code == "CROSSSLOT") {
     return Failure(Failure::Kind::misconfigured,
@@ -41,7 +42,7 @@ Failure failure_from(const Reply& error, const std::string& server) {
   if (has(text, "unknown command") || has(text, "Unknown Redis command") ||
       has(text, "nknown subcommand")) {
     return Failure(Failure::Kind::misconfigured,
-                   said + " (dlock needs Redis 6.2, Valkey 7.2 or later)");
+                   said + " (dlock needs Redis 6.2 or later, or Valkey 7.2 or later)");
   }
   return Failure(Failure::Kind::unreachable, said);
 }

@@ -8,8 +8,8 @@
 
 namespace dlock::redis {
 
-// What an error reply means to the caller: what passes by itself is unreachable, what an
-// administrator has to change is rejected or misconfigured.
+// The Failure for an error reply: unreachable if it can pass by itself, rejected or
+// misconfigured if an administrator has to act.
 Failure failure_from(const Reply& error, const std::string& server);
 
 }  // namespace dlock::redis

@@ -12,7 +12,7 @@ namespace {
 
 std::string channel_of(const LockName& lock) { return key_of(lock) + ":e"; }
 
-// The texts of a message, behind its kind; nothing for other replies.
+// The channel and the text of a message; nothing for other replies.
 std::optional<std::pair<std::string, std::string>> message_from(const Reply& reply) {
   const auto& parts = reply.elements;
   if (reply.kind != Reply::Kind::array || parts.empty()) return std::nullopt;
@@ -52,7 +52,7 @@ asio::awaitable<void> EventStream::begin(Wakeup& wakeup) {
   for (std::size_t i = 0; i < channels; ++i) {
     const auto reply = co_await connection_.receive(until, wakeup);
     if (!reply) {
-      throw Failure(Failure::Kind::unreachable, server_ + " did not answer in time");
+      throw Failure(Failure::Kind::unreachable, server_ + " did not reply in time");
     }
     if (reply->is_error()) throw failure_from(*reply, server_);
   }
@@ -70,7 +70,7 @@ asio::awaitable<std::optional<Published>> EventStream::next(Clock::time_point un
       asked_ = false;
       if (reply->is_error()) throw failure_from(*reply, server_);
       const auto message = message_from(*reply);
-      if (!message) continue;  // that it is there
+      if (!message) continue;  // a reply to PING
       auto published = published_from(message->first, message->second);
       if (published && watched_.covers(published->event.lock)) co_return published;
       continue;
@@ -83,7 +83,7 @@ asio::awaitable<std::optional<Published>> EventStream::next(Clock::time_point un
 asio::awaitable<void> EventStream::check_server(Wakeup& wakeup) {
   if (asked_) {
     connection_.close();
-    throw Failure(Failure::Kind::unreachable, server_ + " does not answer any more");
+    throw Failure(Failure::Kind::unreachable, server_ + " no longer replies");
   }
   asked_ = true;
   std::vector<Command> commands;

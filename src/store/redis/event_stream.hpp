@@ -1,4 +1,4 @@
-// What happens to locks, as a server publishes it.
+// Events of locks, as a server publishes them.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -12,30 +12,30 @@
 
 namespace dlock::redis {
 
-// An event, and for a grant how long it lasts if nobody renews it; or just how long the
-// lock is held on for a run that has ended.
+// An event, and for a grant how long its lease lasts without renewal; or only how long
+// the lock stays held after its run has ended.
 struct Published {
   Event event;
-  milliseconds lasts{};  // 0 where nothing begins
+  milliseconds lasts{};  // 0 if no lease begins
   bool is_event = true;
 };
 
-// What events.lua publishes on `channel`; nothing if it is none of that.
+// A message of events.lua on `channel`; nothing if `text` is not one.
 std::optional<Published> published_from(std::string_view channel, std::string_view text);
 
-// A connection that has subscribed to the channels of the locks that are watched.
+// A connection that subscribes to the channels of the watched locks.
 class EventStream {
  public:
-  // A server that has not said anything for `silence` is asked whether it is there.
-  // `budget` is that of one operation.
+  // After `silence` without a message the server is pinged. `budget` is that of one
+  // operation.
   EventStream(asio::io_context& context, const Target& target, Watched watched,
               milliseconds silence, milliseconds budget);
 
-  // Subscribes, or does so again. Throws Failure: rejected if this user may not.
+  // Subscribes, or subscribes again. Throws Failure: rejected without permission.
   asio::awaitable<void> begin(Wakeup& wakeup);
 
-  // The next event that is watched; nothing if there is none until `until`. Throws
-  // Failure; then nothing is to be had until begin().
+  // The next event of a watched lock; nothing if there is none by `until`. Throws
+  // Failure; then call begin() before the next call.
   asio::awaitable<std::optional<Published>> next(Clock::time_point until, Wakeup& wakeup);
 
  private:
@@ -47,7 +47,7 @@ class EventStream {
   milliseconds silence_;
   milliseconds budget_;
   Clock::time_point heard_{};
-  bool asked_ = false;  // whether it is there
+  bool asked_ = false;  // pinged, without a reply yet
 };
 
 }  // namespace dlock::redis

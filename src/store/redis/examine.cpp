@@ -5,7 +5,7 @@
 #include <map>
 
 #include "store/redis/connection.hpp"
-#include "store/redis/rights.hpp"
+#include "store/redis/permissions.hpp"
 #include "util/text.hpp"
 
 namespace dlock::redis {
@@ -16,9 +16,9 @@ using Kind = Reply::Kind;
 
 constexpr std::size_t round_trips_measured = 20;
 
-// For the rights that cannot be tried. Before Redis 7.0 there is no way to ask for them
-// without a right of its own.
-constexpr const char* ask_for_rights = R"lua(
+// Checks the permissions that cannot be tried. Before Redis 7.0 that needs a permission
+// of its own, so they are not checked.
+constexpr const char* permissions_script = R"lua(
 local missing = {}
 for _, command in ipairs(ARGV) do
   local words = {}
@@ -39,11 +39,11 @@ int trips_to_renew(const Target& target) {
          ask;
 }
 
-// A key within the namespace that no lock has, for no name is empty.
+// A key in the namespace that no lock uses, because no name is empty.
 std::string key_for_trials(const std::string& prefix) { return prefix + "{}:doctor"; }
 
-// The form of a right, with a key for KEY and what keys begin with for NAMESPACE.
-std::string form_of(const Right& right, const std::string& prefix) {
+// The form of a permission, with a key for KEY and the prefix of keys for NAMESPACE.
+std::string form_of(const Permission& right, const std::string& prefix) {
   std::string form(right.form);
   const auto put = [&](std::string_view word, const std::string& value) {
     const auto at = form.find(word);
@@ -81,12 +81,12 @@ void add_answer(const Reply& reply, Fields& fields, std::optional<std::string>& 
   }
 }
 
-// Whether a key that begins like the one that is given is there. As dlock's scripts do,
-// it uses keys that it does not declare.
+// Like dlock's scripts, it uses a key that it does not declare, derived from a declared
+// one.
 constexpr const char* use_undeclared = "return redis.call('EXISTS', KEYS[1] .. ARGV[1])";
 
-// That it is too busy, too full or not allowed to take work; not that an argument of a
-// trial is wrong.
+// Whether the server is too busy, too full or not allowed to execute commands; not
+// whether the arguments of a trial are wrong.
 bool refuses_work(const Reply& reply) {
   constexpr std::string_view codes[] = {"LOADING",     "BUSY",       "OOM",
                                         "MISCONF",     "NOREPLICAS", "MOVED",
@@ -112,11 +112,11 @@ class Examiner {
       facts.was_reached = true;
       co_await ask_for_settings();
       if (facts.no_login) co_return;
-      co_await try_rights();
+      co_await try_permissions();
       co_await try_undeclared();
       co_await measure();
     } catch (const Failure& failure) {
-      // What is short is short for doctor, and says nothing of the server.
+      // A shortage on this machine says nothing about the server.
       if (failure.kind() == Failure::Kind::exhausted) throw;
       facts.failure = failure;
     }
@@ -133,7 +133,7 @@ class Examiner {
     constexpr const char* settings[] = {"save", "min-replicas-to-write",
                                         "cluster-node-timeout"};
     std::vector<Command> commands;
-    // It needs no right, and says what INFO may not. The protocol stays what it is.
+    // HELLO needs no permission and reports what INFO may not. The protocol stays RESP2.
     commands.push_back(words_of("HELLO 2"));
     for (const auto* section : sections) commands.push_back({"INFO", section});
     for (const auto* setting : settings) commands.push_back({"CONFIG", "GET", setting});
@@ -151,19 +151,19 @@ class Examiner {
     }
   }
 
-  asio::awaitable<void> try_rights() {
-    Command ask{"EVAL", ask_for_rights, "1", key_for_trials(facts.key_prefix)};
+  asio::awaitable<void> try_permissions() {
+    Command ask{"EVAL", permissions_script, "1", key_for_trials(facts.key_prefix)};
     std::vector<Command> commands;
-    std::vector<const Right*> tried;
-    std::map<std::string, const Right*> asked;  // by their forms
-    const Right* eval = nullptr;
-    for (const auto& right : needed_rights) {
+    std::vector<const Permission*> tried;
+    std::map<std::string, const Permission*> asked;  // by form
+    const Permission* eval = nullptr;
+    for (const auto& right : needed_permissions) {
       const auto form = form_of(right, facts.key_prefix);
-      if (right.how == Right::How::known) eval = &right;
-      if (right.how == Right::How::asked) {
+      if (right.how == Permission::How::known) eval = &right;
+      if (right.how == Permission::How::asked) {
         asked.emplace(form, &right);
         ask.push_back(form);
-      } else if (right.how == Right::How::tried) {
+      } else if (right.how == Permission::How::tried) {
         tried.push_back(&right);
         commands.push_back(words_of(form));
       }
@@ -176,14 +176,14 @@ class Examiner {
     for (const auto& missing : replies.back().elements) {
       const auto found = asked.find(missing.text);
       if (found == asked.end()) continue;
-      // Without the right to the key these are refused as well.
+      // Without permission for the key these are refused as well.
       const bool is_for_keys = !found->second->is_for_watch && facts.keys_are_missing;
       if (!is_for_keys) note_missing(*found->second);
     }
   }
 
-  // Beside the same script with the key that it has declared: if that fails, too, it is
-  // for another reason.
+  // Compared with the same script with a declared key: if that fails, too, there is
+  // another reason.
   asio::awaitable<void> try_undeclared() {
     // Both keys are in the same slot of a cluster.
     const auto key = facts.key_prefix + "{:doctor}";
@@ -196,12 +196,12 @@ class Examiner {
     facts.refuses_undeclared = undeclared_refused(replies[0], replies[1]);
   }
 
-  void note_missing(const Right& right) {
+  void note_missing(const Permission& right) {
     auto& missing = right.is_for_watch ? facts.missing_for_watch : facts.missing_commands;
     missing.emplace_back(right.name);
   }
 
-  void note_trial(const Right& right, const Reply& reply) {
+  void note_trial(const Permission& right, const Reply& reply) {
     const auto denial = denial_of(reply);
     if (denial == Denial::command) note_missing(right);
     if (denial == Denial::keys) facts.keys_are_missing = true;
@@ -220,7 +220,7 @@ class Examiner {
           co_await connection_.exchange(std::move(commands), budget_end(), wakeup_);
       const auto took = Clock::now() - sent_at;
       facts.round_trips.push_back(took);
-      // The quickest answer is the most exact one.
+      // The fastest reply gives the most accurate time.
       if (took < best) {
         best = took;
         note_time(replies.front(),

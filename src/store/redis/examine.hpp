@@ -1,4 +1,4 @@
-// Asks a server what there is to know for locks. It changes nothing there.
+// Collects the facts about a server that matter to locks. It changes nothing there.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -12,22 +12,22 @@
 
 namespace dlock::redis {
 
-// Each question is answered within `timeout`, and so are all those that measure round
-// trips together. What goes wrong is a fact as well, but for Failure (exhausted).
+// Each request takes at most `timeout`, and so do all measurements of round trips
+// together. A failure is recorded as a fact, except Failure (exhausted), which is thrown.
 asio::awaitable<Facts> facts_of(asio::io_context& context, const Target& target,
                                 const std::string& name_space, milliseconds timeout,
                                 Wakeup& wakeup);
 
-// What an error says is missing: the right to a command, or to a key.
+// What an error reports as missing: permission for a command, or for a key.
 enum class Denial { none, command, keys };
 Denial denial_of(const Reply& reply);
 
-// What a server says that lets a script use only keys which it has declared; nothing for
-// any other. `declared` is what it says to the same script with a key of that kind.
+// The error of a server that does not allow a script to use undeclared keys; nothing for
+// other servers. `declared` is the reply to the same script with a declared key.
 std::optional<std::string> undeclared_refused(const Reply& declared,
                                               const Reply& undeclared);
 
-// "name:value" in lines, as INFO has it.
+// Parses the lines "name:value" of INFO.
 Fields fields_of_info(std::string_view text);
 
 }  // namespace dlock::redis

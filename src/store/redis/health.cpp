@@ -12,7 +12,7 @@ namespace {
 using std::chrono::microseconds;
 using Level = Finding::Level;
 
-// A difference that nobody sees in what is printed.
+// A difference that does not matter in printed times.
 constexpr microseconds close_enough = std::chrono::seconds(2);
 
 std::string field(const Fields& fields, std::string_view name) {
@@ -30,11 +30,11 @@ long long number_in(const Fields& fields, std::string_view name) {
 Finding not_checked(const char* check, const Facts& facts) {
   const bool is_info = facts.info.empty();
   const auto said =
-      (is_info ? facts.info_refused : facts.config_refused).value_or("it says nothing");
+      (is_info ? facts.info_refused : facts.config_refused).value_or("no value returned");
   return {check, Level::info,
           std::string("not checked: ") + (is_info ? "INFO" : "CONFIG GET") +
               " was refused: " + printable(said, 200),
-          "ask as a user who may (ACL SETUSER " + facts.user + " +info +config|get)",
+          "grant the permission: ACL SETUSER " + facts.user + " +info +config|get",
           false};
 }
 
@@ -46,7 +46,7 @@ Finding finding_of(const Failure& failure, bool was_reached) {
               "and, over TLS, the certificates (--tls-ca, --tls-cert, --tls-key)"};
     case Failure::Kind::misconfigured:
       return {"login", Level::error, failure.what(),
-              "correct the URL of the store, or the options that say how to get in"};
+              "correct the store URL, or the login and TLS options"};
     case Failure::Kind::unreachable:
     case Failure::Kind::unsupported:
     case Failure::Kind::exhausted:
@@ -55,9 +55,10 @@ Finding finding_of(const Failure& failure, bool was_reached) {
   return {
       "reachable", Level::error, failure.what(),
       was_reached
-          ? "it answered at first: see what keeps it busy (SLOWLOG GET, its log)"
-          : "see that it runs, that host and port or socket of the URL are right, and "
-            "that it lets this machine in (bind, protected-mode, firewall)"};
+          ? "the server replied at first: check what keeps it busy (SLOWLOG GET, its log)"
+          : "check that the server runs, that the URL has the right host and port or "
+            "socket, and that the server accepts connections from this machine (bind, "
+            "protected-mode, firewall)"};
 }
 
 struct Version {
@@ -96,7 +97,7 @@ Finding version(const Facts& facts) {
   const auto shown = found->name + " " + printable(found->text, 40);
   if (!found->is_too_old) return {"version", Level::ok, shown, ""};
   return {"version", Level::error, shown + " is too old",
-          "dlock needs Redis 6.2, Valkey 7.2 or later"};
+          "upgrade: dlock needs Redis 6.2 or later, or Valkey 7.2 or later"};
 }
 
 bool refuses_with(const Facts& facts, std::string_view code) {
@@ -115,24 +116,24 @@ Finding role(const Facts& facts) {
               (primary.empty() ? ""
                                : " of " + printable(primary, 200) + ":" +
                                      printable(field(facts.info, "master_port"), 8)) +
-              ", which grants no locks",
-          "name the primary in the URL of the store"};
+              "; replicas grant no locks",
+          "name the primary in the store URL"};
 }
 
 Finding cluster(const Facts& facts) {
   const auto enabled = field(facts.info, "cluster_enabled");
   const auto mode = field(facts.hello, "mode");
   if (enabled.empty() && mode.empty()) return not_checked("cluster", facts);
-  if (facts.is_in_cluster) return {"cluster", Level::ok, "a member of one", ""};
+  if (facts.is_in_cluster) return {"cluster", Level::ok, "cluster member", ""};
   if (enabled != "1" && mode != "cluster") return {"cluster", Level::ok, "none", ""};
-  return {"cluster", Level::error, "a member of a cluster",
-          "use redis+cluster:// as the URL of the store"};
+  return {"cluster", Level::error, "the server is a member of a cluster",
+          "use a redis+cluster:// store URL"};
 }
 
 Finding rights(const Facts& facts) {
-  const auto user = "the user " + facts.user;
+  const auto user = "user " + facts.user;
   if (facts.missing_commands.empty() && !facts.keys_are_missing) {
-    return {"rights", Level::ok, user + " may do all that locks need", ""};
+    return {"rights", Level::ok, user + " has all permissions that locks need", ""};
   }
   std::string message = user + " may not";
   std::string advice = "ACL SETUSER " + facts.user;
@@ -141,7 +142,7 @@ Finding rights(const Facts& facts) {
     advice += " +" + command;
   }
   if (facts.keys_are_missing) {
-    message += facts.missing_commands.empty() ? " use" : ", nor use";
+    message += facts.missing_commands.empty() ? " access" : ", and may not access";
     message += " all keys " + facts.key_prefix + "*";
     advice += " ~" + facts.key_prefix + "*";
   }
@@ -158,42 +159,44 @@ std::optional<Finding> watching(const Facts& facts) {
   }
   const auto channels = facts.key_prefix + "*";
   return Finding{"watch", Level::warning,
-                 "dlock watch does not hear of all that happens: the user " + facts.user +
-                     " may not call " + commands + ", or not on the channels " + channels,
+                 "dlock watch misses events: user " + facts.user + " may not call " +
+                     commands + ", or not on the channels " + channels,
                  "ACL SETUSER " + facts.user + granted + " &" + channels};
 }
 
-// Nothing where it is the role that is to blame.
+// Nothing where the role is the cause.
 std::optional<Finding> work(const Facts& facts) {
   if (!facts.refuses_work || refuses_with(facts, "READONLY") ||
       refuses_with(facts, "MASTERDOWN") || refuses_with(facts, "MOVED") ||
       refuses_with(facts, "CLUSTERDOWN")) {
     return std::nullopt;
   }
-  std::string advice = "see the server's log";
+  std::string advice = "check the server's log";
   if (refuses_with(facts, "OOM")) {
-    advice = "give it more memory (maxmemory), or remove what fills it";
+    advice = "raise maxmemory, or remove data";
   } else if (refuses_with(facts, "NOREPLICAS")) {
-    advice = "bring its replicas back, or ask for fewer (min-replicas-to-write)";
+    advice = "restore its replicas, or lower min-replicas-to-write";
   } else if (refuses_with(facts, "MISCONF")) {
-    advice = "see in its log why it cannot save, and whether its disk is full";
+    advice =
+        "check the server's log for why it cannot save, and whether its disk is full";
   } else if (refuses_with(facts, "LOADING")) {
     advice = "wait until it has loaded its data";
   } else if (refuses_with(facts, "BUSY")) {
-    advice = "end the script that keeps it busy (SCRIPT KILL)";
+    advice = "stop the script that keeps it busy (SCRIPT KILL)";
   }
   return Finding{"work", Level::error,
-                 "it takes no locks now: " + printable(*facts.refuses_work, 200), advice};
+                 "the server grants no locks now: " + printable(*facts.refuses_work, 200),
+                 advice};
 }
 
 std::optional<Finding> scripts(const Facts& facts) {
   if (!facts.refuses_undeclared) return std::nullopt;
   return Finding{
       "scripts", Level::error,
-      "it refuses keys that a script has not declared, such as the queue of a "
+      "the server refuses keys that a script does not declare, such as the queue of a "
       "lock: " +
           printable(*facts.refuses_undeclared, 200),
-      "use servers that allow them: Redis or Valkey on nodes of its own, not a "
+      "use a server that allows them: Redis or Valkey on dedicated nodes, not a "
       "serverless service"};
 }
 
@@ -203,20 +206,20 @@ Finding persistence(const Facts& facts) {
   if (aof != "0") {
     if (field(facts.info, "aof_last_write_status") == "err") {
       return {"persistence", Level::warning,
-              "the last write of its append-only file failed",
-              "see its log, and whether its disk is full"};
+              "the last write to the append-only file failed",
+              "check the server's log, and whether its disk is full"};
     }
-    return {"persistence", Level::ok, "an append-only file", ""};
+    return {"persistence", Level::ok, "append-only file", ""};
   }
   const auto save = facts.config.find("save");
   if (save == facts.config.end()) return not_checked("persistence", facts);
   if (!save->second.empty()) {
     return {"persistence", Level::info,
-            "snapshots only: a restart forgets the locks since the last one",
-            "appendonly yes keeps them; or run with --reclaim"};
+            "snapshots only: a restart loses the locks since the last snapshot",
+            "set appendonly yes to keep them, or use --reclaim"};
   }
-  return {"persistence", Level::warning, "none: a restart forgets every lock",
-          "CONFIG SET appendonly yes (and CONFIG REWRITE); or run with --reclaim"};
+  return {"persistence", Level::warning, "none: a restart loses every lock",
+          "CONFIG SET appendonly yes (and CONFIG REWRITE), or use --reclaim"};
 }
 
 Finding eviction(const Facts& facts) {
@@ -225,12 +228,11 @@ Finding eviction(const Facts& facts) {
   if (policy == "noeviction") return {"eviction", Level::ok, policy, ""};
   const auto shown = "maxmemory-policy " + printable(policy, 40);
   if (number_in(facts.info, "maxmemory") == 0) {
-    return {"eviction", Level::info, shown + " drops nothing, for maxmemory is not set",
-            "if that changes: CONFIG SET maxmemory-policy noeviction"};
+    return {"eviction", Level::info, shown + " evicts nothing while maxmemory is not set",
+            "before you set maxmemory: CONFIG SET maxmemory-policy noeviction"};
   }
-  return {"eviction", Level::warning,
-          shown + " can drop locks that are held when memory is full",
-          "CONFIG SET maxmemory-policy noeviction, or use a server of its own for locks"};
+  return {"eviction", Level::warning, shown + " can evict held locks when memory is full",
+          "CONFIG SET maxmemory-policy noeviction, or use a separate server for locks"};
 }
 
 Finding replicas(const Facts& facts) {
@@ -239,32 +241,33 @@ Finding replicas(const Facts& facts) {
   if (number_in(facts.info, "connected_slaves") == 0) {
     return {"replicas", Level::ok, "none", ""};
   }
-  // INFO has it only where both min-replicas settings are on.
+  // INFO contains it only if both min-replicas settings are on.
   const bool is_asked_for = facts.info.count("min_slaves_good_slaves") > 0;
   const auto number = printable(connected, 10);
   if (is_asked_for || number_in(facts.config, "min-replicas-to-write") > 0) {
-    return {"replicas", Level::ok, number + ", which writes wait for", ""};
+    return {"replicas", Level::ok, number + "; writes require replicas", ""};
   }
   return {"replicas", Level::warning,
           number +
-              ", and min-replicas-to-write is not set: a primary that is cut off goes "
-              "on granting locks that its successor does not know",
+              ", but min-replicas-to-write is not set: an isolated primary keeps "
+              "granting locks that its successor does not have",
           "CONFIG SET min-replicas-to-write 1"};
 }
 
 Finding clock(const Facts& facts) {
   if (!facts.clock_ahead) {
-    return {"clock", Level::info, "not checked: the server does not tell its time", "",
+    return {"clock", Level::info, "not checked: the server does not report its time", "",
             false};
   }
   const auto off = *facts.clock_ahead;
   const auto distance = off.count() < 0 ? -off : off;
-  if (distance < close_enough) return {"clock", Level::ok, "as this machine's", ""};
+  if (distance < close_enough)
+    return {"clock", Level::ok, "agrees with this machine's", ""};
   return {"clock", Level::info,
           for_people(distance) + (off.count() < 0 ? " behind" : " ahead of") +
               " this machine's",
-          "harmless for locks, which go by the server's clock alone; the times that "
-          "status and history show are the server's"};
+          "harmless: locks use the server's clock only; the times in status and history "
+          "are the server's"};
 }
 
 }  // namespace
@@ -278,12 +281,12 @@ std::vector<Finding> findings_of(const Facts& facts) {
   findings.push_back({"reachable", Level::ok, facts.server, ""});
   if (facts.no_login) {
     findings.push_back({"login", Level::error,
-                        "the server wants a login: " + printable(*facts.no_login, 200),
-                        "give a password (--password-file or DLOCK_PASSWORD), and a user "
-                        "(--user) if it is not the default one"});
+                        "the server requires a login: " + printable(*facts.no_login, 200),
+                        "set a password (--password-file or DLOCK_PASSWORD), and a user "
+                        "(--user) unless it is the default user"});
     return findings;
   }
-  findings.push_back({"login", Level::ok, "as the user " + facts.user, ""});
+  findings.push_back({"login", Level::ok, "user " + facts.user, ""});
   for (const auto check : {version, role, cluster, rights})
     findings.push_back(check(facts));
   if (auto found = watching(facts)) findings.push_back(std::move(*found));

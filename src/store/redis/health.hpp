@@ -1,4 +1,4 @@
-// What is known of a server, and what that means for locks.
+// Judges a server: findings from the facts about it.
 #pragma once
 
 #include <map>
@@ -14,38 +14,37 @@ namespace dlock::redis {
 // "redis_version" -> "7.0.15"
 using Fields = std::map<std::string, std::string, std::less<>>;
 
-// As far as the server could be asked and said it.
+// What the server has reported; fields are empty where it did not.
 struct Facts {
-  std::string server;          // where it is, for messages
-  std::string user;            // as whom it was asked
-  std::string key_prefix;      // what the keys of the namespace begin with: "dlock:"
-  bool is_in_cluster = false;  // as it has to be
+  std::string server;          // its address, for messages
+  std::string user;            // logged in as this user
+  std::string key_prefix;      // of the keys of the namespace: "dlock:"
+  bool is_in_cluster = false;  // the store is a cluster
   int trips_to_renew = 3;      // round trips of a renewal that has to connect first
 
-  std::optional<Failure> failure;  // what kept it from being asked, or from answering
-  bool was_reached = false;        // before that
-  std::optional<std::string> no_login;  // it wants one, and says so
+  std::optional<Failure> failure;       // why it could not be examined completely
+  bool was_reached = false;             // the failure came after the connection was made
+  std::optional<std::string> no_login;  // its error, if it requires a login
 
   Fields hello;
   Fields info;
   Fields config;
-  std::optional<std::string> info_refused;    // what it says instead
-  std::optional<std::string> config_refused;  // likewise
+  std::optional<std::string> info_refused;    // its error to INFO
+  std::optional<std::string> config_refused;  // its error to CONFIG GET
 
-  std::vector<std::string> missing_commands;  // as rights have them
-  bool keys_are_missing = false;
-  std::vector<std::string> missing_for_watch;  // commands, or the right to its channels
-  // Its answer to commands that read and write, if it takes none now: "LOADING ...".
+  std::vector<std::string> missing_commands;   // without permission; names as in an ACL
+  bool keys_are_missing = false;               // no permission for the keys
+  std::vector<std::string> missing_for_watch;  // commands or channels
+  // Its error to reads and writes, if it refuses them now: "LOADING ...".
   std::optional<std::string> refuses_work;
-  // Its answer to a script that used a key which it had not declared, if it lets scripts
-  // use only others.
+  // Its error to a script that used an undeclared key, if it refuses such scripts.
   std::optional<std::string> refuses_undeclared;
 
   std::vector<std::chrono::nanoseconds> round_trips;
-  std::optional<std::chrono::microseconds> clock_ahead;  // of ours
+  std::optional<std::chrono::microseconds> clock_ahead;  // of this machine's
 };
 
-// A line for each check, in the order in which one leads to the next.
+// One finding for each check; a check that depends on another follows it.
 std::vector<Finding> findings_of(const Facts& facts);
 
 }  // namespace dlock::redis

@@ -15,7 +15,7 @@ std::optional<LockName> lock_of(std::string_view key) {
   if (close == std::string_view::npos) return std::nullopt;
   const auto behind = key.substr(close + 1);
   if (!behind.empty() && behind.front() != ':') return std::nullopt;
-  if (behind.starts_with(":limit")) return std::nullopt;  // has no lock beside it
+  if (behind.starts_with(":limit")) return std::nullopt;  // a limit's key, not a lock's
   const auto name_space = percent_decoded(key.substr(0, open));
   const auto name = percent_decoded(key.substr(open + 2, close - open - 2));
   if (!name_space || !name || name->empty()) return std::nullopt;
@@ -23,13 +23,13 @@ std::optional<LockName> lock_of(std::string_view key) {
 }
 
 std::string pattern_for(const std::string& name_space) {
-  // Nothing that percent_encoded leaves as it is means anything in a pattern.
+  // Percent-encoded text contains no character with a meaning in a pattern.
   return percent_encoded(name_space) + ":{*}*";
 }
 
 std::string channel_pattern_for(const std::string& name_space) {
-  // Rights on channels are given by patterns, and one that is asked for has to be
-  // the same as one that is allowed: this is the simplest.
+  // ACL permissions for PSUBSCRIBE require exactly the pattern that was granted, so this
+  // is the simplest one.
   return percent_encoded(name_space) + ":*";
 }
 

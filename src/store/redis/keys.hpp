@@ -13,8 +13,8 @@ namespace dlock::redis {
 // are one-to-one and braces in a name cannot move it to another hash slot.
 std::string key_of(const LockName& lock);
 
-// The lock that a key of dlock's belongs to (the lock's own or one derived from it);
-// nothing for other keys.
+// The lock to which a key belongs (its own key or one derived from it); nothing for keys
+// that are not dlock's.
 std::optional<LockName> lock_of(std::string_view key);
 
 // A pattern for SCAN that matches all keys of a namespace.

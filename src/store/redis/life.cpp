@@ -9,10 +9,10 @@
 namespace dlock::redis {
 namespace {
 
-// Longer than any server is up, and no more than clocks can have.
+// Longer than any server is up, and within the range of the clock.
 constexpr std::int64_t most_seconds = 1'000'000'000;
 
-// It has 40 hexadecimal digits, and is shown to users.
+// A run_id has 40 hexadecimal digits; it is shown to users.
 constexpr std::size_t longest_run_id = 64;
 
 }  // namespace
@@ -31,7 +31,7 @@ std::optional<Life> life_from(std::string_view info, Clock::time_point now) {
   const bool is_id = !id.empty() && id.size() <= longest_run_id &&
                      id.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (!is_id || !is_number || seconds < 0) return std::nullopt;
-  // It counts in whole seconds, the first of which may have been short.
+  // It counts whole seconds, the first of which may have been incomplete.
   const auto sure = std::clamp<std::int64_t>(seconds - 1, 0, most_seconds);
   return Life{run_id->second, now - std::chrono::seconds(sure)};
 }

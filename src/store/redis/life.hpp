@@ -1,4 +1,4 @@
-// From one start of a server to the next.
+// The life of a server: from one start to the next.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 namespace dlock::redis {
 
 struct Life {
-  std::string run_id;       // another one after each start
+  std::string run_id;       // different after each start
   Clock::time_point began;  // at the latest
 };
 
-// As `INFO server` tells of it at `now`; nothing if it does not.
+// From the reply to `INFO server` received at `now`; nothing if it lacks the fields.
 std::optional<Life> life_from(std::string_view info, Clock::time_point now);
 
 }  // namespace dlock::redis

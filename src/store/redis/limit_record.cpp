@@ -8,7 +8,7 @@
 namespace dlock::redis {
 namespace {
 
-// Far from where sums of moments would overflow.
+// Far from where sums of times would overflow.
 constexpr std::int64_t greatest = std::int64_t{1} << 53;
 
 template <typename Number>
@@ -53,7 +53,7 @@ std::string member_of(const RateClaim& claim) {
 
 std::optional<KeptLimit> kept_limit_from(const Reply& reply) {
   const auto& parts = reply.elements;
-  constexpr std::int64_t most = 10'000;  // as for who sets it
+  constexpr std::int64_t most = 10'000;  // the limit of the command line
   if (reply.kind != Reply::Kind::array || parts.size() != 5 ||
       parts[1].kind != Reply::Kind::integer || parts[2].kind != Reply::Kind::integer ||
       parts[1].integer < 0 || parts[1].integer > most || parts[2].integer < 0 ||

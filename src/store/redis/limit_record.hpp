@@ -1,4 +1,4 @@
-// What the server keeps of a rate limit.
+// The server's record of a rate limit.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,17 @@
 
 namespace dlock::redis {
 
-// By what the sets of a limit know one who asks: its token, its pid, and its host.
+// The member of the limit's sets for a claim: its token, pid and host.
 std::string member_of(const RateClaim& claim);
 
-// A limit as the rules know it, at a moment of the server's clock.
+// The state of a limit at a moment of the server's clock.
 struct KeptLimit {
   rules::LimitState state;
   Clock::time_point now;
 };
 
-// What look_at_limit.lua says; nothing if dlock has not written what is there. Whoever
-// put an older dlock in line has no name.
+// From the reply of look_at_limit.lua; nothing if dlock did not write the record. Waiters
+// of older versions of dlock have no name.
 std::optional<KeptLimit> kept_limit_from(const Reply& reply);
 
 }  // namespace dlock::redis

@@ -6,11 +6,10 @@
 namespace dlock::redis {
 namespace {
 
-// For how long one command listens. So often a server sees an idle holder, whose renewals
-// it sees besides.
+// How long one blocking command listens. The renewals of an idle holder are extra.
 constexpr milliseconds listens_for{60'000};
 
-// Between tries to reach a server that is not there, or does not want this.
+// The pause between attempts to reach a server that is unavailable or refuses.
 constexpr milliseconds first_pause{1000};
 constexpr milliseconds longest_pause{30'000};
 
@@ -32,7 +31,7 @@ void Listener::stop() {
   wakeup_.give_up(true);
 }
 
-// What it waits for at another server is given up.
+// Interrupts the wait at the previous server.
 void Listener::follow(const Target& target) {
   if (target.shown() == server_) return;
   server_ = target.shown();
@@ -50,8 +49,8 @@ asio::awaitable<void> Listener::listen(std::function<void()> heard) {
     const auto result = co_await wait_for_element();
     if (stops_) break;
     if (next_) continue;
-    if (result == Heard::something) heard();
-    if (result == Heard::nothing) {
+    if (result == AskReply::something) heard();
+    if (result == AskReply::nothing) {
       pause = first_pause;
       continue;
     }
@@ -61,9 +60,9 @@ asio::awaitable<void> Listener::listen(std::function<void()> heard) {
   if (connection_) connection_->close();
 }
 
-// One that is heard of again and again would be a mistake of somebody's: whoever calls
-// this pauses after it.
-asio::awaitable<Listener::Heard> Listener::wait_for_element() {
+// Repeated elements would be an error of another program, so the caller pauses after
+// each.
+asio::awaitable<Listener::AskReply> Listener::wait_for_element() {
   bool listened = false;
   try {
     std::vector<Command> commands;
@@ -77,11 +76,11 @@ asio::awaitable<Listener::Heard> Listener::wait_for_element() {
     const auto replies =
         co_await connection_->exchange(std::move(commands), until, wakeup_);
     const auto& reply = replies.back();
-    if (reply.is_error()) co_return Heard::cannot;
-    co_return reply.kind == Reply::Kind::array ? Heard::something : Heard::nothing;
+    if (reply.is_error()) co_return AskReply::cannot;
+    co_return reply.kind == Reply::Kind::array ? AskReply::something : AskReply::nothing;
   } catch (const Failure&) {
   }
-  co_return listened ? Heard::something : Heard::cannot;
+  co_return listened ? AskReply::something : AskReply::cannot;
 }
 
 asio::awaitable<void> Listener::sleep(milliseconds span) {

@@ -1,4 +1,4 @@
-// How a holder hears at once that its lease was broken: by a list of its own, over a
+// Notifies a holder at once that its lease was broken: by a list of its own, over a
 // second connection.
 #pragma once
 
@@ -13,29 +13,28 @@
 
 namespace dlock::redis {
 
-// Only a hint comes from here: what counts is what the server says to the next renewal.
-// So nothing that goes wrong here concerns the lease.
+// The notification is only a hint: the reply to the next renewal decides. So failures
+// here do not affect the lease.
 //
-// A list and no channel, though one could subscribe to that: an element waits for a
-// holder whose connection is just being made, and it takes no more rights than to wait in
-// line.
+// It uses a list instead of a channel because an element stays until the holder has
+// connected, and because it needs no more permissions than waiting in the queue does.
 class Listener {
  public:
   // `budget` is that of one operation.
   Listener(asio::io_context& context, const Target& target, std::string list,
            milliseconds budget);
 
-  // Calls `heard` when something is put on the list, or may have been: a connection that
-  // was listening is gone. Goes on until stop().
+  // Calls `heard` when an element is pushed to the list, and when a connection breaks, as
+  // one may have been lost then. Runs until stop().
   asio::awaitable<void> listen(std::function<void()> heard);
   void stop();
 
-  // From now on at this server.
+  // Listens at this server from now on.
   void follow(const Target& target);
 
  private:
-  enum class Heard { something, nothing, cannot };
-  asio::awaitable<Heard> wait_for_element();
+  enum class AskReply { something, nothing, cannot };
+  asio::awaitable<AskReply> wait_for_element();
   asio::awaitable<void> sleep(milliseconds span);
 
   asio::io_context& context_;

@@ -24,15 +24,15 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
   if (is_ok(reply)) return;
   if (!reply.is_error()) {
     throw Failure(Failure::Kind::unreachable,
-                  target.shown() + " answers its login with something else");
+                  target.shown() + " sent an unexpected reply to the login");
   }
   const auto text = printable(reply.text, 200);
-  // This one comes unasked, before the server has looked at the login.
+  // The server sends this error unsolicited, before it has read the login.
   if (reply.text.find("max number of clients") != std::string::npos) {
     throw net::cannot_reach(target.shown(), text);
   }
   const auto code = reply.error_code();
-  if (code == "NOAUTH") throw wants_password(target.shown(), target.password_options);
+  if (code == "NOAUTH") throw password_required(target.shown(), target.password_options);
   if (code == "NOPERM" || code == "DENIED") {
     throw Failure(Failure::Kind::rejected, target.shown() + ": login refused: " + text);
   }
@@ -41,9 +41,9 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
 
 }  // namespace
 
-Failure wants_password(const std::string& server, std::string_view options) {
+Failure password_required(const std::string& server, std::string_view options) {
   return Failure(Failure::Kind::rejected,
-                 server + ": it wants a password: " + std::string(options));
+                 server + ": password required: use " + std::string(options));
 }
 
 std::vector<std::vector<std::string>> login_commands(const Target& target) {
@@ -54,11 +54,11 @@ std::vector<std::vector<std::string>> login_commands(const Target& target) {
     if (!target.user.empty()) auth.push_back(target.user);
     auth.push_back(std::move(*password));
   } else if (!target.user.empty()) {
-    // Going on would be as the default user.
+    // Otherwise the commands would run as the default user.
     throw Failure(Failure::Kind::misconfigured,
-                  target.shown() + ": user '" + printable(target.user, 200) +
-                      "' without a password (" + std::string(target.password_options) +
-                      ")");
+                  target.shown() + ": no password for user '" +
+                      printable(target.user, 200) + "': use " +
+                      std::string(target.password_options));
   }
   if (target.database != 0) {
     commands.push_back({"SELECT", std::to_string(target.database)});

@@ -11,18 +11,18 @@
 
 namespace dlock::redis {
 
-// What it means that a server answers strangers with NOAUTH only. `options`: where a user
-// gives the password.
-Failure wants_password(const std::string& server, std::string_view options);
+// The Failure for a server that replies NOAUTH. `options`: where the user sets the
+// password.
+Failure password_required(const std::string& server, std::string_view options);
 
-// The commands that it takes, for one write; none if there is nothing to do. Throws
-// Failure for a password file that is missing or open to others, and for a user without
-// a password.
+// The commands to log in and select the database, to be sent in one write; empty if none
+// are needed. Throws Failure for a password file that is missing or accessible to others,
+// and for a user without a password.
 std::vector<std::vector<std::string>> login_commands(const Target& target);
 
-// Throws Failure unless `replies` to those commands let us in: rejected for a login,
-// misconfigured for a database, unreachable if the server has no room for us or answers
-// nonsense.
+// Throws Failure unless `replies` to those commands are OK: rejected for a refused login,
+// misconfigured for a database that does not exist, unreachable if the server has too
+// many clients or sends an invalid reply.
 void check_login(const Target& target, const std::vector<Reply>& replies);
 
 }  // namespace dlock::redis

@@ -11,20 +11,20 @@
 namespace dlock::redis {
 namespace {
 
-// Connections say whose they are, for people who look at a server's list of them, once
-// they have lasted so long; most have not, and are gone before anybody looks.
+// A connection sets its name, for people who list a server's clients, once it has lasted
+// this long. Most connections are closed before.
 constexpr milliseconds names_itself_after{1000};
 
 struct SortOfError {
   std::string_view code;
-  ReplySort sort;
+  ReplyClass sort;
 };
 constexpr SortOfError sorts[] = {
-    {"MOVED", ReplySort::moved},           {"ASK", ReplySort::ask},
-    {"TRYAGAIN", ReplySort::ask},          {"LOADING", ReplySort::not_now},
-    {"BUSY", ReplySort::not_now},          {"CLUSTERDOWN", ReplySort::not_now},
-    {"MASTERDOWN", ReplySort::not_now},    {"READONLY", ReplySort::not_primary},
-    {"UNBLOCKED", ReplySort::not_primary},
+    {"MOVED", ReplyClass::moved},           {"ASK", ReplyClass::ask},
+    {"TRYAGAIN", ReplyClass::ask},          {"LOADING", ReplyClass::not_now},
+    {"BUSY", ReplyClass::not_now},          {"CLUSTERDOWN", ReplyClass::not_now},
+    {"MASTERDOWN", ReplyClass::not_now},    {"READONLY", ReplyClass::not_primary},
+    {"UNBLOCKED", ReplyClass::not_primary},
 };
 
 bool is_role_of_primary(const Reply& role) {
@@ -40,7 +40,7 @@ std::vector<Command> questions_for(Role role) {
   return questions;
 }
 
-// What it says itself to whoever wants to write there.
+// The same error that the server itself sends for a write.
 Reply not_a_primary() {
   Reply reply;
   reply.kind = Reply::Kind::error;
@@ -48,12 +48,12 @@ Reply not_a_primary() {
   return reply;
 }
 
-bool is_absent(ReplySort sort) {
-  return sort == ReplySort::not_now || sort == ReplySort::not_primary;
+bool is_absent(ReplyClass sort) {
+  return sort == ReplyClass::not_now || sort == ReplyClass::not_primary;
 }
 
-// The server answers as soon as so many replicas have what the command has written, and
-// at the latest in time for us to read it.
+// Adds a WAIT: the server replies as soon as that many replicas have acknowledged the
+// write, and at the latest in time for us to read the reply.
 std::vector<Command> followed_by_wait(Command command, unsigned replicas,
                                       Clock::time_point until) {
   auto commands = alone(std::move(command));
@@ -67,13 +67,13 @@ std::vector<Command> followed_by_wait(Command command, unsigned replicas,
 
 }  // namespace
 
-ReplySort sort_of(const Reply& reply) {
-  if (!reply.is_error()) return ReplySort::answer;
+ReplyClass class_of(const Reply& reply) {
+  if (!reply.is_error()) return ReplyClass::answer;
   const auto code = reply.error_code();
   const auto found =
       std::find_if(std::begin(sorts), std::end(sorts),
                    [&](const SortOfError& one) { return one.code == code; });
-  return found == std::end(sorts) ? ReplySort::refused : found->sort;
+  return found == std::end(sorts) ? ReplyClass::refused : found->sort;
 }
 
 Node::Node(asio::io_context& context, Target target, milliseconds timeout, Role role)
@@ -85,16 +85,15 @@ Node::Node(asio::io_context& context, Target target, milliseconds timeout, Role 
       connection_(context, target_) {}
 
 Failure Node::failure(const Reply& reply) const {
-  const auto sort = sort_of(reply);
-  const bool is_on_its_way = sort == ReplySort::moved || sort == ReplySort::ask;
+  const auto sort = class_of(reply);
+  const bool is_on_its_way = sort == ReplyClass::moved || sort == ReplyClass::ask;
   if (role_ == Role::cluster_member && is_on_its_way) {
     return Failure(
         Failure::Kind::unreachable,
-        name_ + ": the slot of the lock is being moved: " + printable(reply.text, 200));
+        name_ + ": the lock's slot is being migrated: " + printable(reply.text, 200));
   }
   if (reply.is_error()) return failure_from(reply, name_);
-  return Failure(Failure::Kind::unreachable,
-                 name_ + " answers with something that is not expected");
+  return Failure(Failure::Kind::unreachable, name_ + " sent an unexpected reply");
 }
 
 asio::awaitable<void> Node::open(Clock::time_point until, Wakeup& wakeup) {
@@ -136,16 +135,16 @@ asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands
       std::fill(replies.begin(), replies.end(), not_a_primary());
     }
   }
-  // A user without the right to it may use locks all the same.
+  // A user without permission for it can use locks nevertheless.
   if (names_itself) replies.erase(replies.begin());
-  const auto sort = sort_of(replies.front());
+  const auto sort = class_of(replies.front());
   is_suspect_ = is_absent(sort);
-  // Its name may lead to another server by now.
-  if (sort == ReplySort::not_primary) connection_.close();
+  // Its host name may resolve to another server by now.
+  if (sort == ReplyClass::not_primary) connection_.close();
   co_return replies;
 }
 
-// Whether the server is what it has to be. Throws Failure if it never will be.
+// Whether the server has the required role. Throws Failure if it cannot get that role.
 bool Node::take_check(const std::vector<Reply>& replies) {
   const auto& reply = replies.front();
   if (role_ == Role::independent) {
@@ -159,12 +158,12 @@ bool Node::take_check(const std::vector<Reply>& replies) {
   }
   if (reply.text.find("cluster support disabled") == std::string::npos) return true;
   connection_.close();
-  throw Failure(Failure::Kind::misconfigured, name_ + " is no member of a cluster: " +
-                                                  (target_.tls ? "rediss" : "redis") +
-                                                  "://" + name_ + " is the URL of it");
+  throw Failure(Failure::Kind::misconfigured,
+                name_ + " is not a member of a cluster: use " +
+                    (target_.tls ? "rediss" : "redis") + "://" + name_);
 }
 
-// Throws Failure for one that cannot have a vote of its own.
+// Throws Failure for a server that cannot be an independent voter.
 void Node::take_life(const Reply& info, const Reply& role) {
   for (const auto* reply : {&info, &role}) {
     if (!reply->is_error()) continue;
@@ -174,20 +173,17 @@ void Node::take_life(const Reply& info, const Reply& role) {
   const auto life = life_from(info.text, Clock::now());
   if (!life) {
     connection_.close();
-    throw Failure(Failure::Kind::unreachable,
-                  name_ + " does not say for how long it is up");
+    throw Failure(Failure::Kind::unreachable, name_ + " does not report its uptime");
   }
   life_ = *life;
   if (!is_role_of_primary(role)) {
     connection_.close();
     throw Failure(Failure::Kind::misconfigured,
-                  name_ +
-                      " is a replica: a quorum is made of servers that know nothing "
-                      "of each other");
+                  name_ + " is a replica: a quorum needs independent servers");
   }
 }
 
-// The server keeps scripts until it is restarted or told to forget them.
+// The server caches scripts until it is restarted or its cache is flushed.
 asio::awaitable<std::vector<Reply>> Node::run(const Script& script,
                                               const std::vector<std::string>& keys,
                                               const std::vector<std::string>& args,

@@ -1,4 +1,4 @@
-// One server, and what is asked of it: scripts, commands, elements of lists.
+// One server, to which scripts and commands are sent.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,29 +13,30 @@
 
 namespace dlock::redis {
 
-// What is to be made of a reply before anybody looks at what it says.
-enum class ReplySort {
+// The class of a reply, independent of its contents.
+enum class ReplyClass {
   answer,
   moved,        // another server has the key now (MOVED)
-  ask,          // it is on its way there (ASK, TRYAGAIN)
+  ask,          // the key is being migrated to another server (ASK, TRYAGAIN)
   not_now,      // the server cannot answer yet (LOADING, BUSY, CLUSTERDOWN, MASTERDOWN)
-  not_primary,  // it only follows another one (READONLY, UNBLOCKED)
+  not_primary,  // the server is a replica (READONLY, UNBLOCKED)
   refused,      // any other error
 };
-ReplySort sort_of(const Reply& reply);
+ReplyClass class_of(const Reply& reply);
 
-// How long one who was told to stop still tries to take back its claim.
+// How long an interrupted claimant still tries to withdraw its claim.
 constexpr milliseconds last_patience{80};
 
-// What a server has to be for what is asked of it.
+// The role that a server must have.
 enum class Role {
   any,
-  // It is asked on each new connection, and else answers READONLY to everything.
+  // Checked on each new connection; if it is not one, all replies become READONLY.
   primary,
-  // The same, and else it is misconfigured. What it says of other members passes.
+  // Checked on each new connection; throws misconfigured if it is not one. Redirections
+  // to other members are returned as they are.
   cluster_member,
-  // One of several that know nothing of each other: it is asked on each new connection
-  // for its role and its life(), and else it is misconfigured.
+  // A primary that is one of several independent servers. Its role and its life() are
+  // read on each new connection; throws misconfigured if it is a replica.
   independent,
 };
 
@@ -59,33 +60,32 @@ class Node {
                                                Clock::time_point until, Wakeup& wakeup);
 
   // Runs a script on these keys, and loads it first if the server does not know it.
-  // Replies, and if `replicas` is above 0 the number of those that have acknowledged what
-  // the script has written, which is waited for within the budget. Throws Failure like
-  // exchange(); an error of the script is a reply.
+  // Returns its reply and, if `replicas` is above 0, waits within the budget for that
+  // many replicas to acknowledge its writes and returns their number as a second reply.
+  // Throws Failure like exchange(); an error of the script is a reply.
   asio::awaitable<std::vector<Reply>> run(const Script& script,
                                           const std::vector<std::string>& keys,
                                           const std::vector<std::string>& args,
                                           unsigned replicas, Clock::time_point until,
                                           Wakeup& wakeup);
 
-  // The same where the keys are on their way to this server.
+  // The same while the keys are being migrated to this server (ASKING).
   asio::awaitable<std::vector<Reply>> run_asking(const Script& script,
                                                  const std::vector<std::string>& keys,
                                                  const std::vector<std::string>& args,
                                                  unsigned replicas,
                                                  Clock::time_point until, Wakeup& wakeup);
 
-  // What a reply means that is not the expected one.
+  // The Failure for an unexpected reply.
   Failure failure(const Reply& reply) const;
 
-  // Whether, by its last reply or for want of one, it may not be what it is asked as: it
-  // cannot be reached, or says that it is a replica, or is not ready.
+  // Whether the last attempt failed in a way that suggests another server should be used:
+  // it could not be reached, is a replica, or is not ready.
   bool is_suspect() const { return is_suspect_; }
   void trust() { is_suspect_ = false; }
   void distrust() { is_suspect_ = true; }
 
-  // Of a server that is `independent`, as it was when the connection was made that the
-  // last reply came by.
+  // Of an `independent` server, as of the connection that the last reply came from.
   const Life& life() const { return life_; }
 
  private:
@@ -100,7 +100,7 @@ class Node {
   Connection connection_;
   Clock::time_point opened_at_;  // this connection
   bool is_named_ = false;        // on the server
-  bool is_checked_ = false;      // that this connection leads to what it has to be
+  bool is_checked_ = false;      // this connection leads to a server with that role
   bool is_suspect_ = false;
   Life life_;
 };

@@ -14,15 +14,14 @@
 
 namespace dlock::redis {
 
-// Puts what was set elsewhere in the place of what a URL says of the login of a server
-// and of its TLS.
+// Replaces the login and the TLS settings from the URL by those set elsewhere.
 void set_login(Target& target, const Credentials& credentials);
 
 struct Plan {
   Target target;
 
-  // Of what follows the scheme and its colon. Throws Failure (misconfigured) for what
-  // cannot be.
+  // Parses what follows the scheme and its colon. Throws Failure (misconfigured) if it is
+  // invalid.
   static Plan parsed(std::string_view scheme, const std::string& rest);
 
   void set(const Credentials& credentials) { set_login(target, credentials); }

@@ -16,7 +16,7 @@ Json object_from(std::string_view text) {
   return json.is_object() ? json : Json::object();
 }
 
-// taking.lua puts it there.
+// Written by taking.lua.
 std::optional<Taker> taker_in(const Json& party) {
   for (const bool replaces : {false, true}) {
     const auto taker = party.find(replaces ? "replaced_by" : "broken_by");
@@ -70,7 +70,7 @@ std::optional<HolderInfo> holder_from(const Reply& record, const Reply& left,
   return info;
 }
 
-// What `end` says of how a run ended.
+// Fills in how a run ended, from its JSON `end`.
 void fill_end(RunInfo& run, const Json& end) {
   run.host = text_at(end, "host");
   run.user = text_at(end, "user");
@@ -87,7 +87,7 @@ bool is_count(const Reply& reply) {
   return reply.kind == Reply::Kind::integer && reply.integer >= 0;
 }
 
-// Of a holder's record; exclusive for a foreign one.
+// The mode in a holder's record; exclusive for a foreign one.
 Mode mode_from(const Reply& pairs) {
   const bool shared =
       !pairs.elements.empty() && pairs.elements.front().text.substr(0, 2) == "s ";
@@ -96,7 +96,7 @@ Mode mode_from(const Reply& pairs) {
 
 }  // namespace
 
-// "granted FENCE LASTS FREE TIME PARTY", and behind a line break how a run ended.
+// "granted FENCE LASTS FREE TIME PARTY", and after a line break how the run ended.
 std::optional<Published> published_from(std::string_view channel, std::string_view text) {
   const auto lock = lock_of(channel);
   RecordWords words(text);
@@ -169,7 +169,7 @@ std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now) {
   const auto since = words.number();
   const auto until = words.number();
   const auto passed = words.number();
-  words.next();  // for how long the lease would be
+  words.next();  // the ttl of the lease
   words.next();  // its list
   if ((mode != "x" && mode != "s") || !since || !until || !passed) return std::nullopt;
   const auto party = object_from(words.rest());
@@ -188,7 +188,7 @@ std::optional<RunInfo> run_from(std::string_view record) {
   const auto started = words.number();
   const auto ended = words.number();
   if (!fence || !started || !ended) return std::nullopt;
-  // By hand there is a letter, and then whose it was.
+  // A detached lease has a letter, and then its holder.
   const bool was_by_hand = words.rest().starts_with("h ");
   if (was_by_hand) words.next();
   const auto end = object_from(words.rest());

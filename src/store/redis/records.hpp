@@ -1,7 +1,6 @@
-// What the scripts keep of a lock, read from the text it is kept as.
+// Parses the records of a lock that the scripts keep as text.
 //
-// Anybody who may write to the server may have written these: nothing is taken for
-// granted.
+// Anyone with write access to the server may have written them: every field is checked.
 #pragma once
 
 #include <optional>
@@ -15,23 +14,23 @@
 
 namespace dlock::redis {
 
-// Who has taken the lock from the holder that is shown by such a line, if it says so.
+// Who has taken the lock from the holder in this record, if it says so.
 std::optional<Taker> taker_from(std::string_view text);
 
-// The pairs of a holder's record and how many milliseconds its lease has left.
-// Nothing if they are not of that shape.
+// From pairs of a holder's record and the milliseconds that its lease has left. Nothing
+// if they do not have that shape.
 std::optional<std::vector<HolderInfo>> holders_from(const Reply& pairs, WallTime now);
 
-// Who is shown by such a line; host and pid alone.
+// The party in this record; only host and pid are set.
 WaiterInfo party_from(std::string_view text);
 
 std::optional<WaiterInfo> waiter_from(std::string_view record, WallTime now);
 std::optional<RunInfo> run_from(std::string_view record);
 
-// The lock as inspect.lua tells of it; nothing if it is not of that shape.
+// From the reply of inspect.lua; nothing if it does not have that shape.
 std::optional<LockInfo> lock_from(const Reply& reply, const LockName& lock);
 
-// The runs as history.lua tells of them, for Store::history; nothing if they are not of
+// From the reply of history.lua, for LockInspector::history; nothing if it does not have
 // that shape.
 std::optional<LockHistory> history_from(const Reply& reply, const LockName& lock);
 

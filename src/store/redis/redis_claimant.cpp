@@ -12,34 +12,34 @@
 namespace dlock::redis {
 namespace {
 
-// What the first two in line wait for may end without a word; they ask again at that
-// moment, and the others only so often that their entries stay. An idle waiter sends two
-// commands each time, and an entry lapses after 90 s (PLACE_MS in the scripts).
+// The first two waiters ask again when the lease that blocks them can end without a
+// notification; the others ask only often enough to keep their entries. An idle waiter
+// sends two commands each time, and an entry lapses after 90 s (PLACE_MS in the scripts).
 constexpr milliseconds keep_place_every{45'000};
 
-// A server that is cut off wakes nobody, and says nothing either: where another one may
-// have taken over, the others must not sleep there for so long.
+// An isolated server does not wake its waiters. Where another server may have taken over,
+// they must not sleep as long.
 constexpr milliseconds keep_place_where_servers_fail_over{10'000};
 
-// What ask.lua says to those others.
+// The value of ask.lua for those others.
 constexpr std::int64_t others_watch = -2;
 
-// The first two in line look so often whether the server has forgotten the queue, and the
-// second whether the lock was promised to the first, who may be dead: more often than a
-// promise lasts (PROMISE_MS), so that it is there when that lapses, and than would make
-// it be woken for that (WATCH_MS).
+// How often the first two waiters check whether the server has forgotten the queue, and
+// the second whether the lock was promised to the first, which may be dead. Shorter than
+// a promise (PROMISE_MS), so that the second is ready when it lapses, and than WATCH_MS,
+// after which it would have to be woken for that.
 constexpr milliseconds look_every{2'500};
 
-// A foreign holder tells nobody when it leaves, so the first in line has to look.
+// A foreign holder notifies no one when it leaves, so the first waiter has to poll.
 constexpr milliseconds look_at_foreign_every{250};
 
-// Not at once, if the list of a waiter cannot be listened to.
+// The pause before the next attempt if the waiter's list cannot be read.
 constexpr milliseconds nap_after_trouble{300};
 
-// What part of its ttl a lease that was handed to us may have lost before it comes.
+// The part of its ttl that a lease may have used up when it is handed over to us.
 constexpr int may_have_lost = 10;
 
-// Earlier by up to a tenth.
+// Shortened at random by up to a tenth.
 milliseconds jittered(milliseconds span) {
   const auto tenth = static_cast<std::uint64_t>(span.count()) / 10;
   return span - milliseconds(random_up_to(tenth));
@@ -53,21 +53,21 @@ RedisClaimant::RedisClaimant(asio::io_context& context, Route& route, const Clai
   waiter_id_ = hex(bytes.data(), 8);
 }
 
-// A request that asks for the lock is about to be sent. One that had no answer may be
-// under way still, and asks for it once more when it comes.
+// Called before a request for the lock is sent. An earlier one without a reply may still
+// be in flight, and would ask for the lock again when it arrives.
 void RedisClaimant::expect_answer() {
   may_come_late_ = may_come_late_ || known_ == Known::unanswered;
   known_ = Known::unanswered;
 }
 
 asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
-  const auto handed = std::exchange(handed_, std::nullopt);
-  // Where servers fail over it takes an answer to know that this one still is the one.
+  const auto handed = std::exchange(handed_over_, std::nullopt);
+  // Where servers fail over, only a reply shows that this is still the right one.
   if (handed && !route_.fails_over() && !ballot_) {
     const auto age = Clock::now() - handed->sent_at;
     if (age < claim().ttl / may_have_lost) {
       grant_ = *handed;
-      confirmed_by_ = handed_by_;
+      confirmed_by_ = handed_over_by_;
       co_return *handed;
     }
   }
@@ -79,7 +79,7 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
   const auto sent_at = Clock::now();
   const auto response = co_await route_.run(ask_script, claim().lock, std::move(args),
                                             until, wakeup, Durability::replicas);
-  const auto heard = heard_from(response.reply(), claim(), sent_at);
+  const auto heard = ask_reply_from(response.reply(), claim(), sent_at);
   if (!heard) throw response.failure();
   note(*heard, sent_at);
   if (std::holds_alternative<Grant>(heard->answer)) {
@@ -89,8 +89,8 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
   co_return heard->answer;
 }
 
-// What the server knows of us by that answer, and when to ask again.
-void RedisClaimant::note(const Heard& heard, Clock::time_point sent_at) {
+// Updates what the server knows of the claim by that reply, and when to ask again.
+void RedisClaimant::note(const AskReply& heard, Clock::time_point sent_at) {
   known_ = Known::answered;
   asked_at_ = sent_at;
   const auto* busy = std::get_if<Busy>(&heard.answer);
@@ -103,19 +103,19 @@ void RedisClaimant::note(const Heard& heard, Clock::time_point sent_at) {
   if (const auto* grant = std::get_if<Grant>(&heard.answer)) grant_ = *grant;
   taken_by_ = heard.taken_by;
   if (busy != nullptr) {
-    // Of one that has waited, a request that comes late would take a place.
+    // If the claim has waited, a late request would enter the queue again.
     if (busy->place == 0 && !may_come_late_) known_ = Known::nothing;
     busy_at_ = heard.server_time;
     watch_for(*busy, heard.blocked_for);
   } else if (std::holds_alternative<HeldByOuterRun>(heard.answer) ||
              std::holds_alternative<Deduplicated>(heard.answer) ||
-             // A request that comes late would be the newest, and has to be refused.
+             // A late request would be the newest claim, and must be refused.
              (std::holds_alternative<Superseded>(heard.answer) && !may_come_late_)) {
     known_ = Known::nothing;
   }
 }
 
-// When to ask again though nobody told us to.
+// Sets when to ask again without a notification.
 void RedisClaimant::watch_for(const Busy& busy, std::int64_t blocked_for) {
   auto after = jittered(route_.fails_over() ? keep_place_where_servers_fail_over
                                             : keep_place_every);
@@ -128,7 +128,7 @@ void RedisClaimant::watch_for(const Busy& busy, std::int64_t blocked_for) {
       after = jittered(look_every);
     }
     if (blocked_for >= 0) {
-      // A millisecond later than it can last, and the second in line after the first.
+      // A millisecond after the lease can end, and the second waiter after the first.
       const milliseconds ends(blocked_for + 1);
       after = std::min(after, is_first ? ends : ends + milliseconds(100));
     }
@@ -139,36 +139,36 @@ void RedisClaimant::watch_for(const Busy& busy, std::int64_t blocked_for) {
 asio::awaitable<void> RedisClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
   do {
     const auto reply = co_await pop(wakeup, std::min(until, ask_again_));
-    if (!reply) co_return;  // the next ask will find out what it is
+    if (!reply) co_return;  // the next request reports the failure
     if (reply->is_error()) {
       co_await nap(wakeup, std::min(until, later(Clock::now(), nap_after_trouble)));
       co_return;
     }
-    handed_ = handed_from(*reply, claim(), asked_at_);
+    handed_over_ = handed_over_from(*reply, claim(), asked_at_);
     const auto pause = pause_from(*reply);
     if (!pause) co_return;
     ask_again_ = std::min(ask_again_, later(Clock::now(), *pause));
   } while (Clock::now() < std::min(until, ask_again_));
 }
 
-// What comes on our own list or on that of all, or that nothing does in this time.
-// Nothing if the connection broke: an element may have been popped into it.
+// An element of our own list or the shared one, or the reply that none arrived in time.
+// Nothing if the connection broke, as an element may have been popped and lost.
 asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
                                                          Clock::time_point end) {
   const auto span =
       std::max(std::chrono::ceil<milliseconds>(end - Clock::now()), milliseconds(1));
-  // A list blocks at least that long, and an element in it does not wait for us.
+  // The shortest time that BLPOP blocks; it returns an element at once if there is one.
   const auto key = key_of(claim().lock);
   Command command{"BLPOP", key + ":w:" + waiter_id_, key + ":a",
                   std::to_string(span.count() / 1000) + "." +
                       std::to_string(1000 + span.count() % 1000).substr(1)};
   std::optional<Reply> reply;
   try {
-    // Not repeated at another server, which has to be asked for the lock first.
+    // Not repeated at another server, which must be asked for the lock first.
     const auto until = later(end, route_.timeout());
     auto* node = co_await route_.open(claim().lock, until, wakeup);
     auto replies = co_await node->exchange(alone(std::move(command)), until, wakeup);
-    handed_by_ = node;
+    handed_over_by_ = node;
     reply = std::move(replies.front());
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::interrupted) throw;

@@ -1,4 +1,4 @@
-// A claim on a lock that a Redis or Valkey server keeps.
+// A claim on a lock on a Redis or Valkey server.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -13,12 +13,12 @@
 
 namespace dlock::redis {
 
-struct Heard;
+struct AskReply;
 class Listener;
 
 class RedisClaimant final : public Claimant {
  public:
-  // `route` has to be there for longer.
+  // `route` must outlive this.
   RedisClaimant(asio::io_context& context, Route& route, const Claim& claim);
 
   bool queues_at_once() const override { return true; }
@@ -30,19 +30,19 @@ class RedisClaimant final : public Claimant {
   std::optional<Taker> taken_by() const override { return taken_by_; }
   std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
 
-  // For a claim that is put to several independent servers, of which this is one. What it
-  // is granted here is one vote, and the lease is what they have agreed upon.
+  // The following is for a claim on several independent servers, of which this is one. A
+  // grant here is one vote; the lease is what the servers agree on.
 
-  // What to ask with from now on.
-  void bring(const Ballot& ballot) { ballot_ = ballot; }
-  // The lease that is to be renewed and released, whether or not this server has it.
-  void rely_on(const Grant& grant) { grant_ = grant; }
-  // Gives back the lease that was granted last, and neither a newer one nor a place in
-  // line; the claim may ask again. Throws Failure.
-  asio::awaitable<void> give_back_grant(Wakeup& wakeup);
-  // The server's time when it last said that the lock is busy.
+  // Sets the ballot that further requests carry.
+  void set_ballot(const Ballot& ballot) { ballot_ = ballot; }
+  // Sets the lease to renew and release, whether or not this server has it.
+  void set_grant(const Grant& grant) { grant_ = grant; }
+  // Releases the lease that was granted last, but not a newer one nor the place in the
+  // queue; the claim may ask again. Throws Failure.
+  asio::awaitable<void> release_grant(Wakeup& wakeup);
+  // The server's time when it last replied that the lock is busy.
   WallTime busy_at() const { return busy_at_; }
-  // When to ask again though await_turn() was told nothing.
+  // When to ask again even if await_turn() was not notified.
   Clock::time_point ask_again_at() const { return ask_again_; }
 
  private:
@@ -62,28 +62,28 @@ class RedisClaimant final : public Claimant {
   asio::awaitable<Renewal> reclaim(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::optional<Reply>> pop(Wakeup& wakeup, Clock::time_point end);
   asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
-  void note(const Heard& heard, Clock::time_point sent_at);
+  void note(const AskReply& heard, Clock::time_point sent_at);
   void watch_for(const Busy& busy, std::int64_t blocked_for);
   void expect_answer();
 
   asio::io_context& context_;
   Route& route_;
-  Node* confirmed_by_ = nullptr;  // the grant, or its last renewal
+  Node* confirmed_by_ = nullptr;  // confirmed the grant or the last renewal
   std::weak_ptr<Listener> listener_;
 
-  // What the server may know of the claim.
+  // What the server may have stored of the claim.
   enum class Known { nothing, answered, unanswered };
   Known known_ = Known::nothing;
-  bool may_come_late_ = false;  // a request before the last one, which had no answer
-  std::string waiter_id_;       // names the list on which we are told of a promise
-  std::int64_t arrived_ = 0;    // when we got our place in the queue, by the server
+  bool may_come_late_ = false;  // an unanswered request may still arrive
+  std::string waiter_id_;       // names the list that announces our turn
+  std::int64_t arrived_ = 0;    // when we entered the queue, by the server's clock
   Clock::time_point ask_again_;
   std::optional<Ballot> ballot_;
   WallTime busy_at_{};
-  Clock::time_point asked_at_;   // what was answered last
-  std::optional<Grant> handed_;  // that came on the list
-  Node* handed_by_ = nullptr;    // whose list that was
-  Grant grant_;                  // ours, until it is given back
+  Clock::time_point asked_at_;        // when the last answered request was sent
+  std::optional<Grant> handed_over_;  // received on the list
+  Node* handed_over_by_ = nullptr;    // the server of that list
+  Grant grant_;                       // ours until it is released
   std::optional<Taker> taken_by_;
 };
 

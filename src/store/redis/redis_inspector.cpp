@@ -9,7 +9,7 @@
 namespace dlock::redis {
 namespace {
 
-// Keys that SCAN looks at in one step, and locks that are asked for in one.
+// Keys per SCAN step, and locks per batch.
 constexpr const char* scan_step = "500";
 constexpr std::size_t inspect_step = 100;
 
@@ -24,7 +24,7 @@ asio::awaitable<LockInfo> RedisInspector::inspect(const LockName& lock, Wakeup& 
   co_return *info;
 }
 
-// Each once, though SCAN may tell of a key more than once, and a lock has several keys.
+// Each lock once, though SCAN may return a key twice, and a lock has several keys.
 asio::awaitable<std::set<LockName>> RedisInspector::names_on(
     Node& node, const std::string& name_space,
     const std::function<bool(const std::string&)>& matches, Wakeup& wakeup) {
@@ -50,13 +50,13 @@ asio::awaitable<std::set<LockName>> RedisInspector::names_on(
   co_return names;
 }
 
-// Has `take` called with what the script answers for each of the locks.
+// Calls `take` with the script's reply for each of the locks.
 asio::awaitable<void> RedisInspector::look_at(
     Node& node, const std::set<LockName>& names, const Script& script,
     std::function<bool(const LockName&, const Reply&)> take, Wakeup& wakeup) {
-  std::set<LockName> moving;  // to another server at this moment
+  std::set<LockName> moving;  // being migrated to another server
   for (auto next = names.begin(); next != names.end();) {
-    // The first one alone, for the server may not know the script yet.
+    // The first one separately: the server may not have cached the script yet.
     const bool is_first = next == names.begin();
     const auto most = is_first ? 1 : inspect_step;
     std::vector<Command> commands;
@@ -72,10 +72,10 @@ asio::awaitable<void> RedisInspector::look_at(
         co_await node.exchange(std::move(commands), node.budget_end(), wakeup);
     for (const auto& reply : replies) {
       const auto& lock = *name++;
-      // Somebody's key that only looks like a lock's.
+      // A foreign key that only looks like a lock's.
       if (reply.text.find("WRONGTYPE") != std::string::npos) continue;
-      const auto sort = sort_of(reply);
-      if (sort == ReplySort::moved || sort == ReplySort::ask) {
+      const auto sort = class_of(reply);
+      if (sort == ReplyClass::moved || sort == ReplyClass::ask) {
         moving.insert(lock);
         continue;
       }
@@ -89,7 +89,7 @@ asio::awaitable<void> RedisInspector::look_at(
   }
 }
 
-// The same for each lock of a namespace, wherever it is.
+// The same for each lock of a namespace, on all servers.
 asio::awaitable<void> RedisInspector::look_at_all(
     const std::string& name_space, const std::function<bool(const std::string&)>& matches,
     const Script& script, const std::function<bool(const LockName&, const Reply&)>& take,
@@ -98,7 +98,7 @@ asio::awaitable<void> RedisInspector::look_at_all(
   const auto nodes = co_await route_.all(route_.budget_end(), wakeup);
   for (auto* node : nodes) {
     auto names = co_await names_on(*node, name_space, matches, wakeup);
-    // Two servers tell of a lock that is on its way from one to the other.
+    // While a lock is being migrated, two servers report it.
     std::erase_if(names, [&](const LockName& lock) { return !told.insert(lock).second; });
     co_await look_at(*node, names, script, take, wakeup);
   }

@@ -1,4 +1,4 @@
-// A look at the locks that Redis or Valkey servers keep.
+// Reads the state and history of locks on Redis or Valkey servers.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace dlock::redis {
 
 class RedisInspector final : public LockInspector {
  public:
-  // `route` has to be there for longer.
+  // `route` must outlive this.
   explicit RedisInspector(Route& route) : route_(route) {}
 
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;

@@ -1,4 +1,4 @@
-// RedisClaimant: making certain of a grant, keeping the lease, and giving it back.
+// RedisClaimant: confirming a grant, keeping the lease, and releasing it.
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <utility>
@@ -31,8 +31,8 @@ bool is_loss(Renewal renewal) {
          renewal == Renewal::failed_over;
 }
 
-// Goes on beside whatever the caller does, so what it uses lives as long as it does.
-// Without it the next renewal tells, so no failure of it matters.
+// Runs independently of the caller, so it shares ownership of everything it uses. Its
+// failures are ignored, because the next renewal reports the same.
 class Listening final : public LeaseNews {
  public:
   Listening(const Node& node, std::string list, std::function<void()> heard)
@@ -53,8 +53,8 @@ class Listening final : public LeaseNews {
 
 }  // namespace
 
-// A grant counts only where the server is the primary for those who know, and if as many
-// replicas have it as are wanted. Else it is given back.
+// A grant counts only if the sentinels confirm that the server is the primary, and if
+// enough replicas have acknowledged it. Otherwise it is released.
 asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
                                                   Clock::time_point began,
                                                   Clock::time_point until,
@@ -62,8 +62,8 @@ asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
   std::optional<Failure> failure;
   try {
     if (auto inquiry = route_.inquire(*response.node, began, until)) {
-      const auto word = co_await inquiry->word(until, wakeup);
-      if (word != Word::confirmed) failure = not_confirmed(response);
+      const auto word = co_await inquiry->opinion(until, wakeup);
+      if (word != Opinion::confirmed) failure = not_confirmed(response);
     }
     if (!failure) co_await check_replicas(response, until, wakeup);
   } catch (const Failure& error) {
@@ -71,16 +71,16 @@ asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
   }
   if (!failure) co_return;
   try {
-    co_await give_back_grant(wakeup);
+    co_await release_grant(wakeup);
   } catch (const Failure&) {
-    // Then it ends by itself.
+    // Then it expires by itself.
   }
   response.node->distrust();
   throw *failure;
 }
 
-// Behind what is learnt of the replicas while the request is under way: one that is back
-// counts, too.
+// Checked after the number of replicas was updated during the request, so that a replica
+// that has come back counts, too.
 asio::awaitable<void> RedisClaimant::check_replicas(const Response& response,
                                                     Clock::time_point until,
                                                     Wakeup& wakeup) {
@@ -91,7 +91,7 @@ asio::awaitable<void> RedisClaimant::check_replicas(const Response& response,
 asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end,
                                                 Wakeup& wakeup) {
   if (!end || !end->leaves_lease) co_return co_await give_back(end, wakeup);
-  // The lease is held on, whether or not the server learns how the run ended.
+  // The lease stays, whether or not the server learns how the run ended.
   try {
     const auto answer = co_await give_back(end, wakeup);
     co_return answer == Release::released ? Release::left : answer;
@@ -103,12 +103,12 @@ asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end
 
 asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& end,
                                                   Wakeup& wakeup) {
-  handed_.reset();
-  // A detached lease may have been another client's to ask for.
+  handed_over_.reset();
+  // Another client may have obtained the detached lease.
   if (known_ == Known::nothing && claim().attached) co_return Release::not_ours;
 
-  // Not `wakeup`, which gives up: what is ours is given back all the same, if it is
-  // quick.
+  // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
+  // short time.
   Wakeup own(context_);
   const auto until =
       later(Clock::now(), wakeup.gives_up() ? std::min(route_.timeout(), last_patience)
@@ -128,10 +128,10 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
     try {
       renewal = co_await found_lost(renewal, response, until, own);
     } catch (const Failure&) {
-      // That it is lost is known all the same.
+      // The loss is known nevertheless.
     }
     if (renewal == Renewal::reclaimed) {
-      // Nobody was granted the lock meanwhile.
+      // The lock was not granted to another claim meanwhile.
       response =
           co_await route_.run(release_script, claim().lock, std::move(args), until, own);
       released = release_from(response.reply());
@@ -148,9 +148,9 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   co_return *released;
 }
 
-// To a server that may not answer any more. It can be so far behind that it reads what it
-// is told when we are gone: then it gets no further than to what it reads first, and so
-// that is what refuses the request of which it knows nothing yet.
+// For a server that may no longer reply. It may be so slow that it reads our requests
+// after we have exited, and then only the first one. So the first one tells it to refuse
+// the request for the lock that may still arrive.
 asio::awaitable<Response> RedisClaimant::tell_all(const std::vector<std::string>& args,
                                                   Clock::time_point until,
                                                   Wakeup& wakeup) {
@@ -168,9 +168,9 @@ asio::awaitable<Response> RedisClaimant::tell_all(const std::vector<std::string>
   co_return response;
 }
 
-// Nothing that comes late is refused from then on: the claim would be, too. With the
-// fence of the grant, for if this comes late itself, the next one may be there already.
-asio::awaitable<void> RedisClaimant::give_back_grant(Wakeup& wakeup) {
+// Does not make the server refuse late requests, as that would also refuse this claim. It
+// names the fence of the grant, so that it cannot release a newer grant if it is late.
+asio::awaitable<void> RedisClaimant::release_grant(Wakeup& wakeup) {
   auto args = revoke_arguments(claim(), waiter_id_, grant_.fence);
   const auto response =
       co_await route_.run(release_script, claim().lock, std::move(args), wakeup);
@@ -181,8 +181,8 @@ asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
   const auto until = route_.budget_end();
   auto* node = co_await route_.open(claim().lock, until, wakeup);
   auto inquiry = route_.inquire(*node, Clock::now(), until);
-  // Mostly that is answered at once. One that was replaced has lost its replicas, and to
-  // wait for these would take the time in which the new one can be asked.
+  // Usually answered at once. A primary that was replaced has lost its replicas, and
+  // waiting for them would take the time in which the new primary can be asked.
   const auto soon = Clock::now() + (until - Clock::now()) / 4;
   if (inquiry && co_await is_denied(*inquiry, soon, wakeup)) node->distrust();
   auto response = co_await set_lease(until, wakeup);
@@ -214,17 +214,17 @@ asio::awaitable<Response> RedisClaimant::set_lease(Clock::time_point until,
                                 Durability::replicas);
 }
 
-// Silence is no veto: without those who know which server is the primary, one that is
-// well still protects.
+// Missing replies are not a veto: without the sentinels, a healthy primary still
+// protects.
 asio::awaitable<bool> RedisClaimant::is_denied(Inquiry& inquiry, Clock::time_point until,
                                                Wakeup& wakeup) {
-  const auto word = co_await inquiry.word(until, wakeup);
-  co_return word == Word::denied;
+  const auto word = co_await inquiry.opinion(until, wakeup);
+  co_return word == Opinion::denied;
 }
 
-// A server that has taken over may know less than the one that granted the lease. There
-// its last fence says whether anybody was granted the lock since; on the same one the
-// lease is gone because somebody wanted it to be.
+// A new primary may lack writes of the one that granted the lease. There the last fence
+// shows whether the lock was granted to another claim since. On the same server, a
+// missing lease was removed on purpose.
 asio::awaitable<Renewal> RedisClaimant::found_lost(Renewal said, const Response& response,
                                                    Clock::time_point until,
                                                    Wakeup& wakeup) {
@@ -240,7 +240,7 @@ bool RedisClaimant::is_elsewhere(const Response& response) const {
 }
 
 std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> heard) {
-  if (!claim().attached) return nullptr;  // nobody is told of those
+  if (!claim().attached) return nullptr;  // those are not notified
   auto list = key_of(claim().lock) + ":b:" + std::to_string(grant_.fence.number);
   auto listening =
       std::make_unique<Listening>(*confirmed_by_, std::move(list), std::move(heard));
@@ -250,7 +250,7 @@ std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> heard) {
 
 asio::awaitable<Renewal> RedisClaimant::reclaim(Clock::time_point until, Wakeup& wakeup) {
   auto args = reclaim_arguments(claim(), grant_);
-  // If it comes too late it must not set up what was given back in the meantime.
+  // If it arrives too late, it must not set up a lease that was released meanwhile.
   expect_answer();
   const auto response = co_await route_.run(reclaim_script, claim().lock, std::move(args),
                                             until, wakeup, Durability::replicas);

@@ -19,7 +19,7 @@ asio::awaitable<RateAnswer> RedisRates::admit(const RateClaim& claim, Wakeup& wa
   co_return *answer;
 }
 
-// As release(): not `wakeup`, which gives up.
+// As in release(): not `wakeup`, which may be interrupted.
 asio::awaitable<void> RedisRates::withdraw(const RateClaim& claim, Wakeup& wakeup) {
   std::vector<std::string> args{member_of(claim)};
   Wakeup own(context_);

@@ -1,4 +1,4 @@
-// Rate limits and registers of fences on Redis or Valkey servers.
+// Rate limits and fence registers on Redis or Valkey servers.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -11,7 +11,7 @@ namespace dlock::redis {
 
 class RedisRates final : public RateLimits {
  public:
-  // `route` has to be there for longer.
+  // `route` must outlive this.
   RedisRates(asio::io_context& context, Route& route)
       : context_(context), route_(route) {}
 

@@ -1,9 +1,8 @@
-// Locks on Redis or Valkey servers, for many machines.
+// Locks on Redis or Valkey servers, shared by many machines.
 //
-// The state of a lock and the rules of granting are the scripts'
-// (scripts/shared/state.lua says what is kept where); each call is one script. What is
-// here carries requests there and answers back: a Route says to which server, a Node is
-// one of these.
+// The scripts keep the state of a lock and implement the rules of granting
+// (scripts/shared/state.lua describes the keys); each call runs one script. The code here
+// only sends requests and reads replies: a Route chooses the server, a Node is a server.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -10,7 +10,7 @@
 namespace dlock::redis {
 namespace {
 
-// Between a look at a value and the reading of its data another one may take its place.
+// The value may be replaced between the read of its record and that of its data.
 constexpr int most_looks = 3;
 
 std::string key_of_value(const LockName& lock) { return key_of(lock) + ":v"; }
@@ -29,8 +29,8 @@ bool says(const Reply& reply, const char* word) {
 
 }  // namespace
 
-// The fields of a value and how long it has left. One round trip, and no script: that a
-// value ends between the two questions only means that it is as good as gone.
+// The fields of a value and how long it has left. One round trip without a script: a
+// value that expires between the two commands is just treated as missing.
 asio::awaitable<std::vector<Reply>> RedisValues::read_fields(
     const LockName& lock, std::span<const char* const> names, Wakeup& wakeup) {
   Command fields{"HMGET", key_of_value(lock)};

@@ -14,7 +14,7 @@ namespace dlock::redis {
 
 class RedisValues final : public ValueStore {
  public:
-  // `route` has to be there for longer.
+  // `route` must outlive this.
   explicit RedisValues(Route& route) : route_(route) {}
 
   asio::awaitable<ValueLookup> get(const LockName& lock, Wakeup& wakeup) override;

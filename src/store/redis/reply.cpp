@@ -15,7 +15,7 @@ struct FreeReader {
   void operator()(redisReader* reader) const { redisReaderFree(reader); }
 };
 
-// The item that is being read: hiredis 0.14 has its stack in place, 1.x on the heap.
+// The item being read: hiredis 0.14 has its stack inline, 1.x on the heap.
 template <typename Reader>
 auto current_task(const Reader& reader, int) -> decltype(*reader.task[reader.ridx]) {
   return *reader.task[reader.ridx];
@@ -25,7 +25,7 @@ auto current_task(const Reader& reader, long) -> decltype((reader.rstack[reader.
   return reader.rstack[reader.ridx];
 }
 
-// hiredis 0.14 has no more; later versions would go on.
+// The limit of hiredis 0.14; later versions allow more.
 constexpr std::size_t deepest = 7;
 
 }  // namespace
@@ -35,8 +35,8 @@ std::string_view Reply::error_code() const {
   return std::string_view(text).substr(0, text.find(' '));
 }
 
-// hiredis calls back for each item it has read, and the reply is built here. A callback
-// that returns null makes it stop; the reason is kept here then.
+// hiredis calls back for each item that it has read; the reply is built here. A callback
+// stops it by returning null; the reason is kept here.
 class ReplyReader::Codec {
  public:
   explicit Codec(ReplyLimits limits) : limits_(limits) {
@@ -95,7 +95,7 @@ class ReplyReader::Codec {
   static void* create_nil(const redisReadTask* task) {
     auto& codec = codec_of(task);
     if (task->type != REDIS_REPLY_STRING && task->type != REDIS_REPLY_ARRAY) {
-      return codec.fail("a type that RESP2 has not");
+      return codec.fail("a type that is not in RESP2");
     }
     return codec.add(task, Reply::Kind::nil);
   }
@@ -106,22 +106,23 @@ class ReplyReader::Codec {
       case REDIS_REPLY_STATUS: kind = Reply::Kind::status; break;
       case REDIS_REPLY_ERROR: kind = Reply::Kind::error; break;
       case REDIS_REPLY_STRING:
-        // hiredis skips what follows a string without a look at it, but has it there.
+        // hiredis skips the bytes after a string without checking them; they are
+        // available.
         if (std::memcmp(text.data() + text.size(), "\r\n", 2) != 0) {
-          return fail("a string that is longer than was said");
+          return fail("a string longer than announced");
         }
         break;
-      default: return fail("a type that RESP2 has not");
+      default: return fail("a type that is not in RESP2");
     }
     const auto most = kind == Reply::Kind::string ? limits_.bytes : limits_.line;
-    if (text.size() > most) return fail("a line without end");
+    if (text.size() > most) return fail("a line that is too long");
     Reply* reply = add(task, kind);
     reply->text = text;
     return reply;
   }
 
   void* add_array(const redisReadTask* task, std::size_t count) {
-    if (task->type != REDIS_REPLY_ARRAY) return fail("a type that RESP2 has not");
+    if (task->type != REDIS_REPLY_ARRAY) return fail("a type that is not in RESP2");
     std::size_t depth = 0;
     for (auto* outer = task->parent; outer != nullptr; outer = outer->parent) ++depth;
     if (depth >= deepest) return fail("arrays nested too deeply");
@@ -130,12 +131,12 @@ class ReplyReader::Codec {
     }
     announced_ += count;
     Reply* reply = add(task, Reply::Kind::array);
-    // At once, because hiredis keeps pointers to the elements that are arrays.
+    // Reserved at once, because hiredis keeps pointers to elements that are arrays.
     reply->elements.reserve(count);
     return reply;
   }
 
-  // The new reply's place: in the array it belongs to, or on its own.
+  // Creates the reply in its array, or as the root.
   Reply* add(const redisReadTask* task, Reply::Kind kind) {
     ++built_;
     Reply* reply = &root_;
@@ -157,15 +158,15 @@ class ReplyReader::Codec {
       std::string_view why = reader_->errstr;
       constexpr std::string_view known = "Protocol error, ";
       if (why.substr(0, known.size()) == known) why.remove_prefix(known.size());
-      fail(why.empty() ? "unreadable bytes" : why);
+      fail(why.empty() ? "invalid bytes" : why);
       return;
     }
     const auto unread = reader_->len - reader_->pos;
     if (parsed == nullptr) {
       check_what_is_to_come(std::string_view(reader_->buf + reader_->pos, unread));
     } else if (built_ != 1 + announced_) {
-      // Later versions of hiredis read types that no function was given for.
-      fail("a type that RESP2 has not");
+      // Later versions of hiredis read types for which it has no callback.
+      fail("a type that is not in RESP2");
     }
     const auto taken = parsed == nullptr ? fed_ : fed_ - unread;
     if (taken - begun_at_ > limits_.bytes) fail("too many bytes");
@@ -175,14 +176,14 @@ class ReplyReader::Codec {
     begun_at_ = taken;
   }
 
-  // hiredis waits for the end of an item, however far off. `unread` is the beginning of
-  // one, without its type if that is known.
+  // hiredis would buffer an incomplete item without limit. `unread` is the beginning of
+  // the item, without its type if that is known.
   void check_what_is_to_come(std::string_view unread) {
     if (unread.empty()) return;
     const auto& task = current_task(*reader_, 0);
     const auto end = unread.find("\r\n");
     if (end == std::string_view::npos) {
-      if (unread.size() > limits_.line + 1) fail("a line without end");
+      if (unread.size() > limits_.line + 1) fail("a line that is too long");
       return;
     }
     if (task.type != REDIS_REPLY_STRING) return;
@@ -201,7 +202,7 @@ class ReplyReader::Codec {
   std::optional<Reply> ready_;
 
   std::size_t fed_ = 0;
-  std::size_t begun_at_ = 0;  // where in all that was fed the current reply begins
+  std::size_t begun_at_ = 0;  // the offset at which the current reply begins
   std::string error_;
 };
 

@@ -1,4 +1,4 @@
-// What a server answers, and reading it from bytes of any kind.
+// Replies of a server, and a reader that accepts arbitrary bytes.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,19 @@ struct Reply {
   std::vector<Reply> elements;
 
   bool is_error() const { return kind == Kind::error; }
-  // The first word of an error ("NOSCRIPT"), or empty.
+  // The first word of an error ("NOSCRIPT"); empty for other replies.
   std::string_view error_code() const;
 };
 
-// How much of a reply is taken: a hostile one must not cost memory.
+// The limits of a reply, so that a hostile one cannot exhaust memory.
 struct ReplyLimits {
   std::size_t bytes = 8u << 20;    // of one reply
   std::size_t elements = 100'000;  // of one reply, nested ones included
   std::size_t line = 64u << 10;    // of a status, an error or a number
 };
 
-// Takes bytes as they come and gives out whole replies. hiredis does the parsing; what it
-// would accept too much of is refused before it gets there.
+// Takes bytes as they arrive and returns complete replies. hiredis does the parsing; this
+// enforces the limits that hiredis lacks.
 class ReplyReader {
  public:
   explicit ReplyReader(ReplyLimits limits = {});
@@ -39,17 +39,17 @@ class ReplyReader {
   ReplyReader(ReplyReader&&) noexcept;
   ReplyReader& operator=(ReplyReader&&) noexcept;
 
-  // Adds bytes. False once the bytes are no reply, or one beyond the limits; then for
-  // good.
+  // Adds bytes. False once they are not a valid reply or exceed the limits; it stays
+  // false from then on.
   bool feed(std::string_view bytes);
 
-  // The next whole reply, if it is there. Nothing for ever once feed() or this failed.
+  // The next complete reply, if there is one. Always nothing once feed() or this failed.
   std::optional<Reply> next();
 
-  // Whether every byte that was fed belongs to a reply that next() gave out.
+  // Whether every byte that was fed belongs to a reply that next() has returned.
   bool is_empty() const;
 
-  // What was wrong, in a few words; empty while nothing is.
+  // A short description of the error; empty if there is none.
   const std::string& error() const;
 
  private:

@@ -9,11 +9,11 @@
 namespace dlock::redis {
 namespace {
 
-// Between tries within one operation: a server that takes over is there in a moment.
+// The pause between attempts within one operation: a failover may complete any moment.
 constexpr milliseconds first_nap{20};
 constexpr milliseconds longest_nap{200};
 
-// Of which each is right at the time. More are two servers that send us to each other.
+// The most redirections to follow. More mean that two servers redirect to each other.
 constexpr int most_hops = 5;
 
 asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
@@ -103,7 +103,7 @@ asio::awaitable<Response> Route::exchange(const LockName& lock,
   return exchange(lock, std::move(commands), budget_end(), wakeup);
 }
 
-// What a script uses it builds from the first one.
+// A script derives its other keys from the first one.
 std::vector<std::string> Route::keys_for(const Script&, const LockName& lock) const {
   std::vector<std::string> keys;
   keys.push_back(key_of(lock));

@@ -1,4 +1,4 @@
-// Where the keys of a lock are, and asking there.
+// Finds the server that has the keys of a lock, and sends requests to it.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -10,45 +10,46 @@
 
 namespace dlock::redis {
 
-// What a server says, and which one.
+// The replies of a server, and which server sent them.
 struct Response {
   Node* node = nullptr;
   std::vector<Reply> replies;  // one for each command
-  // How many replicas have what was written, if that was waited for.
+  // How many replicas have acknowledged the write, if the request waited for that.
   std::int64_t acknowledged = 0;
 
   const Reply& reply() const { return replies.front(); }
   Failure failure() const { return node->failure(reply()); }
 };
 
-// Whether what is written has to be on replicas, too, before it counts.
+// Whether a write counts only once replicas have acknowledged it.
 enum class Durability { one_server, replicas };
 
-// What those say who know which server is the primary.
-enum class Word {
-  confirmed,  // most of all that are configured name it
-  denied,     // most of those that answer name another one
+// What the sentinels report about which server is the primary.
+enum class Opinion {
+  confirmed,  // a majority of all configured sentinels names it
+  denied,     // a majority of those that replied names another one
   unknown,
 };
 
-// A question to them that is under way.
+// A question to them that is in progress.
 class Inquiry {
  public:
   virtual ~Inquiry() = default;
 
-  // As soon as it is certain, or `until` at the latest. Throws Failure (interrupted).
-  virtual asio::awaitable<Word> word(Clock::time_point until, Wakeup& wakeup) = 0;
+  // Returns as soon as the result is certain, at the latest at `until`. Throws Failure
+  // (interrupted).
+  virtual asio::awaitable<Opinion> opinion(Clock::time_point until, Wakeup& wakeup) = 0;
 };
 
-// What leads each request to the server that has the lock's keys at that moment. Servers
-// are never forgotten: a Node stays where it is for as long as its route.
+// Sends each request to the server that has the lock's keys at that moment. A Node stays
+// valid for the lifetime of its route.
 class Route {
  public:
-  // What there is to do about a reply.
+  // What to do about a reply.
   enum class Then {
     done,
-    ask_again,  // nothing was done; after a pause
-    follow,     // nothing was done; another server is known to have the keys
+    ask_again,  // the request was not executed; repeat it after a pause
+    follow,     // the request was not executed; another server has the keys
   };
 
   explicit Route(milliseconds timeout) : timeout_(timeout) {}
@@ -65,9 +66,10 @@ class Route {
   asio::awaitable<Node*> open(const LockName& lock, Clock::time_point until,
                               Wakeup& wakeup);
 
-  // Runs a script on the keys of a lock, where they are. It is repeated where a server
-  // says that it was not executed because it is not the one, or not now; what may have
-  // been executed is not. Throws Failure like open(); an error of the script is a reply.
+  // Runs a script on the keys of a lock. It is repeated if a server reports that it did
+  // not execute the script because the keys are elsewhere or it is not ready; a script
+  // that may have been executed is never repeated. Throws Failure like open(); an error
+  // of the script is a reply.
   asio::awaitable<Response> run(const Script& script, const LockName& lock,
                                 std::vector<std::string> args, Clock::time_point until,
                                 Wakeup& wakeup,
@@ -77,35 +79,34 @@ class Route {
   asio::awaitable<Response> run(const Script& script, const LockName& lock,
                                 std::vector<std::string> args, Wakeup& wakeup);
 
-  // Sends commands that concern the keys of a lock, and may be repeated, to where these
-  // are. Throws Failure likewise; errors are replies.
+  // Sends commands on the keys of a lock, which must be safe to repeat. Throws Failure
+  // like open(); errors are replies.
   asio::awaitable<Response> exchange(const LockName& lock, std::vector<Command> commands,
                                      Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<Response> exchange(const LockName& lock, std::vector<Command> commands,
                                      Wakeup& wakeup);
 
-  // The keys that a script is declared to use.
+  // The keys to declare for a script.
   virtual std::vector<std::string> keys_for(const Script& script,
                                             const LockName& lock) const;
 
-  // On how many replicas of the server a grant has to be before it counts, by what is
-  // known now. Throws Failure.
+  // How many replicas of the server must acknowledge a grant before it counts, by current
+  // knowledge. Throws Failure.
   virtual asio::awaitable<unsigned> replicas_of(Node& /*node*/,
                                                 Clock::time_point /*until*/,
                                                 Wakeup& /*wakeup*/) {
     co_return 0;
   }
 
-  // All servers that have keys of locks. Throws Failure likewise.
+  // All servers that have keys of locks. Throws Failure like open().
   virtual asio::awaitable<std::vector<Node*>> all(Clock::time_point until,
                                                   Wakeup& wakeup) = 0;
 
-  // Whether another server can have the lock's keys from one moment to the next, and the
-  // old one not know of it.
+  // Whether another server can take over the lock's keys without the old one noticing.
   virtual bool fails_over() const { return false; }
 
-  // Asks those who know whether this is the primary; null where nobody does. The answer
-  // to a question that was put after `since` is as good as one that is put now.
+  // Asks the sentinels whether this is the primary; null where there are none. A reply to
+  // a question that was asked after `since` is recent enough.
   virtual std::unique_ptr<Inquiry> inquire(const Node& /*node*/,
                                            Clock::time_point /*since*/,
                                            Clock::time_point /*until*/) {
@@ -117,7 +118,8 @@ class Route {
   asio::awaitable<Response> asked(const LockName& lock, const Ask& ask,
                                   Clock::time_point until, Wakeup& wakeup);
 
-  // The server, as far as is known; contacts only others that know. Throws Failure.
+  // The server believed to have the keys; may contact other servers to find it. Throws
+  // Failure.
   virtual asio::awaitable<Node*> node_for(const LockName& lock, Clock::time_point until,
                                           Wakeup& wakeup) = 0;
 
@@ -126,20 +128,20 @@ class Route {
     return Then::done;
   }
 
-  // The server that a reply asks to put just this request to, and no other; null if that
-  // is not to be done.
+  // The server to which a reply redirects only this request (ASK); null if it does not,
+  // or if the script must not follow.
   virtual Node* sent_on(const Script& /*script*/, Node& /*node*/,
                         const Reply& /*reply*/) {
     return nullptr;
   }
 
-  // Whether another server may be there for one that cannot be reached.
+  // Whether another server may take the place of one that cannot be reached.
   virtual bool has_others() const { return false; }
 
   milliseconds timeout_;
 };
 
-// One server has them all.
+// The route to a single server that has all keys.
 class SoleRoute final : public Route {
  public:
   SoleRoute(asio::io_context& context, Target target, milliseconds timeout,

@@ -1,5 +1,5 @@
-// The Lua scripts, as they are in scripts/*.lua, each behind what it uses of
-// scripts/shared.
+// The Lua scripts of scripts/*.lua, each preceded by the parts of scripts/shared that it
+// uses.
 #pragma once
 
 namespace dlock::redis {
@@ -15,7 +15,7 @@ extern const Script reclaim_script;
 extern const Script release_script;
 extern const Script break_script;
 extern const Script inspect_script;
-extern const Script tidy_script;
+extern const Script remove_expired_script;
 extern const Script put_piece_script;
 extern const Script put_value_script;
 extern const Script history_script;

@@ -1,4 +1,4 @@
-// Where a server is and how to get in, taken apart from a URL and the options.
+// The address of a server and the login, from a URL and the options.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ struct Target {
 
   std::string user;  // empty: the default user
   std::optional<std::string> password;
-  // Where a user gives it, for messages.
+  // How the user sets it, for messages.
   std::string_view password_options = "--password-file or DLOCK_PASSWORD";
-  std::string password_file;  // read anew at each login, so that a rotated one is found
+  std::string password_file;  // read at each login, so that a rotated password is used
   unsigned database = 0;
 
-  // Another server that is got into in the same way, as those announce it that know it. A
-  // name is what its certificate has to say; an address says nothing that one could.
+  // Another server with the same login, at the address that a server announced. Its
+  // certificate must match an announced name; an announced address has no name to match.
   Target at(const std::string& announced, std::uint16_t at_port) const;
 
   // The server without secrets, for messages: "127.0.0.1:6379", "[::1]:6379", a path.

@@ -5,7 +5,7 @@
 namespace dlock::redis {
 namespace {
 
-constexpr unsigned most_databases = 0x7FFFFFFF;  // what the server counts them with
+constexpr unsigned most_databases = 0x7FFFFFFF;  // the server's type is int
 
 Target target_of(ServerAddress server) {
   Target target;

@@ -1,4 +1,4 @@
-// What URLs of Redis have of their own, and their servers as targets.
+// The parts of URLs that are specific to Redis, and servers as targets.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ constexpr std::uint16_t usual_sentinel_port = 26379;
 // The number of a database.
 unsigned database_from(std::string_view text);
 
-// As login_from(), server_from(), servers_from() and their reverse.
+// As login_from(), server_from(), servers_from() and their inverses.
 void take_login(std::string_view text, Target& target);
 Target target_at(std::string_view text, std::uint16_t port_if_none);
 std::vector<Target> targets_from(std::string_view list, std::uint16_t port_if_none,

@@ -9,7 +9,7 @@
 namespace dlock::redis {
 namespace {
 
-// A string of a server has no more.
+// The limit of a string on the server.
 constexpr std::int64_t largest = std::int64_t{512} << 20;
 
 std::optional<std::int64_t> whole_number(const std::string& text) {

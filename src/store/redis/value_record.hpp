@@ -1,4 +1,4 @@
-// What the server keeps of a cached value beside its data.
+// The server's record of a cached value, besides its data.
 #pragma once
 
 #include <cstddef>
@@ -11,34 +11,34 @@
 
 namespace dlock::redis {
 
-// What is larger travels in pieces of this size.
+// A larger value is sent in pieces of this size.
 constexpr std::size_t value_piece = 256u << 10;
 
-// What is asked for of a value that is looked at.
+// The fields to request for a look at a value.
 constexpr const char* value_info_fields[] = {"size", "stale", "lives"};
 
 struct ValueRecord {
-  std::string fence;  // of the run it is from; names the key of the data
+  std::string fence;  // of the run that stored it; part of the key of the data
   std::size_t size = 0;
   std::string sum;
-  std::string data;  // of a value that did not travel in pieces
+  std::string data;  // unless the value is in pieces
   bool is_fresh = false;
 
   bool is_in_pieces() const { return size > value_piece; }
 };
 
-// What is asked for, in this order.
+// The fields to request, in this order.
 constexpr const char* value_fields[] = {"fence", "size", "sum", "stale", "data"};
 
-// The checksum of a value as it is kept.
+// The checksum of a value, as it is stored.
 std::string sum_of(const std::string& bytes);
 
-// From the reply to HMGET of these fields and that to PTTL of the same key. Nothing if
-// there is none, or none that dlock has written.
+// From the replies to HMGET of these fields and PTTL of the same key. Nothing if there is
+// no value, or dlock did not write it.
 std::optional<ValueRecord> value_record_from(const Reply& fields, const Reply& left);
 
-// The same of the fields of value_info_fields. A value that an older dlock has stored
-// does not say how long it lives in all, and so has no age.
+// The same for value_info_fields. A value stored by an older version of dlock does not
+// contain its full lifetime, and so has no age.
 std::optional<ValueInfo> value_info_from(const Reply& fields, const Reply& left);
 
 }  // namespace dlock::redis

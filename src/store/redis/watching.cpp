@@ -1,5 +1,5 @@
-// RedisInspector::watch(): events come from the server; what nobody notices there,
-// because a lease just runs out, is looked for.
+// RedisInspector::watch(): the server publishes events; leases that just expire publish
+// none, so they are searched for.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -13,25 +13,25 @@
 namespace dlock::redis {
 namespace {
 
-// A server that has not said anything for so long is asked whether it is there. Where
-// another one may have taken over, one that is cut off must not hide that for long.
+// After this time without a message the server is pinged. Where another server may have
+// taken over, an isolated one must be detected sooner.
 constexpr milliseconds silence{15'000};
 constexpr milliseconds silence_where_servers_fail_over{2'000};
 
-// A millisecond more than a lease can last, for it ends in the midst of one.
+// A millisecond longer than a lease, because a lease can end within a millisecond.
 Clock::time_point end_of(milliseconds left) {
   return later(Clock::now(), left + milliseconds(1));
 }
 
 }  // namespace
 
-// When the leases that are known of end if nobody renews them.
+// When the known leases expire unless they are renewed.
 class RedisInspector::Watching final : public WatchSession {
  public:
   Watching(RedisInspector& inspector, const Watched& watched, Wakeup& wakeup)
       : inspector_(inspector), watched_(watched), wakeup_(wakeup) {}
 
-  // Subscribes, and then looks at what there is: between the two nothing is missed.
+  // Subscribes first and then reads the locks, so that no event is missed in between.
   asio::awaitable<void> begin() override {
     co_await subscribe();
     const auto covers = [this](const std::string& name) {
@@ -48,7 +48,7 @@ class RedisInspector::Watching final : public WatchSession {
     }
     for (const auto& lock : locks) {
       note_holders(lock.lock, lock.holders);
-      // One that ran out and that nobody has cleared yet is not shown.
+      // An expired lease that was not removed yet is not shown.
       if (lock.last_run && lock.last_run->outcome == "vanished") look_at(lock.lock);
     }
   }
@@ -60,11 +60,11 @@ class RedisInspector::Watching final : public WatchSession {
       if (published->lasts.count() > 0) note_end(event.lock, end_of(published->lasts));
       if (published->is_event) sink.happened(event);
     }
-    for (const auto& lock : ended()) co_await tidy(lock);
+    for (const auto& lock : ended()) co_await remove_expired(lock);
   }
 
  private:
-  // Where the server is now: it may be another one.
+  // The current server may be another one.
   asio::awaitable<void> subscribe() {
     auto& route = inspector_.route_;
     const auto nodes = co_await route.all(route.budget_end(), wakeup_);
@@ -104,11 +104,12 @@ class RedisInspector::Watching final : public WatchSession {
     return locks;
   }
 
-  // What ran out is cleared and so told to all who watch; the rest has been renewed.
-  asio::awaitable<void> tidy(LockName lock) {
+  // Removes expired leases, which publishes their events to all watchers; the others have
+  // been renewed.
+  asio::awaitable<void> remove_expired(LockName lock) {
     std::vector<std::string> none;
-    const auto response =
-        co_await inspector_.route_.run(tidy_script, lock, std::move(none), wakeup_);
+    const auto response = co_await inspector_.route_.run(remove_expired_script, lock,
+                                                         std::move(none), wakeup_);
     const auto holders = broken_from(response.reply());
     if (!holders) throw response.failure();
     ends_.erase(lock);

@@ -9,7 +9,7 @@ namespace dlock::redis_cluster {
 
 using redis::Node;
 using redis::Reply;
-using redis::ReplySort;
+using redis::ReplyClass;
 
 ClusterRoute::ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout,
                            std::string runtime_directory)
@@ -31,7 +31,7 @@ Node& ClusterRoute::node_at(const Address& address) {
   return *node;
 }
 
-// The one that was asked last, unless it was of no use.
+// The member that was asked last, unless it is suspect.
 Node& ClusterRoute::member_to_ask() {
   if (asked_->second->is_suspect()) {
     asked_->second->trust();  // when it is its turn again
@@ -51,7 +51,7 @@ asio::awaitable<Node*> ClusterRoute::node_for(const LockName& lock,
   co_return co_await owner_by(member_to_ask(), lock, until, wakeup);
 }
 
-// Asks the member first that had the lock the last time.
+// Makes the last known owner the first member to ask.
 void ClusterRoute::follow_hint(const LockName& lock) {
   auto& file = hints_.try_emplace(lock, runtime_directory_, hint_name(plan_.url(), lock))
                    .first->second;
@@ -70,8 +70,9 @@ void ClusterRoute::note_owner(const LockName& lock, Node& owner) {
   if (is_named && file != hints_.end()) file->second.write(address);
 }
 
-// By a question that changes nothing: what is to be on replicas must not be put to one
-// that has not the slot, and one that is silent leaves time for the next.
+// Uses a command that changes nothing: a request that needs replicas must not go to a
+// member without the slot. Takes a part of the budget, so that a silent member leaves
+// time for the next.
 asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock,
                                               Clock::time_point until, Wakeup& wakeup) {
   const auto part = Clock::now() + (until - Clock::now()) / 3;
@@ -80,29 +81,29 @@ asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock
       co_await member.exchange(redis::alone(std::move(exists)), part, wakeup);
   const auto& reply = replies.front();
   auto* owner = &member;
-  switch (redis::sort_of(reply)) {
-    case ReplySort::answer:
-    case ReplySort::ask: break;  // it is giving the slot away, and has it
-    case ReplySort::moved: {
+  switch (redis::class_of(reply)) {
+    case ReplyClass::answer:
+    case ReplyClass::ask: break;  // it is migrating the slot, but still owns it
+    case ReplyClass::moved: {
       const auto address = pointed_to(reply, address_of(member.target()));
       if (!address) throw member.failure(reply);
       owner = &node_at(*address);
       owner->trust();
       break;
     }
-    case ReplySort::not_now:
-    case ReplySort::not_primary:
-    case ReplySort::refused: member.distrust(); throw member.failure(reply);
+    case ReplyClass::not_now:
+    case ReplyClass::not_primary:
+    case ReplyClass::refused: member.distrust(); throw member.failure(reply);
   }
   owners_[lock] = owner;
   co_return owner;
 }
 
-// A member that is new in the cluster, or cut off from it, knows no more than itself.
+// A member that is new in the cluster, or isolated, may know only itself.
 asio::awaitable<std::vector<Node*>> ClusterRoute::all(Clock::time_point until,
                                                       Wakeup& wakeup) {
   const LockName any;
-  auto* member = co_await open(any, until, wakeup);  // one that answers
+  auto* member = co_await open(any, until, wakeup);  // any member that replies
   redis::Command slots{"CLUSTER", "SLOTS"};
   const auto replies =
       co_await member->exchange(redis::alone(std::move(slots)), until, wakeup);
@@ -132,7 +133,7 @@ std::vector<std::string> ClusterRoute::keys_for(const redis::Script& script,
   return keys;
 }
 
-// One at least: if there is none, nobody else would know of the lease.
+// At least one: with none, no other server would know the lease.
 asio::awaitable<unsigned> ClusterRoute::replicas_of(Node& node, Clock::time_point until,
                                                     Wakeup& wakeup) {
   if (!plan_.replicas.all) co_return plan_.replicas.count;
@@ -145,9 +146,9 @@ asio::awaitable<unsigned> ClusterRoute::replicas_of(Node& node, Clock::time_poin
 
 redis::Route::Then ClusterRoute::then(const LockName& lock, Node& node,
                                       const Reply& reply) {
-  switch (redis::sort_of(reply)) {
-    case ReplySort::answer: note_owner(lock, node); return Then::done;
-    case ReplySort::moved: {
+  switch (redis::class_of(reply)) {
+    case ReplyClass::answer: note_owner(lock, node); return Then::done;
+    case ReplyClass::moved: {
       const auto address = pointed_to(reply, address_of(node.target()));
       if (!address) return Then::done;
       auto& owner = node_at(*address);
@@ -155,10 +156,10 @@ redis::Route::Then ClusterRoute::then(const LockName& lock, Node& node,
       owners_[lock] = &owner;
       return Then::follow;
     }
-    case ReplySort::ask:
-    case ReplySort::not_now:
-    case ReplySort::not_primary: return Then::ask_again;
-    case ReplySort::refused: break;
+    case ReplyClass::ask:
+    case ReplyClass::not_now:
+    case ReplyClass::not_primary: return Then::ask_again;
+    case ReplyClass::refused: break;
   }
   return Then::done;
 }

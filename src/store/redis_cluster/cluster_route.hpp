@@ -1,4 +1,4 @@
-// The way to the member of a cluster that has the slot of a lock.
+// The route to the member of a cluster that has the slot of a lock.
 #pragma once
 
 #include <map>
@@ -12,18 +12,19 @@
 
 namespace dlock::redis_cluster {
 
-// One member after the other is asked until one answers, and says where the lock is
-// (MOVED); that is remembered for as long as that member does. No map of all slots is
-// kept: most of those who come here have one lock. The first to be asked is the one that
-// had it the last time, if the URL names that and there is a note of it (hint.hpp).
+// It asks one member after the other until one replies and says where the lock is
+// (MOVED). It remembers that member until the member redirects or fails. It keeps no map
+// of all slots: most processes use one lock. The first member it asks is the last known
+// owner, if the URL names that member and a hint exists (hint.hpp).
 //
-// While a slot is on its way from one member to another, a script that is run half here
-// and half there would grant what is held. So each script is declared to use a key that
-// never exists, too, and a member on either side refuses it before its first line. Only
-// the renewal, which uses nothing but what each held lock has, follows it (ASK).
+// While a slot is being migrated, some keys of a lock may be on one member and some on
+// the other, and a script that saw only a part could grant a held lock. So each script
+// also declares a key that never exists, which makes both members refuse the script
+// before its first line. Only the renewal, which uses only keys that each held lock has,
+// follows the migration (ASK).
 class ClusterRoute final : public redis::Route {
  public:
-  // `runtime_directory` is where hints are kept; nowhere if it is empty.
+  // `runtime_directory` is where hints are stored; empty: no hints.
   ClusterRoute(asio::io_context& context, Plan plan, milliseconds timeout,
                std::string runtime_directory = {});
 

@@ -13,22 +13,24 @@ using std::chrono::microseconds;
 
 constexpr milliseconds usual_ttl{30'000};
 
-// From when a primary is taken for dead until its replica takes writes.
+// From the detection of a dead primary until its replica accepts writes.
 constexpr milliseconds election{1500};
 
-// Fences are times: from clocks that differ by less than a failover takes they grow.
+// Fences are based on clocks: they increase if the clocks differ by less than a failover
+// takes.
 constexpr microseconds close_enough{1'000'000};
 
 Finding failover(const ClusterFacts& facts) {
   if (!facts.node_timeout) {
-    return {"failover", Level::info, "not checked: no right to CONFIG GET", "", false};
+    return {"failover", Level::info, "not checked: no permission for CONFIG GET", "",
+            false};
   }
   const auto least = smallest_ttl_to_outlive(*facts.node_timeout + election);
-  const auto message = "noticed after " + for_people(*facts.node_timeout) +
+  const auto message = "detected after " + for_people(*facts.node_timeout) +
                        " (cluster-node-timeout); a --ttl of " + for_people(least) +
-                       " or more outlives one";
+                       " or more survives a failover";
   if (least <= usual_ttl) return {"failover", Level::ok, message, ""};
-  return {"failover", Level::warning, message + ", the usual one of 30s does not",
+  return {"failover", Level::warning, message + ", the default of 30s does not",
           "CONFIG SET cluster-node-timeout 5000 on each member, or a longer --ttl"};
 }
 
@@ -41,14 +43,14 @@ Finding clocks(const ClusterFacts& facts) {
     last = std::max(last.value_or(*primary.clock_ahead), *primary.clock_ahead);
   }
   if (!first || *last - *first < close_enough) {
-    return {"clocks", Level::ok, "of all primaries alike", ""};
+    return {"clocks", Level::ok, "all primaries agree", ""};
   }
   return {"clocks", Level::warning,
-          "those of the primaries differ by " + for_people(*last - *first),
-          "keep the clocks of all servers alike (chrony, ntpd)"};
+          "the primaries' clocks differ by " + for_people(*last - *first),
+          "synchronize the clocks of all servers (chrony, ntpd)"};
 }
 
-// The gravest finding of a check, with the server that it is about.
+// Keeps the most severe finding of each check, with the name of its server.
 void add(std::vector<Finding>& findings, Finding found, const std::string& server) {
   const auto same =
       std::find_if(findings.begin(), findings.end(),
@@ -68,8 +70,8 @@ std::vector<Finding> findings_of(const ClusterFacts& facts) {
   std::vector<Finding> findings;
   if (facts.failure) {
     findings.push_back({"reachable", Level::error, facts.failure->what(),
-                        "name several members in the URL of the store, and see that they "
-                        "run and let this machine in"});
+                        "name several members in the store URL, and check that they run "
+                        "and accept connections from this machine"});
     return findings;
   }
   std::string names;
@@ -78,7 +80,7 @@ std::vector<Finding> findings_of(const ClusterFacts& facts) {
   }
   findings.push_back(
       {"primaries", Level::ok,
-       std::to_string(facts.primaries.size()) + ", with all slots: " + names, ""});
+       std::to_string(facts.primaries.size()) + ", serving all slots: " + names, ""});
   findings.push_back(failover(facts));
   findings.push_back(clocks(facts));
   for (const auto& primary : facts.primaries) {

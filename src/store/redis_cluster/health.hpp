@@ -1,4 +1,4 @@
-// What is known of a cluster, and what that means for locks.
+// Judges a cluster: findings from the facts about it.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace dlock::redis_cluster {
 
-// As far as it could be asked and said it.
+// What its members have reported.
 struct ClusterFacts {
   std::optional<Failure> failure;  // why the primaries are not known
   std::vector<redis::Facts> primaries;
-  // After how long at the latest one of them takes another one for dead.
+  // The longest time after which a member considers another one dead.
   std::optional<milliseconds> node_timeout;
 };
 
-// A line for each check, of the servers together; what is wrong with one names it.
+// One finding for each check of all servers together; a problem of one server names it.
 std::vector<Finding> findings_of(const ClusterFacts& facts);
 
 }  // namespace dlock::redis_cluster

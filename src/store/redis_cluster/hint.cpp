@@ -19,7 +19,7 @@ namespace {
 
 using local::Directory;
 
-// The longest host has room in it.
+// Enough for the longest host.
 constexpr std::size_t longest_text = 512;
 
 // For the locks of one URL.
@@ -37,21 +37,22 @@ std::optional<Directory> folder_in(const std::string& runtime_directory,
   return parent->folder("dlock", missing);
 }
 
-// What is longer than any hint is cut, and is none then.
+// Longer contents are truncated, and then not a valid hint.
 std::string contents_of(const Fd& file) {
   std::array<char, longest_text + 1> buffer;
   const auto size = ::read(file.get(), buffer.data(), buffer.size());
   return {buffer.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
 }
 
-// A draft is named by who writes it, for others may write just now. If two are of one
-// name all the same, one half of a text may be put in place, which is no hint.
+// The draft's name contains our pid, as other processes may write at the same time. If
+// two have the same name nevertheless (pid namespaces), a partial text may be put in
+// place, which is not a valid hint.
 void put(const Directory& folder, const std::string& name, const std::string& text) {
-  // Beyond the limit a write does not only fail: there is a signal for it.
+  // Beyond the limit, a write not only fails but also raises SIGXFSZ.
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < text.size()) return;
   const auto draft = name + "." + std::to_string(::getpid());
-  ::unlinkat(folder.fd(), draft.c_str(), 0);  // of one who was killed here
+  ::unlinkat(folder.fd(), draft.c_str(), 0);  // left by a process that was killed here
   const auto file = folder.create_file(draft, O_WRONLY);
   if (!write_all(file.get(), text) ||
       ::renameat(folder.fd(), draft.c_str(), folder.fd(), name.c_str()) != 0) {
@@ -74,7 +75,7 @@ std::optional<Address> hint_from(std::string_view text) {
   } catch (const Failure&) {
     return std::nullopt;
   }
-  // What has no port, or no end, is not what was written.
+  // Text without a port or a line break was not written by hint_text().
   if (address.port == 0 || hint_text(address) != text) return std::nullopt;
   return address;
 }
@@ -96,7 +97,7 @@ std::optional<Address> HintFile::read() {
       if (file) last_ = hint_from(contents_of(file));
     }
   } catch (const Failure&) {
-    // Then there is none.
+    // Then there is no hint.
   }
   return last_;
 }
@@ -105,12 +106,12 @@ void HintFile::write(const Address& address) {
   if (address == last_) return;
   last_ = address;
   const auto text = hint_text(address);
-  if (hint_from(text) != address) return;  // a name that no URL could have
+  if (hint_from(text) != address) return;  // a host that no URL could contain
   try {
     const auto folder = folder_in(runtime_directory_, Directory::Missing::create);
     if (folder) put(*folder, name_, text);
   } catch (const Failure&) {
-    // Then the next run finds the member as this one did.
+    // Then the next run finds the member without a hint.
   }
 }
 

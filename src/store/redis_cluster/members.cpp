@@ -24,7 +24,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
 std::optional<Address> address_from(std::string_view host, std::int64_t port,
                                     const Address& by) {
   if (port < 1 || port > 65535) return std::nullopt;
-  // Nothing, or a ? for an endpoint that the member does not know itself.
+  // Empty or "?" for an endpoint that the member itself does not know.
   const bool is_left_out = host.empty() || host == "?";
   return Address{is_left_out ? by.host : std::string(host),
                  static_cast<std::uint16_t>(port)};

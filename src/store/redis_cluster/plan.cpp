@@ -19,12 +19,10 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
     seed.tls = login.tls;
   }
   if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw bad_url("nothing can follow the servers");
+    throw bad_url("nothing may follow the servers");
   }
   if (parts.behind.size() > 1) {
-    throw bad_url(
-        "a cluster has only database 0, so none can be named: nothing follows the "
-        "servers");
+    throw bad_url("a cluster has only database 0: nothing may follow the servers");
   }
   return plan;
 }

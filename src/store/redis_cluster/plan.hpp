@@ -1,4 +1,4 @@
-// Redis or Valkey servers that share the locks among them by slots.
+// A Redis or Valkey cluster, which distributes the locks over its members by slots.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -16,8 +16,8 @@
 namespace dlock::redis_cluster {
 
 struct Plan {
-  // Those to ask first, 1 to most_servers, all different. Each has the login and
-  // the TLS of every server of the cluster.
+  // The members to ask first, 1 to most_servers, all different. Login and TLS are the
+  // same for every member of the cluster.
   std::vector<redis::Target> seeds;
   Replicas replicas;
 

@@ -7,7 +7,7 @@
 namespace dlock::redis_quorum {
 namespace {
 
-// By then all have told that will.
+// By then every server that will report the event has done so.
 constexpr milliseconds told_within{30'000};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which of the events that several servers tell of have happened to the lock.
+// Decides which of the events that several servers report have happened to the lock.
 #pragma once
 
 #include <deque>
@@ -12,24 +12,24 @@
 
 namespace dlock::redis_quorum {
 
-// What most servers tell of has happened, once. What fewer do is a vote that came to
-// nothing.
+// An event that a majority reports has happened, once. An event of fewer servers is a
+// vote that did not lead to a grant.
 class EventCount {
  public:
   explicit EventCount(std::size_t servers) : servers_(servers) {}
 
-  // Takes note of what that server tells. Whether it is news, and to be told on.
+  // Counts the event of that server; true if it is now to be reported.
   bool take(std::size_t server, const Event& event, Clock::time_point now);
 
-  // A server that was away has missed events: what it and others told so far is nothing
-  // to go by.
+  // Clears the counts: a server that was unavailable has missed events, so they are no
+  // longer comparable.
   void begin_anew() { counts_.clear(); }
 
  private:
   using Key = std::tuple<LockName, Event::Kind, Fence, std::string, pid_t>;
   struct Count {
     std::vector<std::size_t> told;  // by each server
-    std::size_t passed_on = 0;
+    std::size_t passed_on = 0;      // to the caller
     Clock::time_point last{};
   };
   void forget_old(Clock::time_point now);

@@ -1,4 +1,4 @@
-// Asks each server what there is to know for locks. It changes nothing there.
+// Collects the facts about each server that matter to locks. It changes nothing there.
 #include "store/redis/examine.hpp"
 
 #include <algorithm>

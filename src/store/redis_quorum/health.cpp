@@ -14,7 +14,8 @@ using Level = Finding::Level;
 using redis::Facts;
 using std::chrono::microseconds;
 
-// Leases are counted by each server; what the clocks agree on is the order in line.
+// Each server times leases by its own clock; the clocks only need to agree on the order
+// of the queue.
 constexpr microseconds close_enough{1'000'000};
 
 std::string joined(const std::vector<std::string>& names) {
@@ -33,15 +34,15 @@ Finding reachable(const std::vector<Facts>& servers) {
       std::count_if(servers.begin(), servers.end(),
                     [](const Facts& one) { return !one.failure.has_value(); }));
   auto message = std::to_string(there) + " of " + std::to_string(servers.size()) +
-                 " answer, and " + std::to_string(needed(servers.size())) + " have to";
+                 " reply, " + std::to_string(needed(servers.size())) + " required";
   if (there == servers.size()) return {"servers", Level::ok, message, ""};
   for (const auto& one : servers) {
     if (one.failure) message += "; " + std::string(one.failure->what());
   }
   const bool is_enough = there >= needed(servers.size());
   return {"servers", is_enough ? Level::warning : Level::error, message,
-          "see that they run, that the URL of the store names them right, and that they "
-          "let this machine in"};
+          "check that they run, that the store URL names them correctly, and that they "
+          "accept connections from this machine"};
 }
 
 Finding distinct(const std::vector<Facts>& servers) {
@@ -52,16 +53,17 @@ Finding distinct(const std::vector<Facts>& servers) {
     const auto [other, is_new] = seen.emplace(run_id, one.server);
     if (is_new) continue;
     return {"run-ids", Level::error,
-            other->second + " and " + one.server + " are one and the same server",
-            "name each server once in the URL of the store"};
+            other->second + " and " + one.server + " are the same server",
+            "name each server once in the store URL"};
   }
   if (seen.empty()) {
-    return {"run-ids", Level::info, "not checked: no server tells its run_id", "", false};
+    return {"run-ids", Level::info, "not checked: no server reports its run_id", "",
+            false};
   }
   return {"run-ids", Level::ok, "all different", ""};
 }
 
-// How long a server is up for sure; nothing if it does not say.
+// How long a server has been up at least; nothing if it does not say.
 std::optional<milliseconds> uptime_of(const Facts& facts) {
   const auto now = Clock::now();
   const auto life =
@@ -72,9 +74,9 @@ std::optional<milliseconds> uptime_of(const Facts& facts) {
   return std::chrono::floor<milliseconds>(now - life->began);
 }
 
-Finding uptimes(const std::vector<Facts>& servers, const Terms& terms) {
+Finding uptimes(const std::vector<Facts>& servers, const QuorumTerms& terms) {
   if (terms.max_ttl.count() == 0) {
-    return {"uptime", Level::ok, "of no account: --max-ttl is 0", ""};
+    return {"uptime", Level::ok, "not needed: --max-ttl is 0", ""};
   }
   std::vector<std::string> without;
   std::size_t known = 0;
@@ -85,17 +87,18 @@ Finding uptimes(const std::vector<Facts>& servers, const Terms& terms) {
     if (*up < terms.max_ttl) without.push_back(one.server);
   }
   if (known == 0) {
-    return {"uptime", Level::info, "not checked: no server says how long it is up", "",
+    return {"uptime", Level::info, "not checked: no server reports its uptime", "",
             false};
   }
   const auto span = for_people(terms.max_ttl);
   if (without.empty()) {
-    return {"uptime", Level::ok, "all are up for " + span + " (--max-ttl) or longer", ""};
+    return {"uptime", Level::ok,
+            "all have been up for " + span + " (--max-ttl) or longer", ""};
   }
   const bool is_enough = servers.size() - without.size() >= needed(servers.size());
   return {"uptime", is_enough ? Level::warning : Level::error,
-          joined(without) + " has no vote before it is up for " + span + " (--max-ttl)",
-          "wait; a shorter --max-ttl needs leases that are no longer"};
+          joined(without) + ": no vote until up for " + span + " (--max-ttl)",
+          "wait, or set a shorter --max-ttl; no lease may be longer than it"};
 }
 
 Finding clocks(const std::vector<Facts>& servers) {
@@ -107,18 +110,18 @@ Finding clocks(const std::vector<Facts>& servers) {
     last = std::max(last.value_or(*one.clock_ahead), *one.clock_ahead);
   }
   if (!first) {
-    return {"clocks", Level::info, "not checked: no server tells its time", "", false};
+    return {"clocks", Level::info, "not checked: no server reports its time", "", false};
   }
   if (*last - *first < close_enough) {
-    return {"clocks", Level::ok, "of all servers alike", ""};
+    return {"clocks", Level::ok, "all servers agree", ""};
   }
   return {"clocks", Level::warning,
-          "those of the servers differ by " + for_people(*last - *first) +
-              ": one that steps forgets leases",
-          "keep the clocks of all servers alike, and have them slewed (chrony, ntpd)"};
+          "the servers' clocks differ by " + for_people(*last - *first) +
+              ": a server whose clock steps can lose leases",
+          "synchronize the clocks of all servers by slewing (chrony, ntpd)"};
 }
 
-// The gravest finding of a check, with the server that it is about.
+// Keeps the most severe finding of each check, with the name of its server.
 void add(std::vector<Finding>& findings, Finding found, const std::string& server) {
   const auto same =
       std::find_if(findings.begin(), findings.end(),
@@ -133,16 +136,17 @@ void add(std::vector<Finding>& findings, Finding found, const std::string& serve
 
 }  // namespace
 
-std::vector<Finding> findings_of(const std::vector<Facts>& servers, const Terms& terms) {
+std::vector<Finding> findings_of(const std::vector<Facts>& servers,
+                                 const QuorumTerms& terms) {
   std::vector<Finding> findings{reachable(servers), distinct(servers),
                                 uptimes(servers, terms), clocks(servers)};
   for (const auto& server : servers) {
-    if (server.failure) continue;  // told above
+    if (server.failure) continue;  // reported above
     for (auto& found : redis::findings_of(server)) {
       const bool is_covered = found.check == "persistence" && terms.max_ttl.count() > 0;
       if (is_covered && found.level == Level::warning) {
         found.level = Level::info;
-        found.message = "none: a server that was restarted has no vote for --max-ttl";
+        found.message = "none: a restarted server has no vote for --max-ttl";
         found.advice.clear();
       }
       add(findings, std::move(found), server.server);

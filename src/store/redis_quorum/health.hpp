@@ -1,4 +1,4 @@
-// What is known of several servers, and what that means for locks.
+// Judges a quorum: findings from the facts about its servers.
 #pragma once
 
 #include <vector>
@@ -9,9 +9,9 @@
 
 namespace dlock::redis_quorum {
 
-// A line for each check of all together, and then those of each server that are not as
-// they should be.
+// The findings about all servers together, then one for each check of the servers: the
+// most severe, with the server's name.
 std::vector<Finding> findings_of(const std::vector<redis::Facts>& servers,
-                                 const Terms& terms);
+                                 const QuorumTerms& terms);
 
 }  // namespace dlock::redis_quorum

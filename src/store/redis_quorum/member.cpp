@@ -23,7 +23,7 @@ std::optional<Failure> Member::has_no_vote() const {
 
 Failure Member::still_busy() const {
   return Failure(Failure::Kind::unreachable,
-                 name() + " has not answered an earlier question");
+                 name() + " has not replied to an earlier request");
 }
 
 void Member::perform(Work work) {

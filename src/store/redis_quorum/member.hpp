@@ -1,4 +1,4 @@
-// One of the servers, and what it is asked at the moment.
+// One of the servers, and the request in progress there.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -12,9 +12,9 @@
 
 namespace dlock::redis_quorum {
 
-// What goes on at one server does not hold up the others: it goes on beside whoever has
-// begun it, and is over when the server has answered or its budget is spent. So a member
-// is shared by all that may still be under way with it.
+// A slow server must not delay the others: a request continues after its caller has moved
+// on, until the server has replied or the budget is spent. So a member is shared with
+// every request that may still be in progress.
 class Member : public std::enable_shared_from_this<Member> {
  public:
   using Work = std::function<asio::awaitable<void>(Wakeup&)>;
@@ -27,21 +27,21 @@ class Member : public std::enable_shared_from_this<Member> {
   redis::Route& route() { return *route_; }
   Store& store() { return store_; }
 
-  // The server that gave the last answer: which one that is, and why it has no vote, if
-  // it has none.
+  // Of the server that sent the last reply: its run id, and why it has no vote, if it has
+  // none.
   const std::string& run_id() const { return route_->node().life().run_id; }
   std::optional<Failure> has_no_vote() const;
 
   bool is_idle() const { return !is_busy_; }
-  // Why it is not asked while it is not.
+  // The Failure while an earlier request is still in progress.
   Failure still_busy() const;
 
-  // Has `work` done as soon as what goes on is over, which is given up: it ends with
-  // Failure (interrupted), and its connection is closed. What was to be done next, and
-  // has not begun, never is.
+  // Interrupts the request in progress, which ends with Failure (interrupted) and closes
+  // its connection, and then performs `work`. Work that was scheduled but has not begun
+  // is dropped.
   void perform(Work work);
 
-  // Gives up what goes on.
+  // Interrupts the request in progress.
   void give_up();
 
  private:

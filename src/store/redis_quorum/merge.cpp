@@ -42,7 +42,7 @@ std::vector<HolderInfo> merged_holders(const std::vector<LockInfo>& told,
   return holders;
 }
 
-// In the order of the line that is the longest, and then those that are in others alone.
+// In the order of the longest queue, followed by waiters that are only in other queues.
 std::vector<WaiterInfo> merged_waiters(const std::vector<LockInfo>& told) {
   auto lines = told;
   std::stable_sort(lines.begin(), lines.end(), [](const LockInfo& a, const LockInfo& b) {
@@ -63,7 +63,7 @@ std::vector<WaiterInfo> merged_waiters(const std::vector<LockInfo>& told) {
   return waiters;
 }
 
-// The last of some runs, each of which one server tells of.
+// The last of these runs, each reported by one server.
 std::optional<RunInfo> last_of(const std::vector<std::vector<RunInfo>>& runs,
                                std::size_t servers) {
   const auto all = merged_runs(runs, servers);

@@ -1,4 +1,4 @@
-// What several servers show of a lock, as one. Plain functions on values.
+// Merges the views of a lock on several servers into one. Plain functions on values.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,14 @@
 
 namespace dlock::redis_quorum {
 
-// In all of these a vote is no lease: a holder, or a run that goes on, vanished or was a
-// lease by hand, is one that most servers may know of, if those tell of it that do not
-// answer. One that has ended and said how is one if any knows of it.
+// A single vote is not a lease. A holder, or a run that is running, has vanished or was a
+// detached lease, is included if a majority may know it, counting the servers that did
+// not reply. A run with a recorded end is included if any server knows it.
 
-// What those of `servers` say that have answered; at least one.
+// From the replies of some of `servers` servers; at least one.
 LockInfo merged(const std::vector<LockInfo>& told, std::size_t servers);
 
-// The last that started comes first.
+// Newest start first.
 std::vector<RunInfo> merged_runs(const std::vector<std::vector<RunInfo>>& told,
                                  std::size_t servers);
 

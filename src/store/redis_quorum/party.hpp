@@ -1,4 +1,4 @@
-// Who a holder or a run is, for comparing what several servers report.
+// Identifies a holder or a run across the reports of several servers.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace dlock::redis_quorum {
 
-// Fence, host and pid. A fence alone does not tell: counters that stand alike give the
-// same to several clients whose clocks are behind them.
+// Fence, host and pid. A fence alone does not identify a holder: servers with equal
+// counters can grant the same fence to different claims.
 using Party = std::tuple<Fence, std::string, pid_t>;
 
-// A foreign holder has no fence, and is one and the same on all servers.
+// A foreign holder has no fence, and is treated as the same one on all servers.
 inline Party party_of(const HolderInfo& holder) {
   if (holder.foreign) return {};
   return {holder.fence, holder.host, holder.pid};
 }
 
-// The pid of a run is not known.
+// The pid of a run is unknown.
 inline Party party_of(const RunInfo& run) { return {run.fence, run.host, 0}; }
 
 }  // namespace dlock::redis_quorum

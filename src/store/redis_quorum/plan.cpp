@@ -13,7 +13,7 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
   if (parts.login) redis::take_login(*parts.login, login);
   if (scheme == "rediss+quorum") login.tls.emplace();
   if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw bad_url("only /db can follow the servers");
+    throw bad_url("only /db may follow the servers");
   }
   if (parts.behind.size() > 1) {
     login.database = redis::database_from(parts.behind.substr(1));
@@ -22,8 +22,8 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
   plan.servers = redis::targets_from(parts.servers, redis::usual_port, "server");
   const auto count = plan.servers.size();
   if (count < least_servers || count > most_servers) {
-    throw bad_url("a quorum is made of " + std::to_string(least_servers) + " to " +
-                  std::to_string(most_servers) + " servers, not of " +
+    throw bad_url("a quorum needs " + std::to_string(least_servers) + " to " +
+                  std::to_string(most_servers) + " servers, not " +
                   std::to_string(count));
   }
   for (auto& server : plan.servers) {

@@ -1,5 +1,5 @@
-// Redis or Valkey servers that know nothing of each other: a lock is held by whoever most
-// of them have granted it.
+// A quorum of independent Redis or Valkey servers: the holder of a lock is the claim to
+// which a majority of them has granted it.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -20,20 +20,19 @@ constexpr std::size_t least_servers = 3;
 constexpr std::size_t most_servers = 9;
 
 struct Plan {
-  std::vector<redis::Target> servers;  // all different, with one and the same login
-  Terms terms;
+  std::vector<redis::Target> servers;  // all different, with the same login
+  QuorumTerms terms;
 
-  // Of what follows the scheme and its colon:
+  // Parses what follows the scheme and its colon:
   //   redis+quorum://[user[:password]@]host[:port],host[:port],host[:port][,...][/db],
   //   rediss+quorum:// the same over TLS
-  // Throws Failure (misconfigured) for what cannot be.
+  // Throws Failure (misconfigured) if it is invalid.
   static Plan parsed(std::string_view scheme, const std::string& rest);
 
   void set(const Credentials& credentials);
   bool is_insecure() const;
 
-  // The URL that leads here, without passwords and what is usual anyway. Always printable
-  // ASCII.
+  // The URL without passwords and default values. Always printable ASCII.
   std::string url() const;
 };
 

@@ -9,26 +9,26 @@
 namespace dlock::redis_quorum {
 namespace {
 
-// Others to whom a release makes the lock known are told by all servers within moments.
-constexpr milliseconds others_are_told_within{10};
+// Within this time all servers have notified the waiters of a release.
+constexpr milliseconds others_are_notified_within{10};
 
-// Not at once again if there is no server to hear anything from.
-constexpr milliseconds nap_without_servers{300};
+// The pause before the next attempt if no server can be reached.
+constexpr milliseconds pause_without_servers{300};
 
-// What part of their time votes may lose that are kept while others hold the lock.
-constexpr int renewed_so_often = 3;
+// How often votes are renewed per ttl while another claim holds the lock.
+constexpr int vote_renewals_per_ttl = 3;
 
 Failure too_weak(int strength, unsigned wanted, std::size_t held, std::size_t servers) {
   return Failure(Failure::Kind::unreachable,
                  std::to_string(held) + " of " + std::to_string(servers) +
                      " servers grant the lock: strength " + std::to_string(strength) +
-                     ", and --min-strength is " + std::to_string(wanted));
+                     " is below --min-strength " + std::to_string(wanted));
 }
 
 }  // namespace
 
 QuorumClaimant::QuorumClaimant(asio::io_context& context, const Members& members,
-                               const Terms& terms, milliseconds timeout,
+                               const QuorumTerms& terms, milliseconds timeout,
                                const Claim& claim)
     : Claimant(claim),
       context_(context),
@@ -47,7 +47,7 @@ QuorumClaimant::~QuorumClaimant() {
   for (const auto& member : members_) member->give_up();
 }
 
-Vote QuorumClaimant::vote_of(const Seat& seat, const Said<Answer>& said) {
+Vote QuorumClaimant::vote_of(const Seat& seat, const MaybeReply<Answer>& said) {
   Vote vote;
   if (!said) return vote;
   if (const auto* failure = std::get_if<Failure>(&*said)) {
@@ -68,7 +68,7 @@ Votes QuorumClaimant::votes_of(const Round<Answer>::Answers& answers) const {
   return votes;
 }
 
-// A server that is slow is not asked more: its answer to the earlier question may come.
+// A slow server gets no further request while its reply to the earlier one may arrive.
 Round<Answer>::Answers QuorumClaimant::busy_with_something_else() const {
   Round<Answer>::Answers answers(members_.size());
   for (std::size_t i = 0; i < members_.size(); ++i) {
@@ -82,7 +82,7 @@ asio::awaitable<Votes> QuorumClaimant::vote(Queue queue, Clock::time_point until
   const auto ballot = candidacy_.ballot(wall_now());
   const auto seats = seats_;
   const auto ask_one = [seats, queue, ballot](std::size_t number, Wakeup& own) {
-    seats[number]->claimant.bring(ballot);
+    seats[number]->claimant.set_ballot(ballot);
     return seats[number]->claimant.ask(queue, own);
   };
   Round<Answer> round(members_, busy_with_something_else(), ask_one);
@@ -100,8 +100,7 @@ void QuorumClaimant::require_short_lease() const {
   if (most.count() == 0 || kept <= most) return;
   throw Failure(Failure::Kind::misconfigured,
                 "a lease of " + for_people(kept) + " is longer than --max-ttl (" +
-                    for_people(most) +
-                    "), for which a server that was restarted has no vote");
+                    for_people(most) + "), the time that a restarted server has no vote");
 }
 
 asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
@@ -136,8 +135,8 @@ asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
   }
 }
 
-// The lease, set up on servers that had granted it to others who could not use it. Throws
-// Failure if too few servers have it for what is wanted.
+// Sets the lease up on servers that had granted it to claims that could not use it.
+// Throws Failure if too few servers have it for --min-strength.
 asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t servers,
                                                  Clock::time_point until,
                                                  Wakeup& wakeup) {
@@ -147,7 +146,7 @@ asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t server
     const auto* vote = votes_[i].grant();
     has_it.push_back(vote != nullptr && vote->fence == grant.fence);
     is_elsewhere = is_elsewhere || (!has_it[i] && votes_[i].answer);
-    seats_[i]->claimant.rely_on(grant);
+    seats_[i]->claimant.set_grant(grant);
     if (vote != nullptr && vote->broken) taken_by_ = seats_[i]->claimant.taken_by();
   }
   grant_ = grant;
@@ -165,8 +164,8 @@ asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t server
   }
   grant.strength = strength(seats_.size(), servers);
   if (is_enough(servers)) co_return grant;
-  // Not for good: the claim may ask again, and must not be refused then.
-  candidacy_.has_given_back(grant.fence);
+  // Not permanently: the claim may ask again, and must not be refused then.
+  candidacy_.gave_back(grant.fence);
   grant_.reset();
   co_await give_back_votes(wakeup);
   throw too_weak(*grant.strength, terms_.least_strength, servers, seats_.size());
@@ -185,27 +184,27 @@ std::size_t QuorumClaimant::count_repaired(const std::vector<bool>& has_it,
   return count;
 }
 
-// Begins to set the lease up where it is missing.
+// Starts to set up the lease on servers where it is missing.
 std::unique_ptr<Round<Answer>> QuorumClaimant::repair(const std::vector<bool>& has_it) {
   auto answers = busy_with_something_else();
   for (std::size_t i = 0; i < seats_.size(); ++i) {
-    if (has_it[i] && !answers[i]) answers[i] = Answer(Busy{});  // not to be asked
+    if (has_it[i] && !answers[i]) answers[i] = Answer(Busy{});  // do not ask
   }
   const auto seats = seats_;
   const auto ballot = candidacy_.repair();
   const auto lease = *grant_;
   const auto ask_one = [=](std::size_t number, Wakeup& own) -> asio::awaitable<Answer> {
     auto& claimant = seats[number]->claimant;
-    claimant.bring(ballot);
+    claimant.set_ballot(ballot);
     auto answer = co_await claimant.ask(Queue::stay_out, own);
-    claimant.rely_on(lease);
+    claimant.set_grant(lease);
     co_return answer;
   };
   return std::make_unique<Round<Answer>>(members_, std::move(answers), ask_one);
 }
 
-// Those of the last round. A server that does not answer keeps its vote until the claim
-// ends.
+// The votes of the last round. A server that does not reply keeps its vote until the
+// claim ends.
 asio::awaitable<void> QuorumClaimant::give_back_votes(Wakeup& wakeup) {
   Round<std::monostate>::Answers answers(members_.size());
   for (std::size_t i = 0; i < seats_.size(); ++i) {
@@ -215,14 +214,14 @@ asio::awaitable<void> QuorumClaimant::give_back_votes(Wakeup& wakeup) {
   const auto seats = seats_;
   const auto give_back = [seats](std::size_t number,
                                  Wakeup& own) -> asio::awaitable<std::monostate> {
-    co_await seats[number]->claimant.give_back_grant(own);
+    co_await seats[number]->claimant.release_grant(own);
     co_return std::monostate{};
   };
   Round<std::monostate> round(members_, std::move(answers), give_back);
   co_await round.wait(until_all_answer, budget_end(), wakeup);
 }
 
-// Of what was not granted. That this fails concerns nobody: it ends by itself.
+// Releases votes that did not lead to a grant. Failures are ignored: the votes expire.
 asio::awaitable<void> QuorumClaimant::undo(Wakeup& wakeup) {
   try {
     co_await release(std::nullopt, wakeup);
@@ -230,7 +229,7 @@ asio::awaitable<void> QuorumClaimant::undo(Wakeup& wakeup) {
   }
 }
 
-// Whoever holds the lock gives it back to most servers, one of which is among these.
+// The holder releases the lock on a majority of servers, one of which is among these.
 std::vector<std::size_t> QuorumClaimant::where_to_listen() const {
   std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < seats_.size(); ++i) {
@@ -246,10 +245,10 @@ std::vector<std::size_t> QuorumClaimant::where_to_listen() const {
 Clock::time_point QuorumClaimant::ask_again_at() const {
   auto moment = candidacy_.gives_way_at();
   for (const auto& vote : votes_) {
-    // A vote that is kept has to be renewed.
+    // A vote to keep must be renewed.
     if (vote.grant() == nullptr) continue;
-    moment =
-        std::min(moment, later(vote.grant()->sent_at, claim().ttl / renewed_so_often));
+    moment = std::min(moment,
+                      later(vote.grant()->sent_at, claim().ttl / vote_renewals_per_ttl));
   }
   for (const auto number : where_to_listen()) {
     moment = std::min(moment, seats_[number]->claimant.ask_again_at());
@@ -262,7 +261,7 @@ asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
   until = std::min(until, ask_again_at());
   const auto numbers = where_to_listen();
   if (numbers.empty()) {
-    until = std::min(until, later(Clock::now(), nap_without_servers));
+    until = std::min(until, later(Clock::now(), pause_without_servers));
     while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
     co_return;
   }
@@ -285,12 +284,12 @@ asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
   std::optional<Failure> interrupted;
   try {
     co_await round.wait(is_told, later(until, timeout_), wakeup);
-    co_await round.wait(until_all_answer, later(Clock::now(), others_are_told_within),
+    co_await round.wait(until_all_answer, later(Clock::now(), others_are_notified_within),
                         wakeup);
   } catch (const Failure& failure) {
     interrupted = failure;
   }
-  // What is not heard now is heard by the question that comes next.
+  // The next request also finds what this wait misses.
   for (std::size_t i = 0; i < members_.size(); ++i) {
     if (!round.answers()[i]) members_[i]->give_up();
   }

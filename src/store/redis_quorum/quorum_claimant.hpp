@@ -1,4 +1,4 @@
-// One claim that is put to several independent servers.
+// One claim on a lock on several independent servers.
 #pragma once
 
 #include <memory>
@@ -8,17 +8,17 @@
 #include "lock/claimant.hpp"
 #include "store/plan.hpp"
 #include "store/redis/redis_claimant.hpp"
+#include "store/redis_quorum/candidacy.hpp"
 #include "store/redis_quorum/round.hpp"
-#include "store/redis_quorum/ticket.hpp"
 
 namespace dlock::redis_quorum {
 
-// It carries out what Candidacy and tally() decide: it asks all servers at once, counts,
-// and gives back what is not enough.
+// It carries out the decisions of Candidacy and tally(): it asks all servers at once,
+// counts the votes, and releases them if they are too few.
 class QuorumClaimant final : public Claimant {
  public:
-  QuorumClaimant(asio::io_context& context, const Members& members, const Terms& terms,
-                 milliseconds timeout, const Claim& claim);
+  QuorumClaimant(asio::io_context& context, const Members& members,
+                 const QuorumTerms& terms, milliseconds timeout, const Claim& claim);
   ~QuorumClaimant() override;
 
   bool queues_at_once() const override { return true; }
@@ -31,7 +31,7 @@ class QuorumClaimant final : public Claimant {
   std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
 
  private:
-  // What one server is asked by. It is there for as long as anything goes on there.
+  // The claim on one server. It lives as long as a request is in progress there.
   struct Seat {
     Seat(std::shared_ptr<Member> of, const Claim& claim)
         : member(std::move(of)), claimant(member->context(), member->route(), claim) {}
@@ -41,24 +41,25 @@ class QuorumClaimant final : public Claimant {
   };
   using Seats = std::vector<std::shared_ptr<Seat>>;
 
-  // Throws Failure if a server that was restarted could vote while the lease lasts.
+  // Throws Failure if a restarted server could vote before the lease ends.
   void require_short_lease() const;
   Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
-  static Vote vote_of(const Seat& seat, const Said<Answer>& said);
+  static Vote vote_of(const Seat& seat, const MaybeReply<Answer>& said);
   Votes votes_of(const Round<Answer>::Answers& answers) const;
   Round<Answer>::Answers busy_with_something_else() const;
   asio::awaitable<Votes> vote(Queue queue, Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> give_back_votes(Wakeup& wakeup);
   asio::awaitable<Grant> completed(Grant grant, std::size_t servers,
                                    Clock::time_point until, Wakeup& wakeup);
-  bool is_enough(std::size_t servers) const;  // for the strength that is wanted
+  bool is_enough(std::size_t servers) const;  // for --min-strength
   std::size_t count_repaired(const std::vector<bool>& has_it,
                              const Round<Answer>::Answers& answers) const;
   std::unique_ptr<Round<Answer>> repair(const std::vector<bool>& has_it);
-  asio::awaitable<void> leave_lines(const Returns& returns, Clock::time_point until);
+  asio::awaitable<void> leave_lines(const ReleaseReplies& returns,
+                                    Clock::time_point until);
   asio::awaitable<void> undo(Wakeup& wakeup);
   template <typename T>
-  void note_silent(const std::vector<Said<T>>& answers) {
+  void note_silent(const std::vector<MaybeReply<T>>& answers) {
     for (std::size_t i = 0; i < answers.size(); ++i) {
       is_silent_[i] = !answers[i] || std::holds_alternative<Failure>(*answers[i]);
     }
@@ -68,13 +69,13 @@ class QuorumClaimant final : public Claimant {
 
   asio::io_context& context_;
   Members members_;
-  Terms terms_;
+  QuorumTerms terms_;
   milliseconds timeout_;
   Seats seats_;
   Candidacy candidacy_;
   Votes votes_;                  // of the last round
-  std::vector<bool> is_silent_;  // who has not answered the last question
-  bool has_joined_ = false;      // some line
+  std::vector<bool> is_silent_;  // did not reply to the last request
+  bool has_joined_ = false;      // a queue on some server
   std::optional<Grant> grant_;
   std::optional<Taker> taken_by_;
 };

@@ -2,13 +2,13 @@
 
 #include <map>
 
-#include "store/redis_quorum/asked.hpp"
+#include "store/redis_quorum/ask_majority.hpp"
 #include "store/redis_quorum/merge.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
 
-// A list of many locks takes several questions to each server.
+// A list of many locks takes several requests to each server.
 constexpr milliseconds list_takes{60'000};
 
 }  // namespace
@@ -18,7 +18,7 @@ asio::awaitable<LockInfo> QuorumInspector::inspect(const LockName& lock, Wakeup&
   const auto look = [members, lock](std::size_t number, Wakeup& own) {
     return members[number]->store().inspector().inspect(lock, own);
   };
-  const auto told = co_await asked_of_most<LockInfo>(members_, look, timeout_, wakeup);
+  const auto told = co_await ask_majority<LockInfo>(members_, look, timeout_, wakeup);
   co_return merged(told, members_.size());
 }
 
@@ -30,8 +30,8 @@ asio::awaitable<std::vector<LockInfo>> QuorumInspector::list(
   const auto look = [members, name_space, matches](std::size_t number, Wakeup& own) {
     return members[number]->store().inspector().list(name_space, matches, own);
   };
-  const auto told = co_await asked_of_most<Locks>(members_, look, list_takes, wakeup);
-  // A server that does not list a lock that another one lists says that it is free.
+  const auto told = co_await ask_majority<Locks>(members_, look, list_takes, wakeup);
+  // A server that does not list a lock that another one lists reports it as free.
   std::map<LockName, std::vector<LockInfo>> by_name;
   for (const auto& locks : told) {
     for (const auto& lock : locks) by_name[lock.lock].push_back(lock);
@@ -55,7 +55,7 @@ asio::awaitable<std::vector<RunInfo>> QuorumInspector::history(const LockName& l
   const auto look = [members, lock](std::size_t number, Wakeup& own) {
     return members[number]->store().inspector().history(lock, own);
   };
-  const auto told = co_await asked_of_most<Runs>(members_, look, timeout_, wakeup);
+  const auto told = co_await ask_majority<Runs>(members_, look, timeout_, wakeup);
   co_return merged_runs(told, members_.size());
 }
 
@@ -67,7 +67,7 @@ asio::awaitable<std::vector<LockHistory>> QuorumInspector::histories(
   const auto look = [members, name_space, matches](std::size_t number, Wakeup& own) {
     return members[number]->store().inspector().histories(name_space, matches, own);
   };
-  const auto told = co_await asked_of_most<Histories>(members_, look, list_takes, wakeup);
+  const auto told = co_await ask_majority<Histories>(members_, look, list_takes, wakeup);
   std::map<LockName, std::vector<std::vector<RunInfo>>> by_name;
   WallTime now{};
   for (const auto& histories : told) {

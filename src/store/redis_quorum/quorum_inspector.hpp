@@ -1,4 +1,4 @@
-// A look at the locks of several servers at once.
+// Reads the locks of several servers at once.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace dlock::redis_quorum {
 
-// What most servers show counts (merge.hpp). Throws Failure where too few answer.
+// Reports what a majority of servers shows (merge.hpp). Throws Failure if too few reply.
 class QuorumInspector final : public LockInspector {
  public:
   QuorumInspector(const Members& members, milliseconds timeout)
@@ -25,7 +25,7 @@ class QuorumInspector final : public LockInspector {
   asio::awaitable<std::vector<LockHistory>> histories(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup) override;
-  // Tells of what most servers tell of.
+  // Reports the events that a majority of servers reports.
   asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                               Wakeup& wakeup) override;
 

@@ -1,4 +1,4 @@
-// QuorumClaimant: keeping a lease, and giving it back.
+// QuorumClaimant: keeping a lease, and releasing it.
 #include <algorithm>
 
 #include "store/redis_quorum/majority.hpp"
@@ -7,10 +7,10 @@
 namespace dlock::redis_quorum {
 namespace {
 
-// A server that does not answer is told of a release, and not waited for.
+// How long a release waits for a server that does not reply.
 constexpr milliseconds patience_with_silent{200};
 
-// What several servers tell of a lease.
+// What several servers report about a lease.
 class AllNews final : public LeaseNews {
  public:
   explicit AllNews(std::vector<std::unique_ptr<LeaseNews>> parts)
@@ -32,7 +32,7 @@ asio::awaitable<Release> QuorumClaimant::release(const std::optional<RunEnd>& en
     return seats[number]->claimant.release(end, own);
   };
   Round<Release> round(members_, release_one);
-  // Not `wakeup`, which gives up: what is ours is given back all the same.
+  // Not `wakeup`, which may be interrupted: the lease is released nevertheless.
   Wakeup own(context_);
   const auto until =
       later(Clock::now(),
@@ -65,8 +65,8 @@ asio::awaitable<Release> QuorumClaimant::release(const std::optional<RunEnd>& en
   co_return released;
 }
 
-// On servers that say that they have no lease of the run's there may be a place in line.
-asio::awaitable<void> QuorumClaimant::leave_lines(const Returns& returns,
+// Servers without the run's lease may still have its place in the queue.
+asio::awaitable<void> QuorumClaimant::leave_lines(const ReleaseReplies& returns,
                                                   Clock::time_point until) {
   auto answers = returns;
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -114,13 +114,13 @@ asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
     has_it.push_back(!is_missing(answers[i]));
   }
   const bool is_whole = std::find(has_it.begin(), has_it.end(), false) == has_it.end();
-  // Beside whatever comes next: it is not waited for.
+  // In the background: it is not waited for.
   if (!is_lost && !is_whole && grant_ && claim().attached) repair(has_it);
   co_return renewal;
 }
 
 std::unique_ptr<LeaseNews> QuorumClaimant::listen(std::function<void()> heard) {
-  if (!claim().attached) return nullptr;  // nobody is told of those
+  if (!claim().attached) return nullptr;  // those are not notified
   std::vector<std::unique_ptr<LeaseNews>> parts;
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     if (parts.size() == in_every_majority(seats_.size())) break;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "store/redis_quorum/asked.hpp"
+#include "store/redis_quorum/ask_majority.hpp"
 #include "store/redis_quorum/party.hpp"
 #include "store/redis_quorum/quorum_claimant.hpp"
 
@@ -27,7 +27,7 @@ asio::awaitable<Admission> QuorumRegisters::admit_fence(const LockName& resource
   const auto admit = [members, resource, fence](std::size_t number, Wakeup& own) {
     return members[number]->store().registers()->admit_fence(resource, fence, own);
   };
-  const auto said = co_await asked_of_most<Admission>(members_, admit, timeout_, wakeup);
+  const auto said = co_await ask_majority<Admission>(members_, admit, timeout_, wakeup);
   const bool is_stale =
       std::find(said.begin(), said.end(), Admission::stale) != said.end();
   co_return is_stale ? Admission::stale : Admission::admitted;
@@ -49,9 +49,9 @@ QuorumStore::~QuorumStore() {
 std::unique_ptr<Claimant> QuorumStore::claimant(const Claim& claim) {
   if (claim.slots > 1) {
     throw Failure(Failure::Kind::unsupported,
-                  "a quorum has no --slots: of three servers each would have to grant " +
+                  "a quorum does not support --slots: if each of three servers granted " +
                       std::to_string(claim.slots) +
-                      " leases, and two of them are enough for one more holder");
+                      " leases, any two of them could admit one more holder");
   }
   return std::make_unique<QuorumClaimant>(context_, members_, plan_.terms, timeout_,
                                           claim);
@@ -69,8 +69,7 @@ asio::awaitable<std::vector<Broken>> QuorumStore::break_leases(
     for (auto& one : broken) holders.push_back(std::move(one.holder));
     co_return holders;
   };
-  const auto said =
-      co_await asked_of_most<Holders>(members_, break_one, timeout_, wakeup);
+  const auto said = co_await ask_majority<Holders>(members_, break_one, timeout_, wakeup);
   std::map<Party, HolderInfo> all;
   for (const auto& holders : said) {
     for (const auto& holder : holders) all.emplace(party_of(holder), holder);

@@ -1,7 +1,7 @@
-// Locks on several servers that know nothing of each other.
+// Locks on a quorum of independent servers.
 //
-// Each runs the scripts of one server, and has one vote. What the votes come to is
-// decided in tally.hpp and ticket.hpp; what is here puts questions to all at once.
+// Each server runs the scripts of the single-server store and has one vote. tally.hpp and
+// candidacy.hpp decide on the votes; the code here sends requests to all servers at once.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace dlock::redis_quorum {
 
-// A fence is admitted if most servers answer and none has admitted a greater one.
+// A fence is admitted if a majority replies and no server has admitted a greater one.
 class QuorumRegisters final : public FenceRegisters {
  public:
   QuorumRegisters(const Members& members, milliseconds timeout)
@@ -35,8 +35,8 @@ class QuorumStore final : public Store {
 
   std::string url() const override { return plan_.url(); }
   bool leases_run_out() const override { return true; }
-  // Throws Failure: unsupported for slots, misconfigured for a lease that is longer than
-  // the servers wait for before they vote.
+  // Throws Failure: unsupported for slots, misconfigured for a lease longer than
+  // --max-ttl, the time for which a restarted server does not vote.
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const std::vector<Fence>& fences,

@@ -1,5 +1,5 @@
-// QuorumInspector::watch(): each server is watched as one of its own would be, and what
-// most of them tell is told on.
+// QuorumInspector::watch(): watches each server like a single one, and reports the events
+// that a majority of them reports.
 #include <set>
 
 #include "store/redis_quorum/event_count.hpp"
@@ -10,10 +10,10 @@
 namespace dlock::redis_quorum {
 namespace {
 
-// Between tries to watch a server that is not there.
+// The pause between attempts to watch a server that is unavailable.
 constexpr milliseconds try_again_after{1000};
 
-// Shared by those who watch one server each; `sink` is there until it is over.
+// Shared by the watches of all servers; `sink` outlives them.
 struct Watch {
   Watch(EventSink& told, std::size_t servers)
       : sink(&told), count(servers), failures(servers) {}
@@ -81,7 +81,7 @@ asio::awaitable<void> watch_one(std::shared_ptr<Watch> watch, std::size_t number
   }
 }
 
-// Why it cannot even begin; nothing if it may.
+// Why the watch cannot begin; nothing if it can.
 std::optional<Failure> hopeless(const Watch& watch) {
   std::vector<Failure> failures;
   for (const auto& failure : watch.failures) {

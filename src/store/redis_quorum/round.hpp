@@ -1,4 +1,4 @@
-// One question to several servers at once.
+// One request to several servers at once.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -14,17 +14,17 @@
 
 namespace dlock::redis_quorum {
 
-// For Round::wait(): fewer are never enough.
+// For Round::wait(): waits for all replies.
 constexpr auto until_all_answer = [](const auto&) { return false; };
 
-// It is under way from when this is made. Those that have not answered when this goes are
-// not given up, and nobody hears what they say then.
+// The constructor sends the requests. After the destructor, requests without a reply
+// continue, but their replies are ignored.
 template <typename T>
 class Round {
  public:
-  using Answers = std::vector<Said<T>>;  // in the order of the members
-  // Asks the member of that number. What it uses has to be its own: it may go on when
-  // whoever has asked is gone.
+  using Answers = std::vector<MaybeReply<T>>;  // in the order of the members
+  // Asks the member with that index. It must own everything it uses, because it may
+  // outlive the Round.
   using Ask = std::function<asio::awaitable<T>(std::size_t, Wakeup&)>;
 
   Round(const Members& members, Ask ask) : state_(std::make_shared<State>()) {
@@ -33,8 +33,7 @@ class Round {
     for (std::size_t i = 0; i < members.size(); ++i) put_to(*members[i], i);
   }
 
-  // The same to some: what is to be taken for the answer of each of the others is in
-  // `answers` already.
+  // Asks only some members: `answers` already contains the replies for the others.
   Round(const Members& members, Answers answers, Ask ask)
       : state_(std::make_shared<State>()) {
     state_->answers = std::move(answers);
@@ -56,7 +55,8 @@ class Round {
     return true;
   }
 
-  // Waits until all have answered, `is_enough`, or `until`. Throws Failure (interrupted).
+  // Waits until all have replied, `is_enough(answers)`, or `until`. Throws Failure
+  // (interrupted).
   asio::awaitable<void> wait(std::function<bool(const Answers&)> is_enough,
                              Clock::time_point until, Wakeup& wakeup) {
     const auto state = state_;
@@ -67,12 +67,12 @@ class Round {
     }
     state->awaited_by = nullptr;
     if (wakeup.gives_up() && !is_over()) {
-      throw Failure(Failure::Kind::interrupted, "servers: given up");
+      throw Failure(Failure::Kind::interrupted, "servers: interrupted");
     }
   }
 
-  // The same, and then for those that are a little slower than the others: as long again
-  // as it took, within bounds.
+  // The same, and then waits for servers that are slightly slower: as long again as the
+  // first wait took, within bounds.
   asio::awaitable<void> wait_for_most(std::function<bool(const Answers&)> is_enough,
                                       Clock::time_point until, Wakeup& wakeup) {
     co_await wait(std::move(is_enough), until, wakeup);
@@ -84,8 +84,8 @@ class Round {
   Clock::time_point began() const { return began_; }
 
  private:
-  // A server that is not well costs this, and more often than that a busy machine is
-  // slow.
+  // What a failed server costs in each round. A busy machine is slow more often than a
+  // server fails, so it is not shorter.
   static constexpr milliseconds least_grace{20};
 
   struct State {
@@ -102,7 +102,7 @@ class Round {
 
   static asio::awaitable<void> answer(std::shared_ptr<State> state, std::size_t number,
                                       Wakeup& wakeup) {
-    Said<T> said;
+    MaybeReply<T> said;
     try {
       said = co_await state->ask(number, wakeup);
     } catch (const Failure& failure) {
@@ -113,7 +113,7 @@ class Round {
   }
 
   Clock::time_point began_ = Clock::now();
-  std::shared_ptr<State> state_;  // which those that are asked have, too
+  std::shared_ptr<State> state_;  // shared with the requests
 };
 
 }  // namespace dlock::redis_quorum

@@ -30,7 +30,7 @@ std::size_t granted(const Votes& votes) {
                     [](const Vote& one) { return one.grant() != nullptr; }));
 }
 
-// What nobody but who set this up can mend.
+// A failure that only an administrator can fix.
 std::optional<Failure> misconfigured(const Votes& votes) {
   std::set<std::string> lives;
   for (const auto& vote : votes) {
@@ -40,8 +40,8 @@ std::optional<Failure> misconfigured(const Votes& votes) {
     if (!vote.answer || vote.run_id.empty()) continue;
     if (!lives.insert(vote.run_id).second) {
       return Failure(Failure::Kind::misconfigured,
-                     "two of the servers are one and the same (run_id " + vote.run_id +
-                         "): each is to be named once");
+                     "two of the servers are the same server (run_id " + vote.run_id +
+                         "): name each server once");
     }
   }
   return std::nullopt;
@@ -62,12 +62,12 @@ std::optional<Answer> deduplicated(const Votes& votes) {
   return std::nullopt;
 }
 
-// What most servers, or one, need to say for it to be so.
-template <typename Said>
+// The answer of type T that at least `enough` servers give; nothing if there is none.
+template <typename T>
 std::optional<Answer> said_by(std::size_t enough, const Votes& votes) {
   std::size_t count = 0;
   for (const auto& vote : votes) {
-    const auto* said = vote.answer ? std::get_if<Said>(&*vote.answer) : nullptr;
+    const auto* said = vote.answer ? std::get_if<T>(&*vote.answer) : nullptr;
     if (said != nullptr && ++count >= enough) return *said;
   }
   return std::nullopt;
@@ -92,7 +92,7 @@ Outcome granted_by_most(const Votes& votes) {
   return Uneven{with_fence.rbegin()->first};
 }
 
-// How many servers tell of each holder.
+// How many servers report each holder.
 std::map<Party, std::size_t> holders_told(const Votes& votes) {
   std::map<Party, std::size_t> told;
   for (const auto& vote : votes) {
@@ -103,8 +103,8 @@ std::map<Party, std::size_t> holders_told(const Votes& votes) {
   return told;
 }
 
-// Those who may be holders by what is told: with those that do not answer, most servers
-// could have their leases.
+// The possible holders: counting the servers that did not reply, a majority could have
+// their leases.
 std::set<Party> possible_holders(const Votes& votes) {
   const auto silent = votes.size() - answered(votes);
   std::set<Party> possible;
@@ -120,8 +120,8 @@ bool is_held_by_most(const Votes& votes) {
                      [&](const auto& one) { return one.second >= needed(votes.size()); });
 }
 
-// What is in the way: those who may be holders or, if nobody can be, those who have
-// votes.
+// The holders that block the claim: the possible holders or, if there can be none, the
+// claims that have votes.
 Busy merged(const Votes& votes, const std::set<Party>& possible) {
   Busy all;
   std::set<Party> shown;
@@ -137,7 +137,7 @@ Busy merged(const Votes& votes, const std::set<Party>& possible) {
       if (shown.insert(party_of(holder)).second) all.holders.push_back(holder);
     }
   }
-  // It takes a place in so many lines to get through.
+  // A claim needs a place in this many queues to be granted the lock.
   if (without_place >= in_every_majority(votes.size())) all.place = 0;
   return all;
 }
@@ -145,8 +145,8 @@ Busy merged(const Votes& votes, const std::set<Party>& possible) {
 Outcome not_granted(const Votes& votes) {
   const auto possible = possible_holders(votes);
   auto busy = merged(votes, possible);
-  // Only who is seen to have most: of two who wait for a server that stays silent, each
-  // would take the other for the holder, and neither would ever give way.
+  // Only a claim that is known to have a majority: of two claims that wait for a silent
+  // server, each would consider the other the holder, and neither would ever give way.
   if (is_held_by_most(votes) || granted(votes) == 0) return Answer(std::move(busy));
   const bool is_next = std::all_of(votes.begin(), votes.end(), [](const Vote& one) {
     return one.busy() == nullptr || one.busy()->place <= 1;
@@ -155,7 +155,8 @@ Outcome not_granted(const Votes& votes) {
 }
 
 template <typename T>
-std::size_t count_of(const std::vector<Said<T>>& all, std::initializer_list<T> answers) {
+std::size_t count_of(const std::vector<MaybeReply<T>>& all,
+                     std::initializer_list<T> answers) {
   std::size_t count = 0;
   for (const auto& said : all) {
     const auto* answer = said ? std::get_if<T>(&*said) : nullptr;
@@ -166,7 +167,7 @@ std::size_t count_of(const std::vector<Said<T>>& all, std::initializer_list<T> a
 }
 
 template <typename T>
-std::vector<Failure> failures_in(const std::vector<Said<T>>& all) {
+std::vector<Failure> failures_in(const std::vector<MaybeReply<T>>& all) {
   std::vector<Failure> failures;
   for (const auto& said : all) {
     const auto* failure = said ? std::get_if<Failure>(&*said) : nullptr;
@@ -175,15 +176,15 @@ std::vector<Failure> failures_in(const std::vector<Said<T>>& all) {
   return failures;
 }
 
-std::size_t confirmed(const Confirmations& all) {
+std::size_t confirmed(const RenewalReplies& all) {
   return count_of(all, {Renewal::confirmed, Renewal::broken});
 }
 
-std::size_t set_up_again(const Confirmations& all) {
+std::size_t set_up_again(const RenewalReplies& all) {
   return count_of(all, {Renewal::reclaimed});
 }
 
-std::size_t lost(const Confirmations& all) {
+std::size_t lost(const RenewalReplies& all) {
   return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), is_missing));
 }
 
@@ -197,10 +198,10 @@ Failure too_few(std::size_t answered, std::size_t servers,
     if (failure.kind() != Failure::Kind::rejected) kind = Failure::Kind::unreachable;
   }
   const auto reason =
-      failures.empty() ? std::string("the others are silent") : failures.front().what();
+      failures.empty() ? std::string("the others do not reply") : failures.front().what();
   return Failure(kind, std::to_string(answered) + " of " + std::to_string(servers) +
-                           " servers answer, and " + std::to_string(needed(servers)) +
-                           " have to: " + reason);
+                           " servers reply, " + std::to_string(needed(servers)) +
+                           " required: " + reason);
 }
 
 Outcome tally(const Votes& votes) {
@@ -226,19 +227,19 @@ bool is_certain(const Votes& votes) {
   return for_it >= most || for_it + open < most;
 }
 
-bool is_missing(const Said<Renewal>& said) {
+bool is_missing(const MaybeReply<Renewal>& said) {
   const auto* renewal = said ? std::get_if<Renewal>(&*said) : nullptr;
   return renewal != nullptr && *renewal != Renewal::confirmed &&
          *renewal != Renewal::broken && *renewal != Renewal::reclaimed;
 }
 
-bool is_certain(const Confirmations& confirmations) {
+bool is_certain(const RenewalReplies& confirmations) {
   const auto servers = confirmations.size();
   return confirmed(confirmations) + set_up_again(confirmations) >= needed(servers) ||
          servers - lost(confirmations) < needed(servers);
 }
 
-std::variant<Renewal, Failure> tally(const Confirmations& confirmations) {
+std::variant<Renewal, Failure> tally(const RenewalReplies& confirmations) {
   const auto servers = confirmations.size();
   const auto have_it = confirmed(confirmations) + set_up_again(confirmations);
   if (have_it >= needed(servers)) {
@@ -253,7 +254,7 @@ std::variant<Renewal, Failure> tally(const Confirmations& confirmations) {
   return too_few(have_it, servers, failures_in(confirmations));
 }
 
-std::variant<Release, Failure> tally(const Returns& returns, bool relied) {
+std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied) {
   const auto servers = returns.size();
   const auto failures = failures_in(returns);
   const auto answers = static_cast<std::size_t>(std::count_if(

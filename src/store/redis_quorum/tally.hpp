@@ -1,4 +1,4 @@
-// What the votes of several servers come to. Plain functions on values.
+// The result of the votes of several servers. Plain functions on values.
 #pragma once
 
 #include <string>
@@ -9,62 +9,61 @@
 
 namespace dlock::redis_quorum {
 
-// Granted with the same fence by most of them.
+// Granted with the same fence by a majority.
 struct Held {
-  Grant grant;  // it ends where the first of its votes ends
+  Grant grant;  // it ends with the first of its votes
   std::size_t servers = 0;
 };
 
-// Granted by most of them, whose counters stood apart: most have to be told this fence
-// before it counts, the greatest of those that they gave.
+// Granted by a majority with different fences: a majority has to adopt `fence`, the
+// greatest of them, before the grant counts.
 struct Uneven {
   Fence fence;
 };
 
-// Some have granted it, and nobody else is seen to have most of them either: those who
-// want the lock have taken each other's votes.
+// Some have granted it, but no claim is known to have a majority: the claimants have
+// split the votes.
 struct Split {
   Busy busy;
-  bool is_next = false;      // this one is the first in line wherever it waits
-  bool may_be_held = false;  // with the servers that are silent somebody may have most
+  bool is_next = false;      // this claim is first in every queue in which it waits
+  bool may_be_held = false;  // with the servers that did not reply, another may have one
 };
 
 using Outcome = std::variant<Held, Uneven, Split, Answer, Failure>;
 
-// A vote counts for itself alone: what a server said in an earlier round is no part of
-// this. In this order:
-//   - fails if one is misconfigured, or two that have answered are the same server;
-//   - fails as unreachable, rejected or exhausted if too few have answered;
-//   - a run that has ended counts as the claim's own (Deduplicated) if one server tells
-//     of it: most of them need not know. One that goes on, or vanished, has to be known
-//     to most: that somebody was given a vote is no run;
-//   - SlotsDiffer and HeldByOuterRun if one says so; Superseded if most do;
-//   - granted if most have;
+// The result of one round; replies of earlier rounds do not count. In this order:
+//   - fails if a server is misconfigured, or two that replied are the same server;
+//   - fails as unreachable, rejected or exhausted if too few have replied;
+//   - deduplicated if a single server reports a run that has ended. A run that is running
+//     or has vanished must be reported by a majority: a vote alone is not a run;
+//   - SlotsDiffer and HeldByOuterRun if one server says so; Superseded if a majority
+//   does;
+//   - granted if a majority has granted it;
 //   - busy otherwise.
-// A grant's slot is 0: there are no others here.
+// The slot of a grant is always 0.
 Outcome tally(const Votes& votes);
 
-// Whether no vote that is still to come can change whether most grant the claim.
+// Whether the missing votes cannot change whether a majority grants the claim.
 bool is_certain(const Votes& votes);
 
-// What confirmations come to: confirmed (or broken, if one says so) if most confirm it,
-// reclaimed if it takes those to make most that have set it up again; lost as soon as so
-// few are left that most cannot confirm it. Unreachable otherwise.
-std::variant<Renewal, Failure> tally(const Confirmations& confirmations);
-bool is_certain(const Confirmations& confirmations);
+// The result of a renewal: confirmed (or broken, if one server says so) if a majority
+// confirms it; reclaimed if it takes servers that have set the lease up again to reach a
+// majority; lost as soon as a majority can no longer confirm it; otherwise unreachable.
+std::variant<Renewal, Failure> tally(const RenewalReplies& confirmations);
+bool is_certain(const RenewalReplies& confirmations);
 
-// Whether the server says that it has the lease no more.
-bool is_missing(const Said<Renewal>& said);
+// Whether the server reports that it no longer has the lease.
+bool is_missing(const MaybeReply<Renewal>& said);
 
-// `relied`: a run has relied on the lease. A server that knew nothing of it then did not
-// have it. What answers to a release come to: broken if one says so, as a break reaches
-// as many as it can; the loss that one tells of as soon as so few are left that the
-// others were not most; released otherwise, if one has, and not ours if none has.
-// Unreachable if too few have answered.
-std::variant<Release, Failure> tally(const Returns& returns, bool relied);
+// The result of a release: broken if one server says so, as a break may not reach all of
+// them; lost if the servers that still had the lease were not a majority; otherwise
+// released if any server has released it, and not ours if none has. Unreachable if too
+// few have replied. `relied`: a run has relied on the lease, so a server that does not
+// know it counts as having lost it.
+std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied);
 
-// "1 of 3 servers answer, and 2 have to: ", and the first reason of those that do not.
-// Exhausted if one of them is, and rejected if all that do not answer are.
+// "1 of 3 servers reply, 2 required: ", followed by the first failure. Exhausted if any
+// failure is, rejected if all failures are, otherwise unreachable.
 Failure too_few(std::size_t answered, std::size_t servers,
                 const std::vector<Failure>& failures);
 

@@ -8,8 +8,8 @@ std::optional<Failure> why_no_vote(const std::string& server, milliseconds up,
                                    milliseconds max_ttl) {
   if (up >= max_ttl) return std::nullopt;
   return Failure(Failure::Kind::unreachable,
-                 server + " has no vote until it is up for " + for_people(max_ttl) +
-                     ", in " + for_people(max_ttl - up) + " (--max-ttl)");
+                 server + " has no vote until it has been up for " + for_people(max_ttl) +
+                     " (--max-ttl), in " + for_people(max_ttl - up));
 }
 
 Vote counted(Vote vote, std::optional<Failure> no_vote) {

@@ -1,4 +1,4 @@
-// What each of several servers said in one round of questions.
+// The replies of several servers in one round of requests.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace dlock::redis_quorum {
 
-// What one server said to a claim; neither an answer nor a failure while it is silent.
+// The reply of one server to a claim; neither `answer` nor `failure` if it did not reply.
 struct Vote {
   std::optional<Answer> answer;
   std::optional<Failure> failure;
-  std::string run_id;      // of the server that answered: it has a new one in each life
+  std::string run_id;      // of the server that replied; different after each restart
   WallTime server_time{};  // with Busy
 
   const Grant* grant() const { return answer ? std::get_if<Grant>(&*answer) : nullptr; }
@@ -26,19 +26,19 @@ struct Vote {
 using Votes = std::vector<Vote>;
 
 // Why `server` has no vote, if it has none: it may have forgotten a lease when it was
-// started, and such a lease has ended only when it is `up` for as long as the longest
-// lease lasts.
+// restarted, and that lease has ended for certain only when the server has been `up` for
+// as long as the longest lease.
 std::optional<Failure> why_no_vote(const std::string& server, milliseconds up,
                                    milliseconds max_ttl);
 
-// A vote with the answer struck out if the server has none to give.
+// The vote, or `no_vote` in its place if that is set.
 Vote counted(Vote vote, std::optional<Failure> no_vote);
 
-// What one said to something else; nothing while it is silent.
+// The reply of one server to another request; nothing if it did not reply.
 template <typename T>
-using Said = std::optional<std::variant<T, Failure>>;
+using MaybeReply = std::optional<std::variant<T, Failure>>;
 
-using Confirmations = std::vector<Said<Renewal>>;  // to a renewal
-using Returns = std::vector<Said<Release>>;        // to a release
+using RenewalReplies = std::vector<MaybeReply<Renewal>>;  // to a renewal
+using ReleaseReplies = std::vector<MaybeReply<Release>>;  // to a release
 
 }  // namespace dlock::redis_quorum

@@ -22,7 +22,7 @@ Failure failure_of(const Reply& reply, const redis::Target& sentinel) {
     return Failure(Failure::Kind::misconfigured, name + " is not a sentinel");
   }
   if (reply.error_code() == "NOAUTH") {
-    return redis::wants_password(name, sentinel.password_options);
+    return redis::password_required(name, sentinel.password_options);
   }
   return redis::failure_from(reply, name);
 }
@@ -102,7 +102,8 @@ asio::awaitable<void> Discovery::wait(
     co_await wakeup.wait_until(until);
   }
   state->awaited_by = nullptr;
-  if (wakeup.gives_up()) throw Failure(Failure::Kind::interrupted, "sentinels: given up");
+  if (wakeup.gives_up())
+    throw Failure(Failure::Kind::interrupted, "sentinels: interrupted");
 }
 
 }  // namespace dlock::redis_sentinel

@@ -14,11 +14,11 @@ namespace dlock::redis_sentinel {
 
 struct Plan;
 
-// One question to all sentinels, each over a short connection of its own. It is under way
-// from when this is made; those that have not answered when this goes are given up.
+// One question to all sentinels, each over a short connection of its own. The constructor
+// starts it; the destructor abandons sentinels that have not replied.
 class Discovery {
  public:
-  // They have until `until` to answer. `with_replicas`: they are asked for these, too.
+  // Sentinels may reply until `until`. `with_replicas`: also asks for the replicas.
   Discovery(asio::io_context& context, const Plan& plan, bool with_replicas,
             Clock::time_point until);
   ~Discovery();
@@ -28,8 +28,8 @@ class Discovery {
   Clock::time_point began() const { return began_; }
   const std::vector<Ballot>& ballots() const;
 
-  // Waits until `is_certain` of the ballots, until all have answered, or until `until`.
-  // Throws Failure (interrupted).
+  // Waits until `is_certain(ballots)`, until all have replied, or until `until`. Throws
+  // Failure (interrupted).
   asio::awaitable<void> wait(std::function<bool(const std::vector<Ballot>&)> is_certain,
                              Clock::time_point until, Wakeup& wakeup);
 
@@ -38,7 +38,7 @@ class Discovery {
   static asio::awaitable<void> ask(std::shared_ptr<State> state, std::size_t number);
 
   Clock::time_point began_ = Clock::now();
-  std::shared_ptr<State> state_;  // which those that are asked have, too
+  std::shared_ptr<State> state_;  // shared with the coroutines that ask
 };
 
 }  // namespace dlock::redis_sentinel

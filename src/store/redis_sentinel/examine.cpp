@@ -1,4 +1,5 @@
-// Asks sentinels and servers what there is to know for locks. It changes nothing there.
+// Collects the facts about sentinels and servers that matter to locks. It changes nothing
+// there.
 #include "store/redis/examine.hpp"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ using std::chrono::microseconds;
 // How far a server's clock is ahead of ours; nothing if it does not say.
 using ClockAhead = std::optional<microseconds>;
 
-// Within the budget; nothing if that is not possible.
+// The replies within the budget; empty if there are none.
 asio::awaitable<std::vector<Reply>> answers_of(asio::io_context& context,
                                                const redis::Target& target,
                                                std::vector<Command> commands,

@@ -12,20 +12,21 @@ using Level = Finding::Level;
 
 constexpr milliseconds usual_ttl{30'000};
 
-// From when sentinels take a primary for dead until the next one takes writes: their
+// From the detection of a dead primary until the next one accepts writes: the sentinels'
 // vote, which begins up to a second late, and the promotion.
 constexpr milliseconds election{1300};
 
-// Fences are times: from clocks that differ by less than a failover takes they grow.
+// Fences are based on clocks: they increase if the clocks differ by less than a failover
+// takes.
 constexpr std::chrono::microseconds close_enough{1'000'000};
 
 Finding sentinels(const SentinelFacts& facts) {
   const auto primary = elected(facts.ballots);
   if (!primary) {
     return {"sentinels", Level::error,
-            nobody_elected(facts.master, facts.names, facts.ballots).what(),
-            "name all sentinels in the URL of the store, and the name that `sentinel "
-            "monitor` gave the servers"};
+            no_primary_elected(facts.master, facts.names, facts.ballots).what(),
+            "in the store URL, name all sentinels, and the primary as `sentinel monitor` "
+            "does"};
   }
   const auto all = facts.ballots.size();
   const auto agree = static_cast<std::size_t>(std::count_if(
@@ -34,8 +35,8 @@ Finding sentinels(const SentinelFacts& facts) {
   auto message = std::to_string(agree) + " of " + std::to_string(all) + " name " +
                  printable(primary->host, 200) + ":" + std::to_string(primary->port);
   if (agree == all && all < 3) {
-    return {"sentinels", Level::warning, message + ": too few to lose one",
-            "have three or more, on machines of their own"};
+    return {"sentinels", Level::warning, message + ": too few to survive the loss of one",
+            "run three or more, each on its own machine"};
   }
   if (agree == all) return {"sentinels", Level::ok, message, ""};
   for (std::size_t i = 0; i < all; ++i) {
@@ -46,22 +47,21 @@ Finding sentinels(const SentinelFacts& facts) {
       message += "; " + facts.names[i] + " does not";
     }
   }
-  return {
-      "sentinels", Level::warning, message,
-      "locks work as long as more than half agree: see the logs of those that do not"};
+  return {"sentinels", Level::warning, message,
+          "locks work while more than half agree: check the logs of the others"};
 }
 
 Finding failover(const SentinelFacts& facts) {
   if (!facts.down_after) {
-    return {"failover", Level::info, "not checked: no sentinel tells its settings", "",
+    return {"failover", Level::info, "not checked: no sentinel reports its settings", "",
             false};
   }
   const auto least = smallest_ttl_to_outlive(*facts.down_after + election);
-  const auto message = "noticed after " + for_people(*facts.down_after) +
+  const auto message = "detected after " + for_people(*facts.down_after) +
                        " (down-after-milliseconds); a --ttl of " + for_people(least) +
-                       " or more outlives one";
+                       " or more survives a failover";
   if (least <= usual_ttl) return {"failover", Level::ok, message, ""};
-  return {"failover", Level::warning, message + ", the usual one of 30s does not",
+  return {"failover", Level::warning, message + ", the default of 30s does not",
           "SENTINEL SET " + printable(facts.master, 200) +
               " down-after-milliseconds 5000, or a longer --ttl"};
 }
@@ -70,20 +70,22 @@ Finding replicas(const SentinelFacts& facts) {
   const auto up = replicas_up(facts.ballots);
   if (up > 0) {
     return {"replicas-up", Level::ok,
-            std::to_string(up) + " by most sentinels; --replicas all waits for them", ""};
+            std::to_string(up) +
+                " according to most sentinels; --replicas all waits for them",
+            ""};
   }
   return {"replicas-up", Level::warning,
-          "none by most sentinels: there is nothing to fail over to, and --replicas all "
+          "none according to most sentinels: no failover is possible, and --replicas all "
           "grants nothing",
-          "bring a replica back"};
+          "restore a replica"};
 }
 
 Finding tilt(const SentinelFacts& facts) {
   if (facts.tilted.empty()) return {"tilt", Level::ok, "none", ""};
   std::string names;
   for (const auto& name : facts.tilted) names += (names.empty() ? "" : ", ") + name;
-  return {"tilt", Level::warning, names + " is in TILT mode, and fails nothing over",
-          "see whether its machine's clock jumps or it is overloaded"};
+  return {"tilt", Level::warning, names + " is in TILT mode and performs no failover",
+          "check whether its machine's clock jumps or the machine is overloaded"};
 }
 
 Finding clocks(const SentinelFacts& facts) {
@@ -93,14 +95,14 @@ Finding clocks(const SentinelFacts& facts) {
     return {"replica-clocks", Level::warning,
             name + " is " + for_people(off) +
                 (ahead.count() < 0 ? " behind" : " ahead of") +
-                " the primary: after a failover leases end late or early by that",
-            "keep the clocks of all servers alike (chrony, ntpd)"};
+                " the primary: after a failover, leases end that much too late or early",
+            "synchronize the clocks of all servers (chrony, ntpd)"};
   }
   if (facts.clocks_ahead.empty()) {
-    return {"replica-clocks", Level::info, "not checked: no replica tells its time", "",
+    return {"replica-clocks", Level::info, "not checked: no replica reports its time", "",
             false};
   }
-  return {"replica-clocks", Level::ok, "as the primary's", ""};
+  return {"replica-clocks", Level::ok, "agree with the primary's", ""};
 }
 
 }  // namespace

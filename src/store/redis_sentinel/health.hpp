@@ -1,4 +1,4 @@
-// What is known of sentinels and the servers they watch, and what that means for locks.
+// Judges sentinels and the servers that they watch: findings from the facts about them.
 #pragma once
 
 #include <chrono>
@@ -11,19 +11,19 @@
 
 namespace dlock::redis_sentinel {
 
-// As far as they could be asked and said it.
+// What they have reported; fields are empty where they did not.
 struct SentinelFacts {
-  std::string master;              // what they call the servers
+  std::string master;              // the master name
   std::vector<std::string> names;  // of the sentinels, for messages
   std::vector<Ballot> ballots;     // in the same order
   std::vector<std::string> tilted;
-  // After how long at the latest one of them takes the primary for dead.
+  // The longest time after which one of them considers the primary dead.
   std::optional<milliseconds> down_after;
   // How far the clock of each replica is ahead of the primary's.
   std::vector<std::pair<std::string, std::chrono::microseconds>> clocks_ahead;
 };
 
-// A line for each check.
+// One finding for each check.
 std::vector<Finding> findings_of(const SentinelFacts& facts);
 
 }  // namespace dlock::redis_sentinel

@@ -14,12 +14,12 @@ constexpr std::size_t longest_master = 255;
 std::string master_from(std::string_view text) {
   if (text.empty()) {
     throw bad_url(
-        "the name that the sentinels know the servers by is missing: /NAME behind the "
-        "last of them");
+        "the master name is missing: add /NAME after the last sentinel, as in `sentinel "
+        "monitor`");
   }
-  auto master = decoded(text, "the name of the master");
+  auto master = decoded(text, "the master name");
   if (master.size() > longest_master || !is_printable_utf8(master)) {
-    throw bad_url("the name of the master has 1 to " + std::to_string(longest_master) +
+    throw bad_url("the master name must be 1 to " + std::to_string(longest_master) +
                   " bytes of printable UTF-8");
   }
   return master;
@@ -36,7 +36,7 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
   plan.sentinels =
       redis::targets_from(parts.servers, redis::usual_sentinel_port, "sentinel");
   if (parts.behind.find_first_of("?#") != std::string_view::npos) {
-    throw bad_url("only /MASTER and /db can follow the sentinels");
+    throw bad_url("only /MASTER and /db may follow the sentinels");
   }
   const auto behind = parts.behind.substr(std::min<std::size_t>(1, parts.behind.size()));
   const auto slash = std::min(behind.find('/'), behind.size());

@@ -1,4 +1,4 @@
-// Redis or Valkey servers of which sentinels say which one is the primary.
+// Redis or Valkey servers whose primary is named by sentinels.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -15,25 +15,24 @@
 
 namespace dlock::redis_sentinel {
 
-// The login of a URL is the servers'. What is set for sentinels is the sentinels' alone:
-// neither is ever tried in the place of the other.
+// The login in the URL is for the servers. Sentinels have a login of their own; neither
+// is ever used in place of the other.
 struct Plan {
   std::vector<redis::Target> sentinels;  // 1 to most_servers, all different
-  std::string master;    // the name that the sentinels know the servers by
-  redis::Target server;  // how to get into any of these; the host is empty
+  std::string master;                    // the master name, as in `sentinel monitor`
+  redis::Target server;  // the login for any of the servers; the host is empty
   Replicas replicas;
 
-  // Of what follows the scheme and its colon:
+  // Parses what follows the scheme and its colon:
   //   redis+sentinel://[user[:password]@]host[:port][,...]/MASTER[/db],
   //   rediss+sentinel:// the same over TLS
-  // Throws Failure (misconfigured) for what cannot be.
+  // Throws Failure (misconfigured) if it is invalid.
   static Plan parsed(std::string_view scheme, const std::string& rest);
 
   void set(const Credentials& credentials);
   bool is_insecure() const { return server.tls && server.tls->insecure; }
 
-  // The URL that leads here, without passwords and what is usual anyway. Always printable
-  // ASCII.
+  // The URL without passwords and default values. Always printable ASCII.
   std::string url() const;
 };
 

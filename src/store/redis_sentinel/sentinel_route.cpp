@@ -17,13 +17,13 @@ class SentinelInquiry final : public redis::Inquiry {
         replicas_(replicas),
         discovery_(context, plan, plan.replicas.all, until) {}
 
-  asio::awaitable<Word> word(Clock::time_point until, Wakeup& wakeup) override {
+  asio::awaitable<Opinion> opinion(Clock::time_point until, Wakeup& wakeup) override {
     const auto is_sure = [this](const std::vector<Ballot>& ballots) {
       return is_certain(address_, ballots);
     };
     co_await discovery_.wait(is_sure, until, wakeup);
-    const auto word = word_on(address_, discovery_.ballots());
-    if (word == Word::confirmed) replicas_ = replicas_up(discovery_.ballots());
+    const auto word = opinion_on(address_, discovery_.ballots());
+    if (word == Opinion::confirmed) replicas_ = replicas_up(discovery_.ballots());
     co_return word;
   }
 
@@ -67,7 +67,7 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
   if (!address) {
     // Sentinels that say nothing must not end what a healthy primary protects.
     if (last != nullptr &&
-        !is_another_named(address_of(last->target()), discovery.ballots())) {
+        !is_other_named(address_of(last->target()), discovery.ballots())) {
       primary_ = &node_at(address_of(last->target()));
       primary_->trust();
       co_return primary_;
@@ -75,7 +75,7 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
     std::vector<std::string> names;
     names.reserve(plan_.sentinels.size());
     for (const auto& sentinel : plan_.sentinels) names.push_back(sentinel.shown());
-    throw nobody_elected(plan_.master, names, discovery.ballots());
+    throw no_primary_elected(plan_.master, names, discovery.ballots());
   }
   primary_ = &node_at(*address);
   primary_->trust();

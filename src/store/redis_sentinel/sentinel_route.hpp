@@ -1,4 +1,4 @@
-// The way to the server that sentinels name as the primary.
+// The route to the server that the sentinels name as the primary.
 #pragma once
 
 #include <map>
@@ -35,10 +35,10 @@ class SentinelRoute final : public redis::Route {
 
   asio::io_context& context_;
   Plan plan_;
-  std::map<Address, std::unique_ptr<redis::Node>> nodes_;  // all that there ever were
+  std::map<Address, std::unique_ptr<redis::Node>> nodes_;  // never removed
   redis::Node* primary_ = nullptr;
-  Clock::time_point discovered_at_{};  // when that was asked
-  unsigned replicas_up_ = 0;           // then
+  Clock::time_point discovered_at_{};  // when the sentinels were asked
+  unsigned replicas_up_ = 0;           // as of then
 };
 
 }  // namespace dlock::redis_sentinel

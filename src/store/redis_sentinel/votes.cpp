@@ -38,10 +38,9 @@ std::string field(const Reply& list, std::string_view name) {
   return "";
 }
 
-// A replica that is gone keeps its place in the list, and says so in its flags: but only
-// after down-after, and from a failover on that is counted anew. A sentinel learns the
-// run id with the first INFO, at once from a replica that is there, and promotes none of
-// which it has no INFO.
+// A replica that is gone stays in the list, and its flags say so; but only after
+// down-after, which starts again with a failover. A sentinel learns the run id with the
+// first INFO, which a live replica answers at once, and promotes none without INFO.
 bool is_up(const Reply& replica) {
   const auto flags = field(replica, "flags");
   const auto has = [&](const char* flag) {
@@ -105,14 +104,14 @@ bool is_certain(const Address& address, const std::vector<Ballot>& ballots) {
   return is_most(count.for_it, ballots.size()) || is_most(count.against, ballots.size());
 }
 
-Word word_on(const Address& address, const std::vector<Ballot>& ballots) {
+Opinion opinion_on(const Address& address, const std::vector<Ballot>& ballots) {
   const auto count = count_on(address, ballots);
-  if (is_most(count.for_it, ballots.size())) return Word::confirmed;
-  return is_most(count.against, count.for_it + count.against) ? Word::denied
-                                                              : Word::unknown;
+  if (is_most(count.for_it, ballots.size())) return Opinion::confirmed;
+  return is_most(count.against, count.for_it + count.against) ? Opinion::denied
+                                                              : Opinion::unknown;
 }
 
-bool is_another_named(const Address& address, const std::vector<Ballot>& ballots) {
+bool is_other_named(const Address& address, const std::vector<Ballot>& ballots) {
   return count_on(address, ballots).against > 0;
 }
 
@@ -129,8 +128,9 @@ unsigned replicas_up(const std::vector<Ballot>& ballots) {
       [&](const auto& one) { return !is_most(one.second, ballots.size()); }));
 }
 
-Failure nobody_elected(const std::string& master, const std::vector<std::string>& names,
-                       const std::vector<Ballot>& ballots) {
+Failure no_primary_elected(const std::string& master,
+                           const std::vector<std::string>& names,
+                           const std::vector<Ballot>& ballots) {
   for (const auto& ballot : ballots) {
     const bool is_short =
         ballot.failure && ballot.failure->kind() == Failure::Kind::exhausted;
@@ -141,9 +141,10 @@ Failure nobody_elected(const std::string& master, const std::vector<std::string>
   const auto know_none = count_of(
       ballots, [](const Ballot& ballot) { return ballot.vote && !ballot.vote->primary; });
   if (is_most(know_none, all)) {
-    return Failure(Failure::Kind::misconfigured,
-                   "no primary is called " + quoted + " (" + std::to_string(know_none) +
-                       " of " + std::to_string(all) + " sentinels know none)");
+    return Failure(Failure::Kind::misconfigured, "no primary is named " + quoted +
+                                                     " (unknown to " +
+                                                     std::to_string(know_none) + " of " +
+                                                     std::to_string(all) + " sentinels)");
   }
   auto kind = Failure::Kind::unreachable;
   for (const auto lasting : {Failure::Kind::rejected, Failure::Kind::misconfigured}) {
@@ -162,12 +163,12 @@ Failure nobody_elected(const std::string& master, const std::vector<std::string>
                               [](const Ballot& ballot) { return ballot.is_open(); });
              open != ballots.end()) {
     const auto& name = names[static_cast<std::size_t>(open - ballots.begin())];
-    why = ": " + name + " does not answer";
+    why = ": " + name + " does not reply";
   } else {
-    why = ": they do not agree";
+    why = ": they disagree";
   }
-  return Failure(kind, "not more than half of " + std::to_string(all) +
-                           " sentinels name the same primary for " + quoted + why);
+  return Failure(kind, "no majority of " + std::to_string(all) +
+                           " sentinels agrees on a primary for " + quoted + why);
 }
 
 }  // namespace dlock::redis_sentinel

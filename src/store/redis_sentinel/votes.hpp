@@ -1,4 +1,5 @@
-// What several sentinels say, and what that comes to. Plain functions on values.
+// The replies of several sentinels, and the result of their vote. Plain functions on
+// values.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +17,16 @@
 namespace dlock::redis_sentinel {
 
 using redis::Address;
+using redis::Opinion;
 using redis::Reply;
-using redis::Word;
 
-// What one sentinel says of a primary and its replicas.
+// What one sentinel reports about a primary and its replicas.
 struct Vote {
-  std::optional<Address> primary;    // nothing: it knows none of that name
-  std::map<Address, bool> replicas;  // and whether each is up
+  std::optional<Address> primary;    // nothing: the name is unknown to it
+  std::map<Address, bool> replicas;  // whether each is up
 };
 
-// What became of the question to one sentinel; neither while it has not answered.
+// The result of the question to one sentinel; neither is set until it has replied.
 struct Ballot {
   std::optional<Vote> vote;
   std::optional<Failure> failure;
@@ -33,29 +34,29 @@ struct Ballot {
   bool is_open() const { return !vote && !failure; }
 };
 
-// A sentinel's replies to GET-MASTER-ADDR-BY-NAME and, if that was asked, REPLICAS; or
-// the first of them that is no answer.
+// From a sentinel's replies to GET-MASTER-ADDR-BY-NAME and, if requested, REPLICAS; or
+// the first of them that is invalid.
 std::variant<Vote, Reply> vote_from(const std::vector<Reply>& replies);
 
-// The address that more than half of all sentinels name: one beside an old primary that
-// is cut off must not be enough. Nothing if there is none.
+// The address that more than half of all sentinels name; nothing if there is none. A
+// single sentinel next to an isolated old primary must not be enough.
 std::optional<Address> elected(const std::vector<Ballot>& ballots);
 
-// What they say of an address, and whether that is certain though some have not answered.
+// What they report about an address, and whether the missing replies cannot change that.
 bool is_certain(const Address& address, const std::vector<Ballot>& ballots);
-Word word_on(const Address& address, const std::vector<Ballot>& ballots);
+Opinion opinion_on(const Address& address, const std::vector<Ballot>& ballots);
 
-// How many replicas are up: those that more than half of all sentinels see down are not.
+// How many replicas are up: all but those that more than half of the sentinels see down.
 unsigned replicas_up(const std::vector<Ballot>& ballots);
 
-// Whether any names another address than this one.
-bool is_another_named(const Address& address, const std::vector<Ballot>& ballots);
+// Whether any sentinel names another address.
+bool is_other_named(const Address& address, const std::vector<Ballot>& ballots);
 
-// Why there is no such address: exhausted if this machine was short of something,
-// misconfigured if most know no primary of the name, rejected or misconfigured if most
-// fail so, unreachable else. `names` are those of the sentinels, in the order of the
-// ballots.
-Failure nobody_elected(const std::string& master, const std::vector<std::string>& names,
-                       const std::vector<Ballot>& ballots);
+// Why no address was elected: exhausted if this machine lacked a resource, misconfigured
+// if the name is unknown to most, rejected or misconfigured if most failed so, otherwise
+// unreachable. `names` are the sentinels', in the order of the ballots.
+Failure no_primary_elected(const std::string& master,
+                           const std::vector<std::string>& names,
+                           const std::vector<Ballot>& ballots);
 
 }  // namespace dlock::redis_sentinel

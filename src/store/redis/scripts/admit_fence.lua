@@ -7,7 +7,7 @@ local greatest = redis.call('GET', register) or '0'
 if not string.match(greatest, '^%d+$') then
   return redis.error_reply('WRONGTYPE ' .. register .. ' has no fence')
 end
--- As text: numbers are exact only up to 2^53 here. Neither begins with a zero but 0 itself.
+-- Compared as text: Lua numbers are exact only up to 2^53. Neither has leading zeros.
 if #greatest > #wanted or #greatest == #wanted and greatest > wanted then return 'stale' end
 if greatest ~= wanted then redis.call('SET', register, wanted) end
 return 'admitted'

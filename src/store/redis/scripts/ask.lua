@@ -1,25 +1,25 @@
 -- Grants the lock, or says why not.
 --
--- ARGV: token, the waiter's id, mode (x or s; behind it a d for a detached lease, an n for one
--- of whom the newest alone waits, an r for one that takes the lock from its holders), slots, ttl
--- in ms, whether to join the queue (1, 0, or 2 if it is counted as refused where it would have
--- to wait; behind a 1, from how many waiters on it does not join, and is counted),
--- the claimant as JSON, which runs count as its own or nothing, the server's time when it came first if it had a place in the queue, a fence
--- that the granted one has to be beyond (or 0), then the fences that outer runs hold. Where several
--- servers are asked for one lock, = stands before the time, which is its order in line whatever the
--- clock of this one says, and before the fence, which is to be granted (see store/redis/ballot.hpp);
--- or a ^ before the fence if a lease of the caller's is to be raised to it, or a ! if it is that of
--- the lease.
--- Answers {'granted', fence, slot}, and 'broken' and the holder as JSON behind that if it was
--- taken away at once,
+-- ARGV: token; the waiter's id; mode (x or s, followed by d for a detached lease, n for
+-- --supersede, r for --replace); slots; ttl in ms; whether to join the queue (1, 0, or 2: count
+-- the claim as refused if it would have to wait; 1 may be followed by the maximum number of
+-- waiters, beyond which the claim is refused and counted); the claimant as JSON; the deduplication
+-- rule or nothing; the server's time when the claim first came, if it had a place in the queue; a
+-- fence that the granted one must exceed (or 0); then the fences that outer runs hold. In a quorum
+-- the time is preceded by = and is the order in the queue, whatever this server's clock says; and
+-- the fence is preceded by = if it is to be granted (see store/redis/ballot.hpp), by ^ if an
+-- existing lease of the caller is to be raised to it, or by ! if the lease is known to hold with
+-- exactly this fence.
+-- Answers {'granted', fence, slot}, followed by 'broken' and the holder as JSON if the lease was
+-- broken at once,
 -- {'busy', now, place, queued, blocked for, holders},
 -- {'above', fence}, {'slots', number}, {'deduplicated', run},
--- {'superseded', newer claimant} or {'given up'}. What blocks it
--- is of no concern to a waiter that others watch for: -2.
+-- {'superseded', newer claimant} or {'given up'}. `blocked for` is -2 for a waiter that need not
+-- watch, because others do.
 --
 -- uses: turns expiry dedupe watching runs taking
-local SHOWN = 8         -- holders told to one that waits
-local QUICK_PLACES = 50 -- so many whose turn may come before a quick lock is one no more
+local SHOWN = 8         -- holders reported to a waiter
+local QUICK_PLACES = 50 -- waiters that count as `quick` on a quick lock
 
 local token, id, wanted, ttl = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 local function is_marked(letter) return string.find(ARGV[3], letter, 2, true) ~= nil end
@@ -31,7 +31,7 @@ local max_queue = tonumber(string.sub(ARGV[6], 3)) -- or nil
 local ticket = tonumber(string.match(ARGV[9], '^=(%d+)$'))
 local arrived = ticket or tonumber(ARGV[9])
 local kind, wanted_fence = string.match(ARGV[10], '^([=^!])(%d+)$')
-local voted, is_repair = tonumber(wanted_fence), kind == '!' -- nil where only this server is asked
+local voted, is_repair = tonumber(wanted_fence), kind == '!' -- nil unless in a quorum
 local floor = voted or tonumber(ARGV[10])
 
 local function is_above(h)
@@ -69,22 +69,22 @@ local function grant()
   redis.call('HSET', S, 'fence', int(fence), 'slots', int(slots))
   if reclaimed then redis.call('HDEL', S, 'reclaimed') end
   redis.call('PEXPIRE', S, kept_ms)
-  tell('granted', h.fence, ttl, info)
+  publish('granted', h.fence, ttl, info)
   if replacers then take_if_replaced(token, h) end
-  if is_run(h) then dismiss() end
+  if is_run(h) then remove_deduplicated() end
   if queued_count() > 0 then
-    have_second_look()
+    ensure_second_watch()
     local _, waiters = next_in_line(1)
-    -- It may be over before those who watched the promise ask.
+    -- It may be over before those that watch the promise ask.
     if ttl < PROMISE_MS and waiters[1] then wake(waiters[1]) end
   end
   return granted(h)
 end
 
--- One more of what S counts. That it cannot be counted (memory is full, say) is of no concern
--- to the lock.
+-- Increments a counter in S. A failure to count (memory is full, for example) does not affect
+-- the lock.
 local function count(field)
-  local expires = redis.pcall('PEXPIRE', S, kept_ms) -- by this it is known that the user may
+  local expires = redis.pcall('PEXPIRE', S, kept_ms) -- fails without permission
   if type(expires) ~= 'number' then return end
   local so_far = string.match(redis.call('HGET', S, field) or '', '^%d+$')
   redis.pcall('HSET', S, field, int((so_far or 0) + 1))
@@ -96,18 +96,18 @@ local function busy(place, watches)
     holders_shown(SHOWN) }
 end
 
--- Whether somebody has just got the lock. Who comes now may soon be one of the next, and
--- watches beforehand, so that it need not be told then.
+-- Whether the lock was granted just now. A claim that comes now may soon be one of the next;
+-- it watches from the start, so that it need not be notified later.
 local function is_quick()
   local h = holders[value]
   return h and now - h.since < QUICK_MS * 1000
 end
 
--- The answer to a waiter, which also notes whether it is one to watch.
+-- The answer to a waiter; also records whether it has to watch.
 local function wait(w, place)
   call_those_before(token)
   w.quick = place <= QUICK_PLACES and is_quick()
-  w.watches = w.quick or is_to_watch(token)
+  w.watches = w.quick or has_to_watch(token)
   note_waiter(token, w)
   redis.call('PEXPIRE', W, QUEUE_MS)
   if refuse then count('refused') end
@@ -123,7 +123,7 @@ remove_expired()
 
 local own = holders[token]
 if own and not own.promise then
-  -- The answer got lost, or the caller wants to be sure: the full lease again.
+  -- The answer got lost, or the caller repeats the request: the full lease again.
   own.ends = now + ttl * 1000
   local raised = voted and (kind == '^' and voted > own.fence or is_repair and voted ~= own.fence)
   redis.call('PEXPIRE', key, value == MARKER and math.max(ttl, redis.call('PTTL', key)) or ttl)
@@ -131,11 +131,11 @@ if own and not own.promise then
     own.fence = voted
     redis.call('HSET', S, 'fence', int(math.max(fence, voted)))
     redis.call('PEXPIRE', S, kept_ms)
-    tell('granted', voted, ttl, own.info)
+    publish('granted', voted, ttl, own.info)
   end
   redis.call('HSET', H, token, holder_text(own))
   keep_for(ttl)
-  redis.call('DEL', key .. ':w:' .. id) -- which may tell of it, too
+  redis.call('DEL', key .. ':w:' .. id) -- it may announce the grant
   return granted(own)
 end
 if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return { 'given up' } end
@@ -143,17 +143,17 @@ if fence >= MOST_FENCE then
   return redis.error_reply('WRONGTYPE ' .. S .. ' has a last fence that none can follow')
 end
 
--- Mostly nobody waits, and then there is nothing to be asked about it.
+-- Usually there are no waiters, and nothing to read about them.
 local is_queue = queued_count() > 0
 local text = is_queue and record_of(token)
 local queued = text and redis.call('ZSCORE', Q, token)
 local w = queued and waiter_of(text)
 if queued then
-  -- One that comes late has its place again, as long as nobody else was promised it.
+  -- A waiter that comes late gets its place back, unless the lock was promised to another.
   w.passed, w.called = false, false
   w.until_ = now + PLACE_MS * 1000
   if own then
-    records[token] = waiter_text(w) -- what it was promised it has a few lines below
+    records[token] = waiter_text(w) -- its promise is kept a few lines below
   else
     redis.call('PEXPIRE', Q, QUEUE_MS)
     note_waiter(token, w)
@@ -167,9 +167,9 @@ if left_for then
   if string.sub(left_for, 1, 2) == 's ' then return { 'superseded', string.sub(left_for, 3) } end
   return { 'deduplicated', left_for }
 end
-if arrived > 0 and not queued and not ticket then call_roll() end
+if arrived > 0 and not queued and not ticket then call_waiters() end
 
--- Whoever is there already has to name the same number of slots.
+-- All holders and waiters must name the same number of slots.
 local others = queued_count() - (queued and 1 or 0)
 for other in pairs(holders) do
   if other ~= token then others = others + 1 end
@@ -188,7 +188,7 @@ for _, h in pairs(holders) do
     above = h.fence
     if mode == 's' and h.mode == 's' then joins_outer_reader = true end
   else
-    can_wait = mode == 'x' and wanted > 1 -- somebody else's slot can become free
+    can_wait = mode == 'x' and wanted > 1 -- another holder's slot can become free
   end
 end
 
@@ -215,13 +215,13 @@ if queued then
   return grant()
 end
 
--- Who had a place that was forgotten may have been superseded meanwhile.
+-- A waiter whose place was forgotten may have been superseded meanwhile.
 if supersedes and arrived > 0 and newest ~= token and arrived < tonumber(newest_score or 0) then
   count('superseded')
   return { 'superseded', record_of(newest) and waiter_of(record_of(newest)).info or '{}' }
 end
 
--- Those that were promised it already count as if they held it.
+-- Waiters that were promised the lock count as holders.
 local function can_enter()
   local place = 0
   while not joins_outer_reader and queued_count() > place do
@@ -234,8 +234,8 @@ local function can_enter()
   return admits(mode, wanted)
 end
 
--- Whether so many wait that this one does not want to. Those that it would supersede do not
--- count, nor do the dead.
+-- Whether there are too many waiters for --max-queue. Those that it would supersede do not
+-- count, nor do dead ones.
 local function is_full()
   if not max_queue or arrived > 0 and not (ticket and supersedes) then return false end
   local place, waiting = 0, 0
@@ -250,8 +250,8 @@ local function is_full()
   return true
 end
 
--- Takes the claim out of the queue that gives way to this one, and tells it. Whether there is
--- one.
+-- Removes the waiter that this claim supersedes from the queue, and notifies it. False if
+-- there is none.
 local function supersede()
   local record = newest and redis.call('ZSCORE', Q, newest) and record_of(newest)
   if not record then return false end
@@ -260,7 +260,7 @@ local function supersede()
   redis.call('SET', D .. ':' .. newest, 's ' .. info, 'PX', PLACE_MS)
   if w.until_ > now then count('superseded') end
   wake(w)
-  if w.watches then have_watch(1) end
+  if w.watches then ensure_watch(1) end
   return true
 end
 
@@ -286,8 +286,8 @@ if enters then
   return answer
 end
 
--- By the clock, but behind whoever is there even if the clock stepped back. Who had a place
--- that was forgotten has it again.
+-- Ordered by the clock, but behind existing waiters even if the clock stepped back. A waiter
+-- whose place was forgotten gets it back.
 local score = arrived
 if not ticket and (arrived == 0 or arrived > now) then
   local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')[2]
@@ -306,7 +306,7 @@ if replaces then
   note_replacers(tokens)
 end
 if supersedes or replaces then redis.call('PEXPIRE', S, kept_ms) end
-tell('queued', 0, 0, info)
+publish('queued', 0, 0, info)
 local is_plain = mode == 'x' and wanted == 1 and not detached and not dedupe and floor == 0
 return wait({ mode = mode, since = now, until_ = now + PLACE_MS * 1000,
   ttl = is_plain and ARGV[5] or '0', id = id, info = info }, redis.call('ZRANK', Q, token) + 1)

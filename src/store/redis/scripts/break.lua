@@ -1,7 +1,8 @@
--- Takes the lock from some of its holders: marks and tells those that keep their leases, and
--- frees what nobody keeps.
+-- Takes the lock from some of its holders: marks and notifies those that renew their leases, and
+-- removes the leases that are not renewed.
 --
--- ARGV: who takes it, as JSON, and then fences; 0 is a foreign holder. Answers {now, holders}, as inspect.lua shows them.
+-- ARGV: who takes it, as JSON, and then fences; 0 is a foreign holder. Answers {now, holders}, as
+-- in inspect.lua.
 --
 -- uses: turns expiry taking
 local wanted = {}
@@ -20,7 +21,7 @@ if is_foreign() then
     take_from_foreign('broken_by', ARGV[1])
   end
 else
-  redis.call('PEXPIRE', H, kept_ms) -- with memory full something like it has to come first
+  redis.call('PEXPIRE', H, kept_ms) -- with memory full the first write must be one like this
   for token, h in pairs(holders) do
     if not h.promise and wanted[h.fence] then
       local ends = value == token and redis.call('PTTL', key) or math.ceil((h.ends - now) / 1000)
@@ -30,5 +31,5 @@ else
   end
   drop_marker()
 end
-promise_to_the_next() -- also what remove_expired() has cleared
+promise_to_the_next() -- also what remove_expired() has freed
 return { int(now), shown }

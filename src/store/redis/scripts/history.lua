@@ -1,6 +1,6 @@
--- The runs of the lock, changing nothing.
+-- Reads the runs of the lock; changes nothing.
 --
--- Answers {now, holders, runs}: pairs of a holder's record and how long its lease has left;
+-- Answers {now, holders, runs}: pairs of a holder's record and the time left of its lease;
 -- records of runs that are over.
 --
 -- uses: runs
@@ -10,7 +10,7 @@ for i = 0, RUNS - 1 do
   if not run then break end
   runs[#runs + 1] = run
 end
--- Those whose lease ran out are over though nobody has noted it yet.
+-- Runs whose lease expired are over, though that is not recorded yet.
 for token, h in pairs(holders) do
   if not h.promise and not h.ended and not counts(token, h) then
     runs[#runs + 1] = h.detached and by_hand(h, h.ends)

@@ -1,8 +1,9 @@
--- The lock as it is, changing nothing.
+-- Reads the state of the lock; changes nothing.
 --
 -- Answers {now, slots, holders, waiters, last run, last success, known, refused, superseded}:
--- pairs of a holder's record and how long its lease has left; waiters' records in order; the
--- records of runs, or nothing; 1 if anything is known of the lock; how many claims were.
+-- pairs of a holder's record and the time left of its lease; waiters' records in order; the
+-- records of runs, or nothing; 1 if the lock is known; the numbers of refused and superseded
+-- claims.
 --
 -- uses: queue runs
 local waiters = {}
@@ -23,7 +24,7 @@ for i = 0, 2 * RUNS do
 end
 if good == '' then good = redis.call('HGET', S, 'good') or '' end
 
--- A run whose lease ran out is the last one though nobody has noted it yet.
+-- A run whose lease expired is the last one, though that is not recorded yet.
 for token, h in pairs(holders) do
   if not h.promise and not h.ended and not h.detached and not counts(token, h) then
     last = int(h.fence) .. ' ' .. int(h.since) .. ' 0 ' .. h.info

@@ -1,29 +1,29 @@
--- Admits by the limit KEYS[1], or says when. The rules are those of
--- rules/limit.cpp. Nothing of a lock of the same name is looked at.
+-- Admits a caller by the limit KEYS[1], or says when to ask again. The rules are those of
+-- rules/limit.cpp. A lock of the same name is independent.
 --
 -- KEYS[1]:limit         a hash: most, period (in microseconds), arrivals (how many got a
 --                       turn so far), last and ahead (see below)
--- KEYS[1]:limit:stamps  a sorted set: who was admitted in the last period, by when
--- KEYS[1]:limit:queue   a sorted set: who waits, by order of arrival
--- KEYS[1]:limit:turns   a sorted set: the same, by when each is to ask again
+-- KEYS[1]:limit:stamps  a sorted set: the callers admitted in the last period, by time
+-- KEYS[1]:limit:queue   a sorted set: the waiters, by order of arrival
+-- KEYS[1]:limit:turns   a sorted set: the waiters, by the time at which each asks again
 --
--- ARGV: who asks, how many are admitted, in how many ms, for how many ms it would wait.
--- Answers {'admitted', remaining, ms until the next one could be}, {'later', remaining, ms
--- until the turn, whether it has one}, or {'differs', most, period in ms}.
+-- ARGV: the caller; how many are admitted; in how many ms; how many ms it would wait.
+-- Answers {'admitted', remaining, ms until another could be}, {'later', remaining, ms until its
+-- turn, whether it has one}, or {'differs', most, period in ms}.
 --
--- Each step costs O(log n), but for what ran out, which is dropped once, and for those who
--- are late.
+-- Each step costs O(log n), except for expired entries, each of which is removed once, and for
+-- late waiters.
 local L = KEYS[1] .. ':limit'
 local A, Q, T = L .. ':stamps', L .. ':queue', L .. ':turns'
 local id, most, period = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]) * 1000
 local patience = tonumber(ARGV[4]) * 1000
-local TURN = 1000000 -- a turn that is not taken for so long has lapsed
-local KEPT_MS = 60000 -- longer than anything of it is of consequence
+local TURN = 1000000 -- a turn lapses if it is not taken for this long
+local KEPT_MS = 60000 -- longer than any of its data matters
 
 local function int(x) return string.format('%.0f', x) end
 
--- Microseconds, and never less than when something was last written here: while the clock
--- is set back this one stands still, and from then on it is ahead.
+-- In microseconds, and never before the last write: if the clock was set back, this one stands
+-- still until the clock has caught up.
 local time = redis.call('TIME')
 local clock = time[1] * 1000000 + time[2]
 local limit = redis.call('HMGET', L, 'most', 'period', 'last', 'ahead', 'arrivals')
@@ -35,7 +35,7 @@ if now < last then
   redis.call('HSET', L, 'ahead', int(ahead))
 end
 
--- What is of no consequence any more goes.
+-- Removes entries that no longer matter.
 if limit[2] then
   redis.call('ZREMRANGEBYSCORE', A, '-inf', int(now - tonumber(limit[2])))
 end
@@ -51,9 +51,9 @@ if limit[1] and (tonumber(limit[1]) ~= most or tonumber(limit[2]) ~= period)
   return { 'differs', tonumber(limit[1]), tonumber(limit[2]) / 1000 }
 end
 
--- The places of those that are late by a period, in order. Who waits behind them has lost
--- that turn to them, and loses no more; who only asks lets everybody in line go first.
-local function late_ones()
+-- The positions of waiters that are late by a period, in order. Waiters behind them have lost
+-- one turn to them, and lose no more; a caller that does not wait goes after the whole queue.
+local function late_positions()
   local places = {}
   while period < TURN do
     local nth = redis.call('ZRANGE', T, #places, #places, 'WITHSCORES')
@@ -64,7 +64,7 @@ local function late_ones()
   return places
 end
 
--- When one behind the first `place` of the line, but for those in the places `without`, can
+-- When a caller behind the first `place` waiters, not counting the positions in `without`, can
 -- be admitted, as far as is known.
 local function turn_behind(place, without)
   local all = place
@@ -72,7 +72,7 @@ local function turn_behind(place, without)
     if late < all then place = place - 1 end
   end
   if place >= most then
-    -- The one that has to be admitted a period before it.
+    -- The waiter that must be admitted a period before it.
     local at = place - most
     for _, late in ipairs(without) do
       if late <= at then at = at + 1 end
@@ -88,8 +88,8 @@ end
 local function remaining() return math.max(0, most - taken - queued) end
 local function ms_until(moment) return math.ceil((moment - now) / 1000) end
 
--- The first write for who gets a turn, which has to be refused where memory is full. Nothing
--- is left of it if this user may not have it expire.
+-- The first write for a new turn, which the server must refuse if memory is full. It is undone
+-- if this user has no permission for PEXPIRE.
 local function note(arrivals)
   redis.call('HSET', L, 'most', most, 'period', int(period), 'last', int(now), 'arrivals',
     arrivals)
@@ -99,7 +99,7 @@ local function note(arrivals)
   error(expires.err, 0)
 end
 
--- Keeps what there is for as long as it can be of consequence.
+-- Keeps the data for as long as it can matter.
 local function keep()
   local latest = redis.call('ZRANGE', T, -1, -1, 'WITHSCORES')[2]
   local ms = int(ms_until(math.max(now, tonumber(latest or 0)) + period) + KEPT_MS)
@@ -110,7 +110,7 @@ if redis.call('ZSCORE', A, id) then -- the answer was lost
   return { 'admitted', remaining(), ms_until(turn_behind(queued, {})) }
 end
 local place = redis.call('ZRANK', Q, id)
-local without = (place or patience > 0) and late_ones() or {}
+local without = (place or patience > 0) and late_positions() or {}
 local turn = turn_behind(place or queued, without)
 local waits = turn > now and patience > 0 and turn - now <= patience
 if place and not waits then

@@ -1,8 +1,8 @@
--- What is kept of the limit KEYS[1] (see limit.lua), changing nothing.
+-- Reads the state of the limit KEYS[1] (see limit.lua); changes nothing.
 --
--- Answers {now, most, period in ms, stamps, line}: moments in microseconds of its clock; pairs
--- of who waits, in order of arrival, and from when on it is to ask again. 0 for most and
--- period if it is not in use.
+-- Answers {now, most, period in ms, stamps, queue}: times in microseconds of its clock; pairs of
+-- a waiter, in order of arrival, and the time from which it asks again. most and period are 0 if
+-- the limit is not in use.
 local L = KEYS[1] .. ':limit'
 local function int(x) return string.format('%.0f', x) end
 

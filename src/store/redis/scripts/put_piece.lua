@@ -1,16 +1,15 @@
--- Writes a piece of a value that is to be stored, if the lock is the caller's, whose lease is
--- its full one again then.
+-- Writes a piece of a value to be stored, if the caller holds the lock, and renews its lease.
 --
--- ARGV: token, ttl of the lease in ms, where the piece begins, the piece. Answers 'written'
+-- ARGV: token, ttl of the lease in ms, offset of the piece, the piece. Answers 'written'
 -- or 'not ours'.
 --
 -- uses: state
-local ABANDONED_MS = 120000 -- what is not stored in the end goes away by itself
+local ABANDONED_MS = 120000 -- the pieces of an abandoned value expire
 local token, ttl, offset, piece = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local own = holders[token]
 if value ~= token or not own or own.promise then return 'not ours' end
 
--- The first write, which has to be refused where memory is full.
+-- The first write, which the server must refuse if memory is full.
 local data = key .. ':v:' .. int(own.fence)
 local written = redis.pcall('SETRANGE', data, offset, piece)
 if type(written) == 'table' then

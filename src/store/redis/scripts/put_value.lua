@@ -1,9 +1,8 @@
--- Stores a value in the place of what is there, if the lock is the caller's, whose lease is its
--- full one again then.
+-- Stores a value, replacing the previous one, if the caller holds the lock, and renews its lease.
 --
--- ARGV: token, ttl of the lease in ms, for how many ms the value is there, for how many of these
--- it is past its ttl, its size, its checksum, whether it was written in pieces (1 or 0), and
--- else the data. Answers 'stored' or 'not ours'.
+-- ARGV: token, ttl of the lease in ms, for how many ms the value is kept, for how many of these
+-- it is stale, its size, its checksum, whether it was written in pieces (1 or 0), and if not, the
+-- data. Answers 'stored' or 'not ours'.
 --
 -- uses: state
 local token, ttl, value_ms, in_pieces = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[7] == '1'
@@ -12,7 +11,7 @@ if value ~= token or not own or own.promise or own.broken then return 'not ours'
 
 local V, from = key .. ':v', int(own.fence)
 local before = redis.call('HGET', V, 'fence')
--- The first write, which has to be refused where memory is full.
+-- The first write, which the server must refuse if memory is full.
 local stored = redis.pcall('HSET', V, 'fence', from, 'size', ARGV[5], 'sum', ARGV[6],
   'stale', ARGV[4], 'lives', value_ms, 'data', ARGV[8] or '')
 if type(stored) == 'table' then

@@ -1,4 +1,4 @@
--- Sets up again a lease that the server has forgotten, if nobody was granted the lock since.
+-- Sets up a lease again that the server has forgotten, unless the lock was granted since.
 --
 -- ARGV: token, fence, ttl in ms, mode (x or s), slots, slot, the holder as JSON. Answers
 -- 'reclaimed' or 'taken over'.
@@ -7,11 +7,11 @@
 local token, own_fence, ttl, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local wanted, slot, info = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
--- It was given back while this request was on its way.
+-- The claim was released while this request was in flight.
 if redis.call('EXISTS', key .. ':t:' .. token) == 1 then return 'taken over' end
 
--- Each grant first clears what ran out, so whoever is still there when remove_expired() comes by lost
--- the lease after the last grant. They are noted, for they may come for it in their turn.
+-- Each grant first removes expired leases. So the leases that remove_expired() finds here expired
+-- after the last grant. They are recorded, because their holders may reclaim them in turn.
 local reclaimable = reclaimed or int(fence) .. ' '
 local function is_reclaimable(a_fence)
   return string.find(reclaimable, ' ' .. int(a_fence) .. ' ', 1, true) ~= nil
@@ -27,7 +27,7 @@ remove_expired()
 local since = math.min(own_fence, now)
 local own = holders[token]
 if own then
-  -- The answer to the same request got lost.
+  -- The answer to an earlier, identical request got lost.
   since = own.since
   holders[token] = nil
   if value == token then value = false end
@@ -42,7 +42,7 @@ local function fits()
   return (others == 0 or slots == wanted) and admits(mode, wanted)
 end
 
--- A run that vanished is none any more. Returns when it began.
+-- The run has not vanished after all. Returns when it began.
 local function take_back_run()
   for i = 0, RUNS - 1 do
     local run = redis.call('LINDEX', R, i)
@@ -59,7 +59,7 @@ end
 if granted > own_fence and not is_reclaimable(own_fence) or not fits() then
   return 'taken over'
 end
-redis.call('HDEL', H, token) -- with memory full something has to be freed first
+redis.call('HDEL', H, token) -- with memory full the first write must be one that frees
 since = take_back_run() or since
 slots = wanted
 occupy(token, { mode = mode, slot = slot, fence = own_fence, since = since,
@@ -68,5 +68,5 @@ redis.call('HSET', S, 'fence', int(math.max(fence, own_fence)), 'slots', int(slo
   'reclaimed', reclaimable)
 redis.call('PEXPIRE', S, kept_ms)
 redis.call('PEXPIRE', R, kept_ms)
-if not own then tell('granted', own_fence, ttl, info) end
+if not own then publish('granted', own_fence, ttl, info) end
 return 'reclaimed'

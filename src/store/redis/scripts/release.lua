@@ -1,15 +1,15 @@
--- Gives the lock back if it is the caller's, takes the caller out of the queue, and promises
--- what is free to the next.
+-- Releases the lock if the caller holds it, removes the caller from the queue, and promises the
+-- free lock to the next waiters.
 --
--- ARGV: token, the waiter's id, how the run ended as JSON or nothing, for how many ms a late
--- request of this claim is to be refused (0: there is none), the verdict on the run, for how
--- many ms from the grant on the lock is to be held though the run has ended, whether those who
--- wait to join a run have run with it (1 or 0; v: nobody relied on the grant, and it is given back
--- also if it was broken), the fence of the lease that the run relied on or that is given back
--- (0: there was no run, or no lease), if that is known to be lost its holder as JSON, and 1 if
--- the lease is to be held on for as long as it lasts all the same.
--- Answers 'released' or 'not ours'; or, if the lease is lost and that was not known, 'taken over',
--- 'gone' or 'broken': then nothing was done, and it is to be released again.
+-- ARGV: token; the waiter's id; how the run ended as JSON, or nothing; for how many ms to refuse a
+-- late request of this claim (0: there can be none); the verdict on the run; for how many ms from
+-- the grant the lock stays held though the run has ended (--min-hold); whether waiters that join a
+-- run are deduplicated against this one (1 or 0; v: the grant was not relied on, and is released
+-- even if it was broken); the fence of the lease that the run relied on, or that is released (0:
+-- there was no run, or no lease); if that lease is known to be lost, its holder as JSON; and 1 if
+-- the lease stays for as long as it lasts.
+-- Answers 'released' or 'not ours'; or, if the lease is lost and the caller did not know it, 'taken
+-- over', 'gone' or 'broken': then nothing was done, and the caller releases again.
 --
 -- uses: turns expiry dedupe watching runs
 local token, id, ended, refuse = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -17,7 +17,7 @@ local verdict, min_hold, shared = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
 local is_unused = ARGV[7] == 'v'
 local own_fence, lost_info, leaves = tonumber(ARGV[8]), ARGV[9], ARGV[10] == '1'
 local own = holders[token]
-local lease_ends = own and own.ends -- in microseconds, of a lease that is left
+local lease_ends = own and own.ends -- in microseconds, of a lease that stays
 if leaves and value == token then lease_ends = now + redis.call('PTTL', key) * 1000 end
 local answer, left_watch = 'not ours', false
 
@@ -40,7 +40,7 @@ if value == token then
 elseif own and not own.promise and counts(token, own) then
   answer = 'released'
 end
--- It has run out, and is told and noted as lost below.
+-- It has expired, and is reported and recorded as lost below.
 local is_lost = lost_info and answer ~= 'released' and own and not own.promise
   and own.fence == own_fence
 if own and (answer == 'released' or own.promise or is_lost) then
@@ -53,18 +53,18 @@ if not own or own.promise then
     redis.call('DEL', key .. ':w:' .. id)
     if text then
       local w = waiter_of(text)
-      tell('left', 0, 0, w.info)
+      publish('left', 0, 0, w.info)
       left_watch = w.watches
     end
     if dedupes then redis.call('HDEL', D, token) end
   end
 elseif ended == '' then
-  redis.call('DEL', key .. ':w:' .. id) -- which may tell of the grant that it has no use for
+  redis.call('DEL', key .. ':w:' .. id) -- it may announce a grant that is no longer needed
 end
 
 if own and own.broken then redis.call('DEL', key .. ':b:' .. int(own.fence)) end
 
--- Before anything is made: whether this user may have it expire.
+-- Before anything is created: fails if this user has no permission for PEXPIRE.
 redis.call('PEXPIRE', S, kept_ms)
 
 local has_ended = answer == 'released' and own and ended ~= ''
@@ -79,7 +79,7 @@ if has_ended then
   own.ends = ends
 end
 if kept then
-  -- It is nobody's any more, but held. Before others are told how many more can hold the lock.
+  -- The lease has no owner now, but stays held. Done before watchers get the number of free slots.
   local last = own.ends
   for other, h in pairs(holders) do
     if counts(other, h) then last = math.max(last, h.ends) end
@@ -94,12 +94,12 @@ if kept then
 end
 
 if own and not kept and (answer == 'released' or is_lost) then leaving = own end
--- Before the run is noted, so that one that vanished does not become the last one.
+-- Before the run is recorded, so that a vanished run does not become the last one.
 remove_expired()
 leaving = nil
 if lost_info and answer ~= 'released' then
-  -- It is known how this run has ended, which may have been noted as vanished, and it counts for
-  -- nobody.
+  -- The end of this run is known, though it may have been recorded as vanished; no claim is
+  -- deduplicated against it.
   local since = is_lost and own.since or math.min(own_fence, now)
   for i = 0, RUNS - 1 do
     local run = redis.call('LINDEX', R, i)
@@ -121,16 +121,16 @@ if has_ended then
   if shared and is_run(own) then joined = run end
 end
 local lost = lost_info and not (own and own.broken)
-if lost then tell('lost', own_fence, 0, lost_info .. '\n' .. ended) end
+if lost then publish('lost', own_fence, 0, lost_info .. '\n' .. ended) end
 if kept then
-  tell('kept', own.fence, math.ceil((own.ends - now) / 1000), '{}') -- no event, but when to look
-elseif not lost and (answer == 'released' or lost_info) then -- or broken, and then run out
-  tell('released', own and own.fence or 0, 0, (own and own.info or '{}') .. '\n' .. ended)
+  publish('kept', own.fence, math.ceil((own.ends - now) / 1000), '{}') -- not an event, but when to look again
+elseif not lost and (answer == 'released' or lost_info) then -- or broken, and then expired
+  publish('released', own and own.fence or 0, 0, (own and own.info or '{}') .. '\n' .. ended)
 end
-if answer == 'released' then dismiss(joined) end
+if answer == 'released' then remove_deduplicated(joined) end
 if refuse > 0 then redis.call('SET', key .. ':t:' .. token, '1', 'PX', refuse) end
 local was_quick = answer == 'released' and own and now - own.since < QUICK_MS * 1000
 promise_to_the_next(nil, kept, was_quick and not kept)
-if left_watch then have_watch(1) end
+if left_watch then ensure_watch(1) end
 redis.call('PEXPIRE', S, kept_ms)
 return answer

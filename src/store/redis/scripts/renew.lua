@@ -1,13 +1,13 @@
--- Sets the lease to a full one from now, if it still is the caller's.
+-- Renews the lease for its full ttl, if the caller still holds it.
 --
 -- ARGV: token, fence, ttl in ms. Answers 'renewed', {'broken', the holder as JSON} (it was
--- renewed, but the caller is to end), 'gone' or 'taken over'.
+-- renewed, but the caller must end its command), 'gone' or 'taken over'.
 --
 -- uses: state
 local token, own_fence, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local own = holders[token]
--- A request to be granted the lock that came late, when the lease was gone, has got another one,
--- or the promise of one; others may have had the lock in between.
+-- Another fence means that a late request of the same claim, which arrived after the lease was
+-- gone, got a new lease or a promise; others may have held the lock in between.
 local is_another = own and own.fence ~= own_fence
 
 if value == token and not is_another then
@@ -23,6 +23,6 @@ else
 end
 redis.call('PEXPIRE', H, kept_ms)
 redis.call('PEXPIRE', S, kept_ms)
-redis.pcall('PEXPIRE', R, kept_ms) -- in a cluster it may have been moved before the lock
+redis.pcall('PEXPIRE', R, kept_ms) -- in a cluster it may be migrated before the lock
 keep_for(ttl)
 return own and own.broken and { 'broken', own.info } or 'renewed'

@@ -1,4 +1,4 @@
--- Sets a lease to so long from now, if it still is the caller's.
+-- Sets a lease to this ttl from now, if the caller still holds it.
 --
 -- ARGV: token, ttl in ms. Answers 'renewed', 'gone' or 'taken over'.
 --
@@ -17,7 +17,7 @@ if value == token then
   ended = now + redis.call('PTTL', key) * 1000
   redis.call('PEXPIRE', key, ttl)
 else
-  -- The marker is there for as long as the longest of them.
+  -- The marker lasts as long as the longest lease.
   local last = ends
   for other, h in pairs(holders) do
     if other ~= token and counts(other, h) then last = math.max(last, h.ends) end
@@ -33,7 +33,7 @@ redis.call('PEXPIRE', S, kept_ms)
 redis.call('PEXPIRE', R, kept_ms)
 keep_for(ttl)
 
--- Who watches the clock for a lease knows only when it would have ended.
+-- Waiters that watch the clock know only when the lease would have ended before.
 if ends < ended then
   local _, waiters = next_in_line(1)
   if waiters[1] then wake(waiters[1]) end

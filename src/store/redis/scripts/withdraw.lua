@@ -1,6 +1,6 @@
--- Takes the one who asks out of the line for the limit KEYS[1] (see limit.lua), and out of
--- those admitted: it asks for this only if it has not heard of that, and made no use of it.
--- ARGV: who asks. Answers 'withdrawn'.
+-- Removes the caller from the queue of the limit KEYS[1] (see limit.lua) and from the admitted
+-- ones: it withdraws only if it did not receive the admission and has not used it.
+-- ARGV: the caller. Answers 'withdrawn'.
 local L = KEYS[1] .. ':limit'
 for _, key in ipairs({ ':queue', ':turns', ':stamps' }) do
   redis.call('ZREM', L .. key, ARGV[1])

@@ -1,12 +1,12 @@
--- Runs that count as those of claims that wait, and their leaving the queue because of them.
+-- Deduplication: waiters leave the queue because of a run that counts as their own.
 --
 -- uses: state queue runs watching
 
--- The run that counts as the one of a claim, as text: 'r' if it is going on, 'e' if it has
--- ended, and its record. `dedupe` is the claim's: a window in ms, and 1 if it runs again what
--- failed; one that waits then does so for the end of a run. A run that started later than
--- now, the clock having been set back, counts as far ahead as it would back. With 2 it joins a
--- run that ends while it waits, and no other counts.
+-- The run against which a claim is deduplicated, as text: 'r' if it is running, 'e' if it has
+-- ended, followed by its record. `dedupe` is the claim's rule: a window in ms, followed by 1 if a
+-- failed run does not count; then the claim waits for the end of a running one. A start in the
+-- future (the clock was set back) counts within the same window. With 2 the claim joins a run
+-- that ends while it waits, and no other run counts.
 local function counting_run(dedupe, waits)
   local window, retry = string.match(dedupe, '^(%d+) (%d)$')
   if retry == '2' then return nil end
@@ -23,10 +23,10 @@ local function counting_run(dedupe, waits)
   return math.abs(now - started) < tonumber(window) * 1000 and 'e ' .. run or nil
 end
 
--- Takes those out of the queue that wait for what another run has done or does, and tells
--- each. The entries of those who have left otherwise go, too. `joined` is the record of a run
--- that has just ended, for those who wait to join it.
-local function dismiss(joined)
+-- Removes deduplicated waiters from the queue and notifies each. Also removes the entries of
+-- waiters that have left otherwise. `joined` is the record of a run that has just ended, for
+-- waiters that join it.
+local function remove_deduplicated(joined)
   if not dedupes then return end
   dedupes = false
   local left_watch = false
@@ -45,5 +45,5 @@ local function dismiss(joined)
     if text and not run then dedupes = true else redis.call('HDEL', D, token) end
   end
   if not dedupes then redis.call('HDEL', S, 'dedupes') end
-  if left_watch then have_watch(1) end
+  if left_watch then ensure_watch(1) end
 end

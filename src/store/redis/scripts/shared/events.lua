@@ -1,11 +1,11 @@
--- What those are told who watch the lock, in the step in which it happens.
+-- Publishes the events of the lock, in the step in which they happen.
 --
 -- uses: state
 
--- Tells those who watch: what, to whose grant (its fence, for how many ms it lasts), and
--- who that is as JSON; behind a line break how a run ended. Whether anybody listens, and
--- whether this user may speak there, is of no concern to the lock.
-local function tell(event, of_fence, ms, info)
+-- Publishes an event: its name, the grant (fence, and for how many ms it lasts) and the party as
+-- JSON; after a line break how a run ended. It does not matter to the lock whether there are
+-- subscribers, or whether this user may publish.
+local function publish(event, of_fence, ms, info)
   redis.pcall('PUBLISH', key .. ':e', event .. ' ' .. int(of_fence) .. ' ' .. int(ms) .. ' ' ..
     free() .. ' ' .. int(now) .. ' ' .. info)
 end

@@ -1,11 +1,11 @@
--- What becomes of leases and promises that have run out.
+-- Removes leases and promises that have expired.
 --
 -- A script that grants, releases or promises the lock removes them first.
 --
 -- uses: state events queue runs
 
--- Passes those over who stand in front and have not answered, with the one that was promised
--- the lock and did not take it: otherwise each of them would cost the time of a promise.
+-- Marks the waiter that did not take its promise, and those before it that did not respond, as
+-- passed over: otherwise each of them would cost the time of a promise.
 local function pass_over_called()
   local place = 0
   while true do
@@ -21,8 +21,8 @@ local function pass_over_called()
   end
 end
 
--- Clears what ran out: leases, whose runs then vanished (a detached one was by hand), and
--- promises, whose waiters are passed over until they ask again.
+-- Removes what has expired: leases, whose runs have vanished then (a detached one ends as by
+-- hand), and promises, whose waiters are passed over until they ask again.
 local function remove_expired()
   local left, lapsed = false, false
   for token, h in pairs(holders) do
@@ -45,7 +45,7 @@ local function remove_expired()
       elseif h.detached then
         note_by_hand(h, h.ends)
       end
-      if not h.promise then tell(h.ended and 'released' or 'expired', h.fence, 0, h.info) end
+      if not h.promise then publish(h.ended and 'released' or 'expired', h.fence, 0, h.info) end
     end
   end
   if value == MARKER and not left then

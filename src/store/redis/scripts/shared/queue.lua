@@ -1,15 +1,15 @@
--- The queue of the lock: who waits in it, in which order, and telling them to ask.
+-- The queue of the lock: its waiters, their order, and notifying them to ask.
 --
--- It says nothing of whose turn it is: that is turns.lua.
+-- turns.lua decides whose turn it is.
 --
 -- uses: state events
 
-local PLACE_MS = 90000       -- a waiter that is not heard of for longer has no place
-local QUEUE_MS = '600000'    -- an abandoned queue goes away by itself
+local PLACE_MS = 90000       -- a waiter that is silent for longer loses its place
+local QUEUE_MS = '600000'    -- an abandoned queue expires
 
--- `quick`: when it asked, who had the lock had just got it; then it watches, too. `called`:
--- it was told to ask, and has not yet. `ttl` is that of the lease it asks for, or '0' if that
--- needs more than a free lock.
+-- `quick`: when it asked, the holder had just got the lock; then it watches, too. `called`: it
+-- was told to ask, and has not yet. `ttl` is that of the requested lease, or '0' if the lock
+-- cannot be handed over to it.
 local function waiter_of(text)
   local mode, since, until_, state, ttl, id, info =
     string.match(text, '^(%a) (%d+) (%d+) (%d) (%d+) (%x+) (.*)$')
@@ -24,25 +24,25 @@ local function waiter_text(w)
     ' ' .. w.id .. ' ' .. w.info
 end
 
--- The queue and the records of those in it, each asked for once: every script looks at the
--- same few waiters several times.
+-- The queue and its records, each read once: every script uses the same few waiters several
+-- times.
 local queue_size, records = nil, {}
-local queue_head, head_size = nil, 4 -- so many of the first, or all if there are less
+local queue_head, head_size = nil, 4 -- this many of the first waiters, or all
 
 local function queued_count()
   queue_size = queue_size or redis.call('ZCARD', Q)
   return queue_size
 end
 
--- The waiter with so many before it.
+-- The waiter with this many before it.
 local function waiting_at(place)
   if place >= head_size then return redis.call('ZRANGE', Q, int(place), int(place))[1] end
   queue_head = queue_head or redis.call('ZRANGE', Q, '0', '3')
   return queue_head[place + 1]
 end
 
--- A waiter's record, or false. Who asks for that of the first in line mostly wants that of
--- the second, too.
+-- A waiter's record, or false. The record of the second waiter is read together with the first,
+-- because most callers need both.
 local function record_of(token)
   if records[token] ~= nil then return records[token] end
   local second = queue_head and queue_head[1] == token and queue_head[2]
@@ -86,10 +86,9 @@ local function wake(w, ask_after)
   redis.call('PEXPIRE', key .. ':w:' .. w.id, QUEUE_MS)
 end
 
--- The next waiters that the lock can go to, up to so many of them, and their records: those
--- that were not passed over, and to whom nothing is promised. The first two watch the clock,
--- for what they wait for, or the one before them, may end without a word. `self` is one of
--- them though it may have no record yet.
+-- The next waiters that the lock can go to, up to this many, and their records: those that were
+-- not passed over and have no promise. The first two watch the clock, because the holder, or the
+-- waiter before them, may end without a notification. `self` counts even if it has no record yet.
 local function next_in_line(most, self)
   local tokens, waiters, place = {}, {}, 0
   while #tokens < most do
@@ -106,7 +105,7 @@ local function next_in_line(most, self)
   return tokens, waiters
 end
 
--- Takes a waiter out of the queue, with what it was promised.
+-- Removes a waiter from the queue, with its promise.
 local function forget(token)
   local text = record_of(token)
   remove_waiter(token)
@@ -118,9 +117,9 @@ local function forget(token)
       value = false
     end
   end
-  if text then tell('left', 0, 0, waiter_of(text).info) end
+  if text then publish('left', 0, 0, waiter_of(text).info) end
 end
 
-local function heard_ago(w) -- in microseconds
+local function asked_ago(w) -- in microseconds
   return now - (w.until_ - PLACE_MS * 1000)
 end

@@ -1,16 +1,16 @@
--- The runs under the lock that are over.
+-- The records of runs that are over.
 --
 -- uses: state
 
-local RUNS = 20              -- that are kept, and as many besides before they are dropped
-local BY_HAND = 10           -- of them leases that were held by hand, so that there is room for runs
+local RUNS = 20              -- runs to keep; older ones are dropped once there are twice as many
+local BY_HAND = 10           -- of them at most this many detached leases, to leave room for runs
 
--- Whether what this one runs can count for others: it has the lock for itself.
+-- Whether other claims can be deduplicated against its run: it holds the lock alone.
 local function is_run(h)
   return h.mode == 'x' and slots == 1 and not h.promise and not h.ended and not h.detached
 end
 
--- Verdict: 'good', 'failed', or 'none' for what was no run in the end. Returns its record.
+-- Verdict: 'good', 'failed', or 'none' if there was no run in the end. Returns its record.
 local function note_run(h, ended, text, verdict)
   local run = int(h.fence) .. ' ' .. int(h.since) .. ' ' .. int(ended) .. ' ' .. text
   if redis.call('LPUSH', R, run) > 2 * RUNS then redis.call('LTRIM', R, '0', RUNS - 1) end
@@ -24,10 +24,10 @@ local function note_run(h, ended, text, verdict)
   return run
 end
 
--- Whether a record is that of a lease that was held by hand, and is no run.
+-- Whether a record is that of a detached lease, and not of a run.
 local function is_by_hand(run) return string.match(run, '^%d+ %d+ %d+ h ') end
 
--- The record of such a lease, which has ended then.
+-- The record of a detached lease that has ended then.
 local function by_hand(h, ended)
   return int(h.fence) .. ' ' .. int(h.since) .. ' ' .. int(ended) .. ' h ' .. h.info
 end
@@ -46,8 +46,8 @@ local function note_by_hand(h, ended)
   redis.call('LTRIM', R, '0', 2 * RUNS - 1)
 end
 
--- Whether it is the record of a run whose command exited with 0, and had the lock to its end.
--- Quotes inside the texts of JSON are escaped.
+-- Whether it is the record of a run whose command exited with 0 and held the lock to its end.
+-- Quotes inside JSON strings are escaped.
 local function is_success(run)
   return string.find(run, '"outcome":"ran"', 1, true) and string.find(run, '"exit_code":0[,}]')
     and not string.find(run, '"reason":', 1, true)

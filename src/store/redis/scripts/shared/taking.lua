@@ -1,25 +1,25 @@
--- Taking the lock from those who hold it.
+-- Takes the lock from its holders.
 --
--- `taker` is JSON, and stands in what is shown of the holder from then on: as `how`, which is
--- 'broken_by', or 'replaced_by' if a claim takes the lock.
+-- `taker` is JSON, and becomes part of the holder's JSON under the name `how`: 'broken_by', or
+-- 'replaced_by' if a claim takes the lock.
 --
 -- uses: state queue events runs
 
 local function take_from_foreign(how, taker)
   redis.call('DEL', key)
   value = false
-  tell('broken', 0, 0, '{"' .. how .. '":' .. taker .. '}')
+  publish('broken', 0, 0, '{"' .. how .. '":' .. taker .. '}')
 end
 
--- Whether nobody is there to be told.
-local function nobody_keeps(h) return h.ended or h.detached end
+-- Whether the holder cannot be notified.
+local function is_unattended(h) return h.ended or h.detached end
 
--- Marks and tells one that keeps its lease, and frees what nobody keeps.
+-- Marks and notifies a holder that renews its lease; removes a lease that is not renewed.
 local function take_from(token, h, how, taker)
   if h.broken then return end
   local shown = string.match(h.info, '^({.+)}$')
   if shown then h.info = shown .. ',"' .. how .. '":' .. taker .. '}' end
-  if nobody_keeps(h) then
+  if is_unattended(h) then
     redis.call('HDEL', H, token)
     holders[token] = nil
     if value == token then
@@ -33,17 +33,17 @@ local function take_from(token, h, how, taker)
     redis.call('RPUSH', key .. ':b:' .. int(h.fence), '1')
     redis.call('PEXPIRE', key .. ':b:' .. int(h.fence), QUEUE_MS)
   end
-  tell('broken', h.fence, 0, h.info)
+  publish('broken', h.fence, 0, h.info)
 end
 
--- The marker stands for nobody any more once the last one is gone.
+-- The marker is removed with the last holder.
 local function drop_marker()
   if value ~= MARKER or next(holders) then return end
   redis.call('DEL', key)
   value = false
 end
 
--- Takes it from all that are not spared, for this claimant.
+-- Takes the lock from all holders that are not spared, for this claimant.
 local function replace_holders(is_spared, claimant)
   if is_foreign() then return take_from_foreign('replaced_by', claimant) end
   redis.call('PEXPIRE', H, kept_ms)
@@ -53,7 +53,7 @@ local function replace_holders(is_spared, claimant)
   drop_marker()
 end
 
--- The tokens of those in the queue, but for `self`, who take the lock from whoever has it.
+-- The tokens of the waiters, except `self`, that take the lock from its holders (--replace).
 local function waiting_replacers(self)
   local tokens = {}
   for token in string.gmatch(replacers or '', '%x+') do
@@ -70,9 +70,9 @@ local function note_replacers(tokens)
   end
 end
 
--- For who was just granted the lock: takes it away at once if somebody waits for that who was
--- not promised the lock itself. One that is passed over would keep everybody from it. A lease
--- of which nobody can be told is left to those who wait to take it.
+-- For a new holder: breaks its lease at once if a waiter with --replace, which was not promised
+-- the lock itself, is in the queue. One that was passed over does not count, as it would keep all
+-- others from the lock. A lease whose holder cannot be notified is left to those waiters.
 local function take_if_replaced(token, h)
   local tokens = waiting_replacers(token)
   local taker

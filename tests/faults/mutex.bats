@@ -73,7 +73,7 @@ goes_on() { kill -CONT "$stopped"; }
 
 looks=('status job' 'status --json job' list 'list --json' 'history job' doctor)
 
-@test "who looks gets an answer at once while a process is stopped in a change" {
+@test "readers get an answer at once while a process is stopped in a change" {
   local at look
   for at in pread64:1 pwrite64:{1,2}; do
     stop_inside "$at" run job -- true
@@ -98,7 +98,7 @@ looks=('status job' 'status --json job' list 'list --json' 'history job' doctor)
   assert_between "$took" 0 900
 }
 
-@test "status tells of a change when it counts, and not before" {
+@test "status shows a change when it takes effect, and not before" {
   stop_inside pwrite64:1 run job -- true
   run_briefly status --json job
   assert_equal "$(json .state)" free
@@ -110,7 +110,7 @@ looks=('status job' 'status --json job' list 'list --json' 'history job' doctor)
   assert_equal "$(json '.state, .holders[].pid' | xargs)" "held $stopped"
 }
 
-@test "who watches hears of other locks while a process is stopped in a change" {
+@test "watchers get events of other locks while a process is stopped in a change" {
   stop_inside pwrite64 run job -- true
   dlock watch --json > "$began" 2> /dev/null 3>&- &
 
@@ -122,7 +122,7 @@ hears_of() {  # <name>
   grep -q "\"$1\"" "$began"
 }
 
-@test "a process that is stopped in the change of a lock keeps nobody from another lock" {
+@test "a process that is stopped in the change of a lock does not delay other locks" {
   stop_inside pwrite64 run job -- true
 
   run_briefly run another -- echo started
@@ -131,7 +131,7 @@ hears_of() {  # <name>
   assert_between "$took" 0 900
 }
 
-@test "a process that is stopped in the change of a limit holds up nothing but that" {
+@test "a process that is stopped in the change of a limit delays only that limit" {
   dlock limit api 5/1h
   stop_inside pwrite64 limit api 5/1h
 
@@ -145,7 +145,7 @@ hears_of() {  # <name>
   assert_output_contains "process $stopped (stopped"
 }
 
-@test "a process that is stopped while it looks keeps nobody from changing the lock" {
+@test "a process that is stopped while it reads a lock does not delay changes to it" {
   stop_inside pread64 status job
 
   run_briefly run job -- echo started
@@ -154,7 +154,7 @@ hears_of() {  # <name>
   assert_between "$took" 0 900
 }
 
-@test "a process that is stopped while it makes the store is named, and waited for in vain" {
+@test "a process that is stopped while it creates the store is named when the wait for it times out" {
   rm -rf "$BATS_TEST_TMPDIR"/store/state-*
   stop_inside '?renameat' run job -- true
 
@@ -166,7 +166,7 @@ hears_of() {  # <name>
   assert_between "$took" 1000 1900
 }
 
-@test "a process that is killed while it makes the store holds up nobody" {
+@test "a process that is killed while it creates the store delays no other" {
   rm -rf "$BATS_TEST_TMPDIR"/store/state-*
   stop_inside '?renameat' run job -- true
   kill -KILL "$stopped"
@@ -202,7 +202,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   eventually test -e "$began"
 }
 
-@test "a command that starts while its lock cannot be changed is noted when that is over" {
+@test "a command that starts while its lock cannot be changed is recorded afterwards" {
   # Between the grant and the start there is time for somebody else at the store.
   # shellcheck disable=SC2016
   strace -o /dev/null -e trace=vfork -e inject=vfork:delay_enter=1500000 \
@@ -231,7 +231,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   eventually test -e "$began"
 }
 
-@test "two are never let in because one was stopped on its way" {
+@test "a stopped claimant never leads to two holders" {
   stop_inside pwrite64 run job -- sleep 600
   run_briefly run -w 100ms job -- echo started
   refute_output_contains started
@@ -243,7 +243,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   assert_status 75
 }
 
-@test "who waits for a stopped process ends at once when it is told to" {
+@test "a waiter for a stopped process ends at once on a signal" {
   stop_inside pwrite64 run job -- true
   dlock --store-timeout 30s run -w 30s job -- echo started 3>&- &
   waiter=$!
@@ -265,7 +265,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   assert_exits 0 "$holder"
 }
 
-@test "a lock that could not be given back is free all the same" {
+@test "a lock that could not be released is free nevertheless" {
   hold job --store-timeout 1s
   stop_inside pwrite64 run -w 60s job -- true
   let_go
@@ -276,7 +276,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   eventually is_free job
 }
 
-@test "a lock that could not be given back is said to be" {
+@test "a lock that could not be released is reported" {
   # shellcheck disable=SC2016
   dlock run job --store-timeout 1s -- sh -c 'until [ -e "$0" ]; do sleep 0.01; done' \
     "$began" 2> "$BATS_TEST_TMPDIR/messages" 3>&- &
@@ -292,7 +292,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   assert_output_contains 'cannot release the lock'
 }
 
-@test "a process that is killed in its change holds up nobody" {
+@test "a process that is killed in a change delays no other" {
   local at
   for at in pread64:1 pwrite64:{1,2}; do
     stop_inside "$at" run job -- true

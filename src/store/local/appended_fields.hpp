@@ -1,6 +1,6 @@
-// What the state of a lock did not have from the start. It stands behind all else, and
-// only where there is any of it: so what earlier versions have written can be read, and
-// mostly they can read what is written now.
+// Fields of a lock's state that were added after the first version. They follow all other
+// fields and are written only if they are not empty. So this version reads what earlier
+// ones wrote, and those can mostly read what this one writes.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace dlock::local {
 
-struct LaterFields {
+struct AppendedFields {
   struct Leaver {
     std::uint32_t index = 0;
     Superseded newer;
@@ -21,9 +21,9 @@ struct LaterFields {
     TakenBy taken_by;
   };
 
-  std::vector<std::uint32_t> superseding;  // waiters, by their place
+  std::vector<std::uint32_t> superseding;  // waiters, by position
   std::vector<std::uint32_t> replacing;
-  std::vector<Leaver> superseded;  // of the answered
+  std::vector<Leaver> superseded;  // of the answered waiters
   std::vector<Loser> taken_from;   // holders
 
   bool is_empty() const {
@@ -32,7 +32,7 @@ struct LaterFields {
   }
 };
 
-// Behind those, which are there then, too.
+// Follows AppendedFields, which are then written even if empty.
 struct Counts {
   std::uint64_t refused = 0;
   std::uint64_t superseded = 0;
@@ -40,9 +40,9 @@ struct Counts {
   bool is_empty() const { return refused == 0 && superseded == 0; }
 };
 
-LaterFields later_fields_of(const State& state);
+AppendedFields appended_fields_of(const State& state);
 
-// False if they are not of this state.
-bool take_in(const LaterFields& later, State& state);
+// Adds the fields to the state; false if they do not fit it.
+bool take_in(const AppendedFields& later, State& state);
 
 }  // namespace dlock::local

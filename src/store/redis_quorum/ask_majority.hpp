@@ -1,4 +1,4 @@
-// A question of which the answers of most servers are needed.
+// A request that needs the replies of a majority of servers.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,12 @@
 
 namespace dlock::redis_quorum {
 
-// What those say that answer within `timeout`, in the order of the members; those that
-// take much longer than most are not waited for. Throws Failure if too few answer.
+// The replies that arrive within `timeout`, in the order of the members; it does not wait
+// for servers that are much slower than the majority. Throws Failure if too few reply.
 template <typename T>
-asio::awaitable<std::vector<T>> asked_of_most(const Members& members,
-                                              typename Round<T>::Ask ask,
-                                              milliseconds timeout, Wakeup& wakeup) {
+asio::awaitable<std::vector<T>> ask_majority(const Members& members,
+                                             typename Round<T>::Ask ask,
+                                             milliseconds timeout, Wakeup& wakeup) {
   Round<T> round(members, std::move(ask));
   const auto is_enough = [](const typename Round<T>::Answers& answers) {
     std::size_t count = 0;

@@ -1,4 +1,4 @@
-#include "store/etcd/line_events.hpp"
+#include "store/etcd/snapshot_events.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -6,17 +6,17 @@
 namespace dlock::etcd {
 namespace {
 
-using Kind = dlock::Event::Kind;
+using EventKind = dlock::Event::Kind;
 
-const Entry* same_in(const Line& line, const Entry& entry) {
-  const auto* found = entry_of(line, entry.id);
+const Entry* same_in(const LockSnapshot& snapshot, const Entry& entry) {
+  const auto* found = entry_of(snapshot, entry.id);
   return found != nullptr && found->created == entry.created ? found : nullptr;
 }
 
-std::vector<Entry> holders_of(const Line& line) {
+std::vector<Entry> holders_of(const LockSnapshot& snapshot) {
   std::vector<Entry> holders;
-  for (const auto& entry : line.entries) {
-    if (is_holder(line, entry)) holders.push_back(entry);
+  for (const auto& entry : snapshot.entries) {
+    if (is_holder(snapshot, entry)) holders.push_back(entry);
   }
   return holders;
 }
@@ -28,7 +28,8 @@ unsigned free_of(const std::vector<Entry>& holders, unsigned slots) {
   return slots - static_cast<unsigned>(std::min<std::size_t>(taken, slots));
 }
 
-dlock::Event event_of(Kind kind, const LockName& lock, const Entry& entry, WallTime now) {
+dlock::Event event_of(EventKind kind, const LockName& lock, const Entry& entry,
+                      WallTime now) {
   dlock::Event event;
   event.time = now;
   event.kind = kind;
@@ -36,19 +37,19 @@ dlock::Event event_of(Kind kind, const LockName& lock, const Entry& entry, WallT
   event.host = entry.host;
   event.pid = entry.pid;
   event.user = entry.user;
-  if (kind == Kind::queued || kind == Kind::left) return event;
+  if (kind == EventKind::queued || kind == EventKind::left) return event;
   event.fence = entry.fence();
   event.label = entry.label;
   event.command = entry.command;
-  if (kind == Kind::broken) event.taken_by = entry.taken_by;
+  if (kind == EventKind::broken) event.taken_by = entry.taken_by;
   return event;
 }
 
-// How a holder that is gone has gone.
-dlock::Event event_of_end(const Entry& holder, const LockName& lock, const Aside& aside,
-                          WallTime now) {
+// The event for a holder that is gone.
+dlock::Event event_of_end(const Entry& holder, const LockName& lock,
+                          const RunChanges& aside, WallTime now) {
   if (const auto taken = aside.taken.find(holder.id); taken != aside.taken.end()) {
-    auto event = event_of(Kind::broken, lock, holder, now);
+    auto event = event_of(EventKind::broken, lock, holder, now);
     event.taken_by = taken->second;
     return event;
   }
@@ -56,19 +57,22 @@ dlock::Event event_of_end(const Entry& holder, const LockName& lock, const Aside
     if (run.info.fence != holder.fence()) continue;
     const bool is_lost =
         run.info.outcome == "lost" && holder.standing != Standing::broken;
-    auto event = event_of(is_lost ? Kind::lost : Kind::released, lock, holder, now);
+    auto event =
+        event_of(is_lost ? EventKind::lost : EventKind::released, lock, holder, now);
     if (!is_by_hand(run.info)) event.run = run.info;
     return event;
   }
   const bool was_given_back = holder.foreign || holder.standing == Standing::ended ||
                               aside.closed.count(holder.id) > 0;
-  return event_of(was_given_back ? Kind::released : Kind::expired, lock, holder, now);
+  return event_of(was_given_back ? EventKind::released : EventKind::expired, lock, holder,
+                  now);
 }
 
 }  // namespace
 
-std::vector<dlock::Event> events_between(const Line& before, const Line& after,
-                                         const Aside& aside, const LockName& lock,
+std::vector<dlock::Event> events_between(const LockSnapshot& before,
+                                         const LockSnapshot& after,
+                                         const RunChanges& aside, const LockName& lock,
                                          WallTime now) {
   std::vector<dlock::Event> events;
   auto holders = holders_of(before);
@@ -80,7 +84,7 @@ std::vector<dlock::Event> events_between(const Line& before, const Line& after,
   for (const auto& entry : before.entries) {
     if (same_in(after, entry) != nullptr) continue;
     if (!is_holder(before, entry)) {
-      add(event_of(Kind::left, lock, entry, now));
+      add(event_of(EventKind::left, lock, entry, now));
       continue;
     }
     std::erase_if(holders, [&](const Entry& one) { return one.id == entry.id; });
@@ -90,16 +94,16 @@ std::vector<dlock::Event> events_between(const Line& before, const Line& after,
   for (const auto& entry : after.entries) {
     const auto* former = same_in(before, entry);
     if (!is_holder(after, entry)) {
-      if (former == nullptr) add(event_of(Kind::queued, lock, entry, now));
+      if (former == nullptr) add(event_of(EventKind::queued, lock, entry, now));
       continue;
     }
     if (former == nullptr || !is_holder(before, *former)) {
       holders.push_back(entry);
-      add(event_of(Kind::granted, lock, entry, now));
+      add(event_of(EventKind::granted, lock, entry, now));
     }
     const bool was_broken = former != nullptr && former->standing == Standing::broken;
     if (entry.standing == Standing::broken && !was_broken) {
-      add(event_of(Kind::broken, lock, entry, now));
+      add(event_of(EventKind::broken, lock, entry, now));
     }
   }
   return events;

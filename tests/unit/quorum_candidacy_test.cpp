@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "store/redis_quorum/ticket.hpp"
+#include "store/redis_quorum/candidacy.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
@@ -144,7 +144,7 @@ TEST_F(QuorumTicket, one_that_does_not_wait_is_told_of_him_who_may_have_most) {
 TEST_F(QuorumTicket, asks_for_a_greater_fence_than_one_that_was_too_weak) {
   after(candidacy_, {grants(5'000'000), grants(5'000'000), fails()});
 
-  candidacy_.has_given_back(Fence{5'000'000});
+  candidacy_.gave_back(Fence{5'000'000});
 
   EXPECT_GT(candidacy_.ballot(wall).fence.number, 5'000'000u);
 }

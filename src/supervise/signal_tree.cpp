@@ -1,4 +1,4 @@
-#include "supervise/tell_tree.hpp"
+#include "supervise/signal_tree.hpp"
 
 #include <unistd.h>
 
@@ -10,10 +10,10 @@
 namespace dlock {
 namespace {
 
-// Beyond these nobody is told: KILL, which comes later, needs no list of them.
+// Processes beyond this number get no signal; KILL, which comes later, needs no list.
 constexpr std::size_t most_told = 32'768;
 
-// Something that does not heed TERM may start new ones all the time.
+// The most scans: a process that ignores TERM may keep starting others.
 constexpr int most_looks = 10;
 
 struct Told {
@@ -28,7 +28,7 @@ struct Told {
 // Untouched memory costs nothing.
 Told told[most_told];
 
-// In those that /proc counts in.
+// The clock ticks of /proc.
 std::int64_t ticks(Clock::time_point moment) {
   const nanoseconds tick(1'000'000'000 / ::sysconf(_SC_CLK_TCK));
   return moment.time_since_epoch() / tick;
@@ -42,28 +42,29 @@ class Round {
   void go(Clock::time_point until) {
     const auto there = scan_.all();
     begin_ = ticks(Clock::now());
-    // The group at once, so that no shell of it sees its children die first and goes on
-    // to the next command; parents before their children for the same reason.
+    // The group as a whole, so that no shell in it sees its children die first and
+    // continues with the next command; parents before their children for the same reason.
     say([&](int signal) {
       return ::kill(root_.own_group ? -root_.command : root_.command, signal);
     });
-    tell(there, [](const ScannedProcess&) { return true; });
+    send_to(there, [](const ScannedProcess&) { return true; });
     tell_hidden_children();
-    // What was started since, or not found because its parent ended during the look.
+    // Processes that were started since, or missed because a parent ended during the
+    // scan.
     const auto is_meant = [this](const ScannedProcess& process) {
       return process.started < begin_ || !is_caught(process.caught_above);
     };
     for (int looks = 0; looks < most_looks && Clock::now() < until; ++looks) {
-      if (!tell(scan_.all(), is_meant)) break;
+      if (!send_to(scan_.all(), is_meant)) break;
     }
   }
 
  private:
-  // What `send` said of the signal.
+  // Takes the result of `send`.
   template <typename Send>
   int say(Send send) const {
     const int error = send(signal_);
-    if (signal_ == SIGTERM) send(SIGCONT);  // a stopped process would not notice
+    if (signal_ == SIGTERM) send(SIGCONT);  // otherwise a stopped process would not react
     return error;
   }
 
@@ -76,9 +77,10 @@ class Round {
     return signal_ > last_known || (caught >> (signal_ - 1) & 1) != 0;
   }
 
-  // Those that are meant and have not been told; whether there were any, or may be.
+  // Signals the selected processes that have not been signalled yet; true if there were
+  // any, or may be more.
   template <typename IsMeant>
-  bool tell(const ProcessScan::Processes& found, IsMeant is_meant) {
+  bool send_to(const ProcessScan::Processes& found, IsMeant is_meant) {
     const auto known = count_;
     bool was_missed = false;
     for (std::size_t i = 0; i < found.count && count_ < most_told; ++i) {
@@ -91,7 +93,7 @@ class Round {
       told[count_++] = as_told;
       if (was_told_first(process.pid)) continue;
       const int error = say([&](int signal) { return scan_.send(process, signal); });
-      // It has another parent by now, or is gone: the next look tells.
+      // It has another parent by now, or is gone: the next scan shows.
       if (error == ESRCH) {
         --count_;
         was_missed = true;
@@ -101,8 +103,8 @@ class Round {
     return was_missed || count_ > known;
   }
 
-  // Children that /proc does not show; others, it may be, do not want them shown. They
-  // are not reaped meanwhile, so that their numbers are theirs.
+  // Children that /proc does not show (hidepid, for example). They are not reaped
+  // meanwhile, so their pids are not reused.
   void tell_hidden_children() const {
     const auto children = scan_.children();
     for (std::size_t i = 0; i < children.count; ++i) {
@@ -124,8 +126,8 @@ class Round {
 
 }  // namespace
 
-void tell_tree(ProcessScan& scan, int signal, const TreeRoot& root,
-               Clock::time_point until) {
+void signal_tree(ProcessScan& scan, int signal, const TreeRoot& root,
+                 Clock::time_point until) {
   Round(scan, signal, root).go(until);
 }
 

@@ -1,34 +1,36 @@
-// What a user of a server has to be allowed, and how to find out whether it is.
+// The ACL permissions that dlock needs, and how to check each of them.
 //
-// Tests hold the manual's ACL line and the rights that dlock is tested with against it.
+// Tests compare the manual's ACL line, and the permissions that the tests run with, with
+// this table.
 #pragma once
 
 #include <string_view>
 
 namespace dlock::redis {
 
-// A command of dlock's or of its scripts.
-struct Right {
-  std::string_view name;  // as rights have it
-  // How it is found out. KEY stands for a key, NAMESPACE for what all keys begin with.
+// A command that dlock or one of its scripts calls.
+struct Permission {
+  std::string_view name;  // as in an ACL rule
+  // The command for the check. KEY stands for a key, NAMESPACE for the prefix of all
+  // keys.
   std::string_view form;
   enum class How {
-    tried,  // `form` changes nothing, whatever there is: rights come before arguments
-    asked,  // there is no such form, but a script can ask whether it may call this one
-    known,  // by that script
+    tried,  // calling `form` has no effect: permissions are checked before arguments
+    asked,  // every form has an effect, but a script can ask whether it may call this one
+    known,  // follows from whether that script could run
   } how = How::tried;
-  // Whether locks do without it, and only dlock watch does not.
+  // Whether only dlock watch needs it, and locks do not.
   bool is_for_watch = false;
 };
 
-constexpr Right needed_rights[] = {
+constexpr Permission needed_permissions[] = {
     {"client|setname", "CLIENT SETNAME dlock"},
-    {"publish", "PUBLISH KEY:e x", Right::How::asked, true},
-    {"subscribe", "SUBSCRIBE KEY:e", Right::How::asked, true},
-    {"psubscribe", "PSUBSCRIBE NAMESPACE:*", Right::How::asked, true},
-    {"ping", "PING", Right::How::tried, true},
+    {"publish", "PUBLISH KEY:e x", Permission::How::asked, true},
+    {"subscribe", "SUBSCRIBE KEY:e", Permission::How::asked, true},
+    {"psubscribe", "PSUBSCRIBE NAMESPACE:*", Permission::How::asked, true},
+    {"ping", "PING", Permission::How::tried, true},
     {"evalsha", "EVALSHA 0000000000000000000000000000000000000000 1 KEY"},
-    {"eval", "", Right::How::known},
+    {"eval", "", Permission::How::known},
     {"blpop", "BLPOP KEY x"},
     {"scan", "SCAN x"},
     {"select", "SELECT x"},
@@ -47,10 +49,10 @@ constexpr Right needed_rights[] = {
     {"hgetall", "HGETALL KEY"},
     {"hmget", "HMGET KEY x"},
     {"lindex", "LINDEX KEY 0"},
-    {"lpush", "LPUSH KEY x", Right::How::asked},
+    {"lpush", "LPUSH KEY x", Permission::How::asked},
     {"lrem", "LREM KEY x x"},
     {"ltrim", "LTRIM KEY x x"},
-    {"rpush", "RPUSH KEY x", Right::How::asked},
+    {"rpush", "RPUSH KEY x", Permission::How::asked},
     {"zadd", "ZADD KEY x x"},
     {"zcard", "ZCARD KEY"},
     {"zrange", "ZRANGE KEY 0 0"},

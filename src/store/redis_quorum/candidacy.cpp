@@ -1,23 +1,23 @@
-#include "store/redis_quorum/ticket.hpp"
+#include "store/redis_quorum/candidacy.hpp"
 
 #include <algorithm>
 
 namespace dlock::redis_quorum {
 namespace {
 
-// So often the fence is raised before it is taken for a server that is not well. Each
-// time another contender's attempt has to come in between.
+// How often the fence is raised before the attempt fails. Each time, another contender's
+// attempt must have come in between.
 constexpr int most_raises = 5;
 
-// One that does not wait in line tries so often to get through while nobody else does.
+// How often a claim that does not wait tries again while no claim has a majority.
 constexpr int most_tries = 6;
 
-// Votes that are not enough are kept for about as long as a release takes to reach all
-// servers, and no longer than these promise the lock to a waiter.
+// Too few votes are kept for about as long as a release takes to reach all servers, and
+// no longer than the servers' promises to a waiter last.
 constexpr milliseconds least_patience{50};
 constexpr milliseconds most_patience{3000};
 constexpr int rounds_of_patience = 4;
-// The first in line is the one for whom others make room.
+// The first waiter keeps its votes longer, so that the others give way.
 constexpr int next_has_more = 4;
 
 std::int64_t greatest_time(const Votes& votes) {
@@ -42,7 +42,7 @@ Step done(Answer answer, bool undoes) {
   return {Step::Then::done, std::move(answer), undoes};
 }
 
-// A place in line is kept, for it is asked again when the servers are back.
+// A place in the queue is kept, because the claim asks again when the servers are back.
 Step failed(Failure failure, Queue queue) {
   return {Step::Then::done, std::move(failure), queue != Queue::join};
 }
@@ -63,7 +63,7 @@ Ballot Candidacy::ballot(WallTime wall) {
     ballot_.fence.number =
         std::min(std::max(now, floor_.number + 1), greatest_fence.number);
   }
-  if (wishes_newest_ && ballot_.ticket == 0) ballot_.ticket = wall.count();
+  if (supersedes_ && ballot_.ticket == 0) ballot_.ticket = wall.count();
   return ballot_;
 }
 
@@ -76,8 +76,8 @@ Step Candidacy::after(const Votes& votes, Queue queue, Clock::time_point now,
     return failed(std::move(*failure), queue);
   }
   if (const auto* held = std::get_if<Held>(&outcome)) {
-    // Where servers were restarted meanwhile, somebody else may have been granted the
-    // lock with a greater fence than those old votes have.
+    // If servers were restarted meanwhile, another claim may have been granted the lock
+    // with a greater fence than those old votes have.
     const bool is_old = has_asked_before_ && held->grant.fence < ballot_.fence;
     return is_old ? raise(ballot_.fence, queue) : granted(*held);
   }
@@ -91,18 +91,18 @@ Step Candidacy::after(const Votes& votes, Queue queue, Clock::time_point now,
     auto& answer = std::get<Answer>(outcome);
     auto* busy = std::get_if<Busy>(&answer);
     if (busy == nullptr || queue != Queue::join) return done(std::move(answer), true);
-    return in_line(votes, nullptr, std::move(*busy), now, took);
+    return wait_in_queue(votes, nullptr, std::move(*busy), now, took);
   }
   if (queue != Queue::join) {
     if (split->may_be_held) return done(split->busy, /*undoes=*/true);
-    return outside(votes, split->busy);
+    return refuse_or_retry(votes, split->busy);
   }
-  return in_line(votes, split, split->busy, now, took);
+  return wait_in_queue(votes, split, split->busy, now, took);
 }
 
 Step Candidacy::granted(const Held& held) {
   gives_way_at_ = Clock::time_point::max();
-  // The same again if it is asked once more.
+  // The same fence again if the request is repeated.
   ballot_.fence = held.grant.fence;
   is_fence_set_ = true;
   auto step = done(held.grant, /*undoes=*/false);
@@ -110,12 +110,12 @@ Step Candidacy::granted(const Held& held) {
   return step;
 }
 
-// Most are to be told this fence before it counts.
+// A majority must adopt this fence before the grant counts.
 Step Candidacy::raise(Fence fence, Queue queue) {
   if (++raised_ > most_raises) {
     is_fence_set_ = false;
     return failed(Failure(Failure::Kind::unreachable,
-                          "the servers do not come to one fence: others ask as often"),
+                          "the servers cannot agree on a fence: too much contention"),
                   queue);
   }
   ballot_.fence = fence;
@@ -124,19 +124,20 @@ Step Candidacy::raise(Fence fence, Queue queue) {
   return {Step::Then::ask};
 }
 
-// One that does not wait.
-Step Candidacy::outside(const Votes& votes, Busy busy) {
+// For a claim that does not wait.
+Step Candidacy::refuse_or_retry(const Votes& votes, Busy busy) {
   if (++gave_way_ >= most_tries) {
     gave_way_ = 0;
     return done(std::move(busy), /*undoes=*/true);
   }
   auto step = give_back(votes);
-  step.pause = milliseconds(dice_(std::uint64_t{8} << static_cast<unsigned>(gave_way_)));
+  step.pause =
+      milliseconds(random_up_to_(std::uint64_t{8} << static_cast<unsigned>(gave_way_)));
   return step;
 }
 
-Step Candidacy::in_line(const Votes& votes, const Split* split, Busy busy,
-                        Clock::time_point now, milliseconds took) {
+Step Candidacy::wait_in_queue(const Votes& votes, const Split* split, Busy busy,
+                              Clock::time_point now, milliseconds took) {
   if (busy.place == 0 && split == nullptr) return done(std::move(busy), /*undoes=*/true);
   busy.place = std::max<std::size_t>(busy.place, 1);
   busy.queued = std::max(busy.queued, busy.place);
@@ -157,14 +158,14 @@ Step Candidacy::in_line(const Votes& votes, const Split* split, Busy busy,
   return give_back(votes);
 }
 
-void Candidacy::has_given_back(Fence fence) {
+void Candidacy::gave_back(Fence fence) {
   floor_ = std::max(floor_, fence);
   ballot_.raises = true;
   is_fence_set_ = false;
 }
 
 Step Candidacy::give_back(const Votes& votes) {
-  has_given_back(greatest_fence_in(votes));
+  gave_back(greatest_fence_in(votes));
   return {Step::Then::give_back};
 }
 
@@ -173,7 +174,8 @@ milliseconds Candidacy::patience(bool is_next, milliseconds took) {
   const auto doubled =
       base * (1 << std::min(gave_way_, 6)) * (is_next ? next_has_more : 1);
   const auto most = std::min(doubled, most_patience);
-  return most / 2 + milliseconds(dice_(static_cast<std::uint64_t>(most.count()) / 2));
+  return most / 2 +
+         milliseconds(random_up_to_(static_cast<std::uint64_t>(most.count()) / 2));
 }
 
 }  // namespace dlock::redis_quorum

@@ -1,11 +1,11 @@
-#include "store/local/later_fields.hpp"
+#include "store/local/appended_fields.hpp"
 
 #include <algorithm>
 
 namespace dlock::local {
 
-LaterFields later_fields_of(const State& state) {
-  LaterFields later;
+AppendedFields appended_fields_of(const State& state) {
+  AppendedFields later;
   for (std::uint32_t i = 0; i < state.waiters.size(); ++i) {
     if (state.waiters[i].supersedes) later.superseding.push_back(i);
     if (state.waiters[i].replaces) later.replacing.push_back(i);
@@ -21,7 +21,7 @@ LaterFields later_fields_of(const State& state) {
   return later;
 }
 
-bool take_in(const LaterFields& later, State& state) {
+bool take_in(const AppendedFields& later, State& state) {
   const auto set = [&](const std::vector<std::uint32_t>& waiters, bool Waiter::*flag) {
     return std::all_of(waiters.begin(), waiters.end(), [&](std::uint32_t index) {
       const bool is_there = index < state.waiters.size();

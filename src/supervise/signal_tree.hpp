@@ -1,0 +1,26 @@
+// Sends a signal to all descendants of this process, without allocating memory.
+#pragma once
+
+#include <sys/types.h>
+
+#include "lock/clock.hpp"
+#include "supervise/process_scan.hpp"
+
+namespace dlock {
+
+// The command's process, not yet reaped (0: it no longer exists), and whether it leads a
+// process group of its own.
+struct TreeRoot {
+  pid_t command = 0;
+  bool own_group = false;
+};
+
+// Sends `signal`, followed by CONT if it is TERM, once to each process that descends from
+// this one at the time of the call, and to processes that start meanwhile; but not below
+// a process that catches the signal, which may start what it needs to clean up. Stops
+// scanning /proc at `until`. If /proc cannot be read, it reaches the process group and
+// the children.
+void signal_tree(ProcessScan& scan, int signal, const TreeRoot& root,
+                 Clock::time_point until);
+
+}  // namespace dlock

@@ -1,0 +1,479 @@
+// Who holds a lock that is a line of entries, who waits, and what becomes of a claim.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "store/etcd/decision.hpp"
+#include "store/etcd/queue_rules.hpp"
+#include "store/etcd/snapshot_view.hpp"
+#include "store/etcd/steps.hpp"
+#include "tests/run_end.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+
+constexpr WallTime now(seconds(1'000'000));
+
+Claim plain() {
+  Claim claim;
+  claim.lock = {"dlock", "job"};
+  return claim;
+}
+Claim shared() {
+  auto claim = plain();
+  claim.mode = Mode::shared;
+  return claim;
+}
+Claim slot(unsigned slots) {
+  auto claim = plain();
+  claim.slots = slots;
+  return claim;
+}
+Claim deduped(Dedupe dedupe) {
+  auto claim = plain();
+  claim.dedupe = dedupe;
+  return claim;
+}
+
+// A line into which entries come one after the other: "a", "b", "c".
+class Built {
+ public:
+  Built& wait(const Claim& claim) {
+    auto entry = entry_for(claim, now);
+    add(entry);
+    return *this;
+  }
+  Built& hold(const Claim& claim, unsigned slot = 0) {
+    auto entry = entry_for(claim, now);
+    entry.standing = Standing::holds;
+    entry.slot = slot;
+    add(entry);
+    return *this;
+  }
+  Built& foreign() {
+    Entry entry;
+    entry.foreign = true;
+    entry.attached = false;
+    add(entry);
+    return *this;
+  }
+  Built& standing(Standing standing) {
+    snapshot.entries.back().standing = standing;
+    return *this;
+  }
+  // A run that had `fence`, and ends now.
+  Built& ran(std::uint64_t fence, const RunEnd& end, WallTime started = now) {
+    PastRun past;
+    auto holder = entry_for(plain(), started);
+    holder.created = static_cast<std::int64_t>(fence);
+    past.info = ended_run(holder, end, now);
+    past.is_shared = end.is_shared;
+    past.revision = ++snapshot.revision;
+    snapshot.runs.past.push_back(past);
+    return *this;
+  }
+  Built& leaves(const std::string& id) {
+    std::erase_if(snapshot.entries, [&](const Entry& entry) { return entry.id == id; });
+    return *this;
+  }
+
+  const Entry& operator[](const std::string& id) const { return *entry_of(snapshot, id); }
+  bool has_turn(const std::string& id) const {
+    return has_its_turn(snapshot, (*this)[id]);
+  }
+  Watched watched(const std::string& id) const {
+    return watched_by(snapshot, (*this)[id]);
+  }
+
+  LockSnapshot snapshot;
+
+ private:
+  void add(Entry entry) {
+    entry.id = std::string(1, static_cast<char>('a' + count_++));
+    entry.created = ++snapshot.revision;
+    entry.modified = entry.created;
+    snapshot.entries.push_back(std::move(entry));
+  }
+  int count_ = 0;
+};
+
+Decision newcomer(const Built& built, const Claim& claim, Queue queue = Queue::join) {
+  return decide(built.snapshot, claim, "new", queue, now);
+}
+using Kind = Decision::Kind;
+
+// Whose turn it is
+
+TEST(EtcdLine, the_first_has_its_turn_and_nobody_behind_it) {
+  Built snapshot;
+  snapshot.wait(plain()).wait(plain());
+
+  EXPECT_TRUE(snapshot.has_turn("a"));
+  EXPECT_FALSE(snapshot.has_turn("b"));
+}
+
+TEST(EtcdLine, behind_a_holder_nobody_has_a_turn) {
+  Built snapshot;
+  snapshot.hold(plain()).wait(plain());
+
+  EXPECT_FALSE(snapshot.has_turn("b"));
+  EXPECT_TRUE(snapshot.leaves("a").has_turn("b"));
+}
+
+TEST(EtcdLine, as_many_have_a_turn_as_there_are_slots) {
+  Built snapshot;
+  snapshot.hold(slot(2), 1).wait(slot(2)).wait(slot(2));
+
+  EXPECT_TRUE(snapshot.has_turn("b"));
+  EXPECT_FALSE(snapshot.has_turn("c"));
+}
+
+TEST(EtcdLine, slots_of_another_number_have_no_turn_beside_them) {
+  Built snapshot;
+  snapshot.hold(slot(2)).wait(slot(3));
+
+  EXPECT_FALSE(snapshot.has_turn("b"));
+}
+
+TEST(EtcdLine, readers_in_front_have_their_turn_together) {
+  Built snapshot;
+  snapshot.wait(shared()).wait(shared()).wait(plain()).wait(shared());
+
+  EXPECT_TRUE(snapshot.has_turn("a"));
+  EXPECT_TRUE(snapshot.has_turn("b"));
+  EXPECT_FALSE(snapshot.has_turn("c"));
+  EXPECT_FALSE(snapshot.has_turn("d"));
+}
+
+TEST(EtcdLine, one_that_holds_keeps_the_lock_wherever_it_stands) {
+  Built snapshot;
+  snapshot.hold(shared()).wait(plain()).hold(shared()).leaves("a");
+
+  EXPECT_FALSE(snapshot.has_turn("b"));
+}
+
+TEST(EtcdLine, a_foreign_entry_holds_alone_when_it_stands_first) {
+  Built snapshot;
+  snapshot.foreign().wait(shared()).foreign();
+
+  EXPECT_TRUE(is_holder(snapshot.snapshot, snapshot["a"]));
+  EXPECT_FALSE(is_holder(snapshot.snapshot, snapshot["c"]));
+  EXPECT_FALSE(snapshot.has_turn("b"));
+}
+
+TEST(EtcdLine, nobody_overtakes_a_foreign_waiter) {
+  Built snapshot;
+  snapshot.hold(shared()).foreign().wait(shared());
+
+  EXPECT_FALSE(snapshot.has_turn("c"));
+  EXPECT_EQ(newcomer(snapshot, shared()).kind, Kind::join);
+}
+
+// Runs that count for those who wait
+
+TEST(EtcdLine, one_whose_run_somebody_else_has_done_waits_no_longer) {
+  Built snapshot;
+  snapshot.wait(deduped({hours(1), true})).wait(plain()).ran(77, exit_with(0));
+
+  const auto by = dismissed_by(snapshot.snapshot, snapshot["a"]);
+  ASSERT_TRUE(by);
+  EXPECT_EQ(by->fence, Fence{77});
+  EXPECT_TRUE(snapshot.has_turn("b"));
+}
+
+TEST(EtcdLine, what_has_failed_or_ended_before_it_came_counts_for_no_waiter) {
+  Built snapshot;
+  snapshot.ran(70, exit_with(0)).wait(deduped({hours(1), true})).ran(77, exit_with(1));
+
+  EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["a"]));
+}
+
+TEST(EtcdLine, a_run_that_started_before_the_window_of_a_waiter_counts_for_nobody) {
+  Built snapshot;
+  snapshot.wait(deduped({seconds(5), true})).ran(77, exit_with(0), now - seconds(6));
+
+  EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["a"]));
+}
+
+TEST(EtcdLine, one_that_joins_counts_only_a_run_that_is_shared) {
+  auto end = exit_with(3);
+  Built snapshot;
+  snapshot.wait(deduped({{}, false, true})).ran(77, end);
+  EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["a"]));
+  end.is_shared = true;
+  snapshot.ran(78, end);
+
+  EXPECT_EQ(dismissed_by(snapshot.snapshot, snapshot["a"])->fence, Fence{78});
+}
+
+TEST(EtcdLine, a_run_that_starts_counts_for_one_that_needs_no_success) {
+  Built snapshot;
+  snapshot.hold(shared()).wait(plain()).wait(deduped({hours(1)}));
+  EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["c"]));
+  snapshot.leaves("a").snapshot.entries.front().standing = Standing::holds;
+
+  EXPECT_TRUE(dismissed_by(snapshot.snapshot, snapshot["c"]));
+}
+
+// Newcomers
+
+TEST(EtcdDecision, a_free_lock_is_entered) {
+  EXPECT_EQ(newcomer({}, plain(), Queue::stay_out).kind, Kind::enter);
+  EXPECT_EQ(newcomer({}, shared()).kind, Kind::enter);
+}
+
+TEST(EtcdDecision, a_held_lock_is_busy_or_waited_for) {
+  Built snapshot;
+  snapshot.hold(plain());
+
+  const auto out = newcomer(snapshot, plain(), Queue::stay_out);
+  EXPECT_EQ(out.kind, Kind::answer);
+  EXPECT_FALSE(out.counts_as_refused);
+  EXPECT_TRUE(newcomer(snapshot, plain(), Queue::refuse).counts_as_refused);
+  const auto in = newcomer(snapshot, plain());
+  EXPECT_EQ(in.kind, Kind::join);
+  EXPECT_EQ(std::get<Busy>(*in.answer).place, 1u);
+}
+
+TEST(EtcdDecision, nobody_overtakes_one_whose_turn_has_come) {
+  Built snapshot;
+  snapshot.wait(plain());
+
+  EXPECT_EQ(newcomer(snapshot, plain()).kind, Kind::join);
+}
+
+TEST(EtcdDecision, the_first_free_slot_is_taken) {
+  Built snapshot;
+  snapshot.hold(slot(3), 0).hold(slot(3), 2);
+
+  const auto decision = newcomer(snapshot, slot(3));
+  EXPECT_EQ(decision.kind, Kind::enter);
+  EXPECT_EQ(decision.slot, 1u);
+}
+
+TEST(EtcdDecision, another_number_of_slots_is_told) {
+  Built snapshot;
+  snapshot.hold(slot(3));
+
+  EXPECT_EQ(std::get<SlotsDiffer>(*newcomer(snapshot, plain()).answer).in_use, 3u);
+}
+
+TEST(EtcdDecision, of_two_that_wait_with_other_slots_the_first_stays) {
+  Built snapshot;
+  snapshot.wait(slot(2)).wait(plain());
+
+  EXPECT_EQ(decide(snapshot.snapshot, slot(2), "a", Queue::join, now).kind, Kind::enter);
+  const auto second = decide(snapshot.snapshot, plain(), "b", Queue::join, now);
+  EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(*second.answer));
+}
+
+TEST(EtcdDecision, a_reader_below_a_reader_enters_past_a_writer) {
+  Built snapshot;
+  snapshot.hold(shared()).wait(plain());
+  auto inner = shared();
+  inner.outer_fences = {snapshot["a"].fence()};
+
+  EXPECT_EQ(newcomer(snapshot, inner).kind, Kind::enter);
+  inner.mode = Mode::exclusive;
+  EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(*newcomer(snapshot, inner).answer));
+}
+
+TEST(EtcdDecision, a_reader_below_a_reader_does_not_enter_behind_etcdctl) {
+  Built snapshot;
+  snapshot.hold(shared()).foreign();
+  auto inner = shared();
+  inner.outer_fences = {snapshot["a"].fence()};
+
+  EXPECT_NE(newcomer(snapshot, inner).kind, Kind::enter);
+}
+
+TEST(EtcdStep, a_reader_enters_past_a_writer_only_while_the_outer_one_is_there) {
+  Built snapshot;
+  snapshot.hold(shared()).wait(plain());
+  auto inner = shared();
+  inner.outer_fences = {snapshot["a"].fence()};
+  const StepContext step_context{plain().lock, now, 7};
+
+  const auto step =
+      enter(step_context, snapshot.snapshot, inner, entry_for(inner, now), {});
+
+  const auto asks_for_outer = [&](const Compare& condition) {
+    return condition.target == Compare::Target::create_revision &&
+           condition.number == snapshot["a"].created && condition.range_end.empty();
+  };
+  EXPECT_TRUE(
+      std::any_of(step.conditions.begin(), step.conditions.end(), asks_for_outer));
+}
+
+TEST(EtcdDecision, a_queue_that_is_long_enough_is_not_joined) {
+  Built snapshot;
+  snapshot.hold(plain()).wait(plain());
+  auto claim = plain();
+  claim.max_queue = 1;
+
+  const auto decision = newcomer(snapshot, claim);
+  EXPECT_EQ(decision.kind, Kind::answer);
+  EXPECT_TRUE(decision.counts_as_refused);
+  claim.max_queue = 2;
+  EXPECT_EQ(newcomer(snapshot, claim).kind, Kind::join);
+}
+
+TEST(EtcdDecision, older_waiters_give_way_to_one_that_supersedes_them) {
+  auto superseding = plain();
+  superseding.supersedes = true;
+  Built snapshot;
+  snapshot.hold(superseding).wait(plain()).wait(superseding);
+
+  const auto decision = newcomer(snapshot, superseding);
+  ASSERT_EQ(decision.give_way.size(), 1u);
+  EXPECT_EQ(decision.give_way[0].id, "c");
+  EXPECT_EQ(std::get<Busy>(*decision.answer).place, 2u);
+  EXPECT_TRUE(newcomer(snapshot, superseding, Queue::stay_out).give_way.empty());
+}
+
+TEST(EtcdDecision, a_holder_that_can_be_told_ends_before_the_lock_is_entered) {
+  auto replacing = plain();
+  replacing.replaces = true;
+  Built snapshot;
+  snapshot.hold(plain());
+
+  const auto decision = newcomer(snapshot, replacing);
+  EXPECT_EQ(decision.kind, Kind::join);
+  EXPECT_EQ(decision.lose.size(), 1u);
+  snapshot.standing(Standing::broken);
+  EXPECT_TRUE(newcomer(snapshot, replacing).lose.empty());
+}
+
+TEST(EtcdDecision, one_that_cannot_be_told_is_ended_at_once) {
+  auto replacing = plain();
+  replacing.replaces = true;
+  auto detached = plain();
+  detached.attached = false;
+  Built foreign;
+  Built by_hand;
+  Built kept;
+  by_hand.hold(detached);
+  kept.hold(plain()).standing(Standing::ended);
+
+  for (const auto* snapshot : {&foreign.foreign(), &by_hand, &kept}) {
+    const auto decision = newcomer(*snapshot, replacing);
+    EXPECT_EQ(decision.kind, Kind::enter);
+    EXPECT_EQ(decision.lose.size(), 1u);
+  }
+}
+
+TEST(EtcdDecision, one_that_replaces_waits_for_whoever_is_granted_the_lock) {
+  auto replacing = plain();
+  replacing.replaces = true;
+  Built snapshot;
+  snapshot.wait(plain()).wait(replacing);
+
+  ASSERT_NE(replacer(snapshot.snapshot, "a"), nullptr);
+  EXPECT_EQ(replacer(snapshot.snapshot, "a")->id, "b");
+  EXPECT_EQ(replacer(snapshot.leaves("a").snapshot, "x"), nullptr)
+      << "it is promised the lock";
+}
+
+TEST(EtcdDecision, a_waiter_that_was_superseded_is_told) {
+  Built snapshot;
+  snapshot.snapshot.runs.told.emplace_back("new", Superseded{"db1", 7});
+
+  const auto decision = newcomer(snapshot, plain());
+  EXPECT_EQ(std::get<Superseded>(*decision.answer).host, "db1");
+}
+
+TEST(EtcdDecision, a_run_that_goes_on_counts_for_one_that_comes) {
+  Built snapshot;
+  snapshot.hold(plain());
+
+  EXPECT_TRUE(std::holds_alternative<Deduplicated>(
+      *newcomer(snapshot, deduped({seconds(1)})).answer));
+  EXPECT_EQ(newcomer(snapshot, deduped({seconds(1), true})).kind, Kind::join);
+  snapshot.standing(Standing::broken);
+  EXPECT_EQ(newcomer(snapshot, deduped({seconds(1)})).kind, Kind::join);
+}
+
+// Whom a waiter watches
+
+TEST(EtcdLine, a_waiter_watches_the_one_before_it_and_nobody_else) {
+  Built snapshot;
+  snapshot.hold(plain()).wait(plain()).wait(plain());
+
+  EXPECT_EQ(snapshot.watched("b"), (Watched{"a", false}));
+  EXPECT_EQ(snapshot.watched("c"), (Watched{"b", false}));
+}
+
+TEST(EtcdLine, the_first_behind_several_holders_watches_all_who_leave) {
+  Built snapshot;
+  snapshot.hold(slot(2), 0).hold(slot(2), 1).wait(slot(2)).wait(slot(2));
+
+  EXPECT_EQ(snapshot.watched("c"), (Watched{"", false}));
+  EXPECT_EQ(snapshot.watched("d"), (Watched{"c", true}));
+}
+
+TEST(EtcdLine, one_that_goes_by_what_others_do_watches_all) {
+  Built snapshot;
+  snapshot.hold(plain()).wait(plain()).wait(deduped({hours(1)}));
+
+  EXPECT_EQ(snapshot.watched("c"), (Watched{"", true}));
+}
+
+// Setting up again
+
+TEST(EtcdLine, a_lease_that_vanished_is_set_up_where_nobody_came) {
+  Built snapshot;
+  snapshot.hold(plain());
+  const auto lost = snapshot["a"];
+  snapshot.leaves("a");
+
+  EXPECT_TRUE(can_be_set_up_again(snapshot.snapshot, lost));
+  EXPECT_FALSE(can_be_set_up_again(Built(snapshot).wait(plain()).snapshot, lost));
+  EXPECT_FALSE(can_be_set_up_again(Built(snapshot).hold(plain()).snapshot, lost));
+  EXPECT_FALSE(can_be_set_up_again(Built(snapshot).foreign().snapshot, lost));
+  EXPECT_FALSE(can_be_set_up_again(Built(snapshot).ran(9, exit_with(0)).snapshot, lost));
+}
+
+TEST(EtcdLine, a_reader_is_not_set_up_again_behind_a_writer_that_waits) {
+  Built snapshot;
+  snapshot.hold(shared()).hold(shared());
+  const auto lost = snapshot["b"];
+  snapshot.leaves("b");
+
+  EXPECT_TRUE(can_be_set_up_again(snapshot.snapshot, lost));
+  EXPECT_FALSE(can_be_set_up_again(Built(snapshot).wait(plain()).snapshot, lost));
+}
+
+TEST(EtcdLine, beside_holders_of_other_slots_it_is_set_up_too) {
+  Built snapshot;
+  snapshot.hold(slot(2), 1).hold(slot(2), 0);
+  const auto lost = snapshot["b"];
+  snapshot.leaves("b");
+
+  EXPECT_TRUE(can_be_set_up_again(snapshot.snapshot, lost));
+}
+
+// What is shown
+
+TEST(EtcdLine, a_lock_is_shown_with_its_holders_and_those_who_wait) {
+  Built snapshot;
+  snapshot.hold(slot(3)).wait(slot(3)).foreign().ran(1, exit_with(0));
+  const auto info = info_of(snapshot.snapshot, plain().lock, now);
+
+  EXPECT_EQ(info.slots, 3u);
+  EXPECT_EQ(info.free, 2u);
+  EXPECT_EQ(info.holders.size(), 1u);
+  EXPECT_EQ(info.waiters.size(), 2u);
+  EXPECT_TRUE(info.last_run);
+  EXPECT_TRUE(info.last_success);
+  EXPECT_TRUE(info.known);
+  EXPECT_FALSE(info_of({}, plain().lock, now).known);
+}
+
+}  // namespace
+}  // namespace dlock::etcd
