@@ -34,7 +34,7 @@ Failure Budget::timeout(const std::string& who) const {
   const auto budget = std::chrono::round<std::chrono::duration<long long, std::centi>>(
       std::max(until_ - began_, Clock::duration::zero()));
   return Failure(Failure::Kind::unreachable,
-                 who + " did not answer within " + for_people(budget));
+                 who + " did not reply within " + for_people(budget));
 }
 
 void Budget::hand_on() {

@@ -353,7 +353,7 @@ TEST_F(EtcdCalls, a_server_that_keeps_silent_ends_with_the_budget) {
   const auto failure = failure_of(calls, milliseconds(400));
 
   EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
-  EXPECT_NE(std::string(failure.what()).find("did not answer within"), std::string::npos)
+  EXPECT_NE(std::string(failure.what()).find("did not reply within"), std::string::npos)
       << failure.what();
 }
 

@@ -201,7 +201,7 @@ TEST_F(RedisConnection, ends_at_its_moment_when_the_server_is_silent) {
 
   const auto took = Clock::now() - began;
   EXPECT_EQ(failed.kind(), Failure::Kind::unreachable);
-  EXPECT_EQ(failed.what(), shown(server) + " did not answer within 300ms");
+  EXPECT_EQ(failed.what(), shown(server) + " did not reply within 300ms");
   EXPECT_GE(took, milliseconds(300));
   EXPECT_LT(took, milliseconds(400));
 }

@@ -320,7 +320,7 @@ knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
   run timeout 20 dlock run --ttl 1s --store-timeout 200ms job -- echo started
   redis_goes_on
 
-  assert_refused 69 'did not answer within'
+  assert_refused 69 'did not reply within'
   EVENTUALLY_MS=5000 eventually dlock run job -- true
 }
 
@@ -410,11 +410,11 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
 }
 
 @test "dlock gives up on a server that never says anything" {
-  assert_all_give_up_on silence 'did not answer within'
+  assert_all_give_up_on silence 'did not reply within'
 }
 
 @test "dlock gives up on a server that drips a byte in 300 milliseconds" {
-  assert_all_give_up_on drip 'did not answer within'
+  assert_all_give_up_on drip 'did not reply within'
 }
 
 @test "dlock gives up on a server that closes every connection" {
@@ -423,23 +423,23 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
 
 @test "dlock gives up on a server that answers in HTTP" {
   assert_all_give_up_on 'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n' \
-    'not the Redis protocol'
+    'does not speak the Redis protocol'
 }
 
 @test "dlock gives up on a server that announces a list of four thousand million elements" {
-  assert_all_give_up_on '*4294967295\r\n' 'not the Redis protocol'
+  assert_all_give_up_on '*4294967295\r\n' 'does not speak the Redis protocol'
 }
 
 @test "dlock gives up on a server that announces a list of more elements than there are numbers" {
-  assert_all_give_up_on '*99999999999999999999\r\n' 'not the Redis protocol'
+  assert_all_give_up_on '*99999999999999999999\r\n' 'does not speak the Redis protocol'
 }
 
 @test "dlock gives up on a server that announces a text of eight exabytes" {
-  assert_all_give_up_on '$9223372036854775807\r\n' 'not the Redis protocol'
+  assert_all_give_up_on '$9223372036854775807\r\n' 'does not speak the Redis protocol'
 }
 
 @test "dlock gives up on a server that answers with lists in lists without an end" {
-  assert_all_give_up_on '{*1\r\n}x1000000' 'not the Redis protocol'
+  assert_all_give_up_on '{*1\r\n}x1000000' 'does not speak the Redis protocol'
 }
 
 @test "dlock gives up on a server that says an error of twelve megabytes, with escapes in it" {
@@ -451,7 +451,7 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
 }
 
 @test "dlock gives up on a server that stops in the middle of a reply" {
-  assert_all_give_up_on '*3\r\n$7\r\ngran' 'did not answer within'
+  assert_all_give_up_on '*3\r\n$7\r\ngran' 'did not reply within'
 }
 
 @test "dlock gives up on a server that answers with what was not asked for" {

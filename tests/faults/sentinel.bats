@@ -208,7 +208,7 @@ is_listening_there() { member "$(primary_by 4)" CLIENT LIST | grep -q 'cmd=blpop
   freeze 1 2 3
   dlock run -w 60s "${lease[@]}" --replicas all -v job -- touch "$ran" 2> "$said" 3>&- &
   waiter=$!
-  eventually grep -q 'did not answer' "$said"
+  eventually grep -q 'did not reply' "$said"
   go_on 1
   eventually has_been_given_back
 
@@ -405,7 +405,7 @@ is_longer_than_before() {
   assert_equal "$status $output" '0 ran'
 }
 
-@test "servers that want a password, or a right, say so" {
+@test "servers that require a password or a permission say so" {
   for i in 1 2 3; do member "$i" CONFIG SET masterauth secret; done
   for i in 1 2 3; do member "$i" CONFIG SET requirepass secret; done
   run dlock run job -- touch "$ran"

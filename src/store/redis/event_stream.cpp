@@ -6,6 +6,7 @@
 #include "store/redis/error_reply.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
+#include "util/text.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -52,7 +53,8 @@ asio::awaitable<void> EventStream::begin(Wakeup& wakeup) {
   for (std::size_t i = 0; i < channels; ++i) {
     const auto reply = co_await connection_.receive(until, wakeup);
     if (!reply) {
-      throw Failure(Failure::Kind::unreachable, server_ + " did not reply in time");
+      throw Failure(Failure::Kind::unreachable,
+                    server_ + " did not reply within " + for_people(budget_));
     }
     if (reply->is_error()) throw failure_from(*reply, server_);
   }
