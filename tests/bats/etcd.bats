@@ -276,6 +276,16 @@ is_watched() {
   assert_equal "$(keys dlock/.runs/job/now/)" ''
 }
 
+@test "a member that does not reply costs a waiter one store timeout, not two" {
+  freeze_etcd 1
+  begin=$(now_ms)
+
+  run dlock run --wait 100ms --store-timeout 2s job -- true
+
+  assert_status 69
+  assert_between $(($(now_ms) - begin)) 2000 3500
+}
+
 @test "a run that is turned away leaves neither a key nor a lease behind" {
   hold job
   run dlock run job -- true  # which sets up the lease of what is kept of runs

@@ -56,7 +56,7 @@ assert_nobody_meets_another() {  # <harm>
     "$1" || { echo "not whole again after: $harm" >&2; return 1; }
     harms=$((harms + 1))
     before=$(granted)
-    EVENTUALLY_MS=60000 eventually has_gone_well
+    EVENTUALLY_MS=$((60000 + between_harms * 100)) eventually has_gone_well
   done
   : > "$yard/stop"
   wait "${contenders[@]}"

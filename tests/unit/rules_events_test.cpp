@@ -133,11 +133,11 @@ TEST_F(Events, who_has_broken_a_lease_is_told_also_if_that_is_gone) {
     const auto fence = state.holders[0].fence;
     rules::break_leases(state, {fence}, taker, now, lives, then);
 
-    const auto events = events_between(before, state, {"dlock", "job"},
-                                       {std::nullopt, std::nullopt, {fence}, taker}, now);
+    const auto found = events_between(before, state, {"dlock", "job"},
+                                      {std::nullopt, std::nullopt, {fence}, taker}, now);
 
-    ASSERT_EQ(events.size(), 1u);
-    EXPECT_EQ(events[0].taken_by, (Taker{"1000", "web2", false}));
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].taken_by, (Taker{"1000", "web2", false}));
   }
 }
 
