@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Locks by hand and registers of fences on a Redis server, as a user with the least rights.
+# Locks by hand and registers of fences on a Redis server, as a user with the least permissions.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # for_a_process, hold and queue set what is used
 

@@ -21,7 +21,7 @@ teardown() {
   run dlock doctor
 
   assert_status 0
-  for check in reachable version leader login members quota alarms rights leases failover round-trip; do
+  for check in reachable version leader login members quota alarms permissions leases failover round-trip; do
     assert_found ok "$check" ''
   done
   assert_found ok reachable '3 of 3'
@@ -146,7 +146,7 @@ fill_database() {
   assert_found error login 'login refused' 'set a user'
 }
 
-@test "a user without the rights to the namespace is told which to grant" {
+@test "a user without the permissions to the namespace is told which to grant" {
   use_etcd_store
   etcdctl user add root:secret > /dev/null
   etcdctl user grant-role root root > /dev/null
@@ -156,5 +156,5 @@ fill_database() {
   DLOCK_USER=jobs DLOCK_PASSWORD=word run dlock doctor
 
   assert_status 2
-  assert_found error rights 'permission denied' 'etcdctl role grant-permission ROLE readwrite --prefix=true dlock/'
+  assert_found error permissions 'permission denied' 'etcdctl role grant-permission ROLE readwrite --prefix=true dlock/'
 }

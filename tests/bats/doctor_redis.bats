@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # dlock doctor and servers: one test for each state that is bad for locks.
-# shellcheck disable=SC2034,SC2154  # for and from the helpers: second_pid; least_rights, redis_...
+# shellcheck disable=SC2034,SC2154  # for and from the helpers: second_pid; least_permissions, redis_...
 
 setup() {
   load support
@@ -36,20 +36,20 @@ as_admin() {
 
   assert_between $(($(now_ms) - begin)) 0 999
   assert_status 0
-  for check in reachable login version role cluster rights persistence eviction replicas clock \
+  for check in reachable login version role cluster permissions persistence eviction replicas clock \
     round-trip; do
     assert_found ok "$check" ''
   done
   assert_equal "${lines[-1]}" "no problems found in $(dlock doctor --json | jq -r .store)"
 }
 
-@test "a user with no more rights than locks need is enough, and told what could not be checked" {
+@test "a user with no more permissions than locks need is enough, and told what could not be checked" {
   use_redis_store --appendonly yes
 
   run dlock doctor
 
   assert_status 0
-  assert_found ok rights 'user dlock has all permissions that locks need'
+  assert_found ok permissions 'user dlock has all permissions that locks need'
   assert_found ok version .
   assert_found ok role 'a primary'
   assert_found ok clock ''
@@ -106,7 +106,7 @@ as_admin() {
 
   assert_status 2
   assert_between $(($(now_ms) - begin)) 300 2000
-  assert_found error reachable 'did not answer within 300ms'
+  assert_found error reachable 'did not reply within 300ms'
 }
 
 @test "a server that stops answering half way is an error" {
@@ -116,7 +116,7 @@ as_admin() {
   run timeout 20 dlock doctor --store-timeout 300ms
 
   assert_status 2
-  assert_found error reachable 'did not answer within 300ms' 'the server replied at first'
+  assert_found error reachable 'did not reply within 300ms' 'the server replied at first'
 }
 
 @test "a wrong password is an error" {
@@ -153,30 +153,30 @@ as_admin() {
 
 @test "commands that the user may not call are named, each of those that locks need" {
   use_redis_store --appendonly yes
-  local rights right
-  mapfile -t rights < <(grep -o '+[^ ]*' <<< "$least_rights" | grep -vxE '.(p?subscribe|publish|ping)')
-  ((${#rights[@]} > 20))
-  for right in "${rights[@]}"; do
-    redis ACL SETUSER dlock "-${right#+}"
+  local permissions permission
+  mapfile -t permissions < <(grep -o '+[^ ]*' <<< "$least_permissions" | grep -vxE '.(p?subscribe|publish|ping)')
+  ((${#permissions[@]} > 20))
+  for permission in "${permissions[@]}"; do
+    redis ACL SETUSER dlock "-${permission#+}"
 
     run dlock doctor
 
     assert_status 2
-    assert_found error rights "user dlock may not call ${right#+}" "ACL SETUSER dlock $right"
-    redis ACL SETUSER dlock "$right"
+    assert_found error permissions "user dlock may not call ${permission#+}" "ACL SETUSER dlock $permission"
+    redis ACL SETUSER dlock "$permission"
   done
 }
 
 @test "commands and channels that only watch needs are a warning" {
   use_redis_store --appendonly yes
-  for right in publish subscribe psubscribe ping; do
-    redis ACL SETUSER dlock "-$right"
+  for permission in publish subscribe psubscribe ping; do
+    redis ACL SETUSER dlock "-$permission"
 
     run dlock doctor
 
     assert_status 1
-    assert_found warning watch "may not call $right, or" "ACL SETUSER dlock +$right &dlock:*"
-    redis ACL SETUSER dlock "+$right"
+    assert_found warning watch "may not call $permission, or" "ACL SETUSER dlock +$permission &dlock:*"
+    redis ACL SETUSER dlock "+$permission"
   done
   redis ACL SETUSER dlock resetchannels '&others:*'
 
@@ -193,7 +193,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 2
-  assert_found error rights 'may not call blpop, zadd, lpush' 'ACL SETUSER dlock +blpop +zadd +lpush'
+  assert_found error permissions 'may not call blpop, zadd, lpush' 'ACL SETUSER dlock +blpop +zadd +lpush'
 }
 
 @test "keys that the user may not use are named" {
@@ -203,7 +203,7 @@ as_admin() {
   run dlock doctor
 
   assert_status 2
-  assert_found error rights 'may not access all keys dlock:*' 'ACL SETUSER dlock ~dlock:*'
+  assert_found error permissions 'may not access all keys dlock:*' 'ACL SETUSER dlock ~dlock:*'
   refute_output_contains 'may not call'
 }
 
@@ -213,17 +213,17 @@ as_admin() {
   run dlock doctor --namespace shop
 
   assert_status 2
-  assert_found error rights 'may not access all keys shop:*'
+  assert_found error permissions 'may not access all keys shop:*'
 }
 
 @test "a user who may only read the keys is told so" {
   use_redis_store --appendonly yes
-  redis ACL SETUSER dlock resetkeys '%R~dlock:*' || skip 'this server knows no such rights'
+  redis ACL SETUSER dlock resetkeys '%R~dlock:*' || skip 'this server knows no such permissions'
 
   run dlock doctor
 
   assert_status 2
-  assert_found error rights 'may not access all keys dlock:*'
+  assert_found error permissions 'may not access all keys dlock:*'
 }
 
 @test "a server that keeps nothing is a warning" {

@@ -44,7 +44,7 @@ use_store_with_client_certificates() {
   use_tls_store server
 }
 
-# Users `root`, and `jobs` with a password and the right to the locks of one namespace.
+# Users `root`, and `jobs` with a password and permission for the locks of one namespace.
 enable_login() {
   etcdctl user add root:secret > /dev/null
   etcdctl user grant-role root root > /dev/null
@@ -143,7 +143,7 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
 
 # --- Login ---
 
-@test "a user with the right to the namespace holds locks there, and nowhere else" {
+@test "a user with permission for the namespace holds locks there, and nowhere else" {
   use_etcd_store
   enable_login
   export DLOCK_USER=jobs DLOCK_PASSWORD=word

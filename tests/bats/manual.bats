@@ -223,21 +223,21 @@ wait w D'
     "$(jq . "$BATS_TEST_TMPDIR/report" | keys)"
 }
 
-@test "the manual has the rights that a user of a server needs, and no others" {
-  local least_rights
+@test "the manual has the permissions that a user of a server needs, and no others" {
+  local least_permissions
   load ../faults/redis
-  rights() { grep -o '[+~][^ ]*' | sort; }
+  permissions() { grep -o '[+~][^ ]*' | sort; }
 
-  assert_equal "$(sed -n '/^ACL SETUSER/,/^\.Ed/p' "$DLOCK_SOURCE/man/dlock.1" | rights)" \
-    "$(rights <<< "$least_rights")"
+  assert_equal "$(sed -n '/^ACL SETUSER/,/^\.Ed/p' "$DLOCK_SOURCE/man/dlock.1" | permissions)" \
+    "$(permissions <<< "$least_permissions")"
 }
 
-@test "doctor asks for the rights that the manual has" {
-  rights() { grep -o '+[^ ]*' | sort; }
+@test "doctor asks for the permissions that the manual has" {
+  permissions() { grep -o '+[^ ]*' | sort; }
 
   assert_equal "$(table src/store/redis/permissions.hpp needed_permissions |
     grep -oE '\{"[a-z|]+"' | sed -E 's/\{"(.*)"/+\1/' | sort)" \
-    "$(sed -n '/^ACL SETUSER/,/^\.Ed/p' "$DLOCK_SOURCE/man/dlock.1" | rights)"
+    "$(sed -n '/^ACL SETUSER/,/^\.Ed/p' "$DLOCK_SOURCE/man/dlock.1" | permissions)"
 }
 
 @test "the manual has the keys of runs.jsonl, and no others" {

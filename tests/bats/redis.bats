@@ -639,14 +639,14 @@ anybody_may_do_everything() { redis ACL SETUSER default on nopass '~*' '&*' +@al
 # Asserts that the server was told nothing, logins apart, since start_monitor.
 assert_told_nothing() { assert_equal "$(told)" ''; }
 
-@test "the manual names the rights that these tests run with" {
+@test "the manual names the permissions that these tests run with" {
   run sed -n '/^ACL SETUSER/,/^\.Ed/p' "$DLOCK_SOURCE/man/dlock.1"
 
   words=$(sed -n '/^\./!p' <<< "$output" | tr -s ' \n' ' ')
-  assert_equal "${words#*PASSWORD }" "$(tr -s ' ' <<< "$least_rights") "
+  assert_equal "${words#*PASSWORD }" "$(tr -s ' ' <<< "$least_permissions") "
 }
 
-@test "dlock needs no more rights than these" {
+@test "dlock needs no more permissions than these" {
   hold job
   queue job -- true
   let_go
@@ -783,7 +783,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_refused 77 script
 }
 
-@test "a user who has no right to the keys is refused" {
+@test "a user without permission for the keys is refused" {
   redis ACL SETUSER dlock resetkeys '~others:*'
 
   run dlock run -w 30s job -- echo started

@@ -1,11 +1,11 @@
-# Helpers for the tests of users who lack rights on a Redis server. They go with support.bash
+# Helpers for the tests of users who lack permissions on a Redis server. They go with support.bash
 # and redis.bash.
 # shellcheck disable=SC2154  # redis.bash sets what is used here
 
 # The commands that dlock has to be allowed, but for those that only the wait and the watch
 # are made of.
-rights() {
-  grep -o '+[a-z|]*' <<< "$least_rights" | grep -v 'client\|subscribe\|publish\|ping\|select' | tr -d +
+permissions() {
+  grep -o '+[a-z|]*' <<< "$least_permissions" | grep -v 'client\|subscribe\|publish\|ping\|select' | tr -d +
 }
 
 # Prints the keys that would be there for ever. What a register has admitted is to be.
@@ -19,9 +19,9 @@ lasting_keys() {
     return lasting" 0
 }
 
-# Calls a verb as a user without this right, and one of locks also as one who besides cannot
+# Calls a verb as a user without this permission, and one of locks also as one who besides cannot
 # give back what was granted.
-call_without() {  # <right> <verb> <argument>...
+call_without() {  # <permission> <verb> <argument>...
   "$prepare"
   call_as "-$1" +ping "${@:2}"
   [[ $2 == @(run|acquire|break) ]] || return 0
@@ -29,7 +29,7 @@ call_without() {  # <right> <verb> <argument>...
   call_as "-$1" -del "${@:2}"
 }
 
-call_as() {  # <right> <right> <verb> <argument>...
+call_as() {  # <permission> <permission> <verb> <argument>...
   local status=0
   redis ACL SETUSER dlock "$1" "$2" > /dev/null
   timeout 20 dlock "${@:3}" > "$BATS_TEST_TMPDIR/said" 2>&1 < /dev/null || status=$?
@@ -41,7 +41,7 @@ call_as() {  # <right> <right> <verb> <argument>...
 }
 
 # Calls all that changes something, each on a server as it then is.
-call_all_without() {  # <right> <function that prepares the server>
+call_all_without() {  # <permission> <function that prepares the server>
   local mode token prepare=$2
   for mode in '' --shared '--slots 2' '--dedupe 1s' '--min-hold 100ms' '--wait 100ms'; do
     # shellcheck disable=SC2086

@@ -6,16 +6,16 @@
 redis_program=${DLOCK_TEST_SERVER:-redis-server}
 
 # All that dlock needs to be allowed; the manual has the same.
-least_rights='resetkeys resetchannels -@all ~dlock:* &dlock:* +client|setname
+least_permissions='resetkeys resetchannels -@all ~dlock:* &dlock:* +client|setname
   +publish +subscribe +psubscribe +ping
   +evalsha +eval +blpop +scan +select +time +exists +get +set +del +pttl +pexpire
   +getrange +setrange
   +hget +hset +hdel +hgetall +hmget +lindex +lpush +lrem +ltrim +rpush
   +zadd +zcard +zrange +zrank +zrem +zremrangebyscore +zscore'
-least_rights=${least_rights//$'\n'/}
+least_permissions=${least_permissions//$'\n'/}
 
-# Before 6.2 there were no rights on channels.
-known_rights() {  # <rights>
+# Before 6.2 there were no permissions on channels.
+known_permissions() {  # <permissions>
   local version
   version=$("$redis_program" --version | grep -o 'v=[0-9]*\.[0-9]*')
   case $version in
@@ -30,8 +30,8 @@ known_rights() {  # <rights>
 redis_password='only (us) %$'
 
 # For `setup`, in the place of use_private_store: starts a server, and makes it the store.
-# dlock is a user with the least rights. The default user, as whom clients go on after a
-# refused login, is shut out; it keeps its rights because servers load their data as it.
+# dlock is a user with the least permissions. The default user, as whom clients go on after a
+# refused login, is shut out; it keeps its permissions because servers load their data as it.
 use_redis_store() {  # [<option of the server>...]
   use_private_store || return
   redis_root=$BATS_TEST_TMPDIR/redis
@@ -41,9 +41,9 @@ use_redis_store() {  # [<option of the server>...]
 unixsocket $redis_socket
 dir $redis_root
 save ""
-$(known_rights 'user default off nopass allkeys allchannels allcommands')
-$(known_rights 'user admin on nopass allkeys allchannels allcommands')
-user dlock on #$(printf %s "$redis_password" | sha256sum | cut -d ' ' -f 1) $(known_rights "$least_rights")
+$(known_permissions 'user default off nopass allkeys allchannels allcommands')
+$(known_permissions 'user admin on nopass allkeys allchannels allcommands')
+user dlock on #$(printf %s "$redis_password" | sha256sum | cut -d ' ' -f 1) $(known_permissions "$least_permissions")
 END
   (umask 077 && echo "$redis_password" > "$redis_root/password")
   start_redis "$@" || return

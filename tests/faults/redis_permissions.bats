@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# A user who lacks one of the rights that dlock needs is refused (77), and what a script had
+# A user who lacks one of the permissions that dlock needs is refused (77), and what a script had
 # done before it was refused goes away by itself.
 
 setup() {
   load ../bats/support
   load locks
   load redis
-  load rights
+  load permissions
   use_redis_store
 }
 
@@ -18,5 +18,5 @@ teardown() {
 empty_server() { redis FLUSHALL > /dev/null; }
 
 @test "with a missing permission on an empty server, no key stays there forever" {
-  for right in $(rights); do call_all_without "$right" empty_server; done
+  for permission in $(permissions); do call_all_without "$permission" empty_server; done
 }

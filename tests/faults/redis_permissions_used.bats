@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# The same as redis_rights.bats on a server that has been used, for a night.
+# The same as redis_permissions.bats on a server that has been used, for a night.
 # shellcheck disable=SC2154  # the helpers set what is used here
 
 setup() {
   load ../bats/support
   load locks
   load redis
-  load rights
+  load permissions
   use_redis_store
 }
 
@@ -34,5 +34,5 @@ used_server() { redis FLUSHALL > /dev/null; redis EVAL "$restore" 0 > /dev/null;
     end
     return table.concat(script, ' ')" 0)
 
-  for right in $(rights); do call_all_without "$right" used_server; done
+  for permission in $(permissions); do call_all_without "$permission" used_server; done
 }

@@ -19,7 +19,7 @@ Examination examination_with(std::vector<Finding> findings) {
 const Finding good{"role", Level::ok, "a primary", ""};
 const Finding told{"clock", Level::info, "2h0m ahead", "harmless"};
 const Finding risky{"persistence", Level::warning, "none", "appendonly yes"};
-const Finding bad{"rights", Level::error, "the user jobs may not call get",
+const Finding bad{"permissions", Level::error, "the user jobs may not call get",
                   "ACL SETUSER"};
 
 const DoctorFormat pipe{};
@@ -29,7 +29,7 @@ TEST(DoctorText, a_line_for_each_finding_what_to_do_below_it_and_the_sum) {
             "ok       role         a primary\n"
             "warning  persistence  none\n"
             "                      -> appendonly yes\n"
-            "error    rights       the user jobs may not call get\n"
+            "error    permissions  the user jobs may not call get\n"
             "                      -> ACL SETUSER\n"
             "1 error, 1 warning in redis://db\n");
 }
@@ -73,12 +73,12 @@ TEST(DoctorText, quietly_only_trouble_is_told_and_nothing_where_there_is_none) {
 
 TEST(DoctorText, lines_are_broken_between_words_where_the_terminal_ends) {
   auto narrow = pipe;
-  narrow.columns = 41;
+  narrow.columns = 46;
 
   EXPECT_EQ(examination_text(examination_with({bad}), "s", narrow),
-            "error    rights  the user jobs may not\n"
-            "                 call get\n"
-            "                 -> ACL SETUSER\n"
+            "error    permissions  the user jobs may not\n"
+            "                      call get\n"
+            "                      -> ACL SETUSER\n"
             "1 error in s\n");
 }
 
@@ -98,7 +98,7 @@ TEST(DoctorText, color_tells_the_levels_apart) {
 
   EXPECT_NE(text.find("\x1b[32mok\x1b[0m       role"), std::string::npos) << text;
   EXPECT_NE(text.find("\x1b[33mwarning\x1b[0m  per"), std::string::npos) << text;
-  EXPECT_NE(text.find("\x1b[31merror\x1b[0m    rights"), std::string::npos) << text;
+  EXPECT_NE(text.find("\x1b[31merror\x1b[0m    permissions"), std::string::npos) << text;
 }
 
 TEST(DoctorJson, findings_the_gravest_level_and_the_round_trip) {

@@ -53,11 +53,11 @@ TEST(EtcdVerdict, a_token_that_has_lapsed_is_cured_by_a_login) {
   }
 }
 
-TEST(EtcdVerdict, a_lack_of_rights_or_of_room_is_the_same_everywhere) {
-  const auto rights =
+TEST(EtcdVerdict, a_lack_of_permissions_or_of_room_is_the_same_everywhere) {
+  const auto permissions =
       failed_call(Code::permission_denied, "etcdserver: permission denied");
-  EXPECT_EQ(rights.remedy, Remedy::none);
-  EXPECT_EQ(rights.failure.kind(), Kind::rejected);
+  EXPECT_EQ(permissions.remedy, Remedy::none);
+  EXPECT_EQ(permissions.failure.kind(), Kind::rejected);
 
   const auto room =
       failed_call(Code::resource_exhausted, "etcdserver: mvcc: database space exceeded");

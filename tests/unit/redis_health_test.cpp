@@ -61,7 +61,7 @@ TEST(RedisHealth, a_good_server_has_a_line_for_each_check) {
     EXPECT_EQ(finding.advice, "") << finding.check;
   }
   EXPECT_EQ(checks, (std::vector<std::string>{
-                        "reachable", "login", "version", "role", "cluster", "rights",
+                        "reachable", "login", "version", "role", "cluster", "permissions",
                         "persistence", "eviction", "replicas", "clock", "round-trip"}));
 }
 
@@ -167,7 +167,7 @@ TEST(RedisHealth, what_is_missing_is_named_and_granted_by_the_advice) {
   facts.missing_commands = {"get", "client|setname"};
   facts.keys_are_missing = true;
 
-  const auto finding = found(facts, "rights");
+  const auto finding = found(facts, "permissions");
 
   EXPECT_EQ(finding.level, Level::error);
   EXPECT_EQ(
@@ -184,7 +184,7 @@ TEST(RedisHealth, what_only_watch_lacks_is_a_warning) {
 
   EXPECT_EQ(finding.level, Level::warning);
   EXPECT_EQ(finding.advice, "ACL SETUSER jobs +publish +ping &dlock:*");
-  EXPECT_EQ(level(facts, "rights"), Level::ok);
+  EXPECT_EQ(level(facts, "permissions"), Level::ok);
 }
 
 TEST(RedisHealth, a_server_that_takes_no_work_now_is_an_error_with_its_own_advice) {

@@ -179,17 +179,17 @@ Finding alarms(const Facts& facts) {
 
 Finding work(const Facts& facts) {
   if (!facts.refuses_work) {
-    return {"rights", Level::ok,
+    return {"permissions", Level::ok,
             "keys that begin with " + printable(facts.prefix, 200) +
                 " can be read and written",
             ""};
   }
   const bool lacks_permission = facts.refuses_work->kind() == Failure::Kind::rejected;
-  return {lacks_permission ? "rights" : "work", Level::error, facts.refuses_work->what(),
-          lacks_permission
-              ? "etcdctl role grant-permission ROLE readwrite --prefix=true " +
-                    printable(facts.prefix, 200)
-              : "check the etcd log"};
+  return {
+      lacks_permission ? "permissions" : "work", Level::error, facts.refuses_work->what(),
+      lacks_permission ? "etcdctl role grant-permission ROLE readwrite --prefix=true " +
+                             printable(facts.prefix, 200)
+                       : "check the etcd log"};
 }
 
 std::optional<milliseconds> least_ttl_of(const Facts& facts) {

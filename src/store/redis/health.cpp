@@ -130,10 +130,10 @@ Finding cluster(const Facts& facts) {
           "use a redis+cluster:// store URL"};
 }
 
-Finding rights(const Facts& facts) {
+Finding permissions(const Facts& facts) {
   const auto user = "user " + facts.user;
   if (facts.missing_commands.empty() && !facts.keys_are_missing) {
-    return {"rights", Level::ok, user + " has all permissions that locks need", ""};
+    return {"permissions", Level::ok, user + " has all permissions that locks need", ""};
   }
   std::string message = user + " may not";
   std::string advice = "ACL SETUSER " + facts.user;
@@ -146,7 +146,7 @@ Finding rights(const Facts& facts) {
     message += " all keys " + facts.key_prefix + "*";
     advice += " ~" + facts.key_prefix + "*";
   }
-  return {"rights", Level::error, message, advice};
+  return {"permissions", Level::error, message, advice};
 }
 
 std::optional<Finding> watching(const Facts& facts) {
@@ -287,7 +287,7 @@ std::vector<Finding> findings_of(const Facts& facts) {
     return findings;
   }
   findings.push_back({"login", Level::ok, "user " + facts.user, ""});
-  for (const auto check : {version, role, cluster, rights})
+  for (const auto check : {version, role, cluster, permissions})
     findings.push_back(check(facts));
   if (auto found = watching(facts)) findings.push_back(std::move(*found));
   if (auto found = work(facts)) findings.push_back(std::move(*found));
