@@ -2,7 +2,8 @@
 # Runs the commands in docs/, with stubs in place of the programs that they call and with
 # servers of the test's own in place of the hosts. A block that cannot run here has
 # `<!-- not run: why -->` before it.
-# shellcheck disable=SC2154  # from the helpers: docs, here, stubs, calls, in_place_of, least_rights
+# shellcheck disable=SC2016  # backquotes of Markdown
+# shellcheck disable=SC2154  # from the helpers: docs, here, stubs, calls, in_place_of, least_permissions
 
 setup() {
   load support
@@ -46,8 +47,8 @@ assert_checks_are_described() {
 @test "the hooks in using.md run" {
   local line lines
   use_private_store
-  mkdir "$here/work"
-  stub "$stubs"/{mail,curl,logger} "$here/work/backup.sh"
+  mkdir "$here/place"
+  stub "$stubs"/{mail,curl,logger} "$here/place/backup.sh"
   mapfile -t lines < <(grep -E '^dlock run --on-(failure|success|busy) ' "$docs/using.md")
   assert_equal "${#lines[@]}" 3
 
@@ -96,10 +97,10 @@ assert_checks_are_described() {
   use_private_store
   start_server
 
-  run_section operating.md 'Check a store'
-  run_section operating.md 'Redis and Valkey'
-  run_section operating.md 'A directory that users share'
-  run_section operating.md 'Passwords and TLS'
+  run_page operating.md 'Check a store'
+  run_page operating.md 'Redis and Valkey'
+  run_page operating.md 'A directory that users share'
+  run_page operating.md 'Passwords and TLS'
 }
 
 @test "doctor finds nothing wrong with a server that has the settings in operating.md" {
@@ -134,7 +135,7 @@ assert_checks_are_described() {
 @test "the permissions in operating.md are the least that locks need" {
   assert_equal "$(blocks operating.md sh 'Redis and Valkey' | grep -A 6 'SETUSER jobs on' | cut -d ' ' -f 3- |
     sed '1s/.*PASSWORD.//' | grep -o "[-+~&][a-z@|:*-]*\|reset[a-z]*" | LC_ALL=C sort)" \
-    "$(tr -s ' ' '\n' <<< "$least_rights" | LC_ALL=C sort)"
+    "$(tr -s ' ' '\n' <<< "$least_permissions" | LC_ALL=C sort)"
 }
 
 @test "the commands in operating.md about Sentinel work, and its checks are described" {
@@ -143,7 +144,7 @@ assert_checks_are_described() {
   in_place_of[redis-cli -h r1.example.org]="redis-cli -p ${ports[1]}"
   in_place_of[redis-cli -h s1.example.org -p 26379]="redis-cli -p ${ports[4]}"
 
-  run_section operating.md Sentinel
+  run_page operating.md Sentinel
   assert_checks_are_described
 }
 
@@ -151,7 +152,7 @@ assert_checks_are_described() {
   use_cluster_store
   in_place_of[redis+cluster://c1.example.org,c2.example.org,c3.example.org]=$DLOCK_STORE
 
-  run_section operating.md Cluster
+  run_page operating.md Cluster
   assert_checks_are_described
 }
 
@@ -159,7 +160,7 @@ assert_checks_are_described() {
   use_quorum_store 3
   in_place_of[redis+quorum://q1.example.org,q2.example.org,q3.example.org]=$DLOCK_STORE
 
-  run_section operating.md 'A quorum'
+  run_page operating.md 'A quorum'
   assert_checks_are_described
 }
 
@@ -167,7 +168,7 @@ assert_checks_are_described() {
   use_etcd_store
   in_place_of[etcd://e1.example.org,e2.example.org,e3.example.org]=$DLOCK_STORE
 
-  run_section operating.md etcd
+  run_page operating.md etcd
   assert_checks_are_described
 }
 
@@ -202,7 +203,7 @@ assert_checks_are_described() {
     ! grep -q "^  run_page $page\$" "$BATS_TEST_FILENAME" || continue
     while IFS= read -r section; do
       [[ -z $(blocks "$page" 'sh|console|crontab|toml' "$section") ]] ||
-        grep -Eq "^  run_section $page '?$section'?\$" "$BATS_TEST_FILENAME" ||
+        grep -Eq "^  run_page $page '?$section'?\$" "$BATS_TEST_FILENAME" ||
         { echo "nothing runs what $page has below \"$section\"" >&2; return 1; }
     done < <(sed -n 's/^## //p' "$docs/$page")
   done
@@ -224,7 +225,7 @@ anchors() {  # <file>
       [[ -z $anchor ]] || anchors "${file:-$page}" | grep -qxF -- "$anchor" ||
         { echo "$page: $link has no such heading" >&2; return 1; }
       count=$((count + 1))
-    done < <(grep -o '](\([^)]*\))' "$page" | sed 's/^](//; s/)$//' | grep -v '^https\?:\|pictures/')
+    done < <(grep -o '](\([^)]*\))' "$page" | sed 's/^](//; s/)$//' | grep -v '^https\?:')
   done
   ((count > 20))
 }
@@ -237,6 +238,19 @@ anchors() {  # <file>
   done < <(grep -hoE '\b(tests|src|examples|completions|packaging)/[a-z_/-]+(\.[a-z]+)?' \
     "$DLOCK_SOURCE"/*.md "$docs"/*.md | sort -u)
   ((count > 5))
+}
+
+@test "the code that the pages for contributors name is in the source" {
+  local page name last count=0
+  for page in ARCHITECTURE.md CONTRIBUTING.md docs/internals.md docs/glossary.md; do
+    while IFS= read -r name; do
+      last=${name##*[/:]} last=${last%"()"}
+      grep -rqF -- "$last" "$DLOCK_SOURCE"/{src,tests,cmake,CMakePresets.json} || [[ -n $(find "$DLOCK_SOURCE"/{src,tests} -name "$last*") ]] ||
+        { echo "$page: $name is not there" >&2; return 1; }
+      count=$((count + 1))
+    done < <(grep -oE '`[A-Za-z_:/.]+(\(\))?`' "$DLOCK_SOURCE/$page" | tr -d '`' | grep -v VERB | sort -u)
+  done
+  ((count > 150))
 }
 
 @test "the newest release in the changelog is the version of the program" {

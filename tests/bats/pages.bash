@@ -71,9 +71,9 @@ start_server() {
 made_runnable() {  # <text>
   local text=$1 name
   for name in "${!in_place_of[@]}"; do text=${text//"$name"/"${in_place_of[$name]}"}; done
-  mkdir -p "$here/work"
+  mkdir -p "$here/place"
   while read -r name; do
-    [[ -e $here/work/$name ]] || stub "$here/work/$name"
+    [[ -e $here/place/$name ]] || stub "$here/place/$name"
   done < <(grep -o '\./[a-z-]*\(\.sh\)\?' <<< "$text" || true)
   while read -r name; do
     [[ -e $name ]] || stub "$name"
@@ -89,7 +89,7 @@ run_script() {  # <text> [<greatest status>]
   made_runnable "$1" > "$script"
   [[ $1 == '#!'* ]] || sed -i '1i #!/bin/bash\nset -eo pipefail' "$script"
   chmod +x "$script"
-  (cd "$here/work" && PATH=$stubs:$PATH timeout 20 "$script" > "$here/said" 2>&1 3>&-) || status=$?
+  (cd "$here/place" && PATH=$stubs:$PATH timeout 20 "$script" > "$here/said" 2>&1 3>&-) || status=$?
   ((status <= ${2:-0})) && return
   printf 'ended with %s:\n%s\nand said:\n%s\n' "$status" "$(< "$script")" "$(< "$here/said")" >&2
   return 1
@@ -124,11 +124,7 @@ run_page() {  # <page> [<section>]
   ((count > 0)) || { echo "nothing to run in $1 ${2:-}" >&2; return 1; }
 }
 
-# The same for the blocks below one heading.
-run_section() { run_page "$@"; }  # <page> <section>
-
 # Runs the commands in the tables below a heading. There have to be exactly so many.
-
 run_tables() {  # <page> <section> <number of commands>
   local command count=0
   while IFS= read -r command; do

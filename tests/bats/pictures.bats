@@ -93,7 +93,7 @@ description_of() { sed -n '/<desc/,/<\/desc>/p' "$1"; }
     description_of recorded/history.svg | grep -qE "^[0-9TZ:-]+ +$lock "
   done
   description_of recorded/history.svg | grep -q ' exit 3$'
-  description_of recorded/wait.svg | grep -q '^dlock: deploy: waiting: '
+  description_of recorded/wait.svg | grep -q '^dlock: deploy: held by .* position 2 of 2'
   assert_equal "$(ls recorded)" $'history.svg\nlive.svg\nwait.svg'
 }
 
