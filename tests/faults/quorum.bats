@@ -281,6 +281,22 @@ is_waited_for_on() { [[ $(member "$1" ZCARD 'dlock:{job}:q') == "$2" ]]; }  # <s
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
 
+@test "a run that finds at its end that it was lost does not deduplicate others" {
+  use_quorum_store 3
+  wipe=$(printf 'redis-cli -p %s FLUSHALL; ' "${ports[@]:1:2}")
+
+  run dlock run --report "$report" --dedupe 1h job -- sh -c "$wipe"
+
+  assert_status 76
+  assert_equal "$(of_report .reason)" gone
+  run dlock run --dedupe 1h job -- echo ran
+  assert_status 0
+  assert_equal "$output" ran
+  run dlock history job
+  assert_output_contains ' lost '
+  assert_equal "$(grep -c ' exit 0' <<< "$output")" 1
+}
+
 @test "of five servers two may forget the lock, and no third" {
   use_quorum_store 5
   hold job "${lease[@]}" --report "$report"

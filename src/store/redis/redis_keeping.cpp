@@ -104,8 +104,14 @@ asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end
 asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& end,
                                                   Wakeup& wakeup) {
   handed_over_.reset();
+  auto fence = grant_.fence;
   // Another client may have obtained the detached lease.
-  if (known_ == Known::nothing && claim().attached) co_return Release::not_ours;
+  if (known_ == Known::nothing && claim().attached) {
+    // Other servers of a quorum may report the loss of a run that is recorded here
+    // already.
+    if (!end || !end->lost || !recorded_) co_return Release::not_ours;
+    fence = *recorded_;
+  }
 
   // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
   // short time.
@@ -114,7 +120,7 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
       later(Clock::now(), wakeup.gives_up() ? std::min(route_.timeout(), last_patience)
                                             : route_.timeout());
   const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
-  auto args = release_arguments(claim(), end, waiter_id_, grant_.fence, may_come_late);
+  auto args = release_arguments(claim(), end, waiter_id_, fence, may_come_late);
   Response response;
   if (ballot_ && may_come_late) {
     response = co_await tell_all(args, until, own);
@@ -142,6 +148,7 @@ asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& e
   if (!released) throw response.failure();
   if (released == Release::broken) taken_by_ = taker_from(response.reply());
   if (loss_found_by(*released)) co_return *released;  // and to be released again
+  recorded_ = end ? std::optional(fence) : std::nullopt;
   grant_ = {};
   known_ = Known::nothing;
   may_come_late_ = false;

@@ -98,17 +98,19 @@ if own and not kept and (answer == 'released' or is_lost) then leaving = own end
 remove_expired()
 leaving = nil
 if lost_info and answer ~= 'released' then
-  -- The end of this run is known, though it may have been recorded as vanished; no claim is
-  -- deduplicated against it.
+  -- The end of this run is known, though it may have been recorded as vanished, or as ended well
+  -- before other servers of a quorum reported the loss; no claim is deduplicated against it.
   local since = is_lost and own.since or math.min(own_fence, now)
   for i = 0, RUNS - 1 do
     local run = redis.call('LINDEX', R, i)
     if not run then break end
-    local began = string.match(run, '^' .. int(own_fence) .. ' (%d+) 0 ')
+    local began = string.match(run, '^' .. int(own_fence) .. ' (%d+) ')
     if began then
       since = tonumber(began)
       redis.call('LREM', R, 1, run)
-      if redis.call('HGET', S, 'run') == run then redis.call('HDEL', S, 'run') end
+      for _, last in ipairs({ 'run', 'good' }) do
+        if redis.call('HGET', S, last) == run then redis.call('HDEL', S, last) end
+      end
       break
     end
   end
