@@ -302,6 +302,7 @@ TEST(QuorumTally, a_lock_is_released_where_most_have_answered_and_one_had_it) {
 
   EXPECT_EQ(release_of({released, not_ours, failed}), Release::released);
   EXPECT_EQ(release_of({not_ours, not_ours, unheard}), Release::not_ours);
+  EXPECT_EQ(release_of({released, not_ours, not_ours}), Release::not_ours);
   EXPECT_TRUE(std::holds_alternative<Failure>(
       tally(ReleaseReplies{released, failed, unheard}, false)));
 }

@@ -270,8 +270,11 @@ std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied)
     return too_few(answers - failures.size(), servers, failures);
   }
   if (count_of(returns, {Release::left}) > 0) return Release::left;
-  return count_of(returns, {Release::released}) > 0 ? Release::released
-                                                    : Release::not_ours;
+  const bool was_held =
+      count_of(returns, {Release::released}) > 0 &&
+      servers - losses - (relied ? 0 : count_of(returns, {Release::not_ours})) >=
+          needed(servers);
+  return was_held ? Release::released : Release::not_ours;
 }
 
 }  // namespace dlock::redis_quorum

@@ -57,9 +57,10 @@ bool is_missing(const MaybeReply<Renewal>& said);
 
 // The result of a release: broken if one server says so, as a break may not reach all of
 // them; lost if the servers that still had the lease were not a majority; otherwise
-// released if any server has released it, and not ours if none has. Unreachable if too
-// few have replied. `relied`: a run has relied on the lease, so a server that does not
-// know it counts as having lost it.
+// released if any server has released it and a majority may have had it, else not ours
+// (as when a lease has expired on all servers but one). Unreachable if too few have
+// replied. `relied`: a run has relied on the lease, so a server that does not know it
+// counts as having lost it.
 std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied);
 
 // "1 of 3 servers reply, 2 required: ", followed by the first failure. Exhausted if any
