@@ -17,7 +17,23 @@ bench_quorum() {
     "$dlock" run --store "$one" x -- /bin/true > "$work/samples"
   add_ratio 'run with a quorum of 3; on one server' ' ms' 1000 < <(columns 1 7)
   add_ratio 'run with a quorum of 5; on one server' ' ms' 1000 < <(columns 4 7)
+  compare_far_away "${ports[@]:0:3}" "${ports[5]}"
   stop_fleet
+}
+
+# The same for servers that are 20 ms away, there and back.
+compare_far_away() {  # <port of a member>... <port of the one server>
+  local port relay relayed list=''
+  coproc { exec "$here/relay" 20 "$@"; }
+  relay=$COPROC_PID
+  read -ra relayed <&"${COPROC[0]}"
+  for port in "${relayed[@]:0:$# - 1}"; do list+=${list:+,}127.0.0.1:$port; done
+  "$work/measure" time "$runs" \
+    "$dlock" run --store "redis+quorum://$list" --max-ttl 0 x -- /bin/true ::: \
+    "$dlock" run --store "redis://127.0.0.1:${relayed[-1]}" x -- /bin/true > "$work/samples"
+  add_ratio 'run with a quorum of 3, 20 ms away; on one server' ' ms' 1000 < <(columns 1 4)
+  kill "$relay"
+  wait "$relay" || true
 }
 
 # Compares runs on a cluster, each of which leaves a hint for the next, with runs on one server.
