@@ -1,4 +1,4 @@
-// Redis URLs: what they mean, which are refused, and that writing one loses only secrets.
+// Redis URLs: how they are parsed, which are refused, and how they are written.
 
 #include "store/redis/address.hpp"
 
@@ -29,7 +29,7 @@ std::string refusal_of(const std::string& url) {
 
 std::string rewritten(const std::string& url) { return url_of(target_of(url)); }
 
-TEST(Address, of_a_host_alone_has_defaults_for_the_rest) {
+TEST(Address, a_host_alone_gets_the_defaults) {
   const auto target = target_of("redis://host");
 
   EXPECT_EQ(target.host, "host");
@@ -41,7 +41,7 @@ TEST(Address, of_a_host_alone_has_defaults_for_the_rest) {
   EXPECT_EQ(target.database, 0u);
 }
 
-TEST(Address, has_all_that_a_url_says) {
+TEST(Address, a_full_url_sets_every_field) {
   const auto target = target_of("redis://alice:secret@db.example.org:7000/15");
 
   EXPECT_EQ(target.host, "db.example.org");
@@ -51,7 +51,7 @@ TEST(Address, has_all_that_a_url_says) {
   EXPECT_EQ(target.database, 15u);
 }
 
-TEST(Address, over_tls_is_the_same_with_verification) {
+TEST(Address, a_rediss_url_uses_tls_with_verification) {
   const auto target = target_of("rediss://host");
 
   EXPECT_EQ(target.port, 6379);
@@ -59,7 +59,7 @@ TEST(Address, over_tls_is_the_same_with_verification) {
   EXPECT_FALSE(target.tls->insecure);
 }
 
-TEST(Address, may_have_a_password_without_a_user_or_a_user_without_a_password) {
+TEST(Address, user_and_password_are_each_optional) {
   EXPECT_EQ(target_of("redis://:secret@host").user, "");
   EXPECT_EQ(target_of("redis://:secret@host").password, "secret");
   EXPECT_EQ(target_of("redis://alice@host").user, "alice");
@@ -73,7 +73,7 @@ TEST(Address, a_login_is_percent_decoded) {
   EXPECT_EQ(target.password, "p:w/%?# \xC3\xA9");
 }
 
-TEST(Address, a_password_may_have_colons_and_other_harmless_characters_as_they_are) {
+TEST(Address, a_password_may_contain_unencoded_punctuation) {
   EXPECT_EQ(target_of("redis://u:a:b!$&'()*+,;=[]~ @host").password,
             "a:b!$&'()*+,;=[]~ ");
 }
@@ -87,13 +87,13 @@ TEST(Address, a_host_may_be_an_ip_address) {
   EXPECT_EQ(target_of("redis://[fe80::1%eth0]").host, "fe80::1%eth0");
 }
 
-TEST(Address, a_slash_without_a_database_is_the_first_one) {
+TEST(Address, a_slash_without_a_number_selects_database_0) {
   EXPECT_EQ(target_of("redis://host/").database, 0u);
   EXPECT_EQ(target_of("redis://host/0").database, 0u);
   EXPECT_EQ(target_of("redis://host/2147483647").database, 2147483647u);
 }
 
-TEST(Address, of_a_socket_is_its_path) {
+TEST(Address, a_socket_url_names_a_path) {
   const auto target = target_of("redis+unix:/run/redis/redis.sock");
 
   EXPECT_EQ(target.path, "/run/redis/redis.sock");
@@ -101,22 +101,22 @@ TEST(Address, of_a_socket_is_its_path) {
   EXPECT_EQ(target.database, 0u);
 }
 
-TEST(Address, of_a_socket_may_have_a_database) {
+TEST(Address, a_socket_url_may_name_a_database) {
   EXPECT_EQ(target_of("redis+unix:/run/redis.sock?db=3").path, "/run/redis.sock");
   EXPECT_EQ(target_of("redis+unix:/run/redis.sock?db=3").database, 3u);
 }
 
-TEST(Address, of_a_socket_may_leave_an_empty_host_out_or_not) {
+TEST(Address, a_socket_url_may_have_an_empty_host) {
   EXPECT_EQ(target_of("redis+unix:///run/redis.sock").path, "/run/redis.sock");
 }
 
-TEST(Address, of_a_socket_is_percent_decoded) {
+TEST(Address, a_socket_path_is_percent_decoded) {
   EXPECT_EQ(target_of("redis+unix:/a%3Fb%23c%25 d@e:f").path, "/a?b#c% d@e:f");
 }
 
 class BadAddress : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(BadAddress, is_refused_in_one_line) {
+TEST_P(BadAddress, is_refused_with_a_one_line_message) {
   const auto message = refusal_of(GetParam());
 
   EXPECT_NE(message, "") << GetParam();
@@ -124,35 +124,35 @@ TEST_P(BadAddress, is_refused_in_one_line) {
 }
 
 constexpr const char* bad_addresses[] = {
-    // No host
+    // Missing host
     "redis:", "redis:host", "redis:/host", "redis://", "redis:///0", "redis://:6379",
     "redis://user@", "redis://user:password@", "redis://user:password@:6379",
     "redis://user:password@/0",
-    // No port
+    // Invalid port
     "redis://host:", "redis://host:0", "redis://host:65536", "redis://host:-1",
     "redis://host:+1", "redis://host: 1", "redis://host:1 ", "redis://host:1x",
     "redis://host:0x1", "redis://host:99999999999999999999", "redis://host:1:2",
     "redis://host:/0",
-    // No database
+    // Invalid database
     "redis://host/x", "redis://host/-1", "redis://host/+1", "redis://host/1/",
     "redis://host/1/2", "redis://host//1", "redis://host/2147483648", "redis://host/ 1",
     "redis://host/99999999999999999999", "redis://host/1.5", "redis://host/%31",
-    // Something more
+    // Unexpected query or fragment
     "redis://host?db=1", "redis://host/?db=1", "redis://host/1?", "redis://host#",
     "redis://host/1#x", "redis://host?",
-    // No host either
+    // Invalid host
     "redis://ho st", "redis://host\t", "redis://host\n", "redis://ho%73t", "redis://h\\x",
     "redis://a,b", "redis://host,", "redis://<host>", "redis://h\xC3\xB6st",
     "redis://::1", "redis://::1:6379", "redis://[]", "redis://[::1", "redis://::1]",
     "redis://[::1]x", "redis://[::1]6379", "redis://[::1]:", "redis://[host]",
     "redis://[127.0.0.1]", "redis://[::g]", "redis://[::1%]", "redis://[::1%a/b]",
     "redis://[::1%a b]", "redis://[::1]]", "redis://x[::1]",
-    // No login
+    // Invalid login
     "redis://@host", "redis://:@host", "redis://user:@host", "redis://a@b@host",
     "redis://a:b@c@host", "redis://a:b/c@host", "redis://a:b?c@host",
     "redis://a:b#c@host", "redis://a:%@host", "redis://a:%1@host", "redis://a:%zz@host",
     "redis://%00@host", "redis://a:%00@host", "redis://a:b\n@host", "redis://a:\x7f@host",
-    // No socket
+    // Invalid socket path
     "redis+unix:", "redis+unix:path", "redis+unix:./path", "redis+unix:~/path",
     "redis+unix:/", "redis+unix:///", "redis+unix://", "redis+unix://host/path",
     "redis+unix:///%2F", "redis+unix:/a%00b", "redis+unix:/a%", "redis+unix:/a%zz",
@@ -163,7 +163,7 @@ constexpr const char* bad_addresses[] = {
     "redis+unix://user:password@/path"};
 INSTANTIATE_TEST_SUITE_P(addresses, BadAddress, ::testing::ValuesIn(bad_addresses));
 
-TEST(Address, with_a_nul_byte_is_refused) {
+TEST(Address, a_nul_byte_is_refused) {
   const std::string nul(1, '\0');
 
   EXPECT_NE(refusal_of("redis://ho" + nul + "st"), "");
@@ -172,17 +172,17 @@ TEST(Address, with_a_nul_byte_is_refused) {
   EXPECT_NE(refusal_of("redis+unix:/a" + nul + "b"), "");
 }
 
-TEST(Address, of_a_socket_is_no_longer_than_the_kernel_takes_it) {
+TEST(Address, a_socket_path_has_at_most_107_bytes) {
   EXPECT_EQ(refusal_of("redis+unix:/" + std::string(106, 'x')), "");
   EXPECT_NE(refusal_of("redis+unix:/" + std::string(107, 'x')), "");
 }
 
-TEST(Address, of_a_host_has_bounds) {
+TEST(Address, a_host_has_at_most_255_bytes) {
   EXPECT_EQ(refusal_of("redis://" + std::string(255, 'x')), "");
   EXPECT_NE(refusal_of("redis://" + std::string(256, 'x')), "");
 }
 
-TEST(Address, a_refusal_repeats_nothing_of_the_url) {
+TEST(Address, a_refusal_reveals_no_secret) {
   for (const char* url :
        {"redis://user:secret@host:secret", "redis://user:secret@", "redis://user:secret",
         "redis://host/secret", "redis+unix:/path?secret", "redis://user:%secret@host"}) {
@@ -190,18 +190,18 @@ TEST(Address, a_refusal_repeats_nothing_of_the_url) {
   }
 }
 
-TEST(WrittenAddress, leaves_the_password_out_and_keeps_the_user) {
+TEST(WrittenAddress, omits_the_password_and_keeps_the_user) {
   EXPECT_EQ(rewritten("redis://alice:secret@host:7000/3"), "redis://alice@host:7000/3");
   EXPECT_EQ(rewritten("redis://:secret@host"), "redis://host");
 }
 
-TEST(WrittenAddress, leaves_out_what_is_usual_anyway) {
+TEST(WrittenAddress, omits_defaults) {
   EXPECT_EQ(rewritten("redis://host:6379/0"), "redis://host");
   EXPECT_EQ(rewritten("rediss://host:6379/"), "rediss://host");
   EXPECT_EQ(rewritten("redis+unix:///a?db=0"), "redis+unix:/a");
 }
 
-TEST(WrittenAddress, is_as_it_was_read_otherwise) {
+TEST(WrittenAddress, is_otherwise_unchanged) {
   for (const char* url :
        {"redis://host", "rediss://host:1", "redis://[::1]:7000/2", "redis://al%40ce@host",
         "redis://[fe80::1%25eth0]", "redis+unix:/a/b%20c?db=7", "redis+unix:/a%3Fb"}) {
@@ -209,14 +209,14 @@ TEST(WrittenAddress, is_as_it_was_read_otherwise) {
   }
 }
 
-TEST(WrittenAddress, has_the_user_that_an_option_has_put_there) {
+TEST(WrittenAddress, encodes_a_user_set_by_an_option) {
   auto target = target_of("redis://host");
   target.user = "b o:b@";
 
   EXPECT_EQ(url_of(target), "redis://b%20o%3Ab%40@host");
 }
 
-TEST(WrittenAddress, leads_back_to_the_same_server) {
+TEST(WrittenAddress, parses_back_to_the_same_server) {
   std::mt19937 random(1);
   const auto up_to = [&](unsigned most) {
     return std::uniform_int_distribution<unsigned>(0, most)(random);
@@ -240,7 +240,7 @@ TEST(WrittenAddress, leads_back_to_the_same_server) {
     target.database = up_to(1) * up_to(0x7FFFFFFF);
 
     const auto url = url_of(target);
-    // A control character is only refused as it is, not encoded.
+    // A control character is refused only if it is not percent-encoded.
     const auto again = target_of(url);
 
     ASSERT_TRUE(is_printable_utf8(url)) << url;

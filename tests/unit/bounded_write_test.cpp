@@ -1,4 +1,4 @@
-// Writing to pipes and sockets that are full, and to what never is.
+// Bounded writes: to pipes and sockets, which can be full, and to files, which cannot.
 
 #include "util/bounded_write.hpp"
 
@@ -59,7 +59,7 @@ std::string all_of(int fd) {
 
 class BoundedWrite : public testing::TestWithParam<Ends (*)()> {};
 
-TEST_P(BoundedWrite, writes_what_there_is_room_for) {
+TEST_P(BoundedWrite, writes_at_once_if_there_is_room) {
   auto ends = GetParam()();
 
   EXPECT_TRUE(write_within(ends.in.get(), "text", no_time));
@@ -68,7 +68,7 @@ TEST_P(BoundedWrite, writes_what_there_is_room_for) {
   EXPECT_EQ(all_of(ends.out.get()), "text");
 }
 
-TEST_P(BoundedWrite, gives_up_where_nobody_reads) {
+TEST_P(BoundedWrite, gives_up_if_nobody_reads) {
   const auto ends = GetParam()();
   fill(ends);
   const auto begin = steady_clock::now();
@@ -80,7 +80,7 @@ TEST_P(BoundedWrite, gives_up_where_nobody_reads) {
   EXPECT_LT(steady_clock::now() - begin, milliseconds(5'000));
 }
 
-TEST_P(BoundedWrite, writes_all_for_who_reads_in_time) {
+TEST_P(BoundedWrite, writes_everything_if_it_is_read_in_time) {
   auto ends = GetParam()();
   const std::string text(1'000'000, 'x');
   auto read =
@@ -92,7 +92,7 @@ TEST_P(BoundedWrite, writes_all_for_who_reads_in_time) {
   EXPECT_EQ(read.get(), text);
 }
 
-TEST_P(BoundedWrite, leaves_it_to_others_whether_they_wait) {
+TEST_P(BoundedWrite, leaves_the_descriptor_in_blocking_mode) {
   const auto ends = GetParam()();
   fill(ends);
 
@@ -102,7 +102,7 @@ TEST_P(BoundedWrite, leaves_it_to_others_whether_they_wait) {
 INSTANTIATE_TEST_SUITE_P(Pipe, BoundedWrite, testing::Values(made_pipe));
 INSTANTIATE_TEST_SUITE_P(Socket, BoundedWrite, testing::Values(made_sockets));
 
-TEST(BoundedWriteToFile, takes_as_long_as_it_takes) {
+TEST(BoundedWriteToFile, ignores_the_time_limit) {
   const Fd file(::open("/tmp", O_TMPFILE | O_RDWR, 0600));
   const std::string text(1'000'000, 'x');
 
@@ -112,7 +112,7 @@ TEST(BoundedWriteToFile, takes_as_long_as_it_takes) {
   EXPECT_EQ(all_of(file.get()), text);
 }
 
-TEST(BoundedWriteToFile, says_why_it_could_not) {
+TEST(BoundedWriteToFile, sets_errno_on_failure) {
   EXPECT_FALSE(write_within(-1, "text", no_time));
   EXPECT_EQ(errno, EBADF);
 }

@@ -1,4 +1,4 @@
-// Files of cached values: what is read is what was written, or nothing.
+// Files of cached values: reading one returns what was written, or nothing.
 
 #include "store/local/cache_files.hpp"
 
@@ -35,14 +35,14 @@ bool is_damaged(const std::string& file) {
   return !value_from(file, report, boot, now).damage.empty();
 }
 
-TEST(ValueFile, is_read_as_it_was_written) {
+TEST(ValueFile, reads_back_as_written) {
   for (const auto& bytes :
        {std::string(), std::string("a\nb\n"), std::string("\0\xff \n", 4)}) {
     EXPECT_EQ(bytes_in(file_with(bytes)), bytes);
   }
 }
 
-TEST(ValueFile, has_a_line_that_says_what_it_is) {
+TEST(ValueFile, begins_with_a_line_that_describes_it) {
   const auto head = value_head_from(file_with("value"));
 
   ASSERT_TRUE(head);
@@ -53,14 +53,14 @@ TEST(ValueFile, has_a_line_that_says_what_it_is) {
   EXPECT_EQ(head->size, 5u);
 }
 
-TEST(ValueFile, that_was_cut_anywhere_is_damaged) {
+TEST(ValueFile, is_damaged_if_truncated_anywhere) {
   const auto file = file_with("value");
   for (std::size_t size = 0; size < file.size(); ++size) {
     EXPECT_TRUE(is_damaged(file.substr(0, size))) << size;
   }
 }
 
-TEST(ValueFile, with_any_byte_changed_or_one_more_is_damaged) {
+TEST(ValueFile, is_damaged_by_a_changed_or_extra_byte) {
   const auto file = file_with("value");
   for (std::size_t at = 0; at < file.size(); ++at) {
     auto changed = file;
@@ -70,7 +70,7 @@ TEST(ValueFile, with_any_byte_changed_or_one_more_is_damaged) {
   EXPECT_TRUE(is_damaged(file + "x"));
 }
 
-TEST(ValueFile, is_fresh_until_exactly_then_and_there_until_exactly_later) {
+TEST(ValueFile, turns_stale_and_expires_exactly_on_time) {
   const auto file = file_with("value");
   const auto is_fresh_at = [&](Clock::time_point moment) {
     return value_from(file, report, boot, moment).value->is_fresh;
@@ -82,7 +82,7 @@ TEST(ValueFile, is_fresh_until_exactly_then_and_there_until_exactly_later) {
   EXPECT_FALSE(bytes_in(file, now + seconds(30)));
 }
 
-TEST(ValueFile, of_another_boot_or_name_is_no_value_and_not_damaged) {
+TEST(ValueFile, of_another_boot_or_name_is_ignored_and_not_damaged) {
   const auto file = file_with("value");
   const std::string other_boot(36, '0');
   for (const auto& found : {value_from(file, report, other_boot, now),
@@ -113,7 +113,7 @@ class CacheFolder : public ::testing::Test {
   CacheFiles files_{directory_};
 };
 
-TEST_F(CacheFolder, a_draft_is_seen_by_nobody_and_goes_with_its_object) {
+TEST_F(CacheFolder, a_draft_is_invisible_and_is_removed_with_its_object) {
   {
     auto draft = files_.write(report, "value", {seconds(10), {}});
     EXPECT_EQ(count(), 1u);
@@ -123,7 +123,7 @@ TEST_F(CacheFolder, a_draft_is_seen_by_nobody_and_goes_with_its_object) {
   EXPECT_EQ(count(), 0u);
 }
 
-TEST_F(CacheFolder, a_value_takes_the_place_of_the_one_before) {
+TEST_F(CacheFolder, a_value_replaces_the_previous_one) {
   store(report, "old", seconds(10));
   store(report, "new", seconds(10));
 
@@ -131,7 +131,7 @@ TEST_F(CacheFolder, a_value_takes_the_place_of_the_one_before) {
   EXPECT_EQ(count(), 1u);
 }
 
-TEST_F(CacheFolder, many_values_that_are_over_do_not_pile_up) {
+TEST_F(CacheFolder, expired_values_do_not_pile_up) {
   for (int i = 0; i < 2000; ++i) {
     store({"dlock", "cache:" + std::to_string(i)}, "value", milliseconds(0));
   }
@@ -139,7 +139,7 @@ TEST_F(CacheFolder, many_values_that_are_over_do_not_pile_up) {
   EXPECT_LE(count(), 256u);
 }
 
-TEST_F(CacheFolder, what_is_not_over_stays) {
+TEST_F(CacheFolder, values_that_have_not_expired_are_kept) {
   for (int i = 0; i < 2000; ++i) {
     store({"dlock", "cache:" + std::to_string(i)}, "value", seconds(1000));
   }
@@ -147,13 +147,13 @@ TEST_F(CacheFolder, what_is_not_over_stays) {
   EXPECT_EQ(count(), 2000u);
 }
 
-TEST_F(CacheFolder, a_value_that_lasts_for_ever_is_there) {
+TEST_F(CacheFolder, a_value_that_never_expires_is_fresh) {
   store(report, "value", milliseconds::max());
 
   EXPECT_TRUE(files_.get(report).value->is_fresh);
 }
 
-TEST_F(CacheFolder, a_directory_in_the_place_of_a_value_is_said) {
+TEST_F(CacheFolder, a_directory_in_place_of_a_value_is_reported) {
   store(report, "value", seconds(10));
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(root_.file("store/cache"))) {

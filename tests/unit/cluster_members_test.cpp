@@ -1,3 +1,5 @@
+// The members of a Redis Cluster, as its nodes name them.
+
 #include <gtest/gtest.h>
 
 #include "store/redis_cluster/members.hpp"
@@ -41,7 +43,7 @@ TEST(Redirection, points_to_an_address_or_to_another_port_of_the_same_host) {
   EXPECT_EQ(pointed_to(error("MOVED 3999 ?:6381"), self), (Address{"10.0.0.1", 6381}));
 }
 
-TEST(Redirection, to_nowhere_is_none) {
+TEST(Redirection, without_a_valid_address_is_ignored) {
   for (const char* text :
        {"MOVED", "MOVED 3999", "MOVED 3999 host", "MOVED 3999 host:0",
         "MOVED 3999 host:65536", "MOVED 3999 host:1x", "MOVED 1 2 h:1"}) {
@@ -49,7 +51,7 @@ TEST(Redirection, to_nowhere_is_none) {
   }
 }
 
-TEST(Primaries, are_each_told_once_with_the_slots_of_all) {
+TEST(Primaries, are_listed_once_and_their_slots_are_added_up) {
   const auto found = primaries_from(
       list_of({slots(0, 100, "10.0.0.2", 7001), slots(101, 16383, "", 7000),
                slots(200, 200, "10.0.0.2", 7001)}),
@@ -60,7 +62,7 @@ TEST(Primaries, are_each_told_once_with_the_slots_of_all) {
   EXPECT_EQ(found->slots, 16385U);
 }
 
-TEST(Primaries, of_a_reply_of_another_shape_are_none) {
+TEST(Primaries, are_not_read_from_a_malformed_reply) {
   EXPECT_FALSE(primaries_from(error("ERR"), self));
   EXPECT_FALSE(primaries_from(list_of({number(1)}), self));
   EXPECT_FALSE(primaries_from(list_of({slots(5, 4, "h", 1)}), self));
@@ -68,7 +70,7 @@ TEST(Primaries, of_a_reply_of_another_shape_are_none) {
   EXPECT_FALSE(primaries_from(list_of({slots(0, 1, "h", 0)}), self));
 }
 
-TEST(OwnReplicas, count_where_they_are_not_seen_down) {
+TEST(OwnReplicas, count_unless_they_are_marked_as_failed) {
   const std::string nodes =
       "aaa 10.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-16383\n"
       "bbb 10.0.0.2:7000@17000 slave aaa 0 1 1 connected\n"
@@ -76,7 +78,7 @@ TEST(OwnReplicas, count_where_they_are_not_seen_down) {
       "ddd 10.0.0.4:7000@17000 slave,fail? aaa 0 1 1 connected\n"
       "eee 10.0.0.5:7000@17000 slave zzz 0 1 1 connected\n";
 
-  EXPECT_EQ(own_replicas_up(nodes), 2U);  // one that it suspects alone counts
+  EXPECT_EQ(own_replicas_up(nodes), 2U);  // "fail?" is only a suspicion
   EXPECT_EQ(own_replicas_up(""), 0U);
   EXPECT_EQ(own_replicas_up("aaa\nbbb 1 slave\n"), 0U);
 }

@@ -1,4 +1,4 @@
-// Which runs count as one that is about to start.
+// Which runs deduplicate a run that is about to start.
 
 #include "lock/dedupe.hpp"
 
@@ -26,11 +26,11 @@ TEST(Windows, a_run_that_started_just_now_is_recent) {
   EXPECT_TRUE(is_recent(now, hours(1), now));
 }
 
-TEST(Windows, a_run_that_started_a_moment_less_than_the_window_ago_is_recent) {
+TEST(Windows, a_run_that_started_just_within_the_window_is_recent) {
   EXPECT_TRUE(is_recent(now - hours(1) + moment, hours(1), now));
 }
 
-TEST(Windows, a_run_that_started_exactly_the_window_ago_is_not_recent) {
+TEST(Windows, a_run_that_started_exactly_one_window_ago_is_not_recent) {
   EXPECT_FALSE(is_recent(now - hours(1), hours(1), now));
 }
 
@@ -38,16 +38,16 @@ TEST(Windows, a_run_from_before_the_window_is_not_recent) {
   EXPECT_FALSE(is_recent(now - hours(2), hours(1), now));
 }
 
-TEST(Windows, after_a_small_step_back_of_the_clock_a_run_is_recent) {
+TEST(Windows, a_run_is_recent_after_the_clock_steps_back_by_less_than_a_window) {
   EXPECT_TRUE(is_recent(now + hours(1) - moment, hours(1), now));
 }
 
-TEST(Windows, after_a_step_back_of_a_window_or_more_a_run_is_not_recent) {
+TEST(Windows, a_run_is_not_recent_after_the_clock_steps_back_by_a_window_or_more) {
   EXPECT_FALSE(is_recent(now + hours(1), hours(1), now));
   EXPECT_FALSE(is_recent(now + hours(100'000), hours(1), now));
 }
 
-TEST(Windows, a_run_of_whose_start_nothing_is_known_is_not_recent) {
+TEST(Windows, a_run_with_an_unknown_start_is_not_recent) {
   EXPECT_FALSE(is_recent(WallTime{}, hours(30 * 24), now));
 }
 
@@ -57,17 +57,17 @@ TEST(Verdicts, a_command_that_exits_with_0_has_succeeded) {
   EXPECT_EQ(verdict_on(0), Verdict::succeeded);
 }
 
-TEST(Verdicts, every_other_end_is_a_failure) {
+TEST(Verdicts, every_other_exit_code_is_a_failure) {
   for (const int code : {1, 75, 76, 124, 128, 255}) {
     EXPECT_EQ(verdict_on(code), Verdict::failed) << code;
   }
 }
 
-TEST(Verdicts, an_end_by_a_signal_or_without_a_word_is_a_failure) {
+TEST(Verdicts, a_run_without_an_exit_code_is_a_failure) {
   EXPECT_EQ(verdict_on(std::nullopt), Verdict::failed);
 }
 
-TEST(Verdicts, a_command_that_could_not_be_started_is_no_run) {
+TEST(Verdicts, a_command_that_could_not_be_started_is_not_a_run) {
   for (const int code : {125, 126, 127}) {
     EXPECT_EQ(verdict_on(code), Verdict::no_run) << code;
   }
@@ -75,7 +75,7 @@ TEST(Verdicts, a_command_that_could_not_be_started_is_no_run) {
 
 // Past runs
 
-TEST(PastRuns, the_last_one_counts_however_it_ended) {
+TEST(PastRuns, the_last_run_counts_however_it_ended) {
   PastRuns past;
   past.note(run_with(1, 0));
   past.note(run_with(2, 3));
@@ -86,7 +86,7 @@ TEST(PastRuns, the_last_one_counts_however_it_ended) {
   EXPECT_EQ(run->fence.number, 2u);
 }
 
-TEST(PastRuns, the_last_success_counts_where_failures_do_not) {
+TEST(PastRuns, with_retry_failed_the_last_success_counts) {
   PastRuns past;
   past.note(run_with(1, 0));
   past.note(run_with(2, 0));
@@ -98,21 +98,21 @@ TEST(PastRuns, the_last_success_counts_where_failures_do_not) {
   EXPECT_EQ(run->fence.number, 2u);
 }
 
-TEST(PastRuns, where_there_was_no_success_none_counts) {
+TEST(PastRuns, with_retry_failed_nothing_counts_without_a_success) {
   PastRuns past;
   past.note(run_with(1, 1));
 
   EXPECT_EQ(past.counting_for({hours(1), true}, now), nullptr);
 }
 
-TEST(PastRuns, what_was_no_run_does_not_count) {
+TEST(PastRuns, a_command_that_was_not_started_does_not_count) {
   PastRuns past;
   past.note(run_with(1, 127));
 
   EXPECT_EQ(past.counting_for({hours(1), false}, now), nullptr);
 }
 
-TEST(PastRuns, what_was_no_run_does_not_take_the_place_of_one) {
+TEST(PastRuns, a_command_that_was_not_started_does_not_replace_a_run) {
   PastRuns past;
   past.note(run_with(1, 0));
   past.note(run_with(2, 126));
@@ -120,7 +120,7 @@ TEST(PastRuns, what_was_no_run_does_not_take_the_place_of_one) {
   EXPECT_EQ(past.counting_for({hours(1), false}, now)->fence.number, 1u);
 }
 
-TEST(PastRuns, an_earlier_run_that_is_noted_late_does_not_take_the_place_of_a_later_one) {
+TEST(PastRuns, an_earlier_run_that_is_recorded_late_does_not_replace_a_later_one) {
   PastRuns past;
   past.note(run_with(2, 0));
   past.note(run_with(1, 0));
@@ -128,7 +128,7 @@ TEST(PastRuns, an_earlier_run_that_is_noted_late_does_not_take_the_place_of_a_la
   EXPECT_EQ(past.counting_for({hours(1), false}, now)->fence.number, 2u);
 }
 
-TEST(PastRuns, none_counts_when_the_window_is_over) {
+TEST(PastRuns, no_run_counts_after_the_window) {
   PastRuns past;
   past.note(run_with(1, 0));
 

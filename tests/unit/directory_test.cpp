@@ -19,16 +19,16 @@ namespace {
 using Kind = Failure::Kind;
 using Missing = Directory::Missing;
 
-TEST(DefaultDirectory, of_root_is_below_var) {
+TEST(DefaultDirectory, for_root_is_below_var) {
   EXPECT_EQ(default_directory({0, "/home/admin", "/home/admin/.state"}),
             "/var/lib/dlock");
 }
 
-TEST(DefaultDirectory, of_others_is_below_their_state_home) {
+TEST(DefaultDirectory, for_other_users_is_below_their_state_home) {
   EXPECT_EQ(default_directory({1000, "/home/me", "/state"}), "/state/dlock");
 }
 
-TEST(DefaultDirectory, is_below_home_where_there_is_no_state_home) {
+TEST(DefaultDirectory, is_below_home_without_a_state_home) {
   EXPECT_EQ(default_directory({1000, "/home/me", ""}), "/home/me/.local/state/dlock");
 }
 
@@ -38,7 +38,7 @@ TEST(DefaultDirectory, does_not_depend_on_the_working_directory) {
   EXPECT_EQ(default_directory({1000, "me", ""}), std::nullopt);
 }
 
-TEST(DefaultDirectory, is_none_where_there_is_no_home) {
+TEST(DefaultDirectory, is_unknown_without_a_home) {
   EXPECT_EQ(default_directory({1000, "", ""}), std::nullopt);
 }
 
@@ -54,7 +54,7 @@ class Directories : public ::testing::Test {
   std::string made_by_somebody_else(const std::string& name, mode_t mode) {
     const auto path = made(name, mode);
     if (::chown(path.c_str(), 4711, 4711) != 0) throw std::runtime_error("chown");
-    ::chmod(path.c_str(), mode);  // chown takes setgid away
+    ::chmod(path.c_str(), mode);  // chown clears setgid
     return path;
   }
 
@@ -64,7 +64,7 @@ class Directories : public ::testing::Test {
     return status.st_mode & 07777;
   }
 
-  // The kind of failure with which it is refused; nothing if it is not.
+  // The kind of failure with which the directory is refused; nothing if it is accepted.
   static std::optional<Kind> refusal_of(const std::string& path, bool ours = false) {
     try {
       Directory::open(path, ours, Missing::create);
@@ -77,13 +77,13 @@ class Directories : public ::testing::Test {
   TemporaryDirectory root_;
 };
 
-TEST_F(Directories, one_that_is_missing_is_made_for_its_user_alone) {
+TEST_F(Directories, a_missing_directory_is_created_for_its_user_only) {
   Directory::open(root_.file("store"), false, Missing::create);
 
   EXPECT_EQ(mode_of(root_.file("store")), 0700u);
 }
 
-TEST_F(Directories, one_that_is_missing_is_made_the_same_under_any_umask) {
+TEST_F(Directories, the_umask_does_not_affect_a_created_directory) {
   for (const mode_t mask : {mode_t{0}, mode_t{0777}}) {
     const auto path = root_.file("store" + std::to_string(mask));
     const auto before = ::umask(mask);
@@ -94,28 +94,28 @@ TEST_F(Directories, one_that_is_missing_is_made_the_same_under_any_umask) {
   }
 }
 
-TEST_F(Directories, one_that_is_missing_is_nothing_where_that_is_accepted) {
+TEST_F(Directories, a_missing_directory_can_be_accepted_and_is_not_created) {
   EXPECT_FALSE(Directory::open(root_.file("store"), false, Missing::accept));
   EXPECT_FALSE(std::filesystem::exists(root_.file("store")));
 }
 
-TEST_F(Directories, the_default_one_is_made_with_its_parents) {
+TEST_F(Directories, the_default_directory_is_created_with_its_parents) {
   Directory::open(root_.file("a/b/store"), true, Missing::create);
 
   EXPECT_EQ(mode_of(root_.file("a")), 0700u);
   EXPECT_EQ(mode_of(root_.file("a/b/store")), 0700u);
 }
 
-TEST_F(Directories, one_that_was_named_is_not_made_with_its_parents) {
+TEST_F(Directories, a_named_directory_without_its_parent_is_refused) {
   EXPECT_EQ(refusal_of(root_.file("a/store")), Kind::misconfigured);
 }
 
-TEST_F(Directories, one_of_our_own_is_trusted) {
+TEST_F(Directories, the_users_own_directory_is_trusted) {
   EXPECT_EQ(refusal_of(made("store", 0700)), std::nullopt);
   EXPECT_EQ(refusal_of(made("store", 0755)), std::nullopt);
 }
 
-TEST_F(Directories, one_that_everybody_may_write_to_is_refused) {
+TEST_F(Directories, a_world_writable_directory_is_refused) {
   EXPECT_EQ(refusal_of(made("open", 0777)), Kind::rejected);
   EXPECT_EQ(refusal_of(made("sticky", 01777)), Kind::rejected);
 }
@@ -126,7 +126,7 @@ TEST_F(Directories, a_link_is_refused) {
   EXPECT_EQ(refusal_of(root_.file("link")), Kind::misconfigured);
 }
 
-TEST_F(Directories, a_dangling_link_is_refused_and_its_target_not_made) {
+TEST_F(Directories, a_dangling_link_is_refused_and_its_target_is_not_created) {
   std::filesystem::create_directory_symlink(root_.file("target"), root_.file("link"));
 
   EXPECT_EQ(refusal_of(root_.file("link")), Kind::misconfigured);
@@ -139,7 +139,7 @@ TEST_F(Directories, a_file_is_refused) {
   EXPECT_EQ(refusal_of(root_.file("file")), Kind::misconfigured);
 }
 
-TEST_F(Directories, what_is_no_directory_is_told_by_its_name) {
+TEST_F(Directories, the_refusal_of_a_file_names_its_path) {
   std::ofstream(root_.file("file")) << "x";
   try {
     Directory::open(root_.file("file"), false, Missing::create);
@@ -149,19 +149,19 @@ TEST_F(Directories, what_is_no_directory_is_told_by_its_name) {
   }
 }
 
-TEST_F(Directories, files_of_an_own_one_are_for_its_user_alone) {
+TEST_F(Directories, files_in_a_private_directory_are_for_its_user_only) {
   const auto directory = Directory::open(made("store", 0700), false, Missing::create);
 
   EXPECT_EQ(directory->file_mode(), 0600u);
 }
 
-TEST_F(Directories, files_of_one_that_is_shared_are_for_its_group) {
+TEST_F(Directories, files_in_a_shared_directory_are_for_its_group) {
   const auto directory = Directory::open(made("store", 02770), false, Missing::create);
 
   EXPECT_EQ(directory->file_mode(), 0660u);
 }
 
-TEST_F(Directories, one_is_in_place_until_it_is_moved) {
+TEST_F(Directories, a_directory_is_in_place_until_it_is_moved) {
   const auto directory = Directory::open(root_.file("store"), false, Missing::create);
   const bool before = directory->is_in_place();
 
@@ -171,7 +171,7 @@ TEST_F(Directories, one_is_in_place_until_it_is_moved) {
   EXPECT_FALSE(directory->is_in_place());
 }
 
-TEST_F(Directories, one_that_another_took_the_place_of_is_not_in_place) {
+TEST_F(Directories, a_directory_that_was_replaced_is_not_in_place) {
   const auto directory = Directory::open(root_.file("store"), false, Missing::create);
 
   std::filesystem::rename(root_.file("store"), root_.file("elsewhere"));
@@ -180,7 +180,7 @@ TEST_F(Directories, one_that_another_took_the_place_of_is_not_in_place) {
   EXPECT_FALSE(directory->is_in_place());
 }
 
-// Only root can make directories of others.
+// Only root can create directories that belong to other users.
 class ForeignDirectories : public Directories {
  protected:
   void SetUp() override {
@@ -188,21 +188,21 @@ class ForeignDirectories : public Directories {
   }
 };
 
-TEST_F(ForeignDirectories, the_default_one_has_to_be_our_own) {
+TEST_F(ForeignDirectories, the_default_directory_must_belong_to_the_user) {
   EXPECT_EQ(refusal_of(made_by_somebody_else("store", 0700), true), Kind::rejected);
   EXPECT_EQ(refusal_of(made_by_somebody_else("shared", 02770), true), Kind::rejected);
 }
 
-TEST_F(ForeignDirectories, one_of_somebody_else_is_refused) {
+TEST_F(ForeignDirectories, a_directory_of_another_user_is_refused) {
   EXPECT_EQ(refusal_of(made_by_somebody_else("store", 0755)), Kind::rejected);
 }
 
-// Whoever owns it need not be one of the group.
-TEST_F(ForeignDirectories, one_of_somebody_else_that_is_shared_is_refused) {
+// Its owner need not be a member of its group.
+TEST_F(ForeignDirectories, a_shared_directory_of_another_user_is_refused) {
   EXPECT_EQ(refusal_of(made_by_somebody_else("store", 02770)), Kind::rejected);
 }
 
-TEST_F(ForeignDirectories, one_of_somebody_else_that_all_may_write_to_is_refused) {
+TEST_F(ForeignDirectories, a_world_writable_directory_of_another_user_is_refused) {
   EXPECT_EQ(refusal_of(made_by_somebody_else("store", 02777)), Kind::rejected);
 }
 
@@ -223,7 +223,7 @@ class Files : public Directories {
   std::string path_ = root_.file("store/file");
 };
 
-TEST_F(Files, one_that_is_missing_is_made_for_its_user_alone) {
+TEST_F(Files, a_missing_file_is_created_for_its_user_only) {
   const auto before = ::umask(0);
   const auto file = directory_.open_file("file", O_RDWR, true);
   ::umask(before);
@@ -232,11 +232,11 @@ TEST_F(Files, one_that_is_missing_is_made_for_its_user_alone) {
   EXPECT_EQ(mode_of(path_), 0600u);
 }
 
-TEST_F(Files, one_that_is_missing_is_nothing_where_it_is_not_to_be_made) {
+TEST_F(Files, a_missing_file_is_created_only_on_request) {
   EXPECT_FALSE(directory_.open_file("file", O_RDONLY, false));
 }
 
-TEST_F(Files, one_that_is_there_is_opened) {
+TEST_F(Files, an_existing_file_is_opened) {
   std::ofstream(path_) << "x";
 
   EXPECT_TRUE(directory_.open_file("file", O_RDONLY, false));
@@ -249,14 +249,14 @@ TEST_F(Files, a_link_is_refused) {
   EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
 }
 
-TEST_F(Files, a_dangling_link_is_refused_and_its_target_not_made) {
+TEST_F(Files, a_dangling_link_is_refused_and_its_target_is_not_created) {
   std::filesystem::create_symlink(root_.file("target"), path_);
 
   EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
   EXPECT_FALSE(std::filesystem::exists(root_.file("target")));
 }
 
-TEST_F(Files, a_file_of_two_names_is_refused) {
+TEST_F(Files, a_file_with_two_hard_links_is_refused) {
   std::ofstream(root_.file("target")) << "x";
   std::filesystem::create_hard_link(root_.file("target"), path_);
 
@@ -270,7 +270,7 @@ TEST_F(Files, a_file_that_others_may_write_to_is_refused) {
   EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
 }
 
-TEST_F(Files, a_file_of_somebody_else_is_refused) {
+TEST_F(Files, a_file_of_another_user_is_refused) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root";
   std::ofstream(path_) << "x";
   ASSERT_EQ(::chown(path_.c_str(), 61001, 61001), 0);
@@ -278,14 +278,14 @@ TEST_F(Files, a_file_of_somebody_else_is_refused) {
   EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
 }
 
-TEST_F(Files, none_is_made_where_there_is_one) {
+TEST_F(Files, create_file_does_not_follow_a_dangling_link) {
   std::filesystem::create_symlink(root_.file("target"), path_);
 
   EXPECT_THROW(directory_.create_file("file", O_RDWR), Failure);
   EXPECT_FALSE(std::filesystem::exists(root_.file("target")));
 }
 
-TEST_F(Files, a_folder_is_made_with_its_mode_and_a_link_to_one_is_refused) {
+TEST_F(Files, a_folder_is_created_with_its_mode_and_a_link_to_one_is_refused) {
   const auto before = ::umask(0777);
   const auto folder = directory_.folder("folder", Missing::create);
   ::umask(before);
@@ -304,7 +304,7 @@ class SharedFiles : public Directories {
   }
 };
 
-TEST_F(SharedFiles, they_are_its_groups_and_nobody_elses) {
+TEST_F(SharedFiles, are_for_the_group_and_nobody_else) {
   const auto directory = shared();
   const auto before = ::umask(0777);
   EXPECT_TRUE(directory.open_file("file", O_RDWR, true));
@@ -313,7 +313,7 @@ TEST_F(SharedFiles, they_are_its_groups_and_nobody_elses) {
   EXPECT_EQ(mode_of(root_.file("shared/file")), 0660u);
   EXPECT_EQ(mode_of(root_.file("shared/folder")), 02770u);
 
-  // As a file that was made elsewhere, and moved here.
+  // Like a file that was created elsewhere and moved here.
   std::filesystem::permissions(root_.file("shared/file"), std::filesystem::perms(0644));
   EXPECT_THROW(directory.open_file("file", O_RDWR, false), Failure);
 }
@@ -324,14 +324,14 @@ TEST_F(Files, a_directory_is_refused) {
   EXPECT_EQ(file_refusal_of("file"), Kind::misconfigured);
 }
 
-TEST_F(Files, a_pipe_is_refused_and_not_waited_for) {
+TEST_F(Files, a_pipe_is_refused_without_blocking) {
   ::mkfifo(path_.c_str(), 0600);
 
   EXPECT_EQ(file_refusal_of("file", O_WRONLY), Kind::misconfigured);
   EXPECT_EQ(file_refusal_of("file", O_RDONLY), Kind::misconfigured);
 }
 
-TEST_F(Files, the_pinned_path_leads_to_the_directory_even_if_it_was_moved) {
+TEST_F(Files, the_pinned_path_follows_a_directory_that_was_moved) {
   std::ofstream(path_) << "x";
   std::filesystem::rename(root_.file("store"), root_.file("elsewhere"));
 

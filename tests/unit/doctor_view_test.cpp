@@ -1,4 +1,4 @@
-// What doctor found, as it is shown.
+// The findings of `doctor` as text and as JSON.
 
 #include "cli/doctor_view.hpp"
 
@@ -17,14 +17,14 @@ Examination examination_with(std::vector<Finding> findings) {
 }
 
 const Finding good{"role", Level::ok, "a primary", ""};
-const Finding told{"clock", Level::info, "2h0m ahead", "harmless"};
+const Finding info{"clock", Level::info, "2h0m ahead", "harmless"};
 const Finding risky{"persistence", Level::warning, "none", "appendonly yes"};
 const Finding bad{"permissions", Level::error, "the user jobs may not call get",
                   "ACL SETUSER"};
 
 const DoctorFormat pipe{};
 
-TEST(DoctorText, a_line_for_each_finding_what_to_do_below_it_and_the_sum) {
+TEST(DoctorText, has_each_finding_with_its_advice_and_then_a_summary) {
   EXPECT_EQ(examination_text(examination_with({good, risky, bad}), "redis://db", pipe),
             "ok       role         a primary\n"
             "warning  persistence  none\n"
@@ -34,15 +34,15 @@ TEST(DoctorText, a_line_for_each_finding_what_to_do_below_it_and_the_sum) {
             "1 error, 1 warning in redis://db\n");
 }
 
-TEST(DoctorText, what_is_only_told_does_not_keep_all_from_being_well) {
-  EXPECT_EQ(examination_text(examination_with({good, told}), "redis://db", pipe),
+TEST(DoctorText, info_findings_are_not_problems) {
+  EXPECT_EQ(examination_text(examination_with({good, info}), "redis://db", pipe),
             "ok       role   a primary\n"
             "info     clock  2h0m ahead\n"
             "                -> harmless\n"
             "no problems found in redis://db\n");
 }
 
-TEST(DoctorText, checks_that_could_not_be_made_keep_it_from_saying_that_all_is_well) {
+TEST(DoctorText, the_summary_counts_checks_that_could_not_be_made) {
   const Finding unknown{"eviction", Level::info, "not checked", "", false};
 
   EXPECT_EQ(examination_text(examination_with({good, unknown}), "redis://db", pipe),
@@ -58,11 +58,11 @@ TEST(DoctorText, checks_that_could_not_be_made_keep_it_from_saying_that_all_is_w
       "1 warning; 2 checks could not be made in redis://db\n");
 }
 
-TEST(DoctorText, quietly_only_trouble_is_told_and_nothing_where_there_is_none) {
+TEST(DoctorText, quiet_output_has_only_warnings_and_errors) {
   auto quiet = pipe;
   quiet.only_trouble = true;
 
-  EXPECT_EQ(examination_text(examination_with({good, told}), "redis://db", quiet), "");
+  EXPECT_EQ(examination_text(examination_with({good, info}), "redis://db", quiet), "");
   EXPECT_EQ(examination_text(examination_with({good, risky, risky}), "redis://db", quiet),
             "warning  persistence  none\n"
             "                      -> appendonly yes\n"
@@ -71,7 +71,7 @@ TEST(DoctorText, quietly_only_trouble_is_told_and_nothing_where_there_is_none) {
             "2 warnings in redis://db\n");
 }
 
-TEST(DoctorText, lines_are_broken_between_words_where_the_terminal_ends) {
+TEST(DoctorText, lines_wrap_between_words_at_the_width_of_the_terminal) {
   auto narrow = pipe;
   narrow.columns = 46;
 
@@ -82,7 +82,7 @@ TEST(DoctorText, lines_are_broken_between_words_where_the_terminal_ends) {
             "1 error in s\n");
 }
 
-TEST(DoctorText, a_terminal_with_no_room_for_words_breaks_them_itself) {
+TEST(DoctorText, lines_are_not_wrapped_for_a_very_narrow_terminal) {
   auto tiny = pipe;
   tiny.columns = 20;
 
@@ -101,7 +101,7 @@ TEST(DoctorText, color_tells_the_levels_apart) {
   EXPECT_NE(text.find("\x1b[31merror\x1b[0m    permissions"), std::string::npos) << text;
 }
 
-TEST(DoctorJson, findings_the_gravest_level_and_the_round_trip) {
+TEST(DoctorJson, has_the_findings_the_worst_level_and_the_round_trip) {
   auto examination = examination_with({good, risky});
   examination.round_trip = 210us;
   examination.smallest_ttl = 500ms;
@@ -114,9 +114,9 @@ TEST(DoctorJson, findings_the_gravest_level_and_the_round_trip) {
       R"("advice":"appendonly yes","checked":true}],"round_trip_ms":0.21,"smallest_ttl_ms":500})");
 }
 
-TEST(DoctorJson, what_was_not_measured_is_null_and_what_is_only_told_is_ok) {
+TEST(DoctorJson, missing_measurements_are_null_and_info_counts_as_ok) {
   EXPECT_EQ(
-      to_line(json_of(examination_with({told}), "s")),
+      to_line(json_of(examination_with({info}), "s")),
       R"({"store":"s","level":"ok","not_checked":0,"findings":[)"
       R"({"check":"clock","level":"info","message":"2h0m ahead",)"
       R"("advice":"harmless","checked":true}],"round_trip_ms":null,"smallest_ttl_ms":null})");

@@ -1,5 +1,5 @@
-// A client of the rules of a line, as the model of etcd needs it: it acts on what it has
-// read some time ago.
+// A client that follows the queue rules against the model of etcd. It acts on a snapshot
+// that may be stale.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ namespace dlock::etcd {
 inline constexpr std::int64_t day_lease = 1;
 inline const LockName job{"dlock", "job"};
 
-// Numbers that are the same on every machine and library, unlike std's distributions.
+// Random numbers that are the same with every library, unlike those of the standard
+// distributions.
 class Dice {
  public:
   explicit Dice(unsigned seed) : engine_(seed) {}
@@ -30,7 +31,7 @@ class Dice {
   std::mt19937 engine_;
 };
 
-// One that does what EtcdClaimant does, a request at a time.
+// Does what EtcdClaimant does, one request at a time.
 class Client {
  public:
   Client(std::int64_t lease, Claim claim)
@@ -44,7 +45,8 @@ class Client {
   bool is_over() const { return is_over_; }
   const Claim& claim() const { return claim_; }
 
-  // One inside which others run does not end before they do.
+  // Sends the next request. A client with nested runs does not end before they do: then
+  // `may_end` is false.
   void act(EtcdModel& etcd, Dice& dice, WallTime now, bool may_end) {
     const StepContext step_context{job, now, day_lease};
     was_set_up_again_ = false;
@@ -54,14 +56,14 @@ class Client {
       if (may_end && dice.one_in(3)) give_back(etcd, step_context);
       return;
     }
-    // What was read may be old by the time it is acted on.
+    // The snapshot may be stale by the time the client acts on it.
     if (!line_ || dice.one_in(4)) {
       line_ = snapshot_from(job, etcd.execute(look_at(job)));
       if (!dice.one_in(3)) return;
     }
     if (is_lost) {
       set_up_again(etcd, step_context);
-    } else if (stands_first_for_all_it_knows()) {
+    } else if (seems_to_be_first()) {
       enter_unseen(etcd, step_context);
     } else {
       proceed(etcd, step_context);
@@ -69,8 +71,8 @@ class Client {
   }
 
  private:
-  // One that waits, and has seen no readers, asks for the lock without a look.
-  bool stands_first_for_all_it_knows() const {
+  // A waiter that has seen no readers asks for the lock without reading the queue first.
+  bool seems_to_be_first() const {
     const auto* own = entry_of(*line_, id_);
     return own != nullptr && !own->holds() && claim_.mode == Mode::exclusive &&
            claim_.slots == 1 &&
@@ -96,7 +98,7 @@ class Client {
     if (line_) proceed(etcd, step_context);
   }
 
-  // As it was, on a new lease.
+  // Writes the entry again as it was, on a new lease.
   void set_up_again(EtcdModel& etcd, const StepContext& step_context) {
     is_over_ = true;
     if (!can_be_set_up_again(*line_, *believes_)) return;
@@ -170,7 +172,7 @@ class Client {
     }
   }
 
-  // A reader inside another one is let in, whoever waits, unless etcdctl is in line.
+  // A nested reader is admitted, whoever waits, unless etcdctl is in the queue.
   void check_answer() const {
     if (claim_.outer_fences.empty()) return;
     const auto& entries = line_->entries;
@@ -178,7 +180,7 @@ class Client {
     if (std::any_of(entries.begin(), entries.end(), is_foreign)) return;
     for (const auto& entry : entries) {
       EXPECT_FALSE(entry.holds() && entry.fence() == claim_.outer_fences.front())
-          << id_ << " was not let in below " << entry.id;
+          << id_ << " was not admitted inside " << entry.id;
     }
   }
 
@@ -195,7 +197,7 @@ class Client {
     ending.end.emplace().outcome = "ran";
     const auto result = etcd.execute(etcd::give_back(step_context, *believes_, ending));
     if (!result.succeeded) {
-      // It was broken, or its lease has ended.
+      // The lease was broken or has expired.
       const auto snapshot = snapshot_from(job, result);
       const auto* own = entry_of(snapshot, id());
       if (own != nullptr) {
@@ -212,8 +214,8 @@ class Client {
   std::int64_t lease_;
   Claim claim_;
   std::optional<LockSnapshot> line_;
-  std::optional<Entry> believes_;  // that it holds, as this
-  bool was_set_up_again_ = false;  // just now
+  std::optional<Entry> believes_;  // its entry, if it believes that it holds the lock
+  bool was_set_up_again_ = false;  // by the last act()
   bool is_over_ = false;
 };
 

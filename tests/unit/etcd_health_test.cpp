@@ -1,4 +1,4 @@
-// What is known of a cluster of etcd, and what that means for locks.
+// From the facts about an etcd cluster to the findings about it.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ MemberFacts member(const std::string& server) {
   return member;
 }
 
-// A cluster of three with which nothing is wrong.
+// A healthy cluster of three members.
 Facts good() {
   Facts facts;
   for (const std::string server : {"a:2379", "b:2379", "c:2379"}) {
@@ -43,14 +43,14 @@ Finding found(const Facts& facts, const std::string& check) {
   return *one;
 }
 
-TEST(EtcdHealth, nothing_is_wrong_with_a_good_cluster) {
+TEST(EtcdHealth, a_healthy_cluster_has_no_problems) {
   for (const auto& finding : findings_of(good())) {
     EXPECT_EQ(finding.level, finding.check == "clocks" ? Level::info : Level::ok)
         << finding.check << ": " << finding.message;
   }
 }
 
-TEST(EtcdHealth, a_cluster_of_which_nobody_answers_is_an_error_and_all_that_is_said) {
+TEST(EtcdHealth, an_unreachable_cluster_is_an_error_and_the_only_finding) {
   auto facts = good();
   for (auto& one : facts.named) {
     one.failure = Failure(Failure::Kind::unreachable, "cannot reach " + one.server);
@@ -76,7 +76,7 @@ TEST(EtcdHealth, versions_are_compared_as_numbers) {
   }
 }
 
-TEST(EtcdHealth, one_member_with_an_old_version_is_enough) {
+TEST(EtcdHealth, one_member_with_an_old_version_is_an_error) {
   auto facts = good();
   facts.named[1].status.version = "3.3.9";
 
@@ -115,22 +115,21 @@ TEST(EtcdHealth, alarms_are_errors) {
   EXPECT_EQ(found(corrupt, "alarms").level, Level::error);
 }
 
-TEST(EtcdHealth, a_data_base_that_is_nearly_full_is_a_warning) {
+TEST(EtcdHealth, a_database_that_is_nearly_full_is_a_warning) {
   auto facts = good();
   facts.named[1].status.size = 1800LL << 20;
 
   EXPECT_EQ(found(facts, "quota").level, Level::warning);
 }
 
-TEST(EtcdHealth, a_slow_election_wants_a_longer_ttl) {
+TEST(EtcdHealth, a_slow_election_is_a_warning) {
   auto facts = good();
   facts.least_ttl = 15;
 
   EXPECT_EQ(found(facts, "failover").level, Level::warning);
 }
 
-TEST(EtcdHealth,
-     the_shortest_ttl_is_the_greater_of_what_is_granted_and_what_can_be_kept) {
+TEST(EtcdHealth, the_smallest_ttl_depends_on_the_cluster_and_the_round_trip) {
   auto facts = good();
   EXPECT_EQ(smallest_ttl_of(facts), 2s);
 
@@ -141,7 +140,7 @@ TEST(EtcdHealth,
   EXPECT_EQ(smallest_ttl_of(facts), std::nullopt);
 }
 
-TEST(EtcdHealth, a_ttl_that_no_cluster_has_is_not_believed) {
+TEST(EtcdHealth, an_impossible_ttl_is_ignored) {
   for (const std::int64_t ttl : {std::int64_t{-1}, std::int64_t{0}, INT64_MAX}) {
     auto facts = good();
     facts.least_ttl = ttl;
@@ -151,7 +150,7 @@ TEST(EtcdHealth, a_ttl_that_no_cluster_has_is_not_believed) {
   }
 }
 
-TEST(EtcdHealth, what_a_server_says_cannot_steer_a_terminal) {
+TEST(EtcdHealth, text_from_a_server_is_escaped) {
   auto facts = good();
   facts.named[0].status.version = "\x1b[2J\n";
   facts.user = "\x1b[2J";

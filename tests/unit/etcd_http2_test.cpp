@@ -1,4 +1,4 @@
-// Calls as bytes of HTTP/2, against a server that is played frame by frame.
+// Calls over HTTP/2, against a server that is simulated frame by frame.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::string frame(FrameType type, int flags, std::uint32_t stream,
          static_cast<char>(flags) + number(stream, 4) + payload;
 }
 
-// A header as HPACK has it that compresses nothing.
+// A header in HPACK without compression.
 std::string plain(const std::string& name, const std::string& value) {
   return "\0"s + static_cast<char>(name.size()) + name + static_cast<char>(value.size()) +
          value;
@@ -53,7 +53,7 @@ class EtcdHttp2 : public ::testing::Test {
     return http2_.begin(start);
   }
 
-  // What the call came to after the server has sent this.
+  // The outcome of a call after the server has sent these frames.
   Outcome outcome_after(const std::string& frames) {
     const auto call = begin();
     http2_.take_output();
@@ -68,7 +68,7 @@ std::string trailers_only(const std::string& more) {
   return frame(headers, end_headers | end_stream, 1, response + more);
 }
 
-TEST_F(EtcdHttp2, a_call_goes_out_whole_and_in_one_piece) {
+TEST_F(EtcdHttp2, a_call_is_sent_in_one_piece) {
   begin();
   const auto out = http2_.take_output();
 
@@ -76,7 +76,7 @@ TEST_F(EtcdHttp2, a_call_goes_out_whole_and_in_one_piece) {
   EXPECT_EQ(http2_.take_output(), "");
 }
 
-TEST_F(EtcdHttp2, a_message_and_its_end_are_the_answer) {
+TEST_F(EtcdHttp2, a_message_and_an_ok_status_are_the_reply) {
   const auto call = begin();
   http2_.take_output();
 
@@ -91,7 +91,7 @@ TEST_F(EtcdHttp2, a_message_and_its_end_are_the_answer) {
   EXPECT_FALSE(http2_.next_message(call));
 }
 
-TEST_F(EtcdHttp2, pieces_of_any_size_make_the_same) {
+TEST_F(EtcdHttp2, a_reply_may_arrive_in_pieces_of_any_size) {
   const auto call = begin();
   http2_.take_output();
   const auto all = frame(headers, end_headers, 1, response) +
@@ -106,7 +106,7 @@ TEST_F(EtcdHttp2, pieces_of_any_size_make_the_same) {
   EXPECT_EQ(http2_.outcome(call)->code, Code::ok);
 }
 
-TEST_F(EtcdHttp2, an_error_may_be_told_in_the_first_headers) {
+TEST_F(EtcdHttp2, an_error_may_be_in_the_first_headers) {
   const auto outcome = outcome_after(
       trailers_only(plain("grpc-status", "5") + plain("grpc-message", "lease%20not%2")));
 
@@ -114,24 +114,24 @@ TEST_F(EtcdHttp2, an_error_may_be_told_in_the_first_headers) {
   EXPECT_EQ(outcome.message, "lease not%2");
 }
 
-TEST_F(EtcdHttp2, an_answer_without_a_status_is_none) {
+TEST_F(EtcdHttp2, a_reply_without_a_status_is_an_error) {
   EXPECT_EQ(outcome_after(trailers_only("")).code, Code::internal);
 }
 
-TEST_F(EtcdHttp2, a_status_that_is_no_number_is_no_success) {
+TEST_F(EtcdHttp2, a_status_that_is_not_a_number_is_an_error) {
   for (const std::string status : {"", "zero", "0x", "-0x1", "99999999999999999999"}) {
     const Headers unused;
-    Headers told;
-    told.add(":status", "200");
-    told.add("content-type", "application/grpc+proto");
-    told.add("grpc-status", status);
+    Headers received;
+    received.add(":status", "200");
+    received.add("content-type", "application/grpc+proto");
+    received.add("grpc-status", status);
 
-    EXPECT_EQ(told.outcome()->code, Code::unknown) << status;
+    EXPECT_EQ(received.outcome()->code, Code::unknown) << status;
     EXPECT_FALSE(unused.outcome());
   }
 }
 
-TEST_F(EtcdHttp2, what_a_proxy_says_in_the_place_of_the_server_is_an_error) {
+TEST_F(EtcdHttp2, an_error_page_of_a_proxy_means_unavailable) {
   const auto sorry = plain(":status", "503") + plain("content-type", "text/html");
 
   const auto outcome = outcome_after(frame(headers, end_headers | end_stream, 1, sorry));
@@ -140,7 +140,7 @@ TEST_F(EtcdHttp2, what_a_proxy_says_in_the_place_of_the_server_is_an_error) {
   EXPECT_EQ(outcome.message, "HTTP status 503");
 }
 
-TEST_F(EtcdHttp2, an_answer_that_is_cut_off_is_none) {
+TEST_F(EtcdHttp2, a_truncated_reply_is_an_error) {
   const auto outcome = outcome_after(frame(headers, end_headers, 1, response) +
                                      frame(data, 0, 1, framed("answer").substr(0, 7)) +
                                      frame(headers, end_headers | end_stream, 1, well));
@@ -148,7 +148,7 @@ TEST_F(EtcdHttp2, an_answer_that_is_cut_off_is_none) {
   EXPECT_EQ(outcome.code, Code::internal);
 }
 
-TEST_F(EtcdHttp2, a_refused_call_was_not_begun_and_one_that_was_reset_may_have_been) {
+TEST_F(EtcdHttp2, a_refused_call_was_not_begun_but_a_reset_call_may_have_been) {
   const auto refused = outcome_after(frame(reset, 0, 1, number(7, 4)));
 
   EXPECT_EQ(refused.code, Code::unavailable);
@@ -161,7 +161,7 @@ TEST_F(EtcdHttp2, a_refused_call_was_not_begun_and_one_that_was_reset_may_have_b
   EXPECT_FALSE(http2_.outcome(3)->was_not_begun);
 }
 
-TEST_F(EtcdHttp2, a_goodbye_ends_what_was_not_begun_and_lets_no_call_begin) {
+TEST_F(EtcdHttp2, goaway_ends_calls_that_were_not_begun_and_allows_no_new_ones) {
   const auto first = begin();
   const auto second = begin();
   http2_.take_output();
@@ -184,7 +184,7 @@ TEST_F(EtcdHttp2, a_ping_is_answered) {
   EXPECT_EQ(http2_.take_output(), frame(ping, 1, 0, "12345678"));
 }
 
-TEST_F(EtcdHttp2, what_is_not_http2_ends_the_connection_and_its_calls) {
+TEST_F(EtcdHttp2, bytes_that_are_not_http2_end_the_connection_and_its_calls) {
   const auto call = begin();
   http2_.take_output();
 
@@ -196,7 +196,7 @@ TEST_F(EtcdHttp2, what_is_not_http2_ends_the_connection_and_its_calls) {
   EXPECT_FALSE(http2_.feed(trailers_only(well)));
 }
 
-TEST_F(EtcdHttp2, a_message_that_is_longer_than_the_limit_is_refused_by_its_length) {
+TEST_F(EtcdHttp2, a_message_over_the_limit_is_refused_before_it_has_arrived) {
   Http2 small("host:1", {100});
   CallStart start;
   start.path = "/service/Method";
@@ -209,7 +209,7 @@ TEST_F(EtcdHttp2, a_message_that_is_longer_than_the_limit_is_refused_by_its_leng
 
   ASSERT_TRUE(small.outcome(call));
   EXPECT_EQ(small.outcome(call)->code, Code::internal);
-  EXPECT_NE(small.take_output(), "");  // that the call is over
+  EXPECT_NE(small.take_output(), "");  // the reset of the call
 }
 
 TEST_F(EtcdHttp2, a_compressed_message_is_refused) {
@@ -222,17 +222,17 @@ TEST_F(EtcdHttp2, a_compressed_message_is_refused) {
   EXPECT_EQ(outcome.code, Code::internal);
 }
 
-TEST_F(EtcdHttp2, more_headers_than_any_answer_has_are_refused) {
-  Headers told;
+TEST_F(EtcdHttp2, too_many_headers_are_refused) {
+  Headers received;
   const std::string value(1000, 'x');
 
   int taken = 0;
-  while (taken < 100 && told.add("name", value)) ++taken;
+  while (taken < 100 && received.add("name", value)) ++taken;
 
   EXPECT_EQ(taken, 16);
 }
 
-TEST_F(EtcdHttp2, a_call_that_lasts_takes_further_messages_until_it_is_dropped) {
+TEST_F(EtcdHttp2, an_open_call_takes_further_messages_until_it_is_dropped) {
   const auto call = begin(false);
   http2_.take_output();
 

@@ -1,4 +1,4 @@
-// Which keys a lock has, and which lock a key is of.
+// Which keys a lock has, and to which lock a key belongs.
 
 #include <gtest/gtest.h>
 
@@ -11,19 +11,19 @@ namespace {
 
 constexpr std::int64_t day_us = 24LL * 3600 * 1'000'000;
 
-TEST(EtcdKeys, a_lock_is_the_line_that_etcdctl_makes) {
+TEST(EtcdKeys, a_lock_has_the_same_keys_as_one_of_etcdctl) {
   EXPECT_EQ(queue_prefix({"dlock", "job"}), "dlock/job/");
   EXPECT_EQ(id_of(0x694d7f3a), "694d7f3a");
 }
 
-TEST(EtcdKeys, what_would_end_a_part_or_hide_it_is_encoded) {
+TEST(EtcdKeys, slashes_percent_signs_and_leading_dots_are_encoded) {
   EXPECT_EQ(queue_prefix({"a/b", "c/d"}), "a%2Fb/c%2Fd/");
   EXPECT_EQ(queue_prefix({"ns", ".runs"}), "ns/%2Eruns/");
   EXPECT_EQ(queue_prefix({"ns", "100%"}), "ns/100%25/");
   EXPECT_EQ(queue_prefix({"ns", "v1.2 ü"}), "ns/v1.2 ü/");
 }
 
-TEST(EtcdKeys, each_key_leads_back_to_its_lock) {
+TEST(EtcdKeys, each_key_maps_back_to_its_lock) {
   for (const std::string name : {"job", "a/b", ".fence", "%2F", "with space", ".", "ü"}) {
     const LockName lock{"my/ns", name};
     const auto in_queue = parts_of(queue_prefix(lock) + "1f", "my/ns");
@@ -39,7 +39,7 @@ TEST(EtcdKeys, each_key_leads_back_to_its_lock) {
   }
 }
 
-TEST(EtcdKeys, keys_of_others_are_no_locks) {
+TEST(EtcdKeys, keys_of_other_programs_are_not_locks) {
   for (const std::string key :
        {"", "dlock", "dlock/", "dlock/job", "dlockb/job/1", "other/job/1", "dlock//1",
         "dlock/.fence/disk", "dlock/.fence/x/1", "dlock/%2f/1", "dlock/%41/1",
@@ -57,7 +57,7 @@ TEST(EtcdKeys, different_locks_share_no_key) {
   EXPECT_EQ(lines.size(), locks.size());
 }
 
-TEST(EtcdKeys, a_lease_is_a_positive_number_that_differs_by_token_and_time) {
+TEST(EtcdKeys, a_lease_id_is_positive_and_differs_by_token_and_count) {
   Token one;
   Token other;
   other.bytes[15] = 1;
@@ -68,7 +68,7 @@ TEST(EtcdKeys, a_lease_is_a_positive_number_that_differs_by_token_and_time) {
   EXPECT_GT(*leases.begin(), 0);
 }
 
-TEST(EtcdKeys, what_ends_on_one_day_shares_a_lease) {
+TEST(EtcdKeys, records_of_one_day_share_a_lease) {
   const WallTime noon(20'000 * day_us + day_us / 2);
 
   EXPECT_EQ(lease_of_day("ns", noon), lease_of_day("ns", noon + std::chrono::hours(11)));

@@ -1,4 +1,4 @@
-// Messages of etcd, as bytes.
+// The messages of etcd: how requests are encoded and replies decoded.
 
 #include <gtest/gtest.h>
 
@@ -32,8 +32,9 @@ TEST(EtcdRequest, a_range_has_the_fields_of_the_protocol) {
   EXPECT_EQ(path_of(range), "/etcdserverpb.KV/Range");
 }
 
-// Unlike other fields: without its operand a comparison means another one.
-TEST(EtcdRequest, a_comparison_with_zero_has_its_operand) {
+// Unlike other fields, the operand is sent even if it is zero: without it, the comparison
+// means something else.
+TEST(EtcdRequest, a_comparison_with_zero_includes_its_operand) {
   Compare absent;
   absent.key = "k";
   TxnRequest txn;
@@ -43,7 +44,7 @@ TEST(EtcdRequest, a_comparison_with_zero_has_its_operand) {
             "\x0a\x09"s + "\x08\x00"s + "\x10\x01"s + "\x1a\x01k" + "\x28\x00"s);
 }
 
-TEST(EtcdRequest, the_end_of_a_prefix_is_the_next_key_that_does_not_begin_so) {
+TEST(EtcdRequest, the_end_of_a_prefix_is_the_first_key_beyond_it) {
   EXPECT_EQ(end_of_prefix("dlock/"), "dlock0");
   EXPECT_EQ(end_of_prefix("a\xff"), "b");
   EXPECT_EQ(end_of_prefix("\xff\xff"), "\0"s);
@@ -64,20 +65,20 @@ TEST(EtcdAnswer, a_range_has_its_pairs_and_the_revision_and_term_of_its_header) 
   EXPECT_EQ(range.pairs[0], (KeyValue{"k", "v", 5, 6, 1, 9}));
 }
 
-TEST(EtcdAnswer, what_a_later_version_adds_is_skipped) {
+TEST(EtcdAnswer, unknown_fields_are_skipped) {
   const auto range = read<RangeResult>(RangeRequest{}, "\xfa\x01\x03new\x20\x02"s);
 
   EXPECT_EQ(range.count, 2);
 }
 
-TEST(EtcdAnswer, a_field_of_another_type_is_skipped) {
+TEST(EtcdAnswer, a_field_of_the_wrong_type_is_skipped) {
   const auto range = read<RangeResult>(RangeRequest{}, "\x22\x01x\x10\x05"s);
 
   EXPECT_EQ(range.count, 0);
   EXPECT_TRUE(range.pairs.empty());
 }
 
-TEST(EtcdAnswer, bytes_that_are_cut_off_are_no_answer) {
+TEST(EtcdAnswer, a_truncated_reply_is_refused) {
   const auto whole = "\x12\x08\x0a\x01k\x2a\x03val"s;
   ASSERT_TRUE(decoded(RangeRequest{}, whole));
 
@@ -86,23 +87,23 @@ TEST(EtcdAnswer, bytes_that_are_cut_off_are_no_answer) {
   }
 }
 
-TEST(EtcdAnswer, a_flag_without_its_byte_is_no_answer) {
+TEST(EtcdAnswer, a_flag_without_its_byte_is_refused) {
   EXPECT_FALSE(decoded(RangeRequest{}, "\x18"s));
 }
 
-TEST(EtcdAnswer, a_length_beyond_the_end_is_no_answer) {
+TEST(EtcdAnswer, a_length_beyond_the_end_is_refused) {
   EXPECT_FALSE(decoded(RangeRequest{}, "\x12\xff\xff\xff\xff\x0f"s));
 }
 
-TEST(EtcdAnswer, more_pairs_than_any_answer_has_are_refused) {
+TEST(EtcdAnswer, too_many_pairs_are_refused) {
   std::string bytes;
   for (std::size_t i = 0; i <= most_elements; ++i) bytes += "\x12\x00"s;
 
   EXPECT_FALSE(decoded(RangeRequest{}, bytes));
 }
 
-// A caller takes the results by their places.
-TEST(EtcdAnswer, the_results_of_a_transaction_are_those_of_what_it_executed) {
+// Callers find the results by their positions.
+TEST(EtcdAnswer, the_results_of_a_transaction_match_the_branch_it_executed) {
   TxnRequest txn;
   txn.then.emplace_back(PutRequest{});
   txn.otherwise.emplace_back(RangeRequest{});
@@ -119,14 +120,14 @@ TEST(EtcdAnswer, the_results_of_a_transaction_are_those_of_what_it_executed) {
   EXPECT_FALSE(decoded(txn, succeeded + "\x1a\x00"s));
 }
 
-TEST(EtcdAnswer, a_lease_that_is_gone_has_a_ttl_below_zero) {
+TEST(EtcdAnswer, an_expired_lease_has_a_negative_ttl) {
   const auto gone = read<LeaseTimeToLiveResult>(
       LeaseTimeToLiveRequest{}, "\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s);
 
   EXPECT_EQ(gone.ttl, -1);
 }
 
-TEST(EtcdWatch, a_request_has_its_filters_and_its_number) {
+TEST(EtcdWatch, a_request_has_its_filters_and_its_id) {
   WatchRequest watch;
   watch.key = "k";
   watch.no_put = true;
@@ -135,7 +136,7 @@ TEST(EtcdWatch, a_request_has_its_filters_and_its_number) {
   EXPECT_EQ(encoded(watch, 3), "\x0a\x09\x0a\x01k\x28\x00\x28\x01\x38\x03"s);
 }
 
-TEST(EtcdWatch, events_tell_puts_from_deletions) {
+TEST(EtcdWatch, events_distinguish_puts_from_deletions) {
   const auto put = "\x5a\x05\x12\x03\x0a\x01k"s;
   const auto deletion = "\x5a\x0c\x08\x01\x12\x03\x0a\x01k\x1a\x03\x0a\x01p"s;
 
@@ -150,7 +151,7 @@ TEST(EtcdWatch, events_tell_puts_from_deletions) {
   EXPECT_EQ(answer->events[1].previous.value_or(KeyValue{}).key, "p");
 }
 
-TEST(EtcdWatch, one_that_began_too_long_ago_says_what_is_left) {
+TEST(EtcdWatch, a_watch_from_a_compacted_revision_names_the_oldest_one_left) {
   const auto answer = decoded_watch("\x20\x01\x28\x2a\x32\x03why"s);
 
   ASSERT_TRUE(answer);

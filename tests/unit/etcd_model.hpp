@@ -1,4 +1,4 @@
-// etcd as the rules need it, as a value: keys with revisions, leases, transactions.
+// A model of etcd, with what the rules need: keys with revisions, leases, transactions.
 #pragma once
 
 #include <algorithm>

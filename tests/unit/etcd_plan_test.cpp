@@ -1,4 +1,4 @@
-// What a URL of etcd says.
+// URLs of etcd: how they are parsed, which are refused, and how they are shown.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 Plan plan_of(const std::string& url) { return plan_from_url<Plan>(url); }
 std::string refusal_of(const std::string& url) { return refusal_of_url<Plan>(url); }
 
-TEST(EtcdUrl, it_names_members_and_the_usual_port) {
+TEST(EtcdUrl, names_members_with_a_default_port) {
   const auto plan = plan_of("etcd://One,[::1]:7000,10.0.0.3/");
 
   ASSERT_EQ(plan.access.members.size(), 3U);
@@ -23,7 +23,7 @@ TEST(EtcdUrl, it_names_members_and_the_usual_port) {
   EXPECT_EQ(plan.access.user, "");
 }
 
-TEST(EtcdUrl, the_login_is_before_the_first_member) {
+TEST(EtcdUrl, has_its_login_before_the_first_member) {
   const auto plan = plan_of("etcds://us%40er:p%2Fw@a,b");
 
   EXPECT_EQ(plan.access.user, "us@er");
@@ -31,13 +31,13 @@ TEST(EtcdUrl, the_login_is_before_the_first_member) {
   EXPECT_TRUE(plan.access.tls);
 }
 
-TEST(EtcdUrl, it_is_shown_without_what_is_secret_or_usual) {
+TEST(EtcdUrl, is_shown_without_the_password_and_the_default_port) {
   const auto plan = plan_of("etcds://us%40er:secret@A:2379,[::1]:1");
 
   EXPECT_EQ(plan.url(), "etcds://us%40er@a,[::1]:1");
 }
 
-TEST(EtcdUrl, what_is_set_elsewhere_takes_the_place_of_its_login) {
+TEST(EtcdUrl, credentials_from_options_replace_its_login) {
   auto plan = plan_of("etcds://user:secret@a");
   Credentials credentials;
   credentials.user = "other";
@@ -52,7 +52,7 @@ TEST(EtcdUrl, what_is_set_elsewhere_takes_the_place_of_its_login) {
   EXPECT_TRUE(plan.is_insecure());
 }
 
-TEST(EtcdUrl, a_cluster_in_the_clear_takes_no_notice_of_tls) {
+TEST(EtcdUrl, tls_options_do_not_affect_a_cluster_without_tls) {
   auto plan = plan_of("etcd://a");
   Credentials credentials;
   credentials.tls.insecure = true;
@@ -62,7 +62,7 @@ TEST(EtcdUrl, a_cluster_in_the_clear_takes_no_notice_of_tls) {
   EXPECT_FALSE(plan.is_insecure());
 }
 
-TEST(EtcdUrl, such_a_store_has_locks_and_registers_alone) {
+TEST(EtcdUrl, names_a_store_that_supports_only_locks_and_registers) {
   const auto features = features_of(parsed_store_url("etcd://a,b,c"));
 
   EXPECT_TRUE(features.leases_run_out);
@@ -71,7 +71,7 @@ TEST(EtcdUrl, such_a_store_has_locks_and_registers_alone) {
   EXPECT_FALSE(features.rates);
 }
 
-TEST(EtcdUrl, so_many_members_can_be_named) {
+TEST(EtcdUrl, names_at_most_32_members) {
   EXPECT_EQ(refusal_of("etcd://" + hosts(32)), "");
   EXPECT_NE(refusal_of("etcd://" + hosts(33)), "");
 }

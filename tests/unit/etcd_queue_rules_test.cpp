@@ -1,4 +1,4 @@
-// Who holds a lock that is a line of entries, who waits, and what becomes of a claim.
+// Who holds a lock that is a queue of entries, who waits, and how a claim is decided.
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ Claim deduped(Dedupe dedupe) {
   return claim;
 }
 
-// A line into which entries come one after the other: "a", "b", "c".
+// A queue to which entries are added one after the other: "a", "b", "c".
 class Built {
  public:
   Built& wait(const Claim& claim) {
@@ -67,7 +67,7 @@ class Built {
     snapshot.entries.back().standing = standing;
     return *this;
   }
-  // A run that had `fence`, and ends now.
+  // A run with `fence` that ends now.
   Built& ran(std::uint64_t fence, const RunEnd& end, WallTime started = now) {
     PastRun past;
     auto holder = entry_for(plain(), started);
@@ -110,7 +110,7 @@ using Kind = Decision::Kind;
 
 // Whose turn it is
 
-TEST(EtcdLine, the_first_has_its_turn_and_nobody_behind_it) {
+TEST(EtcdQueue, only_the_first_waiter_has_its_turn) {
   Built snapshot;
   snapshot.wait(plain()).wait(plain());
 
@@ -118,7 +118,7 @@ TEST(EtcdLine, the_first_has_its_turn_and_nobody_behind_it) {
   EXPECT_FALSE(snapshot.has_turn("b"));
 }
 
-TEST(EtcdLine, behind_a_holder_nobody_has_a_turn) {
+TEST(EtcdQueue, nobody_behind_a_holder_has_a_turn) {
   Built snapshot;
   snapshot.hold(plain()).wait(plain());
 
@@ -126,7 +126,7 @@ TEST(EtcdLine, behind_a_holder_nobody_has_a_turn) {
   EXPECT_TRUE(snapshot.leaves("a").has_turn("b"));
 }
 
-TEST(EtcdLine, as_many_have_a_turn_as_there_are_slots) {
+TEST(EtcdQueue, as_many_waiters_have_their_turn_as_slots_are_free) {
   Built snapshot;
   snapshot.hold(slot(2), 1).wait(slot(2)).wait(slot(2));
 
@@ -134,14 +134,14 @@ TEST(EtcdLine, as_many_have_a_turn_as_there_are_slots) {
   EXPECT_FALSE(snapshot.has_turn("c"));
 }
 
-TEST(EtcdLine, slots_of_another_number_have_no_turn_beside_them) {
+TEST(EtcdQueue, a_waiter_with_another_number_of_slots_has_no_turn) {
   Built snapshot;
   snapshot.hold(slot(2)).wait(slot(3));
 
   EXPECT_FALSE(snapshot.has_turn("b"));
 }
 
-TEST(EtcdLine, readers_in_front_have_their_turn_together) {
+TEST(EtcdQueue, readers_at_the_front_have_their_turn_together) {
   Built snapshot;
   snapshot.wait(shared()).wait(shared()).wait(plain()).wait(shared());
 
@@ -151,14 +151,14 @@ TEST(EtcdLine, readers_in_front_have_their_turn_together) {
   EXPECT_FALSE(snapshot.has_turn("d"));
 }
 
-TEST(EtcdLine, one_that_holds_keeps_the_lock_wherever_it_stands) {
+TEST(EtcdQueue, a_holder_keeps_the_lock_at_any_position) {
   Built snapshot;
   snapshot.hold(shared()).wait(plain()).hold(shared()).leaves("a");
 
   EXPECT_FALSE(snapshot.has_turn("b"));
 }
 
-TEST(EtcdLine, a_foreign_entry_holds_alone_when_it_stands_first) {
+TEST(EtcdQueue, a_foreign_entry_holds_alone_when_it_is_first) {
   Built snapshot;
   snapshot.foreign().wait(shared()).foreign();
 
@@ -167,7 +167,7 @@ TEST(EtcdLine, a_foreign_entry_holds_alone_when_it_stands_first) {
   EXPECT_FALSE(snapshot.has_turn("b"));
 }
 
-TEST(EtcdLine, nobody_overtakes_a_foreign_waiter) {
+TEST(EtcdQueue, nobody_overtakes_a_foreign_waiter) {
   Built snapshot;
   snapshot.hold(shared()).foreign().wait(shared());
 
@@ -175,9 +175,9 @@ TEST(EtcdLine, nobody_overtakes_a_foreign_waiter) {
   EXPECT_EQ(newcomer(snapshot, shared()).kind, Kind::join);
 }
 
-// Runs that count for those who wait
+// Runs that count for waiters
 
-TEST(EtcdLine, one_whose_run_somebody_else_has_done_waits_no_longer) {
+TEST(EtcdQueue, a_deduplicated_waiter_gives_its_turn_to_the_next) {
   Built snapshot;
   snapshot.wait(deduped({hours(1), true})).wait(plain()).ran(77, exit_with(0));
 
@@ -187,21 +187,21 @@ TEST(EtcdLine, one_whose_run_somebody_else_has_done_waits_no_longer) {
   EXPECT_TRUE(snapshot.has_turn("b"));
 }
 
-TEST(EtcdLine, what_has_failed_or_ended_before_it_came_counts_for_no_waiter) {
+TEST(EtcdQueue, a_run_that_failed_or_ended_earlier_counts_for_no_waiter) {
   Built snapshot;
   snapshot.ran(70, exit_with(0)).wait(deduped({hours(1), true})).ran(77, exit_with(1));
 
   EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["a"]));
 }
 
-TEST(EtcdLine, a_run_that_started_before_the_window_of_a_waiter_counts_for_nobody) {
+TEST(EtcdQueue, a_run_that_started_before_the_window_counts_for_no_waiter) {
   Built snapshot;
   snapshot.wait(deduped({seconds(5), true})).ran(77, exit_with(0), now - seconds(6));
 
   EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["a"]));
 }
 
-TEST(EtcdLine, one_that_joins_counts_only_a_run_that_is_shared) {
+TEST(EtcdQueue, only_a_shared_run_counts_for_a_waiter_that_joins) {
   auto end = exit_with(3);
   Built snapshot;
   snapshot.wait(deduped({{}, false, true})).ran(77, end);
@@ -212,7 +212,7 @@ TEST(EtcdLine, one_that_joins_counts_only_a_run_that_is_shared) {
   EXPECT_EQ(dismissed_by(snapshot.snapshot, snapshot["a"])->fence, Fence{78});
 }
 
-TEST(EtcdLine, a_run_that_starts_counts_for_one_that_needs_no_success) {
+TEST(EtcdQueue, a_run_that_starts_counts_for_a_waiter_that_needs_no_success) {
   Built snapshot;
   snapshot.hold(shared()).wait(plain()).wait(deduped({hours(1)}));
   EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["c"]));
@@ -221,14 +221,14 @@ TEST(EtcdLine, a_run_that_starts_counts_for_one_that_needs_no_success) {
   EXPECT_TRUE(dismissed_by(snapshot.snapshot, snapshot["c"]));
 }
 
-// Newcomers
+// New claims
 
-TEST(EtcdDecision, a_free_lock_is_entered) {
+TEST(EtcdDecision, a_free_lock_is_taken_at_once) {
   EXPECT_EQ(newcomer({}, plain(), Queue::stay_out).kind, Kind::enter);
   EXPECT_EQ(newcomer({}, shared()).kind, Kind::enter);
 }
 
-TEST(EtcdDecision, a_held_lock_is_busy_or_waited_for) {
+TEST(EtcdDecision, a_held_lock_is_refused_or_waited_for) {
   Built snapshot;
   snapshot.hold(plain());
 
@@ -241,7 +241,7 @@ TEST(EtcdDecision, a_held_lock_is_busy_or_waited_for) {
   EXPECT_EQ(std::get<Busy>(*in.answer).place, 1u);
 }
 
-TEST(EtcdDecision, nobody_overtakes_one_whose_turn_has_come) {
+TEST(EtcdDecision, nobody_overtakes_a_waiter_whose_turn_has_come) {
   Built snapshot;
   snapshot.wait(plain());
 
@@ -257,14 +257,14 @@ TEST(EtcdDecision, the_first_free_slot_is_taken) {
   EXPECT_EQ(decision.slot, 1u);
 }
 
-TEST(EtcdDecision, another_number_of_slots_is_told) {
+TEST(EtcdDecision, another_number_of_slots_is_refused_with_the_number_in_use) {
   Built snapshot;
   snapshot.hold(slot(3));
 
   EXPECT_EQ(std::get<SlotsDiffer>(*newcomer(snapshot, plain()).answer).in_use, 3u);
 }
 
-TEST(EtcdDecision, of_two_that_wait_with_other_slots_the_first_stays) {
+TEST(EtcdDecision, of_two_waiters_with_different_slots_the_second_is_refused) {
   Built snapshot;
   snapshot.wait(slot(2)).wait(plain());
 
@@ -273,7 +273,7 @@ TEST(EtcdDecision, of_two_that_wait_with_other_slots_the_first_stays) {
   EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(*second.answer));
 }
 
-TEST(EtcdDecision, a_reader_below_a_reader_enters_past_a_writer) {
+TEST(EtcdDecision, a_nested_reader_passes_a_waiting_writer) {
   Built snapshot;
   snapshot.hold(shared()).wait(plain());
   auto inner = shared();
@@ -284,7 +284,7 @@ TEST(EtcdDecision, a_reader_below_a_reader_enters_past_a_writer) {
   EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(*newcomer(snapshot, inner).answer));
 }
 
-TEST(EtcdDecision, a_reader_below_a_reader_does_not_enter_behind_etcdctl) {
+TEST(EtcdDecision, a_nested_reader_does_not_pass_etcdctl) {
   Built snapshot;
   snapshot.hold(shared()).foreign();
   auto inner = shared();
@@ -293,7 +293,7 @@ TEST(EtcdDecision, a_reader_below_a_reader_does_not_enter_behind_etcdctl) {
   EXPECT_NE(newcomer(snapshot, inner).kind, Kind::enter);
 }
 
-TEST(EtcdStep, a_reader_enters_past_a_writer_only_while_the_outer_one_is_there) {
+TEST(EtcdStep, a_nested_reader_passes_a_writer_only_while_the_outer_reader_holds) {
   Built snapshot;
   snapshot.hold(shared()).wait(plain());
   auto inner = shared();
@@ -311,7 +311,7 @@ TEST(EtcdStep, a_reader_enters_past_a_writer_only_while_the_outer_one_is_there) 
       std::any_of(step.conditions.begin(), step.conditions.end(), asks_for_outer));
 }
 
-TEST(EtcdDecision, a_queue_that_is_long_enough_is_not_joined) {
+TEST(EtcdDecision, a_full_queue_is_not_joined) {
   Built snapshot;
   snapshot.hold(plain()).wait(plain());
   auto claim = plain();
@@ -324,7 +324,7 @@ TEST(EtcdDecision, a_queue_that_is_long_enough_is_not_joined) {
   EXPECT_EQ(newcomer(snapshot, claim).kind, Kind::join);
 }
 
-TEST(EtcdDecision, older_waiters_give_way_to_one_that_supersedes_them) {
+TEST(EtcdDecision, a_superseding_claim_displaces_only_superseding_waiters) {
   auto superseding = plain();
   superseding.supersedes = true;
   Built snapshot;
@@ -337,7 +337,7 @@ TEST(EtcdDecision, older_waiters_give_way_to_one_that_supersedes_them) {
   EXPECT_TRUE(newcomer(snapshot, superseding, Queue::stay_out).give_way.empty());
 }
 
-TEST(EtcdDecision, a_holder_that_can_be_told_ends_before_the_lock_is_entered) {
+TEST(EtcdDecision, an_attached_holder_is_notified_before_it_is_replaced) {
   auto replacing = plain();
   replacing.replaces = true;
   Built snapshot;
@@ -350,7 +350,7 @@ TEST(EtcdDecision, a_holder_that_can_be_told_ends_before_the_lock_is_entered) {
   EXPECT_TRUE(newcomer(snapshot, replacing).lose.empty());
 }
 
-TEST(EtcdDecision, one_that_cannot_be_told_is_ended_at_once) {
+TEST(EtcdDecision, a_holder_that_cannot_be_notified_is_replaced_at_once) {
   auto replacing = plain();
   replacing.replaces = true;
   auto detached = plain();
@@ -368,7 +368,7 @@ TEST(EtcdDecision, one_that_cannot_be_told_is_ended_at_once) {
   }
 }
 
-TEST(EtcdDecision, one_that_replaces_waits_for_whoever_is_granted_the_lock) {
+TEST(EtcdDecision, a_replacing_waiter_takes_the_lock_from_the_next_holder) {
   auto replacing = plain();
   replacing.replaces = true;
   Built snapshot;
@@ -380,7 +380,7 @@ TEST(EtcdDecision, one_that_replaces_waits_for_whoever_is_granted_the_lock) {
       << "it is promised the lock";
 }
 
-TEST(EtcdDecision, a_waiter_that_was_superseded_is_told) {
+TEST(EtcdDecision, a_superseded_waiter_learns_by_whom) {
   Built snapshot;
   snapshot.snapshot.runs.told.emplace_back("new", Superseded{"db1", 7});
 
@@ -388,7 +388,7 @@ TEST(EtcdDecision, a_waiter_that_was_superseded_is_told) {
   EXPECT_EQ(std::get<Superseded>(*decision.answer).host, "db1");
 }
 
-TEST(EtcdDecision, a_run_that_goes_on_counts_for_one_that_comes) {
+TEST(EtcdDecision, a_run_in_progress_deduplicates_a_new_claim) {
   Built snapshot;
   snapshot.hold(plain());
 
@@ -399,9 +399,9 @@ TEST(EtcdDecision, a_run_that_goes_on_counts_for_one_that_comes) {
   EXPECT_EQ(newcomer(snapshot, deduped({seconds(1)})).kind, Kind::join);
 }
 
-// Whom a waiter watches
+// What a waiter watches
 
-TEST(EtcdLine, a_waiter_watches_the_one_before_it_and_nobody_else) {
+TEST(EtcdQueue, a_waiter_watches_only_the_entry_before_it) {
   Built snapshot;
   snapshot.hold(plain()).wait(plain()).wait(plain());
 
@@ -409,7 +409,7 @@ TEST(EtcdLine, a_waiter_watches_the_one_before_it_and_nobody_else) {
   EXPECT_EQ(snapshot.watched("c"), (Watched{"b", false}));
 }
 
-TEST(EtcdLine, the_first_behind_several_holders_watches_all_who_leave) {
+TEST(EtcdQueue, the_first_waiter_behind_several_holders_watches_all_deletions) {
   Built snapshot;
   snapshot.hold(slot(2), 0).hold(slot(2), 1).wait(slot(2)).wait(slot(2));
 
@@ -417,16 +417,16 @@ TEST(EtcdLine, the_first_behind_several_holders_watches_all_who_leave) {
   EXPECT_EQ(snapshot.watched("d"), (Watched{"c", true}));
 }
 
-TEST(EtcdLine, one_that_goes_by_what_others_do_watches_all) {
+TEST(EtcdQueue, a_waiter_with_dedupe_watches_all_changes) {
   Built snapshot;
   snapshot.hold(plain()).wait(plain()).wait(deduped({hours(1)}));
 
   EXPECT_EQ(snapshot.watched("c"), (Watched{"", true}));
 }
 
-// Setting up again
+// Setting up a vanished lease again
 
-TEST(EtcdLine, a_lease_that_vanished_is_set_up_where_nobody_came) {
+TEST(EtcdQueue, a_vanished_lease_is_set_up_again_if_nobody_came) {
   Built snapshot;
   snapshot.hold(plain());
   const auto lost = snapshot["a"];
@@ -439,7 +439,7 @@ TEST(EtcdLine, a_lease_that_vanished_is_set_up_where_nobody_came) {
   EXPECT_FALSE(can_be_set_up_again(Built(snapshot).ran(9, exit_with(0)).snapshot, lost));
 }
 
-TEST(EtcdLine, a_reader_is_not_set_up_again_behind_a_writer_that_waits) {
+TEST(EtcdQueue, a_vanished_reader_does_not_return_ahead_of_a_waiting_writer) {
   Built snapshot;
   snapshot.hold(shared()).hold(shared());
   const auto lost = snapshot["b"];
@@ -449,7 +449,7 @@ TEST(EtcdLine, a_reader_is_not_set_up_again_behind_a_writer_that_waits) {
   EXPECT_FALSE(can_be_set_up_again(Built(snapshot).wait(plain()).snapshot, lost));
 }
 
-TEST(EtcdLine, beside_holders_of_other_slots_it_is_set_up_too) {
+TEST(EtcdQueue, a_vanished_lease_is_set_up_again_beside_other_slots) {
   Built snapshot;
   snapshot.hold(slot(2), 1).hold(slot(2), 0);
   const auto lost = snapshot["b"];
@@ -458,9 +458,9 @@ TEST(EtcdLine, beside_holders_of_other_slots_it_is_set_up_too) {
   EXPECT_TRUE(can_be_set_up_again(snapshot.snapshot, lost));
 }
 
-// What is shown
+// How a lock is shown
 
-TEST(EtcdLine, a_lock_is_shown_with_its_holders_and_those_who_wait) {
+TEST(EtcdQueue, a_lock_is_shown_with_its_holders_and_waiters) {
   Built snapshot;
   snapshot.hold(slot(3)).wait(slot(3)).foreign().ran(1, exit_with(0));
   const auto info = info_of(snapshot.snapshot, plain().lock, now);

@@ -1,4 +1,4 @@
-// Entries and runs as etcd keeps them, and what somebody else may have written there.
+// Entries and runs as etcd keeps them, and values that others may have written there.
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ Claim a_claim() {
   return claim;
 }
 
-TEST(EtcdEntry, says_what_a_claim_wants) {
+TEST(EtcdEntry, records_what_a_claim_asks_for) {
   auto claim = a_claim();
   claim.slots = 3;
   claim.supersedes = true;
@@ -67,7 +67,7 @@ TEST(EtcdEntry, says_what_a_claim_wants) {
   EXPECT_EQ(entry.pid, ::getpid());
 }
 
-TEST(EtcdEntry, says_how_a_holder_stands) {
+TEST(EtcdEntry, records_the_state_of_a_holder) {
   auto holder = entry_for(a_claim(), WallTime(1));
   holder.standing = Standing::broken;
   holder.slots = 3;
@@ -86,7 +86,7 @@ TEST(EtcdEntry, says_how_a_holder_stands) {
   EXPECT_EQ(entry.taken_by, holder.taken_by);
 }
 
-TEST(EtcdEntry, is_read_however_deep_somebody_has_nested_it) {
+TEST(EtcdEntry, is_read_however_deeply_its_value_is_nested) {
   constexpr std::size_t depth = 200'000;
   const auto value = R"({"mode":"exclusive","standing":"waits","since":1,"detached":)" +
                      std::string(depth, '[') + std::string(depth, ']') + "}";
@@ -94,11 +94,11 @@ TEST(EtcdEntry, is_read_however_deep_somebody_has_nested_it) {
   EXPECT_TRUE(entry_from(pair_of("dlock/job/1f", value), queue_prefix(job)).attached);
 }
 
-TEST(EtcdEntry, the_fence_is_the_revision_in_which_it_came) {
+TEST(EtcdEntry, takes_its_fence_from_the_revision_of_its_creation) {
   EXPECT_EQ(read_back(entry_for(a_claim(), WallTime(1))).fence(), Fence{5});
 }
 
-TEST(EtcdEntry, whatever_dlock_does_not_write_is_a_foreign_holder) {
+TEST(EtcdEntry, is_a_foreign_holder_unless_dlock_wrote_it) {
   const auto own = text_of(entry_for(a_claim(), WallTime(1)));
   for (const std::string& value :
        {std::string(), std::string("[]"), std::string("{}"), std::string("{\"mode\":7}"),
@@ -115,7 +115,7 @@ TEST(EtcdEntry, whatever_dlock_does_not_write_is_a_foreign_holder) {
   }
 }
 
-TEST(EtcdEntry, those_who_came_first_come_first) {
+TEST(EtcdEntry, is_sorted_by_its_creation) {
   const auto text = text_of(entry_for(a_claim(), WallTime(1)));
   const auto entries =
       entries_from({pair_of("dlock/job/a", text, 9), pair_of("dlock/job/b", "", 3),
@@ -136,7 +136,7 @@ Entry a_holder(std::int64_t revision) {
   return holder;
 }
 
-TEST(EtcdRuns, a_run_that_is_over_is_read_as_it_was_written) {
+TEST(EtcdRuns, a_past_run_reads_back_as_written) {
   auto end = exit_with(3);
   end.lost = Loss::broken;
   const auto run = ended_run(a_holder(7), end, WallTime(seconds(103)));
@@ -157,7 +157,7 @@ TEST(EtcdRuns, a_run_that_is_over_is_read_as_it_was_written) {
   EXPECT_TRUE(info.counts);
 }
 
-TEST(EtcdRuns, who_took_a_lock_is_read_as_it_was_written) {
+TEST(EtcdRuns, the_taker_of_a_lock_reads_back_as_written) {
   const Taker taker{"ann", "host", true};
   const auto runs = runs_from({pair_of(taken_key(job, "1f"), taken_text(taker), 12),
                                pair_of(taken_key(job, "2f"), "not JSON", 13)},
@@ -168,7 +168,7 @@ TEST(EtcdRuns, who_took_a_lock_is_read_as_it_was_written) {
   EXPECT_EQ(runs.taken[0].second, taker);
 }
 
-TEST(EtcdRuns, one_whose_entry_is_gone_has_vanished) {
+TEST(EtcdRuns, a_run_without_an_entry_has_vanished) {
   const auto holder = a_holder(7);
   const auto runs = runs_from({pair_of(now_key(job, "1f"), open_run_text(holder, {}))},
                               runs_prefix(job));
@@ -181,7 +181,7 @@ TEST(EtcdRuns, one_whose_entry_is_gone_has_vanished) {
   EXPECT_FALSE(gone[0].ended);
 }
 
-TEST(EtcdRuns, one_that_was_granted_at_once_has_the_fence_of_its_revision) {
+TEST(EtcdRuns, a_run_that_was_granted_at_once_has_its_revision_as_fence) {
   const auto runs =
       runs_from({pair_of(now_key(job, "1f"), open_run_text(a_holder(0), {}), 31)},
                 runs_prefix(job));
@@ -190,7 +190,7 @@ TEST(EtcdRuns, one_that_was_granted_at_once_has_the_fence_of_its_revision) {
   EXPECT_EQ(runs.open[0].info.fence, Fence{31});
 }
 
-TEST(EtcdRuns, a_lease_by_hand_has_ended_when_it_ran_out) {
+TEST(EtcdRuns, a_lease_by_hand_ended_when_it_expired) {
   auto holder = a_holder(7);
   holder.attached = false;
   const auto runs = runs_from(
@@ -204,7 +204,7 @@ TEST(EtcdRuns, a_lease_by_hand_has_ended_when_it_ran_out) {
   EXPECT_EQ(gone[0].duration, seconds(30));
 }
 
-TEST(EtcdRuns, counts_are_how_often_their_keys_were_written) {
+TEST(EtcdRuns, counters_are_the_versions_of_their_keys) {
   auto refused = pair_of(refused_key(job), "");
   refused.version = 4;
   const auto runs = runs_from({refused}, runs_prefix(job));
@@ -213,7 +213,7 @@ TEST(EtcdRuns, counts_are_how_often_their_keys_were_written) {
   EXPECT_EQ(runs.superseded, 0u);
 }
 
-TEST(EtcdRuns, what_cannot_be_read_is_left_out) {
+TEST(EtcdRuns, unreadable_records_are_ignored) {
   std::vector<KeyValue> pairs;
   for (const std::string value : {"", "[]", "{}", "{\"fence\":-1,\"started\":1}", "x"}) {
     pairs.push_back(pair_of(past_key(job, Fence{1}), value));
@@ -227,7 +227,7 @@ TEST(EtcdRuns, what_cannot_be_read_is_left_out) {
   EXPECT_TRUE(runs.open.empty());
 }
 
-// So many runs, one after the other, of which these exit with 0.
+// `count` runs, one after the other. Those up to `last_success` exit with 0.
 Runs runs_with(unsigned count, unsigned last_success) {
   Runs runs;
   for (unsigned i = 1; i <= count; ++i) {
@@ -241,7 +241,7 @@ Runs runs_with(unsigned count, unsigned last_success) {
   return runs;
 }
 
-TEST(EtcdRuns, the_last_are_kept_and_told) {
+TEST(EtcdRuns, the_last_runs_are_kept_newest_first) {
   const auto kept = kept_runs(runs_with(25, 0), {}, WallTime(seconds(2000)));
 
   ASSERT_EQ(kept.size(), runs_kept);
@@ -249,11 +249,11 @@ TEST(EtcdRuns, the_last_are_kept_and_told) {
   EXPECT_EQ(kept.back().fence, Fence{6});
 }
 
-TEST(EtcdRuns, nothing_is_forgotten_until_there_are_enough) {
+TEST(EtcdRuns, nothing_is_deleted_while_there_are_at_most_30_runs) {
   EXPECT_TRUE(to_forget(runs_with(30, 0), {}, WallTime(seconds(2000))).empty());
 }
 
-TEST(EtcdRuns, those_beyond_are_forgotten_but_for_the_last_success) {
+TEST(EtcdRuns, older_runs_are_deleted_except_the_last_success) {
   const auto keys = to_forget(runs_with(31, 3), {}, WallTime(seconds(2000)));
 
   EXPECT_EQ(keys.size(), 31 - runs_kept - 1);

@@ -1,5 +1,5 @@
-// The rules of a line under random schedules: clients that act on what they have read
-// some time ago, on an etcd that does one transaction after the other.
+// The queue rules of etcd under random schedules: the clients act on snapshots that may
+// be stale, and the model of etcd executes one transaction after the other.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ struct Kind {
   const char* name;
   unsigned slots = 1;
   bool readers = false;
-  bool nested = false;  // readers inside readers
+  bool nested = false;  // readers nested in readers
   bool rivals = false;
   bool reclaim = false;
   bool foreigners = false;
@@ -64,7 +64,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     return claim;
   }
 
-  // Of the first one that reads, if anybody does.
+  // The fence of the first reader that believes it holds the lock, if there is one.
   std::vector<Fence> fences_of_readers() const {
     for (const auto& client : clients_) {
       const bool reads = client.believes() && client.claim().mode == Mode::shared;
@@ -80,7 +80,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     });
   }
 
-  void come(Dice& dice) {
+  void one_arrives(Dice& dice) {
     const auto lease = ++last_lease_;
     etcd_.grant(lease);
     if (GetParam().foreigners && dice.one_in(5)) {
@@ -96,7 +96,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     clients_.emplace_back(lease, random_claim(dice));
   }
 
-  // One of those that are there stops to be, or goes on.
+  // One of the clients acts or dies, or a foreign entry is removed.
   void one_acts(Dice& dice, WallTime now) {
     set_up_again_.reset();
     if (!foreign_.empty() && dice.one_in(6)) {
@@ -115,7 +115,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
       etcd_.end(client->lease());
     } else if (client->claim().reclaim && client->believes() && dice.one_in(6)) {
       etcd_.end(client->lease());
-      return;  // and it does not know
+      return;  // and the client does not know
     } else {
       client->act(etcd_, dice, now, !has_inner);
     }
@@ -133,7 +133,8 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     return now;
   }
 
-  // Those who believe that they hold, by dlock's rules and by etcdctl's.
+  // Checks the clients that believe they hold the lock, by the rules of dlock and of
+  // etcdctl.
   void check() {
     unsigned exclusive = 0;
     unsigned shared = 0;
@@ -162,7 +163,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     check_order(now);
   }
 
-  // Nobody came to hold while one waited in front of it and could have held, too.
+  // No entry became a holder while an earlier waiter could have held as well.
   void check_order(const LockSnapshot& now) {
     for (const auto& entry : now.entries) {
       if (!entry.holds() || known_.count(entry.id) > 0) continue;
@@ -172,7 +173,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
       if (GetParam().readers) continue;
       for (const auto& before : now.entries) {
         if (before.created >= entry.created) break;
-        // Of two that were promised slots either may be the first to take it.
+        // Of two waiters that were promised slots, either may take its slot first.
         ASSERT_TRUE(before.holds() || has_its_turn(now, before))
             << entry.id << " has overtaken " << before.id;
       }
@@ -185,13 +186,13 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
   std::vector<std::int64_t> foreign_;
   std::set<std::string> known_;
   Fence last_fence_;
-  std::optional<Fence> set_up_again_;  // of a lease, just now
+  std::optional<Fence> set_up_again_;  // the fence, if the last step did so
   std::int64_t last_lease_ = day_lease;
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EtcdRules, ::testing::ValuesIn(kinds), name_of);
 
-TEST_P(EtcdRules, exclude_whom_they_have_to_whatever_the_order_of_requests) {
+TEST_P(EtcdRules, exclude_conflicting_holders_in_any_order_of_requests) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE(seed);
     Dice dice(seed);
@@ -202,7 +203,7 @@ TEST_P(EtcdRules, exclude_whom_they_have_to_whatever_the_order_of_requests) {
     last_fence_ = {};
     etcd_.grant(day_lease);
     for (int step = 0; step < 300; ++step) {
-      if (clients_.size() + foreign_.size() < 8 && dice.one_in(3)) come(dice);
+      if (clients_.size() + foreign_.size() < 8 && dice.one_in(3)) one_arrives(dice);
       one_acts(dice, WallTime(step));
       check();
       if (HasFailure()) return;
@@ -210,14 +211,14 @@ TEST_P(EtcdRules, exclude_whom_they_have_to_whatever_the_order_of_requests) {
   }
 }
 
-// Whatever happened, a lock that everybody who waits for it asks for is granted.
-TEST_P(EtcdRules, leave_nobody_waiting_for_a_lock_that_is_free) {
+// Whatever has happened, the lock is granted to every waiter that keeps asking for it.
+TEST_P(EtcdRules, leave_nobody_waiting_for_a_free_lock) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE(seed);
     Dice dice(seed);
     etcd_.grant(day_lease);
     for (int step = 0; step < 100; ++step) {
-      if (clients_.size() < 6) come(dice);
+      if (clients_.size() < 6) one_arrives(dice);
       one_acts(dice, WallTime(step));
     }
     for (const auto lease : foreign_) etcd_.end(lease);
@@ -229,8 +230,8 @@ TEST_P(EtcdRules, leave_nobody_waiting_for_a_lock_that_is_free) {
   }
 }
 
-// Random histories seldom come upon this one.
-TEST(EtcdSteps, do_not_let_a_reader_pass_a_writer_once_its_outer_reader_has_gone) {
+// Random schedules seldom produce this case.
+TEST(EtcdSteps, do_not_let_a_nested_reader_pass_a_writer_after_its_outer_reader_ended) {
   EtcdModel etcd;
   constexpr std::int64_t outer = 2, writer = 3, inner = 4;
   for (const auto lease : {day_lease, outer, writer, inner}) etcd.grant(lease);

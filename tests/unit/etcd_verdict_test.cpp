@@ -1,4 +1,4 @@
-// What is made of the errors of etcd.
+// What the errors of etcd mean for a call.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ CallFailure failed_call(Code code, const std::string& message) {
   return call_failure(Outcome{code, message, false}, "host:1");
 }
 
-TEST(EtcdVerdict, that_a_lease_is_there_or_gone_is_an_answer) {
+TEST(EtcdVerdict, an_existing_or_missing_lease_is_an_answer_and_not_an_error) {
   const Outcome exists{Code::failed_precondition, "etcdserver: lease already exists",
                        false};
   const Outcome gone{Code::not_found, "etcdserver: requested lease not found", false};
@@ -30,7 +30,7 @@ TEST(EtcdVerdict, that_a_lease_is_there_or_gone_is_an_answer) {
   EXPECT_FALSE(answer_in(LeaseGrantRequest{}, gone));
 }
 
-TEST(EtcdVerdict, another_member_may_do_what_one_without_a_leader_cannot) {
+TEST(EtcdVerdict, the_next_member_is_tried_without_a_leader_or_after_a_timeout) {
   const auto none = failed_call(Code::unavailable, "etcdserver: no leader");
   EXPECT_EQ(none.remedy, Remedy::next_member);
   EXPECT_FALSE(none.may_be_executed);
@@ -40,7 +40,7 @@ TEST(EtcdVerdict, another_member_may_do_what_one_without_a_leader_cannot) {
   EXPECT_TRUE(late.may_be_executed);
 }
 
-TEST(EtcdVerdict, a_token_that_has_lapsed_is_cured_by_a_login) {
+TEST(EtcdVerdict, an_expired_token_needs_a_new_login) {
   for (const auto& [code, message] :
        {std::pair{Code::unauthenticated, "etcdserver: invalid auth token"},
         {Code::invalid_argument, "etcdserver: revision of auth store is old"},
@@ -53,7 +53,7 @@ TEST(EtcdVerdict, a_token_that_has_lapsed_is_cured_by_a_login) {
   }
 }
 
-TEST(EtcdVerdict, a_lack_of_permissions_or_of_room_is_the_same_everywhere) {
+TEST(EtcdVerdict, missing_permissions_and_a_full_database_have_no_remedy) {
   const auto permissions =
       failed_call(Code::permission_denied, "etcdserver: permission denied");
   EXPECT_EQ(permissions.remedy, Remedy::none);
@@ -65,7 +65,7 @@ TEST(EtcdVerdict, a_lack_of_permissions_or_of_room_is_the_same_everywhere) {
   EXPECT_EQ(room.failure.kind(), Kind::unreachable);
 }
 
-TEST(EtcdVerdict, a_login_that_is_refused_is_not_tried_again) {
+TEST(EtcdVerdict, a_refused_login_is_not_retried) {
   const Outcome wrong{Code::invalid_argument,
                       "etcdserver: authentication failed, invalid user ID or password",
                       false};
@@ -80,12 +80,12 @@ TEST(EtcdVerdict, a_login_that_is_refused_is_not_tried_again) {
   }
 }
 
-TEST(EtcdVerdict, a_message_cannot_steer_a_terminal) {
+TEST(EtcdVerdict, a_message_is_escaped) {
   EXPECT_TRUE(
       is_printable_utf8(failed_call(Code::unknown, "\x1b[2J\n\xff").failure.what()));
 }
 
-TEST(EtcdShare, the_members_that_are_left_have_equal_time) {
+TEST(EtcdShare, members_not_yet_tried_get_equal_shares_of_the_time) {
   const Clock::time_point now(100s);
 
   EXPECT_EQ(share_of(now, now + 3s, 3), now + 1s);

@@ -1,3 +1,5 @@
+// Events as lines of a file, and readers that follow the file.
+
 #include "store/local/event_file.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +33,7 @@ Event event_of(const std::string& name) {
   return event;
 }
 
-TEST(EventLines, come_back_as_they_were) {
+TEST(EventLines, read_back_as_written) {
   const auto event = event_of("job");
 
   const auto line = line_of(event);
@@ -54,7 +56,7 @@ TEST(EventLines, come_back_as_they_were) {
   EXPECT_EQ(back->run->duration, milliseconds(7));
 }
 
-TEST(EventLines, what_is_none_is_passed_over) {
+TEST(EventLines, that_are_invalid_are_ignored) {
   for (const char* line : {"", "x", "[]", "{}", "{\"event\":\"granted\"}",
                            "{\"event\":\"eaten\",\"name\":\"job\"}",
                            "{\"event\":1,\"name\":2,\"fence\":\"x\",\"command\":{}}"}) {
@@ -78,7 +80,7 @@ class EventFile : public ::testing::Test {
   SessionsFile sessions_{directory_, true};
 };
 
-TEST_F(EventFile, is_read_from_where_it_ended) {
+TEST_F(EventFile, is_read_from_its_end_on) {
   publish(directory_, sessions_, {event_of("before")});
   EventReader reader(directory_);
 
@@ -89,7 +91,7 @@ TEST_F(EventFile, is_read_from_where_it_ended) {
   EXPECT_EQ(names_read(reader), Lines{});
 }
 
-TEST_F(EventFile, that_becomes_long_is_followed_to_the_next_one) {
+TEST_F(EventFile, is_followed_to_its_replacement_when_it_grows_too_long) {
   EventReader reader(directory_);
   auto large = event_of("large");
   large.label = std::string(600'000, 'x');
@@ -103,7 +105,7 @@ TEST_F(EventFile, that_becomes_long_is_followed_to_the_next_one) {
   EXPECT_FALSE(reader.was_replaced());
 }
 
-TEST_F(EventFile, that_was_replaced_more_than_once_has_lost_something) {
+TEST_F(EventFile, reports_lost_events_if_it_was_replaced_more_than_once) {
   EventReader reader(directory_);
   auto large = event_of("large");
   large.label = std::string(1'100'000, 'x');

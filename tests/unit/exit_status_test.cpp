@@ -1,4 +1,4 @@
-// What dlock exits with: the numbers of the manual, and which failure is which.
+// Exit codes: their numbers, and which failure leads to which code.
 
 #include "cli/exit_status.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Failure::Kind;
 
-TEST(ExitStatuses, are_those_of_the_manual) {
+TEST(ExitStatuses, match_the_manual) {
   EXPECT_EQ(code_of(ExitStatus::success), 0);
   EXPECT_EQ(code_of(ExitStatus::not_held), 1);
   EXPECT_EQ(code_of(ExitStatus::usage), 64);
@@ -34,36 +34,36 @@ TEST(StatusOfFailure, a_store_that_cannot_be_reached_is_unavailable) {
   EXPECT_EQ(status_of(Kind::unreachable), ExitStatus::unavailable);
 }
 
-TEST(StatusOfFailure, a_store_that_rejects_us_is_a_matter_of_permission) {
+TEST(StatusOfFailure, a_rejection_by_the_store_is_a_lack_of_permission) {
   EXPECT_EQ(status_of(Kind::rejected), ExitStatus::permission);
 }
 
-TEST(StatusOfFailure, what_is_wrong_in_itself_is_misconfigured) {
+TEST(StatusOfFailure, misconfigured_and_unsupported_have_the_same_code) {
   EXPECT_EQ(status_of(Kind::misconfigured), ExitStatus::misconfigured);
   EXPECT_EQ(status_of(Kind::unsupported), ExitStatus::misconfigured);
 }
 
-TEST(StatusOfFailure, what_is_used_up_is_a_want_of_resources) {
+TEST(StatusOfFailure, exhaustion_is_a_lack_of_resources) {
   EXPECT_EQ(status_of(Kind::exhausted), ExitStatus::no_resources);
 }
 
-TEST(FailureOfErrno, a_refusal_by_the_kernel_is_rejected) {
+TEST(FailureOfErrno, a_permission_error_is_rejected) {
   EXPECT_EQ(failure_of(EACCES, "x").kind(), Kind::rejected);
   EXPECT_EQ(failure_of(EPERM, "x").kind(), Kind::rejected);
 }
 
-TEST(FailureOfErrno, a_full_disk_may_pass) {
+TEST(FailureOfErrno, a_full_disk_counts_as_unreachable) {
   EXPECT_EQ(failure_of(ENOSPC, "x").kind(), Kind::unreachable);
   EXPECT_EQ(failure_of(EDQUOT, "x").kind(), Kind::unreachable);
 }
 
-TEST(FailureOfErrno, a_want_of_descriptors_or_memory_is_exhaustion) {
+TEST(FailureOfErrno, a_lack_of_descriptors_or_memory_is_exhaustion) {
   EXPECT_EQ(failure_of(EMFILE, "x").kind(), Kind::exhausted);
   EXPECT_EQ(failure_of(ENFILE, "x").kind(), Kind::exhausted);
   EXPECT_EQ(failure_of(ENOMEM, "x").kind(), Kind::exhausted);
 }
 
-TEST(FailureOfErrno, what_will_not_pass_by_itself_is_misconfigured) {
+TEST(FailureOfErrno, a_permanent_error_is_misconfigured) {
   EXPECT_EQ(failure_of(ENOENT, "x").kind(), Kind::misconfigured);
   EXPECT_EQ(failure_of(EROFS, "x").kind(), Kind::misconfigured);
 }

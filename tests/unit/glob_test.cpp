@@ -1,4 +1,4 @@
-// Patterns as shells have them. tests/bats/list.bats has more of them.
+// Patterns as in shells. tests/bats/list.bats tests more of them.
 
 #include "util/glob.hpp"
 
@@ -26,20 +26,20 @@ TEST(Glob, compares_ranges_by_code_points) {
   EXPECT_FALSE(matches_glob("[!a-ü]", "é"));
 }
 
-TEST(Glob, takes_what_is_no_utf8_as_it_is) {
+TEST(Glob, matches_invalid_utf8_byte_by_byte) {
   EXPECT_TRUE(matches_glob("\xff", "\xff"));
   EXPECT_FALSE(matches_glob("\xc3", "ü"));
   EXPECT_FALSE(matches_glob("[\xc3]", "ü"));
 }
 
-TEST(Glob, needs_no_longer_for_many_stars) {
+TEST(Glob, is_not_slowed_down_by_many_stars) {
   std::string pattern;
   for (int i = 0; i < 100; ++i) pattern += "*a";
 
   EXPECT_FALSE(matches_glob(pattern + "b", std::string(255, 'a')));
 }
 
-TEST(Glob, finds_what_fnmatch_finds_in_ascii) {
+TEST(Glob, agrees_with_fnmatch_on_ascii) {
   constexpr std::string_view pieces[] = {"a", "b", "c", "-",  "*", "?",    "[",
                                          "]", "!", "^", "\\", "/", "[!a-", "[ab"};
   std::mt19937 random(1);
@@ -58,7 +58,7 @@ TEST(Glob, finds_what_fnmatch_finds_in_ascii) {
   }
 }
 
-TEST(Literal, a_pattern_that_matches_one_text_is_that_text_without_backslashes) {
+TEST(Literal, a_pattern_without_wildcards_is_its_text_without_backslashes) {
   EXPECT_EQ(literal_of("job"), "job");
   EXPECT_EQ(literal_of("a\\*\\\\b"), "a*\\b");
   for (const auto* pattern : {"a*", "?", "[a]", "a\\"}) {

@@ -1,4 +1,4 @@
-// Which runs are told of, and in which order.
+// Which runs the history lists, and in which order.
 
 #include "lock/history.hpp"
 
@@ -43,7 +43,7 @@ HolderInfo some_holder() {
   return holder;
 }
 
-TEST(History, the_last_that_started_comes_first_whichever_ended_last) {
+TEST(History, runs_are_sorted_by_their_start_newest_first) {
   const auto runs =
       as_history({run_with(1, now - 9s, now - 1s), run_with(3, now - 3s, now - 2s),
                   run_with(2, now - 5s, now - 4s)},
@@ -52,14 +52,14 @@ TEST(History, the_last_that_started_comes_first_whichever_ended_last) {
   EXPECT_EQ(fences_of(runs), (Fences{3, 2, 1}));
 }
 
-TEST(History, of_runs_that_started_in_the_same_moment_the_greater_fence_comes_first) {
+TEST(History, of_runs_that_started_together_the_greater_fence_comes_first) {
   const auto runs =
       as_history({run_with(1, now - 9s, now), run_with(2, now - 9s, now)}, now);
 
   EXPECT_EQ(fences_of(runs), (Fences{2, 1}));
 }
 
-TEST(History, what_ended_more_than_thirty_days_ago_is_not_told) {
+TEST(History, a_run_that_ended_more_than_30_days_ago_is_not_listed) {
   const auto old = now - run_retention;
   const auto runs =
       as_history({run_with(1, old - 2s, old - 1s), run_with(2, old - 2s, old + 1s)}, now);
@@ -67,7 +67,7 @@ TEST(History, what_ended_more_than_thirty_days_ago_is_not_told) {
   EXPECT_EQ(fences_of(runs), Fences{2});
 }
 
-TEST(History, of_a_run_that_vanished_the_start_counts) {
+TEST(History, the_age_of_a_vanished_run_counts_from_its_start) {
   const auto old = now - run_retention;
   const auto runs = as_history(
       {without_end(1, old - 1s, "vanished"), without_end(2, old + 1s, "vanished")}, now);
@@ -75,13 +75,13 @@ TEST(History, of_a_run_that_vanished_the_start_counts) {
   EXPECT_EQ(fences_of(runs), Fences{2});
 }
 
-TEST(History, a_run_that_goes_on_is_told_however_old_it_is) {
+TEST(History, a_run_in_progress_is_listed_however_old_it_is) {
   const auto runs = as_history({without_end(1, now - 2400h, "running")}, now);
 
   EXPECT_EQ(fences_of(runs), Fences{1});
 }
 
-TEST(History, a_run_that_is_there_twice_is_told_once) {
+TEST(History, a_run_that_occurs_twice_is_listed_once) {
   const auto runs = as_history(
       {without_end(1, now - 9s, "running"), run_with(1, now - 9s, now - 1s)}, now);
 
@@ -89,7 +89,7 @@ TEST(History, a_run_that_is_there_twice_is_told_once) {
   EXPECT_EQ(runs[0].outcome, "running");
 }
 
-TEST(KeptHistory, the_last_twenty_are_kept_and_at_most_ten_of_them_by_hand) {
+TEST(KeptHistory, the_last_20_runs_are_kept_with_at_most_10_by_hand) {
   std::vector<RunInfo> runs;
   add_to_history(runs, run_with(1, now, now));
   for (std::uint64_t fence = 2; fence <= 15; ++fence) {
@@ -106,7 +106,7 @@ TEST(KeptHistory, the_last_twenty_are_kept_and_at_most_ten_of_them_by_hand) {
   EXPECT_EQ(runs.back().fence.number, 16u);
 }
 
-TEST(LastSuccess, is_that_of_the_run_that_exited_with_0_last) {
+TEST(LastSuccess, is_the_last_run_that_exited_with_0_and_was_not_lost) {
   auto good = run_with(1, now - 9s, now - 8s);
   good.exit_code = 0;
   auto better = run_with(2, now - 7s, now - 6s);
@@ -124,7 +124,7 @@ TEST(LastSuccess, is_that_of_the_run_that_exited_with_0_last) {
   EXPECT_EQ(last_success_of({good}, better)->fence.number, 2u);
 }
 
-TEST(HistoryOfHolders, a_holder_is_a_run_that_goes_on) {
+TEST(HistoryOfHolders, a_holder_is_a_run_in_progress) {
   const auto run = run_of(some_holder());
 
   ASSERT_TRUE(run);
@@ -136,7 +136,7 @@ TEST(HistoryOfHolders, a_holder_is_a_run_that_goes_on) {
   EXPECT_FALSE(run->ended);
 }
 
-TEST(HistoryOfHolders, a_detached_one_goes_on_by_hand) {
+TEST(HistoryOfHolders, a_detached_holder_is_a_lease_by_hand_in_progress) {
   auto detached = some_holder();
   detached.attached = false;
 
@@ -148,7 +148,7 @@ TEST(HistoryOfHolders, a_detached_one_goes_on_by_hand) {
   EXPECT_EQ(as_history({*run}, now + 2400h).size(), 1u);
 }
 
-TEST(HistoryOfHolders, a_foreign_and_an_ended_one_is_no_run) {
+TEST(HistoryOfHolders, foreign_holders_and_ended_runs_are_left_out) {
   auto foreign = some_holder();
   foreign.foreign = true;
   auto ended = some_holder();

@@ -46,11 +46,9 @@ std::string text_of(const std::vector<RunInfo>& runs, const HistoryFormat& forma
 const HistoryFormat pipe{};
 const HistoryFormat terminal{false, 80, true};
 
-TEST(HistoryText, nothing_where_there_are_no_runs) {
-  EXPECT_EQ(text_of({}, terminal), "");
-}
+TEST(HistoryText, is_empty_without_runs) { EXPECT_EQ(text_of({}, terminal), ""); }
 
-TEST(HistoryText, a_line_for_each_run_below_the_titles) {
+TEST(HistoryText, has_a_heading_and_a_line_for_each_run) {
   auto killed = run_with({}, 1500ms);
   killed.signal = "KILL";
   killed.host = "a-longer-name";
@@ -66,7 +64,7 @@ TEST(HistoryText, a_line_for_each_run_below_the_titles) {
             "2023-11-14T21:13:20Z  1h0m  -      web1           vanished\n");
 }
 
-TEST(HistoryText, on_a_terminal_with_bars_that_compare_durations) {
+TEST(HistoryText, has_bars_that_compare_durations_on_a_terminal) {
   EXPECT_EQ(text_of({run_with(0, 10s), run_with(0, 5500ms), run_with(0, 1ms)}, terminal),
             "STARTED               AGO   TOOK              HOST  OUTCOME\n"
             "2023-11-14T21:13:20Z  1h0m  10s   ██████████  web1  exit 0\n"
@@ -74,7 +72,7 @@ TEST(HistoryText, on_a_terminal_with_bars_that_compare_durations) {
             "2023-11-14T21:13:20Z  1h0m  1ms   ▌           web1  exit 0\n");
 }
 
-TEST(HistoryText, where_blocks_cannot_be_shown_bars_are_ascii) {
+TEST(HistoryText, bars_are_ascii_if_blocks_cannot_be_shown) {
   auto plain = terminal;
   plain.blocks = false;
 
@@ -93,7 +91,7 @@ TEST(HistoryText, a_terminal_that_is_too_narrow_gets_no_bars) {
   EXPECT_EQ(text, text_of({run_with(0, 10s)}, pipe));
 }
 
-TEST(HistoryText, the_lock_and_the_user_have_their_columns_where_they_are_told) {
+TEST(HistoryText, lock_and_user_have_columns_if_names_are_shown) {
   auto run = run_with(0, 2000ms);
   run.user = "root";
 
@@ -102,7 +100,7 @@ TEST(HistoryText, the_lock_and_the_user_have_their_columns_where_they_are_told) 
             "2023-11-14T21:13:20Z  job   1h0m  2.0s  web1  root  exit 0\n");
 }
 
-TEST(HistoryText, a_lease_by_hand_is_told_as_one) {
+TEST(HistoryText, a_lease_by_hand_is_shown_as_one) {
   auto over = run_with({}, 2000ms);
   over.outcome = "by hand";
   auto going_on = running();
@@ -121,13 +119,13 @@ LockInfo with_success() {
   return lock;
 }
 
-TEST(Success, within_the_time_that_is_asked_for_by_its_end) {
+TEST(Success, counts_by_the_end_of_the_run) {
   EXPECT_FALSE(success_within(with_success(), 1h - 2s).is_within);
   EXPECT_TRUE(success_within(with_success(), 1h - 1s).is_within);
   EXPECT_FALSE(success_within({}, 1h).is_within);
 }
 
-TEST(Success, is_told_in_a_sentence) {
+TEST(Success, is_described_in_a_sentence) {
   EXPECT_EQ(text_of(success_within({}, 1h), "job"), "job never succeeded");
   EXPECT_EQ(text_of(success_within(with_success(), 1h), "job"),
             "job succeeded 59m58s ago, at 2023-11-14T21:13:22.000Z on web1");
@@ -136,7 +134,7 @@ TEST(Success, is_told_in_a_sentence) {
             "not within 1m0s");
 }
 
-TEST(HistoryText, color_tells_failures_from_successes_and_what_goes_on) {
+TEST(HistoryText, color_distinguishes_failures_successes_and_runs_in_progress) {
   auto colored = pipe;
   colored.color = true;
 
@@ -149,7 +147,7 @@ TEST(HistoryText, color_tells_failures_from_successes_and_what_goes_on) {
   EXPECT_NE(text.find("\x1b[31mvanished\x1b[0m\n"), std::string::npos) << text;
 }
 
-TEST(HistoryText, color_does_not_count_for_the_width) {
+TEST(HistoryText, color_does_not_count_as_width) {
   auto colored = terminal;
   colored.color = true;
   colored.columns = 62;
@@ -157,21 +155,21 @@ TEST(HistoryText, color_does_not_count_for_the_width) {
   EXPECT_NE(text_of({run_with(0, 10s)}, colored).find("█"), std::string::npos);
 }
 
-TEST(HistoryText, a_run_that_seems_to_start_later_than_now_started_just_now) {
+TEST(HistoryText, a_start_in_the_future_is_shown_as_now) {
   auto run = run_with(0, 1s);
   run.started = now + 1h;
 
   EXPECT_NE(text_of({run}, pipe).find("  0ms  "), std::string::npos);
 }
 
-TEST(HistoryText, what_a_host_says_steers_no_terminal) {
+TEST(HistoryText, the_name_of_a_host_is_escaped) {
   auto run = run_with(0, 1s);
   run.host = "web\x1b[2J";
 
   EXPECT_EQ(text_of({run}, pipe).find('\x1b'), std::string::npos);
 }
 
-TEST(HistoryText, where_there_is_little_room_it_says_how_long_ago_alone) {
+TEST(HistoryText, narrow_output_omits_the_start_and_shortens_hosts) {
   HistoryFormat narrow;
   narrow.columns = 30;
 

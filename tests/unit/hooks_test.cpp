@@ -1,4 +1,5 @@
-// Which hook hears of what, what it is told, and how one that takes too long is ended.
+// Which hook runs for which outcome, what it is told, and how a hook that takes too long
+// is stopped.
 
 #include "cli/hooks.hpp"
 
@@ -14,35 +15,35 @@
 namespace dlock {
 namespace {
 
-std::optional<HookKind> heard_of(Outcome outcome, std::optional<int> exit_code = {}) {
+std::optional<HookKind> hook_after(Outcome outcome, std::optional<int> exit_code = {}) {
   RunResult result;
   result.outcome = outcome;
   result.exit_code = exit_code;
   return hook_for(result);
 }
 
-TEST(HookThatHears, of_a_command_that_ended_depends_on_its_exit_code) {
-  EXPECT_EQ(heard_of(Outcome::ran, 0), HookKind::on_success);
-  EXPECT_EQ(heard_of(Outcome::ran, 1), HookKind::on_failure);
-  EXPECT_EQ(heard_of(Outcome::ran), HookKind::on_failure);  // by a signal
+TEST(HookChoice, depends_on_the_exit_code_of_a_command_that_ran) {
+  EXPECT_EQ(hook_after(Outcome::ran, 0), HookKind::on_success);
+  EXPECT_EQ(hook_after(Outcome::ran, 1), HookKind::on_failure);
+  EXPECT_EQ(hook_after(Outcome::ran), HookKind::on_failure);  // by a signal
 }
 
-TEST(HookThatHears, of_what_did_not_run_to_its_end_is_that_of_failure) {
+TEST(HookChoice, is_on_failure_if_the_command_did_not_run_to_its_end) {
   for (const auto outcome : {Outcome::lost, Outcome::timeout, Outcome::not_started,
                              Outcome::unavailable, Outcome::error}) {
-    EXPECT_EQ(heard_of(outcome, 0), HookKind::on_failure) << name_of(outcome);
+    EXPECT_EQ(hook_after(outcome, 0), HookKind::on_failure) << name_of(outcome);
   }
 }
 
-TEST(HookThatHears, of_a_lock_that_was_not_obtained_is_that_of_busy) {
-  EXPECT_EQ(heard_of(Outcome::busy, 75), HookKind::on_busy);
-  EXPECT_EQ(heard_of(Outcome::busy, 0), HookKind::on_busy);
-  EXPECT_EQ(heard_of(Outcome::superseded, 75), HookKind::on_busy);
+TEST(HookChoice, is_on_busy_if_the_lock_was_not_obtained) {
+  EXPECT_EQ(hook_after(Outcome::busy, 75), HookKind::on_busy);
+  EXPECT_EQ(hook_after(Outcome::busy, 0), HookKind::on_busy);
+  EXPECT_EQ(hook_after(Outcome::superseded, 75), HookKind::on_busy);
 }
 
-TEST(HookThatHears, of_a_run_that_is_skipped_or_interrupted_is_none) {
-  EXPECT_EQ(heard_of(Outcome::deduplicated, 0), std::nullopt);
-  EXPECT_EQ(heard_of(Outcome::interrupted), std::nullopt);
+TEST(HookChoice, is_none_for_a_deduplicated_or_interrupted_run) {
+  EXPECT_EQ(hook_after(Outcome::deduplicated, 0), std::nullopt);
+  EXPECT_EQ(hook_after(Outcome::interrupted), std::nullopt);
 }
 
 TEST(HookVariables, are_empty_where_they_do_not_apply) {
@@ -59,7 +60,7 @@ pid_t process_named_in(const std::string& file) {
   return pid;
 }
 
-// KILL takes its time, too.
+// A process does not end at once even after SIGKILL.
 bool ends_soon(pid_t pid) {
   const auto until = later(Clock::now(), milliseconds(5000));
   while (Clock::now() < until) {
@@ -71,7 +72,7 @@ bool ends_soon(pid_t pid) {
 
 class Hooks : public ::testing::Test {
  protected:
-  // Signals are held in these tests, and no longer.
+  // Signals are held only during these tests.
   ~Hooks() override { ::sigprocmask(SIG_SETMASK, &held_.inherited().mask, nullptr); }
 
   HookEnd end_of(const std::string& line) {
@@ -90,16 +91,16 @@ class Hooks : public ::testing::Test {
   HeldSignals held_;
 };
 
-TEST_F(Hooks, one_that_ends_well_is_no_trouble) {
+TEST_F(Hooks, a_hook_that_succeeds_is_not_reported) {
   EXPECT_EQ(end_of("exit 0").trouble, "");
 }
 
-TEST_F(Hooks, one_that_fails_says_how) {
+TEST_F(Hooks, a_hook_that_fails_is_reported_with_the_reason) {
   EXPECT_EQ(end_of("exit 15").trouble, "ended with exit code 15");
   EXPECT_EQ(end_of("kill -TERM $$").trouble, "was ended by SIGTERM");
 }
 
-TEST_F(Hooks, a_signal_that_came_before_does_not_end_it) {
+TEST_F(Hooks, an_earlier_signal_does_not_stop_a_hook) {
   ::raise(SIGTERM);
 
   const auto end = end_of("sleep 0.1");
@@ -108,14 +109,14 @@ TEST_F(Hooks, a_signal_that_came_before_does_not_end_it) {
   EXPECT_EQ(end.trouble, "");
 }
 
-TEST_F(Hooks, one_that_takes_too_long_is_ended) {
+TEST_F(Hooks, a_hook_that_takes_too_long_is_stopped) {
   limit_ = milliseconds(100);
 
   EXPECT_EQ(end_of("exec sleep 600").trouble,
             "was ended because it took longer than 100ms");
 }
 
-TEST_F(Hooks, one_that_ignores_its_end_is_killed_with_all_its_processes) {
+TEST_F(Hooks, a_hook_that_ignores_sigterm_is_killed_with_all_its_processes) {
   const TemporaryDirectory root;
   const auto file = root.file("pid");
   limit_ = milliseconds(200);
@@ -128,7 +129,7 @@ TEST_F(Hooks, one_that_ignores_its_end_is_killed_with_all_its_processes) {
   EXPECT_TRUE(ends_soon(process_named_in(file)));
 }
 
-TEST_F(Hooks, what_is_left_by_a_shell_that_was_told_to_end_is_killed_too) {
+TEST_F(Hooks, processes_that_outlive_a_stopped_hook_are_killed) {
   const TemporaryDirectory root;
   const auto file = root.file("pid");
   limit_ = milliseconds(200);

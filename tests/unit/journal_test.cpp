@@ -1,4 +1,4 @@
-// When standard error is a stream of the systemd journal's.
+// Whether standard error is a stream of the systemd journal.
 
 #include "util/journal.hpp"
 
@@ -13,13 +13,13 @@ TEST(JournalStream, names_a_file_by_device_and_inode) {
                            18446744073709551615ULL, 18446744073709551615ULL));
 }
 
-TEST(JournalStream, is_another_file_if_either_number_differs) {
+TEST(JournalStream, differs_if_either_number_differs) {
   EXPECT_FALSE(names_stream("9:47112", 8, 47112));
   EXPECT_FALSE(names_stream("9:47112", 9, 47113));
   EXPECT_FALSE(names_stream("9:47112", 47112, 9));
 }
 
-TEST(JournalStream, is_none_where_the_text_is_anything_else) {
+TEST(JournalStream, is_not_named_by_malformed_text) {
   for (const auto* text :
        {"", ":", "9", "9:", ":47112", "9:47112:", "9:471120", " 9:47112", "9:47112 ",
         "9:47112\n", "09:47112", "+9:47112", "0x9:47112"}) {

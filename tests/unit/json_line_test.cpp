@@ -1,5 +1,4 @@
-// A line of JSON that is written directly is the line that the library would have
-// written.
+// A line of JSON that is written directly is the one that the library would write.
 
 #include "util/json_line.hpp"
 
@@ -10,7 +9,7 @@
 namespace dlock {
 namespace {
 
-TEST(JsonLine, has_what_was_added_in_that_order) {
+TEST(JsonLine, has_its_fields_in_the_order_in_which_they_were_added) {
   JsonLine line;
   line.add_text("name", "job");
   line.add_number("fence", std::uint64_t{18'446'744'073'709'551'615u});
@@ -24,7 +23,7 @@ TEST(JsonLine, has_what_was_added_in_that_order) {
             R"("lost":false,"command":["make","all"]})");
 }
 
-TEST(JsonLine, has_null_for_what_there_is_not) {
+TEST(JsonLine, has_null_for_missing_values) {
   JsonLine line;
   line.add_text_or_null("signal", std::nullopt);
   line.add_number_or_null("exit_code", std::optional<int>());
@@ -35,7 +34,7 @@ TEST(JsonLine, has_null_for_what_there_is_not) {
             R"({"signal":null,"exit_code":null,"host":"web1","pid":12})");
 }
 
-TEST(JsonLine, of_no_texts_is_an_empty_array) {
+TEST(JsonLine, has_an_empty_array_for_no_texts) {
   JsonLine line;
   line.add_texts("command", {});
   line.add_texts("options", {""});
@@ -55,7 +54,7 @@ TEST(JsonLine, escapes_texts_as_the_library_does) {
   }
 }
 
-TEST(JsonLine, escapes_what_steers_terminals_and_means_the_same) {
+TEST(JsonLine, escapes_terminal_controls_without_changing_the_value) {
   for (const auto& [text, escaped] : std::vector<std::pair<std::string, std::string>>{
            {"\x7F", "\\u007f"},
            {"\xC2\x80\xC2\x9B", "\\u0080\\u009b"},
@@ -70,7 +69,7 @@ TEST(JsonLine, escapes_what_steers_terminals_and_means_the_same) {
   }
 }
 
-TEST(JsonLine, can_be_continued_where_it_is_unfinished) {
+TEST(JsonLine, can_be_continued_while_unfinished) {
   JsonLine line;
   line.add_number("fence", 7);
 

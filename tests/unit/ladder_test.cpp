@@ -1,4 +1,4 @@
-// When the command's processes are told to end, and when they are made to.
+// When the processes of the command are sent SIGTERM, and when SIGKILL.
 
 #include "supervise/ladder.hpp"
 
@@ -36,16 +36,16 @@ SupervisionPlan with_kill_after(milliseconds kill_after) {
   return made;
 }
 
-// Nothing special happens
+// A normal run
 
-TEST(Ladder, a_command_that_runs_is_left_alone) {
+TEST(Ladder, a_running_command_is_left_alone) {
   Ladder ladder(plan(), start);
 
   EXPECT_EQ(ladder.next(start), Action::wait);
   EXPECT_EQ(ladder.next(start + hours(1000)), Action::wait);
 }
 
-TEST(Ladder, without_a_deadline_nobody_looks_at_the_clock) {
+TEST(Ladder, without_a_deadline_no_timer_is_needed) {
   Ladder ladder(plan(), start);
 
   EXPECT_EQ(ladder.look_again(start), Clock::time_point::max());
@@ -59,7 +59,7 @@ TEST(Ladder, a_run_is_over_when_its_command_has_ended) {
   EXPECT_EQ(ladder.next(start), Action::done);
 }
 
-TEST(Ladder, a_run_that_ended_by_itself_neither_timed_out_nor_lost_its_lock) {
+TEST(Ladder, a_run_that_ended_normally_neither_timed_out_nor_lost_its_lock) {
   Ladder ladder(with_timeout(seconds(10)), start);
   ladder.command_ended();
 
@@ -71,33 +71,33 @@ TEST(Ladder, a_run_that_ended_by_itself_neither_timed_out_nor_lost_its_lock) {
 
 // Timeout
 
-TEST(Ladder, before_its_timeout_a_command_is_left_alone) {
+TEST(Ladder, a_command_is_left_alone_before_its_timeout) {
   Ladder ladder(with_timeout(seconds(10)), start);
 
   EXPECT_EQ(ladder.next(start + seconds(10) - nanoseconds(1)), Action::wait);
 }
 
-TEST(Ladder, it_is_looked_again_at_the_timeout) {
+TEST(Ladder, the_next_check_is_at_the_timeout) {
   Ladder ladder(with_timeout(seconds(10)), start);
 
   EXPECT_EQ(ladder.look_again(start), start + seconds(10));
 }
 
-TEST(Ladder, at_its_timeout_a_command_is_told_to_end) {
+TEST(Ladder, a_command_is_sent_sigterm_at_its_timeout) {
   Ladder ladder(with_timeout(seconds(10)), start);
 
   EXPECT_EQ(ladder.next(start + seconds(10)), Action::send_term);
   EXPECT_TRUE(ladder.timed_out());
 }
 
-TEST(Ladder, a_command_is_told_to_end_once) {
+TEST(Ladder, a_command_is_sent_sigterm_only_once) {
   Ladder ladder(with_timeout(seconds(10)), start);
   ladder.next(start + seconds(10));
 
   EXPECT_EQ(ladder.next(start + seconds(11)), Action::wait);
 }
 
-TEST(Ladder, a_command_has_5_seconds_to_end) {
+TEST(Ladder, a_command_has_5_seconds_to_exit) {
   Ladder ladder(with_timeout(seconds(10)), start);
   ladder.next(start + seconds(10));
 
@@ -106,7 +106,7 @@ TEST(Ladder, a_command_has_5_seconds_to_end) {
   EXPECT_EQ(ladder.next(start + seconds(15)), Action::send_kill);
 }
 
-TEST(Ladder, a_command_has_as_long_to_end_as_kill_after_says) {
+TEST(Ladder, kill_after_sets_how_long_a_command_has_to_exit) {
   auto plan = with_timeout(seconds(10));
   plan.kill_after = milliseconds(700);
   Ladder ladder(plan, start);
@@ -116,7 +116,7 @@ TEST(Ladder, a_command_has_as_long_to_end_as_kill_after_says) {
   EXPECT_EQ(ladder.next(start + milliseconds(10'700)), Action::send_kill);
 }
 
-TEST(Ladder, a_kill_after_of_nothing_still_tells_the_command_first) {
+TEST(Ladder, a_kill_after_of_0_still_sends_sigterm_first) {
   auto plan = with_timeout(seconds(10));
   plan.kill_after = milliseconds(0);
   Ladder ladder(plan, start);
@@ -125,7 +125,7 @@ TEST(Ladder, a_kill_after_of_nothing_still_tells_the_command_first) {
   EXPECT_EQ(ladder.next(start + seconds(10)), Action::send_kill);
 }
 
-TEST(Ladder, a_late_look_gives_a_command_its_whole_time_to_end) {
+TEST(Ladder, a_late_check_gives_a_command_its_whole_time_to_exit) {
   Ladder ladder(with_timeout(seconds(10)), start);
 
   ladder.next(start + seconds(100));
@@ -133,13 +133,13 @@ TEST(Ladder, a_late_look_gives_a_command_its_whole_time_to_end) {
   EXPECT_EQ(ladder.look_again(start + seconds(100)), start + seconds(105));
 }
 
-TEST(Ladder, a_timeout_beyond_the_end_of_time_is_none) {
+TEST(Ladder, a_timeout_beyond_the_range_of_the_clock_never_comes) {
   Ladder ladder(with_timeout(milliseconds::max()), start);
 
   EXPECT_EQ(ladder.next(start + hours(1'000'000)), Action::wait);
 }
 
-TEST(Ladder, a_timed_out_tree_is_killed_again_and_again_until_it_is_gone) {
+TEST(Ladder, a_timed_out_tree_is_killed_repeatedly_until_it_is_empty) {
   Ladder ladder(with_timeout(seconds(10)), start);
   ladder.next(start + seconds(10));
   ladder.next(start + seconds(15));
@@ -147,7 +147,7 @@ TEST(Ladder, a_timed_out_tree_is_killed_again_and_again_until_it_is_gone) {
   EXPECT_EQ(ladder.next(start + seconds(16)), Action::send_kill);
 }
 
-TEST(Ladder, a_tree_that_is_being_killed_is_looked_at_again_soon) {
+TEST(Ladder, a_tree_that_is_being_killed_is_checked_again_soon) {
   Ladder ladder(with_timeout(seconds(10)), start);
   ladder.next(start + seconds(10));
   const auto now = start + seconds(15);
@@ -157,7 +157,7 @@ TEST(Ladder, a_tree_that_is_being_killed_is_looked_at_again_soon) {
   EXPECT_LE(ladder.look_again(now), now + milliseconds(100));
 }
 
-TEST(Ladder, a_timed_out_run_is_not_over_while_its_tree_lives) {
+TEST(Ladder, a_timed_out_run_is_not_over_before_its_tree_is_empty) {
   Ladder ladder(with_timeout(seconds(10)), start);
   ladder.next(start + seconds(10));
 
@@ -167,7 +167,7 @@ TEST(Ladder, a_timed_out_run_is_not_over_while_its_tree_lives) {
   EXPECT_EQ(ladder.next(start + seconds(15)), Action::send_kill);
 }
 
-TEST(Ladder, a_timed_out_run_is_over_when_its_tree_is_gone) {
+TEST(Ladder, a_timed_out_run_is_over_when_its_tree_is_empty) {
   Ladder ladder(with_timeout(seconds(10)), start);
   ladder.next(start + seconds(10));
 
@@ -178,7 +178,7 @@ TEST(Ladder, a_timed_out_run_is_over_when_its_tree_is_gone) {
   EXPECT_TRUE(ladder.timed_out());
 }
 
-TEST(Ladder, an_empty_tree_below_a_command_that_runs_ends_nothing) {
+TEST(Ladder, an_empty_tree_does_not_end_a_run_whose_command_still_runs) {
   Ladder ladder(with_timeout(seconds(10)), start);
   ladder.tree_is_empty(true);
   ladder.next(start + seconds(10));
@@ -186,9 +186,9 @@ TEST(Ladder, an_empty_tree_below_a_command_that_runs_ends_nothing) {
   EXPECT_EQ(ladder.next(start + seconds(11)), Action::wait);
 }
 
-// A TERM that was passed on
+// A forwarded SIGTERM
 
-TEST(Ladder, a_command_that_was_sent_a_term_by_others_may_take_its_time) {
+TEST(Ladder, a_forwarded_sigterm_is_not_followed_by_sigkill_by_default) {
   Ladder ladder(plan(), start);
 
   ladder.forwarded(SIGTERM, start);
@@ -196,7 +196,7 @@ TEST(Ladder, a_command_that_was_sent_a_term_by_others_may_take_its_time) {
   EXPECT_EQ(ladder.next(start + hours(1)), Action::wait);
 }
 
-TEST(Ladder, with_a_kill_after_of_the_users_a_term_by_others_is_followed_by_a_kill) {
+TEST(Ladder, with_an_explicit_kill_after_sigkill_follows_a_forwarded_sigterm) {
   Ladder ladder(with_kill_after(seconds(2)), start);
 
   ladder.forwarded(SIGTERM, start + seconds(1));
@@ -206,7 +206,7 @@ TEST(Ladder, with_a_kill_after_of_the_users_a_term_by_others_is_followed_by_a_ki
   EXPECT_EQ(ladder.next(start + seconds(3)), Action::send_kill);
 }
 
-TEST(Ladder, a_second_term_by_others_does_not_put_off_the_kill) {
+TEST(Ladder, a_second_forwarded_sigterm_does_not_delay_sigkill) {
   Ladder ladder(with_kill_after(seconds(2)), start);
   ladder.forwarded(SIGTERM, start);
 
@@ -215,7 +215,7 @@ TEST(Ladder, a_second_term_by_others_does_not_put_off_the_kill) {
   EXPECT_EQ(ladder.next(start + seconds(2)), Action::send_kill);
 }
 
-TEST(Ladder, another_signal_by_others_is_not_followed_by_a_kill) {
+TEST(Ladder, another_forwarded_signal_is_not_followed_by_sigkill) {
   Ladder ladder(with_kill_after(seconds(2)), start);
 
   ladder.forwarded(SIGINT, start);
@@ -223,7 +223,7 @@ TEST(Ladder, another_signal_by_others_is_not_followed_by_a_kill) {
   EXPECT_EQ(ladder.next(start + hours(1)), Action::wait);
 }
 
-TEST(Ladder, a_command_that_ends_after_a_term_by_others_has_not_timed_out) {
+TEST(Ladder, a_command_that_exits_after_a_forwarded_sigterm_has_not_timed_out) {
   Ladder ladder(with_kill_after(seconds(2)), start);
   ladder.forwarded(SIGTERM, start);
 
@@ -233,7 +233,7 @@ TEST(Ladder, a_command_that_ends_after_a_term_by_others_has_not_timed_out) {
   EXPECT_FALSE(ladder.timed_out());
 }
 
-TEST(Ladder, once_a_command_is_killed_after_a_term_by_others_all_of_it_has_to_go) {
+TEST(Ladder, once_sigkill_follows_a_forwarded_sigterm_the_whole_tree_is_killed) {
   Ladder ladder(with_kill_after(seconds(2)), start);
   ladder.forwarded(SIGTERM, start);
   ladder.next(start + seconds(2));
@@ -244,7 +244,7 @@ TEST(Ladder, once_a_command_is_killed_after_a_term_by_others_all_of_it_has_to_go
   EXPECT_EQ(ladder.next(start + seconds(3)), Action::send_kill);
 }
 
-TEST(Ladder, a_timeout_between_a_term_by_others_and_its_kill_does_not_put_off_the_kill) {
+TEST(Ladder, a_timeout_after_a_forwarded_sigterm_does_not_delay_sigkill) {
   auto plan = with_kill_after(seconds(4));
   plan.timeout = seconds(10);
   Ladder ladder(plan, start);
@@ -256,7 +256,7 @@ TEST(Ladder, a_timeout_between_a_term_by_others_and_its_kill_does_not_put_off_th
 
 // A lost lease
 
-TEST(Ladder, a_command_that_lost_its_lock_is_told_to_end_at_once) {
+TEST(Ladder, a_command_that_lost_its_lock_is_sent_sigterm_at_once) {
   Ladder ladder(plan(), start);
 
   ladder.lease_lost(Loss::gone, start + seconds(1));
@@ -264,7 +264,7 @@ TEST(Ladder, a_command_that_lost_its_lock_is_told_to_end_at_once) {
   EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_term);
 }
 
-TEST(Ladder, a_command_that_lost_its_lock_has_one_second_to_end) {
+TEST(Ladder, a_command_that_lost_its_lock_has_one_second_to_exit) {
   Ladder ladder(plan(), start);
   ladder.lease_lost(Loss::gone, start);
   ladder.next(start);
@@ -273,7 +273,7 @@ TEST(Ladder, a_command_that_lost_its_lock_has_one_second_to_end) {
   EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_kill);
 }
 
-TEST(Ladder, a_command_that_lost_its_lock_has_no_longer_than_kill_after_says) {
+TEST(Ladder, a_command_that_lost_its_lock_has_at_most_kill_after_to_exit) {
   Ladder ladder(with_kill_after(milliseconds(200)), start);
   ladder.lease_lost(Loss::gone, start);
   ladder.next(start);
@@ -281,7 +281,7 @@ TEST(Ladder, a_command_that_lost_its_lock_has_no_longer_than_kill_after_says) {
   EXPECT_EQ(ladder.next(start + milliseconds(200)), Action::send_kill);
 }
 
-TEST(Ladder, the_first_loss_is_the_one_that_counts) {
+TEST(Ladder, the_first_loss_counts) {
   Ladder ladder(plan(), start);
   ladder.lease_lost(Loss::taken_over, start);
 
@@ -290,7 +290,7 @@ TEST(Ladder, the_first_loss_is_the_one_that_counts) {
   EXPECT_EQ(ladder.lost(), Loss::taken_over);
 }
 
-TEST(Ladder, a_second_loss_does_not_put_off_the_kill) {
+TEST(Ladder, a_second_loss_does_not_delay_sigkill) {
   Ladder ladder(plan(), start);
   ladder.lease_lost(Loss::gone, start);
   ladder.next(start);
@@ -300,7 +300,7 @@ TEST(Ladder, a_second_loss_does_not_put_off_the_kill) {
   EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_kill);
 }
 
-TEST(Ladder, a_loss_after_the_timeout_hastens_the_kill) {
+TEST(Ladder, a_loss_after_the_timeout_brings_sigkill_forward) {
   Ladder ladder(with_timeout(seconds(10)), start);
   ladder.next(start + seconds(10));
 
@@ -320,7 +320,7 @@ TEST(Ladder, a_loss_is_not_a_timeout) {
   EXPECT_FALSE(ladder.timed_out());
 }
 
-TEST(Ladder, a_run_that_lost_its_lock_is_over_only_when_its_tree_is_gone) {
+TEST(Ladder, a_run_that_lost_its_lock_is_over_only_when_its_tree_is_empty) {
   Ladder ladder(plan(), start);
   ladder.lease_lost(Loss::gone, start);
   ladder.next(start);
@@ -342,7 +342,7 @@ TEST(Ladder, stragglers_are_left_alone) {
   EXPECT_EQ(ladder.next(start), Action::done);
 }
 
-TEST(Ladder, the_tree_is_of_no_interest_while_the_command_runs) {
+TEST(Ladder, the_tree_is_not_needed_while_the_command_runs) {
   EXPECT_FALSE(Ladder(with_stragglers(Stragglers::wait), start).needs_tree());
   EXPECT_FALSE(Ladder(with_stragglers(Stragglers::kill), start).needs_tree());
 }
@@ -356,7 +356,7 @@ TEST(Ladder, stragglers_can_be_waited_for) {
   EXPECT_EQ(ladder.next(start + hours(1)), Action::wait);
 }
 
-TEST(Ladder, a_run_that_waits_for_stragglers_is_over_when_they_are_gone) {
+TEST(Ladder, a_run_that_waits_for_stragglers_is_over_when_they_have_ended) {
   Ladder ladder(with_stragglers(Stragglers::wait), start);
   ladder.command_ended();
 
@@ -376,7 +376,7 @@ TEST(Ladder, stragglers_that_are_waited_for_can_time_out) {
   EXPECT_TRUE(ladder.timed_out());
 }
 
-TEST(Ladder, stragglers_can_be_ended) {
+TEST(Ladder, stragglers_can_be_stopped) {
   Ladder ladder(with_stragglers(Stragglers::kill), start);
 
   ladder.command_ended();
@@ -385,7 +385,7 @@ TEST(Ladder, stragglers_can_be_ended) {
   EXPECT_EQ(ladder.next(start), Action::send_term);
 }
 
-TEST(Ladder, stragglers_have_as_long_to_end_as_a_command) {
+TEST(Ladder, stragglers_have_as_long_to_exit_as_a_command) {
   Ladder ladder(with_stragglers(Stragglers::kill), start);
   ladder.command_ended();
   ladder.next(start);
@@ -394,7 +394,7 @@ TEST(Ladder, stragglers_have_as_long_to_end_as_a_command) {
   EXPECT_EQ(ladder.next(start + seconds(5)), Action::send_kill);
 }
 
-TEST(Ladder, a_run_that_left_nothing_has_no_stragglers_to_end) {
+TEST(Ladder, a_run_without_stragglers_is_over_at_once) {
   Ladder ladder(with_stragglers(Stragglers::kill), start);
   ladder.command_ended();
 
@@ -403,7 +403,7 @@ TEST(Ladder, a_run_that_left_nothing_has_no_stragglers_to_end) {
   EXPECT_EQ(ladder.next(start), Action::done);
 }
 
-TEST(Ladder, a_run_whose_stragglers_are_being_ended_does_not_time_out_any_more) {
+TEST(Ladder, a_run_whose_stragglers_are_being_stopped_no_longer_times_out) {
   auto plan = with_stragglers(Stragglers::kill);
   plan.timeout = seconds(10);
   Ladder ladder(plan, start);
@@ -415,7 +415,7 @@ TEST(Ladder, a_run_whose_stragglers_are_being_ended_does_not_time_out_any_more) 
   EXPECT_FALSE(ladder.timed_out());
 }
 
-TEST(Ladder, stragglers_of_a_command_that_ended_just_in_time_have_not_timed_out) {
+TEST(Ladder, stragglers_of_a_command_that_ended_in_time_do_not_time_out) {
   auto plan = with_stragglers(Stragglers::kill);
   plan.timeout = seconds(10);
   Ladder ladder(plan, start);
@@ -425,7 +425,7 @@ TEST(Ladder, stragglers_of_a_command_that_ended_just_in_time_have_not_timed_out)
   EXPECT_FALSE(ladder.timed_out());
 }
 
-TEST(Ladder, stragglers_that_are_waited_for_end_with_the_lock) {
+TEST(Ladder, stragglers_that_are_waited_for_are_stopped_if_the_lock_is_lost) {
   Ladder ladder(with_stragglers(Stragglers::wait), start);
   ladder.command_ended();
 
@@ -435,7 +435,7 @@ TEST(Ladder, stragglers_that_are_waited_for_end_with_the_lock) {
   EXPECT_EQ(ladder.next(start + seconds(2)), Action::send_kill);
 }
 
-TEST(Ladder, stragglers_that_are_waited_for_are_killed_after_a_term_by_others) {
+TEST(Ladder, stragglers_that_are_waited_for_are_killed_after_a_forwarded_sigterm) {
   auto plan = with_kill_after(seconds(2));
   plan.stragglers = Stragglers::wait;
   Ladder ladder(plan, start);
@@ -445,7 +445,7 @@ TEST(Ladder, stragglers_that_are_waited_for_are_killed_after_a_term_by_others) {
   EXPECT_EQ(ladder.next(start + seconds(2)), Action::send_kill);
 }
 
-// A lease that can run out: 30 s, so 5 s of grace and 1.5 s of margin
+// A lease that can expire: 30 s, so 5 s of grace and 1.5 s of margin
 
 SupervisionPlan with_lease() {
   auto made = plan();
@@ -461,14 +461,14 @@ Ladder leased() {
   return ladder;
 }
 
-TEST(Ladder, a_command_is_left_alone_as_long_as_it_can_be_ended_before_the_deadline) {
+TEST(Ladder, a_command_is_left_alone_while_it_can_be_stopped_before_the_deadline) {
   auto ladder = leased();
 
   EXPECT_EQ(ladder.next(deadline - milliseconds(6501)), Action::wait);
   EXPECT_EQ(ladder.look_again(start), deadline - milliseconds(6500));
 }
 
-TEST(Ladder, a_lease_that_is_not_renewed_ends_the_command_in_time) {
+TEST(Ladder, a_command_whose_lease_is_not_renewed_is_stopped_in_time) {
   auto ladder = leased();
 
   EXPECT_EQ(ladder.next(deadline - milliseconds(6500)), Action::send_term);
@@ -478,7 +478,7 @@ TEST(Ladder, a_lease_that_is_not_renewed_ends_the_command_in_time) {
   EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
 }
 
-TEST(Ladder, a_lease_that_is_renewed_holds_on) {
+TEST(Ladder, a_renewal_moves_the_deadline) {
   auto ladder = leased();
 
   ladder.lease_holds_until(deadline + seconds(10));
@@ -487,7 +487,7 @@ TEST(Ladder, a_lease_that_is_renewed_holds_on) {
   EXPECT_FALSE(ladder.lost());
 }
 
-TEST(Ladder, a_run_in_doubt_is_lost_even_if_its_lease_is_renewed_after_all) {
+TEST(Ladder, a_late_renewal_does_not_save_a_run_that_is_being_stopped) {
   auto ladder = leased();
   ladder.next(deadline - milliseconds(6500));
 
@@ -498,7 +498,7 @@ TEST(Ladder, a_run_in_doubt_is_lost_even_if_its_lease_is_renewed_after_all) {
   EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
 }
 
-TEST(Ladder, after_a_suspend_beyond_the_lease_the_first_thing_is_to_kill) {
+TEST(Ladder, after_a_suspend_beyond_the_lease_sigkill_is_sent_at_once) {
   auto ladder = leased();
   ASSERT_EQ(ladder.next(start), Action::wait);
 
@@ -506,19 +506,19 @@ TEST(Ladder, after_a_suspend_beyond_the_lease_the_first_thing_is_to_kill) {
   EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
 }
 
-TEST(Ladder, one_that_wakes_with_no_more_than_the_margin_left_kills_first) {
+TEST(Ladder, with_only_the_margin_left_sigkill_is_sent_at_once) {
   auto ladder = leased();
 
   EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
 }
 
-TEST(Ladder, a_suspend_shorter_than_what_can_be_ridden_out_is_not_noticed) {
+TEST(Ladder, a_short_suspend_changes_nothing) {
   auto ladder = leased();
 
   EXPECT_EQ(ladder.next(deadline - milliseconds(6501)), Action::wait);
 }
 
-TEST(Ladder, a_suspend_beyond_the_lease_does_not_matter_where_nothing_runs_out) {
+TEST(Ladder, a_suspend_changes_nothing_if_the_lease_never_expires) {
   Ladder ladder(with_lease(), start);
   ladder.lease_holds_until(Clock::time_point::max());
 
@@ -526,9 +526,9 @@ TEST(Ladder, a_suspend_beyond_the_lease_does_not_matter_where_nothing_runs_out) 
   EXPECT_EQ(ladder.look_again(start), Clock::time_point::max());
 }
 
-// Nobody renews any more
+// dlock was killed, so nobody renews the lease
 
-TEST(Ladder, a_run_whose_owner_was_killed_is_over_within_a_second) {
+TEST(Ladder, a_run_is_stopped_within_a_second_after_dlock_was_killed) {
   auto ladder = leased();
 
   ladder.owner_gone(start);
@@ -538,7 +538,7 @@ TEST(Ladder, a_run_whose_owner_was_killed_is_over_within_a_second) {
   EXPECT_EQ(ladder.next(start + milliseconds(700)), Action::send_kill);
 }
 
-TEST(Ladder, a_run_whose_owner_was_killed_is_over_before_the_deadline) {
+TEST(Ladder, a_run_is_stopped_before_the_deadline_after_dlock_was_killed) {
   auto ladder = leased();
   const auto late = deadline - milliseconds(1600);
 
@@ -548,7 +548,7 @@ TEST(Ladder, a_run_whose_owner_was_killed_is_over_before_the_deadline) {
   EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
 }
 
-TEST(Ladder, a_run_whose_owner_was_killed_keeps_to_a_shorter_patience) {
+TEST(Ladder, a_shorter_kill_after_applies_after_dlock_was_killed) {
   Ladder ladder(with_kill_after(milliseconds(100)), start);
 
   ladder.owner_gone(start);
@@ -557,7 +557,7 @@ TEST(Ladder, a_run_whose_owner_was_killed_keeps_to_a_shorter_patience) {
   EXPECT_EQ(ladder.next(start + milliseconds(100)), Action::send_kill);
 }
 
-TEST(Ladder, what_outlives_the_command_is_left_alone_though_the_owner_was_killed) {
+TEST(Ladder, stragglers_are_left_alone_after_dlock_was_killed) {
   auto ladder = leased();
   ladder.command_ended();
 
@@ -566,7 +566,7 @@ TEST(Ladder, what_outlives_the_command_is_left_alone_though_the_owner_was_killed
   EXPECT_EQ(ladder.next(start), Action::done);
 }
 
-TEST(Ladder, a_command_whose_end_is_noticed_after_the_deadline_counts_as_lost) {
+TEST(Ladder, an_exit_that_is_noticed_after_the_deadline_counts_as_a_loss) {
   auto ladder = leased();
 
   ladder.command_ended();
@@ -575,7 +575,7 @@ TEST(Ladder, a_command_whose_end_is_noticed_after_the_deadline_counts_as_lost) {
   EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
 }
 
-TEST(Ladder, a_lease_that_is_certainly_lost_ends_the_command_quicker) {
+TEST(Ladder, a_command_whose_lease_is_certainly_lost_is_stopped_sooner) {
   auto ladder = leased();
   ladder.lease_lost(Loss::taken_over, start);
 
@@ -584,7 +584,7 @@ TEST(Ladder, a_lease_that_is_certainly_lost_ends_the_command_quicker) {
   EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_kill);
 }
 
-TEST(Ladder, patience_after_a_timeout_ends_before_the_deadline) {
+TEST(Ladder, sigkill_after_a_timeout_comes_before_the_deadline) {
   auto made = with_lease();
   made.timeout = seconds(20);
   made.kill_after = hours(1);

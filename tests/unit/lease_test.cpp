@@ -1,4 +1,4 @@
-// Tokens as text, and whether a grant still holds.
+// Tokens as text, and whether a lock is still held by a grant.
 
 #include "lock/lease.hpp"
 
@@ -20,7 +20,7 @@ LockInfo held_with(std::uint64_t fence, std::optional<milliseconds> expires_in =
   return lock;
 }
 
-TEST(Tokens, come_back_from_their_text) {
+TEST(Tokens, can_be_read_back_from_their_text) {
   Token token;
   token.bytes = random_bytes();
 
@@ -44,30 +44,30 @@ TEST(Holding, a_lock_is_held_by_the_grant_of_its_holder_and_no_other) {
   EXPECT_FALSE(is_held_by(held_with(7), {0}, {}));
 }
 
-TEST(Holding, each_of_many_grants_holds) {
+TEST(Holding, each_of_several_grants_holds) {
   auto lock = held_with(7);
   lock.holders.push_back(held_with(9).holders[0]);
 
   EXPECT_TRUE(is_held_by(lock, {9}, {}));
 }
 
-TEST(Holding, a_lease_may_end_too_soon) {
+TEST(Holding, a_lease_that_expires_too_soon_does_not_hold) {
   EXPECT_TRUE(is_held_by(held_with(7, seconds(5)), {7}, seconds(5)));
   EXPECT_FALSE(is_held_by(held_with(7, seconds(5)), {7}, seconds(5) + milliseconds(1)));
 }
 
-TEST(Holding, a_lease_that_does_not_run_out_lasts_for_any_time) {
+TEST(Holding, a_lease_that_does_not_expire_holds_for_any_time) {
   EXPECT_TRUE(is_held_by(held_with(7), {7}, std::chrono::hours(24 * 365 * 100)));
 }
 
-TEST(Holding, a_lock_that_is_held_on_after_its_run_is_nobodys) {
+TEST(Holding, a_lock_kept_after_its_run_is_held_by_no_grant) {
   auto lock = held_with(7);
   lock.holders[0].run_ended = true;
 
   EXPECT_FALSE(is_held_by(lock, {7}, {}));
 }
 
-TEST(Holding, a_foreign_holder_is_nobodys_grant) {
+TEST(Holding, a_foreign_holder_has_no_grant) {
   auto lock = held_with(0);
   lock.holders[0].foreign = true;
 

@@ -1,4 +1,4 @@
-// What `list --live` shows, and when it looks.
+// What `list --live` shows, and when it refreshes.
 
 #include "cli/live_view.hpp"
 
@@ -25,11 +25,11 @@ LockInfo held_after_a_run() {
   return lock;
 }
 
-TEST(LiveView, holders_grow_older_by_themselves) {
+TEST(LiveView, holders_age_between_refreshes) {
   EXPECT_EQ(aged({held_after_a_run()}, 1500ms).at(0).holders.at(0).held, 4500ms);
 }
 
-TEST(LiveView, durations_are_no_news) {
+TEST(LiveView, durations_do_not_count_as_changes) {
   auto older = held_after_a_run();
   older.holders[0].held += 1h;
   older.holders[0].expires_in = 5s;
@@ -37,7 +37,7 @@ TEST(LiveView, durations_are_no_news) {
   EXPECT_EQ(fingerprint_of({older}), fingerprint_of({held_after_a_run()}));
 }
 
-TEST(LiveView, all_else_that_the_table_shows_is_news) {
+TEST(LiveView, everything_else_in_the_table_counts_as_a_change) {
   const auto before = fingerprint_of({held_after_a_run()});
   const auto after = [](auto change) {
     auto lock = held_after_a_run();
@@ -58,14 +58,14 @@ TEST(LiveView, all_else_that_the_table_shows_is_news) {
   EXPECT_NE(before, after([](LockInfo& lock) { lock.last_run->started += 1s; }));
 }
 
-TEST(LiveView, events_are_looked_at_soon_but_not_one_by_one) {
+TEST(LiveView, events_cause_a_refresh_soon_but_not_one_by_one) {
   const Clock::time_point last(1h);
 
   EXPECT_EQ(next_look(last, true), last + 100ms);
   EXPECT_EQ(next_look(last, false), last + 2s);
 }
 
-TEST(LiveView, what_fits_the_window_is_shown_as_it_is) {
+TEST(LiveView, lines_that_fit_the_window_are_shown_unchanged) {
   EXPECT_EQ(lines_within("a\nb\nc\n", "", {80, 3}), (Lines{"a", "b", "c"}));
   EXPECT_EQ(lines_within("a\nb\n", "last", {80, 3}), (Lines{"a", "b", "last"}));
 }
@@ -83,11 +83,11 @@ TEST(LiveView, no_line_is_wider_than_the_window) {
             (Lines{"abcde...", "klmno..."}));
 }
 
-TEST(LiveView, lines_are_drawn_over_those_that_are_there) {
+TEST(LiveView, lines_are_drawn_over_the_previous_ones) {
   EXPECT_EQ(drawn({"a", "b"}), "\x1b[Ha\x1b[K\r\nb\x1b[K\x1b[J");
 }
 
-TEST(LiveView, how_old_it_is_and_why) {
+TEST(LiveView, after_a_failure_the_age_of_the_table_and_the_reason_are_shown) {
   EXPECT_EQ(trouble_text(12s, "web1: connection refused"),
             "(as of 12s ago: web1: connection refused)");
 }

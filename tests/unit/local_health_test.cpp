@@ -1,4 +1,4 @@
-// From what is known of a directory to what is said about it.
+// From the facts about a directory to the findings about it.
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ Level level(const Facts& facts, const std::string& check) {
   return found(facts, check).level;
 }
 
-TEST(LocalHealth, a_good_directory_has_a_line_for_each_check) {
+TEST(LocalHealth, a_healthy_directory_has_a_finding_for_each_check) {
   const auto findings = findings_of(good());
 
   EXPECT_EQ(worst_of(findings), Level::ok);
@@ -56,7 +56,7 @@ TEST(LocalHealth, a_good_directory_has_a_line_for_each_check) {
                                               "files", "space"}));
 }
 
-TEST(LocalHealth, a_directory_that_is_missing_is_told_and_an_error_if_it_stays_so) {
+TEST(LocalHealth, a_missing_directory_is_an_error_only_if_it_cannot_be_created) {
   auto facts = missing();
   EXPECT_EQ(level(facts, "directory"), Level::info);
   facts.can_be_created = false;
@@ -66,7 +66,7 @@ TEST(LocalHealth, a_directory_that_is_missing_is_told_and_an_error_if_it_stays_s
   EXPECT_EQ(level(facts, "directory"), Level::error);
 }
 
-TEST(LocalHealth, one_that_cannot_be_used_is_an_error_and_nothing_in_it_is_looked_at) {
+TEST(LocalHealth, an_unusable_directory_is_an_error_and_the_only_finding) {
   auto facts = good();
   facts.unusable =
       "the directory /srv/locks is not safe to use: everyone can write to it";
@@ -79,7 +79,7 @@ TEST(LocalHealth, one_that_cannot_be_used_is_an_error_and_nothing_in_it_is_looke
   EXPECT_EQ(findings[0].advice, "chmod o-w /srv/locks, once you trust its contents");
 }
 
-TEST(LocalHealth, each_reason_why_it_cannot_be_used_has_an_advice_of_its_own) {
+TEST(LocalHealth, each_reason_for_an_unusable_directory_has_its_own_advice) {
   auto open = good();
   open.everybody_writes = true;
   auto link = good();
@@ -97,21 +97,21 @@ TEST(LocalHealth, each_reason_why_it_cannot_be_used_has_an_advice_of_its_own) {
   EXPECT_EQ(std::unique(advices.begin(), advices.end()), advices.end());
 }
 
-TEST(LocalHealth, one_that_cannot_be_written_to_is_an_error) {
+TEST(LocalHealth, a_directory_that_cannot_be_written_to_is_an_error) {
   auto facts = good();
   facts.can_be_written = false;
 
   EXPECT_EQ(level(facts, "directory"), Level::error);
 }
 
-TEST(LocalHealth, a_file_system_in_memory_is_told) {
+TEST(LocalHealth, a_file_system_in_memory_is_reported_as_info) {
   auto facts = good();
   facts.forgets = true;
 
   EXPECT_EQ(level(facts, "file-system"), Level::info);
 }
 
-TEST(LocalHealth, damage_and_a_gate_that_stays_shut_are_errors) {
+TEST(LocalHealth, damage_and_a_store_that_stays_busy_are_errors) {
   auto damaged = good();
   damaged.state = "/srv/locks/state-x/1.lock is truncated; move it away";
   EXPECT_EQ(level(damaged, "state"), Level::error);
@@ -127,14 +127,14 @@ TEST(LocalHealth, damage_and_a_gate_that_stays_shut_are_errors) {
   EXPECT_EQ(level(fences, "fences"), Level::error);
 }
 
-TEST(LocalHealth, no_state_yet_is_well) {
+TEST(LocalHealth, a_directory_without_state_is_ok) {
   auto facts = good();
   facts.has_state = false;
 
   EXPECT_EQ(level(facts, "state"), Level::ok);
 }
 
-TEST(LocalHealth, files_that_nobody_removes_are_a_warning_and_others_are_told) {
+TEST(LocalHealth, stale_files_are_a_warning_and_abandoned_ones_are_info) {
   auto facts = good();
   facts.abandoned = {"wake-1"};
   EXPECT_EQ(level(facts, "files"), Level::info);
@@ -144,7 +144,7 @@ TEST(LocalHealth, files_that_nobody_removes_are_a_warning_and_others_are_told) {
             "unused, and not removed automatically: a, b, c, d, e, 2 more");
 }
 
-TEST(LocalHealth, room_for_data_and_for_files) {
+TEST(LocalHealth, little_space_is_a_warning_and_hardly_any_is_an_error) {
   const auto with = [](std::uint64_t bytes, std::optional<std::uint64_t> files) {
     auto facts = good();
     facts.room = Room{bytes, files};
@@ -160,7 +160,7 @@ TEST(LocalHealth, room_for_data_and_for_files) {
   EXPECT_EQ(with(16 * mebibyte, 0), Level::error);
 }
 
-TEST(LocalHealth, names_of_files_steer_no_terminal) {
+TEST(LocalHealth, names_of_files_are_escaped) {
   auto facts = good();
   facts.stale = {"state-\x1b[2J"};
 

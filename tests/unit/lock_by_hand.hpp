@@ -1,4 +1,5 @@
-// A lock and its contenders for tests of the granting rules, with time and death by hand.
+// A lock and its contenders for tests of the granting rules. The tests set the clock and
+// say who has died.
 #pragma once
 
 #include <set>
@@ -14,7 +15,8 @@
 
 namespace dlock::rules {
 
-// The kernel's word: everybody lives and runs who was not said to be dead or stopped.
+// Replaces the kernel: a process is alive and running unless it is in `dead` or
+// `stopped`.
 class FakeLives final : public Lives {
  public:
   bool lives(const Holder& holder) const override {
@@ -29,7 +31,7 @@ class FakeLives final : public Lives {
   }
 
   std::set<Session> dead;
-  std::set<Session> stopped;  // and seen to be: the kernel does not tell of all
+  std::set<Session> stopped;  // and seen as such: the kernel does not show all
 };
 
 inline Token token_of(Session who) {
@@ -40,14 +42,14 @@ inline Token token_of(Session who) {
   return token;
 }
 
-// Not session_of(), which the store has for the same arguments.
+// Not named session_of(): the store has such a function with the same arguments.
 inline Session number_of(const Token& token) {
   Session who = 0;
   for (std::size_t i = 0; i < sizeof who; ++i) who |= Session{token.bytes[i]} << (8 * i);
   return who;
 }
 
-// Contenders are numbers, which stand for their sessions and tokens.
+// A contender is a number, from which its session and its token are made.
 inline Party party_of(Session who) {
   Party party;
   party.token = token_of(who);

@@ -61,14 +61,14 @@ LockInfo held_lock() {
 
 // JSON: the keys and their order are those of the manual.
 
-TEST(LockJson, a_free_lock) {
+TEST(LockJson, a_free_lock_has_no_holders) {
   EXPECT_EQ(
       to_line(json_of(free_lock())),
       R"({"name":"job","state":"free","known":true,"mode":"exclusive","slots":1,"free":1,)"
       R"("holders":[],"waiters":[],"last_run":null})");
 }
 
-TEST(LockJson, a_lock_that_is_held_and_awaited_and_was_run_under) {
+TEST(LockJson, a_held_lock_has_holders_waiters_and_a_last_run) {
   auto lock = held_lock();
   lock.waiters = {some_waiter()};
   lock.last_run = some_run();
@@ -87,14 +87,14 @@ TEST(LockJson, a_lock_that_is_held_and_awaited_and_was_run_under) {
       R"("signal":null,"host":"web3","user":"","outcome":"ran"}})");
 }
 
-TEST(LockJson, a_shared_lock) {
+TEST(LockJson, a_shared_lock_has_the_mode_shared) {
   auto lock = held_lock();
   lock.mode = Mode::shared;
 
   EXPECT_EQ(json_of(lock)["mode"], "shared");
 }
 
-TEST(LockJson, a_semaphore) {
+TEST(LockJson, a_semaphore_says_how_many_slots_it_has_and_how_many_are_free) {
   auto lock = held_lock();
   lock.slots = 3;
   lock.free = 2;
@@ -103,7 +103,7 @@ TEST(LockJson, a_semaphore) {
   EXPECT_EQ(json_of(lock)["free"], 2);
 }
 
-TEST(LockJson, a_detached_lease_says_when_it_ends) {
+TEST(LockJson, a_detached_lease_says_when_it_expires) {
   auto holder = some_holder();
   holder.attached = false;
   holder.expires_in = 20s;
@@ -112,7 +112,7 @@ TEST(LockJson, a_detached_lease_says_when_it_ends) {
   EXPECT_EQ(json_of(holder)["attached"], false);
 }
 
-TEST(LockJson, a_lock_that_is_held_on_has_no_process_and_says_when_it_ends) {
+TEST(LockJson, a_lock_kept_after_its_run_has_no_process_and_says_when_it_expires) {
   auto holder = some_holder();
   holder.attached = false;
   holder.run_ended = true;
@@ -123,7 +123,7 @@ TEST(LockJson, a_lock_that_is_held_on_has_no_process_and_says_when_it_ends) {
   EXPECT_EQ(json_of(holder)["expires_in_ms"], 20'000);
 }
 
-TEST(LockJson, a_run_that_ended_by_a_signal) {
+TEST(LockJson, a_run_that_was_ended_by_a_signal_names_it) {
   auto run = some_run();
   run.exit_code.reset();
   run.signal = "TERM";
@@ -134,7 +134,7 @@ TEST(LockJson, a_run_that_ended_by_a_signal) {
             R"("user":"","outcome":"ran"})");
 }
 
-TEST(LockJson, a_run_that_vanished) {
+TEST(LockJson, a_vanished_run_has_no_end) {
   RunInfo run;
   run.started = 1'600'000'000s;
   run.host = "web3";
@@ -146,7 +146,7 @@ TEST(LockJson, a_run_that_vanished) {
       R"("exit_code":null,"signal":null,"host":"web3","user":"","outcome":"vanished"})");
 }
 
-TEST(LockJson, bytes_that_are_no_utf8_do_not_break_it) {
+TEST(LockJson, invalid_utf8_does_not_break_it) {
   auto holder = some_holder();
   holder.command = {"\xFF"};
 
@@ -155,12 +155,12 @@ TEST(LockJson, bytes_that_are_no_utf8_do_not_break_it) {
 
 // Text
 
-TEST(LockText, a_holder_in_one_line) {
+TEST(LockText, describes_a_holder_in_one_line) {
   EXPECT_EQ(described(some_holder()),
             "root@web1 (pid 123, nightly: ./backup.sh 'all of it') for 3m12s");
 }
 
-TEST(LockText, a_detached_holder_has_no_command_but_an_end) {
+TEST(LockText, a_detached_holder_has_an_expiry_and_no_command) {
   auto lock = held_lock();
   lock.holders[0].attached = false;
   lock.holders[0].command = {};
@@ -172,7 +172,7 @@ TEST(LockText, a_detached_holder_has_no_command_but_an_end) {
             std::string::npos);
 }
 
-TEST(LockText, a_detached_holder_that_a_process_keeps_has_that_and_no_end) {
+TEST(LockText, a_lease_renewed_for_a_process_names_it_and_has_no_expiry) {
   auto lock = held_lock();
   lock.holders[0].attached = false;
   lock.holders[0].for_pid = true;
@@ -184,7 +184,7 @@ TEST(LockText, a_detached_holder_that_a_process_keeps_has_that_and_no_end) {
   EXPECT_NE(status_text(lock, false).find("(renewed for pid 123)\n"), std::string::npos);
 }
 
-TEST(LockText, why_an_answer_is_no_grant) {
+TEST(LockText, explains_why_the_lock_was_not_granted) {
   Busy busy;
   EXPECT_EQ(refusal_text(busy, 1), "promised to a waiter");
   busy.holders = {some_holder(), some_holder()};
@@ -197,7 +197,7 @@ TEST(LockText, why_an_answer_is_no_grant) {
   EXPECT_EQ(refusal_text(HeldByOuterRun{}, 1), "held by an outer run");
 }
 
-TEST(WaitingText, says_as_much_of_the_holder_as_there_is_room_for) {
+TEST(WaitingText, describes_the_holder_as_far_as_there_is_room) {
   Busy busy;
   HolderInfo holder;
   holder.user = "root";
@@ -223,10 +223,10 @@ TEST(WaitingText, says_as_much_of_the_holder_as_there_is_room_for) {
             "held by root@web1 (pid 123) for 3m12s; position 2 of 5");
   EXPECT_EQ(waiting_text(busy, 50), "held by root@web1 for 3m12s; position 2 of 5");
   EXPECT_EQ(waiting_text(busy, 33), "held for 3m12s; position 2 of 5");
-  EXPECT_EQ(waiting_text(busy, 23), "position 2 of 5, held for 3m12s");  // to be cut
+  EXPECT_EQ(waiting_text(busy, 23), "position 2 of 5, held for 3m12s");  // too long
 }
 
-TEST(WaitingText, says_the_label_for_as_long_as_there_is_room_for_it) {
+TEST(WaitingText, shows_the_label_if_there_is_room_for_it) {
   Busy busy;
   auto holder = some_holder();
   holder.command = {"./backup.sh"};
@@ -243,7 +243,7 @@ TEST(WaitingText, says_the_label_for_as_long_as_there_is_room_for_it) {
             "held by root@web1 (pid 123) for 3m12s; position 2 of 5");
 }
 
-TEST(WaitingText, says_the_place_where_nobody_holds_it) {
+TEST(WaitingText, shows_the_position_if_nobody_holds_the_lock) {
   Busy busy;
   busy.place = 1;
   busy.queued = 2;
@@ -251,16 +251,18 @@ TEST(WaitingText, says_the_place_where_nobody_holds_it) {
   EXPECT_EQ(waiting_text(busy, 10), "waiting; position 1 of 2");
 }
 
-TEST(LockText, a_lock_that_nobody_ever_used) {
+TEST(LockText, a_lock_that_was_never_used_says_so) {
   auto lock = free_lock();
   lock.known = false;
 
   EXPECT_EQ(status_text(lock, false), "job  free (never used)\n");
 }
 
-TEST(LockText, a_free_lock) { EXPECT_EQ(status_text(free_lock(), false), "job  free\n"); }
+TEST(LockText, a_free_lock_is_one_line) {
+  EXPECT_EQ(status_text(free_lock(), false), "job  free\n");
+}
 
-TEST(LockText, a_held_lock) {
+TEST(LockText, a_held_lock_has_a_table_of_holders) {
   auto lock = held_lock();
   lock.holders[0].label = "";
 
@@ -271,7 +273,7 @@ TEST(LockText, a_held_lock) {
             "  root@web1  123  3m12s  42     ./backup.sh 'all of it'\n");
 }
 
-TEST(LockText, a_label_has_a_column_where_there_is_one) {
+TEST(LockText, labels_have_a_column_if_there_are_any) {
   auto lock = held_lock();
   lock.holders.push_back(some_holder());
   lock.holders[1].label = "";
@@ -285,7 +287,7 @@ TEST(LockText, a_label_has_a_column_where_there_is_one) {
             "  root@web1  123  3m12s  42              ./backup.sh 'all of it'\n");
 }
 
-TEST(LockText, a_slot_has_a_column_where_there_are_several) {
+TEST(LockText, slots_have_a_column_if_there_are_several) {
   auto lock = held_lock();
   lock.slots = 3;
   lock.free = 2;
@@ -299,7 +301,7 @@ TEST(LockText, a_slot_has_a_column_where_there_are_several) {
             "  root@web1  123  3m12s  42     1     ./backup.sh 'all of it'\n");
 }
 
-TEST(LockText, a_command_that_goes_on_without_its_dlock_is_marked) {
+TEST(LockText, a_command_that_runs_on_without_dlock_is_marked) {
   auto lock = held_lock();
   lock.holders[0].dlock_gone = true;
 
@@ -307,7 +309,7 @@ TEST(LockText, a_command_that_goes_on_without_its_dlock_is_marked) {
             std::string::npos);
 }
 
-TEST(LockText, a_lock_that_is_held_on_says_that_its_run_has_ended_and_for_how_long) {
+TEST(LockText, a_lock_kept_after_its_run_says_so_and_for_how_long) {
   auto lock = held_lock();
   lock.holders[0].run_ended = true;
   lock.holders[0].expires_in = 20s;
@@ -323,7 +325,7 @@ TEST(LockText, a_lock_that_is_held_on_says_that_its_run_has_ended_and_for_how_lo
             "held for another 20s");
 }
 
-TEST(LockText, those_who_wait) {
+TEST(LockText, waiters_have_a_table) {
   auto lock = free_lock();
   lock.waiters = {some_waiter(), some_waiter()};
   lock.waiters[1].host = "a-longer-name";
@@ -336,7 +338,7 @@ TEST(LockText, those_who_wait) {
             "  www-data@a-longer-name  456  1.5s\n");
 }
 
-TEST(LockText, columns_are_as_wide_as_what_people_see) {
+TEST(LockText, column_widths_count_characters_and_not_bytes) {
   auto lock = free_lock();
   lock.waiters = {some_waiter(), some_waiter()};
   lock.waiters[0].host = "b\xC3\xBCro";
@@ -349,7 +351,7 @@ TEST(LockText, columns_are_as_wide_as_what_people_see) {
             "  www-data@web2  456  1.5s\n");
 }
 
-TEST(LockText, the_last_run) {
+TEST(LockText, describes_the_last_run) {
   auto lock = free_lock();
   lock.last_run = some_run();
   lock.last_run->ended = wall_now() - (2h + 5min + 30s);
@@ -360,7 +362,7 @@ TEST(LockText, the_last_run) {
             "  last run: exit 3, 2h5m ago, took 2.0s on web3\n");
 }
 
-TEST(LockText, a_last_run_that_ended_by_a_signal) {
+TEST(LockText, a_last_run_that_was_ended_by_a_signal_names_it) {
   auto lock = free_lock();
   lock.last_run = some_run();
   lock.last_run->signal = "KILL";
@@ -369,7 +371,7 @@ TEST(LockText, a_last_run_that_ended_by_a_signal) {
             std::string::npos);
 }
 
-TEST(LockText, a_last_run_that_vanished) {
+TEST(LockText, a_last_run_that_vanished_says_so) {
   auto lock = free_lock();
   lock.last_run = some_run();
   lock.last_run->outcome = "vanished";
@@ -379,7 +381,7 @@ TEST(LockText, a_last_run_that_vanished) {
   EXPECT_NE(status_text(lock, false).find("last run: vanished, "), std::string::npos);
 }
 
-TEST(LockText, a_last_run_that_timed_out) {
+TEST(LockText, a_last_run_that_timed_out_says_so) {
   auto lock = free_lock();
   lock.last_run = some_run();
   lock.last_run->outcome = "timeout";
@@ -389,7 +391,7 @@ TEST(LockText, a_last_run_that_timed_out) {
             std::string::npos);
 }
 
-TEST(LockText, a_last_run_of_the_future_is_of_now) {
+TEST(LockText, a_last_run_in_the_future_is_shown_as_now) {
   auto lock = free_lock();
   lock.last_run = some_run();
   lock.last_run->ended = wall_now() + 1h;
@@ -397,7 +399,7 @@ TEST(LockText, a_last_run_of_the_future_is_of_now) {
   EXPECT_NE(status_text(lock, false).find(", 0ms ago"), std::string::npos);
 }
 
-TEST(LockText, no_lock_is_no_list) { EXPECT_EQ(list_text({}, false), ""); }
+TEST(LockText, a_list_of_no_locks_is_empty) { EXPECT_EQ(list_text({}, false), ""); }
 
 TEST(LockText, a_list_has_a_line_for_each_lock) {
   auto semaphore = held_lock();
@@ -424,7 +426,7 @@ TEST(LockText, a_list_shows_how_the_last_run_ended) {
             "job   free   -       -    0        exit 3, 2h5m ago\n");
 }
 
-TEST(LockText, nothing_from_elsewhere_steers_a_terminal) {
+TEST(LockText, text_from_the_store_is_escaped) {
   auto lock = held_lock();
   lock.lock.name = "\x1b]0;name";
   lock.waiters = {some_waiter()};
@@ -444,7 +446,7 @@ TEST(LockText, nothing_from_elsewhere_steers_a_terminal) {
   }
 }
 
-TEST(LockText, colours_are_shown_where_they_are_wanted) {
+TEST(LockText, colours_are_used_if_requested) {
   EXPECT_EQ(status_text(free_lock(), true), "job  \x1b[32mfree\x1b[0m\n");
 }
 
@@ -464,12 +466,12 @@ TEST(LockText, colours_change_nothing_else) {
 
 // Runs in a sentence
 
-TEST(RunText, a_run_that_has_ended) {
+TEST(RunText, describes_an_ended_run) {
   EXPECT_EQ(described(some_run()),
             "it ran on web3 at 2020-09-13T12:26:40.000Z: exit 3, took 2.0s");
 }
 
-TEST(RunText, a_run_that_goes_on) {
+TEST(RunText, describes_a_run_in_progress) {
   RunInfo run;
   run.started = 1'600'000'000s;
   run.host = "web3";
@@ -478,7 +480,7 @@ TEST(RunText, a_run_that_goes_on) {
   EXPECT_EQ(described(run), "it has been running on web3 since 2020-09-13T12:26:40.000Z");
 }
 
-TEST(RunText, a_run_that_vanished) {
+TEST(RunText, describes_a_vanished_run) {
   RunInfo run;
   run.started = 1'600'000'000s;
   run.host = "web\x1b[2J";

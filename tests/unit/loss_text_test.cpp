@@ -1,4 +1,4 @@
-// What is said of a lock that was lost: why, and what became of the command.
+// The message about a lost lock: why it was lost, and what happened to the command.
 
 #include "cli/loss_text.hpp"
 
@@ -9,7 +9,7 @@ namespace {
 
 const std::optional<Silence> no_silence;
 
-TEST(LossText, of_a_server_that_does_not_answer_says_for_how_long) {
+TEST(LossText, names_a_silent_server_and_how_long_it_has_been_silent) {
   EXPECT_EQ(loss_text(Loss::unconfirmed, CommandFate::ended_in_time, true,
                       Silence{"db:6379", milliseconds(13'204)}),
             "lost the lock: db:6379 has not replied for 13s, so the command was ended "
@@ -19,14 +19,14 @@ TEST(LossText, of_a_server_that_does_not_answer_says_for_how_long) {
             "lost the lock: db:6379 has not replied for 620ms; the command was ended");
 }
 
-TEST(LossText, of_a_lease_that_was_not_renewed_does_not_blame_the_server) {
+TEST(LossText, does_not_blame_a_server_that_replied) {
   EXPECT_EQ(
       loss_text(Loss::unconfirmed, CommandFate::may_have_outlived, true, no_silence),
       "lost the lock: its lease was not renewed in time; the lease may have expired "
       "before the command ended");
 }
 
-TEST(LossText, of_a_lock_that_is_gone_says_what_may_have_happened) {
+TEST(LossText, suggests_why_the_store_no_longer_knows_the_lock) {
   EXPECT_EQ(loss_text(Loss::gone, CommandFate::was_ended, true, no_silence),
             "lost the lock: the server no longer knows it (restarted or flushed?); the "
             "command was ended");
@@ -35,7 +35,7 @@ TEST(LossText, of_a_lock_that_is_gone_says_what_may_have_happened) {
             "removed or replaced?)");
 }
 
-TEST(LossText, of_a_lock_that_was_taken_names_who_did_if_that_is_known) {
+TEST(LossText, names_the_user_who_took_the_lock_if_known) {
   const auto text = [](const Taker& taker) {
     return loss_text(Loss::broken, CommandFate::was_ended, true, no_silence, taker);
   };
@@ -51,20 +51,20 @@ TEST(LossText, of_a_lock_that_was_taken_names_who_did_if_that_is_known) {
             "command was ended");
 }
 
-TEST(LossText, of_a_lock_that_others_have_says_so) {
+TEST(LossText, says_whether_the_lock_was_granted_to_another_or_broken) {
   EXPECT_EQ(loss_text(Loss::taken_over, CommandFate::was_ended, true, no_silence),
             "lost the lock: another holder was granted it; the command was ended");
   EXPECT_EQ(loss_text(Loss::broken, CommandFate::was_ended, false, no_silence),
             "lost the lock: it was taken with dlock break; the command was ended");
 }
 
-TEST(ServerIn, a_url_is_its_host_and_port) {
+TEST(ServerIn, is_the_host_and_port_of_a_url) {
   EXPECT_EQ(server_in("redis://db:6379"), "db:6379");
   EXPECT_EQ(server_in("rediss://alice@db:6379/3"), "db:6379");
   EXPECT_EQ(server_in("redis://[::1]:6379/0"), "[::1]:6379");
 }
 
-TEST(ServerIn, a_url_without_a_host_is_its_path) {
+TEST(ServerIn, is_the_path_of_a_url_without_a_host) {
   EXPECT_EQ(server_in("redis+unix:/run/redis.sock"), "/run/redis.sock");
 }
 

@@ -54,15 +54,15 @@ const std::string up_text =
     "# TYPE dlock_up gauge\n"
     "dlock_up{namespace=\"dlock\"} ";
 
-TEST(Metrics, of_no_locks_it_is_told_that_the_store_answers) {
+TEST(Metrics, say_that_the_store_is_up_even_without_locks) {
   EXPECT_EQ(metrics_of({}), up_text + "1\n");
 }
 
-TEST(Metrics, of_a_store_that_does_not_answer_that_is_told_alone) {
+TEST(Metrics, say_only_that_an_unavailable_store_is_down) {
   EXPECT_EQ(metrics_text("dlock", std::nullopt), up_text + "0\n");
 }
 
-TEST(Metrics, the_last_success_has_its_time) {
+TEST(Metrics, include_the_time_of_the_last_success) {
   auto lock = lock_with_run();
   EXPECT_EQ(sample(lock, "dlock_last_success_timestamp_seconds"), "");
   lock.last_success = lock.last_run;
@@ -108,7 +108,7 @@ TEST(Metrics, have_their_help_and_type_once_and_a_sample_for_each_lock) {
           "dlock_runs_superseded_total{name=\"web 1\",namespace=\"shop\"} 0\n");
 }
 
-TEST(Metrics, count_those_who_did_not_get_the_lock) {
+TEST(Metrics, count_refused_and_superseded_runs) {
   auto lock = free_job();
   lock.refused = 12'345'678'901;
   lock.superseded = 2;
@@ -117,7 +117,7 @@ TEST(Metrics, count_those_who_did_not_get_the_lock) {
   EXPECT_EQ(sample(lock, "dlock_runs_superseded_total"), "2");
 }
 
-TEST(Metrics, count_those_who_hold_and_those_who_wait) {
+TEST(Metrics, count_holders_waiters_and_slots) {
   auto lock = held_job();
   lock.slots = 5;
   lock.free = 3;
@@ -130,7 +130,7 @@ TEST(Metrics, count_those_who_hold_and_those_who_wait) {
   EXPECT_EQ(sample(lock, "dlock_lock_slots_free"), "3");
 }
 
-TEST(Metrics, have_no_slots_of_a_lock_that_readers_share) {
+TEST(Metrics, have_no_slots_for_a_shared_lock) {
   auto lock = held_job();
   lock.mode = Mode::shared;
 
@@ -139,7 +139,7 @@ TEST(Metrics, have_no_slots_of_a_lock_that_readers_share) {
   EXPECT_EQ(sample(lock, "dlock_lock_slots_free"), "");
 }
 
-TEST(Metrics, tell_the_age_of_the_oldest_holder) {
+TEST(Metrics, include_the_age_of_the_oldest_holder) {
   auto lock = held_job();
   lock.holders.resize(3);
   lock.holders[1].held = 200s + 1ms;
@@ -147,7 +147,7 @@ TEST(Metrics, tell_the_age_of_the_oldest_holder) {
   EXPECT_EQ(sample(lock, "dlock_lock_held_age_seconds"), "200.001");
 }
 
-TEST(Metrics, count_a_foreign_holder_whose_age_is_not_known) {
+TEST(Metrics, count_a_foreign_holder_without_an_age) {
   auto lock = held_job();
   lock.holders[0].foreign = true;
 
@@ -155,7 +155,7 @@ TEST(Metrics, count_a_foreign_holder_whose_age_is_not_known) {
   EXPECT_EQ(sample(lock, "dlock_lock_held_age_seconds"), "");
 }
 
-TEST(Metrics, tell_how_the_last_run_went) {
+TEST(Metrics, describe_the_last_run) {
   const auto lock = lock_with_run();
 
   EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
@@ -164,7 +164,7 @@ TEST(Metrics, tell_how_the_last_run_went) {
   EXPECT_EQ(sample(lock, "dlock_last_run_ended_timestamp_seconds"), "1600000002.25");
 }
 
-TEST(Metrics, a_run_that_ended_with_0_is_a_success) {
+TEST(Metrics, a_run_that_exited_with_0_is_a_success) {
   auto lock = lock_with_run();
   lock.last_run->exit_code = 0;
 
@@ -172,7 +172,7 @@ TEST(Metrics, a_run_that_ended_with_0_is_a_success) {
   EXPECT_EQ(sample(lock, "dlock_last_run_exit_code"), "0");
 }
 
-TEST(Metrics, a_signal_is_an_exit_code_as_a_shell_has_it) {
+TEST(Metrics, a_signal_has_the_exit_code_that_a_shell_reports) {
   auto lock = lock_with_run();
   lock.last_run->exit_code.reset();
   lock.last_run->signal = "KILL";
@@ -181,7 +181,7 @@ TEST(Metrics, a_signal_is_an_exit_code_as_a_shell_has_it) {
   EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
 }
 
-TEST(Metrics, a_signal_that_is_not_known_is_no_exit_code) {
+TEST(Metrics, an_unknown_signal_has_no_exit_code) {
   auto lock = lock_with_run();
   lock.last_run->exit_code.reset();
   lock.last_run->signal = "FROB";
@@ -190,7 +190,7 @@ TEST(Metrics, a_signal_that_is_not_known_is_no_exit_code) {
   EXPECT_EQ(sample(lock, "dlock_last_run_success"), "0");
 }
 
-TEST(Metrics, a_run_that_vanished_failed_and_has_no_end) {
+TEST(Metrics, a_vanished_run_failed_and_has_no_end) {
   auto lock = free_job();
   lock.last_run.emplace();
   lock.last_run->outcome = "vanished";
@@ -201,7 +201,7 @@ TEST(Metrics, a_run_that_vanished_failed_and_has_no_end) {
   EXPECT_EQ(sample(lock, "dlock_last_run_ended_timestamp_seconds"), "");
 }
 
-TEST(Metrics, a_run_that_goes_on_has_neither_succeeded_nor_failed) {
+TEST(Metrics, a_run_in_progress_has_neither_succeeded_nor_failed) {
   auto lock = free_job();
   lock.last_run.emplace();
   lock.last_run->outcome = "running";
@@ -232,7 +232,7 @@ std::string label_of(const std::string& name) {
   return text.substr(text.find("name=\"") + 6);
 }
 
-TEST(Metrics, labels_are_escaped_as_the_format_wants_it) {
+TEST(Metrics, labels_are_escaped_as_the_format_requires) {
   EXPECT_EQ(label_of(R"(a"b)"), R"(a\"b)");
   EXPECT_EQ(label_of(R"(a\b)"), R"(a\\b)");
   EXPECT_EQ(label_of(R"(a\"b\)"), R"(a\\\"b\\)");
@@ -240,7 +240,7 @@ TEST(Metrics, labels_are_escaped_as_the_format_wants_it) {
   EXPECT_EQ(label_of("b\xC3\xBCro"), "b\xC3\xBCro");
 }
 
-TEST(Metrics, what_is_no_name_of_dlocks_is_text_all_the_same) {
+TEST(Metrics, invalid_names_become_printable_text) {
   EXPECT_EQ(label_of("a\nb"), R"(a\\nb)");
   EXPECT_EQ(label_of("a\xFF"), R"(a\\xff)");
 }

@@ -8,13 +8,13 @@
 namespace dlock::local {
 namespace {
 
-// Whichever way the kernel was asked: the number is compared with that of other
-// processes, and tools print it.
-TEST(OwnNamespaces, are_those_that_proc_shows) {
+// However the kernel is asked: the numbers are compared with those of other processes,
+// and tools print them.
+TEST(OwnNamespaces, match_those_in_proc) {
   struct stat pids {};
   struct stat time {};
   ASSERT_EQ(::stat("/proc/self/ns/pid", &pids), 0);
-  ::stat("/proc/self/ns/time", &time);  // the kernel may have none
+  ::stat("/proc/self/ns/time", &time);  // a kernel may have no time namespaces
 
   EXPECT_EQ(own_namespaces().pids, pids.st_ino);
   EXPECT_EQ(own_namespaces().time, time.st_ino);

@@ -1,4 +1,4 @@
-// Which word was meant by a mistyped one.
+// Which word a mistyped one was meant to be.
 
 #include "util/nearest.hpp"
 
@@ -16,7 +16,7 @@ std::string meant(std::string_view mistyped) {
   return std::string(nearest(mistyped, verbs).value_or("(none)"));
 }
 
-TEST(Nearest, counts_a_letter_left_out_added_changed_or_swapped_as_one_edit) {
+TEST(Nearest, counts_a_missing_added_changed_or_swapped_letter_as_one_edit) {
   EXPECT_EQ(edits_between("wait", "wait"), 0U);
   EXPECT_EQ(edits_between("wit", "wait"), 1U);
   EXPECT_EQ(edits_between("waiit", "wait"), 1U);
@@ -27,14 +27,14 @@ TEST(Nearest, counts_a_letter_left_out_added_changed_or_swapped_as_one_edit) {
   EXPECT_EQ(edits_between("wait", ""), 4U);
 }
 
-TEST(Nearest, finds_what_is_one_edit_away) {
+TEST(Nearest, finds_a_word_one_edit_away) {
   EXPECT_EQ(meant("rnu"), "run");
   EXPECT_EQ(meant("Run"), "run");
   EXPECT_EQ(meant("lists"), "list");
   EXPECT_EQ(meant("stauts"), "status");
 }
 
-TEST(Nearest, finds_what_is_two_edits_away_if_the_word_is_long_enough) {
+TEST(Nearest, finds_a_word_two_edits_away_if_it_is_long_enough) {
   EXPECT_EQ(meant("sttaus"), "status");
   EXPECT_EQ(meant("aqcuier"), "acquire");
   EXPECT_EQ(meant("lsit"), "list");
@@ -43,29 +43,29 @@ TEST(Nearest, finds_what_is_two_edits_away_if_the_word_is_long_enough) {
 
 TEST(Nearest, finds_nothing_three_edits_away) { EXPECT_EQ(meant("aqcuaer"), "(none)"); }
 
-TEST(Nearest, takes_the_nearer_of_two) { EXPECT_EQ(meant("renwe"), "renew"); }
+TEST(Nearest, takes_the_nearer_of_two_words) { EXPECT_EQ(meant("renwe"), "renew"); }
 
-TEST(Nearest, takes_of_two_that_are_equally_near_the_one_that_begins_more_like_it) {
+TEST(Nearest, breaks_a_tie_by_the_longer_common_prefix) {
   EXPECT_EQ(edits_between("limt", "list"), edits_between("limt", "limit"));
   EXPECT_EQ(meant("limt"), "limit");
 }
 
-TEST(Nearest, takes_the_first_of_two_that_are_alike_in_everything) {
+TEST(Nearest, takes_the_first_of_two_words_that_still_tie) {
   constexpr std::string_view both[] = {"cart", "card"};
   EXPECT_EQ(nearest("carx", both), "cart");
 }
 
-TEST(Nearest, finds_the_only_word_that_begins_so_however_much_is_missing) {
+TEST(Nearest, completes_an_unambiguous_prefix_of_any_length) {
   EXPECT_EQ(meant("acq"), "acquire");
   EXPECT_EQ(meant("w"), "watch");
 }
 
-TEST(Nearest, does_not_choose_among_words_that_begin_so) {
+TEST(Nearest, does_not_complete_an_ambiguous_prefix) {
   EXPECT_EQ(meant("re"), "(none)");
   EXPECT_EQ(meant("l"), "(none)");
 }
 
-TEST(Nearest, finds_nothing_for_words_that_are_empty_far_away_or_very_long) {
+TEST(Nearest, finds_nothing_for_empty_distant_or_very_long_words) {
   EXPECT_EQ(meant(""), "(none)");
   EXPECT_EQ(meant("frobnicate"), "(none)");
   EXPECT_EQ(meant("xyz"), "(none)");

@@ -1,4 +1,4 @@
-// What a run tells the runs inside it, and what those make of it.
+// What a run passes on to the runs nested in it, and how they read it.
 
 #include "cli/nesting.hpp"
 
@@ -11,11 +11,11 @@ namespace {
 
 using Fences = std::vector<Fence>;
 
-TEST(Held, the_first_lock_held_is_a_name_and_a_fence) {
+TEST(Held, the_first_lock_is_a_name_and_a_fence) {
   EXPECT_EQ(with_grant("", "job", Fence{7}), "job=7");
 }
 
-TEST(Held, further_locks_are_added_behind) {
+TEST(Held, further_locks_are_appended) {
   EXPECT_EQ(with_grant("job=7", "other", Fence{8}), "job=7 other=8");
 }
 
@@ -37,7 +37,7 @@ TEST(Held, a_lock_that_is_held_more_than_once_has_all_its_fences) {
   EXPECT_EQ(outer_fences_of("job=7 x=1 job=9", "job"), (Fences{{7}, {9}}));
 }
 
-TEST(Held, every_name_is_found_again) {
+TEST(Held, every_name_can_be_read_back) {
   for (const std::string name : {"a b", "a=b", "=", "%", "na\xC3\xAFve", " ", "a%20b"}) {
     const auto held = with_grant(with_grant("x=1", name, Fence{7}), "y", Fence{2});
 
@@ -45,13 +45,13 @@ TEST(Held, every_name_is_found_again) {
   }
 }
 
-TEST(Held, the_greatest_fence_is_found_again) {
+TEST(Held, the_greatest_fence_can_be_read_back) {
   const auto held = with_grant("", "job", Fence{UINT64_MAX});
 
   EXPECT_EQ(outer_fences_of(held, "job"), (Fences{{UINT64_MAX}}));
 }
 
-TEST(Held, what_is_not_of_that_form_is_passed_over) {
+TEST(Held, malformed_entries_are_ignored) {
   for (const char* garbage :
        {"job", "job=", "=7", "job=x", "job=-1", "job=7x", "job=+7", "job=0x7",
         "job=99999999999999999999", " ", "   ", "=", "==", "job==7", "\xFF=7"}) {
@@ -59,7 +59,7 @@ TEST(Held, what_is_not_of_that_form_is_passed_over) {
   }
 }
 
-TEST(Held, garbage_does_not_hide_what_stands_beside_it) {
+TEST(Held, malformed_entries_do_not_hide_valid_ones) {
   EXPECT_EQ(outer_fences_of("  job=x  job=7 =", "job"), (Fences{{7}}));
 }
 
@@ -90,7 +90,7 @@ bool has_name(const std::vector<std::string>& environment, const std::string& na
                      [&](const std::string& e) { return e.starts_with(name + "="); });
 }
 
-TEST(Environment, without_a_grant_there_is_no_fence_not_even_an_outer_one) {
+TEST(Environment, has_no_fence_without_a_grant_not_even_an_outer_one) {
   auto without = settings();
   without.grant.reset();
 
@@ -102,7 +102,7 @@ TEST(Environment, without_a_grant_there_is_no_fence_not_even_an_outer_one) {
   EXPECT_TRUE(contains(environment, "DLOCK_HELD=outer=7"));
 }
 
-TEST(Environment, says_which_lock_is_held_and_where) {
+TEST(Environment, names_the_lock_and_the_store) {
   const auto environment = environment_with({}, settings());
 
   EXPECT_TRUE(contains(environment, "DLOCK_NAME=nightly job"));
@@ -113,7 +113,7 @@ TEST(Environment, says_which_lock_is_held_and_where) {
   EXPECT_TRUE(contains(environment, "DLOCK_HELD=nightly%20job=42"));
 }
 
-TEST(Environment, says_how_to_get_into_the_store) {
+TEST(Environment, has_the_login_of_the_store) {
   auto with_login = settings();
   with_login.passed_on = {"DLOCK_USER=alice", "DLOCK_PASSWORD_FILE=/file"};
 
@@ -126,7 +126,7 @@ TEST(Environment, says_how_to_get_into_the_store) {
   EXPECT_FALSE(has_name(environment, "DLOCK_PASSWORD"));
 }
 
-TEST(Environment, keeps_what_was_inherited) {
+TEST(Environment, keeps_inherited_variables) {
   const auto environment = environment_with({"PATH=/bin", "EMPTY=", "odd"}, settings());
 
   EXPECT_TRUE(contains(environment, "PATH=/bin"));
@@ -146,7 +146,7 @@ TEST(Environment, has_no_token) {
   EXPECT_FALSE(has_name(environment, "DLOCK_TOKEN"));
 }
 
-TEST(Environment, keeps_the_settings_that_are_no_secrets) {
+TEST(Environment, keeps_settings_that_are_not_secret) {
   const auto environment =
       environment_with({"DLOCK_USER=u", "DLOCK_PASSWORD_FILE=/run/p"}, settings());
 
@@ -154,7 +154,7 @@ TEST(Environment, keeps_the_settings_that_are_no_secrets) {
   EXPECT_TRUE(contains(environment, "DLOCK_PASSWORD_FILE=/run/p"));
 }
 
-TEST(Environment, of_an_inner_run_has_its_own_values_and_no_others) {
+TEST(Environment, of_a_nested_run_has_only_its_own_values) {
   const auto environment =
       environment_with({"DLOCK_NAME=outer", "DLOCK_FENCE=1", "DLOCK_SLOT=0",
                         "DLOCK_STORE=local:", "DLOCK_NAMESPACE=dlock"},
@@ -165,7 +165,7 @@ TEST(Environment, of_an_inner_run_has_its_own_values_and_no_others) {
   EXPECT_EQ(environment.size(), 6u);
 }
 
-TEST(Environment, of_an_inner_run_knows_all_locks_above) {
+TEST(Environment, of_a_nested_run_lists_all_outer_locks) {
   auto inner = settings();
   inner.held = "outer=1";
 
@@ -174,7 +174,7 @@ TEST(Environment, of_an_inner_run_knows_all_locks_above) {
   EXPECT_TRUE(contains(environment, "DLOCK_HELD=outer=1 nightly%20job=42"));
 }
 
-TEST(Environment, names_the_configuration_that_was_named) {
+TEST(Environment, names_the_configuration_file_that_was_given) {
   auto named = settings();
   named.config = "/home/me/dlock.toml";
 
@@ -183,7 +183,7 @@ TEST(Environment, names_the_configuration_that_was_named) {
   EXPECT_TRUE(contains(environment, "DLOCK_CONFIG=/home/me/dlock.toml"));
 }
 
-TEST(Environment, names_no_configuration_where_none_was_named) {
+TEST(Environment, names_no_configuration_file_if_none_was_given) {
   EXPECT_FALSE(has_name(environment_with({}, settings()), "DLOCK_CONFIG"));
 }
 

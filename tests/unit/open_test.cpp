@@ -1,4 +1,4 @@
-// Store URLs: which are taken, which are refused, and what is said of them.
+// Store URLs: which are accepted, which are refused, and with which message.
 
 #include "store/open.hpp"
 
@@ -27,7 +27,7 @@ redis::Target target_of(const std::string& url) {
   return std::get<redis::Plan>(parsed_store_url(url)).target;
 }
 
-TEST(StoreUrl, local_is_the_default_directory) {
+TEST(StoreUrl, local_alone_means_the_default_directory) {
   const auto url = parsed_store_url("local:");
 
   ASSERT_TRUE(std::holds_alternative<local::Plan>(url));
@@ -38,33 +38,33 @@ TEST(StoreUrl, local_may_name_a_directory) {
   EXPECT_EQ(path_of("local:/srv/locks"), "/srv/locks");
 }
 
-TEST(StoreUrl, one_directory_has_one_name) {
+TEST(StoreUrl, the_path_of_a_directory_is_normalized) {
   EXPECT_EQ(path_of("local:/srv/locks/"), "/srv/locks");
   EXPECT_EQ(path_of("local://srv//locks///"), "/srv/locks");
   EXPECT_EQ(path_of("local:/"), "/");
 }
 
-TEST(StoreUrl, a_directory_may_have_odd_characters) {
+TEST(StoreUrl, a_path_may_contain_special_characters) {
   EXPECT_EQ(path_of("local:/a b:c@d%20"), "/a b:c@d%20");
 }
 
-TEST(StoreUrl, a_relative_directory_is_refused) {
+TEST(StoreUrl, a_relative_path_is_refused) {
   EXPECT_NE(refusal_of("local:locks").find("absolute"), std::string::npos);
   EXPECT_NE(refusal_of("local:./locks").find("absolute"), std::string::npos);
   EXPECT_NE(refusal_of("local:~/locks").find("absolute"), std::string::npos);
 }
 
-TEST(StoreUrl, a_directory_with_a_nul_byte_is_refused) {
+TEST(StoreUrl, a_path_with_a_nul_byte_is_refused) {
   EXPECT_NE(refusal_of(std::string("local:/a\0b", 10)), "");
 }
 
-TEST(StoreUrl, none_is_no_store) {
+TEST(StoreUrl, none_means_no_store) {
   EXPECT_TRUE(std::holds_alternative<none::Plan>(parsed_store_url("none:")));
 }
 
 TEST(StoreUrl, nothing_may_follow_none) { EXPECT_NE(refusal_of("none:x"), ""); }
 
-TEST(StoreUrl, an_unknown_kind_is_refused_and_says_which_there_are) {
+TEST(StoreUrl, an_unknown_kind_is_refused_with_a_list_of_known_kinds) {
   const auto message = refusal_of("nfs://host");
 
   EXPECT_NE(message.find("unknown kind of store"), std::string::npos);
@@ -72,7 +72,7 @@ TEST(StoreUrl, an_unknown_kind_is_refused_and_says_which_there_are) {
   EXPECT_NE(message.find("redis://"), std::string::npos);
 }
 
-TEST(StoreUrl, redis_is_a_server) {
+TEST(StoreUrl, a_redis_url_names_a_server) {
   const auto target = target_of("rediss://user:secret@host:7000/2");
 
   EXPECT_EQ(target.host, "host");
@@ -83,11 +83,11 @@ TEST(StoreUrl, redis_is_a_server) {
   EXPECT_EQ(target.database, 2u);
 }
 
-TEST(StoreUrl, redis_may_be_a_socket) {
+TEST(StoreUrl, a_redis_url_may_name_a_socket) {
   EXPECT_EQ(target_of("redis+unix:/run/redis.sock").path, "/run/redis.sock");
 }
 
-TEST(StoreUrl, servers_that_fail_over_are_found_by_sentinels_or_as_a_cluster) {
+TEST(StoreUrl, sentinels_or_the_nodes_of_a_cluster_may_be_named) {
   const auto sentinel = parsed_store_url("redis+sentinel://a,b/name");
   const auto cluster = parsed_store_url("rediss+cluster://a,b");
 
@@ -97,14 +97,14 @@ TEST(StoreUrl, servers_that_fail_over_are_found_by_sentinels_or_as_a_cluster) {
   EXPECT_TRUE(leases_run_out(cluster));
 }
 
-TEST(StoreUrl, a_redis_url_that_is_refused_is_shown_with_its_host) {
+TEST(StoreUrl, the_refusal_of_a_redis_url_shows_its_host) {
   const auto message = refusal_of("redis://user:secret@db.example.org:0");
 
   EXPECT_EQ(message,
             "store '...@db.example.org:0': the port must be a number from 1 to 65535");
 }
 
-TEST(StoreUrl, what_is_no_url_is_refused) {
+TEST(StoreUrl, text_that_is_not_a_url_is_refused) {
   for (const char* text : {"", "local", "/srv/locks", ":", "://", "LOCAL:", " local:"}) {
     EXPECT_NE(refusal_of(text), "") << text;
   }
@@ -153,11 +153,11 @@ TEST(StoreUrl, a_password_is_never_in_the_message) {
   }
 }
 
-TEST(StoreUrl, what_steers_terminals_is_escaped_in_the_message) {
+TEST(StoreUrl, control_characters_are_escaped_in_the_message) {
   EXPECT_EQ(refusal_of("nfs:\x1b[2J\n").find_first_of("\x1b\n"), std::string::npos);
 }
 
-TEST(OpenStore, the_kind_decides_which_store_it_is) {
+TEST(OpenStore, the_url_decides_the_kind_of_store) {
   boost::asio::io_context context;
 
   EXPECT_EQ(open_store(parsed_store_url("none:"), milliseconds(1), context)->url(),
@@ -170,14 +170,14 @@ TEST(OpenStore, the_kind_decides_which_store_it_is) {
       "redis://u@host");
 }
 
-TEST(OpenStore, the_url_of_a_store_is_one_that_opens_it_again) {
+TEST(OpenStore, the_url_of_a_store_opens_it_again) {
   boost::asio::io_context context;
   const auto store = open_store(parsed_store_url("local:/x y"), milliseconds(1), context);
 
   EXPECT_EQ(path_of(store->url()), "/x y");
 }
 
-TEST(OpenStore, a_store_can_do_what_its_kind_is_said_to) {
+TEST(OpenStore, a_store_has_the_features_of_its_kind) {
   boost::asio::io_context context;
   for (const char* text : {"none:", "local:/x", "redis://host"}) {
     const auto url = parsed_store_url(text);
@@ -191,7 +191,7 @@ TEST(OpenStore, a_store_can_do_what_its_kind_is_said_to) {
   }
 }
 
-// Locks and nothing else.
+// A store with locks and nothing else.
 class BareStore final : public Store {
  public:
   explicit BareStore(Store& store) : store_(store) {}
@@ -225,7 +225,7 @@ std::string lack_of(Use use) {
   return "";
 }
 
-TEST(BareStores, are_refused_what_they_lack) {
+TEST(BareStores, are_refused_what_they_do_not_support) {
   EXPECT_EQ(lack_of([](Store& store) { values_of(store); }),
             "bare: does not support cache");
   EXPECT_EQ(lack_of([](Store& store) { rates_of(store); }),

@@ -1,4 +1,4 @@
-// What the options of a verb are set to, and what they are refused for.
+// How the options of a verb are parsed, and why they are refused.
 
 #include "cli/option_values.hpp"
 
@@ -9,17 +9,17 @@ namespace {
 
 using List = std::vector<std::string>;
 
-std::variant<OptionValues, Asked> said_to_run(const List& options) {
+std::variant<OptionValues, Asked> parsed_for_run(const List& options) {
   return option_values(*verb_named("run"), options);
 }
 
 OptionValues values(const List& options) {
-  return std::get<OptionValues>(said_to_run(options));
+  return std::get<OptionValues>(parsed_for_run(options));
 }
 
 std::string refusal(const List& options) {
   try {
-    said_to_run(options);
+    parsed_for_run(options);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -30,7 +30,7 @@ TEST(OptionValues, without_options_nothing_is_set) {
   EXPECT_EQ(values({}), OptionValues());
 }
 
-TEST(OptionValues, an_option_has_its_long_name_however_it_was_written) {
+TEST(OptionValues, an_option_is_stored_under_its_long_name) {
   EXPECT_EQ(values({"--wait", "5"}), (OptionValues{{"wait", "5"}}));
   EXPECT_EQ(values({"-w", "5"}), (OptionValues{{"wait", "5"}}));
 }
@@ -40,7 +40,7 @@ TEST(OptionValues, a_flag_is_true) {
             (OptionValues{{"shared", "true"}, {"quiet", "true"}}));
 }
 
-TEST(OptionValues, own_and_common_options_may_be_mixed) {
+TEST(OptionValues, options_of_the_verb_and_common_options_may_be_mixed) {
   EXPECT_EQ(
       values({"--store", "none:", "--ttl", "5s", "--json", "-s"}),
       (OptionValues{
@@ -77,7 +77,7 @@ TEST(OptionValues, the_last_of_several_letters_may_take_a_value) {
   EXPECT_EQ(values({"-qw5"}), expected);
 }
 
-TEST(OptionValues, what_follows_a_letter_with_a_value_is_that_value) {
+TEST(OptionValues, the_rest_after_a_letter_that_takes_a_value_is_its_value) {
   EXPECT_EQ(values({"-wq"}), (OptionValues{{"wait", "q"}}));
   EXPECT_EQ(values({"-w=5"}), (OptionValues{{"wait", "=5"}}));
 }
@@ -91,7 +91,7 @@ TEST(OptionValues, a_flag_may_be_repeated) {
   EXPECT_EQ(values({"-q", "-qq"}), (OptionValues{{"quiet", "true"}}));
 }
 
-TEST(OptionValues, a_value_is_taken_as_it_is) {
+TEST(OptionValues, a_value_is_taken_verbatim) {
   for (const std::string value :
        {"",        " ",   " a ", "-q",    "-5",   "--",   "--json",
         "--bogus", "a=b", "a,b", "[a,b]", "[]",   "{}",   "%%",
@@ -101,23 +101,23 @@ TEST(OptionValues, a_value_is_taken_as_it_is) {
   }
 }
 
-TEST(OptionValues, a_missing_value_is_told_with_its_option) {
+TEST(OptionValues, a_missing_value_is_reported_with_its_option) {
   EXPECT_EQ(refusal({"-q", "--wait"}), "--wait needs a value");
   EXPECT_EQ(refusal({"--store"}), "--store needs a value");
   EXPECT_EQ(refusal({"-w"}), "-w needs a value");
 }
 
-TEST(OptionValues, a_missing_value_of_several_letters_is_told_with_the_last_one) {
+TEST(OptionValues, a_missing_value_after_several_letters_is_reported_with_the_last) {
   EXPECT_EQ(refusal({"-qw"}), "-w needs a value");
 }
 
-TEST(OptionValues, help_and_version_come_before_anything_else) {
-  EXPECT_EQ(std::get<Asked>(said_to_run({"-w", "5", "--help"})), Asked::help);
-  EXPECT_EQ(std::get<Asked>(said_to_run({"-qh"})), Asked::help);
-  EXPECT_EQ(std::get<Asked>(said_to_run({"--version", "-q"})), Asked::version);
+TEST(OptionValues, help_and_version_override_other_options) {
+  EXPECT_EQ(std::get<Asked>(parsed_for_run({"-w", "5", "--help"})), Asked::help);
+  EXPECT_EQ(std::get<Asked>(parsed_for_run({"-qh"})), Asked::help);
+  EXPECT_EQ(std::get<Asked>(parsed_for_run({"--version", "-q"})), Asked::version);
 }
 
-TEST(OptionValues, help_is_a_value_where_a_value_is_due) {
+TEST(OptionValues, help_is_a_value_where_a_value_is_expected) {
   EXPECT_EQ(values({"--label", "--help"}), (OptionValues{{"label", "--help"}}));
 }
 

@@ -1,4 +1,4 @@
-// Option values: what is taken, as what, and what is refused.
+// The values of options: which are accepted, how they are parsed, and which are refused.
 
 #include "cli/options.hpp"
 
@@ -23,7 +23,7 @@ struct Duration {
 
 class GoodDuration : public ::testing::TestWithParam<Duration> {};
 
-TEST_P(GoodDuration, is_taken) {
+TEST_P(GoodDuration, is_accepted) {
   EXPECT_EQ(parsed_duration(GetParam().text), GetParam().value) << GetParam().text;
 }
 
@@ -66,17 +66,17 @@ constexpr const char* bad_durations[] = {
     "forever",  "1s2",  "1\n",    "1s\xFF", "5min5m", "5m5min", "1mins"};
 INSTANTIATE_TEST_SUITE_P(durations, BadDuration, ::testing::ValuesIn(bad_durations));
 
-TEST(Durations, a_number_with_more_digits_than_can_be_is_refused) {
+TEST(Durations, a_number_with_too_many_digits_is_refused) {
   EXPECT_THROW(parsed_duration(std::string(500, '9')), UsageError);
 }
 
-TEST(Durations, parts_of_a_millisecond_are_rounded_up) {
+TEST(Durations, fractions_of_a_millisecond_are_rounded_up) {
   EXPECT_EQ(parsed_duration("0.1ms"), milliseconds(1));
   EXPECT_EQ(parsed_duration("0.0001"), milliseconds(1));
   EXPECT_EQ(parsed_duration("1.0001s"), milliseconds(1001));
 }
 
-TEST(Durations, whole_milliseconds_stay_what_they_are) {
+TEST(Durations, whole_milliseconds_are_exact) {
   for (int count = 0; count < 10'000; ++count) {
     char text[16];
     std::snprintf(text, sizeof text, "%d.%03ds", count / 1000, count % 1000);
@@ -87,7 +87,7 @@ TEST(Durations, whole_milliseconds_stay_what_they_are) {
 TEST(Durations, the_message_is_one_line_that_shows_the_text) {
   try {
     parsed_duration("5\n\x1b[31mparsecs");
-    FAIL() << "taken";
+    FAIL() << "accepted";
   } catch (const UsageError& error) {
     EXPECT_EQ(std::string(error.what()),
               "'5\\n\\x1b[31mparsecs' is not a duration: expected a number and ms, s, "
@@ -97,12 +97,12 @@ TEST(Durations, the_message_is_one_line_that_shows_the_text) {
 
 // Numbers
 
-TEST(Numbers, both_bounds_are_taken) {
+TEST(Numbers, both_bounds_are_accepted) {
   EXPECT_EQ(parsed_number("1", 1, 255), 1u);
   EXPECT_EQ(parsed_number("255", 1, 255), 255u);
 }
 
-TEST(Numbers, what_is_beyond_the_bounds_is_refused) {
+TEST(Numbers, numbers_beyond_the_bounds_are_refused) {
   EXPECT_THROW(parsed_number("0", 1, 255), UsageError);
   EXPECT_THROW(parsed_number("256", 1, 255), UsageError);
 }
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(numbers, BadNumber,
 
 // Names
 
-TEST(Names, a_name_of_255_bytes_is_taken) {
+TEST(Names, a_name_of_255_bytes_is_accepted) {
   EXPECT_EQ(parsed_name(std::string(255, 'x')).size(), 255u);
 }
 
@@ -128,7 +128,7 @@ TEST(Names, a_name_of_256_bytes_is_refused) {
   EXPECT_THROW(parsed_name(std::string(256, 'x')), UsageError);
 }
 
-TEST(Names, bytes_count_and_not_characters) {
+TEST(Names, the_limit_counts_bytes_and_not_characters) {
   std::string name;
   for (int i = 0; i < 128; ++i) name += "\xC3\xA9";
 
@@ -137,7 +137,7 @@ TEST(Names, bytes_count_and_not_characters) {
 
 TEST(Names, an_empty_name_is_refused) { EXPECT_THROW(parsed_name(""), UsageError); }
 
-TEST(Names, printable_text_is_taken_as_it_is) {
+TEST(Names, printable_text_is_accepted_unchanged) {
   for (const std::string name :
        {"a", "nightly job", "-", "--", "a/b:c", "{}", "na\xC3\xAFve",
         "\xE6\x97\xA5\xE6\x9C\xAC", "\xF0\x9F\x94\x92"}) {
@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(no_utf8, BadName,
                                            "\xE0\x80\xAF",      // overlong
                                            "\xED\xA0\x80",      // a surrogate
                                            "\xF4\x90\x80\x80",  // beyond Unicode
-                                           "\xF0\x9F\x94"));    // cut
+                                           "\xF0\x9F\x94"));    // truncated
 INSTANTIATE_TEST_SUITE_P(bidirectional_controls, BadName,
                          ::testing::Values("a\xE2\x80\xAE"
                                            "b",  // U+202E
@@ -213,7 +213,7 @@ TEST(CommonOptions, take_each_setting) {
   EXPECT_EQ(common_with("color", "auto").color, Color::automatic);
 }
 
-TEST(CommonOptions, refuse_what_makes_no_sense) {
+TEST(CommonOptions, refuse_invalid_values) {
   EXPECT_THROW(common_with("namespace", ""), UsageError);
   EXPECT_THROW(common_with("store-timeout", "0"), UsageError);
   EXPECT_THROW(common_with("store-timeout", "soon"), UsageError);
@@ -221,19 +221,19 @@ TEST(CommonOptions, refuse_what_makes_no_sense) {
   EXPECT_THROW(common_with("color", "blue"), UsageError);
 }
 
-TEST(CommonOptions, a_store_url_that_is_none_is_misconfigured_and_says_where_it_is_from) {
+TEST(CommonOptions, an_invalid_store_url_is_misconfigured_and_its_origin_is_named) {
   try {
     common_with("store", "nfs:/x");
-    FAIL() << "taken";
+    FAIL() << "accepted";
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
     EXPECT_TRUE(std::string(failure.what()).starts_with("--store: ")) << failure.what();
   }
 }
 
-// How to get into the store
+// The login to the store
 
-// The settings with these values, all of the command line.
+// These settings, all from the command line.
 Settings all_of(
     std::initializer_list<std::pair<const std::string_view, std::string>> pairs) {
   Settings settings;
@@ -241,7 +241,7 @@ Settings all_of(
   return settings;
 }
 
-// On a server, if nothing else is set.
+// The server that the settings name; by default, redis://host.
 redis::Target target_of(Settings settings) {
   settings.merge(set("store", "redis://host"));
   return std::get<redis::Plan>(common_options(settings).store).target;
@@ -251,7 +251,7 @@ Settings password_in_variable() {
   return set("password", "of the variable", Setting::Source::environment);
 }
 
-TEST(Login, is_what_the_url_says) {
+TEST(Login, comes_from_the_url) {
   const auto target = target_of(set("store", "redis://alice:secret@host"));
 
   EXPECT_EQ(target.user, "alice");
@@ -259,7 +259,7 @@ TEST(Login, is_what_the_url_says) {
   EXPECT_EQ(target.password_file, "");
 }
 
-TEST(Login, a_user_that_is_set_takes_the_place_of_the_urls) {
+TEST(Login, a_user_option_replaces_the_user_in_the_url) {
   const auto target =
       target_of(all_of({{"store", "redis://alice:secret@host"}, {"user", "bob"}}));
 
@@ -267,7 +267,7 @@ TEST(Login, a_user_that_is_set_takes_the_place_of_the_urls) {
   EXPECT_EQ(target.password, "secret");
 }
 
-TEST(Login, a_password_in_the_variable_takes_the_place_of_the_urls) {
+TEST(Login, a_password_variable_replaces_the_password_in_the_url) {
   auto settings = set("store", "redis://alice:secret@host");
   settings.merge(password_in_variable());
 
@@ -275,7 +275,7 @@ TEST(Login, a_password_in_the_variable_takes_the_place_of_the_urls) {
   EXPECT_EQ(target_of(settings).password, "of the variable");
 }
 
-TEST(Login, a_password_file_takes_the_place_of_the_urls_password) {
+TEST(Login, a_password_file_replaces_the_password_in_the_url) {
   const auto target = target_of(
       all_of({{"store", "redis://alice:secret@host"}, {"password-file", "/file"}}));
 
@@ -283,7 +283,7 @@ TEST(Login, a_password_file_takes_the_place_of_the_urls_password) {
   EXPECT_FALSE(target.password);
 }
 
-TEST(Login, a_password_file_of_the_environment_beats_the_variable) {
+TEST(Login, a_password_file_from_the_environment_overrides_the_variable) {
   auto settings = set("password-file", "/file", Setting::Source::environment);
   settings.merge(password_in_variable());
 
@@ -291,7 +291,7 @@ TEST(Login, a_password_file_of_the_environment_beats_the_variable) {
   EXPECT_FALSE(target_of(settings).password);
 }
 
-TEST(Login, a_password_file_of_the_configuration_gives_way_to_the_variable) {
+TEST(Login, the_variable_overrides_a_password_file_from_the_configuration) {
   auto settings = set("password-file", "/file", Setting::Source::file);
   settings.merge(password_in_variable());
 
@@ -299,20 +299,20 @@ TEST(Login, a_password_file_of_the_configuration_gives_way_to_the_variable) {
   EXPECT_EQ(target_of(settings).password, "of the variable");
 }
 
-TEST(Login, of_nobody_or_from_no_file_is_refused) {
+TEST(Login, with_an_invalid_user_or_password_file_is_refused) {
   EXPECT_THROW(common_with("user", ""), UsageError);
   EXPECT_THROW(common_with("user", "a\nb"), UsageError);
   EXPECT_THROW(common_with("password-file", ""), UsageError);
   EXPECT_THROW(common_with("password-file", std::string("/a\0b", 4)), UsageError);
 }
 
-// Behind sentinels, if nothing else is set.
+// The sentinels that the settings name; by default, `a` and `b`.
 redis_sentinel::Plan plan_of(Settings settings) {
   settings.merge(set("store", "rediss+sentinel://a,b/name"));
   return std::get<redis_sentinel::Plan>(common_options(settings).store);
 }
 
-TEST(SentinelLogin, is_the_sentinels_alone) {
+TEST(SentinelLogin, is_separate_from_the_login_of_the_servers) {
   auto settings = all_of({{"user", "alice"}, {"sentinel-user", "watch"}});
   settings.merge(password_in_variable());
   settings.merge(set("sentinel-password", "word", Setting::Source::environment));
@@ -325,7 +325,7 @@ TEST(SentinelLogin, is_the_sentinels_alone) {
   EXPECT_EQ(plan.sentinels.back().password, "word");
 }
 
-TEST(SentinelLogin, has_its_password_from_one_place) {
+TEST(SentinelLogin, takes_its_password_from_one_source) {
   const auto variable = set("sentinel-password", "word", Setting::Source::environment);
   for (const auto source : {Setting::Source::environment, Setting::Source::file}) {
     auto settings = set("sentinel-password-file", "/file", source);
@@ -339,7 +339,7 @@ TEST(SentinelLogin, has_its_password_from_one_place) {
   }
 }
 
-TEST(SentinelLogin, of_nobody_or_from_no_file_is_refused) {
+TEST(SentinelLogin, with_an_invalid_user_or_password_file_is_refused) {
   EXPECT_THROW(common_with("sentinel-user", ""), UsageError);
   EXPECT_THROW(common_with("sentinel-user", "a\nb"), UsageError);
   EXPECT_THROW(common_with("sentinel-password-file", ""), UsageError);
@@ -361,13 +361,13 @@ TEST(Replicas, are_none_some_or_all) {
   EXPECT_EQ(plan_of(set("replicas", "all")).replicas, (Replicas{.all = true}));
 }
 
-TEST(Replicas, that_are_no_number_are_refused) {
+TEST(Replicas, that_are_invalid_are_refused) {
   for (const char* value : {"", "-1", "16", "1.5", "ALL", "some", " 1", "all "}) {
     EXPECT_THROW(common_with("replicas", value), UsageError) << value;
   }
 }
 
-TEST(Tls, has_what_was_set) {
+TEST(Tls, has_the_values_of_its_options) {
   const auto target = target_of(all_of({{"store", "rediss://host"},
                                         {"tls-ca", "/ca"},
                                         {"tls-cert", "/cert"},
@@ -407,12 +407,12 @@ TEST(Tls, a_certificate_and_its_key_go_together) {
   EXPECT_THROW(common_with("tls-key", "/key"), UsageError);
 }
 
-TEST(Tls, half_a_pair_is_the_fault_of_where_it_is_from) {
+TEST(Tls, half_a_pair_is_attributed_to_its_source) {
   for (const auto source : {Setting::Source::command_line, Setting::Source::file}) {
     for (const char* name : {"tls-cert", "tls-key"}) {
       try {
         common_options(set(name, "/half", source));
-        FAIL() << "taken";
+        FAIL() << "accepted";
       } catch (const UsageError& error) {
         EXPECT_EQ(error.from_file(), source == Setting::Source::file);
       }
@@ -420,7 +420,7 @@ TEST(Tls, half_a_pair_is_the_fault_of_where_it_is_from) {
   }
 }
 
-TEST(Tls, of_options_that_cannot_be_is_refused) {
+TEST(Tls, invalid_values_are_refused) {
   for (const char* name : {"tls-ca", "tls-cert", "tls-key"}) {
     EXPECT_THROW(common_with(name, ""), UsageError) << name;
   }
@@ -476,7 +476,7 @@ TEST(RunOptions, take_each_setting) {
   EXPECT_EQ(run_with("stragglers", "leave").supervision.stragglers, Stragglers::leave);
 }
 
-TEST(RunOptions, refuse_what_makes_no_sense) {
+TEST(RunOptions, refuse_invalid_values) {
   EXPECT_THROW(run_with("wait", "-1"), UsageError);
   EXPECT_THROW(run_with("wait", "for ever"), UsageError);
   EXPECT_THROW(run_with("ttl", "499ms"), UsageError);
@@ -496,37 +496,35 @@ TEST(RunOptions, refuse_what_makes_no_sense) {
   EXPECT_THROW(run_with("stragglers", "adopt"), UsageError);
 }
 
-TEST(RunOptions, a_name_of_a_lock_that_is_none_is_refused) {
+TEST(RunOptions, an_invalid_lock_name_is_refused) {
   EXPECT_THROW(run_options({}, "", {"true"}), UsageError);
 }
 
-TEST(RunOptions, to_wait_for_ever_is_to_wait_without_end) {
+TEST(RunOptions, wait_forever_has_no_limit) {
   EXPECT_EQ(run_with("wait", "forever").wait, milliseconds::max());
 }
 
-TEST(RunOptions, to_wait_for_nothing_is_not_to_wait) {
-  EXPECT_FALSE(run_with("wait", "0").wait);
-}
+TEST(RunOptions, wait_0_means_not_to_wait) { EXPECT_FALSE(run_with("wait", "0").wait); }
 
-TEST(RunOptions, a_kill_after_that_was_named_holds_for_a_forwarded_term_too) {
+TEST(RunOptions, an_explicit_kill_after_applies_to_a_forwarded_sigterm_too) {
   EXPECT_TRUE(run_with("kill-after", "5s").supervision.kill_after_forwarded);
 }
 
-TEST(RunOptions, shared_and_slots_do_not_go_together) {
+TEST(RunOptions, shared_and_slots_exclude_each_other) {
   auto settings = set("shared", "true");
   settings.merge(set("slots", "2"));
 
   EXPECT_THROW(run_with(settings), UsageError);
 }
 
-TEST(RunOptions, slots_go_together_with_not_being_shared) {
+TEST(RunOptions, slots_may_be_combined_with_shared_false) {
   auto settings = set("shared", "false");
   settings.merge(set("slots", "2"));
 
   EXPECT_EQ(run_with(settings).slots, 2u);
 }
 
-TEST(RunOptions, a_window_of_nothing_is_none) {
+TEST(RunOptions, a_dedupe_window_of_0_means_no_deduplication) {
   auto settings = set("dedupe", "0");
   settings.merge(set("retry-failed", "true"));
   settings.merge(set("shared", "true"));
@@ -534,18 +532,18 @@ TEST(RunOptions, a_window_of_nothing_is_none) {
   EXPECT_FALSE(run_with(settings).dedupe);
 }
 
-TEST(RunOptions, a_window_is_no_longer_than_runs_are_known) {
+TEST(RunOptions, a_dedupe_window_is_at_most_30_days) {
   EXPECT_EQ(run_with("dedupe", "30d").dedupe->window, days(30));
   EXPECT_THROW(run_with("dedupe", "721h"), UsageError);
   EXPECT_THROW(run_with("dedupe", "forever"), UsageError);
 }
 
-TEST(RunOptions, a_lock_is_held_on_no_longer_than_stores_keep_anything) {
+TEST(RunOptions, min_hold_is_at_most_30_days) {
   EXPECT_EQ(run_with("min-hold", "30d").min_hold, days(30));
   EXPECT_THROW(run_with("min-hold", "721h"), UsageError);
 }
 
-TEST(RunOptions, failed_runs_are_run_again_within_a_window_only) {
+TEST(RunOptions, retry_failed_requires_dedupe) {
   auto settings = set("retry-failed", "true");
   EXPECT_THROW(run_with(settings), UsageError);
   settings.merge(set("dedupe", "1h"));
@@ -553,7 +551,7 @@ TEST(RunOptions, failed_runs_are_run_again_within_a_window_only) {
   EXPECT_TRUE(run_with(settings).dedupe->retry_failed);
 }
 
-TEST(RunOptions, runs_that_are_to_be_several_are_not_deduplicated) {
+TEST(RunOptions, dedupe_excludes_shared_and_several_slots) {
   auto shared = set("dedupe", "1h");
   shared.merge(set("shared", "true"));
   auto slots = set("dedupe", "1h");
@@ -566,7 +564,7 @@ TEST(RunOptions, runs_that_are_to_be_several_are_not_deduplicated) {
   EXPECT_TRUE(run_with(one_slot).dedupe);
 }
 
-// Where a mistake is from
+// The source of a mistake
 
 UsageError mistake_of(const Settings& settings) {
   try {
@@ -574,33 +572,33 @@ UsageError mistake_of(const Settings& settings) {
   } catch (const UsageError& error) {
     return error;
   }
-  throw std::logic_error("taken");
+  throw std::logic_error("accepted");
 }
 
-TEST(Mistakes, on_the_command_line_are_not_of_a_file) {
+TEST(Mistakes, on_the_command_line_are_not_from_a_file) {
   EXPECT_FALSE(mistake_of(set("ttl", "0")).from_file());
 }
 
-TEST(Mistakes, in_the_environment_are_not_of_a_file) {
+TEST(Mistakes, in_the_environment_are_not_from_a_file) {
   EXPECT_FALSE(mistake_of(set("ttl", "0", Setting::Source::environment)).from_file());
 }
 
-TEST(Mistakes, in_a_file_are_of_a_file) {
+TEST(Mistakes, in_a_file_are_from_a_file) {
   EXPECT_TRUE(mistake_of(set("ttl", "0", Setting::Source::file)).from_file());
 }
 
-TEST(Mistakes, in_a_flag_of_a_file_are_of_a_file) {
+TEST(Mistakes, in_a_flag_of_a_file_are_from_a_file) {
   EXPECT_TRUE(mistake_of(set("shared", "maybe", Setting::Source::file)).from_file());
 }
 
-TEST(Mistakes, that_two_settings_of_a_file_make_together_are_of_a_file) {
+TEST(Mistakes, between_two_settings_of_a_file_are_from_a_file) {
   auto settings = set("shared", "true", Setting::Source::file);
   settings.merge(set("slots", "2", Setting::Source::file));
 
   EXPECT_TRUE(mistake_of(settings).from_file());
 }
 
-TEST(Mistakes, are_told_with_where_they_are_from) {
+TEST(Mistakes, are_reported_with_their_origin) {
   auto settings = set("ttl", "0", Setting::Source::file);
   settings.at("ttl").origin = "/etc/dlock/config.toml: run.ttl";
 
@@ -618,7 +616,7 @@ Settings with(Settings settings, const std::string& name, const std::string& val
   return settings;
 }
 
-TEST(AcquireOptions, are_those_of_a_claim_and_a_process_to_keep_it_for) {
+TEST(AcquireOptions, include_the_claim_and_the_process_to_renew_it_for) {
   const auto settings =
       with(with(with({}, "for-pid", "4711"), "ttl", "5s"), "wait", "forever");
 
@@ -630,13 +628,13 @@ TEST(AcquireOptions, are_those_of_a_claim_and_a_process_to_keep_it_for) {
   EXPECT_EQ(options.wait, milliseconds::max());
 }
 
-TEST(AcquireOptions, a_process_is_a_number_of_one) {
+TEST(AcquireOptions, an_invalid_process_id_is_refused) {
   for (const auto* pid : {"", "0", "-1", "1x", "self", "2147483648"}) {
     EXPECT_THROW(acquire_options(with({}, "for-pid", pid), "job"), UsageError) << pid;
   }
 }
 
-TEST(AcquireOptions, print_a_token_or_a_document_or_variables) {
+TEST(AcquireOptions, choose_between_a_token_json_and_variables) {
   using Form = AcquireOptions::Form;
   EXPECT_EQ(acquire_options({}, "job").form, Form::token);
   EXPECT_EQ(acquire_options(with({}, "json", "true"), "job").form, Form::json);
@@ -644,14 +642,14 @@ TEST(AcquireOptions, print_a_token_or_a_document_or_variables) {
   EXPECT_EQ(acquire_options(with({}, "export", "false"), "job").form, Form::token);
 }
 
-TEST(AcquireOptions, a_document_and_variables_from_the_same_place_are_a_mistake) {
+TEST(AcquireOptions, json_and_export_from_the_same_source_are_refused) {
   for (const auto source : {Setting::Source::command_line, Setting::Source::file}) {
     const auto both = with(with({}, "json", "true", source), "export", "true", source);
     EXPECT_THROW(acquire_options(both, "job"), UsageError);
   }
 }
 
-TEST(AcquireOptions, the_form_of_the_command_line_beats_that_of_a_file) {
+TEST(AcquireOptions, the_form_on_the_command_line_overrides_that_in_a_file) {
   using Form = AcquireOptions::Form;
   const auto file = Setting::Source::file;
 
@@ -674,7 +672,7 @@ TEST(LeaseOptions, without_a_token_are_refused) {
   EXPECT_THROW(lease_options({}, "job"), UsageError);
 }
 
-TEST(LeaseOptions, a_token_that_is_none_is_refused_and_not_repeated) {
+TEST(LeaseOptions, an_invalid_token_is_refused_and_not_repeated) {
   try {
     lease_options(with({}, "token", "secret"), "job");
     FAIL();
@@ -683,31 +681,31 @@ TEST(LeaseOptions, a_token_that_is_none_is_refused_and_not_repeated) {
   }
 }
 
-TEST(LeaseOptions, a_token_comes_from_one_place) {
+TEST(LeaseOptions, token_and_token_file_exclude_each_other) {
   const auto both = with(with({}, "token", some_token), "token-file", "/nonexistent");
 
   EXPECT_THROW(lease_options(both, "job"), UsageError);
 }
 
-TEST(LeaseOptions, a_file_on_the_command_line_counts_before_the_environment) {
+TEST(LeaseOptions, a_token_file_on_the_command_line_overrides_the_environment) {
   const auto both = with(with({}, "token", some_token, Setting::Source::environment),
                          "token-file", "/nonexistent");
 
   EXPECT_THROW(lease_options(both, "job"), Failure);
 }
 
-TEST(LeaseOptions, the_environment_counts_before_a_file_in_the_configuration) {
+TEST(LeaseOptions, the_environment_overrides_a_token_file_in_the_configuration) {
   const auto both = with(with({}, "token", some_token, Setting::Source::environment),
                          "token-file", "/nonexistent", Setting::Source::file);
 
   EXPECT_EQ(text_of(lease_options(both, "job").token), some_token);
 }
 
-// The run above holds inner with 7, and further out outer with 5.
+// The enclosing run holds `inner` with fence 7, and a run outside it `outer` with 5.
 const RunAbove above{"inner", "outer=5 inner=7"};
 const Settings inherited = with({}, "fence", "7", Setting::Source::environment);
 
-TEST(CheckOptions, are_those_of_the_run_above) {
+TEST(CheckOptions, default_to_the_enclosing_run) {
   const auto options = check_options(inherited, std::nullopt, above);
 
   EXPECT_EQ(options.name, "inner");
@@ -715,19 +713,19 @@ TEST(CheckOptions, are_those_of_the_run_above) {
   EXPECT_EQ(options.min_validity, seconds(0));
 }
 
-TEST(CheckOptions, of_a_lock_further_out_have_its_fence) {
+TEST(CheckOptions, for_an_outer_lock_have_its_fence) {
   EXPECT_EQ(check_options(inherited, "outer", above).fence.number, 5u);
 }
 
-TEST(CheckOptions, of_a_lock_that_no_run_holds_have_the_fence_of_the_environment) {
+TEST(CheckOptions, for_a_lock_that_no_run_holds_have_the_fence_of_the_environment) {
   EXPECT_EQ(check_options(inherited, "other", above).fence.number, 7u);
 }
 
-TEST(CheckOptions, a_fence_on_the_command_line_counts) {
+TEST(CheckOptions, take_a_fence_on_the_command_line_first) {
   EXPECT_EQ(check_options(with({}, "fence", "9"), "outer", above).fence.number, 9u);
 }
 
-TEST(CheckOptions, of_a_run_that_has_no_lock_have_no_grants_fence) {
+TEST(CheckOptions, inside_a_run_without_a_lock_have_fence_0) {
   EXPECT_EQ(check_options({}, std::nullopt, {"job", ""}).fence.number, 0u);
   EXPECT_EQ(check_options({}, "job", {"job", "job="}).fence.number, 0u);
 }
@@ -748,7 +746,7 @@ TEST(Fences, are_whole_numbers_from_1) {
 
 // break
 
-TEST(BreakOptions, take_the_lock_from_all_and_ask_first) {
+TEST(BreakOptions, break_all_leases_and_ask_first_by_default) {
   const auto options = break_options({}, "job");
 
   EXPECT_EQ(options.name, "job");
@@ -769,14 +767,14 @@ TEST(BreakOptions, a_fence_is_a_whole_number_from_1) {
 
 using Form = ListOptions::Form;
 
-TEST(ListOptions, are_a_table_of_all_locks) {
+TEST(ListOptions, default_to_a_table_of_all_locks) {
   const auto options = list_options({}, {});
 
   EXPECT_EQ(options.pattern, "*");
   EXPECT_EQ(options.form, Form::table);
 }
 
-TEST(ListOptions, choose_locks_and_a_form) {
+TEST(ListOptions, choose_the_locks_their_order_and_the_form) {
   EXPECT_EQ(list_options({}, {"web-*"}).pattern, "web-*");
   EXPECT_TRUE(list_options(set("held", "true"), {}).held);
   EXPECT_EQ(list_options(set("sort", "age"), {}).order, ListOrder::age);
@@ -786,7 +784,7 @@ TEST(ListOptions, choose_locks_and_a_form) {
   EXPECT_EQ(list_options(set("live", "true"), {}).form, Form::live);
 }
 
-TEST(ListOptions, two_forms_from_the_same_place_are_a_mistake) {
+TEST(ListOptions, two_forms_from_the_same_source_are_refused) {
   for (const auto source : {Setting::Source::command_line, Setting::Source::file}) {
     const auto both = with(set("json", "true", source), "prometheus", "true", source);
     EXPECT_THROW(list_options(both, {}), UsageError);
@@ -795,7 +793,7 @@ TEST(ListOptions, two_forms_from_the_same_place_are_a_mistake) {
   }
 }
 
-TEST(ListOptions, the_form_of_the_command_line_beats_that_of_a_file) {
+TEST(ListOptions, the_form_on_the_command_line_overrides_that_in_a_file) {
   const auto file = Setting::Source::file;
   const auto line = Setting::Source::command_line;
 
@@ -813,7 +811,7 @@ TEST(ListOptions, the_form_of_the_command_line_beats_that_of_a_file) {
 
 // cache
 
-TEST(CacheOptions, are_good_for_five_minutes_and_wait_for_others_for_ever) {
+TEST(CacheOptions, default_to_a_ttl_of_5_minutes_and_an_endless_wait) {
   const auto options = cache_options({}, "report", {"make-report"});
 
   EXPECT_EQ(options.name, "cache:report");
@@ -826,26 +824,26 @@ TEST(CacheOptions, are_good_for_five_minutes_and_wait_for_others_for_ever) {
   EXPECT_EQ(options.conflict_exit_code, 75);
 }
 
-TEST(CacheOptions, a_store_is_waited_for_only_if_a_wait_is_asked_for) {
+TEST(CacheOptions, wait_for_the_store_only_with_an_explicit_wait) {
   EXPECT_TRUE(cache_options(set("wait", "1m"), "key", {"true"}).waits_for_store);
   EXPECT_TRUE(cache_options(set("wait", "forever"), "key", {"true"}).waits_for_store);
   EXPECT_FALSE(cache_options(set("wait", "0"), "key", {"true"}).waits_for_store);
 }
 
-TEST(CacheOptions, there_is_a_command_or_something_to_forget) {
+TEST(CacheOptions, need_either_a_command_or_forget) {
   EXPECT_TRUE(cache_options(set("forget", "true"), "key", {}).forget);
   EXPECT_THROW(cache_options({}, "key", {}), UsageError);
   EXPECT_THROW(cache_options(set("forget", "true"), "key", {"true"}), UsageError);
 }
 
-TEST(CacheOptions, a_key_leaves_room_for_what_the_lock_is_called) {
+TEST(CacheOptions, a_key_leaves_room_for_the_prefix_of_the_lock_name) {
   EXPECT_EQ(cache_options({}, std::string(249, 'k'), {"true"}).name.size(), 255u);
   EXPECT_THROW(cache_options({}, std::string(250, 'k'), {"true"}), UsageError);
   EXPECT_THROW(cache_options({}, "", {"true"}), UsageError);
   EXPECT_THROW(cache_options({}, "a\nb", {"true"}), UsageError);
 }
 
-TEST(CacheOptions, a_ttl_is_not_zero) {
+TEST(CacheOptions, a_ttl_of_0_is_refused) {
   EXPECT_EQ(cache_options(set("ttl", "1ms"), "key", {"true"}).lifetime.ttl.count(), 1);
   EXPECT_THROW(cache_options(set("ttl", "0"), "key", {"true"}), UsageError);
 }
@@ -860,23 +858,23 @@ TEST(Sizes, are_bytes_or_have_a_unit) {
   EXPECT_EQ(parsed_size("512MiB"), 512u << 20);
 }
 
-TEST(Sizes, beyond_what_a_server_keeps_are_refused) {
+TEST(Sizes, over_512_mib_are_refused) {
   for (const auto* text : {"536870913", "513MiB", "1GiB", "1GB", "99999999999999999999",
                            "99999999999999999999GiB"}) {
     EXPECT_THROW(parsed_size(text), UsageError) << text;
   }
 }
 
-TEST(Sizes, that_are_none_are_refused) {
+TEST(Sizes, that_are_malformed_are_refused) {
   for (const auto* text : {"", "x", "-1", "+1", "1.5MiB", "1 MiB", "1mb", "1M", "1MiBs",
                            "0x10", " 1", "MiB"}) {
     EXPECT_THROW(parsed_size(text), UsageError) << text;
   }
 }
 
-// The budget of one operation
+// The time limit of one operation
 
-TEST(StoreTimeout, is_2_seconds_where_there_is_no_ttl) {
+TEST(StoreTimeout, is_2_seconds_without_a_ttl) {
   EXPECT_EQ(store_timeout({}, std::nullopt), seconds(2));
 }
 
@@ -888,11 +886,11 @@ TEST(StoreTimeout, is_2_seconds_for_a_long_ttl) {
   EXPECT_EQ(store_timeout({}, hours(1)), seconds(2));
 }
 
-TEST(StoreTimeout, is_what_was_set) {
+TEST(StoreTimeout, is_the_value_of_the_option) {
   EXPECT_EQ(store_timeout(common_with("store-timeout", "7s"), seconds(5)), seconds(7));
 }
 
-TEST(Rates, are_a_number_and_a_duration_or_its_unit) {
+TEST(Rates, are_a_number_and_a_duration_or_a_unit) {
   EXPECT_EQ(parsed_rate("5/800ms"), (Rate{5, milliseconds(800)}));
   EXPECT_EQ(parsed_rate("1/s"), (Rate{1, seconds(1)}));
   EXPECT_EQ(parsed_rate("100/1m"), (Rate{100, seconds(60)}));
