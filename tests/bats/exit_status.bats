@@ -266,13 +266,13 @@ as_stranger() {
   assert_status 1
 }
 
-@test "no memory for another process exits with 125" {
+@test "lack of memory for another process exits with 125" {
   run traced -e inject=fork,vfork,clone,clone3:error=ENOMEM dlock run job -- echo ran
 
   assert_not_started 125
 }
 
-@test "no memory for the command exits with 125" {
+@test "lack of memory for the command exits with 125" {
   printf '#!/bin/sh\necho ran\n' > tool
   chmod +x tool
 

@@ -25,7 +25,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_equal "dlock: $(jq -r .error.message "$printed")" "$(< "$said")"
 }
 
-@test "an invalid command line is of kind usage, wherever --json is" {
+@test "the error for an invalid command line is of kind usage, wherever --json is" {
   assert_document 64 usage dlock --json status
   assert_document 64 usage dlock status --no-such-option job --json
   assert_document 64 usage dlock --json statsu job
@@ -33,7 +33,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_document 64 usage dlock --json
 }
 
-@test "a store that cannot be reached is of kind unavailable, for every verb that prints JSON" {
+@test "the error for an unreachable store is of kind unavailable, for every verb that prints JSON" {
   export DLOCK_STORE=redis://127.0.0.1:1 DLOCK_TOKEN=9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1
 
   assert_document 69 unavailable dlock status --json job
@@ -49,7 +49,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_document 69 unavailable dlock break --json --yes job
 }
 
-@test "a lock that is held is of kind busy, even with --quiet" {
+@test "the error for a held lock is of kind busy, even with --quiet" {
   hold job
 
   assert_document 75 busy dlock acquire --json job
@@ -58,7 +58,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_equal "$(jq -r .error.kind "$printed") $(< "$said")" 'busy '
 }
 
-@test "a token or fence that no longer holds the lock is of kind lost" {
+@test "the error for a lost lock or a stale fence is of kind lost" {
   export DLOCK_TOKEN=9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1
   dlock fence disk 10
 
@@ -68,13 +68,13 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_document 76 lost dlock fence --json disk 9
 }
 
-@test "an unsafe store directory is of kind permission" {
+@test "the error for an unsafe store directory is of kind permission" {
   mkdir -m 777 "$BATS_TEST_TMPDIR/store"
 
   assert_document 77 permission dlock status --json job
 }
 
-@test "an invalid store, a missing file and a different --slots are of kind configuration" {
+@test "the errors for an invalid store, a missing file and a different --slots are of kind configuration" {
   assert_document 78 configuration dlock --store nonsense: status --json job
   assert_document 78 configuration dlock --config /nonexistent status --json job
   hold job -n 3
