@@ -238,7 +238,7 @@ END
 END
 }
 
-@test "a failed write to standard output or to a report is an error with the reason" {
+@test "a failed write to standard output or to a report is reported, with the reason" {
   dlock run job -- true
   assert_says << 'END'
     69 | dlock --help > /dev/full                  | cannot write to standard output: No space left on device

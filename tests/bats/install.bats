@@ -55,7 +55,7 @@ END
   run "$DLOCK_SOURCE/install.sh" --prefix "$BATS_TEST_TMPDIR/new"
 }
 
-@test "everybody can enter the directories that install.sh makes, whatever the umask" {
+@test "everyone can enter the directories that install.sh creates, whatever the umask" {
   umask 077
 
   install_sh
