@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The environment of the command: what a run adds, and that the rest is left alone.
+# The environment of the command: what a run adds, and that the rest is unchanged.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -17,7 +17,7 @@ teardown() {
 
 refute() { ! "$@"; }
 
-# Without the shell's own `_`, which names the command that it runs.
+# Sorts variables. Omits the shell's own `_`, which names the command that it runs.
 variables() {
   LC_ALL=C sort -z | grep -zv -e '^_=' "$@"
 }
@@ -34,7 +34,8 @@ use_open_place() {
   cd "$open_place" || return
 }
 
-# A user without a name and without other processes. Who is not root, is one himself.
+# Runs a command as a user without a name and without other processes. If the tests do not
+# run as root, the current user will do.
 stranger=54321
 as_plain_user() {
   if ((EUID == 0)); then
@@ -44,7 +45,7 @@ as_plain_user() {
   fi
 }
 
-# Makes an executable in a new directory that says where it is from.
+# Makes an executable that prints its directory, in a new directory.
 make_tool() {  # <directory> [<first line>]
   mkdir -p "$1"
   printf '%s\necho "tool of %s: $*"\n' "${2:-#!/bin/sh}" "$1" > "$1/tool"
@@ -100,7 +101,7 @@ use_absolute_programs() {
   (($(< second) > $(< first)))
 }
 
-@test "fences grow over runs that could not be started" {
+@test "fences grow across runs that could not be started" {
   dlock run job -- printenv DLOCK_FENCE > before
   dlock run job -- ./missing 2> /dev/null || true
   dlock run job -- printenv DLOCK_FENCE > after
@@ -114,7 +115,7 @@ use_absolute_programs() {
   assert_equal "$output" 0
 }
 
-@test "DLOCK_SLOT tells several holders apart, from 0 on" {
+@test "DLOCK_SLOT numbers the holders from 0" {
   run dlock run -n 3 job -- sh -c '
     echo "$DLOCK_SLOT"
     dlock run -n 3 job -- sh -c "echo \$DLOCK_SLOT; dlock run -n 3 job -- printenv DLOCK_SLOT"'
@@ -122,7 +123,7 @@ use_absolute_programs() {
   assert_equal "$output" $'0\n1\n2'
 }
 
-@test "a slot that was given back is given out again" {
+@test "a released slot is granted again" {
   hold job -n 2
   dlock run -n 2 job -- true
 
@@ -143,25 +144,25 @@ use_absolute_programs() {
   assert_equal "$output" "local:$BATS_TEST_TMPDIR/named"
 }
 
-@test "DLOCK_STORE is none: where there is no store" {
+@test "DLOCK_STORE is none: with the store none:" {
   run dlock --store none: run job -- printenv DLOCK_STORE
 
   assert_equal "$output" none:
 }
 
-@test "DLOCK_NAMESPACE is dlock if nothing else is said" {
+@test "DLOCK_NAMESPACE is dlock by default" {
   run dlock run job -- printenv DLOCK_NAMESPACE
 
   assert_equal "$output" dlock
 }
 
-@test "DLOCK_NAMESPACE is what --namespace says" {
+@test "DLOCK_NAMESPACE is the namespace that --namespace sets" {
   run dlock --namespace staging run job -- printenv DLOCK_NAMESPACE
 
   assert_equal "$output" staging
 }
 
-@test "DLOCK_NAMESPACE is what the configuration says" {
+@test "DLOCK_NAMESPACE is the namespace that the configuration file sets" {
   echo 'namespace = "staging"' > dlock.toml
 
   run dlock --config dlock.toml run job -- printenv DLOCK_NAMESPACE
@@ -169,19 +170,19 @@ use_absolute_programs() {
   assert_equal "$output" staging
 }
 
-@test "DLOCK_HELD is the lock with its fence" {
+@test "DLOCK_HELD contains the lock and its fence" {
   run dlock run job -- sh -c '[ "$DLOCK_HELD" = "job=$DLOCK_FENCE" ] || echo "$DLOCK_HELD"'
 
   assert_equal "$output" ''
 }
 
-@test "DLOCK_HELD of an inner run has the outer lock, too" {
+@test "DLOCK_HELD of an inner run also contains the outer lock" {
   run dlock run outer -- sh -c 'echo "outer=$DLOCK_FENCE" && exec dlock run inner -- printenv DLOCK_HELD DLOCK_FENCE'
 
   assert_equal "${lines[1]}" "${lines[0]} inner=${lines[2]}"
 }
 
-@test "DLOCK_CONFIG is an absolute path, so that the command can go elsewhere" {
+@test "DLOCK_CONFIG is an absolute path, so it works in any directory" {
   echo 'namespace = "staging"' > dlock.toml
 
   run dlock --config dlock.toml run job -- sh -c 'cd / && dlock run other -- printenv DLOCK_CONFIG DLOCK_NAMESPACE'
@@ -202,7 +203,7 @@ use_absolute_programs() {
   assert_equal "$output" outer
 }
 
-@test "every variable is there once" {
+@test "no variable is set twice" {
   export DLOCK_NAME=old DLOCK_FENCE=1 DLOCK_SLOT=9 DLOCK_HELD='' DLOCK_NAMESPACE=old
 
   dlock run job -- env -0 | tr '\n\0' ' \n' | cut -d = -f 1 | LC_ALL=C sort | uniq -d > twice
@@ -210,10 +211,10 @@ use_absolute_programs() {
   assert_equal "$(< twice)" ''
 }
 
-# What says how to get into the store, as the command finds it.
+# Prints the login and TLS variables that the command gets.
 login_variables() { printenv | LC_ALL=C grep -E '^DLOCK_(USER|PASSWORD|TLS|SENTINEL|REPLICAS)' | LC_ALL=C sort; }
 
-@test "the command gets what was set to get into the store, files by absolute paths" {
+@test "the command gets the login and TLS options of the command line, with absolute paths" {
   export -f login_variables
   here=$BATS_TEST_TMPDIR
 
@@ -228,7 +229,7 @@ DLOCK_TLS_KEY=$here/../k
 DLOCK_USER=me"
 }
 
-@test "what the environment says of how to get into the store reaches the command, files by absolute paths" {
+@test "the command gets the login and TLS options of the environment, with absolute paths" {
   export -f login_variables
   export DLOCK_USER=me DLOCK_PASSWORD_FILE=pw DLOCK_TLS_CA=ca DLOCK_TLS_INSECURE=1
 
@@ -240,7 +241,7 @@ DLOCK_TLS_INSECURE=true
 DLOCK_USER=me"
 }
 
-@test "what the configuration says of how to get into the store reaches the command, files by absolute paths" {
+@test "the command gets the login and TLS options of the configuration file, with absolute paths" {
   export -f login_variables
   mkdir conf elsewhere
   printf 'user = "me"\npassword-file = "pw"\ntls-ca = "ca/all.pem"\ntls-insecure = true\n' > conf/dlock.toml
@@ -255,7 +256,7 @@ DLOCK_TLS_INSECURE=true
 DLOCK_USER=me"
 }
 
-@test "the command gets what was set for sentinels and replicas, but no password" {
+@test "the command gets the options for sentinels and replicas, but no password" {
   export -f login_variables
   export DLOCK_SENTINEL_USER=watch DLOCK_SENTINEL_PASSWORD=hunter2 DLOCK_REPLICAS=all
 
@@ -269,7 +270,7 @@ DLOCK_SENTINEL_USER=watch
 DLOCK_TLS_NAME=db.example.org"
 }
 
-@test "an inner run gets into the store as the outer one does, wherever it is called from" {
+@test "an inner run logs in to the store as the outer run does, from any directory" {
   export -f login_variables
 
   run dlock --user me --password-file pw run outer -- bash -c 'cd / && dlock run inner -- bash -c login_variables'
@@ -277,7 +278,7 @@ DLOCK_TLS_NAME=db.example.org"
   assert_equal "$output" "DLOCK_PASSWORD_FILE=$BATS_TEST_TMPDIR/pw"$'\n'DLOCK_USER=me
 }
 
-@test "an empty variable of how to get into the store counts as none" {
+@test "an empty login or TLS variable counts as unset" {
   DLOCK_USER='' DLOCK_PASSWORD_FILE='' DLOCK_PASSWORD='' DLOCK_TLS_CERT='' DLOCK_TLS_INSECURE='' \
     run dlock run job -- echo started
 
@@ -292,13 +293,13 @@ DLOCK_TLS_NAME=db.example.org"
   refute_output_contains hunter2
 }
 
-@test "variables that only look like dlock's are left alone" {
+@test "variables whose names only resemble dlock's are unchanged" {
   DLOCK_NAME_OF_MINE=1 DLOCK_PASSWORDS=2 DLOCK=3 run dlock run -q job -- printenv DLOCK_NAME_OF_MINE DLOCK_PASSWORDS DLOCK
 
   assert_equal "$output" $'1\n2\n3'
 }
 
-@test "all other variables reach the command untouched" {
+@test "all other variables reach the command unchanged" {
   odd=(env 'with space=1' 'a=b=c' 'empty=' $'lines=one\ntwo\n' $'bytes=\377\376' 'dlock_name=x'
     "long=$(printf '%050000d' 7)" 'TERM=x' 'LC_ALL=no-such-locale' 'PS1=$ ' 'x.y-z=1')
 
@@ -308,7 +309,7 @@ DLOCK_TLS_NAME=db.example.org"
   cmp with without
 }
 
-@test "nothing but dlock's variables is added" {
+@test "only dlock's variables are added" {
   env -0 | variables | tr '\n\0' ' \n' | cut -d = -f 1 > without
   dlock run job -- env -0 | variables | tr '\n\0' ' \n' | cut -d = -f 1 > with
 
@@ -319,7 +320,7 @@ DLOCK_TLS_NAME=db.example.org"
     '> DLOCK_FENCE > DLOCK_HELD > DLOCK_NAME > DLOCK_NAMESPACE > DLOCK_SLOT '
 }
 
-@test "it runs with an empty environment" {
+@test "dlock runs with an empty environment" {
   run env -i "DLOCK_TEST_ID=$DLOCK_TEST_ID" "$(type -P dlock)" --store "$DLOCK_STORE" run job -- /bin/sh -c 'echo "$DLOCK_NAME"'
 
   assert_equal "$output" job
@@ -350,7 +351,7 @@ DLOCK_TLS_NAME=db.example.org"
   assert_equal "$output" "$(nice -n 3 sh -c 'nice; ulimit -a')"
 }
 
-@test "the command finds the same store wherever it goes" {
+@test "the command finds the same store in any directory and with any HOME" {
   use_open_place
   places=(HOME="$open_place/home" XDG_STATE_HOME="$open_place/home/state")
 
@@ -360,7 +361,7 @@ DLOCK_TLS_NAME=db.example.org"
   assert_status 0
 }
 
-@test "the usual store does not depend on where dlock is called from" {
+@test "the default store does not depend on the working directory" {
   use_open_place
   places=(-u DLOCK_STORE -u XDG_STATE_HOME HOME="$open_place/home")
 
@@ -370,7 +371,7 @@ DLOCK_TLS_NAME=db.example.org"
   assert_status 0
 }
 
-@test "a command is looked for in PATH, in its order" {
+@test "a command is searched for in PATH, in order" {
   make_tool first
   make_tool second
   use_absolute_programs
@@ -390,7 +391,7 @@ DLOCK_TLS_NAME=db.example.org"
   assert_found_as_by_env '' tool
 }
 
-@test "what is in PATH but cannot be executed is passed over for what can" {
+@test "a file in PATH that is not executable is skipped if a later one is" {
   make_tool first
   make_tool third
   chmod -x first/tool
@@ -400,7 +401,7 @@ DLOCK_TLS_NAME=db.example.org"
   assert_found_as_by_env "$PWD/first:$PWD/second:$PWD/third:$PATH" tool
 }
 
-@test "entries of PATH that are no directories are passed over" {
+@test "entries of PATH that are not directories are skipped" {
   make_tool second
   touch file
   use_absolute_programs
@@ -408,7 +409,7 @@ DLOCK_TLS_NAME=db.example.org"
   assert_found_as_by_env "$PWD/file:$PWD/missing:relative:$PWD/second:$PATH" tool
 }
 
-@test "what is in PATH but lacks its interpreter is passed over for what does not" {
+@test "a script in PATH without its interpreter is skipped if a later one has its interpreter" {
   make_tool first '#!/no/such/interpreter'
   make_tool second
   use_absolute_programs
@@ -416,14 +417,14 @@ DLOCK_TLS_NAME=db.example.org"
   assert_found_as_by_env "$PWD/first:$PWD/second:$PATH" tool
 }
 
-@test "a relative entry of PATH counts from the working directory" {
+@test "a relative entry of PATH is relative to the working directory" {
   make_tool tools
   use_absolute_programs
 
   assert_found_as_by_env "tools:$PATH" tool
 }
 
-@test "a command with a slash is not looked for in PATH" {
+@test "a command with a slash is not searched for in PATH" {
   make_tool tools/inner
 
   status=0
@@ -432,7 +433,7 @@ DLOCK_TLS_NAME=db.example.org"
   assert_status 127
 }
 
-@test "without PATH the usual directories are searched" {
+@test "without PATH the default directories are searched" {
   use_absolute_programs
 
   run env -u PATH "$dlock" run job -- sh -c 'echo found'
@@ -440,7 +441,7 @@ DLOCK_TLS_NAME=db.example.org"
   assert_equal "$output" found
 }
 
-@test "PATH itself reaches the command as it was" {
+@test "PATH reaches the command unchanged" {
   run env PATH="$PATH::/no such:" dlock run job -- printenv PATH
 
   assert_equal "$output" "$PATH::/no such:"

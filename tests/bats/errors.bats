@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What dlock says when something is wrong: what failed, why, and what to do where that is
-# not obvious. bad_input.bats has more of what is refused; here is what is said.
+# Error messages: what failed, why, and what to do if that is not obvious. bad_input.bats
+# tests more of what is refused; this file tests the words.
 # shellcheck disable=SC2154  # hold sets holder
 # shellcheck disable=SC2034  # the tables use the variables
 # shellcheck disable=SC2016  # the tables' commands are expanded later
@@ -18,9 +18,8 @@ teardown() {
   kill_leftovers
 }
 
-# Runs each row of a table: "CODE | COMMAND | MESSAGE". The message is what comes after
-# "dlock: ", a pattern as in `case`, and all that is said. Every row that is not as it
-# should be is printed.
+# Runs each row of a table: "CODE | COMMAND | MESSAGE". MESSAGE is a pattern as in `case`.
+# It has to match the whole output after "dlock: ". Prints each row that fails.
 assert_says() {  # < table
   local code command message said status wrong=0
   while IFS='|' read -r code command message; do
@@ -42,7 +41,7 @@ trimmed() {
   echo "${text%"${text##*[! ]}"}"
 }
 
-@test "a wrong row in these tables fails" {
+@test "a wrong row in a table fails the test" {
   run assert_says << 'END'
     64 | dlock frobnicate | something else
 END
@@ -53,7 +52,7 @@ END
   assert_status 0
 }
 
-@test "the words of a command line" {
+@test "a usage error names the wrong or missing word" {
   assert_says << 'END'
     64 | dlock                            | missing verb (see dlock --help)
     64 | dlock frobnicate                 | unknown verb 'frobnicate'; to run a command: dlock run frobnicate -- COMMAND
@@ -84,7 +83,7 @@ END
 END
 }
 
-@test "names" {
+@test "an error about a name states the rule that the name breaks" {
   long=$(printf 'n%.0s' {1..256})
   assert_says << 'END'
     64 | dlock status ''                          | a name cannot be empty
@@ -105,7 +104,7 @@ END
 END
 }
 
-@test "durations, numbers and the like" {
+@test "an error about a value names the option and the expected form" {
   assert_says << 'END'
     64 | dlock run -w soon job -- true            | --wait: 'soon' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m
     64 | dlock run -w '5 min' job -- true         | --wait: '5 min' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m
@@ -134,7 +133,7 @@ END
 END
 }
 
-@test "options that cannot be combined" {
+@test "an error about a combination names the options" {
   assert_says << 'END'
     64 | dlock run -s -n 2 job -- true            | --shared and --slots cannot be combined
     64 | dlock run --dedupe 1m -s job -- true     | --dedupe and --shared cannot be combined
@@ -148,7 +147,7 @@ END
 END
 }
 
-@test "variables" {
+@test "an error about a variable names the variable" {
   assert_says << 'END'
     64 | env DLOCK_STORE_TIMEOUT=soon dlock list  | DLOCK_STORE_TIMEOUT: 'soon' is not a duration: *
     64 | env DLOCK_TLS_INSECURE=maybe dlock list  | DLOCK_TLS_INSECURE: expected true or false, not 'maybe'
@@ -158,7 +157,7 @@ END
 END
 }
 
-@test "configuration files" {
+@test "an error in a configuration file names the file and the line" {
   echo 'stor = "none:"' > key
   printf '# ours\nstore = \n' > syntax
   echo '[rnu]' > table
@@ -183,7 +182,7 @@ END
 END
 }
 
-@test "URLs of stores" {
+@test "an error in a store URL shows the URL without its password" {
   assert_says << 'END'
     78 | dlock --store nowhere: list               | --store: store 'nowhere:': unknown kind of store (*local:*)
     78 | dlock --store local:dir list              | --store: store 'local:dir': *absolute*
@@ -196,7 +195,7 @@ END
 END
 }
 
-@test "unavailable stores" {
+@test "an unavailable store is named, with the reason" {
   assert_says << 'END'
     69 | dlock --store redis+unix:/no/such/socket list    | cannot reach /no/such/socket: no such file or directory
     69 | dlock --store redis://127.0.0.1:1 list           | cannot reach 127.0.0.1:1: connection refused
@@ -206,7 +205,7 @@ END
 END
 }
 
-@test "unavailable stores, for verbs that take one name" {
+@test "verbs that take one name print it if the store is unavailable" {
   export DLOCK_STORE=redis://127.0.0.1:1 DLOCK_TOKEN=000102030405060708090a0b0c0d0e0f
   assert_says << 'END'
     69 | dlock acquire job           | job: cannot reach 127.0.0.1:1: connection refused
@@ -224,7 +223,7 @@ END
 END
 }
 
-@test "directories and files" {
+@test "an unusable directory or file is named, with the reason" {
   touch file
   mkdir open
   chmod 777 open
@@ -239,7 +238,7 @@ END
 END
 }
 
-@test "output that cannot be written" {
+@test "a failed write to standard output or to a report is reported, with the reason" {
   dlock run job -- true
   assert_says << 'END'
     69 | dlock --help > /dev/full                  | cannot write to standard output: No space left on device
@@ -253,7 +252,7 @@ END
 END
 }
 
-@test "commands that cannot be started" {
+@test "a command that cannot be started is named, with the reason" {
   touch plain
   assert_says << 'END'
     127 | dlock run job -- /no/such/command  | job: /no/such/command: command not found
@@ -262,7 +261,7 @@ END
 END
 }
 
-@test "locks that others have" {
+@test "a conflict over a lock or limit is explained" {
   hold job
   hold sem -n 2
   dlock acquire mine > /dev/null
@@ -284,7 +283,7 @@ END
 END
 }
 
-@test "servers that refuse" {
+@test "servers that refuse a login or a request are reported, with the reason" {
   redis SET 'dlock:{number}:s' 1 > /dev/null
   redis LPUSH 'dlock:{list}' 1 > /dev/null
   touch empty

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Locks that an etcd cluster keeps: what they do as everywhere, and what is their own.
+# Locks on an etcd cluster: the behaviour of every store, and what is specific to etcd.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -18,16 +18,16 @@ teardown() {
   kill_leftovers
 }
 
-short=(--ttl 2s --store-timeout 400ms)  # for leases that have to run out
+short=(--ttl 2s --store-timeout 400ms)  # for leases that have to expire
 
 noting=(sh -c 'echo "$2" >> "$1"' -)
 noted() { grep -qsx "$1" "$order"; }
 of_report() { jq -r "$1" "$report"; }
 keys() { etcdctl get --prefix --keys-only "$1" | sed '/^$/d'; }  # <prefix>
 
-# --- As everywhere ---
+# --- Behaviour of every store ---
 
-@test "a command runs under the lock, and its exit code comes back" {
+@test "a command runs under the lock, and dlock exits with its exit code" {
   run dlock run job -- sh -c 'echo "$DLOCK_STORE"; dlock status job > /dev/null && echo held; exit 3'
 
   assert_equal "$status $output" "3 $DLOCK_STORE
@@ -46,7 +46,7 @@ held"
   assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
 }
 
-@test "waiters are served in the order of their arrival" {
+@test "waiters are served in order of arrival" {
   hold job
   for number in 1 2 3; do queue job -- "${noting[@]}" "$order" "$number"; done
 
@@ -56,7 +56,7 @@ held"
   assert_equal "$(paste -sd ' ' "$order")" '1 2 3'
 }
 
-@test "as many hold as there are slots, and the next one takes the slot that is freed" {
+@test "there are as many holders as slots, and the next one gets the released slot" {
   hold job --slots 2
   first=$holder
   hold job --slots 2
@@ -70,7 +70,7 @@ held"
   assert_equal "$status $output" '0 0'
 }
 
-@test "readers hold together and keep a writer out" {
+@test "readers share the lock and exclude a writer" {
   hold job --shared
 
   run dlock run --shared job -- true
@@ -79,7 +79,7 @@ held"
   assert_status 75
 }
 
-@test "a reader inside a reader passes a writer that waits, which gets its turn afterwards" {
+@test "a reader inside a reader overtakes a waiting writer, which is granted the lock afterwards" {
   cd "$BATS_TEST_TMPDIR" || return
   dlock run --shared job -- sh -c '
     touch started
@@ -113,7 +113,7 @@ held"
   is_free job
 }
 
-@test "a lease for a process ends with it" {
+@test "a lease with --for-pid ends with the process" {
   sleep 60 3>&- &
   process=$!
   dlock acquire --for-pid "$process" "${short[@]}" job > /dev/null
@@ -124,7 +124,7 @@ held"
   EVENTUALLY_MS=10000 eventually is_free job
 }
 
-@test "the fence is the revision in which a holder came, and greater each time" {
+@test "the fence is the revision that created the holder's key, and it grows" {
   first=$(dlock run job -- sh -c 'etcdctl get --prefix dlock/job/ -w json | jq .kvs[0].create_revision; echo "$DLOCK_FENCE"' | paste -sd ' ')
   second=$(dlock run job -- printenv DLOCK_FENCE)
 
@@ -132,7 +132,7 @@ held"
   ((second > ${first#* }))
 }
 
-@test "a register admits no smaller fence than it has seen" {
+@test "dlock fence refuses a smaller fence than it has admitted" {
   dlock fence disk 7
   run dlock fence disk 6
   assert_status 76
@@ -140,7 +140,7 @@ held"
   dlock fence disk 10
 }
 
-@test "locks are listed with their holders, and history tells how runs ended" {
+@test "list shows locks, and history shows how runs ended" {
   hold 'a job/with a slash'
   dlock run b -- true
   run dlock run b -- sh -c 'exit 3'
@@ -149,7 +149,7 @@ held"
   assert_equal "$(dlock history --json b | jq -c '[.[].exit_code]')" '[3,0]'
 }
 
-@test "watch tells what happens to a lock" {
+@test "watch prints what happens to a lock" {
   dlock watch --json job > "$said" 3>&- &
   eventually is_watched
 
@@ -162,7 +162,7 @@ held"
   [[ -n $token ]]
 }
 
-@test "watch tells of each lock that was taken, also where nobody can be told to end" {
+@test "watch reports each broken lock, even if no run has to end" {
   hold_by_etcdctl foreign
   dlock acquire --ttl 60s 'by hand' > /dev/null
   dlock run --min-hold 1h 'held on' -- true
@@ -180,12 +180,12 @@ broken held on 1'
 
 is_told() { jq -r .event "$said" | grep -qx "$1"; }
 has_been_told() { (($(wc -l < "$said") >= $1)); }  # <number of events>
-# Whether anybody listens.
+# Whether a watcher is connected.
 is_watched() {
   (($(curl -s "${ETCDCTL_ENDPOINTS%%,*}/metrics" | awk '$1 == "etcd_debugging_mvcc_watcher_total" { print $2 }') > 0))
 }
 
-@test "a holder is told of a break, and who has done it" {
+@test "a run whose lock is broken ends, and reports that it was broken" {
   hold job --report "$report"
 
   dlock break --yes job > /dev/null
@@ -194,7 +194,7 @@ is_watched() {
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost broken'
 }
 
-@test "a run that somebody has done within the window is not done again" {
+@test "with --dedupe a job does not run twice within the window" {
   dlock run job -- "${noting[@]}" "$order" first
 
   dlock run --dedupe 1h job -- "${noting[@]}" "$order" second
@@ -202,7 +202,7 @@ is_watched() {
   assert_equal "$(< "$order")" first
 }
 
-@test "of claims that supersede each other the newest alone waits" {
+@test "with --supersede only the newest claim waits" {
   hold job
   queue job --supersede -- "${noting[@]}" "$order" older
   older=$waiter
@@ -214,7 +214,7 @@ is_watched() {
   assert_equal "$(< "$order")" newer
 }
 
-@test "a claim that replaces takes the lock from its holder" {
+@test "--replace takes the lock from its holder" {
   hold job --report "$report"
 
   run dlock run --replace --wait 10s job -- echo mine
@@ -223,7 +223,7 @@ is_watched() {
   assert_exits 76 "$holder"
 }
 
-@test "where so many wait already nobody else does" {
+@test "--max-queue refuses to wait if the queue is full" {
   hold job
   queue job -- true
 
@@ -232,7 +232,7 @@ is_watched() {
   assert_status 75
 }
 
-@test "a run that was too quick holds the lock on" {
+@test "--min-hold keeps the lock after a short run" {
   dlock run --min-hold 1h job -- true
 
   run dlock run job -- true
@@ -240,7 +240,7 @@ is_watched() {
   assert_between "$(look job '.holders[0].expires_in_ms')" 3500000 3600000
 }
 
-@test "a lease that vanished is set up again where that is wanted" {
+@test "with --reclaim a deleted lease is created again" {
   hold job "${short[@]}" --reclaim --report "$report"
   etcdctl del --prefix dlock/ > /dev/null
 
@@ -251,9 +251,9 @@ is_watched() {
   assert_equal "$(of_report .outcome)" ran
 }
 
-# --- What is its own ---
+# --- Specific to etcd ---
 
-@test "limit and cache are refused before anything is asked" {
+@test "limit and cache are refused before etcd is contacted" {
   stop_etcd
 
   run dlock limit api 5/1h
@@ -264,7 +264,7 @@ is_watched() {
   assert_one_line
 }
 
-@test "who holds and who waits is one key each, which nothing of a run outlives" {
+@test "a holder and a waiter have one key each, and a run leaves no key behind" {
   hold job
   queue job -- true
   assert_equal "$(keys dlock/job/ | wc -l)" 2
@@ -286,9 +286,9 @@ is_watched() {
   assert_between $(($(now_ms) - begin)) 2000 3500
 }
 
-@test "a run that is turned away leaves neither a key nor a lease behind" {
+@test "a refused run leaves neither a key nor a lease behind" {
   hold job
-  run dlock run job -- true  # which sets up the lease of what is kept of runs
+  run dlock run job -- true  # creates the lease of the run records
   before=$(etcdctl lease list)
 
   run dlock run job -- true
@@ -299,7 +299,7 @@ is_watched() {
   assert_equal "$(etcdctl get dlock/.runs/job/refused -w json | jq '.kvs[0].version')" 2
 }
 
-@test "a holder whose lease is revoked is told at once" {
+@test "a holder whose lease is revoked loses the lock at once" {
   hold job --report "$report"
   eventually is_watched
   key=$(keys dlock/job/)
@@ -310,7 +310,7 @@ is_watched() {
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
 
-@test "a lock that etcdctl holds is busy, and shown as foreign" {
+@test "a lock that etcdctl holds is busy, and its holder has no fence or pid" {
   hold_by_etcdctl job
 
   run dlock run job -- true
@@ -351,7 +351,7 @@ hold_by_etcdctl() {  # <name>
 
 waits_in_line() { [[ $(keys dlock/job/ | wc -l) == "$1" ]]; }  # <number>
 
-@test "a waiter that was stopped for longer than its lease comes back behind the others" {
+@test "a waiter that was stopped for longer than its lease goes to the end of the queue" {
   hold job
   queue job "${short[@]}" -- "${noting[@]}" "$order" stopped
   stopped=$waiter
@@ -368,7 +368,7 @@ waits_in_line() { [[ $(keys dlock/job/ | wc -l) == "$1" ]]; }  # <number>
   assert_equal "$(paste -sd ' ' "$order")" 'other stopped'
 }
 
-@test "a lease that is shorter than etcd counts is never kept for less" {
+@test "a lease with a TTL below etcd's minimum expires within seconds" {
   dlock acquire --ttl 500ms job > /dev/null
 
   assert_between "$(look job '.holders[0].expires_in_ms')" 0 2000

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# etcd over TLS and behind a login: who is believed to be it, and whom it believes.
+# etcd over TLS and with a login: which servers dlock trusts, and which clients etcd admits.
 # shellcheck disable=SC2034,SC2154  # for and from the helpers: etcd_options, etcd_pids, ...
 
 setup_file() {
@@ -28,7 +28,7 @@ teardown() {
   kill_leftovers
 }
 
-# A member that shows this certificate.
+# Starts a member with this certificate.
 use_tls_store() {  # <certificate> [<authority>]
   etcd_scheme=https
   etcd_options+=(--cert-file "$certificates/$1.crt" --key-file "$certificates/$1.key")
@@ -37,14 +37,15 @@ use_tls_store() {  # <certificate> [<authority>]
   export DLOCK_TLS_CA=$certificates/ours.crt
 }
 
-# A member that takes nobody without a certificate of ours.
+# Starts a member that admits only clients with a certificate of `ours`.
 use_store_with_client_certificates() {
   etcd_options=(--client-cert-auth --trusted-ca-file "$certificates/ours.crt")
   export ETCDCTL_CERT=$certificates/client.crt ETCDCTL_KEY=$certificates/client.key
   use_tls_store server
 }
 
-# Users `root`, and `jobs` with a password and permission for the locks of one namespace.
+# Enables logins, with the users `root`, and `jobs`: a password, and permission for one
+# namespace.
 enable_login() {
   etcdctl user add root:secret > /dev/null
   etcdctl user grant-role root root > /dev/null
@@ -65,7 +66,7 @@ enable_login() {
   assert_equal "$status $output" '0 held'
 }
 
-@test "a member of an authority that is not trusted is not believed" {
+@test "a member whose certificate authority is not trusted is refused" {
   use_tls_store unknown theirs
 
   run dlock run job -- echo started
@@ -75,7 +76,7 @@ enable_login() {
   assert_output_contains 'certificate not trusted'
 }
 
-@test "a member whose certificate names another host is not believed, unless that is its name" {
+@test "a member whose certificate names another host is refused, unless --tls-name names that host" {
   use_tls_store elsewhere
   url=etcds://localhost:${etcd_client_port[1]}
 
@@ -87,7 +88,7 @@ enable_login() {
   assert_equal "$status $output" '0 started'
 }
 
-@test "a member that speaks no TLS, and one that wants it, are told apart from others" {
+@test "the error says that a member does not speak TLS, or that it requires TLS" {
   use_etcd_store
 
   run dlock --store "etcds://127.0.0.1:${etcd_client_port[1]}" --store-timeout 1s run job -- echo started
@@ -104,10 +105,10 @@ enable_login() {
   assert_output_contains 'does it require TLS (etcds://)?'
 }
 
-# What use_private_store makes can be made once.
+# Removes what use_private_store made, so that it can run again.
 use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
 
-@test "a certificate opens a cluster that wants one" {
+@test "a client certificate is accepted by a cluster that requires one" {
   use_store_with_client_certificates
 
   run dlock --tls-cert "$certificates/client.crt" --tls-key "$certificates/client.key" run job -- echo started
@@ -115,7 +116,7 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "without a certificate, or with one of strangers, nobody gets in" {
+@test "a client without a certificate, or with one of another authority, is refused" {
   use_store_with_client_certificates
 
   run dlock run job -- echo started
@@ -127,7 +128,7 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   assert_output_contains 'does not accept our certificate'
 }
 
-@test "a certificate stands for the user of its name" {
+@test "a client certificate logs in as the user that it names" {
   use_store_with_client_certificates
   enable_login
 
@@ -143,7 +144,7 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
 
 # --- Login ---
 
-@test "a user with permission for the namespace holds locks there, and nowhere else" {
+@test "a user with permission for one namespace can hold locks only there" {
   use_etcd_store
   enable_login
   export DLOCK_USER=jobs DLOCK_PASSWORD=word
@@ -157,7 +158,7 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   assert_output_contains 'permission denied'
 }
 
-@test "a password is taken from the URL and from a file" {
+@test "a password is read from the URL and from a file" {
   use_etcd_store
   enable_login
   local server=127.0.0.1:${etcd_client_port[1]}
@@ -170,7 +171,7 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "a wrong password, none, and a user without one are refused, and nothing is run" {
+@test "a wrong login, no login, and a user without a password are refused, and nothing runs" {
   use_etcd_store
   enable_login
 
@@ -189,7 +190,7 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   assert_output_contains "no password for user 'jobs'"
 }
 
-@test "a cluster that wants no login yet takes those who have one" {
+@test "a cluster that does not require a login accepts a client that has one" {
   use_etcd_store
   export DLOCK_USER=jobs DLOCK_PASSWORD=word
 
@@ -198,12 +199,12 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "a login that has lapsed is renewed, and the run goes on" {
+@test "an expired login is renewed, and the run continues" {
   etcd_options=(--auth-token-ttl 1)
   use_etcd_store
   enable_login
   export DLOCK_USER=jobs DLOCK_PASSWORD=word
-  # Tokens are looked at each second; a lease of 6 s is renewed each 2.
+  # etcd checks tokens every second; a lease of 6 s is renewed every 2 s.
   run dlock run --ttl 6s job -- sh -c 'sleep 5; echo done'
 
   assert_equal "$status $output" '0 done'

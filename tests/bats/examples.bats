@@ -15,7 +15,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Makes commands that note how they were called.
+# Makes commands that record how they were called.
 stand_in() {  # <command>...
   local command
   for command; do
@@ -27,7 +27,7 @@ stand_in() {  # <command>...
 
 # --- systemd ---
 
-# Copies the units, with programs in them that are there.
+# Copies the units, with programs that exist.
 copy_units() {
   mkdir "$units"
   cp "$examples"/dlock-nightly.* "$units"
@@ -50,7 +50,7 @@ setting() {  # <key>
   assert_equal "$status $output" '0 '
 }
 
-@test "systemd would find it wrong if a unit had an unknown setting, or no program" {
+@test "systemd complains about a unit with an unknown setting or a missing program" {
   copy_units
   echo 'RestrictEverything=yes' >> "$units/dlock-nightly.service"
   run verify
@@ -61,7 +61,7 @@ setting() {  # <key>
   assert_output_contains is-not-here
 }
 
-@test "the timer's nights are what systemd takes for a time" {
+@test "systemd accepts the timer's calendar expression" {
   run systemd-analyze calendar "$(sed -n 's/^OnCalendar=//p' "$examples/dlock-nightly.timer")"
 
   assert_status 0
@@ -77,7 +77,7 @@ setting() {  # <key>
   assert_equal "$(cat "$notes")" 'nightly  under nightly'
 }
 
-@test "the unit has not failed if the lock is held" {
+@test "the unit counts as successful if the lock is held" {
   copy_units
   hold nightly
 
@@ -88,7 +88,7 @@ setting() {  # <key>
   [[ ! -e $notes ]]
 }
 
-@test "the unit's directory is that of root's locks, which its settings leave writable" {
+@test "the unit's state directory is root's store, and its settings leave it writable" {
   copy_units
   use_private_mounts
   grep -qF "/var/lib/$(setting StateDirectory)/" "$DLOCK_SOURCE/man/dlock.1"
@@ -109,12 +109,12 @@ setting() {  # <key>
 
 # --- cron ---
 
-# Prints the commands of the crontab's lines, as cron would give them to a shell.
+# Prints the commands of the crontab, as cron would pass them to a shell.
 crontab_commands() {
   sed -nE 's/^([0-9*\/,-]+ +){5}//p' "$examples/crontab"
 }
 
-# Runs one as cron does, with everything that it speaks of here: the server, the directory.
+# Runs a command as cron does, with the server and the directory of this test.
 as_cron() {  # <command>
   METRICS=$here/metrics sh -c \
     "$(sed -e "s|redis://db.example.org|${server:-}|" -e 's/--jitter [^ ]*/--jitter 1ms/' <<< "$1")"
@@ -133,13 +133,13 @@ only_command() {  # <word in it>
   assert_equal "$output" ''
 }
 
-@test "no line of the crontab has a percent sign, which cron takes for a line's end" {
+@test "no line of the crontab has a percent sign, which cron takes for a newline" {
   run grep % "$examples/crontab"
 
   assert_status 1
 }
 
-@test "every command of the crontab does what it says" {
+@test "every command of the crontab works" {
   stand_in sync-mail backup.sh report.sh convert.sh disk-is-full mail-about-disk
   mkdir "$here/metrics"
   local store=$DLOCK_STORE line count=0
@@ -165,7 +165,7 @@ mail-about-disk  under nothing'
   assert_metrics
 }
 
-@test "the crontab's line that is to be silent is so while its job runs" {
+@test "the crontab's silent job prints nothing if the lock is held" {
   stand_in sync-mail
   hold sync-mail
 
@@ -175,7 +175,7 @@ mail-about-disk  under nothing'
   [[ ! -e $notes ]]
 }
 
-@test "the crontab's line for one host of many does not run twice" {
+@test "the crontab's job for one of many hosts runs once" {
   stand_in report.sh
   use_server_as_store
   server=$DLOCK_STORE
@@ -186,7 +186,7 @@ mail-about-disk  under nothing'
   assert_equal "$(grep -c . "$notes")" 1
 }
 
-@test "the crontab's line for a mail an hour sends one" {
+@test "the crontab's job for one mail per hour sends one" {
   stand_in disk-is-full mail-about-disk
 
   as_cron "$(only_command mail-about-disk)"
@@ -196,8 +196,8 @@ mail-about-disk  under nothing'
   assert_equal "$(grep -c '^mail' "$notes")" 1
 }
 
-@test "the unit's dlock is found where install.sh and the packages put it" {
-  # By systemd, which looks in these for a name without a path.
+@test "systemd finds dlock where install.sh and the packages put it" {
+  # The directories in which systemd looks for a program without a path.
   run systemd-path search-binaries-default
 
   assert_equal "$(setting ExecStart | cut -d ' ' -f 1)" dlock

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What the caller gets back: the command's own end, or a code that says why it was not
-# run; and the lock is free then.
+# How dlock exits: as the command did, or with a code that says why the command did not run.
+# Afterwards the lock is free.
 # shellcheck disable=SC2016  # the commands' own variables
 
 setup() {
@@ -17,8 +17,8 @@ teardown() {
 
 refute() { ! "$@"; }
 
-# Prints how a command ends, in the words of wait(2), which knows more than a shell's
-# status: "exit 3", "signal 15", "signal 11 core". No signal is ignored.
+# Prints how a command ends, as wait(2) reports it, which is more than a shell's status:
+# "exit 3", "signal 15", "signal 11 core". No signal is ignored.
 how_it_ends() {  # <command>...
   env --default-signal perl -e '
     my $pid = fork // die "fork: $!";
@@ -28,16 +28,16 @@ how_it_ends() {  # <command>...
     print $signal ? "signal $signal" . ($core ? " core" : "") : "exit " . ($? >> 8), "\n"' "$@"
 }
 
-# Runs dlock, takes its exit code into $status and what it says into $output. (`run`
-# warns of 127.)
+# Runs dlock and sets $status to its exit code and $output to its output. (`run` prints a
+# warning if it is 127.)
 run_any() {
   status=0
   timeout -s KILL 20 dlock "$@" > output 2>&1 < /dev/null || status=$?
   output=$(< output)
 }
 
-# Asserts that the last run was not started for the reason that this code stands for,
-# said so in one line, and left the lock free.
+# Asserts that the last run did not start its command, exited with this code, printed one
+# line and left the lock free.
 assert_not_started() {  # <exit code>
   assert_status "$1"
   assert_one_line
@@ -45,7 +45,7 @@ assert_not_started() {  # <exit code>
   assert_equal "$status $output" '0 free'
 }
 
-# The same, and that env(1) has this code, too.
+# The same, and asserts that env(1) exits with this code, too.
 assert_not_started_as_by_env() {  # <exit code> <command>...
   status=0
   env "${@:2}" > output 2>&1 || status=$?
@@ -65,7 +65,7 @@ assert_each_refused() {  # <code>
   done
 }
 
-@test "every exit code of the command is that of the run" {
+@test "dlock exits with the exit code of the command" {
   for code in {0..255}; do
     status=0
     dlock run job -- sh -c "exit $code" || status=$?
@@ -73,7 +73,7 @@ assert_each_refused() {  # <code>
   done
 }
 
-@test "death of the command by a signal is the same death for the caller" {
+@test "if a signal kills the command, dlock ends by the same signal" {
   for signal in {1..31} {34..64}; do
     case $(kill -l "$signal") in
       CHLD | CONT | STOP | TSTP | TTIN | TTOU | URG | WINCH) continue ;;
@@ -83,7 +83,7 @@ assert_each_refused() {  # <code>
   done
 }
 
-@test "a run whose command dies of a fault leaves no core of dlock's" {
+@test "dlock leaves no core file if its command dumps core" {
   ulimit -S -c "$(ulimit -H -c)"
 
   for signal in QUIT ILL ABRT BUS FPE SEGV SYS TRAP XCPU XFSZ; do
@@ -93,7 +93,7 @@ assert_each_refused() {  # <code>
   assert_equal "$(find . -name '*core*')" ''
 }
 
-@test "an exit code above 128 is not taken for a signal" {
+@test "an exit code above 128 is not mistaken for a signal" {
   run how_it_ends dlock run job -- sh -c 'exit 143'
 
   assert_equal "$output" 'exit 143'
@@ -105,13 +105,13 @@ assert_each_refused() {  # <code>
   is_free job
 }
 
-@test "the lock is free after a command that a signal ended" {
+@test "the lock is free after a command that a signal killed" {
   run_any run job -- sh -c 'kill -KILL $$'
 
   is_free job
 }
 
-@test "the exit code is right also of a command that is over at once" {
+@test "the exit code is right even if the command ends at once" {
   for _ in {1..50}; do
     status=0
     dlock run job -- false || status=$?
@@ -119,16 +119,16 @@ assert_each_refused() {  # <code>
   done
 }
 
-@test "a command that is not found is 127" {
-  # Directories that may not be entered would make it 126.
+@test "a command that is not found exits with 127" {
+  # Directories in PATH that cannot be entered would make it 126.
   PATH=$BATS_TEST_TMPDIR/bin:/usr/bin:/bin assert_not_started_as_by_env 127 no-such-command
 }
 
-@test "a path that does not exist is 127" {
+@test "a path that does not exist exits with 127" {
   assert_not_started_as_by_env 127 ./no/such/command
 }
 
-@test "a path through a file is 127" {
+@test "a path through a file exits with 127" {
   touch file
 
   run_any run job -- ./file/command
@@ -136,36 +136,36 @@ assert_each_refused() {  # <code>
   assert_not_started 127
 }
 
-@test "an empty command is 127" {
+@test "an empty command exits with 127" {
   assert_not_started_as_by_env 127 ''
 }
 
-@test "a link to nothing is 127" {
+@test "a dangling link exits with 127" {
   ln -s /no/such/file link
 
   assert_not_started_as_by_env 127 ./link
 }
 
-@test "a file that may not be executed is 126" {
+@test "a file that is not executable exits with 126" {
   printf '#!/bin/sh\n' > script
 
   assert_not_started_as_by_env 126 ./script
 }
 
-@test "a file in PATH that may not be executed is 126" {
+@test "a file in PATH that is not executable exits with 126" {
   mkdir tools
   printf '#!/bin/sh\n' > tools/tool
 
   PATH=$PWD/tools:$PATH assert_not_started_as_by_env 126 tool
 }
 
-@test "a directory is 126" {
+@test "a directory exits with 126" {
   mkdir directory
 
   assert_not_started_as_by_env 126 ./directory
 }
 
-@test "a script whose interpreter does not exist is 126" {
+@test "a script whose interpreter does not exist exits with 126" {
   printf '#!/no/such/interpreter\n' > script
   chmod +x script
 
@@ -174,7 +174,7 @@ assert_each_refused() {  # <code>
   assert_not_started 126
 }
 
-@test "the message about a missing interpreter does not say that the script is missing" {
+@test "the message about a missing interpreter names the interpreter" {
   printf '#!/no/such/interpreter\n' > script
   chmod +x script
 
@@ -183,7 +183,7 @@ assert_each_refused() {  # <code>
   assert_output_contains interpreter
 }
 
-@test "a script without #! is 126, for no shell is called" {
+@test "a script without #! exits with 126, because no shell is called" {
   echo 'echo ran' > script
   chmod +x script
 
@@ -193,7 +193,7 @@ assert_each_refused() {  # <code>
   assert_not_started 126
 }
 
-@test "a binary of no known format is 126" {
+@test "a binary of an unknown format exits with 126" {
   printf '\177ELF nonsense' > binary
   chmod +x binary
 
@@ -203,13 +203,13 @@ assert_each_refused() {  # <code>
   assert_not_started 126
 }
 
-@test "a link that leads to itself is 126" {
+@test "a link to itself exits with 126" {
   ln -s loop loop
 
   assert_not_started_as_by_env 126 ./loop
 }
 
-@test "a name that is too long for a file is 126" {
+@test "a file name that is too long exits with 126" {
   local long
   printf -v long '%0300d' 7
 
@@ -229,19 +229,20 @@ assert_each_refused() {  # <code>
   refute_output_contains $'\e'
 }
 
-@test "a command that itself exits with one of dlock's codes is not commented on" {
+@test "dlock prints nothing if the command exits with one of dlock's codes" {
   for code in 1 64 69 70 75 76 77 78 124 125 126 127; do
     run_any run job -- sh -c "exit $code"
     assert_equal "$status $output" "$code "
   done
 }
 
-# LeakSanitizer, which starts a process at the end and traces, cannot do with either.
+# LeakSanitizer starts a tracing process at the end, which fails under strace and under a
+# process limit.
 without_leak_check() { ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 "$@"; }
 
 traced() { without_leak_check strace -qq -o trace "$@"; }
 
-# Runs a command as a user of its own, for the limit counts all processes of a user.
+# Runs a command as a separate user, because the limit counts all processes of a user.
 stranger=54321
 as_stranger() {
   local user=()
@@ -249,7 +250,7 @@ as_stranger() {
   without_leak_check "${user[@]}" "$@"
 }
 
-@test "a limit of processes that is reached is 125" {
+@test "a process limit that is reached exits with 125" {
   # The test's own directory is closed to others.
   open_place=$(mktemp -d /tmp/dlock-tests.XXXXXX)
   cp "$DLOCK_BIN" "$open_place/dlock"
@@ -265,13 +266,13 @@ as_stranger() {
   assert_status 1
 }
 
-@test "no memory for another process is 125" {
+@test "lack of memory for another process exits with 125" {
   run traced -e inject=fork,vfork,clone,clone3:error=ENOMEM dlock run job -- echo ran
 
   assert_not_started 125
 }
 
-@test "no memory for the command is 125" {
+@test "lack of memory for the command exits with 125" {
   printf '#!/bin/sh\necho ran\n' > tool
   chmod +x tool
 
@@ -280,14 +281,14 @@ as_stranger() {
   assert_not_started 125
 }
 
-@test "a missing verb is 64" {
+@test "a missing verb exits with 64" {
   run_any
 
   assert_status 64
   assert_one_line
 }
 
-@test "an invalid command line is 64 with an error of one line" {
+@test "an invalid command line exits with 64 and one line of error" {
   assert_each_refused 64 << 'END'
 frobnicate
 frobnicate job -- true
@@ -308,7 +309,7 @@ run --quiet=maybe job true
 END
 }
 
-@test "an invalid duration is 64" {
+@test "an invalid duration exits with 64" {
   assert_each_refused 64 << 'END'
 run -w -1 job true
 run -w=-1s job true
@@ -340,7 +341,7 @@ run --ttl x job true
 END
 }
 
-@test "zero is 64 where it would make no sense" {
+@test "zero exits with 64 where it makes no sense" {
   assert_each_refused 64 << 'END'
 run --ttl 0 job true
 run --ttl 0s job true
@@ -352,14 +353,14 @@ run -n 0 job true
 END
 }
 
-@test "every form of a duration that the manual has is understood" {
+@test "every form of duration in the manual is accepted" {
   for duration in 250ms 30s 5m 2h 1d 1h30m 0.5s 7 0 0.25 1d2h3m4s5ms forever; do
     run_any run -w "$duration" job -- true
     assert_equal "$status $output" '0 '
   done
 }
 
-@test "an invalid number is 64" {
+@test "an invalid number exits with 64" {
   assert_each_refused 64 << 'END'
 run -n x job true
 run -n -1 job true
@@ -373,14 +374,14 @@ run -E '' job true
 END
 }
 
-@test "an unknown word for an option is 64" {
+@test "an unknown value of an option exits with 64" {
   assert_each_refused 64 << 'END'
 run --stragglers maybe job true
 --color maybe run job true
 END
 }
 
-@test "--shared together with --slots is 64" {
+@test "--shared together with --slots exits with 64" {
   assert_each_refused 64 << 'END'
 run --slots 2 --shared job true
 run -s -n 1 job true
@@ -393,7 +394,7 @@ END
   refute test -e store
 }
 
-@test "an invalid store URL is 78" {
+@test "an invalid store URL exits with 78" {
   assert_each_refused 78 << 'END'
 --store nonsense run job true
 --store nonsense: run job true
@@ -412,7 +413,7 @@ END
 END
 }
 
-@test "a configuration file that is missing or broken where it was named is 78" {
+@test "a --config file that is missing or invalid exits with 78" {
   echo 'namespace = ' > broken.toml
 
   assert_each_refused 78 << 'END'
@@ -423,7 +424,7 @@ END
 END
 }
 
-@test "another number of slots than the one in use is 78 and both are said" {
+@test "a different number of slots exits with 78, and both numbers are named" {
   hold job -n 3
 
   run_any run -n 5 job -- true
@@ -434,7 +435,7 @@ END
   assert_output_contains 5
 }
 
-@test "a store's directory that everybody may write to is 77" {
+@test "a store directory that everyone can write to exits with 77" {
   mkdir -m 777 open
 
   run_any --store "local:$PWD/open" run job -- echo ran
@@ -443,7 +444,7 @@ END
   assert_one_line
 }
 
-# Takes what every change of a lock takes, and does not give it back.
+# Takes the mutexes that every change of a lock needs, and does not release them.
 keep_store_busy() {
   dlock run job -- true
   perl -MFcntl -e '
@@ -457,7 +458,7 @@ keep_store_busy() {
   eventually test -e taken
 }
 
-@test "a run on a store that is kept busy is 69" {
+@test "a run on a store that stays busy exits with 69" {
   keep_store_busy
 
   run_any --store-timeout 100ms run job -- true
@@ -466,7 +467,7 @@ keep_store_busy() {
   assert_one_line
 }
 
-@test "a run that waits for a store that is kept busy is 69 when its time is over" {
+@test "a run that waits for a busy store exits with 69 when --wait is over" {
   keep_store_busy
 
   run_any --store-timeout 50ms run -w 300ms job -- true
@@ -474,7 +475,7 @@ keep_store_busy() {
   assert_status 69
 }
 
-@test "a run waits for a store that is kept busy for a while" {
+@test "with --wait a run waits until the store is no longer busy" {
   keep_store_busy
   dlock run -w 60s job -- touch ran 3>&- &
   waiter=$!
@@ -484,7 +485,7 @@ keep_store_busy() {
   assert_exits 0 "$waiter"
 }
 
-@test "whoever looks at a store that is kept busy does not wait" {
+@test "verbs that only read do not wait for a busy store" {
   keep_store_busy
 
   for look in 'status job' list 'history job' 'doctor'; do
@@ -495,7 +496,7 @@ keep_store_busy() {
   done
 }
 
-@test "status is 0 for a lock that is held" {
+@test "status exits with 0 if the lock is held" {
   hold job
 
   run dlock status job
@@ -503,13 +504,13 @@ keep_store_busy() {
   assert_status 0
 }
 
-@test "status is 1 for a lock that is free" {
+@test "status exits with 1 if the lock is free" {
   run dlock status job
 
   assert_status 1
 }
 
-@test "--help and --version are 0 and on standard output" {
+@test "--help and --version print to standard output and exit with 0" {
   for words in --help --version -h 'run --help' 'run -h' 'status --help' 'list --help' 'run --version'; do
     # shellcheck disable=SC2086
     dlock $words > out 2> err

@@ -25,7 +25,7 @@ assert_stale() {  # <resource> <fence>
   assert_equal "$status $output" '76 '
 }
 
-@test "a greater fence is admitted, and so is the same one again, and nothing is printed" {
+@test "a greater fence and the same fence again are admitted, and nothing is printed" {
   for fence in 5 5 6 10 9223372036854775806 9223372036854775807; do
     run dlock fence disk $fence
     assert_equal "$status $output" '0 '
@@ -40,7 +40,7 @@ assert_stale() {  # <resource> <fence>
   dlock fence disk 10
 }
 
-@test "resources have nothing to do with each other, nor with locks" {
+@test "resources are independent of each other and of locks" {
   dlock fence disk 10
 
   dlock fence 'disk 2' 1
@@ -50,7 +50,7 @@ assert_stale() {  # <resource> <fence>
   assert_stale disk 9
 }
 
-@test "the fence of a run is admitted, and that of the run before is stale" {
+@test "the fence of a run is admitted, and that of the previous run is stale" {
   before=$(dlock run job -- printenv DLOCK_FENCE)
   # shellcheck disable=SC2016
   dlock run job -- sh -c 'dlock fence disk "$DLOCK_FENCE"'
@@ -58,7 +58,7 @@ assert_stale() {  # <resource> <fence>
   assert_stale disk "$before"
 }
 
-@test "what was admitted is known after a reboot" {
+@test "admitted fences are known after a reboot" {
   dlock fence disk 10
   dlock run job true
   rm -r store/state-* store/sessions
@@ -66,7 +66,7 @@ assert_stale() {  # <resource> <fence>
   assert_stale disk 9
 }
 
-@test "of many that come at once the greatest stays" {
+@test "of many concurrent fences the greatest is kept" {
   for fence in $(shuf -i 1-40); do
     dlock fence disk "$fence" 3>&- || true &
   done
@@ -76,7 +76,7 @@ assert_stale() {  # <resource> <fence>
   dlock fence disk 40
 }
 
-@test "what is no fence is 64, and so is a missing one" {
+@test "an invalid or missing fence exits with 64" {
   for fence in 0 -1 +1 1.5 x '' 9223372036854775808; do
     run dlock fence disk -- "$fence"
     assert_refused 64 'is not a fence'
@@ -92,7 +92,7 @@ assert_stale() {  # <resource> <fence>
   refute test -e store
 }
 
-@test "a file of fences that is cut or changed is 78, and stays as it is" {
+@test "a damaged file of fences exits with 78 and is not changed" {
   dlock fence disk 1000
   cp store/fences saved
   for damage in 's/1000/0999/' 's/disk/disc/' 1d 2d; do
@@ -109,7 +109,7 @@ assert_stale() {  # <resource> <fence>
   assert_refused 78 "$PWD/store/fences"
 }
 
-@test "on a full disk nothing is admitted, and what was is not forgotten" {
+@test "on a full disk no greater fence is admitted, and admitted fences are not forgotten" {
   use_private_mounts
   inside mount -t tmpfs -o mode=755,size=1m none /mnt
   export DLOCK_STORE=local:/mnt/store
@@ -123,7 +123,7 @@ assert_stale() {  # <resource> <fence>
   inside dlock fence disk 10
 }
 
-@test "fences are only read and written by who may use the store" {
+@test "only users of the store can read and write its fences" {
   dlock fence disk 1
 
   assert_equal "$(stat -c %a store/fences)" 600

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What dlock says to those who typed what they know from elsewhere, or what is taken for
-# something else than they meant; and that it says nothing to all others.
+# Hints for users who type what they know from other tools, or whose words have another
+# meaning than they intended. All other users get no hint.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 
 setup() {
@@ -11,14 +11,14 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Asserts that a usage error says this.
+# Asserts that this is the message of a usage error.
 assert_hint() {  # <message> <dlock's arguments>...
   run timeout 5 dlock "${@:2}" < /dev/null
   assert_status 64
   assert_equal "$output" "dlock: $1"
 }
 
-# Asserts that the command runs, and nothing is said.
+# Asserts that the command runs and dlock prints nothing.
 assert_runs() {  # <dlock's arguments>...
   run timeout 5 dlock "$@"
   assert_equal "$status $output" '0 ran'
@@ -59,7 +59,7 @@ assert_runs() {  # <dlock's arguments>...
     run --nonblock job -- true
 }
 
-@test "-c as for flock is answered with the shell to call" {
+@test "-c as for flock is answered with how to call a shell" {
   assert_hint "'-c': dlock uses no shell; use dlock run NAME -- sh -c 'LINE'" -c 'echo hi'
   assert_hint "'-c': dlock uses no shell; use dlock run NAME -- sh -c 'LINE'" run job -c 'echo hi'
 }
@@ -75,14 +75,14 @@ assert_runs() {  # <dlock's arguments>...
   assert_hint "'--prometheus' is an option of list: dlock list --prometheus ..." --prometheus list
 }
 
-@test "a name after -n is reported as not a number, and not as a missing command" {
+@test "a name after -n is reported as not a number, not as a missing command" {
   assert_hint "--slots: 'name' is not a number (-n means --slots; not waiting is the default)" run -n name -- true
   assert_hint "--slots: 'name' is not a number (-n means --slots; not waiting is the default)" run -n name true x
   assert_hint "--wait: 'job' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m" \
     run -w job true
 }
 
-@test "a path as the store is answered with how to write a directory" {
+@test "a path as the store is answered with the URL of that directory" {
   run dlock --store /tmp/locks list
 
   assert_status 78
@@ -104,7 +104,7 @@ assert_runs() {  # <dlock's arguments>...
   assert_equal "$output" "dlock: 'hour' is taken as the lock name; a duration is one word: --timeout 1h"
 }
 
-@test "a duration in two words that leaves an unexpected argument is a usage error that says so" {
+@test "a duration in two words that leaves an unexpected argument is a usage error with a hint" {
   assert_hint "unexpected argument 'job': a duration is one word: --wait 5m" acquire --wait 5 min job
 }
 
@@ -127,7 +127,7 @@ assert_runs() {  # <dlock's arguments>...
 
 # --- Variables ---
 
-@test "a variable named like an option gets one warning that it has no effect" {
+@test "a variable named like an option has no effect, and one warning says so" {
   DLOCK_WAIT=5s run dlock run job -- echo ran
 
   assert_equal "$output" \
@@ -135,7 +135,7 @@ assert_runs() {  # <dlock's arguments>...
 ran"
 }
 
-@test "a mistyped variable suggests the right one" {
+@test "a warning about a mistyped variable suggests the right one" {
   DLOCK_STROE=none: run dlock run job -- true
 
   assert_equal "$output" "dlock: DLOCK_STROE is not a variable of dlock: did you mean 'DLOCK_STORE'?"

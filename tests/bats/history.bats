@@ -17,7 +17,7 @@ teardown() {
   kill_leftovers
 }
 
-# Prints what a jq filter makes of each run of a lock, a line each.
+# Prints the result of a jq filter for each run of `job`, one per line.
 runs() {  # <filter> [<option>...]
   dlock history --json "${@:2}" job | jq -r ".[] | $1"
 }
@@ -28,7 +28,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 # --- Which runs ---
 
-@test "finished runs are listed, the last one first" {
+@test "finished runs are listed, newest first" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true
     dlock run job -- sh -c 'exit 3' || true
@@ -55,7 +55,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a run is shown as status shows the last one" {
+@test "history shows the last run as status does" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- sh -c 'exit 3' || true
 
@@ -123,7 +123,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 # --- By hand ---
 
-@test "a lease by acquire is listed as by hand, with its start, duration, host and user" {
+@test "a lease from acquire is listed as by hand, with its start, duration, host and user" {
   for DLOCK_STORE in "${stores[@]}"; do
     token=$(dlock acquire job)
     assert_equal "$(runs '"\(.outcome) \(.ended) \(.duration_ms >= 0)"')" 'by hand null true'
@@ -157,7 +157,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a lease by hand is no last run, and counts for nobody" {
+@test "a lease by hand is not a last run, and does not count for --dedupe" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- sh -c 'exit 3' || true
     dlock release job --token "$(dlock acquire job)"
@@ -168,7 +168,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "many leases by hand leave room for runs" {
+@test "many leases by hand do not push runs out of the history" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true
     for _ in {1..25}; do dlock release job --token "$(dlock acquire job)"; done
@@ -205,7 +205,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "the last twenty are kept, and --limit shows fewer" {
+@test "the last twenty runs are kept, and --limit shows fewer" {
   for DLOCK_STORE in "${stores[@]}"; do
     for code in {1..22}; do dlock run job -- sh -c "exit $code" || true; done
 
@@ -223,7 +223,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$(json 'map(.exit_code) | @csv')" 3
 }
 
-@test "runs from before a reboot are known on this machine, and one that it cut off has vanished" {
+@test "runs from before a reboot are known, and the one that it interrupted has vanished" {
   DLOCK_STORE=${stores[0]}
   dlock run job -- sh -c 'exit 3' || true
   hold job
@@ -237,17 +237,17 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$(runs .outcome)" $'ran\nvanished\nran'
 }
 
-@test "the history of a lock takes bounded space on a server and expires" {
+@test "the history of a lock on a server has a bounded size and expires" {
   for _ in {1..45}; do dlock run job -- true; done
 
-  # Twenty are shown; as many again can be there until they are dropped together.
+  # Twenty are shown. Up to twenty more can be kept until they are dropped together.
   assert_between "$(redis LLEN 'dlock:{job}:r')" 20 40
   assert_between "$(redis PTTL 'dlock:{job}:r')" 2591000000 2592000000
 }
 
 @test "runs that ended more than thirty days ago are not listed" {
   dlock run job -- true
-  # As runs.lua has it: fence, start and end in microseconds, and how it ended.
+  # The format of runs.lua: fence, start and end in microseconds, and the outcome.
   redis RPUSH 'dlock:{job}:r' '7 1600000000000000 1600000001000000 {"outcome":"ran","exit_code":9}'
 
   assert_equal "$(runs .exit_code)" 0
@@ -263,9 +263,9 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$(told | grep -o '"[A-Z]*"' | sort -u | tr '\n' ' ')" '"EVALSHA" '
 }
 
-# --- Where there are none ---
+# --- No runs, and errors ---
 
-@test "without recorded runs history says so and exits with 0" {
+@test "if no runs are recorded, history says so and exits with 0" {
   for DLOCK_STORE in "${stores[@]}" none:; do
     run dlock history job
 
@@ -274,13 +274,13 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "with -q it says nothing" {
+@test "with -q history prints nothing if no runs are recorded" {
   run dlock -q history job
 
   assert_equal "$status $output" '0 '
 }
 
-@test "as JSON no runs are an empty array" {
+@test "--json prints an empty array if no runs are recorded" {
   for DLOCK_STORE in "${stores[@]}" none:; do
     run dlock history --json job
 
@@ -288,7 +288,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "history creates nothing where there are no locks" {
+@test "history does not create the store" {
   DLOCK_STORE=${stores[0]}
 
   dlock history job
@@ -296,7 +296,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   [[ ! -e $BATS_TEST_TMPDIR/store ]]
 }
 
-@test "none: remembers no runs" {
+@test "none: records no runs" {
   DLOCK_STORE=none: dlock run job -- true
 
   run dlock history --store none: --json job
@@ -304,7 +304,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_equal "$output" '[]'
 }
 
-@test "a store that cannot be reached is 69" {
+@test "a store that cannot be reached exits with 69" {
   stop_redis
 
   run dlock history job
@@ -313,11 +313,11 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_one_line
 }
 
-@test "runs that are damaged are an error with the file's name" {
+@test "damaged records are an error that names the file" {
   DLOCK_STORE=${stores[0]}
   dlock run job -- sh -c 'exit 77' || true
   file=$(echo "$BATS_TEST_TMPDIR"/store/state-*/*.lock)
-  # The record of a run is the only place where the outcome stands right behind the host.
+  # Only in the record of a run does the outcome directly follow the host.
   perl -0777 -pi -e "s/\Q$(uname -n)\E\x03\0\0\0ran/$(uname -n)\x03\0\0\0rat/g" "$file"
 
   run dlock history job
@@ -340,9 +340,9 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   assert_status 64
 }
 
-# --- Which of them ---
+# --- Filters ---
 
-@test "without a name the runs of all locks are listed, with their names, the last one first" {
+@test "without a name the runs of all locks are listed, with their names, newest first" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run a -- true
     dlock run b -- sh -c 'exit 3' || true
@@ -360,7 +360,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "a backslash turns a pattern into a name" {
+@test "a backslash makes a wildcard a plain character" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run 'a*' -- true
     dlock run ab -- true
@@ -372,7 +372,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "--failed leaves out what succeeded, goes on or was by hand" {
+@test "--failed omits runs that succeeded, runs in progress and leases by hand" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true
     dlock run job -- sh -c 'exit 3' || true
@@ -385,7 +385,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
-@test "--since leaves out what started earlier" {
+@test "--since omits runs that started earlier" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true
     assert_equal "$(runs .exit_code --since 1h)" 0
@@ -422,7 +422,7 @@ is_too_long_ago() {
   ! dlock history job --succeeded-within "$1"
 }
 
-@test "a success is known though more runs have failed since than are kept" {
+@test "the last success is known even if more runs than are kept have failed since" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true
     for _ in {1..45}; do dlock run job -- false || true; done
@@ -433,7 +433,7 @@ is_too_long_ago() {
   done
 }
 
-@test "a success in a slot, or shared, counts" {
+@test "a success in a slot or of a shared run counts" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run --slots 2 job -- true
     dlock run --shared book -- true
@@ -456,7 +456,7 @@ is_too_long_ago() {
 
 # --- For people ---
 
-@test "the history has a line of titles and one for each run" {
+@test "the history has a header and one line per run" {
   dlock run job -- true
   dlock run job -- sh -c 'exit 3' || true
 
@@ -468,7 +468,7 @@ is_too_long_ago() {
   [[ ${lines[2]} =~ "  exit 0"$ ]]
 }
 
-@test "the history has neither color nor bars where the output is not a terminal" {
+@test "the history has neither color nor bars if the output is not a terminal" {
   dlock run job -- true
 
   run dlock history job
@@ -500,7 +500,7 @@ on_terminal() {  # <columns> <variable>...
   assert_output_contains '██████████'
 }
 
-@test "where the locale is not UTF-8 bars are ASCII" {
+@test "bars are ASCII if the locale is not UTF-8" {
   dlock run job -- sleep 0.05
 
   on_terminal 100 LC_ALL=C
@@ -508,7 +508,7 @@ on_terminal() {  # <columns> <variable>...
   assert_output_contains '##########'
 }
 
-@test "a narrow terminal gets no bars, and lines that fit" {
+@test "a narrow terminal gets no bars" {
   dlock run job -- sleep 0.05
 
   on_terminal 45 LC_ALL=C.UTF-8 NO_COLOR=1

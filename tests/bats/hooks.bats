@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --on-success, --on-failure, --on-busy: what is run when all of a run is over.
+# --on-success, --on-failure, --on-busy: the hooks that run when a run is over.
 # shellcheck disable=SC2016  # what the hooks' shell is to expand
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
@@ -18,36 +18,36 @@ teardown() { kill_leftovers; }
 
 assert_heard() { assert_equal "$(cat "$heard" 2> /dev/null)" "$1"; }
 
-# --- Which one hears of what ---
+# --- Which hook runs ---
 
-@test "the command ended with 0: --on-success, and no other" {
+@test "--on-success runs if the command exits with 0" {
   dlock run "${hooks[@]}" job -- true
 
   assert_heard success
 }
 
-@test "the command failed: --on-failure, and its exit code stands" {
+@test "--on-failure runs if the command fails, and dlock exits with the command's exit code" {
   run dlock run "${hooks[@]}" job -- sh -c 'exit 3'
 
   assert_status 3
   assert_heard failure
 }
 
-@test "a signal ended the command: --on-failure, and dlock ends by the same signal" {
+@test "--on-failure runs if a signal killed the command, and dlock ends by the same signal" {
   run dlock run "${hooks[@]}" job -- sh -c 'kill -TERM $$'
 
   assert_status 143
   assert_heard failure
 }
 
-@test "--timeout ended the command: --on-failure" {
+@test "--on-failure runs if --timeout ended the command" {
   run dlock run "${hooks[@]}" --timeout 50ms job -- sleep 600
 
   assert_status 124
   assert_heard failure
 }
 
-@test "the command was not found: --on-failure" {
+@test "--on-failure runs if the command was not found" {
   local status=0
   dlock run "${hooks[@]}" job -- /no/such/command || status=$?
 
@@ -55,7 +55,7 @@ assert_heard() { assert_equal "$(cat "$heard" 2> /dev/null)" "$1"; }
   assert_heard failure
 }
 
-@test "the lock was lost: --on-failure" {
+@test "--on-failure runs if the lock was lost" {
   dlock run "${hooks[@]}" job -- sleep 600 3>&- &
   eventually is_held job
 
@@ -65,14 +65,14 @@ assert_heard() { assert_equal "$(cat "$heard" 2> /dev/null)" "$1"; }
   assert_heard failure
 }
 
-@test "the store cannot be reached: --on-failure" {
+@test "--on-failure runs if the store cannot be reached" {
   run dlock --store redis://127.0.0.1:1 run "${hooks[@]}" job -- true
 
   assert_status 69
   assert_heard failure
 }
 
-@test "the store's directory is not to be used: --on-failure" {
+@test "--on-failure runs if the store's directory is not safe to use" {
   mkdir -m 777 "$BATS_TEST_TMPDIR/store"
 
   run dlock run "${hooks[@]}" job -- true
@@ -82,7 +82,7 @@ assert_heard() { assert_equal "$(cat "$heard" 2> /dev/null)" "$1"; }
   assert_heard failure
 }
 
-@test "the report cannot be written: --on-failure" {
+@test "--on-failure runs if the report cannot be written" {
   run dlock run "${hooks[@]}" --report "$BATS_TEST_TMPDIR/no/report" job -- true
 
   assert_status 78
@@ -90,7 +90,7 @@ assert_heard() { assert_equal "$(cat "$heard" 2> /dev/null)" "$1"; }
   assert_heard failure
 }
 
-@test "the lock has other slots: --on-failure" {
+@test "--on-failure runs if the lock is in use with another number of slots" {
   hold job -n 3
 
   run dlock run "${hooks[@]}" -n 2 job -- true
@@ -99,7 +99,7 @@ assert_heard() { assert_equal "$(cat "$heard" 2> /dev/null)" "$1"; }
   assert_heard failure
 }
 
-@test "somebody else has the lock: --on-busy, whatever -E says" {
+@test "--on-busy runs if the lock is held, whatever -E is" {
   hold job
 
   run dlock run "${hooks[@]}" job -- true
@@ -111,7 +111,7 @@ assert_heard() { assert_equal "$(cat "$heard" 2> /dev/null)" "$1"; }
 busy'
 }
 
-@test "the wait is over: --on-busy" {
+@test "--on-busy runs if --wait is over" {
   hold job
 
   run dlock run "${hooks[@]}" -w 50ms job -- true
@@ -120,7 +120,7 @@ busy'
   assert_heard busy
 }
 
-@test "a run that is skipped: none of the three" {
+@test "no hook runs if the run is deduplicated" {
   dlock run job -- true
 
   dlock run "${hooks[@]}" --dedupe 1h job -- true
@@ -128,7 +128,7 @@ busy'
   assert_heard ''
 }
 
-@test "a signal while it waited: none of the three" {
+@test "no hook runs if a signal ended the wait" {
   hold job
   queue job "${hooks[@]}" -- true
 
@@ -138,7 +138,7 @@ busy'
   assert_heard ''
 }
 
-@test "an empty hook disables the one in the file" {
+@test "an empty hook disables the one in the configuration file" {
   printf '[run]\non-success = "echo file >> \\"$heard\\""\n' > "$BATS_TEST_TMPDIR/config.toml"
 
   dlock --config "$BATS_TEST_TMPDIR/config.toml" run job -- true
@@ -147,9 +147,9 @@ busy'
   assert_heard file
 }
 
-# --- What it is told ---
+# --- What a hook gets ---
 
-# Prints what a hook has of the seven variables, in their order.
+# A hook that records the variables that it got, in a fixed order.
 told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DLOCK_SIGNAL?}|${DLOCK_HOLDER_HOST?}" > "$heard"'
 
 @test "a hook gets the result of a failed command" {
@@ -189,7 +189,7 @@ told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DL
   assert_between "$(< "$heard")" 100 30000
 }
 
-@test "a hook has the report on its standard input" {
+@test "a hook gets the report on standard input" {
   hold job
 
   dlock run --report "$BATS_TEST_TMPDIR/report" --on-busy 'cat > "$heard"' job -- true || true
@@ -198,7 +198,7 @@ told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DL
   assert_equal "$(jq -r .outcome "$heard")" busy
 }
 
-@test "a hook has the whole of a long report, and need not read it" {
+@test "a hook gets all of a long report, and does not have to read it" {
   long=$(head -c 100000 /dev/zero | tr '\0' x)
 
   dlock run --on-success 'cat > "$heard"' job -- true "$long"
@@ -220,13 +220,13 @@ told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DL
   assert_heard 0
 }
 
-@test "a hook has no fence and no slot: the lock is not held any more" {
+@test "a hook gets no fence and no slot, because the lock is no longer held" {
   dlock run --on-success 'env > "$heard"' job -- true
 
   assert_equal "$(grep -E '^DLOCK_(FENCE|SLOT|HELD)=' "$heard")" ''
 }
 
-@test "a hook finds the store of the run" {
+@test "a hook uses the store of the run" {
   dlock --namespace team run --on-success \
     'unset DLOCK_CONFIG; dlock status --json "$DLOCK_NAME" > "$heard"; true' job -- true
 
@@ -242,8 +242,8 @@ told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DL
   assert_equal "$(grep -E 'secret-1|9e4f0c3c' "$heard")" ''
 }
 
-@test "a hook has the signals that dlock was started with" {
-  # As nohup does it. By exec: some shells reset the mask.
+@test "a hook gets the signal settings that dlock was started with" {
+  # nohup ignores HUP like this. The hook uses exec because some shells reset the mask.
   (
     trap '' HUP
     dlock run --on-success 'exec grep -E "^Sig(Blk|Ign)" /proc/self/status > "$heard"' job -- true
@@ -252,7 +252,7 @@ told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DL
   assert_heard "$(printf 'SigBlk:\t0000000000000000\nSigIgn:\t0000000000000001')"
 }
 
-@test "what a hook prints goes to standard error" {
+@test "the output of a hook goes to standard error" {
   dlock run --on-success 'echo said; echo more >&2' job -- true 2> "$heard" > "$heard.out"
 
   assert_heard 'said
@@ -262,7 +262,7 @@ more'
 
 # --- A hook that fails ---
 
-@test "a hook that fails is a warning, and the exit code is the run's" {
+@test "a hook that fails is a warning, and does not change the exit code" {
   run dlock run --on-failure 'exit 4' job -- sh -c 'exit 3'
 
   assert_status 3
@@ -270,7 +270,7 @@ more'
   assert_output_contains 'the --on-failure command ended with exit code 4'
 }
 
-@test "a hook that a signal ends is a warning" {
+@test "a hook that a signal kills is a warning" {
   run dlock run --on-success 'kill -KILL $$' job -- true
 
   assert_status 0
@@ -290,9 +290,9 @@ more'
   kill -0 "$(< "$heard")"
 }
 
-# --- Signals while it runs ---
+# --- Signals while a hook runs ---
 
-# Starts a run with a hook that waits, and a process of its own that does.
+# Starts a run whose hook waits, and has started a process that waits, too.
 start_hook() {  # [<what the hook does first>]
   dlock run --on-success "${1:-} sleep 600 & echo \$! \$\$ > \"\$heard\"; wait; sleep 600" job -- true 3>&- &
   runner=$!
@@ -300,7 +300,7 @@ start_hook() {  # [<what the hook does first>]
   read -r left hook < "$heard"
 }
 
-@test "a signal while a hook runs ends the hook with its processes, and dlock by the signal" {
+@test "a signal while a hook runs ends the hook and its processes, and dlock ends by that signal" {
   start_hook
 
   kill -TERM "$runner"
@@ -310,7 +310,7 @@ start_hook() {  # [<what the hook does first>]
   eventually has_ended "$left"
 }
 
-@test "a hook that does not end is killed at the second signal" {
+@test "a second signal kills a hook that does not end" {
   start_hook "trap '' TERM;"
   kill -TERM "$runner"
   never_within 200 has_ended "$runner"
@@ -347,7 +347,7 @@ start_hook() {  # [<what the hook does first>]
   assert_heard on
 }
 
-@test "a run on a server has given its lock back, and its guardian is gone, when the hook runs" {
+@test "when the hook of a run on a server starts, the lock is released and the guardian has exited" {
   use_server_as_store
 
   dlock run --on-success 'dlock run "$DLOCK_NAME" -- true && pgrep -c -P "$PPID" > "$heard"' job -- true
@@ -356,7 +356,7 @@ start_hook() {  # [<what the hook does first>]
   assert_heard 1
 }
 
-@test "a lock that is lost on a server: --on-failure, once its command is gone" {
+@test "--on-failure runs if the lock is lost on a server, after the command has ended" {
   use_server_as_store
   dlock run "${hooks[@]}" --ttl 1s job -- sleep 600 3>&- &
   eventually is_held job

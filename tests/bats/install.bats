@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
-# What an installation puts where, and that shells find it there.
+# Where an installation puts its files, and that shells find them.
 
 setup_file() {
   load support
-  # The build tree that the program under test was made in.
+  # The build tree of the program under test.
   local build
   build=$(dirname "$(realpath "$DLOCK_BIN")")
   export prefix=$BATS_FILE_TMPDIR/prefix
@@ -19,7 +19,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-@test "an installation is the program, its manual, completions and documents, and nothing else" {
+@test "an installation contains the program, its manual, completions and documents, and nothing else" {
   run bash -c 'cd "$prefix" && find . ! -type d -printf "%P %m\n" | LC_ALL=C sort'
 
   assert_equal "$output" "bin/dlock 755
@@ -39,8 +39,8 @@ share/man/man5/dlock.toml.5 644
 share/zsh/site-functions/_dlock 644"
 }
 
-# Runs install.sh where nothing is to be built: it installs the build that is tested, or
-# another program in its place.
+# Runs install.sh without building anything: it installs the build under test, or another
+# program in its place.
 install_sh() {  # [<program>]
   local cmake
   cmake=$(command -v cmake)
@@ -55,7 +55,7 @@ END
   run "$DLOCK_SOURCE/install.sh" --prefix "$BATS_TEST_TMPDIR/new"
 }
 
-@test "everybody can enter the directories that install.sh makes, whatever the umask" {
+@test "everyone can enter the directories that install.sh creates, whatever the umask" {
   umask 077
 
   install_sh
@@ -65,7 +65,7 @@ END
   assert_equal "$(find "$BATS_TEST_TMPDIR/new" -type d -printf '%m\n' | sort -u)" 755
 }
 
-@test "what install.sh puts below /usr/local is found by fish where XDG_DATA_DIRS is not set" {
+@test "fish finds the completion that install.sh puts below /usr/local if XDG_DATA_DIRS is not set" {
   [[ -d /etc/fish ]] || skip 'fish is not installed'
   install_sh
   mkdir "$BATS_TEST_TMPDIR/fish"
@@ -81,14 +81,14 @@ END
   assert_equal "${lines[-1]%%$'\t'*}" status
 }
 
-@test "install.sh has failed if what it installed does not run" {
+@test "install.sh fails if the installed program does not run" {
   install_sh /bin/false
 
   assert_status 1
   assert_output_contains 'bin/dlock does not run here'
 }
 
-@test "install.sh refuses to install for somebody to move" {
+@test "install.sh refuses DESTDIR" {
   export DESTDIR=$BATS_TEST_TMPDIR/stage
 
   install_sh
@@ -98,7 +98,7 @@ END
   [[ ! -e $BATS_TEST_TMPDIR/stage && ! -e $BATS_TEST_TMPDIR/new ]]
 }
 
-@test "the installed program runs by itself, whatever becomes of the build" {
+@test "the installed program runs with an empty environment" {
   run env -i "DLOCK_STORE=$DLOCK_STORE" "DLOCK_TEST_ID=$DLOCK_TEST_ID" \
     "$prefix/bin/dlock" run lock -- /bin/echo under the lock
 
@@ -106,7 +106,7 @@ END
   assert_equal "$output" 'under the lock'
 }
 
-@test "the installed program looks for libraries only where the system does" {
+@test "the installed program has no library search path of its own" {
   run readelf -d "$prefix/bin/dlock"
 
   assert_status 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Lines on standard error that is a stream of the systemd journal's: with a priority.
+# Messages have a priority if standard error is a stream of the systemd journal.
 # shellcheck disable=SC2154  # hold sets holder
 
 setup() {
@@ -13,14 +13,14 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Runs dlock with standard error as systemd would connect it to the journal, and prints
-# what was said there.
+# Runs dlock with standard error connected as systemd connects it to the journal. Prints
+# what dlock wrote there.
 to_journal() {  # <argument>...
   JOURNAL_STREAM=$stream dlock "$@" 2>> "$said" || true
   cat "$said"
 }
 
-# What is said begins with this, on each line.
+# Asserts that each line begins with this text.
 assert_each_line_begins() {  # <text> <lines>
   [[ -n $2 ]]
   local line
@@ -29,31 +29,31 @@ assert_each_line_begins() {  # <text> <lines>
   done <<< "$2"
 }
 
-@test "an error is one for the journal" {
+@test "an error has the priority of an error" {
   assert_equal "$(to_journal run lock -- /no/such/command)" \
     '<3>dlock: lock: /no/such/command: command not found'
 }
 
-@test "a usage error is one for the journal" {
+@test "a usage error has the priority of an error" {
   assert_each_line_begins '<3>dlock: ' "$(to_journal frobnicate)"
 }
 
-@test "that a lock is held is a warning for the journal" {
+@test "the message that a lock is held has the priority of a warning" {
   hold lock
 
   assert_each_line_begins '<4>dlock: lock: held by ' "$(to_journal run lock -- true)"
 }
 
-@test "that nobody's certificate is verified is a warning for the journal, even with --quiet" {
+@test "the message that certificates are not verified has the priority of a warning, even with --quiet" {
   assert_each_line_begins '<4>dlock: warning: --tls-insecure' \
     "$(to_journal -q list --store rediss://127.0.0.1:1 --tls-insecure | head -n 1)"
 }
 
-@test "steps are information for the journal" {
+@test "verbose messages have the priority of information" {
   assert_each_line_begins '<6>dlock: lock: ' "$(to_journal run -v lock -- true)"
 }
 
-@test "that a lock's file is damaged is an error for the journal" {
+@test "the message that a lock's file is damaged has the priority of an error" {
   dlock run lock -- true
   file=$(echo "${DLOCK_STORE#local:}"/state-*/*.lock)
   truncate -s 0 "$file"
@@ -61,26 +61,26 @@ assert_each_line_begins() {  # <text> <lines>
   assert_each_line_begins "<3>dlock: lock: $file is truncated" "$(to_journal status lock)"
 }
 
-@test "the command finds standard error and the variable as they were" {
+@test "the command gets standard error and JOURNAL_STREAM unchanged" {
   # shellcheck disable=SC2016
   assert_equal "$(to_journal run lock -- sh -c 'echo "mine $JOURNAL_STREAM" >&2')" \
     "mine $stream"
 }
 
-@test "without the variable nothing is put before a line" {
+@test "without JOURNAL_STREAM lines have no priority" {
   unset JOURNAL_STREAM
   run dlock run lock
 
   assert_one_line
 }
 
-@test "where standard error is not the journal's stream nothing is put before a line" {
+@test "lines have no priority if standard error is not the journal's stream" {
   JOURNAL_STREAM=$stream run dlock run lock
 
   assert_one_line
 }
 
-@test "a variable that is no stream's name changes nothing" {
+@test "lines have no priority if JOURNAL_STREAM is invalid" {
   local text
   for text in '' : "$(stat -c %i "$said")" "${stream}0" "$stream:"; do
     JOURNAL_STREAM=$text run dlock run lock

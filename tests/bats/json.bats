@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What programs read as JSON steers no terminal either, and means the same as it did.
+# JSON output cannot control a terminal, and still contains the original text.
 # shellcheck disable=SC2154  # hold sets holder; watch sets watcher
 
 setup() {
@@ -7,7 +7,7 @@ setup() {
   load ../faults/locks
   load watching
   use_private_store
-  # Of each kind of character that is escaped for people, and some that are not.
+  # Every kind of character that is escaped in output for people, and some that are not.
   hostile=$'\e[2J\x7f\u0080\u009b31m\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff'
   harmless=$'caf\u00e9 \u00a0\u200d\u2030\u65e5\u672c\U1f600 \\ "'
   text=$hostile$harmless
@@ -18,13 +18,13 @@ teardown() {
   kill_leftovers
 }
 
-# The first of the bytes of a character need not be the same: perl looks at all of them.
+# Uses perl, which matches whole characters, not bytes.
 assert_steers_nothing() {  # <file>
   perl -CSD -ne 'exit 1 if /[^\n\P{Cc}]|[\x{61c}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}\x{feff}]/' "$1" ||
     { echo "raw in $1: $(cat -v "$1")" >&2; return 1; }
 }
 
-# Asserts that the output of a command is safe to look at, and has the text all the same.
+# Asserts that the output of a command is safe to print, and still contains the text.
 assert_safe() {  # <filter for the text> <command>...
   "${@:2}" > "$BATS_TEST_TMPDIR/shown"
   assert_steers_nothing "$BATS_TEST_TMPDIR/shown"
@@ -46,7 +46,7 @@ assert_safe() {  # <filter for the text> <command>...
   assert_steers_nothing "$seen"
 }
 
-@test "the log of past runs is safe to print on a terminal" {
+@test "the log of past runs contains no raw control characters" {
   dlock run job -- true "$text"
 
   assert_steers_nothing "$BATS_TEST_TMPDIR/store/runs.jsonl"

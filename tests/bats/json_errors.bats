@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --json: a failure is a document on standard output, and a line on standard error.
+# --json: a failure prints a document on standard output and a line on standard error.
 
 setup() {
   load support
@@ -11,7 +11,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Asserts that this fails with one document of that kind, which says what the line says.
+# Asserts that this fails with one document of that kind, with the same message as the line.
 assert_document() {  # <exit code> <kind> <word>...
   local expected=$1 kind=$2 code=0
   shift 2
@@ -25,7 +25,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_equal "dlock: $(jq -r .error.message "$printed")" "$(< "$said")"
 }
 
-@test "usage: an invalid command line, wherever --json stands" {
+@test "the error for an invalid command line is of kind usage, wherever --json is" {
   assert_document 64 usage dlock --json status
   assert_document 64 usage dlock status --no-such-option job --json
   assert_document 64 usage dlock --json statsu job
@@ -33,7 +33,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_document 64 usage dlock --json
 }
 
-@test "unavailable: the store cannot be reached, for every verb that prints JSON" {
+@test "the error for an unreachable store is of kind unavailable, for every verb that prints JSON" {
   export DLOCK_STORE=redis://127.0.0.1:1 DLOCK_TOKEN=9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1
 
   assert_document 69 unavailable dlock status --json job
@@ -49,7 +49,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_document 69 unavailable dlock break --json --yes job
 }
 
-@test "busy: the lock is held, also with --quiet" {
+@test "the error for a held lock is of kind busy, even with --quiet" {
   hold job
 
   assert_document 75 busy dlock acquire --json job
@@ -58,7 +58,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_equal "$(jq -r .error.kind "$printed") $(< "$said")" 'busy '
 }
 
-@test "lost: the token or the fence no longer holds the lock" {
+@test "the error for a lost lock or a stale fence is of kind lost" {
   export DLOCK_TOKEN=9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1
   dlock fence disk 10
 
@@ -68,27 +68,27 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_document 76 lost dlock fence --json disk 9
 }
 
-@test "permission: the store's directory may not be used" {
+@test "the error for an unsafe store directory is of kind permission" {
   mkdir -m 777 "$BATS_TEST_TMPDIR/store"
 
   assert_document 77 permission dlock status --json job
 }
 
-@test "configuration: a bad store, a missing file, other slots" {
+@test "the errors for an invalid store, a missing file and a different --slots are of kind configuration" {
   assert_document 78 configuration dlock --store nonsense: status --json job
   assert_document 78 configuration dlock --config /nonexistent status --json job
   hold job -n 3
   assert_document 78 configuration dlock acquire --json -n 2 job
 }
 
-@test "configuration: json = true in the file works like --json" {
+@test "json = true in the configuration file works like --json" {
   echo 'json = true' > "$BATS_TEST_TMPDIR/config.toml"
   hold job
 
   assert_document 75 busy dlock --config "$BATS_TEST_TMPDIR/config.toml" acquire job
 }
 
-@test "an answer that is not a failure stays the verb's own document" {
+@test "an answer that is not a failure is the verb's own document" {
   dlock limit api 1/1h
 
   run dlock limit --json api 1/1h
@@ -103,7 +103,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_equal "$status $output" '1 []'
 }
 
-@test "the standard output of a command is its own" {
+@test "verbs that run a command do not print error documents" {
   hold job
 
   run bash -c 'dlock run --json job -- true 2> /dev/null'
@@ -112,7 +112,7 @@ assert_document() {  # <exit code> <kind> <word>...
   assert_equal "$status $output" '64 '
 }
 
-@test "without --json nothing is printed of a failure" {
+@test "without --json a failure prints nothing on standard output" {
   hold job
 
   run bash -c 'dlock acquire job 2> /dev/null'

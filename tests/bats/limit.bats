@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Rate limits: who is admitted, who waits for its turn, and what is run then.
+# Rate limits: which callers are admitted, how waiters get their turn, and what runs then.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # await_turn sets waiter
 
@@ -14,7 +14,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# --- Only an answer ---
+# --- Without a command ---
 
 @test "the limit admits as many as the rate allows, and no more" {
   run dlock limit api 2/1h
@@ -29,7 +29,7 @@ teardown() { kill_leftovers; }
   assert_output_contains 'dlock: api: rate exceeded (2/1h): next turn in 59m59s'
 }
 
-@test "with --quiet only the exit code tells" {
+@test "with --quiet only the exit code gives the answer" {
   dlock limit api 1/1h
 
   run dlock limit -q api 1/1h
@@ -37,7 +37,7 @@ teardown() { kill_leftovers; }
   assert_equal "$status $output" '75 '
 }
 
-@test "when a period is over it is admitted again" {
+@test "after the period a caller is admitted again" {
   dlock limit api 1/2s
   refused() { ! dlock limit -q api 1/2s; }
   refused
@@ -45,7 +45,7 @@ teardown() { kill_leftovers; }
   eventually dlock limit -q api 1/2s
 }
 
-@test "--json tells what remains, and when to ask again" {
+@test "--json shows what remains, and when to ask again" {
   run dlock limit --json api 2/1h
   assert_equal "$output" '{"admitted":true,"remaining":1,"retry_in_ms":0}'
 
@@ -82,7 +82,7 @@ teardown() { kill_leftovers; }
   [[ ! -e $BATS_TEST_TMPDIR/store ]]
 }
 
-@test "another rate for a name in use is a configuration error that says both" {
+@test "a different rate for a name in use is a configuration error that names both" {
   dlock limit api 2/1h
 
   run dlock limit api 3/1h
@@ -93,14 +93,14 @@ teardown() { kill_leftovers; }
   assert_output_contains 'in use with 2/1h, not 2/90m'
 }
 
-@test "another rate is fine once the last one is over" {
+@test "a different rate is accepted when the old limit is no longer in use" {
   dlock limit api 1/200ms
 
   eventually dlock limit -q api 2/1h
   dlock limit api 2/1h
 }
 
-@test "limits of other names and namespaces are others, and none is a lock" {
+@test "limits are independent by name and namespace, and are not locks" {
   dlock limit api 1/1h
   dlock limit other 1/1h
   dlock --namespace elsewhere limit api 1/1h
@@ -111,7 +111,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(json '.[].name')" api
 }
 
-@test "the store none: admits everybody" {
+@test "the store none: admits everyone" {
   local i
   export DLOCK_STORE=none:
   for i in 1 2 3; do
@@ -122,7 +122,7 @@ teardown() { kill_leftovers; }
 
 # --- A command ---
 
-@test "a command runs when it is admitted, and not otherwise" {
+@test "a command runs only if it is admitted" {
   run dlock limit api 1/1h -- sh -c 'echo "$1"; exit 3' - 'some  words'
   assert_equal "$status $output" '3 some  words'
 
@@ -131,17 +131,17 @@ teardown() { kill_leftovers; }
   [[ ! -e $ran ]]
 }
 
-@test "the -- before the command can be left out" {
+@test "the -- before the command can be omitted" {
   run dlock limit api 1/1h echo --json -w
   assert_equal "$status $output" '0 --json -w'
 }
 
-@test "with --json and a command the first line is the document" {
+@test "with --json and a command the document is the first line" {
   run dlock limit --json api 1/1h -- echo ran
   assert_equal "$output" "$(printf '%s\n' '{"admitted":true,"remaining":0,"retry_in_ms":3600000}' ran)"
 }
 
-@test "a command that cannot be run is 126 or 127" {
+@test "a command that cannot be run exits with 126 or 127" {
   run sh -c 'dlock limit a 1/1h -- "$1"; echo "exit $?"' - "$BATS_TEST_TMPDIR/nothing"
   assert_output_contains 'exit 127'
   touch "$ran"
@@ -149,12 +149,12 @@ teardown() { kill_leftovers; }
   assert_status 126
 }
 
-@test "a command that a signal ends makes dlock end by that signal" {
+@test "if a signal kills the command, dlock ends by that signal" {
   run dlock limit api 1/1h -- sh -c 'kill -TERM $$'
   assert_status 143
 }
 
-@test "a signal is passed on to the command" {
+@test "a signal is forwarded to the command" {
   dlock limit api 1/1h -- sh -c 'trap "exit 9" TERM; echo > "$1"; while :; do sleep 0.02; done' - "$ran" 3>&- &
   eventually test -s "$ran"
 
@@ -163,7 +163,7 @@ teardown() { kill_leftovers; }
   assert_exits 9 $!
 }
 
-@test "the command gets the environment as it was, without secrets" {
+@test "the command gets the environment unchanged, without secrets" {
   DLOCK_PASSWORD=hush DLOCK_TOKEN=hush DLOCK_NAME=outer run dlock limit api 1/1h -- env
   refute_output_contains hush
   assert_output_contains DLOCK_NAME=outer
@@ -211,7 +211,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(tr '\n' ' ' < "$order")" '1 2 3 4 5 '
 }
 
-@test "a turn that is too far away is refused at once" {
+@test "a caller whose turn comes after --wait is refused at once" {
   local started
   dlock limit api 1/1h
   started=$(now_ms)
@@ -223,7 +223,7 @@ teardown() { kill_leftovers; }
   assert_between $(($(now_ms) - started)) 0 10000
 }
 
-@test "a signal ends the wait at once, by that signal, and gives up the place" {
+@test "a signal ends the wait at once, dlock ends by that signal, and its turn is given up" {
   dlock limit api 1/1h
   await_turn api 1/1h
   run dlock limit --json -q api 1/1h
@@ -236,7 +236,7 @@ teardown() { kill_leftovers; }
   assert_between "$(json .retry_in_ms)" 0 3600000
 }
 
-@test "Ctrl-C ends the wait as well, and the command does not run" {
+@test "Ctrl-C ends the wait, and the command does not run" {
   dlock limit api 1/1h
   launch_waiter() {
     env --default-signal=INT dlock limit -v -w forever api 1/1h -- touch "$ran" \
@@ -252,7 +252,7 @@ teardown() { kill_leftovers; }
   [[ ! -e $ran ]]
 }
 
-@test "a killed and a stopped waiter cost their own turns and no more" {
+@test "a killed waiter and a stopped waiter cost only their own turns" {
   local killed stopped
   dlock limit api 1/700ms
   await_turn api 1/700ms -- touch "$ran"
@@ -262,7 +262,7 @@ teardown() { kill_leftovers; }
   kill -KILL "$killed"
   kill -STOP "$stopped"
 
-  # 0.7 s for each of those two turns, and then its own.
+  # It waits 0.7 s for each of those two turns, then for its own.
   local started
   started=$(now_ms)
   run dlock limit -w 10s api 1/700ms -- echo ran
@@ -282,9 +282,9 @@ teardown() { kill_leftovers; }
   assert_exits 0 "$waiter"
 }
 
-# That no window of the store's stamps holds more is shown in limit_hammer_test.cpp. The
-# machine may have other things to do, so there are three tries.
-@test "eight processes in ten seconds use nearly all that is allowed" {
+# limit_hammer_test.cpp shows that no window of the store's timestamps exceeds the rate.
+# There are three tries because the machine may be busy.
+@test "eight processes use nearly the whole rate in ten seconds" {
   local try
   for try in 1 2 3; do
     hammer
@@ -294,7 +294,7 @@ teardown() { kill_leftovers; }
   return 1
 }
 
-@test "a configuration file can say how long to wait" {
+@test "a configuration file can set --wait" {
   printf '[limit]\nwait = "10s"\n' > "$BATS_TEST_TMPDIR/config.toml"
   dlock limit api 1/300ms
 
@@ -303,9 +303,9 @@ teardown() { kill_leftovers; }
   assert_equal "$status $output" '0 '
 }
 
-# --- To look at one, and to forget it ---
+# --- --show and --reset ---
 
-@test "--show tells the rate, what is left and who waits, and changes nothing" {
+@test "--show prints the rate, what is left and the waiters, and changes nothing" {
   run dlock limit --show api --
   assert_status 0
   run dlock limit api --show
@@ -337,7 +337,7 @@ $pid"
 
 waits_for_a_turn() { dlock limit "$1" --show | grep -q waiting; }
 
-@test "--reset has a limit begin anew, at another rate if need be" {
+@test "--reset forgets a limit, so another rate is accepted" {
   dlock limit api 1/1h
   run dlock limit api 2/1h
   assert_status 78
@@ -349,7 +349,7 @@ waits_for_a_turn() { dlock limit "$1" --show | grep -q waiting; }
   assert_equal "$status $output" '0 '
 }
 
-@test "--show and --reset take a name alone" {
+@test "--show and --reset take only a name" {
   for words in '--show api 1/s' '--reset api 1/s' '--show --reset api' '--show' 'api'; do
     # shellcheck disable=SC2086
     run dlock limit $words

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Rate limits on a Redis server: as on this machine alone, and by the server's stamps.
+# Rate limits on a Redis server: they work as on one machine, by the server's timestamps.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # await_turn sets waiter
 
@@ -18,7 +18,7 @@ teardown() {
   kill_leftovers
 }
 
-# Prints when the server admitted, in microseconds, of all that it was told since
+# Prints the times, in microseconds, at which the server has admitted callers since
 # start_monitor.
 stamps() {
   redis ECHO 'that was it' > /dev/null
@@ -26,7 +26,7 @@ stamps() {
   sed -nE 's/.* lua\] "ZADD" "dlock:\{api\}:limit:stamps" "([0-9]+)" .*/\1/p' "$monitor"
 }
 
-@test "so many are admitted, and then no more" {
+@test "the limit admits as many as the rate allows, and no more" {
   dlock limit api 2/1h
   run dlock limit --json api 2/1h
   assert_equal "$(json '.admitted, .remaining')" $'true\n0'
@@ -38,21 +38,21 @@ stamps() {
   assert_output_contains 'dlock: api: rate exceeded (2/1h): next turn in 59m59s'
 }
 
-@test "a command runs with the environment as it was, without the password" {
+@test "the command gets the environment unchanged, without the password" {
   DLOCK_PASSWORD=secret run dlock limit api 1/1h -- env
   assert_status 0
   refute_output_contains secret
   refute_output_contains DLOCK_FENCE
 }
 
-@test "while the command runs nothing of it is left on the server" {
+@test "while the command runs dlock has no connection to the server" {
   run dlock limit api 1/1h -- redis-cli -s "$redis_socket" --user admin --pass any \
     --no-auth-warning CLIENT LIST
   assert_status 0
   refute_output_contains name=dlock
 }
 
-@test "another rate for a name in use is a configuration error that says both" {
+@test "a different rate for a name in use is a configuration error that names both" {
   dlock limit api 2/1h
 
   run dlock limit api 3/1h
@@ -61,7 +61,7 @@ stamps() {
   assert_output_contains 'dlock: api: in use with 2/1h, not 3/1h'
 }
 
-@test "a key of another kind in the place of a limit is a configuration error" {
+@test "a key of another type in the place of a limit is a configuration error" {
   redis SET 'dlock:{api}:limit' x
 
   run dlock limit api 2/1h
@@ -70,7 +70,7 @@ stamps() {
   assert_one_line
 }
 
-@test "a limit is no lock, and takes no notice of one" {
+@test "a limit is not a lock, and is independent of a lock of the same name" {
   redis SET 'dlock:{api}' foreign PX 60000
   dlock limit api 1/1h
   dlock limit only-a-limit 1/1h
@@ -79,7 +79,7 @@ stamps() {
   assert_equal "$(json '.[].name')" api
 }
 
-@test "those who wait are served in the order they came" {
+@test "waiters are served in the order of arrival" {
   local i
   dlock limit api 1/150ms
   for i in 1 2 3 4 5; do
@@ -91,7 +91,7 @@ stamps() {
   assert_equal "$(tr '\n' ' ' < "$order")" '1 2 3 4 5 '
 }
 
-@test "who waits tells the server nothing until its turn" {
+@test "a waiter sends nothing to the server until its turn" {
   dlock limit api 1/1500ms
   await_turn api 1/1500ms
   start_monitor "$BATS_TEST_TMPDIR/monitor"
@@ -103,7 +103,7 @@ stamps() {
   assert_equal "$(told | grep -c EVALSHA)" 1
 }
 
-@test "a signal ends the wait at once, by that signal, and gives up the place" {
+@test "a signal ends the wait at once, dlock ends by that signal, and its turn is given up" {
   dlock limit api 1/1h
   await_turn api 1/1h
   assert_equal "$(redis ZCARD 'dlock:{api}:limit:queue')" 1
@@ -115,7 +115,7 @@ stamps() {
   assert_equal "$(redis ZCARD 'dlock:{api}:limit:turns')" 0
 }
 
-@test "a place can be given up while the server's memory is full" {
+@test "a turn can be given up while the server's memory is full" {
   dlock limit api 1/1h
   await_turn api 1/1h
   redis CONFIG SET maxmemory 1 > /dev/null
@@ -126,7 +126,7 @@ stamps() {
   assert_equal "$(redis ZCARD 'dlock:{api}:limit:queue')" 0
 }
 
-@test "a server whose memory is full admits nobody, and says why" {
+@test "a server whose memory is full admits nobody, and the error says why" {
   dlock limit used 2/1h
   redis CONFIG SET maxmemory 1 > /dev/null
 
@@ -140,7 +140,7 @@ stamps() {
   dlock limit api 1/1h
 }
 
-@test "a killed and a stopped waiter cost their own turns and no more" {
+@test "a killed waiter and a stopped waiter cost only their own turns" {
   local killed stopped started
   dlock limit api 1/700ms
   await_turn api 1/700ms -- touch "$ran"
@@ -158,7 +158,7 @@ stamps() {
   [[ ! -e $ran ]]
 }
 
-@test "with --wait the server may be started later" {
+@test "with --wait dlock waits until the server is started" {
   stop_redis
   dlock limit -v --wait 20s api 1/1h -- touch "$ran" 2> "$BATS_TEST_TMPDIR/said" 3>&- &
   waiter=$!
@@ -170,8 +170,8 @@ stamps() {
   [[ -e $ran ]]
 }
 
-@test "an admission whose answer is lost counts once" {
-  dlock limit other 1/1h  # from now on the server knows the script
+@test "an admission whose reply is lost counts once" {
+  dlock limit other 1/1h  # loads the script into the server
   use_relay
   network drip
   dlock limit -v --store-timeout 1s -w 30s api 1/1h -- touch "$ran" \
@@ -188,7 +188,7 @@ stamps() {
   assert_equal "$(redis ZCARD 'dlock:{api}:limit:stamps')" 1
 }
 
-@test "without --wait a server that is not there is 69" {
+@test "without --wait an unavailable server exits with 69" {
   stop_redis
 
   run dlock limit api 1/1h -- touch "$ran"
@@ -198,7 +198,7 @@ stamps() {
   [[ ! -e $ran ]]
 }
 
-@test "a server that forgets its scripts is told them again" {
+@test "scripts are loaded again if the server has forgotten them" {
   dlock limit api 2/1h
   redis SCRIPT FLUSH > /dev/null
 
@@ -207,7 +207,7 @@ stamps() {
   assert_equal "$(json .remaining)" 0
 }
 
-@test "what is kept of a limit goes away by itself, and is no more than it admits" {
+@test "the keys of a limit expire, and hold no more timestamps than it admits" {
   local i
   for i in {1..12}; do dlock limit -w 5s api 3/20ms; done
   (($(redis ZCARD 'dlock:{api}:limit:stamps') <= 3))
@@ -218,9 +218,8 @@ stamps() {
   done
 }
 
-# The first is a promise; the second has three tries, for the machine may have other
-# things to do.
-@test "eight processes in ten seconds: no window of the server's stamps holds more than is allowed, and little is wasted" {
+# The first is a promise. The second has three tries because the machine may be busy.
+@test "eight processes never exceed the rate in any window, and use nearly all of it in ten seconds" {
   local try
   for try in 1 2 3; do
     start_monitor "$BATS_TEST_TMPDIR/monitor$try"

@@ -13,13 +13,13 @@ teardown() { kill_leftovers; }
 
 names() { jq -r '[.[].name] | join(" ")'; }
 
-# Uses locks once, so that they have a last run.
+# Runs a command under each lock, so that it has a last run.
 used() {
   local name
   for name; do dlock run "$name" -- true; done
 }
 
-# Runs each row of a table: "PATTERN | NAMES", those that `list` prints, in their order.
+# Runs each row of a table: "PATTERN | NAMES". NAMES are what `list` prints, in its order.
 assert_lists() {  # < table
   local pattern wanted found wrong=0
   while IFS='|' read -r pattern wanted; do
@@ -46,7 +46,7 @@ assert_lists() {  # < table
   assert_equal "$(dlock list --json | names)" job
 }
 
-@test "a lock that is only waited for is listed" {
+@test "a lock that has only a waiter is listed" {
   hold job
   queue job -- true
   kill -STOP "$waiter"
@@ -66,7 +66,7 @@ is_waited_for_only() {
   assert_equal "$(dlock list --json)" '[]'
 }
 
-@test "that there are no locks is reported on standard error only" {
+@test "if no lock is found, a message on standard error says so" {
   run dlock list
   assert_equal "$status $output" "0 dlock: no locks in local:$store"
   run bash -c 'dlock list 2> /dev/null'
@@ -80,7 +80,7 @@ is_waited_for_only() {
   assert_equal "$status $output" "0 dlock: no locks are held in local:$store"
 }
 
-@test "--held leaves out free locks" {
+@test "--held omits free locks" {
   used free
   hold job
 
@@ -89,7 +89,7 @@ is_waited_for_only() {
   refute_output_contains free
 }
 
-@test "--sort age has those first that have been held the longest, and then those that ran last" {
+@test "--sort age lists held locks first, the longest held first, then free ones, the latest run first" {
   used a b
   hold d
   hold c
@@ -99,26 +99,26 @@ is_waited_for_only() {
   assert_equal "$(dlock list --json --sort name | names)" 'a b c d'
 }
 
-@test "another order is a usage error" {
+@test "an unknown order is a usage error" {
   run dlock list --sort size
 
   assert_status 64
   assert_one_line
 }
 
-@test "list --json prints an empty array where there are no locks" {
+@test "list --json prints an empty array if there are no locks" {
   run dlock list --json
 
   assert_equal "$status $output" '0 []'
 }
 
-@test "list creates nothing where there are no locks" {
+@test "list does not create the store" {
   dlock list
 
   [[ ! -e $store ]]
 }
 
-@test "locks are listed by name" {
+@test "locks are sorted by name" {
   used b c a B 10 9
 
   assert_equal "$(dlock list --json | names)" '10 9 B a b c'
@@ -130,21 +130,21 @@ is_waited_for_only() {
   assert_equal "$(dlock list --json 'web-*' | names)" 'web-1 web-2'
 }
 
-@test "in a pattern ? is one character and [] a choice" {
+@test "in a pattern ? matches one character and [] one of a set" {
   used job1 job2 job12 jobx
 
   assert_equal "$(dlock list --json 'job[0-9]' | names)" 'job1 job2'
   assert_equal "$(dlock list --json 'job??' | names)" 'job12'
 }
 
-@test "in a pattern * matches slashes and leading dots, too" {
+@test "in a pattern * also matches slashes and leading dots" {
   used shop/web/1 .hidden
 
   assert_equal "$(dlock list --json '*' | names)" '.hidden shop/web/1'
   assert_equal "$(dlock list --json 'shop*' | names)" 'shop/web/1'
 }
 
-@test "in a pattern ? and [] are one character of UTF-8 in any locale" {
+@test "in a pattern ? and [] match one UTF-8 character in any locale" {
   used ünx unx 日本 '日-' nx
 
   for LC_ALL in C C.UTF-8 POSIX; do
@@ -163,7 +163,7 @@ END
   done
 }
 
-@test "patterns are those of glob(7)" {
+@test "patterns follow glob(7)" {
   used a b - ']' '[' '*' "\\" 'a]' '[a' ab aab abab 5 ä A
 
   assert_lists << 'END'
@@ -202,7 +202,7 @@ END
   assert_equal "$(dlock list --json job | names)" job
 }
 
-@test "a pattern that no lock matches prints nothing, and exits with 0" {
+@test "a pattern that matches no lock prints nothing on standard output and exits with 0" {
   used job
 
   run bash -c "dlock list 'web-*' 2> /dev/null"
@@ -219,7 +219,7 @@ END
 
 # --- For programs ---
 
-@test "list --json has for each lock what status --json has" {
+@test "list --json prints each lock as status --json does" {
   used job
   hold job --label nightly
   queue job -- true
@@ -231,7 +231,7 @@ END
     "$(look job "$without_times | tojson")"
 }
 
-@test "list --json is one line" {
+@test "list --json prints one line" {
   used a b
 
   run dlock list --json
@@ -241,7 +241,7 @@ END
 
 # --- For people ---
 
-@test "the list has a line of titles and one for each lock" {
+@test "the list has a header and one line per lock" {
   used a b
 
   run dlock list
@@ -250,7 +250,7 @@ END
   assert_equal "${lines[0]}" 'LOCK  STATE  HOLDER  FOR  WAITING  LAST RUN'
 }
 
-@test "the list shows who holds a lock and how many wait" {
+@test "the list shows the holder of a lock and the number of waiters" {
   hold job
   queue job -- true
   queue job -- true
@@ -284,7 +284,7 @@ END
   [[ ${lines[2]} =~ ^'pool  1/3 held ' ]]
 }
 
-@test "the list's columns stand below their titles" {
+@test "the list's columns are aligned with their headers" {
   used a 'a much longer name, with spaces'
   hold pool -n 3
   hold job
@@ -299,7 +299,7 @@ END
   done
 }
 
-@test "the list's columns stand below their titles where names are not ASCII" {
+@test "the list's columns are aligned with their headers if names are not ASCII" {
   export LC_ALL=C.UTF-8
   used Übergrößenträger x
 
@@ -310,7 +310,7 @@ END
   assert_equal "${lines[2]:${#before}:4}" free
 }
 
-@test "the list has no color where the output is not a terminal" {
+@test "the list has no color if the output is not a terminal" {
   used job
 
   run dlock list

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlock list --live: the table of all locks, kept up to date.
+# dlock list --live: the table of all locks, continuously updated.
 # shellcheck disable=SC2154  # hold sets holder
 # shellcheck disable=SC2016  # a shell on the terminal expands for itself
 
@@ -24,8 +24,8 @@ used() {
   for name; do dlock run "$name" -- true; done
 }
 
-# Shows the list on a terminal of its own. What is written there gets into the file
-# `screen`, and the terminal's name into the file `tty`.
+# Shows the list on a terminal of its own. The file `screen` gets what is written there, and
+# the file `tty` the name of the terminal.
 show_live() {  # <rows> <columns> [<variable>...]
   SHELL=/bin/sh TERM=xterm env --default-signal "${@:3}" \
     script -qec "stty rows $1 cols $2; tty > tty; exec dlock list --live" /dev/null \
@@ -33,13 +33,13 @@ show_live() {  # <rows> <columns> [<variable>...]
   terminal=$!
 }
 
-# What stands on the terminal, without colours.
+# Prints what the terminal shows, without colors.
 frame() { perl -0777 -pe 's/.*\e\[H//s; s/\e\[[?0-9;]*[A-Za-z]//g; s/\r//g' screen; }
 
 shows() { frame | grep -qE "$1"; }
 refute_shows() { ! shows "$1"; }
 
-# The list in a pipe, into the file `seen`.
+# Writes the list into the file `seen`, which is not a terminal.
 follow_live() {  # [<argument>...]
   dlock list --live "$@" > seen 2> said 3>&- &
   follower=$!
@@ -50,7 +50,7 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
 
 # --- On a terminal ---
 
-@test "what happens to a lock is shown as it happens" {
+@test "changes of a lock are shown as they happen" {
   show_live 24 80
   eventually shows '^no locks'
 
@@ -60,7 +60,7 @@ has_seen_tables() { [[ $(seen_tables) == "$1" ]]; }
   eventually shows '^job +free .* exit 0, '
 }
 
-# Asserts that each new lock is shown before the next look that nobody asked for.
+# Asserts that each new lock is shown before the next periodic poll.
 assert_shown_when_used() {
   show_live 24 80
   eventually shows '^no locks'
@@ -71,11 +71,11 @@ assert_shown_when_used() {
   done
 }
 
-@test "events bring the table up to date, not only looks from time to time" {
+@test "events update the table before the next poll" {
   assert_shown_when_used
 }
 
-@test "durations are updated though nothing happens" {
+@test "durations are updated even if nothing happens" {
   hold job
   show_live 24 80
   eventually shows '^job +held +[^ ]+ +[0-9]+ms'
@@ -83,7 +83,7 @@ assert_shown_when_used() {
   eventually shows '^job +held +[^ ]+ +[1-9]\.[0-9]s'
 }
 
-@test "locks for which the window is not high enough are counted" {
+@test "locks that do not fit into the window are counted" {
   used a b c d e f g h
 
   show_live 5 80
@@ -94,7 +94,7 @@ assert_shown_when_used() {
   refute_shows '^d '
 }
 
-@test "locks that are held stand before those that are awaited, and these before the others" {
+@test "held locks come first if the window is too small" {
   used a b c
   hold x
   hold y
@@ -105,7 +105,7 @@ assert_shown_when_used() {
   assert_equal "$(frame | sed -nE 's/^([a-z]) .*/\1/p' | tr -d '\n')" xya
 }
 
-@test "q ends it, and gives the terminal back as it was" {
+@test "q ends it and restores the terminal" {
   show_live 24 80
   eventually shows '^no lock'
   modes=$(stty -F "$(cat tty)" -a)
@@ -119,7 +119,7 @@ assert_shown_when_used() {
   [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
 }
 
-@test "the shell has the terminal's modes as they were after q and after Ctrl-C" {
+@test "the terminal's modes are restored after q and after Ctrl-C" {
   SHELL=/bin/sh TERM=xterm env --default-signal script -qec '
     stty rows 24 cols 80
     stty -a > before
@@ -142,7 +142,7 @@ assert_shown_when_used() {
 
 is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
 
-@test "a window that grows shows more" {
+@test "a window that grows shows more locks" {
   used a b c d e f g h
   show_live 5 80
   eventually shows '^and 5 more$'
@@ -163,7 +163,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
   [[ $(frame | LC_ALL=C.UTF-8 awk '{ gsub(/日/, "ww"); if (length($0) > 40) print }') == '' ]]
 }
 
-@test "the table is drawn over the last one, without clearing it first" {
+@test "the table is redrawn without clearing the screen" {
   show_live 24 80
   eventually shows '^no lock'
   used job
@@ -172,7 +172,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
   assert_equal "$(grep -oF $'\e[2J' screen | wc -l)" 1
 }
 
-@test "Ctrl-C ends it by that signal, and gives the terminal back" {
+@test "Ctrl-C ends it by SIGINT and restores the terminal" {
   show_live 24 80
   eventually shows '^no lock'
 
@@ -182,7 +182,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
   [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
 }
 
-@test "SIGTERM ends it by that signal, and gives the terminal back" {
+@test "SIGTERM ends it by that signal and restores the terminal" {
   show_live 24 80
   eventually shows '^no lock'
 
@@ -192,7 +192,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
   [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
 }
 
-@test "Ctrl-Z gives the terminal back, and fg draws all of it again" {
+@test "Ctrl-Z restores the terminal, and fg redraws the whole table" {
   SHELL=/bin/sh TERM=dumb env --default-signal \
     script -qec 'PS1="ready> " exec bash --norc --noprofile -i' /dev/null \
     <> keys > screen 3>&- &
@@ -210,7 +210,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
   eventually shows '^no lock'
 }
 
-@test "titles and outcomes have a colour, unless NO_COLOR is set" {
+@test "outcomes have a color unless NO_COLOR is set" {
   used job
   show_live 24 80
   eventually grep -qF $'\e[32mexit 0\e[0m' screen
@@ -223,7 +223,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
   refute grep -qE $'\e\\[[0-9;]*m' screen
 }
 
-@test "a dumb terminal gets the table anew, only when it has changed" {
+@test "on a dumb terminal the table is printed again only when it has changed" {
   hold job
   show_live 24 80 TERM=dumb
   eventually grep -q '^job *held' screen
@@ -269,7 +269,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
   refute grep -q '^job ' seen
 }
 
-@test "a reader who leaves ends it as SIGPIPE does" {
+@test "it ends by SIGPIPE if the reader closes the pipe" {
   used job
 
   run timeout 10 bash -c 'dlock list --live | head -n 1 > /dev/null; echo "${PIPESTATUS[0]}"'
@@ -277,7 +277,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
   assert_equal "$output" 141
 }
 
-@test "SIGTERM ends it in a pipe, too" {
+@test "in a pipe SIGTERM ends it, too" {
   follow_live
   eventually grep -q '^no lock' seen
 
@@ -295,11 +295,11 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
 
 # --- On a server ---
 
-@test "on a server the table is up to date, too" {
+@test "events on a server update the table before the next poll" {
   assert_shown_when_used
 }
 
-@test "an outage of a server is shown below the last known state, and the list continues" {
+@test "a server outage is shown below the last known state, and the list continues" {
   used job
   show_live 24 120
   eventually shows '^job '
@@ -325,7 +325,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
   eventually grep -q '^other ' seen
 }
 
-@test "a server that hangs keeps neither the durations nor Ctrl-C waiting" {
+@test "a server that hangs delays neither the durations nor Ctrl-C" {
   hold job
   show_live 24 120
   eventually shows '^job +held '
@@ -342,7 +342,7 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
 
 differs() { ! cmp -s "$1" <(frame); }  # <file>
 
-@test "a server that cannot be reached at first is 69" {
+@test "a server that cannot be reached at the start exits with 69" {
   stop_redis
 
   run timeout 10 dlock list --live

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The embedded store: where it is, whom it trusts, and what it makes of lock names.
+# The store local: where it is, which files it trusts, and how it handles lock names.
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
@@ -23,7 +23,7 @@ as_user() {  # <uid> <command>...
     -u XDG_STATE_HOME HOME="/mnt/$1" PATH="/mnt/bin:$PATH" "${@:2}"
 }
 
-# Makes the users that as_user can be; they have no accounts, only numbers.
+# Makes homes for users that as_user can run as. They have no accounts, only numbers.
 use_other_users() {  # <uid>...
   local uid
   use_private_mounts
@@ -32,7 +32,7 @@ use_other_users() {  # <uid>...
   for uid; do inside install -d -m 700 -o "$uid" -g "$uid" "/mnt/$uid"; done
 }
 
-# Asserts that `run` left a refusal in one line, and that it took no time to speak of.
+# Asserts that the last `run` exited with this status and printed one line.
 assert_refused() {  # <status>
   assert_status "$1"
   assert_one_line
@@ -53,7 +53,7 @@ victim_is_untouched() {
   assert_equal "$(mode_of "$(from_outside /var/lib/dlock)")" 700
 }
 
-@test "a user whose home is another's is told to name a directory, and can" {
+@test "a user whose home belongs to another is told to name a directory, and can name one" {
   local verb
   use_other_users 1001
   inside install -d -m 700 -o 1001 -g 1001 /mnt/own
@@ -63,7 +63,7 @@ victim_is_untouched() {
     assert_refused 77
     assert_output_contains 'job: cannot create the directory /mnt/.local: Permission denied; name a directory with --store local:/DIR'
   done
-  # Nobody else may enter.
+  # The directory exists, but only root may enter.
   inside install -d -m 700 /mnt/.local/state/dlock
   inside chmod 755 /mnt/.local /mnt/.local/state
   run as_user 1001 env -u DLOCK_STORE HOME=/mnt dlock run job -- true
@@ -85,7 +85,7 @@ victim_is_untouched() {
   assert_equal "$(mode_of "$(from_outside /mnt/1001/.local/state/dlock)")" 700
 }
 
-@test "XDG_STATE_HOME says where a user's locks are" {
+@test "XDG_STATE_HOME sets where a user's locks are" {
   use_other_users 1001
 
   as_user 1001 env -u DLOCK_STORE XDG_STATE_HOME=/mnt/1001/elsewhere dlock run job -- true
@@ -93,7 +93,7 @@ victim_is_untouched() {
   assert_equal "$(mode_of "$(from_outside /mnt/1001/elsewhere/dlock)")" 700
 }
 
-@test "a relative XDG_STATE_HOME counts as none" {
+@test "a relative XDG_STATE_HOME is ignored" {
   use_other_users 1001
 
   as_user 1001 env -u DLOCK_STORE XDG_STATE_HOME=elsewhere dlock run job -- true
@@ -119,7 +119,7 @@ victim_is_untouched() {
   assert_output_contains local:/
 }
 
-@test "a home that cannot be written to is a question of permission" {
+@test "a home that cannot be written to exits with 77" {
   use_other_users 1001
   inside chown 0:0 /mnt/1001
   inside chmod 755 /mnt/1001
@@ -129,7 +129,7 @@ victim_is_untouched() {
   assert_refused 77
 }
 
-@test "the store needs nothing in the environment but its name" {
+@test "with --store dlock needs no environment variables" {
   run env -i DLOCK_TEST_ID="$DLOCK_TEST_ID" "$DLOCK_BIN" --store "local:$store" \
     run job -- /bin/echo started
 
@@ -143,7 +143,7 @@ victim_is_untouched() {
   [[ ! -e locks ]]
 }
 
-@test "one directory is one store, however its slashes are written" {
+@test "one directory is one store, however many slashes its URL has" {
   hold job
 
   run dlock --store "local://$BATS_TEST_TMPDIR//store/" run job -- true
@@ -151,7 +151,7 @@ victim_is_untouched() {
   assert_status 75
 }
 
-@test "a directory that does not exist is made, for its user only" {
+@test "a directory that does not exist is created, for its user only" {
   dlock run job -- true
 
   assert_equal "$(mode_of "$store")" 700
@@ -175,7 +175,7 @@ victim_is_untouched() {
   eventually test -e "$began"
 }
 
-@test "a store that was removed is made again" {
+@test "a store that was removed is created again" {
   dlock run job -- true
   rm -r "$store"
 
@@ -184,7 +184,7 @@ victim_is_untouched() {
   assert_equal "$status $output" '0 started'
 }
 
-@test "its state, its log and the sessions are all that is left of a run" {
+@test "a run leaves only its state, its log and the sessions" {
   dlock run job -- true
 
   run find "$store" -mindepth 1 -printf '%f\n'
@@ -193,9 +193,9 @@ victim_is_untouched() {
     "LOCK head runs.jsonl sessions state-$(< /proc/sys/kernel/random/boot_id)"
 }
 
-# --- Whom it trusts ---
+# --- Which files it trusts ---
 
-@test "files are for their user only, whatever the umask is" {
+@test "files are for their user only, whatever the umask" {
   for umask in 000 077 777; do
     export DLOCK_STORE=local:$store-$umask
     (umask "$umask" && dlock run job -- true)
@@ -207,7 +207,7 @@ victim_is_untouched() {
   assert_equal "$(wc -l < "$BATS_TEST_TMPDIR/modes")" 12
 }
 
-@test "directories are for their user only, whatever the umask is" {
+@test "directories are for their user only, whatever the umask" {
   for umask in 000 077 777; do
     (umask "$umask" && dlock --store "local:$store-$umask" run job -- true)
 
@@ -215,7 +215,7 @@ victim_is_untouched() {
   done
 }
 
-@test "a waiter's socket is for its user only, whatever the umask is" {
+@test "a waiter's socket is for its user only, whatever the umask" {
   umask 000
   hold job
   queue job -- true
@@ -235,7 +235,7 @@ victim_is_untouched() {
   assert_refused 75
 }
 
-@test "the files of a shared directory are for the group too, and for nobody else" {
+@test "the files of a shared directory are only for the user and the group" {
   use_other_users 1001
   inside install -d -m 2770 -g 4321 /mnt/store
   export DLOCK_STORE=local:/mnt/store group=4321
@@ -246,7 +246,7 @@ victim_is_untouched() {
   assert_equal "$(sort -u <<< "$output")" '660 4321'
 }
 
-@test "a lock in a shared directory passes from one user to the other" {
+@test "a lock in a shared directory is handed over from one user to another" {
   use_other_users 1001 1002
   inside install -d -m 2770 -g 4321 /mnt/store
   export DLOCK_STORE=local:/mnt/store group=4321
@@ -264,7 +264,7 @@ victim_is_untouched() {
 
 has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
 
-@test "who is not of the group cannot use its directory" {
+@test "a user who is not in the group cannot use its directory" {
   use_other_users 1003
   inside install -d -m 2770 -g 4321 /mnt/store
 
@@ -292,7 +292,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_refused 77
 }
 
-@test "root does not use a directory that another user prepared" {
+@test "root refuses a directory that belongs to another user" {
   use_private_mounts
   inside install -d -m 755 -o 1001 /mnt/store
 
@@ -301,7 +301,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_refused 77
 }
 
-@test "a directory to which everybody may write is refused" {
+@test "a directory that everyone can write to is refused" {
   mkdir -m 777 "$store"
 
   run dlock run job -- echo started
@@ -309,7 +309,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_refused 77
 }
 
-@test "a directory like /tmp is refused" {
+@test "a directory with the mode of /tmp is refused" {
   mkdir -m 1777 "$store"
 
   run dlock run job -- echo started
@@ -318,7 +318,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   [[ -z $(ls -A "$store") ]]
 }
 
-@test "a link to a directory is refused and left alone" {
+@test "a link to a directory is refused, and the directory stays empty" {
   mkdir "$BATS_TEST_TMPDIR/target"
   ln -s target "$store"
 
@@ -336,7 +336,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_refused 78
 }
 
-@test "a FIFO in the place of the directory is refused, without a wait" {
+@test "a FIFO in the place of the directory is refused without waiting" {
   mkfifo "$store"
 
   run timeout 5 dlock run job -- echo started
@@ -344,7 +344,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_refused 78
 }
 
-@test "sessions that are a link are refused, and its target stays untouched" {
+@test "sessions that are a link are refused, and its target is unchanged" {
   mkdir -m 700 "$store"
   ln -s "$victim" "$store/sessions"
   victim_was=$(stat -c '%a %h' "$victim")
@@ -355,7 +355,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   victim_is_untouched
 }
 
-@test "sessions that are a dangling link are refused, and nothing is made" {
+@test "sessions that are a dangling link are refused, and nothing is created" {
   mkdir -m 700 "$store"
   ln -s "$victim.new" "$store/sessions"
 
@@ -365,7 +365,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   [[ ! -e $victim.new ]]
 }
 
-@test "sessions that are another name of a file are refused" {
+@test "sessions that are a hard link to a file are refused" {
   mkdir -m 700 "$store"
   ln "$victim" "$store/sessions"
   victim_was=$(stat -c '%a %h' "$victim")
@@ -376,7 +376,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   victim_is_untouched
 }
 
-@test "sessions that are a FIFO are refused, without a wait" {
+@test "sessions that are a FIFO are refused without waiting" {
   mkdir -m 700 "$store"
   mkfifo "$store/sessions"
 
@@ -415,7 +415,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_refused 78
 }
 
-@test "a state that is a link is refused, and its target stays untouched" {
+@test "a state that is a link is refused, and its target is unchanged" {
   dlock run job -- true
   state=$(find "$store" -name '*.lock')
   mv "$state" "$victim"
@@ -438,7 +438,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   victim_is_untouched
 }
 
-@test "a log that is a FIFO holds nobody up" {
+@test "a log that is a FIFO delays no run" {
   dlock run job -- true
   rm "$store/runs.jsonl"
   mkfifo "$store/runs.jsonl"
@@ -448,7 +448,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "a read-only file system is refused in one line" {
+@test "a read-only file system is an error in one line" {
   use_private_mounts
   inside mount -t tmpfs -o ro none /mnt
 
@@ -458,7 +458,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_one_line
 }
 
-@test "a store that became read-only is refused in one line" {
+@test "a store that became read-only is an error in one line" {
   use_private_mounts
   inside dlock --store local:/mnt/store run job -- true
   inside mount -o remount,ro /mnt
@@ -469,7 +469,7 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_one_line
 }
 
-@test "status can be read where nothing can be written" {
+@test "status works in a read-only store" {
   use_private_mounts
   inside dlock --store local:/mnt/store run job -- sh -c 'exit 3' || true
   inside mount -o remount,ro /mnt
@@ -498,8 +498,8 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
 
 # --- Names ---
 
-# Names that would do harm if they were files, patterns, code or formats. The numbered
-# ones show that no two are taken for one.
+# Prints names that would do harm if they were used as files, patterns, code or formats. The
+# numbered ones show that no two names are the same lock.
 # shellcheck disable=SC2016,SC1003
 hostile_names() {
   printf '%s\n' . .. / ../x ../../x x/../y /etc/passwd -- a/ a 'a ' ' a' ' ' 'a b' \
@@ -511,7 +511,7 @@ hostile_names() {
   printf 'job-%s\nJob-%s\n' {1..130}{,}
 }
 
-@test "300 names, hostile ones among them, are as many locks" {
+@test "300 names, some of them hostile, are 300 locks" {
   names=$BATS_TEST_TMPDIR/names
   hostile_names | LC_ALL=C sort -u > "$names"
   (($(wc -l < "$names") > 300))
@@ -522,7 +522,7 @@ hostile_names() {
     "$(md5sum < "$names")"
 }
 
-@test "no name makes a file outside of the store" {
+@test "no name creates a file outside the store" {
   before=$(cd "$BATS_TEST_TMPDIR" && find . ! -path './store*' | sort)
 
   # shellcheck disable=SC2016
@@ -534,14 +534,14 @@ hostile_names() {
   assert_equal "$(cd "$BATS_TEST_TMPDIR" && find . ! -path './store*' | sort)" "$before"
 }
 
-@test "no name makes a file of its own in the store" {
+@test "no name is used as a file name in the store" {
   for name in . .. / ../x x a/b sessions; do dlock run -- "$name" true; done
 
   assert_equal "$(find "$store" -mindepth 1 -printf '%f\n' | grep -c '^[0-9a-f]\{32\}\.lock$')" 7
   assert_equal "$(find "$store" -mindepth 1 | wc -l)" $((7 + 4))
 }
 
-@test "names that differ in case only are two locks" {
+@test "names that differ only in case are two locks" {
   hold job
 
   run dlock run JOB -- echo started
@@ -557,7 +557,7 @@ hostile_names() {
   assert_equal "$status $output" '0 started'
 }
 
-@test "two names of 255 bytes that differ in the last one are two locks" {
+@test "two names of 255 bytes that differ in the last byte are two locks" {
   long=$(printf 'n%.0s' {1..254})
   hold "${long}1"
 
@@ -574,7 +574,7 @@ hostile_names() {
   assert_equal "$status $output" '0 started'
 }
 
-@test "list shows the locks of its namespace only" {
+@test "list shows only the locks of its namespace" {
   dlock run here -- true
   dlock --namespace other run there -- true
 
@@ -582,7 +582,7 @@ hostile_names() {
   assert_equal "$(dlock --namespace other list --json | jq -r '.[].name')" there
 }
 
-@test "the namespace is dlock where none is named" {
+@test "the namespace is dlock by default" {
   hold job
 
   run dlock --namespace dlock run job -- echo started
@@ -592,19 +592,19 @@ hostile_names() {
 
 # --- A day later ---
 
-# As if the store had not been swept for years, which happens once a day.
+# Makes the store look as if it had not been swept for years. It is swept once a day.
 make_sweep_due() {
   local head
   head=$(echo "$store"/state-*/head)
-  # Its first bytes, checksum and all, where the time of the last sweep is 0; what follows
-  # is a value of zeros.
+  # The first bytes of the file, with their checksum, where the time of the last sweep is 0.
+  # The value that follows is all zeros.
   printf '%b' \
     '\x64\x6c\x6f\x63\x6b\x30\x35\x00\xeb\xa3\x60\xb9\xc1\xd7\x9d\x35\x01\x00\x00\x00\x00\x00\x00\x00' \
     '\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00' > "$head"
   truncate -s 8192 "$head"
 }
 
-@test "a lock is given back without a word when the store is swept by the way" {
+@test "a run during which the store is swept releases its lock and prints nothing" {
   dlock run job -- true
   make_sweep_due
 
@@ -614,7 +614,7 @@ make_sweep_due() {
   assert_equal "$(look another .last_run.exit_code)" 3
 }
 
-@test "a lock that nobody used for a month is forgotten" {
+@test "a lock that was not used for a month is forgotten" {
   dlock run old -- true
   rm -r "$store"/state-*
   sed -i -E 's/("(started|ended)":")20[0-9]{2}/\12020/g' "$store/runs.jsonl"
@@ -628,7 +628,7 @@ make_sweep_due() {
 
 # --- After a reboot ---
 
-# From here on `inside` is after a reboot, as far as the store can tell.
+# Makes the store believe that `inside` runs after a reboot.
 reboot() {
   use_private_mounts
   echo 11111111-2222-3333-4444-555555555555 > "$BATS_TEST_TMPDIR/boot_id"
@@ -646,7 +646,7 @@ reboot() {
   assert_equal "$status $output" '0 started'
 }
 
-@test "the last run is known after a reboot before anybody runs anything" {
+@test "the last run is known after a reboot before any new run" {
   dlock run job -- sh -c 'exit 3' || true
 
   reboot
@@ -655,7 +655,7 @@ reboot() {
   assert_equal "$(json '.last_run | "\(.outcome) \(.exit_code)"')" 'ran 3'
 }
 
-@test "the last run is known after a reboot when other locks were used since" {
+@test "the last run is known after a reboot and a run of another lock" {
   dlock run job -- sh -c 'exit 3' || true
 
   reboot
@@ -665,7 +665,7 @@ reboot() {
   assert_equal "$(json '.last_run | "\(.outcome) \(.exit_code)"')" 'ran 3'
 }
 
-@test "a run that the reboot cut off is shown as vanished" {
+@test "a run that the reboot interrupted is shown as vanished" {
   hold job
   eventually grep -qs start "$store/runs.jsonl"
 
@@ -675,9 +675,9 @@ reboot() {
   assert_equal "$(json '.last_run | "\(.outcome) \(.ended)"')" 'vanished null'
 }
 
-@test "fences go on after a reboot above those in the log, however great these are" {
+@test "after a reboot fences are greater than those in the log" {
   dlock run job -- true
-  # As if the clock had been in the year 2255 when this was written.
+  # As if the clock had been in the year 2255 when the log was written.
   sed -i -E 's/("fence":)[0-9]+/\19007199254740000/' "$store/runs.jsonl"
 
   reboot
@@ -687,7 +687,7 @@ reboot() {
   ((output > 9007199254740000))
 }
 
-@test "fences of other locks go on after a reboot above those in the log, too" {
+@test "after a reboot fences of other locks are greater than those in the log, too" {
   dlock run job -- true
   sed -i -E 's/("fence":)[0-9]+/\19007199254740000/' "$store/runs.jsonl"
 
@@ -711,7 +711,7 @@ reboot() {
     ./state-11111111-2222-3333-4444-555555555555
 }
 
-@test "a damaged log does not keep anybody from running after a reboot" {
+@test "a damaged log prevents no run after a reboot" {
   dlock run job -- true
   head -c 100000 /dev/urandom > "$store/runs.jsonl"
 
@@ -721,7 +721,7 @@ reboot() {
   assert_equal "$status $output" '0 started'
 }
 
-@test "what is legible of a damaged log counts after a reboot" {
+@test "the readable part of a damaged log counts after a reboot" {
   dlock run job -- sh -c 'exit 3' || true
   { echo '{"event":"end","namespace'; head -c 1000 /dev/urandom; echo; } \
     >> "$store/runs.jsonl"

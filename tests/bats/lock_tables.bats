@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Tables of the configuration file for one lock, [lock."NAME"], and what every verb says of
-# a file that cannot be right.
+# Tables of the configuration file for one lock, [lock."NAME"], and the errors that every
+# verb reports about an invalid file.
 # shellcheck disable=SC2154  # hold sets holder
 
 setup() {
@@ -13,8 +13,8 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Asserts that dlock refuses its own file because of what is in one of its lines, whatever
-# verb is called, before anything is started.
+# Asserts that every verb refuses the configuration file because of an error in this line, and
+# starts no command.
 assert_refused_in_line() {  # <line> <message>
   local words
   for words in 'run other -- echo started' 'list' 'config' 'status job'; do
@@ -25,9 +25,9 @@ assert_refused_in_line() {  # <line> <message>
   done
 }
 
-# --- What holds for a lock ---
+# --- What applies to a lock ---
 
-@test "the table of a lock holds for runs of that lock, and for no other" {
+@test "the table of a lock applies only to runs of that lock" {
   printf '[lock."nightly-job"]\nlabel = "mine"\n' > "$own"
 
   hold nightly-job
@@ -36,7 +36,7 @@ assert_refused_in_line() {  # <line> <message>
   assert_equal "$(look other '.holders[0].label')" ''
 }
 
-@test "the table of a lock holds whatever verb is called" {
+@test "the table of a lock applies to other verbs, too" {
   printf '[lock."job"]\nslots = 2\nttl = "700ms"\n' > "$own"
 
   run dlock acquire --json job
@@ -46,7 +46,7 @@ assert_refused_in_line() {  # <line> <message>
   (($(json .expires_in_ms) <= 700))
 }
 
-@test "a key that the verb does not know, but another one that takes a lock, is passed over" {
+@test "a key that the verb does not know is ignored if another verb that takes a lock knows it" {
   printf '[lock."job"]\ntimeout = "1h"\nmin-validity = "1s"\nlimit = 3\n' > "$own"
 
   dlock acquire job
@@ -55,7 +55,7 @@ assert_refused_in_line() {  # <line> <message>
   assert_status 0
 }
 
-@test "a name may have any characters" {
+@test "a lock name in a table can have any characters" {
   printf '[lock."db:main/two words.x"]\nlabel = "mine"\n' > "$own"
 
   hold 'db:main/two words.x'
@@ -63,7 +63,7 @@ assert_refused_in_line() {  # <line> <message>
   assert_equal "$(look 'db:main/two words.x' '.holders[0].label')" mine
 }
 
-@test "check without a name takes the table of the lock above" {
+@test "check without a name uses the table of the outer lock" {
   printf '[lock."job"]\nmin-validity = "1h"\n' > "$own"
   token=$(dlock acquire job -t 30s --json)
 
@@ -72,7 +72,7 @@ assert_refused_in_line() {  # <line> <message>
   assert_status 76
 }
 
-@test "the table of a cache's lock holds for the cache" {
+@test "the table of a cache's lock applies to the cache" {
   printf '[lock."cache:report"]\nmax-size = 1\n' > "$own"
 
   dlock cache -q report -- echo first
@@ -83,7 +83,7 @@ assert_refused_in_line() {  # <line> <message>
   assert_equal "$output" first
 }
 
-@test "the table of a lock does not hold for a limit of that name" {
+@test "the table of a lock does not apply to a limit of that name" {
   printf '[lock."api"]\nwait = "forever"\n' > "$own"
   dlock limit api 1/1h
 
@@ -92,9 +92,9 @@ assert_refused_in_line() {  # <line> <message>
   assert_status 75
 }
 
-# --- What beats what ---
+# --- Precedence ---
 
-@test "the table of a lock beats that of the verb, and the command line beats both" {
+@test "the table of a lock overrides that of the verb, and the command line overrides both" {
   printf '[run]\nconflict-exit-code = 3\n[lock."job"]\nconflict-exit-code = 4\n' > "$own"
   hold job
   hold other
@@ -107,7 +107,7 @@ assert_refused_in_line() {  # <line> <message>
   assert_status 5
 }
 
-@test "the environment beats the table of a lock" {
+@test "the environment overrides the table of a lock" {
   local right wrong
   right=$(dlock acquire job)
   wrong=000102030405060708090a0b0c0d0e0f
@@ -119,7 +119,7 @@ assert_refused_in_line() {  # <line> <message>
   assert_status 0
 }
 
-@test "of options that exclude each other that of the lock beats that of the verb" {
+@test "an option in the table of a lock overrides a conflicting option in that of the verb" {
   printf '[run]\nshared = true\n[lock."sem"]\nslots = 2\n' > "$own"
   hold sem
   assert_equal "$(look sem '"\(.mode) \(.slots)"')" 'exclusive 2'
@@ -129,7 +129,7 @@ assert_refused_in_line() {  # <line> <message>
   assert_equal "$(look job .mode)" shared
 }
 
-@test "of options that exclude each other the command line's beats that of the lock" {
+@test "an option on the command line overrides a conflicting option in the table of the lock" {
   printf '[lock."job"]\nshared = true\n' > "$own"
 
   hold job -n 2
@@ -137,7 +137,7 @@ assert_refused_in_line() {  # <line> <message>
   assert_equal "$(look job '"\(.mode) \(.slots)"')" 'exclusive 2'
 }
 
-@test "the table of a lock can take back what the verb's switches on" {
+@test "the table of a lock can turn off an option that the table of the verb turns on" {
   printf '[run]\nshared = true\n[lock."job"]\nshared = false\n' > "$own"
 
   hold job
@@ -153,14 +153,14 @@ assert_refused_in_line() {  # <line> <message>
   assert_refused_in_line 3 "unknown key lock.\"job\".wiat: did you mean 'wait'?"
 }
 
-@test "a bad value in the table of any lock is found" {
+@test "every verb reports an invalid value in the table of any lock" {
   printf '[lock."job"]\nttl = 30\nwait = "soon"\n' > "$own"
 
   assert_refused_in_line 3 \
     "lock.\"job\".wait: 'soon' is not a duration: expected a number and ms, s, m, h or d, such as 5m or 1h30m"
 }
 
-@test "a bad value in the table of any verb is found" {
+@test "every verb reports an invalid value in the table of any verb" {
   while IFS='|' read -r table line message; do
     printf '[%s]\n%s\n' "$table" "$line" > "$own"
     assert_refused_in_line 2 "$table.${line%% *}: $message"
@@ -184,7 +184,7 @@ limit|wait = "x"|'x' is not a duration: expected a number and ms, s, m, h or d, 
 END
 }
 
-@test "a bad value at the top is found though something else counts before it" {
+@test "an invalid value at the top level is reported even if the environment overrides it" {
   printf 'namespace = ""\n' > "$own"
 
   DLOCK_NAMESPACE=good run dlock run job -- echo started
@@ -193,13 +193,13 @@ END
   assert_equal "$output" "dlock: $own:1: namespace: a name cannot be empty"
 }
 
-@test "a value of the wrong type in the table of any lock is found" {
+@test "every verb reports a value of the wrong type in the table of any lock" {
   printf '[lock."job"]\nwait = ["5s"]\n' > "$own"
 
   assert_refused_in_line 2 'lock."job".wait: expected a string, a number or a boolean'
 }
 
-@test "half of what needs another setting is no mistake of the file" {
+@test "a setting in the file that needs another setting is not an error" {
   printf '[lock."job"]\nretry-failed = true\n[renew]\nttl = 30\n[cache]\nforget = true\n' > "$own"
 
   run dlock run other -- echo fine
@@ -207,7 +207,7 @@ END
   assert_equal "$output" fine
 }
 
-@test "a token's file that the configuration names is read by those alone who need it" {
+@test "a token file that the configuration names is read only by verbs that need it" {
   printf '[release]\ntoken-file = "/no/such/file"\n' > "$own"
 
   run dlock run job -- echo fine
@@ -217,7 +217,7 @@ END
 
 # --- Where a key belongs ---
 
-@test "a key in the wrong table is told where it belongs" {
+@test "an error about a key in the wrong table says where the key belongs" {
   while IFS='|' read -r text message; do
     printf '%b\n' "$text" > "$own"
     assert_refused_in_line "$(grep -c . "$own")" "$message"
@@ -235,19 +235,19 @@ stale = 5|'stale' belongs in [cache] or [lock."cache:KEY"], not at the top level
 END
 }
 
-@test "a table that is no verb's is told how a lock's is called" {
+@test "an error about an unknown table says how the table of a lock is written" {
   printf '[nightly]\nwait = 5\n' > "$own"
 
   assert_refused_in_line 1 'unknown table [nightly]: the table of a lock is [lock."nightly"]'
 }
 
-@test "a table for what can be no lock is refused" {
+@test "a table for an invalid lock name is refused" {
   printf '[lock.""]\nwait = 5\n' > "$own"
 
   assert_refused_in_line 1 '[lock.""]: a name cannot be empty'
 }
 
-@test "what a lock is called cannot steer the terminal" {
+@test "the name of a lock's table cannot control the terminal" {
   printf '[lock."a\\u001b[31m"]\nwait = 5\n' > "$own"
 
   run dlock list

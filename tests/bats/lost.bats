@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# A run on local: whose files somebody removed or replaced, or whose lease was broken, is lost
-# however short it was: others may have been granted the lock beside it. Here the release finds
-# that out, for nothing else has looked by then.
+# A run on local: is lost if its store's files were removed or replaced, or if its lease was
+# broken, however short the run was: the lock may have been granted to others meanwhile. Here
+# the release detects the loss, because nothing else has checked by then.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -15,7 +15,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# What commands do to the store that their lock is in.
+# Shell lines by which a command damages the store of its lock, or breaks its lease.
 removed='rm -r "$store"'
 moved='mv "$store" "$store.old"'
 replaced='mv "$store" "$store.old"; dlock run other -- true'
@@ -24,13 +24,13 @@ new_sessions='cp -p "$store/sessions" "$store/new"; mv "$store/new" "$store/sess
 no_state='rm -r "$store"/state-*'
 broken='dlock break --yes job 2> /dev/null 3>&- & until dlock status job | grep -q broken; do :; done'
 
-# Runs a shell under `job` that does something to its store, and then ends.
+# Runs a shell line under `job`.
 run_job() {  # <shell> [<option>...]
   run dlock run "${@:2}" --report "$report" job -- bash -c "$1"
 }
 
-# Asserts that the run was lost for that reason, that its command ended so all the same, and
-# that this is said.
+# Asserts that the run was lost for that reason, that the report has the end of its command,
+# and that one line reports the loss.
 assert_lost() {  # <reason> [<exit code or signal of the command>]
   assert_status 76
   assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected) \(.exit_code // .signal)"' "$report")" \
@@ -41,7 +41,7 @@ assert_lost() {  # <reason> [<exit code or signal of the command>]
 
 past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 
-# --- What can become of a lease ---
+# --- How a lease is lost ---
 
 @test "a run whose store was removed is lost" {
   run_job "$removed"
@@ -79,13 +79,13 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost gone
 }
 
-@test "a run beside which another was granted the lock is lost" {
+@test "a run is lost if another run was granted the lock meanwhile" {
   run_job "$no_state; $no_sessions; dlock run job -- true"
 
   assert_lost gone
 }
 
-@test "a run that was broken and ends before it is told is lost, and says by whom" {
+@test "a broken run that ends before it is notified is lost, and the message says who broke it" {
   run_job "$broken"
 
   assert_lost broken
@@ -93,7 +93,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   eventually is_free job
 }
 
-@test "a run on a slot is lost as others are" {
+@test "a run in a slot is lost in the same cases" {
   for loss in "$removed" "$no_sessions" "$no_state"; do
     run_job "$loss" --slots 2
     assert_lost gone
@@ -102,7 +102,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost broken
 }
 
-@test "a shared run is lost as others are" {
+@test "a shared run is lost in the same cases" {
   for loss in "$removed" "$no_sessions" "$no_state"; do
     run_job "$loss" --shared
     assert_lost gone
@@ -111,7 +111,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost broken
 }
 
-# --- However the run ends ---
+# --- How the run ends ---
 
 @test "the report of a lost run has the command's own exit code" {
   run_job "$removed; exit 3"
@@ -119,13 +119,13 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost gone 3
 }
 
-@test "a lost run whose command a signal has ended exits with 76" {
+@test "a lost run whose command was killed by a signal exits with 76" {
   run_job "$removed; kill \$\$"
 
   assert_lost gone TERM
 }
 
-@test "a run that --timeout has ended without its lease is lost" {
+@test "a run that --timeout ends is lost if its lease was lost" {
   run dlock run --timeout 500ms --report "$report" job -- bash -c "$removed; sleep 60"
 
   assert_status 76
@@ -133,13 +133,13 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
     'lost gone false TERM'
 }
 
-@test "a run whose stragglers lose the lease is lost" {
+@test "a run whose lease is lost while it waits for stragglers is lost" {
   run_job "(sleep 0.3; $removed) &" --stragglers wait
 
   assert_lost gone
 }
 
-@test "a run that ends its stragglers is lost if its lease was" {
+@test "a run that kills its stragglers is lost if its lease was lost" {
   run_job "sleep 60 & $removed" --stragglers kill
 
   assert_lost gone
@@ -153,7 +153,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_status 0
 }
 
-# --- What is no loss ---
+# --- What is not a loss ---
 
 @test "a command that could not be started is not lost" {
   run dlock run --report "$report" job -- /
@@ -161,7 +161,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_status 126
 }
 
-@test "a run whose dlock was stopped for long is not lost" {
+@test "a run whose dlock was stopped for longer than its TTL is not lost" {
   hold job --ttl 500ms --report "$report"
   kill -STOP "$holder"
   let_go
@@ -187,9 +187,9 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_status 3
 }
 
-# --- What is known of it afterwards ---
+# --- What is recorded ---
 
-@test "a lost run is told as lost, and why" {
+@test "history and status show that a run was lost, and why" {
   run_job "$no_sessions"
 
   assert_equal "$(past)" 'lost gone'
@@ -198,13 +198,13 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_output_contains 'lost (gone), exit 76'
 }
 
-@test "a run that was broken is told as lost, and why" {
+@test "history shows that a run was broken" {
   run_job "$broken"
 
   assert_equal "$(past)" 'lost broken'
 }
 
-@test "a lost run that was noted as vanished is told as lost" {
+@test "a lost run that was recorded as vanished is shown as lost" {
   hold job --report "$report"
   rm "$store/sessions"
   command_is_over() {
@@ -222,7 +222,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_equal "$(past)" $'ran null\nlost gone'
 }
 
-@test "who watches is told why a run was lost" {
+@test "watch shows why a run was lost" {
   load watching
   run dlock run job -- true
   hold job 2> /dev/null
@@ -231,7 +231,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   watch job
   let_go
   eventually has_ended "$command"
-  dlock run job -- true  # which finds that the other has vanished
+  dlock run job -- true  # records that the other run has vanished
 
   kill -CONT "$holder"
 
@@ -266,7 +266,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 
 # --- cache ---
 
-@test "output that was made without the lock is neither stored nor printed" {
+@test "cache neither stores nor prints output of a run that was lost" {
   for loss in "$removed" "$replaced" "$no_sessions" "$new_sessions" "$no_state" "${broken// job/ cache:job}"; do
     rm -rf "$store" "$store.old"
     run dlock cache job -- bash -c "echo output; $loss"
@@ -279,7 +279,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   done
 }
 
-@test "those who wait for output do not join a run that was lost" {
+@test "callers that wait for output do not use that of a run that was lost" {
   mkfifo "$ran"
   dlock cache job -- bash -c 'read -r _ < "$0"; echo first' "$ran" > "$ran.first" 2>&1 3>&- &
   first=$!

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A run on a server whose lease did not hold to its end is lost, whoever finds that out, and
-# however late: here mostly the release, for the command ends before the next renewal.
+# A run on a server is lost if its lease did not hold to its end, however late dlock detects
+# that. Here mostly the release detects it, because the command ends before the next renewal.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -20,19 +20,19 @@ teardown() {
   kill_leftovers
 }
 
-# What commands do to the lease that they run under.
+# Shell lines by which a command ends the lease that it runs under.
 taken_over='redis SET "dlock:{job}" other PX 60000 > /dev/null'
 deleted='redis DEL "dlock:{job}" > /dev/null'
 wiped='redis FLUSHALL > /dev/null'
 broken='dlock break --yes job 2> /dev/null 3>&- & until dlock status job | grep -q broken; do :; done'
 
-# Runs a shell under `job` that does something to its lease, and then ends.
+# Runs a shell line under `job`.
 run_job() {  # <shell> [<option>...]
   run dlock run "${@:2}" --report "$report" job -- bash -c "$1"
 }
 
-# Asserts that the run was lost for that reason, that its command ended so all the same, and
-# that this is said, and known afterwards.
+# Asserts that the run was lost for that reason, that the report has the end of its command,
+# and that one line reports the loss.
 assert_lost() {  # <reason> [<exit code or signal of the command>]
   assert_status 76
   assert_lost_in_report "$@"
@@ -45,12 +45,12 @@ assert_lost_in_report() {  # <reason> [<exit code or signal of the command>]
     "lost $1 false ${2:-0}"
 }
 
-# The history of `job`.
+# Prints the history of `job`.
 past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 
-# --- What can become of a lease ---
+# --- How a lease is lost ---
 
-@test "a run whose key another program has written over is lost" {
+@test "a run whose key another program has overwritten is lost" {
   run_job "$taken_over"
 
   assert_lost 'taken over'
@@ -69,7 +69,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost gone
 }
 
-@test "a run whose lock another run was granted meanwhile is lost" {
+@test "a run is lost if another run was granted the lock meanwhile" {
   run_job "$deleted; dlock run job -- sleep 60 & until dlock status job; do :; done > /dev/null" \
     --stragglers leave
 
@@ -86,7 +86,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost_in_report gone
 }
 
-@test "a run on a slot, and a shared one, whose server was restarted without its data is lost" {
+@test "a run in a slot and a shared run are lost if the server was restarted without its data" {
   for kind in --shared --slots=2; do
     hold job "$kind" --report "$report" 2> "$said"
 
@@ -98,7 +98,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   done
 }
 
-@test "a run that was broken and ends before it is told is lost, and says by whom" {
+@test "a broken run that ends before it is notified is lost, and the message says who broke it" {
   run_job "$broken"
 
   assert_lost broken
@@ -106,19 +106,19 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   eventually is_free job
 }
 
-@test "a run on a slot whose key was deleted is lost" {
+@test "a run in a slot whose key was deleted is lost" {
   run_job "$deleted" --slots 2
 
   assert_lost gone
 }
 
-@test "a run on a slot whose key another program has written over is lost" {
+@test "a run in a slot whose key another program has overwritten is lost" {
   run_job "$taken_over" --slots 2
 
   assert_lost 'taken over'
 }
 
-@test "a run on a slot that was broken is lost" {
+@test "a run in a slot that was broken is lost" {
   run_job "$broken" --slots 2
 
   assert_lost broken
@@ -130,7 +130,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost gone
 }
 
-@test "a shared run whose key another program has written over is lost" {
+@test "a shared run whose key another program has overwritten is lost" {
   run_job "$taken_over" --shared
 
   assert_lost 'taken over'
@@ -142,7 +142,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost broken
 }
 
-# --- However the run ends ---
+# --- How the run ends ---
 
 @test "the report of a lost run has the command's own exit code" {
   run_job "$deleted; exit 3"
@@ -150,13 +150,13 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost gone 3
 }
 
-@test "a lost run whose command a signal has ended exits with 76" {
+@test "a lost run whose command was killed by a signal exits with 76" {
   run_job "$deleted; kill \$\$"
 
   assert_lost gone TERM
 }
 
-@test "the report of a run that was told of its loss has how the command ended then" {
+@test "the report of a run that was ended because of the loss has the signal of the command" {
   hold job --report "$report" --ttl 2s --store-timeout 200ms 2> "$said"
 
   redis DEL 'dlock:{job}'
@@ -165,27 +165,27 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost_in_report gone TERM
 }
 
-@test "a run that --timeout has ended without its lease is lost" {
+@test "a run that --timeout ends is lost if its lease was lost" {
   run dlock run --timeout 500ms --report "$report" job -- bash -c "$deleted; sleep 60"
 
   assert_status 76
   assert_lost_in_report gone TERM
 }
 
-@test "a run whose guardian was killed is lost if its lease was" {
+@test "a run whose guardian was killed is lost if its lease was lost" {
   run_job "$deleted; kill -KILL \$PPID; sleep 60"
 
   assert_status 76
   assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" 'lost gone false'
 }
 
-@test "a run whose stragglers lose the lease is lost" {
+@test "a run whose lease is lost while it waits for stragglers is lost" {
   run_job "(sleep 0.3; $deleted) &" --stragglers wait
 
   assert_lost gone
 }
 
-@test "a run that ends its stragglers is lost if its lease was" {
+@test "a run that kills its stragglers is lost if its lease was lost" {
   run_job "sleep 60 & $deleted" --stragglers kill
 
   assert_lost gone
@@ -198,14 +198,14 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   is_free job
 }
 
-@test "a run that is lost with a lock delay does not leave what it does not have" {
+@test "a lost run does not keep the lock for --lock-delay" {
   run_job "$deleted" --lock-delay 60s
 
   assert_lost gone
   is_free job
 }
 
-@test "with --reclaim a run that ends before its lease is set up again is not lost" {
+@test "with --reclaim a run that ends before its lease is created again is not lost" {
   run_job "$deleted" --reclaim
 
   assert_status 0
@@ -219,13 +219,13 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost 'taken over'
 }
 
-@test "with --on-outage run a loss that no outage explains is one" {
+@test "with --on-outage run a loss without an outage is a loss" {
   run_job "$deleted" --on-outage run
 
   assert_lost gone
 }
 
-@test "with --on-outage run a loss in an outage is told, and the exit code the command's" {
+@test "with --on-outage run a loss in an outage is reported, and dlock exits as the command did" {
   hold job --on-outage run --report "$report" --ttl 2s --store-timeout 200ms 2> "$said"
 
   stop_redis
@@ -251,7 +251,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran false'
 }
 
-@test "a run of which dlock hears when its lease is over is lost" {
+@test "a run whose end dlock notices only after the lease is over is lost" {
   hold job --report "$report" --ttl 1s --store-timeout 100ms 2> "$said"
   kill -STOP "$holder"
   let_go
@@ -264,9 +264,9 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost_in_report unconfirmed
 }
 
-# --- What is no loss ---
+# --- What is not a loss ---
 
-@test "a run that cannot give its lock back has ended well while its lease surely holds" {
+@test "a run that cannot release its lock is not lost if it ends before the deadline" {
   hold job --report "$report" 2> "$said"
 
   stop_redis
@@ -288,9 +288,9 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_status 3
 }
 
-# --- What is known of it afterwards ---
+# --- What is recorded ---
 
-@test "a lost run is told as lost, and why" {
+@test "history and status show that a run was lost, and why" {
   run_job "$deleted"
 
   assert_equal "$(past)" 'lost gone'
@@ -299,13 +299,13 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_output_contains 'lost (gone), exit 76'
 }
 
-@test "a run that was broken is told as lost, and why" {
+@test "history shows that a run was broken" {
   run_job "$broken"
 
   assert_equal "$(past)" 'lost broken'
 }
 
-@test "a lost run that was noted as vanished is told as lost" {
+@test "a lost run that was recorded as vanished is shown as lost" {
   hold job --report "$report" 2> "$said"
   redis DEL 'dlock:{job}'
   dlock run job -- true
@@ -317,7 +317,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_equal "$(past)" $'ran null\nlost taken over'
 }
 
-@test "who watches is told why a run was lost" {
+@test "watch shows why a run was lost" {
   load watching
   watch job
 
@@ -346,7 +346,7 @@ is_free_of_dlock() {
   is_free job
 }
 
-@test "a lost run does not count for those who wait with --dedupe" {
+@test "a lost run does not count for a waiter with --dedupe" {
   hold job --dedupe 1h 2> "$said"
   queue job --dedupe 1h --retry-failed touch "$ran"
 
@@ -362,7 +362,7 @@ is_free_of_dlock() {
 
 in_cache() { sed 's/{job}/{cache:job}/; s/ job/ cache:job/g' <<< "$1"; }
 
-@test "output that was made without the lock is neither stored nor printed" {
+@test "cache neither stores nor prints output of a run that was lost" {
   for loss in "$taken_over" "$deleted" "$wiped" "$broken"; do
     run dlock cache job -- bash -c "echo output; $(in_cache "$loss")"
 
@@ -374,7 +374,7 @@ in_cache() { sed 's/{job}/{cache:job}/; s/ job/ cache:job/g' <<< "$1"; }
   done
 }
 
-@test "those who wait for output do not join a run that was lost" {
+@test "callers that wait for output do not use that of a run that was lost" {
   mkfifo "$ran"
   dlock cache job -- bash -c 'read -r _ < "$0"; echo first' "$ran" > "$said" 2>&1 3>&- &
   first=$!
@@ -391,25 +391,25 @@ in_cache() { sed 's/{job}/{cache:job}/; s/ job/ cache:job/g' <<< "$1"; }
   assert_equal "$(< "$said.second")" second
 }
 
-# --- How soon a holder is told ---
+# --- How soon a loss is detected ---
 
-@test "a holder is told of a wipe within a third of the ttl and one attempt" {
+@test "a run detects that the server was emptied within a third of the TTL and one attempt" {
   for name in 1 2 3 4 5 6; do
     hold "job-$name" --ttl 3s --report "$report.$name" 2> "$said.$name"
     holders+=("$holder")
-    never_within 120 false  # so that they are to be renewed at different moments
+    never_within 120 false  # so that they are renewed at different moments
   done
 
   redis FLUSHALL
   begin=$(now_ms)
   eventually all_have_ended "${holders[@]}"
 
-  # 1 s, 300 ms, and what a busy machine takes to end six commands.
+  # 1 s, 300 ms, and the time that a busy machine takes to end six commands.
   assert_between $(($(now_ms) - begin)) 0 2000
   assert_equal "$(jq -r .reason "$report".* | sort -u)" gone
 }
 
-@test "a holder is told of a wipe as soon when the server's clock goes wrong" {
+@test "a run detects that the server was emptied as soon if the server's clock jumps" {
   use_clock_of_tests || skip 'no compiler'
   stop_redis
   LD_PRELOAD=$clock start_redis
@@ -431,8 +431,8 @@ all_have_ended() {
   for pid; do has_ended "$pid" || return 1; done
 }
 
-# Sets $clock to a library that moves the wall clock of who loads it by as many seconds as
-# stand in the file $clock_offset.
+# Sets $clock to a library that moves the wall clock of the process that loads it, by the
+# number of seconds in the file $clock_offset.
 use_clock_of_tests() {
   clock=$BATS_TEST_TMPDIR/clock.so
   export clock_offset=$BATS_TEST_TMPDIR/offset

@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
-# Whether the program, its manual and its completions say the same.
+# The program, its manual and its completions agree.
 #
-# The tables in src/ are what all the others are held against: what an option is called,
-# which letter and value it has, which statuses there are. They are read as text, so a
-# change of how they are written shows here first.
+# Everything is compared with the tables in src/: the names of options, their letters and
+# values, the statuses. The tables are read as text. If their format changes, the first test
+# fails.
 
 setup_file() {
   load support
@@ -31,7 +31,7 @@ options_in() {  # <table>
       -e 's/"([^"]*)", ?"[^"]*", ?"$/\1/' -e 's/ $/ -/' | sort
 }
 
-# Prints the common options, among them the two that the parser adds itself.
+# Prints the common options, including the two that the parser adds itself.
 common_options() {
   {
     options_in options_of_all
@@ -51,7 +51,7 @@ options_of() {  # <verb>
   fi
 }
 
-# Prints what this verb takes in all.
+# Prints all options that this verb accepts.
 all_options_of() {  # <verb>
   { options_of "$1"; common_options; } | sort
 }
@@ -61,7 +61,7 @@ statuses() {
     "$DLOCK_SOURCE/src/cli/exit_status.hpp" | sort -n
 }
 
-# Prints the words that are the values of an option, in their order.
+# Prints the words that an option accepts, in their order.
 words_of() {  # <table of src/cli/run_options.cpp or common_options.cpp>
   sed -n "/constexpr .* $1\[\] = {/,/};/p" "$DLOCK_SOURCE"/src/cli/{run,common}_options.cpp |
     grep -oE '\{"[a-z]+"' | tr -d '{"' | paste -sd ' '
@@ -96,12 +96,12 @@ options_in_help() {  # <verb>
     -e 's/^  --([a-z-]+)( ([A-Z]+))?  .*/\1 - \3/p' | sed 's/ $/ -/' | sort
 }
 
-# Prints the columns of the options of which a shell needs no more: long ones and letters.
+# Prints the spellings of options, as shells complete them: long ones and letters.
 spellings() {
   awk '{ print "--" $1; if ($2 != "-") print "-" $2 }' | sort
 }
 
-# Prints the keys of an object in the manual, or of JSON.
+# Prints the keys of an object in JSON or in the manual.
 keys() { grep -oE '"[a-z_]+" ?:' | tr -d '": ' | sort -u; }
 
 @test "the tables of options, verbs and statuses can be read" {
@@ -125,7 +125,7 @@ wait w D'
   done
 }
 
-@test "the manual has options of verbs that have some, and of no others" {
+@test "the manual has a section of options for each verb that has some, and no others" {
   assert_equal "$(sed -n 's/^\.Ss Options of //p' "$manual" | sort)" \
     "$(for verb in $(verbs); do options_of "$verb" | grep -q . && echo "$verb"; done)"
 }
@@ -158,7 +158,7 @@ wait w D'
   done
 }
 
-@test "the manual has every variable that the source speaks of, and no others" {
+@test "the manual has every variable that the source names, and no others" {
   assert_equal "$(sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh FILES/p' "$manual" | grep -oE 'DLOCK_[A-Z_]+' | sort -u)" \
     "$(grep -rhoE '"DLOCK_[A-Z_]+[="]' "$DLOCK_SOURCE/src" | grep -oE 'DLOCK_[A-Z_]+' | sort -u)"
 }
@@ -232,7 +232,7 @@ wait w D'
     "$(permissions <<< "$least_permissions")"
 }
 
-@test "doctor asks for the permissions that the manual has" {
+@test "doctor requires the permissions that the manual lists" {
   permissions() { grep -o '+[^ ]*' | sort; }
 
   assert_equal "$(table src/store/redis/permissions.hpp needed_permissions |
@@ -247,7 +247,7 @@ wait w D'
     "$(keys < "$BATS_TEST_TMPDIR/store/runs.jsonl")"
 }
 
-@test "the configuration in the manual is a valid one" {
+@test "the configuration in the manual is valid" {
   section CONFIGURATION | sed '1,/^\.Bd/d; /^\.Ed/,$d' > "$BATS_TEST_TMPDIR/config.toml"
   grep -q '^\[run\]' "$BATS_TEST_TMPDIR/config.toml"
 
@@ -256,7 +256,7 @@ wait w D'
   assert_status 0
 }
 
-# Makes an executable script of the manual's line for that, with more lines behind it.
+# Makes an executable script of the manual's line for scripts, followed by these lines.
 make_script() {  # <path> <line>...
   {
     echo '#!/bin/sh'
@@ -266,7 +266,7 @@ make_script() {  # <path> <line>...
   chmod +x "$1"
 }
 
-@test "the line that the manual has for a script runs all of it under a lock, once" {
+@test "the manual's line for a script runs the whole script under a lock, once" {
   # shellcheck disable=SC2016
   make_script "$BATS_TEST_TMPDIR/script" 'echo "$DLOCK_NAME: $*"' 'dlock check' 'exit 3'
   grep -qF 'exec dlock run' "$BATS_TEST_TMPDIR/script"
@@ -277,7 +277,7 @@ make_script() {  # <path> <line>...
   assert_equal "$output" 'self: two words *'
 }
 
-@test "a script with that line is turned away while another one runs" {
+@test "a script with that line exits with 75 while another instance runs" {
   mkfifo "$BATS_TEST_TMPDIR/wait"
   make_script "$BATS_TEST_TMPDIR/script" "cat '$BATS_TEST_TMPDIR/wait'"
   "$BATS_TEST_TMPDIR/script" 3>&- &
@@ -294,7 +294,7 @@ make_script() {  # <path> <line>...
   grep -qxF "$(sed 1d "$BATS_TEST_TMPDIR/script")" "$DLOCK_SOURCE/docs/using.md"
 }
 
-@test "what the manual has in the place of flock's options is taken" {
+@test "the commands that the manual gives for flock's options work" {
   local line count=0
   while IFS= read -r line; do
     count=$((count + 1))
@@ -313,7 +313,7 @@ keys_in_toml_manual() {  # <title>
   manual=$DLOCK_SOURCE/man/dlock.toml.5 section "$1" | sed -nE 's/^\.It Li "([a-z-]+) = .*"$/\1/p' | sort
 }
 
-@test "dlock.toml(5) has the keys that the program takes, and no others" {
+@test "dlock.toml(5) has the keys that the program accepts, and no others" {
   local verb
   assert_equal "$(keys_in_toml_manual 'Common keys')" \
     "$(options_in options_of_all | cut -d ' ' -f 1 | grep -vx config)"
@@ -324,14 +324,14 @@ keys_in_toml_manual() {  # <title>
     "$(for verb in $(verbs); do options_of "$verb" | grep -q . && echo "$verb"; done)"
 }
 
-# Prints the keys of a subsection of dlock.toml(5) with their examples, as a file has
-# them, but for what depends on the machine and what would take minutes.
+# Prints the examples of keys in a subsection of dlock.toml(5), as lines of a file. Replaces
+# values that depend on the machine or would take minutes.
 examples_in_toml_manual() {  # <title>
   manual=$DLOCK_SOURCE/man/dlock.toml.5 section "$1" | sed -nE 's/^\.It Li "([a-z-]+ = .*)"$/\1/p' |
     sed -e 's/""/"/g' -e "s|/run/jobs|$BATS_TEST_TMPDIR|" -e "s/4711/$$/" -e '/^jitter/s/5m/5ms/'
 }
 
-@test "the program takes every key of dlock.toml(5) with the value that is shown there" {
+@test "the program accepts every example of a key in dlock.toml(5)" {
   local verb line words config=$BATS_TEST_TMPDIR/config.toml
   echo 9e4f0c3c4cbb1ddc7b8e31e0ca1e4ab1 > "$BATS_TEST_TMPDIR/token"
 
@@ -360,7 +360,7 @@ examples_in_toml_manual() {  # <title>
   done
 }
 
-@test "the configuration in dlock.toml(5) is a valid one" {
+@test "the configuration in dlock.toml(5) is valid" {
   local config=$BATS_TEST_TMPDIR/config.toml
   manual=$DLOCK_SOURCE/man/dlock.toml.5 section EXAMPLES | sed '1,/^\.Bd/d; /^\.Ed/,$d' > "$config"
   grep -q '^\[cache\]' "$config"
@@ -371,7 +371,7 @@ examples_in_toml_manual() {  # <title>
   assert_status 0
 }
 
-@test "dlock.toml(5) has what is said about a mistyped key" {
+@test "dlock.toml(5) shows the actual message about a mistyped key" {
   echo '[run]
 wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
 
@@ -403,11 +403,11 @@ wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
   done
 }
 
-@test "--help of run names every status that is not another verb's" {
+@test "--help of run explains every status that is not specific to another verb" {
   assert_equal "$(statuses_in_help run)" "$(statuses | grep -vxE '1|2')"
 }
 
-@test "--help of a verb names success and what else the manual has for that verb alone" {
+@test "--help of a verb explains success and the statuses 1 and 2 that the manual has for it" {
   assert_equal "$(statuses_in_help doctor | head -n 3 | paste -sd ' ')" '0 1 2'
   assert_equal "$(statuses_in_help status | head -n 2 | paste -sd ' ')" '0 1'
   assert_equal "$(statuses_in_help break | head -n 2 | paste -sd ' ')" '0 1'
@@ -415,7 +415,7 @@ wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
   local verb
   for verb in $(verbs); do
     [[ $verb == watch || $(statuses_in_help "$verb") == 0$'\n'* ]]
-    # What the manual has for a verb under 1 or 2 is in its help, and no more.
+    # The help of a verb has 1 or 2 if and only if the manual explains it for that verb.
     assert_equal "$(statuses_in_help "$verb" | grep -xE '1|2')" "$(
       for status_named in 1 2; do
         ! section 'EXIT STATUS' | sed -n "/^\.It $status_named\$/,/^\.It/p" |
@@ -456,7 +456,7 @@ Examples:'
   assert_equal "$(sed '1,/^Examples:/d' <<< "$output" | grep -v '^  dlock ')" ''
 }
 
-@test "the manual and the completions have the words that options take, and no others" {
+@test "the manual and the completions have the words that options accept, and no others" {
   local option table_name words
   for option in color:colors on-outage:outage_policies stragglers:straggler_policies; do
     table_name=${option#*:} option=${option%:*}
@@ -472,7 +472,7 @@ Examples:'
   done
 }
 
-@test "--version prints the version that CMake builds, with and without a verb" {
+@test "--version prints the version in CMakeLists.txt, with and without a verb" {
   local version
   version=$(sed -nE 's/^project\(dlock VERSION ([0-9.]+).*/\1/p' "$DLOCK_SOURCE/CMakeLists.txt")
   [[ -n $version ]]
@@ -536,7 +536,7 @@ Examples:'
 @test "zsh completes every option of every verb, with a description, and no others" {
   local verb
   for verb in $(verbs); do
-    # What _arguments would be given for this verb, in the form in which it is given.
+    # The arguments that _arguments gets for this verb.
     # shellcheck disable=SC2016
     run zsh -f -c '
       _arguments() { shift ${@[(i):]}; print -rl -- ${(M)@:#(|\(*\))-*} }
@@ -546,7 +546,7 @@ Examples:'
     assert_status 0
     assert_equal "$(sed -E 's/^\([^)]*\)//; s/^(-[a-zA-Z]|--[a-z-]+)[+=]?\[.+\].*/\1/' <<< "$output" | sort)" \
       "$(all_options_of "$verb" | spellings)"
-    # A value follows where there is one, as `:what:how`.
+    # An option that takes a value has it as `:what:how`.
     assert_equal "$(grep -E '\]:[^:]+:.+' <<< "$output" | sed -E 's/^\([^)]*\)//; s/[+=]?\[.*//' | sort)" \
       "$(all_options_of "$verb" | grep -v ' -$' | spellings)"
   done

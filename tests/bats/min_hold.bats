@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --min-hold: a lock that is held on when its command has ended; on every store.
+# --min-hold keeps a lock after its command has ended, on every store.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -20,14 +20,14 @@ teardown() {
 
 refute() { ! "$@"; }
 
-# For tests that say the same of both stores: shows which one it is, and forgets what
-# another one has left.
+# For tests that run on both stores: prints which one it is, and removes the files that the
+# other one has left.
 begin() {
   echo "on $DLOCK_STORE"
   rm -f "$first" "$second"
 }
 
-@test "dlock ends with its command, and the lock is held on" {
+@test "dlock ends with its command, and the lock stays held" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
 
@@ -42,7 +42,7 @@ begin() {
   done
 }
 
-@test "status shows it as held by one that has ended, for how long, and the run as over" {
+@test "status shows that the holder has ended, when the lock expires, and that the run is over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run --min-hold 1h --label nightly job -- true
@@ -58,7 +58,7 @@ begin() {
   done
 }
 
-@test "a waiter gets the lock as soon as that time after the grant is over" {
+@test "a waiter gets the lock when --min-hold after the grant is over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     mkfifo "$BATS_TEST_TMPDIR/fifo"
@@ -77,7 +77,7 @@ begin() {
   done
 }
 
-@test "waiters are served in order when it is over" {
+@test "waiters are served in order when --min-hold is over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job --min-hold 700ms
@@ -90,7 +90,7 @@ begin() {
   done
 }
 
-@test "a command that takes longer leaves the lock free" {
+@test "the lock is released at once after a command that takes longer" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run --min-hold 100ms job -- sleep 0.2
@@ -101,7 +101,7 @@ begin() {
   done
 }
 
-@test "a command that failed holds it on, too; one that was not found does not" {
+@test "a command that failed keeps the lock, one that was not found does not" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run --min-hold 1h failed -- false || true
@@ -124,7 +124,7 @@ begin() {
   done
 }
 
-@test "shared holders and slots hold on as well" {
+@test "shared runs and runs in slots keep the lock, too" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run --min-hold 1h -s book -- true
@@ -149,7 +149,7 @@ begin() {
   done
 }
 
-@test "the run counts for --dedupe while the lock is held on, and the lock is busy afterwards" {
+@test "the run counts for --dedupe while its lock is kept, and later the lock is busy" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run --min-hold 1h job -- true
@@ -162,7 +162,7 @@ begin() {
   done
 }
 
-@test "-v says that the lock is held on" {
+@test "-v prints how long the lock is kept" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
 
@@ -172,7 +172,7 @@ begin() {
   done
 }
 
-@test "none: holds nothing on" {
+@test "none: keeps no lock" {
   export DLOCK_STORE=none:
 
   for _ in 1 2; do
@@ -183,7 +183,7 @@ begin() {
   done
 }
 
-@test "zero disables it, and an invalid duration is 64" {
+@test "--min-hold 0 disables it, and an invalid duration exits with 64" {
   dlock run --min-hold 0 job -- true
   is_free job
 
@@ -197,7 +197,7 @@ begin() {
 
 # --- On a server ---
 
-@test "other lock libraries are kept out while the lock is held on, and no longer" {
+@test "other lock libraries get the lock only after --min-hold" {
   dlock run --min-hold 700ms job -- true
 
   foreign_one_gets_it() { [[ $(redis SET 'dlock:{job}' foreign NX PX 1000) == OK ]]; }
@@ -205,7 +205,7 @@ begin() {
   eventually foreign_one_gets_it
 }
 
-@test "a server whose memory is full holds on" {
+@test "a server whose memory is full keeps the lock" {
   for mode in '' -s -n3; do
     # shellcheck disable=SC2086
     hold "job$mode" $mode --min-hold 1h
@@ -218,12 +218,12 @@ begin() {
   done
 }
 
-@test "what is held on for long goes away from a server by itself" {
+@test "all keys of a lock that is kept on a server expire" {
   dlock run --min-hold 30d job -- true
 
   for key in $(redis KEYS '*'); do
     (($(redis PTTL "$key") > 0)) || { echo "stays for ever: $key" >&2; return 1; }
   done
-  # The record outlives what it is about.
+  # The record of the holder outlives the lock.
   (($(redis PTTL 'dlock:{job}:h') >= $(left_of job)))
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Runs inside runs: a lock that a run above holds is an error at once, not a deadlock.
+# Nested runs: a lock that an outer run holds is refused at once, instead of a deadlock.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -16,15 +16,14 @@ refute() { ! "$@"; }
 
 somebody_waits() { [[ $(look "$1" '.waiters | length') != 0 ]]; }
 
-# Runs dlock, at most 10 s, and takes its exit code into $status and what it says into
-# $output.
+# Runs dlock for at most 10 s, and sets $status to its exit code and $output to its output.
 run_briefly() {
   status=0
   timeout -s KILL 10 dlock "$@" > output 2>&1 < /dev/null 3>&- || status=$?
   output=$(< output)
 }
 
-# Asserts that the inner run was refused because of an outer one, and its command not run.
+# Asserts that the inner run was refused because of an outer one, and ran no command.
 assert_refused_inside() {
   assert_status 75
   assert_one_line
@@ -32,13 +31,13 @@ assert_refused_inside() {
   refute test -e inner
 }
 
-@test "the same lock inside itself is 75 and says why" {
+@test "the same lock inside itself exits with 75, and the message says why" {
   run_briefly run job -- dlock run job -- touch inner
 
   assert_refused_inside
 }
 
-@test "the same lock inside itself is refused at once although --wait says forever" {
+@test "the same lock inside itself is refused at once even with --wait forever" {
   run_briefly run job -- dlock run --wait forever job -- touch inner
 
   assert_refused_inside
@@ -50,19 +49,19 @@ assert_refused_inside() {
   assert_refused_inside
 }
 
-@test "the same lock behind a shell is refused at once" {
+@test "the same lock inside a shell is refused at once" {
   run_briefly run job -- sh -c 'true; dlock run -w forever job -- touch inner'
 
   assert_refused_inside
 }
 
-@test "the same lock behind a change of directory is refused at once" {
+@test "the same lock in another directory is refused at once" {
   run_briefly run job -- sh -c 'cd / && dlock run -w forever job -- touch inner'
 
   assert_refused_inside
 }
 
-@test "the same lock is refused at once although others wait for it" {
+@test "the same lock is refused at once even if others wait for it" {
   dlock run job -- sh -c '
     touch started
     until [ -e go ]; do sleep 0.01; done
@@ -76,13 +75,13 @@ assert_refused_inside() {
   assert_equal "$(< inner)" 75
 }
 
-@test "a name with spaces and signs is known again inside" {
+@test "a name with spaces and special characters is recognized inside itself" {
   run_briefly run 'a b=c%20 d' -- dlock run -w forever 'a b=c%20 d' -- touch inner
 
   assert_refused_inside
 }
 
-@test "-E says the exit code inside, too" {
+@test "-E sets the exit code inside, too" {
   run_briefly run job -- dlock run -w forever -E 9 job -- true
 
   assert_status 9
@@ -100,19 +99,19 @@ assert_refused_inside() {
   assert_equal "$status $output" '75 '
 }
 
-@test "the report of a refused inner run says busy" {
+@test "the report of a refused inner run has the outcome busy" {
   run_briefly run job -- dlock run --report report job -- true
 
   assert_equal "$(jq -r '.outcome, .message' report)" $'busy\nheld by an outer run'
 }
 
-@test "the outer run goes on after an inner one was refused" {
+@test "the outer run continues after an inner run was refused" {
   run_briefly run job -- sh -c 'dlock run -q job -- true; echo "went on"'
 
   assert_equal "$output" 'went on'
 }
 
-@test "a refused inner run does not give the outer lock back" {
+@test "a refused inner run does not release the outer lock" {
   run_briefly run job -- sh -c 'dlock run -q job -- true; dlock status job > /dev/null; echo "$?"'
 
   assert_equal "$output" 0
@@ -124,7 +123,7 @@ assert_refused_inside() {
   assert_equal "$status $output" '0 inner'
 }
 
-@test "many other locks inside one another work" {
+@test "many nested locks work" {
   run_briefly run a -- dlock run b -- dlock run c -- dlock run d -- dlock run e -- echo inner
 
   assert_equal "$status $output" '0 inner'
@@ -154,7 +153,7 @@ assert_refused_inside() {
   assert_equal "$status $output" '0 inner'
 }
 
-@test "shared inside shared works even when an exclusive one waits" {
+@test "shared inside shared works even if an exclusive run waits" {
   dlock run -s job -- sh -c '
     touch started
     until [ -e go ]; do sleep 0.01; done
@@ -186,13 +185,13 @@ assert_refused_inside() {
   assert_equal "$status $output" '0 inner'
 }
 
-@test "a slot more than there are is refused at once inside" {
+@test "an inner run is refused at once if the outer ones hold all slots" {
   run_briefly run -n 2 job -- dlock run -n 2 job -- dlock run -w forever -n 2 job -- touch inner
 
   assert_refused_inside
 }
 
-@test "a lock that others hold is waited for inside" {
+@test "an inner run waits for a lock that others hold" {
   hold other
   dlock run job -- dlock run -w forever other -- touch inner 3>&- &
   outer=$!
@@ -204,7 +203,7 @@ assert_refused_inside() {
   test -e inner
 }
 
-@test "what an outer run left behind may take its lock again" {
+@test "a straggler of an outer run can take its lock again" {
   dlock run job -- sh -c '(until [ -e over ]; do sleep 0.01; done; dlock run job -- touch inner) &'
 
   touch over
@@ -212,7 +211,7 @@ assert_refused_inside() {
   eventually test -e inner
 }
 
-@test "what an outer run left behind waits for the next holder" {
+@test "a straggler of an outer run waits for the next holder" {
   dlock run job -- sh -c '(until [ -e over ]; do sleep 0.01; done; dlock run -w forever job -- touch inner) &'
   hold job
   touch over
@@ -223,7 +222,7 @@ assert_refused_inside() {
   eventually test -e inner
 }
 
-@test "what an outer run left behind is refused as busy while another one holds the lock" {
+@test "a straggler of an outer run gets busy while another run holds the lock" {
   held=$(dlock run job -- printenv DLOCK_HELD)
   hold job
 
@@ -233,7 +232,7 @@ assert_refused_inside() {
   assert_output_contains "(pid $holder, "
 }
 
-@test "inside a run whose dlock was killed its lock is refused at once" {
+@test "the same lock is refused at once inside a run whose dlock was killed" {
   dlock run job -- sh -c '
     touch started
     until [ -e go ]; do sleep 0.01; done
@@ -248,14 +247,14 @@ assert_refused_inside() {
   assert_equal "$(< inner)" 75
 }
 
-@test "a DLOCK_HELD of nonsense is no reason to refuse or to fail" {
+@test "an invalid DLOCK_HELD is ignored" {
   for held in nonsense 'job=' '=1' 'job=x' 'job=99999999999999999999999' 'job=-1' '   ' $'job=1\njob=2' $'\377'; do
     DLOCK_HELD=$held run_briefly run job -- echo ran
     assert_equal "$status $output" '0 ran'
   done
 }
 
-@test "a DLOCK_HELD of nonsense does not hide what is held" {
+@test "invalid parts of DLOCK_HELD do not hide the valid one" {
   run_briefly run job -- sh -c 'DLOCK_HELD="nonsense $DLOCK_HELD x=" dlock run -w forever job -- touch inner'
 
   assert_refused_inside
