@@ -7,7 +7,7 @@ caller_directory=$PWD
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")"
 # shellcheck source=packaging/packages.sh
 . packaging/packages.sh
-# Nothing here may wait for input, or eat that of a calling script.
+# No program here may wait for input, or consume the input of a calling script.
 exec < /dev/null
 
 usage() {
@@ -39,16 +39,16 @@ is_writable() {
   [[ -w $directory ]]
 }
 
-# Only the program: the tree may be configured for the tests too.
+# Builds only the program: the tree may be configured with the tests, too.
 build() {
   quietly cmake --preset release && quietly cmake --build --preset release --target dlock
 }
 
 install_files() {
-  # One written as root by an earlier installation could not be overwritten.
+  # A manifest that an earlier installation wrote as root could not be overwritten.
   rm -f build/release/install_manifest.txt
   local install=(cmake --install build/release --prefix "$prefix" --strip)
-  umask 022 # it makes directories, which are for everybody
+  umask 022 # all users must be able to read the directories that cmake creates
   if is_writable "$prefix/bin" && is_writable "$prefix/share"; then
     quietly "${install[@]}"
   else
@@ -56,8 +56,8 @@ install_files() {
   fi
 }
 
-# fish looks below /usr/local only if XDG_DATA_DIRS says so, which many logins lack, but
-# always in its directory of /etc.
+# fish always looks in its directory in /etc, but below /usr/local only if XDG_DATA_DIRS
+# names it, and many login sessions do not set that variable.
 link_for_fish() {
   local made=$prefix/share/fish/vendor_completions.d/dlock.fish
   local link=/etc/fish/completions/dlock.fish

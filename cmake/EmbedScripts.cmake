@@ -1,11 +1,11 @@
-# Makes scripts.cpp from the Lua scripts of the Redis store: cmake -DFROM=… -DTO=… -P …
+# Generates scripts.cpp from the Lua scripts of the Redis store: cmake -DFROM=… -DTO=… -P …
 #
-# A script names in a line "-- uses: NAME…" the files of shared/ that it needs, and these
-# those that they need; all of them are put in front of it, each once.
+# A script names the files of shared/ that it needs in a line "-- uses: NAME…", and so do
+# these files. All of them are inserted before the script, each once.
 cmake_minimum_required(VERSION 3.21)
 file(GLOB shared_files ${FROM}/shared/*.lua)
 
-# Appends what `file` uses, as far as it is not there yet, and then itself.
+# Appends the files that `file` uses and that are not there yet, and then `file` itself.
 function(append_file file)
   file(READ ${file} lua)
   if(lua MATCHES "\n-- uses: ([a-z_ ]+)\n")
@@ -23,7 +23,8 @@ function(append_file file)
   set(text "${text}" PARENT_SCOPE)
 endfunction()
 
-# A function that is called and not there would be noticed only once it is called.
+# Fails if a script calls a function of a file that it does not use: the server would notice
+# only when it runs the call.
 function(check_calls name)
   foreach(file ${shared_files})
     file(READ ${file} shared)

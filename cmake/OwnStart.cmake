@@ -1,6 +1,6 @@
-# Whether a static program starts by src/static_start.cpp. It takes over from inside of
-# glibc, so it is for the version it was written for only, and only if a program that starts
-# by it finds all in order (own_start_check.cpp).
+# Whether a static program starts with src/static_start.cpp. That code replaces internals of
+# glibc, so it is used only with the version that it was written for, and only if a program
+# that starts with it finds everything initialised (own_start_check.cpp).
 option(DLOCK_OWN_START "Let a static dlock start without asking the processor what it can" OFF)
 
 if(DLOCK_OWN_START)

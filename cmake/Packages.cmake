@@ -1,10 +1,10 @@
-# Packages of what is installed, below /usr: in a build directory, `cpack -G DEB` and
+# Packages of the installed files, below /usr. In a build directory, run `cpack -G DEB` or
 # `cpack -G RPM`.
 
 set(CPACK_PACKAGE_NAME dlock)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_VENDOR "dlock developers")
-# Nobody in particular: who builds a package for others puts an address here.
+# A placeholder: whoever builds packages for others sets an address.
 set(CPACK_PACKAGE_CONTACT "dlock developers <dlock@packages.invalid>"
     CACHE STRING "Who maintains the packages: NAME <ADDRESS>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "hold a named lock while a command runs")
@@ -22,7 +22,7 @@ set(CPACK_PACKAGE_RELOCATABLE OFF)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_GENERATOR DEB RPM)
 
-# What distributions want to have otherwise than `cmake --install` has it.
+# Changes files that distributions want in another form than `cmake --install` writes them.
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/PreparePackage.cmake)
 set(CPACK_DLOCK_SOURCE ${PROJECT_SOURCE_DIR})
 set(CPACK_DLOCK_STATIC ${DLOCK_STATIC})
@@ -32,28 +32,28 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
-# Of a server's certificate, rediss:// has to know who may have signed it.
+# rediss:// verifies the certificate of a server with these.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
 set(CPACK_RPM_COMPRESSION_TYPE xz)
 set(CPACK_RPM_PACKAGE_DESCRIPTION "${CPACK_PACKAGE_DESCRIPTION}")
-# rpmbuild is to pack the files as they are, and there are no symbols to be found by links.
-# CPack has no variable for weak dependencies but SUGGESTS.
+# rpmbuild must pack the files unchanged. There are no debug symbols that links by build id
+# could help to find. The only weak dependency that CPack has a variable for is SUGGESTS.
 set(CPACK_RPM_SPEC_MORE_DEFINE
     "%define __os_install_post %{nil}\n%define _build_id_links none\nRecommends: ca-certificates")
 set(CPACK_RPM_PACKAGE_RELEASE 1)
 set(CPACK_RPM_PACKAGE_LICENSE MIT)
 set(CPACK_RPM_PACKAGE_GROUP Applications/System)
-# Directories that are the distribution's.
+# Directories that belong to the distribution.
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION
     /usr/share/man /usr/share/man/man1 /usr/share/man/man5 /usr/share/doc
     /usr/share/bash-completion /usr/share/bash-completion/completions
     /usr/share/fish /usr/share/fish/vendor_completions.d
     /usr/share/zsh /usr/share/zsh/site-functions)
 
-# A static program needs nothing; of another one it is known when it is there.
+# A static program has no dependencies. Those of a dynamic one are found in the built file.
 if(DLOCK_STATIC)
   set(CPACK_RPM_PACKAGE_AUTOREQ OFF)
 else()

@@ -1,16 +1,16 @@
-# Run by cpack on the files of a package, before it packs them: compresses what
-# distributions have compressed, and adds what their packages need besides.
+# cpack runs this before it packs the files: it compresses the files that distributions
+# compress, and adds the files that their packages need.
 
 set(share ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/share)
 set(doc ${share}/doc/dlock)
 set(packaging ${CPACK_DLOCK_SOURCE}/packaging/debian)
 
-# Without name and time, so that the same file is always the same bytes.
+# Without file name and time, so that the same content always gives the same bytes.
 function(compress)
   execute_process(COMMAND gzip -9nf ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-# As Debian wants a licence that is quoted: each line indented, a dot where it is empty.
+# Debian's format for the text of a licence: lines are indented; an empty line is a dot.
 function(write_copyright)
   file(STRINGS ${CPACK_DLOCK_SOURCE}/LICENSE lines)
   set(LICENSE_TEXT "")
@@ -32,7 +32,7 @@ function(write_copyright)
 endfunction()
 
 function(write_changelog)
-  # That of a release has its date with SOURCE_DATE_EPOCH.
+  # A release sets SOURCE_DATE_EPOCH to its own date.
   string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC)
   file(WRITE ${doc}/changelog.Debian
 "dlock (${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}) unstable; urgency=medium
@@ -43,8 +43,8 @@ function(write_changelog)
 ")
 endfunction()
 
-# What is linked into a static program comes under its own licences, which want to go with
-# it: as the distribution has them of which it was built.
+# Libraries linked into a static program have licences of their own, which have to be shipped
+# with it. These are the copyright files of the distribution that it is built on.
 function(write_licences)
   set(text "")
   foreach(package libxxhash-dev libutf8proc-dev libhiredis-dev libc-ares-dev libnghttp2-dev
@@ -83,7 +83,7 @@ if(CPACK_GENERATOR STREQUAL "DEB")
   configure_file(${packaging}/lintian-overrides ${share}/lintian/overrides/dlock COPYONLY)
 endif()
 
-# Whatever the umask of who builds it.
+# File modes must not depend on the umask of the build.
 set(for_all OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
     WORLD_EXECUTE)
 file(CHMOD_RECURSE ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr

@@ -1,5 +1,5 @@
-// A program that starts by src/static_start.cpp and looks whether all is there that a
-// start has to make ready. Exits with 0, or not.
+// Starts with src/static_start.cpp and checks everything that a start has to initialise.
+// Exits with 0 if all of it is in order.
 #include <features.h>
 
 #if !defined(__x86_64__) || !defined(__linux__) || __GLIBC__ != 2 || __GLIBC_MINOR__ != 36
@@ -33,7 +33,7 @@ int constructed_with = 0;
 thread_local int initialised = 7;
 thread_local int zero;
 
-// A whole one, with a constructor and a destructor.
+// An object with a constructor and a destructor.
 const std::string text = "a text that is longer than what a string has room for itself";
 
 bool throws_and_catches() {
@@ -77,10 +77,10 @@ std::uintptr_t guard() {
   return word;
 }
 
-// If both are called, in this order, that is the end of it, and well.
+// The check has passed only if both are called, in this order.
 bool exits = false;
 void note_exit() { exits = true; }
-[[gnu::destructor]] void end_well() { ::_exit(exits ? 0 : 14); }
+[[gnu::destructor]] void check_exit() { ::_exit(exits ? 0 : 14); }
 
 }  // namespace
 

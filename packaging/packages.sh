@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# Which packages dlock needs, and how the missing ones get installed: for
-# install.sh and tests/run, which source this file and set `program`.
+# The packages that dlock needs, and functions that install the missing ones.
+# install.sh and tests/run set `program` and source this file.
 
-# What it takes to build dlock, Boost apart (see install_build_packages). libcrypto needs
-# the two compressors where it is built with them.
+# The packages to build dlock with, except Boost (see install_build_packages). On some systems
+# libcrypto is built with the two compressors, and needs them.
 build_packages=(g++ cmake ninja-build libxxhash-dev libutf8proc-dev libhiredis-dev libssl-dev
   libc-ares-dev libnghttp2-dev libprotozero-dev zlib1g-dev libzstd-dev libcli11-dev
   libtoml11-dev nlohmann-json3-dev)
 
-# What it takes to test it, clang-format and clang-tidy apart (see install_test_packages).
-# The servers' own services, which Debian starts, are no part of any test.
+# The packages to test it with, except clang-format and clang-tidy (see
+# install_test_packages). No test uses the services that Debian starts for the servers.
 test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux zsh fish
   bash-completion openssl redis-server redis-tools etcd-server etcd-client attr systemd
   dpkg-dev lintian rpm cpio iproute2 python3 patch)
@@ -18,8 +18,8 @@ test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux z
 # from it in details, whatever their settings.
 clang_format_version=14
 
-# Boost as its own header writes versions: 1.74 is the first one that dlock
-# builds with, and 1.78 the first whose coroutines Clang can parse.
+# Versions of Boost, in the format of its header: dlock builds with 1.74 and later;
+# Clang can parse the coroutines of 1.78 and later.
 boost_needed=107400
 boost_needed_by_clang=107800
 
@@ -28,7 +28,7 @@ program=${program:-${0##*/}}
 say() { printf '%s: %s\n' "$program" "$*"; }
 complain() { say "$@" >&2; }
 
-# Runs a command and shows what it said only if it fails.
+# Runs a command and shows its output only if it fails.
 quietly() {
   local log status=0
   log=$(mktemp) || return
@@ -38,7 +38,7 @@ quietly() {
   return "$status"
 }
 
-# Fails, and says so, if as_root would have no way to become root.
+# Fails with a message if as_root could not become root.
 needs_root() {  # <for what>
   ((EUID == 0)) || command -v sudo > /dev/null ||
     { complain "needs root to $1: run it as root, or install sudo"; return 1; }
@@ -49,8 +49,8 @@ as_root() {
   if ((EUID == 0)); then "$@"; else sudo "$@"; fi
 }
 
-# True on one of these versions of a distribution, all as os-release(5) has them.
-# A subshell, because that file sets variables with names as plain as VERSION.
+# True on one of these versions of a distribution, named as in os-release(5).
+# A subshell, because that file sets variables with common names such as VERSION.
 system_is() (  # <ID> <VERSION_ID>...
   ID='' VERSION_ID=''
   # shellcheck source=/dev/null
@@ -69,14 +69,14 @@ package_is_installed() {
   [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2> /dev/null) == installed* ]]
 }
 
-# True if apt could install this package. A name that others only provide or
-# mention has no candidate.
+# True if apt could install this package. A name that other packages only provide
+# or mention has no candidate.
 package_can_be_installed() {
   [[ $(LC_ALL=C apt-cache policy "$1" 2> /dev/null) == *'Candidate: '[!\(]* ]]
 }
 
-# Prints the first of these packages that apt could install; if there is none,
-# the first one, to be complained about.
+# Prints the first of these packages that apt could install. If there is none,
+# prints the first one, for the error message.
 first_installable() {  # <package>...
   local package
   for package; do
@@ -89,14 +89,14 @@ first_installable() {  # <package>...
 }
 
 apt_get() {
-  # A new machine's own first upgrade may hold the lock for a while.
+  # The first upgrade of a new machine may hold the lock for some time.
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@"
 }
 
 lists_are_fresh=false
 
-# Makes apt know what there is, once. An error is left to the installation: the
-# broken source may be one that has nothing to do with us.
+# Updates the package lists, once. A failure is only a warning: the source that
+# failed may not be one that is needed.
 refresh_package_lists() {  # <what is to be installed>
   ! $lists_are_fresh || return 0
   if ! command -v apt-get > /dev/null; then
@@ -138,27 +138,27 @@ boost_version() {
   echo "${version:-0}"
 }
 
-# A Boost that is good enough is kept whichever package it came from: the
-# versions of Debian 12 exclude one another.
+# Keeps an installed Boost that is recent enough, whichever package it came from:
+# the Boost packages of Debian 12 conflict with one another.
 install_build_packages() {
   local boost=()
   if (($(boost_version) < boost_needed)); then
     refresh_package_lists Boost || return
-    # Debian 12 has the first beside its default, 1.74, which Clang cannot parse.
+    # Debian 12 has 1.81 besides its default, 1.74, which Clang cannot parse.
     boost=("$(first_installable libboost1.81-dev libboost-dev)")
   fi
   install_missing "${build_packages[@]}" "${boost[@]}"
 }
 
-# Prints the command to use, of the version that counts if it is there.
+# Prints the command to use: that of the project's version, if it is installed.
 installed_clang_format() {
   command -v "clang-format-$clang_format_version" || command -v clang-format
 }
 
-# Prints the names of clang-tidy to look for, the best one first. They are names
-# of packages and of commands.
+# Prints the names of clang-tidy to look for, the best one first. Packages and
+# commands have the same names.
 clang_tidy_names() {
-  # Debian 12 has 19 too, but 16 is the one that its libraries came with.
+  # Debian 12 has 19, too, but 16 fits the age of its libraries.
   if system_is debian 12; then
     printf 'clang-tidy-%s\n' 16 19 18 17 15
   else
@@ -177,7 +177,7 @@ installed_clang_tidy() {
 
 clang_can_parse_boost() { (($(boost_version) >= boost_needed_by_clang)); }
 
-# Needs the build packages, because what is wanted depends on the Boost that is there.
+# To be called after install_build_packages: the choice depends on the installed Boost.
 install_test_packages() {
   local names chosen=()
   if ! installed_clang_format > /dev/null; then

@@ -1,19 +1,21 @@
-// How a static program of glibc 2.36 starts on x86-64, in the place of glibc's own: only
-// for who configures with -DDLOCK_OWN_START=ON, where cmake/OwnStart.cmake finds that it
-// works.
+// Starts a static program of glibc 2.36 on x86-64, in place of glibc's own start code. It
+// is used only if dlock is configured with -DDLOCK_OWN_START=ON and cmake/OwnStart.cmake
+// finds that it works.
 //
-// glibc's start asks the processor what it can and how large its caches are, to choose
-// among its functions for strings and memory: 43 times on one machine, 68 times on
-// another. Each of these questions (cpuid) leaves a virtual machine, and its host
-// answers, in 4 µs on the one and 9 on the other: an eighth and a quarter of `dlock run x
-// -- /bin/true`. A program that copies a few kilobytes has nothing of the answers.
-// Unasked, glibc takes what each processor of the architecture has (SSE2).
+// glibc's start code asks the processor for its features and the sizes of its caches, to
+// choose among variants of functions for strings and memory: 43 times on one machine, 68
+// times on another. Each of these requests (cpuid) makes a virtual machine exit to its
+// host, which takes 4 µs on the first machine and 9 µs on the second: an eighth and a
+// quarter of the time of `dlock run x -- /bin/true`. A program that copies a few
+// kilobytes does not benefit. Without the requests, glibc uses variants that run on every
+// processor of the architecture (SSE2).
 //
-// The steps, their order and the names are those of __libc_start_main in that version's
-// csu/libc-start.c; the linker takes it from here and so leaves the member of libc.a out
-// that has it, with the variables that are below. Left out besides: GLIBC_TUNABLES, which
-// takes the twelfth part of a run's instructions to look for, and what lets the main
-// thread end before others, of which there are none.
+// The steps, their order and their names are those of __libc_start_main in
+// csu/libc-start.c of that version. Because the linker finds the function here, it leaves
+// out the member of libc.a that defines it, and with it the variables below. Two more
+// things are left out: the search for GLIBC_TUNABLES, which takes a twelfth of the
+// instructions of a run, and the support for a main thread that ends before other
+// threads, because there are none.
 
 #include <elf.h>
 
@@ -24,9 +26,9 @@
 // name them.
 extern "C" {
 
-// What glibc's functions for memory take for the sizes of caches, in bytes, and from
-// where on they copy past them or by `rep movsb`: what they are where nobody knows
-// better.
+// The cache sizes that glibc's memory functions assume, in bytes, and the sizes from
+// which on they bypass the caches or use `rep movsb`. These are the values for an unknown
+// processor.
 long __x86_data_cache_size_half = 16 * 1024;
 long __x86_data_cache_size = 32 * 1024;
 long __x86_shared_cache_size_half = 512 * 1024;
@@ -37,7 +39,7 @@ long __x86_rep_stosb_threshold = 2048;
 long __x86_rep_movsb_stop_threshold = 768 * 1024;
 int __x86_string_control = 0;
 
-// glibc's, and not for others.
+// Internals of glibc.
 extern char** __environ;
 extern void* __libc_stack_end;
 extern int __libc_enable_secure;
@@ -51,7 +53,7 @@ void __libc_check_standard_fds();
 void* _dl_debug_initialize(Elf64_Addr base, long name_space);
 int __cxa_atexit(void (*function)(void*), void* argument, void* library);
 
-// The linker's, and the compiler's.
+// Defined by the linker and the compiler.
 extern const Elf64_Rela __rela_iplt_start[];
 extern const Elf64_Rela __rela_iplt_end[];
 using Constructor = void (*)(int, char**, char**);
@@ -69,22 +71,22 @@ void _fini();
 
 namespace {
 
-// Functions of which glibc has several are called through a word, which says which one.
-// Each is asked for by calling the function that chooses; before that none can be called.
+// Functions with several variants in glibc are called through a pointer. This sets each
+// pointer to the variant that its resolver returns. Before that, they cannot be called.
 void choose_functions() {
   for (const auto* word = __rela_iplt_start; word != __rela_iplt_end; ++word) {
-    // NOLINTBEGIN(performance-no-int-to-ptr): that is what the linker writes down.
+    // NOLINTBEGIN(performance-no-int-to-ptr): the linker writes integers.
     auto* const choice = reinterpret_cast<Elf64_Addr (*)()>(word->r_addend);
     *reinterpret_cast<Elf64_Addr*>(word->r_offset) = choice();
     // NOLINTEND(performance-no-int-to-ptr)
   }
 }
 
-// What a function finds below its frame when it returns, and what pointers of longjmp(3)
-// and atexit(3) are mixed with, at their places of the ABI.
+// Sets the stack guard, which functions check when they return, and the pointer guard,
+// with which longjmp(3) and atexit(3) encode pointers. The ABI defines their places.
 void set_guards() {
   const auto* random = static_cast<const std::uintptr_t*>(_dl_random);
-  const auto guard = random[0] & ~std::uintptr_t{0xff};  // so that no string ends in it
+  const auto guard = random[0] & ~std::uintptr_t{0xff};  // no string contains it
   asm volatile("movq %0, %%fs:0x28" : : "r"(guard));
   asm volatile("movq %0, %%fs:0x30" : : "r"(random[1]));
 }
@@ -100,7 +102,7 @@ void destruct(void*) {
 
 }  // namespace
 
-// What _start calls. This file is compiled without guards of its own: there are none yet.
+// Called by _start. This file is compiled without stack guards: they are not set yet.
 extern "C" [[noreturn]] int __libc_start_main(int (*main)(int, char**, char**), int argc,
                                               char** argv, void (*)(), void (*)(),
                                               void (*at_exit)(), void* stack_end) {

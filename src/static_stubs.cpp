@@ -1,12 +1,13 @@
-// What a static program must not do, and what it does for nothing at each start: for the
-// static build only.
+// Replaces functions that a static program must not call, and some that do useless work
+// at each start. For the static build only.
 //
-// glibc answers the first of these by loading shared libraries of its own version, which
-// need not be on the machine that the program runs on. Nothing here needs them: names are
-// resolved by c-ares, ports are numbers, and OpenSSL is kept from loading modules. But
-// libcrypto and libcares contain calls, which the linker would take glibc's code in for,
-// and warn of. Its option --wrap makes them calls of what is below; CMakeLists.txt has
-// the names. From OPENSSL_cpuid_setup on each says what it saves.
+// For the first group, glibc would load shared libraries of its own version, which may
+// not exist on the machine that the program runs on. dlock does not need them: c-ares
+// resolves names, ports are numbers, and OpenSSL is kept from loading modules. But
+// libcrypto and libcares contain calls of these functions, so the linker would add
+// glibc's code and print warnings. Its option --wrap redirects these calls to the
+// functions below; CMakeLists.txt has the names. The functions from OPENSSL_cpuid_setup
+// on only save time.
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -47,9 +48,10 @@ int __wrap_getservbyport_r(int, const char*, servent*, char*, std::size_t,
 
 void* __wrap_dlopen(const char*, int) { return nullptr; }
 
-// libcrypto asks the processor what it can, before anything else in the program. On a
-// virtual machine each of these questions is answered by the host, which costs a
-// twentieth of a whole run; it asks again when it is first used, and then it may.
+// libcrypto asks for the features of the processor before anything else in the program.
+// On a virtual machine the host answers each of these requests, which takes a twentieth
+// of a whole run. libcrypto asks again when it is first used; then the requests are
+// allowed.
 void __real_OPENSSL_cpuid_setup();
 
 static bool program_runs = false;
@@ -59,16 +61,16 @@ void __wrap_OPENSSL_cpuid_setup() {
   if (program_runs) __real_OPENSSL_cpuid_setup();
 }
 
-// glibc asks where the program is, to find shared libraries beside it.
+// glibc asks for the directory of the program, to find shared libraries there.
 const char* __wrap__dl_get_origin() {
-  // Not known, in glibc's own way.
+  // The value that glibc uses for "unknown".
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   return reinterpret_cast<const char*>(-1);
 }
 
-// A static program hands its frames over when it starts, and they are sorted when the
-// first exception is thrown, which takes 5 ms. Without that the unwinder finds the table
-// that the linker has sorted (--eh-frame-hdr).
+// A static program registers its table of frames when it starts, and the unwinder sorts
+// it at the first exception, which takes 5 ms. Without the registration, the unwinder
+// uses the table that the linker has sorted (--eh-frame-hdr).
 void __wrap___register_frame_info(const void*, void*) {}
 void* __wrap___deregister_frame_info(const void*) { return nullptr; }
 

@@ -1,8 +1,8 @@
 """Parts of an SVG picture that can be read on a white and on a dark page.
 
-A picture in an <img> does not know which of the two it is on: the reader's choice on a web
-site need not be that of the system. So each colour has a contrast of at least 4 with both
-(tests/bats/pictures.bats checks it), and fonts are those of the reader's system.
+A picture in an <img> cannot tell which of the two it is on: readers may choose another theme
+on a web site than on their system. So each colour has a contrast of at least 4 with both
+(tests/bats/pictures.bats checks it). The fonts are those of the reader's system.
 """
 
 from xml.sax.saxutils import escape
@@ -19,7 +19,7 @@ line {{ stroke: {GREY}; stroke-width: 1 }}
 
 
 def number(value):
-    """At most one decimal place, so that a picture is the same on each machine."""
+    """Formats with at most one decimal place, so that a picture is the same on all machines."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -41,7 +41,7 @@ def line(x1, y1, x2, y2, kind=""):
 
 
 def document(width, height, title, description, body, style=STYLE):
-    """The whole picture. The description is for those who cannot see it."""
+    """Returns the whole picture. The description is for readers who cannot see it."""
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {number(width)} {number(height)}" '
         f'width="{number(width)}" height="{number(height)}" role="img" aria-labelledby="t d">',

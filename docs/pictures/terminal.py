@@ -1,4 +1,4 @@
-"""Draws what a program has written to a terminal: lines of text in bold and in colours."""
+"""Draws the output of a program on a terminal: lines of text, bold and in colours."""
 
 import re
 
@@ -15,8 +15,8 @@ KINDS = {"1": "bold", "31": "red", "32": "green", "33": "yellow"}
 
 
 def lines_on_screen(output):
-    """What stands on the terminal after this output: the last frame, if the program has
-    drawn several, and the last state of a line that was written over."""
+    """Returns the lines that the terminal shows after this output: the last frame, if the
+    program drew several, and the last state of each line that was overwritten."""
     frame = output.rsplit("\x1b[H", 1)[-1]
     frame = re.sub(r"\x1b\[[?0-9;]*[A-Za-ln-z]", "", frame)
     lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in frame.split("\n")]
@@ -30,8 +30,8 @@ def plain(line):
 
 
 def spans(line):
-    """The words of a line: column, text, kind. Gaps are left out, so that each word stands
-    in its column whatever the font's width is."""
+    """Yields column, text and kind for the words of a line. Gaps are left out, so that each
+    word starts in its column whatever the width of the font is."""
     column, kind = 0, ""
     for piece in re.split(r"(\x1b\[[0-9;]*m)", line):
         found = re.fullmatch(r"\x1b\[([0-9;]*)m", piece)
@@ -44,7 +44,7 @@ def spans(line):
 
 
 def draw(title, command, output):
-    """A picture of a command line and of what it has left on the screen."""
+    """Returns a picture of a command line and its output on the screen."""
     lines = lines_on_screen(output)
     body = [svg.text(MARGIN, MARGIN + LINE * 0.7, "$", "prompt"),
             svg.text(MARGIN + 2 * COLUMN, MARGIN + LINE * 0.7, command)]

@@ -15,7 +15,7 @@
 #include "util/on_exit.hpp"
 #include "util/text.hpp"
 
-// Header-only use: nothing of Boost.Filesystem is to be linked.
+// Header-only use, so that Boost.Filesystem is not linked.
 #define BOOST_PROCESS_USE_STD_FS
 #include <boost/process/args.hpp>
 #include <boost/process/async.hpp>

@@ -49,7 +49,7 @@ asio::awaitable<void> Stream::secure(const TlsOptions& plan, const std::string& 
     if (progress.state == Progress::State::failed) {
       throw lost(budget.server(), progress.error);
     }
-    // A server without TLS may wait for the rest of what it takes for a request.
+    // A server without TLS may take this for part of a request and wait for the rest.
     const bool ready = co_await is_ready(progress.awaited(), budget);
     if (!ready) throw no_handshake(budget.timeout(budget.server()));
   }

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# Several processes that contend for one lock: parts handover, crowd, order and slots of tests/bench/run.
+# Several processes contend for one lock: parts handover, crowd, order and slots of tests/bench/run.
 
 # Prints the nanoseconds from the end of the holder's command to the start of the next.
 hand_over() {  # <tool>
@@ -9,7 +9,7 @@ hand_over() {  # <tool>
   rm -f "$work/start"
   hold_for "$1"
   await_turn "$1" "$work/start" 1
-  sleep 0.01  # until both have finished what they do after they start to wait
+  sleep 0.01  # both have work to finish after they start to wait
   let_go "$holder"
   wait "$waiter"
   start=$(< "$work/start")
@@ -34,8 +34,8 @@ bench_handover() {
   handover_row 'hand-over; the floor, a token in a pipe' dlock token-pipe "$(repeats 3 10)"
 }
 
-# Adds a row: how many sections a second WORKERS workers run under dlock, 20 sections each,
-# and under a peer, whose workers may run fewer.
+# Adds a row: the rate of sections a second of WORKERS workers, under dlock with 20 sections
+# each, and under a peer, whose workers may run fewer.
 crowd_row() {  # <what> <workers> <sections of the peer> <words before the peer's command>...
   local count i title=$1 workers=$2 sections=$3
   shift 3
@@ -66,7 +66,7 @@ bench_crowd() {  # [<what to add to the title>]
   [[ -z $sem ]] || compare_crowds '' 8 1 sem
 }
 
-# Prints how many pairs of waiters ran in another order than they arrived in.
+# Prints how many pairs of waiters ran in another order than that of their arrival.
 inversions() {  # <tool>
   local i waiters=()
   lock=order
@@ -94,7 +94,7 @@ bench_order() {  # [<tool> <where>]
   add_row "pairs of waiters in another order${2:-}; flock" "$mine of $((count * 28))" "$theirs of $((count * 28))"
 }
 
-# Eight workers, of which at most four run at a time.
+# Eight workers; at most four of them run at a time.
 bench_slots() {
   local count i
   count=$(repeats 60 3)

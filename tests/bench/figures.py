@@ -1,7 +1,7 @@
 """Reads figures of the bench: the file that `tests/bench/run --write` writes.
 
-Comments begin with "#"; the first one says on what machine it was measured. The first row
-has the names of the columns. Columns are separated by one tab; "-" is no value.
+Comments begin with "#"; the first one describes the machine. The first row has the names of
+the columns. Columns are separated by one tab; "-" means that there is no value.
 """
 
 import re
@@ -12,13 +12,13 @@ COLUMNS = ["part", "what", "dlock", "peer", "ratio", "low", "high"]
 
 
 class Invalid(Exception):
-    """A file is not what it should be; says where."""
+    """A file is malformed. The message says where."""
 
 
 @dataclass(frozen=True)
 class Figure:
     part: str   # of the bench
-    what: str   # unique in its part; what it is compared with comes after "; "
+    what: str   # unique in its part; the name of the peer comes after "; "
     dlock: str  # a median with its unit
     peer: str
     ratio: str  # of the medians, dlock's to the peer's
@@ -27,7 +27,7 @@ class Figure:
 
 
 def number_of(text):
-    """The number that a value begins with; None if there is none."""
+    """Returns the number that a value begins with, or None if there is none."""
     found = re.match(r"-?[0-9]+(\.[0-9]+)?", text)
     return float(found.group()) if found else None
 
@@ -55,7 +55,7 @@ def read(path):
 
 
 def run_program(program, main):
-    """Runs `main`; what is wrong with a file becomes one line, and exit code 65."""
+    """Runs `main`. An invalid file gives a message of one line and exit code 65."""
     try:
         sys.exit(main(sys.argv[1:]))
     except (Invalid, OSError) as error:

@@ -36,7 +36,8 @@ compare_far_away() {  # <port of a member>... <port of the one server>
   wait "$relay" || true
 }
 
-# Compares runs on a cluster, each of which leaves a hint for the next, with runs on one server.
+# Compares runs on a cluster, each of which writes a hint for the next one, with runs on one
+# server.
 compare_with_hints() {  # <URL> <URL of one server>
   rm -rf "$work/runtime"
   mkdir -m 700 "$work/runtime"

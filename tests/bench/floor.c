@@ -1,5 +1,5 @@
-// The least that can be done to run a command under a lock: `floor FILE COMMAND...`.
-// Without a lock, too, if FILE is `-`.
+// Runs a command under a lock with as little work as possible: `floor FILE COMMAND...`.
+// If FILE is `-`, it takes no lock.
 
 #include <err.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# Holders and waiters, under dlock and under its peers.
+# Starts and stops holders and waiters of dlock and of its peers.
 
-# Starts a command that ends at let_go, under the lock that WORDS take, and waits until it
-# runs.
+# Runs a command under the lock that WORDS take, and waits until it has started. let_go ends
+# it.
 hold() {  # <words>...
   local name=$work/hold.$((++holders))
   mkfifo "$name"
@@ -46,7 +46,7 @@ await_turn() {  # <tool> <file> <number>
   esac
   waiter=$!
   case $1 in
-    redis-cli | token-*) ;; # no server or kernel counts these waiters
+    redis-cli | token-*) ;; # neither a server nor the kernel counts these waiters
     redis | etcd) eventually dlock_waiters_are "$3" ;;
     *) eventually "$1_waiters_are" "$3" ;;
   esac

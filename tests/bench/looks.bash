@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# Verbs that run no command, and what a watcher costs others: parts look, cache and watch of tests/bench/run.
+# Verbs that run no command, and the cost of a watcher for runs: parts look, cache and watch of tests/bench/run.
 
 # These verbs run no command; the floor runs /bin/true.
 look_rows() {  # <where>
@@ -27,8 +27,8 @@ bench_watch() {
   compare_watched 'run /bin/true, watched; not watched' "$local_store.unwatched"
 }
 
-# Watches one of two namespaces, and compares runs in both.
-compare_watched() {  # <what> [<store of the one that is not watched>]
+# Watches one of two namespaces, and compares runs in the two.
+compare_watched() {  # <what> [<store of the namespace that is not watched>]
   "$dlock" watch -v --namespace watched > "$work/events" 2> "$work/said" &
   local watcher=$!
   eventually grep -q watching "$work/said"

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
 # Prepares the machine: finds the peers, compiles the helpers, makes a working directory.
 
-# Prints how often to repeat what takes TIMES as long as one command, at least LEAST.
+# Prints how often to repeat a step that takes TIMES as long as one command; at least LEAST.
 repeats() {  # <times> <least>
   local count=$((runs / $1))
   echo $((count > $2 ? count : $2))
@@ -43,7 +43,7 @@ work=$(mktemp -d "${TMPDIR:-/var/tmp}/dlock-bench.XXXXXX")
 clean_up() {
   local left
   mapfile -t left < <(jobs -pr)
-  # Commands under their locks end with them.
+  # The commands under their locks end with them.
   ((${#left[@]} == 0)) || kill -KILL "${left[@]}" 2> /dev/null || true
   rm -rf "$work"
 }
@@ -55,8 +55,8 @@ for helper in measure section floor token; do
   cc -std=gnu11 -O2 -static -o "$work/$helper" "$here/$helper.c" ||
     fail 'the helpers cannot be compiled'
 done
-# A copy, as an installed program is: a file as the linker wrote it, in pieces, is mapped page
-# by page, which costs each start about 0.04 ms.
+# Measures a copy, as installing makes one: the linker writes a file in pieces, which is then
+# mapped page by page, and that costs each start about 0.04 ms.
 install -D "$dlock" "$work/bin/dlock"
 dlock=$work/bin/dlock
 for variable in "${!DLOCK_@}" XDG_RUNTIME_DIR; do unset "$variable"; done
@@ -66,7 +66,7 @@ export DLOCK_STORE=$local_store PARALLEL_HOME=$work/parallel
 mkdir "$PARALLEL_HOME"
 file=$work/file
 : > "$file"
-# The token of the floor for hand-overs. It is lost when nothing has the pipe open.
+# The token of the floor for hand-overs. It is lost if no process has the pipe open.
 mkfifo "$work/token.pipe"
 exec {token_pipe}<> "$work/token.pipe"
 printf x >&"$token_pipe"

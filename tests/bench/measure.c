@@ -1,12 +1,12 @@
-// Times commands against each other, with the same few lines for each of them.
+// Times commands against each other, all with the same code.
 //
 //   measure time ROUNDS COMMAND... ::: COMMAND... [::: ...]
-//     runs each command once a round, with another one first each time; prints a line a
-//     round: for each command wall time and processor time in microseconds, and the
-//     largest resident size in KiB.
+//     runs each command once in each round, and begins each round with another one.
+//     Prints one line for each round: for each command its wall time and processor time in
+//     microseconds, and its largest resident size in KiB.
 //   measure crowd WORKERS SECTIONS COMMAND...
-//     WORKERS processes run the command SECTIONS times each; prints how many
-//     microseconds they took in all. Fails if a command does.
+//     WORKERS processes run the command SECTIONS times each. Prints how many microseconds
+//     they took altogether. Fails if a command fails.
 
 #define _GNU_SOURCE
 #include <err.h>
@@ -62,7 +62,7 @@ static struct sample run(char** command) {
   return sample;
 }
 
-// Standard output as it is; that of the commands goes nowhere.
+// Returns the standard output, and redirects that of the commands to /dev/null.
 static FILE* results_apart(void) {
   const int own = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -100,7 +100,7 @@ static int time_commands(int rounds, char** words) {
 
 static void work(int sections, char** command, int gate) {
   char ignored;
-  if (read(gate, &ignored, 1) != 0) _exit(1);  // until the gate is opened by closing it
+  if (read(gate, &ignored, 1) != 0) _exit(1);  // the parent closes the pipe to open the gate
   for (int i = 0; i < sections; ++i) {
     int status = 0;
     const pid_t pid = start(command);
@@ -120,7 +120,7 @@ static int crowd(int workers, int sections, char** command) {
       work(sections, command, gate[0]);
     }
   }
-  usleep(100000);  // for all of them to stand at the gate
+  usleep(100000);  // so that all of them wait at the gate
   const long start_time = microseconds_now();
   close(gate[1]);
   int failed = 0;

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# Runs of dlock compared with runs of its peers: parts run, peers and busy of tests/bench/run.
+# Compares runs of dlock with runs of its peers: parts run, peers and busy of tests/bench/run.
 
 bench_run() {
   local commands=("$dlock" run x -- /bin/true ::: "$flock" "$file" /bin/true :::
@@ -17,7 +17,7 @@ bench_run() {
     add_ratio 'run /bin/true; setlock' ' ms' 1000 < <(columns 1 13)
 }
 
-# Sets `under` to the words that come before a command to run it under a peer's lock.
+# Sets `under` to the words before a command that run it under a peer's lock.
 set_under() {  # <peer> <name of the lock>
   case $1 in
     flock) under=("$flock" "$file.$2") ;;
@@ -32,7 +32,7 @@ set_under() {  # <peer> <name of the lock>
   esac
 }
 
-# Print the peers that are installed, by where their locks are.
+# These print the installed peers: those with locks on this machine, and on servers.
 peers_here() {
   printf '%s\n' ${lckdo:+lckdo} ${sem:+sem}
 }
@@ -62,7 +62,7 @@ compare_crowds() {  # <where> <workers> <sections of the peer> <peer>...
   done
 }
 
-# Slow peers run fewer sections: the rate is what is compared.
+# Slow peers run fewer sections: the rates are compared.
 bench_peers() {
   local here_are on_servers where=''
   mapfile -t here_are < <(peers_here | grep .)

@@ -2,6 +2,7 @@
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
 # dlock on a Redis server: part redis of tests/bench/run.
 
+# Prints how many commands each of the waiters and the holder sends.
 commands_for_each() {  # <number of waiters>
   local i before waiters=()
   lock=commands.$1
@@ -15,7 +16,7 @@ commands_for_each() {  # <number of waiters>
   eventually are_listening "$1"
   let_go "$holder"
   wait "${waiters[@]}"
-  # The holder's release is counted, so the holder is, too.
+  # The release is counted, so the holder is counted, too.
   awk -v n=$(($(commands_sent) - before)) -v waiters="$1" 'BEGIN { printf "%.1f\n", n / (waiters + 1) }'
 }
 

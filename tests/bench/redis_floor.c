@@ -1,4 +1,4 @@
-// The least that can be done to run a command under a lock on a Redis server:
+// Runs a command under a lock on a Redis server with as little work as possible:
 // `redis_floor SOCKET KEY COMMAND...`.
 
 #include <err.h>

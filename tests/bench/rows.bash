@@ -1,16 +1,16 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# The figures of a bench, from samples, into the file $figures: one row for each thing that
-# is measured, its columns between tabs (figures.py says which).
+# Turns samples into the figures of a bench, in the file $figures: one row for each quantity,
+# with tabs between its columns (figures.py names them).
 
-# Adds a row with values that are not compared round by round.
+# Adds a row of values that are not compared round by round.
 add_row() {  # <what> <dlock's> [<the peer's>]
   printf '%s\t' "$part" "$1" "$2" "${3:--}" - - >> "$figures"
   echo - >> "$figures"
 }
 
-# Reads lines of two numbers, dlock's and the peer's, and adds the row for them: medians,
-# the ratio of the medians, and the quartiles of the lines' own ratios.
+# Reads lines of two numbers, dlock's and the peer's, and adds a row for them: the medians,
+# the ratio of the medians, and the quartiles of the ratios of all lines.
 add_ratio() {  # <what> <unit> <divisor>
   awk -v part="$part" -v what="$1" -v unit="$2" -v divisor="$3" '
     function sort(a, n,   i, j, v) {
@@ -28,7 +28,7 @@ add_ratio() {  # <what> <unit> <divisor>
     function shown(value) { return sprintf(value / divisor < 100 ? "%.2f%s" : "%.0f%s", value / divisor, unit) }
     NF == 2 && $2 > 0 { n++; mine[n] = $1; theirs[n] = $2; ratios[n] = $1 / $2 }
     END {
-      if (n == 0) exit  # not measured, as --check says where there is a bar
+      if (n == 0) exit  # not measured; --check says so if there is a bar
       sort(mine, n); sort(theirs, n); sort(ratios, n)
       printf "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%.2f\n", part, what, shown(at(mine, n, 0.5)),
         shown(at(theirs, n, 0.5)), at(mine, n, 0.5) / at(theirs, n, 0.5),

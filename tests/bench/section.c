@@ -1,9 +1,9 @@
-// What runs under the lock: as little as possible, with the time of its first or last
-// act in nanoseconds of CLOCK_MONOTONIC.
+// The command that runs under the lock. It does as little as possible, and writes when it
+// began or ended, in nanoseconds of CLOCK_MONOTONIC.
 //
-//   section first FILE         writes when it began to run
+//   section first FILE         writes when it began
 //   section last FILE FIFO     waits until FIFO is opened for writing, then writes when
-//                              it ended; ends with its parent, too
+//                              it ended; also ends with its parent
 //   section alone FILE         fails if another one runs at the same time: FILE exists
 
 #include <err.h>

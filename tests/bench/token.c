@@ -1,7 +1,7 @@
-// The least that a lock can be whose holders wake each other: a token that is taken, and
-// given back. No name, lease, order or record, and nothing if a process dies.
+// The simplest lock whose holders wake each other: a token that is taken and returned. It has
+// no name, lease, order or record, and it does not survive the death of its holder.
 //
-//   token pipe FIFO COMMAND [ARGUMENT]...     a byte in a pipe, which somebody keeps open
+//   token pipe FIFO COMMAND [ARGUMENT]...     a byte in a pipe, which another process keeps open
 //   token redis SOCKET COMMAND [ARGUMENT]...  an element of a list on a server, and a key
 //                                             with a time to live while it is held
 
@@ -29,8 +29,8 @@ static void say(int fd, const char* text) {
   if (write(fd, text, size) != (ssize_t)size) err(1, "write");
 }
 
-// Reads until so many lines have come.
-static void hear(int fd, int lines) {
+// Reads until that many lines have arrived.
+static void read_lines(int fd, int lines) {
   char bytes[256];
   while (lines > 0) {
     const ssize_t size = read(fd, bytes, sizeof bytes);
@@ -46,14 +46,14 @@ static void take(int fd, int is_redis) {
     return;
   }
   say(fd, "BLPOP token 0\r\n");
-  hear(fd, 5);
+  read_lines(fd, 5);
   say(fd, "SET held 1 PX 60000\r\n");
-  hear(fd, 1);
+  read_lines(fd, 1);
 }
 
-static void give_back(int fd, int is_redis) {
+static void release(int fd, int is_redis) {
   say(fd, is_redis ? "DEL held\r\nLPUSH token 1\r\n" : "x");
-  if (is_redis) hear(fd, 2);
+  if (is_redis) read_lines(fd, 2);
 }
 
 int main(int argc, char** argv) {
@@ -69,6 +69,6 @@ int main(int argc, char** argv) {
   }
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child) err(1, "cannot run it");
-  give_back(fd, is_redis);
+  release(fd, is_redis);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

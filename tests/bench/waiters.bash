@@ -1,10 +1,11 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# Idle holders and waiters: parts idle and waiters of tests/bench/run.
+# The costs of idle holders and waiters: parts idle and waiters of tests/bench/run.
 
 # Prints the processor time of processes, in ticks of 10 ms.
 ticks_of() { cat "${@/%//stat}" | sed 's/.*) //' | awk '{ n += $12 + $13 } END { print n + 0 }'; }
-# Prints the memory of each waiter with its guardian, in MiB; shared pages are divided.
+# Prints the memory of each waiter with its guardian, in MiB. Each process counts its share of a
+# shared page.
 memory_of() {  # <number> <directory in /proc>...
   local number=$1
   shift
@@ -14,7 +15,7 @@ memory_of() {  # <number> <directory in /proc>...
 # Adds rows: what NUMBER waiters for one lock cost.
 idle_rows() {  # <tool> <number> <where>
   local i pids=() places before after sent=0 seconds=10
-  # On Redis, longer than the 45 s after which each waiter asks again.
+  # On Redis, longer than the 45 s between the requests of a waiter.
   [[ $1 != redis ]] || seconds=50
   ((runs >= 200)) || seconds=3
   say "waiters$3: $2 for $seconds s"
@@ -76,7 +77,7 @@ bench_idle() {
   hold_for flock
   await_turn flock "$work/idle" 1
   flocks=("$holder" "$waiter")
-  sleep 1  # until each has done what it does once
+  sleep 1  # until the waiters have finished their start-up
 
   before=$(for i in "${waiters[@]}"; do switches_of "$i"; done)
   sleep "$seconds"

@@ -1,19 +1,19 @@
-"""Whether what dlock said of each run, by its exit code and its report, is what was seen."""
+"""Checks whether the exit code and the report of each run agree with the history."""
 
 from __future__ import annotations
 
 from history import Run, Story
 
 BUSY = 2.5  # seconds that a loaded machine may take to start and to end a program
-# After its dlock was killed a command has to be dead in a second.
+# Seconds after which a command has to be dead if its dlock was killed.
 UNGUARDED = 1.0
 SIGNALS = {"TERM": 15, "INT": 2, "KILL": 9}
-# What a report's outcome comes to as an exit code.
+# The exit codes of outcomes in reports.
 CODE_OF = {"lost": 76, "busy": 75, "superseded": 75, "unavailable": 69, "timeout": 124}
 
 
 def stopped_for(run: Run, until: float) -> float:
-    """For how long the nemesis has stopped one of its processes."""
+    """Returns for how long the nemesis stopped a process of the run."""
     total, since = 0.0, None
     for event in run.signals:
         if event["signal"] == "STOP" and since is None:
@@ -25,8 +25,8 @@ def stopped_for(run: Run, until: float) -> float:
 
 
 def orphans(story: Story) -> list[str]:
-    """Nothing of a command outlives its dlock; but a lock of `local:` is held as long as
-    the command lives, and so a killed dlock leaves it."""
+    """No process of a command outlives its dlock. Exception: a lock on `local:` is held for
+    as long as the command lives, so the command of a killed dlock is not ended."""
     complaints = []
     for run in story.stayed():
         if run.exited is None or run.plan["verb"] != "run":
@@ -41,7 +41,7 @@ def orphans(story: Story) -> list[str]:
 
 
 def overruns(story: Story) -> list[str]:
-    """No wait is longer than was asked for, by more than two operations on the store."""
+    """No wait is longer than requested by more than two operations on the store."""
     complaints = []
     for run in story.runs:
         if run.hung:
@@ -52,14 +52,14 @@ def overruns(story: Story) -> list[str]:
         if waited_until is None and not story.of("over"):
             continue
         if waited_until is None:
-            complaints.append(f"hang: run {run.id} has no end")
+            complaints.append(f"hang: run {run.id} has not ended")
             continue
         waited = waited_until - run.spawned - stopped_for(run, waited_until)
         allowed = run.plan["wait"] + 2 * story.start["store_timeout"] + BUSY
         if run.plan["verb"] == "break":
             allowed += run.plan["ttl"]
         if waited > allowed and not run.hung:
-            complaints.append(f"wait: run {run.id} took {waited:.3f} s, of {allowed:.1f} s")
+            complaints.append(f"wait: run {run.id} waited for {waited:.3f} s, at most {allowed:.1f} s are allowed")
     return complaints
 
 
@@ -68,11 +68,11 @@ def allowed_codes(run: Run) -> set[int]:
     codes = set(by_verb.get(run.plan["verb"], {69, 75, 76}))
     for event in run.signals:
         if event.get("to") == "guardian":
-            codes |= {70, 125}  # it was killed, or had to be: with the command, or before that began
+            codes |= {70, 125}  # it was killed, or had to be, with the command or before the command began
         if event["signal"] not in SIGNALS:
             continue
         codes.add(-SIGNALS[event["signal"]])
-        codes.add(-SIGNALS["KILL"])  # of a command that ignores the others, after --kill-after
+        codes.add(-SIGNALS["KILL"])  # for a command that ignores the other signals, after --kill-after
     if run.plan["verb"] == "run" and run.stays:
         codes.add(run.plan["code"])
         codes.discard(75)
@@ -83,14 +83,14 @@ def allowed_codes(run: Run) -> set[int]:
 
 
 def exit_codes(story: Story) -> list[str]:
-    return [f"code: run {run.id} ({run.plan['verb']} {run.lock}) ended with {run.code}"
-            f"{'' if run.stays else ', nothing was run'}: {run.said.strip()[-200:]}"
+    return [f"code: run {run.id} ({run.plan['verb']} {run.lock}) exited with {run.code}"
+            f"{'' if run.stays else ', its command did not run'}: {run.said.strip()[-200:]}"
             for run in story.runs
             if run.exited is not None and not run.hung and run.code not in allowed_codes(run)]
 
 
 def complaint_of(run: Run) -> str | None:
-    """What is wrong with a run's report, if anything is."""
+    """Returns an error in the report of a run, or None."""
     report = run.report
     if report is None:
         return "there is none"
@@ -99,9 +99,9 @@ def complaint_of(run: Run) -> str | None:
         return f"{outcome}, but the code is {run.code}"
     if run.code in (69, 75, 76, 124) and outcome not in CODE_OF:
         return f"{outcome}, but the code is {run.code}"
-    # One that a signal ended may not have come so far as to greet the witness.
+    # A command that was ended by a signal may not have greeted the witness.
     if outcome == "ran" and not seen and report["signal"] is None:
-        return "ran, but nobody has seen it"
+        return "ran, but no process of it was seen"
     if outcome in ("busy", "superseded", "unavailable", "interrupted") and seen:
         return f"{outcome}, but it was seen to run"
     if seen and report["fence"] != run.fence:
@@ -116,7 +116,7 @@ def complaint_of(run: Run) -> str | None:
 def reports(story: Story) -> list[str]:
     complaints = []
     for run in story.runs:
-        # One that was killed, or ended by a signal before it began, cannot write one.
+        # A dlock that was killed, or ended by a signal before it began, cannot write a report.
         if run.plan["verb"] != "run" or run.exited is None or run.hung or run.code == -9:
             continue
         complaint = complaint_of(run)

@@ -1,4 +1,4 @@
-"""Whether chaos can see: builds dlock with each of bugs/*.patch, and lets chaos loose on it."""
+"""Checks that chaos finds bugs: builds dlock with each of bugs/*.patch, and runs chaos on it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LONGEST = 120.0  # seconds in which each bug is to be found
+LONGEST = 120.0  # seconds within which each bug has to be found
 PARTS = ("CMakeLists.txt", "cmake", "src", "man", "completions", "examples", "LICENSE")
 
 
 def said_in(patch: Path, word: str) -> str:
-    """What stands behind a word at the top of a patch."""
+    """Returns the text after a keyword at the top of a patch."""
     found = re.search(rf"^{word}: (.+)$", patch.read_text(), re.MULTILINE)
     if not found:
-        raise SystemExit(f"chaos: {patch.name} does not say its {word}")
+        raise SystemExit(f"chaos: {patch.name} has no line with {word}:")
     return found[1]
 
 
 class Copy:
-    """A copy of the source that is patched and built, for all bugs the same: then each
-    costs the time of what it changes."""
+    """A copy of the source that is patched and built. All bugs share it, so that each build
+    compiles only the changed files."""
 
     def __init__(self, source: Path) -> None:
         self._root = source / "build/chaos/source"
@@ -36,7 +36,7 @@ class Copy:
                  "-DCMAKE_UNITY_BUILD_BATCH_SIZE=10")
 
     def _refresh(self, source: Path) -> None:
-        """What is as it was keeps its time, so that it need not be compiled again."""
+        """Updates the copy. Unchanged files keep their times, so that they are not compiled again."""
         kept = set()
         for part in PARTS:
             files = [source / part] if (source / part).is_file() else (source / part).rglob("*")
@@ -66,7 +66,7 @@ class Copy:
 
 
 def find(dlock: Path, kind: str, seed: int, kept: Path) -> tuple[float, str] | None:
-    """How long it took, and the first complaint; nothing if there was none in time."""
+    """Returns the seconds until the first complaint, and the complaint; None if there was none."""
     began = time.monotonic()
     while True:
         left = LONGEST - (time.monotonic() - began)

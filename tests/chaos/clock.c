@@ -1,5 +1,5 @@
-// Preloaded into a server, whose wall clock is then off by as many milliseconds as the file
-// that CHAOS_CLOCK names says.
+// Preloaded into a server, this adds a number of milliseconds to its wall clock. The number
+// is in the file that CHAOS_CLOCK names.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ int clock_gettime(clockid_t id, struct timespec *time) {
   return 0;
 }
 
-// What servers ask for; both arguments as in gettimeofday(2).
+// Servers call this one. Both arguments are as in gettimeofday(2).
 int gettimeofday(struct timeval *restrict time, void *restrict zone) {
   struct timespec now;
   (void)zone;

@@ -1,4 +1,4 @@
-"""Contenders: each asks for a lock again and again, with verbs and options that a seed chooses."""
+"""Contenders: each asks for a lock repeatedly, with verbs and options that a seed chooses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 from history import History
 from witness import Witness
 
-HANG = 20.0  # seconds beyond all that a run may take: then it hangs, and is killed
+HANG = 20.0  # seconds after the latest end of a run: it hangs, and is killed
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one attempt does. Times are in seconds."""
+    """One attempt. Times are in seconds."""
 
     verb: str
     lock: str
@@ -37,30 +37,30 @@ class Plan:
     min_hold: float = 0.0
     stragglers: str = "leave"
     wishes: tuple[str, ...] = ()
-    pause: float = 0.0  # before it
+    pause: float = 0.0  # before the attempt
 
 
 @dataclass(frozen=True)
 class Seat:
-    """What a contender does all the time. `kinds` of its verbs are chosen among these."""
+    """The role of a contender: its lock, and the kind of its attempts."""
 
     lock: str
     kind: str  # mixed, patient, pool, reader, writer, hand or operator
 
 
-# Several locks, for what is of interest of one would get in the way of another.
+# Several locks, because what tests one feature would disturb the test of another.
 SEATS = (
     Seat("alone", "mixed"), Seat("alone", "mixed"), Seat("alone", "operator"),
     Seat("line", "patient"), Seat("line", "patient"), Seat("line", "patient"), Seat("line", "patient"),
     Seat("pool", "pool"), Seat("pool", "pool"), Seat("pool", "pool"),
     Seat("pages", "reader"), Seat("pages", "reader"), Seat("pages", "writer"),
-    # A lease that is held by hand has nobody to be told that the lock is taken away.
+    # Nobody breaks this lock: no process would tell a script that its lease is lost.
     Seat("desk", "hand"), Seat("desk", "hand"), Seat("desk", "writer"),
 )
 
 
 def plan_for(seat: Seat, dice: random.Random, ttl: float) -> Plan:
-    """The next attempt of a seat: of the dice alone, so that a seed repeats it."""
+    """Returns the next attempt of a seat. It depends only on the dice, so that a seed repeats it."""
     hold = dice.choice((0.02, 0.1, 0.3, 0.3, 1.0, 2 * ttl))
     common = {
         "ttl": ttl, "hold": hold, "code": dice.choice((0, 0, 3)),
@@ -92,7 +92,7 @@ def plan_for(seat: Seat, dice: random.Random, ttl: float) -> Plan:
 
 
 def words_of(plan: Plan) -> list[str]:
-    """The options of dlock that a plan comes to."""
+    """Returns the options of dlock for a plan."""
     words = [f"--ttl={plan.ttl:g}s"]
     if plan.slots > 1:
         words.append(f"--slots={plan.slots}")
@@ -110,7 +110,7 @@ def words_of(plan: Plan) -> list[str]:
 
 
 def longest(plan: Plan) -> float:
-    """By when it has to be over, if nothing stops its processes."""
+    """Returns after how many seconds it has to be over if its processes are not stopped."""
     return plan.wait + plan.hold + plan.ttl + 2 * plan.kill_after + HANG
 
 
@@ -123,15 +123,15 @@ class Outcome:
 
 
 class Contender:
-    """A thread that carries out the plans of a seat, until it is told to stop."""
+    """A thread that carries out the plans of a seat until the world stops."""
 
     def __init__(self, number: int, seat: Seat, world: World) -> None:
         self.number = number
         self.seat = seat
-        self.process: subprocess.Popen[bytes] | None = None  # the dlock that it runs just now
+        self.process: subprocess.Popen[bytes] | None = None  # the dlock that it runs at the moment
         self.run = 0
         self.since = 0.0  # when it was started
-        self.rests = 0.0  # after the present run, because it was killed
+        self.rests = 0.0  # seconds of rest after the current run, because it was killed
         self.world = world
         self._thread = threading.Thread(target=self._contend, name=f"contender {number}")
 
@@ -142,7 +142,7 @@ class Contender:
         self._thread.join()
 
     def kill(self) -> None:
-        """For one that is not to end by itself: its dlock and what that runs."""
+        """Kills its dlock, if it still runs one."""
         if self.process:
             self.process.kill()
         if self._thread.is_alive():
@@ -151,7 +151,7 @@ class Contender:
     def _contend(self) -> None:
         try:
             self._attempts()
-        except Exception as error:  # a defect here must not pass for a clean run
+        except Exception as error:  # a defect here must not look like a run without complaints
             self.world.failure = f"contender {self.number}: {error!r}"
 
     def _attempts(self) -> None:
@@ -181,13 +181,13 @@ class Contender:
         document = None
         if report.exists():
             text = report.read_text()
-            document = json.loads(text) if text else None  # of one that was killed
+            document = json.loads(text) if text else None  # empty if its dlock was killed
             report.unlink()
         world.history.note("exit", run=run, code=outcome.code, said=outcome.said[-400:],
                            report=document, hung=outcome.hung)
 
     def _by_hand(self, plan: Plan, run: int) -> Outcome:
-        """A script: takes the lock, does something that surely ends in time, gives it back."""
+        """Acts as a script: acquires the lock, runs a command that ends in time, releases the lock."""
         taken = self._dlock(["acquire", "--json", *words_of(plan), plan.lock], run, longest(plan))
         if taken.code != 0 or taken.hung:
             return taken
@@ -223,8 +223,8 @@ class Contender:
 
 
 def _drain(process: subprocess.Popen[bytes], outputs: dict, seconds: float) -> bool:  # type: ignore[type-arg]
-    """Reads what it says until it has ended; False if it has not in so many seconds. What
-    it leaves behind may keep the pipes open, and is not waited for."""
+    """Reads the output of a process until it has ended. Returns False if it has not ended in
+    time. Does not wait for processes that it left behind, which may keep the pipes open."""
     ended = os.pidfd_open(process.pid)
     poll = select.poll()
     poll.register(ended, select.POLLIN)
@@ -263,7 +263,7 @@ class World:
         self.witness = witness
         self.stops = threading.Event()
         self.failure: str | None = None
-        self.urls: list[str] = []  # one of all, or one for each contender
+        self.urls: list[str] = []  # one for all contenders, or one for each
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(root), "LC_ALL": "C"}
 
     def url(self, contender: int) -> str:

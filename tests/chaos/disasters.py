@@ -1,4 +1,4 @@
-"""What all disasters of servers have: how they are noted, and how they wait; and bad networks."""
+"""The base of all disasters of servers, and disasters of networks."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from typing import Protocol
 from links import CALM, Links, Weather
 
 Disaster = Callable[[random.Random], None]
-Pause = Callable[[float], None]  # waits so many seconds, or until all is over
+Pause = Callable[[float], None]  # waits for some seconds, or until the end of the run
 
 
 class Fault(Protocol):
-    """Notes a fault in the history, and that all is well again behind it. `forgets`: the
-    store may grant again what it has granted. `servers`: so many of a quorum lose what they
-    know, and if that is all they do, they let nobody in until it does not matter."""
+    """Notes in the history when a fault begins and when it has healed. `forgets`: the store may
+    grant a lock that is held. `servers`: how many servers of a quorum lose their data. Without
+    `forgets`, these grant nothing until the leases that they forgot have expired."""
 
     def __call__(self, name: str, forgets: bool = False, contender: int | None = None,
                  servers: int | None = None) -> AbstractContextManager[None]: ...
 
 
 class Process(Protocol):
-    """A server, as far as it is only to be stopped."""
+    """A server that can be stopped."""
 
     def signal(self, number: int) -> None: ...
 
 
 class Disasters:
-    """Those of one kind of store."""
+    """The disasters of one kind of store."""
 
     def __init__(self, fault: Fault, pause: Pause) -> None:
         self.fault = fault
         self.pause = pause
 
     def all(self) -> list[Disaster]:
-        """From which one is chosen each time: some are there more than once."""
+        """Returns the disasters to choose from. Frequent ones are in the list more than once."""
         raise NotImplementedError
 
     def stop_for(self, servers: list[Process], seconds: float) -> None:
@@ -49,7 +49,7 @@ class Disasters:
 
 
 class BadNetworks(Disasters):
-    """Of contenders each of which has its own networks to `servers` servers."""
+    """Disasters for contenders that have their own networks to each of `servers` servers."""
 
     def __init__(self, links: Links, contenders: int, servers: int, ttl: float, fault: Fault, pause: Pause) -> None:
         super().__init__(fault, pause)
@@ -59,7 +59,7 @@ class BadNetworks(Disasters):
         self._ttl = ttl
 
     def weather(self, dice: random.Random) -> None:
-        """For one contender or for all of them, to one server or to all of them."""
+        """Disturbs the networks of one contender or of all, to one server or to all."""
         name, weather = dice.choice((
             ("requests late", Weather(requests_late=dice.uniform(0.1, 0.7))),
             ("replies late", Weather(replies_late=dice.uniform(0.1, 0.7))),
@@ -77,7 +77,7 @@ class BadNetworks(Disasters):
             self._links.turn(CALM, whom, where)
 
     def slow_then_gone(self, dice: random.Random) -> None:
-        """As networks fail: first everything takes longer, then nothing comes through."""
+        """Fails as networks often do: first replies are late, then nothing arrives."""
         late = dice.choice((0.35, 0.45, 0.55, 0.7))
         with self.fault("slow, then gone"):
             self._links.turn(Weather(replies_late=late))

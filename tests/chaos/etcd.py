@@ -1,4 +1,4 @@
-"""Members of etcd, and what they tell of the locks that are kept there."""
+"""The store on members of etcd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from links import Links
 from servers import await_until, free_ports
 from stores import Store
 
-MEMORY = Path("/dev/shm")  # etcd writes every change through to its disk
+MEMORY = Path("/dev/shm")  # in memory, because etcd syncs every change to its disk
 
 
 def encoded(key: str) -> str:
@@ -30,10 +30,10 @@ def all_below(prefix: str) -> dict[str, str]:
 
 
 class Member:
-    """One etcd, which is asked by the JSON that it has beside gRPC."""
+    """One etcd. It is asked in JSON, which it accepts besides gRPC."""
 
     def __init__(self, number: int, ports: list[int], directory: Path, log: Path) -> None:
-        """`ports`: the one for clients, and those of all members for each other."""
+        """`ports`: its port for clients, then the peer ports of all members."""
         self.name = f"m{number}"
         self.address = ("127.0.0.1", ports[0])
         self.process: subprocess.Popen[bytes] | None = None
@@ -49,7 +49,7 @@ class Member:
             "--election-timeout", "1000", "--logger", "zap", "--log-level", "error"]
 
     def start(self) -> None:
-        """It need not serve yet."""
+        """Starts it, and does not wait until it serves."""
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True)
@@ -64,7 +64,7 @@ class Member:
             self.process.wait()
 
     def ask(self, path: str, **question: Any) -> dict[str, Any] | None:
-        """The answer; None if there is none, or an error."""
+        """Returns the reply, or None after an error or without a reply."""
         connection = http.client.HTTPConnection(*self.address, timeout=2)
         try:
             connection.request("POST", path, json.dumps(question))
@@ -77,7 +77,7 @@ class Member:
         return answer if response.status == 200 else None
 
     def pairs(self) -> list[dict[str, Any]]:
-        """All keys of locks, with their leases."""
+        """Returns all keys of locks, with their leases."""
         answer = self.ask("/v3/kv/range", **all_below(SPACE), keys_only=True) or {}
         return [{**pair, "key": base64.b64decode(pair["key"]).decode()} for pair in answer.get("kvs", [])]
 
@@ -86,12 +86,12 @@ class Member:
         return status is not None and status.get("leader") == status["header"]["member_id"]
 
     def serves(self) -> bool:
-        """Whether there is a leader, and it takes part."""
+        """True if there is a leader, and this member follows it."""
         return self.ask("/v3/kv/range", key=encoded(SPACE)) is not None
 
 
 class Etcd(Store):
-    """One member, or more. Each contender has its own network to each."""
+    """One or more members. Each contender has its own network to each of them."""
 
     ttl = 6.0
     timeout = 1.0
@@ -124,7 +124,7 @@ class Etcd(Store):
         return next((member for member in self.members if member.leads()), None)
 
     def entries(self) -> list[dict[str, Any]]:
-        """Of those who have a lock or wait for one."""
+        """Returns the keys of holders and waiters."""
         return [pair for pair in self.members[0].pairs() if not pair["key"].startswith(f"{SPACE}.")]
 
     def endless_keys(self) -> list[str]:

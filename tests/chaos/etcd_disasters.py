@@ -1,4 +1,4 @@
-"""Disasters of the members of etcd, and of the networks that lead to them."""
+"""Disasters of the members of etcd, and of the networks between contenders and members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EtcdDisasters(Disasters):
                                                self.stop, self.restart_all, self.revoke, self.revoke]
 
     def one(self, dice: random.Random) -> Member:
-        """Mostly the one that leads."""
+        """Returns a member; often the leader."""
         leader = self._store.leader()
         return leader if leader and dice.random() < 0.7 else dice.choice(self._store.members)
 
@@ -32,7 +32,7 @@ class EtcdDisasters(Disasters):
             self._store.await_whole()
 
     def stop(self, dice: random.Random) -> None:
-        """For a moment, or for so long that another one leads when it goes on."""
+        """Stops a member for a moment, or until another one leads."""
         member = self.one(dice)
         with self.fault(f"{member.name} stopped"):
             self.stop_for([member], dice.choice((0.5, 3.0, self._store.ttl + 2.0)))
@@ -48,7 +48,7 @@ class EtcdDisasters(Disasters):
             self._store.await_whole()
 
     def revoke(self, dice: random.Random) -> None:
-        """As somebody does by hand: the lease of one who has a lock or waits for it."""
+        """Revokes the lease of a holder or waiter, as a user could by hand."""
         with self.fault("lease revoked", forgets=True):
             entries = self._store.entries()
             if entries:

@@ -1,4 +1,4 @@
-"""When leases of locks begin and end on etcd, by what its members tell of the keys."""
+"""Observes when leases of locks begin and end on etcd, from the watch events of its members."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ SPACE = "dlock/"
 
 @dataclass(frozen=True)
 class Change:
-    """Of a lease of a lock: that it is held now, or that it has ended though nobody has
-    given the lock back."""
+    """A lease of a lock begins, or ends without a release of the lock."""
 
     lock: str
     fence: int
@@ -28,8 +27,8 @@ class Change:
 
 
 def changes_in(answer: dict[str, Any], locks: list[str]) -> Iterator[Change]:
-    """What a message of a watch says. A holder's key goes together with a note on its run
-    if it was given back, and alone with its lease."""
+    """Yields the changes in a message of a watch. A release deletes the key of the holder and
+    writes a record of the run in the same revision. The end of a lease only deletes the key."""
     events = answer.get("events", [])
     noted = {event["kv"]["mod_revision"] for event in events if event.get("type") != "DELETE"}
     for event in events:
@@ -46,7 +45,7 @@ def changes_in(answer: dict[str, Any], locks: list[str]) -> Iterator[Change]:
 
 
 def _holds(value: str) -> bool:
-    """Anybody may write there, and a lock that is not dlock's is none of a contender."""
+    """True for the entry of a holder. Values that dlock did not write are no entries."""
     try:
         entry = json.loads(base64.b64decode(value))
     except ValueError:
@@ -55,8 +54,8 @@ def _holds(value: str) -> bool:
 
 
 class Observer:
-    """Notes in the history which leases are granted, and which end by themselves. All
-    members tell, so that one that is away delays nothing; what is heard first is noted."""
+    """Notes in the history which leases are granted, and which expire. It watches all members,
+    so that an unavailable one delays nothing, and notes each change once."""
 
     def __init__(self, members: list[tuple[str, int]], locks: list[str], history: History) -> None:
         self._locks = locks
@@ -87,10 +86,10 @@ class Observer:
                 pass
             finally:
                 connection.close()
-            time.sleep(0.05)  # until it is there again
+            time.sleep(0.05)  # until the member is available again
 
     def _watch(self, connection: http.client.HTTPConnection, member: tuple[str, int], revision: int) -> int:
-        """Until the connection breaks. Returns from which revision on there is more to hear."""
+        """Watches until the connection breaks. Returns the revision to continue from."""
         connection.connect()
         self._keep(member, connection.sock)
         wanted = {"key": base64.b64encode(SPACE.encode()).decode(),
@@ -98,7 +97,7 @@ class Observer:
                   "start_revision": str(revision), "prev_kv": True}
         connection.request("POST", "/v3/watch", json.dumps({"create_request": wanted}))
         response = connection.getresponse()
-        connection.sock.settimeout(None)  # a member that is stopped says nothing for long
+        connection.sock.settimeout(None)  # a stopped member sends nothing for a long time
         while line := response.readline():
             answer = json.loads(line).get("result", {})
             for change in changes_in(answer, self._locks):

@@ -1,4 +1,4 @@
-"""Disasters of servers of which another takes over. Each ends when the fleet is whole."""
+"""Disasters of servers that fail over. Each ends when all servers are up and agree again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from stores import Cluster, Fleet, Sentinels
 
 TAKEN_OVER = 30.0  # seconds that a failover may take on a busy machine
 WHOLE = 60.0
-# One that was stopped for more than two seconds does not trust its clock for half a minute.
+# A sentinel that was stopped for more than two seconds is in TILT mode for half a minute.
 UNTILTED = 1.2
 
 
 class FleetDisasters(Disasters):
-    """What disasters of both kinds of fleets have in common."""
+    """The common part of the disasters of sentinels and clusters."""
 
     def __init__(self, fleet: Fleet, fault: Fault, pause: Pause) -> None:
         super().__init__(fault, pause)
@@ -36,7 +36,7 @@ class SentinelDisasters(FleetDisasters):
     def present(self) -> Server:
         primary = self.fleet.primary()
         if primary is None:
-            raise CannotStart("no primary where all is well")
+            raise CannotStart("no primary, though there is no fault")
         return primary
 
     def await_other(self, than: Server) -> None:
@@ -80,9 +80,9 @@ class SentinelDisasters(FleetDisasters):
             self.heal()
 
     def bring_back_the_old(self, dice: random.Random) -> None:
-        """A sentinel misses a failover. It comes back together with the old primary, in
-        which it still believes, when nobody has a lease there any more, and for a moment
-        it is the only one that answers."""
+        """A sentinel misses a failover. It starts again together with the old primary, which it
+        still names as the primary, when there are no leases left on it. For a moment, this
+        sentinel is the only one that replies."""
         primary, sentinel = self.present(), dice.choice(self.fleet.sentinels)
         with self.fault("primary stopped, sentinel killed", forgets=self.fleet.forgets):
             sentinel.kill()
@@ -111,7 +111,7 @@ class ClusterDisasters(FleetDisasters):
     def owner_of(self, lock: str) -> Server:
         owner = self.fleet.owner_of(lock)
         if owner is None:
-            raise CannotStart(f"nobody has the slot of {lock} where all is well")
+            raise CannotStart(f"no member has the slot of {lock}, though there is no fault")
         return owner
 
     def kill_owner(self, dice: random.Random) -> None:
@@ -124,7 +124,7 @@ class ClusterDisasters(FleetDisasters):
             self.heal()
 
     def stop_owner(self, dice: random.Random) -> None:
-        """For a moment, or for long enough for another one to take over."""
+        """Stops a member for a moment, or until its replica takes over."""
         owner = self.owner_of(dice.choice(self.locks))
         with self.fault("member stopped", forgets=self.fleet.forgets):
             self.stop_for([owner], dice.choice((0.3, 5.0)))
@@ -146,7 +146,7 @@ class ClusterDisasters(FleetDisasters):
             self.heal()
 
     def move_keys(self, source: Server, target: Server, slot: int, lock: str, dice: random.Random) -> None:
-        """One by one, the lock's own first or last, and time in between."""
+        """Moves keys one by one with pauses; the key of the lock itself first or last."""
         assert isinstance(target.address, tuple)
         for _ in range(100):
             keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)

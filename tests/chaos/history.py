@@ -1,4 +1,4 @@
-"""What happened in a run of chaos: a list of events, kept as lines of JSON, and what they add up to."""
+"""The history of a run of chaos: events, stored as lines of JSON, and the story that they tell."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 Event = dict[str, Any]
 
-# The fault that makes servers end leases at the wrong time, but not forget who waits.
+# Under this fault, servers end leases at the wrong time, but do not forget waiters.
 CLOCK = "clock stepped"
 
 
 class History:
-    """Collects events from all threads. Each is a line of the file as soon as it is noted,
-    so that a run that is killed leaves what it has seen.
+    """Collects events from all threads. Each event is written to the file immediately, so that
+    the file is complete even if the run is killed.
 
-    Times are seconds since the start by the wall clock, because servers stamp with it.
+    Times are seconds since the start by the wall clock, because servers use it for their stamps.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +49,7 @@ def load(path: Path) -> list[Event]:
 
 @dataclass
 class Stay:
-    """A process of a command, from when the witness heard of it until it was dead."""
+    """A process of a command, from its greeting to the witness until its death."""
 
     pid: int
     fence: int
@@ -63,7 +63,7 @@ class Stay:
 
 @dataclass
 class Run:
-    """One contender's attempt. `plan` is what it asked for (contenders.Plan)."""
+    """One attempt of a contender. `plan` is a contenders.Plan."""
 
     id: int
     plan: dict[str, Any]
@@ -86,7 +86,7 @@ class Run:
 
     @property
     def strength(self) -> int | None:
-        """How many servers may forget its lock, as far as that is known."""
+        """How many servers may forget its lock; None if that is not known."""
         return self.report.get("strength") if self.report else None
 
     @property
@@ -103,18 +103,18 @@ class Run:
 
 @dataclass
 class Fault:
-    """What the nemesis did, from then until it was as good as new."""
+    """A fault that the nemesis caused, from its beginning until it had healed."""
 
     name: str
     began: float
     ended: float
-    forgets: bool  # the store may grant what it has granted already: it promises nothing then
-    contender: int | None = None  # whom alone it concerned
-    servers: int | None = None  # how many of a quorum's lose what they know; the others do not
+    forgets: bool  # the store may grant a lock that is held: it promises nothing then
+    contender: int | None = None  # the only contender that it concerned
+    servers: int | None = None  # how many servers of a quorum lose their data
 
     @property
     def forgets_places(self) -> bool:
-        """Whether who waits may not be known any more."""
+        """Whether the store may have forgotten waiters."""
         return (self.forgets or self.servers is not None) and self.name != CLOCK
 
     def touches(self, start: float, end: float) -> bool:
@@ -123,7 +123,7 @@ class Fault:
 
 @dataclass
 class Story:
-    """All of a history, ready to be judged."""
+    """A whole history, in the form that the verdict judges."""
 
     start: Event
     runs: list[Run]
@@ -139,7 +139,7 @@ class Story:
 
 
 def story_of(events: list[Event]) -> Story:
-    """Puts together what belongs together. A fault without an end lasts until the end."""
+    """Combines events into runs and faults. A fault that has not healed lasts until the end."""
     over = max(event["at"] for event in events)
     runs: dict[int, Run] = {}
     faults: dict[int, Fault] = {}

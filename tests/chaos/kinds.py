@@ -1,4 +1,4 @@
-"""The kinds of stores that there are, by the names that the command line has for them."""
+"""The kinds of stores, by their names on the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from etcd import Etcd
 from quorum import Quorum
 from stores import Cluster, OneServer, Sentinels, Store
 
-# Each makes one of what is in a folder, with `--replicas` for servers that fail over.
+# Each makes a store from its directory and, for servers that fail over, `--replicas`.
 KINDS: dict[str, Callable[[Path, str], Store]] = {
     "local": lambda root, _: Store(root),
     "redis": lambda root, _: OneServer(root),

@@ -1,7 +1,7 @@
-"""When leases end as servers know it, read from what their MONITOR shows.
+"""Finds out when leases end on the servers, from the output of MONITOR.
 
-A lease is the time that a lock's key lives, or what its record in the hash of holders says
-where the lock has more than one holder. `Ledger` is a function of the lines alone.
+A lease ends when the key of its lock expires. If the lock has more than one holder, the records
+in the hash of holders say when. `Ledger` depends only on the lines of MONITOR.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-MARKER = "dlock:shared"  # the key's value where the records of holders count
-LATE = 0.5  # a stamp so far from the line's arrival is one of a clock that was stepped
+MARKER = "dlock:shared"  # the value of a key whose lock has several holders
+LATE = 0.5  # a stamp that differs more from the line's arrival is from a clock that was stepped
 
 _line = re.compile(r'^\+?(\d+\.\d+) \[\d+ [^\]]*\] (".*")$')
 _word = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -21,21 +21,21 @@ _key = re.compile(r"^dlock:\{([^}]*)\}(:h)?$")
 class Lease:
     lock: str
     fence: int
-    end: float  # by the wall clock here
+    end: float  # by the wall clock of chaos
 
 
 @dataclass
 class Ledger:
-    """Who has which lease. Kept for all servers together, because what one has granted the
-    others are told of, or get when a slot is moved."""
+    """The leases and their holders. One ledger for all servers, because a lease that one server
+    grants is replicated to others, or moved to them with its slot."""
 
     fence_of: dict[str, int] = field(default_factory=dict)  # by token
     value_of: dict[tuple[str, str], str] = field(default_factory=dict)  # by server and lock
     last_value: dict[str, str] = field(default_factory=dict)  # by lock, of any server
-    end_of: dict[str, float] = field(default_factory=dict)  # by token, of a lock of one holder
+    end_of: dict[str, float] = field(default_factory=dict)  # by token, for locks with one holder
 
     def read(self, server: str, line: str, arrived: float) -> Lease | None:
-        """The lease that a line grants or prolongs, if it does."""
+        """Returns the lease that a line grants or renews, or None."""
         parts = _line.match(line)
         words = _word.findall(parts[2]) if parts else []
         key = _key.match(words[1]) if len(words) > 1 else None
@@ -61,7 +61,7 @@ class Ledger:
         return None
 
     def look(self, server: str, lock: str, value: str, end: float) -> Lease | None:
-        """What a key says to one who asks; of a lock of several holders that is nothing."""
+        """Returns the lease of a key that was read. A lock with several holders gives None."""
         self.value_of[server, lock] = value
         if value not in self.fence_of:
             return None
@@ -70,7 +70,7 @@ class Ledger:
 
     def _record(self, lock: str, token: str, record: str, ahead: float) -> Lease | None:
         fields = record.split(" ", 6)
-        if len(fields) < 7 or fields[5] == "p":  # a promise is no grant
+        if len(fields) < 7 or fields[5] == "p":  # a promise is not a grant
             return None
         fence = self.fence_of[token] = int(fields[2])
         if self.last_value.get(lock) == token:
@@ -79,10 +79,10 @@ class Ledger:
 
 
 class MajorityLedger:
-    """The same of servers that know nothing of each other: a lease lasts while most have it.
+    """The same for independent servers: a lease lasts while a majority of them have it.
 
-    A server that forgets one, or whose clock steps, is taken to have it still: that is no
-    matter while no more of them do than may.
+    A server that forgets a lease, or whose clock steps, counts as if it still had it. This makes
+    no difference while no more servers do so than the strength allows.
     """
 
     def __init__(self, servers: int) -> None:

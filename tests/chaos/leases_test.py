@@ -1,4 +1,4 @@
-"""What is read of leases in what servers tell: python3 tests/chaos/leases_test.py."""
+"""Tests how leases are read from the output of servers: python3 tests/chaos/leases_test.py."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ class LedgerTest(unittest.TestCase):
         return [f'+100.0 [0 lua] "SET" "dlock:{{job}}" "{value}" "PX" "3000"',
                 f'+100.0 [0 lua] "HSET" "dlock:{{job}}:h" "aa" "{self.RECORD.format(ends=ends)}"']
 
-    def test_a_grant_and_a_renewal(self) -> None:
+    def test_a_grant_and_a_renewal_set_the_end_of_a_lease(self) -> None:
         renewal = '+101.0 [0 lua] "PEXPIRE" "dlock:{job}" "3000"'
         self.assertEqual(self.read(Ledger(), *self.grant(), renewal), [(777, 103.0), (777, 104.0)])
 
-    def test_with_several_holders_the_record_counts(self) -> None:
+    def test_with_several_holders_the_record_has_the_end(self) -> None:
         self.assertEqual(self.read(Ledger(), *self.grant("dlock:shared", 102_500_000)), [(777, 102.5)])
 
-    def test_a_promise_is_no_lease(self) -> None:
+    def test_a_promise_is_not_a_lease(self) -> None:
         promise = [line.replace(" h {", " p {") for line in self.grant()]
         self.assertEqual(self.read(Ledger(), *promise), [])
 
-    def test_what_a_primary_tells_its_replica(self) -> None:
+    def test_a_replicated_grant_sets_the_end_of_a_lease(self) -> None:
         told = self.grant()
         told[0] = told[0].replace('"PX" "3000"', '"PXAT" "103500"')
         self.assertEqual(self.read(Ledger(), *told), [(777, 103.5)])
 
-    def test_the_stamps_of_a_clock_that_was_stepped(self) -> None:
+    def test_stamps_of_a_stepped_clock_are_corrected(self) -> None:
         ledger = Ledger()
         leases = [ledger.read("s", line, 200.0) for line in self.grant()]
         self.assertEqual([lease.end for lease in leases if lease], [203.0])
 
-    def test_other_keys_and_lines_mean_nothing(self) -> None:
+    def test_other_keys_and_lines_are_ignored(self) -> None:
         self.assertEqual(self.read(Ledger(), '+100.0 [0 lua] "GET" "dlock:{job}"', '+100.0 OK',
                                    '+100.0 [0 lua] "SET" "other" "x" "PX" "5"'), [])
 
 
 class MajorityLedgerTest(unittest.TestCase):
-    def test_a_lease_of_a_quorum_lasts_while_most_servers_have_it(self) -> None:
+    def test_a_lease_on_a_quorum_lasts_while_a_majority_has_it(self) -> None:
         ledger, told = MajorityLedger(3), []
         for server, end in (("a", 102.0), ("b", 101.0), ("c", 103.0), ("b", 104.0)):
             record = f"x 0 777 1000000 {end * 1e6:.0f} h {{}}"
@@ -73,14 +73,14 @@ class EtcdWatchTest(unittest.TestCase):
     def changes(self, *events: Event) -> list[Change]:
         return list(changes_in({"events": list(events)}, ["job"]))
 
-    def test_a_lease_that_is_held(self) -> None:
+    def test_the_entry_of_a_holder_is_a_lease(self) -> None:
         self.assertEqual(self.changes(self.event("dlock/job/1f", 8)), [Change("job", 7, ended=False)])
 
-    def test_who_waits_and_other_keys_have_none(self) -> None:
+    def test_entries_of_waiters_and_other_keys_are_not_leases(self) -> None:
         self.assertEqual(self.changes(self.event("dlock/job/1f", 8, standing="waits"),
                                       self.event("dlock/.runs/job/now/1f", 8), self.event("dlock/other/1f", 8)), [])
 
-    def test_a_lease_ends_where_nothing_is_noted_on_the_run(self) -> None:
+    def test_a_deleted_entry_without_a_record_of_the_run_ends_the_lease(self) -> None:
         gone = self.event("dlock/job/1f", 9, gone=True)
         self.assertEqual(self.changes(gone), [Change("job", 7, ended=True)])
         self.assertEqual(self.changes(gone, self.event("dlock/.runs/job/past/7", 9)), [])

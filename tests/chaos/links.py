@@ -1,4 +1,4 @@
-"""Networks between contenders and servers, each of which can break by itself."""
+"""Networks between contenders and servers. Each of them can break independently."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ DRIP = 0.03  # seconds from one byte to the next
 
 @dataclass(frozen=True)
 class Weather:
-    """What happens to what arrives. Delays are in seconds.
+    """What happens to bytes on a link. Delays are in seconds.
 
-    A partition keeps bytes and ends of connections, as the sender's kernel would, and
-    delivers them when it is over: also those of a sender that is gone by then.
+    A partition keeps bytes and ends of connections, as the kernel of the sender would. They are
+    delivered when it is over, even if the sender has died by then.
     """
 
     requests_late: float = 0.0
     replies_late: float = 0.0
     partition: bool = False
-    loses_replies: bool = False  # their connections are broken off when it is over
-    refuses: bool = False  # breaks off all connections, and new ones
+    loses_replies: bool = False  # when this is over, their connections are closed
+    refuses: bool = False  # closes all connections, also new ones
     drips: bool = False
 
 
@@ -35,7 +35,7 @@ CALM = Weather()
 
 @dataclass(eq=False)
 class Way:
-    """What is on its way to one end of a connection."""
+    """One direction of a connection, with the bytes on their way."""
 
     to: socket.socket
     other: socket.socket
@@ -44,11 +44,11 @@ class Way:
     lost_some: bool = False
 
 
-Address = str | tuple[str, int]  # of a unix socket, or host and port
+Address = str | tuple[str, int]  # the path of a unix socket, or host and port
 
 
 class Link:
-    """One contender's network to one server. `port` is where it listens on 127.0.0.1."""
+    """The network of one contender to one server. It listens on `port` of 127.0.0.1."""
 
     def __init__(self, target: Address) -> None:
         self.target = target
@@ -59,12 +59,12 @@ class Link:
 
 
 class Links:
-    """The links of so many contenders to each of the servers; one thread carries the bytes."""
+    """The links of all contenders to all servers. One thread carries the bytes."""
 
     def __init__(self, contenders: int, servers: list[Address]) -> None:
         self._selector = selectors.DefaultSelector()
         self._changes: deque[tuple[Link, Weather]] = deque()
-        self._ways: dict[socket.socket, tuple[Link, Way]] = {}  # by where it comes from
+        self._ways: dict[socket.socket, tuple[Link, Way]] = {}  # by the socket that the bytes come from
         self._links = [[Link(server) for server in servers] for _ in range(contenders)]
         for link in self._all():
             self._selector.register(link.listener, selectors.EVENT_READ, link)
@@ -73,11 +73,11 @@ class Links:
         self._thread.start()
 
     def addresses(self, contender: int) -> list[str]:
-        """Where a contender finds the servers."""
+        """Returns the addresses of the servers for a contender."""
         return [f"127.0.0.1:{link.port}" for link in self._links[contender]]
 
     def turn(self, weather: Weather, contender: int | None = None, server: int | None = None) -> None:
-        """Of one contender or all, to one server or all."""
+        """Changes the weather for one contender or all, to one server or all."""
         for links in self._links if contender is None else [self._links[contender]]:
             for link in links if server is None else [links[server]]:
                 self._changes.append((link, weather))
@@ -159,7 +159,7 @@ class Links:
                 way.queue.append((now + i * DRIP, data[i : i + 1]))
         else:
             late = weather.replies_late if way.is_reply else weather.requests_late
-            # Nothing overtakes what came before.
+            # Bytes do not overtake earlier ones.
             last = way.queue[-1][0] if way.queue else 0.0
             way.queue.append((max(now + late, last), data))
 
@@ -177,7 +177,7 @@ class Links:
                     break
 
     def _part(self, link: Link, way: Way) -> None:
-        """Both ways of a connection end, with what is on them."""
+        """Closes both directions of a connection, and drops the bytes on their way."""
         for end in (way.to, way.other):
             if end not in self._ways:
                 continue

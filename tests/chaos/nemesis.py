@@ -1,8 +1,7 @@
-"""What goes wrong: disasters for processes, networks and servers, chosen by a seed.
+"""Causes disasters for processes, networks and servers, chosen by a seed.
 
-Two threads cause them, one for the processes of contenders and one for what is between
-them and their locks. Each disaster is noted in the history before it begins, and when all
-is as good as new.
+Two threads cause them: one for the processes of contenders, and one for servers and networks.
+Each disaster is noted in the history before it begins, and again when it has healed.
 """
 
 from __future__ import annotations
@@ -30,20 +29,21 @@ from servers import CannotStart
 from stores import Cluster, OneServer, Sentinels, Store
 from witness import Witness
 
-# The disasters of a kind of store, of which the others have none.
+# The disasters of each kind of store; other kinds have none.
 DISASTERS: dict[type[Store], Callable[..., Disasters]] = {
     OneServer: ServerDisasters, Sentinels: SentinelDisasters, Cluster: ClusterDisasters,
     Quorum: QuorumDisasters, Etcd: EtcdDisasters,
 }
-# How long beyond a lease a line is left alone, so that it can be seen whether it goes on
-# (verdict.UNTAKEN, and some); and from one such time to the next, for much is left out in it.
+# How long after the end of a lease the queue of a lock is left in peace, to see whether its lock
+# is granted (a bit more than verdict.UNTAKEN). BETWEEN is the time from one such pause to the
+# next, because few disasters happen in a pause.
 ASLEEP = 9.0
 BETWEEN = 30.0
-PATIENCE = 3.0  # seconds for which peace is waited for
+PATIENCE = 3.0  # seconds to wait for peace
 
 
 class Nemesis:
-    """Breaks things until it is told to stop, and leaves nothing broken."""
+    """Causes disasters until it is closed, and heals all of them."""
 
     def __init__(self, seed: int, store: Store, contenders: list[Contender], witness: Witness,
                  history: History) -> None:
@@ -53,10 +53,10 @@ class Nemesis:
         self._contenders = contenders
         self._witness = witness
         self._faults = 0
-        self._peace = threading.Lock()  # held by whoever does something to servers, or wants nothing done
+        self._peace = threading.Lock()  # held during disasters of servers, and while there must be none
         self._line_in_peace_until = 0.0
         self._lock = threading.Lock()
-        self.failure: str | None = None  # why nothing more could be tried
+        self.failure: str | None = None  # why it could not continue
         kinds = {"processes": self._process_disasters(), "servers": self._server_disasters()}
         self._threads = [
             threading.Thread(target=self._rage, args=(random.Random(f"{seed}/{name}"), disasters), name=name)
@@ -106,15 +106,15 @@ class Nemesis:
         return disasters
 
     def _running(self, dice: random.Random) -> Contender | None:
-        """One of those that run a dlock just now, the first behind where the dice point;
-        mostly one that has a lock, for many more wait."""
+        """Returns a contender that runs a dlock, counted from a random one. Prefers holders,
+        because there are many more waiters."""
         start = dice.randrange(len(self._contenders))
         running = [one for one in self._contenders[start:] + self._contenders[:start] if one.process]
         inside = [one for one in running if self._witness.is_inside(one.run)]
         return next(iter(inside if inside and dice.random() < 0.6 else running), None)
 
     def tell(self, contender: Contender, number: signal.Signals) -> bool:
-        """Sends a signal to its dlock, and notes it first. False if it runs none."""
+        """Notes a signal and sends it to the dlock of a contender. False if it runs none."""
         process = contender.process
         if not process:
             return False
@@ -138,8 +138,8 @@ class Nemesis:
             self._hold_still(contender, seconds)
 
     def _stop_at_start(self, dice: random.Random) -> None:
-        """Between the request for a lock and the start of the command, where the answer
-        takes its time."""
+        """Stops a dlock between its request for a lock and the start of the command, while
+        replies are slow."""
         contender = self._contenders[dice.randrange(len(self._contenders))]
         late = dice.uniform(0.1, 0.4)
         if self.store.links:
@@ -151,7 +151,7 @@ class Nemesis:
             self._stop_next(contender, 0.002)
 
     def _stop_next(self, contender: Contender, after: float) -> None:
-        """Stops the next dlock of a contender, so long after its start, for too long."""
+        """Stops the next dlock of a contender `after` seconds from its start, past its lease."""
         before = contender.run
         end = time.monotonic() + 4.0
         while time.monotonic() < end and not self.stops.is_set():
@@ -172,8 +172,8 @@ class Nemesis:
             self.tell(contender, dice.choice((signal.SIGTERM, signal.SIGINT)))
 
     def _kill_two_in_line(self, _: random.Random) -> None:
-        """The holder and the one behind it, who stay away for a while: then those who wait
-        have to find out by themselves, and nothing else wakes them."""
+        """Kills the holder and the first waiter, and keeps both contenders away for some time.
+        The other waiters have to notice it, because nothing else wakes them."""
         if time.monotonic() < self._line_in_peace_until or not self._peace.acquire(timeout=PATIENCE):
             return
         try:
@@ -188,8 +188,8 @@ class Nemesis:
             self._peace.release()
 
     def _holder_and_next(self) -> list[Contender]:
-        """Of the patient ones, once a holder is there and two wait, often right behind a
-        hand-over; else nobody."""
+        """Returns the holder and the first waiter of the patient ones, as soon as there are a
+        holder and two waiters, often right after a hand-over. Returns [] after a time-out."""
         end = time.monotonic() + 3 * PATIENCE
         while time.monotonic() < end and not self.stops.is_set():
             line = [one for one in self._contenders if one.seat.kind == "patient" and one.process]
@@ -237,7 +237,7 @@ class Nemesis:
         if contender:
             self._signal_guardian(contender, signal.SIGKILL)
 
-    # --- What is between them and their locks ---
+    # --- Servers and networks ---
 
     def _server_disasters(self) -> list[Disaster]:
         kind = DISASTERS.get(type(self.store))

@@ -1,4 +1,4 @@
-"""Servers that know nothing of each other, most of which have to grant a lock."""
+"""The store on independent servers, a majority of which has to grant a lock."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stores import Store
 
 
 class Quorum(Store):
-    """Servers that keep nothing on a disk. Each contender has its own network to each."""
+    """Servers that store nothing on disk. Each contender has its own network to each of them."""
 
     ttl = 5.0
     timeout = 1.0
     links: Links
-    # There are no slots: that lock is an ordinary one.
+    # A quorum does not support slots, so the lock with slots becomes an ordinary one.
     seats = tuple(Seat(seat.lock, "mixed") if seat.kind == "pool" else seat for seat in SEATS)
 
     def __init__(self, root: Path, number: int) -> None:
@@ -33,7 +33,7 @@ class Quorum(Store):
 
     @property
     def strength(self) -> int:
-        """How many of them may forget a lock that all have granted."""
+        """How many of the servers may forget a lock that all of them granted."""
         return self.most - 1
 
     def urls(self) -> list[str]:
@@ -48,11 +48,11 @@ class Quorum(Store):
         self.await_votes()
 
     def await_votes(self) -> None:
-        """Until all are up for long enough to vote, and who has a lease has it everywhere."""
+        """Waits until all servers are up for long enough to vote, so that all leases are on all of them."""
         await_until(lambda: all(self._uptime(server) > self.ttl for server in self.servers), 30, "votes")
 
     def _uptime(self, server: Server) -> int:
-        """In seconds, of which one has hardly begun."""
+        """Returns whole seconds; the last one may just have begun."""
         found = re.search(r"uptime_in_seconds:(\d+)", str(server.ask("INFO", "server")))
         return int(found[1]) if found else 0
 

@@ -1,4 +1,4 @@
-"""Disasters of a quorum's servers, within what is promised of them."""
+"""Disasters of the servers of a quorum, within the limits of its promises."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from servers import Server
 
 
 class QuorumDisasters(Disasters):
-    """Behind each, those who have a lease get time to have it everywhere again: so no more
-    servers forget one than its strength says."""
+    """After each disaster, holders get time to set up their leases on all servers again, so that
+    no more servers forget a lease than its strength allows."""
 
     def __init__(self, store: Quorum, fault: Fault, pause: Pause) -> None:
         super().__init__(fault, pause)
@@ -24,11 +24,11 @@ class QuorumDisasters(Disasters):
         return [self.weather] * 3 + [self.slow_then_gone, self.stop, self.stop, self.restart, self.forget, self.step_clocks, *[self.restart_most] * 3]
 
     def some(self, dice: random.Random) -> list[Server]:
-        """As many as may fail, or fewer."""
+        """Returns at most as many servers as may fail."""
         return dice.sample(self._store.servers, dice.randint(1, self._store.strength))
 
     def recover(self) -> None:
-        """A lease is renewed, and set up where it is missing, three times in its time."""
+        """A holder renews its lease, and sets it up where it is missing, three times in each TTL."""
         self._store.await_votes()
         self.pause(self._store.ttl / 2)
 
@@ -41,14 +41,14 @@ class QuorumDisasters(Disasters):
         self.recover()
 
     def stop(self, dice: random.Random) -> None:
-        """Some, or too many: then nothing is granted, and nobody dies too late."""
+        """Stops some servers, or too many: then nothing is granted, and commands die in time."""
         servers = dice.choice((self.some(dice), self.some(dice), self._store.servers[:self._store.most]))
         with self.fault("servers stopped"):
             self.stop_for([*servers], dice.choice((0.3, 1.5, self._store.ttl + 1.0)))
             self.recover()
 
     def restart(self, dice: random.Random) -> None:
-        """Nothing is on a disk; but one that was just started has no vote."""
+        """Restarted servers have no data, but no vote either."""
         servers = self.some(dice)
         with self.fault("servers restarted", servers=len(servers)):
             for server in servers:
@@ -59,8 +59,8 @@ class QuorumDisasters(Disasters):
             self.recover()
 
     def restart_most(self, dice: random.Random) -> None:
-        """At once, so that they come back while leases last of which they know nothing, and
-        half of the contenders hear of nothing."""
+        """Restarts a majority at once, so that leases still last that these servers have forgotten.
+        Half of the contenders are cut off and do not notice."""
         servers = self._store.servers[:self._store.most]
         cut_off = dice.sample(range(len(self._store.seats)), len(self._store.seats) // 2)
         with self.fault("most servers restarted", servers=len(servers)):

@@ -1,4 +1,4 @@
-"""As much of the protocol of Redis as it takes to give orders to servers."""
+"""The part of the Redis protocol that is needed to send commands to servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Reply = Any  # str, int, None or a list of these
 
 
 class ServerError(Exception):
-    """What a server answered with '-'."""
+    """A server replied with an error."""
 
 
 class Client:
@@ -45,7 +45,7 @@ class Client:
         return self._reply()
 
     def line(self) -> str:
-        """The next line; for MONITOR. Raises OSError if there is none in time."""
+        """Returns the next line, for MONITOR. Raises OSError if there is none in time."""
         text = self._in.readline()
         if not text.endswith(b"\n"):
             raise ConnectionError("closed")
@@ -69,7 +69,7 @@ class Client:
 
 
 def ask(address: str | tuple[str, int], *words: object, timeout: float = 2.0) -> Reply:
-    """One command on a connection of its own; None if the server cannot be asked."""
+    """Sends one command on a new connection. Returns None if the server is unavailable."""
     try:
         with Client(address, timeout) as client:
             return client.call(*words)

@@ -1,15 +1,15 @@
-"""The command that contenders run under a lock: a family of processes that a witness sees.
+"""The command that contenders run under a lock: a family of processes that the witness observes.
 
 usage: section.py SOCKET FLOCK RUN SECONDS CODE FAMILY [LATEST]
 
-Each process says to the witness at SOCKET who it is and keeps the connection open, so that
-the kernel tells the witness when it is dead, however that came. The first one also takes a
-lock of the kernel, on the file FLOCK, which its children inherit: a second opinion on
-whether it is alone. FAMILY is one of
+Each process identifies itself to the witness at SOCKET and keeps the connection open, so that
+the kernel tells the witness when the process is dead, for whatever reason. The first process also
+takes a lock of the kernel on the file FLOCK, which its children inherit. This is a second opinion
+on whether it is the only holder. FAMILY is one of
   plain     a single process
-  stubborn  one that ignores SIGTERM
-  tree      one with a child and a daemon that ignore SIGTERM; they end with it
-LATEST is when the kernel is to end it, in seconds of the monotonic clock.
+  stubborn  a process that ignores SIGTERM
+  tree      a process with a child and a daemon; all ignore SIGTERM and end together
+At LATEST, in seconds of the monotonic clock, the kernel ends the first process.
 """
 
 import errno
@@ -24,7 +24,7 @@ import time
 
 
 def greet(path: str, run: int) -> socket.socket:
-    """Returns when the witness has noted this process."""
+    """Connects to the witness. Returns after the witness has noted this process."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(10)
     connection.connect(path)
@@ -36,7 +36,7 @@ def greet(path: str, run: int) -> socket.socket:
 
 
 def take_kernel_lock(path: str, connection: socket.socket) -> None:
-    """Tells the witness if another process has the lock that the grant is about."""
+    """Takes the kernel lock. Tells the witness if another process has it."""
     shared = path.endswith(":shared")
     file = os.open(path.removesuffix(":shared"), os.O_RDWR | os.O_CREAT, 0o600)
     os.set_inheritable(file, True)
@@ -49,8 +49,8 @@ def take_kernel_lock(path: str, connection: socket.socket) -> None:
 
 
 def relative(path: str, run: int, life: tuple[int, int], is_daemon: bool) -> None:
-    """A child, or a daemon, that ignores SIGTERM and lives as long as its parent does.
-    Returns when the witness has noted it."""
+    """Starts a child or a daemon that ignores SIGTERM and lives as long as this process.
+    Returns after the witness has noted it."""
     ready, tell = os.pipe()
     child = os.fork()
     if child == 0:

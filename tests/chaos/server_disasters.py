@@ -1,4 +1,4 @@
-"""Disasters of a single server, and of the networks that lead to it."""
+"""Disasters of a single server, and of the networks to it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ServerDisasters(Disasters):
             self.stop_for([self._server], dice.choice((0.3, 1.0, self._store.ttl + 1.0)))
 
     def forget(self, _: random.Random) -> None:
-        """Until the next renewal of those who had a lock."""
+        """Deletes all keys. Holders notice this at their next renewal."""
         with self.fault("server forgets", forgets=True):
             self._server.ask("FLUSHALL")
             self.pause(0.2)
 
     def step_clock(self, dice: random.Random) -> None:
-        """Leases end sooner or later than they should, and once more when it is set right."""
+        """Leases end too early or too late, both when the clock steps and when it steps back."""
         assert self._server.clock is not None
         with self.fault(CLOCK, forgets=True):
             self._server.clock.step(dice.choice((-2000, 2000)))

@@ -1,4 +1,4 @@
-"""Servers of a run of chaos's own: processes that are started, broken and stopped by pid."""
+"""The servers that a run of chaos starts. It stops and kills them by pid."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Address = str | tuple[str, int]
 
 
 class CannotStart(Exception):
-    """A server does not come up: nothing can be tried."""
+    """A server does not start, so the run fails."""
 
 
 def await_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= end:
-            raise CannotStart(f"{what}: not within {seconds:.0f} s")
+            raise CannotStart(f"{what}: timed out after {seconds:.0f} s")
         time.sleep(0.05)
 
 
 def free_ports(number: int, also_at: int = 0) -> list[int]:
-    """Ports that nobody uses, and neither the ones that are greater by `also_at`."""
+    """Returns free ports. For each PORT, PORT + `also_at` is free, too."""
     found: list[int] = []
     held: list[socket.socket] = []
     while len(found) < number:
@@ -50,7 +50,7 @@ def free_ports(number: int, also_at: int = 0) -> list[int]:
 
 
 class Clock:
-    """What a server takes for the time, by the library that clock.c is."""
+    """The wall clock of a server that has preloaded clock.c."""
 
     def __init__(self, file: Path, library: Path) -> None:
         self.file = file
@@ -58,7 +58,7 @@ class Clock:
         self.step(0)
 
     def step(self, milliseconds: int) -> None:
-        """So far away from what it is here."""
+        """Sets the difference to the real time."""
         self.file.write_text(f"{milliseconds}\n")
 
 
@@ -76,7 +76,7 @@ class Server:
                  is_sentinel: bool = False) -> None:
         self.directory = directory
         self.address = address
-        self.clock: Clock | None = None  # if it is not the machine's
+        self.clock: Clock | None = None  # None: the clock of the machine
         self.process: subprocess.Popen[bytes] | None = None
         self.is_sentinel = is_sentinel
         self._arguments = ["--sentinel"] if is_sentinel else []
@@ -99,14 +99,14 @@ class Server:
             self.process = subprocess.Popen(
                 ["redis-server", str(self.directory / "conf"), *self._arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
-                start_new_session=True)  # a Ctrl-C is for chaos, which then stops it
+                start_new_session=True)  # Ctrl-C must reach only chaos, which then stops the server
         await_until(self.answers, 15, f"server {self.name}")
 
     def answers(self) -> bool:
         return self.ask("PING") == "PONG"
 
     def ask(self, *words: object) -> object:
-        """The reply; None if there is none, or an error."""
+        """Returns the reply, or None after an error or without a reply."""
         try:
             return ask(self.address, *words)
         except ServerError:
@@ -123,7 +123,7 @@ class Server:
 
 
 class Observer:
-    """Notes in the history each lease that one of the servers grants or prolongs."""
+    """Notes in the history each lease that one of the servers grants or renews."""
 
     def __init__(self, servers: list[Server], locks: list[str], ledger: Ledger | MajorityLedger,
                  history: History) -> None:
@@ -149,17 +149,17 @@ class Observer:
                     self._look(server)
                     self._read(server, client)
             except (OSError, ValueError, ServerError):
-                time.sleep(0.02)  # until it is there again
+                time.sleep(0.02)  # until the server is available again
 
     def _look(self, server: Server) -> None:
-        """What has been granted or prolonged while nobody listened."""
+        """Notes the leases that were granted or renewed while there was no connection."""
         with Client(server.address, 0.5) as client:
             for lock in self._locks:
                 try:
                     value = client.call("GET", f"dlock:{{{lock}}}")
                     left = client.call("PTTL", f"dlock:{{{lock}}}")
                 except ServerError:
-                    continue  # a replica of a cluster, or another one's slot
+                    continue  # a replica in a cluster, or the slot of another member
                 if value is not None and left > 0:
                     with self._lock:
                         self._note(self._ledger.look(server.name, lock, value, time.time() + left / 1000))
@@ -170,7 +170,7 @@ class Observer:
                                end=round(lease.end - self._history.began, 6))
 
     def _read(self, server: Server, client: Client) -> None:
-        """Until the connection breaks. A pause in the middle of a line keeps its beginning."""
+        """Reads until the connection breaks. A line may arrive in several parts."""
         client.socket.settimeout(0.5)
         rest = b""
         while not self._stops:

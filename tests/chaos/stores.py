@@ -1,5 +1,5 @@
-"""The stores that contenders use: a directory, a server, sentinels with theirs, a cluster.
-Those of a quorum and of etcd are in quorum.py and etcd.py."""
+"""The stores that contenders use: a directory, a server, servers with sentinels, a cluster.
+quorum.py and etcd.py have the others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from servers import Clock, Observer, Server, await_until, clock_library, free_po
 
 
 class Store:
-    """What all kinds have: what contenders are told, how long their leases last, and for
-    how long one operation may take."""
+    """The base of all stores: the URLs and options for contenders, the TTL, and the time-out of
+    one operation."""
 
     kind = "local"
     ttl = 3.0
@@ -48,7 +48,7 @@ class Store:
         self.observer = Observer(servers, locks, ledger or Ledger(), history)
 
     def endless_keys(self) -> list[str]:
-        """What stays for ever, though only fences may."""
+        """Returns the keys that never expire, except fences, which may not expire."""
         found = []
         for server in self.servers:
             keys = server.ask("KEYS", "dlock:*") if not server.is_sentinel and server.answers() else None
@@ -57,7 +57,7 @@ class Store:
 
 
 class OneServer(Store):
-    """A server that forgets nothing when it is killed. Each contender has its own network."""
+    """A server that loses no data when it is killed. Each contender has its own network to it."""
 
     kind = "redis"
     timeout = 0.5
@@ -86,7 +86,7 @@ class OneServer(Store):
 
 
 class Fleet(Store):
-    """Servers of which another takes over. Leases are long enough to last through that."""
+    """Servers that fail over. Leases are long enough to outlast a failover."""
 
     ttl = 6.0
     timeout = 1.0
@@ -94,7 +94,7 @@ class Fleet(Store):
     def __init__(self, root: Path, replicas: str) -> None:
         super().__init__(root)
         self.options = ["--store-timeout=1s", f"--replicas={replicas}"]
-        self.forgets = replicas != "all"  # who holds what, in a failover
+        self.forgets = replicas != "all"  # loses leases in a failover
         self.members: list[Server] = []
 
     def role(self, server: Server) -> str:
@@ -102,7 +102,7 @@ class Fleet(Store):
         return str(reply[0]) if isinstance(reply, list) and reply else ""
 
     def is_whole(self) -> bool:
-        """Whether all members are there and agree."""
+        """Whether all members are up and agree."""
         raise NotImplementedError
 
     def replicas_online(self, server: Server) -> int:
@@ -110,7 +110,7 @@ class Fleet(Store):
 
 
 class Sentinels(Fleet):
-    """A primary, two replicas, and three sentinels that give it a second to answer."""
+    """A primary, two replicas, and three sentinels that detect a failure after a second."""
 
     kind = "sentinel"
 
@@ -148,7 +148,7 @@ class Sentinels(Fleet):
         return ports.get(reply[1]) if isinstance(reply, list) else None
 
     def primary(self) -> Server | None:
-        """The one that most sentinels name, if it is one."""
+        """Returns the server that most sentinels name, if it is a primary."""
         named = [self.named_by(one) for one in self.sentinels]
         for server in self.members:
             if named.count(server) >= 2 and self.role(server) == "master":
@@ -170,7 +170,7 @@ class Sentinels(Fleet):
 
 
 class Cluster(Fleet):
-    """Three primaries with a replica each. One that is gone for a second counts as dead."""
+    """Three primaries with a replica each. A member that is unavailable for a second is failed over."""
 
     kind = "cluster"
 
@@ -215,7 +215,7 @@ class Cluster(Fleet):
         raise OSError("no member of the cluster answers")
 
     def owner_of(self, lock: str) -> Server | None:
-        """The member that says itself that it has the slot of a lock, as a primary."""
+        """Returns the member that claims the slot of a lock as a primary."""
         slot = self.slot_of(lock)
         for server in self.members:
             for line in str(server.ask("CLUSTER", "NODES")).splitlines():

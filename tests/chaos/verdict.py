@@ -1,7 +1,7 @@
-"""What a history shows that must not be: functions of a Story, each a list of complaints.
+"""Finds what must not happen in a history: functions that turn a Story into complaints.
 
-A `Fault` that forgets excuses what no store promises: see docs/stores.md.
-Nothing else is excused, and nobody may call a run a success that lost its lock.
+A `Fault` that forgets excuses overlaps that no store rules out: see docs/stores.md. Nothing else
+is excused, and a run that lost its lock must not report success.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from itertools import combinations
 from accounts import exit_codes, orphans, overruns, reports
 from history import Event, Fault, Run, Story
 
-# So much later than it was a death may be seen on a busy machine. dlock is to have a
-# hundred milliseconds to spare.
+# On a busy machine, a death may be noticed this much later. dlock has to have a hundred
+# milliseconds to spare.
 SEEN_LATE = 0.03
-# A process that dies gives back its locks of the kernel so long after it has left the witness.
+# A dying process may release its kernel locks this much after its connection to the witness.
 DYING = 0.1
-# What a lock may be free for though somebody waits, beyond the lease of a holder that
-# died: the promise to a dead waiter, the look of the one behind it, and a busy machine.
+# How long a lock may be free while there is a waiter, beyond the lease of a holder that died: the
+# promise to a dead waiter, the interval at which the next waiter checks, and a busy machine.
 UNTAKEN = 3.0 + 2.5 + 1.5
-# Who came so much later stands behind.
+# A waiter that arrived this much later has a later position.
 IN_LINE = 1.5
 
 
@@ -29,7 +29,7 @@ def judge(story: Story) -> list[str]:
 
 
 def by_lock(story: Story) -> dict[str, list[Run]]:
-    """The runs whose commands were seen, in the order in which they came."""
+    """Returns the runs whose commands were seen, in the order in which they entered."""
     locks: dict[str, list[Run]] = {}
     for run in sorted(story.stayed(), key=lambda one: one.entered):
         locks.setdefault(run.lock, []).append(run)
@@ -37,14 +37,14 @@ def by_lock(story: Story) -> dict[str, list[Run]]:
 
 
 def exclude_each_other(one: Run, other: Run) -> bool:
-    """Holders of different slots do not, nor do readers."""
+    """False for holders of different slots, and for readers."""
     if one.plan["mode"] == "s" and other.plan["mode"] == "s":
         return False
     return one.stays[0].slot == other.stays[0].slot
 
 
 def meetings(story: Story) -> Iterator[tuple[Run, Run]]:
-    """Pairs that were inside at the same time and must not have been, the earlier one first."""
+    """Yields pairs of runs that overlapped though they exclude each other, the earlier one first."""
     for runs in by_lock(story).values():
         for first, second in combinations(runs, 2):
             if second.entered < first.left(story.over) and exclude_each_other(first, second):
@@ -52,15 +52,15 @@ def meetings(story: Story) -> Iterator[tuple[Run, Run]]:
 
 
 def may_be_unknown(run: Run, fault: Fault) -> bool:
-    """Whether a store may not know any more that a run has its lock. As many servers of a
-    quorum may lose it as the run was told."""
+    """Whether a store may have forgotten that a run has its lock. In a quorum, the run was told
+    how many servers may forget it."""
     if fault.servers is None:
         return fault.forgets
     return run.strength is None or run.strength < fault.servers
 
 
 def is_excused(story: Story, run: Run, until: float) -> bool:
-    """Whether somebody else could be let in."""
+    """Whether the store may have granted the lock to another run."""
     return any(fault.forgets and may_be_unknown(run, fault) and fault.touches(run.spawned, until)
                for fault in story.faults)
 
@@ -76,17 +76,17 @@ def overlaps(story: Story) -> list[str]:
 
 
 def kernel_says(story: Story) -> list[str]:
-    """The second opinion: a lock of the kernel was taken when a command asked for it."""
+    """The second opinion: the kernel lock was taken when a command asked for it."""
     runs = {run.id: run for run in story.stayed()}
 
     def is_known(event: Event) -> bool:
-        """Whether one was there that the store forgot; it may have just been seen to end."""
+        """Whether its holder was one that the store forgot; it may just have ended."""
         came = runs[event["run"]]
         return any(first.entered < event["at"] < first.left(story.over) + DYING
                    and exclude_each_other(first, came) and is_excused(story, first, event["at"])
                    for first in runs.values() if first.lock == came.lock and first is not came)
 
-    return [f"overlap: the kernel knows of another one when run {event['run']} came at {event['at']:.3f}"
+    return [f"overlap: run {event['run']} found the kernel lock taken at {event['at']:.3f}"
             for event in story.of("not alone") if not is_known(event)]
 
 
@@ -96,17 +96,17 @@ def slots_in_range(story: Story) -> list[str]:
 
 
 def lease_ends(story: Story) -> dict[int, list[tuple[float, float]]]:
-    """By fence: when a server said so, and until when the lease was to last."""
+    """Returns for each fence when a server granted or renewed the lease, and until when."""
     ends: dict[int, list[tuple[float, float]]] = {}
     for event in story.of("lease"):
         said = ends.setdefault(event["fence"], [])
-        if event["end"] is not None:  # else it is told when it has ended
+        if event["end"] is not None:  # on etcd, there is an event when it has ended
             said.append((event["at"], event["end"]))
     return ends
 
 
 def lateness(story: Story) -> dict[int, float]:
-    """By run: how long its last process outlived its lease; negative if it did not."""
+    """Returns for each run by how long its last process outlived the lease; negative if it did not."""
     ends = lease_ends(story)
     ended = {event["fence"]: event["at"] for event in story.of("lease ended")}
     late = {}
@@ -129,18 +129,18 @@ def late_deaths(story: Story) -> list[str]:
 
 
 def unknown_leases(story: Story) -> list[str]:
-    """Nobody is let in by a fence that no server gave out."""
+    """No command has a fence that no server granted."""
     if story.start["store"] == "local":
         return []
     ends = lease_ends(story)
-    return [f"unknown: run {run.id} came in with fence {run.fence}, which no server has granted"
+    return [f"unknown: run {run.id} has fence {run.fence}, which no server granted"
             for run in story.stayed()
             if run.fence not in ends
             and not any(fault.contender is None and fault.touches(run.spawned, run.entered) for fault in story.faults)]
 
 
 def fences(story: Story) -> list[str]:
-    """Whoever was granted the lock later has the greater fence, whatever was forgotten."""
+    """A later grant has a greater fence, whatever was forgotten."""
     complaints = []
     for runs in by_lock(story).values():
         for first, second in combinations(runs, 2):
@@ -160,7 +160,7 @@ def is_undisturbed(story: Story, run: Run, start: float, end: float) -> bool:
 
 
 def order(story: Story) -> list[str]:
-    """Who waited first was served first, where nothing came between."""
+    """Waiters are served in the order of their arrival, if there was no fault in between."""
     complaints = []
     patient = [run for run in story.runs if run.plan["verb"] == "run" and run.lock == "line"]
     for first in patient:
@@ -175,7 +175,7 @@ def order(story: Story) -> list[str]:
 
 
 def idle(story: Story) -> list[str]:
-    """A lock that is free goes to somebody who waits for it."""
+    """A free lock is granted to a waiter."""
     complaints = []
     bound = float(story.start["ttl"]) + UNTAKEN
     holders = by_lock(story)
@@ -184,7 +184,7 @@ def idle(story: Story) -> list[str]:
             continue
         until = run.entered if run.stays else (run.exited or story.over)
         if any(fault.forgets_places and fault.touches(run.spawned, until) for fault in story.faults):
-            continue  # its place in the queue may be forgotten, and it sleeps for 45 s
+            continue  # the store may have forgotten its position, and it sleeps for 45 s
         others = [other for other in story.runs if other.lock == run.lock]
         marks = [run.spawned, until]
         marks += [other.left(story.over) for other in holders.get(run.lock, [])]
@@ -201,23 +201,23 @@ def idle(story: Story) -> list[str]:
 
 
 def untrue_success(story: Story) -> list[str]:
-    """Of two that met one has lost its lock, and says so, whatever the store promised."""
+    """If two runs overlap, one of them reports that it has lost its lock, whatever the store promises."""
     def succeeded(run: Run) -> bool:
         return run.plan["verb"] == "run" and run.exited is not None and run.code == run.plan["code"]
 
     complaints = [f"success: runs {first.id} and {second.id} held {first.lock} at the same time, and both "
-                  "say all was well"
+                  "reported success"
                   for first, second in meetings(story) if succeeded(first) and succeeded(second)]
     late = lateness(story)
-    complaints += [f"success: run {run.id} outlived its lease and ended with {run.code}"
+    complaints += [f"success: run {run.id} outlived its lease and exited with {run.code}"
                    for run in story.stayed() if succeeded(run) and late.get(run.id, -1.0) > SEEN_LATE
                    and not is_excused(story, run, run.left(story.over))]
     return complaints
 
 
 def robbed(story: Story) -> list[str]:
-    """Nobody who could renew a lease loses it to another, unless the store forgot."""
-    return [f"robbed: run {run.id} lost {run.lock} ({run.report['reason']}), which no store had forgotten"
+    """A holder that could renew its lease does not lose it to another, unless the store forgot it."""
+    return [f"robbed: run {run.id} lost {run.lock} ({run.report['reason']}), though the store had not forgotten it"
             for run in story.stayed()
             if run.report and run.report["outcome"] == "lost" and run.exited is not None and not run.signals
             and run.report.get("reason") in ("taken over", "failed over")

@@ -1,5 +1,5 @@
-"""Each thing that the verdict is to see, in a short history that shows it; and one of which there is
-nothing to complain. Run by ctest, and as `python3 tests/chaos/verdict_test.py`."""
+"""Tests the verdict with a short history for each complaint, and one without complaints. Run by
+ctest (tests/faults/chaos.bats), and as `python3 tests/chaos/verdict_test.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def report(**more: Any) -> dict[str, Any]:
 def run(number: int, began: float, ended: float, fence: int = 100, slot: int = 0, code: int = 0,
         lease: float = 3.0, said: dict[str, Any] | None = None, entered: float | None = None,
         **plan: Any) -> list[Event]:
-    """A run whose command was there from 0.1 s behind its start to 0.1 s before its end."""
+    """A run whose command lives from 0.1 s after the start of the run to 0.1 s before its end."""
     entered = began + 0.1 if entered is None else entered
     wanted = asdict(Plan("run", plan.pop("lock", "alone"), **plan))
     outcome = report(fence=fence) if said is None else said
@@ -63,30 +63,30 @@ def signalled(number: int, at: float, name: str) -> Event:
 
 class VerdictTest(unittest.TestCase):
     def kinds(self, *parts: Any, store: str = "redis") -> list[str]:
-        """The kinds of complaints about a history, each once."""
+        """Returns the kinds of complaints about a history, each once."""
         events: list[Event] = [start(store)]
         for part in parts:
             events += part if isinstance(part, list) else [part]
         return sorted({complaint.split(":")[0] for complaint in judge(story_of(events))})
 
-    def test_a_sound_history_has_nothing_to_complain_of(self) -> None:
+    def test_a_correct_history_has_no_complaints(self) -> None:
         self.assertEqual(self.kinds(run(1, 1, 2), run(2, 2, 3, fence=101), unserved(3, 1.2, 1.3)), [])
 
-    def test_two_holders_at_a_time(self) -> None:
+    def test_two_holders_at_a_time_overlap(self) -> None:
         self.assertIn("overlap", self.kinds(run(1, 1, 3), run(2, 2, 4, fence=101)))
 
     def test_readers_and_holders_of_different_slots_do_not_exclude_each_other(self) -> None:
         self.assertEqual(self.kinds(run(1, 1, 3, mode="s"), run(2, 2, 4, fence=101, mode="s")), [])
         self.assertEqual(self.kinds(run(1, 1, 3, slots=2), run(2, 2, 4, fence=101, slots=2, slot=1)), [])
 
-    def test_two_holders_of_one_slot_and_a_writer_among_readers(self) -> None:
+    def test_two_holders_of_one_slot_overlap_and_so_do_a_reader_and_a_writer(self) -> None:
         self.assertIn("overlap", self.kinds(run(1, 1, 3, slots=2), run(2, 2, 4, fence=101, slots=2)))
         self.assertIn("overlap", self.kinds(run(1, 1, 3, mode="s"), run(2, 2, 4, fence=101)))
 
-    def test_a_slot_that_there_is_not(self) -> None:
+    def test_a_slot_must_be_in_range(self) -> None:
         self.assertIn("slot", self.kinds(run(1, 1, 2, slots=2, slot=2)))
 
-    def test_that_the_store_forgot_excuses_two_holders_but_not_two_successes(self) -> None:
+    def test_a_store_that_forgot_excuses_two_holders_but_not_two_successes(self) -> None:
         lost = report(outcome="lost", protected=False)
         both = [run(2, 2, 4, fence=101), fault(1.5, 1.6, forgets=True)]
         self.assertEqual(self.kinds(run(1, 1, 3, code=76, said=lost), *both), [])
@@ -95,7 +95,7 @@ class VerdictTest(unittest.TestCase):
         late = fault(2.5, 2.6, forgets=True)
         self.assertIn("overlap", self.kinds(run(1, 1, 3), run(2, 2, 4, fence=101), late))
 
-    def test_a_quorum_excuses_whose_lock_too_many_servers_forgot(self) -> None:
+    def test_on_a_quorum_only_more_forgetting_servers_than_the_strength_excuse_an_overlap(self) -> None:
         def met(strength: int, forgets: bool) -> list[str]:
             lost = report(outcome="lost", protected=False, strength=strength)
             return self.kinds(run(1, 1, 3, code=76, said=lost), run(2, 2, 4, fence=101),
@@ -105,22 +105,22 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual(met(1, forgets=True), ["overlap"])
         self.assertEqual(met(0, forgets=False), ["overlap"])
 
-    def test_servers_of_a_quorum_that_restart_may_lose_a_lock_but_not_share_it(self) -> None:
+    def test_a_lock_may_be_lost_if_more_servers_of_a_quorum_restart_than_its_strength(self) -> None:
         lost = run(1, 1, 3, code=76, said=report(outcome="lost", protected=False, reason="taken over", strength=1))
         self.assertEqual(self.kinds(lost, fault(1.5, 1.6, servers=2)), [])
         self.assertEqual(self.kinds(lost, fault(1.5, 1.6, servers=1)), ["robbed"])
 
-    def test_the_kernel_knows_of_another_holder(self) -> None:
+    def test_a_taken_kernel_lock_is_an_overlap_unless_the_store_forgot_its_holder(self) -> None:
         event = {"at": 1.1, "what": "not alone", "run": 1, "pid": 1}
         self.assertEqual(self.kinds(run(1, 1, 2), event), ["overlap"])
         left_just_before = run(2, 0.2, 1.15, fence=99)
         self.assertEqual(self.kinds(run(1, 1, 2), event, left_just_before), ["overlap"])
         self.assertEqual(self.kinds(run(1, 1, 2), event, left_just_before, fault(0.9, 0.95, forgets=True)), [])
 
-    def test_a_death_behind_the_end_of_its_lease(self) -> None:
+    def test_a_death_after_the_end_of_its_lease_is_late(self) -> None:
         self.assertIn("late", self.kinds(run(1, 1, 3, lease=1.0, code=76, said=report(outcome="lost", protected=False))))
 
-    def test_a_death_behind_a_lease_that_was_seen_to_end(self) -> None:
+    def test_a_death_after_the_observed_end_of_its_lease_is_late(self) -> None:
         def ended(at: float) -> list[str]:
             events = [{**event, "end": None} if event["what"] == "lease" else event for event in run(1, 1, 3)]
             return self.kinds(events, {"at": at, "what": "lease ended", "lock": "alone", "fence": 100})
@@ -128,37 +128,37 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual(ended(2.0), ["late", "success"])
         self.assertEqual(ended(3.0), [])
 
-    def test_a_success_behind_the_end_of_its_lease(self) -> None:
+    def test_a_run_that_outlived_its_lease_must_not_succeed(self) -> None:
         self.assertIn("success", self.kinds(run(1, 1, 3, lease=1.0)))
 
-    def test_a_lease_that_was_prolonged_after_a_death_does_not_count(self) -> None:
+    def test_a_renewal_after_a_death_does_not_count(self) -> None:
         prolonged = {"at": 3.5, "what": "lease", "lock": "alone", "fence": 100, "end": 9.0}
         self.assertIn("late", self.kinds(run(1, 1, 3, lease=1.0), prolonged))
 
-    def test_how_late_a_death_is(self) -> None:
+    def test_lateness_is_measured_from_the_end_of_the_lease(self) -> None:
         self.assertAlmostEqual(lateness(story_of([start(), *run(1, 1, 3, lease=1.0)]))[1], 0.8)
 
-    def test_a_fence_that_no_server_has_granted(self) -> None:
+    def test_a_server_must_have_granted_each_fence(self) -> None:
         events = [event for event in run(1, 1, 2) if event["what"] != "lease"]
         self.assertEqual(self.kinds(events), ["unknown"])
         self.assertEqual(self.kinds(events, store="local"), [])
 
-    def test_fences_that_go_back_or_stay(self) -> None:
+    def test_fences_must_grow(self) -> None:
         self.assertEqual(self.kinds(run(1, 1, 2, fence=101), run(2, 2, 3, fence=100)), ["fence"])
         self.assertEqual(self.kinds(run(1, 1, 2), run(2, 2, 3)), ["fence"])
 
-    def test_fences_that_go_back_after_the_store_forgot(self) -> None:
+    def test_fences_must_grow_even_after_the_store_forgot(self) -> None:
         forgot = fault(1.5, 1.6, forgets=True)
         self.assertEqual(self.kinds(run(1, 1, 2, fence=101), forgot, run(2, 2, 3, fence=1)), ["fence"])
 
-    def test_one_that_overtakes_in_the_queue(self) -> None:
+    def test_a_waiter_must_not_overtake_an_undisturbed_one(self) -> None:
         first = run(1, 1, 9, fence=102, lock="line", wait=60.0, entered=8)
         second = run(2, 4, 6, fence=101, lock="line", wait=60.0, entered=5)
         self.assertEqual(self.kinds(first, second), ["order"])
         self.assertEqual(self.kinds(first, second, fault(4.5, 4.6)), [])
         self.assertEqual(self.kinds(first, second, signalled(1, 3, "STOP"), signalled(1, 4, "CONT")), [])
 
-    def test_a_free_lock_that_nobody_takes_though_one_waits(self) -> None:
+    def test_a_free_lock_must_be_granted_to_a_waiter(self) -> None:
         late = run(1, 1, 22, lock="line", wait=60.0, entered=21)
         self.assertEqual(self.kinds(late), ["idle"])
         clock = [{**fault(1.5, 1.6, forgets=True)[0], "name": CLOCK}, fault(1.5, 1.6)[1]]
@@ -168,27 +168,27 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual(self.kinds(late, fault(8.0, 13.0)), [])
         self.assertEqual(self.kinds(late, run(2, 1, 15, fence=99, lock="line", lease=20)), [])
 
-    def test_a_process_that_outlives_its_dlock(self) -> None:
+    def test_a_process_must_not_outlive_its_dlock(self) -> None:
         events = run(1, 1, 2)
         events[3]["at"] = 3.0
         self.assertEqual(self.kinds(events), ["orphan"])
 
-    def test_a_killed_dlock_leaves_its_command_on_local_alone(self) -> None:
+    def test_a_command_may_outlive_a_killed_dlock_only_on_local(self) -> None:
         events = [*run(1, 1, 2, code=-9, lease=9), signalled(1, 1.9, "KILL")]
         events[3]["at"] = 4.0
         self.assertEqual(self.kinds(events, store="local"), [])
         self.assertEqual(self.kinds(events), ["orphan"])
 
-    def test_a_wait_that_is_too_long(self) -> None:
+    def test_a_wait_must_not_be_longer_than_requested(self) -> None:
         self.assertEqual(self.kinds(unserved(1, 1, 8, wait=1.0)), ["wait"])
         stopped = [signalled(1, 2, "STOP"), signalled(1, 7, "CONT")]
         self.assertEqual(self.kinds(unserved(1, 1, 8, wait=1.0), *stopped), [])
 
-    def test_one_that_does_not_end(self) -> None:
+    def test_a_run_must_end(self) -> None:
         self.assertIn("hang", self.kinds(unserved(1, 1, 99, code=-9, hung=True)))
         self.assertIn("hang", self.kinds(unserved(1, 1, 2)[:1], {"at": 9.0, "what": "over"}))
 
-    def test_an_exit_code_that_is_not_for_this(self) -> None:
+    def test_the_exit_code_must_fit_the_run(self) -> None:
         for code in (1, 70, 125, -6, -11, -15):
             self.assertIn("code", self.kinds(run(1, 1, 2, code=code)), code)
         self.assertIn("code", self.kinds(unserved(1, 1, 2, code=0)))
@@ -198,7 +198,7 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual(self.kinds(run(1, 1, 2, code=70, said=unguarded),
                                     {**signalled(1, 1.5, "KILL"), "to": "guardian"}), [])
 
-    def test_a_report_that_is_not_what_was_seen(self) -> None:
+    def test_the_report_must_agree_with_the_history(self) -> None:
         for wrong in (report(outcome="lost"), report(outcome="busy"), report(fence=7), report(protected=False)):
             self.assertIn("report", self.kinds(run(1, 1, 2, said=wrong)), wrong)
         self.assertIn("report", self.kinds(unserved(1, 1, 2, outcome="ran")))
@@ -206,16 +206,16 @@ class VerdictTest(unittest.TestCase):
         silent[4]["report"] = None
         self.assertEqual(self.kinds(silent), ["report"])
 
-    def test_a_lost_run_that_says_it_was_protected(self) -> None:
+    def test_a_lost_run_must_not_report_protection(self) -> None:
         self.assertIn("report", self.kinds(run(1, 1, 2, code=76, said=report(outcome="lost"))))
 
-    def test_a_lease_that_goes_to_another_though_nothing_was_forgotten(self) -> None:
+    def test_a_lease_must_not_go_to_another_run_if_the_store_forgot_nothing(self) -> None:
         lost = run(1, 1, 2, code=76, said=report(outcome="lost", protected=False, reason="taken over"))
         self.assertEqual(self.kinds(lost), ["robbed"])
         self.assertEqual(self.kinds(lost, fault(1.5, 1.6, forgets=True)), [])
         self.assertEqual(self.kinds(lost, signalled(1, 1.2, "STOP"), signalled(1, 1.4, "CONT")), [])
 
-    def test_what_is_left_behind(self) -> None:
+    def test_a_leftover_is_a_complaint(self) -> None:
         self.assertEqual(self.kinds({"at": 1.0, "what": "leftover", "which": "key k"}), ["leftover"])
 
 
@@ -228,7 +228,7 @@ class PlanTest(unittest.TestCase):
             self.assertEqual(plans[0], plans[1])
             self.assertGreater(len(set(plans[0])), 1)
 
-    def test_a_plan_as_options(self) -> None:
+    def test_a_plan_becomes_options_of_dlock(self) -> None:
         plan = Plan("run", "pool", slots=2, wait=0.5, timeout=1.0)
         self.assertEqual(words_of(plan), ["--ttl=3s", "--slots=2", "--wait=0.5s", "--kill-after=0s",
                                           "--stragglers=leave", "--timeout=1s"])

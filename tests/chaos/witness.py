@@ -1,4 +1,4 @@
-"""Sees when each process of a command begins and ends, by connections that the kernel closes."""
+"""Notes when each process of a command begins and ends, from connections that the kernel closes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from history import History
 
 
 class Witness:
-    """A unix socket to which every process of a command says hello. It knows nothing of
-    stores and locks: that a process is dead it learns from the kernel."""
+    """A unix socket that every process of a command connects to. It knows nothing of stores and
+    locks: the kernel tells it that a process is dead."""
 
     def __init__(self, path: Path, history: History) -> None:
         self.path = path
@@ -35,13 +35,13 @@ class Witness:
         self._thread.start()
 
     def is_inside(self, run: int, seconds: float = 0.0) -> bool:
-        """Whether a process of a run's command lives that came so long ago."""
+        """Whether a process of the run has been connected for this long."""
         since = time.monotonic() - seconds
         with self._lock:
             return any(known["run"] == run and known["since"] <= since for known in self._inside.values())
 
     def close(self) -> None:
-        """Kills what is still there, which the verdict is to complain of."""
+        """Kills the processes that are left. The verdict complains about them."""
         with self._lock:
             for known in self._inside.values():
                 os.kill(known["pid"], signal.SIGKILL)
@@ -52,7 +52,7 @@ class Witness:
     def _watch(self) -> None:
         while not self._stops:
             ready = [key.fileobj for key, _ in self._selector.select(0.1)]
-            # Deaths first: one that was over before another began is told together with it.
+            # Deaths first: select may report a death together with a later beginning.
             ready.sort(key=lambda one: one is self._listener or one not in self._inside)
             for connection in ready:
                 if connection is self._listener:
@@ -88,4 +88,4 @@ class Witness:
             try:
                 connection.send(b".")
             except OSError:
-                pass  # it is dead already, which is told next
+                pass  # it is dead already; the next event says so

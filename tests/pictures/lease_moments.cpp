@@ -1,10 +1,10 @@
 // Prints what happens to a run with default options whose lease is renewed once and then
-// never again, because the store does not reply: lines of a name and one or two moments,
-// in milliseconds since the request for the lock was sent. docs/pictures/draw_lease draws
-// them.
+// never again, because the store stops replying. Each line has a name and one or two
+// moments, in milliseconds since the request for the lock was sent.
+// docs/pictures/draw_lease draws them.
 //
-// The moments come from the functions that the program itself uses. Where it renews up to
-// a tenth earlier, at random, this is the latest moment.
+// The moments come from the functions that the program itself uses. The program renews up
+// to a tenth earlier, at random; these are the latest moments.
 
 #include <chrono>
 #include <iostream>
@@ -29,7 +29,7 @@ void print(std::string_view name, Clock::time_point moment) {
   std::cout << name << '\t' << since_asked(moment) << '\n';
 }
 
-// The renewals after the one that was sent at `confirmed`, each of which times out.
+// Prints the renewals after the one that was sent at `confirmed`. Each of them times out.
 void print_attempts(const LeaseTiming& timing, Clock::time_point confirmed) {
   auto sent_at = confirmed + timing.renew_every();
   for (int failures = 1; sent_at < timing.deadline(confirmed); ++failures) {

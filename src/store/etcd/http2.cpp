@@ -23,12 +23,12 @@ struct Call {
 };
 
 std::string_view text_of(const std::uint8_t* bytes, std::size_t size) {
-  // nghttp2's bytes are as good as characters.
+  // The bytes of nghttp2 can be used as characters.
   return {reinterpret_cast<const char*>(bytes), size};
 }
 
 nghttp2_nv header(std::string_view name, std::string_view value) {
-  // nghttp2 copies what it is given, and takes it without const as C does.
+  // nghttp2 copies the text; its C interface lacks const.
   const auto bytes = [](std::string_view text) {
     return reinterpret_cast<std::uint8_t*>(const_cast<char*>(text.data()));
   };

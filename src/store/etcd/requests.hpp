@@ -46,7 +46,7 @@ struct PutRequest {
   std::string key;
   std::string value;
   std::int64_t lease = 0;
-  bool prev_kv = false;  // answer with what it was before
+  bool prev_kv = false;  // return the previous pair
   bool ignore_value = false;
   bool ignore_lease = false;
 };

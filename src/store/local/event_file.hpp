@@ -28,7 +28,7 @@ std::optional<Event> event_from(std::string_view line);
 void publish(const Directory& directory, SessionsFile& sessions,
              const std::vector<Event>& events);
 
-// Reads what is appended to the file after the reader was created.
+// Reads the events that are appended to the file after this object was created.
 class EventReader {
  public:
   // Creates the file if there is none. Throws Failure.

@@ -14,8 +14,8 @@
 namespace dlock::none {
 
 struct Plan {
-  // Of what follows the scheme and its colon. Throws Failure (misconfigured) for what
-  // cannot be.
+  // Parses what follows the scheme and its colon. Throws Failure (misconfigured) if it is
+  // invalid.
   static Plan parsed(std::string_view scheme, const std::string& rest);
 };
 

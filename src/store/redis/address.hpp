@@ -1,4 +1,4 @@
-// Redis URLs: taken apart, and written without secrets.
+// Parses Redis URLs, and writes them without secrets.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace dlock::redis {
 
-// What `scheme` (redis, rediss or redis+unix) and `rest`, all behind its colon, mean:
+// Parses a URL. `scheme` is redis, rediss or redis+unix; `rest` is the text after its
+// colon:
 //   redis://[user[:password]@]host[:port][/db], rediss:// the same over TLS,
 //   redis+unix:/path.sock[?db=N]
 // User, password and path are percent-decoded. Throws Failure (misconfigured) for
-// anything else; its message repeats nothing of the URL, which may hold a password.
+// anything else; its message repeats nothing of the URL, which may contain a password.
 Target target_from(std::string_view scheme, std::string_view rest);
 
 // The URL of `target`, without the password and without default values. Always printable

@@ -21,17 +21,16 @@ struct Plan {
   std::vector<redis::Target> seeds;
   Replicas replicas;
 
-  // Of what follows the scheme and its colon:
+  // Parses what follows the scheme and its colon:
   //   redis+cluster://[user[:password]@]host[:port][,...],
   //   rediss+cluster:// the same over TLS
-  // Throws Failure (misconfigured) for what cannot be.
+  // Throws Failure (misconfigured) if it is invalid.
   static Plan parsed(std::string_view scheme, const std::string& rest);
 
   void set(const Credentials& credentials);
   bool is_insecure() const;
 
-  // The URL that leads here, without passwords and what is usual anyway. Always printable
-  // ASCII.
+  // The URL without passwords and default values. Always printable ASCII.
   std::string url() const;
 };
 

@@ -6,7 +6,7 @@
 namespace dlock::redis_sentinel {
 namespace {
 
-// For how long what sentinels say is as good as new.
+// For how long the replies of sentinels count as current.
 constexpr milliseconds fresh_for{500};
 
 class SentinelInquiry final : public redis::Inquiry {
@@ -54,18 +54,19 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
   const auto is_elected = [](const std::vector<Ballot>& ballots) {
     return elected(ballots).has_value();
   };
-  // Where there is one to fall back on, it needs the rest of the time.
+  // If there is a last primary to fall back on, it needs the rest of the time.
   const auto half = Clock::now() + (until - Clock::now()) / 2;
   co_await discovery.wait(is_elected, last == nullptr ? until : half, wakeup);
   if (plan_.replicas.all) {
-    // The others may know of more replicas, but a silent one must not cost the budget.
+    // Other sentinels may know more replicas, but a silent one must not use up the
+    // budget.
     const auto never = [](const std::vector<Ballot>&) { return false; };
     const auto soon = later(Clock::now(), timeout() / 5);
     co_await discovery.wait(never, std::min(until, soon), wakeup);
   }
   const auto address = elected(discovery.ballots());
   if (!address) {
-    // Sentinels that say nothing must not end what a healthy primary protects.
+    // A healthy primary protects its locks even if the sentinels do not reply.
     if (last != nullptr &&
         !is_other_named(address_of(last->target()), discovery.ballots())) {
       primary_ = &node_at(address_of(last->target()));
@@ -86,7 +87,7 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
 
 asio::awaitable<std::vector<redis::Node*>> SentinelRoute::all(Clock::time_point until,
                                                               Wakeup& wakeup) {
-  const LockName any;  // it has all of them
+  const LockName any;  // the primary has all locks
   auto* primary = co_await open(any, until, wakeup);
   co_return std::vector<redis::Node*>{primary};
 }
@@ -100,7 +101,7 @@ std::unique_ptr<redis::Inquiry> SentinelRoute::inquire(const redis::Node& node,
                                            replicas_up_, until);
 }
 
-// One at least: if there is none, nobody else would know of the lease.
+// At least one: with none, no other server would know the lease.
 asio::awaitable<unsigned> SentinelRoute::replicas_of(redis::Node&, Clock::time_point,
                                                      Wakeup&) {
   co_return plan_.replicas.all ? std::max(replicas_up_, 1U) : plan_.replicas.count;

@@ -38,9 +38,10 @@ std::string field(const Reply& list, std::string_view name) {
   return "";
 }
 
-// A replica that is gone stays in the list, and its flags say so; but only after
-// down-after, which starts again with a failover. A sentinel learns the run id with the
-// first INFO, which a live replica answers at once, and promotes none without INFO.
+// A replica that is gone stays in the list, and its flags show that. But they do so only
+// after down-after, which starts again with a failover. So the run id is checked, too: a
+// sentinel learns it with the first INFO, to which a live replica replies at once. A
+// sentinel does not promote a replica without INFO.
 bool is_up(const Reply& replica) {
   const auto flags = field(replica, "flags");
   const auto has = [&](const char* flag) {
