@@ -20,7 +20,7 @@ class Command final : public LeaseWatcher {
   std::optional<Loss> lost;
 };
 
-// 30 s, so 5 s of grace and 1.5 s of margin.
+// The TTL is 30 s, so the grace is 5 s and the margin 1.5 s.
 constexpr Clock::time_point deadline{seconds(1000)};
 constexpr auto in_doubt_at = deadline - milliseconds(6500);
 
@@ -36,7 +36,7 @@ class Outage : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(Outage, with_stop_a_renewal_that_failed_changes_nothing) {
+TEST_F(Outage, with_stop_a_failed_renewal_changes_nothing) {
   auto lease = policy(OnOutage::stop);
 
   lease.renewal_failed(deadline);
@@ -45,7 +45,7 @@ TEST_F(Outage, with_stop_a_renewal_that_failed_changes_nothing) {
   EXPECT_TRUE(warnings_.empty());
 }
 
-TEST_F(Outage, with_run_the_first_renewal_that_failed_takes_the_deadline_away) {
+TEST_F(Outage, with_run_the_first_failed_renewal_removes_the_deadline) {
   auto lease = policy(OnOutage::run);
 
   lease.renewal_failed(deadline - seconds(20));
@@ -54,7 +54,7 @@ TEST_F(Outage, with_run_the_first_renewal_that_failed_takes_the_deadline_away) {
   EXPECT_TRUE(warnings_.empty());
 }
 
-TEST_F(Outage, with_run_one_that_is_confirmed_sets_it_again) {
+TEST_F(Outage, with_run_a_confirmed_renewal_sets_the_deadline_again) {
   auto lease = policy(OnOutage::run);
   lease.renewal_failed(deadline - seconds(20));
 
@@ -64,7 +64,7 @@ TEST_F(Outage, with_run_one_that_is_confirmed_sets_it_again) {
   EXPECT_TRUE(lease.has_held(deadline));
 }
 
-TEST_F(Outage, with_run_it_is_warned_once_when_the_command_would_have_been_ended) {
+TEST_F(Outage, with_run_it_warns_once_when_the_command_would_have_been_ended) {
   auto lease = policy(OnOutage::run);
 
   lease.renewal_failed(in_doubt_at - nanoseconds(1));
@@ -75,7 +75,7 @@ TEST_F(Outage, with_run_it_is_warned_once_when_the_command_would_have_been_ended
   EXPECT_EQ(warnings_.size(), 1u);
 }
 
-TEST_F(Outage, another_outage_is_warned_about_again) {
+TEST_F(Outage, each_outage_has_its_own_warning) {
   auto lease = policy(OnOutage::run);
   lease.renewal_failed(in_doubt_at);
   lease.extend(deadline + seconds(10));
@@ -85,7 +85,7 @@ TEST_F(Outage, another_outage_is_warned_about_again) {
   EXPECT_EQ(warnings_.size(), 2u);
 }
 
-TEST_F(Outage, a_loss_within_an_outage_does_not_end_the_command) {
+TEST_F(Outage, a_loss_during_an_outage_does_not_end_the_command) {
   auto lease = policy(OnOutage::run);
   lease.renewal_failed(deadline - seconds(20));
 
@@ -97,7 +97,7 @@ TEST_F(Outage, a_loss_within_an_outage_does_not_end_the_command) {
   EXPECT_EQ(warnings_.size(), 1u);
 }
 
-TEST_F(Outage, a_loss_without_an_outage_ends_the_command) {
+TEST_F(Outage, a_loss_outside_an_outage_ends_the_command) {
   for (const auto on_outage : {OnOutage::stop, OnOutage::run}) {
     auto lease = policy(on_outage);
 
@@ -108,14 +108,14 @@ TEST_F(Outage, a_loss_without_an_outage_ends_the_command) {
   }
 }
 
-TEST_F(Outage, a_lease_has_held_until_its_deadline_and_no_longer) {
+TEST_F(Outage, a_lease_has_certainly_held_only_until_its_deadline) {
   const auto lease = policy(OnOutage::run);
 
   EXPECT_TRUE(lease.has_held(deadline - nanoseconds(1)));
   EXPECT_FALSE(lease.has_held(deadline));
 }
 
-TEST_F(Outage, a_lease_that_does_not_run_out_has_always_held) {
+TEST_F(Outage, a_lease_without_a_deadline_has_always_held) {
   const OutagePolicy lease(OnOutage::run,
                            LeaseTiming(seconds(30), seconds(5), seconds(2)),
                            Clock::time_point::max(), command_, {});

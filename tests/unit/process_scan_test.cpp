@@ -1,4 +1,4 @@
-// What is found of this process's children and theirs, without allocating memory.
+// Finds the children of this process and their descendants.
 
 #include "supervise/process_scan.hpp"
 
@@ -57,7 +57,7 @@ bool is_among(const ProcessScan::Children& children, pid_t pid) {
   return std::count(children.first, children.first + children.count, pid) == 1;
 }
 
-TEST(ProcessScan, finds_the_children_and_not_theirs) {
+TEST(ProcessScan, finds_children_but_not_grandchildren) {
   const Family family;
   ProcessScan scan;
   scan.open();
@@ -69,7 +69,7 @@ TEST(ProcessScan, finds_the_children_and_not_theirs) {
   EXPECT_FALSE(is_among(children, family.grandchild()));
 }
 
-TEST(ProcessScan, finds_children_that_were_started_after_it_was_opened) {
+TEST(ProcessScan, finds_children_that_started_after_it_was_opened) {
   ProcessScan scan;
   scan.open();
   const Family family;
@@ -77,8 +77,8 @@ TEST(ProcessScan, finds_children_that_were_started_after_it_was_opened) {
   EXPECT_TRUE(is_among(scan.children(), family.child()));
 }
 
-// As on kernels that do not list children.
-TEST(ProcessScan, finds_the_children_also_without_its_file) {
+// The list is not open, as on kernels that have none.
+TEST(ProcessScan, finds_children_without_the_list_of_the_kernel) {
   const Family family;
   ProcessScan scan;
 
@@ -88,7 +88,7 @@ TEST(ProcessScan, finds_the_children_also_without_its_file) {
   EXPECT_FALSE(is_among(children, family.grandchild()));
 }
 
-TEST(ProcessScan, tells_what_descends_from_this_process) {
+TEST(ProcessScan, marks_the_descendants_of_this_process) {
   const Family family;
   ProcessScan scan;
 
@@ -123,7 +123,7 @@ TEST(ProcessScan, finds_a_process_whose_first_thread_has_ended) {
   ::waitpid(child, nullptr, 0);
 }
 
-TEST(ProcessScan, a_signal_reaches_the_one_that_was_found) {
+TEST(ProcessScan, a_signal_reaches_the_process_that_was_found) {
   const Family family;
   ProcessScan scan;
   const auto all = scan.all();
@@ -138,7 +138,7 @@ TEST(ProcessScan, a_signal_reaches_the_one_that_was_found) {
   EXPECT_TRUE(WIFSTOPPED(status));
 }
 
-TEST(ProcessScan, a_signal_does_not_reach_a_later_one_of_the_same_number) {
+TEST(ProcessScan, a_signal_does_not_reach_a_later_process_with_the_same_pid) {
   const Family family;
   ProcessScan scan;
   const auto all = scan.all();

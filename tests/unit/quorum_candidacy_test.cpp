@@ -43,18 +43,18 @@ class QuorumTicket : public ::testing::Test {
   Candidacy candidacy_{Fence{}, false, most};
 };
 
-TEST_F(QuorumTicket, offers_the_time_of_its_clock_as_a_fence) {
+TEST_F(QuorumTicket, proposes_the_time_of_its_clock_as_the_fence) {
   EXPECT_EQ(candidacy_.ballot(wall).fence.number, 1'000'000u);
   EXPECT_EQ(candidacy_.ballot(wall).ticket, 0);
 }
 
-TEST_F(QuorumTicket, offers_a_fence_beyond_the_floor) {
+TEST_F(QuorumTicket, proposes_a_fence_above_the_floor) {
   Candidacy ahead(Fence{2'000'000}, false, most);
 
   EXPECT_EQ(ahead.ballot(wall).fence.number, 2'000'001u);
 }
 
-TEST_F(QuorumTicket, has_all_raise_the_fence_to_the_greatest) {
+TEST_F(QuorumTicket, makes_all_servers_raise_the_fence_to_the_greatest) {
   candidacy_.ballot(wall);
 
   EXPECT_EQ(after(candidacy_, {grants(5), grants(9), fails()}).then, Then::ask);
@@ -62,7 +62,7 @@ TEST_F(QuorumTicket, has_all_raise_the_fence_to_the_greatest) {
   EXPECT_EQ(candidacy_.ballot(wall).fence.number, 9u);
 }
 
-TEST_F(QuorumTicket, gives_up_raising_where_that_never_ends) {
+TEST_F(QuorumTicket, gives_up_if_raising_the_fence_never_ends) {
   std::uint64_t fence = 5;
   Step step;
   do {
@@ -74,7 +74,7 @@ TEST_F(QuorumTicket, gives_up_raising_where_that_never_ends) {
   EXPECT_LT(fence, 20u);
 }
 
-TEST_F(QuorumTicket, keeps_the_fence_of_what_it_was_granted) {
+TEST_F(QuorumTicket, keeps_the_fence_of_its_grant) {
   after(candidacy_, {grants(5), grants(5), fails()});
 
   EXPECT_EQ(candidacy_.ballot(wall).fence.number, 5u);
@@ -83,14 +83,14 @@ TEST_F(QuorumTicket, keeps_the_fence_of_what_it_was_granted) {
   EXPECT_EQ(candidacy_.ballot(wall).fence.number, 1'000'000u);
 }
 
-TEST_F(QuorumTicket, tells_all_lines_the_greatest_time_that_it_heard) {
+TEST_F(QuorumTicket, uses_the_greatest_server_time_as_its_ticket) {
   const auto step = after(candidacy_, {busy(4, 1, 500), busy(4, 1, 700), fails()});
 
   EXPECT_EQ(step.then, Then::ask);
   EXPECT_EQ(candidacy_.ballot(wall).ticket, 700);
 }
 
-TEST_F(QuorumTicket, keeps_its_ticket_whatever_it_hears_later) {
+TEST_F(QuorumTicket, keeps_its_ticket_whatever_servers_reply_later) {
   after(candidacy_, {busy(4, 1, 500), busy(4, 1, 700), fails()});
   const auto step = after(candidacy_, {busy(4, 1, 900), busy(4, 1, 900), fails()});
 
@@ -99,21 +99,21 @@ TEST_F(QuorumTicket, keeps_its_ticket_whatever_it_hears_later) {
   EXPECT_EQ(candidacy_.ballot(wall).ticket, 700);
 }
 
-TEST_F(QuorumTicket, of_those_that_supersede_the_newest_is_so_by_their_own_clocks) {
+TEST_F(QuorumTicket, a_superseding_claim_takes_its_ticket_from_its_own_clock_once) {
   Candidacy newest(Fence{}, true, most);
 
   EXPECT_EQ(newest.ballot(wall).ticket, wall.count());
   EXPECT_EQ(newest.ballot(wall + seconds(1)).ticket, wall.count());
 }
 
-TEST_F(QuorumTicket, keeps_its_votes_while_another_one_may_hold_the_lock) {
+TEST_F(QuorumTicket, keeps_its_votes_while_another_claim_may_hold_the_lock) {
   after(candidacy_, {grants(5), busy(4, 1), busy(4, 1)});
   after(candidacy_, {grants(5), busy(4, 1), busy(4, 1)});
 
   EXPECT_EQ(candidacy_.gives_way_at(), Clock::time_point::max());
 }
 
-TEST_F(QuorumTicket, gives_its_votes_back_where_nobody_comes_to_a_majority) {
+TEST_F(QuorumTicket, releases_its_votes_if_nobody_reaches_a_majority) {
   const Votes split{grants(5), busy(4, 2), busy(6, 2)};
   after(candidacy_, split);  // for its ticket
   EXPECT_EQ(after(candidacy_, split).then, Then::done);
@@ -124,7 +124,7 @@ TEST_F(QuorumTicket, gives_its_votes_back_where_nobody_comes_to_a_majority) {
 }
 
 TEST_F(QuorumTicket,
-       gives_way_also_to_one_who_may_have_most_with_a_server_that_is_silent) {
+       gives_way_if_another_claim_may_have_a_majority_with_a_silent_server) {
   const Votes hidden{grants(5), busy(4, 1), fails()};
   after(candidacy_, hidden);  // for its ticket
   after(candidacy_, hidden);
@@ -134,14 +134,14 @@ TEST_F(QuorumTicket,
   EXPECT_EQ(after(candidacy_, hidden, Queue::join, gives_way_at).then, Then::give_back);
 }
 
-TEST_F(QuorumTicket, one_that_does_not_wait_is_told_of_him_who_may_have_most) {
+TEST_F(QuorumTicket, a_claim_that_does_not_wait_gives_up_if_another_may_have_a_majority) {
   const auto step = after(candidacy_, {grants(5), busy(4, 1), fails()}, Queue::stay_out);
 
   EXPECT_EQ(step.then, Then::done);
   EXPECT_TRUE(step.undoes);
 }
 
-TEST_F(QuorumTicket, asks_for_a_greater_fence_than_one_that_was_too_weak) {
+TEST_F(QuorumTicket, asks_for_a_greater_fence_after_releasing_a_grant) {
   after(candidacy_, {grants(5'000'000), grants(5'000'000), fails()});
 
   candidacy_.gave_back(Fence{5'000'000});
@@ -149,7 +149,7 @@ TEST_F(QuorumTicket, asks_for_a_greater_fence_than_one_that_was_too_weak) {
   EXPECT_GT(candidacy_.ballot(wall).fence.number, 5'000'000u);
 }
 
-TEST_F(QuorumTicket, asks_for_a_greater_fence_than_those_it_has_given_back) {
+TEST_F(QuorumTicket, asks_for_a_greater_fence_than_those_of_its_released_votes) {
   const Votes split{grants(5'000'000), busy(4), busy(6)};
 
   after(candidacy_, split, Queue::stay_out);
@@ -157,8 +157,8 @@ TEST_F(QuorumTicket, asks_for_a_greater_fence_than_those_it_has_given_back) {
   EXPECT_GT(candidacy_.ballot(wall).fence.number, 5'000'000u);
 }
 
-// Their servers may have been restarted since, and have granted it to another one.
-TEST_F(QuorumTicket, raises_votes_that_are_older_than_its_question) {
+// Their servers may have restarted since, and granted the lock to another claim.
+TEST_F(QuorumTicket, raises_votes_that_are_older_than_its_request) {
   after(candidacy_, {grants(5), fails(), fails()});
   const auto wanted = candidacy_.ballot(wall).fence;
 
@@ -169,7 +169,7 @@ TEST_F(QuorumTicket, raises_votes_that_are_older_than_its_question) {
   EXPECT_TRUE(candidacy_.ballot(wall).raises);
 }
 
-TEST_F(QuorumTicket, raises_them_also_if_time_ran_out_before_a_fence_was_agreed_upon) {
+TEST_F(QuorumTicket, raises_old_votes_also_if_time_ran_out_before_a_fence_was_agreed_on) {
   after(candidacy_, {grants(5), grants(9), fails()});
   candidacy_.ran_out_of_time();
   candidacy_.begin();
@@ -181,7 +181,7 @@ TEST_F(QuorumTicket, raises_them_also_if_time_ran_out_before_a_fence_was_agreed_
   EXPECT_EQ(candidacy_.ballot(wall).fence, wanted);
 }
 
-TEST_F(QuorumTicket, keeps_its_votes_longer_if_it_is_the_first_in_line) {
+TEST_F(QuorumTicket, keeps_its_votes_longer_if_it_is_first_in_the_queue) {
   Candidacy next(Fence{}, false, most);
   for (int i = 0; i < 2; ++i) {
     after(candidacy_, {grants(5), busy(4, 2), busy(6, 2)});
@@ -191,14 +191,15 @@ TEST_F(QuorumTicket, keeps_its_votes_longer_if_it_is_the_first_in_line) {
   EXPECT_GT(next.gives_way_at(), candidacy_.gives_way_at());
 }
 
-TEST_F(QuorumTicket, one_that_does_not_wait_gives_all_back) {
+TEST_F(QuorumTicket, a_claim_that_does_not_wait_releases_all_votes) {
   const auto step = after(candidacy_, {busy(4), busy(4), grants(5)}, Queue::stay_out);
 
   EXPECT_EQ(step.then, Then::done);
   EXPECT_TRUE(step.undoes);
 }
 
-TEST_F(QuorumTicket, one_that_does_not_wait_tries_again_where_nobody_has_it) {
+TEST_F(QuorumTicket,
+       a_claim_that_does_not_wait_retries_a_few_times_if_nobody_has_the_lock) {
   const Votes split{grants(5), busy(4), busy(6)};
   int tries = 1;
   while (after(candidacy_, split, Queue::stay_out).then == Then::give_back) ++tries;
@@ -207,14 +208,14 @@ TEST_F(QuorumTicket, one_that_does_not_wait_tries_again_where_nobody_has_it) {
   EXPECT_LT(tries, 20);
 }
 
-TEST_F(QuorumTicket, one_that_finds_the_lines_too_long_leaves_those_that_it_has_joined) {
+TEST_F(QuorumTicket, a_claim_that_finds_the_queues_too_long_leaves_those_it_has_joined) {
   const auto step = after(candidacy_, {busy(4), busy(4), busy(4, 3)});
 
   EXPECT_TRUE(step.undoes);
   EXPECT_EQ(std::get<Busy>(std::get<Answer>(step.said)).place, 0u);
 }
 
-TEST_F(QuorumTicket, keeps_its_place_where_servers_are_away) {
+TEST_F(QuorumTicket, keeps_its_place_while_servers_are_unavailable) {
   const auto step = after(candidacy_, {busy(4, 1), fails(), fails()});
 
   EXPECT_TRUE(std::holds_alternative<Failure>(step.said));

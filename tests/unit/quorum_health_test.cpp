@@ -1,4 +1,4 @@
-// What is said of several servers by what is known of each.
+// The findings about several servers, from the facts about each of them.
 
 #include <gtest/gtest.h>
 
@@ -46,13 +46,13 @@ Finding found(const std::vector<Facts>& servers, const std::string& check,
   return *std::find_if(findings.begin(), findings.end(), is_it);
 }
 
-TEST(QuorumHealth, has_nothing_to_say_about_servers_that_are_well) {
+TEST(QuorumHealth, finds_nothing_wrong_with_good_servers) {
   for (const auto* check : {"servers", "run-ids", "uptime", "clocks"}) {
     EXPECT_EQ(found(good(), check).level, Level::ok) << check;
   }
 }
 
-TEST(QuorumHealth, warns_of_servers_that_are_away_while_most_answer) {
+TEST(QuorumHealth, warns_of_unavailable_servers_while_a_majority_replies) {
   auto servers = good();
   servers[0] = away();
   EXPECT_EQ(found(servers, "servers").level, Level::warning);
@@ -63,7 +63,7 @@ TEST(QuorumHealth, warns_of_servers_that_are_away_while_most_answer) {
   EXPECT_EQ(found(servers, "servers").level, Level::error);
 }
 
-TEST(QuorumHealth, finds_two_entries_that_are_one_server) {
+TEST(QuorumHealth, finds_two_entries_that_are_the_same_server) {
   auto servers = good();
   servers[2].info["run_id"] = "a";
 
@@ -72,7 +72,7 @@ TEST(QuorumHealth, finds_two_entries_that_are_one_server) {
 
 TEST(QuorumHealth, finds_servers_that_have_no_vote_yet) {
   auto servers = good();
-  servers[2] = up_for("60", "c");  // of which the first second may have been short
+  servers[2] = up_for("60", "c");  // its first second may have been short
   EXPECT_EQ(found(servers, "uptime").level, Level::warning);
   EXPECT_NE(found(servers, "uptime").message.find("server c"), std::string::npos);
   EXPECT_EQ(found(servers, "uptime", 59s).level, Level::ok);
@@ -82,7 +82,7 @@ TEST(QuorumHealth, finds_servers_that_have_no_vote_yet) {
   EXPECT_EQ(found(servers, "uptime", 0s).level, Level::ok);
 }
 
-TEST(QuorumHealth, says_where_it_cannot_tell) {
+TEST(QuorumHealth, reports_info_for_checks_that_no_server_replied_to) {
   std::vector<Facts> servers{away(), away(), away()};
 
   for (const auto* check : {"run-ids", "uptime", "clocks"}) {
@@ -90,7 +90,7 @@ TEST(QuorumHealth, says_where_it_cannot_tell) {
   }
 }
 
-TEST(QuorumHealth, warns_of_clocks_that_differ_by_a_second) {
+TEST(QuorumHealth, warns_of_clocks_that_differ_by_more_than_a_second) {
   auto servers = good();
   servers[1].clock_ahead = 999ms;
   EXPECT_EQ(found(servers, "clocks").level, Level::ok);
@@ -99,14 +99,14 @@ TEST(QuorumHealth, warns_of_clocks_that_differ_by_a_second) {
   EXPECT_EQ(found(servers, "clocks").level, Level::warning);
 }
 
-TEST(QuorumHealth, needs_no_persistence_where_restarted_servers_wait) {
+TEST(QuorumHealth, needs_no_persistence_if_restarted_servers_wait_before_they_vote) {
   EXPECT_LE(found(good(), "persistence").level, Level::info);
   EXPECT_EQ(found(good(), "persistence", 0s).level, Level::warning);
 }
 
-// --- Who has a vote ---
+// --- Which servers have a vote ---
 
-TEST(QuorumVotes, a_server_has_one_when_it_is_up_for_as_long_as_the_longest_lease) {
+TEST(QuorumVotes, a_server_has_a_vote_once_it_has_been_up_for_the_longest_ttl) {
   EXPECT_FALSE(why_no_vote("a:1", 60'000ms, 60'000ms));
   EXPECT_FALSE(why_no_vote("a:1", 0ms, 0ms));
 
@@ -116,7 +116,7 @@ TEST(QuorumVotes, a_server_has_one_when_it_is_up_for_as_long_as_the_longest_leas
   EXPECT_EQ(why->kind(), Failure::Kind::unreachable);
 }
 
-TEST(QuorumVotes, an_answer_without_a_vote_is_a_failure) {
+TEST(QuorumVotes, a_reply_of_a_server_without_a_vote_counts_as_a_failure) {
   Vote vote;
   vote.answer = Grant{};
   vote.run_id = "a";

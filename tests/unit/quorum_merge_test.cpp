@@ -39,7 +39,7 @@ LockInfo held_by(std::vector<HolderInfo> holders) {
   return lock;
 }
 
-TEST(QuorumMerge, who_has_most_votes_holds_the_lock) {
+TEST(QuorumMerge, a_claim_with_a_majority_holds_the_lock) {
   const auto lock = merged({held_by({holder(5)}), held_by({holder(5)}), held_by({})}, 3);
 
   ASSERT_EQ(lock.holders.size(), 1u);
@@ -48,7 +48,7 @@ TEST(QuorumMerge, who_has_most_votes_holds_the_lock) {
   EXPECT_EQ(lock.strength, 0);
 }
 
-TEST(QuorumMerge, who_has_a_vote_alone_holds_nothing) {
+TEST(QuorumMerge, a_claim_with_a_single_vote_holds_nothing) {
   const auto lock = merged({held_by({holder(5)}), held_by({}), held_by({})}, 3);
 
   EXPECT_TRUE(lock.holders.empty());
@@ -56,11 +56,11 @@ TEST(QuorumMerge, who_has_a_vote_alone_holds_nothing) {
   EXPECT_FALSE(lock.strength);
 }
 
-TEST(QuorumMerge, who_may_have_most_with_a_server_that_is_silent_is_shown) {
+TEST(QuorumMerge, a_holder_that_may_have_a_majority_with_a_silent_server_is_shown) {
   EXPECT_EQ(merged({held_by({holder(5)}), held_by({})}, 3).holders.size(), 1u);
 }
 
-TEST(QuorumMerge, two_with_the_same_fence_are_not_counted_as_one) {
+TEST(QuorumMerge, two_holders_with_the_same_fence_are_not_counted_as_one) {
   auto here = holder(5);
   here.pid = 1;
   auto there = holder(5);
@@ -70,7 +70,7 @@ TEST(QuorumMerge, two_with_the_same_fence_are_not_counted_as_one) {
       merged({held_by({here}), held_by({there}), held_by({})}, 3).holders.empty());
 }
 
-TEST(QuorumMerge, runs_of_two_hosts_with_the_same_fence_are_two) {
+TEST(QuorumMerge, runs_of_two_hosts_with_the_same_fence_are_two_runs) {
   auto here = run(5, "succeeded");
   here.host = "web1";
   auto there = run(5, "failed");
@@ -79,7 +79,7 @@ TEST(QuorumMerge, runs_of_two_hosts_with_the_same_fence_are_two) {
   EXPECT_EQ(merged_runs({{here}, {there}, {}}, 3).size(), 2u);
 }
 
-TEST(QuorumMerge, a_lease_ends_when_the_first_server_says_so) {
+TEST(QuorumMerge, a_lease_expires_when_it_expires_on_the_first_server) {
   auto sooner = holder(5);
   sooner.expires_in = seconds(3);
 
@@ -88,7 +88,7 @@ TEST(QuorumMerge, a_lease_ends_when_the_first_server_says_so) {
   EXPECT_EQ(lock.holders.at(0).expires_in, seconds(3));
 }
 
-TEST(QuorumMerge, waiters_stand_as_in_the_longest_line_each_once) {
+TEST(QuorumMerge, waiters_have_the_order_of_the_longest_queue_and_appear_once) {
   auto one = held_by({holder(5)});
   one.waiters = {waiter(2)};
   auto other = one;
@@ -102,14 +102,14 @@ TEST(QuorumMerge, waiters_stand_as_in_the_longest_line_each_once) {
   }
 }
 
-TEST(QuorumMerge, a_run_that_said_how_it_ended_is_one_if_any_server_knows_of_it) {
+TEST(QuorumMerge, a_run_with_a_recorded_end_is_shown_if_any_server_knows_it) {
   const auto runs = merged_runs({{run(7, "ran")}, {run(7, "vanished")}, {}}, 3);
 
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].outcome, "ran");
 }
 
-TEST(QuorumMerge, a_vote_that_ran_out_is_no_run) {
+TEST(QuorumMerge, a_run_without_a_recorded_end_is_shown_only_if_a_majority_may_know_it) {
   for (const auto* outcome : {"running", "vanished", by_hand}) {
     const std::vector<RunInfo> told{run(7, outcome)};
     EXPECT_TRUE(merged_runs({told, {}, {}}, 3).empty()) << outcome;
@@ -118,7 +118,7 @@ TEST(QuorumMerge, a_vote_that_ran_out_is_no_run) {
   }
 }
 
-TEST(QuorumMerge, the_last_run_comes_first) {
+TEST(QuorumMerge, the_newest_run_comes_first) {
   const auto runs = merged_runs({{run(7, "ran")}, {run(9, "ran")}, {run(8, "ran")}}, 3);
 
   ASSERT_EQ(runs.size(), 3u);
@@ -138,7 +138,7 @@ Event event(Event::Kind kind, std::uint64_t fence) {
 
 const auto start = Clock::time_point(seconds(100));
 
-TEST(QuorumEvents, are_told_once_when_most_servers_have_told_them) {
+TEST(QuorumEvents, are_reported_once_when_a_majority_has_reported_them) {
   EventCount count(3);
   const auto granted = event(Event::Kind::granted, 5);
 
@@ -147,7 +147,7 @@ TEST(QuorumEvents, are_told_once_when_most_servers_have_told_them) {
   EXPECT_FALSE(count.take(1, granted, start));
 }
 
-TEST(QuorumEvents, of_one_server_alone_are_a_vote_that_came_to_nothing) {
+TEST(QuorumEvents, of_a_single_server_are_not_reported) {
   EventCount count(3);
 
   EXPECT_FALSE(count.take(0, event(Event::Kind::granted, 5), start));
@@ -155,7 +155,7 @@ TEST(QuorumEvents, of_one_server_alone_are_a_vote_that_came_to_nothing) {
   EXPECT_FALSE(count.take(0, event(Event::Kind::released, 5), start));
 }
 
-TEST(QuorumEvents, that_happen_again_are_told_again) {
+TEST(QuorumEvents, that_happen_again_are_reported_again) {
   EventCount count(3);
   const auto queued = event(Event::Kind::queued, 0);
   count.take(0, queued, start);

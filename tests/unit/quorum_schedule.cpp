@@ -27,16 +27,16 @@ Schedule::Schedule(std::uint64_t seed, Faults faults) : random_(seed), faults_(f
     if (faults_.clocks_of_servers) server.clock_ahead = hours();
   }
   const auto contenders = 1 + below(8);
-  const auto rush = below_time(last_trouble / 2);  // many of them come then
+  const auto rush = below_time(last_fault / 2);  // when many of them start
   for (std::size_t i = 0; i < contenders; ++i) add_client(rush);
-  const auto troubles = faults_.none ? 0 : below(16);
-  for (std::size_t i = 0; i < troubles; ++i) {
-    at(below_time(last_trouble), [this] { trouble(); });
+  const auto faults_to_come = faults_.none ? 0 : below(16);
+  for (std::size_t i = 0; i < faults_to_come; ++i) {
+    at(below_time(last_fault), [this] { inject_fault(); });
   }
-  // Most are enough to the end.
-  const auto gone = troubles > 0 ? below(in_every_majority(servers_.size())) : 0;
+  // A majority stays until the end.
+  const auto gone = faults_to_come > 0 ? below(in_every_majority(servers_.size())) : 0;
   for (std::size_t i = 0; i < gone; ++i) {
-    at(below_time(last_trouble), [this, i] { servers_[i].is_gone = true; });
+    at(below_time(last_fault), [this, i] { servers_[i].is_gone = true; });
   }
 }
 
@@ -47,10 +47,10 @@ void Schedule::add_client(Time rush) {
   }));
   auto& me = client(who);
   if (faults_.clocks_of_clients) me.clock_ahead = hours();
-  if (!faults_.none && below(4) == 0) me.dies_at = below_time(last_trouble);
+  if (!faults_.none && below(4) == 0) me.dies_at = below_time(last_fault);
   if (below(5) == 0) me.queue = Queue::stay_out;
   me.is_excused.resize(servers_.size());
-  const auto comes = below(3) > 0 ? rush + below_time(ms) : below_time(last_trouble / 2);
+  const auto comes = below(3) > 0 ? rush + below_time(ms) : below_time(last_fault / 2);
   at(comes, [this, who] { ask(who); });
 }
 
@@ -75,20 +75,20 @@ void Schedule::check_end() {
   }
   for (auto& server : servers_) {
     server.expire(now_ + lease);
-    if (server.holder >= 0) complaint = "something is left after a lease";
+    if (server.holder >= 0) complaint = "a server keeps a lease for longer than its TTL";
   }
 }
 
 // --- Messages ---
 
-// Mostly quick; in troubled times some are late.
+// Mostly short; while there are faults, some messages are late.
 Time Schedule::delay() {
-  if (is_troubled() && below(20) == 0) return below_time(3 * budget);
+  if (has_faults() && below(20) == 0) return below_time(3 * budget);
   return ms / 2 + below_time(ms);
 }
 
 bool Schedule::is_lost(const Client& me) {
-  return is_troubled() && (now_ < me.cut_off_until || below(40) == 0);
+  return has_faults() && (now_ < me.cut_off_until || below(40) == 0);
 }
 
 void Schedule::send(int who, std::size_t to, std::function<void(ModelServer&)> what) {
@@ -105,7 +105,8 @@ void Schedule::reply(int who, std::function<void()> what) {
   if (!is_lost(client(who))) at(now_ + delay(), std::move(what));
 }
 
-// What makes a server promise the lock to another one, who is told.
+// Sends a request that may make the server promise the lock to another client, which is
+// then notified.
 void Schedule::hand_on(int who, std::size_t from,
                        const std::function<int(ModelServer&)>& what) {
   send(who, from, [this, what](ModelServer& server) {
@@ -137,8 +138,8 @@ void Schedule::ask(int who, bool is_step) {
       me.votes[i] = failed("down");
       continue;
     }
-    // It may take a while to connect, and only what is sent then counts.
-    const auto connected = now_ + (is_troubled() && below(20) == 0 ? delay() : 0);
+    // Connecting may take a while, and a lease counts from when the request is sent.
+    const auto connected = now_ + (has_faults() && below(20) == 0 ? delay() : 0);
     if (connected >= now_ + budget) continue;
     at(connected, [this, who, i, ballot, round] {
       if (!is_dead(who) && client(who).round == round) put_to(who, i, ballot);
@@ -203,8 +204,8 @@ void Schedule::give_back(int who) {
   at(now_ + 3 * ms, [this, who] { ask(who, /*is_step=*/true); });
 }
 
-// Asks again when the scripts say that a promise or a lease is over, or earlier to give
-// way.
+// Asks again when the scripts say that a promise or a lease has ended, or earlier to
+// give way.
 void Schedule::wait(int who, bool may_give_way) {
   auto& me = client(who);
   auto again = now_ + promise;
@@ -218,7 +219,7 @@ void Schedule::wait(int who, bool may_give_way) {
   at(me.is_woken ? now_ : again, [this, who] { ask(who); });
 }
 
-// Whether it is in all lines by now, with one ticket.
+// Records when it is in all queues, with the same ticket.
 void Schedule::settle(int who) {
   auto& me = client(who);
   if (me.settled_at >= 0) return;
@@ -237,18 +238,18 @@ void Schedule::hold(int who, const Grant& grant, std::size_t servers) {
   auto& me = client(who);
   me.ends = time_of(timing_.deadline(grant.sent_at));
   const auto may_forget = strength(servers_.size(), servers);
-  if (may_forget < 0) complaint = "a grant that too few servers keep";
+  if (may_forget < 0) complaint = "too few servers keep a grant";
   me.may_forget = may_forget - me.forgotten;
   if (now_ >= me.ends) return ask(who);
   ++me.wins;
-  if (me.may_forget < 0) return leave(who);  // more have forgotten than may
+  if (me.may_forget < 0) return leave(who);  // more have forgotten than are allowed
   check_alone(who);
-  if (grant.fence.number <= last_fence_) complaint = "a fence that does not grow";
+  if (grant.fence.number <= last_fence_) complaint = "a fence does not grow";
   last_fence_ = grant.fence.number;
   me.fence = last_fence_;
   me.holds = true;
   ++wins;
-  // One that cannot say that it has ended holds to the end of its lease.
+  // Some want it for longer than a TTL, so that they have to renew the lease.
   me.wants_until = now_ + (below(2) == 0 ? below_time(2 * lease) : below_time(50 * ms));
   at(time_of(moment_of(me.began) + timing_.renew_every()), [this, who] { renew(who); });
   end_in_time(who);
@@ -261,11 +262,11 @@ void Schedule::check_alone(int who) {
   if (!faults_.none || client(who).queue != Queue::join) return;
   for (const auto& other : clients_) {
     const bool waits = !other->is_done && !other->holds && other->settled_at >= 0;
-    if (waits && other->settled_at < client(who).came_at) complaint = "one overtakes";
+    if (waits && other->settled_at < client(who).came_at) complaint = "one is overtaken";
   }
 }
 
-// What it does under the lock is over at the last moment at which the lease holds.
+// Its work under the lock ends at the last moment at which the lease holds.
 void Schedule::end_in_time(int who) {
   const auto& me = client(who);
   if (!me.holds) return;
@@ -302,7 +303,7 @@ void Schedule::hear_renewal(int who, std::uint64_t round, std::size_t number,
 void Schedule::count_renewal(int who, std::uint64_t round) {
   auto& me = client(who);
   if (is_dead(who) || me.round != round || !me.holds) return;
-  ++me.round;  // what is heard from now on is late
+  ++me.round;  // replies from now on are late
   const auto said = tally(me.confirmations);
   const auto* renewal = std::get_if<Renewal>(&said);
   if (renewal == nullptr) {
@@ -314,7 +315,7 @@ void Schedule::count_renewal(int who, std::uint64_t round) {
       std::count_if(me.confirmations.begin(), me.confirmations.end(),
                     [](const auto& one) { return one && !is_missing(one); }));
   me.may_forget = strength(servers_.size(), confirmed) - me.forgotten;
-  if (me.may_forget < 0) return leave(who);  // more have forgotten than may
+  if (me.may_forget < 0) return leave(who);  // more have forgotten than are allowed
   me.ends = time_of(timing_.deadline(moment_of(me.renewed_at)));
   ++renewals;
   repair(who);
@@ -334,7 +335,8 @@ void Schedule::repair(int who) {
   }
 }
 
-// To all servers, also those that have not answered: they may do so later.
+// Releases on all servers, also on those that have not replied: a request may still
+// reach them.
 void Schedule::leave(int who) {
   auto& me = client(who);
   me.holds = false;
@@ -347,36 +349,37 @@ void Schedule::leave(int who) {
   at(now_ + 7 * budget, [this, who] { check_left(who); });
 }
 
-// Behind the latest of its messages.
+// Runs after the last of its messages has arrived.
 void Schedule::check_left(int who) {
   const auto& me = client(who);
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     const bool has_some = servers_[i].holder == who || servers_[i].is_queued(who);
-    if (has_some && !me.is_excused[i]) complaint = "something is left of one who is gone";
+    if (has_some && !me.is_excused[i]) complaint = "a server keeps what was released";
   }
 }
 
-// --- Trouble ---
+// --- Faults ---
 
-void Schedule::trouble() {
+void Schedule::inject_fault() {
   const auto number = below(servers_.size());
   auto& server = servers_[number];
   const auto kind = below(4);
   if (kind == 0) {
-    // Goes, and comes back as it was.
+    // Goes down, and comes back with its data.
     server.is_up = false;
-    at(std::min(now_ + below_time(lease), last_trouble),
+    at(std::min(now_ + below_time(lease), last_fault),
        [&server] { server.is_up = true; });
   } else if (kind == 1) {
     auto& victim = *clients_[below(clients_.size())];
     victim.cut_off_until = now_ + below_time(lease);
   } else if (faults_.forgets && kind == 2) {
-    // Restarted without its data.
+    // Restarts without its data.
     empty(server, number);
     server.counter = 0;
     server.up_since = now_;
   } else if (faults_.forgets) {
-    // Emptied while it goes on, or its clock steps: as many as the strength has it.
+    // Loses its data while it runs, or its clock steps: only as many servers as the
+    // strength allows.
     for (const auto& one : clients_) {
       if (one->holds && one->may_forget <= 0) return;
     }
@@ -390,7 +393,7 @@ void Schedule::trouble() {
 
 void Schedule::empty(ModelServer& server, std::size_t number) {
   server.forget(below(2) == 0);
-  // Also whom it has to refuse.
+  // It has also forgotten whom it has to refuse.
   for (const auto& one : clients_) one->is_excused[number] = true;
 }
 

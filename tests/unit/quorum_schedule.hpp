@@ -1,7 +1,7 @@
-// One random schedule of contenders and servers, without any I/O: servers that are down,
-// late or forgetful, with clocks that step; contenders that are cut off, or die in the
-// middle of a round; requests that come after their sender has given up. What decides is
-// the rules: Candidacy, tally(), strength(), why_no_vote() and LeaseTiming.
+// A random schedule of clients and servers, without any I/O. Servers are down, reply late
+// or lose their data, and their clocks step. Clients are cut off, or die in the middle of
+// a round. Requests arrive after their sender has given up. The decisions are made by the
+// real rules: Candidacy, tally(), strength(), why_no_vote() and LeaseTiming.
 #pragma once
 
 #include <functional>
@@ -19,11 +19,11 @@
 namespace dlock::redis_quorum {
 
 constexpr Time budget = 100 * ms;
-constexpr Time last_trouble = 8000 * ms;
+constexpr Time last_fault = 8000 * ms;
 constexpr Time the_end = 60'000 * ms;
 
 struct Faults {
-  bool none = false;  // and then those who wait are served in order
+  bool none = false;  // then waiters have to be served in order
   bool clocks_of_clients = false;
   bool clocks_of_servers = false;
   bool forgets = false;
@@ -33,12 +33,12 @@ class Schedule {
  public:
   Schedule(std::uint64_t seed, Faults faults);
 
-  // To its end, or until there is something to complain about.
+  // Runs to the end, or until there is a complaint.
   void run();
 
   std::string complaint;
   std::size_t wins = 0;
-  std::size_t renewals = 0;  // that moved the end of a lease
+  std::size_t renewals = 0;  // those that extended a lease
 
  private:
   struct Event {
@@ -57,34 +57,34 @@ class Schedule {
     Queue queue = Queue::join;
     Time clock_ahead = 0;
     Time dies_at = the_end;
-    Time cut_off_until = 0;  // by a network that keeps nothing of what is sent meanwhile
+    Time cut_off_until = 0;  // until then the network loses all its messages
 
-    std::uint64_t round = 0;  // of questions or of renewals
+    std::uint64_t round = 0;  // of requests or of renewals
     bool is_asking = false;
     bool is_woken = false;
-    Time came_at = -1;     // sent its first request
-    Time settled_at = -1;  // knows that it is in all lines with the same ticket
-    Time began = 0;        // the round
+    Time came_at = -1;     // when it sent its first request
+    Time settled_at = -1;  // when it was in all queues with the same ticket
+    Time began = 0;        // when the round began
     Votes votes;
 
     bool holds = false;
-    Time ends = 0;         // its lease, as far as it knows
-    Time wants_until = 0;  // to hold the lock
+    Time ends = 0;         // when its lease ends, as far as it knows
+    Time wants_until = 0;  // until when it wants to hold the lock
     std::uint64_t fence = 0;
     Time renewed_at = 0;
     RenewalReplies confirmations;
-    int may_forget = 0;  // so many servers, before it is not safe
-    int forgotten = 0;   // since the round began
+    int may_forget = 0;  // how many servers may forget the lease while it is safe
+    int forgotten = 0;   // how many may have forgotten it since the round began
 
     bool is_done = false;
-    std::vector<bool> is_excused;  // a server that may not have heard of that
+    std::vector<bool> is_excused;  // servers that may not know that it is done
     std::size_t wins = 0;
   };
 
   std::size_t below(std::size_t most) { return random_() % most; }
   Time below_time(Time most) { return static_cast<Time>(random_() >> 1u) % most; }
   Time hours() { return (static_cast<Time>(below(5)) - 2) * 3'600'000 * ms + epoch; }
-  bool is_troubled() const { return !faults_.none && now_ < last_trouble; }
+  bool has_faults() const { return !faults_.none && now_ < last_fault; }
   Time delay();
   bool is_lost(const Client& me);
   void at(Time when, std::function<void()> what) {
@@ -117,7 +117,7 @@ class Schedule {
   void leave(int who);
   void check_left(int who);
 
-  void trouble();
+  void inject_fault();
   void empty(ModelServer& server, std::size_t number);
   void check_end();
 

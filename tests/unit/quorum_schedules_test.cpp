@@ -1,19 +1,19 @@
-// Random schedules of the quorum's rules (quorum_schedule.hpp).
+// Random schedules of the rules of a quorum (quorum_schedule.hpp).
 //
-// The code and the model were broken by hand to see that they complain, within 30,000
-// schedules of each kind, of
+// To check the schedules, each of these defects was put into the code or the model, and
+// was found within 30,000 schedules of each kind:
 //
 //   uneven fences that count as held, or are raised to the least of them
-//   a server that grants with the fence of its counter, and not with the next
-//   votes of servers that are not up for long enough
-//   a majority of one fewer
-//   an undo that leaves out servers that have not answered, or leaves no mark of it
-//   a promise to one that another one makes use of
-//   a lease that counts from the reply to a question, or to a renewal
-//   a strength that is one too great
-//   two with the same fence taken for one
+//   a server that grants the fence of its counter instead of the next one
+//   votes of servers that have not been up for long enough
+//   a majority that is one server too small
+//   an undo that skips servers that have not replied, or leaves no mark of it
+//   a promise to one client that another one makes use of
+//   a lease that is counted from the reply to a request or to a renewal
+//   a strength that is too great by one
+//   two clients with the same fence that are taken for one
 //
-// DLOCK_TEST_ROUNDS has more of them than a unit test, DLOCK_TEST_SEED others.
+// DLOCK_TEST_ROUNDS sets the number of schedules, DLOCK_TEST_SEED the first seed.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::uint64_t setting(const char* name, std::uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-void expect_all_well(Faults faults) {
+void expect_no_complaint(Faults faults) {
   const auto rounds = setting("DLOCK_TEST_ROUNDS", 2000);
   const auto seed = setting("DLOCK_TEST_SEED", 1);
   std::size_t wins = 0;
@@ -45,18 +45,18 @@ void expect_all_well(Faults faults) {
   EXPECT_GE(renewals, rounds / 10);
 }
 
-// Servers may be away, late and cut off in the first two of these.
+// In the first two tests, servers may be down, late or cut off.
 
-TEST(QuorumSchedules, hold_while_clocks_of_clients_and_servers_are_hours_apart) {
-  expect_all_well({.clocks_of_clients = true, .clocks_of_servers = true});
+TEST(QuorumSchedules, are_safe_while_the_clocks_of_clients_and_servers_are_hours_apart) {
+  expect_no_complaint({.clocks_of_clients = true, .clocks_of_servers = true});
 }
 
-TEST(QuorumSchedules, hold_while_servers_forget_as_many_as_the_strength_allows) {
-  expect_all_well({.clocks_of_servers = true, .forgets = true});
+TEST(QuorumSchedules, are_safe_while_as_many_servers_forget_as_the_strength_allows) {
+  expect_no_complaint({.clocks_of_servers = true, .forgets = true});
 }
 
-TEST(QuorumSchedules, serve_those_who_wait_in_order_while_all_is_well) {
-  expect_all_well({.none = true});
+TEST(QuorumSchedules, serve_waiters_in_order_while_there_are_no_faults) {
+  expect_no_complaint({.none = true});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// One server of a quorum in random schedules: what the scripts keep and answer, as far as
-// votes, leases and tickets are concerned.
+// A server of a quorum in random schedules: a model of what the scripts store and reply,
+// as far as votes, leases and tickets are concerned.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct ModelServer {
   Time up_since = -lease;
   Time clock_ahead = 0;
   std::uint64_t counter = 0;
-  int holder = -1;  // or whom it is promised to
+  int holder = -1;  // or the client that the lock is promised to
   bool is_promise = false;
   std::uint64_t fence = 0;
   Time ends = 0;
@@ -39,7 +39,7 @@ struct ModelServer {
 
   void expire(Time now) {
     if (holder >= 0 && now >= ends) {
-      if (is_promise) leave(holder);  // it is passed over
+      if (is_promise) leave(holder);  // it has missed its turn
       holder = -1;
     }
   }
@@ -55,7 +55,7 @@ struct ModelServer {
 
   bool has_lease_of(int who) const { return holder == who && !is_promise; }
 
-  // Whom it promises the lock to; -1: nobody.
+  // Returns the client to which it promises the lock; -1: nobody.
   int hand_on(Time now) {
     if (holder >= 0 || line.empty()) return -1;
     holder = line.begin()->who;
@@ -87,8 +87,8 @@ struct ModelServer {
     return vote;
   }
 
-  // The vote with that fence, for another round may have a newer one. Whom it promises
-  // the lock to then; -1: nobody.
+  // Releases the vote with that fence only, because another round may have a newer one.
+  // Returns as hand_on().
   int give_back(int who, std::uint64_t of_fence, Time now) {
     expire(now);
     if (!has_lease_of(who) || fence != of_fence) return -1;
@@ -96,7 +96,8 @@ struct ModelServer {
     return hand_on(now);
   }
 
-  // All that it has, or is to be given by a request that is still under way.
+  // Releases everything that the client has, and refuses what a request under way would
+  // still give it. Returns as hand_on().
   int release(int who, Time now) {
     expire(now);
     given_up.insert(who);

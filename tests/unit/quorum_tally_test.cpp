@@ -59,14 +59,14 @@ bool answers(const Outcome& outcome) {
   return answer != nullptr && std::holds_alternative<T>(*answer);
 }
 
-TEST(Majority, two_of_them_have_a_server_in_common) {
+TEST(Majority, any_two_have_a_server_in_common) {
   for (std::size_t n = 3; n <= 9; ++n) {
     EXPECT_GT(2 * needed(n), n);
     EXPECT_GT(needed(n) + in_every_majority(n), n);
   }
 }
 
-TEST(Majority, strength_is_how_many_may_forget_before_others_have_a_majority) {
+TEST(Majority, strength_is_how_many_servers_may_forget_before_others_have_a_majority) {
   for (std::size_t n = 3; n <= 9; ++n) {
     for (std::size_t held = needed(n); held <= n; ++held) {
       std::size_t forgotten = 0;
@@ -76,14 +76,14 @@ TEST(Majority, strength_is_how_many_may_forget_before_others_have_a_majority) {
   }
 }
 
-TEST(QuorumTally, grants_what_most_servers_grant) {
+TEST(QuorumTally, grants_what_a_majority_grants) {
   const auto held = as<Held>(tally({grants(5), held_by({4}), grants(5)}));
 
   EXPECT_EQ(held.grant.fence.number, 5u);
   EXPECT_EQ(held.servers, 2u);
 }
 
-TEST(QuorumTally, a_lease_ends_where_the_first_of_its_votes_does) {
+TEST(QuorumTally, a_lease_ends_with_the_first_of_its_votes) {
   const auto held =
       as<Held>(tally({grants(5, milliseconds(9)), grants(5, milliseconds(2)), silent}));
 
@@ -91,36 +91,36 @@ TEST(QuorumTally, a_lease_ends_where_the_first_of_its_votes_does) {
   EXPECT_EQ(held.grant.deadline, start + milliseconds(1002));
 }
 
-TEST(QuorumTally, takes_the_greatest_fence_where_counters_stood_apart) {
+TEST(QuorumTally, takes_the_greatest_fence_if_counters_differ) {
   EXPECT_EQ(as<Uneven>(tally({grants(5), grants(9), silent})).fence.number, 9u);
 }
 
-TEST(QuorumTally, a_counter_that_stands_apart_does_not_matter_beside_a_majority) {
+TEST(QuorumTally, a_differing_counter_does_not_matter_if_a_majority_agrees) {
   const auto held = as<Held>(tally({grants(5), grants(9), grants(5)}));
 
   EXPECT_EQ(held.grant.fence.number, 5u);
   EXPECT_EQ(held.servers, 2u);
 }
 
-TEST(QuorumTally, a_lease_that_one_server_has_broken_is_broken) {
+TEST(QuorumTally, a_grant_that_is_broken_on_one_server_is_broken) {
   auto broken = grants(5);
   std::get<Grant>(*broken.answer).broken = true;
 
   EXPECT_TRUE(as<Held>(tally({grants(5), broken, grants(5)})).grant.broken);
 }
 
-TEST(QuorumTally, is_busy_where_another_one_has_a_majority) {
+TEST(QuorumTally, is_busy_if_another_claim_has_a_majority) {
   EXPECT_TRUE(answers<Busy>(tally({held_by({4}), held_by({4}), grants(5)})));
 }
 
-TEST(QuorumTally, is_split_though_a_silent_server_may_hide_a_majority) {
+TEST(QuorumTally, is_split_even_if_a_silent_server_may_hide_a_majority) {
   const auto split = as<Split>(tally({held_by({4}), silent, grants(5)}));
 
   EXPECT_TRUE(split.may_be_held);
 }
 
-// Their clocks are behind the counters, which stand alike.
-TEST(QuorumTally, is_split_though_others_were_given_the_same_fence) {
+// The clocks of both are behind the counters, and the counters are equal.
+TEST(QuorumTally, is_split_even_if_another_claim_was_granted_the_same_fence) {
   const auto by_another = [] {
     auto vote = held_by({5});
     std::get<Busy>(*vote.answer).holders[0].pid = 2;
@@ -133,7 +133,7 @@ TEST(QuorumTally, is_split_though_others_were_given_the_same_fence) {
   EXPECT_FALSE(split.may_be_held);
 }
 
-TEST(QuorumTally, tells_only_of_the_holder_who_may_have_a_majority) {
+TEST(QuorumTally, reports_only_the_holder_that_may_have_a_majority) {
   const auto outcome = tally({held_by({4}), held_by({4}), held_by({6})});
 
   const auto holders = std::get<Busy>(as<Answer>(outcome)).holders;
@@ -141,18 +141,18 @@ TEST(QuorumTally, tells_only_of_the_holder_who_may_have_a_majority) {
   EXPECT_EQ(holders[0].fence.number, 4u);
 }
 
-TEST(QuorumTally, is_split_where_nobody_can_have_a_majority) {
+TEST(QuorumTally, is_split_if_nobody_can_have_a_majority) {
   const auto split = as<Split>(tally({grants(5), held_by({4}, 1), held_by({6}, 2)}));
 
   EXPECT_FALSE(split.is_next);
   EXPECT_EQ(split.busy.holders.size(), 2u);
 }
 
-TEST(QuorumTally, who_has_no_vote_has_nothing_to_give_way_with) {
+TEST(QuorumTally, a_claim_without_a_vote_is_busy_and_not_split) {
   EXPECT_TRUE(answers<Busy>(tally({held_by({4}), held_by({5}), held_by({6})})));
 }
 
-TEST(QuorumTally, one_without_a_place_in_half_the_lines_has_none) {
+TEST(QuorumTally, a_claim_that_is_missing_from_too_many_queues_has_no_place) {
   const auto place_in = [](const Votes& votes) {
     return std::get<Busy>(as<Answer>(tally(votes))).place;
   };
@@ -161,7 +161,7 @@ TEST(QuorumTally, one_without_a_place_in_half_the_lines_has_none) {
   EXPECT_EQ(place_in({held_by({4}, 0), held_by({4}, 2), held_by({4}, 3)}), 3u);
 }
 
-TEST(QuorumTally, fails_where_too_few_answer) {
+TEST(QuorumTally, fails_if_too_few_servers_reply) {
   const auto failure = as<Failure>(tally({grants(5), fails(), silent}));
 
   EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
@@ -169,7 +169,7 @@ TEST(QuorumTally, fails_where_too_few_answer) {
                "1 of 3 servers reply, 2 required: a:6379 refuses the connection");
 }
 
-TEST(QuorumTally, is_rejected_only_where_all_who_do_not_answer_reject) {
+TEST(QuorumTally, is_rejected_only_if_all_failures_are_rejections) {
   const auto rejected = Failure::Kind::rejected;
   const auto kind_of = [](const Votes& votes) {
     return as<Failure>(tally(votes)).kind();
@@ -181,14 +181,14 @@ TEST(QuorumTally, is_rejected_only_where_all_who_do_not_answer_reject) {
             Failure::Kind::exhausted);
 }
 
-TEST(QuorumTally, one_that_is_misconfigured_is_enough_to_fail) {
+TEST(QuorumTally, one_misconfigured_server_is_enough_to_fail) {
   const auto failure =
       as<Failure>(tally({grants(5), grants(5), fails(Failure::Kind::misconfigured)}));
 
   EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
 }
 
-TEST(QuorumTally, refuses_two_entries_that_are_one_server) {
+TEST(QuorumTally, refuses_two_entries_that_are_the_same_server) {
   auto twin = grants(5);
   auto other = twin;
 
@@ -197,11 +197,11 @@ TEST(QuorumTally, refuses_two_entries_that_are_one_server) {
   EXPECT_EQ(failure.kind(), Failure::Kind::misconfigured);
 }
 
-TEST(QuorumTally, a_run_that_has_ended_counts_though_one_server_alone_knows_of_it) {
+TEST(QuorumTally, a_run_that_has_ended_counts_even_if_only_one_server_knows_it) {
   EXPECT_TRUE(answers<Deduplicated>(tally({grants(5), had_run("ran"), silent})));
 }
 
-TEST(QuorumTally, a_run_that_is_not_known_to_most_may_be_no_run_at_all) {
+TEST(QuorumTally, a_run_without_an_end_counts_only_if_a_majority_knows_it) {
   for (const auto* outcome : {"running", "vanished"}) {
     EXPECT_FALSE(
         answers<Deduplicated>(tally({had_run(outcome), held_by({}), held_by({})})))
@@ -215,7 +215,7 @@ TEST(QuorumTally, a_run_that_is_not_known_to_most_may_be_no_run_at_all) {
   }
 }
 
-TEST(QuorumTally, two_that_were_given_the_same_fence_are_not_one_run) {
+TEST(QuorumTally, two_runs_with_the_same_fence_are_not_one_run) {
   const auto another = [] {
     auto vote = had_run("running");
     std::get<Deduplicated>(*vote.answer).by.host = "b";
@@ -226,20 +226,20 @@ TEST(QuorumTally, two_that_were_given_the_same_fence_are_not_one_run) {
   EXPECT_TRUE(answers<Deduplicated>(tally({another(), another(), grants(7)})));
 }
 
-TEST(QuorumTally, a_claim_is_superseded_where_most_say_so) {
+TEST(QuorumTally, a_claim_is_superseded_if_a_majority_says_so) {
   EXPECT_FALSE(
       answers<Superseded>(tally({said(Superseded{}), held_by({4}, 1), held_by({4}, 1)})));
   EXPECT_TRUE(
       answers<Superseded>(tally({said(Superseded{}), said(Superseded{}), silent})));
 }
 
-TEST(QuorumTally, an_outer_run_or_other_slots_are_known_from_one) {
+TEST(QuorumTally, one_server_is_enough_to_report_an_outer_run_or_other_slots) {
   EXPECT_TRUE(
       answers<HeldByOuterRun>(tally({said(HeldByOuterRun{}), grants(5), silent})));
   EXPECT_TRUE(answers<SlotsDiffer>(tally({said(SlotsDiffer{2}), grants(5), silent})));
 }
 
-TEST(QuorumTally, knows_when_no_further_vote_matters) {
+TEST(QuorumTally, is_certain_when_no_further_vote_matters) {
   EXPECT_FALSE(is_certain(Votes{grants(5), silent, silent}));
   EXPECT_TRUE(is_certain(Votes{grants(5), grants(5), silent}));
   EXPECT_TRUE(is_certain(Votes{held_by({4}), held_by({4}), silent}));
@@ -256,30 +256,31 @@ const auto gone = says(Renewal::gone);
 
 Renewal renewal_of(const RenewalReplies& all) { return std::get<Renewal>(tally(all)); }
 
-TEST(QuorumTally, a_lease_is_confirmed_by_most) {
+TEST(QuorumTally, a_lease_is_confirmed_by_a_majority) {
   EXPECT_EQ(renewal_of({confirmed, confirmed, gone}), Renewal::confirmed);
   EXPECT_EQ(renewal_of({confirmed, confirmed, unanswered}), Renewal::confirmed);
 }
 
-TEST(QuorumTally, a_lease_that_one_server_calls_broken_is_broken) {
+TEST(QuorumTally, a_lease_that_one_server_reports_as_broken_is_broken) {
   EXPECT_EQ(renewal_of({confirmed, says(Renewal::broken), confirmed}), Renewal::broken);
 }
 
-TEST(QuorumTally, a_lease_is_lost_as_soon_as_most_cannot_confirm_it) {
+TEST(QuorumTally, a_lease_is_lost_as_soon_as_a_majority_can_no_longer_confirm_it) {
   EXPECT_EQ(renewal_of({gone, gone, unanswered}), Renewal::gone);
   EXPECT_EQ(renewal_of({gone, says(Renewal::taken_over), confirmed}),
             Renewal::taken_over);
   EXPECT_TRUE(is_certain(RenewalReplies{gone, gone, unanswered}));
 }
 
-TEST(QuorumTally, nothing_is_known_of_a_lease_while_too_few_answer) {
+TEST(QuorumTally, a_renewal_fails_while_too_few_servers_reply) {
   const RenewalReplies silence{confirmed, unanswered, gone};
 
   EXPECT_TRUE(std::holds_alternative<Failure>(tally(silence)));
   EXPECT_FALSE(is_certain(silence));
 }
 
-TEST(QuorumTally, a_lease_that_had_to_be_set_up_again_to_be_held_by_most_is_reclaimed) {
+TEST(QuorumTally,
+     a_lease_is_reclaimed_if_the_majority_needs_servers_that_set_it_up_again) {
   const auto again = says(Renewal::reclaimed);
 
   EXPECT_EQ(renewal_of({confirmed, again, gone}), Renewal::reclaimed);
@@ -296,7 +297,7 @@ Release release_of(const ReleaseReplies& all, bool relied = false) {
   return std::get<Release>(tally(all, relied));
 }
 
-TEST(QuorumTally, a_lock_is_released_where_most_have_answered_and_one_had_it) {
+TEST(QuorumTally, a_lock_is_released_if_a_majority_replies_and_one_server_had_it) {
   const auto released = returns(Release::released);
   const auto not_ours = returns(Release::not_ours);
 
@@ -307,7 +308,7 @@ TEST(QuorumTally, a_lock_is_released_where_most_have_answered_and_one_had_it) {
       tally(ReleaseReplies{released, failed, unheard}, false)));
 }
 
-TEST(QuorumTally, a_server_that_never_knew_the_lease_of_a_run_did_not_have_it) {
+TEST(QuorumTally, a_server_that_does_not_know_the_lease_of_a_run_has_lost_it) {
   const auto released = returns(Release::released);
   const auto taken_over = returns(Release::taken_over);
   const auto not_ours = returns(Release::not_ours);
@@ -316,7 +317,7 @@ TEST(QuorumTally, a_server_that_never_knew_the_lease_of_a_run_did_not_have_it) {
   EXPECT_EQ(release_of({released, released, not_ours}, true), Release::released);
 }
 
-TEST(QuorumTally, a_release_tells_of_a_loss_if_most_cannot_have_had_the_lease) {
+TEST(QuorumTally, a_release_reports_a_loss_if_no_majority_had_the_lease) {
   const auto released = returns(Release::released);
   const auto vanished = returns(Release::gone);
 

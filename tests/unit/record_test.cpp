@@ -1,4 +1,4 @@
-// A value in a file of two halves: what was written is read, and nothing else ever is.
+// A value in a file of two halves: a read returns what was written, or nothing.
 
 #include "store/local/record.hpp"
 
@@ -27,7 +27,7 @@ std::string file_with(std::string_view payload) {
   return record_file(*record_file_size(payload.size()), {payload, 7, some_moment(), 0});
 }
 
-// What a writer does to the bytes of a file, up to the step that it was killed behind.
+// The bytes of a file after a writer, which may be killed before its last step.
 enum class Killed { before_head, never };
 std::string rewritten(std::string file, std::string_view payload, Killed killed) {
   const auto before = *record_in(file);
@@ -52,7 +52,7 @@ TEST(RecordTest, a_value_is_read_as_it_was_written) {
   EXPECT_EQ(record->written.wall, some_moment().wall);
 }
 
-TEST(RecordTest, the_newer_value_takes_the_place_of_the_older_one) {
+TEST(RecordTest, a_newer_value_replaces_the_older_one) {
   auto file = rewritten(file_with("first"), "second", Killed::never);
   EXPECT_EQ(record_in(file)->payload, "second");
 
@@ -61,13 +61,13 @@ TEST(RecordTest, the_newer_value_takes_the_place_of_the_older_one) {
   EXPECT_EQ(record_in(file)->sequence, 9u);
 }
 
-TEST(RecordTest, a_writer_that_is_killed_half_way_leaves_the_older_value) {
+TEST(RecordTest, a_writer_that_is_killed_halfway_leaves_the_older_value) {
   const auto file = rewritten(file_with("first"), "second", Killed::before_head);
 
   EXPECT_EQ(record_in(file)->payload, "first");
 }
 
-TEST(RecordTest, every_flipped_bit_of_head_and_value_is_refused_and_not_the_older_value) {
+TEST(RecordTest, a_flipped_bit_is_detected_and_the_older_value_is_not_used_instead) {
   auto file = rewritten(file_with("the older one"), "the newer one", Killed::never);
   const auto begin = half_begin(file.size(), 1);
   const auto is_in_use = [&](std::size_t at) {
@@ -104,7 +104,7 @@ TEST(RecordTest, a_file_has_room_for_its_value_and_grows_with_it) {
   EXPECT_EQ(record_in(file_with(large))->payload, large);
 }
 
-TEST(RecordTest, a_name_is_read_as_it_was_written_and_one_that_cannot_be_is_refused) {
+TEST(RecordTest, a_name_is_read_as_it_was_written_and_an_invalid_one_is_refused) {
   const LockName name{"dlock", std::string(255, 'n')};
   const auto payload = with_name(name, "value");
 
@@ -118,7 +118,7 @@ TEST(RecordTest, a_name_is_read_as_it_was_written_and_one_that_cannot_be_is_refu
   }
 }
 
-// Whoever may write to the directory can write a state with a right checksum.
+// Anyone with write access to the directory can write a state with a valid checksum.
 class AnybodyLives final : public Lives {
  public:
   bool lives(const Holder& holder) const override {
@@ -162,8 +162,9 @@ std::string forged_state(std::mt19937& random) {
   return bytes;
 }
 
-// With sanitizers: nothing overflows, and no memory is read that is not there.
-TEST(RecordTest, the_rules_bear_whatever_a_forged_state_says) {
+// With sanitizers, this also shows that nothing overflows and that no memory is read out
+// of bounds.
+TEST(RecordTest, the_rules_survive_any_forged_state) {
   std::mt19937 random(17);
   const AnybodyLives lives;
   const auto now = some_moment();

@@ -1,4 +1,4 @@
-// What counts as an answer of the scripts, and that nothing else does.
+// The replies of the scripts: only their exact shapes are accepted.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr Clock::time_point sent_at{std::chrono::hours(1)};
 
-// From the bytes of a server.
+// Parsed from the bytes that a server sends.
 Reply reply(const std::string& bytes) {
   ReplyReader reader;
   reader.feed(bytes);
@@ -33,7 +33,7 @@ const std::string busy =
     "*6\r\n$4\r\nbusy\r\n$16\r\n1700000000000000\r\n:2\r\n:5\r\n:1234\r\n"
     "*2\r\n$7\r\nforeign\r\n:1234\r\n";
 
-TEST(RedisAnswers, a_grant_is_one_with_its_fence_its_slot_and_its_deadline) {
+TEST(RedisAnswers, a_grant_has_its_fence_its_slot_and_its_deadline) {
   const auto answer = heard(granted);
 
   ASSERT_TRUE(answer);
@@ -44,7 +44,7 @@ TEST(RedisAnswers, a_grant_is_one_with_its_fence_its_slot_and_its_deadline) {
   EXPECT_EQ(grant.deadline, sent_at + milliseconds(29'698));
 }
 
-TEST(RedisAnswers, busy_says_the_place_and_how_long_it_can_last) {
+TEST(RedisAnswers, busy_has_the_place_and_how_long_it_can_last) {
   const auto answer = heard(busy);
 
   ASSERT_TRUE(answer);
@@ -54,7 +54,7 @@ TEST(RedisAnswers, busy_says_the_place_and_how_long_it_can_last) {
   EXPECT_EQ(answer->blocked_for, 1234);
 }
 
-TEST(RedisAnswers, the_other_answers_are_understood) {
+TEST(RedisAnswers, outer_runs_and_other_slots_are_understood) {
   EXPECT_EQ(std::get<HeldByOuterRun>(heard("*2\r\n$5\r\nabove\r\n$1\r\n7\r\n")->answer)
                 .fence.number,
             7u);
@@ -62,7 +62,7 @@ TEST(RedisAnswers, the_other_answers_are_understood) {
             4u);
 }
 
-TEST(RedisAnswers, a_run_that_counts_is_one_that_goes_on_or_has_ended) {
+TEST(RedisAnswers, a_run_that_counts_is_running_or_has_ended) {
   const auto going_on = heard("*2\r\n$12\r\ndeduplicated\r\n$11\r\nr 42 7 0 {}\r\n");
   const auto ended = heard("*2\r\n$12\r\ndeduplicated\r\n$11\r\ne 42 7 9 {}\r\n");
 
@@ -72,7 +72,7 @@ TEST(RedisAnswers, a_run_that_counts_is_one_that_goes_on_or_has_ended) {
   EXPECT_EQ(std::get<Deduplicated>(ended->answer).by.ended, WallTime(9));
 }
 
-TEST(RedisAnswers, a_newer_claim_is_told_of_by_host_and_pid) {
+TEST(RedisAnswers, a_newer_claim_is_named_by_host_and_pid) {
   const auto by =
       heard("*2\r\n$10\r\nsuperseded\r\n$23\r\n{\"host\":\"web1\",\"pid\":7}\r\n");
   const auto by_nobody = heard("*2\r\n$10\r\nsuperseded\r\n$2\r\n{}\r\n");
@@ -83,7 +83,7 @@ TEST(RedisAnswers, a_newer_claim_is_told_of_by_host_and_pid) {
   EXPECT_EQ(std::get<Superseded>(by_nobody->answer).host, "");
 }
 
-TEST(RedisAnswers, a_grant_that_was_taken_away_at_once_says_so) {
+TEST(RedisAnswers, a_grant_that_is_broken_at_once_says_by_whom) {
   const auto broken = heard(
       "*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$6\r\nbroken\r\n"
       "$45\r\n{\"replaced_by\":{\"host\":\"web2\",\"user\":\"root\"}}\r\n");
@@ -100,7 +100,7 @@ TEST(RedisAnswers, a_grant_that_was_taken_away_at_once_says_so) {
   EXPECT_FALSE(nonsense);
 }
 
-TEST(RedisAnswers, nothing_but_the_exact_shape_is_a_grant) {
+TEST(RedisAnswers, only_the_exact_shape_is_a_grant) {
   for (const auto* bytes : {
            "$7\r\ngranted\r\n",
            "+granted\r\n",
@@ -128,7 +128,7 @@ TEST(RedisAnswers, nothing_but_the_exact_shape_is_a_grant) {
   }
 }
 
-TEST(RedisAnswers, other_answers_need_their_shape_too) {
+TEST(RedisAnswers, the_other_answers_need_their_exact_shape_too) {
   for (const auto* bytes :
        {"*2\r\n$5\r\nabove\r\n:7\r\n", "*2\r\n$5\r\nslots\r\n:0\r\n",
         "*2\r\n$5\r\nslots\r\n$1\r\n4\r\n", "*1\r\n$8\r\ngiven up\r\n",
@@ -158,14 +158,14 @@ TEST(RedisAnswers, renewals_and_releases_are_one_word) {
   EXPECT_EQ(release_from(reply(":1\r\n")), std::nullopt);
 }
 
-TEST(RedisAnswers, admissions_are_taken_literally) {
+TEST(RedisAnswers, admissions_are_one_exact_word) {
   EXPECT_EQ(admission_from(reply("$8\r\nadmitted\r\n")), Admission::admitted);
   EXPECT_EQ(admission_from(reply("$5\r\nstale\r\n")), Admission::stale);
   EXPECT_EQ(admission_from(reply("+admitted\r\n")), std::nullopt);
   EXPECT_EQ(admission_from(reply("$-1\r\n")), std::nullopt);
 }
 
-TEST(RedisAnswers, whom_the_lock_was_taken_from_is_read) {
+TEST(RedisAnswers, a_break_lists_the_holders_that_it_took_the_lock_from) {
   const auto broken = broken_from(
       reply("*2\r\n$16\r\n1700000000000000\r\n*4\r\n$14\r\nx 0 7 1 9 b {}\r\n:5\r\n"
             "$14\r\nx 1 8 1 9 h {}\r\n:5\r\n"));
@@ -178,14 +178,14 @@ TEST(RedisAnswers, whom_the_lock_was_taken_from_is_read) {
   EXPECT_FALSE((*broken)[1].broken);
 }
 
-TEST(RedisAnswers, that_the_lock_was_taken_from_nobody_is_read) {
+TEST(RedisAnswers, a_break_may_list_no_holders) {
   const auto broken = broken_from(reply("*2\r\n$16\r\n1700000000000000\r\n*0\r\n"));
 
   ASSERT_TRUE(broken);
   EXPECT_TRUE(broken->empty());
 }
 
-TEST(RedisAnswers, nothing_else_says_whom_the_lock_was_taken_from) {
+TEST(RedisAnswers, only_the_exact_shape_is_the_reply_to_a_break) {
   for (const std::string bytes :
        {"+OK\r\n", "*0\r\n", "*1\r\n$1\r\n7\r\n", "*2\r\n$1\r\nx\r\n*0\r\n",
         "*2\r\n$1\r\n7\r\n:1\r\n", "*2\r\n$1\r\n7\r\n*1\r\n$7\r\nforeign\r\n",
@@ -194,13 +194,13 @@ TEST(RedisAnswers, nothing_else_says_whom_the_lock_was_taken_from) {
   }
 }
 
-TEST(RedisAnswers, a_renewal_can_say_that_the_lease_is_broken) {
+TEST(RedisAnswers, a_renewal_or_release_can_say_that_the_lease_is_broken) {
   EXPECT_EQ(renewal_from(reply("*2\r\n$6\r\nbroken\r\n$2\r\n{}\r\n")), Renewal::broken);
   EXPECT_EQ(release_from(reply("*2\r\n$6\r\nbroken\r\n$2\r\n{}\r\n")), Release::broken);
   EXPECT_EQ(renewal_from(reply("$6\r\nbroken\r\n")), std::nullopt);
 }
 
-TEST(RedisAnswers, who_has_broken_a_lease_is_read_as_far_as_it_is_said) {
+TEST(RedisAnswers, who_broke_a_lease_is_read_as_far_as_the_reply_says) {
   const auto taker = [](const std::string& info) {
     return taker_from(reply("*2\r\n$6\r\nbroken\r\n$" + std::to_string(info.size()) +
                             "\r\n" + info + "\r\n"));
@@ -221,7 +221,7 @@ TEST(RedisAnswers, a_waiter_is_told_to_ask_now_or_later) {
   EXPECT_EQ(pause_from(reply("*2\r\n$1\r\nw\r\n$1\r\n0\r\n")), std::nullopt);
 }
 
-TEST(RedisAnswers, whatever_else_comes_for_a_waiter_is_a_reason_to_ask_now) {
+TEST(RedisAnswers, any_other_element_makes_a_waiter_ask_now) {
   EXPECT_EQ(pause_from(reply("*-1\r\n")), std::nullopt);
   EXPECT_EQ(pause_from(reply("*1\r\n$4\r\n3100\r\n")), std::nullopt);
   EXPECT_EQ(pause_from(reply("+3100\r\n")), std::nullopt);
@@ -237,7 +237,7 @@ Reply popped(const std::string& text) {
                "\r\n");
 }
 
-TEST(RedisAnswers, a_waiter_is_told_that_it_has_the_lock) {
+TEST(RedisAnswers, a_waiter_is_told_that_the_lock_was_handed_over_to_it) {
   Claim claim;
   claim.ttl = milliseconds(30'000);
   const Clock::time_point asked_at(milliseconds(5'000));
@@ -253,7 +253,7 @@ TEST(RedisAnswers, a_waiter_is_told_that_it_has_the_lock) {
   EXPECT_EQ(pause_from(popped("granted 1700000000000042")), std::nullopt);
 }
 
-TEST(RedisAnswers, nothing_else_tells_a_waiter_that_it_has_the_lock) {
+TEST(RedisAnswers, only_the_exact_element_hands_the_lock_over) {
   for (const std::string text :
        {"", "0", "3100", "granted", "granted ", "granted 0", "granted x", "granted -1",
         "granted 1x", "granted 1 0", "Granted 1", "granted  1"}) {
@@ -264,7 +264,7 @@ TEST(RedisAnswers, nothing_else_tells_a_waiter_that_it_has_the_lock) {
   EXPECT_FALSE(handed_over_from(reply("*1\r\n$9\r\ngranted 1\r\n"), Claim(), {}));
 }
 
-TEST(RedisAnswers, a_limit_admits_or_tells_a_turn_or_the_rate_in_use) {
+TEST(RedisAnswers, a_limit_admits_or_returns_a_turn_or_the_rate_in_use) {
   const auto admitted = rate_answer_from(reply("*3\r\n$8\r\nadmitted\r\n:4\r\n:0\r\n"));
   const auto later = rate_answer_from(reply("*4\r\n$5\r\nlater\r\n:0\r\n:731\r\n:1\r\n"));
   const auto differs = rate_answer_from(reply("*3\r\n$7\r\ndiffers\r\n:5\r\n:800\r\n"));
@@ -275,7 +275,7 @@ TEST(RedisAnswers, a_limit_admits_or_tells_a_turn_or_the_rate_in_use) {
   EXPECT_EQ(std::get<RateDiffers>(differs.value()).in_use, (Rate{5, milliseconds(800)}));
 }
 
-TEST(RedisAnswers, nothing_else_says_what_a_limit_says) {
+TEST(RedisAnswers, only_the_exact_shapes_are_answers_of_a_limit) {
   for (const std::string bytes :
        {":1\r\n", "$8\r\nadmitted\r\n", "*0\r\n", "*1\r\n$8\r\nadmitted\r\n",
         "*2\r\n$8\r\nadmitted\r\n:4\r\n", "*3\r\n+admitted\r\n:4\r\n:0\r\n",

@@ -1,4 +1,4 @@
-// Hints: what is read is what was written, or nothing.
+// Hints: a read returns what was written, or nothing.
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -22,14 +22,14 @@ TEST(HintText, is_read_as_it_was_written) {
   for (const auto& other : others) EXPECT_EQ(hint_from(hint_text(other)), other);
 }
 
-TEST(HintText, that_was_cut_anywhere_is_none) {
+TEST(HintText, that_is_truncated_is_invalid) {
   const auto text = hint_text(some);
   for (std::size_t size = 0; size < text.size(); ++size) {
     EXPECT_FALSE(hint_from(text.substr(0, size))) << size;
   }
 }
 
-TEST(HintText, of_anything_else_is_none) {
+TEST(HintText, in_any_other_form_is_invalid) {
   const std::string none[] = {"",
                               "\n",
                               "127.0.0.1\n",
@@ -47,7 +47,7 @@ TEST(HintText, of_anything_else_is_none) {
   for (const auto& text : none) EXPECT_FALSE(hint_from(text)) << text;
 }
 
-TEST(HintName, tells_neither_url_nor_lock_and_there_are_few_for_a_url) {
+TEST(HintName, reveals_neither_url_nor_lock_and_is_one_of_few_for_a_url) {
   const std::string url = "redis+cluster://secret.example.org";
   std::set<std::string> names;
   for (int i = 0; i < 1000; ++i) {
@@ -75,7 +75,7 @@ class HintFileTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(HintFileTest, has_what_was_written_for_its_owner_alone) {
+TEST_F(HintFileTest, has_what_was_written_and_is_private_to_its_owner) {
   file().write(some);
 
   EXPECT_EQ(file().read(), some);
@@ -86,7 +86,7 @@ TEST_F(HintFileTest, has_what_was_written_for_its_owner_alone) {
   EXPECT_EQ(status.st_mode & 0777, 0700U);
 }
 
-TEST_F(HintFileTest, is_written_only_if_it_changes) {
+TEST_F(HintFileTest, is_written_only_if_the_hint_changes) {
   auto hints = file();
   hints.write(others[0]);
   ::unlink(path().c_str());
@@ -98,7 +98,7 @@ TEST_F(HintFileTest, is_written_only_if_it_changes) {
   EXPECT_EQ(file().read(), some);
 }
 
-TEST_F(HintFileTest, leaves_no_draft_behind) {
+TEST_F(HintFileTest, leaves_no_temporary_file_behind) {
   file().write(some);
   file().write(others[0]);
 
@@ -106,7 +106,7 @@ TEST_F(HintFileTest, leaves_no_draft_behind) {
   EXPECT_EQ(std::distance(begin(all), end(all)), 1);
 }
 
-TEST_F(HintFileTest, of_a_link_is_none_and_the_link_leads_where_it_did) {
+TEST_F(HintFileTest, that_is_a_link_is_ignored_and_its_target_is_left_alone) {
   put(hint_text(others[0]), 0600);
   const auto elsewhere = directory_.file("elsewhere");
   std::filesystem::rename(path(), elsewhere);
@@ -120,7 +120,7 @@ TEST_F(HintFileTest, of_a_link_is_none_and_the_link_leads_where_it_did) {
   EXPECT_EQ(found + "\n", hint_text(others[0]));
 }
 
-TEST_F(HintFileTest, that_others_may_write_is_none) {
+TEST_F(HintFileTest, that_others_may_write_is_ignored) {
   put(hint_text(some), 0620);
   EXPECT_FALSE(file().read());
   put(hint_text(some), 0600);
@@ -130,7 +130,7 @@ TEST_F(HintFileTest, that_others_may_write_is_none) {
   EXPECT_FALSE(file().read());
 }
 
-TEST_F(HintFileTest, in_a_directory_that_others_may_write_to_is_none) {
+TEST_F(HintFileTest, in_a_directory_that_others_may_write_to_is_ignored) {
   put(hint_text(some), 0600);
   for (const mode_t mode : {0770, 0702, 02770}) {
     ::chmod(directory_.path().c_str(), mode);
@@ -148,7 +148,7 @@ TEST_F(HintFileTest, without_a_directory_does_nothing) {
   EXPECT_FALSE(std::filesystem::exists(directory_.file("missing")));
 }
 
-TEST_F(HintFileTest, that_is_too_long_or_no_file_is_none) {
+TEST_F(HintFileTest, that_is_too_long_or_not_a_regular_file_is_ignored) {
   put(hint_text(some) + std::string(10'000, 'x'), 0600);
   EXPECT_FALSE(file().read());
   ::unlink(path().c_str());

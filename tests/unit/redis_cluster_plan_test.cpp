@@ -12,7 +12,7 @@ Plan plan_of(const std::string& url) { return plan_from_url<Plan>(url); }
 
 std::string rewritten(const std::string& url) { return plan_of(url).url(); }
 
-TEST(ClusterPlan, has_all_that_a_url_says) {
+TEST(ClusterPlan, has_everything_that_the_url_says) {
   const auto plan = plan_of("redis+cluster://alice:secret@one,two:7000,[::1]:7001");
 
   EXPECT_EQ(places_of(plan.seeds), "one:6379 two:7000 [::1]:7001");
@@ -25,11 +25,11 @@ TEST(ClusterPlan, has_all_that_a_url_says) {
   EXPECT_EQ(plan.replicas, Replicas{});
 }
 
-TEST(ClusterPlan, may_end_with_a_slash) {
+TEST(ClusterPlan, accepts_a_trailing_slash) {
   EXPECT_EQ(places_of(plan_of("redis+cluster://one,two/").seeds), "one:6379 two:6379");
 }
 
-TEST(ClusterPlan, has_what_is_set_for_each_server) {
+TEST(ClusterPlan, applies_settings_to_every_server) {
   auto plan = plan_of("rediss+cluster://alice:secret@one,two");
   Credentials credentials;
   credentials.user = "bob";
@@ -51,7 +51,7 @@ TEST(ClusterPlan, has_what_is_set_for_each_server) {
   EXPECT_EQ(plan.replicas.count, 2u);
 }
 
-TEST(ClusterPlan, is_insecure_only_over_tls_that_takes_any_certificate) {
+TEST(ClusterPlan, is_insecure_only_with_tls_that_accepts_any_certificate) {
   Credentials credentials;
   credentials.tls.insecure = true;
   auto plain = plan_of("redis+cluster://one");
@@ -79,25 +79,25 @@ constexpr const char* bad_urls[] = {
     // No servers
     "redis+cluster:", "redis+cluster:host", "redis+cluster:/host", "redis+cluster://",
     "redis+cluster:///", "redis+cluster://u:secret@",
-    // One of them is none
+    // One of them is invalid
     "redis+cluster://,", "redis+cluster://a,", "redis+cluster://,a",
     "redis+cluster://a,,b", "redis+cluster://a,:1", "redis+cluster://a:0",
     "redis+cluster://a,b:65536", "redis+cluster://a,b:", "redis+cluster://a,b:x",
     "redis+cluster://a,::1", "redis+cluster://a b", "redis+cluster://a,b\n",
-    // One of them twice
+    // The same server twice
     "redis+cluster://a,a", "redis+cluster://a,b,A", "redis+cluster://a,a:6379",
     "redis+cluster://[::1]:6379,[0::1]",
     // A database
     "redis+cluster://a/0", "redis+cluster://a,b/1", "redis+cluster://a/name",
     "redis+cluster://a//",
-    // Something more
+    // Extra parts
     "redis+cluster://a?db=0", "redis+cluster://a#", "redis+cluster://a/?x",
-    // No login
+    // An invalid login
     "redis+cluster://@a", "redis+cluster://u:@a", "redis+cluster://u:secret@a,u:secret@b",
     "redis+cluster://u:se/secret@a"};
 INSTANTIATE_TEST_SUITE_P(urls, BadClusterUrl, ::testing::ValuesIn(bad_urls));
 
-TEST(ClusterPlan, has_bounds) {
+TEST(ClusterPlan, accepts_at_most_32_servers) {
   EXPECT_EQ(refusal_of_url<Plan>("redis+cluster://" + hosts(32)), "");
   EXPECT_NE(refusal_of_url<Plan>("redis+cluster://" + hosts(33)), "");
 }
@@ -109,12 +109,12 @@ TEST(ClusterPlan, a_refusal_says_what_to_write) {
             "server 2 is the same as server 1: name each one once");
 }
 
-TEST(ClusterPlan, is_written_without_secrets_and_what_is_usual) {
+TEST(ClusterPlan, is_shown_without_secrets_and_defaults) {
   EXPECT_EQ(rewritten("redis+cluster://alice:secret@One:6379,two:7000/"),
             "redis+cluster://alice@one,two:7000");
 }
 
-TEST(ClusterPlan, is_written_as_it_was_read_otherwise) {
+TEST(ClusterPlan, is_otherwise_shown_as_it_was_read) {
   for (const char* url : {"redis+cluster://a", "rediss+cluster://al%40ce@a:1,[::1]:7000",
                           "redis+cluster://b,a"}) {
     EXPECT_EQ(rewritten(url), url);

@@ -1,4 +1,4 @@
-// From what is known of a server to what is said about it.
+// The findings about a server, from the facts about it.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ Facts good() {
   return facts;
 }
 
-// Of one check, which has to be there once.
+// The finding of a check, which has to appear exactly once.
 Finding found(const Facts& facts, const std::string& check) {
   const auto findings = findings_of(facts);
   const auto is_it = [&](const Finding& finding) { return finding.check == check; };
@@ -51,7 +51,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(RedisHealth, a_good_server_has_a_line_for_each_check) {
+TEST(RedisHealth, a_good_server_has_one_finding_for_each_check) {
   const auto findings = findings_of(good());
 
   EXPECT_EQ(worst_of(findings), Level::ok);
@@ -65,7 +65,7 @@ TEST(RedisHealth, a_good_server_has_a_line_for_each_check) {
                         "persistence", "eviction", "replicas", "clock", "round-trip"}));
 }
 
-TEST(RedisHealth, whatever_is_not_ok_has_a_message_and_an_advice) {
+TEST(RedisHealth, every_finding_that_is_not_ok_has_a_message_and_advice) {
   auto facts = Facts{};
   facts.server = "db:6379";
   facts.user = "jobs";
@@ -77,7 +77,7 @@ TEST(RedisHealth, whatever_is_not_ok_has_a_message_and_an_advice) {
   }
 }
 
-TEST(RedisHealth, a_server_that_cannot_be_reached_has_that_line_alone) {
+TEST(RedisHealth, an_unreachable_server_has_only_that_finding) {
   auto facts = good();
   facts.was_reached = false;
   facts.failure = Failure(Failure::Kind::unreachable, "cannot reach db:6379: refused");
@@ -90,7 +90,7 @@ TEST(RedisHealth, a_server_that_cannot_be_reached_has_that_line_alone) {
   EXPECT_EQ(findings[0].message, "cannot reach db:6379: refused");
 }
 
-TEST(RedisHealth, a_login_that_is_refused_wrong_or_missing_is_an_error_of_the_login) {
+TEST(RedisHealth, a_refused_wrong_or_missing_login_is_an_error) {
   auto refused = good();
   refused.failure = Failure(Failure::Kind::rejected, "db:6379: login refused: WRONGPASS");
   auto wrong = good();
@@ -103,7 +103,7 @@ TEST(RedisHealth, a_login_that_is_refused_wrong_or_missing_is_an_error_of_the_lo
   }
 }
 
-TEST(RedisHealth, versions_from_redis_6_2_and_valkey_7_2_on_will_do) {
+TEST(RedisHealth, redis_6_2_and_valkey_7_2_and_newer_versions_are_ok) {
   const auto of = [](const char* redis, const char* valkey) {
     auto facts = good();
     facts.info["redis_version"] = redis;
@@ -121,7 +121,7 @@ TEST(RedisHealth, versions_from_redis_6_2_and_valkey_7_2_on_will_do) {
   EXPECT_EQ(of("garbage", ""), Level::error);
 }
 
-TEST(RedisHealth, a_user_who_may_not_ask_learns_version_and_role_from_the_greeting) {
+TEST(RedisHealth, version_and_role_come_from_hello_if_info_is_refused) {
   auto facts = good();
   facts.info.clear();
   facts.info_refused = "NOPERM";
@@ -135,7 +135,7 @@ TEST(RedisHealth, a_user_who_may_not_ask_learns_version_and_role_from_the_greeti
   EXPECT_EQ(level(facts, "cluster"), Level::error);
 }
 
-TEST(RedisHealth, what_could_not_be_asked_is_told_with_the_reason_and_is_no_warning) {
+TEST(RedisHealth, a_check_without_permission_is_info_with_the_reason) {
   auto facts = good();
   facts.info.clear();
   facts.config.clear();
@@ -162,7 +162,7 @@ TEST(RedisHealth, a_replica_is_an_error_that_names_the_primary) {
   EXPECT_TRUE(has(finding.message, "a replica of db1:6380")) << finding.message;
 }
 
-TEST(RedisHealth, what_is_missing_is_named_and_granted_by_the_advice) {
+TEST(RedisHealth, missing_permissions_are_named_and_the_advice_grants_them) {
   auto facts = good();
   facts.missing_commands = {"get", "client|setname"};
   facts.keys_are_missing = true;
@@ -176,7 +176,7 @@ TEST(RedisHealth, what_is_missing_is_named_and_granted_by_the_advice) {
   EXPECT_EQ(finding.advice, "ACL SETUSER jobs +get +client|setname ~dlock:*");
 }
 
-TEST(RedisHealth, what_only_watch_lacks_is_a_warning) {
+TEST(RedisHealth, permissions_that_only_watch_lacks_are_a_warning) {
   auto facts = good();
   facts.missing_for_watch = {"publish", "ping"};
 
@@ -187,7 +187,7 @@ TEST(RedisHealth, what_only_watch_lacks_is_a_warning) {
   EXPECT_EQ(level(facts, "permissions"), Level::ok);
 }
 
-TEST(RedisHealth, a_server_that_takes_no_work_now_is_an_error_with_its_own_advice) {
+TEST(RedisHealth, each_reason_to_refuse_work_is_an_error_with_its_own_advice) {
   std::vector<std::string> advices;
   for (const auto* said :
        {"LOADING Redis is loading", "OOM command not allowed",
@@ -205,7 +205,7 @@ TEST(RedisHealth, a_server_that_takes_no_work_now_is_an_error_with_its_own_advic
   EXPECT_EQ(std::unique(advices.begin(), advices.end()), advices.end());
 }
 
-TEST(RedisHealth, persistence) {
+TEST(RedisHealth, persistence_is_a_warning_with_neither_append_only_file_nor_snapshots) {
   auto facts = good();
   EXPECT_EQ(level(facts, "persistence"), Level::ok);
   facts.info["aof_last_write_status"] = "err";
@@ -220,7 +220,7 @@ TEST(RedisHealth, persistence) {
   EXPECT_TRUE(has(found(facts, "persistence").message, "CONFIG GET was refused"));
 }
 
-TEST(RedisHealth, an_eviction_policy_is_a_warning_where_memory_is_limited) {
+TEST(RedisHealth, an_eviction_policy_is_a_warning_if_memory_is_limited) {
   auto facts = good();
   facts.info["maxmemory_policy"] = "volatile-lru";
   EXPECT_EQ(level(facts, "eviction"), Level::info);
@@ -230,7 +230,7 @@ TEST(RedisHealth, an_eviction_policy_is_a_warning_where_memory_is_limited) {
   EXPECT_EQ(level(facts, "eviction"), Level::ok);
 }
 
-TEST(RedisHealth, replicas_are_a_warning_where_writes_do_not_wait_for_them) {
+TEST(RedisHealth, replicas_are_a_warning_if_writes_do_not_wait_for_them) {
   auto facts = good();
   facts.info["connected_slaves"] = "2";
   EXPECT_EQ(level(facts, "replicas"), Level::warning);
@@ -242,7 +242,7 @@ TEST(RedisHealth, replicas_are_a_warning_where_writes_do_not_wait_for_them) {
   EXPECT_EQ(level(facts, "replicas"), Level::ok);
 }
 
-TEST(RedisHealth, clocks_that_are_far_apart_are_told_in_either_direction) {
+TEST(RedisHealth, clocks_that_are_far_apart_are_reported_in_either_direction) {
   auto facts = good();
   facts.clock_ahead = 2h;
   EXPECT_EQ(level(facts, "clock"), Level::info);
@@ -253,7 +253,7 @@ TEST(RedisHealth, clocks_that_are_far_apart_are_told_in_either_direction) {
   EXPECT_EQ(level(facts, "clock"), Level::ok);
 }
 
-TEST(RedisHealth, a_round_trip_that_does_not_fit_into_the_usual_budget_is_a_warning) {
+TEST(RedisHealth, round_trips_too_slow_for_the_default_store_timeout_are_a_warning) {
   auto facts = good();
   facts.trips_to_renew = 5;
   facts.round_trips.assign(20, 200ms);
@@ -267,7 +267,7 @@ TEST(RedisHealth, a_round_trip_that_does_not_fit_into_the_usual_budget_is_a_warn
   EXPECT_TRUE(has(finding.advice, "--store-timeout 3.0s")) << finding.advice;
 }
 
-TEST(RedisHealth, what_a_server_says_steers_no_terminal) {
+TEST(RedisHealth, text_of_a_server_cannot_control_the_terminal) {
   auto facts = good();
   facts.info["redis_version"] = "7.0\x1b[2J";
   facts.info["maxmemory_policy"] = "\x1b[2J";
@@ -282,7 +282,7 @@ TEST(RedisHealth, what_a_server_says_steers_no_terminal) {
   }
 }
 
-TEST(RedisRoundTrips, the_median_is_not_moved_by_one_that_took_long) {
+TEST(RedisRoundTrips, one_slow_round_trip_does_not_move_the_median) {
   EXPECT_EQ(median_of({1ms, 1s, 2ms, 3ms, 2ms}), 2ms);
   EXPECT_EQ(median_of({}), std::nullopt);
 }
@@ -294,7 +294,7 @@ TEST(RedisRoundTrips, the_shortest_ttl_leaves_a_tenth_for_an_operation) {
   EXPECT_EQ(smallest_ttl_for(2s), 20s);
 }
 
-// What is asked
+// What replies mean
 
 Reply refusal(const std::string& text) {
   Reply reply;
@@ -303,7 +303,7 @@ Reply refusal(const std::string& text) {
   return reply;
 }
 
-TEST(RedisDenials, a_command_and_a_key_are_told_apart_in_the_words_of_each_version) {
+TEST(RedisDenials, denied_commands_and_keys_are_told_apart_in_every_version) {
   for (const auto* text :
        {"NOPERM this user has no permissions to run the 'get' command or its subcommand",
         "NOPERM User jobs has no permissions to run the 'keys' command"}) {
@@ -320,7 +320,7 @@ TEST(RedisDenials, a_command_and_a_key_are_told_apart_in_the_words_of_each_versi
   EXPECT_EQ(denial_of(Reply{}), Denial::none);
 }
 
-TEST(RedisHealth, a_server_that_refuses_undeclared_keys_is_of_no_use) {
+TEST(RedisHealth, a_server_that_refuses_undeclared_keys_is_an_error) {
   auto facts = good();
   facts.refuses_undeclared = "ERR Script attempted to access a non local key";
 
@@ -331,7 +331,7 @@ TEST(RedisHealth, a_server_that_refuses_undeclared_keys_is_of_no_use) {
 }
 
 TEST(RedisScripts,
-     only_what_is_refused_without_a_declaration_alone_tells_of_such_a_server) {
+     undeclared_keys_are_refused_only_if_the_same_script_may_use_declared_ones) {
   const Reply allowed;
   const auto undeclared = refusal("ERR Script attempted to access a non local key");
   const auto moved = refusal("MOVED 7 10.0.0.1:6379");
@@ -343,7 +343,7 @@ TEST(RedisScripts,
   EXPECT_EQ(undeclared_refused(allowed, no_right), std::nullopt);
 }
 
-TEST(RedisInfo, fields_are_what_stands_before_and_behind_the_first_colon) {
+TEST(RedisInfo, the_first_colon_separates_a_field_from_its_value) {
   const auto fields = fields_of_info(
       "# Server\r\nredis_version:7.0.15\r\n\r\nexecutable:/a:b\r\nempty:\r\nlast:1");
 

@@ -9,7 +9,7 @@ using std::chrono::seconds;
 
 const auto now = Clock::time_point(seconds(1'000'000));
 
-TEST(RedisLife, began_before_the_seconds_that_the_server_is_surely_up) {
+TEST(RedisLife, began_no_later_than_the_uptime_proves) {
   const auto life =
       life_from("# Server\r\nrun_id:abc\r\nuptime_in_seconds:61\r\nhz:10\r\n", now);
 
@@ -18,7 +18,7 @@ TEST(RedisLife, began_before_the_seconds_that_the_server_is_surely_up) {
   EXPECT_EQ(life->began, now - seconds(60));
 }
 
-TEST(RedisLife, of_a_server_that_has_just_started_began_now) {
+TEST(RedisLife, began_now_if_the_server_has_just_started) {
   for (const auto* uptime : {"0", "1"}) {
     const auto life =
         life_from("run_id:abc\r\nuptime_in_seconds:" + std::string(uptime), now);
@@ -26,7 +26,7 @@ TEST(RedisLife, of_a_server_that_has_just_started_began_now) {
   }
 }
 
-TEST(RedisLife, is_not_known_from_what_makes_no_sense) {
+TEST(RedisLife, is_unknown_if_the_reply_is_invalid) {
   for (const auto* info :
        {"", "run_id:\x1b]0;x\r\nuptime_in_seconds:5", "run_id:abc", "uptime_in_seconds:5",
         "run_id:\r\nuptime_in_seconds:5", "run_id:abc\r\nuptime_in_seconds:",
@@ -44,7 +44,7 @@ TEST(RedisLife, has_an_id_of_bounded_length) {
   EXPECT_FALSE(life_from(with_id(65), now));
 }
 
-TEST(RedisLife, of_any_length_does_not_run_over) {
+TEST(RedisLife, does_not_overflow_with_a_huge_uptime) {
   const auto life = life_from("run_id:a\r\nuptime_in_seconds:9223372036854775807", now);
 
   EXPECT_LT(life.value().began, now);

@@ -1,4 +1,4 @@
-// What a server keeps of a rate limit, read back; also what no dlock has written.
+// The record of a rate limit on a server; also records that no dlock has written.
 
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ TEST(RedisLimitRecord, says_who_waits_and_until_when) {
   EXPECT_EQ(kept->state.turns[0].at - kept->now, milliseconds(500));
 }
 
-TEST(RedisLimitRecord, one_whom_an_older_dlock_put_in_line_has_no_name) {
+TEST(RedisLimitRecord, a_waiter_that_an_older_dlock_queued_has_no_host) {
   const auto kept =
       kept_limit_from(limit_with({}, {text(text_of(claim().token)), text("5500000")}));
 
@@ -61,7 +61,7 @@ TEST(RedisLimitRecord, one_whom_an_older_dlock_put_in_line_has_no_name) {
   EXPECT_EQ(kept->state.turns[0].host, "");
 }
 
-TEST(RedisLimitRecord, what_no_dlock_has_written_is_none) {
+TEST(RedisLimitRecord, is_invalid_if_no_dlock_can_have_written_it) {
   const auto member = member_of(claim());
   EXPECT_FALSE(kept_limit_from(text("nonsense")));
   EXPECT_FALSE(kept_limit_from(list({})));

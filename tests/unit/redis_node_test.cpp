@@ -1,4 +1,4 @@
-// What is to be made of a reply before anybody looks at what it says.
+// The class of a reply, before its contents are interpreted.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ ReplyClass sort_of_error(const std::string& text) {
   return class_of(reply);
 }
 
-TEST(ReplySorts, tell_errors_apart_by_their_first_word) {
+TEST(ReplySorts, distinguish_errors_by_their_first_word) {
   EXPECT_EQ(sort_of_error("MOVED 866 127.0.0.1:7001"), ReplyClass::moved);
   EXPECT_EQ(sort_of_error("ASK 866 127.0.0.1:7001"), ReplyClass::ask);
   EXPECT_EQ(sort_of_error("TRYAGAIN Multiple keys"), ReplyClass::ask);
@@ -26,7 +26,7 @@ TEST(ReplySorts, tell_errors_apart_by_their_first_word) {
   EXPECT_EQ(sort_of_error("ASKED x"), ReplyClass::refused);
 }
 
-TEST(ReplySorts, take_for_an_answer_what_is_no_error) {
+TEST(ReplySorts, treat_everything_but_errors_as_an_answer) {
   Reply reply;
   reply.kind = Reply::Kind::string;
   reply.text = "MOVED 866 127.0.0.1:7001";

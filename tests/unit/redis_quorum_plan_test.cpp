@@ -10,7 +10,7 @@ namespace {
 
 Plan plan_of(const std::string& url) { return plan_from_url<Plan>(url); }
 
-TEST(QuorumPlan, has_all_that_a_url_says) {
+TEST(QuorumPlan, has_everything_that_the_url_says) {
   const auto plan = plan_of("redis+quorum://alice:secret@one,two:7000,[::1]:7001/3");
 
   EXPECT_EQ(places_of(plan.servers), "one:6379 two:7000 [::1]:7001");
@@ -24,7 +24,7 @@ TEST(QuorumPlan, has_all_that_a_url_says) {
   EXPECT_EQ(plan.terms.max_ttl, std::chrono::minutes(1));
 }
 
-TEST(QuorumPlan, has_what_is_set_for_each_server) {
+TEST(QuorumPlan, applies_settings_to_every_server) {
   auto plan = plan_of("rediss+quorum://alice:secret@one,two,three");
   Credentials credentials;
   credentials.user = "bob";
@@ -40,14 +40,14 @@ TEST(QuorumPlan, has_what_is_set_for_each_server) {
   EXPECT_EQ(plan.terms, credentials.terms);
 }
 
-TEST(QuorumPlan, is_shown_without_secrets_and_what_is_usual) {
+TEST(QuorumPlan, is_shown_without_secrets_and_defaults) {
   EXPECT_EQ(plan_of("redis+quorum://u:p@one:6379,TWO,three:7/0").url(),
             "redis+quorum://u@one,two,three:7");
   EXPECT_EQ(plan_of("rediss+quorum://one,two,three/2").url(),
             "rediss+quorum://one,two,three/2");
 }
 
-TEST(QuorumPlan, is_made_of_three_to_nine_servers) {
+TEST(QuorumPlan, has_three_to_nine_servers) {
   for (int count = 3; count <= 9; ++count) {
     EXPECT_EQ(refusal_of_url<Plan>("redis+quorum://" + hosts(count)), "") << count;
   }
@@ -57,7 +57,7 @@ TEST(QuorumPlan, is_made_of_three_to_nine_servers) {
   }
 }
 
-TEST(QuorumPlan, refuses_what_cannot_be) {
+TEST(QuorumPlan, refuses_invalid_urls) {
   for (const auto* list : {"", "a,b,", ",a,b,c", "a,,b,c", "a,b,c:0", "a,b,a", "a,b,c/x",
                            "a,b,c/1/2", "a,b,c?db=1", "a,b,c#1", "u:p@a,u:p@b,c"}) {
     EXPECT_NE(refusal_of_url<Plan>("redis+quorum://" + std::string(list)), "") << list;

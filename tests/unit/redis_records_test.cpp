@@ -1,4 +1,4 @@
-// What is kept of a lock on a server, read from text that anybody may have written.
+// The records of a lock on a server, parsed from text that anyone may have written.
 
 #include <gtest/gtest.h>
 
@@ -57,8 +57,7 @@ const std::string ended_run =
     R"(41 1699999990000000 1699999991000000 {"host":"web2","outcome":"ran","exit_code":3})";
 const std::string vanished_run = "40 1699999980000000 0 " + info;
 
-TEST(RedisHistories,
-     holders_and_runs_that_are_over_are_told_the_last_that_started_first) {
+TEST(RedisHistories, holders_and_past_runs_are_listed_newest_start_first) {
   const auto runs = history_in(history_reply(
       {string_of(held), number_of(5)}, {string_of(vanished_run), string_of(ended_run)}));
 
@@ -70,7 +69,7 @@ TEST(RedisHistories,
   EXPECT_EQ(runs->at(2).outcome, "vanished");
 }
 
-TEST(RedisHistories, a_detached_holder_and_a_lease_that_has_ended_are_by_hand) {
+TEST(RedisHistories, a_detached_lease_is_by_hand_while_it_holds_and_after_it_has_ended) {
   auto record = held;
   record.replace(record.find(" h "), 3, " d ");
 
@@ -88,7 +87,7 @@ TEST(RedisHistories, a_detached_holder_and_a_lease_that_has_ended_are_by_hand) {
   EXPECT_EQ(runs->at(1).user, "eve");
 }
 
-TEST(RedisHistories, foreign_and_ended_holders_are_no_runs) {
+TEST(RedisHistories, foreign_and_ended_holders_are_not_runs) {
   auto record = held;
   record.replace(record.find(" h "), 3, " e ");
   EXPECT_TRUE(history_in(history_reply({string_of(record), number_of(5)}, {}))->empty());
@@ -96,7 +95,7 @@ TEST(RedisHistories, foreign_and_ended_holders_are_no_runs) {
       history_in(history_reply({string_of("foreign"), number_of(5)}, {}))->empty());
 }
 
-TEST(RedisHistories, what_is_no_history_is_none) {
+TEST(RedisHistories, a_malformed_history_is_refused) {
   EXPECT_FALSE(history_in(string_of("OK")));
   EXPECT_FALSE(history_in(history_reply({string_of(held)}, {})));
   EXPECT_FALSE(history_in(history_reply({}, {string_of("nonsense")})));
@@ -110,11 +109,11 @@ TEST(RedisHistories, what_is_no_history_is_none) {
 
 // Keys
 
-TEST(RedisKeys, plain_names_stand_for_themselves) {
+TEST(RedisKeys, plain_names_are_not_encoded) {
   EXPECT_EQ(key_of({"dlock", "nightly-job"}), "dlock:{nightly-job}");
 }
 
-TEST(RedisKeys, a_key_leads_back_to_its_lock_and_to_no_other) {
+TEST(RedisKeys, a_key_decodes_to_its_lock_and_no_other) {
   const std::string names[] = {"a",   "{a}", "a}{b", "}",  "{",  "%", "%7B", "a:b",
                                "a b", "*",   "[a]",  "\\", ":w", "é", "a}:s"};
   for (const auto& name_space : names) {
@@ -137,7 +136,7 @@ TEST(RedisKeys, other_keys_belong_to_no_lock) {
 
 // Holders, waiters, runs
 
-TEST(RedisRecords, a_detached_holder_is_told_from_an_attached_one) {
+TEST(RedisRecords, a_detached_holder_is_distinguished_from_an_attached_one) {
   auto detached = held;
   detached.replace(detached.find(" h "), 3, " d ");
 
@@ -147,7 +146,7 @@ TEST(RedisRecords, a_detached_holder_is_told_from_an_attached_one) {
       holders_from(array_of({string_of(detached), number_of(1)}), now)->at(0).attached);
 }
 
-TEST(RedisRecords, a_holder_is_read_whole) {
+TEST(RedisRecords, every_field_of_a_holder_is_read) {
   const auto holders = holders_from(array_of({string_of(held), number_of(1234)}), now);
 
   ASSERT_TRUE(holders);
@@ -166,7 +165,7 @@ TEST(RedisRecords, a_holder_is_read_whole) {
   EXPECT_TRUE(holder.attached);
 }
 
-TEST(RedisRecords, a_holder_whose_run_has_ended_is_read_as_one) {
+TEST(RedisRecords, a_holder_whose_run_has_ended_is_marked_as_such) {
   const auto holders =
       holders_from(array_of({string_of("x 0 42 1 2 e " + info), number_of(1234)}), now);
 
@@ -175,7 +174,7 @@ TEST(RedisRecords, a_holder_whose_run_has_ended_is_read_as_one) {
   EXPECT_FALSE(holders->at(0).attached);
 }
 
-TEST(RedisRecords, a_foreign_holder_is_known_by_its_time_alone) {
+TEST(RedisRecords, only_the_expiry_of_a_foreign_holder_can_be_known) {
   const auto holders = holders_from(array_of({string_of("foreign"), number_of(-1)}), now);
 
   ASSERT_TRUE(holders);
@@ -183,7 +182,7 @@ TEST(RedisRecords, a_foreign_holder_is_known_by_its_time_alone) {
   EXPECT_FALSE(holders->at(0).expires_in);
 }
 
-TEST(RedisRecords, what_is_no_holder_is_refused) {
+TEST(RedisRecords, a_malformed_holder_is_refused) {
   for (const auto& record :
        {std::string(""), std::string("x"), "y" + held.substr(1), "x -2" + held.substr(3),
         "x 2 1e9" + held.substr(6), std::string("x 2 42 1 99999999999999999999 h {}"),
@@ -196,7 +195,7 @@ TEST(RedisRecords, what_is_no_holder_is_refused) {
   EXPECT_FALSE(holders_from(array_of({string_of(held), string_of("1")}), now));
 }
 
-TEST(RedisRecords, a_holder_that_says_nothing_of_itself_is_one_all_the_same) {
+TEST(RedisRecords, a_holder_without_valid_details_is_still_a_holder) {
   for (const auto* text : {"", "{", "[]", R"({"host":1,"pid":"x","command":{"a":1}})",
                            R"({"pid":-5})", R"({"pid":99999999999})"}) {
     const auto holders = holders_from(
@@ -217,7 +216,7 @@ TEST(RedisRecords, holders_come_in_the_order_of_their_grants) {
   EXPECT_EQ(holders->at(0).fence.number, 7u);
 }
 
-TEST(RedisRecords, a_waiter_is_read_whole) {
+TEST(RedisRecords, every_field_of_a_waiter_is_read) {
   const auto waiter =
       waiter_from("s 1699999998500000 1700000090000000 0 30000 00ff " + info, now);
 
@@ -226,7 +225,7 @@ TEST(RedisRecords, a_waiter_is_read_whole) {
   EXPECT_EQ(waiter->waiting, milliseconds(1500));
 }
 
-TEST(RedisRecords, a_run_is_read_whole) {
+TEST(RedisRecords, every_field_of_a_run_is_read) {
   const auto run = run_from(
       "42 1700000000000000 1700000003000000 "
       R"({"host":"web1","outcome":"ran","duration_ms":3000,"exit_code":3})");
@@ -239,7 +238,7 @@ TEST(RedisRecords, a_run_is_read_whole) {
   EXPECT_TRUE(run->ended);
 }
 
-TEST(RedisRecords, a_run_that_has_no_end_vanished) {
+TEST(RedisRecords, a_run_without_an_end_has_vanished) {
   const auto run = run_from("42 1700000000000000 0 " + info);
 
   ASSERT_TRUE(run);
@@ -248,7 +247,7 @@ TEST(RedisRecords, a_run_that_has_no_end_vanished) {
   EXPECT_FALSE(run->ended);
 }
 
-TEST(RedisRecords, what_was_written_of_an_end_is_read_again) {
+TEST(RedisRecords, the_end_of_a_run_is_read_as_it_was_written) {
   RunEnd end;
   end.signal = "TERM";
   end.outcome = "ran";
@@ -272,7 +271,7 @@ Reply lock_reply(std::vector<Reply> holders) {
                    string_of(""), number_of(1), number_of(6), number_of(4)});
 }
 
-TEST(RedisRecords, a_lock_is_read_whole) {
+TEST(RedisRecords, every_field_of_a_lock_is_read) {
   const auto lock =
       lock_from(lock_reply({string_of(held), number_of(5)}), {"dlock", "job"});
 
@@ -300,7 +299,7 @@ TEST(RedisRecords, a_lock_is_read_with_its_last_success) {
   EXPECT_FALSE(lock_from(reply, {"dlock", "job"})->known);
 }
 
-TEST(RedisRecords, a_lock_nobody_has_is_free) {
+TEST(RedisRecords, a_lock_without_holders_is_free) {
   const auto lock = lock_from(lock_reply({}), {"dlock", "job"});
 
   ASSERT_TRUE(lock);
@@ -308,7 +307,7 @@ TEST(RedisRecords, a_lock_nobody_has_is_free) {
   EXPECT_EQ(lock->free, 1u);
 }
 
-TEST(RedisRecords, what_is_no_lock_is_refused) {
+TEST(RedisRecords, a_malformed_lock_is_refused) {
   auto reply = lock_reply({});
   for (std::size_t i = 0; i < reply.elements.size(); ++i) {
     auto broken = reply;
@@ -325,7 +324,7 @@ TEST(RedisRecords, what_is_no_lock_is_refused) {
 
 // Errors
 
-TEST(RedisErrors, each_means_what_the_caller_can_do) {
+TEST(RedisErrors, each_error_maps_to_what_the_caller_can_do) {
   using Kind = Failure::Kind;
   const std::pair<const char*, Kind> cases[] = {
       {"NOAUTH Authentication required.", Kind::rejected},
@@ -371,7 +370,7 @@ TEST(RedisErrors, text_of_the_server_is_escaped_and_bounded) {
 
 constexpr const char* channel = "dlock:{job}:e";
 
-TEST(RedisEvents, have_what_was_published) {
+TEST(RedisEvents, have_every_published_field) {
   const auto published =
       published_from(channel,
                      "released 42 0 3 1700000000000000 "
@@ -402,7 +401,7 @@ TEST(RedisEvents, of_a_grant_say_how_long_it_lasts) {
   EXPECT_FALSE(published->event.run);
 }
 
-TEST(RedisEvents, that_only_say_when_to_look_are_none) {
+TEST(RedisEvents, that_only_say_how_long_a_lock_is_kept_are_not_reported) {
   const auto published = published_from(channel, "kept 42 500 0 1 {}");
 
   ASSERT_TRUE(published);
@@ -410,7 +409,7 @@ TEST(RedisEvents, that_only_say_when_to_look_are_none) {
   EXPECT_EQ(published->lasts, milliseconds(500));
 }
 
-TEST(RedisEvents, are_nothing_but_what_the_scripts_publish) {
+TEST(RedisEvents, are_only_what_the_scripts_publish) {
   for (const char* text : {"", "granted", "granted 1 2 3", "eaten 1 2 3 4 {}",
                            "granted x 2 3 4 {}", "granted 1 -2 3 4 {}"}) {
     EXPECT_FALSE(published_from(channel, text)) << text;

@@ -1,4 +1,4 @@
-// Replies read from bytes: their shapes, however they arrive, and what is refused.
+// Replies parsed from bytes: their shapes, in pieces of any size, and what is refused.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::string described(const Reply& reply) {
   return out + "]";
 }
 
-// All replies that are in `bytes`, fed in pieces of `size`, and what ended the reading.
+// All replies in `bytes`, which are fed in pieces of `size`, and how parsing ended.
 std::string read(std::string_view bytes, std::size_t size = SIZE_MAX,
                  ReplyLimits limits = {}) {
   ReplyReader reader(limits);
@@ -64,7 +64,7 @@ TEST(Replies, have_the_shapes_of_the_protocol) {
             "[1,nil,[status a,string b,],];");
 }
 
-TEST(Replies, hold_any_bytes_in_a_string) {
+TEST(Replies, may_have_any_bytes_in_a_string) {
   EXPECT_EQ(read("$7\r\na\r\n\0\xFF*1\r\n"s), "string a\r\n\0\xFF*1;"s);
 }
 
@@ -93,21 +93,21 @@ TEST(Replies, are_the_same_however_the_bytes_arrive) {
   }
 }
 
-TEST(Replies, that_are_good_come_out_before_what_is_wrong) {
+TEST(Replies, that_precede_an_error_are_returned) {
   const auto bytes = "+OK\r\n:1\r\nHTTP/1.1 200 OK\r\n"s;
   for (std::size_t size = 1; size <= bytes.size(); ++size) {
     EXPECT_EQ(read(bytes, size), "status OK;1;failed") << size;
   }
 }
 
-TEST(Replies, that_are_cut_are_none) {
+TEST(Replies, that_are_incomplete_are_not_returned) {
   const auto bytes = "*2\r\n$3\r\nabc\r\n:1\r\n"s;
   for (std::size_t size = 1; size < bytes.size(); ++size) {
     EXPECT_EQ(read(bytes.substr(0, size)), "more") << size;
   }
 }
 
-TEST(Replies, say_their_error_code) {
+TEST(Replies, have_their_error_code) {
   ReplyReader reader;
   reader.feed("-NOSCRIPT No matching script\r\n-ERR\r\n+NOSCRIPT x\r\n");
 
@@ -116,7 +116,7 @@ TEST(Replies, say_their_error_code) {
   EXPECT_EQ(reader.next()->error_code(), "");
 }
 
-TEST(Refused, is_what_is_not_the_protocol) {
+TEST(Refused, are_bytes_that_do_not_follow_the_protocol) {
   for (const char* bytes :
        {"HTTP/1.1 400 Bad Request\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "\x15\x03\x01", "\r\n",
         ":\r\n", ":one\r\n", ":1 \r\n", ":99999999999999999999\r\n", "$x\r\n", "$\r\n",
@@ -125,7 +125,7 @@ TEST(Refused, is_what_is_not_the_protocol) {
   }
 }
 
-TEST(Refused, are_the_types_of_later_protocols) {
+TEST(Refused, are_types_of_later_protocols) {
   for (const char* bytes :
        {"%1\r\n+a\r\n+b\r\n", "~1\r\n+a\r\n", ">1\r\n+a\r\n", ",1.5\r\n", "#t\r\n",
         "_\r\n", "(12345\r\n", "=7\r\ntxt:abc\r\n", "*1\r\n#t\r\n", "*1\r\n,1.5\r\n"}) {
@@ -133,11 +133,11 @@ TEST(Refused, are_the_types_of_later_protocols) {
   }
 }
 
-TEST(Refused, is_a_string_that_is_longer_than_was_said) {
+TEST(Refused, is_a_string_that_is_longer_than_announced) {
   EXPECT_TRUE(is_refused("$3\r\nabcd\r\n"));
 }
 
-TEST(Refused, is_a_length_beyond_the_limit_before_the_rest_comes) {
+TEST(Refused, is_a_length_beyond_the_limit_before_the_rest_arrives) {
   for (const char* bytes :
        {"$9223372036854775807\r\n", "$9223372036854775808\r\n", "$536870912\r\n",
         "$8388609\r\n", "$-2\r\n", "$-9223372036854775808\r\n", "*1\r\n$536870912\r\n"}) {
@@ -147,7 +147,7 @@ TEST(Refused, is_a_length_beyond_the_limit_before_the_rest_comes) {
   EXPECT_FALSE(is_refused("$8388000\r\n"));
 }
 
-TEST(Refused, is_a_count_beyond_the_limit_before_the_rest_comes) {
+TEST(Refused, is_a_count_beyond_the_limit_before_the_rest_arrives) {
   for (const char* bytes :
        {"*4294967295\r\n", "*2147483647\r\n", "*100001\r\n", "*-2\r\n",
         "*9223372036854775807\r\n", "*-9223372036854775808\r\n"}) {
@@ -165,7 +165,7 @@ TEST(Refused, are_more_elements_than_the_limit_however_they_are_nested) {
             "[[1,2,3,],4,5,];");
 }
 
-TEST(Refused, are_counts_only_within_one_reply) {
+TEST(Refused, are_only_excesses_within_a_single_reply) {
   ReplyLimits limits;
   limits.elements = 2;
   limits.bytes = 12;
@@ -208,7 +208,7 @@ TEST(Refused, is_a_reply_with_more_bytes_than_the_limit_however_it_arrives) {
   }
 }
 
-TEST(Refused, is_for_good) {
+TEST(Refused, are_all_bytes_after_an_error) {
   ReplyReader reader;
   EXPECT_FALSE(reader.feed("nonsense\r\n"));
 
@@ -217,7 +217,7 @@ TEST(Refused, is_for_good) {
   EXPECT_FALSE(reader.error().empty());
 }
 
-TEST(Refused, is_said_in_a_few_words) {
+TEST(Refused, is_explained_in_a_few_words) {
   ReplyReader reader;
   reader.feed("HTTP/1.1 200 OK\r\n");
 

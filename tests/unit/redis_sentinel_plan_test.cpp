@@ -1,5 +1,5 @@
-// URLs of servers behind sentinels: what they mean, which are refused, and whose login is
-// whose.
+// URLs of servers behind sentinels: what they mean, which are refused, and which login is
+// sent to whom.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ Plan plan_of(const std::string& url) { return plan_from_url<Plan>(url); }
 
 std::string rewritten(const std::string& url) { return plan_of(url).url(); }
 
-TEST(SentinelPlan, has_all_that_a_url_says) {
+TEST(SentinelPlan, has_everything_that_the_url_says) {
   const auto plan =
       plan_of("redis+sentinel://alice:secret@one,two:7000,[::1]:7001/shop/3");
 
@@ -47,7 +47,7 @@ TEST(SentinelPlan, never_gives_the_login_of_the_url_to_the_sentinels) {
   EXPECT_FALSE(plan.server.password);
 }
 
-TEST(SentinelPlan, has_a_login_for_each_sentinel_that_no_server_gets) {
+TEST(SentinelPlan, has_a_login_for_the_sentinels_that_no_server_gets) {
   auto plan = plan_of("redis+sentinel://alice:secret@one,two/shop");
   Credentials credentials;
   credentials.sentinel_user = "watch";
@@ -63,7 +63,7 @@ TEST(SentinelPlan, has_a_login_for_each_sentinel_that_no_server_gets) {
   EXPECT_EQ(plan.server.password, "secret");
 }
 
-TEST(SentinelPlan, takes_the_sentinels_password_file_before_their_password) {
+TEST(SentinelPlan, prefers_the_sentinels_password_file_to_their_password) {
   auto plan = plan_of("redis+sentinel://one/shop");
   Credentials credentials;
   credentials.sentinel_password = "word";
@@ -75,7 +75,7 @@ TEST(SentinelPlan, takes_the_sentinels_password_file_before_their_password) {
   EXPECT_FALSE(plan.sentinels.front().password);
 }
 
-TEST(SentinelPlan, over_tls_speaks_it_to_sentinels_too_unless_that_is_switched_off) {
+TEST(SentinelPlan, uses_tls_for_the_sentinels_too_unless_that_is_switched_off) {
   auto plan = plan_of("rediss+sentinel://one,two/shop");
   Credentials credentials;
   credentials.tls.ca = "/ca";
@@ -87,7 +87,7 @@ TEST(SentinelPlan, over_tls_speaks_it_to_sentinels_too_unless_that_is_switched_o
   for (const auto& sentinel : plan.sentinels) {
     ASSERT_TRUE(sentinel.tls);
     EXPECT_EQ(sentinel.tls->ca, "/ca");
-    EXPECT_EQ(sentinel.tls->name, "");  // its host's
+    EXPECT_EQ(sentinel.tls->name, "");  // the name of its host is used
   }
 
   credentials.sentinel_tls = false;
@@ -96,7 +96,7 @@ TEST(SentinelPlan, over_tls_speaks_it_to_sentinels_too_unless_that_is_switched_o
   for (const auto& sentinel : plan.sentinels) EXPECT_FALSE(sentinel.tls);
 }
 
-TEST(SentinelPlan, never_speaks_tls_because_of_an_option) {
+TEST(SentinelPlan, never_uses_tls_because_of_an_option) {
   auto plan = plan_of("redis+sentinel://one/shop");
   Credentials credentials;
   credentials.tls.insecure = true;
@@ -108,7 +108,7 @@ TEST(SentinelPlan, never_speaks_tls_because_of_an_option) {
   EXPECT_FALSE(plan.is_insecure());
 }
 
-TEST(SentinelPlan, is_insecure_if_any_certificate_is_taken) {
+TEST(SentinelPlan, is_insecure_if_any_certificate_is_accepted) {
   auto plan = plan_of("rediss+sentinel://one/shop");
   EXPECT_FALSE(plan.is_insecure());
   Credentials credentials;
@@ -119,7 +119,7 @@ TEST(SentinelPlan, is_insecure_if_any_certificate_is_taken) {
   EXPECT_TRUE(plan.is_insecure());
 }
 
-TEST(SentinelPlan, has_the_replicas_that_are_set) {
+TEST(SentinelPlan, has_the_replicas_that_were_requested) {
   auto plan = plan_of("redis+sentinel://one/shop");
   Credentials credentials;
   credentials.replicas = {.all = true};
@@ -129,7 +129,7 @@ TEST(SentinelPlan, has_the_replicas_that_are_set) {
   EXPECT_TRUE(plan.replicas.all);
 }
 
-TEST(SentinelPlan, may_have_a_name_of_odd_characters) {
+TEST(SentinelPlan, may_have_special_characters_in_its_name) {
   EXPECT_EQ(plan_of("redis+sentinel://one/a%2Fb%20%40%C3%A9").master, "a/b @\xC3\xA9");
   EXPECT_EQ(plan_of("redis+sentinel://one/a:b,c").master, "a:b,c");
   EXPECT_EQ(plan_of("redis+sentinel://one/" + std::string(255, 'x')).master,
@@ -150,34 +150,34 @@ constexpr const char* bad_urls[] = {
     // No sentinels
     "redis+sentinel:", "redis+sentinel:host/m", "redis+sentinel:/host/m",
     "redis+sentinel://", "redis+sentinel:///m", "redis+sentinel://u:secret@/m",
-    // One of them is none
+    // One of them is invalid
     "redis+sentinel://,/m", "redis+sentinel://a,/m", "redis+sentinel://,a/m",
     "redis+sentinel://a,,b/m", "redis+sentinel://a,:1/m", "redis+sentinel://a, b/m",
     "redis+sentinel://a:0/m", "redis+sentinel://a,b:65536/m", "redis+sentinel://a,b:/m",
     "redis+sentinel://a,b:x/m", "redis+sentinel://a,::1/m", "redis+sentinel://a,[::1/m",
     "redis+sentinel://a,[b]/m", "redis+sentinel://a;b/m", "redis+sentinel://a%2Cb/m",
-    // One of them twice
+    // The same sentinel twice
     "redis+sentinel://a,a/m", "redis+sentinel://a,b,A/m", "redis+sentinel://a,a:26379/m",
     "redis+sentinel://a:026379,a/m", "redis+sentinel://[::1],[0:0::1]/m",
     "redis+sentinel://[FE80::1%25eth0],[fe80::1%eth0]/m",
-    // No name
+    // No valid name
     "redis+sentinel://a", "redis+sentinel://a/", "redis+sentinel://a,b//0",
     "redis+sentinel://a/%", "redis+sentinel://a/%0A", "redis+sentinel://a/%00",
     "redis+sentinel://a/%FF", "redis+sentinel://a/m\n", "redis+sentinel://a/m@x",
-    // No database
+    // No valid database
     "redis+sentinel://a/m/x", "redis+sentinel://a/m/-1", "redis+sentinel://a/m/1/",
     "redis+sentinel://a/m/1/2", "redis+sentinel://a/m//1", "redis+sentinel://a/m/ 1",
     "redis+sentinel://a/m/2147483648",
-    // Something more
+    // Extra parts
     "redis+sentinel://a?m", "redis+sentinel://a/m?db=1", "redis+sentinel://a/m#1",
     "redis+sentinel://a/m/1?", "redis+sentinel://a?/m",
-    // No login
+    // An invalid login
     "redis+sentinel://@a/m", "redis+sentinel://:@a/m", "redis+sentinel://u:@a/m",
     "redis+sentinel://u:secret@a,u:secret@b/m", "redis+sentinel://u:se/secret@a/m",
     "redis+sentinel://u:%secret@a/m"};
 INSTANTIATE_TEST_SUITE_P(urls, BadSentinelUrl, ::testing::ValuesIn(bad_urls));
 
-TEST(SentinelPlan, has_bounds) {
+TEST(SentinelPlan, accepts_at_most_32_sentinels_and_a_name_of_255_bytes) {
   const auto many = [](int count) { return "redis+sentinel://" + hosts(count) + "/m"; };
 
   EXPECT_EQ(refusal_of_url<Plan>(many(32)), "");
@@ -185,7 +185,7 @@ TEST(SentinelPlan, has_bounds) {
   EXPECT_NE(refusal_of_url<Plan>("redis+sentinel://a/" + std::string(256, 'x')), "");
 }
 
-TEST(SentinelPlan, a_refusal_says_which_sentinel_it_is_about_and_what_to_write) {
+TEST(SentinelPlan, a_refusal_names_the_sentinel_and_says_what_to_write) {
   EXPECT_EQ(refusal_of_url<Plan>("redis+sentinel://a,b:0/m"),
             "sentinel 2: the port must be a number from 1 to 65535");
   EXPECT_EQ(refusal_of_url<Plan>("redis+sentinel://a,b,A:26379/m"),
@@ -198,14 +198,14 @@ TEST(SentinelPlan, a_refusal_says_which_sentinel_it_is_about_and_what_to_write) 
             std::string::npos);
 }
 
-TEST(SentinelPlan, is_written_without_secrets_and_what_is_usual) {
+TEST(SentinelPlan, is_shown_without_secrets_and_defaults) {
   EXPECT_EQ(rewritten("redis+sentinel://alice:secret@One:26379,two:7000/shop/0"),
             "redis+sentinel://alice@one,two:7000/shop");
   EXPECT_EQ(rewritten("redis+sentinel://:secret@[0:0::1]:26379/shop/"),
             "redis+sentinel://[::1]/shop");
 }
 
-TEST(SentinelPlan, is_written_as_it_was_read_otherwise) {
+TEST(SentinelPlan, is_otherwise_shown_as_it_was_read) {
   for (const char* url :
        {"redis+sentinel://a/m", "rediss+sentinel://al%40ce@a:1,[::1]:7000/m/2",
         "redis+sentinel://[fe80::1%25eth0],b/a%2Fb%20%40", "redis+sentinel://b,a/m"}) {
@@ -213,7 +213,7 @@ TEST(SentinelPlan, is_written_as_it_was_read_otherwise) {
   }
 }
 
-TEST(SentinelPlan, has_nothing_of_the_sentinels_login_in_its_url) {
+TEST(SentinelPlan, does_not_show_the_login_for_the_sentinels_in_its_url) {
   auto plan = plan_of("redis+sentinel://a/m");
   Credentials credentials;
   credentials.sentinel_user = "watch";

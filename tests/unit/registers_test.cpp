@@ -1,4 +1,4 @@
-// The file of fences: what is read is what was written, or nothing.
+// The file of admitted fences: a read returns what was written, or nothing.
 
 #include "store/local/registers.hpp"
 
@@ -20,14 +20,14 @@ TEST(RegistersText, has_a_line_for_each_resource) {
   EXPECT_TRUE(registers_text(some).starts_with("a%20b %7Bx%7D 1\ndlock disk 10\n"));
 }
 
-TEST(RegistersText, that_was_cut_anywhere_is_none) {
+TEST(RegistersText, that_is_truncated_is_invalid) {
   const auto text = registers_text(some);
   for (std::size_t size = 0; size < text.size(); ++size) {
     EXPECT_FALSE(registers_from(text.substr(0, size))) << size;
   }
 }
 
-TEST(RegistersText, with_any_byte_changed_is_none) {
+TEST(RegistersText, with_a_changed_byte_is_invalid) {
   const auto text = registers_text(some);
   for (std::size_t at = 0; at < text.size(); ++at) {
     auto changed = text;

@@ -1,4 +1,4 @@
-// The report of a run: the keys of the manual, in its order, and the file it goes to.
+// The report of a run: its keys, in the order of the manual, and its file.
 
 #include "cli/report.hpp"
 
@@ -21,7 +21,7 @@ RunIdentity job() {
 
 std::string line_of(const RunResult& result) { return report_line(job(), result); }
 
-TEST(Report, a_command_that_ran) {
+TEST(Report, a_command_that_ran_has_its_exit_code_its_grant_and_times) {
   RunResult result;
   result.outcome = Outcome::ran;
   result.is_protected = true;
@@ -42,7 +42,7 @@ TEST(Report, a_command_that_ran) {
             "\n");
 }
 
-TEST(Report, a_lock_that_was_busy) {
+TEST(Report, a_busy_lock_has_its_holder_and_a_message) {
   RunResult result;
   result.outcome = Outcome::busy;
   result.exit_code = 75;
@@ -71,7 +71,7 @@ TEST(Report, a_lock_that_was_busy) {
             "\n");
 }
 
-TEST(Report, a_command_that_ended_by_a_signal) {
+TEST(Report, a_command_that_was_killed_has_a_signal_and_no_exit_code) {
   RunResult result;
   result.outcome = Outcome::ran;
   result.signal = SIGTERM;
@@ -80,7 +80,7 @@ TEST(Report, a_command_that_ended_by_a_signal) {
             std::string::npos);
 }
 
-TEST(Report, a_lock_that_was_lost_says_why) {
+TEST(Report, a_lost_lease_says_why) {
   RunResult result;
   result.outcome = Outcome::lost;
   result.reason = Loss::taken_over;
@@ -96,7 +96,7 @@ TEST(Report, a_run_without_protection_says_so) {
   EXPECT_NE(line_of(result).find(R"("protected":false)"), std::string::npos);
 }
 
-TEST(Report, is_one_line_whatever_the_names) {
+TEST(Report, is_one_line_whatever_the_names_contain) {
   RunResult result;
   result.message = "a\nb\xFF";
 
@@ -118,7 +118,7 @@ TEST(Report, a_command_that_did_not_start_has_no_times) {
   EXPECT_NE(line_of(result).find(R"("started":null,"ended":null)"), std::string::npos);
 }
 
-TEST(Report, what_is_not_known_is_null) {
+TEST(Report, unknown_values_are_null) {
   auto run = job();
   run.store.clear();
   run.label.clear();
@@ -168,7 +168,7 @@ TEST_F(ReportFiles, a_report_is_written_to_its_file) {
   EXPECT_EQ(contents(), "{}\n");
 }
 
-TEST_F(ReportFiles, a_report_takes_the_place_of_the_old_one) {
+TEST_F(ReportFiles, a_report_replaces_the_old_one) {
   std::ofstream(path_) << "an old and much longer report\n";
   ReportFile file(path_);
 
@@ -177,7 +177,7 @@ TEST_F(ReportFiles, a_report_takes_the_place_of_the_old_one) {
   EXPECT_EQ(contents(), "{}\n");
 }
 
-TEST_F(ReportFiles, the_old_report_stands_until_there_is_a_new_one) {
+TEST_F(ReportFiles, the_old_report_remains_until_there_is_a_new_one) {
   std::ofstream(path_) << "old\n";
 
   const ReportFile file(path_);
@@ -185,9 +185,11 @@ TEST_F(ReportFiles, the_old_report_stands_until_there_is_a_new_one) {
   EXPECT_EQ(contents(), "old\n");
 }
 
-TEST_F(ReportFiles, no_path_is_no_file) { EXPECT_TRUE(ReportFile("").write("{}\n")); }
+TEST_F(ReportFiles, without_a_path_nothing_is_written) {
+  EXPECT_TRUE(ReportFile("").write("{}\n"));
+}
 
-TEST_F(ReportFiles, a_name_that_cannot_be_written_is_refused_at_once) {
+TEST_F(ReportFiles, a_path_that_cannot_be_written_is_refused_at_once) {
   for (const auto& path : {root_.path(), root_.file("missing/report.json")}) {
     try {
       const ReportFile file(path);
@@ -198,13 +200,13 @@ TEST_F(ReportFiles, a_name_that_cannot_be_written_is_refused_at_once) {
   }
 }
 
-TEST_F(ReportFiles, a_pipe_that_nobody_reads_is_refused_and_not_waited_for) {
+TEST_F(ReportFiles, a_pipe_without_a_reader_is_refused_without_waiting) {
   ::mkfifo(path_.c_str(), 0600);
 
   EXPECT_THROW(ReportFile{path_}, Failure);
 }
 
-TEST_F(ReportFiles, a_disk_that_is_full_is_told) {
+TEST_F(ReportFiles, a_full_disk_is_reported) {
   EXPECT_FALSE(ReportFile("/dev/full").write("{}\n"));
 }
 

@@ -1,4 +1,4 @@
-// The granting rules where somebody breaks leases.
+// The granting rules when leases are broken.
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ class BreakRules : public ::testing::Test, protected LockByHand {
   }
 };
 
-TEST_F(BreakRules, a_holder_that_lives_is_marked_and_keeps_the_lock) {
+TEST_F(BreakRules, a_living_holder_is_marked_and_keeps_the_lock) {
   const auto fence = granted(exclusive(1));
 
   const auto found = break_leases({fence});
@@ -52,7 +52,7 @@ TEST_F(BreakRules, a_holder_that_lives_is_marked_and_keeps_the_lock) {
   EXPECT_TRUE(then.wake.empty());
 }
 
-TEST_F(BreakRules, a_holder_is_told_who_was_the_first_to_break_its_lease) {
+TEST_F(BreakRules, a_holder_learns_who_was_the_first_to_break_its_lease) {
   const auto fence = granted(exclusive(1));
   break_leases({fence});
 
@@ -72,7 +72,7 @@ TEST_F(BreakRules, a_holder_with_another_fence_is_not_marked) {
   EXPECT_FALSE(is_broken(2));
 }
 
-TEST_F(BreakRules, who_waits_is_not_marked_when_it_holds) {
+TEST_F(BreakRules, a_waiter_is_not_marked_when_it_is_granted_the_lock) {
   const auto fence = granted(exclusive(1));
   ask(exclusive(2), Queue::join);
   break_leases({fence});
@@ -83,7 +83,7 @@ TEST_F(BreakRules, who_waits_is_not_marked_when_it_holds) {
   EXPECT_FALSE(is_broken(2));
 }
 
-TEST_F(BreakRules, a_holder_that_died_is_cleared_and_not_broken) {
+TEST_F(BreakRules, a_dead_holder_is_removed_and_not_broken) {
   const auto fence = granted(exclusive(1));
   ask(exclusive(2), Queue::join);
   lives.dead.insert(1);
@@ -94,7 +94,7 @@ TEST_F(BreakRules, a_holder_that_died_is_cleared_and_not_broken) {
   EXPECT_EQ(then.wake, Sessions{2});
 }
 
-TEST_F(BreakRules, a_lock_that_is_held_on_is_promised_to_the_next_at_once) {
+TEST_F(BreakRules, a_lock_kept_by_min_hold_is_promised_to_the_next_waiter_at_once) {
   const auto fence = kept_after_its_run(1);
   ask(exclusive(2), Queue::join);
 
@@ -104,7 +104,7 @@ TEST_F(BreakRules, a_lock_that_is_held_on_is_promised_to_the_next_at_once) {
   EXPECT_EQ(then.wake, Sessions{2});
 }
 
-TEST_F(BreakRules, a_broken_holder_gives_the_lock_back_without_holding_it_on) {
+TEST_F(BreakRules, a_broken_holder_releases_the_lock_despite_min_hold) {
   auto claim = exclusive(1);
   claim.min_hold = hours(1);
   const auto fence = granted(claim);
@@ -115,7 +115,7 @@ TEST_F(BreakRules, a_broken_holder_gives_the_lock_back_without_holding_it_on) {
   EXPECT_TRUE(state.holders.empty());
 }
 
-TEST_F(BreakRules, a_status_tells_of_the_mark) {
+TEST_F(BreakRules, the_status_shows_that_a_holder_is_broken) {
   const auto fence = granted(exclusive(1));
   EXPECT_FALSE(info_of(state, {"dlock", "job"}, now, lives).holders[0].broken);
 

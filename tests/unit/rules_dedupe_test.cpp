@@ -1,4 +1,5 @@
-// The granting rules where runs count for others, and where locks outlast their runs.
+// The granting rules when runs count for other claims (dedupe), and when locks are kept
+// after their runs (min_hold).
 
 #include <gtest/gtest.h>
 
@@ -68,9 +69,9 @@ class DedupeRules : public ::testing::Test, protected LockByHand {
   }
 };
 
-// What counts; how long is is_recent()'s
+// Which runs count; for how long is decided by is_recent()
 
-TEST_F(DedupeRules, a_run_counts_until_a_window_after_its_start_and_not_its_end) {
+TEST_F(DedupeRules, a_run_counts_for_a_window_from_its_start_and_not_from_its_end) {
   granted(exclusive(1));
   pass(minutes(40));
   release(1, exit_with(0));
@@ -81,7 +82,7 @@ TEST_F(DedupeRules, a_run_counts_until_a_window_after_its_start_and_not_its_end)
   EXPECT_TRUE(is_granted(deduping(2)));
 }
 
-TEST_F(DedupeRules, the_wall_clock_counts_and_not_the_time_since_boot) {
+TEST_F(DedupeRules, the_window_is_measured_by_the_wall_clock_and_not_since_boot) {
   granted(exclusive(1));
   release(1, exit_with(0));
 
@@ -91,7 +92,7 @@ TEST_F(DedupeRules, the_wall_clock_counts_and_not_the_time_since_boot) {
   EXPECT_TRUE(is_granted(deduping(2)));
 }
 
-TEST_F(DedupeRules, a_clock_that_was_set_back_by_far_makes_nothing_count) {
+TEST_F(DedupeRules, no_run_counts_if_the_clock_was_set_back_far) {
   granted(exclusive(1));
   release(1, exit_with(0));
   now.wall -= hours(24);
@@ -99,7 +100,7 @@ TEST_F(DedupeRules, a_clock_that_was_set_back_by_far_makes_nothing_count) {
   EXPECT_TRUE(is_granted(deduping(2)));
 }
 
-TEST_F(DedupeRules, a_run_that_vanished_counts_and_is_a_failure) {
+TEST_F(DedupeRules, a_vanished_run_counts_as_a_failed_run) {
   granted(exclusive(1));
   note_command(state, token_of(1), {4711, now.boot, now.boot});
   die(1);
@@ -108,14 +109,14 @@ TEST_F(DedupeRules, a_run_that_vanished_counts_and_is_a_failure) {
   EXPECT_TRUE(is_granted(retrying(3)));
 }
 
-TEST_F(DedupeRules, a_holder_that_died_before_its_command_started_was_no_run) {
+TEST_F(DedupeRules, a_holder_that_died_before_its_command_started_was_not_a_run) {
   granted(exclusive(1));
   die(1);
 
   EXPECT_TRUE(is_granted(deduping(2)));
 }
 
-TEST_F(DedupeRules, to_be_deduplicated_changes_nothing) {
+TEST_F(DedupeRules, a_deduplicated_claim_changes_nothing) {
   granted(exclusive(1));
   const auto before = local::encoded(state);
 
@@ -124,7 +125,7 @@ TEST_F(DedupeRules, to_be_deduplicated_changes_nothing) {
   EXPECT_EQ(local::encoded(state), before);
 }
 
-TEST_F(DedupeRules, a_slot_that_was_held_alone_is_no_run_either) {
+TEST_F(DedupeRules, a_run_under_one_of_several_slots_does_not_count) {
   granted(slot(1, 2));
   release(1, exit_with(0));
 
@@ -133,7 +134,7 @@ TEST_F(DedupeRules, a_slot_that_was_held_alone_is_no_run_either) {
 
 // The queue
 
-TEST_F(DedupeRules, a_success_takes_all_out_of_the_queue_for_whom_it_counts) {
+TEST_F(DedupeRules, a_success_removes_the_waiters_for_whom_it_counts) {
   granted(exclusive(1));
   queued(retrying(2));
   queued(retrying(3, seconds(1)));
@@ -148,7 +149,7 @@ TEST_F(DedupeRules, a_success_takes_all_out_of_the_queue_for_whom_it_counts) {
   EXPECT_EQ(then.wake, (Sessions{2, 3, 5}));
 }
 
-TEST_F(DedupeRules, a_failure_takes_nobody_out_of_the_queue_who_wants_it_run_again) {
+TEST_F(DedupeRules, a_failure_removes_no_waiter_that_retries_failed_runs) {
   granted(exclusive(1));
   queued(retrying(2));
   queued(retrying(3));
@@ -159,7 +160,7 @@ TEST_F(DedupeRules, a_failure_takes_nobody_out_of_the_queue_who_wants_it_run_aga
   EXPECT_EQ(then.wake, (Sessions{2}));
 }
 
-TEST_F(DedupeRules, a_start_takes_those_out_of_the_queue_for_whom_any_run_counts) {
+TEST_F(DedupeRules, a_start_removes_the_waiters_for_whom_any_run_counts) {
   granted(shared(1));
   queued(exclusive(2));
   queued(deduping(3));
@@ -171,7 +172,7 @@ TEST_F(DedupeRules, a_start_takes_those_out_of_the_queue_for_whom_any_run_counts
   EXPECT_EQ(then.wake, (Sessions{3}));
 }
 
-TEST_F(DedupeRules, a_waiter_that_was_taken_out_hears_of_that_run_until_it_lets_go) {
+TEST_F(DedupeRules, a_removed_waiter_is_deduplicated_by_that_run_until_it_releases) {
   granted(exclusive(1));
   queued(retrying(2));
   release(1, exit_with(0));
@@ -183,7 +184,7 @@ TEST_F(DedupeRules, a_waiter_that_was_taken_out_hears_of_that_run_until_it_lets_
   EXPECT_TRUE(is_granted(retrying(2)));
 }
 
-TEST_F(DedupeRules, a_waiter_that_was_taken_out_and_died_is_forgotten) {
+TEST_F(DedupeRules, a_removed_waiter_that_died_is_forgotten) {
   granted(exclusive(1));
   queued(retrying(2));
   release(1, exit_with(0));
@@ -195,7 +196,7 @@ TEST_F(DedupeRules, a_waiter_that_was_taken_out_and_died_is_forgotten) {
   EXPECT_EQ(then.dead, (Sessions{2}));
 }
 
-TEST_F(DedupeRules, a_waiter_that_was_taken_out_sees_to_the_others_when_it_asks) {
+TEST_F(DedupeRules, a_removed_waiter_that_asks_wakes_the_next_if_the_holder_has_died) {
   granted(exclusive(1));
   queued(retrying(2));
   queued(exclusive(3));
@@ -208,12 +209,12 @@ TEST_F(DedupeRules, a_waiter_that_was_taken_out_sees_to_the_others_when_it_asks)
   EXPECT_EQ(then.wake, (Sessions{4}));
 }
 
-TEST_F(DedupeRules, a_waiter_for_whom_a_run_counts_hands_on_what_it_was_promised) {
+TEST_F(DedupeRules, a_deduplicated_waiter_passes_its_promise_on) {
   granted(shared(1));
   queued(deduping(2));
   queued(exclusive(3));
   release(1);
-  // As if it had been noted without a look at the queue: a clock that was set.
+  // As if the run was recorded without removing waiters: the clock was set since.
   RunInfo run;
   run.started = now.wall;
   run.exit_code = 0;
@@ -225,9 +226,9 @@ TEST_F(DedupeRules, a_waiter_for_whom_a_run_counts_hands_on_what_it_was_promised
   EXPECT_EQ(then.wake, (Sessions{3}));
 }
 
-// Held on
+// Locks that are kept by min_hold
 
-TEST_F(DedupeRules, a_lock_is_held_on_until_exactly_so_long_after_its_grant) {
+TEST_F(DedupeRules, min_hold_keeps_a_lock_for_exactly_that_time_from_its_grant) {
   granted(holding(1, seconds(10)));
   pass(seconds(4));
   release(1, exit_with(0));
@@ -239,7 +240,7 @@ TEST_F(DedupeRules, a_lock_is_held_on_until_exactly_so_long_after_its_grant) {
   EXPECT_TRUE(is_granted(exclusive(2)));
 }
 
-TEST_F(DedupeRules, a_run_that_took_exactly_so_long_is_not_held_on) {
+TEST_F(DedupeRules, a_lock_is_not_kept_after_a_run_that_took_exactly_min_hold) {
   granted(holding(1, seconds(10)));
   pass(seconds(10));
 
@@ -248,7 +249,7 @@ TEST_F(DedupeRules, a_run_that_took_exactly_so_long_is_not_held_on) {
   EXPECT_TRUE(state.holders.empty());
 }
 
-TEST_F(DedupeRules, a_lock_that_is_held_on_is_promised_to_nobody_yet) {
+TEST_F(DedupeRules, a_lock_kept_by_min_hold_is_promised_to_nobody_yet) {
   granted(holding(1, seconds(10)));
   queued(exclusive(2));
 
@@ -257,7 +258,7 @@ TEST_F(DedupeRules, a_lock_that_is_held_on_is_promised_to_nobody_yet) {
   EXPECT_FALSE(state.waiters[0].promised_until);
 }
 
-TEST_F(DedupeRules, the_first_in_line_is_woken_and_told_to_ask_at_that_moment) {
+TEST_F(DedupeRules, the_first_waiter_is_woken_and_told_to_ask_when_min_hold_ends) {
   granted(holding(1, milliseconds(300)));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -268,7 +269,7 @@ TEST_F(DedupeRules, the_first_in_line_is_woken_and_told_to_ask_at_that_moment) {
   EXPECT_EQ(watch(2).ask_again, now.boot + milliseconds(300));
 }
 
-TEST_F(DedupeRules, nothing_is_noted_of_a_lock_that_is_held_no_longer) {
+TEST_F(DedupeRules, the_end_of_min_hold_is_not_recorded_as_a_vanished_run) {
   granted(holding(1, seconds(10)));
   note_command(state, token_of(1), {4711, now.boot, now.boot});
   release(1, exit_with(0));
@@ -281,7 +282,7 @@ TEST_F(DedupeRules, nothing_is_noted_of_a_lock_that_is_held_no_longer) {
   EXPECT_EQ(state.last_run->outcome, "ran");
 }
 
-TEST_F(DedupeRules, a_lock_that_was_held_on_is_out_of_use_in_the_end) {
+TEST_F(DedupeRules, a_lock_that_was_kept_by_min_hold_is_eventually_out_of_use) {
   granted(holding(1, seconds(10)));
   release(1, exit_with(0));
   pass(hours(24 * 30) + seconds(1));
@@ -289,7 +290,7 @@ TEST_F(DedupeRules, a_lock_that_was_held_on_is_out_of_use_in_the_end) {
   EXPECT_TRUE(is_out_of_use(state, now, lives));
 }
 
-TEST_F(DedupeRules, a_lock_that_is_held_on_for_months_is_in_use) {
+TEST_F(DedupeRules, a_lock_kept_by_min_hold_for_months_is_in_use) {
   granted(holding(1, hours(24 * 90)));
   release(1, exit_with(0));
   pass(hours(24 * 60));
@@ -297,7 +298,7 @@ TEST_F(DedupeRules, a_lock_that_is_held_on_for_months_is_in_use) {
   EXPECT_FALSE(is_out_of_use(state, now, lives));
 }
 
-TEST_F(DedupeRules, to_hold_on_for_ever_is_possible) {
+TEST_F(DedupeRules, min_hold_can_keep_a_lock_forever) {
   granted(holding(1, milliseconds::max()));
   release(1, exit_with(0));
   pass(hours(1));
@@ -305,9 +306,9 @@ TEST_F(DedupeRules, to_hold_on_for_ever_is_possible) {
   EXPECT_TRUE(is_busy(exclusive(2)));
 }
 
-// Joining
+// Claims that join a run
 
-TEST_F(DedupeRules, who_joins_is_told_of_the_run_that_ends_and_woken) {
+TEST_F(DedupeRules, joining_waiters_are_woken_and_deduplicated_by_the_run_that_ends) {
   const auto fence = granted(exclusive(1)).fence;
   queued(joining(2));
   queued(joining(3));
@@ -322,7 +323,7 @@ TEST_F(DedupeRules, who_joins_is_told_of_the_run_that_ends_and_woken) {
   EXPECT_EQ(run.exit_code, 3);
 }
 
-TEST_F(DedupeRules, the_first_who_does_not_join_is_promised_the_lock_that_others_joined) {
+TEST_F(DedupeRules, the_first_waiter_that_does_not_join_is_promised_the_lock) {
   granted(exclusive(1));
   queued(joining(2));
   queued(exclusive(3));
@@ -333,7 +334,7 @@ TEST_F(DedupeRules, the_first_who_does_not_join_is_promised_the_lock_that_others
   EXPECT_TRUE(state.waiters[0].promised_until);
 }
 
-TEST_F(DedupeRules, who_joins_takes_over_from_a_run_that_is_not_shared) {
+TEST_F(DedupeRules, a_joining_waiter_is_granted_the_lock_after_a_run_that_is_not_shared) {
   granted(exclusive(1));
   queued(joining(2));
   queued(joining(3));
@@ -344,14 +345,14 @@ TEST_F(DedupeRules, who_joins_takes_over_from_a_run_that_is_not_shared) {
   EXPECT_EQ(waiters(), (Sessions{3}));
 }
 
-TEST_F(DedupeRules, who_joins_is_content_with_no_run_of_before) {
+TEST_F(DedupeRules, an_earlier_run_does_not_count_for_a_joining_claim) {
   granted(exclusive(1));
   release(1, joined_by_others(exit_with(0)));
 
   EXPECT_TRUE(is_granted(joining(2)));
 }
 
-TEST_F(DedupeRules, what_holders_of_slots_do_is_not_joined) {
+TEST_F(DedupeRules, runs_of_a_lock_with_several_slots_are_not_joined) {
   auto first = exclusive(1);
   first.slots = 2;
   auto second = exclusive(2);

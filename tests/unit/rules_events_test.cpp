@@ -1,4 +1,4 @@
-// What those who watch are told: derived from the states of a lock, and kept in a file.
+// The events for `dlock watch`, derived from two states of a lock.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ RunEnd end_with(const std::string& outcome) {
 
 class Events : public ::testing::Test, protected LockByHand {
  protected:
-  // What a step has brought about: "granted 1001 0", the number of free slots last.
+  // The events of a step: kind, pid and the number of free slots, as "granted 1001 0".
   template <typename Step>
   Lines seen(Step step, const Cause& cause = {}) {
     const auto before = state;
@@ -45,7 +45,7 @@ class Events : public ::testing::Test, protected LockByHand {
   std::vector<Event> events;
 };
 
-TEST_F(Events, a_grant_has_all_that_there_is_to_know_of_it) {
+TEST_F(Events, the_event_of_a_grant_has_all_its_details) {
   EXPECT_EQ(seen([&] { ask(exclusive(1)); }), Lines{"granted 1001 0"});
 
   EXPECT_EQ(events[0].lock, lock);
@@ -55,14 +55,14 @@ TEST_F(Events, a_grant_has_all_that_there_is_to_know_of_it) {
   EXPECT_EQ(events[0].time, now.wall);
 }
 
-TEST_F(Events, what_changes_nothing_for_anybody_is_no_event) {
+TEST_F(Events, a_step_that_changes_nothing_has_no_event) {
   ask(exclusive(1));
 
   EXPECT_EQ(seen([&] { ask(exclusive(1)); }), Lines{});
   EXPECT_EQ(seen([&] { ask(exclusive(2)); }), Lines{});
 }
 
-TEST_F(Events, who_waits_is_queued_and_then_granted_without_having_left) {
+TEST_F(Events, a_waiter_is_queued_and_then_granted_without_having_left) {
   ask(exclusive(1));
 
   EXPECT_EQ(seen([&] { ask(exclusive(2), Queue::join); }), Lines{"queued 1002 0"});
@@ -77,7 +77,7 @@ TEST_F(Events, a_waiter_that_gives_up_has_left) {
   EXPECT_EQ(released(2, std::nullopt), Lines{"left 1002 0"});
 }
 
-TEST_F(Events, a_run_that_has_ended_says_how) {
+TEST_F(Events, the_event_of_a_release_says_how_the_run_ended) {
   ask(exclusive(1));
 
   released(1, end_with("ran"));
@@ -86,7 +86,7 @@ TEST_F(Events, a_run_that_has_ended_says_how) {
   EXPECT_EQ(events[0].run->exit_code, 0);
 }
 
-TEST_F(Events, a_run_that_was_lost_is_so_unless_it_was_broken) {
+TEST_F(Events, a_lost_run_is_reported_as_lost_unless_its_lease_was_broken) {
   ask(exclusive(1));
   EXPECT_EQ(released(1, end_with("lost")), Lines{"lost 1001 1"});
 
@@ -95,7 +95,7 @@ TEST_F(Events, a_run_that_was_lost_is_so_unless_it_was_broken) {
   EXPECT_EQ(released(2, end_with("lost")), Lines{"released 1002 1"});
 }
 
-TEST_F(Events, a_holder_that_has_died_has_expired_before_the_next_is_granted) {
+TEST_F(Events, a_dead_holder_expires_before_the_next_grant) {
   ask(exclusive(1));
   lives.dead.insert(1);
 
@@ -103,7 +103,7 @@ TEST_F(Events, a_holder_that_has_died_has_expired_before_the_next_is_granted) {
             (Lines{"expired 1001 1", "granted 1002 0"}));
 }
 
-TEST_F(Events, a_holder_that_is_broken_is_told_so_once) {
+TEST_F(Events, a_broken_holder_is_reported_once) {
   ask(exclusive(1));
   const auto fence = state.holders[0].fence;
   const auto break_it = [&] {
@@ -115,7 +115,7 @@ TEST_F(Events, a_holder_that_is_broken_is_told_so_once) {
   EXPECT_EQ(seen(break_it, {std::nullopt, std::nullopt, {fence}, {}}), Lines{});
 }
 
-TEST_F(Events, a_lease_that_nobody_keeps_is_gone_when_it_is_broken) {
+TEST_F(Events, break_removes_a_detached_lease) {
   ask(detached(1));
   const auto fence = state.holders[0].fence;
 
@@ -124,7 +124,7 @@ TEST_F(Events, a_lease_that_nobody_keeps_is_gone_when_it_is_broken) {
             Lines{"broken 1001 1"});
 }
 
-TEST_F(Events, who_has_broken_a_lease_is_told_also_if_that_is_gone) {
+TEST_F(Events, the_event_of_a_break_says_who_broke_a_lease_even_if_it_is_removed) {
   const TakenBy taker{1000, "web2", false};
   for (const auto& claim : {exclusive(1), detached(2)}) {
     state = {};
@@ -141,7 +141,7 @@ TEST_F(Events, who_has_broken_a_lease_is_told_also_if_that_is_gone) {
   }
 }
 
-TEST_F(Events, a_lock_that_is_held_on_is_released_when_that_is_over) {
+TEST_F(Events, a_lock_kept_by_min_hold_is_released_when_min_hold_ends) {
   auto claim = exclusive(1);
   claim.min_hold = hours(1);
   ask(claim);
@@ -160,7 +160,7 @@ TEST_F(Events, free_slots_are_counted_after_each_event) {
             (Lines{"expired 1001 2", "expired 1002 3", "granted 1003 2"}));
 }
 
-TEST_F(Events, free_slots_of_what_has_ended_are_not_those_of_the_next_claim) {
+TEST_F(Events, free_slots_of_an_expired_lease_are_not_those_of_the_next_claim) {
   ask(slot(1, 3));
   lives.dead = {1};
 
@@ -168,21 +168,21 @@ TEST_F(Events, free_slots_of_what_has_ended_are_not_those_of_the_next_claim) {
             (Lines{"expired 1001 3", "granted 1002 0"}));
 }
 
-TEST_F(Events, a_lease_that_has_run_out_has_expired_though_it_is_given_back_then) {
+TEST_F(Events, a_lease_that_is_released_too_late_is_reported_as_expired) {
   ask(detached(1));
   pass(hours(1));
 
   EXPECT_EQ(released(1, std::nullopt), Lines{"expired 1001 1"});
 }
 
-TEST_F(Events, shared_holders_leave_nothing_free_until_the_last_is_gone) {
+TEST_F(Events, shared_holders_leave_no_slot_free_until_the_last_one_releases) {
   EXPECT_EQ(seen([&] { ask(shared(1)); }), Lines{"granted 1001 0"});
   EXPECT_EQ(seen([&] { ask(shared(2)); }), Lines{"granted 1002 0"});
   EXPECT_EQ(released(1, std::nullopt), Lines{"released 1001 0"});
   EXPECT_EQ(released(2, std::nullopt), Lines{"released 1002 1"});
 }
 
-TEST_F(Events, a_lock_is_untidy_while_one_that_has_ended_is_in_it) {
+TEST_F(Events, a_lock_is_untidy_until_its_dead_holder_is_removed) {
   ask(exclusive(1));
   EXPECT_FALSE(is_untidy(state, now, lives));
   lives.dead.insert(1);

@@ -1,4 +1,4 @@
-// The rules of rate limits, by themselves and under random histories.
+// The rules of rate limits, one by one and under random histories.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ class Limit : public ::testing::Test {
   bool is_admitted(unsigned who, milliseconds patience = milliseconds(0)) {
     return std::holds_alternative<Admitted>(ask(who, patience));
   }
-  // The turn that one gets who would wait for an hour.
+  // The turn of a claim that would wait for an hour.
   milliseconds turn_of(unsigned who) {
     const auto answer = std::get<NotAdmitted>(ask(who, std::chrono::hours(1)));
     EXPECT_TRUE(answer.has_turn);
@@ -46,7 +46,7 @@ class Limit : public ::testing::Test {
   Clock::time_point now_{seconds(1000)};
 };
 
-TEST_F(Limit, admits_so_many_and_then_tells_when_the_next_can_be) {
+TEST_F(Limit, admits_the_rate_and_then_says_when_the_next_can_be_admitted) {
   EXPECT_EQ(std::get<Admitted>(ask(1)).remaining, 2u);
   now_ += milliseconds(100);
   EXPECT_EQ(std::get<Admitted>(ask(2)).next_in.count(), 0);
@@ -75,7 +75,7 @@ TEST_F(Limit, the_window_slides) {
   EXPECT_FALSE(is_admitted(7));
 }
 
-TEST_F(Limit, a_moment_before_the_period_is_over_nobody_is_admitted) {
+TEST_F(Limit, nobody_is_admitted_a_moment_before_the_period_is_over) {
   fill();
   now_ += milliseconds(800) - nanoseconds(1);
 
@@ -94,7 +94,7 @@ TEST_F(Limit, turns_are_given_in_order_a_period_apart) {
   EXPECT_EQ(turn_of(7).count(), 1600);
 }
 
-TEST_F(Limit, nobody_overtakes_those_in_line) {
+TEST_F(Limit, nobody_overtakes_a_waiter) {
   fill();
   for (unsigned who = 1; who <= 3; ++who) turn_of(who);
   now_ += milliseconds(800);
@@ -106,7 +106,7 @@ TEST_F(Limit, nobody_overtakes_those_in_line) {
   EXPECT_TRUE(is_admitted(3));
 }
 
-TEST_F(Limit, who_is_late_does_not_delay_those_behind_it) {
+TEST_F(Limit, a_late_waiter_does_not_delay_those_behind_it) {
   rate_.most = 2;
   fill();
   turn_of(1);
@@ -131,7 +131,7 @@ TEST_F(Limit, a_turn_that_is_not_taken_within_a_second_lapses) {
   EXPECT_EQ(turn_of(1).count(), 800);
 }
 
-TEST_F(Limit, those_who_do_not_take_their_turns_cost_those_behind_them_these_turns_only) {
+TEST_F(Limit, missed_turns_delay_those_behind_them_by_these_turns_only) {
   rate_ = {2, milliseconds(100)};
   fill();
   for (unsigned who = 1; who <= 4; ++who) turn_of(who);
@@ -145,7 +145,7 @@ TEST_F(Limit, those_who_do_not_take_their_turns_cost_those_behind_them_these_tur
   EXPECT_FALSE(is_admitted(8, milliseconds(1)));
 }
 
-TEST_F(Limit, who_is_a_period_late_keeps_its_place) {
+TEST_F(Limit, a_waiter_that_is_a_period_late_keeps_its_place) {
   rate_ = {1, milliseconds(100)};
   fill();
   for (unsigned who = 1; who <= 3; ++who) turn_of(who);
@@ -156,7 +156,7 @@ TEST_F(Limit, who_is_a_period_late_keeps_its_place) {
   EXPECT_EQ(turn_of(3).count(), 200);
 }
 
-TEST_F(Limit, a_turn_beyond_the_patience_is_not_given) {
+TEST_F(Limit, a_turn_later_than_the_claim_would_wait_is_not_given) {
   fill();
 
   EXPECT_FALSE(std::get<NotAdmitted>(ask(1, milliseconds(799))).has_turn);
@@ -164,7 +164,7 @@ TEST_F(Limit, a_turn_beyond_the_patience_is_not_given) {
   EXPECT_EQ(state_.turns.size(), 1u);
 }
 
-TEST_F(Limit, who_asks_again_without_patience_leaves_the_line) {
+TEST_F(Limit, a_waiter_that_asks_again_without_waiting_leaves_the_queue) {
   fill();
   turn_of(1);
 
@@ -172,7 +172,7 @@ TEST_F(Limit, who_asks_again_without_patience_leaves_the_line) {
   EXPECT_TRUE(state_.turns.empty());
 }
 
-TEST_F(Limit, a_place_that_is_given_up_goes_to_who_comes) {
+TEST_F(Limit, a_withdrawn_turn_goes_to_a_newcomer) {
   fill();
   for (unsigned who = 1; who <= 3; ++who) turn_of(who);
 
@@ -184,7 +184,7 @@ TEST_F(Limit, a_place_that_is_given_up_goes_to_who_comes) {
   EXPECT_FALSE(is_admitted(5));
 }
 
-TEST_F(Limit, another_rate_is_refused_while_it_is_in_use) {
+TEST_F(Limit, another_rate_is_refused_while_the_limit_is_in_use) {
   fill();
 
   rate_.most = 4;
@@ -206,7 +206,7 @@ TEST_F(Limit, a_clock_that_is_set_back_delays_nobody_by_more_than_a_period) {
   EXPECT_TRUE(is_admitted(1));
 }
 
-TEST_F(Limit, it_is_out_of_use_once_the_last_stamp_and_turn_are_of_no_consequence) {
+TEST_F(Limit, is_out_of_use_once_no_stamp_or_turn_matters) {
   EXPECT_TRUE(is_out_of_use(state_, now_));
   fill();
   turn_of(1);
@@ -214,7 +214,7 @@ TEST_F(Limit, it_is_out_of_use_once_the_last_stamp_and_turn_are_of_no_consequenc
   EXPECT_TRUE(is_out_of_use(state_, now_ + milliseconds(1800)));
 }
 
-TEST_F(Limit, no_more_stamps_are_kept_than_are_admitted) {
+TEST_F(Limit, keeps_no_more_stamps_than_it_admits_in_a_period) {
   for (int i = 0; i < 100; ++i) {
     is_admitted(1);
     now_ += milliseconds(50);
@@ -223,7 +223,7 @@ TEST_F(Limit, no_more_stamps_are_kept_than_are_admitted) {
   EXPECT_LE(state_.stamps.size(), 3u);
 }
 
-TEST_F(Limit, comes_back_from_bytes) {
+TEST_F(Limit, is_read_as_it_was_written) {
   fill();
   turn_of(1);
   turn_of(2);
@@ -243,12 +243,12 @@ TEST_F(Limit, comes_back_from_bytes) {
   EXPECT_EQ(older->turns.size(), 2u);
 }
 
-TEST_F(Limit, bytes_that_were_cut_or_say_what_cannot_be_are_none) {
+TEST_F(Limit, truncated_or_impossible_bytes_are_refused) {
   fill();
   turn_of(1);
   const auto bytes = local::encoded(state_);
 
-  // Without the pid behind it, it is what an older dlock has written.
+  // Without the pid at the end, the bytes are what an older dlock has written.
   const auto without_pid = bytes.size() - sizeof(std::int32_t);
   for (std::size_t at = 0; at < bytes.size(); ++at) {
     if (at == without_pid) continue;
@@ -263,7 +263,7 @@ TEST_F(Limit, bytes_that_were_cut_or_say_what_cannot_be_are_none) {
   }
 }
 
-// Clients of a limit that come, wait, are late, leave and die at random.
+// Clients of a limit that arrive, wait, are late, leave and die at random.
 class RandomLimits : public ::testing::TestWithParam<unsigned> {
  protected:
   unsigned below(unsigned end) { return static_cast<unsigned>(engine_() % end); }
@@ -275,7 +275,7 @@ class RandomLimits : public ::testing::TestWithParam<unsigned> {
   std::vector<Clock::time_point> stamps_;
 };
 
-TEST_P(RandomLimits, no_window_ever_holds_more_than_is_admitted) {
+TEST_P(RandomLimits, no_window_ever_has_more_admissions_than_the_rate_allows) {
   LimitState state;
   const Rate rate{1 + below(6), milliseconds(1 + below(3000))};
   std::map<unsigned, Clock::time_point> turns;
@@ -313,7 +313,7 @@ TEST_P(RandomLimits, no_window_ever_holds_more_than_is_admitted) {
   EXPECT_GT(stamps_.size(), 100u);
 }
 
-TEST_P(RandomLimits, who_is_on_time_is_admitted_in_order_and_nothing_is_wasted) {
+TEST_P(RandomLimits, punctual_waiters_are_admitted_in_order_and_as_early_as_possible) {
   LimitState state;
   const Rate rate{1 + below(6), milliseconds(100 + below(3000))};
   std::map<unsigned, Clock::time_point> turns;
@@ -353,7 +353,7 @@ TEST_P(RandomLimits, who_is_on_time_is_admitted_in_order_and_nothing_is_wasted) 
     }
     ASSERT_EQ(now_, due);
   }
-  // Once on arrival, and once at the turn that it was told.
+  // Each claim asks on arrival, and once more when its turn comes.
   EXPECT_LE(asked, 600);
 }
 

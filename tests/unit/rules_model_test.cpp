@@ -22,7 +22,7 @@ struct Kind {
   const char* name;
   unsigned slots;
   bool readers;
-  bool dedupes = false;  // and holds on
+  bool dedupes = false;  // and uses min_hold
 };
 constexpr Kind kinds[] = {{"mutex", 1, false},
                           {"semaphore", 3, false},
@@ -33,7 +33,7 @@ std::string name_of(const ::testing::TestParamInfo<Kind>& info) {
   return info.param.name;
 }
 
-// Numbers that are the same on every machine and library, unlike std's distributions.
+// Random numbers that are the same with every library, unlike std's distributions.
 class Dice {
  public:
   explicit Dice(unsigned seed) : engine_(seed) {}
@@ -59,7 +59,7 @@ Claim random_claim(Session who, const Kind& kind, Dice& dice) {
   return claim;
 }
 
-// What may become of a command.
+// How a command may end.
 std::optional<RunEnd> random_end(Dice& dice) {
   constexpr int codes[] = {0, 0, 1, 127};
   if (dice.one_in(5)) return std::nullopt;
@@ -103,8 +103,8 @@ bool admits(const State& state, Mode mode, Moment now) {
   return mode == Mode::shared ? exclusive == 0 : shared == 0 && exclusive < state.slots;
 }
 
-// A history of a few contenders who ask, release, die and let time pass at random, with
-// each step checked against a few sentences that have nothing of the rules' code.
+// A history of a few contenders that ask, release, die and let time pass at random. Each
+// step is checked against a few properties that share no code with the rules.
 class History : protected LockByHand {
  public:
   History(const Kind& kind, unsigned seed) : kind_(kind), dice_(seed) {
@@ -156,7 +156,7 @@ class History : protected LockByHand {
     claim = newcomer();
   }
 
-  // Until it does something again.
+  // It is stopped until it does something again.
   void stop(const Claim& claim) { lives.stopped.insert(number_of(claim.token)); }
 
   void step_the_wall_clock() { now.wall += seconds(dice_.below(20)) - seconds(10); }
@@ -184,12 +184,12 @@ class History : protected LockByHand {
     } else if (const auto* busy = std::get_if<Busy>(&answer)) {
       check_place(who, *busy, queue, before);
     } else if (std::holds_alternative<Deduplicated>(answer)) {
-      EXPECT_TRUE(asked.dedupe) << "deduplicated without wanting it";
-      EXPECT_EQ(waiter_of(state, who), nullptr) << "deduplicated, and waits all the same";
+      EXPECT_TRUE(asked.dedupe) << "deduplicated without asking for it";
+      EXPECT_EQ(waiter_of(state, who), nullptr) << "deduplicated, but still waits";
       ++deduplicated_;
     } else {
       EXPECT_TRUE(!state.holders.empty() || !state.waiters.empty())
-          << "a number of slots was refused though nobody is there";
+          << "a number of slots was refused though nobody uses the lock";
     }
     check_all(before, who);
   }
@@ -210,8 +210,9 @@ class History : protected LockByHand {
     claim = newcomer();
   }
 
-  // Who let a promise lapse and has not asked since: our own view of it. Or who was
-  // stopped in a step that could have promised it the lock, and is still passed over.
+  // Records the waiters that let a promise lapse and have not asked since, as the test
+  // sees it, and those that were stopped in a step that could have promised them the lock
+  // and are still passed over.
   void see_late_waiters() {
     for (const auto& waiter : state.waiters) {
       if (waiter.promised_until && !has_promise(waiter, now)) {
@@ -233,12 +234,12 @@ class History : protected LockByHand {
   }
 
   void check_fence(Fence fence) {
-    EXPECT_GT(fence, greatest_fence_) << "a fence went back";
+    EXPECT_GT(fence, greatest_fence_) << "a fence did not grow";
     EXPECT_GE(fence.number, static_cast<std::uint64_t>(now.wall.count()));
     greatest_fence_ = fence;
   }
 
-  // Whoever was granted the lock without a promise has overtaken nobody.
+  // A claim that was granted the lock without a promise has overtaken nobody.
   void check_turn_of(Session who, const State& before) {
     const auto* own = waiter_of(before, who);
     if (own != nullptr && has_promise(*own, now)) return;
@@ -271,7 +272,7 @@ class History : protected LockByHand {
     check_who_is_passed_over(before);
   }
 
-  // Nobody who can answer, unless it let a promise lapse.
+  // Only stopped waiters are passed over, and those that let a promise lapse.
   void check_who_is_passed_over(const State& before) {
     for (const auto& waiter : state.waiters) {
       const auto* earlier = waiter_of(before, waiter.party.session);
@@ -286,8 +287,7 @@ class History : protected LockByHand {
     unsigned shared = 0;
     for (const auto& holder : state.holders) {
       EXPECT_TRUE(lives.lives(holder)) << "a dead holder is still there";
-      EXPECT_TRUE(!holder.ends_at || *holder.ends_at > now.boot)
-          << "held on for too long";
+      EXPECT_TRUE(!holder.ends_at || *holder.ends_at > now.boot) << "kept for too long";
       if (holder.mode == Mode::shared) {
         ++shared;
         continue;
@@ -299,7 +299,7 @@ class History : protected LockByHand {
     EXPECT_LE(slots.size(), state.slots) << "more holders than slots";
   }
 
-  // Only the dead, and the one whose step it was, can go.
+  // Only the dead, and the one whose step it was, can disappear.
   void check_nobody_is_lost(const State& before, Session who) {
     for (const auto& holder : before.holders) {
       if (holder.party.session == who || !lives.lives(holder)) continue;
@@ -314,17 +314,18 @@ class History : protected LockByHand {
         continue;
       }
       if (is_answered(session)) {
-        EXPECT_TRUE(contains(then.wake, session)) << "was sent away in silence";
+        EXPECT_TRUE(contains(then.wake, session)) << "was removed without being woken";
         continue;
       }
       EXPECT_TRUE(session == who || !lives.lives(waiter)) << "lost a waiter";
-      EXPECT_TRUE(session == who || contains(then.dead, session)) << "left unburied";
+      EXPECT_TRUE(session == who || contains(then.dead, session))
+          << "was not reported as dead";
     }
     for (std::size_t i = 0; i < stayed.size(); ++i) {
       EXPECT_EQ(state.waiters.at(i).party.session, stayed[i]) << "the order changed";
     }
     for (const auto session : then.dead) {
-      EXPECT_EQ(lives.dead.count(session), 1u) << "buried one that lives";
+      EXPECT_EQ(lives.dead.count(session), 1u) << "a living session was reported as dead";
     }
   }
 
@@ -344,7 +345,7 @@ class History : protected LockByHand {
     }
   }
 
-  // New promises are in order, and those who got one are woken.
+  // New promises are made in order, and the waiters that got one are woken.
   void check_promises(const State& before, Session who) {
     bool in_order = true;
     for (const auto& waiter : state.waiters) {
@@ -356,7 +357,7 @@ class History : protected LockByHand {
         EXPECT_TRUE(in_order) << session << " was promised the lock before its turn";
         EXPECT_TRUE(lives.lives(waiter)) << "promised to the dead";
         EXPECT_TRUE(!lives.is_stopped(waiter) || is_last_but_for(who, waiter))
-            << "promised to one that is stopped";
+            << "promised to a stopped waiter";
         EXPECT_TRUE(session == who || contains(then.wake, session)) << "was not woken";
       }
       in_order = in_order && may_be_passed(waiter);
@@ -370,12 +371,12 @@ class History : protected LockByHand {
     return last.party.session == who && &waiter == &last - 1;
   }
 
-  // If there is room for the first who waits for a promise, it has got one.
+  // If there is room for the first waiter, it has a promise.
   void check_nothing_is_idle() {
     for (const auto& waiter : state.waiters) {
       if (may_be_passed(waiter) || !lives.lives(waiter)) continue;
       EXPECT_FALSE(admits(state, waiter.mode, now))
-          << waiter.party.session << " waits for what nobody has";
+          << waiter.party.session << " waits though there is room";
       return;
     }
   }
@@ -399,20 +400,21 @@ TEST_P(RulesModel, no_history_breaks_exclusion_order_or_fences) {
 
     history.run(4000);
 
-    EXPECT_GT(history.grants(), HasFailure() ? 0u : 100u) << "of little use";
+    EXPECT_GT(history.grants(), HasFailure() ? 0u : 100u)
+        << "too few grants for a useful test";
     EXPECT_EQ(history.deduplicated() > (HasFailure() ? 0u : 100u), GetParam().dedupes);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(kinds, RulesModel, ::testing::ValuesIn(kinds), name_of);
 
-// Contenders as processes that do what LocalStore makes them do: they ask again when
-// they are woken, when a process that they watch ends, and when the clock says so.
+// Contenders as processes that behave as with LocalStore: they ask again when they are
+// woken, when a process that they watch ends, and at the time that the rules set.
 class Town : protected LockByHand {
  public:
   Town(const Kind& kind, unsigned seed) : kind_(kind), dice_(seed) {}
 
-  // One thing that happens to somebody, and all that follows from it at once.
+  // One random event, and everything that follows from it at once.
   void happen() {
     auto processes = living();
     if (processes.size() < 3 || (processes.size() < 8 && dice_.one_in(2))) {
@@ -423,7 +425,7 @@ class Town : protected LockByHand {
     settle();
   }
 
-  // The kernel tells of those that a signal stopped, and not of the frozen.
+  // `is_seen`: the kernel shows a process that a signal stopped, but not a frozen one.
   void stop_somebody(bool is_seen) {
     auto processes = living();
     if (processes.empty()) return;
@@ -439,7 +441,7 @@ class Town : protected LockByHand {
     settle();
   }
 
-  // Nothing but the clock moves.
+  // Only time passes.
   void wait(nanoseconds time) {
     const auto end = now.boot + time;
     for (;;) {
@@ -458,8 +460,8 @@ class Town : protected LockByHand {
     }
   }
 
-  // Whether somebody waits for what is free, neither stopped nor behind one that is
-  // without being seen to be.
+  // Whether a waiter that could be granted the lock has not asked for it, though it is
+  // neither stopped nor behind one that is frozen.
   bool is_idle() const {
     for (const auto& waiter : state.waiters) {
       if (!lives.lives(waiter)) continue;
@@ -477,8 +479,8 @@ class Town : protected LockByHand {
     });
   }
 
-  // Every holder releases, in turn, until there is none. The next has it after at most 3
-  // seconds for each that is stopped, and what a lock is held on for.
+  // Makes every holder release, in turn, until there is none. The next one is granted the
+  // lock after at most 3 seconds for each stopped process, and min_hold.
   void let_all_finish() {
     while (!without_dead().holders.empty()) {
       leave(without_dead().holders.front().party.session, false);
@@ -536,11 +538,11 @@ class Town : protected LockByHand {
 
   void take_in_wakes() { woken_.insert(then.wake.begin(), then.wake.end()); }
 
-  // Lets whoever was woken ask, in any order, until nobody is woken any more.
+  // Lets the woken processes ask, in any order, until there are none.
   void settle() {
     for (int asks = 0;; ++asks) {
       if (asks > 1000) {
-        ADD_FAILURE() << "they ask without end";
+        ADD_FAILURE() << "the processes never stop asking";
         return woken_.clear();
       }
       std::vector<Session> ready;
@@ -566,7 +568,7 @@ class Town : protected LockByHand {
     process.ask_again = watch.ask_again;
     const auto add = [&](Session session) {
       process.watched.insert(session);
-      // As with a pidfd that cannot be opened any more: no later event tells of it.
+      // As if its pidfd can no longer be opened: no later event would report its end.
       if (processes_.count(session) == 0) woken_.insert(number_of(process.claim.token));
     };
     if (watch.predecessor != nullptr) add(watch.predecessor->session);
@@ -583,7 +585,7 @@ class Town : protected LockByHand {
 
 class RulesTown : public ::testing::TestWithParam<Kind> {};
 
-TEST_P(RulesTown, no_release_and_no_death_needs_a_clock_to_reach_the_next_in_line) {
+TEST_P(RulesTown, releases_and_deaths_reach_the_next_waiter_without_a_timeout) {
   for (unsigned seed = 1; seed <= 10; ++seed) {
     Town town(GetParam(), seed);
     for (int i = 0; i < 1000; ++i) {
@@ -594,7 +596,7 @@ TEST_P(RulesTown, no_release_and_no_death_needs_a_clock_to_reach_the_next_in_lin
   }
 }
 
-TEST_P(RulesTown, whoever_waits_gets_its_turn_in_time_though_others_are_stopped) {
+TEST_P(RulesTown, every_waiter_gets_its_turn_in_time_though_others_are_stopped) {
   for (unsigned seed = 1; seed <= 10; ++seed) {
     Town town(GetParam(), seed);
     for (int i = 0; i < 20; ++i) {

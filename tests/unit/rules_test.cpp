@@ -24,8 +24,8 @@ using Sessions = std::vector<Session>;
 
 class Rules : public ::testing::Test, protected LockByHand {
  protected:
-  // What has to come of an ask or a release for the rest of a test to mean something;
-  // anything else fails it by an exception.
+  // These expect the result that the rest of a test relies on; any other result throws
+  // and fails the test.
   Grant granted(const Claim& claim) { return std::get<Grant>(ask(claim)); }
   Busy queued(const Claim& claim) { return std::get<Busy>(ask(claim, Queue::join)); }
   void released(Session who, const std::optional<RunEnd>& end = std::nullopt) {
@@ -91,7 +91,7 @@ TEST_F(Rules, busy_says_who_holds_the_lock) {
   EXPECT_EQ(busy.holders[0].fence, fence);
 }
 
-TEST_F(Rules, the_token_that_holds_is_granted_the_same_fence_again) {
+TEST_F(Rules, a_holder_that_asks_again_is_granted_the_same_fence) {
   const auto first = granted(exclusive(1));
   pass(seconds(10));
 
@@ -100,7 +100,7 @@ TEST_F(Rules, the_token_that_holds_is_granted_the_same_fence_again) {
   EXPECT_EQ(second.fence, first.fence);
 }
 
-TEST_F(Rules, the_token_that_holds_is_granted_the_same_slot_again) {
+TEST_F(Rules, a_holder_that_asks_again_is_granted_the_same_slot) {
   granted(slot(1, 3));
   const auto first = granted(slot(2, 3));
   released(1);
@@ -110,7 +110,7 @@ TEST_F(Rules, the_token_that_holds_is_granted_the_same_slot_again) {
   EXPECT_EQ(second.slot, first.slot);
 }
 
-TEST_F(Rules, asking_for_what_is_held_already_changes_nothing) {
+TEST_F(Rules, a_holder_that_asks_again_changes_nothing) {
   granted(exclusive(1));
   queued(exclusive(2));
   const auto before = local::encoded(state);
@@ -121,7 +121,7 @@ TEST_F(Rules, asking_for_what_is_held_already_changes_nothing) {
   EXPECT_EQ(local::encoded(state), before);
 }
 
-TEST_F(Rules, a_claim_that_is_refused_a_place_changes_nothing) {
+TEST_F(Rules, a_busy_claim_that_stays_out_of_the_queue_changes_nothing) {
   granted(exclusive(1));
   const auto before = local::encoded(state);
 
@@ -130,7 +130,7 @@ TEST_F(Rules, a_claim_that_is_refused_a_place_changes_nothing) {
   EXPECT_EQ(local::encoded(state), before);
 }
 
-TEST_F(Rules, a_grant_is_recorded_with_label_command_and_moment) {
+TEST_F(Rules, a_grant_is_recorded_with_its_label_command_and_time) {
   auto claim = exclusive(1);
   claim.label = "nightly";
 
@@ -143,7 +143,7 @@ TEST_F(Rules, a_grant_is_recorded_with_label_command_and_moment) {
   EXPECT_EQ(record.granted_at, now.boot);
 }
 
-TEST_F(Rules, a_grant_of_a_kernel_kept_lease_has_no_deadline) {
+TEST_F(Rules, an_attached_grant_has_no_deadline) {
   EXPECT_EQ(granted(exclusive(1)).deadline, Clock::time_point::max());
 }
 
@@ -155,7 +155,7 @@ TEST_F(Rules, a_fence_is_the_wall_clock_in_microseconds) {
   EXPECT_EQ(granted(exclusive(1)).fence.number, 1'234'567'890u);
 }
 
-TEST_F(Rules, a_fence_is_one_more_than_the_last_where_the_wall_clock_stands) {
+TEST_F(Rules, a_fence_is_one_more_than_the_last_if_the_wall_clock_has_not_advanced) {
   const auto first = granted(exclusive(1)).fence;
   released(1);
 
@@ -164,7 +164,7 @@ TEST_F(Rules, a_fence_is_one_more_than_the_last_where_the_wall_clock_stands) {
   EXPECT_EQ(second.number, first.number + 1);
 }
 
-TEST_F(Rules, a_fence_is_one_more_than_the_last_where_the_wall_clock_stepped_back) {
+TEST_F(Rules, a_fence_is_one_more_than_the_last_if_the_wall_clock_stepped_back) {
   const auto first = granted(exclusive(1)).fence;
   released(1);
   now.wall -= hours(24);
@@ -174,7 +174,7 @@ TEST_F(Rules, a_fence_is_one_more_than_the_last_where_the_wall_clock_stepped_bac
   EXPECT_EQ(second.number, first.number + 1);
 }
 
-TEST_F(Rules, a_fence_follows_the_wall_clock_where_it_has_gone_on) {
+TEST_F(Rules, a_fence_follows_the_wall_clock_if_it_has_advanced) {
   granted(exclusive(1));
   released(1);
   pass(hours(1));
@@ -184,14 +184,14 @@ TEST_F(Rules, a_fence_follows_the_wall_clock_where_it_has_gone_on) {
   EXPECT_EQ(second.number, static_cast<std::uint64_t>(now.wall.count()));
 }
 
-TEST_F(Rules, a_wall_clock_before_1970_still_makes_fences_grow) {
+TEST_F(Rules, fences_grow_even_if_the_wall_clock_is_before_1970) {
   now.wall = WallTime(-5);
   state.last_fence.number = 7;
 
   EXPECT_EQ(granted(exclusive(1)).fence.number, 8u);
 }
 
-TEST_F(Rules, holders_of_slots_have_different_fences) {
+TEST_F(Rules, holders_of_different_slots_have_different_fences) {
   const auto first = granted(slot(1, 2)).fence;
   const auto second = granted(slot(2, 2)).fence;
 
@@ -200,7 +200,7 @@ TEST_F(Rules, holders_of_slots_have_different_fences) {
 
 // The queue
 
-TEST_F(Rules, a_claim_that_stays_out_has_no_place) {
+TEST_F(Rules, a_claim_that_stays_out_of_the_queue_has_no_place) {
   granted(exclusive(1));
 
   const auto busy = std::get<Busy>(ask(exclusive(2), Queue::stay_out));
@@ -209,7 +209,7 @@ TEST_F(Rules, a_claim_that_stays_out_has_no_place) {
   EXPECT_TRUE(state.waiters.empty());
 }
 
-TEST_F(Rules, a_claim_that_joins_has_the_last_place) {
+TEST_F(Rules, a_claim_that_joins_the_queue_has_the_last_place) {
   granted(exclusive(1));
   queued(exclusive(2));
 
@@ -219,7 +219,7 @@ TEST_F(Rules, a_claim_that_joins_has_the_last_place) {
   EXPECT_EQ(busy.queued, 2u);
 }
 
-TEST_F(Rules, a_claim_that_asks_again_keeps_its_place) {
+TEST_F(Rules, a_waiter_that_asks_again_keeps_its_place) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -230,11 +230,11 @@ TEST_F(Rules, a_claim_that_asks_again_keeps_its_place) {
   EXPECT_EQ(waiters(), (Sessions{2, 3}));
 }
 
-TEST_F(Rules, a_claim_that_joins_a_free_lock_is_granted_it) {
+TEST_F(Rules, a_claim_that_would_wait_is_granted_a_free_lock) {
   EXPECT_TRUE(std::holds_alternative<Grant>(ask(exclusive(1), Queue::join)));
 }
 
-TEST_F(Rules, a_release_promises_the_lock_to_the_first_in_line) {
+TEST_F(Rules, a_release_promises_the_lock_to_the_first_waiter) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -244,7 +244,7 @@ TEST_F(Rules, a_release_promises_the_lock_to_the_first_in_line) {
   EXPECT_EQ(promised(), (Sessions{2}));
 }
 
-TEST_F(Rules, a_release_wakes_the_first_in_line_and_nobody_else) {
+TEST_F(Rules, a_release_wakes_only_the_first_waiter) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -254,7 +254,7 @@ TEST_F(Rules, a_release_wakes_the_first_in_line_and_nobody_else) {
   EXPECT_EQ(then.wake, (Sessions{2}));
 }
 
-TEST_F(Rules, a_release_with_nobody_in_line_wakes_nobody) {
+TEST_F(Rules, a_release_without_waiters_wakes_nobody) {
   granted(exclusive(1));
 
   released(1);
@@ -262,7 +262,7 @@ TEST_F(Rules, a_release_with_nobody_in_line_wakes_nobody) {
   EXPECT_TRUE(then.wake.empty());
 }
 
-TEST_F(Rules, a_promise_is_confirmed_by_asking) {
+TEST_F(Rules, a_waiter_with_a_promise_is_granted_the_lock_when_it_asks) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -270,7 +270,7 @@ TEST_F(Rules, a_promise_is_confirmed_by_asking) {
   EXPECT_TRUE(is_granted(exclusive(2)));
 }
 
-TEST_F(Rules, a_confirmed_promise_leaves_the_queue) {
+TEST_F(Rules, a_waiter_that_is_granted_the_lock_leaves_the_queue) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -280,7 +280,7 @@ TEST_F(Rules, a_confirmed_promise_leaves_the_queue) {
   EXPECT_TRUE(state.waiters.empty());
 }
 
-TEST_F(Rules, confirming_a_promise_wakes_nobody_else) {
+TEST_F(Rules, a_waiter_that_is_granted_the_lock_wakes_nobody_else) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -305,7 +305,7 @@ TEST_F(Rules, a_lock_passes_through_the_queue_in_the_order_of_arrival) {
   EXPECT_EQ(order, (Sessions{2, 3, 4, 5}));
 }
 
-TEST_F(Rules, a_newcomer_does_not_take_what_is_promised) {
+TEST_F(Rules, a_newcomer_is_not_granted_a_promised_lock) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -313,7 +313,7 @@ TEST_F(Rules, a_newcomer_does_not_take_what_is_promised) {
   EXPECT_TRUE(is_busy(exclusive(3)));
 }
 
-TEST_F(Rules, a_waiter_does_not_take_what_is_promised_to_the_one_before_it) {
+TEST_F(Rules, a_waiter_is_not_granted_a_lock_promised_to_the_one_before_it) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -326,11 +326,11 @@ TEST_F(Rules, a_newcomer_does_not_overtake_a_waiter) {
   granted(shared(1));
   queued(exclusive(2));
 
-  // It would fit, were it not for the one in line.
+  // It would fit if nobody waited.
   EXPECT_TRUE(is_busy(shared(3)));
 }
 
-// Promises that are not kept
+// Promises that lapse
 
 TEST_F(Rules, a_promise_keeps_others_out_for_3_seconds) {
   granted(exclusive(1));
@@ -342,7 +342,7 @@ TEST_F(Rules, a_promise_keeps_others_out_for_3_seconds) {
   EXPECT_TRUE(is_busy(exclusive(3)));
 }
 
-TEST_F(Rules, after_3_seconds_a_promise_passes_to_the_next_in_line) {
+TEST_F(Rules, after_3_seconds_a_promise_passes_to_the_next_waiter) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -352,7 +352,7 @@ TEST_F(Rules, after_3_seconds_a_promise_passes_to_the_next_in_line) {
   EXPECT_TRUE(is_granted(exclusive(3)));
 }
 
-TEST_F(Rules, a_promise_that_lapsed_is_found_by_whoever_asks) {
+TEST_F(Rules, any_claim_that_asks_passes_a_lapsed_promise_on) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -365,7 +365,7 @@ TEST_F(Rules, a_promise_that_lapsed_is_found_by_whoever_asks) {
   EXPECT_EQ(then.wake, (Sessions{3}));
 }
 
-TEST_F(Rules, a_promise_can_be_confirmed_until_it_lapses) {
+TEST_F(Rules, a_promise_can_be_taken_up_until_it_lapses) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -374,7 +374,7 @@ TEST_F(Rules, a_promise_can_be_confirmed_until_it_lapses) {
   EXPECT_TRUE(is_granted(exclusive(2)));
 }
 
-TEST_F(Rules, a_waiter_that_comes_late_is_granted_the_lock_if_it_is_still_free) {
+TEST_F(Rules, a_late_waiter_is_granted_the_lock_if_it_is_still_free) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -383,7 +383,7 @@ TEST_F(Rules, a_waiter_that_comes_late_is_granted_the_lock_if_it_is_still_free) 
   EXPECT_TRUE(is_granted(exclusive(2)));
 }
 
-TEST_F(Rules, a_waiter_that_comes_late_still_goes_before_those_behind_it) {
+TEST_F(Rules, a_late_waiter_still_goes_before_those_behind_it) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -393,7 +393,7 @@ TEST_F(Rules, a_waiter_that_comes_late_still_goes_before_those_behind_it) {
   EXPECT_TRUE(is_granted(exclusive(2)));
 }
 
-TEST_F(Rules, a_waiter_that_was_passed_over_keeps_its_place_once_it_asks_again) {
+TEST_F(Rules, a_waiter_that_was_passed_over_has_its_place_back_once_it_asks_again) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
   released(1);
@@ -419,7 +419,7 @@ TEST_F(Rules, a_waiter_that_was_passed_over_gets_no_promise_until_it_asks_again)
   EXPECT_EQ(promised(), (Sessions{4}));
 }
 
-TEST_F(Rules, a_newcomer_is_granted_what_all_waiters_let_pass) {
+TEST_F(Rules, a_newcomer_is_granted_a_lock_whose_promises_all_lapsed) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -428,7 +428,7 @@ TEST_F(Rules, a_newcomer_is_granted_what_all_waiters_let_pass) {
   EXPECT_TRUE(is_granted(exclusive(3)));
 }
 
-TEST_F(Rules, a_promise_further_off_than_3_seconds_is_of_another_clock_and_none) {
+TEST_F(Rules, a_promise_that_ends_more_than_3_seconds_ahead_does_not_count) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -438,7 +438,7 @@ TEST_F(Rules, a_promise_further_off_than_3_seconds_is_of_another_clock_and_none)
   EXPECT_TRUE(is_granted(exclusive(3)));
 }
 
-TEST_F(Rules, who_comes_after_a_promise_that_lapsed_has_half_a_second) {
+TEST_F(Rules, the_promise_after_one_that_lapsed_holds_for_half_a_second) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
   released(1);
@@ -451,7 +451,7 @@ TEST_F(Rules, who_comes_after_a_promise_that_lapsed_has_half_a_second) {
   EXPECT_TRUE(is_granted(exclusive(4)));
 }
 
-TEST_F(Rules, a_waiter_that_was_passed_over_long_ago_does_not_hurry_the_others) {
+TEST_F(Rules, a_waiter_passed_over_long_ago_does_not_shorten_later_promises) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
   released(1);
@@ -463,7 +463,7 @@ TEST_F(Rules, a_waiter_that_was_passed_over_long_ago_does_not_hurry_the_others) 
   EXPECT_EQ(waiter(4).promised_until, now.boot + seconds(3));
 }
 
-// Waiters that are seen to be stopped
+// Waiters that are known to be stopped
 
 TEST_F(Rules, stopped_waiters_are_passed_over_at_once) {
   granted(exclusive(1));
@@ -476,7 +476,7 @@ TEST_F(Rules, stopped_waiters_are_passed_over_at_once) {
   EXPECT_EQ(waiter(4).promised_until, now.boot + seconds(3));
 }
 
-TEST_F(Rules, a_stopped_waiter_is_woken_for_when_it_goes_on) {
+TEST_F(Rules, a_stopped_waiter_is_woken_too_so_that_it_asks_when_it_continues) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -487,7 +487,7 @@ TEST_F(Rules, a_stopped_waiter_is_woken_for_when_it_goes_on) {
   EXPECT_EQ(then.wake, (Sessions{2, 3}));
 }
 
-TEST_F(Rules, a_stopped_waiter_has_its_place_again_once_it_goes_on) {
+TEST_F(Rules, a_stopped_waiter_has_its_place_back_once_it_continues) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
   lives.stopped = {2};
@@ -524,7 +524,7 @@ TEST_F(Rules, a_stopped_waiter_keeps_its_place_until_the_lock_is_free) {
   EXPECT_EQ(promised(), (Sessions{2}));
 }
 
-TEST_F(Rules, the_lock_of_a_dead_holder_goes_past_stopped_waiters_to_who_finds_out) {
+TEST_F(Rules, the_lock_of_a_dead_holder_goes_past_stopped_waiters_to_the_one_that_asks) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
   lives.stopped = {2, 3};
@@ -557,7 +557,7 @@ TEST_F(Rules, a_dead_waiter_that_was_promised_the_lock_is_removed) {
   EXPECT_TRUE(waiters().empty());
 }
 
-TEST_F(Rules, a_newcomer_is_granted_what_was_promised_to_the_dead) {
+TEST_F(Rules, a_newcomer_is_granted_a_lock_promised_to_a_dead_waiter) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -566,7 +566,7 @@ TEST_F(Rules, a_newcomer_is_granted_what_was_promised_to_the_dead) {
   EXPECT_TRUE(is_granted(exclusive(3)));
 }
 
-TEST_F(Rules, dead_waiters_in_front_are_passed_over_by_a_release) {
+TEST_F(Rules, a_release_passes_over_dead_waiters_in_front) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
   die(2);
@@ -613,7 +613,7 @@ TEST_F(Rules, all_dead_predecessors_in_a_row_are_removed) {
   EXPECT_EQ(waiters(), (Sessions{4}));
 }
 
-TEST_F(Rules, a_dead_waiter_that_was_passed_over_is_nobody) {
+TEST_F(Rules, a_dead_waiter_that_was_passed_over_is_removed) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -627,7 +627,7 @@ TEST_F(Rules, a_dead_waiter_that_was_passed_over_is_nobody) {
   EXPECT_EQ(waiters(), Sessions{});
 }
 
-TEST_F(Rules, a_dead_writer_in_line_does_not_keep_a_reader_out) {
+TEST_F(Rules, a_dead_writer_in_the_queue_does_not_keep_a_reader_out) {
   granted(shared(1));
   queued(exclusive(2));
   die(2);
@@ -642,7 +642,7 @@ TEST_F(Rules, the_lock_of_a_dead_holder_is_free) {
   EXPECT_TRUE(is_granted(exclusive(2)));
 }
 
-TEST_F(Rules, the_lock_of_a_dead_holder_goes_to_the_first_in_line) {
+TEST_F(Rules, the_lock_of_a_dead_holder_goes_to_the_first_waiter) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -654,7 +654,7 @@ TEST_F(Rules, the_lock_of_a_dead_holder_goes_to_the_first_in_line) {
   EXPECT_EQ(then.wake, (Sessions{2}));
 }
 
-TEST_F(Rules, the_first_in_line_that_asks_itself_need_not_be_woken) {
+TEST_F(Rules, the_first_waiter_is_not_woken_if_it_asks_itself) {
   granted(exclusive(1));
   queued(exclusive(2));
   die(1);
@@ -674,7 +674,7 @@ TEST_F(Rules, the_lock_of_a_dead_holder_is_promised_by_any_release) {
   EXPECT_EQ(promised(), (Sessions{2}));
 }
 
-TEST_F(Rules, the_socket_that_a_dead_holder_may_have_left_is_to_be_removed) {
+TEST_F(Rules, a_dead_holder_is_reported_so_that_its_socket_is_removed) {
   granted(exclusive(1));
   die(1);
 
@@ -683,7 +683,7 @@ TEST_F(Rules, the_socket_that_a_dead_holder_may_have_left_is_to_be_removed) {
   EXPECT_EQ(then.dead, (Sessions{1}));
 }
 
-TEST_F(Rules, a_detached_lease_that_ended_has_left_no_socket) {
+TEST_F(Rules, an_expired_detached_lease_leaves_no_socket_to_remove) {
   granted(detached(1, seconds(30)));
   pass(seconds(30));
 
@@ -716,7 +716,7 @@ TEST_F(Rules, a_vanished_run_is_the_last_run) {
   EXPECT_EQ(state.last_run->fence, fence);
 }
 
-TEST_F(Rules, a_dead_holder_that_ran_nothing_is_no_run) {
+TEST_F(Rules, a_dead_holder_that_ran_nothing_is_not_a_run) {
   granted(exclusive(1));
   die(1);
 
@@ -728,14 +728,14 @@ TEST_F(Rules, a_dead_holder_that_ran_nothing_is_no_run) {
 
 // Slots
 
-TEST_F(Rules, as_many_hold_at_a_time_as_there_are_slots) {
+TEST_F(Rules, as_many_claims_are_granted_as_there_are_slots) {
   granted(slot(1, 3));
   granted(slot(2, 3));
 
   EXPECT_TRUE(is_granted(slot(3, 3)));
 }
 
-TEST_F(Rules, one_more_than_there_are_slots_is_busy) {
+TEST_F(Rules, one_more_claim_than_there_are_slots_is_busy) {
   for (const Session who : {1u, 2u, 3u}) granted(slot(who, 3));
 
   EXPECT_TRUE(is_busy(slot(4, 3)));
@@ -778,7 +778,7 @@ TEST_F(Rules, no_more_slots_are_promised_than_are_free) {
   EXPECT_EQ(promised(), (Sessions{3}));
 }
 
-TEST_F(Rules, a_slot_that_nobody_was_promised_is_granted_to_a_newcomer) {
+TEST_F(Rules, a_slot_promised_to_nobody_is_granted_to_a_newcomer) {
   granted(slot(1, 2));
   granted(slot(2, 2));
   queued(slot(3, 2));
@@ -810,7 +810,7 @@ TEST_F(Rules, another_number_of_slots_is_refused_while_somebody_waits) {
   EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(ask(slot(4, 3))));
 }
 
-TEST_F(Rules, a_refused_number_of_slots_takes_no_place) {
+TEST_F(Rules, a_claim_with_a_refused_number_of_slots_takes_no_place) {
   granted(slot(1, 2));
 
   ask(slot(2, 3), Queue::join);
@@ -818,14 +818,14 @@ TEST_F(Rules, a_refused_number_of_slots_takes_no_place) {
   EXPECT_TRUE(state.waiters.empty());
 }
 
-TEST_F(Rules, another_number_of_slots_is_accepted_when_nobody_is_there) {
+TEST_F(Rules, another_number_of_slots_is_accepted_when_nobody_uses_the_lock) {
   granted(slot(1, 2));
   released(1);
 
   EXPECT_TRUE(is_granted(slot(2, 3)));
 }
 
-TEST_F(Rules, another_number_of_slots_is_accepted_when_only_the_dead_are_there) {
+TEST_F(Rules, another_number_of_slots_is_accepted_when_only_the_dead_are_left) {
   granted(slot(1, 2));
   granted(slot(2, 2));
   queued(slot(3, 2));
@@ -834,7 +834,7 @@ TEST_F(Rules, another_number_of_slots_is_accepted_when_only_the_dead_are_there) 
   EXPECT_TRUE(is_granted(slot(4, 3)));
 }
 
-TEST_F(Rules, another_number_of_slots_is_accepted_when_only_a_dead_one_was_passed_over) {
+TEST_F(Rules, another_number_of_slots_is_accepted_when_a_passed_over_waiter_is_dead) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -846,7 +846,7 @@ TEST_F(Rules, another_number_of_slots_is_accepted_when_only_a_dead_one_was_passe
   EXPECT_TRUE(is_granted(slot(4, 3)));
 }
 
-TEST_F(Rules, the_head_of_the_queue_learns_of_a_new_holder_of_a_slot) {
+TEST_F(Rules, the_first_waiter_is_woken_when_a_slot_has_a_new_holder) {
   granted(slot(1, 2));
   granted(slot(2, 2));
   queued(slot(3, 2));
@@ -860,7 +860,7 @@ TEST_F(Rules, the_head_of_the_queue_learns_of_a_new_holder_of_a_slot) {
 
 // Shared
 
-TEST_F(Rules, readers_hold_together) {
+TEST_F(Rules, readers_share_the_lock) {
   granted(shared(1));
 
   EXPECT_TRUE(is_granted(shared(2)));
@@ -878,7 +878,7 @@ TEST_F(Rules, a_writer_keeps_readers_out) {
   EXPECT_TRUE(is_busy(shared(2)));
 }
 
-TEST_F(Rules, a_waiting_writer_stops_readers_that_come_later) {
+TEST_F(Rules, a_waiting_writer_keeps_later_readers_out) {
   granted(shared(1));
   queued(exclusive(2));
 
@@ -887,7 +887,7 @@ TEST_F(Rules, a_waiting_writer_stops_readers_that_come_later) {
   EXPECT_EQ(waiters(), (Sessions{2, 3}));
 }
 
-TEST_F(Rules, a_writer_is_promised_the_lock_when_the_last_reader_is_gone) {
+TEST_F(Rules, a_writer_is_promised_the_lock_when_the_last_reader_releases_it) {
   granted(shared(1));
   granted(shared(2));
   queued(exclusive(3));
@@ -900,7 +900,7 @@ TEST_F(Rules, a_writer_is_promised_the_lock_when_the_last_reader_is_gone) {
   EXPECT_EQ(promised(), (Sessions{3}));
 }
 
-TEST_F(Rules, readers_in_line_are_promised_the_lock_together) {
+TEST_F(Rules, waiting_readers_are_promised_the_lock_together) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(shared(who));
 
@@ -928,7 +928,7 @@ TEST_F(Rules, a_promise_to_a_reader_keeps_writers_out) {
   EXPECT_TRUE(is_busy(exclusive(3)));
 }
 
-TEST_F(Rules, a_reader_joins_those_that_were_promised_the_lock) {
+TEST_F(Rules, a_reader_joins_readers_that_were_promised_the_lock) {
   granted(exclusive(1));
   queued(shared(2));
   released(1);
@@ -944,38 +944,38 @@ TEST_F(Rules, readers_have_no_slots_of_their_own) {
 
 // Inside an outer run
 
-TEST_F(Rules, exclusive_inside_exclusive_would_wait_without_end) {
+TEST_F(Rules, an_exclusive_claim_inside_an_exclusive_run_is_refused) {
   const auto outer = granted(exclusive(1)).fence;
 
   EXPECT_TRUE(is_held_above(inside(exclusive(2), outer)));
 }
 
-TEST_F(Rules, held_above_says_which_grant_is_in_the_way) {
+TEST_F(Rules, the_refusal_names_the_grant_of_the_outer_run) {
   const auto outer = granted(exclusive(1)).fence;
 
   EXPECT_EQ(std::get<HeldByOuterRun>(ask(inside(exclusive(2), outer))).fence, outer);
 }
 
-TEST_F(Rules, shared_inside_exclusive_would_wait_without_end) {
+TEST_F(Rules, a_shared_claim_inside_an_exclusive_run_is_refused) {
   const auto outer = granted(exclusive(1)).fence;
 
   EXPECT_TRUE(is_held_above(inside(shared(2), outer)));
 }
 
-TEST_F(Rules, exclusive_inside_shared_would_wait_without_end) {
+TEST_F(Rules, an_exclusive_claim_inside_a_shared_run_is_refused) {
   const auto outer = granted(shared(1)).fence;
 
   EXPECT_TRUE(is_held_above(inside(exclusive(2), outer)));
 }
 
-TEST_F(Rules, exclusive_inside_shared_would_wait_without_end_for_other_readers_too) {
+TEST_F(Rules, an_exclusive_claim_inside_one_of_several_shared_runs_is_refused) {
   const auto outer = granted(shared(1)).fence;
   granted(shared(2));
 
   EXPECT_TRUE(is_held_above(inside(exclusive(3), outer)));
 }
 
-TEST_F(Rules, one_that_would_wait_without_end_is_not_queued) {
+TEST_F(Rules, a_claim_that_its_outer_run_blocks_is_not_queued) {
   const auto outer = granted(exclusive(1)).fence;
 
   ask(inside(exclusive(2), outer), Queue::join);
@@ -983,20 +983,20 @@ TEST_F(Rules, one_that_would_wait_without_end_is_not_queued) {
   EXPECT_TRUE(state.waiters.empty());
 }
 
-TEST_F(Rules, shared_inside_shared_is_granted) {
+TEST_F(Rules, a_shared_claim_inside_a_shared_run_is_granted) {
   const auto outer = granted(shared(1)).fence;
 
   EXPECT_TRUE(is_granted(inside(shared(2), outer)));
 }
 
-TEST_F(Rules, shared_inside_shared_goes_past_a_writer_that_waits_for_the_outer_run) {
+TEST_F(Rules, a_shared_claim_inside_a_shared_run_overtakes_a_waiting_writer) {
   const auto outer = granted(shared(1)).fence;
   queued(exclusive(2));
 
   EXPECT_TRUE(is_granted(inside(shared(3), outer)));
 }
 
-TEST_F(Rules, a_writer_learns_of_a_reader_that_went_past_it) {
+TEST_F(Rules, a_writer_is_woken_when_a_reader_overtakes_it) {
   const auto outer = granted(shared(1)).fence;
   queued(exclusive(2));
 
@@ -1005,20 +1005,20 @@ TEST_F(Rules, a_writer_learns_of_a_reader_that_went_past_it) {
   EXPECT_EQ(then.wake, (Sessions{2}));
 }
 
-TEST_F(Rules, a_further_slot_is_granted_to_an_inner_run) {
+TEST_F(Rules, an_inner_run_is_granted_another_slot) {
   const auto outer = granted(slot(1, 2)).fence;
 
   EXPECT_TRUE(is_granted(inside(slot(2, 2), outer)));
 }
 
-TEST_F(Rules, an_inner_run_would_wait_without_end_if_all_slots_are_held_above_it) {
+TEST_F(Rules, an_inner_run_is_refused_if_its_outer_runs_hold_all_slots) {
   const auto first = granted(slot(1, 2)).fence;
   const auto second = granted(inside(slot(2, 2), first)).fence;
 
   EXPECT_TRUE(is_held_above(inside(inside(slot(3, 2), first), second)));
 }
 
-TEST_F(Rules, an_inner_run_waits_for_a_slot_of_somebody_else) {
+TEST_F(Rules, an_inner_run_waits_for_a_slot_that_another_run_holds) {
   const auto outer = granted(slot(1, 2)).fence;
   granted(slot(2, 2));
 
@@ -1026,7 +1026,7 @@ TEST_F(Rules, an_inner_run_waits_for_a_slot_of_somebody_else) {
   EXPECT_EQ(waiters(), (Sessions{3}));
 }
 
-TEST_F(Rules, an_inner_run_waits_for_a_slot_that_was_promised_to_somebody_else) {
+TEST_F(Rules, an_inner_run_waits_for_a_slot_that_was_promised_to_another_run) {
   const auto outer = granted(slot(1, 2)).fence;
   granted(slot(2, 2));
   queued(slot(3, 2));
@@ -1036,7 +1036,7 @@ TEST_F(Rules, an_inner_run_waits_for_a_slot_that_was_promised_to_somebody_else) 
   EXPECT_EQ(waiters(), (Sessions{3, 4}));
 }
 
-TEST_F(Rules, a_fence_of_an_outer_run_that_is_over_is_in_nobodys_way) {
+TEST_F(Rules, an_outer_run_that_is_over_does_not_count) {
   const auto outer = granted(exclusive(1)).fence;
   released(1);
   granted(exclusive(2));
@@ -1053,13 +1053,13 @@ TEST_F(Rules, a_lock_that_was_released_is_free) {
   EXPECT_TRUE(is_granted(exclusive(2)));
 }
 
-TEST_F(Rules, one_that_does_not_hold_the_lock_cannot_release_it) {
+TEST_F(Rules, only_a_holder_can_release_the_lock) {
   granted(exclusive(1));
 
   EXPECT_EQ(release(2), Release::not_ours);
 }
 
-TEST_F(Rules, a_release_by_one_that_does_not_hold_the_lock_changes_nothing) {
+TEST_F(Rules, a_release_by_another_claim_changes_nothing) {
   granted(exclusive(1));
   queued(exclusive(2));
   const auto before = local::encoded(state);
@@ -1069,14 +1069,14 @@ TEST_F(Rules, a_release_by_one_that_does_not_hold_the_lock_changes_nothing) {
   EXPECT_EQ(local::encoded(state), before);
 }
 
-TEST_F(Rules, a_second_release_is_not_ours) {
+TEST_F(Rules, a_second_release_returns_not_ours) {
   granted(exclusive(1));
   released(1);
 
   EXPECT_EQ(release(1), Release::not_ours);
 }
 
-TEST_F(Rules, a_second_release_does_not_take_the_promise_from_the_next) {
+TEST_F(Rules, a_second_release_does_not_take_the_promise_from_the_next_waiter) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);
@@ -1138,7 +1138,7 @@ TEST_F(Rules, a_release_records_how_the_run_ended) {
   EXPECT_EQ(run.host, "web1");
 }
 
-TEST_F(Rules, a_run_that_ended_by_itself_did_not_vanish) {
+TEST_F(Rules, a_run_that_reported_its_end_did_not_vanish) {
   granted(exclusive(1));
   note_command_of(1);
 
@@ -1147,7 +1147,7 @@ TEST_F(Rules, a_run_that_ended_by_itself_did_not_vanish) {
   EXPECT_TRUE(then.vanished.empty());
 }
 
-TEST_F(Rules, a_grant_that_was_given_back_before_anything_ran_is_no_run) {
+TEST_F(Rules, a_grant_that_was_released_before_anything_ran_is_not_a_run) {
   granted(exclusive(1));
 
   released(1);
@@ -1155,7 +1155,7 @@ TEST_F(Rules, a_grant_that_was_given_back_before_anything_ran_is_no_run) {
   EXPECT_FALSE(state.last_run);
 }
 
-TEST_F(Rules, a_run_that_ends_is_the_last_even_if_another_one_vanished_meanwhile) {
+TEST_F(Rules, a_run_that_ends_is_the_last_even_if_another_vanished_meanwhile) {
   const auto fence = granted(slot(1, 2)).fence;
   granted(slot(2, 2));
   note_command_of(2);
@@ -1167,9 +1167,9 @@ TEST_F(Rules, a_run_that_ends_is_the_last_even_if_another_one_vanished_meanwhile
   EXPECT_EQ(state.last_run->fence, fence);
 }
 
-// Leases that end by the clock
+// Leases that expire
 
-TEST_F(Rules, a_detached_lease_holds_until_its_end) {
+TEST_F(Rules, a_detached_lease_holds_until_it_expires) {
   granted(exclusive(1));
   holder(1).ends_at = now.boot + seconds(30);
   pass(seconds(30) - nanoseconds(1));
@@ -1177,7 +1177,7 @@ TEST_F(Rules, a_detached_lease_holds_until_its_end) {
   EXPECT_TRUE(is_busy(exclusive(2)));
 }
 
-TEST_F(Rules, a_detached_lease_ends_by_the_clock) {
+TEST_F(Rules, a_detached_lease_expires) {
   granted(exclusive(1));
   holder(1).ends_at = now.boot + seconds(30);
   pass(seconds(30));
@@ -1197,7 +1197,7 @@ TEST_F(Rules, a_detached_grant_says_until_when_it_holds) {
   EXPECT_EQ(granted(detached(1, seconds(30))).deadline, now.boot + seconds(30));
 }
 
-TEST_F(Rules, a_detached_grant_needs_no_session_from_then_on) {
+TEST_F(Rules, a_detached_holder_needs_no_session) {
   granted(detached(1));
   die(0);
   die(1);
@@ -1206,7 +1206,7 @@ TEST_F(Rules, a_detached_grant_needs_no_session_from_then_on) {
   EXPECT_EQ(state.holders.at(0).party.session, 0u);
 }
 
-TEST_F(Rules, the_session_of_one_who_waits_for_a_detached_lease_counts) {
+TEST_F(Rules, a_dead_waiter_for_a_detached_lease_is_passed_over) {
   granted(exclusive(1));
   ask(detached(2), Queue::join);
   queued(exclusive(3));
@@ -1217,7 +1217,7 @@ TEST_F(Rules, the_session_of_one_who_waits_for_a_detached_lease_counts) {
   EXPECT_EQ(promised(), Sessions{3});
 }
 
-TEST_F(Rules, a_repeated_claim_has_its_full_detached_lease_again) {
+TEST_F(Rules, a_repeated_claim_renews_its_detached_lease) {
   granted(detached(1, seconds(30)));
   pass(seconds(20));
 
@@ -1225,7 +1225,7 @@ TEST_F(Rules, a_repeated_claim_has_its_full_detached_lease_again) {
   EXPECT_EQ(state.holders.at(0).ends_at, now.boot + seconds(30));
 }
 
-TEST_F(Rules, a_detached_lease_is_no_run_but_is_told_of_as_by_hand) {
+TEST_F(Rules, an_expired_detached_lease_is_recorded_as_by_hand_and_not_as_a_run) {
   granted(detached(1, seconds(30)));
   pass(seconds(40));
 
@@ -1238,7 +1238,7 @@ TEST_F(Rules, a_detached_lease_is_no_run_but_is_told_of_as_by_hand) {
   EXPECT_EQ(then.vanished[0].ended, now.wall - seconds(10));
 }
 
-TEST_F(Rules, a_renewal_sets_a_detached_lease_to_so_long_from_now) {
+TEST_F(Rules, a_renewal_extends_a_detached_lease_to_its_ttl_from_now) {
   granted(detached(1, seconds(30)));
   pass(seconds(20));
 
@@ -1246,7 +1246,7 @@ TEST_F(Rules, a_renewal_sets_a_detached_lease_to_so_long_from_now) {
   EXPECT_EQ(state.holders.at(0).ends_at, now.boot + seconds(60));
 }
 
-TEST_F(Rules, a_detached_lease_that_ended_is_not_renewed_though_nobody_came_since) {
+TEST_F(Rules, an_expired_detached_lease_is_not_renewed_though_nobody_asked_since) {
   granted(detached(1, seconds(30)));
   pass(seconds(30));
 
@@ -1262,14 +1262,14 @@ TEST_F(Rules, the_lease_of_another_holder_is_not_renewed) {
   EXPECT_EQ(local::encoded(state), before);
 }
 
-TEST_F(Rules, a_lease_that_processes_keep_alive_is_not_made_to_end) {
+TEST_F(Rules, a_renewal_does_not_make_an_attached_lease_expire) {
   granted(exclusive(1));
 
   EXPECT_EQ(renew(1, seconds(60)), Renewal::confirmed);
   EXPECT_FALSE(state.holders.at(0).ends_at);
 }
 
-TEST_F(Rules, a_renewal_that_makes_a_lease_end_sooner_wakes_the_first_in_line) {
+TEST_F(Rules, a_renewal_that_shortens_a_lease_wakes_the_first_waiter) {
   granted(detached(1, seconds(30)));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -1282,7 +1282,7 @@ TEST_F(Rules, a_renewal_that_makes_a_lease_end_sooner_wakes_the_first_in_line) {
 
 // The command of a holder
 
-TEST_F(Rules, the_command_of_a_holder_is_noted_with_when_it_started) {
+TEST_F(Rules, the_command_of_a_holder_is_recorded_with_its_start_time) {
   granted(exclusive(1));
 
   note_command(
@@ -1294,7 +1294,7 @@ TEST_F(Rules, the_command_of_a_holder_is_noted_with_when_it_started) {
   EXPECT_EQ(holder(1).command_before, 9);
 }
 
-TEST_F(Rules, the_command_of_one_that_does_not_hold_is_not_noted) {
+TEST_F(Rules, the_command_of_a_waiter_is_not_recorded) {
   granted(exclusive(1));
   queued(exclusive(2));
   const auto before = local::encoded(state);
@@ -1306,7 +1306,7 @@ TEST_F(Rules, the_command_of_one_that_does_not_hold_is_not_noted) {
 
 // What a waiter watches
 
-TEST_F(Rules, the_first_in_line_watches_the_holder) {
+TEST_F(Rules, the_first_waiter_watches_the_holder) {
   granted(exclusive(1));
   queued(exclusive(2));
 
@@ -1317,7 +1317,7 @@ TEST_F(Rules, the_first_in_line_watches_the_holder) {
   EXPECT_EQ(seen.holders[0]->party.session, 1u);
 }
 
-TEST_F(Rules, the_first_in_line_watches_every_holder) {
+TEST_F(Rules, the_first_waiter_watches_every_holder) {
   granted(shared(1));
   granted(shared(2));
   queued(exclusive(3));
@@ -1325,7 +1325,7 @@ TEST_F(Rules, the_first_in_line_watches_every_holder) {
   EXPECT_EQ(watch(3).holders.size(), 2u);
 }
 
-TEST_F(Rules, the_others_watch_the_one_before_them_alone) {
+TEST_F(Rules, the_other_waiters_watch_only_the_one_before_them) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
 
@@ -1336,7 +1336,7 @@ TEST_F(Rules, the_others_watch_the_one_before_them_alone) {
   EXPECT_TRUE(seen.holders.empty());
 }
 
-TEST_F(Rules, nobody_watches_one_that_was_passed_over) {
+TEST_F(Rules, nobody_watches_a_waiter_that_was_passed_over) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
   released(1);
@@ -1349,7 +1349,7 @@ TEST_F(Rules, nobody_watches_one_that_was_passed_over) {
   EXPECT_EQ(seen.holders.size(), 1u);
 }
 
-TEST_F(Rules, the_first_two_in_line_ask_again_after_a_second) {
+TEST_F(Rules, the_first_two_waiters_ask_again_after_a_second) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -1358,7 +1358,7 @@ TEST_F(Rules, the_first_two_in_line_ask_again_after_a_second) {
   EXPECT_EQ(watch(3).ask_again, now.boot + seconds(1));
 }
 
-TEST_F(Rules, those_behind_the_first_two_ask_again_a_second_later_for_each_in_front) {
+TEST_F(Rules, later_waiters_ask_again_a_second_later_for_each_place_up_to_20_seconds) {
   granted(exclusive(1));
   for (Session who = 2; who <= 40; ++who) queued(exclusive(who));
 
@@ -1368,7 +1368,7 @@ TEST_F(Rules, those_behind_the_first_two_ask_again_a_second_later_for_each_in_fr
   EXPECT_EQ(watch(40).ask_again, now.boot + seconds(20));
 }
 
-TEST_F(Rules, one_that_was_passed_over_does_not_put_those_behind_it_further_back) {
+TEST_F(Rules, a_waiter_that_was_passed_over_does_not_delay_those_behind_it) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
   released(1);
@@ -1378,7 +1378,7 @@ TEST_F(Rules, one_that_was_passed_over_does_not_put_those_behind_it_further_back
   EXPECT_EQ(watch(5).ask_again, now.boot + seconds(1));
 }
 
-TEST_F(Rules, the_one_behind_a_promise_asks_again_when_it_lapses) {
+TEST_F(Rules, the_waiter_behind_a_promise_asks_again_when_it_lapses) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -1389,7 +1389,7 @@ TEST_F(Rules, the_one_behind_a_promise_asks_again_when_it_lapses) {
   EXPECT_EQ(watch(3).ask_again, lapses);
 }
 
-TEST_F(Rules, those_further_behind_a_promise_ask_again_soon_after_it_lapses) {
+TEST_F(Rules, waiters_further_behind_a_promise_ask_again_soon_after_it_lapses) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
   released(1);
@@ -1399,7 +1399,7 @@ TEST_F(Rules, those_further_behind_a_promise_ask_again_soon_after_it_lapses) {
   EXPECT_EQ(watch(5).ask_again, lapses + milliseconds(20));
 }
 
-TEST_F(Rules, the_first_in_line_asks_again_when_a_detached_lease_ends) {
+TEST_F(Rules, the_first_waiter_asks_again_when_a_detached_lease_expires) {
   granted(exclusive(1));
   queued(exclusive(2));
   holder(1).ends_at = now.boot + milliseconds(300);
@@ -1407,7 +1407,7 @@ TEST_F(Rules, the_first_in_line_asks_again_when_a_detached_lease_ends) {
   EXPECT_EQ(watch(2).ask_again, now.boot + milliseconds(300));
 }
 
-TEST_F(Rules, one_that_does_not_queue_asks_again_at_once) {
+TEST_F(Rules, a_claim_that_does_not_queue_asks_again_at_once) {
   granted(exclusive(1));
 
   EXPECT_EQ(watch(2).ask_again, now.boot);
@@ -1415,7 +1415,7 @@ TEST_F(Rules, one_that_does_not_queue_asks_again_at_once) {
 
 // What `status` shows
 
-TEST_F(Rules, a_lock_nobody_uses_shows_as_free) {
+TEST_F(Rules, an_unused_lock_is_shown_as_free) {
   EXPECT_EQ(info().free, 1u);
   EXPECT_TRUE(info().holders.empty());
 }
@@ -1443,7 +1443,7 @@ TEST_F(Rules, a_held_lock_shows_its_holder) {
   EXPECT_TRUE(holder.attached);
 }
 
-TEST_F(Rules, a_detached_lease_shows_what_is_left_of_it) {
+TEST_F(Rules, a_detached_lease_shows_its_remaining_time) {
   granted(exclusive(1));
   holder(1).ends_at = now.boot + seconds(30);
   pass(seconds(10));
@@ -1451,7 +1451,7 @@ TEST_F(Rules, a_detached_lease_shows_what_is_left_of_it) {
   EXPECT_EQ(info().holders.at(0).expires_in, seconds(20));
 }
 
-TEST_F(Rules, a_lock_shows_who_waits_in_order) {
+TEST_F(Rules, a_lock_shows_its_waiters_in_order) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
@@ -1463,7 +1463,7 @@ TEST_F(Rules, a_lock_shows_who_waits_in_order) {
   EXPECT_EQ(shown.waiters[1].pid, 1003);
 }
 
-TEST_F(Rules, a_waiter_shows_for_how_long_it_waits) {
+TEST_F(Rules, a_waiter_shows_how_long_it_has_waited) {
   granted(exclusive(1));
   queued(exclusive(2));
   const auto since = now.wall;
@@ -1475,7 +1475,7 @@ TEST_F(Rules, a_waiter_shows_for_how_long_it_waits) {
   EXPECT_EQ(shown.since, since);
 }
 
-TEST_F(Rules, the_dead_are_not_shown) {
+TEST_F(Rules, dead_holders_and_waiters_are_not_shown) {
   granted(exclusive(1));
   queued(exclusive(2));
   die(1);
@@ -1488,7 +1488,7 @@ TEST_F(Rules, the_dead_are_not_shown) {
   EXPECT_EQ(shown.free, 1u);
 }
 
-TEST_F(Rules, a_dead_holder_shows_as_a_vanished_last_run) {
+TEST_F(Rules, a_dead_holder_is_shown_as_a_vanished_last_run) {
   granted(exclusive(1));
   note_command_of(1);
   die(1);
@@ -1499,20 +1499,20 @@ TEST_F(Rules, a_dead_holder_shows_as_a_vanished_last_run) {
   EXPECT_EQ(shown.last_run->outcome, "vanished");
 }
 
-TEST_F(Rules, a_held_mutex_shows_nothing_free) {
+TEST_F(Rules, a_held_lock_shows_no_free_slot) {
   granted(exclusive(1));
 
   EXPECT_EQ(info().free, 0u);
 }
 
-TEST_F(Rules, a_semaphore_shows_how_many_slots_are_free) {
+TEST_F(Rules, a_lock_with_slots_shows_how_many_are_free) {
   granted(slot(1, 3));
 
   EXPECT_EQ(info().slots, 3u);
   EXPECT_EQ(info().free, 2u);
 }
 
-TEST_F(Rules, a_shared_lock_shows_nothing_free) {
+TEST_F(Rules, a_shared_lock_shows_no_free_slot) {
   granted(shared(1));
 
   EXPECT_EQ(info().mode, Mode::shared);
@@ -1544,7 +1544,7 @@ TEST_F(Rules, a_lock_is_out_of_use_30_days_after_its_last_use) {
   EXPECT_TRUE(is_out_of_use(state, now, lives));
 }
 
-TEST_F(Rules, a_lock_whose_holder_and_waiters_died_is_out_of_use_in_the_end) {
+TEST_F(Rules, a_lock_whose_holder_and_waiters_died_is_eventually_out_of_use) {
   granted(exclusive(1));
   queued(exclusive(2));
   die(1);
@@ -1554,7 +1554,7 @@ TEST_F(Rules, a_lock_whose_holder_and_waiters_died_is_out_of_use_in_the_end) {
   EXPECT_TRUE(is_out_of_use(state, now, lives));
 }
 
-TEST_F(Rules, a_lock_that_is_waited_for_is_in_use) {
+TEST_F(Rules, a_lock_with_a_waiter_is_in_use) {
   granted(exclusive(1));
   queued(exclusive(2));
   die(1);
@@ -1571,7 +1571,7 @@ TEST_F(Rules, a_held_lock_is_never_out_of_use) {
 }
 
 TEST_F(Rules,
-       a_lock_whose_last_detached_lease_ended_is_out_of_use_though_nobody_cleared_it) {
+       a_lock_is_out_of_use_after_its_last_detached_lease_though_nobody_removed_it) {
   granted(detached(1, hours(24 * 31)));
   pass(hours(24 * 31) - seconds(1));
   EXPECT_FALSE(is_out_of_use(state, now, lives));
@@ -1579,7 +1579,7 @@ TEST_F(Rules,
   EXPECT_TRUE(is_out_of_use(state, now, lives));
 }
 
-TEST_F(Rules, an_awaited_lock_is_never_out_of_use) {
+TEST_F(Rules, a_promised_lock_is_never_out_of_use) {
   granted(exclusive(1));
   queued(exclusive(2));
   released(1);

@@ -1,4 +1,5 @@
-// The log of runs: lines that parse back, garbage that does not matter, bounded size.
+// The log of runs: its lines are read as they were written, garbage is skipped, and its
+// size is bounded.
 
 #include "store/local/runs_log.hpp"
 
@@ -86,7 +87,7 @@ TEST(RunsLogLines, text_with_line_breaks_is_still_one_line) {
   EXPECT_EQ(line.find('\n'), line.size() - 1);
 }
 
-TEST(RunsLogLines, bytes_that_are_no_utf8_do_not_break_the_line) {
+TEST(RunsLogLines, bytes_that_are_not_utf8_leave_the_line_valid_json) {
   auto holder = holder_with_fence(7);
   holder.argv = {"echo", "\xFF"};
 
@@ -131,7 +132,7 @@ TEST(RunsHistory, a_start_without_an_end_is_a_run_that_vanished) {
   EXPECT_FALSE(read.ended);
 }
 
-TEST(RunsHistory, a_lease_by_hand_is_told_but_is_no_last_run) {
+TEST(RunsHistory, a_lease_by_hand_is_listed_but_is_not_the_last_run) {
   auto lease = run_with_fence(9);
   lease.exit_code.reset();
   lease.outcome = by_hand;
@@ -148,7 +149,7 @@ TEST(RunsHistory, a_lease_by_hand_is_told_but_is_no_last_run) {
   EXPECT_EQ(ended.runs.at(job)[1].ended, lease.ended);
 }
 
-TEST(RunsHistory, a_detached_grant_is_no_run_but_its_fence_counts) {
+TEST(RunsHistory, a_detached_grant_is_not_a_run_but_its_fence_counts) {
   const auto history =
       history_of(end_of(job, 7) + grant_line(job, holder_with_fence(9)) + "\n");
 
@@ -156,7 +157,7 @@ TEST(RunsHistory, a_detached_grant_is_no_run_but_its_fence_counts) {
   EXPECT_EQ(history.greatest_fence.number, 9u);
 }
 
-TEST(RunsHistory, an_end_takes_the_place_of_its_start) {
+TEST(RunsHistory, an_end_replaces_its_start) {
   const auto history = history_of(start_of(job, 7) + end_of(job, 7));
 
   EXPECT_EQ(history.last_runs.at(job).outcome, "ran");
@@ -180,8 +181,7 @@ TEST(RunsHistory, each_lock_has_its_own_last_run) {
   EXPECT_EQ(history.last_runs.at(other_name).fence.number, 9u);
 }
 
-TEST(RunsHistory,
-     the_last_runs_of_each_lock_are_known_those_of_slots_and_cut_off_ones_too) {
+TEST(RunsHistory, the_runs_of_a_lock_include_those_of_slots_and_vanished_ones) {
   auto of_a_slot = run_with_fence(8);
   of_a_slot.counts = false;
 
@@ -197,7 +197,7 @@ TEST(RunsHistory,
   EXPECT_EQ(runs[2].outcome, "vanished");
 }
 
-TEST(RunsHistory, no_more_runs_of_a_lock_are_known_than_are_kept) {
+TEST(RunsHistory, only_the_last_20_runs_of_a_lock_are_kept) {
   std::string log;
   for (std::uint64_t fence = 1; fence <= 30; ++fence) log += end_of(job, fence);
 
@@ -207,7 +207,7 @@ TEST(RunsHistory, no_more_runs_of_a_lock_are_known_than_are_kept) {
   EXPECT_EQ(history.runs.at(job).front().fence.number, 11u);
 }
 
-TEST(RunsHistory, of_the_runs_that_can_count_the_last_and_the_last_success_are_known) {
+TEST(RunsHistory, the_last_run_and_the_last_success_that_can_count_are_known) {
   auto failed = run_with_fence(8);
   failed.exit_code = 1;
   auto not_found = run_with_fence(9);
@@ -224,21 +224,21 @@ TEST(RunsHistory, of_the_runs_that_can_count_the_last_and_the_last_success_are_k
   EXPECT_EQ(history.past.at(job).last_success->fence.number, 7u);
 }
 
-TEST(RunsHistory, a_run_that_vanished_can_count) {
+TEST(RunsHistory, a_vanished_run_can_count) {
   const auto history = history_of(start_of(job, 7));
 
   EXPECT_EQ(history.past.at(job).last->outcome, "vanished");
   EXPECT_FALSE(history.past.at(job).last_success);
 }
 
-TEST(RunsHistory, a_start_that_cannot_count_and_vanished_does_not) {
+TEST(RunsHistory, a_vanished_run_does_not_count_if_its_start_says_so) {
   auto holder = holder_with_fence(7);
   holder.counts = false;
 
   EXPECT_TRUE(history_of(start_of(job, holder)).past.empty());
 }
 
-TEST(RunsHistory, a_start_that_came_to_nothing_does_not_count) {
+TEST(RunsHistory, a_command_that_never_started_does_not_count) {
   const auto holder = holder_with_fence(7);
 
   const auto history =
@@ -247,7 +247,7 @@ TEST(RunsHistory, a_start_that_came_to_nothing_does_not_count) {
   EXPECT_TRUE(history.past.empty());
 }
 
-TEST(RunsHistory, a_line_that_does_not_say_that_it_counts_does_not) {
+TEST(RunsHistory, a_line_whose_field_counts_is_missing_or_invalid_does_not_count) {
   const auto history = history_of(
       R"({"event":"end","namespace":"dlock","name":"job","fence":7,"exit_code":0})"
       "\n"
@@ -258,21 +258,21 @@ TEST(RunsHistory, a_line_that_does_not_say_that_it_counts_does_not) {
   EXPECT_TRUE(history.past.empty());
 }
 
-TEST(RunsHistory, the_greatest_fence_is_that_of_all_locks_starts_and_ends) {
+TEST(RunsHistory, the_greatest_fence_is_that_of_the_starts_and_ends_of_all_locks) {
   const LockName other{"dlock", "other"};
 
   EXPECT_EQ(history_of(start_of(other, 12) + end_of(job, 7)).greatest_fence.number, 12u);
   EXPECT_EQ(history_of(start_of(job, 7) + end_of(other, 12)).greatest_fence.number, 12u);
 }
 
-TEST(RunsHistory, an_empty_log_is_no_history) {
+TEST(RunsHistory, an_empty_log_is_an_empty_history) {
   const auto history = history_of("");
 
   EXPECT_EQ(history.greatest_fence.number, 0u);
   EXPECT_TRUE(history.last_runs.empty());
 }
 
-TEST(RunsHistory, a_line_that_was_cut_is_passed_over) {
+TEST(RunsHistory, a_truncated_line_is_skipped) {
   const auto whole = end_of(job, 7);
   const auto cut = end_of(job, 8);
 
@@ -282,7 +282,7 @@ TEST(RunsHistory, a_line_that_was_cut_is_passed_over) {
   }
 }
 
-TEST(RunsHistory, lines_that_are_garbage_are_passed_over) {
+TEST(RunsHistory, garbage_lines_are_skipped) {
   const std::string garbage =
       "\n\n{}\n[]\nnull\n7\n\"text\"\n{\"event\":\n\xFF\xFE\n" + std::string(3, '\0') +
       "\n" + R"({"event":"end","namespace":"dlock","name":"job"})" + "\n" +
@@ -300,7 +300,7 @@ TEST(RunsHistory, lines_that_are_garbage_are_passed_over) {
   EXPECT_EQ(history.last_runs.size(), 1u);
 }
 
-TEST(RunsHistory, fields_that_are_garbage_are_read_as_lacking) {
+TEST(RunsHistory, garbage_fields_are_read_as_missing) {
   const auto history = history_of(
       R"({"event":"end","namespace":"dlock","name":"job","fence":7,"started":[],)"
       R"("ended":"yesterday","duration_ms":"long","exit_code":{},"signal":9,"host":null,)"
@@ -315,7 +315,7 @@ TEST(RunsHistory, fields_that_are_garbage_are_read_as_lacking) {
   EXPECT_EQ(read.host, "");
 }
 
-TEST(CommandOf, a_grant_is_the_one_that_its_start_was_noted_with) {
+TEST(CommandOf, is_the_command_that_the_start_of_the_grant_names) {
   const auto log = start_of(job, holder_with_fence(7), 70) +
                    start_of(job, holder_with_fence(8), 80) + end_of(job, 8);
 
@@ -323,29 +323,29 @@ TEST(CommandOf, a_grant_is_the_one_that_its_start_was_noted_with) {
   EXPECT_EQ(command_of(log, job, Fence{8})->pid, 80);
 }
 
-TEST(CommandOf, it_had_started_by_the_end_of_the_millisecond_that_was_noted) {
+TEST(CommandOf, had_started_by_the_end_of_the_recorded_millisecond) {
   EXPECT_EQ(command_of(start_of(job, 7), job, Fence{7})->not_after,
             Clock::time_point(milliseconds(5001)));
 }
 
-TEST(CommandOf, without_a_time_nothing_is_known_of_it) {
+TEST(CommandOf, is_unknown_if_the_start_has_no_time) {
   const auto line = start_line(job, holder_with_fence(7)) + "77" + start_line_end;
 
   EXPECT_FALSE(command_of(line, job, Fence{7}));
 }
 
-TEST(CommandOf, another_lock_is_none) {
+TEST(CommandOf, is_unknown_for_another_lock) {
   EXPECT_FALSE(command_of(start_of(job, 7), {"dlock", "other"}, Fence{7}));
   EXPECT_FALSE(command_of(start_of(job, 7), {"other", "job"}, Fence{7}));
 }
 
-TEST(CommandOf, a_grant_that_nothing_was_started_under_is_none) {
+TEST(CommandOf, is_unknown_for_a_grant_without_a_start) {
   EXPECT_FALSE(command_of("", job, Fence{7}));
   EXPECT_FALSE(command_of(end_of(job, 7), job, Fence{7}));
   EXPECT_FALSE(command_of(start_of(job, 17), job, Fence{7}));
 }
 
-TEST(CommandOf, a_start_that_was_cut_is_none) {
+TEST(CommandOf, is_unknown_if_the_start_is_truncated) {
   const auto line = start_of(job, 7);
 
   for (std::size_t size = 0; size < line.size(); ++size) {
@@ -353,7 +353,7 @@ TEST(CommandOf, a_start_that_was_cut_is_none) {
   }
 }
 
-TEST(RunsShortened, a_short_log_stays_as_it_is) {
+TEST(RunsShortened, a_short_log_does_not_change) {
   const auto log = start_of(job, 7) + end_of(job, 7) + start_of(job, 8);
 
   EXPECT_EQ(shortened(log, 1'000'000), log);
@@ -365,7 +365,7 @@ TEST(RunsShortened, the_newest_lines_are_kept_in_their_order) {
   EXPECT_EQ(shortened(end_of(job, 7) + last_two, last_two.size()), last_two);
 }
 
-TEST(RunsShortened, no_more_is_kept_than_was_allowed) {
+TEST(RunsShortened, no_more_is_kept_than_allowed) {
   std::string log;
   for (std::uint64_t fence = 1; fence <= 30; ++fence) log += end_of(job, fence);
 
@@ -374,7 +374,7 @@ TEST(RunsShortened, no_more_is_kept_than_was_allowed) {
   }
 }
 
-TEST(RunsShortened, of_a_busy_lock_the_newest_20_runs_are_kept) {
+TEST(RunsShortened, the_newest_20_runs_of_a_busy_lock_are_kept) {
   std::string log;
   for (std::uint64_t fence = 1; fence <= 50; ++fence) {
     log += start_of(job, fence) + end_of(job, fence);
@@ -424,18 +424,18 @@ class RunsLogFile : public ::testing::Test {
   RunsLog log_{directory_};
 };
 
-TEST_F(RunsLogFile, a_log_that_is_not_there_is_no_history) {
+TEST_F(RunsLogFile, a_missing_log_is_an_empty_history) {
   EXPECT_TRUE(log_.read().last_runs.empty());
 }
 
-TEST_F(RunsLogFile, what_is_appended_is_read_again) {
+TEST_F(RunsLogFile, appended_lines_are_read_as_they_were_written) {
   write(start_of(job, 7));
   log_.append(end_line(job, run_with_fence(7)) + "\n");
 
   EXPECT_EQ(log_.read().last_runs.at(job).outcome, "ran");
 }
 
-TEST_F(RunsLogFile, a_line_behind_one_that_was_cut_is_whole) {
+TEST_F(RunsLogFile, a_line_after_a_truncated_one_is_complete) {
   write("{\"event\":\"st");
 
   log_.append(end_line(job, run_with_fence(7)) + "\n");
@@ -443,7 +443,7 @@ TEST_F(RunsLogFile, a_line_behind_one_that_was_cut_is_whole) {
   EXPECT_EQ(log_.read().last_runs.at(job).fence.number, 7u);
 }
 
-TEST_F(RunsLogFile, a_start_that_is_noted_behind_a_line_that_was_cut_is_whole) {
+TEST_F(RunsLogFile, a_start_recorded_after_a_truncated_line_is_complete) {
   write("{\"event\":\"st");
   auto note = start_line(job, holder_with_fence(7));
 
@@ -455,7 +455,7 @@ TEST_F(RunsLogFile, a_start_that_is_noted_behind_a_line_that_was_cut_is_whole) {
   EXPECT_EQ(command_of(log_.text(), job, Fence{7})->pid, 77);
 }
 
-TEST_F(RunsLogFile, the_file_is_bounded) {
+TEST_F(RunsLogFile, shortening_bounds_the_size_of_the_file) {
   std::string log;
   for (std::uint64_t fence = 1; log.size() < (8u << 20); ++fence) {
     auto run = run_with_fence(fence);
@@ -472,7 +472,7 @@ TEST_F(RunsLogFile, the_file_is_bounded) {
   EXPECT_EQ(log_.read().greatest_fence.number, 99'999u);
 }
 
-TEST_F(RunsLogFile, a_file_of_usual_length_is_left_alone) {
+TEST_F(RunsLogFile, a_file_of_usual_length_is_not_shortened) {
   EXPECT_EQ(log_.append(end_line(job, run_with_fence(7)) + "\n"), RunsLog::Length::usual);
   const auto before = log_.text();
 
@@ -481,18 +481,18 @@ TEST_F(RunsLogFile, a_file_of_usual_length_is_left_alone) {
   EXPECT_EQ(log_.text(), before);
 }
 
-TEST_F(RunsLogFile, lines_that_are_added_while_it_is_shortened_are_not_lost) {
+TEST_F(RunsLogFile, lines_appended_while_the_file_is_shortened_are_not_lost) {
   constexpr std::uint64_t lines = 400;
   const std::string padding = std::string(999, 'x') + "\n";
   std::string much;
   while (much.size() < (8u << 20)) much += padding;
 
-  // A process, as in life: the umask, which each has one of, is set for a moment.
+  // A process, as in reality: each process has one umask, which is changed for a moment.
   const pid_t others = ::fork();
   if (others == 0) {
     for (std::uint64_t fence = 1; fence <= lines; ++fence) {
       auto run = run_with_fence(fence);
-      // Longer than a page: a reader may see such a line half written.
+      // Longer than a page, so a reader may see a line that is only half written.
       run.host = std::string(5000, 'h');
       log_.append(end_line({"dlock", "job-" + std::to_string(fence)}, run) + "\n");
     }

@@ -55,7 +55,7 @@ Reply replica(const std::string& host, const std::string& flags,
                text(flags), text("runid"), text(run_id)});
 }
 
-TEST(Election, takes_more_than_half_of_all_sentinels) {
+TEST(Election, needs_more_than_half_of_all_sentinels) {
   EXPECT_EQ(elected({names(a), names(a), names(b)}), a);
   EXPECT_EQ(elected({names(a), names(a), silent}), a);
   EXPECT_EQ(elected({names(a), silent, silent}), std::nullopt);
@@ -64,7 +64,7 @@ TEST(Election, takes_more_than_half_of_all_sentinels) {
   EXPECT_EQ(elected({knows_none(), knows_none(), names(a)}), std::nullopt);
 }
 
-TEST(Opinion, confirms_by_most_of_all_and_denies_by_most_of_those_that_answer) {
+TEST(Opinion, needs_a_majority_of_all_to_confirm_and_of_the_replies_to_deny) {
   EXPECT_EQ(opinion_on(a, {names(a), names(a), silent}), Opinion::confirmed);
   EXPECT_EQ(opinion_on(a, {names(a), silent, silent}), Opinion::unknown);
   EXPECT_EQ(opinion_on(a, {names(b), silent, silent}), Opinion::denied);
@@ -72,14 +72,14 @@ TEST(Opinion, confirms_by_most_of_all_and_denies_by_most_of_those_that_answer) {
   EXPECT_EQ(opinion_on(a, {silent, silent, silent}), Opinion::unknown);
 }
 
-TEST(Opinion, is_certain_once_no_other_answer_can_change_it) {
+TEST(Opinion, is_certain_once_no_other_reply_can_change_it) {
   EXPECT_TRUE(is_certain(a, {names(a), names(a), silent}));
   EXPECT_TRUE(is_certain(a, {names(b), names(b), silent}));
   EXPECT_FALSE(is_certain(a, {names(b), names(a), silent}));
   EXPECT_FALSE(is_certain(a, {names(a), silent, silent}));
 }
 
-TEST(ReplicasUp, leave_out_only_those_that_most_of_all_see_down) {
+TEST(ReplicasUp, exclude_only_those_that_a_majority_of_all_sentinels_sees_down) {
   EXPECT_EQ(replicas_up({with_replicas({{a, true}, {b, true}}), silent, silent}), 2U);
   EXPECT_EQ(
       replicas_up({with_replicas({{b, false}}), with_replicas({{b, true}}), silent}), 1U);
@@ -104,7 +104,7 @@ TEST(Vote, has_the_primary_and_which_replicas_are_up) {
   EXPECT_EQ(said.replicas, expected);
 }
 
-TEST(Vote, of_one_who_does_not_tell_the_replicas_is_none) {
+TEST(Vote, is_invalid_if_the_sentinel_refuses_to_list_the_replicas) {
   Reply refused;
   refused.kind = Reply::Kind::error;
   refused.text = "NOPERM";
@@ -114,7 +114,7 @@ TEST(Vote, of_one_who_does_not_tell_the_replicas_is_none) {
   EXPECT_EQ(std::get<Reply>(vote).text, "NOPERM");
 }
 
-TEST(Vote, is_none_where_the_address_is_none) {
+TEST(Vote, is_invalid_if_the_address_is_invalid) {
   for (const char* port : {"", "0", "65536", "6379x", "-1"}) {
     const auto vote = vote_from({list({text("10.0.0.1"), text(port)})});
     EXPECT_TRUE(std::holds_alternative<Reply>(vote)) << port;
@@ -123,7 +123,7 @@ TEST(Vote, is_none_where_the_address_is_none) {
   EXPECT_EQ(std::get<Vote>(vote_from({Reply{}})).primary, std::nullopt);
 }
 
-TEST(NobodyElected, tells_what_passes_from_what_does_not) {
+TEST(NobodyElected, distinguishes_temporary_from_permanent_failures) {
   const std::vector<std::string> three{"s1", "s2", "s3"};
   using Kind = Failure::Kind;
   const auto kind_of = [&](const std::vector<Ballot>& ballots) {

@@ -9,7 +9,7 @@
 namespace dlock {
 namespace {
 
-TEST(SignalName, of_a_signal_is_without_its_prefix) {
+TEST(SignalName, of_a_signal_has_no_prefix) {
   EXPECT_EQ(signal_name(SIGHUP), "HUP");
   EXPECT_EQ(signal_name(SIGINT), "INT");
   EXPECT_EQ(signal_name(SIGQUIT), "QUIT");
@@ -48,7 +48,7 @@ TEST(SignalName, of_a_real_time_signal_counts_from_the_first) {
   EXPECT_EQ(signal_name(SIGRTMAX), "RTMIN+" + std::to_string(SIGRTMAX - SIGRTMIN));
 }
 
-TEST(SignalName, of_what_has_no_name_is_its_number) {
+TEST(SignalName, of_a_signal_without_a_name_is_its_number) {
   EXPECT_EQ(signal_name(-1), "-1");
   EXPECT_EQ(signal_name(32), "32");
   EXPECT_EQ(signal_name(SIGRTMAX + 1), std::to_string(SIGRTMAX + 1));
@@ -84,7 +84,7 @@ TEST(SignalNamed, is_the_signal_with_that_name) {
   }
 }
 
-TEST(AsksToEnd, is_what_people_and_managers_of_services_send) {
+TEST(AsksToEnd, holds_for_signals_that_people_and_service_managers_send) {
   EXPECT_TRUE(asks_to_end(SIGTERM));
   EXPECT_TRUE(asks_to_end(SIGINT));
   EXPECT_TRUE(asks_to_end(SIGHUP));

@@ -1,4 +1,4 @@
-// The state of a lock as bytes: what was written is read, and nothing else is.
+// The state of a lock as bytes: it is read as it was written; other bytes are refused.
 
 #include <gtest/gtest.h>
 
@@ -166,7 +166,7 @@ TEST(State, a_waiter_is_read_as_it_was_written) {
   EXPECT_EQ(waiter.dedupe->retry_failed, expected.dedupe->retry_failed);
 }
 
-TEST(State, what_a_holder_or_waiter_lacks_is_read_as_lacking) {
+TEST(State, missing_values_of_a_holder_or_waiter_are_read_as_missing) {
   const auto read = decoded(encoded(rich_state()));
 
   ASSERT_TRUE(read);
@@ -203,7 +203,7 @@ TEST(State, the_runs_that_can_count_are_read_as_they_were_written) {
   EXPECT_EQ(read->past.last_success->fence.number, 16u);
 }
 
-TEST(State, a_waiter_that_has_left_is_read_as_it_was_written) {
+TEST(State, an_answered_waiter_is_read_as_it_was_written) {
   const auto read = decoded(encoded(rich_state()));
 
   ASSERT_TRUE(read);
@@ -212,7 +212,7 @@ TEST(State, a_waiter_that_has_left_is_read_as_it_was_written) {
   EXPECT_EQ(read->answered[0].by.fence.number, 17u);
 }
 
-TEST(State, how_waiters_stand_to_others_is_read_as_it_was_written) {
+TEST(State, who_supersedes_or_replaces_whom_is_read_as_it_was_written) {
   auto state = rich_state();
   state.waiters[1].supersedes = true;
   state.waiters[0].replaces = true;
@@ -228,8 +228,8 @@ TEST(State, how_waiters_stand_to_others_is_read_as_it_was_written) {
   EXPECT_EQ(read->answered[1].newer->pid, 12);
 }
 
-// So that what earlier versions have written is read, too.
-TEST(State, where_nobody_supersedes_or_replaces_there_is_nothing_more) {
+// So states that earlier versions have written can be read, too.
+TEST(State, only_superseding_and_replacing_waiters_need_extra_bytes) {
   auto state = rich_state();
   const auto before = encoded(state).size();
 
@@ -238,7 +238,7 @@ TEST(State, where_nobody_supersedes_or_replaces_there_is_nothing_more) {
   EXPECT_EQ(encoded(state).size(), before + 4 * sizeof(std::uint32_t));
 }
 
-TEST(State, what_stands_to_others_and_is_not_there_is_refused) {
+TEST(State, the_index_of_a_waiter_that_does_not_exist_is_refused) {
   auto state = rich_state();
   state.waiters[1].replaces = true;
   auto bytes = encoded(state);
@@ -258,7 +258,7 @@ TEST(State, past_runs_are_read_as_they_were_written) {
   EXPECT_EQ(read->runs[1].outcome, "ran");
 }
 
-TEST(State, the_last_runs_are_kept_and_no_more) {
+TEST(State, only_the_last_20_runs_are_kept) {
   State state;
   for (std::uint64_t fence = 1; fence <= 25; ++fence) {
     RunInfo run;
@@ -271,7 +271,7 @@ TEST(State, the_last_runs_are_kept_and_no_more) {
   EXPECT_EQ(state.runs.back().fence.number, 6u);
 }
 
-TEST(State, the_ends_of_its_runs_take_no_more_room_than_was_foreseen) {
+TEST(State, the_ends_of_its_runs_fit_into_the_reserved_room) {
   for (const bool dedupes : {false, true}) {
     State before;
     before.holders = {Holder{}, Holder{}};
@@ -294,7 +294,7 @@ TEST(State, the_ends_of_its_runs_take_no_more_room_than_was_foreseen) {
   }
 }
 
-TEST(State, who_has_taken_the_lock_is_read_as_it_was_written) {
+TEST(State, who_took_the_lock_is_read_as_it_was_written) {
   auto state = rich_state();
   state.holders[1].broken = true;
   state.holders[1].taken_by = TakenBy{1000, "web2", true};
@@ -309,7 +309,7 @@ TEST(State, who_has_taken_the_lock_is_read_as_it_was_written) {
   EXPECT_TRUE(read->holders[1].taken_by->replaces);
 }
 
-TEST(State, who_has_taken_the_lock_takes_no_more_room_than_was_foreseen) {
+TEST(State, who_took_the_lock_fits_into_the_reserved_room) {
   State before;
   before.holders.assign(2, Holder{});
 
@@ -321,7 +321,7 @@ TEST(State, who_has_taken_the_lock_takes_no_more_room_than_was_foreseen) {
   EXPECT_LE(encoded(after).size(), encoded(before).size() + room_for_ends(before));
 }
 
-TEST(State, to_be_superseded_takes_no_more_room_than_was_foreseen) {
+TEST(State, a_superseded_waiter_fits_into_the_reserved_room) {
   State before;
   before.waiters.assign(1, Waiter{});
   before.waiters[0].supersedes = true;
@@ -333,7 +333,7 @@ TEST(State, to_be_superseded_takes_no_more_room_than_was_foreseen) {
   EXPECT_LE(encoded(after).size(), encoded(before).size() + room_for_ends(before));
 }
 
-TEST(State, to_be_counted_takes_no_more_room_than_was_foreseen) {
+TEST(State, its_counts_fit_into_the_reserved_room) {
   const State before;
 
   State after;
@@ -342,7 +342,7 @@ TEST(State, to_be_counted_takes_no_more_room_than_was_foreseen) {
   EXPECT_LE(encoded(after).size(), encoded(before).size() + room_for_ends(before));
 }
 
-TEST(State, its_counts_are_read_again) {
+TEST(State, its_counts_are_read_as_they_were_written) {
   for (const bool supersedes : {false, true}) {
     auto state = rich_state();
     state.waiters[0].supersedes = supersedes;
@@ -359,7 +359,7 @@ TEST(State, its_counts_are_read_again) {
   }
 }
 
-TEST(State, what_nobody_can_compute_with_is_refused) {
+TEST(State, values_out_of_range_are_refused) {
   const auto is_refused = [](const std::function<void(State&)>& change) {
     auto state = rich_state();
     change(state);
@@ -397,23 +397,23 @@ TEST(State, an_unknown_mode_is_refused) {
   State state;
   state.waiters.emplace_back();
   auto bytes = encoded(state);
-  // The mode stands before two times, an absent promise, a flag and no word on other
-  // runs, three absent runs, and two counts of 4 bytes.
+  // The mode is followed by two times, an absent promise, a flag, an absent dedupe, three
+  // absent runs, and two counts of 4 bytes.
   bytes[bytes.size() - 31] = 2;
 
   EXPECT_FALSE(decoded(bytes));
 }
 
-TEST(State, a_count_of_holders_that_cannot_be_is_refused) {
+TEST(State, an_impossible_count_of_holders_is_refused) {
   auto bytes = encoded(State{});
-  // Behind a fence, the slots and a time.
+  // The count follows a fence, the slots and a time.
   std::memset(bytes.data() + 20, 0xFF, 4);
 
   EXPECT_FALSE(decoded(bytes));
 }
 
-// A reader that believed a count would ask for more memory than there is, and throw.
-TEST(State, no_count_or_length_takes_memory_that_the_bytes_do_not_fill) {
+// A reader that trusted a count would request more memory than there is, and throw.
+TEST(State, a_wrong_count_or_length_does_not_exhaust_memory) {
   const auto bytes = encoded(rich_state());
 
   for (std::size_t at = 0; at + 4 <= bytes.size(); ++at) {

@@ -1,4 +1,4 @@
-// Tables on terminals that are wide enough or not.
+// Tables on terminals that are wide enough, and on narrower ones.
 
 #include "cli/table.hpp"
 
@@ -23,7 +23,7 @@ TEST(TableText, wide_characters_take_two_columns) {
             "NAME    HOLDER  COMMAND\n日本語  x       y\n");
 }
 
-TEST(TableText, what_fits_is_not_cut) {
+TEST(TableText, a_table_that_fits_is_not_cut) {
   const auto table = with_row({"a-long-name", "x", "y"});
 
   EXPECT_EQ(table.text("", false, 28), table.text("", false));
@@ -42,7 +42,7 @@ TEST(TableText, the_indent_counts) {
             "  NAME        HOLDER  COMMAND\n  a-long-...  x       y\n");
 }
 
-TEST(TableText, where_little_would_be_left_the_last_columns_are_left_out) {
+TEST(TableText, the_last_columns_are_left_out_if_little_of_them_would_be_left) {
   const auto table = with_row({"a-long-name", "root@web1", "make everything at once"});
 
   EXPECT_EQ(table.text("", false, 24),

@@ -1,4 +1,4 @@
-// A directory of a test's own.
+// A temporary directory for one test.
 #pragma once
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace dlock {
 
-// Made on construction, removed with all that is in it on destruction.
+// Created on construction, and removed with its contents on destruction.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

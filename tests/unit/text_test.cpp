@@ -1,4 +1,5 @@
-// Text from elsewhere: what is printable, how the rest is shown, encoded, decoded.
+// Text from untrusted sources: what is printable, how other text is shown, encoded and
+// decoded.
 
 #include "util/text.hpp"
 
@@ -17,13 +18,13 @@ TEST(Printable, plain_text_is_printable) {
   EXPECT_TRUE(is_printable_utf8(""));
 }
 
-TEST(Printable, the_ends_of_each_length_of_utf8_are_printable) {
+TEST(Printable, the_first_and_last_characters_of_each_utf8_length_are_printable) {
   EXPECT_TRUE(is_printable_utf8("\xC2\xA0\xDF\xBF"));
   EXPECT_TRUE(is_printable_utf8("\xE0\xA0\x80\xEF\xBF\xBD"));
   EXPECT_TRUE(is_printable_utf8("\xF0\x90\x80\x80\xF4\x8F\xBF\xBF"));
 }
 
-TEST(Printable, control_characters_are_not) {
+TEST(Printable, control_characters_are_not_printable) {
   for (int c = 0; c < 0x20; ++c) {
     EXPECT_FALSE(is_printable_utf8(std::string(1, static_cast<char>(c)))) << c;
   }
@@ -31,7 +32,7 @@ TEST(Printable, control_characters_are_not) {
   EXPECT_FALSE(is_printable_utf8("\xC2\x9B"));
 }
 
-TEST(Printable, what_reorders_or_hides_text_is_not) {
+TEST(Printable, characters_that_reorder_or_hide_text_are_not_printable) {
   for (const char* text :
        {"\xE2\x80\x8E", "\xE2\x80\x8F", "\xE2\x80\xA8", "\xE2\x80\xA9", "\xE2\x80\xAA",
         "\xE2\x80\xAE", "\xE2\x81\xA6", "\xE2\x81\xA9", "\xD8\x9C", "\xEF\xBB\xBF"}) {
@@ -39,7 +40,7 @@ TEST(Printable, what_reorders_or_hides_text_is_not) {
   }
 }
 
-TEST(Printable, what_is_no_utf8_is_not) {
+TEST(Printable, invalid_utf8_is_not_printable) {
   for (const char* text : {"\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF",
                            "\xED\xBF\xBF", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80",
                            "\xC3", "\xE2\x82", "\xF0\x9F\x94", "\xC3\xC3"}) {
@@ -51,7 +52,7 @@ TEST(Printable, printable_text_is_shown_as_it_is) {
   EXPECT_EQ(printable("na\xC3\xAFve job"), "na\xC3\xAFve job");
 }
 
-TEST(Printable, what_is_not_printable_is_shown_escaped) {
+TEST(Printable, unprintable_characters_are_shown_escaped) {
   EXPECT_EQ(printable("a\nb\tc\rd"), "a\\nb\\tc\\rd");
   EXPECT_EQ(printable("\x1b[31m"), "\\x1b[31m");
   EXPECT_EQ(printable("\xFF"), "\\xff");
@@ -59,11 +60,11 @@ TEST(Printable, what_is_not_printable_is_shown_escaped) {
   EXPECT_EQ(printable(std::string_view("\0", 1)), "\\x00");
 }
 
-TEST(Printable, a_backslash_is_shown_so_that_escapes_cannot_be_feigned) {
+TEST(Printable, a_backslash_is_escaped_so_that_escapes_cannot_be_faked) {
   EXPECT_EQ(printable("\\n"), "\\\\n");
 }
 
-TEST(Printable, what_is_shown_is_always_printable) {
+TEST(Printable, shown_text_is_always_printable) {
   for (int c = 0; c < 256; ++c) {
     const auto shown = printable(std::string(1, static_cast<char>(c)));
     EXPECT_TRUE(is_printable_utf8(shown)) << c;
@@ -72,7 +73,7 @@ TEST(Printable, what_is_shown_is_always_printable) {
 
 TEST(Printable, long_text_is_cut) { EXPECT_EQ(printable("abcdef", 3), "abc..."); }
 
-TEST(Printable, text_of_just_the_length_is_not_cut) {
+TEST(Printable, text_of_exactly_the_length_is_not_cut) {
   EXPECT_EQ(printable("abc", 3), "abc");
 }
 
@@ -80,7 +81,7 @@ TEST(Printable, a_cut_does_not_split_a_character) {
   EXPECT_TRUE(is_printable_utf8(printable("a\xE6\x97\xA5\xE6\x9C\xAC", 2)));
 }
 
-TEST(ShellQuoted, text_is_one_word_that_a_shell_leaves_as_it_is) {
+TEST(ShellQuoted, text_is_one_word_that_a_shell_does_not_change) {
   EXPECT_EQ(shell_quoted(""), "''");
   EXPECT_EQ(shell_quoted("$x `y` \\ \"z\""), "'$x `y` \\ \"z\"'");
   EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
@@ -94,7 +95,7 @@ TEST(PrintableCommand, arguments_that_a_shell_would_change_are_quoted) {
   EXPECT_EQ(printable_command({"sh", "-c", "a b", "", "$x"}), "sh -c 'a b' '' '$x'");
 }
 
-TEST(PrintableCommand, arguments_that_steer_terminals_are_escaped) {
+TEST(PrintableCommand, arguments_that_control_terminals_are_escaped) {
   EXPECT_EQ(printable_command({"echo", "\x1b[2J"}), "echo '\\x1b[2J'");
 }
 
@@ -105,7 +106,7 @@ TEST(PrintableCommand, long_commands_are_cut) {
   EXPECT_LT(shown.size(), 30u);
 }
 
-TEST(PercentEncoding, letters_digits_and_some_signs_stand_for_themselves) {
+TEST(PercentEncoding, letters_digits_and_some_signs_are_not_encoded) {
   EXPECT_EQ(percent_encoded("aZ09-_./@:"), "aZ09-_./@:");
 }
 
@@ -120,7 +121,7 @@ TEST(PercentEncoding, every_byte_is_decoded_to_what_it_was) {
   }
 }
 
-TEST(PercentEncoding, what_the_encoder_would_not_have_written_is_not_decoded) {
+TEST(PercentEncoding, text_that_the_encoder_would_not_have_written_is_not_decoded) {
   for (const char* text : {"%", "%2", "a%2", "%G0", "%0g", "%2d", "%41", "%c3", " ",
                            "a b", "=", "%%", "%-1", "\xC3"}) {
     EXPECT_FALSE(percent_decoded(text)) << text;
@@ -136,7 +137,7 @@ TEST(ForPeople, the_two_largest_units_are_shown) {
   EXPECT_EQ(for_people(4 * 24h + 3h + 59min), "4d3h");
 }
 
-TEST(Hex, bytes_come_back_as_they_went) {
+TEST(Hex, bytes_are_decoded_to_what_they_were) {
   const std::uint8_t bytes[] = {0x00, 0x01, 0x7f, 0xff};
   std::uint8_t read[4] = {};
 
@@ -165,7 +166,7 @@ TEST(ForPeople, each_unit_begins_where_the_smaller_one_ends) {
   EXPECT_EQ(for_people(24h), "1d0h");
 }
 
-TEST(ForPeople, less_than_nothing_is_nothing) { EXPECT_EQ(for_people(-5s), "0ms"); }
+TEST(ForPeople, a_negative_time_is_shown_as_zero) { EXPECT_EQ(for_people(-5s), "0ms"); }
 
 TEST(Rfc3339, a_moment_is_written_in_utc_with_milliseconds) {
   EXPECT_EQ(rfc3339(0us), "1970-01-01T00:00:00.000Z");
@@ -176,7 +177,7 @@ TEST(Rfc3339, a_moment_is_read_as_it_was_written) {
   EXPECT_EQ(from_rfc3339("2024-02-29T12:34:56.789Z"), 1'709'210'096'789'000us);
 }
 
-TEST(Rfc3339, what_was_not_written_so_is_no_moment) {
+TEST(Rfc3339, text_in_any_other_form_is_refused) {
   for (const char* text :
        {"", "now", "2024-02-29", "2024-02-29T12:34:56Z", "2024-02-29T12:34:56.789",
         "2024-02-29T12:34:56.789Zx", "2024-02-29 12:34:56.789Z",

@@ -1,4 +1,4 @@
-// When a lease is renewed, and when what relies on it has to end.
+// When a lease is renewed, and when the command that relies on it has to end.
 
 #include "lock/timing.hpp"
 
@@ -16,7 +16,7 @@ constexpr Clock::time_point start{hours(1)};
 
 LeaseTiming usual() { return {seconds(30), seconds(5), seconds(2)}; }
 
-TEST(LeaseTiming, the_usual_lease_has_the_durations_of_the_manual) {
+TEST(LeaseTiming, the_default_lease_has_the_durations_of_the_manual) {
   EXPECT_EQ(usual().drift(), milliseconds(302));
   EXPECT_EQ(usual().margin(), milliseconds(1500));
   EXPECT_EQ(usual().grace(), seconds(5));
@@ -28,11 +28,11 @@ TEST(LeaseTiming, the_usual_lease_has_the_durations_of_the_manual) {
   EXPECT_TRUE(usual().is_sound());
 }
 
-TEST(LeaseTiming, a_lease_is_counted_from_before_it_was_asked_for) {
+TEST(LeaseTiming, a_lease_is_counted_from_when_it_is_requested) {
   EXPECT_EQ(usual().deadline(start), start + milliseconds(29'698));
 }
 
-TEST(LeaseTiming, a_deadline_at_the_end_of_time_stays_there) {
+TEST(LeaseTiming, a_deadline_does_not_overflow) {
   const LeaseTiming endless(milliseconds(std::int64_t{1} << 60), seconds(5), seconds(2));
 
   EXPECT_EQ(endless.deadline(start), Clock::time_point::max());
@@ -50,7 +50,7 @@ TEST(LeaseTiming, a_budget_that_leaves_no_time_to_end_the_command_is_not_sound) 
   EXPECT_FALSE(LeaseTiming(seconds(1), seconds(5), milliseconds(500)).is_sound());
 }
 
-TEST(LeaseTiming, patience_with_the_command_is_never_longer_than_the_user_wants) {
+TEST(LeaseTiming, the_grace_is_never_longer_than_the_user_wants) {
   EXPECT_EQ(LeaseTiming(seconds(30), milliseconds(100), seconds(2)).grace(),
             milliseconds(100));
   EXPECT_EQ(LeaseTiming(seconds(30), milliseconds(100), seconds(2)).certain_loss_grace(),
@@ -61,7 +61,7 @@ TEST(LeaseTiming, the_margin_of_a_long_lease_is_bounded) {
   EXPECT_EQ(LeaseTiming(hours(1), seconds(5), seconds(2)).margin(), seconds(2));
 }
 
-TEST(NextRenewal, comes_after_a_third_of_the_lease_and_up_to_a_tenth_of_that_earlier) {
+TEST(NextRenewal, comes_after_a_third_of_the_ttl_or_up_to_a_tenth_of_that_earlier) {
   for (int i = 0; i < 1000; ++i) {
     const auto next = next_renewal(usual(), start, 0, start);
 
@@ -70,7 +70,7 @@ TEST(NextRenewal, comes_after_a_third_of_the_lease_and_up_to_a_tenth_of_that_ear
   }
 }
 
-TEST(NextRenewal, is_not_the_same_for_all) {
+TEST(NextRenewal, varies_at_random) {
   const auto first = next_renewal(usual(), start, 0, start);
   bool differs = false;
   for (int i = 0; i < 100; ++i)
@@ -79,7 +79,7 @@ TEST(NextRenewal, is_not_the_same_for_all) {
   EXPECT_TRUE(differs);
 }
 
-TEST(NextRenewal, one_that_failed_is_repeated_at_growing_distances) {
+TEST(NextRenewal, is_retried_at_growing_intervals_after_failures) {
   const auto after = [](int failures) {
     return next_renewal(usual(), start, failures, start + seconds(12)) - start -
            seconds(12);

@@ -1,4 +1,4 @@
-// What the tests of URLs that name several servers have in common.
+// Helpers for the tests of URLs that name several servers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ Plan plan_from_url(const std::string& url) {
   return Plan::parsed(url.substr(0, colon), url.substr(colon + 1));
 }
 
-// Why it is refused; empty if it is not.
+// Why the URL is refused; empty if it is not.
 template <typename Plan>
 std::string refusal_of_url(const std::string& url) {
   try {

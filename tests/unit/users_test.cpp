@@ -10,7 +10,7 @@
 namespace dlock {
 namespace {
 
-TEST(Users, a_line_of_the_accounts_has_seven_fields) {
+TEST(Users, a_line_of_an_account_has_seven_fields) {
   const auto account = account_in("anna:x:1000:100:Anna A,,,:/home/anna:/bin/sh");
 
   ASSERT_TRUE(account);
@@ -19,7 +19,7 @@ TEST(Users, a_line_of_the_accounts_has_seven_fields) {
   EXPECT_EQ(account->home, "/home/anna");
 }
 
-TEST(Users, fields_may_be_empty_but_for_name_and_number) {
+TEST(Users, all_fields_but_name_and_number_may_be_empty) {
   const auto account = account_in("anna::0::::");
 
   ASSERT_TRUE(account);
@@ -27,7 +27,7 @@ TEST(Users, fields_may_be_empty_but_for_name_and_number) {
   EXPECT_EQ(account->home, "");
 }
 
-TEST(Users, other_lines_are_none_of_an_account) {
+TEST(Users, other_lines_are_not_accounts) {
   for (const std::string line :
        {"", "#", "+::::::", "anna", "anna:x:1000:100:Anna:/home/anna",
         ":x:1000:100::/:/bin/sh", "anna:x:1000:100:Anna:/home/anna:/bin/sh:more",
@@ -38,7 +38,7 @@ TEST(Users, other_lines_are_none_of_an_account) {
 }
 
 TEST(Users, every_account_of_this_machine_is_found) {
-  std::map<uid_t, std::string> names;  // two may share a number, and then it is the first
+  std::map<uid_t, std::string> names;  // of the first account with each number
   std::FILE* file = std::fopen("/etc/passwd", "re");
   ASSERT_NE(file, nullptr);
   while (const auto* account = ::fgetpwent(file)) {
@@ -50,7 +50,7 @@ TEST(Users, every_account_of_this_machine_is_found) {
   for (const auto& [uid, name] : names) EXPECT_EQ(user_name(uid), name);
 }
 
-TEST(Users, an_account_that_is_not_listed_is_shown_by_its_number) {
+TEST(Users, an_unknown_account_is_shown_by_its_number) {
   EXPECT_EQ(user_name(4'000'000'123u), "4000000123");
   EXPECT_EQ(home_directory(4'000'000'123u), "");
 }

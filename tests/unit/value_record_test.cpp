@@ -1,4 +1,5 @@
-// What a server says of a cached value: anybody who may write there may have written it.
+// The record of a cached value on a server, which anyone with write access may have
+// written.
 
 #include "store/redis/value_record.hpp"
 
@@ -33,7 +34,7 @@ Reply fields(const std::vector<std::string>& texts) {
 
 const std::vector<std::string> good{"42", "5", "sum", "1000", "value"};
 
-TEST(ValueRecord, has_all_that_was_stored) {
+TEST(ValueRecord, has_everything_that_was_stored) {
   const auto record = value_record_from(fields(good), integer(5000));
 
   ASSERT_TRUE(record);
@@ -44,19 +45,19 @@ TEST(ValueRecord, has_all_that_was_stored) {
   EXPECT_FALSE(record->is_in_pieces());
 }
 
-TEST(ValueRecord, is_fresh_until_only_the_time_past_its_ttl_is_left) {
+TEST(ValueRecord, is_fresh_until_only_its_stale_time_is_left) {
   EXPECT_TRUE(value_record_from(fields(good), integer(1001))->is_fresh);
   EXPECT_FALSE(value_record_from(fields(good), integer(1000))->is_fresh);
   EXPECT_FALSE(value_record_from(fields(good), integer(1))->is_fresh);
 }
 
-TEST(ValueRecord, is_none_once_it_is_over_or_where_it_has_no_end) {
+TEST(ValueRecord, is_invalid_once_it_has_expired_or_if_it_never_expires) {
   for (const auto left : {0, -1, -2}) {
     EXPECT_FALSE(value_record_from(fields(good), integer(left))) << left;
   }
 }
 
-TEST(ValueRecord, is_in_pieces_where_it_is_larger_than_one) {
+TEST(ValueRecord, is_in_pieces_if_it_is_larger_than_one) {
   auto texts = good;
   texts[1] = "262144";
   EXPECT_FALSE(value_record_from(fields(texts), integer(5000))->is_in_pieces());
@@ -64,7 +65,7 @@ TEST(ValueRecord, is_in_pieces_where_it_is_larger_than_one) {
   EXPECT_TRUE(value_record_from(fields(texts), integer(5000))->is_in_pieces());
 }
 
-TEST(ValueRecord, with_numbers_that_make_no_sense_is_none) {
+TEST(ValueRecord, with_invalid_numbers_is_invalid) {
   for (const std::size_t at : {0u, 1u, 3u}) {
     for (const auto* text : {"", "x", "-1", "1x", "1.5", " 1", "99999999999999999999"}) {
       auto texts = good;
@@ -77,7 +78,7 @@ TEST(ValueRecord, with_numbers_that_make_no_sense_is_none) {
   EXPECT_FALSE(value_record_from(fields(huge), integer(5000)));
 }
 
-TEST(ValueRecord, of_another_shape_is_none) {
+TEST(ValueRecord, of_another_shape_is_invalid) {
   auto missing = fields(good);
   missing.elements[2] = Reply();
   EXPECT_FALSE(value_record_from(missing, integer(5000)));

@@ -1,4 +1,4 @@
-// Who sleeps on the one timer of a context.
+// Sleeping on the one timer of a context.
 
 #include "lock/wakeup.hpp"
 
@@ -16,8 +16,8 @@ namespace {
 
 class Sleepers : public ::testing::Test {
  protected:
-  // Sleeps until so long after the test began, and then says so; ends early only if it is
-  // told to.
+  // Sleeps until `span` after the test began, and then records its name; ends early only
+  // if it is told to.
   void sleep(Wakeup& wakeup, milliseconds span, char name) {
     asio::co_spawn(context_, slept(wakeup, began_ + span, name), asio::detached);
   }
@@ -27,7 +27,7 @@ class Sleepers : public ::testing::Test {
     woken_ += name;
   }
 
-  // The timer is there for as long as the context, which so is never out of work.
+  // The timer lives as long as the context, so the context never runs out of work.
   void run_until_woken(std::size_t count) {
     const auto patience = Clock::now() + milliseconds(10'000);
     while (woken_.size() < count && Clock::now() < patience) {
@@ -40,7 +40,7 @@ class Sleepers : public ::testing::Test {
   std::string woken_;
 };
 
-TEST_F(Sleepers, each_wake_at_their_own_moment_whatever_the_order_they_came_in) {
+TEST_F(Sleepers, each_wake_at_their_own_time_whatever_their_order) {
   Wakeup first(context_);
   Wakeup second(context_);
   Wakeup third(context_);
@@ -54,7 +54,7 @@ TEST_F(Sleepers, each_wake_at_their_own_moment_whatever_the_order_they_came_in) 
   EXPECT_GE(Clock::now() - began_, milliseconds(300));
 }
 
-TEST_F(Sleepers, one_that_is_gone_keeps_nobody_from_waking) {
+TEST_F(Sleepers, wake_though_another_one_was_destroyed) {
   auto gone = std::make_unique<Wakeup>(context_);
   Wakeup stays(context_);
   sleep(*gone, milliseconds(10'000), 'x');
@@ -70,12 +70,12 @@ TEST_F(Sleepers, one_that_is_gone_keeps_nobody_from_waking) {
   EXPECT_EQ(woken_, "xs");
 }
 
-TEST_F(Sleepers, who_sleeps_again_after_an_earlier_moment_was_dropped_wakes_in_time) {
+TEST_F(Sleepers, wake_in_time_after_an_earlier_moment_was_dropped) {
   Wakeup wakeup(context_);
   asio::co_spawn(
       context_,
       [&]() -> asio::awaitable<void> {
-        // The timer is set for a moment that comes to nothing.
+        // The timer is set for a moment that is dropped before it comes.
         asio::post(context_, [&] { wakeup.notify(); });
         co_await wakeup.wait_until(Clock::now() + milliseconds(15));
         const auto until = Clock::now() + milliseconds(30);

@@ -1,4 +1,4 @@
-// Which words of a command line are dlock's options, operands, or the command's own.
+// Which words of a command line are dlock's options, its operands, or the command.
 
 #include "cli/words.hpp"
 
@@ -11,7 +11,7 @@ namespace {
 
 using List = std::vector<std::string>;
 
-// As of `run`: some options with a value, some without.
+// Some options of `run`, with a value and without.
 std::optional<bool> takes_value(std::string_view option) {
   static const std::map<std::string_view, bool> known{
       {"wait", true},    {"w", true},  {"ttl", true}, {"t", true},
@@ -31,7 +31,7 @@ TEST(Words, the_command_begins_after_the_name) {
   EXPECT_EQ(words.options, List{});
 }
 
-TEST(Words, a_double_dash_behind_the_name_announces_a_command_even_if_there_is_none) {
+TEST(Words, a_double_dash_after_the_name_announces_a_command_even_if_there_is_none) {
   EXPECT_TRUE(sorted({"job", "--"}).announces_command);
   EXPECT_TRUE(sorted({"--", "job", "--"}).announces_command);
   EXPECT_TRUE(sorted({"job", "--", "make"}).announces_command);
@@ -55,7 +55,7 @@ TEST(Words, options_may_stand_between_the_name_and_the_command) {
   EXPECT_EQ(words.command, (List{"make"}));
 }
 
-TEST(Words, options_after_the_first_word_of_the_command_are_the_commands) {
+TEST(Words, options_after_the_first_word_of_the_command_belong_to_it) {
   const auto words = sorted({"job", "make", "-w", "5", "--quiet", "--", "--bogus"});
 
   EXPECT_EQ(words.options, List{});
@@ -82,8 +82,8 @@ TEST(Words, the_value_of_an_option_may_be_two_dashes) {
   EXPECT_EQ(words.options, (List{"--wait", "--"}));
 }
 
-// The parser takes letters and values apart that share a word.
-TEST(Words, letters_in_one_word_are_left_as_they_stand) {
+// The parser separates letters and values that share a word.
+TEST(Words, letters_in_one_word_are_left_as_they_are) {
   for (const std::string word : {"-w5", "-qv", "-qw5", "-wq"}) {
     const auto words = sorted({word, "job", "true"});
 
@@ -149,11 +149,11 @@ TEST(Words, two_dashes_may_stand_on_both_sides_of_the_name) {
   EXPECT_EQ(words.command, (List{"-true"}));
 }
 
-TEST(Words, two_dashes_behind_those_that_begin_the_command_are_its_own) {
+TEST(Words, two_dashes_after_those_that_begin_the_command_belong_to_it) {
   EXPECT_EQ(sorted({"job", "--", "true", "--", "x"}).command, (List{"true", "--", "x"}));
 }
 
-TEST(Words, an_unknown_option_is_told) {
+TEST(Words, an_unknown_option_is_reported) {
   const auto words = sorted({"-q", "job", "--bogus", "true"});
 
   EXPECT_EQ(words.unknown, "--bogus");
@@ -161,14 +161,14 @@ TEST(Words, an_unknown_option_is_told) {
   EXPECT_EQ(words.command, List{});
 }
 
-TEST(Words, nothing_is_looked_at_behind_an_unknown_option) {
+TEST(Words, nothing_after_an_unknown_option_is_examined) {
   const auto words = sorted({"--bogus", "--wait", "5", "job"});
 
   EXPECT_EQ(words.options, List{});
   EXPECT_EQ(words.operands, List{});
 }
 
-TEST(Words, an_unknown_letter_among_known_ones_is_told_with_its_word) {
+TEST(Words, an_unknown_letter_among_known_ones_is_reported_with_its_word) {
   EXPECT_EQ(sorted({"-qx", "job", "true"}).unknown, "-qx");
 }
 
@@ -181,28 +181,28 @@ TEST(Words, nothing_is_unknown_in_the_command) {
   EXPECT_EQ(sorted({"job", "--", "--bogus"}).unknown, "");
 }
 
-TEST(Words, a_single_dash_is_no_option) {
+TEST(Words, a_single_dash_is_not_an_option) {
   const auto words = sorted({"-", "-"});
 
   EXPECT_EQ(words.operands, (List{"-"}));
   EXPECT_EQ(words.command, (List{"-"}));
 }
 
-TEST(Words, an_empty_word_is_no_option) {
+TEST(Words, an_empty_word_is_not_an_option) {
   const auto words = sorted({"", ""});
 
   EXPECT_EQ(words.operands, (List{""}));
   EXPECT_EQ(words.command, (List{""}));
 }
 
-TEST(Words, without_operands_the_first_word_that_is_no_option_is_the_command) {
+TEST(Words, without_operands_the_first_word_that_is_not_an_option_begins_the_command) {
   const auto words = sorted_words({"-q", "run", "-w", "5"}, 0, takes_value);
 
   EXPECT_EQ(words.options, (List{"-q"}));
   EXPECT_EQ(words.command, (List{"run", "-w", "5"}));
 }
 
-TEST(Words, nothing_is_nothing) {
+TEST(Words, an_empty_command_line_has_no_words) {
   const auto words = sorted({});
 
   EXPECT_EQ(words.options, List{});
