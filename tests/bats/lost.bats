@@ -16,12 +16,12 @@ setup() {
 teardown() { kill_leftovers; }
 
 # Shell lines by which a command damages the store of its lock, or breaks its lease.
-removed='rm -r "$store"'
+removed='until rm -rf "$store"; do :; done'
 moved='mv "$store" "$store.old"'
 replaced='mv "$store" "$store.old"; dlock run other -- true'
 no_sessions='rm "$store/sessions"'
 new_sessions='cp -p "$store/sessions" "$store/new"; mv "$store/new" "$store/sessions"'
-no_state='rm -r "$store"/state-*'
+no_state='until rm -rf "$store"/state-*; do :; done'
 broken='dlock break --yes job 2> /dev/null 3>&- & until dlock status job | grep -q broken; do :; done'
 
 # Runs a shell line under `job`.

@@ -306,7 +306,7 @@ assert_lost() {
 
 @test "lost: the store was removed under the run" {
   # shellcheck disable=SC2016
-  lose 'rm -r "$store"'
+  lose 'remove "$store"'
 
   assert_lost
 }
@@ -320,7 +320,7 @@ assert_lost() {
 
 @test "lost: the state was removed under the run" {
   # shellcheck disable=SC2016
-  lose 'rm -r "$store"/state-*'
+  lose 'remove "$store"/state-*'
 
   assert_lost
 }
@@ -351,7 +351,7 @@ assert_lost() {
   # What a run relies on is watched once it has lasted for a second.
   eventually watches_files
 
-  rm -r "$store"
+  remove "$store"
 
   EVENTUALLY_MS=1500 assert_exits 76 "$loser"
 }
@@ -364,7 +364,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   loser=$!
   eventually is_held job
 
-  rm -r "$store"
+  remove "$store"
 
   EVENTUALLY_MS=5000 assert_exits 76 "$loser"
 }

@@ -43,6 +43,10 @@ eventually() {  # <command>...
   done
 }
 
+# Removes a directory that running processes may still create files in, for which rm
+# alone fails when a file appears behind its back.
+remove() { eventually rm -rf "$@"; }  # <directory>...
+
 # Asserts that a command does not succeed for so many milliseconds. It takes all
 # of them, so it is for what no event can tell, and for little time.
 never_within() {  # <milliseconds> <command>...

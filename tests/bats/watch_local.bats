@@ -60,7 +60,7 @@ teardown() { kill_leftovers; }
 
 @test "a store whose files are replaced is watched again, and that is said" {
   watch
-  rm -r "$store"
+  remove "$store"
 
   eventually grep -q 'events are missed from now on' "$said"
   eventually grep -q 'watching again' "$said"
