@@ -178,7 +178,7 @@ complete -c dlock $common -l replicas -x -a '0 1 2 all' -d 'replicas that must c
 complete -c dlock $common -l sentinel-user -x -d 'log in to sentinels as this user'
 complete -c dlock $common -l sentinel-password-file -r -F -d 'read the sentinel password from this file'
 complete -c dlock $common -l sentinel-tls -x -a 'true false' -d 'use TLS to sentinels'
-complete -c dlock $common -l min-strength -x -a '0 1 2' -d 'least strength of a lease to start with'
+complete -c dlock $common -l min-strength -x -a '0 1 2' -d 'minimum strength of a lease to start with'
 complete -c dlock $common -l max-ttl -x -a '30s 1m 10m' -d 'servers up for less do not vote'
 complete -c dlock $common -l tls-ca -r -F -d 'CA certificates to trust'
 complete -c dlock $common -l tls-cert -r -F -d 'client certificate'

@@ -52,7 +52,7 @@ bool says_yes() {
 // Describes a holder that is to lose the lock, and what happens to it.
 std::string described_for_break(const HolderInfo& holder) {
   const auto who = "held by " + described(holder);
-  return holder.foreign ? who + " (not dlock: it is not notified, and goes on)" : who;
+  return holder.foreign ? who + " (not dlock: it is not notified, and continues)" : who;
 }
 
 class Breaking {

@@ -36,7 +36,7 @@ std::string cached_text(const CachedValue& cached) {
                       " during a refresh";
   }
   text += "\n";
-  if (cached.maker) text += "being made by " + described(*cached.maker) + "\n";
+  if (cached.maker) text += "being computed by " + described(*cached.maker) + "\n";
   return text;
 }
 

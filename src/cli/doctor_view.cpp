@@ -61,7 +61,7 @@ std::int64_t not_made(const Examination& examination) {
                        [](const Finding& finding) { return !finding.is_made; });
 }
 
-// "no problems found", "1 error, 2 warnings; 1 check could not be made"
+// "no problems found", "1 error, 2 warnings; 1 check could not be run"
 std::string summary_of(const Examination& examination) {
   const auto errors = count_of(examination, Level::error, "error");
   const auto warnings = count_of(examination, Level::warning, "warning");
@@ -70,7 +70,7 @@ std::string summary_of(const Examination& examination) {
   if (text.empty()) text = "no problems found";
   if (unknown == 0) return text;
   return text + "; " + std::to_string(unknown) + (unknown == 1 ? " check" : " checks") +
-         " could not be made";
+         " could not be run";
 }
 
 Paint paint_of(Level level) {

@@ -36,8 +36,8 @@ void OrphanedRuns::end(const Broken& broken) {
     const bool sent = send_signal(process.get(), kills ? SIGKILL : SIGTERM);
     if (!sent && errno == EPERM) {
       throw Failure(Failure::Kind::rejected,
-                    "the dlock process of its holder is gone, and this user may not end "
-                    "its command: " +
+                    "the dlock process of its holder is gone, and this user has no "
+                    "permission to end its command: " +
                         described(broken.holder));
     }
     send_signal(process.get(), SIGCONT);  // a stopped process would not notice

@@ -21,7 +21,7 @@ constexpr OptionSpec options_of_all[] = {
     {"sentinel-tls", 0, "WHAT", "DLOCK_SENTINEL_TLS",
      "use TLS to sentinels: true or false"},
     {"min-strength", 0, "N", "DLOCK_MIN_STRENGTH",
-     "least strength of a lease to start with"},
+     "minimum strength of a lease to start with"},
     {"max-ttl", 0, "D", "DLOCK_MAX_TTL", "servers up for less do not vote (1m)"},
     {"tls-ca", 0, "FILE", "DLOCK_TLS_CA", "CA certificates, in place of the system's"},
     {"tls-cert", 0, "FILE", "DLOCK_TLS_CERT", "client certificate"},

@@ -67,7 +67,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_equal "$(cat printed)" new
   run cat said
   assert_one_line
-  assert_output_contains 'not whole'
+  assert_output_contains 'the stored value is incomplete'
   assert_equal "$(dlock cache big -- echo other)" new
 }
 

@@ -56,7 +56,7 @@ as_admin() {
   assert_found info persistence 'INFO was refused' 'grant the permission: ACL SETUSER dlock +info'
   assert_found info eviction 'INFO was refused'
   assert_found info replicas 'INFO was refused'
-  assert_output_contains 'no problems found; 3 checks could not be made in '
+  assert_output_contains 'no problems found; 3 checks could not be run in '
   run dlock doctor --json
   assert_equal "$(json '"\(.level) \(.not_checked)"')" 'ok 3'
   assert_equal "$(json '[.findings[] | select(.checked | not).check] | join(" ")')" \

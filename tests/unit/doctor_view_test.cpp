@@ -48,14 +48,14 @@ TEST(DoctorText, the_summary_counts_checks_that_could_not_be_made) {
   EXPECT_EQ(examination_text(examination_with({good, unknown}), "redis://db", pipe),
             "ok       role      a primary\n"
             "info     eviction  not checked\n"
-            "no problems found; 1 check could not be made in redis://db\n");
+            "no problems found; 1 check could not be run in redis://db\n");
   EXPECT_EQ(
       examination_text(examination_with({unknown, risky, unknown}), "redis://db", pipe),
       "info     eviction     not checked\n"
       "warning  persistence  none\n"
       "                      -> appendonly yes\n"
       "info     eviction     not checked\n"
-      "1 warning; 2 checks could not be made in redis://db\n");
+      "1 warning; 2 checks could not be run in redis://db\n");
 }
 
 TEST(DoctorText, quiet_output_has_only_warnings_and_errors) {

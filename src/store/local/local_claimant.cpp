@@ -119,7 +119,7 @@ asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
     if (!change.file.exists()) files_.find_floor(change.state);
     if (change.state.last_fence >= greatest_fence) {
       throw Failure(Failure::Kind::misconfigured,
-                    "the fences of this lock are used up in " + printable(files_.path()));
+                    "no fences are left for this lock in " + printable(files_.path()));
     }
     moment = Moment::now();
     answer = rules::ask(change.state, asked, moment, files_.sessions(), consequences);

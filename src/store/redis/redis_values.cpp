@@ -83,7 +83,7 @@ asio::awaitable<ValueLookup> RedisValues::get(const LockName& lock, Wakeup& wake
   }
   const auto* node = co_await route_.open(lock, route_.budget_end(), wakeup);
   ValueLookup damaged;
-  damaged.damage = node->name() + ": what is stored there is not whole";
+  damaged.damage = node->name() + ": the stored value is incomplete";
   co_return damaged;
 }
 

@@ -100,7 +100,7 @@ void QuorumClaimant::require_short_lease() const {
   if (most.count() == 0 || kept <= most) return;
   throw Failure(Failure::Kind::misconfigured,
                 "a lease of " + for_people(kept) + " is longer than --max-ttl (" +
-                    for_people(most) + "), the time that a restarted server has no vote");
+                    for_people(most) + "), for which a restarted server has no vote");
 }
 
 asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {

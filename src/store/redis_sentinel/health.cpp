@@ -95,7 +95,7 @@ Finding clocks(const SentinelFacts& facts) {
     return {"replica-clocks", Level::warning,
             name + " is " + for_people(off) +
                 (ahead.count() < 0 ? " behind" : " ahead of") +
-                " the primary: after a failover, leases end that much too late or early",
+                " the primary: after a failover, leases end too late or too early",
             "synchronize the clocks of all servers (chrony, ntpd)"};
   }
   if (facts.clocks_ahead.empty()) {
