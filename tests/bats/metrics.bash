@@ -1,9 +1,10 @@
-# Helpers for tests of dlock list --prometheus. They look at what `run` left.
+# Helpers for tests of dlock list --prometheus. They check the output of `run`.
 # shellcheck disable=SC2154  # output
 
-# Asserts that the output is what Prometheus' text format (0.0.4) is as dlock writes it:
-# each metric in one piece, a counter if its name ends in _total and else a gauge, help before type before samples, no sample twice, no
-# escape but those that there are. What promtool thinks counts too, where it is installed.
+# Asserts that the output is Prometheus' text format (0.0.4) as dlock writes it: all lines of
+# a metric are together, first its help, then its type, then its samples. A metric is a
+# counter if its name ends in _total, and otherwise a gauge. No sample occurs twice, and only
+# valid escapes occur. If promtool is installed, it has to accept the output, too.
 assert_metrics() {
   printf '%s\n' "$output" > "$BATS_TEST_TMPDIR/metrics.prom"
   # shellcheck disable=SC2016
@@ -37,6 +38,6 @@ assert_metrics() {
 }
 
 # Prints the value of a metric of a lock.
-metric() {  # <metric> [<label value as it is written>]
+metric() {  # <metric> [<label value, escaped>]
   awk -v start="$1{name=\"${2:-job}\"," 'index($0, start) == 1 { print $NF }' <<< "$output"
 }

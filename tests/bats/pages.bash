@@ -1,5 +1,5 @@
 # Helpers for the tests of the pages in docs/: they extract the blocks of code from a page and
-# run them. They go with support.bash and redis.bash.
+# run them. They need support.bash and redis.bash.
 # shellcheck disable=SC2016,SC2034,SC2154  # text for others; server_pid is for kill_leftovers
 
 # For `setup`.
