@@ -94,7 +94,7 @@ assert_refused() {  # <exit code> <part of what it says>
   is_free job
 }
 
-@test "a lock that is held is refused at once, and no token is printed" {
+@test "a held lock is refused at once, and no token is printed" {
   dlock acquire job > /dev/null
 
   run bash -c 'dlock acquire job 2> /dev/null'

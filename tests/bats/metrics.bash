@@ -14,25 +14,25 @@ assert_metrics() {
     local $/ = undef;
     my $text = <>;
     utf8::decode(my $copy = $text) or die "not UTF-8\n";
-    $text =~ /\n\z/ or die "the last line has no end\n";
+    $text =~ /\n\z/ or die "the last line has no line feed\n";
     for (split /\n/, $text, -1) {
       if (/^# HELP ([a-z]+(?:_[a-z]+)*) [A-Z][^\\]*\.$/ && $state ne "help" && $state ne "type") {
-        die "twice: $1\n" if $seen{$1}++;
+        die "repeated metric: $1\n" if $seen{$1}++;
         ($state, $metric) = ("help", $1);
       } elsif (/^# TYPE (\S+) (gauge|counter)$/ && $state eq "help" && $1 eq $metric &&
                ($2 eq "counter") == ($metric =~ /_total$/)) {
         $state = "type";
       } elsif ($state =~ /^(?:type|sample)$/ &&
                /^($metric)(\{(?:name=$label,)?namespace=$label\}) [0-9]+(?:\.[0-9]*[1-9])?$/) {
-        die "twice: $1$2\n" if $samples{"$1$2"}++;
+        die "repeated sample: $1$2\n" if $samples{"$1$2"}++;
         $state = "sample";
       } elsif ($_ eq "" && $state eq "sample") {
         $state = "end";
       } else {
-        die "wrong here (after $state): $_\n";
+        die "unexpected after $state: $_\n";
       }
     }
-    $state eq "end" or die "nothing at the end\n";
+    $state eq "end" or die "the output does not end after a sample\n";
   ' "$BATS_TEST_TMPDIR/metrics.prom" || return
   ! command -v promtool > /dev/null || promtool check metrics < "$BATS_TEST_TMPDIR/metrics.prom"
 }
