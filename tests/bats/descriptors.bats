@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# File descriptors: the command inherits all of dlock's caller and one more, the session. If
-# descriptors are exhausted, dlock neither hangs nor reports success.
+# File descriptors: the command inherits those of dlock's caller and one more, the session.
+# If descriptors are exhausted, dlock neither hangs nor reports success.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 

@@ -15,7 +15,7 @@ teardown() {
   kill_leftovers
 }
 
-# Starts a server that keeps its data, and runs doctor as a user with all permissions.
+# Starts a server that keeps its data, with a login that has all permissions for doctor.
 use_good_server() {  # [<option of the server>...]
   use_redis_store --appendonly yes "$@"
   as_admin
