@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What reaches the command: its arguments, byte for byte, wherever they stand and
-# whatever they look like.
+# The command gets its arguments byte for byte, whatever they look like. Options of dlock
+# may be before the verb, before the name and after it.
 # shellcheck disable=SC2016  # the commands' own variables
 
 setup() {
@@ -23,7 +23,7 @@ assert_arrived() {  # [<argument>...]
   cmp arrived wanted || { od -c arrived | head -n 20 >&2; return 1; }
 }
 
-# Asserts that dlock refused the command line: 64, one line, nothing run.
+# Asserts that dlock refused the command line with 64 and one line, and ran nothing.
 assert_refused() {
   assert_status 64
   assert_one_line
@@ -48,7 +48,7 @@ assert_refused() {
   assert_arrived ' a  b ' $'\t' $'one\ntwo\n' $'\r'
 }
 
-@test "no shell looks at the arguments" {
+@test "no shell interprets the arguments" {
   local words=('$HOME' '$(id)' '`id`' '*' '~' 'a;b' '&' '|' '>x' "'" '"' "\\" '{a,b}' '!!' '#')
 
   dlock run job -- ./take "${words[@]}"
@@ -68,31 +68,31 @@ assert_refused() {
   assert_arrived $'\377\376'
 }
 
-@test "arguments that look like options of dlock's are the command's" {
+@test "arguments after -- that look like dlock's options go to the command" {
   dlock run job -- ./take -c -xzf --ttl 5 -w --wait=x --store s --json -q -v -E 0 --help --version -h
 
   assert_arrived -c -xzf --ttl 5 -w --wait=x --store s --json -q -v -E 0 --help --version -h
 }
 
-@test "arguments that look like options of dlock's are the command's without -- too" {
+@test "arguments after the command that look like dlock's options go to the command" {
   dlock run job ./take -c -xzf --ttl 5 -w --wait=x --store s --json -q -v -E 0 --help --version -h
 
   assert_arrived -c -xzf --ttl 5 -w --wait=x --store s --json -q -v -E 0 --help --version -h
 }
 
-@test "a -- after the command is the command's" {
+@test "a -- after the command goes to the command" {
   dlock run job ./take -- a -- b --
 
   assert_arrived -- a -- b --
 }
 
-@test "a -- after the command is the command's also if another stands before it" {
+@test "a -- after the command goes to the command even if another precedes it" {
   dlock run job -- ./take -- a --
 
   assert_arrived -- a --
 }
 
-@test "of two -- before the command the second one is the command" {
+@test "the second of two -- before the command is the command" {
   output=$(dlock run job -- -- ./take 2>&1) || true
 
   assert_output_contains 'dlock: job: --: '
@@ -108,13 +108,13 @@ assert_refused() {
   assert_arrived - a
 }
 
-@test "options may stand between the name and the command" {
+@test "options may be between the name and the command" {
   dlock run job -w 5s -q --label=text ./take -w 1
 
   assert_arrived -w 1
 }
 
-@test "the value of an option is taken as it stands, and the last one counts" {
+@test "the value of an option is taken literally, and the last one counts" {
   local value
   for value in x -x -- --quiet '[a,b]' '{}' 'a=b' ' ' '"'; do
     run dlock run --label first --label "$value" job -- \
@@ -125,7 +125,7 @@ assert_refused() {
   done
 }
 
-@test "an option that lacks its value is refused, wherever it stands" {
+@test "an option without its value is refused, wherever it is" {
   local words
   for words in '-w' '--wait' '-q --wait' '--wait 5s -w' '--label'; do
     # shellcheck disable=SC2086
@@ -135,37 +135,37 @@ assert_refused() {
   done
 }
 
-@test "options between the name and the command are dlock's" {
+@test "options between the name and the command go to dlock" {
   run dlock run job -v -- ./take
 
   assert_output_contains 'dlock: job: '
 }
 
-@test "options may stand before the verb, before the name and after it" {
+@test "options may be before the verb, before the name and after it" {
   dlock --namespace a run -w 5s job --color never -- ./take x
 
   assert_arrived x
 }
 
-@test "letters and their values may be written in one word" {
+@test "short options and their values may be combined in one word" {
   dlock run -qw5s job -E9 ./take -E1
 
   assert_arrived -E1
 }
 
-@test "of an option given twice the last one counts" {
+@test "an option that is given twice has its last value" {
   run dlock run --namespace a --namespace b job -- printenv DLOCK_NAMESPACE
 
   assert_equal "$output" b
 }
 
-@test "a -- before the name ends dlock's options, also those after the name" {
+@test "a -- before the name ends dlock's options, even those after the name" {
   PATH=.:$PATH dlock run -- job -take -v
 
   assert_arrived -v
 }
 
-@test "a -- before the name and a -- before the command can both stand" {
+@test "a -- before the name and a -- before the command can be combined" {
   dlock run -- job -- ./take a
 
   assert_arrived a
@@ -191,20 +191,20 @@ assert_refused() {
   assert_output_contains '--frobnicate'
 }
 
-@test "an unknown letter between the name and the command is a usage error" {
+@test "an unknown short option between the name and the command is a usage error" {
   run dlock run job -c ./take
 
   assert_refused
   assert_output_contains '-c'
 }
 
-@test "an unknown letter among known ones is a usage error" {
+@test "an unknown short option among known ones is a usage error" {
   run dlock run job -qxv ./take
 
   assert_refused
 }
 
-@test "an option cannot be shortened" {
+@test "an option cannot be abbreviated" {
   run dlock run job --time 5s ./take
 
   assert_refused
@@ -234,13 +234,13 @@ assert_refused() {
   assert_refused
 }
 
-@test "an option without its value does not take the command for it silently" {
+@test "an option without its value does not silently take the command as its value" {
   run dlock run job --wait ./take
 
   assert_refused
 }
 
-@test "--help after the name is dlock's" {
+@test "--help after the name goes to dlock" {
   run dlock run job --help
 
   assert_status 0
@@ -265,14 +265,14 @@ assert_refused() {
   assert_arrived "$long"
 }
 
-# Whether the kernel starts dlock itself with an argument of that length.
+# True if the kernel starts dlock itself with an argument of this length.
 is_accepted() {  # <length>
   local long
   printf -v long "%0$1d" 7
   dlock run "$name" -- true "$long" 2> err || grep -q '^dlock: ' err
 }
 
-# Puts into $longest how long an argument dlock can be started with.
+# Sets $longest to the length of the longest argument that dlock can be started with.
 find_longest_argument() {
   local middle too_long=131072
   longest=1
@@ -282,8 +282,9 @@ find_longest_argument() {
   done
 }
 
-# What dlock adds to the environment, all those of the name, makes the difference.
-@test "a command line too long for the command is 126 and leaves the lock free" {
+# The command fails where dlock could be started, because dlock adds variables to the
+# environment, and several contain the name.
+@test "a command line that is too long for the command exits with 126, and frees the lock" {
   local longest long name stack
   printf -v name '%0255d' 7
   stack=$(ulimit -S -s)
@@ -300,7 +301,7 @@ find_longest_argument() {
   assert_status 1
 }
 
-@test "the name is given to the command as it is, whatever printable text it is" {
+@test "DLOCK_NAME is the name unchanged, whatever printable text it is" {
   local name
   for name in 'a b' '../../x' . .. / '%s%n' '$(id)' "'\"" '{}' 'a=b' 'Ünïcödé 🔒' '*' "$(printf '%0255d' 7)"; do
     run dlock run -- "$name" printenv DLOCK_NAME
@@ -308,7 +309,7 @@ find_longest_argument() {
   done
 }
 
-@test "names that differ in anything at all are different locks" {
+@test "names that differ in any way are different locks" {
   dlock run 'a' -- dlock run 'A' -- dlock run 'a ' -- dlock run 'a/' -- dlock run 'a%20' -- \
     dlock run 'ä' -- dlock run 'a=' -- dlock run '{a}' -- ./take nested
 

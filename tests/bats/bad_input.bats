@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What dlock cannot take: one clear line, the right exit code, and nothing started,
-# created or contacted. What the lines say is in errors.bats.
+# Invalid input is refused with one line and the right exit code, and nothing is started,
+# created or contacted. The texts of the messages are tested in errors.bats.
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 
@@ -13,7 +13,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Asserts that dlock refuses this, in one line that has nothing to steer a terminal with.
+# Asserts that dlock refuses this, in one line without control characters.
 refuses() {  # <exit code> <dlock's arguments>...
   run timeout 5 dlock "${@:2}" < /dev/null
   if [[ $status != "$1" || $output != 'dlock: '?* || $output =~ [[:cntrl:]] ]] ||
@@ -23,7 +23,7 @@ refuses() {  # <exit code> <dlock's arguments>...
   fi
 }
 
-# The same for options of run.
+# Asserts that dlock refuses these options of run.
 run_refuses() {  # <exit code> <option>...
   refuses "$1" run "${@:2}" job -- touch "$started"
 }
@@ -63,15 +63,15 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a name that is no UTF-8 is refused" {
-  # Not even begun, cut short, overlong, a surrogate, beyond the last code point.
+@test "a name that is not UTF-8 is refused" {
+  # Invalid first bytes, truncated, overlong, a surrogate, beyond the last code point.
   for name in $'\xff' $'a\x80' $'\xc3' $'\xe2\x82' $'\xc0\xaf' $'\xed\xa0\x80' \
     $'\xf4\x90\x80\x80' $'\xf8\x88\x80\x80\x80'; do
     refuses 64 run "$name" -- touch "$started"
   done
 }
 
-@test "a name that is missing is refused" {
+@test "a missing name is refused" {
   refuses 64 run
   refuses 64 run --
   refuses 64 status
@@ -102,17 +102,17 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a ttl of zero is refused" {
+@test "a TTL of zero is refused" {
   run_refuses 64 --ttl 0
   run_refuses 64 -t 0s
 }
 
-@test "a ttl that is too short is refused" {
+@test "a TTL that is too short is refused" {
   run_refuses 64 --ttl 100ms
   run_refuses 64 --ttl 499ms
 }
 
-@test "an invalid ttl is refused" {
+@test "an invalid TTL is refused" {
   for ttl in forever nan -30 '' 30x 1e9999 2147483648000d; do
     run_refuses 64 --ttl "$ttl"
   done
@@ -165,7 +165,7 @@ run_refuses() {  # <exit code> <option>...
   run_refuses 64 -s -n 2
 }
 
-# --- Words that are no options or verbs ---
+# --- Options and verbs ---
 
 @test "an unknown option is refused" {
   run_refuses 64 --no-such-option
@@ -241,12 +241,12 @@ run_refuses() {  # <exit code> <option>...
   assert_equal "$output" "dlock: --stragglers: expected leave, wait or kill, not 'bogus'"
 }
 
-@test "a verb is needed" {
+@test "a missing verb is refused" {
   refuses 64
   refuses 64 --verbose
 }
 
-@test "a command that is missing is refused" {
+@test "a missing command is refused" {
   refuses 64 run job
   refuses 64 run job --
   refuses 64 run -w 5s job
@@ -261,7 +261,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "a store's password is not repeated when the store is refused" {
+@test "the message about an invalid store does not contain its password" {
   refuses 78 --store redis://user:secret@host:port run job -- touch "$started"
 
   refute_output_contains secret
@@ -288,7 +288,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "invalid sentinels are refused, in one line" {
+@test "an invalid list of sentinels is refused in one line" {
   for store in redis+sentinel: redis+sentinel:a/m redis+sentinel:// redis+sentinel:///m \
     redis+sentinel://a redis+sentinel://a,b redis+sentinel://a,b/ redis+sentinel://a//0 \
     redis+sentinel://a,/m redis+sentinel://,a/m redis+sentinel://a,,b/m redis+sentinel://a:0/m \
@@ -304,7 +304,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "an invalid cluster is refused, in one line" {
+@test "an invalid cluster is refused in one line" {
   for store in redis+cluster: redis+cluster:a redis+cluster:// redis+cluster:/// 'redis+cluster://a,' \
     redis+cluster://,a redis+cluster://a,,b redis+cluster://a,b:0 redis+cluster://a:65536 redis+cluster://a,a \
     redis+cluster://A,b,a:6379 redis+cluster://a,::1 redis+cluster://a/0 redis+cluster://a,b/1 \
@@ -317,7 +317,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "an invalid quorum is refused, in one line" {
+@test "an invalid quorum is refused in one line" {
   for store in redis+quorum: redis+quorum:a,b,c redis+quorum:// redis+quorum://a redis+quorum://a,b \
     'redis+quorum://a,b,c,' redis+quorum://,a,b,c redis+quorum://a,,b,c redis+quorum://a,b,c:0 \
     redis+quorum://a,b,c:65536 redis+quorum://a,b,a redis+quorum://a,b,A:6379 redis+quorum://a,b,::1 \
@@ -330,7 +330,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "an invalid etcd cluster is refused, in one line" {
+@test "an invalid etcd cluster is refused in one line" {
   for store in etcd: etcd:a etcd:// etcd:/// 'etcd://a,' etcd://,a etcd://a,,b etcd://a,b:0 etcd://a:65536 \
     etcd://a,a etcd://A,b,a:2379 etcd://a,::1 etcd://a/0 etcd://a,b/name 'etcd://a?x=1' 'etcd://a#' \
     etcd://u:p@a,u:p@b etcd://:p@a etcd://u:@a etcds://@a etcd+unix:/a "etcds://$(printf 'h%s,' {1..32})h"; do
@@ -341,7 +341,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "what a quorum cannot do is refused before any of its servers is asked" {
+@test "a feature that a quorum does not support is refused before its servers are contacted" {
   local quorum=redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3
   refuses 78 --store "$quorum" run --slots 2 job -- touch "$started"
   assert_output_contains 'a quorum does not support --slots'
@@ -353,7 +353,7 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 --store "$quorum" --max-ttl soon run job -- touch "$started"
 }
 
-@test "the error about a list of servers says what to write" {
+@test "the message about an invalid list of servers says how to correct it" {
   refuses 78 --store redis+sentinel://a,b run job -- touch "$started"
   assert_output_contains /NAME
   refuses 78 --store redis+cluster://a,b/2 run job -- touch "$started"
@@ -366,7 +366,7 @@ run_refuses() {  # <exit code> <option>...
   assert_output_contains redis+sentinel://
 }
 
-@test "a local store that is no absolute path is refused" {
+@test "a local store without an absolute path is refused" {
   for store in local:dir local:./dir local:../dir local:~/dir 'local: /dir'; do
     refuses 78 --store "$store" run job -- touch "$started"
   done
@@ -376,21 +376,21 @@ run_refuses() {  # <exit code> <option>...
   refuses 78 --store none:/dir run job -- touch "$started"
 }
 
-@test "a bad store in the environment is refused" {
+@test "an invalid store in the environment is refused" {
   export DLOCK_STORE=nowhere:
 
   refuses 78 run job -- touch "$started"
   assert_output_contains DLOCK_STORE
 }
 
-@test "a bad store timeout in the environment is refused" {
+@test "an invalid store timeout in the environment is refused" {
   export DLOCK_STORE_TIMEOUT=soon
 
   refuses 64 run job -- touch "$started"
   assert_output_contains DLOCK_STORE_TIMEOUT
 }
 
-# --- Getting into the store ---
+# --- Users, certificates and replicas ---
 
 @test "an invalid user is refused" {
   refuses 64 --user '' run job -- touch "$started"
@@ -400,14 +400,14 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 --sentinel-user $'a\nb' status job
 }
 
-@test "an empty name of a file is refused" {
+@test "an empty file name is refused" {
   for option in --password-file --sentinel-password-file --tls-ca --tls-cert --tls-key; do
     refuses 64 "$option" '' run job -- touch "$started"
     refuses 64 "$option=" list
   done
 }
 
-@test "a certificate without its key, and a key without its certificate, are refused" {
+@test "a certificate without its key is refused, and a key without its certificate" {
   refuses 64 --tls-cert cert.pem run job -- touch "$started"
   refuses 64 --tls-key key.pem list
   DLOCK_TLS_CERT=cert.pem refuses 64 run job -- touch "$started"
@@ -423,7 +423,7 @@ run_refuses() {  # <exit code> <option>...
   assert_output_contains DLOCK_REPLICAS
 }
 
-@test "a name that no certificate can have is refused" {
+@test "an invalid --tls-name is refused" {
   for name in '' 'a b' $'a\nb' '*' a/b "$(printf 'n%.0s' {1..256})"; do
     refuses 64 --tls-name "$name" run job -- touch "$started"
   done
@@ -431,7 +431,7 @@ run_refuses() {  # <exit code> <option>...
   assert_output_contains DLOCK_TLS_NAME
 }
 
-@test "--sentinel-tls that is neither true nor false is refused" {
+@test "an invalid --sentinel-tls is refused" {
   for value in '' yes 1 TRUE; do
     refuses 64 --sentinel-tls "$value" run job -- touch "$started"
   done
@@ -439,15 +439,15 @@ run_refuses() {  # <exit code> <option>...
   assert_output_contains DLOCK_SENTINEL_TLS
 }
 
-@test "a variable for --tls-insecure that is neither true nor false is refused" {
+@test "an invalid DLOCK_TLS_INSECURE is refused, and so is a value for --tls-insecure" {
   DLOCK_TLS_INSECURE=perhaps refuses 64 run job -- touch "$started"
   assert_output_contains DLOCK_TLS_INSECURE
   refuses 64 --tls-insecure=true list
 }
 
-# --- What must not be taken for bad ---
+# --- Valid input ---
 
-@test "login options are ignored by a store without a login" {
+@test "a store without a login ignores login options" {
   for store in none: "local:$BATS_TEST_TMPDIR/store"; do
     DLOCK_PASSWORD=secret DLOCK_SENTINEL_PASSWORD=secret \
       run dlock --store "$store" --user me --password-file /no/such/file \
@@ -459,7 +459,6 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-
 @test "all forms of durations in the manual are accepted" {
   for duration in 250ms 30s 5m 5min 1h30min 2h 1d 1h30m 0.5s 30 0.007 1.5h 1d2h3m4s5ms 0; do
     run dlock run -w "$duration" --jitter 0 job -- echo fine
@@ -467,7 +466,7 @@ run_refuses() {  # <exit code> <option>...
   done
 }
 
-@test "the greatest and the smallest numbers are accepted" {
+@test "the smallest and the greatest numbers are accepted" {
   for option in '-E 0' '-E 255' '-n 1' '-n 1000' '--ttl 500ms' '--ttl 365d' '-k 0'; do
     # shellcheck disable=SC2086
     run dlock run $option job -- echo fine

@@ -1,19 +1,19 @@
 #!/usr/bin/env bats
-# tests/bench/run compares figures with the bars in tests/bench/bars. The figures are made up
-# here, so that each of them is where it is meant to be.
+# tests/bench/run compares figures with the bars in tests/bench/bars. These tests invent the
+# figures, so each is exactly where the test needs it.
 
 setup() {
   load support
   bench=$DLOCK_SOURCE/tests/bench
   figures=$BATS_TEST_TMPDIR/figures
-  # For what is measured.
+  # The measured programs inherit the locale; flock(1) is slower if it is not C.
   export LC_ALL=C
 }
 
-# Writes figures that meet each bar exactly.
+# Writes figures that are exactly at their bars.
 meet_all_bars() {
   printf '# some machine\npart\twhat\tdlock\tpeer\tratio\tlow\thigh\n' > "$figures"
-  # part | what | column sign number [unit]
+  # A bar is: part | what | column sign number [unit]
   awk -F ' *[|] *' -v OFS='\t' '
     /^[a-z]/ {
       split($3, rule, " ")
@@ -23,7 +23,7 @@ meet_all_bars() {
     }' "$bench/bars" >> "$figures"
 }
 
-# Gives a figure other values.
+# Changes the values of a figure.
 change() {  # <what> <dlock> <ratio>
   awk -F '\t' -v OFS='\t' -v what="$1" -v dlock="$2" -v ratio="$3" '
     $2 == what { $3 = dlock; $5 = ratio; found = 1 }
@@ -34,7 +34,7 @@ change() {  # <what> <dlock> <ratio>
 
 check() { run "$bench/run" --check --from "$figures" "$@"; }
 
-@test "figures at their bars pass" {
+@test "the check passes if the figures are exactly at their bars" {
   meet_all_bars
 
   check
@@ -42,7 +42,7 @@ check() { run "$bench/run" --check --from "$figures" "$@"; }
   assert_equal "$status" 0
 }
 
-@test "each figure that misses its bar is named, and the check fails" {
+@test "the check fails and names each figure that misses its bar" {
   meet_all_bars
   change 'run /bin/true; flock' '2.02 ms' 1.01
   change '8 workers of 20 sections; flock' '790 /s' 0.79
@@ -68,7 +68,7 @@ redis: commands for each of 8 contenders: dlock 10.1, bar: dlock <= 10"
   [[ $output == *'busy: busy, not waiting; flock -n: not measured, bar: ratio <= 1.0' ]]
 }
 
-@test "with --only the bars of other parts do not count" {
+@test "--only ignores the bars of other parts" {
   meet_all_bars
   sed -i '/^busy\t/d' "$figures"
 
@@ -78,7 +78,7 @@ redis: commands for each of 8 contenders: dlock 10.1, bar: dlock <= 10"
   assert_equal "$status" 1
 }
 
-@test "without --check a missed bar is marked, and is no failure" {
+@test "without --check a missed bar is marked, but the run succeeds" {
   meet_all_bars
   change 'run /bin/true; flock' '2.02 ms' 1.01
 
@@ -88,7 +88,7 @@ redis: commands for each of 8 contenders: dlock 10.1, bar: dlock <= 10"
   [[ $(grep ' !$' <<< "$output") == 'run /bin/true; flock  '* ]]
 }
 
-@test "a file that has no figures is refused with its name" {
+@test "the message about a file without figures names it" {
   echo 'no figures' > "$figures"
 
   check
@@ -97,7 +97,7 @@ redis: commands for each of 8 contenders: dlock 10.1, bar: dlock <= 10"
   [[ $output == "tests/bench/compare: $figures: "* ]]
 }
 
-@test "the bench measures, and writes what --from reads" {
+@test "the figures that --write writes are those that --from reads" {
   run "$bench/run" -n 2 --only busy --write "$figures"
   assert_equal "$status" 0
   measured=$(grep '^busy,' <<< "$output")

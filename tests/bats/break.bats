@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Taking a lock from its holders: whom it is taken from, how they end, and who is asked.
+# `dlock break`: which holders lose the lock, how their commands end, and when break asks.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -15,9 +15,9 @@ teardown() { kill_leftovers; }
 
 refute() { ! "$@"; }
 
-# Runs a shell's command on a terminal of its own, as terminal.bats does.
+# Runs a shell command on a terminal of its own, as terminal.bats does.
 on_terminal() {  # <command for a shell>
-  : > screen # at once: nothing from before may be taken for its own
+  : > screen  # so that output of an earlier command is not taken for that of this one
   SHELL=/bin/sh TERM=dumb env --default-signal script -qec "$1" /dev/null <> keys > screen 3>&- &
   terminal=$!
 }
@@ -30,21 +30,21 @@ fence_of() { look job ".holders[] | select(.pid == $1) | .fence"; }  # <pid>
 
 reason_in() { jq -r .reason "$1"; }
 
-# Waits until the dlock of a holder is told of things at once, and not only after its first
-# second.
+# Waits until the dlock of a holder watches the files of the store, which it does after its
+# first second. From then on it notices at once that its lease is broken.
 until_it_watches() {  # <pid>
   eventually watches_files "$1"
 }
 
 watches_files() { grep -qs inotify "/proc/$1"/fdinfo/*; }
 
-# Leaves a command without its dlock. Sets $command to its pid.
+# Runs a command and kills its dlock. Sets $command to the pid of the command.
 orphan() {  # <name> <script>
   dlock run "$1" -- bash -c "$2"' echo $$ > pid; while :; do sleep 0.05; done' 3>&- &
   holder=$!
   eventually test -s pid
   command=$(< pid)
-  # Once it is known to whoever asks.
+  # Until others can see the command in the store.
   eventually knows_command "$1"
   kill -KILL "$holder"
   eventually has_ended "$holder"
@@ -52,7 +52,7 @@ orphan() {  # <name> <script>
 
 knows_command() { dlock status "$1"; }
 
-@test "the command of a broken holder ends, and its dlock exits with 76 for that reason" {
+@test "break ends the command of the holder, whose dlock exits with 76 and reports broken" {
   hold job --report report
 
   run dlock break --yes job
@@ -63,7 +63,7 @@ knows_command() { dlock status "$1"; }
   assert_equal "$(reason_in report)" broken
 }
 
-@test "break says nothing when all went well" {
+@test "break prints nothing on success" {
   hold job
 
   run dlock break --yes job
@@ -72,7 +72,7 @@ knows_command() { dlock status "$1"; }
   assert_equal "$output" ''
 }
 
-@test "break returns when the lock is free" {
+@test "break returns once the lock is free" {
   hold job
 
   dlock break --yes job
@@ -81,7 +81,7 @@ knows_command() { dlock status "$1"; }
   has_ended "$command"
 }
 
-@test "a run of more than a second is told at once" {
+@test "a run of more than a second notices at once that it is broken" {
   hold job
   until_it_watches "$holder"
   begin=$(now_ms)
@@ -117,7 +117,7 @@ knows_command() { dlock status "$1"; }
   assert_exits 76 "$holder"
 }
 
-@test "break looks for holders, not for waiters: the next in line is granted the lock" {
+@test "break ends the holder and not the waiters, and the first of them is granted the lock" {
   hold job
   queue job -- sh -c 'touch next; exec sleep 60'
 
@@ -127,7 +127,7 @@ knows_command() { dlock status "$1"; }
   refute has_ended "$waiter"
 }
 
-@test "--min-hold does not keep a lock that was broken" {
+@test "--min-hold does not keep a broken lock" {
   hold job --min-hold 1h
 
   dlock break --yes job
@@ -135,7 +135,7 @@ knows_command() { dlock status "$1"; }
   is_free job
 }
 
-@test "a lock that is held on for --min-hold is freed at once" {
+@test "break frees at once a lock that only --min-hold keeps" {
   dlock run --min-hold 1h job -- true
   is_held job
 
@@ -144,7 +144,7 @@ knows_command() { dlock status "$1"; }
   is_free job
 }
 
-@test "who waits for a lock that is held on gets it when that is broken" {
+@test "the waiter for a lock that only --min-hold keeps is granted it after a break" {
   dlock run --min-hold 1h job -- true
   queue job -- touch next
 
@@ -153,7 +153,7 @@ knows_command() { dlock status "$1"; }
   EVENTUALLY_MS=900 eventually test -e next
 }
 
-@test "without --fence all who share a lock lose it" {
+@test "without --fence all holders of a shared lock lose it" {
   hold job --shared
   first=$holder
   hold job --shared
@@ -165,7 +165,7 @@ knows_command() { dlock status "$1"; }
   assert_exits 76 "$second"
 }
 
-@test "--fence takes a slot from that holder alone" {
+@test "--fence takes the slot of only this holder" {
   hold job --slots 2
   first=$holder
   hold job --slots 2
@@ -178,7 +178,7 @@ knows_command() { dlock status "$1"; }
   assert_equal "$(look job '[.holders[].pid] | @csv')" "$second"
 }
 
-@test "a fence that nobody holds is 1, and nothing happens" {
+@test "a fence that nobody holds exits with 1 and breaks nothing" {
   hold job
 
   run dlock break --yes --fence 7 job
@@ -189,7 +189,7 @@ knows_command() { dlock status "$1"; }
   is_held job
 }
 
-@test "a lock that nobody holds is 1" {
+@test "a lock that nobody holds exits with 1" {
   dlock run job -- true
 
   run dlock break --yes job
@@ -198,20 +198,20 @@ knows_command() { dlock status "$1"; }
   assert_equal "$output" 'dlock: job: not held'
 }
 
-@test "a store that nobody has used is 1 and stays as it is" {
+@test "break exits with 1 in a store that nobody has used, and does not create it" {
   run dlock break --yes job
 
   assert_status 1
   refute test -e store
 }
 
-@test "none: holds nothing" {
+@test "break on none: exits with 1" {
   run dlock --store none: break --yes job
 
   assert_status 1
 }
 
-@test "what is no fence is 64" {
+@test "an invalid fence exits with 64" {
   for fence in 0 -1 x '' 1.5 99999999999999999999999; do
     run dlock break --yes "--fence=$fence" job
     assert_status 64
@@ -219,7 +219,7 @@ knows_command() { dlock status "$1"; }
   done
 }
 
-@test "without a terminal it wants --yes" {
+@test "without a terminal, break needs --yes" {
   hold job
 
   run dlock break job < /dev/null
@@ -230,7 +230,7 @@ knows_command() { dlock status "$1"; }
   refute has_ended "$holder"
 }
 
-@test "-v says whom the lock was taken from" {
+@test "-v names the broken holder" {
   hold job
 
   run dlock -v break --yes job
@@ -239,7 +239,7 @@ knows_command() { dlock status "$1"; }
   assert_output_contains "dlock: job: broken: $(id -un)@$(uname -n) (pid $holder, sh -c "
 }
 
-@test "--json prints those whom the lock was taken from" {
+@test "--json prints the broken holders" {
   hold job
   fence=$(fence_of "$holder")
 
@@ -250,7 +250,7 @@ knows_command() { dlock status "$1"; }
   assert_equal "$(json '.[0] | .pid, .attached')" "$holder"$'\n'true
 }
 
-@test "on a terminal it shows who has the lock, and y takes it" {
+@test "on a terminal, break shows the holder, and y breaks its lease" {
   hold job
   on_terminal 'exec dlock break job'
   eventually appears 'Take the lock from this holder? [y/N] '
@@ -262,7 +262,7 @@ knows_command() { dlock status "$1"; }
   assert_exits 76 "$holder"
 }
 
-@test "on a terminal anything but a yes leaves all as it is" {
+@test "on a terminal, any answer but yes breaks nothing" {
   hold job
   for answer in $'\n' $'n\n' $'yellow\n' $'\004'; do
     on_terminal 'exec dlock break job'
@@ -277,7 +277,7 @@ knows_command() { dlock status "$1"; }
   is_held job
 }
 
-@test "on a terminal --yes asks nothing" {
+@test "on a terminal, --yes skips the question" {
   hold job
 
   on_terminal 'exec dlock break --yes job'
@@ -286,7 +286,7 @@ knows_command() { dlock status "$1"; }
   refute appears '[y/N]'
 }
 
-@test "who was granted the lock after the question keeps it" {
+@test "a holder that was granted the lock after the question keeps it" {
   hold job
   shown=$(fence_of "$holder")
   on_terminal 'exec dlock break job'
@@ -302,7 +302,7 @@ knows_command() { dlock status "$1"; }
   appears "dlock: job: no longer held by fence $shown"
 }
 
-@test "if all holders have gone since the question, it says so of the first" {
+@test "if all holders have released since the question, the message names the first" {
   hold job -s
   shown=$(fence_of "$holder")
   others=$holder
@@ -320,7 +320,7 @@ knows_command() { dlock status "$1"; }
   appears "dlock: job: no longer held by fence $shown and 1 more"
 }
 
-@test "Ctrl-C ends the wait for a holder that does not end, which stays broken" {
+@test "Ctrl-C ends the wait for a stopped holder, which stays broken" {
   hold job
   kill -STOP "$holder"
   on_terminal 'exec dlock break --yes job'
@@ -335,7 +335,7 @@ knows_command() { dlock status "$1"; }
 
 is_marked() { dlock status "$1" | grep -qF '(broken)'; }
 
-@test "a command whose dlock was killed is ended" {
+@test "break ends a command whose dlock was killed" {
   orphan job ''
 
   run dlock break --yes job
@@ -345,7 +345,7 @@ is_marked() { dlock status "$1" | grep -qF '(broken)'; }
   is_free job
 }
 
-@test "what a dead command has left is ended where its dlock was killed, too" {
+@test "break ends the straggler of a command that was killed along with its dlock" {
   orphan job '(while :; do sleep 0.05; done) & echo $! > left;'
   kill -KILL "$command"
   eventually has_ended "$command"
@@ -357,7 +357,7 @@ is_marked() { dlock status "$1" | grep -qF '(broken)'; }
   is_free job
 }
 
-@test "a command that ignores TERM is killed where its dlock was killed, too" {
+@test "break kills a command that ignores TERM and whose dlock was killed" {
   orphan job 'trap "" TERM;'
 
   EVENTUALLY_MS=20000 eventually dlock break --yes job
@@ -365,7 +365,7 @@ is_marked() { dlock status "$1" | grep -qF '(broken)'; }
   has_ended "$command"
 }
 
-@test "a command that may not be ended where its dlock was killed is 77" {
+@test "break exits with 77 if it may not end a command whose dlock was killed" {
   needs_root
   chmod 711 . "$BATS_FILE_TMPDIR"
   mkdir -m 2770 shared

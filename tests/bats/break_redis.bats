@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# Taking a lock on a Redis server from its holders.
+# `dlock break` on a Redis server.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
-# shellcheck disable=SC2034,SC2154  # for and from the helpers: last_left; holder, command, waiter
+# shellcheck disable=SC2034,SC2154  # the helpers read last_left and set holder, command, waiter
 
 setup() {
   load support
@@ -19,11 +19,11 @@ teardown() {
 
 refute() { ! "$@"; }
 
-short=(--ttl 2s --store-timeout 400ms)  # for leases that have to run out
+short=(--ttl 2s --store-timeout 400ms)  # for leases that have to expire
 
 fence_of() { look job ".holders[] | select(.pid == $1) | .fence"; }  # <pid>
 
-# Asserts that the run was ended because somebody broke its lease.
+# Asserts that the run ended because its lease was broken.
 assert_broken() {
   assert_exits 76 "$holder"
   has_ended "$command"
@@ -32,10 +32,10 @@ assert_broken() {
 
 is_marked() { dlock status job | grep -qF '(broken)'; }
 
-# A holder that listens is the only client that blocks here.
+# True if the holder listens for a break. No other client blocks in these tests.
 listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
 
-@test "the command of a broken holder ends, and its dlock exits with 76 for that reason" {
+@test "break ends the command of the holder, whose dlock exits with 76 and reports broken" {
   hold job --report "$report"
 
   run dlock break --yes job
@@ -46,7 +46,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   is_free job
 }
 
-@test "a run of more than a second is told at once, and does not wait for a renewal" {
+@test "a run of more than a second notices at once that it is broken, before a renewal" {
   hold job --report "$report" --ttl 60s
   eventually listens
   begin=$(now_ms)
@@ -57,7 +57,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_broken
 }
 
-@test "a run in its first second is told soon after that" {
+@test "a run in its first second notices soon after it that it is broken" {
   hold job --report "$report" --ttl 60s
 
   EVENTUALLY_MS=2500 eventually dlock break --yes job
@@ -65,7 +65,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_broken
 }
 
-@test "with --reclaim and --on-outage run the command of a broken holder ends, too" {
+@test "break ends the command of a holder with --reclaim and --on-outage run, too" {
   hold job --report "$report" --reclaim --on-outage run
 
   dlock break --yes job
@@ -73,7 +73,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_broken
 }
 
-@test "without a second connection the next renewal tells" {
+@test "without a second connection, a holder notices at its next renewal that it is broken" {
   redis ACL SETUSER dlock -blpop
   hold job --report "$report" "${short[@]}"
 
@@ -82,7 +82,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_broken
 }
 
-@test "a run that listens renews at once when that connection is closed" {
+@test "a listening run renews at once when its second connection is closed" {
   hold job --ttl 60s
   eventually listens
   last_left=$(left_of job)
@@ -94,7 +94,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_exits 0 "$holder"
 }
 
-@test "a run listens again after its connection was closed" {
+@test "a run listens again after its second connection was closed" {
   hold job --report "$report" --ttl 60s
   eventually listens
   redis CLIENT KILL TYPE normal SKIPME yes
@@ -106,7 +106,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_broken
 }
 
-@test "the second connection is gone with the run" {
+@test "a run closes its second connection when it ends" {
   hold job
   eventually listens
 
@@ -114,20 +114,20 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_exits 0 "$holder"
 
   refute listens
-  # That which asks is there.
+  # This is the connection of the command that lists them.
   assert_equal "$(redis CLIENT LIST TYPE normal | wc -l)" 1
 }
 
-@test "a run of less than a second has one connection" {
+@test "a run of less than a second opens one connection" {
   before=$(redis INFO stats | sed -n 's/^total_connections_received:\([0-9]*\).*/\1/p')
 
   dlock run job -- true
 
   after=$(redis INFO stats | sed -n 's/^total_connections_received:\([0-9]*\).*/\1/p')
-  assert_equal $((after - before)) 2  # one is that of the question
+  assert_equal $((after - before)) 2  # one of them is that of the second INFO
 }
 
-@test "the next in line is granted the lock when the command has ended" {
+@test "the first waiter is granted the lock when the command has ended" {
   hold job --report "$report"
   queue job -- touch "$next"
 
@@ -138,7 +138,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   has_ended "$command"
 }
 
-@test "a holder that is stopped has the lock until its lease ends, and its command is dead by then" {
+@test "break waits for the lease of a stopped holder, whose command ends before it expires" {
   hold job "${short[@]}"
   kill -STOP "$holder"
 
@@ -148,7 +148,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   has_ended "$command"
 }
 
-@test "without --fence all who share a lock lose it" {
+@test "without --fence all holders of a shared lock lose it" {
   hold job --shared
   first=$holder
   hold job --shared
@@ -159,7 +159,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_exits 76 "$holder"
 }
 
-@test "--fence takes a slot from that holder alone" {
+@test "--fence takes the slot of only this holder" {
   hold job --slots 2
   first=$holder
   hold job --slots 2
@@ -171,7 +171,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_equal "$(look job '[.holders[].pid] | @csv')" "$second"
 }
 
-@test "a fence that nobody holds is 1, and nothing happens" {
+@test "a fence that nobody holds exits with 1 and breaks nothing" {
   hold job
 
   run dlock break --yes --fence 7 job
@@ -181,14 +181,14 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   refute is_marked
 }
 
-@test "a lock that nobody holds is 1" {
+@test "a lock that nobody holds exits with 1" {
   run dlock break --yes job
 
   assert_status 1
   assert_equal "$output" 'dlock: job: not held'
 }
 
-@test "a foreign holder's key is deleted, and -v says who it was" {
+@test "break deletes the key of a foreign holder, and -v reports it" {
   redis SET 'dlock:{job}' somebody NX PX 60000
 
   run dlock -v break --yes job
@@ -198,7 +198,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   is_free job
 }
 
-@test "who waits for a foreign holder gets the lock" {
+@test "a waiter is granted the lock when a foreign holder is broken" {
   redis SET 'dlock:{job}' somebody NX PX 60000
   queue job -- touch "$next"
 
@@ -216,7 +216,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_equal "$(redis GET 'dlock:{job}')" somebody
 }
 
-@test "a lock that is held on for --min-hold is freed at once" {
+@test "break frees at once a lock that only --min-hold keeps" {
   dlock run --min-hold 1h job -- true
   is_held job
 
@@ -225,7 +225,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   is_free job
 }
 
-@test "--min-hold does not keep a lock that was broken" {
+@test "--min-hold does not keep a broken lock" {
   hold job --min-hold 1h --report "$report"
 
   dlock break --yes job
@@ -234,7 +234,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_broken
 }
 
-@test "a lease can be broken with memory full" {
+@test "a lease can be broken while the server's memory is full" {
   hold job --report "$report"
   redis CONFIG SET maxmemory 1
 
@@ -255,7 +255,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   done
 }
 
-@test "what the holder was told does not outlast the run" {
+@test "the notice of a break is deleted by the end of the run" {
   hold job
   dlock break --yes job
   assert_exits 76 "$holder"
@@ -263,7 +263,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_equal "$(redis --scan --pattern '*:b:*')" ''
 }
 
-@test "--json prints those whom the lock was taken from" {
+@test "--json prints the broken holders" {
   hold job
   fence=$(fence_of "$holder")
 
@@ -273,7 +273,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_equal "$(json 'map(.fence) | @csv')" "$fence"
 }
 
-@test "a server that cannot be reached is 69" {
+@test "a server that cannot be reached exits with 69" {
   stop_redis
 
   run dlock break --yes job
@@ -282,7 +282,7 @@ listens() { [[ $(redis INFO clients | tr -d '\r') == *blocked_clients:1* ]]; }
   assert_one_line
 }
 
-@test "a server that does not let this user write is 77" {
+@test "a missing ACL permission exits with 77" {
   hold job
   redis ACL SETUSER dlock -hset
 

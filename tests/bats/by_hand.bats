@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Locks by hand: acquire, renew, release and check, and the process that keeps a lock.
+# Locks by hand: acquire, renew, release and check, and the keeper of --for-pid.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -24,7 +24,7 @@ assert_refused() {  # <exit code> <part of what it says>
 
 # --- acquire ---
 
-@test "acquire prints a token, and holds the lock when it is gone" {
+@test "acquire prints a token, and the lock stays held after acquire has ended" {
   run dlock acquire job
 
   assert_status 0
@@ -34,13 +34,13 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_refused 75 'held by'
 }
 
-@test "every token is another one" {
+@test "all tokens are different" {
   tokens=$(for lock in {1..20}; do dlock acquire "$lock"; done | sort -u)
 
   assert_equal "$(wc -l <<< "$tokens")" 20
 }
 
-@test "acquire --json tells all that there is to know of the grant" {
+@test "acquire --json prints the token, slot, expiry and fence of the grant" {
   run dlock acquire --json -n 3 -t 20s job
 
   [[ $(json .token) =~ ^[0-9a-f]{32}$ ]]
@@ -51,7 +51,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$(json '"\(.slot) \(.free)"')" '1 1'
 }
 
-@test "acquire --export prints variables, by which the other verbs need no more words" {
+@test "acquire --export prints variables from which the other verbs take the lease" {
   run dlock acquire --export job
   [[ $output =~ ^"export DLOCK_NAME='job'"$'\n'"export DLOCK_TOKEN="[0-9a-f]{32}$'\n'"export DLOCK_FENCE="[0-9]+$ ]]
   eval "$output"
@@ -65,7 +65,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_status 76
 }
 
-@test "whatever a name is, every shell has it as it was after eval" {
+@test "every shell reads any name unchanged from acquire --export" {
   local shell name
   for shell in sh bash dash zsh; do
     for name in "it's \"mine\"" '  $(touch evaluated) `touch evaluated` $HOME \ \n ' "''" '-n' 'täg *?[a]~!' 'a;b&c|d>e#f={g,h}'; do
@@ -77,7 +77,7 @@ assert_refused() {  # <exit code> <part of what it says>
   refute test -e evaluated
 }
 
-@test "acquire --export prints nothing if there is no lock, even if a file wants JSON" {
+@test "acquire --export prints nothing if the lock is held, and ignores json in the file" {
   echo 'json = true' > dlock.toml
   eval "$(dlock --config dlock.toml acquire --export job)"
 
@@ -94,7 +94,7 @@ assert_refused() {  # <exit code> <part of what it says>
   is_free job
 }
 
-@test "a lock that is held is refused at once, and no token is printed" {
+@test "a held lock is refused at once, and no token is printed" {
   dlock acquire job > /dev/null
 
   run bash -c 'dlock acquire job 2> /dev/null'
@@ -105,7 +105,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$status $output" '75 '
 }
 
-@test "a lock that a run holds is refused, too" {
+@test "acquire is refused if a run holds the lock" {
   hold job
 
   run dlock acquire job
@@ -113,7 +113,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_refused 75 "(pid $holder, sh -c"
 }
 
-@test "a lock that is held with other slots is 78" {
+@test "acquire exits with 78 if the lock is in use with a different number of slots" {
   dlock acquire -n 2 job
 
   run dlock acquire -n 3 job
@@ -121,13 +121,13 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_refused 78 'in use with 2 slots, not 3'
 }
 
-@test "a lock that an outer run holds is refused, even with --wait" {
+@test "acquire is refused if an outer run holds the lock, even with --wait" {
   run dlock run job -- dlock acquire -w forever job
 
   assert_refused 75 'held by an outer run'
 }
 
-@test "acquire --wait has the lock when it is released" {
+@test "acquire --wait is granted the lock when it is released" {
   token=$(dlock acquire job)
   dlock acquire -w 60s job > next 3>&- &
   eventually is_queued job $!
@@ -147,7 +147,7 @@ assert_refused() {  # <exit code> <part of what it says>
   nobody_waits job
 }
 
-@test "waiters of acquire are served in order, and a run behind them" {
+@test "waiters from acquire and from run are served in order" {
   token=$(dlock acquire job)
   dlock acquire -w 60s job > first 3>&- &
   eventually is_queued job $!
@@ -183,7 +183,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_status 64
 }
 
-@test "two that hold a lock one after the other take as long as both" {
+@test "two scripts that hold a lock by hand do not overlap" {
   begin=$(now_ms)
   for span in 0.1 0.6; do
     bash -c 'export DLOCK_TOKEN; DLOCK_TOKEN=$(dlock acquire -w 60s job) && sleep "$1" && dlock release job' \
@@ -196,7 +196,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_between $(($(now_ms) - begin)) 700 2500
 }
 
-@test "a signal ends one that waits, and leaves nothing" {
+@test "a signal ends a waiting acquire, which leaves the queue" {
   dlock acquire job
   for signal in TERM HUP; do
     dlock acquire -w forever job > token 2> said 3>&- &
@@ -210,7 +210,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "if the token cannot be written the lock is released" {
+@test "acquire releases the lock if the token cannot be written" {
   [[ -c /dev/full ]]
 
   for json in '' --json; do
@@ -220,7 +220,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "if the reader of the token is gone the lock is released" {
+@test "acquire releases the lock if the reader of the token has closed the pipe" {
   run perl -e 'pipe(my $read, my $write); close $read; open(STDOUT, ">&", $write);
     exec "dlock", "acquire", "job"'
 
@@ -228,14 +228,14 @@ assert_refused() {  # <exit code> <part of what it says>
   is_free job
 }
 
-@test "if standard output is closed the lock is released" {
+@test "acquire does not hold the lock if standard output is closed" {
   run sh -c 'dlock acquire job >&-'
 
   assert_refused 69 'standard output is closed'
   is_free job
 }
 
-@test "status and list show a detached lease, with when it ends" {
+@test "status and list show a detached lease, and status when it expires" {
   dlock acquire -t 20s --label 'by hand' job
 
   assert_equal "$(look job '.holders[0] | "\(.attached) \(.label) \(.command)"')" 'false by hand []'
@@ -246,7 +246,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_output_contains 'job '
 }
 
-@test "of a lease that is renewed for a process status says so, and no end" {
+@test "status shows no expiry of a lease that is renewed for a process" {
   dlock acquire --for-pid $$ --label nightly job
 
   run dlock status job
@@ -258,7 +258,7 @@ assert_refused() {  # <exit code> <part of what it says>
   refute_output_contains 'expires in'
 }
 
-@test "the pid that is shown is that of the script which called acquire" {
+@test "the pid in status is that of the script that called acquire" {
   run bash -c 'dlock acquire job > /dev/null; echo $$'
 
   assert_equal "$(look job '.holders[0].pid')" "$output"
@@ -274,7 +274,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$(look job .last_run.outcome)" ran
 }
 
-@test "a configuration file has tables for these verbs" {
+@test "a configuration file can have the tables [acquire] and [renew]" {
   printf '[acquire]\nttl = "20s"\nslots = 2\n[renew]\nttl = "50s"\n' > dlock.toml
 
   token=$(dlock --config dlock.toml acquire job)
@@ -283,9 +283,9 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_equal "$(dlock --config dlock.toml renew job --token "$token")" 50s
 }
 
-# --- How long it lasts ---
+# --- Expiry and renewal ---
 
-@test "a lease by hand expires after its ttl" {
+@test "a lease by hand expires after its TTL" {
   dlock acquire -t 500ms job
   is_held job
 
@@ -301,7 +301,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_between $(($(now_ms) - begin)) 300 1600
 }
 
-@test "renew sets the lease to so long from now, and says how long" {
+@test "renew sets the TTL from now, and prints it" {
   token=$(dlock acquire -t 500ms job)
 
   assert_equal "$(dlock renew job --token "$token" -t 20s)" 20s
@@ -313,7 +313,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_between "$(look job '.holders[0].expires_in_ms')" 1 10000
 }
 
-@test "a lease that is renewed in time does not end" {
+@test "a lease that is renewed in time does not expire" {
   token=$(dlock acquire -t 900ms job)
   renewed() { dlock renew job --token "$token" -t 900ms; }
 
@@ -323,7 +323,7 @@ assert_refused() {  # <exit code> <part of what it says>
   done
 }
 
-@test "a lease that is shortened is granted to the waiter in time" {
+@test "a waiter is granted the lock when a shortened lease expires" {
   token=$(dlock acquire -t 1h job)
   dlock run -w 60s job -- true 3>&- &
   eventually is_queued job $!
@@ -333,7 +333,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_exits 0 $!
 }
 
-@test "a lease that has ended is not renewed, though nobody has the lock" {
+@test "an expired lease is not renewed even if the lock is free" {
   token=$(dlock acquire -t 500ms job)
   eventually is_free job
 
@@ -343,7 +343,7 @@ assert_refused() {  # <exit code> <part of what it says>
   is_free job
 }
 
-@test "a lease that has ended is neither renewed nor released in the next one's hands" {
+@test "an expired lease cannot be renewed or released when the next holder has the lock" {
   token=$(dlock acquire -t 500ms job)
   eventually is_free job
   dlock acquire -t 20s job
@@ -356,14 +356,14 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_between "$(look job '.holders[0].expires_in_ms')" 1 20000
 }
 
-# Acquires while each of these notes in the log, which come behind the grant, takes so long.
-# LeakSanitizer does not work under strace.
-acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
+# Runs acquire, and delays the given writes to the log, which follow the grant. LeakSanitizer
+# does not work under strace.
+acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o trace -P "$PWD/store/runs.jsonl" \
     -e trace=write -e "inject=write:delay_enter=${1}000:when=$2" dlock acquire "${@:3}" job
 }
 
-@test "a lease that ended before its token could be printed is asked for again" {
+@test "a lease that expires before its token is printed is acquired again" {
   dlock run other true
 
   run acquire_slowly 3300 1 -t 3s --json
@@ -375,20 +375,20 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   dlock renew job --token "$(json .token)"
 }
 
-@test "no token is printed where every lease ends before it could be" {
+@test "no token is printed if every lease expires before that" {
   dlock run other true
 
   for json in '' --json; do
-    # shellcheck disable=SC2086  # no word where it is empty
+    # shellcheck disable=SC2086  # an empty one is no argument
     run acquire_slowly 600 1+ -t 500ms $json
-    # With --json there is a document, too.
+    # With --json, a document follows the message.
     output=${lines[0]}
     assert_refused 69 'dlock: job: the store is too slow for so short a lease'
     is_free job
   done
 }
 
-@test "no token is printed for a lease that has ended if somebody else has the lock" {
+@test "no token is printed if the lease has expired and another holder has the lock" {
   dlock run other true
   acquire_slowly 3000 1 -t 2s > token 2> said 3>&- &
   acquirer=$!
@@ -402,7 +402,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   is_held job
 }
 
-@test "a lease that ended before its keeper had it is asked for again" {
+@test "a lease that expires before its keeper takes it over is acquired again" {
   dlock run other true
   sleep 600 3>&- &
 
@@ -413,7 +413,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   dlock release job --token "$output"
 }
 
-@test "a renewal that took longer than its lease is 76" {
+@test "a renewal that takes longer than the TTL exits with 76" {
   token=$(dlock acquire job)
 
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 run strace -qq -o trace -P "$(echo "$PWD"/store/state-*/*.lock)" \
@@ -425,7 +425,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 
 # --- release ---
 
-@test "release frees the lock, and prints nothing" {
+@test "release frees the lock and prints nothing" {
   token=$(dlock acquire job)
 
   run dlock release job --token "$token"
@@ -434,7 +434,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   is_free job
 }
 
-@test "a second release is 76, and so is one by another token" {
+@test "a second release exits with 76, and so does one with a different token" {
   token=$(dlock acquire job)
   run dlock release job --token "${token//[0-9]/a}"
   assert_refused 76 'dlock: job: no longer held by this token'
@@ -447,21 +447,21 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   assert_equal "$status $output" '76 '
 }
 
-@test "release --json tells how many more can hold the lock" {
+@test "release --json prints the number of free slots" {
   dlock acquire -n 3 job
   token=$(dlock acquire -n 3 job)
 
   assert_equal "$(dlock release job --token "$token" --json)" '{"free":2}'
 }
 
-@test "a release in a store that nobody used is 76, and makes none" {
+@test "a release exits with 76 in a store that nobody has used, and does not create it" {
   run dlock release job --token "$some_token"
 
   assert_status 76
   refute test -e store
 }
 
-@test "a store that is replaced by another one has no such lease" {
+@test "a lease cannot be renewed after its store has been moved away" {
   token=$(dlock acquire job)
   mv store elsewhere
 
@@ -482,7 +482,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   DLOCK_TOKEN=$(< token) dlock release job
 }
 
-@test "a token on the command line counts before a file, and that before the environment" {
+@test "--token and --token-file override the environment and cannot be combined" {
   dlock acquire job > token
 
   DLOCK_TOKEN=nonsense dlock renew job --token-file token
@@ -491,7 +491,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   assert_refused 64 'cannot be combined'
 }
 
-@test "an invalid token is 64, and is not repeated" {
+@test "an invalid token exits with 64, and the message does not contain it" {
   echo secret > token
   for verb in renew release; do
     run dlock $verb job --token secret
@@ -510,14 +510,14 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   done
 }
 
-@test "a token does not reach the command of a run" {
+@test "the command of a run does not inherit DLOCK_TOKEN" {
   DLOCK_TOKEN=$some_token run dlock run job -- env
 
   assert_status 0
   refute_output_contains "$some_token"
 }
 
-@test "a token is in nothing but what acquire prints" {
+@test "a token is in no other output, and not in the store" {
   token=$(dlock acquire -v job 2> said)
   {
     dlock renew -v job --token "$token"
@@ -533,13 +533,13 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 
 # --- check ---
 
-@test "check inside a run needs no words, and prints nothing" {
+@test "check inside a run needs no arguments and prints nothing" {
   run dlock run job -- dlock check
 
   assert_equal "$status $output" '0 '
 }
 
-@test "check tells when a grant does not hold any more" {
+@test "check says that a grant no longer holds, and names the new holder" {
   dlock run job -- sh -c 'echo "$DLOCK_FENCE" > fence'
   run dlock check job --fence "$(< fence)"
   assert_refused 76 'no longer held by this grant: the lock is free'
@@ -552,13 +552,13 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   dlock check job --fence "$(look job '.holders[0].fence')"
 }
 
-@test "check inside a run fails once the lock is somebody else's" {
+@test "check inside a run fails once its store has been moved away" {
   run dlock run job -- sh -c 'mv store elsewhere; dlock check'
 
   assert_status 76
 }
 
-@test "check inside nested runs tells the locks apart" {
+@test "check inside nested runs knows both locks" {
   run dlock run outer -- dlock run inner -- sh -c 'dlock check && dlock check inner && dlock check outer'
   assert_status 0
 
@@ -566,7 +566,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   assert_status 76
 }
 
-@test "check of a lease by hand knows its fence, from the environment too" {
+@test "check of a lease by hand takes the fence from an option or the environment" {
   run dlock acquire --json job
   fence=$(json .fence)
   token=$(json .token)
@@ -579,7 +579,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   assert_status 76
 }
 
-@test "check --min-validity requires that much of the lease to be left" {
+@test "check --min-validity fails if the lease expires earlier" {
   run dlock acquire --json -t 20s job
   fence=$(json .fence)
 
@@ -588,11 +588,11 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   assert_refused 76 ', not for 21s'
 }
 
-@test "a run on this machine is valid for any time" {
+@test "a local run has any --min-validity" {
   dlock run job -- dlock check --min-validity 1000d
 }
 
-@test "check without a name or a fence is 64" {
+@test "check without a name or a fence exits with 64" {
   run dlock check
   assert_refused 64 'DLOCK_NAME'
   run dlock check job
@@ -603,7 +603,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   assert_refused 64 'DLOCK_FENCE'
 }
 
-@test "check of a store that cannot be used is no answer" {
+@test "check exits with 77 if others may write to the directory of the store" {
   mkdir store
   chmod 777 store
 
@@ -614,14 +614,14 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
 
 # --- --for-pid ---
 
-@test "a lock that is kept for a process outlasts its ttl" {
+@test "a lock that is kept for a process outlasts its TTL" {
   for_a_process -t 600ms job
 
   never_within 1500 is_free job
   assert_between "$(look job '.holders[0].expires_in_ms')" 1 600
 }
 
-@test "what acquire --export prints is of a lock that is kept for a process, too" {
+@test "acquire --export works with --for-pid" {
   for_a_process --export -t 600ms job
   eval "$token"
 
@@ -631,7 +631,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   dlock release job
 }
 
-@test "a lock that is kept for a process is free within a second of its death" {
+@test "a lock that is kept for a process is free within a second after the process is killed" {
   for_a_process job
 
   kill -KILL "$beneficiary"
@@ -640,7 +640,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   eventually has_ended "$keeper"
 }
 
-@test "a script that is killed loses its lock, and does not hang on its keeper" {
+@test "a lock that a script keeps for itself is free within a second after the script is killed" {
   bash -c 'token=$(dlock acquire job --for-pid $$); echo "$token" > token; exec sleep 600' 3>&- &
   eventually test -s token
 
@@ -649,20 +649,20 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   EVENTUALLY_MS=1000 eventually is_free job
 }
 
-@test "the process that is shown is the one that the lock is kept for" {
+@test "status shows the pid of the process for which the lock is kept" {
   for_a_process job
 
   assert_equal "$(look job '.holders[0].pid')" "$beneficiary"
 }
 
-@test "the keeper has nothing of its caller's" {
+@test "the keeper has no descriptor, directory, session or terminal of its caller" {
   exec 7> of-the-caller
   for_a_process job
 
   assert_equal "$(readlink "/proc/$keeper/fd/"{0,1,2} | sort -u)" /dev/null
   assert_equal "$(readlink "/proc/$keeper/fd/"* | grep of-the-caller)" ''
   assert_equal "$(readlink "/proc/$keeper/cwd")" /
-  # Of a session that it does not lead, without a terminal.
+  # It is in a new session, which it does not lead, without a terminal.
   read -r parent session terminal < <(awk '{ print $4, $6, $7 }' "/proc/$keeper/stat")
   refute test "$session" = "$(awk '{ print $6 }' /proc/$$/stat)"
   refute test "$session" = "$keeper"
@@ -670,7 +670,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   refute test "$parent" = $$
 }
 
-@test "a substitution with acquire --for-pid returns at once" {
+@test "a command substitution with acquire --for-pid returns at once" {
   sleep 600 3>&- &
 
   token=$(timeout 5 dlock acquire job --for-pid $! 2>&1)
@@ -678,7 +678,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   [[ $token =~ ^[0-9a-f]{32}$ ]]
 }
 
-@test "a lock that is kept is given back by its token, and its keeper ends" {
+@test "release frees a lock that is kept for a process, and its keeper ends" {
   for_a_process -t 600ms job
 
   dlock release job --token "$token"
@@ -687,7 +687,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   eventually has_ended "$keeper"
 }
 
-@test "a keeper whose lease was given back leaves the next holder alone" {
+@test "a keeper whose lease was released does not affect the next holder" {
   for_a_process -t 600ms job
   dlock release job --token "$token"
   dlock acquire job -t 1h
@@ -699,7 +699,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   assert_between "$(look job '.holders[0].expires_in_ms')" 1000000 3600000
 }
 
-@test "a lease whose keeper is killed ends by its ttl" {
+@test "a lease whose keeper is killed expires at its TTL" {
   for_a_process -t 700ms job
 
   kill -KILL "$keeper"
@@ -708,7 +708,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   eventually is_free job
 }
 
-@test "a keeper that is told to end lets the lease end by its ttl" {
+@test "a keeper that gets SIGTERM ends, and the lease expires at its TTL" {
   for_a_process -t 700ms job
 
   kill -TERM "$keeper"
@@ -717,7 +717,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   eventually has_ended "$keeper"
 }
 
-@test "a keeper that is told to end with its process still gives the lock back" {
+@test "a keeper that gets SIGTERM before its process still releases the lock" {
   for_a_process -t 1h job
 
   kill -TERM "$keeper"
@@ -727,7 +727,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   EVENTUALLY_MS=1000 eventually is_free job
 }
 
-@test "acquire that is killed while it waits leaves neither a keeper nor a waiter" {
+@test "an acquire that is killed while it waits leaves neither a keeper nor a waiter" {
   hold job
   sleep 600 3>&- &
   beneficiary=$!
@@ -740,7 +740,7 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   eventually no_keeper
 }
 
-@test "acquire that is killed before the token is out leaves neither a keeper nor the lock" {
+@test "an acquire that is killed before it has printed the token leaves no keeper and no lock" {
   sleep 600 3>&- &
   beneficiary=$!
   mkfifo full
@@ -756,10 +756,10 @@ acquire_slowly() {  # <milliseconds> <which, as strace has it> <option>...
   eventually no_keeper
 }
 
-# Whether it has opened the store, which it does once the lock is granted.
+# True if the keeper has opened the store, which it does once the lock is granted.
 keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* | grep -q state-; }
 
-@test "acquire stops waiting when the process that it waits for ends" {
+@test "acquire --for-pid stops waiting when the process ends" {
   hold job
   sleep 600 3>&- &
   beneficiary=$!
@@ -774,7 +774,7 @@ keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* |
   eventually no_keeper
 }
 
-@test "a lock that is refused leaves no keeper" {
+@test "a refused acquire leaves no keeper" {
   hold job
   sleep 600 3>&- &
   beneficiary=$!
@@ -796,7 +796,7 @@ keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* |
   eventually no_keeper
 }
 
-@test "a process that is none is 64" {
+@test "an invalid pid exits with 64" {
   sleep 0 3>&- &
   gone=$!
   wait "$gone"
@@ -810,7 +810,7 @@ keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* |
 
 # --- A full disk ---
 
-@test "on a full disk a lock by hand is renewed and released" {
+@test "a lock by hand is renewed and released on a full disk" {
   use_private_mounts
   inside mount -t tmpfs -o mode=755,size=4m none /mnt
   export DLOCK_STORE=local:/mnt/store
@@ -824,7 +824,7 @@ keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* |
   assert_status 1
 }
 
-@test "on a full disk without a store no lock is acquired, which is said in one line" {
+@test "acquire exits with 69 and one line if a full disk has no room for the store" {
   use_private_mounts
   inside mount -t tmpfs -o mode=755,size=1m none /mnt
   inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true
@@ -836,7 +836,7 @@ keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* |
 
 # --- No store ---
 
-@test "none: lets everybody acquire, renew, release and check" {
+@test "on none: acquire, renew, release and check always succeed" {
   export DLOCK_STORE=none:
   run dlock acquire --json job
   assert_equal "$(json '"\(.slot) \(.expires_in_ms) \(.free)"')" '0 null 1'

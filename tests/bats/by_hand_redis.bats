@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Locks by hand and registers of fences on a Redis server, as a user with the least permissions.
+# Locks by hand and fence registers on a Redis server, as a user with the fewest permissions.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # for_a_process, hold and queue set what is used
 
@@ -32,7 +32,7 @@ somebody_waits() { [[ $(look job '.waiters | length') == 1 ]]; }
 
 memory_is_full() { redis CONFIG SET maxmemory 1; }
 
-@test "what is acquired is what SET NX PX would set, and no secret beside it" {
+@test "acquire sets the key to the token, with the TTL, as SET NX PX would" {
   token=$(dlock acquire -t 20s job)
 
   assert_equal "$(redis GET 'dlock:{job}')" "$token"
@@ -41,7 +41,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_refused 75 'held by'
 }
 
-@test "acquire --json tells the grant" {
+@test "acquire --json prints the grant" {
   run dlock acquire --json -n 3 -t 20s job
 
   assert_equal "$(json '"\(.slot) \(.free)"')" '0 2'
@@ -66,7 +66,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_equal "$(look job '.holders[0] | "\(.attached) \(.label) \(.pid)"')" "false by hand $output"
 }
 
-@test "the records of a lease are kept for longer than it lasts, however long that is" {
+@test "the records of a lease outlast it, however long its TTL" {
   dlock acquire -s -t 60d job
   dlock acquire -s -t 30s job
   dlock run -s job -- true
@@ -79,7 +79,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   (($(redis PTTL 'dlock:{job}:s') > left))
 }
 
-@test "a lease by hand ends by its ttl, and was no run" {
+@test "a lease by hand expires at its TTL, and does not count as a run" {
   dlock acquire -t 500ms job
 
   eventually is_free job
@@ -88,7 +88,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_equal "$(look job .last_run)" null
 }
 
-@test "acquire --wait has the lock when it is released, and gives up in time" {
+@test "acquire --wait is granted the lock when it is released, and gives up in time" {
   token=$(dlock acquire job)
   run dlock acquire -w 200ms job
   assert_refused 75 'held by'
@@ -103,7 +103,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   is_free job
 }
 
-@test "a signal ends one that waits, and leaves nothing" {
+@test "a signal ends a waiting acquire, which leaves the queue" {
   dlock acquire job
   dlock acquire -w forever job > token 3>&- &
   eventually somebody_waits
@@ -115,7 +115,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_equal "$(< token)" ''
 }
 
-@test "a lease is renewed, and handed to who waits when it is made to end sooner" {
+@test "a lease can be renewed for longer, or shortened in favour of a waiter" {
   token=$(dlock acquire -t 500ms job)
   assert_equal "$(dlock renew job --token "$token" -t 1h)" 1h0m
   assert_between "$(left_of job)" 3000000 3600000
@@ -126,7 +126,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_exits 0 "$waiter"
 }
 
-@test "slots and shared leases are renewed and released each for itself" {
+@test "slots and shared leases are renewed and released separately" {
   for mode in -s -n2; do
     first=$(dlock acquire $mode -t 20s "job$mode")
     second=$(dlock acquire $mode -t 40s "job$mode")
@@ -143,7 +143,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   done
 }
 
-@test "a lease that has ended is neither renewed nor released in the next one's hands" {
+@test "an expired lease cannot be renewed or released when the next holder has the lock" {
   token=$(dlock acquire -t 500ms job)
   eventually is_free job
   run dlock renew job --token "$token"
@@ -158,7 +158,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_between "$(left_of job)" 1 20000
 }
 
-@test "check answers inside a run, and of a lease by hand" {
+@test "check works inside a run and for a lease by hand" {
   run dlock run job -- dlock check --min-validity 10s
   assert_equal "$status $output" '0 '
   run dlock run job -- dlock check --min-validity 40s
@@ -173,7 +173,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_refused 76 'job: no longer held by this grant: the lock is free'
 }
 
-@test "a server that cannot be used is no answer to anything" {
+@test "each verb exits with 77 if the login is refused, and with 69 if the server is unavailable" {
   token=$(dlock acquire job)
   for words in 'acquire other' "renew job --token $token" "release job --token $token" \
     'check job --fence 1' 'fence disk 1'; do
@@ -186,7 +186,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   done
 }
 
-@test "a server whose memory is full renews and releases, and says why it grants nothing" {
+@test "with full memory, a server renews and releases, and the refusal of a grant says why" {
   token=$(dlock acquire job)
   slot=$(dlock acquire -n 2 slots)
   memory_is_full
@@ -206,7 +206,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 
 # --- --for-pid ---
 
-@test "a lock that is kept for a process outlasts its ttl, and is free when that is killed" {
+@test "a lock that is kept for a process outlasts its TTL, and is free when the process is killed" {
   for_a_process -t 600ms job
   never_within 1500 is_free job
 
@@ -216,7 +216,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   eventually has_ended "$keeper"
 }
 
-@test "a lease whose keeper is killed ends by its ttl" {
+@test "a lease whose keeper is killed expires at its TTL" {
   for_a_process -t 700ms job
 
   kill -KILL "$keeper"
@@ -225,7 +225,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   eventually is_free job
 }
 
-@test "a keeper whose lease was given back ends, and leaves the next holder alone" {
+@test "a keeper whose lease was released ends, and does not affect the next holder" {
   for_a_process -t 600ms job
   dlock release job --token "$token"
   dlock acquire job -t 1h
@@ -236,7 +236,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_between "$(left_of job)" 1000000 3600000
 }
 
-@test "a keeper outlasts a restart of its server that keeps the data" {
+@test "a keeper survives a restart of its server that keeps the data" {
   stop_redis
   start_redis --appendonly yes --appendfsync always
   for_a_process -t 3s job
@@ -246,7 +246,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   never_within 3500 is_free job
 }
 
-@test "a keeper that cannot reach its server gives the lock back once it can" {
+@test "a keeper releases the lock once its server replies again" {
   for_a_process -t 20s --store-timeout 200ms job
   redis_freezes
 
@@ -258,9 +258,9 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   is_free job
 }
 
-# --- Registers of fences ---
+# --- Fence registers ---
 
-@test "a resource admits greater fences, and the same one again, up to the greatest" {
+@test "a fence register admits greater fences and the same one again, up to the greatest" {
   for fence in 5 5 6 10 9007199254740993 9223372036854775806 9223372036854775807; do
     run dlock fence disk $fence
     assert_equal "$status $output" '0 '
@@ -276,7 +276,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_stale disk 999
 }
 
-@test "what was admitted does not expire, and is no lock" {
+@test "a fence register does not expire, and is not a lock" {
   dlock fence disk 10
 
   assert_equal "$(redis TTL 'dlock:{disk}:f')" -1
@@ -292,7 +292,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_stale disk 9223372036854775806
 }
 
-@test "a register that holds something else is 78" {
+@test "a key that is not a fence register exits with 78" {
   redis SET 'dlock:{disk}:f' nonsense
   run dlock fence disk 1
   assert_refused 78 'dlock:{disk}:f'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# dlock cache: what a command prints, out of the store if it is there; on every store.
+# `dlock cache` prints the stored output of a command, or runs the command. Most tests run on
+# the local store and on a Redis server.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
@@ -18,8 +19,8 @@ teardown() {
   kill_leftovers
 }
 
-# For tests that say the same of both stores: shows which one it is, and forgets what
-# another one has left.
+# For tests on both stores: prints the store, and removes the files of the test on the
+# previous one.
 begin() {
   echo "on $DLOCK_STORE"
   rm -rf runs said printed go printed-* said-*
@@ -27,10 +28,10 @@ begin() {
 
 refute() { ! "$@"; }
 
-# A command that notes that it runs, and prints something.
+# A command that records that it ran, and prints something.
 noting=(sh -c 'echo run >> runs; echo value' -)
 
-# One that runs until the file `go` is there, and then does what it is told.
+# A command that waits for the file `go`, and then evaluates its argument.
 lasting=(sh -c 'echo run >> runs; until [ -e go ]; do sleep 0.01; done; eval "$1"' -)
 
 runs() { grep -c . runs 2> /dev/null || true; }
@@ -38,8 +39,8 @@ has_run() { [[ $(runs) -ge $1 ]]; }  # <times>
 
 has_waiters() { [[ $(look "cache:$1" '.waiters | length') -eq $2 ]]; }  # <key> <number>
 
-# Starts callers in the background, who write to printed-1, said-1, and so on. Their pids
-# are in `callers`, those of several calls in order.
+# Starts callers in the background, whose output goes to printed-0, said-0, and so on. Their
+# pids are appended to `callers`.
 call() {  # <number> <argument of cache>...
   local number=$1 i
   shift
@@ -51,7 +52,7 @@ call() {  # <number> <argument of cache>...
 
 # --- Stored and not stored ---
 
-@test "a command runs once, and its output comes out of the store afterwards" {
+@test "a command runs once, and later calls print its stored output" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     run dlock cache report -- "${noting[@]}"
@@ -64,7 +65,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "every key has a value of its own" {
+@test "each key has its own value" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock cache one -- echo 1
@@ -75,7 +76,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "ten megabytes of random bytes come back identical, twice" {
+@test "ten megabytes of random bytes are printed unchanged when stored and when cached" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock cache big -- cat random > printed
@@ -87,7 +88,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "no output is an output, and bytes of every value are kept" {
+@test "empty output is cached, and all byte values are preserved" {
   perl -e 'print map { chr } 0 .. 255' > all
   for DLOCK_STORE in "${stores[@]}"; do
     begin
@@ -102,7 +103,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "the command's failure is passed on with what it printed, and not stored" {
+@test "a failed command's exit code and output are passed on and not stored" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     for _ in 1 2; do
@@ -119,7 +120,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a value is good for --ttl and then made anew" {
+@test "a value is fresh for --ttl, and then the command runs again" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock cache --ttl 300ms report -- "${noting[@]}"
@@ -131,7 +132,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "--forget drops the value, whether there is one or not" {
+@test "--forget removes the value, and succeeds without one" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     for size in 5 1000000; do
@@ -146,7 +147,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "more than --max-size reaches the caller and is not stored" {
+@test "output of more than --max-size is printed but not stored" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     for _ in 1 2; do
@@ -157,13 +158,13 @@ call() {  # <number> <argument of cache>...
       assert_output_contains '--max-size'
     done
     assert_equal "$(runs)" 2
-    # The size itself is not more.
+    # Output of exactly this size is stored.
     dlock cache --max-size 1000 edge -- head -c 1000 random > printed
     assert_equal "$(dlock cache edge -- echo new | cmp - printed)" ''
   done
 }
 
-@test "what is too much to be stored is passed on while the command runs" {
+@test "output that is too large to be stored is forwarded while the command runs" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -177,7 +178,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a slow reader of what is passed on gets all of it, and its descriptor stays as it was" {
+@test "a slow reader gets all forwarded output, and the descriptor's flags do not change" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock cache --max-size 10 big -- cat random 2> /dev/null | {
@@ -192,7 +193,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "with none: the command always runs" {
+@test "on none: the command always runs" {
   export DLOCK_STORE=none:
   for _ in 1 2; do
     run dlock cache report -- "${noting[@]}"
@@ -204,7 +205,7 @@ call() {  # <number> <argument of cache>...
 
 # --- Many callers ---
 
-@test "of fifty callers at once one runs the command, and all get its output" {
+@test "one of fifty simultaneous callers runs the command, and all print its output" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -221,7 +222,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a failure's code reaches all callers that waited for it, and a later caller tries again" {
+@test "all waiting callers exit with a failed command's code, and a later one runs it again" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -245,7 +246,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a signal that killed the command ends those who waited for it as well" {
+@test "a signal that kills the command ends the waiting callers, too" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -260,10 +261,10 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a command that cannot be started fails for those who waited for it as well" {
+@test "waiting callers exit with 127 if the command does" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
-    # What asks first is stopped before it starts its command.
+    # The command itself exits with 127, as a shell does that cannot find a command.
     callers=()
     call 1 report -- "${lasting[@]}" 'exit 127'
     eventually has_run 1
@@ -275,7 +276,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "when the caller that runs the command is killed another one takes over" {
+@test "if the caller that runs the command is killed, another one takes over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -285,8 +286,8 @@ call() {  # <number> <argument of cache>...
     eventually has_waiters report 3
 
     kill -KILL "${callers[0]}"
-    : > go  # on local: the command that is left holds the lock
-    # On a server its lease has to end by itself.
+    : > go  # on local: the remaining command holds the lock
+    # On a server, the lease has to expire.
     EVENTUALLY_MS=40000 eventually has_run 2
 
     for caller in "${callers[@]:1}"; do assert_exits 0 "$caller"; done
@@ -295,7 +296,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "when the caller that runs the command is told to end another one takes over" {
+@test "if the caller that runs the command gets SIGTERM, another one takes over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -313,7 +314,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "those who wait for what is too large to be stored run the command one by one" {
+@test "callers that wait for output that is too large to be stored run the command in turn" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -328,7 +329,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a caller whose wait is over exits with 75, or the code of -E" {
+@test "a caller whose wait is over exits with 75 or the code of -E" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -347,7 +348,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a signal ends one who waits at once, and no other" {
+@test "a signal ends a waiting caller at once, and no other" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -365,7 +366,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "with --stale an old value is served while one caller makes a new one" {
+@test "with --stale, an old value is printed while one caller makes a new one" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock cache --ttl 1ms --stale 1h report -- echo old
@@ -383,7 +384,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "an old value stays when the new one fails, and the failure is passed on" {
+@test "a failed command is passed on and leaves the old value stored" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock cache --ttl 1ms --stale 1h report -- echo old
@@ -400,9 +401,9 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-# --- A run like others ---
+# --- The run of a command ---
 
-@test "the lock is cache:KEY, and status, list and break know it" {
+@test "status, list and break show the lock as cache:KEY" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     callers=()
@@ -424,7 +425,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "the command gets what run gives it, and its own input and standard error" {
+@test "the command gets the environment of run, standard input and standard error" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     run dlock cache report -- sh -c 'cat; echo "$DLOCK_NAME"; test -n "$DLOCK_FENCE"; echo said >&2' \
@@ -434,7 +435,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "it works inside a run, and finds its own key held above" {
+@test "cache works inside a run, and exits with 75 inside a cache of the same key" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     assert_equal "$(dlock run job -- dlock cache report -- dlock cache part -- echo value)" value
@@ -446,7 +447,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "what outlives the command holds up nobody" {
+@test "a straggler does not delay the output" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     run timeout 20 dlock cache report -- sh -c 'sleep 60 2> /dev/null & echo value'
@@ -456,7 +457,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "the command has the descriptors that it has within run" {
+@test "the command has the same descriptors as in run" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     within_run=$(dlock run job -- sh -c 'echo /proc/$$/fd/*' | sed 's/[0-9]*\/fd/fd/g')
@@ -467,7 +468,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "with -v each step is said, and without it nothing" {
+@test "-v says whether output was stored or comes from the store" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     run dlock -v cache report -- echo value
@@ -477,7 +478,7 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a wait on a terminal says who runs the command" {
+@test "a waiting caller on a terminal shows who runs the command" {
   DLOCK_STORE=${stores[0]}
   mkfifo keys
   callers=()
@@ -495,9 +496,9 @@ call() {  # <number> <argument of cache>...
   assert_equal "$(tr -d '\r' < screen | tail -n 1 | grep -o 'value$')" value
 }
 
-# --- What cannot be written ---
+# --- Unwritable output ---
 
-@test "a standard output that is full is 69 and said, and the value is stored" {
+@test "a full standard output exits with 69 and a message, and the value is stored" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     for how in missed found; do
@@ -510,33 +511,33 @@ call() {  # <number> <argument of cache>...
   done
 }
 
-@test "a reader that closes early ends it by SIGPIPE without a word, and the value is stored" {
+@test "cache ends by SIGPIPE in silence if its reader closes early, and the value is stored" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     for _ in missed found; do
       run bash -c 'dlock cache big -- cat random 2>&1 > >(exec head -c 1 > /dev/null)'
-      assert_status 141  # by SIGPIPE, as cat(1) would
+      assert_status 141  # SIGPIPE, as cat(1) would end
       assert_equal "$output" ''
     done
     dlock cache big -- false | cmp - random
   done
 }
 
-@test "a command whose output is forwarded gets SIGPIPE when nobody reads it any more" {
+@test "a command whose output is forwarded ends by SIGPIPE when its reader closes" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
-    # In the foreground, for it becomes the father of head: the end of a process whose father
-    # is in another group hangs up its own group if anything there is stopped, as it may be
-    # by a test that runs beside this one.
+    # timeout becomes the parent of head, so it stays in the foreground. If it had a group of
+    # its own, its end could orphan the other group, which then gets SIGHUP if any process in
+    # it is stopped, as it may be by a test that runs at the same time.
     run bash -c 'timeout --foreground 20 dlock cache --max-size 10 endless -- yes 2>&1 > >(exec head -n 1 > /dev/null)'
     assert_status 141
     assert_equal "$output" ''
   done
 }
 
-# --- What makes no sense ---
+# --- Usage errors ---
 
-@test "invalid command lines are 64" {
+@test "invalid command lines exit with 64" {
   for line in 'cache' 'cache key' 'cache --forget key -- true' 'cache --ttl 0 key -- true' \
     'cache --max-size 1TB key -- true' 'cache --max-size 1GiB key -- true' \
     'cache --max-size -1 key -- true' 'cache --shared key -- true'; do
@@ -552,11 +553,11 @@ call() {  # <number> <argument of cache>...
   assert_status 0
 }
 
-# --- The embedded store's files ---
+# --- The files of the local store ---
 
 value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
 
-@test "a damaged or truncated file is said to be that, and replaced" {
+@test "a damaged or truncated file is reported and replaced" {
   DLOCK_STORE=${stores[0]}
   for damage in 'truncate -s -1' 'truncate -s 10' 'truncate -s 0' "sed -i s/value/wrong/" \
     "sed -i 1s/6/7/" 'cp random'; do
@@ -573,7 +574,7 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
   done
 }
 
-@test "a file of an earlier boot counts as gone, without a word" {
+@test "a file from an earlier boot is ignored in silence" {
   DLOCK_STORE=${stores[0]}
   use_private_mounts
   dlock cache report -- echo value
@@ -585,7 +586,7 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
   assert_equal "$status $output" '0 new'
 }
 
-@test "no link is followed" {
+@test "a symbolic link in the place of the cache directory is refused" {
   DLOCK_STORE=${stores[0]}
   dlock cache report -- echo value
   mv "$(value_file)" elsewhere
@@ -600,7 +601,7 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
   assert_output_contains 'cache is not a directory'
 }
 
-@test "what is out of date or abandoned is removed by those who store something beside it" {
+@test "storing a value removes expired values and abandoned files in its directory" {
   DLOCK_STORE=${stores[0]}
   dlock cache --ttl 1ms report -- echo value
   first=$(value_file)
@@ -615,7 +616,7 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
   assert_equal "$(stat -c %a "$folder" "$first" store/cache)" $'700\n600\n700'
 }
 
-@test "on a full disk the output reaches the caller, and nothing half is left" {
+@test "on a full disk the output is printed, and the old value stays" {
   DLOCK_STORE=${stores[0]}
   use_private_mounts
   inside mount -t tmpfs -o mode=755,size=3m none /mnt
@@ -631,16 +632,16 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
   assert_output_contains 'No space left'
   cmp printed random
   assert_equal "$(inside sh -c 'find /mnt/store/cache -type f | wc -l')" 1
-  # What was there before still is.
+  # The old value is still stored.
   there dlock cache big -- "${lasting[@]}" true 3>&- &
   eventually has_run 1
   assert_equal "$(there dlock cache big -- echo other)" old
   : > go
 }
 
-# --- To look at a value ---
+# --- cache --show ---
 
-@test "--show tells what is stored, how old it is and who makes it, and runs nothing" {
+@test "--show prints the size, the age and the maker of a value" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     run dlock cache report --show
@@ -671,7 +672,7 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
 
 is_made() { [[ $(dlock cache "$1" --show --json | jq .maker) != null ]]; }
 
-@test "--show runs no command, and forgets nothing" {
+@test "--show cannot be combined with a command or --forget, and needs a key" {
   for words in '--show key -- true' '--show --forget key' '--show'; do
     # shellcheck disable=SC2086
     run dlock cache $words

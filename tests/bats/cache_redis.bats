@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlock cache on a server: its keys, its memory, and its absence.
+# `dlock cache` on a Redis server: its keys, full memory, and an unavailable server.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 
 setup() {
@@ -20,7 +20,7 @@ refute() { ! "$@"; }
 
 keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
 
-@test "a large value is a hash and a string, and they go by themselves" {
+@test "a large value has two keys, which both expire" {
   dlock cache --ttl 1h --stale 1h big -- cat random | cmp - random
   mapfile -t keys < <(keys_of big)
   assert_equal "${#keys[@]}" 2
@@ -31,7 +31,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   done
 }
 
-@test "a new value leaves nothing of the one before" {
+@test "a new value leaves no key of the old one" {
   dlock cache --ttl 1ms --stale 1h big -- cat random > /dev/null
   dlock cache --ttl 1ms --stale 1h big -- cat random > /dev/null
   assert_equal "$(keys_of big | wc -l)" 2
@@ -49,16 +49,16 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_equal "$(keys_of big)" ''
 }
 
-@test "a hit is one exchange" {
+@test "a cache hit sends two commands" {
   dlock cache report -- echo value
   start_monitor told
 
   dlock cache report -- false
 
-  assert_equal "$(told | wc -l)" 2  # what is there, and for how long
+  assert_equal "$(told | wc -l)" 2  # for the value and its time to live
 }
 
-@test "a value of which a part was evicted is made anew" {
+@test "a partly evicted value is made again" {
   dlock cache big -- cat random > /dev/null
   redis DEL "$(keys_of big | tail -n 1)"
 
@@ -71,14 +71,14 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_equal "$(dlock cache big -- echo other)" new
 }
 
-@test "a value that somebody has changed is made anew" {
+@test "a modified value is made again" {
   dlock cache report -- echo value
   redis HSET 'dlock:{cache:report}:v' data wrong!
 
   assert_equal "$(dlock cache report -- echo new 2> /dev/null)" new
 }
 
-@test "with memory full the caller is told at once, and the command does not run" {
+@test "with full memory, cache exits with 69 at once and does not run the command" {
   redis CONFIG SET maxmemory 1
 
   run timeout 20 dlock cache report -- touch ran
@@ -89,7 +89,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   refute test -e ran
 }
 
-@test "when memory becomes full the output reaches the caller, and nothing half is left" {
+@test "if memory fills up, the output is printed, and no key of the value stays" {
   redis CONFIG SET maxmemory-policy noeviction
   for size in 5 3000000; do
     run bash -c 'dlock cache report -- sh -c "echo run >> runs; until [ -e go ]; do sleep 0.01; done; head -c $1 random" > printed' - "$size" 3>&- &
@@ -104,11 +104,11 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
     assert_equal "$(keys_of report)" ''
     rm runs go
   done
-  # It was not filled any further before it refused.
+  # No part of the large value was sent.
   assert_equal "$(calls_of setrange)" 0
 }
 
-@test "when memory becomes full a line says so, and the exit code is the command's" {
+@test "if memory fills up, one line says so, and the exit code is the command's" {
   dlock cache report -- sh -c 'until [ -e go ]; do sleep 0.01; done; echo value' > printed 2> said 3>&- &
   caller=$!
   eventually dlock status cache:report
@@ -125,7 +125,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_equal "$(redis EXISTS 'dlock:{cache:report}')" 0
 }
 
-@test "a server that is gone when the command ends costs the value, and not the output" {
+@test "if the server is unavailable when the command ends, the output is printed but not stored" {
   dlock --store-timeout 200ms cache report -- \
     sh -c 'touch started; until [ -e go ]; do sleep 0.01; done; echo value' > printed 2> said 3>&- &
   caller=$!
@@ -139,7 +139,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   grep -q 'not cached: cannot reach' said
 }
 
-@test "a server that is not there is 69 at once, unless -w says to wait for it" {
+@test "an unavailable server exits with 69 at once, unless -w waits for it" {
   stop_redis
 
   run timeout 20 dlock cache report -- echo value
@@ -155,7 +155,7 @@ keys_of() { redis --scan --pattern "dlock:{cache:$1}:v*" | sort; }  # <key>
   assert_equal "$(cat printed)" value
 }
 
-@test "a run whose lease is lost stores and prints nothing" {
+@test "a caller whose lease is lost stores and prints nothing" {
   dlock cache report -- sh -c 'echo secret; sleep 60' > printed 2> said 3>&- &
   caller=$!
   eventually dlock status cache:report

@@ -1,6 +1,6 @@
 # Helpers for tests that need certificates.
 
-# Makes an authority in the current directory: NAME.crt, NAME.key.
+# Creates a certificate authority in the current directory: NAME.crt, NAME.key.
 authority() {  # <name>
   quietly openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
     -subj "/CN=$1" -addext basicConstraints=critical,CA:TRUE \
@@ -9,7 +9,7 @@ authority() {  # <name>
   : > "$1/index"
 }
 
-# Makes NAME.crt and NAME.key, which the authority has signed.
+# Creates NAME.crt, signed by the authority, and NAME.key.
 signed() {  # <name> <authority> <alternative names> [<option of openssl-ca>...]
   quietly openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" \
     -keyout "$1.key" -out "$1.csr"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bats
-# What the shells offer when Tab is pressed on a line that begins with dlock.
+# The candidates that the shells offer after Tab on a line that begins with dlock.
 #
-# They run on a terminal of their own, get the line and a Tab as a user would type them,
-# and tell what the line is then; bash and zsh also what was offered, which fish can be
-# asked for without a terminal.
+# Each shell runs on a terminal of its own, and gets the line and a Tab as a user would type
+# them. It writes the resulting line to a file. bash and zsh also write the candidates; fish
+# prints them without a terminal.
 
 setup_file() {
   load support
   cd "$BATS_FILE_TMPDIR" || return
 
   cat > on_terminal.zsh << 'END'
-# on_terminal.zsh SHELL SETUP LINE: SHELL gets the line, a Tab and Ctrl-T. SETUP has to
-# make the file `ready`, and Ctrl-T the file `done`, in the working directory.
+# on_terminal.zsh SHELL SETUP LINE: SHELL gets the line, a Tab and Ctrl-T. SETUP has to create
+# the file `ready` in the working directory, and Ctrl-T the file `done`.
 zmodload zsh/zpty zsh/zselect
 await() {
   integer tries
@@ -88,7 +88,7 @@ setup() {
   load support
   use_private_store
   unset BASH_ENV ENV ZDOTDIR
-  # Names of locks are not ASCII only.
+  # Some lock names are not ASCII.
   export LC_ALL=C.UTF-8
   printf '#!/bin/sh\n' > "$BATS_TEST_TMPDIR/bin/frob"
   chmod +x "$BATS_TEST_TMPDIR/bin/frob"
@@ -103,8 +103,8 @@ on_terminal() {  # <shell> <setup> <line>
   zsh -f "$BATS_FILE_TMPDIR/on_terminal.zsh" "$1" "$BATS_FILE_TMPDIR/$2" "$3" < /dev/null
 }
 
-# Each prints what is offered where the line ends, sorted, a candidate a line; bash and
-# zsh leave in the file `line` what the line has become.
+# Each prints the candidates at the end of the line, sorted, one per line. bash and zsh also
+# write the completed line to the file `line`.
 bash_offers() {  # <line>
   on_terminal 'env HISTFILE= TERM=dumb bash --norc --noprofile -i' setup.bash "$1" &&
     grep . offers | sort -u
@@ -119,7 +119,7 @@ fish_offers() {
     complete -C $argv[1]' -- "$1" < /dev/null | cut -f 1 | sort -u
 }
 
-# Asserts what a shell offers, in any order.
+# Asserts that a shell offers exactly these candidates, in any order.
 assert_offers() {  # <shell> <line> <candidate>...
   local shell=$1 line=$2
   shift 2
@@ -129,7 +129,7 @@ assert_offers() {  # <shell> <line> <candidate>...
     { echo "where $shell sees: $line" >&2; return 1; }
 }
 
-# Asserts that these are among what a shell offers.
+# Asserts that a shell offers at least these candidates.
 assert_offers_also() {  # <shell> <line> <candidate>...
   local shell=$1 line=$2 offers candidate
   shift 2
@@ -147,7 +147,7 @@ refute_offers() {  # <shell> <line> <candidate>
     { printf '%s offers %s for: %s\n' "$1" "$3" "$2" >&2; return 1; }
 }
 
-# Asserts what the line is after the Tab.
+# Asserts that Tab completes a line to this new line.
 assert_becomes() {  # <shell> <line> <new line>
   if [[ $1 == fish ]]; then
     on_terminal 'env TERM=dumb fish -i' setup.fish "$2"
@@ -170,7 +170,7 @@ make_locks() {  # <name>...
   done
 }
 
-@test "bash, zsh and fish offer the verbs to help, and the locks to config" {
+@test "bash, zsh and fish offer verbs after help, and locks after config" {
   make_locks deploy
 
   for shell in bash zsh fish; do
@@ -180,7 +180,7 @@ make_locks() {  # <name>...
   done
 }
 
-@test "bash, zsh and fish offer the options of the verb, and before it the common ones" {
+@test "bash, zsh and fish offer common options before the verb, and all options after it" {
   for shell in bash zsh fish; do
     assert_offers_also "$shell" 'dlock run --' --wait --stragglers --store --help
     assert_offers "$shell" 'dlock run --st' --store --store-timeout --stragglers
@@ -198,7 +198,7 @@ make_locks() {  # <name>...
   done
 }
 
-@test "an option of which enough was typed is completed at once, also where a word of one's own may stand" {
+@test "an unambiguous option is completed even where a free word may be" {
   for shell in bash zsh fish; do
     assert_becomes "$shell" 'dlock cache --forg' 'dlock cache --forget '
     assert_becomes "$shell" 'dlock fence --js' 'dlock fence --json '
@@ -209,7 +209,7 @@ make_locks() {  # <name>...
   assert_becomes zsh 'dlock limit --wa' 'dlock limit --wait='
 }
 
-@test "bash, zsh and fish offer options behind the name of the lock, too, until -- ends them" {
+@test "bash, zsh and fish offer options after the lock name until --" {
   for shell in bash zsh fish; do
     assert_offers_also "$shell" 'dlock run lock --ji' --jitter
     refute_offers "$shell" 'dlock run lock -- --ji' --jitter
@@ -235,7 +235,7 @@ make_locks() {  # <name>...
   done
 }
 
-@test "bash, zsh and fish complete a value behind =" {
+@test "bash, zsh and fish complete a value after =" {
   assert_becomes bash 'dlock run --stragglers=k' 'dlock run --stragglers=kill '
   assert_becomes zsh 'dlock run --stragglers=k' 'dlock run --stragglers=kill '
   assert_offers fish 'dlock run --stragglers=k' --stragglers=kill
@@ -268,7 +268,7 @@ make_locks() {  # <name>...
   assert_offers fish "dlock list --store redis+unix:$PWD/so" "redis+unix:$PWD/some.sock"
 }
 
-@test "bash, zsh and fish offer files for all options that take one" {
+@test "bash, zsh and fish offer files for all options that take a file" {
   touch some.toml
 
   for shell in bash zsh fish; do
@@ -281,7 +281,7 @@ make_locks() {  # <name>...
   done
 }
 
-@test "bash, zsh and fish offer the names of the locks in the store" {
+@test "bash, zsh and fish offer the lock names in the store" {
   make_locks backup/db backup/files deploy
 
   for shell in bash zsh fish; do
@@ -297,13 +297,13 @@ make_locks() {  # <name>...
   done
 }
 
-@test "bash, zsh and fish offer no names of locks where doctor wants no word" {
+@test "bash, zsh and fish offer no lock names after doctor" {
   make_locks deploy
 
   for shell in bash zsh fish; do refute_offers "$shell" 'dlock doctor ' deploy; done
 }
 
-@test "bash, zsh and fish offer the names in the store that the line speaks of" {
+@test "bash, zsh and fish offer the names in the store and namespace that the line selects" {
   make_locks here
   DLOCK_STORE=local:$PWD/other make_locks there
   DLOCK_NAMESPACE=else make_locks elsewhere
@@ -315,9 +315,9 @@ make_locks() {  # <name>...
   done
 }
 
-@test "bash, zsh and fish ask for names with what gets them into the store" {
+@test "bash, zsh and fish list names with the login and TLS options of the line" {
   rm bin/dlock
-  # Its only lock is called like the options that it gets.
+  # This dlock lists one lock, whose name contains the options that dlock got.
   cat > bin/dlock << 'END'
 #!/bin/sh
 printf '[{"name":"%s"}]' "$(printf '%s/' "$@" | sed -e 's/=/\//g' -e 's/\/--store-timeout.*//')"
@@ -332,7 +332,7 @@ END
   done
 }
 
-@test "names that a shell would take apart arrive whole" {
+@test "lock names with special characters are completed with the right quoting" {
   make_locks 'two words' "it's" 'say "hi"' 'db:main' 'on host:1' 'a=b' 'gr\ün*'
 
   assert_becomes bash 'dlock status tw' 'dlock status two\ words '
@@ -366,14 +366,14 @@ END
   assert_becomes fish 'dlock status gr' 'dlock status gr\\ün\* '
 }
 
-@test "bash, zsh and fish complete the command under the lock by its name" {
+@test "bash, zsh and fish complete the name of the command of a run" {
   for shell in bash zsh fish; do
     assert_offers "$shell" 'dlock run lock fro' frob
     assert_offers "$shell" 'dlock run -w 5m lock -- fro' frob
   done
 }
 
-@test "bash, zsh and fish offer files for the arguments of a command behind --" {
+@test "bash, zsh and fish offer files for the arguments of a command" {
   touch some.conf
 
   for shell in bash zsh fish; do
@@ -382,7 +382,7 @@ END
   done
 }
 
-@test "bash, zsh and fish complete the command of a cache, and no lock in the place of its key" {
+@test "bash, zsh and fish complete the command of a cache, and offer no locks for its key" {
   make_locks lock
   for shell in bash zsh fish; do
     refute_offers "$shell" 'dlock cache ' lock
@@ -392,7 +392,7 @@ END
   done
 }
 
-@test "bash, zsh and fish complete the command under the lock as it is by itself" {
+@test "bash, zsh and fish complete the arguments of a command by its own completion" {
   for shell in bash zsh fish; do
     assert_offers "$shell" 'dlock run lock frob ' alpha beta
     assert_offers "$shell" 'dlock run lock -w 5m -- frob al' alpha
@@ -400,7 +400,7 @@ END
   done
 }
 
-@test "bash, zsh and fish complete a rate and then the command of a limit" {
+@test "bash, zsh and fish complete the rate and the command of a limit" {
   make_locks lock
   for shell in bash zsh fish; do
     assert_offers_also "$shell" 'dlock limit api ' 5/1s 100/1h
@@ -410,7 +410,7 @@ END
   done
 }
 
-@test "pressing Tab runs nothing that stands on the line" {
+@test "Tab runs no command substitutions on the line" {
   # shellcheck disable=SC2016
   for shell in bash zsh fish; do
     "${shell}_offers" 'dlock status --store $(touch ran) ' || true
@@ -420,7 +420,7 @@ END
   [[ ! -e ran ]]
 }
 
-@test "a store that cannot be used says nothing where Tab is pressed" {
+@test "Tab prints no errors of a store that cannot be used" {
   mkdir -m 777 open
   chmod 777 open
 
@@ -431,7 +431,7 @@ END
   assert_becomes bash "dlock status --store local:$PWD/open " "dlock status --store local:$PWD/open "
 }
 
-@test "a dlock that hangs holds up nobody who presses Tab for long" {
+@test "a dlock that hangs delays Tab for less than eight seconds" {
   rm bin/dlock
   printf '#!/bin/sh\nexec sleep 600\n' > bin/dlock
   chmod +x bin/dlock

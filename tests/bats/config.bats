@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The configuration file: where it is, what it may say, and what it gives way to.
+# The configuration file: its location, its contents, and what overrides it.
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
@@ -17,8 +17,8 @@ teardown() { kill_leftovers; }
 
 namespace=(run job -- sh -c 'echo "$DLOCK_NAMESPACE"')
 
-# Asserts that dlock refuses what its own file says, in one line that names the file and
-# the given words, without starting anything.
+# Asserts that dlock refuses the user's file in one line that contains the name of the file
+# and the given words.
 assert_refused() {  # <exit code> <word>...
   local word
   run timeout 5 dlock run job -- echo started
@@ -28,7 +28,7 @@ assert_refused() {  # <exit code> <word>...
   for word in "${@:2}"; do assert_output_contains "$word"; done
 }
 
-# --- Where it is ---
+# --- Location ---
 
 @test "~/.config/dlock/config.toml is read" {
   echo 'namespace = "own"' > "$own"
@@ -38,7 +38,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" own
 }
 
-@test "/etc/dlock/config.toml is read where there is no file of the user's" {
+@test "/etc/dlock/config.toml is read if the user has no file" {
   use_private_mounts
   inside mount -t tmpfs none /etc
   inside mkdir /etc/dlock
@@ -49,7 +49,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" global
 }
 
-@test "the user's file takes the place of /etc/dlock/config.toml" {
+@test "the user's file replaces /etc/dlock/config.toml" {
   use_private_mounts
   inside mount -t tmpfs none /etc
   inside mkdir /etc/dlock
@@ -61,7 +61,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" own
 }
 
-@test "--config names another file, which takes the place of the usual one" {
+@test "--config names another file, which replaces the usual one" {
   echo 'namespace = "own"' > "$own"
   echo 'quiet = true' > "$other"
 
@@ -78,7 +78,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" other
 }
 
-@test "--config beats DLOCK_CONFIG" {
+@test "--config overrides DLOCK_CONFIG" {
   echo 'namespace = "other"' > "$other"
 
   DLOCK_CONFIG=/no/such/file run dlock --config "$other" "${namespace[@]}"
@@ -86,13 +86,13 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" other
 }
 
-@test "without any file everything has its default" {
+@test "without a file, settings have their defaults" {
   run dlock "${namespace[@]}"
 
   assert_equal "$output" dlock
 }
 
-@test "the command finds a file that was named by a relative path" {
+@test "the command inherits the absolute path of a file with a relative path" {
   cd "$BATS_TEST_TMPDIR"
   echo 'namespace = "other"' > other.toml
 
@@ -110,9 +110,9 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$status $output" '0 dlock'
 }
 
-# --- What beats what ---
+# --- Precedence ---
 
-@test "the environment beats the file" {
+@test "the environment overrides the file" {
   echo 'namespace = "own"' > "$own"
 
   DLOCK_NAMESPACE=environment run dlock "${namespace[@]}"
@@ -120,7 +120,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" environment
 }
 
-@test "the command line beats the environment and the file" {
+@test "the command line overrides the environment and the file" {
   echo 'namespace = "own"' > "$own"
 
   DLOCK_NAMESPACE=environment run dlock --namespace line "${namespace[@]}"
@@ -128,7 +128,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" line
 }
 
-@test "the command line beats the verb's table" {
+@test "the command line overrides the verb's table" {
   printf '[run]\nconflict-exit-code = 3' > "$own"
   hold job
 
@@ -137,7 +137,7 @@ assert_refused() {  # <exit code> <word>...
   assert_status 4
 }
 
-@test "an empty variable counts as none" {
+@test "an empty variable counts as not set" {
   echo 'namespace = "own"' > "$own"
 
   DLOCK_NAMESPACE='' run dlock "${namespace[@]}"
@@ -145,7 +145,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" own
 }
 
-@test "the environment can take back what the file switches on" {
+@test "the environment can turn off an option of the file" {
   echo 'tls-insecure = true' > "$own"
 
   DLOCK_TLS_INSECURE=false run dlock run job -- printenv DLOCK_TLS_INSECURE
@@ -153,7 +153,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" false
 }
 
-@test "the user comes from the command line, else the environment, else the file" {
+@test "--user overrides DLOCK_USER, which overrides the file" {
   echo 'user = "own"' > "$own"
 
   run dlock run job -- printenv DLOCK_USER
@@ -164,7 +164,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" line
 }
 
-@test "--quiet beats verbose in the file" {
+@test "--quiet overrides verbose in the file" {
   echo 'verbose = true' > "$own"
 
   run dlock run -q job true
@@ -172,7 +172,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$status $output" '0 '
 }
 
-@test "--verbose beats quiet in the file" {
+@test "--verbose overrides quiet in the file" {
   echo 'quiet = true' > "$own"
   hold job
 
@@ -183,7 +183,7 @@ assert_refused() {  # <exit code> <word>...
   assert_output_contains 'dlock: job: held by '
 }
 
-@test "--shared beats slots in the file" {
+@test "--shared overrides slots in the file" {
   printf '[run]\nslots = 2\n[acquire]\nslots = 2' > "$own"
 
   hold job -s
@@ -191,7 +191,7 @@ assert_refused() {  # <exit code> <word>...
   dlock acquire -s job
 }
 
-@test "--slots beats shared in the file" {
+@test "--slots overrides shared in the file" {
   printf '[run]\nshared = true' > "$own"
 
   hold job -n 1
@@ -200,7 +200,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$(look sem '"\(.mode) \(.slots)"')" 'exclusive 2'
 }
 
-@test "--shared and --slots beat dedupe in the file" {
+@test "--shared and --slots override dedupe in the file" {
   printf '[run]\ndedupe = "1h"\nretry-failed = true' > "$own"
   dlock run job true
   dlock run sem true
@@ -211,7 +211,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$status $output" '0 ran'
 }
 
-@test "--slots 1 leaves dedupe in the file as it is" {
+@test "--slots 1 does not override dedupe in the file" {
   printf '[run]\ndedupe = "1h"' > "$own"
   dlock run job true
 
@@ -220,7 +220,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$status $output" '0 '
 }
 
-@test "--dedupe beats shared and slots in the file" {
+@test "--dedupe overrides shared and slots in the file" {
   for line in 'shared = true' 'slots = 2'; do
     printf '[run]\n%s' "$line" > "$own"
     dlock run --dedupe 1h "${line%% *}" true
@@ -231,7 +231,7 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-@test "what is off on the command line beats nothing in the file" {
+@test "--dedupe 0 does not override shared in the file" {
   printf '[run]\nshared = true' > "$own"
 
   hold job --dedupe 0
@@ -239,7 +239,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$(look job .mode)" shared
 }
 
-@test "--retry-failed needs the dedupe of the file, which --shared excludes" {
+@test "--retry-failed with dedupe in the file cannot be combined with --shared" {
   printf '[run]\ndedupe = "1h"' > "$own"
   dlock run --retry-failed job true
 
@@ -249,7 +249,7 @@ assert_refused() {  # <exit code> <word>...
   assert_output_contains 'cannot be combined'
 }
 
-@test "options of the file that exclude each other are refused" {
+@test "options in the file that cannot be combined are refused" {
   for pair in $'shared = true\nslots = 2' $'shared = true\ndedupe = 60' $'slots = 2\ndedupe = 60'; do
     printf '[run]\n%s' "$pair" > "$own"
 
@@ -261,7 +261,7 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-# --- What it may say ---
+# --- Valid contents ---
 
 @test "the store can be set" {
   echo "store = \"local:$BATS_TEST_TMPDIR/elsewhere\"" > "$own"
@@ -272,7 +272,7 @@ assert_refused() {  # <exit code> <word>...
   [[ -e $BATS_TEST_TMPDIR/elsewhere/sessions ]]
 }
 
-@test "[run] has the options of run: whole numbers" {
+@test "options of run in [run] can be whole numbers" {
   printf '[run]\nconflict-exit-code = 3' > "$own"
   hold job
 
@@ -281,7 +281,7 @@ assert_refused() {  # <exit code> <word>...
   assert_status 3
 }
 
-@test "[run] has the options of run: strings" {
+@test "options of run in [run] can be strings" {
   printf '[run]\nlabel = "from the file"' > "$own"
 
   hold job
@@ -289,7 +289,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$(look job '.holders[0].label')" 'from the file'
 }
 
-@test "[run] has the options of run: true and false" {
+@test "an option of run in [run] that is true is on" {
   printf '[run]\nshared = true' > "$own"
 
   hold job
@@ -297,7 +297,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$(look job .mode)" shared
 }
 
-@test "[run] has the options of run: false is as if it were not there" {
+@test "an option of run in [run] that is false is off" {
   printf '[run]\nshared = false' > "$own"
 
   hold job
@@ -305,7 +305,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$(look job .mode)" exclusive
 }
 
-@test "durations are strings with a unit" {
+@test "durations can be strings with a unit" {
   printf '[run]\ntimeout = "50ms"' > "$own"
 
   run timeout 10 dlock run job -- sleep 600
@@ -313,7 +313,7 @@ assert_refused() {  # <exit code> <word>...
   assert_status 124
 }
 
-@test "durations are numbers of seconds, too" {
+@test "durations can be numbers of seconds" {
   printf '[run]\ntimeout = 0.05' > "$own"
 
   run timeout 10 dlock run job -- sleep 600
@@ -332,7 +332,7 @@ assert_refused() {  # <exit code> <word>...
   assert_exits 0 $!
 }
 
-@test "common options stand at the top level" {
+@test "common options are at the top level" {
   printf 'json = true' > "$own"
 
   run dlock list
@@ -340,7 +340,7 @@ assert_refused() {  # <exit code> <word>...
   assert_equal "$output" '[]'
 }
 
-@test "[run] does not count for other verbs" {
+@test "[run] does not apply to other verbs" {
   printf '[run]\nslots = 5\n' > "$own"
   dlock run job -- true
 
@@ -349,22 +349,22 @@ assert_refused() {  # <exit code> <word>...
   assert_status 1
 }
 
-@test "comments, dotted keys and inline tables are TOML" {
+@test "comments and inline tables are accepted" {
   printf '# mine\nnamespace = "own" # really\nrun = { label = "inline" }\n' > "$own"
   hold job
 
   assert_equal "$(look job '.holders[0].label')" inline
 }
 
-# --- What it may not say ---
+# --- Invalid contents ---
 
-@test "an unknown key is refused with its name" {
+@test "an unknown key is refused and named" {
   echo 'namespase = "own"' > "$own"
 
   assert_refused 78 namespase
 }
 
-@test "an unknown key of a verb is refused with its name" {
+@test "an unknown key of a verb is refused and named" {
   printf '[run]\nwaits = "5s"' > "$own"
 
   assert_refused 78 run.waits
@@ -382,13 +382,13 @@ assert_refused() {  # <exit code> <word>...
   assert_refused 78 "'namespace' belongs at the top level"
 }
 
-@test "an unknown table is refused with its name" {
+@test "an unknown table is refused and named" {
   printf '[rum]\nwait = "5s"' > "$own"
 
   assert_refused 78 rum
 }
 
-@test "a misspelt key of run is found by other verbs, too" {
+@test "a misspelt key of run is refused by other verbs, too" {
   printf '[run]\nwaits = "5s"' > "$own"
 
   run dlock status job
@@ -397,7 +397,7 @@ assert_refused() {  # <exit code> <word>...
   assert_one_line
 }
 
-@test "an invalid value for an option is refused with file and key" {
+@test "an invalid value of an option is refused, and the file and key are named" {
   for line in 'ttl = "100ms"' 'wait = "soon"' 'slots = 0' 'slots = 1.5' 'timeout = 0' \
     'conflict-exit-code = 256' 'stragglers = "eat"' 'wait = ""' 'jitter = -1' \
     'kill-after = "1x"' 'label = "a\nb"' 'label = ""'; do
@@ -407,7 +407,7 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-@test "an invalid value for a common option is refused with file and key" {
+@test "an invalid value of a common option is refused, and the file and key are named" {
   unset DLOCK_STORE
   for line in 'namespace = ""' 'store = "nowhere:"' 'store = "local:here"' \
     'color = "red"' 'store-timeout = 0' 'json = "yes"' 'quiet = 2' 'user = ""' \
@@ -421,7 +421,7 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-@test "a value of the wrong type is refused with file and key" {
+@test "a value of the wrong type is refused, and the file and key are named" {
   for line in 'wait = ["5s"]' 'wait = 2026-01-01' 'wait = true' 'shared = "perhaps"' \
     'label = { a = 1 }' 'slots = true' 'timeout = nan' 'timeout = inf'; do
     printf '[run]\n%s\n' "$line" > "$own"
@@ -430,7 +430,7 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-@test "half of a certificate and its key is refused" {
+@test "a certificate without its key is refused, and a key without its certificate" {
   for line in 'tls-cert = "cert.pem"' 'tls-key = "key.pem"'; do
     echo "$line" > "$own"
 
@@ -442,7 +442,7 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-@test "a password is refused, and the error says where it belongs" {
+@test "a password is refused, and the message suggests password-file" {
   echo 'password = "secret"' > "$own"
 
   assert_refused 78 password-file
@@ -458,14 +458,14 @@ assert_refused() {  # <exit code> <word>...
   done
 }
 
-@test "what is refused cannot steer the terminal" {
+@test "the message about an invalid key contains no escape sequences" {
   printf '"na\\u001b[31mme\\n" = 1\n' > "$own"
 
   assert_refused 78
   refute_output_contains $'\e'
 }
 
-@test "a file that was named and is missing is refused" {
+@test "a missing file that --config names is refused" {
   run dlock --config "$other" run job -- echo started
 
   assert_status 78
@@ -473,7 +473,7 @@ assert_refused() {  # <exit code> <word>...
   assert_output_contains "$other"
 }
 
-@test "a file that DLOCK_CONFIG names and that is missing is refused" {
+@test "a missing file that DLOCK_CONFIG names is refused" {
   DLOCK_CONFIG=$other run dlock run job -- echo started
 
   assert_status 78
@@ -487,7 +487,7 @@ assert_refused() {  # <exit code> <word>...
   assert_refused 78
 }
 
-@test "a FIFO in the place of the file is refused, without a wait" {
+@test "a FIFO in the place of the file is refused without a wait" {
   mkfifo "$own"
 
   assert_refused 78
@@ -499,7 +499,7 @@ assert_refused() {  # <exit code> <word>...
   assert_refused 78
 }
 
-@test "a file that cannot be read is refused" {
+@test "an unreadable file is refused" {
   use_private_mounts
   inside install -d -m 755 /mnt/bin /mnt/home/.config/dlock
   cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
@@ -513,7 +513,7 @@ assert_refused() {  # <exit code> <word>...
   assert_output_contains /mnt/home/.config/dlock/config.toml
 }
 
-# --- Who may write it ---
+# --- Permissions ---
 
 @test "a world-writable file is refused" {
   echo 'namespace = "own"' > "$own"

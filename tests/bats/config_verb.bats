@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# `dlock config`: every setting in force, and where it comes from.
+# `dlock config` prints every setting in effect, and where it comes from.
 
 setup() {
   load support
@@ -10,7 +10,8 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Prints a setting as `dlock config` shows it, "VALUE FROM", with one space between.
+# Prints the value and the origin of a setting as `dlock config` shows them, separated by one
+# space.
 shown() {  # <setting> [<argument of config>...]
   dlock config "${@:2}" | awk -v name="$1" '$1 == name { $1 = ""; print substr($0, 2) }'
 }
@@ -25,7 +26,7 @@ shown() {  # <setting> [<argument of config>...]
   [[ $(shown store) == 'local:/'*' default' ]]
 }
 
-@test "the defaults are those that --help has" {
+@test "the defaults are those in --help" {
   local verb option usual
   for verb in run acquire renew cache; do
     while read -r option usual; do
@@ -68,7 +69,7 @@ shown() {  # <setting> [<argument of config>...]
   assert_equal "$(DLOCK_CONFIG=$own shown config)" "$own DLOCK_CONFIG"
 }
 
-@test "for a lock it shows what its table says, and only verbs that are about one" {
+@test "with a lock name, config includes the lock's table and only the verbs that it applies to" {
   printf '[run]\nwait = "10m"\nlabel = "all"\n[lock."job"]\nwait = "1h"\n' > "$own"
 
   assert_equal "$(shown run.wait job)" "1h $own:5: lock.\"job\".wait"
@@ -79,20 +80,20 @@ shown() {  # <setting> [<argument of config>...]
   assert_equal "$(shown cache.ttl job)" ''
 }
 
-@test "for the lock of a cache it shows the cache's settings" {
+@test "with the lock name of a cache, config shows the settings of the cache" {
   printf '[lock."cache:report"]\nstale = "1h"\n' > "$own"
 
   assert_equal "$(shown cache.stale cache:report)" "1h $own:2: lock.\"cache:report\".stale"
 }
 
-@test "a setting that yields to another is not in effect" {
+@test "an overridden setting is shown as not in effect" {
   printf '[run]\nshared = true\n[lock."sem"]\nslots = 2\n' > "$own"
 
   assert_equal "$(shown run.shared sem)" 'false default'
   assert_equal "$(shown run.shared job)" "true $own:2: run.shared"
 }
 
-@test "with --json each setting is an object" {
+@test "--json prints each setting as an object" {
   printf '[run]\nwait = "10m"\n' > "$own"
 
   run dlock config --json job
@@ -128,7 +129,7 @@ shown() {  # <setting> [<argument of config>...]
   refute_output_contains 9e4f0c
 }
 
-@test "the whole file is checked: settings that exclude each other are refused" {
+@test "settings anywhere in the file that cannot be combined are refused" {
   printf '[run]\nshared = true\nslots = 2\n' > "$own"
   run dlock config
   assert_status 78
@@ -151,7 +152,7 @@ shown() {  # <setting> [<argument of config>...]
   assert_status 64
 }
 
-@test "nothing is contacted, created or started" {
+@test "config neither contacts nor creates the store" {
   run dlock --store redis://no-such-host.invalid config
   assert_status 0
   dlock config > /dev/null

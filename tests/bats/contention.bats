@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
-# Many processes fight for one lock while some are killed and some are stopped.
+# Many processes contend for one lock while some are killed and some are stopped.
 #
-# DLOCK_CONTENTION_SECONDS says how long, DLOCK_CONTENTION_SEED repeats the choices of a
-# run that failed (as far as the kernel's scheduling does).
+# DLOCK_CONTENTION_SECONDS is the duration. DLOCK_CONTENTION_SEED repeats the random choices
+# of a run that failed, as far as the kernel's scheduling allows.
 
 setup() {
   seconds=${DLOCK_CONTENTION_SECONDS:-30}
@@ -20,7 +20,7 @@ teardown() {
   head -n 20 "$arena/violations" "$arena/failures" "$arena/messages" 2> /dev/null || true
 }
 
-# The process that is in the critical section, if one is seen there.
+# Prints the pid of the command that is in the critical section. Fails if it sees none.
 present_command() {
   local pid
   for _ in {1..20}; do
@@ -50,7 +50,8 @@ stop_for() {  # <seconds> <pid>
   kill -STOP "$2" && sleep "$1" && kill -CONT "$2"
 }
 
-# One accident of those that happen to processes: to the one that is in, or to any.
+# Kills or stops a process at random: the command in the critical section, its dlock, or any
+# dlock.
 accident() {
   local command='' holder='' any='' while=0.$((RANDOM % 2))$((RANDOM % 10))
   local which=$((RANDOM % 9))
@@ -69,13 +70,14 @@ accident() {
     6) kill -TERM "$any" ;;
     7) stop_for "$while" "$any" ;;
     8)
-      # Seldom longer than a promise lasts, for that costs all of them three seconds.
+      # Only seldom for longer than a promise of the lock lasts, because this delays all
+      # contenders by three seconds.
       ((RANDOM % 4)) || stop_for 4 "$any"
       ;;
   esac
 }
 
-# Counts to fifty, together with others.
+# Increments the shared counter fifty times.
 count_up() {
   local counter=$BATS_TEST_TMPDIR/counter
   # shellcheck disable=SC2016
@@ -84,7 +86,7 @@ count_up() {
   done
 }
 
-@test "ten processes that count together do not lose a single count" {
+@test "ten processes that increment one counter lose no update" {
   echo 0 > "$BATS_TEST_TMPDIR/counter"
 
   counters=()
@@ -97,7 +99,7 @@ count_up() {
   assert_equal "$(< "$BATS_TEST_TMPDIR/counter")" 500
 }
 
-@test "forty processes that are killed and stopped at random never hold a lock together" {
+@test "forty processes that are killed and stopped at random never hold a lock at the same time" {
   for number in {0..39}; do
     "$DLOCK_SOURCE/tests/faults/contender" "$arena" "$number" "$seconds" 3>&- &
   done
@@ -106,7 +108,7 @@ count_up() {
     accident 2> /dev/null 3>&- &
     sleep "0.0$((RANDOM % 10))"
   done
-  # Not by waiting for their pids: a later accident may have got the same.
+  # Not by waiting for their pids, which later accidents may have reused.
   export EVENTUALLY_MS=60000
   for number in {0..39}; do eventually test -e "$arena/done.$number"; done
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
-# What dlock itself costs around a command, counted and not timed: system calls and page
-# faults, for which it does not matter what else the machine does. Only for what users
-# install: the static release build.
+# The cost of dlock itself, in system calls and page faults. Unlike time, these hardly depend
+# on what else the machine does. The tests are only for what users install, the static release
+# build.
 #
-# The bounds are what was counted and a fifth more, for on a busy machine dlock looks more
-# often, and other kernels map other numbers of pages. Who adds a call on purpose
-# raises them; the failure has the list.
+# The bounds are the counted numbers and a fifth more, because dlock polls more often on a busy
+# machine, and other kernels map other numbers of pages. If a change adds a call on purpose,
+# raise the bound; a failed test lists the calls.
 # shellcheck disable=SC2154  # hold sets holder
 
 setup() {
@@ -20,9 +20,9 @@ teardown() {
   kill_leftovers
 }
 
-# Counts the calls that dlock and its guardian make before, beside and after the command
-# /bin/true: lines of a phase, a call and how often. A run that has no command has only the
-# first phase.
+# Counts the system calls of dlock and its guardian before, beside and after the command
+# /bin/true. Each line has a phase, a call and its number. If no command runs, there is only
+# the first phase.
 calls_by_phase() {
   awk '
     BEGIN { phase = "before" }
@@ -32,23 +32,23 @@ calls_by_phase() {
     END { for (what in count) print what, count[what] }' "$trace"
 }
 
-# Prints how many calls dlock makes in a phase, or in `all`.
+# Prints how many calls dlock makes in a phase, or in all of them.
 sum_of() { awk -v phase="$1" 'phase == "all" || $1 == phase { n += $3 } END { print n + 0 }'; }
 
-# Runs dlock five times, and puts the list of the calls of each run into a file: what is
-# done beside the command may take another look or two.
+# Runs dlock five times, and writes the calls of each run to a file. The runs can differ in
+# how often dlock polls beside the command.
 count_calls() {  # <dlock's arguments>...
   local try
   for try in 1 2 3 4 5; do
-    # A terminal would be asked about.
+    # Without a terminal, which would cost more calls.
     setsid -w timeout 20 strace -f -q -e signal=none -o "$trace" dlock "$@" \
       > /dev/null 2>&1 < /dev/null 3>&- || true
     calls_by_phase > "$BATS_TEST_TMPDIR/calls.$try"
   done
 }
 
-# Asserts that in the best of these runs dlock makes not many more calls than were counted,
-# and not so few that they cannot be what was meant to be counted.
+# Asserts that the best of these runs makes at most a fifth more calls than were counted. If
+# it makes less than half of them, the trace is not that of a complete run.
 assert_calls() {  # <phase, or all> <counted>
   local try is best least='' most=$((($2 * 120 + 99) / 100))
   for try in "$BATS_TEST_TMPDIR"/calls.?; do
@@ -62,8 +62,8 @@ assert_calls() {  # <phase, or all> <counted>
   } >&2
 }
 
-# The page faults of a command and all that it waits for, as the kernel counts them for
-# the shell that starts it; less those of /bin/true alone.
+# Prints the page faults of a command and of all its children that it reaps, as the kernel
+# counts them for the shell that starts it, minus those of /bin/true.
 page_faults() {  # <command>...
   # shellcheck disable=SC2016
   bash -c 'child_faults() { local line; read -r line < "/proc/$$/stat"; set -- ${line##*) }; faults=$9; }
@@ -72,7 +72,7 @@ page_faults() {  # <command>...
     "$@"; child_faults; echo $((faults - second - (second - first)))' - "$@"
 }
 
-# The first runs make the files, and fill what is filled once.
+# The first runs create the files and everything else that is created once.
 use_warm_local_store() {
   use_private_store
   dlock run job -- /bin/true
@@ -85,29 +85,29 @@ use_warm_server() {
   dlock run job -- /bin/true
 }
 
-@test "an embedded run makes few system calls before its command begins and after it ended" {
+@test "a local run makes few system calls before and after its command" {
   use_warm_local_store
 
   count_calls run job -- /bin/true
 
-  # To give the lock back its file is opened anew, for it may be another one by then.
+  # A release opens the file of the lock again, because it may be a different one by then.
   assert_calls before 86
   assert_calls after 29
   assert_calls all 127
 }
 
-@test "a run on a server makes few system calls before its command begins and after it ended" {
+@test "a run on a server makes few system calls before and after its command" {
   use_warm_server
 
   count_calls run job -- /bin/true
 
-  # /proc is opened twice, and as root there is a cgroup; the guardian hears of dlock's end.
+  # /proc is opened twice, root has a cgroup, and the guardian watches for the end of dlock.
   assert_calls before 120
   assert_calls after 31
   assert_calls all 172
 }
 
-@test "a look at a lock makes few system calls" {
+@test "status makes few system calls on a local store" {
   use_warm_local_store
 
   count_calls status job
@@ -115,7 +115,7 @@ use_warm_server() {
   assert_calls all 60
 }
 
-@test "a look at a lock on a server makes few system calls" {
+@test "status makes few system calls on a server" {
   use_warm_server
 
   count_calls status job
@@ -123,7 +123,7 @@ use_warm_server() {
   assert_calls all 50
 }
 
-@test "a run that finds its lock taken makes few system calls" {
+@test "a local run whose lock is held makes few system calls" {
   use_warm_local_store
   hold job
 
@@ -132,7 +132,7 @@ use_warm_server() {
   assert_calls all 98
 }
 
-@test "a run that finds its lock taken on a server makes few system calls" {
+@test "a run whose lock is held on a server makes few system calls" {
   use_warm_server
   hold job
 
@@ -141,8 +141,7 @@ use_warm_server() {
   assert_calls all 115
 }
 
-# Asserts that the process that reaps the command has made all its system calls of one kind
-# before.
+# Asserts that the process that reaps the command makes its last call of this kind before.
 assert_reaps_after() {  # <system call>
   timeout 20 strace -f -q -e trace="wait4,$1" -e signal=none -o "$trace" \
     dlock run job -- /bin/sh -c 'exit 3' > /dev/null 2>&1 3>&- || [[ $? == 3 ]]
@@ -155,19 +154,19 @@ assert_reaps_after() {  # <system call>
   } >&2
 }
 
-@test "a command is reaped when the lock is free again, for to reap it takes time" {
+@test "the lock is released before the command is reaped, because that takes time" {
   use_warm_local_store
 
   assert_reaps_after pwrite64
 }
 
-@test "a guardian reaps the command when it has told dlock of its end" {
+@test "a guardian reports the end of the command to dlock before it reaps the command" {
   use_warm_server
 
   assert_reaps_after sendto
 }
 
-# The fewest page faults in five runs.
+# Prints the fewest page faults in five runs.
 least_page_faults() {  # <command>...
   local try faults least=1000000
   for try in 1 2 3 4 5; do
@@ -177,39 +176,39 @@ least_page_faults() {  # <command>...
   echo "$least"
 }
 
-@test "an embedded run touches few pages of memory" {
+@test "a local run causes few page faults" {
   use_warm_local_store
 
   # 95 were counted.
   assert_between "$(least_page_faults dlock run job -- /bin/true)" 40 99
 }
 
-@test "options touch few pages more" {
+@test "options cause few more page faults" {
   use_warm_local_store
   local without with
   without=$(least_page_faults dlock run job -- /bin/true)
   with=$(least_page_faults dlock run --wait 5s --quiet --label x job -- /bin/true)
 
-  # 18 were counted: CLI11 makes an object of each option of the verb.
+  # 18 were counted, because CLI11 creates an object for each option of the verb.
   assert_between $((with - without)) 0 21
 }
 
-@test "an embedded run reads nothing of /proc but what the boot is called" {
+@test "a local run reads only the boot ID from /proc" {
   use_warm_local_store
 
   timeout 20 strace -f -q -e trace=file -o "$trace" dlock run job -- /bin/true 3>&-
 
   grep -q boot_id "$trace"
-  # Before Linux 6.11 only /proc knows the namespace of pids.
+  # Before Linux 6.11, only /proc identifies the pid namespace.
   assert_equal "$(grep '"/proc/' "$trace" | grep -v -e /boot_id -e /ns/pid)" ''
 }
 
-@test "an error costs little memory" {
+@test "a usage error causes few page faults" {
   use_private_store
   local faults
   faults=$(page_faults dlock run --no-such-option 2> /dev/null 3>&-)
 
-  # As many as for /bin/true were counted, and 100 more when the first exception had to sort
-  # all frames of the program.
+  # No more than for /bin/true were counted. There were 100 more when the first exception had
+  # to sort all stack frame descriptions of the program.
   assert_between "$faults" -25 50
 }

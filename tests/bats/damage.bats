@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The embedded store when its disk is full, and when its files are not what they were.
+# The local store on a full disk, and with damaged files.
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
@@ -24,16 +24,16 @@ use_small_disk() {  # <mount options>
   store=$(from_outside /mnt/store)
 }
 
-# What is free now goes to a file that has nothing to do with dlock.
+# Fills the disk with a file that is not dlock's.
 fill_disk() { inside sh -c 'cat /dev/zero > /mnt/full' 2> /dev/null || true; }
 
-# No file can be made any more.
+# Creates files until no inodes are left.
 # shellcheck disable=SC2016
 use_up_inodes() {
   inside bash -c 'n=0; while true > "/mnt/file-$((++n))"; do :; done' 2> /dev/null || true
 }
 
-# `hold` and `queue` with that store.
+# These are like `hold` and `queue`, but inside the private mounts.
 holds() {
   inside dlock run job -- sh -c "until [ -e '$began' ]; do sleep 0.01; done" 3>&- &
   holder=$!
@@ -48,7 +48,7 @@ queues() {
 
 has_waiter() { inside dlock status --json job | grep -q '"waiters":\[{'; }
 
-@test "a lock is not granted on a full disk without a store, which is said in one line" {
+@test "a run exits with 69 and one line if a full disk has no room for the store" {
   use_small_disk size=1m
   fill_disk
 
@@ -58,7 +58,7 @@ has_waiter() { inside dlock status --json job | grep -q '"waiters":\[{'; }
   assert_one_line
 }
 
-@test "a lock is not granted on a disk that is too small for its file" {
+@test "a run exits with 69 and one line if the disk is too small for the file of the lock" {
   use_small_disk size=8k
 
   run inside dlock run job -- echo started
@@ -67,7 +67,7 @@ has_waiter() { inside dlock status --json job | grep -q '"waiters":\[{'; }
   assert_one_line
 }
 
-@test "an attempt on a disk that is too small leaves no draft behind" {
+@test "a run on a disk that is too small leaves no temporary file" {
   for size in 4k 8k 12k; do
     use_small_disk "size=$size"
 
@@ -77,7 +77,7 @@ has_waiter() { inside dlock status --json job | grep -q '"waiters":\[{'; }
   done
 }
 
-@test "a lock that is new is not granted on a full disk, and leaves nothing behind" {
+@test "a new lock is not granted on a full disk, and leaves no files" {
   use_small_disk size=1m
   inside dlock run job -- true
   fill_disk
@@ -100,7 +100,7 @@ has_waiter() { inside dlock status --json job | grep -q '"waiters":\[{'; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "a lock that is held when the disk becomes full is given back" {
+@test "a lock is released although the disk has become full" {
   use_small_disk size=4m
   holds
   fill_disk
@@ -112,7 +112,7 @@ has_waiter() { inside dlock status --json job | grep -q '"waiters":\[{'; }
   assert_status 1
 }
 
-@test "a lock that is held when the disk becomes full passes to who waits for it" {
+@test "a lock is handed over to a waiter although the disk has become full" {
   use_small_disk size=4m
   holds
   queues touch "$began.next"
@@ -124,8 +124,8 @@ has_waiter() { inside dlock status --json job | grep -q '"waiters":\[{'; }
   [[ -e $began.next ]]
 }
 
-# Waiters that need not run if the run that they wait for succeeds.
-queues_who_need_not_run() {  # <number>
+# Starts waiters that are deduplicated if the run that they wait for succeeds.
+queue_deduplicated_waiters() {  # <number>
   for ((i = 0; i < $1; ++i)); do
     inside dlock run -w 60s --dedupe 1h --retry-failed job -- echo ran >> "$saved" 2>&1 3>&- &
   done
@@ -134,8 +134,9 @@ queues_who_need_not_run() {  # <number>
 
 has_waiters() { [[ $(inside dlock status --json job | jq '.waiters | length') == "$1" ]]; }
 
-# Ends the run, whose outcome takes more room than its queue did.
-assert_given_back() {
+# Ends the run, and asserts that its lock is released and its waiters are deduplicated. The
+# outcome needs more room in the file than the queue did.
+assert_released() {
   touch "$began"
 
   assert_exits 0 "$holder"
@@ -153,27 +154,27 @@ wait_for_the_waiters() {
   done
 }
 
-@test "a lock whose queue need not run is given back when the disk has become full" {
+@test "a lock is released and its waiters are deduplicated after the disk has become full" {
   use_small_disk size=4m
   inside dlock run job -- false || true
   holds
-  queues_who_need_not_run 40
+  queue_deduplicated_waiters 40
   fill_disk
 
-  assert_given_back
+  assert_released
 }
 
-@test "a lock whose queue came on a full disk, and need not run, is given back" {
+@test "a lock is released and its waiters are deduplicated if they queue on a full disk" {
   use_small_disk size=4m
   inside dlock run job -- false || true
   holds
   fill_disk
-  queues_who_need_not_run 40
+  queue_deduplicated_waiters 40
 
-  assert_given_back
+  assert_released
 }
 
-@test "a lock that is held stays held on a full disk" {
+@test "a held lock stays held on a full disk" {
   use_small_disk size=4m
   holds
   fill_disk
@@ -183,7 +184,7 @@ wait_for_the_waiters() {
   assert_status 75
 }
 
-@test "where no file can be made, a lock is refused in one line" {
+@test "without inodes, a lock is refused in one line" {
   use_small_disk nr_inodes=20
   use_up_inodes
 
@@ -193,7 +194,7 @@ wait_for_the_waiters() {
   assert_one_line
 }
 
-@test "a lock that is held when no file can be made any more is given back" {
+@test "a lock is released although no inodes are left" {
   use_small_disk nr_inodes=20
   holds
   use_up_inodes
@@ -205,7 +206,7 @@ wait_for_the_waiters() {
   assert_status 1
 }
 
-@test "a lock that is held when no file can be made any more passes to who waits for it" {
+@test "a lock is handed over to a waiter although no inodes are left" {
   use_small_disk nr_inodes=20
   holds
   queues touch "$began.next"
@@ -216,7 +217,7 @@ wait_for_the_waiters() {
   assert_exits 0 "$waiter"
 }
 
-@test "the last run is known though its log could not be written" {
+@test "status shows the last run even if it could not be logged" {
   use_small_disk size=4m
   inside dlock run job -- true
   inside rm /mnt/store/runs.jsonl
@@ -228,14 +229,14 @@ wait_for_the_waiters() {
   assert_equal "$(json .last_run.exit_code)" 3
 }
 
-# --- Files that are not what they were ---
+# --- Damaged files ---
 
-# The file of a lock.
+# Prints the file of a lock.
 file_of() {  # <name>
   grep -laF "$1" "$store"/state-*/*.lock
 }
 
-# Takes a lock, and keeps its file as it is then.
+# Holds a lock, and saves a copy of its file.
 hold_and_save() {
   hold job
   eventually grep -qs "\"pid\":$holder," "$store/runs.jsonl"
@@ -243,9 +244,9 @@ hold_and_save() {
   cp "$file" "$saved"
 }
 
-# Asserts that nobody gets the lock of the damaged file, which is named and left as it is,
-# and repairs it.
-assert_unusable() {  # <what was done to it>
+# Asserts that the lock of the damaged file is not granted, and that the message names the
+# file and dlock does not change it. Then repairs the file.
+assert_unusable() {  # <description of the damage>
   local sum
   sum=$(md5sum < "$file")
   run timeout 10 dlock run job -- echo started
@@ -258,57 +259,57 @@ assert_unusable() {  # <what was done to it>
   cat "$saved" > "$file"
 }
 
-@test "a lock's file that was cut is named and left alone, and grants nothing" {
+@test "a truncated lock file grants nothing, is named and is left unchanged" {
   hold_and_save
 
   for size in 0 1 47 48 49 500 4095 4096 4097 8191; do
     truncate -s "$size" "$file"
-    assert_unusable "a cut to $size bytes"
+    assert_unusable "truncation to $size bytes"
     assert_output_contains truncated
   done
 }
 
-@test "a lock's file that became longer by some bytes is named and left alone" {
+@test "an extended lock file grants nothing, is named and is left unchanged" {
   hold_and_save
 
   for size in 8193 12288 33554432; do
     truncate -s "$size" "$file"
-    assert_unusable "an extension to $size bytes"
+    assert_unusable "extension to $size bytes"
   done
 }
 
-@test "a lock's file that grew, and was cut to a size of other files, is named and left alone" {
+@test "a grown lock file that is truncated to its first size is named and left unchanged" {
   hold job
   for _ in {1..60}; do dlock run --wait 60s job -- true 3>&- & done
   eventually has_grown
-  # Those that still come change it.
+  # Wait for all of them, because each new waiter changes the file.
   eventually waits 60
   file=$(file_of job)
   cp "$file" "$saved"
 
   truncate -s 8192 "$file"
 
-  assert_unusable 'a cut to 8192 bytes'
+  assert_unusable 'truncation to 8192 bytes'
 }
 
 has_grown() { (($(stat -c %s "$(file_of job)") > 8192)); }
 waits() { [[ $(look job '.waiters | length') == "$1" ]]; }  # <number>
 
-@test "a lock's file of zeros is named and left alone, and grants nothing" {
+@test "a lock file of zeros grants nothing, is named and is left unchanged" {
   hold_and_save
   head -c 8192 /dev/zero > "$file"
 
   assert_unusable zeros
 }
 
-@test "a lock's file of random bytes is named and left alone, and grants nothing" {
+@test "a lock file of random bytes grants nothing, is named and is left unchanged" {
   hold_and_save
   head -c 8192 /dev/urandom > "$file"
 
   assert_unusable 'random bytes'
 }
 
-@test "a lock's file with zeros or random bytes behind its head is named and left alone" {
+@test "a lock file with zeros or random bytes after its head is named and left unchanged" {
   hold_and_save
 
   for from in /dev/zero /dev/urandom; do
@@ -317,14 +318,14 @@ waits() { [[ $(look job '.waiters | length') == "$1" ]]; }  # <number>
   done
 }
 
-@test "another file in the place of a lock's is named and left alone" {
+@test "a text file in the place of a lock file is named and left unchanged" {
   hold_and_save
   head -c 8192 "$DLOCK_SOURCE/tests/bats/damage.bats" > "$file"
 
   assert_unusable 'a text'
 }
 
-@test "the file of another lock in the place of a lock's is named and left alone" {
+@test "the file of another lock in the place of a lock file is named and left unchanged" {
   hold_and_save
   dlock run another -- true
   cat "$(file_of another)" > "$file"
@@ -332,14 +333,14 @@ waits() { [[ $(look job '.waiters | length') == "$1" ]]; }  # <number>
   assert_unusable "another lock's file"
 }
 
-@test "a lock's file of another format is named and left alone" {
+@test "a lock file of another format is named and left unchanged" {
   hold_and_save
   sed -i 's/dlock0[0-9]/dlock99/' "$file"
 
   assert_unusable 'another format'
 }
 
-@test "the damaged file of one lock keeps nobody from another lock" {
+@test "the damaged file of one lock does not affect another lock" {
   hold_and_save
   truncate -s 0 "$file"
 
@@ -348,7 +349,7 @@ waits() { [[ $(look job '.waiters | length') == "$1" ]]; }  # <number>
   assert_equal "$status $output" '0 started'
 }
 
-@test "a lock whose damaged file was moved away is granted again, with a greater fence" {
+@test "a lock whose damaged file is moved away is granted again, with a greater fence" {
   # shellcheck disable=SC2016
   before=$(dlock run job -- sh -c 'echo $DLOCK_FENCE')
   file=$(file_of job)
@@ -363,7 +364,7 @@ waits() { [[ $(look job '.waiters | length') == "$1" ]]; }  # <number>
   ((output > before))
 }
 
-@test "without a sound head of the state no new lock is granted, and it is named" {
+@test "a damaged or missing head of the state is named, and no new lock is granted" {
   dlock run job -- true
   head=$(echo "$store"/state-*/head)
 
@@ -378,7 +379,7 @@ waits() { [[ $(look job '.waiters | length') == "$1" ]]; }  # <number>
   done
 }
 
-@test "a damaged file of a limit admits nobody, and is named" {
+@test "a damaged limit file admits nobody and is named" {
   dlock limit api 5/1h
   file=$(echo "$store"/state-*/*.limit)
 
@@ -393,7 +394,8 @@ waits() { [[ $(look job '.waiters | length') == "$1" ]]; }  # <number>
   done
 }
 
-# Flips bits of the file of a held lock. What the lock was before, free, is still in it.
+# Runs a command for each flipped bit of the file of a held lock. The file still contains the
+# previous state of the lock, which was free.
 flip() {  # <command>...
   dlock run job -- true
   dlock acquire --ttl 1h job
@@ -402,13 +404,13 @@ flip() {  # <command>...
   (($(wc -l < "$BATS_TEST_TMPDIR/flips") > 300))
 }
 
-@test "a flipped bit never lets anybody into a held lock" {
+@test "a held lock is not granted after a bit of its file is flipped" {
   flip dlock run job -- echo started
 
   assert_equal "$(grep started "$BATS_TEST_TMPDIR/flips")" ''
 }
 
-@test "a flipped bit does not matter, or is told in one line with the file's name" {
+@test "a flipped bit is harmless, or reported in one line that names the file" {
   flip dlock run job -- echo started
 
   (($(grep -c " 78 kept dlock: job: $file is damaged" "$BATS_TEST_TMPDIR/flips") > 100))
@@ -416,7 +418,7 @@ flip() {  # <command>...
     -e ' 75 [a-z]* dlock: job: held by' "$BATS_TEST_TMPDIR/flips")" ''
 }
 
-@test "a flipped bit never shows a held lock as it was before" {
+@test "status never shows the previous state of a held lock after a bit is flipped" {
   flip dlock status --json job
 
   (($(grep -c " 78 kept dlock: job: $file is damaged" "$BATS_TEST_TMPDIR/flips") > 100))
@@ -424,7 +426,7 @@ flip() {  # <command>...
     "$BATS_TEST_TMPDIR/flips")" ''
 }
 
-@test "status, list and history say in one line which file is damaged" {
+@test "status, list and history name the damaged file in one line" {
   hold_and_save
   truncate -s 4096 "$file"
 
@@ -437,7 +439,7 @@ flip() {  # <command>...
   done
 }
 
-@test "a file that is cut under a waiter ends it with 78 and one line" {
+@test "a waiter exits with 78 and one line if the lock file is truncated" {
   hold_and_save
   dlock run -w 30s job -- echo started > "$began" 2>&1 3>&- &
   waiter=$!
@@ -452,11 +454,11 @@ flip() {  # <command>...
   assert_output_contains "$file is truncated"
 }
 
-@test "a file that is cut while it is being read is told in one line, with 78" {
+@test "status exits with 78 and one line if the lock file is truncated during the read" {
   dlock run job -- true
   file=$(file_of job)
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
-  # Stopped when it knows how long the file is.
+  # dlock is stopped once it knows the size of the file.
   strace -o "$BATS_TEST_TMPDIR/strace.log" -P "$file" -e trace=fstat,newfstatat \
     -e inject=fstat,newfstatat:signal=STOP:when=1 dlock status job > "$began" 2>&1 3>&- &
   strace=$!
@@ -471,10 +473,10 @@ flip() {  # <command>...
   assert_output_contains "$file is truncated"
 }
 
-# Not by its state: under strace it is stopped for a moment at every system call.
+# The state of the process cannot tell: under strace, it stops at every system call.
 is_stopped() { grep -q '^--- stopped by SIGSTOP' "$BATS_TEST_TMPDIR/strace.log"; }
 
-@test "a command whose lock's file is cut lives on, and ends as it would" {
+@test "a command continues and ends as usual after its lock file is truncated" {
   hold_and_save 2> "$began"
   truncate -s 0 "$file"
 
@@ -487,7 +489,7 @@ is_stopped() { grep -q '^--- stopped by SIGSTOP' "$BATS_TEST_TMPDIR/strace.log";
   assert_output_contains "$file is truncated"
 }
 
-@test "a log that is not one does not matter" {
+@test "a log of random bytes does not affect runs" {
   dlock run job -- true
   head -c 100000 /dev/urandom > "$store/runs.jsonl"
 
@@ -496,7 +498,7 @@ is_stopped() { grep -q '^--- stopped by SIGSTOP' "$BATS_TEST_TMPDIR/strace.log";
   assert_equal "$status $output" '0 started'
 }
 
-@test "a log that lost its last line feed does not swallow the next line" {
+@test "a truncated last line of the log does not swallow the next line" {
   dlock run job -- true
   printf '{"event":"st' >> "$store/runs.jsonl"
 
@@ -509,7 +511,7 @@ is_stopped() { grep -q '^--- stopped by SIGSTOP' "$BATS_TEST_TMPDIR/strace.log";
   long=$(printf 'long%.0s' {1..60})
   dlock run "$long" -- true
   line=$(tail -n 1 "$store/runs.jsonl")
-  # As many more, of other locks.
+  # 20,000 copies of it, each for a different lock.
   yes "$line" | head -n 20000 | awk '{ sub(/long/, "long" NR); print }' \
     >> "$store/runs.jsonl"
   (($(stat -c %s "$store/runs.jsonl") > 9000000))

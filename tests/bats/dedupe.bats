@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# --dedupe: a run that goes on, or that started a while ago, is enough; on every store.
+# --dedupe skips a run if one is in progress or has started recently. Most tests run on the
+# local store and on a Redis server.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -22,8 +23,8 @@ teardown() {
 
 noting=(sh -c 'echo "$2" >> "$1"' -)
 
-# For tests that say the same of both stores: shows which one it is, and forgets what
-# another one has left.
+# For tests on both stores: prints the store, and removes the files of the test on the
+# previous one.
 begin() {
   echo "on $DLOCK_STORE"
   rm -f "$order" "$said" "$report" "$ran"
@@ -31,14 +32,14 @@ begin() {
 
 noted() { grep -qsx "$1" "$order"; }
 
-# Asserts what a jq filter makes of the report.
+# Asserts the result of a jq filter on the report.
 assert_reported() {  # <filter> <expected>
   output=$(< "$report")
   assert_equal "$(json "$1")" "$2"
 }
 
-# Asserts that somebody who asks now is told so by -v, and skips it.
-assert_skipped() {  # <part of what is said> [<option>...]
+# Asserts that a run with --dedupe 1h is deduplicated, for the reason that -v prints.
+assert_skipped() {  # <start of the reason> [<option>...]
   run dlock run -v --dedupe 1h "${@:2}" job -- touch "$ran"
   assert_status 0
   assert_output_contains "dlock: job: skipped: $1"
@@ -47,15 +48,15 @@ assert_skipped() {  # <part of what is said> [<option>...]
 
 refute() { ! "$@"; }
 
-# Asserts that somebody who asks now runs.
+# Asserts that a run with --dedupe 1h is not deduplicated.
 assert_runs() {  # [<option>...]
   run dlock run --dedupe 1h "$@" "${lock:-job}" -- echo started
   assert_equal "$status $output" '0 started'
 }
 
-# --- What counts ---
+# --- Runs that count ---
 
-@test "of ten that start at the same time one runs, and the others are deduplicated silently" {
+@test "one of ten simultaneous runs executes, and the others are deduplicated in silence" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     asking=()
@@ -71,7 +72,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run that goes on is enough, however long ago it started" {
+@test "a run in progress counts, however long ago it started" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -83,7 +84,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run that goes on is not waited for" {
+@test "--dedupe does not wait for a run in progress" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -95,7 +96,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run that started a while ago is enough, and one from before that is not" {
+@test "a run counts only until the window after its start is over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run job -- true
@@ -106,7 +107,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "an exit code for a lock that is busy has nothing to do with it" {
+@test "-E does not change the exit code of a deduplicated run" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run job -- true
@@ -117,7 +118,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run without --dedupe runs, or is busy, as usual" {
+@test "a run without --dedupe is never deduplicated" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run --dedupe 1h job -- true
@@ -131,7 +132,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a command that could not be started, or was not found, is not a run" {
+@test "a command that was not found or exits with 125, 126 or 127 does not count" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     for code in 125 126 127; do dlock run job -- sh -c "exit $code" || true; done
@@ -141,7 +142,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "shared runs and runs in slots are not those that count" {
+@test "shared runs and runs in slots do not count" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run -s job -- true
@@ -151,7 +152,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run above is in the way, and does not count" {
+@test "an outer run does not count, and keeps the lock busy" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
 
@@ -162,7 +163,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run of another host counts, and is named" {
+@test "a run on another host counts, and the host is named" {
   needs_root
   for DLOCK_STORE in "${stores[@]}"; do
     begin
@@ -172,9 +173,9 @@ assert_runs() {  # [<option>...]
   done
 }
 
-# --- What -v says ---
+# --- The reason ---
 
-@test "-v says when it ran and how it ended" {
+@test "-v prints when the previous run started and how it ended" {
   wanted="skipped: it ran on $(uname -n) at 20[0-9-]*T[0-9:.]*Z: exit 0, took "
   for DLOCK_STORE in "${stores[@]}"; do
     begin
@@ -196,7 +197,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "-v says that it is running" {
+@test "-v prints since when a run has been in progress" {
   wanted="skipped: it has been running on $(uname -n) since 20[0-9-]*T[0-9:.]*Z"
   for DLOCK_STORE in "${stores[@]}"; do
     begin
@@ -209,7 +210,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a report says that it was deduplicated, and by what" {
+@test "the report has the outcome deduplicated and the reason" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run job -- true
@@ -222,9 +223,9 @@ assert_runs() {  # [<option>...]
   done
 }
 
-# --- Runs that failed ---
+# --- Failed runs ---
 
-@test "a run that failed counts, and with --retry-failed it does not" {
+@test "a failed run counts, but not with --retry-failed" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     dlock run job -- sh -c 'exit 3' || true
@@ -244,7 +245,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run that was ended by a signal or by --timeout is run again" {
+@test "--retry-failed retries a run that a signal or --timeout ended" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     lock=signal
@@ -257,7 +258,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run that was killed with its dlock counts, and with --retry-failed it does not" {
+@test "a run that was killed with its dlock counts, but not with --retry-failed" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job --ttl 1s --store-timeout 300ms
@@ -269,7 +270,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run that goes on counts with --retry-failed too, for who does not wait" {
+@test "with --retry-failed and without --wait, a run in progress counts" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -279,7 +280,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a run that goes on counts with --retry-failed when the wait for its end is over" {
+@test "with --retry-failed, a run in progress counts when --wait is over" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -290,9 +291,9 @@ assert_runs() {  # [<option>...]
   done
 }
 
-# --- In the queue ---
+# --- Waiters ---
 
-@test "all waiters are deduplicated as soon as the run has succeeded" {
+@test "all waiters are deduplicated when the run succeeds" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -310,7 +311,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "when the run has failed the next one runs, and if that succeeds the others are deduplicated" {
+@test "after a failed run the first waiter runs, and its success deduplicates the others" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job
@@ -343,7 +344,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "a waiter behind a lease that is not a run is deduplicated as soon as a run starts" {
+@test "a waiter behind a shared run is deduplicated when an exclusive run starts" {
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     hold job -s
@@ -363,15 +364,15 @@ assert_runs() {  # [<option>...]
   done
 }
 
-# --- Stores of a kind ---
+# --- Particular stores ---
 
-@test "none: takes the option, and runs every time" {
+@test "on none: every run executes" {
   export DLOCK_STORE=none:
 
   for _ in 1 2; do assert_runs --retry-failed --wait 1s; done
 }
 
-@test "a run from before a reboot counts after it on this machine" {
+@test "a run from before a reboot counts on the local store" {
   use_private_mounts
   export DLOCK_STORE=${stores[0]}
   dlock run job -- true
@@ -391,7 +392,7 @@ assert_runs() {  # [<option>...]
   refute test -e "$ran"
 }
 
-@test "a run that a reboot cut off counts after it, and with --retry-failed it does not" {
+@test "a run that a reboot ended counts, but not with --retry-failed" {
   use_private_mounts
   export DLOCK_STORE=${stores[0]}
   hold job
@@ -408,24 +409,24 @@ assert_runs() {  # [<option>...]
   assert_equal "$status $output" '0 started'
 }
 
-@test "a server uses its own clock" {
+@test "a server gets no times from dlock" {
   start_monitor "$said"
 
   # shellcheck disable=SC2016
   dlock run --dedupe 1h job -- sh -c 'echo "$DLOCK_FENCE" > "$0"' "$ran"
   dlock run --dedupe 1h job -- true
 
-  # Until this number of seconds is over, no time begins otherwise. The fence is the server's
-  # own word, which it gets back.
+  # The first six digits of the time in seconds change only every few hours. The fence may
+  # contain them, but it comes from the server.
   now=$(date +%s)
   told | sed "s/$(< "$ran")/FENCE/g" > "$order"
   assert_equal "$(grep -c EVALSHA "$order")" 3
   refute grep -q "${now:0:6}" "$order"
 }
 
-@test "on a server a run is as old as the server says" {
+@test "the age of a run on a server is by the server's clock" {
   dlock run job -- true
-  # As if the server's clock had gone on for an hour, and a minute less.
+  # Moves the start of the run into the past, as if the server's clock had advanced.
   started=$(redis HGET 'dlock:{job}:s' run)
   at() { redis HSET 'dlock:{job}:s' run "${started%% *} $(($(cut -d ' ' -f 2 <<< "$started") - $1 * 1000000)) ${started#* * }"; }
 
@@ -435,7 +436,7 @@ assert_runs() {  # [<option>...]
   assert_runs
 }
 
-@test "on a server a step back of the clock by more than the window lets it run" {
+@test "a run does not count after the server's clock steps back by more than the window" {
   dlock run job -- true
   started=$(redis HGET 'dlock:{job}:s' run)
   ahead() { redis HSET 'dlock:{job}:s' run "${started%% *} $(($(cut -d ' ' -f 2 <<< "$started") + $1 * 1000000)) ${started#* * }"; }
@@ -446,7 +447,7 @@ assert_runs() {  # [<option>...]
   assert_runs
 }
 
-@test "a server whose memory is full deduplicates waiters" {
+@test "a server with full memory deduplicates waiters" {
   hold job
   queue job --dedupe 1h --retry-failed "${noting[@]}" "$order" ran
   redis CONFIG SET maxmemory 1
@@ -458,23 +459,23 @@ assert_runs() {  # [<option>...]
   assert_skipped 'it ran on '
 }
 
-@test "deduplicated waiters leave nothing on a server" {
+@test "deduplicated waiters leave no permanent keys on a server" {
   hold job
   queue job --dedupe 1h --retry-failed true
   let_go
   assert_exits 0 "$waiter"
 
-  # Beside runs and the last fence only what goes away by itself.
+  # All keys expire.
   for key in $(redis KEYS '*'); do
-    (($(redis PTTL "$key") > 0)) || { echo "stays for ever: $key" >&2; return 1; }
+    (($(redis PTTL "$key") > 0)) || { echo "does not expire: $key" >&2; return 1; }
   done
   assert_equal "$(redis EXISTS 'dlock:{job}:d' 'dlock:{job}:q' 'dlock:{job}:w')" 0
   assert_equal "$(redis HEXISTS 'dlock:{job}:s' dedupes)" 0
 }
 
-# --- What cannot be meant ---
+# --- Usage errors ---
 
-@test "--retry-failed alone, and --dedupe of what is to run side by side, are 64" {
+@test "--retry-failed without --dedupe, --dedupe with -s or -n, and invalid windows exit with 64" {
   for words in '--retry-failed' '--dedupe 1h -s' '--dedupe 1h -n 2' '--dedupe 31d' \
     '--dedupe forever' '--dedupe -1' '--dedupe'; do
     # shellcheck disable=SC2086
@@ -487,7 +488,7 @@ assert_runs() {  # [<option>...]
   done
 }
 
-@test "in a configuration file they are 78" {
+@test "the same combinations in a configuration file exit with 78" {
   config=$BATS_TEST_TMPDIR/config.toml
   printf '[run]\nretry-failed = true\n' > "$config"
   run dlock run --config "$config" job -- echo started
@@ -498,7 +499,7 @@ assert_runs() {  # [<option>...]
   assert_status 78
 }
 
-@test "--dedupe 0 takes back what a configuration file says" {
+@test "--dedupe 0 turns off dedupe of the configuration file" {
   config=$BATS_TEST_TMPDIR/config.toml
   printf '[run]\ndedupe = "1h"\nretry-failed = true\n' > "$config"
   dlock run job -- true

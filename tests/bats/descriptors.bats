@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# File descriptors: all that dlock was started with are the command's, none of dlock's
-# own but the session, and a lack of them is no reason to hang or to pretend.
+# File descriptors: the command inherits those of dlock's caller and one more, the session.
+# If descriptors are exhausted, dlock neither hangs nor reports success.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -9,8 +9,8 @@ setup() {
   load ../faults/locks
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
-  # Prints the descriptors of the command that it is part of, into a file.
-  # In a subshell, so that the shell itself does not have the file open.
+  # Writes its own descriptors to a file. A subshell opens the file, so the file is not among
+  # them.
   list=(sh -c '(find "/proc/$$/fd" -mindepth 1 -printf "%f %l\n" > "$0"); :')
 }
 
@@ -18,21 +18,21 @@ teardown() { kill_leftovers; }
 
 refute() { ! "$@"; }
 
-# Prints what a run adds to the descriptors of its command, by two lists of them, and
-# fails if anything else differs.
+# Compares two lists of descriptors, and prints those that a run adds. Fails if a descriptor
+# is missing.
 added() {  # <without> <with>
   refute grep -vxFf "$2" "$1" || return
   grep -vxFf "$1" "$2"
 }
 
-# Prints which of the descriptors 0 to 2 are open in the command, into a file.
+# Writes to a file which of the descriptors 0 to 2 are open in the command.
 # shellcheck disable=SC2034  # used by an eval
 standard=(sh -c 'for fd in 0 1 2; do [ ! -e /proc/self/fd/$fd ] || open="$open $fd"; done; echo "open:$open" > "$0"')
 
-# Nothing that dlock says may get into its own files.
+# True if no message of dlock is in its own files.
 store_is_clean() { refute grep -rq 'dlock: ' store; }
 
-@test "standard input reaches the command, byte for byte" {
+@test "standard input reaches the command byte for byte" {
   head -c 100000 /dev/urandom > sent
 
   dlock run job -- cat < sent > received
@@ -40,7 +40,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   cmp sent received
 }
 
-@test "the command reads standard input from where dlock was started" {
+@test "the command reads standard input from the caller's position" {
   printf 'one\ntwo\n' > lines
 
   { read -r first; dlock run job -- cat; } < lines > rest
@@ -48,7 +48,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "$first $(< rest)" 'one two'
 }
 
-@test "what the command does not read of standard input is left for the next one" {
+@test "standard input that the command does not read is left for the next command" {
   printf 'one\ntwo\n' > lines
 
   { dlock run job -- sh -c 'read -r line; echo "$line"'; cat; } < lines > both
@@ -56,7 +56,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   cmp lines both
 }
 
-@test "descriptor 7 can be read and descriptor 8 be written by the command" {
+@test "the command can read from descriptor 7 and write to descriptor 8" {
   echo seven > in
 
   dlock run job -- sh -c 'cat <&7 >&8' 7< in 8> out
@@ -64,7 +64,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "$(< out)" seven
 }
 
-@test "the command gets all descriptors and one for the session" {
+@test "the command inherits all descriptors and one for the session" {
   echo > seven
   "${list[@]}" without 7< seven 8<&0 9> nine
   dlock run job -- "${list[@]}" with 7< seven 8<&0 9> nine
@@ -74,7 +74,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   [[ $output == +([0-9])" $BATS_TEST_TMPDIR/store/sessions" ]]
 }
 
-@test "a command that had to wait gets nothing more" {
+@test "a command that had to wait inherits no other descriptors" {
   hold job
   queue job true
   "${list[@]}" without < /dev/null 3>&-
@@ -89,7 +89,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "${#lines[@]}" 1
 }
 
-@test "a command that is one of several holders gets nothing more" {
+@test "a command in a slot inherits no other descriptors" {
   "${list[@]}" without
   dlock run -n 3 job -- dlock run -n 3 other -- dlock run -s third -- true
   dlock run -n 3 job -- "${list[@]}" with
@@ -99,14 +99,14 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "${#lines[@]}" 1
 }
 
-@test "without a store the command gets nothing more at all" {
+@test "on none: the command inherits only the caller's descriptors" {
   "${list[@]}" without
   dlock --store none: run job -- "${list[@]}" with
 
   cmp with without
 }
 
-@test "a report, a label, a configuration and a time-out leave no descriptor open" {
+@test "the command inherits no descriptors because of other options" {
   echo 'color = "never"' > dlock.toml
   "${list[@]}" without
   dlock --config dlock.toml run -v --report report --label text --timeout 60s --jitter 1ms --stragglers kill job -- \
@@ -118,7 +118,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "${#lines[@]}" 1
 }
 
-@test "the session has a number that scripts do not use" {
+@test "the session has a descriptor number that scripts do not use" {
   ulimit -S -n 1024
   "${list[@]}" without
   dlock run job -- "${list[@]}" with
@@ -128,7 +128,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_between "${output%% *}" 500 1023
 }
 
-@test "a descriptor of the caller's at a high number is left alone" {
+@test "the session does not replace a descriptor of the caller with a high number" {
   ulimit -S -n 1024
   for number in {1000..1010}; do
     echo "$number" > file
@@ -141,7 +141,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "$(tr '\n' ' ' < read_back)" "$(echo {1000..1010}) "
 }
 
-@test "the session is held by the command even if dlock is killed" {
+@test "the command keeps the session even if dlock is killed" {
   hold job
 
   kill -KILL "$holder"
@@ -150,7 +150,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   is_held job
 }
 
-@test "a command that closes all descriptors it does not know holds the lock all the same" {
+@test "a command that closes all descriptors above 2 still holds the lock" {
   dlock run job -- bash -c '
     for fd in /proc/self/fd/*; do ((${fd##*/} < 3)) || eval "exec ${fd##*/}>&-" 2> /dev/null; done
     touch started; sleep 60' 3>&- &
@@ -161,7 +161,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_status 75
 }
 
-@test "started with descriptors closed, the command finds them closed" {
+@test "standard descriptors that were closed for dlock are closed for the command" {
   for closed in '<&-' '>&-' '2>&-' '<&- >&-' '<&- 2>&-' '>&- 2>&-' '<&- >&- 2>&-'; do
     eval "\"\${standard[@]}\" without $closed"
     eval "dlock run job -- \"\${standard[@]}\" with $closed"
@@ -169,7 +169,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   done
 }
 
-@test "started with standard descriptors closed, the command gets no others" {
+@test "with closed standard descriptors, the command inherits only the session" {
   "${list[@]}" without <&- >&- 2>&-
   dlock run job -- "${list[@]}" with <&- >&- 2>&-
 
@@ -178,7 +178,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "${#lines[@]}" 1
 }
 
-@test "started without standard error, nothing that dlock says lands in a file of its own" {
+@test "without standard error, no message of dlock gets into its files" {
   dlock run -v job -- true 2>&-
   dlock run -v job -- true <&- >&- 2>&-
   hold job
@@ -188,20 +188,20 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   store_is_clean
 }
 
-@test "started without standard error, nothing that dlock says lands in its report" {
+@test "without standard error, no message of dlock gets into its report" {
   dlock run -v --report report job -- true 2>&-
 
   assert_equal "$(jq -r .outcome report)" ran
 }
 
-@test "started without standard error, it works the same" {
+@test "without standard descriptors, dlock exits with the command's code" {
   status=0
   dlock run -v job -- sh -c 'exit 7' <&- >&- 2>&- || status=$?
 
   assert_status 7
 }
 
-@test "started without standard error, a busy lock is 75" {
+@test "without standard error, a held lock exits with 75" {
   hold job
 
   status=0
@@ -210,7 +210,7 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_status 75
 }
 
-@test "started without standard output, what only prints works the same" {
+@test "without standard output, verbs that print succeed" {
   dlock run job -- true
 
   dlock list >&-
@@ -220,21 +220,21 @@ store_is_clean() { refute grep -rq 'dlock: ' store; }
   assert_equal "$(dlock cache key -- echo other)" stored
 }
 
-@test "standard error that cannot be written to changes nothing" {
+@test "an unwritable standard error does not change the exit code" {
   status=0
   dlock run -v job -- sh -c 'exit 7' 2> /dev/full || status=$?
 
   assert_status 7
 }
 
-@test "standard output that cannot be written to is the command's affair" {
+@test "an unwritable standard output does not affect run" {
   run dlock run job -- true > /dev/full
 
   assert_status 0
 }
 
 # Runs dlock with so few descriptors, and asserts that it either ran the command or said
-# in one line why not. A program that cannot even load its libraries says so itself.
+# in one line why not. If dlock cannot load its libraries, the loader prints the message.
 assert_works_or_says_so() {  # <descriptors> [<option>...]
   rm -f ran
   status=0
@@ -248,8 +248,8 @@ assert_works_or_says_so() {  # <descriptors> [<option>...]
   fi || { echo "with $1 descriptors: $status, $output" >&2; return 1; }
 }
 
-# Sets $least to the number from which on it is dlock that complains: the sanitizers
-# open some of their own for what they check.
+# Sets $least to the least number of descriptors with which dlock itself can report an error.
+# The sanitizers need some descriptors of their own.
 find_least() {
   least=3
   if grep -q __ubsan "$DLOCK_BIN"; then least=20; fi
@@ -262,7 +262,7 @@ make_tool() {
   chmod +x tool
 }
 
-@test "with any small number of descriptors it works or says why not" {
+@test "with any small number of descriptors, dlock runs the command or says why not" {
   make_tool
   find_least
 
@@ -273,14 +273,14 @@ make_tool() {
   done
 }
 
-@test "with forty descriptors it works" {
+@test "forty descriptors suffice" {
   make_tool
 
   assert_works_or_says_so 40
   test -e ran
 }
 
-@test "with any small number of descriptors a busy lock is never run, and nothing hangs" {
+@test "with any small number of descriptors, no command runs under a held lock, and dlock ends" {
   make_tool
   find_least
   hold job

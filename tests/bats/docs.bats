@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
-# Runs the commands in docs/, with stubs in place of the programs that they call and with
-# servers of the test's own in place of the hosts. A block that cannot run here has
-# `<!-- not run: why -->` before it.
+# Runs the commands in docs/, with stubs in place of the programs that they call and private
+# servers in place of the hosts. A block that cannot run here has `<!-- not run: why -->`
+# before it.
 # shellcheck disable=SC2016  # backquotes of Markdown
-# shellcheck disable=SC2154  # from the helpers: docs, here, stubs, calls, in_place_of, least_permissions
+# shellcheck disable=SC2154  # helpers set docs, here, stubs, calls, in_place_of, least_permissions
 
 setup() {
   load support
@@ -63,7 +63,7 @@ assert_checks_are_described() {
   grep -qx 'logger -t backup is still held on ' "$calls"
 }
 
-@test "the script in using.md that takes the lock by hand works, and excludes another one" {
+@test "the script in using.md that holds a lock by hand works, and excludes another one" {
   local shells=() shell
   use_private_store
   stub "$stubs"/{make,upload}
@@ -132,7 +132,7 @@ assert_checks_are_described() {
   DLOCK_STORE=${in_place_of[redis://db.example.org]} assert_checks_are_described
 }
 
-@test "the permissions in operating.md are the least that locks need" {
+@test "the permissions in operating.md are the fewest that locks need" {
   assert_equal "$(blocks operating.md sh 'Redis and Valkey' | grep -A 6 'SETUSER jobs on' | cut -d ' ' -f 3- |
     sed '1s/.*PASSWORD.//' | grep -o "[-+~&][a-z@|:*-]*\|reset[a-z]*" | LC_ALL=C sort)" \
     "$(tr -s ' ' '\n' <<< "$least_permissions" | LC_ALL=C sort)"
@@ -204,12 +204,12 @@ assert_checks_are_described() {
     while IFS= read -r section; do
       [[ -z $(blocks "$page" 'sh|console|crontab|toml' "$section") ]] ||
         grep -Eq "^  run_page $page '?$section'?\$" "$BATS_TEST_FILENAME" ||
-        { echo "nothing runs what $page has below \"$section\"" >&2; return 1; }
+        { echo "no test runs the blocks of $page below \"$section\"" >&2; return 1; }
     done < <(sed -n 's/^## //p' "$docs/$page")
   done
 }
 
-# Prints the anchors of a page, as the hosts of repositories make them of headings.
+# Prints the anchors of a page, as repository hosts derive them from headings.
 anchors() {  # <file>
   sed -nE 's/^#+ //p' "$1" | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
 }
@@ -221,9 +221,9 @@ anchors() {  # <file>
       file=${link%%#*} anchor=
       [[ $link != *'#'* ]] || anchor=${link#*#}
       file=${file:+${page%/*}/$file}
-      [[ -e ${file:-$page} ]] || { echo "$page: $link is not there" >&2; return 1; }
+      [[ -e ${file:-$page} ]] || { echo "$page: $link does not exist" >&2; return 1; }
       [[ -z $anchor ]] || anchors "${file:-$page}" | grep -qxF -- "$anchor" ||
-        { echo "$page: $link has no such heading" >&2; return 1; }
+        { echo "$page: $link names a heading that does not exist" >&2; return 1; }
       count=$((count + 1))
     done < <(grep -o '](\([^)]*\))' "$page" | sed 's/^](//; s/)$//' | grep -v '^https\?:')
   done
@@ -233,20 +233,20 @@ anchors() {  # <file>
 @test "every file that a page names exists" {
   local name count=0
   while IFS= read -r name; do
-    compgen -G "$DLOCK_SOURCE/$name*" > /dev/null || { echo "$name is not there" >&2; return 1; }
+    compgen -G "$DLOCK_SOURCE/$name*" > /dev/null || { echo "$name does not exist" >&2; return 1; }
     count=$((count + 1))
   done < <(grep -hoE '\b(tests|src|examples|completions|packaging)/[a-z_/-]+(\.[a-z]+)?' \
     "$DLOCK_SOURCE"/*.md "$docs"/*.md | sort -u)
   ((count > 5))
 }
 
-@test "the code that the pages for contributors name is in the source" {
+@test "the source contains the code that the pages for contributors name" {
   local page name last count=0
   for page in ARCHITECTURE.md CONTRIBUTING.md docs/internals.md docs/glossary.md; do
     while IFS= read -r name; do
       last=${name##*[/:]} last=${last%"()"}
       grep -rqF -- "$last" "$DLOCK_SOURCE"/{src,tests,cmake,CMakePresets.json} || [[ -n $(find "$DLOCK_SOURCE"/{src,tests} -name "$last*") ]] ||
-        { echo "$page: $name is not there" >&2; return 1; }
+        { echo "$page: $name is not in the source" >&2; return 1; }
       count=$((count + 1))
     done < <(grep -oE '`[A-Za-z_:/.]+(\(\))?`' "$DLOCK_SOURCE/$page" | tr -d '`' | grep -v VERB | sort -u)
   done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlock doctor and a directory, or no store at all. Servers are in doctor_redis.bats.
+# `dlock doctor` on a directory and on none:. Servers are in doctor_redis.bats.
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
@@ -12,14 +12,14 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# The file of a lock.
+# Prints the file of a lock.
 file_of() {  # <name>
   grep -laF "$1" "$store"/state-*/*.lock
 }
 
-# --- Good ones ---
+# --- Stores without problems ---
 
-@test "a store without problems is reported as such, within a second" {
+@test "a store without problems is reported as such within a second" {
   dlock run job -- true
   begin=$(now_ms)
 
@@ -33,7 +33,7 @@ file_of() {  # <name>
   assert_equal "${lines[-1]}" "no problems found in local:$store"
 }
 
-@test "locks that are held and waited for, limits and past runs are not problems" {
+@test "holders, waiters, limits, past runs and fences are not problems" {
   hold job
   queue job -- true
   dlock limit api 5/1s
@@ -54,7 +54,7 @@ file_of() {  # <name>
   [[ ! -e $store ]]
 }
 
-@test "the directory of the default store may be missing with its parents" {
+@test "the directory of the default store and its parents may be missing" {
   use_private_mounts
   inside chmod 777 /mnt
 
@@ -65,7 +65,7 @@ file_of() {  # <name>
   assert_found info directory '/mnt/a/b/dlock does not exist yet'
 }
 
-@test "doctor changes nothing in a store that was used" {
+@test "doctor does not change a store that has been used" {
   dlock run job -- true
   before=$(cd "$store" && find . -printf '%p %s %T@\n' | sort)
 
@@ -74,7 +74,7 @@ file_of() {  # <name>
   assert_equal "$(cd "$store" && find . -printf '%p %s %T@\n' | sort)" "$before"
 }
 
-@test "with none: there is nothing to check" {
+@test "on none: doctor exits with 0 and says that it excludes nobody" {
   run dlock doctor --store none:
 
   assert_status 0
@@ -124,7 +124,7 @@ file_of() {  # <name>
   assert_found error directory 'cannot write to /mnt/store'
 }
 
-@test "a link in the place of a directory is an error" {
+@test "a symbolic link in the place of the directory is an error" {
   mkdir "$BATS_TEST_TMPDIR/real"
   ln -s real "$store"
 
@@ -144,9 +144,9 @@ file_of() {  # <name>
   assert_found info file-system 'tmpfs, in memory'
 }
 
-# --- Its files ---
+# --- The files ---
 
-@test "a lock's file that was cut is an error with its name" {
+@test "a truncated lock file is an error and is named" {
   dlock run job -- true
   dlock run another -- true
   file=$(file_of job)
@@ -158,7 +158,7 @@ file_of() {  # <name>
   assert_found error state "$file is truncated" 'once no command runs under that lock'
 }
 
-@test "a state that does not match its checksum is an error" {
+@test "a lock file that does not match its checksum is an error" {
   dlock run --label unmistakable job -- true
   hold job --label unmistakable
   file=$(file_of job)
@@ -170,7 +170,7 @@ file_of() {  # <name>
   assert_found error state "$file is damaged (its checksum does not match)"
 }
 
-@test "a limit that does not match its checksum is an error" {
+@test "a limit file that does not match its checksum is an error" {
   dlock limit api 77/1s
   file=$(echo "$store"/state-*/*.limit)
   sed -i 's/api/apo/g' "$file"
@@ -181,7 +181,7 @@ file_of() {  # <name>
   assert_found error state "$file is damaged (its checksum does not match)"
 }
 
-@test "the file of another lock in the place of a lock's is an error" {
+@test "the file of another lock in the place of a lock file is an error" {
   dlock run job -- true
   dlock run another -- true
   file=$(file_of job)
@@ -193,7 +193,7 @@ file_of() {  # <name>
   assert_found error state "$file is damaged"
 }
 
-@test "a file of another version is an error" {
+@test "a lock file of another format is an error" {
   dlock run job -- true
   file=$(file_of job)
   sed -i 's/dlock0[0-9]/dlock99/' "$file"
@@ -204,7 +204,7 @@ file_of() {  # <name>
   assert_found error state "$file is damaged"
 }
 
-@test "a state without a sound head is an error" {
+@test "a truncated or missing head of the state is an error" {
   dlock run job -- true
   head=$(echo "$store"/state-*/head)
   truncate -s 10 "$head"
@@ -219,7 +219,7 @@ file_of() {  # <name>
   assert_found error state "$head is missing"
 }
 
-@test "whatever bit of a lock's file is flipped, doctor ends in time and reports the damage" {
+@test "doctor ends in time and reports the damage after a bit of a lock file is flipped" {
   dlock run job -- true
   hold job
 
@@ -230,7 +230,7 @@ file_of() {  # <name>
   assert_equal "$(grep -vE '^[0-9]+ [0-9]+ [02] kept ok ' "$BATS_TEST_TMPDIR/flips")" ''
 }
 
-@test "a damaged file of fences is an error" {
+@test "a damaged file of fence registers is an error" {
   dlock fence disk 1234
   sed -i 's/1234/1235/' "$store/fences"
 
@@ -240,7 +240,7 @@ file_of() {  # <name>
   assert_found error fences "$store/fences is damaged"
 }
 
-@test "a process that keeps the store busy is named, when the store's time is over" {
+@test "a process that keeps the store busy is named after the store timeout" {
   dlock run job -- true
   perl -e 'use Fcntl; open my $f, "+<", $ARGV[0] or die;
     my $byte = pack "s s x4 q q i x4", F_WRLCK, 0, 0, 1, 0;
@@ -255,7 +255,7 @@ file_of() {  # <name>
   assert_found error state "kept busy for 200ms by process $busy" 'check what that process waits for'
 }
 
-@test "the state of an earlier boot that nobody removes is a warning" {
+@test "the state of an earlier boot that no run will remove is a warning" {
   dlock run job -- true
   mkdir "$store/state-00000000-1111-2222-3333-444444444444"
 
@@ -266,7 +266,7 @@ file_of() {  # <name>
   assert_equal "${lines[-1]}" "1 warning in local:$store"
 }
 
-@test "the state of an earlier boot that the next run removes is only information" {
+@test "the state of an earlier boot that the next run removes is information" {
   dlock run job -- true
   mv "$store"/state-* "$store/state-00000000-1111-2222-3333-444444444444"
 
@@ -276,7 +276,7 @@ file_of() {  # <name>
   assert_found info files state-00000000-1111-2222-3333-444444444444 'nothing'
 }
 
-@test "the socket of a killed waiter is reported, and that of a living one is not" {
+@test "the socket of a killed waiter is reported, but not that of a live one" {
   hold job
   queue job -- true
   run dlock doctor
@@ -290,7 +290,7 @@ file_of() {  # <name>
   assert_found info files wake- 'nothing to do: the next run removes them'
 }
 
-@test "a leftover draft is reported once it is old" {
+@test "a leftover temporary file is reported once it is old" {
   dlock run job -- true
   touch "$store/runs.jsonl.new"
   run dlock doctor
@@ -303,7 +303,7 @@ file_of() {  # <name>
   assert_found info files runs.jsonl.new
 }
 
-# --- Its disk ---
+# --- The disk ---
 
 @test "a full disk is an error" {
   use_private_mounts
@@ -327,7 +327,7 @@ file_of() {  # <name>
   assert_found warning space '8 MiB free'
 }
 
-@test "a file system on which no file can be made is an error" {
+@test "a file system without free inodes is an error" {
   use_private_mounts
   inside mount -t tmpfs -o mode=755,nr_inodes=2 none /mnt
   inside install -d -m 700 /mnt/store
@@ -338,9 +338,9 @@ file_of() {  # <name>
   assert_found error space 'no inodes left'
 }
 
-# --- What is printed ---
+# --- Output ---
 
-@test "doctor --json is one line with a finding for each check" {
+@test "doctor --json prints one line with the findings" {
   mkdir -m 777 "$store"
 
   run dlock doctor --json
@@ -354,7 +354,7 @@ file_of() {  # <name>
     "local:$store error directory null"
 }
 
-@test "with -q only warnings and errors are printed" {
+@test "-q prints only warnings and errors" {
   dlock run job -- true
   run dlock -q doctor
   assert_equal "$status $output" '0 '
@@ -366,7 +366,7 @@ file_of() {  # <name>
   assert_equal "${#lines[@]}" 3
 }
 
-@test "on a terminal levels are colored" {
+@test "on a terminal, levels have colours" {
   mkdir -m 777 "$store"
 
   run env TERM=xterm script -qec 'dlock doctor' /dev/null
@@ -374,19 +374,19 @@ file_of() {  # <name>
   assert_output_contains $'\e[31merror\e[0m'
 }
 
-@test "on a terminal lines are wrapped at its width" {
+@test "on a terminal, lines are wrapped at its width" {
   mkdir -m 777 "$store"
 
   run env TERM=xterm NO_COLOR=1 script -qec 'stty cols 70; dlock doctor' /dev/null
 
   for line in "${lines[@]}"; do
-    # Nobody can break the path of the directory.
+    # The path of the directory cannot be wrapped.
     [[ $line == *"$store"* ]] || ((${#line} <= 71))
   done
   ((${#lines[@]} > 3))
 }
 
-@test "an argument of doctor is a usage error, and an invalid URL is 78" {
+@test "an argument of doctor exits with 64, and an invalid URL with 78" {
   run dlock doctor job
   assert_status 64
   run dlock doctor --store nonsense

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# dlock doctor and etcd: one test for each state that is bad for locks.
-# shellcheck disable=SC2034,SC2154  # for and from the helpers: etcd_options, etcd_pids, ...
+# `dlock doctor` on etcd: one test for each state that is bad for locks.
+# shellcheck disable=SC2034,SC2154  # helpers read etcd_options and set etcd_pids, ...
 
 setup() {
   load support
@@ -15,7 +15,7 @@ teardown() {
   kill_leftovers
 }
 
-@test "a good cluster is said to be one" {
+@test "a cluster without problems is reported as such" {
   use_etcd_store 3
 
   run dlock doctor
@@ -30,7 +30,7 @@ teardown() {
   assert_found info clocks 'not checked'
 }
 
-@test "the shortest ttl is no less than the cluster grants" {
+@test "the shortest TTL is not less than the cluster grants" {
   use_etcd_store
 
   run dlock doctor --json
@@ -38,7 +38,7 @@ teardown() {
   [[ $(json '.round_trip_ms > 0 and .smallest_ttl_ms == 2000') == true ]]
 }
 
-@test "doctor leaves nothing in a cluster" {
+@test "doctor leaves no keys or leases in a cluster" {
   use_etcd_store
   dlock run job -- true
   before=$(etcdctl get --prefix '' -w json | jq -c .kvs; etcdctl lease list)
@@ -48,7 +48,7 @@ teardown() {
   assert_equal "$(etcdctl get --prefix '' -w json | jq -c .kvs; etcdctl lease list)" "$before"
 }
 
-@test "a member that is not there is a warning, and most of them an error" {
+@test "an unavailable member is a warning, and an unavailable majority an error" {
   use_etcd_store 3
   crash_etcd 3
   run dlock doctor
@@ -56,16 +56,16 @@ teardown() {
   assert_found warning reachable '2 of 3; cannot reach 127.0.0.1'
 
   crash_etcd 2
-  EVENTUALLY_MS=20000 eventually leads_no_more 1
+  EVENTUALLY_MS=20000 eventually has_no_leader 1
   run dlock doctor --store-timeout 500ms
 
   assert_status 2
   assert_found error leader 'has no leader' 'restore members'
 }
 
-leads_no_more() { ! etcd_serves "$1"; }
+has_no_leader() { ! etcd_serves "$1"; }
 
-@test "nobody there is an error, when the store's time is over" {
+@test "a member that does not reply is an error after the store timeout" {
   use_etcd_store
   freeze_etcd 1
   begin=$(now_ms)
@@ -86,7 +86,7 @@ leads_no_more() { ! etcd_serves "$1"; }
   assert_found warning members '2, of which 0 may fail' 'run three or five'
 }
 
-@test "members that are not named are told of" {
+@test "members that the URL does not name are reported" {
   use_etcd_store 3
 
   run dlock --store "etcd://127.0.0.1:${etcd_client_port[1]}" doctor
@@ -108,7 +108,7 @@ leads_no_more() { ! etcd_serves "$1"; }
   assert_found warning leader 'two clusters in one URL'
 }
 
-@test "a data base that is full is an error" {
+@test "a full database is an error" {
   etcd_options=(--quota-backend-bytes $((16 << 20)))
   use_etcd_store
   fill_database
@@ -128,7 +128,7 @@ fill_database() {
   return 1
 }
 
-@test "what a login costs is said, and that none is asked for" {
+@test "missing authentication is a warning, a login that works information, a refused one an error" {
   use_etcd_store
   export DLOCK_USER=root DLOCK_PASSWORD=secret
   run dlock doctor
@@ -146,7 +146,7 @@ fill_database() {
   assert_found error login 'login refused' 'set a user'
 }
 
-@test "a user without the permissions to the namespace is told which to grant" {
+@test "missing permissions are an error, and the advice names the command that grants them" {
   use_etcd_store
   etcdctl user add root:secret > /dev/null
   etcdctl user grant-role root root > /dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# dlock doctor and servers: one test for each state that is bad for locks.
-# shellcheck disable=SC2034,SC2154  # for and from the helpers: second_pid; least_permissions, redis_...
+# `dlock doctor` on Redis servers: one test for each state that is bad for locks.
+# shellcheck disable=SC2034,SC2154  # second_pid; helpers set least_permissions, redis_...
 
 setup() {
   load support
@@ -15,7 +15,7 @@ teardown() {
   kill_leftovers
 }
 
-# A server that keeps its data, and doctor as a user who may ask for everything.
+# Starts a server that keeps its data, with a login that has all permissions for doctor.
 use_good_server() {  # [<option of the server>...]
   use_redis_store --appendonly yes "$@"
   as_admin
@@ -26,9 +26,9 @@ as_admin() {
   export DLOCK_USER=admin DLOCK_PASSWORD=any
 }
 
-# --- Good ones ---
+# --- Servers without problems ---
 
-@test "a good server is said to be one, within a second" {
+@test "a server without problems is reported as such within a second" {
   use_good_server
   begin=$(now_ms)
 
@@ -43,7 +43,7 @@ as_admin() {
   assert_equal "${lines[-1]}" "no problems found in $(dlock doctor --json | jq -r .store)"
 }
 
-@test "a user with no more permissions than locks need is enough, and told what could not be checked" {
+@test "the fewest permissions that locks need suffice, and the checks that need more are listed" {
   use_redis_store --appendonly yes
 
   run dlock doctor
@@ -63,7 +63,7 @@ as_admin() {
     'persistence eviction replicas'
 }
 
-@test "the round trip is measured, and the ttl that it is good for is said" {
+@test "the round trip is measured, and the TTL that it allows is reported" {
   use_good_server
 
   run dlock doctor
@@ -73,7 +73,7 @@ as_admin() {
   [[ $(json '.round_trip_ms > 0 and .round_trip_ms < 100 and .smallest_ttl_ms == 500') == true ]]
 }
 
-@test "doctor leaves nothing on a server" {
+@test "doctor changes no data on a server" {
   use_good_server
   dlock run job -- true
   before=$(redis --scan | sort; redis DEBUG DIGEST)
@@ -85,9 +85,9 @@ as_admin() {
   assert_equal "$(redis INFO persistence | grep rdb_changes)" "$changes"
 }
 
-# --- Bad ones ---
+# --- Servers with problems ---
 
-@test "a server that is not there is an error" {
+@test "a server that cannot be reached is an error" {
   use_good_server
   stop_redis
 
@@ -97,7 +97,7 @@ as_admin() {
   assert_found error reachable "cannot reach $redis_socket" 'check that the server runs'
 }
 
-@test "a server that answers nothing is an error when the store's time is over" {
+@test "a server that does not reply is an error after the store timeout" {
   use_good_server
   redis_freezes
   begin=$(now_ms)
@@ -109,7 +109,7 @@ as_admin() {
   assert_found error reachable 'did not reply within 300ms'
 }
 
-@test "a server that stops answering half way is an error" {
+@test "a server that stops replying halfway is an error" {
   use_good_server --port 0
   redis CLIENT PAUSE 100000 WRITE
 
@@ -131,7 +131,7 @@ as_admin() {
   refute_output_contains wrong:
 }
 
-@test "a login that is missing is an error" {
+@test "a missing login is an error" {
   use_redis_store --requirepass secret
   redis ACL SETUSER default on '>secret'
   unset DLOCK_USER DLOCK_PASSWORD_FILE
@@ -142,7 +142,7 @@ as_admin() {
   assert_found error login 'the server requires a login' 'set a password'
 }
 
-@test "a database that is not there is an error" {
+@test "a missing database is an error" {
   use_good_server
 
   run dlock doctor --store "redis+unix:$redis_socket?db=99"
@@ -151,7 +151,7 @@ as_admin() {
   assert_found error login 'no database 99' 'correct the store URL'
 }
 
-@test "commands that the user may not call are named, each of those that locks need" {
+@test "each command that locks need and the user may not call is named" {
   use_redis_store --appendonly yes
   local permissions permission
   mapfile -t permissions < <(grep -o '+[^ ]*' <<< "$least_permissions" | grep -vxE '.(p?subscribe|publish|ping)')
@@ -167,7 +167,7 @@ as_admin() {
   done
 }
 
-@test "commands and channels that only watch needs are a warning" {
+@test "missing permissions that only watch needs are a warning" {
   use_redis_store --appendonly yes
   for permission in publish subscribe psubscribe ping; do
     redis ACL SETUSER dlock "-$permission"
@@ -186,7 +186,7 @@ as_admin() {
   assert_found warning watch 'may not call publish, subscribe, psubscribe, or not on the channels dlock:*'
 }
 
-@test "several commands are named at once" {
+@test "several missing commands are named in one message" {
   use_redis_store --appendonly yes
   redis ACL SETUSER dlock -blpop -lpush -zadd
 
@@ -196,7 +196,7 @@ as_admin() {
   assert_found error permissions 'may not call blpop, zadd, lpush' 'ACL SETUSER dlock +blpop +zadd +lpush'
 }
 
-@test "keys that the user may not use are named" {
+@test "keys that the user may not access are named" {
   use_redis_store --appendonly yes
   redis ACL SETUSER dlock resetkeys '~others:*'
 
@@ -207,7 +207,7 @@ as_admin() {
   refute_output_contains 'may not call'
 }
 
-@test "keys of the namespace that is asked for are what counts" {
+@test "permissions are checked for the keys of the given namespace" {
   use_redis_store --appendonly yes
 
   run dlock doctor --namespace shop
@@ -216,7 +216,7 @@ as_admin() {
   assert_found error permissions 'may not access all keys shop:*'
 }
 
-@test "a user who may only read the keys is told so" {
+@test "a user who may only read the keys is an error" {
   use_redis_store --appendonly yes
   redis ACL SETUSER dlock resetkeys '%R~dlock:*' || skip 'this server knows no such permissions'
 
@@ -226,7 +226,7 @@ as_admin() {
   assert_found error permissions 'may not access all keys dlock:*'
 }
 
-@test "a server that keeps nothing is a warning" {
+@test "a server without persistence is a warning" {
   use_redis_store
   as_admin
 
@@ -237,7 +237,7 @@ as_admin() {
   assert_output_contains '1 warning in '
 }
 
-@test "a server that only keeps snapshots is told to forget what came after" {
+@test "a server with only snapshots is information" {
   use_redis_store --save '3600 1'
   as_admin
 
@@ -247,7 +247,7 @@ as_admin() {
   assert_found info persistence 'snapshots only'
 }
 
-@test "an eviction policy that can drop locks is a warning" {
+@test "an eviction policy that can evict locks is a warning" {
   use_good_server --maxmemory 100mb --maxmemory-policy allkeys-lru
 
   run dlock doctor
@@ -256,7 +256,7 @@ as_admin() {
   assert_found warning eviction 'allkeys-lru can evict held locks' 'CONFIG SET maxmemory-policy noeviction'
 }
 
-@test "an eviction policy without a limit is only told" {
+@test "an eviction policy without a memory limit is information" {
   use_good_server --maxmemory-policy volatile-ttl
 
   run dlock doctor
@@ -265,7 +265,7 @@ as_admin() {
   assert_found info eviction 'volatile-ttl evicts nothing'
 }
 
-@test "memory that is full is an error" {
+@test "full memory is an error" {
   use_good_server --maxmemory 1
 
   run dlock doctor
@@ -274,7 +274,7 @@ as_admin() {
   assert_found error work 'OOM' 'raise maxmemory'
 }
 
-# Starts a replica of the server, whose port has to be $redis_port.
+# Starts a replica of the server, which has to listen on $redis_port.
 start_replica() {
   second_socket=$BATS_TEST_TMPDIR/replica
   mkdir "$second_socket.d"
@@ -288,7 +288,7 @@ start_replica() {
 is_linked() { redis-cli -s "$second_socket" INFO replication | grep -q master_link_status:up; }
 has_replica() { redis INFO replication | grep -q 'state=online'; }
 
-@test "a replica that is taken for a primary is an error" {
+@test "a replica as the store is an error" {
   choose_redis_port
   use_good_server --port "$redis_port"
   start_replica
@@ -300,7 +300,7 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   assert_found error role "a replica of 127.0.0.1:$redis_port" 'name the primary'
 }
 
-@test "a primary with a replica that writes do not wait for is a warning" {
+@test "a primary with a replica but without min-replicas-to-write is a warning" {
   choose_redis_port
   use_good_server --port "$redis_port"
   start_replica
@@ -312,7 +312,7 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   assert_found warning replicas 'min-replicas-to-write is not set' 'CONFIG SET min-replicas-to-write 1'
 }
 
-@test "a primary with a replica that writes wait for is well" {
+@test "a primary with a replica and min-replicas-to-write is no problem" {
   choose_redis_port
   use_good_server --port "$redis_port"
   start_replica
@@ -325,7 +325,7 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   assert_found ok replicas '1; writes require replicas'
 }
 
-@test "a primary that waits for more replicas than there are is an error" {
+@test "a primary whose min-replicas-to-write exceeds its replicas is an error" {
   use_good_server --min-replicas-to-write 1
 
   run dlock doctor
@@ -336,7 +336,7 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
 
 @test "a node of a cluster is an error" {
   choose_redis_port
-  # The port for other nodes is that and 10,000.
+  # The port for other nodes is this one plus 10,000.
   while ((redis_port > 55000)); do choose_redis_port; done
   use_good_server --port "$redis_port" --cluster-enabled yes
 
@@ -346,8 +346,8 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   assert_found error cluster 'a member of a cluster' 'use a redis+cluster://'
 }
 
-# Stands between dlock and the server, and alters what that says.
-alter() {  # <perl, as altered has it>
+# Puts a proxy between dlock and the server, which alters the server's replies.
+alter() {  # <Perl expression for tests/faults/altered>
   local file=$BATS_TEST_TMPDIR/altered
   "$DLOCK_SOURCE/tests/faults/altered" "$file" "$redis_socket" "$1" 3>&- &
   eventually test -s "$file"
@@ -365,7 +365,7 @@ alter() {  # <perl, as altered has it>
   assert_found error version 'is too old' 'upgrade: dlock needs Redis 6.2 or later, or Valkey 7.2 or later'
 }
 
-@test "clocks that are far apart are told, and harmless" {
+@test "a large clock difference is reported as harmless" {
   use_good_server
   # shellcheck disable=SC2016
   alter 's/(\*2\r\n\$10\r\n)(\d{10})\r\n/$1 . ($2 + 7290) . "\r\n"/ge'
@@ -376,7 +376,7 @@ alter() {  # <perl, as altered has it>
   assert_found info clock "2h1m ahead of this machine's" 'harmless'
 }
 
-@test "a server that answers nonsense is an error" {
+@test "a malformed reply is an error" {
   use_good_server
   alter 's/./x/sg'
 

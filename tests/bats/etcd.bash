@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Helpers for the tests with etcd: one member, or a cluster of three, of a test's own. They
-# go with support.bash.
-# shellcheck disable=SC2034,SC2154  # some of what is set here is for the tests, and the reverse
+# Helpers for the tests with etcd: a private member, or a private cluster of three. They need
+# support.bash.
+# shellcheck disable=SC2034,SC2154  # tests use variables that are set here, and the reverse
 
-# etcd writes every change through to its disk, so its files are in memory where there is
-# a place for that. They are removed by stop_etcd.
+# etcd syncs every change to disk, so its files are in memory if possible. stop_etcd removes
+# them.
 etcd_directory() {
   local memory=/dev/shm
   [[ -d $memory && -w $memory ]] || memory=$BATS_TEST_TMPDIR
@@ -17,8 +17,8 @@ etcd_ports() {  # <number>
      print join(" ", map { $_->sockport } @s), "\n"' "$1"
 }
 
-# For `setup`: starts a member, or three, and makes them the store. What is in `etcd_options`
-# goes to each of them, and their URLs for clients begin with `etcd_scheme`.
+# For `setup`: starts one member or several, and makes them the store. Each is started with
+# the options in `etcd_options`. Their client URLs begin with `etcd_scheme`.
 use_etcd_store() {  # [<members>]
   use_private_store || return
   local count=${1:-1} i ports
@@ -42,10 +42,11 @@ use_etcd_store() {  # [<members>]
   for ((i = 1; i <= count; ++i)); do EVENTUALLY_MS=20000 eventually etcd_serves "$i" || return; done
 }
 
-# Starts a member, or starts it again with what it knew. It need not serve yet.
+# Starts a member, or restarts it with its data. Returns before the member serves requests.
 launch_etcd() {  # <number>
   local client=${etcd_scheme:-http}://127.0.0.1:${etcd_client_port[$1]}
-  # A short election, for a test that waits for one; the mark is for what dlock starts.
+  # Elections are short, because a test waits for one. The mark is removed because it is
+  # meant for processes that dlock starts.
   env -u DLOCK_TEST_ID etcd --name "m$1" --data-dir "$etcd_data/$1" \
     --listen-client-urls "$client" --advertise-client-urls "$client" \
     --listen-peer-urls "http://127.0.0.1:${etcd_peer_port[$1]}" \
@@ -56,20 +57,20 @@ launch_etcd() {  # <number>
   etcd_pids[$1]=$!
 }
 
-# etcdctl, asking this member alone.
+# Runs etcdctl against this member only.
 etcdctl_at() {  # <number> <argument>...
   ETCDCTL_ENDPOINTS=${etcd_scheme:-http}://127.0.0.1:${etcd_client_port[$1]} \
     timeout 10 etcdctl "${@:2}"
 }
 
-# Whether it is up and the cluster has a leader, with or without a login.
+# True if this member replies and the cluster has a leader, with or without a login.
 etcd_serves() {  # <number>
   local said
   said=$(etcdctl_at "$1" --dial-timeout=1s --command-timeout=1s ${etcd_login:+--user "$etcd_login"} \
     endpoint status -w json 2> /dev/null) && jq -e '.[0].Status.leader > 0' <<< "$said"
 }
 
-# Prints the number of the member that says that it leads.
+# Prints the number of the member that reports itself as the leader.
 etcd_leader() {
   local said i leader
   for ((i = 1; i <= etcd_members; ++i)); do

@@ -1,9 +1,10 @@
-# Helpers for tests of dlock list --prometheus. They look at what `run` left.
+# Helpers for tests of dlock list --prometheus. They check the output of `run`.
 # shellcheck disable=SC2154  # output
 
-# Asserts that the output is what Prometheus' text format (0.0.4) is as dlock writes it:
-# each metric in one piece, a counter if its name ends in _total and else a gauge, help before type before samples, no sample twice, no
-# escape but those that there are. What promtool thinks counts too, where it is installed.
+# Asserts that the output is Prometheus' text format (0.0.4) as dlock writes it: all lines of
+# a metric are together, first its help, then its type, then its samples. A metric is a
+# counter if its name ends in _total, and otherwise a gauge. No sample occurs twice, and only
+# valid escapes occur. If promtool is installed, it has to accept the output, too.
 assert_metrics() {
   printf '%s\n' "$output" > "$BATS_TEST_TMPDIR/metrics.prom"
   # shellcheck disable=SC2016
@@ -13,30 +14,30 @@ assert_metrics() {
     local $/ = undef;
     my $text = <>;
     utf8::decode(my $copy = $text) or die "not UTF-8\n";
-    $text =~ /\n\z/ or die "the last line has no end\n";
+    $text =~ /\n\z/ or die "the last line has no line feed\n";
     for (split /\n/, $text, -1) {
       if (/^# HELP ([a-z]+(?:_[a-z]+)*) [A-Z][^\\]*\.$/ && $state ne "help" && $state ne "type") {
-        die "twice: $1\n" if $seen{$1}++;
+        die "repeated metric: $1\n" if $seen{$1}++;
         ($state, $metric) = ("help", $1);
       } elsif (/^# TYPE (\S+) (gauge|counter)$/ && $state eq "help" && $1 eq $metric &&
                ($2 eq "counter") == ($metric =~ /_total$/)) {
         $state = "type";
       } elsif ($state =~ /^(?:type|sample)$/ &&
                /^($metric)(\{(?:name=$label,)?namespace=$label\}) [0-9]+(?:\.[0-9]*[1-9])?$/) {
-        die "twice: $1$2\n" if $samples{"$1$2"}++;
+        die "repeated sample: $1$2\n" if $samples{"$1$2"}++;
         $state = "sample";
       } elsif ($_ eq "" && $state eq "sample") {
         $state = "end";
       } else {
-        die "wrong here (after $state): $_\n";
+        die "unexpected after $state: $_\n";
       }
     }
-    $state eq "end" or die "nothing at the end\n";
+    $state eq "end" or die "the output does not end after a sample\n";
   ' "$BATS_TEST_TMPDIR/metrics.prom" || return
   ! command -v promtool > /dev/null || promtool check metrics < "$BATS_TEST_TMPDIR/metrics.prom"
 }
 
 # Prints the value of a metric of a lock.
-metric() {  # <metric> [<label value as it is written>]
+metric() {  # <metric> [<label value, escaped>]
   awk -v start="$1{name=\"${2:-job}\"," 'index($0, start) == 1 { print $NF }' <<< "$output"
 }

@@ -1,5 +1,5 @@
 # Helpers for the tests of the pages in docs/: they extract the blocks of code from a page and
-# run them. They go with support.bash and redis.bash.
+# run them. They need support.bash and redis.bash.
 # shellcheck disable=SC2016,SC2034,SC2154  # text for others; server_pid is for kill_leftovers
 
 # For `setup`.
@@ -21,7 +21,7 @@ prepare_pages() {
 
 # --- Reading a page ---
 
-# Prints the runnable blocks of a page in one of these languages, each line behind the number
+# Prints the runnable blocks of a page in one of these languages, each line after the number
 # of its block and the language. With a section, only those below that heading.
 blocks() {  # <page> <languages, as a regular expression> [<section>]
   awk -v languages="^($2)\$" -v section="${3:-}" '
@@ -124,7 +124,7 @@ run_page() {  # <page> [<section>]
   ((count > 0)) || { echo "nothing to run in $1 ${2:-}" >&2; return 1; }
 }
 
-# Runs the commands in the tables below a heading. There have to be exactly so many.
+# Runs the commands in the tables below a heading. Their number has to be the given one.
 run_tables() {  # <page> <section> <number of commands>
   local command count=0
   while IFS= read -r command; do

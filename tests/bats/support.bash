@@ -1,12 +1,12 @@
-# Helpers for all Bats files: waiting, asserting, and a store of the test's own.
+# Helpers for all Bats files: waiting, asserting, and a private store for each test.
 #
-# They work with Bats from 1.2.1 (Ubuntu 22.04) on, so tests must do without
-# what came later: `run` with options such as `-75` or `--separate-stderr`, and
+# They work with Bats 1.2.1 (Ubuntu 22.04) and later, so tests must not use newer
+# features: `run` with options such as `-75` or `--separate-stderr`, and
 # bats_require_minimum_version.
 
-# Bats before 1.4 has only $BATS_TMPDIR, which all files and tests share. The
-# file's directory gets to its tests through the environment if setup_file loads
-# this too. What a test makes for itself, kill_leftovers removes.
+# Bats before 1.4 has only $BATS_TMPDIR, which all files and tests share. If
+# setup_file loads this file too, its tests find the directory of the file in the
+# environment. kill_leftovers removes the directory that a test has created here.
 if [[ -z ${BATS_FILE_TMPDIR:-} ]]; then
   BATS_FILE_TMPDIR=$(mktemp -d "${BATS_TMPDIR:-/tmp}/dlock-tests.XXXXXX")
   export BATS_FILE_TMPDIR
@@ -18,8 +18,8 @@ if [[ -z ${BATS_TEST_TMPDIR:-} && -n ${BATS_TEST_NUMBER:-} ]]; then
   : "${made_here:=$BATS_TEST_TMPDIR}"
 fi
 
-# The source tree, and the program under test: set by ctest, else what
-# `cmake --build --preset release` made.
+# The source tree, and the program under test: set by ctest, otherwise the one that
+# `cmake --build --preset release` has built.
 : "${DLOCK_SOURCE:=$(realpath "${BASH_SOURCE[0]%/*}/../..")}"
 : "${DLOCK_BIN:=$DLOCK_SOURCE/build/release/dlock}"
 export DLOCK_SOURCE DLOCK_BIN
@@ -31,7 +31,7 @@ now_ms() {
   echo $((now / 1000))
 }
 
-# Waits until a command succeeds, at most 10 s, or what EVENTUALLY_MS says.
+# Waits until a command succeeds, for at most 10 s or $EVENTUALLY_MS.
 eventually() {  # <command>...
   local limit=${EVENTUALLY_MS:-10000} started=${EPOCHREALTIME/[.,]/}
   until "$@" > /dev/null 2>&1; do
@@ -43,12 +43,12 @@ eventually() {  # <command>...
   done
 }
 
-# Removes a directory that running processes may still create files in, for which rm
-# alone fails when a file appears behind its back.
+# Removes a directory in which running processes may still create files. A single rm
+# fails if a file appears while it is at work.
 remove() { eventually rm -rf "$@"; }  # <directory>...
 
-# Asserts that a command does not succeed for so many milliseconds. It takes all
-# of them, so it is for what no event can tell, and for little time.
+# Asserts that a command does not succeed within so many milliseconds. It always takes
+# all of this time, so use it only where no event can be awaited, and for short times.
 never_within() {  # <milliseconds> <command>...
   local limit=$1 started=${EPOCHREALTIME/[.,]/}
   shift
@@ -61,8 +61,8 @@ never_within() {  # <milliseconds> <command>...
   done
 }
 
-# Asserts how a background job exits, and waits for it, at most as long as
-# `eventually` does. (`run wait` would wait in a subshell.)
+# Waits for a background job, for at most as long as `eventually` does, and asserts its
+# exit status. (`run wait` would wait in a subshell.)
 assert_exits() {  # <status> <pid>
   local status=0
   eventually has_ended "$2" || return 1
@@ -70,7 +70,7 @@ assert_exits() {  # <status> <pid>
   [[ $status -eq $1 ]] || { echo "exited with $status, not $1" >&2; return 1; }
 }
 
-# True if this process is gone, or only waits to be waited for.
+# True if this process has ended, even if it has not been reaped.
 has_ended() {  # <pid>
   ! grep -qs '^State:.[^Z]' "/proc/$1/status"
 }
@@ -79,7 +79,7 @@ assert_equal() {  # <actual> <expected>
   [[ $1 == "$2" ]] || { printf 'is:       %s\nexpected: %s\n' "$1" "$2" >&2; return 1; }
 }
 
-# The next ones look at what `run` left: $status, $output and $lines.
+# The next ones check the result of `run`: $status, $output and $lines.
 
 assert_status() {  # <status>
   [[ $status -eq $1 ]] ||
@@ -95,21 +95,21 @@ refute_output_contains() {  # <text>
   [[ $output != *"$1"* ]] || { printf '"%s" in the output:\n%s\n' "$1" "$output" >&2; return 1; }
 }
 
-# Asserts that the output is one message of dlock's.
+# Asserts that the output is a single message of dlock.
 assert_one_line() {
   [[ $output == 'dlock: '* && $output != *$'\n'* ]] ||
     { printf 'not one line that begins with "dlock: ":\n%s\n' "$output" >&2; return 1; }
 }
 
-# Prints what a jq filter finds in the output, strings without quotes. Fails if
-# the output is not JSON.
+# Prints the result of a jq filter on the output, strings without quotes. Fails if the
+# output is not JSON.
 json() {  # <filter>
   jq -r "$1" <<< "$output" || { printf 'filter %s on:\n%s\n' "$1" "$output" >&2; return 1; }
 }
 
-# For `setup`: puts the program under test on PATH as `dlock`, with a store, a
-# home and settings that nothing else uses, and marks whatever is started from
-# now on for kill_leftovers. `env -i` in a test must keep DLOCK_TEST_ID.
+# For `setup`: puts the program under test on PATH as `dlock`, with a store, a home
+# directory and settings that nothing else uses. Marks all processes that are started
+# from now on for kill_leftovers. `env -i` in a test must keep DLOCK_TEST_ID.
 use_private_store() {
   local variable root=$BATS_TEST_TMPDIR
   for variable in ${!DLOCK_@}; do
@@ -132,28 +132,29 @@ use_private_store() {
   [[ ${DLOCK_TEST_STORE:-local} == local ]] || use_server_as_store || return
   export DLOCK_TEST_ID=$root
 
-  # For where a test fails Bats notes each command, in a third of a millisecond, which was
-  # half of what the tests cost. The lines of the test's own it still notes, for its function
-  # was entered before this; those of the functions that it calls it need not.
+  # Bats records each command, to show where a test failed. This takes a third of a
+  # millisecond per command, which was half of the tests' time. The commands of the test
+  # itself are still recorded, because its function was entered before this; those of the
+  # functions that it calls need not be.
   set +T
 }
 
-# The same tests, but on a Redis server of the test's own: for DLOCK_TEST_STORE=redis.
+# Makes a private Redis server the store, for DLOCK_TEST_STORE=redis.
 use_server_as_store() {
   local socket=$BATS_TEST_TMPDIR/server.socket
-  # Before the mark is set: it is none of what the test started.
+  # It starts before the mark is set, so it does not count as a process of the test.
   redis-server --port 0 --unixsocket "$socket" --save '' --dir "$BATS_TEST_TMPDIR" \
     > "$BATS_TEST_TMPDIR/server.log" 2>&1 3>&- &
   server_pid=$!
   disown "$server_pid"
-  # The socket's file is there before anybody listens.
+  # The file of the socket exists before the server listens.
   answers() { [[ $(redis-cli -s "$socket" PING) == PONG ]]; }
   eventually answers || return
   export DLOCK_STORE=redis+unix:$socket
 }
 
-# Prints the processes that this test started and that are still there. Without
-# the mark in this subshell, or it would find its own grep.
+# Prints the processes that this test started and that still run. The subshell removes
+# the mark, or it would find its own grep.
 leftovers() (
   unset DLOCK_TEST_ID
   grep -lzxF "DLOCK_TEST_ID=$BATS_TEST_TMPDIR" /proc/[0-9]*/environ 2> /dev/null | tr -dc '0-9\n'
@@ -161,13 +162,13 @@ leftovers() (
 
 no_leftovers() { [[ -z $(leftovers) ]]; }
 
-# For `teardown`: ends whatever the test left running.
+# For `teardown`: kills all processes that the test has left.
 kill_leftovers() {
   local pids
-  # Background jobs that are functions or subshells carry no mark.
+  # Background jobs that are functions or subshells have no mark.
   mapfile -t pids < <(jobs -p -r; jobs -p -s)
   end_processes "${pids[@]}" ${server_pid:+"$server_pid"}
-  # Again until there are none: a process may have been starting another one.
+  # Repeats until there are none, because a process may have been starting another one.
   eventually end_leftovers || return
   [[ -z ${made_here:-} ]] || rm -rf --one-file-system "$made_here"
 }
@@ -179,7 +180,7 @@ end_leftovers() {
   no_leftovers
 }
 
-# SIGKILL ends stopped processes too. Some may be gone already.
+# SIGKILL ends stopped processes, too. Some may have ended already.
 end_processes() {  # [<pid>...]
   (($# == 0)) || kill -KILL "$@" 2> /dev/null || true
 }

@@ -1,17 +1,17 @@
-# Helpers for the tests that watch locks. They go with support.bash.
+# Helpers for the tests that watch locks. They need support.bash.
 # shellcheck disable=SC2034  # watcher is for the tests
 
 seen=$BATS_TEST_TMPDIR/seen
 said=$BATS_TEST_TMPDIR/said
 
-# Watches in the background, from here on. Sets $watcher to its pid.
+# Starts `dlock watch` in the background, and sets $watcher to its pid.
 watch() {  # [<option or name>...]
   dlock watch -v --json "$@" > "$seen" 2> "$said" 3>&- &
   watcher=$!
   eventually grep -q '^dlock: watching$' "$said"
 }
 
-# The same through a pipe of one page, whose reader is $reader.
+# The same, but its output goes through a pipe of one page, whose reader is $reader.
 watch_slowly() {
   mkfifo "$BATS_TEST_TMPDIR/fifo"
   cat < "$BATS_TEST_TMPDIR/fifo" > "$seen" 3>&- &
@@ -27,7 +27,7 @@ has_seen() { events | grep -qxF "$1"; }  # <line>
 pids_of() { jq -r "select(.event == \"$1\").pid" "$seen"; }  # <event>
 has_as_many_as() { (($(wc -l < "$seen") >= $1)); }  # <lines>
 
-# Asserts that these were seen, in this order, and nothing else.
+# Asserts that exactly these events were seen, in this order.
 assert_events() {  # <event name free>...
   eventually has_as_many_as $#
   assert_equal "$(events)" "$(printf '%s\n' "$@")"
