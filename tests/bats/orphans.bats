@@ -85,7 +85,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_output_contains 'its dlock process is gone'
 }
 
-@test "status does not say so if the dlock process is running" {
+@test "status does not call a running dlock process gone" {
   hold job
 
   run dlock status job
