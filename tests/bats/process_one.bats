@@ -129,7 +129,7 @@ export -f how_it_ends as_first
   test -e ran
 }
 
-@test "as process 1, dlock reaps stragglers" {
+@test "as process 1, dlock reaps orphaned processes" {
   run as_first dlock run job -- sh -c '
     for _ in 1 2 3 4 5 6 7 8 9 10; do (setsid true &); done
     tries=0
@@ -142,7 +142,7 @@ export -f how_it_ends as_first
   assert_status 0
 }
 
-@test "as process 1, dlock exits with the command's exit code even if stragglers end first" {
+@test "as process 1, dlock exits with the command's exit code even if other processes end first" {
   run as_first dlock run job -- sh -c '
     for _ in 1 2 3 4 5 6 7 8 9 10; do (setsid sh -c "echo \$\$ >> others; exit 3" &); done
     until [ "$(cat others 2> /dev/null | wc -l)" = 10 ]; do sleep 0.01; done
