@@ -436,7 +436,7 @@ give_back_by_hand() {
   eventually started next
 }
 
-@test "a waiter gets a lock that another program took from dlock when it expires" {
+@test "a lock that another program took from a run goes to the waiter when it expires" {
   hold job "${short[@]}"
   queue job -- "${noting[@]}" "$order" next
   redis SET 'dlock:{job}' theirs PX 1500
@@ -566,7 +566,7 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\
 }
 
 # Above 2^53 - 1, numbers are not exact in the server's scripts.
-@test "a lock whose last fence is invalid or the greatest is refused, and its key is named" {
+@test "a lock with an invalid or the greatest possible fence is refused, and its key is named" {
   for last in 9007199254740991 9007199254740992 18446744073709551615 nonsense -1; do
     redis HSET 'dlock:{job}:s' fence "$last"
 
@@ -580,7 +580,7 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\
   done
 }
 
-@test "the greatest fence is granted once, and the next waiter is refused" {
+@test "the greatest possible fence is granted once, and the next waiter is refused" {
   redis HSET 'dlock:{job}:s' fence 9007199254740990
   hold job
   assert_equal "$(look job '.holders[0].fence')" 9007199254740991
