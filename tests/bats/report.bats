@@ -456,7 +456,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   assert_exits 0 $!
 }
 
-@test "a report that cannot be written completely is an error message, and the exit code stays the same" {
+@test "a failed write of the report is an error message and does not change the exit code" {
   [[ -c /dev/full ]] || skip 'no /dev/full'
 
   run dlock run --report /dev/full job -- sh -c 'exit 3'

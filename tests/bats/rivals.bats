@@ -464,7 +464,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 0 "$replacer"
 }
 
-@test "--replace ends the command of a run whose dlock was killed before it begins" {
+@test "--replace ends the orphaned command of a killed dlock before its own command begins" {
   on_server && skip 'on a server, the guardian has ended it'
   dlock run job -- bash -c 'echo $$ > pid; trap "" HUP; while :; do sleep 0.05; done' 3>&- &
   holder=$!
@@ -478,7 +478,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_status 0
 }
 
-@test "--replace ends the command of a run whose dlock is killed during its wait" {
+@test "--replace ends the command of a run whose dlock is killed during the wait" {
   on_server && skip 'on a server, the guardian ends it'
   dlock run -k 60s job -- bash -c 'echo $$ > pid; trap "touch termed" TERM
     while :; do sleep 0.05; done' 3>&- &
