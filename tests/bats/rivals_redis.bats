@@ -140,7 +140,7 @@ count_script_calls() {  # [<option>...]
   calls=$(($(script_calls) - before))
 }
 
-@test "on a free lock, --replace and --max-queue cost no extra calls, and --supersede one to three" {
+@test "for a free lock, --replace and --max-queue cost no extra calls, --supersede one to three" {
   count_script_calls
   plain=$calls
 

@@ -90,8 +90,8 @@ has_descriptor() {  # <part of what they refer to> <pid> [<number>]
 
 no_sockets() { [[ -z $(find store -name 'wake-*') ]]; }
 
-# Takes the mutexes that every change of a lock needs and does not release them; stops a
-# server.
+# Takes the mutexes that every change of a lock needs and does not release them. On a server,
+# stops the server instead.
 keep_store_busy() {
   if [[ ${DLOCK_TEST_STORE:-} == redis ]]; then
     kill -STOP "$server_pid"
