@@ -388,7 +388,7 @@ give_back_by_hand() {
   assert_equal "$(take_by_hand PX 60000)" ''
 }
 
-@test "another program cannot take a lock of which a slot is held" {
+@test "another program cannot take a lock with a held slot" {
   hold job -n 3
 
   assert_equal "$(take_by_hand PX 60000)" ''
@@ -646,7 +646,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_equal "${words#*PASSWORD }" "$(tr -s ' ' <<< "$least_permissions") "
 }
 
-@test "dlock needs no other permissions" {
+@test "dlock needs only the permissions in the manual" {
   hold job
   queue job -- true
   let_go

@@ -276,7 +276,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
 
 # --- For people ---
 
-@test "the first line for people says that the lock is held" {
+@test "the first line of status says that the lock is held" {
   hold job
 
   run dlock status job
@@ -284,13 +284,13 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
   assert_equal "${lines[0]}" 'job  held'
 }
 
-@test "the first line for people says that the lock is free" {
+@test "the first line of status says that the lock is free" {
   run dlock status job
 
   assert_equal "$output" 'job  free (never used)'
 }
 
-@test "people see who holds the lock and with which command" {
+@test "status shows who holds the lock and with which command" {
   hold job
 
   run dlock status job
@@ -300,7 +300,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
   assert_output_contains "sh -c 'exec 3<>"
 }
 
-@test "people see how the last run ended and how long it took" {
+@test "status shows how the last run ended and how long it took" {
   dlock run job -- sh -c 'exit 3' || true
 
   run dlock status job
@@ -318,7 +318,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   echo >> "$store/runs.jsonl"
 }
 
-@test "people see durations like 3m12s" {
+@test "status shows durations like 3m12s" {
   log_last_run "$(date -u -d '-192 seconds' +%FT%T.000Z)" \
     '"duration_ms":97200000,"exit_code":0,"signal":null,"host":"h","outcome":"ran"'
 
