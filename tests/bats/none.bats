@@ -12,7 +12,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-@test "everybody gets the lock at once" {
+@test "every run gets the lock at once" {
   hold job
   hold job
 
@@ -21,7 +21,7 @@ teardown() { kill_leftovers; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "nobody has to wait" {
+@test "no run has to wait" {
   hold job
 
   run timeout 5 dlock run -w forever job -- echo started
@@ -29,7 +29,7 @@ teardown() { kill_leftovers; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "slots and shared holders are all the same" {
+@test "different slots and modes do not conflict" {
   hold job -n 2
 
   run dlock run -n 3 job -- echo started
@@ -38,7 +38,7 @@ teardown() { kill_leftovers; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "the lock is free while it is held" {
+@test "status shows a lock as free while a run holds it" {
   hold job
 
   run dlock status --json job
@@ -47,7 +47,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(json '"\(.state) \(.holders | length) \(.last_run)"')" 'free 0 null'
 }
 
-@test "there is nothing to list" {
+@test "list shows no locks" {
   hold job
 
   run dlock list --json
@@ -55,13 +55,13 @@ teardown() { kill_leftovers; }
   assert_equal "$output" '[]'
 }
 
-@test "-v says once that it excludes nobody" {
+@test "-v says once that the store excludes nobody" {
   run dlock -v run job -- true
 
   assert_equal "$(grep -c none: <<< "$(grep -i exclude <<< "$output")")" 1
 }
 
-@test "without -v nothing is said" {
+@test "a run without -v prints nothing" {
   run dlock run job -- true
 
   assert_equal "$status $output" '0 '
@@ -74,7 +74,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(json '"\(.outcome) \(.protected) \(.store)"')" 'ran false none:'
 }
 
-@test "nothing is written anywhere" {
+@test "a run writes no files" {
   before=$(find "$HOME" "$BATS_TEST_TMPDIR" | sort)
 
   dlock run job -- true
@@ -82,7 +82,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(find "$HOME" "$BATS_TEST_TMPDIR" | sort)" "$before"
 }
 
-@test "the command has a name, a fence, a slot and the store" {
+@test "the command's environment has the name, the fence, the slot and the store" {
   run dlock run job -- sh -c \
     'echo "$DLOCK_NAME $DLOCK_SLOT $DLOCK_STORE"; [ "$DLOCK_FENCE" -gt 0 ]'
 
@@ -97,13 +97,13 @@ teardown() { kill_leftovers; }
   ((output > first))
 }
 
-@test "a run within a run of the same lock is no error" {
+@test "a run inside a run of the same lock starts" {
   run dlock run job -- dlock run job -- echo started
 
   assert_equal "$status $output" '0 started'
 }
 
-@test "exit codes are those of the command" {
+@test "the exit code is that of the command" {
   run dlock run job -- sh -c 'exit 3'
 
   assert_status 3
@@ -115,7 +115,7 @@ teardown() { kill_leftovers; }
   assert_status 124
 }
 
-@test "the command inherits no descriptor of dlock's" {
+@test "the command inherits no descriptors from dlock" {
   run dlock run job -- sh -c 'ls /proc/$$/fd | sort -n | tail -n 1'
 
   ((output < 256))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What becomes of the lock when dlock itself is killed and its command is not.
+# What happens to the lock if dlock is killed and its command is not.
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
@@ -13,8 +13,8 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Commands whose dlock is going to be killed. They say in $ready which process it is
-# that holds the lock, in their own way.
+# Commands whose dlock will be killed. Each writes to $ready the pid of the process that
+# keeps the lock held.
 # shellcheck disable=SC2016
 {
   # Closes all descriptors but the standard ones, as sudo and many daemons do.
@@ -24,14 +24,14 @@ teardown() { kill_leftovers; }
     done
     echo $$ > "$1"
     exec sleep 600'
-  # Leaves only a child behind.
+  # Starts a child and names it in $ready.
   forking='sleep 600 & echo $! > "$1.new"; mv "$1.new" "$1"; wait'
-  # For the one who waits.
+  # For a waiter: records when it began.
   timing=(bash -c 'clock_into "$1"' -)
 }
 
-# Starts a command under a lock and kills its dlock. Sets $command, and $last to the
-# process that the command named.
+# Starts a command under a lock and kills its dlock. Sets $command to its pid, and $last to
+# the pid that the command wrote to $ready.
 orphan() {  # <name> <script>
   dlock run "$1" -- bash -c "$2" - "$ready" 3>&- &
   holder=$!
@@ -41,7 +41,7 @@ orphan() {  # <name> <script>
   kill_dlock
 }
 
-# Kills the holder's dlock and waits until nothing is left of it.
+# Kills the holder's dlock and waits until it has ended.
 kill_dlock() {
   kill -KILL "$holder"
   assert_exits 137 "$holder"
@@ -49,15 +49,15 @@ kill_dlock() {
 
 has_waiters() { (($(look "$1" '.waiters | length') > 0)); }
 
-# Its parent is gone.
+# True if the parent of a process has ended.
 is_orphan() { [[ $(awk '/^PPid:/ { print $2 }' "/proc/$1/status") == 1 ]]; }
 
-# The processor time of a process, in hundredths of a second.
+# Prints the CPU time of a process in hundredths of a second.
 ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 
 used_more_than() { (($(ticks "$1") > $2)); }
 
-@test "a command whose dlock was killed lives on" {
+@test "a command survives if its dlock is killed" {
   hold job
 
   kill_dlock
@@ -75,7 +75,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   refute_output_contains started
 }
 
-@test "status says of a command that its dlock is gone" {
+@test "status says that the dlock process of a command is gone" {
   hold job
   kill_dlock
 
@@ -85,7 +85,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_output_contains 'its dlock process is gone'
 }
 
-@test "status says of a command with a dlock no such thing" {
+@test "status does not call a running dlock process gone" {
   hold job
 
   run dlock status job
@@ -93,7 +93,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   refute_output_contains 'gone'
 }
 
-@test "status --json names the command itself where its dlock is gone" {
+@test "status --json shows the pid of the command if its dlock was killed" {
   hold job
   kill_dlock
 
@@ -102,7 +102,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_equal "$(json '.state, .holders[0].pid')" "held"$'\n'"$command"
 }
 
-@test "the next in line runs the moment an orphaned command ends" {
+@test "the first waiter runs as soon as an orphaned command ends" {
   hold job
   queue job "${timing[@]}" "$began"
   kill_dlock
@@ -114,7 +114,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_between "$(ms_between "$released" "$began")" 0 500
 }
 
-@test "one who comes after dlock was killed runs the moment the orphaned command ends" {
+@test "a waiter that joins after dlock was killed runs as soon as the orphaned command ends" {
   hold job
   kill_dlock
   queue job "${timing[@]}" "$began"
@@ -135,7 +135,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   refute_output_contains started
 }
 
-@test "the next in line runs the moment an orphan without descriptors ends" {
+@test "the first waiter runs as soon as an orphan without descriptors ends" {
   orphan job "$closing"
   queue job "${timing[@]}" "$began"
 
@@ -146,7 +146,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_between "$(ms_between "$released" "$began")" 0 500
 }
 
-@test "a grandchild that is left of an orphaned command still holds the lock" {
+@test "a child that outlives an orphaned command still holds the lock" {
   orphan job "$forking"
   kill -KILL "$command"
   eventually has_ended "$command"
@@ -157,7 +157,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   refute_output_contains started
 }
 
-@test "the next in line runs the moment the last grandchild ends" {
+@test "the first waiter runs as soon as the last child of an orphaned command ends" {
   orphan job "$forking"
   queue job "${timing[@]}" "$began"
   kill -KILL "$command"
@@ -170,7 +170,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_between "$(ms_between "$released" "$began")" 0 500
 }
 
-@test "the next in line runs at once when dlock and its command are killed together" {
+@test "the first waiter runs at once if dlock and its command are killed together" {
   hold job
   queue job "${timing[@]}" "$began"
 
@@ -181,7 +181,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_between "$(ms_between "$released" "$began")" 0 500
 }
 
-@test "one who does not wait gets the lock as soon as nothing of the orphan is left" {
+@test "a run without --wait gets the lock once dlock and its command have been killed" {
   hold job
   kill -KILL "$holder" "$command"
   eventually has_ended "$holder"
@@ -192,7 +192,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_equal "$status $output" '0 started'
 }
 
-@test "the lock of an orphan is free when the last of it is gone" {
+@test "the lock of an orphaned command is free when the command ends" {
   hold job
   kill_dlock
 
@@ -201,7 +201,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   eventually is_free job
 }
 
-@test "the last run of an orphan is shown as vanished, without an end" {
+@test "a killed run is shown as vanished and without an end" {
   hold job
   kill -KILL "$holder" "$command"
   eventually is_free job
@@ -212,7 +212,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
       | tojson')" '["vanished",null,null,null,null]'
 }
 
-@test "the last run of an orphan stays vanished when others look at the lock" {
+@test "a killed run is still shown as vanished while the next run holds the lock" {
   hold job
   kill -KILL "$holder" "$command"
   eventually is_free job
@@ -223,7 +223,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_equal "$(json .last_run.outcome)" vanished
 }
 
-@test "the fence goes on above that of an orphan" {
+@test "the next fence is greater than that of a killed run" {
   hold job
   fence=$(look job '.holders[0].fence')
   kill -KILL "$holder" "$command"
@@ -235,7 +235,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   ((output > fence))
 }
 
-@test "a stopped command of a killed dlock holds the lock" {
+@test "a stopped command whose dlock was killed still holds the lock" {
   hold job
   kill_dlock
   kill -STOP "$command"
@@ -245,9 +245,9 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_status 75
 }
 
-@test "a command that was started late, and whose dlock died with that, holds the lock" {
+@test "a command that starts only after its dlock was killed holds the lock" {
   dlock run any -- true
-  # The grant takes its time, and the command's exec, for which dlock waits in vfork(2).
+  # Delays the grant, and the command's exec, for which dlock waits in vfork(2).
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 \
     strace -f -qq -o /dev/null -e trace=execve,pwrite64 \
     -e inject=pwrite64:delay_exit=400000:when=1 -e inject=execve:delay_enter=1000000:when=1 \
@@ -262,7 +262,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   refute_output_contains started
 }
 
-@test "an orphan of which nothing can be read still holds the lock" {
+@test "an orphan whose entry in /proc cannot be read still holds the lock" {
   orphan job "$closing"
 
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 run strace -qq -o /dev/null \
@@ -272,7 +272,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_status 75
 }
 
-@test "one who waits for an orphan without inotify instances gets the lock when it ends" {
+@test "a waiter that cannot use inotify gets the lock when an orphan ends" {
   orphan job "$closing"
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o /dev/null \
     -e trace=inotify_init1 -e inject=inotify_init1:error=EMFILE \
@@ -286,10 +286,10 @@ used_more_than() { (($(ticks "$1") > $2)); }
   test -s "$began"
 }
 
-@test "a later process with the pid of an orphaned command does not hold its lock" {
+@test "a process that reuses the pid of an orphaned command does not hold its lock" {
   needs_root
   [[ -w /proc/sys/kernel/ns_last_pid ]] || skip 'this kernel cannot choose pids'
-  # In a PID namespace, where nobody else takes the number.
+  # In a PID namespace, where no other process takes the pid.
   # shellcheck disable=SC2016
   script='dlock run job -- bash -c "$1" - "$2" &
     until [[ -s $2 ]]; do sleep 0.01; done
@@ -336,8 +336,8 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_between "$(ms_between "$released" "$began")" 0 500
 }
 
-@test "status names the command also while nobody has waited for the killed dlock" {
-  # A parent that never waits keeps a dead process in the table.
+@test "status shows the pid of the command even if the killed dlock was not reaped" {
+  # A parent that never reaps its child keeps it in the process table.
   # shellcheck disable=SC2016
   bash -c 'dlock run job -- sh -c "echo \$\$ > $0.new; mv $0.new $0; exec sleep 600" &
     exec sleep 600' "$ready" 3>&- &
@@ -351,7 +351,7 @@ used_more_than() { (($(ticks "$1") > $2)); }
   assert_equal "$(json '.state, .holders[0].pid')" "held"$'\n'"$command"
 }
 
-@test "a waiter sleeps also while nobody has waited for the killed dlock" {
+@test "a waiter sleeps even if the killed dlock was not reaped" {
   # shellcheck disable=SC2016
   bash -c 'dlock run job -- sh -c "echo \$\$ > $0.new; mv $0.new $0; exec sleep 600" &
     exec sleep 600' "$ready" 3>&- &

@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
-# The packages for Debian and for those who use RPM: what is in them, and that they can be
-# installed, used and removed. Only for what users install: the static release build.
+# The .deb and .rpm packages: what they contain, and that they can be installed, used and
+# removed. Only for the static release build, which users install.
 # shellcheck disable=SC2154  # setup_file sets deb, rpm and logs
 
 setup_file() {
   load support
   local build packages=$BATS_FILE_TMPDIR/packages kind
-  # rpm makes a database there where there is none.
+  # rpm creates a database in HOME if there is none.
   export HOME=$BATS_FILE_TMPDIR
-  # The build tree that the program under test was made in.
+  # The build tree of the program under test.
   build=$(dirname "$(realpath "$DLOCK_BIN")")
   for kind in DEB RPM; do
     (umask 077 && cpack --config "$build/CPackConfig.cmake" -G "$kind" -B "$packages") \
@@ -30,7 +30,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Whoever is not root becomes it in a namespace: packages belong to root.
+# Runs a command as root, in a user namespace if necessary: packaged files belong to root.
 as_root() {
   if ((EUID == 0)); then "$@"; else unshare -r "$@"; fi
 }
@@ -47,7 +47,7 @@ unpack() {
 field() { dpkg-deb -f "$deb" "$1"; }
 tag() { rpm -qp --qf "%{$1}" "$rpm"; }
 
-# The parts that both kinds of packages have, with a directory for each that differs.
+# Prints the files that both packages have. The directory for zsh differs.
 files_of_package() {  # <where zsh looks>
   printf '%s\n' /usr/bin/dlock /usr/share/bash-completion/completions/dlock \
     /usr/share/doc/dlock/README.md /usr/share/doc/dlock/SECURITY.md \
@@ -62,7 +62,7 @@ files_of_package() {  # <where zsh looks>
   done
 }
 
-# Asserts that a program needs nothing but a kernel.
+# Asserts that a program needs only a kernel.
 assert_static() {  # <program>
   run readelf -lW "$1"
   assert_status 0
@@ -90,9 +90,9 @@ assert_locks() {
   assert_equal "$(json '.[0] | "\(.name) \(.last_run.exit_code)"')" 'hello 0'
 }
 
-# --- Both ---
+# --- Both packages ---
 
-@test "both packages have the licences of what is linked into the program" {
+@test "both packages have the licences of all linked libraries" {
   local package name
   for package in "$deb" "$rpm"; do
     root=$BATS_TEST_TMPDIR/root-${package##*.}
@@ -110,7 +110,7 @@ assert_locks() {
   assert_static "$root/usr/bin/dlock"
 }
 
-@test "a program that is not static is found to be none" {
+@test "the check for a static program fails on a dynamic one" {
   run assert_static "$(command -v bash)"
   assert_status 1
 }
@@ -128,7 +128,7 @@ assert_locks() {
   cmp "$root/usr/bin/dlock" "$root.deb/usr/bin/dlock"
 }
 
-@test "packaged manuals are compressed, without a name or time, and can be formatted" {
+@test "packaged manuals are compressed without a file name or time, and can be formatted" {
   local package manual found
   for package in "$deb" "$rpm"; do
     unpack "$package"
@@ -144,7 +144,7 @@ assert_locks() {
   done
 }
 
-@test "the program and the packages are hardly larger than docs/performance.md says" {
+@test "the program and the packages are at most 10% larger than docs/performance.md says" {
   local what size file stated=0
   # shellcheck disable=SC2016
   while read -r what size; do
@@ -162,7 +162,7 @@ assert_locks() {
 
 # --- Debian ---
 
-@test "the .deb has these files, all of root's and none that others can write to" {
+@test "the .deb has exactly these files, owned by root and writable only by root" {
   run bash -c 'dpkg-deb -c "$1" | awk "{ print \$1, \$2, substr(\$6, 2) }" | grep -v "^d"' - "$deb"
 
   assert_equal "$(cut -d ' ' -f 3 <<< "$output" | LC_ALL=C sort)" "$({
@@ -173,13 +173,13 @@ assert_locks() {
   assert_equal "$(grep -v '^-rw-r--r-- root/root ' <<< "$output")" '-rwxr-xr-x root/root /usr/bin/dlock'
 }
 
-@test "the .deb's directories can be entered by all, whatever the umask of who made it" {
+@test "all users can enter the .deb's directories, whatever the umask of the build" {
   run bash -c 'dpkg-deb -c "$1" | grep "^d" | cut -d " " -f 1,2 | sort -u' - "$deb"
 
   assert_equal "$output" 'drwxr-xr-x root/root'
 }
 
-@test "the .deb says what it is" {
+@test "the control fields of the .deb describe dlock" {
   assert_equal "$(field Package) $(field Version)" "dlock $version-1"
   assert_equal "$(field Section) $(field Priority)" 'utils optional'
   assert_equal "$(field Description | head -n 1)" 'hold a named lock while a command runs'
@@ -187,12 +187,12 @@ assert_locks() {
   [[ $(field Maintainer) == *'<'*@*'>' ]]
 }
 
-@test "the .deb depends on nothing, and recommends certificates to trust" {
+@test "the .deb depends on nothing and recommends ca-certificates" {
   assert_equal "$(field Depends)$(field Pre-Depends)" ''
   assert_equal "$(field Recommends)" ca-certificates
 }
 
-@test "the .deb has the whole licence, and a changelog that dpkg understands" {
+@test "the .deb has the full licence and a changelog that dpkg can parse" {
   unpack "$deb"
 
   squeezed() { sed 's/^ \.$//' | tr -s ' \n' ' '; }
@@ -202,14 +202,14 @@ assert_locks() {
   assert_equal "$status $output" "0 $version-1"
 }
 
-# What it warns of changes with its version.
+# Its warnings differ between versions, so only errors count.
 @test "lintian finds no errors in the .deb" {
   run lintian --fail-on error --tag-display-limit 0 "$deb"
 
   [[ $status -eq 0 ]] || { printf '%s\n' "$output" >&2; return 1; }
 }
 
-@test "the .deb installs, locks, and leaves nothing behind when it is removed" {
+@test "the .deb can be installed, used and removed without leftovers" {
   mkdir -p "$root/var/lib/dpkg/"{info,updates}
   touch "$root/var/lib/dpkg/"{status,available}
   in_root=(as_root dpkg --root="$root" --log=/dev/null --force-not-root --force-script-chrootless)
@@ -225,7 +225,7 @@ assert_locks() {
 
 # --- RPM ---
 
-@test "the .rpm has these files, all of root's" {
+@test "the .rpm has exactly these files, owned by root and writable only by root" {
   run rpm -qp --qf '[%{FILEMODES:perms} %{FILEUSERNAME}/%{FILEGROUPNAME} %{FILENAMES}\n]' "$rpm"
 
   assert_equal "$(grep -v '^d' <<< "$output" | cut -d ' ' -f 3 | LC_ALL=C sort)" "$({
@@ -236,7 +236,7 @@ assert_locks() {
     '-rwxr-xr-x root/root /usr/bin/dlock'
 }
 
-@test "the .rpm has no directories but those of its own" {
+@test "the .rpm has no directories except its own" {
   run rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$rpm"
 
   assert_equal "$(grep '^d' <<< "$output")" "$({
@@ -245,18 +245,18 @@ assert_locks() {
   } | LC_ALL=C sort)"
 }
 
-@test "the .rpm says what it is" {
+@test "the tags of the .rpm describe dlock" {
   assert_equal "$(tag NAME) $(tag VERSION)-$(tag RELEASE)" "dlock $version-1"
   assert_equal "$(tag SUMMARY)" 'hold a named lock while a command runs'
   assert_equal "$(tag LICENSE)" MIT
 }
 
-@test "the .rpm requires nothing but rpm's own features, and recommends certificates to trust" {
+@test "the .rpm requires only rpm's own features and recommends ca-certificates" {
   assert_equal "$(rpm -qp --requires "$rpm" | grep -v '^rpmlib(')" ''
   assert_equal "$(rpm -qp --recommends "$rpm")" ca-certificates
 }
 
-@test "the .rpm installs, locks, and leaves nothing behind when it is removed" {
+@test "the .rpm can be installed, used and removed without leftovers" {
   mkdir -p "$root/db"
   in_root=(as_root rpm --root "$root" --dbpath /db)
 

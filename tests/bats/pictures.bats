@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
-# The pictures of the documentation show what the program does: each is drawn again. What
-# prints the moments of a lease is tests/dlock_lease_moments in the build's folder.
+# The pictures of the documentation match the program: each is drawn again.
+# $DLOCK_LEASE_MOMENTS, tests/dlock_lease_moments in the build directory, prints the moments
+# of a lease.
 
 setup() {
   load support
@@ -8,14 +9,14 @@ setup() {
   cd "$BATS_TEST_TMPDIR" || return
 }
 
-@test "the picture of the peers is that of its figures" {
+@test "the picture of the peers matches its figures" {
   run "$DLOCK_SOURCE/tests/bench/run" --from "$pictures/peers.figures" --svg peers.svg
   assert_equal "$status" 0
 
   cmp peers.svg "$pictures/peers.svg"
 }
 
-@test "figures of which none can be drawn are refused" {
+@test "figures without anything to draw are refused" {
   sed '/^run\t/d; /^peers\t/d' "$pictures/peers.figures" > figures
 
   run "$pictures/draw_peers" figures
@@ -24,14 +25,14 @@ setup() {
   [[ $output == 'docs/pictures/draw_peers: figures: nothing to draw: '* ]]
 }
 
-@test "the picture of a lease is that of the timing rules of this program" {
+@test "the picture of a lease matches the timing rules of this program" {
   "$DLOCK_LEASE_MOMENTS" > moments
   "$pictures/draw_lease" < moments > lease.svg
 
   cmp lease.svg "$pictures/lease.svg"
 }
 
-@test "TERM, KILL and the end of the command come before the lease expires" {
+@test "SIGTERM, SIGKILL and the deadline come before the lease expires" {
   "$DLOCK_LEASE_MOMENTS" > moments
 
   run awk '
@@ -43,7 +44,7 @@ setup() {
   assert_equal "$output" 'in order'
 }
 
-@test "moments that are incomplete are not drawn" {
+@test "incomplete moments are refused" {
   "$DLOCK_LEASE_MOMENTS" | grep -v '^kill' > moments
 
   run "$pictures/draw_lease" < moments
@@ -75,16 +76,16 @@ for color in colors:
 END
 }
 
-@test "pictures can be read on white and on dark pages" {
+@test "pictures are readable on light and dark pages" {
   for picture in peers lease; do
     assert_equal "$(unreadable_colors "$pictures/$picture.svg" '#ffffff' '#0d1117')" ''
   done
 }
 
-# What a picture shows, as text.
+# Prints the description in a picture: what it shows, as text.
 description_of() { sed -n '/<desc/,/<\/desc>/p' "$1"; }
 
-@test "live list, wait and history are recorded from the program" {
+@test "the live list, a wait and the history are recorded from the program" {
   mkdir recorded
   timeout 120 "$pictures/record" recorded
 
@@ -99,7 +100,7 @@ description_of() { sed -n '/<desc/,/<\/desc>/p' "$1"; }
 
 nothing_runs_in() { ! pgrep -f "$1" > /dev/null; }
 
-@test "what is recorded ends with the recording" {
+@test "a recording leaves no files and no processes behind" {
   mkdir recorded
   export TMPDIR=$BATS_TEST_TMPDIR/tmp
   mkdir "$TMPDIR"
@@ -109,7 +110,7 @@ nothing_runs_in() { ! pgrep -f "$1" > /dev/null; }
   eventually nothing_runs_in "$TMPDIR"
 }
 
-@test "a recording of a program that fails says so" {
+@test "a recording of a program that fails exits with an error" {
   mkdir recorded
   printf '#!/bin/sh\nexit 70\n' > broken
   chmod +x broken
@@ -121,7 +122,7 @@ nothing_runs_in() { ! pgrep -f "$1" > /dev/null; }
   assert_equal "$(ls recorded)" ''
 }
 
-@test "recorded text can be read on its own background" {
+@test "recorded text is readable on its own background" {
   for picture in live wait history; do
     assert_equal "$(unreadable_colors "$pictures/$picture.svg" '#161b22')" ''
   done

@@ -22,8 +22,8 @@ as_first() {  # <command>...
     unshare "${user[@]}" --pid --fork --kill-child --mount-proc "$@"
 }
 
-# The same in the background. Sets $outside to the pid of unshare and $first to that of
-# the first process, as seen from here.
+# The same in the background. Sets $outside to the pid of unshare, and $first to the pid
+# that process 1 has in the namespace of the test.
 start_as_first() {  # <command>...
   local user=()
   ((EUID == 0)) || user=(--map-root-user)
@@ -35,46 +35,46 @@ start_as_first() {  # <command>...
 
 has_child() { pgrep -P "$1"; }
 
-# How a command ends, in the words of wait(2): unshare passes on what it can.
+# Runs a command and prints how it ended, as wait(2) reports it.
 how_it_ends() {  # <command>...
   perl -e 'system { $ARGV[0] } @ARGV; print $? & 127 ? "signal " . ($? & 127) : "exit " . ($? >> 8), "\n"' "$@"
 }
 export -f how_it_ends as_first
 
-@test "as process 1 it is process 1" {
+@test "dlock can be process 1" {
   run as_first dlock run job -- sh -c 'ps -o comm= -p 1; :'
 
   assert_equal "$output" dlock
 }
 
-@test "as process 1 it gives back the command's exit code" {
+@test "as process 1, dlock exits with the command's exit code" {
   for code in 0 1 7 255; do
     run as_first dlock run job -- sh -c "exit $code"
     assert_status "$code"
   done
 }
 
-@test "as process 1 death of the command by a signal is 128 and its number" {
+@test "as process 1, dlock exits with 128 + N if signal N killed the command" {
   for signal in HUP INT TERM KILL SEGV USR1; do
     run how_it_ends bash -c 'as_first "$@"' - dlock run job -- sh -c "ulimit -c 0; kill -$signal \$\$"
     assert_equal "$output" "exit $((128 + $(kill -l $signal)))"
   done
 }
 
-@test "as process 1 a command that is not found is 127" {
+@test "as process 1, dlock exits with 127 if the command is not found" {
   status=0
   as_first dlock run job -- ./no-such-command 2> /dev/null || status=$?
 
   assert_status 127
 }
 
-@test "as process 1 it leaves the lock free" {
+@test "as process 1, dlock releases the lock" {
   as_first dlock run job -- true
 
   is_free job
 }
 
-@test "as process 1 it excludes runs outside" {
+@test "as process 1, dlock excludes runs outside the container" {
   start_as_first dlock run job -- sh -c 'touch started; exec sleep 60'
   eventually test -e started
 
@@ -83,7 +83,7 @@ export -f how_it_ends as_first
   assert_status 75
 }
 
-@test "as process 1 it is excluded by runs outside" {
+@test "as process 1, dlock is excluded by runs outside the container" {
   hold job
 
   run as_first dlock run job -- true
@@ -91,7 +91,7 @@ export -f how_it_ends as_first
   assert_status 75
 }
 
-@test "as process 1 it waits for a run outside" {
+@test "as process 1, dlock waits for a run outside the container" {
   hold job
   start_as_first dlock run -w forever job -- touch ran
   eventually somebody_waits job
@@ -102,7 +102,7 @@ export -f how_it_ends as_first
   test -e ran
 }
 
-@test "as process 1 it takes over from a run in another container" {
+@test "as process 1, dlock gets the lock that a run in another container releases" {
   start_as_first dlock run job -- sh -c 'touch started; until [ -e finish ]; do sleep 0.01; done'
   eventually test -e started
   holder=$outside
@@ -116,7 +116,7 @@ export -f how_it_ends as_first
   test -e ran
 }
 
-@test "as process 1 it takes over from a container that was killed" {
+@test "as process 1, dlock gets the lock of a container that was killed" {
   start_as_first dlock run --ttl 2s job -- sh -c 'touch started; exec sleep 60'
   eventually test -e started
   killed=$first
@@ -129,7 +129,7 @@ export -f how_it_ends as_first
   test -e ran
 }
 
-@test "as process 1 it reaps what the command leaves behind" {
+@test "as process 1, dlock reaps orphaned processes" {
   run as_first dlock run job -- sh -c '
     for _ in 1 2 3 4 5 6 7 8 9 10; do (setsid true &); done
     tries=0
@@ -142,7 +142,7 @@ export -f how_it_ends as_first
   assert_status 0
 }
 
-@test "as process 1 the exit code is the command's also if others end before it" {
+@test "as process 1, dlock exits with the command's exit code even if other processes end first" {
   run as_first dlock run job -- sh -c '
     for _ in 1 2 3 4 5 6 7 8 9 10; do (setsid sh -c "echo \$\$ >> others; exit 3" &); done
     until [ "$(cat others 2> /dev/null | wc -l)" = 10 ]; do sleep 0.01; done
@@ -154,7 +154,7 @@ export -f how_it_ends as_first
   assert_status 7
 }
 
-@test "as process 1 it passes TERM on" {
+@test "as process 1, dlock forwards SIGTERM" {
   start_as_first dlock run job -- sh -c 'trap "exit 9" TERM; touch started; while :; do sleep 0.01; done'
   eventually test -e started
 
@@ -163,7 +163,7 @@ export -f how_it_ends as_first
   assert_exits 9 "$outside"
 }
 
-@test "as process 1 it passes other signals on" {
+@test "as process 1, dlock forwards other signals" {
   start_as_first dlock run job -- perl -e '
     $SIG{$_} = sub { open my $file, ">", "got-$_[0]" } for qw(HUP INT USR1 USR2 WINCH);
     open my $file, ">", "started";
@@ -176,7 +176,7 @@ export -f how_it_ends as_first
   done
 }
 
-@test "as process 1 it ends at once by TERM while it waits" {
+@test "as process 1, a waiting dlock ends at once on SIGTERM" {
   hold job
   start_as_first dlock run -w forever job -- touch ran
   eventually somebody_waits job
@@ -186,7 +186,7 @@ export -f how_it_ends as_first
   assert_exits 143 "$outside"
 }
 
-@test "as process 1 a time-out ends all, daemons too" {
+@test "as process 1, --timeout ends all processes, including daemons" {
   run as_first dlock run --timeout 300ms --kill-after 100ms job -- sh -c '
     trap "" TERM
     (setsid sh -c "trap \"\" TERM; sleep 60" &)
@@ -196,7 +196,7 @@ export -f how_it_ends as_first
   no_leftovers
 }
 
-@test "as process 1 --stragglers wait waits for daemons" {
+@test "as process 1, --stragglers wait waits for daemons" {
   run as_first dlock run --stragglers wait job -- sh -c '
     (setsid sh -c "sleep 0.2; touch over" > /dev/null 2>&1 &)'
 
@@ -204,25 +204,26 @@ export -f how_it_ends as_first
   test -e over
 }
 
-@test "as a child of process 1 it works the same" {
+@test "as a child of process 1, dlock exits with the command's exit code" {
   run as_first sh -c 'dlock run job -- sh -c "exit 7"; echo "$?"'
 
   assert_equal "$output" 7
 }
 
-# Runs a command behind a first process that reaps nothing else, and prints the processes
-# that are left then.
+# Runs a command below a process 1 that reaps no other process, and prints the processes that
+# are left when the command has ended.
 left_behind() {  # <command>...
   as_first perl -e 'system @ARGV; opendir my $all, "/proc" or die;
     print "$_\n" for grep { /^\d+$/ && $_ != 1 } readdir $all' "$@" 2> said
 }
 
-@test "a run leaves nothing behind, not even for the first process to reap" {
+@test "a run leaves no processes behind that process 1 would have to reap" {
   hold job
 
   run left_behind dlock run another -- true
   assert_equal "$output" ''
-  # Its guardian is killed, sometimes in the midst of making the command's process.
+  # The lock is held, so the guardian is killed, sometimes while it creates the command's
+  # process.
   for _ in {1..10}; do
     run left_behind dlock run job -- true
     assert_equal "$output" ''

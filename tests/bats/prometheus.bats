@@ -14,7 +14,7 @@ teardown() { kill_leftovers; }
 
 # --- The format ---
 
-@test "the check of the format finds what is wrong with it" {
+@test "the check of the format detects each kind of error" {
   local good='# HELP good_locks Text.
 # TYPE good_locks gauge
 good_locks{name="x",namespace="y"} 1'
@@ -27,14 +27,14 @@ good_locks{name="x",namespace="y"} 1'
     "${good/name=\"x/name=\"\"x}" "${good/good_locks\{/bad_locks\{}" "${good/ 1/}" "${good%$'\n'*}" \
     "$good"$'\n'"${good##*$'\n'}" "${good/name=\"x/name=\"$'\xff'}"; do
     output=$wrong
-    run_quietly assert_metrics && { echo "taken: $wrong" >&2; return 1; }
+    run_quietly assert_metrics && { echo "accepted: $wrong" >&2; return 1; }
   done
   true
 }
 
 run_quietly() { "$@" > /dev/null 2>&1; }
 
-@test "locks that are held, awaited and have a last run make valid metrics" {
+@test "locks with holders, waiters and a last run have valid metrics" {
   dlock run job -- true
   hold job
   queue job -- true
@@ -47,7 +47,7 @@ run_quietly() { "$@" > /dev/null 2>&1; }
   assert_metrics
 }
 
-@test "names and namespaces with quotes, backslashes and braces make valid metrics" {
+@test "quotes, backslashes and braces in names and namespaces are escaped" {
   export DLOCK_NAMESPACE='n"s\'
   for name in 'a"b' 'a\b' 'a\' 'a\n' '{a="b"} 1' "it's #1" '" 2' 'Übergröße'; do
     dlock run "$name" -- true
@@ -64,7 +64,7 @@ run_quietly() { "$@" > /dev/null 2>&1; }
   assert_output_contains 'dlock_last_run_success{name="Übergröße",namespace="n\"s\\"} 1'
 }
 
-@test "without locks the only metric is that the store replies" {
+@test "without locks, dlock_up is the only metric" {
   run dlock list --prometheus
 
   assert_status 0
@@ -94,7 +94,7 @@ dlock_up{namespace="dlock"} 1'
   assert_equal "$(metric dlock_last_success_timestamp_seconds bad)" ''
 }
 
-@test "metrics have no color where everything else has" {
+@test "metrics have no color even with --color always" {
   dlock run job -- true
 
   run dlock list --prometheus --color always
@@ -102,9 +102,9 @@ dlock_up{namespace="dlock"} 1'
   assert_metrics
 }
 
-# --- What they say ---
+# --- The values ---
 
-@test "metrics tell who holds and waits" {
+@test "metrics count the holders and the waiters" {
   hold job
   queue job -- true
   queue job -- true
@@ -117,7 +117,7 @@ dlock_up{namespace="dlock"} 1'
   assert_equal "$(metric dlock_lock_slots_free)" 0
 }
 
-@test "metrics tell slots" {
+@test "metrics count the slots and the free slots" {
   hold pool -n 3
 
   run dlock list --prometheus
@@ -126,7 +126,7 @@ dlock_up{namespace="dlock"} 1'
   assert_equal "$(metric dlock_lock_slots_free pool)" 2
 }
 
-@test "metrics tell for how long a lock has been held, in seconds" {
+@test "metrics show for how many seconds a lock has been held" {
   local first last
   first=$(now_ms)
   hold job
@@ -138,7 +138,7 @@ dlock_up{namespace="dlock"} 1'
     'BEGIN { exit !(age >= 0.3 && age * 1000 <= most) }'
 }
 
-@test "metrics tell how last runs ended" {
+@test "metrics show how the last runs ended" {
   dlock run good -- true
   dlock run bad -- sh -c 'exit 3' || true
   # shellcheck disable=SC2016
@@ -151,7 +151,7 @@ dlock_up{namespace="dlock"} 1'
   assert_equal "$(metric dlock_last_run_success ended) $(metric dlock_last_run_exit_code ended)" '0 143'
 }
 
-@test "metrics tell when the last run ended and how long it took, as JSON does" {
+@test "metrics show the same end and duration of the last run as --json" {
   dlock run job -- sleep 0.05
 
   run dlock list --prometheus
@@ -162,7 +162,7 @@ dlock_up{namespace="dlock"} 1'
     "$(date -d "$(dlock list --json | jq -r '.[0].last_run.ended')" +%s)"
 }
 
-@test "a lock without a last run has no metrics of one" {
+@test "a lock without a last run has no metrics of a last run" {
   hold job
 
   run dlock list --prometheus
@@ -171,7 +171,7 @@ dlock_up{namespace="dlock"} 1'
   refute_output_contains last_run
 }
 
-# --- Who did not get the lock ---
+# --- Runs that did not get the lock ---
 
 counts() {  # refused and superseded
   local output
@@ -186,7 +186,7 @@ count_those_without_the_lock() {
   assert_counts '0 0'
   queue job --supersede -- true
 
-  # refused: it does not wait, by hand too, its wait is over, or too many wait
+  # refused: it does not wait, its wait is over, or the queue is full; also by hand
   run dlock run job -- true
   assert_status 75
   run dlock acquire job
@@ -200,7 +200,7 @@ count_those_without_the_lock() {
   run dlock run job -E 0 -- true
   assert_counts '6 0'
 
-  # neither: skipped, or ended by a signal while it waits
+  # neither: deduplicated, or interrupted by a signal during its wait
   run dlock run job --dedupe 1h -- true
   assert_status 0
   dlock run job -w 1m -- true 3>&- &
@@ -218,16 +218,16 @@ count_those_without_the_lock() {
 
 waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]; }
 
-@test "counters tell how many runs were refused and superseded" {
+@test "counters show how many runs were refused and superseded" {
   count_those_without_the_lock
 }
 
-@test "counters on a server tell how many runs were refused and superseded" {
+@test "counters on a server show how many runs were refused and superseded" {
   use_server_as_store
   count_those_without_the_lock
 }
 
-@test "counters of a foreign holder's lock on a server do not stay for ever" {
+@test "the counters of a foreign holder's lock on a server expire" {
   use_server_as_store
   on_server() { redis-cli -s "${DLOCK_STORE#redis+unix:}" "$@"; }
   on_server SET 'dlock:{job}' other NX PX 60000
@@ -239,7 +239,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   [[ $(on_server PTTL 'dlock:{job}:s') -gt 0 ]]
 }
 
-@test "with memory full on a server a run is refused as ever" {
+@test "a run is refused with 75 even if the server is out of memory" {
   use_server_as_store
   hold job
   redis-cli -s "${DLOCK_STORE#redis+unix:}" CONFIG SET maxmemory 1
@@ -249,7 +249,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_status 75
 }
 
-@test "on a full disk a run is refused as ever" {
+@test "a run is refused with 75 even if the disk is full" {
   use_private_mounts
   inside mount -t tmpfs -o mode=755,size=4m none /mnt
   export DLOCK_STORE=local:/mnt/store
@@ -262,9 +262,9 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   inside dlock release job --token "$token"
 }
 
-# --- How to ask ---
+# --- Options ---
 
-@test "a pattern chooses whose metrics there are" {
+@test "a pattern selects the locks whose metrics are printed" {
   dlock run web-1 -- true
   dlock run db -- true
 
@@ -275,7 +275,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   refute_output_contains '{name="db"'
 }
 
-@test "metrics and JSON at a time are a usage error" {
+@test "--prometheus and --json together are a usage error" {
   run bash -c "dlock list --prometheus --json > /dev/null"
 
   assert_status 64
@@ -283,7 +283,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_output_contains '--json'
 }
 
-@test "metrics are for list alone" {
+@test "only list has --prometheus" {
   run dlock status --prometheus job
   assert_status 64
 
@@ -291,7 +291,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_status 64
 }
 
-@test "the manual's line for the crontab leaves a whole file and no other" {
+@test "the crontab line in the manual writes one complete file" {
   dlock run job -- true
   mkdir "$BATS_TEST_TMPDIR/collected"
   line=$(grep -x '\* .*dlock list --prometheus.*' "$DLOCK_SOURCE/man/dlock.1" | sed 's/^[* ]*//')
@@ -303,7 +303,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_metrics
 }
 
-@test "the manual has all metrics, and no others" {
+@test "the manual lists exactly the metrics that exist" {
   dlock run job -- true
   hold job
 
@@ -315,7 +315,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
 
 # --- On a server ---
 
-@test "metrics of locks on a server are the same" {
+@test "locks on a server have valid metrics" {
   use_server_as_store
   dlock run 'a "quoted" \ job' -- false || true
   hold job
@@ -328,7 +328,7 @@ waiters_are() { [[ $(dlock status --json job | jq '.waiters | length') -eq $1 ]]
   assert_equal "$(metric dlock_lock_holders) $(metric dlock_lock_waiters)" '1 1'
 }
 
-@test "a foreign holder on a server is counted, and its age is left out" {
+@test "a foreign holder on a server is counted but has no age" {
   use_server_as_store
   redis-cli -s "${DLOCK_STORE#redis+unix:}" SET 'dlock:{job}' other NX PX 60000
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The README's recipes work as they stand there, with commands of the test's own behind
-# the names, and the test's own server.
+# The recipes of the README work as they are printed. Stubs replace their commands, and a
+# server of the test replaces theirs.
 
 setup() {
   load support
@@ -20,7 +20,7 @@ teardown() {
   kill_leftovers
 }
 
-# Makes a command that notes its name and arguments, and says what it did.
+# Creates a command that records its name and arguments, and prints that it ran.
 stub() {  # <path>
   cat > "$1" << 'END'
 #!/bin/sh
@@ -31,7 +31,7 @@ END
   export CALLS=$calls
 }
 
-# Prints the code below a recipe's title, as it is to be pasted here.
+# Prints the code below a recipe's title, adapted to the stubs and the server of the test.
 recipe() {  # <title>
   awk -v title="**$1**" '
     /^## / { wanted = 0 }
@@ -42,10 +42,11 @@ recipe() {  # <title>
     sed "s|/usr/local/bin|$stubs|; s|redis://db.example.org|$server|; s|/var/lib/reports|$BATS_TEST_TMPDIR/reports|"
 }
 
-# The same of the job in a crontab, without its times.
+# Prints the command of a crontab recipe, without its schedule.
 cron_recipe() { recipe "$1" | grep -v '^PATH=' | cut -d' ' -f6-; }
 
-# Runs so many of a script, and waits for them. What they say is in the file `said`.
+# Runs a script several times at once and waits for all of them. Their output goes to the
+# file `said`.
 at_once() {  # <number> <script>
   local i shells=()
   for ((i = 0; i < $1; i++)); do
@@ -55,13 +56,13 @@ at_once() {  # <number> <script>
   for i in "${shells[@]}"; do wait "$i"; done
 }
 
-@test "there are five recipes" {
+@test "the README has five recipes" {
   run grep -c '^\*\*[^*]*\*\*' "$DLOCK_SOURCE/README.md"
 
   assert_equal "$output" 5
 }
 
-@test "the first crontab finds dlock where install.sh puts it, which cron's own PATH does not" {
+@test "the first crontab sets a PATH that includes the directory of install.sh" {
   stubs=/usr/local/bin
 
   run recipe 'Cron on one host'
@@ -69,7 +70,7 @@ at_once() {  # <number> <script>
   assert_output_contains 'PATH=/usr/local/bin:'
 }
 
-@test "cron on one host" {
+@test "the recipe for cron on one host runs the job" {
   stub "$stubs/backup.sh"
 
   bash -c "$(cron_recipe 'Cron on one host')"
@@ -78,7 +79,7 @@ at_once() {  # <number> <script>
   dlock status backup --json | jq -e '.last_run.exit_code == 0' > /dev/null
 }
 
-@test "cron on ten hosts" {
+@test "the recipe for cron on ten hosts runs the job once" {
   stub "$stubs/report.sh"
 
   at_once 10 "$(cron_recipe 'Cron on ten hosts')"
@@ -87,7 +88,7 @@ at_once() {  # <number> <script>
   assert_equal "$(cat said)" 'report.sh was here'
 }
 
-@test "a deploy script that queues" {
+@test "the recipe for a deploy script queues its runs" {
   stub "$stubs/make"
 
   at_once 2 "$(recipe 'A deploy script that queues')"
@@ -95,7 +96,7 @@ at_once() {  # <number> <script>
   assert_equal "$(cat "$calls")" $'make deploy\nmake deploy'
 }
 
-@test "an API that allows five requests a second" {
+@test "the recipe for an API sends at most five requests a second" {
   stub "$stubs/curl"
   seq 6 > ids
   local started
@@ -107,7 +108,7 @@ at_once() {  # <number> <script>
   (($(now_ms) - started >= 1000))
 }
 
-@test "a report that fifty web workers ask for" {
+@test "the recipe for a report makes it once for all callers" {
   stub make-report
 
   at_once 10 "$(recipe 'A report that fifty web workers ask for')"

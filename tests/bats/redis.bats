@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Locks on a Redis server: what they do as on this machine alone, and what is their own.
+# Locks on a Redis server: what they have in common with local: and what is specific to them.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -20,22 +20,22 @@ teardown() {
 }
 
 noting=(sh -c 'echo "$2" >> "$1"' -)
-short=(--ttl 2s --store-timeout 400ms)  # for leases that have to run out
+short=(--ttl 2s --store-timeout 400ms)  # for leases that have to expire
 
 started() { grep -qsx "$1" "$order"; }
 
 fence_of_a_run() { dlock run job -- printenv DLOCK_FENCE; }
 
-# Asserts that `run` left a refusal in one line with this exit code.
+# Asserts that `run` was refused with this exit code and a one-line message.
 assert_refused() {  # <exit code> <part of what it says>
   assert_status "$1"
   assert_one_line
   assert_output_contains "$2"
 }
 
-# --- As on this machine alone ---
+# --- As on local: ---
 
-@test "a command runs, and its exit code comes back" {
+@test "dlock exits with the exit code of the command" {
   run dlock run job -- sh -c 'echo started; exit 3'
 
   assert_equal "$status $output" '3 started'
@@ -49,7 +49,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_status 1
 }
 
-@test "a lock that is held is busy" {
+@test "a run without --wait exits with 75 if the lock is held" {
   hold job
 
   run dlock run job -- echo started
@@ -57,7 +57,7 @@ assert_refused() {  # <exit code> <part of what it says>
   assert_refused 75 "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
 }
 
-@test "a wait that ends without the lock is busy, and leaves the queue" {
+@test "a waiter whose wait ends exits with 75 and leaves the queue" {
   hold job
 
   run dlock run -w 300ms job -- echo started
@@ -66,7 +66,7 @@ assert_refused() {  # <exit code> <part of what it says>
   nobody_waits job
 }
 
-# Prints all that is shown of a lock that ran, is held and is waited for.
+# Prints all that is shown of a lock with a last run, a holder and a waiter.
 show_a_lock() {  # <store>
   DLOCK_STORE=$1
   dlock run job -- sh -c 'exit 3' || true
@@ -78,7 +78,7 @@ show_a_lock() {  # <store>
   assert_exits 0 "$waiter"
 }
 
-# What differs from one time to the next, and where the lease cannot run out.
+# A filter that removes what differs between any two runs, or if the lease cannot expire.
 without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms,
   .waiting_ms, .started, .ended, .duration_ms, .command?)'
 
@@ -90,13 +90,13 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   assert_equal "$(jq -c "$without_times" "$said")" "$(jq -c "$without_times" "$order")"
 }
 
-@test "status tells how long the lease has left" {
+@test "status --json shows how much time the lease has left" {
   hold job --ttl 60s
 
   assert_between "$(look job '.holders[0].expires_in_ms')" 30000 60000
 }
 
-@test "status shows who holds the lock, and the list how many wait" {
+@test "status shows who holds the lock, and list the number of waiters" {
   hold job
   queue job -- true
 
@@ -107,14 +107,14 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   [[ ${lines[1]} =~ $wanted ]]
 }
 
-@test "a report has the fence, the store and that the run was protected" {
+@test "a report has the fence and the store, and says that the run was protected" {
   dlock run --report "$report" job -- printenv DLOCK_FENCE > "$began"
 
   assert_equal "$(jq -r '"\(.outcome) \(.protected) \(.fence) \(.store)"' "$report")" \
     "ran true $(< "$began") $DLOCK_STORE"
 }
 
-@test "as many as there are slots hold the lock together, each with another slot" {
+@test "three runs hold a lock with three slots, each with a slot of its own" {
   for _ in 1 2 3; do hold pool -n 3; done
 
   run dlock run -n 3 pool -- true
@@ -123,7 +123,7 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   assert_equal "$(look pool '[.holders[].slot] | sort | tojson')" '[0,1,2]'
 }
 
-@test "another number of slots is refused with both numbers" {
+@test "a different --slots is refused while the lock is in use, and both numbers are named" {
   hold pool -n 3
 
   run dlock run -n 2 pool -- true
@@ -131,7 +131,7 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   assert_refused 78 'in use with 3 slots, not 2'
 }
 
-@test "shared holders hold the lock together, and exclude exclusive ones" {
+@test "shared holders hold the lock together and exclude an exclusive run" {
   hold book -s
   hold book -s
 
@@ -141,7 +141,7 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   assert_equal "$(look book '"\(.mode) \(.holders | length)"')" 'shared 2'
 }
 
-@test "a waiting exclusive one stops later shared ones" {
+@test "a waiting exclusive run holds off later shared runs" {
   hold book -s
   queue book -- true
 
@@ -150,13 +150,13 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   assert_status 75
 }
 
-@test "the same lock inside itself is refused at once" {
+@test "a run inside a run of the same lock is refused at once" {
   run timeout 20 dlock run job -- dlock run -w forever job -- echo inner
 
   assert_refused 75 'dlock: job: held by an outer run'
 }
 
-@test "another lock inside works, and shared inside shared" {
+@test "a run may contain a run of another lock, and a shared run one of the same lock" {
   run dlock run job -- dlock run -s other -- dlock run -s other -- echo inner
 
   assert_equal "$status $output" '0 inner'
@@ -174,7 +174,7 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   assert_equal "$(tr -d '\n' < "$order")" 12345678
 }
 
-@test "a waiter that was killed is passed over, and the others keep their order" {
+@test "a killed waiter is skipped, and the others keep their order" {
   hold job
   for number in {1..8}; do
     queue job "${noting[@]}" "$order" "$number"
@@ -188,7 +188,7 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   assert_equal "$(tr -d '\n' < "$order")" 1245678
 }
 
-@test "a waiter that was stopped when its turn came gets it once it goes on" {
+@test "a waiter that was stopped at its turn gets the lock after it is continued" {
   hold job
   queue job "${noting[@]}" "$order" stopped
   stopped=$waiter
@@ -202,7 +202,7 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   eventually started stopped
 }
 
-@test "a waiter that is told to stop ends by that signal and has left the queue" {
+@test "SIGTERM kills a waiter, which leaves the queue" {
   hold job
   queue job -- true
 
@@ -212,7 +212,7 @@ without_times='del(.. | objects | .fence, .pid, .since, .held_ms, .expires_in_ms
   nobody_waits job
 }
 
-# As if the lock had been granted, and its waiters had found that, this moment.
+# Makes the lock look as if it had just been granted and its waiters had just checked it.
 make_quick() {  # <name>
   redis EVAL "
     local t = redis.call('TIME')
@@ -229,9 +229,9 @@ make_quick() {  # <name>
 
 scripts_run() { redis INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\).*/\1/p'; }
 
-@test "a lock that is quick to change hands comes to the next in line without a question" {
+@test "a lock that changes hands quickly is granted to the first waiter by the release" {
   local try
-  # On a busy machine it may not be quick enough, and then the next one asks.
+  # On a busy machine the release may be too slow, and then the waiter has to claim the lock.
   for try in {1..20}; do
     hold job
     queue job -- touch "$BATS_TEST_TMPDIR/ran-$try"
@@ -247,7 +247,7 @@ scripts_run() { redis INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-
   return 1
 }
 
-@test "one to whom a lock came without a question hears of a break" {
+@test "a break reaches a holder whose lock was granted by the release" {
   local try
   for try in {1..20}; do
     hold job
@@ -272,7 +272,7 @@ scripts_run() { redis INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-
 
 holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(pgrep -P "$1") ]]; }
 
-@test "a lock that was not quick to change hands is promised, and asked for" {
+@test "a lock that changes hands slowly is promised to the first waiter, which then claims it" {
   hold job
   queue job -- touch "$BATS_TEST_TMPDIR/ran"
   redis CONFIG RESETSTAT
@@ -283,7 +283,7 @@ holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(
   assert_equal "$(scripts_run)" 3
 }
 
-@test "a waiter that was killed right behind its question costs a lease at most" {
+@test "a lock that is granted to a killed waiter is free again when the lease expires" {
   hold job
   queue job --ttl 2s --kill-after 100ms -- touch "$BATS_TEST_TMPDIR/ran"
   make_quick job
@@ -297,7 +297,7 @@ holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(
   [[ ! -e $BATS_TEST_TMPDIR/ran ]]
 }
 
-@test "who does not wait does not overtake a waiter" {
+@test "a run without --wait does not overtake a waiter" {
   hold job
   queue job -- true
   kill -STOP "$waiter"
@@ -323,7 +323,7 @@ holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(
 
 # --- A holder that was killed ---
 
-@test "the lock of a killed dlock is free once its lease has ended" {
+@test "the lock of a killed dlock is free once its lease has expired" {
   hold job "${short[@]}"
 
   kill -KILL "$holder"
@@ -341,7 +341,7 @@ holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(
   assert_equal "$(look job '"\(.last_run.outcome) \(.last_run.ended)"')" 'vanished null'
 }
 
-@test "a waiter gets the lock of a killed dlock when its lease has ended" {
+@test "a waiter gets the lock of a killed dlock when its lease has expired" {
   hold job "${short[@]}"
   queue job -- "${noting[@]}" "$order" next
   kill -KILL "$holder"
@@ -352,7 +352,7 @@ holds_job() { redis HVALS 'dlock:{job}:h' | grep -q "\"pid\":$1[,}]" && [[ -n $(
 
 # --- Locks of other programs on the same key ---
 
-# What redis-py's Lock and others do, as their users would by hand.
+# Take and release the lock as redis-py's Lock and other programs do.
 take_by_hand() { redis SET "dlock:{job}" theirs NX "$@"; }  # [PX <ms>]
 
 give_back_by_hand() {
@@ -360,7 +360,7 @@ give_back_by_hand() {
     return redis.call("del", KEYS[1]) else return 0 end' 1 "dlock:{job}" theirs
 }
 
-@test "a lock that another program has is busy" {
+@test "a lock that another program holds is refused with 75" {
   take_by_hand PX 60000
 
   run dlock run job -- echo started
@@ -368,7 +368,7 @@ give_back_by_hand() {
   assert_refused 75 'held by a foreign holder, expires in '
 }
 
-@test "a lock that another program has without an end is busy, and that is said" {
+@test "a lock that another program holds without a TTL is refused, and the message says so" {
   take_by_hand
 
   run dlock run job -- echo started
@@ -376,25 +376,25 @@ give_back_by_hand() {
   assert_refused 75 'a foreign holder, does not expire'
 }
 
-@test "another program cannot take a lock that is held" {
+@test "another program cannot take a lock that a run holds" {
   hold job
 
   assert_equal "$(take_by_hand PX 60000)" ''
 }
 
-@test "another program cannot take a lock that shared holders have" {
+@test "another program cannot take a lock that a shared run holds" {
   hold job -s
 
   assert_equal "$(take_by_hand PX 60000)" ''
 }
 
-@test "another program cannot take a lock some of whose slots are held" {
+@test "another program cannot take a lock with a held slot" {
   hold job -n 3
 
   assert_equal "$(take_by_hand PX 60000)" ''
 }
 
-@test "another program can take a lock once all who shared it are gone" {
+@test "another program can take a lock once all shared holders have released it" {
   hold job -s
   first=$holder
   hold job -s
@@ -406,7 +406,7 @@ give_back_by_hand() {
   assert_equal "$(take_by_hand PX 60000)" OK
 }
 
-@test "another program's lock is shown as foreign" {
+@test "another program's lock is shown with a foreign holder" {
   take_by_hand PX 60000
 
   run dlock status --json job
@@ -420,7 +420,7 @@ give_back_by_hand() {
   assert_output_contains 'a foreign holder'
 }
 
-@test "another program's lock is waited for until it is given back" {
+@test "a waiter gets another program's lock when it is released" {
   take_by_hand
   queue job -- "${noting[@]}" "$order" next
 
@@ -429,14 +429,14 @@ give_back_by_hand() {
   eventually started next
 }
 
-@test "another program's lock is waited for until it runs out" {
+@test "a waiter gets another program's lock when it expires" {
   take_by_hand PX 2000
   queue job -- "${noting[@]}" "$order" next
 
   eventually started next
 }
 
-@test "a lock that went from dlock to another program is waited for" {
+@test "a lock that another program took from a run goes to the waiter when it expires" {
   hold job "${short[@]}"
   queue job -- "${noting[@]}" "$order" next
   redis SET 'dlock:{job}' theirs PX 1500
@@ -445,7 +445,7 @@ give_back_by_hand() {
   eventually started next
 }
 
-@test "another program's release frees nothing of dlock's" {
+@test "another program's release does not release dlock's lock" {
   hold job
 
   assert_equal "$(give_back_by_hand)" 0
@@ -461,7 +461,7 @@ give_back_by_hand() {
   assert_equal "$(redis GET 'dlock:{job}')" theirs
 }
 
-@test "a key that is no lock is refused" {
+@test "a key that is not a lock is refused" {
   redis RPUSH 'dlock:{job}' 1
 
   run dlock run job -- echo started
@@ -470,7 +470,7 @@ give_back_by_hand() {
   assert_refused 78 "the lock's key does not hold a lock"
 }
 
-@test "a key that is no lock does not keep others from the list" {
+@test "list skips keys that are not locks" {
   redis RPUSH 'dlock:{no lock}' 1
   redis SET 'dlock:{' 1
   dlock run job -- true
@@ -484,7 +484,7 @@ long_name=$(printf 'x%.0s' {1..255})
 hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\'\\' '../../x'
   '$(id)' 'grün' "$long_name")
 
-@test "hostile names are held, seen and given back, each for itself" {
+@test "locks with hostile names are held, listed and released independently" {
   for name in "${hostile_names[@]}"; do hold "$name"; done
 
   for name in "${hostile_names[@]}"; do
@@ -509,7 +509,7 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\
     redis --raw KEYS '*' > "$said"
 
     (($(wc -l < "$said") >= 5))
-    # What is hashed stands between the first { and the first } behind it.
+    # A cluster hashes what is between the first { and the first } after it.
     assert_equal "$(sed -E 's/^dlock:\{([^{}]+)\}(:.*)?$/\1/' "$said" | sort -u | wc -l)" 1
     let_go
     assert_exits 0 "$waiter"
@@ -526,7 +526,7 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\
   assert_equal "$(dlock --namespace other list --json | jq -r '.[].state')" free
 }
 
-@test "a namespace with signs in it stays by itself" {
+@test "special characters in a namespace are taken literally" {
   redis ACL SETUSER dlock '~*'
   dlock run job -- true
   dlock --namespace 'a{b}*:c' run job -- true
@@ -558,15 +558,15 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\
   sort -c -u -n "$said"
 }
 
-@test "fences go on after a clock that went back, as long as the server kept the last one" {
+@test "fences grow even if the clock goes back, as long as the server keeps the last one" {
   fence=$(($(fence_of_a_run) + 3600000000))
   redis HSET 'dlock:{job}:s' fence "$fence"
 
   assert_equal "$(fence_of_a_run)" $((fence + 1))
 }
 
-# 2^53 - 1: beyond it numbers are not exact in the server's scripts.
-@test "a lock whose last fence has no other behind it is granted to nobody, and is named" {
+# Above 2^53 - 1, numbers are not exact in the server's scripts.
+@test "a lock with an invalid or the greatest possible fence is refused, and its key is named" {
   for last in 9007199254740991 9007199254740992 18446744073709551615 nonsense -1; do
     redis HSET 'dlock:{job}:s' fence "$last"
 
@@ -575,12 +575,12 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\
       run dlock run $mode job -- echo started
       assert_refused 78 'dlock:{job}:s'
     done
-    # Beside it are the refusals of requests that may come late.
+    # The other keys, with :t:, make the server refuse requests that arrive late.
     assert_equal "$(redis KEYS 'dlock:{job}*' | grep -v ':t:')" 'dlock:{job}:s'
   done
 }
 
-@test "the last fence of all is granted once, and not to the next in line" {
+@test "the greatest possible fence is granted once, and the next waiter is refused" {
   redis HSET 'dlock:{job}:s' fence 9007199254740990
   hold job
   assert_equal "$(look job '.holders[0].fence')" 9007199254740991
@@ -597,7 +597,7 @@ hostile_names=('a}b{c' '{}' '}' '{' 'a b' '*' '?[a-z]' '%' '%2A' 'a:s' ':h' $'"\
 
 is_queued_or_refused() { has_ended "$1" || is_queued job "$1"; }
 
-@test "fences go on after the server lost everything" {
+@test "fences grow even if the server lost its data" {
   fence_of_a_run > "$said"
   redis FLUSHALL
   fence_of_a_run >> "$said"
@@ -607,18 +607,18 @@ is_queued_or_refused() { has_ended "$1" || is_queued job "$1"; }
   sort -c -u -n "$said"
 }
 
-@test "a server that forgot the scripts is told them again, once" {
+@test "a server that lost the scripts gets them again, once" {
   dlock run job -- true
   redis SCRIPT FLUSH
   before=$(calls_of eval)
 
   dlock run job -- true
-  assert_equal $(($(calls_of eval) - before)) 2  # one to take and one to give back
+  assert_equal $(($(calls_of eval) - before)) 2  # one to acquire and one to release
   dlock run job -- true
   assert_equal $(($(calls_of eval) - before)) 2
 }
 
-@test "a server that forgot the scripts while the command ran renews and takes back" {
+@test "a lease is renewed and released even if the server lost the scripts" {
   hold job "${short[@]}"
   redis SCRIPT FLUSH
 
@@ -631,12 +631,12 @@ is_queued_or_refused() { has_ended "$1" || is_queued job "$1"; }
 
 # --- Login ---
 
-# Runs dlock with -v, so that it says all it can.
+# Runs dlock with -v, so that it prints as much as possible.
 run_verbosely() { run timeout 20 dlock run -v job -- env; }
 
 anybody_may_do_everything() { redis ACL SETUSER default on nopass '~*' '&*' +@all; }
 
-# Asserts that the server was told nothing, logins apart, since start_monitor.
+# Asserts that the server has got no commands except logins since start_monitor.
 assert_told_nothing() { assert_equal "$(told)" ''; }
 
 @test "the manual names the permissions that these tests run with" {
@@ -646,7 +646,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_equal "${words#*PASSWORD }" "$(tr -s ' ' <<< "$least_permissions") "
 }
 
-@test "dlock needs no more permissions than these" {
+@test "dlock needs only the permissions in the manual" {
   hold job
   queue job -- true
   let_go
@@ -666,7 +666,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "user and password file can be options" {
+@test "the user and the password file can be options" {
   file=$DLOCK_PASSWORD_FILE
   unset DLOCK_USER DLOCK_PASSWORD_FILE
 
@@ -675,7 +675,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "user and password can be in the URL, of which the command sees no password" {
+@test "the user and the password can be in the URL, and the command does not see the password" {
   stop_redis
   choose_redis_port
   start_redis --port "$redis_port"
@@ -696,7 +696,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_status 0
 }
 
-@test "no message and nothing of the command's has the password" {
+@test "the password is not in any message nor in the command's environment" {
   unset DLOCK_PASSWORD_FILE
   export DLOCK_PASSWORD=$redis_password
 
@@ -716,7 +716,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   refute_output_contains wrong
 }
 
-@test "after a wrong password nothing is sent as the user that anybody may be" {
+@test "after a wrong password, nothing is sent as the default user" {
   anybody_may_do_everything
   echo wrong > "$DLOCK_PASSWORD_FILE"
   start_monitor "$said"
@@ -730,7 +730,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_told_nothing
 }
 
-@test "a user that is not known is refused, and nothing is sent as the one that anybody may be" {
+@test "an unknown user is refused, and nothing is sent as the default user" {
   anybody_may_do_everything
   start_monitor "$said"
 
@@ -751,7 +751,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_told_nothing
 }
 
-@test "no login where one is needed is refused" {
+@test "a missing login is refused if the server requires one" {
   unset DLOCK_USER DLOCK_PASSWORD_FILE
 
   run dlock run job -- echo started
@@ -759,7 +759,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_refused 77 "password required: use --password-file or DLOCK_PASSWORD"
 }
 
-@test "a refused login is not waited for" {
+@test "a refused login ends a wait at once" {
   echo wrong > "$DLOCK_PASSWORD_FILE"
 
   run timeout 20 dlock run -w forever job -- echo started
@@ -767,7 +767,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_refused 77 'login refused'
 }
 
-@test "a user who may not run scripts is refused" {
+@test "a user without permission for scripts is refused" {
   redis ACL SETUSER dlock -evalsha
 
   run dlock run -w 30s job -- echo started
@@ -775,7 +775,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_refused 77 NOPERM
 }
 
-@test "a user who may not do what a script does is refused" {
+@test "a user without permission for a command of a script is refused" {
   redis ACL SETUSER dlock -time
 
   run dlock run -w 30s job -- echo started
@@ -791,20 +791,20 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_refused 77 NOPERM
 }
 
-@test "a user who may not name the connection can use locks" {
+@test "a user without permission to name connections can use locks" {
   redis ACL SETUSER dlock '-client|setname'
   hold job --ttl 3s
   was_refused() { (($(redis INFO commandstats | grep -c 'cmdstat_client|setname:.*rejected_calls=[2-9]') == 1)); }
 
-  eventually was_refused # the renewals' connection, too
+  eventually was_refused # on the connection for renewals, too
 
   let_go
   assert_exits 0 "$holder"
 }
 
-# --- A server that is not there, and time ---
+# --- Unreachable servers and time limits ---
 
-@test "a server that is not there is said in one line" {
+@test "an unreachable server is reported in one line" {
   stop_redis
 
   run dlock run job -- echo started
@@ -815,7 +815,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_refused 69 "cannot reach $redis_socket"
 }
 
-@test "a server that is not there ends the wait for a lock with 69" {
+@test "a wait for an unreachable server ends with 69" {
   stop_redis
 
   run dlock run -w 300ms job -- echo started
@@ -823,7 +823,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_refused 69 "cannot reach $redis_socket"
 }
 
-@test "with -w a server that comes up later is waited for" {
+@test "-w waits for a server that starts later" {
   stop_redis
   dlock run -v -w 60s job -- "${noting[@]}" "$order" started 2> "$said" 3>&- &
   waiter=$!
@@ -835,7 +835,7 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_exits 0 "$waiter"
 }
 
-@test "a lease that is too short for all that has to fit into it is a usage error" {
+@test "a --ttl that is too short for the --store-timeout is a usage error" {
   stop_redis
 
   run dlock run --ttl 1s --store-timeout 5s job -- echo started
@@ -843,9 +843,9 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_refused 64 ' is too short: '
 }
 
-# --- What it costs ---
+# --- Cost ---
 
-# Prints how often dlock wrote to the server in a run. LeakSanitizer does not work under
+# Prints how often dlock writes to the server in a run. LeakSanitizer does not work under
 # strace.
 writes_of_a_run() {
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -y -o "$said" \
@@ -853,7 +853,7 @@ writes_of_a_run() {
   grep -c '(\([0-9]*\)<\(socket\|UNIX\|TCP\)' "$said"
 }
 
-# The server keeps scripts, so only the first run of all has to tell them.
+# The server keeps scripts, so only the very first run has to send them.
 @test "an uncontended run writes to the server twice" {
   anybody_may_do_everything
   unset DLOCK_USER DLOCK_PASSWORD_FILE
@@ -868,7 +868,7 @@ writes_of_a_run() {
   assert_equal "$(writes_of_a_run)" 3
 }
 
-@test "an uncontended run sends two commands beside the login" {
+@test "an uncontended run sends two commands besides the login" {
   dlock run job -- true
   start_monitor "$said"
 
@@ -877,17 +877,17 @@ writes_of_a_run() {
   assert_equal "$(told | cut -d '"' -f 2 | tr '\n' ' ')" 'EVALSHA EVALSHA '
 }
 
-# True once so many connections say that they are dlock's.
+# True if this many connections are named dlock.
 are_named() { [[ $(redis CLIENT LIST TYPE normal | grep -c ' name=dlock ') == "$1" ]]; }
 
-@test "connections that last say whose they are" {
+@test "long-lived connections are named dlock" {
   hold job --ttl 3s
   assert_equal "$(redis CLIENT LIST TYPE normal | grep -c ' name=dlock ')" 0
 
-  eventually are_named 2 # that of the renewals, and that which listens
+  eventually are_named 2 # one for renewals, and one that listens
 }
 
-@test "list walks with SCAN, and finds locks among thousands of other keys" {
+@test "list uses SCAN and finds locks among thousands of other keys" {
   dlock run a -- true
   dlock run b -- true
   redis EVAL 'for i = 1, 5000 do redis.call("SET", "other:" .. i, i) end' 0
@@ -898,14 +898,14 @@ are_named() { [[ $(redis CLIENT LIST TYPE normal | grep -c ' name=dlock ') == "$
   (($(calls_of scan) >= 10))
 }
 
-@test "list shows some hundred locks" {
+@test "list shows hundreds of locks" {
   redis EVAL 'for i = 1, 350 do
     redis.call("SET", "dlock:{" .. i .. "}", "theirs", "PX", 60000) end' 0
 
   assert_equal "$(dlock list --json | jq length)" 350
 }
 
-# How many commands clients have sent, without logins and what scripts have called.
+# Prints how many commands clients have sent, without logins and calls from scripts.
 sent() {
   redis INFO commandstats |
     awk -F '[:=,]' '/^cmdstat_(evalsha|eval|blpop|client|scan)/ { sum += $3 } END { print sum + 0 }'
@@ -915,8 +915,8 @@ more_are_sent_than() { (($(sent) > $1)); }
 has_waiters() { (($(redis ZCARD 'dlock:{job}:q') == $1)); }
 all_listen() { redis INFO clients | grep -q "^blocked_clients:$1[^0-9]"; }
 
-# Lets so many wait for a lock, all for longer than the test takes. The server is told
-# the scripts before.
+# Starts this many waiters, which wait for longer than the test takes. An earlier run sends
+# the scripts to the server.
 let_wait() {  # <number>
   dlock run another -- true
   hold job --ttl 10m
@@ -934,14 +934,14 @@ let_wait() {  # <number>
   never_within 3000 more_are_sent_than $(($(sent) + 29))
 }
 
-@test "waiters for another program's lock ask no more than some times a second" {
+@test "three waiters for another program's lock send at most 15 commands a second" {
   take_by_hand
   for _ in 1 2 3; do queue job -- true; done
 
   never_within 2000 more_are_sent_than $(($(sent) + 30))
 }
 
-@test "a release tells one of a hundred waiters that it is its turn, and few to watch" {
+@test "a release starts one of a hundred waiters and wakes only a few others" {
   let_wait 100
   before=$(sent)
   began=$EPOCHSECONDS
@@ -949,9 +949,9 @@ let_wait() {  # <number>
   let_go
   eventually started started
 
-  # Besides the one whose turn it is: who listens first and the last in line, for the promise,
-  # and who comes to one of the first two places by the grant. Each asks and listens on, and
-  # the first two in line look every 2.5 s.
+  # Besides the waiter whose turn it is, the promise wakes the first one that listens and the
+  # last one in the queue, and the grant wakes the one that moves up to the first two places.
+  # Each of them asks once and listens again. The first two waiters also ask every 2.5 s.
   assert_between "$(calls_of rpush)" 1 5
   more_than_few_ask() { (($(sent) > before + 16 + 2 * (EPOCHSECONDS - began))); }
   never_within 1000 more_than_few_ask

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
-# A Redis server over TLS: who is believed to be it, and whom it believes.
+# A Redis server over TLS: which servers dlock trusts, and which clients the server accepts.
 # shellcheck disable=SC2154  # the helpers set redis_port, redis_root and redis_password
 
-# Certificates are made once: an authority, another one, and what they have signed.
+# Creates the certificates once: two authorities, and the certificates that they have signed.
 setup_file() {
   load support
   load certificates
@@ -29,7 +29,7 @@ teardown() {
   kill_leftovers
 }
 
-# Starts a server that shows this certificate, and makes it the store.
+# Starts a server with this certificate and makes it the store.
 use_tls_server() {  # <certificate> [<option of the server>...]
   local certificates=$BATS_FILE_TMPDIR
   use_redis_store --port 0 --tls-port "$redis_port" --tls-cert-file "$certificates/$1.crt" \
@@ -40,15 +40,15 @@ use_tls_server() {  # <certificate> [<option of the server>...]
   logins=$(calls_of auth)
 }
 
-# Asserts that dlock did not believe the server, said why, and told it nothing.
-assert_not_believed() {  # <why>
+# Asserts that dlock did not trust the server, said why, and did not log in.
+assert_not_trusted() {  # <why>
   assert_status 77
   assert_one_line
   assert_output_contains "$1"
   assert_nobody_logged_in
 }
 
-# Looking for that logs in once, too.
+# calls_of itself logs in once.
 assert_nobody_logged_in() { assert_equal "$(calls_of auth)" "$((logins + 1))"; }
 
 @test "a run holds its lock on a server over TLS" {
@@ -59,7 +59,7 @@ assert_nobody_logged_in() { assert_equal "$(calls_of auth)" "$((logins + 1))"; }
   assert_equal "$status $output" '0 held'
 }
 
-@test "the server may be known by its name" {
+@test "the certificate may be for the host name in the URL" {
   use_tls_server server
 
   run dlock --store "rediss://localhost:$redis_port" run job -- echo started
@@ -67,39 +67,39 @@ assert_nobody_logged_in() { assert_equal "$(calls_of auth)" "$((logins + 1))"; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "the server may be known by a name that is set" {
+@test "the certificate may be for the name that --tls-name sets" {
   use_tls_server elsewhere
   run dlock --tls-name elsewhere.example run job -- echo started
 
   assert_equal "$status $output" '0 started'
 }
 
-@test "a server that does not have the name that is set is not believed" {
+@test "a server whose certificate is not for the name in DLOCK_TLS_NAME is not trusted" {
   use_tls_server server
 
   DLOCK_TLS_NAME=db.example.org run dlock run job -- echo started
 
-  assert_not_believed 'certificate not trusted'
+  assert_not_trusted 'certificate not trusted'
 }
 
-@test "a server whose certificate another authority has signed is not believed" {
+@test "a server whose certificate another authority has signed is not trusted" {
   use_tls_server unknown
 
   run dlock run job -- echo started
 
-  assert_not_believed 'certificate not trusted'
+  assert_not_trusted 'certificate not trusted'
 }
 
-@test "a server that the authorities of the system do not know is not believed" {
+@test "a server whose certificate the system's authorities have not signed is not trusted" {
   use_tls_server server
   unset DLOCK_TLS_CA
 
   run dlock run job -- echo started
 
-  assert_not_believed 'certificate not trusted'
+  assert_not_trusted 'certificate not trusted'
 }
 
-# As on distributions that have their certificates where OpenSSL does not look for them.
+# As on distributions that keep their certificates where OpenSSL does not look.
 use_foreign_certificates() {  # <file below /etc/ssl>
   use_private_mounts
   inside mount -t tmpfs none /usr/lib/ssl
@@ -109,7 +109,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
   unset DLOCK_TLS_CA
 }
 
-@test "the authorities of the system are found where other distributions have them" {
+@test "the system's authorities are found where other distributions keep them" {
   use_tls_server server
   for file in certs/ca-certificates.crt ca-bundle.pem cert.pem; do
     use_foreign_certificates "$file"
@@ -120,7 +120,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
   done
 }
 
-@test "who names the authorities with SSL_CERT_FILE gets these" {
+@test "SSL_CERT_FILE names the trusted authorities" {
   use_tls_server server
   unset DLOCK_TLS_CA
 
@@ -129,7 +129,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
   assert_equal "$status $output" '0 started'
 }
 
-@test "an SSL_CERT_FILE that is empty counts as not set" {
+@test "an empty SSL_CERT_FILE is ignored" {
   use_tls_server server
   use_foreign_certificates ca-bundle.pem
 
@@ -138,40 +138,40 @@ use_foreign_certificates() {  # <file below /etc/ssl>
   assert_equal "$status $output" '0 started'
 }
 
-@test "who names others with SSL_CERT_FILE does not get the system's" {
+@test "SSL_CERT_FILE replaces the system's authorities" {
   use_tls_server server
   use_foreign_certificates ca-bundle.pem
 
   SSL_CERT_FILE=$BATS_FILE_TMPDIR/theirs.crt run inside dlock run job -- echo started
 
-  assert_not_believed 'certificate not trusted'
+  assert_not_trusted 'certificate not trusted'
 }
 
-@test "a server with a certificate for another name is not believed" {
+@test "a server with a certificate for another name is not trusted" {
   use_tls_server elsewhere
 
   run dlock run job -- echo started
 
-  assert_not_believed 127.0.0.1
+  assert_not_trusted 127.0.0.1
 }
 
-@test "a server whose certificate has expired is not believed" {
+@test "a server whose certificate has expired is not trusted" {
   use_tls_server over
 
   run dlock run job -- echo started
 
-  assert_not_believed expired
+  assert_not_trusted expired
 }
 
-@test "a server that is its own authority is not believed" {
+@test "a server with a self-signed certificate is not trusted" {
   use_tls_server theirs
 
   run dlock run job -- echo started
 
-  assert_not_believed 'certificate not trusted'
+  assert_not_trusted 'certificate not trusted'
 }
 
-@test "with --tls-insecure anybody is believed, and that is said each time" {
+@test "--tls-insecure trusts any server and prints a warning" {
   use_tls_server unknown
 
   run dlock --tls-insecure run job -- echo started
@@ -181,7 +181,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
   assert_output_contains 'warning'
 }
 
-@test "a server that wants to know its clients is shown a certificate" {
+@test "a server that requires client certificates accepts a client with one" {
   use_tls_server server --tls-auth-clients yes
 
   run dlock --tls-cert "$BATS_FILE_TMPDIR/client.crt" --tls-key "$BATS_FILE_TMPDIR/client.key" \
@@ -190,7 +190,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
   assert_equal "$status $output" '0 started'
 }
 
-@test "a server that wants to know its clients lets nobody else in" {
+@test "a server that requires client certificates refuses a client without one" {
   use_tls_server server --tls-auth-clients yes
 
   run dlock run job -- echo started
@@ -200,7 +200,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
   refute_output_contains started
 }
 
-@test "a server that does not speak TLS is told nothing" {
+@test "a server without TLS gets no login" {
   use_tls_server server
   stop_redis
   start_redis --port "$redis_port"
@@ -214,7 +214,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
   assert_nobody_logged_in
 }
 
-@test "a server that speaks TLS only does not hang a client that does not" {
+@test "a client without TLS does not hang if the server requires TLS" {
   use_tls_server server
 
   run timeout 10 dlock --store "redis://127.0.0.1:$redis_port" run job -- echo started
@@ -224,7 +224,7 @@ use_foreign_certificates() {  # <file below /etc/ssl>
   assert_output_contains '; does it require TLS (rediss://)?'
 }
 
-@test "TLS before version 1.2 is not spoken" {
+@test "TLS versions before 1.2 are refused" {
   use_private_store
   cd "$BATS_FILE_TMPDIR"
   openssl s_server -quiet -accept "127.0.0.1:$redis_port" -cert server.crt -key server.key \

@@ -14,7 +14,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Asserts what a jq filter makes of the report.
+# Asserts the result of a jq filter on the report.
 assert_reported() {  # <filter> <expected>
   output=$(< "$report")
   assert_equal "$(json "$1")" "$2"
@@ -24,9 +24,9 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_reported '"\(.outcome) \(.exit_code) \(.signal)"' "$1 $2 $3"
 }
 
-# --- Its form ---
+# --- The format ---
 
-@test "a report has the keys of the contract, in its order" {
+@test "a report has the documented keys in the documented order" {
   dlock run --report "$report" job -- true
 
   keys='name outcome reason protected exit_code signal fence slot store'
@@ -46,7 +46,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_reported '"\(.name) \(.store)"' "a \"job\" local:$store"
 }
 
-@test "a report has the fence and the slot that the command had" {
+@test "a report has the fence and the slot of the command" {
   # shellcheck disable=SC2016
   dlock run --report "$report" -n 3 job -- \
     sh -c 'echo "$DLOCK_FENCE $DLOCK_SLOT" > "$0"' "$began"
@@ -54,7 +54,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_reported '"\(.fence) \(.slot)"' "$(< "$began")"
 }
 
-@test "a report says who ran what, where" {
+@test "a report has the host, the user, the label and the command" {
   dlock run --report "$report" --label nightly job -- sh -c 'exit 0' 'a b'
 
   assert_reported '"\(.host) \(.user) \(.label)"' "$(uname -n) $(id -un) nightly"
@@ -90,7 +90,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_outcome ran 0 null
 }
 
-@test "an older report stands until there is a new one" {
+@test "an older report remains until the new one is written" {
   echo older > "$report"
   # shellcheck disable=SC2016
   dlock run --report "$report" job -- sh -c 'cat "$0"' "$report" > "$began"
@@ -98,7 +98,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_equal "$(< "$began")" older
 }
 
-@test "a report is written with a relative path, too" {
+@test "the path of a report may be relative" {
   cd "$BATS_TEST_TMPDIR"
 
   dlock run --report report job -- sh -c 'cd /'
@@ -106,7 +106,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_outcome ran 0 null
 }
 
-@test "a run without --report leaves no report" {
+@test "a run without --report writes no report" {
   before=$(ls -A "$BATS_TEST_TMPDIR")
 
   dlock run job -- true
@@ -116,7 +116,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
 
 # --- The outcomes ---
 
-@test "ran: the command ended by itself" {
+@test "ran: the command exited" {
   dlock run --report "$report" job -- sh -c 'exit 3' || true
 
   assert_outcome ran 3 null
@@ -124,13 +124,13 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_reported '.protected' true
 }
 
-@test "ran: a signal ended the command" {
+@test "ran: a signal killed the command" {
   dlock run --report "$report" job -- sh -c 'kill -TERM $$' || true
 
   assert_outcome ran null TERM
 }
 
-@test "ran: how long it waited and how long it ran" {
+@test "ran: the report has the durations of the wait and of the command" {
   hold job
   dlock run -w 30s --report "$report" job -- sleep 0.1 3>&- &
   eventually is_queued job $!
@@ -143,7 +143,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_reported '.ran_ms >= 100 and .ran_ms < 30000' true
 }
 
-@test "busy: another one has the lock" {
+@test "busy: another run holds the lock" {
   hold job --label nightly
 
   dlock run --report "$report" job -- true || true
@@ -152,7 +152,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_reported '[.protected, .fence, .slot, .ran_ms] | tojson' '[null,null,null,null]'
 }
 
-@test "busy: who has the lock is told as in status" {
+@test "busy: the holder is reported as in status" {
   hold job --label nightly
 
   dlock run --report "$report" job -- true || true
@@ -162,7 +162,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_reported '.message | startswith("held by ")' true
 }
 
-@test "busy: the exit code is the one of -E" {
+@test "busy: the exit code is that of -E" {
   hold job
 
   dlock run -E 0 --report "$report" job -- true
@@ -170,7 +170,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_outcome busy 0 null
 }
 
-@test "busy: how long it waited in vain" {
+@test "busy: the report has the duration of the wait" {
   hold job
 
   dlock run -w 150ms --report "$report" job -- true || true
@@ -178,7 +178,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_reported '.waited_ms >= 150 and .waited_ms < 10000' true
 }
 
-@test "busy: an outer run has the lock" {
+@test "busy: an outer run holds the lock" {
   dlock run job -- dlock run -w 10s --report "$report" job -- true || true
 
   assert_outcome busy 75 null
@@ -191,7 +191,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_outcome timeout 124 null
 }
 
-@test "timeout: --kill-after ended a command that would not" {
+@test "timeout: --kill-after killed a command that ignored SIGTERM" {
   dlock run --timeout 50ms -k 50ms --report "$report" job -- \
     sh -c 'trap "" TERM; while :; do sleep 0.1; done' || true
 
@@ -206,7 +206,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_reported .ran_ms null
 }
 
-@test "not-started: the command may not be executed" {
+@test "not-started: the command is not executable" {
   touch "$began"
 
   dlock run --report "$report" job -- "$began" || true
@@ -214,7 +214,7 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_outcome not-started 126 null
 }
 
-@test "interrupted: a signal came while it waited" {
+@test "interrupted: a signal came during the wait" {
   hold job
   queue job --report "$report" -- true
 
@@ -235,12 +235,13 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_outcome interrupted null TERM
 }
 
-# So that TERM arrives when dlock looks for it. The shell, too, blocks it where it forks.
+# True once dlock blocks SIGTERM, which it then receives in its own time. The shell blocks
+# SIGTERM as well when it forks, so the name of the process is checked, too.
 is_deaf_to_term() {
   [[ $(< "/proc/$1/comm") == dlock ]] && grep -q '^SigBlk:.*[4-7c-f]...$' "/proc/$1/status"
 }
 
-@test "error: the lock is in use with another number of slots" {
+@test "error: the lock is in use with a different number of slots" {
   hold job -n 3
 
   dlock run -n 2 --report "$report" job -- true || true
@@ -249,7 +250,7 @@ is_deaf_to_term() {
   assert_reported '.message | contains("3") and contains("2")' true
 }
 
-@test "error: the store's directory is not to be used" {
+@test "error: other users can write to the store's directory" {
   mkdir -m 777 "$store"
 
   dlock run --report "$report" job -- true || true
@@ -258,10 +259,10 @@ is_deaf_to_term() {
   assert_reported ".message | contains(\"$store\")" true
 }
 
-@test "unavailable: the store was kept busy" {
+@test "unavailable: a stopped run blocked the store" {
   dlock run job -- true
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
-  # Stopped while it changes the lock.
+  # A run that is stopped while it changes the lock.
   strace -o "$BATS_TEST_TMPDIR/strace.log" -e trace=pwrite64 \
     -e inject=pwrite64:signal=STOP:when=1 dlock run job -- true 3>&- &
   eventually is_stopped
@@ -271,20 +272,20 @@ is_deaf_to_term() {
   assert_outcome unavailable 69 null
 }
 
-# Not by its state: under strace it is stopped for a moment at every system call.
+# The state in /proc is no proof: strace stops the process briefly at every system call.
 is_stopped() { grep -q '^--- stopped by SIGSTOP' "$BATS_TEST_TMPDIR/strace.log"; }
 
-@test "a run without a store is reported as unprotected" {
+@test "a run on none: is reported as unprotected" {
   dlock --store none: run --report "$report" job -- true
 
   assert_outcome ran 0 null
   assert_reported '"\(.protected) \(.store)"' 'false none:'
 }
 
-# --- A lock that is lost ---
+# --- Lost locks ---
 
-# Starts a run that ends only when it has to, and takes away what its lock is made of.
-lose() {  # <what takes it away>
+# Starts a run that ends only on SIGTERM, and then removes files that its lock needs.
+lose() {  # <shell command that removes them>
   dlock run --report "$report" job -- \
     sh -c 'trap "exit 0" TERM; while :; do sleep 0.02; done' \
     2> "$BATS_TEST_TMPDIR/messages" 3>&- &
@@ -299,56 +300,56 @@ assert_lost() {
   has_ended "$command"
   assert_outcome lost 0 null
   assert_reported '"\(.reason) \(.protected)"' 'gone false'
-  # The shell that is the command may have said something, too.
+  # The command is a shell, which may have printed messages of its own.
   output=$(grep dlock "$BATS_TEST_TMPDIR/messages")
   assert_one_line
 }
 
-@test "lost: the store was removed under the run" {
+@test "lost: the store was removed during the run" {
   # shellcheck disable=SC2016
   lose 'remove "$store"'
 
   assert_lost
 }
 
-@test "lost: the sessions were removed under the run" {
+@test "lost: the file of sessions was removed during the run" {
   # shellcheck disable=SC2016
   lose 'rm "$store/sessions"'
 
   assert_lost
 }
 
-@test "lost: the state was removed under the run" {
+@test "lost: the state was removed during the run" {
   # shellcheck disable=SC2016
   lose 'remove "$store"/state-*'
 
   assert_lost
 }
 
-@test "lost: the file of its lock was removed under the run" {
+@test "lost: the file of the lock was removed during the run" {
   # shellcheck disable=SC2016
   lose 'rm "$store"/state-*/*.lock'
 
   assert_lost
 }
 
-@test "lost: the store was moved away under the run" {
+@test "lost: the store was moved away during the run" {
   # shellcheck disable=SC2016
   lose 'mv "$store" "$store.old"'
 
   assert_lost
 }
 
-@test "lost: the sessions were replaced under the run" {
+@test "lost: the file of sessions was replaced during the run" {
   # shellcheck disable=SC2016
   lose 'cp -p "$store/sessions" "$store/new"; mv "$store/new" "$store/sessions"'
 
   assert_lost
 }
 
-@test "lost: a store that is removed late is noticed at once" {
+@test "lost: a later removal of the store is noticed at once" {
   lose :
-  # What a run relies on is watched once it has lasted for a second.
+  # A run watches the files that it relies on once it has lasted for a second.
   eventually watches_files
 
   remove "$store"
@@ -358,7 +359,7 @@ assert_lost() {
 
 watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
 
-@test "lost: a command that does not end is killed within seconds" {
+@test "lost: a command that ignores SIGTERM is killed within seconds" {
   dlock run --report "$report" job -- \
     sh -c 'trap "" TERM; while :; do sleep 0.02; done' 3>&- &
   loser=$!
@@ -369,7 +370,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   EVENTUALLY_MS=5000 assert_exits 76 "$loser"
 }
 
-@test "a log that is removed under the run does not matter" {
+@test "a run is not lost if the log is removed" {
   hold job
   eventually test -e "$store/runs.jsonl"
 
@@ -379,7 +380,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   assert_exits 0 "$holder"
 }
 
-# --- Where it goes ---
+# --- Destinations ---
 
 @test "a report that cannot be written keeps the command from starting" {
   run dlock run --report "$BATS_TEST_TMPDIR/no/report" job -- echo started
@@ -388,14 +389,14 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   assert_one_line
 }
 
-@test "a report into a directory keeps the command from starting" {
+@test "a report path that is a directory keeps the command from starting" {
   run dlock run --report "$BATS_TEST_TMPDIR" job -- echo started
 
   assert_status 78
   assert_one_line
 }
 
-@test "a FIFO that nobody reads keeps the command from starting, without a wait" {
+@test "a FIFO without a reader keeps the command from starting, and dlock does not wait" {
   mkfifo "$report"
 
   run timeout 5 dlock run --report "$report" job -- echo started
@@ -404,7 +405,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   assert_one_line
 }
 
-@test "a reader of a FIFO gets the report" {
+@test "a report may go to a FIFO with a reader" {
   mkfifo "$report"
   cat "$report" > "$began" 3>&- &
   reader=$!
@@ -429,22 +430,22 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   assert_equal "$(tail -n 1 "$began" | jq -r .outcome)" ran
 }
 
-@test "a report to standard output reaches a reader that is slow" {
-  # The output fills the pipe to the brim.
+@test "a report to standard output reaches a slow reader" {
+  # The output fills the pipe completely.
   dlock run --report /dev/stdout job -- head -c 65536 /dev/zero |
     { sleep 0.5; tail -c +65537; } > "$began"
 
   assert_equal "$(jq -r .outcome "$began")" ran
 }
 
-@test "a report to - is a line on standard error" {
+@test "a report to - goes to standard error" {
   dlock run --report - job -- true 2> "$report"
 
   assert_outcome ran 0 null
   [[ ! -e - ]]
 }
 
-@test "a report to a standard error that nobody reads holds up nothing" {
+@test "a report to a standard error that nobody reads does not block the run" {
   mkfifo "$BATS_TEST_TMPDIR/errors"
   exec 4<> "$BATS_TEST_TMPDIR/errors"
   # The pipe is full.
@@ -455,7 +456,7 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   assert_exits 0 $!
 }
 
-@test "a report that cannot be finished is said, and leaves the exit code alone" {
+@test "a failed write of the report is an error message and does not change the exit code" {
   [[ -c /dev/full ]] || skip 'no /dev/full'
 
   run dlock run --report /dev/full job -- sh -c 'exit 3'

@@ -1,13 +1,13 @@
 #!/usr/bin/env bats
-# Runs that replace others, give way to newer ones, or do not join a long queue. Once for
-# each kind of store.
+# Runs that replace others, give way to newer ones, or do not join a long queue. This file is
+# run once for each kind of store.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
   load support
   load ../faults/locks
-  export -f has_ended  # for commands that look whether another one is there
+  export -f has_ended  # for commands that check whether another one has ended
   use_private_store
   cd "$BATS_TEST_TMPDIR" || return
 }
@@ -26,7 +26,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
 
 # --max-queue
 
-@test "--max-queue does not wait where so many wait already" {
+@test "--max-queue does not wait if that many runs are waiting already" {
   hold job
   queue job -- true
 
@@ -37,7 +37,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_output_contains '1 already waiting (--max-queue)'
 }
 
-@test "--max-queue waits where fewer wait" {
+@test "--max-queue waits if fewer runs are waiting" {
   hold job
   queue job -- true
 
@@ -48,7 +48,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   test -e ran
 }
 
-@test "a waiter with --max-queue keeps its place when more come" {
+@test "a waiter with --max-queue keeps its place when more waiters come" {
   hold job
   queue job --max-queue 1 -- touch ran
   first=$waiter
@@ -60,7 +60,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   test -e ran
 }
 
-@test "--max-queue 0 takes a free lock, and never waits" {
+@test "--max-queue 0 takes a free lock but never waits" {
   dlock run --wait 60s --max-queue 0 job -- true
   hold job
 
@@ -69,7 +69,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_status 75
 }
 
-@test "with --max-queue -E says the exit code, and the report that it was busy" {
+@test "a run that --max-queue refuses exits with the code of -E and is reported as busy" {
   hold job
 
   run dlock run --wait 60s --max-queue 0 -E 9 --report report job -- true
@@ -78,8 +78,8 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_equal "$(outcome_in report)" 'busy null'
 }
 
-@test "dead waiters do not count for --max-queue" {
-  on_server && skip 'a server knows that one is dead 90 s later'
+@test "killed waiters do not count for --max-queue" {
+  on_server && skip 'a server notices a killed waiter only after 90 s'
   hold job
   queue job -- true
   kill -KILL "$waiter"
@@ -94,7 +94,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
 
 # --supersede
 
-@test "a waiter with --supersede gives way to a newer one, and says to whom" {
+@test "a waiter with --supersede gives way to a newer one and names it" {
   hold job
   dlock run --wait 60s --supersede --report report job -- touch older 2> said 3>&- &
   older=$!
@@ -111,7 +111,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   refute test -e older
 }
 
-@test "of twenty that supersede each other the newest alone runs" {
+@test "of twenty waiters that supersede each other, only the newest runs" {
   hold job
   local number pids=()
   for number in {1..20}; do
@@ -128,7 +128,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_equal "$(< ran)" 20
 }
 
-@test "waiters without --supersede are left alone, and keep their places" {
+@test "waiters without --supersede keep their places" {
   hold job
   queue job -- touch ordinary
   ordinary=$waiter
@@ -143,7 +143,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 0 "$waiter"
 }
 
-@test "--supersede leaves who holds the lock alone" {
+@test "--supersede does not affect the holder" {
   hold job --supersede
   queue job --supersede -- true
 
@@ -153,7 +153,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 0 "$waiter"
 }
 
-@test "one with --supersede that does not wait supersedes nobody" {
+@test "a run with --supersede that does not wait supersedes nobody" {
   hold job
   queue job --supersede -- true
 
@@ -165,7 +165,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 0 "$waiter"
 }
 
-@test "with -E 0 a superseded run says nothing" {
+@test "with -E 0, a superseded run prints nothing" {
   hold job
   dlock run --wait 60s --supersede -E 0 job -- true 2> said 3>&- &
   older=$!
@@ -177,7 +177,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_equal "$(< said)" ''
 }
 
-@test "a stopped waiter that was superseded does not run when it goes on" {
+@test "a stopped waiter that was superseded does not run after it is continued" {
   hold job
   queue job --supersede -q -- touch older
   older=$waiter
@@ -210,7 +210,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   refute test -e older
 }
 
-@test "a newer run takes the place of one that was killed" {
+@test "a newer run replaces a killed waiter" {
   hold job
   queue job --supersede -- true
   kill -KILL "$waiter"
@@ -223,7 +223,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   test -e newer
 }
 
-@test "a newer one whose wait ends leaves the lock to nobody" {
+@test "a waiter that was superseded does not return when the newer one stops waiting" {
   hold job
   queue job --supersede -q -- true
   older=$waiter
@@ -235,7 +235,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   eventually nobody_waits job
 }
 
-@test "with --supersede --max-queue one that would be superseded does not count" {
+@test "a waiter that would be superseded does not count for --max-queue" {
   hold job
   queue job --supersede -q -- true
   older=$waiter
@@ -247,7 +247,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 0 "$waiter"
 }
 
-@test "those who watch are told that a superseded run has left" {
+@test "watch reports that a superseded run has left" {
   load watching
   watch job
   hold job
@@ -262,7 +262,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
 
 # --replace
 
-@test "--replace ends the command of the holder, and then runs" {
+@test "--replace ends the command of the holder and then runs" {
   hold job --report report
   dlock run --wait 60s --replace job -- bash -c 'has_ended "$1" && touch ran' - "$command" 3>&- &
   replacer=$!
@@ -275,13 +275,13 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
     "lost the lock: $(id -un)@$(uname -n) took the lock with --replace; the command was ended"
 }
 
-@test "--replace takes a free lock as any other" {
+@test "--replace takes a free lock like any other run" {
   run dlock run --wait 60s --replace job -- echo ran
 
   assert_equal "$status $output" '0 ran'
 }
 
-@test "--replace wants --wait" {
+@test "--replace requires --wait" {
   for wait in '' '--wait 0'; do
     # shellcheck disable=SC2086
     run dlock run $wait --replace job -- true
@@ -291,7 +291,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   done
 }
 
-@test "one that replaces begins only when the command of the holder has ended" {
+@test "a run with --replace begins only when the command of the holder has ended" {
   dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
     until [[ -e finish ]]; do sleep 0.02; done; touch over' 3>&- &
   holder=$!
@@ -307,7 +307,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 76 "$holder"
 }
 
-@test "a waiter in front of one that replaces is not started in vain" {
+@test "a waiter ahead of a run with --replace loses the lock before its command starts" {
   dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
     until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
   eventually test -e started
@@ -325,7 +325,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
     "lost the lock (broken) before the command could start: $(id -un)@$(uname -n) took the lock with --replace"
 }
 
-@test "who waits behind one that replaces runs after it" {
+@test "a waiter behind a run with --replace runs after it" {
   hold job
   queue job --replace -- sh -c 'touch ran; until [ -e finish ]; do sleep 0.02; done'
   first=$waiter
@@ -338,7 +338,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 0 "$waiter"
 }
 
-@test "of several that replace each other the last one runs to its end" {
+@test "of several runs that replace each other, only the last one finishes" {
   hold job
   local number pids=()
   for number in {1..5}; do
@@ -356,7 +356,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_equal "$(< ended)" 5
 }
 
-@test "with --replace --supersede the older one that waits to replace goes" {
+@test "with --replace --supersede, an older waiter that has both gives way" {
   dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
     until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
   eventually test -e started
@@ -372,7 +372,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   refute test -e older
 }
 
-@test "--replace takes the lock from all who share it" {
+@test "--replace takes the lock from all shared holders" {
   hold job --shared
   first=$holder
   hold job --shared
@@ -394,7 +394,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 76 "$holder"
 }
 
-@test "where a slot is free --replace takes that, and nobody loses the lock" {
+@test "--replace takes a free slot if there is one, and no holder loses the lock" {
   hold job --slots 2
 
   dlock run --wait 60s --slots 2 --replace job -- true
@@ -404,7 +404,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 0 "$holder"
 }
 
-@test "--replace takes a lock that was taken by hand" {
+@test "--replace takes a lock that was acquired by hand" {
   token=$(dlock acquire -t 1h job)
 
   run timeout 5 dlock run --wait 60s --replace job -- echo ran
@@ -414,7 +414,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_status 76
 }
 
-@test "--replace takes a lock that is held on after its run" {
+@test "--replace takes a lock that --min-hold keeps after the run" {
   dlock run --min-hold 1h job -- true
 
   run timeout 5 dlock run --wait 60s --replace job -- echo ran
@@ -422,14 +422,14 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_equal "$status $output" '0 ran'
 }
 
-@test "--replace does not take the lock from the run that it is called in" {
+@test "--replace does not take the lock from an outer run" {
   run dlock run job -- dlock run --wait 60s --replace job -- true
 
   assert_status 75
   assert_output_contains 'held by an outer run'
 }
 
-@test "one that replaces and is interrupted leaves the lock to those who wait" {
+@test "an interrupted run with --replace leaves the lock to the next waiter" {
   dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
     until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
   eventually test -e started
@@ -445,7 +445,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   test -e ran
 }
 
-@test "a stopped run that replaces keeps nobody from the lock" {
+@test "a stopped run with --replace does not block other waiters" {
   dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; touch started
     until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
   eventually test -e started
@@ -464,8 +464,8 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 0 "$replacer"
 }
 
-@test "what is left of a run whose dlock was killed is ended before the next begins" {
-  on_server && skip 'there a guardian has ended it'
+@test "--replace ends the orphaned command of a killed dlock before its own command begins" {
+  on_server && skip 'on a server, the guardian has ended it'
   dlock run job -- bash -c 'echo $$ > pid; trap "" HUP; while :; do sleep 0.05; done' 3>&- &
   holder=$!
   eventually test -s pid
@@ -478,8 +478,8 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_status 0
 }
 
-@test "a run whose dlock is killed while one waits to replace it is ended" {
-  on_server && skip 'there a guardian ends it'
+@test "--replace ends the command of a run whose dlock is killed during the wait" {
+  on_server && skip 'on a server, the guardian ends it'
   dlock run -k 60s job -- bash -c 'echo $$ > pid; trap "touch termed" TERM
     while :; do sleep 0.05; done' 3>&- &
   holder=$!
@@ -493,7 +493,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 0 "$waiter"
 }
 
-@test "the file of settings can say all three" {
+@test "the configuration file can set --replace, --supersede and --max-queue" {
   mkdir -p "$XDG_CONFIG_HOME/dlock"
   printf '[run]\nwait = "60s"\nreplace = true\nsupersede = true\nmax-queue = 3\n' \
     > "$XDG_CONFIG_HOME/dlock/config.toml"
@@ -504,7 +504,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
   assert_exits 76 "$holder"
 }
 
-@test "what is no number of waiters is 64" {
+@test "an invalid number for --max-queue exits with 64" {
   for number in -1 x '' 1.5 99999999999; do
     run dlock run --wait 1s "--max-queue=$number" job -- true
     assert_status 64

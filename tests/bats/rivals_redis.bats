@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Runs that replace or supersede others on a server, and what goes wrong meanwhile.
+# Runs that replace or supersede others on a server while something fails.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -7,10 +7,10 @@ setup() {
   load support
   load ../faults/locks
   load ../faults/redis
-  export -f has_ended  # for commands that look whether another one is there
+  export -f has_ended  # for commands that check whether another one has ended
   use_redis_store --appendonly yes --appendfsync always
   cd "$BATS_TEST_TMPDIR" || return
-  short=(--ttl 2s --store-timeout 400ms)  # for leases that have to run out
+  short=(--ttl 2s --store-timeout 400ms)  # for leases that have to expire
 }
 
 teardown() {
@@ -20,9 +20,9 @@ teardown() {
 
 refute() { ! "$@"; }
 
-next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
+next=(bash -c 'has_ended "$1" && touch ran' -)  # <pid of the process that must have ended>
 
-@test "one that replaces a stopped run begins when the lease has ended, and its command with it" {
+@test "--replace of a stopped run begins when the lease has expired and the command has ended" {
   hold job "${short[@]}"
   kill -STOP "$holder"
 
@@ -32,7 +32,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
   test -e ran
 }
 
-@test "one that replaces a run whose dlock is killed begins when that has ended" {
+@test "--replace of a run whose dlock is killed begins when the command has ended" {
   hold job "${short[@]}"
   kill -STOP "$holder"
   queue job --replace -- "${next[@]}" "$command"
@@ -43,7 +43,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
   test -e ran
 }
 
-@test "a server that was started again knows still who is to be replaced" {
+@test "a restarted server still knows which run is being replaced" {
   dlock run -k 60s job -- bash -c 'trap "touch termed" TERM; echo $$ > pid
     until [[ -e finish ]]; do sleep 0.02; done' 3>&- &
   holder=$!
@@ -59,7 +59,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
   test -e ran
 }
 
-@test "who was superseded hears of it also from a server that was started again" {
+@test "a restarted server still tells a waiter that it was superseded" {
   hold job
   queue job --supersede -q -- touch older
   older=$waiter
@@ -75,7 +75,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
   refute test -e older
 }
 
-@test "whoever takes the lock is named, if that is known, and steers no terminal" {
+@test "the user who takes the lock is named if known, and the name is escaped" {
   hold job --report report 2> said
   redis HSET 'dlock:{job}:h' "$(redis GET 'dlock:{job}')" \
     "$(redis HGET 'dlock:{job}:h' "$(redis GET 'dlock:{job}')" | sed -e 's/ h {/ b {/' -e 's/}$/,"broken_by":{"user":"\\u001b[2J","host":"web2"}}/')"
@@ -84,7 +84,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
   assert_exits 76 "$holder"
   grep -qF 'lost the lock: \x1b[2J@web2 took the lock with dlock break; the command was ended' said
 
-  # As one of an earlier version does it.
+  # As an earlier version breaks a lock.
   hold job 2> said
   redis HSET 'dlock:{job}:h' "$(redis GET 'dlock:{job}')" \
     "$(redis HGET 'dlock:{job}:h' "$(redis GET 'dlock:{job}')" | sed 's/ h {/ b {/')"
@@ -94,7 +94,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
   grep -qF 'lost the lock: it was taken with dlock break; the command was ended' said
 }
 
-@test "a foreign holder loses its key to one that replaces" {
+@test "--replace takes the key of a foreign holder" {
   redis SET 'dlock:{job}' somebody NX PX 60000
 
   run timeout 5 dlock run --wait 60s --replace job -- echo ran
@@ -102,7 +102,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
   assert_equal "$status $output" '0 ran'
 }
 
-@test "a lease can be replaced with memory full, once there is a place in line" {
+@test "a run in the queue can replace another one even if the server is out of memory" {
   hold job
   queue job -- touch before
   queue job --replace -- touch ran
@@ -113,7 +113,7 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
   assert_exits 0 "$waiter"
 }
 
-@test "rivals leave no key without a time to live" {
+@test "runs with --supersede and --replace leave no key without a TTL" {
   hold job
   queue job --supersede -q -- true
   queue job --supersede --max-queue 3 -q -- true
@@ -125,13 +125,13 @@ next=(bash -c 'has_ended "$1" && touch ran' -)  # the pid of who has to be gone
   done
 }
 
-# What scripts have called, in all.
+# Prints how many calls of commands the server has counted, apart from INFO, AUTH and CLIENT.
 script_calls() {
   redis INFO commandstats | sed -n 's/^cmdstat_\([a-z|]*\):calls=\([0-9]*\),.*/\1 \2/p' |
     grep -v -e '^info' -e '^auth' -e '^client' | awk '{ n += $2 } END { print n }'
 }
 
-# Counts what four runs have the server do.
+# Sets $calls to the number of calls that four runs cause.
 count_script_calls() {  # [<option>...]
   local before
   dlock run --wait 5s "$@" other -- true
@@ -140,7 +140,7 @@ count_script_calls() {  # [<option>...]
   calls=$(($(script_calls) - before))
 }
 
-@test "a free lock costs a server no more with --replace and --max-queue, and one call with --supersede" {
+@test "for a free lock, --replace and --max-queue cost no extra calls, --supersede one to three" {
   count_script_calls
   plain=$calls
 

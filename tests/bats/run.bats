@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The first thing people do with dlock: run a command unless it runs already.
+# The basic use of dlock: run a command unless it is running already.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -15,8 +15,7 @@ teardown() { kill_leftovers; }
 
 refute() { ! "$@"; }
 
-# Runs dlock with its outputs in the files `out` and `err`, and takes its exit code
-# into $status.
+# Runs dlock with its output in the files `out` and `err`, and sets $status to its exit code.
 run_apart() {
   status=0
   timeout -s KILL 20 dlock "$@" > out 2> err < /dev/null || status=$?
@@ -49,7 +48,7 @@ is_empty() {  # <file>
   assert_status 1
 }
 
-@test "while it runs, a second one is skipped with 75" {
+@test "a second run is skipped with 75 while the first one runs" {
   hold job
 
   run dlock run job -- touch "$ran"
@@ -65,7 +64,7 @@ is_empty() {  # <file>
   refute test -e "$ran"
 }
 
-@test "a skipped run says in one line on standard error who has the lock" {
+@test "a skipped run says in one line on standard error who holds the lock" {
   hold job
 
   run_apart run job -- true
@@ -76,7 +75,7 @@ is_empty() {  # <file>
   assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
 }
 
-@test "by default it does not wait" {
+@test "by default, a run does not wait" {
   hold job
 
   begin=$(now_ms)
@@ -96,7 +95,7 @@ is_empty() {  # <file>
   test -e "$ran"
 }
 
-@test "a waiting run does not start its command as long as another one runs" {
+@test "a waiting run does not start its command while another one runs" {
   hold job
 
   queue job touch "$ran"
@@ -104,7 +103,7 @@ is_empty() {  # <file>
   never_within 300 test -e "$ran"
 }
 
-@test "a run that waited in a script says nothing" {
+@test "a run that waits without a terminal prints nothing" {
   hold job
   dlock run -w 60s job -- true > out 2> err 3>&- &
   waiter=$!
@@ -117,7 +116,7 @@ is_empty() {  # <file>
   is_empty err
 }
 
-@test "-q skips without a word" {
+@test "a skipped run with -q prints nothing" {
   hold job
 
   run dlock run -q job -- true
@@ -125,7 +124,7 @@ is_empty() {  # <file>
   assert_equal "$output" ''
 }
 
-@test "-q skips with the same exit code" {
+@test "a skipped run with -q has the same exit code" {
   hold job
 
   run dlock run -q job -- true
@@ -133,20 +132,20 @@ is_empty() {  # <file>
   assert_status 75
 }
 
-@test "-q does not silence a command that cannot be found" {
+@test "-q does not hide that the command was not found" {
   run_apart run -q job -- no-such-command
 
   output=$(< err)
   assert_one_line
 }
 
-@test "-q leaves alone what the command says" {
+@test "-q does not affect the output of the command" {
   run dlock run -q job -- sh -c 'echo out; echo err >&2'
 
   assert_equal "$output" $'out\nerr'
 }
 
-@test "-E says with which code a run is skipped" {
+@test "-E sets the exit code of a skipped run" {
   hold job
 
   run dlock run -E 200 job -- true
@@ -154,7 +153,7 @@ is_empty() {  # <file>
   assert_status 200
 }
 
-@test "with -E the line that says who has the lock remains" {
+@test "a skipped run with -E still says who holds the lock" {
   hold job
 
   run dlock run -E 1 job -- true
@@ -162,7 +161,7 @@ is_empty() {  # <file>
   assert_one_line
 }
 
-@test "-E also counts for a wait that ends without the lock" {
+@test "-E also sets the exit code of a wait that ends without the lock" {
   hold job
 
   run dlock run -w 50ms -E 11 job -- true
@@ -170,7 +169,7 @@ is_empty() {  # <file>
   assert_status 11
 }
 
-@test "-E 0 makes a skipped run a success" {
+@test "a skipped run with -E 0 exits with 0" {
   hold job
 
   run dlock run -E 0 job -- true
@@ -178,7 +177,7 @@ is_empty() {  # <file>
   assert_status 0
 }
 
-@test "-E 0 skips without a word" {
+@test "a skipped run with -E 0 prints nothing" {
   hold job
 
   run dlock run -E 0 job -- true
@@ -186,7 +185,7 @@ is_empty() {  # <file>
   assert_equal "$output" ''
 }
 
-@test "-E changes nothing about the command's own exit code" {
+@test "-E does not change the command's own exit code" {
   run dlock run -E 11 job -- sh -c 'exit 75'
 
   assert_status 75
@@ -208,7 +207,7 @@ is_empty() {  # <file>
   is_empty out
 }
 
-@test "a failing command's output is all there is, too" {
+@test "a failing run prints what its command prints, and nothing else" {
   run_apart run job -- sh -c 'echo out; echo err >&2; exit 9'
 
   assert_equal "$status $(< out) $(< err)" '9 out err'
@@ -220,7 +219,7 @@ is_empty() {  # <file>
   assert_equal "$(< out)" mine
 }
 
-@test "-v says each step in a line on standard error" {
+@test "-v prints each step as a line on standard error" {
   run_apart run -v job -- true
 
   (($(wc -l < err) >= 3))
@@ -235,13 +234,13 @@ is_empty() {  # <file>
   done
 }
 
-@test "--jitter is not the same each time" {
+@test "--jitter varies from run to run" {
   for _ in {1..5}; do dlock run -v --jitter 100ms job -- true; done 2> err
 
   (($(grep jitter err | sort -u | wc -l) > 1))
 }
 
-@test "during --jitter the lock is not asked for yet" {
+@test "a run does not claim the lock during --jitter" {
   dlock run -v --jitter 1h job -- touch "$ran" 2> err 3>&- &
   eventually grep -q jitter err
 
@@ -250,7 +249,7 @@ is_empty() {  # <file>
   assert_status 0
 }
 
-@test "locks of different names do not exclude each other" {
+@test "locks with different names do not exclude each other" {
   hold job
 
   run dlock run other-job -- true
@@ -258,7 +257,7 @@ is_empty() {  # <file>
   assert_status 0
 }
 
-@test "locks of different namespaces do not exclude each other" {
+@test "locks in different namespaces do not exclude each other" {
   hold job
 
   run dlock --namespace other run job -- true
@@ -274,7 +273,7 @@ is_empty() {  # <file>
   assert_status 0
 }
 
-@test "on none: everybody runs" {
+@test "on none:, every run starts" {
   export DLOCK_STORE=none:
   dlock run job -- sh -c 'touch "$1"; exec sleep 60' - "$ran" 3>&- &
   eventually test -e "$ran"
@@ -284,7 +283,7 @@ is_empty() {  # <file>
   assert_equal "$status $output" '0 me too'
 }
 
-@test "on none: a run says so with -v" {
+@test "on none:, a run names the store with -v" {
   run dlock --store none: run -v job -- true
 
   assert_output_contains 'none:'

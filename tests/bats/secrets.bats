@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Passwords never get out: not into messages, files, listings or the command.
+# Passwords do not leak into messages, files, lists or the command.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -15,14 +15,14 @@ teardown() { kill_leftovers; }
 
 refute() { ! "$@"; }
 
-# Runs dlock and takes its exit code into $status and all that it prints into $output.
+# Runs dlock. Sets $status to its exit code, and $output to all that it prints.
 run_any() {
   status=0
   timeout -s KILL 20 dlock "$@" > output 2>&1 < /dev/null || status=$?
   output=$(< output)
 }
 
-# Asserts that no file that dlock has written has the secret.
+# Asserts that no file that dlock has written contains the secret.
 assert_no_file_tells() {
   if grep -rlF "$secret" store report* output 2> /dev/null; then return 1; fi >&2
 }
@@ -60,7 +60,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   assert_equal "$(jq -r .store report)" rediss://user@127.0.0.1:1
 }
 
-@test "--tls-insecure warns at each use, even with --quiet, before anything else is said" {
+@test "--tls-insecure always prints a warning first, even with --quiet" {
   for words in 'run job true' 'status job' list; do
     for quiet in '' -q; do
       # shellcheck disable=SC2086
@@ -71,7 +71,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   done
 }
 
-@test "--tls-insecure is no reason for a warning where there is no TLS" {
+@test "--tls-insecure prints no warning if the store does not use TLS" {
   run_any --tls-insecure --store redis://127.0.0.1:1 list
 
   assert_status 69
@@ -99,7 +99,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   refute_output_contains "$secret"
 }
 
-@test "a password in a configuration file that is broken is not printed" {
+@test "a password in an invalid configuration file is not printed" {
   unset DLOCK_STORE
 
   for line in "store = redis://user:$secret@host" "store = \"redis://user:$secret@host" \
@@ -112,7 +112,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   done
 }
 
-@test "a password given to an option that does not exist is not printed, and it says where it belongs" {
+@test "a password given to a nonexistent option is not printed, and the right option is named" {
   for option in --password --sentinel-password; do
     for words in "$option=$secret" "$option $secret"; do
       # shellcheck disable=SC2086
@@ -124,7 +124,7 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   done
 }
 
-@test "a password in the configuration file is refused, and it says where it belongs" {
+@test "a password in the configuration file is refused, and the right key is named" {
   for key in password sentinel-password; do
     echo "$key = \"$secret\"" > dlock.toml
 
@@ -136,13 +136,13 @@ unreachable=rediss://user:hunter2@127.0.0.1:1
   done
 }
 
-@test "a host is still printed when the URL is refused, so that people know which" {
+@test "the host is printed when the URL is refused" {
   run_any --store "redis://user:$secret@db.example.org:port" run job -- true
 
   assert_output_contains db.example.org
 }
 
-# What is told of one password is told of the other.
+# What holds for one password holds for the other.
 secret_variables=(DLOCK_PASSWORD DLOCK_SENTINEL_PASSWORD)
 
 @test "a password in a variable does not reach the command" {
@@ -187,7 +187,7 @@ secret_variables=(DLOCK_PASSWORD DLOCK_SENTINEL_PASSWORD)
   refute grep -qF "$secret" seen
 }
 
-@test "a password in a variable is in nothing that dlock prints or writes" {
+@test "a password in a variable is not in anything that dlock prints or writes" {
   for words in 'job true' 'job ./missing' '--timeout 50ms job sleep 60' '-E 9 --label text job true'; do
     # shellcheck disable=SC2086
     DLOCK_PASSWORD=$secret DLOCK_SENTINEL_PASSWORD=$secret run_any run -v --report report $words
@@ -196,7 +196,7 @@ secret_variables=(DLOCK_PASSWORD DLOCK_SENTINEL_PASSWORD)
   done
 }
 
-@test "a password in a variable is in no status and no list" {
+@test "a password in a variable is not shown by status or list" {
   export DLOCK_PASSWORD=$secret DLOCK_SENTINEL_PASSWORD=$secret
   hold job
 
@@ -208,7 +208,7 @@ secret_variables=(DLOCK_PASSWORD DLOCK_SENTINEL_PASSWORD)
   done
 }
 
-@test "a password file is named, and what it has is not" {
+@test "the name of a password file is printed, and its content is not" {
   echo "$secret" > password
 
   run_any run -v --password-file password --report report job -- sh -c 'env; tr "\0" "\n" < /proc/self/environ'
@@ -219,8 +219,8 @@ secret_variables=(DLOCK_PASSWORD DLOCK_SENTINEL_PASSWORD)
   assert_no_file_tells
 }
 
-# Who has it can release the lock.
-@test "the token of a run is passed to nobody" {
+# Whoever knows the token can release the lock.
+@test "the token of a run is not printed and not passed to the command" {
   dlock run -v --report report job -- sh -c 'env | grep ^DLOCK_; dlock status --json job' > output 2>&1
 
   refute grep -q DLOCK_TOKEN output

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --shared: readers, who hold a lock together, and writers, who exclude them.
+# --shared: readers, which hold a lock together, and writers, which exclude them.
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
@@ -29,7 +29,7 @@ started() { grep -qsx "$1" "$order"; }
   assert_equal "$(look book '"\(.mode) \(.holders | length)"')" 'shared 3'
 }
 
-@test "a writer is kept out while a reader reads" {
+@test "a writer is refused while a reader holds the lock" {
   hold book -s
 
   run dlock run book -- echo started
@@ -38,7 +38,7 @@ started() { grep -qsx "$1" "$order"; }
   refute_output_contains started
 }
 
-@test "a reader is kept out while a writer writes" {
+@test "a reader is refused while a writer holds the lock" {
   hold book
 
   run dlock run -s book -- echo started
@@ -47,7 +47,7 @@ started() { grep -qsx "$1" "$order"; }
   refute_output_contains started
 }
 
-@test "a writer waits until the last reader has left" {
+@test "a writer waits until the last reader has released the lock" {
   hold book -s
   first=$holder
   hold book -s
@@ -63,7 +63,7 @@ started() { grep -qsx "$1" "$order"; }
   assert_between "$(ms_between "$released" "$began")" 0 1000
 }
 
-@test "a writer that waits holds off readers that come later" {
+@test "a waiting writer holds off later readers" {
   hold book -s
   queue book -- true
 
@@ -73,7 +73,7 @@ started() { grep -qsx "$1" "$order"; }
   refute_output_contains started
 }
 
-@test "a writer gets its turn though readers come without end" {
+@test "a writer gets its turn although new readers keep coming" {
   for _ in 1 2 3; do
     # shellcheck disable=SC2016
     while :; do dlock run -w 60s -s book -- sleep 0.05; done 3>&- &
@@ -85,10 +85,10 @@ started() { grep -qsx "$1" "$order"; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "readers that waited behind a writer enter together after it" {
+@test "readers that waited behind a writer run together after it" {
   hold book
   meet=$BATS_TEST_TMPDIR/meet
-  # Each of them ends only when the other one is there.
+  # Each of them ends only when the other one has started.
   # shellcheck disable=SC2016
   meeting=(sh -c 'touch "$1/$2"; until [ -e "$1/$3" ]; do sleep 0.01; done' - "$meet")
   mkdir "$meet"
@@ -103,7 +103,7 @@ started() { grep -qsx "$1" "$order"; }
   assert_exits 0 "$b"
 }
 
-@test "a reader, a writer and a reader that wait run in this order" {
+@test "a waiting reader, writer and reader run in this order" {
   hold book
   queue book -s -- "${noting[@]}" "$order" reader
   queue book -- "${noting[@]}" "$order" writer
@@ -115,7 +115,7 @@ started() { grep -qsx "$1" "$order"; }
   assert_equal "$(paste -s -d ' ' "$order")" 'reader writer later reader'
 }
 
-@test "a reader may enter once the writer before it has given up" {
+@test "a reader gets the lock once a waiting writer has given up" {
   hold book -s
   dlock run -w 100ms book -- true || true
 
@@ -124,7 +124,7 @@ started() { grep -qsx "$1" "$order"; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "a writer that was killed while waiting holds off nobody" {
+@test "a writer that was killed while waiting does not hold off readers" {
   hold book -s
   queue book -- true
   kill -KILL "$waiter"
@@ -135,7 +135,7 @@ started() { grep -qsx "$1" "$order"; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "readers behind a writer that is killed while waiting enter at once" {
+@test "readers behind a waiting writer run at once if the writer is killed" {
   hold book -s
   queue book -- true
   writer=$waiter
@@ -148,7 +148,7 @@ started() { grep -qsx "$1" "$order"; }
   assert_between "$(ms_between "$released" "$began")" 0 1000
 }
 
-@test "a killed reader makes room for a writer at once" {
+@test "a waiting writer runs at once if the reader is killed" {
   hold book -s
   queue book -- "${timing[@]}" "$began"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Signals: who gets them, what the command inherits, and that none costs the lock or
-# leaves a command behind. Ctrl-C and Ctrl-Z are in terminal.bats.
+# Signals: which processes get them, what the command inherits, and that no signal loses the
+# lock or leaves a command behind. Ctrl-C and Ctrl-Z are in terminal.bats.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -16,8 +16,8 @@ teardown() { kill_leftovers; }
 
 refute() { ! "$@"; }
 
-# Makes `note`, a command that writes each signal that it gets into the file `noted`,
-# after its own name, and ends only when the file `finish` is there, with exit code 7.
+# Creates `note`, a command that appends its name and each signal that it gets to the file
+# `noted`. It exits with 7 once the file `finish` exists, and not before.
 make_noter() {
   cat > note << 'END'
 #!/usr/bin/perl
@@ -39,9 +39,9 @@ END
 
 noted() { grep -qsx "$1" noted; }  # <name> <signal>
 
-# Starts a command in the background as a login shell would: with no signal ignored,
-# which INT and QUIT are in the background jobs of scripts. Sets $launched to its pid.
-# How it ended, in the words of wait(2), gets into the file `ended`.
+# Starts a command in the background as a login shell would: with no signal ignored. (Scripts
+# ignore INT and QUIT in background jobs.) Sets $launched to its pid. How it ended, as wait(2)
+# reports it, is written to the file `ended`.
 launch() {  # <command>...
   rm -f ended launched
   env --default-signal perl -e '
@@ -56,13 +56,13 @@ launch() {  # <command>...
   launched=$(< launched)
 }
 
-# Asserts how what was launched ends: "exit 7", "signal 15".
+# Asserts how the launched command ends: "exit 7", "signal 15".
 assert_ended() {  # <how>
   eventually test -e ended || return
   assert_equal "$(< ended)" "$1"
 }
 
-# Launches a run of `note` where there is no terminal, as in cron.
+# Launches a run of `note` without a terminal, as cron does.
 launch_noter() {  # [<option>...]
   rm -f noted
   launch setsid dlock run "$@" job -- ./note command
@@ -83,14 +83,15 @@ asks_the_store() {  # <pid>
   fi
 }
 
-# True if a process has as many descriptors of a kind, or one.
-has_descriptor() {  # <part of what they are> <pid> [<number>]
+# True if a process has at least this many descriptors of a kind, by default one.
+has_descriptor() {  # <part of what they refer to> <pid> [<number>]
   (($(readlink "/proc/$2/fd/"* | grep -c "$1") >= ${3:-1}))
 }
 
 no_sockets() { [[ -z $(find store -name 'wake-*') ]]; }
 
-# Takes what every change of a lock takes, and does not give it back.
+# Takes the mutexes that every change of a lock needs and does not release them. On a server,
+# stops the server instead.
 keep_store_busy() {
   if [[ ${DLOCK_TEST_STORE:-} == redis ]]; then
     kill -STOP "$server_pid"
@@ -108,7 +109,7 @@ keep_store_busy() {
 
 number_of() { kill -l "$1"; }
 
-# The name by which perl knows a signal.
+# Prints Perl's name of a signal.
 in_perl() {
   case $1 in
     RTMIN+*) echo "NUM$((34 + ${1#RTMIN+}))" ;;
@@ -119,15 +120,15 @@ in_perl() {
 # The signal mask and the dispositions of the process that this runs in.
 signal_state=(grep -E '^(SigPnd|ShdPnd|SigBlk|SigIgn|SigCgt):' /proc/self/status)
 
-# Asserts that a command finds its signals as it would without dlock, when started by
-# env(1) with these options.
+# Asserts that a command that env(1) starts with these options has the same signal state with
+# dlock as without it.
 assert_same_signal_state() {  # <option of env>...
   timeout -s KILL 20 env "$@" "${signal_state[@]}" > without
   timeout -s KILL 20 env "$@" dlock run job -- "${signal_state[@]}" > with
   diff with without >&2
 }
 
-@test "a signal while waiting ends dlock at once, by that signal" {
+@test "a signal kills a waiter at once" {
   hold job
   for signal in HUP INT QUIT ALRM TERM USR1 USR2 PIPE RTMIN RTMIN+3; do
     launch_waiter
@@ -140,7 +141,7 @@ assert_same_signal_state() {  # <option of env>...
   done
 }
 
-@test "a signal while waiting leaves nothing in the queue" {
+@test "a waiter that a signal kills leaves the queue" {
   hold job
   launch_waiter
 
@@ -150,7 +151,7 @@ assert_same_signal_state() {  # <option of env>...
   nobody_waits job
 }
 
-@test "a signal while waiting leaves no socket behind" {
+@test "a waiter that a signal kills leaves no socket behind" {
   hold job
   launch_waiter
 
@@ -160,7 +161,7 @@ assert_same_signal_state() {  # <option of env>...
   no_sockets
 }
 
-@test "after a signal while waiting the command is not run, even when the lock gets free" {
+@test "a waiter that a signal kills does not run its command when the lock becomes free" {
   hold job
   launch_waiter
 
@@ -172,7 +173,7 @@ assert_same_signal_state() {  # <option of env>...
   refute test -e ran
 }
 
-@test "a signal while waiting is not commented on" {
+@test "a waiter that a signal kills prints nothing" {
   hold job
   launch sh -c 'exec dlock run -w forever job -- true 2> said'
   eventually is_queued job "$launched"
@@ -183,7 +184,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_equal "$(< said)" ''
 }
 
-@test "a signal during --jitter ends dlock at once, by that signal" {
+@test "a signal during --jitter kills dlock at once" {
   launch sh -c 'exec dlock run -v --jitter 1h job -- touch ran 2> said'
   eventually grep -q jitter said
   begin=$(now_ms)
@@ -194,7 +195,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_between $(($(now_ms) - begin)) 0 1000
 }
 
-@test "a signal while the store is kept busy ends dlock at once, by that signal" {
+@test "a signal kills dlock at once while the store is busy" {
   dlock run job -- true
   keep_store_busy
   launch dlock run -w forever job -- touch ran
@@ -207,7 +208,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_between $(($(now_ms) - begin)) 0 1000
 }
 
-@test "signals that end nobody do not end a waiter" {
+@test "signals that do not terminate a process by default do not end a waiter" {
   hold job
   launch_waiter
 
@@ -217,7 +218,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_ended 'exit 0'
 }
 
-@test "a signal that was blocked when dlock started ends a waiter all the same" {
+@test "a signal that was blocked when dlock started still kills a waiter" {
   hold job
   launch env --block-signal=TERM dlock run -w forever job -- true
   eventually is_queued job "$launched"
@@ -227,7 +228,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_ended 'signal 15'
 }
 
-@test "a signal that was ignored when dlock started does not end a waiter" {
+@test "a signal that was ignored when dlock started does not kill a waiter" {
   hold job
   launch env --ignore-signal=HUP,INT,TERM dlock run -w forever job -- true
   eventually is_queued job "$launched"
@@ -238,7 +239,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_ended 'exit 0'
 }
 
-@test "without a terminal every signal to dlock reaches the command and its children" {
+@test "without a terminal, every signal to dlock reaches the command and its children" {
   launch setsid dlock run job -- sh -c './note child & exec ./note command'
   eventually noted 'command ready'
   eventually noted 'child ready'
@@ -250,7 +251,7 @@ assert_same_signal_state() {  # <option of env>...
   done
 }
 
-@test "signals of faults that are sent to dlock reach the command, too" {
+@test "fault signals that are sent to dlock reach the command" {
   launch_noter
 
   for signal in ILL TRAP ABRT BUS FPE SEGV SYS XCPU XFSZ; do
@@ -259,7 +260,7 @@ assert_same_signal_state() {  # <option of env>...
   done
 }
 
-@test "signals of faults that are sent to dlock reach the command without a store, too" {
+@test "fault signals that are sent to dlock reach the command on none:, too" {
   launch_noter --store none:
 
   for signal in ILL TRAP ABRT BUS FPE SEGV SYS XCPU XFSZ; do
@@ -268,7 +269,7 @@ assert_same_signal_state() {  # <option of env>...
   done
 }
 
-@test "dlock lives until the command ends, whatever it passed on" {
+@test "dlock runs until the command ends, whatever signals it forwards" {
   launch_noter
   for signal in {1..31} {34..64}; do
     case $(kill -l "$signal") in
@@ -283,7 +284,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_ended 'exit 7'
 }
 
-@test "the lock is held until the command ends, whatever was passed on" {
+@test "the lock is held until the command ends, whatever signals are forwarded" {
   launch_noter
 
   for signal in TERM INT HUP TERM INT; do
@@ -294,7 +295,7 @@ assert_same_signal_state() {  # <option of env>...
   is_held job
 }
 
-@test "a second TERM and a second INT reach the command like the first" {
+@test "a second SIGTERM and a second SIGINT reach the command, too" {
   launch_noter
 
   for signal in TERM INT TERM INT; do
@@ -304,7 +305,7 @@ assert_same_signal_state() {  # <option of env>...
   done
 }
 
-@test "a command that a passed-on signal ends is that death for the caller" {
+@test "dlock ends by the forwarded signal that killed the command" {
   launch setsid dlock run job -- sh -c 'echo > started; exec sleep 60'
   eventually test -e started
 
@@ -313,7 +314,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_ended 'signal 15'
 }
 
-@test "a command that ends by itself on a signal keeps its exit code" {
+@test "a command that exits on a forwarded signal keeps its exit code" {
   launch setsid dlock run job -- sh -c 'trap "exit 9" TERM; echo > started; while :; do sleep 0.01; done'
   eventually test -e started
 
@@ -322,7 +323,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_ended 'exit 9'
 }
 
-@test "a command that ignores TERM goes on after the usual --kill-after" {
+@test "a command that ignores a forwarded SIGTERM is not killed by default" {
   launch_noter
 
   kill -TERM "$launched"
@@ -330,7 +331,7 @@ assert_same_signal_state() {  # <option of env>...
   never_within 5500 has_ended "$launched"
 }
 
-@test "--kill-after ends a command that ignores a passed-on TERM" {
+@test "--kill-after kills a command that ignores a forwarded SIGTERM" {
   launch_noter --kill-after 200ms
 
   kill -TERM "$launched"
@@ -338,7 +339,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_ended 'signal 9'
 }
 
-@test "--kill-after gives the command its time after a passed-on TERM" {
+@test "--kill-after is the time between a forwarded SIGTERM and SIGKILL" {
   launch_noter --kill-after 700ms
   begin=$(now_ms)
 
@@ -348,7 +349,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_between $(($(now_ms) - begin)) 700 5000
 }
 
-@test "--kill-after counts for no other signal that is passed on" {
+@test "--kill-after does not apply to other forwarded signals" {
   launch_noter --kill-after 100ms
 
   kill -HUP "$launched"
@@ -357,7 +358,7 @@ assert_same_signal_state() {  # <option of env>...
   never_within 500 has_ended "$launched"
 }
 
-@test "signals that were ignored when dlock started are not passed on" {
+@test "signals that were ignored when dlock started are not forwarded" {
   launch env --ignore-signal=HUP,INT,TERM,USR1 setsid dlock run job -- ./note command
   eventually noted 'command ready'
 
@@ -367,7 +368,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_equal "$(< noted)" $'command ready\ncommand USR2'
 }
 
-@test "under nohup a hangup does not reach the command" {
+@test "under nohup, SIGHUP does not reach the command" {
   launch nohup setsid dlock run job -- ./note command
   eventually noted 'command ready'
 
@@ -378,7 +379,7 @@ assert_same_signal_state() {  # <option of env>...
   refute noted 'command HUP'
 }
 
-@test "a signal that was blocked when dlock started is passed on" {
+@test "a signal that was blocked when dlock started is forwarded" {
   launch env --block-signal=TERM setsid dlock run job -- env --block-signal= --default-signal \
     perl -MPOSIX -e 'sigprocmask(SIG_SETMASK, POSIX::SigSet->new); exec "./note", "command"'
   eventually noted 'command ready'
@@ -388,27 +389,27 @@ assert_same_signal_state() {  # <option of env>...
   eventually noted 'command TERM'
 }
 
-@test "the command finds its signals as without dlock" {
+@test "the command has the same signal state as without dlock" {
   assert_same_signal_state --default-signal
 }
 
-@test "the command finds its signals as without dlock when all were ignored" {
-  # AddressSanitizer handles some of its own accord.
+@test "the command has the same signal state as without dlock if all signals are ignored" {
+  # By default, AddressSanitizer handles some signals itself.
   sanitizer=${ASAN_OPTIONS:-}:handle_segv=0:handle_sigbus=0:handle_sigfpe=0
 
   assert_same_signal_state --ignore-signal ASAN_OPTIONS="$sanitizer"
 }
 
-@test "the command finds its signals as without dlock when all were blocked" {
+@test "the command has the same signal state as without dlock if all signals are blocked" {
   assert_same_signal_state --default-signal --block-signal
 }
 
-@test "the command finds its signals as without dlock when some were ignored and some blocked" {
+@test "the command has the same signal state as without dlock if signals are ignored or blocked" {
   assert_same_signal_state --default-signal --ignore-signal=HUP,PIPE,CHLD,RTMIN+2,WINCH \
     --block-signal=TERM,CHLD,BUS,RTMIN+1,TSTP
 }
 
-@test "the command finds its signals as without dlock after it had to wait" {
+@test "the command has the same signal state as without dlock after a wait" {
   hold job
   env --default-signal "${signal_state[@]}" > without
   env --default-signal dlock run -w 60s job -- "${signal_state[@]}" > with 3>&- &
@@ -421,21 +422,21 @@ assert_same_signal_state() {  # <option of env>...
   diff with without
 }
 
-@test "started with SIGCHLD ignored, the exit code is still the command's" {
+@test "dlock exits with the command's exit code even if SIGCHLD was ignored when it started" {
   status=0
   timeout -s KILL 20 env --ignore-signal=CHLD dlock run job -- sh -c 'exit 7' || status=$?
 
   assert_status 7
 }
 
-@test "a reader that goes away ends the run as it would end the command" {
+@test "a reader that exits ends the run as it would end the command" {
   run bash -c 'timeout -s KILL 20 env --default-signal dlock run job -- yes | head -n 1; echo "${PIPESTATUS[@]}"'
 
   assert_equal "$output" $'y\n141 0'
   is_free job
 }
 
-@test "a reader of standard error that goes away does not end the run" {
+@test "a reader of standard error that exits does not end the run" {
   hold job
   mkfifo pipe
   head -n 1 < pipe > first &
@@ -450,7 +451,7 @@ assert_same_signal_state() {  # <option of env>...
   assert_exits 7 "$waiter"
 }
 
-@test "a limit of file sizes that dlock runs into is no death by signal in a store that exists, either" {
+@test "a limit on file sizes does not kill dlock by a signal in an existing store, either" {
   dlock run job -- true
 
   for limit in 0 1 4 16 64 256; do
@@ -459,7 +460,7 @@ assert_same_signal_state() {  # <option of env>...
   done
 }
 
-@test "many signals in short time are no reason to end" {
+@test "many signals in a short time do not end the run" {
   launch setsid dlock run job -- env --ignore-signal=USR1,WINCH,RTMIN \
     sh -c 'touch started; until [ -e finish ]; do sleep 0.01; done; exit 7'
   eventually test -e started
@@ -470,16 +471,17 @@ assert_same_signal_state() {  # <option of env>...
   assert_ended 'exit 7'
 }
 
-# LeakSanitizer does not work in what strace calls.
+# LeakSanitizer does not work under strace.
 tracing=(env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace)
 
-# Prints each system call of a run, by its name and as the how-manieth of that name.
+# Prints each system call of a run: its name, and how many calls of that name there were so
+# far.
 system_calls() {
   "${tracing[@]}" setsid dlock run job -- true > /dev/null 2>&1
   sed -En 's/^([a-z0-9_]+)\(.*/\1/p' trace | awk '{ print $1, ++seen[$1] }'
 }
 
-@test "TERM at any moment never leaves a command behind, nor the lock held" {
+@test "SIGTERM at any moment leaves no command behind and the lock free" {
   system_calls > calls
   total=$(wc -l < calls)
   step=$(((total + 39) / 40))
@@ -499,11 +501,11 @@ system_calls() {
   done < calls
 }
 
-@test "TERM before the command starts keeps it from starting" {
+@test "SIGTERM before the command starts keeps it from starting" {
   system_calls > calls
   local call count
 
-  # The lock's file is open by then, the lock not yet granted.
+  # At each of these calls, the lock is not granted yet.
   grep -E '^(mmap|pwrite64|fcntl|ppoll|epoll_create1|signalfd4) 1$' calls > early
   test -s early
   while read -r call count; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --slots: a lock that so many can hold at a time.
+# --slots: a lock that several runs can hold at a time.
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
@@ -23,13 +23,13 @@ started() { grep -qsx "$1" "$order"; }
 
 slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
 
-@test "as many as there are slots hold the lock together" {
+@test "three runs hold a lock with three slots together" {
   for _ in 1 2 3; do hold pool -n 3; done
 
   assert_equal "$(look pool '.holders | length')" 3
 }
 
-@test "one more than there are slots is busy" {
+@test "a run is refused with 75 if all slots are held" {
   hold pool -n 2
   hold pool -n 2
 
@@ -39,7 +39,7 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   assert_one_line
 }
 
-@test "each of them has another slot, from 0 on" {
+@test "each holder has a slot of its own, counted from 0" {
   for _ in 1 2 3; do hold pool -n 3; done
 
   assert_equal "$(slots_of pool)" '0 1 2'
@@ -61,7 +61,7 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   assert_equal "$output" 'slot 0'
 }
 
-@test "a slot that became free is given to the next one" {
+@test "a slot that became free is granted to the next run" {
   hold pool -n 3
   hold pool -n 3
   middle=$holder
@@ -75,7 +75,7 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   assert_equal "$output" 'slot 1'
 }
 
-@test "the fences of those who hold slots differ, and grow" {
+@test "each holder of a slot has a greater fence than the one before" {
   for _ in 1 2 3; do hold pool -n 3; done
 
   look pool '.holders[].fence' > "$BATS_TEST_TMPDIR/fences"
@@ -83,13 +83,13 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   sort -c -u -n "$BATS_TEST_TMPDIR/fences"
 }
 
-@test "status tells how many slots there are and how many are free" {
+@test "status shows how many slots there are and how many are free" {
   hold pool -n 3
 
   assert_equal "$(look pool '"\(.slots) \(.free)"')" '3 2'
 }
 
-@test "another number of slots while the lock is in use is refused, with both numbers" {
+@test "a different --slots is refused while the lock is in use, and both numbers are named" {
   hold pool -n 3
 
   run dlock run -n 2 pool -- echo started
@@ -99,7 +99,7 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   [[ $output == *3* && $output == *2* ]]
 }
 
-@test "another number of slots is refused to one who would wait, too" {
+@test "a different --slots is refused even with --wait" {
   hold pool -n 3
 
   run timeout 10 dlock run -w 5s pool -- echo started
@@ -107,7 +107,7 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   assert_status 78
 }
 
-@test "a lock that is free takes any number of slots" {
+@test "a free lock accepts any number of slots" {
   dlock run -n 3 pool -- true
 
   run dlock run -n 5 pool -- echo started
@@ -115,7 +115,7 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "-n 1 is the same lock as one without slots" {
+@test "-n 1 is the same as no --slots" {
   hold job
 
   run dlock run -n 1 job -- true
@@ -123,7 +123,7 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   assert_status 75
 }
 
-@test "a shared holder and one with slots do not mix" {
+@test "a shared run is refused while a run with slots holds the lock" {
   hold pool -n 2
 
   run dlock run -s pool -- echo started
@@ -143,12 +143,12 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   assert_equal "$(tr -d '\n' < "$order")" 1234
 }
 
-@test "as many waiters run together as slots become free" {
+@test "two waiters run together if two slots become free" {
   hold pool -n 2
   first=$holder
   hold pool -n 2
   meet=$BATS_TEST_TMPDIR/meet
-  # Each of them ends only when the other one is there.
+  # Each of them ends only when the other one has started.
   # shellcheck disable=SC2016
   meeting=(sh -c 'touch "$1/$2"; until [ -e "$1/$3" ]; do sleep 0.01; done' - "$meet")
   mkdir "$meet"
@@ -176,7 +176,7 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   assert_between "$(ms_between "$released" "$began")" 0 500
 }
 
-@test "the slot of each killed holder goes at once to a waiter" {
+@test "the slots of two killed holders go at once to two waiters" {
   hold pool -n 2
   victims=("$holder" "$command")
   hold pool -n 2
@@ -192,7 +192,7 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
   assert_between "$(ms_between "$released" "$began")" 0 1000
 }
 
-@test "a second waiter that became the first notices a holder that is killed later" {
+@test "a second waiter that became the first one notices when a holder is killed later" {
   hold pool -n 2
   first=$holder
   hold pool -n 2
@@ -211,9 +211,9 @@ slots_of() { look "$1" '[.holders[].slot] | sort | join(" ")'; }
 
 is_alone_in_queue() { [[ $(look pool '.waiters | length') == 1 ]]; }
 
-@test "of twenty contenders for four slots, four at most are in" {
+@test "of twenty runs of a lock with four slots, at most four run at a time" {
   mkdir "$BATS_TEST_TMPDIR/inside"
-  # Its own slot must be empty, and then it is the only one in it.
+  # A run creates a directory for its slot, which fails if another run is in the same slot.
   # shellcheck disable=SC2016
   alone='mkdir "$1/$DLOCK_SLOT" && [ "$DLOCK_SLOT" -lt 4 ] && sleep 0.01 &&
     rmdir "$1/$DLOCK_SLOT" && echo fine >> "$2"'

@@ -13,7 +13,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Asserts what a jq filter makes of the status of `job`.
+# Asserts the result of a jq filter on the status of `job`.
 assert_shows() {  # <filter> <expected>
   run dlock status --json job
   assert_equal "$(json "$1")" "$2"
@@ -28,12 +28,12 @@ assert_is_now() {  # <time>
   ((off >= -5 && off <= 60)) || { echo "$off seconds off: $1" >&2; return 1; }
 }
 
-# Fails if standard input has a byte that could steer a terminal.
+# Fails if standard input has a byte that could control a terminal.
 is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
 
 # --- For programs ---
 
-@test "status --json has the keys of the contract, in its order" {
+@test "status --json has the documented keys in the documented order" {
   hold job
   queue job -- true
 
@@ -47,14 +47,14 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
     'host pid user since waiting_ms'
 }
 
-@test "the last run in status --json has the keys of the contract, in its order" {
+@test "the last run in status --json has the documented keys in the documented order" {
   dlock run job -- true
 
   assert_shows '.last_run | keys_unsorted | join(" ")' \
     'started ended duration_ms exit_code signal host user outcome'
 }
 
-@test "status --json has the types of the contract" {
+@test "status --json has the documented types" {
   dlock run job -- true
   hold job
   queue job -- true
@@ -68,7 +68,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
     'string string number number null string string string'
 }
 
-@test "a name that nobody ever used is told from one that is free" {
+@test "a name that was never used is distinguished from a free lock" {
   for DLOCK_STORE in "local:$BATS_TEST_TMPDIR/store" server; do
     if [[ $DLOCK_STORE == server ]]; then use_server_as_store; fi
     run dlock status job
@@ -106,7 +106,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   assert_status 1
 }
 
-@test "status exits with 1 for a lock that only has waiters whose turn it is" {
+@test "status exits with 1 for a lock that is promised to a waiter" {
   hold job
   queue job -- true
   kill -STOP "$waiter"
@@ -118,7 +118,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   assert_status 1
 }
 
-@test "a lock that nobody ever used is free" {
+@test "a lock that was never used is free" {
   run dlock status --json job
 
   assert_status 1
@@ -126,13 +126,13 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
     "mode":"exclusive","slots":1,"free":1,"holders":[],"waiters":[],"last_run":null}')"
 }
 
-@test "status of a lock that was never used creates nothing" {
+@test "status of a lock that was never used creates no files" {
   dlock status job || true
 
   [[ ! -e $store ]]
 }
 
-@test "status writes nothing" {
+@test "status changes no files" {
   hold job
   before=$(find "$store" -type f -exec md5sum {} +)
 
@@ -142,7 +142,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   assert_equal "$(find "$store" -type f -exec md5sum {} +)" "$before"
 }
 
-@test "the holder is its dlock, with user, host and command as it was given" {
+@test "the holder is shown with the pid of its dlock, the user, the host and the command as given" {
   dlock run job -- sh -c 'exec sleep 600' 'a b' '' 3>&- &
   eventually is_held job
 
@@ -150,7 +150,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   assert_shows '.holders[0].command | tojson' '["sh","-c","exec sleep 600","a b",""]'
 }
 
-@test "the holder's fence is the command's" {
+@test "the fence of the holder is that of the command" {
   # shellcheck disable=SC2016
   dlock run job -- sh -c 'echo "$DLOCK_FENCE" > "$0"; exec sleep 600' \
     "$BATS_TEST_TMPDIR/fence" 3>&- &
@@ -159,7 +159,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   assert_shows '.holders[0].fence' "$(< "$BATS_TEST_TMPDIR/fence")"
 }
 
-@test "a run's lock is attached to it and cannot run out" {
+@test "the lock of a run is attached and does not expire" {
   hold job
 
   assert_shows '.holders[0] | "\(.attached) \(.expires_in_ms)"' 'true null'
@@ -182,7 +182,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   assert_is_now "$(json '.holders[0].since')"
 }
 
-@test "the time that a lock has been held grows" {
+@test "the time for which a lock has been held grows" {
   hold job
   first=$(look job '.holders[0].held_ms')
 
@@ -192,7 +192,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
 
 is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
 
-@test "waiters are shown in their order" {
+@test "waiters are shown in the order of the queue" {
   hold job
   queue job -- true
   first=$waiter
@@ -201,7 +201,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
   assert_shows '[.waiters[].pid] | join(" ")' "$first $waiter"
 }
 
-@test "a waiter is shown with user, host, and since when it waits" {
+@test "a waiter is shown with the user, the host and the start of its wait" {
   hold job
   queue job -- true
 
@@ -210,7 +210,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
   assert_between "$(look job '.waiters[0].waiting_ms')" 0 60000
 }
 
-@test "a shared lock is shown as shared, with no slot free" {
+@test "a shared lock is shown as shared and without free slots" {
   hold job -s
   hold job -s
 
@@ -218,7 +218,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
     'held shared 1 0 2'
 }
 
-@test "a lock with slots is shown with those that are free" {
+@test "a lock with slots is shown with the number of free slots" {
   hold job -n 5
   hold job -n 5
 
@@ -242,13 +242,13 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
   assert_is_now "$(look job .last_run.ended)"
 }
 
-@test "the last run is shown with the signal that ended it" {
+@test "the last run is shown with the signal that killed the command" {
   dlock run job -- sh -c 'kill -TERM $$' || true
 
   assert_shows '.last_run | "\(.outcome) \(.exit_code) \(.signal)"' 'ran null TERM'
 }
 
-@test "the last run is shown as one that timed out" {
+@test "a last run that timed out is shown with the outcome timeout" {
   dlock run --timeout 50ms job -- sleep 600 || true
 
   assert_shows '.last_run | "\(.outcome) \(.exit_code)"' 'timeout 124'
@@ -276,7 +276,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
 
 # --- For people ---
 
-@test "people read on the first line whether the lock is held" {
+@test "the first line of status says that the lock is held" {
   hold job
 
   run dlock status job
@@ -284,13 +284,13 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
   assert_equal "${lines[0]}" 'job  held'
 }
 
-@test "people read on the first line whether the lock is free" {
+@test "the first line of status says that the lock is free" {
   run dlock status job
 
   assert_equal "$output" 'job  free (never used)'
 }
 
-@test "people read who holds the lock with which command" {
+@test "status shows who holds the lock and with which command" {
   hold job
 
   run dlock status job
@@ -300,7 +300,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
   assert_output_contains "sh -c 'exec 3<>"
 }
 
-@test "people read how the last run ended and how long it took" {
+@test "status shows how the last run ended and how long it took" {
   dlock run job -- sh -c 'exit 3' || true
 
   run dlock status job
@@ -309,7 +309,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
   [[ ${lines[1]} =~ $wanted ]]
 }
 
-# Makes the last run one that was logged: without a database the log is what is known.
+# Makes a logged run the last run: without the state of the lock, status relies on the log.
 log_last_run() {  # <ended> <JSON of the other fields>
   dlock run job -- true
   rm -r "$store"/state-*
@@ -318,7 +318,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   echo >> "$store/runs.jsonl"
 }
 
-@test "people read times like 3m12s" {
+@test "status shows durations like 3m12s" {
   log_last_run "$(date -u -d '-192 seconds' +%FT%T.000Z)" \
     '"duration_ms":97200000,"exit_code":0,"signal":null,"host":"h","outcome":"ran"'
 
@@ -328,7 +328,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   [[ ${lines[1]} =~ $wanted ]]
 }
 
-@test "the table's columns stand below their titles" {
+@test "the columns of the table are aligned with their titles" {
   hold pool -n 20 --label short
   hold pool -n 20 --label 'a much longer label, with spaces'
   hold pool -n 20
@@ -344,7 +344,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   done
 }
 
-@test "the table's columns stand below their titles where labels are not ASCII" {
+@test "the columns of the table are aligned with their titles if labels are not ASCII" {
   export LC_ALL=C.UTF-8
   hold pool -n 20 --label 'Übergrößenträger'
   hold pool -n 20 --label x
@@ -356,7 +356,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   assert_equal "${lines[3]:${#before}:3}" 'sh '
 }
 
-@test "a command's text cannot control the terminal of the reader" {
+@test "a command's text cannot control the reader's terminal" {
   dlock run job -- sh -c 'exec sleep 600' $'\e]52;c;x\a\e[2J' $'a\nb\r' $'\xff\xfe' \
     $'\u202e\u2066' 3>&- &
   eventually is_held job
@@ -380,7 +380,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   assert_equal "$(json '.holders[0].command[7]')" '"\'
 }
 
-@test "a forged log cannot control the terminal of the reader" {
+@test "a forged log cannot control the reader's terminal" {
   log_last_run 2026-01-01T00:00:00.000Z '"duration_ms":1,"exit_code":null,
     "signal":"\u001b[31m","host":"\u001b[2J\u202e","outcome":"\u0007"'
 
@@ -390,7 +390,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   tr -d '\n' <<< "$output" | is_harmless
 }
 
-@test "a very long command is cut for people" {
+@test "a very long command is truncated for people" {
   dlock run job -- sh -c 'exec sleep 600' "$(printf 'long %.0s' {1..400})" 3>&- &
   eventually is_held job
 
@@ -402,7 +402,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
 
 # --- Color ---
 
-@test "no color where the output is not a terminal" {
+@test "there is no color if the output is not a terminal" {
   hold job
 
   run dlock status job
@@ -410,7 +410,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   is_harmless <<< "$output"
 }
 
-@test "color on a terminal" {
+@test "there is color on a terminal" {
   hold job
 
   run env TERM=xterm script -qec 'dlock status job' /dev/null
@@ -418,7 +418,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   assert_output_contains $'\e['
 }
 
-@test "no color on a terminal with NO_COLOR" {
+@test "there is no color on a terminal with NO_COLOR" {
   hold job
 
   run env TERM=xterm NO_COLOR=1 script -qec 'dlock status job' /dev/null
@@ -426,7 +426,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   refute_output_contains $'\e['
 }
 
-@test "an empty NO_COLOR counts as none" {
+@test "an empty NO_COLOR is ignored" {
   hold job
 
   run env TERM=xterm NO_COLOR= script -qec 'dlock status job' /dev/null
@@ -434,7 +434,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   assert_output_contains $'\e['
 }
 
-@test "no color on a terminal that cannot do it" {
+@test "there is no color on a dumb terminal" {
   hold job
 
   run env TERM=dumb script -qec 'dlock status job' /dev/null
@@ -442,7 +442,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   refute_output_contains $'\e['
 }
 
-@test "--color always shows color even where NO_COLOR is set" {
+@test "--color always shows color even if NO_COLOR is set" {
   hold job
 
   run env NO_COLOR=1 dlock --color always status job
@@ -450,7 +450,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   assert_output_contains $'\e['
 }
 
-@test "--color never shows no color on a terminal" {
+@test "--color never disables color on a terminal" {
   hold job
 
   run env TERM=xterm script -qec 'dlock --color never status job' /dev/null
@@ -466,7 +466,7 @@ log_last_run() {  # <ended> <JSON of the other fields>
   is_harmless <<< "$output"
 }
 
-@test "output that cannot be written is an error in one line" {
+@test "output that cannot be written is reported in one line" {
   hold job
 
   run sh -c 'dlock status job > /dev/full'

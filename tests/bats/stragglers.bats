@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What becomes of processes that outlive their command, and of its lock: --stragglers.
+# --stragglers: what happens to processes that outlive their command, and to its lock.
 # shellcheck disable=SC2016  # the commands' own variables
 
 setup() {
@@ -14,10 +14,10 @@ teardown() { kill_leftovers; }
 
 refute() { ! "$@"; }
 
-# Makes `straggler`, which puts its pid into a file named by its argument and lives on,
-# and `starts`, a command that leaves such a process behind and exits with 5. Both are
-# told how: plain; daemon, in a session of its own with no parent; stubborn, which does
-# not mind TERM; stopped; heir, which starts another one when it is told to end.
+# Creates `straggler`, which writes its pid to the file that its argument names and keeps
+# running, and `starts`, a command that leaves such processes behind and exits with 5. The
+# arguments of both are kinds of stragglers: plain; daemon, in a session of its own without a
+# parent; stubborn, which ignores SIGTERM; stopped; heir, which starts another one on SIGTERM.
 make_commands() {
   cat > straggler << 'END'
 #!/bin/bash
@@ -46,7 +46,7 @@ END
   chmod +x straggler starts
 }
 
-# Runs a command to its end, at most 20 s, and takes its exit code into $status.
+# Runs a command to its end, for at most 20 s, and sets $status to its exit code.
 run_to_end() {  # <command>...
   status=0
   timeout -s KILL 20 "$@" 3>&- || status=$?
@@ -56,19 +56,19 @@ is_alive() { refute has_ended "$(< "$1")"; }  # <kind of straggler, or command>
 
 is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
 
-@test "by default a process that outlives the command lives on" {
+@test "by default, a straggler keeps running" {
   run_to_end dlock run job -- ./starts plain
 
   is_alive plain
 }
 
-@test "by default the lock is free when the command ends, whatever outlives it" {
+@test "by default, the lock is free when the command ends, even if there are stragglers" {
   run_to_end dlock run job -- ./starts plain daemon
 
   is_free job
 }
 
-@test "by default a process that outlives the command does not keep the next run away" {
+@test "by default, a straggler does not block the next run" {
   run_to_end dlock run job -- ./starts plain
 
   run dlock run job -- echo ran
@@ -76,20 +76,20 @@ is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
   assert_equal "$status $output" '0 ran'
 }
 
-@test "by default the exit code is the command's" {
+@test "by default, the exit code is that of the command" {
   run_to_end dlock run job -- ./starts plain
 
   assert_status 5
 }
 
-@test "--stragglers leave is the default" {
+@test "--stragglers leave does the same as the default" {
   run_to_end dlock run --stragglers leave job -- ./starts plain
 
   is_alive plain
   is_free job
 }
 
-@test "--stragglers wait keeps the lock until the last one is gone" {
+@test "--stragglers wait holds the lock until the last straggler has ended" {
   dlock run --stragglers wait job -- ./starts plain 3>&- &
   eventually test -e plain
 
@@ -100,7 +100,7 @@ is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
   assert_exits 5 $!
 }
 
-@test "--stragglers wait waits also for one that is a daemon" {
+@test "--stragglers wait also waits for a daemon" {
   dlock run --stragglers wait job -- ./starts daemon 3>&- &
   eventually test -e daemon
 
@@ -110,7 +110,7 @@ is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
   assert_exits 5 $!
 }
 
-@test "--stragglers wait leaves the lock free" {
+@test "--stragglers wait releases the lock" {
   touch finish
 
   run_to_end dlock run --stragglers wait job -- ./starts plain
@@ -118,7 +118,7 @@ is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
   is_free job
 }
 
-@test "--stragglers wait passes signals on to those it waits for" {
+@test "--stragglers wait forwards signals to stragglers" {
   env --default-signal setsid dlock run --stragglers wait job -- ./starts plain 3>&- &
   dlock=$!
   eventually test -e plain
@@ -130,25 +130,25 @@ is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
   assert_equal "$(< termed)" plain
 }
 
-@test "--stragglers wait does not wait where nothing is left" {
+@test "--stragglers wait does not wait if there are no stragglers" {
   run_to_end dlock run --stragglers wait job -- sh -c 'exit 5'
 
   assert_status 5
 }
 
-@test "--stragglers kill ends what outlives the command" {
+@test "--stragglers kill ends stragglers" {
   run_to_end dlock run --stragglers kill job -- ./starts plain
 
   is_dead plain
 }
 
-@test "--stragglers kill asks by TERM first" {
+@test "--stragglers kill sends SIGTERM first" {
   run_to_end dlock run --stragglers kill job -- ./starts plain
 
   assert_equal "$(< termed)" plain
 }
 
-@test "--stragglers kill does not take its time where TERM is enough" {
+@test "--stragglers kill does not wait for --kill-after if SIGTERM is enough" {
   begin=$(now_ms)
   run_to_end dlock run --stragglers kill --kill-after 15s job -- ./starts plain daemon
 
@@ -161,35 +161,35 @@ is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
   is_dead daemon
 }
 
-@test "--stragglers kill ends those that do not mind TERM" {
+@test "--stragglers kill ends stragglers that ignore SIGTERM" {
   run_to_end dlock run --stragglers kill --kill-after 200ms job -- ./starts stubborn daemon-stubborn
 
   is_dead stubborn
   is_dead daemon-stubborn
 }
 
-@test "--stragglers kill gives --kill-after to those that do not mind TERM" {
+@test "--stragglers kill waits for --kill-after if stragglers ignore SIGTERM" {
   begin=$(now_ms)
   run_to_end dlock run --stragglers kill --kill-after 500ms job -- ./starts stubborn
 
   assert_between $(($(now_ms) - begin)) 500 5000
 }
 
-@test "--stragglers kill ends those that are stopped" {
+@test "--stragglers kill ends stopped stragglers" {
   run_to_end dlock run --stragglers kill --kill-after 15s job -- ./starts stopped daemon-stopped
 
   is_dead stopped
   is_dead daemon-stopped
 }
 
-@test "--stragglers kill ends those that are started meanwhile" {
+@test "--stragglers kill ends stragglers that are started meanwhile" {
   run_to_end dlock run --stragglers kill --kill-after 300ms job -- ./starts daemon-heir
 
   is_dead stubborn
   no_leftovers
 }
 
-@test "--stragglers kill keeps the lock until all are dead" {
+@test "--stragglers kill holds the lock until all stragglers have ended" {
   dlock run --stragglers kill --kill-after 60s job -- ./starts stubborn 3>&- &
   dlock=$!
   eventually test -e stubborn
@@ -200,45 +200,45 @@ is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
   assert_exits 5 "$dlock"
 }
 
-@test "--stragglers kill leaves the lock free" {
+@test "--stragglers kill releases the lock" {
   run_to_end dlock run --stragglers kill job -- ./starts plain
 
   is_free job
 }
 
-@test "--stragglers kill leaves the exit code to the command" {
+@test "--stragglers kill does not change the exit code" {
   run_to_end dlock run --stragglers kill job -- ./starts plain daemon
 
   assert_status 5
 }
 
-@test "--stragglers kill leaves the command's death by a signal to the caller" {
+@test "--stragglers kill does not hide that a signal killed the command" {
   run_to_end dlock run --stragglers kill job -- sh -c './starts plain; kill -USR1 $$'
 
   assert_status 138
 }
 
-@test "--stragglers kill says nothing" {
+@test "--stragglers kill prints nothing" {
   run_to_end dlock run --stragglers kill job -- ./starts plain > said 2>&1
 
   assert_equal "$(< said)" ''
 }
 
-@test "--stragglers kill spares what was there before the command" {
+@test "--stragglers kill spares processes that are older than the command" {
   run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
     exec dlock run --stragglers kill --kill-after 100ms job -- true'
 
   is_alive plain
 }
 
-@test "--stragglers wait does not wait for what was there before the command" {
+@test "--stragglers wait does not wait for processes that are older than the command" {
   run_to_end timeout 5 bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
     exec dlock run --stragglers wait job -- true'
 
   assert_status 0
 }
 
-@test "--timeout spares what was there before the command" {
+@test "--timeout spares processes that are older than the command" {
   run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
     exec dlock run --timeout 100ms --kill-after 100ms job -- sleep 60'
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # On a terminal: keys, job control and reading work as without dlock, and a wait shows
-# who has the lock.
+# who holds the lock.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -17,8 +17,8 @@ teardown() { kill_leftovers; }
 
 refute() { ! "$@"; }
 
-# Makes `note`, a command that writes each signal that it gets into the file `noted`,
-# after its own name, and ends only when the file `finish` is there, with exit code 7.
+# Creates `note`, a command that appends its name and each signal that it gets to the file
+# `noted`. It exits with 7 once the file `finish` exists, and not before.
 make_noter() {
   cat > note << 'END'
 #!/usr/bin/perl
@@ -36,16 +36,16 @@ END
 
 noted() { grep -qsx "$1" noted; }  # <name> <signal>
 
-# Starts a shell's command in the background on a terminal of its own, with the shell
-# as the leader of its session. Sets $terminal to the pid of what owns the terminal; it
-# exits as the command does. What appears on the terminal gets into the file `screen`.
+# Starts a shell command in the background on a terminal of its own, with the shell as the
+# session leader. Sets $terminal to the pid of the process that owns the terminal, which exits
+# as the command does. The output on the terminal is written to the file `screen`.
 on_terminal() {  # <command for a shell>
-  : > screen # at once: nothing from before may be taken for its own
+  : > screen # now: earlier output must not be taken for that of this command
   SHELL=/bin/sh TERM=dumb env --default-signal script -qec "$1" /dev/null <> keys > screen 3>&- &
   terminal=$!
 }
 
-# An interactive shell, with job control.
+# Starts an interactive shell with job control.
 shell_on_terminal() {
   on_terminal 'PS1="ready> " exec bash --norc --noprofile -i'
   eventually appears 'ready> '
@@ -55,13 +55,13 @@ press() { printf %s "$1" 1<> keys; }  # <keys>
 
 appears() { grep -qF -- "$1" screen; }
 
-# The pid of the lock's dlock.
+# Prints the pid of the dlock that holds a lock.
 dlock_of() { look "$1" '.holders[0].pid'; }
 
-# Presses a key that sends a signal, waits until it was noted, and has dlock take it
-# only then, so that two of them would be noted as two. Not where dlock is the child of
-# script(1), which stops with its child.
-press_before_dlock_looks() {  # <key> <what is noted>
+# Presses a key that sends a signal while dlock is stopped, and continues dlock when the
+# command has noted the signal. If dlock forwarded it, too, it would be noted twice. Not for a
+# dlock that is the child of script(1), which stops with its child.
+press_while_dlock_is_stopped() {  # <key> <what is noted>
   local dlock
   dlock=$(dlock_of job)
   kill -STOP "$dlock"
@@ -69,12 +69,12 @@ press_before_dlock_looks() {  # <key> <what is noted>
   press "$1"
   eventually noted "$2"
   kill -CONT "$dlock"
-  # The last one in the order in which signals are taken.
+  # dlock takes this signal last, so it has taken the other one by then.
   kill -WINCH "$dlock"
   eventually noted "${2% *} WINCH"
 }
 
-# The pid of the command of a dlock, which may have a guardian in between.
+# Prints the pid of a dlock's command. The guardian may be between them.
 command_of() {  # <pid of dlock>
   local child
   child=$(pgrep -P "$1")
@@ -88,7 +88,7 @@ somebody_waits() { [[ $(look "$1" '.waiters | length') != 0 ]]; }
 
 is_stopped() { grep -q '^State:.[Tt]' "/proc/$1/status"; }
 
-goes_on() { grep -q '^State:.[RSD]' "/proc/$1/status"; }
+is_continued() { grep -q '^State:.[RSD]' "/proc/$1/status"; }
 
 @test "Ctrl-C reaches the command" {
   on_terminal 'dlock run job -- ./note command; :'
@@ -99,16 +99,16 @@ goes_on() { grep -q '^State:.[RSD]' "/proc/$1/status"; }
   eventually noted 'command INT'
 }
 
-@test "Ctrl-C reaches the command once" {
+@test "Ctrl-C reaches the command only once" {
   on_terminal 'dlock run job -- ./note command; :'
   eventually noted 'command ready'
 
-  press_before_dlock_looks $'\003' 'command INT'
+  press_while_dlock_is_stopped $'\003' 'command INT'
 
   assert_equal "$(grep -c INT noted)" 1
 }
 
-@test "Ctrl-C reaches the command once also where dlock leads the session" {
+@test "Ctrl-C reaches the command only once if dlock is the session leader" {
   on_terminal 'exec dlock run job -- ./note command'
   eventually noted 'command ready'
 
@@ -120,16 +120,16 @@ goes_on() { grep -q '^State:.[RSD]' "/proc/$1/status"; }
   assert_equal "$(grep -c INT noted)" 1
 }
 
-@test "Ctrl-\\ reaches the command once" {
+@test "Ctrl-\\ reaches the command only once" {
   on_terminal 'dlock run job -- ./note command; :'
   eventually noted 'command ready'
 
-  press_before_dlock_looks $'\034' 'command QUIT'
+  press_while_dlock_is_stopped $'\034' 'command QUIT'
 
   assert_equal "$(grep -c QUIT noted)" 1
 }
 
-@test "a command that Ctrl-C ends is that death for the caller" {
+@test "dlock ends by SIGINT if Ctrl-C kills the command" {
   on_terminal 'exec dlock run job -- sh -c "touch started; exec sleep 60"'
   eventually test -e started
 
@@ -138,7 +138,7 @@ goes_on() { grep -q '^State:.[RSD]' "/proc/$1/status"; }
   assert_exits 130 "$terminal"
 }
 
-@test "Ctrl-C ends a loop in a script around dlock" {
+@test "Ctrl-C ends a script that runs dlock in a loop" {
   cat > loop << 'END'
 for round in 1 2 3; do
   echo "$round" >> rounds
@@ -155,7 +155,7 @@ END
   assert_equal "$(< rounds)" 1
 }
 
-@test "a loop goes on if its command deals with Ctrl-C itself" {
+@test "a loop continues if its command handles Ctrl-C itself" {
   cat > loop << 'END'
 for round in 1 2; do
   echo "$round" >> rounds
@@ -173,21 +173,21 @@ END
   eventually grep -q 2 rounds
 }
 
-@test "Ctrl-C reaches what outlives the command once" {
+@test "Ctrl-C reaches a straggler only once" {
   on_terminal 'dlock run --stragglers wait job -- sh -c "echo \$\$ > pid; ./note straggler & :"; :'
   eventually noted 'straggler ready'
   eventually has_ended "$(< pid)"
 
-  press_before_dlock_looks $'\003' 'straggler INT'
+  press_while_dlock_is_stopped $'\003' 'straggler INT'
 
   assert_equal "$(grep -c INT noted)" 1
 }
 
-# strace sends the signal as the kernel does for the terminal, and to dlock alone, for
-# there is no command yet. LeakSanitizer does not work with it.
+# strace sends the signal as the kernel does for the terminal, and only to dlock, because
+# there is no command yet. LeakSanitizer does not work under strace.
 tracing='exec env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace'
 
-# The calls that dlock made, up to the one that lets the command start.
+# Prints the system calls of dlock, up to the one that lets the command start.
 calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' trace; }
 
 @test "Ctrl-C right before the command starts is not lost" {
@@ -202,8 +202,8 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
       count=$(grep -cx "$call" calls)
       on_terminal "$tracing -e inject=$call:signal=INT:when=$count dlock run job -- sleep 1"
       if assert_exits 130 "$terminal"; then break; fi
-      # On a busy machine dlock waits once more or less for the server. If it made fewer of
-      # these calls before the start this time, the signal came when all was over.
+      # On a busy machine, the number of waits for the server varies. If dlock made fewer of
+      # these calls before the start this time, the signal came too late.
       calls_before_start > calls
       (($(grep -cx "$call" calls) < count && try < 10)) || {
         echo "INT at $call $count" >&2
@@ -213,7 +213,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   done
 }
 
-@test "a signal that is sent to dlock alone reaches the command" {
+@test "a signal that is sent only to dlock reaches the command" {
   on_terminal 'dlock run job -- ./note command; :'
   eventually noted 'command ready'
 
@@ -223,14 +223,14 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   done
 }
 
-@test "an alarm that was set before dlock was started reaches the command" {
+@test "an alarm that was set before dlock started reaches the command" {
   on_terminal 'exec perl -e "alarm 1; exec @ARGV" dlock run job -- ./note command'
   eventually noted 'command ready'
 
   EVENTUALLY_MS=3000 eventually noted 'command ALRM'
 }
 
-@test "the end of the terminal reaches the command where dlock leads the session" {
+@test "the end of the terminal reaches the command if dlock is the session leader" {
   on_terminal 'exec dlock run job -- ./note command'
   eventually noted 'command ready'
 
@@ -239,7 +239,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually noted 'command HUP'
 }
 
-@test "the end of the terminal reaches the command where a shell leads the session" {
+@test "the end of the terminal reaches the command if a shell is the session leader" {
   shell_on_terminal
   press $'dlock run job -- ./note command\n'
   eventually noted 'command ready'
@@ -264,7 +264,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually appears 'Stopped'
 }
 
-@test "fg continues a run that Ctrl-Z stopped, up to its exit code" {
+@test "fg continues a run that Ctrl-Z stopped, and the exit code is the command's" {
   shell_on_terminal
   press $'dlock run job -- ./note command\n'
   eventually noted 'command ready'
@@ -273,7 +273,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually appears 'Stopped'
 
   press $'fg\n'
-  eventually goes_on "$command"
+  eventually is_continued "$command"
   touch finish
   eventually has_ended "$command"
   press $'echo "code=$?"\n'
@@ -293,7 +293,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   assert_status 75
 }
 
-@test "Ctrl-Z and fg work while waiting, too" {
+@test "Ctrl-Z and fg work during a wait, too" {
   hold job
   shell_on_terminal
   press $'dlock run -w forever job -- touch ran\n'
@@ -307,7 +307,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually test -e ran
 }
 
-@test "Ctrl-C while waiting ends dlock at once" {
+@test "Ctrl-C during a wait ends dlock at once" {
   hold job
   on_terminal 'exec dlock run -w forever job -- touch ran'
   eventually appears 'position 1'
@@ -319,14 +319,14 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   assert_between $(($(now_ms) - begin)) 0 1500
 }
 
-@test "with a terminal the command stays in the caller's process group" {
+@test "with a terminal, the command stays in the caller's process group" {
   on_terminal 'ps -o pgid= -p $$ > caller; dlock run job -- sh -c "ps -o pgid= -p \$\$ > inside; :"; :'
 
   assert_exits 0 "$terminal"
   assert_equal "$(< inside)" "$(< caller)"
 }
 
-@test "without a terminal the command leads a process group of its own" {
+@test "without a terminal, the command leads a process group of its own" {
   run setsid --wait dlock run job -- sh -c 'ps -o pid=,pgid= -p $$; :'
 
   read -r pid group <<< "$output"
@@ -351,7 +351,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   assert_equal "$(< heard)" hello
 }
 
-@test "the command can read the terminal at the head of a pipeline" {
+@test "the command can read the terminal at the start of a pipeline" {
   shell_on_terminal
 
   press $'dlock run job -- sh -c "touch started; read -r line; echo \\$line" | tee heard\n'
@@ -379,13 +379,13 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   grep -q -e '-echo ' settings
 }
 
-@test "the command knows a terminal when it has one" {
+@test "the command's standard input, output and error are the terminal" {
   on_terminal 'dlock run job -- sh -c "test -t 0 && test -t 1 && test -t 2"'
 
   assert_exits 0 "$terminal"
 }
 
-@test "a run in the background that reads the terminal stops until it is in the foreground" {
+@test "a background run that reads the terminal stops until it is in the foreground" {
   shell_on_terminal
   press $'dlock run job -- sh -c "touch started; read -r line; echo \\$line > heard" &\n'
   eventually test -e started
@@ -393,13 +393,13 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually is_stopped "$(dlock_of job)"
 
   press $'fg\n'
-  eventually goes_on "$(dlock_of job)"
+  eventually is_continued "$(dlock_of job)"
   press $'hello\n'
 
   eventually grep -qx hello heard
 }
 
-@test "a run in the background that does not read the terminal is not stopped" {
+@test "a background run that does not read the terminal is not stopped" {
   shell_on_terminal
 
   press $'dlock run job -- touch ran & wait; touch over\n'
@@ -408,7 +408,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   test -e ran
 }
 
-@test "while it waits, one line shows who holds the lock and since when" {
+@test "the line of a wait shows who holds the lock and for how long" {
   hold job
 
   on_terminal 'stty cols 200; dlock run -w forever job -- echo ran'
@@ -417,7 +417,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually grep -qE ' for [0-9.]+m?s; position 1 of 1' screen
 }
 
-@test "while it waits, the line shows the position in the queue" {
+@test "the line of a wait shows the position in the queue" {
   hold job
   queue job true
   queue job true
@@ -427,7 +427,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually appears 'position 3 of 3'
 }
 
-@test "while it waits, the line follows the queue" {
+@test "the line of a wait is updated when the position changes" {
   hold job
   queue job true
   on_terminal 'dlock run -w forever job -- echo ran'
@@ -438,7 +438,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually appears 'position 1 of 1'
 }
 
-@test "while it waits, the line follows the holder, however long the queue is" {
+@test "the line of a wait is updated when the holder changes, however long the queue is" {
   hold job
   queue job sleep 60
   local next=$waiter
@@ -453,7 +453,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   eventually grep -qE "held by [^ ]* \(pid ${next}[,)].* for [4-9](\.[0-9]+)?s; position 3 of 3" screen
 }
 
-@test "the line of a wait is gone when the command starts" {
+@test "the line of a wait is erased when the command starts" {
   hold job
   on_terminal 'TERM=xterm dlock run -w forever job -- echo ran'
   eventually appears 'position 1'
@@ -475,7 +475,7 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   assert_equal "$(wc -l < screen)" 0
 }
 
-@test "the line of a wait is gone when the wait ends without the lock" {
+@test "the line of a wait is erased when the wait ends without the lock" {
   hold job
 
   on_terminal 'TERM=xterm dlock run -w 300ms job -- true'
@@ -485,11 +485,11 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   [[ $(tr -d '\n' < screen) =~ $'\r\e[K''dlock: job: held by '[^$'\e']*$ ]]
 }
 
-# The lines that were there, one after the other, and how wide the widest one was.
+# Print all lines that were shown, one after the other, and the width of the widest one.
 live_lines() { perl -0777 -ne 's/\e\[K//g; print "$_\n" for grep { length } split /[\r\n]+/' screen; }
 widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = length($0) } END { print most + 0 }'; }
 
-@test "on a narrow terminal the line of a wait has the position, but not all of the holder" {
+@test "on a narrow terminal, the line of a wait shortens the holder and keeps the position" {
   hold job
 
   on_terminal 'stty cols 44; TERM=xterm dlock run -w forever job -- true'
@@ -498,7 +498,7 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
   live_lines | grep -qE 'job: held (by [^ ]+ )?for [0-9.]+m?s; position 1 of 1$'
 }
 
-@test "the line of a wait is never as wide as the terminal" {
+@test "the line of a wait is always narrower than the terminal" {
   name=$(printf 'n%.0s' {1..200})
   hold "$name"
 
@@ -513,7 +513,7 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
   done
 }
 
-@test "the line of a wait follows the width of the terminal" {
+@test "the line of a wait adapts to the width of the terminal" {
   hold job
   queue job true
   on_terminal 'tty > tty; stty cols 100; TERM=xterm dlock run -w forever job -- true'
@@ -528,7 +528,7 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
   assert_between "${#last}" 1 33
 }
 
-@test "on a dumb terminal the line of a wait is overwritten with blanks" {
+@test "on a dumb terminal, the line of a wait is overwritten with spaces" {
   hold job
   on_terminal 'dlock run -w forever job -- echo ran'
   eventually appears 'position 1'
@@ -540,7 +540,7 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
   [[ $(tr '\r' '|' < screen) =~ \|dlock:\ job:\ [^|]+\|\ +\|ran\|$ ]]
 }
 
-@test "-q shows no line while waiting" {
+@test "-q shows no line during a wait" {
   hold job
   on_terminal 'dlock run -q -w forever job -- echo ran'
   eventually somebody_waits job
@@ -551,14 +551,14 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
   assert_equal "$(< screen)" $'ran\r'
 }
 
-@test "no line is shown where the lock is free" {
+@test "no line is shown if the lock is free" {
   on_terminal 'dlock run -w forever job -- echo ran'
 
   assert_exits 0 "$terminal"
   assert_equal "$(< screen)" $'ran\r'
 }
 
-@test "a command line that would control the terminal is shown escaped" {
+@test "control characters in the holder's command are escaped" {
   dlock run job -- sh -c 'touch started; exec sleep 60' $'\e]0;title\a' 3>&- &
   eventually test -e started
 
@@ -568,7 +568,7 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
   refute grep -qF $'\e]' screen
 }
 
-@test "tables fit in a narrow terminal, whatever names and commands are like" {
+@test "tables with long names and labels fit into a narrow terminal" {
   hold "$(printf '日%.0s' {1..60})" --label "$(printf 'l%.0s' {1..200})" -n 2
   dlock run "$(printf 'n%.0s' {1..200})" -- true
   local verb
@@ -576,7 +576,7 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
   for verb in list "status $(printf '日%.0s' {1..60})" "history $(printf 'n%.0s' {1..200})"; do
     on_terminal "stty cols 40; TERM=xterm NO_COLOR=1 dlock $verb"
     assert_exits 0 "$terminal"
-    # The name of the lock itself is a line of its own in its status.
+    # In its status, the name of the lock has a line of its own.
     grep -v '^日*  held' screen | sed 's/日/ww/g' > table
     assert_between "$(LC_ALL=C.UTF-8 awk '{ sub(/\r/, "") } length($0) > m { m = length($0) } END { print m }' table)" 20 40
   done

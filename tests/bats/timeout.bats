@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Commands that take too long: --timeout ends them, all of them.
+# --timeout: commands that take too long are ended with their whole process tree.
 # shellcheck disable=SC2016  # the commands' own variables
 
 setup() {
@@ -14,8 +14,8 @@ teardown() { kill_leftovers; }
 
 refute() { ! "$@"; }
 
-# Makes `tree`, a command whose children and grandchildren, some of them daemons, some
-# deaf to TERM, write their pids into the file `pids`.
+# Creates `tree`, a command whose children and grandchildren write their pids to the file
+# `pids`. Some of them are daemons, and some ignore SIGTERM.
 make_tree() {
   cat > tree << 'END'
 #!/bin/bash
@@ -34,8 +34,8 @@ END
   chmod +x tree
 }
 
-# Runs dlock, takes its exit code into $status, what it says into $output, and how long
-# it took into $took.
+# Runs dlock. Sets $status to its exit code, $output to its output, and $took to how many
+# milliseconds it took.
 run_timed() {
   local begin
   begin=$(now_ms)
@@ -60,7 +60,7 @@ all_dead() {
   assert_status 124
 }
 
-@test "--timeout is neither early nor late" {
+@test "--timeout ends the command neither early nor late" {
   run_timed run --timeout 500ms job -- sleep 60
 
   assert_between "$took" 500 2500
@@ -72,13 +72,13 @@ all_dead() {
   assert_status 124
 }
 
-@test "a time-out is said in one line" {
+@test "a time-out is reported in one line" {
   run_timed run --timeout 100ms job -- sleep 60
 
   assert_one_line
 }
 
-@test "a time-out is said also with -q" {
+@test "a time-out is reported even with -q" {
   run_timed run -q --timeout 100ms job -- sleep 60
 
   assert_one_line
@@ -96,45 +96,45 @@ all_dead() {
   assert_equal "$status $output" '5 '
 }
 
-@test "a command that ends in time is not waited for any longer" {
+@test "dlock exits as soon as a command ends in time" {
   run_timed run --timeout 20s job -- true
 
   assert_between "$took" 0 5000
 }
 
-@test "a command that is asked to end gets TERM" {
+@test "a command that times out gets SIGTERM" {
   run_timed run --timeout 200ms job -- bash -c 'trap "echo asked; exit" TERM; while :; do sleep 0.02; done'
 
   assert_output_contains asked
 }
 
-@test "a command that ends well when it is asked to is 124 all the same" {
+@test "dlock exits with 124 even if the command exits with 0 on SIGTERM" {
   run_timed run --timeout 200ms job -- bash -c 'trap "exit 0" TERM; while :; do sleep 0.02; done'
 
   assert_status 124
 }
 
-@test "a command that ends as asked is not waited for any longer" {
+@test "dlock does not wait for --kill-after if the command exits on SIGTERM" {
   run_timed run --timeout 200ms --kill-after 20s job -- bash -c 'trap "exit 0" TERM; while :; do sleep 0.02; done'
 
   assert_between "$took" 200 10000
 }
 
-@test "a command that ignores TERM is killed after --kill-after" {
+@test "a command that ignores SIGTERM is killed after --kill-after" {
   run_timed run --timeout 200ms --kill-after 300ms job -- sh -c 'trap "" TERM; while :; do sleep 0.02; done'
 
   assert_status 124
   assert_between "$took" 500 5000
 }
 
-@test "a command that is stopped is ended, too" {
+@test "a stopped command is ended, too" {
   run_timed run --timeout 200ms --kill-after 20s job -- sh -c 'kill -STOP $$; sleep 60'
 
   assert_status 124
   assert_between "$took" 200 10000
 }
 
-@test "with the command its whole tree is ended, daemons and the deaf ones, too" {
+@test "the whole process tree is ended, including daemons and processes that ignore SIGTERM" {
   run_timed run --timeout 1s --kill-after 200ms job -- ./tree
 
   test -e grown
@@ -142,7 +142,7 @@ all_dead() {
   no_leftovers
 }
 
-@test "children that do not mind TERM are ended also if their parent ends as asked" {
+@test "children that ignore SIGTERM are ended even if their parent exits on SIGTERM" {
   run_timed run --timeout 300ms --kill-after 300ms job -- bash -c '
     (trap "" TERM; echo "$BASHPID" > pids; while :; do sleep 0.02; done) &
     wait'
@@ -151,7 +151,7 @@ all_dead() {
   all_dead
 }
 
-@test "on a terminal the whole tree is ended, too" {
+@test "on a terminal, the whole process tree is ended, too" {
   SHELL=/bin/sh TERM=dumb timeout -s KILL 30 script -qec 'exec dlock run --timeout 1s --kill-after 200ms job -- ./tree' \
     /dev/null < /dev/null > screen 3>&- || status=$?
 
@@ -160,7 +160,7 @@ all_dead() {
   all_dead
 }
 
-@test "on a terminal other commands of the same shell are spared" {
+@test "on a terminal, other commands of the same shell are spared" {
   SHELL=/bin/sh TERM=dumb timeout -s KILL 30 script -qec 'sleep 60 & echo $! > other
     dlock run --timeout 200ms --kill-after 100ms job -- sh -c "sleep 60 & sleep 60"
     kill -0 $(cat other) && touch spared; kill $(cat other)' /dev/null < /dev/null > screen 3>&- || true
@@ -168,13 +168,13 @@ all_dead() {
   test -e spared
 }
 
-@test "a shell that is ended does not first go on to its next command" {
+@test "a shell that times out does not start its next command" {
   run_timed run --timeout 200ms job -- sh -c 'sleep 60; touch went_on'
 
   refute test -e went_on
 }
 
-@test "the lock is held until the whole tree is dead" {
+@test "the lock is held until the whole process tree has ended" {
   dlock run --timeout 200ms --kill-after 60s job -- bash -c '
     trap "touch asked" TERM
     while :; do sleep 0.02; done' 3>&- &
@@ -183,7 +183,7 @@ all_dead() {
   never_within 300 is_free job
 }
 
-@test "the time counts from when the command starts, not while it waits" {
+@test "--timeout counts from the start of the command, not from the start of the wait" {
   hold job
   dlock run -w 60s --timeout 1s job -- true 3>&- &
   waiter=$!
@@ -194,14 +194,14 @@ all_dead() {
   assert_exits 0 "$waiter"
 }
 
-@test "what outlives a command that ends in time is no matter of the time-out's" {
+@test "the time-out ignores processes that outlive a command that ended in time" {
   run_timed run --timeout 20s job -- sh -c 'sleep 60 > /dev/null 2>&1 < /dev/null & exit 5'
 
   assert_status 5
   assert_between "$took" 0 5000
 }
 
-@test "a TERM from outside before the time-out leaves the exit to the command" {
+@test "a command that exits on a forwarded SIGTERM before the time-out keeps its exit code" {
   env --default-signal setsid dlock run --timeout 20s job -- bash -c '
     trap "exit 9" TERM; touch started; while :; do sleep 0.02; done' 3>&- &
   eventually test -e started
@@ -211,7 +211,7 @@ all_dead() {
   assert_exits 9 $!
 }
 
-@test "the status tells of a run that was timed out" {
+@test "status shows that a run timed out" {
   run_timed run --timeout 100ms job -- sleep 60
 
   run dlock status --json job
@@ -219,10 +219,10 @@ all_dead() {
   assert_equal "$(json '.last_run.outcome')" timeout
 }
 
-# --- Who is told to end ---
+# --- Which processes get SIGTERM ---
 
 # Runs the script on standard input for 300 ms, on a terminal of its own or without one,
-# and takes what it prints into $output. Whom TERM does not reach lives for a minute.
+# and sets $output to what it prints. Processes that SIGTERM does not reach run for a minute.
 run_briefly() {  # <terminal or none>
   cat > script
   local run='exec dlock run --timeout 300ms --kill-after 60s job -- bash ./script'
@@ -235,7 +235,7 @@ run_briefly() {  # <terminal or none>
   output=$(tr -d '\r' < printed)
 }
 
-@test "TERM reaches also those whose parents it ends first" {
+@test "SIGTERM also reaches processes whose parents it ends first" {
   for place in none terminal none terminal; do
     run_briefly "$place" << 'END'
 daemon() { trap 'echo told; exit' TERM; echo up; while :; do sleep 0.02; done; }
@@ -249,7 +249,7 @@ END
   done
 }
 
-@test "TERM reaches also those that are started just then" {
+@test "SIGTERM also reaches processes that are started at that moment" {
   for place in none terminal none terminal; do
     run_briefly "$place" << 'END'
 for i in 1 2 3; do (while :; do setsid sleep 60 & sleep 60 & sleep 0.01; done) & done
@@ -260,7 +260,7 @@ END
   done
 }
 
-@test "TERM reaches nobody twice" {
+@test "SIGTERM reaches no process twice" {
   for place in none terminal none terminal; do
     run_briefly "$place" << 'END'
 told_once() {
@@ -277,7 +277,7 @@ END
   done
 }
 
-@test "what a command starts to clean up when it gets TERM is not told to end, too" {
+@test "processes that a command starts on SIGTERM to clean up do not get SIGTERM" {
   for place in none terminal none terminal; do
     run_briefly "$place" << 'END'
 trap 'for i in {1..10}; do sh -c "sleep 0.01; echo clean"; setsid sh -c "sleep 0.01; echo clean"; done; exit' TERM

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# A standard error that nobody reads: what dlock has to say there keeps nothing waiting.
+# A standard error that nobody reads: the messages of dlock do not block anything.
 # shellcheck disable=SC2016  # the commands' own variables
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -17,14 +17,14 @@ teardown() {
   kill_leftovers
 }
 
-# Makes the pipe as full as it gets.
+# Fills the pipe completely.
 fill() { dd if=/dev/zero bs=4096 oflag=nonblock >&8 2> /dev/null || true; }
 
 # Prints what is in the pipe.
 drained() { dd bs=65536 count=1 iflag=nonblock <&8 2> /dev/null | tr -d '\0'; }
 
-# Runs dlock with the pipe as standard error, and takes its exit code into $status and
-# how long it took into $took.
+# Runs dlock with the pipe as standard error. Sets $status to its exit code, and $took to how
+# many milliseconds it took.
 run_unread() {  # <dlock's argument>...
   local begin
   begin=$(now_ms)
@@ -33,7 +33,7 @@ run_unread() {  # <dlock's argument>...
   took=$(($(now_ms) - begin))
 }
 
-@test "a command that takes too long is ended, and the lock free, though nobody reads why" {
+@test "a command that times out is ended and the lock is released though nobody reads why" {
   fill
 
   run_unread run --timeout 200ms job -- sleep 60
@@ -42,14 +42,14 @@ run_unread() {  # <dlock's argument>...
   is_free job
 }
 
-@test "so it is if the command itself has written more than anybody reads" {
+@test "a command that times out after it filled the pipe is ended and the lock is released" {
   run_unread run --timeout 200ms --kill-after 200ms job -- sh -c 'yes >&2'
 
   assert_status 124
   is_free job
 }
 
-@test "dlock waits no more than a moment for who does not read" {
+@test "dlock waits only briefly for a reader that does not read" {
   fill
 
   run_unread run job -- /no/such/command
@@ -58,7 +58,7 @@ run_unread() {  # <dlock's argument>...
   assert_between "$took" 0 1500
 }
 
-@test "the exit code is the command's though nobody reads the steps" {
+@test "the exit code is that of the command though nobody reads the messages of -v" {
   fill
 
   run_unread -v run job -- sh -c 'exit 7'
@@ -67,7 +67,7 @@ run_unread() {  # <dlock's argument>...
   is_free job
 }
 
-@test "a signal reaches the command though nobody reads the steps" {
+@test "a signal reaches the command though nobody reads the messages of -v" {
   fill
   env --default-signal setsid dlock -v run job -- sh -c \
     'exec 2>&-; trap "exit 7" TERM; touch began; while :; do sleep 0.02; done' 2> pipe 3>&- 8>&- &
@@ -79,7 +79,7 @@ run_unread() {  # <dlock's argument>...
   is_free job
 }
 
-@test "a signal ends a waiter though nobody reads the steps" {
+@test "a signal ends a waiter though nobody reads the messages of -v" {
   hold job 8>&-
   fill
   env --default-signal dlock -v run -w forever job -- touch began 2> pipe 3>&- 8>&- &
@@ -91,7 +91,7 @@ run_unread() {  # <dlock's argument>...
   nobody_waits job
 }
 
-@test "a socket that nobody reads is no different" {
+@test "a socket that nobody reads does not block a run, either" {
   # shellcheck disable=SC2154  # Perl's
   timeout -s KILL 20 perl -MSocket -MIO::Handle -MPOSIX -e '
     $^F = 1000;
@@ -106,7 +106,7 @@ run_unread() {  # <dlock's argument>...
   is_free job
 }
 
-@test "what was left out is counted, once somebody reads again" {
+@test "omitted messages are counted once somebody reads again" {
   fill
 
   run_unread -v run job -- sh -c 'dd bs=65536 count=1 iflag=nonblock < pipe > drained 2> errors'
@@ -117,7 +117,7 @@ run_unread() {  # <dlock's argument>...
   [[ $output =~ 'omitted because nobody read them: '[23] ]]
 }
 
-@test "somebody who reads in time misses nothing" {
+@test "a reader that reads in time misses no messages" {
   for _ in {1..20}; do echo "dlock: job: /no/such/command: command not found"; done > expected
 
   for _ in {1..20}; do dlock run job -- /no/such/command 2>&1 || true; done | cat > said
@@ -125,7 +125,7 @@ run_unread() {  # <dlock's argument>...
   diff expected said
 }
 
-@test "the command finds standard error as dlock did, to be waited for" {
+@test "the command gets standard error with the same flags as dlock" {
   sh -c 'grep flags /proc/self/fdinfo/2' 2> pipe > before
   fill
 
@@ -134,7 +134,7 @@ run_unread() {  # <dlock's argument>...
   diff before during
 }
 
-@test "what is printed waits for its reader" {
+@test "standard output waits for its reader" {
   hold job
   fill
 

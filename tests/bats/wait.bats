@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Waiting for a lock: who is next, what waiting costs, and how it ends.
+# Waiting for a lock: the order of waiters, what a wait costs, and how it ends.
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
 setup() {
@@ -13,7 +13,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Commands of waiters: one says that it started, the other when.
+# Commands of waiters: one records that it started, the other when it started.
 # shellcheck disable=SC2016
 {
   noting=(sh -c 'echo "$2" >> "$1"' -)
@@ -28,7 +28,7 @@ sockets() { find "$BATS_TEST_TMPDIR/store" -name 'wake-*'; }
 
 no_sockets() { [[ -z $(sockets) ]]; }
 
-# How often a process went to sleep.
+# Prints how often a process went to sleep.
 sleeps() { awk '/^voluntary_ctxt_switches/ { print $2 }' "/proc/$1/status"; }
 
 slept_more_than() { (($(sleeps "$1") > $2)); }
@@ -40,7 +40,7 @@ is_quiet() {
   [[ $(sleeps "$1") == "$before" ]]
 }
 
-@test "a free lock is granted at once to one who would wait" {
+@test "a free lock is granted at once to a run that would wait" {
   run timeout 5 dlock run -w 60s job -- echo started
 
   assert_equal "$status $output" '0 started'
@@ -56,7 +56,7 @@ is_quiet() {
   assert_equal "$(tr -d '\n' < "$order")" 12345678
 }
 
-@test "each of forty waiters gets the lock, one at a time" {
+@test "forty waiters get the lock one at a time" {
   # shellcheck disable=SC2016
   alone='mkdir "$1" && echo 1 >> "$2" && rmdir "$1"'
   hold job
@@ -69,7 +69,7 @@ is_quiet() {
   EVENTUALLY_MS=60000 eventually all_started 40
 }
 
-@test "a released lock is in the next one's hands within a second" {
+@test "the first waiter gets a released lock within a second" {
   hold job
   queue job "${timing[@]}" "$began"
 
@@ -80,7 +80,7 @@ is_quiet() {
   assert_between "$(ms_between "$released" "$began")" 0 1000
 }
 
-@test "a lock passes through the hands of five waiters within a second" {
+@test "five waiters get a lock one after another within a second" {
   hold job
   for _ in 1 2 3 4; do queue job -- true; done
   queue job "${timing[@]}" "$began"
@@ -92,7 +92,7 @@ is_quiet() {
   assert_between "$(ms_between "$released" "$began")" 0 1000
 }
 
-@test "a waiter that was killed is passed over at once" {
+@test "a killed waiter is skipped at once" {
   hold job
   queue job "${noting[@]}" "$order" killed
   killed=$waiter
@@ -106,7 +106,7 @@ is_quiet() {
   assert_between "$(ms_between "$released" "$began")" 0 1000
 }
 
-@test "a waiter that was killed between two others does not disturb their order" {
+@test "two waiters keep their order if one between them is killed" {
   hold job
   queue job "${noting[@]}" "$order" first
   queue job "${noting[@]}" "$order" killed
@@ -120,7 +120,7 @@ is_quiet() {
   assert_equal "$(tr '\n' ' ' < "$order")" 'first last '
 }
 
-@test "a waiter that was killed is no longer shown in the queue" {
+@test "a killed waiter is no longer shown in the queue" {
   hold job
   queue job true
 
@@ -129,8 +129,8 @@ is_quiet() {
   eventually nobody_waits job
 }
 
-# Has one wait whose pid means nothing here, as in a container, so that nobody sees that
-# it is stopped.
+# Starts a waiter in another PID namespace, as in a container, and stops it. Its pid means
+# nothing here, so no process can see that it is stopped.
 queue_stopped_elsewhere() {  # <name>
   needs_root
   unshare --pid --fork --kill-child dlock run --wait 60s "$1" -- true 3>&- &
@@ -140,7 +140,7 @@ queue_stopped_elsewhere() {  # <name>
 
 somebody_waits() { ! nobody_waits "$1"; }
 
-@test "a stopped waiter in another container costs the next one three seconds and no more" {
+@test "a stopped waiter in another container delays the next one by only three seconds" {
   hold job
   queue_stopped_elsewhere job
   queue job "${timing[@]}" "$began"
@@ -152,7 +152,7 @@ somebody_waits() { ! nobody_waits "$1"; }
   assert_between "$(ms_between "$released" "$began")" 2500 4500
 }
 
-@test "a waiter that was stopped when its turn came gets it once it goes on" {
+@test "a waiter that was stopped at its turn gets the lock after it is continued" {
   hold job
   queue job "${noting[@]}" "$order" stopped
   stopped=$waiter
@@ -166,7 +166,7 @@ somebody_waits() { ! nobody_waits "$1"; }
   eventually started stopped
 }
 
-@test "who does not wait does not overtake a waiter" {
+@test "a run without --wait does not overtake a waiter" {
   hold job
   queue job true
   kill -STOP "$waiter"
@@ -179,7 +179,7 @@ somebody_waits() { ! nobody_waits "$1"; }
   assert_output_contains 'promised'
 }
 
-@test "a waiter whose wake-up got lost notices within seconds" {
+@test "a waiter whose wake-up was lost gets the lock within seconds" {
   hold job
   queue job "${timing[@]}" "$began"
   rm "$(sockets)"
@@ -201,7 +201,7 @@ somebody_waits() { ! nobody_waits "$1"; }
   assert_between $(($(now_ms) - begin)) 300 1500
 }
 
-@test "a wait that ends without the lock says in one line who has it" {
+@test "a wait that ends without the lock says in one line who holds it" {
   hold job
 
   run dlock run -w 100ms job -- true
@@ -210,7 +210,7 @@ somebody_waits() { ! nobody_waits "$1"; }
   assert_output_contains "dlock: job: held by $(id -un)@$(uname -n) (pid $holder, sh -c "
 }
 
-@test "a wait that ended leaves no place in the queue behind" {
+@test "a waiter whose wait has ended leaves the queue" {
   hold job
   dlock run -w 100ms job -- true || true
   queue job "${noting[@]}" "$order" next
@@ -241,7 +241,7 @@ somebody_waits() { ! nobody_waits "$1"; }
   started patient
 }
 
-@test "a waiter that is told to stop ends at once, by that signal" {
+@test "SIGTERM kills a waiter at once" {
   hold job
   queue job true
 
@@ -252,7 +252,7 @@ somebody_waits() { ! nobody_waits "$1"; }
   assert_between $(($(now_ms) - begin)) 0 1000
 }
 
-@test "a waiter that was told to stop has left the queue" {
+@test "a waiter that a signal kills leaves the queue" {
   hold job
   queue job true
 
@@ -271,7 +271,7 @@ somebody_waits() { ! nobody_waits "$1"; }
   never_within 2000 slept_more_than "$waiter" "$(sleeps "$waiter")"
 }
 
-@test "a waiter in the first place wakes no more than once a second" {
+@test "a waiter in the first place wakes at most about once a second" {
   hold job
   queue job true
   eventually is_quiet "$waiter"
@@ -279,7 +279,7 @@ somebody_waits() { ! nobody_waits "$1"; }
   never_within 2000 slept_more_than "$waiter" $(($(sleeps "$waiter") + 3))
 }
 
-@test "waiters leave no socket behind when they had their turn" {
+@test "waiters leave no socket behind after their turn" {
   hold job
   for _ in 1 2 3; do queue job true; done
   last=$waiter
@@ -298,7 +298,7 @@ somebody_waits() { ! nobody_waits "$1"; }
   no_sockets
 }
 
-@test "who comes after a killed waiter removes its socket" {
+@test "the next waiter removes the socket of a killed one" {
   hold job
   queue job true
   kill -KILL "$waiter"

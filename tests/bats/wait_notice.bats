@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What is said while a verb waits for a lock, for a turn, or for a store that cannot be
-# reached: on a terminal one line that moves, with -v lines for those who have none.
+# What a verb prints while it waits for a lock, for a turn, or for a store that cannot be
+# reached: on a terminal one line that is updated; without a terminal, lines with -v.
 # shellcheck disable=SC2154  # hold sets holder
 
 setup() {
@@ -17,7 +17,7 @@ teardown() {
   kill_leftovers
 }
 
-# Runs dlock on a terminal of its own; what stands there gets into the file `screen`.
+# Runs dlock on a terminal of its own, whose output is written to the file `screen`.
 on_terminal() {  # <columns> <dlock's arguments>
   : > "$screen"
   SHELL=/bin/sh TERM=xterm env --default-signal \
@@ -25,12 +25,12 @@ on_terminal() {  # <columns> <dlock's arguments>
   terminal=$!
 }
 
-# One line for each state of the line on the terminal.
+# Prints one line for each state of the line on the terminal.
 states() { tr -d '\n' < "$screen" | sed 's/\r/\n/g; s/\x1b\[K//g' | grep .; }
 shows() { states | grep -qE "$1"; }
-stands() { states | tail -n 1 | grep -qE "$1"; }
+shows_now() { states | tail -n 1 | grep -qE "$1"; }
 
-# Has the server gone until something is so; what it knew it knows again afterwards.
+# Stops the server until a command succeeds, and then starts it again with its data.
 restart_with_its_data() {  # <command>...
   redis SAVE
   stop_redis
@@ -57,7 +57,7 @@ times_said() { grep -cE "$1" "$said" || true; }
   eventually shows 'held by .*; position 1 of 1; 1m2[0-9]s left$'
 }
 
-@test "a wait for ever has no time left" {
+@test "a wait without a limit shows no time left" {
   hold job
 
   on_terminal 200 'run -w forever job -- true'
@@ -65,7 +65,7 @@ times_said() { grep -cE "$1" "$said" || true; }
   eventually shows 'held by .*; position 1 of 1$'
 }
 
-@test "a wait for a server that is not there shows why, and the time left" {
+@test "a wait for an unreachable server shows the reason and the time left" {
   stop_redis
 
   on_terminal 200 'run -w 90s job -- true'
@@ -74,7 +74,7 @@ times_said() { grep -cE "$1" "$said" || true; }
   eventually shows 'trying again; 1m2[0-9]s left$'
 }
 
-@test "a wait for a server that is not there shows why where it has no end" {
+@test "a wait without a limit for an unreachable server shows the reason" {
   stop_redis
 
   on_terminal 200 'acquire -w forever job'
@@ -82,17 +82,17 @@ times_said() { grep -cE "$1" "$said" || true; }
   eventually shows "job: cannot reach $redis_socket: .*; trying again\$"
 }
 
-@test "where the server is lost during the wait the line says so, and goes on when it is back" {
+@test "the line says when the server becomes unreachable, and shows the position when it is back" {
   hold job
   on_terminal 200 'run -w 90s job -- true'
   eventually shows 'position 1 of 1'
 
   restart_with_its_data shows 'redis.*; trying again; '
 
-  eventually stands 'position 1 of 1'
+  eventually shows_now 'position 1 of 1'
 }
 
-@test "a server that is not there takes one line of a narrow terminal" {
+@test "the reason for an unreachable server fits into one line of a narrow terminal" {
   stop_redis
 
   on_terminal 50 'run -w 900ms job -- true'
@@ -111,7 +111,7 @@ times_said() { grep -cE "$1" "$said" || true; }
   eventually shows 'waiting: turn in 59m5[0-7]s; '
 }
 
-@test "a turn on a server that is not there is waited for with the reason" {
+@test "a wait for a turn on an unreachable server shows the reason" {
   stop_redis
 
   on_terminal 200 'limit -w 90s api 1/1h'
@@ -119,7 +119,7 @@ times_said() { grep -cE "$1" "$said" || true; }
   eventually shows "api: cannot reach $redis_socket: .*; trying again; 1m30s left\$"
 }
 
-@test "a cached output that somebody makes is waited for with who does" {
+@test "a wait for cached output shows who is computing it" {
   dlock cache report -- sleep 60 &
   eventually lock_is_held cache:report
 
@@ -132,19 +132,19 @@ lock_is_held() { dlock status "$1" > /dev/null; }
 
 # --- With -v ---
 
-@test "-v says without a terminal whom a run waits for, once" {
+@test "without a terminal, -v says once which holder a run waits for" {
   hold job
 
   with_v run -w 90s job -- true
 
   eventually says 'dlock: job: waiting: held by .*\(pid [0-9]+, sh .*\) for .*; position 1 of 1; 1m30s left$'
-  queue job true # which has the other one look again
+  queue job true # makes the first waiter check again
   let_go
   assert_exits 0 "$waiter"
   assert_equal "$(times_said 'waiting:')" 1
 }
 
-@test "-v says it for acquire, too" {
+@test "without a terminal, -v says which holder acquire waits for" {
   hold job
 
   with_v acquire -w 90s job
@@ -152,12 +152,12 @@ lock_is_held() { dlock status "$1" > /dev/null; }
   eventually says 'dlock: job: waiting: held by .*; position 1 of 1; 1m30s left$'
 }
 
-@test "-v says that a server is not there once, and when it is what is waited for now" {
+@test "-v says once that the server is unreachable, and names the holder again when it is back" {
   hold job
   with_v run -w 90s job -- true
   eventually says 'waiting: held by'
 
-  # Whether it was seen to close the connection or could not be reached any more.
+  # The reason may be a closed connection or that the server cannot be reached.
   restart_with_its_data says 'redis.*; trying again; 1m[0-9]+s left$'
 
   eventually says_again 'waiting'
@@ -168,7 +168,7 @@ lock_is_held() { dlock status "$1" > /dev/null; }
 
 says_again() { (($(times_said "$1") == 2)); }
 
-@test "without -v nothing is said where there is no terminal" {
+@test "without -v and without a terminal, a wait prints nothing" {
   hold job
   dlock run -w forever job -- true 2> "$said" < /dev/null 3>&- &
   waiter=$!

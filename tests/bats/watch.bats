@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# dlock watch: what happens to locks, as it happens. Also run on a server; what is a
-# store's own is in watch_local.bats and watch_redis.bats.
+# dlock watch: events of locks as they happen. Also run on a server. What is specific to one
+# store is in watch_local.bats and watch_redis.bats.
 # shellcheck disable=SC2154  # hold and watch set holder and watcher
 
 setup() {
@@ -12,7 +12,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-@test "a run is granted and released, with who it was and how it ended" {
+@test "the events of a run name it and say how it ended" {
   watch
 
   dlock run job -- sh -c 'exit 3' || true
@@ -28,7 +28,7 @@ teardown() { kill_leftovers; }
   jq -e '.time | test("^2[0-9]{3}-.*T.*\\.[0-9]{3}Z$")' "$seen" > /dev/null
 }
 
-@test "each line has all of what is promised, and nothing else" {
+@test "each event has exactly the documented keys" {
   watch
 
   dlock run job -- true
@@ -38,7 +38,7 @@ teardown() { kill_leftovers; }
     'time event name fence host pid user command label exit_code signal duration_ms free message'
 }
 
-@test "for people it is a line with the same" {
+@test "without --json, each event is a line of text" {
   dlock watch -v > "$seen" 2> "$said" 3>&- &
   eventually grep -q watching "$said"
 
@@ -49,7 +49,7 @@ teardown() { kill_leftovers; }
   grep -qE "^2.*T.*Z  released  job  $(uname -n), pid [0-9]+, 1 free: exit 0, took " "$seen"
 }
 
-@test "a waiter is queued, and then granted" {
+@test "a waiter is reported as queued and then as granted" {
   hold job
   watch
 
@@ -62,7 +62,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(pids_of queued)" "$!"
 }
 
-@test "a waiter that gives up has left" {
+@test "a waiter that gives up is reported as left" {
   hold job
   watch
 
@@ -71,7 +71,7 @@ teardown() { kill_leftovers; }
   assert_events 'queued job 0' 'left job 0'
 }
 
-@test "a waiter that is deduplicated has left" {
+@test "a waiter that is deduplicated is reported as left" {
   hold job --dedupe 1h
   watch
 
@@ -83,7 +83,7 @@ teardown() { kill_leftovers; }
   assert_events 'queued job 0' 'released job 1' 'left job 1'
 }
 
-@test "the number of free slots is that after the event" {
+@test "an event has the number of free slots after it" {
   watch
 
   dlock run -n 3 job -- dlock run -n 3 job -- true
@@ -91,7 +91,7 @@ teardown() { kill_leftovers; }
   assert_events 'granted job 2' 'granted job 1' 'released job 2' 'released job 3'
 }
 
-@test "shared holders leave no room for others" {
+@test "a lock with a shared holder has no free slots" {
   watch
 
   dlock run --shared job -- true
@@ -99,7 +99,7 @@ teardown() { kill_leftovers; }
   assert_events 'granted job 0' 'released job 1'
 }
 
-@test "a lease by hand expires, though nobody asks for it" {
+@test "a lease by hand is reported as expired even if nobody claims the lock" {
   watch
 
   dlock acquire job --ttl 500ms > /dev/null
@@ -107,14 +107,14 @@ teardown() { kill_leftovers; }
   assert_events 'granted job 0' 'expired job 1'
 }
 
-@test "a lease that was there before is seen to run out" {
+@test "a lease that is older than the watch is reported as expired" {
   dlock acquire job --ttl 2s > /dev/null
   watch
 
   assert_events 'expired job 1'
 }
 
-@test "a lease that is renewed has not expired, and is released" {
+@test "a renewed lease is reported as released and not as expired" {
   watch
   token=$(dlock acquire job --ttl 500ms)
   DLOCK_TOKEN=$token dlock renew job --ttl 1h > /dev/null
@@ -126,7 +126,7 @@ teardown() { kill_leftovers; }
   assert_events 'granted job 0' 'granted other 0' 'expired other 1' 'released job 1'
 }
 
-@test "a broken lock is reported as broken, and then as released" {
+@test "a broken lock is reported as broken and then as released" {
   hold job
   watch
 
@@ -148,7 +148,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(jq -r .message "$seen")" "$(id -un)@$(uname -n) took the lock with dlock break"
 }
 
-@test "a lock that is held on for --min-hold is released when that is over" {
+@test "a lock that --min-hold keeps is reported as released when that time is over" {
   watch
 
   dlock run --min-hold 1s job -- true
@@ -157,7 +157,7 @@ teardown() { kill_leftovers; }
   assert_events 'granted job 0' 'released job 1'
 }
 
-@test "given names are watched and no others" {
+@test "only the given names are watched" {
   watch one 'two words'
 
   dlock run other -- true
@@ -168,7 +168,7 @@ teardown() { kill_leftovers; }
   assert_events 'granted one 0' 'released one 1' 'granted two words 0' 'released two words 1'
 }
 
-@test "names with every kind of character are seen as they are" {
+@test "names with special characters are reported unchanged" {
   watch
   name=$'a {b}:c %d*[e]?\\ "f" \xc3\xa4'
 
@@ -178,7 +178,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(jq -r .name "$seen" | sort -u)" "$name"
 }
 
-@test "a thousand grants are seen once each and in their order" {
+@test "a thousand grants are reported once each and in order" {
   local rounds=${DLOCK_TEST_ROUNDS:-250}
   watch job
 
@@ -196,7 +196,7 @@ teardown() { kill_leftovers; }
     paste -d' ' - - | sort | uniq -c | tr -s ' ')" " $((4 * rounds)) granted released"
 }
 
-@test "watch piped into head ends with it" {
+@test "watch piped into head ends when head exits" {
   mkfifo "$BATS_TEST_TMPDIR/fifo"
   dlock watch -v > "$BATS_TEST_TMPDIR/fifo" 2> "$said" 3>&- &
   watcher=$!
@@ -205,16 +205,16 @@ teardown() { kill_leftovers; }
 
   dlock run job -- true
 
-  # SIGPIPE, as for any program that writes for nobody; it needs no further event.
+  # SIGPIPE, as for any program whose reader has exited. No further event is needed.
   assert_exits 141 "$watcher"
   grep -q granted "$seen"
 }
 
-@test "a reader that takes nothing holds up nobody, and misses nothing" {
+@test "a stopped reader delays nobody and misses no events" {
   watch_slowly
   kill -STOP "$reader"
 
-  # More than the pipe takes, and then something that is found by who watches.
+  # More events than the pipe can hold, and then one that watch itself has to detect.
   for i in {1..20}; do dlock run job -- true; done
   dlock acquire lapsing --ttl 500ms > /dev/null
   never_within 1500 false
@@ -223,13 +223,13 @@ teardown() { kill_leftovers; }
   eventually has_seen 'expired lapsing 1'
   assert_equal "$(events | sort | uniq -c | tr -s ' ')" \
     "$(printf ' %s\n' '1 expired lapsing 1' '20 granted job 0' '1 granted lapsing 0' '20 released job 1')"
-  # It was found when it happened, not when there was room to say so.
+  # It was detected when it happened, not when there was room in the pipe.
   lapsed_after=$(jq -rs 'map(select(.name == "lapsing").time[17:-1] | tonumber) |
     ((.[1] - .[0]) * 1000 + 60000) % 60000 | round' "$seen")
   assert_between "$lapsed_after" 500 1400
 }
 
-@test "a reader that goes away while nothing can be written ends it" {
+@test "watch ends if its reader exits while the pipe is full" {
   watch_slowly
   kill -STOP "$reader"
   for i in {1..20}; do dlock run job -- true; done
@@ -239,7 +239,7 @@ teardown() { kill_leftovers; }
   assert_exits 141 "$watcher"
 }
 
-@test "a full disk on standard output is an error" {
+@test "watch exits with 69 if standard output cannot be written" {
   dlock watch -v > /dev/full 2> "$said" 3>&- &
   watcher=$!
   eventually grep -q watching "$said"
@@ -250,7 +250,7 @@ teardown() { kill_leftovers; }
   grep -q 'cannot write to standard output' "$said"
 }
 
-@test "an invalid name is 64" {
+@test "an invalid name exits with 64" {
   run dlock watch ''
 
   assert_status 64

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What is the local store's own about watching, and none:.
+# dlock watch: what is specific to the local store and to none:.
 # shellcheck disable=SC2154  # hold and watch set holder and watcher
 
 setup() {
@@ -12,7 +12,7 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-@test "nothing is written while nobody watches" {
+@test "no events are written while nobody watches" {
   dlock run job -- true
   [[ ! -e $store/events ]]
 
@@ -27,7 +27,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(stat -c %s "$store/events")" "$size"
 }
 
-@test "what is kept for those who watch is bounded, and nothing of it is missed" {
+@test "the files of events are bounded, and watch misses no events" {
   watch
   long=$(head -c 4000 /dev/zero | tr '\0' x)
 
@@ -39,7 +39,7 @@ teardown() { kill_leftovers; }
   (($(cat "$store"/events* | wc -c) < 2200000))
 }
 
-@test "a watch that is killed leaves nothing that costs" {
+@test "no events are written after a watch was killed" {
   watch
   kill -KILL "$watcher"
   eventually has_ended "$watcher"
@@ -49,7 +49,7 @@ teardown() { kill_leftovers; }
   assert_equal "$(wc -c < "$store/events")" 0
 }
 
-@test "a run whose processes are killed has expired within a second" {
+@test "a run whose processes are killed is reported as expired within a second" {
   hold job
   watch
 
@@ -58,7 +58,7 @@ teardown() { kill_leftovers; }
   EVENTUALLY_MS=1500 eventually has_seen 'expired job 1'
 }
 
-@test "a store whose files are replaced is watched again, and that is said" {
+@test "a store that is removed is watched again when it is back, and watch says so" {
   watch
   remove "$store"
 
@@ -69,7 +69,7 @@ teardown() { kill_leftovers; }
   assert_events 'granted job 0' 'released job 1'
 }
 
-@test "a full disk keeps nobody from a lock that is watched" {
+@test "a run gets a watched lock even if events cannot be written" {
   watch
   rm "$store/events"
   mkdir "$store/events"  # nothing can be written there
@@ -77,7 +77,7 @@ teardown() { kill_leftovers; }
   dlock run job -- true
 }
 
-@test "a store that is not to be trusted is 77" {
+@test "watch exits with 77 if others can write to the store's directory" {
   mkdir "$store"
   chmod 777 "$store"
 
@@ -87,7 +87,7 @@ teardown() { kill_leftovers; }
   assert_one_line
 }
 
-@test "none: has nothing to tell" {
+@test "none: has no events" {
   DLOCK_STORE=none: watch
   DLOCK_STORE=none: dlock run job -- true
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What is a server's own about watching.
+# dlock watch: what is specific to a server.
 # shellcheck disable=SC2154  # the helpers set holder, command, watcher
 
 setup() {
@@ -17,7 +17,7 @@ teardown() {
 
 short=(--ttl 1s --store-timeout 100ms)
 
-@test "a run that is killed has expired when its lease has ended, though nobody waits" {
+@test "a killed run is reported as expired when its lease expires, even if nobody waits" {
   watch
   hold job "${short[@]}"
 
@@ -26,7 +26,7 @@ short=(--ttl 1s --store-timeout 100ms)
   eventually has_seen 'expired job 1'
 }
 
-@test "a run whose lease is renewed has not expired" {
+@test "a run whose lease is renewed is not reported as expired" {
   watch
   hold job "${short[@]}"
   hold other "${short[@]}"
@@ -36,7 +36,7 @@ short=(--ttl 1s --store-timeout 100ms)
   [[ $(events) != *'expired job'* ]]
 }
 
-@test "a run whose lease somebody has taken is lost" {
+@test "a run whose lock another program has taken is reported as lost" {
   watch
   hold job "${short[@]}"
   redis SET 'dlock:{job}' somebody PX 60000 > /dev/null
@@ -46,7 +46,7 @@ short=(--ttl 1s --store-timeout 100ms)
   eventually has_seen 'lost job 0'
 }
 
-@test "a connection that is lost is made again, and both are said" {
+@test "watch reports that it lost the connection and that it reconnected" {
   watch
   redis CLIENT KILL TYPE pubsub > /dev/null
 
@@ -57,7 +57,7 @@ short=(--ttl 1s --store-timeout 100ms)
   assert_events 'granted job 0' 'released job 1'
 }
 
-@test "a server that is gone for a while is watched again" {
+@test "a server that was down for a while is watched again" {
   watch
   stop_redis
   eventually grep -q 'events are missed from now on' "$said"
@@ -70,7 +70,7 @@ short=(--ttl 1s --store-timeout 100ms)
   assert_events 'granted job 0' 'released job 1'
 }
 
-@test "a server that cannot be reached at first is 69" {
+@test "watch exits with 69 if the server is unreachable at the start" {
   stop_redis
 
   run dlock watch
@@ -79,7 +79,7 @@ short=(--ttl 1s --store-timeout 100ms)
   assert_one_line
 }
 
-@test "a user who may not subscribe is 77, and takes locks all the same" {
+@test "a user without permission to subscribe cannot watch (77) but can take locks" {
   redis ACL SETUSER limited on '>secret' '~dlock:*' resetchannels +@all > /dev/null
   unset DLOCK_PASSWORD_FILE
   export DLOCK_USER=limited DLOCK_PASSWORD=secret
@@ -91,7 +91,7 @@ short=(--ttl 1s --store-timeout 100ms)
   dlock run job -- true
 }
 
-@test "what is published there that is no event is passed over" {
+@test "published messages that are not events are skipped" {
   watch
   redis PUBLISH 'dlock:{job}:e' 'granted' > /dev/null
   redis PUBLISH 'dlock:{job}:e' 'granted 1 2 3 x {}' > /dev/null
@@ -104,7 +104,7 @@ short=(--ttl 1s --store-timeout 100ms)
   assert_equal "$(events)" $'granted job 3\ngranted job 0\nreleased job 1'
 }
 
-@test "what a reader cannot keep up with is dropped, and said" {
+@test "events that a reader cannot keep up with are dropped, and their number is reported" {
   watch_slowly
   kill -STOP "$reader"
   long=$(head -c 200 /dev/zero | tr '\0' x)
@@ -126,7 +126,7 @@ short=(--ttl 1s --store-timeout 100ms)
   assert_equal "$(($(wc -l < "$seen") + dropped))" 20002
 }
 
-@test "a reclaimed lease is granted again" {
+@test "a reclaimed lease is reported as granted again" {
   watch
   hold job --reclaim "${short[@]}"
 
