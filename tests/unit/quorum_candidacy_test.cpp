@@ -57,9 +57,10 @@ TEST_F(QuorumTicket, proposes_a_fence_above_the_floor) {
 TEST_F(QuorumTicket, makes_all_servers_raise_the_fence_to_the_greatest) {
   candidacy_.ballot(wall);
 
-  EXPECT_EQ(after(candidacy_, {grants(5), grants(9), fails()}).then, Then::ask);
+  EXPECT_EQ(after(candidacy_, {grants(2'000'005), grants(2'000'009), fails()}).then,
+            Then::ask);
 
-  EXPECT_EQ(candidacy_.ballot(wall).fence.number, 9u);
+  EXPECT_EQ(candidacy_.ballot(wall).fence.number, 2'000'009u);
 }
 
 TEST_F(QuorumTicket, gives_up_if_raising_the_fence_never_ends) {
@@ -163,6 +164,20 @@ TEST_F(QuorumTicket, raises_votes_that_are_older_than_its_request) {
   const auto wanted = candidacy_.ballot(wall).fence;
 
   const auto step = after(candidacy_, {grants(5), grants(5), fails()});
+
+  EXPECT_EQ(step.then, Then::ask);
+  EXPECT_EQ(candidacy_.ballot(wall).fence, wanted);
+  EXPECT_TRUE(candidacy_.ballot(wall).raises);
+}
+
+// Another claim may have had the lock since, with a fence in between: the greatest of the
+// old votes is not enough.
+TEST_F(QuorumTicket, raises_uneven_votes_to_its_own_fence_if_that_is_greater) {
+  candidacy_.ballot(wall);
+  after(candidacy_, {grants(5), fails(), fails()});
+  const auto wanted = candidacy_.ballot(wall).fence;
+
+  const auto step = after(candidacy_, {grants(5), grants(9), fails()});
 
   EXPECT_EQ(step.then, Then::ask);
   EXPECT_EQ(candidacy_.ballot(wall).fence, wanted);

@@ -75,15 +75,16 @@ Step Candidacy::after(const Votes& votes, Queue queue, Clock::time_point now,
     is_fence_set_ = false;
     return failed(std::move(*failure), queue);
   }
+  // Votes of an earlier request may have a smaller fence than this ballot. If servers
+  // were restarted since, another claim may have been granted the lock with a fence in
+  // between.
   if (const auto* held = std::get_if<Held>(&outcome)) {
-    // If servers were restarted meanwhile, another claim may have been granted the lock
-    // with a greater fence than those old votes have.
     const bool is_old = has_asked_before_ && held->grant.fence < ballot_.fence;
     return is_old ? raise(ballot_.fence, queue) : granted(*held);
   }
   has_asked_before_ = true;
   if (const auto* uneven = std::get_if<Uneven>(&outcome)) {
-    return raise(uneven->fence, queue);
+    return raise(std::max(uneven->fence, ballot_.fence), queue);
   }
   is_fence_set_ = false;
   const auto* split = std::get_if<Split>(&outcome);
