@@ -8,8 +8,8 @@ build_packages=(g++ cmake ninja-build libxxhash-dev libutf8proc-dev libhiredis-d
   libc-ares-dev libnghttp2-dev libprotozero-dev zlib1g-dev libzstd-dev libcli11-dev
   libtoml11-dev nlohmann-json3-dev)
 
-# The packages to test it with, except clang-format and clang-tidy (see
-# install_test_packages). No test uses the services that Debian starts for the servers.
+# The packages to test it with, except clang-format (see install_test_packages) and clang-tidy
+# (see install_clang_tidy). No test uses the services that Debian starts for the servers.
 test_packages=(bats libgtest-dev shellcheck mandoc jq strace procps util-linux zsh fish
   bash-completion openssl redis-server redis-tools etcd-server etcd-client attr systemd
   dpkg-dev lintian rpm cpio iproute2 python3 patch)
@@ -177,17 +177,21 @@ installed_clang_tidy() {
 
 clang_can_parse_boost() { (($(boost_version) >= boost_needed_by_clang)); }
 
-# To be called after install_build_packages: the choice depends on the installed Boost.
 install_test_packages() {
-  local names chosen=()
+  local chosen=()
   if ! installed_clang_format > /dev/null; then
     refresh_package_lists clang-format || return
     chosen+=("$(first_installable "clang-format-$clang_format_version" clang-format)")
   fi
-  if clang_can_parse_boost && ! installed_clang_tidy > /dev/null; then
-    refresh_package_lists clang-tidy || return
-    mapfile -t names < <(clang_tidy_names)
-    chosen+=("$(first_installable "${names[@]}")")
-  fi
   install_missing "${test_packages[@]}" "${chosen[@]}"
+}
+
+# To be called after install_build_packages: the choice depends on the installed Boost.
+install_clang_tidy() {
+  local names
+  clang_can_parse_boost || return 0
+  installed_clang_tidy > /dev/null && return
+  refresh_package_lists clang-tidy || return
+  mapfile -t names < <(clang_tidy_names)
+  install_missing "$(first_installable "${names[@]}")"
 }

@@ -18,12 +18,13 @@ class GuardedTree {
   // `own_group`: whether the command leads a process group of its own.
   explicit GuardedTree(bool own_group) : own_group_(own_group) {}
 
-  // Opens /proc, and creates a cgroup if possible. `has_cgroup` is true while there may be
-  // one. Returns 0 or an errno: then the descendants cannot be found.
+  // Opens /proc, and creates a cgroup if possible. `has_cgroup` is true while there may
+  // be one. Returns 0 or an errno: then the descendants cannot be found.
   int prepare(std::atomic<bool>& has_cgroup);
 
-  // Forks the process of the command, and stores its pid in `*pid` before it runs. Returns
-  // as fork(2) does; the child then has to enter the cgroup `to_enter`, unless that is -1.
+  // Forks the process of the command, and stores its pid in `*pid` before it runs.
+  // Returns as fork(2) does; the child then has to enter the cgroup `to_enter`, unless
+  // that is -1.
   pid_t fork_command(pid_t* pid, int& to_enter);
 
   pid_t command() const { return command_; }

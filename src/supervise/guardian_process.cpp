@@ -282,9 +282,8 @@ void Process::sleep() {
 
 // Waits for an event; only briefly if `is_timed`.
 void Process::await_event(int launching, bool is_timed) const {
-  pollfd watched[] = {{owner_.descriptor(), POLLIN, 0},
-                      {task_.timer, POLLIN, 0},
-                      {launching, POLLIN, 0}};
+  pollfd watched[] = {
+      {owner_.descriptor(), POLLIN, 0}, {task_.timer, POLLIN, 0}, {launching, POLLIN, 0}};
   const timespec a_moment{0, nanoseconds(longest_blind_sleep).count()};
   sigset_t but_children;
   ::sigfillset(&but_children);

@@ -19,13 +19,13 @@ struct KeptTurn {
 
 // The header of a state. The stamps follow, eight bytes each, then the turns, and the
 // pids of the waiters, which older files lack.
-struct Head {
+struct LimitHead {
   std::uint64_t most = 0;
   std::int64_t period = 0;
   std::uint64_t stamps = 0;
   std::uint64_t turns = 0;
 };
-static_assert(sizeof(Head) == 32 && sizeof(KeptTurn) == 24);
+static_assert(sizeof(LimitHead) == 32 && sizeof(KeptTurn) == 24);
 
 // The range of valid times, far from where sums would overflow.
 constexpr std::uint64_t greatest_rate = 10'000;
@@ -55,7 +55,7 @@ std::vector<T> taken(std::string_view& bytes, std::size_t count) {
 }  // namespace
 
 std::string encoded(const LimitState& state) {
-  Head head;
+  LimitHead head;
   head.most = state.rate.most;
   head.period = state.rate.period.count();
   head.stamps = state.stamps.size();
@@ -75,7 +75,7 @@ std::string encoded(const LimitState& state) {
 }
 
 std::optional<LimitState> decoded_limit(std::string_view bytes) {
-  Head head;
+  LimitHead head;
   if (bytes.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, bytes.data(), sizeof head);
   bytes.remove_prefix(sizeof head);

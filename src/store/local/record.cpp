@@ -13,7 +13,7 @@ constexpr std::uint64_t format = 0x35306b636f6c64u;  // "dlock05"
 
 // The header at the beginning of the file. The checksum covers the fields after it and
 // the payload.
-struct Head {
+struct RecordHead {
   std::uint64_t format = dlock::local::format;
   std::uint64_t checksum = 0;
   std::uint64_t sequence = 0;
@@ -22,10 +22,10 @@ struct Head {
   std::uint32_t size = 0;
   std::uint32_t half = 0;
 };
-static_assert(sizeof(Head) == record_head_size);
+static_assert(sizeof(RecordHead) == record_head_size);
 
-std::uint64_t checksum_of(const Head& head, std::string_view payload) {
-  constexpr auto covered = offsetof(Head, sequence);
+std::uint64_t checksum_of(const RecordHead& head, std::string_view payload) {
+  constexpr auto covered = offsetof(RecordHead, sequence);
   const auto* fields = reinterpret_cast<const char*>(&head) + covered;
   return checksum(payload, checksum({fields, sizeof head - covered}));
 }
@@ -44,16 +44,16 @@ std::optional<std::size_t> record_file_size(std::size_t payload_size) {
 }
 
 std::size_t half_capacity(std::size_t file_size) {
-  return (file_size - sizeof(Head)) / 2;
+  return (file_size - sizeof(RecordHead)) / 2;
 }
 
 std::size_t half_begin(std::size_t file_size, unsigned half) {
-  return sizeof(Head) + half * half_capacity(file_size);
+  return sizeof(RecordHead) + half * half_capacity(file_size);
 }
 
 std::optional<Record> record_in(std::string_view file) {
   if (!is_record_file_size(file.size())) return std::nullopt;
-  Head head;
+  RecordHead head;
   std::memcpy(&head, file.data(), sizeof head);
   if (head.format != format || head.half > 1 || head.size > half_capacity(file.size()) ||
       head.boot < 0 || !is_possible(WallTime(head.wall))) {
@@ -68,14 +68,14 @@ std::optional<Record> record_in(std::string_view file) {
 }
 
 std::optional<std::uint64_t> sequence_in(std::string_view head) {
-  Head fields;
+  RecordHead fields;
   if (head.size() < sizeof fields) return std::nullopt;
   std::memcpy(&fields, head.data(), sizeof fields);
   return fields.sequence;
 }
 
 std::string record_head(const Record& record) {
-  Head head;
+  RecordHead head;
   head.sequence = record.sequence;
   head.boot = record.written.boot.time_since_epoch().count();
   head.wall = record.written.wall.count();
