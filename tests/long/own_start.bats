@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
-# How a release build with -DDLOCK_OWN_START=ON starts (src/static_start.cpp): without a
-# question to the processor, and with all in order behind it. It builds that program, which
-# takes minutes.
+# How a release build with -DDLOCK_OWN_START=ON starts (src/static_start.cpp): it executes no
+# CPUID, and works. The file builds that program, which takes minutes.
 #
 #   bats tests/long/own_start.bats
 
@@ -20,18 +19,18 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-@test "dlock asks the processor nothing when it starts" {
+@test "dlock executes no CPUID when it starts" {
   run "$BATS_FILE_TMPDIR/questions" dlock run job -- echo ran 3>&-
 
   assert_equal "$status ${lines[*]}" '0 ran does not ask'
 }
 
-@test "a program that glibc starts asks the processor" {
+@test "a program that glibc starts executes CPUID" {
   run "$BATS_FILE_TMPDIR/questions" /bin/true 3>&-
 
   assert_equal "$status $output" '0 asks'
 }
 
-@test "a program that starts by itself runs commands as any other" {
+@test "a program with its own start code runs commands like any other" {
   bats "$DLOCK_SOURCE/tests/bats/run.bats" "$DLOCK_SOURCE/tests/bats/errors.bats"
 }
