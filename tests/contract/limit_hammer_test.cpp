@@ -29,7 +29,7 @@ using std::chrono::seconds;
 constexpr Rate rate{5, milliseconds(800)};
 constexpr seconds how_long{10};
 // Often enough to see every timestamp, because the store keeps each for one period.
-constexpr milliseconds between_looks{50};
+constexpr milliseconds read_every{50};
 constexpr std::size_t allowed = 65;  // 5 at once, and 5 more after each of 12 periods
 
 using Stamps = std::set<Clock::time_point>;
@@ -44,7 +44,7 @@ class Hammered {
     Stamps seen;
     while (Clock::now() < end) {
       look(seen);
-      std::this_thread::sleep_for(between_looks);
+      std::this_thread::sleep_for(read_every);
     }
     for (const pid_t child : children) {
       int status = 0;

@@ -49,7 +49,7 @@ Claim RandomSteps::random_claim(Session who, const rules::State& state) {
   if (kind_.has_runs && claim.attached && dice_.one_in(4)) {
     claim.min_hold = milliseconds(dice_.below(5000));
   }
-  if (kind_.has_rivals) {
+  if (kind_.uses_queue_options) {
     claim.supersedes = dice_.one_in(3);
     claim.replaces = claim.attached && dice_.one_in(4);
     if (dice_.one_in(5)) claim.max_queue = dice_.below(3);

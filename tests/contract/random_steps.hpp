@@ -25,9 +25,9 @@ struct Kind {
   const char* name;
   unsigned slots;
   bool has_readers;
-  bool has_runs;      // some use --dedupe or --min-hold
-  bool has_detached;  // some are detached
-  bool has_rivals;    // some use --replace, --supersede or --max-queue
+  bool has_runs;            // some use --dedupe or --min-hold
+  bool has_detached;        // some are detached
+  bool uses_queue_options;  // some use --replace, --supersede or --max-queue
 };
 
 // Numbers that are the same with every library, unlike those of std's distributions.

@@ -28,8 +28,8 @@ constexpr Kind kinds[] = {{"mutex", 1, false, false, false, false},
                           {"runs", 1, false, true, false, false},
                           {"everything", 1, true, true, true, true},
                           {"runs_in_slots", 2, false, true, true, false},
-                          {"rivals", 1, false, false, true, true},
-                          {"rivals_in_slots", 2, false, false, true, true}};
+                          {"queue_options", 1, false, false, true, true},
+                          {"queue_options_in_slots", 2, false, false, true, true}};
 
 // This many histories share each round trip.
 constexpr unsigned at_once = 64;
@@ -189,7 +189,7 @@ const Kind& semaphore = kinds[1];
 const Kind& readers = kinds[2];
 const Kind& runs = kinds[3];
 const Kind& runs_in_slots = kinds[5];
-const Kind& rivals = kinds[6];
+const Kind& queue_options = kinds[6];
 
 // Bugs in the scripts, and the kinds of locks that show them.
 struct BugInScripts {
@@ -210,15 +210,17 @@ const BugInScripts bugs_in_scripts[] = {
     {semaphore,
      {"if token ~= self then\n        wake(w)\n        promised",
       "if token ~= self then\n        promised"}},
-    {rivals, {"if w.until_ > now and not w.passed and not", "if w.until_ > now and not"}},
-    {rivals, {"if replacers then take_if_replaced(token, h) end", ""}},
-    {rivals, {"forget(newest)", "remove_waiter(newest)"}},
-    {rivals, {"taker = taker or w.info", "taker = taker or info"}},
+    {queue_options,
+     {"if w.until_ > now and not w.passed and not", "if w.until_ > now and not"}},
+    {queue_options, {"if replacers then take_if_replaced(token, h) end", ""}},
+    {queue_options, {"forget(newest)", "remove_waiter(newest)"}},
+    {queue_options, {"taker = taker or w.info", "taker = taker or info"}},
     {semaphore, {"if shown then h.info =", "if not shown then h.info ="}},
     {mutex, {"if refuse then count('refused') end", ""}},
-    {rivals, {"if is_refused then count", "if refuse then count"}},
-    {rivals, {"if w.until_ > now then count('superseded') end", "count('superseded')"}},
-    {rivals,
+    {queue_options, {"if is_refused then count", "if refuse then count"}},
+    {queue_options,
+     {"if w.until_ > now then count('superseded') end", "count('superseded')"}},
+    {queue_options,
      {"if counted and not (supersedes and other == newest) then", "if counted then"}},
 };
 
@@ -269,8 +271,9 @@ const BugInRules bugs_in_rules[] = {
     {"ends_are_forgotten", runs, ends_are_forgotten},
     {"the_broken_are_not_marked", semaphore, the_broken_are_not_marked},
     {"no_lock_stays_held", runs, no_lock_stays_held},
-    {"the_superseded_stay", rivals, the_superseded_stay},
-    {"nobody_loses_the_lock_at_its_grant", rivals, nobody_loses_the_lock_at_its_grant}};
+    {"the_superseded_stay", queue_options, the_superseded_stay},
+    {"nobody_loses_the_lock_at_its_grant", queue_options,
+     nobody_loses_the_lock_at_its_grant}};
 
 class BugsOfOneSide : public ::testing::Test {
  protected:

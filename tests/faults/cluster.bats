@@ -9,7 +9,7 @@ setup() {
   load ../bats/support
   load locks
   load redis
-  load sides
+  load partition
   load sentinel
   load cluster
   report=$BATS_TEST_TMPDIR/report

@@ -25,7 +25,7 @@ left_by() {  # <number of the member that is asked>
   etcdctl_at "$1" lease timetolive "${key##*/}" -w json | jq -r .ttl
 }
 
-# Whether the member says that the lease of the holder was renewed since the last call.
+# Whether the member says that at least this much of the lease is left.
 was_renewed() { (($(left_by "$1") >= $2)); }  # <number> <seconds that are left at least>
 
 # A private network for member 1 and its client. When it is isolated, nothing goes in or out.

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154  # sentinel.bash sets ports, pids and fleet
 
 # For `setup`, instead of use_private_store: starts the servers 1 to N, and makes them the
-# store. With a short --max-ttl they have a vote soon after their start.
+# store. With DLOCK_MAX_TTL=0 they have a vote at once.
 use_quorum_store() {  # <number>
   use_private_store || return
   start_quorum "$1"

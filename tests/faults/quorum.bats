@@ -8,7 +8,7 @@ setup() {
   load ../bats/support
   load locks
   load redis
-  load sides
+  load partition
   load sentinel
   load quorum
   report=$BATS_TEST_TMPDIR/report

@@ -14,7 +14,7 @@ setup_file() {
 setup() {
   load ../bats/support
   load redis
-  load sides
+  load partition
   load sentinel
   load quorum
   use_private_store

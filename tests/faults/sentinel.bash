@@ -1,9 +1,9 @@
 # Helpers for tests with servers that fail over: a private primary with two replicas and three
-# sentinels. They need support.bash, redis.bash and sides.bash.
+# sentinels. They need support.bash, redis.bash and partition.bash.
 # shellcheck disable=SC2034  # some of what is set here is for the tests
 # shellcheck disable=SC2154  # redis.bash sets redis_program
 
-# The side of the partition on which each of them is (sides.bash); empty without a partition.
+# The side of the partition on which each of them is (partition.bash); empty without a partition.
 side_of=()
 
 host_of() { echo "${side_address[${side_of[$1]:-both}]}"; }  # <number>

@@ -15,7 +15,7 @@ setup() {
   load ../bats/support
   load locks
   load redis
-  load sides
+  load partition
   load sentinel
   use_private_store
   unset SSL_CERT_FILE SSL_CERT_DIR

@@ -1,9 +1,9 @@
 // usage: alone FILE
 //
-// A command to run under a lock. It checks that it is alone by a kernel lock on FILE, which
-// ends with the process and not before. FILE has the number of runs so far and the fence of
-// the last one. Fails with a message if another process is inside, or if the fence has not
-// grown.
+// A command to run under a lock. It checks that it is alone by a kernel lock on FILE,
+// which ends with the process and not before. FILE has the number of runs so far and the
+// fence of the last one. Fails with a message if another process is inside, or if the
+// fence has not grown.
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -37,7 +37,8 @@ int main(int argc, char** argv) {
   if (fence <= last) errx(failure, "fence %s is not greater than %" PRIu64, text, last);
 
   // At least as long as the old text, because both numbers grow.
-  const int length = snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64 "\n", count + 1, fence);
+  const int length =
+      snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64 "\n", count + 1, fence);
   if (pwrite(file, line, (size_t)length, 0) != length) err(failure, "%s", argv[1]);
   return 0;
 }

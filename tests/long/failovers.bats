@@ -15,7 +15,7 @@ setup() {
   load ../bats/support
   load ../faults/locks
   load ../faults/redis
-  load ../faults/sides
+  load ../faults/partition
   load ../faults/sentinel
   load ../faults/cluster
   load ../faults/nemesis

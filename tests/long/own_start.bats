@@ -8,7 +8,7 @@ setup_file() {
   load ../bats/support
   cmake --preset release -S "$DLOCK_SOURCE" -B "$BATS_FILE_TMPDIR/build" -DDLOCK_OWN_START=ON
   cmake --build "$BATS_FILE_TMPDIR/build" --target dlock
-  c++ -std=c++20 -O1 -o "$BATS_FILE_TMPDIR/questions" "$BATS_TEST_DIRNAME/questions.cpp"
+  c++ -std=c++20 -O1 -o "$BATS_FILE_TMPDIR/cpuid_check" "$BATS_TEST_DIRNAME/cpuid_check.cpp"
 }
 
 setup() {
@@ -20,15 +20,15 @@ setup() {
 teardown() { kill_leftovers; }
 
 @test "dlock executes no CPUID when it starts" {
-  run "$BATS_FILE_TMPDIR/questions" dlock run job -- echo ran 3>&-
+  run "$BATS_FILE_TMPDIR/cpuid_check" dlock run job -- echo ran 3>&-
 
-  assert_equal "$status ${lines[*]}" '0 ran does not ask'
+  assert_equal "$status ${lines[*]}" '0 ran no cpuid'
 }
 
 @test "a program that glibc starts executes CPUID" {
-  run "$BATS_FILE_TMPDIR/questions" /bin/true 3>&-
+  run "$BATS_FILE_TMPDIR/cpuid_check" /bin/true 3>&-
 
-  assert_equal "$status $output" '0 asks'
+  assert_equal "$status $output" '0 cpuid'
 }
 
 @test "a program with its own start code runs commands like any other" {

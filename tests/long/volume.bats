@@ -19,7 +19,7 @@ setup() {
   load ../bats/etcd
   load ../faults/locks
   load ../faults/redis
-  load ../faults/sides
+  load ../faults/partition
   load ../faults/sentinel
   load ../faults/cluster
   load ../faults/quorum

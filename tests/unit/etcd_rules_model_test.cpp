@@ -23,7 +23,7 @@ struct Kind {
   unsigned slots = 1;
   bool readers = false;
   bool nested = false;  // readers nested in readers
-  bool rivals = false;
+  bool queue_options = false;
   bool reclaim = false;
   bool foreigners = false;
 };
@@ -36,8 +36,8 @@ constexpr Kind kinds[] = {
      .readers = true,
      .nested = true,
      .foreigners = true},
-    {.name = "rivals", .rivals = true},
-    {.name = "rivals_in_slots", .slots = 2, .rivals = true},
+    {.name = "queue_options", .queue_options = true},
+    {.name = "queue_options_in_slots", .slots = 2, .queue_options = true},
     {.name = "reclaimers", .reclaim = true},
     {.name = "reclaimers_in_slots", .slots = 3, .reclaim = true},
     {.name = "readers_who_reclaim", .readers = true, .nested = true, .reclaim = true}};
@@ -57,7 +57,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
     if (GetParam().nested && claim.mode == Mode::shared && dice.one_in(2)) {
       claim.outer_fences = fences_of_readers();
     }
-    if (!GetParam().rivals) return claim;
+    if (!GetParam().queue_options) return claim;
     claim.supersedes = dice.one_in(2);
     claim.replaces = dice.one_in(4);
     if (dice.one_in(3)) claim.max_queue = dice.below(4);

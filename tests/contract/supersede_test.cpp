@@ -22,7 +22,7 @@ RunEnd run_end() {
   return end;
 }
 
-class Rivals : public ::testing::TestWithParam<Kind> {
+class Supersede : public ::testing::TestWithParam<Kind> {
  protected:
   Contender& contender() {
     return contenders_.emplace_back(context_, *world_, claim_of("job"));
@@ -74,11 +74,11 @@ class Rivals : public ::testing::TestWithParam<Kind> {
   std::list<Contender> contenders_;
 };
 
-INSTANTIATE_TEST_SUITE_P(stores, Rivals, ::testing::ValuesIn(kinds), name_of);
+INSTANTIATE_TEST_SUITE_P(stores, Supersede, ::testing::ValuesIn(kinds), name_of);
 
 // max_queue
 
-TEST_P(Rivals, a_claim_does_not_queue_behind_max_queue_waiters) {
+TEST_P(Supersede, a_claim_does_not_queue_behind_max_queue_waiters) {
   contender().granted();
   contender().queued();
   auto& other = behind_less_than(1);
@@ -90,7 +90,7 @@ TEST_P(Rivals, a_claim_does_not_queue_behind_max_queue_waiters) {
   EXPECT_EQ(waiting(), 1u);
 }
 
-TEST_P(Rivals, a_claim_that_waits_does_not_count_itself) {
+TEST_P(Supersede, a_claim_that_waits_does_not_count_itself) {
   contender().granted();
   auto& waiter = behind_less_than(1);
   EXPECT_EQ(waiter.queued().place, 1u);
@@ -99,11 +99,11 @@ TEST_P(Rivals, a_claim_that_waits_does_not_count_itself) {
   EXPECT_EQ(waiter.queued().place, 1u);
 }
 
-TEST_P(Rivals, a_claim_with_a_max_queue_of_zero_is_granted_a_free_lock) {
+TEST_P(Supersede, a_claim_with_a_max_queue_of_zero_is_granted_a_free_lock) {
   EXPECT_TRUE(std::holds_alternative<Grant>(behind_less_than(0).ask(Queue::join)));
 }
 
-TEST_P(Rivals, the_wait_ends_at_once_behind_max_queue_waiters) {
+TEST_P(Supersede, the_wait_ends_at_once_behind_max_queue_waiters) {
   contender().granted();
   contender().queued();
 
@@ -112,7 +112,7 @@ TEST_P(Rivals, the_wait_ends_at_once_behind_max_queue_waiters) {
 
 // supersedes
 
-TEST_P(Rivals, a_newer_waiter_supersedes_an_older_one) {
+TEST_P(Supersede, a_newer_waiter_supersedes_an_older_one) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -126,7 +126,7 @@ TEST_P(Rivals, a_newer_waiter_supersedes_an_older_one) {
   EXPECT_EQ(waiting(), 1u);
 }
 
-TEST_P(Rivals, a_superseded_waiter_remains_superseded_however_often_it_asks) {
+TEST_P(Supersede, a_superseded_waiter_remains_superseded_however_often_it_asks) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -139,7 +139,7 @@ TEST_P(Rivals, a_superseded_waiter_remains_superseded_however_often_it_asks) {
   EXPECT_EQ(newer.queued().place, 1u);
 }
 
-TEST_P(Rivals, only_waiters_that_supersede_are_superseded) {
+TEST_P(Supersede, only_waiters_that_supersede_are_superseded) {
   auto& holder = superseding();
   holder.granted();
   auto& waiter = contender();
@@ -151,7 +151,7 @@ TEST_P(Rivals, only_waiters_that_supersede_are_superseded) {
   EXPECT_EQ(holder.renew(), Renewal::confirmed);
 }
 
-TEST_P(Rivals, a_claim_that_does_not_wait_supersedes_nobody) {
+TEST_P(Supersede, a_claim_that_does_not_wait_supersedes_nobody) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -161,7 +161,7 @@ TEST_P(Rivals, a_claim_that_does_not_wait_supersedes_nobody) {
   EXPECT_EQ(older.queued().place, 1u);
 }
 
-TEST_P(Rivals, a_claim_that_finds_the_queue_too_long_supersedes_nobody) {
+TEST_P(Supersede, a_claim_that_finds_the_queue_too_long_supersedes_nobody) {
   contender().granted();
   contender().queued();
   auto& older = superseding();
@@ -174,7 +174,7 @@ TEST_P(Rivals, a_claim_that_finds_the_queue_too_long_supersedes_nobody) {
   EXPECT_EQ(older.queued().place, 2u);
 }
 
-TEST_P(Rivals, a_waiter_that_was_promised_the_lock_can_still_be_superseded) {
+TEST_P(Supersede, a_waiter_that_was_promised_the_lock_can_still_be_superseded) {
   auto& holder = contender();
   holder.granted();
   auto& older = superseding_and_promised();
@@ -187,7 +187,7 @@ TEST_P(Rivals, a_waiter_that_was_promised_the_lock_can_still_be_superseded) {
   EXPECT_TRUE(is_superseded(older));
 }
 
-TEST_P(Rivals, the_promised_lock_then_goes_to_the_next_waiter) {
+TEST_P(Supersede, the_promised_lock_then_goes_to_the_next_waiter) {
   auto& holder = contender();
   holder.granted();
   auto& older = superseding_and_promised();
@@ -202,7 +202,7 @@ TEST_P(Rivals, the_promised_lock_then_goes_to_the_next_waiter) {
   EXPECT_TRUE(std::holds_alternative<Grant>(next.ask(Queue::join)));
 }
 
-TEST_P(Rivals, a_superseded_waiter_is_woken) {
+TEST_P(Supersede, a_superseded_waiter_is_woken) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -216,7 +216,7 @@ TEST_P(Rivals, a_superseded_waiter_is_woken) {
   EXPECT_LT(Clock::now() - before, milliseconds(900));
 }
 
-TEST_P(Rivals, a_release_by_a_superseded_waiter_changes_nothing) {
+TEST_P(Supersede, a_release_by_a_superseded_waiter_changes_nothing) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -230,7 +230,7 @@ TEST_P(Rivals, a_release_by_a_superseded_waiter_changes_nothing) {
 
 // replaces
 
-TEST_P(Rivals, a_replacing_waiter_breaks_the_lease_of_the_holder) {
+TEST_P(Supersede, a_replacing_waiter_breaks_the_lease_of_the_holder) {
   auto& holder = contender();
   holder.granted();
 
@@ -241,7 +241,7 @@ TEST_P(Rivals, a_replacing_waiter_breaks_the_lease_of_the_holder) {
   EXPECT_TRUE(is_told_broken(holder));
 }
 
-TEST_P(Rivals, a_replaced_holder_keeps_the_lock_until_it_releases_it) {
+TEST_P(Supersede, a_replaced_holder_keeps_the_lock_until_it_releases_it) {
   auto& holder = contender();
   holder.granted();
   auto& replaces = replacing();
@@ -255,7 +255,7 @@ TEST_P(Rivals, a_replaced_holder_keeps_the_lock_until_it_releases_it) {
   EXPECT_TRUE(std::holds_alternative<Grant>(replaces.ask(Queue::join)));
 }
 
-TEST_P(Rivals, a_replacing_claim_that_does_not_wait_breaks_nothing) {
+TEST_P(Supersede, a_replacing_claim_that_does_not_wait_breaks_nothing) {
   auto& holder = contender();
   holder.granted();
 
@@ -264,7 +264,7 @@ TEST_P(Rivals, a_replacing_claim_that_does_not_wait_breaks_nothing) {
   EXPECT_EQ(holder.renew(), Renewal::confirmed);
 }
 
-TEST_P(Rivals, a_waiter_before_a_replacing_one_gets_a_grant_that_is_already_broken) {
+TEST_P(Supersede, a_waiter_before_a_replacing_one_gets_a_grant_that_is_already_broken) {
   auto& holder = contender();
   holder.granted();
   auto& before = contender();
@@ -283,7 +283,7 @@ TEST_P(Rivals, a_waiter_before_a_replacing_one_gets_a_grant_that_is_already_brok
   EXPECT_FALSE(std::get<Grant>(replaces.ask(Queue::join)).broken);
 }
 
-TEST_P(Rivals, a_repeated_request_finds_the_grant_still_broken) {
+TEST_P(Supersede, a_repeated_request_finds_the_grant_still_broken) {
   auto& holder = contender();
   holder.granted();
   auto& before = contender();
@@ -298,7 +298,8 @@ TEST_P(Rivals, a_repeated_request_finds_the_grant_still_broken) {
   EXPECT_TRUE(again.broken);
 }
 
-TEST_P(Rivals, the_first_of_two_replacing_waiters_gets_a_grant_that_is_already_broken) {
+TEST_P(Supersede,
+       the_first_of_two_replacing_waiters_gets_a_grant_that_is_already_broken) {
   auto& holder = contender();
   holder.granted();
   auto& first = replacing();
@@ -313,7 +314,7 @@ TEST_P(Rivals, the_first_of_two_replacing_waiters_gets_a_grant_that_is_already_b
   EXPECT_FALSE(std::get<Grant>(second.ask(Queue::join)).broken);
 }
 
-TEST_P(Rivals, a_replacing_waiter_that_left_the_queue_breaks_no_grant) {
+TEST_P(Supersede, a_replacing_waiter_that_left_the_queue_breaks_no_grant) {
   auto& holder = contender();
   holder.granted();
   auto& before = contender();
@@ -326,7 +327,7 @@ TEST_P(Rivals, a_replacing_waiter_that_left_the_queue_breaks_no_grant) {
   EXPECT_FALSE(std::get<Grant>(before.ask(Queue::join)).broken);
 }
 
-TEST_P(Rivals, a_detached_lease_is_freed_at_once) {
+TEST_P(Supersede, a_detached_lease_is_freed_at_once) {
   auto& holder = detached(hours(1));
   holder.granted();
 
@@ -335,7 +336,7 @@ TEST_P(Rivals, a_detached_lease_is_freed_at_once) {
   EXPECT_NE(holder.renew(), Renewal::confirmed);
 }
 
-TEST_P(Rivals, a_detached_lease_granted_before_a_replacing_waiter_is_freed) {
+TEST_P(Supersede, a_detached_lease_granted_before_a_replacing_waiter_is_freed) {
   auto& holder = contender();
   holder.granted();
   auto& before = detached(hours(1));
@@ -348,7 +349,7 @@ TEST_P(Rivals, a_detached_lease_granted_before_a_replacing_waiter_is_freed) {
   EXPECT_TRUE(std::holds_alternative<Grant>(wait_for(replaces)));
 }
 
-TEST_P(Rivals, a_lock_kept_by_min_hold_is_freed_at_once) {
+TEST_P(Supersede, a_lock_kept_by_min_hold_is_freed_at_once) {
   auto& holder = contender();
   holder.claim.min_hold = hours(1);
   holder.granted();
@@ -357,7 +358,7 @@ TEST_P(Rivals, a_lock_kept_by_min_hold_is_freed_at_once) {
   EXPECT_TRUE(std::holds_alternative<Grant>(replacing().ask(Queue::join)));
 }
 
-TEST_P(Rivals, an_outer_run_is_not_replaced) {
+TEST_P(Supersede, an_outer_run_is_not_replaced) {
   auto& outer = contender();
   const auto fence = outer.granted().fence;
   auto& inner = replacing();
@@ -368,7 +369,7 @@ TEST_P(Rivals, an_outer_run_is_not_replaced) {
   EXPECT_EQ(outer.renew(), Renewal::confirmed);
 }
 
-TEST_P(Rivals, all_shared_holders_are_replaced) {
+TEST_P(Supersede, all_shared_holders_are_replaced) {
   auto& first = contender();
   first.claim.mode = Mode::shared;
   first.granted();
@@ -384,17 +385,17 @@ TEST_P(Rivals, all_shared_holders_are_replaced) {
 
 // Servers only: keys of the lock and places in the queue
 
-class RivalsOnServer : public Rivals {};
+class SupersedeOnServer : public Supersede {};
 
-INSTANTIATE_TEST_SUITE_P(stores, RivalsOnServer, ::testing::Values(kinds[2]), name_of);
+INSTANTIATE_TEST_SUITE_P(stores, SupersedeOnServer, ::testing::Values(kinds[2]), name_of);
 
-TEST_P(RivalsOnServer, a_foreign_holder_loses_the_lock) {
+TEST_P(SupersedeOnServer, a_foreign_holder_loses_the_lock) {
   RedisWorld::command("SET dlock:{job} somebody NX PX 60000");
 
   EXPECT_TRUE(std::holds_alternative<Grant>(replacing().ask(Queue::join)));
 }
 
-TEST_P(RivalsOnServer, a_waiter_whose_record_was_deleted_is_still_superseded) {
+TEST_P(SupersedeOnServer, a_waiter_whose_record_was_deleted_is_still_superseded) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -408,7 +409,7 @@ TEST_P(RivalsOnServer, a_waiter_whose_record_was_deleted_is_still_superseded) {
   EXPECT_EQ(newer.queued().place, 1u);
 }
 
-TEST_P(RivalsOnServer, a_newer_waiter_supersedes_an_older_one_in_a_deleted_queue) {
+TEST_P(SupersedeOnServer, a_newer_waiter_supersedes_an_older_one_in_a_deleted_queue) {
   auto& holder = contender();
   holder.granted();
   auto& older = superseding();
@@ -421,7 +422,8 @@ TEST_P(RivalsOnServer, a_newer_waiter_supersedes_an_older_one_in_a_deleted_queue
   EXPECT_TRUE(is_superseded(older));
 }
 
-TEST_P(RivalsOnServer, a_waiter_whose_place_was_deleted_gets_it_again_in_a_long_queue) {
+TEST_P(SupersedeOnServer,
+       a_waiter_whose_place_was_deleted_gets_it_again_in_a_long_queue) {
   contender().granted();
   auto& waiter = behind_less_than(1);
   waiter.queued();
