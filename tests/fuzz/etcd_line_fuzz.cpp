@@ -1,5 +1,5 @@
-// Keys and values that anybody may have written below a namespace in etcd: entries of a
-// line, runs in progress or ended, and messages to waiters.
+// Keys and values that anybody may have written below a namespace in etcd: entries of
+// the queue, runs in progress or ended, and messages to waiters.
 
 #include <algorithm>
 #include <string>
