@@ -9,7 +9,7 @@ setup() {
   load support
   load etcd
   load ../faults/redis
-  load ../faults/sides
+  load ../faults/partition
   load ../faults/sentinel
   load ../faults/cluster
   load ../faults/quorum

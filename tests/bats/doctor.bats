@@ -4,7 +4,7 @@
 
 setup() {
   load support
-  load ../faults/findings
+  load ../faults/doctor
   load ../faults/locks
   use_private_store
   store=$BATS_TEST_TMPDIR/store

@@ -5,7 +5,7 @@
 setup() {
   load support
   load etcd
-  load ../faults/findings
+  load ../faults/doctor
   load ../faults/locks
   etcd_options=()
 }

@@ -4,7 +4,7 @@
 
 setup() {
   load support
-  load ../faults/findings
+  load ../faults/doctor
   load ../faults/locks
   load ../faults/redis
 }
@@ -347,9 +347,9 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
 }
 
 # Puts a proxy between dlock and the server, which alters the server's replies.
-alter() {  # <Perl expression for tests/faults/altered>
+alter() {  # <Perl expression for tests/faults/altering_relay>
   local file=$BATS_TEST_TMPDIR/altered
-  "$DLOCK_SOURCE/tests/faults/altered" "$file" "$redis_socket" "$1" 3>&- &
+  "$DLOCK_SOURCE/tests/faults/altering_relay" "$file" "$redis_socket" "$1" 3>&- &
   eventually test -s "$file"
   DLOCK_STORE=redis://127.0.0.1:$(< "$file")
 }

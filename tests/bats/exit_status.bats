@@ -449,9 +449,9 @@ keep_store_busy() {
   dlock run job -- true
   perl -MFcntl -e '
     # The mutexes of all locks: sessions.hpp.
-    my $gates = pack "s s x4 q q l x4", F_WRLCK, 0, 1 << 62, 0, 0;
+    my $mutexes = pack "s s x4 q q l x4", F_WRLCK, 0, 1 << 62, 0, 0;
     open my $sessions, "+<", shift or die;
-    fcntl $sessions, F_SETLK, $gates or die;
+    fcntl $sessions, F_SETLK, $mutexes or die;
     open my $taken, ">", "taken";
     sleep 60' store/sessions 3>&- &
   busy=$!
@@ -477,12 +477,15 @@ keep_store_busy() {
 
 @test "with --wait a run waits until the store is no longer busy" {
   keep_store_busy
-  dlock run -w 60s job -- touch ran 3>&- &
+  dlock -v --store-timeout 100ms run -w 60s job -- touch ran 2> said 3>&- &
   waiter=$!
+  eventually grep -q 'kept busy .*; trying again' said
+  [[ ! -e ran ]]
 
   kill -KILL "$busy"
 
   assert_exits 0 "$waiter"
+  [[ -e ran ]]
 }
 
 @test "verbs that only read do not wait for a busy store" {

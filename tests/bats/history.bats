@@ -514,4 +514,6 @@ on_terminal() {  # <columns> <variable>...
   on_terminal 45 LC_ALL=C.UTF-8 NO_COLOR=1
 
   refute_output_contains '█'
+  assert_output_contains 'exit 0'
+  for line in "${lines[@]}"; do ((${#line} <= 46)); done # with its carriage return
 }

@@ -105,6 +105,24 @@ assert_shown_when_used() {
   assert_equal "$(frame | sed -nE 's/^([a-z]) .*/\1/p' | tr -d '\n')" xya
 }
 
+@test "held locks come first, then those with waiters, if the window is too small" {
+  used a b c
+  hold x
+  local first=$holder
+  hold y
+  queue x -- true
+  kill -STOP "$waiter" # so that x stays free
+  let_go "$first"
+  eventually is_free_with_a_waiter x
+
+  show_live 5 80
+
+  eventually shows '^and 2 more$'
+  assert_equal "$(frame | sed -nE 's/^([a-z]) .*/\1/p' | tr -d '\n')" yxa
+}
+
+is_free_with_a_waiter() { [[ $(look "$1" '"\(.state) \(.waiters | length)"') == 'free 1' ]]; }
+
 @test "q ends it and restores the terminal" {
   show_live 24 80
   eventually shows '^no lock'

@@ -428,13 +428,14 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_equal "$(md5sum < "$victim")" "$sum"
 }
 
-@test "a log that is a link is not followed" {
+@test "a log that is a link is refused, and its target is unchanged" {
   mkdir -m 700 "$store"
   ln -s "$victim" "$store/runs.jsonl"
   victim_was=$(stat -c '%a %h' "$victim")
 
-  dlock run job -- true || true
+  run dlock run job -- echo started
 
+  assert_refused 78
   victim_is_untouched
 }
 

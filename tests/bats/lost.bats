@@ -159,6 +159,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   run dlock run --report "$report" job -- /
 
   assert_status 126
+  assert_equal "$(jq -r '"\(.outcome) \(.reason)"' "$report")" 'not-started null'
 }
 
 @test "a run whose dlock was stopped for longer than its TTL is not lost" {

@@ -280,6 +280,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   run dlock run --report "$report" job -- /
 
   assert_status 126
+  assert_equal "$(jq -r '"\(.outcome) \(.reason)"' "$report")" 'not-started null'
 }
 
 @test "the command of a limit is not lost when the server is emptied" {

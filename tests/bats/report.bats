@@ -130,15 +130,17 @@ assert_outcome() {  # <outcome> <exit code> <signal>
   assert_outcome ran null TERM
 }
 
+has_waited() { [[ $(look "$1" ".waiters[0].waiting_ms >= $2") == true ]]; } # <name> <milliseconds>
+
 @test "ran: the report has the durations of the wait and of the command" {
   hold job
   dlock run -w 30s --report "$report" job -- sleep 0.1 3>&- &
-  eventually is_queued job $!
-  sleep 0.1
+  waiter=$!
+  eventually has_waited job 100
 
   let_go
 
-  assert_exits 0 $!
+  assert_exits 0 "$waiter"
   assert_reported '.waited_ms >= 100 and .waited_ms < 30000' true
   assert_reported '.ran_ms >= 100 and .ran_ms < 30000' true
 }

@@ -1,4 +1,4 @@
-// Asking until the lock is granted or the patience is over.
+// Asks for a lock until it is granted or the wait is over.
 
 #include "lock/acquire.hpp"
 
@@ -32,7 +32,7 @@ std::map<int, Fault> failing(std::initializer_list<int> calls, Failure::Kind kin
 
 class Acquire : public ::testing::Test {
  protected:
-  // Whether it is held by somebody else from now on.
+  // Another claim takes the lock, or releases it.
   void occupy() { result_of(context_, occupant_->ask(Queue::stay_out, holder_wakeup_)); }
   void vacate() { result_of(context_, occupant_->release(std::nullopt, holder_wakeup_)); }
 
@@ -82,14 +82,14 @@ TEST_F(Acquire, a_free_lock_is_granted_at_the_first_request) {
   EXPECT_EQ(faulty_->calls(), 1);
 }
 
-TEST_F(Acquire, without_patience_a_busy_lock_is_asked_for_once) {
+TEST_F(Acquire, without_a_wait_a_busy_lock_is_requested_once) {
   occupy();
 
   EXPECT_TRUE(is_busy(acquire_until(std::nullopt)));
   EXPECT_EQ(faulty_->calls(), 1);
 }
 
-TEST_F(Acquire, without_patience_no_place_is_taken) {
+TEST_F(Acquire, without_a_wait_the_claim_does_not_queue) {
   occupy();
 
   acquire_until(std::nullopt).result();
@@ -97,7 +97,7 @@ TEST_F(Acquire, without_patience_no_place_is_taken) {
   EXPECT_EQ(queue(), 0u);
 }
 
-TEST_F(Acquire, with_patience_a_place_is_taken) {
+TEST_F(Acquire, with_a_wait_the_claim_queues) {
   occupy();
   auto task = acquire_until(forever);
 
@@ -105,7 +105,7 @@ TEST_F(Acquire, with_patience_a_place_is_taken) {
   EXPECT_FALSE(task.is_done());
 }
 
-TEST_F(Acquire, with_patience_a_lock_is_granted_once_it_is_released) {
+TEST_F(Acquire, with_a_wait_a_lock_is_granted_when_it_is_released) {
   occupy();
   auto task = acquire_until(forever);
   eventually(context_, [&] { return queue() == 1; });
@@ -143,13 +143,13 @@ TEST_F(Acquire, no_wait_is_reported_for_a_free_lock) {
   EXPECT_FALSE(told);
 }
 
-TEST_F(Acquire, a_lock_is_busy_when_the_patience_is_over) {
+TEST_F(Acquire, a_lock_is_busy_when_the_wait_is_over) {
   occupy();
 
   EXPECT_TRUE(is_busy(acquire_until(Clock::now() + milliseconds(20))));
 }
 
-TEST_F(Acquire, a_wait_that_is_already_over_is_no_wait) {
+TEST_F(Acquire, a_wait_that_is_already_over_does_not_queue) {
   occupy();
 
   EXPECT_TRUE(is_busy(acquire_until(Clock::now() - milliseconds(1))));
@@ -164,8 +164,8 @@ TEST_F(Acquire, a_wait_that_is_over_is_counted_once) {
   EXPECT_EQ(service_.locks[claim_.lock].refused, 1u);
 }
 
-// The answer comes when the wait is over, and was asked for before.
-TEST_F(Acquire, a_wait_that_a_slow_store_has_outlasted_is_counted_once) {
+// The answer arrives when the wait is over, and the request was sent before that.
+TEST_F(Acquire, a_wait_that_ended_during_a_slow_request_is_counted_once) {
   occupy();
   const auto until = Clock::now() + milliseconds(20);
   patience_.waiting = [&](const Busy&) {
@@ -179,35 +179,35 @@ TEST_F(Acquire, a_wait_that_a_slow_store_has_outlasted_is_counted_once) {
   EXPECT_EQ(service_.locks[claim_.lock].refused, 1u);
 }
 
-TEST_F(Acquire, another_number_of_slots_is_an_answer_at_once) {
+TEST_F(Acquire, another_number_of_slots_is_refused_at_once) {
   occupy();
   claim_.slots = 2;
 
   EXPECT_TRUE(std::holds_alternative<SlotsDiffer>(acquire_until(forever).result()));
 }
 
-TEST_F(Acquire, a_lock_that_an_outer_run_holds_is_an_answer_at_once) {
+TEST_F(Acquire, a_lock_that_an_outer_run_holds_is_refused_at_once) {
   occupy();
   claim_.outer_fences = {service_.locks[claim_.lock].holders.at(0).fence};
 
   EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(acquire_until(forever).result()));
 }
 
-TEST_F(Acquire, without_patience_a_store_that_cannot_be_reached_fails_at_once) {
+TEST_F(Acquire, without_a_wait_an_unreachable_store_is_a_failure_at_once) {
   break_calls(failing({1}, Failure::Kind::unreachable));
 
   EXPECT_EQ(failure_of(acquire_until(std::nullopt)), Failure::Kind::unreachable);
   EXPECT_EQ(faulty_->calls(), 1);
 }
 
-TEST_F(Acquire, with_patience_a_store_that_cannot_be_reached_is_asked_again) {
+TEST_F(Acquire, with_a_wait_an_unreachable_store_is_tried_again) {
   break_calls(failing({1, 2}, Failure::Kind::unreachable));
 
   EXPECT_TRUE(is_granted(acquire_until(forever)));
   EXPECT_EQ(faulty_->calls(), 3);
 }
 
-TEST_F(Acquire, a_store_that_cannot_be_reached_any_more_is_asked_again) {
+TEST_F(Acquire, a_store_that_becomes_unreachable_is_tried_again) {
   occupy();
   break_calls(failing({2}, Failure::Kind::unreachable));
   auto task = acquire_until(forever);
@@ -218,7 +218,7 @@ TEST_F(Acquire, a_store_that_cannot_be_reached_any_more_is_asked_again) {
   EXPECT_TRUE(is_granted(task));
 }
 
-TEST_F(Acquire, a_grant_whose_reply_was_lost_is_found_again) {
+TEST_F(Acquire, a_grant_whose_reply_was_lost_is_found_by_the_next_request) {
   break_calls(failing({1}, Failure::Kind::unreachable, Fault::When::after));
 
   const auto answer = acquire_until(forever).result();
@@ -237,33 +237,33 @@ TEST_F(Acquire, a_retry_is_reported_with_its_reason) {
   EXPECT_EQ(told, std::vector<std::string>{"broken"});
 }
 
-TEST_F(Acquire, a_store_that_cannot_be_reached_fails_when_the_patience_is_over) {
+TEST_F(Acquire, an_unreachable_store_is_a_failure_when_the_wait_is_over) {
   service_.is_held_up = true;
 
   EXPECT_EQ(failure_of(acquire_until(Clock::now() + milliseconds(150))),
             Failure::Kind::unreachable);
 }
 
-TEST_F(Acquire, a_store_that_rejects_us_is_not_asked_again) {
+TEST_F(Acquire, a_store_that_rejects_the_login_is_not_tried_again) {
   break_calls(failing({1}, Failure::Kind::rejected));
 
   EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::rejected);
   EXPECT_EQ(faulty_->calls(), 1);
 }
 
-TEST_F(Acquire, a_store_that_is_misconfigured_is_not_asked_again) {
+TEST_F(Acquire, a_misconfigured_store_is_not_tried_again) {
   break_calls(failing({1}, Failure::Kind::misconfigured));
 
   EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::misconfigured);
 }
 
-TEST_F(Acquire, a_lack_of_resources_is_not_waited_out) {
+TEST_F(Acquire, missing_resources_end_the_wait_at_once) {
   break_calls(failing({1}, Failure::Kind::exhausted));
 
   EXPECT_EQ(failure_of(acquire_until(forever)), Failure::Kind::exhausted);
 }
 
-TEST_F(Acquire, a_store_that_rejects_a_waiter_is_not_asked_again) {
+TEST_F(Acquire, a_store_that_rejects_a_waiter_is_not_tried_again) {
   occupy();
   break_calls(failing({2}, Failure::Kind::rejected));
 
@@ -271,7 +271,7 @@ TEST_F(Acquire, a_store_that_rejects_a_waiter_is_not_asked_again) {
   EXPECT_EQ(faulty_->calls(), 2);
 }
 
-TEST_F(Acquire, gives_up_waiting_when_told_to) {
+TEST_F(Acquire, stops_waiting_when_told_to) {
   occupy();
   auto task = acquire_until(forever);
   eventually(context_, [&] { return queue() == 1; });
@@ -281,7 +281,7 @@ TEST_F(Acquire, gives_up_waiting_when_told_to) {
   EXPECT_EQ(failure_of(task), Failure::Kind::interrupted);
 }
 
-TEST_F(Acquire, gives_up_trying_to_reach_a_store_when_told_to) {
+TEST_F(Acquire, stops_trying_to_reach_a_store_when_told_to) {
   service_.is_held_up = true;
   bool tries_again = false;
   patience_.retrying = [&](const Failure&) { tries_again = true; };

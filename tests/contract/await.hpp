@@ -1,4 +1,4 @@
-// Coroutines run from tests, which are none themselves.
+// Runs coroutines from tests, which are plain functions.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -17,7 +17,7 @@ namespace dlock {
 
 namespace asio = boost::asio;
 
-// Lets `context` work until `is_true`. Whether it came true, within 10 s.
+// Runs `context` until `is_true`, for up to 10 s. Returns whether it became true.
 inline bool eventually(asio::io_context& context, const std::function<bool()>& is_true) {
   const auto give_up_at = Clock::now() + std::chrono::seconds(10);
   while (!is_true()) {
@@ -28,7 +28,7 @@ inline bool eventually(asio::io_context& context, const std::function<bool()>& i
   return true;
 }
 
-// A coroutine under way, and what it came to.
+// A coroutine in progress, and its result.
 template <typename T>
 class Task {
  public:
@@ -43,7 +43,7 @@ class Task {
 
   bool is_done() const { return outcome_->value.has_value(); }
 
-  // Waits until it is done. Returns what it returned, or throws what it threw.
+  // Waits for the coroutine. Returns what it returned, or throws what it threw.
   T result() {
     if (!eventually(context_, [this] { return is_done(); })) {
       throw std::runtime_error("a coroutine did not end");
@@ -64,7 +64,7 @@ class Task {
 
 struct Nothing {};
 
-// `work` as a coroutine that returns something, as Task wants it.
+// `work` as a coroutine that returns a value, as Task needs it.
 inline asio::awaitable<Nothing> with_result(asio::awaitable<void> work) {
   co_await std::move(work);
   co_return Nothing{};

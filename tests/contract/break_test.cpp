@@ -1,4 +1,4 @@
-// Leases that somebody breaks: what every store does about them.
+// What every store does when a lease is broken.
 
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ class Breaking : public ::testing::TestWithParam<Kind> {
     holder.keep(grant, witness);
     return grant.fence;
   }
-  // As a run ends.
+  // As at the end of a run.
   static void give_back(Contender& holder) {
     holder.stop_keeping();
     holder.release(as_broken());
@@ -82,7 +82,7 @@ class Breaking : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(stores, Breaking, ::testing::ValuesIn(kinds), name_of);
 
-TEST_P(Breaking, the_holder_is_told_that_its_lease_is_broken) {
+TEST_P(Breaking, the_holder_is_notified_that_its_lease_is_broken) {
   Witness witness;
   auto& holder = exclusive();
   const auto fence = kept(holder, witness);
@@ -94,7 +94,7 @@ TEST_P(Breaking, the_holder_is_told_that_its_lease_is_broken) {
   give_back(holder);
 }
 
-TEST_P(Breaking, a_holder_that_has_it_for_longer_is_told_within_a_moment) {
+TEST_P(Breaking, a_holder_of_more_than_a_second_is_notified_within_half_a_second) {
   Witness witness;
   auto& holder = exclusive();
   const auto fence = kept(holder, witness);
@@ -109,7 +109,7 @@ TEST_P(Breaking, a_holder_that_has_it_for_longer_is_told_within_a_moment) {
   give_back(holder);
 }
 
-TEST_P(Breaking, a_holder_is_told_also_of_what_happened_before_it_kept_its_lease) {
+TEST_P(Breaking, a_holder_is_notified_of_a_break_before_it_began_to_keep_its_lease) {
   Witness witness;
   auto& holder = exclusive();
   const auto grant = holder.granted();
@@ -121,7 +121,7 @@ TEST_P(Breaking, a_holder_is_told_also_of_what_happened_before_it_kept_its_lease
   give_back(holder);
 }
 
-TEST_P(Breaking, those_who_had_the_lock_are_told_of_as_they_were) {
+TEST_P(Breaking, the_broken_holders_are_returned_as_they_were_before) {
   auto& holder = exclusive();
   holder.claim.label = "nightly";
   const auto fence = holder.granted().fence;
@@ -150,7 +150,7 @@ TEST_P(Breaking, the_lock_stays_held_until_it_is_released) {
   EXPECT_TRUE(holders().empty());
 }
 
-TEST_P(Breaking, the_release_hands_the_lock_to_the_next_in_line) {
+TEST_P(Breaking, the_release_hands_the_lock_to_the_first_waiter) {
   auto& holder = exclusive();
   const auto fence = holder.granted().fence;
   auto& waiter = exclusive();
@@ -163,7 +163,7 @@ TEST_P(Breaking, the_release_hands_the_lock_to_the_next_in_line) {
   EXPECT_TRUE(std::holds_alternative<Grant>(waiter.ask(Queue::join)));
 }
 
-TEST_P(Breaking, a_holder_that_asks_again_has_the_same_grant_and_is_still_broken) {
+TEST_P(Breaking, a_holder_that_asks_again_gets_the_same_grant_and_is_still_broken) {
   auto& holder = exclusive();
   const auto fence = holder.granted().fence;
   break_leases({fence});
@@ -172,7 +172,7 @@ TEST_P(Breaking, a_holder_that_asks_again_has_the_same_grant_and_is_still_broken
   EXPECT_TRUE(holders()[0].broken);
 }
 
-TEST_P(Breaking, a_lock_that_is_free_or_held_by_others_is_left_alone) {
+TEST_P(Breaking, other_fences_break_nothing) {
   EXPECT_TRUE(break_leases({{7}}).empty());
   exclusive().granted();
 
@@ -181,7 +181,7 @@ TEST_P(Breaking, a_lock_that_is_free_or_held_by_others_is_left_alone) {
   EXPECT_FALSE(holders()[0].broken);
 }
 
-TEST_P(Breaking, of_several_holders_only_those_that_are_meant_lose_the_lock) {
+TEST_P(Breaking, of_several_holders_only_those_with_the_given_fences_lose_the_lock) {
   Witness first;
   Witness second;
   auto& one = shared();
@@ -200,14 +200,14 @@ TEST_P(Breaking, of_several_holders_only_those_that_are_meant_lose_the_lock) {
   give_back(other);
 }
 
-TEST_P(Breaking, all_who_share_it_can_lose_the_lock_at_once) {
+TEST_P(Breaking, all_shared_holders_can_lose_the_lock_at_once) {
   const auto first = shared().granted().fence;
   const auto second = shared().granted().fence;
 
   EXPECT_EQ(break_leases({first, second}).size(), 2u);
 }
 
-TEST_P(Breaking, to_repeat_it_finds_the_same_and_tells_nobody_twice) {
+TEST_P(Breaking, a_second_break_finds_the_same_holder_and_does_not_notify_it_again) {
   Witness witness;
   auto& holder = exclusive();
   const auto fence = kept(holder, witness);
@@ -222,7 +222,7 @@ TEST_P(Breaking, to_repeat_it_finds_the_same_and_tells_nobody_twice) {
   give_back(holder);
 }
 
-TEST_P(Breaking, a_lock_that_was_broken_is_not_held_on) {
+TEST_P(Breaking, a_broken_lock_is_not_kept_by_min_hold) {
   auto& holder = exclusive();
   holder.claim.min_hold = hours(1);
   const auto fence = holder.granted().fence;
@@ -233,7 +233,7 @@ TEST_P(Breaking, a_lock_that_was_broken_is_not_held_on) {
   EXPECT_TRUE(holders().empty());
 }
 
-TEST_P(Breaking, a_lock_that_is_held_on_is_freed_at_once) {
+TEST_P(Breaking, a_lock_kept_by_min_hold_is_free_at_once) {
   auto& holder = exclusive();
   holder.claim.min_hold = hours(1);
   const auto fence = holder.granted().fence;
@@ -245,7 +245,7 @@ TEST_P(Breaking, a_lock_that_is_held_on_is_freed_at_once) {
   EXPECT_TRUE(exclusive().is_granted());
 }
 
-TEST_P(Breaking, a_lock_that_is_held_on_goes_to_the_next_in_line) {
+TEST_P(Breaking, a_lock_kept_by_min_hold_goes_to_the_first_waiter) {
   auto& holder = exclusive();
   holder.claim.min_hold = hours(1);
   const auto fence = holder.granted().fence;

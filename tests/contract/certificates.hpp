@@ -1,4 +1,4 @@
-// Certificates of a test's own, good and bad.
+// Valid and invalid certificates for tests.
 #pragma once
 
 #include <openssl/ec.h>

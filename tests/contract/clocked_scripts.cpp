@@ -10,9 +10,9 @@
 namespace dlock::against {
 namespace {
 
-// KEYS[2] is the time in microseconds. When a key ends is kept beside it, as the server
-// would: a key that is overwritten or removed has no such time any more. Lists and
-// channels only take down what was said, for nobody listens.
+// KEYS[2] is the time in microseconds. The expiry of a key is stored beside it. As on a
+// server, a key that is overwritten or removed loses its expiry. Messages to lists and
+// channels are only recorded, because nobody listens.
 constexpr std::string_view before_script = R"lua(
 local server, clock, ends, said = redis, tonumber(KEYS[2]), KEYS[1] .. '>ends', {}
 for _, over in ipairs(server.call('ZRANGEBYSCORE', ends, '-inf', KEYS[2])) do

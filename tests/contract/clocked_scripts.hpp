@@ -1,8 +1,8 @@
 // The scripts of a real server under a clock that the test sets.
 //
-// A script is sent behind a few lines of Lua that put a clock of the test's in the place
-// of the server's: it tells the time, and ends the keys. So the scripts are tested as
-// they are, and hours pass in no time.
+// Each script is sent after a few lines of Lua that replace the server's clock by one of
+// the test. This clock tells the time and expires the keys. So the scripts are tested
+// unchanged, and hours pass at once.
 #pragma once
 
 #include <string>
@@ -17,30 +17,30 @@
 
 namespace dlock::against {
 
-// What is replaced in the text of a script before it is sent, to see that it is noticed.
+// What to replace in the text of a script before it is sent, to plant a bug.
 struct Replacement {
   std::string_view find;
   std::string_view replace;
 };
 
-// A server of its own with a connection that sends many commands at once and blocks.
+// Its own server, with a blocking connection that sends many commands at once.
 class ClockedServer {
  public:
   ClockedServer();
 
-  // Loads a script, and returns by what call() knows it. A script answers with an array:
-  // its own answer, the lock's value and how many milliseconds it has left, its holders,
-  // queue and waiters, its slots and last fence, its last run, and for each message sent
-  // the list or channel and what was said there. Throws std::runtime_error if `replaced`
-  // is not in the text.
+  // Loads a script and returns its id for call(). The reply to a call is an array: the
+  // reply of the script itself; the value of the lock and its remaining milliseconds; its
+  // holders, queue and waiters; its slots and last fence; its last run; and, for each
+  // message sent, the list or channel and the message. Throws std::runtime_error if
+  // `replaced` is not in the text.
   std::string load(const char* text, const Replacement& replaced = {});
 
   // The command that runs a loaded script on `key` at `now`.
   static redis::Command call(const std::string& script, const std::string& key,
                              WallTime now, const std::vector<std::string>& args);
 
-  // Sends the commands in one go and returns a reply for each. Throws std::runtime_error
-  // if the server does not answer.
+  // Sends the commands together and returns a reply for each. Throws std::runtime_error
+  // if the server does not reply.
   std::vector<redis::Reply> exchange(const std::vector<redis::Command>& commands);
 
  private:

@@ -1,4 +1,4 @@
-// One who wants a lock: a claim, and a client of the store to put it to.
+// A contender for a lock: a claim, and a client of the store that makes it.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ inline LeaseTiming timing_of(const Claim& claim) {
   return {claim.ttl, milliseconds(5000), claim.ttl / 10};
 }
 
-// Stands for a process: what it holds or waits for ends with it, sooner or later.
+// Represents a process: its leases and its places in queues end some time after it does.
 class Contender {
  public:
   Contender(asio::io_context& at, World& world, Claim wanted,
@@ -35,13 +35,13 @@ class Contender {
         store(world.connect(at, timeout)),
         context_(at) {}
 
-  // What puts the claim to the store, as it was when first asked for.
+  // The claimant, with the claim as it was at the first call.
   Claimant& claimant() {
     if (!claimant_) claimant_ = store->claimant(claim);
     return *claimant_;
   }
 
-  // The claim as it is now, put by another client.
+  // A claimant of another client, with the claim as it is now.
   void start_anew() { claimant_ = store->claimant(claim); }
 
   Answer ask(Queue queue = Queue::stay_out) {
@@ -92,8 +92,8 @@ class Contender {
     result_of(context_, keeper_->ended(wakeup));
   }
 
-  // What has to come of it for the rest of a test to mean something; anything else
-  // fails the test by an exception.
+  // These require the result that the rest of a test depends on. Any other result throws,
+  // which fails the test.
   Grant granted() { return std::get<Grant>(ask()); }
   Busy queued() { return std::get<Busy>(ask(Queue::join)); }
 
@@ -105,7 +105,7 @@ class Contender {
   std::unique_ptr<Store> store;
 
  private:
-  // A detached lease may be anybody's to renew and to release; null for an attached one.
+  // Renews and releases a detached lease by its token; null for an attached one.
   std::unique_ptr<Claimant> claimant_of_another_client() {
     return claim.attached ? nullptr : store->claimant(claim);
   }

@@ -1,4 +1,4 @@
-// How many claims were refused and superseded: what every store counts.
+// The counts of refused and superseded claims in every store.
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(stores, Counts, ::testing::ValuesIn(kinds), name_of);
 
 // refused
 
-TEST_P(Counts, begin_with_none) {
+TEST_P(Counts, are_zero_at_first) {
   EXPECT_EQ(refused(), 0u);
   contender().granted();
 
@@ -49,7 +49,7 @@ TEST_P(Counts, begin_with_none) {
   EXPECT_EQ(superseded(), 0u);
 }
 
-TEST_P(Counts, one_that_asks_for_the_last_time_is_counted_if_it_is_told_busy) {
+TEST_P(Counts, include_a_last_request_that_is_refused) {
   auto& holder = contender();
   holder.granted();
   contender().ask(Queue::refuse);
@@ -62,7 +62,7 @@ TEST_P(Counts, one_that_asks_for_the_last_time_is_counted_if_it_is_told_busy) {
   EXPECT_EQ(refused(), 2u);
 }
 
-TEST_P(Counts, one_that_will_ask_again_is_not_counted) {
+TEST_P(Counts, omit_a_claim_that_will_ask_again) {
   contender().granted();
   contender().ask(Queue::stay_out);
   contender().ask(Queue::join);
@@ -70,7 +70,7 @@ TEST_P(Counts, one_that_will_ask_again_is_not_counted) {
   EXPECT_EQ(refused(), 0u);
 }
 
-TEST_P(Counts, one_that_asks_for_the_last_time_takes_no_place) {
+TEST_P(Counts, do_not_make_a_refused_claim_a_waiter) {
   contender().granted();
 
   const auto answer = std::get<Busy>(contender().ask(Queue::refuse));
@@ -79,7 +79,7 @@ TEST_P(Counts, one_that_asks_for_the_last_time_takes_no_place) {
   EXPECT_EQ(answer.queued, 0u);
 }
 
-TEST_P(Counts, one_that_is_promised_the_lock_when_its_wait_is_over_is_granted_it) {
+TEST_P(Counts, omit_a_promised_claim_that_is_granted_the_lock_at_the_end_of_its_wait) {
   auto& holder = contender();
   holder.granted();
   auto& waiter = contender();
@@ -91,7 +91,7 @@ TEST_P(Counts, one_that_is_promised_the_lock_when_its_wait_is_over_is_granted_it
   EXPECT_EQ(refused(), 0u);
 }
 
-TEST_P(Counts, one_without_patience_is_counted_once) {
+TEST_P(Counts, include_a_claim_that_does_not_wait_once) {
   contender().granted();
 
   EXPECT_TRUE(std::holds_alternative<Busy>(acquire_by(contender(), std::nullopt)));
@@ -99,7 +99,7 @@ TEST_P(Counts, one_without_patience_is_counted_once) {
   EXPECT_EQ(refused(), 1u);
 }
 
-TEST_P(Counts, one_whose_wait_is_over_is_counted_once) {
+TEST_P(Counts, include_a_claim_whose_wait_is_over_once) {
   contender().granted();
   auto& waiter = contender();
 
@@ -109,7 +109,7 @@ TEST_P(Counts, one_whose_wait_is_over_is_counted_once) {
   EXPECT_EQ(refused(), 1u);
 }
 
-TEST_P(Counts, one_that_finds_the_queue_too_long_is_counted_once) {
+TEST_P(Counts, include_a_claim_that_found_the_queue_too_long_once) {
   contender().granted();
   contender().queued();
   auto& other = contender();
@@ -121,7 +121,7 @@ TEST_P(Counts, one_that_finds_the_queue_too_long_is_counted_once) {
   EXPECT_EQ(refused(), 1u);
 }
 
-TEST_P(Counts, one_that_was_granted_the_lock_in_the_end_is_not_counted) {
+TEST_P(Counts, omit_a_waiter_that_was_granted_the_lock) {
   auto& holder = contender();
   holder.granted();
   auto& waiter = contender();
@@ -135,7 +135,7 @@ TEST_P(Counts, one_that_was_granted_the_lock_in_the_end_is_not_counted) {
   EXPECT_EQ(refused(), 0u);
 }
 
-TEST_P(Counts, one_that_is_told_to_give_up_is_not_counted) {
+TEST_P(Counts, omit_a_waiter_that_was_told_to_stop) {
   contender().granted();
   auto& waiter = contender();
   const Patience patience{Clock::now() + seconds(20), {}, {}, {}};  // outlives the wait
@@ -149,7 +149,7 @@ TEST_P(Counts, one_that_is_told_to_give_up_is_not_counted) {
   EXPECT_EQ(refused(), 0u);
 }
 
-TEST_P(Counts, a_run_that_is_skipped_is_not_counted) {
+TEST_P(Counts, omit_a_skipped_run) {
   contender().granted();
   auto& skipped = contender();
   skipped.claim.dedupe = Dedupe{seconds(60)};
@@ -159,7 +159,7 @@ TEST_P(Counts, a_run_that_is_skipped_is_not_counted) {
   EXPECT_EQ(refused() + superseded(), 0u);
 }
 
-TEST_P(Counts, one_below_the_run_that_holds_the_lock_is_not_counted) {
+TEST_P(Counts, omit_a_claim_inside_the_run_that_holds_the_lock) {
   const auto fence = contender().granted().fence;
   auto& inner = contender();
   inner.claim.outer_fences = {fence};
@@ -169,7 +169,7 @@ TEST_P(Counts, one_below_the_run_that_holds_the_lock_is_not_counted) {
   EXPECT_EQ(refused(), 0u);
 }
 
-TEST_P(Counts, a_detached_claim_is_counted) {
+TEST_P(Counts, include_a_detached_claim) {
   contender().granted();
   auto& other = contender();
   other.claim.attached = false;
@@ -179,7 +179,7 @@ TEST_P(Counts, a_detached_claim_is_counted) {
   EXPECT_EQ(refused(), 1u);
 }
 
-TEST_P(Counts, each_lock_has_its_own) {
+TEST_P(Counts, are_separate_for_each_lock) {
   contender().granted();
   contender().ask(Queue::refuse);
 
@@ -188,7 +188,7 @@ TEST_P(Counts, each_lock_has_its_own) {
   EXPECT_EQ(other.inspect().refused, 0u);
 }
 
-TEST_P(Counts, outlive_the_runs) {
+TEST_P(Counts, outlive_the_run) {
   auto& holder = contender();
   holder.granted();
   contender().ask(Queue::refuse);
@@ -200,7 +200,7 @@ TEST_P(Counts, outlive_the_runs) {
 
 // superseded
 
-TEST_P(Counts, a_waiter_that_gives_way_is_counted_once) {
+TEST_P(Counts, include_a_superseded_waiter_once) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -214,14 +214,14 @@ TEST_P(Counts, a_waiter_that_gives_way_is_counted_once) {
   EXPECT_EQ(refused(), 0u);
 }
 
-TEST_P(Counts, each_waiter_that_gives_way_is_counted) {
+TEST_P(Counts, include_each_superseded_waiter) {
   contender().granted();
   for (int i = 0; i < 4; ++i) superseding().queued();
 
   EXPECT_EQ(superseded(), 3u);
 }
 
-TEST_P(Counts, nobody_is_counted_who_gives_no_way) {
+TEST_P(Counts, omit_a_waiter_that_was_not_superseded) {
   contender().granted();
   contender().queued();
   superseding().queued();

@@ -1,4 +1,4 @@
-// Runs that count as one that is asked for: what every store says of them.
+// What every store answers a claim that another run counts as.
 
 #include "lock/dedupe.hpp"
 
@@ -46,12 +46,12 @@ class Deduplication : public ::testing::TestWithParam<Kind> {
     return end;
   }
 
-  // As if its process were killed.
+  // As if its process had been killed.
   void kill(Contender& contender) {
     contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
   }
 
-  // Its lease, where leases run out, does so soon.
+  // Where leases expire, its lease expires soon.
   void run_and_vanish() {
     auto& runner = exclusive();
     runner.claim.ttl = milliseconds(500);
@@ -79,8 +79,8 @@ class Deduplication : public ::testing::TestWithParam<Kind> {
     return std::holds_alternative<Grant>(answer);
   }
 
-  // A waiter that sleeps until something wakes it: there are two in front of it, and who
-  // is further back is not there to watch the clock.
+  // A waiter that sleeps until it is woken: there are two waiters before it, and only the
+  // first two watch the clock.
   struct Sleeper {
     Contender& waiter;
     Task<Nothing> sleep;
@@ -99,9 +99,9 @@ class Deduplication : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(stores, Deduplication, ::testing::ValuesIn(kinds), name_of);
 
-// The run that is going on
+// Runs in progress
 
-TEST_P(Deduplication, a_run_that_is_going_on_counts) {
+TEST_P(Deduplication, a_run_in_progress_counts) {
   const auto fence = exclusive().granted().fence;
 
   const auto run = deduplicated(deduping().ask());
@@ -114,13 +114,13 @@ TEST_P(Deduplication, a_run_that_is_going_on_counts) {
   EXPECT_GT(run->started, WallTime(0));
 }
 
-TEST_P(Deduplication, a_run_that_is_going_on_counts_however_long_ago_it_started) {
+TEST_P(Deduplication, a_run_in_progress_counts_however_long_ago_it_started) {
   exclusive().granted();
 
   EXPECT_TRUE(deduplicated(deduping(milliseconds(1)).ask()));
 }
 
-TEST_P(Deduplication, one_that_would_wait_need_not_wait_for_a_run_that_is_going_on) {
+TEST_P(Deduplication, a_claim_with_a_wait_does_not_wait_for_a_run_in_progress) {
   exclusive().granted();
 
   EXPECT_TRUE(deduplicated(deduping().ask(Queue::join)));
@@ -134,13 +134,13 @@ TEST_P(Deduplication, a_run_does_not_count_for_itself) {
   EXPECT_EQ(runner.granted().fence, fence);
 }
 
-TEST_P(Deduplication, a_claim_that_says_nothing_of_it_is_busy) {
+TEST_P(Deduplication, a_claim_that_does_not_deduplicate_is_busy) {
   exclusive().granted();
 
   EXPECT_TRUE(exclusive().is_busy());
 }
 
-TEST_P(Deduplication, the_run_above_is_in_the_way_and_does_not_count) {
+TEST_P(Deduplication, an_outer_run_blocks_and_does_not_count) {
   const auto outer = exclusive().granted();
   auto& inner = deduping();
   inner.claim.outer_fences.push_back(outer.fence);
@@ -150,7 +150,7 @@ TEST_P(Deduplication, the_run_above_is_in_the_way_and_does_not_count) {
 
 // Runs that have ended
 
-TEST_P(Deduplication, a_run_that_started_within_the_window_counts_when_it_has_ended) {
+TEST_P(Deduplication, an_ended_run_that_started_within_the_window_counts) {
   const auto fence = ran(exit_with(0));
 
   const auto run = deduplicated(deduping().ask());
@@ -171,7 +171,7 @@ TEST_P(Deduplication, a_run_that_started_before_the_window_does_not_count) {
   EXPECT_TRUE(eventually(context_, [&] { return late.is_granted(); }));
 }
 
-TEST_P(Deduplication, a_run_counts_whether_it_was_deduplicating_itself_or_not) {
+TEST_P(Deduplication, a_run_that_deduplicates_counts_too) {
   auto& runner = deduping();
   runner.granted();
   runner.release(exit_with(0));
@@ -214,9 +214,9 @@ TEST_P(Deduplication, a_run_that_vanished_counts) {
   EXPECT_TRUE(eventually(context_, is_vanished));
 }
 
-// What is no run
+// Grants that are not runs
 
-TEST_P(Deduplication, a_grant_that_was_given_back_is_no_run) {
+TEST_P(Deduplication, a_released_grant_without_a_command_is_not_a_run) {
   auto& holder = exclusive();
   holder.granted();
   holder.release();
@@ -224,7 +224,7 @@ TEST_P(Deduplication, a_grant_that_was_given_back_is_no_run) {
   EXPECT_TRUE(deduping().is_granted());
 }
 
-TEST_P(Deduplication, a_command_that_could_not_be_started_is_no_run) {
+TEST_P(Deduplication, a_command_that_could_not_be_started_is_not_a_run) {
   for (const int code : {125, 126, 127}) {
     ran(exit_with(code));
 
@@ -234,14 +234,14 @@ TEST_P(Deduplication, a_command_that_could_not_be_started_is_no_run) {
   }
 }
 
-TEST_P(Deduplication, what_is_no_run_does_not_hide_the_run_before_it) {
+TEST_P(Deduplication, a_failed_start_does_not_hide_the_run_before_it) {
   const auto fence = ran(exit_with(0));
   ran(exit_with(127));
 
   EXPECT_EQ(fence_of(deduping().ask()), fence);
 }
 
-TEST_P(Deduplication, shared_grants_are_no_runs) {
+TEST_P(Deduplication, shared_grants_do_not_count) {
   auto& reader = exclusive();
   reader.claim.mode = Mode::shared;
   reader.granted();
@@ -252,7 +252,7 @@ TEST_P(Deduplication, shared_grants_are_no_runs) {
   EXPECT_TRUE(other.is_granted());
 }
 
-TEST_P(Deduplication, grants_of_slots_are_no_runs) {
+TEST_P(Deduplication, grants_of_slots_do_not_count) {
   auto& holder = exclusive();
   holder.claim.slots = 2;
   holder.granted();
@@ -263,15 +263,15 @@ TEST_P(Deduplication, grants_of_slots_are_no_runs) {
   EXPECT_TRUE(other.is_granted());
 }
 
-// Running again what failed
+// --retry-failed
 
-TEST_P(Deduplication, a_failed_run_does_not_count_where_it_is_to_be_run_again) {
+TEST_P(Deduplication, a_failed_run_does_not_count_with_retry_failed) {
   ran(exit_with(3));
 
   EXPECT_TRUE(retrying().is_granted());
 }
 
-TEST_P(Deduplication, a_run_that_was_ended_is_a_failed_one) {
+TEST_P(Deduplication, a_run_that_was_ended_counts_as_failed) {
   RunEnd signalled;
   signalled.signal = "TERM";
   signalled.outcome = "ran";
@@ -288,14 +288,14 @@ TEST_P(Deduplication, a_run_that_was_ended_is_a_failed_one) {
   }
 }
 
-TEST_P(Deduplication, a_run_that_vanished_is_a_failed_one) {
+TEST_P(Deduplication, a_run_that_vanished_counts_as_failed) {
   run_and_vanish();
   auto& next = retrying();
 
   EXPECT_TRUE(eventually(context_, [&] { return next.is_granted(); }));
 }
 
-TEST_P(Deduplication, a_success_counts_where_failures_do_not) {
+TEST_P(Deduplication, a_success_counts_with_retry_failed) {
   ran(exit_with(0));
 
   EXPECT_TRUE(deduplicated(retrying().ask()));
@@ -308,19 +308,19 @@ TEST_P(Deduplication, a_success_counts_even_if_a_later_run_failed) {
   EXPECT_EQ(fence_of(retrying().ask()), success);
 }
 
-TEST_P(Deduplication, one_that_does_not_wait_takes_a_run_that_goes_on_for_a_success) {
+TEST_P(Deduplication, without_a_wait_a_run_in_progress_counts_as_a_success) {
   exclusive().granted();
 
   EXPECT_TRUE(deduplicated(retrying().ask(Queue::stay_out)));
 }
 
-TEST_P(Deduplication, one_that_waits_waits_for_how_the_run_ends) {
+TEST_P(Deduplication, with_a_wait_a_claim_waits_for_the_outcome_of_the_run) {
   exclusive().granted();
 
   EXPECT_EQ(retrying().queued().place, 1u);
 }
 
-TEST_P(Deduplication, one_that_waits_no_longer_takes_a_run_that_goes_on_for_a_success) {
+TEST_P(Deduplication, after_the_wait_a_run_in_progress_counts_as_a_success) {
   exclusive().granted();
   auto& waiter = retrying();
   waiter.queued();
@@ -331,7 +331,7 @@ TEST_P(Deduplication, one_that_waits_no_longer_takes_a_run_that_goes_on_for_a_su
 
 // In the queue
 
-TEST_P(Deduplication, waiters_leave_the_queue_when_a_run_has_succeeded) {
+TEST_P(Deduplication, waiters_leave_the_queue_when_a_run_succeeds) {
   auto& runner = exclusive();
   const auto fence = runner.granted().fence;
   auto& first = retrying();
@@ -346,13 +346,13 @@ TEST_P(Deduplication, waiters_leave_the_queue_when_a_run_has_succeeded) {
   EXPECT_EQ(fence_of(second.ask(Queue::join)), fence);
 }
 
-TEST_P(Deduplication, a_waiter_that_left_is_told_why_even_if_it_asks_late) {
+TEST_P(Deduplication, a_removed_waiter_learns_why_even_if_it_asks_late) {
   auto& runner = exclusive();
   const auto fence = runner.granted().fence;
   auto& waiter = retrying();
   waiter.queued();
   runner.release(exit_with(0));
-  waiter.claim.dedupe->window = milliseconds(0);  // as if it were over by now
+  waiter.claim.dedupe->window = milliseconds(0);  // as if the window were over now
 
   EXPECT_EQ(fence_of(waiter.ask(Queue::join)), fence);
   EXPECT_EQ(fence_of(waiter.ask(Queue::join)), fence);
@@ -371,7 +371,7 @@ TEST_P(Deduplication, a_waiter_whose_window_is_over_when_the_run_ends_takes_its_
   EXPECT_TRUE(is_granted(waiter.ask(Queue::join)));
 }
 
-TEST_P(Deduplication, when_a_run_has_failed_the_next_in_line_runs) {
+TEST_P(Deduplication, when_a_run_fails_the_first_waiter_runs) {
   auto& runner = exclusive();
   runner.granted();
   auto& first = retrying();
@@ -385,7 +385,7 @@ TEST_P(Deduplication, when_a_run_has_failed_the_next_in_line_runs) {
   EXPECT_EQ(std::get<Busy>(second.ask(Queue::join)).place, 1u);
 }
 
-TEST_P(Deduplication, waiters_that_need_no_success_leave_the_queue_when_a_run_starts) {
+TEST_P(Deduplication, waiters_that_accept_any_run_leave_the_queue_when_one_starts) {
   auto& reader = exclusive();
   reader.claim.mode = Mode::shared;
   reader.granted();
@@ -401,7 +401,7 @@ TEST_P(Deduplication, waiters_that_need_no_success_leave_the_queue_when_a_run_st
   EXPECT_EQ(fence_of(second.ask(Queue::join)), fence);
 }
 
-TEST_P(Deduplication, a_waiter_that_says_nothing_of_it_keeps_its_place) {
+TEST_P(Deduplication, a_waiter_that_does_not_deduplicate_keeps_its_place) {
   auto& runner = exclusive();
   runner.granted();
   auto& before = retrying();
@@ -418,7 +418,7 @@ TEST_P(Deduplication, a_waiter_that_says_nothing_of_it_keeps_its_place) {
   EXPECT_TRUE(deduplicated(after.ask(Queue::join)));
 }
 
-TEST_P(Deduplication, waiters_are_woken_when_a_run_has_succeeded) {
+TEST_P(Deduplication, waiters_are_woken_when_a_run_succeeds) {
   auto& runner = exclusive();
   runner.granted();
   exclusive().queued();
@@ -436,7 +436,7 @@ TEST_P(Deduplication, waiters_are_woken_when_a_run_has_succeeded) {
   EXPECT_NO_THROW(second.sleep.result());
 }
 
-TEST_P(Deduplication, waiters_are_woken_when_a_run_starts_that_counts) {
+TEST_P(Deduplication, waiters_are_woken_when_a_run_that_counts_starts) {
   auto& reader = exclusive();
   reader.claim.mode = Mode::shared;
   reader.granted();
@@ -453,7 +453,7 @@ TEST_P(Deduplication, waiters_are_woken_when_a_run_starts_that_counts) {
   EXPECT_NO_THROW(woken.sleep.result());
 }
 
-TEST_P(Deduplication, a_waiter_that_left_the_queue_and_died_is_in_nobodys_way) {
+TEST_P(Deduplication, a_dead_waiter_that_had_left_the_queue_blocks_nobody) {
   auto& runner = exclusive();
   runner.granted();
   auto& dead = retrying();
@@ -467,7 +467,7 @@ TEST_P(Deduplication, a_waiter_that_left_the_queue_and_died_is_in_nobodys_way) {
   EXPECT_TRUE(is_granted(plain.ask(Queue::join)));
 }
 
-// Waiting as a whole
+// acquire() as a whole
 
 class DeduplicatedWait : public Deduplication {
  protected:
@@ -480,14 +480,14 @@ class DeduplicatedWait : public Deduplication {
 
 INSTANTIATE_TEST_SUITE_P(stores, DeduplicatedWait, ::testing::ValuesIn(kinds), name_of);
 
-TEST_P(DeduplicatedWait, a_run_that_goes_on_counts_when_the_wait_for_its_end_is_over) {
+TEST_P(DeduplicatedWait, a_run_in_progress_counts_when_the_wait_is_over) {
   auto& runner = exclusive();
   const auto fence = runner.granted().fence;
 
   EXPECT_EQ(fence_of(acquired(retrying(), milliseconds(50))), fence);
 }
 
-TEST_P(DeduplicatedWait, what_is_no_run_is_busy_when_the_wait_is_over) {
+TEST_P(DeduplicatedWait, a_lock_held_by_a_reader_is_busy_when_the_wait_is_over) {
   auto& reader = exclusive();
   reader.claim.mode = Mode::shared;
   reader.granted();
@@ -496,7 +496,7 @@ TEST_P(DeduplicatedWait, what_is_no_run_is_busy_when_the_wait_is_over) {
   EXPECT_TRUE(std::holds_alternative<Busy>(acquired(deduping(), milliseconds(50))));
 }
 
-TEST_P(DeduplicatedWait, a_waiter_is_deduplicated_as_soon_as_the_run_has_succeeded) {
+TEST_P(DeduplicatedWait, a_waiter_is_deduplicated_as_soon_as_the_run_succeeds) {
   auto& runner = exclusive();
   const auto fence = runner.granted().fence;
   auto& waiter = retrying();
@@ -510,9 +510,9 @@ TEST_P(DeduplicatedWait, a_waiter_is_deduplicated_as_soon_as_the_run_has_succeed
   EXPECT_EQ(fence_of(answer.result()), fence);
 }
 
-// Those who wait to join a run
+// Waiters that join a run
 
-TEST_P(Deduplication, who_waits_to_join_a_run_has_run_with_it) {
+TEST_P(Deduplication, waiters_that_join_are_deduplicated_by_the_run) {
   auto& runner = exclusive();
   const auto fence = runner.granted().fence;
   auto& first = joining();
@@ -527,7 +527,7 @@ TEST_P(Deduplication, who_waits_to_join_a_run_has_run_with_it) {
   EXPECT_EQ(waiters(), 0u);
 }
 
-TEST_P(Deduplication, who_has_joined_a_run_learns_how_it_ended) {
+TEST_P(Deduplication, a_waiter_that_joined_a_run_learns_how_it_ended) {
   auto& runner = exclusive();
   runner.granted();
   auto& waiter = joining();
@@ -545,7 +545,7 @@ TEST_P(Deduplication, who_has_joined_a_run_learns_how_it_ended) {
   EXPECT_FALSE(run->host.empty());
 }
 
-TEST_P(Deduplication, a_failure_is_joined_too_also_one_to_start) {
+TEST_P(Deduplication, a_failed_run_or_start_is_joined_too) {
   for (const int code : {3, 125, 127}) {
     auto& runner = exclusive();
     runner.granted();
@@ -560,7 +560,7 @@ TEST_P(Deduplication, a_failure_is_joined_too_also_one_to_start) {
   }
 }
 
-TEST_P(Deduplication, who_has_joined_a_run_is_woken_when_it_ends) {
+TEST_P(Deduplication, a_joining_waiter_is_woken_when_the_run_ends) {
   auto& runner = exclusive();
   runner.granted();
   joining().queued();
@@ -576,7 +576,8 @@ TEST_P(Deduplication, who_has_joined_a_run_is_woken_when_it_ends) {
   EXPECT_TRUE(deduplicated(last.ask(Queue::join)));
 }
 
-TEST_P(Deduplication, who_joins_does_not_count_a_run_that_goes_on_nor_one_of_before) {
+TEST_P(Deduplication,
+       a_joining_claim_counts_neither_a_run_in_progress_nor_an_earlier_one) {
   ran(exit_with(0));
   auto& runner = exclusive();
   runner.granted();
@@ -587,7 +588,7 @@ TEST_P(Deduplication, who_joins_does_not_count_a_run_that_goes_on_nor_one_of_bef
 }
 
 TEST_P(Deduplication,
-       a_run_that_is_not_shared_is_not_joined_and_the_next_one_takes_over) {
+       a_run_without_a_shared_result_is_not_joined_and_the_first_waiter_runs) {
   auto& runner = exclusive();
   runner.granted();
   auto& first = joining();
@@ -601,7 +602,7 @@ TEST_P(Deduplication,
   EXPECT_TRUE(std::holds_alternative<Busy>(second.ask(Queue::join)));
 }
 
-TEST_P(Deduplication, a_run_that_vanished_is_not_joined_and_the_next_one_takes_over) {
+TEST_P(Deduplication, a_run_that_vanished_is_not_joined_and_the_first_waiter_runs) {
   auto& runner = exclusive();
   runner.claim.ttl = milliseconds(500);
   runner.granted();
@@ -614,7 +615,7 @@ TEST_P(Deduplication, a_run_that_vanished_is_not_joined_and_the_next_one_takes_o
   EXPECT_TRUE(eventually(context_, [&] { return is_granted(waiter.ask(Queue::join)); }));
 }
 
-TEST_P(Deduplication, who_waits_without_joining_is_granted_the_lock_that_others_joined) {
+TEST_P(Deduplication, a_waiter_that_does_not_join_is_granted_the_lock_after_the_run) {
   auto& runner = exclusive();
   runner.granted();
   auto& joined = joining();
@@ -628,7 +629,7 @@ TEST_P(Deduplication, who_waits_without_joining_is_granted_the_lock_that_others_
   EXPECT_TRUE(deduplicated(joined.ask(Queue::join)));
 }
 
-TEST_P(Deduplication, who_joins_is_not_sent_away_by_the_grant_of_the_next_run) {
+TEST_P(Deduplication, a_joining_waiter_stays_in_the_queue_when_the_next_run_is_granted) {
   auto& runner = exclusive();
   runner.granted();
   auto& next = exclusive();

@@ -1,4 +1,4 @@
-// What lock/store.hpp promises of detached leases and of registers, asked of every store.
+// What lock/store.hpp promises about detached leases and fence registers, in every store.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class DetachedContract : public ::testing::TestWithParam<Kind> {
     claim.slots = slots;
     return contender(claim);
   }
-  // Another process that knows the token of that one.
+  // Another process that knows the token.
   Contender& who_knows_the_token_of(const Contender& other) {
     return contender(other.claim);
   }
@@ -45,7 +45,7 @@ class DetachedContract : public ::testing::TestWithParam<Kind> {
     return eventually(context_, [&] { return look().holders.empty(); });
   }
 
-  // A lease that was granted, and that has ended.
+  // A lease that was granted and has expired.
   Contender& past() {
     auto& holder = detached(milliseconds(100));
     holder.granted();
@@ -79,7 +79,7 @@ TEST_P(DetachedContract, a_detached_lease_excludes_others) {
   EXPECT_TRUE(detached().is_busy());
 }
 
-TEST_P(DetachedContract, a_detached_lease_outlives_the_process_that_asked_for_it) {
+TEST_P(DetachedContract, a_detached_lease_outlives_the_process_that_acquired_it) {
   auto& holder = detached();
   holder.granted();
   end(holder);
@@ -87,7 +87,7 @@ TEST_P(DetachedContract, a_detached_lease_outlives_the_process_that_asked_for_it
   EXPECT_TRUE(attached().is_busy());
 }
 
-TEST_P(DetachedContract, a_detached_lease_ends_by_its_ttl) {
+TEST_P(DetachedContract, a_detached_lease_expires_at_its_ttl) {
   detached(milliseconds(300)).granted();
 
   EXPECT_TRUE(attached().is_busy());
@@ -95,7 +95,7 @@ TEST_P(DetachedContract, a_detached_lease_ends_by_its_ttl) {
   EXPECT_TRUE(attached().is_granted());
 }
 
-TEST_P(DetachedContract, a_detached_lease_surely_holds_until_no_later_than_it_ends) {
+TEST_P(DetachedContract, the_deadline_of_a_detached_lease_is_not_after_its_end) {
   const auto before = Clock::now();
   const auto grant = detached(seconds(30)).granted();
 
@@ -103,7 +103,7 @@ TEST_P(DetachedContract, a_detached_lease_surely_holds_until_no_later_than_it_en
   EXPECT_LE(grant.deadline, Clock::now() + seconds(30));
 }
 
-TEST_P(DetachedContract, a_repeated_claim_has_its_full_ttl_again) {
+TEST_P(DetachedContract, a_repeated_claim_gets_its_full_ttl_again) {
   auto& holder = detached(milliseconds(800));
   const auto first = holder.granted();
   holder.claim.ttl = seconds(30);
@@ -113,7 +113,7 @@ TEST_P(DetachedContract, a_repeated_claim_has_its_full_ttl_again) {
   EXPECT_GT(shown().expires_in, seconds(20));
 }
 
-TEST_P(DetachedContract, a_waiter_is_granted_the_lock_when_a_detached_lease_ends) {
+TEST_P(DetachedContract, a_waiter_is_granted_the_lock_when_a_detached_lease_expires) {
   auto& holder = detached(milliseconds(300));
   holder.granted();
   end(holder);
@@ -128,8 +128,7 @@ TEST_P(DetachedContract, a_waiter_is_granted_the_lock_when_a_detached_lease_ends
   EXPECT_LT(Clock::now() - start, seconds(2) + GetParam().shortest_lease);
 }
 
-TEST_P(DetachedContract,
-       a_waiter_that_is_detached_when_granted_has_its_place_in_the_queue) {
+TEST_P(DetachedContract, a_waiter_for_a_detached_lease_has_a_place_in_the_queue) {
   auto& holder = attached();
   holder.granted();
   auto& waiter = detached();
@@ -141,14 +140,14 @@ TEST_P(DetachedContract,
   EXPECT_FALSE(shown().attached);
 }
 
-TEST_P(DetachedContract, as_many_detached_leases_hold_as_there_are_slots) {
+TEST_P(DetachedContract, as_many_detached_leases_are_granted_as_there_are_slots) {
   detached(seconds(30), 2).granted();
 
   EXPECT_EQ(detached(seconds(30), 2).granted().slot, 1u);
   EXPECT_TRUE(detached(seconds(30), 2).is_busy());
 }
 
-TEST_P(DetachedContract, a_slot_whose_detached_lease_has_ended_is_granted_again) {
+TEST_P(DetachedContract, a_slot_whose_detached_lease_expired_is_granted_again) {
   detached(seconds(30), 2).granted();
   detached(milliseconds(200), 2).granted();
 
@@ -157,9 +156,9 @@ TEST_P(DetachedContract, a_slot_whose_detached_lease_has_ended_is_granted_again)
   EXPECT_TRUE(detached(seconds(30), 2).is_busy());
 }
 
-// What is told of it
+// What is shown of it
 
-TEST_P(DetachedContract, a_detached_lease_shows_when_it_ends) {
+TEST_P(DetachedContract, a_detached_lease_shows_when_it_expires) {
   detached(seconds(30)).granted();
 
   EXPECT_FALSE(shown().attached);
@@ -167,8 +166,7 @@ TEST_P(DetachedContract, a_detached_lease_shows_when_it_ends) {
   EXPECT_LE(shown().expires_in, seconds(30));
 }
 
-TEST_P(DetachedContract,
-       a_detached_lease_shows_the_process_on_whose_behalf_it_was_asked_for) {
+TEST_P(DetachedContract, a_detached_lease_shows_the_process_that_it_was_acquired_for) {
   auto& holder = detached();
   holder.claim.on_behalf_of = 4711;
   holder.granted();
@@ -176,7 +174,7 @@ TEST_P(DetachedContract,
   EXPECT_EQ(shown().pid, 4711);
 }
 
-TEST_P(DetachedContract, a_detached_lease_that_has_ended_was_no_run) {
+TEST_P(DetachedContract, an_expired_detached_lease_was_not_a_run) {
   past();
 
   EXPECT_FALSE(look().last_run);
@@ -184,7 +182,7 @@ TEST_P(DetachedContract, a_detached_lease_that_has_ended_was_no_run) {
   EXPECT_FALSE(look().last_run);
 }
 
-TEST_P(DetachedContract, a_detached_lease_counts_as_no_run_for_who_wants_none_twice) {
+TEST_P(DetachedContract, a_detached_lease_does_not_deduplicate_a_run) {
   detached(milliseconds(300)).granted();
   auto& other = attached();
   other.claim.dedupe = Dedupe{seconds(3600), false};
@@ -194,8 +192,7 @@ TEST_P(DetachedContract, a_detached_lease_counts_as_no_run_for_who_wants_none_tw
   EXPECT_TRUE(other.is_granted());
 }
 
-TEST_P(DetachedContract,
-       a_lock_that_is_held_on_after_a_run_is_nobodys_to_renew_or_release) {
+TEST_P(DetachedContract, a_lock_kept_by_min_hold_can_be_neither_renewed_nor_released) {
   auto& holder = attached();
   holder.claim.min_hold = seconds(60);
   holder.granted();
@@ -221,7 +218,7 @@ TEST_P(DetachedContract, the_fence_after_a_detached_lease_is_greater) {
 
 // renew
 
-TEST_P(DetachedContract, any_client_that_knows_the_token_renews_a_detached_lease) {
+TEST_P(DetachedContract, any_client_with_the_token_can_renew_a_detached_lease) {
   auto& holder = detached(milliseconds(500));
   holder.granted();
   auto& other = who_knows_the_token_of(holder);
@@ -232,7 +229,7 @@ TEST_P(DetachedContract, any_client_that_knows_the_token_renews_a_detached_lease
   EXPECT_GT(shown().expires_in, seconds(25));
 }
 
-TEST_P(DetachedContract, a_renewal_counts_from_now_also_if_that_is_shorter) {
+TEST_P(DetachedContract, a_renewal_counts_from_now_even_if_that_shortens_the_lease) {
   auto& holder = detached(seconds(1000));
   holder.granted();
   holder.claim.ttl = seconds(30);
@@ -241,7 +238,7 @@ TEST_P(DetachedContract, a_renewal_counts_from_now_also_if_that_is_shorter) {
   EXPECT_LE(shown().expires_in, seconds(30));
 }
 
-TEST_P(DetachedContract, a_waiter_is_told_that_a_lease_ends_sooner) {
+TEST_P(DetachedContract, a_waiter_is_notified_that_a_lease_ends_sooner) {
   auto& holder = detached(seconds(1000));
   holder.granted();
   auto& waiter = attached();
@@ -255,7 +252,7 @@ TEST_P(DetachedContract, a_waiter_is_told_that_a_lease_ends_sooner) {
   EXPECT_TRUE(std::holds_alternative<Grant>(waiting.result()));
 }
 
-TEST_P(DetachedContract, one_of_many_slots_is_renewed_alone) {
+TEST_P(DetachedContract, one_of_many_slots_is_renewed_on_its_own) {
   auto& first = detached(seconds(30), 2);
   first.granted();
   auto& second = detached(milliseconds(400), 2);
@@ -268,14 +265,15 @@ TEST_P(DetachedContract, one_of_many_slots_is_renewed_alone) {
   EXPECT_GT(shown().expires_in, seconds(50));
 }
 
-TEST_P(DetachedContract, a_lease_that_has_ended_is_not_renewed) {
+TEST_P(DetachedContract, an_expired_lease_is_not_renewed) {
   auto& late = past();
 
   EXPECT_EQ(late.renew(), Renewal::gone);
   EXPECT_TRUE(attached().is_granted());
 }
 
-TEST_P(DetachedContract, a_lease_that_has_ended_is_not_renewed_into_the_next_ones_hands) {
+TEST_P(DetachedContract,
+       an_expired_lease_is_not_renewed_while_another_claim_holds_the_lock) {
   auto& late = past();
   auto& next = detached(seconds(30));
   const auto fence = next.granted().fence;
@@ -286,12 +284,12 @@ TEST_P(DetachedContract, a_lease_that_has_ended_is_not_renewed_into_the_next_one
   EXPECT_LE(shown().expires_in, seconds(30));
 }
 
-TEST_P(DetachedContract, what_was_never_granted_is_not_renewed) {
+TEST_P(DetachedContract, a_lease_that_was_never_granted_is_not_renewed) {
   EXPECT_EQ(detached().renew(), Renewal::gone);
   EXPECT_TRUE(look().holders.empty());
 }
 
-TEST_P(DetachedContract, a_waiter_renews_nothing) {
+TEST_P(DetachedContract, a_waiter_cannot_renew) {
   attached().granted();
   auto& waiter = detached();
   waiter.queued();
@@ -299,7 +297,7 @@ TEST_P(DetachedContract, a_waiter_renews_nothing) {
   EXPECT_NE(waiter.renew(), Renewal::confirmed);
 }
 
-TEST_P(DetachedContract, one_who_was_not_granted_yet_what_is_promised_renews_nothing) {
+TEST_P(DetachedContract, a_waiter_that_was_promised_the_lock_cannot_renew) {
   auto& holder = attached();
   holder.granted();
   auto& waiter = detached();
@@ -321,7 +319,7 @@ TEST_P(DetachedContract, a_lease_that_vanished_is_not_renewed) {
 
 // release
 
-TEST_P(DetachedContract, any_client_that_knows_the_token_releases_a_detached_lease) {
+TEST_P(DetachedContract, any_client_with_the_token_can_release_a_detached_lease) {
   auto& holder = detached();
   holder.granted();
   auto& other = who_knows_the_token_of(holder);
@@ -331,7 +329,7 @@ TEST_P(DetachedContract, any_client_that_knows_the_token_releases_a_detached_lea
   EXPECT_TRUE(attached().is_granted());
 }
 
-TEST_P(DetachedContract, a_release_by_token_hands_the_lock_to_the_first_in_line) {
+TEST_P(DetachedContract, a_release_by_token_hands_the_lock_to_the_first_waiter) {
   auto& holder = detached();
   holder.granted();
   auto& waiter = attached();
@@ -346,7 +344,7 @@ TEST_P(DetachedContract, a_release_by_token_hands_the_lock_to_the_first_in_line)
   EXPECT_TRUE(waiter.is_granted());
 }
 
-TEST_P(DetachedContract, a_detached_lease_that_is_released_was_no_run) {
+TEST_P(DetachedContract, a_released_detached_lease_was_not_a_run) {
   auto& holder = detached();
   holder.granted();
 
@@ -355,7 +353,7 @@ TEST_P(DetachedContract, a_detached_lease_that_is_released_was_no_run) {
   EXPECT_FALSE(look().last_run);
 }
 
-TEST_P(DetachedContract, a_release_by_another_token_frees_nothing) {
+TEST_P(DetachedContract, a_release_with_another_token_frees_nothing) {
   detached().granted();
 
   EXPECT_EQ(detached().release(), Release::not_ours);
@@ -363,7 +361,7 @@ TEST_P(DetachedContract, a_release_by_another_token_frees_nothing) {
 }
 
 TEST_P(DetachedContract,
-       a_lease_that_has_ended_is_not_released_from_the_next_ones_hands) {
+       an_expired_lease_is_not_released_while_another_claim_holds_the_lock) {
   auto& late = past();
   const auto fence = attached().granted().fence;
 
@@ -371,11 +369,11 @@ TEST_P(DetachedContract,
   EXPECT_EQ(shown().fence, fence);
 }
 
-TEST_P(DetachedContract, a_lease_that_has_ended_is_not_released) {
+TEST_P(DetachedContract, an_expired_lease_is_not_released) {
   EXPECT_EQ(past().release(), Release::not_ours);
 }
 
-TEST_P(DetachedContract, a_release_in_a_store_nobody_ever_used_frees_nothing) {
+TEST_P(DetachedContract, a_release_in_an_unused_store_frees_nothing) {
   EXPECT_EQ(detached().release(), Release::not_ours);
 }
 
@@ -400,7 +398,7 @@ TEST_P(DetachedContract, a_resource_does_not_admit_a_smaller_fence) {
   EXPECT_EQ(resource().admit(10), Admission::admitted);
 }
 
-TEST_P(DetachedContract, the_greatest_fences_are_told_apart_to_the_last_digit) {
+TEST_P(DetachedContract, the_greatest_fences_are_distinguished_to_the_last_digit) {
   constexpr std::uint64_t greatest = INT64_MAX;
   resource().admit(greatest - 1);
 
@@ -408,7 +406,7 @@ TEST_P(DetachedContract, the_greatest_fences_are_told_apart_to_the_last_digit) {
   EXPECT_EQ(resource().admit(greatest - 1), Admission::stale);
 }
 
-TEST_P(DetachedContract, resources_have_nothing_to_do_with_each_other) {
+TEST_P(DetachedContract, resources_are_independent_of_each_other) {
   resource("disk").admit(10);
   auto& elsewhere = resource("disk");
   elsewhere.claim.lock.name_space = "other";
@@ -419,7 +417,7 @@ TEST_P(DetachedContract, resources_have_nothing_to_do_with_each_other) {
   EXPECT_EQ(resource("disk").admit(9), Admission::stale);
 }
 
-TEST_P(DetachedContract, a_resource_has_nothing_to_do_with_a_lock_of_that_name) {
+TEST_P(DetachedContract, a_resource_is_independent_of_a_lock_with_the_same_name) {
   auto& holder = resource("job");
   holder.granted();
 
@@ -429,7 +427,7 @@ TEST_P(DetachedContract, a_resource_has_nothing_to_do_with_a_lock_of_that_name) 
   EXPECT_EQ(resource("job").admit(1), Admission::admitted);
 }
 
-TEST_P(DetachedContract, resources_are_no_locks_to_list) {
+TEST_P(DetachedContract, resources_are_not_listed_as_locks) {
   auto& reader = resource();
   reader.admit(1);
 
@@ -439,7 +437,7 @@ TEST_P(DetachedContract, resources_are_no_locks_to_list) {
                   .empty());
 }
 
-// A service that does not answer
+// A service that does not reply
 
 TEST_P(DetachedContract, a_store_that_does_not_answer_is_unreachable) {
   auto claim = claim_of("job");

@@ -1,4 +1,4 @@
-// A process to tell a store of.
+// A process to record in a store.
 #pragma once
 
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 
 namespace dlock {
 
-// A command that has been there and is not any more.
+// A command that has ended and was reaped.
 inline CommandProcess ended_process() {
   CommandProcess process;
   process.not_before = Clock::now();

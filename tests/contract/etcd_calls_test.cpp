@@ -1,4 +1,4 @@
-// Calls to etcd, against real members and against servers of all manners.
+// Calls to etcd, with real members and with servers that misbehave.
 
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ class EtcdCalls : public ::testing::Test {
                                          soon(), wakeup_));
   }
 
-  // What a look fails with.
+  // The failure of a range request.
   Failure failure_of(Calls& calls, milliseconds budget = seconds(5)) {
     try {
       result_of(context_, calls.range(look_at("any"), soon(budget), wakeup_));
@@ -85,7 +85,7 @@ class OneEtcd : public EtcdCalls {
   static inline std::unique_ptr<EtcdServers> servers_;
 };
 
-TEST_F(OneEtcd, a_transaction_does_what_its_condition_says) {
+TEST_F(OneEtcd, a_transaction_takes_the_branch_of_its_condition) {
   auto txn = put_of("conditional", "first");
   Compare absent;
   absent.key = "conditional";
@@ -104,7 +104,7 @@ TEST_F(OneEtcd, a_transaction_does_what_its_condition_says) {
   EXPECT_GT(second.term, 0U);
 }
 
-TEST_F(OneEtcd, a_range_is_in_the_order_of_creation_if_it_is_asked_for) {
+TEST_F(OneEtcd, a_range_can_be_sorted_by_creation) {
   for (const std::string key : {"order/b", "order/a", "order/c"}) put(calls_, key, "");
 
   RangeRequest range = look_at("order/");
@@ -119,7 +119,7 @@ TEST_F(OneEtcd, a_range_is_in_the_order_of_creation_if_it_is_asked_for) {
   EXPECT_EQ(found.count, 3);
 }
 
-TEST_F(OneEtcd, a_lease_is_there_until_it_is_revoked) {
+TEST_F(OneEtcd, a_lease_exists_until_it_is_revoked) {
   const auto granted =
       result_of(context_, calls_.lease_grant({lease, 30}, soon(), wakeup_));
   const auto again =
@@ -151,14 +151,14 @@ TEST_F(OneEtcd, a_lease_is_there_until_it_is_revoked) {
   EXPECT_EQ(value_of(calls_, "leased"), "");
 }
 
-TEST_F(OneEtcd, a_put_under_a_lease_that_is_gone_does_nothing_and_says_so) {
+TEST_F(OneEtcd, a_put_with_a_missing_lease_fails_and_writes_nothing) {
   const auto result = put(calls_, "orphan", "value", lease + 1);
 
   EXPECT_TRUE(result.lease_gone);
   EXPECT_EQ(value_of(calls_, "orphan"), "");
 }
 
-TEST_F(OneEtcd, requests_go_together_and_are_answered_in_their_order) {
+TEST_F(OneEtcd, concurrent_requests_are_answered_in_their_order) {
   put(calls_, "together", "value");
   std::vector<Request> requests;
   requests.emplace_back(look_at("together"));
@@ -175,7 +175,7 @@ TEST_F(OneEtcd, requests_go_together_and_are_answered_in_their_order) {
   EXPECT_TRUE(std::get<AlarmsResult>(results.at(3)).alarms.empty());
 }
 
-TEST_F(OneEtcd, what_is_larger_than_a_window_of_flow_control_goes_both_ways) {
+TEST_F(OneEtcd, messages_larger_than_the_flow_control_window_go_both_ways) {
   const std::string large(300'000, 'x');
 
   for (const std::string key : {"large/1", "large/2", "large/3", "large/4", "large/5"}) {
@@ -189,7 +189,7 @@ TEST_F(OneEtcd, what_is_larger_than_a_window_of_flow_control_goes_both_ways) {
   for (const auto& pair : found.pairs) EXPECT_EQ(pair.value, large);
 }
 
-TEST_F(OneEtcd, a_watch_tells_what_happens_while_calls_are_made_on_its_connection) {
+TEST_F(OneEtcd, a_watch_reports_events_while_its_connection_carries_calls) {
   Watch watch(calls_);
   const auto since =
       result_of(context_, watch.start({watch_of("watched")}, soon(), wakeup_));
@@ -207,7 +207,7 @@ TEST_F(OneEtcd, a_watch_tells_what_happens_while_calls_are_made_on_its_connectio
   EXPECT_GT(heard.events[0].pair.mod_revision, since);
 }
 
-TEST_F(OneEtcd, a_watch_hears_of_several_keys_and_of_deletions_with_what_was_there) {
+TEST_F(OneEtcd, a_watch_reports_several_keys_and_deletions_with_the_previous_value) {
   put(calls_, "several/a", "old");
   auto with_previous = watch_of("several/a");
   with_previous.prev_kv = true;
@@ -234,7 +234,7 @@ TEST_F(OneEtcd, a_watch_hears_of_several_keys_and_of_deletions_with_what_was_the
   EXPECT_EQ(events[1].pair.value, "new");
 }
 
-TEST_F(OneEtcd, a_watch_from_a_revision_tells_what_has_happened_since) {
+TEST_F(OneEtcd, a_watch_from_a_revision_reports_everything_since) {
   const auto first = put(calls_, "since", "1").revision;
   put(calls_, "since", "2");
   auto request = watch_of("since");
@@ -248,7 +248,7 @@ TEST_F(OneEtcd, a_watch_from_a_revision_tells_what_has_happened_since) {
   EXPECT_EQ(heard.events[0].pair.value + heard.events[1].pair.value, "12");
 }
 
-TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_as_they_were) {
+TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_intact) {
   Watch watch(calls_);
   result_of(context_, watch.start({watch_of("interrupted")}, soon(), wakeup_));
   Task<WatchUpdate> waiting(context_, watch.next(soon(), wakeup_));
@@ -269,7 +269,7 @@ TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_as_they_
             WatchUpdate::Kind::events);
 }
 
-// The waits of a connection are of one who may be gone before it.
+// A waiter may be destroyed before its connection.
 TEST_F(OneEtcd, the_current_waiter_is_woken_and_not_an_earlier_one) {
   Watch watch(calls_);
   {
@@ -287,7 +287,7 @@ TEST_F(OneEtcd, the_current_waiter_is_woken_and_not_an_earlier_one) {
   EXPECT_LT(Clock::now() - began, seconds(2));
 }
 
-TEST_F(OneEtcd, a_server_that_was_started_anew_is_connected_to_again) {
+TEST_F(OneEtcd, a_restarted_server_is_connected_to_again) {
   EtcdServers servers(1);
   Calls calls(context_, servers.access(), seconds(5));
   put(calls, "kept", "value");
@@ -303,7 +303,7 @@ TEST_F(OneEtcd, a_server_that_was_started_anew_is_connected_to_again) {
             WatchUpdate::Kind::broken);
 }
 
-TEST_F(EtcdCalls, the_next_member_answers_for_one_that_is_dead_or_has_stopped) {
+TEST_F(EtcdCalls, the_next_member_answers_for_one_that_is_dead_or_stopped) {
   EtcdServers servers(3);
   const auto leader = servers.leader();
   ASSERT_LT(leader, servers.size());
@@ -346,7 +346,7 @@ TEST_F(EtcdCalls, an_unavailable_cluster_is_reported_within_the_budget) {
   EXPECT_LT(Clock::now() - began, milliseconds(1500));
 }
 
-TEST_F(EtcdCalls, a_server_that_keeps_silent_ends_with_the_budget) {
+TEST_F(EtcdCalls, a_silent_server_is_a_failure_when_the_budget_is_over) {
   const PeerServer silent([](const Peer& peer) { peer.read_all(); });
   Calls calls(context_, to(silent), seconds(2));
 
@@ -371,8 +371,8 @@ TEST_F(EtcdCalls, a_server_of_another_protocol_is_refused) {
       << failure.what();
 }
 
-TEST_F(EtcdCalls, what_may_have_been_executed_is_not_sent_again_unasked) {
-  // Listens, reads the call, and hangs up.
+TEST_F(EtcdCalls, a_call_that_may_have_been_executed_is_not_repeated_unless_allowed) {
+  // Listens, reads the call, and closes the connection.
   const PeerServer hangs_up([](const Peer& peer) { peer.read_until("any"); });
   Calls calls(context_, to(hangs_up), seconds(2));
 

@@ -1,4 +1,4 @@
-// A cluster of etcd of a test's own.
+// A cluster of etcd for tests.
 #pragma once
 
 #include <signal.h>
@@ -18,8 +18,8 @@
 
 namespace dlock {
 
-// One member or more on free ports of 127.0.0.1, which are killed with this object. They
-// elect within half a second, and so grant leases of a second.
+// One or more members on free ports of 127.0.0.1. The destructor kills them. They elect a
+// leader within half a second, so their shortest lease is a second.
 class EtcdServers {
  public:
   explicit EtcdServers(std::size_t count = 1, std::vector<std::string> options = {})
@@ -43,7 +43,7 @@ class EtcdServers {
 
   std::size_t size() const { return client_ports_.size(); }
 
-  // The way to all of them, the member `first` first.
+  // How to reach all members, starting with member `first`.
   etcd::Access access(std::size_t first = 0) const {
     etcd::Access access;
     for (std::size_t i = 0; i < size(); ++i) {
@@ -68,13 +68,13 @@ class EtcdServers {
   void send(std::size_t member, int signal) const { members_[member]->send(signal); }
   void kill(std::size_t member) { members_[member].reset(); }
 
-  // Starts one that was killed, with what it knew, and returns when it serves.
+  // Restarts a killed member with its data. Returns when it serves requests.
   void restart(std::size_t member) {
     start(member);
     await_member(member);
   }
 
-  // The one that leads, by what it says itself; size() if there is none.
+  // The member that says that it is the leader; size() if there is none.
   std::size_t leader() const {
     for (std::size_t i = 0; i < size(); ++i) {
       if (members_[i] == nullptr) continue;
@@ -153,8 +153,7 @@ class EtcdServers {
     });
   }
 
-  // In memory where there is a place for that: etcd writes every change through to its
-  // disk.
+  // In memory if possible, because etcd syncs every change to its disk.
   static std::string new_directory() {
     const std::filesystem::path memory("/dev/shm");
     const auto parent = std::filesystem::is_directory(memory)

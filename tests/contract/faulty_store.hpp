@@ -1,4 +1,4 @@
-// What puts a claim to a store, some of whose calls fail, around one that works.
+// A claimant that wraps a working one and makes some of its calls fail.
 #pragma once
 
 #include <map>
@@ -9,9 +9,9 @@
 
 namespace dlock {
 
-// What happens to one call.
+// The fault of one call.
 struct Fault {
-  enum class When { before, after };  // nothing was done, or only the reply was lost
+  enum class When { before, after };  // the call is not made, or only its reply is lost
   Failure failure;
   When when = When::before;
 };
@@ -21,10 +21,10 @@ class Faults {
  public:
   explicit Faults(std::map<int, Fault> faults) : faults_(std::move(faults)) {}
 
-  // How many calls to the service there were.
+  // The number of calls so far.
   int calls() const { return calls_; }
 
-  // One call, with what is to go wrong about it.
+  // Makes one call, with its fault.
   template <typename T>
   asio::awaitable<T> around(asio::awaitable<T> call) {
     const auto found = faults_.find(++calls_);

@@ -1,4 +1,4 @@
-// Ports of 127.0.0.1 for servers that cannot do with a unix socket.
+// Ports of 127.0.0.1, for servers that need more than a unix socket.
 #pragma once
 
 #include <arpa/inet.h>
@@ -13,8 +13,7 @@
 
 namespace dlock {
 
-// A socket with this port, which listens or is connected to it; no descriptor if that
-// cannot be.
+// A socket that listens on this port or is connected to it; no descriptor if that fails.
 inline Fd local_socket(unsigned port, bool listening) {
   Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -32,7 +31,7 @@ inline bool listens(const std::string& port) {
   return static_cast<bool>(local_socket(static_cast<unsigned>(std::stoul(port)), false));
 }
 
-// One that nobody uses, nor the one that is greater by `pair`.
+// A port such that nobody uses it or the port `pair` above it.
 inline std::string free_port(unsigned pair = 0) {
   constexpr unsigned first = 10'000;
   constexpr unsigned number = 10'000;

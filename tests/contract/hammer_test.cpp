@@ -1,5 +1,5 @@
-// Lost updates: many contenders change one file, or one number, with no protection but
-// the lock.
+// Lost updates: many contenders change one file or one number, protected by the lock
+// alone.
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -20,7 +20,7 @@
 namespace dlock {
 namespace {
 
-// Without end; whoever is stuck is ended by alarm(2) or the limit of Task.
+// No limit: alarm(2) or the limit of Task ends what hangs.
 Patience without_end() {
   Patience patience;
   patience.until = Clock::time_point::max();
@@ -79,7 +79,7 @@ class HammerOfProcesses : public Hammer {
   }
   void set_count(int number) const { std::ofstream(file()) << number << '\n'; }
 
-  // A process that strikes and exits with 0. Nothing is open yet that it could share.
+  // A process that updates the file and exits with 0. It inherits no open connection.
   pid_t start(int rounds) {
     const pid_t child = ::fork();
     if (child != 0) return child;

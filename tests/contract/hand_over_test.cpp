@@ -1,5 +1,5 @@
-// How a lock on a server that is quick to change hands comes to the next in line: with
-// its lease, and no question asked.
+// A lock on a server that was held only briefly is granted to the first waiter by the
+// release, without another request.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace dlock::redis {
 namespace {
 
-// Each runs on a server; times in its records are set as if they had passed.
+// Runs on a server. The tests set times in its records, as if that time had passed.
 class QuickLock : public ::testing::Test {
  protected:
   static Claim quick_claim() { return claim_of("quick"); }
@@ -20,15 +20,15 @@ class QuickLock : public ::testing::Test {
   Contender& contender(const Claim& claim = quick_claim()) {
     return contenders_.emplace_back(context_, world_, claim);
   }
-  // One that waits, and was heard of just now.
+  // A waiter that has just asked.
   Contender& waiter(const Claim& claim = quick_claim()) {
     auto& waits = contender(claim);
     waits.queued();
     return waits;
   }
 
-  // In all records of a hash, sets what a pattern finds behind the words that it captures
-  // to a moment by the server's clock, so many milliseconds from now, and `rest`.
+  // In all records of a hash, replaces what `pattern` matches after its capture by a
+  // moment of the server's clock, `ms_on` milliseconds from now, and by `rest`.
   static void rewrite(const std::string& hash, const std::string& pattern, int ms_on,
                       const std::string& rest = "") {
     RedisWorld::command(
@@ -40,22 +40,22 @@ class QuickLock : public ::testing::Test {
         pattern + "', '%1 ' .. at .. '" + rest + "'))) end\" 1 dlock:{quick}:" + hash +
         " " + std::to_string(ms_on));
   }
-  // As if the lock had been granted that long ago.
+  // As if the lock had been granted `ms` milliseconds ago.
   static void held_for(int ms) { rewrite("h", "^(%a %d+ %d+) %d+", -ms); }
-  // As if all who wait had been heard of that long ago, and the lock had just been
-  // granted (3), or not (2 for one that watches).
+  // As if all waiters had asked `ms_ago` milliseconds ago, when the lock had just been
+  // granted (3) or not (2 for one that watches).
   static void heard(int ms_ago, char state = '3') {
     rewrite("w", "^(%a %d+) %d+ %d", 90'000 - ms_ago, std::string(" ") + state);
   }
 
-  // Releases what was granted just now, while those who wait count as heard of just now.
+  // Releases the lock as if it had just been granted and all waiters had just asked.
   void release_quickly(Contender& holder) {
     held_for(0);
     heard(0);
     holder.release();
   }
 
-  // What a waiter finds that listens for its turn.
+  // The answer to a waiter that waits for its turn.
   Answer turn_of(Contender& waiter) {
     result_of(context_, waiter.claimant().await_turn(waiter.wakeup,
                                                      Clock::now() + milliseconds(5'000)));
@@ -70,7 +70,7 @@ class QuickLock : public ::testing::Test {
   std::list<Contender> contenders_;
 };
 
-TEST_F(QuickLock, is_given_to_the_next_at_once) {
+TEST_F(QuickLock, is_handed_over_to_the_first_waiter_at_once) {
   auto& holder = contender();
   const auto before = holder.granted().fence;
   auto& next = waiter();
@@ -87,12 +87,12 @@ TEST_F(QuickLock, is_given_to_the_next_at_once) {
   const auto& grant = std::get<Grant>(answer);
   EXPECT_EQ(grant.fence.number, lock.holders[0].fence.number);
   EXPECT_GT(grant.fence.number, before.number);
-  // It has not asked again, and its lease is counted from when it had.
+  // It has not asked again, so its lease is counted from its first request.
   EXPECT_LE(grant.sent_at, queued_at);
   EXPECT_EQ(next.release(), Release::released);
 }
 
-TEST_F(QuickLock, goes_from_one_to_the_next_in_the_order_of_their_arrival) {
+TEST_F(QuickLock, goes_from_waiter_to_waiter_in_the_order_of_their_arrival) {
   auto* holder = &contender();
   holder->granted();
   std::vector<Contender*> waiters;
@@ -119,7 +119,7 @@ TEST_F(QuickLock, is_renewed_and_released_like_any_other) {
   EXPECT_EQ(next.history().size(), 1u);
 }
 
-TEST_F(QuickLock, is_asked_for_again_if_the_hand_over_arrives_late) {
+TEST_F(QuickLock, is_requested_again_if_the_hand_over_arrives_late) {
   auto claim = quick_claim();
   claim.ttl = milliseconds(2'000);
   auto& holder = contender();
@@ -137,7 +137,7 @@ TEST_F(QuickLock, is_asked_for_again_if_the_hand_over_arrives_late) {
   EXPECT_GT(std::get<Grant>(answer).sent_at, late);
 }
 
-TEST_F(QuickLock, is_released_by_a_waiter_that_has_given_up) {
+TEST_F(QuickLock, is_released_by_a_waiter_that_gave_up) {
   for (const bool was_told : {false, true}) {
     auto& holder = contender();
     holder.granted();
@@ -153,13 +153,13 @@ TEST_F(QuickLock, is_released_by_a_waiter_that_has_given_up) {
     const auto given_up_at = Clock::now();
     EXPECT_FALSE(is_held());
     EXPECT_EQ(RedisWorld::command("KEYS dlock:{quick}:w*"), "*0\r\n");
-    EXPECT_GE(next.granted().sent_at, given_up_at);  // a grant of its own
+    EXPECT_GE(next.granted().sent_at, given_up_at);  // a new grant
     next.release();
     EXPECT_TRUE(next.history().empty());
   }
 }
 
-TEST_F(QuickLock, is_granted_to_one_who_asks_though_it_was_told) {
+TEST_F(QuickLock, is_granted_to_a_waiter_that_asks_though_it_was_notified) {
   auto& holder = contender();
   holder.granted();
   auto& next = waiter();
@@ -170,7 +170,7 @@ TEST_F(QuickLock, is_granted_to_one_who_asks_though_it_was_told) {
   EXPECT_EQ(RedisWorld::command("KEYS dlock:{quick}:w*"), "*0\r\n");
 }
 
-// A promise is shown as held by nobody.
+// A promised lock is shown without a holder.
 TEST_F(QuickLock, is_only_promised_if_it_was_held_for_longer) {
   auto& holder = contender();
   holder.granted();
@@ -184,7 +184,7 @@ TEST_F(QuickLock, is_only_promised_if_it_was_held_for_longer) {
   EXPECT_TRUE(next.is_granted());
 }
 
-TEST_F(QuickLock, is_only_promised_to_one_that_was_not_heard_of_for_longer) {
+TEST_F(QuickLock, is_only_promised_to_a_waiter_that_asked_long_ago) {
   auto& holder = contender();
   holder.granted();
   auto& next = waiter();
@@ -197,7 +197,8 @@ TEST_F(QuickLock, is_only_promised_to_one_that_was_not_heard_of_for_longer) {
   EXPECT_TRUE(next.is_granted());
 }
 
-TEST_F(QuickLock, is_only_promised_to_one_that_found_it_held_for_longer) {
+TEST_F(QuickLock,
+       is_only_promised_to_a_waiter_that_came_when_it_had_been_held_for_longer) {
   auto& holder = contender();
   holder.granted();
   auto& next = waiter();
@@ -210,7 +211,7 @@ TEST_F(QuickLock, is_only_promised_to_one_that_found_it_held_for_longer) {
   EXPECT_TRUE(next.is_granted());
 }
 
-TEST_F(QuickLock, is_only_promised_where_more_is_to_be_asked) {
+TEST_F(QuickLock, is_only_promised_to_shared_detached_and_deduplicating_claims) {
   auto shared = quick_claim();
   shared.mode = Mode::shared;
   auto detached = quick_claim();
@@ -230,7 +231,7 @@ TEST_F(QuickLock, is_only_promised_where_more_is_to_be_asked) {
   }
 }
 
-TEST_F(QuickLock, is_only_promised_where_it_has_slots) {
+TEST_F(QuickLock, is_only_promised_if_it_has_slots) {
   auto claim = quick_claim();
   claim.slots = 2;
   auto& holder = contender(claim);
@@ -246,15 +247,15 @@ TEST_F(QuickLock, is_only_promised_where_it_has_slots) {
   EXPECT_TRUE(next.is_granted());
 }
 
-// Behind some that were stopped when it was their turn.
-TEST_F(QuickLock, is_watched_by_the_first_that_can_have_it_next) {
+// The waiters before it were stopped when it was their turn.
+TEST_F(QuickLock, is_watched_by_the_first_waiter_that_can_have_it_next) {
   auto& holder = contender();
   holder.granted();
   for (int i = 0; i < 5; ++i) waiter();
   held_for(0);
   heard(0);
-  // The fourth word of a record says whether its waiter was passed over (1), watches (2),
-  // or neither.
+  // The fourth word of a record is 1 if the waiter was passed over, 2 if it watches, and
+  // 0 otherwise.
   RedisWorld::command(
       "EVAL \"for i, token in ipairs(redis.call('ZRANGE', KEYS[1], 1, 4)) do "
       "redis.call('HSET', KEYS[2], token, (string.gsub(redis.call('HGET', KEYS[2], "
@@ -263,7 +264,7 @@ TEST_F(QuickLock, is_watched_by_the_first_that_can_have_it_next) {
 
   holder.release();
 
-  // One is told that it has the lock, and one that it is to watch.
+  // One waiter is told that it has the lock, another one that it is to watch.
   const auto lists = RedisWorld::command("KEYS dlock:{quick}:w:*");
   EXPECT_EQ(lists.substr(0, 2), "*2");
 }
@@ -275,7 +276,7 @@ std::string states_of_waiters() {
       "%d+ %d+ (%d)') end return states\" 2 dlock:{quick}:q dlock:{quick}:w");
 }
 
-TEST_F(QuickLock, is_watched_by_the_first_two_in_line_if_it_was_held_for_longer) {
+TEST_F(QuickLock, is_watched_by_the_first_two_waiters_if_it_was_held_for_longer) {
   contender().granted();
   held_for(15);
   for (int i = 0; i < 3; ++i) waiter();
@@ -283,7 +284,7 @@ TEST_F(QuickLock, is_watched_by_the_first_two_in_line_if_it_was_held_for_longer)
   EXPECT_EQ(states_of_waiters(), "$3\r\n220\r\n");
 }
 
-TEST_F(QuickLock, is_watched_by_fifty_who_come_when_it_was_just_granted) {
+TEST_F(QuickLock, is_watched_by_fifty_waiters_that_come_when_it_was_just_granted) {
   contender().granted();
   held_for(-60'000);
   for (int i = 0; i < 52; ++i) waiter();

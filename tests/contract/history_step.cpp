@@ -18,8 +18,8 @@ const char* name_of(Act act) {
   return "";
 }
 
-// Of the 20 that are kept: which goes first of several that vanish in one step, nobody
-// promises.
+// Only 20 are kept. If several runs vanish in one step, the order of their removal is not
+// promised.
 constexpr std::size_t compared_runs = 10;
 
 bool is_end(const SeenEvent& event) {

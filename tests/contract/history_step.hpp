@@ -1,4 +1,4 @@
-// The steps of a random history of one lock, and what each of two sides shows of one.
+// The steps of a random history of one lock, and what each side shows after a step.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@ namespace dlock::against {
 
 using rules::Session;
 
-// One who asks, waits, holds and goes. A new one takes its place then.
+// A contender: it asks, waits, holds and ends. A new one then takes its place.
 struct Contender {
   Session number = 0;
   Claim claim;
   std::optional<rules::Holder> grant;  // as it was granted
   bool knows_loss = false;
-  bool waits = false;  // as far as it has been told
+  bool waits = false;  // as far as it knows
 };
 
 enum class Act { ask, release, renew, take_away, remove_expired, inspect, history };
@@ -27,7 +27,7 @@ enum class Act { ask, release, renew, take_away, remove_expired, inspect, histor
 struct Step {
   Act act = Act::remove_expired;
   WallTime now{};
-  std::size_t who = 0;  // the contender's place in the list of them
+  std::size_t who = 0;  // the index of the contender
   Queue queue = Queue::join;
   std::optional<RunEnd> end;
   std::vector<Fence> fences;  // whose leases are broken
@@ -40,32 +40,31 @@ struct SeenEvent {
   pid_t pid = 0;
 };
 
-// What a side shows of a step, in words that both use.
+// What a side shows after a step, in the same words as the other side.
 struct Seen {
   std::string answer;
-  std::vector<std::string> state;  // its slots and fence, holders, then waiters in order
+  std::vector<std::string> state;  // slots and fence, holders, then waiters in order
   std::vector<SeenEvent> events;
-  std::set<Session> told;    // to ask now
-  std::set<Session> handed;  // those that were told that they have the lock
-  std::set<Fence> orders;    // the holders that were told to end
+  std::set<Session> told;    // notified that they should ask now
+  std::set<Session> handed;  // notified that they have the lock
+  std::set<Fence> orders;    // holders that were told to end
 };
 
 std::string text_of(const Step& step, const Contender& contender);
 
-// What both sides say of a run, an event, and what a look shows.
-// Events sorted, for which of two comes first is not promised, and so not which of them
-// tells how many more could hold the lock between them; without those that `dead` ones
-// have left.
+// Runs, events and locks in the words of both sides. Events are sorted, because their
+// order within a step is not promised, and so neither is the number of free slots in
+// each. The events of waiters in `dead` that left the queue are omitted.
 std::vector<std::string> comparable(const std::vector<SeenEvent>& events,
                                     const std::set<pid_t>& dead);
 std::string text_of(const RunInfo& run);
-std::string text_of(const std::optional<Taker>& taker);  // empty for none
+std::string text_of(const std::optional<Taker>& taker);  // empty if there is none
 std::string text_of(const Event& event);
 std::string text_of(const LockInfo& info);
 std::string text_of(const std::vector<RunInfo>& runs);
 std::string text_of_holder(const HolderInfo& info);
 
-// A waiter that was not heard of for so long is dead (PLACE_MS in the scripts).
+// A waiter that has not asked for this long is dead (PLACE_MS in the scripts).
 constexpr milliseconds place_lasts{90'000};
 
 }  // namespace dlock::against

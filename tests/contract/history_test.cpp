@@ -1,4 +1,4 @@
-// The runs of a lock: what every store tells of them.
+// The history of a lock in every store.
 
 #include "lock/history.hpp"
 
@@ -21,7 +21,7 @@ class Histories : public ::testing::TestWithParam<Kind> {
     return contenders_.emplace_back(context_, *world_, claim_of(name));
   }
 
-  // As if its process were killed.
+  // As if its process had been killed.
   void kill(Contender& contender) {
     contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
   }
@@ -34,7 +34,7 @@ class Histories : public ::testing::TestWithParam<Kind> {
     return fence;
   }
 
-  // Its lease, where leases run out, does so soon.
+  // Where leases expire, its lease expires soon.
   Fence vanished() {
     auto& runner = contender();
     runner.claim.ttl = milliseconds(500);
@@ -63,11 +63,9 @@ class Histories : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(stores, Histories, ::testing::ValuesIn(kinds), name_of);
 
-TEST_P(Histories, a_lock_that_nobody_ever_used_has_no_runs) {
-  EXPECT_TRUE(history().empty());
-}
+TEST_P(Histories, an_unused_lock_has_no_runs) { EXPECT_TRUE(history().empty()); }
 
-TEST_P(Histories, a_run_that_has_ended_is_told_with_how_it_ended) {
+TEST_P(Histories, an_ended_run_is_listed_with_its_end) {
   const auto before = wall_now();
   auto& runner = contender();
   const auto fence = runner.granted().fence;
@@ -88,7 +86,7 @@ TEST_P(Histories, a_run_that_has_ended_is_told_with_how_it_ended) {
   EXPECT_GE(runs[0].ended, runs[0].started);
 }
 
-TEST_P(Histories, a_run_that_was_ended_by_a_signal_is_told_with_that) {
+TEST_P(Histories, a_run_that_a_signal_ended_is_listed_with_the_signal) {
   auto& runner = contender();
   runner.granted();
   RunEnd end;
@@ -103,7 +101,7 @@ TEST_P(Histories, a_run_that_was_ended_by_a_signal_is_told_with_that) {
   EXPECT_EQ(runs[0].exit_code, std::nullopt);
 }
 
-TEST_P(Histories, a_run_in_progress_is_reported_as_running) {
+TEST_P(Histories, a_run_in_progress_is_listed_as_running) {
   const auto fence = contender().granted().fence;
 
   const auto runs = history();
@@ -116,7 +114,7 @@ TEST_P(Histories, a_run_in_progress_is_reported_as_running) {
 }
 
 TEST_P(Histories,
-       a_run_whose_process_is_gone_is_told_as_vanished_before_anybody_noted_it) {
+       a_run_whose_process_is_gone_is_listed_as_vanished_before_that_is_recorded) {
   const auto fence = vanished();
 
   ASSERT_TRUE(eventually(context_, [&] {
@@ -129,7 +127,7 @@ TEST_P(Histories,
   EXPECT_EQ(runs[0].duration, std::nullopt);
 }
 
-TEST_P(Histories, a_run_that_vanished_is_told_after_the_next_one_too) {
+TEST_P(Histories, a_vanished_run_is_still_listed_after_the_next_run) {
   const auto lost = vanished();
   ASSERT_TRUE(
       eventually(context_, [&] { return contender().inspect().holders.empty(); }));
@@ -144,7 +142,7 @@ TEST_P(Histories, a_run_that_vanished_is_told_after_the_next_one_too) {
   EXPECT_EQ(runs[1].outcome, "vanished");
 }
 
-TEST_P(Histories, the_last_that_started_comes_first) {
+TEST_P(Histories, the_newest_run_comes_first) {
   ran(1);
   ran(2);
   contender().granted();
@@ -157,7 +155,7 @@ TEST_P(Histories, the_last_that_started_comes_first) {
   EXPECT_EQ(runs[2].exit_code, 1);
 }
 
-TEST_P(Histories, the_last_twenty_that_ended_are_kept) {
+TEST_P(Histories, the_last_20_ended_runs_are_kept) {
   for (int code = 1; code <= 25; ++code) ran(code);
 
   const auto runs = history();
@@ -167,7 +165,7 @@ TEST_P(Histories, the_last_twenty_that_ended_are_kept) {
   EXPECT_EQ(runs.back().exit_code, 6);
 }
 
-TEST_P(Histories, each_lock_has_its_own) {
+TEST_P(Histories, each_lock_has_its_own_history) {
   const auto fence = ran(1);
   ran(2, "other");
 
@@ -177,7 +175,7 @@ TEST_P(Histories, each_lock_has_its_own) {
   EXPECT_EQ(runs[0].fence, fence);
 }
 
-TEST_P(Histories, shared_runs_and_runs_in_slots_are_told) {
+TEST_P(Histories, shared_runs_and_runs_in_slots_are_listed) {
   auto& reader = contender();
   reader.claim.mode = Mode::shared;
   reader.granted();
@@ -200,7 +198,7 @@ TEST_P(Histories, shared_runs_and_runs_in_slots_are_told) {
   EXPECT_EQ(runs[2].exit_code, 1);
 }
 
-TEST_P(Histories, a_detached_grant_is_told_as_by_hand_while_it_is_held_and_then) {
+TEST_P(Histories, a_detached_grant_is_listed_as_by_hand_while_it_is_held_and_afterwards) {
   auto& detached = contender();
   detached.claim.attached = false;
   detached.granted();
@@ -215,7 +213,7 @@ TEST_P(Histories, a_detached_grant_is_told_as_by_hand_while_it_is_held_and_then)
   EXPECT_TRUE(history()[0].ended);
 }
 
-TEST_P(Histories, a_detached_grant_that_was_broken_is_told) {
+TEST_P(Histories, a_broken_detached_grant_is_listed) {
   auto& detached = contender();
   detached.claim.attached = false;
   const auto fence = detached.granted().fence;
@@ -237,7 +235,7 @@ TEST_P(Histories, the_last_success_is_known_after_a_failure) {
   EXPECT_TRUE(info.known);
 }
 
-TEST_P(Histories, a_grant_that_was_given_back_before_anything_ran_is_no_run) {
+TEST_P(Histories, a_grant_released_before_its_command_started_is_not_a_run) {
   auto& quick = contender();
   quick.granted();
   quick.release();
@@ -245,7 +243,7 @@ TEST_P(Histories, a_grant_that_was_given_back_before_anything_ran_is_no_run) {
   EXPECT_TRUE(history().empty());
 }
 
-TEST_P(Histories, a_lock_that_is_held_on_after_its_run_is_told_once_and_as_ended) {
+TEST_P(Histories, a_run_whose_lock_is_kept_by_min_hold_is_listed_once_as_ended) {
   auto& runner = contender();
   runner.claim.min_hold = std::chrono::hours(1);
   runner.granted();

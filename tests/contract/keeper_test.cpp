@@ -1,4 +1,4 @@
-// Keeping a lease: what is renewed when, and what the watcher is told.
+// When the keeper renews a lease, and what it reports to the watcher.
 
 #include "lock/keeper.hpp"
 
@@ -21,12 +21,12 @@ class Watcher final : public LeaseWatcher {
 
   Clock::time_point deadline{};
   int failures = 0;
-  std::optional<Clock::time_point> reclaimed_at;  // by the deadline of then
+  std::optional<Clock::time_point> reclaimed_at;  // the deadline at that time
   std::optional<Loss> lost;
 };
 
-// Answers to renewals in turn; nothing is a store that cannot be asked. After the last
-// one it confirms.
+// Answers renewals one by one; std::nullopt is an unreachable store. After the last
+// answer it confirms every renewal.
 class Answerer final : public Claimant {
  public:
   Answerer() : Claimant(Claim{}) {}
@@ -64,7 +64,7 @@ class Keeper : public ::testing::Test {
   bool comes_true(const std::function<bool()>& is_true) {
     return eventually(context_, is_true);
   }
-  // Nothing more is asked in this time.
+  // Whether nothing is asked during this time.
   bool asks_no_more(milliseconds span) {
     const auto before = claimant_.asked;
     context_.restart();
@@ -82,7 +82,7 @@ class Keeper : public ::testing::Test {
   std::optional<LeaseKeeper> keeper_;
 };
 
-TEST_F(Keeper, a_lease_that_was_renewed_holds_a_full_lease_from_the_request) {
+TEST_F(Keeper, a_renewed_lease_holds_for_its_full_ttl_from_the_request) {
   keep();
 
   ASSERT_TRUE(comes_true([&] { return asked_ == 1 && watcher_.deadline > granted_at_; }));
@@ -97,7 +97,7 @@ TEST_F(Keeper, nothing_is_renewed_before_it_is_due) {
   EXPECT_GE(Clock::now(), granted_at_ + milliseconds(180));
 }
 
-TEST_F(Keeper, a_store_that_cannot_be_asked_leaves_the_deadline_and_is_asked_again) {
+TEST_F(Keeper, a_failed_renewal_leaves_the_deadline_and_is_retried) {
   answers_ = {std::nullopt, std::nullopt};
   keep();
 
@@ -118,7 +118,7 @@ TEST_F(Keeper, a_lease_that_is_gone_is_reported_once_and_no_longer_renewed) {
 }
 
 TEST_F(Keeper,
-       a_lease_that_is_gone_is_told_within_a_third_of_the_ttl_of_the_last_renewal) {
+       a_lease_that_is_gone_is_reported_within_a_third_of_the_ttl_of_the_last_renewal) {
   answers_ = {Renewal::confirmed, Renewal::gone};
   keep();
   ASSERT_TRUE(comes_true([&] { return asked_ == 1; }));
@@ -126,11 +126,11 @@ TEST_F(Keeper,
 
   ASSERT_TRUE(comes_true([&] { return watcher_.lost.has_value(); }));
 
-  // And what a busy machine may take to wake a process.
+  // Plus the time that a busy machine may take to wake a process.
   EXPECT_LT(Clock::now() - wiped_at, timing_.renew_every() + milliseconds(200));
 }
 
-TEST_F(Keeper, a_lease_that_is_gone_is_told_soon_after_a_renewal_that_failed) {
+TEST_F(Keeper, a_lease_that_is_gone_is_reported_soon_after_a_failed_renewal) {
   answers_ = {std::nullopt, std::nullopt, Renewal::gone};
   keep();
   ASSERT_TRUE(comes_true([&] { return asked_ == 1; }));
@@ -141,7 +141,7 @@ TEST_F(Keeper, a_lease_that_is_gone_is_told_soon_after_a_renewal_that_failed) {
   EXPECT_LT(Clock::now() - failed_at, 2 * timing_.longest_retry() + milliseconds(200));
 }
 
-TEST_F(Keeper, a_lease_that_was_set_up_again_is_told_as_such_and_then_extended) {
+TEST_F(Keeper, a_lease_that_was_set_up_again_is_reported_as_such_and_extended) {
   answers_ = {Renewal::reclaimed};
   keep();
 
@@ -152,14 +152,14 @@ TEST_F(Keeper, a_lease_that_was_set_up_again_is_told_as_such_and_then_extended) 
   EXPECT_FALSE(watcher_.lost);
 }
 
-TEST_F(Keeper, a_lease_that_was_only_renewed_is_not_said_to_be_set_up_again) {
+TEST_F(Keeper, a_lease_that_was_only_renewed_is_not_reported_as_set_up_again) {
   keep();
 
   ASSERT_TRUE(comes_true([&] { return asked_ == 2; }));
   EXPECT_FALSE(watcher_.reclaimed_at);
 }
 
-TEST_F(Keeper, a_lease_that_was_taken_over_is_told_as_such) {
+TEST_F(Keeper, a_lease_that_was_taken_over_is_reported_as_such) {
   answers_ = {Renewal::confirmed, Renewal::taken_over};
   keep();
 
@@ -167,8 +167,7 @@ TEST_F(Keeper, a_lease_that_was_taken_over_is_told_as_such) {
   EXPECT_EQ(watcher_.lost, Loss::taken_over);
 }
 
-TEST_F(Keeper,
-       a_lease_that_was_broken_is_told_once_and_renewed_until_the_holder_has_ended) {
+TEST_F(Keeper, a_broken_lease_is_reported_once_and_renewed_until_the_holder_has_ended) {
   answers_ = {Renewal::broken, Renewal::broken};
   keep();
 
@@ -180,7 +179,7 @@ TEST_F(Keeper,
   EXPECT_FALSE(watcher_.lost);
 }
 
-TEST_F(Keeper, renews_at_once_when_there_is_news_and_then_by_the_clock_again) {
+TEST_F(Keeper, renews_at_once_when_notified_and_then_at_its_usual_interval) {
   timing_ = {milliseconds(9000), milliseconds(5000), milliseconds(60)};
   keep();
   ASSERT_TRUE(comes_true([&] { return claimant_.heard != nullptr; }));
@@ -193,7 +192,7 @@ TEST_F(Keeper, renews_at_once_when_there_is_news_and_then_by_the_clock_again) {
   EXPECT_TRUE(asks_no_more(milliseconds(500)));
 }
 
-TEST_F(Keeper, touches_nothing_once_it_was_told_to_stop) {
+TEST_F(Keeper, does_nothing_once_stopped) {
   keep();
 
   keeper_->stop();
@@ -202,7 +201,7 @@ TEST_F(Keeper, touches_nothing_once_it_was_told_to_stop) {
   EXPECT_EQ(watcher_.deadline, Clock::time_point{});
 }
 
-TEST_F(Keeper, looks_at_a_lease_that_cannot_run_out_once_and_then_when_there_is_news) {
+TEST_F(Keeper, checks_a_lease_that_never_expires_once_and_then_when_notified) {
   keep(false);
 
   ASSERT_TRUE(comes_true([&] { return asked_ == 1; }));
@@ -223,7 +222,7 @@ TEST_F(Keeper, checks_a_lease_without_notifications_every_second) {
   EXPECT_GE(Clock::now(), granted_at_ + milliseconds(3000));
 }
 
-TEST_F(Keeper, tells_of_each_renewal_that_failed) {
+TEST_F(Keeper, reports_each_failed_renewal) {
   answers_ = {std::nullopt, std::nullopt, Renewal::confirmed};
   keep();
 

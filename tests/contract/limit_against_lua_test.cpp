@@ -1,8 +1,8 @@
-// The rules of limits are there twice, too: src/rules/limit.cpp and limit.lua. Both take
-// the same random histories, and have to answer the same after every step.
+// The rules of limits exist twice, too: in src/rules/limit.cpp and in limit.lua. Both run
+// the same random histories and have to answer the same after every step.
 //
-// What does not happen in them, because only the script knows of it: nobody asks again,
-// or withdraws, after it was admitted, and nobody steps the clock back.
+// Some things never happen in a history, because only the script handles them: no claim
+// asks again or withdraws after it was admitted, and the clock does not step back.
 //
 // DLOCK_TEST_STEPS and DLOCK_TEST_SEED are as in rules_against_lua_test.cpp.
 
@@ -45,7 +45,7 @@ std::string text_of(const RateAnswer& answer) {
   return "differs " + numbers(differs.in_use.most, differs.in_use.period);
 }
 
-// How the two scripts of limits are known to a server.
+// The ids of the two scripts of limits.
 struct LimitScripts {
   std::string admit, withdraw;
 };
@@ -75,7 +75,7 @@ class LimitHistory {
                                 std::to_string(claim.rate.period.count()), patience});
   }
 
-  // What differs; empty if nothing does.
+  // The difference between the sides; empty if there is none.
   std::string end_step(const redis::Reply& reply) {
     auto& claim = claims_[own_];
     if (withdraws_) {
@@ -119,7 +119,7 @@ class LimitHistory {
 
 class LimitAgainstLua : public ::testing::Test {
  protected:
-  // The first difference in so many steps; empty if there is none.
+  // The first difference in this many steps; empty if there is none.
   std::string first_difference(const Rate& rate, unsigned steps,
                                const Replacement& replaced) {
     const LimitScripts scripts{server_.load(redis::limit_script.text, replaced),
@@ -146,7 +146,7 @@ class LimitAgainstLua : public ::testing::Test {
   ClockedServer server_;
 };
 
-TEST_F(LimitAgainstLua, both_answer_the_same_after_every_step) {
+TEST_F(LimitAgainstLua, both_sides_answer_the_same_after_every_step) {
   const char* text = std::getenv("DLOCK_TEST_STEPS");
   const auto steps = text == nullptr ? 6'400 : static_cast<unsigned>(std::stoul(text));
   for (const auto& rate : rates) {

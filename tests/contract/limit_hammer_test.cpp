@@ -1,4 +1,5 @@
-// Eight processes at one limit of the embedded store, by the stamps that it keeps itself.
+// Eight processes use one limit of the embedded store. The store's own timestamps show
+// whether the limit held.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -27,15 +28,15 @@ using std::chrono::seconds;
 
 constexpr Rate rate{5, milliseconds(800)};
 constexpr seconds how_long{10};
-// Often enough that none of the stamps, which are kept for a period, is missed.
-constexpr milliseconds between_looks{50};
+// Often enough to see every timestamp, because the store keeps each for one period.
+constexpr milliseconds read_every{50};
 constexpr std::size_t allowed = 65;  // 5 at once, and 5 more after each of 12 periods
 
 using Stamps = std::set<Clock::time_point>;
 
 class Hammered {
  public:
-  // Lets eight processes loose for ten seconds. The stamps of that time.
+  // Runs eight processes for ten seconds. Returns the timestamps of that time.
   Stamps stamps() {
     const auto end = Clock::now() + how_long + seconds(1);
     std::vector<pid_t> children;
@@ -43,7 +44,7 @@ class Hammered {
     Stamps seen;
     while (Clock::now() < end) {
       look(seen);
-      std::this_thread::sleep_for(between_looks);
+      std::this_thread::sleep_for(read_every);
     }
     for (const pid_t child : children) {
       int status = 0;
@@ -55,8 +56,8 @@ class Hammered {
   }
 
  private:
-  // A process that wants to be admitted again as soon as it was, and exits with 0.
-  // Nothing is open yet that it could share.
+  // A process that asks again as soon as it was admitted, and exits with 0. It inherits
+  // no open connection.
   pid_t start(Clock::time_point end) {
     const pid_t child = ::fork();
     if (child != 0) return child;
@@ -69,7 +70,7 @@ class Hammered {
     ::_exit(0);
   }
 
-  // Adds what the store has of the last period.
+  // Adds the timestamps of the last period.
   void look(Stamps& seen) const {
     const auto directory =
         local::Directory::open(world_.path(), false, local::Directory::Missing::accept);
@@ -104,8 +105,8 @@ class Hammered {
   LocalWorld world_;
 };
 
-// The first is a promise. The second cannot be one on a machine that has other things to
-// do, so it has three tries.
+// The first is a promise. The second depends on how busy the machine is, so it is tried
+// three times.
 TEST(LimitHammer, no_window_holds_more_than_is_admitted_and_little_is_wasted) {
   std::size_t most_used = 0;
   for (int tries = 0; tries < 3 && most_used * 100 < allowed * 95; ++tries) {

@@ -1,4 +1,4 @@
-// What a limit promises (Store::admit), asked of every store; and waiting for a turn.
+// What every store promises about limits (Store::admit), and waiting for a turn.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -20,10 +20,10 @@ namespace {
 using std::chrono::hours;
 using std::chrono::seconds;
 
-// So long that also on a busy machine what a test asks at once falls into one period.
+// So long that even on a busy machine all requests of a test fall into one period.
 constexpr milliseconds period(500);
 
-// One who asks a limit.
+// A contender for a limit.
 struct Guest {
   Guest(asio::io_context& at, World& world, const Rate& rate, const std::string& name,
         const std::string& name_space)
@@ -148,7 +148,7 @@ TEST_P(LimitContract, a_turn_after_the_end_of_the_wait_is_not_given) {
   fill({2, hours(1)});
   EXPECT_FALSE(std::get<NotAdmitted>(guest().ask(seconds(60))).has_turn);
 
-  // Nor has it a place in line.
+  // It has no place in the queue either.
   guest().waits();
   EXPECT_LE(guest().waits().next_in, hours(1));
 }
@@ -316,7 +316,7 @@ TEST_P(LimitContract, an_interrupted_waiter_leaves_the_queue) {
   EXPECT_LE(guest(rate).waits().next_in, period);
 }
 
-TEST_P(LimitContract, a_store_that_is_not_there_yet_is_waited_for) {
+TEST_P(LimitContract, with_a_wait_a_store_that_is_not_there_yet_is_waited_for) {
   auto& early = guest();
   FaultyRates limits(
       rates_of(*early.store),
@@ -330,7 +330,7 @@ TEST_P(LimitContract, a_store_that_is_not_there_yet_is_waited_for) {
   const auto answer =
       result_of(context_, await_admission(limits, early.claim, patience, early.wakeup));
 
-  // The second time it was admitted already, and did not hear of it.
+  // At the second request it had been admitted already, but the reply was lost.
   EXPECT_EQ(told, 2);
   EXPECT_TRUE(std::holds_alternative<Admitted>(answer));
   EXPECT_TRUE(guest().is_admitted());
@@ -350,7 +350,7 @@ TEST_P(LimitContract, without_a_wait_a_store_that_is_not_there_is_a_failure) {
 INSTANTIATE_TEST_SUITE_P(Stores, LimitContract,
                          ::testing::ValuesIn(kinds_with(&Kind::keeps_rates)), name_of);
 
-// The server's clock cannot be set back here, but what it wrote can be put ahead of it.
+// The server's clock cannot be set back here, but its records can be moved ahead of it.
 TEST(RedisLimit, a_clock_that_is_set_back_delays_nobody_by_more_than_a_period) {
   RedisWorld world;
   asio::io_context context;
@@ -399,7 +399,7 @@ TEST(LocalLimit, an_unused_limit_is_removed_from_the_store_once_a_day) {
   EXPECT_FALSE(again.is_admitted());
 }
 
-TEST(NoLimit, none_admits_everyone) {
+TEST(NoLimit, admits_everyone) {
   none::NoneStore store;
   asio::io_context context;
   Wakeup wakeup(context);

@@ -34,10 +34,10 @@ RunEnd exit_with(int code) {
   return end;
 }
 
-// A process that does nothing until it is ended.
+// A process that does nothing until it is killed.
 class Child {
  public:
-  // What `prepare` returns is kept for as long as the process lives.
+  // The process keeps what `prepare` returns as long as it lives.
   explicit Child(const std::function<std::shared_ptr<void>()>& prepare) {
     int pipe[2];
     if (::pipe(pipe) != 0) throw std::runtime_error("no pipe");
@@ -46,7 +46,7 @@ class Child {
     if (process.pid == 0) {
       const auto kept = prepare();
       ::close(pipe[0]);
-      ::close(pipe[1]);  // which tells that it is prepared
+      ::close(pipe[1]);  // tells the parent that the process is prepared
       for (;;) ::pause();
     }
     process.not_after = Clock::now();
@@ -77,7 +77,7 @@ class Command : public Child {
 
  private:
   static std::shared_ptr<void> close_all() {
-    // The pipe, of which the parent waits for the end, after the session.
+    // Closes the pipe last: the parent waits for that.
     for (int fd = 1100; fd >= 3; --fd) ::close(fd);
     return nullptr;
   }
@@ -91,7 +91,7 @@ class LocalStores : public ::testing::Test {
     return contenders_.emplace_back(context_, world_, claim, timeout);
   }
 
-  // As if its dlock were killed; what it has started goes on.
+  // As if dlock had been killed; its command continues.
   void kill(Contender& contender) {
     contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
   }
@@ -108,7 +108,7 @@ class LocalStores : public ::testing::Test {
     return text.str();
   }
 
-  // The failure of asking; its message has to name the file.
+  // The failure of a request. Its message has to name the file.
   Failure failure_of_asking() {
     try {
       contender().ask();
@@ -118,7 +118,7 @@ class LocalStores : public ::testing::Test {
     throw std::logic_error("no failure");
   }
 
-  // What the command's process writes by itself, right before it starts.
+  // The process of the command writes this itself, right before it starts.
   static void note_start(Contender& holder, pid_t pid, Clock::time_point started) {
     const auto note = holder.claimant().start_note();
     const auto time = std::chrono::floor<milliseconds>(started.time_since_epoch());
@@ -142,7 +142,7 @@ class LocalStores : public ::testing::Test {
 
 // Registers of fences
 
-TEST_F(LocalStores, after_a_boot_the_fences_that_were_admitted_are_known) {
+TEST_F(LocalStores, admitted_fences_survive_a_boot) {
   contender().admit(10);
   use_once();
   fs::remove_all(folder());
@@ -150,7 +150,7 @@ TEST_F(LocalStores, after_a_boot_the_fences_that_were_admitted_are_known) {
   EXPECT_EQ(contender().admit(9), Admission::stale);
 }
 
-TEST_F(LocalStores, fences_in_a_damaged_file_are_an_error_with_its_name_and_not_touched) {
+TEST_F(LocalStores, a_damaged_file_of_fences_is_an_error_with_its_name_and_not_changed) {
   contender().admit(1'234);
   auto text = contents_of(world_.path() + "/fences");
   text[text.find("1234")] = '0';
@@ -166,7 +166,7 @@ TEST_F(LocalStores, fences_in_a_damaged_file_are_an_error_with_its_name_and_not_
   EXPECT_EQ(contents_of(world_.path() + "/fences"), text);
 }
 
-TEST_F(LocalStores, one_who_was_killed_while_writing_fences_is_in_nobodys_way) {
+TEST_F(LocalStores, a_process_that_was_killed_while_writing_fences_blocks_nobody) {
   contender().admit(1);
   std::ofstream(world_.path() + "/fences.new") << "half";
 
@@ -176,7 +176,7 @@ TEST_F(LocalStores, one_who_was_killed_while_writing_fences_is_in_nobodys_way) {
 
 // Runs
 
-TEST_F(LocalStores, after_a_boot_the_last_runs_are_known) {
+TEST_F(LocalStores, the_last_runs_survive_a_boot) {
   use_once();
   use_once();
   fs::remove_all(folder());
@@ -186,16 +186,16 @@ TEST_F(LocalStores, after_a_boot_the_last_runs_are_known) {
   EXPECT_EQ(contender().history().size(), 3u);
 }
 
-TEST_F(LocalStores, runs_are_kept_though_the_log_of_runs_is_gone) {
+TEST_F(LocalStores, the_runs_survive_the_deletion_of_their_log) {
   use_once();
   fs::remove(log());
 
   EXPECT_EQ(contender().history().size(), 1u);
 }
 
-// Life and death
+// Sessions and processes
 
-TEST_F(LocalStores, a_lease_lives_as_long_as_its_session_is_open_anywhere) {
+TEST_F(LocalStores, a_lease_lasts_as_long_as_its_session_is_open_anywhere) {
   auto& holder = contender();
   holder.granted();
   const int inherited = ::dup(holder.claimant().session());
@@ -208,7 +208,7 @@ TEST_F(LocalStores, a_lease_lives_as_long_as_its_session_is_open_anywhere) {
   EXPECT_TRUE(contender().is_granted());
 }
 
-TEST_F(LocalStores, a_lease_lives_as_long_as_its_command) {
+TEST_F(LocalStores, a_lease_lasts_as_long_as_its_command) {
   Command command;
   auto& holder = contender();
   holder.granted();
@@ -222,7 +222,7 @@ TEST_F(LocalStores, a_lease_lives_as_long_as_its_command) {
   EXPECT_TRUE(contender().is_granted());
 }
 
-TEST_F(LocalStores, a_lease_lives_as_long_as_a_command_that_its_dlock_could_not_note) {
+TEST_F(LocalStores, a_lease_lasts_as_long_as_a_command_that_dlock_could_not_record) {
   auto& holder = contender();
   holder.granted();
   Command command;
@@ -249,7 +249,8 @@ TEST_F(LocalStores, another_process_with_the_pid_of_a_command_is_not_that_comman
   EXPECT_TRUE(contender().is_granted());
 }
 
-TEST_F(LocalStores, nor_is_it_the_command_that_its_dlock_could_not_note) {
+TEST_F(LocalStores,
+       another_process_with_the_pid_of_an_unrecorded_command_is_not_that_command) {
   auto& holder = contender();
   holder.granted();
   const Command stranger;
@@ -260,14 +261,14 @@ TEST_F(LocalStores, nor_is_it_the_command_that_its_dlock_could_not_note) {
   EXPECT_TRUE(contender().is_granted());
 }
 
-TEST_F(LocalStores, a_session_is_out_of_the_way_of_what_scripts_use) {
+TEST_F(LocalStores, a_session_does_not_use_a_descriptor_that_scripts_use) {
   auto& holder = contender();
   holder.granted();
 
   EXPECT_GE(holder.claimant().session(), 100);
 }
 
-TEST_F(LocalStores, a_run_whose_last_process_is_gone_without_a_word_is_recorded) {
+TEST_F(LocalStores, a_run_whose_last_process_died_without_a_report_is_recorded) {
   auto& holder = contender();
   const auto fence = holder.granted().fence;
   {
@@ -284,7 +285,7 @@ TEST_F(LocalStores, a_run_whose_last_process_is_gone_without_a_word_is_recorded)
   EXPECT_EQ(run->outcome, "vanished");
 }
 
-TEST_F(LocalStores, a_run_that_ends_is_logged_even_if_another_one_vanished_meanwhile) {
+TEST_F(LocalStores, an_ended_run_is_logged_even_if_another_one_vanished_meanwhile) {
   auto& holder = contender(2);
   const auto fence = holder.granted().fence;
   auto& other = contender(2);
@@ -306,7 +307,7 @@ TEST_F(LocalStores, a_run_that_ends_is_logged_even_if_another_one_vanished_meanw
 
 // Boots
 
-TEST_F(LocalStores, after_a_boot_no_lease_is_left) {
+TEST_F(LocalStores, no_lease_survives_a_boot) {
   contender().granted();
   contenders_.clear();
   fs::rename(folder(), world_.path() + "/state-of-an-earlier-boot");
@@ -314,7 +315,7 @@ TEST_F(LocalStores, after_a_boot_no_lease_is_left) {
   EXPECT_TRUE(contender().is_granted());
 }
 
-TEST_F(LocalStores, after_a_boot_the_last_run_is_known) {
+TEST_F(LocalStores, the_last_run_survives_a_boot) {
   use_once();
   fs::remove_all(folder());
   auto& newcomer = contender();
@@ -327,7 +328,7 @@ TEST_F(LocalStores, after_a_boot_the_last_run_is_known) {
   EXPECT_EQ(run->exit_code, 3);
 }
 
-TEST_F(LocalStores, after_a_boot_fences_go_on_above_all_that_were_given_out) {
+TEST_F(LocalStores, fences_continue_above_all_earlier_ones_after_a_boot) {
   constexpr std::uint64_t far_ahead = 9'000'000'000'000'000;
   use_once();
   fs::remove_all(folder());
@@ -339,12 +340,12 @@ TEST_F(LocalStores, after_a_boot_fences_go_on_above_all_that_were_given_out) {
   EXPECT_GT(contender().granted().fence.number, far_ahead);
 }
 
-TEST_F(LocalStores, after_a_boot_no_detached_lease_is_left_and_fences_go_on_above_it) {
+TEST_F(LocalStores, no_detached_lease_survives_a_boot_and_fences_continue_above_it) {
   auto& holder = contender();
   holder.claim.attached = false;
   const auto fence = holder.granted().fence;
   contenders_.clear();
-  // As one that was granted before the clock was set back.
+  // As if it had been granted before the clock was set back.
   const auto last = std::to_string(fence.number);
   const auto later = std::to_string(fence.number + 3'600'000'000);
   auto text = contents_of(log());
@@ -355,7 +356,7 @@ TEST_F(LocalStores, after_a_boot_no_detached_lease_is_left_and_fences_go_on_abov
   EXPECT_GT(contender().granted().fence.number, fence.number + 3'600'000'000);
 }
 
-TEST_F(LocalStores, a_detached_grant_that_is_logged_is_no_run_after_a_boot) {
+TEST_F(LocalStores, a_logged_detached_grant_is_not_a_run_after_a_boot) {
   auto& holder = contender();
   holder.claim.attached = false;
   holder.granted();
@@ -383,7 +384,7 @@ TEST_F(LocalStores, folders_and_sockets_of_earlier_boots_are_removed) {
 
 // Damage
 
-TEST_F(LocalStores, a_file_that_was_cut_is_an_error_with_its_name) {
+TEST_F(LocalStores, a_truncated_file_is_an_error_with_its_name) {
   use_once();
   const auto whole = fs::file_size(file());
   for (const std::uintmax_t size : {std::uintmax_t{0}, std::uintmax_t{100},
@@ -398,7 +399,7 @@ TEST_F(LocalStores, a_file_that_was_cut_is_an_error_with_its_name) {
   }
 }
 
-TEST_F(LocalStores, a_file_that_is_no_state_is_an_error_with_its_name) {
+TEST_F(LocalStores, a_file_that_is_not_a_state_is_an_error_with_its_name) {
   use_once();
   std::ofstream(file(), std::ios::binary) << std::string(100'000, 'x');
 
@@ -430,7 +431,7 @@ TEST_F(LocalStores, a_flipped_bit_is_an_error_and_never_an_older_state) {
   EXPECT_GT(refused, 10);
 }
 
-TEST_F(LocalStores, a_damaged_file_is_not_touched) {
+TEST_F(LocalStores, a_damaged_file_is_not_changed) {
   use_once();
   std::ofstream(file(), std::ios::binary) << "x";
 
@@ -439,7 +440,7 @@ TEST_F(LocalStores, a_damaged_file_is_not_touched) {
   EXPECT_EQ(contents_of(file()), "x");
 }
 
-TEST_F(LocalStores, nobody_is_granted_a_lock_in_files_that_were_replaced) {
+TEST_F(LocalStores, no_lock_is_granted_in_replaced_files) {
   auto& holder = contender();
   holder.granted();
   auto& other = contender();
@@ -451,9 +452,8 @@ TEST_F(LocalStores, nobody_is_granted_a_lock_in_files_that_were_replaced) {
 
 // Other boots and clocks
 
-// As a container with a boot id of its own has it.
-TEST_F(LocalStores,
-       while_processes_live_by_the_state_of_another_boot_nothing_is_granted) {
+// As in a container with its own boot id.
+TEST_F(LocalStores, nothing_is_granted_while_processes_hold_locks_of_another_boot) {
   contender().granted();
   fs::rename(folder(), world_.path() + "/state-22222222-of-a-container");
 
@@ -461,14 +461,14 @@ TEST_F(LocalStores,
   EXPECT_TRUE(fs::exists(world_.path() + "/state-22222222-of-a-container"));
 }
 
-TEST_F(LocalStores, while_processes_live_by_a_state_that_was_removed_nothing_is_granted) {
+TEST_F(LocalStores, nothing_is_granted_while_processes_hold_locks_in_a_removed_state) {
   contender().granted();
   fs::remove_all(folder());
 
   EXPECT_EQ(failure_of_asking().kind(), Failure::Kind::misconfigured);
 }
 
-TEST_F(LocalStores, a_detached_lease_that_counts_on_another_clock_is_not_granted_again) {
+TEST_F(LocalStores, a_detached_lease_on_another_clock_is_not_granted_again) {
   auto& holder = contender();
   holder.claim.attached = false;
   holder.granted();
@@ -478,7 +478,7 @@ TEST_F(LocalStores, a_detached_lease_that_counts_on_another_clock_is_not_granted
   EXPECT_EQ(failure_of_asking().kind(), Failure::Kind::misconfigured);
 }
 
-TEST_F(LocalStores, a_detached_lease_that_has_ended_on_another_clock_is_none) {
+TEST_F(LocalStores, an_expired_detached_lease_on_another_clock_is_free) {
   auto& holder = contender();
   holder.claim.attached = false;
   holder.claim.ttl = milliseconds(1);
@@ -492,7 +492,7 @@ TEST_F(LocalStores, a_detached_lease_that_has_ended_on_another_clock_is_none) {
   EXPECT_FALSE(fs::exists(folder() + "-time-4711"));
 }
 
-TEST_F(LocalStores, who_looks_needs_no_mutex) {
+TEST_F(LocalStores, reading_needs_no_mutex) {
   auto& holder = contender();
   holder.granted();
   const Child hog([this] { return world_.hold_up(); });
@@ -502,13 +502,13 @@ TEST_F(LocalStores, who_looks_needs_no_mutex) {
 
 // What is left behind
 
-TEST_F(LocalStores, to_look_at_a_store_that_is_not_there_makes_none) {
+TEST_F(LocalStores, reading_does_not_create_a_missing_store) {
   contender().inspect();
 
   EXPECT_FALSE(fs::exists(world_.path()));
 }
 
-TEST_F(LocalStores, no_socket_is_left_by_one_who_waited) {
+TEST_F(LocalStores, a_waiter_leaves_no_socket_behind) {
   auto& holder = contender();
   holder.granted();
   auto& waiter = contender();
@@ -523,7 +523,7 @@ TEST_F(LocalStores, no_socket_is_left_by_one_who_waited) {
   }
 }
 
-TEST_F(LocalStores, the_socket_of_a_waiter_that_died_is_removed_by_others) {
+TEST_F(LocalStores, the_socket_of_a_dead_waiter_is_removed_by_others) {
   auto& holder = contender();
   holder.granted();
   auto& waiter = contender();
@@ -543,7 +543,7 @@ TEST_F(LocalStores, the_socket_of_a_waiter_that_died_is_removed_by_others) {
   EXPECT_FALSE(fs::exists(socket));
 }
 
-TEST_F(LocalStores, a_store_that_is_kept_busy_says_by_whom) {
+TEST_F(LocalStores, a_busy_store_names_the_process_that_blocks_it) {
   const Child hog([this] { return world_.hold_up(); });
   auto& asker = contender(1, milliseconds(50));
   try {
@@ -559,7 +559,7 @@ TEST_F(LocalStores, a_store_that_is_kept_busy_says_by_whom) {
 
 // Events
 
-TEST_F(LocalStores, a_holder_that_died_unnoticed_has_expired_and_was_not_broken) {
+TEST_F(LocalStores, a_holder_that_died_unnoticed_expires_and_is_not_broken) {
   auto& holder = contender();
   const auto fence = holder.granted().fence;
   holder.start(ended_process());

@@ -1,5 +1,5 @@
-// A release of a lease that did not hold to the end of its run: what every store says to
-// it, and records.
+// What every store answers and records when a lease is released that was lost before the
+// end of its run.
 
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ TEST_P(Losing, a_release_that_reports_a_loss_does_nothing_else) {
   EXPECT_EQ(holder.release(exit_with(0)), Release::broken);
 }
 
-TEST_P(Losing, a_broken_lease_is_released_by_a_holder_that_knows_it) {
+TEST_P(Losing, a_broken_lease_is_released_by_a_holder_that_knows_of_the_break) {
   auto& holder = exclusive();
   break_lease_of(holder);
 
@@ -128,7 +128,7 @@ TEST_P(Losing, a_release_without_a_run_reports_no_loss) {
   EXPECT_EQ(loss_found_by(holder.release()), std::nullopt);
 }
 
-TEST_P(Losing, a_lease_that_was_given_back_is_not_lost) {
+TEST_P(Losing, a_lease_that_was_already_released_is_not_lost) {
   auto& holder = exclusive();
   holder.granted();
   holder.release(exit_with(0));

@@ -41,7 +41,7 @@ class MemoryClaimant final : public Claimant {
     auto& state = service_.locks[claim().lock];
     rules::tidy(state, Moment::now(), service_, then);
     service_.carry_out(state, then);
-    // Where the kernel tells of a death, the one right behind would be woken.
+    // A store that the kernel notifies of a death would wake the next waiter.
     for (const auto& waiter : state.waiters) service_.wake(waiter.party.session);
   }
 
@@ -134,7 +134,7 @@ class MemoryClaimant final : public Claimant {
   MemoryService& service_;
   const MemoryStore& store_;
   rules::Party party_;
-  std::optional<rules::Holder> holder_;  // as it was granted
+  std::optional<rules::Holder> holder_;  // as it was when granted
   std::optional<Taker> taken_by_;
 };
 

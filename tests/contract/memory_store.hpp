@@ -1,4 +1,4 @@
-// A store in the memory of one process, on the rules: as little as a store can be.
+// A store in the memory of one process, built on the rules: the smallest complete store.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace dlock {
 
-// What its clients share.
+// What all clients share.
 struct MemoryService final : rules::Lives {
   bool lives(const rules::Holder& holder) const override {
     return clients.count(holder.party.session) > 0;
@@ -24,11 +24,11 @@ struct MemoryService final : rules::Lives {
   }
   bool is_stopped(const rules::Waiter&) const override { return false; }
 
-  // Does what follows from a change of the lock.
+  // Carries out the consequences of a change of the lock.
   void carry_out(rules::State& state, const rules::Consequences& consequences);
   void wake(rules::Session session);
 
-  // Has all who hold the lock look at it.
+  // Makes all holders of the lock check their leases.
   void tell_holders(const LockName& lock);
 
   struct Stored {
@@ -39,17 +39,17 @@ struct MemoryService final : rules::Lives {
   };
 
   std::map<LockName, rules::State> locks;
-  std::map<rules::Session, Wakeup*> clients;  // that live, and where they wait
+  std::map<rules::Session, Wakeup*> clients;  // the living ones, and what wakes them
   std::map<rules::Session, std::pair<LockName, std::function<void()>>> listeners;
   std::map<LockName, rules::LimitState> limits;
   std::map<LockName, Fence> registers;
   std::map<LockName, Stored> values;
   rules::Session last_session = 0;
-  bool is_held_up = false;  // answers nobody
+  bool is_held_up = false;  // gives no answers
 };
 
-// One client. What it holds, unless it is detached, and its place end with it, as those
-// of a process that dies.
+// One client. Its attached leases and its places in queues end with it, as those of a
+// process do.
 class MemoryStore final : public Store,
                           private LockInspector,
                           private ValueStore,
@@ -70,7 +70,7 @@ class MemoryStore final : public Store,
   RateLimits* rates() override { return this; }
   FenceRegisters* registers() override { return this; }
 
-  // Waits while the service answers nobody, no longer than the timeout.
+  // Waits while the service gives no answers, but no longer than the timeout.
   asio::awaitable<void> reach(Wakeup& wakeup) const;
 
  private:
@@ -94,7 +94,7 @@ class MemoryStore final : public Store,
 
   MemoryService& service_;
   milliseconds timeout_;
-  std::optional<std::pair<Token, RateAnswer>> admitted_;  // the last one, for who repeats
+  std::optional<std::pair<Token, RateAnswer>> admitted_;  // the last one, for repetitions
 };
 
 }  // namespace dlock

@@ -1,4 +1,4 @@
-// Locks that are held on when their runs have ended: what every store does about them.
+// What every store does with locks that --min-hold keeps after their runs.
 
 #include <gtest/gtest.h>
 
@@ -42,12 +42,12 @@ class MinHold : public ::testing::TestWithParam<Kind> {
     return contender;
   }
 
-  // As if its process ended.
+  // As if its process had ended.
   void leave(Contender& contender) {
     contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
   }
 
-  // Holds the lock on, and is gone.
+  // Ends its run, and its lock is kept.
   Fence ran(Contender& runner) {
     const auto fence = runner.granted().fence;
     runner.release(success());
@@ -62,7 +62,7 @@ class MinHold : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(stores, MinHold, ::testing::ValuesIn(kinds), name_of);
 
-TEST_P(MinHold, a_run_that_ends_too_soon_leaves_the_lock_held) {
+TEST_P(MinHold, a_run_shorter_than_min_hold_leaves_the_lock_held) {
   auto& runner = holding(hours(1));
   runner.granted();
 
@@ -71,7 +71,7 @@ TEST_P(MinHold, a_run_that_ends_too_soon_leaves_the_lock_held) {
   EXPECT_TRUE(exclusive().is_busy());
 }
 
-TEST_P(MinHold, the_lock_is_free_so_long_after_its_grant) {
+TEST_P(MinHold, the_lock_is_free_that_long_after_its_grant) {
   const auto before = Clock::now();
   ran(holding(milliseconds(300)));
   auto& next = exclusive();
@@ -80,7 +80,7 @@ TEST_P(MinHold, the_lock_is_free_so_long_after_its_grant) {
   EXPECT_GE(Clock::now() - before, milliseconds(300));
 }
 
-TEST_P(MinHold, a_run_that_took_longer_leaves_the_lock_free) {
+TEST_P(MinHold, a_run_longer_than_min_hold_leaves_the_lock_free) {
   auto& runner = holding(milliseconds(20));
   runner.granted();
   const auto granted = Clock::now();
@@ -91,7 +91,7 @@ TEST_P(MinHold, a_run_that_took_longer_leaves_the_lock_free) {
   EXPECT_TRUE(exclusive().is_granted());
 }
 
-TEST_P(MinHold, a_grant_that_was_given_back_before_anything_ran_is_not_held_on) {
+TEST_P(MinHold, a_grant_released_before_its_command_started_is_not_kept) {
   auto& holder = holding(hours(1));
   holder.granted();
 
@@ -111,7 +111,7 @@ TEST_P(MinHold, the_run_is_recorded_as_ended_at_once) {
   EXPECT_TRUE(run->ended);
 }
 
-TEST_P(MinHold, nothing_vanishes_when_the_lock_is_held_no_longer) {
+TEST_P(MinHold, the_end_of_min_hold_is_not_recorded_as_a_vanished_run) {
   ran(holding(milliseconds(50)));
   auto& next = exclusive();
   ASSERT_TRUE(eventually(context_, [&] { return next.is_granted(); }));
@@ -119,7 +119,7 @@ TEST_P(MinHold, nothing_vanishes_when_the_lock_is_held_no_longer) {
   EXPECT_EQ(next.inspect().last_run->outcome, "ran");
 }
 
-TEST_P(MinHold, it_is_shown_as_held_by_one_that_has_ended_and_for_how_long) {
+TEST_P(MinHold, the_lock_is_shown_as_held_by_an_ended_run_and_for_how_long) {
   const auto fence = ran(holding(hours(1)));
 
   const auto holders = exclusive().inspect().holders;
@@ -142,7 +142,7 @@ TEST_P(MinHold, a_busy_answer_says_that_the_run_has_ended) {
   EXPECT_TRUE(busy.holders[0].run_ended);
 }
 
-TEST_P(MinHold, a_holder_whose_run_goes_on_is_not_shown_as_ended) {
+TEST_P(MinHold, a_holder_whose_run_is_in_progress_is_not_shown_as_ended) {
   holding(hours(1)).granted();
 
   const auto holders = exclusive().inspect().holders;
@@ -152,7 +152,7 @@ TEST_P(MinHold, a_holder_whose_run_goes_on_is_not_shown_as_ended) {
   EXPECT_TRUE(holders[0].attached);
 }
 
-TEST_P(MinHold, the_first_waiter_gets_it_at_that_moment) {
+TEST_P(MinHold, the_first_waiter_gets_the_lock_at_that_moment) {
   const auto before = Clock::now();
   auto& runner = holding(milliseconds(700));
   runner.granted();
@@ -166,7 +166,7 @@ TEST_P(MinHold, the_first_waiter_gets_it_at_that_moment) {
   runner.release(success());
   leave(runner);
 
-  // Sooner than anybody looks who was not told.
+  // Sooner than a waiter checks that was not notified.
   EXPECT_TRUE(std::holds_alternative<Grant>(answer.result()));
   EXPECT_GE(Clock::now() - before, milliseconds(700));
 }
@@ -180,7 +180,7 @@ TEST_P(MinHold, a_repeated_release_finds_that_it_is_done) {
   EXPECT_EQ(exclusive().inspect().holders.size(), 1u);
 }
 
-TEST_P(MinHold, the_lock_has_no_owner_not_even_the_claim_that_had_it) {
+TEST_P(MinHold, nobody_can_renew_or_release_the_lock_not_even_its_former_holder) {
   auto& runner = holding(hours(1));
   runner.granted();
   runner.release(success());
@@ -188,7 +188,7 @@ TEST_P(MinHold, the_lock_has_no_owner_not_even_the_claim_that_had_it) {
   EXPECT_TRUE(runner.is_busy());
 }
 
-TEST_P(MinHold, what_the_run_has_left_behind_can_wait_for_the_lock) {
+TEST_P(MinHold, a_process_that_the_run_left_behind_can_wait_for_the_lock) {
   auto& runner = holding(hours(1));
   const auto fence = runner.granted().fence;
   runner.release(success());
@@ -198,7 +198,7 @@ TEST_P(MinHold, what_the_run_has_left_behind_can_wait_for_the_lock) {
   EXPECT_EQ(left.queued().place, 1u);
 }
 
-TEST_P(MinHold, a_run_that_has_ended_counts_as_one_for_others_from_then_on) {
+TEST_P(MinHold, an_ended_run_deduplicates_others_at_once) {
   const auto fence = ran(holding(hours(1)));
   auto& other = exclusive();
   other.claim.dedupe = Dedupe{hours(1), true};
@@ -206,7 +206,7 @@ TEST_P(MinHold, a_run_that_has_ended_counts_as_one_for_others_from_then_on) {
   EXPECT_EQ(std::get<Deduplicated>(other.ask()).by.fence, fence);
 }
 
-TEST_P(MinHold, a_lock_that_is_only_held_on_is_no_run_that_goes_on) {
+TEST_P(MinHold, a_lock_kept_by_min_hold_is_not_a_run_in_progress) {
   ran(holding(hours(1)));
   auto& other = exclusive();
   other.claim.dedupe = Dedupe{milliseconds(1), false};
@@ -214,7 +214,7 @@ TEST_P(MinHold, a_lock_that_is_only_held_on_is_no_run_that_goes_on) {
   EXPECT_TRUE(eventually(context_, [&] { return other.is_busy(); }));
 }
 
-TEST_P(MinHold, the_slot_of_a_run_is_held_on_and_no_other) {
+TEST_P(MinHold, only_the_slot_of_the_run_is_kept) {
   ran(slot(hours(1)));
   auto& second = slot();
 
@@ -222,7 +222,7 @@ TEST_P(MinHold, the_slot_of_a_run_is_held_on_and_no_other) {
   EXPECT_TRUE(slot().is_busy());
 }
 
-TEST_P(MinHold, a_slot_that_was_held_on_can_be_had_again) {
+TEST_P(MinHold, a_slot_that_was_kept_is_granted_again) {
   slot().granted();
   ran(slot(milliseconds(100)));
   auto& next = slot();
@@ -231,7 +231,7 @@ TEST_P(MinHold, a_slot_that_was_held_on_can_be_had_again) {
   EXPECT_EQ(next.granted().slot, 1u);
 }
 
-TEST_P(MinHold, a_reader_holds_on_among_readers) {
+TEST_P(MinHold, a_readers_lock_is_kept_among_readers) {
   ran(shared(hours(1)));
 
   EXPECT_TRUE(shared().is_granted());

@@ -1,4 +1,4 @@
-// No store: everything is granted, nothing is remembered.
+// The store `none:` grants everything and remembers nothing.
 
 #include "store/none/none_store.hpp"
 
@@ -29,7 +29,7 @@ TEST_F(NoStore, grants_everything_to_everybody) {
   EXPECT_TRUE(std::holds_alternative<Grant>(ask_as_another()));
 }
 
-TEST_F(NoStore, says_that_it_protects_nothing) {
+TEST_F(NoStore, reports_that_it_protects_nothing) {
   EXPECT_FALSE(store_.protects());
   EXPECT_EQ(store_.url(), "none:");
 }
@@ -41,16 +41,16 @@ TEST_F(NoStore, a_repeated_claim_finds_its_own_grant) {
   EXPECT_GT(first.number, 0u);
 }
 
-TEST_F(NoStore, a_grant_never_runs_out) {
+TEST_F(NoStore, a_grant_never_expires) {
   EXPECT_EQ(std::get<Grant>(ask()).deadline, Clock::time_point::max());
 }
 
-TEST_F(NoStore, releases_whatever_it_is_told_to) {
+TEST_F(NoStore, releases_whatever_is_asked) {
   EXPECT_EQ(result_of(context_, claimant_->release(std::nullopt, wakeup_)),
             Release::released);
 }
 
-TEST_F(NoStore, renews_whatever_it_is_told_to) {
+TEST_F(NoStore, renews_whatever_is_asked) {
   EXPECT_EQ(result_of(context_, claimant_->renew(wakeup_)), Renewal::confirmed);
 }
 
@@ -76,7 +76,7 @@ TEST_F(NoStore, remembers_nothing) {
   EXPECT_TRUE(locks.empty());
 }
 
-TEST_F(NoStore, no_run_ever_counts_for_another_one) {
+TEST_F(NoStore, no_run_deduplicates_another) {
   claim_.dedupe = Dedupe{std::chrono::hours(1), false};
   claimant_ = store_.claimant(claim_);
   ask();
@@ -85,7 +85,7 @@ TEST_F(NoStore, no_run_ever_counts_for_another_one) {
   EXPECT_TRUE(std::holds_alternative<Grant>(ask()));
 }
 
-TEST_F(NoStore, there_is_nothing_to_break) {
+TEST_F(NoStore, has_nothing_to_break) {
   const auto fence = std::get<Grant>(ask()).fence;
   const std::vector<Fence> fences{fence};
   const LockName lock{"dlock", "job"};
@@ -100,14 +100,14 @@ TEST_F(NoStore, there_is_nothing_to_break) {
   EXPECT_TRUE(none);
 }
 
-TEST_F(NoStore, there_are_no_runs) {
+TEST_F(NoStore, has_no_runs) {
   ask();
 
   EXPECT_TRUE(
       result_of(context_, store_.inspector().history({"dlock", "job"}, wakeup_)).empty());
 }
 
-TEST_F(NoStore, no_lock_stays_held) {
+TEST_F(NoStore, keeps_no_lock_after_a_run) {
   claim_.min_hold = std::chrono::hours(1);
   ask();
   result_of(context_, claimant_->release(RunEnd{}, wakeup_));

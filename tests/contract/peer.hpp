@@ -1,4 +1,4 @@
-// Servers that do as a test says, however badly they behave.
+// Servers that behave as a test says, however badly.
 #pragma once
 
 #include <netinet/in.h>
@@ -25,10 +25,10 @@
 
 namespace dlock {
 
-// PING, as a client of Redis sends it.
+// PING as a Redis client sends it.
 inline const std::string ping = "*1\r\n$4\r\nPING\r\n";
 
-// The server's side of one connection. Every wait of it ends after 5 s.
+// The server's side of one connection. Each of its waits ends after 5 s.
 class Peer {
  public:
   Peer(int fd, std::function<void(std::string_view)> note)
@@ -36,12 +36,12 @@ class Peer {
 
   int fd() const { return fd_; }
 
-  // False if the client has gone.
+  // Returns false if the client has disconnected.
   bool send(std::string_view bytes) const {
     return ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0;
   }
 
-  // Reads until `end` is the end of what has come. False if it never was.
+  // Reads until the data ends with `end`. Returns false if that never happens.
   bool read_until(std::string_view end) const {
     std::string text;
     while (text.size() < end.size() ||
@@ -55,7 +55,7 @@ class Peer {
     return true;
   }
 
-  // Reads whatever comes until the client has closed.
+  // Reads until the client closes the connection.
   void read_all() const {
     while (read_until(std::string_view("\0", 1))) {
     }
@@ -66,7 +66,7 @@ class Peer {
   std::function<void(std::string_view)> note_;
 };
 
-// Listens, and talks to one client after the other, in a thread of its own.
+// Listens in its own thread, and serves one client at a time.
 class PeerServer {
  public:
   using Talk = std::function<void(const Peer&)>;
@@ -99,10 +99,10 @@ class PeerServer {
     socklen_t size = sizeof bound;
     ::getsockname(listener_.get(), static_cast<sockaddr*>(static_cast<void*>(&bound)),
                   &size);
-    return ntohs(bound.sin6_port);  // at the same place for both families
+    return ntohs(bound.sin6_port);  // has the same offset in both families
   }
 
-  // All that clients have sent and that was read.
+  // Everything that clients sent and that was read.
   std::string received() const {
     const std::lock_guard lock(mutex_);
     return received_;
@@ -112,8 +112,8 @@ class PeerServer {
 
  private:
   void serve() {
-    // OpenSSL writes to clients that have gone; for this thread alone, because a client
-    // has to get by with the signal as it is.
+    // OpenSSL writes to clients that have disconnected. The signal is blocked in this
+    // thread only, because clients have to work with it unblocked.
     sigset_t broken_pipe;
     ::sigemptyset(&broken_pipe);
     ::sigaddset(&broken_pipe, SIGPIPE);

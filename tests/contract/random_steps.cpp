@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t at_a_time = 7;
 
-// When waiters in front of an untaken promise are called (UNTAKEN_MS, PROMISE_MS and
+// When waiters before an untaken promise are called (UNTAKEN_MS, PROMISE_MS and
 // ANSWER_MS in the scripts).
 constexpr milliseconds calls_from{1000};
 constexpr milliseconds calls_until{2500};
@@ -49,7 +49,7 @@ Claim RandomSteps::random_claim(Session who, const rules::State& state) {
   if (kind_.has_runs && claim.attached && dice_.one_in(4)) {
     claim.min_hold = milliseconds(dice_.below(5000));
   }
-  if (kind_.has_rivals) {
+  if (kind_.uses_queue_options) {
     claim.supersedes = dice_.one_in(3);
     claim.replaces = claim.attached && dice_.one_in(4);
     if (dice_.one_in(5)) claim.max_queue = dice_.below(3);
@@ -82,7 +82,7 @@ WallTime RandomSteps::time_to_pass(const RulesSide& rules) {
                       rules.is_dead(waiters[i].party.token, now_ + passes);
     if (!calls && !dies) continue;
     passes += dies ? rules::promise_holds - age : calls_until + milliseconds(1) - age;
-    i = static_cast<std::size_t>(-1);  // that may be too late for another one
+    i = static_cast<std::size_t>(-1);  // starts again: it may be too late for another one
   }
   return passes;
 }
@@ -112,7 +112,7 @@ void RandomSteps::choose_look(Step& step, const rules::State& state) {
                           Act::remove_expired};
   step.act = dice_.pick(acts);
   if (step.act != Act::take_away) return;
-  step.fences.push_back(Fence{7});  // nobody's
+  step.fences.push_back(Fence{7});  // nobody has it
   for (const auto& holder : state.holders) {
     if (dice_.one_in(2)) step.fences.push_back(holder.fence);
   }
@@ -124,7 +124,7 @@ void RandomSteps::choose_for_holder(Step& step, const RulesSide& rules) {
   const bool holds = holder != nullptr && !rules.lease_is_over(*holder, now_);
   const auto chance = dice_.below(10);
   if (chance < 2 && (holds || dice_.one_in(4)) && !contender.knows_loss) {
-    step.act = Act::ask;  // the answer may have been lost; or it comes late
+    step.act = Act::ask;  // the answer may have been lost or may be late
   } else if (chance < 6 && !contender.knows_loss) {
     step.act = Act::renew;
   } else {
@@ -139,7 +139,7 @@ Step RandomSteps::next(const RulesSide& rules) {
   step.now = now_;
   step.who = dice_.below(at_a_time);
   auto& contender = contenders_[step.who];
-  // The dead are not heard of any more.
+  // The dead do nothing any more.
   if (contender.waits && rules.is_dead(contender.claim.token, now_)) {
     replace(contender, rules.state());
   }

@@ -1,11 +1,15 @@
 // Chooses the steps of a random history. The same seed makes the same history.
 //
-// So that both sides can be compared, some things do not happen in it: nobody steps the
-// clock back, no lock is foreign, set up again after it was forgotten, or left to end;
-// nobody asks late enough for the server to have given up its claim, or for a place that
-// was forgotten; nobody who is dead comes back; while a promise is between 1000 and 2500
-// ms old nobody asks, for the scripts would call those in front; and nobody who holds the
-// lock for a while after its run doubts its lease, which only one of a server can do.
+// Some things never happen in a history, because only one side knows them:
+//
+// - The clock does not step back.
+// - No lock is foreign, set up again after it was deleted, or left to expire.
+// - No request arrives so late that the server has abandoned its claim or deleted its
+//   place in the queue.
+// - The dead do not come back.
+// - Nobody asks while a promise is between 1000 and 2500 ms old, because the scripts
+//   would then call the waiters before it.
+// - A holder whose lock is kept by --min-hold does not check its lease.
 #pragma once
 
 #include <random>
@@ -16,17 +20,17 @@
 
 namespace dlock::against {
 
-// What the claims of a history have in common.
+// What all claims of a history have in common.
 struct Kind {
   const char* name;
   unsigned slots;
   bool has_readers;
-  bool has_runs;      // some dedupe, some hold on
-  bool has_detached;  // some are
-  bool has_rivals;    // some replace others, supersede them, or fear a long queue
+  bool has_runs;            // some use --dedupe or --min-hold
+  bool has_detached;        // some are detached
+  bool uses_queue_options;  // some use --replace, --supersede or --max-queue
 };
 
-// Numbers that are the same with every library, unlike std's distributions.
+// Numbers that are the same with every library, unlike those of std's distributions.
 class Dice {
  public:
   explicit Dice(unsigned seed) : engine_(seed) {}
@@ -46,9 +50,9 @@ class RandomSteps {
  public:
   RandomSteps(const Kind& kind, unsigned seed);
 
-  // The next step, given what the rules know. Those that are gone are replaced first.
+  // The next step, given the state of the rules. Replaces ended contenders first.
   Step next(const RulesSide& rules);
-  // What was answered: who has left, or knows that it lost the lock.
+  // Takes note of an answer: who has left, or knows that it lost the lock.
   void note(const Step& step, const std::string& answer, const rules::State& state);
 
   std::vector<Contender>& contenders() { return contenders_; }

@@ -1,4 +1,4 @@
-// The connection to a Redis server, against servers of all manners.
+// The connection to a Redis server, with servers that behave in all possible ways.
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::string_literals;
 
-// Answers every PING with PONG until the client has gone.
+// Answers every PING with PONG until the client disconnects.
 void play_ping_pong(const Peer& peer) {
   while (peer.read_until(ping)) peer.send("+PONG\r\n");
 }
@@ -49,7 +49,7 @@ class RedisConnection : public ::testing::Test {
     return ask(connection, {{"PING"}}).at(0).text;
   }
 
-  // What an exchange fails with.
+  // The failure of an exchange.
   Failure failure(Connection& connection, std::vector<Command> commands = {{"PING"}},
                   milliseconds budget = std::chrono::seconds(5)) {
     try {
@@ -115,7 +115,7 @@ TEST_F(RedisConnection, stays_open_between_exchanges) {
   EXPECT_EQ(server.connections(), 1);
 }
 
-TEST_F(RedisConnection, goes_over_ipv6) {
+TEST_F(RedisConnection, works_over_ipv6) {
   std::unique_ptr<PeerServer> server;
   try {
     server = std::make_unique<PeerServer>(play_ping_pong, "::1");
@@ -129,7 +129,7 @@ TEST_F(RedisConnection, goes_over_ipv6) {
   EXPECT_EQ(target.shown(), "[::1]:" + std::to_string(server->port()));
 }
 
-TEST_F(RedisConnection, goes_over_a_unix_socket) {
+TEST_F(RedisConnection, works_over_a_unix_socket) {
   const PeerServer server(play_ping_pong, directory_.file("socket"));
   Target target;
   target.path = directory_.file("socket");
@@ -138,14 +138,14 @@ TEST_F(RedisConnection, goes_over_a_unix_socket) {
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, finds_a_name_in_the_hosts_file) {
+TEST_F(RedisConnection, resolves_a_name_from_the_hosts_file) {
   const PeerServer server(play_ping_pong);
   Connection connection(context_, at(server, "localhost"));
 
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, says_that_there_is_no_such_host_within_its_budget) {
+TEST_F(RedisConnection, reports_an_unknown_host_within_its_budget) {
   Target target;
   target.host = "no-such-host.invalid";
   Connection connection(context_, target);
@@ -153,14 +153,14 @@ TEST_F(RedisConnection, says_that_there_is_no_such_host_within_its_budget) {
 
   const auto failed = failure(connection, {{"PING"}}, milliseconds(1500));
 
-  // Without any name server it cannot know, and says so.
+  // Without a name server it cannot know, and its message says so.
   EXPECT_EQ(failed.kind(), Failure::Kind::unreachable);
   EXPECT_NE(std::string(failed.what()).find("no-such-host.invalid:6379"),
             std::string::npos);
   EXPECT_LT(Clock::now() - began, milliseconds(1800));
 }
 
-TEST_F(RedisConnection, says_that_it_is_refused) {
+TEST_F(RedisConnection, reports_that_it_is_refused) {
   Target target;
   target.host = "127.0.0.1";
   target.port = PeerServer(keep_silent).port();
@@ -173,7 +173,7 @@ TEST_F(RedisConnection, says_that_it_is_refused) {
                                ": connection refused");
 }
 
-TEST_F(RedisConnection, says_that_a_socket_is_not_there) {
+TEST_F(RedisConnection, reports_a_missing_socket) {
   Target target;
   target.path = directory_.file("none");
   Connection connection(context_, target);
@@ -184,7 +184,7 @@ TEST_F(RedisConnection, says_that_a_socket_is_not_there) {
   EXPECT_EQ(failed.what(), "cannot reach " + target.path + ": no such file or directory");
 }
 
-TEST_F(RedisConnection, refuses_a_path_that_no_socket_can_have) {
+TEST_F(RedisConnection, refuses_a_path_that_is_too_long_for_a_socket) {
   Target target;
   target.path = "/" + std::string(200, 'x');
   Connection connection(context_, target);
@@ -192,7 +192,7 @@ TEST_F(RedisConnection, refuses_a_path_that_no_socket_can_have) {
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::misconfigured);
 }
 
-TEST_F(RedisConnection, ends_at_its_moment_when_the_server_is_silent) {
+TEST_F(RedisConnection, ends_at_its_deadline_when_the_server_is_silent) {
   const PeerServer server(keep_silent);
   Connection connection(context_, at(server));
   const auto began = Clock::now();
@@ -206,7 +206,7 @@ TEST_F(RedisConnection, ends_at_its_moment_when_the_server_is_silent) {
   EXPECT_LT(took, milliseconds(400));
 }
 
-TEST_F(RedisConnection, ends_at_its_moment_when_the_reply_drips) {
+TEST_F(RedisConnection, ends_at_its_deadline_when_the_reply_arrives_byte_by_byte) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(ping);
     for (const char c : "$1000\r\n"s + std::string(100, 'x')) {
@@ -222,7 +222,7 @@ TEST_F(RedisConnection, ends_at_its_moment_when_the_reply_drips) {
   EXPECT_LT(Clock::now() - began, milliseconds(500));
 }
 
-TEST_F(RedisConnection, takes_a_reply_that_comes_in_pieces) {
+TEST_F(RedisConnection, accepts_a_reply_in_pieces) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(ping);
     for (const char c : "$4\r\nPONG\r\n"s) {
@@ -236,7 +236,7 @@ TEST_F(RedisConnection, takes_a_reply_that_comes_in_pieces) {
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, has_no_time_left_when_the_moment_is_past) {
+TEST_F(RedisConnection, fails_at_once_when_its_deadline_is_past) {
   const PeerServer server(play_ping_pong);
   Connection connection(context_, at(server));
 
@@ -245,7 +245,7 @@ TEST_F(RedisConnection, has_no_time_left_when_the_moment_is_past) {
   EXPECT_EQ(server.connections(), 0);
 }
 
-TEST_F(RedisConnection, refuses_what_is_not_the_protocol) {
+TEST_F(RedisConnection, refuses_another_protocol) {
   const PeerServer server(
       [](const Peer& peer) { peer.send("HTTP/1.1 400 Bad Request\r\n\r\n"); });
   Connection connection(context_, at(server));
@@ -258,7 +258,7 @@ TEST_F(RedisConnection, refuses_what_is_not_the_protocol) {
                                "got \"H\" as reply type byte");
 }
 
-TEST_F(RedisConnection, fails_when_a_reply_is_cut) {
+TEST_F(RedisConnection, fails_when_a_reply_is_truncated) {
   for (const char* begun : {"", "$", "$4\r\n", "$4\r\nPO", "$4\r\nPONG\r"}) {
     const PeerServer server([begun](const Peer& peer) {
       peer.read_until(ping);
@@ -276,7 +276,7 @@ TEST_F(RedisConnection, fails_when_a_reply_is_cut) {
   }
 }
 
-TEST_F(RedisConnection, says_why_a_server_turned_it_away) {
+TEST_F(RedisConnection, reports_why_a_server_rejected_it) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(ping);
     peer.send("-ERR max number of clients reached\r\n");
@@ -289,7 +289,7 @@ TEST_F(RedisConnection, says_why_a_server_turned_it_away) {
             shown(server) + " closed the connection: ERR max number of clients reached");
 }
 
-TEST_F(RedisConnection, does_not_take_a_second_reply_for_the_next_ones) {
+TEST_F(RedisConnection, does_not_use_a_second_reply_for_the_next_request) {
   for (const char* answer : {"+PONG\r\n+LATE\r\n", "+PONG\r\n$4\r\nLA"}) {
     const PeerServer server([answer](const Peer& peer) {
       peer.read_until(ping);
@@ -303,7 +303,7 @@ TEST_F(RedisConnection, does_not_take_a_second_reply_for_the_next_ones) {
   }
 }
 
-TEST_F(RedisConnection, does_not_take_what_came_in_between_for_a_reply) {
+TEST_F(RedisConnection, does_not_use_data_that_came_between_requests_as_a_reply) {
   std::atomic<bool> has_sent = false;
   const PeerServer server([&](const Peer& peer) {
     peer.read_until(ping);
@@ -338,7 +338,7 @@ TEST_F(RedisConnection, is_opened_again_after_a_failure) {
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, is_opened_again_when_the_server_has_closed_it_meanwhile) {
+TEST_F(RedisConnection, is_opened_again_when_the_server_closed_it_meanwhile) {
   std::atomic<int> closed = 0;
   const PeerServer server([&](const Peer& peer) {
     peer.read_until(ping);
@@ -353,7 +353,7 @@ TEST_F(RedisConnection, is_opened_again_when_the_server_has_closed_it_meanwhile)
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, is_given_up_at_once) {
+TEST_F(RedisConnection, is_interrupted_at_once) {
   const PeerServer server(keep_silent);
   Connection connection(context_, at(server));
   Task<std::vector<Reply>> task(
@@ -373,7 +373,7 @@ TEST_F(RedisConnection, is_given_up_at_once) {
   EXPECT_FALSE(connection.is_open());
 }
 
-TEST_F(RedisConnection, is_not_begun_when_the_caller_gives_up) {
+TEST_F(RedisConnection, is_not_opened_when_the_caller_gives_up) {
   const PeerServer server(play_ping_pong);
   Connection connection(context_, at(server));
   wakeup_.give_up(true);
@@ -382,7 +382,7 @@ TEST_F(RedisConnection, is_not_begun_when_the_caller_gives_up) {
   EXPECT_EQ(server.connections(), 0);
 }
 
-TEST_F(RedisConnection, passes_on_what_woke_it_for_others) {
+TEST_F(RedisConnection, passes_on_notifications_meant_for_others) {
   std::atomic<bool> may_answer = false;
   const PeerServer server([&](const Peer& peer) {
     peer.read_until(ping);
@@ -421,7 +421,8 @@ TEST_F(RedisConnection, leaves_no_notification_of_its_own_behind) {
   EXPECT_FALSE(sleep.is_done());
 }
 
-TEST_F(RedisConnection, that_is_abandoned_half_way_is_not_used_again) {
+TEST_F(RedisConnection,
+       is_not_used_again_once_it_was_abandoned_in_the_middle_of_a_request) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until(ping);
     ::usleep(30'000);
@@ -439,7 +440,7 @@ TEST_F(RedisConnection, that_is_abandoned_half_way_is_not_used_again) {
   EXPECT_TRUE(eventually(context_, [&] { return server.connections() == 1; }));
 }
 
-TEST_F(RedisConnection, sends_nothing_behind_a_login_that_is_refused) {
+TEST_F(RedisConnection, sends_nothing_after_a_refused_login) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until("secret\r\n");
     peer.send("-WRONGPASS invalid \x1b[2J pair\r\n");
@@ -458,7 +459,7 @@ TEST_F(RedisConnection, sends_nothing_behind_a_login_that_is_refused) {
   EXPECT_EQ(server.received(), "*3\r\n$4\r\nAUTH\r\n$5\r\nalice\r\n$6\r\nsecret\r\n");
 }
 
-TEST_F(RedisConnection, logs_in_and_chooses_the_database_in_one_write) {
+TEST_F(RedisConnection, logs_in_and_selects_the_database_in_one_write) {
   const auto login =
       "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n5\r\n"s;
   const PeerServer server([&](const Peer& peer) {
@@ -475,7 +476,7 @@ TEST_F(RedisConnection, logs_in_and_chooses_the_database_in_one_write) {
   EXPECT_EQ(server.received(), login + ping);
 }
 
-TEST_F(RedisConnection, takes_nothing_but_ok_for_a_login) {
+TEST_F(RedisConnection, accepts_only_ok_for_a_login) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until("secret\r\n");
     peer.send("+PONG\r\n");
@@ -488,7 +489,7 @@ TEST_F(RedisConnection, takes_nothing_but_ok_for_a_login) {
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
 }
 
-TEST_F(RedisConnection, that_a_full_server_turns_away_may_be_tried_again) {
+TEST_F(RedisConnection, may_be_tried_again_when_a_full_server_rejected_it) {
   const PeerServer server([](const Peer& peer) {
     peer.read_until("secret\r\n");
     peer.send("-ERR max number of clients reached\r\n");
@@ -501,7 +502,7 @@ TEST_F(RedisConnection, that_a_full_server_turns_away_may_be_tried_again) {
   EXPECT_EQ(failure(connection).kind(), Failure::Kind::unreachable);
 }
 
-TEST_F(RedisConnection, logs_in_as_a_user_of_the_servers_list) {
+TEST_F(RedisConnection, logs_in_as_a_user_of_the_acl) {
   const RedisServer server;
   ASSERT_EQ(server.command("ACL SETUSER alice on >secret ~* +@all"), "+OK\r\n");
   ASSERT_EQ(server.command("ACL SETUSER default off"), "+OK\r\n");
@@ -521,7 +522,7 @@ TEST_F(RedisConnection, logs_in_as_a_user_of_the_servers_list) {
   EXPECT_EQ(failure(mallory).kind(), Failure::Kind::rejected);
 }
 
-TEST_F(RedisConnection, says_that_a_database_is_not_there) {
+TEST_F(RedisConnection, reports_a_database_that_does_not_exist) {
   const RedisServer server;
   auto target = at(server);
   target.database = 99;
@@ -534,7 +535,7 @@ TEST_F(RedisConnection, says_that_a_database_is_not_there) {
             server.socket() + ": no database 99: ERR DB index is out of range");
 }
 
-TEST_F(RedisConnection, is_no_default_users_when_a_user_is_named) {
+TEST_F(RedisConnection, does_not_log_in_as_the_default_user_when_a_user_is_named) {
   const PeerServer server(play_ping_pong);
   auto target = at(server);
   target.user = "alice";
@@ -563,7 +564,7 @@ TEST_F(RedisConnection, reads_the_password_file_at_each_login) {
   EXPECT_EQ(pong(connection), "PONG");
 }
 
-TEST_F(RedisConnection, refuses_a_password_file_that_is_not_fit_for_one) {
+TEST_F(RedisConnection, refuses_an_invalid_password_file) {
   const PeerServer server(play_ping_pong);
   auto target = at(server);
   target.password_file = directory_.file("password");

@@ -1,4 +1,4 @@
-// Several addresses of one server, some of them dead.
+// Connecting to a server with several addresses, some of them dead.
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// A socket that listens and whose queue is full: who connects to it hears nothing.
+// A socket that listens with a full backlog: a client that connects gets no reply.
 class FullListener {
  public:
   explicit FullListener(const net::Endpoint& endpoint)
@@ -39,7 +39,7 @@ class FullListener {
 
   const net::Endpoint& endpoint() const { return endpoint_; }
 
-  // Lets everybody in.
+  // Accepts all connections.
   void relent() {
     ::listen(listener_.get(), 64);
     for (int i = 0; i < 8; ++i) {
@@ -59,7 +59,7 @@ class Dialling : public ::testing::Test {
     return *net::endpoint_of_literal("127.0.0.1", port);
   }
 
-  // The one of `endpoints` that answers.
+  // The one of `endpoints` that accepts.
   asio::awaitable<net::Endpoint> answerer(net::Endpoints endpoints,
                                           milliseconds span = seconds(5)) {
     net::Budget budget(Clock::now() + span, wakeup_, "server");
@@ -79,7 +79,7 @@ class Dialling : public ::testing::Test {
   const std::uint16_t refusing_ = PeerServer([](const Peer&) {}).port();
 };
 
-TEST_F(Dialling, goes_on_at_once_after_an_address_that_refuses) {
+TEST_F(Dialling, tries_the_next_address_at_once_after_one_that_refuses) {
   const auto began = Clock::now();
 
   const auto used = result_of(
@@ -114,7 +114,7 @@ TEST_F(Dialling, ends_at_its_deadline_when_all_addresses_are_silent) {
   EXPECT_LT(Clock::now() - began, milliseconds(500));
 }
 
-TEST_F(Dialling, asks_a_unix_socket_with_a_full_queue_again) {
+TEST_F(Dialling, tries_a_unix_socket_with_a_full_backlog_again) {
   const TemporaryDirectory directory;
   FullListener busy(net::endpoint_of_path(directory.file("socket")));
   Task<net::Endpoint> task(context_, answerer({busy.endpoint()}));

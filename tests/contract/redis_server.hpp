@@ -1,5 +1,4 @@
-// A Redis server of a test's own, or of another make: DLOCK_TEST_SERVER names the
-// program.
+// A Redis server for tests. DLOCK_TEST_SERVER can name another program, such as Valkey's.
 #pragma once
 
 #include <fcntl.h>
@@ -22,10 +21,10 @@
 
 namespace dlock {
 
-// A program that runs for as long as this object is there.
+// A program that runs as long as this object exists.
 class ServerProcess {
  public:
-  // What it says goes to the file `log`.
+  // Its output goes to the file `log`.
   ServerProcess(std::vector<std::string> words, const std::string& log) {
     std::vector<char*> argv;
     for (auto& word : words) argv.push_back(word.data());
@@ -40,7 +39,7 @@ class ServerProcess {
     ::_exit(127);
   }
   ~ServerProcess() {
-    // A forked child of the test has a copy of this object, but not the process.
+    // A forked child of the test has a copy of this object, but must not end the process.
     if (::getpid() != owner_) return;
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
@@ -48,7 +47,7 @@ class ServerProcess {
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  // With SIGSTOP it has stopped when this returns.
+  // After SIGSTOP, returns when the process has stopped.
   void send(int signal) const {
     ::kill(pid_, signal);
     if (signal == SIGSTOP) ::waitpid(pid_, nullptr, WUNTRACED);
@@ -73,7 +72,7 @@ void wait_for_server(Condition is_there) {
   }
 }
 
-// Listens on a unix socket in a directory of its own, and is killed with this object.
+// Listens on a unix socket in its own directory. The destructor kills it.
 class RedisServer {
  public:
   explicit RedisServer(std::vector<std::string> options = {})
@@ -84,7 +83,7 @@ class RedisServer {
   std::string socket() const { return root_.file("redis.sock"); }
   void send(int signal) const { process_.send(signal); }
 
-  // Sends one line as a command and returns the first bytes of the answer.
+  // Sends one line as a command and returns the first bytes of the reply.
   std::string command(const std::string& line) const {
     const Fd connection = connected();
     const auto text = line + "\r\n";

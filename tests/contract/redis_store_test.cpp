@@ -1,4 +1,5 @@
-// What only stores on a server promise: leases that run out, and that a server forgets.
+// What only stores on a server promise: about leases that expire or that the server
+// loses.
 
 #include "store/redis/redis_store.hpp"
 
@@ -26,7 +27,7 @@ class Witness final : public LeaseWatcher {
   std::optional<Loss> lost;
 };
 
-// One whose lease is renewed several times a second, and set up again.
+// A claim whose lease is renewed several times a second and can be set up again.
 Claim brief_claim() {
   auto claim = claim_of("job");
   claim.ttl = milliseconds(600);
@@ -34,7 +35,7 @@ Claim brief_claim() {
   return claim;
 }
 
-// A contender that has been granted the lock, and what it is told of its lease.
+// A contender with a grant, and what its keeper reports.
 struct Holder {
   Contender* contender;
   Grant grant;
@@ -61,7 +62,7 @@ class RedisStores : public ::testing::Test {
   }
 
   void keep(Holder& holder) { holder.contender->keep(holder.grant, holder.witness); }
-  // Keeps the lease until the next renewal of it was answered. Whether it is still ours.
+  // Keeps the lease until its next renewal is answered. Returns whether it still holds.
   bool renews(Holder& holder) {
     holder.witness.deadline.reset();
     keep(holder);
@@ -100,21 +101,21 @@ class RedisStores : public ::testing::Test {
 
 // Losses
 
-TEST_F(RedisStores, a_lease_that_was_granted_anew_is_not_the_one_that_is_kept) {
+TEST_F(RedisStores, a_lease_that_was_granted_again_is_not_the_one_that_is_kept) {
   auto claim = brief_claim();
   claim.reclaim = false;
   auto& kept = holder(contender(claim));
   delete_lock();
   contender().granted();
   contenders_.back().release();
-  contender(claim).granted();  // as a request does that was late
+  contender(claim).granted();  // as by a late request
 
   EXPECT_FALSE(renews(kept));
 
   EXPECT_EQ(kept.witness.lost, Loss::taken_over);
 }
 
-TEST_F(RedisStores, a_release_reports_that_the_lease_was_granted_anew) {
+TEST_F(RedisStores, a_release_reports_that_the_lease_was_granted_again) {
   auto& holder = contender();
   holder.granted();
   delete_lock();
@@ -134,7 +135,7 @@ TEST_F(RedisStores, a_release_reports_that_another_has_the_lock) {
   EXPECT_EQ(holder.release(exit_with(0)), Release::taken_over);
 }
 
-TEST_F(RedisStores, a_release_sets_up_a_lease_again_that_it_may) {
+TEST_F(RedisStores, a_release_sets_up_a_lease_again_if_allowed) {
   auto& holder = contender();  // with reclaim
   holder.granted();
   delete_lock();
@@ -145,7 +146,7 @@ TEST_F(RedisStores, a_release_sets_up_a_lease_again_that_it_may) {
 
 // Lock delay
 
-TEST_F(RedisStores, a_renewal_sets_the_ttl_and_the_lock_delay_and_promises_the_ttl) {
+TEST_F(RedisStores, a_renewal_stores_the_ttl_plus_lock_delay_and_promises_the_ttl) {
   auto claim = brief_claim();
   claim.lock_delay = seconds(100);
   auto& kept = holder(contender(claim));
@@ -168,7 +169,7 @@ TEST_F(RedisStores, a_lease_that_is_set_up_again_has_its_lock_delay) {
   EXPECT_GT(contender().inspect().holders.at(0).expires_in, seconds(100));
 }
 
-// Leases that the server forgot
+// Leases that the server lost
 
 TEST_F(RedisStores, a_lease_that_was_wiped_out_is_set_up_again_as_it_was) {
   auto claim = brief_claim();
@@ -208,7 +209,7 @@ TEST_F(RedisStores, a_lease_that_was_set_up_again_holds_a_full_ttl) {
   EXPECT_GT(left, milliseconds(300));
 }
 
-TEST_F(RedisStores, a_lease_that_was_set_up_again_is_one_like_any_other) {
+TEST_F(RedisStores, a_lease_that_was_set_up_again_is_like_any_other) {
   auto& lost = holder(contender());
   world_.wipe_out();
   ASSERT_TRUE(reclaims(lost));
@@ -220,7 +221,7 @@ TEST_F(RedisStores, a_lease_that_was_set_up_again_is_one_like_any_other) {
   EXPECT_TRUE(contender().is_granted());
 }
 
-TEST_F(RedisStores, a_lease_can_be_set_up_again_time_after_time) {
+TEST_F(RedisStores, a_lease_can_be_set_up_again_several_times) {
   auto& lost = holder(contender());
   for (int i = 0; i < 3; ++i) {
     world_.wipe_out();
@@ -263,13 +264,14 @@ TEST_F(RedisStores,
   EXPECT_GT(contender().granted().fence, lost.grant.fence);
 }
 
-TEST_F(RedisStores, a_run_that_was_noted_as_vanished_is_taken_back) {
+TEST_F(RedisStores,
+       the_record_of_a_vanished_run_is_removed_when_its_lease_is_set_up_again) {
   auto& lost = holder(contender());
   const auto since = contender().inspect().holders.at(0).since;
   auto& waiter = contender();
   waiter.queued();
   delete_lock();
-  waiter.release();  // which clears what is left of the lease
+  waiter.release();  // also removes the rest of the lease
   ASSERT_EQ(contender().inspect().last_run->outcome, "vanished");
 
   ASSERT_TRUE(reclaims(lost));
@@ -278,7 +280,7 @@ TEST_F(RedisStores, a_run_that_was_noted_as_vanished_is_taken_back) {
   EXPECT_EQ(contender().inspect().holders.at(0).since, since);
 }
 
-TEST_F(RedisStores, the_runs_of_others_are_not_taken_back) {
+TEST_F(RedisStores, the_records_of_other_runs_are_not_removed) {
   auto& other = contender();
   other.granted();
   RunEnd end;
@@ -293,7 +295,7 @@ TEST_F(RedisStores, the_runs_of_others_are_not_taken_back) {
   EXPECT_EQ(contender().inspect().last_run->exit_code, 7);
 }
 
-TEST_F(RedisStores, the_same_request_again_finds_the_lease_set_up) {
+TEST_F(RedisStores, a_repeated_request_finds_the_lease_set_up) {
   auto& lost = holder(contender());
   world_.wipe_out();
   ASSERT_TRUE(reclaims(lost));
@@ -311,7 +313,7 @@ TEST_F(RedisStores, the_same_request_again_finds_the_lease_set_up) {
 
 // Leases that others were granted meanwhile
 
-TEST_F(RedisStores, a_lock_that_another_holds_is_not_taken_back) {
+TEST_F(RedisStores, a_lock_that_another_run_holds_is_not_set_up_again) {
   auto& lost = holder(contender());
   world_.wipe_out();
   const auto fence = contender().granted().fence;
@@ -321,7 +323,7 @@ TEST_F(RedisStores, a_lock_that_another_holds_is_not_taken_back) {
   EXPECT_EQ(contender().inspect().holders.at(0).fence, fence);
 }
 
-TEST_F(RedisStores, a_lock_that_another_held_meanwhile_is_not_taken_back) {
+TEST_F(RedisStores, a_lock_that_another_run_held_meanwhile_is_not_set_up_again) {
   for (const bool wiped : {true, false}) {
     auto& lost = holder(contender());
     if (wiped) {
@@ -340,25 +342,26 @@ TEST_F(RedisStores, a_lock_that_another_held_meanwhile_is_not_taken_back) {
   }
 }
 
-TEST_F(RedisStores, a_lock_that_is_promised_to_a_waiter_is_not_taken_back) {
+TEST_F(RedisStores, a_lock_that_is_promised_to_a_waiter_is_not_set_up_again) {
   auto& lost = holder(contender());
   auto& waiter = contender();
   waiter.queued();
   delete_lock();
-  ASSERT_TRUE(contender().is_busy());  // the asker finds it free, and the waiter in line
+  ASSERT_TRUE(
+      contender().is_busy());  // finds the lock free, and promises it to the waiter
 
   EXPECT_FALSE(renews(lost));
   EXPECT_EQ(lost.witness.lost, Loss::taken_over);
   EXPECT_TRUE(waiter.is_granted());
 }
 
-// It was stopped, say, from long before the promise until just behind it.
-TEST_F(RedisStores, a_promise_counts_though_the_place_in_the_queue_ran_out_since) {
+// The waiter was stopped, for example, from long before the promise until just after it.
+TEST_F(RedisStores, a_promise_counts_though_the_place_in_the_queue_expired_since) {
   auto& first = holder(contender());
   auto& waiter = contender();
   waiter.queued();
   first.contender->release();
-  // Its record begins with a mode, since when it waits, and until when it has its place.
+  // Its record begins with its mode, when it came, and until when it keeps its place.
   RedisWorld::command(
       "EVAL \"local record = redis.call('HGET', KEYS[1], ARGV[1]) "
       "return redis.call('HSET', KEYS[1], ARGV[1], "
@@ -398,16 +401,16 @@ TEST_F(RedisStores, a_released_lease_is_not_set_up_again_by_a_late_request) {
   EXPECT_TRUE(contender().is_granted());
 }
 
-TEST_F(RedisStores, a_release_after_an_unanswered_request_refuses_that_one) {
+TEST_F(RedisStores, a_release_after_an_unanswered_request_cancels_that_request) {
   const auto path = temporary_.file("socket");
   PeerServer server(
       [](const Peer& peer) {
         if (!peer.read_until("}\r\n$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n"))
-          return;  // the lock is asked for
+          return;  // the request for the lock
         peer.send("*3\r\n$7\r\ngranted\r\n$1\r\n5\r\n:0\r\n");
-        if (!peer.read_until("$3\r\n600\r\n")) return;  // and the lease renewed
+        if (!peer.read_until("$3\r\n600\r\n")) return;  // the renewal
         peer.send("$4\r\ngone\r\n");
-        peer.read_all();  // but what is said to the rest, nobody hears
+        peer.read_all();  // no replies to the rest
       },
       path);
   Target target;
@@ -430,14 +433,14 @@ TEST_F(RedisStores, a_release_after_an_unanswered_request_refuses_that_one) {
   EXPECT_THROW(result_of(context_, claimant->release(std::nullopt, wakeup)), Failure);
 
   const std::string refusal =
-      "$0\r\n\r\n$6\r\n120000\r\n";  // no end of a run, and for how long
+      "$0\r\n\r\n$6\r\n120000\r\n";  // no end of a run, and how long it is kept
   EXPECT_TRUE(eventually(
       context_, [&] { return server.received().find(refusal) != std::string::npos; }));
 }
 
 // Several holders
 
-TEST_F(RedisStores, readers_are_set_up_again_one_after_another) {
+TEST_F(RedisStores, the_leases_of_readers_are_set_up_again_one_by_one) {
   for (const bool wiped : {true, false}) {
     auto& first = holder(shared());
     auto& second = holder(shared());
@@ -462,7 +465,7 @@ TEST_F(RedisStores, readers_are_set_up_again_one_after_another) {
   }
 }
 
-TEST_F(RedisStores, slots_are_set_up_again_one_after_another) {
+TEST_F(RedisStores, the_leases_of_slots_are_set_up_again_one_by_one) {
   auto& first = holder(slot(3));
   auto& second = holder(slot(3));
   world_.wipe_out();
@@ -479,7 +482,7 @@ TEST_F(RedisStores, slots_are_set_up_again_one_after_another) {
   EXPECT_TRUE(slot(3).is_busy());
 }
 
-TEST_F(RedisStores, the_fence_after_several_were_set_up_again_is_the_greatest) {
+TEST_F(RedisStores, the_fence_after_several_leases_were_set_up_again_is_the_greatest) {
   auto& first = holder(shared());
   set_clock_ahead();
   auto& second = holder(shared());
@@ -490,7 +493,7 @@ TEST_F(RedisStores, the_fence_after_several_were_set_up_again_is_the_greatest) {
   EXPECT_GT(shared().granted().fence, second.grant.fence);
 }
 
-TEST_F(RedisStores, a_grant_to_a_newcomer_ends_the_time_for_setting_up_again) {
+TEST_F(RedisStores, after_a_grant_to_a_newcomer_nothing_is_set_up_again) {
   auto& first = holder(shared());
   auto& second = holder(shared());
   world_.wipe_out();
@@ -502,7 +505,7 @@ TEST_F(RedisStores, a_grant_to_a_newcomer_ends_the_time_for_setting_up_again) {
   EXPECT_TRUE(renews(first));
 }
 
-TEST_F(RedisStores, a_slot_that_a_newcomer_was_granted_is_not_taken_back) {
+TEST_F(RedisStores, a_slot_that_was_granted_to_a_newcomer_is_not_set_up_again) {
   auto& first = holder(slot(2));
   auto& second = holder(slot(2));
   world_.wipe_out();
@@ -514,8 +517,9 @@ TEST_F(RedisStores, a_slot_that_a_newcomer_was_granted_is_not_taken_back) {
   EXPECT_EQ(contender().inspect().holders.size(), 1u);
 }
 
-// Two that could not hold together, one after a first wipe and one before it.
-TEST_F(RedisStores, only_leases_that_fit_are_set_up_again) {
+// Two holders that exclude each other: one from before the data were deleted, one from
+// after that.
+TEST_F(RedisStores, only_compatible_leases_are_set_up_again) {
   auto free_slot = [this](unsigned slots) -> Contender& {
     slot(slots).granted();
     return slot(slots);
@@ -546,7 +550,7 @@ TEST_F(RedisStores, only_leases_that_fit_are_set_up_again) {
   assert_second_is_refused(one, holder(contender()));
 }
 
-TEST_F(RedisStores, a_holder_without_reclaim_is_lost_among_those_that_are_set_up_again) {
+TEST_F(RedisStores, a_holder_without_reclaim_is_lost_while_others_are_set_up_again) {
   const auto modest = [this]() -> Holder& {
     auto& reader = shared();
     reader.claim.reclaim = false;

@@ -1,4 +1,4 @@
-// TLS to a Redis server: whom it trusts, and that nothing leaves before it does.
+// TLS to a Redis server: whom the client trusts, and that it sends nothing before that.
 
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
@@ -20,7 +20,7 @@ using namespace std::string_literals;
 
 const std::string login = "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n";
 
-// A server with a certificate that lets anybody in who says the password.
+// A server with a certificate that accepts every client with the password.
 class TlsServer {
  public:
   struct Plan {
@@ -53,8 +53,8 @@ class TlsServer {
     const std::unique_ptr<SSL, void (*)(SSL*)> session(SSL_new(context_.get()), SSL_free);
     SSL_set_fd(session.get(), peer.fd());
     if (SSL_accept(session.get()) != 1) {
-      // Closing with something unread would reset the connection, and with it what the
-      // client was told.
+      // To close a socket with unread data would reset the connection, and the client
+      // might lose what it was sent.
       ::shutdown(peer.fd(), SHUT_WR);
       peer.read_all();
       return;
@@ -77,8 +77,8 @@ class TlsServer {
 
   std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context_;
   std::atomic<bool> has_read_anything_ = false;
-  std::string name_asked_for_;  // written before the first answer is
-  PeerServer server_;           // last, for its thread uses the others
+  std::string name_asked_for_;  // written before the first reply
+  PeerServer server_;           // last, because its thread uses the others
 };
 
 class RedisTls : public ::testing::Test {
@@ -120,8 +120,7 @@ class RedisTls : public ::testing::Test {
     return Failure(Failure::Kind::interrupted, "none");
   }
 
-  // Asserts that a server with this certificate is not trusted, for a reason, and is
-  // told nothing.
+  // Asserts that the client rejects this certificate with this reason and sends nothing.
   void expect_distrust(const Certificate& certificate, const std::string& why,
                        const std::string& host = "localhost") {
     const TlsServer server({certificate});
@@ -142,7 +141,7 @@ class RedisTls : public ::testing::Test {
   Certificate authority_{{"authority", "", true}, nullptr};
 };
 
-TEST_F(RedisTls, trusts_a_server_that_has_the_name_that_is_set_whatever_its_address) {
+TEST_F(RedisTls, trusts_a_server_with_the_configured_name_whatever_its_address) {
   const auto certificate = issued("DNS:db.example.org");
   const TlsServer server({certificate});
   auto target = at(server.port(), "127.0.0.1");
@@ -152,7 +151,7 @@ TEST_F(RedisTls, trusts_a_server_that_has_the_name_that_is_set_whatever_its_addr
   EXPECT_EQ(server.name_asked_for(), "db.example.org");
 }
 
-TEST_F(RedisTls, does_not_trust_a_server_that_has_its_host_but_not_the_name_that_is_set) {
+TEST_F(RedisTls, does_not_trust_a_server_with_its_host_name_but_not_the_configured_name) {
   const auto certificate = issued("DNS:localhost");
   const TlsServer server({certificate});
   auto target = at(server.port());
@@ -162,7 +161,7 @@ TEST_F(RedisTls, does_not_trust_a_server_that_has_its_host_but_not_the_name_that
   EXPECT_FALSE(server.has_read_anything());
 }
 
-TEST_F(RedisTls, trusts_a_server_that_the_authority_names) {
+TEST_F(RedisTls, trusts_a_server_with_a_certificate_of_the_authority) {
   const auto certificate = issued("DNS:other,DNS:localhost");
   const TlsServer server({certificate});
 
@@ -198,11 +197,11 @@ TEST_F(RedisTls, distrusts_another_authority) {
   expect_distrust(Certificate({"localhost", "DNS:localhost"}, &other), "");
 }
 
-TEST_F(RedisTls, distrusts_a_certificate_that_signed_itself) {
+TEST_F(RedisTls, distrusts_a_self_signed_certificate) {
   expect_distrust(Certificate({"localhost", "DNS:localhost"}, nullptr), "self");
 }
 
-TEST_F(RedisTls, distrusts_a_certificate_that_has_expired) {
+TEST_F(RedisTls, distrusts_an_expired_certificate) {
   expect_distrust(issued("DNS:localhost", -60), "certificate has expired");
 }
 
@@ -216,7 +215,7 @@ TEST_F(RedisTls, distrusts_the_certificate_of_another_host) {
   expect_distrust(issued("DNS:127.0.0.1"), "IP address mismatch", "127.0.0.1");
 }
 
-TEST_F(RedisTls, distrusts_a_name_that_is_only_the_subjects) {
+TEST_F(RedisTls, distrusts_a_name_that_is_only_in_the_subject) {
   expect_distrust(issued(""), "ostname mismatch");
 }
 
@@ -224,7 +223,7 @@ TEST_F(RedisTls, distrusts_a_wildcard_for_part_of_a_label) {
   expect_distrust(issued("DNS:local*"), "ostname mismatch");
 }
 
-TEST_F(RedisTls, trusts_nobody_unknown_when_no_authority_is_given) {
+TEST_F(RedisTls, distrusts_an_unknown_authority_when_none_is_configured) {
   const auto certificate = issued("DNS:localhost");
   const TlsServer server({certificate});
   auto target = at(server.port());
@@ -269,7 +268,7 @@ TEST_F(RedisTls, is_rejected_when_the_server_does_not_accept_its_certificate) {
   }
 }
 
-TEST_F(RedisTls, cannot_use_files_that_are_not_there) {
+TEST_F(RedisTls, refuses_missing_files) {
   const auto certificate = issued("DNS:localhost");
   const TlsServer server({certificate});
   auto target = at(server.port());
@@ -285,7 +284,7 @@ TEST_F(RedisTls, cannot_use_files_that_are_not_there) {
   EXPECT_EQ(without_ca.kind(), Failure::Kind::misconfigured);
 }
 
-TEST_F(RedisTls, refuses_a_server_that_speaks_plainly) {
+TEST_F(RedisTls, refuses_a_server_without_tls) {
   const PeerServer server([](const Peer& peer) {
     peer.send("-ERR Protocol error: unauthenticated\r\n");
     peer.read_all();
@@ -303,7 +302,7 @@ TEST_F(RedisTls, fails_when_the_server_closes_during_the_handshake) {
   EXPECT_EQ(failure(at(server.port())).kind(), Failure::Kind::unreachable);
 }
 
-TEST_F(RedisTls, ends_at_its_moment_when_the_server_is_silent) {
+TEST_F(RedisTls, ends_at_its_deadline_when_the_server_is_silent) {
   const PeerServer server([](const Peer& peer) { peer.read_all(); });
   Connection connection(context_, at(server.port()));
   const auto began = Clock::now();

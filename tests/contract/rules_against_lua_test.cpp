@@ -1,8 +1,8 @@
-// The rules of granting are there twice, in C++ (src/rules) and as scripts for a server.
-// Both take the same random histories, and have to show the same after every step.
+// The rules of granting exist twice: in C++ (src/rules) and as scripts for a server. Both
+// run the same random histories and have to show the same after every step.
 //
-// DLOCK_TEST_STEPS sets how many steps a kind of lock takes (17000 without it), and
-// DLOCK_TEST_SEED the first of the seeds.
+// DLOCK_TEST_STEPS sets the number of steps for each kind of lock (17000 by default), and
+// DLOCK_TEST_SEED the first seed.
 
 #include <gtest/gtest.h>
 
@@ -28,10 +28,10 @@ constexpr Kind kinds[] = {{"mutex", 1, false, false, false, false},
                           {"runs", 1, false, true, false, false},
                           {"everything", 1, true, true, true, true},
                           {"runs_in_slots", 2, false, true, true, false},
-                          {"rivals", 1, false, false, true, true},
-                          {"rivals_in_slots", 2, false, false, true, true}};
+                          {"queue_options", 1, false, false, true, true},
+                          {"queue_options_in_slots", 2, false, false, true, true}};
 
-// As many histories at a time share a round trip.
+// This many histories share each round trip.
 constexpr unsigned at_once = 64;
 
 unsigned number_in(const char* variable, unsigned otherwise) {
@@ -53,7 +53,7 @@ std::string lines(const std::string& title, const Seen& seen) {
   return text;
 }
 
-// One lock, and both sides of it.
+// A lock on both sides.
 class History {
  public:
   History(const Kind& kind, unsigned seed, const Loaded& scripts, RulesSide::Bug bug)
@@ -70,7 +70,7 @@ class History {
     return scripts_.command(step_, steps_.contenders()[step_.who]);
   }
 
-  // What differs; empty if nothing does.
+  // The difference between the sides; empty if there is none.
   std::string end_step(const redis::Reply& reply) {
     Seen theirs;
     try {
@@ -93,9 +93,9 @@ class History {
   std::size_t handed() const { return handed_; }
 
  private:
-  // Both tell those that are promised the lock or sent away. The first in line, whose
-  // view of the lock is not true any more, is told by the rules after each grant; the
-  // scripts have it look by the clock then.
+  // Both notify the waiters that are promised the lock or removed from the queue. After
+  // each grant, the rules also notify the first waiter, which knows an old holder; with
+  // the scripts it checks by the clock.
   bool tells_alike(const Seen& ours, const Seen& theirs) const {
     auto due = rules_.due();
     if (step_.act != Act::ask) due.insert(ours.told.begin(), ours.told.end());
@@ -122,7 +122,7 @@ class History {
   std::deque<std::string> last_;
 };
 
-// The first difference in so many steps of histories of this kind; empty if there is
+// The first difference in this many steps of histories of this kind; empty if there is
 // none.
 std::string first_difference(ClockedServer& server, const Kind& kind, unsigned steps,
                              const Loaded& scripts, const RulesSide::Bug& bug,
@@ -153,7 +153,7 @@ class RulesAgainstLua : public ::testing::TestWithParam<Kind> {
   ClockedServer server_;
 };
 
-TEST_P(RulesAgainstLua, both_show_the_same_after_every_step) {
+TEST_P(RulesAgainstLua, both_sides_show_the_same_after_every_step) {
   const auto scripts = load_scripts(server_);
   const auto steps = number_in("DLOCK_TEST_STEPS", 17'000);
 
@@ -162,8 +162,8 @@ TEST_P(RulesAgainstLua, both_show_the_same_after_every_step) {
   EXPECT_TRUE(difference.empty()) << difference;
 }
 
-// A history alone is quick to take, and these had to be long.
-TEST(OneHistory, is_alike_where_it_once_differed) {
+// Single histories that once found a difference, and that had to be long.
+TEST(OneHistory, is_the_same_on_both_sides_where_it_once_differed) {
   ClockedServer server;
   const auto scripts = load_scripts(server);
   struct {
@@ -189,9 +189,9 @@ const Kind& semaphore = kinds[1];
 const Kind& readers = kinds[2];
 const Kind& runs = kinds[3];
 const Kind& runs_in_slots = kinds[5];
-const Kind& rivals = kinds[6];
+const Kind& queue_options = kinds[6];
 
-// What could go wrong in the scripts, and which locks show it.
+// Bugs in the scripts, and the kinds of locks that show them.
 struct BugInScripts {
   const Kind& kind;
   Replacement replaced;
@@ -210,15 +210,17 @@ const BugInScripts bugs_in_scripts[] = {
     {semaphore,
      {"if token ~= self then\n        wake(w)\n        promised",
       "if token ~= self then\n        promised"}},
-    {rivals, {"if w.until_ > now and not w.passed and not", "if w.until_ > now and not"}},
-    {rivals, {"if replacers then take_if_replaced(token, h) end", ""}},
-    {rivals, {"forget(newest)", "remove_waiter(newest)"}},
-    {rivals, {"taker = taker or w.info", "taker = taker or info"}},
+    {queue_options,
+     {"if w.until_ > now and not w.passed and not", "if w.until_ > now and not"}},
+    {queue_options, {"if replacers then take_if_replaced(token, h) end", ""}},
+    {queue_options, {"forget(newest)", "remove_waiter(newest)"}},
+    {queue_options, {"taker = taker or w.info", "taker = taker or info"}},
     {semaphore, {"if shown then h.info =", "if not shown then h.info ="}},
     {mutex, {"if refuse then count('refused') end", ""}},
-    {rivals, {"if is_refused then count", "if refuse then count"}},
-    {rivals, {"if w.until_ > now then count('superseded') end", "count('superseded')"}},
-    {rivals,
+    {queue_options, {"if is_refused then count", "if refuse then count"}},
+    {queue_options,
+     {"if w.until_ > now then count('superseded') end", "count('superseded')"}},
+    {queue_options,
      {"if counted and not (supersedes and other == newest) then", "if counted then"}},
 };
 
@@ -269,13 +271,14 @@ const BugInRules bugs_in_rules[] = {
     {"ends_are_forgotten", runs, ends_are_forgotten},
     {"the_broken_are_not_marked", semaphore, the_broken_are_not_marked},
     {"no_lock_stays_held", runs, no_lock_stays_held},
-    {"the_superseded_stay", rivals, the_superseded_stay},
-    {"nobody_loses_the_lock_at_its_grant", rivals, nobody_loses_the_lock_at_its_grant}};
+    {"the_superseded_stay", queue_options, the_superseded_stay},
+    {"nobody_loses_the_lock_at_its_grant", queue_options,
+     nobody_loses_the_lock_at_its_grant}};
 
 class BugsOfOneSide : public ::testing::Test {
  protected:
   static constexpr unsigned few = 6'400;
-  static constexpr unsigned most = 32'000;  // until what is seldom has happened
+  static constexpr unsigned most = 32'000;  // enough for rare events to happen
 
   ClockedServer server_;
 };
@@ -299,7 +302,7 @@ TEST_F(BugsOfOneSide, one_in_the_rules_is_found) {
   }
 }
 
-// Otherwise the quick way of handing over would be compared with nothing.
+// Otherwise the immediate hand-over would never be compared.
 TEST_F(BugsOfOneSide, locks_are_handed_over_without_a_promise_in_these_histories) {
   std::size_t handed = 0;
 

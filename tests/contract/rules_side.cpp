@@ -19,7 +19,7 @@ const LockName lock_name{"dlock", "job"};
 
 std::string text(std::uint64_t value) { return std::to_string(value); }
 
-// As a process asks.
+// A request as a process makes it.
 rules::Party party_of(const Contender& contender) {
   auto party = rules::party_of(contender.number);
   party.host = "web" + text(contender.number);
@@ -126,7 +126,7 @@ std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender
   return text_of_answer(answer, claim.token);
 }
 
-// As a store does it: news of a loss comes first, and then nothing else is done.
+// As in a store, a loss is reported first, and then nothing else is done.
 std::string RulesSide::release(const Step& step, Contender& contender) {
   const auto& token = contender.claim.token;
   if (step.end && !step.end->lost) {
@@ -178,7 +178,7 @@ std::string RulesSide::take_away(const Step& step) {
   return answer;
 }
 
-// Who has taken the lock from this holder, if somebody has.
+// Who took the lock from this holder, if anybody did.
 std::string RulesSide::text_of_taker(const Token& token) const {
   for (const auto& holder : state_.holders) {
     if (holder.ended || holder.party.token != token || !holder.taken_by) continue;
@@ -187,7 +187,7 @@ std::string RulesSide::text_of_taker(const Token& token) const {
   return "";
 }
 
-// Of a lease that is over nobody may have taken notice yet.
+// Perhaps nobody has noticed yet that a lease has ended.
 std::optional<Loss> RulesSide::loss_of(const Token& token) const {
   auto state = state_;
   std::erase_if(state.holders,
@@ -292,7 +292,7 @@ void RulesSide::add_events(const State& before, Seen& seen) const {
   }
 }
 
-// Of a lease that was cleared before its holder knew of that.
+// For a lease that was removed before its holder knew of it.
 void RulesSide::add_loss(const State& before, const Step& step,
                          const Contender& contender, Seen& seen) const {
   if (step.act != Act::release || !step.end || !step.end->lost) return;

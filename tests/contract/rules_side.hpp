@@ -1,22 +1,21 @@
 // The rules of src/rules as one side of a history.
 //
-// They learn of ends from the kernel, and the scripts by the clock. What that makes
-// different, and is not to be compared, is evened out here:
+// The rules learn from the kernel that a process has died, the scripts from the clock.
+// The differences that follow from this are removed here:
 //
-// - a holder that is attached has ended with its lease, a waiter is dead once it was not
-//   heard of for 90 s, and one that left the queue because of a run 90 s later;
-// - a promise behind one that lapsed lasts as long as any: the scripts call those in
-//   front to tell the dead from the living, instead of trying each for 500 ms;
-// - one that was handed the lock with the release has asked for it at once;
-// - one that asks for a lease that is over learns that at once, whether or not it was
-//   cleared before;
-// - whether a lost lease was `taken over` or is `gone` is not compared: the scripts
-//   know that somebody had the lock in between, or is promised it;
-// - a run that was taken for one that vanished has one record once it is known better,
-// and
-//   not two of which the first counts;
-// - the dead are not shown and do not count for places: when they are removed depends on
-//   who looks.
+// - An attached holder dies when its lease ends. A waiter is dead when it has not asked
+//   for 90 s, and one that left the queue because of a run 90 s later.
+// - A promise after one that lapsed lasts as long as any other: the scripts call the
+//   waiters before it to find the dead ones, instead of trying each for 500 ms.
+// - A waiter that was handed the lock with the release asks for it at once.
+// - A holder that asks for an ended lease learns that at once, whether or not the lease
+//   was removed before.
+// - Whether a lost lease was `taken over` or is `gone` is not compared: only the scripts
+//   know that somebody held the lock in between, or was promised it.
+// - A run that was recorded as vanished and then ends has one record, not two of which
+//   the first counts.
+// - The dead are not shown and do not count for positions: when they are removed depends
+//   on who asks.
 #pragma once
 
 #include <functional>
@@ -31,7 +30,7 @@ namespace dlock::against {
 
 class RulesSide final : public rules::Lives {
  public:
-  // Spoils what the rules have made of a step, as a bug in them would.
+  // Changes the result of a step, as a bug in the rules would.
   struct Spoiled {
     const Step& step;
     const rules::State& before;
@@ -43,18 +42,19 @@ class RulesSide final : public rules::Lives {
 
   explicit RulesSide(Bug bug = {}) : bug_(std::move(bug)) {}
 
-  // Takes the step, in which the scripts have handed the lock to `handed`.
+  // Takes the step. The scripts have handed the lock to `handed` in it.
   Seen take(const Step& step, std::vector<Contender>& contenders,
             const std::set<Session>& handed);
 
   const rules::State& state() const { return state_; }
-  // Whether this waiter was not heard of for too long at `now`.
+  // Whether this waiter has not asked for too long at `now`.
   bool is_dead(const Token& token, WallTime now) const;
   WallTime place_ends(const Token& token) const { return place_ends_.at(token); }
   bool lease_is_over(const rules::Holder& holder, WallTime now) const;
-  // The waiters that have died so far, by the pids that are shown of them.
+  // The pids of the waiters that have died so far.
   const std::set<pid_t>& dead() const { return dead_; }
-  // Who has to be told by either side: promised the lock in the last step, or sent away.
+  // Whom both sides have to notify: the waiters that were promised the lock in the last
+  // step, or removed from the queue.
   const std::set<Session>& due() const { return due_; }
 
   bool lives(const rules::Holder& holder) const override;

@@ -52,14 +52,14 @@ std::string id_of(const Contender& contender) {
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-// What is shown of a holder or waiter; the pid tells one from the other.
+// What is shown of a holder or waiter. The pid distinguishes them.
 std::string party_text(const Contender& contender) {
   return R"({"host":"web)" + std::to_string(contender.number) + R"(","pid":)" +
          number(static_cast<std::int64_t>(contender.number) + 1000) +
          R"(,"user":"33","command":["./job"]})";
 }
 
-// The elements of what a script and the lines behind it answer.
+// The elements of the reply of a script and the lines after it.
 struct Shown {
   explicit Shown(const Reply& reply, WallTime at)
       : parts(reply.elements), now(at.count()) {
@@ -80,7 +80,7 @@ struct Shown {
     return h;
   }
 
-  // Until when a record of a holder counts; nothing if it does not any more.
+  // Until when a record of a holder counts; nothing if it no longer does.
   std::optional<std::int64_t> ends(const std::string& token) const {
     const auto& value = parts[1].text;
     const auto& h = holders.at(token);
@@ -92,7 +92,7 @@ struct Shown {
     const auto waiter = waiters.find(token);
     return waiter == waiters.end() || waiter->second.until <= now;
   }
-  // Of the first `place` in the queue.
+  // Among the first `place` in the queue.
   std::int64_t dead_before(std::int64_t place) const {
     const auto first = parts[4].elements.begin();
     return std::count_if(first, first + place,
@@ -139,7 +139,7 @@ std::vector<std::string> state_of(const Shown& shown) {
   return lines;
 }
 
-// The sessions that are told something on lists of their own, and what is published.
+// The sessions that get a message in their own lists, and what is published.
 void read_messages(const Reply& said, Seen& seen) {
   for (std::size_t i = 0; i + 1 < said.elements.size(); i += 2) {
     const auto& to = said.elements[i].text;

@@ -1,8 +1,8 @@
 // The scripts of a server as one side of a history.
 //
-// What they say in other words than the rules is put into theirs here. What they do
-// beyond the rules' promises, and is not looked at: whom they tell to watch, for how long
-// a waiter can sleep, and how the runs and the last fence are kept.
+// Translates their replies into the words of the rules. Ignores what the rules do not
+// promise: which waiters watch, for how long a waiter can sleep, and how the runs and the
+// last fence are stored.
 #pragma once
 
 #include <string>
@@ -13,25 +13,25 @@
 
 namespace dlock::against {
 
-// The scripts that take part, as they are known to a server.
+// The ids of the scripts that take part.
 struct Loaded {
   std::string ask, release, renew, set_lease, take_away, remove_expired, inspect, history;
 };
 
-// Loads them, one of them or all with a replacement in their texts. Throws
-// std::runtime_error if that is found in none of them.
+// Loads the scripts, with a replacement in the text of one or all of them. Throws
+// std::runtime_error if none of them contains the text to replace.
 Loaded load_scripts(ClockedServer& server, const Replacement& replaced = {});
 
-// One lock on a server.
+// A lock on a server.
 class ScriptsSide {
  public:
   ScriptsSide(const Loaded& scripts, std::string name)
       : scripts_(scripts), lock_{"dlock", std::move(name)} {}
 
-  // What to send for a step.
+  // The command for a step.
   redis::Command command(const Step& step, const Contender& contender) const;
 
-  // What the answer to that shows. Throws std::runtime_error if it is none.
+  // What the reply shows. Throws std::runtime_error if it is invalid.
   Seen seen(const redis::Reply& reply, const Step& step) const;
 
  private:

@@ -1,4 +1,4 @@
-// Every promise made in lock/store.hpp, asked of every store.
+// Every promise of lock/store.hpp, tested with every store.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -56,13 +56,13 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
     return inner;
   }
 
-  // One whose lease, where leases run out, is renewed several times a second.
+  // A claim whose lease is renewed several times a second, where leases expire.
   static Contender& brief(Contender& contender) {
     contender.claim.ttl = milliseconds(600);
     return contender;
   }
 
-  // As if its process were killed.
+  // As if its process had been killed.
   void kill(Contender& contender) {
     contenders_.remove_if([&](const Contender& c) { return &c == &contender; });
   }
@@ -99,14 +99,16 @@ INSTANTIATE_TEST_SUITE_P(stores, StoreContract, ::testing::ValuesIn(kinds), name
 
 // The store itself
 
-TEST_P(StoreContract, all_clients_of_a_store_know_it_by_one_url) {
+TEST_P(StoreContract, all_clients_of_a_store_report_the_same_url) {
   EXPECT_FALSE(exclusive().store->url().empty());
   EXPECT_EQ(exclusive().store->url(), exclusive().store->url());
 }
 
-TEST_P(StoreContract, excludes_somebody) { EXPECT_TRUE(exclusive().store->protects()); }
+TEST_P(StoreContract, excludes_other_claims) {
+  EXPECT_TRUE(exclusive().store->protects());
+}
 
-// ask: the lock is free, held, or its own already
+// ask: the lock is free, held by another claim, or by this one
 
 TEST_P(StoreContract, grants_a_free_lock) { EXPECT_TRUE(exclusive().is_granted()); }
 
@@ -160,7 +162,7 @@ class FenceFloor : public StoreContract {};
 INSTANTIATE_TEST_SUITE_P(stores, FenceFloor,
                          ::testing::ValuesIn(kinds_with(&Kind::raises_fences)), name_of);
 
-TEST_P(FenceFloor, a_grant_is_beyond_the_fence_floor_of_its_claim) {
+TEST_P(FenceFloor, the_fence_of_a_grant_is_above_the_floor_of_its_claim) {
   const auto in_an_hour = wall_now() + std::chrono::hours(1);
   auto& ahead = exclusive();
   ahead.claim.fence_floor.number = static_cast<std::uint64_t>(in_an_hour.count());
@@ -172,7 +174,7 @@ TEST_P(FenceFloor, a_grant_is_beyond_the_fence_floor_of_its_claim) {
   EXPECT_GT(exclusive().granted().fence, fence);
 }
 
-TEST_P(FenceFloor, a_waiter_is_granted_a_fence_beyond_its_floor) {
+TEST_P(FenceFloor, the_fence_of_a_waiter_is_above_its_floor) {
   auto& holder = exclusive();
   holder.granted();
   auto& ahead = exclusive();
@@ -197,7 +199,7 @@ TEST_P(StoreContract, the_fence_of_each_grant_is_greater_than_that_of_the_one_be
   }
 }
 
-TEST_P(StoreContract, a_claim_that_holds_again_has_a_greater_fence) {
+TEST_P(StoreContract, a_claim_that_is_granted_again_has_a_greater_fence) {
   auto& holder = exclusive();
   const auto first = holder.granted().fence;
   holder.release();
@@ -205,7 +207,7 @@ TEST_P(StoreContract, a_claim_that_holds_again_has_a_greater_fence) {
   EXPECT_GT(holder.granted().fence, first);
 }
 
-TEST_P(StoreContract, a_lease_is_kept_longer_by_the_lock_delay_than_its_holder_believes) {
+TEST_P(StoreContract, the_store_keeps_a_lease_longer_than_its_holder_by_the_lock_delay) {
   auto& holder = exclusive();
   holder.claim.lock_delay = seconds(100);
   const auto grant = holder.granted();
@@ -222,7 +224,7 @@ TEST_P(StoreContract, a_lease_is_kept_longer_by_the_lock_delay_than_its_holder_b
 
 // ask: which lock
 
-TEST_P(StoreContract, locks_of_different_names_have_nothing_to_do_with_each_other) {
+TEST_P(StoreContract, locks_with_different_names_are_independent) {
   const std::string names[] = {
       "a",    "A",   "ab",    "a b", "a:b", "a/b", "a=b",          "{a}",
       "a}{b", "%61", "a%20b", "*",   "-",   "--",  "na\xC3\xAFve", "nai\xCC\x88ve",
@@ -237,7 +239,7 @@ TEST_P(StoreContract, locks_of_different_names_have_nothing_to_do_with_each_othe
   }
 }
 
-TEST_P(StoreContract, locks_of_different_namespaces_have_nothing_to_do_with_each_other) {
+TEST_P(StoreContract, locks_in_different_namespaces_are_independent) {
   exclusive().granted();
   auto& other = exclusive();
   other.claim.lock.name_space = "other";
@@ -245,7 +247,7 @@ TEST_P(StoreContract, locks_of_different_namespaces_have_nothing_to_do_with_each
   EXPECT_TRUE(other.is_granted());
 }
 
-TEST_P(StoreContract, where_a_namespace_ends_and_a_name_begins_is_never_unclear) {
+TEST_P(StoreContract, namespaces_and_names_are_never_confused) {
   auto& first = exclusive();
   first.claim.lock = {"a", "b:c"};
   first.granted();
@@ -255,7 +257,7 @@ TEST_P(StoreContract, where_a_namespace_ends_and_a_name_begins_is_never_unclear)
   EXPECT_TRUE(second.is_granted());
 }
 
-TEST_P(StoreContract, the_longest_names_are_names_like_any_other) {
+TEST_P(StoreContract, the_longest_names_work_like_any_other) {
   const LockName longest{std::string(255, 'n'), std::string(255, 'x')};
   auto& holder = exclusive();
   holder.claim.lock = longest;
@@ -271,7 +273,7 @@ TEST_P(StoreContract, the_longest_names_are_names_like_any_other) {
 
 // ask: the queue
 
-TEST_P(StoreContract, a_claim_that_stays_out_has_no_place_in_the_queue) {
+TEST_P(StoreContract, a_claim_that_does_not_join_has_no_place_in_the_queue) {
   auto& holder = exclusive();
   holder.granted();
 
@@ -289,7 +291,7 @@ TEST_P(StoreContract, a_claim_that_joins_has_a_place_behind_all_others) {
   EXPECT_EQ(exclusive().queued().place, 3u);
 }
 
-TEST_P(StoreContract, a_claim_that_joins_counts_among_those_who_wait) {
+TEST_P(StoreContract, a_claim_that_joins_counts_as_a_waiter) {
   exclusive().granted();
   exclusive().queued();
 
@@ -340,7 +342,7 @@ TEST_P(StoreContract, waiters_are_granted_the_lock_in_the_order_of_their_arrival
   }
 }
 
-TEST_P(StoreContract, a_waiter_that_is_gone_is_passed_over) {
+TEST_P(StoreContract, a_dead_waiter_is_passed_over) {
   auto& holder = exclusive();
   holder.granted();
   auto& gone = brief(exclusive());
@@ -348,7 +350,7 @@ TEST_P(StoreContract, a_waiter_that_is_gone_is_passed_over) {
   auto& next = exclusive();
   next.queued();
   kill(gone);
-  // One that was just heard of counts as alive, if the lock is quick to change hands.
+  // A waiter that has just asked counts as alive if the lock was held only briefly.
   const auto quick_until = Clock::now() + milliseconds(20);
   ASSERT_TRUE(eventually(context_, [&] { return Clock::now() > quick_until; }));
   holder.release();
@@ -356,7 +358,7 @@ TEST_P(StoreContract, a_waiter_that_is_gone_is_passed_over) {
   EXPECT_TRUE(eventually(context_, [&] { return next.is_granted(); }));
 }
 
-TEST_P(StoreContract, the_lock_of_a_holder_that_is_gone_goes_to_the_next) {
+TEST_P(StoreContract, the_lock_of_a_dead_holder_goes_to_the_first_waiter) {
   auto& gone = exclusive();
   gone.claim.ttl = milliseconds(500);
   gone.granted();
@@ -369,7 +371,7 @@ TEST_P(StoreContract, the_lock_of_a_holder_that_is_gone_goes_to_the_next) {
 
 // ask: slots
 
-TEST_P(StoreContract, as_many_hold_as_there_are_slots_and_no_more) {
+TEST_P(StoreContract, as_many_claims_are_granted_as_there_are_slots_and_no_more) {
   EXPECT_TRUE(slot(3).is_granted());
   EXPECT_TRUE(slot(3).is_granted());
   EXPECT_TRUE(slot(3).is_granted());
@@ -392,7 +394,7 @@ TEST_P(StoreContract, a_slot_that_was_released_is_granted_again) {
   EXPECT_EQ(slot(3).granted().slot, 1u);
 }
 
-TEST_P(StoreContract, a_slot_goes_to_the_first_in_line) {
+TEST_P(StoreContract, a_slot_goes_to_the_first_waiter) {
   auto& first = slot(2);
   first.granted();
   slot(2).granted();
@@ -411,7 +413,7 @@ TEST_P(StoreContract, another_number_of_slots_is_refused_while_the_lock_is_in_us
   EXPECT_EQ(std::get<SlotsDiffer>(slot(4).ask(Queue::join)).in_use, 3u);
 }
 
-TEST_P(StoreContract, another_number_of_slots_is_taken_when_the_lock_is_out_of_use) {
+TEST_P(StoreContract, another_number_of_slots_is_accepted_when_nobody_uses_the_lock) {
   auto& holder = slot(3);
   holder.granted();
   holder.release();
@@ -436,14 +438,14 @@ TEST_P(StoreContract, readers_and_writers_exclude_each_other) {
   EXPECT_TRUE(shared().is_busy());
 }
 
-TEST_P(StoreContract, a_waiting_writer_stops_readers_that_come_later) {
+TEST_P(StoreContract, a_waiting_writer_blocks_readers_that_come_later) {
   shared().granted();
   exclusive().queued();
 
   EXPECT_TRUE(shared().is_busy());
 }
 
-TEST_P(StoreContract, readers_in_line_enter_together) {
+TEST_P(StoreContract, readers_in_the_queue_are_granted_together) {
   auto& writer = exclusive();
   writer.granted();
   auto& first = shared();
@@ -456,7 +458,7 @@ TEST_P(StoreContract, readers_in_line_enter_together) {
   EXPECT_TRUE(first.is_granted());
 }
 
-TEST_P(StoreContract, a_writer_enters_when_the_last_reader_is_gone) {
+TEST_P(StoreContract, a_writer_is_granted_the_lock_when_the_last_reader_releases) {
   auto& first = shared();
   first.granted();
   auto& second = shared();
@@ -472,7 +474,7 @@ TEST_P(StoreContract, a_writer_enters_when_the_last_reader_is_gone) {
 
 // ask: inside an outer run
 
-TEST_P(StoreContract, what_an_outer_run_holds_would_be_waited_for_without_end) {
+TEST_P(StoreContract, an_inner_run_does_not_wait_for_the_lock_of_its_outer_run) {
   const auto outer = exclusive().granted();
 
   const auto answer = inside(exclusive(), outer).ask(Queue::join);
@@ -480,32 +482,32 @@ TEST_P(StoreContract, what_an_outer_run_holds_would_be_waited_for_without_end) {
   EXPECT_EQ(std::get<HeldByOuterRun>(answer).fence, outer.fence);
 }
 
-TEST_P(StoreContract, a_reader_inside_a_writer_would_wait_without_end) {
+TEST_P(StoreContract, a_reader_inside_a_writer_does_not_wait) {
   const auto outer = exclusive().granted();
 
   EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inside(shared(), outer).ask()));
 }
 
-TEST_P(StoreContract, a_writer_inside_a_reader_would_wait_without_end) {
+TEST_P(StoreContract, a_writer_inside_a_reader_does_not_wait) {
   const auto outer = shared().granted();
 
   EXPECT_TRUE(std::holds_alternative<HeldByOuterRun>(inside(exclusive(), outer).ask()));
 }
 
-TEST_P(StoreContract, a_reader_inside_a_reader_enters_even_past_a_writer) {
+TEST_P(StoreContract, a_reader_inside_a_reader_is_granted_even_before_a_waiting_writer) {
   const auto outer = shared().granted();
   exclusive().queued();
 
   EXPECT_TRUE(inside(shared(), outer).is_granted());
 }
 
-TEST_P(StoreContract, a_further_slot_is_granted_inside_an_outer_run) {
+TEST_P(StoreContract, another_slot_is_granted_inside_an_outer_run) {
   const auto outer = slot(2).granted();
 
   EXPECT_TRUE(inside(slot(2), outer).is_granted());
 }
 
-TEST_P(StoreContract, the_last_slot_of_others_can_be_waited_for_inside_an_outer_run) {
+TEST_P(StoreContract, an_inner_run_can_wait_for_a_slot_that_others_hold) {
   const auto outer = slot(2).granted();
   slot(2).granted();
 
@@ -514,7 +516,7 @@ TEST_P(StoreContract, the_last_slot_of_others_can_be_waited_for_inside_an_outer_
 
 // await_turn
 
-TEST_P(StoreContract, a_waiter_sleeps_no_longer_than_it_wants) {
+TEST_P(StoreContract, a_waiter_sleeps_no_longer_than_its_wait) {
   exclusive().granted();
   auto& waiter = exclusive();
   waiter.queued();
@@ -523,11 +525,11 @@ TEST_P(StoreContract, a_waiter_sleeps_no_longer_than_it_wants) {
             waiter.claimant().await_turn(waiter.wakeup, Clock::now() + milliseconds(20)));
 }
 
-TEST_P(StoreContract, a_waiter_that_is_told_to_give_up_does_so_at_once) {
+TEST_P(StoreContract, a_waiter_that_is_told_to_stop_does_so_at_once) {
   exclusive().granted();
   auto& waiter = exclusive();
   waiter.queued();
-  // A sleep may end early by itself, so only that it ends can be seen.
+  // A sleep may end early by itself, so the test can only check that it ends.
   Task sleep(context_, with_result(waiter.claimant().await_turn(
                            waiter.wakeup, Clock::time_point::max())));
 
@@ -540,7 +542,7 @@ TEST_P(StoreContract, a_waiter_that_is_told_to_give_up_does_so_at_once) {
   }
 }
 
-TEST_P(StoreContract, a_release_wakes_the_first_in_line) {
+TEST_P(StoreContract, a_release_wakes_the_first_waiter) {
   auto& holder = exclusive();
   holder.granted();
   auto& waiter = exclusive();
@@ -573,7 +575,7 @@ TEST_P(StoreContract, never_releases_the_lock_of_another_holder) {
   EXPECT_TRUE(exclusive().is_busy());
 }
 
-TEST_P(StoreContract, releasing_what_was_never_asked_for_does_nothing) {
+TEST_P(StoreContract, the_release_of_a_claim_that_never_asked_does_nothing) {
   auto& holder = exclusive();
   holder.granted();
 
@@ -603,7 +605,7 @@ TEST_P(StoreContract, a_waiter_that_releases_leaves_the_queue) {
   EXPECT_EQ(holder.inspect().waiters.size(), 0u);
 }
 
-TEST_P(StoreContract, a_waiter_that_releases_when_its_turn_came_hands_it_on) {
+TEST_P(StoreContract, a_waiter_that_releases_at_its_turn_hands_the_lock_to_the_next) {
   auto& holder = exclusive();
   holder.granted();
   auto& first = exclusive();
@@ -650,7 +652,7 @@ TEST_P(StoreContract, the_end_of_a_run_by_a_signal_is_recorded) {
   EXPECT_EQ(run->signal, "TERM");
 }
 
-TEST_P(StoreContract, a_grant_that_was_given_back_before_anything_ran_is_no_run) {
+TEST_P(StoreContract, a_grant_released_before_its_command_started_is_not_a_run) {
   auto& holder = exclusive();
   holder.granted();
 
@@ -659,7 +661,7 @@ TEST_P(StoreContract, a_grant_that_was_given_back_before_anything_ran_is_no_run)
   EXPECT_FALSE(exclusive().inspect().last_run);
 }
 
-TEST_P(StoreContract, a_lease_that_is_left_ends_by_itself_where_leases_run_out) {
+TEST_P(StoreContract, an_abandoned_lease_expires_where_leases_expire) {
   auto& holder = exclusive();
   holder.granted();
   auto end = exit_with(76);
@@ -676,7 +678,7 @@ TEST_P(StoreContract, a_lease_that_is_left_ends_by_itself_where_leases_run_out) 
   EXPECT_EQ(run->exit_code, 76);
 }
 
-TEST_P(StoreContract, a_lease_that_is_left_is_held_by_nobody_who_could_renew_it) {
+TEST_P(StoreContract, an_abandoned_lease_cannot_be_renewed) {
   auto& holder = exclusive();
   const auto grant = holder.granted();
   auto end = exit_with(76);
@@ -692,7 +694,7 @@ TEST_P(StoreContract, a_lease_that_is_left_is_held_by_nobody_who_could_renew_it)
   EXPECT_TRUE(info.holders.front().run_ended);
 }
 
-TEST_P(StoreContract, a_claim_that_holds_nothing_leaves_nothing) {
+TEST_P(StoreContract, a_claim_that_holds_nothing_abandons_nothing) {
   auto end = exit_with(76);
   end.leaves_lease = true;
 
@@ -709,7 +711,7 @@ TEST_P(StoreContract, a_session_is_closed_on_exec_unless_it_is_passed_on) {
   EXPECT_TRUE(session == -1 || (::fcntl(session, F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-TEST_P(StoreContract, a_command_that_started_changes_nothing_for_its_holder) {
+TEST_P(StoreContract, the_start_of_a_command_changes_nothing_for_its_holder) {
   auto& holder = exclusive();
   const auto fence = holder.granted().fence;
 
@@ -719,7 +721,7 @@ TEST_P(StoreContract, a_command_that_started_changes_nothing_for_its_holder) {
   EXPECT_TRUE(exclusive().is_busy());
 }
 
-TEST_P(StoreContract, what_is_to_be_noted_of_a_start_is_a_file_and_what_to_write_to_it) {
+TEST_P(StoreContract, the_record_of_a_start_is_a_file_and_its_content) {
   auto& holder = exclusive();
   holder.granted();
 
@@ -728,7 +730,7 @@ TEST_P(StoreContract, what_is_to_be_noted_of_a_start_is_a_file_and_what_to_write
   EXPECT_TRUE(!note || (note->file && !note->before_pid.empty()));
 }
 
-TEST_P(StoreContract, a_lease_that_nobody_touches_is_not_lost) {
+TEST_P(StoreContract, a_lease_that_nobody_changes_is_not_lost) {
   Witness witness;
   auto& holder = brief(exclusive());
   const auto grant = holder.granted();
@@ -754,7 +756,7 @@ TEST_P(StoreContract, a_lease_that_vanishes_is_lost) {
   EXPECT_EQ(witness.told, Loss::gone);
 }
 
-TEST_P(StoreContract, a_lease_that_vanishes_is_set_up_again_where_leases_run_out) {
+TEST_P(StoreContract, a_lease_that_vanishes_is_set_up_again_where_leases_expire) {
   Witness witness;
   auto& holder = brief(exclusive());
   holder.claim.reclaim = true;
@@ -768,7 +770,7 @@ TEST_P(StoreContract, a_lease_that_vanishes_is_set_up_again_where_leases_run_out
   EXPECT_EQ(!witness.told, holder.store->leases_run_out());
 }
 
-TEST_P(StoreContract, nobody_is_told_of_a_lease_that_is_no_longer_kept) {
+TEST_P(StoreContract, nobody_is_notified_of_a_lease_that_is_no_longer_kept) {
   Witness first;
   Witness second;
   for (auto* witness : {&first, &second}) {
@@ -786,7 +788,7 @@ TEST_P(StoreContract, nobody_is_told_of_a_lease_that_is_no_longer_kept) {
 
 // inspect
 
-TEST_P(StoreContract, a_lock_nobody_ever_used_is_free) {
+TEST_P(StoreContract, an_unused_lock_is_free) {
   const auto info = exclusive().inspect();
 
   EXPECT_EQ(info.lock.name, "job");
@@ -796,7 +798,7 @@ TEST_P(StoreContract, a_lock_nobody_ever_used_is_free) {
   EXPECT_FALSE(info.last_run);
 }
 
-TEST_P(StoreContract, a_held_lock_shows_its_holder_and_those_who_wait) {
+TEST_P(StoreContract, a_held_lock_shows_its_holder_and_its_waiters) {
   const auto fence = exclusive().granted().fence;
   exclusive().queued();
   exclusive().queued();
@@ -831,7 +833,7 @@ TEST_P(StoreContract, a_shared_lock_shows_its_readers) {
   EXPECT_EQ(info.holders.size(), 2u);
 }
 
-TEST_P(StoreContract, to_look_at_a_lock_does_not_take_it) {
+TEST_P(StoreContract, inspecting_a_lock_does_not_take_it) {
   exclusive().inspect();
 
   EXPECT_TRUE(exclusive().is_granted());
@@ -839,7 +841,7 @@ TEST_P(StoreContract, to_look_at_a_lock_does_not_take_it) {
 
 // list
 
-TEST_P(StoreContract, a_store_nobody_ever_used_has_no_locks) {
+TEST_P(StoreContract, an_unused_store_has_no_locks) {
   EXPECT_TRUE(list("dlock").empty());
 }
 
@@ -859,7 +861,7 @@ TEST_P(StoreContract, a_lock_with_a_last_run_is_listed) {
   EXPECT_EQ(names_of(list("dlock")), (std::vector<std::string>{"ran"}));
 }
 
-TEST_P(StoreContract, a_lock_that_was_only_held_is_not_listed) {
+TEST_P(StoreContract, a_lock_that_was_held_without_a_run_is_not_listed) {
   auto& holder = exclusive("held");
   holder.granted();
   holder.release();
@@ -867,7 +869,7 @@ TEST_P(StoreContract, a_lock_that_was_only_held_is_not_listed) {
   EXPECT_TRUE(list("dlock").empty());
 }
 
-TEST_P(StoreContract, locks_whose_names_do_not_match_are_not_listed) {
+TEST_P(StoreContract, locks_that_do_not_match_are_not_listed) {
   exclusive("a").granted();
   exclusive("b").granted();
 
@@ -885,7 +887,7 @@ TEST_P(StoreContract, locks_of_other_namespaces_are_not_listed) {
   EXPECT_EQ(names_of(list("dlock")), (std::vector<std::string>{"a"}));
 }
 
-// A service that does not answer
+// A service that does not reply
 
 TEST_P(StoreContract, a_store_that_does_not_answer_is_unreachable) {
   auto& holder = contender(claim_of("job"), milliseconds(50));
@@ -896,8 +898,8 @@ TEST_P(StoreContract, a_store_that_does_not_answer_is_unreachable) {
   EXPECT_EQ(failure_of([&] { holder.release(); }), Failure::Kind::unreachable);
 }
 
-// Nobody can keep those from a look who read the state of a local store by themselves.
-TEST_P(StoreContract, a_look_at_a_store_that_does_not_answer_ends) {
+// Nothing can block readers of a local store, who read its state themselves.
+TEST_P(StoreContract, the_inspection_of_a_store_that_does_not_answer_ends) {
   auto& holder = contender(claim_of("job"), milliseconds(50));
   holder.granted();
   const auto obstacle = world_->hold_up();
@@ -908,7 +910,7 @@ TEST_P(StoreContract, a_look_at_a_store_that_does_not_answer_ends) {
   }
 }
 
-TEST_P(StoreContract, what_could_not_be_done_can_be_repeated) {
+TEST_P(StoreContract, a_failed_request_can_be_repeated) {
   auto& holder = contender(claim_of("job"), milliseconds(50));
   holder.granted();
   auto obstacle = world_->hold_up();
@@ -920,7 +922,7 @@ TEST_P(StoreContract, what_could_not_be_done_can_be_repeated) {
   EXPECT_TRUE(exclusive().is_granted());
 }
 
-TEST_P(StoreContract, gives_up_asking_when_told_to) {
+TEST_P(StoreContract, stops_asking_when_told_to) {
   auto& asker = exclusive();
   const auto obstacle = world_->hold_up();
   Task answer(context_, asker.claimant().ask(Queue::stay_out, asker.wakeup));

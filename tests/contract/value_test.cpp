@@ -1,4 +1,4 @@
-// Cached values: what every store says of them.
+// Cached values in every store.
 
 #include "lock/value.hpp"
 
@@ -32,7 +32,7 @@ class Values : public ::testing::TestWithParam<Kind> {
     holder.granted();
     return holder;
   }
-  // By one who then gives the lock back.
+  // Stored by a holder that then releases the lock.
   void store(const std::string& bytes, Lifetime lifetime = {minute, {}}) {
     auto& computing = holder();
     ASSERT_EQ(computing.put(bytes, lifetime), Storing::stored);
@@ -47,14 +47,14 @@ class Values : public ::testing::TestWithParam<Kind> {
 INSTANTIATE_TEST_SUITE_P(stores, Values,
                          ::testing::ValuesIn(kinds_with(&Kind::keeps_values)), name_of);
 
-TEST_P(Values, there_is_none_that_was_not_stored) {
+TEST_P(Values, are_missing_until_they_are_stored) {
   const auto found = client().look_up();
 
   EXPECT_FALSE(found.value);
   EXPECT_EQ(found.damage, "");
 }
 
-TEST_P(Values, one_that_was_stored_is_read_by_others) {
+TEST_P(Values, can_be_read_by_other_clients) {
   store("42\n");
 
   const auto found = client().look_up();
@@ -64,19 +64,19 @@ TEST_P(Values, one_that_was_stored_is_read_by_others) {
   EXPECT_TRUE(found.value->is_fresh);
 }
 
-TEST_P(Values, one_that_was_stored_is_read_while_the_lock_is_still_held) {
+TEST_P(Values, can_be_read_while_the_lock_is_still_held) {
   holder().put("42");
 
   EXPECT_EQ(client().value(), "42");
 }
 
-TEST_P(Values, one_of_no_bytes_is_one) {
+TEST_P(Values, can_be_empty) {
   store("");
 
   EXPECT_EQ(client().value(), "");
 }
 
-TEST_P(Values, any_bytes_come_back) {
+TEST_P(Values, can_have_any_bytes) {
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
 
@@ -85,7 +85,7 @@ TEST_P(Values, any_bytes_come_back) {
   EXPECT_EQ(client().value(), all + all);
 }
 
-TEST_P(Values, those_of_every_size_come_back) {
+TEST_P(Values, can_have_any_size) {
   for (const auto size : {1u, 262'143u, 262'144u, 262'145u, 524'288u, 3'000'001u}) {
     const auto bytes = random_text(size);
 
@@ -95,7 +95,7 @@ TEST_P(Values, those_of_every_size_come_back) {
   }
 }
 
-TEST_P(Values, a_small_one_takes_the_place_of_a_large_one_and_a_large_one_of_a_small) {
+TEST_P(Values, replace_each_other_whatever_their_sizes) {
   const auto large = random_text(1'000'000);
   store(large);
   store("small");
@@ -106,7 +106,7 @@ TEST_P(Values, a_small_one_takes_the_place_of_a_large_one_and_a_large_one_of_a_s
   EXPECT_TRUE(client().value() == large);
 }
 
-TEST_P(Values, names_and_namespaces_are_kept_apart) {
+TEST_P(Values, are_separate_for_each_name_and_namespace) {
   store("42");
   auto& other_namespace = client();
   other_namespace.claim.lock.name_space = "other";
@@ -115,7 +115,7 @@ TEST_P(Values, names_and_namespaces_are_kept_apart) {
   EXPECT_FALSE(other_namespace.value());
 }
 
-TEST_P(Values, one_without_the_lock_stores_nothing) {
+TEST_P(Values, are_not_stored_without_the_lock) {
   auto& never_asked = client();
   EXPECT_EQ(never_asked.put("nothing"), Storing::not_ours);
   auto& once_held = holder();
@@ -131,7 +131,7 @@ TEST_P(Values, one_without_the_lock_stores_nothing) {
   EXPECT_EQ(has_it.put("42"), Storing::stored);
 }
 
-TEST_P(Values, one_whose_lock_is_somebody_elses_does_not_replace_what_is_there) {
+TEST_P(Values, are_not_replaced_by_a_claim_that_lost_its_lock) {
   store("42");
   auto& late = holder();
   late.release();
@@ -142,7 +142,7 @@ TEST_P(Values, one_whose_lock_is_somebody_elses_does_not_replace_what_is_there) 
   EXPECT_EQ(client().value(), "42");
 }
 
-TEST_P(Values, one_is_not_fresh_once_its_ttl_is_over_and_gone_a_while_later) {
+TEST_P(Values, are_stale_after_their_ttl_and_removed_later) {
   store("42", {milliseconds(1), minute});
   auto& reader = client();
   const auto is_stale = [&] {
@@ -157,14 +157,14 @@ TEST_P(Values, one_is_not_fresh_once_its_ttl_is_over_and_gone_a_while_later) {
   EXPECT_EQ(reader.look_up().damage, "");
 }
 
-TEST_P(Values, a_large_one_goes_like_a_small_one) {
+TEST_P(Values, are_removed_completely_even_if_large) {
   store(random_text(700'000), {milliseconds(50), {}});
   auto& reader = client();
 
   EXPECT_TRUE(eventually(context_, [&] { return !reader.look_up().value; }));
 }
 
-TEST_P(Values, one_that_was_forgotten_is_not_there) {
+TEST_P(Values, are_missing_once_they_are_deleted) {
   for (const auto size : {2u, 700'000u}) {
     store(random_text(size));
 
@@ -174,13 +174,13 @@ TEST_P(Values, one_that_was_forgotten_is_not_there) {
   }
 }
 
-TEST_P(Values, what_is_not_there_can_be_forgotten) {
+TEST_P(Values, can_be_deleted_though_missing) {
   client().forget();
 
   EXPECT_FALSE(client().value());
 }
 
-TEST_P(Values, a_value_computed_while_one_is_forgotten_is_stored_nevertheless) {
+TEST_P(Values, are_stored_even_if_the_old_one_was_deleted_meanwhile) {
   auto& computing = holder();
   client().forget();
 
@@ -188,7 +188,7 @@ TEST_P(Values, a_value_computed_while_one_is_forgotten_is_stored_nevertheless) {
   EXPECT_EQ(client().value(), "42");
 }
 
-TEST_P(Values, a_store_that_does_not_answer_fails_and_leaves_what_was_there) {
+TEST_P(Values, are_unchanged_when_the_store_does_not_answer) {
   store("42");
   auto& computing = holder();
   auto& impatient =
@@ -196,7 +196,7 @@ TEST_P(Values, a_store_that_does_not_answer_fails_and_leaves_what_was_there) {
   auto& reader = client();
   {
     const auto held_up = world_->hold_up();
-    if (std::string(GetParam().name) == "local") return;  // needs nobody to read
+    if (std::string(GetParam().name) == "local") return;  // reads without the mutex
     EXPECT_THROW(impatient.look_up(), Failure);
     EXPECT_THROW(impatient.put("43"), Failure);
   }
@@ -204,7 +204,7 @@ TEST_P(Values, a_store_that_does_not_answer_fails_and_leaves_what_was_there) {
   EXPECT_TRUE(reader.value());
 }
 
-TEST_P(Values, the_lock_is_a_lock_like_others_before_and_after) {
+TEST_P(Values, leave_their_lock_usable_like_any_other) {
   auto& computing = holder();
   computing.put(random_text(600'000));
   EXPECT_TRUE(client().is_busy());

@@ -1,4 +1,4 @@
-// The one sleeper: when it sleeps, and what ends its sleep.
+// When a coroutine sleeps, and what ends its sleep.
 
 #include "lock/wakeup.hpp"
 
@@ -17,7 +17,7 @@ class Sleep : public ::testing::Test {
     return {context_, with_result(wakeup_.wait_until(moment))};
   }
 
-  // Whatever can happen without waiting has happened.
+  // Runs everything that needs no waiting.
   void settle() {
     context_.restart();
     context_.poll();
@@ -35,12 +35,12 @@ TEST_F(Sleep, lasts_until_its_moment) {
   EXPECT_GE(Clock::now(), moment);
 }
 
-TEST_F(Sleep, until_a_moment_that_is_past_is_none) {
+TEST_F(Sleep, returns_at_once_if_its_moment_is_past) {
   EXPECT_NO_THROW(sleep_until(Clock::now() - milliseconds(1)).result());
   EXPECT_NO_THROW(sleep_until(Clock::time_point{}).result());
 }
 
-TEST_F(Sleep, without_end_goes_on_while_nothing_happens) {
+TEST_F(Sleep, without_an_end_lasts_while_nothing_happens) {
   const auto sleep = sleep_until(forever);
 
   settle();
@@ -57,13 +57,13 @@ TEST_F(Sleep, ends_with_a_notification) {
   EXPECT_NO_THROW(sleep.result());
 }
 
-TEST_F(Sleep, ends_at_once_after_a_notification_that_nobody_has_seen) {
+TEST_F(Sleep, ends_at_once_after_an_unread_notification) {
   wakeup_.notify();
 
   EXPECT_NO_THROW(sleep_until(forever).result());
 }
 
-TEST_F(Sleep, is_ended_once_by_a_notification) {
+TEST_F(Sleep, is_ended_only_once_by_a_notification) {
   wakeup_.notify();
   sleep_until(forever).result();
   const auto second = sleep_until(forever);
@@ -82,7 +82,7 @@ TEST_F(Sleep, has_a_moment_of_its_own_each_time) {
   EXPECT_NO_THROW(sleep_until(Clock::now() + milliseconds(10)).result());
 }
 
-TEST_F(Sleep, ends_when_it_is_wished_to_be_given_up) {
+TEST_F(Sleep, ends_when_it_is_told_to_give_up) {
   auto sleep = sleep_until(forever);
   settle();
 
@@ -92,7 +92,7 @@ TEST_F(Sleep, ends_when_it_is_wished_to_be_given_up) {
   EXPECT_TRUE(wakeup_.gives_up());
 }
 
-TEST_F(Sleep, that_wish_stands_until_it_is_taken_back) {
+TEST_F(Sleep, ends_at_once_until_giving_up_is_taken_back) {
   wakeup_.give_up(true);
   sleep_until(forever).result();
   const bool still = wakeup_.gives_up();

@@ -1,4 +1,4 @@
-// Every kind of store with the surroundings it needs; a new one is one line in `kinds`.
+// Every kind of store with the servers it needs; a new kind is one row in `kinds`.
 #pragma once
 
 #include <fcntl.h>
@@ -33,19 +33,19 @@
 
 namespace dlock {
 
-// A lock service of one test's own.
+// A lock service for one test.
 class World {
  public:
   virtual ~World() = default;
 
-  // Another client of the service, as every process has its own.
+  // A new client of the service, as each process has its own.
   virtual std::unique_ptr<Store> connect(asio::io_context& context,
                                          milliseconds timeout) = 0;
 
-  // Keeps the service from answering anybody until what is returned is destroyed.
+  // The service answers nobody until the returned object is destroyed.
   virtual std::shared_ptr<void> hold_up() = 0;
 
-  // Makes the locks of the service vanish, whoever holds them.
+  // Deletes all locks of the service, whoever holds them.
   virtual void wipe_out() = 0;
 };
 
@@ -60,7 +60,7 @@ class LocalWorld final : public World {
     const auto directory =
         local::Directory::open(path(), false, local::Directory::Missing::create);
     auto file = std::make_shared<Fd>(directory->open_file("sessions", O_RDWR, true));
-    // Those of the set-up and the registers, and those of all locks.
+    // The set-up and the registers first, then all locks.
     constexpr off_t first_of_locks = off_t{1} << 62;
     for (const auto& [start, length] :
          {std::pair<off_t, off_t>{0, 2}, {first_of_locks, 0}}) {
@@ -102,7 +102,7 @@ class MemoryWorld final : public World {
   MemoryService service_;
 };
 
-// A server for all tests of this process, emptied for each.
+// A server for all tests of this process, emptied before each.
 class RedisWorld final : public World {
  public:
   RedisWorld() { server().command("FLUSHALL"); }
@@ -121,7 +121,7 @@ class RedisWorld final : public World {
 
   void wipe_out() override { command("FLUSHALL"); }
 
-  // As RedisServer has it.
+  // As in RedisServer.
   static std::string command(const std::string& line) { return server().command(line); }
 
  private:
@@ -131,7 +131,7 @@ class RedisWorld final : public World {
   }
 };
 
-// One that a sentinel names, with no other to take its place.
+// A primary that a sentinel names, without a replica.
 class SentinelWorld final : public World {
  public:
   SentinelWorld() { fleet().server.command("FLUSHALL"); }
@@ -163,7 +163,7 @@ class SentinelWorld final : public World {
       wait_for_server([this] { return listens(sentinel_port); });
     }
 
-    // It must not take a server for dead that is held up.
+    // It must not take a stopped server for dead.
     std::string written_settings() const {
       const auto file = root.file("conf");
       std::ofstream(file) << "port " << sentinel_port << "\nbind 127.0.0.1\ndir "
@@ -179,7 +179,7 @@ class SentinelWorld final : public World {
   }
 };
 
-// A cluster of one member, which has all slots.
+// A cluster of one member that has all slots.
 class ClusterWorld final : public World {
  public:
   ClusterWorld() { cluster().server.command("FLUSHALL"); }
@@ -227,7 +227,7 @@ class ClusterWorld final : public World {
   }
 };
 
-// Three servers that know nothing of each other, and that need not be up for long.
+// Three independent servers that may vote soon after their start.
 class QuorumWorld final : public World {
  public:
   QuorumWorld() { wipe_out(); }
@@ -243,7 +243,7 @@ class QuorumWorld final : public World {
     return redis_quorum::open(plan, timeout, context);
   }
 
-  // Two of them, which is enough.
+  // Two are enough.
   std::shared_ptr<void> hold_up() override {
     for (int i = 0; i < 2; ++i) servers()[i].process.send(SIGSTOP);
     return {nullptr, [](void*) {
@@ -267,7 +267,7 @@ class QuorumWorld final : public World {
   }
 };
 
-// A cluster of etcd with so many members, for all tests of this process, emptied for
+// A cluster of etcd with this many members, for all tests of this process, emptied before
 // each.
 template <std::size_t count>
 class EtcdWorld final : public World {
@@ -312,12 +312,12 @@ struct Kind {
   std::unique_ptr<World> (*make)();
   bool is_shared_by_processes;
 
-  // What a store may lack.
+  // Features that a store may lack.
   bool keeps_values = true;
   bool keeps_rates = true;
-  bool raises_fences = true;  // Claim::fence_floor: not if they are its own numbers
-  // The shortest that a lease lasts there, whatever was asked for, with how late its end
-  // may be noticed.
+  bool raises_fences = true;  // Claim::fence_floor: not if the server makes the numbers
+  // How long the shortest lease lasts there, whatever the claim says, including the time
+  // until its end is noticed.
   milliseconds shortest_lease{0};
 };
 
@@ -337,7 +337,7 @@ constexpr Kind kinds[] = {
     {"etcd3", make_world<EtcdWorld<3>>, true, false, false, false, milliseconds(2'000)},
 };
 
-// Those that have this.
+// The kinds that have this feature.
 inline std::vector<Kind> kinds_with(bool Kind::*feature) {
   std::vector<Kind> found;
   std::copy_if(std::begin(kinds), std::end(kinds), std::back_inserter(found),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# dlock without what AddressSanitizer itself cannot do without, and what it would hide.
-# These run on the builds that have none.
+# dlock without resources that AddressSanitizer itself needs, and bugs that it would hide.
+# These tests run on builds without it.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # the helpers set mounts, holder
 
@@ -15,7 +15,7 @@ teardown() {
   kill_leftovers
 }
 
-# Asserts that `run` left either the command's output alone, or a refusal in one line.
+# Asserts that `run` printed either only the command's output, or a refusal in one line.
 assert_worked_or_refused() {
   [[ $status == 0 && $output == started ]] && return
   [[ $status == @(69|78|125) ]] && assert_one_line
@@ -42,7 +42,7 @@ assert_worked_or_refused() {
   done
 }
 
-# Runs dlock with nothing open but the standard descriptors, and a limit of this many.
+# Runs dlock with only the standard descriptors open, and this limit of descriptors.
 run_with_few() {  # <limit> <dlock's argument>...
   run timeout -s KILL 20 bash -c '
     for fd in {3..255}; do eval "exec $fd>&-"; done
@@ -50,8 +50,8 @@ run_with_few() {  # <limit> <dlock's argument>...
     exec dlock "$@"' "$@"
 }
 
-# Asserts of what `run` left that it worked, or that it says in one line why not. One that
-# is not linked statically may not even begin.
+# Asserts that `run` worked, or said in one line why not. A dlock that is not linked
+# statically may not even start.
 assert_worked_or_lacked() {  # <output>
   [[ $status == 0 && $output == "$1" || $output == *'loading shared libraries'* ]] ||
     { assert_status 125 && assert_one_line; }
@@ -99,7 +99,7 @@ assert_few_descriptors_are_told() {
   done
 }
 
-# Doctor's exit code is 2 where the store is to blame.
+# Doctor exits with 2 if there is a problem with the store.
 assert_doctor_blames_no_store() {
   local limit
   for limit in {3..16}; do
@@ -157,7 +157,7 @@ use_server() {
 @test "once the command runs the guardian allocates nothing, writes nothing, and opens at most what is in /proc" {
   use_server
   trace=$BATS_TEST_TMPDIR/trace
-  # Under strace, and beside others, a guardian needs its time.
+  # Under strace and on a busy machine, a guardian needs time.
   strace -f -qq -o "$trace" dlock run --ttl 3s --store-timeout 300ms job -- \
     sh -c 'trap "" TERM; echo on > "$0"; while :; do sleep 0.05; done' "$trace.on" 2> /dev/null 3>&- &
   tracer=$!
@@ -170,7 +170,7 @@ use_server() {
   awk -v pid="$guardian" '$1 == pid && /clone|fork/ { on = 1 } $1 == pid && on' "$trace" > "$trace.guardian"
   grep -q 'kill(-*[0-9]*, SIGKILL)' "$trace.guardian"
   grep -E '(brk|mmap|mremap|mprotect|write|writev|socket|openat)\(' "$trace.guardian" > "$trace.not-allowed" || true
-  # Also by the descriptor of /proc that it was given.
+  # Including those through the descriptor of /proc that it was given.
   assert_equal "$(grep -v -e 'openat(AT_FDCWD, "/proc' -e 'openat([0-9]*, "[0-9]*/stat"' "$trace.not-allowed")" ''
 }
 

@@ -1,11 +1,11 @@
-# Helpers for the tests of locks that are held by hand. They go with support.bash.
+# Helpers for the tests of locks that are held by hand. They need support.bash.
 # shellcheck disable=SC2034  # what is set here is for the tests
 
-# A token that nobody was given.
+# A token that belongs to nobody.
 some_token=000102030405060708090a0b0c0d0e0f
 
-# Acquires a lock for a process that does nothing, and sets $beneficiary to its pid, $token,
-# and $keeper to the pid of the process that keeps it.
+# Acquires a lock for a process that does nothing. Sets $beneficiary to the pid of that
+# process, $token, and $keeper to the pid of the process that renews the lease.
 for_a_process() {  # [<option>...] <name>
   sleep 600 3>&- &
   beneficiary=$!
@@ -14,7 +14,7 @@ for_a_process() {  # [<option>...] <name>
   [[ -n $keeper ]]
 }
 
-# Prints the processes that keep, or are to keep, a lock for $beneficiary.
+# Prints the processes that renew a lease for $beneficiary, or are about to.
 keepers() { pgrep -f "^dlock acquire .*--for-pid $beneficiary\b"; }
 
 no_keeper() { ! keepers; }

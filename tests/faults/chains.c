@@ -1,9 +1,10 @@
-// Processes that flee: `chains COUNT SECONDS STOP_FILE [session|vfork|recycle]`. COUNT chains, in
-// each of which a process forks and exits as fast as it can, until SECONDS are over or
-// STOP_FILE exists. Each link notes its pid where a test finds it: in a shared mapping of
-// the file STOP_FILE.alive, one number for each chain. With `session` each link has a
-// session of its own; with `vfork` it costs no copy of memory; with `recycle` there is
-// no chain, but one process that starts others, which end at once: for numbers that go round.
+// Processes that try to escape: `chains COUNT SECONDS STOP_FILE [session|vfork|recycle]`.
+//
+// Runs COUNT chains. In each chain a process forks and exits as fast as it can, until SECONDS
+// are over or STOP_FILE exists. Each link writes its pid to a shared mapping of the file
+// STOP_FILE.alive, which has one number for each chain. With `session` each link has its own
+// session; with `vfork` a link copies no memory. With `recycle` there are no chains, but one
+// process that starts others, which end at once, so that pids are reused.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -21,7 +22,7 @@ static int has_session;
 static int is_light;
 static volatile pid_t *alive;
 
-// Those of so many links before may still be ending on theirs.
+// This many earlier links may still be ending on their stacks.
 enum { STACKS = 64 };
 static char stacks[STACKS][16384] __attribute__((aligned(64)));
 
@@ -42,7 +43,7 @@ static int start_next(long turn) {
   return child != 0 ? child : link_of_chain(next);
 }
 
-// `turn`: which stack the next one gets.
+// `turn` chooses the stack of the next link.
 static int link_of_chain(void *turn) {
   if (has_session) setsid();
   *alive = getpid();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A minute of tests/chaos on each store (or DLOCK_CHAOS_SECONDS), and whether its verdict
-# can see at all. For longer ones, and for bugs that it is to find, see tests/chaos/README.md.
+# A minute (or DLOCK_CHAOS_SECONDS) of tests/chaos on each store, and tests of its verdict.
+# tests/chaos/README.md describes longer runs and the bugs that they have to find.
 
 setup() {
   load ../bats/support
@@ -56,7 +56,7 @@ chaos() {  # <option>...
   local free=$BATS_TEST_TMPDIR/dlock status=0
   cat > "$free" << END
 #!/bin/bash
-# "VERB --store URL ..." with another store
+# Runs "VERB --store URL ..." with another store.
 exec "$DLOCK_BIN" "\$1" --store none: "\${@:4}"
 END
   chmod +x "$free"

@@ -1,10 +1,10 @@
-# Helpers for the tests with a cluster of a test's own: three primaries with a replica each.
-# They go with support.bash, redis.bash and sentinel.bash.
+# Helpers for tests with a private cluster: three primaries with a replica each. They need
+# support.bash, redis.bash and sentinel.bash.
 # shellcheck disable=SC2034  # some of what is set here is for the tests
 # shellcheck disable=SC2154  # sentinel.bash sets ports, pids and fleet
 
-# For `setup`, in the place of use_private_store: starts the members 1 to 6, and makes them
-# the store. A member that is gone for a second is taken for dead.
+# For `setup`, instead of use_private_store: starts the members 1 to 6, and makes them the
+# store. A member that does not respond for a second is considered dead.
 use_cluster_store() {
   use_private_store || return
   allow_for_a_second_failover
@@ -28,7 +28,7 @@ use_cluster_store() {
   export DLOCK_STORE="redis+cluster://127.0.0.1:${ports[1]},127.0.0.1:${ports[2]},127.0.0.1:${ports[3]}"
 }
 
-# Ports of which the one that is greater by 10000 is free, too: members speak there.
+# Chooses ports such that the port 10000 above each is free, too: members use it.
 free_pairs_of_ports() {  # <number>
   perl -MIO::Socket::INET -e '
     my ($wanted, @kept, @ports) = shift;
@@ -48,7 +48,7 @@ is_settled() {
     { [[ $(member "$1" ROLE | head -n 1) == master ]] || member "$1" INFO replication | grep -q master_link_status:up; }
 }
 
-# The number of the member that has the slot of a lock, as another one says.
+# Prints the number of the member that has the slot of a lock, according to another one.
 owner_by() {  # <number of that one> <name>
   local slot port i
   slot=$(member "$1" CLUSTER KEYSLOT "dlock:{$2}") || return
@@ -66,7 +66,7 @@ owner_by() {  # <number of that one> <name>
   done
 }
 
-# The same, as the first that is there says.
+# The same, according to the first member that replies.
 owner_of() {  # <name>
   local i
   for i in 1 2 3 4 5 6; do
@@ -77,7 +77,7 @@ owner_of() {  # <name>
   done
 }
 
-# A primary that has not the slot of a lock.
+# Prints a primary that does not have the slot of a lock.
 other_than_owner_of() {  # <name>
   local i owner
   owner=$(owner_of "$1")
@@ -91,7 +91,7 @@ other_than_owner_of() {  # <name>
 
 id_of() { member "$1" CLUSTER MYID; }  # <number>
 
-# Begins to move the slot of a lock. No key is moved yet.
+# Begins to migrate the slot of a lock. No key is moved yet.
 begin_move() {  # <name>
   from=$(owner_of "$1")
   to=$(other_than_owner_of "$1")
@@ -100,7 +100,7 @@ begin_move() {  # <name>
   member "$from" CLUSTER SETSLOT "$slot" MIGRATING "$(id_of "$to")"
 }
 
-# Moves these keys of it, or all.
+# Moves these keys of the slot, or all.
 move_keys() {  # [<key>...]
   local keys=("$@")
   (($# > 0)) || mapfile -t keys < <(member "$from" CLUSTER GETKEYSINSLOT "$slot" 1000)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A cluster: locks are where their slots are, also while these are moved and when a primary
-# goes. A member that is gone for a second is taken for dead; a lease lasts six.
+# A cluster: locks follow their slots, also when slots migrate and primaries fail. A member
+# that does not respond for a second is considered dead; a lease lasts six.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2034  # the helpers use pids, and dlock DLOCK_STORE
 # shellcheck disable=SC2154  # the helpers set holder, waiter, ports, slot
@@ -9,7 +9,7 @@ setup() {
   load ../bats/support
   load locks
   load redis
-  load sides
+  load partition
   load sentinel
   load cluster
   report=$BATS_TEST_TMPDIR/report
@@ -42,7 +42,7 @@ of_report() { jq -r "$1" "$report"; }
   done
 }
 
-@test "verbs by hand, limits, fences and stored outputs work wherever their slots are" {
+@test "verbs by hand, limits, fences and cached outputs work wherever their slots are" {
   for name in a b c; do
     token=$(dlock acquire "$name")
     dlock renew "$name" --token "$token"
@@ -154,7 +154,7 @@ somebody_watches() {
   assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
 }
 
-# The lease was moved with what it had left; later it has more.
+# The lease was moved with its remaining time; a renewal extends it.
 await_renewal_at() {
   at=$1
   before=$(asking_pttl "$1")
@@ -222,9 +222,9 @@ was_told_to_try_again() { member "$from" INFO errorstats | grep -q TRYAGAIN; }
   crash "$old"
 
   eventually has_other_owner
-  # As long as the new primary has no replica, none can have acknowledged a renewal.
+  # Until the new primary has a replica, no replica can acknowledge a renewal.
   start_member "$old"
-  # Longer than the lease that the old one gave.
+  # Longer than the lease that the old one granted.
   taken_over_at=$(now_ms)
   eventually has_been_renewed_for 16000
   run dlock run "${lease[@]}" job -- touch "$ran"
@@ -240,7 +240,7 @@ has_other_owner() {
   [[ -n $owner && $owner != "$old" && $(member "$owner" ROLE | head -n 1) == master ]]
 }
 
-# Held by the new primary's word for so long.
+# Whether the new primary shows the lock as held for this long.
 has_been_renewed_for() {  # <ms>
   is_held_by_owner || return
   (($(now_ms) - taken_over_at > $1))
@@ -262,7 +262,7 @@ is_held_by_owner() { [[ $(member "$(owner_of job)" EXISTS 'dlock:{job}') == 1 ]]
   hold job --ttl 15s --replicas all --report "$report"
   old=$(owner_of job)
   freeze "$old"
-  # The members that are asked have to be others.
+  # Different members have to be asked.
   local i servers=
   for i in 1 2 3 4 5 6; do [[ $i == "$old" ]] || servers+=,127.0.0.1:${ports[i]}; done
   DLOCK_STORE=redis+cluster://${servers#,}
@@ -288,14 +288,14 @@ has_other_owner_by_others() {
 
 hints_of() { compgen -G "$XDG_RUNTIME_DIR/dlock/server.*"; }
 
-# How often members have sent somebody on.
+# How often members have redirected a client.
 redirects() {
   local i
   for i in 1 2 3 4 5 6; do member "$i" INFO errorstats; done |
     sed -n 's/^errorstat_MOVED:count=\([0-9]*\).*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
 }
 
-# Sets $name to a lock that the first server of the URL has not.
+# Sets $name to a lock that is not on the first server of the URL.
 use_a_lock_elsewhere() {
   for name in a b c d e f g h; do
     owner=$(owner_of "$name")
@@ -304,7 +304,7 @@ use_a_lock_elsewhere() {
   return 1
 }
 
-# The lock has been used, so there is a hint. The URL names the one that has it second.
+# The lock has been used, so there is a hint. The member that has it is second in the URL.
 have_a_hint() {
   use_a_lock_elsewhere
   DLOCK_STORE=redis+cluster://127.0.0.1:${ports[1]},127.0.0.1:${ports[owner]}
@@ -325,7 +325,7 @@ have_a_hint() {
   assert_equal "$(redirects)" "$before"
 }
 
-# Asserts that with a hint that says this all is as without one, and it is put right.
+# Asserts that a hint with this text changes nothing, and is corrected.
 assert_put_right() {  # <text>
   printf '%s\n' "$1" > "$hint"
   run dlock run "$name" -- echo ran
@@ -333,7 +333,7 @@ assert_put_right() {  # <text>
   assert_equal "$(< "$hint")" "$said_there"
 }
 
-# Something that accepts connections, notes what comes, and says nothing.
+# A server that accepts connections, records what it receives, and never replies.
 start_eavesdropper() {
   perl -MIO::Socket::INET -e '
     $| = 1;
@@ -361,7 +361,7 @@ start_eavesdropper() {
     assert_put_right "$text"
   done
 
-  # Nobody is asked whom the URL does not name.
+  # Only servers of the URL are asked.
   [[ ! -s $BATS_TEST_TMPDIR/heard ]]
 }
 
@@ -376,7 +376,7 @@ start_eavesdropper() {
   assert_equal "$status $output" '0 ran'
 }
 
-# Whether the first of the URL says that another one has the lock now.
+# Whether the first server of the URL says that another one now has the lock.
 has_other_owner_by_first() { # <name>
   local now
   now=$(member 1 GET "dlock:{$1}" 2>&1 | sed -n 's/^.*MOVED [0-9]* .*:\([0-9]*\)$/\1/p')

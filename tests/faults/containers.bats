@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Containers that share a directory, but not what its state is counted by: they have a boot id
-# of their own, as systemd-nspawn and LXC give them, or clocks of their own (time_namespaces(7)).
+# Containers that share a directory but not the boot id or the clocks that its state depends
+# on, as with systemd-nspawn and LXC, or with time_namespaces(7).
 # shellcheck disable=SC2154  # hold sets holder
 
 setup() {
@@ -12,14 +12,14 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# From here on `inside` runs a command as in a container with another boot id.
+# After this, `inside` runs a command as in a container with another boot id.
 use_other_boot_id() {
   use_private_mounts
   echo 11111111-2222-3333-4444-555555555555 > "$BATS_TEST_TMPDIR/boot_id"
   inside mount --bind "$BATS_TEST_TMPDIR/boot_id" /proc/sys/kernel/random/boot_id
 }
 
-# Runs a command whose clock of the boot is two hours ahead.
+# Runs a command whose CLOCK_BOOTTIME is two hours ahead.
 with_other_clock() { unshare --time --boottime 7200 "$@"; }
 
 assert_refused() {
@@ -28,7 +28,7 @@ assert_refused() {
   assert_output_contains "$store is in use under another boot id or in another time namespace"
 }
 
-@test "a lock that is held under another boot id is not granted, and its run goes on" {
+@test "a lock that is held under another boot id is not granted, and its run continues" {
   hold job
   use_other_boot_id
 
@@ -61,7 +61,7 @@ assert_refused() {
   assert_refused
 }
 
-@test "a lease is not granted again by a clock that runs ahead" {
+@test "a lease is not granted again under a clock that runs ahead" {
   dlock acquire -t 1h job
 
   run with_other_clock dlock acquire job
@@ -69,7 +69,7 @@ assert_refused() {
   assert_refused
 }
 
-@test "a limit does not admit more by a clock that runs ahead" {
+@test "a limit does not admit more under a clock that runs ahead" {
   dlock limit api 1/1h
 
   run with_other_clock dlock limit api 1/1h
@@ -77,13 +77,13 @@ assert_refused() {
   assert_refused
 }
 
-@test "a limit whose period is over does not keep another clock out" {
+@test "a limit whose period is over does not block another clock" {
   dlock limit api 1/1ms
 
   eventually with_other_clock dlock limit api 1/1ms
 }
 
-@test "fences go on above those that were granted by another clock" {
+@test "fences continue above those that were granted under another clock" {
   dlock run job -- true
   fence=$(jq -s 'map(.fence) | max' "$store/runs.jsonl")
 

@@ -1,11 +1,10 @@
-# Helpers for the tests in which many wait for one lock. They go with support.bash and
-# locks.bash.
+# Helpers for tests with many waiters for one lock. They need support.bash and locks.bash.
 # shellcheck disable=SC2034,SC2154  # hold sets holder; some of what is set here is for the tests
 
 declare -gA number_of=()  # of a waiter, by the pid of its dlock
 
-# Has so many wait for the lock `crowd`, which `hold` has. Each runs a command with its
-# number as the last argument.
+# Starts this many waiters for the lock `crowd`, which `hold` holds. Each runs a command with
+# its number as the last argument.
 gather() {  # <number> <command>...
   local i
   number_of=()
@@ -18,14 +17,14 @@ gather() {  # <number> <command>...
 
 so_many_wait() { [[ $(look crowd '.waiters | length') == "$1" ]]; }
 
-# Prints the numbers of the waiters as they stand in line.
+# Prints the numbers of the waiters in the order of the queue.
 line() {
   local pid
   look crowd '.waiters[].pid' | while read -r pid; do echo "${number_of[$pid]}"; done
 }
 
-# Prints the KiB of memory that each waiter takes, its guardian included: the mean. What
-# they share is divided among them.
+# Prints the mean memory of a waiter and its guardian in KiB. Shared memory is divided among
+# them.
 memory_of_each() {
   local files guardians
   mapfile -t guardians < <(pgrep -P "$(IFS=,; echo "${!number_of[*]}")")
@@ -35,7 +34,7 @@ memory_of_each() {
     "${files[@]/%/\/smaps_rollup}"
 }
 
-# Lets the holder go, and waits for all of the crowd.
+# Ends the holder, and waits for all waiters.
 disperse() {
   let_go
   wait "$holder"

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Helpers for the tests in which members of an etcd cluster fail. They go with support.bash,
+# Helpers for tests in which members of an etcd cluster fail. They need support.bash,
 # locks.bash and etcd.bash.
 # shellcheck disable=SC2034,SC2154  # some of what is set here is for the tests, and the reverse
 
-# The number of a member that leads, other than these.
+# Prints the number of the leader, which is none of these.
 new_leader() {  # <number>...
   local leader but
   leader=$(etcd_leader)
@@ -11,24 +11,24 @@ new_leader() {  # <number>...
   for but; do [[ $leader != "$but" ]] || return 1; done
 }
 
-# The store with its members in another order: dlock asks the first one first.
+# Prints the URL with its members in another order: dlock asks the first one first.
 store_from() {  # <number>...
   local i list=
   for i; do list+=${list:+,}127.0.0.1:${etcd_client_port[i]}; done
   echo "etcd://$list"
 }
 
-# How much is left of the lease of `job` by the cluster, in seconds.
+# Prints the remaining time of the lease of `job` in the cluster, in seconds.
 left_by() {  # <number of the member that is asked>
   local key
   key=$(etcdctl_at "$1" get --prefix --keys-only dlock/job/ | head -n 1)
   etcdctl_at "$1" lease timetolive "${key##*/}" -w json | jq -r .ttl
 }
 
-# Whether the lease of the holder was renewed after a moment ago, as the member says.
+# Whether the member says that at least this much of the lease is left.
 was_renewed() { (($(left_by "$1") >= $2)); }  # <number> <seconds that are left at least>
 
-# A network of its own, for member 1 and its client. Cut off, nothing goes in or out.
+# A private network for member 1 and its client. When it is isolated, nothing goes in or out.
 use_island() {
   needs_root
   command -v ip > /dev/null || skip 'no ip(8)'
@@ -48,12 +48,12 @@ other_network() { ! [[ /proc/$1/ns/net -ef /proc/self/ns/net ]]; }
 on_island() { nsenter --target "$island" --net -- "$@"; }
 cut_off_island() { ip link set dlock-out down; }
 
-# For `teardown`: its end outside goes with it.
+# For `teardown`: removes it, and with it the outer end of its link.
 leave_island() {
   [[ -z ${island:-} ]] || ip link delete dlock-out 2> /dev/null || true
 }
 
-# For a test, after use_island: member 1 there, the others here.
+# After use_island: starts member 1 there and the others here.
 use_etcd_around_island() {
   use_private_store || return
   etcd_data=$(etcd_directory) || return

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A cluster of three members of which some fail: kept locks, lost ones, and no two holders.
-# A lease lasts six seconds, an election one.
+# A cluster of three members, of which some fail: locks that survive, locks that are lost,
+# and never two holders. A lease lasts six seconds, an election one.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # the helpers set holder, waiter, hosts
 # shellcheck disable=SC2030,SC2031  # each test has a store of its own
@@ -28,8 +28,8 @@ noting=(sh -c 'echo "$2" >> "$1"' -)
 
 of_report() { jq -r "$1" "$report"; }
 
-# Asserts that the lock is held still, was renewed, and that the run is none the worse for
-# what happened.
+# Asserts that the lock is still held and was renewed, and that the run did not notice
+# anything.
 assert_lived_through() {  # <number of a member that is well>
   EVENTUALLY_MS=4000 eventually was_renewed "$1" 4
   run dlock run "${lease[@]}" job -- touch "$ran"
@@ -163,7 +163,7 @@ others_than() {  # <number>
 }
 
 @test "a full database grants nothing, and held locks are renewed and released" {
-  # shellcheck disable=SC2034  # use_etcd_store goes by it
+  # shellcheck disable=SC2034  # use_etcd_store reads it
   etcd_options=(--quota-backend-bytes 262144)
   use_etcd_store
   hold job "${lease[@]}" --report "$report"

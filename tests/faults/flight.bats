@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Commands that flee, and supervision that cannot see: when dlock says that all is over,
-# nothing of the command is alive.
+# Commands that try to escape, and supervision that cannot see them: when dlock says that
+# the run is over, no process of the command is alive.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2034,SC2154  # what the helpers and the tests set for each other
 
@@ -29,10 +29,10 @@ teardown() {
 
 refute() { ! "$@"; }
 
-# A link notes its pid, so a chain that goes on changes the numbers.
+# Each link writes its pid, so a chain that continues changes the numbers.
 chains_have_begun() { [[ -s $stop.alive ]] && [[ $(od -An -td4 "$stop.alive") != *' 0'* ]]; }
 
-# Asserts that no chain goes on, and that no link of one is there.
+# Asserts that no chain continues, and that no link of one is alive.
 assert_nothing_is_alive() {
   local before
   before=$(od -An -td4 "$stop.alive")
@@ -41,14 +41,14 @@ assert_nothing_is_alive() {
   never_within 200 refute test "$(od -An -td4 "$stop.alive")" = "$before"
 }
 
-# For where no cgroup can be made.
+# After this, dlock runs where it cannot make a cgroup.
 use_no_cgroups() {
   needs_root
   before_dlock=(unshare --mount --propagation private sh -c 'mount -t tmpfs none /sys/fs/cgroup; exec "$@"' -)
 }
 
 # Runs chains under a lock with a time limit, and asserts that nothing is left of them when
-# dlock says that it was reached. Several times, for it is a race.
+# dlock reports the time-out. Several times, because it is a race.
 assert_timeout_ends_chains() {  # <kind>
   local kind=$1
   for _ in 1 2 3; do
@@ -62,7 +62,7 @@ assert_timeout_ends_chains() {  # <kind>
   done
 }
 
-# The same when the lease is lost.
+# The same, but the lease is lost.
 assert_loss_ends_chains() {  # <kind>
   "${before_dlock[@]}" dlock run --ttl 2s --kill-after 50ms --report "$report" job -- "$chains" 12 20 "$stop" "$1" \
     2> "$said" 3>&- &
@@ -131,7 +131,7 @@ assert_loss_ends_chains() {  # <kind>
 @test "processes that are killed and do not end keep the lock, with a message" {
   use_private_store
   use_no_cgroups
-  # The kernel is not asked, and says yes.
+  # The call is not made, and returns success.
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 "${before_dlock[@]}" \
     strace -f -qq -o /dev/null -e trace=kill,pidfd_send_signal -e inject=kill,pidfd_send_signal:retval=0 \
     dlock run --timeout 200ms --kill-after 50ms job -- sleep 600 \
@@ -158,7 +158,7 @@ assert_refused() {  # <option>...
   done
 }
 
-@test "where /proc does not show the command's processes, a lease that can run out is refused" {
+@test "where /proc does not show the command's processes, a lease that can expire is refused" {
   needs_root
   use_redis_store
 
@@ -198,7 +198,7 @@ assert_refused() {  # <option>...
 
 # --- Descriptors ---
 
-# A command that sleeps, and needs no descriptor for it.
+# A command that sleeps without needing a descriptor.
 make_sleeper() {
   cat > sleeper.c << 'END'
 #include <sys/stat.h>
@@ -212,8 +212,8 @@ END
   "${CC:-cc}" -static -o sleeper sleeper.c
 }
 
-# With each number of descriptors, 3 to 64: the command is ended by its time limit, or it
-# is never started.
+# For each limit of descriptors from 3 to 64: the time limit ends the command, or it is
+# never started.
 assert_never_alone() {
   local number
   for ((number = 3; number <= 64; ++number)); do
@@ -246,14 +246,14 @@ assert_never_alone() {
 
 # --- dlock is killed while others are at work ---
 
-# Holds `job` where something else can be mounted over /proc.
+# Holds `job` in a mount namespace in which /proc can be covered by another mount.
 hold_tree_in_own_mounts() {
   dlock() { exec unshare --mount --propagation private "$(type -P dlock)" "$@"; }
   hold_tree "$@"
   unset -f dlock
 }
 
-# For as long as it runs the numbers of processes go round as fast as they can.
+# While it runs, pids are reused as fast as possible.
 start_recycling() {
   rm -f "$stop"
   "$chains" 1 10 "$stop" recycle 3>&- &
@@ -290,7 +290,7 @@ stop_recycling() {
   needs_root
   use_redis_store
   hold_tree --ttl 2s
-  # What another process has of it says nothing of dlock.
+  # A descriptor of another process says nothing about dlock.
   perl -e '
     my ($pid) = @ARGV;
     my $pidfd = syscall(434, $pid + 0, 0);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The command is dead before its lease ends: whatever becomes of the server, the network,
+# The command is dead before its lease ends, whatever happens to the server, the network,
 # dlock, or its guardian.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2034,SC2154  # what the helpers and the tests set for each other
@@ -23,7 +23,7 @@ teardown() {
 
 lease=(--ttl 2s --store-timeout 200ms)
 
-# Right after a renewal, so that none comes between the look at the lease and the fault.
+# Waits for a renewal, so that none comes between the inspection of the lease and the fault.
 begin_fault() {
   await_renewal job
   end=$(lease_end job)
@@ -244,7 +244,7 @@ is_gone() { (($(left_of job) == -2)); }
   assert_dead_in_time
 }
 
-@test "a run goes on while its guardian is stopped" {
+@test "a run continues while its guardian is stopped" {
   hold job "${lease[@]}"
   guardian=$(guardian_of "$holder")
   kill -STOP "$guardian"
@@ -337,7 +337,7 @@ is_gone() { (($(left_of job) == -2)); }
 
 # --- A control group of its own ---
 
-# Makes a cgroup that is delegated as systemd does it, and sets $delegated to its path.
+# Makes a cgroup that is delegated as by systemd, and sets $delegated to its path.
 use_delegated_cgroup() {
   needs_root
   local root
@@ -395,7 +395,7 @@ remove_delegated_cgroup() {
   remove_delegated_cgroup
 }
 
-# Runs a command where no cgroup can be made.
+# Runs a command where dlock cannot make a cgroup.
 without_cgroups() {  # <command>...
   needs_root
   unshare --mount --propagation private sh -c 'mount -t tmpfs none /sys/fs/cgroup; exec "$@"' - "$@"
@@ -409,7 +409,7 @@ without_cgroups() {  # <command>...
   assert_equal "$(< "$began")" "$output"
 }
 
-# Prints the cgroup, of the second version, of a process.
+# Prints the cgroup (version 2) of a process.
 cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }  # <pid>
 
 @test "stragglers move back to the caller's cgroup, and the command's is removed" {
@@ -464,7 +464,7 @@ cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }  # <pid>
   assert_exits 0 "$holder"
 }
 
-# How many descriptors a process has, and how many KiB that it has written to.
+# Prints the number of descriptors of a process, and its private dirty memory in KiB.
 descriptors_of() { echo /proc/"$1"/fd/* | wc -w; }  # <pid>
 memory_of() { awk '/^Private_Dirty/ { print $2 }' "/proc/$1/smaps_rollup"; }  # <pid>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A shared lock directory in the hands of one of its members: root uses it all the same,
-# and the member gains nothing but lies about locks.
+# A shared lock directory that one of its members tampers with: root still uses it, and the
+# member gains nothing except wrong information about locks.
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 # shellcheck disable=SC2154  # hold and queue set holder and waiter
 
@@ -21,7 +21,7 @@ setup() {
   ((EUID == 0)) ||
     { echo 'root is needed: these tests are root and a member of a group' >&2; return 1; }
   tools=$BATS_FILE_TMPDIR
-  # Those of Bats let no other user in.
+  # The directories of Bats are closed to other users.
   yard=$(mktemp -d /tmp/dlock-hostile.XXXXXX)
   chmod 711 "$yard"
   install -m 755 "$DLOCK_BIN" "$yard/dlock"
@@ -35,7 +35,7 @@ setup() {
   touch -d 2020-01-01 "$outside/precious" "$outside/folder" "$outside"
   export DLOCK_STORE=local:$shared
   umask 077
-  # A sanitizer has its own memory.
+  # A sanitizer needs memory of its own.
   if grep -q __asan_init "$DLOCK_BIN"; then export JUDGE_KIB=1000000; fi
 }
 
@@ -44,18 +44,18 @@ teardown() {
   [[ -z ${yard:-} ]] || rm -rf --one-file-system "$yard"
 }
 
-# Numbers without accounts.
+# Ids without accounts.
 member=61001
 stranger=61002
 group=61000
 
-# Not functions: the pid of a job is to be that of the program.
+# Arrays instead of functions, so that the pid of a job is that of the program.
 as_member=(setpriv --reuid "$member" --regid "$group" --clear-groups --)
 as_stranger=(setpriv --reuid "$stranger" --regid "$stranger" --clear-groups --)
 
 # --- The store, what is put in place of its files, and what must come of it ---
 
-# A store in which each kind of file is there, and a lease for each verb that needs one.
+# Makes a store with a file of each kind, and a lease for each verb that needs one.
 fill_store() {
   local lease watcher
   dlock run job -- true
@@ -87,7 +87,7 @@ is_told() {
   [[ -s $yard/watched && -s $shared/events ]]
 }
 
-# Prints the paths of a kind of file; fails if there is none.
+# Prints the paths of all files of a kind; fails if there is none.
 paths_of() {  # <kind>
   local -a where
   case $1 in
@@ -104,8 +104,8 @@ paths_of() {  # <kind>
 
 sorts=(link dangling fifo device directory sparse hardlink)
 
-# Puts something in place of a file, as the member would. The device and the hard link
-# are gifts of root's: the kernel may deny both to a member.
+# Puts something in place of a file, as the member would. Root makes the device and the
+# hard link, because the kernel may deny both to a member.
 put() {  # <sort> <path>
   local target=$outside/precious
   [[ ! -d $2 ]] || target=$outside/folder
@@ -122,7 +122,7 @@ put() {  # <sort> <path>
   chown -h "$member:$group" "$2"
 }
 
-# All that can be seen of what lies outside of the store.
+# Prints everything that is visible of the files outside the store.
 look_outside() {
   find "$outside" -printf '%P %y %s %m %U:%G %T@ %l\n' | sort
   find "$outside" -type f -exec sha256sum {} +
@@ -134,7 +134,7 @@ assert_nothing_outside_was_touched() {  # [<by what>]
         "$(look_outside)" >&2; return 1; }
 }
 
-# Runs every verb with each sort of thing in place of the files of a kind.
+# Runs every verb with each possible replacement of the files of a kind.
 assert_harmless() {  # <kind>
   local sort path paths failed=0
   fill_store
@@ -165,7 +165,7 @@ assert_harmless() {  # <kind>
   done
 }
 
-# One of them needs no tampering, or all the rest means little.
+# One round without tampering shows that the verbs work at all.
 @test "every verb works in a shared directory without tampering" {
   fill_store
 
@@ -224,7 +224,7 @@ assert_harmless() {  # <kind>
   was_outside=$(look_outside)
   cp -a "$shared" "$yard/pristine"
   for sort in "${sorts[@]}"; do
-    # At the next boot the states are made anew.
+    # At the next boot the states are created again.
     rm -rf "$shared"/state-*
     while read -r name; do put "$sort" "$name.new"; done \
       < <(find "$yard/pristine" -mindepth 1 -printf "$shared/%P\n" | grep -v '/state-.*/')
@@ -324,7 +324,7 @@ racing_verbs=(
   ::: dlock acquire -t 500ms other ::: @20 dlock watch
 )
 
-# Races a member that swaps the files of a kind against the verbs.
+# Runs the verbs while a member swaps the files of a kind.
 assert_wins_race() {  # <kind> <target>
   local path
   fill_store
@@ -379,7 +379,7 @@ assert_wins_race() {  # <kind> <target>
   assert_wins_race cache-file "$outside/precious"
 }
 
-# The next boot, again and again: that is when a store is made.
+# Simulates boot after boot, because a store is created at each.
 make_anew() {
   local end=$((SECONDS + $1)) code
   while ((SECONDS < end)); do
@@ -421,7 +421,7 @@ make_anew() {
 
 # --- Whom break signals ---
 
-# Leaves a member's command without its dlock. Sets $command to its pid.
+# Kills the dlock of a member's command. Sets $command to the pid of the command.
 orphan() {  # <script>
   local pid=$yard/pid
   install -m 666 /dev/null "$pid"
@@ -464,7 +464,7 @@ refute_session() {
   if grep '/sessions$' "$yard/open-files"; then return 1; fi
 }
 
-@test "root's break does not signal a process of another user's that was given the session" {
+@test "root's break does not signal another user's process that was given the session" {
   install -d -m 777 "$yard/open"
   "${as_stranger[@]}" "$yard/member" take "$yard/open/socket" "$yard/open/taken" 3>&- &
   victim=$!
@@ -504,7 +504,7 @@ use_own_store() {
   paths_of lock && paths_of head
 }
 
-# Writes a line of the log of runs, as one that ended, with something else in it.
+# Writes a line of an ended run to the log of runs, with one field replaced.
 forge_run() {  # <jq filter>
   use_own_store
   dlock run job -- true
@@ -521,25 +521,25 @@ assert_works_after_boot() {
   dlock run other -- true
 }
 
-@test "a run of a name of 600 bytes in the log does not stop the store at the next boot" {
+@test "a run with a name of 600 bytes in the log does not stop the store at the next boot" {
   forge_run '.name = "x" * 600'
 
   assert_works_after_boot
 }
 
-@test "a run of an empty name in the log does not stop the store at the next boot" {
+@test "a run with an empty name in the log does not stop the store at the next boot" {
   forge_run '.name = ""'
 
   assert_works_after_boot
 }
 
-@test "a run of an empty namespace in the log does not stop the store at the next boot" {
+@test "a run with an empty namespace in the log does not stop the store at the next boot" {
   forge_run '.namespace = ""'
 
   assert_works_after_boot
 }
 
-@test "a run of an empty namespace and name in the log does not stop the store at the next boot" {
+@test "a run with an empty namespace and name in the log does not stop the store at the next boot" {
   forge_run '.namespace = "" | .name = ""'
 
   assert_works_after_boot

@@ -1,8 +1,8 @@
-# Helpers for the tests that make system calls fail, or dlock die at one. They go with
+# Helpers for tests in which a system call fails, or dlock is killed at one. They need
 # support.bash and locks.bash.
 # shellcheck disable=SC2034  # witness is for the tests
 
-# A store, and a command for under the lock: to be called in `setup`.
+# For `setup`: makes a store, and a command that runs under the lock.
 use_injection() {
   use_private_store
   # LeakSanitizer does not work under strace.
@@ -12,14 +12,14 @@ use_injection() {
   log=$BATS_TEST_TMPDIR/strace.log
   mkdir "$arena"
   touch "$arena/fences"
-  # Checks that it is alone and notes its fence.
+  # Checks that it is alone and writes its fence.
   witness=("$DLOCK_SOURCE/tests/faults/critical_section" "$arena")
 }
 
 show_injections() { grep -e INJECTED -e 'killed by' "$log" >&2 || true; }
 
-# Runs dlock with a fault at the Nth one of a system call. The exit code goes to $code,
-# what it says to $said. Fails if there is no Nth one.
+# Runs dlock with a fault at the Nth call of a system call. Sets $code to the exit code and
+# writes its messages to the file $said. Fails if there is no Nth call.
 run_with() {  # <fault> <system call> <N> <dlock's arguments>...
   code=0
   timeout 20 strace -y -o "$log" -e "trace=$2" -e "inject=$2:$1:when=$3" \
@@ -34,7 +34,7 @@ complain() {
   return 1
 }
 
-# What must be true after each fault, whatever it was.
+# What has to be true after each fault.
 assert_sound() {
   timeout 20 dlock run -w 10s job -- "${witness[@]}" ||
     complain "the next run ends with $?"
@@ -48,8 +48,8 @@ says_one_line() { [[ $said == 'dlock: '* && $said != *$'\n'* ]]; }
 
 is_an_excuse() { [[ $code == @(69|77|78|125) ]]; }
 
-# What a run with a failed system call may do: its command ran and decided the exit code,
-# or it did not and the reason is said.
+# What a run with a failed system call may do: its command ran and decided the exit code, or
+# the command did not run and there is a message with the reason.
 assert_ran_or_excused() {  # <runs before>
   if (($(runs) > $1)); then
     ((code == 0)) || complain "another exit code than the command's"

@@ -1,16 +1,15 @@
-// Runs dlock again and again where somebody has tampered with its files, and says what it
-// must not do: hang, end by a signal or with a code that the manual does not have, fail
-// with more or less than one line on standard error (two warnings are none), or take more
-// memory than 64 MiB (or JUDGE_KIB; twice that is not to be had).
+// Runs dlock again and again on files that somebody has tampered with, and reports forbidden
+// behaviour. dlock must not hang, end by a signal or with an undocumented code, fail with
+// anything but one line on standard error (two warnings are allowed), or use more memory than
+// 64 MiB (or JUDGE_KIB; the limit is twice that).
 //
 //   judge [--for SECONDS] -- COMMAND... [::: COMMAND...]...
-//     runs the commands in turn, once or for so long
+//     runs the commands in turn, once or for SECONDS
 //   judge --storm ROUNDS SEED FILE... -- COMMAND... [::: COMMAND...]...
-//     as many rounds: damages one of the files, runs the next command, puts all files
-//     back
+//     in each round damages one of the files, runs the next command, and restores all files
 //
-// A command that begins with @MS is told to end (SIGTERM) after so many milliseconds.
-// Prints a line for each command that it objects to, at most 20; fails if there was one.
+// A command that begins with @MS gets SIGTERM after MS milliseconds. Prints a line for each
+// violation, 20 at most, and fails if there was one.
 
 #define _GNU_SOURCE
 #include <err.h>
@@ -60,7 +59,7 @@ struct outcome {
   char said[most_text];
 };
 
-// Not 64: the usage is right, or the test is wrong.
+// 64 is missing on purpose: it would mean that the test uses dlock wrongly.
 static bool is_documented(int code) {
   static const int codes[] = {0, 1, 2, 69, 75, 76, 77, 78};
   for (size_t i = 0; i < sizeof codes / sizeof *codes; ++i) {
@@ -74,7 +73,7 @@ static pid_t start(char** command, int said) {
   if (pid < 0) err(99, "fork");
   if (pid > 0) return pid;
   setpgid(0, 0);
-  // More than it may take, so that the machine survives one that takes all.
+  // More than it may use, so that the machine survives a process that uses all it can get.
   const struct rlimit data = {(rlim_t)most_kilobytes * 2048,
                               (rlim_t)most_kilobytes * 2048};
   setrlimit(RLIMIT_DATA, &data);
@@ -130,7 +129,7 @@ static bool is_clean(const char* text) {
   return true;
 }
 
-// What is wrong with it, or nothing.
+// The violation, or null.
 static const char* objection(const struct outcome* outcome) {
   if (outcome->too_slow) return "takes more than 10 s";
   if (outcome->kilobytes > most_kilobytes) return "takes too much memory";
@@ -142,14 +141,14 @@ static const char* objection(const struct outcome* outcome) {
   if (!is_documented(code)) return "ends with a code that is not documented";
   const int lines = lines_in(outcome->said);
   if (lines > (code == 0 ? 2 : 1)) return "says too many lines";
-  // `check` answers by its code alone.
+  // `check` answers with its exit code only.
   if (code >= 64 && code != 76 && lines == 0) return "does not say why it fails";
   if (lines > 0 && strncmp(outcome->said, "dlock: ", 7) != 0) return "says nonsense";
   if (!is_clean(outcome->said)) return "writes control characters";
   return NULL;
 }
 
-// --- All of them ---
+// --- All commands ---
 
 static char** commands[most_commands];
 static int command_count;
@@ -165,7 +164,7 @@ static void split(char** words) {
   if (command_count == 0) errx(99, "no command");
 }
 
-// Fails if enough has been said.
+// Fails after enough reports.
 static bool judge(char** command, const char* where) {
   const struct outcome outcome = run(command);
   const char* wrong = objection(&outcome);
@@ -216,7 +215,7 @@ static struct file read_whole(const char* path) {
 
 static void write_whole(const char* path, const unsigned char* bytes, size_t size) {
   const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  // A folder that has gone with its files is no matter of ours.
+  // A folder that was removed with its files is not restored.
   if (fd < 0) return;
   if (write(fd, bytes, size) != (ssize_t)size) err(99, "%s", path);
   close(fd);
@@ -239,7 +238,7 @@ static void overwrite(unsigned char* bytes, size_t size) {
   }
 }
 
-// Another block of the file in place of one, as a disk does it.
+// Replaces a block by another one of the file, as a failing disk may.
 static void repeat_block(unsigned char* bytes, size_t size) {
   const size_t length = 1 + dice(size);
   const size_t from = dice(size - length + 1);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# The embedded store when dlock is killed at any system call: the first one of its kind,
-# then the second, until a run no longer makes so many. On the builds without sanitizers:
-# a process that is killed has nothing to show them.
+# The embedded store when dlock is killed at any system call: at the first call of each
+# kind, then at the second, and so on to the last. On builds without sanitizers, because a
+# killed process reports nothing to them.
 # shellcheck disable=SC2034,SC2154  # the helpers set store and witness, and use what
 
 setup() {
@@ -16,7 +16,7 @@ teardown() {
   show_injections
 }
 
-# What changes the store, tells others, or starts and ends the command.
+# The calls that change the store, notify others, or start and end the command.
 calls=('?mkdir' '?mkdirat' '?chmod' '?fchmod' '?fchmodat' openat fcntl pread64 pwrite64
   write writev getdents64 '?rename' '?renameat' '?renameat2' '?unlink' unlinkat close '?vfork'
   '?clone' wait4 waitid bind sendto pidfd_open inotify_init1 inotify_add_watch timerfd_create
@@ -72,7 +72,7 @@ calls=('?mkdir' '?mkdirat' '?chmod' '?fchmod' '?fchmodat' openat fcntl pread64 p
   ((kills > 20))
 }
 
-# Leases enough that the file of `job` grows with the next one. Keeps the store as it is
+# Makes leases until the file of `job` grows with the next one. Saves the store as it is
 # before that, and sets $leases to their number.
 fill_file() {
   local label

@@ -1,5 +1,4 @@
-# Helpers for the tests in which locks are held and waited for. They go with
-# support.bash, which use_private_store belongs to.
+# Helpers for tests with holders and waiters. They need support.bash.
 
 declare -gA held_by=()  # the FIFO that ends a holder's command, by its dlock's pid
 
@@ -8,7 +7,7 @@ declare -gA held_by=()  # the FIFO that ends a holder's command, by its dlock's 
 hold() {  # <name> [<option>...]
   local fifo=$BATS_TEST_TMPDIR/held-${#held_by[@]}
   mkfifo "$fifo" || return
-  # Opened for both, a FIFO waits for nobody.
+  # A FIFO that is opened for reading and writing does not block.
   # shellcheck disable=SC2016
   dlock run "${@:2}" "$1" -- \
     sh -c 'exec 3<> "$1"; echo $$ > "$1.pid"; read -r _ <&3' - "$fifo" 3>&- &
@@ -19,7 +18,7 @@ hold() {  # <name> [<option>...]
   command=$(< "$fifo.pid")
 }
 
-# Tells the command of a holder, the last one if none is named, to end with exit code 0.
+# Tells the command of a holder, by default the last one, to end with exit code 0.
 let_go() {  # [<pid of its dlock>]
   echo 1<> "${held_by[${1:-$holder}]}"
 }
@@ -32,7 +31,7 @@ queue() {  # <name> [<option>...] [--] <command>...
   eventually is_queued "$1" "$waiter"
 }
 
-# Prints what a jq filter finds in the status of a lock, strings without quotes.
+# Prints the result of a jq filter on the status of a lock, strings without quotes.
 look() {  # <name> <filter>
   dlock status --json "$1" | jq -r "$2"
 }
@@ -42,8 +41,8 @@ is_free() { [[ $(look "$1" .state) == free ]]; }
 nobody_waits() { [[ $(look "$1" '.waiters | length') == 0 ]]; }
 is_queued() { [[ $(look "$1" "any(.waiters[]; .pid == $2)") == true ]]; }  # <name> <pid>
 
-# For commands of holders and waiters: notes when they ran, in milliseconds, so that
-# `ms_between` can tell.
+# For commands of holders and waiters: writes when they ran, in milliseconds, for
+# `ms_between`.
 clock_into() {  # <file>
   echo "${EPOCHREALTIME/[.,]/}" > "$1"
 }
@@ -62,8 +61,8 @@ needs_root() {
   ((EUID == 0)) || skip 'only root can arrange this'
 }
 
-# Makes mounts that nothing outside `inside` sees, with an empty /mnt that everybody can
-# enter: the test's own directories are closed to other users.
+# Makes a mount namespace for `inside`, with an empty /mnt that everybody can enter: the
+# directories of the test are closed to other users.
 use_private_mounts() {
   needs_root
   unshare --mount --propagation private sleep 600 3>&- &
@@ -74,12 +73,12 @@ use_private_mounts() {
 
 other_mounts() { ! [[ /proc/$1/ns/mnt -ef /proc/self/ns/mnt ]]; }
 
-# Runs a command in those mounts.
+# Runs a command in that mount namespace.
 inside() {
   nsenter --target "$mounts" --mount -- "$@"
 }
 
-# A path as seen in those mounts.
+# Prints a path for use outside the mount namespace.
 from_outside() {
   echo "/proc/$mounts/root$1"
 }

@@ -1,15 +1,15 @@
-// What a member of a shared directory's group can do to it, as fast as it goes.
+// A member of the group of a shared directory that tampers with it as fast as possible.
 //
 //   member swap SECONDS PATH TARGET
-//     puts a link to TARGET, nothing, a FIFO, a directory and an empty file in place of
-//     PATH, in turn, and each time what was there back again
+//     replaces PATH by a link to TARGET, nothing, a FIFO, a directory and an empty file, one
+//     after the other, and restores it each time
 //   member drafts SECONDS DIRECTORY TARGET
-//     puts links to TARGET in place of every draft (NAME.new, new-NAME) and socket
-//     (wake-…) that it finds there, and where the drafts of NAME.new would be made
+//     puts links to TARGET in place of every draft (NAME.new, new-NAME) and socket (wake-…)
+//     that it finds there, and where the drafts NAME.new would be created
 //   member give SOCKET
-//     passes a descriptor of the file `sessions` that it has open to who takes it
+//     passes its open descriptor of the file `sessions` to `member take`
 //   member take SOCKET FILE
-//     takes it, says so by making FILE, and keeps it open
+//     receives the descriptor, creates FILE to say so, and keeps it open
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -38,8 +38,8 @@ static void remove_any(const char* path) {
   if (unlink(path) != 0) rmdir(path);
 }
 
-// A folder that the other made meanwhile and has filled is moved out of the way: with it
-// in its place nothing could be swapped any more.
+// Moves a folder out of the way that dlock has created and filled meanwhile. Otherwise nothing
+// could be swapped any more.
 static void make_room(const char* path, unsigned round) {
   char elsewhere[most_path];
   if (unlink(path) == 0 || rmdir(path) == 0 || errno == ENOENT) return;
@@ -59,7 +59,7 @@ static void put(int what, const char* path, const char* target) {
   }
 }
 
-// Pauses of 0 to 255 microseconds, so that every moment of the other is met.
+// Pauses for 0 to 255 microseconds, so that the swaps hit every moment of dlock.
 static void pause_shortly(unsigned round) {
   const struct timespec span = {.tv_nsec = (long)(round * 37 % 256) * 1000};
   if (span.tv_nsec > 0) nanosleep(&span, NULL);
@@ -113,7 +113,7 @@ static int drafts(double seconds, const char* directory, const char* target) {
   return links == 0;
 }
 
-// --- Descriptors that go from one user to another ---
+// --- Passing descriptors to another user ---
 
 static int connected(const char* path, bool listens) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};

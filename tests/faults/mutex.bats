@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# A process that is stopped while it changes a lock of the embedded store keeps the others
-# from changing that lock. They say so in time, and nothing is lost. Who only looks, or
-# changes another lock, does not notice.
+# A process that is stopped while it changes a lock of the embedded store prevents others
+# from changing that lock. They say so in time, and nothing is lost. Those who only read, or
+# change another lock, do not notice.
 # shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -12,29 +12,29 @@ setup() {
   # LeakSanitizer does not work under strace.
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
   began=$BATS_TEST_TMPDIR/began
-  # A file that is there is changed in place.
+  # An existing file is changed in place.
   dlock run job -- true
 }
 
 teardown() { kill_leftovers; }
 
-# Starts a dlock that stops inside its change of a lock, after the Nth system call of a
-# kind: it reads the lock's file with pread64, writes the value with the first pwrite64, and
-# makes it count with the second. Sets $stopped to its pid.
+# Starts a dlock that stops in the middle of a change of a lock, after the Nth system call of
+# a kind: it reads the lock's file with pread64, writes the value with the first pwrite64, and
+# makes it take effect with the second. Sets $stopped to its pid.
 stop_inside() {  # <system call>[:<N>] <dlock's arguments>...
   local strace call=${1%:*} n=1 log=$BATS_TEST_TMPDIR/strace.log
   [[ $1 != *:* ]] || n=${1#*:}
-  # The strace of an earlier one may still write to its log.
+  # The strace of an earlier dlock may still write to its log.
   rm -f "$log"
   strace -o "$log" -e "trace=$call" -e "inject=$call:signal=STOP:when=$n" \
     dlock "${@:2}" > /dev/null 2>&1 3>&- &
   strace=$!
-  # Not by its state: under strace it is stopped for a moment at every system call.
+  # Its state does not tell: under strace it stops for a moment at every system call.
   eventually grep -q '^--- stopped by SIGSTOP' "$log"
   stopped=$(pgrep -P "$strace")
 }
 
-# Runs dlock with a small budget for the store, and measures how long it takes.
+# Runs dlock with a short store timeout, and measures how long it takes.
 run_briefly() {
   local begin
   begin=$(now_ms)
@@ -177,13 +177,13 @@ hears_of() {  # <name>
   assert_equal "$(find "$BATS_TEST_TMPDIR/store" -name '*.new')" ''
 }
 
-# True once the dlock that a `timeout` runs has found the gate shut.
+# True once the dlock that a `timeout` runs has found the mutex locked.
 is_at_the_gate() { has_timer "$(pgrep -P "$1")"; }
 
-# One who waits sets a timer.
+# A waiter sets a timer.
 has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
 
-@test "run -w starts its command as soon as a stopped process goes on" {
+@test "run -w starts its command as soon as a stopped process continues" {
   stop_inside pwrite64 run job -- true
   timeout 20 dlock --store-timeout 15s run -w 15s job -- touch "$began" 3>&- &
   eventually is_at_the_gate $!
@@ -194,7 +194,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   [[ -e $began ]]
 }
 
-@test "the stopped process itself runs its command when it goes on" {
+@test "the stopped process itself runs its command when it continues" {
   stop_inside pwrite64 run job -- touch "$began"
 
   goes_on
@@ -203,7 +203,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
 }
 
 @test "a command that starts while its lock cannot be changed is recorded afterwards" {
-  # Between the grant and the start there is time for somebody else at the store.
+  # Between the grant and the start, another process can use the store.
   # shellcheck disable=SC2016
   strace -o /dev/null -e trace=vfork -e inject=vfork:delay_enter=1500000 \
     dlock run job -- sh -c 'echo $$ > "$1.new"; mv "$1.new" "$1"; exec sleep 60' - "$began" 2> /dev/null 3>&- &
@@ -218,7 +218,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   kill -KILL "$holder"
   eventually has_ended "$holder"
 
-  # By that name it is ended.
+  # The test ends it by that name.
   assert_equal "$(look job '.holders[0].pid')" "$(< "$began")"
 }
 
@@ -309,7 +309,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   local at
   hold job
   for at in pread64:1 pwrite64:{1,2}; do
-    # One who would wait changes the queue.
+    # A claim that waits changes the queue.
     stop_inside "$at" run -w 60s job -- true
     kill -KILL "$stopped"
 

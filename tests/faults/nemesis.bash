@@ -1,8 +1,8 @@
-# What goes wrong at random while many ask for one lock on servers that fail over. It goes
-# with sentinel.bash and cluster.bash.
+# Random faults of servers that fail over, while many claims request one lock. It needs
+# sentinel.bash and cluster.bash.
 # shellcheck disable=SC2034,SC2154  # those set pids and ports, and tests show $harm
 
-# Breaks one thing of a fleet with sentinels, and waits until it is as good as new.
+# Injects a fault into a fleet with sentinels, and waits until it has recovered.
 harm_fleet() {
   local primary replica
   primary=$(primary_by 5)
@@ -28,7 +28,7 @@ another_is_primary() {
   [[ -n $now && $now != "$before_that" && $(member "$now" ROLE | head -n 1) == master ]]
 }
 
-# All sentinels agree, and the primary has two replicas that are up.
+# Whether all sentinels agree, and the primary has two replicas that are up.
 is_whole() {
   local primary
   primary=$(primary_by 5)
@@ -36,7 +36,7 @@ is_whole() {
     [[ $(member "$primary" INFO replication | grep -c 'state=online') == 2 ]]
 }
 
-# The same of a cluster, of which `job` is the lock.
+# The same for a cluster. The lock is `job`.
 harm_cluster() {
   local owner
   owner=$(owner_of job)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# --on-outage: what becomes of a run when its store cannot be reached.
+# --on-outage: what happens to a run when its store cannot be reached.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # the helpers set holder, command
 
@@ -19,7 +19,7 @@ teardown() {
 
 lease=(--ttl 1s --store-timeout 100ms)
 
-# Holds `job` with --on-outage run, and what dlock says in a file.
+# Holds `job` with --on-outage run. Writes the messages of dlock to a file.
 hold_on() {
   hold job "${lease[@]}" --on-outage run --report "$report" 2> "$said"
 }
@@ -30,7 +30,7 @@ assert_report() {  # <outcome> <reason> <exit code> <protected>
   assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.exit_code) \(.protected)"' "$report")" "$1 $2 $3 $4"
 }
 
-# Asserts that the output is the command's, after one line that warns.
+# Asserts that the output is one warning and then the command's output.
 assert_ran_with_warning() {  # <text of the warning>
   assert_equal "${#lines[@]}" 2
   [[ ${lines[0]} == 'dlock: job: warning: '*"$1"* && ${lines[1]} == ran ]]
@@ -213,7 +213,7 @@ assert_ran_with_warning() {  # <text of the warning>
   hold_on
   await_renewal job
   redis_freezes
-  # The guardian lets the moment pass at which it would have ended the command.
+  # The guardian does nothing at the moment at which it would have ended the command.
   never_within 3200 has_ended "$command"
   redis_goes_on
   await_renewal job

@@ -1,14 +1,13 @@
-# Helpers for the tests of users who lack permissions on a Redis server. They go with support.bash
+# Helpers for tests with users that lack permissions on a Redis server. They need support.bash
 # and redis.bash.
 # shellcheck disable=SC2154  # redis.bash sets what is used here
 
-# The commands that dlock has to be allowed, but for those that only the wait and the watch
-# are made of.
+# The commands that dlock needs permission for, except those that only waits and watches use.
 permissions() {
   grep -o '+[a-z|]*' <<< "$least_permissions" | grep -v 'client\|subscribe\|publish\|ping\|select' | tr -d +
 }
 
-# Prints the keys that would be there for ever. What a register has admitted is to be.
+# Prints the keys that never expire, except those of registers, which are meant to stay.
 lasting_keys() {
   redis EVAL "local lasting = {}
     for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -19,8 +18,8 @@ lasting_keys() {
     return lasting" 0
 }
 
-# Calls a verb as a user without this permission, and one of locks also as one who besides cannot
-# give back what was granted.
+# Calls a verb as a user without this permission. A verb that takes a lock is also called as a
+# user that cannot release a grant either.
 call_without() {  # <permission> <verb> <argument>...
   "$prepare"
   call_as "-$1" +ping "${@:2}"
@@ -40,7 +39,7 @@ call_as() {  # <permission> <permission> <verb> <argument>...
   assert_equal "$what: $(lasting_keys)" "$what: "
 }
 
-# Calls all that changes something, each on a server as it then is.
+# Calls each verb that changes something, one after the other on the same server.
 call_all_without() {  # <permission> <function that prepares the server>
   local mode token prepare=$2
   for mode in '' --shared '--slots 2' '--dedupe 1s' '--min-hold 100ms' '--wait 100ms'; do

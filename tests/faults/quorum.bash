@@ -1,10 +1,10 @@
-# Helpers for the tests with several independent servers of a test's own. They go with
-# support.bash, redis.bash and sentinel.bash.
+# Helpers for tests with several private, independent servers. They need support.bash,
+# redis.bash and sentinel.bash.
 # shellcheck disable=SC2034  # some of what is set here is for the tests
 # shellcheck disable=SC2154  # sentinel.bash sets ports, pids and fleet
 
-# For `setup`, in the place of use_private_store: starts the servers 1 to N, and makes them
-# the store. They have just started, so they have a vote at once.
+# For `setup`, instead of use_private_store: starts the servers 1 to N, and makes them the
+# store. With DLOCK_MAX_TTL=0 they have a vote at once.
 use_quorum_store() {  # <number>
   use_private_store || return
   start_quorum "$1"
@@ -28,7 +28,7 @@ start_quorum() {  # <number>
   export DLOCK_STORE=redis+quorum://$list DLOCK_MAX_TTL=0
 }
 
-# On how many servers the lock is held, as these have it.
+# Prints on how many servers the lock is held, according to these servers.
 held_on() {  # <name>
   local i count=0
   for ((i = 1; i <= servers; i++)); do
@@ -39,14 +39,14 @@ held_on() {  # <name>
 
 is_held_on() { [[ $(held_on "$1") == "$2" ]]; }  # <name> <number>
 
-# The whole seconds for which a server is up.
+# Prints the uptime of a server in whole seconds.
 uptime_of() {  # <number>
   member "$1" INFO server | sed -n 's/^uptime_in_seconds:\([0-9]*\).*/\1/p'
 }
 
 is_up_for() { (($(uptime_of "$1") >= $2)); }  # <number> <seconds>
 
-# Restarted without what it knew.
+# Restarts a server without its data.
 restart_empty() {  # <number>...
   local i
   for i; do

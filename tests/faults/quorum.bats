@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# Several independent servers of which most have to grant a lock. A lease lasts six seconds.
+# Several independent servers, of which a majority has to grant a lock. A lease lasts six
+# seconds.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # the helpers set holder, waiter, ports
 
@@ -7,7 +8,7 @@ setup() {
   load ../bats/support
   load locks
   load redis
-  load sides
+  load partition
   load sentinel
   load quorum
   report=$BATS_TEST_TMPDIR/report
@@ -148,7 +149,7 @@ is_watched() {
   assert_output_contains 'strength 0'
 }
 
-# Behind the first third of its lease, by what is left of it.
+# Whether the first third of its lease is over, judged by its remaining time.
 was_renewed_on() {
   local left
   left=$(member "$1" PTTL 'dlock:{job}')
@@ -169,7 +170,7 @@ was_renewed_on() {
   [[ -e $ran ]]
 }
 
-# It has given back what the first server granted, and come again.
+# It has released the grant of the first server and asked again.
 has_asked_again() {
   local calls
   calls=$(member 1 INFO commandstats | sed -n 's/^cmdstat_eval\(sha\)*:calls=\([0-9]*\),.*/\2/p' | paste -sd +)
@@ -179,7 +180,7 @@ has_asked_again() {
 @test "with three of five stopped the command is dead before its lease ends" {
   use_quorum_store 5
   hold job "${lease[@]}" --report "$report"
-  # Just renewed, so that the next renewal does not come in between.
+  # Just after a renewal, so that the next one does not come in between.
   EVENTUALLY_MS=8000 eventually was_renewed_on 3
   local end
   end=$(earliest_end_on 1 2 3)
@@ -195,8 +196,8 @@ has_asked_again() {
   [[ ! -e $ran ]]
 }
 
-# When the first of these servers would give the lock to another one, in milliseconds since
-# the epoch.
+# When the first of these servers would grant the lock to another claim, in milliseconds
+# since the epoch.
 earliest_end_on() {  # <server>...
   local i
   for i; do echo $(($(now_ms) + $(member "$i" PTTL 'dlock:{job}'))); done | sort -n | head -n 1
@@ -317,7 +318,7 @@ is_waited_for_on() { [[ $(member "$1" ZCARD 'dlock:{job}:q') == "$2" ]]; }  # <s
   use_quorum_store 5
   hold job "${lease[@]}" --report "$report"
   fence=$(look job '.holders[0].fence')
-  # So that the next renewal does not set the lease up again before it is looked at.
+  # So that the next renewal does not set the lease up again before the inspection.
   EVENTUALLY_MS=8000 eventually was_renewed_on 3
 
   for i in 1 2; do echo 3600000 > "$fleet/$i.clock"; done
@@ -334,8 +335,8 @@ is_waited_for_on() { [[ $(member "$1" ZCARD 'dlock:{job}:q') == "$2" ]]; }  # <s
   ((output > fence))
 }
 
-# To be called before the servers are started: the clock of number N is ahead by as many
-# milliseconds as the file $fleet/N.clock says.
+# Call this before the servers are started: the clock of server N is then ahead by the
+# number of milliseconds in the file $fleet/N.clock.
 use_stepping_clocks() {
   cc -shared -fPIC -o "$BATS_TEST_TMPDIR/clock.so" "$DLOCK_SOURCE/tests/chaos/clock.c" || return
   { echo '#!/bin/sh'
@@ -437,8 +438,8 @@ is_over_on() { [[ $(member "$1" EXISTS 'dlock:{job}') == 0 ]]; }  # <server>
 
 member_monitor() { exec redis-cli -p "${ports[$1]}" MONITOR; }  # <server>
 
-# How often each claim has asked the server for the lock, the most at the end. Behind the
-# key are the token, the id of the waiter, and with a question the mode.
+# Prints how often each claim has asked the server for the lock, in ascending order. The
+# token, the id of the waiter and, in requests, the mode follow the key.
 questions_of_each() {
   sed -n 's/.*"dlock:{crowd}" "\([0-9a-f]*\)" "[0-9a-f]*" "x.*/\1/p' "$BATS_TEST_TMPDIR/monitor" |
     sort | uniq -c | awk '{ print $1 }' | sort -n

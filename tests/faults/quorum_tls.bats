@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# A quorum of servers that are spoken to over TLS.
+# A quorum of servers over TLS.
 # shellcheck disable=SC2034,SC2154  # the helpers use what is set here, and set ports
 
 setup_file() {
@@ -14,7 +14,7 @@ setup_file() {
 setup() {
   load ../bats/support
   load redis
-  load sides
+  load partition
   load sentinel
   load quorum
   use_private_store

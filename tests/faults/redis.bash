@@ -1,11 +1,11 @@
-# Helpers for the tests with a Redis server of their own. They go with support.bash.
-# DLOCK_TEST_SERVER names another program than redis-server.
+# Helpers for tests with a private Redis server. They need support.bash. DLOCK_TEST_SERVER can
+# name another program than redis-server.
 # shellcheck disable=SC2034  # some of what is set here is for the tests
 
-# use_private_store unsets what begins with DLOCK_.
+# use_private_store unsets all variables that begin with DLOCK_.
 redis_program=${DLOCK_TEST_SERVER:-redis-server}
 
-# All that dlock needs to be allowed; the manual has the same.
+# All permissions that dlock needs, as in the manual.
 least_permissions='resetkeys resetchannels -@all ~dlock:* &dlock:* +client|setname
   +publish +subscribe +psubscribe +ping
   +evalsha +eval +blpop +scan +select +time +exists +get +set +del +pttl +pexpire
@@ -29,9 +29,10 @@ known_permissions() {  # <permissions>
 }
 redis_password='only (us) %$'
 
-# For `setup`, in the place of use_private_store: starts a server, and makes it the store.
-# dlock is a user with the least permissions. The default user, as whom clients go on after a
-# refused login, is shut out; it keeps its permissions because servers load their data as it.
+# For `setup`, instead of use_private_store: starts a server, and makes it the store. dlock is
+# a user with the minimum permissions. The default user, which clients continue as after a
+# refused login, cannot log in. It keeps its permissions, because servers load their data as
+# this user.
 use_redis_store() {  # [<option of the server>...]
   use_private_store || return
   redis_root=$BATS_TEST_TMPDIR/redis
@@ -51,7 +52,7 @@ END
   export DLOCK_USER=dlock DLOCK_PASSWORD_FILE=$redis_root/password
 }
 
-# Starts the server, with its data if it kept them. What it says goes to redis/log.
+# Starts the server, with its data if it saved them. Its output goes to redis/log.
 start_redis() {  # [<option of the server>...]
   redis_options=("$@")
   [[ " $* " == *' --port '* ]] || set -- --port 0 "$@"
@@ -62,7 +63,7 @@ start_redis() {  # [<option of the server>...]
 
 redis_answers() { [[ $(redis PING) == @(PONG|LOADING*) ]]; }
 
-# Ends the server as a power cut does, also a stopped one. For `teardown`, too.
+# Kills the server, also a stopped one, as a power failure would. For `teardown`, too.
 stop_redis() {
   [[ -n ${redis_pid:-} ]] || return 0
   end_processes "$redis_pid"
@@ -75,23 +76,23 @@ restart_redis() {
   start_redis "${redis_options[@]}"
 }
 
-# Until redis_goes_on the server is there and answers nothing.
+# Until redis_goes_on, the server accepts connections but does not reply.
 redis_freezes() { kill -STOP "$redis_pid"; }
 redis_goes_on() { kill -CONT "$redis_pid"; }
 
-# Sends a command as a user who may do everything, and prints the answer.
+# Sends a command as a user with all permissions, and prints the reply.
 redis() {  # <command> [<argument>...]
   timeout 20 redis-cli -s "$redis_socket" --user admin --pass any --no-auth-warning "$@"
 }
 
-# Gives the server a port that nothing else uses, and sets $redis_port. For `setup`, before
-# use_redis_store, to which `--port $redis_port` is to be given.
+# For `setup`, before use_redis_store: sets $redis_port to a free port. Pass it to
+# use_redis_store as `--port $redis_port`.
 choose_redis_port() {
   redis_port=$(perl -MIO::Socket::INET -e \
     'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport')
 }
 
-# Puts a network between dlock and the server that can break.
+# Puts a network that can fail between dlock and the server.
 use_relay() {
   "$DLOCK_SOURCE/tests/faults/relay" "$BATS_TEST_TMPDIR/port" "$BATS_TEST_TMPDIR/mode" \
     "$redis_socket" 3>&- &
@@ -101,30 +102,30 @@ use_relay() {
 
 network() { echo "$1" > "$BATS_TEST_TMPDIR/mode"; }  # <forward, drop, drip, keep or late>
 
-# Notes in a file all that the server is told from now on.
+# Writes all commands that the server receives from now on to a file.
 start_monitor() {  # <file>
   monitor=$1
   redis MONITOR > "$monitor" 2> /dev/null &
   eventually grep -qx OK "$monitor"
 }
 
-# Prints the commands that clients have sent since then, without their logins, which not
-# every server shows. Those of scripts are marked with "lua" in the place of the address.
+# Prints the commands that clients have sent since then, without their logins, which not every
+# server shows. Commands of scripts have "lua" in place of the address.
 told() {
   redis ECHO 'that was it' > /dev/null
   eventually grep -q '"that was it"' "$monitor"
   sed -n '/ lua\]/d; /"AUTH"/d; /"that was it"/d; s/^[^]]*\] //p' "$monitor"
 }
 
-# How often clients and scripts have called a command since the server was started.
+# Prints how often clients and scripts have called a command since the server started.
 calls_of() {  # <command, in small letters>
   redis INFO commandstats | sed -n "s/^cmdstat_$1:calls=\([0-9]*\),.*/\1/p" | grep . || echo 0
 }
 
-# The time that a lock's lease has left, as the server has it; -2 if there is none.
+# Prints the remaining time of a lease on the server; -2 if there is no lease.
 left_of() { redis PTTL "dlock:{$1}"; }
 
-# Waits for a renewal of a lock's lease: it lasts longer than it just did.
+# Waits for a renewal of a lease: its remaining time grows.
 await_renewal() {  # <name>
   last_left=$(left_of "$1")
   eventually has_been_renewed "$1"

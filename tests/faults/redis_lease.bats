@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What becomes of the command when its lease on a Redis server can no longer be relied on,
-# and what it never hears of.
+# What happens to a command when its lease on a Redis server is no longer certain, and what
+# the command does not notice.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -22,32 +22,31 @@ teardown() {
 
 noting=(sh -c 'echo "$2" >> "$1"' -)
 
-# A lease that is soon over, and one that rides out more than two seconds.
+# A short lease, and one that survives an outage of more than two seconds.
 short=(--ttl 2s --store-timeout 400ms)
 long=(--ttl 5s --store-timeout 400ms --kill-after 200ms)
 
 started() { grep -qsx "$1" "$order"; }
 
-# Holds `job` with a report, and what dlock says in a file.
+# Holds `job` with a report. Writes the messages of dlock to a file.
 hold_job() {  # [<option>...]
   hold job --report "$report" "$@" 2> "$said"
 }
 
-# Runs a command under `job` in the background, until it has written something to $began.
+# Runs a command under `job` in the background, and waits until it has written to $began.
 start_job() {  # <command>...
   dlock run --report "$report" "${long[@]}" job -- "$@" 2> "$said" 3>&- &
   holder=$!
   eventually test -s "$began"
 }
 
-# Asserts that the run was lost, and for what reason.
+# Asserts that the run was lost, for this reason.
 assert_lost() {  # <reason>
   assert_exits 76 "$holder"
   assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" "lost $1 false"
 }
 
-# Asserts that the run goes on and ends well, and that it was never said that anything was
-# wrong.
+# Asserts that the run continues and succeeds, and that dlock printed nothing.
 assert_nothing_noticed() {
   let_go
   assert_exits 0 "$holder"
@@ -295,14 +294,14 @@ assert_nothing_noticed() {
   redis_freezes
 
   assert_exits 76 "$holder"
-  # The next line says that the lock cannot be given back either.
+  # The next line says that the lock cannot be released either.
   output=$(head -n 1 "$said")
   [[ $output =~ 'job: lost the lock: /'[^\ ]+' has not replied for '[1-4]\.[0-9]s', so the command was ended before the lease expired'$ ]]
 }
 
 # --- Giving back ---
 
-# Lets a command end with 3 while the server is silent, and sets $took.
+# Ends a command with 3 while the server is silent, and sets $took.
 end_in_silence() {
   hold_job --ttl 30s --store-timeout 500ms
   redis_freezes
@@ -350,7 +349,7 @@ end_in_silence() {
   assert_equal "$(tr -d '\n' < "$order")" 1234
 }
 
-@test "waiters go on when the server has lost the queue" {
+@test "waiters continue when the server has lost the queue" {
   hold job "${long[@]}"
   for number in 1 2 3; do queue job "${noting[@]}" "$order" "$number"; done
 
@@ -360,7 +359,7 @@ end_in_silence() {
   for number in 1 2 3; do eventually started "$number"; done
 }
 
-@test "waiters survive that their connections break" {
+@test "waiters survive broken connections" {
   hold job
   for number in 1 2 3; do queue job "${noting[@]}" "$order" "$number"; done
 

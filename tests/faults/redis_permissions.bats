@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A user who lacks one of the permissions that dlock needs is refused (77), and what a script had
-# done before it was refused goes away by itself.
+# A user without one of the permissions that dlock needs is refused (77), and the keys that a
+# script wrote before it was refused expire by themselves.
 
 setup() {
   load ../bats/support

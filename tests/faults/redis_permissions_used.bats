@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The same as redis_permissions.bats on a server that has been used, for a night.
+# The same as redis_permissions.bats, on a server in use. It takes long, so it runs at night.
 # shellcheck disable=SC2154  # the helpers set what is used here
 
 setup() {
@@ -15,7 +15,7 @@ teardown() {
   kill_leftovers
 }
 
-# With a run that vanished, an earlier one, and a waiter that is dead.
+# With a vanished run, an earlier one, and a dead waiter.
 used_server() { redis FLUSHALL > /dev/null; redis EVAL "$restore" 0 > /dev/null; }
 
 @test "with a missing permission on a server in use, no key stays there forever" {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Those who wait on a server get their turn also if nobody gives the lock back: at the end of
-# its lease, and three seconds later however many waiters before them were killed or stopped.
+# Waiters on a server get their turn even if nobody releases the lock: at the end of its
+# lease, and three seconds later however many waiters before them were killed or stopped.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -32,13 +32,13 @@ kill_all_of() {  # <pid of dlock>
 
 lines_in() { [[ -e $2 ]] && (($(wc -l < "$2") == $1)); }  # <number> <file>
 
-# Takes part in a row of detached leases that nobody gives back.
+# Takes part in a series of detached leases that nobody releases.
 take_turn() {  # <dlock's options>...
   (dlock acquire job -t 500ms -w 30s "$@" > "$BATS_TEST_TMPDIR/token.$BASHPID" && echo >> "$order") 3>&- &
 }
 
-# Asserts that the row was over in this time, which is less than it would take if one of them
-# slept until its place has to be kept.
+# Asserts that the series took at most this time, which is less than if one waiter had slept
+# until it has to confirm its place.
 assert_all_had_turns() {  # <number> <ms>
   local start
   start=$(now_ms)
@@ -46,13 +46,13 @@ assert_all_had_turns() {  # <number> <ms>
   assert_between "$(($(now_ms) - start))" 0 "$2"
 }
 
-@test "detached leases that run out follow one another" {
+@test "detached leases that expire follow one another" {
   for _ in 1 2 3 4 5 6; do take_turn; done
 
   assert_all_had_turns 6 9000
 }
 
-@test "shared and exclusive detached leases that run out follow one another" {
+@test "shared and exclusive detached leases that expire follow one another" {
   for _ in 1 2; do
     take_turn --shared
     take_turn --shared
@@ -62,13 +62,13 @@ assert_all_had_turns() {  # <number> <ms>
   assert_all_had_turns 6 9000
 }
 
-@test "detached leases in slots that run out follow one another" {
+@test "detached leases in slots that expire follow one another" {
   for _ in 1 2 3 4 5 6; do take_turn --slots 2; done
 
   assert_all_had_turns 6 8000
 }
 
-# Has so many waiters in line, which kill_them or stop_them is to be called for.
+# Starts this many waiters, for kill_them or stop_them.
 queue_those_in_front() {  # <number>
   hold job
   in_front=()
@@ -88,7 +88,7 @@ kill_them() {
 
 stop_them() { kill -STOP "${in_front[@]}"; }
 
-# Has some more wait behind those, in this order, and gives the lock back.
+# Starts more waiters behind those, in this order, and releases the lock.
 have_others_served() {  # <kill_them or stop_them> <name>...
   local name how=$1
   shift
@@ -98,7 +98,7 @@ have_others_served() {  # <kill_them or stop_them> <name>...
   let_go
 }
 
-# Asserts that all of them were served in order, within so many milliseconds.
+# Asserts that all of them were served in order, within this many milliseconds.
 assert_served() {  # <ms> <names>
   local start names
   read -ra names <<< "$2"
@@ -162,7 +162,7 @@ is_called() { redis HVALS 'dlock:{job}:w' | grep -q '^[xs] [0-9]* [0-9]* 4 '; }
   assert_served 5000 last
 }
 
-@test "six waiters that are stopped cost three seconds, and have their places again when they go on" {
+@test "six stopped waiters cost three seconds, and get their places back when they continue" {
   queue_those_in_front 6
   have_others_served stop_them first
   assert_served 5000 first
@@ -186,7 +186,7 @@ is_called() { redis HVALS 'dlock:{job}:w' | grep -q '^[xs] [0-9]* [0-9]* 4 '; }
   queue job -- "${noting[@]}" "$order" fourth
   kill_them
   let_go
-  # Until they are called, and not so long that they do not answer.
+  # Until they are called, but not so long that they do not answer.
   kill -STOP "${slow[@]}"
   eventually is_called
   kill -CONT "${slow[@]}"
@@ -194,18 +194,18 @@ is_called() { redis HVALS 'dlock:{job}:w' | grep -q '^[xs] [0-9]* [0-9]* 4 '; }
   assert_served 5000 'first second third fourth'
 }
 
-# Notes its name, and the first one waits to be let go.
+# Writes its name. The first one then waits until the test releases it.
 taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until [ -e "$1.go" ]; do sleep 0.01; done' -)
 
-@test "waiters run soon and in order though the server forgot their queue" {
+@test "waiters run soon and in order though the server lost their queue" {
   hold job
   for name in 0 1 2 3 4 5 6 7 8 9; do queue job -- "${taking_turns[@]}" "$order" "$name"; done
   start=$(now_ms)
 
   redis FLUSHALL
 
-  # Whoever looks first finds a free lock and nobody in line, and has the others come back. Each
-  # has its place again then.
+  # The first to check finds a free lock and an empty queue, and notifies the others, which
+  # then get their places back.
   eventually lines_in 1 "$order"
   eventually so_many_wait 9
   touch "$order.go"
@@ -214,7 +214,7 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
   tail -n +2 "$order" | sort -c -n
 }
 
-@test "the only waiter runs soon though the server forgot its place" {
+@test "the only waiter runs soon though the server lost its place" {
   hold job
   queue job -- "${noting[@]}" "$order" only
 
@@ -254,8 +254,8 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
   EVENTUALLY_MS=3000 eventually lines_in 1 "$order"
 }
 
-# A row in which hand-overs follow one another more quickly than anybody looks: the first is
-# over at once, the second holds the lock, and the rest wait behind it.
+# A series in which hand-overs follow one another faster than waiters check: the first run
+# ends at once, the second holds the lock, and the rest wait behind it.
 queue_a_row() {
   queue job -- true
   queue job --ttl 4s -- sh -c 'echo > "$1"; sleep 60' - "$began"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A lease that the server forgot and that is set up again, and one that the server keeps
-# for longer than its holder relies on it.
+# Leases that the server lost and that are set up again (--reclaim), and leases that the
+# server keeps longer than their holders rely on them (--lock-delay).
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -19,18 +19,18 @@ teardown() {
   kill_leftovers
 }
 
-# A lease that is soon renewed, and one that is renewed late enough for others to come first.
+# A lease that is renewed soon, and one that is renewed so late that others come first.
 short=(--ttl 2s --store-timeout 400ms)
 long=(--ttl 5s --store-timeout 400ms --kill-after 200ms)
 
-# Holds `job` with a report, and what dlock says in a file.
+# Holds `job` with a report. Writes the messages of dlock to a file.
 hold_job() {  # [<option>...]
   hold job --report "$report" "$@" 2> "$said"
 }
 
 outcome() { jq -r '"\(.outcome) \(.reason) \(.exit_code)"' "$report"; }
 
-# Asserts that the run was lost, and for what reason.
+# Asserts that the run was lost, for this reason.
 assert_lost() {  # <reason>
   assert_exits 76 "$holder"
   assert_equal "$(jq -r '"\(.outcome) \(.reason) \(.protected)"' "$report")" "lost $1 false"
@@ -41,7 +41,7 @@ again='dlock: job: the lease was missing from the store and was restored'
 # Waits until dlock says that its lease was set up again.
 await_reclaim() { eventually grep -q 'was restored' "$said"; }
 
-# Asserts that the run goes on and ends well, and that this one line was said about it.
+# Asserts that the run continues and succeeds, and that dlock printed only this line.
 assert_reclaimed() {
   await_reclaim
   await_renewal job
@@ -52,13 +52,13 @@ assert_reclaimed() {
   assert_equal "$(look job '.state, .last_run.outcome' | tr '\n' ' ')" 'free ran '
 }
 
-# Ends the server, and starts it with what it has saved, if it was told to.
+# Restarts the server, with the data that it saved if it was told to save.
 restart_without_saving() {
   stop_redis
   start_redis
 }
 
-# Who holds the lock, but for what changes all the time.
+# Prints the holders of the lock, without the fields that change all the time.
 holders() {
   look "$1" '.holders | map(del(.held_ms, .expires_in_ms))'
 }
@@ -91,7 +91,7 @@ holders() {
   assert_reclaimed
 }
 
-@test "with --reclaim a run survives that all keys are deleted" {
+@test "with --reclaim a run survives the deletion of all keys" {
   hold_job --reclaim "${short[@]}"
 
   redis FLUSHALL
@@ -99,7 +99,7 @@ holders() {
   assert_reclaimed
 }
 
-@test "with --reclaim a run survives that its key is deleted" {
+@test "with --reclaim a run survives the deletion of its key" {
   hold_job --reclaim "${short[@]}"
 
   redis DEL 'dlock:{job}'
@@ -373,7 +373,7 @@ holders() {
   kill -KILL "$holder"
 
   eventually test -s "$order"
-  # The last renewal was up to a third of the ttl before.
+  # The last renewal was up to a third of the ttl earlier.
   assert_between "$(ms_between "$order.killed" "$order")" 1850 4000
 }
 
@@ -393,7 +393,7 @@ holders() {
   assert_status 75
 }
 
-@test "a run that leaves the lock is recorded as lost, and counts for no other" {
+@test "a run that leaves its lock to expire is recorded as lost, and does not deduplicate others" {
   hold_job "${short[@]}" --lock-delay 3s
   redis_freezes
   eventually has_ended "$command"

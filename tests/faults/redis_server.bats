@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Redis servers in trouble, and servers that are none.
+# Redis servers in trouble, and programs that are not Redis servers.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
@@ -22,7 +22,7 @@ short=(--ttl 2s --store-timeout 400ms)
 
 started() { grep -qsx "$1" "$order"; }
 
-# Runs dlock with half a second for the store, and asserts that it took not much longer.
+# Runs dlock with a store timeout of half a second, and asserts that it took little longer.
 run_briefly() {
   local begin
   begin=$(now_ms)
@@ -30,7 +30,7 @@ run_briefly() {
   assert_between $(($(now_ms) - begin)) 0 2500
 }
 
-# Asserts that `run` left a refusal in one short line of plain text with this exit code.
+# Asserts that `run` printed a refusal in one short line of plain text, with this exit code.
 assert_refused() {  # <exit code> <part of what it says>
   assert_status "$1"
   assert_one_line
@@ -42,13 +42,13 @@ assert_refused() {  # <exit code> <part of what it says>
   fi
 }
 
-# Asserts that nobody gets a lock, and that the server's word for it is passed on.
+# Asserts that no lock is granted, and that the message has the server's error code.
 assert_run_is_refused() {  # <exit code> <part of what it says>
   run_briefly run --report "$report" job -- echo started
   assert_refused "$@"
 }
 
-# Starts one who waits for the store to be well again, and returns once it does.
+# Starts a run that waits for the store, and returns once it is waiting.
 await_store() {
   dlock run -v -w 60s job -- "${noting[@]}" "$order" started 2> "$said" 3>&- &
   waiter=$!
@@ -62,7 +62,7 @@ assert_store_is_well() {
 
 # --- Servers in trouble ---
 
-# Data that takes a server some seconds to load.
+# Makes data that a server needs some seconds to load.
 restart_slowly() {
   redis EVAL 'for i = 1, 3000 do redis.call("SET", "other:" .. i, i) end' 0
   redis SAVE
@@ -71,7 +71,7 @@ restart_slowly() {
   [[ $(redis PING) == LOADING* ]]
 }
 
-@test "a server that loads its data is unavailable" {
+@test "a server that is loading its data is unavailable" {
   use_redis_store
   restart_slowly
 
@@ -80,7 +80,7 @@ restart_slowly() {
   assert_equal "$(jq -r .outcome "$report")" unavailable
 }
 
-@test "with -w a server that loads its data is waited for" {
+@test "with -w a server that is loading its data is waited for" {
   use_redis_store
   restart_slowly
 
@@ -100,14 +100,14 @@ says_busy() { [[ $(redis PING) == BUSY* ]]; }
 
 script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
 
-@test "a server whose script does not end is reported as busy" {
+@test "a server that is busy in a script is reported as busy" {
   use_redis_store
   script_never_ends
 
   assert_run_is_refused 69 BUSY
 }
 
-@test "with -w a server whose script does not end is waited for" {
+@test "with -w a server that is busy in a script is waited for" {
   use_redis_store
   script_never_ends
   await_store
@@ -117,7 +117,7 @@ script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
   assert_store_is_well
 }
 
-@test "a server whose script does not end for a while is not noticed by a run" {
+@test "a run does not notice a server that is busy in a script for a while" {
   use_redis_store
   hold job --ttl 5s --store-timeout 400ms --kill-after 200ms 2> "$said"
   script_never_ends
@@ -131,14 +131,14 @@ script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
   assert_equal "$(< "$said")" ''
 }
 
-@test "a server that is a replica refuses" {
+@test "a replica is refused" {
   use_redis_store
   redis REPLICAOF 127.0.0.1 1
 
   assert_run_is_refused 69 READONLY
 }
 
-@test "with -w a replica is waited for until it is no more" {
+@test "with -w a replica is waited for until it becomes a primary" {
   use_redis_store
   redis REPLICAOF 127.0.0.1 1
   await_store
@@ -148,21 +148,21 @@ script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
   assert_store_is_well
 }
 
-@test "a replica whose data are old refuses" {
+@test "a replica with stale data is refused" {
   use_redis_store --replica-serve-stale-data no
   redis REPLICAOF 127.0.0.1 1
 
   assert_run_is_refused 69 MASTERDOWN
 }
 
-@test "a server without enough replicas refuses" {
+@test "a server with too few replicas is refused" {
   use_redis_store
   redis CONFIG SET min-replicas-to-write 1
 
   assert_run_is_refused 69 NOREPLICAS
 }
 
-@test "a run ends when its server has not enough replicas any more" {
+@test "a run ends when its server no longer has enough replicas" {
   use_redis_store
   hold job --report "$report" "${short[@]}"
 
@@ -172,7 +172,7 @@ script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
   assert_equal "$(jq -r .reason "$report")" unconfirmed
 }
 
-@test "a server that cannot save refuses" {
+@test "a server that cannot save is refused" {
   mkdir "$BATS_TEST_TMPDIR/data"
   use_redis_store --dir "$BATS_TEST_TMPDIR/data" --save '3600 100000'
   rmdir "$BATS_TEST_TMPDIR/data"
@@ -184,15 +184,15 @@ script_is_killed() { [[ $(redis SCRIPT KILL) == OK ]]; }
 
 cannot_save() { redis INFO persistence | grep -q '^rdb_last_bgsave_status:err'; }
 
-@test "a server that admits no more clients refuses" {
+@test "a server with too many clients is unavailable" {
   use_redis_store
   fill_up
 
-  # It says so, unless it has closed the connection before it was sent anything.
+  # The server says so, unless it closed the connection before it received anything.
   assert_run_is_refused 69 "$redis_socket"
 }
 
-@test "with -w a server that admits no more clients is waited for" {
+@test "with -w a server with too many clients is waited for" {
   use_redis_store
   fill_up
   await_store
@@ -202,7 +202,7 @@ cannot_save() { redis INFO persistence | grep -q '^rdb_last_bgsave_status:err'; 
   assert_store_is_well
 }
 
-# Takes the server's only place.
+# Uses the only connection that the server allows.
 fill_up() {
   redis-cli -s "$redis_socket" --user admin --pass any --no-auth-warning BLPOP nothing 0 \
     > "$BATS_TEST_TMPDIR/client" 2>&1 3>&- &
@@ -217,14 +217,14 @@ somebody_listens() { redis INFO clients | grep -q '^blocked_clients:1'; }
 
 memory_is_full() { redis CONFIG SET maxmemory 1; }
 
-@test "a server whose memory is full refuses" {
+@test "a server whose memory is full grants nothing" {
   use_redis_store
   memory_is_full
 
   assert_run_is_refused 69 OOM
 }
 
-@test "a server whose memory is full renews and releases" {
+@test "a server whose memory is full renews and releases leases" {
   use_redis_store
   hold job "${short[@]}" 2> "$said"
   memory_is_full
@@ -238,7 +238,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_equal "$(redis EXISTS 'dlock:{job}')" 0
 }
 
-@test "a server whose memory is full renews and releases shared leases, and slots" {
+@test "a server whose memory is full renews and releases shared leases and slots" {
   use_redis_store
   for mode in -s -n3; do
     hold "job$mode" "$mode" "${short[@]}" 2> "$said"
@@ -254,7 +254,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   done
 }
 
-@test "a server whose memory is full hands over to existing waiters" {
+@test "a server whose memory is full hands the lock over to its waiters" {
   use_redis_store
   hold job
   for number in 1 2 3; do queue job "${noting[@]}" "$order" "$number"; done
@@ -279,7 +279,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 
 # --- Clusters ---
 
-# A node that knows another one, and takes it to have every slot, or none.
+# Starts a member of a cluster that believes that another member has these slots, or none.
 start_node() {  # [<slots of the other node>]
   choose_redis_port
   while ((redis_port > 55000)); do choose_redis_port; done
@@ -302,7 +302,7 @@ knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
   assert_run_is_refused 78 'a member of a cluster'
 }
 
-@test "a cluster that is down refuses" {
+@test "a cluster that is down grants nothing" {
   start_node
 
   assert_run_is_refused 69 CLUSTERDOWN
@@ -310,7 +310,7 @@ knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
 
 # --- Servers that hear too late ---
 
-@test "a server that hears a request too late holds the lock for no longer than its lease" {
+@test "a server that receives a request too late keeps the lock no longer than its lease" {
   use_redis_store
   redis ACL SETUSER default on
   unset DLOCK_USER DLOCK_PASSWORD_FILE
@@ -324,7 +324,7 @@ knows_all_slots() { redis CLUSTER INFO | grep -q '^cluster_state:ok'; }
   EVENTUALLY_MS=5000 eventually dlock run job -- true
 }
 
-# Starts a run whose first request stays on its way.
+# Starts a run whose first request is delayed in the network.
 run_with_a_late_request() {  # <option>...
   use_redis_store
   dlock run any -- true # so that the server knows the script
@@ -353,10 +353,10 @@ comes_late() {
   assert_equal "$(left_of job)" -2
 }
 
-@test "a request that arrives after its run has given up is not granted, however late" {
+@test "a request that arrives after its run gave up is not granted, however late" {
   run_with_a_late_request
   assert_exits 69 "$runs"
-  # Longer than a store timeout.
+  # Longer than the store timeout.
   never_within 1000 test -e "$BATS_TEST_TMPDIR/ran"
 
   comes_late
@@ -365,7 +365,7 @@ comes_late() {
   assert_equal "$(left_of job)" -2
 }
 
-@test "one who was told to stop while the server was silent ends at once" {
+@test "a signal ends a run at once while the server is silent" {
   use_redis_store
   redis_freezes
   dlock run -w forever job -- echo started 3>&- &
@@ -382,7 +382,7 @@ is_connected() { [[ $(readlink "/proc/$1"/fd/*) == *socket:* ]]; }
 
 # --- Servers that are none ---
 
-# Starts one that gives this answer, and makes it the store.
+# Starts a server that gives this reply, and makes it the store.
 serve() {  # <as fake_server has it>
   use_private_store
   local file=$BATS_TEST_TMPDIR/port
@@ -392,13 +392,13 @@ serve() {  # <as fake_server has it>
   DLOCK_STORE=redis://127.0.0.1:$(< "$file")
 }
 
-# So much memory does dlock need on no account. AddressSanitizer maps all there is.
+# More memory than dlock may ever need. AddressSanitizer maps all there is.
 limit_memory() {
   grep -q __asan_init "$DLOCK_BIN" || ulimit -v 100000
 }
 
-# Asserts that run, status and list give up on such a server in time and in plain words,
-# and that one who waits for it gives up when the wait is over.
+# Asserts that run, status and list give up on such a server in time, with a plain message,
+# and that a run with a wait gives up when the wait is over.
 assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
   serve "$1"
   limit_memory
@@ -409,11 +409,11 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
   done
 }
 
-@test "dlock gives up on a server that never says anything" {
+@test "dlock gives up on a server that never replies" {
   assert_all_give_up_on silence 'did not reply within'
 }
 
-@test "dlock gives up on a server that drips a byte in 300 milliseconds" {
+@test "dlock gives up on a server that sends a byte every 300 milliseconds" {
   assert_all_give_up_on drip 'did not reply within'
 }
 
@@ -421,32 +421,32 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
   assert_all_give_up_on end 'closed the connection'
 }
 
-@test "dlock gives up on a server that answers in HTTP" {
+@test "dlock gives up on a server that replies in HTTP" {
   assert_all_give_up_on 'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n' \
     'does not speak the Redis protocol'
 }
 
-@test "dlock gives up on a server that announces a list of four thousand million elements" {
+@test "dlock gives up on a server that announces a list of four billion elements" {
   assert_all_give_up_on '*4294967295\r\n' 'does not speak the Redis protocol'
 }
 
-@test "dlock gives up on a server that announces a list of more elements than there are numbers" {
+@test "dlock gives up on a server that announces a list with an overflowing length" {
   assert_all_give_up_on '*99999999999999999999\r\n' 'does not speak the Redis protocol'
 }
 
-@test "dlock gives up on a server that announces a text of eight exabytes" {
+@test "dlock gives up on a server that announces a string of eight exabytes" {
   assert_all_give_up_on '$9223372036854775807\r\n' 'does not speak the Redis protocol'
 }
 
-@test "dlock gives up on a server that answers with lists in lists without an end" {
+@test "dlock gives up on a server that replies with endlessly nested lists" {
   assert_all_give_up_on '{*1\r\n}x1000000' 'does not speak the Redis protocol'
 }
 
-@test "dlock gives up on a server that says an error of twelve megabytes, with escapes in it" {
+@test "dlock gives up on a server that replies with an error of twelve megabytes full of escapes" {
   assert_all_give_up_on '-ERR {\e]52;c;eA==\e[2J}x800000\r\n' '127.0.0.1'
 }
 
-@test "dlock gives up on a server that never comes to the end of a line, as fast as it can" {
+@test "dlock gives up on a server that sends an endless line as fast as it can" {
   assert_all_give_up_on flood '127.0.0.1'
 }
 
@@ -454,7 +454,7 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
   assert_all_give_up_on '*3\r\n$7\r\ngran' 'did not reply within'
 }
 
-@test "dlock gives up on a server that answers with what was not asked for" {
+@test "dlock gives up on a server that sends the wrong kind of reply" {
   assert_all_give_up_on ':1\r\n' '127.0.0.1'
 }
 
@@ -462,11 +462,11 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
   assert_all_give_up_on '*1\r\n$7\r\ngranted\r\n' '127.0.0.1'
 }
 
-@test "dlock gives up on a server that answers more than it was asked" {
+@test "dlock gives up on a server that sends extra replies" {
   assert_all_give_up_on '+OK\r\n+OK\r\n+OK\r\n+OK\r\n' '127.0.0.1'
 }
 
-@test "an error with escapes and line breaks in it is printed harmlessly" {
+@test "an error with escapes and line breaks is printed escaped" {
   serve '-ERR \e]0;title\e\\ \e[2J \0 done\r\n'
 
   run_briefly run job -- echo started
@@ -475,7 +475,7 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
   assert_output_contains 'done'
 }
 
-@test "a node of a cluster that names another place is not followed there" {
+@test "a redirect to another member of a cluster is not followed" {
   serve '-MOVED 42 169.254.169.254:80\r\n'
 
   run_briefly run job -- echo started

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # A run on a server when any system call of dlock, of its guardian, or of the process that
-# is about to become the command fails: the first one of its kind, then the second, until
-# a run no longer makes so many.
+# becomes the command fails: the first call of each kind, then the second, and so on to the
+# last.
 # shellcheck disable=SC2016,SC2154  # commands expand for themselves; the helpers set redis_root and more
 
 setup() {
@@ -20,8 +20,8 @@ teardown() {
   kill_leftovers
 }
 
-# Runs dlock with a fault at the Nth one of a system call, counted in each of its
-# processes. Sets $code, $said and $what. Fails if there is no Nth one.
+# Runs dlock with a fault at the Nth call of a system call, counted in each of its processes.
+# Sets $code, $said and $what. Fails if there is no Nth call.
 run_with() {  # <fault> <system call> <N>
   code=0
   : > "$ran"
@@ -30,7 +30,7 @@ run_with() {  # <fault> <system call> <N>
     > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- || code=$?
   said=$(< "$BATS_TEST_TMPDIR/said")
   what="$1 at $2 number $3"
-  # Not those that the command itself makes, after its exec.
+  # Except those that the command itself makes, after its exec.
   awk '$2 ~ /^execve/ && / = 0/ { if (seen++) command = $1 }
     /INJECTED/ && $1 != command { found = 1 } END { exit !found }' "$log"
 }
@@ -44,7 +44,7 @@ has_run() { [[ -s $ran ]]; }
 
 is_free_again() { (($(left_of job) == -2)); }
 
-# What must be true after each fault.
+# What has to be true after each fault.
 assert_sound() {
   if has_run; then
     [[ $code == 0 || $code == 70 ]] || complain "another exit code than the command's"
@@ -58,7 +58,7 @@ assert_sound() {
   eventually is_free_again || complain 'the lock is left'
 }
 
-# Lets each of these fail in turn. Sets $faults to how many did.
+# Makes each of these calls fail, one by one. Sets $faults to the number of faults.
 fail_each() {  # <system call>:<error>...
   local fault n
   faults=0
@@ -71,14 +71,14 @@ fail_each() {  # <system call>:<error>...
   done
 }
 
-@test "a system call that makes the guardian and fails keeps the run from starting, or is harmless" {
+@test "a failed system call while the guardian starts prevents the run, or does no harm" {
   fail_each 'clone,?fork,?vfork':EAGAIN socketpair:EMFILE timerfd_create:EMFILE \
     pipe2:EMFILE prctl:EPERM setpgid:EPERM
 
   ((faults > 8))
 }
 
-@test "a fork that fails is 125, says why, and leaves the lock free" {
+@test "a failed fork is 125, with the reason, and leaves the lock free" {
   run_with error=EAGAIN 'clone,?fork,?vfork' 1
 
   assert_equal "$code" 125
@@ -87,9 +87,9 @@ fail_each() {  # <system call>:<error>...
   if has_run; then complain 'the command ran'; fi
 }
 
-@test "a guardian that cannot make the command's process is 125, and leaves the lock free" {
+@test "a guardian that cannot create the command's process is 125, and leaves the lock free" {
   needs_root
-  # A user of its own, for the limit counts all processes of a user: dlock and its guardian.
+  # Its own user, because the limit counts all processes of a user: dlock and its guardian.
   local stranger=54322
   chmod a+x "$BATS_RUN_TMPDIR" "${BATS_TEST_TMPDIR%/*}" "$BATS_TEST_TMPDIR" "$redis_root"
   chmod a+rw "$redis_socket"
@@ -107,14 +107,14 @@ fail_each() {  # <system call>:<error>...
   is_free_again
 }
 
-@test "a system call that fails in the event loop, or in the guardian's, leaves nothing behind" {
+@test "a failed system call in the event loop of dlock or its guardian leaves nothing behind" {
   fail_each epoll_create1:EMFILE signalfd4:EMFILE epoll_ctl:ENOMEM \
     timerfd_settime:EINVAL ppoll:ENOMEM waitid:EINTR recvfrom:ENOMEM
 
   ((faults > 8))
 }
 
-# A seccomp filter may refuse it for good.
+# A seccomp filter may always refuse it.
 @test "a run whose descriptors cannot be watched does not start, and the lock is free" {
   run timeout -s KILL 20 strace -f -qq -o "$log" -e trace=ioctl -e inject=ioctl:error=EPERM \
     dlock run --ttl 30s job -- sh -c 'echo ran > "$0"' "$ran"
@@ -134,7 +134,7 @@ fail_each() {  # <system call>:<error>...
 
 is_held_or_over() { has_ended "$1" || ! is_free_again; }
 
-@test "TERM ends a run whatever single system call fails" {
+@test "TERM ends a run whichever system call fails" {
   for fault in ioctl:EPERM timerfd_settime:EINVAL epoll_ctl:ENOMEM fcntl:EINVAL prctl:EPERM \
     rt_sigprocmask:EINVAL; do
     for ((n = 1; n < 12; ++n)); do
@@ -156,13 +156,13 @@ is_held_or_over() { has_ended "$1" || ! is_free_again; }
   done
 }
 
-@test "a system call that fails on the way to the server leaves nothing behind" {
+@test "a failed system call while connecting to the server leaves nothing behind" {
   fail_each socket:EMFILE connect:ECONNREFUSED sendto:EPIPE sendmsg:EPIPE recvmsg:ECONNRESET
 
   ((faults > 2))
 }
 
-@test "where pidfds cannot be had, the whole tree is ended all the same" {
+@test "without pidfds the whole process tree is still ended" {
   timeout -s KILL 20 strace -f -qq -o "$log" -e trace=pidfd_open -e inject=pidfd_open:error=EMFILE \
     dlock run --timeout 200ms --kill-after 100ms job -- \
     sh -c 'setsid sh -c "trap \"\" TERM; sleep 60 & wait" & wait' > /dev/null 2>&1 3>&- || code=$?
@@ -172,9 +172,9 @@ is_held_or_over() { has_ended "$1" || ! is_free_again; }
   no_leftovers
 }
 
-# The guardian looks whether there is a command yet, and then, held up here, what has ended;
+# The guardian checks whether the command exists, and then, delayed here, what has ended.
 # exec fails in between.
-@test "a command that cannot be started is told as that however late the guardian sees its end" {
+@test "a command that cannot be started is reported as such however late the guardian notices its end" {
   timeout -s KILL 30 strace -f -qq -o "$log" -e trace=execve,waitid \
     -e inject=execve:delay_enter=300000 -e inject=waitid:delay_enter=800000 \
     dlock run job -- /nonexistent/command > /dev/null 2> "$BATS_TEST_TMPDIR/said" 3>&- || code=$?

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlock where something that every process takes for granted is missing.
+# dlock without resources that every process expects to have.
 # shellcheck disable=SC2154  # hold and queue set holder, command and waiter
 
 setup() {
@@ -12,15 +12,15 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-# Asserts that `run` left either the command's output alone, or a refusal in one line
-# with one of these exit codes.
+# Asserts that `run` printed either only the command's output, or a refusal in one line with
+# one of these exit codes.
 assert_worked_or_refused() {  # <exit codes, separated by |>
   [[ $status == 0 && $output == started ]] ||
     [[ $status =~ ^($1)$ && $output == 'dlock: '* && $output != *$'\n'* ]] ||
     { printf 'exited with %s and said:\n%s\n' "$status" "$output" >&2; return 1; }
 }
 
-# The same, but what runs short of descriptors after the start may be said beside it.
+# The same, but a lack of descriptors after the start may also be reported.
 assert_worked_or_ran_short() {
   local rest
   if rest=$(grep -vx started <<< "$output") && [[ $status == 0 ]]; then
@@ -61,7 +61,7 @@ assert_worked_or_ran_short() {
 
 is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
 
-@test "a file of the store never gets the descriptors 0, 1 or 2 where these are closed" {
+@test "a file of the store never gets descriptor 0, 1 or 2 if these are closed" {
   # shellcheck disable=SC2016
   dlock run job -- sh -c 'readlink /proc/$PPID/fd/[0-2] > "$1"; : > "$1.done"' - \
     "$began" <&- >&- 2>&-
@@ -70,19 +70,19 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   assert_equal "$(grep -v '^/dev/null$' "$began")" ''
 }
 
-@test "a command finds the standard descriptors closed as dlock did" {
+@test "a command finds the same standard descriptors closed as dlock" {
   # shellcheck disable=SC2016
   dlock run job -- sh -c 'ls /proc/$$/fd > "$1"' - "$began" <&- >&- 2>&-
 
   assert_equal "$(grep -c -x '[02]' "$began")" 0
 }
 
-@test "a command that cannot be started for want of processes gives the lock back" {
+@test "a command that cannot be started because of a process limit releases the lock" {
   use_private_mounts
   inside install -d -m 777 /mnt/bin
   cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
   inside install -d -m 700 -o 1001 /mnt/store
-  # LeakSanitizer starts a thread of its own.
+  # LeakSanitizer starts a thread.
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
   as_user() { inside setpriv --reuid 1001 --regid 1001 --clear-groups "$@"; }
 
@@ -95,7 +95,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   assert_status 1
 }
 
-@test "a limit on the size of files is told in one line, and kills nobody" {
+@test "a limit on file size is reported in one line, and kills nothing" {
   for limit in 0 100 5000 10000 100000; do
     rm -rf "$store"
 
@@ -105,7 +105,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   done
 }
 
-@test "a limit on the size of files that comes later is told in one line, too" {
+@test "a limit on file size that is set later is reported in one line, too" {
   dlock run job -- true
   for limit in 0 100 5000 10000 100000; do
     run timeout 10 prlimit --fsize="$limit" dlock run job -- echo started
@@ -114,7 +114,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   done
 }
 
-@test "a log that has outgrown a limit on the size of files does not end the command" {
+@test "a log that exceeds a limit on file size does not end the command" {
   dlock run job -- true
   yes '{}' | head -c 3000000 >> "$store/runs.jsonl"
 
@@ -123,7 +123,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   assert_equal "$status $output" '0 started'
 }
 
-@test "where a release hits a limit on the size of files the lock is free all the same" {
+@test "a release that hits a limit on file size still frees the lock" {
   dlock run job -- true
   hold job
   prlimit --pid "$holder" --fsize=0
@@ -147,7 +147,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
 }
 
 # The state of a lock takes 8 KiB.
-@test "a limit of file sizes that dlock runs into is an error, not a death by signal" {
+@test "a limit on file size that dlock hits is an error, not a death by signal" {
   for limit in 0 1 4 7; do
     rm -rf "$store"
     run bash -c "ulimit -f $limit; exec timeout -s KILL 20 dlock run job -- echo ran 2>&1 | cat; exit \${PIPESTATUS[0]}"
@@ -156,7 +156,7 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   done
 }
 
-@test "a limit of file sizes that leaves room for the state of a lock keeps nobody from it" {
+@test "a limit on file size that leaves room for the state of a lock blocks nobody" {
   for limit in 8 16 64; do
     rm -rf "$store"
 
@@ -166,9 +166,9 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   done
 }
 
-@test "a limit of file sizes that dlock runs into later does not reach the command" {
+@test "a limit on file size that dlock hits later does not affect the command" {
   dlock run job -- true
-  # What is appended to it goes beyond the limit.
+  # An append to it exceeds the limit.
   perl -e 'print "x" x 99, "\n" for 1 .. 30000' >> "$store/runs.jsonl"
 
   run bash -c 'ulimit -f 2500; exec timeout -s KILL 20 dlock run job -- sleep 0.2'

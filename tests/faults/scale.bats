@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
 # Many locks in one store, and many waiters for one lock. tests/long has more of them.
-# Only for what users install: the static release build.
+# Only for the build that users install: the static release build.
 # shellcheck disable=SC2016  # commands expand for themselves
 
 locks=10000
 
-# Locks with a last run. On a server they are copies of a real one; the files of a local
-# store can only be made by real runs.
+# Makes locks with a last run. On a server they are copies of a real one; the files of a
+# local store need real runs.
 setup_file() {
   load ../bats/support
   HOME=$BATS_FILE_TMPDIR DLOCK_CONFIG='' DLOCK_STORE=local:$BATS_FILE_TMPDIR/store \
@@ -25,7 +25,7 @@ teardown() {
   kill_leftovers
 }
 
-# Runs so many times that the history of the lock has no room for more.
+# Runs often enough to fill the history of the lock.
 fill_history() {
   local i
   for ((i = 0; i < 25; i++)); do dlock run job -- /bin/true; done
@@ -50,7 +50,7 @@ use_crowded_server() {
   crowded=$DLOCK_STORE
 }
 
-# Asserts that all of them are listed in less than a second: the best of three times.
+# Asserts that all locks are listed in less than a second, in the best of three tries.
 assert_listed_at_once() {
   local count=0 started took least=''
   DLOCK_STORE=$crowded
@@ -64,7 +64,7 @@ assert_listed_at_once() {
   assert_between "$least" 0 999
 }
 
-# Prints the microseconds that a run takes.
+# Prints how many microseconds a run takes.
 time_run() {  # <store>
   local started=${EPOCHREALTIME/[.,]/}
   dlock --store "$1" run job -- /bin/true
@@ -73,7 +73,7 @@ time_run() {  # <store>
 
 median() { sort -n "$1" | sed -n "$((($(wc -l < "$1") + 1) / 2))p"; }
 
-# Asserts that runs in the first store take hardly longer than in the second, turn by turn.
+# Asserts that runs in the first store take hardly longer than in the second, alternating.
 assert_no_dearer() {  # <store> <store>
   local round
   for ((round = 0; round < 30; round++)); do
@@ -96,22 +96,22 @@ assert_no_dearer() {  # <store> <store>
   assert_listed_at_once
 }
 
-@test "an embedded run costs no more beside ten thousand locks and with a full history" {
+@test "an embedded run costs no more with ten thousand locks and a full history" {
   use_crowded_local_store
   DLOCK_STORE=$crowded fill_history
 
   assert_no_dearer "$crowded" "$empty"
 }
 
-@test "a run on a server costs no more beside ten thousand locks and with a full history" {
+@test "a run on a server costs no more with ten thousand locks and a full history" {
   use_crowded_server
   fill_history
 
-  # The same server with nothing in it: another of its databases.
+  # Another database of the same server is empty.
   assert_no_dearer "$crowded" "$crowded?db=1"
 }
 
-# Asserts that 200 waiters all get their turn, in order, and are small.
+# Asserts that 200 waiters all get their turn, in order, and use little memory.
 assert_all_are_served() {  # <most KiB of memory for each>
   hold crowd
   gather 200 sh -c 'echo "$2" >> "$1"' - "$BATS_TEST_TMPDIR/served"
@@ -125,13 +125,13 @@ assert_all_are_served() {  # <most KiB of memory for each>
   assert_between "$memory" 50 "$1"
 }
 
-@test "200 waiters for an embedded lock all get their turn, in order, and are small" {
+@test "200 waiters for an embedded lock all get their turn, in order, with little memory" {
   use_private_store
 
   assert_all_are_served 600
 }
 
-@test "200 waiters for a lock on a server all get their turn, in order, and are small" {
+@test "200 waiters for a lock on a server all get their turn, in order, with little memory" {
   use_redis_store
 
   assert_all_are_served 600

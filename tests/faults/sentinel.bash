@@ -1,14 +1,14 @@
-# Helpers for the tests with servers that fail over: a primary, two replicas and three
-# sentinels of a test's own. They go with support.bash, redis.bash and sides.bash.
+# Helpers for tests with servers that fail over: a private primary with two replicas and three
+# sentinels. They need support.bash, redis.bash and partition.bash.
 # shellcheck disable=SC2034  # some of what is set here is for the tests
 # shellcheck disable=SC2154  # redis.bash sets redis_program
 
-# On which side of two each of them is (sides.bash); nothing where there is one network.
+# The side of the partition on which each of them is (partition.bash); empty without a partition.
 side_of=()
 
 host_of() { echo "${side_address[${side_of[$1]:-both}]}"; }  # <number>
 
-# What those of a test are told: to notice in a second, and to be quick after that.
+# The settings of the sentinels: they notice a failure within a second, and act quickly.
 sentinel_settings() {  # <number of the primary>
   cat << END
 sentinel monitor main $(host_of "$1") ${ports[$1]} 2
@@ -24,14 +24,14 @@ free_ports() {  # <number>
      print join(" ", map { $_->sockport } @s), "\n"' "$1"
 }
 
-# For `setup`, in the place of use_private_store: starts them all, and makes them the store.
-# Servers are 1 to 3, of which 1 is the primary at first; sentinels are 4 to 6.
+# For `setup`, instead of use_private_store: starts all of them, and makes them the store.
+# Servers are 1 to 3, and 1 is the first primary; sentinels are 4 to 6.
 use_sentinel_store() {
   use_private_store || return
   start_fleet
 }
 
-# On a busy machine a server may be silent for a second, and then another one takes over.
+# On a busy machine a server may not reply for a second, and then another one takes over.
 allow_for_a_second_failover() { EVENTUALLY_MS=30000; }
 
 start_fleet() {
@@ -48,7 +48,7 @@ start_fleet() {
       port_settings "$i"; } > "$fleet/$i/conf"
   done
   for i in 1 2 3; do
-    # A replica is there at once, and not after the five seconds that wait for others.
+    # Replicas synchronise at once, without the five seconds that wait for more replicas.
     printf '%s\n' 'save ""' 'repl-diskless-sync yes' 'repl-diskless-sync-delay 0' \
       'repl-timeout 60' >> "$fleet/$i/conf"
     ((i == 1)) || echo "replicaof $(host_of 1) ${ports[1]}" >> "$fleet/$i/conf"
@@ -76,8 +76,8 @@ start_member() {  # <number>
 
 member_answers() { [[ $(member "$1" PING) == PONG ]]; }
 
-# Over TLS, for members of these numbers, with the certificates that these and the servers
-# show. Sentinels speak to servers as those do, whatever they speak themselves.
+# Uses TLS for the members with these numbers, with the certificates that they and the servers
+# show. Sentinels connect to servers as these require, whether or not they use TLS themselves.
 over_tls=()
 certificate='' sentinel_certificate=''
 is_over_tls() { [[ " ${over_tls[*]} " == *" $1 "* ]]; }  # <number>
@@ -94,7 +94,7 @@ port_settings() {  # <number>
     "tls-cert-file $shown.crt" "tls-key-file $shown.key" "tls-ca-cert-file $DLOCK_TLS_CA"
 }
 
-# Sets $way to what goes before a command that is to run where a member is.
+# Sets $way to the prefix of a command that runs on the side of a member.
 set_way_to() {  # <number>
   way=()
   [[ -z ${side_of[$1]:-} ]] || way=(nsenter --target "${side_pid[${side_of[$1]}]}" --net --)
@@ -109,7 +109,7 @@ member() {  # <number> <command>...
 
 is_replicated_to() { [[ $(member 1 INFO replication | grep -c 'state=online') == "$1" ]]; }
 
-# Of a sentinel, as a list of names and values.
+# Prints the view of a sentinel, as a list of names and values.
 known() { member "$1" SENTINEL MASTER main | grep -A 1 -x "$2" | tail -n 1; }  # <number> <field>
 
 knows_all() {
@@ -117,7 +117,7 @@ knows_all() {
     member "$1" SENTINEL CKQUORUM main | grep -q '^OK'
 }
 
-# The number of the server that a sentinel names.
+# Prints the number of the server that a sentinel names.
 primary_by() {  # <number of the sentinel>
   local port i
   port=$(member "$1" SENTINEL GET-MASTER-ADDR-BY-NAME main | tail -n 1)
@@ -126,7 +126,7 @@ primary_by() {  # <number of the sentinel>
   done
 }
 
-# Whether two sentinels name another server than 1, and it is one.
+# Whether two sentinels name another server than 1, and that server is a primary.
 has_failed_over() {
   local new
   new=$(primary_by 4)

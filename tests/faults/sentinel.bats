@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# Servers that fail over, with real sentinels that notice in a second. A lease lasts six.
+# Servers that fail over, with real sentinels that notice within a second. A lease lasts six
+# seconds.
 # shellcheck disable=SC2016  # commands are shells that expand for themselves
 # shellcheck disable=SC2034,SC2154  # the helpers set holder, waiter, ports, and use the rest
 
@@ -7,7 +8,7 @@ setup() {
   load ../bats/support
   load locks
   load redis
-  load sides
+  load partition
   load sentinel
   load tree
   report=$BATS_TEST_TMPDIR/report
@@ -26,10 +27,10 @@ lease=(--ttl 6s)
 
 of_report() { jq -r "$1" "$report"; }
 
-# What the lock is on now: its token on the server that the sentinels name.
+# Prints the token of the lock on the server that the sentinels name now.
 left_on_primary() { member "$(primary_by 4)" PTTL 'dlock:{job}'; }
 
-# Asserts that the lock is held on the new primary, and the run is none the worse for it.
+# Asserts that the lock is held on the new primary, and that the run did not notice anything.
 assert_lived_through() {
   eventually has_failed_over
   eventually was_renewed_there
@@ -46,7 +47,7 @@ was_renewed_there() { (($(left_on_primary) > 4000)); }
 
 # --- A fleet that is well ---
 
-@test "a command runs, and the lock is free behind it" {
+@test "a command runs, and the lock is free afterwards" {
   run dlock run job -- sh -c 'echo "$DLOCK_STORE"; dlock check && dlock status job > /dev/null && echo held'
 
   assert_status 0
@@ -56,7 +57,7 @@ held"
   assert_status 1
 }
 
-@test "verbs by hand, limits and stored outputs work on the primary" {
+@test "verbs by hand, limits and cached outputs work on the primary" {
   token=$(dlock acquire job)
   dlock renew job --token "$token"
   dlock release job --token "$token"
@@ -70,14 +71,14 @@ held"
   assert_equal "$(json '.[].name' | sort | paste -sd ' ')" 'cache:report'
 }
 
-@test "--replicas all has the grant on both replicas before the command starts" {
+@test "with --replicas all the grant is on both replicas before the command starts" {
   dlock run --replicas all "${lease[@]}" job -- sh -c \
     'for port; do redis-cli -p "$port" EXISTS "dlock:{job}"; done' - "${ports[2]}" "${ports[3]}" > "$said"
 
   assert_equal "$(paste -sd ' ' "$said")" '1 1'
 }
 
-@test "more replicas than there are end the request with 69" {
+@test "a request for more replicas than exist ends with 69" {
   run dlock run --replicas 3 job -- touch "$ran"
 
   assert_status 69
@@ -97,7 +98,7 @@ held"
   assert_lived_through
 }
 
-@test "a primary that is killed costs the run nothing with --replicas 0 if they had the lease" {
+@test "a primary that is killed costs the run nothing with --replicas 0 if the replicas had the lease" {
   hold job "${lease[@]}" --report "$report"
   eventually is_on_replicas
 
@@ -108,7 +109,7 @@ held"
 
 is_on_replicas() { [[ $(member 2 EXISTS 'dlock:{job}')$(member 3 EXISTS 'dlock:{job}') == 11 ]]; }
 
-@test "a failover by hand costs the run nothing" {
+@test "a manual failover costs the run nothing" {
   hold job "${lease[@]}" --replicas all --report "$report"
 
   member 4 SENTINEL FAILOVER main
@@ -116,7 +117,7 @@ is_on_replicas() { [[ $(member 2 EXISTS 'dlock:{job}')$(member 3 EXISTS 'dlock:{
   assert_lived_through
 }
 
-@test "a primary that is paused and goes on costs the run nothing, and grants nobody anything" {
+@test "a primary that is paused and continued costs the run nothing, and grants nothing" {
   hold job "${lease[@]}" --replicas all --report "$report"
 
   freeze 1
@@ -140,17 +141,17 @@ is_on_replicas() { [[ $(member 2 EXISTS 'dlock:{job}')$(member 3 EXISTS 'dlock:{
   grep -q 'the lease was missing from the store and was restored' "$said"
 }
 
-# Not even what is on its way reaches them.
+# Not even data in transit reaches them.
 cut_off_replicas() {
   freeze 2 3
   member 1 CLIENT KILL TYPE replica
 }
 
-@test "a lease that somebody else was granted before it could be set up again is lost" {
+@test "a lease is lost if another run is granted the lock before it is set up again" {
   cut_off_replicas
   dlock run --ttl 20s --report "$report" job -- sh -c ': > "$1"; exec sleep 60' - "$began" 2> "$said" 3>&- &
   holder=$!
-  # The server has the lease sooner, but the sentinels have to confirm it.
+  # The server has the lease earlier, but the sentinels have to confirm the server.
   eventually test -e "$began"
   kill -STOP "$holder"
   crash 1
@@ -167,7 +168,7 @@ cut_off_replicas() {
   grep -q 'lost the lock: a server that took over did not know it' "$said"
 }
 
-@test "one who waits gets the lock from the new primary" {
+@test "a waiter gets the lock from the new primary" {
   hold job "${lease[@]}" --replicas all --report "$report"
   queue job --replicas all "${lease[@]}" -- touch "$ran"
   crash 1
@@ -189,7 +190,7 @@ cut_off_replicas() {
   assert_output_contains ran
 }
 
-@test "a holder is told of a break on the new primary at once" {
+@test "a holder is notified of a break on the new primary at once" {
   hold job --ttl 30s --replicas all --report "$report"
   member 4 SENTINEL FAILOVER main
   eventually has_failed_over
@@ -204,7 +205,7 @@ cut_off_replicas() {
 
 is_listening_there() { member "$(primary_by 4)" CLIENT LIST | grep -q 'cmd=blpop'; }
 
-@test "one who was not answered, and then not granted for want of replicas, gets the lock in the end" {
+@test "a waiter gets the lock after a lost reply and a grant that lacked replicas" {
   freeze 1 2 3
   dlock run -w 60s "${lease[@]}" --replicas all -v job -- touch "$ran" 2> "$said" 3>&- &
   waiter=$!
@@ -218,12 +219,12 @@ is_listening_there() { member "$(primary_by 4)" CLIENT LIST | grep -q 'cmd=blpop
   [[ -e $ran ]]
 }
 
-# Both scripts are new to the server: one that asks, and one that gives back.
+# Both scripts are new to the server: the one that asks and the one that releases.
 has_been_given_back() { member 1 INFO commandstats | grep -q 'cmdstat_eval:calls=[2-9]'; }
 
 # --- A primary that is cut off ---
 
-@test "a primary that is cut off with its client keeps no lease, and the other side gets the lock" {
+@test "a primary that is isolated with its client keeps no lease, and the other side gets the lock" {
   stop_fleet
   use_two_sides
   side_of=('' west east east west east east)
@@ -258,7 +259,7 @@ has_been_given_back() { member 1 INFO commandstats | grep -q 'cmdstat_eval:calls
   assert_equal "$(of_report .reason)" unconfirmed
 }
 
-@test "replicas that sentinels see down do not count for --replicas all" {
+@test "replicas that the sentinels report as down do not count for --replicas all" {
   crash 3
   for i in 4 5 6; do eventually sees_down "$i" 3; done
 
@@ -269,8 +270,8 @@ has_been_given_back() { member 1 INFO commandstats | grep -q 'cmdstat_eval:calls
 
 sees_down() { member "$1" SENTINEL REPLICAS main | grep -A 40 -x "127.0.0.1:${ports[$2]}" | grep -q s_down; }
 
-@test "a primary that most sentinels do not name any more grants nothing" {
-  # One that is asked by one sentinel, which has not heard of the failover.
+@test "a primary that most sentinels no longer name grants nothing" {
+  # The URL names one sentinel, which does not know of the failover.
   freeze 6
   member 4 SENTINEL FAILOVER main
   eventually has_failed_over
@@ -283,12 +284,12 @@ sees_down() { member "$1" SENTINEL REPLICAS main | grep -A 40 -x "127.0.0.1:${po
   [[ ! -e $ran ]]
 }
 
-@test "one who waits at a primary that is none any more is granted nothing there" {
+@test "a waiter is granted nothing by a server that is no longer the primary" {
   hold job --ttl 4s
   queue job --ttl 30s --report "$report" -- dlock check
   member 4 SENTINEL FAILOVER main
   eventually has_failed_over
-  # It does not know yet, and hands on what the holder gives back.
+  # It does not know yet, and hands over the lock that the holder releases.
   assert_equal "$(member 1 ROLE | head -n 1)" master
 
   let_go
@@ -301,7 +302,7 @@ sees_down() { member "$1" SENTINEL REPLICAS main | grep -A 40 -x "127.0.0.1:${po
 
 # --- Sentinels ---
 
-@test "one sentinel that is dead or lies changes nothing" {
+@test "one sentinel that is dead or wrong changes nothing" {
   crash 4
   run dlock run job -- echo ran
   assert_equal "$status $output" '0 ran'
@@ -311,7 +312,7 @@ sees_down() { member "$1" SENTINEL REPLICAS main | grep -A 40 -x "127.0.0.1:${po
   assert_equal "$status $output" '0 ran'
 }
 
-# In the place of the first sentinel one that takes a replica for the primary.
+# Replaces the first sentinel by one that takes a replica for the primary.
 start_liar() {
   printf '%s\n' "port ${ports[4]}" 'bind 127.0.0.1' "dir $fleet/4" > "$fleet/4/conf"
   sentinel_settings 2 | grep -v -e parallel >> "$fleet/4/conf"
@@ -319,7 +320,7 @@ start_liar() {
   start_member 4
 }
 
-@test "two sentinels that are dead end a request with 69 in time, and let a command be" {
+@test "two dead sentinels end a request with 69 in time, and do not disturb a running command" {
   hold job "${lease[@]}" --report "$report"
   crash 4 5
 
@@ -349,7 +350,7 @@ is_longer_than_before() {
   return 1
 }
 
-@test "a sentinel that is silent costs nothing with --replicas all, either" {
+@test "a silent sentinel costs nothing with --replicas all, either" {
   freeze 6
 
   run dlock run --replicas all job -- echo ran
@@ -365,7 +366,7 @@ is_longer_than_before() {
   assert_status 69
 }
 
-@test "sentinels that are stopped end a request with 69 in time" {
+@test "stopped sentinels end a request with 69 in time" {
   freeze 4 5
 
   run dlock run --store-timeout 500ms job -- touch "$ran"
@@ -383,7 +384,7 @@ is_longer_than_before() {
   assert_output_contains "no primary is named 'other' (unknown to 3 of 3 sentinels)"
 }
 
-@test "a server in the place of a sentinel is told apart" {
+@test "a server that is not a sentinel is recognised" {
   DLOCK_STORE=redis+sentinel://127.0.0.1:${ports[1]}/main
 
   run dlock run job -- touch "$ran"
@@ -392,7 +393,7 @@ is_longer_than_before() {
   assert_output_contains "127.0.0.1:${ports[1]} is not a sentinel"
 }
 
-@test "sentinels have a login of their own" {
+@test "sentinels have their own login" {
   for i in 4 5 6; do member "$i" CONFIG SET sentinel-pass x; member "$i" ACL SETUSER default on '>secret'; done
   run dlock run job -- echo ran
   assert_status 77
@@ -405,7 +406,7 @@ is_longer_than_before() {
   assert_equal "$status $output" '0 ran'
 }
 
-@test "servers that require a password or a permission say so" {
+@test "a missing password or permission is reported" {
   for i in 1 2 3; do member "$i" CONFIG SET masterauth secret; done
   for i in 1 2 3; do member "$i" CONFIG SET requirepass secret; done
   run dlock run job -- touch "$ran"
@@ -421,7 +422,7 @@ is_longer_than_before() {
   [[ ! -e $ran ]]
 }
 
-@test "doctor says whether sentinels agree, and which ttl outlives a failover" {
+@test "doctor reports whether the sentinels agree, and which ttl outlives a failover" {
   run dlock doctor
   assert_output_contains "sentinels       3 of 3 name 127.0.0.1:${ports[1]}"
   assert_output_contains 'detected after 1.0s (down-after-milliseconds); a --ttl of '
@@ -434,7 +435,7 @@ is_longer_than_before() {
 
 # --- Watching ---
 
-@test "watch goes on at the new primary" {
+@test "watch continues at the new primary" {
   dlock watch job > "$said" 2> "$BATS_TEST_TMPDIR/errors" 3>&- &
   watcher=$!
   eventually watches_on 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Sentinels and servers that are spoken to over TLS, and announced by their addresses.
+# Sentinels and servers over TLS, which are announced by their addresses.
 # shellcheck disable=SC2034,SC2154  # the helpers use what is set here, and set ports
 
 setup_file() {
@@ -15,7 +15,7 @@ setup() {
   load ../bats/support
   load locks
   load redis
-  load sides
+  load partition
   load sentinel
   use_private_store
   unset SSL_CERT_FILE SSL_CERT_DIR
@@ -52,7 +52,7 @@ use_tls_fleet() {  # <certificate>
 
 was_renewed_there() { (($(member "$(primary_by 4)" PTTL 'dlock:{job}') > 4000)); }
 
-@test "servers that are announced by their addresses have to show the name of --tls-name" {
+@test "servers that are announced by address have to show the name of --tls-name" {
   over_tls=(1 2 3 4 5 6)
   use_tls_fleet by_name
 
@@ -65,7 +65,7 @@ was_renewed_there() { (($(member "$(primary_by 4)" PTTL 'dlock:{job}') > 4000));
   assert_status 77
 }
 
-@test "--sentinel-tls false is for sentinels that speak none" {
+@test "--sentinel-tls false is for sentinels without TLS" {
   over_tls=(1 2 3)
   use_tls_fleet by_address
 

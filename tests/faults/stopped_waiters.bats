@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Waiters that live and do not answer: what a crowd of them in front costs the next one.
+# Waiters that are alive and do not respond: how long they delay the waiter behind them.
 # shellcheck disable=SC2030,SC2031,SC2154  # hold and queue set holder and waiter
 
 setup() {
@@ -23,7 +23,8 @@ teardown() {
   timing=(bash -c 'clock_into "$1"' -)
 }
 
-# So many wait for the lock `job`, and are stopped; their commands note their places.
+# Starts this many waiters for the lock `job` and stops them. Their commands write their
+# positions.
 queue_stopped() {  # <number>
   local i
   for ((i = 1; i <= $1; i++)); do
@@ -38,7 +39,7 @@ is_stopped() { grep -q '^State:.T' "/proc/$1/status"; }
 
 ran() { [[ -e $order ]] && (($(wc -l < "$order") >= $1)); }
 
-# Asserts how long a living waiter behind the others took from the release to its start.
+# Asserts that the waiter behind them started at most this long after the release.
 assert_took() {  # <least> <most>
   EVENTUALLY_MS=60000 eventually test -s "$began"
   echo "took $(ms_between "$released" "$began") ms"
@@ -98,7 +99,7 @@ release_behind_stopped() {  # <number>
   assert_took 0 7000
 }
 
-@test "stopped waiters that go on get the lock in the order in which they came" {
+@test "stopped waiters that continue get the lock in the order in which they came" {
   release_behind_stopped 4
   eventually test -s "$began"
 
@@ -111,7 +112,7 @@ release_behind_stopped() {  # <number>
   assert_equal "$(tr -d '\n' < "$order")" 1234
 }
 
-# Runs again, has asked for its place, and sleeps.
+# Whether it runs again, has asked for its place, and sleeps.
 is_back() {
   local before
   ! is_stopped "$1" || return
@@ -120,10 +121,10 @@ is_back() {
   [[ $(sleeps "$1") == "$before" ]]
 }
 
-# How often a process went to sleep.
+# Prints how often a process went to sleep.
 sleeps() { awk '/^voluntary_ctxt_switches/ { print $2 }' "/proc/$1/status"; }
 
-@test "a stopped waiter that is alone has the lock at once when it goes on" {
+@test "a stopped waiter that is alone gets the lock at once when it continues" {
   hold job
   queue_stopped 1
   let_go
@@ -134,7 +135,7 @@ sleeps() { awk '/^voluntary_ctxt_switches/ { print $2 }' "/proc/$1/status"; }
   EVENTUALLY_MS=1000 eventually ran 1
 }
 
-# A frozen cgroup, of which no process shows that it cannot run.
+# A frozen cgroup: no process in it shows that it cannot run.
 freeze_waiters() {  # <number>
   needs_root
   local i root

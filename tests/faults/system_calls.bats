@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The embedded store when any system call fails: the first one of its kind, then the
-# second, until a run no longer makes so many.
+# The embedded store when any system call fails: the first call of each kind, then the
+# second, and so on to the last.
 # shellcheck disable=SC2034,SC2154  # the helpers set store and witness, and use what
 
 setup() {
@@ -15,7 +15,7 @@ teardown() {
   show_injections
 }
 
-@test "a system call that fails in a run keeps it from starting, or is harmless" {
+@test "a failed system call prevents the run, or does no harm" {
   faults=0
   for fault in openat:{EIO,EINTR} fcntl:{ENOLCK,EINTR} pread64:EIO \
     {'?fstat','?newfstatat'}:EIO pwrite64:{EIO,ENOSPC,EINTR} write:EIO writev:{EIO,ENOSPC}; do
@@ -32,7 +32,7 @@ teardown() {
   ((faults > 50))
 }
 
-@test "a system call that fails in a first run keeps it from starting, or is harmless" {
+@test "a failed system call prevents the first run in a directory, or does no harm" {
   faults=0
   for fault in {'?mkdir','?mkdirat','?fchmod'}:{EACCES,ENOSPC} openat:{EACCES,ENOSPC} \
     write:{EIO,ENOSPC,EINTR} pwrite64:{EIO,ENOSPC} getdents64:EIO \
@@ -51,7 +51,7 @@ teardown() {
   ((faults > 40))
 }
 
-@test "a system call that fails never lets anybody into a held lock" {
+@test "a failed system call never grants a held lock" {
   hold job
   faults=0
   for fault in openat:{EIO,EACCES} fcntl:{EIO,ENOLCK,EINTR,EAGAIN} pread64:EIO; do
@@ -68,7 +68,7 @@ teardown() {
   ((faults > 40))
 }
 
-@test "a system call that fails never keeps a waiter from its turn for good" {
+@test "a failed system call never keeps a waiter waiting forever" {
   faults=0
   for call in fcntl bind fchmodat pidfd_open pwrite64 inotify_init1; do
     for ((n = 1; n < 100; ++n)); do
@@ -89,11 +89,11 @@ teardown() {
   ((faults > 15))
 }
 
-@test "a command that cannot be noted keeps nobody from giving the lock back" {
+@test "a command that cannot be recorded does not prevent the release of its lock" {
   dlock run any -- true
   faults=0
-  # Past its first second a run looks whether it still has the lock. What it leaves behind
-  # would hold that.
+  # After its first second a run checks whether it still has the lock. A process that it left
+  # behind would keep it.
   for call in pwrite64 writev; do
     for ((n = 1; n < 100; ++n)); do
       run_with error=EIO "$call" "$n" run "$call-$n" -- \

@@ -1,9 +1,9 @@
-# Helpers for tests that end whole trees of processes. They go with support.bash,
-# locks.bash and redis.bash.
+# Helpers for tests that end whole process trees. They need support.bash, locks.bash and
+# redis.bash.
 # shellcheck disable=SC2034,SC2154  # what is set here is for the tests, and the reverse
 
-# A command whose processes are hard to end: one that heeds TERM, one that does not, and
-# a daemon of both kinds, each of which notes its pid in a file of its own.
+# A command whose processes are hard to end: one that obeys TERM, one that ignores it, and a
+# daemon of each kind. Each writes its pid to its own file.
 # shellcheck disable=SC2016  # it is a shell that expands for itself
 tree=(sh -c '
   echo $$ > "$0/leader"
@@ -14,8 +14,8 @@ tree=(sh -c '
   setsid sh -c "sleep 300 & echo \$! > \"\$0/sleeper\"; wait" "$0" &
   wait')
 
-# Holds `job` with such a tree. Sets $holder to the pid of its dlock, $guardian to that of
-# its guardian, and $branches to those of the tree.
+# Holds `job` with such a tree. Sets $holder to the pid of dlock, $guardian to that of the
+# guardian, and $branches to those of the tree.
 hold_tree() {  # [<option>...]
   local pids=$BATS_TEST_TMPDIR/pids
   mkdir -p "$pids"
@@ -42,16 +42,16 @@ all_have_ended() {  # <pid>...
   for pid; do has_ended "$pid" || return; done
 }
 
-# Prints when the lease on a lock ends for its server, in milliseconds since the epoch.
+# Prints when the lease of a lock ends on the server, in milliseconds since the epoch.
 lease_end() {  # <name>
   local moment
-  # Exactly, from Redis 7.0 on: on a busy machine the answer takes its time.
+  # Exact, from Redis 7.0 on: on a busy machine the reply takes time.
   moment=$(redis PEXPIRETIME "dlock:{$1}")
   if [[ ! $moment =~ ^[1-9][0-9]*$ ]]; then moment=$(($(now_ms) + $(left_of "$1"))); fi
   echo "$moment"
 }
 
-# Waits until the tree is dead, and sets $spare to how long that was before $end, in
+# Waits until the tree is dead, and sets $spare to how long before $end that was, in
 # milliseconds.
 await_death() {
   local last

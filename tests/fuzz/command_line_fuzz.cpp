@@ -1,4 +1,4 @@
-// Whole command lines, up to the settings they stand for.
+// Whole command lines, parsed into settings.
 
 #include "cli/app.hpp"
 #include "fuzz.hpp"
@@ -7,7 +7,7 @@
 using namespace dlock;
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  // No configuration file but the one that is named.
+  // No configuration file except the one that is named.
   ::setenv("HOME", "/nonexistent", 1);
   ::setenv("DLOCK_CONFIG", "/dev/null/none", 1);
   return 0;

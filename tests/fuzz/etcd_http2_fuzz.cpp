@@ -1,4 +1,4 @@
-// What a server sends over a connection, in whatever pieces.
+// The data that a server sends over a connection, in pieces of any size.
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr etcd::Http2Limits limits{500};
 
-// All that comes of two calls, of which one lasts.
+// Everything that results from two calls, one of which stays open.
 std::string read(std::string_view bytes, std::size_t piece) {
   etcd::Http2 http2("host:1", limits);
   etcd::CallStart start;

@@ -1,5 +1,5 @@
-// Keys and values that anybody may have written below a namespace in etcd: entries of a
-// line, runs that go on or are over, and what was told to waiters.
+// Keys and values that anybody may have written below a namespace in etcd: entries of
+// the queue, runs in progress or ended, and messages to waiters.
 
 #include <algorithm>
 #include <string>
@@ -35,7 +35,7 @@ std::vector<etcd::KeyValue> pairs_from(std::string_view input) {
   return pairs;
 }
 
-// What is written again is read as the same.
+// What is read can be written, and is then read as the same.
 void check(const etcd::Entry& entry, const LockName& lock) {
   if (entry.foreign) return;
   etcd::KeyValue pair;
@@ -61,7 +61,7 @@ void check(const etcd::LockSnapshot& snapshot, const LockName& lock, const Claim
     const bool answers = decision.kind == etcd::Decision::Kind::answer ||
                          decision.kind == etcd::Decision::Kind::join;
     require(!answers || decision.answer.has_value(), "there is an answer");
-    // Nobody enters beside one who holds the lock alone.
+    // Nobody is granted the lock beside an exclusive holder.
     const bool enters = decision.kind == etcd::Decision::Kind::enter;
     for (const auto& entry : snapshot.entries) {
       const bool is_alone = entry.holds() && entry.mode == Mode::exclusive;

@@ -1,4 +1,4 @@
-// Messages of etcd. The first byte says what they answer.
+// Messages of etcd. The first byte selects the request that they reply to.
 
 #include "fuzz.hpp"
 #include "store/etcd/messages.hpp"

@@ -1,4 +1,4 @@
-// What the fuzz targets have in common.
+// Helpers for all fuzz targets.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,7 @@
 
 namespace dlock::fuzz {
 
-// Ends the process with a line that says what did not hold, for libFuzzer to keep the
-// input.
+// Prints what does not hold and aborts, so that libFuzzer keeps the input.
 inline void require(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", what);
@@ -22,11 +21,11 @@ inline void require(bool holds, const char* what) {
 }
 
 inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
-  // libFuzzer's bytes are as good as characters.
+  // The bytes of libFuzzer can be read as characters.
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// The parts of `text` between NUL bytes, as a kernel passes arguments.
+// The parts of `text` between NUL bytes, as the kernel passes arguments.
 inline std::vector<std::string> parts_of(std::string_view text) {
   std::vector<std::string> parts;
   for (;;) {
@@ -37,7 +36,7 @@ inline std::vector<std::string> parts_of(std::string_view text) {
   }
 }
 
-// Every message is one line that no terminal is steered by, whatever was put into it.
+// Every message is one line without control characters, whatever text it quotes.
 inline void require_message(const std::exception& error) {
   require(is_printable_utf8(error.what()), "a message is printable");
   require(*error.what() != '\0', "a message is not empty");

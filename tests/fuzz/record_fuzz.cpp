@@ -1,6 +1,5 @@
 // The files of the state folder, which another program, a crash or a member of a shared
-// directory may have left in any shape: the record, the name in it, and what is behind
-// that.
+// directory may have damaged in any way: the record, the name in it, and the payload.
 
 #include <xxhash.h>
 
@@ -17,17 +16,17 @@ using fuzz::require;
 
 namespace {
 
-// The input at the beginning of a file of the least size, whose first half lies right
-// behind the head.
+// A file of the smallest size that begins with the input. Its first half follows the
+// head.
 std::string file_of(std::string_view bytes) {
   std::string file(bytes.substr(0, local::smallest_record_file));
   file.resize(local::smallest_record_file);
   return file;
 }
 
-// With the checksum that record.cpp expects, or the bytes behind it would never be looked
-// at. The head is the format, the checksum and 32 bytes more, in which the size and the
-// half come last.
+// With the checksum that record.cpp expects, because otherwise the bytes after it would
+// never be read. The head is the format, the checksum and 32 more bytes, which end with
+// the size and the half.
 std::string with_checksum(std::string file) {
   std::uint32_t size = 0;
   std::uint32_t half = 0;
@@ -46,7 +45,7 @@ std::string with_checksum(std::string file) {
   return file;
 }
 
-// What is read of a payload can be written, and is read again as the same.
+// What is read from a payload can be written, and is then read as the same.
 void look_into(std::string_view payload) {
   const auto named = local::named_in(payload);
   if (!named) return;
@@ -74,7 +73,7 @@ void look_at(std::string_view file, bool has_checksum) {
   require(local::sequence_in(file) == record->sequence, "the sequence is the head's");
   require(local::record_head(*record) == file.substr(0, local::record_head_size),
           "a head is written as it was read");
-  // One bit that flips is seen, wherever it counts.
+  // A flipped bit is detected wherever it matters.
   if (has_checksum && !record->payload.empty()) {
     std::string flipped(file);
     const auto begin = local::half_begin(file.size(), record->half);

@@ -1,5 +1,5 @@
-// Bytes of a server, through the reader and everything that takes answers apart. Only the
-// exact answer may be a grant.
+// Bytes of a server, through the reader and all parsers of answers. Only the exact answer
+// may be a grant.
 
 #include "fuzz.hpp"
 #include "store/redis/answers.hpp"

@@ -1,4 +1,4 @@
-// Replies of a server, in whatever pieces they come.
+// Replies of a server, in pieces of any size.
 
 #include <algorithm>
 #include <string>
@@ -11,7 +11,7 @@ using fuzz::require;
 
 namespace {
 
-// What counts here: small enough for inputs to get there.
+// The limits for these tests, small enough for inputs to reach them.
 constexpr redis::ReplyLimits limits{300, 20, 40};
 
 std::size_t check(const redis::Reply& reply) {
@@ -34,7 +34,7 @@ std::string described(const redis::Reply& reply) {
   return text;
 }
 
-// All that comes of `bytes` when they arrive in pieces of `size`.
+// Everything that results from `bytes` if they arrive in pieces of `size`.
 std::string read(std::string_view bytes, std::size_t size) {
   redis::ReplyReader reader(limits);
   std::string all;

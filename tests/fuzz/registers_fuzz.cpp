@@ -1,4 +1,4 @@
-// The file of fences, which a crash of the disk may have left in any shape.
+// The file of fences, which a crash may have damaged in any way.
 
 #include "fuzz.hpp"
 #include "store/local/registers.hpp"

@@ -1,4 +1,4 @@
-// The log of runs, which people may edit and crashes may cut.
+// The log of runs, which people may edit and crashes may truncate.
 
 #include "fuzz.hpp"
 #include "store/local/runs_log.hpp"
@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   for (const std::size_t most : {std::size_t{0}, std::size_t{200}, size}) {
     const auto shorter = local::shortened(log, most);
-    // The first may be kept for its fence.
+    // The first line may be kept for its fence.
     const auto others = std::string_view(shorter).substr(shorter.find('\n') + 1);
     require(shorter.size() <= most || others.size() <= most,
             "a log is as short as is wanted");

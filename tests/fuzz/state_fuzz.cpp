@@ -1,5 +1,5 @@
-// States of locks and limits as the embedded store keeps them: bytes that another
-// program, or nobody in his right mind, has written.
+// States of locks and limits in the files of the embedded store, which may contain any
+// bytes.
 
 #include "fuzz.hpp"
 #include "rules/limit.hpp"

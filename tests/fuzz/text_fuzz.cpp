@@ -1,4 +1,4 @@
-// Text from elsewhere: made printable, encoded, read as a moment, and the names in
+// Untrusted text: escaped for printing, encoded, parsed as a time, and parsed as
 // DLOCK_HELD.
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the words of a command line are taken for.
+// How the words of a command line are divided into options, operands and command.
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
 // usage: alone FILE
 //
-// A command to run under a lock, and its own witness that it is alone: a lock of the kernel
-// on FILE, which ends with the process and not before. FILE says how many came, and the
-// fence of the last one. Fails and says why if another one is inside, or if the fence has
-// not grown.
+// A command to run under a lock. It checks that it is alone by a kernel lock on FILE,
+// which ends with the process and not before. FILE has the number of runs so far and the
+// fence of the last one. Fails with a message if another process is inside, or if the
+// fence has not grown.
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -36,8 +36,9 @@ int main(int argc, char** argv) {
   }
   if (fence <= last) errx(failure, "fence %s is not greater than %" PRIu64, text, last);
 
-  // As long as what was there, or longer: both numbers grow.
-  const int length = snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64 "\n", count + 1, fence);
+  // At least as long as the old text, because both numbers grow.
+  const int length =
+      snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64 "\n", count + 1, fence);
   if (pwrite(file, line, (size_t)length, 0) != length) err(failure, "%s", argv[1]);
   return 0;
 }

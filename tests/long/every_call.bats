@@ -24,7 +24,7 @@ teardown() {
 
 lease=(--ttl 1s --store-timeout 100ms)
 
-# Prints each system call of a run, by its name and as the how-manieth of that name.
+# Prints each system call of a run: its name and its number among the calls of that name.
 system_calls() {  # <option of strace>...
   strace "$@" -qq -o "$trace" setsid dlock run "${lease[@]}" job -- true > /dev/null 2>&1
   sed -En 's/^([0-9]+ +)?([a-z0-9_]+)\(.*/\2/p' "$trace" | awk '{ print $1, ++seen[$1] }'
@@ -32,7 +32,7 @@ system_calls() {  # <option of strace>...
 
 is_free_again() { (($(left_of job) == -2)); }
 
-# A run that gets a signal at a certain system call. Sets $status.
+# Runs dlock and sends it a signal at a certain system call. Sets $status.
 run_with() {  # <signal> <call> <N> <option of strace>...
   : > "$started"
   status=0
@@ -47,20 +47,20 @@ assert_nothing_left() {
   eventually is_free_again || { echo "$what: the lock is left" >&2; return 1; }
 }
 
-@test "TERM to dlock at every system call ends the run and leaves nothing" {
+@test "TERM to dlock at every system call ends the run and leaves nothing behind" {
   system_calls > "$BATS_TEST_TMPDIR/calls"
   local call count
   while read -r call count; do
     run_with TERM "$call" "$count"
     [[ $status == @(0|143) ]] || { echo "$what: $status" >&2; return 1; }
-    # It was told to end before it asked for the start.
+    # The signal came before dlock asked the guardian to start the command.
     if [[ $status == 0 && ! -s $started ]]; then echo "$what: nothing was run" >&2; return 1; fi
     eventually no_leftovers
     is_free_again || { echo "$what: the lock is left" >&2; return 1; }
   done < "$BATS_TEST_TMPDIR/calls"
 }
 
-@test "TERM to all processes of a run at every system call leaves nothing" {
+@test "TERM to all processes of a run at every system call leaves nothing behind" {
   system_calls -f > "$BATS_TEST_TMPDIR/calls"
   local call count
   while read -r call count; do
@@ -89,7 +89,7 @@ assert_nothing_left() {
   done < "$BATS_TEST_TMPDIR/calls"
 }
 
-@test "ten thousand short runs leave nothing in the server and no process" {
+@test "ten thousand short runs leave no key in the server and no process" {
   dlock run job -- true
   before=$(redis DBSIZE)
   for ((i = 0; i < 10000; ++i)); do dlock run job -- true; done

@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# Many ask for one lock, on servers that are killed, paused, failed over and moved about all
-# the while, until it was granted DLOCK_TEST_GRANTS (100000) times in each of the tests:
+# Many claims for one lock, on servers that are killed, paused, failed over and moved all the
+# time, until it was granted DLOCK_TEST_GRANTS (100000) times in each of the tests:
 #
 #   DLOCK_BIN=build/release/dlock bats tests/long/failovers.bats
 #
-# A fault follows DLOCK_TEST_BETWEEN_FAULTS (1000) grants after the one before.
+# There is a fault every DLOCK_TEST_BETWEEN_FAULTS (1000) grants.
 #
-# With --replicas all nobody finds another one inside, and fences grow.
+# With --replicas all no two holders overlap, and fences grow.
 # shellcheck disable=SC2154  # the helpers set what is used here
 
 grants=${DLOCK_TEST_GRANTS:-100000}
@@ -15,7 +15,7 @@ setup() {
   load ../bats/support
   load ../faults/locks
   load ../faults/redis
-  load ../faults/sides
+  load ../faults/partition
   load ../faults/sentinel
   load ../faults/cluster
   load ../faults/nemesis
@@ -26,7 +26,7 @@ teardown() {
   kill_leftovers
 }
 
-# Comes back for the lock until it was granted often enough.
+# Requests the lock again and again until it was granted often enough.
 contend() {
   local code
   while [[ ! -e $yard/stop ]]; do
@@ -43,8 +43,8 @@ has_gone_well() { (($(granted) >= before + between_harms)); }
 
 granted() { [[ -e $yard/fences ]] && wc -l < "$yard/fences" || echo 0; }
 
-# Has six contend while a command breaks and mends the servers, each time that so many
-# grants more have gone well.
+# Runs six contenders while a command breaks and repairs the servers, each time after this
+# many successful grants.
 between_harms=${DLOCK_TEST_BETWEEN_FAULTS:-1000}
 
 assert_nobody_meets_another() {  # <harm>
@@ -68,12 +68,12 @@ assert_nobody_meets_another() {  # <harm>
   sort -n -c -u "$yard/fences"
 }
 
-@test "nobody meets another while primaries fail over" {
+@test "no two holders overlap while primaries fail over" {
   use_sentinel_store
   assert_nobody_meets_another harm_fleet
 }
 
-@test "nobody meets another while members of a cluster fail over and the slot is moved" {
+@test "no two holders overlap while members of a cluster fail over and the slot is moved" {
   use_cluster_store
   assert_nobody_meets_another harm_cluster
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
-# The rules of a quorum hold over a million random schedules, from seeds of the day:
+# The rules of a quorum hold in a million random schedules, with a new seed each day:
 #
 #   DLOCK_UNIT_TESTS=build/release/tests/dlock_unit_tests bats tests/long/quorum.bats
 
-@test "one holder, fences that grow and nobody who starves in each of a million schedules" {
+@test "each of a million schedules has one holder at a time, growing fences and no starving waiter" {
   local seed=${DLOCK_TEST_SEED:-$(date +%j000000)}
 
   DLOCK_TEST_SEED=$seed DLOCK_TEST_ROUNDS=350000 run \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The rules and the scripts agree over a million steps, from seeds of the day:
+# The rules and the scripts agree in a million steps, with a new seed each day:
 #
 #   DLOCK_CONTRACT_TESTS=build/release/tests/dlock_contract_tests bats tests/long/rules.bats
 

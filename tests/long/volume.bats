@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
-# Four ask for one lock until it was granted very often on each kind of store, a million
-# times on `local:` and 200,000 times on the others, or DLOCK_TEST_GRANTS times on each:
+# Four contenders request one lock on each kind of store until it was granted a million times
+# on `local:` and 200,000 times on the others, or DLOCK_TEST_GRANTS times on each:
 #
 #   DLOCK_BIN=build/release/dlock bats tests/long/volume.bats
 #
-# Nobody finds another one inside, each fence is greater than the one before, nothing fails.
-# Nothing is broken here: that is for failovers.bats, and for tests/chaos.
+# No two holders overlap, each fence is greater than the one before, and nothing fails.
+# Nothing is broken on purpose: failovers.bats and tests/chaos do that.
 # shellcheck disable=SC2154  # the helpers set what is used here
 
 wanted=${DLOCK_TEST_GRANTS:-} # before the tests remove what is about dlock
@@ -19,7 +19,7 @@ setup() {
   load ../bats/etcd
   load ../faults/locks
   load ../faults/redis
-  load ../faults/sides
+  load ../faults/partition
   load ../faults/sentinel
   load ../faults/cluster
   load ../faults/quorum
@@ -35,7 +35,7 @@ teardown() {
   kill_leftovers
 }
 
-# Comes back for the lock until there is enough, or something is wrong.
+# Requests the lock again and again until there are enough grants, or something is wrong.
 contend() {  # <option>...
   local code=0
   while [[ ! -e $yard/stop ]]; do
@@ -52,10 +52,10 @@ granted() {
   echo "$count"
 }
 
-# So long without a single grant, and it will not come any more.
+# After this long without a grant there will be no more.
 longest_pause=60
 
-# Whether so many were granted before one failed or all stand still.
+# Whether this many were granted before one failed or all hung.
 are_granted() {  # <number>
   local count=0 before=0 moved=$SECONDS
   while ((count < $1)) && [[ ! -e $yard/stop ]]; do

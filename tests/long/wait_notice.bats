@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# With -v one who waits says so once a minute, on a terminal or not:
+# With -v a waiter prints a line once a minute, on a terminal or not:
 #
 #   DLOCK_BIN=build/release/dlock bats tests/long/wait_notice.bats
 
@@ -18,7 +18,7 @@ assert_said_thrice() {  # <what>
   assert_equal "$(grep -cE "$1; (2m5s|1m[0-9]+s|[0-9.]+s) left$" <<< "$output")" 3
 }
 
-@test "a wait for a lock" {
+@test "a wait for a lock is announced once a minute" {
   use_private_store
   hold job
 
@@ -28,7 +28,7 @@ assert_said_thrice() {  # <what>
   assert_said_thrice 'waiting: held by .*; position 1 of 1'
 }
 
-@test "a wait for a server that is not there" {
+@test "a wait for a missing server is announced once a minute" {
   use_redis_store
   stop_redis
 
@@ -38,7 +38,7 @@ assert_said_thrice() {  # <what>
   assert_said_thrice 'trying again'
 }
 
-@test "a wait for a turn" {
+@test "a wait for a turn is announced once a minute" {
   use_private_store
   dlock limit api 1/124s
 

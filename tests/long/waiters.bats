@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A thousand waiters for one lock all get their turn, in order, and it takes as long to
-# hand the lock over to the next of them as where there are ten:
+# A thousand waiters for one lock all get their turn, in order, and each hand-over takes as
+# long as with ten waiters:
 #
 #   DLOCK_BIN=build/release/dlock bats tests/long/waiters.bats
 
@@ -18,20 +18,20 @@ teardown() {
   kill_leftovers
 }
 
-# Prints the median of the microseconds from one command's start to the next one's. What
-# the command itself takes is always the same.
+# Prints the median of the microseconds from the start of a command to the start of the next.
+# The command itself always takes the same time.
 median_gap() {  # <file of moments in nanoseconds>
   sort -n "$1" | awk 'NR > 1 { printf "%.0f\n", ($1 - last) / 1000 } { last = $1 }' | sort -n |
     awk '{ gap[NR] = $1 } END { print gap[int((NR + 1) / 2)] }'
 }
 
-# Whether those with these numbers ran in this order.
+# Whether the waiters with these numbers ran in this order.
 served_in_order() {  # <number>...
   local number
   for number; do cat "$BATS_TEST_TMPDIR/moment.$number"; done | sort -c -n
 }
 
-# Has crowds of 10, 100 and 1,000 served. Sets $gaps to what the hand-over took in each.
+# Serves crowds of 10, 100 and 1,000 waiters. Sets $gaps to the time of a hand-over in each.
 serve_crowds() {
   local number
   gaps=()
@@ -53,7 +53,7 @@ serve_crowds() {
   done
 }
 
-# The command of each waiter: notes when it began, in a file named after its number.
+# The command of each waiter writes its start time to a file named after its number.
 make_note() {
   cat > "$BATS_TEST_TMPDIR/note" << END
 #!/bin/sh

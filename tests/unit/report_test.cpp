@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -186,7 +187,13 @@ TEST_F(ReportFiles, the_old_report_remains_until_there_is_a_new_one) {
 }
 
 TEST_F(ReportFiles, without_a_path_nothing_is_written) {
+  const auto directory = std::filesystem::current_path();
+  std::filesystem::current_path(root_.path());
+
   EXPECT_TRUE(ReportFile("").write("{}\n"));
+
+  std::filesystem::current_path(directory);
+  EXPECT_TRUE(std::filesystem::is_empty(root_.path()));
 }
 
 TEST_F(ReportFiles, a_path_that_cannot_be_written_is_refused_at_once) {

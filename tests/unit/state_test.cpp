@@ -38,6 +38,7 @@ Holder some_holder() {
   holder.argv = {"sh", "-c", "", std::string("nul\0byte", 8)};
   holder.counts = true;
   holder.min_hold = milliseconds(99);
+  holder.for_pid = true;
   holder.ended = true;
   holder.broken = true;
   return holder;
@@ -144,7 +145,9 @@ TEST(State, a_holder_is_read_as_it_was_written) {
   EXPECT_EQ(holder.argv, expected.argv);
   EXPECT_EQ(holder.counts, expected.counts);
   EXPECT_EQ(holder.min_hold, expected.min_hold);
+  EXPECT_EQ(holder.for_pid, expected.for_pid);
   EXPECT_EQ(holder.ended, expected.ended);
+  EXPECT_EQ(holder.broken, expected.broken);
 }
 
 TEST(State, a_waiter_is_read_as_it_was_written) {
@@ -164,6 +167,7 @@ TEST(State, a_waiter_is_read_as_it_was_written) {
   ASSERT_TRUE(waiter.dedupe);
   EXPECT_EQ(waiter.dedupe->window, expected.dedupe->window);
   EXPECT_EQ(waiter.dedupe->retry_failed, expected.dedupe->retry_failed);
+  EXPECT_EQ(waiter.dedupe->joins, expected.dedupe->joins);
 }
 
 TEST(State, missing_values_of_a_holder_or_waiter_are_read_as_missing) {

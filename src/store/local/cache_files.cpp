@@ -254,7 +254,7 @@ CacheFiles::Draft CacheFiles::write(const LockName& name, std::string_view bytes
 
 void CacheFiles::Draft::put_in_place() {
   if (::renameat(folder_.fd(), own_name_.c_str(), folder_.fd(), name_.c_str()) != 0) {
-    throw failure_of(errno, "cannot put a cached value in its place");
+    throw failure_of(errno, "cannot store a cached value");
   }
   own_name_.clear();
   for (const auto& leftover : leftovers_) {

@@ -22,8 +22,8 @@ Failure not_on_replicas(const Response& response, unsigned wanted) {
 
 Failure not_confirmed(const Response& response) {
   return Failure(Failure::Kind::unreachable,
-                 "not more than half of the sentinels confirm that " +
-                     response.node->name() + " is the primary");
+                 "no majority of the sentinels confirms that " + response.node->name() +
+                     " is the primary");
 }
 
 bool is_loss(Renewal renewal) {

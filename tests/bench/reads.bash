@@ -1,23 +1,23 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
-# Verbs that run no command, and the cost of a watcher for runs: parts look, cache and watch of tests/bench/run.
+# Verbs that run no command, and the cost of a watcher for runs: parts read, cache and watch of tests/bench/run.
 
 # These verbs run no command; the floor runs /bin/true.
-look_rows() {  # <where>
-  "$dlock" run look -- /bin/true
-  "$work/measure" time "$runs" "$dlock" status look ::: "$dlock" limit look 1000/1s ::: \
+read_rows() {  # <where>
+  "$dlock" run read -- /bin/true
+  "$work/measure" time "$runs" "$dlock" status read ::: "$dlock" limit read 1000/1s ::: \
     "$work/floor" - /bin/true > "$work/samples"
   add_ratio "status$1; the floor in C, spawn only" ' ms' 1000 < <(columns 1 7)
   add_ratio "limit$1; the floor in C, spawn only" ' ms' 1000 < <(columns 4 7)
 }
 
-bench_look() {
-  say "look: $runs rounds"
-  look_rows ''
+bench_read() {
+  say "read: $runs rounds"
+  read_rows ''
   [[ -n $server ]] || return 0
   start_server
   DLOCK_STORE=$redis_store
-  look_rows ' on Redis'
+  read_rows ' on Redis'
   DLOCK_STORE=$local_store
   stop_server
 }

@@ -1,6 +1,5 @@
-# Helpers for tests in which a network is cut in two: `west` and `east` are network
-# namespaces of the test's own with one link between them. They go with support.bash and
-# locks.bash.
+# Helpers for tests with a network partition: `west` and `east` are two network namespaces
+# with one link between them. They need support.bash and locks.bash.
 
 declare -gA side_pid=()
 declare -gA side_address=([west]=10.211.0.1 [east]=10.211.0.2 [both]=127.0.0.1)
@@ -27,6 +26,6 @@ on_side() {  # <side> <command>...
   nsenter --target "${side_pid[$1]}" --net -- "${@:2}"
 }
 
-# From then on neither side hears of the other, not even that it cannot be reached.
+# From then on all packets between the sides are dropped, without an error.
 cut_the_link() { on_side west ip link set wire down; }
 mend_the_link() { on_side west ip link set wire up; }

@@ -1,5 +1,4 @@
-// Claims that supersede others, replace them, or do not join a long queue: what every
-// store does about them.
+// What every store does for --supersede, --replace and --max-queue.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +22,7 @@ RunEnd run_end() {
   return end;
 }
 
-class Rivals : public ::testing::TestWithParam<Kind> {
+class Supersede : public ::testing::TestWithParam<Kind> {
  protected:
   Contender& contender() {
     return contenders_.emplace_back(context_, *world_, claim_of("job"));
@@ -33,8 +32,8 @@ class Rivals : public ::testing::TestWithParam<Kind> {
     added.claim.supersedes = true;
     return added;
   }
-  // Is promised the lock by who gives it back, and not granted it at once: a server may
-  // do that where nothing more is wanted than a free lock.
+  // A release promises the lock to this waiter instead of granting it at once, which a
+  // server may do for a plain claim.
   Contender& superseding_and_promised() {
     auto& added = superseding();
     added.claim.fence_floor = Fence{1};
@@ -75,11 +74,11 @@ class Rivals : public ::testing::TestWithParam<Kind> {
   std::list<Contender> contenders_;
 };
 
-INSTANTIATE_TEST_SUITE_P(stores, Rivals, ::testing::ValuesIn(kinds), name_of);
+INSTANTIATE_TEST_SUITE_P(stores, Supersede, ::testing::ValuesIn(kinds), name_of);
 
 // max_queue
 
-TEST_P(Rivals, a_claim_takes_no_place_where_so_many_wait) {
+TEST_P(Supersede, a_claim_does_not_queue_behind_max_queue_waiters) {
   contender().granted();
   contender().queued();
   auto& other = behind_less_than(1);
@@ -91,7 +90,7 @@ TEST_P(Rivals, a_claim_takes_no_place_where_so_many_wait) {
   EXPECT_EQ(waiting(), 1u);
 }
 
-TEST_P(Rivals, a_claim_that_waits_does_not_count_itself) {
+TEST_P(Supersede, a_claim_that_waits_does_not_count_itself) {
   contender().granted();
   auto& waiter = behind_less_than(1);
   EXPECT_EQ(waiter.queued().place, 1u);
@@ -100,11 +99,11 @@ TEST_P(Rivals, a_claim_that_waits_does_not_count_itself) {
   EXPECT_EQ(waiter.queued().place, 1u);
 }
 
-TEST_P(Rivals, one_that_waits_behind_nobody_at_most_is_granted_a_free_lock) {
+TEST_P(Supersede, a_claim_with_a_max_queue_of_zero_is_granted_a_free_lock) {
   EXPECT_TRUE(std::holds_alternative<Grant>(behind_less_than(0).ask(Queue::join)));
 }
 
-TEST_P(Rivals, the_wait_ends_at_once_where_so_many_wait) {
+TEST_P(Supersede, the_wait_ends_at_once_behind_max_queue_waiters) {
   contender().granted();
   contender().queued();
 
@@ -113,7 +112,7 @@ TEST_P(Rivals, the_wait_ends_at_once_where_so_many_wait) {
 
 // supersedes
 
-TEST_P(Rivals, an_older_waiter_leaves_for_a_newer_one) {
+TEST_P(Supersede, a_newer_waiter_supersedes_an_older_one) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -127,7 +126,7 @@ TEST_P(Rivals, an_older_waiter_leaves_for_a_newer_one) {
   EXPECT_EQ(waiting(), 1u);
 }
 
-TEST_P(Rivals, one_that_was_superseded_stays_so_however_often_it_asks) {
+TEST_P(Supersede, a_superseded_waiter_remains_superseded_however_often_it_asks) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -140,7 +139,7 @@ TEST_P(Rivals, one_that_was_superseded_stays_so_however_often_it_asks) {
   EXPECT_EQ(newer.queued().place, 1u);
 }
 
-TEST_P(Rivals, only_waiters_that_supersede_are_superseded) {
+TEST_P(Supersede, only_waiters_that_supersede_are_superseded) {
   auto& holder = superseding();
   holder.granted();
   auto& waiter = contender();
@@ -152,7 +151,7 @@ TEST_P(Rivals, only_waiters_that_supersede_are_superseded) {
   EXPECT_EQ(holder.renew(), Renewal::confirmed);
 }
 
-TEST_P(Rivals, one_that_does_not_wait_supersedes_nobody) {
+TEST_P(Supersede, a_claim_that_does_not_wait_supersedes_nobody) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -162,7 +161,7 @@ TEST_P(Rivals, one_that_does_not_wait_supersedes_nobody) {
   EXPECT_EQ(older.queued().place, 1u);
 }
 
-TEST_P(Rivals, one_that_finds_the_queue_too_long_supersedes_nobody) {
+TEST_P(Supersede, a_claim_that_finds_the_queue_too_long_supersedes_nobody) {
   contender().granted();
   contender().queued();
   auto& older = superseding();
@@ -175,7 +174,7 @@ TEST_P(Rivals, one_that_finds_the_queue_too_long_supersedes_nobody) {
   EXPECT_EQ(older.queued().place, 2u);
 }
 
-TEST_P(Rivals, one_that_was_promised_the_lock_is_superseded_before_it_takes_it) {
+TEST_P(Supersede, a_waiter_that_was_promised_the_lock_can_still_be_superseded) {
   auto& holder = contender();
   holder.granted();
   auto& older = superseding_and_promised();
@@ -188,7 +187,7 @@ TEST_P(Rivals, one_that_was_promised_the_lock_is_superseded_before_it_takes_it) 
   EXPECT_TRUE(is_superseded(older));
 }
 
-TEST_P(Rivals, the_lock_that_was_promised_goes_to_the_next_in_line) {
+TEST_P(Supersede, the_promised_lock_then_goes_to_the_next_waiter) {
   auto& holder = contender();
   holder.granted();
   auto& older = superseding_and_promised();
@@ -203,7 +202,7 @@ TEST_P(Rivals, the_lock_that_was_promised_goes_to_the_next_in_line) {
   EXPECT_TRUE(std::holds_alternative<Grant>(next.ask(Queue::join)));
 }
 
-TEST_P(Rivals, one_that_is_superseded_is_woken) {
+TEST_P(Supersede, a_superseded_waiter_is_woken) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -217,7 +216,7 @@ TEST_P(Rivals, one_that_is_superseded_is_woken) {
   EXPECT_LT(Clock::now() - before, milliseconds(900));
 }
 
-TEST_P(Rivals, what_a_superseded_one_gives_back_is_nothing) {
+TEST_P(Supersede, a_release_by_a_superseded_waiter_changes_nothing) {
   contender().granted();
   auto& older = superseding();
   older.queued();
@@ -231,7 +230,7 @@ TEST_P(Rivals, what_a_superseded_one_gives_back_is_nothing) {
 
 // replaces
 
-TEST_P(Rivals, a_holder_is_told_to_end_by_one_that_takes_its_place_in_line) {
+TEST_P(Supersede, a_replacing_waiter_breaks_the_lease_of_the_holder) {
   auto& holder = contender();
   holder.granted();
 
@@ -242,7 +241,7 @@ TEST_P(Rivals, a_holder_is_told_to_end_by_one_that_takes_its_place_in_line) {
   EXPECT_TRUE(is_told_broken(holder));
 }
 
-TEST_P(Rivals, the_lock_stays_the_holders_until_it_gives_it_back) {
+TEST_P(Supersede, a_replaced_holder_keeps_the_lock_until_it_releases_it) {
   auto& holder = contender();
   holder.granted();
   auto& replaces = replacing();
@@ -256,7 +255,7 @@ TEST_P(Rivals, the_lock_stays_the_holders_until_it_gives_it_back) {
   EXPECT_TRUE(std::holds_alternative<Grant>(replaces.ask(Queue::join)));
 }
 
-TEST_P(Rivals, one_that_replaces_without_waiting_takes_the_lock_from_nobody) {
+TEST_P(Supersede, a_replacing_claim_that_does_not_wait_breaks_nothing) {
   auto& holder = contender();
   holder.granted();
 
@@ -265,7 +264,7 @@ TEST_P(Rivals, one_that_replaces_without_waiting_takes_the_lock_from_nobody) {
   EXPECT_EQ(holder.renew(), Renewal::confirmed);
 }
 
-TEST_P(Rivals, a_claim_in_front_of_one_that_replaces_is_granted_the_lock_broken) {
+TEST_P(Supersede, a_waiter_before_a_replacing_one_gets_a_grant_that_is_already_broken) {
   auto& holder = contender();
   holder.granted();
   auto& before = contender();
@@ -284,7 +283,7 @@ TEST_P(Rivals, a_claim_in_front_of_one_that_replaces_is_granted_the_lock_broken)
   EXPECT_FALSE(std::get<Grant>(replaces.ask(Queue::join)).broken);
 }
 
-TEST_P(Rivals, the_answer_that_it_is_broken_can_be_asked_for_again) {
+TEST_P(Supersede, a_repeated_request_finds_the_grant_still_broken) {
   auto& holder = contender();
   holder.granted();
   auto& before = contender();
@@ -299,7 +298,8 @@ TEST_P(Rivals, the_answer_that_it_is_broken_can_be_asked_for_again) {
   EXPECT_TRUE(again.broken);
 }
 
-TEST_P(Rivals, of_two_that_replace_the_first_is_granted_the_lock_broken) {
+TEST_P(Supersede,
+       the_first_of_two_replacing_waiters_gets_a_grant_that_is_already_broken) {
   auto& holder = contender();
   holder.granted();
   auto& first = replacing();
@@ -314,7 +314,7 @@ TEST_P(Rivals, of_two_that_replace_the_first_is_granted_the_lock_broken) {
   EXPECT_FALSE(std::get<Grant>(second.ask(Queue::join)).broken);
 }
 
-TEST_P(Rivals, once_one_that_replaces_has_left_the_lock_is_granted_as_ever) {
+TEST_P(Supersede, a_replacing_waiter_that_left_the_queue_breaks_no_grant) {
   auto& holder = contender();
   holder.granted();
   auto& before = contender();
@@ -327,7 +327,7 @@ TEST_P(Rivals, once_one_that_replaces_has_left_the_lock_is_granted_as_ever) {
   EXPECT_FALSE(std::get<Grant>(before.ask(Queue::join)).broken);
 }
 
-TEST_P(Rivals, a_detached_lease_is_freed_at_once) {
+TEST_P(Supersede, a_detached_lease_is_freed_at_once) {
   auto& holder = detached(hours(1));
   holder.granted();
 
@@ -336,7 +336,7 @@ TEST_P(Rivals, a_detached_lease_is_freed_at_once) {
   EXPECT_NE(holder.renew(), Renewal::confirmed);
 }
 
-TEST_P(Rivals, a_detached_lease_that_is_granted_in_front_is_taken_from_its_holder) {
+TEST_P(Supersede, a_detached_lease_granted_before_a_replacing_waiter_is_freed) {
   auto& holder = contender();
   holder.granted();
   auto& before = detached(hours(1));
@@ -349,7 +349,7 @@ TEST_P(Rivals, a_detached_lease_that_is_granted_in_front_is_taken_from_its_holde
   EXPECT_TRUE(std::holds_alternative<Grant>(wait_for(replaces)));
 }
 
-TEST_P(Rivals, a_lock_that_is_held_on_is_freed_at_once) {
+TEST_P(Supersede, a_lock_kept_by_min_hold_is_freed_at_once) {
   auto& holder = contender();
   holder.claim.min_hold = hours(1);
   holder.granted();
@@ -358,7 +358,7 @@ TEST_P(Rivals, a_lock_that_is_held_on_is_freed_at_once) {
   EXPECT_TRUE(std::holds_alternative<Grant>(replacing().ask(Queue::join)));
 }
 
-TEST_P(Rivals, an_outer_run_is_not_replaced) {
+TEST_P(Supersede, an_outer_run_is_not_replaced) {
   auto& outer = contender();
   const auto fence = outer.granted().fence;
   auto& inner = replacing();
@@ -369,7 +369,7 @@ TEST_P(Rivals, an_outer_run_is_not_replaced) {
   EXPECT_EQ(outer.renew(), Renewal::confirmed);
 }
 
-TEST_P(Rivals, all_who_share_the_lock_are_replaced) {
+TEST_P(Supersede, all_shared_holders_are_replaced) {
   auto& first = contender();
   first.claim.mode = Mode::shared;
   first.granted();
@@ -383,25 +383,25 @@ TEST_P(Rivals, all_who_share_the_lock_are_replaced) {
   EXPECT_TRUE(is_told_broken(second));
 }
 
-// On servers alone: what is known there by key and place.
+// Servers only: keys of the lock and places in the queue
 
-class RivalsOnServer : public Rivals {};
+class SupersedeOnServer : public Supersede {};
 
-INSTANTIATE_TEST_SUITE_P(stores, RivalsOnServer, ::testing::Values(kinds[2]), name_of);
+INSTANTIATE_TEST_SUITE_P(stores, SupersedeOnServer, ::testing::Values(kinds[2]), name_of);
 
-TEST_P(RivalsOnServer, a_foreign_holder_loses_the_lock) {
+TEST_P(SupersedeOnServer, a_foreign_holder_loses_the_lock) {
   RedisWorld::command("SET dlock:{job} somebody NX PX 60000");
 
   EXPECT_TRUE(std::holds_alternative<Grant>(replacing().ask(Queue::join)));
 }
 
-TEST_P(RivalsOnServer, a_place_that_was_forgotten_is_lost_to_a_newer_one_all_the_same) {
+TEST_P(SupersedeOnServer, a_waiter_whose_record_was_deleted_is_still_superseded) {
   contender().granted();
   auto& older = superseding();
   older.queued();
   auto& newer = superseding();
   newer.queued();
-  // As after a stop of more than PLACE_MS, which is as long as it is known by its token.
+  // As after a stop of more than PLACE_MS: the record under its token has expired.
   RedisWorld::command("DEL dlock:{job}:d:" + text_of(older.claim.token));
 
   EXPECT_TRUE(is_superseded(older));
@@ -409,7 +409,7 @@ TEST_P(RivalsOnServer, a_place_that_was_forgotten_is_lost_to_a_newer_one_all_the
   EXPECT_EQ(newer.queued().place, 1u);
 }
 
-TEST_P(RivalsOnServer, in_a_queue_that_was_forgotten_the_newer_one_supersedes_the_older) {
+TEST_P(SupersedeOnServer, a_newer_waiter_supersedes_an_older_one_in_a_deleted_queue) {
   auto& holder = contender();
   holder.granted();
   auto& older = superseding();
@@ -422,7 +422,8 @@ TEST_P(RivalsOnServer, in_a_queue_that_was_forgotten_the_newer_one_supersedes_th
   EXPECT_TRUE(is_superseded(older));
 }
 
-TEST_P(RivalsOnServer, a_place_that_was_forgotten_is_had_again_in_a_long_queue) {
+TEST_P(SupersedeOnServer,
+       a_waiter_whose_place_was_deleted_gets_it_again_in_a_long_queue) {
   contender().granted();
   auto& waiter = behind_less_than(1);
   waiter.queued();

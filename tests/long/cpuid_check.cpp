@@ -1,8 +1,9 @@
-// Runs a program step by step until it looks at the flags of a descriptor (fcntl), with
-// which dlock begins, and lets it go on then: `questions PROGRAM [ARGUMENT]...`. Prints
-// "asks" if it asks the processor about itself (cpuid) before, or else "does not ask".
-// Exits as the program does, with 70 if it ends otherwise, or with 71 if it cannot be run
-// so.
+// Usage: cpuid_check PROGRAM [ARGUMENT]...
+//
+// Runs a program instruction by instruction until it reads the flags of a descriptor
+// (fcntl), which is the first thing that dlock does, and then at full speed. Prints
+// "cpuid" if the program executed CPUID before that, or else "no cpuid". Exits as the
+// program does, with 70 if it ends in another way, or with 71 if it cannot be traced.
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
@@ -13,12 +14,12 @@
 
 namespace {
 
-enum class Step { any, question, system_call };
+enum class Step { any, cpuid, system_call };
 
-// By the first two bytes of the instruction that comes next.
+// Checks the first two bytes of the next instruction.
 Step next_step(pid_t child, const user_regs_struct& registers) {
   const auto word = ::ptrace(PTRACE_PEEKTEXT, child, registers.rip, nullptr) & 0xffff;
-  if (word == 0xa20f) return Step::question;
+  if (word == 0xa20f) return Step::cpuid;
   return word == 0x050f ? Step::system_call : Step::any;
 }
 
@@ -34,16 +35,16 @@ int main(int argc, char** argv) {
     ::_exit(71);
   }
   int status = 0;
-  bool asks = false;
+  bool ran_cpuid = false;
   while (::waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
     user_regs_struct registers{};
     if (::ptrace(PTRACE_GETREGS, child, nullptr, &registers) != 0) return 71;
     const auto step = next_step(child, registers);
-    asks = asks || step == Step::question;
+    ran_cpuid = ran_cpuid || step == Step::cpuid;
     const bool has_begun = step == Step::system_call && registers.rax == SYS_fcntl;
-    const auto request = asks || has_begun ? PTRACE_DETACH : PTRACE_SINGLESTEP;
+    const auto request = ran_cpuid || has_begun ? PTRACE_DETACH : PTRACE_SINGLESTEP;
     if (::ptrace(request, child, nullptr, nullptr) != 0) return 71;
   }
-  std::puts(asks ? "asks" : "does not ask");
+  std::puts(ran_cpuid ? "cpuid" : "no cpuid");
   return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
 }

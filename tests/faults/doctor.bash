@@ -1,7 +1,7 @@
-# For the tests of dlock doctor. It goes with support.bash.
+# A helper for the tests of dlock doctor. It needs support.bash.
 # shellcheck disable=SC2154  # output is from `run`
 
-# Asserts what `run dlock doctor` has found.
+# Asserts that `run dlock doctor` printed this finding.
 assert_found() {  # <level> <check> <part of the message> [<part of the advice>]
   local found
   found=$(grep -A 1 -E "^$1 +$2 " <<< "$output") || found=''

@@ -28,7 +28,7 @@ Claim behind_less_than(unsigned waiters, Session who) {
   return claim;
 }
 
-class RivalRules : public ::testing::Test, protected LockByHand {
+class SupersedeRules : public ::testing::Test, protected LockByHand {
  protected:
   std::size_t place_of(const Claim& claim) {
     return std::get<Busy>(ask(claim, Queue::join)).place;
@@ -41,7 +41,7 @@ class RivalRules : public ::testing::Test, protected LockByHand {
   }
 };
 
-TEST_F(RivalRules, dead_waiters_do_not_count_towards_max_queue) {
+TEST_F(SupersedeRules, dead_waiters_do_not_count_towards_max_queue) {
   ask(exclusive(1));
   ask(exclusive(2), Queue::join);
   lives.dead.insert(2);
@@ -49,7 +49,7 @@ TEST_F(RivalRules, dead_waiters_do_not_count_towards_max_queue) {
   EXPECT_GT(place_of(behind_less_than(1, 3)), 0u);
 }
 
-TEST_F(RivalRules, a_superseded_waiter_does_not_count_towards_max_queue) {
+TEST_F(SupersedeRules, a_superseded_waiter_does_not_count_towards_max_queue) {
   ask(exclusive(1));
   ask(superseding(2), Queue::join);
   auto claim = superseding(3);
@@ -58,7 +58,7 @@ TEST_F(RivalRules, a_superseded_waiter_does_not_count_towards_max_queue) {
   EXPECT_EQ(place_of(claim), 1u);
 }
 
-TEST_F(RivalRules, a_dead_waiter_is_not_counted_as_superseded) {
+TEST_F(SupersedeRules, a_dead_waiter_is_not_counted_as_superseded) {
   ask(exclusive(1));
   ask(superseding(2), Queue::join);
   lives.dead.insert(2);
@@ -68,7 +68,7 @@ TEST_F(RivalRules, a_dead_waiter_is_not_counted_as_superseded) {
   EXPECT_EQ(state.superseded, 0u);
 }
 
-TEST_F(RivalRules, a_superseded_waiter_is_woken_and_learns_by_whom) {
+TEST_F(SupersedeRules, a_superseded_waiter_is_woken_and_learns_by_whom) {
   ask(exclusive(1));
   ask(superseding(2), Queue::join);
 
@@ -78,7 +78,7 @@ TEST_F(RivalRules, a_superseded_waiter_is_woken_and_learns_by_whom) {
   EXPECT_EQ(std::get<Superseded>(ask(superseding(2), Queue::join)).pid, 1003);
 }
 
-TEST_F(RivalRules, the_new_first_waiter_is_woken_to_watch_the_holder) {
+TEST_F(SupersedeRules, the_new_first_waiter_is_woken_to_watch_the_holder) {
   ask(exclusive(1));
   ask(superseding(2), Queue::join);
   ask(exclusive(3), Queue::join);
@@ -88,7 +88,7 @@ TEST_F(RivalRules, the_new_first_waiter_is_woken_to_watch_the_holder) {
   EXPECT_TRUE(is_woken(3));
 }
 
-TEST_F(RivalRules, a_superseded_waiter_is_forgotten_once_it_is_dead) {
+TEST_F(SupersedeRules, a_superseded_waiter_is_forgotten_once_it_is_dead) {
   ask(exclusive(1));
   ask(superseding(2), Queue::join);
   ask(superseding(3), Queue::join);
@@ -99,7 +99,7 @@ TEST_F(RivalRules, a_superseded_waiter_is_forgotten_once_it_is_dead) {
   EXPECT_TRUE(state.answered.empty());
 }
 
-TEST_F(RivalRules, a_waiter_that_was_passed_over_is_superseded_by_a_grant) {
+TEST_F(SupersedeRules, a_waiter_that_was_passed_over_is_superseded_by_a_grant) {
   ask(exclusive(1));
   ask(superseding(2), Queue::join);
   ask(exclusive(3), Queue::join);
@@ -114,7 +114,7 @@ TEST_F(RivalRules, a_waiter_that_was_passed_over_is_superseded_by_a_grant) {
   EXPECT_TRUE(std::holds_alternative<Superseded>(ask(superseding(2), Queue::join)));
 }
 
-TEST_F(RivalRules, a_reader_that_supersedes_a_writer_joins_the_readers) {
+TEST_F(SupersedeRules, a_reader_that_supersedes_a_writer_joins_the_readers) {
   ask(shared(1));
   auto writer = superseding(2);
   ask(writer, Queue::join);
@@ -124,7 +124,7 @@ TEST_F(RivalRules, a_reader_that_supersedes_a_writer_joins_the_readers) {
   EXPECT_TRUE(is_granted(reader));
 }
 
-TEST_F(RivalRules, the_replaced_holder_is_part_of_the_consequences) {
+TEST_F(SupersedeRules, the_replaced_holder_is_part_of_the_consequences) {
   ask(exclusive(1));
 
   ask(replacing(2), Queue::join);
@@ -134,7 +134,7 @@ TEST_F(RivalRules, the_replaced_holder_is_part_of_the_consequences) {
   EXPECT_TRUE(state.holders[0].broken);
 }
 
-TEST_F(RivalRules, the_replaced_holder_learns_who_took_the_lock) {
+TEST_F(SupersedeRules, the_replaced_holder_learns_who_took_the_lock) {
   ask(exclusive(1));
 
   ask(replacing(2), Queue::join);
@@ -143,7 +143,7 @@ TEST_F(RivalRules, the_replaced_holder_learns_who_took_the_lock) {
   EXPECT_EQ(taker_of(*state.holders[0].taken_by), (Taker{"33", "web1", true}));
 }
 
-TEST_F(RivalRules, a_waiter_whose_grant_is_broken_at_once_learns_by_whom) {
+TEST_F(SupersedeRules, a_waiter_whose_grant_is_broken_at_once_learns_by_whom) {
   ask(exclusive(1));
   ask(exclusive(2), Queue::join);
   ask(replacing(3), Queue::join);
@@ -155,7 +155,8 @@ TEST_F(RivalRules, a_waiter_whose_grant_is_broken_at_once_learns_by_whom) {
   EXPECT_TRUE(state.holders[0].taken_by->replaces);
 }
 
-TEST_F(RivalRules, a_replacing_waiter_that_is_passed_over_takes_the_lock_from_nobody) {
+TEST_F(SupersedeRules,
+       a_replacing_waiter_that_is_passed_over_takes_the_lock_from_nobody) {
   ask(exclusive(1));
   ask(replacing(2), Queue::join);
   ask(exclusive(3), Queue::join);
@@ -165,7 +166,7 @@ TEST_F(RivalRules, a_replacing_waiter_that_is_passed_over_takes_the_lock_from_no
   EXPECT_FALSE(std::get<Grant>(ask(exclusive(3), Queue::join)).broken);
 }
 
-TEST_F(RivalRules, a_replacing_waiter_that_continues_takes_the_lock_from_its_holder) {
+TEST_F(SupersedeRules, a_replacing_waiter_that_continues_takes_the_lock_from_its_holder) {
   ask(exclusive(1));
   ask(replacing(2), Queue::join);
   ask(exclusive(3), Queue::join);
@@ -179,7 +180,7 @@ TEST_F(RivalRules, a_replacing_waiter_that_continues_takes_the_lock_from_its_hol
   EXPECT_TRUE(state.holders[0].broken);
 }
 
-TEST_F(RivalRules, a_dead_replacing_waiter_takes_the_lock_from_nobody) {
+TEST_F(SupersedeRules, a_dead_replacing_waiter_takes_the_lock_from_nobody) {
   ask(exclusive(1));
   ask(exclusive(2), Queue::join);
   ask(replacing(3), Queue::join);
@@ -189,7 +190,7 @@ TEST_F(RivalRules, a_dead_replacing_waiter_takes_the_lock_from_nobody) {
   EXPECT_FALSE(std::get<Grant>(ask(exclusive(2), Queue::join)).broken);
 }
 
-TEST_F(RivalRules, a_run_that_never_begins_counts_for_nobody) {
+TEST_F(SupersedeRules, a_run_that_never_begins_counts_for_nobody) {
   ask(exclusive(1));
   ask(exclusive(2), Queue::join);
   ask(replacing(3), Queue::join);
@@ -203,7 +204,8 @@ TEST_F(RivalRules, a_run_that_never_begins_counts_for_nobody) {
   EXPECT_TRUE(state.answered.empty());
 }
 
-TEST_F(RivalRules, a_replacing_waiter_that_was_promised_a_slot_breaks_no_other_claim) {
+TEST_F(SupersedeRules,
+       a_replacing_waiter_that_was_promised_a_slot_breaks_no_other_claim) {
   ask(slot(1, 2));
   ask(slot(2, 2));
   auto claim = slot(3, 2);
