@@ -12,6 +12,7 @@
 
 #include "net/messages.hpp"
 #include "net/readiness.hpp"
+#include "net/refusal.hpp"
 
 namespace dlock::net {
 namespace {
@@ -148,20 +149,28 @@ class Dialling {
   bool must_ask_again_ = false;
 };
 
-Failure failure_to_connect(const std::string& server, int error_number, bool is_unix) {
+[[noreturn]] void throw_failure(const std::string& server, int error_number,
+                                bool is_unix) {
   const auto why = reason_of(error_number);
+  const auto unreachable = cannot_reach(server, why);
   switch (error_number) {
+    case ECONNREFUSED: throw Refusal(Refusal::Reason::absent, unreachable.what());
+    case ECONNRESET: throw Refusal(Refusal::Reason::overloaded, unreachable.what());
+    case ENOENT:
+      // A server removes its socket when it ends, and creates it when it starts.
+      if (!is_unix) break;
+      throw Refusal(Refusal::Reason::absent, unreachable.what());
     case EACCES:
     case EPERM:
       // On a network this error comes from a firewall, and may be temporary.
       if (!is_unix) break;
-      return Failure(Failure::Kind::rejected, "cannot reach " + server + ": " + why);
+      throw Failure(Failure::Kind::rejected, "cannot reach " + server + ": " + why);
     case ENOMEM:
     case ENOBUFS:
-      return Failure(Failure::Kind::exhausted, "cannot reach " + server + ": " + why);
+      throw Failure(Failure::Kind::exhausted, "cannot reach " + server + ": " + why);
     default: break;
   }
-  return cannot_reach(server, why);
+  throw unreachable;
 }
 
 }  // namespace
@@ -178,8 +187,7 @@ asio::awaitable<Fd> dial(asio::io_context& context, const Endpoints& endpoints,
         continue;
     }
     if (dialling.is_idle() && !dialling.has_more()) {
-      throw failure_to_connect(budget.server(), dialling.last_error(),
-                               endpoints.front().is_unix());
+      throw_failure(budget.server(), dialling.last_error(), endpoints.front().is_unix());
     }
     co_await dialling.wait(budget,
                            dialling.has_more() ? next_at : Clock::time_point::max());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "net/messages.hpp"
+#include "net/refusal.hpp"
 #include "net/tls.hpp"
 
 namespace dlock::net {
@@ -47,7 +48,8 @@ asio::awaitable<void> Stream::secure(const TlsOptions& plan, const std::string& 
     const auto progress = tls->shake_hands();
     if (progress.state == Progress::State::done) break;
     if (progress.state == Progress::State::failed) {
-      throw lost(budget.server(), progress.error);
+      throw Refusal(Refusal::Reason::overloaded,
+                    lost(budget.server(), progress.error).what());
     }
     // A server without TLS may take this for part of a request and wait for the rest.
     const bool ready = co_await is_ready(progress.awaited(), budget);

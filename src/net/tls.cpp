@@ -15,6 +15,7 @@
 
 #include "net/endpoint.hpp"
 #include "net/messages.hpp"
+#include "net/refusal.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
 
@@ -291,7 +292,7 @@ Progress Tls::progress_of(int result) {
   }
   if (is_unexpected_end(error) || error == 0) {
     if (!in_handshake) return {Progress::State::done};
-    throw Failure(Failure::Kind::unreachable,
+    throw Refusal(Refusal::Reason::overloaded,  // such a server sends no reason
                   server_ + " closed the connection during the TLS handshake");
   }
   throw Failure(Failure::Kind::unreachable,

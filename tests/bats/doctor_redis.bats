@@ -36,8 +36,8 @@ as_admin() {
 
   assert_between $(($(now_ms) - begin)) 0 999
   assert_status 0
-  for check in reachable login version role cluster permissions persistence eviction replicas clock \
-    round-trip; do
+  for check in reachable login version role cluster permissions persistence eviction replicas clients \
+    clock round-trip; do
     assert_found ok "$check" ''
   done
   assert_equal "${lines[-1]}" "no problems found in $(dlock doctor --json | jq -r .store)"
@@ -56,11 +56,12 @@ as_admin() {
   assert_found info persistence 'INFO was refused' 'grant the permission: ACL SETUSER dlock +info'
   assert_found info eviction 'INFO was refused'
   assert_found info replicas 'INFO was refused'
-  assert_output_contains 'no problems found; 3 checks could not be run in '
+  assert_found info clients 'INFO was refused'
+  assert_output_contains 'no problems found; 4 checks could not be run in '
   run dlock doctor --json
-  assert_equal "$(json '"\(.level) \(.not_checked)"')" 'ok 3'
+  assert_equal "$(json '"\(.level) \(.not_checked)"')" 'ok 4'
   assert_equal "$(json '[.findings[] | select(.checked | not).check] | join(" ")')" \
-    'persistence eviction replicas'
+    'persistence eviction replicas clients'
 }
 
 @test "the round trip is measured, and the TTL that it allows is reported" {
@@ -345,6 +346,49 @@ has_replica() { redis INFO replication | grep -q 'state=online'; }
   assert_status 2
   assert_found error cluster 'a member of a cluster' 'use a redis+cluster://'
 }
+
+# Opens connections that stay, and waits for them. The check needs one of its own.
+connect_idle() {  # <number>
+  idle=()
+  while ((${#idle[@]} < $1)); do
+    open_connection
+  done
+  eventually has_clients $(($1 + 1))
+}
+
+open_connection() {
+  redis-cli -s "$redis_socket" --user admin --pass any --no-auth-warning SUBSCRIBE any > /dev/null 3>&- &
+  idle+=($!)
+}
+
+has_clients() { redis INFO clients | grep -qx "connected_clients:$1."; }
+
+@test "a server with few free connections is a warning that says for how many there is room" {
+  use_good_server --maxclients 8
+  connect_idle 6
+
+  run dlock doctor
+
+  assert_status 1
+  assert_found warning clients '7 of 8 connections in use, room for 1 waiters or 0 holders' \
+    'CONFIG SET maxclients 32'
+}
+
+@test "that the server has refused connections is information" {
+  use_good_server --maxclients 8
+  connect_idle 7
+  open_connection # the last one
+  eventually dlock_is_refused
+  end_processes "${idle[@]}"
+  eventually has_clients 1
+
+  run dlock doctor
+
+  assert_status 0
+  assert_found info clients ' connections since its start' 'raise maxclients, or let hosts start at different times'
+}
+
+dlock_is_refused() { dlock status job 2>&1 | grep -q 'max number of clients'; }
 
 # Puts a proxy between dlock and the server, which alters the server's replies.
 alter() {  # <Perl expression for tests/faults/altering_relay>

@@ -16,6 +16,7 @@ prepare_pages() {
     [/srv/locks]=$here/shared
     ['-g deploy']="-g $(id -g)"
     ['--jitter 30s']='--jitter 30ms'
+    ['--jitter 10s']='--jitter 10ms'
   )
 }
 

@@ -39,7 +39,7 @@ recipe() {  # <title>
     /^```$/ { inside = 0 }
     wanted && inside
     /^```[a-z]/ { inside = 1 }' "$DLOCK_SOURCE/README.md" |
-    sed "s|/usr/local/bin|$stubs|; s|redis://db.example.org|$server|; s|/var/lib/reports|$BATS_TEST_TMPDIR/reports|"
+    sed "s|/usr/local/bin|$stubs|; s|redis://db.example.org|$server|; s|--jitter 30s|--jitter 30ms|; s|/var/lib/reports|$BATS_TEST_TMPDIR/reports|"
 }
 
 # Prints the command of a crontab recipe, without its schedule.

@@ -286,7 +286,7 @@ TEST_F(RedisConnection, reports_why_a_server_rejected_it) {
   const auto failed = failure(connection, {{"ECHO", "1"}, {"PING"}});
 
   EXPECT_EQ(failed.what(),
-            shown(server) + " closed the connection: ERR max number of clients reached");
+            "cannot reach " + shown(server) + ": ERR max number of clients reached");
 }
 
 TEST_F(RedisConnection, does_not_use_a_second_reply_for_the_next_request) {

@@ -27,7 +27,8 @@ Facts good() {
   facts.info = {{"redis_version", "7.0.15"}, {"role", "master"},
                 {"cluster_enabled", "0"},    {"aof_enabled", "1"},
                 {"maxmemory", "0"},          {"maxmemory_policy", "noeviction"},
-                {"connected_slaves", "0"}};
+                {"connected_slaves", "0"},   {"connected_clients", "20"},
+                {"maxclients", "10000"},     {"rejected_connections", "0"}};
   facts.config = {{"save", ""}, {"min-replicas-to-write", "0"}};
   facts.round_trips.assign(20, 200us);
   facts.clock_ahead = 1ms;
@@ -60,9 +61,10 @@ TEST(RedisHealth, a_good_server_has_one_finding_for_each_check) {
     checks.push_back(finding.check);
     EXPECT_EQ(finding.advice, "") << finding.check;
   }
-  EXPECT_EQ(checks, (std::vector<std::string>{
-                        "reachable", "login", "version", "role", "cluster", "permissions",
-                        "persistence", "eviction", "replicas", "clock", "round-trip"}));
+  EXPECT_EQ(checks,
+            (std::vector<std::string>{"reachable", "login", "version", "role", "cluster",
+                                      "permissions", "persistence", "eviction",
+                                      "replicas", "clients", "clock", "round-trip"}));
 }
 
 TEST(RedisHealth, every_finding_that_is_not_ok_has_a_message_and_advice) {
@@ -141,7 +143,7 @@ TEST(RedisHealth, a_check_without_permission_is_info_with_the_reason) {
   facts.config.clear();
   facts.info_refused = "NOPERM this user has no permissions";
 
-  for (const auto* check : {"persistence", "eviction", "replicas"}) {
+  for (const auto* check : {"persistence", "eviction", "replicas", "clients"}) {
     const auto finding = found(facts, check);
     EXPECT_EQ(finding.level, Level::info) << check;
     EXPECT_TRUE(has(finding.message, "NOPERM")) << finding.message;
@@ -242,6 +244,68 @@ TEST(RedisHealth, replicas_are_a_warning_if_writes_do_not_wait_for_them) {
   EXPECT_EQ(level(facts, "replicas"), Level::ok);
 }
 
+TEST(RedisHealth, connections_are_a_warning_once_fewer_than_a_quarter_are_free) {
+  auto facts = good();
+  facts.info["connected_clients"] = "7500";
+  EXPECT_EQ(level(facts, "clients"), Level::ok);
+  EXPECT_EQ(found(facts, "clients").message,
+            "7500 of 10000 connections in use, room for 2500 waiters or 1250 holders");
+
+  facts.info["connected_clients"] = "7501";
+
+  const auto finding = found(facts, "clients");
+  EXPECT_EQ(finding.level, Level::warning);
+  EXPECT_TRUE(has(finding.message, "room for 2499 waiters or 1249 holders"))
+      << finding.message;
+  EXPECT_TRUE(has(finding.advice, "CONFIG SET maxclients 40000")) << finding.advice;
+  // The limit can have been lowered below what is in use.
+  facts.info["connected_clients"] = "10001";
+  EXPECT_TRUE(has(found(facts, "clients").message, "room for 0 waiters or 0 holders"));
+}
+
+TEST(RedisHealth, connections_that_were_refused_before_are_reported) {
+  auto facts = good();
+  facts.info["rejected_connections"] = "12";
+
+  const auto finding = found(facts, "clients");
+
+  EXPECT_EQ(finding.level, Level::info);
+  EXPECT_TRUE(has(finding.message, "has refused 12 connections since its start"))
+      << finding.message;
+}
+
+// Before Redis 7.0, INFO does not contain it.
+TEST(RedisHealth,
+     the_limit_of_connections_is_read_from_the_configuration_of_old_servers) {
+  auto facts = good();
+  facts.info.erase("maxclients");
+  facts.config["maxclients"] = "21";
+  EXPECT_EQ(level(facts, "clients"), Level::warning);
+
+  facts.config.erase("maxclients");
+  facts.config_refused = "NOPERM";
+
+  EXPECT_FALSE(found(facts, "clients").is_made);
+  EXPECT_TRUE(has(found(facts, "clients").message, "CONFIG GET was refused"));
+}
+
+TEST(RedisHealth, too_many_tls_handshakes_in_one_cycle_are_a_warning) {
+  auto facts = good();
+  const auto has_tls = [&] {
+    const auto findings = findings_of(facts);
+    return std::any_of(findings.begin(), findings.end(),
+                       [](const Finding& one) { return one.check == "tls"; });
+  };
+  facts.config["max-new-tls-connections-per-cycle"] = "1000";
+  EXPECT_FALSE(has_tls());  // the store does not use TLS
+  facts.uses_tls = true;
+  EXPECT_EQ(level(facts, "tls"), Level::warning);
+  facts.config["max-new-tls-connections-per-cycle"] = "1";
+  EXPECT_EQ(level(facts, "tls"), Level::ok);
+  facts.config.erase("max-new-tls-connections-per-cycle");
+  EXPECT_FALSE(has_tls());  // before Redis 7.4
+}
+
 TEST(RedisHealth, clocks_that_are_far_apart_are_reported_in_either_direction) {
   auto facts = good();
   facts.clock_ahead = 2h;
@@ -272,6 +336,7 @@ TEST(RedisHealth, text_of_a_server_cannot_control_the_terminal) {
   facts.info["redis_version"] = "7.0\x1b[2J";
   facts.info["maxmemory_policy"] = "\x1b[2J";
   facts.info["connected_slaves"] = "1\x1b[2J";
+  facts.info["connected_clients"] = "9999\x1b[2J";
   facts.info["role"] = "slave";
   facts.info["master_host"] = "\x1b[2J";
   facts.refuses_work = "LOADING \x1b[2J\n";

@@ -6,6 +6,7 @@
 #include "net/budget.hpp"
 #include "net/dial.hpp"
 #include "net/messages.hpp"
+#include "net/refusal.hpp"
 #include "net/resolver.hpp"
 #include "net/stream.hpp"
 #include "store/redis/login.hpp"
@@ -31,8 +32,14 @@ std::string encoded(const std::vector<Command>& commands) {
 // Whether the server delays the reply until something happens.
 bool blocks(const Command& command) { return command.front() == "BLPOP"; }
 
+// What a full server sends on a new connection, whatever is requested there.
+bool is_for_want_of_room(const Reply& reply) {
+  return reply.is_error() &&
+         reply.text.find("max number of clients") != std::string::npos;
+}
+
 Failure closed_by(const std::string& server, const std::vector<Reply>& before) {
-  // A server that refuses a connection sends an error and closes, whatever the request.
+  // A server that does not serve this client sends an error and closes.
   const bool has_said_why = !before.empty() && before.back().is_error();
   return Failure(
       Failure::Kind::unreachable,
@@ -53,6 +60,8 @@ class Connection::Link {
   void close() {
     stream_.reset();
     unasked_.reset();
+    is_ready_ = false;
+    has_served_ = false;
   }
 
   // Closes the connection if the last exchange was abandoned, the server has closed it
@@ -86,23 +95,27 @@ class Connection::Link {
     }
     stream_ = std::move(stream);
     if (!login.empty()) check_login(target_, co_await ask(login, budget));
+    is_ready_ = true;
   }
 
   // Sends `commands` and returns the replies. The connection must be open.
   asio::awaitable<std::vector<Reply>> ask(const std::vector<Command>& commands,
                                           net::Budget& budget) {
     const auto bytes = encoded(commands);
-    co_await stream_->write(bytes, budget);
+    co_await write(bytes, budget);
     ReplyReader reader;
     std::vector<Reply> replies;
     replies.reserve(commands.size());
     const bool is_soon = !commands.empty() && !blocks(commands.back());
     while (replies.size() < commands.size()) {
       const auto received = co_await read(budget, is_soon);
-      if (received.empty()) throw with_hint(closed_by(shown_, replies));
+      if (received.empty()) throw_lost(closed_by(shown_, replies));
       has_heard_ = true;
       if (!reader.feed(received)) throw nonsense(reader);
-      while (auto reply = reader.next()) replies.push_back(std::move(*reply));
+      while (auto reply = reader.next()) {
+        require_room(*reply);
+        replies.push_back(std::move(*reply));
+      }
       if (!reader.error().empty()) throw nonsense(reader);
     }
     if (replies.size() > commands.size() || !reader.is_empty()) {
@@ -132,6 +145,30 @@ class Connection::Link {
   }
 
  private:
+  asio::awaitable<void> write(std::string_view bytes, net::Budget& budget) {
+    std::optional<Failure> failure;
+    try {
+      co_return co_await stream_->write(bytes, budget);
+    } catch (const Failure& error) {
+      failure = error;
+    }
+    if (failure->kind() != Failure::Kind::unreachable || budget.is_over()) throw *failure;
+    // A full server may have closed the connection before the write.
+    if (!has_served_) require_room(reply_at_once().value_or(Reply{}));
+    throw_lost(*failure);
+  }
+
+  // What the server has sent before it closed the connection, if anything.
+  std::optional<Reply> reply_at_once() {
+    ReplyReader reader;
+    try {
+      const auto said = stream_->read_at_once(shown_);
+      if (said && reader.feed(*said)) return reader.next();
+    } catch (const Failure&) {
+    }
+    return std::nullopt;
+  }
+
   asio::awaitable<std::string_view> read(net::Budget& budget, bool is_soon) {
     std::optional<Failure> failure;
     try {
@@ -139,9 +176,22 @@ class Connection::Link {
     } catch (const Failure& error) {
       failure = error;
     }
-    const bool was_lost =
-        failure->kind() == Failure::Kind::unreachable && !budget.is_over();
-    throw was_lost ? with_hint(*failure) : *failure;
+    if (failure->kind() != Failure::Kind::unreachable || budget.is_over()) throw *failure;
+    throw_lost(*failure);
+  }
+
+  // Throws Refusal if the first reply says that the server has no room for the client.
+  void require_room(const Reply& reply) {
+    const bool is_first = !std::exchange(has_served_, true);
+    if (!is_first || !is_for_want_of_room(reply)) return;
+    throw net::Refusal(net::Refusal::Reason::overloaded,
+                       net::cannot_reach(shown_, printable(reply.text, 200)).what());
+  }
+
+  // Until it is ready, nothing but a login was sent.
+  [[noreturn]] void throw_lost(const Failure& failure) const {
+    if (is_ready_) throw with_hint(failure);
+    throw net::Refusal(net::Refusal::Reason::absent, with_hint(failure).what());
   }
 
   // A server that requires TLS closes the connection when it reads anything else.
@@ -172,6 +222,8 @@ class Connection::Link {
   std::string shown_;
   std::unique_ptr<net::Stream> stream_;
   std::optional<ReplyReader> unasked_;  // of a connection that subscribes
+  bool is_ready_ = false;               // logged in
+  bool has_served_ = false;             // the server has replied on this connection
   bool in_use_ = false;
   bool has_heard_ = false;  // the server has replied at least once
   std::optional<net::Endpoint> last_used_;
@@ -196,15 +248,15 @@ asio::awaitable<std::vector<Reply>> Connection::exchange(std::vector<Command> co
                                                          Clock::time_point until,
                                                          Wakeup& wakeup) {
   net::Budget budget(until, wakeup, link_->shown());
-  std::optional<Failure> failure;
+  std::exception_ptr failure;
   std::vector<Reply> replies;
   try {
     budget.check();
     link_->begin();
     if (!link_->is_open()) co_await link_->open(budget);
     if (!commands.empty()) replies = co_await link_->ask(commands, budget);
-  } catch (const Failure& error) {
-    failure = error;
+  } catch (const Failure&) {
+    failure = std::current_exception();
   }
   finish(budget, failure);
   co_return replies;
@@ -214,12 +266,12 @@ asio::awaitable<void> Connection::send(std::vector<Command> commands,
                                        Clock::time_point until, Wakeup& wakeup) {
   co_await open(until, wakeup);
   net::Budget budget(until, wakeup, link_->shown());
-  std::optional<Failure> failure;
+  std::exception_ptr failure;
   try {
     budget.check();
     co_await link_->send(commands, budget);
-  } catch (const Failure& error) {
-    failure = error;
+  } catch (const Failure&) {
+    failure = std::current_exception();
   }
   finish(budget, failure);
 }
@@ -227,22 +279,22 @@ asio::awaitable<void> Connection::send(std::vector<Command> commands,
 asio::awaitable<std::optional<Reply>> Connection::receive(Clock::time_point until,
                                                           Wakeup& wakeup) {
   net::Budget budget(until, wakeup, link_->shown());
-  std::optional<Failure> failure;
+  std::exception_ptr failure;
   std::optional<Reply> reply;
   try {
     reply = co_await link_->receive(budget);
-  } catch (const Failure& error) {
-    failure = error;
+  } catch (const Failure&) {
+    failure = std::current_exception();
   }
   finish(budget, failure);
   co_return reply;
 }
 
 // Every failure closes the connection.
-void Connection::finish(net::Budget& budget, const std::optional<Failure>& failure) {
+void Connection::finish(net::Budget& budget, const std::exception_ptr& failure) {
   budget.hand_on();
   link_->end(!failure);
-  if (failure) throw *failure;
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace dlock::redis

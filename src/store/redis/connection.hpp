@@ -4,6 +4,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,11 +52,13 @@ class Connection {
   // nothing else is sent before the server has accepted both). No effect if it is open.
   // Throws Failure: unreachable when `until` passes first or the peer does not speak the
   // protocol, rejected for a login or a certificate, misconfigured for a database that
-  // does not exist, interrupted when `wakeup` gives up.
+  // does not exist, interrupted when `wakeup` gives up. Throws net::Refusal if the server
+  // does not take the connection.
   asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
 
   // Sends `commands` in one write and returns one reply for each, in order. Errors of the
-  // server are returned as replies. Opens first if needed. Throws Failure like open().
+  // server are returned as replies. Opens first if needed. Throws Failure like open(); a
+  // net::Refusal only if the server has not executed any of the commands.
   asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
                                                Clock::time_point until, Wakeup& wakeup);
 
@@ -71,7 +74,7 @@ class Connection {
 
  private:
   class Link;
-  void finish(net::Budget& budget, const std::optional<Failure>& failure);
+  void finish(net::Budget& budget, const std::exception_ptr& failure);
 
   std::unique_ptr<Link> link_;
 };

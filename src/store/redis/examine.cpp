@@ -103,6 +103,7 @@ class Examiner {
     facts.server = target.shown();
     facts.user = target.user.empty() ? "default" : printable(target.user, 200);
     facts.key_prefix = percent_encoded(name_space) + ":";
+    facts.uses_tls = target.tls.has_value();
     facts.trips_to_renew = trips_to_renew(target);
   }
 
@@ -128,10 +129,11 @@ class Examiner {
   Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
 
   asio::awaitable<void> ask_for_settings() {
-    constexpr const char* sections[] = {"server", "replication", "persistence", "memory",
-                                        "cluster"};
+    constexpr const char* sections[] = {"server",  "replication", "persistence", "memory",
+                                        "cluster", "clients",     "stats"};
     constexpr const char* settings[] = {"save", "min-replicas-to-write",
-                                        "cluster-node-timeout"};
+                                        "cluster-node-timeout", "maxclients",
+                                        "max-new-tls-connections-per-cycle"};
     std::vector<Command> commands;
     // HELLO needs no permission and reports what INFO may not. The protocol stays RESP2.
     commands.push_back(words_of("HELLO 2"));

@@ -1,8 +1,8 @@
 #include "store/redis/health.hpp"
 
-#include <algorithm>
 #include <charconv>
 
+#include "store/redis/health_settings.hpp"
 #include "store/round_trips.hpp"
 #include "util/text.hpp"
 
@@ -14,29 +14,6 @@ using Level = Finding::Level;
 
 // A difference that does not matter in printed times.
 constexpr microseconds close_enough = std::chrono::seconds(2);
-
-std::string field(const Fields& fields, std::string_view name) {
-  const auto found = fields.find(name);
-  return found == fields.end() ? "" : found->second;
-}
-
-long long number_in(const Fields& fields, std::string_view name) {
-  const auto text = field(fields, name);
-  long long number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
-
-Finding not_checked(const char* check, const Facts& facts) {
-  const bool is_info = facts.info.empty();
-  const auto said =
-      (is_info ? facts.info_refused : facts.config_refused).value_or("no value returned");
-  return {check, Level::info,
-          std::string("not checked: ") + (is_info ? "INFO" : "CONFIG GET") +
-              " was refused: " + printable(said, 200),
-          "grant the permission: ACL SETUSER " + facts.user + " +info +config|get",
-          false};
-}
 
 Finding finding_of(const Failure& failure, bool was_reached) {
   switch (failure.kind()) {
@@ -200,60 +177,6 @@ std::optional<Finding> scripts(const Facts& facts) {
       "serverless service"};
 }
 
-Finding persistence(const Facts& facts) {
-  const auto aof = field(facts.info, "aof_enabled");
-  if (aof.empty()) return not_checked("persistence", facts);
-  if (aof != "0") {
-    if (field(facts.info, "aof_last_write_status") == "err") {
-      return {"persistence", Level::warning,
-              "the last write to the append-only file failed",
-              "check the server's log, and whether its disk is full"};
-    }
-    return {"persistence", Level::ok, "append-only file", ""};
-  }
-  const auto save = facts.config.find("save");
-  if (save == facts.config.end()) return not_checked("persistence", facts);
-  if (!save->second.empty()) {
-    return {"persistence", Level::info,
-            "snapshots only: a restart loses the locks since the last snapshot",
-            "set appendonly yes to keep them, or use --reclaim"};
-  }
-  return {"persistence", Level::warning, "none: a restart loses every lock",
-          "CONFIG SET appendonly yes (and CONFIG REWRITE), or use --reclaim"};
-}
-
-Finding eviction(const Facts& facts) {
-  const auto policy = field(facts.info, "maxmemory_policy");
-  if (policy.empty()) return not_checked("eviction", facts);
-  if (policy == "noeviction") return {"eviction", Level::ok, policy, ""};
-  const auto shown = "maxmemory-policy " + printable(policy, 40);
-  if (number_in(facts.info, "maxmemory") == 0) {
-    return {"eviction", Level::info, shown + " evicts nothing while maxmemory is not set",
-            "before you set maxmemory: CONFIG SET maxmemory-policy noeviction"};
-  }
-  return {"eviction", Level::warning, shown + " can evict held locks when memory is full",
-          "CONFIG SET maxmemory-policy noeviction, or use a separate server for locks"};
-}
-
-Finding replicas(const Facts& facts) {
-  const auto connected = field(facts.info, "connected_slaves");
-  if (connected.empty()) return not_checked("replicas", facts);
-  if (number_in(facts.info, "connected_slaves") == 0) {
-    return {"replicas", Level::ok, "none", ""};
-  }
-  // INFO contains it only if both min-replicas settings are on.
-  const bool is_asked_for = facts.info.count("min_slaves_good_slaves") > 0;
-  const auto number = printable(connected, 10);
-  if (is_asked_for || number_in(facts.config, "min-replicas-to-write") > 0) {
-    return {"replicas", Level::ok, number + "; writes require replicas", ""};
-  }
-  return {"replicas", Level::warning,
-          number +
-              ", but min-replicas-to-write is not set: an isolated primary keeps "
-              "granting locks that its successor does not have",
-          "CONFIG SET min-replicas-to-write 1"};
-}
-
 Finding clock(const Facts& facts) {
   if (!facts.clock_ahead) {
     return {"clock", Level::info, "not checked: the server does not report its time", "",
@@ -292,9 +215,11 @@ std::vector<Finding> findings_of(const Facts& facts) {
   if (auto found = watching(facts)) findings.push_back(std::move(*found));
   if (auto found = work(facts)) findings.push_back(std::move(*found));
   if (auto found = scripts(facts)) findings.push_back(std::move(*found));
-  for (const auto check : {persistence, eviction, replicas, clock}) {
+  for (const auto check : {persistence, eviction, replicas, clients}) {
     findings.push_back(check(facts));
   }
+  if (auto found = tls_connections(facts)) findings.push_back(std::move(*found));
+  findings.push_back(clock(facts));
   if (auto found = round_trip_finding(facts.round_trips, facts.trips_to_renew))
     findings.push_back(std::move(*found));
   return findings;

@@ -20,7 +20,8 @@ struct Facts {
   std::string user;            // logged in as this user
   std::string key_prefix;      // of the keys of the namespace: "dlock:"
   bool is_in_cluster = false;  // the store is a cluster
-  int trips_to_renew = 3;      // round trips of a renewal that has to connect first
+  bool uses_tls = false;
+  int trips_to_renew = 3;  // round trips of a renewal that has to connect first
 
   std::optional<Failure> failure;       // why it could not be examined completely
   bool was_reached = false;             // the failure came after the connection was made

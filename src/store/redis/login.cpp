@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "net/messages.hpp"
 #include "store/password_file.hpp"
 #include "util/failure.hpp"
 #include "util/text.hpp"
@@ -27,10 +26,6 @@ void require_ok(const Target& target, const Reply& reply, Failure::Kind kind,
                   target.shown() + " sent an unexpected reply to the login");
   }
   const auto text = printable(reply.text, 200);
-  // The server sends this error unsolicited, before it has read the login.
-  if (reply.text.find("max number of clients") != std::string::npos) {
-    throw net::cannot_reach(target.shown(), text);
-  }
   const auto code = reply.error_code();
   if (code == "NOAUTH") throw password_required(target.shown(), target.password_options);
   if (code == "NOPERM" || code == "DENIED") {

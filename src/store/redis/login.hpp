@@ -21,8 +21,7 @@ Failure password_required(const std::string& server, std::string_view options);
 std::vector<std::vector<std::string>> login_commands(const Target& target);
 
 // Throws Failure unless `replies` to those commands are OK: rejected for a refused login,
-// misconfigured for a database that does not exist, unreachable if the server has too
-// many clients or sends an invalid reply.
+// misconfigured for a database that does not exist, unreachable for an invalid reply.
 void check_login(const Target& target, const std::vector<Reply>& replies);
 
 }  // namespace dlock::redis

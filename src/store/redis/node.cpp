@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "net/refusal.hpp"
 #include "store/redis/error_reply.hpp"
 #include "util/text.hpp"
 
@@ -102,7 +103,15 @@ asio::awaitable<void> Node::open(Clock::time_point until, Wakeup& wakeup) {
   is_named_ = false;
   is_checked_ = false;
   is_suspect_ = true;  // until it is open
-  co_await connection_.open(until, wakeup);
+  try {
+    co_await connection_.open(until, wakeup);
+  } catch (const net::Refusal& refusal) {
+    // The others vote without a server that is not there. Trying it again would delay
+    // them.
+    const bool is_there = refusal.reason() != net::Refusal::Reason::absent;
+    if (role_ == Role::independent && !is_there) throw Failure(refusal);
+    throw;
+  }
   is_suspect_ = false;
   opened_at_ = Clock::now();
 }

@@ -4,14 +4,12 @@
 #include <optional>
 #include <utility>
 
+#include "net/refusal.hpp"
 #include "store/redis/keys.hpp"
+#include "store/redis/reconnecting.hpp"
 
 namespace dlock::redis {
 namespace {
-
-// The pause between attempts within one operation: a failover may complete any moment.
-constexpr milliseconds first_nap{20};
-constexpr milliseconds longest_nap{200};
 
 // The most redirections to follow. More mean that two servers redirect to each other.
 constexpr int most_hops = 5;
@@ -24,17 +22,19 @@ asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
 
 asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until,
                                    Wakeup& wakeup) {
-  for (auto nap = first_nap;; nap = std::min(nap * 2, longest_nap)) {
-    std::optional<Failure> failure;
+  const auto began = Clock::now();
+  for (Naps naps;;) {
+    milliseconds nap{};
     try {
       auto* node = co_await node_for(lock, until, wakeup);
       co_await node->open(until, wakeup);
       co_return node;
     } catch (const Failure& error) {
-      const bool passes = error.kind() == Failure::Kind::unreachable;
-      const auto next = later(Clock::now(), nap);
-      if (!passes || !has_others() || next >= until || wakeup.gives_up()) throw;
-      failure = error;  // co_await is not allowed in here
+      const bool passes = has_others() && error.kind() == Failure::Kind::unreachable;
+      const auto end =
+          passes ? until : std::min(until, later(began, patience_with(error, timeout_)));
+      nap = naps.next();
+      if (later(Clock::now(), nap) >= end || wakeup.gives_up()) throw;
     }
     co_await sleep(later(Clock::now(), nap), wakeup);
   }
@@ -42,18 +42,30 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
 
 asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
                                        Clock::time_point until, Wakeup& wakeup) {
-  auto nap = first_nap;
+  const auto began = Clock::now();
   int hops = 0;
-  for (;;) {
+  for (Naps naps;;) {
     Response response;
     response.node = co_await open(lock, until, wakeup);
-    response.replies = co_await ask(*response.node);
+    std::optional<milliseconds> refused_for;
+    try {
+      response.replies = co_await ask(*response.node);
+    } catch (const net::Refusal& refusal) {
+      // The new connection was accepted and then closed, with nothing executed.
+      const auto end = std::min(until, later(began, patience_with(refusal, timeout_)));
+      refused_for = naps.next();
+      if (later(Clock::now(), *refused_for) >= end || wakeup.gives_up()) throw;
+    }
+    if (refused_for) {
+      co_await sleep(later(Clock::now(), *refused_for), wakeup);
+      continue;
+    }
     const auto next = then(lock, *response.node, response.reply());
     if (next == Then::done) co_return response;
     if (next == Then::follow && ++hops <= most_hops && Clock::now() < until) continue;
+    const auto nap = naps.next();
     if (later(Clock::now(), nap) >= until || wakeup.gives_up()) co_return response;
     co_await sleep(later(Clock::now(), nap), wakeup);
-    nap = std::min(nap * 2, longest_nap);
   }
 }
 

@@ -61,15 +61,16 @@ class Route {
   milliseconds timeout() const { return timeout_; }
   Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
 
-  // The server that has the keys of this lock, connected. Throws Failure like
-  // Connection::open(), with the last reason if several were tried.
+  // The server that has the keys of this lock, connected. A connection that is refused is
+  // tried again (reconnecting.hpp). Throws Failure like Connection::open(), with the last
+  // reason if several were tried.
   asio::awaitable<Node*> open(const LockName& lock, Clock::time_point until,
                               Wakeup& wakeup);
 
   // Runs a script on the keys of a lock. It is repeated if a server reports that it did
-  // not execute the script because the keys are elsewhere or it is not ready; a script
-  // that may have been executed is never repeated. Throws Failure like open(); an error
-  // of the script is a reply.
+  // not execute the script because the keys are elsewhere, it is not ready, or it has no
+  // room for the connection; a script that may have been executed is never repeated.
+  // Throws Failure like open(); an error of the script is a reply.
   asio::awaitable<Response> run(const Script& script, const LockName& lock,
                                 std::vector<std::string> args, Clock::time_point until,
                                 Wakeup& wakeup,

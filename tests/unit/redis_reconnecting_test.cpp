@@ -1,0 +1,45 @@
+// For how long a connection that failed is tried again.
+
+#include <gtest/gtest.h>
+
+#include "net/refusal.hpp"
+#include "store/redis/reconnecting.hpp"
+
+namespace dlock::redis {
+namespace {
+
+using namespace std::chrono_literals;
+using net::Refusal;
+
+TEST(RedisReconnecting, a_full_server_is_tried_for_the_whole_timeout) {
+  EXPECT_EQ(patience_with(Refusal(Refusal::Reason::overloaded, "full"), 2s), 2s);
+}
+
+TEST(RedisReconnecting, a_server_that_is_not_there_is_tried_for_a_quarter_of_it) {
+  EXPECT_EQ(patience_with(Refusal(Refusal::Reason::absent, "refused"), 2s), 500ms);
+}
+
+TEST(RedisReconnecting, no_other_failure_is_tried_again) {
+  for (const auto kind : {Failure::Kind::unreachable, Failure::Kind::rejected,
+                          Failure::Kind::exhausted, Failure::Kind::interrupted}) {
+    EXPECT_EQ(patience_with(Failure(kind, "lost the connection"), 2s), 0ms);
+  }
+}
+
+TEST(RedisReconnecting, pauses_grow_to_a_fifth_of_a_second_and_differ) {
+  Naps one;
+  Naps other;
+  bool differ = false;
+  auto longest = 20ms;
+  for (int i = 0; i < 50; ++i) {
+    const auto nap = one.next();
+    EXPECT_GE(nap, longest / 2);
+    EXPECT_LE(nap, longest);
+    longest = std::min<milliseconds>(longest * 2, 200ms);
+    differ = differ || nap != other.next();
+  }
+  EXPECT_TRUE(differ);
+}
+
+}  // namespace
+}  // namespace dlock::redis
