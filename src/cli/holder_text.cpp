@@ -18,18 +18,19 @@ std::string use_of(const HolderInfo& holder, const std::string& label,
   return state + ", " + label + (shown.empty() ? "" : ": " + shown);
 }
 
+std::string expiry_note(const HolderInfo& holder) {
+  if (holder.is_expiry_unknown) return "";
+  return holder.expires_in ? ", expires in " + for_people(*holder.expires_in)
+                           : ", does not expire";
+}
+
 std::string described(const HolderInfo& holder, const std::string& label,
                       const std::string& command) {
-  if (holder.foreign) {
-    return std::string(foreign_holder) +
-           (holder.expires_in ? ", expires in " + for_people(*holder.expires_in)
-                              : ", does not expire");
-  }
+  if (holder.foreign) return std::string(foreign_holder) + expiry_note(holder);
   return owner_text(holder.user, holder.host) + " (" + use_of(holder, label, command) +
          ") for " + for_people(holder.held) +
          (holder.run_ended ? hold_note(holder) : "") +
-         (is_detached(holder) && !holder.for_pid ? ", expires in " + time_left(holder)
-                                                 : "");
+         (is_detached(holder) && !holder.for_pid ? expiry_note(holder) : "");
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ std::string time_left(const HolderInfo& holder) {
 }
 
 std::string hold_note(const HolderInfo& holder) {
-  return ", held for another " + time_left(holder);
+  return holder.is_expiry_unknown ? "" : ", held for another " + time_left(holder);
 }
 
 std::string renewed_for(const HolderInfo& holder) {

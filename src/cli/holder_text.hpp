@@ -26,7 +26,8 @@ std::string time_left(const HolderInfo& holder);
 // "renewed for pid 20860": for a detached lease that is renewed while a process lives.
 std::string renewed_for(const HolderInfo& holder);
 
-// ", held for another 12s": for a lock that is still held after its run.
+// ", held for another 12s": for a lock that is still held after its run. Empty if that is
+// not known.
 std::string hold_note(const HolderInfo& holder);
 
 }  // namespace dlock

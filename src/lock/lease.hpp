@@ -126,7 +126,8 @@ struct HolderInfo {
   std::string label;
   WallTime since{};
   milliseconds held{};
-  std::optional<milliseconds> expires_in;
+  std::optional<milliseconds> expires_in;  // nothing: never, or see is_expiry_unknown
+  bool is_expiry_unknown = false;          // it expires, but the store did not say when
   bool attached = true;
   bool for_pid = false;    // Claim::for_pid
   bool run_ended = false;  // its run has ended; the lock is held for Claim::min_hold, or

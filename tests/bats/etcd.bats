@@ -237,6 +237,7 @@ is_watched() {
 
   run dlock run job -- true
   assert_status 75
+  refute_output_contains 'held for another'  # for how long is not known
   assert_between "$(look job '.holders[0].expires_in_ms')" 3500000 3600000
 }
 
@@ -315,6 +316,7 @@ is_watched() {
 
   run dlock run job -- true
   assert_status 75
+  assert_equal "$output" 'dlock: job: held by a foreign holder'
   assert_equal "$(look job '.holders[0] | "\(.fence) \(.pid)"')" 'null null'
   kill "$foreign"
   eventually is_free job

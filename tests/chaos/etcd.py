@@ -14,7 +14,7 @@ from typing import Any
 
 from etcd_watch import SPACE, Observer
 from history import History
-from links import Links
+from links import Links, PeerLinks
 from servers import await_until, free_ports
 from stores import Store
 
@@ -32,18 +32,17 @@ def all_below(prefix: str) -> dict[str, str]:
 class Member:
     """One etcd. It is asked in JSON, which it accepts besides gRPC."""
 
-    def __init__(self, number: int, ports: list[int], directory: Path, log: Path) -> None:
-        """`ports`: its port for clients, then the peer ports of all members."""
+    def __init__(self, number: int, ports: tuple[int, int], peers: list[str], directory: Path, log: Path) -> None:
+        """`ports`: for clients and for members. `peers`: where members reach each other."""
         self.name = f"m{number}"
         self.address = ("127.0.0.1", ports[0])
         self.process: subprocess.Popen[bytes] | None = None
         self._log = log
-        peers = [f"http://127.0.0.1:{port}" for port in ports[1:]]
-        client = f"http://127.0.0.1:{ports[0]}"
+        client, own = [f"http://127.0.0.1:{port}" for port in ports]
         self._command = [
             "etcd", "--name", self.name, "--data-dir", str(directory / self.name),
             "--listen-client-urls", client, "--advertise-client-urls", client,
-            "--listen-peer-urls", peers[number], "--initial-advertise-peer-urls", peers[number],
+            "--listen-peer-urls", own, "--initial-advertise-peer-urls", peers[number],
             "--initial-cluster", ",".join(f"m{i}={peer}" for i, peer in enumerate(peers)),
             "--initial-cluster-token", str(directory), "--heartbeat-interval", "100",
             "--election-timeout", "1000", "--logger", "zap", "--log-level", "error"]
@@ -91,7 +90,8 @@ class Member:
 
 
 class Etcd(Store):
-    """One or more members. Each contender has its own network to each of them."""
+    """One or more members. Each contender has its own network to each of them, and so has each
+    member to each other one."""
 
     ttl = 6.0
     timeout = 1.0
@@ -103,9 +103,16 @@ class Etcd(Store):
         self.kind = f"etcd{number}"
         self._data = Path(tempfile.mkdtemp(prefix="chaos.", dir=MEMORY if MEMORY.is_dir() else root))
         ports = free_ports(2 * number)
-        self.members = [Member(i, [ports[i], *ports[number:]], self._data, root / f"etcd{i}") for i in range(number)]
+        self.members: list[Member] = []
+        self.peer_links = PeerLinks([("127.0.0.1", port) for port in ports[number:]], self._pids)
+        peers = [f"http://{address}" for address in self.peer_links.addresses(0)]
+        for i in range(number):
+            self.members.append(Member(i, (ports[i], ports[number + i]), peers, self._data, root / f"etcd{i}"))
         self.links = Links(len(self.seats), [member.address for member in self.members])
         self._watch: Observer | None = None
+
+    def _pids(self) -> list[int]:
+        return [member.process.pid if member.process else -1 for member in self.members]
 
     def urls(self) -> list[str]:
         return [f"etcd://{','.join(self.links.addresses(i))}" for i in range(len(self.seats))]
@@ -133,6 +140,7 @@ class Etcd(Store):
 
     def close(self) -> None:
         self.links.close()
+        self.peer_links.close()
         for member in self.members:
             member.kill()
         if self._watch:

@@ -6,6 +6,7 @@ import random
 
 from disasters import BadNetworks, Disaster, Disasters, Fault, Pause
 from etcd import Etcd, Member
+from links import CALM, Weather
 
 
 class EtcdDisasters(Disasters):
@@ -15,8 +16,9 @@ class EtcdDisasters(Disasters):
         self._networks = BadNetworks(store.links, len(store.seats), len(store.members), store.ttl, fault, pause)
 
     def all(self) -> list[Disaster]:
-        return [self._networks.weather] * 3 + [self._networks.slow_then_gone, self.kill, self.kill, self.stop,
-                                               self.stop, self.restart_all, self.revoke, self.revoke]
+        found = [self._networks.weather] * 3 + [self._networks.slow_then_gone, self.kill, self.kill, self.stop,
+                                                self.stop, self.restart_all, self.revoke, self.revoke]
+        return found + [self.cut_off] * 3 if len(self._store.members) > 1 else found
 
     def one(self, dice: random.Random) -> Member:
         """Returns a member; often the leader."""
@@ -37,6 +39,25 @@ class EtcdDisasters(Disasters):
         with self.fault(f"{member.name} stopped"):
             self.stop_for([member], dice.choice((0.5, 3.0, self._store.ttl + 2.0)))
             self._store.await_whole()
+
+    def cut_off(self, dice: random.Random) -> None:
+        """Separates a member and some contenders from the other members. The other contenders
+        do not reach that member."""
+        member = self.one(dice)
+        number = self._store.members.index(member)
+        inside = dice.sample(range(len(self._store.seats)), len(self._store.seats) // 2)
+        with self.fault(f"{member.name} cut off with clients"):
+            self._separate(number, inside, Weather(partition=True))
+            self.pause(dice.choice((0.5, 3.0, self._store.ttl + 2.0)))
+            self._separate(number, inside, CALM)
+            self._store.await_whole()
+
+    def _separate(self, number: int, inside: list[int], weather: Weather) -> None:
+        self._store.peer_links.turn_around(number, weather)
+        for contender in range(len(self._store.seats)):
+            for server in range(len(self._store.members)):
+                if (contender in inside) != (server == number):
+                    self._store.links.turn(weather, contender, server)
 
     def restart_all(self, dice: random.Random) -> None:
         with self.fault("all members restarted"):

@@ -1,15 +1,19 @@
-"""Networks between contenders and servers. Each of them can break independently."""
+"""Networks between contenders and servers, and between servers. Each of them can break
+independently."""
 
 from __future__ import annotations
 
+import glob
 import math
+import os
 import selectors
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 DRIP = 0.03  # seconds from one byte to the next
 
@@ -48,14 +52,22 @@ Address = str | tuple[str, int]  # the path of a unix socket, or host and port
 
 
 class Link:
-    """The network of one contender to one server. It listens on `port` of 127.0.0.1."""
+    """The network of one contender to one server."""
 
     def __init__(self, target: Address) -> None:
         self.target = target
         self.weather = CALM
+        self.ways: list[Way] = []
+
+
+class Door:
+    """Listens on `port` of 127.0.0.1 for connections, and knows which link each of them takes."""
+
+    def __init__(self, link_of: Callable[[int], Link | None]) -> None:
+        """`link_of` gets the port that a connection comes from, and returns None to refuse it."""
+        self.link_of = link_of
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=32)
         self.port: int = self.listener.getsockname()[1]
-        self.ways: list[Way] = []
 
 
 class Links:
@@ -66,15 +78,24 @@ class Links:
         self._changes: deque[tuple[Link, Weather]] = deque()
         self._ways: dict[socket.socket, tuple[Link, Way]] = {}  # by the socket that the bytes come from
         self._links = [[Link(server) for server in servers] for _ in range(contenders)]
-        for link in self._all():
-            self._selector.register(link.listener, selectors.EVENT_READ, link)
+        self._doors = self._make_doors()
+        for row in self._doors:
+            for door in row:
+                self._selector.register(door.listener, selectors.EVENT_READ, door)
         self._stops = False
         self._thread = threading.Thread(target=self._carry, name="links")
         self._thread.start()
 
+    def _make_doors(self) -> list[list[Door]]:
+        """Returns a row of doors for each contender. Each link has a door of its own."""
+        def always(link: Link) -> Callable[[int], Link]:
+            return lambda _: link
+
+        return [[Door(always(link)) for link in links] for links in self._links]
+
     def addresses(self, contender: int) -> list[str]:
         """Returns the addresses of the servers for a contender."""
-        return [f"127.0.0.1:{link.port}" for link in self._links[contender]]
+        return [f"127.0.0.1:{door.port}" for door in self._doors[contender]]
 
     def turn(self, weather: Weather, contender: int | None = None, server: int | None = None) -> None:
         """Changes the weather for one contender or all, to one server or all."""
@@ -87,19 +108,16 @@ class Links:
         self._thread.join()
         for end in list(self._ways):
             end.close()
-        for link in self._all():
-            link.listener.close()
-
-    def _all(self) -> Iterator[Link]:
-        for links in self._links:
-            yield from links
+        for row in self._doors:
+            for door in row:
+                door.listener.close()
 
     def _carry(self) -> None:
         while not self._stops:
             while self._changes:
                 self._change(*self._changes.popleft())
             for key, _ in self._selector.select(self._until_next()):
-                if isinstance(key.data, Link):
+                if isinstance(key.data, Door):
                     self._welcome(key.data)
                 elif key.fileobj in self._ways:
                     self._read(*self._ways[key.fileobj])
@@ -118,9 +136,10 @@ class Links:
             elif was_partition and not weather.partition:
                 way.queue = deque((0.0, data) for _, data in way.queue)
 
-    def _welcome(self, link: Link) -> None:
-        client, _ = link.listener.accept()
-        if link.weather.refuses:
+    def _welcome(self, door: Door) -> None:
+        client, (_, port) = door.listener.accept()
+        link = door.link_of(port)
+        if link is None or link.weather.refuses:
             client.close()
             return
         server = socket.socket(socket.AF_UNIX if isinstance(link.target, str) else socket.AF_INET)
@@ -189,3 +208,51 @@ class Links:
             except KeyError:
                 pass  # it had ended already
             end.close()
+
+
+class PeerLinks(Links):
+    """The links of servers to each other. All of them reach a server at the same address, so
+    the process that a connection comes from decides which link it takes."""
+
+    def __init__(self, servers: list[Address], pids: Callable[[], list[int]]) -> None:
+        """`pids`: the process of each server at that moment."""
+        self._pids = pids
+        super().__init__(len(servers), servers)
+
+    def _make_doors(self) -> list[list[Door]]:
+        def to(server: int) -> Callable[[int], Link | None]:
+            return lambda port: self._link_from(port, server)
+
+        doors = [Door(to(server)) for server in range(len(self._links))]
+        return [doors]  # the same for all
+
+    def _link_from(self, port: int, server: int) -> Link | None:
+        pids = self._pids()
+        owner = owner_of(port, pids)
+        return None if owner is None else self._links[pids.index(owner)][server]
+
+    def turn_around(self, server: int, weather: Weather) -> None:
+        """Changes the weather between this server and all others, in both directions."""
+        for other in range(len(self._links)):
+            if other != server:
+                self.turn(weather, server, other)
+                self.turn(weather, other, server)
+
+
+def owner_of(port: int, pids: list[int]) -> int | None:
+    """Returns which of these processes has the socket that is bound to a port of 127.0.0.1."""
+    local = f"0100007F:{port:04X}"
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    wanted = {f"socket:[{fields[9]}]" for fields in lines if fields[1] == local}
+    return next((pid for pid in pids if wanted & _descriptors(pid)), None)
+
+
+def _descriptors(pid: int) -> set[str]:
+    """Returns what the descriptors of a process refer to."""
+    found = set()
+    for entry in glob.iglob(f"/proc/{pid}/fd/*"):
+        try:
+            found.add(os.readlink(entry))
+        except OSError:
+            pass  # closed in between
+    return found

@@ -115,6 +115,27 @@ TEST_F(RedisConnection, stays_open_between_exchanges) {
   EXPECT_EQ(server.connections(), 1);
 }
 
+TEST_F(RedisConnection, is_not_opened_again_for_a_request_to_a_checked_server) {
+  // It closes each connection after one reply.
+  const PeerServer server([](const Peer& peer) {
+    if (peer.read_until(ping)) peer.send("+PONG\r\n");
+  });
+  Connection connection(context_, at(server));
+  const auto ask_again = [&] {
+    result_of(context_,
+              connection.exchange_on_open(
+                  alone({"PING"}), Clock::now() + std::chrono::seconds(5), wakeup_));
+  };
+  pong(connection);
+
+  EXPECT_THROW(ask_again(), Failure);
+  EXPECT_THROW(ask_again(), Failure);
+
+  EXPECT_EQ(server.connections(), 1);
+  EXPECT_EQ(pong(connection), "PONG");
+  EXPECT_EQ(server.connections(), 2);
+}
+
 TEST_F(RedisConnection, works_over_ipv6) {
   std::unique_ptr<PeerServer> server;
   try {

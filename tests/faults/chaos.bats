@@ -20,6 +20,10 @@ chaos() {  # <option>...
   python3 "$DLOCK_SOURCE/tests/chaos/leases_test.py"
 }
 
+@test "links between two servers break, and other links do not" {
+  python3 "$DLOCK_SOURCE/tests/chaos/links_test.py"
+}
+
 @test "locks of local: keep their promises in chaos" {
   chaos --store local --seconds "$DLOCK_CHAOS_SECONDS"
 }

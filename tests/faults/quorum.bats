@@ -203,6 +203,24 @@ earliest_end_on() {  # <server>...
   for i; do echo $(($(now_ms) + $(member "$i" PTTL 'dlock:{job}'))); done | sort -n | head -n 1
 }
 
+@test "an attempt is over within --store-timeout, though the servers stop one after the other" {
+  use_quorum_store 3
+  freeze 2 3
+  local began
+  began=$(now_ms)
+  dlock run --store-timeout 2s job -- touch "$ran" 2> "$said" 3>&- &
+  attempt=$!
+  eventually has_granted 1
+
+  freeze 1
+
+  assert_exits 69 "$attempt"
+  assert_between "$(($(now_ms) - began))" 1500 3500
+  [[ ! -e $ran ]]
+}
+
+has_granted() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }  # <server>
+
 @test "a lock that is too weak for --min-strength is released" {
   use_quorum_store 3
   crash 3

@@ -56,8 +56,7 @@ void Schedule::add_client(Time rush) {
 
 void Schedule::run() {
   while (!events_.empty() && complaint.empty()) {
-    auto event = events_.top();
-    events_.pop();
+    const auto event = next();
     if (event.when > the_end) break;
     now_ = event.when;
     event.what();

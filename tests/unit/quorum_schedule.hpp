@@ -4,9 +4,9 @@
 // real rules: Candidacy, tally(), strength(), why_no_vote() and LeaseTiming.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
-#include <queue>
 #include <random>
 #include <string>
 #include <tuple>
@@ -88,7 +88,15 @@ class Schedule {
   Time delay();
   bool is_lost(const Client& me);
   void at(Time when, std::function<void()> what) {
-    events_.push({when, ++number_, std::move(what)});
+    events_.push_back({when, ++number_, std::move(what)});
+    std::push_heap(events_.begin(), events_.end());
+  }
+  // Removes the next event.
+  Event next() {
+    std::pop_heap(events_.begin(), events_.end());
+    auto event = std::move(events_.back());
+    events_.pop_back();
+    return event;
   }
   bool is_dead(int who) const { return now_ >= client(who).dies_at; }
   Client& client(int who) { return *clients_[static_cast<std::size_t>(who)]; }
@@ -129,7 +137,7 @@ class Schedule {
                       milliseconds(budget / ms)};
   std::vector<ModelServer> servers_;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::priority_queue<Event> events_;
+  std::vector<Event> events_;  // a heap; std::priority_queue would copy each event
   std::uint64_t number_ = 0;
   Time now_ = 0;
   std::uint64_t last_fence_ = 0;

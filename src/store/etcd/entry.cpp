@@ -186,6 +186,8 @@ HolderInfo holder_info(const Entry& entry, WallTime now) {
   info.attached = entry.attached && !info.run_ended;
   info.for_pid = entry.for_pid;
   info.broken = entry.standing == Standing::broken;
+  // Only another request would tell: see EtcdInspector.
+  info.is_expiry_unknown = entry.lease != 0;
   return info;
 }
 

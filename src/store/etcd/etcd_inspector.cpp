@@ -63,6 +63,7 @@ asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
       const auto& left = std::get<LeaseTimeToLiveResult>(results.at(i - first));
       const auto seconds = std::max<std::int64_t>(left.ttl, 0);
       leases[i].first->expires_in = std::chrono::seconds(seconds);
+      leases[i].first->is_expiry_unknown = false;
     }
   }
 }

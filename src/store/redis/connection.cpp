@@ -64,13 +64,10 @@ class Connection::Link {
     has_served_ = false;
   }
 
+  void begin() { in_use_ = true; }
+
   // Closes the connection if the last exchange was abandoned, the server has closed it
   // meanwhile, or the server has sent something unsolicited.
-  void begin() {
-    drop_if_closed();
-    in_use_ = true;
-  }
-
   void drop_if_closed() {
     if (stream_ && (in_use_ || !stream_->is_quiet())) close();
   }
@@ -247,11 +244,27 @@ asio::awaitable<void> Connection::open(Clock::time_point until, Wakeup& wakeup) 
 asio::awaitable<std::vector<Reply>> Connection::exchange(std::vector<Command> commands,
                                                          Clock::time_point until,
                                                          Wakeup& wakeup) {
+  return perform(std::move(commands), Reopening::allowed, until, wakeup);
+}
+
+asio::awaitable<std::vector<Reply>> Connection::exchange_on_open(
+    std::vector<Command> commands, Clock::time_point until, Wakeup& wakeup) {
+  return perform(std::move(commands), Reopening::refused, until, wakeup);
+}
+
+asio::awaitable<std::vector<Reply>> Connection::perform(std::vector<Command> commands,
+                                                        Reopening reopening,
+                                                        Clock::time_point until,
+                                                        Wakeup& wakeup) {
   net::Budget budget(until, wakeup, link_->shown());
   std::exception_ptr failure;
   std::vector<Reply> replies;
   try {
     budget.check();
+    link_->drop_if_closed();
+    if (!link_->is_open() && reopening == Reopening::refused) {
+      throw closed_by(link_->shown(), {});
+    }
     link_->begin();
     if (!link_->is_open()) co_await link_->open(budget);
     if (!commands.empty()) replies = co_await link_->ask(commands, budget);

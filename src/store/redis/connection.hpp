@@ -62,6 +62,13 @@ class Connection {
   asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
                                                Clock::time_point until, Wakeup& wakeup);
 
+  // The same on the connection as it is: if the server has closed it, this throws Failure
+  // (unreachable) and opens no other one. For a caller that has checked which server it
+  // leads to.
+  asio::awaitable<std::vector<Reply>> exchange_on_open(std::vector<Command> commands,
+                                                       Clock::time_point until,
+                                                       Wakeup& wakeup);
+
   // For a separate connection that subscribes: send() does not wait for replies;
   // receive() returns them one by one, and then the messages of the server. receive()
   // returns nothing when `until` passes first; the connection stays open. Both throw
@@ -74,6 +81,10 @@ class Connection {
 
  private:
   class Link;
+  enum class Reopening { allowed, refused };
+  asio::awaitable<std::vector<Reply>> perform(std::vector<Command> commands,
+                                              Reopening reopening,
+                                              Clock::time_point until, Wakeup& wakeup);
   void finish(net::Budget& budget, const std::exception_ptr& failure);
 
   std::unique_ptr<Link> link_;

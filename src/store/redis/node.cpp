@@ -130,7 +130,12 @@ asio::awaitable<std::vector<Reply>> Node::exchange(std::vector<Command> commands
   commands.insert(commands.begin(), questions.begin(), questions.end());
   std::vector<Reply> replies;
   try {
-    replies = co_await connection_.exchange(std::move(commands), until, wakeup);
+    if (role_ == Role::any) {
+      replies = co_await connection_.exchange(std::move(commands), until, wakeup);
+    } else {
+      // Another connection might lead to another server, which has to be checked first.
+      replies = co_await connection_.exchange_on_open(std::move(commands), until, wakeup);
+    }
   } catch (const Failure& failure) {
     is_suspect_ = failure.kind() != Failure::Kind::interrupted;
     throw;

@@ -9,14 +9,8 @@
 namespace dlock::redis_quorum {
 namespace {
 
-// Within this time all servers have notified the waiters of a release.
-constexpr milliseconds others_are_notified_within{10};
-
-// The pause before the next attempt if no server can be reached.
-constexpr milliseconds pause_without_servers{300};
-
-// How often votes are renewed per ttl while another claim holds the lock.
-constexpr int vote_renewals_per_ttl = 3;
+// One part in so many of the budget of a request is kept for releasing votes.
+constexpr int kept_for_releases = 4;
 
 Failure too_weak(int strength, unsigned wanted, std::size_t held, std::size_t servers) {
   return Failure(Failure::Kind::unreachable,
@@ -103,29 +97,34 @@ void QuorumClaimant::require_short_lease() const {
                     for_people(most) + "), for which a restarted server has no vote");
 }
 
+Clock::time_point QuorumClaimant::votes_end(Clock::time_point until) const {
+  return until - timeout_ / kept_for_releases;
+}
+
 asio::awaitable<Answer> QuorumClaimant::ask(Queue queue, Wakeup& wakeup) {
   require_short_lease();
   const auto until = budget_end();
+  const auto votes_until = votes_end(until);
   candidacy_.begin();
   has_joined_ = has_joined_ || queue == Queue::join;
   for (;;) {
     const auto began = Clock::now();
-    votes_ = co_await vote(queue, until, wakeup);
+    votes_ = co_await vote(queue, votes_until, wakeup);
     const auto took = std::chrono::ceil<milliseconds>(Clock::now() - began);
     auto step = candidacy_.after(votes_, queue, Clock::now(), took);
     if (step.then == Step::Then::give_back) {
-      co_await give_back_votes(wakeup);
-      const auto next = std::min(until, later(Clock::now(), step.pause));
+      co_await give_back_votes(until, wakeup);
+      const auto next = std::min(votes_until, later(Clock::now(), step.pause));
       while (Clock::now() < next && !wakeup.gives_up()) co_await wakeup.wait_until(next);
     }
-    if (step.then != Step::Then::done && Clock::now() < until) continue;
+    if (step.then != Step::Then::done && Clock::now() < votes_until) continue;
     const bool is_over = step.then != Step::Then::done;
     if (is_over) candidacy_.ran_out_of_time();
     const bool keeps_place = has_joined_ && queue != Queue::join;
     if (keeps_place) {
-      if (step.undoes || is_over) co_await give_back_votes(wakeup);
+      if (step.undoes || is_over) co_await give_back_votes(until, wakeup);
     } else if (step.undoes || (is_over && queue != Queue::join)) {
-      co_await undo(wakeup);
+      co_await undo(until, wakeup);
     }
     if (const auto* failure = std::get_if<Failure>(&step.said)) throw *failure;
     auto& answer = std::get<Answer>(step.said);
@@ -156,7 +155,7 @@ asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t server
                             servers](const Round<Answer>::Answers& answers) {
       return is_enough(servers + count_repaired(has_it, answers));
     };
-    co_await round->wait_for_most(is_strong, until, wakeup);
+    co_await round->wait_for_most(is_strong, votes_end(until), wakeup);
     servers += count_repaired(has_it, round->answers());
     for (std::size_t i = 0; i < seats_.size(); ++i) {
       if (!has_it[i]) votes_[i] = vote_of(*seats_[i], round->answers()[i]);
@@ -167,7 +166,7 @@ asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t server
   // Not permanently: the claim may ask again, and must not be refused then.
   candidacy_.gave_back(grant.fence);
   grant_.reset();
-  co_await give_back_votes(wakeup);
+  co_await give_back_votes(until, wakeup);
   throw too_weak(*grant.strength, terms_.least_strength, servers, seats_.size());
 }
 
@@ -205,7 +204,8 @@ std::unique_ptr<Round<Answer>> QuorumClaimant::repair(const std::vector<bool>& h
 
 // The votes of the last round. A server that does not reply keeps its vote until the
 // claim ends.
-asio::awaitable<void> QuorumClaimant::give_back_votes(Wakeup& wakeup) {
+asio::awaitable<void> QuorumClaimant::give_back_votes(Clock::time_point until,
+                                                      Wakeup& wakeup) {
   Round<std::monostate>::Answers answers(members_.size());
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     const bool is_ours = votes_[i].grant() != nullptr;
@@ -218,83 +218,17 @@ asio::awaitable<void> QuorumClaimant::give_back_votes(Wakeup& wakeup) {
     co_return std::monostate{};
   };
   Round<std::monostate> round(members_, std::move(answers), give_back);
-  co_await round.wait(until_all_answer, budget_end(), wakeup);
+  co_await round.wait(until_all_answer, until, wakeup);
 }
 
 // Releases votes that did not lead to a grant. Failures are ignored: the votes expire.
-asio::awaitable<void> QuorumClaimant::undo(Wakeup& wakeup) {
+asio::awaitable<void> QuorumClaimant::undo(Clock::time_point until, Wakeup& wakeup) {
+  const auto least = later(Clock::now(), redis::last_patience);
+  const auto end = wakeup.gives_up() ? least : std::max(until, least);
   try {
-    co_await release(std::nullopt, wakeup);
+    co_await release_until(end, std::nullopt);
   } catch (const Failure&) {
   }
-}
-
-// The holder releases the lock on a majority of servers, one of which is among these.
-std::vector<std::size_t> QuorumClaimant::where_to_listen() const {
-  std::vector<std::size_t> numbers;
-  for (std::size_t i = 0; i < seats_.size(); ++i) {
-    if (numbers.size() == in_every_majority(seats_.size())) break;
-    const auto* busy = votes_[i].busy();
-    if (busy != nullptr && busy->place > 0 && members_[i]->is_idle()) {
-      numbers.push_back(i);
-    }
-  }
-  return numbers;
-}
-
-Clock::time_point QuorumClaimant::ask_again_at() const {
-  auto moment = candidacy_.gives_way_at();
-  for (const auto& vote : votes_) {
-    // A vote to keep must be renewed.
-    if (vote.grant() == nullptr) continue;
-    moment = std::min(moment,
-                      later(vote.grant()->sent_at, claim().ttl / vote_renewals_per_ttl));
-  }
-  for (const auto number : where_to_listen()) {
-    moment = std::min(moment, seats_[number]->claimant.ask_again_at());
-  }
-  return moment;
-}
-
-asio::awaitable<void> QuorumClaimant::await_turn(Wakeup& wakeup,
-                                                 Clock::time_point until) {
-  until = std::min(until, ask_again_at());
-  const auto numbers = where_to_listen();
-  if (numbers.empty()) {
-    until = std::min(until, later(Clock::now(), pause_without_servers));
-    while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
-    co_return;
-  }
-  Round<std::monostate>::Answers answers(members_.size(), std::monostate{});
-  for (const auto number : numbers) answers[number].reset();
-  const auto listened = answers;
-  const auto seats = seats_;
-  const auto listen_to = [seats, until](std::size_t number,
-                                        Wakeup& own) -> asio::awaitable<std::monostate> {
-    co_await seats[number]->claimant.await_turn(own, until);
-    co_return std::monostate{};
-  };
-  Round<std::monostate> round(members_, std::move(answers), listen_to);
-  const auto is_told = [listened](const Round<std::monostate>::Answers& now) {
-    for (std::size_t i = 0; i < now.size(); ++i) {
-      if (now[i] && !listened[i]) return true;
-    }
-    return false;
-  };
-  std::optional<Failure> interrupted;
-  try {
-    co_await round.wait(is_told, later(until, timeout_), wakeup);
-    co_await round.wait(until_all_answer, later(Clock::now(), others_are_notified_within),
-                        wakeup);
-  } catch (const Failure& failure) {
-    interrupted = failure;
-  }
-  // The next request also finds what this wait misses.
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (!round.answers()[i]) members_[i]->give_up();
-  }
-  if (interrupted) throw *interrupted;
-  co_await round.wait(until_all_answer, budget_end(), wakeup);
 }
 
 }  // namespace dlock::redis_quorum

@@ -44,11 +44,14 @@ class QuorumClaimant final : public Claimant {
   // Throws Failure if a restarted server could vote before the lease ends.
   void require_short_lease() const;
   Clock::time_point budget_end() const { return later(Clock::now(), timeout_); }
+  // Until when a request that ends at `until` waits for votes. The rest of its budget is
+  // for releasing those that were of no use.
+  Clock::time_point votes_end(Clock::time_point until) const;
   static Vote vote_of(const Seat& seat, const MaybeReply<Answer>& said);
   Votes votes_of(const Round<Answer>::Answers& answers) const;
   Round<Answer>::Answers busy_with_something_else() const;
   asio::awaitable<Votes> vote(Queue queue, Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<void> give_back_votes(Wakeup& wakeup);
+  asio::awaitable<void> give_back_votes(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<Grant> completed(Grant grant, std::size_t servers,
                                    Clock::time_point until, Wakeup& wakeup);
   bool is_enough(std::size_t servers) const;  // for --min-strength
@@ -57,7 +60,9 @@ class QuorumClaimant final : public Claimant {
   std::unique_ptr<Round<Answer>> repair(const std::vector<bool>& has_it);
   asio::awaitable<void> leave_lines(const ReleaseReplies& returns,
                                     Clock::time_point until);
-  asio::awaitable<void> undo(Wakeup& wakeup);
+  asio::awaitable<Release> release_until(Clock::time_point until,
+                                         const std::optional<RunEnd>& end);
+  asio::awaitable<void> undo(Clock::time_point until, Wakeup& wakeup);
   template <typename T>
   void note_silent(const std::vector<MaybeReply<T>>& answers) {
     for (std::size_t i = 0; i < answers.size(); ++i) {

@@ -25,18 +25,22 @@ class AllNews final : public LeaseNews {
 
 }  // namespace
 
+// Not interrupted by `wakeup`: the lease is released nevertheless, within a short time.
 asio::awaitable<Release> QuorumClaimant::release(const std::optional<RunEnd>& end,
                                                  Wakeup& wakeup) {
+  const auto patience =
+      wakeup.gives_up() ? std::min(timeout_, redis::last_patience) : timeout_;
+  return release_until(later(Clock::now(), patience), end);
+}
+
+asio::awaitable<Release> QuorumClaimant::release_until(Clock::time_point until,
+                                                       const std::optional<RunEnd>& end) {
   const auto seats = seats_;
   const auto release_one = [seats, end](std::size_t number, Wakeup& own) {
     return seats[number]->claimant.release(end, own);
   };
   Round<Release> round(members_, release_one);
-  // Not `wakeup`, which may be interrupted: the lease is released nevertheless.
   Wakeup own(context_);
-  const auto until =
-      later(Clock::now(),
-            wakeup.gives_up() ? std::min(timeout_, redis::last_patience) : timeout_);
   const auto silent = is_silent_;
   const auto is_enough = [silent](const Round<Release>::Answers& answers) {
     for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -47,6 +51,7 @@ asio::awaitable<Release> QuorumClaimant::release(const std::optional<RunEnd>& en
   co_await round.wait(is_enough, until, own);
   const auto last = std::min(until, later(Clock::now(), patience_with_silent));
   co_await round.wait(until_all_answer, last, own);
+  note_silent(round.answers());
   const bool relied = end && !end->lost && grant_;
   const auto said = tally(round.answers(), relied);
   if (const auto* failure = std::get_if<Failure>(&said)) throw *failure;
