@@ -19,7 +19,7 @@ asio::awaitable<CachedValue> look(Store& store, const LockName& lock,
   }
   CachedValue cached{found.value, std::nullopt};
   auto info = co_await store.inspector().inspect(lock, wakeup);
-  if (!info.holders.empty()) cached.maker = std::move(info.holders.front());
+  if (!info.holders.empty()) cached.computed_by = std::move(info.holders.front());
   co_return cached;
 }
 
@@ -32,11 +32,13 @@ std::string cached_text(const CachedValue& cached) {
     if (value->age) text += ", stored " + for_people(*value->age) + " ago";
     text += value->fresh_for.count() > 0
                 ? ", fresh for another " + for_people(value->fresh_for)
-                : ", stale, served for another " + for_people(value->there_for) +
+                : ", stale, served for another " + for_people(value->expires_in) +
                       " during a refresh";
   }
   text += "\n";
-  if (cached.maker) text += "being computed by " + described(*cached.maker) + "\n";
+  if (const auto& holder = cached.computed_by) {
+    text += "being computed by " + described(*holder) + "\n";
+  }
   return text;
 }
 
@@ -49,8 +51,8 @@ Json json_of(const std::string& key, const CachedValue& cached) {
       {"size", value ? Json(value->size) : Json(nullptr)},
       {"age_ms", value && value->age ? ms(*value->age) : Json(nullptr)},
       {"fresh_for_ms", value ? ms(value->fresh_for) : Json(nullptr)},
-      {"expires_in_ms", value ? ms(value->there_for) : Json(nullptr)},
-      {"maker", cached.maker ? json_of(*cached.maker) : Json(nullptr)},
+      {"expires_in_ms", value ? ms(value->expires_in) : Json(nullptr)},
+      {"maker", cached.computed_by ? json_of(*cached.computed_by) : Json(nullptr)},
   };
 }
 

@@ -14,7 +14,7 @@ namespace dlock {
 // The cached value, if there is one, and the holder that is computing a new one.
 struct CachedValue {
   std::optional<ValueInfo> value;
-  std::optional<HolderInfo> maker;
+  std::optional<HolderInfo> computed_by;
 };
 
 // "5120 bytes, stored 3m12s ago, fresh for another 1m48s"

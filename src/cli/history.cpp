@@ -37,7 +37,7 @@ asio::awaitable<std::vector<LockHistory>> look(LockInspector& inspector,
 }
 
 bool is_wanted(const RunInfo& run, const HistoryOptions& options, WallTime now) {
-  if (options.failed && (goes_on(run) || is_by_hand(run) || is_success(run))) {
+  if (options.failed && (is_running(run) || is_by_hand(run) || is_success(run))) {
     return false;
   }
   return !options.since || is_recent(run.started, *options.since, now);

@@ -52,7 +52,7 @@ milliseconds longest_of(const std::vector<RunOfLock>& runs) {
 }
 
 Paint paint_of(const RunInfo& run) {
-  if (goes_on(run)) return Paint::yellow;
+  if (is_running(run)) return Paint::yellow;
   if (is_by_hand(run)) return Paint::plain;
   return is_failure(run) ? Paint::red : Paint::green;
 }

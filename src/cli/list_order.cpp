@@ -30,7 +30,7 @@ bool is_older(const LockInfo& one, const LockInfo& other) {
 
 }  // namespace
 
-std::vector<LockInfo> arranged(std::vector<LockInfo> locks, const ListOptions& options) {
+std::vector<LockInfo> selected(std::vector<LockInfo> locks, const ListOptions& options) {
   if (options.held) {
     std::erase_if(locks, [](const LockInfo& lock) { return lock.holders.empty(); });
   }

@@ -11,6 +11,6 @@ namespace dlock {
 // Returns the locks that `options` select, in the order that they ask for. With --live,
 // held locks come first, then locks with waiters, because the window may be too small for
 // all of them.
-std::vector<LockInfo> arranged(std::vector<LockInfo> locks, const ListOptions& options);
+std::vector<LockInfo> selected(std::vector<LockInfo> locks, const ListOptions& options);
 
 }  // namespace dlock

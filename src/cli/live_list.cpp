@@ -118,7 +118,7 @@ class LiveList final : public EventSink {
     try {
       auto found =
           co_await store_->inspector().list(common_.name_space, matches, looking_);
-      locks_ = arranged(std::move(found), options_);
+      locks_ = selected(std::move(found), options_);
       looked_at_ = Clock::now();
       trouble_.clear();
     } catch (const Failure& failure) {

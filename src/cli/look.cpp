@@ -90,7 +90,7 @@ Exit list_verb(const Invocation& invocation) {
     if (is_metrics) print(metrics_text(common.name_space, std::nullopt));
     throw;
   }
-  locks = arranged(std::move(locks), options);
+  locks = selected(std::move(locks), options);
   if (locks.empty() && options.form == ListOptions::Form::table) {
     Speaker("", common.quiet, common.verbose).warning(none_text(options, store->url()));
     return {};

@@ -58,10 +58,10 @@ asio::awaitable<RunResult> Run::execute() {
   try {
     // The timer that ends the command: if it cannot be created, nothing starts.
     if (plan_.needs_tree()) wakeup_.prepare();
-    if (co_await wait_out_jitter()) {
+    if (co_await sleep_for_jitter()) {
       const auto answer = co_await obtain();
-      grant = co_await settled(answer);
-      if (grant && !co_await make_sure(*grant)) grant.reset();
+      grant = co_await grant_to_use(answer);
+      if (grant && !co_await ensure_enough_is_left(*grant)) grant.reset();
     }
   } catch (const Failure& error) {
     failure = error;
@@ -79,7 +79,7 @@ asio::awaitable<RunResult> Run::execute() {
   }
   // On every path, because we may hold the lock or a place in its queue, and releasing a
   // lock that is not ours does nothing.
-  auto end = end_for_the_record();
+  auto end = recorded_end();
   if (run_hooks_ != nullptr && end) co_await settle(end);
   co_await give_back(end);
   command_.reset();  // which reaps it
@@ -87,7 +87,7 @@ asio::awaitable<RunResult> Run::execute() {
 }
 
 // The grant, if the lock was granted and the command needs to run.
-asio::awaitable<std::optional<Grant>> Run::settled(const Answer& answer) {
+asio::awaitable<std::optional<Grant>> Run::grant_to_use(const Answer& answer) {
   const auto* granted = std::get_if<Grant>(&answer);
   if (granted == nullptr) not_obtained(answer);
   if (run_hooks_ == nullptr) co_return granted ? std::optional(*granted) : std::nullopt;
@@ -122,7 +122,7 @@ bool Run::may_start_without(const Failure& failure) const {
 // Ensures that enough of the lease is left to start a command, by requesting it again if
 // necessary (this process was stopped, or the machine was suspended). Returns false if
 // the lock was granted to somebody else in the meantime.
-asio::awaitable<bool> Run::make_sure(Grant& grant) {
+asio::awaitable<bool> Run::ensure_enough_is_left(Grant& grant) {
   for (int tries = 0; !lasts(grant); ++tries) {
     if (tries == most_repeats) throw lease_too_short();
     const auto answer = co_await claimant_->ask(Queue::refuse, wakeup_);
@@ -143,7 +143,7 @@ bool Run::lasts(const Grant& grant) const {
 }
 
 // Returns false if a signal interrupted the sleep.
-asio::awaitable<bool> Run::wait_out_jitter() {
+asio::awaitable<bool> Run::sleep_for_jitter() {
   if (options_.jitter.count() == 0) co_return true;
   const auto most = static_cast<std::uint64_t>(options_.jitter.count());
   const milliseconds jitter(random_up_to(most));
@@ -165,7 +165,7 @@ asio::awaitable<Answer> Run::obtain() {
         [&](std::size_t columns) { return waiting_text(busy, columns); });
   };
   if (options_.replace) {
-    patience.clearing = [this](const Busy& busy) { return end_what_is_left(busy); };
+    patience.clearing = [this](const Busy& busy) { return end_leftovers(busy); };
   }
   patience.retrying = [&](const Failure& failure) { notice.store_absent(failure); };
   speaker_.step("contacting " + printable(store_->url()));
@@ -177,7 +177,7 @@ asio::awaitable<Answer> Run::obtain() {
 // Ends the processes of runs whose dlock is gone and from which this run has taken the
 // lock. Returns when to check again: only a store that knows processes can tell, and it
 // sends no notification when one dies.
-asio::awaitable<milliseconds> Run::end_what_is_left(const Busy& busy) {
+asio::awaitable<milliseconds> Run::end_leftovers(const Busy& busy) {
   constexpr milliseconds look_every{1000};
   constexpr milliseconds while_it_ends{100};
   std::vector<Fence> fences;
@@ -207,7 +207,7 @@ asio::awaitable<Release> Run::release(std::optional<RunEnd>& end) {
   const auto loss = loss_found_by(answer);
   if (!loss) co_return answer;
   if (result_.ran) found_lost(*loss);
-  if (auto known = end_for_the_record()) end = known;
+  if (auto known = recorded_end()) end = known;
   end->lost = loss;
   co_return co_await claimant_->release(end, wakeup_);
 }

@@ -41,12 +41,12 @@ class Run {
   asio::awaitable<RunResult> execute();
 
  private:
-  asio::awaitable<std::optional<Grant>> settled(const Answer& answer);
-  asio::awaitable<bool> make_sure(Grant& grant);
+  asio::awaitable<std::optional<Grant>> grant_to_use(const Answer& answer);
+  asio::awaitable<bool> ensure_enough_is_left(Grant& grant);
   bool lasts(const Grant& grant) const;
-  asio::awaitable<bool> wait_out_jitter();
+  asio::awaitable<bool> sleep_for_jitter();
   asio::awaitable<Answer> obtain();
-  asio::awaitable<milliseconds> end_what_is_left(const Busy& busy);
+  asio::awaitable<milliseconds> end_leftovers(const Busy& busy);
   bool may_start_without(const Failure& failure) const;
   std::unique_ptr<Supervisor> supervisor();
   StartPlan start_plan(const std::optional<Grant>& grant) const;
@@ -77,8 +77,8 @@ class Run {
   std::string how_it_ends() const;
   bool has_no_lease() const;
   bool leaves_lease() const;
-  void warn_not_noted(const std::exception_ptr& error) const;
-  std::optional<RunEnd> end_for_the_record() const;
+  void warn_not_recorded(const std::exception_ptr& error) const;
+  std::optional<RunEnd> recorded_end() const;
   std::vector<std::string> environment_for(const std::optional<Grant>& grant) const;
 
   asio::io_context& context_;

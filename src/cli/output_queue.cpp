@@ -33,7 +33,7 @@ OutputQueue::OutputQueue(boost::asio::io_context& context, int fd,
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd_, &event) != 0) return;
   Fd shared(::fcntl(epoll_.get(), F_DUPFD_CLOEXEC, 3));
   if (!shared) throw failure_of(errno, "cannot watch standard output");
-  events_.emplace(context, std::move(shared), [this] { write_what_is_taken(); });
+  events_.emplace(context, std::move(shared), [this] { write_available(); });
 }
 
 bool OutputQueue::push(std::string line) {
@@ -41,13 +41,13 @@ bool OutputQueue::push(std::string line) {
   if (!has_room()) return false;
   waiting_ += line.size();
   lines_.push_back(std::move(line));
-  if (!asked_for_room_) write_what_is_taken();
+  if (!asked_for_room_) write_available();
   return true;
 }
 
 bool OutputQueue::has_room() const { return waiting_ <= most_waiting; }
 
-void OutputQueue::write_what_is_taken() {
+void OutputQueue::write_available() {
   // The event is cleared, or it would be reported forever.
   epoll_event told{};
   ::epoll_wait(epoll_.get(), &told, 1, 0);

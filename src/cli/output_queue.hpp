@@ -32,7 +32,7 @@ class OutputQueue {
   bool is_empty() const { return lines_.empty(); }
 
  private:
-  void write_what_is_taken();
+  void write_available();
   bool write_some();
   void end(int error);
   void ask(bool for_room);

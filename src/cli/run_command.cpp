@@ -141,7 +141,7 @@ asio::awaitable<Ended> Run::command_end(const Spawned& spawned,
     asio::co_spawn(context_, claimant_->started(spawned, noting),
                    [&](std::exception_ptr error) {
                      noted = true;
-                     warn_not_noted(error);
+                     warn_not_recorded(error);
                      wakeup_.notify();
                    });
   }
@@ -178,7 +178,7 @@ void Run::conclude_command(const Ended& end, const OutagePolicy& lease) {
   }
 }
 
-void Run::warn_not_noted(const std::exception_ptr& error) const {
+void Run::warn_not_recorded(const std::exception_ptr& error) const {
   try {
     if (error) std::rethrow_exception(error);
   } catch (const Failure& failure) {

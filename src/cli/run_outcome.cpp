@@ -167,7 +167,7 @@ bool Run::leaves_lease() const {
 }
 
 // Nothing for a command that never ran, unless waiters may share its result.
-std::optional<RunEnd> Run::end_for_the_record() const {
+std::optional<RunEnd> Run::recorded_end() const {
   const bool is_told = run_hooks_ != nullptr && result_.outcome == Outcome::not_started;
   if (!result_.ran && !is_told) return std::nullopt;
   RunEnd end;

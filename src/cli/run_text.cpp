@@ -5,7 +5,7 @@
 namespace dlock {
 
 std::string outcome_of(const RunInfo& run) {
-  if (is_by_hand(run) && goes_on(run)) return "by hand, not released";
+  if (is_by_hand(run) && is_running(run)) return "by hand, not released";
   if (run.signal) return "ended by SIG" + printable(*run.signal, 20);
   if (run.outcome == "ran" && run.exit_code) {
     return "exit " + std::to_string(*run.exit_code);

@@ -4,7 +4,7 @@
 
 namespace dlock {
 
-bool goes_on(const RunInfo& run) {
+bool is_running(const RunInfo& run) {
   return run.outcome == "running" || (is_by_hand(run) && !run.ended && run.duration);
 }
 
@@ -45,7 +45,7 @@ std::optional<RunInfo> run_of(const HolderInfo& holder) {
 std::vector<RunInfo> as_history(std::vector<RunInfo> runs, WallTime now) {
   // A run that vanished has no end; only its start is known.
   std::erase_if(runs, [&](const RunInfo& run) {
-    return !goes_on(run) &&
+    return !is_running(run) &&
            now - run.ended.value_or(run.started) > WallTime(run_retention);
   });
   // Stable, so that the first of two records of a run counts.

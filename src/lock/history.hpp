@@ -23,7 +23,7 @@ constexpr const char* by_hand = "by hand";
 inline bool is_by_hand(const RunInfo& run) { return run.outcome == by_hand; }
 
 // Whether the run has not ended, as far as is known.
-bool goes_on(const RunInfo& run);
+bool is_running(const RunInfo& run);
 
 // Whether the command exited with 0 and held the lock to its end.
 bool is_success(const RunInfo& run);

@@ -33,7 +33,7 @@ struct ValueInfo {
   std::size_t size = 0;
   std::optional<milliseconds> age;  // since it was stored, if known
   milliseconds fresh_for{0};        // rest of its ttl
-  milliseconds there_for{0};        // until it is removed
+  milliseconds expires_in{0};       // until it is removed
 };
 
 struct ValueLook {

@@ -45,7 +45,7 @@ asio::awaitable<void> Stream::secure(const TlsOptions& plan, const std::string& 
                                      Budget& budget) {
   auto tls = std::make_unique<Tls>(plan, host, fd_.get(), budget.server());
   for (;;) {
-    const auto progress = tls->shake_hands();
+    const auto progress = tls->handshake();
     if (progress.state == Progress::State::done) break;
     if (progress.state == Progress::State::failed) {
       throw Refusal(Refusal::Reason::overloaded,

@@ -232,7 +232,7 @@ void Tls::forget_errors() {
   errno = 0;
 }
 
-Progress Tls::shake_hands() {
+Progress Tls::handshake() {
   forget_errors();
   return progress_of(SSL_do_handshake(session_.get()));
 }

@@ -25,7 +25,7 @@ class Tls {
 
   // Each throws Failure for TLS errors: `rejected` if either side's certificate is not
   // accepted, else `unreachable`.
-  Progress shake_hands();
+  Progress handshake();
   Progress write(std::string_view bytes);
   Progress read(char* buffer, std::size_t size);
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "rules/entering.hpp"
+#include "rules/eligibility.hpp"
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
-#include "rules/taking.hpp"
+#include "rules/takeover.hpp"
 
 namespace dlock::rules {
 namespace {
@@ -68,7 +68,7 @@ void keep(Holder& holder) {
 void tell_of_grant(State& state, Moment now, Consequences& consequences) {
   const auto& holder = state.holders.back();
   if (state.slots != 1 || holder.mode != Mode::exclusive) {
-    wake_the_head(state, consequences);
+    wake_first_waiter(state, consequences);
   }
   if (holder.counts) deduplicate_waiters(state, now, consequences);
 }
@@ -92,7 +92,8 @@ bool agrees_on_slots(State& state, const Claim& claim) {
 
 // Returns nothing if the command has to run.
 std::optional<Answer> answer_to_dedupe(State& state, const Ask& ask, Moment now,
-                                       const Lives& lives, Consequences& consequences) {
+                                       const Liveness& liveness,
+                                       Consequences& consequences) {
   if (const auto above = blocking_outer_run(state, ask.claim))
     return HeldByOuterRun{*above};
   auto run = counting_run(state, *ask.claim.dedupe, ask.queue, now);
@@ -102,17 +103,17 @@ std::optional<Answer> answer_to_dedupe(State& state, const Ask& ask, Moment now,
     // It may just have been promised the lock.
     std::erase(consequences.wake, ask.party.session);
     state.waiters.erase(own);
-    promise_to_the_next(state, now, lives, consequences);
+    promise_to_the_next(state, now, liveness, consequences);
   }
   return Deduplicated{std::move(*run)};
 }
 
 // The grant, unless a waiter takes the lock from it at once. A lease whose holder cannot
 // be notified is left for the replacing waiters to take.
-Answer granted(State& state, const Ask& ask, Moment now, const Lives& lives,
+Answer granted(State& state, const Ask& ask, Moment now, const Liveness& liveness,
                Consequences& consequences) {
   auto& holder = grant_to(state, ask, now);
-  if (const auto* taker = replacer(state, now, lives)) {
+  if (const auto* taker = replacer(state, now, liveness)) {
     holder.broken = ask.claim.attached;
     if (holder.broken) {
       holder.taken_by = replacing(taker->party);
@@ -127,12 +128,12 @@ Answer granted(State& state, const Ask& ask, Moment now, const Lives& lives,
   return grant;
 }
 
-Answer answer_to_waiter(State& state, const Ask& ask, Moment now, const Lives& lives,
-                        Consequences& consequences) {
+Answer answer_to_waiter(State& state, const Ask& ask, Moment now,
+                        const Liveness& liveness, Consequences& consequences) {
   auto own = waiter_of(state, ask.claim.token);
   const bool replaces = ask.claim.replaces && !own->promised_until;
   if (replaces && replace_holders(state, ask.claim, ask.party, now, consequences)) {
-    promise_to_the_next(state, now, lives, consequences);
+    promise_to_the_next(state, now, liveness, consequences);
     own = waiter_of(state, ask.claim.token);
   }
   if (!own->promised_until) {
@@ -141,31 +142,31 @@ Answer answer_to_waiter(State& state, const Ask& ask, Moment now, const Lives& l
     return busy(state, place, now);
   }
   state.waiters.erase(own);
-  return granted(state, ask, now, lives, consequences);
+  return granted(state, ask, now, liveness, consequences);
 }
 
-Answer answer_to_newcomer(State& state, const Ask& ask, Moment now, const Lives& lives,
-                          Consequences& consequences) {
+Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
+                          const Liveness& liveness, Consequences& consequences) {
   const Claim& claim = ask.claim;
   bool enters = can_enter(state, claim, now);
   if (!enters) {
     if (const auto above = blocking_outer_run(state, claim))
       return HeldByOuterRun{*above};
     if (ask.queue == Queue::stay_out) return busy(state, 0, now);
-    if (ask.queue == Queue::refuse || is_full(state, claim, lives)) {
+    if (ask.queue == Queue::refuse || is_full(state, claim, liveness)) {
       ++state.refused;
       return busy(state, 0, now);
     }
   }
   const bool supersedes =
-      claim.supersedes && supersede(state, ask.party, lives, consequences);
+      claim.supersedes && supersede(state, ask.party, liveness, consequences);
   const bool replaces = !enters && claim.replaces &&
                         replace_holders(state, claim, ask.party, now, consequences);
   if (supersedes || replaces) {
-    promise_to_the_next(state, now, lives, consequences);
+    promise_to_the_next(state, now, liveness, consequences);
     enters = can_enter(state, claim, now);
   }
-  if (enters) return granted(state, ask, now, lives, consequences);
+  if (enters) return granted(state, ask, now, liveness, consequences);
   Waiter waiter;
   waiter.party = ask.party;
   waiter.mode = claim.mode;
@@ -180,11 +181,11 @@ Answer answer_to_newcomer(State& state, const Ask& ask, Moment now, const Lives&
 
 }  // namespace
 
-Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
+Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
            Consequences& consequences) {
   const Claim& claim = ask.claim;
-  remove_dead_holders(state, now, lives, consequences);
-  remove_dead_answered(state, lives, consequences);
+  remove_dead_holders(state, now, liveness, consequences);
+  remove_dead_answered(state, liveness, consequences);
 
   if (const auto own = holder_of(state, claim.token); own != state.holders.end()) {
     if (!claim.attached) own->ends_at = later(now.boot, claim.ttl);
@@ -194,35 +195,35 @@ Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
     // A late waiter gets its place back as long as nobody else was promised it.
     if (!is_promised(*own, now)) own->promised_until.reset();
     own->passed_over = false;
-    remove_dead_predecessors(state, own, lives, consequences);
+    remove_dead_predecessors(state, own, liveness, consequences);
   }
-  promise_to_the_next(state, now, lives, consequences);
+  promise_to_the_next(state, now, liveness, consequences);
   if (const auto own = answered_of(state, claim.token); own != state.answered.end()) {
     return own->newer ? Answer(*own->newer) : Deduplicated{own->by};
   }
   if (!agrees_on_slots(state, claim)) return SlotsDiffer{state.slots};
   if (claim.dedupe) {
-    if (auto answer = answer_to_dedupe(state, ask, now, lives, consequences)) {
+    if (auto answer = answer_to_dedupe(state, ask, now, liveness, consequences)) {
       return std::move(*answer);
     }
   }
   return waiter_of(state, claim.token) == state.waiters.end()
-             ? answer_to_newcomer(state, ask, now, lives, consequences)
-             : answer_to_waiter(state, ask, now, lives, consequences);
+             ? answer_to_newcomer(state, ask, now, liveness, consequences)
+             : answer_to_waiter(state, ask, now, liveness, consequences);
 }
 
 Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
-                Moment now, const Lives& lives, Consequences& consequences) {
+                Moment now, const Liveness& liveness, Consequences& consequences) {
   auto outcome = Release::not_ours;
   bool kept = false;
   // First, so that a vanished run does not become the last run.
-  remove_dead_holders(state, now, lives, consequences, end ? &token : nullptr);
-  remove_dead_answered(state, lives, consequences);
+  remove_dead_holders(state, now, liveness, consequences, end ? &token : nullptr);
+  remove_dead_answered(state, liveness, consequences);
   if (const auto own = holder_of(state, token); own != state.holders.end()) {
     outcome = Release::released;
     if (end) {
       const auto run = ended_run(*own, *end, now);
-      note_run(state, run);
+      record_run(state, run);
       if (end->is_shared && run.counts) deduplicate_joined(state, run, consequences);
     } else if (is_by_hand(*own)) {
       consequences.vanished.push_back(lease_by_hand(*own, now));
@@ -242,39 +243,40 @@ Release release(State& state, const Token& token, const std::optional<RunEnd>& e
   if (const auto own = answered_of(state, token); own != state.answered.end()) {
     state.answered.erase(own);
   }
-  promise_to_the_next(state, now, lives, consequences);
-  if (kept) wake_the_head(state, consequences);
+  promise_to_the_next(state, now, liveness, consequences);
+  if (kept) wake_first_waiter(state, consequences);
   return outcome;
 }
 
-void note_lost(State& state, const Holder& holder, const RunEnd& end, Moment now) {
-  note_run(state, ended_run(holder, end, now));
+void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now) {
+  record_run(state, ended_run(holder, end, now));
 }
 
 Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
-              const Lives& lives, Consequences& consequences) {
+              const Liveness& liveness, Consequences& consequences) {
   const auto own = holder_of(state, token);
-  if (own == state.holders.end() || is_over(*own, now, lives)) {
+  if (own == state.holders.end() || is_over(*own, now, liveness)) {
     const bool others = std::any_of(
         state.holders.begin(), state.holders.end(), [&](const Holder& holder) {
-          return holder.party.token != token && !is_over(holder, now, lives);
+          return holder.party.token != token && !is_over(holder, now, liveness);
         });
     return others && state.slots == 1 ? Renewal::taken_over : Renewal::gone;
   }
   if (!own->ends_at) return Renewal::confirmed;
   const auto ends_at = later(now.boot, ttl);
-  if (ends_at < *own->ends_at) wake_the_head(state, consequences);
+  if (ends_at < *own->ends_at) wake_first_waiter(state, consequences);
   own->ends_at = ends_at;
   return Renewal::confirmed;
 }
 
-void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences) {
-  remove_dead_holders(state, now, lives, consequences);
-  remove_dead_answered(state, lives, consequences);
-  promise_to_the_next(state, now, lives, consequences);
+void tidy(State& state, Moment now, const Liveness& liveness,
+          Consequences& consequences) {
+  remove_dead_holders(state, now, liveness, consequences);
+  remove_dead_answered(state, liveness, consequences);
+  promise_to_the_next(state, now, liveness, consequences);
 }
 
-void note_command(State& state, const Token& token, const CommandProcess& command) {
+void record_command(State& state, const Token& token, const CommandProcess& command) {
   const auto own = holder_of(state, token);
   if (own == state.holders.end()) return;
   own->command = command.pid;

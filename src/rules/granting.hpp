@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lock/store.hpp"
-#include "rules/lives.hpp"
+#include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {
@@ -25,26 +25,26 @@ struct Ask {
 // lapses promises that were made to dead waiters or not taken in time, and promises a
 // free lock to the first waiters that fit, skipping stopped ones; then it considers the
 // claim.
-Answer ask(State& state, const Ask& ask, Moment now, const Lives& lives,
+Answer ask(State& state, const Ask& ask, Moment now, const Liveness& liveness,
            Consequences& consequences);
 
 // Removes `token` from the holders and waiters, and promises what became free. If it was
 // a holder, `end` becomes the last run.
 Release release(State& state, const Token& token, const std::optional<RunEnd>& end,
-                Moment now, const Lives& lives, Consequences& consequences);
+                Moment now, const Liveness& liveness, Consequences& consequences);
 
 // Records the end of the run of `holder`, which no longer holds the lock.
-void note_lost(State& state, const Holder& holder, const RunEnd& end, Moment now);
+void record_loss(State& state, const Holder& holder, const RunEnd& end, Moment now);
 
 // Extends the lease of the holder `token` to `ttl` from now; see Claimant::renew. A lease
 // that lasts as long as its processes does not change.
 Renewal renew(State& state, const Token& token, milliseconds ttl, Moment now,
-              const Lives& lives, Consequences& consequences);
+              const Liveness& liveness, Consequences& consequences);
 
 // Removes holders that are gone, and promises what became free.
-void tidy(State& state, Moment now, const Lives& lives, Consequences& consequences);
+void tidy(State& state, Moment now, const Liveness& liveness, Consequences& consequences);
 
 // Records the command of the holder `token`; does nothing if it is not a holder.
-void note_command(State& state, const Token& token, const CommandProcess& command);
+void record_command(State& state, const Token& token, const CommandProcess& command);
 
 }  // namespace dlock::rules

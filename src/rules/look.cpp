@@ -39,7 +39,7 @@ HolderInfo info_of(const Holder& holder, Moment now) {
 }
 
 LockInfo info_of(const State& state, const LockName& lock, Moment now,
-                 const Lives& lives) {
+                 const Liveness& liveness) {
   LockInfo info;
   info.lock = lock;
   info.last_run = state.last_run;
@@ -50,7 +50,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   info.known = state.used > WallTime(0) || !state.waiters.empty() || state.last_run;
   Occupancy occupancy;
   for (const auto& holder : state.holders) {
-    if (is_over(holder, now, lives)) {
+    if (is_over(holder, now, liveness)) {
       if (holder.command != 0) info.last_run = vanished_run(holder);
       continue;
     }
@@ -59,7 +59,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
     info.holders.push_back(info_of(holder, now));
   }
   for (const auto& waiter : state.waiters) {
-    if (!lives.lives(waiter)) continue;
+    if (!liveness.is_alive(waiter)) continue;
     WaiterInfo shown;
     shown.host = waiter.party.host;
     shown.pid = waiter.party.pid;
@@ -75,9 +75,10 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   return info;
 }
 
-bool is_untidy(const State& state, Moment now, const Lives& lives) {
-  return std::any_of(state.holders.begin(), state.holders.end(),
-                     [&](const Holder& holder) { return is_over(holder, now, lives); });
+bool is_untidy(const State& state, Moment now, const Liveness& liveness) {
+  return std::any_of(
+      state.holders.begin(), state.holders.end(),
+      [&](const Holder& holder) { return is_over(holder, now, liveness); });
 }
 
 std::optional<Loss> loss_of(const State& state, const Token& token) {
@@ -91,14 +92,14 @@ std::optional<Loss> loss_of(const State& state, const Token& token) {
   return is_taken ? Loss::taken_over : Loss::gone;
 }
 
-bool is_out_of_use(const State& state, Moment now, const Lives& lives) {
+bool is_out_of_use(const State& state, Moment now, const Liveness& liveness) {
   if (now.wall - state.used <= WallTime(run_retention)) return false;
   const bool held =
       std::any_of(state.holders.begin(), state.holders.end(),
-                  [&](const Holder& holder) { return !is_over(holder, now, lives); });
+                  [&](const Holder& holder) { return !is_over(holder, now, liveness); });
   const bool waited_for =
       std::any_of(state.waiters.begin(), state.waiters.end(),
-                  [&](const Waiter& waiter) { return lives.lives(waiter); });
+                  [&](const Waiter& waiter) { return liveness.is_alive(waiter); });
   return !held && !waited_for;
 }
 

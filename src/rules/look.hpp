@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "lock/store.hpp"
-#include "rules/lives.hpp"
+#include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {
@@ -12,18 +12,18 @@ namespace dlock::rules {
 // The state as `status` shows it, without dead holders and waiters, which are not
 // removed.
 LockInfo info_of(const State& state, const LockName& lock, Moment now,
-                 const Lives& lives);
+                 const Liveness& liveness);
 HolderInfo info_of(const Holder& holder, Moment now);
 Taker taker_of(const TakenBy& taken_by);  // the user is the numeric user id
 
 // Whether there are holders that are gone and not yet removed.
-bool is_untidy(const State& state, Moment now, const Lives& lives);
+bool is_untidy(const State& state, Moment now, const Liveness& liveness);
 
 // Why the lease of `token` is lost; nothing if it holds.
 std::optional<Loss> loss_of(const State& state, const Token& token);
 
 // Whether the state no longer matters and can be removed. There may be dead entries that
 // nobody will ever remove.
-bool is_out_of_use(const State& state, Moment now, const Lives& lives);
+bool is_out_of_use(const State& state, Moment now, const Liveness& liveness);
 
 }  // namespace dlock::rules

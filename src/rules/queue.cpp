@@ -26,12 +26,12 @@ constexpr milliseconds look_after_each_other{10};
 
 // Withdraws promises from dead waiters and from those that let them lapse. Returns
 // whether any lapsed.
-bool end_promises(State& state, Moment now, const Lives& lives,
+bool end_promises(State& state, Moment now, const Liveness& liveness,
                   Consequences& consequences) {
   bool lapsed = false;
   for (auto waiter = state.waiters.begin(); waiter != state.waiters.end();) {
     const bool had_its_turn = waiter->promised_until || waiter->passed_over;
-    if (had_its_turn && !lives.lives(*waiter)) {
+    if (had_its_turn && !liveness.is_alive(*waiter)) {
       consequences.dead.push_back(waiter->party.session);
       waiter = state.waiters.erase(waiter);
       continue;
@@ -62,20 +62,20 @@ bool is_promised(const Waiter& waiter, Moment now) {
          *waiter.promised_until <= now.boot + promise_holds;
 }
 
-bool is_over(const Holder& holder, Moment now, const Lives& lives) {
+bool is_over(const Holder& holder, Moment now, const Liveness& liveness) {
   if (holder.ends_at) return *holder.ends_at <= now.boot;
-  return !lives.lives(holder);
+  return !liveness.is_alive(holder);
 }
 
-void remove_dead_holders(State& state, Moment now, const Lives& lives,
+void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
                          Consequences& consequences, const Token* self) {
   std::erase_if(state.holders, [&](const Holder& holder) {
     if (self != nullptr && holder.party.token == *self) return false;
-    if (!is_over(holder, now, lives)) return false;
+    if (!is_over(holder, now, liveness)) return false;
     // It may have died before it removed the socket on which it waited.
     if (holder.party.session != 0) consequences.dead.push_back(holder.party.session);
     if (holder.command != 0) {
-      note_run(state, vanished_run(holder));
+      record_run(state, vanished_run(holder));
       consequences.vanished.push_back(*state.last_run);
     } else if (is_by_hand(holder)) {
       consequences.vanished.push_back(lease_by_hand(holder, now));
@@ -84,40 +84,41 @@ void remove_dead_holders(State& state, Moment now, const Lives& lives,
   });
 }
 
-void remove_dead_answered(State& state, const Lives& lives, Consequences& consequences) {
+void remove_dead_answered(State& state, const Liveness& liveness,
+                          Consequences& consequences) {
   std::erase_if(state.answered, [&](const AnsweredWaiter& answered) {
-    if (lives.lives(answered.waiter)) return false;
+    if (liveness.is_alive(answered.waiter)) return false;
     consequences.dead.push_back(answered.waiter.party.session);
     return true;
   });
 }
 
 void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
-                              const Lives& lives, Consequences& consequences) {
+                              const Liveness& liveness, Consequences& consequences) {
   auto first_dead = own;
-  while (first_dead != state.waiters.begin() && !lives.lives(*(first_dead - 1))) {
+  while (first_dead != state.waiters.begin() && !liveness.is_alive(*(first_dead - 1))) {
     --first_dead;
     consequences.dead.push_back(first_dead->party.session);
   }
   state.waiters.erase(first_dead, own);
 }
 
-void promise_to_the_next(State& state, Moment now, const Lives& lives,
+void promise_to_the_next(State& state, Moment now, const Liveness& liveness,
                          Consequences& consequences) {
-  const bool lapsed = end_promises(state, now, lives, consequences);
+  const bool lapsed = end_promises(state, now, liveness, consequences);
   const auto holds = lapsed ? promise_holds_after_lapse : promise_holds;
   auto occupancy = occupancy_of(state, now);
   for (auto waiter = state.waiters.begin(); waiter != state.waiters.end();) {
     if (waiter->promised_until || waiter->passed_over) {
       ++waiter;
-    } else if (!lives.lives(*waiter)) {
+    } else if (!liveness.is_alive(*waiter)) {
       consequences.dead.push_back(waiter->party.session);
       waiter = state.waiters.erase(waiter);
     } else if (!occupancy.admits(waiter->mode, state.slots)) {
       return;
     } else {
       const bool is_last = std::next(waiter) == state.waiters.end();
-      if (!is_last && lives.is_stopped(*waiter)) {
+      if (!is_last && liveness.is_stopped(*waiter)) {
         waiter->passed_over = true;
       } else {
         waiter->promised_until = now.boot + holds;
@@ -149,7 +150,7 @@ void deduplicate_joined(State& state, const RunInfo& run, Consequences& conseque
   });
 }
 
-void wake_the_head(const State& state, Consequences& consequences) {
+void wake_first_waiter(const State& state, Consequences& consequences) {
   for (const auto& waiter : state.waiters) {
     if (waiter.promised_until || waiter.passed_over) continue;
     consequences.wake.push_back(waiter.party.session);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lock/store.hpp"
-#include "rules/lives.hpp"
+#include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {
@@ -37,22 +37,23 @@ bool is_promised(const Waiter& waiter, Moment now);
 
 // Removes holders whose lease has ended, and records their runs as vanished, except
 // `self`, which is about to report its end.
-void remove_dead_holders(State& state, Moment now, const Lives& lives,
+void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
                          Consequences& consequences, const Token* self = nullptr);
 
 // Removes answered waiters that died before they read their answer.
-void remove_dead_answered(State& state, const Lives& lives, Consequences& consequences);
+void remove_dead_answered(State& state, const Liveness& liveness,
+                          Consequences& consequences);
 
 // Removes dead waiters right before `own`. A waiter wakes when the one before it dies;
 // then it has to watch the next living one, or it would wake again at once.
 void remove_dead_predecessors(State& state, std::vector<Waiter>::iterator own,
-                              const Lives& lives, Consequences& consequences);
+                              const Liveness& liveness, Consequences& consequences);
 
 // Promises free slots to the first waiters that fit, in order, and wakes them. Stops at
 // the first living waiter that does not fit, so nobody overtakes. A stopped waiter is
 // skipped if others are behind it (the check reads /proc, some 30 µs); it is woken as
 // well, so that it asks for its place when it continues.
-void promise_to_the_next(State& state, Moment now, const Lives& lives,
+void promise_to_the_next(State& state, Moment now, const Liveness& liveness,
                          Consequences& consequences);
 
 // Removes the waiters for which the run of another claim counts (Claim::dedupe), and
@@ -63,7 +64,7 @@ void deduplicate_waiters(State& state, Moment now, Consequences& consequences);
 void deduplicate_joined(State& state, const RunInfo& run, Consequences& consequences);
 
 // Wakes the first waiter, because the holders it watches have changed.
-void wake_the_head(const State& state, Consequences& consequences);
+void wake_first_waiter(const State& state, Consequences& consequences);
 
 // What a waiter has to watch, because nobody will notify it of that. Waiters further back
 // sleep until they are woken.

@@ -43,7 +43,7 @@ RunInfo lease_by_hand(const Holder& holder, Moment now) {
   return run;
 }
 
-void note_run(State& state, const RunInfo& run) {
+void record_run(State& state, const RunInfo& run) {
   state.last_run = run;
   if (run.counts) state.past.note(run);
 }
@@ -61,10 +61,11 @@ std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Qu
   return past == nullptr ? std::nullopt : std::optional(*past);
 }
 
-std::vector<RunInfo> runs_of_holders(const State& state, Moment now, const Lives& lives) {
+std::vector<RunInfo> runs_of_holders(const State& state, Moment now,
+                                     const Liveness& liveness) {
   std::vector<RunInfo> runs;
   for (const auto& holder : state.holders) {
-    if (!is_over(holder, now, lives)) {
+    if (!is_over(holder, now, liveness)) {
       if (auto run = run_of(info_of(holder, now))) runs.push_back(std::move(*run));
     } else if (holder.command != 0) {
       runs.push_back(vanished_run(holder));

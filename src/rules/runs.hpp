@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lock/store.hpp"
-#include "rules/lives.hpp"
+#include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {
@@ -23,7 +23,7 @@ bool is_by_hand(const Holder& holder);
 RunInfo lease_by_hand(const Holder& holder, Moment now);
 
 // Records it as the last run.
-void note_run(State& state, const RunInfo& run);
+void record_run(State& state, const RunInfo& run);
 
 // The run that counts as the claim's own, if there is one. With Queue::join the claim can
 // wait for a run to end.
@@ -31,6 +31,7 @@ std::optional<RunInfo> counting_run(const State& state, const Dedupe& dedupe, Qu
                                     Moment now);
 
 // Runs and leases by hand that are in progress, or are over and not yet recorded.
-std::vector<RunInfo> runs_of_holders(const State& state, Moment now, const Lives& lives);
+std::vector<RunInfo> runs_of_holders(const State& state, Moment now,
+                                     const Liveness& liveness);
 
 }  // namespace dlock::rules

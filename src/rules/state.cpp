@@ -23,6 +23,8 @@ std::vector<AnsweredWaiter>::iterator answered_of(State& state, const Token& tok
       [&](const AnsweredWaiter& d) { return d.waiter.party.token == token; });
 }
 
-void note_past_run(State& state, const RunInfo& run) { add_to_history(state.runs, run); }
+void record_past_run(State& state, const RunInfo& run) {
+  add_to_history(state.runs, run);
+}
 
 }  // namespace dlock::rules

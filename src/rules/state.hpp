@@ -101,6 +101,6 @@ std::vector<Waiter>::iterator waiter_of(State& state, const Token& token);
 std::vector<AnsweredWaiter>::iterator answered_of(State& state, const Token& token);
 
 // Adds a finished run; see add_to_history().
-void note_past_run(State& state, const RunInfo& run);
+void record_past_run(State& state, const RunInfo& run);
 
 }  // namespace dlock::rules

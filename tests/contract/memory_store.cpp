@@ -9,7 +9,7 @@
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
-#include "rules/taking.hpp"
+#include "rules/takeover.hpp"
 #include "util/host.hpp"
 #include "util/users.hpp"
 
@@ -85,9 +85,9 @@ class MemoryClaimant final : public Claimant {
     const auto now = Moment::now();
     const auto answer = rules::release(state, claim().token, end, now, service_, then);
     const bool was_ours = answer == Release::released;
-    if (has_run && !was_ours) rules::note_lost(state, *holder_, *end, now);
+    if (has_run && !was_ours) rules::record_loss(state, *holder_, *end, now);
     service_.carry_out(state, then);
-    if (end && (was_ours || has_run)) note_past_run(state, *state.last_run);
+    if (end && (was_ours || has_run)) record_past_run(state, *state.last_run);
     holder_.reset();
     co_return answer;
   }
@@ -113,7 +113,7 @@ class MemoryClaimant final : public Claimant {
 
   asio::awaitable<void> started(const CommandProcess& process, Wakeup& wakeup) override {
     co_await store_.reach(wakeup);
-    rules::note_command(service_.locks[claim().lock], claim().token, process);
+    rules::record_command(service_.locks[claim().lock], claim().token, process);
   }
 
  private:
@@ -141,7 +141,7 @@ class MemoryClaimant final : public Claimant {
 }  // namespace
 
 void MemoryService::carry_out(rules::State& state, const Consequences& consequences) {
-  for (const auto& run : consequences.vanished) note_past_run(state, run);
+  for (const auto& run : consequences.vanished) record_past_run(state, run);
   for (const auto session : consequences.wake) wake(session);
 }
 

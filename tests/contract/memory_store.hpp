@@ -10,16 +10,16 @@
 
 #include "lock/store.hpp"
 #include "rules/limit.hpp"
-#include "rules/lives.hpp"
+#include "rules/liveness.hpp"
 
 namespace dlock {
 
 // What all clients share.
-struct MemoryService final : rules::Lives {
-  bool lives(const rules::Holder& holder) const override {
+struct MemoryService final : rules::Liveness {
+  bool is_alive(const rules::Holder& holder) const override {
     return clients.count(holder.party.session) > 0;
   }
-  bool lives(const rules::Waiter& waiter) const override {
+  bool is_alive(const rules::Waiter& waiter) const override {
     return clients.count(waiter.party.session) > 0;
   }
   bool is_stopped(const rules::Waiter&) const override { return false; }

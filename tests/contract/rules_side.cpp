@@ -6,7 +6,7 @@
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
-#include "rules/taking.hpp"
+#include "rules/takeover.hpp"
 
 namespace dlock::against {
 namespace {
@@ -56,11 +56,11 @@ bool RulesSide::lease_is_over(const Holder& holder, WallTime now) const {
   return lease_ends_.at(holder.fence) <= now;
 }
 
-bool RulesSide::lives(const Holder& holder) const {
+bool RulesSide::is_alive(const Holder& holder) const {
   return lease_ends_.at(holder.fence) > now_.wall;
 }
 
-bool RulesSide::lives(const Waiter& waiter) const {
+bool RulesSide::is_alive(const Waiter& waiter) const {
   return !is_dead(waiter.party.token, now_.wall);
 }
 
@@ -72,7 +72,7 @@ Seen RulesSide::take(const Step& step, std::vector<Contender>& contenders,
   cause_ = {};
   due_.clear();
   for (const auto& waiter : state_.waiters) {
-    if (!lives(waiter)) dead_.insert(waiter.party.pid);
+    if (!is_alive(waiter)) dead_.insert(waiter.party.pid);
   }
 
   Seen seen;
@@ -119,7 +119,7 @@ std::string RulesSide::ask(const Claim& claim, Queue queue, Contender& contender
   cause_.taken_by = rules::replacing(party);
   if (const auto* grant = std::get_if<Grant>(&answer)) {
     lease_ends_[grant->fence] = now_.wall + claim.ttl;
-    if (claim.attached) note_command(state_, claim.token, {1, now_.boot, now_.boot});
+    if (claim.attached) record_command(state_, claim.token, {1, now_.boot, now_.boot});
     contender.grant = *rules::holder_of(state_, claim.token);
     contender.waits = false;
   }
@@ -149,7 +149,7 @@ std::string RulesSide::release_lost(const Step& step, const Contender& contender
     return !holder.ended && holder.party.token == contender.claim.token;
   });
   rules::release(state_, contender.claim.token, step.end, now_, *this, then_);
-  rules::note_lost(state_, *contender.grant, *step.end, now_);
+  rules::record_loss(state_, *contender.grant, *step.end, now_);
   then_.vanished.push_back(*state_.last_run);
   return "not ours";
 }
@@ -199,7 +199,7 @@ std::size_t RulesSide::dead_before(std::size_t place) const {
   const auto first = state_.waiters.begin();
   return static_cast<std::size_t>(
       std::count_if(first, first + static_cast<std::ptrdiff_t>(place),
-                    [&](const Waiter& waiter) { return !lives(waiter); }));
+                    [&](const Waiter& waiter) { return !is_alive(waiter); }));
 }
 
 std::string RulesSide::text_of_answer(const Answer& answer, const Token& token) const {
@@ -243,7 +243,7 @@ void RulesSide::even_out(const State& before, const Contender& self) {
   }
   for (const auto& run : then_.vanished) {
     std::erase_if(state_.runs, [&](const RunInfo& r) { return r.fence == run.fence; });
-    note_past_run(state_, run);
+    record_past_run(state_, run);
   }
 }
 
@@ -264,7 +264,7 @@ std::vector<std::string> RulesSide::shown_state() const {
                     (holder.broken ? " broken" : ""));
   }
   for (const auto& waiter : state_.waiters) {
-    if (!lives(waiter)) continue;
+    if (!is_alive(waiter)) continue;
     in_use = true;
     const bool is_promised = rules::is_promised(waiter, now_);
     const bool is_passed = waiter.passed_over || (waiter.promised_until && !is_promised);

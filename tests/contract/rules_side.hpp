@@ -28,7 +28,7 @@
 
 namespace dlock::against {
 
-class RulesSide final : public rules::Lives {
+class RulesSide final : public rules::Liveness {
  public:
   // Changes the result of a step, as a bug in the rules would.
   struct Spoiled {
@@ -57,8 +57,8 @@ class RulesSide final : public rules::Lives {
   // step, or removed from the queue.
   const std::set<Session>& due() const { return due_; }
 
-  bool lives(const rules::Holder& holder) const override;
-  bool lives(const rules::Waiter& waiter) const override;
+  bool is_alive(const rules::Holder& holder) const override;
+  bool is_alive(const rules::Waiter& waiter) const override;
   bool is_stopped(const rules::Waiter&) const override { return false; }
 
  private:

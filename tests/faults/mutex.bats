@@ -42,7 +42,7 @@ run_briefly() {
   took=$(($(now_ms) - begin))
 }
 
-goes_on() { kill -CONT "$stopped"; }
+continue_stopped() { kill -CONT "$stopped"; }
 
 @test "run says which stopped process keeps its lock from being changed, and exits with 69" {
   stop_inside pwrite64 run job -- true
@@ -188,7 +188,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   timeout 20 dlock --store-timeout 15s run -w 15s job -- touch "$began" 3>&- &
   eventually is_at_the_gate $!
 
-  goes_on
+  continue_stopped
 
   assert_exits 0 $!
   [[ -e $began ]]
@@ -197,7 +197,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
 @test "the stopped process itself runs its command when it continues" {
   stop_inside pwrite64 run job -- touch "$began"
 
-  goes_on
+  continue_stopped
 
   eventually test -e "$began"
 }
@@ -212,7 +212,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   stop_inside pread64 run job -- true
   eventually test -s "$began"
   eventually has_timer "$holder"
-  goes_on
+  continue_stopped
   eventually has_ended "$stopped"
 
   kill -KILL "$holder"
@@ -226,7 +226,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   stop_inside pwrite64 run job -- touch "$began"
   run_briefly run job -- true
 
-  goes_on
+  continue_stopped
 
   eventually test -e "$began"
 }
@@ -236,7 +236,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   run_briefly run -w 100ms job -- echo started
   refute_output_contains started
 
-  goes_on
+  continue_stopped
 
   eventually is_held job
   run dlock run job -- echo started
@@ -271,7 +271,7 @@ has_timer() { grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
   let_go
   assert_exits 0 "$holder"
 
-  goes_on
+  continue_stopped
 
   eventually is_free job
 }

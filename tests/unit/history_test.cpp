@@ -144,7 +144,7 @@ TEST(HistoryOfHolders, a_detached_holder_is_a_lease_by_hand_in_progress) {
 
   ASSERT_TRUE(run);
   EXPECT_TRUE(is_by_hand(*run));
-  EXPECT_TRUE(goes_on(*run));
+  EXPECT_TRUE(is_running(*run));
   EXPECT_EQ(as_history({*run}, now + 2400h).size(), 1u);
 }
 

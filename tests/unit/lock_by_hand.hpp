@@ -11,18 +11,18 @@
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
-#include "rules/taking.hpp"
+#include "rules/takeover.hpp"
 
 namespace dlock::rules {
 
 // Replaces the kernel: a process is alive and running unless it is in `dead` or
 // `stopped`.
-class FakeLives final : public Lives {
+class FakeLiveness final : public Liveness {
  public:
-  bool lives(const Holder& holder) const override {
+  bool is_alive(const Holder& holder) const override {
     return dead.count(holder.party.session) == 0;
   }
-  bool lives(const Waiter& waiter) const override {
+  bool is_alive(const Waiter& waiter) const override {
     return dead.count(waiter.party.session) == 0;
   }
 
@@ -96,17 +96,17 @@ struct LockByHand {
   Answer ask(const Claim& claim, Queue queue = Queue::stay_out) {
     then = {};
     const auto party = party_of(number_of(claim.token));
-    return rules::ask(state, Ask{claim, party, queue}, now, lives, then);
+    return rules::ask(state, Ask{claim, party, queue}, now, liveness, then);
   }
 
   Release release(Session who, const std::optional<RunEnd>& end = std::nullopt) {
     then = {};
-    return rules::release(state, token_of(who), end, now, lives, then);
+    return rules::release(state, token_of(who), end, now, liveness, then);
   }
 
   Renewal renew(Session who, milliseconds ttl) {
     then = {};
-    return rules::renew(state, token_of(who), ttl, now, lives, then);
+    return rules::renew(state, token_of(who), ttl, now, liveness, then);
   }
 
   void pass(nanoseconds time) {
@@ -115,10 +115,10 @@ struct LockByHand {
   }
 
   WaitsFor watch(Session who) const { return waits_for(state, token_of(who), now); }
-  LockInfo info() const { return info_of(state, {"dlock", "job"}, now, lives); }
+  LockInfo info() const { return info_of(state, {"dlock", "job"}, now, liveness); }
 
   State state;
-  FakeLives lives;
+  FakeLiveness liveness;
   Moment now{Clock::time_point(std::chrono::hours(1)),
              std::chrono::seconds(1'700'000'000)};
   Consequences then;  // of the last step

@@ -12,7 +12,7 @@
 #include "rules/look.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
-#include "rules/taking.hpp"
+#include "rules/takeover.hpp"
 #include "store/local/file_name.hpp"
 #include "store/local/state_bytes.hpp"
 
@@ -119,12 +119,12 @@ TEST(RecordTest, a_name_is_read_as_it_was_written_and_an_invalid_one_is_refused)
 }
 
 // Anyone with write access to the directory can write a state with a valid checksum.
-class AnybodyLives final : public Lives {
+class EverybodyIsAlive final : public Liveness {
  public:
-  bool lives(const Holder& holder) const override {
+  bool is_alive(const Holder& holder) const override {
     return holder.party.session % 2 == 0;
   }
-  bool lives(const Waiter& waiter) const override {
+  bool is_alive(const Waiter& waiter) const override {
     return waiter.party.session % 2 == 0;
   }
   bool is_stopped(const Waiter& waiter) const override { return waiter.passed_over; }
@@ -166,7 +166,7 @@ std::string forged_state(std::mt19937& random) {
 // of bounds.
 TEST(RecordTest, the_rules_survive_any_forged_state) {
   std::mt19937 random(17);
-  const AnybodyLives lives;
+  const EverybodyIsAlive liveness;
   const auto now = some_moment();
   Claim claim;
   claim.lock = {"dlock", "job"};
@@ -180,15 +180,15 @@ TEST(RecordTest, the_rules_survive_any_forged_state) {
     if (!state) continue;
     ++accepted;
     Consequences consequences;
-    info_of(*state, claim.lock, now, lives);
-    runs_of_holders(*state, now, lives);
-    is_out_of_use(*state, now, lives);
+    info_of(*state, claim.lock, now, liveness);
+    runs_of_holders(*state, now, liveness);
+    is_out_of_use(*state, now, liveness);
     rules::waits_for(*state, claim.token, now);
-    ask(*state, {claim, party, Queue::join}, now, lives, consequences);
-    renew(*state, claim.token, claim.ttl, now, lives, consequences);
-    break_leases(*state, {Fence{6}}, {}, now, lives, consequences);
-    release(*state, claim.token, RunEnd{}, now, lives, consequences);
-    tidy(*state, now, lives, consequences);
+    ask(*state, {claim, party, Queue::join}, now, liveness, consequences);
+    renew(*state, claim.token, claim.ttl, now, liveness, consequences);
+    break_leases(*state, {Fence{6}}, {}, now, liveness, consequences);
+    release(*state, claim.token, RunEnd{}, now, liveness, consequences);
+    tidy(*state, now, liveness, consequences);
     encoded(*state);
   }
   EXPECT_GT(accepted, 10'000);

@@ -27,7 +27,7 @@ class BreakRules : public ::testing::Test, protected LockByHand {
   Fence granted(const Claim& claim) { return std::get<Grant>(ask(claim)).fence; }
   std::vector<Holder> break_leases(const std::vector<Fence>& fences) {
     then = {};
-    return rules::break_leases(state, fences, breaker, now, lives, then);
+    return rules::break_leases(state, fences, breaker, now, liveness, then);
   }
   bool is_broken(Session who) { return loss_of(state, token_of(who)) == Loss::broken; }
 
@@ -56,7 +56,7 @@ TEST_F(BreakRules, a_holder_learns_who_was_the_first_to_break_its_lease) {
   const auto fence = granted(exclusive(1));
   break_leases({fence});
 
-  rules::break_leases(state, {fence}, {0, "web3", false}, now, lives, then);
+  rules::break_leases(state, {fence}, {0, "web3", false}, now, liveness, then);
 
   ASSERT_TRUE(state.holders[0].taken_by);
   EXPECT_EQ(taker_of(*state.holders[0].taken_by), (Taker{"1000", "web2", false}));
@@ -86,7 +86,7 @@ TEST_F(BreakRules, a_waiter_is_not_marked_when_it_is_granted_the_lock) {
 TEST_F(BreakRules, a_dead_holder_is_removed_and_not_broken) {
   const auto fence = granted(exclusive(1));
   ask(exclusive(2), Queue::join);
-  lives.dead.insert(1);
+  liveness.dead.insert(1);
 
   EXPECT_TRUE(break_leases({fence}).empty());
 
@@ -117,11 +117,11 @@ TEST_F(BreakRules, a_broken_holder_releases_the_lock_despite_min_hold) {
 
 TEST_F(BreakRules, the_status_shows_that_a_holder_is_broken) {
   const auto fence = granted(exclusive(1));
-  EXPECT_FALSE(info_of(state, {"dlock", "job"}, now, lives).holders[0].broken);
+  EXPECT_FALSE(info_of(state, {"dlock", "job"}, now, liveness).holders[0].broken);
 
   break_leases({fence});
 
-  EXPECT_TRUE(info_of(state, {"dlock", "job"}, now, lives).holders[0].broken);
+  EXPECT_TRUE(info_of(state, {"dlock", "job"}, now, liveness).holders[0].broken);
 }
 
 }  // namespace

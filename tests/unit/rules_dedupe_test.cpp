@@ -60,7 +60,7 @@ class DedupeRules : public ::testing::Test, protected LockByHand {
     return std::holds_alternative<Deduplicated>(ask(claim, queue));
   }
 
-  void die(Session who) { lives.dead.insert(who); }
+  void die(Session who) { liveness.dead.insert(who); }
 
   Sessions waiters() const {
     Sessions all;
@@ -102,7 +102,7 @@ TEST_F(DedupeRules, no_run_counts_if_the_clock_was_set_back_far) {
 
 TEST_F(DedupeRules, a_vanished_run_counts_as_a_failed_run) {
   granted(exclusive(1));
-  note_command(state, token_of(1), {4711, now.boot, now.boot});
+  record_command(state, token_of(1), {4711, now.boot, now.boot});
   die(1);
 
   EXPECT_TRUE(is_deduplicated(deduping(2)));
@@ -271,7 +271,7 @@ TEST_F(DedupeRules, the_first_waiter_is_woken_and_told_to_ask_when_min_hold_ends
 
 TEST_F(DedupeRules, the_end_of_min_hold_is_not_recorded_as_a_vanished_run) {
   granted(holding(1, seconds(10)));
-  note_command(state, token_of(1), {4711, now.boot, now.boot});
+  record_command(state, token_of(1), {4711, now.boot, now.boot});
   release(1, exit_with(0));
   die(1);
   pass(seconds(10));
@@ -287,7 +287,7 @@ TEST_F(DedupeRules, a_lock_that_was_kept_by_min_hold_is_eventually_out_of_use) {
   release(1, exit_with(0));
   pass(hours(24 * 30) + seconds(1));
 
-  EXPECT_TRUE(is_out_of_use(state, now, lives));
+  EXPECT_TRUE(is_out_of_use(state, now, liveness));
 }
 
 TEST_F(DedupeRules, a_lock_kept_by_min_hold_for_months_is_in_use) {
@@ -295,7 +295,7 @@ TEST_F(DedupeRules, a_lock_kept_by_min_hold_for_months_is_in_use) {
   release(1, exit_with(0));
   pass(hours(24 * 60));
 
-  EXPECT_FALSE(is_out_of_use(state, now, lives));
+  EXPECT_FALSE(is_out_of_use(state, now, liveness));
 }
 
 TEST_F(DedupeRules, min_hold_can_keep_a_lock_forever) {

@@ -91,13 +91,13 @@ TEST_F(Events, a_lost_run_is_reported_as_lost_unless_its_lease_was_broken) {
   EXPECT_EQ(released(1, end_with("lost")), Lines{"lost 1001 1"});
 
   ask(exclusive(2));
-  rules::break_leases(state, {state.holders[0].fence}, {}, now, lives, then);
+  rules::break_leases(state, {state.holders[0].fence}, {}, now, liveness, then);
   EXPECT_EQ(released(2, end_with("lost")), Lines{"released 1002 1"});
 }
 
 TEST_F(Events, a_dead_holder_expires_before_the_next_grant) {
   ask(exclusive(1));
-  lives.dead.insert(1);
+  liveness.dead.insert(1);
 
   EXPECT_EQ(seen([&] { ask(exclusive(2)); }),
             (Lines{"expired 1001 1", "granted 1002 0"}));
@@ -107,7 +107,7 @@ TEST_F(Events, a_broken_holder_is_reported_once) {
   ask(exclusive(1));
   const auto fence = state.holders[0].fence;
   const auto break_it = [&] {
-    rules::break_leases(state, {fence}, {}, now, lives, then);
+    rules::break_leases(state, {fence}, {}, now, liveness, then);
   };
 
   EXPECT_EQ(seen(break_it, {std::nullopt, std::nullopt, {fence}, {}}),
@@ -119,7 +119,7 @@ TEST_F(Events, break_removes_a_detached_lease) {
   ask(detached(1));
   const auto fence = state.holders[0].fence;
 
-  EXPECT_EQ(seen([&] { rules::break_leases(state, {fence}, {}, now, lives, then); },
+  EXPECT_EQ(seen([&] { rules::break_leases(state, {fence}, {}, now, liveness, then); },
                  {std::nullopt, std::nullopt, {fence}, {}}),
             Lines{"broken 1001 1"});
 }
@@ -131,7 +131,7 @@ TEST_F(Events, the_event_of_a_break_says_who_broke_a_lease_even_if_it_is_removed
     ask(claim);
     const auto before = state;
     const auto fence = state.holders[0].fence;
-    rules::break_leases(state, {fence}, taker, now, lives, then);
+    rules::break_leases(state, {fence}, taker, now, liveness, then);
 
     const auto found = events_between(before, state, {"dlock", "job"},
                                       {std::nullopt, std::nullopt, {fence}, taker}, now);
@@ -148,13 +148,13 @@ TEST_F(Events, a_lock_kept_by_min_hold_is_released_when_min_hold_ends) {
 
   EXPECT_EQ(released(1, end_with("ran")), Lines{});
   pass(hours(1));
-  EXPECT_EQ(seen([&] { tidy(state, now, lives, then); }), Lines{"released 1001 1"});
+  EXPECT_EQ(seen([&] { tidy(state, now, liveness, then); }), Lines{"released 1001 1"});
 }
 
 TEST_F(Events, free_slots_are_counted_after_each_event) {
   ask(slot(1, 3));
   ask(slot(2, 3));
-  lives.dead = {1, 2};
+  liveness.dead = {1, 2};
 
   EXPECT_EQ(seen([&] { ask(slot(3, 3)); }),
             (Lines{"expired 1001 2", "expired 1002 3", "granted 1003 2"}));
@@ -162,7 +162,7 @@ TEST_F(Events, free_slots_are_counted_after_each_event) {
 
 TEST_F(Events, free_slots_of_an_expired_lease_are_not_those_of_the_next_claim) {
   ask(slot(1, 3));
-  lives.dead = {1};
+  liveness.dead = {1};
 
   EXPECT_EQ(seen([&] { ask(exclusive(2)); }),
             (Lines{"expired 1001 3", "granted 1002 0"}));
@@ -184,13 +184,13 @@ TEST_F(Events, shared_holders_leave_no_slot_free_until_the_last_one_releases) {
 
 TEST_F(Events, a_lock_is_untidy_until_its_dead_holder_is_removed) {
   ask(exclusive(1));
-  EXPECT_FALSE(is_untidy(state, now, lives));
-  lives.dead.insert(1);
-  EXPECT_TRUE(is_untidy(state, now, lives));
+  EXPECT_FALSE(is_untidy(state, now, liveness));
+  liveness.dead.insert(1);
+  EXPECT_TRUE(is_untidy(state, now, liveness));
 
-  tidy(state, now, lives, then);
+  tidy(state, now, liveness, then);
 
-  EXPECT_FALSE(is_untidy(state, now, lives));
+  EXPECT_FALSE(is_untidy(state, now, liveness));
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ class History : protected LockByHand {
       case 9:
       case 10: return check_release(dice_.one_in(2) ? claim : one_that_holds(claim));
       case 11: return die(claim);
-      case 12: return note_command(state, claim.token, {1, now.boot, now.boot});
+      case 12: return record_command(state, claim.token, {1, now.boot, now.boot});
       case 13: return step_the_wall_clock();
       case 14:
       case 15: return stop(claim);
@@ -152,12 +152,12 @@ class History : protected LockByHand {
   }
 
   void die(Claim& claim) {
-    lives.dead.insert(number_of(claim.token));
+    liveness.dead.insert(number_of(claim.token));
     claim = newcomer();
   }
 
   // It is stopped until it does something again.
-  void stop(const Claim& claim) { lives.stopped.insert(number_of(claim.token)); }
+  void stop(const Claim& claim) { liveness.stopped.insert(number_of(claim.token)); }
 
   void step_the_wall_clock() { now.wall += seconds(dice_.below(20)) - seconds(10); }
 
@@ -166,7 +166,7 @@ class History : protected LockByHand {
     if (kind_.slots > 1 && dice_.one_in(20)) asked.slots = kind_.slots + 1;
     const auto who = number_of(claim.token);
     const State before = state;
-    lives.stopped.erase(who);
+    liveness.stopped.erase(who);
     see_late_waiters();
     late_.erase(who);
 
@@ -197,7 +197,7 @@ class History : protected LockByHand {
   void check_release(Claim& claim) {
     const auto who = number_of(claim.token);
     const State before = state;
-    lives.stopped.erase(who);
+    liveness.stopped.erase(who);
     see_late_waiters();
 
     const auto outcome = release(who, random_end(dice_));
@@ -223,7 +223,7 @@ class History : protected LockByHand {
 
   void see_stopped_waiters() {
     for (const auto& waiter : state.waiters) {
-      if (waiter.passed_over && lives.is_stopped(waiter)) {
+      if (waiter.passed_over && liveness.is_stopped(waiter)) {
         late_.insert(waiter.party.session);
       }
     }
@@ -277,7 +277,7 @@ class History : protected LockByHand {
     for (const auto& waiter : state.waiters) {
       const auto* earlier = waiter_of(before, waiter.party.session);
       if (!waiter.passed_over || (earlier != nullptr && earlier->passed_over)) continue;
-      EXPECT_TRUE(lives.is_stopped(waiter) || late_.count(waiter.party.session) > 0)
+      EXPECT_TRUE(liveness.is_stopped(waiter) || late_.count(waiter.party.session) > 0)
           << waiter.party.session << " was passed over though it runs";
     }
   }
@@ -286,7 +286,7 @@ class History : protected LockByHand {
     std::set<unsigned> slots;
     unsigned shared = 0;
     for (const auto& holder : state.holders) {
-      EXPECT_TRUE(lives.lives(holder)) << "a dead holder is still there";
+      EXPECT_TRUE(liveness.is_alive(holder)) << "a dead holder is still there";
       EXPECT_TRUE(!holder.ends_at || *holder.ends_at > now.boot) << "kept for too long";
       if (holder.mode == Mode::shared) {
         ++shared;
@@ -302,7 +302,7 @@ class History : protected LockByHand {
   // Only the dead, and the one whose step it was, can disappear.
   void check_nobody_is_lost(const State& before, Session who) {
     for (const auto& holder : before.holders) {
-      if (holder.party.session == who || !lives.lives(holder)) continue;
+      if (holder.party.session == who || !liveness.is_alive(holder)) continue;
       if (holder.ends_at && *holder.ends_at <= now.boot) continue;
       EXPECT_NE(holder_of(state, holder.party.session), nullptr) << "lost a holder";
     }
@@ -317,7 +317,7 @@ class History : protected LockByHand {
         EXPECT_TRUE(contains(then.wake, session)) << "was removed without being woken";
         continue;
       }
-      EXPECT_TRUE(session == who || !lives.lives(waiter)) << "lost a waiter";
+      EXPECT_TRUE(session == who || !liveness.is_alive(waiter)) << "lost a waiter";
       EXPECT_TRUE(session == who || contains(then.dead, session))
           << "was not reported as dead";
     }
@@ -325,7 +325,8 @@ class History : protected LockByHand {
       EXPECT_EQ(state.waiters.at(i).party.session, stayed[i]) << "the order changed";
     }
     for (const auto session : then.dead) {
-      EXPECT_EQ(lives.dead.count(session), 1u) << "a living session was reported as dead";
+      EXPECT_EQ(liveness.dead.count(session), 1u)
+          << "a living session was reported as dead";
     }
   }
 
@@ -355,8 +356,8 @@ class History : protected LockByHand {
           has_promise(waiter, now) && !(earlier != nullptr && has_promise(*earlier, now));
       if (is_new) {
         EXPECT_TRUE(in_order) << session << " was promised the lock before its turn";
-        EXPECT_TRUE(lives.lives(waiter)) << "promised to the dead";
-        EXPECT_TRUE(!lives.is_stopped(waiter) || is_last_but_for(who, waiter))
+        EXPECT_TRUE(liveness.is_alive(waiter)) << "promised to the dead";
+        EXPECT_TRUE(!liveness.is_stopped(waiter) || is_last_but_for(who, waiter))
             << "promised to a stopped waiter";
         EXPECT_TRUE(session == who || contains(then.wake, session)) << "was not woken";
       }
@@ -374,7 +375,7 @@ class History : protected LockByHand {
   // If there is room for the first waiter, it has a promise.
   void check_nothing_is_idle() {
     for (const auto& waiter : state.waiters) {
-      if (may_be_passed(waiter) || !lives.lives(waiter)) continue;
+      if (may_be_passed(waiter) || !liveness.is_alive(waiter)) continue;
       EXPECT_FALSE(admits(state, waiter.mode, now))
           << waiter.party.session << " waits though there is room";
       return;
@@ -431,13 +432,13 @@ class Town : protected LockByHand {
     if (processes.empty()) return;
     const auto who = dice_.pick(processes);
     stopped_.insert(who);
-    if (is_seen) lives.stopped.insert(who);
+    if (is_seen) liveness.stopped.insert(who);
   }
   void stop_somebody() { stop_somebody(dice_.one_in(2)); }
 
   void let_all_go_on() {
     stopped_.clear();
-    lives.stopped.clear();
+    liveness.stopped.clear();
     settle();
   }
 
@@ -464,10 +465,10 @@ class Town : protected LockByHand {
   // neither stopped nor behind one that is frozen.
   bool is_idle() const {
     for (const auto& waiter : state.waiters) {
-      if (!lives.lives(waiter)) continue;
+      if (!liveness.is_alive(waiter)) continue;
       const bool can_go =
           has_promise(waiter, now) || admits(without_dead(), waiter.mode, now);
-      if (can_go && lives.is_stopped(waiter)) continue;
+      if (can_go && liveness.is_stopped(waiter)) continue;
       return can_go && stopped_.count(waiter.party.session) == 0;
     }
     return false;
@@ -475,7 +476,7 @@ class Town : protected LockByHand {
 
   bool somebody_waits() const {
     return std::any_of(state.waiters.begin(), state.waiters.end(), [&](const Waiter& w) {
-      return lives.lives(w) && stopped_.count(w.party.session) == 0;
+      return liveness.is_alive(w) && stopped_.count(w.party.session) == 0;
     });
   }
 
@@ -499,7 +500,7 @@ class Town : protected LockByHand {
 
   State without_dead() const {
     State living = state;
-    std::erase_if(living.holders, [&](const Holder& h) { return !lives.lives(h); });
+    std::erase_if(living.holders, [&](const Holder& h) { return !liveness.is_alive(h); });
     return living;
   }
 
@@ -517,7 +518,7 @@ class Town : protected LockByHand {
 
   void leave(Session who, bool dies) {
     if (dies) {
-      lives.dead.insert(who);
+      liveness.dead.insert(who);
     } else {
       release(who);
       take_in_wakes();
@@ -526,11 +527,11 @@ class Town : protected LockByHand {
   }
 
   void end(Session who) {
-    lives.dead.insert(who);
+    liveness.dead.insert(who);
     processes_.erase(who);
     woken_.erase(who);
     stopped_.erase(who);
-    lives.stopped.erase(who);
+    liveness.stopped.erase(who);
     for (const auto& [other, process] : processes_) {
       if (process.waits && process.watched.count(who) > 0) woken_.insert(other);
     }

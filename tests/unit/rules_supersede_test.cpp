@@ -44,7 +44,7 @@ class SupersedeRules : public ::testing::Test, protected LockByHand {
 TEST_F(SupersedeRules, dead_waiters_do_not_count_towards_max_queue) {
   ask(exclusive(1));
   ask(exclusive(2), Queue::join);
-  lives.dead.insert(2);
+  liveness.dead.insert(2);
 
   EXPECT_GT(place_of(behind_less_than(1, 3)), 0u);
 }
@@ -61,7 +61,7 @@ TEST_F(SupersedeRules, a_superseded_waiter_does_not_count_towards_max_queue) {
 TEST_F(SupersedeRules, a_dead_waiter_is_not_counted_as_superseded) {
   ask(exclusive(1));
   ask(superseding(2), Queue::join);
-  lives.dead.insert(2);
+  liveness.dead.insert(2);
 
   EXPECT_EQ(place_of(superseding(3)), 1u);
 
@@ -92,7 +92,7 @@ TEST_F(SupersedeRules, a_superseded_waiter_is_forgotten_once_it_is_dead) {
   ask(exclusive(1));
   ask(superseding(2), Queue::join);
   ask(superseding(3), Queue::join);
-  lives.dead.insert(2);
+  liveness.dead.insert(2);
 
   ask(exclusive(4));
 
@@ -103,14 +103,14 @@ TEST_F(SupersedeRules, a_waiter_that_was_passed_over_is_superseded_by_a_grant) {
   ask(exclusive(1));
   ask(superseding(2), Queue::join);
   ask(exclusive(3), Queue::join);
-  lives.stopped.insert(2);
+  liveness.stopped.insert(2);
   release(1);
   release(3);
   ASSERT_TRUE(state.waiters.size() == 1 && !state.waiters[0].promised_until);
 
   EXPECT_TRUE(is_granted(superseding(4)));
 
-  lives.stopped.clear();
+  liveness.stopped.clear();
   EXPECT_TRUE(std::holds_alternative<Superseded>(ask(superseding(2), Queue::join)));
 }
 
@@ -160,7 +160,7 @@ TEST_F(SupersedeRules,
   ask(exclusive(1));
   ask(replacing(2), Queue::join);
   ask(exclusive(3), Queue::join);
-  lives.stopped.insert(2);
+  liveness.stopped.insert(2);
   release(1);
 
   EXPECT_FALSE(std::get<Grant>(ask(exclusive(3), Queue::join)).broken);
@@ -170,10 +170,10 @@ TEST_F(SupersedeRules, a_replacing_waiter_that_continues_takes_the_lock_from_its
   ask(exclusive(1));
   ask(replacing(2), Queue::join);
   ask(exclusive(3), Queue::join);
-  lives.stopped.insert(2);
+  liveness.stopped.insert(2);
   release(1);
   ask(exclusive(3), Queue::join);
-  lives.stopped.clear();
+  liveness.stopped.clear();
 
   ask(replacing(2), Queue::join);
 
@@ -184,7 +184,7 @@ TEST_F(SupersedeRules, a_dead_replacing_waiter_takes_the_lock_from_nobody) {
   ask(exclusive(1));
   ask(exclusive(2), Queue::join);
   ask(replacing(3), Queue::join);
-  lives.dead.insert(3);
+  liveness.dead.insert(3);
   release(1);
 
   EXPECT_FALSE(std::get<Grant>(ask(exclusive(2), Queue::join)).broken);

@@ -40,10 +40,10 @@ class Rules : public ::testing::Test, protected LockByHand {
     return std::holds_alternative<HeldByOuterRun>(ask(claim, queue));
   }
 
-  void die(Session who) { lives.dead.insert(who); }
+  void die(Session who) { liveness.dead.insert(who); }
 
   void note_command_of(Session who) {
-    note_command(state, token_of(who), {4711, now.boot, now.boot});
+    record_command(state, token_of(who), {4711, now.boot, now.boot});
   }
 
   Holder& holder(Session who) {
@@ -468,7 +468,7 @@ TEST_F(Rules, a_waiter_passed_over_long_ago_does_not_shorten_later_promises) {
 TEST_F(Rules, stopped_waiters_are_passed_over_at_once) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u, 5u}) queued(exclusive(who));
-  lives.stopped = {2, 3};
+  liveness.stopped = {2, 3};
 
   released(1);
 
@@ -480,7 +480,7 @@ TEST_F(Rules, a_stopped_waiter_is_woken_too_so_that_it_asks_when_it_continues) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
-  lives.stopped = {2};
+  liveness.stopped = {2};
 
   released(1);
 
@@ -490,10 +490,10 @@ TEST_F(Rules, a_stopped_waiter_is_woken_too_so_that_it_asks_when_it_continues) {
 TEST_F(Rules, a_stopped_waiter_has_its_place_back_once_it_continues) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  lives.stopped = {2};
+  liveness.stopped = {2};
   released(1);
   granted(exclusive(3));
-  lives.stopped = {};
+  liveness.stopped = {};
 
   EXPECT_EQ(queued(exclusive(2)).place, 1u);
   released(3);
@@ -504,7 +504,7 @@ TEST_F(Rules, a_stopped_waiter_has_its_place_back_once_it_continues) {
 TEST_F(Rules, a_stopped_waiter_with_nobody_behind_it_is_promised_the_lock) {
   granted(exclusive(1));
   queued(exclusive(2));
-  lives.stopped = {2};
+  liveness.stopped = {2};
 
   released(1);
 
@@ -515,9 +515,9 @@ TEST_F(Rules, a_stopped_waiter_keeps_its_place_until_the_lock_is_free) {
   granted(exclusive(1));
   queued(exclusive(2));
   queued(exclusive(3));
-  lives.stopped = {2};
+  liveness.stopped = {2};
   ask(exclusive(3));
-  lives.stopped = {};
+  liveness.stopped = {};
 
   released(1);
 
@@ -527,7 +527,7 @@ TEST_F(Rules, a_stopped_waiter_keeps_its_place_until_the_lock_is_free) {
 TEST_F(Rules, the_lock_of_a_dead_holder_goes_past_stopped_waiters_to_the_one_that_asks) {
   granted(exclusive(1));
   for (const Session who : {2u, 3u, 4u}) queued(exclusive(who));
-  lives.stopped = {2, 3};
+  liveness.stopped = {2, 3};
   die(1);
 
   EXPECT_TRUE(is_granted(exclusive(4)));
@@ -1285,7 +1285,7 @@ TEST_F(Rules, a_renewal_that_shortens_a_lease_wakes_the_first_waiter) {
 TEST_F(Rules, the_command_of_a_holder_is_recorded_with_its_start_time) {
   granted(exclusive(1));
 
-  note_command(
+  record_command(
       state, token_of(1),
       {77, Clock::time_point(nanoseconds(5)), Clock::time_point(nanoseconds(9))});
 
@@ -1299,7 +1299,7 @@ TEST_F(Rules, the_command_of_a_waiter_is_not_recorded) {
   queued(exclusive(2));
   const auto before = local::encoded(state);
 
-  note_command(state, token_of(2), {77, now.boot, now.boot});
+  record_command(state, token_of(2), {77, now.boot, now.boot});
 
   EXPECT_EQ(local::encoded(state), before);
 }
@@ -1533,7 +1533,7 @@ TEST_F(Rules, a_lock_is_kept_for_30_days_after_its_last_use) {
   released(1);
   pass(hours(24 * 30));
 
-  EXPECT_FALSE(is_out_of_use(state, now, lives));
+  EXPECT_FALSE(is_out_of_use(state, now, liveness));
 }
 
 TEST_F(Rules, a_lock_is_out_of_use_30_days_after_its_last_use) {
@@ -1541,7 +1541,7 @@ TEST_F(Rules, a_lock_is_out_of_use_30_days_after_its_last_use) {
   released(1);
   pass(hours(24 * 30) + seconds(1));
 
-  EXPECT_TRUE(is_out_of_use(state, now, lives));
+  EXPECT_TRUE(is_out_of_use(state, now, liveness));
 }
 
 TEST_F(Rules, a_lock_whose_holder_and_waiters_died_is_eventually_out_of_use) {
@@ -1551,7 +1551,7 @@ TEST_F(Rules, a_lock_whose_holder_and_waiters_died_is_eventually_out_of_use) {
   die(2);
   pass(hours(24 * 30) + seconds(1));
 
-  EXPECT_TRUE(is_out_of_use(state, now, lives));
+  EXPECT_TRUE(is_out_of_use(state, now, liveness));
 }
 
 TEST_F(Rules, a_lock_with_a_waiter_is_in_use) {
@@ -1560,23 +1560,23 @@ TEST_F(Rules, a_lock_with_a_waiter_is_in_use) {
   die(1);
   pass(hours(24 * 365));
 
-  EXPECT_FALSE(is_out_of_use(state, now, lives));
+  EXPECT_FALSE(is_out_of_use(state, now, liveness));
 }
 
 TEST_F(Rules, a_held_lock_is_never_out_of_use) {
   granted(exclusive(1));
   pass(hours(24 * 365));
 
-  EXPECT_FALSE(is_out_of_use(state, now, lives));
+  EXPECT_FALSE(is_out_of_use(state, now, liveness));
 }
 
 TEST_F(Rules,
        a_lock_is_out_of_use_after_its_last_detached_lease_though_nobody_removed_it) {
   granted(detached(1, hours(24 * 31)));
   pass(hours(24 * 31) - seconds(1));
-  EXPECT_FALSE(is_out_of_use(state, now, lives));
+  EXPECT_FALSE(is_out_of_use(state, now, liveness));
   pass(seconds(1));
-  EXPECT_TRUE(is_out_of_use(state, now, lives));
+  EXPECT_TRUE(is_out_of_use(state, now, liveness));
 }
 
 TEST_F(Rules, a_promised_lock_is_never_out_of_use) {
@@ -1585,7 +1585,7 @@ TEST_F(Rules, a_promised_lock_is_never_out_of_use) {
   released(1);
   pass(hours(24 * 365));
 
-  EXPECT_FALSE(is_out_of_use(state, now, lives));
+  EXPECT_FALSE(is_out_of_use(state, now, liveness));
 }
 
 }  // namespace

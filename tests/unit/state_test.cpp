@@ -267,7 +267,7 @@ TEST(State, only_the_last_20_runs_are_kept) {
   for (std::uint64_t fence = 1; fence <= 25; ++fence) {
     RunInfo run;
     run.fence.number = fence;
-    note_past_run(state, run);
+    record_past_run(state, run);
   }
 
   ASSERT_EQ(state.runs.size(), 20u);

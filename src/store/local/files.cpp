@@ -71,7 +71,7 @@ asio::awaitable<void> Files::open_to_use(Wakeup& wakeup) {
   if (!folder_) folder_ = make_state_folder(*directory_, *sessions_);
 }
 
-bool Files::open_what_is_there() {
+bool Files::open_existing() {
   if (sessions_ && !in_place()) close();
   if (sessions_ && folder_) return true;
   if (!open_directory()) return false;

@@ -76,7 +76,7 @@ class Files {
 
   // Opens the files for changes to a lease of another process. False, and nothing is
   // created, if the store has not been used since boot.
-  bool open_what_is_there();
+  bool open_existing();
 
   // Opens the files to record the end of a lost run. False if the store no longer exists
   // or cannot be used now.

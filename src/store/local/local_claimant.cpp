@@ -8,7 +8,7 @@
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
 #include "rules/runs.hpp"
-#include "rules/taking.hpp"
+#include "rules/takeover.hpp"
 #include "store/local/event_file.hpp"
 #include "store/local/local_inspector.hpp"
 #include "store/local/namespaces.hpp"
@@ -123,7 +123,7 @@ asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
     }
     moment = Moment::now();
     answer = rules::ask(change.state, asked, moment, files_.sessions(), consequences);
-    for (const auto& run : consequences.vanished) note_past_run(change.state, run);
+    for (const auto& run : consequences.vanished) record_past_run(change.state, run);
     // Once the state does not contain the session, no process would know whose socket it
     // is.
     if (!claim().attached && std::holds_alternative<Grant>(answer)) stop_waiting();
@@ -162,7 +162,7 @@ asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
 asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end,
                                                 Wakeup& wakeup) {
   stop_waiting();
-  if (!claim().attached && !files_.open_what_is_there()) co_return Release::not_ours;
+  if (!claim().attached && !files_.open_existing()) co_return Release::not_ours;
   const bool has_run = end && holder_ && holder_->party.token == claim().token;
   const bool is_lost = has_run && end->lost;
   // Record the release in the files that other processes use.
@@ -194,10 +194,10 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
     outcome = rules::release(state, claim().token, end, moment, files_.sessions(),
                              consequences);
     const bool was_ours = outcome == Release::released;
-    if (is_lost && !was_ours) rules::note_lost(state, *holder_, *end, moment);
+    if (is_lost && !was_ours) rules::record_loss(state, *holder_, *end, moment);
     ended = std::move(consequences.vanished);
     if (end && (was_ours || is_lost)) ended.push_back(*state.last_run);
-    for (const auto& run : ended) note_past_run(state, run);
+    for (const auto& run : ended) record_past_run(state, run);
     files_.commit(change, claim().lock, {claim().token, end, {}, {}});
     if (is_lost && !was_ours && change.before) {
       auto event = lost_event(*holder_, claim().lock, state, moment);
@@ -217,7 +217,7 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
 
 asio::awaitable<Renewal> LocalClaimant::renew(Wakeup& wakeup) {
   if (claim().attached) co_return renewal_telling(loss());
-  if (!files_.open_what_is_there()) co_return Renewal::gone;
+  if (!files_.open_existing()) co_return Renewal::gone;
   auto outcome = Renewal::gone;
   Consequences consequences;
   {
@@ -237,7 +237,7 @@ asio::awaitable<void> LocalClaimant::started(const CommandProcess& process,
   stop_waiting();
   {
     auto change = co_await files_.begin_change(claim().lock, wakeup);
-    rules::note_command(change.state, claim().token, process);
+    rules::record_command(change.state, claim().token, process);
     files_.commit(change, claim().lock);
   }
   files_.waker().prepare();

@@ -77,7 +77,7 @@ asio::awaitable<LimitInfo> LocalRates::look(const LockName& limit, Wakeup&) {
 }
 
 asio::awaitable<void> LocalRates::reset(const LockName& limit, Wakeup& wakeup) {
-  if (!files_.open_what_is_there()) co_return;
+  if (!files_.open_existing()) co_return;
   const auto key = key_of(limit, Kept::limit);
   const Files::MutexGuard guard = co_await files_.lock_mutex(key.mutex, wakeup);
   files_.check_in_place();

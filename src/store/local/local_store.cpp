@@ -6,7 +6,7 @@
 
 #include "rules/granting.hpp"
 #include "rules/look.hpp"
-#include "rules/taking.hpp"
+#include "rules/takeover.hpp"
 #include "store/local/local_claimant.hpp"
 #include "util/host.hpp"
 #include "util/process.hpp"
@@ -40,7 +40,7 @@ asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
     moment = Moment::now();
     holders = rules::break_leases(change.state, fences, self, moment, files_.sessions(),
                                   consequences);
-    for (const auto& run : consequences.vanished) note_past_run(change.state, run);
+    for (const auto& run : consequences.vanished) record_past_run(change.state, run);
     // Not the ones that had already ended.
     files_.commit(change, lock,
                   {std::nullopt, std::nullopt, rules::fences_of(holders), self});

@@ -111,7 +111,7 @@ asio::awaitable<void> LocalInspector::remove_ended_holders(LockName lock,
   {
     auto change = co_await files_.begin_change(lock, wakeup);
     rules::tidy(change.state, Moment::now(), files_.sessions(), consequences);
-    for (const auto& run : consequences.vanished) note_past_run(change.state, run);
+    for (const auto& run : consequences.vanished) record_past_run(change.state, run);
     files_.commit(change, lock);
   }
   files_.notify(consequences);

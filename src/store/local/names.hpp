@@ -3,7 +3,7 @@
 
 #include "rules/events.hpp"
 #include "rules/limit.hpp"
-#include "rules/lives.hpp"
+#include "rules/liveness.hpp"
 #include "rules/moment.hpp"
 #include "rules/state.hpp"
 
@@ -15,7 +15,7 @@ using rules::Consequences;
 using rules::Holder;
 using rules::is_possible;
 using rules::LimitState;
-using rules::Lives;
+using rules::Liveness;
 using rules::Moment;
 using rules::Party;
 using rules::Session;

@@ -201,11 +201,11 @@ bool SessionsFile::is_watched() const {
   return ::fcntl(fd_.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
-bool SessionsFile::lives(const Holder& holder) const {
+bool SessionsFile::is_alive(const Holder& holder) const {
   return is_locked(holder.party.session) || command_runs(holder);
 }
 
-bool SessionsFile::lives(const Waiter& waiter) const {
+bool SessionsFile::is_alive(const Waiter& waiter) const {
   return is_locked(waiter.party.session);
 }
 

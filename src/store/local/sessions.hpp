@@ -52,7 +52,7 @@ constexpr MutexByte upkeep_mutex = 4;     // shortens the log, removes unused lo
 // Locks the mutex bytes and probes the others. It has a file description of its own: a
 // lock never conflicts with its own description, and an inherited mutex would outlive a
 // killed dlock.
-class SessionsFile final : public Lives {
+class SessionsFile final : public Liveness {
  public:
   // Creates the file if `create`; otherwise see exists().
   SessionsFile(const Directory& directory, bool create);
@@ -85,8 +85,8 @@ class SessionsFile final : public Lives {
   // process.
   std::vector<Fd> processes_of(const Holder& holder) const;
 
-  bool lives(const Holder& holder) const override;
-  bool lives(const Waiter& waiter) const override;
+  bool is_alive(const Holder& holder) const override;
+  bool is_alive(const Waiter& waiter) const override;
   bool is_stopped(const Waiter& waiter) const override;
 
  private:

@@ -136,7 +136,7 @@ void fill(const Directory& folder, const History& history) {
     }
     state.used = run.ended.value_or(run.started);
     if (const auto runs = history.runs.find(lock); runs != history.runs.end()) {
-      for (const auto& earlier : runs->second) note_past_run(state, earlier);
+      for (const auto& earlier : runs->second) record_past_run(state, earlier);
     }
     RecordFile file(folder, key_of(lock, Kept::lock).file, RecordFile::Access::write);
     file.write(with_name(lock, encoded(state)), now);

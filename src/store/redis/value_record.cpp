@@ -61,7 +61,7 @@ std::optional<ValueInfo> value_info_from(const Reply& fields, const Reply& left)
   info.size = static_cast<std::size_t>(*size);
   if (lives && *lives >= left.integer) info.age = milliseconds(*lives - left.integer);
   info.fresh_for = milliseconds(std::max<std::int64_t>(left.integer - *stale, 0));
-  info.there_for = milliseconds(left.integer);
+  info.expires_in = milliseconds(left.integer);
   return info;
 }
 

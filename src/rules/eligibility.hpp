@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "rules/lives.hpp"
+#include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {
@@ -19,6 +19,6 @@ std::optional<Fence> blocking_outer_run(const State& state, const Claim& claim);
 
 // Whether the queue is too long for the claim (Claim::max_queue). Waiters that it would
 // supersede do not count, nor do dead ones.
-bool is_full(const State& state, const Claim& claim, const Lives& lives);
+bool is_full(const State& state, const Claim& claim, const Liveness& liveness);
 
 }  // namespace dlock::rules

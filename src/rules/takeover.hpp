@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lock/lease.hpp"
-#include "rules/lives.hpp"
+#include "rules/liveness.hpp"
 #include "rules/state.hpp"
 
 namespace dlock::rules {
@@ -12,8 +12,8 @@ namespace dlock::rules {
 // Takes the lock from the holders that have one of `fences`; see Store::break_leases.
 // They are notified that `taker` did so, and are returned as they were.
 std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
-                                 const TakenBy& taker, Moment now, const Lives& lives,
-                                 Consequences& consequences);
+                                 const TakenBy& taker, Moment now,
+                                 const Liveness& liveness, Consequences& consequences);
 
 std::vector<Fence> fences_of(const std::vector<Holder>& holders);
 
@@ -28,14 +28,14 @@ TakenBy replacing(const Party& taker);
 // The first waiter that takes the lock from every new holder (Claim::replaces); null if
 // there is none. Skips waiters that let a promise lapse, which would keep everybody from
 // the lock for as long as they are stopped, and waiters that were promised the lock.
-const Waiter* replacer(const State& state, Moment now, const Lives& lives);
+const Waiter* replacer(const State& state, Moment now, const Liveness& liveness);
 
 // Wakes the waiters that replace holders, so that they ask again.
 void wake_replacers(const State& state, Consequences& consequences);
 
 // Removes the waiters that the newer claim of `newer` supersedes, and counts those that
 // are alive. Returns whether there were any.
-bool supersede(State& state, const Party& newer, const Lives& lives,
+bool supersede(State& state, const Party& newer, const Liveness& liveness,
                Consequences& consequences);
 
 }  // namespace dlock::rules

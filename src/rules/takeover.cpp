@@ -1,8 +1,8 @@
-#include "rules/taking.hpp"
+#include "rules/takeover.hpp"
 
 #include <algorithm>
 
-#include "rules/entering.hpp"
+#include "rules/eligibility.hpp"
 #include "rules/queue.hpp"
 #include "rules/runs.hpp"
 
@@ -28,17 +28,17 @@ std::vector<Holder> take_from(State& state, IsMeant is_meant, const TakenBy& tak
 }  // namespace
 
 std::vector<Holder> break_leases(State& state, const std::vector<Fence>& fences,
-                                 const TakenBy& taker, Moment now, const Lives& lives,
-                                 Consequences& consequences) {
-  remove_dead_holders(state, now, lives, consequences);
-  remove_dead_answered(state, lives, consequences);
+                                 const TakenBy& taker, Moment now,
+                                 const Liveness& liveness, Consequences& consequences) {
+  remove_dead_holders(state, now, liveness, consequences);
+  remove_dead_answered(state, liveness, consequences);
   auto found = take_from(
       state,
       [&](const Holder& holder) {
         return std::find(fences.begin(), fences.end(), holder.fence) != fences.end();
       },
       taker, now, consequences);
-  promise_to_the_next(state, now, lives, consequences);
+  promise_to_the_next(state, now, liveness, consequences);
   return found;
 }
 
@@ -60,11 +60,11 @@ bool replace_holders(State& state, const Claim& claim, const Party& taker, Momen
 
 TakenBy replacing(const Party& taker) { return {taker.uid, taker.host, true}; }
 
-const Waiter* replacer(const State& state, Moment now, const Lives& lives) {
+const Waiter* replacer(const State& state, Moment now, const Liveness& liveness) {
   const auto found =
       std::find_if(state.waiters.begin(), state.waiters.end(), [&](const Waiter& waiter) {
         return waiter.replaces && !waiter.passed_over && !is_promised(waiter, now) &&
-               lives.lives(waiter);
+               liveness.is_alive(waiter);
       });
   return found == state.waiters.end() ? nullptr : &*found;
 }
@@ -75,17 +75,17 @@ void wake_replacers(const State& state, Consequences& consequences) {
   }
 }
 
-bool supersede(State& state, const Party& newer, const Lives& lives,
+bool supersede(State& state, const Party& newer, const Liveness& liveness,
                Consequences& consequences) {
   const auto superseded = std::erase_if(state.waiters, [&](const Waiter& waiter) {
     if (!waiter.supersedes) return false;
-    if (lives.lives(waiter)) ++state.superseded;
+    if (liveness.is_alive(waiter)) ++state.superseded;
     state.answered.push_back({waiter, {}, Superseded{newer.host, newer.pid}});
     consequences.wake.push_back(waiter.party.session);
     return true;
   });
   // The new first waiter has to watch what the removed one watched.
-  if (superseded > 0) wake_the_head(state, consequences);
+  if (superseded > 0) wake_first_waiter(state, consequences);
   return superseded > 0;
 }
 

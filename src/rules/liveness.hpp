@@ -9,12 +9,12 @@ namespace dlock::rules {
 
 // Reports whether a holder's or waiter's processes are alive, from the kernel where it
 // can be asked.
-class Lives {
+class Liveness {
  public:
-  virtual ~Lives() = default;
+  virtual ~Liveness() = default;
   // Whether any process of it is alive: its session is locked, or its command runs.
-  virtual bool lives(const Holder& holder) const = 0;
-  virtual bool lives(const Waiter& waiter) const = 0;
+  virtual bool is_alive(const Holder& holder) const = 0;
+  virtual bool is_alive(const Waiter& waiter) const = 0;
   // Whether it certainly cannot respond now (SIGSTOP, Ctrl-Z), though it is alive.
   virtual bool is_stopped(const Waiter& waiter) const = 0;
 };
@@ -31,6 +31,6 @@ struct Consequences {
 };
 
 // Whether the lease of `holder` has ended, by its expiry or with its processes.
-bool is_over(const Holder& holder, Moment now, const Lives& lives);
+bool is_over(const Holder& holder, Moment now, const Liveness& liveness);
 
 }  // namespace dlock::rules

@@ -1,4 +1,4 @@
-#include "rules/entering.hpp"
+#include "rules/eligibility.hpp"
 
 #include <algorithm>
 
@@ -49,10 +49,10 @@ bool can_enter(const State& state, const Claim& claim, Moment now) {
          occupancy_of(state, now).admits(claim.mode, state.slots);
 }
 
-bool is_full(const State& state, const Claim& claim, const Lives& lives) {
+bool is_full(const State& state, const Claim& claim, const Liveness& liveness) {
   if (!claim.max_queue) return false;
   const auto counted = [&](const Waiter& waiter) {
-    return !(claim.supersedes && waiter.supersedes) && lives.lives(waiter);
+    return !(claim.supersedes && waiter.supersedes) && liveness.is_alive(waiter);
   };
   return std::count_if(state.waiters.begin(), state.waiters.end(), counted) >=
          static_cast<std::ptrdiff_t>(*claim.max_queue);
