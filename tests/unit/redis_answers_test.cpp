@@ -54,6 +54,26 @@ TEST(RedisAnswers, busy_has_the_place_and_how_long_it_can_last) {
   EXPECT_EQ(answer->blocked_for, 1234);
 }
 
+// "busy" without holders, with this in the place of `blocked for`.
+std::optional<AskReply> busy_with(const std::string& number) {
+  return heard("*6\r\n$4\r\nbusy\r\n$1\r\n9\r\n:501\r\n:600\r\n:" + number +
+               "\r\n*0\r\n");
+}
+
+TEST(RedisAnswers, a_waiter_far_back_is_told_for_how_long_it_is_parked) {
+  using namespace std::chrono_literals;
+  const auto parked = busy_with("-45000");
+  const auto others_do_it = busy_with("-2");
+  const auto absurd = busy_with("-9223372036854775807");
+
+  ASSERT_TRUE(parked && others_do_it && absurd);
+  EXPECT_EQ(parked->parked_for, 45s);
+  EXPECT_EQ(parked->blocked_for, others_watch);
+  EXPECT_EQ(others_do_it->parked_for, std::nullopt);
+  EXPECT_EQ(others_do_it->blocked_for, others_watch);
+  EXPECT_EQ(absurd->parked_for, 10min);
+}
+
 TEST(RedisAnswers, outer_runs_and_other_slots_are_understood) {
   EXPECT_EQ(std::get<HeldByOuterRun>(heard("*2\r\n$5\r\nabove\r\n$1\r\n7\r\n")->answer)
                 .fence.number,

@@ -1,5 +1,6 @@
 #include "store/redis/answers.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <initializer_list>
 
@@ -58,6 +59,11 @@ std::optional<WallTime> time_from(const Reply& reply) {
   return WallTime(static_cast<std::int64_t>(*now));
 }
 
+// For how long a waiter can be parked; ask.lua returns it as a negative number in the
+// place of `blocked for`.
+constexpr milliseconds shortest_parking{1000};
+constexpr milliseconds longest_parking{600'000};
+
 std::optional<AskReply> busy(const Reply& reply) {
   const auto& parts = reply.elements;
   const auto now = time_from(parts[1]);
@@ -68,7 +74,13 @@ std::optional<AskReply> busy(const Reply& reply) {
   busy.holders = std::move(*holders);
   busy.place = static_cast<std::size_t>(parts[2].integer);
   busy.queued = static_cast<std::size_t>(parts[3].integer);
-  return AskReply{std::move(busy), parts[4].integer, *now};
+  AskReply heard{std::move(busy), parts[4].integer, *now};
+  if (heard.blocked_for <= -shortest_parking.count()) {
+    heard.parked_for =
+        milliseconds(-std::max(heard.blocked_for, -longest_parking.count()));
+    heard.blocked_for = others_watch;
+  }
+  return heard;
 }
 
 // "r" for a running run or "e" for one that has ended, followed by its record.

@@ -12,14 +12,20 @@
 
 namespace dlock::redis {
 
+// AskReply::blocked_for, if other waiters watch for the end.
+inline constexpr std::int64_t others_watch = -2;
+
 // The reply of ask.lua.
 struct AskReply {
   Answer answer;
   // With Busy: for how many milliseconds at most the claim is blocked; -1 if that is
-  // unknown, -2 if other waiters watch for the end.
+  // unknown, or `others_watch`.
   std::int64_t blocked_for = -1;
   WallTime server_time{0};          // with Busy
   std::optional<Taker> taken_by{};  // with a grant that is broken
+  // With Busy, for a waiter far back in the queue, for which others watch, too: how long
+  // it is not notified and needs no connection.
+  std::optional<milliseconds> parked_for{};
 };
 
 // Nothing if `reply` to `claim`, sent at `sent_at`, is invalid.

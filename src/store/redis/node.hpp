@@ -55,6 +55,9 @@ class Node {
   // As Connection::open().
   asio::awaitable<void> open(Clock::time_point until, Wakeup& wakeup);
 
+  // The next request opens the connection again.
+  void close() { connection_.close(); }
+
   // As Connection::exchange().
   asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
                                                Clock::time_point until, Wakeup& wakeup);

@@ -21,9 +21,6 @@ constexpr milliseconds keep_place_every{45'000};
 // they must not sleep as long.
 constexpr milliseconds keep_place_where_servers_fail_over{10'000};
 
-// The value of ask.lua for those others.
-constexpr std::int64_t others_watch = -2;
-
 // How often the first two waiters check whether the server has forgotten the queue, and
 // the second whether the lock was promised to the first, which may be dead. Shorter than
 // a promise (PROMISE_MS), so that the second is ready when it lapses, and than WATCH_MS,
@@ -82,6 +79,7 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
   const auto heard = ask_reply_from(response.reply(), claim(), sent_at);
   if (!heard) throw response.failure();
   note(*heard, sent_at);
+  if (is_parked_) response.node->close();
   if (std::holds_alternative<Grant>(heard->answer)) {
     co_await make_certain(response, began, until, wakeup);
     confirmed_by_ = response.node;
@@ -93,6 +91,7 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
 void RedisClaimant::note(const AskReply& heard, Clock::time_point sent_at) {
   known_ = Known::answered;
   asked_at_ = sent_at;
+  is_parked_ = heard.parked_for.has_value();
   const auto* busy = std::get_if<Busy>(&heard.answer);
   const bool has_place = busy != nullptr && busy->place > 0;
   if (!has_place) {
@@ -106,7 +105,7 @@ void RedisClaimant::note(const AskReply& heard, Clock::time_point sent_at) {
     // If the claim has waited, a late request would enter the queue again.
     if (busy->place == 0 && !may_come_late_) known_ = Known::nothing;
     busy_at_ = heard.server_time;
-    watch_for(*busy, heard.blocked_for);
+    watch_for(*busy, heard);
   } else if (std::holds_alternative<HeldByOuterRun>(heard.answer) ||
              std::holds_alternative<Deduplicated>(heard.answer) ||
              // A late request would be the newest claim, and must be refused.
@@ -116,9 +115,12 @@ void RedisClaimant::note(const AskReply& heard, Clock::time_point sent_at) {
 }
 
 // Sets when to ask again without a notification.
-void RedisClaimant::watch_for(const Busy& busy, std::int64_t blocked_for) {
-  auto after = jittered(route_.fails_over() ? keep_place_where_servers_fail_over
-                                            : keep_place_every);
+void RedisClaimant::watch_for(const Busy& busy, const AskReply& heard) {
+  const auto blocked_for = heard.blocked_for;
+  auto after = heard.parked_for
+                   ? jittered(*heard.parked_for)
+                   : jittered(route_.fails_over() ? keep_place_where_servers_fail_over
+                                                  : keep_place_every);
   if (blocked_for != others_watch) {
     const bool is_first = busy.place == 1;
     const bool foreign = !busy.holders.empty() && busy.holders.front().foreign;
@@ -137,6 +139,7 @@ void RedisClaimant::watch_for(const Busy& busy, std::int64_t blocked_for) {
 }
 
 asio::awaitable<void> RedisClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
+  if (is_parked_) co_return co_await nap(wakeup, std::min(until, ask_again_));
   do {
     const auto reply = co_await pop(wakeup, std::min(until, ask_again_));
     if (!reply) co_return;  // the next request reports the failure

@@ -63,7 +63,7 @@ class RedisClaimant final : public Claimant {
   asio::awaitable<std::optional<Reply>> pop(Wakeup& wakeup, Clock::time_point end);
   asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
   void note(const AskReply& heard, Clock::time_point sent_at);
-  void watch_for(const Busy& busy, std::int64_t blocked_for);
+  void watch_for(const Busy& busy, const AskReply& heard);
   void expect_answer();
 
   asio::io_context& context_;
@@ -78,6 +78,7 @@ class RedisClaimant final : public Claimant {
   std::string waiter_id_;       // names the list that announces our turn
   std::int64_t arrived_ = 0;    // when we entered the queue, by the server's clock
   Clock::time_point ask_again_;
+  bool is_parked_ = false;  // until then, without a connection
   std::optional<Ballot> ballot_;
   WallTime busy_at_{};
   Clock::time_point asked_at_;        // when the last answered request was sent

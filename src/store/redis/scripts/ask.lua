@@ -15,9 +15,9 @@
 -- {'busy', now, place, queued, blocked for, holders},
 -- {'above', fence}, {'slots', number}, {'deduplicated', run},
 -- {'superseded', newer claimant} or {'given up'}. `blocked for` is -2 for a waiter that need not
--- watch, because others do.
+-- watch, because others do; and for a parked one minus the time for which it is parked.
 --
--- uses: turns expiry dedupe watching runs taking
+-- uses: turns expiry dedupe watching parking runs taking
 local SHOWN = 8         -- holders reported to a waiter
 local QUICK_PLACES = 50 -- waiters that count as `quick` on a quick lock
 
@@ -91,9 +91,9 @@ local function count(field)
   if expires == 0 then redis.pcall('PEXPIRE', S, kept_ms) end
 end
 
-local function busy(place, watches)
-  return { 'busy', int(now), place, queued_count(), watches and blocked_for() or -2,
-    holders_shown(SHOWN) }
+local function busy(place, watches, parked)
+  local blocked = watches and blocked_for() or parked and -parked or -2
+  return { 'busy', int(now), place, queued_count(), blocked, holders_shown(SHOWN) }
 end
 
 -- Whether the lock was granted just now. A claim that comes now may soon be one of the next;
@@ -108,6 +108,9 @@ local function wait(w, place)
   call_those_before(token)
   w.quick = place <= QUICK_PLACES and is_quick()
   w.watches = w.quick or has_to_watch(token)
+  local is_urgent = w.watches or dedupe or supersedes or replaces or ticket
+  local parked = not is_urgent and parked_for(w, place)
+  if parked then w.until_ = now + 2 * parked * 1000 end
   note_waiter(token, w)
   redis.call('PEXPIRE', W, QUEUE_MS)
   if refuse then count('refused') end
@@ -116,7 +119,7 @@ local function wait(w, place)
     redis.call('PEXPIRE', D, QUEUE_MS)
     redis.call('HSET', S, 'dedupes', '1')
   end
-  return busy(place, w.watches)
+  return busy(place, w.watches, parked)
 end
 
 remove_expired()

@@ -80,7 +80,8 @@ local function call_those_before(self)
     local text = record_of(token)
     local w = text and waiter_of(text)
     if w and not w.passed and not w.called and not holders[token] then
-      if now - asked_ago(w) > since then return end
+      local ago = asked_ago(w) -- negative for one that is parked
+      if ago >= 0 and now - ago > since then return end
       w.called = true
       note_waiter(token, w)
       wake(w)
