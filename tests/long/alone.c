@@ -1,9 +1,9 @@
-// usage: alone FILE
+// usage: alone FILE [MILLISECONDS]
 //
-// A command to run under a lock, and its own witness that it is alone: a lock of the kernel
-// on FILE, which ends with the process and not before. FILE says how many came, and the
-// fence of the last one. Fails and says why if another one is inside, or if the fence has
-// not grown.
+// A command to run under a lock, for so long, and its own witness that it is alone: a lock
+// of the kernel on FILE, which ends with the process and not before. FILE says how many
+// came, and the fence of the last one. Fails and says why if another one is inside, or if
+// the fence has not grown.
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -18,7 +18,7 @@ enum { failure = 99 };
 
 int main(int argc, char** argv) {
   const char* text = getenv("DLOCK_FENCE");
-  if (argc != 2 || text == NULL) errx(failure, "see the first lines of alone.c");
+  if (argc < 2 || argc > 3 || text == NULL) errx(failure, "see the first lines of alone.c");
   const int file = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) err(failure, "%s", argv[1]);
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
@@ -39,5 +39,6 @@ int main(int argc, char** argv) {
   // As long as what was there, or longer: both numbers grow.
   const int length = snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64 "\n", count + 1, fence);
   if (pwrite(file, line, (size_t)length, 0) != length) err(failure, "%s", argv[1]);
+  if (argc == 3) usleep((useconds_t)(atoi(argv[2]) * 1000));
   return 0;
 }
