@@ -131,6 +131,36 @@ is_on_replicas() { [[ $(member 2 EXISTS 'dlock:{job}')$(member 3 EXISTS 'dlock:{
   assert_lived_through
 }
 
+@test "a new primary is used as soon as it is named, while the old one still owes a reply" {
+  # The first renewal is sent after 9 s or more. It would get no reply in its 12 s.
+  hold job --ttl 30s --store-timeout 12s --kill-after 200ms --replicas all --report "$report"
+  eventually is_down_to 22500
+
+  freeze 1
+
+  eventually has_failed_over
+  eventually is_up_to 21000
+  renewed_at=$(($(lease_end_on "$(primary_by 4)") - 30000))
+  # The sentinels are asked every 3 s.
+  assert_between $((renewed_at - $(named_at))) -1000 4500
+  # It is new to the scripts, and has to be told them before it is to wait for replicas.
+  [[ $(member "$(primary_by 4)" INFO errorstats) != *NOSCRIPT* ]]
+  let_go
+  assert_exits 0 "$holder"
+  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null true'
+}
+
+lease_end_on() { echo $(($(now_ms) + $(member "$1" PTTL 'dlock:{job}'))); }
+# When the second of the sentinels named another server, by their logs.
+named_at() {
+  grep -h -m 1 -E '[+](switch-master|failover-state-reconf-slaves)' "$fleet"/[456]/log |
+    sed -E 's/^[0-9]+:X (.*) [#*] .*/\1/' | while read -r time; do date -d "$time" +%s%3N; done |
+    sort -n | sed -n 2p
+}
+
+is_down_to() { (($(member 1 PTTL 'dlock:{job}') < $1)); }
+is_up_to() { (($(left_on_primary) > $1)); }
+
 @test "a lease that no replica had is set up again on the new primary" {
   cut_off_replicas
   hold job "${lease[@]}" --report "$report" 2> "$said"
@@ -390,7 +420,39 @@ is_longer_than_before() {
   run dlock run job -- touch "$ran"
 
   assert_status 78
-  assert_output_contains "127.0.0.1:${ports[1]} is not a sentinel"
+  assert_one_line
+  assert_output_contains "127.0.0.1:${ports[1]} is not a sentinel: for a single server, use redis://127.0.0.1:${ports[1]}"
+}
+
+@test "a sentinel in the place of a server is told apart" {
+  for DLOCK_STORE in redis://127.0.0.1:${ports[4]} redis+cluster://127.0.0.1:${ports[4]}; do
+    run dlock run job -- touch "$ran"
+
+    assert_status 78
+    assert_one_line
+    assert_output_contains 'for a sentinel, use redis+sentinel://'
+    # The arguments of a script contain a token.
+    refute_output_contains 'args beginning with'
+  done
+  DLOCK_STORE=redis://127.0.0.1:${ports[4]} run dlock doctor
+  assert_status 2
+  assert_output_contains 'a sentinel, which has no locks'
+  assert_output_contains "use redis+sentinel://127.0.0.1:${ports[4]}/MASTER"
+  [[ ! -e $ran ]]
+}
+
+@test "a name that resolves to nothing ends a request with 69, and is named" {
+  for DLOCK_STORE in redis+sentinel://nowhere.invalid/main redis+cluster://nowhere.invalid; do
+    run dlock run job -- touch "$ran"
+
+    assert_status 69
+    assert_one_line
+    assert_output_contains 'cannot reach nowhere.invalid:'
+  done
+  # As long as most of the others reply, it is none of their business.
+  DLOCK_STORE=redis+sentinel://nowhere.invalid,127.0.0.1:${ports[4]},127.0.0.1:${ports[5]}/main \
+    run dlock run job -- echo ran
+  assert_equal "$status $output" '0 ran'
 }
 
 @test "sentinels have their own login" {

@@ -1,9 +1,9 @@
-// usage: alone FILE
+// usage: alone FILE [MILLISECONDS]
 //
-// A command to run under a lock. It checks that it is alone by a kernel lock on FILE,
-// which ends with the process and not before. FILE has the number of runs so far and the
-// fence of the last one. Fails with a message if another process is inside, or if the
-// fence has not grown.
+// A command to run under a lock, for that long. It checks that it is alone by a kernel lock on
+// FILE, which ends with the process and not before. FILE has the number of runs so far and the
+// fence of the last one. Fails with a message if another process is inside, or if the fence
+// has not grown.
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -18,7 +18,7 @@ enum { failure = 99 };
 
 int main(int argc, char** argv) {
   const char* text = getenv("DLOCK_FENCE");
-  if (argc != 2 || text == NULL) errx(failure, "see the first lines of alone.c");
+  if (argc < 2 || argc > 3 || text == NULL) errx(failure, "see the first lines of alone.c");
   const int file = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) err(failure, "%s", argv[1]);
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
@@ -40,5 +40,6 @@ int main(int argc, char** argv) {
   const int length =
       snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64 "\n", count + 1, fence);
   if (pwrite(file, line, (size_t)length, 0) != length) err(failure, "%s", argv[1]);
+  if (argc == 3) usleep((useconds_t)(atoi(argv[2]) * 1000));
   return 0;
 }

@@ -11,7 +11,7 @@
 wanted=${DLOCK_TEST_GRANTS:-} # before the tests remove what is about dlock
 
 setup_file() {
-  cc -std=gnu11 -O2 -static -o "$BATS_FILE_TMPDIR/alone" "$DLOCK_SOURCE/tests/long/alone.c"
+  cc -std=gnu11 -O2 -static -o "$BATS_FILE_TMPDIR/alone" "$BATS_TEST_DIRNAME/alone.c"
 }
 
 setup() {

@@ -140,6 +140,8 @@ TEST(NobodyElected, distinguishes_temporary_from_permanent_failures) {
       std::string(no_primary_elected("main", three, {names(a), names(b), silent}).what()),
       "no majority of 3 sentinels agrees on a primary for 'main': s3 does "
       "not reply");
+  EXPECT_EQ(std::string(no_primary_elected("main", {"s1"}, {silent}).what()),
+            "the sentinel names no primary 'main': s1 does not reply");
 }
 
 }  // namespace

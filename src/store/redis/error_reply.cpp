@@ -10,6 +10,11 @@ bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+// The arguments in such an error may contain a token.
+std::string without_arguments(const std::string& text) {
+  return text.substr(0, text.find(", with args beginning with"));
+}
+
 }  // namespace
 
 Failure failure_from(const Reply& error, const std::string& server) {
@@ -42,7 +47,9 @@ Failure failure_from(const Reply& error, const std::string& server) {
   if (has(text, "unknown command") || has(text, "Unknown Redis command") ||
       has(text, "nknown subcommand")) {
     return Failure(Failure::Kind::misconfigured,
-                   said + " (dlock needs Redis 6.2 or later, or Valkey 7.2 or later)");
+                   server + ": " + printable(without_arguments(text), 200) +
+                       " (dlock needs Redis 6.2 or later, or Valkey 7.2 or later; for a "
+                       "sentinel, use redis+sentinel://)");
   }
   return Failure(Failure::Kind::unreachable, said);
 }

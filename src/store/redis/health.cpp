@@ -97,6 +97,11 @@ Finding role(const Facts& facts) {
           "name the primary in the store URL"};
 }
 
+bool is_sentinel(const Facts& facts) {
+  return field(facts.hello, "mode") == "sentinel" ||
+         field(facts.info, "redis_mode") == "sentinel";
+}
+
 Finding cluster(const Facts& facts) {
   const auto enabled = field(facts.info, "cluster_enabled");
   const auto mode = field(facts.hello, "mode");
@@ -210,6 +215,13 @@ std::vector<Finding> findings_of(const Facts& facts) {
     return findings;
   }
   findings.push_back({"login", Level::ok, "user " + facts.user, ""});
+  if (is_sentinel(facts)) {
+    findings.push_back(
+        {"role", Level::error, "a sentinel, which has no locks",
+         "use redis+sentinel://" + facts.server +
+             "/MASTER with the name of the primary in `sentinel monitor`"});
+    return findings;
+  }
   for (const auto check : {version, role, cluster, permissions})
     findings.push_back(check(facts));
   if (auto found = watching(facts)) findings.push_back(std::move(*found));

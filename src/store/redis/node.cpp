@@ -197,13 +197,17 @@ void Node::take_life(const Reply& info, const Reply& role) {
   }
 }
 
-// The server caches scripts until it is restarted or its cache is flushed.
+// The server caches scripts until it is restarted or its cache is flushed. Behind a
+// script that it does not know, it waits for replicas nevertheless; one that has just
+// taken over has none, so this would take most of the budget.
 asio::awaitable<std::vector<Reply>> Node::run(const Script& script,
                                               const std::vector<std::string>& keys,
                                               const std::vector<std::string>& args,
                                               unsigned replicas, Clock::time_point until,
-                                              Wakeup& wakeup) {
-  Command command{"EVALSHA", script.sha1, std::to_string(keys.size())};
+                                              Wakeup& wakeup, Sent sent) {
+  const bool is_in_full = sent == Sent::in_full;
+  Command command{is_in_full ? "EVAL" : "EVALSHA", is_in_full ? script.text : script.sha1,
+                  std::to_string(keys.size())};
   command.insert(command.end(), keys.begin(), keys.end());
   command.insert(command.end(), args.begin(), args.end());
   auto replies =

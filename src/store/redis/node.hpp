@@ -40,6 +40,12 @@ enum class Role {
   independent,
 };
 
+// How a script is sent. The server caches scripts, but one that took over has none yet.
+enum class Sent {
+  by_hash,  // and in full if the server does not know it
+  in_full,
+};
+
 class Node {
  public:
   // Contacts nothing yet. `timeout` is the budget of one operation.
@@ -62,7 +68,7 @@ class Node {
   asio::awaitable<std::vector<Reply>> exchange(std::vector<Command> commands,
                                                Clock::time_point until, Wakeup& wakeup);
 
-  // Runs a script on these keys, and loads it first if the server does not know it.
+  // Runs a script on these keys.
   // Returns its reply and, if `replicas` is above 0, waits within the budget for that
   // many replicas to acknowledge its writes and returns their number as a second reply.
   // Throws Failure like exchange(); an error of the script is a reply.
@@ -70,7 +76,7 @@ class Node {
                                           const std::vector<std::string>& keys,
                                           const std::vector<std::string>& args,
                                           unsigned replicas, Clock::time_point until,
-                                          Wakeup& wakeup);
+                                          Wakeup& wakeup, Sent sent = Sent::by_hash);
 
   // The same while the keys are being migrated to this server (ASKING).
   asio::awaitable<std::vector<Reply>> run_asking(const Script& script,

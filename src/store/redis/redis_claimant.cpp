@@ -6,6 +6,7 @@
 #include "store/redis/answers.hpp"
 #include "store/redis/arguments.hpp"
 #include "store/redis/keys.hpp"
+#include "store/redis/lookout.hpp"
 #include "util/random.hpp"
 #include "util/text.hpp"
 
@@ -49,6 +50,8 @@ RedisClaimant::RedisClaimant(asio::io_context& context, Route& route, const Clai
   const auto bytes = random_bytes();
   waiter_id_ = hex(bytes.data(), 8);
 }
+
+RedisClaimant::~RedisClaimant() = default;
 
 // Called before a request for the lock is sent. An earlier one without a reply may still
 // be in flight, and would ask for the lock again when it arrives.

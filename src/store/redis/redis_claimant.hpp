@@ -15,11 +15,13 @@ namespace dlock::redis {
 
 struct AskReply;
 class Listener;
+class Lookout;
 
 class RedisClaimant final : public Claimant {
  public:
   // `route` must outlive this.
   RedisClaimant(asio::io_context& context, Route& route, const Claim& claim);
+  ~RedisClaimant() override;
 
   bool queues_at_once() const override { return true; }
   asio::awaitable<Answer> ask(Queue queue, Wakeup& wakeup) override;
@@ -53,6 +55,10 @@ class RedisClaimant final : public Claimant {
                                      Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> check_replicas(const Response& response, Clock::time_point until,
                                        Wakeup& wakeup);
+  asio::awaitable<Renewal> renew_within_budget(Wakeup& wakeup);
+  asio::awaitable<void> leave(Node& node, Clock::time_point until, Wakeup& wakeup);
+  void look_out();
+  void use_instead(const Address& server);
   asio::awaitable<Response> set_lease(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<bool> is_denied(Inquiry& inquiry, Clock::time_point until,
                                   Wakeup& wakeup);
@@ -70,6 +76,10 @@ class RedisClaimant final : public Claimant {
   Route& route_;
   Node* confirmed_by_ = nullptr;  // confirmed the grant or the last renewal
   std::weak_ptr<Listener> listener_;
+  std::weak_ptr<const std::function<void()>> heard_;  // of the keeper that listens
+  std::unique_ptr<Lookout> lookout_;                  // since a renewal began
+  Node* asked_ = nullptr;                             // by the renewal in progress
+  Wakeup* renewing_ = nullptr;                        // interrupts it
 
   // What the server may have stored of the claim.
   enum class Known { nothing, answered, unanswered };

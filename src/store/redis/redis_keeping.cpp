@@ -1,4 +1,4 @@
-// RedisClaimant: confirming a grant, keeping the lease, and releasing it.
+// RedisClaimant: confirming a grant, and keeping the lease.
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <utility>
@@ -7,6 +7,7 @@
 #include "store/redis/arguments.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/listener.hpp"
+#include "store/redis/lookout.hpp"
 #include "store/redis/records.hpp"
 #include "store/redis/redis_claimant.hpp"
 
@@ -36,18 +37,21 @@ bool is_loss(Renewal renewal) {
 class Listening final : public LeaseNews {
  public:
   Listening(const Node& node, std::string list, std::function<void()> heard)
-      : listener_(std::make_shared<Listener>(node.context(), node.target(),
+      : heard_(std::make_shared<const std::function<void()>>(heard)),
+        listener_(std::make_shared<Listener>(node.context(), node.target(),
                                              std::move(list), node.timeout())) {
     asio::co_spawn(node.context(), listener_->listen(std::move(heard)),
                    [listener = listener_](const std::exception_ptr&) {});
   }
   ~Listening() override { listener_->stop(); }
+  std::shared_ptr<const std::function<void()>> heard() const { return heard_; }
   std::shared_ptr<Listener> listener() const { return listener_; }
   void stop() override { listener_->stop(); }
   Listening(const Listening&) = delete;
   Listening& operator=(const Listening&) = delete;
 
  private:
+  std::shared_ptr<const std::function<void()>> heard_;
   std::shared_ptr<Listener> listener_;
 };
 
@@ -88,114 +92,66 @@ asio::awaitable<void> RedisClaimant::check_replicas(const Response& response,
   if (response.acknowledged < wanted) throw not_on_replicas(response, wanted);
 }
 
-asio::awaitable<Release> RedisClaimant::release(const std::optional<RunEnd>& end,
-                                                Wakeup& wakeup) {
-  if (!end || !end->leaves_lease) co_return co_await give_back(end, wakeup);
-  // The lease stays, whether or not the server learns how the run ended.
-  try {
-    const auto answer = co_await give_back(end, wakeup);
-    co_return answer == Release::released ? Release::left : answer;
-  } catch (const Failure&) {
-    known_ = Known::nothing;
-    co_return Release::left;
-  }
-}
-
-asio::awaitable<Release> RedisClaimant::give_back(const std::optional<RunEnd>& end,
-                                                  Wakeup& wakeup) {
-  handed_over_.reset();
-  auto fence = grant_.fence;
-  // Another client may have obtained the detached lease.
-  if (known_ == Known::nothing && claim().attached) {
-    // Other servers of a quorum may report the loss of a run that is recorded here
-    // already.
-    if (!end || !end->lost || !recorded_) co_return Release::not_ours;
-    fence = *recorded_;
-  }
-
-  // Not `wakeup`, which may be interrupted: the lease is released nevertheless, within a
-  // short time.
-  Wakeup own(context_);
-  const auto until =
-      later(Clock::now(), wakeup.gives_up() ? std::min(route_.timeout(), last_patience)
-                                            : route_.timeout());
-  const bool may_come_late = may_come_late_ || known_ == Known::unanswered;
-  auto args = release_arguments(claim(), end, waiter_id_, fence, may_come_late);
-  Response response;
-  if (ballot_ && may_come_late) {
-    response = co_await tell_all(args, until, own);
-  } else {
-    response = co_await route_.run(release_script, claim().lock, args, until, own);
-  }
-  auto released = release_from(response.reply());
-  const bool vanished = released == Release::gone || released == Release::taken_over;
-  if (vanished) {
-    auto renewal = Renewal::gone;
-    try {
-      renewal = co_await found_lost(renewal, response, until, own);
-    } catch (const Failure&) {
-      // The loss is known nevertheless.
-    }
-    if (renewal == Renewal::reclaimed) {
-      // The lock was not granted to another claim meanwhile.
-      response =
-          co_await route_.run(release_script, claim().lock, std::move(args), until, own);
-      released = release_from(response.reply());
-    } else if (renewal == Renewal::failed_over) {
-      released = Release::failed_over;
-    }
-  }
-  if (!released) throw response.failure();
-  if (released == Release::broken) taken_by_ = taker_from(response.reply());
-  if (loss_found_by(*released)) co_return *released;  // and to be released again
-  recorded_ = end ? std::optional(fence) : std::nullopt;
-  grant_ = {};
-  known_ = Known::nothing;
-  may_come_late_ = false;
-  co_return *released;
-}
-
-// For a server that may no longer reply. It may be so slow that it reads our requests
-// after we have exited, and then only the first one. So the first one tells it to refuse
-// the request for the lock that may still arrive.
-asio::awaitable<Response> RedisClaimant::tell_all(const std::vector<std::string>& args,
-                                                  Clock::time_point until,
-                                                  Wakeup& wakeup) {
-  const auto keys = route_.keys_for(release_script, claim().lock);
-  Command release{"EVAL", release_script.text, std::to_string(keys.size())};
-  release.insert(release.end(), keys.begin(), keys.end());
-  release.insert(release.end(), args.begin(), args.end());
-  std::vector<Command> commands;
-  commands.push_back({"SET", keys.front() + ":t:" + text_of(claim().token), "1", "PX",
-                      std::to_string(comes_late_by.count())});
-  commands.push_back(std::move(release));
-  auto response =
-      co_await route_.exchange(claim().lock, std::move(commands), until, wakeup);
-  response.replies.erase(response.replies.begin());
-  co_return response;
-}
-
-// Does not make the server refuse late requests, as that would also refuse this claim. It
-// names the fence of the grant, so that it cannot release a newer grant if it is late.
-asio::awaitable<void> RedisClaimant::release_grant(Wakeup& wakeup) {
-  auto args = revoke_arguments(claim(), waiter_id_, grant_.fence);
-  const auto response =
-      co_await route_.run(release_script, claim().lock, std::move(args), wakeup);
-  if (!release_from(response.reply())) throw response.failure();
-}
-
+// A keeper can renew again at once. So its renewal is interrupted as soon as another
+// server is named in the place of the one that was asked, and begins again there. Until a
+// renewal succeeds, the others are asked between the attempts, too.
 asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
+  if (heard_.expired() || !route_.fails_over()) {
+    co_return co_await renew_within_budget(wakeup);
+  }
+  Wakeup own(context_);
+  asked_ = nullptr;
+  renewing_ = &own;
+  look_out();
+  std::optional<Failure> failure;
+  auto renewal = Renewal::confirmed;
+  try {
+    renewal = co_await renew_within_budget(own);
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  renewing_ = nullptr;
+  if (failure) {
+    if (own.gives_up() && asked_ != nullptr) asked_->distrust();
+    throw *failure;
+  }
+  lookout_.reset();
+  co_return renewal;
+}
+
+void RedisClaimant::look_out() {
+  if (lookout_) return;
+  const auto begin = later(Clock::now(), lookout_interval(route_.timeout()));
+  lookout_ =
+      std::make_unique<Lookout>(context_, route_, claim().lock, *confirmed_by_, begin,
+                                [this](const Address& server) { use_instead(server); });
+}
+
+// Called when `server` is named in the place of the one that last confirmed the lease.
+void RedisClaimant::use_instead(const Address& server) {
+  if (asked_ != nullptr) {
+    if (address_of(asked_->target()) == server) return;
+    asked_->distrust();
+  }
+  if (renewing_ != nullptr) renewing_->give_up(true);
+  if (const auto heard = heard_.lock()) (*heard)();
+}
+
+asio::awaitable<Renewal> RedisClaimant::renew_within_budget(Wakeup& wakeup) {
   const auto until = route_.budget_end();
   auto* node = co_await route_.open(claim().lock, until, wakeup);
+  asked_ = node;
   auto inquiry = route_.inquire(*node, Clock::now(), until);
   // Usually answered at once. A primary that was replaced has lost its replicas, and
   // waiting for them would take the time in which the new primary can be asked.
   const auto soon = Clock::now() + (until - Clock::now()) / 4;
-  if (inquiry && co_await is_denied(*inquiry, soon, wakeup)) node->distrust();
+  if (inquiry && co_await is_denied(*inquiry, soon, wakeup)) {
+    co_await leave(*node, until, wakeup);
+  }
   auto response = co_await set_lease(until, wakeup);
   const auto half = Clock::now() + (until - Clock::now()) / 2;
   if (inquiry && response.node == node && co_await is_denied(*inquiry, half, wakeup)) {
-    node->distrust();
+    co_await leave(*node, until, wakeup);
     response = co_await set_lease(until, wakeup);
     if (response.node == node) throw not_confirmed(response);
   }
@@ -211,6 +167,14 @@ asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
   if (!is_loss(*renewal)) confirmed_by_ = response.node;
   if (const auto listener = listener_.lock()) listener->follow(response.node->target());
   co_return *renewal;
+}
+
+// Opens the connection to the server that has taken its place, or to itself if there is
+// none.
+asio::awaitable<void> RedisClaimant::leave(Node& node, Clock::time_point until,
+                                           Wakeup& wakeup) {
+  node.distrust();
+  asked_ = co_await route_.open(claim().lock, until, wakeup);
 }
 
 asio::awaitable<Response> RedisClaimant::set_lease(Clock::time_point until,
@@ -252,6 +216,7 @@ std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> heard) {
   auto listening =
       std::make_unique<Listening>(*confirmed_by_, std::move(list), std::move(heard));
   listener_ = listening->listener();
+  heard_ = listening->heard();
   return listening;
 }
 

@@ -69,6 +69,14 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
   }
 }
 
+// In full to a server that has taken over: it need not know any script.
+Sent Route::way_to_send(const Script& script, const Node& node) const {
+  if (first_ == nullptr || first_ == &node) return Sent::by_hash;
+  const auto last = ran_on_.find(&script);
+  const bool knows_it = last != ran_on_.end() && last->second == &node;
+  return knows_it ? Sent::by_hash : Sent::in_full;
+}
+
 asio::awaitable<Response> Route::run(const Script& script, const LockName& lock,
                                      std::vector<std::string> args,
                                      Clock::time_point until, Wakeup& wakeup,
@@ -80,7 +88,12 @@ asio::awaitable<Response> Route::run(const Script& script, const LockName& lock,
     if (durability == Durability::replicas) {
       wanted = co_await replicas_of(node, until, wakeup);
     }
-    auto replies = co_await node.run(script, keys, args, wanted, until, wakeup);
+    const auto sent = wanted > 0 ? way_to_send(script, node) : Sent::by_hash;
+    auto replies = co_await node.run(script, keys, args, wanted, until, wakeup, sent);
+    if (wanted > 0 && !replies.front().is_error()) {
+      if (first_ == nullptr) first_ = &node;
+      ran_on_[&script] = &node;
+    }
     if (auto* other = sent_on(script, node, replies.front())) {
       if (wanted > 0) wanted = co_await replicas_of(*other, until, wakeup);
       replies = co_await other->run_asking(script, keys, args, wanted, until, wakeup);

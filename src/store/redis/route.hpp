@@ -3,9 +3,12 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "store/redis/announced.hpp"
 #include "store/redis/node.hpp"
 
 namespace dlock::redis {
@@ -114,7 +117,19 @@ class Route {
     return nullptr;
   }
 
+  // Which server has the lock's keys, according to others than `node`: the sentinels, or
+  // another member. Nothing if they do not say. The next request that finds `node`
+  // suspect goes there. Uses nothing of the route any more once `wakeup` gives up. Throws
+  // Failure like open().
+  virtual asio::awaitable<std::optional<Address>> owner_by_others(
+      const LockName& /*lock*/, const Node& /*node*/, Clock::time_point /*until*/,
+      Wakeup& /*wakeup*/) {
+    co_return std::nullopt;
+  }
+
  private:
+  Sent way_to_send(const Script& script, const Node& node) const;
+
   using Ask = std::function<asio::awaitable<std::vector<Reply>>(Node&)>;
   asio::awaitable<Response> asked(const LockName& lock, const Ask& ask,
                                   Clock::time_point until, Wakeup& wakeup);
@@ -140,6 +155,10 @@ class Route {
   virtual bool has_others() const { return false; }
 
   milliseconds timeout_;
+  // Of scripts that replicas had to confirm: the first server that ran one, and the last
+  // one that ran each.
+  const Node* first_ = nullptr;
+  std::map<const Script*, const Node*> ran_on_;
 };
 
 // The route to a single server that has all keys.

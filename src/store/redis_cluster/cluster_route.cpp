@@ -99,6 +99,39 @@ asio::awaitable<Node*> ClusterRoute::owner_by(Node& member, const LockName& lock
   co_return owner;
 }
 
+// Another member each time, because one may be dead, too. Over a connection of its own:
+// the others may be in use.
+asio::awaitable<std::optional<Address>> ClusterRoute::owner_by_others(
+    const LockName& lock, const Node& node, Clock::time_point until, Wakeup& wakeup) {
+  const auto* member = other_than(node);
+  if (member == nullptr) co_return std::nullopt;
+  redis::Connection connection(context_, member->target());
+  const auto address = address_of(member->target());
+  const auto part = Clock::now() + (until - Clock::now()) / 4;
+  redis::Command exists{"EXISTS", redis::key_of(lock) + ":z"};
+  const auto replies =
+      co_await connection.exchange(redis::alone(std::move(exists)), part, wakeup);
+  if (wakeup.gives_up()) co_return std::nullopt;
+  const auto sort = redis::class_of(replies.front());
+  auto owner = pointed_to(replies.front(), address);
+  if (sort == ReplyClass::answer) owner = address;
+  if (sort != ReplyClass::answer && sort != ReplyClass::moved) owner.reset();
+  if (owner && *owner != address_of(node.target())) owners_[lock] = &node_at(*owner);
+  co_return owner;
+}
+
+// The next of the known members; null if there is no other.
+const Node* ClusterRoute::other_than(const Node& node) {
+  auto next = nodes_.upper_bound(witness_);
+  for (std::size_t i = 0; i < nodes_.size(); ++i, ++next) {
+    if (next == nodes_.end()) next = nodes_.begin();
+    if (next->second.get() == &node) continue;
+    witness_ = next->first;
+    return next->second.get();
+  }
+  return nullptr;
+}
+
 // A member that is new in the cluster, or isolated, may know only itself.
 asio::awaitable<std::vector<Node*>> ClusterRoute::all(Clock::time_point until,
                                                       Wakeup& wakeup) {

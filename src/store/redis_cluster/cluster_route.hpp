@@ -33,6 +33,10 @@ class ClusterRoute final : public redis::Route {
   std::vector<std::string> keys_for(const redis::Script& script,
                                     const LockName& lock) const override;
   bool fails_over() const override { return true; }
+  asio::awaitable<std::optional<Address>> owner_by_others(const LockName& lock,
+                                                          const redis::Node& node,
+                                                          Clock::time_point until,
+                                                          Wakeup& wakeup) override;
 
  private:
   asio::awaitable<redis::Node*> node_for(const LockName& lock, Clock::time_point until,
@@ -48,6 +52,7 @@ class ClusterRoute final : public redis::Route {
                                          Clock::time_point until, Wakeup& wakeup);
   redis::Node& node_at(const Address& address);
   redis::Node& member_to_ask();
+  const redis::Node* other_than(const redis::Node& node);
   void follow_hint(const LockName& lock);
   void note_owner(const LockName& lock, redis::Node& owner);
 
@@ -58,6 +63,7 @@ class ClusterRoute final : public redis::Route {
   std::string runtime_directory_;
   std::map<LockName, HintFile> hints_;  // of those that were asked for
   std::map<Address, std::unique_ptr<redis::Node>>::iterator asked_;  // last, of nodes_
+  Address witness_;  // the member that owner_by_others() asked last
 };
 
 }  // namespace dlock::redis_cluster

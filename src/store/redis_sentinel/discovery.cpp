@@ -19,7 +19,9 @@ Failure failure_of(const Reply& reply, const redis::Target& sentinel) {
   const auto name = sentinel.shown();
   const bool is_server = reply.text.find("unknown command") != std::string::npos;
   if (!reply.is_error() || is_server) {
-    return Failure(Failure::Kind::misconfigured, name + " is not a sentinel");
+    return Failure(Failure::Kind::misconfigured,
+                   name + " is not a sentinel: for a single server, use " +
+                       (sentinel.tls ? "rediss" : "redis") + "://" + name);
   }
   if (reply.error_code() == "NOAUTH") {
     return redis::password_required(name, sentinel.password_options);

@@ -9,6 +9,10 @@ namespace {
 // For how long the replies of sentinels count as current.
 constexpr milliseconds fresh_for{500};
 
+bool is_elected(const std::vector<Ballot>& ballots) {
+  return elected(ballots).has_value();
+}
+
 class SentinelInquiry final : public redis::Inquiry {
  public:
   SentinelInquiry(asio::io_context& context, const Plan& plan, Address address,
@@ -51,9 +55,6 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
   if (primary_ != nullptr && !primary_->is_suspect()) co_return primary_;
   const auto* last = std::exchange(primary_, nullptr);
   Discovery discovery(context_, plan_, plan_.replicas.all, until);
-  const auto is_elected = [](const std::vector<Ballot>& ballots) {
-    return elected(ballots).has_value();
-  };
   // If there is a last primary to fall back on, it needs the rest of the time.
   const auto half = Clock::now() + (until - Clock::now()) / 2;
   co_await discovery.wait(is_elected, last == nullptr ? until : half, wakeup);
@@ -99,6 +100,13 @@ std::unique_ptr<redis::Inquiry> SentinelRoute::inquire(const redis::Node& node,
   if (&node == primary_ && discovered_at_ >= since && is_fresh) return nullptr;
   return std::make_unique<SentinelInquiry>(context_, plan_, address_of(node.target()),
                                            replicas_up_, until);
+}
+
+asio::awaitable<std::optional<Address>> SentinelRoute::owner_by_others(
+    const LockName&, const redis::Node&, Clock::time_point until, Wakeup& wakeup) {
+  Discovery discovery(context_, plan_, false, until);
+  co_await discovery.wait(is_elected, until, wakeup);
+  co_return elected(discovery.ballots());
 }
 
 // At least one: with none, no other server would know the lease.

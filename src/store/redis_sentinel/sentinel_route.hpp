@@ -22,6 +22,10 @@ class SentinelRoute final : public redis::Route {
   std::unique_ptr<redis::Inquiry> inquire(const redis::Node& node,
                                           Clock::time_point since,
                                           Clock::time_point until) override;
+  asio::awaitable<std::optional<Address>> owner_by_others(const LockName& lock,
+                                                          const redis::Node& node,
+                                                          Clock::time_point until,
+                                                          Wakeup& wakeup) override;
 
  private:
   asio::awaitable<redis::Node*> node_for(const LockName& lock, Clock::time_point until,

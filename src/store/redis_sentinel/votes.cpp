@@ -168,6 +168,7 @@ Failure no_primary_elected(const std::string& master,
   } else {
     why = ": they disagree";
   }
+  if (all == 1) return Failure(kind, "the sentinel names no primary " + quoted + why);
   return Failure(kind, "no majority of " + std::to_string(all) +
                            " sentinels agrees on a primary for " + quoted + why);
 }
