@@ -80,12 +80,20 @@ TEST(Opinion, is_certain_once_no_other_reply_can_change_it) {
 }
 
 TEST(ReplicasUp, exclude_only_those_that_a_majority_of_all_sentinels_sees_down) {
-  EXPECT_EQ(replicas_up({with_replicas({{a, true}, {b, true}}), silent, silent}), 2U);
+  const Address c{"10.0.0.3", 6379};
+  EXPECT_EQ(replicas_up(a, {with_replicas({{b, true}, {c, true}}), silent, silent}), 2U);
   EXPECT_EQ(
-      replicas_up({with_replicas({{b, false}}), with_replicas({{b, true}}), silent}), 1U);
+      replicas_up(a, {with_replicas({{b, false}}), with_replicas({{b, true}}), silent}),
+      1U);
   EXPECT_EQ(
-      replicas_up({with_replicas({{b, false}}), with_replicas({{b, false}}), silent}),
+      replicas_up(a, {with_replicas({{b, false}}), with_replicas({{b, false}}), silent}),
       0U);
+}
+
+TEST(ReplicasUp, exclude_the_primary_itself_that_was_one_before) {
+  EXPECT_EQ(
+      replicas_up(b, {with_replicas({{a, true}, {b, true}}), with_replicas({{a, true}})}),
+      1U);
 }
 
 TEST(Vote, has_the_primary_and_which_replicas_are_up) {

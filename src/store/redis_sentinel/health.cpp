@@ -67,7 +67,7 @@ Finding failover(const SentinelFacts& facts) {
 }
 
 Finding replicas(const SentinelFacts& facts) {
-  const auto up = replicas_up(facts.ballots);
+  const auto up = replicas_up(*elected(facts.ballots), facts.ballots);
   if (up > 0) {
     return {"replicas-up", Level::ok,
             std::to_string(up) +

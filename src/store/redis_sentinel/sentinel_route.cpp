@@ -27,7 +27,9 @@ class SentinelInquiry final : public redis::Inquiry {
     };
     co_await discovery_.wait(is_sure, until, wakeup);
     const auto word = opinion_on(address_, discovery_.ballots());
-    if (word == Opinion::confirmed) replicas_ = replicas_up(discovery_.ballots());
+    if (word == Opinion::confirmed) {
+      replicas_ = replicas_up(address_, discovery_.ballots());
+    }
     co_return word;
   }
 
@@ -82,7 +84,7 @@ asio::awaitable<redis::Node*> SentinelRoute::node_for(const LockName&,
   primary_ = &node_at(*address);
   primary_->trust();
   discovered_at_ = discovery.began();
-  replicas_up_ = replicas_up(discovery.ballots());
+  replicas_up_ = replicas_up(*address, discovery.ballots());
   co_return primary_;
 }
 

@@ -116,12 +116,12 @@ bool is_other_named(const Address& address, const std::vector<Ballot>& ballots) 
   return count_on(address, ballots).against > 0;
 }
 
-unsigned replicas_up(const std::vector<Ballot>& ballots) {
+unsigned replicas_up(const Address& primary, const std::vector<Ballot>& ballots) {
   std::map<Address, std::size_t> down;
   for (const auto& ballot : ballots) {
     if (!ballot.vote) continue;
     for (const auto& [replica, is_up] : ballot.vote->replicas) {
-      down[replica] += is_up ? 0 : 1;
+      if (replica != primary) down[replica] += is_up ? 0 : 1;
     }
   }
   return static_cast<unsigned>(std::count_if(

@@ -46,8 +46,10 @@ std::optional<Address> elected(const std::vector<Ballot>& ballots);
 bool is_certain(const Address& address, const std::vector<Ballot>& ballots);
 Opinion opinion_on(const Address& address, const std::vector<Ballot>& ballots);
 
-// How many replicas are up: all but those that more than half of the sentinels see down.
-unsigned replicas_up(const std::vector<Ballot>& ballots);
+// How many replicas of the primary are up: all but those that more than half of the
+// sentinels see down. The sentinel that leads a failover still lists the new primary
+// among the replicas when it names it; it is not its own.
+unsigned replicas_up(const Address& primary, const std::vector<Ballot>& ballots);
 
 // Whether any sentinel names another address.
 bool is_other_named(const Address& address, const std::vector<Ballot>& ballots);
