@@ -235,7 +235,7 @@ anchors() {  # <file>
   while IFS= read -r name; do
     compgen -G "$DLOCK_SOURCE/$name*" > /dev/null || { echo "$name does not exist" >&2; return 1; }
     count=$((count + 1))
-  done < <(grep -hoE '\b(tests|src|examples|completions|packaging)/[a-z_/-]+(\.[a-z]+)?' \
+  done < <(grep -hoP '(?<![\w/])(tests|src|examples|completions|packaging)/[a-z_/-]+(\.[a-z]+)?' \
     "$DLOCK_SOURCE"/*.md "$docs"/*.md | sort -u)
   ((count > 5))
 }
