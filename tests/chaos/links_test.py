@@ -16,7 +16,7 @@ sys.dont_write_bytecode = True
 from links import CALM, PeerLinks, Weather  # noqa: E402
 from servers import await_until  # noqa: E402
 
-# Each time it is told to, it sends a byte to a port and prints what comes back.
+# On each command it sends a byte to a port and prints the reply.
 OTHER_SERVER = """
 import socket, sys
 for line in sys.stdin:

@@ -34,7 +34,7 @@ struct Waiter {
 
 class Parking : public ::testing::Test {
  protected:
-  // Somebody holds the lock, and that many others wait already.
+  // The lock is held, and that many others are waiting.
   void queue(int others) {
     server_.command("SET dlock:{job} other PX 600000");
     server_.command(
@@ -205,7 +205,7 @@ TEST_F(Parking, keeps_the_order) {
   EXPECT_TRUE(std::holds_alternative<Grant>(ask(*first)));
 }
 
-TEST_F(Parking, costs_a_promise_if_the_waiter_does_not_come_back) {
+TEST_F(Parking, delays_the_next_by_a_promise_if_the_waiter_does_not_come_back) {
   record_run(1h);
   queue(600);
   const auto dead = waiter();

@@ -14,8 +14,8 @@ const Address a{"10.0.0.1", 6379};
 const Address b{"10.0.0.2", 6379};
 const Address c{"10.0.0.3", 6379};
 
-// Others who name these servers in turn, and then always the last one; nothing is that
-// they cannot be asked.
+// Other servers that name these servers in turn, and then always the last one; nothing
+// means that they cannot be asked.
 class Others final : public Route {
  public:
   Others() : Route(milliseconds(40)) {}

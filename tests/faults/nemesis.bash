@@ -2,7 +2,7 @@
 # sentinel.bash and cluster.bash.
 # shellcheck disable=SC2034,SC2154  # those set pids and ports, and tests show $harm
 
-# Waits until a condition holds that takes many processes to check, on a busy machine.
+# Waits for a condition whose check starts many processes, on a busy machine.
 patiently() {  # <command>...
   local give_up_at=$((SECONDS + 180))
   until "$@"; do

@@ -203,7 +203,7 @@ earliest_end_on() {  # <server>...
   for i; do echo $(($(now_ms) + $(member "$i" PTTL 'dlock:{job}'))); done | sort -n | head -n 1
 }
 
-@test "an attempt is over within --store-timeout, though the servers stop one after the other" {
+@test "an attempt ends within --store-timeout, even if the servers stop one after the other" {
   use_quorum_store 3
   freeze 2 3
   local began

@@ -14,7 +14,7 @@ teardown() {
   kill_leftovers
 }
 
-# Starts a server for eight clients, of which it has eight. One of them is the console.
+# Starts a server that permits eight clients, and connects all eight; one is the console.
 use_full_server() {  # [<option of the server>...]
   use_redis_store --maxclients 8 "$@"
   local console=$BATS_TEST_TMPDIR/console
@@ -60,7 +60,7 @@ assert_gets_in_when_a_client_leaves() {
   assert_gets_in_when_a_client_leaves
 }
 
-@test "a user without a login gets in when a client leaves, too" {
+@test "a run without a login gets its lock when a client leaves, too" {
   use_full_server
   unset DLOCK_USER DLOCK_PASSWORD_FILE
   echo 'ACL SETUSER default on' >&"$console_input"
@@ -69,7 +69,7 @@ assert_gets_in_when_a_client_leaves() {
   assert_gets_in_when_a_client_leaves
 }
 
-@test "over TLS a run gets in when a client leaves, too" {
+@test "over TLS a run gets its lock when a client leaves, too" {
   choose_redis_port
   (cd "$BATS_TEST_TMPDIR" && authority ours && signed server ours 'IP:127.0.0.1')
   use_full_server --tls-port "$redis_port" --tls-cert-file "$BATS_TEST_TMPDIR/server.crt" \

@@ -131,7 +131,7 @@ is_on_replicas() { [[ $(member 2 EXISTS 'dlock:{job}')$(member 3 EXISTS 'dlock:{
   assert_lived_through
 }
 
-@test "a new primary is used as soon as it is named, while the old one still owes a reply" {
+@test "a new primary is used as soon as it is named, while the old one has not replied yet" {
   # The first renewal is sent after 9 s or more. It would get no reply in its 12 s.
   hold job --ttl 30s --store-timeout 12s --kill-after 200ms --replicas all --report "$report"
   eventually is_down_to 22500
@@ -143,7 +143,7 @@ is_on_replicas() { [[ $(member 2 EXISTS 'dlock:{job}')$(member 3 EXISTS 'dlock:{
   renewed_at=$(($(lease_end_on "$(primary_by 4)") - 30000))
   # The sentinels are asked every 3 s.
   assert_between $((renewed_at - $(named_at))) -1000 4500
-  # It is new to the scripts, and has to be told them before it is to wait for replicas.
+  # It does not know the scripts yet, and needs them before it waits for replicas.
   [[ $(member "$(primary_by 4)" INFO errorstats) != *NOSCRIPT* ]]
   let_go
   assert_exits 0 "$holder"
@@ -151,7 +151,7 @@ is_on_replicas() { [[ $(member 2 EXISTS 'dlock:{job}')$(member 3 EXISTS 'dlock:{
 }
 
 lease_end_on() { echo $(($(now_ms) + $(member "$1" PTTL 'dlock:{job}'))); }
-# When the second of the sentinels named another server, by their logs.
+# When the second sentinel named another server, according to the logs.
 named_at() {
   grep -h -m 1 -E '[+](switch-master|failover-state-reconf-slaves)' "$fleet"/[456]/log |
     sed -E 's/^[0-9]+:X (.*) [#*] .*/\1/' | while read -r time; do date -d "$time" +%s%3N; done |
@@ -424,7 +424,7 @@ is_longer_than_before() {
   assert_output_contains "127.0.0.1:${ports[1]} is not a sentinel: for a single server, use redis://127.0.0.1:${ports[1]}"
 }
 
-@test "a sentinel in the place of a server is told apart" {
+@test "the URL of a sentinel where a server is expected is reported" {
   for DLOCK_STORE in redis://127.0.0.1:${ports[4]} redis+cluster://127.0.0.1:${ports[4]}; do
     run dlock run job -- touch "$ran"
 
@@ -441,7 +441,7 @@ is_longer_than_before() {
   [[ ! -e $ran ]]
 }
 
-@test "a name that resolves to nothing ends a request with 69, and is named" {
+@test "a name that cannot be resolved ends a request with 69, and the message contains it" {
   for DLOCK_STORE in redis+sentinel://nowhere.invalid/main redis+cluster://nowhere.invalid; do
     run dlock run job -- touch "$ran"
 
@@ -449,7 +449,7 @@ is_longer_than_before() {
     assert_one_line
     assert_output_contains 'cannot reach nowhere.invalid:'
   done
-  # As long as most of the others reply, it is none of their business.
+  # It does not matter while most of the others reply.
   DLOCK_STORE=redis+sentinel://nowhere.invalid,127.0.0.1:${ports[4]},127.0.0.1:${ports[5]}/main \
     run dlock run job -- echo ran
   assert_equal "$status $output" '0 ran'

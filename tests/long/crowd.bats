@@ -20,7 +20,7 @@ teardown() {
   kill_leftovers
 }
 
-@test "a crowd is served in order, and the last of it as quickly as the first" {
+@test "a crowd is served in order, and hand-overs stay as quick" {
   local crowd first last
   crowd=$(dirname "$(realpath "$DLOCK_BIN")")/tests/dlock_crowd
 
@@ -33,7 +33,7 @@ teardown() {
   awk -v first="$first" -v last="$last" 'BEGIN { exit !(last < 3 * first + 1) }'
 }
 
-# Puts 600 waiters into the queue of a lock that somebody holds, whose last run took an hour.
+# Puts 600 waiters into the queue of a lock that is held, and whose last run took an hour.
 fill_queue() {
   redis SET 'dlock:{job}' other PX 600000
   redis LPUSH 'dlock:{job}:r' '7 1000000 3601000000 {}'

@@ -1,14 +1,12 @@
 // usage: crowd DIRECTORY EACH LOCK... -- COMMAND...
 //
-// Has EACH contenders ask for each of the locks again and again, until DIRECTORY/stop
-// exists or one exits with a code that is wrong here; then it makes DIRECTORY/failed. All
-// of them are started by this process, because a shell would need longer to start a dlock
-// than that takes to get the lock.
+// Starts EACH contenders for each of the locks, again and again, until DIRECTORY/stop exists
+// or one exits with an unexpected code; then it creates DIRECTORY/failed. One process starts
+// all of them, because a shell takes longer to start dlock than dlock takes to get the lock.
 //
-// A contender is COMMAND, in which LOCK stands for its lock, and STAY for how long the
-// command under the lock is to take: 2500 ms once in a hundred times, so that it is there
-// before and after a failover, and otherwise 0. Prints how often they exited with which
-// code.
+// A contender is COMMAND, in which LOCK is replaced by its lock, and STAY by how long the
+// command under the lock takes: 2500 ms in one of a hundred runs, so that it is running
+// before and after a failover, and otherwise 0. Prints how often each exit code occurred.
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -44,7 +42,7 @@ static void make(const char* directory, const char* name) {
   if (file == NULL || fclose(file) != 0) err(2, "%s", path);
 }
 
-// Puts the lock and the time where they belong in a word.
+// Replaces LOCK and STAY in a word.
 static char* filled_in(const char* word, const char* lock, const char* stay) {
   char text[most_text];
   const char* found = strstr(word, "LOCK");

@@ -9,13 +9,13 @@
 # With --replicas all no two holders overlap, and fences grow.
 # shellcheck disable=SC2154  # the helpers set what is used here
 
-# Before the tests remove what is about dlock.
+# Read here, before the tests unset the variables of dlock.
 wanted=${DLOCK_TEST_GRANTS:-100000}
 between_faults=${DLOCK_TEST_BETWEEN_FAULTS:-1000}
 minutes=${DLOCK_TEST_MINUTES:-1000}
 
-# More than one, so that a lock that is handed over keeps no CPU waiting; three ask for each.
-# The faults are about `job`, and about the others where they are on the same server.
+# More than one, so that no processor is idle during a hand-over; each has three contenders.
+# The faults are injected where `job` is; other locks may be on the same server.
 locks=(job b c d e f g h)
 
 setup_file() {
@@ -43,25 +43,25 @@ teardown() {
   kill_leftovers
 }
 
-# Sets $count to how often the locks were granted.
+# Sets $count to the number of grants of all locks.
 count_grants() {
   local lock number
   count=0
   for lock in "${locks[@]}"; do
-    # Whoever writes it does so in one step, but the file has to be there.
+    # It is written in one step, but need not exist yet.
     number=0
     [[ ! -e $yard/count.$lock ]] || read -r number _ < "$yard/count.$lock" || true
     count=$((count + number))
   done
 }
 
-# Whether there are enough of them, or the time is over.
+# Whether there were enough grants, or the time is over.
 is_enough() { ((count >= wanted || SECONDS >= minutes * 60)); }
 
-# So long without a single grant, and there will be none any more.
+# The longest time without a grant, in seconds. After that, the test fails.
 longest_pause=120
 
-# Waits until there are so many grants. Fails if one finds something wrong, or if they cease.
+# Waits for that many grants. Fails if a contender has failed, or if there are no more grants.
 await_grants() {  # <number>
   local count before=0 moved=$SECONDS
   while count_grants; ((count < $1)) && ! is_enough; do
@@ -76,7 +76,7 @@ await_grants() {  # <number>
   done
 }
 
-assert_nobody_meets_another() {  # <harm>
+assert_no_overlap() {  # <harm>
   local crowd count=0 harms=0 harm=none status=0
   "$BATS_FILE_TMPDIR/crowd" "$yard" 3 "${locks[@]}" -- \
     dlock run -q -w 20s --ttl 6s --replicas all LOCK -- \
@@ -86,7 +86,7 @@ assert_nobody_meets_another() {  # <harm>
     await_grants $((count + between_faults)) || { status=1; break; }
     count_grants
     ! is_enough || break
-    "$1" || { echo "not whole again after this: $harm" >&2; status=1; }
+    "$1" || { echo "not recovered from this: $harm" >&2; status=1; }
     harms=$((harms + 1))
   done
   : > "$yard/stop"
@@ -98,10 +98,10 @@ assert_nobody_meets_another() {  # <harm>
 
 @test "no two holders overlap while primaries fail over" {
   use_sentinel_store
-  assert_nobody_meets_another harm_fleet
+  assert_no_overlap harm_fleet
 }
 
 @test "no two holders overlap while members of a cluster fail over and the slot is moved" {
   use_cluster_store
-  assert_nobody_meets_another harm_cluster
+  assert_no_overlap harm_cluster
 }

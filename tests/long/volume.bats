@@ -8,7 +8,7 @@
 # Nothing is broken on purpose: failovers.bats and tests/chaos do that.
 # shellcheck disable=SC2154  # the helpers set what is used here
 
-wanted=${DLOCK_TEST_GRANTS:-} # before the tests remove what is about dlock
+wanted=${DLOCK_TEST_GRANTS:-} # before the tests unset the variables of dlock
 
 setup_file() {
   cc -std=gnu11 -O2 -static -o "$BATS_FILE_TMPDIR/alone" "$BATS_TEST_DIRNAME/alone.c"
@@ -71,7 +71,7 @@ are_granted() {  # <number>
   [[ ! -e $yard/stop ]]
 }
 
-assert_nobody_meets_another() {  # <number of grants> [<option>...]
+assert_no_overlap() {  # <number of grants> [<option>...]
   local grants=${wanted:-$1} contenders=() started status=0
   started=$(now_ms)
   for _ in 1 2 3 4; do contend "${@:2}" 3>&- & contenders+=("$!"); done
@@ -85,30 +85,30 @@ assert_nobody_meets_another() {  # <number of grants> [<option>...]
 
 @test "a lock of local: is held by one at a time, a million times" {
   use_private_store
-  assert_nobody_meets_another 1000000
+  assert_no_overlap 1000000
 }
 
 @test "a lock on a server is held by one at a time, 200,000 times" {
   use_redis_store
-  assert_nobody_meets_another 200000
+  assert_no_overlap 200000
 }
 
 @test "a lock on servers with sentinels is held by one at a time, 200,000 times" {
   use_sentinel_store
-  assert_nobody_meets_another 200000 --replicas all
+  assert_no_overlap 200000 --replicas all
 }
 
 @test "a lock in a cluster is held by one at a time, 200,000 times" {
   use_cluster_store
-  assert_nobody_meets_another 200000 --replicas all
+  assert_no_overlap 200000 --replicas all
 }
 
 @test "a lock on a quorum is held by one at a time, 200,000 times" {
   use_quorum_store 3
-  assert_nobody_meets_another 200000
+  assert_no_overlap 200000
 }
 
 @test "a lock on three members of etcd is held by one at a time, 200,000 times" {
   use_etcd_store 3
-  assert_nobody_meets_another 200000
+  assert_no_overlap 200000
 }

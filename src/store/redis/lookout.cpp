@@ -17,7 +17,7 @@ struct Lookout::State {
 
   bool stops() const { return wakeup.gives_up(); }
 
-  // Not used any more once it stops, because they may be gone.
+  // Not used after it has stopped, because they may be gone by then.
   Route& route;
   LockName lock;
   const Node& server;

@@ -9,7 +9,7 @@
 namespace dlock::redis_quorum {
 namespace {
 
-// One part in so many of the budget of a request is kept for releasing votes.
+// The part of a request's budget that is kept for releasing votes: one in this many.
 constexpr int kept_for_releases = 4;
 
 Failure too_weak(int strength, unsigned wanted, std::size_t held, std::size_t servers) {

@@ -11,7 +11,7 @@ local PARKED_FROM = 500        -- the first place of a parked waiter
 local PARKED_MS = 45000        -- for this long there; further back for longer in proportion, so
                                -- that a queue that is left by all before it is not idle for long
 local MOST_PARKED_MS = 600000
-local PACE_RUNS = 5            -- the quickest of so many runs counts;
+local PACE_RUNS = 5            -- the quickest of this many runs counts;
 local UNKNOWN_PACE_MS = 12     -- without any: 8000 waiters stay connected, and maxclients is 10000
 
 -- How quickly one run follows another, at the best, in milliseconds.
