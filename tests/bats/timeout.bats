@@ -265,7 +265,7 @@ END
     run_briefly "$place" << 'END'
 told_once() {
   exec perl -MTime::HiRes=sleep -e '
-    $| = 1; $SIG{TERM} = sub { print "told\n"; $end ||= 20 };
+    $| = 1; $SIG{TERM} = sub { print "told\n"; $end ||= 20 }; print "up\n";
     while (!$end || --$end) { sleep 0.02 }'
 }
 export -f told_once
@@ -273,7 +273,9 @@ told_once & (told_once) & setsid bash -c told_once & (setsid bash -c told_once &
 wait
 END
 
-    assert_equal "$place $(grep -c told printed)" "$place 4"
+    # On a slow machine not all four are up in time; SIGTERM ends those that are not.
+    grep -q up printed
+    assert_equal "$place $(grep -c told printed)" "$place $(grep -c up printed)"
   done
 }
 

@@ -158,14 +158,14 @@ use_server() {
   use_server
   trace=$BATS_TEST_TMPDIR/trace
   # Under strace and on a busy machine, a guardian needs time.
-  strace -f -qq -o "$trace" dlock run --ttl 3s --store-timeout 300ms job -- \
+  strace -f -qq -o "$trace" dlock run --ttl 9s --store-timeout 300ms job -- \
     sh -c 'trap "" TERM; echo on > "$0"; while :; do sleep 0.05; done' "$trace.on" 2> /dev/null 3>&- &
   tracer=$!
   eventually test -s "$trace.on"
 
   redis_freezes
 
-  assert_exits 76 "$tracer"
+  EVENTUALLY_MS=20000 assert_exits 76 "$tracer"
   guardian=$(awk '/PR_SET_NAME, "dlock-guardian"/ { print $1 }' "$trace")
   awk -v pid="$guardian" '$1 == pid && /clone|fork/ { on = 1 } $1 == pid && on' "$trace" > "$trace.guardian"
   grep -q 'kill(-*[0-9]*, SIGKILL)' "$trace.guardian"
