@@ -288,14 +288,19 @@ is_waited_for_on() { [[ $(member "$1" ZCARD 'dlock:{job}:q') == "$2" ]]; }  # <s
   assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
 }
 
+# Empties these servers. True if the command has ended by then; to be repeated, because a
+# renewal between two of them gives the first one its vote again.
+ends_when_emptied() {  # <number>...
+  local number
+  for number; do member "$number" FLUSHALL; done
+  has_ended "$command"
+}
+
 @test "when too many servers are emptied, the command is ended at the next renewal" {
   use_quorum_store 3
   hold job "${lease[@]}" --report "$report"
 
-  member 1 FLUSHALL
-  member 2 FLUSHALL
-
-  EVENTUALLY_MS=4000 eventually has_ended "$command"
+  EVENTUALLY_MS=4000 eventually ends_when_emptied 1 2
   eventually has_ended "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
@@ -325,8 +330,7 @@ is_waited_for_on() { [[ $(member "$1" ZCARD 'dlock:{job}:q') == "$2" ]]; }  # <s
   assert_status 75
   EVENTUALLY_MS=4000 eventually is_held_on job 5
 
-  for i in 1 2 3; do member "$i" FLUSHALL; done
-  EVENTUALLY_MS=4000 eventually has_ended "$command"
+  EVENTUALLY_MS=4000 eventually ends_when_emptied 1 2 3
   eventually has_ended "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
