@@ -39,7 +39,7 @@ use_etcd_store() {  # [<members>]
   DLOCK_STORE=${DLOCK_STORE/#http/etcd}
   export ETCDCTL_API=3
   export ETCDCTL_ENDPOINTS=${etcd_scheme:-http}://${servers//,/,${etcd_scheme:-http}://}
-  for ((i = 1; i <= count; ++i)); do EVENTUALLY_MS=20000 eventually etcd_serves "$i" || return; done
+  for ((i = 1; i <= count; ++i)); do EVENTUALLY_MS=60000 eventually etcd_serves "$i" || return; done
 }
 
 # Starts a member, or restarts it with its data. Returns before the member serves requests.

@@ -59,7 +59,7 @@ start_fleet() {
     sentinel_settings 1 >> "$fleet/$i/conf"
     start_member "$i"
   done
-  for i in 4 5 6; do EVENTUALLY_MS=20000 eventually knows_all "$i"; done
+  for i in 4 5 6; do EVENTUALLY_MS=60000 eventually knows_all "$i"; done
   local sentinels
   sentinels=$(for i in 4 5 6; do echo "$(host_of "$i"):${ports[i]}"; done | paste -sd ,)
   export DLOCK_STORE=redis+sentinel://$sentinels/main
