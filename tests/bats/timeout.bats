@@ -221,11 +221,11 @@ all_dead() {
 
 # --- Which processes get SIGTERM ---
 
-# Runs the script on standard input for 300 ms, on a terminal of its own or without one,
+# Runs the script on standard input for a while, on a terminal of its own or without one,
 # and sets $output to what it prints. Processes that SIGTERM does not reach run for a minute.
-run_briefly() {  # <terminal or none>
+run_briefly() {  # <terminal or none> [<duration>]
   cat > script
-  local run='exec dlock run --timeout 300ms --kill-after 60s job -- bash ./script'
+  local run="exec dlock run --timeout ${2:-300ms} --kill-after 60s job -- bash ./script"
   status=0
   if [[ $1 == terminal ]]; then
     TERM=dumb SHELL=/bin/sh timeout -s KILL 40 script -qec "$run" /dev/null
@@ -237,7 +237,7 @@ run_briefly() {  # <terminal or none>
 
 @test "SIGTERM also reaches processes whose parents it ends first" {
   for place in none terminal none terminal; do
-    run_briefly "$place" << 'END'
+    run_briefly "$place" 1500ms << 'END'
 daemon() { trap 'echo told; exit' TERM; echo up; while :; do sleep 0.02; done; }
 export -f daemon
 for i in {1..30}; do bash -c 'setsid bash -c daemon & exec sleep 60' & done
@@ -262,7 +262,7 @@ END
 
 @test "SIGTERM reaches no process twice" {
   for place in none terminal none terminal; do
-    run_briefly "$place" << 'END'
+    run_briefly "$place" 1500ms << 'END'
 told_once() {
   exec perl -MTime::HiRes=sleep -e '
     $| = 1; $SIG{TERM} = sub { print "told\n"; $end ||= 20 }; print "up\n";
