@@ -119,8 +119,8 @@ class Parking : public ::testing::Test {
 // Waits are shortened at random by up to a tenth.
 void expect_about(std::optional<milliseconds> span, milliseconds expected) {
   ASSERT_TRUE(span);
-  EXPECT_LE(*span, expected + 100ms);
-  EXPECT_GE(*span, expected * 9 / 10 - 100ms);
+  EXPECT_LE(*span, expected + 1s);
+  EXPECT_GE(*span, expected * 9 / 10 - 1s);
 }
 
 TEST_F(Parking,
