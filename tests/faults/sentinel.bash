@@ -113,7 +113,10 @@ is_replicated_to() { [[ $(member 1 INFO replication | grep -c 'state=online') ==
 known() { member "$1" SENTINEL MASTER main | grep -A 1 -x "$2" | tail -n 1; }  # <number> <field>
 
 knows_all() {
-  [[ $(known "$1" num-slaves) == 2 && $(known "$1" num-other-sentinels) == 2 ]] &&
+  [[ $(known "$1" num-slaves) == 2 && $(known "$1" num-other-sentinels) == 2 ]] || return
+  # They use TLS among themselves, too, if the servers do. Sentinels without it cannot reach
+  # each other, and have no quorum after a second.
+  [[ " ${over_tls[*]:-} " == *' 1 '* && " ${over_tls[*]:-} " != *' 4 '* ]] ||
     member "$1" SENTINEL CKQUORUM main | grep -q '^OK'
 }
 
