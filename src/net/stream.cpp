@@ -17,6 +17,13 @@ Failure lost(const std::string& server, int error_number) {
                  "lost the connection to " + server + ": " + reason_of(error_number));
 }
 
+// A server without TLS may reset the connection when it reads a handshake.
+Refusal lost_in_handshake(const std::string& server, int error_number) {
+  return Refusal(Refusal::Reason::overloaded,
+                 "lost the connection to " + server +
+                     " during the TLS handshake: " + reason_of(error_number));
+}
+
 Failure no_handshake(const Failure& timeout) {
   return Failure(timeout.kind(),
                  std::string(timeout.what()) + " in the TLS handshake; does it use TLS?");
@@ -48,8 +55,7 @@ asio::awaitable<void> Stream::secure(const TlsOptions& plan, const std::string& 
     const auto progress = tls->handshake();
     if (progress.state == Progress::State::done) break;
     if (progress.state == Progress::State::failed) {
-      throw Refusal(Refusal::Reason::overloaded,
-                    lost(budget.server(), progress.error).what());
+      throw lost_in_handshake(budget.server(), progress.error);
     }
     // A server without TLS may take this for part of a request and wait for the rest.
     const bool ready = co_await is_ready(progress.awaited(), budget);

@@ -97,7 +97,7 @@ asio::awaitable<std::vector<Reply>> Connection::exchange(
       }
     }
   } catch (const Failure& error) {
-    failure = error;
+    failure = with_hint(error, budget);
   }
   if (failure) close_unless_harmless(*failure);
   std::vector<Reply> replies;
@@ -155,7 +155,7 @@ asio::awaitable<std::optional<std::string>> Connection::next_message(
       if (budget.is_over()) break;
     }
   } catch (const Failure& error) {
-    failure = error;
+    failure = with_hint(error, budget);
   }
   if (failure) {
     close_unless_harmless(*failure);
@@ -174,19 +174,19 @@ asio::awaitable<void> Connection::send_all(net::Budget& budget) {
 
 void Connection::take_in(std::string_view bytes) {
   if (bytes.empty()) {
-    throw with_hint(
-        Failure(Failure::Kind::unreachable, shown_ + " closed the connection"));
+    throw Failure(Failure::Kind::unreachable, shown_ + " closed the connection");
   }
   if (!http2_->feed(bytes)) {
-    throw with_hint(Failure(Failure::Kind::unreachable,
-                            shown_ + " does not speak HTTP/2: " + http2_->error()));
+    throw Failure(Failure::Kind::unreachable,
+                  shown_ + " does not speak HTTP/2: " + http2_->error());
   }
   has_heard_ = true;
 }
 
-// A server that requires TLS closes the connection when it reads anything else.
-Failure Connection::with_hint(const Failure& failure) const {
-  if (has_heard_ || tls_) return failure;
+// A server that requires TLS closes or resets the connection when it reads anything else.
+Failure Connection::with_hint(const Failure& failure, const net::Budget& budget) const {
+  if (has_heard_ || tls_ || budget.is_over()) return failure;
+  if (failure.kind() != Failure::Kind::unreachable) return failure;
   return Failure(failure.kind(),
                  std::string(failure.what()) + "; does it require TLS (etcds://)?");
 }

@@ -78,7 +78,7 @@ class Connection {
   asio::awaitable<void> send_all(net::Budget& budget);
   void take_in(std::string_view bytes);
   Reply reply_to(CallId call);
-  Failure with_hint(const Failure& failure) const;
+  Failure with_hint(const Failure& failure, const net::Budget& budget) const;
   void close_unless_harmless(const Failure& failure);
 
   asio::io_context& context_;
