@@ -105,6 +105,23 @@ enable_login() {
   assert_output_contains 'does it require TLS (etcds://)?'
 }
 
+@test "the error asks for TLS if a server resets the connection, and names the handshake" {
+  use_private_store
+  "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port" reset 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/port"
+  server=127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")
+
+  run dlock --store "etcd://$server" --store-timeout 1s run job -- echo started
+  assert_status 69
+  assert_one_line
+  assert_output_contains 'connection reset by peer; does it require TLS (etcds://)?'
+  run dlock --store "etcds://$server" --store-timeout 1s run job -- echo started
+
+  assert_status 69
+  assert_one_line
+  assert_output_contains 'during the TLS handshake: connection reset by peer'
+}
+
 # Removes what use_private_store made, so that it can run again.
 use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
 

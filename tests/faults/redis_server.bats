@@ -421,6 +421,16 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
   assert_all_give_up_on end 'closed the connection'
 }
 
+@test "dlock gives up on a server that resets every connection" {
+  assert_all_give_up_on reset 'connection reset by peer; does it require TLS (rediss://)?'
+  DLOCK_STORE=${DLOCK_STORE/redis/rediss}
+
+  # Half a second is too short for TLS under sanitizers.
+  run timeout 20 dlock run job -- echo started
+
+  assert_refused 69 'during the TLS handshake: connection reset by peer'
+}
+
 @test "dlock gives up on a server that replies in HTTP" {
   assert_all_give_up_on 'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n' \
     'does not speak the Redis protocol'

@@ -55,11 +55,11 @@ asio::awaitable<void> Cluster::retry_on_members(Try once, Repeat repeat,
     }
     move_on();
     if (++tries % count != 0) continue;
-    // The time left after the pause must be enough for a reply.
-    if (later(Clock::now(), first_retry) >= until) throw failed_call->failure;
+    const auto next_attempt = later(Clock::now(), first_retry);
+    if (later(next_attempt, least_attempt) > until) throw failed_call->failure;
     net::Budget pause(until, wakeup, member().shown());
     const auto never = [] { return false; };
-    co_await pause.wait(never, later(Clock::now(), first_retry));
+    co_await pause.wait(never, next_attempt);
     pause.hand_on();
   }
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "lock/retry.hpp"
 #include "net/refusal.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/reconnecting.hpp"
@@ -34,7 +35,7 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
       const auto end =
           passes ? until : std::min(until, later(began, patience_with(error, timeout_)));
       nap = naps.next();
-      if (later(Clock::now(), nap) >= end || wakeup.gives_up()) throw;
+      if (later(Clock::now(), nap + least_attempt) > end || wakeup.gives_up()) throw;
     }
     co_await sleep(later(Clock::now(), nap), wakeup);
   }
@@ -54,7 +55,8 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
       // The new connection was accepted and then closed, with nothing executed.
       const auto end = std::min(until, later(began, patience_with(refusal, timeout_)));
       refused_for = naps.next();
-      if (later(Clock::now(), *refused_for) >= end || wakeup.gives_up()) throw;
+      const auto next_attempt = later(Clock::now(), *refused_for);
+      if (later(next_attempt, least_attempt) > end || wakeup.gives_up()) throw;
     }
     if (refused_for) {
       co_await sleep(later(Clock::now(), *refused_for), wakeup);
