@@ -116,9 +116,9 @@ teardown() { kill_leftovers; }
 
 @test "a renewed lease is reported as released and not as expired" {
   watch
-  token=$(dlock acquire job --ttl 500ms)
+  token=$(dlock acquire job --ttl 3s)
   DLOCK_TOKEN=$token dlock renew job --ttl 1h > /dev/null
-  dlock acquire other --ttl 600ms > /dev/null
+  dlock acquire other --ttl 4s > /dev/null
   eventually has_seen 'expired other 1'
 
   DLOCK_TOKEN=$token dlock release job
@@ -151,7 +151,7 @@ teardown() { kill_leftovers; }
 @test "a lock that --min-hold keeps is reported as released when that time is over" {
   watch
 
-  dlock run --min-hold 1s job -- true
+  dlock run --min-hold 4s job -- true
   dlock run --quiet job -- true || (($? == 75))
 
   assert_events 'granted job 0' 'released job 1'
