@@ -237,10 +237,11 @@ run_briefly() {  # <terminal or none> [<duration>]
 
 @test "SIGTERM also reaches processes whose parents it ends first" {
   for place in none terminal none terminal; do
-    run_briefly "$place" 1500ms << 'END'
+    # A bash that starts can lose a signal, so they must all be up before it comes.
+    run_briefly "$place" 2500ms << 'END'
 daemon() { trap 'echo told; exit' TERM; echo up; while :; do sleep 0.02; done; }
 export -f daemon
-for i in {1..30}; do bash -c 'setsid bash -c daemon & exec sleep 60' & done
+for i in {1..20}; do bash -c 'setsid bash -c daemon & exec sleep 60' & done
 wait
 END
 
@@ -262,7 +263,8 @@ END
 
 @test "SIGTERM reaches no process twice" {
   for place in none terminal none terminal; do
-    run_briefly "$place" 1500ms << 'END'
+    # A bash that starts can lose a signal, so they must all be up before it comes.
+    run_briefly "$place" 2500ms << 'END'
 told_once() {
   exec perl -MTime::HiRes=sleep -e '
     $| = 1; $SIG{TERM} = sub { print "told\n"; $end ||= 20 }; print "up\n";
