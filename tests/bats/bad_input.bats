@@ -359,7 +359,7 @@ run_refuses() {  # <exit code> <option>...
   refuses 78 --store redis+cluster://a,b/2 run job -- touch "$started"
   assert_output_contains 'only database 0'
   refuses 78 --store etcd://:secret@a run job -- touch "$started"
-  assert_output_contains 'etcd needs a user for the password'
+  assert_output_contains 'a password for etcd requires a user'
   refuses 78 --store redis+sentinel://a,b:70000/m run job -- touch "$started"
   assert_output_contains 'sentinel 2: the port must be a number from 1 to 65535'
   refuses 78 --store redis://a,b run job -- touch "$started"

@@ -17,7 +17,7 @@ Plan Plan::parsed(std::string_view scheme, const std::string& rest) {
   Plan plan;
   if (parts.login) {
     auto login = login_from(*parts.login);
-    if (login.user.empty()) throw bad_url("etcd needs a user for the password");
+    if (login.user.empty()) throw bad_url("a password for etcd requires a user");
     plan.access.user = std::move(login.user);
     plan.access.password = std::move(login.password);
   }
