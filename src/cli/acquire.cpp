@@ -24,8 +24,8 @@ namespace dlock {
 namespace {
 
 milliseconds budget_of(const CommonOptions& common, const Claim& claim) {
-  const bool runs_out = leases_run_out(common.store);
-  return store_timeout(common, runs_out ? std::optional(claim.ttl) : std::nullopt);
+  const bool can_expire = leases_expire(common.store);
+  return store_timeout(common, can_expire ? std::optional(claim.ttl) : std::nullopt);
 }
 
 // Lines for `eval` in any POSIX shell.

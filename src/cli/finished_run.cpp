@@ -18,9 +18,9 @@ namespace {
 
 // The timing of this run's lease.
 LeaseTiming timing_of(const CommonOptions& common, const RunOptions& options) {
-  const bool runs_out = leases_run_out(common.store);
+  const bool can_expire = leases_expire(common.store);
   const auto budget =
-      store_timeout(common, runs_out ? std::optional(options.ttl) : std::nullopt);
+      store_timeout(common, can_expire ? std::optional(options.ttl) : std::nullopt);
   return LeaseTiming(options.ttl, options.supervision.kill_after, budget);
 }
 
@@ -39,7 +39,7 @@ SupervisionPlan supervision_of(const CommonOptions& common, const RunOptions& op
                                const LeaseTiming& timing) {
   auto plan = options.supervision;
   plan.own_group = !has_terminal();
-  if (leases_run_out(common.store)) plan.lease = timing;
+  if (leases_expire(common.store)) plan.lease = timing;
   return plan;
 }
 
@@ -91,7 +91,7 @@ FinishedRun finished_run(const Invocation& invocation, const RunOptions& options
                          const HeldSignals& held, RunHooks* run_hooks) {
   const auto& common = invocation.common;
   const auto timing = timing_of(common, options);
-  const bool needs_guardian = leases_run_out(common.store);
+  const bool needs_guardian = leases_expire(common.store);
   if (needs_guardian) check(timing);
 
   FinishedRun finished;

@@ -138,7 +138,7 @@ asio::awaitable<bool> Run::ensure_enough_is_left(Grant& grant) {
 }
 
 bool Run::lasts(const Grant& grant) const {
-  return !store_->leases_run_out() ||
+  return !store_->leases_expire() ||
          grant.deadline - Clock::now() >= timing_.needed_to_start();
 }
 
@@ -190,7 +190,7 @@ asio::awaitable<milliseconds> Run::end_leftovers(const Busy& busy) {
     for (const auto& one : broken) orphans_.end(one);
     co_return while_it_ends;
   }
-  co_return store_->leases_run_out() ? milliseconds::max() : look_every;
+  co_return store_->leases_expire() ? milliseconds::max() : look_every;
 }
 
 // Warns that the command runs, or may be running, without the lock, as the user

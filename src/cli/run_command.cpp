@@ -88,7 +88,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
                      [this](const std::string& message) { unprotected(message); });
   Messenger messenger(lease, speaker_, is_store_silent_);
   if (grant && store_->protects()) {
-    keeper_.emplace(context_, *claimant_, store_->leases_run_out(), timing_, messenger);
+    keeper_.emplace(context_, *claimant_, store_->leases_expire(), timing_, messenger);
   }
   const auto started = co_await start(std::move(plan), grant);
   if (!started) co_return;

@@ -24,7 +24,7 @@ std::string Run::release_step(const std::optional<RunEnd>& end) const {
 
 // What happens to a lock that could not be released.
 std::string Run::how_it_ends() const {
-  if (!store_->leases_run_out()) return "it is released when this process exits";
+  if (!store_->leases_expire()) return "it is released when this process exits";
   const auto left =
       later(result_.grant->deadline, timing_.drift() + claimant_->claim().lock_delay) -
       Clock::now();
@@ -121,7 +121,7 @@ void Run::lost(Loss loss, CommandFate command) {
   result_.reason = loss;
   result_.is_protected = false;
   conclude(Outcome::lost, ExitStatus::lost,
-           loss_text(loss, command, store_->leases_run_out(), silence(),
+           loss_text(loss, command, store_->leases_expire(), silence(),
                      claimant_->taken_by()));
   speaker_.error(result_.message);
 }

@@ -112,11 +112,11 @@ class Claimant {
   // the store does not know, for example because an earlier version took it.
   virtual std::optional<Taker> taken_by() const { return std::nullopt; }
 
-  // Calls `heard` when the lease should be checked at once: it may have been broken, or
+  // Calls `on_news` when the lease should be checked at once: it may have been broken, or
   // its store replaced. This lasts until the returned object is destroyed; it is null if
   // the store sends no notifications. Listening may begin only after a second, because it
   // is not worth its cost for a shorter run. Throws Failure (exhausted).
-  virtual std::unique_ptr<LeaseNews> listen(std::function<void()> /*heard*/) {
+  virtual std::unique_ptr<LeaseNews> listen(std::function<void()> /*on_news*/) {
     return nullptr;
   }
 

@@ -32,11 +32,11 @@ Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent
 }
 
 struct LeaseKeeper::State {
-  State(asio::io_context& at, Claimant& of, bool can_run_out, LeaseTiming lease_timing,
-        LeaseWatcher& told)
+  State(asio::io_context& at, Claimant& of, bool lease_can_expire,
+        LeaseTiming lease_timing, LeaseWatcher& told)
       : context(at),
         claimant(of),
-        runs_out(can_run_out),
+        can_expire(lease_can_expire),
         timing(lease_timing),
         watcher(told),
         wakeup(at),
@@ -44,14 +44,14 @@ struct LeaseKeeper::State {
 
   // When to ask again if there is no notification before.
   Clock::time_point next_look(Clock::time_point now) const {
-    if (runs_out) return next_renewal(timing, confirmed_at, failures, now);
+    if (can_expire) return next_renewal(timing, confirmed_at, failures, now);
     const bool is_interrupted = news == nullptr || news->is_interrupted();
     return is_interrupted || failures > 0 ? now + look_after : Clock::time_point::max();
   }
 
   asio::io_context& context;
   Claimant& claimant;
-  bool runs_out;
+  bool can_expire;
   LeaseTiming timing;
   LeaseWatcher& watcher;
   Wakeup wakeup;
@@ -70,9 +70,9 @@ struct LeaseKeeper::State {
   Wakeup* awaited_by = nullptr;  // notified when it is over
 };
 
-LeaseKeeper::LeaseKeeper(asio::io_context& context, Claimant& claimant, bool runs_out,
+LeaseKeeper::LeaseKeeper(asio::io_context& context, Claimant& claimant, bool can_expire,
                          LeaseTiming timing, LeaseWatcher& watcher)
-    : state_(std::make_shared<State>(context, claimant, runs_out, timing, watcher)) {}
+    : state_(std::make_shared<State>(context, claimant, can_expire, timing, watcher)) {}
 
 LeaseKeeper::~LeaseKeeper() {
   stop();
@@ -89,7 +89,7 @@ void LeaseKeeper::start(Clock::time_point granted_at) {
   };
   state->confirmed_at = granted_at;
   state->listen_at = later(Clock::now(), look_after);
-  if (state->runs_out) {
+  if (state->can_expire) {
     state->wakeup.prepare();
     asio::post(state->context, begin);
     return;
@@ -141,7 +141,7 @@ asio::awaitable<void> LeaseKeeper::sleep(State& state) {
     if (!state.listens && Clock::now() >= state.listen_at) {
       listen(state);
       // Earlier events were missed, so check now.
-      if (!state.runs_out) break;
+      if (!state.can_expire) break;
     }
     const auto until = state.listens ? next : std::min(next, state.listen_at);
     co_await state.wakeup.wait_until(until);
@@ -164,7 +164,7 @@ asio::awaitable<bool> LeaseKeeper::renew(State& state) {
   if (state.stops) co_return false;  // the watcher may be gone
   if (!renewal) {
     ++state.failures;
-    if (state.runs_out) state.watcher.renewal_failed(Clock::now());
+    if (state.can_expire) state.watcher.renewal_failed(Clock::now());
     co_return true;
   }
   switch (*renewal) {
@@ -177,7 +177,7 @@ asio::awaitable<bool> LeaseKeeper::renew(State& state) {
   }
   state.confirmed_at = sent_at;
   state.failures = 0;
-  if (state.runs_out) state.watcher.extend(state.timing.deadline(sent_at));
+  if (state.can_expire) state.watcher.extend(state.timing.deadline(sent_at));
   if (*renewal == Renewal::broken && !std::exchange(state.told_broken, true)) {
     state.watcher.forfeit(Loss::broken);
   }

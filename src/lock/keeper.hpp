@@ -20,15 +20,15 @@ Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent
                                int failures, Clock::time_point now);
 
 // Keeps the lease of a claim until it is stopped or the lease is certainly lost. A lease
-// that can expire (`runs_out`) is renewed in time. Any other lease is only checked, on a
-// notification or every second where there are no notifications. A broken lease is still
-// renewed, because it keeps others out until the holder has ended.
+// that can expire (`can_expire`) is renewed in time. Any other lease is only checked, on
+// a notification or every second where there are no notifications. A broken lease is
+// still renewed, because it keeps others out until the holder has ended.
 //
 // It moves the watcher's deadline and never acts on it: if renewals fail, the deadline
 // stays where it is.
 class LeaseKeeper {
  public:
-  LeaseKeeper(asio::io_context& context, Claimant& claimant, bool runs_out,
+  LeaseKeeper(asio::io_context& context, Claimant& claimant, bool can_expire,
               LeaseTiming timing, LeaseWatcher& watcher);
   ~LeaseKeeper();  // stops
   LeaseKeeper(const LeaseKeeper&) = delete;

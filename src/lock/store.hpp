@@ -34,7 +34,7 @@ class Store {
   virtual bool protects() const { return true; }
 
   // Whether a lease expires if it is not renewed.
-  virtual bool leases_run_out() const = 0;
+  virtual bool leases_expire() const = 0;
 
   // An object that sends `claim` to the store. Does not contact the store yet.
   virtual std::unique_ptr<Claimant> claimant(const Claim& claim) = 0;

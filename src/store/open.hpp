@@ -36,10 +36,8 @@ bool is_insecure(const StoreUrl& url);
 
 StoreFeatures features_of(const StoreUrl& url);
 
-// Whether a lease there expires unless it is renewed (Store::leases_run_out).
-inline bool leases_run_out(const StoreUrl& url) {
-  return features_of(url).leases_run_out;
-}
+// Whether a lease there expires unless it is renewed (Store::leases_expire).
+inline bool leases_expire(const StoreUrl& url) { return features_of(url).leases_expire; }
 
 // Examines the store for use with locks of the namespace (dlock doctor). It changes
 // nothing there. An unreachable store is a finding, too; each request takes at most

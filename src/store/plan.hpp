@@ -47,10 +47,10 @@ struct Credentials {
 
 // What a kind of store supports besides locks.
 struct StoreFeatures {
-  bool leases_run_out = false;  // Store::leases_run_out
-  bool values = true;           // Store::values
-  bool rates = true;            // Store::rates
-  bool registers = true;        // Store::registers
+  bool leases_expire = false;  // Store::leases_expire
+  bool values = true;          // Store::values
+  bool rates = true;           // Store::rates
+  bool registers = true;       // Store::registers
 };
 
 }  // namespace dlock

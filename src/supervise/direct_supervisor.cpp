@@ -65,7 +65,7 @@ asio::awaitable<Ended> DirectSupervisor::ended() {
     } else if (action == Ladder::Action::send_kill) {
       end_tree(now);
     }
-    co_await wakeup_.wait_until(ladder_->look_again(now));
+    co_await wakeup_.wait_until(ladder_->next_check(now));
   }
   // The cgroup may contain processes that are not descendants of the command.
   if (ladder_->has_sent_term()) cgroup_.kill_all();
@@ -103,7 +103,7 @@ void DirectSupervisor::send(int signal) {
 
 // Stops at the moment at which the next step is due.
 void DirectSupervisor::send_to_tree(int signal, Clock::time_point now) {
-  tree_.send(signal, {pid_, plan_.own_group}, ladder_->look_again(now));
+  tree_.send(signal, {pid_, plan_.own_group}, ladder_->next_check(now));
 }
 
 void DirectSupervisor::end_tree(Clock::time_point now) {

@@ -85,7 +85,7 @@ class Process {
   bool command_ended_ = false;
   bool is_ending_ = false;
   bool has_news_ = false;  // the command runs, and dlock was not notified yet
-  Clock::time_point look_again_ = Clock::time_point::max();
+  Clock::time_point next_check_ = Clock::time_point::max();
 };
 
 // Everything that may fail happens before the lock is granted.
@@ -174,7 +174,7 @@ bool Process::is_over() {
     case Ladder::Action::done: finish(); return true;
     case Ladder::Action::send_term:
       // It stops when the next step is due.
-      tree_.signal_all(SIGTERM, ladder_.look_again(now));
+      tree_.signal_all(SIGTERM, ladder_.next_check(now));
       owner_.notify();
       break;
     case Ladder::Action::send_kill: kill_tree(now); break;
@@ -183,7 +183,7 @@ bool Process::is_over() {
   // Not earlier, so that a start and an end are reported together. Two messages would
   // wake dlock twice between the command's end and the release.
   if (std::exchange(has_news_, false)) owner_.notify();
-  look_again_ = ladder_.look_again(now);
+  next_check_ = ladder_.next_check(now);
   return false;
 }
 
@@ -247,7 +247,7 @@ void Process::forward(int signal) {
   const auto now = Clock::now();
   if (command_ended_) {
     // Only its stragglers are left, and they are waited for.
-    tree_.signal_all(signal, ladder_.look_again(now));
+    tree_.signal_all(signal, ladder_.next_check(now));
     return;
   }
   tree_.forward(signal);
@@ -272,11 +272,11 @@ void Process::finish() {
   reap(tree_.command());  // now that dlock no longer waits for it
 }
 
-// Sleeps until an event, or until look_again_. The timer counts suspended time, the
+// Sleeps until an event, or until next_check_. The timer counts suspended time, the
 // timeout of ppoll(2) does not; the latter is used only if the timer could not be set.
 void Process::sleep() {
-  const bool has_end = look_again_ != Clock::time_point::max();
-  const bool is_set = set_timer(task_.timer, look_again_);
+  const bool has_end = next_check_ != Clock::time_point::max();
+  const bool is_set = set_timer(task_.timer, next_check_);
   await_event(launching_, has_end && !is_set);
 }
 

@@ -53,8 +53,8 @@ void Ladder::lease_holds_until(Clock::time_point deadline) { deadline_ = deadlin
 
 // max() if the lease does not expire.
 Clock::time_point Ladder::before_deadline(milliseconds span) const {
-  const bool runs_out = plan_.lease && deadline_ != Clock::time_point::max();
-  return runs_out ? deadline_ - span : Clock::time_point::max();
+  const bool can_expire = plan_.lease && deadline_ != Clock::time_point::max();
+  return can_expire ? deadline_ - span : Clock::time_point::max();
 }
 
 // When the tree must be ended although the lease may still be renewed.
@@ -101,7 +101,7 @@ Ladder::Action Ladder::next(Clock::time_point now) {
   return Action::send_kill;
 }
 
-Clock::time_point Ladder::look_again(Clock::time_point now) const {
+Clock::time_point Ladder::next_check(Clock::time_point now) const {
   const auto kill_at = kills_at();
   if (now >= kill_at) return now + sweep_again;
   if (sent_term_) return std::min(kill_at, in_doubt_at());

@@ -65,7 +65,7 @@ class Ladder {
   Action next(Clock::time_point now);
 
   // When to call next() again if nothing happens before; max() if never.
-  Clock::time_point look_again(Clock::time_point now) const;
+  Clock::time_point next_check(Clock::time_point now) const;
 
   // Whether the rest of the lease is needed to end the command in time.
   bool is_in_doubt(Clock::time_point now) const;

@@ -83,7 +83,7 @@ class Contender {
   }
 
   void keep(const Grant& grant, LeaseWatcher& watcher) {
-    keeper_.emplace(context_, claimant(), store->leases_run_out(), timing_of(claim),
+    keeper_.emplace(context_, claimant(), store->leases_expire(), timing_of(claim),
                     watcher);
     keeper_->start(grant.sent_at);
   }

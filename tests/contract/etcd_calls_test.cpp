@@ -197,14 +197,14 @@ TEST_F(OneEtcd, a_watch_reports_events_while_its_connection_carries_calls) {
 
   put(calls_, "watched", "value");
   put(calls_, "other", "value");
-  const auto heard = result_of(context_, watch.next(soon(), wakeup_));
+  const auto update = result_of(context_, watch.next(soon(), wakeup_));
 
   EXPECT_EQ(quiet.kind, WatchUpdate::Kind::nothing);
-  ASSERT_EQ(heard.kind, WatchUpdate::Kind::events);
-  ASSERT_EQ(heard.events.size(), 1U);
-  EXPECT_EQ(heard.events[0].kind, Event::Kind::put);
-  EXPECT_EQ(heard.events[0].pair.value, "value");
-  EXPECT_GT(heard.events[0].pair.mod_revision, since);
+  ASSERT_EQ(update.kind, WatchUpdate::Kind::events);
+  ASSERT_EQ(update.events.size(), 1U);
+  EXPECT_EQ(update.events[0].kind, Event::Kind::put);
+  EXPECT_EQ(update.events[0].pair.value, "value");
+  EXPECT_GT(update.events[0].pair.mod_revision, since);
 }
 
 TEST_F(OneEtcd, a_watch_reports_several_keys_and_deletions_with_the_previous_value) {
@@ -224,9 +224,9 @@ TEST_F(OneEtcd, a_watch_reports_several_keys_and_deletions_with_the_previous_val
   put(calls_, "several/b", "new");
   std::vector<Event> events;
   while (events.size() < 2) {
-    const auto heard = result_of(context_, watch.next(soon(), wakeup_));
-    ASSERT_EQ(heard.kind, WatchUpdate::Kind::events);
-    events.insert(events.end(), heard.events.begin(), heard.events.end());
+    const auto update = result_of(context_, watch.next(soon(), wakeup_));
+    ASSERT_EQ(update.kind, WatchUpdate::Kind::events);
+    events.insert(events.end(), update.events.begin(), update.events.end());
   }
 
   EXPECT_EQ(events[0].kind, Event::Kind::deletion);
@@ -242,10 +242,10 @@ TEST_F(OneEtcd, a_watch_from_a_revision_reports_everything_since) {
   Watch watch(calls_);
 
   result_of(context_, watch.start({request}, soon(), wakeup_));
-  const auto heard = result_of(context_, watch.next(soon(), wakeup_));
+  const auto update = result_of(context_, watch.next(soon(), wakeup_));
 
-  ASSERT_EQ(heard.events.size(), 2U);
-  EXPECT_EQ(heard.events[0].pair.value + heard.events[1].pair.value, "12");
+  ASSERT_EQ(update.events.size(), 2U);
+  EXPECT_EQ(update.events[0].pair.value + update.events[1].pair.value, "12");
 }
 
 TEST_F(OneEtcd, an_interrupted_wait_leaves_the_watch_and_its_connection_intact) {

@@ -45,20 +45,20 @@ class Answerer final : public Claimant {
     co_return *answer;
   }
   std::unique_ptr<LeaseNews> listen(std::function<void()> on_news) override {
-    heard = std::move(on_news);
+    callback = std::move(on_news);
     return can_listen ? std::make_unique<LeaseNews>() : nullptr;
   }
 
   std::deque<std::optional<Renewal>> answers;
   int asked = 0;
   bool can_listen = true;
-  std::function<void()> heard;
+  std::function<void()> callback;
 };
 
 class Keeper : public ::testing::Test {
  protected:
-  void keep(bool runs_out = true) {
-    keeper_.emplace(context_, claimant_, runs_out, timing_, watcher_);
+  void keep(bool can_expire = true) {
+    keeper_.emplace(context_, claimant_, can_expire, timing_, watcher_);
     keeper_->start(granted_at_);
   }
   bool comes_true(const std::function<bool()>& is_true) {
@@ -182,10 +182,10 @@ TEST_F(Keeper, a_broken_lease_is_reported_once_and_renewed_until_the_holder_has_
 TEST_F(Keeper, renews_at_once_when_notified_and_then_at_its_usual_interval) {
   timing_ = {milliseconds(9000), milliseconds(5000), milliseconds(60)};
   keep();
-  ASSERT_TRUE(comes_true([&] { return claimant_.heard != nullptr; }));
+  ASSERT_TRUE(comes_true([&] { return claimant_.callback != nullptr; }));
   EXPECT_EQ(asked_, 0);
 
-  claimant_.heard();
+  claimant_.callback();
 
   ASSERT_TRUE(comes_true([&] { return asked_ == 1; }));
   EXPECT_LT(Clock::now(), granted_at_ + milliseconds(2500));
@@ -208,7 +208,7 @@ TEST_F(Keeper, checks_a_lease_that_never_expires_once_and_then_when_notified) {
   EXPECT_GE(Clock::now(), granted_at_ + milliseconds(1000));
   EXPECT_TRUE(asks_no_more(milliseconds(1500)));
   claimant_.answers = {Renewal::broken};
-  claimant_.heard();
+  claimant_.callback();
   ASSERT_TRUE(comes_true([&] { return watcher_.lost.has_value(); }));
   EXPECT_EQ(watcher_.lost, Loss::broken);
   EXPECT_EQ(watcher_.deadline, Clock::time_point{});

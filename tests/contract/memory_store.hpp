@@ -60,7 +60,7 @@ class MemoryStore final : public Store,
       : service_(service), timeout_(timeout) {}
 
   std::string url() const override { return "memory:"; }
-  bool leases_run_out() const override { return false; }
+  bool leases_expire() const override { return false; }
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const std::vector<Fence>& fences,

@@ -290,9 +290,10 @@ TEST_F(RedisConnection, fails_when_a_reply_is_truncated) {
     const auto failed = failure(connection);
 
     EXPECT_EQ(failed.kind(), Failure::Kind::unreachable) << begun;
-    const bool has_heard = *begun != '\0';
-    EXPECT_EQ(failed.what(), shown(server) + " closed the connection" +
-                                 (has_heard ? "" : "; does it require TLS (rediss://)?"))
+    const bool has_replied = *begun != '\0';
+    EXPECT_EQ(failed.what(),
+              shown(server) + " closed the connection" +
+                  (has_replied ? "" : "; does it require TLS (rediss://)?"))
         << begun;
   }
 }

@@ -213,12 +213,12 @@ TEST_P(StoreContract, the_store_keeps_a_lease_longer_than_its_holder_by_the_lock
   const auto grant = holder.granted();
   const auto again = holder.granted();
 
-  const bool runs_out = holder.store->leases_run_out();
+  const bool can_expire = holder.store->leases_expire();
   const auto end = Clock::now() + holder.claim.ttl;
-  EXPECT_EQ(grant.deadline < end, runs_out);
-  EXPECT_EQ(again.deadline < end, runs_out);
+  EXPECT_EQ(grant.deadline < end, can_expire);
+  EXPECT_EQ(again.deadline < end, can_expire);
   const auto kept = holder.inspect().holders.at(0).expires_in;
-  ASSERT_EQ(kept.has_value(), runs_out);
+  ASSERT_EQ(kept.has_value(), can_expire);
   EXPECT_GE(kept.value_or(seconds(130)), seconds(129));
 }
 
@@ -670,9 +670,9 @@ TEST_P(StoreContract, an_abandoned_lease_expires_where_leases_expire) {
 
   const auto released = holder.release(end);
 
-  const bool runs_out = holder.store->leases_run_out();
-  EXPECT_EQ(released, runs_out ? Release::left : Release::released);
-  EXPECT_EQ(exclusive().is_busy(), runs_out);
+  const bool can_expire = holder.store->leases_expire();
+  EXPECT_EQ(released, can_expire ? Release::left : Release::released);
+  EXPECT_EQ(exclusive().is_busy(), can_expire);
   const auto run = exclusive().inspect().last_run;
   ASSERT_TRUE(run);
   EXPECT_EQ(run->exit_code, 76);
@@ -687,7 +687,7 @@ TEST_P(StoreContract, an_abandoned_lease_cannot_be_renewed) {
   holder.release(end);
 
   EXPECT_EQ(holder.release(exit_with(0)), Release::not_ours);
-  if (!holder.store->leases_run_out()) return;
+  if (!holder.store->leases_expire()) return;
   const auto info = exclusive().inspect();
   ASSERT_EQ(info.holders.size(), 1U);
   EXPECT_EQ(info.holders.front().fence, grant.fence);
@@ -766,8 +766,8 @@ TEST_P(StoreContract, a_lease_that_vanishes_is_set_up_again_where_leases_expire)
   world_->wipe_out();
 
   EXPECT_TRUE(eventually(context_, [&] { return witness.again || witness.told; }));
-  EXPECT_EQ(witness.again, holder.store->leases_run_out());
-  EXPECT_EQ(!witness.told, holder.store->leases_run_out());
+  EXPECT_EQ(witness.again, holder.store->leases_expire());
+  EXPECT_EQ(!witness.told, holder.store->leases_expire());
 }
 
 TEST_P(StoreContract, nobody_is_notified_of_a_lease_that_is_no_longer_kept) {

@@ -65,7 +65,7 @@ TEST(EtcdUrl, tls_options_do_not_affect_a_cluster_without_tls) {
 TEST(EtcdUrl, names_a_store_that_supports_only_locks_and_registers) {
   const auto features = features_of(parsed_store_url("etcd://a,b,c"));
 
-  EXPECT_TRUE(features.leases_run_out);
+  EXPECT_TRUE(features.leases_expire);
   EXPECT_TRUE(features.registers);
   EXPECT_FALSE(features.values);
   EXPECT_FALSE(features.rates);

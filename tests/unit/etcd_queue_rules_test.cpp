@@ -181,7 +181,7 @@ TEST(EtcdQueue, a_deduplicated_waiter_gives_its_turn_to_the_next) {
   Built snapshot;
   snapshot.wait(deduped({hours(1), true})).wait(plain()).ran(77, exit_with(0));
 
-  const auto by = dismissed_by(snapshot.snapshot, snapshot["a"]);
+  const auto by = deduplicated_by(snapshot.snapshot, snapshot["a"]);
   ASSERT_TRUE(by);
   EXPECT_EQ(by->fence, Fence{77});
   EXPECT_TRUE(snapshot.has_turn("b"));
@@ -191,34 +191,34 @@ TEST(EtcdQueue, a_run_that_failed_or_ended_earlier_counts_for_no_waiter) {
   Built snapshot;
   snapshot.ran(70, exit_with(0)).wait(deduped({hours(1), true})).ran(77, exit_with(1));
 
-  EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["a"]));
+  EXPECT_FALSE(deduplicated_by(snapshot.snapshot, snapshot["a"]));
 }
 
 TEST(EtcdQueue, a_run_that_started_before_the_window_counts_for_no_waiter) {
   Built snapshot;
   snapshot.wait(deduped({seconds(5), true})).ran(77, exit_with(0), now - seconds(6));
 
-  EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["a"]));
+  EXPECT_FALSE(deduplicated_by(snapshot.snapshot, snapshot["a"]));
 }
 
 TEST(EtcdQueue, only_a_shared_run_counts_for_a_waiter_that_joins) {
   auto end = exit_with(3);
   Built snapshot;
   snapshot.wait(deduped({{}, false, true})).ran(77, end);
-  EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["a"]));
+  EXPECT_FALSE(deduplicated_by(snapshot.snapshot, snapshot["a"]));
   end.is_shared = true;
   snapshot.ran(78, end);
 
-  EXPECT_EQ(dismissed_by(snapshot.snapshot, snapshot["a"])->fence, Fence{78});
+  EXPECT_EQ(deduplicated_by(snapshot.snapshot, snapshot["a"])->fence, Fence{78});
 }
 
 TEST(EtcdQueue, a_run_that_starts_counts_for_a_waiter_that_needs_no_success) {
   Built snapshot;
   snapshot.hold(shared()).wait(plain()).wait(deduped({hours(1)}));
-  EXPECT_FALSE(dismissed_by(snapshot.snapshot, snapshot["c"]));
+  EXPECT_FALSE(deduplicated_by(snapshot.snapshot, snapshot["c"]));
   snapshot.leaves("a").snapshot.entries.front().standing = Standing::holds;
 
-  EXPECT_TRUE(dismissed_by(snapshot.snapshot, snapshot["c"]));
+  EXPECT_TRUE(deduplicated_by(snapshot.snapshot, snapshot["c"]));
 }
 
 // New claims

@@ -48,7 +48,7 @@ TEST(Ladder, a_running_command_is_left_alone) {
 TEST(Ladder, without_a_deadline_no_timer_is_needed) {
   Ladder ladder(plan(), start);
 
-  EXPECT_EQ(ladder.look_again(start), Clock::time_point::max());
+  EXPECT_EQ(ladder.next_check(start), Clock::time_point::max());
 }
 
 TEST(Ladder, a_run_is_over_when_its_command_has_ended) {
@@ -80,7 +80,7 @@ TEST(Ladder, a_command_is_left_alone_before_its_timeout) {
 TEST(Ladder, the_next_check_is_at_the_timeout) {
   Ladder ladder(with_timeout(seconds(10)), start);
 
-  EXPECT_EQ(ladder.look_again(start), start + seconds(10));
+  EXPECT_EQ(ladder.next_check(start), start + seconds(10));
 }
 
 TEST(Ladder, a_command_is_sent_sigterm_at_its_timeout) {
@@ -101,7 +101,7 @@ TEST(Ladder, a_command_has_5_seconds_to_exit) {
   Ladder ladder(with_timeout(seconds(10)), start);
   ladder.next(start + seconds(10));
 
-  EXPECT_EQ(ladder.look_again(start + seconds(10)), start + seconds(15));
+  EXPECT_EQ(ladder.next_check(start + seconds(10)), start + seconds(15));
   EXPECT_EQ(ladder.next(start + seconds(15) - nanoseconds(1)), Action::wait);
   EXPECT_EQ(ladder.next(start + seconds(15)), Action::send_kill);
 }
@@ -130,7 +130,7 @@ TEST(Ladder, a_late_check_gives_a_command_its_whole_time_to_exit) {
 
   ladder.next(start + seconds(100));
 
-  EXPECT_EQ(ladder.look_again(start + seconds(100)), start + seconds(105));
+  EXPECT_EQ(ladder.next_check(start + seconds(100)), start + seconds(105));
 }
 
 TEST(Ladder, a_timeout_beyond_the_range_of_the_clock_never_comes) {
@@ -153,8 +153,8 @@ TEST(Ladder, a_tree_that_is_being_killed_is_checked_again_soon) {
   const auto now = start + seconds(15);
   ladder.next(now);
 
-  EXPECT_GT(ladder.look_again(now), now);
-  EXPECT_LE(ladder.look_again(now), now + milliseconds(100));
+  EXPECT_GT(ladder.next_check(now), now);
+  EXPECT_LE(ladder.next_check(now), now + milliseconds(100));
 }
 
 TEST(Ladder, a_timed_out_run_is_not_over_before_its_tree_is_empty) {
@@ -201,7 +201,7 @@ TEST(Ladder, with_an_explicit_kill_after_sigkill_follows_a_forwarded_sigterm) {
 
   ladder.forwarded(SIGTERM, start + seconds(1));
 
-  EXPECT_EQ(ladder.look_again(start + seconds(1)), start + seconds(3));
+  EXPECT_EQ(ladder.next_check(start + seconds(1)), start + seconds(3));
   EXPECT_EQ(ladder.next(start + seconds(3) - nanoseconds(1)), Action::wait);
   EXPECT_EQ(ladder.next(start + seconds(3)), Action::send_kill);
 }
@@ -269,7 +269,7 @@ TEST(Ladder, a_command_that_lost_its_lock_has_one_second_to_exit) {
   ladder.lease_lost(Loss::gone, start);
   ladder.next(start);
 
-  EXPECT_EQ(ladder.look_again(start), start + seconds(1));
+  EXPECT_EQ(ladder.next_check(start), start + seconds(1));
   EXPECT_EQ(ladder.next(start + seconds(1)), Action::send_kill);
 }
 
@@ -306,7 +306,7 @@ TEST(Ladder, a_loss_after_the_timeout_brings_sigkill_forward) {
 
   ladder.lease_lost(Loss::gone, start + seconds(11));
 
-  EXPECT_EQ(ladder.look_again(start + seconds(11)), start + seconds(12));
+  EXPECT_EQ(ladder.next_check(start + seconds(11)), start + seconds(12));
   EXPECT_EQ(ladder.next(start + seconds(12)), Action::send_kill);
 }
 
@@ -371,7 +371,7 @@ TEST(Ladder, stragglers_that_are_waited_for_can_time_out) {
   Ladder ladder(plan, start);
   ladder.command_ended();
 
-  EXPECT_EQ(ladder.look_again(start), start + seconds(10));
+  EXPECT_EQ(ladder.next_check(start), start + seconds(10));
   EXPECT_EQ(ladder.next(start + seconds(10)), Action::send_term);
   EXPECT_TRUE(ladder.timed_out());
 }
@@ -465,7 +465,7 @@ TEST(Ladder, a_command_is_left_alone_while_it_can_be_stopped_before_the_deadline
   auto ladder = leased();
 
   EXPECT_EQ(ladder.next(deadline - milliseconds(6501)), Action::wait);
-  EXPECT_EQ(ladder.look_again(start), deadline - milliseconds(6500));
+  EXPECT_EQ(ladder.next_check(start), deadline - milliseconds(6500));
 }
 
 TEST(Ladder, a_command_whose_lease_is_not_renewed_is_stopped_in_time) {
@@ -473,7 +473,7 @@ TEST(Ladder, a_command_whose_lease_is_not_renewed_is_stopped_in_time) {
 
   EXPECT_EQ(ladder.next(deadline - milliseconds(6500)), Action::send_term);
   EXPECT_EQ(ladder.lost(), Loss::unconfirmed);
-  EXPECT_EQ(ladder.look_again(deadline - milliseconds(6500)),
+  EXPECT_EQ(ladder.next_check(deadline - milliseconds(6500)),
             deadline - milliseconds(1500));
   EXPECT_EQ(ladder.next(deadline - milliseconds(1500)), Action::send_kill);
 }
@@ -523,7 +523,7 @@ TEST(Ladder, a_suspend_changes_nothing_if_the_lease_never_expires) {
   ladder.lease_holds_until(Clock::time_point::max());
 
   EXPECT_EQ(ladder.next(start + hours(8)), Action::wait);
-  EXPECT_EQ(ladder.look_again(start), Clock::time_point::max());
+  EXPECT_EQ(ladder.next_check(start), Clock::time_point::max());
 }
 
 // dlock was killed, so nobody renews the lease
@@ -534,7 +534,7 @@ TEST(Ladder, a_run_is_stopped_within_a_second_after_dlock_was_killed) {
   ladder.owner_gone(start);
 
   EXPECT_EQ(ladder.next(start), Action::send_term);
-  EXPECT_EQ(ladder.look_again(start), start + milliseconds(700));
+  EXPECT_EQ(ladder.next_check(start), start + milliseconds(700));
   EXPECT_EQ(ladder.next(start + milliseconds(700)), Action::send_kill);
 }
 

@@ -93,8 +93,8 @@ TEST(StoreUrl, sentinels_or_the_nodes_of_a_cluster_may_be_named) {
 
   EXPECT_EQ(std::get<redis_sentinel::Plan>(sentinel).sentinels.size(), 2u);
   EXPECT_EQ(std::get<redis_cluster::Plan>(cluster).seeds.size(), 2u);
-  EXPECT_TRUE(leases_run_out(sentinel));
-  EXPECT_TRUE(leases_run_out(cluster));
+  EXPECT_TRUE(leases_expire(sentinel));
+  EXPECT_TRUE(leases_expire(cluster));
 }
 
 TEST(StoreUrl, the_refusal_of_a_redis_url_shows_its_host) {
@@ -184,7 +184,7 @@ TEST(OpenStore, a_store_has_the_features_of_its_kind) {
     const auto store = open_store(url, milliseconds(1), context);
     const auto features = features_of(url);
 
-    EXPECT_EQ(store->leases_run_out(), features.leases_run_out) << text;
+    EXPECT_EQ(store->leases_expire(), features.leases_expire) << text;
     EXPECT_EQ(store->values() != nullptr, features.values) << text;
     EXPECT_EQ(store->rates() != nullptr, features.rates) << text;
     EXPECT_EQ(store->registers() != nullptr, features.registers) << text;
@@ -196,7 +196,7 @@ class BareStore final : public Store {
  public:
   explicit BareStore(Store& store) : store_(store) {}
   std::string url() const override { return "bare:"; }
-  bool leases_run_out() const override { return false; }
+  bool leases_expire() const override { return false; }
   std::unique_ptr<Claimant> claimant(const Claim& claim) override {
     return store_.claimant(claim);
   }

@@ -158,11 +158,12 @@ void Schedule::put_to(int who, std::size_t number, const Ballot& ballot) {
     }
     const auto up = milliseconds((now_ - server.up_since) / ms);
     vote = counted(vote, why_no_vote("it", up, timing_.ttl()));
-    reply(who, [=, this] { hear(who, round, number, vote); });
+    reply(who, [=, this] { receive(who, round, number, vote); });
   });
 }
 
-void Schedule::hear(int who, std::uint64_t round, std::size_t number, const Vote& vote) {
+void Schedule::receive(int who, std::uint64_t round, std::size_t number,
+                       const Vote& vote) {
   auto& me = client(who);
   if (me.round != round || !me.is_asking) return;
   me.votes[number] = vote;
@@ -285,14 +286,14 @@ void Schedule::renew(int who) {
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     send(who, i, [=, this](ModelServer& server) {
       const auto said = server.renew(who, fence, now_);
-      reply(who, [=, this] { hear_renewal(who, round, i, said); });
+      reply(who, [=, this] { receive_renewal(who, round, i, said); });
     });
   }
   at(now_ + budget, [this, who, round] { count_renewal(who, round); });
 }
 
-void Schedule::hear_renewal(int who, std::uint64_t round, std::size_t number,
-                            Renewal said) {
+void Schedule::receive_renewal(int who, std::uint64_t round, std::size_t number,
+                               Renewal said) {
   auto& me = client(who);
   if (me.round != round || !me.holds) return;
   me.confirmations[number] = said;

@@ -109,7 +109,7 @@ class Schedule {
 
   void ask(int who, bool is_step = false);
   void put_to(int who, std::size_t number, const Ballot& ballot);
-  void hear(int who, std::uint64_t round, std::size_t number, const Vote& vote);
+  void receive(int who, std::uint64_t round, std::size_t number, const Vote& vote);
   void count(int who, std::uint64_t round);
   void give_back(int who);
   void wait(int who, bool may_give_way);
@@ -119,7 +119,7 @@ class Schedule {
   void check_alone(int who);
   void end_in_time(int who);
   void renew(int who);
-  void hear_renewal(int who, std::uint64_t round, std::size_t number, Renewal said);
+  void receive_renewal(int who, std::uint64_t round, std::size_t number, Renewal said);
   void count_renewal(int who, std::uint64_t round);
   void repair(int who);
   void leave(int who);

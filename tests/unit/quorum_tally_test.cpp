@@ -290,7 +290,7 @@ TEST(QuorumTally,
 // Releases
 
 MaybeReply<Release> returns(Release release) { return release; }
-const MaybeReply<Release> unheard;
+const MaybeReply<Release> no_reply;
 const MaybeReply<Release> failed = Failure(Failure::Kind::unreachable, "a is not there");
 
 Release release_of(const ReleaseReplies& all, bool relied = false) {
@@ -302,10 +302,10 @@ TEST(QuorumTally, a_lock_is_released_if_a_majority_replies_and_one_server_had_it
   const auto not_ours = returns(Release::not_ours);
 
   EXPECT_EQ(release_of({released, not_ours, failed}), Release::released);
-  EXPECT_EQ(release_of({not_ours, not_ours, unheard}), Release::not_ours);
+  EXPECT_EQ(release_of({not_ours, not_ours, no_reply}), Release::not_ours);
   EXPECT_EQ(release_of({released, not_ours, not_ours}), Release::not_ours);
   EXPECT_TRUE(std::holds_alternative<Failure>(
-      tally(ReleaseReplies{released, failed, unheard}, false)));
+      tally(ReleaseReplies{released, failed, no_reply}, false)));
 }
 
 TEST(QuorumTally, a_server_that_does_not_know_the_lease_of_a_run_has_lost_it) {
@@ -322,7 +322,7 @@ TEST(QuorumTally, a_release_reports_a_loss_if_no_majority_had_the_lease) {
   const auto vanished = returns(Release::gone);
 
   EXPECT_EQ(release_of({released, vanished, vanished}), Release::gone);
-  EXPECT_EQ(release_of({returns(Release::taken_over), vanished, unheard}),
+  EXPECT_EQ(release_of({returns(Release::taken_over), vanished, no_reply}),
             Release::taken_over);
   EXPECT_EQ(release_of({released, released, vanished}), Release::released);
   EXPECT_EQ(release_of({released, released, returns(Release::broken)}), Release::broken);

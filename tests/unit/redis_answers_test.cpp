@@ -24,7 +24,7 @@ Claim claim() {
   return made;
 }
 
-std::optional<AskReply> heard(const std::string& bytes) {
+std::optional<AskReply> parsed(const std::string& bytes) {
   return ask_reply_from(reply(bytes), claim(), sent_at);
 }
 
@@ -34,7 +34,7 @@ const std::string busy =
     "*2\r\n$7\r\nforeign\r\n:1234\r\n";
 
 TEST(RedisAnswers, a_grant_has_its_fence_its_slot_and_its_deadline) {
-  const auto answer = heard(granted);
+  const auto answer = parsed(granted);
 
   ASSERT_TRUE(answer);
   const auto& grant = std::get<Grant>(answer->answer);
@@ -45,7 +45,7 @@ TEST(RedisAnswers, a_grant_has_its_fence_its_slot_and_its_deadline) {
 }
 
 TEST(RedisAnswers, busy_has_the_place_and_how_long_it_can_last) {
-  const auto answer = heard(busy);
+  const auto answer = parsed(busy);
 
   ASSERT_TRUE(answer);
   EXPECT_EQ(std::get<Busy>(answer->answer).place, 2u);
@@ -56,8 +56,8 @@ TEST(RedisAnswers, busy_has_the_place_and_how_long_it_can_last) {
 
 // "busy" without holders, with this in the place of `blocked for`.
 std::optional<AskReply> busy_with(const std::string& number) {
-  return heard("*6\r\n$4\r\nbusy\r\n$1\r\n9\r\n:501\r\n:600\r\n:" + number +
-               "\r\n*0\r\n");
+  return parsed("*6\r\n$4\r\nbusy\r\n$1\r\n9\r\n:501\r\n:600\r\n:" + number +
+                "\r\n*0\r\n");
 }
 
 TEST(RedisAnswers, a_waiter_far_back_is_told_for_how_long_it_is_parked) {
@@ -75,16 +75,16 @@ TEST(RedisAnswers, a_waiter_far_back_is_told_for_how_long_it_is_parked) {
 }
 
 TEST(RedisAnswers, outer_runs_and_other_slots_are_understood) {
-  EXPECT_EQ(std::get<HeldByOuterRun>(heard("*2\r\n$5\r\nabove\r\n$1\r\n7\r\n")->answer)
+  EXPECT_EQ(std::get<HeldByOuterRun>(parsed("*2\r\n$5\r\nabove\r\n$1\r\n7\r\n")->answer)
                 .fence.number,
             7u);
-  EXPECT_EQ(std::get<SlotsDiffer>(heard("*2\r\n$5\r\nslots\r\n:4\r\n")->answer).in_use,
+  EXPECT_EQ(std::get<SlotsDiffer>(parsed("*2\r\n$5\r\nslots\r\n:4\r\n")->answer).in_use,
             4u);
 }
 
 TEST(RedisAnswers, a_run_that_counts_is_running_or_has_ended) {
-  const auto going_on = heard("*2\r\n$12\r\ndeduplicated\r\n$11\r\nr 42 7 0 {}\r\n");
-  const auto ended = heard("*2\r\n$12\r\ndeduplicated\r\n$11\r\ne 42 7 9 {}\r\n");
+  const auto going_on = parsed("*2\r\n$12\r\ndeduplicated\r\n$11\r\nr 42 7 0 {}\r\n");
+  const auto ended = parsed("*2\r\n$12\r\ndeduplicated\r\n$11\r\ne 42 7 9 {}\r\n");
 
   ASSERT_TRUE(going_on && ended);
   EXPECT_EQ(std::get<Deduplicated>(going_on->answer).by.fence.number, 42u);
@@ -94,8 +94,8 @@ TEST(RedisAnswers, a_run_that_counts_is_running_or_has_ended) {
 
 TEST(RedisAnswers, a_newer_claim_is_named_by_host_and_pid) {
   const auto by =
-      heard("*2\r\n$10\r\nsuperseded\r\n$23\r\n{\"host\":\"web1\",\"pid\":7}\r\n");
-  const auto by_nobody = heard("*2\r\n$10\r\nsuperseded\r\n$2\r\n{}\r\n");
+      parsed("*2\r\n$10\r\nsuperseded\r\n$23\r\n{\"host\":\"web1\",\"pid\":7}\r\n");
+  const auto by_nobody = parsed("*2\r\n$10\r\nsuperseded\r\n$2\r\n{}\r\n");
 
   ASSERT_TRUE(by && by_nobody);
   EXPECT_EQ(std::get<Superseded>(by->answer).host, "web1");
@@ -104,13 +104,13 @@ TEST(RedisAnswers, a_newer_claim_is_named_by_host_and_pid) {
 }
 
 TEST(RedisAnswers, a_grant_that_is_broken_at_once_says_by_whom) {
-  const auto broken = heard(
+  const auto broken = parsed(
       "*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$6\r\nbroken\r\n"
       "$45\r\n{\"replaced_by\":{\"host\":\"web2\",\"user\":\"root\"}}\r\n");
   const auto by_nobody =
-      heard("*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$6\r\nbroken\r\n$2\r\n{}\r\n");
+      parsed("*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$6\r\nbroken\r\n$2\r\n{}\r\n");
   const auto nonsense =
-      heard("*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$5\r\nwhole\r\n$2\r\n{}\r\n");
+      parsed("*5\r\n$7\r\ngranted\r\n$2\r\n42\r\n:0\r\n$5\r\nwhole\r\n$2\r\n{}\r\n");
 
   ASSERT_TRUE(broken);
   EXPECT_TRUE(std::get<Grant>(broken->answer).broken);
@@ -144,7 +144,7 @@ TEST(RedisAnswers, only_the_exact_shape_is_a_grant) {
            ":1\r\n",
            "+OK\r\n",
        }) {
-    EXPECT_FALSE(heard(bytes)) << bytes;
+    EXPECT_FALSE(parsed(bytes)) << bytes;
   }
 }
 
@@ -160,7 +160,7 @@ TEST(RedisAnswers, the_other_answers_need_their_exact_shape_too) {
         "*6\r\n$4\r\nbusy\r\n$1\r\n1\r\n:-2\r\n:5\r\n:1234\r\n*0\r\n",
         "*6\r\n$4\r\nbusy\r\n$1\r\nx\r\n:2\r\n:5\r\n:1234\r\n*0\r\n",
         "*6\r\n$4\r\nbusy\r\n$1\r\n1\r\n:2\r\n:5\r\n:1234\r\n*1\r\n$1\r\nx\r\n"}) {
-    EXPECT_FALSE(heard(bytes)) << bytes;
+    EXPECT_FALSE(parsed(bytes)) << bytes;
   }
 }
 

@@ -27,16 +27,16 @@ TEST(RedisReconnecting, no_other_failure_is_tried_again) {
 }
 
 TEST(RedisReconnecting, pauses_grow_to_a_fifth_of_a_second_and_differ) {
-  Naps one;
-  Naps other;
+  Backoff one;
+  Backoff other;
   bool differ = false;
   auto longest = 20ms;
   for (int i = 0; i < 50; ++i) {
-    const auto nap = one.next();
-    EXPECT_GE(nap, longest / 2);
-    EXPECT_LE(nap, longest);
+    const auto pause = one.next();
+    EXPECT_GE(pause, longest / 2);
+    EXPECT_LE(pause, longest);
     longest = std::min<milliseconds>(longest * 2, 200ms);
-    differ = differ || nap != other.next();
+    differ = differ || pause != other.next();
   }
   EXPECT_TRUE(differ);
 }

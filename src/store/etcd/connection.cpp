@@ -58,7 +58,7 @@ asio::awaitable<void> Connection::open(net::Budget& budget) {
   stream_ = std::move(stream);
   http2_ = std::make_unique<Http2>(shown_);
   is_writing_ = false;
-  has_heard_ = false;
+  has_replied_ = false;
   ++times_opened_;
 }
 
@@ -180,12 +180,12 @@ void Connection::take_in(std::string_view bytes) {
     throw Failure(Failure::Kind::unreachable,
                   shown_ + " does not speak HTTP/2: " + http2_->error());
   }
-  has_heard_ = true;
+  has_replied_ = true;
 }
 
 // A server that requires TLS closes or resets the connection when it reads anything else.
 Failure Connection::with_hint(const Failure& failure, const net::Budget& budget) const {
-  if (has_heard_ || tls_ || budget.is_over()) return failure;
+  if (has_replied_ || tls_ || budget.is_over()) return failure;
   if (failure.kind() != Failure::Kind::unreachable) return failure;
   return Failure(failure.kind(),
                  std::string(failure.what()) + "; does it require TLS (etcds://)?");

@@ -89,8 +89,8 @@ class Connection {
   std::unique_ptr<Http2> http2_;
   std::optional<net::Endpoint> last_used_;
   std::uint64_t times_opened_ = 0;
-  bool is_writing_ = false;  // the output was sent in part
-  bool has_heard_ = false;   // the server has replied on this connection
+  bool is_writing_ = false;   // the output was sent in part
+  bool has_replied_ = false;  // the server has replied on this connection
 };
 
 }  // namespace dlock::etcd

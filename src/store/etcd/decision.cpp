@@ -183,7 +183,7 @@ Decision decide(const LockSnapshot& snapshot, const Claim& claim, std::string_vi
     if (waiter == id) return answered(newer);
   }
   if (own != nullptr) {
-    if (auto run = dismissed_by(snapshot, *own)) return answered(Deduplicated{*run});
+    if (auto run = deduplicated_by(snapshot, *own)) return answered(Deduplicated{*run});
   }
   const auto slots = slots_in_use(snapshot, id);
   if (slots && *slots != claim.slots) return answered(SlotsDiffer{*slots});

@@ -30,7 +30,7 @@ class EtcdClaimant final : public Claimant {
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
   std::optional<Taker> taken_by() const override { return taken_by_; }
-  std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
+  std::unique_ptr<LeaseNews> listen(std::function<void()> on_news) override;
 
  private:
   // Shared by the steps of one call.

@@ -222,10 +222,10 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
   co_return true;
 }
 
-std::unique_ptr<LeaseNews> EtcdClaimant::listen(std::function<void()> heard) {
+std::unique_ptr<LeaseNews> EtcdClaimant::listen(std::function<void()> on_news) {
   if (!claim().attached || !own_) return nullptr;  // those are not notified
   return news_of(calls_, queue_prefix(claim().lock) + id(), own_->modified,
-                 std::move(heard));
+                 std::move(on_news));
 }
 
 }  // namespace dlock::etcd

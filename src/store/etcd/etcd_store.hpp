@@ -19,7 +19,7 @@ class EtcdStore final : public Store {
   EtcdStore(std::string url, std::unique_ptr<Calls> calls);
 
   std::string url() const override { return url_; }
-  bool leases_run_out() const override { return true; }
+  bool leases_expire() const override { return true; }
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const std::vector<Fence>& fences,

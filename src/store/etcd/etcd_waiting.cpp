@@ -40,19 +40,19 @@ asio::awaitable<void> EtcdClaimant::await_turn(Wakeup& wakeup, Clock::time_point
 // The place in the queue is renewed as often as a held lease.
 asio::awaitable<void> EtcdClaimant::listen_for_turn(Wakeup& wakeup,
                                                     Clock::time_point until) {
-  const bool hears = co_await start_watch(wakeup);
-  if (!hears) co_return;
+  const bool is_watching = co_await start_watch(wakeup);
+  if (!is_watching) co_return;
   const auto every = claim().ttl / 3;
   auto renewed = lasts_from_.value_or(Clock::now());
   while (Clock::now() < until) {
     const auto next = later(renewed, every);
-    const auto heard = co_await watch_->next(std::min(until, next), wakeup);
-    if (heard.kind == WatchUpdate::Kind::broken ||
-        heard.kind == WatchUpdate::Kind::compacted) {
+    const auto update = co_await watch_->next(std::min(until, next), wakeup);
+    if (update.kind == WatchUpdate::Kind::broken ||
+        update.kind == WatchUpdate::Kind::compacted) {
       watch_.reset();
       co_return;
     }
-    if (heard.kind == WatchUpdate::Kind::events) co_return;
+    if (update.kind == WatchUpdate::Kind::events) co_return;
     if (Clock::now() < next) {
       if (wakeup.gives_up()) co_return;
       continue;

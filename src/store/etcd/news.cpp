@@ -11,7 +11,7 @@ namespace {
 constexpr milliseconds silence{5'000};
 
 // The pause between failed connections.
-constexpr milliseconds nap{1000};
+constexpr milliseconds reconnect_after{1000};
 
 // Runs independently of the caller, so it shares ownership of everything it uses.
 struct Listener {
@@ -22,18 +22,18 @@ struct Listener {
         wakeup(like.context()),
         key(std::move(of)),
         revision(from),
-        heard(std::move(then)) {}
+        on_news(std::move(then)) {}
 
   Calls calls;
   Watch watch;
   Wakeup wakeup;
   std::string key;
   std::int64_t revision;  // all events up to it have been received
-  std::function<void()> heard;
+  std::function<void()> on_news;
   bool stops = false;
 };
 
-asio::awaitable<void> hear(std::shared_ptr<Listener> listener) {
+asio::awaitable<void> receive(std::shared_ptr<Listener> listener) {
   WatchRequest request;
   request.key = listener->key;
   request.start_revision = listener->revision + 1;
@@ -53,7 +53,7 @@ asio::awaitable<void> hear(std::shared_ptr<Listener> listener) {
       continue;
     }
     listener->revision = std::max(listener->revision, news.revision);
-    listener->heard();
+    listener->on_news();
     if (news.kind == WatchUpdate::Kind::compacted) co_return;
   }
 }
@@ -61,11 +61,11 @@ asio::awaitable<void> hear(std::shared_ptr<Listener> listener) {
 asio::awaitable<void> keep_hearing(std::shared_ptr<Listener> listener) {
   while (!listener->stops) {
     try {
-      co_await hear(listener);
+      co_await receive(listener);
     } catch (const Failure&) {
       // Try again.
     }
-    const auto until = later(Clock::now(), nap);
+    const auto until = later(Clock::now(), reconnect_after);
     while (!listener->stops && Clock::now() < until) {
       co_await listener->wakeup.wait_until(until);
     }
@@ -96,9 +96,9 @@ class Listening final : public LeaseNews {
 }  // namespace
 
 std::unique_ptr<LeaseNews> news_of(const Calls& calls, std::string key,
-                                   std::int64_t revision, std::function<void()> heard) {
+                                   std::int64_t revision, std::function<void()> on_news) {
   return std::make_unique<Listening>(
-      std::make_shared<Listener>(calls, std::move(key), revision, std::move(heard)));
+      std::make_shared<Listener>(calls, std::move(key), revision, std::move(on_news)));
 }
 
 }  // namespace dlock::etcd

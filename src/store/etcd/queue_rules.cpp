@@ -54,7 +54,8 @@ bool is_holder(const LockSnapshot& snapshot, const Entry& entry) {
   return entry.foreign && entry.id == snapshot.entries.front().id;
 }
 
-std::optional<RunInfo> dismissed_by(const LockSnapshot& snapshot, const Entry& waiter) {
+std::optional<RunInfo> deduplicated_by(const LockSnapshot& snapshot,
+                                       const Entry& waiter) {
   if (!waiter.dedupe || waiter.holds()) return std::nullopt;
   const auto& dedupe = *waiter.dedupe;
   for (const auto& run : snapshot.runs.past) {
@@ -81,7 +82,7 @@ bool has_its_turn(const LockSnapshot& snapshot, const Entry& waiter) {
 std::vector<const Entry*> waiting(const LockSnapshot& snapshot) {
   std::vector<const Entry*> found;
   for (const auto& entry : snapshot.entries) {
-    if (!is_holder(snapshot, entry) && !dismissed_by(snapshot, entry))
+    if (!is_holder(snapshot, entry) && !deduplicated_by(snapshot, entry))
       found.push_back(&entry);
   }
   return found;
@@ -93,7 +94,7 @@ std::optional<unsigned> slots_in_use(const LockSnapshot& snapshot, std::string_v
   for (const auto& entry : snapshot.entries) {
     is_behind = is_behind || entry.id == id;
     if (entry.foreign || entry.id == id) continue;
-    if (!entry.holds() && (is_behind || dismissed_by(snapshot, entry))) continue;
+    if (!entry.holds() && (is_behind || deduplicated_by(snapshot, entry))) continue;
     // If there is no holder, the first waiter determines it.
     if (!slots || entry.holds()) slots = entry.slots;
   }

@@ -49,7 +49,7 @@ Occupancy occupancy_of(const LockSnapshot& snapshot);  // by the holders
 
 // The run against which this waiter is deduplicated: it has ended since the waiter came,
 // or is running. Nothing if there is none.
-std::optional<RunInfo> dismissed_by(const LockSnapshot& snapshot, const Entry& waiter);
+std::optional<RunInfo> deduplicated_by(const LockSnapshot& snapshot, const Entry& waiter);
 
 // Whether it is the turn of `waiter`: no holder and no earlier waiter blocks it.
 bool has_its_turn(const LockSnapshot& snapshot, const Entry& waiter);

@@ -61,7 +61,7 @@ class Watch::Feed {
         co_return refusal(*answer, connection_.shown());
       }
       take(*answer);
-      if (heard_.events.size() > most_elements) {
+      if (update_.events.size() > most_elements) {
         co_return call_failure(nonsense(), connection_.shown());
       }
     }
@@ -79,7 +79,7 @@ class Watch::Feed {
       take(*answer);
       if (answer->canceled && answer->compact_revision == 0) break;
     }
-    if (has_news()) co_return std::exchange(heard_, {});
+    if (has_news()) co_return std::exchange(update_, {});
     drop();
     WatchUpdate deaf;
     deaf.kind = WatchUpdate::Kind::broken;
@@ -98,24 +98,25 @@ class Watch::Feed {
   }
 
  private:
-  bool has_news() const { return heard_.kind != WatchUpdate::Kind::nothing; }
+  bool has_news() const { return update_.kind != WatchUpdate::Kind::nothing; }
 
   void take(const WatchAnswer& answer) {
     if (answer.compact_revision != 0) {
-      heard_ = {WatchUpdate::Kind::compacted, {}, answer.compact_revision};
+      update_ = {WatchUpdate::Kind::compacted, {}, answer.compact_revision};
       return;
     }
-    if (answer.events.empty() || heard_.kind == WatchUpdate::Kind::compacted) return;
-    heard_.kind = WatchUpdate::Kind::events;
-    heard_.events.insert(heard_.events.end(), answer.events.begin(), answer.events.end());
-    heard_.revision = std::max(heard_.revision, answer.revision);
+    if (answer.events.empty() || update_.kind == WatchUpdate::Kind::compacted) return;
+    update_.kind = WatchUpdate::Kind::events;
+    update_.events.insert(update_.events.end(), answer.events.begin(),
+                          answer.events.end());
+    update_.revision = std::max(update_.revision, answer.revision);
   }
 
   Connection& connection_;
   std::uint64_t opened_;
   CallId call_ = 0;
   std::int64_t revision_ = 0;
-  WatchUpdate heard_;
+  WatchUpdate update_;
   bool is_dropped_ = false;
 };
 
@@ -143,20 +144,20 @@ asio::awaitable<std::int64_t> Watch::start(std::vector<WatchRequest> requests,
 }
 
 asio::awaitable<WatchUpdate> Watch::next(Clock::time_point until, Wakeup& wakeup) {
-  WatchUpdate heard;
-  heard.kind = WatchUpdate::Kind::broken;
-  if (!feed_ || feed_->is_broken()) co_return heard;
+  WatchUpdate update;
+  update.kind = WatchUpdate::Kind::broken;
+  if (!feed_ || feed_->is_broken()) co_return update;
   net::Budget budget(until, wakeup, calls_.name());
   std::optional<Failure> failure;
   try {
-    heard = co_await feed_->next(budget);
+    update = co_await feed_->next(budget);
   } catch (const Failure& error) {
     failure = error;
   }
   budget.hand_on();
   const bool is_lost = failure && failure->kind() == Failure::Kind::unreachable;
   if (failure && !is_lost) throw *failure;
-  co_return heard;
+  co_return update;
 }
 
 bool Watch::is_broken() const { return !feed_ || feed_->is_broken(); }

@@ -38,9 +38,9 @@ class Watching final : public WatchSession {
   }
 
   asio::awaitable<void> go_on(EventSink& sink) override {
-    const auto heard = co_await watch_.next(later(Clock::now(), ask_every), wakeup_);
-    switch (heard.kind) {
-      case WatchUpdate::Kind::events: tell(heard.events, sink); break;
+    const auto update = co_await watch_.next(later(Clock::now(), ask_every), wakeup_);
+    switch (update.kind) {
+      case WatchUpdate::Kind::events: tell(update.events, sink); break;
       case WatchUpdate::Kind::nothing: co_await ask_anything(); break;
       case WatchUpdate::Kind::compacted:
       case WatchUpdate::Kind::broken:

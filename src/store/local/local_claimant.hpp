@@ -26,7 +26,7 @@ class LocalClaimant final : public Claimant {
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
   std::optional<Taker> taken_by() const override { return taken_by_; }
-  std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
+  std::unique_ptr<LeaseNews> listen(std::function<void()> on_news) override;
   int session() const override;
   std::optional<StartNote> start_note() override;
   asio::awaitable<void> started(const CommandProcess& process, Wakeup& wakeup) override;

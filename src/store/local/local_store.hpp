@@ -20,7 +20,7 @@ class LocalStore final : public Store {
   LocalStore(asio::io_context& context, std::string path, milliseconds timeout);
 
   std::string url() const override;
-  bool leases_run_out() const override { return false; }
+  bool leases_expire() const override { return false; }
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const std::vector<Fence>& fences,

@@ -21,8 +21,8 @@ constexpr nanoseconds first_probe = std::chrono::microseconds(300);
 // The file is replaced when it has to grow, so it is watched anew after each change.
 class FileNews final : public LeaseNews {
  public:
-  FileNews(Files& files, LockName lock, std::function<void()> heard)
-      : files_(files), lock_(std::move(lock)), heard_(std::move(heard)) {
+  FileNews(Files& files, LockName lock, std::function<void()> on_news)
+      : files_(files), lock_(std::move(lock)), on_news_(std::move(on_news)) {
     watch();
   }
 
@@ -34,7 +34,7 @@ class FileNews final : public LeaseNews {
       if (!watcher_) {
         watcher_.emplace(files_.context(), [this] {
           watch();
-          heard_();
+          on_news_();
         });
       }
       constexpr unsigned moved = IN_MOVE_SELF | IN_DELETE_SELF;
@@ -52,15 +52,15 @@ class FileNews final : public LeaseNews {
 
   Files& files_;
   LockName lock_;
-  std::function<void()> heard_;
+  std::function<void()> on_news_;
   std::optional<FileWatcher> watcher_;
 };
 
 }  // namespace
 
-std::unique_ptr<LeaseNews> LocalClaimant::listen(std::function<void()> heard) {
+std::unique_ptr<LeaseNews> LocalClaimant::listen(std::function<void()> on_news) {
   if (!claim().attached) return nullptr;  // it ends only by the clock
-  return std::make_unique<FileNews>(files_, claim().lock, std::move(heard));
+  return std::make_unique<FileNews>(files_, claim().lock, std::move(on_news));
 }
 
 // After the change that put the claim into the queue, so that a process that removes a

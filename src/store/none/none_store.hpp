@@ -14,7 +14,7 @@ class NoneStore final : public Store,
  public:
   std::string url() const override { return "none:"; }
   bool protects() const override { return false; }
-  bool leases_run_out() const override { return false; }
+  bool leases_expire() const override { return false; }
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const std::vector<Fence>& fences,

@@ -74,13 +74,13 @@ std::optional<AskReply> busy(const Reply& reply) {
   busy.holders = std::move(*holders);
   busy.place = static_cast<std::size_t>(parts[2].integer);
   busy.queued = static_cast<std::size_t>(parts[3].integer);
-  AskReply heard{std::move(busy), parts[4].integer, *now};
-  if (heard.blocked_for <= -shortest_parking.count()) {
-    heard.parked_for =
-        milliseconds(-std::max(heard.blocked_for, -longest_parking.count()));
-    heard.blocked_for = others_watch;
+  AskReply parsed{std::move(busy), parts[4].integer, *now};
+  if (parsed.blocked_for <= -shortest_parking.count()) {
+    parsed.parked_for =
+        milliseconds(-std::max(parsed.blocked_for, -longest_parking.count()));
+    parsed.blocked_for = others_watch;
   }
-  return heard;
+  return parsed;
 }
 
 // "r" for a running run or "e" for one that has ended, followed by its record.
@@ -120,9 +120,9 @@ std::optional<AskReply> ask_reply_from(const Reply& reply, const Claim& claim,
         grant_of(reply.elements[1].text, reply.elements[2].integer, claim, sent_at);
     if (!grant || reply.elements[3].text != "broken") return std::nullopt;
     grant->broken = true;
-    AskReply heard{*grant};
-    heard.taken_by = taker_from(reply.elements[4].text);
-    return heard;
+    AskReply parsed{*grant};
+    parsed.taken_by = taker_from(reply.elements[4].text);
+    return parsed;
   }
   if (is_answer(
           reply, "busy",

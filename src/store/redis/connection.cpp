@@ -107,7 +107,7 @@ class Connection::Link {
     while (replies.size() < commands.size()) {
       const auto received = co_await read(budget, is_soon);
       if (received.empty()) throw_lost(closed_by(shown_, replies));
-      has_heard_ = true;
+      has_replied_ = true;
       if (!reader.feed(received)) throw nonsense(reader);
       while (auto reply = reader.next()) {
         require_room(*reply);
@@ -193,7 +193,7 @@ class Connection::Link {
 
   // A server that requires TLS closes the connection when it reads anything else.
   Failure with_hint(const Failure& failure) const {
-    if (has_heard_ || target_.tls || !target_.path.empty()) return failure;
+    if (has_replied_ || target_.tls || !target_.path.empty()) return failure;
     return Failure(failure.kind(),
                    std::string(failure.what()) + "; does it require TLS (rediss://)?");
   }
@@ -222,7 +222,7 @@ class Connection::Link {
   bool is_ready_ = false;               // logged in
   bool has_served_ = false;             // the server has replied on this connection
   bool in_use_ = false;
-  bool has_heard_ = false;  // the server has replied at least once
+  bool has_replied_ = false;  // the server has replied at least once
   std::optional<net::Endpoint> last_used_;
 };
 

@@ -58,17 +58,17 @@ asio::awaitable<void> EventStream::begin(Wakeup& wakeup) {
     }
     if (reply->is_error()) throw failure_from(*reply, server_);
   }
-  heard_ = Clock::now();
+  last_message_at_ = Clock::now();
   asked_ = false;
 }
 
 asio::awaitable<std::optional<Published>> EventStream::next(Clock::time_point until,
                                                             Wakeup& wakeup) {
   for (;;) {
-    const auto look_at = later(heard_, asked_ ? silence_ + budget_ : silence_);
+    const auto look_at = later(last_message_at_, asked_ ? silence_ + budget_ : silence_);
     const auto reply = co_await connection_.receive(std::min(until, look_at), wakeup);
     if (reply) {
-      heard_ = Clock::now();
+      last_message_at_ = Clock::now();
       asked_ = false;
       if (reply->is_error()) throw failure_from(*reply, server_);
       const auto message = message_from(*reply);

@@ -46,7 +46,7 @@ class EventStream {
   Watched watched_;
   milliseconds silence_;
   milliseconds budget_;
-  Clock::time_point heard_{};
+  Clock::time_point last_message_at_{};
   bool asked_ = false;  // pinged, without a reply yet
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using Level = Finding::Level;
 
-// A holder has a second connection, on which it hears that its lease was broken.
+// A holder has a second connection, on which it is notified when its lease is broken.
 constexpr long long connections_of_holder = 2;
 
 // A TLS handshake takes a server about a millisecond, during which it serves nobody else.

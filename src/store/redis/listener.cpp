@@ -39,7 +39,7 @@ void Listener::follow(const Target& target) {
   wakeup_.give_up(true);
 }
 
-asio::awaitable<void> Listener::listen(std::function<void()> heard) {
+asio::awaitable<void> Listener::listen(std::function<void()> on_news) {
   auto pause = first_pause;
   while (!stops_) {
     if (next_) {
@@ -49,7 +49,7 @@ asio::awaitable<void> Listener::listen(std::function<void()> heard) {
     const auto result = co_await wait_for_element();
     if (stops_) break;
     if (next_) continue;
-    if (result == AskReply::something) heard();
+    if (result == AskReply::something) on_news();
     if (result == AskReply::nothing) {
       pause = first_pause;
       continue;

@@ -24,9 +24,9 @@ class Listener {
   Listener(asio::io_context& context, const Target& target, std::string list,
            milliseconds budget);
 
-  // Calls `heard` when an element is pushed to the list, and when a connection breaks, as
-  // one may have been lost then. Runs until stop().
-  asio::awaitable<void> listen(std::function<void()> heard);
+  // Calls `on_news` when an element is pushed to the list, and when a connection breaks,
+  // as one may have been lost then. Runs until stop().
+  asio::awaitable<void> listen(std::function<void()> on_news);
   void stop();
 
   // Listens at this server from now on.

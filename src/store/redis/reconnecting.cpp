@@ -10,7 +10,7 @@ namespace {
 
 // Short enough for a failover that may complete any moment, long enough that a thousand
 // clients do not keep a full server busy with refusing them.
-constexpr milliseconds longest_nap{200};
+constexpr milliseconds longest_pause{200};
 
 }  // namespace
 
@@ -20,12 +20,12 @@ milliseconds patience_with(const Failure& failure, milliseconds timeout) {
   return refusal->reason() == net::Refusal::Reason::overloaded ? timeout : timeout / 4;
 }
 
-milliseconds Naps::next() {
+milliseconds Backoff::next() {
   const auto half = longest_ / 2;
-  const auto nap =
+  const auto pause =
       half + milliseconds(random_up_to(static_cast<std::uint64_t>(half.count())));
-  longest_ = std::min(longest_ * 2, longest_nap);
-  return nap;
+  longest_ = std::min(longest_ * 2, longest_pause);
+  return pause;
 }
 
 }  // namespace dlock::redis

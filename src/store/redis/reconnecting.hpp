@@ -19,7 +19,7 @@ milliseconds patience_with(const Failure& failure, milliseconds timeout);
 
 // The pauses between attempts. At random, because the clients that a server refuses have
 // usually come at the same moment.
-class Naps {
+class Backoff {
  public:
   milliseconds next();
 

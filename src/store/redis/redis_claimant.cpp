@@ -32,7 +32,7 @@ constexpr milliseconds look_every{2'500};
 constexpr milliseconds look_at_foreign_every{250};
 
 // The pause before the next attempt if the waiter's list cannot be read.
-constexpr milliseconds nap_after_trouble{300};
+constexpr milliseconds pause_after_error{300};
 
 // The part of its ttl that a lease may have used up when it is handed over to us.
 constexpr int may_have_lost = 10;
@@ -79,49 +79,49 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
   const auto sent_at = Clock::now();
   const auto response = co_await route_.run(ask_script, claim().lock, std::move(args),
                                             until, wakeup, Durability::replicas);
-  const auto heard = ask_reply_from(response.reply(), claim(), sent_at);
-  if (!heard) throw response.failure();
-  note(*heard, sent_at);
+  const auto reply = ask_reply_from(response.reply(), claim(), sent_at);
+  if (!reply) throw response.failure();
+  note(*reply, sent_at);
   if (is_parked_) response.node->close();
-  if (std::holds_alternative<Grant>(heard->answer)) {
+  if (std::holds_alternative<Grant>(reply->answer)) {
     co_await make_certain(response, began, until, wakeup);
     confirmed_by_ = response.node;
   }
-  co_return heard->answer;
+  co_return reply->answer;
 }
 
 // Updates what the server knows of the claim by that reply, and when to ask again.
-void RedisClaimant::note(const AskReply& heard, Clock::time_point sent_at) {
+void RedisClaimant::note(const AskReply& reply, Clock::time_point sent_at) {
   known_ = Known::answered;
   asked_at_ = sent_at;
-  is_parked_ = heard.parked_for.has_value();
-  const auto* busy = std::get_if<Busy>(&heard.answer);
+  is_parked_ = reply.parked_for.has_value();
+  const auto* busy = std::get_if<Busy>(&reply.answer);
   const bool has_place = busy != nullptr && busy->place > 0;
   if (!has_place) {
     arrived_ = 0;
   } else if (arrived_ == 0) {
-    arrived_ = heard.server_time.count();
+    arrived_ = reply.server_time.count();
   }
-  if (const auto* grant = std::get_if<Grant>(&heard.answer)) grant_ = *grant;
-  taken_by_ = heard.taken_by;
+  if (const auto* grant = std::get_if<Grant>(&reply.answer)) grant_ = *grant;
+  taken_by_ = reply.taken_by;
   if (busy != nullptr) {
     // If the claim has waited, a late request would enter the queue again.
     if (busy->place == 0 && !may_come_late_) known_ = Known::nothing;
-    busy_at_ = heard.server_time;
-    watch_for(*busy, heard);
-  } else if (std::holds_alternative<HeldByOuterRun>(heard.answer) ||
-             std::holds_alternative<Deduplicated>(heard.answer) ||
+    busy_at_ = reply.server_time;
+    watch_for(*busy, reply);
+  } else if (std::holds_alternative<HeldByOuterRun>(reply.answer) ||
+             std::holds_alternative<Deduplicated>(reply.answer) ||
              // A late request would be the newest claim, and must be refused.
-             (std::holds_alternative<Superseded>(heard.answer) && !may_come_late_)) {
+             (std::holds_alternative<Superseded>(reply.answer) && !may_come_late_)) {
     known_ = Known::nothing;
   }
 }
 
 // Sets when to ask again without a notification.
-void RedisClaimant::watch_for(const Busy& busy, const AskReply& heard) {
-  const auto blocked_for = heard.blocked_for;
-  auto after = heard.parked_for
-                   ? jittered(*heard.parked_for)
+void RedisClaimant::watch_for(const Busy& busy, const AskReply& reply) {
+  const auto blocked_for = reply.blocked_for;
+  auto after = reply.parked_for
+                   ? jittered(*reply.parked_for)
                    : jittered(route_.fails_over() ? keep_place_where_servers_fail_over
                                                   : keep_place_every);
   if (blocked_for != others_watch) {
@@ -142,12 +142,12 @@ void RedisClaimant::watch_for(const Busy& busy, const AskReply& heard) {
 }
 
 asio::awaitable<void> RedisClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
-  if (is_parked_) co_return co_await nap(wakeup, std::min(until, ask_again_));
+  if (is_parked_) co_return co_await sleep(wakeup, std::min(until, ask_again_));
   do {
     const auto reply = co_await pop(wakeup, std::min(until, ask_again_));
     if (!reply) co_return;  // the next request reports the failure
     if (reply->is_error()) {
-      co_await nap(wakeup, std::min(until, later(Clock::now(), nap_after_trouble)));
+      co_await sleep(wakeup, std::min(until, later(Clock::now(), pause_after_error)));
       co_return;
     }
     handed_over_ = handed_over_from(*reply, claim(), asked_at_);
@@ -182,7 +182,7 @@ asio::awaitable<std::optional<Reply>> RedisClaimant::pop(Wakeup& wakeup,
   co_return reply;
 }
 
-asio::awaitable<void> RedisClaimant::nap(Wakeup& wakeup, Clock::time_point until) {
+asio::awaitable<void> RedisClaimant::sleep(Wakeup& wakeup, Clock::time_point until) {
   while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
 }
 

@@ -30,7 +30,7 @@ class RedisClaimant final : public Claimant {
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
   std::optional<Taker> taken_by() const override { return taken_by_; }
-  std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
+  std::unique_ptr<LeaseNews> listen(std::function<void()> on_news) override;
 
   // The following is for a claim on several independent servers, of which this is one. A
   // grant here is one vote; the lease is what the servers agree on.
@@ -67,19 +67,19 @@ class RedisClaimant final : public Claimant {
   bool is_elsewhere(const Response& response) const;
   asio::awaitable<Renewal> reclaim(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<std::optional<Reply>> pop(Wakeup& wakeup, Clock::time_point end);
-  asio::awaitable<void> nap(Wakeup& wakeup, Clock::time_point until);
-  void note(const AskReply& heard, Clock::time_point sent_at);
-  void watch_for(const Busy& busy, const AskReply& heard);
+  asio::awaitable<void> sleep(Wakeup& wakeup, Clock::time_point until);
+  void note(const AskReply& reply, Clock::time_point sent_at);
+  void watch_for(const Busy& busy, const AskReply& reply);
   void expect_answer();
 
   asio::io_context& context_;
   Route& route_;
   Node* confirmed_by_ = nullptr;  // confirmed the grant or the last renewal
   std::weak_ptr<Listener> listener_;
-  std::weak_ptr<const std::function<void()>> heard_;  // of the keeper that listens
-  std::unique_ptr<Lookout> lookout_;                  // since a renewal began
-  Node* asked_ = nullptr;                             // by the renewal in progress
-  Wakeup* renewing_ = nullptr;                        // interrupts it
+  std::weak_ptr<const std::function<void()>> on_news_;  // of the keeper that listens
+  std::unique_ptr<Lookout> lookout_;                    // since a renewal began
+  Node* asked_ = nullptr;                               // by the renewal in progress
+  Wakeup* renewing_ = nullptr;                          // interrupts it
 
   // What the server may have stored of the claim.
   enum class Known { nothing, answered, unanswered };

@@ -36,22 +36,22 @@ bool is_loss(Renewal renewal) {
 // failures are ignored, because the next renewal reports the same.
 class Listening final : public LeaseNews {
  public:
-  Listening(const Node& node, std::string list, std::function<void()> heard)
-      : heard_(std::make_shared<const std::function<void()>>(heard)),
+  Listening(const Node& node, std::string list, std::function<void()> on_news)
+      : on_news_(std::make_shared<const std::function<void()>>(on_news)),
         listener_(std::make_shared<Listener>(node.context(), node.target(),
                                              std::move(list), node.timeout())) {
-    asio::co_spawn(node.context(), listener_->listen(std::move(heard)),
+    asio::co_spawn(node.context(), listener_->listen(std::move(on_news)),
                    [listener = listener_](const std::exception_ptr&) {});
   }
   ~Listening() override { listener_->stop(); }
-  std::shared_ptr<const std::function<void()>> heard() const { return heard_; }
+  std::shared_ptr<const std::function<void()>> on_news() const { return on_news_; }
   std::shared_ptr<Listener> listener() const { return listener_; }
   void stop() override { listener_->stop(); }
   Listening(const Listening&) = delete;
   Listening& operator=(const Listening&) = delete;
 
  private:
-  std::shared_ptr<const std::function<void()>> heard_;
+  std::shared_ptr<const std::function<void()>> on_news_;
   std::shared_ptr<Listener> listener_;
 };
 
@@ -96,7 +96,7 @@ asio::awaitable<void> RedisClaimant::check_replicas(const Response& response,
 // server is named in the place of the one that was asked, and begins again there. Until a
 // renewal succeeds, the others are asked between the attempts, too.
 asio::awaitable<Renewal> RedisClaimant::renew(Wakeup& wakeup) {
-  if (heard_.expired() || !route_.fails_over()) {
+  if (on_news_.expired() || !route_.fails_over()) {
     co_return co_await renew_within_budget(wakeup);
   }
   Wakeup own(context_);
@@ -134,7 +134,7 @@ void RedisClaimant::use_instead(const Address& server) {
     asked_->distrust();
   }
   if (renewing_ != nullptr) renewing_->give_up(true);
-  if (const auto heard = heard_.lock()) (*heard)();
+  if (const auto on_news = on_news_.lock()) (*on_news)();
 }
 
 asio::awaitable<Renewal> RedisClaimant::renew_within_budget(Wakeup& wakeup) {
@@ -210,13 +210,13 @@ bool RedisClaimant::is_elsewhere(const Response& response) const {
   return confirmed_by_ != nullptr && confirmed_by_ != response.node;
 }
 
-std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> heard) {
+std::unique_ptr<LeaseNews> RedisClaimant::listen(std::function<void()> on_news) {
   if (!claim().attached) return nullptr;  // those are not notified
   auto list = key_of(claim().lock) + ":b:" + std::to_string(grant_.fence.number);
   auto listening =
-      std::make_unique<Listening>(*confirmed_by_, std::move(list), std::move(heard));
+      std::make_unique<Listening>(*confirmed_by_, std::move(list), std::move(on_news));
   listener_ = listening->listener();
-  heard_ = listening->heard();
+  on_news_ = listening->on_news();
   return listening;
 }
 

@@ -24,7 +24,7 @@ class RedisStore final : public Store {
   RedisStore(asio::io_context& context, std::string url, std::unique_ptr<Route> route);
 
   std::string url() const override { return url_; }
-  bool leases_run_out() const override { return true; }
+  bool leases_expire() const override { return true; }
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
   asio::awaitable<std::vector<Broken>> break_leases(const LockName& lock,
                                                     const std::vector<Fence>& fences,

@@ -24,8 +24,8 @@ asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
 asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until,
                                    Wakeup& wakeup) {
   const auto began = Clock::now();
-  for (Naps naps;;) {
-    milliseconds nap{};
+  for (Backoff backoff;;) {
+    milliseconds pause{};
     try {
       auto* node = co_await node_for(lock, until, wakeup);
       co_await node->open(until, wakeup);
@@ -34,10 +34,10 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
       const bool passes = has_others() && error.kind() == Failure::Kind::unreachable;
       const auto end =
           passes ? until : std::min(until, later(began, patience_with(error, timeout_)));
-      nap = naps.next();
-      if (later(Clock::now(), nap + least_attempt) > end || wakeup.gives_up()) throw;
+      pause = backoff.next();
+      if (later(Clock::now(), pause + least_attempt) > end || wakeup.gives_up()) throw;
     }
-    co_await sleep(later(Clock::now(), nap), wakeup);
+    co_await sleep(later(Clock::now(), pause), wakeup);
   }
 }
 
@@ -45,7 +45,7 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
                                        Clock::time_point until, Wakeup& wakeup) {
   const auto began = Clock::now();
   int hops = 0;
-  for (Naps naps;;) {
+  for (Backoff backoff;;) {
     Response response;
     response.node = co_await open(lock, until, wakeup);
     std::optional<milliseconds> refused_for;
@@ -54,7 +54,7 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
     } catch (const net::Refusal& refusal) {
       // The new connection was accepted and then closed, with nothing executed.
       const auto end = std::min(until, later(began, patience_with(refusal, timeout_)));
-      refused_for = naps.next();
+      refused_for = backoff.next();
       const auto next_attempt = later(Clock::now(), *refused_for);
       if (later(next_attempt, least_attempt) > end || wakeup.gives_up()) throw;
     }
@@ -65,9 +65,9 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
     const auto next = then(lock, *response.node, response.reply());
     if (next == Then::done) co_return response;
     if (next == Then::follow && ++hops <= most_hops && Clock::now() < until) continue;
-    const auto nap = naps.next();
-    if (later(Clock::now(), nap) >= until || wakeup.gives_up()) co_return response;
-    co_await sleep(later(Clock::now(), nap), wakeup);
+    const auto pause = backoff.next();
+    if (later(Clock::now(), pause) >= until || wakeup.gives_up()) co_return response;
+    co_await sleep(later(Clock::now(), pause), wakeup);
   }
 }
 

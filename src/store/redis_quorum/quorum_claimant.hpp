@@ -28,7 +28,7 @@ class QuorumClaimant final : public Claimant {
                                    Wakeup& wakeup) override;
   asio::awaitable<Renewal> renew(Wakeup& wakeup) override;
   std::optional<Taker> taken_by() const override { return taken_by_; }
-  std::unique_ptr<LeaseNews> listen(std::function<void()> heard) override;
+  std::unique_ptr<LeaseNews> listen(std::function<void()> on_news) override;
 
  private:
   // The claim on one server. It lives as long as a request is in progress there.

@@ -124,14 +124,14 @@ asio::awaitable<Renewal> QuorumClaimant::renew(Wakeup& wakeup) {
   co_return renewal;
 }
 
-std::unique_ptr<LeaseNews> QuorumClaimant::listen(std::function<void()> heard) {
+std::unique_ptr<LeaseNews> QuorumClaimant::listen(std::function<void()> on_news) {
   if (!claim().attached) return nullptr;  // those are not notified
   std::vector<std::unique_ptr<LeaseNews>> parts;
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     if (parts.size() == in_every_majority(seats_.size())) break;
     const auto* vote = votes_[i].grant();
     if (vote == nullptr || vote->fence != grant_->fence) continue;
-    parts.push_back(seats_[i]->claimant.listen(heard));
+    parts.push_back(seats_[i]->claimant.listen(on_news));
   }
   return std::make_unique<AllNews>(std::move(parts));
 }

@@ -34,7 +34,7 @@ class QuorumStore final : public Store {
   ~QuorumStore() override;
 
   std::string url() const override { return plan_.url(); }
-  bool leases_run_out() const override { return true; }
+  bool leases_expire() const override { return true; }
   // Throws Failure: unsupported for slots, misconfigured for a lease longer than
   // --max-ttl, the time for which a restarted server does not vote.
   std::unique_ptr<Claimant> claimant(const Claim& claim) override;
