@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# The cost of dlock itself, in system calls and page faults. Unlike time, these hardly depend
-# on what else the machine does. The tests are only for what users install, the static release
-# build.
+# The cost of dlock itself, in system calls, page faults, and calls of its scripts on a server.
+# Unlike time, these hardly depend on what else the machine does. The tests are only for what users
+# install, the static release build.
 #
 # The bounds are the counted numbers and a fifth more, because dlock polls more often on a busy
 # machine, and other kernels map other numbers of pages. If a change adds a call on purpose,
@@ -105,6 +105,17 @@ use_warm_server() {
   assert_calls before 120
   assert_calls after 31
   assert_calls all 172
+}
+
+@test "the scripts of a run on a server make few calls" {
+  use_warm_server
+  start_monitor "$trace"
+
+  dlock run job -- /bin/true
+  told > /dev/null
+
+  # Seven to grant the idle lock, and nine to release it.
+  assert_between "$(grep -c ' lua\] ' "$trace")" 10 16
 }
 
 @test "status makes few system calls on a local store" {

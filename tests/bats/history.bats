@@ -242,7 +242,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
   # Twenty are shown. Up to twenty more can be kept until they are dropped together.
   assert_between "$(redis LLEN 'dlock:{job}:r')" 20 40
-  assert_between "$(redis PTTL 'dlock:{job}:r')" 2591000000 2592000000
+  assert_between "$(redis PTTL 'dlock:{job}:r')" 2592000000 2692000000
 }
 
 @test "runs that ended more than thirty days ago are not listed" {

@@ -31,7 +31,8 @@ local function clocked(command, name, ...)
     local at = server.call('ZSCORE', ends, name)
     return at and math.ceil((at - clock) / 1000) or -1
   elseif command == 'SET' then
-    local text, _, ms = ...
+    local text, _, ms, only_new = ...
+    if only_new and server.call('EXISTS', name) == 1 then return false end
     if ms then
       server.call('ZADD', ends, string.format('%.0f', clock + ms * 1000), name)
     else
@@ -39,7 +40,7 @@ local function clocked(command, name, ...)
     end
     return server.call('SET', name, text)
   elseif command == 'DEL' then
-    server.call('ZREM', ends, name)
+    server.call('ZREM', ends, name, ...)
   elseif command == 'RPUSH' or command == 'PUBLISH' then
     for _, text in ipairs({ ... }) do
       said[#said + 1] = name

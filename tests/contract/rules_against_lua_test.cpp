@@ -198,9 +198,7 @@ struct BugInScripts {
 };
 const BugInScripts bugs_in_scripts[] = {
     {readers,
-     {"if not holders[waiting] and record and not waiter_of(record).passed then return "
-      "false end",
-      ""}},
+     {"if not holders[waiting] and w and not w.passed then return false end", ""}},
     {readers, {"return shared == 0 and exclusive < wanted", "return exclusive < wanted"}},
     {semaphore, {"while taken[slot] do slot = slot + 1 end", ""}},
     {mutex, {"w.passed, w.called = false, false", "w.called = false"}},
@@ -222,6 +220,15 @@ const BugInScripts bugs_in_scripts[] = {
      {"if w.until_ > now then count('superseded') end", "count('superseded')"}},
     {queue_options,
      {"if counted and not (supersedes and other == newest) then", "if counted then"}},
+    // Where scripts end early.
+    {mutex, {"state[9] and state[9] == state[1]", "state[9]"}},
+    {mutex, {"if is_usual and not head[1] and", "if is_usual and"}},
+    {mutex, {"or value == token then return false", "then return false"}},
+    {rivals, {"if replaces or not single or", "if not single or"}},
+    {readers, {"is_usual = mode == 'x' and", "is_usual ="}},
+    {mutex, {"leave_queue()\n  local h", "local h"}},
+    {rivals, {"not dedupes and not replacers\n", "not dedupes\n"}},
+    {runs, {"not reclaimed and not dedupes and", "not reclaimed and"}},
 };
 
 using Spoiled = RulesSide::Spoiled;

@@ -3,7 +3,7 @@
 -- Answers {now, holders, runs}: pairs of a holder's record and the time left of its lease;
 -- records of runs that are over.
 --
--- uses: runs
+-- uses: showing by_hand
 local runs = {}
 for i = 0, RUNS - 1 do
   local run = redis.call('LINDEX', R, i)

@@ -5,7 +5,15 @@
 -- records of runs, or nothing; 1 if the lock is known; the numbers of refused and superseded
 -- claims.
 --
--- uses: queue runs
+-- uses: showing queue by_hand
+
+-- Whether it is the record of a run whose command exited with 0 and held the lock to its end.
+-- Quotes inside JSON strings are escaped.
+local function is_success(run)
+  return string.find(run, '"outcome":"ran"', 1, true) and string.find(run, '"exit_code":0[,}]')
+    and not string.find(run, '"reason":', 1, true)
+end
+
 local waiters = {}
 for _, token in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
   local text = redis.call('HGET', W, token)

@@ -3,7 +3,7 @@
 -- ARGV: token, ttl of the lease in ms, offset of the piece, the piece. Answers 'written'
 -- or 'not ours'.
 --
--- uses: state
+-- uses: holders
 local ABANDONED_MS = 120000 -- the pieces of an abandoned value expire
 local token, ttl, offset, piece = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local own = holders[token]

@@ -4,7 +4,7 @@
 -- it is stale, its size, its checksum, whether it was written in pieces (1 or 0), and if not, the
 -- data. Answers 'stored' or 'not ours'.
 --
--- uses: state
+-- uses: holders
 local token, ttl, value_ms, in_pieces = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[7] == '1'
 local own = holders[token]
 if value ~= token or not own or own.promise or own.broken then return 'not ours' end

@@ -3,7 +3,7 @@
 -- ARGV: token, fence, ttl in ms, mode (x or s), slots, slot, the holder as JSON. Answers
 -- 'reclaimed' or 'taken over'.
 --
--- uses: expiry runs
+-- uses: expiry holding
 local token, own_fence, ttl, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local wanted, slot, info = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
@@ -66,7 +66,7 @@ occupy(token, { mode = mode, slot = slot, fence = own_fence, since = since,
   ends = now + ttl * 1000, promise = false, info = info }, ttl)
 redis.call('HSET', S, 'fence', int(math.max(fence, own_fence)), 'slots', int(slots),
   'reclaimed', reclaimable)
-redis.call('PEXPIRE', S, kept_ms)
-redis.call('PEXPIRE', R, kept_ms)
+end_idleness()
+keep_state()
 if not own then publish('granted', own_fence, ttl, info) end
 return 'reclaimed'

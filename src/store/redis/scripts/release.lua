@@ -11,7 +11,7 @@
 -- Answers 'released' or 'not ours'; or, if the lease is lost and the caller did not know it, 'taken
 -- over', 'gone' or 'broken': then nothing was done, and the caller releases again.
 --
--- uses: turns expiry dedupe watching runs
+-- uses: holders runs events
 local token, id, ended, refuse = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local verdict, min_hold, shared = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
 local is_unused = ARGV[7] == 'v'
@@ -33,8 +33,25 @@ if own_fence > 0 and not lost_info then
   if own and own.broken and not is_unused then return { 'broken', own.info } end
 end
 
+-- The usual run was the only holder, and had no options that matter here. If nobody waits, the lock
+-- is idle then.
+local is_only_holder = value == token and own and not next(holders, next(holders))
+local is_usual = is_only_holder and is_run(own) and ended ~= '' and not own.broken
+  and not lost_info and not leaves and min_hold == 0 and refuse == 0 and armed == period
+local head = is_usual and redis.call('ZRANGE', Q, '0', '3')
+if is_usual and not head[1] and not dedupes then
+  redis.call('DEL', key, H)
+  value, holders[token] = false, nil
+  note_run(own, now, ended, verdict, true)
+  publish('released', own.fence, 0, own.info .. '\n' .. ended)
+  return 'released'
+end
+
+-- uses: turns
+
+queue_head = head or nil
 if value == token then
-  redis.call('DEL', key)
+  if is_only_holder then redis.call('DEL', key, H) else redis.call('DEL', key) end
   value = false
   if not (own and own.promise) then answer = 'released' end
 elseif own and not own.promise and counts(token, own) then
@@ -44,15 +61,14 @@ end
 local is_lost = lost_info and answer ~= 'released' and own and not own.promise
   and own.fence == own_fence
 if own and (answer == 'released' or own.promise or is_lost) then
-  redis.call('HDEL', H, token)
+  if not is_only_holder then redis.call('HDEL', H, token) end
   holders[token] = nil
 end
 if not own or own.promise then
-  local text = record_of(token)
+  local w = waiter(token)
   if remove_waiter(token) then
     redis.call('DEL', key .. ':w:' .. id)
-    if text then
-      local w = waiter_of(text)
+    if w then
       publish('left', 0, 0, w.info)
       left_watch = w.watches
     end
@@ -64,8 +80,10 @@ end
 
 if own and own.broken then redis.call('DEL', key .. ':b:' .. int(own.fence)) end
 
--- Before anything is created: fails if this user has no permission for PEXPIRE.
-redis.call('PEXPIRE', S, kept_ms)
+-- Before anything is created: fails if this user has no permission for PEXPIRE. If a run was lost,
+-- nothing may have been written yet.
+if lost_info then armed = false end
+keep_state()
 
 local has_ended = answer == 'released' and own and ended ~= ''
 local kept = false
@@ -90,12 +108,15 @@ if kept then
   value = MARKER
   holders[int(own.fence)] = held
   redis.call('HSET', H, int(own.fence), holder_text(held))
-  redis.call('PEXPIRE', H, kept_ms)
+  expire_or(H, kept_ms, 'HDEL', H, int(own.fence))
 end
 
 if own and not kept and (answer == 'released' or is_lost) then leaving = own end
 -- Before the run is recorded, so that a vanished run does not become the last one.
-remove_expired()
+if not is_only_holder then
+  -- uses: expiry
+  remove_expired()
+end
 leaving = nil
 if lost_info and answer ~= 'released' then
   -- The end of this run is known, though it may have been recorded as vanished, or as ended well
@@ -117,7 +138,10 @@ if lost_info and answer ~= 'released' then
   note_run({ fence = own_fence, since = since }, now, ended, 'none')
 end
 local joined
-if answer == 'released' and own and own.detached then note_by_hand(own, now) end
+if answer == 'released' and own and own.detached then
+  -- uses: by_hand
+  note_by_hand(own, now)
+end
 if has_ended then
   local run = note_run(own, now, ended, verdict)
   if shared and is_run(own) then joined = run end
@@ -129,10 +153,17 @@ if kept then
 elseif not lost and (answer == 'released' or lost_info) then -- or broken, and then expired
   publish('released', own and own.fence or 0, 0, (own and own.info or '{}') .. '\n' .. ended)
 end
-if answer == 'released' then remove_deduplicated(joined) end
-if refuse > 0 then redis.call('SET', key .. ':t:' .. token, '1', 'PX', refuse) end
+if answer == 'released' and dedupes then
+  -- uses: dedupe
+  remove_deduplicated(joined)
+end
+if refuse > 0 then
+  redis.call('SET', key .. ':t:' .. token, '1', 'PX', refuse)
+  redis.call('HSET', S, 'late', int(math.max(late, now + refuse * 1000)))
+end
+keep_state() -- what follows may lack a permission
 local was_quick = answer == 'released' and own and now - own.since < QUICK_MS * 1000
 promise_to_the_next(nil, kept, was_quick and not kept)
 if left_watch then ensure_watch(1) end
-redis.call('PEXPIRE', S, kept_ms)
+keep_state()
 return answer

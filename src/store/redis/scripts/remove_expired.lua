@@ -2,7 +2,7 @@
 --
 -- Answers {now, holders}, as in inspect.lua.
 --
--- uses: turns expiry
+-- uses: showing turns expiry
 remove_expired()
 promise_to_the_next()
 return { int(now), holders_shown(100000) }

@@ -3,7 +3,7 @@
 -- ARGV: token, fence, ttl in ms. Answers 'renewed', {'broken', the holder as JSON} (it was
 -- renewed, but the caller must end its command), 'gone' or 'taken over'.
 --
--- uses: state
+-- uses: holders holding
 local token, own_fence, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local own = holders[token]
 -- Another fence means that a late request of the same claim, which arrived after the lease was

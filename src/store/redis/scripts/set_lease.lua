@@ -2,7 +2,7 @@
 --
 -- ARGV: token, ttl in ms. Answers 'renewed', 'gone' or 'taken over'.
 --
--- uses: queue
+-- uses: holders holding queue
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 local own = holders[token]
 local is_promise = own and own.promise

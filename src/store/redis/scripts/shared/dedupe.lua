@@ -1,6 +1,6 @@
 -- Deduplication: waiters leave the queue because of a run that counts as their own.
 --
--- uses: state queue runs watching
+-- uses: holders leaving runs watching
 
 -- The run against which a claim is deduplicated, as text: 'r' if it is running, 'e' if it has
 -- ended, followed by its record. `dedupe` is the claim's rule: a window in ms, followed by 1 if a
@@ -25,24 +25,23 @@ end
 
 -- Removes deduplicated waiters from the queue and notifies each. Also removes the entries of
 -- waiters that have left otherwise. `joined` is the record of a run that has just ended, for
--- waiters that join it.
+-- waiters that join it. Only if `dedupes` says that there may be any.
 local function remove_deduplicated(joined)
-  if not dedupes then return end
   dedupes = false
   local left_watch = false
   local waiting = redis.call('HGETALL', D)
   for i = 1, #waiting, 2 do
     local token = waiting[i]
-    local text = redis.call('ZSCORE', Q, token) and record_of(token)
+    local w = redis.call('ZSCORE', Q, token) and waiter(token)
     local joins = joined and string.match(waiting[i + 1], ' 2$')
-    local run = text and (joins and 'e ' .. joined or counting_run(waiting[i + 1], true))
+    local run = w and (joins and 'e ' .. joined or counting_run(waiting[i + 1], true))
     if run then
       forget(token)
       redis.call('SET', D .. ':' .. token, run, 'PX', PLACE_MS)
-      left_watch = left_watch or waiter_of(text).watches
-      wake(waiter_of(text))
+      left_watch = left_watch or w.watches
+      wake(w)
     end
-    if text and not run then dedupes = true else redis.call('HDEL', D, token) end
+    if w and not run then dedupes = true else redis.call('HDEL', D, token) end
   end
   if not dedupes then redis.call('HDEL', S, 'dedupes') end
   if left_watch then ensure_watch(1) end

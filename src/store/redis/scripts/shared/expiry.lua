@@ -2,7 +2,7 @@
 --
 -- A script that grants, releases or promises the lock removes them first.
 --
--- uses: state events queue runs
+-- uses: holders events queue by_hand
 
 -- Marks the waiter that did not take its promise, and those before it that did not respond, as
 -- passed over: otherwise each of them would cost the time of a promise.
@@ -10,8 +10,7 @@ local function pass_over_called()
   local place = 0
   while true do
     local token = waiting_at(place)
-    local text = token and record_of(token)
-    local w = text and waiter_of(text)
+    local w = token and waiter(token)
     if not w or not w.passed and not w.called then return end
     if w.called then
       w.passed = true
@@ -32,15 +31,14 @@ local function remove_expired()
       holders[token] = nil
       redis.call('HDEL', H, token)
       if h.promise then
-        local text = record_of(token)
+        local w = waiter(token)
         lapsed = true
-        if text then
-          local w = waiter_of(text)
+        if w then
           w.passed = true
           note_waiter(token, w)
         end
       elseif not h.ended and not h.detached then
-        redis.call('PEXPIRE', S, kept_ms)
+        keep_state()
         note_run(h, 0, h.info, 'failed')
       elseif h.detached then
         note_by_hand(h, h.ends)

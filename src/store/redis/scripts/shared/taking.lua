@@ -3,7 +3,7 @@
 -- `taker` is JSON, and becomes part of the holder's JSON under the name `how`: 'broken_by', or
 -- 'replaced_by' if a claim takes the lock.
 --
--- uses: state queue events runs
+-- uses: holders queue events by_hand
 
 local function take_from_foreign(how, taker)
   redis.call('DEL', key)
@@ -57,7 +57,7 @@ end
 local function waiting_replacers(self)
   local tokens = {}
   for token in string.gmatch(replacers or '', '%x+') do
-    if token ~= self and record_of(token) then tokens[#tokens + 1] = token end
+    if token ~= self and waiter(token) then tokens[#tokens + 1] = token end
   end
   return tokens
 end
@@ -77,7 +77,7 @@ local function take_if_replaced(token, h)
   local tokens = waiting_replacers(token)
   local taker
   for _, other in ipairs(tokens) do
-    local w = waiter_of(record_of(other))
+    local w = waiter(other)
     if w.until_ > now and not w.passed and not holders[other] then
       taker = taker or w.info
       if h.detached then wake(w) end

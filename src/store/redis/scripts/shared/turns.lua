@@ -1,17 +1,15 @@
 -- Which waiter gets the lock next: promises, and direct hand-overs.
 --
--- uses: state events queue watching
+-- uses: holders holding leaving watching
 
 local WATCH_MS = 5000        -- a waiter that watches asks more often than this
-local PROMISE_MS = 3000      -- what a dead waiter costs
-local LOOK_MS = 2000         -- a waiter that watches a promise asks after this time; if
-local UNTAKEN_MS = 1000      -- the promise is not taken for this long, it calls those before it,
-local ANSWER_MS = 500        -- while they still have this long to respond before it lapses;
-local CALLED = 500           -- at most this many
 local TOLD_MS = 1000         -- how often a waiter is told to watch that may not have to
 local ALARM_MS = '3000'      -- a notification that was not read by then is useless
-local QUICK_MS = 10          -- a lock is quick if it is held no longer
 local HEARD_MS = 250         -- a waiter that asked this recently counts as alive
+
+local function asked_ago(w) -- in microseconds
+  return now - (w.until_ - PLACE_MS * 1000)
+end
 
 -- Whether a waiter of a quick lock can be assumed to be alive.
 local function asked_recently(w)
@@ -19,18 +17,11 @@ local function asked_recently(w)
   return w.quick and ago >= 0 and ago < HEARD_MS * 1000
 end
 
--- After a grant another waiter is the second one, and does not watch until the first tells it to:
--- the first, and the holder, may die before that.
-local function ensure_second_watch()
-  local _, waiters = next_in_line(2)
-  if waiters[2] and not waiters[2].watches then wake(waiters[2], LOOK_MS) end
-end
-
 -- Hands a free lock over to a waiter without a request.
 local function grant_to_waiter(token, w)
   remove_waiter(token)
   fence = math.max(fence + 1, now)
-  local ttl = tonumber(w.ttl)
+  local ttl = number(w.ttl)
   occupy(token, { mode = w.mode, slot = 0, fence = fence, since = now, ends = now + ttl * 1000,
     info = w.info }, ttl)
   redis.call('HSET', S, 'fence', int(fence))
@@ -48,47 +39,10 @@ local function request_promise_watch()
   redis.call('RPUSH', A, LOOK_MS)
   redis.call('PEXPIRE', A, ALARM_MS)
   redis.call('HSET', S, 'told', int(now))
-  redis.call('PEXPIRE', S, kept_ms)
+  keep_state()
   local last = waiting_at(queued_count() - 1)
-  local text = last and not holders[last] and record_of(last)
-  if text then wake(waiter_of(text), LOOK_MS) end
-end
-
--- The server has forgotten the queue of a waiter that asks now: wakes two others, which do the
--- same.
-local function call_waiters()
-  redis.call('RPUSH', A, '0', '0')
-  expire_or(A, ALARM_MS, 'DEL', A)
-end
-
--- For a waiter that asks: if a promise has not been taken for a while, makes those before it ask,
--- too, so that when the promise lapses it is known which of them are alive. If one of them has
--- asked since the promise was made, that one does this.
-local function call_those_before(self)
-  local since
-  for _, h in pairs(holders) do
-    local age = now - h.since
-    if h.promise and age >= UNTAKEN_MS * 1000 and age <= (PROMISE_MS - ANSWER_MS) * 1000 then
-      since = h.since
-    end
-  end
-  if not since then return end
-  local place, called = 0, 0
-  while called < CALLED do
-    local token = waiting_at(place)
-    if not token or token == self then return end
-    local text = record_of(token)
-    local w = text and waiter_of(text)
-    if w and not w.passed and not w.called and not holders[token] then
-      local ago = asked_ago(w) -- negative for one that is parked
-      if ago >= 0 and now - ago > since then return end
-      w.called = true
-      note_waiter(token, w)
-      wake(w)
-      called = called + 1
-    end
-    place = place + 1
-  end
+  local w = last and not holders[last] and waiter(last)
+  if w then wake(w, LOOK_MS) end
 end
 
 -- Promises the free lock to the first waiters that fit, in order, and notifies each on its own
@@ -106,8 +60,7 @@ local function promise_to_the_next(self, anew, quick)
   while true do
     local token = waiting_at(first)
     if not token then return end
-    local text = record_of(token)
-    local w = text and waiter_of(text)
+    local w = waiter(token)
     if not w or w.until_ <= now then
       forget(token)
       anew = true
@@ -130,6 +83,7 @@ local function promise_to_the_next(self, anew, quick)
     else
       occupy(token, { mode = w.mode, slot = 0, fence = 0, since = now,
         ends = now + PROMISE_MS * 1000, promise = true, info = w.info }, PROMISE_MS)
+      end_idleness()
       if token ~= self then
         wake(w)
         promised, is_sure = true, false
@@ -139,19 +93,4 @@ local function promise_to_the_next(self, anew, quick)
       first = first + 1
     end
   end
-end
-
--- How long the lock can stay occupied, in milliseconds; -1 if unknown. A promise is checked
--- before that.
-local function blocked_for()
-  local least = value ~= MARKER and redis.call('PTTL', key) or -1
-  for _, h in pairs(holders) do
-    local left = math.ceil((h.ends - now) / 1000)
-    local look = left - (PROMISE_MS - LOOK_MS)
-    if h.promise and look > 0 then left = look end
-    if value == MARKER or h.promise then
-      if least < 0 or left < least then least = left end
-    end
-  end
-  return least
 end

@@ -1,6 +1,10 @@
 -- Which waiters watch the clock, because the holder may end without a notification.
 --
--- uses: state queue
+-- uses: holders queue
+
+local PROMISE_MS = 3000      -- what a dead waiter costs
+local LOOK_MS = 2000         -- a waiter that watches a promise asks after this time
+local QUICK_MS = 10          -- a lock is quick if it is held no longer
 
 -- Makes one of the next two waiters ask, unless it already knows that it is one of them.
 local function ensure_watch(place, self)
@@ -12,15 +16,9 @@ local function ensure_watch(place, self)
   wake(w)
 end
 
--- Whether the asking waiter has to watch. The first of the two ensures that there is a second
--- one. A waiter that learns of a promise watches it whatever its position: if the promise was
--- made to a dead waiter, those that should watch may be dead as well.
-local function has_to_watch(token)
-  local tokens = next_in_line(2, token)
-  if tokens[1] == token then ensure_watch(2, token) end
-  if tokens[1] == token or tokens[2] == token then return true end
-  for _, h in pairs(holders) do
-    if h.promise then return true end
-  end
-  return false
+-- After a grant another waiter is the second one, and does not watch until the first tells it to:
+-- the first, and the holder, may die before that.
+local function ensure_second_watch()
+  local _, waiters = next_in_line(2)
+  if waiters[2] and not waiters[2].watches then wake(waiters[2], LOOK_MS) end
 end

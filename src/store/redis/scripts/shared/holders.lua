@@ -1,0 +1,24 @@
+-- Reads who holds the lock.
+--
+-- uses: state
+
+value = redis.call('GET', key)
+local flat = redis.call('HGETALL', H)
+for i = 1, #flat, 2 do holders[flat[i]] = holder_of(flat[i + 1]) end
+
+-- Whether a record of H is still valid: by the key for a single holder, by its time for several.
+local function counts(token, h)
+  if value == token then return true end
+  return value == MARKER and h.ends > now
+end
+
+-- Whether the lock admits one more holder.
+local function admits(mode, wanted)
+  if is_foreign() then return false end
+  local shared, exclusive = 0, 0
+  for _, h in pairs(holders) do
+    if h.mode == 's' then shared = shared + 1 else exclusive = exclusive + 1 end
+  end
+  if mode == 's' then return exclusive == 0 end
+  return shared == 0 and exclusive < wanted
+end
