@@ -248,6 +248,27 @@ has_granted() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }  # <server>
   eventually is_held_on job 0
 }
 
+@test "a server that was told nothing but that a claim is abandoned refuses its late request" {
+  use_quorum_store 3
+  dlock run "${lease[@]}" job -- true
+  member 1 MONITOR > "$said" 2> /dev/null 3>&- &
+  eventually grep -qx OK "$said"
+  dlock run "${lease[@]}" job -- true
+  member 1 ECHO 'that was it' > /dev/null
+  eventually grep -q '"that was it"' "$said"
+  request=$(sed -n 's/^[^]]*\] \("EVALSHA".*\)/\1/p' "$said" | head -n 1)
+  [[ $request =~ \"dlock:\{job\}\"\ .*\"([0-9a-f]{32})\" ]]
+  token=${BASH_REMATCH[1]}
+
+  # Otherwise the request is granted.
+  assert_equal "$(member 1 <<< "$request" | head -n 1)" granted
+  member 1 DEL 'dlock:{job}' 'dlock:{job}:h' > /dev/null
+  member 1 SET "dlock:{job}:t:$token" 1 PX 60000 > /dev/null
+
+  assert_equal "$(member 1 <<< "$request" | head -n 1)" 'given up'
+  assert_equal "$(member 1 EXISTS 'dlock:{job}')" 0
+}
+
 has_heard_of_the_end() { [[ -n $(member "$1" KEYS 'dlock:{job}:t:*') ]]; }
 
 @test "with a silent server, waiters give way to each other" {

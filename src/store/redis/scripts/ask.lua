@@ -10,9 +10,16 @@
 --
 -- uses: claim
 
--- A claim without options that matter here, and not abandoned. The usual cases end early.
+-- Whether it was abandoned before this request arrived. On a server of a quorum only the key may
+-- say so: the client sends that first, as the server may read nothing more.
+local function was_abandoned()
+  if late < now and not voted then return false end
+  return redis.call('EXISTS', key .. ':t:' .. token) == 1
+end
+
+-- A claim without options that matter here. The usual cases end early.
 local is_usual = mode == 'x' and wanted == 1 and not dedupe and not supersedes and not ticket
-  and not is_repair and late < now and fence < MOST_FENCE
+  and not is_repair and fence < MOST_FENCE and not was_abandoned()
 local is_first_request = arrived == 0 -- or its repetition, if the answer got lost
 local is_plain_state = not reclaimed and not dedupes and not replacers
 
@@ -140,7 +147,7 @@ if own and not own.promise then
   redis.call('DEL', key .. ':w:' .. id) -- it may announce the grant
   return granted(own)
 end
-if late >= now and redis.call('EXISTS', key .. ':t:' .. token) == 1 then return { 'given up' } end
+if was_abandoned() then return { 'given up' } end
 if fence >= MOST_FENCE then
   return redis.error_reply('WRONGTYPE ' .. S .. ' has a last fence that none can follow')
 end

@@ -16,7 +16,8 @@
 --             claim came that supersedes older ones, and its token), replacers (the tokens of
 --             the waiters that take the lock from its holders), refused and superseded (numbers
 --             of such claims), idle (the fence of the last grant, if its release has left neither
---             holders nor waiters), late (when the last of the keys KEYS[1]:t:TOKEN expires),
+--             holders nor waiters), late (when the last of the keys KEYS[1]:t:TOKEN
+--             expires, except those that a client has set itself),
 --             armed (in which period S and R got their time to live)
 -- KEYS[1]:h   a hash of token -> record of a holder, or of a promise; and of fence -> record
 --             of a lease that stays held after its run has ended
