@@ -84,24 +84,24 @@ void for_each_pid(int proc, Found found) {
   }
 }
 
-// Marks the descendants of this process, except strangers.
-template <typename IsStranger>
-void mark_ours(ScannedProcess* all, std::size_t count, IsStranger is_stranger) {
-  const auto self = ::getpid();
+}  // namespace
+
+bool mark_descendants(ScannedProcess* all, std::size_t count, pid_t root,
+                      const std::set<pid_t>* strangers) {
   const auto by_number = [](const ScannedProcess& a, const ScannedProcess& b) {
     return a.pid < b.pid;
   };
   if (!std::is_sorted(all, all + count, by_number)) {
     std::sort(all, all + count, by_number);
   }
-  // Null if it is not known to be ours.
-  const auto parent_of = [&](const ScannedProcess& process) -> const ScannedProcess* {
+  const auto* end = all + count;
+  const auto parent_of = [&](const ScannedProcess& process) {
     ScannedProcess wanted;
     wanted.pid = process.parent;
     const auto* found = std::lower_bound(all, all + count, wanted, by_number);
-    const bool is_found = found != all + count && found->pid == process.parent;
-    return is_found && found->is_ours ? found : nullptr;
+    return found != end && found->pid == process.parent ? found : end;
   };
+  bool is_complete = true;
   // Pids wrap around, so a child can precede its parent: repeat until nothing changes.
   for (bool grew = true; grew;) {
     grew = false;
@@ -109,17 +109,22 @@ void mark_ours(ScannedProcess* all, std::size_t count, IsStranger is_stranger) {
       auto& process = all[i];
       if (process.is_ours) continue;
       const auto* parent = parent_of(process);
-      const bool is_child = process.parent == self && !is_stranger(process.pid);
-      if (parent == nullptr && !is_child) continue;
+      const bool has_root = process.parent == root;
+      // The first process of the system does not end, but may be invisible.
+      if (parent == end && !has_root && process.parent > 1) is_complete = false;
+      const bool is_stranger =
+          has_root && strangers != nullptr && strangers->count(process.pid) > 0;
+      const bool is_child = has_root && !is_stranger;
+      const bool is_below = parent != end && parent->is_ours;
+      if (!is_below && !is_child) continue;
       process.is_ours = grew = true;
-      if (parent == nullptr) continue;
+      if (!is_below) continue;
       process.parent_started = parent->started;
       process.caught_above = parent->caught | parent->caught_above;
     }
   }
+  return is_complete;
 }
-
-}  // namespace
 
 ChildState state_of_child(pid_t pid) {
   siginfo_t info{};
@@ -206,8 +211,8 @@ ProcessScan::Processes ProcessScan::all() {
     if (look_up(proc_.get(), processes[count])) ++count;
     return count < most_processes;
   });
-  mark_ours(processes, count, [this](pid_t pid) { return is_stranger(pid); });
-  return {processes, count};
+  const bool is_complete = mark_descendants(processes, count, ::getpid(), strangers_);
+  return {processes, count, is_complete};
 }
 
 bool ProcessScan::is_empty(pid_t keep) {

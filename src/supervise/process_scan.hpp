@@ -24,6 +24,13 @@ struct ScannedProcess {
   unsigned long long caught_above = 0;
 };
 
+// Sorts the processes by pid, and sets `is_ours` of those that descend from `root` and
+// not from one of its children in `strangers`, which may be null. Returns false if the
+// parent of a process is missing, because it has ended since that process was read. The
+// process may be a descendant; the next scan shows its new parent.
+bool mark_descendants(ScannedProcess* all, std::size_t count, pid_t root,
+                      const std::set<pid_t>* strangers);
+
 // Use one at a time: results are in static memory.
 class ProcessScan {
  public:
@@ -53,6 +60,7 @@ class ProcessScan {
   struct Processes {
     ScannedProcess* first = nullptr;
     std::size_t count = 0;
+    bool is_complete = true;  // false: see mark_descendants()
   };
   // All living processes that are visible, with `is_ours` set; none if /proc cannot be
   // read.

@@ -55,7 +55,8 @@ class Round {
       return process.started < begin_ || !is_caught(process.caught_above);
     };
     for (int looks = 0; looks < most_looks && Clock::now() < until; ++looks) {
-      if (!send_to(scan_.all(), is_meant)) break;
+      const auto found = scan_.all();
+      if (!send_to(found, is_meant) && found.is_complete) break;
     }
   }
 

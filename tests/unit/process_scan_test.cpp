@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,6 +56,46 @@ class Family {
 
 bool is_among(const ProcessScan::Children& children, pid_t pid) {
   return std::count(children.first, children.first + children.count, pid) == 1;
+}
+
+ScannedProcess process(pid_t pid, pid_t parent) {
+  ScannedProcess made;
+  made.pid = pid;
+  made.parent = parent;
+  return made;
+}
+
+TEST(MarkDescendants, finds_a_descendant_whose_pid_is_lower_than_its_parents) {
+  ScannedProcess all[] = {process(9, 1), process(300, 9000), process(9000, 9),
+                          process(50, 1)};
+
+  EXPECT_TRUE(mark_descendants(all, 4, 9, nullptr));
+
+  for (const auto& one : all) EXPECT_EQ(one.is_ours, one.pid >= 300) << one.pid;
+}
+
+TEST(MarkDescendants, says_that_a_parent_has_ended_since_its_child_was_read) {
+  ScannedProcess all[] = {process(9, 1), process(300, 9000), process(8000, 9)};
+
+  EXPECT_FALSE(mark_descendants(all, 3, 9, nullptr));
+
+  EXPECT_FALSE(all[1].is_ours);
+  EXPECT_TRUE(all[2].is_ours);
+}
+
+TEST(MarkDescendants, misses_nothing_if_only_the_first_process_is_invisible) {
+  ScannedProcess all[] = {process(9, 1), process(40, 1), process(41, 0)};
+
+  EXPECT_TRUE(mark_descendants(all, 3, 9, nullptr));
+}
+
+TEST(MarkDescendants, leaves_out_strangers_and_their_descendants) {
+  ScannedProcess all[] = {process(9, 1), process(10, 9), process(11, 10), process(12, 9)};
+  const std::set<pid_t> strangers{10};
+
+  EXPECT_TRUE(mark_descendants(all, 4, 9, &strangers));
+
+  for (const auto& one : all) EXPECT_EQ(one.is_ours, one.pid == 12) << one.pid;
 }
 
 TEST(ProcessScan, finds_children_but_not_grandchildren) {
