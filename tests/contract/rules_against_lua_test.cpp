@@ -224,10 +224,10 @@ const BugInScripts bugs_in_scripts[] = {
     {mutex, {"state[9] and state[9] == state[1]", "state[9]"}},
     {mutex, {"if is_usual and not head[1] and", "if is_usual and"}},
     {mutex, {"or value == token then return false", "then return false"}},
-    {rivals, {"if replaces or not single or", "if not single or"}},
+    {queue_options, {"if replaces or not single or", "if not single or"}},
     {readers, {"is_usual = mode == 'x' and", "is_usual ="}},
     {mutex, {"leave_queue()\n  local h", "local h"}},
-    {rivals, {"not dedupes and not replacers\n", "not dedupes\n"}},
+    {queue_options, {"not dedupes and not replacers\n", "not dedupes\n"}},
     {runs, {"not reclaimed and not dedupes and", "not reclaimed and"}},
 };
 

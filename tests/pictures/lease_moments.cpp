@@ -44,7 +44,7 @@ void print_ladder(const SupervisionPlan& plan, Clock::time_point deadline) {
   Ladder ladder(plan, asked);
   ladder.lease_holds_until(deadline);
   for (auto now = asked;;) {
-    now = ladder.look_again(now);
+    now = ladder.next_check(now);
     switch (ladder.next(now)) {
       case Ladder::Action::send_term: print("term", now); break;
       case Ladder::Action::send_kill: print("kill", now); return;
