@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "lock/retry.hpp"
 #include "net/refusal.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/reconnecting.hpp"
@@ -24,6 +23,7 @@ asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
 asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until,
                                    Wakeup& wakeup) {
   const auto began = Clock::now();
+  std::optional<net::Refusal> refusal;
   for (Backoff backoff;;) {
     milliseconds pause{};
     try {
@@ -31,11 +31,17 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
       co_await node->open(until, wakeup);
       co_return node;
     } catch (const Failure& error) {
+      // That the last attempt ran out of time does not say why the others failed.
+      const bool timed_out =
+          error.kind() == Failure::Kind::unreachable && Clock::now() >= until;
+      if (refusal && timed_out) throw *refusal;
+      const auto* refused = dynamic_cast<const net::Refusal*>(&error);
+      if (refused != nullptr) refusal = *refused;
       const bool passes = has_others() && error.kind() == Failure::Kind::unreachable;
       const auto end =
           passes ? until : std::min(until, later(began, patience_with(error, timeout_)));
       pause = backoff.next();
-      if (later(Clock::now(), pause + least_attempt) > end || wakeup.gives_up()) throw;
+      if (later(Clock::now(), pause) >= end || wakeup.gives_up()) throw;
     }
     co_await sleep(later(Clock::now(), pause), wakeup);
   }
@@ -55,8 +61,7 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
       // The new connection was accepted and then closed, with nothing executed.
       const auto end = std::min(until, later(began, patience_with(refusal, timeout_)));
       refused_for = backoff.next();
-      const auto next_attempt = later(Clock::now(), *refused_for);
-      if (later(next_attempt, least_attempt) > end || wakeup.gives_up()) throw;
+      if (later(Clock::now(), *refused_for) >= end || wakeup.gives_up()) throw;
     }
     if (refused_for) {
       co_await sleep(later(Clock::now(), *refused_for), wakeup);
