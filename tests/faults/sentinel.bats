@@ -88,6 +88,20 @@ held"
   assert_status 1
 }
 
+@test "missing replicas are reported even if the sentinels no longer reply" {
+  dlock run --replicas 3 --store-timeout 6s --ttl 60s job -- touch "$ran" 2> "$said" &
+  eventually is_granted
+  freeze 5 6
+  assert_exits 69 $!
+  go_on 5 6
+
+  assert_equal "$(cat "$said")" \
+    "dlock: job: 127.0.0.1:${ports[1]}: 2 of 3 replicas have acknowledged the lease (--replicas)"
+  [[ ! -e $ran ]]
+}
+
+is_granted() { [[ $(member 1 EXISTS 'dlock:{job}') == 1 ]]; }
+
 # --- The primary goes ---
 
 @test "a primary that is killed costs the run nothing with --replicas all" {

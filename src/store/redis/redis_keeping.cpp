@@ -58,18 +58,21 @@ class Listening final : public LeaseNews {
 }  // namespace
 
 // A grant counts only if the sentinels confirm that the server is the primary, and if
-// enough replicas have acknowledged it. Otherwise it is released.
+// enough replicas have acknowledged it. Otherwise it is released. WAIT for missing
+// replicas may leave the sentinels little time, so the replicas are checked even if the
+// sentinels have not replied.
 asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
                                                   Clock::time_point began,
                                                   Clock::time_point until,
                                                   Wakeup& wakeup) {
   std::optional<Failure> failure;
   try {
+    auto word = Opinion::confirmed;
     if (auto inquiry = route_.inquire(*response.node, began, until)) {
-      const auto word = co_await inquiry->opinion(until, wakeup);
-      if (word != Opinion::confirmed) failure = not_confirmed(response);
+      word = co_await inquiry->opinion(until, wakeup);
     }
-    if (!failure) co_await check_replicas(response, until, wakeup);
+    if (word != Opinion::denied) co_await check_replicas(response, until, wakeup);
+    if (word != Opinion::confirmed) failure = not_confirmed(response);
   } catch (const Failure& error) {
     failure = error;
   }
