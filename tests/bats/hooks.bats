@@ -174,8 +174,8 @@ told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DL
 
 @test "a hook gets the reason of a loss and the command's own exit code" {
   dlock run --on-failure "$told" job -- \
-    sh -c 'trap "exit 7" TERM; while :; do sleep 0.02; done' 3>&- &
-  eventually is_held job
+    sh -c 'trap "exit 7" TERM; : > "$heard.trapped"; while :; do sleep 0.02; done' 3>&- &
+  eventually test -e "$heard.trapped"
 
   dlock break --yes job
 
@@ -324,9 +324,9 @@ start_hook() {  # [<what the hook does first>]
 
 @test "signals that ended the command do not end the hook" {
   dlock run --on-failure 'sleep 0.2; echo told > "$heard"' job -- \
-    sh -c 'trap "exit 9" TERM; while :; do sleep 0.02; done' 3>&- &
+    sh -c 'trap "exit 9" TERM; : > "$heard.trapped"; while :; do sleep 0.02; done' 3>&- &
   runner=$!
-  eventually is_held job
+  eventually test -e "$heard.trapped"
 
   kill -TERM "$runner"
 

@@ -289,10 +289,10 @@ is_stopped() { grep -q '^--- stopped by SIGSTOP' "$BATS_TEST_TMPDIR/strace.log";
 # Starts a run that ends only on SIGTERM, and then removes files that its lock needs.
 lose() {  # <shell command that removes them>
   dlock run --report "$report" job -- \
-    sh -c 'trap "exit 0" TERM; while :; do sleep 0.02; done' \
-    2> "$BATS_TEST_TMPDIR/messages" 3>&- &
+    sh -c 'trap "exit 0" TERM; echo trapped; while :; do sleep 0.02; done' \
+    > "$BATS_TEST_TMPDIR/trapped" 2> "$BATS_TEST_TMPDIR/messages" 3>&- &
   loser=$!
-  eventually is_held job
+  eventually test -s "$BATS_TEST_TMPDIR/trapped"
   command=$(pgrep -P "$loser")
   eval "$1"
 }
