@@ -28,8 +28,6 @@ assert_stale() {  # <resource> <fence>
   assert_refused 76 "$1: fence $2 is stale"
 }
 
-somebody_waits() { [[ $(look job '.waiters | length') == 1 ]]; }
-
 memory_is_full() { redis CONFIG SET maxmemory 1; }
 
 @test "acquire sets the key to the token, with the TTL, as SET NX PX would" {
@@ -94,7 +92,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_refused 75 'held by'
   nobody_waits job
   dlock acquire -w 60s job > next 3>&- &
-  eventually somebody_waits
+  eventually somebody_waits job
 
   dlock release job --token "$token"
 
@@ -106,7 +104,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 @test "a signal ends a waiting acquire, which leaves the queue" {
   dlock acquire job
   dlock acquire -w forever job > token 3>&- &
-  eventually somebody_waits
+  eventually somebody_waits job
 
   kill -TERM $!
 

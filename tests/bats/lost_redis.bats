@@ -70,7 +70,8 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 }
 
 @test "a run is lost if another run was granted the lock meanwhile" {
-  run_job "$deleted; dlock run job -- sleep 60 & until dlock status job; do :; done > /dev/null" \
+  # `run` reads until nobody has its pipe.
+  run_job "$deleted; dlock run job -- sleep 60 > /dev/null 2>&1 & until dlock status job; do :; done > /dev/null" \
     --stragglers leave
 
   assert_lost 'taken over'

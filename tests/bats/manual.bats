@@ -5,8 +5,20 @@
 # values, the statuses. The tables are read as text. If their format changes, the first test
 # fails.
 
+# What the tests read again and again is read from the tables once.
 setup_file() {
   load support
+  local verb
+  mkdir "$BATS_FILE_TMPDIR/statuses"
+  verbs_in_source > "$BATS_FILE_TMPDIR/verbs"
+  common_options > "$BATS_FILE_TMPDIR/common"
+  for verb in $(verbs); do
+    options_in_source_of "$verb" > "$BATS_FILE_TMPDIR/options-of-$verb"
+    sort "$BATS_FILE_TMPDIR/common" "$BATS_FILE_TMPDIR/options-of-$verb" \
+      > "$BATS_FILE_TMPDIR/all-options-of-$verb"
+    "$DLOCK_BIN" "$verb" --help | sed '1,/^Exit codes/d' |
+      sed -nE 's/^  ([0-9]+) +[^ ].*/\1/p' > "$BATS_FILE_TMPDIR/statuses/$verb"
+  done
 }
 
 setup() {
@@ -40,21 +52,23 @@ common_options() {
   } | sort
 }
 
-verbs() {
+verbs_in_source() {
   table src/cli/verb_spec.cpp verbs | grep -oE '\{Verb::[a-z_]+, ?VerbGroup::[a-z_]+, ?"[a-z]+"' | sed -E 's/.*"(.*)"/\1/' | sort
 }
 
-# Prints the options that only this verb has.
-options_of() {  # <verb>
+options_in_source_of() {  # <verb>
   if table src/cli/verb_spec.cpp verbs | grep -qE "\"$1\",[^{}]*std::begin\($1_specs\)"; then
     options_in "$1_specs"
   fi
 }
 
+verbs() { cat "$BATS_FILE_TMPDIR/verbs"; }
+
+# Prints the options that only this verb has.
+options_of() { cat "$BATS_FILE_TMPDIR/options-of-$1"; }  # <verb>
+
 # Prints all options that this verb accepts.
-all_options_of() {  # <verb>
-  { options_of "$1"; common_options; } | sort
-}
+all_options_of() { cat "$BATS_FILE_TMPDIR/all-options-of-$1"; }  # <verb>
 
 statuses() {
   sed -n '/^enum class ExitStatus/,/^};/s/^ *[a-z_]* = \([0-9]*\),.*/\1/p' \
@@ -69,10 +83,7 @@ words_of() {  # <table of src/cli/run_options.cpp or common_options.cpp>
 
 # Prints the statuses that --help of these verbs explains, each on a line of its own.
 statuses_in_help() {  # <verb>...
-  local verb
-  for verb; do
-    dlock "$verb" --help | sed '1,/^Exit codes/d' | sed -nE 's/^  ([0-9]+) +[^ ].*/\1/p'
-  done
+  (cd "$BATS_FILE_TMPDIR/statuses" && cat "$@")
 }
 
 # Prints the source of a section of the manual, or of a subsection.
@@ -522,28 +533,35 @@ Examples:'
 }
 
 @test "fish completes every option of every verb, with a description, and no others" {
-  local verb dash offers
+  local verb offers=$BATS_TEST_TMPDIR/offers
+  mkdir "$offers"
+  # shellcheck disable=SC2016,SC2046
+  fish -c 'source $DLOCK_SOURCE/completions/dlock.fish
+    for verb in $argv[2..-1]
+      for dash in - --; complete -C "dlock $verb $dash"; end | sort -u > $argv[1]/$verb
+    end' -- "$offers" $(verbs)
+
   for verb in $(verbs); do
-    offers=$(for dash in - --; do
-      # shellcheck disable=SC2016
-      fish -c 'source $DLOCK_SOURCE/completions/dlock.fish; complete -C $argv[1]' -- "dlock $verb $dash"
-    done < /dev/null | sort -u)
-    assert_equal "$(cut -f 1 <<< "$offers")" "$(all_options_of "$verb" | spellings)"
-    assert_equal "$(grep -vP '\t.+' <<< "$offers")" ''
+    assert_equal "$(cut -f 1 "$offers/$verb")" "$(all_options_of "$verb" | spellings)"
+    assert_equal "$(grep -vP '\t.+' "$offers/$verb")" ''
   done
 }
 
 @test "zsh completes every option of every verb, with a description, and no others" {
-  local verb
-  for verb in $(verbs); do
-    # The arguments that _arguments gets for this verb.
-    # shellcheck disable=SC2016
-    run zsh -f -c '
-      _arguments() { shift ${@[(i):]}; print -rl -- ${(M)@:#(|\(*\))-*} }
-      words=(dlock $1 -) CURRENT=3
-      source $DLOCK_SOURCE/completions/_dlock | sort -u' - "$verb"
+  local verb offers=$BATS_TEST_TMPDIR/offers
+  mkdir "$offers"
+  # Writes the arguments that _arguments gets for each verb.
+  # shellcheck disable=SC2016,SC2046
+  run zsh -f -c '
+    _arguments() { shift ${@[(i):]}; print -rl -- ${(M)@:#(|\(*\))-*} }
+    for verb in ${@:2}; do
+      words=(dlock $verb -) CURRENT=3
+      source $DLOCK_SOURCE/completions/_dlock | sort -u > $1/$verb
+    done' - "$offers" $(verbs)
+  assert_equal "$status $output" '0 '
 
-    assert_status 0
+  for verb in $(verbs); do
+    output=$(< "$offers/$verb")
     assert_equal "$(sed -E 's/^\([^)]*\)//; s/^(-[a-zA-Z]|--[a-z-]+)[+=]?\[.+\].*/\1/' <<< "$output" | sort)" \
       "$(all_options_of "$verb" | spellings)"
     # An option that takes a value has it as `:what:how`.

@@ -14,8 +14,6 @@ teardown() { kill_leftovers; }
 
 refute() { ! "$@"; }
 
-somebody_waits() { [[ $(look "$1" '.waiters | length') != 0 ]]; }
-
 # Runs dlock for at most 10 s, and sets $status to its exit code and $output to its output.
 run_briefly() {
   status=0

@@ -12,8 +12,6 @@ setup() {
 
 teardown() { kill_leftovers; }
 
-somebody_waits() { [[ $(look "$1" '.waiters | length') != 0 ]]; }
-
 # Runs a command as process 1 of a PID namespace of its own, and exits as it does.
 as_first() {  # <command>...
   local user=()

@@ -84,8 +84,6 @@ command_of() {  # <pid of dlock>
 
 runs_command() { [[ -n $(command_of "$(dlock_of "$1")") ]]; }
 
-somebody_waits() { [[ $(look "$1" '.waiters | length') != 0 ]]; }
-
 is_stopped() { grep -q '^State:.[Tt]' "/proc/$1/status"; }
 
 is_continued() { grep -q '^State:.[RSD]' "/proc/$1/status"; }

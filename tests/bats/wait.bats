@@ -138,8 +138,6 @@ queue_stopped_elsewhere() {  # <name>
   kill -STOP "$(pgrep -P $!)"
 }
 
-somebody_waits() { ! nobody_waits "$1"; }
-
 @test "a stopped waiter in another container delays the next one by only three seconds" {
   hold job
   queue_stopped_elsewhere job

@@ -36,10 +36,16 @@ look() {  # <name> <filter>
   dlock status --json "$1" | jq -r "$2"
 }
 
-is_held() { [[ $(look "$1" .state) == held ]]; }
-is_free() { [[ $(look "$1" .state) == free ]]; }
-nobody_waits() { [[ $(look "$1" '.waiters | length') == 0 ]]; }
-is_queued() { [[ $(look "$1" "any(.waiters[]; .pid == $2)") == true ]]; }  # <name> <pid>
+# These are awaited often, and jq takes ten times as long to start as dlock.
+is_held() { [[ $(dlock status --json "$1") == *'"state":"held"'* ]]; }
+is_free() { [[ $(dlock status --json "$1") == *'"state":"free"'* ]]; }
+nobody_waits() { [[ $(dlock status --json "$1") == *'"waiters":[]'* ]]; }
+somebody_waits() { [[ $(dlock status --json "$1") == *'"waiters":[{'* ]]; }
+is_queued() {  # <name> <pid>
+  local status
+  status=$(dlock status --json "$1")
+  [[ ${status#*'"waiters":'} == *"\"pid\":$2,"* ]]
+}
 
 # For commands of holders and waiters: writes when they ran, in milliseconds, for
 # `ms_between`.

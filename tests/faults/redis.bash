@@ -14,38 +14,34 @@ least_permissions='resetkeys resetchannels -@all ~dlock:* &dlock:* +client|setna
   +zadd +zcard +zrange +zrank +zrem +zremrangebyscore +zscore'
 least_permissions=${least_permissions//$'\n'/}
 
-# Before 6.2 there were no permissions on channels.
-known_permissions() {  # <permissions>
-  local version
-  version=$("$redis_program" --version | grep -o 'v=[0-9]*\.[0-9]*')
-  case $version in
-    v=6.[01])
-      set -- "${1//resetchannels/}"
-      set -- "${1//'&dlock:*'/}"
-      echo "${1//allchannels/}"
-      ;;
-    *) echo "$1" ;;
-  esac
-}
 redis_password='only (us) %$'
 
-# For `setup`, instead of use_private_store: starts a server, and makes it the store. dlock is
-# a user with the minimum permissions. The default user, which clients continue as after a
-# refused login, cannot log in. It keeps its permissions, because servers load their data as
-# this user.
+# Prints the users of the server: dlock with the minimum permissions, and one with all. The
+# default user, which clients continue as after a refused login, cannot log in. It keeps its
+# permissions, because servers load their data as this user.
+users_of_redis() {
+  local users="user default off nopass allkeys allchannels allcommands
+user admin on nopass allkeys allchannels allcommands
+user dlock on \">$redis_password\" $least_permissions"
+  # Before 6.2 there were no permissions on channels.
+  if "$redis_program" --version | grep -q 'v=6\.[01]'; then
+    users=${users//resetchannels/}
+    users=${users//allchannels/}
+    users=${users//'&dlock:*'/}
+  fi
+  echo "$users"
+}
+
+# For `setup`, instead of use_private_store: starts a server, and makes it the store.
 use_redis_store() {  # [<option of the server>...]
+  local users=$BATS_FILE_TMPDIR/redis-users # the same for all tests of a file
   use_private_store || return
   redis_root=$BATS_TEST_TMPDIR/redis
   redis_socket=$redis_root/socket
   mkdir "$redis_root"
-  cat > "$redis_root/conf" << END
-unixsocket $redis_socket
-dir $redis_root
-save ""
-$(known_permissions 'user default off nopass allkeys allchannels allcommands')
-$(known_permissions 'user admin on nopass allkeys allchannels allcommands')
-user dlock on #$(printf %s "$redis_password" | sha256sum | cut -d ' ' -f 1) $(known_permissions "$least_permissions")
-END
+  [[ -e $users ]] || users_of_redis > "$users"
+  printf '%s\n' "include $users" "unixsocket $redis_socket" "dir $redis_root" 'save ""' \
+    > "$redis_root/conf"
   (umask 077 && echo "$redis_password" > "$redis_root/password")
   start_redis "$@" || return
   export DLOCK_STORE=redis+unix:$redis_socket
@@ -61,7 +57,7 @@ start_redis() {  # [<option of the server>...]
   eventually redis_answers || { cat "$redis_root/log" >&2; return 1; }
 }
 
-redis_answers() { [[ $(redis PING) == @(PONG|LOADING*) ]]; }
+redis_answers() { [[ -S $redis_socket && $(redis PING) == @(PONG|LOADING*) ]]; }
 
 # Kills the server, also a stopped one, as a power failure would. For `teardown`, too.
 stop_redis() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # The same as redis_permissions.bats, on a server in use. It takes long, so it runs at night.
-# shellcheck disable=SC2154  # the helpers set what is used here
+# shellcheck disable=SC2034,SC2154  # the helpers use and set what the test needs
 
 setup() {
   load ../bats/support
@@ -15,10 +15,8 @@ teardown() {
   kill_leftovers
 }
 
-# With a vanished run, an earlier one, and a dead waiter.
-used_server() { redis FLUSHALL > /dev/null; redis EVAL "$restore" 0 > /dev/null; }
-
 @test "with a missing permission on a server in use, no key stays there forever" {
+  # With a vanished run, an earlier one, and a dead waiter.
   dlock run job -- true
   hold job
   queue job -- true
@@ -34,5 +32,8 @@ used_server() { redis FLUSHALL > /dev/null; redis EVAL "$restore" 0 > /dev/null;
     end
     return table.concat(script, ' ')" 0)
 
-  for permission in $(permissions); do call_all_without "$permission" used_server; done
+  open_console
+  preparation=(FLUSHALL "EVALSHA $(redis SCRIPT LOAD "$restore") 0")
+
+  for permission in $(permissions); do call_all_without "$permission"; done
 }

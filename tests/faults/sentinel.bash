@@ -18,6 +18,19 @@ sentinel parallel-syncs main 2
 END
 }
 
+# What a sentinel would otherwise learn from the primary and from the others within seconds.
+known_to() {  # <number of the sentinel>
+  local i
+  echo "sentinel myid $(id_of_sentinel "$1")"
+  for i in 2 3; do echo "sentinel known-replica main $(host_of "$i") ${ports[i]}"; done
+  for i in 4 5 6; do
+    ((i == $1)) ||
+      echo "sentinel known-sentinel main $(host_of "$i") ${ports[i]} $(id_of_sentinel "$i")"
+  done
+}
+
+id_of_sentinel() { printf '%040d' "$1"; }  # <number>
+
 free_ports() {  # <number>
   perl -MIO::Socket::INET -e \
     'my @s = map { IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1") } 1 .. shift;
@@ -56,10 +69,10 @@ start_fleet() {
   done
   eventually is_replicated_to 2
   for i in 4 5 6; do
-    sentinel_settings 1 >> "$fleet/$i/conf"
+    { sentinel_settings 1; known_to "$i"; } >> "$fleet/$i/conf"
     start_member "$i"
   done
-  for i in 4 5 6; do EVENTUALLY_MS=60000 eventually knows_all "$i"; done
+  for i in 4 5 6; do EVENTUALLY_MS=60000 eventually reaches_all "$i"; done
   local sentinels
   sentinels=$(for i in 4 5 6; do echo "$(host_of "$i"):${ports[i]}"; done | paste -sd ,)
   export DLOCK_STORE=redis+sentinel://$sentinels/main
@@ -109,15 +122,16 @@ member() {  # <number> <command>...
 
 is_replicated_to() { [[ $(member 1 INFO replication | grep -c 'state=online') == "$1" ]]; }
 
-# Prints the view of a sentinel, as a list of names and values.
-known() { member "$1" SENTINEL MASTER main | grep -A 1 -x "$2" | tail -n 1; }  # <number> <field>
-
-knows_all() {
-  [[ $(known "$1" num-slaves) == 2 && $(known "$1" num-other-sentinels) == 2 ]] || return
+# Whether a sentinel has had replies of both replicas and of the other sentinels.
+reaches_all() {  # <number>
+  local replicas sentinels
+  replicas=$(member "$1" SENTINEL REPLICAS main)
+  [[ $replicas == *$'master-link-status\nok'*$'master-link-status\nok'* ]] || return
   # They use TLS among themselves, too, if the servers do. Sentinels without it cannot reach
-  # each other, and have no quorum after a second.
-  [[ " ${over_tls[*]:-} " == *' 1 '* && " ${over_tls[*]:-} " != *' 4 '* ]] ||
-    member "$1" SENTINEL CKQUORUM main | grep -q '^OK'
+  # each other.
+  [[ " ${over_tls[*]:-} " != *' 1 '* || " ${over_tls[*]:-} " == *' 4 '* ]] || return 0
+  sentinels=$(member "$1" SENTINEL SENTINELS main)
+  [[ $sentinels == *$'flags\nsentinel\n'*$'flags\nsentinel\n'* ]]
 }
 
 # Prints the number of the server that a sentinel names.
