@@ -67,12 +67,12 @@ asio::awaitable<void> RedisClaimant::make_certain(const Response& response,
                                                   Wakeup& wakeup) {
   std::optional<Failure> failure;
   try {
-    auto word = Opinion::confirmed;
+    auto opinion = Opinion::confirmed;
     if (auto inquiry = route_.inquire(*response.node, began, until)) {
-      word = co_await inquiry->opinion(until, wakeup);
+      opinion = co_await inquiry->opinion(until, wakeup);
     }
-    if (word != Opinion::denied) co_await check_replicas(response, until, wakeup);
-    if (word != Opinion::confirmed) failure = not_confirmed(response);
+    if (opinion != Opinion::denied) co_await check_replicas(response, until, wakeup);
+    if (opinion != Opinion::confirmed) failure = not_confirmed(response);
   } catch (const Failure& error) {
     failure = error;
   }
@@ -192,8 +192,8 @@ asio::awaitable<Response> RedisClaimant::set_lease(Clock::time_point until,
 // protects.
 asio::awaitable<bool> RedisClaimant::is_denied(Inquiry& inquiry, Clock::time_point until,
                                                Wakeup& wakeup) {
-  const auto word = co_await inquiry.opinion(until, wakeup);
-  co_return word == Opinion::denied;
+  const auto opinion = co_await inquiry.opinion(until, wakeup);
+  co_return opinion == Opinion::denied;
 }
 
 // A new primary may lack writes of the one that granted the lease. There the last fence

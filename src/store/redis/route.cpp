@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "lock/retry.hpp"
 #include "net/refusal.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/reconnecting.hpp"
@@ -23,21 +24,21 @@ asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
 asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until,
                                    Wakeup& wakeup) {
   const auto began = Clock::now();
-  std::optional<net::Refusal> refusal;
+  std::optional<Failure> earlier;
   for (Backoff backoff;;) {
     milliseconds pause{};
+    const bool is_short = later(Clock::now(), least_attempt) > until;
     try {
       auto* node = co_await node_for(lock, until, wakeup);
       co_await node->open(until, wakeup);
       co_return node;
     } catch (const Failure& error) {
-      // That the last attempt ran out of time does not say why the others failed.
-      const bool timed_out =
-          error.kind() == Failure::Kind::unreachable && Clock::now() >= until;
-      if (refusal && timed_out) throw *refusal;
-      const auto* refused = dynamic_cast<const net::Refusal*>(&error);
-      if (refused != nullptr) refusal = *refused;
-      const bool passes = has_others() && error.kind() == Failure::Kind::unreachable;
+      const bool is_unreachable = error.kind() == Failure::Kind::unreachable;
+      // An attempt that lacked the time does not say why those before it failed.
+      const bool lacked_time = is_unreachable && (is_short || Clock::now() >= until);
+      if (earlier && lacked_time) throw *earlier;
+      earlier = error;
+      const bool passes = has_others() && is_unreachable;
       const auto end =
           passes ? until : std::min(until, later(began, patience_with(error, timeout_)));
       pause = backoff.next();

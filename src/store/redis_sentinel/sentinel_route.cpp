@@ -26,11 +26,11 @@ class SentinelInquiry final : public redis::Inquiry {
       return is_certain(address_, ballots);
     };
     co_await discovery_.wait(is_sure, until, wakeup);
-    const auto word = opinion_on(address_, discovery_.ballots());
-    if (word == Opinion::confirmed) {
+    const auto opinion = opinion_on(address_, discovery_.ballots());
+    if (opinion == Opinion::confirmed) {
       replicas_ = replicas_up(address_, discovery_.ballots());
     }
-    co_return word;
+    co_return opinion;
   }
 
  private:
