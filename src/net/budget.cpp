@@ -29,12 +29,11 @@ void Budget::check() const {
   if (is_over()) throw timeout(server_);
 }
 
-Failure Budget::timeout(const std::string& who) const {
+Timeout Budget::timeout(const std::string& who) const {
   // Rounded, because the budget was computed a moment before.
   const auto budget = std::chrono::round<std::chrono::duration<long long, std::centi>>(
       std::max(until_ - began_, Clock::duration::zero()));
-  return Failure(Failure::Kind::unreachable,
-                 who + " did not reply within " + for_people(budget));
+  return Timeout(who + " did not reply within " + for_people(budget));
 }
 
 void Budget::hand_on() {

@@ -11,6 +11,12 @@
 
 namespace dlock::net {
 
+// Nothing came within the budget. Any other failure says more about the server.
+class Timeout : public Failure {
+ public:
+  explicit Timeout(const std::string& message) : Failure(Kind::unreachable, message) {}
+};
+
 // The total time limit of one exchange. All waiting within the exchange happens here.
 class Budget {
  public:
@@ -33,7 +39,7 @@ class Budget {
   const std::string& server() const { return server_; }
 
   // "`who` did not reply within 2s".
-  Failure timeout(const std::string& who) const;
+  Timeout timeout(const std::string& who) const;
 
   // Passes on a notification that woke this exchange but was meant for the caller. To be
   // called at the end of the exchange; earlier, it would end the exchange's own next

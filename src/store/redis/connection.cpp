@@ -147,9 +147,9 @@ class Connection::Link {
     try {
       co_return co_await stream_->write(bytes, budget);
     } catch (const Failure& error) {
+      if (error.kind() != Failure::Kind::unreachable || budget.is_over()) throw;
       failure = error;
     }
-    if (failure->kind() != Failure::Kind::unreachable || budget.is_over()) throw *failure;
     // A full server may have closed the connection before the write.
     if (!has_served_) require_room(reply_at_once().value_or(Reply{}));
     throw_lost(*failure);
@@ -171,9 +171,9 @@ class Connection::Link {
     try {
       co_return co_await stream_->read(budget, is_soon);
     } catch (const Failure& error) {
+      if (error.kind() != Failure::Kind::unreachable || budget.is_over()) throw;
       failure = error;
     }
-    if (failure->kind() != Failure::Kind::unreachable || budget.is_over()) throw *failure;
     throw_lost(*failure);
   }
 

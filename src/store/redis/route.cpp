@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lock/retry.hpp"
+#include "net/budget.hpp"
 #include "net/refusal.hpp"
 #include "store/redis/keys.hpp"
 #include "store/redis/reconnecting.hpp"
@@ -24,7 +25,7 @@ asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
 asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until,
                                    Wakeup& wakeup) {
   const auto began = Clock::now();
-  std::optional<Failure> earlier;
+  std::optional<Failure> reason;
   for (Backoff backoff;;) {
     milliseconds pause{};
     const bool is_short = later(Clock::now(), least_attempt) > until;
@@ -34,15 +35,15 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
       co_return node;
     } catch (const Failure& error) {
       const bool is_unreachable = error.kind() == Failure::Kind::unreachable;
-      // An attempt that lacked the time does not say why those before it failed.
-      const bool lacked_time = is_unreachable && (is_short || Clock::now() >= until);
-      if (earlier && lacked_time) throw *earlier;
-      earlier = error;
+      // That time ran out does not say why the attempts before this one failed.
+      const bool timed_out = dynamic_cast<const net::Timeout*>(&error) != nullptr ||
+                             is_short || Clock::now() >= until;
+      if (!reason || !is_unreachable || !timed_out) reason = error;
       const bool passes = has_others() && is_unreachable;
       const auto end =
           passes ? until : std::min(until, later(began, patience_with(error, timeout_)));
       pause = backoff.next();
-      if (later(Clock::now(), pause) >= end || wakeup.gives_up()) throw;
+      if (later(Clock::now(), pause) >= end || wakeup.gives_up()) throw Failure(*reason);
     }
     co_await sleep(later(Clock::now(), pause), wakeup);
   }
