@@ -230,7 +230,8 @@ is_empty() {  # <file>
   for _ in 1 2 3 4 5; do
     begin=$(now_ms)
     timeout -s KILL 20 dlock run --jitter 100ms job -- true
-    assert_between $(($(now_ms) - begin)) 0 2100
+    # A process may start late on a busy machine, above all with sanitizers.
+    assert_between $(($(now_ms) - begin)) 0 10000
   done
 }
 

@@ -215,19 +215,24 @@ END
 # For each limit of descriptors from 3 to 64: the time limit ends the command, or it is
 # never started.
 assert_never_alone() {
-  local number
+  local number times_begun=0
   for ((number = 3; number <= 64; ++number)); do
     rm -rf began
     status=0
     timeout -s KILL 10 prlimit --nofile="$number" "$(type -P dlock)" run --timeout 60ms --kill-after 50ms job -- \
       ./sleeper began > "$said" 2>&1 3>&- || status=$?
     grep -q '^dlock: ' "$said"
-    if [[ -e began ]]; then assert_status 124; else assert_status 125; fi ||
-      { echo "with $number descriptors" >&2; return 1; }
+    # On a busy machine the time limit may end the command before it has written anything.
+    if [[ -e began ]]; then
+      assert_status 124
+      ((++times_begun))
+    else
+      [[ $status == 124 ]] || assert_status 125
+    fi || { echo "with $number descriptors" >&2; return 1; }
     run pgrep -f '^./sleeper began'
     assert_equal "$number: $output" "$number: "
   done
-  [[ -e began ]]
+  ((times_begun > 0))
 }
 
 @test "with any number of descriptors a time limit ends the command, or it is never started" {
