@@ -9,8 +9,8 @@ namespace dlock {
 inline constexpr milliseconds first_retry{100};
 inline constexpr milliseconds longest_retry{2000};
 
-// An attempt that has less time will most likely time out, which does not say why the
-// attempts before it failed. So it is not made, or its failure is not reported.
+// An attempt that has less time is not made: it would most likely time out, and the
+// message about that would hide why the attempts before it failed.
 inline constexpr milliseconds least_attempt{100};
 
 }  // namespace dlock

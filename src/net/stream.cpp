@@ -24,9 +24,8 @@ Refusal lost_in_handshake(const std::string& server, int error_number) {
                      " during the TLS handshake: " + reason_of(error_number));
 }
 
-Failure no_handshake(const Failure& timeout) {
-  return Failure(timeout.kind(),
-                 std::string(timeout.what()) + " in the TLS handshake; does it use TLS?");
+Timeout no_handshake(const Timeout& timeout) {
+  return Timeout(std::string(timeout.what()) + " in the TLS handshake; does it use TLS?");
 }
 
 // The result of a system call on the socket.

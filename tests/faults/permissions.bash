@@ -46,11 +46,11 @@ call_without() {  # <permission> <verb> <argument>...
   call_as "-$1" -del "${@:2}"
 }
 
-# Calls a verb after the commands in $preparation.
+# Calls a verb after the commands in $preparation, to each of which the reply is OK.
 call_as() {  # <permission> <permission> <verb> <argument>...
-  local status=0
+  local status=0 reply
   tell "${preparation[@]}" "ACL SETUSER dlock $1 $2"
-  assert_equal "${replies[-1]}" OK
+  for reply in "${replies[@]}"; do assert_equal "$reply" OK; done
   timeout 20 dlock "${@:3}" > "$BATS_TEST_TMPDIR/said" 2>&1 < /dev/null || status=$?
   tell "ACL SETUSER dlock +${1#-} +${2#[+-]}" "EVAL \"${find_lasting_keys//$'\n'/ }\" 0"
   what="as a user with $1 $2, ${*:3}"

@@ -30,6 +30,7 @@ teardown() {
         script[#script + 1] = 'redis.call(\"RESTORE\", \"' .. key .. '\", 100000, \"' .. bytes .. '\")'
       end
     end
+    script[#script + 1] = 'return redis.status_reply(\"OK\")'
     return table.concat(script, ' ')" 0)
 
   open_console

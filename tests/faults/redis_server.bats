@@ -431,6 +431,23 @@ assert_all_give_up_on() {  # <as fake_server has it> <part of what is said>
   assert_refused 69 'during the TLS handshake: connection reset by peer'
 }
 
+@test "the error says that a member of a cluster refused, and not that later ones were too slow" {
+  local i members
+  choose_redis_port
+  members=127.0.0.1:$redis_port
+  use_private_store
+  # More than can be asked before the time is over.
+  for i in 1 2 3 4 5 6; do
+    "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port-$i" silence 3>&- &
+    eventually test -s "$BATS_TEST_TMPDIR/port-$i"
+    members+=,127.0.0.1:$(< "$BATS_TEST_TMPDIR/port-$i")
+  done
+
+  run timeout 20 dlock --store "redis+cluster://$members" run job -- echo started
+
+  assert_refused 69 "cannot reach 127.0.0.1:$redis_port: connection refused"
+}
+
 @test "dlock gives up on a server that replies in HTTP" {
   assert_all_give_up_on 'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n' \
     'does not speak the Redis protocol'

@@ -89,7 +89,7 @@ held"
 }
 
 @test "missing replicas are reported even if the sentinels no longer reply" {
-  dlock run --replicas 3 --store-timeout 6s --ttl 60s job -- touch "$ran" 2> "$said" &
+  dlock run --replicas 3 --store-timeout 6s --ttl 60s job -- touch "$ran" 2> "$said" 3>&- &
   eventually is_granted
   freeze 5 6
   assert_exits 69 $!

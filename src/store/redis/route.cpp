@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "lock/retry.hpp"
 #include "net/budget.hpp"
 #include "net/refusal.hpp"
 #include "store/redis/keys.hpp"
@@ -28,7 +27,6 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
   std::optional<Failure> reason;
   for (Backoff backoff;;) {
     milliseconds pause{};
-    const bool is_short = later(Clock::now(), least_attempt) > until;
     try {
       auto* node = co_await node_for(lock, until, wakeup);
       co_await node->open(until, wakeup);
@@ -36,8 +34,8 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
     } catch (const Failure& error) {
       const bool is_unreachable = error.kind() == Failure::Kind::unreachable;
       // That time ran out does not say why the attempts before this one failed.
-      const bool timed_out = dynamic_cast<const net::Timeout*>(&error) != nullptr ||
-                             is_short || Clock::now() >= until;
+      const bool timed_out =
+          dynamic_cast<const net::Timeout*>(&error) != nullptr || Clock::now() >= until;
       if (!reason || !is_unreachable || !timed_out) reason = error;
       const bool passes = has_others() && is_unreachable;
       const auto end =
