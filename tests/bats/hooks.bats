@@ -335,9 +335,9 @@ start_hook() {  # [<what the hook does first>]
 }
 
 @test "a signal that does not end a process does not end a hook" {
+  mkfifo "$heard.fifo"
   dlock run --on-success 'echo $$ > "$heard.pid"; read -r _ < "$heard.fifo"; echo on > "$heard"' job -- true 3>&- &
   runner=$!
-  mkfifo "$heard.fifo"
   eventually test -s "$heard.pid"
 
   kill -WINCH "$runner"
