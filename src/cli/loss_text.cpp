@@ -6,7 +6,7 @@
 namespace dlock {
 namespace {
 
-std::string cause_of(Loss loss, bool on_server, const std::optional<Silence>& silence,
+std::string cause_of(Loss loss, bool on_server, const std::optional<FailedRenewals>& failed,
                      const std::optional<Taker>& taker) {
   switch (loss) {
     case Loss::taken_over: return "another holder was granted it";
@@ -18,8 +18,9 @@ std::string cause_of(Loss loss, bool on_server, const std::optional<Silence>& si
       return taker ? taker_text(*taker) : "it was taken with dlock break";
     case Loss::unconfirmed: break;
   }
-  if (!silence) return "its lease was not renewed in time";
-  return silence->server + " has not replied for " + for_people(silence->lasted);
+  if (!failed) return "its lease was not renewed in time";
+  return "its lease could not be renewed for " + for_people(failed->lasted) + " (" +
+         failed->why + ")";
 }
 
 }  // namespace
@@ -30,9 +31,9 @@ std::string taker_text(const Taker& taker) {
 }
 
 std::string loss_text(Loss loss, CommandFate command, bool on_server,
-                      const std::optional<Silence>& silence,
+                      const std::optional<FailedRenewals>& failed,
                       const std::optional<Taker>& taker) {
-  const auto cause = cause_of(loss, on_server, silence, taker);
+  const auto cause = cause_of(loss, on_server, failed, taker);
   switch (command) {
     case CommandFate::ended_in_time:
       return "lost the lock: " + cause +
@@ -45,14 +46,6 @@ std::string loss_text(Loss loss, CommandFate command, bool on_server,
     case CommandFate::was_ended: break;
   }
   return "lost the lock: " + cause + "; the command was ended";
-}
-
-std::string server_in(const std::string& url) {
-  const auto scheme = url.find("://");
-  if (scheme == std::string::npos) return url.substr(url.find(':') + 1);
-  const auto authority = url.substr(scheme + 3, url.find('/', scheme + 3) - scheme - 3);
-  const auto at = authority.rfind('@');
-  return at == std::string::npos ? authority : authority.substr(at + 1);
 }
 
 }  // namespace dlock

@@ -18,9 +18,9 @@ enum class CommandFate {
   may_have_outlived  // the lease; it is not known which ended first
 };
 
-// A server that no longer replies.
-struct Silence {
-  std::string server;
+// Renewals that were not confirmed.
+struct FailedRenewals {
+  std::string why;  // of the last one
   milliseconds lasted{};
 };
 
@@ -28,14 +28,11 @@ struct Silence {
 std::string taker_text(const Taker& taker);
 
 // "lost the lock: the server no longer knows it (restarted or flushed?); the command was
-// ended". `on_server`: whether the store is a server, where leases expire. `silence`:
-// only if the server did not reply. `taker`: only if the lease was broken and the store
+// ended". `on_server`: whether the store is a server, where leases expire. `failed`:
+// only if the last renewal failed. `taker`: only if the lease was broken and the store
 // knows by whom.
 std::string loss_text(Loss loss, CommandFate command, bool on_server,
-                      const std::optional<Silence>& silence,
+                      const std::optional<FailedRenewals>& failed,
                       const std::optional<Taker>& taker = std::nullopt);
-
-// The host and port of a store's URL, or its path.
-std::string server_in(const std::string& url);
 
 }  // namespace dlock

@@ -71,7 +71,7 @@ class Run {
   void not_started(const SpawnFailure& failure);
   void ended(const Ended& ended);
   void lost(Loss loss, CommandFate command);
-  std::optional<Silence> silence() const;
+  std::optional<FailedRenewals> failed_renewals() const;
   void found_lost(Loss loss);
   std::string release_step(const std::optional<RunEnd>& end) const;
   std::string how_it_ends() const;
@@ -101,7 +101,7 @@ class Run {
   std::optional<LeaseKeeper> keeper_;  // renews the lease, if there is one
   // Whether the run ended during an outage that it was to survive (--on-outage run).
   bool ended_in_outage_ = false;
-  bool is_store_silent_ = false;  // whether the last renewal got no reply
+  std::optional<std::string> why_not_renewed_;  // if the last renewal failed
   RunResult result_;
 };
 

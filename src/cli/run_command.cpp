@@ -14,16 +14,17 @@ namespace {
 // Forwards lease events and prints those that only matter to the user.
 class Messenger final : public LeaseWatcher {
  public:
-  Messenger(LeaseWatcher& obeys, const Speaker& speaker, bool& is_store_silent)
-      : obeys_(obeys), speaker_(speaker), is_store_silent_(is_store_silent) {}
+  Messenger(LeaseWatcher& obeys, const Speaker& speaker,
+            std::optional<std::string>& why_not_renewed)
+      : obeys_(obeys), speaker_(speaker), why_not_renewed_(why_not_renewed) {}
 
   void extend(Clock::time_point deadline) override {
-    is_store_silent_ = false;
+    why_not_renewed_.reset();
     obeys_.extend(deadline);
   }
-  void renewal_failed(Clock::time_point now) override {
-    is_store_silent_ = true;
-    obeys_.renewal_failed(now);
+  void renewal_failed(Clock::time_point now, const std::string& why) override {
+    why_not_renewed_ = why;
+    obeys_.renewal_failed(now, why);
   }
   void reclaimed() override {
     speaker_.warning("the lease was missing from the store and was restored");
@@ -33,7 +34,7 @@ class Messenger final : public LeaseWatcher {
  private:
   LeaseWatcher& obeys_;
   const Speaker& speaker_;
-  bool& is_store_silent_;
+  std::optional<std::string>& why_not_renewed_;
 };
 
 }  // namespace
@@ -86,7 +87,7 @@ asio::awaitable<void> Run::run_command(const std::optional<Grant>& grant) {
   auto plan = start_plan(grant);
   OutagePolicy lease(options_.on_outage, timing_, plan.deadline, *command_,
                      [this](const std::string& message) { unprotected(message); });
-  Messenger messenger(lease, speaker_, is_store_silent_);
+  Messenger messenger(lease, speaker_, why_not_renewed_);
   if (grant && store_->protects()) {
     keeper_.emplace(context_, *claimant_, store_->leases_expire(), timing_, messenger);
   }

@@ -104,16 +104,16 @@ void Run::not_started(const SpawnFailure& failure) {
   speaker_.error(failure.message);
 }
 
-// How long the store had not replied when the command ended, if it was not replying then:
-// since the first renewal after the last confirmed one.
-std::optional<Silence> Run::silence() const {
-  if (!is_store_silent_ || !result_.grant) return std::nullopt;
+// If renewals failed when the command ended: since the first one after the last that was
+// confirmed.
+std::optional<FailedRenewals> Run::failed_renewals() const {
+  if (!why_not_renewed_ || !result_.grant) return std::nullopt;
   const auto ended_at = started_at_ + result_.ran.value_or(milliseconds(0));
   const auto asked_at =
       result_.grant->deadline - (timing_.ttl() - timing_.drift() - timing_.renew_every());
   const auto lasted = std::chrono::duration_cast<milliseconds>(ended_at - asked_at);
   if (lasted.count() <= 0) return std::nullopt;
-  return Silence{printable(server_in(store_->url())), lasted};
+  return FailedRenewals{*why_not_renewed_, lasted};
 }
 
 // Called wherever a loss is discovered; it overrides earlier outcomes.
@@ -121,7 +121,7 @@ void Run::lost(Loss loss, CommandFate command) {
   result_.reason = loss;
   result_.is_protected = false;
   conclude(Outcome::lost, ExitStatus::lost,
-           loss_text(loss, command, store_->leases_expire(), silence(),
+           loss_text(loss, command, store_->leases_expire(), failed_renewals(),
                      claimant_->taken_by()));
   speaker_.error(result_.message);
 }
@@ -131,7 +131,7 @@ void Run::ended(const Ended& end) {
   result_.command_exit_code = end.exit_code;
   result_.command_signal = end.signal;
   if (end.lost) {
-    const bool in_time = silence() && *end.lost == Loss::unconfirmed &&
+    const bool in_time = failed_renewals() && *end.lost == Loss::unconfirmed &&
                          started_at_ + *result_.ran < result_.grant->deadline;
     lost(*end.lost, in_time ? CommandFate::ended_in_time : CommandFate::was_ended);
   } else if (end.guardian_died) {

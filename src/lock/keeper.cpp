@@ -153,18 +153,20 @@ asio::awaitable<void> LeaseKeeper::sleep(State& state) {
 asio::awaitable<bool> LeaseKeeper::renew(State& state) {
   const auto sent_at = Clock::now();
   std::optional<Renewal> renewal;
+  std::string why_not;
   state.renews = true;
   try {
     renewal = co_await state.claimant.renew(state.wakeup);
-  } catch (const Failure&) {
+  } catch (const Failure& failure) {
     // Whatever the failure: the lease was not renewed, and the deadline stays.
+    why_not = failure.what();
   }
   state.renews = false;
   if (state.awaited_by != nullptr) state.awaited_by->notify();
   if (state.stops) co_return false;  // the watcher may be gone
   if (!renewal) {
     ++state.failures;
-    if (state.can_expire) state.watcher.renewal_failed(Clock::now());
+    if (state.can_expire) state.watcher.renewal_failed(Clock::now(), why_not);
     co_return true;
   }
   switch (*renewal) {

@@ -20,8 +20,8 @@ void OutagePolicy::extend(Clock::time_point deadline) {
   command_.extend(deadline);
 }
 
-void OutagePolicy::renewal_failed(Clock::time_point now) {
-  command_.renewal_failed(now);
+void OutagePolicy::renewal_failed(Clock::time_point now, const std::string& why) {
+  command_.renewal_failed(now, why);
   if (on_outage_ == OnOutage::stop) return;
   if (!in_outage_) command_.extend(Clock::time_point::max());
   in_outage_ = true;

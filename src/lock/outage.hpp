@@ -27,7 +27,7 @@ class OutagePolicy final : public LeaseWatcher {
                LeaseWatcher& command, std::function<void(const std::string&)> warn);
 
   void extend(Clock::time_point deadline) override;
-  void renewal_failed(Clock::time_point now) override;
+  void renewal_failed(Clock::time_point now, const std::string& why) override;
 
   // A loss that is found while renewals fail, or right after, is part of the outage. Any
   // other loss ends the command, whatever --on-outage is.

@@ -17,10 +17,14 @@ class Watcher final : public LeaseWatcher {
   void extend(Clock::time_point until) override { deadline = until; }
   void reclaimed() override { reclaimed_at = deadline; }
   void forfeit(Loss loss) override { lost = loss; }
-  void renewal_failed(Clock::time_point) override { ++failures; }
+  void renewal_failed(Clock::time_point, const std::string& reason) override {
+    ++failures;
+    why = reason;
+  }
 
   Clock::time_point deadline{};
   int failures = 0;
+  std::string why;  // the last of them
   std::optional<Clock::time_point> reclaimed_at;  // the deadline at that time
   std::optional<Loss> lost;
 };
@@ -229,6 +233,7 @@ TEST_F(Keeper, reports_each_failed_renewal) {
   ASSERT_TRUE(comes_true([this] { return asked_ == 3; }));
 
   EXPECT_EQ(watcher_.failures, 2);
+  EXPECT_EQ(watcher_.why, "not there");
 }
 
 }  // namespace

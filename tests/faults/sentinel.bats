@@ -27,13 +27,16 @@ lease=(--ttl 6s)
 
 of_report() { jq -r "$1" "$report"; }
 
-# Prints the token of the lock on the server that the sentinels name now.
+# Prints how long the lease lasts on the server that the sentinels name now.
 left_on_primary() { member "$(primary_by 4)" PTTL 'dlock:{job}'; }
 
-# Asserts that the lock is held on the new primary, and that the run did not notice anything.
+# Asserts that the lock is held on the new primary, that the run does not end with the lease that
+# the old one gave, and that it did not notice anything.
 assert_lived_through() {
+  local first_lease_ends=$(($(now_ms) + 6000))
   eventually has_failed_over
   eventually was_renewed_there
+  eventually is_past "$first_lease_ends"
   run dlock run "${lease[@]}" job -- touch "$ran"
   assert_status 75
   let_go
@@ -44,6 +47,7 @@ assert_lived_through() {
 }
 
 was_renewed_there() { (($(left_on_primary) > 4000)); }
+is_past() { (($(now_ms) > $1)); }  # <time in ms>
 
 # --- A fleet that is well ---
 

@@ -22,6 +22,7 @@ class Command final : public LeaseWatcher {
 
 // The TTL is 30 s, so the grace is 5 s and the margin 1.5 s.
 constexpr Clock::time_point deadline{seconds(1000)};
+const std::string why = "db:6379 did not reply within 2s";
 constexpr auto in_doubt_at = deadline - milliseconds(6500);
 
 class Outage : public ::testing::Test {
@@ -39,7 +40,7 @@ class Outage : public ::testing::Test {
 TEST_F(Outage, with_stop_a_failed_renewal_changes_nothing) {
   auto lease = policy(OnOutage::stop);
 
-  lease.renewal_failed(deadline);
+  lease.renewal_failed(deadline, why);
 
   EXPECT_EQ(command_.deadline, Clock::time_point{});
   EXPECT_TRUE(warnings_.empty());
@@ -48,7 +49,7 @@ TEST_F(Outage, with_stop_a_failed_renewal_changes_nothing) {
 TEST_F(Outage, with_run_the_first_failed_renewal_removes_the_deadline) {
   auto lease = policy(OnOutage::run);
 
-  lease.renewal_failed(deadline - seconds(20));
+  lease.renewal_failed(deadline - seconds(20), why);
 
   EXPECT_EQ(command_.deadline, Clock::time_point::max());
   EXPECT_TRUE(warnings_.empty());
@@ -56,7 +57,7 @@ TEST_F(Outage, with_run_the_first_failed_renewal_removes_the_deadline) {
 
 TEST_F(Outage, with_run_a_confirmed_renewal_sets_the_deadline_again) {
   auto lease = policy(OnOutage::run);
-  lease.renewal_failed(deadline - seconds(20));
+  lease.renewal_failed(deadline - seconds(20), why);
 
   lease.extend(deadline + seconds(10));
 
@@ -67,27 +68,27 @@ TEST_F(Outage, with_run_a_confirmed_renewal_sets_the_deadline_again) {
 TEST_F(Outage, with_run_it_warns_once_when_the_command_would_have_been_ended) {
   auto lease = policy(OnOutage::run);
 
-  lease.renewal_failed(in_doubt_at - nanoseconds(1));
+  lease.renewal_failed(in_doubt_at - nanoseconds(1), why);
   EXPECT_TRUE(warnings_.empty());
-  lease.renewal_failed(in_doubt_at);
-  lease.renewal_failed(deadline);
+  lease.renewal_failed(in_doubt_at, why);
+  lease.renewal_failed(deadline, why);
 
   EXPECT_EQ(warnings_.size(), 1u);
 }
 
 TEST_F(Outage, each_outage_has_its_own_warning) {
   auto lease = policy(OnOutage::run);
-  lease.renewal_failed(in_doubt_at);
+  lease.renewal_failed(in_doubt_at, why);
   lease.extend(deadline + seconds(10));
 
-  lease.renewal_failed(in_doubt_at + seconds(10));
+  lease.renewal_failed(in_doubt_at + seconds(10), why);
 
   EXPECT_EQ(warnings_.size(), 2u);
 }
 
 TEST_F(Outage, a_loss_during_an_outage_does_not_end_the_command) {
   auto lease = policy(OnOutage::run);
-  lease.renewal_failed(deadline - seconds(20));
+  lease.renewal_failed(deadline - seconds(20), why);
 
   lease.forfeit(Loss::gone);
 

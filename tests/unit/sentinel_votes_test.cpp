@@ -50,9 +50,17 @@ Reply list(std::vector<Reply> elements) {
 }
 
 Reply replica(const std::string& host, const std::string& flags,
-              const std::string& run_id = "2f4e") {
+              const std::string& run_id = "2f4e", const std::string& primary = "10.0.0.1",
+              const std::string& priority = "100") {
   return list({text("ip"), text(host), text("port"), text("6379"), text("flags"),
-               text(flags), text("runid"), text(run_id)});
+               text(flags), text("runid"), text(run_id), text("master-host"),
+               text(primary), text("slave-priority"), text(priority)});
+}
+
+std::map<Address, bool> replicas_among(std::vector<Reply> replicas) {
+  const auto vote = vote_from(
+      {list({text("10.0.0.1"), text("6379")}), list(std::move(replicas))});
+  return std::get<Vote>(vote).replicas;
 }
 
 TEST(Election, needs_more_than_half_of_all_sentinels) {
@@ -110,6 +118,42 @@ TEST(Vote, has_the_primary_and_which_replicas_are_up) {
                                          {{"10.0.0.4", 6379}, false},
                                          {{"10.0.0.5", 6379}, false}};
   EXPECT_EQ(said.replicas, expected);
+}
+
+// It still reports that it is a primary, so it replicates nothing.
+TEST(Vote, does_not_count_an_old_primary_that_runs) {
+  const auto replicas =
+      replicas_among({replica("10.0.0.2", "slave"), replica("10.0.0.3", "slave", "9c", "?")});
+
+  const std::map<Address, bool> expected{{{"10.0.0.2", 6379}, true},
+                                         {{"10.0.0.3", 6379}, false}};
+  EXPECT_EQ(replicas, expected);
+}
+
+TEST(Vote, counts_an_old_primary_that_would_be_promoted_before_the_replicas) {
+  const auto replicas =
+      replicas_among({replica("10.0.0.2", "slave", "2f", "10.0.0.1", "200"),
+                      replica("10.0.0.3", "slave", "9c", "?", "100"),
+                      replica("10.0.0.4", "slave", "", "?", "100"),
+                      replica("10.0.0.5", "slave,s_down", "5e", "10.0.0.1", "10")});
+
+  const std::map<Address, bool> expected{{{"10.0.0.2", 6379}, true},
+                                         {{"10.0.0.3", 6379}, true},
+                                         {{"10.0.0.4", 6379}, false},
+                                         {{"10.0.0.5", 6379}, false}};
+  EXPECT_EQ(replicas, expected);
+}
+
+// A sentinel never promotes a replica with the priority 0.
+TEST(Vote, does_not_count_an_old_primary_because_of_a_replica_that_is_never_promoted) {
+  const auto replicas = replicas_among(
+      {replica("10.0.0.2", "slave", "2f", "10.0.0.1", "0"),
+       replica("10.0.0.3", "slave", "4d"), replica("10.0.0.4", "slave", "9c", "?")});
+
+  const std::map<Address, bool> expected{{{"10.0.0.2", 6379}, true},
+                                         {{"10.0.0.3", 6379}, true},
+                                         {{"10.0.0.4", 6379}, false}};
+  EXPECT_EQ(replicas, expected);
 }
 
 TEST(Vote, is_invalid_if_the_sentinel_refuses_to_list_the_replicas) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <map>
 
 #include "util/text.hpp"
@@ -38,17 +39,51 @@ std::string field(const Reply& list, std::string_view name) {
   return "";
 }
 
-// A replica that is gone stays in the list, and its flags show that. But they do so only
-// after down-after, which starts again with a failover. So the run id is checked, too: a
-// sentinel learns it with the first INFO, to which a live replica replies at once. A
-// sentinel does not promote a replica without INFO.
-bool is_up(const Reply& replica) {
+// Whether a sentinel reaches a replica. One that is gone stays in the list. Its flags show
+// that after down-after, which starts again with a failover; but then the sentinel learns
+// its run id anew, with the first INFO, to which a live replica replies at once.
+bool is_reached(const Reply& replica) {
   const auto flags = field(replica, "flags");
   const auto has = [&](const char* flag) {
     return flags.find(flag) != std::string::npos;
   };
   return !has("s_down") && !has("o_down") && !has("disconnected") &&
          !field(replica, "runid").empty();
+}
+
+// Whether it has reported which primary it replicates since the sentinel names the current
+// one. The old primary has not: it remains a primary for ten seconds after a failover. A
+// replica that is being promoted has, as long as the primary before it is named.
+bool has_replicated(const Reply& replica) {
+  const auto primary = field(replica, "master-host");
+  return !primary.empty() && primary != "?";
+}
+
+// The lower, the sooner a sentinel promotes it; 0 means never.
+unsigned priority(const Reply& replica) {
+  const auto text = field(replica, "slave-priority");
+  unsigned value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// Which replicas are up, and so have to acknowledge a lease. With equal priorities, a
+// sentinel promotes one that has replicated rather than one that has not, so the latter
+// does not need the lease. With a better priority it could be promoted.
+std::map<Address, bool> replicas_from(const std::vector<Reply>& replicas) {
+  unsigned best = std::numeric_limits<unsigned>::max();
+  for (const auto& replica : replicas) {
+    const bool is_candidate = is_reached(replica) && has_replicated(replica);
+    if (is_candidate && priority(replica) > 0) best = std::min(best, priority(replica));
+  }
+  std::map<Address, bool> are_up;
+  for (const auto& replica : replicas) {
+    const auto address = address_from(field(replica, "ip"), field(replica, "port"));
+    if (!address) continue;
+    are_up[*address] =
+        is_reached(replica) && (has_replicated(replica) || priority(replica) < best);
+  }
+  return are_up;
 }
 
 }  // namespace
@@ -64,10 +99,7 @@ std::variant<Vote, Reply> vote_from(const std::vector<Reply>& replies) {
   }
   if (!vote.primary || replies.size() == 1) return vote;
   if (replies[1].kind != Reply::Kind::array) return replies[1];
-  for (const auto& replica : replies[1].elements) {
-    const auto address = address_from(field(replica, "ip"), field(replica, "port"));
-    if (address) vote.replicas[*address] = is_up(replica);
-  }
+  vote.replicas = replicas_from(replies[1].elements);
   return vote;
 }
 
