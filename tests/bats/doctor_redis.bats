@@ -377,8 +377,7 @@ has_clients() { redis INFO clients | grep -qx "connected_clients:$1."; }
 @test "that the server has refused connections is information" {
   use_good_server --maxclients 8
   connect_idle 7
-  open_connection # the last one
-  eventually dlock_is_refused
+  eventually dlock_is_refused_or_connect
   end_processes "${idle[@]}"
   eventually has_clients 1
 
@@ -388,7 +387,10 @@ has_clients() { redis INFO clients | grep -qx "connected_clients:$1."; }
   assert_found info clients ' connections since its start' 'raise maxclients, or let hosts start at different times'
 }
 
-dlock_is_refused() { dlock status job 2>&1 | grep -q 'max number of clients'; }
+# The server may still have closed connections, and refuse the last one because of them.
+dlock_is_refused_or_connect() {
+  dlock status job 2>&1 | grep -q 'max number of clients' || { open_connection; false; }
+}
 
 # Puts a proxy between dlock and the server, which alters the server's replies.
 alter() {  # <Perl expression for tests/faults/altering_relay>
