@@ -6,7 +6,8 @@
 namespace dlock {
 namespace {
 
-std::string cause_of(Loss loss, bool on_server, const std::optional<FailedRenewals>& failed,
+std::string cause_of(Loss loss, bool on_server,
+                     const std::optional<FailedRenewals>& failed,
                      const std::optional<Taker>& taker) {
   switch (loss) {
     case Loss::taken_over: return "another holder was granted it";

@@ -22,8 +22,8 @@ class LeaseWatcher {
   // lease.
   virtual void extend(Clock::time_point deadline) = 0;
 
-  // A renewal was not confirmed and will be tried again. Nothing else is known. `why`: the
-  // message of the Failure.
+  // A renewal was not confirmed and will be tried again. Nothing else is known. `why`:
+  // the message of the Failure.
   virtual void renewal_failed(Clock::time_point /*now*/, const std::string& /*why*/) {}
 
   // The lease had vanished and was restored before the lock was granted to anybody else:

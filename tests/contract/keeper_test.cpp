@@ -24,7 +24,7 @@ class Watcher final : public LeaseWatcher {
 
   Clock::time_point deadline{};
   int failures = 0;
-  std::string why;  // the last of them
+  std::string why;                                // the last of them
   std::optional<Clock::time_point> reclaimed_at;  // the deadline at that time
   std::optional<Loss> lost;
 };

@@ -11,10 +11,11 @@ const std::optional<FailedRenewals> none_failed;
 
 TEST(LossText, says_why_the_last_renewal_failed_and_for_how_long_they_have_failed) {
   const std::string why = "db:6379 did not reply within 2s";
-  EXPECT_EQ(loss_text(Loss::unconfirmed, CommandFate::ended_in_time, true,
-                      FailedRenewals{why, milliseconds(13'204)}),
-            "lost the lock: its lease could not be renewed for 13s (db:6379 did not reply "
-            "within 2s), so the command was ended before the lease expired");
+  EXPECT_EQ(
+      loss_text(Loss::unconfirmed, CommandFate::ended_in_time, true,
+                FailedRenewals{why, milliseconds(13'204)}),
+      "lost the lock: its lease could not be renewed for 13s (db:6379 did not reply "
+      "within 2s), so the command was ended before the lease expired");
   EXPECT_EQ(loss_text(Loss::unconfirmed, CommandFate::was_ended, true,
                       FailedRenewals{why, milliseconds(620)}),
             "lost the lock: its lease could not be renewed for 620ms (db:6379 did not "

@@ -58,8 +58,8 @@ Reply replica(const std::string& host, const std::string& flags,
 }
 
 std::map<Address, bool> replicas_among(std::vector<Reply> replicas) {
-  const auto vote = vote_from(
-      {list({text("10.0.0.1"), text("6379")}), list(std::move(replicas))});
+  const auto vote =
+      vote_from({list({text("10.0.0.1"), text("6379")}), list(std::move(replicas))});
   return std::get<Vote>(vote).replicas;
 }
 
@@ -122,8 +122,8 @@ TEST(Vote, has_the_primary_and_which_replicas_are_up) {
 
 // It still reports that it is a primary, so it replicates nothing.
 TEST(Vote, does_not_count_an_old_primary_that_runs) {
-  const auto replicas =
-      replicas_among({replica("10.0.0.2", "slave"), replica("10.0.0.3", "slave", "9c", "?")});
+  const auto replicas = replicas_among(
+      {replica("10.0.0.2", "slave"), replica("10.0.0.3", "slave", "9c", "?")});
 
   const std::map<Address, bool> expected{{{"10.0.0.2", 6379}, true},
                                          {{"10.0.0.3", 6379}, false}};

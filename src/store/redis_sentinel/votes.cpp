@@ -39,9 +39,9 @@ std::string field(const Reply& list, std::string_view name) {
   return "";
 }
 
-// Whether a sentinel reaches a replica. One that is gone stays in the list. Its flags show
-// that after down-after, which starts again with a failover; but then the sentinel learns
-// its run id anew, with the first INFO, to which a live replica replies at once.
+// Whether a sentinel reaches a replica. One that is gone stays in the list. Its flags
+// show that after down-after, which starts again with a failover; but then the sentinel
+// learns its run id anew, with the first INFO, to which a live replica replies at once.
 bool is_reached(const Reply& replica) {
   const auto flags = field(replica, "flags");
   const auto has = [&](const char* flag) {
@@ -51,9 +51,10 @@ bool is_reached(const Reply& replica) {
          !field(replica, "runid").empty();
 }
 
-// Whether it has reported which primary it replicates since the sentinel names the current
-// one. The old primary has not: it remains a primary for ten seconds after a failover. A
-// replica that is being promoted has, as long as the primary before it is named.
+// Whether it has reported which primary it replicates since the sentinel names the
+// current one. The old primary has not: it remains a primary for ten seconds after a
+// failover. A replica that is being promoted has, as long as the primary before it is
+// named.
 bool has_replicated(const Reply& replica) {
   const auto primary = field(replica, "master-host");
   return !primary.empty() && primary != "?";
