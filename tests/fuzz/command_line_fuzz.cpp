@@ -6,15 +6,10 @@
 
 using namespace dlock;
 
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  // No configuration file except the one that is named.
-  ::setenv("HOME", "/nonexistent", 1);
-  ::setenv("DLOCK_CONFIG", "/dev/null/none", 1);
-  return 0;
-}
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto args = fuzz::parts_of(fuzz::text_of(data, size));
+  // No configuration file except the one that is named.
+  ::setenv("HOME", "/nonexistent", 1);
   for (const char* config : {"", "/dev/null/none"}) {
     ::setenv("DLOCK_CONFIG", config, 1);
     try {
