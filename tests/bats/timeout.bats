@@ -236,10 +236,11 @@ run_briefly() {  # <terminal or none> [<duration>]
 }
 
 @test "SIGTERM also reaches processes whose parents it ends first" {
+  mkfifo silence
   for place in none terminal none terminal; do
     # A bash that starts can lose a signal, so they must all be up before it comes.
     run_briefly "$place" 2500ms << 'END'
-daemon() { trap 'echo told; exit' TERM; echo up; while :; do sleep 0.02; done; }
+daemon() { trap 'echo told; exit' TERM; echo up; while :; do read -rt 0.02 <> silence; done; }
 export -f daemon
 for i in {1..20}; do bash -c 'setsid bash -c daemon & exec sleep 60' & done
 wait
