@@ -29,7 +29,10 @@ class Ledger:
     """The leases and their holders. One ledger for all servers, because a lease that one server
     grants is replicated to others, or moved to them with its slot."""
 
-    fence_of: dict[str, int] = field(default_factory=dict)  # by token
+    # By server and token: a server that was stopped can still execute a claim that has been
+    # granted elsewhere since, and grants it with a fence of its own.
+    fence_of: dict[tuple[str, str], int] = field(default_factory=dict)
+    last_fence: dict[str, int] = field(default_factory=dict)  # by token, of any server
     value_of: dict[tuple[str, str], str] = field(default_factory=dict)  # by server and lock
     last_value: dict[str, str] = field(default_factory=dict)  # by lock, of any server
     end_of: dict[str, float] = field(default_factory=dict)  # by token, for locks with one holder
@@ -47,7 +50,7 @@ class Ledger:
         command, lock = words[0].upper(), key[1]
         if key[2]:
             if command in ("HSET", "HMSET"):
-                return self._record(lock, words[2], words[3], clock_is_ahead)
+                return self._record(server, lock, words[2], words[3], clock_is_ahead)
             return None
         if command == "SET" and len(words) >= 5:
             self.value_of[server, lock] = self.last_value[lock] = words[2]
@@ -56,23 +59,28 @@ class Ledger:
             token = self.value_of.get((server, lock)) or self.last_value.get(lock, MARKER)
             unit = "PX" if command == "PEXPIRE" else "PXAT"
             self.end_of[token] = _moment(unit, words[2], now, clock_is_ahead)
-            if token in self.fence_of and token != MARKER:
-                return Lease(lock, self.fence_of[token], self.end_of[token])
+            fence = self._fence(server, token)
+            if fence is not None and token != MARKER:
+                return Lease(lock, fence, self.end_of[token])
         return None
+
+    def _fence(self, server: str, token: str) -> int | None:
+        return self.fence_of.get((server, token), self.last_fence.get(token))
 
     def look(self, server: str, lock: str, value: str, end: float) -> Lease | None:
         """Returns the lease of a key that was read. A lock with several holders gives None."""
         self.value_of[server, lock] = value
-        if value not in self.fence_of:
+        fence = self._fence(server, value)
+        if fence is None:
             return None
         self.end_of[value] = max(end, self.end_of.get(value, end))
-        return Lease(lock, self.fence_of[value], self.end_of[value])
+        return Lease(lock, fence, self.end_of[value])
 
-    def _record(self, lock: str, token: str, record: str, ahead: float) -> Lease | None:
+    def _record(self, server: str, lock: str, token: str, record: str, ahead: float) -> Lease | None:
         fields = record.split(" ", 6)
         if len(fields) < 7 or fields[5] == "p":  # a promise is not a grant
             return None
-        fence = self.fence_of[token] = int(fields[2])
+        fence = self.fence_of[server, token] = self.last_fence[token] = int(fields[2])
         if self.last_value.get(lock) == token:
             return Lease(lock, fence, self.end_of[token])
         return Lease(lock, fence, int(fields[4]) / 1e6 - ahead)

@@ -47,6 +47,14 @@ class LedgerTest(unittest.TestCase):
         leases = [ledger.read("s", line, 200.0) for line in self.grant()]
         self.assertEqual([lease.end for lease in leases if lease], [203.0])
 
+    def test_a_late_grant_on_another_server_does_not_change_what_a_renewal_renews(self) -> None:
+        ledger = Ledger()
+        self.read(ledger, *self.grant())
+        for line in self.grant():
+            ledger.read("old", line.replace("777", "888"), 100.0)
+        renewal = '+101.0 [0 lua] "PEXPIRE" "dlock:{job}" "3000"'
+        self.assertEqual(self.read(ledger, renewal), [(777, 104.0)])
+
     def test_other_keys_and_lines_are_ignored(self) -> None:
         self.assertEqual(self.read(Ledger(), '+100.0 [0 lua] "GET" "dlock:{job}"', '+100.0 OK',
                                    '+100.0 [0 lua] "SET" "other" "x" "PX" "5"'), [])
