@@ -299,6 +299,16 @@ assert_nothing_noticed() {
   [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-4]\.[0-9]s' (/'[^\ ]+' did not reply within '[^\ ]+'), so the command was ended before the lease expired'$ ]]
 }
 
+@test "if a server is gone, a loss says so" {
+  hold_job "${long[@]}"
+
+  stop_redis
+
+  assert_exits 76 "$holder"
+  output=$(head -n 1 "$said")
+  [[ $output =~ 'job: lost the lock: its lease could not be renewed for '[1-4]\.[0-9]s' (cannot reach /'[^\ ]+': '.+'), so the command was ended before the lease expired'$ ]]
+}
+
 # --- Giving back ---
 
 # Ends a command with 3 while the server is silent, and sets $took.

@@ -307,6 +307,17 @@ has_been_given_back() { member 1 INFO commandstats | grep -q 'cmdstat_eval:calls
   assert_equal "$(of_report .reason)" unconfirmed
 }
 
+@test "a loss says that replicas are missing" {
+  # The replies to WAIT have to be in time on a busy machine, too.
+  hold job "${lease[@]}" --store-timeout 2s --replicas 2 --report "$report"
+
+  crash 3
+
+  eventually has_ended "$holder"
+  assert_exits 76 "$holder"
+  [[ $(of_report .message) == 'lost the lock: its lease could not be renewed for '*': 1 of 2 replicas have acknowledged the lease (--replicas))'* ]]
+}
+
 @test "replicas that the sentinels report as down do not count for --replicas all" {
   crash 3
   for i in 4 5 6; do eventually sees_down "$i" 3; done

@@ -23,7 +23,7 @@ using redis::Reply;
 // What one sentinel reports about a primary and its replicas.
 struct Vote {
   std::optional<Address> primary;    // nothing: the name is unknown to it
-  std::map<Address, bool> replicas;  // whether each is up
+  std::map<Address, bool> replicas;  // whether each is up, and has to acknowledge
 };
 
 // The result of the question to one sentinel; neither is set until it has replied.
@@ -46,9 +46,10 @@ std::optional<Address> elected(const std::vector<Ballot>& ballots);
 bool is_certain(const Address& address, const std::vector<Ballot>& ballots);
 Opinion opinion_on(const Address& address, const std::vector<Ballot>& ballots);
 
-// How many replicas of the primary are up: all but those that more than half of the
-// sentinels see down. The sentinel that leads a failover still lists the new primary
-// among the replicas when it names it; it is not its own.
+// How many replicas of the primary are up: all but those that are not according to more
+// than half of the sentinels, because they are down, or are old primaries. The sentinel
+// that leads a failover still lists the new primary among the replicas when it names it;
+// it is not its own.
 unsigned replicas_up(const Address& primary, const std::vector<Ballot>& ballots);
 
 // Whether any sentinel names another address.
