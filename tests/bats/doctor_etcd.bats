@@ -144,17 +144,34 @@ fill_database() {
 
   assert_status 2
   assert_found error login 'login refused' 'set a user'
+
+  unset DLOCK_USER DLOCK_PASSWORD
+  run dlock doctor
+
+  assert_status 2
+  assert_found error login 'login required' 'set a user'
 }
 
 @test "missing permissions are an error, and the advice names the command that grants them" {
   use_etcd_store
+  export DLOCK_USER=jobs DLOCK_PASSWORD=word
   etcdctl user add root:secret > /dev/null
   etcdctl user grant-role root root > /dev/null
   etcdctl user add jobs:word > /dev/null
   etcdctl auth enable > /dev/null
 
-  DLOCK_USER=jobs DLOCK_PASSWORD=word run dlock doctor
+  run dlock doctor
 
   assert_status 2
   assert_found error permissions 'permission denied' 'etcdctl role grant-permission ROLE readwrite --prefix=true dlock/'
+
+  export ETCDCTL_USER=root:secret
+  etcdctl role add locks > /dev/null
+  etcdctl role grant-permission locks readwrite --prefix=true dlock/ > /dev/null
+  etcdctl user grant-role jobs locks > /dev/null
+  run dlock doctor
+
+  assert_status 0
+  assert_found ok reachable '1 of 1'
+  assert_found ok permissions 'can be read and written'
 }

@@ -16,9 +16,10 @@ using Level = Finding::Level;
 MemberFacts member(const std::string& server) {
   MemberFacts member;
   member.server = server;
-  member.status.version = "3.5.17";
-  member.status.leader = 7;
-  member.status.size = 20 << 20;
+  member.status.emplace();
+  member.status->version = "3.5.17";
+  member.status->leader = 7;
+  member.status->size = 20 << 20;
   return member;
 }
 
@@ -29,6 +30,7 @@ Facts good() {
     facts.named.push_back(member(server));
     facts.members.emplace_back();
   }
+  facts.alarms.emplace();
   facts.prefix = "dlock/";
   facts.least_ttl = 2;
   facts.round_trips.assign(20, 1ms);
@@ -54,6 +56,7 @@ TEST(EtcdHealth, an_unreachable_cluster_is_an_error_and_the_only_finding) {
   auto facts = good();
   for (auto& one : facts.named) {
     one.failure = Failure(Failure::Kind::unreachable, "cannot reach " + one.server);
+    one.status.reset();
   }
 
   const auto findings = findings_of(facts);
@@ -70,29 +73,52 @@ TEST(EtcdHealth, versions_are_compared_as_numbers) {
   };
   for (const auto& [version, level] : versions) {
     auto facts = good();
-    for (auto& one : facts.named) one.status.version = version;
+    for (auto& one : facts.named) one.status->version = version;
 
     EXPECT_EQ(found(facts, "version").level, level) << version;
   }
 }
 
+TEST(EtcdHealth, what_etcd_does_not_report_to_the_user_is_not_checked) {
+  auto facts = good();
+  for (auto& one : facts.named) one.status.reset();
+  facts.alarms.reset();
+
+  EXPECT_EQ(found(facts, "reachable").level, Level::ok);
+  for (const auto* check : {"version", "leader", "quota", "alarms"}) {
+    EXPECT_EQ(found(facts, check).level, Level::info) << check;
+    EXPECT_FALSE(found(facts, check).is_made) << check;
+  }
+  EXPECT_EQ(found(facts, "permissions").level, Level::ok);
+}
+
+TEST(EtcdHealth, members_that_report_their_status_are_checked_if_others_do_not) {
+  auto facts = good();
+  facts.named[0].status.reset();
+  facts.named[1].status->version = "3.3.9";
+
+  EXPECT_EQ(found(facts, "version").level, Level::error);
+  EXPECT_EQ(found(facts, "leader").level, Level::ok);
+  EXPECT_EQ(found(facts, "quota").level, Level::ok);
+}
+
 TEST(EtcdHealth, one_member_with_an_old_version_is_an_error) {
   auto facts = good();
-  facts.named[1].status.version = "3.3.9";
+  facts.named[1].status->version = "3.3.9";
 
   EXPECT_EQ(found(facts, "version").level, Level::error);
 }
 
 TEST(EtcdHealth, a_member_without_a_leader_is_an_error) {
   auto facts = good();
-  facts.named[2].status.leader = 0;
+  facts.named[2].status->leader = 0;
 
   EXPECT_EQ(found(facts, "leader").level, Level::error);
 }
 
 TEST(EtcdHealth, members_that_follow_different_leaders_are_a_warning) {
   auto facts = good();
-  facts.named[2].status.leader = 8;
+  facts.named[2].status->leader = 8;
 
   EXPECT_EQ(found(facts, "leader").level, Level::warning);
 }
@@ -106,9 +132,9 @@ TEST(EtcdHealth, learners_do_not_count_as_members) {
 
 TEST(EtcdHealth, alarms_are_errors) {
   auto full = good();
-  full.alarms.push_back({1, Alarm::Kind::no_space});
+  full.alarms->push_back({1, Alarm::Kind::no_space});
   auto corrupt = good();
-  corrupt.alarms.push_back({1, Alarm::Kind::corrupt});
+  corrupt.alarms->push_back({1, Alarm::Kind::corrupt});
 
   EXPECT_EQ(found(full, "quota").level, Level::error);
   EXPECT_EQ(found(full, "alarms").level, Level::ok);
@@ -117,7 +143,7 @@ TEST(EtcdHealth, alarms_are_errors) {
 
 TEST(EtcdHealth, a_database_that_is_nearly_full_is_a_warning) {
   auto facts = good();
-  facts.named[1].status.size = 1800LL << 20;
+  facts.named[1].status->size = 1800LL << 20;
 
   EXPECT_EQ(found(facts, "quota").level, Level::warning);
 }
@@ -152,7 +178,7 @@ TEST(EtcdHealth, an_impossible_ttl_is_ignored) {
 
 TEST(EtcdHealth, text_from_a_server_is_escaped) {
   auto facts = good();
-  facts.named[0].status.version = "\x1b[2J\n";
+  facts.named[0].status->version = "\x1b[2J\n";
   facts.user = "\x1b[2J";
   facts.prefix = "\x1b[2J/";
 

@@ -30,6 +30,21 @@ TEST(EtcdVerdict, an_existing_or_missing_lease_is_an_answer_and_not_an_error) {
   EXPECT_FALSE(answer_in(LeaseGrantRequest{}, gone));
 }
 
+TEST(EtcdVerdict, a_missing_permission_and_a_missing_login_differ_from_other_refusals) {
+  const auto denied =
+      failed_call(Code::permission_denied, "etcdserver: permission denied").failure;
+  const auto anonymous =
+      failed_call(Code::invalid_argument, "etcdserver: user name is empty").failure;
+  const Failure certificate(Kind::rejected, "host:1: certificate has expired");
+
+  EXPECT_TRUE(is_permission_denied(denied));
+  EXPECT_FALSE(is_login_required(denied));
+  EXPECT_TRUE(is_login_required(anonymous));
+  EXPECT_FALSE(is_permission_denied(anonymous));
+  EXPECT_FALSE(is_permission_denied(certificate));
+  EXPECT_FALSE(is_login_required(certificate));
+}
+
 TEST(EtcdVerdict, the_next_member_is_tried_without_a_leader_or_after_a_timeout) {
   const auto none = failed_call(Code::unavailable, "etcdserver: no leader");
   EXPECT_EQ(none.remedy, Remedy::next_member);

@@ -7,6 +7,7 @@
 #include "store/etcd/health.hpp"
 #include "store/etcd/keys.hpp"
 #include "store/etcd/plan.hpp"
+#include "store/etcd/verdict.hpp"
 #include "store/round_trips.hpp"
 #include "util/random.hpp"
 
@@ -67,28 +68,58 @@ class Examiner {
     co_return std::get<Answer>(std::move(results.front()));
   }
 
-  // Without a login, which may need the other members.
+  // Without a login, which may need the other members; if the member requires one, with
+  // it.
   asio::awaitable<MemberFacts> ask_member(ServerAddress server) {
     MemberFacts member;
     member.server = server.shown();
     Access access = calls_.access();
     access.members.assign(1, server);
-    access.user.clear();
-    Calls calls(calls_.context(), access, calls_.timeout());
+    Access anonymous = access;
+    anonymous.user.clear();
     try {
-      member.status = co_await ask<StatusResult>(calls, StatusRequest{});
+      member.status = co_await status_for(anonymous);
     } catch (const Failure& failure) {
       member.failure = let_pass(failure);
+    }
+    if (member.status || member.failure || access.user.empty()) co_return member;
+    try {
+      member.status = co_await status_for(access);
+    } catch (const Failure& failure) {
+      let_pass(failure);  // the member has replied; ask_cluster() reports a refused login
     }
     co_return member;
   }
 
+  // Nothing if the member replies, but not with its status.
+  asio::awaitable<std::optional<StatusResult>> status_for(const Access& access) {
+    Calls calls(calls_.context(), access, calls_.timeout());
+    try {
+      co_return co_await ask<StatusResult>(calls, StatusRequest{});
+    } catch (const Failure& failure) {
+      if (!is_permission_denied(failure) && !is_login_required(failure)) throw;
+    }
+    co_return std::nullopt;
+  }
+
   asio::awaitable<void> ask_cluster() {
     if (!facts.user.empty()) co_await measure_login();
-    const auto alarms = co_await ask<AlarmsResult>(calls_, AlarmsRequest{});
-    facts.alarms = alarms.alarms;
-    const auto members = co_await ask<MemberListResult>(calls_, MemberListRequest{});
-    facts.members = members.members;
+    if (auto alarms = co_await ask_if_permitted<AlarmsResult>(AlarmsRequest{})) {
+      facts.alarms = std::move(alarms->alarms);
+    }
+    if (auto members = co_await ask_if_permitted<MemberListResult>(MemberListRequest{})) {
+      facts.members = std::move(members->members);
+    }
+  }
+
+  template <typename Answer, typename Question>
+  asio::awaitable<std::optional<Answer>> ask_if_permitted(Question question) {
+    try {
+      co_return co_await ask<Answer>(calls_, std::move(question));
+    } catch (const Failure& failure) {
+      if (!is_permission_denied(failure)) throw;
+    }
+    co_return std::nullopt;
   }
 
   asio::awaitable<void> measure_login() {
@@ -99,13 +130,6 @@ class Examiner {
     const auto result = co_await ask<AuthenticateResult>(calls_, std::move(login));
     facts.login_took = Clock::now() - began;
     facts.login_is_off = result.token.empty();
-  }
-
-  // Only etcd's message distinguishes missing permissions from a missing login.
-  static bool is_about_login(const Failure& failure) {
-    return failure.kind() == Failure::Kind::rejected &&
-           std::string_view(failure.what()).find("permission denied") ==
-               std::string_view::npos;
   }
 
   // etcd checks permissions and the quota for everything that a transaction might do,
@@ -134,7 +158,9 @@ class Examiner {
       back.id = shortest.id;
       co_await calls_.lease_revoke(back, calls_.budget_end(), wakeup_);
     } catch (const Failure& failure) {
-      if (is_about_login(failure)) throw;
+      const bool is_about_login =
+          failure.kind() == Failure::Kind::rejected && !is_permission_denied(failure);
+      if (is_about_login) throw;
       facts.refuses_work = let_pass(failure);
     }
   }

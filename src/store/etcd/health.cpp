@@ -56,6 +56,12 @@ Finding login(const Facts& facts) {
       "where many runs start at once, log in by certificate (--tls-cert)"};
 }
 
+// Some versions since 3.5.28 report it only to the role root (etcd issue 21663).
+Finding not_reported(const std::string& check) {
+  return {check, Level::info, "not checked: etcd does not report it to this user", "",
+          false};
+}
+
 // "3.4.23" as three numbers; 0 for each that is missing.
 std::tuple<int, int, int> numbers_of(const std::string& version) {
   int numbers[3] = {};
@@ -75,8 +81,9 @@ Finding version(const Facts& facts) {
   constexpr std::tuple last_lossy{3, 5, 2};
   std::set<std::string> versions;
   for (const auto& member : facts.named) {
-    if (!member.failure) versions.insert(member.status.version);
+    if (member.status) versions.insert(member.status->version);
   }
+  if (versions.empty()) return not_reported("version");
   std::string message;
   for (const auto& one : versions) {
     message += (message.empty() ? "" : ", ") + printable(one, 40);
@@ -104,13 +111,14 @@ Finding version(const Facts& facts) {
 Finding leader(const Facts& facts) {
   std::set<std::uint64_t> leaders;
   for (const auto& member : facts.named) {
-    if (member.failure) continue;
-    if (member.status.leader == 0) {
+    if (!member.status) continue;
+    if (member.status->leader == 0) {
       return {"leader", Level::error, member.server + " has no leader",
               "restore members until more than half of them run"};
     }
-    leaders.insert(member.status.leader);
+    leaders.insert(member.status->leader);
   }
+  if (leaders.empty()) return not_reported("leader");
   if (leaders.size() > 1) {
     return {"leader", Level::warning,
             "members follow different leaders: an election, or two clusters in one URL",
@@ -148,15 +156,19 @@ std::string shown_bytes(std::int64_t bytes) {
 
 // Versions before 3.6 do not report the quota, so the default is assumed.
 Finding quota(const Facts& facts) {
-  for (const auto& alarm : facts.alarms) {
+  for (const auto& alarm : facts.alarms.value_or(std::vector<Alarm>())) {
     if (alarm.kind != Alarm::Kind::no_space) continue;
     return {"quota", Level::error,
             "the database is full: no lock is granted (alarm NOSPACE)",
             "run etcdctl compact, etcdctl defrag, then etcdctl alarm disarm"};
   }
   constexpr std::int64_t usual_quota = 2LL << 30;
-  std::int64_t size = 0;
-  for (const auto& member : facts.named) size = std::max(size, member.status.size);
+  std::optional<std::int64_t> largest;
+  for (const auto& member : facts.named) {
+    if (member.status) largest = std::max(largest.value_or(0), member.status->size);
+  }
+  if (!largest) return not_reported("quota");
+  const auto size = *largest;
   const auto message = "the database has " + shown_bytes(size);
   if (size > usual_quota / 10 * 8) {
     return {
@@ -168,7 +180,8 @@ Finding quota(const Facts& facts) {
 }
 
 Finding alarms(const Facts& facts) {
-  for (const auto& alarm : facts.alarms) {
+  if (!facts.alarms) return not_reported("alarms");
+  for (const auto& alarm : *facts.alarms) {
     if (alarm.kind != Alarm::Kind::corrupt && alarm.kind != Alarm::Kind::other) continue;
     return {"alarms", Level::error,
             "a member's data differs from the others' (alarm CORRUPT)",

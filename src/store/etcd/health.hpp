@@ -15,7 +15,8 @@ namespace dlock::etcd {
 struct MemberFacts {
   std::string server;              // its address, for messages
   std::optional<Failure> failure;  // why it did not reply
-  StatusResult status;             // if it did
+  // If it did, and reports it to this user.
+  std::optional<StatusResult> status;
 };
 
 // What the cluster has reported; fields are empty where it did not.
@@ -29,7 +30,7 @@ struct Facts {
   std::optional<std::chrono::nanoseconds> login_took;
   bool login_is_off = false;
   std::vector<Member> members;
-  std::vector<Alarm> alarms;
+  std::optional<std::vector<Alarm>> alarms;
   std::optional<std::int64_t> least_ttl;  // the shortest it grants, in seconds
   // Its error to a write in the namespace, if it refuses one.
   std::optional<Failure> refuses_work;

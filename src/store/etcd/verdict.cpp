@@ -10,6 +10,8 @@ namespace {
 using Remedy = CallFailure::Remedy;
 using Kind = Failure::Kind;
 
+constexpr std::string_view login_required = ": login required: ";
+
 bool says(const Outcome& outcome, std::string_view text) {
   return outcome.message.find(text) != std::string::npos;
 }
@@ -80,8 +82,9 @@ CallFailure call_failure(const Outcome& outcome, const std::string& server) {
   const auto text = text_of_error(server, outcome);
   if (wants_login(outcome)) {
     return {Failure(Kind::rejected,
-                    text + ": login required: use --user with --password-file or "
-                           "DLOCK_PASSWORD, or a certificate"),
+                    text + std::string(login_required) +
+                        "use --user with --password-file or DLOCK_PASSWORD, or a "
+                        "certificate"),
             Remedy::login, false};
   }
   if (outcome.code == Code::permission_denied) {
@@ -99,6 +102,17 @@ CallFailure call_failure(const Outcome& outcome, const std::string& server) {
 CallFailure call_failure(const Failure& failure, bool was_sent) {
   const bool may_pass = failure.kind() == Kind::unreachable;
   return {failure, may_pass ? Remedy::next_member : Remedy::none, was_sent};
+}
+
+bool is_permission_denied(const Failure& failure) {
+  return failure.kind() == Kind::rejected &&
+         std::string_view(failure.what()).find("permission denied") !=
+             std::string_view::npos;
+}
+
+bool is_login_required(const Failure& failure) {
+  return failure.kind() == Kind::rejected &&
+         std::string_view(failure.what()).find(login_required) != std::string_view::npos;
 }
 
 CallFailure login_failure(const Outcome& outcome, const std::string& server) {

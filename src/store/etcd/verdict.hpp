@@ -32,6 +32,11 @@ CallFailure call_failure(const Outcome& outcome, const std::string& server);
 // For a failure without a reply; `was_sent`: the request was sent.
 CallFailure call_failure(const Failure& failure, bool was_sent);
 
+// Whether a call failed because the user may not make it, or because there is no login.
+// Only the text of the error tells these from each other, and from a refused certificate.
+bool is_permission_denied(const Failure& failure);
+bool is_login_required(const Failure& failure);
+
 // For a failed login.
 CallFailure login_failure(const Outcome& outcome, const std::string& server);
 
