@@ -12,18 +12,18 @@ using fuzz::require;
 namespace {
 
 // The limits for these tests, small enough for inputs to reach them.
-constexpr redis::ReplyLimits limits{300, 20, 40};
+constexpr redis::ReplyLimits reply_limits{300, 20, 40};
 
 std::size_t check(const redis::Reply& reply) {
   using Kind = redis::Reply::Kind;
   require(reply.kind == Kind::array || reply.elements.empty(),
           "only arrays have elements");
   require(reply.is_error() || reply.error_code().empty(), "only errors have a code");
-  const auto most = reply.kind == Kind::string ? limits.bytes : limits.line;
+  const auto most = reply.kind == Kind::string ? reply_limits.bytes : reply_limits.line;
   require(reply.text.size() <= most, "no text is beyond the limit");
   std::size_t elements = reply.elements.size();
   for (const auto& element : reply.elements) elements += check(element);
-  require(elements <= limits.elements, "no reply has more elements than the limit");
+  require(elements <= reply_limits.elements, "no reply has more elements than the limit");
   return elements;
 }
 
@@ -35,8 +35,8 @@ std::string described(const redis::Reply& reply) {
 }
 
 // Everything that results from `bytes` if they arrive in pieces of `size`.
-std::string read(std::string_view bytes, std::size_t size) {
-  redis::ReplyReader reader(limits);
+std::string read_whole(std::string_view bytes, std::size_t size) {
+  redis::ReplyReader reader(reply_limits);
   std::string all;
   while (!bytes.empty()) {
     reader.feed(bytes.substr(0, size));
@@ -56,9 +56,9 @@ std::string read(std::string_view bytes, std::size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = fuzz::text_of(data, size);
-  const auto whole = read(bytes, std::string_view::npos);
+  const auto whole = read_whole(bytes, std::string_view::npos);
   for (const std::size_t piece : {std::size_t{1}, std::size_t{2}, std::size_t{17}}) {
-    const auto in_pieces = read(bytes, piece);
+    const auto in_pieces = read_whole(bytes, piece);
     require(in_pieces == whole, "the pieces do not matter");
   }
   return 0;

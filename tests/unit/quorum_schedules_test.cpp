@@ -22,20 +22,14 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/unit/quorum_schedule.hpp"
+#include "tests/unit/setting.hpp"
 
 namespace dlock::redis_quorum {
 namespace {
 
-std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
-
 void expect_no_complaint(Faults faults) {
-  const auto rounds = setting("DLOCK_TEST_ROUNDS", 2000);
+  const auto rounds = test_rounds();
   const auto seed = setting("DLOCK_TEST_SEED", 1);
   std::size_t wins = 0;
   std::size_t renewals = 0;
