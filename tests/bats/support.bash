@@ -127,7 +127,7 @@ json() {  # <filter>
 use_private_store() {
   local variable root=$BATS_TEST_TMPDIR
   for variable in ${!DLOCK_@}; do
-    [[ $variable == DLOCK_@(BIN|SOURCE|TEST_STORE) ]] || unset "$variable"
+    [[ $variable == DLOCK_@(BIN|SOURCE|TEST_*) ]] || unset "$variable"
   done
   unset NO_COLOR
 
