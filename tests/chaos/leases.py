@@ -15,6 +15,8 @@ LATE = 0.5  # a stamp that differs more from the line's arrival is from a clock 
 _line = re.compile(r'^\+?(\d+\.\d+) \[\d+ [^\]]*\] (".*")$')
 _word = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _key = re.compile(r"^dlock:\{([^}]*)\}(:h)?$")
+# In what DUMP gives, a string follows its type, 0, and its length: 32 (a space), or that of MARKER.
+_restored = re.compile(rf"\\x00(?: ([0-9a-f]{{32}})|\\x0c({MARKER}))")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,12 @@ class Ledger:
         if command == "SET" and len(words) >= 5:
             self.value_of[server, lock] = self.last_value[lock] = words[2]
             self.end_of[words[2]] = _moment(words[3], words[4], now, clock_is_ahead)
+        elif command in ("RESTORE", "RESTORE-ASKING"):  # with its slot
+            value = _restored.match(words[3]) if len(words) > 3 else None
+            if value:
+                self.value_of[server, lock] = value[1] or value[2]
+            else:
+                self.value_of.pop((server, lock), None)
         elif command in ("PEXPIRE", "PEXPIREAT"):
             token = self.value_of.get((server, lock)) or self.last_value.get(lock, MARKER)
             unit = "PX" if command == "PEXPIRE" else "PXAT"

@@ -55,6 +55,22 @@ class LedgerTest(unittest.TestCase):
         renewal = '+101.0 [0 lua] "PEXPIRE" "dlock:{job}" "3000"'
         self.assertEqual(self.read(ledger, renewal), [(777, 104.0)])
 
+    def test_a_renewal_after_a_move_of_the_slot_renews_the_lease_that_was_moved(self) -> None:
+        old, new = "a" * 32, "b" * 32
+        for last in (old, "dlock:shared"):  # what the target had before, and has not seen removed
+            ledger = Ledger()
+            ledger.read("target", f'+90.0 [0 lua] "SET" "dlock:{{job}}" "{last}" "PX" "3000"', 90.0)
+            ledger.read("target", '+90.0 [0 lua] "HSET" "dlock:{job}:h" "' + old + '" "'
+                        + self.RECORD.format(ends=93_000_000).replace("777", "666") + '"', 90.0)
+            ledger.read("source", f'+100.0 [0 lua] "SET" "dlock:{{job}}" "{new}" "PX" "3000"', 100.0)
+            ledger.read("source", '+100.0 [0 lua] "HSET" "dlock:{job}:h" "' + new + '" "'
+                        + self.RECORD.format(ends=103_000_000) + '"', 100.0)
+            moved = (f'+100.5 [0 127.0.0.1:5] "RESTORE-ASKING" "dlock:{{job}}" "2500" "\\x00 {new}'
+                     '\\n\\x00q\\"\\xc4\\\\K\\x8f\\x1b9"')
+            renewal = '+101.0 [0 lua] "PEXPIRE" "dlock:{job}" "3000"'
+            leases = [ledger.read("target", line, 101.0) for line in (moved, renewal)]
+            self.assertEqual([lease and (lease.fence, lease.end) for lease in leases], [None, (777, 104.0)])
+
     def test_other_keys_and_lines_are_ignored(self) -> None:
         self.assertEqual(self.read(Ledger(), '+100.0 [0 lua] "GET" "dlock:{job}"', '+100.0 OK',
                                    '+100.0 [0 lua] "SET" "other" "x" "PX" "5"'), [])
