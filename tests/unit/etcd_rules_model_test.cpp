@@ -196,7 +196,7 @@ class EtcdRules : public ::testing::TestWithParam<Kind> {
 INSTANTIATE_TEST_SUITE_P(Kinds, EtcdRules, ::testing::ValuesIn(kinds), name_of);
 
 TEST_P(EtcdRules, exclude_conflicting_holders_in_any_order_of_requests) {
-  for (unsigned seed = 1; seed <= test_rounds() / 250; ++seed) {
+  for (unsigned seed = 1; seed <= 1 + test_rounds() / 500; ++seed) {
     SCOPED_TRACE(seed);
     Dice dice(seed);
     etcd_ = {};
@@ -216,7 +216,7 @@ TEST_P(EtcdRules, exclude_conflicting_holders_in_any_order_of_requests) {
 
 // Whatever has happened, the lock is granted to every waiter that keeps asking for it.
 TEST_P(EtcdRules, leave_nobody_waiting_for_a_free_lock) {
-  for (unsigned seed = 1; seed <= test_rounds() / 250; ++seed) {
+  for (unsigned seed = 1; seed <= 1 + test_rounds() / 500; ++seed) {
     SCOPED_TRACE(seed);
     Dice dice(seed);
     all_survive_ = false;
