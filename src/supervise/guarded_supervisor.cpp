@@ -40,17 +40,20 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
     wakeup_.notify();
   });
   read_channel();
+  const auto early = take_early_signals();
   const bool can_start = !guardian_is_gone_ && page_.phase.load() == Phase::idle;
   if (can_start && !guardian_.start_command()) {
     co_return SpawnFailure{SpawnFailure::Kind::no_resources,
                            "cannot communicate with the guardian process"};
   }
+  for (const int signal : early) send(signal);
   for (;;) {
     // Signals from here on are for the command, as if it already ran.
-    while (const auto signal = signals_.next()) send(signal->number);
+    pass_on_signals();
     const auto phase = page_.phase.load(std::memory_order_acquire);
     if (phase == Phase::failed) co_return guardian_.failure();
     if (phase != Phase::idle || (guardian_is_gone_ && page_.is_becoming.load())) {
+      reaches_command_ = true;
       co_return Spawned{page_.pid, page_.not_before, page_.not_after};
     }
     if (guardian_is_gone_) {
@@ -62,11 +65,34 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
   }
 }
 
+// Takes the signals that have arrived so far; returns those to forward once the command
+// may start.
+std::vector<int> GuardedSupervisor::take_early_signals() {
+  reaches_command_ = !guardian_is_gone_ && page_.is_in_group.load();
+  // If Ctrl-Z had stopped the wait and dlock alone was continued, the command would stop.
+  if (reaches_command_ && signals_.was_continued()) ::kill(page_.pid, SIGCONT);
+  std::vector<int> early;
+  while (const auto signal = signals_.next()) {
+    if (reaches_command_ && has_reached_command(*signal, plan_)) {
+      // Unless it came before that process was in the group. If it did reach it, it is
+      // still pending there, and is delivered only once.
+      ::kill(page_.pid, signal->number);
+    } else {
+      early.push_back(signal->number);
+    }
+  }
+  return early;
+}
+
+void GuardedSupervisor::pass_on_signals() {
+  while (const auto signal = signals_.next()) {
+    if (!reaches_command_ || !has_reached_command(*signal, plan_)) send(signal->number);
+  }
+}
+
 asio::awaitable<Ended> GuardedSupervisor::ended() {
   for (;;) {
-    while (const auto signal = signals_.next()) {
-      if (!has_reached_command(*signal, plan_)) send(signal->number);
-    }
+    pass_on_signals();
     if (page_.phase.load(std::memory_order_acquire) == Phase::over) break;
     if (Clock::now() >= overdue_at()) guardian_is_gone_ = true;
     if (guardian_is_gone_) co_return co_await end_without_guardian();

@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "supervise/guardian.hpp"
 #include "supervise/supervisor.hpp"
@@ -30,6 +31,8 @@ class GuardedSupervisor final : public Supervisor {
  private:
   void read_channel();
   bool notify_guardian(std::uint8_t word);
+  std::vector<int> take_early_signals();
+  void pass_on_signals();
   void send(int signal);
   void note_survivors(int refused, bool stuck);
   Clock::time_point overdue_at() const;
@@ -44,6 +47,8 @@ class GuardedSupervisor final : public Supervisor {
   std::function<void(const std::string&)> say_;
   std::optional<Readable> channel_;
   bool guardian_is_gone_ = false;
+  // Whether the terminal's signals to the caller's group reach the command.
+  bool reaches_command_ = false;
   std::optional<Loss> lost_;
   Clock::time_point deadline_ = Clock::time_point::max();
   bool said_survivors_ = false;

@@ -98,14 +98,11 @@ void Guardian::kill() {
   reap(pid_);
   pid_ = 0;
   // The process that was to become the command died with the guardian and is now our
-  // child, as is a command that it has not reaped. A process that was not yet allowed to
-  // start is in the guardian's group, and is found there without knowing its pid.
+  // child, as is a command that it has not reaped. If it has not run yet, its pid may be
+  // unknown, but it is still in the guardian's group.
+  if (page_->go.load() == 0) reap_group(original_pid_);
   const bool is_over = page_->phase.load(std::memory_order_acquire) == Phase::over;
-  if (page_->go.load() == 0) {
-    reap_group(original_pid_);
-  } else if (page_->pid > 0 && (is_over || !page_->is_becoming.load())) {
-    reap(page_->pid);
-  }
+  if (page_->pid > 0 && (is_over || !page_->is_becoming.load())) reap(page_->pid);
 }
 
 bool Guardian::start_command() {

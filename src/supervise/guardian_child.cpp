@@ -19,12 +19,12 @@ void GuardianChild::run() const {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) fail(Step::become, errno);
   if (::getppid() != guardian) ::_exit(127);  // the guardian is already gone
   if (cgroup_to_enter >= 0) enter_cgroup(cgroup_to_enter);
-  await_word();
   auto& page = task.page;
-  page.is_becoming.store(true);
-  // Only now: earlier signals of the terminal to the caller's group were not for it.
   const auto group = task.plan.own_group ? 0 : task.callers_group;
   if (::setpgid(0, group) != 0) fail(Step::become, errno);
+  page.is_in_group.store(true);
+  await_word();
+  page.is_becoming.store(true);
   const Launch launch{task.paths, task.argv, page.environment, task.signals, task.output};
   launch.restore_signals();
   if (!may_start()) fail(Step::too_late, 0);

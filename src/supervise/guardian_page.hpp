@@ -39,6 +39,10 @@ struct GuardianPage {
   Clock::time_point told_at{};
   std::atomic<bool> is_becoming{false};  // it has begun to exec the command
 
+  // Whether it is in the command's process group. If that is the caller's, the terminal's
+  // signals reach it from then on; it blocks them until it execs the command.
+  std::atomic<bool> is_in_group{false};
+
   // Valid from the fork of that process on.
   pid_t pid = 0;
   Clock::time_point not_before{};

@@ -119,6 +119,9 @@ bool Process::prepare() {
   if (command == 0) child.run();
   if (command < 0) return fail(Step::fork, errno);
   page_.not_after = Clock::now();
+  // As in the child: whichever is first, both see that it is done.
+  const auto group = task_.plan.own_group ? command : task_.callers_group;
+  if (::setpgid(command, group) == 0) page_.is_in_group.store(true);
   // The guardian must be in time even if the processors are busy, where that is allowed.
   // Only now, so that the command does not inherit the priority.
   ::setpriority(PRIO_PROCESS, 0, guardian_priority);
@@ -135,9 +138,6 @@ bool Process::await_start() {
     if (page_.go.load() != 0) break;
     if (!owner_.lives()) return false;
   }
-  // As in the child: whichever is first, both see that it is done.
-  const auto command = tree_.command();
-  ::setpgid(command, task_.plan.own_group ? command : task_.callers_group);
   ladder_ = Ladder(task_.plan, page_.told_at);
   return true;
 }

@@ -104,6 +104,7 @@ void SignalInbox::drain() {
       const bool own = info[i].ssi_pid == static_cast<std::uint32_t>(::getpid());
       if (own && (number == SIGPIPE || number == SIGXFSZ)) continue;
       if (asks_to_end(number)) told_to_end_ = true;
+      if (number == SIGCONT) was_continued_ = true;
       queue_.push_back({number, info[i].ssi_code == SI_KERNEL});
       if (gives_up_ && ends_by_default(number)) wakeup_.give_up(true);
     }

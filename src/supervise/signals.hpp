@@ -88,6 +88,9 @@ class SignalInbox {
   // Whether any signal has arrived for which asks_to_end() holds.
   bool was_told_to_end() const { return told_to_end_; }
 
+  // Whether a SIGCONT has arrived.
+  bool was_continued() const { return was_continued_; }
+
   // Takes what is queued up to and including the first signal that would have ended
   // dlock, and returns that one.
   std::optional<int> next_ending();
@@ -98,6 +101,7 @@ class SignalInbox {
   Wakeup& wakeup_;
   bool gives_up_ = false;
   bool told_to_end_ = false;
+  bool was_continued_ = false;
   SignalState inherited_;
   std::deque<Signal> queue_;
   std::optional<Readable> readable_;

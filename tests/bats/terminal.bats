@@ -86,6 +86,10 @@ runs_command() { [[ -n $(command_of "$(dlock_of "$1")") ]]; }
 
 is_stopped() { grep -q '^State:.[Tt]' "/proc/$1/status"; }
 
+# Whether a dlock that has started its command waits for its end. On one machine, Ctrl-C
+# before that reaches the command twice: dlock cannot know whether the command existed.
+sleeps() { grep -q '^State:.S' "/proc/$1/status"; }
+
 is_continued() { grep -q '^State:.[RSD]' "/proc/$1/status"; }
 
 @test "Ctrl-C reaches the command" {
@@ -109,6 +113,7 @@ is_continued() { grep -q '^State:.[RSD]' "/proc/$1/status"; }
 @test "Ctrl-C reaches the command only once if dlock is the session leader" {
   on_terminal 'exec dlock run job -- ./note command'
   eventually noted 'command ready'
+  eventually sleeps "$(dlock_of job)"
 
   press $'\003'
   eventually noted 'command INT'
@@ -181,34 +186,73 @@ END
   assert_equal "$(grep -c INT noted)" 1
 }
 
-# strace sends the signal as the kernel does for the terminal, and only to dlock, because
-# there is no command yet. LeakSanitizer does not work under strace.
-tracing='exec env ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace'
+# Starts a shell command on a terminal, with its dlock under strace, as a job: otherwise the
+# end of the command would continue a stopped dlock (the kernel does so if none of the other
+# processes in the group has a parent outside of it). -I: Ctrl-C does not end strace, and
+# LeakSanitizer does not work under it.
+trace_on_terminal() {  # <options of strace> <command with its arguments>
+  : > trace
+  ASAN_OPTIONS=detect_leaks=0 \
+    on_terminal "exec bash -mc 'strace -I never -qq -o trace $1 $2; exit \$?'"
+}
 
-# Prints the system calls of dlock, up to the one that lets the command start.
-calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' trace; }
-
-@test "Ctrl-C right before the command starts is not lost" {
+# Writes the system calls of dlock to the file `calls`, up to the one that lets the command
+# start, which is $start.
+find_start() {
   dlock run job -- true
-  on_terminal "$tracing dlock run job -- true"
+  trace_on_terminal '' 'dlock run job -- true'
   assert_exits 0 "$terminal"
   calls_before_start > calls
-  local call count try
+  start=$(tail -n 1 calls)
+}
+
+calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE, / { s/(.*//p; q }; s/(.*//p' trace; }
+
+# Runs a command on a terminal, with its dlock stopped at a system call. Sets $dlock to its
+# pid. Fails if dlock makes fewer of these calls.
+stop_dlock_at() {  # <system call> <which one> <command>
+  trace_on_terminal "-e inject=$1:signal=STOP:when=$2" "dlock run job -- $3"
+  eventually stops_or_ends
+  dlock=$(pgrep -x dlock -P "$(pgrep -x strace -P "$(pgrep -x bash -P "$terminal")")")
+}
+
+stops_or_ends() { grep -q 'stopped by SIGSTOP' trace || has_ended "$terminal"; }
+
+has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
+
+@test "Ctrl-C right before the command starts is not lost" {
+  find_start
+  local call count try dlock
 
   for call in $(tail -n 2 calls); do
     for try in {1..10}; do
       count=$(grep -cx "$call" calls)
-      on_terminal "$tracing -e inject=$call:signal=INT:when=$count dlock run job -- sleep 1"
-      if assert_exits 130 "$terminal"; then break; fi
-      # On a busy machine, the number of waits for the server varies. If dlock made fewer of
-      # these calls before the start this time, the signal came too late.
+      if stop_dlock_at "$call" "$count" 'sleep 60'; then break; fi
+      # On a busy machine, the number of waits for the server varies.
       calls_before_start > calls
-      (($(grep -cx "$call" calls) < count && try < 10)) || {
-        echo "INT at $call $count" >&2
-        return 1
-      }
+      ((try < 10))
     done
+    press $'\003'
+    eventually has_pending_int "$dlock"
+    kill -CONT "$dlock"
+    assert_exits 130 "$terminal"
   done
+}
+
+@test "on a server, Ctrl-C right after the start reaches the command only once" {
+  [[ ${DLOCK_TEST_STORE:-local} == redis ]] || use_server_as_store
+  find_start
+  local dlock
+  stop_dlock_at "$start" "$(grep -cx "$start" calls)" './note command'
+  eventually noted 'command ready'
+
+  press $'\003'
+  eventually noted 'command INT'
+  kill -CONT "$dlock"
+  kill -WINCH "$dlock"
+  eventually noted 'command WINCH'
+
+  assert_equal "$(grep -c INT noted)" 1
 }
 
 @test "a signal that is sent only to dlock reaches the command" {
@@ -303,6 +347,23 @@ calls_before_start() { sed -n '/^vfork\|FUTEX_WAKE/ { s/(.*//p; q }; s/(.*//p' t
   let_go
 
   eventually test -e ran
+}
+
+@test "after Ctrl-Z in a wait, a SIGCONT to dlock alone is enough for the command to run" {
+  hold job
+  shell_on_terminal
+  press $'dlock run -w forever job -- ./note command\n'
+  eventually somebody_waits job
+  local dlock
+  dlock=$(pgrep -x dlock -P "$(pgrep -P "$terminal")")
+  press $'\032'
+  eventually is_stopped "$dlock"
+
+  kill -CONT "$dlock"
+  eventually is_continued "$dlock"
+  let_go
+
+  eventually noted 'command ready'
 }
 
 @test "Ctrl-C during a wait ends dlock at once" {
