@@ -13,6 +13,7 @@ MARKER = "dlock:shared"  # the value of a key whose lock has several holders
 LATE = 0.5  # a stamp that differs more from the line's arrival is from a clock that was stepped
 
 _line = re.compile(r'^\+?(\d+\.\d+) \[\d+ [^\]]*\] (".*")$')
+_flush = re.compile(r'^\+?\d+\.\d+ \[[^\]]*\] "FLUSHALL"', re.IGNORECASE)
 _word = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _key = re.compile(r"^dlock:\{([^}]*)\}(:h)?$")
 # In what DUMP gives, a string follows its type, 0, and its length: 32 (a space), or that of MARKER.
@@ -24,6 +25,7 @@ class Lease:
     lock: str
     fence: int
     end: float  # by the wall clock of chaos
+    ends: tuple[float, ...] = ()  # in a quorum, on each server that has it
 
 
 @dataclass
@@ -97,20 +99,29 @@ class Ledger:
 class MajorityLedger:
     """The same for independent servers: a lease lasts while a majority of them have it.
 
-    A server that forgets a lease, or whose clock steps, counts as if it still had it. This makes
-    no difference while no more servers do so than the strength allows.
+    For its end, a server that forgets a lease, or whose clock steps, counts as if it still had it.
+    This makes no difference while no more servers do so than the strength allows.
     """
 
     def __init__(self, servers: int) -> None:
         self._most = servers // 2 + 1
         self._ledgers: dict[str, Ledger] = {}  # by server
         self._ends: dict[tuple[str, int], dict[str, float]] = {}  # by lock and fence, then by server
+        self._forgotten: dict[tuple[str, int], set[str]] = {}  # the servers, by lock and fence
 
     def read(self, server: str, line: str, arrived: float) -> Lease | None:
+        if _flush.match(line):
+            self.forget(server)
         return self._merged(server, self._of(server).read(server, line, arrived))
 
     def look(self, server: str, lock: str, value: str, end: float) -> Lease | None:
         return self._merged(server, self._of(server).look(server, lock, value, end))
+
+    def forget(self, server: str, lock: str | None = None) -> None:
+        """Notes that a server has none of these leases."""
+        for key, ends in self._ends.items():
+            if lock in (None, key[0]) and server in ends:
+                self._forgotten.setdefault(key, set()).add(server)
 
     def _of(self, server: str) -> Ledger:
         return self._ledgers.setdefault(server, Ledger())
@@ -120,9 +131,12 @@ class MajorityLedger:
             return None
         ends = self._ends.setdefault((lease.lock, lease.fence), {})
         ends[server] = lease.end
+        forgotten = self._forgotten.get((lease.lock, lease.fence), set())
+        forgotten.discard(server)
         if len(ends) < self._most:
             return None
-        return Lease(lease.lock, lease.fence, sorted(ends.values(), reverse=True)[self._most - 1])
+        end = sorted(ends.values(), reverse=True)[self._most - 1]
+        return Lease(lease.lock, lease.fence, end, tuple(ends[one] for one in ends if one not in forgotten))
 
 
 def _moment(unit: str, number: str, now: float, ahead: float) -> float:

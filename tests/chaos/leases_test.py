@@ -84,6 +84,23 @@ class MajorityLedgerTest(unittest.TestCase):
             told.append(ledger.read(server, f'+100.0 [0 lua] "HSET" "dlock:{{job}}:h" "aa" "{record}"', 100.0))
         self.assertEqual([lease and lease.end for lease in told], [None, 101.0, 102.0, 103.0])
 
+    def test_a_lease_on_a_quorum_says_which_servers_have_it(self) -> None:
+        ledger = MajorityLedger(3)
+
+        def grant(server: str, end: float) -> tuple[float, ...] | None:
+            record = f"x 0 777 1000000 {end * 1e6:.0f} h {{}}"
+            lease = ledger.read(server, f'+100.0 [0 lua] "HSET" "dlock:{{job}}:h" "aa" "{record}"', 100.0)
+            return lease and lease.ends
+
+        self.assertEqual([grant("a", 101.0), grant("b", 102.0), grant("c", 103.0)],
+                         [None, (101.0, 102.0), (101.0, 102.0, 103.0)])
+        ledger.read("a", '+100.5 [0 127.0.0.1:5] "FLUSHALL"', 100.5)
+        self.assertEqual(grant("b", 104.0), (104.0, 103.0))
+        ledger.forget("c", "other")
+        ledger.forget("c", "job")
+        self.assertEqual(grant("b", 105.0), (105.0,))
+        self.assertEqual(grant("a", 106.0), (106.0, 105.0))
+
 
 class EtcdWatchTest(unittest.TestCase):
     def event(self, key: str, revision: int, gone: bool = False, standing: str = "holds") -> Event:

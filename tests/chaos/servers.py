@@ -160,14 +160,17 @@ class Observer:
                     left = client.call("PTTL", f"dlock:{{{lock}}}")
                 except ServerError:
                     continue  # a replica in a cluster, or the slot of another member
-                if value is not None and left > 0:
-                    with self._lock:
+                with self._lock:
+                    if value is not None and left > 0:
                         self._note(self._ledger.look(server.name, lock, value, time.time() + left / 1000))
+                    elif isinstance(self._ledger, MajorityLedger):
+                        self._ledger.forget(server.name, lock)
 
     def _note(self, lease: Lease | None) -> None:
         if lease:
-            self._history.note("lease", lock=lease.lock, fence=lease.fence,
-                               end=round(lease.end - self._history.began, 6))
+            began = self._history.began
+            more = {"ends": [round(end - began, 6) for end in lease.ends]} if lease.ends else {}
+            self._history.note("lease", lock=lease.lock, fence=lease.fence, end=round(lease.end - began, 6), **more)
 
     def _read(self, server: Server, client: Client) -> None:
         """Reads until the connection breaks. A line may arrive in several parts."""

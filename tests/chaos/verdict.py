@@ -51,17 +51,29 @@ def meetings(story: Story) -> Iterator[tuple[Run, Run]]:
                 yield first, second
 
 
-def may_be_unknown(run: Run, fault: Fault) -> bool:
+def strength_at(story: Story, run: Run, moment: float) -> int | None:
+    """How many servers of a quorum may forget the lease of a run, according to these servers: less
+    than the report says if renewals have not reached one of them for longer than the lease."""
+    known = [event["ends"] for event in story.of("lease")
+             if event["fence"] == run.fence and event["at"] <= moment and "ends" in event]
+    if not known:
+        return None
+    servers = int(story.start["servers"])
+    return sum(end > moment for end in known[-1]) + servers // 2 - servers
+
+
+def may_be_unknown(story: Story, run: Run, fault: Fault) -> bool:
     """Whether a store may have forgotten that a run has its lock. In a quorum, the run was told
     how many servers may forget it."""
     if fault.servers is None:
         return fault.forgets
-    return run.strength is None or run.strength < fault.servers
+    known = [strength for strength in (run.strength, strength_at(story, run, fault.began)) if strength is not None]
+    return not known or min(known) < fault.servers
 
 
 def is_excused(story: Story, run: Run, until: float) -> bool:
     """Whether the store may have granted the lock to another run."""
-    return any(fault.forgets and may_be_unknown(run, fault) and fault.touches(run.spawned, until)
+    return any(fault.forgets and may_be_unknown(story, run, fault) and fault.touches(run.spawned, until)
                for fault in story.faults)
 
 
@@ -139,13 +151,20 @@ def unknown_leases(story: Story) -> list[str]:
             and not any(fault.contender is None and fault.touches(run.spawned, run.entered) for fault in story.faults)]
 
 
+def is_etcd(story: Story) -> bool:
+    return str(story.start["store"]).startswith("etcd")
+
+
 def fences(story: Story) -> list[str]:
-    """A later grant has a greater fence, whatever was forgotten."""
+    """A later grant has a greater fence, whatever was forgotten. On etcd, claims that wait for
+    slots have the fences of their positions, in whichever order they notice that they have one."""
     complaints = []
     for runs in by_lock(story).values():
         for first, second in combinations(runs, 2):
+            waits_for_slots = is_etcd(story) and second.plan["slots"] > 1
             is_later = first.entered < second.spawned or (
-                exclude_each_other(first, second) and first.left(story.over) <= second.entered)
+                not waits_for_slots and exclude_each_other(first, second)
+                and first.left(story.over) <= second.entered)
             if is_later and (first.fence or 0) >= (second.fence or 0):
                 complaints.append(f"fence: run {second.id} has {second.fence} on {second.lock}, "
                                   f"run {first.id} before it had {first.fence}")
@@ -160,12 +179,15 @@ def is_undisturbed(story: Story, run: Run, start: float, end: float) -> bool:
 
 
 def order(story: Story) -> list[str]:
-    """Waiters are served in the order of their arrival, if there was no fault in between."""
+    """Waiters are served in the order of their arrival, if there was no fault in between. On etcd,
+    the fence says when a claim arrived, which takes long without a leader."""
     complaints = []
     patient = [run for run in story.runs if run.plan["verb"] == "run" and run.lock == "line"]
     for first in patient:
         for second in patient:
             if not second.stays or second.spawned < first.spawned + IN_LINE:
+                continue
+            if is_etcd(story) and first.stays and (first.fence or 0) > (second.fence or 0):
                 continue
             came = first.entered if first.stays else (first.exited or story.over)
             if second.entered < came and is_undisturbed(story, first, first.spawned, second.entered):
@@ -174,9 +196,23 @@ def order(story: Story) -> list[str]:
     return complaints
 
 
+def unseen(story: Story) -> dict[str, list[tuple[float, float]]]:
+    """Returns for each lock when leases lasted whose commands were not seen: those of a claim that
+    had died, or did not receive the reply."""
+    seen = {run.fence for run in story.stayed()}
+    ended = {event["fence"]: event["at"] for event in story.of("lease ended")}
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for event in story.of("lease"):
+        if event["fence"] not in seen:
+            end = ended.get(event["fence"], event["at"]) if event["end"] is None else event["end"]
+            spans.setdefault(event["lock"], []).append((event["at"], end))
+    return spans
+
+
 def idle(story: Story) -> list[str]:
     """A free lock is granted to a waiter."""
     complaints = []
+    abandoned = unseen(story)
     bound = float(story.start["ttl"]) + UNTAKEN
     holders = by_lock(story)
     for run in story.runs:
@@ -191,10 +227,12 @@ def idle(story: Story) -> list[str]:
         marks += [other.entered for other in holders.get(run.lock, [])]
         marks += [event["at"] for other in others for event in other.signals]
         marks += [at for fault in story.faults for at in (fault.began, fault.ended)]
+        marks += [at for span in abandoned.get(run.lock, []) for at in span]
         moments = sorted(mark for mark in marks if run.spawned <= mark <= until)
         for start, end in zip(moments, moments[1:]):
             middle = (start + end) / 2
             is_held = any(other.entered <= middle <= other.left(story.over) for other in holders.get(run.lock, []))
+            is_held = is_held or any(began <= middle <= ended for began, ended in abandoned.get(run.lock, []))
             if end - start > bound and not is_held and is_undisturbed(story, run, middle, middle):
                 complaints.append(f"idle: {run.lock} was free from {start:.3f} to {end:.3f} while run {run.id} waited")
     return complaints
@@ -221,7 +259,7 @@ def robbed(story: Story) -> list[str]:
             for run in story.stayed()
             if run.report and run.report["outcome"] == "lost" and run.exited is not None and not run.signals
             and run.report.get("reason") in ("taken over", "failed over")
-            and not any(may_be_unknown(run, fault) and fault.touches(run.spawned, run.exited)
+            and not any(may_be_unknown(story, run, fault) and fault.touches(run.spawned, run.exited)
                         for fault in story.faults)]
 
 

@@ -18,7 +18,8 @@ from verdict import judge, lateness  # noqa: E402
 
 
 def start(store: str = "redis") -> Event:
-    return {"at": 0.0, "what": "start", "store": store, "seed": 1, "ttl": 3.0, "store_timeout": 0.5}
+    return {"at": 0.0, "what": "start", "store": store, "seed": 1, "ttl": 3.0, "store_timeout": 0.5,
+            "servers": 3}
 
 
 def report(**more: Any) -> dict[str, Any]:
@@ -105,6 +106,17 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual(met(1, forgets=True), ["overlap"])
         self.assertEqual(met(0, forgets=False), ["overlap"])
 
+    def test_on_a_quorum_the_servers_that_have_the_lease_say_how_many_may_forget_it(self) -> None:
+        def met(*ends: float) -> list[str]:
+            lost = report(outcome="lost", protected=False, strength=1)
+            first = run(1, 1, 3, code=76, said=lost)
+            known = {"at": 1.2, "what": "lease", "lock": "alone", "fence": 100, "end": 4.0, "ends": ends}
+            return self.kinds(first, known, run(2, 2, 4, fence=101), fault(1.5, 1.6, forgets=True, servers=1))
+
+        self.assertEqual(met(4.0, 4.0, 4.0), ["overlap"])
+        self.assertEqual(met(4.0, 4.0, 1.4), [])
+        self.assertEqual(met(4.0, 4.0), [])
+
     def test_a_lock_may_be_lost_if_more_servers_of_a_quorum_restart_than_its_strength(self) -> None:
         lost = run(1, 1, 3, code=76, said=report(outcome="lost", protected=False, reason="taken over", strength=1))
         self.assertEqual(self.kinds(lost, fault(1.5, 1.6, servers=2)), [])
@@ -147,6 +159,15 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual(self.kinds(run(1, 1, 2, fence=101), run(2, 2, 3, fence=100)), ["fence"])
         self.assertEqual(self.kinds(run(1, 1, 2), run(2, 2, 3)), ["fence"])
 
+    def test_on_etcd_claims_that_wait_for_slots_have_the_fences_of_their_positions(self) -> None:
+        def met(began: float, **plan: Any) -> list[str]:
+            return self.kinds(run(1, 1, 3, fence=101, **plan), run(2, began, 5, fence=100, entered=4, **plan),
+                              store="etcd3")
+
+        self.assertEqual(met(1.05, slots=2), [])
+        self.assertEqual(met(3.5, slots=2), ["fence"])
+        self.assertEqual(met(1.05), ["fence"])
+
     def test_fences_must_grow_even_after_the_store_forgot(self) -> None:
         forgot = fault(1.5, 1.6, forgets=True)
         self.assertEqual(self.kinds(run(1, 1, 2, fence=101), forgot, run(2, 2, 3, fence=1)), ["fence"])
@@ -155,6 +176,7 @@ class VerdictTest(unittest.TestCase):
         first = run(1, 1, 9, fence=102, lock="line", wait=60.0, entered=8)
         second = run(2, 4, 6, fence=101, lock="line", wait=60.0, entered=5)
         self.assertEqual(self.kinds(first, second), ["order"])
+        self.assertEqual(self.kinds(first, second, store="etcd3"), [])  # it arrived later
         self.assertEqual(self.kinds(first, second, fault(4.5, 4.6)), [])
         self.assertEqual(self.kinds(first, second, signalled(1, 3, "STOP"), signalled(1, 4, "CONT")), [])
 
@@ -167,6 +189,16 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual(self.kinds(late, fault(15.0, 15.1)), ["idle"])
         self.assertEqual(self.kinds(late, fault(8.0, 13.0)), [])
         self.assertEqual(self.kinds(late, run(2, 1, 15, fence=99, lock="line", lease=20)), [])
+
+    def test_a_lock_is_not_free_while_a_lease_lasts_whose_command_was_not_seen(self) -> None:
+        late = run(1, 1, 22, lock="line", wait=60.0, entered=21)
+        lease = {"at": 1.5, "what": "lease", "lock": "line", "fence": 50, "end": 12.0}
+        self.assertEqual(self.kinds(late, lease), [])
+        self.assertEqual(self.kinds(late, {**lease, "lock": "alone"}), ["idle"])
+        open_end = {**lease, "end": None}
+        over = {"at": 12.0, "what": "lease ended", "lock": "line", "fence": 50}
+        self.assertEqual(self.kinds(late, open_end, over), [])
+        self.assertEqual(self.kinds(late, open_end), ["idle"])
 
     def test_a_process_must_not_outlive_its_dlock(self) -> None:
         events = run(1, 1, 2)
