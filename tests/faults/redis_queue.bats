@@ -69,8 +69,8 @@ assert_all_had_turns() {  # <number> <ms>
 }
 
 # Starts this many waiters, for kill_them or stop_them.
-queue_those_in_front() {  # <number>
-  hold job
+queue_those_in_front() {  # <number> [<option of the holder>...]
+  hold job "${@:2}"
   in_front=()
   for ((n = 0; n < $1; n++)); do
     dlock run --wait 60s job -- true 3>&- &
@@ -252,6 +252,17 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
   kill_all_of "$holder"
 
   EVENTUALLY_MS=3000 eventually lines_in 1 "$order"
+}
+
+@test "a holder and the first two waiters that are killed cost the lease and a few seconds" {
+  queue_those_in_front 2 --ttl 1s
+  queue job -- "${noting[@]}" "$order" third
+  kill_them
+
+  kill_all_of "$holder"
+
+  # The third asks every five seconds, and the first two have a promise.
+  EVENTUALLY_MS=12000 eventually lines_in 1 "$order"
 }
 
 # A series in which hand-overs follow one another faster than waiters check: the first run

@@ -28,6 +28,17 @@ constexpr milliseconds keep_place_where_servers_fail_over{10'000};
 // after which it would have to be woken for that.
 constexpr milliseconds look_every{2'500};
 
+// How long a waiter sleeps if the first two will ask. They may be dead, and the holder,
+// too: so those right behind them ask more often than they have to, each half as often as
+// the one before it.
+milliseconds sleep_of_others(std::size_t place, bool fails_over) {
+  const auto longest = fails_over ? keep_place_where_servers_fail_over : keep_place_every;
+  if (place <= 2) return longest;
+  auto span = look_every;
+  for (std::size_t i = 2; i < place && span < longest; ++i) span *= 2;
+  return std::min(span, longest);
+}
+
 // A foreign holder notifies no one when it leaves, so the first waiter has to poll.
 constexpr milliseconds look_at_foreign_every{250};
 
@@ -120,10 +131,9 @@ void RedisClaimant::note(const AskReply& reply, Clock::time_point sent_at) {
 // Sets when to ask again without a notification.
 void RedisClaimant::watch_for(const Busy& busy, const AskReply& reply) {
   const auto blocked_for = reply.blocked_for;
-  auto after = reply.parked_for
-                   ? jittered(*reply.parked_for)
-                   : jittered(route_.fails_over() ? keep_place_where_servers_fail_over
-                                                  : keep_place_every);
+  auto after =
+      jittered(reply.parked_for ? *reply.parked_for
+                                : sleep_of_others(busy.place, route_.fails_over()));
   if (blocked_for != others_watch) {
     const bool is_first = busy.place == 1;
     const bool foreign = !busy.holders.empty() && busy.holders.front().foreign;
