@@ -222,7 +222,7 @@ use_private_store_again() { rm -r "${BATS_TEST_TMPDIR:?}"/{bin,home,runtime}; }
   enable_login
   export DLOCK_USER=jobs DLOCK_PASSWORD=word
   # etcd checks tokens every second; a lease of 6 s is renewed every 2 s.
-  run dlock run --ttl 6s job -- sh -c 'sleep 5; echo done'
+  run dlock run --ttl 6s --store-timeout 2s job -- sh -c 'sleep 5; echo done'
 
   assert_equal "$status $output" '0 done'
 }
