@@ -18,11 +18,16 @@ store_from() {  # <number>...
   echo "etcd://$list"
 }
 
+# Prints the leases of the holder and the waiters of `job`, in the order of their arrival.
+leases_by() {  # <number of the member that is asked>
+  etcdctl_at "$1" get --prefix --sort-by=CREATE dlock/job/ -w fields | sed -n 's/^"Lease" : //p'
+}
+
 # Prints the remaining time of the lease of `job` in the cluster, in seconds.
 left_by() {  # <number of the member that is asked>
-  local key
-  key=$(etcdctl_at "$1" get --prefix --keys-only dlock/job/ | head -n 1)
-  etcdctl_at "$1" lease timetolive "${key##*/}" -w json | jq -r .ttl
+  local lease
+  lease=$(leases_by "$1" | head -n 1)
+  etcdctl_at "$1" lease timetolive "$(printf %x "$lease")" -w json | jq -r .ttl
 }
 
 # Whether the member says that at least this much of the lease is left.

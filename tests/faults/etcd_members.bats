@@ -81,6 +81,40 @@ others_than() {  # <number>
   assert_lived_through "${others[0]}"
 }
 
+# When a former leader continues, it may end the leases that it knew, which are then revoked here.
+@test "after a change of the leader, holders and waiters have leases that no former leader knows" {
+  use_etcd_store 3
+  leader=$(etcd_leader)
+  mapfile -t others < <(others_than "$leader")
+  export DLOCK_STORE
+  DLOCK_STORE=$(store_from "${others[@]}" "$leader")
+  hold job "${lease[@]}" --report "$report"
+  queue job "${lease[@]}" -- sh -c 'echo > "$1"; sleep 60' - "$order"
+  former=$(leases_by "${others[0]}")
+  assert_equal "$(wc -l <<< "$former")" 2
+
+  freeze_etcd "$leader"
+  EVENTUALLY_MS=10000 eventually new_leader "$leader"
+  go_on_etcd "$leader"
+  eventually the_holder_has_another
+  revoke_at "${others[0]}" "$(head -n 1 <<< "$former")"
+  assert_equal "$(leases_by "${others[0]}" | wc -l)" 2
+  let_go
+  assert_exits 0 "$holder"
+  eventually test -e "$order"
+
+  revoke_at "${others[0]}" "$(tail -n 1 <<< "$former")"
+  assert_equal "$(leases_by "${others[0]}" | wc -l)" 1
+  is_held job
+}
+
+the_holder_has_another() {
+  [[ $(leases_by "${others[0]}" | head -n 1) != "$(head -n 1 <<< "$former")" ]]
+}
+
+# It may not exist any more.
+revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 || true; }
+
 @test "a waiter gets the lock from the remaining members" {
   use_etcd_store 3
   leader=$(etcd_leader)

@@ -67,7 +67,7 @@ void EtcdClaimant::adopt(const LockSnapshot& snapshot) {
   own_.reset();
   if (entry == nullptr || entry->foreign) return;
   own_ = *entry;
-  if (lease_ != entry->lease) lasts_from_.reset();
+  if (lease_ != entry->lease) forget_lease();
   lease_ = entry->lease;
 }
 
@@ -109,7 +109,8 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::ask_as_waiter(CallContext& 
     co_return std::nullopt;
   }
   // Otherwise the lease is renewed again before anything is granted: see extend().
-  const bool is_confirmed = alive.term == result.term && covers(alive.ttl, claim());
+  const bool is_confirmed = alive.term == result.term && alive.term == lease_term_ &&
+                            covers(alive.ttl, claim());
   if (is_confirmed) lasts_from_ = sent_at;
   const bool has_entered = is_plain && result.succeeded;
   call.snapshot = snapshot_from(claim().lock, result, has_entered ? 2 : 0);

@@ -41,6 +41,12 @@ class EtcdClaimant final : public Claimant {
     LockSnapshot snapshot;  // as last read
   };
 
+  // When a lease was requested, and the term in which it was granted.
+  struct NewLease {
+    Clock::time_point sent_at;
+    std::uint64_t term = 0;
+  };
+
   // etcd_claimant.cpp: from the first read to the answer
   asio::awaitable<std::optional<Answer>> begin(CallContext& call);
   asio::awaitable<std::optional<Answer>> ask_as_waiter(CallContext& call);
@@ -69,7 +75,7 @@ class EtcdClaimant final : public Claimant {
   asio::awaitable<void> have_lease(CallContext& call);
   bool take_granted(const LeaseGrantResult& granted, Clock::time_point sent_at);
   asio::awaitable<std::optional<Entry>> extend(Clock::time_point until, Wakeup& wakeup);
-  asio::awaitable<Clock::time_point> attach_to_new_lease(Entry& entry, CallContext& call);
+  asio::awaitable<NewLease> attach_to_new_lease(Entry& entry, CallContext& call);
   asio::awaitable<std::optional<Entry>> move_to_new_lease(const Entry& entry,
                                                           CallContext& call);
   asio::awaitable<Renewal> renew_detached(CallContext& call);
@@ -77,6 +83,7 @@ class EtcdClaimant final : public Claimant {
                                 CallContext& call);
   asio::awaitable<Renewal> found_lost(CallContext& call);
   asio::awaitable<bool> set_up_again(CallContext& call);
+  void use(const NewLease& fresh, std::int64_t lease);
   void forget_lease();
 
   // etcd_release.cpp
@@ -103,8 +110,10 @@ class EtcdClaimant final : public Claimant {
   Calls& calls_;
   DayLease day_lease_;
 
-  unsigned times_ = 0;      // how often it was released
-  std::int64_t lease_ = 0;  // the requested lease; 0: none
+  unsigned times_ = 0;               // how often it was released
+  std::int64_t lease_ = 0;           // the requested lease; 0: none
+  std::uint64_t lease_term_ = 0;     // in which it was granted; 0: not known
+  bool has_replaced_lease_ = false;  // so its id may not be used again
   // When the last confirmed grant or renewal was sent; nothing if none was confirmed.
   std::optional<Clock::time_point> lasts_from_;
   std::optional<Entry> own_;  // in the queue, as far as is known

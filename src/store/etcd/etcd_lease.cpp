@@ -27,6 +27,12 @@ Failure too_short(std::int64_t seconds) {
       "etcd granted a lease of " + std::to_string(seconds) + " s, less than requested");
 }
 
+std::int64_t any_lease() {
+  Token any;
+  any.bytes = random_bytes();
+  return lease_for(any);
+}
+
 Failure leader_changed() {
   return Failure(Failure::Kind::unreachable,
                  "the cluster's leader changed during the renewal");
@@ -36,7 +42,14 @@ Failure leader_changed() {
 
 void EtcdClaimant::forget_lease() {
   lease_ = 0;
+  lease_term_ = 0;
   lasts_from_.reset();
+}
+
+void EtcdClaimant::use(const NewLease& fresh, std::int64_t lease) {
+  lease_ = lease;
+  lease_term_ = fresh.term;
+  lasts_from_ = fresh.sent_at;
 }
 
 // Obtains or renews the lease, so that it counts from now.
@@ -50,7 +63,7 @@ asio::awaitable<void> EtcdClaimant::have_lease(CallContext& call) {
       if (lasts_from_) break;
     }
     // As far as is known, there is none.
-    lease_ = lease_for(claim().token, times_);
+    lease_ = has_replaced_lease_ ? any_lease() : lease_for(claim().token, times_);
     const auto sent_at = Clock::now();
     LeaseGrantRequest request{lease_, seconds_for(claim())};
     const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
@@ -64,17 +77,26 @@ bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
   if (granted.exists) return false;
   if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
   lasts_from_ = sent_at;
+  lease_term_ = granted.term;
   return true;
 }
 
-// Renews the lease and reads its entry; nothing if either is gone. A former leader that
-// does not know yet that it was replaced (it was stopped, for example) may still report a
-// renewal as successful (etcd issue 15247). A linearizable read is confirmed by a
-// majority of the members; if it has the same term, no other leader was elected before
-// both were sent.
+// Renews the lease and reads its entry; nothing if either is gone.
+//
+// A former leader that does not know yet that it was replaced (it was stopped, for
+// example) may still report a renewal as successful (etcd issue 15247). A linearizable
+// read is confirmed by a majority of the members; if it has the same term, no other
+// leader was elected before both were sent.
+//
+// When a former leader continues, it may also end the leases that it granted or renewed,
+// although the next leader has renewed them since. So after each change of the leader the
+// entry is attached to a new lease, which no former leader knows. A former leader sees
+// the lease end a full ttl after it renewed it. By then the entry has the new one, or our
+// deadline has passed.
 asio::awaitable<std::optional<Entry>> EtcdClaimant::extend(Clock::time_point until,
                                                            Wakeup& wakeup) {
-  constexpr int tries = 3;
+  constexpr int tries = 5;
+  CallContext call{Queue::stay_out, until, wakeup, {}};
   for (int i = 0; i < tries; ++i) {
     std::vector<Request> requests;
     requests.emplace_back(LeaseKeepAliveRequest{lease_});
@@ -90,9 +112,29 @@ asio::awaitable<std::optional<Entry>> EtcdClaimant::extend(Clock::time_point unt
       co_return std::nullopt;
     }
     if (!covers(alive.ttl, claim())) throw too_short(alive.ttl);
-    lasts_from_ = sent_at;
-    if (look.pairs.empty()) co_return std::nullopt;
-    co_return entry_from(look.pairs.front(), queue_prefix(claim().lock));
+    const bool is_of_this_term = alive.term == lease_term_;
+    if (look.pairs.empty()) {
+      if (is_of_this_term) {
+        lasts_from_ = sent_at;
+      } else {
+        has_replaced_lease_ = true;
+        co_await revoke(lease_, call);
+        forget_lease();
+      }
+      co_return std::nullopt;
+    }
+    const auto entry = entry_from(look.pairs.front(), queue_prefix(claim().lock));
+    if (entry.foreign) co_return std::nullopt;
+    if (entry.lease != lease_) {  // the reply about a new lease was lost
+      forget_lease();
+      lease_ = entry.lease;
+      continue;
+    }
+    if (is_of_this_term) {
+      lasts_from_ = sent_at;
+      co_return entry;
+    }
+    if (auto moved = co_await move_to_new_lease(entry, call)) co_return moved;
   }
   throw leader_changed();
 }
@@ -127,26 +169,24 @@ asio::awaitable<Renewal> EtcdClaimant::renew_detached(CallContext& call) {
   co_return co_await found_lost(call);
 }
 
-// Attaches the entry to a new lease, which counts from the returned time.
-asio::awaitable<Clock::time_point> EtcdClaimant::attach_to_new_lease(Entry& entry,
-                                                                     CallContext& call) {
-  Token any;
-  any.bytes = random_bytes();
-  entry.lease = lease_for(any);
+// Attaches the entry to a new lease.
+asio::awaitable<EtcdClaimant::NewLease> EtcdClaimant::attach_to_new_lease(
+    Entry& entry, CallContext& call) {
+  entry.lease = any_lease();
   const auto sent_at = Clock::now();
   LeaseGrantRequest request{entry.lease, entry.ttl};
   const auto granted = co_await calls_.lease_grant(request, call.until, call.wakeup);
   if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
-  co_return sent_at;
+  co_return NewLease{sent_at, granted.term};
 }
 
-// etcd cannot change the duration of a lease, so another duration needs a new lease.
-// Nothing if the entry has changed.
+// For another duration, which etcd cannot change, or another leader. Nothing if the entry
+// has changed.
 asio::awaitable<std::optional<Entry>> EtcdClaimant::move_to_new_lease(const Entry& entry,
                                                                       CallContext& call) {
   auto moved = entry;
   moved.ttl = seconds_for(claim());
-  const auto sent_at = co_await attach_to_new_lease(moved, call);
+  const auto fresh = co_await attach_to_new_lease(moved, call);
   auto step = rewrite(step_context(), moved);
   const auto result = co_await write(std::move(step), call);
   if (result.succeeded) {
@@ -160,9 +200,8 @@ asio::awaitable<std::optional<Entry>> EtcdClaimant::move_to_new_lease(const Entr
     }
     moved = *done;
   }
+  use(fresh, moved.lease);
   co_await revoke(entry.lease, call);
-  lease_ = moved.lease;
-  lasts_from_ = sent_at;
   co_return moved;
 }
 
@@ -201,7 +240,7 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
   auto own = *own_;  // with its previous id
   own.set_up_again = own.fence();
   own.modified = 0;
-  const auto sent_at = co_await attach_to_new_lease(own, call);
+  const auto fresh = co_await attach_to_new_lease(own, call);
   const auto snapshot = call.snapshot;
   auto step = etcd::set_up_again(step_context(), snapshot, own);
   const auto result = co_await write(std::move(step), call);
@@ -217,8 +256,7 @@ asio::awaitable<bool> EtcdClaimant::set_up_again(CallContext& call) {
     own = *done;
   }
   own_ = own;
-  lease_ = own.lease;
-  lasts_from_ = sent_at;
+  use(fresh, own.lease);
   co_return true;
 }
 

@@ -62,10 +62,8 @@ Finding not_reported(const std::string& check) {
           false};
 }
 
-using Numbers = std::tuple<int, int, int>;
-
 // "3.4.23" as three numbers; 0 for each that is missing.
-Numbers numbers_of(const std::string& version) {
+std::tuple<int, int, int> numbers_of(const std::string& version) {
   int numbers[3] = {};
   const auto* at = version.data();
   const auto* end = at + version.size();
@@ -75,13 +73,6 @@ Numbers numbers_of(const std::string& version) {
     at = next == end ? end : next + 1;
   }
   return {numbers[0], numbers[1], numbers[2]};
-}
-
-// Whether a leader that was stopped has to make sure that it still is one before it ends
-// leases (etcd issue 15247).
-bool ends_leases_only_as_leader(const Numbers& version) {
-  if (version < Numbers{3, 5, 0}) return version >= Numbers{3, 4, 31};
-  return version >= Numbers{3, 5, 13};
 }
 
 Finding version(const Facts& facts) {
@@ -110,14 +101,6 @@ Finding version(const Facts& facts) {
                   "acknowledged writes",
               "upgrade etcd"};
     }
-  }
-  for (const auto& one : versions) {
-    if (ends_leases_only_as_leader(numbers_of(one))) continue;
-    return {"version", Level::warning,
-            message +
-                ": a leader that is stopped for longer than a lease can end leases that "
-                "were renewed since",
-            "upgrade etcd to 3.4.31, 3.5.13 or later"};
   }
   if (versions.size() > 1) {
     return {"version", Level::info, message + ": an upgrade is in progress", ""};

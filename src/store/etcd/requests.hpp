@@ -102,6 +102,7 @@ struct LeaseGrantRequest {
 struct LeaseGrantResult {
   bool exists = false;   // a lease with that id existed already; it is unchanged
   std::int64_t ttl = 0;  // seconds; the cluster may grant more than requested
+  std::uint64_t term = 0;
 };
 
 struct LeaseRevokeRequest {

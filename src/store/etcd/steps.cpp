@@ -226,7 +226,11 @@ TxnRequest take_away(const StepContext& step_context, const std::vector<Entry>& 
 TxnRequest rewrite(const StepContext& step_context, const Entry& own) {
   TxnRequest txn;
   txn.conditions.push_back(is_as_it_was(step_context, own));
-  add_holder(txn, step_context, own);
+  if (own.holds()) {
+    add_holder(txn, step_context, own);
+  } else {
+    txn.then.emplace_back(entry_put(step_context, own));
+  }
   add_look(txn.otherwise, step_context.lock);
   return txn;
 }

@@ -51,7 +51,7 @@ TxnRequest join(const StepContext& step_context, const LockSnapshot& snapshot,
 TxnRequest take_away(const StepContext& step_context, const std::vector<Entry>& holders,
                      const Taker& taker);
 
-// Updates a holder's entry.
+// Updates an entry that has not changed since it was read.
 TxnRequest rewrite(const StepContext& step_context, const Entry& own);
 
 // Sets up a vanished lease again.
