@@ -268,7 +268,10 @@ is_gone() { (($(left_of job) == -2)); }
 @test "a waiter whose guardian was killed does not start its command" {
   hold job
   queue job touch "$began"
-  kill -KILL "$(guardian_of "$waiter")"
+  guardian=$(guardian_of "$waiter")
+  kill -KILL "$guardian"
+  # Only its end kills the process that becomes the command.
+  eventually has_ended "$guardian"
 
   let_go
 
