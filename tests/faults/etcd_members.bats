@@ -41,6 +41,14 @@ assert_lived_through() {  # <number of a member that is well>
   assert_status 0
 }
 
+# Sets $leader, and $others to the other two.
+use_three_members() {
+  use_etcd_store 3
+  leader=$(etcd_leader)
+  mapfile -t others < <(others_than "$leader")
+  export DLOCK_STORE
+}
+
 others_than() {  # <number>
   local i
   for i in 1 2 3; do [[ $i == "$1" ]] || echo "$i"; done
@@ -49,10 +57,7 @@ others_than() {  # <number>
 # --- The leader goes ---
 
 @test "a leader that is killed costs the run nothing" {
-  use_etcd_store 3
-  leader=$(etcd_leader)
-  mapfile -t others < <(others_than "$leader")
-  export DLOCK_STORE
+  use_three_members
   DLOCK_STORE=$(store_from "$leader" "${others[@]}")
   hold job "${lease[@]}" --report "$report"
 
@@ -63,10 +68,7 @@ others_than() {  # <number>
 }
 
 @test "a leader that is stopped and continued costs the run nothing, and grants nothing" {
-  use_etcd_store 3
-  leader=$(etcd_leader)
-  mapfile -t others < <(others_than "$leader")
-  export DLOCK_STORE
+  use_three_members
   DLOCK_STORE=$(store_from "$leader" "${others[@]}")
   hold job "${lease[@]}" --report "$report"
 
@@ -82,14 +84,11 @@ others_than() {  # <number>
 }
 
 # When a former leader continues, it may end the leases that it knew, which are then revoked here.
-@test "after a change of the leader, holders and waiters have leases that no former leader knows" {
-  use_etcd_store 3
-  leader=$(etcd_leader)
-  mapfile -t others < <(others_than "$leader")
-  export DLOCK_STORE
+assert_no_former_lease_is_needed() {  # [<option of the waiter>...]
+  use_three_members
   DLOCK_STORE=$(store_from "${others[@]}" "$leader")
   hold job "${lease[@]}" --report "$report"
-  queue job "${lease[@]}" -- sh -c 'echo > "$1"; sleep 60' - "$order"
+  queue job "${lease[@]}" "$@" -- sh -c 'echo > "$1"; sleep 60' - "$order"
   former=$(leases_by "${others[0]}")
   assert_equal "$(wc -l <<< "$former")" 2
 
@@ -108,6 +107,14 @@ others_than() {  # <number>
   is_held job
 }
 
+@test "after a change of the leader, holders and waiters have leases that no former leader knows" {
+  assert_no_former_lease_is_needed
+}
+
+@test "after a change of the leader, a waiter with --shared has a lease that no former leader knows" {
+  assert_no_former_lease_is_needed --shared
+}
+
 the_holder_has_another() {
   [[ $(leases_by "${others[0]}" | head -n 1) != "$(head -n 1 <<< "$former")" ]]
 }
@@ -116,10 +123,7 @@ the_holder_has_another() {
 revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 || true; }
 
 @test "a waiter gets the lock from the remaining members" {
-  use_etcd_store 3
-  leader=$(etcd_leader)
-  mapfile -t others < <(others_than "$leader")
-  export DLOCK_STORE
+  use_three_members
   DLOCK_STORE=$(store_from "$leader" "${others[@]}")
   hold job "${lease[@]}"
   queue job "${lease[@]}" -- touch "$ran"

@@ -76,8 +76,7 @@ bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
                                 Clock::time_point sent_at) {
   if (granted.exists) return false;
   if (!covers(granted.ttl, claim())) throw too_short(granted.ttl);
-  lasts_from_ = sent_at;
-  lease_term_ = granted.term;
+  use({sent_at, granted.term}, lease_);
   return true;
 }
 
@@ -113,7 +112,11 @@ asio::awaitable<std::optional<Entry>> EtcdClaimant::extend(Clock::time_point unt
     }
     if (!covers(alive.ttl, claim())) throw too_short(alive.ttl);
     const bool is_of_this_term = alive.term == lease_term_;
-    if (look.pairs.empty()) {
+    std::optional<Entry> entry;
+    if (!look.pairs.empty()) {
+      entry = entry_from(look.pairs.front(), queue_prefix(claim().lock));
+    }
+    if (!entry || entry->foreign) {
       if (is_of_this_term) {
         lasts_from_ = sent_at;
       } else {
@@ -123,18 +126,17 @@ asio::awaitable<std::optional<Entry>> EtcdClaimant::extend(Clock::time_point unt
       }
       co_return std::nullopt;
     }
-    const auto entry = entry_from(look.pairs.front(), queue_prefix(claim().lock));
-    if (entry.foreign) co_return std::nullopt;
-    if (entry.lease != lease_) {  // the reply about a new lease was lost
+    const bool is_attached = entry->lease == lease_;
+    if (!is_attached && entry->lease != 0) {  // the reply about a new lease was lost
       forget_lease();
-      lease_ = entry.lease;
+      lease_ = entry->lease;
       continue;
     }
-    if (is_of_this_term) {
+    if (is_attached && is_of_this_term) {
       lasts_from_ = sent_at;
       co_return entry;
     }
-    if (auto moved = co_await move_to_new_lease(entry, call)) co_return moved;
+    if (auto moved = co_await move_to_new_lease(*entry, call)) co_return moved;
   }
   throw leader_changed();
 }
