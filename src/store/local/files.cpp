@@ -159,8 +159,9 @@ RecordFile Files::file_to_change(const std::string& file) {
 
 bool Files::commit(Change& change, const LockName& lock, const Cause& cause) {
   if (!change.file.exists() && is_blank(change.state)) return false;
-  if (with_name(lock, encoded(change.state)) == change.file.payload()) return false;
-  write(change.file, lock, change.state);
+  auto payload = with_name(lock, encoded(change.state));
+  if (payload == change.file.payload()) return false;
+  write(change.file, lock, change.state, std::move(payload));
   if (change.before) {
     publish(*directory_, *sessions_,
             events_between(*change.before, change.state, lock, cause, Moment::now()));
@@ -173,13 +174,13 @@ bool Files::commit(Change& change, const LockName& lock, const Cause& cause) {
 // dropped: past runs, which the log also has, and the results for deduplicated waiters,
 // which find the same run when they ask as new claims. Results for superseded waiters are
 // kept: as new claims they would be the newest.
-void Files::write(RecordFile& file, const LockName& lock, State& state) const {
+void Files::write(RecordFile& file, const LockName& lock, State& state,
+                  std::string payload) const {
   auto spare = room_for_ends(state);
   for (;;) {
-    auto payload = with_name(lock, encoded(state));
     const bool has_room = file.has_room_for(payload.size() + spare);
     try {
-      return file.write(std::move(payload), Moment::now(), spare);
+      return file.write(payload, Moment::now(), spare);
     } catch (const Failure&) {
       const bool is_least =
           spare == 0 && state.runs.empty() &&
@@ -189,6 +190,7 @@ void Files::write(RecordFile& file, const LockName& lock, State& state) const {
     if (spare == 0) {
       state.runs.clear();
       std::erase_if(state.answered, is_droppable);
+      payload = with_name(lock, encoded(state));
     }
     spare = 0;
   }

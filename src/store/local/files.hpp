@@ -157,7 +157,8 @@ class Files {
 
   void open(Directory::Missing missing);
   RecordFile file_to_change(const std::string& file);
-  void write(RecordFile& file, const LockName& lock, State& state) const;
+  void write(RecordFile& file, const LockName& lock, State& state,
+             std::string payload) const;
   State state_in(const RecordFile& file, const LockName& lock) const;
   void recall_commands(State& state, const LockName& lock) const;
   void drop_if_unused(const std::string& file, std::uint64_t floor);

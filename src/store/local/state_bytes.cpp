@@ -15,18 +15,12 @@ class Writer {
  public:
   template <typename T>
     requires std::is_integral_v<T>
-  void operator()(T value) {
-    char raw[sizeof value];
-    std::memcpy(raw, &value, sizeof value);
-    bytes.append(raw, sizeof raw);
-  }
+  void operator()(T value) { put(&value, sizeof value); }
   void operator()(const std::string& text) {
     (*this)(static_cast<std::uint32_t>(text.size()));
-    bytes += text;
+    put(text.data(), text.size());
   }
-  void operator()(const Token& token) {
-    for (const auto byte : token.bytes) (*this)(byte);
-  }
+  void operator()(const Token& token) { put(token.bytes.data(), token.bytes.size()); }
   void operator()(Fence fence) { (*this)(fence.number); }
   void operator()(Mode mode) { (*this)(static_cast<std::uint8_t>(mode)); }
   template <typename Rep, typename Period>
@@ -50,7 +44,23 @@ class Writer {
     each_field(value, [this](const auto& field) { (*this)(field); });
   }
 
-  std::string bytes;
+  // What was written. Nothing can be written after it.
+  std::string bytes() {
+    buffer_.resize(used_);
+    return std::move(buffer_);
+  }
+
+ private:
+  // A state has hundreds of fields of a few bytes. Appending each to a string takes ten
+  // times as long.
+  void put(const void* data, std::size_t size) {
+    if (buffer_.size() - used_ < size) buffer_.resize((used_ + size) * 2);
+    std::memcpy(buffer_.data() + used_, data, size);
+    used_ += size;
+  }
+
+  std::string buffer_ = std::string(4096, '\0');
+  std::size_t used_ = 0;
 };
 
 struct Malformed {};
@@ -67,7 +77,7 @@ class Reader {
   void operator()(bool& value) { value = number<std::uint8_t>() != 0; }
   void operator()(std::string& text) { text = take(number<std::uint32_t>()); }
   void operator()(Token& token) {
-    for (auto& byte : token.bytes) (*this)(byte);
+    std::memcpy(token.bytes.data(), take(token.bytes.size()).data(), token.bytes.size());
   }
   void operator()(Fence& fence) { (*this)(fence.number); }
   void operator()(Mode& mode) {
@@ -93,6 +103,7 @@ class Reader {
     // Every element takes at least a byte, so a forged count cannot exhaust memory.
     if (count > left_.size()) throw Malformed{};
     values.clear();
+    values.reserve(std::min<std::size_t>(count, runs_kept));
     for (std::uint32_t i = 0; i < count; ++i) (*this)(values.emplace_back());
   }
   template <typename T>
@@ -106,7 +117,7 @@ class Reader {
  private:
   std::string_view take(std::size_t size) {
     if (size > left_.size()) throw Malformed{};
-    const auto taken = left_.substr(0, size);
+    const std::string_view taken(left_.data(), size);
     left_.remove_prefix(size);
     return taken;
   }
@@ -246,7 +257,7 @@ std::string encoded(const State& state) {
   if (!later.is_empty() || has_more) writer(later);
   if (has_more) writer(later.taken_from);
   if (!counts.is_empty()) writer(counts);
-  return std::move(writer.bytes);
+  return writer.bytes();
 }
 
 std::size_t room_for_ends(const State& state) {
