@@ -24,9 +24,18 @@ void Wakeup::give_up(bool wanted) {
 }
 
 asio::awaitable<void> Wakeup::wait_until(Clock::time_point moment) {
+  if (!notified_) arm(moment);
+  sleep_.expires_at(asio::steady_timer::time_point::max());
+  co_await sleep();
+}
+
+asio::awaitable<void> Wakeup::wait_for(milliseconds span) {
+  sleep_.expires_after(span);
+  co_await sleep();
+}
+
+asio::awaitable<void> Wakeup::sleep() {
   if (!notified_) {
-    arm(moment);
-    sleep_.expires_at(asio::steady_timer::time_point::max());
     error_code ignored;
     co_await sleep_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   }

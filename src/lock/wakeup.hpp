@@ -38,15 +38,21 @@ class Wakeup {
   // time.
   asio::awaitable<void> wait_until(Clock::time_point moment);
 
+  // Sleeps until notify(), or for about `span`, and costs less than wait_until(). Time
+  // when the machine is suspended does not count, so nothing that has to happen in time
+  // can depend on it.
+  asio::awaitable<void> wait_for(milliseconds span);
+
   // Called by the timer: notifies if the awaited moment has come. Returns the next moment
   // at which to call it.
   Clock::time_point look_at_clock(Clock::time_point now);
 
  private:
   void arm(Clock::time_point moment);
+  asio::awaitable<void> sleep();
 
   asio::io_context& context_;
-  asio::steady_timer sleep_;  // never expires by itself: a condition variable
+  asio::steady_timer sleep_;  // a condition variable, which expires only in wait_for()
   BootTimer* timer_ = nullptr;
   Clock::time_point armed_ = Clock::time_point::max();
   bool notified_ = false;

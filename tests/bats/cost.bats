@@ -91,9 +91,19 @@ use_warm_server() {
   count_calls run job -- /bin/true
 
   # A release opens the file of the lock again, because it may be a different one by then.
-  assert_calls before 86
-  assert_calls after 29
-  assert_calls all 127
+  assert_calls before 87
+  assert_calls after 31
+  assert_calls all 126
+}
+
+@test "a short local run changes the state of its lock twice" {
+  use_warm_local_store
+
+  count_calls run job -- /bin/true
+
+  # Each change writes the state and the head of its file.
+  assert_equal "$(awk '$2 == "pwrite64" { n[FILENAME] += $3 } END { for (f in n) print n[f] }' \
+    "$BATS_TEST_TMPDIR"/calls.? | sort -n | head -n 1)" 4
 }
 
 @test "a run on a server makes few system calls before and after its command" {

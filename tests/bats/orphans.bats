@@ -24,6 +24,8 @@ teardown() { kill_leftovers; }
     done
     echo $$ > "$1"
     exec sleep 600'
+  # Kills dlock before it stores the pid of the command.
+  killing="kill -KILL \$PPID; exec bash -c '$closing' - \"\$1\""
   # Starts a child and names it in $ready.
   forking='sleep 600 & echo $! > "$1.new"; mv "$1.new" "$1"; wait'
   # For a waiter: records when it began.
@@ -73,6 +75,18 @@ used_more_than() { (($(ticks "$1") > $2)); }
 
   assert_status 75
   refute_output_contains started
+}
+
+@test "a command that kills its dlock at once and closes its descriptors still holds the lock" {
+  dlock run job -- sh -c "$killing" - "$ready" 3>&- &
+  assert_exits 137 "$!"
+  eventually test -s "$ready"
+
+  run dlock run job -- echo started
+
+  assert_status 75
+  refute_output_contains started
+  assert_equal "$(look job '.holders[0].pid')" "$(< "$ready")"
 }
 
 @test "status says that the dlock process of a command is gone" {

@@ -19,6 +19,11 @@
 namespace dlock::local {
 namespace {
 
+// A command that ends within this time is only in the log, to which it was written before
+// it started (recall_commands() reads it): to record it with the state would take as long
+// as the grant.
+constexpr milliseconds short_run{20};
+
 Renewal renewal_telling(std::optional<Loss> loss) {
   if (!loss) return Renewal::confirmed;
   switch (*loss) {
@@ -235,12 +240,16 @@ asio::awaitable<void> LocalClaimant::started(const CommandProcess& process,
   // Not at the grant, where every system call would delay the command, and not at the
   // release, for which the next waiter waits.
   stop_waiting();
+  files_.waker().prepare();
+  if (noted_start_) {
+    co_await wakeup.wait_for(short_run);
+    if (wakeup.gives_up()) co_return;
+  }
   {
     auto change = co_await files_.begin_change(claim().lock, wakeup);
     rules::record_command(change.state, claim().token, process);
     files_.commit(change, claim().lock);
   }
-  files_.waker().prepare();
 }
 
 std::optional<StartNote> LocalClaimant::start_note() {
