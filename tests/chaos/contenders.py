@@ -45,7 +45,7 @@ class Seat:
     """The role of a contender: its lock, and the kind of its attempts."""
 
     lock: str
-    kind: str  # mixed, patient, pool, reader, writer, hand or operator
+    kind: str  # mixed, patient, pool, reader, writer, hand, operator, late or eager
 
 
 # Several locks, because what tests one feature would disturb the test of another.
@@ -57,6 +57,9 @@ SEATS = (
     # Nobody breaks this lock: no process would tell a script that its lease is lost.
     Seat("desk", "hand"), Seat("desk", "hand"), Seat("desk", "writer"),
 )
+
+# A run whose first request can be held back, and one that takes the lock whenever it is free.
+DUEL = (Seat("duel", "late"), Seat("duel", "eager"))
 
 
 def plan_for(seat: Seat, dice: random.Random, ttl: float) -> Plan:
@@ -79,6 +82,10 @@ def plan_for(seat: Seat, dice: random.Random, ttl: float) -> Plan:
     if seat.kind == "patient":
         return Plan("run", seat.lock, ttl=ttl, wait=60.0, family="stubborn", pause=0.1,
                     hold=dice.choice((0.02, 0.3, 1.0, 2 * ttl)))
+    if seat.kind == "late":  # its command ends before its lease is renewed
+        return Plan("run", seat.lock, ttl=ttl, wait=2 * ttl, hold=ttl / 5, pause=common["pause"])
+    if seat.kind == "eager":
+        return Plan("run", seat.lock, ttl=ttl, hold=0.02, pause=0.05)
     if seat.kind == "pool":
         return Plan("run", seat.lock, slots=2, **common)
     if seat.kind == "reader":

@@ -29,6 +29,7 @@ class Weather:
     requests_late: float = 0.0
     replies_late: float = 0.0
     partition: bool = False
+    holds_back: bool = False  # what a partition has kept is still not delivered; new connections work
     loses_replies: bool = False  # when this is over, their connections are closed
     refuses: bool = False  # closes all connections, also new ones
     drips: bool = False
@@ -128,12 +129,12 @@ class Links:
         return min(0.01, max(0.0, min(dues, default=math.inf) - time.monotonic()))
 
     def _change(self, link: Link, weather: Weather) -> None:
-        was_partition = link.weather.partition
+        kept_some = link.weather.partition or link.weather.holds_back
         link.weather = weather
         for way in list(link.ways):
             if weather.refuses or (way.lost_some and not weather.loses_replies):
                 self._part(link, way)
-            elif was_partition and not weather.partition:
+            elif kept_some and not (weather.partition or weather.holds_back):
                 way.queue = deque((0.0, data) for _, data in way.queue)
 
     def _welcome(self, door: Door) -> None:

@@ -241,7 +241,41 @@ class Nemesis:
 
     def _server_disasters(self) -> list[Disaster]:
         kind = DISASTERS.get(type(self.store))
-        return [self._undisturbed(one) for one in kind(self.store, self.fault, self.pause).all()] if kind else []
+        if not kind:
+            return []
+        disasters = kind(self.store, self.fault, self.pause).all()
+        if isinstance(self.store, OneServer):
+            disasters += [self._ask_late] * 4
+        return [self._undisturbed(one) for one in disasters]
+
+    def _ask_late(self, _: random.Random) -> None:
+        """Delivers the first request of a run when the server has forgotten its lease, another
+        run has had the lock, and its command still runs. The lock is granted to it again, but
+        it is not the grant of its command."""
+        store = self.store
+        assert isinstance(store, OneServer)
+        late, eager = (one for one in self._contenders if one.seat.kind in ("late", "eager"))
+        before = late.run
+        with self.fault("a request delivered late", contender=late.number):
+            store.links.turn(Weather(partition=True), late.number)
+            is_sent = self._comes(lambda: late.run != before and late.process)
+            self.pause(0.2)
+            store.links.turn(Weather(holds_back=True), late.number)
+            if is_sent and self._comes(lambda: self._witness.is_inside(late.run)):
+                with self.fault("server forgets", forgets=True):
+                    store.server.ask("FLUSHALL")
+                    self._comes(lambda: self._witness.is_inside(eager.run))
+                    self._comes(lambda: not self._witness.is_inside(eager.run))
+            store.links.turn(CALM, late.number)
+
+    def _comes(self, condition: Callable[[], object]) -> bool:
+        """Waits until the condition holds. Returns False after a time-out."""
+        end = time.monotonic() + 2 * PATIENCE
+        while time.monotonic() < end and not self.stops.is_set():
+            if condition():
+                return True
+            time.sleep(0.002)
+        return False
 
     def _undisturbed(self, disaster: Disaster) -> Disaster:
         def disturb(dice: random.Random) -> None:

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from contenders import SEATS
+from contenders import DUEL, SEATS
 from history import History
 from leases import Ledger, MajorityLedger
 from links import Links
@@ -60,6 +60,7 @@ class OneServer(Store):
     """A server that loses no data when it is killed. Each contender has its own network to it."""
 
     kind = "redis"
+    seats = (*SEATS, *DUEL)
     timeout = 0.5
     options = ["--store-timeout=500ms"]
     links: Links

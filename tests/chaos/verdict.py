@@ -164,7 +164,9 @@ def fences(story: Story) -> list[str]:
             waits_for_slots = is_etcd(story) and second.plan["slots"] > 1
             is_later = first.entered < second.spawned or (
                 not waits_for_slots and exclude_each_other(first, second)
-                and first.left(story.over) <= second.entered)
+                and first.left(story.over) <= second.entered
+                # Granted before `first`, and forgotten before its command began.
+                and not is_excused(story, second, second.entered))
             if is_later and (first.fence or 0) >= (second.fence or 0):
                 complaints.append(f"fence: run {second.id} has {second.fence} on {second.lock}, "
                                   f"run {first.id} before it had {first.fence}")

@@ -172,6 +172,13 @@ class VerdictTest(unittest.TestCase):
         forgot = fault(1.5, 1.6, forgets=True)
         self.assertEqual(self.kinds(run(1, 1, 2, fence=101), forgot, run(2, 2, 3, fence=1)), ["fence"])
 
+    def test_a_command_may_begin_after_its_lease_was_forgotten_and_another_ran(self) -> None:
+        lost = report(outcome="lost", protected=False, reason="taken over", fence=100)
+        second = run(2, 1, 4, fence=100, entered=3, code=76, said=lost)
+        first = run(1, 1.5, 2.5, fence=101)
+        self.assertEqual(self.kinds(first, fault(1.2, 1.3, forgets=True), second), [])
+        self.assertIn("fence", self.kinds(first, second))
+
     def test_a_waiter_must_not_overtake_an_undisturbed_one(self) -> None:
         first = run(1, 1, 9, fence=102, lock="line", wait=60.0, entered=8)
         second = run(2, 4, 6, fence=101, lock="line", wait=60.0, entered=5)
