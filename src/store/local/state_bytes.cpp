@@ -51,8 +51,8 @@ class Writer {
   }
 
  private:
-  // A state has hundreds of fields of a few bytes. Appending each to a string takes ten
-  // times as long.
+  // A state has hundreds of fields of a few bytes, and string::append() is a call that
+  // takes longer than the copy.
   void put(const void* data, std::size_t size) {
     if (buffer_.size() - used_ < size) buffer_.resize((used_ + size) * 2);
     std::memcpy(buffer_.data() + used_, data, size);
