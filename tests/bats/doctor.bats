@@ -162,7 +162,7 @@ file_of() {  # <name>
   dlock run --label unmistakable job -- true
   hold job --label unmistakable
   file=$(file_of job)
-  sed -i 's/unmistakable/unmistakeble/' "$file"
+  sed -i 's/unmistakable/unmistakeble/g' "$file"  # in both halves of the file
 
   run dlock doctor
 
