@@ -615,17 +615,17 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 # --- --for-pid ---
 
 @test "a lock that is kept for a process outlasts its TTL" {
-  for_a_process -t 600ms job
+  for_a_process -t 2s job
 
-  never_within 1500 is_free job
-  assert_between "$(look job '.holders[0].expires_in_ms')" 1 600
+  never_within 4000 is_free job
+  assert_between "$(look job '.holders[0].expires_in_ms')" 1 2000
 }
 
 @test "acquire --export works with --for-pid" {
-  for_a_process --export -t 600ms job
+  for_a_process --export -t 2s job
   eval "$token"
 
-  never_within 900 is_free job
+  never_within 3000 is_free job
 
   dlock check
   dlock release job
@@ -679,7 +679,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 }
 
 @test "release frees a lock that is kept for a process, and its keeper ends" {
-  for_a_process -t 600ms job
+  for_a_process -t 2s job
 
   dlock release job --token "$token"
 
@@ -688,7 +688,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 }
 
 @test "a keeper whose lease was released does not affect the next holder" {
-  for_a_process -t 600ms job
+  for_a_process -t 2s job
   dlock release job --token "$token"
   dlock acquire job -t 1h
 
@@ -700,7 +700,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 }
 
 @test "a lease whose keeper is killed expires at its TTL" {
-  for_a_process -t 700ms job
+  for_a_process -t 2s job
 
   kill -KILL "$keeper"
 
@@ -709,7 +709,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 }
 
 @test "a keeper that gets SIGTERM ends, and the lease expires at its TTL" {
-  for_a_process -t 700ms job
+  for_a_process -t 2s job
 
   kill -TERM "$keeper"
 

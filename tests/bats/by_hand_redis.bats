@@ -114,7 +114,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 }
 
 @test "a lease can be renewed for longer, or shortened in favour of a waiter" {
-  token=$(dlock acquire -t 500ms job)
+  token=$(dlock acquire -t 10s job)
   assert_equal "$(dlock renew job --token "$token" -t 1h)" 1h0m
   assert_between "$(left_of job)" 3000000 3600000
   queue job touch ran
@@ -205,8 +205,8 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 # --- --for-pid ---
 
 @test "a lock that is kept for a process outlasts its TTL, and is free when the process is killed" {
-  for_a_process -t 600ms job
-  never_within 1500 is_free job
+  for_a_process -t 2s job
+  never_within 4000 is_free job
 
   kill -KILL "$beneficiary"
 
@@ -215,7 +215,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 }
 
 @test "a lease whose keeper is killed expires at its TTL" {
-  for_a_process -t 700ms job
+  for_a_process -t 2s job
 
   kill -KILL "$keeper"
 
@@ -224,7 +224,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 }
 
 @test "a keeper whose lease was released ends, and does not affect the next holder" {
-  for_a_process -t 600ms job
+  for_a_process -t 2s job
   dlock release job --token "$token"
   dlock acquire job -t 1h
 
