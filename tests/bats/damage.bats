@@ -238,8 +238,7 @@ file_of() {  # <name>
 
 # Holds a lock, and saves a copy of its file.
 hold_and_save() {
-  hold job
-  eventually grep -qs "\"pid\":$holder," "$store/runs.jsonl"
+  hold_until_stored job
   file=$(file_of job)
   cp "$file" "$saved"
 }

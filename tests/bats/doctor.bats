@@ -160,9 +160,9 @@ file_of() {  # <name>
 
 @test "a lock file that does not match its checksum is an error" {
   dlock run --label unmistakable job -- true
-  hold job --label unmistakable
+  hold_until_stored job --label unmistakable
   file=$(file_of job)
-  sed -i 's/unmistakable/unmistakeble/g' "$file"  # in both halves of the file
+  sed -i 's/unmistakable/unmistakeble/g' "$file"  # in both halves of it
 
   run dlock doctor
 
@@ -221,7 +221,7 @@ file_of() {  # <name>
 
 @test "doctor ends in time and reports the damage after a bit of a lock file is flipped" {
   dlock run job -- true
-  hold job
+  hold_until_stored job
 
   "$DLOCK_SOURCE/tests/faults/flip_bits" "$(file_of job)" 9 \
     timeout 20 dlock doctor > "$BATS_TEST_TMPDIR/flips"

@@ -133,7 +133,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
 }
 
 @test "status changes no files" {
-  hold job
+  hold_until_stored job
   before=$(find "$store" -type f -exec md5sum {} +)
 
   dlock status job

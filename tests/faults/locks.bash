@@ -18,6 +18,15 @@ hold() {  # <name> [<option>...]
   command=$(< "$fifo.pid")
 }
 
+# Holds a lock of an embedded store, and waits until its dlock has stored the pid of the
+# command, which is its last change of the state before the release.
+hold_until_stored() {  # <name> [<option>...]
+  hold "$@" && eventually is_stored "$command"
+}
+
+# shellcheck disable=SC2154  # use_private_store sets store
+is_stored() { perl -0777 -ne "exit(index(\$_, pack('l<', $1)) < 0)" "$store"/state-*/*.lock; }
+
 # Tells the command of a holder, by default the last one, to end with exit code 0.
 let_go() {  # [<pid of its dlock>]
   echo 1<> "${held_by[${1:-$holder}]}"
