@@ -153,13 +153,9 @@ class Nemesis:
     def _stop_next(self, contender: Contender, after: float) -> None:
         """Stops the next dlock of a contender `after` seconds from its start, past its lease."""
         before = contender.run
-        end = time.monotonic() + 4.0
-        while time.monotonic() < end and not self.stops.is_set():
-            if contender.run != before and contender.process:
-                time.sleep(max(0.0, contender.since + after - time.monotonic()))
-                self._hold_still(contender, self.store.ttl + 0.5)
-                return
-            time.sleep(0.002)
+        if self._comes(lambda: contender.run != before and contender.process):
+            time.sleep(max(0.0, contender.since + after - time.monotonic()))
+            self._hold_still(contender, self.store.ttl + 0.5)
 
     def _kill(self, dice: random.Random) -> None:
         contender = self._running(dice)

@@ -25,7 +25,9 @@ hold_until_stored() {  # <name> [<option>...]
 }
 
 # shellcheck disable=SC2154  # use_private_store sets store
-is_stored() { perl -0777 -ne "exit(index(\$_, pack('l<', $1)) < 0)" "$store"/state-*/*.lock; }
+is_stored() {  # <pid>
+  cat "$store"/state-*/*.lock | perl -0777 -ne "exit(index(\$_, pack('l<', $1)) < 0)"
+}
 
 # Tells the command of a holder, by default the last one, to end with exit code 0.
 let_go() {  # [<pid of its dlock>]

@@ -15,12 +15,16 @@ class Writer {
  public:
   template <typename T>
     requires std::is_integral_v<T>
-  void operator()(T value) { put(&value, sizeof value); }
+  void operator()(T value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
   void operator()(const std::string& text) {
     (*this)(static_cast<std::uint32_t>(text.size()));
-    put(text.data(), text.size());
+    bytes += text;
   }
-  void operator()(const Token& token) { put(token.bytes.data(), token.bytes.size()); }
+  void operator()(const Token& token) {
+    bytes.append(reinterpret_cast<const char*>(token.bytes.data()), token.bytes.size());
+  }
   void operator()(Fence fence) { (*this)(fence.number); }
   void operator()(Mode mode) { (*this)(static_cast<std::uint8_t>(mode)); }
   template <typename Rep, typename Period>
@@ -44,23 +48,7 @@ class Writer {
     each_field(value, [this](const auto& field) { (*this)(field); });
   }
 
-  // What was written. Nothing can be written after it.
-  std::string bytes() {
-    buffer_.resize(used_);
-    return std::move(buffer_);
-  }
-
- private:
-  // A state has hundreds of fields of a few bytes, and string::append() is a call that
-  // takes longer than the copy.
-  void put(const void* data, std::size_t size) {
-    if (buffer_.size() - used_ < size) buffer_.resize((used_ + size) * 2);
-    std::memcpy(buffer_.data() + used_, data, size);
-    used_ += size;
-  }
-
-  std::string buffer_ = std::string(4096, '\0');
-  std::size_t used_ = 0;
+  std::string bytes;
 };
 
 struct Malformed {};
@@ -117,7 +105,7 @@ class Reader {
  private:
   std::string_view take(std::size_t size) {
     if (size > left_.size()) throw Malformed{};
-    const std::string_view taken(left_.data(), size);
+    const auto taken = left_.substr(0, size);
     left_.remove_prefix(size);
     return taken;
   }
@@ -257,7 +245,7 @@ std::string encoded(const State& state) {
   if (!later.is_empty() || has_more) writer(later);
   if (has_more) writer(later.taken_from);
   if (!counts.is_empty()) writer(counts);
-  return writer.bytes();
+  return std::move(writer.bytes);
 }
 
 std::size_t room_for_ends(const State& state) {
