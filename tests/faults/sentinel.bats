@@ -309,7 +309,7 @@ has_been_given_back() { member 1 INFO commandstats | grep -q 'cmdstat_eval:calls
 
 @test "a loss says that replicas are missing" {
   # The replies to WAIT have to be in time on a busy machine, too.
-  hold job "${lease[@]}" --store-timeout 2s --replicas 2 --report "$report"
+  hold job --ttl 9s --store-timeout 3s --replicas 2 --report "$report"
 
   crash 3
 
