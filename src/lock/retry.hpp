@@ -9,8 +9,4 @@ namespace dlock {
 inline constexpr milliseconds first_retry{100};
 inline constexpr milliseconds longest_retry{2000};
 
-// An attempt that has less time is not made: it would most likely time out, and the
-// message about that would hide why the attempts before it failed.
-inline constexpr milliseconds least_attempt{100};
-
 }  // namespace dlock

@@ -105,11 +105,16 @@ enable_login() {
   assert_output_contains 'does it require TLS (etcds://)?'
 }
 
-@test "the error asks for TLS if a server resets the connection, and names the handshake" {
+# Sets $server to the address of a fake server.
+serve() {  # <as fake_server has it>
   use_private_store
-  "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port" reset 3>&- &
+  "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port" "$1" 3>&- &
   eventually test -s "$BATS_TEST_TMPDIR/port"
   server=127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")
+}
+
+@test "the error asks for TLS if a server resets the connection, and names the handshake" {
+  serve reset
 
   run dlock --store "etcd://$server" --store-timeout 1s run job -- echo started
   assert_status 69
@@ -120,6 +125,16 @@ enable_login() {
   assert_status 69
   assert_one_line
   assert_output_contains 'during the TLS handshake: connection reset by peer'
+}
+
+@test "a last attempt that has little time does not hide why the one before it failed" {
+  serve reset-first
+
+  run dlock --store "etcd://$server" --store-timeout 390ms run job -- echo started
+
+  assert_status 69
+  assert_one_line
+  assert_output_contains 'connection reset by peer'
 }
 
 # Removes what use_private_store made, so that it can run again.

@@ -36,16 +36,21 @@ asio::awaitable<void> Cluster::retry_on_members(Try once, Repeat repeat,
                                                 Clock::time_point until, Wakeup& wakeup) {
   const auto count = members_.size();
   bool has_logged_in_anew = false;
+  std::optional<Failure> reason;
   for (std::size_t tries = 0;;) {
-    const auto share = share_of(Clock::now(), until, count - tries % count);
+    const auto began = Clock::now();
+    const auto share = share_of(began, until, count - tries % count);
     const auto answered_by = repeat == Repeat::freely ? share : until;
     const auto failed_call = co_await attempt(once, share, answered_by, wakeup);
     if (!failed_call) co_return;
     if (failed_call->may_be_executed && repeat == Repeat::never)
       throw failed_call->failure;
-    if (failed_call->remedy == CallFailure::Remedy::none || Clock::now() >= until) {
-      throw failed_call->failure;
-    }
+    if (failed_call->remedy == CallFailure::Remedy::none) throw failed_call->failure;
+    // That a short rest of the time ran out does not say why the attempts before failed.
+    const bool is_over = Clock::now() >= until;
+    if (!reason || !is_over || until - began >= least_share)
+      reason = failed_call->failure;
+    if (is_over) throw Failure(*reason);
     if (failed_call->remedy == CallFailure::Remedy::login) {
       if (access_.user.empty() || has_logged_in_anew) throw failed_call->failure;
       has_logged_in_anew = true;
@@ -56,7 +61,7 @@ asio::awaitable<void> Cluster::retry_on_members(Try once, Repeat repeat,
     move_on();
     if (++tries % count != 0) continue;
     const auto next_attempt = later(Clock::now(), first_retry);
-    if (later(next_attempt, least_attempt) > until) throw failed_call->failure;
+    if (next_attempt >= until) throw Failure(*reason);
     net::Budget pause(until, wakeup, member().shown());
     const auto never = [] { return false; };
     co_await pause.wait(never, next_attempt);
