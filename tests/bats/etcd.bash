@@ -11,19 +11,14 @@ etcd_directory() {
   mktemp -d "$memory/dlock-etcd.XXXXXX"
 }
 
-etcd_ports() {  # <number>
-  perl -MIO::Socket::INET -e \
-    'my @s = map { IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1") } 1 .. shift;
-     print join(" ", map { $_->sockport } @s), "\n"' "$1"
-}
-
 # For `setup`: starts one member or several, and makes them the store. Each is started with
 # the options in `etcd_options`. Their client URLs begin with `etcd_scheme`.
 use_etcd_store() {  # [<members>]
   use_private_store || return
   local count=${1:-1} i ports
   etcd_data=$(etcd_directory) || return
-  read -ra ports <<< "$(etcd_ports $((2 * count)))"
+  begin_to_use_ports
+  read -ra ports <<< "$(free_ports $((2 * count)))"
   etcd_client_port=(0 "${ports[@]:0:count}")
   etcd_peer_port=(0 "${ports[@]:count}")
   etcd_pids=()
@@ -35,6 +30,8 @@ use_etcd_store() {  # [<members>]
     servers+=${servers:+,}127.0.0.1:${etcd_client_port[i]}
   done
   for ((i = 1; i <= count; ++i)); do launch_etcd "$i"; done
+  for i in "${ports[@]}"; do eventually accepts_connections "$i" || return; done
+  ports_are_used
   export DLOCK_STORE=${etcd_scheme:-http}://$servers
   DLOCK_STORE=${DLOCK_STORE/#http/etcd}
   export ETCDCTL_API=3

@@ -167,6 +167,20 @@ use_server_as_store() {
   export DLOCK_STORE=redis+unix:$socket
 }
 
+# Between these two, no other test chooses ports. Otherwise two could choose the same, because
+# a chosen port stays free until a server listens there.
+begin_to_use_ports() { exec {port_lock}< "$DLOCK_SOURCE/tests/run" && flock "$port_lock"; }
+ports_are_used() { flock --unlock "$port_lock" && exec {port_lock}<&-; }
+
+# Prints ports of 127.0.0.1 that are free.
+free_ports() {  # <number>
+  perl -MIO::Socket::INET -e \
+    'my @s = map { IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1") } 1 .. shift;
+     print join(" ", map { $_->sockport } @s), "\n"' "$1"
+}
+
+accepts_connections() { (: <> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }  # <port>
+
 # Sets $left to the processes that this test started and that still run. grep runs without
 # the mark, or it would find itself.
 find_leftovers() {

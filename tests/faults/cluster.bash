@@ -11,6 +11,7 @@ use_cluster_store() {
   fleet=$BATS_TEST_TMPDIR/fleet
   first_sentinel=100 # there is none
   local i
+  begin_to_use_ports
   read -ra ports <<< "$(free_pairs_of_ports 6)"
   ports=(0 "${ports[@]}")
   pids=()
@@ -21,6 +22,7 @@ use_cluster_store() {
       'cluster-replica-validity-factor 0' 'repl-diskless-sync-delay 0' > "$fleet/$i/conf"
     start_member "$i"
   done
+  ports_are_used
   redis-cli --cluster-yes --cluster create "127.0.0.1:${ports[1]}" "127.0.0.1:${ports[2]}" \
     "127.0.0.1:${ports[3]}" "127.0.0.1:${ports[4]}" "127.0.0.1:${ports[5]}" "127.0.0.1:${ports[6]}" \
     --cluster-replicas 1 > "$fleet/created"

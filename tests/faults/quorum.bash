@@ -14,6 +14,7 @@ start_quorum() {  # <number>
   fleet=$BATS_TEST_TMPDIR/fleet
   first_sentinel=100 # there is none
   servers=$1
+  begin_to_use_ports
   read -ra ports <<< "$(free_ports "$servers")"
   ports=(0 "${ports[@]}")
   pids=()
@@ -25,6 +26,7 @@ start_quorum() {  # <number>
     start_member "$i"
     list+=${list:+,}127.0.0.1:${ports[i]}
   done
+  ports_are_used
   export DLOCK_STORE=redis+quorum://$list DLOCK_MAX_TTL=0
 }
 

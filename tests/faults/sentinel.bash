@@ -31,12 +31,6 @@ known_to() {  # <number of the sentinel>
 
 id_of_sentinel() { printf '%040d' "$1"; }  # <number>
 
-free_ports() {  # <number>
-  perl -MIO::Socket::INET -e \
-    'my @s = map { IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1") } 1 .. shift;
-     print join(" ", map { $_->sockport } @s), "\n"' "$1"
-}
-
 # For `setup`, instead of use_private_store: starts all of them, and makes them the store.
 # Servers are 1 to 3, and 1 is the first primary; sentinels are 4 to 6.
 use_sentinel_store() {
@@ -51,6 +45,7 @@ start_fleet() {
   allow_for_a_second_failover
   fleet=$BATS_TEST_TMPDIR/fleet
   first_sentinel=4
+  begin_to_use_ports
   read -ra ports <<< "$(free_ports 6)"
   ports=(0 "${ports[@]}")
   pids=()
@@ -72,6 +67,7 @@ start_fleet() {
     { sentinel_settings 1; known_to "$i"; } >> "$fleet/$i/conf"
     start_member "$i"
   done
+  ports_are_used
   for i in 4 5 6; do EVENTUALLY_MS=60000 eventually reaches_all "$i"; done
   local sentinels
   sentinels=$(for i in 4 5 6; do echo "$(host_of "$i"):${ports[i]}"; done | paste -sd ,)
