@@ -78,7 +78,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 }
 
 @test "a lease by hand expires at its TTL, and does not count as a run" {
-  dlock acquire -t 500ms job
+  dlock acquire -t 2s job
 
   eventually is_free job
 
@@ -119,7 +119,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   assert_between "$(left_of job)" 3000000 3600000
   queue job touch ran
 
-  dlock renew job --token "$token" -t 500ms
+  dlock renew job --token "$token" -t 2s
 
   assert_exits 0 "$waiter"
 }
@@ -142,7 +142,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
 }
 
 @test "an expired lease cannot be renewed or released when the next holder has the lock" {
-  token=$(dlock acquire -t 500ms job)
+  token=$(dlock acquire -t 2s job)
   eventually is_free job
   run dlock renew job --token "$token"
   assert_refused 76 'no longer held by this token'

@@ -138,13 +138,13 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
 
 @test "an expired lease by hand is listed with its duration" {
   for DLOCK_STORE in "${stores[@]}"; do
-    dlock acquire --ttl 500ms job
+    dlock acquire --ttl 2s job
     eventually is_free job
-    assert_equal "$(runs '"\(.outcome) \(.duration_ms)"')" 'by hand 500'
+    assert_equal "$(runs '"\(.outcome) \(.duration_ms)"')" 'by hand 2000'
 
     dlock run job -- true
 
-    assert_equal "$(runs '"\(.outcome) \(.duration_ms)"' | tail -n 1)" 'by hand 500'
+    assert_equal "$(runs '"\(.outcome) \(.duration_ms)"' | tail -n 1)" 'by hand 2000'
   done
 }
 
