@@ -241,7 +241,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 }
 
 @test "with --on-outage run a command that outlives its lease in an outage was not protected" {
-  hold job --on-outage run --report "$report" --ttl 1s --store-timeout 100ms 2> "$said"
+  hold job --on-outage run --report "$report" --ttl 1s --store-timeout 300ms 2> "$said"
 
   stop_redis
   eventually grep -q unprotected "$said"
@@ -253,7 +253,7 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 }
 
 @test "a run whose end dlock notices only after the lease is over is lost" {
-  hold job --report "$report" --ttl 1s --store-timeout 100ms 2> "$said"
+  hold job --report "$report" --ttl 1s --store-timeout 300ms 2> "$said"
   kill -STOP "$holder"
   let_go
   eventually has_ended "$command"

@@ -239,7 +239,7 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
 }
 
 @test "when the first two waiters leave the queue, a holder that is killed costs the rest of its lease" {
-  hold job --ttl 1s
+  hold job --ttl 1s --store-timeout 300ms
   queue job -- true
   leaving=("$waiter")
   queue job -- true
@@ -255,7 +255,7 @@ taking_turns=(sh -c 'echo "$2" >> "$1"; ! mkdir "$1.first" 2> /dev/null || until
 }
 
 @test "a holder and the first two waiters that are killed cost the lease and a few seconds" {
-  queue_those_in_front 2 --ttl 1s
+  queue_those_in_front 2 --ttl 1s --store-timeout 300ms
   queue job -- "${noting[@]}" "$order" third
   kill_them
 
