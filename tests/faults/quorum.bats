@@ -23,6 +23,9 @@ teardown() {
 
 lease=(--ttl 6s)
 
+# Tests that need the lock on all servers wait with --min-strength: on a busy machine, the first
+# attempt may get it from a majority only.
+
 of_report() { jq -r "$1" "$report"; }
 
 # --- Servers that are well ---
@@ -30,13 +33,13 @@ of_report() { jq -r "$1" "$report"; }
 @test "a command runs with the lock on all servers, and the lock is free afterwards" {
   use_quorum_store 3
 
-  run dlock run --report "$report" job -- sh -c 'echo "$DLOCK_STORE"; dlock check && echo held'
+  run dlock run -w 20s --min-strength 1 --report "$report" job -- sh -c 'echo "$DLOCK_STORE"; dlock check && echo held'
 
   assert_status 0
   assert_equal "$output" "$DLOCK_STORE
 held"
   assert_equal "$(of_report '"\(.outcome) \(.protected) \(.strength)"')" 'ran true 1'
-  assert_equal "$(held_on job)" 0
+  eventually is_held_on job 0
   run dlock status job
   assert_status 1
 }
@@ -44,7 +47,7 @@ held"
 @test "status shows how many servers may forget the lock" {
   use_quorum_store 5
 
-  hold job "${lease[@]}"
+  hold job "${lease[@]}" -w 20s --min-strength 2
 
   assert_equal "$(look job .strength)" 2
   crash 1
@@ -55,7 +58,7 @@ held"
 
 @test "acquire and release by hand, fences, list and history use all servers together" {
   use_quorum_store 3
-  token=$(dlock acquire job)
+  token=$(dlock acquire -w 20s --min-strength 1 job)
   assert_equal "$(held_on job)" 3
   crash 2
   dlock renew job --token "$token"
