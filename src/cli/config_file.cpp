@@ -10,6 +10,7 @@
 #include <sstream>
 #include <toml.hpp>
 
+#include "cli/toml_depth.hpp"
 #include "util/failure.hpp"
 #include "util/fd.hpp"
 #include "util/text.hpp"
@@ -112,6 +113,11 @@ void add_locks(const Toml& root, const toml::value& tables, Config& config) {
 }
 
 Toml parsed_toml(const std::string& text, const std::string& path) {
+  if (const auto line = line_nested_too_deeply(text)) {
+    throw broken_line(
+        path, [line] { return *line; },
+        "nested more than " + std::to_string(deepest_toml) + " levels deep");
+  }
   std::istringstream stream(text);
   try {
     return std::make_shared<const toml::value>(toml::parse(stream, path));

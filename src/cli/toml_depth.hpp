@@ -1,0 +1,18 @@
+// How deeply a TOML file is nested. The parser calls itself for each level, so a file
+// that is nested too deeply would exceed the stack, or take minutes.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace dlock {
+
+inline constexpr std::size_t deepest_toml = 100;
+
+// The number of the line in which arrays, inline tables, or the parts of a dotted key are
+// nested more deeply than that; nothing if there is none. Does not check that `toml` is
+// valid.
+std::optional<std::size_t> line_nested_too_deeply(std::string_view toml);
+
+}  // namespace dlock

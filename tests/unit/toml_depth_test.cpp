@@ -1,0 +1,55 @@
+#include "cli/toml_depth.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace dlock {
+namespace {
+
+std::string repeated(const std::string& text, std::size_t times) {
+  std::string all;
+  for (std::size_t i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+TEST(TomlDepth, AHundredLevelsAreAccepted) {
+  const auto arrays = "a = " + repeated("[", 100) + repeated("]", 100) + "\n";
+  EXPECT_EQ(line_nested_too_deeply(repeated(arrays, 10)), std::nullopt);
+  EXPECT_EQ(line_nested_too_deeply(repeated("a.", 100) + "a = 1\n"), std::nullopt);
+}
+
+TEST(TomlDepth, MoreLevelsAreReportedWithTheirLine) {
+  EXPECT_EQ(line_nested_too_deeply("b = 1\na = " + repeated("[\n", 101)), 102U);
+  EXPECT_EQ(line_nested_too_deeply("a = " + repeated("{b = ", 101)), 1U);
+  EXPECT_EQ(line_nested_too_deeply("\n" + repeated("a.", 101) + "a = 1"), 2U);
+  EXPECT_EQ(line_nested_too_deeply("[" + repeated("a.", 101) + "a]"), 1U);
+}
+
+TEST(TomlDepth, StringsAndCommentsAreSkipped) {
+  const auto many = repeated("[{.", 101);
+  EXPECT_EQ(line_nested_too_deeply("a = \"" + many + "\""), std::nullopt);
+  EXPECT_EQ(line_nested_too_deeply("a = '" + many + "'"), std::nullopt);
+  EXPECT_EQ(line_nested_too_deeply("a = \"\"\"\n" + many + "\"\"\""), std::nullopt);
+  EXPECT_EQ(line_nested_too_deeply("a = '''\n" + many + "'''"), std::nullopt);
+  EXPECT_EQ(line_nested_too_deeply("a = 1 # " + many), std::nullopt);
+}
+
+// Brackets in strings must not hide those outside.
+TEST(TomlDepth, NothingAfterAStringIsSkipped) {
+  for (const std::string text :
+       {R"("]")", R"("\"]")", R"('\')", R"("")", R"('')", R"("""]"]""")", R"("""]"""")",
+        R"("""]""""")", R"('''']''')", R"("""""")", R"('''''')", R"("]\\")"}) {
+    EXPECT_EQ(line_nested_too_deeply("a = " + repeated("[" + text + ",", 101)), 1U)
+        << text;
+  }
+}
+
+TEST(TomlDepth, FilesThatEndWithinAStringAreAccepted) {
+  for (const std::string text : {"\"", "'", "\"\"\"", "\"\"\"\"", "\"\\", "'''''", "#"}) {
+    EXPECT_EQ(line_nested_too_deeply("a = " + text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace dlock
