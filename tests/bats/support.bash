@@ -195,6 +195,17 @@ no_leftovers() {
   ((${#left[@]} == 0))
 }
 
+# Stops a process. kill returns before all threads have stopped, and they could still reply.
+halt() {  # <pid>
+  kill -STOP "$1"
+  eventually has_halted "$1"
+}
+has_halted() {
+  local running
+  running=$(grep -L '^State:[[:space:]]*[Tt]' /proc/"$1"/task/*/status 2> /dev/null) || true
+  [[ -z $running ]]
+}
+
 # For `teardown`: kills all processes that the test has left.
 kill_leftovers() {
   local pids

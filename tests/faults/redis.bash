@@ -73,7 +73,7 @@ restart_redis() {
 }
 
 # Until redis_goes_on, the server accepts connections but does not reply.
-redis_freezes() { kill -STOP "$redis_pid"; }
+redis_freezes() { halt "$redis_pid"; }
 redis_goes_on() { kill -CONT "$redis_pid"; }
 
 # Sends a command as a user with all permissions, and prints the reply.
