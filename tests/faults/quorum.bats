@@ -23,12 +23,12 @@ teardown() {
 
 lease=(--ttl 6s)
 
-# Tests that need the lock on all servers wait with --min-strength: on a busy machine, the first
-# attempt may get it from a majority only.
-
 of_report() { jq -r "$1" "$report"; }
 
 # --- Servers that are well ---
+
+# With --min-strength, tests wait for the lock on all servers: on a busy machine, the first
+# attempt may get it from a majority only.
 
 @test "a command runs with the lock on all servers, and the lock is free afterwards" {
   use_quorum_store 3

@@ -83,10 +83,7 @@ redis() {  # <command> [<argument>...]
 
 # For `setup`, before use_redis_store: sets $redis_port to a free port. Pass it to
 # use_redis_store as `--port $redis_port`.
-choose_redis_port() {
-  redis_port=$(perl -MIO::Socket::INET -e \
-    'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport')
-}
+choose_redis_port() { redis_port=$(free_ports 1); }
 
 # Puts a network that can fail between dlock and the server.
 use_relay() {
