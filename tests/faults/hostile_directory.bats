@@ -239,13 +239,18 @@ assert_harmless() {  # <kind>
   ((failed == 0))
 }
 
+wake_socket() { find "$shared" -name 'wake-*'; }
+wake_socket_is_there() { [[ -n $(wake_socket) ]]; }
+
 @test "whatever is in place of a waiter's socket, the lock is handed on and nothing outside is touched" {
   local sort socket
   was_outside=$(look_outside)
   for sort in "${sorts[@]}"; do
     hold job
     queue job -- true
-    socket=$(find "$shared" -name 'wake-*' | grep .)
+    # A waiter makes its socket after it has joined the queue.
+    eventually wake_socket_is_there
+    socket=$(wake_socket)
     put "$sort" "$socket"
 
     let_go
