@@ -1,6 +1,7 @@
 #include "cli/toml_depth.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace dlock {
 namespace {
@@ -31,8 +32,8 @@ std::size_t end_of_string(std::string_view toml, std::size_t begin) {
 }  // namespace
 
 std::optional<std::size_t> line_nested_too_deeply(std::string_view toml) {
-  std::size_t depth = 0;  // of arrays and inline tables
-  std::size_t dots = 0;   // in the current key
+  std::vector<std::size_t> around = {0};  // the depths of what is open here
+  std::size_t depth = 0;                  // of the current key or value
   for (std::size_t at = 0; at < toml.size();) {
     const char c = toml[at];
     if (c == '#') {
@@ -43,11 +44,20 @@ std::optional<std::size_t> line_nested_too_deeply(std::string_view toml) {
       at = end_of_string(toml, at);
       continue;
     }
-    if (c == '.') ++dots;
-    if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) dots = 0;
-    if (c == '[' || c == '{') ++depth;
-    if ((c == ']' || c == '}') && depth > 0) --depth;
-    if (std::max(depth, dots) > deepest_toml) {
+    switch (c) {
+      case '.': ++depth; break;
+      case '[':
+      case '{': around.push_back(++depth); break;
+      case ']':
+      case '}':
+        if (around.size() > 1) around.pop_back();
+        depth = around.back();
+        break;
+      case ',':
+      case '\n': depth = around.back(); break;
+      default: break;
+    }
+    if (depth > deepest_toml) {
       const auto before = toml.substr(0, at);
       return 1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
     }

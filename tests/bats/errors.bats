@@ -162,6 +162,7 @@ END
   printf '# ours\nstore = \n' > syntax
   { printf '# ours\nstore = '; printf '[%.0s' {1..20000}; } > deep
   { printf '# ours\n'; printf 'a.%.0s' {1..100000}; echo 'a = 1'; } > dotted
+  { printf '# ours\n'; printf 'a.%.0s' {1..60}; printf 'a = '; printf '[%.0s' {1..60}; } > both
   echo '[rnu]' > table
   echo 'store = [1]' > array
   printf '[run]\nwait = "soon"\n' > value
@@ -177,6 +178,7 @@ END
     78 | dlock --config syntax list    | */syntax:2: not valid TOML: *
     78 | dlock --config deep list      | */deep:2: nested more than 100 levels deep
     78 | dlock --config dotted list    | */dotted:2: nested more than 100 levels deep
+    78 | dlock --config both list      | */both:2: nested more than 100 levels deep
     78 | dlock --config table list     | */table:1: unknown table \[rnu]: did you mean 'run'?
     78 | dlock --config array list     | */array:1: *store*
     78 | dlock --config value run job -- true | */value:2: run.wait: 'soon' is not a duration: *

@@ -26,6 +26,23 @@ TEST(TomlDepth, MoreLevelsAreReportedWithTheirLine) {
   EXPECT_EQ(line_nested_too_deeply("[" + repeated("a.", 101) + "a]"), 1U);
 }
 
+// A table in each part of a key that has many parts is nested as deeply as both together.
+TEST(TomlDepth, PartsOfAKeyCountInTheTablesOfItsValue) {
+  const auto parts = [](std::size_t dots) { return repeated("a.", dots) + "a = "; };
+  EXPECT_EQ(line_nested_too_deeply(parts(50) + "{" + parts(50) + "1}"), 1U);
+  EXPECT_EQ(line_nested_too_deeply(parts(50) + "{" + parts(49) + "1}"), std::nullopt);
+  EXPECT_EQ(line_nested_too_deeply(parts(50) + "[{" + parts(50) + "1}]"), 1U);
+  EXPECT_EQ(line_nested_too_deeply("b = 1\n" + repeated(parts(9) + "{", 11)), 2U);
+}
+
+TEST(TomlDepth, KeysAndValuesBesideEachOtherDoNotAddUp) {
+  EXPECT_EQ(line_nested_too_deeply(repeated("a.b.c = 1.5\n", 200)), std::nullopt);
+  EXPECT_EQ(line_nested_too_deeply("a = [" + repeated("1.5, {b.c = 1.5}, ", 200) + "]"),
+            std::nullopt);
+  EXPECT_EQ(line_nested_too_deeply(repeated("[a.b.c]\nd.e = {f.g = 1}\n", 200)),
+            std::nullopt);
+}
+
 TEST(TomlDepth, StringsAndCommentsAreSkipped) {
   const auto many = repeated("[{.", 101);
   EXPECT_EQ(line_nested_too_deeply("a = \"" + many + "\""), std::nullopt);
