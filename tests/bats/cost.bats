@@ -13,6 +13,7 @@ setup() {
   load ../faults/locks
   load ../faults/redis
   trace=$BATS_TEST_TMPDIR/trace
+  calls=$BATS_TEST_TMPDIR/calls
 }
 
 teardown() {
@@ -35,31 +36,30 @@ calls_by_phase() {
 # Prints how many calls dlock makes in a phase, or in all of them.
 sum_of() { awk -v phase="$1" 'phase == "all" || $1 == phase { n += $3 } END { print n + 0 }'; }
 
-# Runs dlock five times, and writes the calls of each run to a file. The runs can differ in
-# how often dlock polls beside the command.
+# Runs dlock, and writes the calls to the file `calls`.
 count_calls() {  # <dlock's arguments>...
-  local try
-  for try in 1 2 3 4 5; do
-    # Without a terminal, which would cost more calls.
-    setsid -w timeout 20 strace -f -q -e signal=none -o "$trace" dlock "$@" \
-      > /dev/null 2>&1 < /dev/null 3>&- || true
-    calls_by_phase > "$BATS_TEST_TMPDIR/calls.$try"
-  done
+  # Without a terminal, which would cost more calls.
+  setsid -w timeout 20 strace -f -q -e signal=none -o "$trace" dlock "$@" \
+    > /dev/null 2>&1 < /dev/null 3>&- || true
+  calls_by_phase > "$calls"
 }
 
-# Asserts that the best of these runs makes at most a fifth more calls than were counted. If
-# it makes less than half of them, the trace is not that of a complete run.
-assert_calls() {  # <phase, or all> <counted>
-  local try is best least='' most=$((($2 * 120 + 99) / 100))
-  for try in "$BATS_TEST_TMPDIR"/calls.?; do
-    is=$(sum_of "$1" < "$try")
-    if [[ -z $least ]] || ((is < least)); then least=$is best=$try; fi
+# Asserts that dlock can do with a fifth more calls than were counted. Runs differ in how often
+# dlock polls beside the command, and a reply that is not there at once costs more calls, so on
+# a busy machine more than one run may be needed. If a run makes less than half of the calls,
+# the trace is not that of a complete run.
+assert_calls() {  # <phase, or all> <counted> <dlock's arguments>...
+  local is most=$((($2 * 120 + 99) / 100))
+  for _ in {1..20}; do
+    count_calls "${@:3}"
+    is=$(sum_of "$1" < "$calls")
+    if ((is <= most && is >= $2 / 2)); then return; fi
   done
-  ((least <= most && least >= $2 / 2)) || {
-    echo "$least system calls ($1), not $2 and at most $most:"
-    sort -k 1,1 -k 3,3nr "$best"
-    return 1
+  {
+    echo "$is system calls ($1) in the last run, not $2 and at most $most:"
+    sort -k 1,1 -k 3,3nr "$calls"
   } >&2
+  return 1
 }
 
 # Prints the page faults of a command and of all its children that it reaps, as the kernel
@@ -89,12 +89,9 @@ use_warm_server() {
 # On a busy machine, /bin/true ends while dlock is still busy with its start, which would count
 # as after its end. So the command of the first two takes longer.
 assert_calls_of_run() {  # <before> <after> <all>
-  count_calls run job -- /bin/sleep 0.2
-  assert_calls before "$1"
-  assert_calls after "$2"
-
-  count_calls run job -- /bin/true
-  assert_calls all "$3"
+  assert_calls before "$1" run job -- /bin/sleep 0.2
+  assert_calls after "$2" run job -- /bin/sleep 0.2
+  assert_calls all "$3" run job -- /bin/true
 }
 
 @test "a local run makes few system calls before and after its command" {
@@ -104,14 +101,17 @@ assert_calls_of_run() {  # <before> <after> <all>
   assert_calls_of_run 87 31 126
 }
 
+# Each change writes the state and the head of its file. After 20 ms, dlock also stores the pid
+# of the command, so not every run is short on a busy machine.
+makes_four_writes() {
+  count_calls run job -- /bin/true
+  (($(awk '$2 == "pwrite64" { n += $3 } END { print n }' "$calls") == 4))
+}
+
 @test "a short local run changes the state of its lock twice" {
   use_warm_local_store
 
-  count_calls run job -- /bin/true
-
-  # Each change writes the state and the head of its file.
-  assert_equal "$(awk '$2 == "pwrite64" { n[FILENAME] += $3 } END { for (f in n) print n[f] }' \
-    "$BATS_TEST_TMPDIR"/calls.? | sort -n | head -n 1)" 4
+  eventually makes_four_writes
 }
 
 @test "a run on a server makes few system calls before and after its command" {
@@ -135,35 +135,27 @@ assert_calls_of_run() {  # <before> <after> <all>
 @test "status makes few system calls on a local store" {
   use_warm_local_store
 
-  count_calls status job
-
-  assert_calls all 60
+  assert_calls all 60 status job
 }
 
 @test "status makes few system calls on a server" {
   use_warm_server
 
-  count_calls status job
-
-  assert_calls all 50
+  assert_calls all 50 status job
 }
 
 @test "a local run whose lock is held makes few system calls" {
   use_warm_local_store
   hold job
 
-  count_calls run job -- /bin/true
-
-  assert_calls all 98
+  assert_calls all 98 run job -- /bin/true
 }
 
 @test "a run whose lock is held on a server makes few system calls" {
   use_warm_server
   hold job
 
-  count_calls run job -- /bin/true
-
-  assert_calls all 115
+  assert_calls all 115 run job -- /bin/true
 }
 
 # Asserts that the process that reaps the command makes its last call of this kind before.
@@ -193,8 +185,8 @@ assert_reaps_after() {  # <system call>
 
 # Prints the fewest page faults in five runs.
 least_page_faults() {  # <command>...
-  local try faults least=1000000
-  for try in 1 2 3 4 5; do
+  local faults least=1000000
+  for _ in {1..5}; do
     faults=$(page_faults "$@" 3>&-)
     least=$((faults < least ? faults : least))
   done
