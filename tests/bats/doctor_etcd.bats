@@ -130,7 +130,8 @@ fill_database() {
 
 @test "missing authentication is a warning, a login that works information, a refused one an error" {
   use_etcd_store
-  export DLOCK_USER=root DLOCK_PASSWORD=secret
+  # A login takes long where others need the processors.
+  export DLOCK_STORE_TIMEOUT=10s DLOCK_USER=root DLOCK_PASSWORD=secret
   run dlock doctor
   assert_found warning login 'anyone can write to the cluster'
 
@@ -154,7 +155,7 @@ fill_database() {
 
 @test "missing permissions are an error, and the advice names the command that grants them" {
   use_etcd_store
-  export DLOCK_USER=jobs DLOCK_PASSWORD=word
+  export DLOCK_STORE_TIMEOUT=10s DLOCK_USER=jobs DLOCK_PASSWORD=word
   etcdctl user add root:secret > /dev/null
   etcdctl user grant-role root root > /dev/null
   etcdctl user add jobs:word > /dev/null
