@@ -141,6 +141,23 @@ somebody_watches() {
   assert_exits 0 "$holder"
 }
 
+@test "that a slot is being migrated is said when the last attempt runs out of time, too" {
+  hold job --ttl 30s --slots 2
+  begin_move job
+  move_keys 'dlock:{job}'
+  # Less time than a failover takes.
+  strace -f -qq -e trace=recvfrom -o "$BATS_TEST_TMPDIR/calls" \
+    dlock run --slots 2 --store-timeout 1500ms job -- touch "$ran" 2> "$said" 3>&- &
+  local run=$!
+  eventually grep -q -e TRYAGAIN -e ASK "$BATS_TEST_TMPDIR/calls"
+  freeze "$from"
+
+  assert_exits 69 "$run"
+
+  grep -q "the lock's slot is being migrated" "$said"
+  [[ ! -e $ran ]]
+}
+
 @test "a lease is renewed while its slot is being migrated" {
   hold job "${lease[@]}" --report "$report"
   begin_move job

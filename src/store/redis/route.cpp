@@ -50,18 +50,25 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
 asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
                                        Clock::time_point until, Wakeup& wakeup) {
   const auto began = Clock::now();
+  std::optional<Failure> reason;  // why the last attempt has to be repeated
   int hops = 0;
   for (Backoff backoff;;) {
     Response response;
-    response.node = co_await open(lock, until, wakeup);
     std::optional<milliseconds> refused_for;
     try {
+      response.node = co_await open(lock, until, wakeup);
       response.replies = co_await ask(*response.node);
     } catch (const net::Refusal& refusal) {
       // The new connection was accepted and then closed, with nothing executed.
       const auto end = std::min(until, later(began, patience_with(refusal, timeout_)));
       refused_for = backoff.next();
       if (later(Clock::now(), *refused_for) >= end || wakeup.gives_up()) throw;
+    } catch (const Failure& failure) {
+      // That time ran out does not say why the attempts before this one failed.
+      const bool timed_out =
+          failure.kind() == Failure::Kind::unreachable && Clock::now() >= until;
+      if (reason && timed_out) throw Failure(*reason);
+      throw;
     }
     if (refused_for) {
       co_await sleep(later(Clock::now(), *refused_for), wakeup);
@@ -72,6 +79,7 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
     if (next == Then::follow && ++hops <= most_hops && Clock::now() < until) continue;
     const auto pause = backoff.next();
     if (later(Clock::now(), pause) >= until || wakeup.gives_up()) co_return response;
+    reason = response.failure();
     co_await sleep(later(Clock::now(), pause), wakeup);
   }
 }
