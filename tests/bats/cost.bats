@@ -183,10 +183,10 @@ assert_reaps_after() {  # <system call>
   assert_reaps_after sendto
 }
 
-# Prints the fewest page faults in five runs.
+# Prints the fewest page faults in twenty runs.
 least_page_faults() {  # <command>...
   local faults least=1000000
-  for _ in {1..5}; do
+  for _ in {1..20}; do
     faults=$(page_faults "$@" 3>&-)
     least=$((faults < least ? faults : least))
   done
