@@ -14,6 +14,10 @@ namespace {
 
 using Phase = GuardianPage::Phase;
 
+// If setpgid(2) failed, the process is never there, and the failure is only noticed when
+// it should start.
+constexpr milliseconds longest_way_to_group{1000};
+
 }  // namespace
 
 GuardedSupervisor::GuardedSupervisor(asio::io_context& context, Guardian& guardian,
@@ -40,6 +44,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
     wakeup_.notify();
   });
   read_channel();
+  co_await await_group();
   const auto early = take_early_signals();
   const bool can_start = !guardian_is_gone_ && page_.phase.load() == Phase::idle;
   if (can_start && !guardian_.start_command()) {
@@ -62,6 +67,17 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
     }
     co_await wakeup_.wait_until(overdue_at());
     if (Clock::now() >= overdue_at()) guardian_.kill();
+  }
+}
+
+// Waits until the process that becomes the command is in its group: from then on it is
+// certain that signals of the terminal reach it, too. It usually is there before the lock
+// is granted. Whether the guardian failed, or is stopped, is noticed by the caller.
+asio::awaitable<void> GuardedSupervisor::await_group() {
+  const auto until = std::min(overdue_at(), later(Clock::now(), longest_way_to_group));
+  while (!page_.is_in_group.load() && page_.phase.load() == Phase::idle &&
+         !guardian_is_gone_ && Clock::now() < until) {
+    co_await wakeup_.wait_until(Clock::now() + std::chrono::microseconds(100));
   }
 }
 

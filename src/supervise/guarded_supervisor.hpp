@@ -31,6 +31,7 @@ class GuardedSupervisor final : public Supervisor {
  private:
   void read_channel();
   bool notify_guardian(std::uint8_t word);
+  asio::awaitable<void> await_group();
   std::vector<int> take_early_signals();
   void pass_on_signals();
   void send(int signal);

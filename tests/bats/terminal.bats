@@ -255,6 +255,26 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
   assert_equal "$(grep -c INT noted)" 1
 }
 
+@test "on a server, Ctrl-C reaches the command only once if the guardian is slow" {
+  [[ ${DLOCK_TEST_STORE:-local} == redis ]] || use_server_as_store
+  dlock run job -- true
+  # It, and the process that becomes the command, are late in their groups.
+  trace_on_terminal '-f -e inject=setpgid:delay_enter=300000' 'dlock run job -- ./note command'
+  eventually grep -q 'FUTEX_WAKE, ' trace
+  local dlock
+  dlock=$(awk '/FUTEX_WAKE, / { print $1; exit }' trace)
+  kill -STOP "$dlock"
+  eventually noted 'command ready'
+
+  press $'\003'
+  eventually noted 'command INT'
+  kill -CONT "$dlock"
+  kill -WINCH "$dlock"
+  eventually noted 'command WINCH'
+
+  assert_equal "$(grep -c INT noted)" 1
+}
+
 @test "a signal that is sent only to dlock reaches the command" {
   on_terminal 'dlock run job -- ./note command; :'
   eventually noted 'command ready'
