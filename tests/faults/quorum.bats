@@ -337,7 +337,7 @@ ends_when_emptied() {  # <number>...
 
   assert_status 76
   assert_equal "$(of_report .reason)" gone
-  run dlock run --dedupe 1h job -- echo ran
+  run dlock run -w 20s --min-strength 1 --dedupe 1h job -- echo ran
   assert_status 0
   assert_equal "$output" ran
   run dlock history job
@@ -376,7 +376,7 @@ ends_when_emptied() {  # <number>...
   let_go
   assert_exits 0 "$holder"
   assert_equal "$(of_report '"\(.outcome) \(.protected)"')" 'ran true'
-  run dlock run "${lease[@]}" job -- sh -c 'echo "$DLOCK_FENCE"'
+  run dlock run "${lease[@]}" -w 20s --min-strength 1 job -- sh -c 'echo "$DLOCK_FENCE"'
   assert_status 0
   ((output > fence))
 }
