@@ -74,10 +74,11 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
 // certain that signals of the terminal reach it, too. It usually is there before the lock
 // is granted. Whether the guardian failed, or is stopped, is noticed by the caller.
 asio::awaitable<void> GuardedSupervisor::await_group() {
+  page_.is_group_awaited.store(true);
   const auto until = std::min(overdue_at(), later(Clock::now(), longest_way_to_group));
   while (!page_.is_in_group.load() && page_.phase.load() == Phase::idle &&
          !guardian_is_gone_ && Clock::now() < until) {
-    co_await wakeup_.wait_until(Clock::now() + std::chrono::microseconds(100));
+    co_await wakeup_.wait_until(until);
   }
 }
 

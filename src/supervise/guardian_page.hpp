@@ -11,8 +11,9 @@
 
 namespace dlock {
 
-// dlock writes the deadline, the environment and `go`; the guardian and its child write
-// everything else. Plain members are valid from the phase that they belong to.
+// dlock writes the deadline, the environment, `go` and is_group_awaited; the guardian and
+// its child write everything else. Plain members are valid from the phase that they
+// belong to.
 struct GuardianPage {
   enum class Phase : int {
     idle,     // no command yet
@@ -42,6 +43,11 @@ struct GuardianPage {
   // Whether it is in the command's process group. If that is the caller's, the terminal's
   // signals reach it from then on; it blocks them until it execs the command.
   std::atomic<bool> is_in_group{false};
+
+  // Whether dlock waits for that and has to be notified. It stores this before it reads
+  // is_in_group, and the guardian reads this after it has stored is_in_group, so that one
+  // of them sees the other's.
+  std::atomic<bool> is_group_awaited{false};
 
   // Valid from the fork of that process on.
   pid_t pid = 0;

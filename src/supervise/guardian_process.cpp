@@ -122,6 +122,7 @@ bool Process::prepare() {
   // As in the child: whichever is first, both see that it is done.
   const auto group = task_.plan.own_group ? command : task_.callers_group;
   if (::setpgid(command, group) == 0) page_.is_in_group.store(true);
+  if (page_.is_group_awaited.load()) owner_.notify();
   // The guardian must be in time even if the processors are busy, where that is allowed.
   // Only now, so that the command does not inherit the priority.
   ::setpriority(PRIO_PROCESS, 0, guardian_priority);
