@@ -14,9 +14,9 @@ namespace {
 
 using Phase = GuardianPage::Phase;
 
-// If setpgid(2) failed, the process is never there, and the failure is only noticed when
-// it should start.
-constexpr milliseconds longest_way_to_group{1000};
+// If setpgid(2) fails, the process never enters its group, and the failure is noticed
+// only when it should start.
+constexpr milliseconds longest_wait_for_group{1000};
 
 }  // namespace
 
@@ -75,7 +75,7 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
 // is granted. Whether the guardian failed, or is stopped, is noticed by the caller.
 asio::awaitable<void> GuardedSupervisor::await_group() {
   page_.is_group_awaited.store(true);
-  const auto until = std::min(overdue_at(), later(Clock::now(), longest_way_to_group));
+  const auto until = std::min(overdue_at(), later(Clock::now(), longest_wait_for_group));
   while (!page_.is_in_group.load() && page_.phase.load() == Phase::idle &&
          !guardian_is_gone_ && Clock::now() < until) {
     co_await wakeup_.wait_until(until);

@@ -66,12 +66,17 @@ press_while_dlock_is_stopped() {  # <key> <what is noted>
   dlock=$(dlock_of job)
   kill -STOP "$dlock"
   eventually is_stopped "$dlock"
-  press "$1"
-  eventually noted "$2"
-  kill -CONT "$dlock"
+  press_before_dlock_continues "$dlock" "$@"
+}
+
+# The same for a dlock that is stopped, or is being stopped.
+press_before_dlock_continues() {  # <its pid> <key> <what is noted>
+  press "$2"
+  eventually noted "$3"
+  kill -CONT "$1"
   # dlock takes this signal last, so it has taken the other one by then.
-  kill -WINCH "$dlock"
-  eventually noted "${2% *} WINCH"
+  kill -WINCH "$1"
+  eventually noted "${3% *} WINCH"
 }
 
 # Prints the pid of a dlock's command. The guardian may be between them.
@@ -246,11 +251,7 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
   stop_dlock_at "$start" "$(grep -cx "$start" calls)" './note command'
   eventually noted 'command ready'
 
-  press $'\003'
-  eventually noted 'command INT'
-  kill -CONT "$dlock"
-  kill -WINCH "$dlock"
-  eventually noted 'command WINCH'
+  press_before_dlock_continues "$dlock" $'\003' 'command INT'
 
   assert_equal "$(grep -c INT noted)" 1
 }
@@ -266,11 +267,7 @@ has_pending_int() { grep -q '^ShdPnd:.*[2367abef]$' "/proc/$1/status"; }
   kill -STOP "$dlock"
   eventually noted 'command ready'
 
-  press $'\003'
-  eventually noted 'command INT'
-  kill -CONT "$dlock"
-  kill -WINCH "$dlock"
-  eventually noted 'command WINCH'
+  press_before_dlock_continues "$dlock" $'\003' 'command INT'
 
   assert_equal "$(grep -c INT noted)" 1
 }

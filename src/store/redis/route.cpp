@@ -19,6 +19,14 @@ asio::awaitable<void> sleep(Clock::time_point until, Wakeup& wakeup) {
   while (Clock::now() < until && !wakeup.gives_up()) co_await wakeup.wait_until(until);
 }
 
+// Whether an attempt failed because time ran out, which does not say why those before it
+// failed.
+bool ran_out_of_time(const Failure& error, Clock::time_point until) {
+  const bool timed_out =
+      dynamic_cast<const net::Timeout*>(&error) != nullptr || Clock::now() >= until;
+  return timed_out && error.kind() == Failure::Kind::unreachable;
+}
+
 }  // namespace
 
 asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until,
@@ -33,10 +41,7 @@ asio::awaitable<Node*> Route::open(const LockName& lock, Clock::time_point until
       co_return node;
     } catch (const Failure& error) {
       const bool is_unreachable = error.kind() == Failure::Kind::unreachable;
-      // That time ran out does not say why the attempts before this one failed.
-      const bool timed_out =
-          dynamic_cast<const net::Timeout*>(&error) != nullptr || Clock::now() >= until;
-      if (!reason || !is_unreachable || !timed_out) reason = error;
+      if (!reason || !ran_out_of_time(error, until)) reason = error;
       const bool passes = has_others() && is_unreachable;
       const auto end =
           passes ? until : std::min(until, later(began, patience_with(error, timeout_)));
@@ -64,10 +69,7 @@ asio::awaitable<Response> Route::asked(const LockName& lock, const Ask& ask,
       refused_for = backoff.next();
       if (later(Clock::now(), *refused_for) >= end || wakeup.gives_up()) throw;
     } catch (const Failure& failure) {
-      // That time ran out does not say why the attempts before this one failed.
-      const bool timed_out =
-          failure.kind() == Failure::Kind::unreachable && Clock::now() >= until;
-      if (reason && timed_out) throw Failure(*reason);
+      if (reason && ran_out_of_time(failure, until)) throw Failure(*reason);
       throw;
     }
     if (refused_for) {
