@@ -2,14 +2,16 @@
 # shellcheck disable=SC2034,SC2154  # tests/bench/run reads all these files
 # Several processes contend for one lock: parts handover, crowd, order and slots of tests/bench/run.
 
-# Prints the nanoseconds from the end of the holder's command to the start of the next.
-hand_over() {  # <tool>
+# Prints the nanoseconds from the end of the holder's command to the start of the waiter's,
+# which has been in the queue for PAUSE seconds. By default, that is just long enough for the
+# work that both still have once it is there.
+hand_over() {  # <tool> [<pause>]
   local start
   lock=handover
   rm -f "$work/start"
   hold_for "$1"
   await_turn "$1" "$work/start" 1
-  sleep 0.01  # both have work to finish after they start to wait
+  sleep "${2:-0.01}"
   let_go "$holder"
   wait "$waiter"
   start=$(< "$work/start")
@@ -17,13 +19,13 @@ hand_over() {  # <tool>
 }
 
 # Adds a row: how long the hand-over takes with two tools.
-handover_row() {  # <what> <tool> <tool> <rounds>
+handover_row() {  # <what> <tool> <tool> <rounds> [<pause>]
   local i
   say "handover: $4 rounds of $2, $3"
   for ((i = 0; i < $4; i++)); do
     # No command substitution: its subshell would hide the background jobs.
-    hand_over "$2" > "$work/first"
-    hand_over "$3" > "$work/second"
+    hand_over "$2" "${5:-}" > "$work/first"
+    hand_over "$3" "${5:-}" > "$work/second"
     echo "$(< "$work/first") $(< "$work/second")"
   done > "$work/samples"
   add_ratio "$1" ' ms' 1000000 < "$work/samples"
