@@ -11,6 +11,8 @@ constexpr VerbSet of(Verbs... verbs) {
 }
 
 constexpr VerbSet all = ~of(Verb::help);  // which does nothing
+// These report what they find out about the store, or do not contact it.
+constexpr VerbSet without_store = of(Verb::help, Verb::config, Verb::doctor);
 constexpr VerbSet with_command = of(Verb::run, Verb::cache, Verb::limit);
 
 struct Row {
@@ -34,7 +36,8 @@ constexpr Row rows[] = {
      "listed, even if there are no runs; or it succeeded in time"},
     {ExitStatus::success, of(Verb::doctor), "no problems found"},
     {ExitStatus::success, of(Verb::break_lock), "taken from its holders"},
-    {ExitStatus::success, of(Verb::cache), "printed, or removed (--forget)"},
+    {ExitStatus::success, of(Verb::cache),
+     "printed, described (--show) or removed (--forget)"},
     {ExitStatus::success, of(Verb::config), "shown; the configuration file is valid"},
     {ExitStatus::success, of(Verb::help), "printed"},
     {ExitStatus::not_held, of(Verb::status), "the lock is free"},
@@ -42,11 +45,13 @@ constexpr Row rows[] = {
      "not held, not held by that fence, or declined at the prompt"},
     {ExitStatus::not_held, of(Verb::history),
      "it did not succeed in time (--succeeded-within)"},
+    {ExitStatus::not_held, of(Verb::cache), "nothing is stored (--show)"},
     {ExitStatus::warnings_found, of(Verb::doctor), "there are warnings"},
     {ExitStatus::errors_found, of(Verb::doctor), "there are errors"},
     {ExitStatus::usage, all | of(Verb::help), "invalid command line"},
-    {ExitStatus::unavailable, of(Verb::help), "cannot write to standard output"},
-    {ExitStatus::unavailable, all, "unavailable: the store cannot be reached or used"},
+    {ExitStatus::unavailable, without_store, "cannot write to standard output"},
+    {ExitStatus::unavailable, all & ~without_store,
+     "unavailable: the store cannot be reached or used"},
     {ExitStatus::bug, all, "a bug in dlock"},
     {ExitStatus::not_obtained, of(Verb::run, Verb::cache),
      "not obtained: held by others or wait over (-E sets this code)"},
@@ -54,7 +59,7 @@ constexpr Row rows[] = {
      "not obtained: held by others or wait over"},
     {ExitStatus::not_obtained, of(Verb::limit), "not admitted: the rate is exceeded"},
     {ExitStatus::lost, of(Verb::run, Verb::cache),
-     "the lock was lost and the command was ended"},
+     "the lock was lost before the command had ended"},
     {ExitStatus::lost, of(Verb::renew, Verb::release),
      "the lock is no longer held by this token"},
     {ExitStatus::lost, of(Verb::check),

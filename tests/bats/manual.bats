@@ -285,14 +285,14 @@ make_script() {  # <path> <line>...
   run "$BATS_TEST_TMPDIR/script" 'two words' '*'
 
   assert_status 3
-  assert_equal "$output" 'self: two words *'
+  assert_equal "$output" 'nightly-report: two words *'
 }
 
 @test "a script with that line exits with 75 while another instance runs" {
   mkfifo "$BATS_TEST_TMPDIR/wait"
   make_script "$BATS_TEST_TMPDIR/script" "cat '$BATS_TEST_TMPDIR/wait'"
   "$BATS_TEST_TMPDIR/script" 3>&- &
-  eventually dlock status self
+  eventually dlock status nightly-report
 
   run "$BATS_TEST_TMPDIR/script"
 
@@ -430,7 +430,7 @@ wiat = 5' > "$BATS_TEST_TMPDIR/config.toml"
     assert_equal "$(statuses_in_help "$verb" | grep -xE '1|2')" "$(
       for status_named in 1 2; do
         ! section 'EXIT STATUS' | sed -n "/^\.It $status_named\$/,/^\.It/p" |
-          grep -qx "\.Cm $verb :" || echo "$status_named"
+          grep -qx "\.Cm $verb\( Fl -[a-z]*\)\? :" || echo "$status_named"
       done)"
   done
 }
