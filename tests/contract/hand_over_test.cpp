@@ -137,6 +137,25 @@ TEST_F(QuickLock, is_requested_again_if_the_hand_over_arrives_late) {
   EXPECT_GT(std::get<Grant>(answer).sent_at, late);
 }
 
+// It could not read its list, because it was cut off from the server.
+TEST_F(QuickLock, is_not_held_by_a_waiter_that_reads_of_a_grant_that_has_expired) {
+  auto claim = quick_claim();
+  claim.ttl = milliseconds(500);
+  auto& holder = contender();
+  holder.granted();
+  auto& next = waiter(claim);
+  release_quickly(holder);
+  ASSERT_TRUE(is_held());
+  ASSERT_TRUE(eventually(context_, [&] { return !is_held(); }));
+  contender().granted();
+  next.queued();
+
+  result_of(context_,
+            next.claimant().await_turn(next.wakeup, Clock::now() + milliseconds(50)));
+
+  EXPECT_TRUE(next.is_busy());
+}
+
 TEST_F(QuickLock, is_released_by_a_waiter_that_gave_up) {
   for (const bool was_told : {false, true}) {
     auto& holder = contender();

@@ -85,6 +85,7 @@ local function join_queue(score)
     place = append_waiter(token, score)
   end
   expire_or(Q, QUEUE_MS, 'ZREM', Q, token)
+  redis.call('DEL', key .. ':w:' .. id) -- it may announce a grant that has expired
   end_idleness()
   if state[2] ~= ARGV[4] then
     redis.call('HSET', S, 'slots', ARGV[4])
