@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <list>
 
+#include "store/redis/redis_claimant.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/peer.hpp"
 #include "tests/run_end.hpp"
@@ -436,6 +438,101 @@ TEST_F(RedisStores, a_release_after_an_unanswered_request_cancels_that_request) 
       "$0\r\n\r\n$6\r\n120000\r\n";  // no end of a run, and how long it is kept
   EXPECT_TRUE(eventually(
       context_, [&] { return server.received().find(refusal) != std::string::npos; }));
+}
+
+// The reply to the first request does not come, and the second one is refused. The first
+// one, which may still arrive, must not get the lock for a claim that has ended.
+TEST_F(RedisStores, a_claim_that_is_refused_cancels_an_earlier_request_without_a_reply) {
+  const auto path = temporary_.file("socket");
+  std::atomic<int> requests{0};
+  PeerServer server(
+      [&](const Peer& peer) {
+        if (!peer.read_until("$1\r\n0\r\n$1\r\n0\r\n$1\r\n7\r\n")) return;
+        if (++requests > 1) peer.send("*2\r\n$5\r\nabove\r\n$1\r\n7\r\n");
+        peer.read_all();
+      },
+      path);
+  Target target;
+  target.path = path;
+  const auto store = store_of(target, milliseconds(77), context_);
+  auto claim = brief_claim();
+  claim.outer_fences = {Fence{7}};
+  const auto claimant = store->claimant(claim);
+  Wakeup wakeup(context_);
+  EXPECT_THROW(result_of(context_, claimant->ask(Queue::stay_out, wakeup)), Failure);
+  const auto answer = result_of(context_, claimant->ask(Queue::stay_out, wakeup));
+  ASSERT_TRUE(std::holds_alternative<HeldByOuterRun>(answer));
+
+  EXPECT_THROW(result_of(context_, claimant->release(std::nullopt, wakeup)), Failure);
+
+  const std::string refusal = "$0\r\n\r\n$6\r\n120000\r\n";
+  EXPECT_TRUE(eventually(
+      context_, [&] { return server.received().find(refusal) != std::string::npos; }));
+}
+
+// A single server that a replica follows, according to this route only.
+class Replicated final : public Route {
+ public:
+  Replicated(asio::io_context& context, Target target)
+      : Route(milliseconds(200)), node_(context, std::move(target), milliseconds(200)) {}
+
+  asio::awaitable<std::vector<Node*>> all(Clock::time_point, Wakeup&) override {
+    co_return std::vector<Node*>{&node_};
+  }
+  asio::awaitable<unsigned> replicas_of(Node&, Clock::time_point, Wakeup&) override {
+    co_return 1;
+  }
+
+ private:
+  asio::awaitable<Node*> node_for(const LockName&, Clock::time_point, Wakeup&) override {
+    co_return &node_;
+  }
+
+  Node node_;
+};
+
+// No replica acknowledges the first grant, and the reply to its release does not come. If
+// that release arrives late, it must not free the grant of the next request.
+TEST_F(RedisStores, a_grant_after_a_release_without_a_reply_has_a_greater_fence) {
+  const auto path = temporary_.file("socket");
+  PeerServer server(
+      [](const Peer& peer) {
+        if (!peer.read_until("\r\n")) return;
+        peer.send("*3\r\n$7\r\ngranted\r\n$4\r\n4711\r\n:0\r\n:0\r\n");
+        peer.read_all();
+      },
+      path);
+  Target target;
+  target.path = path;
+  Replicated route(context_, target);
+  RedisClaimant claimant(context_, route, brief_claim());
+  Wakeup wakeup(context_);
+  EXPECT_THROW(result_of(context_, claimant.ask(Queue::stay_out, wakeup)), Failure);
+  const auto sent_before = server.received().size();
+
+  EXPECT_THROW(result_of(context_, claimant.ask(Queue::stay_out, wakeup)), Failure);
+
+  const auto request = server.received().substr(sent_before);
+  EXPECT_NE(request.find("$1\r\n0\r\n$4\r\n4711\r\n*3\r\n$4\r\nWAIT\r\n"),
+            std::string::npos)
+      << request;
+}
+
+TEST_F(RedisStores, a_request_for_a_greater_fence_raises_that_of_the_lease) {
+  auto& old = contender();
+  const auto fence = old.granted().fence;
+  auto& repeated = contender(old.claim);
+  repeated.claim.fence_floor = fence;
+
+  const auto raised = repeated.granted().fence;
+
+  EXPECT_GT(raised, fence);
+  EXPECT_EQ(repeated.granted().fence, raised);
+  EXPECT_EQ(repeated.inspect().holders.at(0).fence, raised);
+  EXPECT_EQ(old.release(exit_with(0)), Release::taken_over);
+  EXPECT_EQ(repeated.inspect().holders.at(0).fence, raised);
+  EXPECT_EQ(repeated.release(exit_with(0)), Release::released);
+  EXPECT_GT(contender().granted().fence, raised);
 }
 
 // Several holders

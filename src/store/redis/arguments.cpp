@@ -40,8 +40,8 @@ std::string order_in_line(std::int64_t arrived, const std::optional<Ballot>& bal
   return "=" + std::to_string(ballot->ticket);
 }
 
-std::string fence_wanted(const Claim& claim, const std::optional<Ballot>& ballot) {
-  if (!ballot) return std::to_string(claim.fence_floor.number);
+std::string fence_wanted(Fence fence_floor, const std::optional<Ballot>& ballot) {
+  if (!ballot) return std::to_string(fence_floor.number);
   const auto* kind = ballot->is_repair ? "!" : ballot->raises ? "^" : "=";
   return kind + std::to_string(ballot->fence.number);
 }
@@ -107,6 +107,7 @@ std::string run_end_text(const RunEnd& end, const std::string& host,
 
 std::vector<std::string> ask_arguments(const Claim& claim, Queue queue,
                                        const std::string& waiter_id, std::int64_t arrived,
+                                       Fence fence_floor,
                                        const std::optional<Ballot>& ballot) {
   std::vector<std::string> arguments{text_of(claim.token),
                                      waiter_id,
@@ -117,7 +118,7 @@ std::vector<std::string> ask_arguments(const Claim& claim, Queue queue,
                                      info_of(claim),
                                      dedupe_text(claim.dedupe),
                                      order_in_line(arrived, ballot),
-                                     fence_wanted(claim, ballot)};
+                                     fence_wanted(fence_floor, ballot)};
   for (const auto& fence : claim.outer_fences) {
     arguments.push_back(std::to_string(fence.number));
   }

@@ -30,8 +30,10 @@ std::string run_end_text(const RunEnd& end, const std::string& host,
                          const std::string& user);
 
 // For ask.lua. `arrived` is the server's time when the claim entered the queue, or 0.
+// Without a ballot, the grant has to have a greater fence than `fence_floor`.
 std::vector<std::string> ask_arguments(const Claim& claim, Queue queue,
                                        const std::string& waiter_id, std::int64_t arrived,
+                                       Fence fence_floor,
                                        const std::optional<Ballot>& ballot);
 
 // For release.lua, for a claim that was granted `fence`, if any; `end` is how its run

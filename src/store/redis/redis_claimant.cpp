@@ -57,7 +57,7 @@ milliseconds jittered(milliseconds span) {
 }  // namespace
 
 RedisClaimant::RedisClaimant(asio::io_context& context, Route& route, const Claim& claim)
-    : Claimant(claim), context_(context), route_(route) {
+    : Claimant(claim), context_(context), route_(route), fence_floor_(claim.fence_floor) {
   const auto bytes = random_bytes();
   waiter_id_ = hex(bytes.data(), 8);
 }
@@ -82,7 +82,7 @@ asio::awaitable<Answer> RedisClaimant::ask(Queue queue, Wakeup& wakeup) {
       co_return *handed;
     }
   }
-  auto args = ask_arguments(claim(), queue, waiter_id_, arrived_, ballot_);
+  auto args = ask_arguments(claim(), queue, waiter_id_, arrived_, fence_floor_, ballot_);
   const auto began = Clock::now();
   const auto until = route_.budget_end();
   co_await route_.open(claim().lock, until, wakeup);
@@ -122,9 +122,9 @@ void RedisClaimant::note(const AskReply& reply, Clock::time_point sent_at) {
     watch_for(*busy, reply);
   } else if (std::holds_alternative<HeldByOuterRun>(reply.answer) ||
              std::holds_alternative<Deduplicated>(reply.answer) ||
-             // A late request would be the newest claim, and must be refused.
-             (std::holds_alternative<Superseded>(reply.answer) && !may_come_late_)) {
-    known_ = Known::nothing;
+             std::holds_alternative<Superseded>(reply.answer)) {
+    // A late request could be granted what this one was not.
+    if (!may_come_late_) known_ = Known::nothing;
   }
 }
 

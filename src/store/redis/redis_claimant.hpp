@@ -95,6 +95,7 @@ class RedisClaimant final : public Claimant {
   std::optional<Grant> handed_over_;  // received on the list
   Node* handed_over_by_ = nullptr;    // the server of that list
   Grant grant_;                       // ours until it is released
+  Fence fence_floor_;                 // the next grant has to have a greater fence
   std::optional<Fence> recorded_;     // of the last run whose end the server has recorded
   std::optional<Taker> taken_by_;
 };

@@ -99,8 +99,10 @@ asio::awaitable<Response> RedisClaimant::tell_all(const std::vector<std::string>
 }
 
 // Does not make the server refuse late requests, as that would also refuse this claim. It
-// names the fence of the grant, so that it cannot release a newer grant if it is late.
+// names the fence of the grant, and the next grant has a greater one, so that it cannot
+// release that if it is late.
 asio::awaitable<void> RedisClaimant::release_grant(Wakeup& wakeup) {
+  fence_floor_ = std::max(fence_floor_, grant_.fence);
   auto args = revoke_arguments(claim(), waiter_id_, grant_.fence);
   const auto response =
       co_await route_.run(release_script, claim().lock, std::move(args), wakeup);

@@ -133,14 +133,19 @@ local own = holders[token]
 if own and not own.promise then
   -- The answer got lost, or the caller repeats the request: the full lease again.
   own.ends = now + ttl * 1000
-  local raised = voted and (kind == '^' and voted > own.fence or is_repair and voted ~= own.fence)
+  local raised
+  if not voted and own.fence <= floor then
+    raised = math.max(fence + 1, floor + 1, now)
+  elseif kind == '^' and voted > own.fence or is_repair and voted ~= own.fence then
+    raised = voted
+  end
   local left = value == MARKER and redis.call('PTTL', key) or 0 -- of other holders
   redis.call('PEXPIRE', key, int(math.max(ttl, left)))
   if raised then
-    own.fence = voted
-    redis.call('HSET', S, 'fence', int(math.max(fence, voted)))
+    own.fence = raised
+    redis.call('HSET', S, 'fence', int(math.max(fence, raised)))
     keep_state()
-    publish('granted', voted, ttl, own.info)
+    publish('granted', raised, ttl, own.info)
   end
   redis.call('HSET', H, token, holder_text(own))
   keep_for(ttl)
