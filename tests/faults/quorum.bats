@@ -236,6 +236,18 @@ has_granted() { [[ $(member "$1" EXISTS 'dlock:{job}') == 1 ]]; }  # <server>
   assert_equal "$(held_on job)" 0
 }
 
+@test "a run without the lock, because it is too weak, is not lost" {
+  use_quorum_store 3
+  crash 3
+
+  run dlock run --min-strength 1 --on-outage run --report "$report" job -- sh -c 'exit 3'
+
+  assert_status 3
+  assert_output_contains 'strength 0 is below --min-strength 1; running without the lock'
+  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null false'
+  assert_equal "$(held_on job)" 0
+}
+
 @test "a request that arrives late finds that it was abandoned" {
   use_quorum_store 3
   hold job "${lease[@]}"

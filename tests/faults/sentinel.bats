@@ -94,6 +94,15 @@ held"
   assert_status 1
 }
 
+@test "a run without the lock, because replicas are missing, is not lost" {
+  run dlock run --replicas 3 --store-timeout 6s --ttl 60s --on-outage run --report "$report" job -- \
+    sh -c 'exit 3'
+
+  assert_status 3
+  assert_output_contains '2 of 3 replicas have acknowledged the lease (--replicas); running without the lock'
+  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null false'
+}
+
 @test "missing replicas are reported even if the sentinels no longer reply" {
   dlock run --replicas 3 --store-timeout 6s --ttl 60s job -- touch "$ran" 2> "$said" 3>&- &
   eventually is_granted

@@ -102,8 +102,9 @@ asio::awaitable<Response> RedisClaimant::tell_all(const std::vector<std::string>
 // names the fence of the grant, and the next grant has a greater one, so that it cannot
 // release that if it is late.
 asio::awaitable<void> RedisClaimant::release_grant(Wakeup& wakeup) {
-  fence_floor_ = std::max(fence_floor_, grant_.fence);
-  auto args = revoke_arguments(claim(), waiter_id_, grant_.fence);
+  const auto fence = std::exchange(grant_, {}).fence;
+  fence_floor_ = std::max(fence_floor_, fence);
+  auto args = revoke_arguments(claim(), waiter_id_, fence);
   const auto response =
       co_await route_.run(release_script, claim().lock, std::move(args), wakeup);
   if (!release_from(response.reply())) throw response.failure();

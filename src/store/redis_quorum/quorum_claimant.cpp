@@ -167,6 +167,7 @@ asio::awaitable<Grant> QuorumClaimant::completed(Grant grant, std::size_t server
   candidacy_.gave_back(grant.fence);
   grant_.reset();
   co_await give_back_votes(until, wakeup);
+  for (const auto& seat : seats_) seat->claimant.set_grant({});
   throw too_weak(*grant.strength, terms_.least_strength, servers, seats_.size());
 }
 
