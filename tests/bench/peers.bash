@@ -32,12 +32,12 @@ set_under() {  # <peer> <name of the lock>
   esac
 }
 
-# These print the installed peers: those with locks on this machine, and on servers.
+# These print the installed peers: those with locks on this machine, and on Redis.
 peers_here() {
   printf '%s\n' ${lckdo:+lckdo} ${sem:+sem}
 }
-peers_on_servers() {
-  printf '%s\n' ${redis_cli:+redis-cli} ${python:+redis-py} ${etcdctl:+etcdctl}
+peers_on_redis() {
+  printf '%s\n' ${redis_cli:+redis-cli} ${python:+redis-py}
 }
 
 # Compares runs on the current store with runs under each of these peers' locks.
@@ -64,20 +64,26 @@ compare_crowds() {  # <where> <workers> <sections of the peer> <peer>...
 
 # Slow peers run fewer sections: the rates are compared.
 bench_peers() {
-  local here_are on_servers where=''
+  local here_are on_redis
   mapfile -t here_are < <(peers_here | grep .)
-  mapfile -t on_servers < <(peers_on_servers | grep .)
-  say "peers: ${here_are[*]} ${on_servers[*]}"
+  mapfile -t on_redis < <(peers_on_redis | grep .)
+  say "peers: ${here_are[*]} ${on_redis[*]} ${etcdctl:+etcdctl}"
   compare_runs '' "${here_are[@]}"
-  ((${#on_servers[@]})) || return 0
-  [[ -z $server ]] || start_server
-  [[ -z $etcdctl ]] || start_etcd
-  [[ -z $server ]] || DLOCK_STORE=$redis_store where=' on Redis'
-  compare_runs "$where" "${on_servers[@]}"
-  compare_crowds "$where" 8 3 "${on_servers[@]}"
+  if [[ -n $server ]] && ((${#on_redis[@]})); then
+    start_server
+    DLOCK_STORE=$redis_store
+    compare_runs ' on Redis' "${on_redis[@]}"
+    compare_crowds ' on Redis' 8 3 "${on_redis[@]}"
+    stop_server
+  fi
+  if [[ -n $etcdctl ]]; then
+    start_etcd
+    DLOCK_STORE=$etcd_store
+    compare_runs ' on etcd' etcdctl
+    compare_crowds ' on etcd' 8 3 etcdctl
+    stop_etcd
+  fi
   DLOCK_STORE=$local_store
-  [[ -z $server ]] || stop_server
-  [[ -z $etcdctl ]] || stop_etcd
 }
 
 bench_busy() {
