@@ -33,13 +33,10 @@ Token token(const Settings& settings) {
   const auto given = settings.find("token");
   const auto file = settings.find("token-file");
   std::optional<Token> token;
+  require_one_token(settings);
   // The environment has the lowest precedence.
   if (file != settings.end() &&
       (given == settings.end() || given->second.source >= file->second.source)) {
-    if (given != settings.end() && given->second.source == file->second.source) {
-      throw UsageError("--token and --token-file cannot be combined",
-                       is_from_file(settings, "token"));
-    }
     with_setting(settings, "token-file", [&](const std::string& value) {
       token = parsed_token(token_in(value));
     });
@@ -72,6 +69,15 @@ AcquireOptions acquire_options(const Settings& settings, const std::string& name
     options.for_pid = static_cast<pid_t>(parsed_number(value, 1, INT32_MAX));
   });
   return options;
+}
+
+void require_one_token(const Settings& settings) {
+  const auto token = settings.find("token");
+  const auto file = settings.find("token-file");
+  const bool are_both = token != settings.end() && file != settings.end();
+  if (are_both && token->second.source == file->second.source) {
+    throw excluded(settings, "token", "token-file");
+  }
 }
 
 LeaseOptions lease_options(const Settings& settings, const std::string& name) {

@@ -16,7 +16,7 @@ CacheOptions cache_options(const Settings& settings, const std::string& key,
   options.forget = flag(settings, "forget");
   options.show = flag(settings, "show");
   if (options.forget && options.show) {
-    throw UsageError("--forget and --show cannot be combined");
+    throw excluded(settings, "forget", "show");
   }
   const bool runs = !options.forget && !options.show;
   if (runs == options.command.empty()) {

@@ -63,8 +63,9 @@ std::string described(const HolderInfo& holder) {
 
 std::string refusal_text(const Answer& answer, unsigned slots) {
   if (const auto* differ = std::get_if<SlotsDiffer>(&answer)) {
-    return "in use with " + std::to_string(differ->in_use) + " slots, not " +
-           std::to_string(slots) + ": all users of a lock must set the same --slots";
+    return "in use with " + std::to_string(differ->in_use) +
+           (differ->in_use == 1 ? " slot" : " slots") + ", not " + std::to_string(slots) +
+           ": all users of a lock must set the same --slots";
   }
   if (const auto* deduplicated = std::get_if<Deduplicated>(&answer)) {
     return described(deduplicated->by);
@@ -81,7 +82,8 @@ std::string refusal_text(const Answer& answer, unsigned slots) {
   if (busy->holders.empty()) return "promised to a waiter";
   auto text = "held by " + described(busy->holders.front());
   if (busy->holders.size() > 1) {
-    text += " and " + std::to_string(busy->holders.size() - 1) + " more";
+    const auto others = busy->holders.size() - 1;
+    text += ", and by " + std::to_string(others) + (others == 1 ? " other" : " others");
   }
   return text;
 }

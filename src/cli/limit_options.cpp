@@ -6,7 +6,7 @@ namespace {
 LimitOptions::Action action(const Settings& settings) {
   const bool shows = flag(settings, "show");
   const bool resets = flag(settings, "reset");
-  if (shows && resets) throw UsageError("--show and --reset cannot be combined");
+  if (shows && resets) throw excluded(settings, "show", "reset");
   if (shows) return LimitOptions::Action::show;
   return resets ? LimitOptions::Action::reset : LimitOptions::Action::admit;
 }
@@ -22,9 +22,11 @@ LimitOptions limit_options(const Settings& settings,
   options.wait = chosen_wait(settings);
   if (options.action != LimitOptions::Action::admit) {
     if (operands.size() > 1 || !command.empty()) {
+      const bool shows = options.action == LimitOptions::Action::show;
       throw UsageError(
           "--show and --reset take only a name (usage: dlock limit NAME "
-          "--show)");
+          "--show)",
+          is_from_file(settings, shows ? "show" : "reset"));
     }
     return options;
   }

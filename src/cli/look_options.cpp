@@ -44,8 +44,10 @@ HistoryOptions history_options(const Settings& settings,
   });
   options.failed = flag(settings, "failed");
   const auto span = [&](const char* name, std::optional<milliseconds>& target) {
-    with_setting(settings, name,
-                 [&](const std::string& value) { target = parsed_duration(value); });
+    with_setting(settings, name, [&](const std::string& value) {
+      const auto parsed = parsed_duration(value);
+      if (parsed.count() > 0) target = parsed;
+    });
   };
   span("since", options.since);
   span("succeeded-within", options.succeeded_within);

@@ -146,6 +146,9 @@ RunOptions run_options(const Settings& settings, const std::string& name,
 AcquireOptions acquire_options(const Settings& settings, const std::string& name);
 LeaseOptions lease_options(const Settings& settings, const std::string& name);
 
+// Throws UsageError if a token and a token file are set in the same place.
+void require_one_token(const Settings& settings);
+
 // The lock is `name`, or the lock of the outer run. The fence comes from --fence, or is
 // that of the outer run that holds this lock.
 CheckOptions check_options(const Settings& settings,

@@ -11,6 +11,7 @@ const std::vector<std::string> some_command{"true"};
 
 // As the verb parses them, except that the token file is not read.
 void take_lease_options(Settings settings) {
+  require_one_token(settings);
   settings.erase("token-file");
   settings.try_emplace(
       "token", Setting{std::string(32, '0'), Setting::Source::command_line, "--token"});

@@ -150,7 +150,8 @@ Fence parsed_fence(std::string_view text) {
   if (error != std::errc() || parsed != last || fence.number == 0 ||
       fence.number > std::uint64_t{INT64_MAX}) {
     throw UsageError("'" + printable(text, 60) +
-                     "' is not a fence: expected a whole number from 1");
+                     "' is not a fence: expected a whole number from 1 to " +
+                     std::to_string(INT64_MAX));
   }
   return fence;
 }

@@ -129,6 +129,23 @@ shown() {  # <setting> [<argument of config>...]
   refute_output_contains 9e4f0c
 }
 
+@test "settings of any verb in the file that cannot be combined are refused, by the verb and by config" {
+  local table
+  while IFS='|' read -r table settings said command; do
+    printf '[%s]\n%s\n' "$table" "${settings//;/$'\n'}" > "$own"
+    for verb in config "$command"; do
+      # shellcheck disable=SC2086
+      run dlock --config "$own" $verb
+      assert_equal "$status $output" "78 ${output%%dlock:*}dlock: ${output#*dlock: }"
+      assert_output_contains "$said"
+    done
+  done << 'END'
+cache|forget = true;show = true|--forget and --show cannot be combined|cache key
+limit|show = true;reset = true|--show and --reset cannot be combined|limit api
+renew|token = "000102030405060708090a0b0c0d0e0f";token-file = "x"|--token and --token-file cannot be combined|renew job
+END
+}
+
 @test "settings anywhere in the file that cannot be combined are refused" {
   printf '[run]\nshared = true\nslots = 2\n' > "$own"
   run dlock config

@@ -117,8 +117,8 @@ END
     64 | dlock run -n 0 job -- true               | --slots: '0' is not a whole number from 1 to 100000
     64 | dlock run -E 256 job -- true             | --conflict-exit-code: '256' is not a whole number from 0 to 255
     64 | dlock history --limit 0 job              | --limit: '0' is not a whole number from 1 to 1000000
-    64 | dlock fence disk 0                       | '0' is not a fence: expected a whole number from 1
-    64 | dlock check --fence x job                | --fence: 'x' is not a fence: expected a whole number from 1
+    64 | dlock fence disk 0                       | '0' is not a fence: expected a whole number from 1 to 9223372036854775807
+    64 | dlock check --fence x job                | --fence: 'x' is not a fence: expected a whole number from 1 to 9223372036854775807
     64 | dlock renew --token x job                | --token: invalid token: expected 32 hexadecimal digits
     64 | dlock acquire --for-pid 0 job            | --for-pid: '0' is not a whole number from 1 to *
     64 | dlock cache --max-size big key -- true   | --max-size: 'big' is not a size: expected bytes, such as 16MiB, 500KB or 4096
@@ -277,6 +277,7 @@ END
     75 | dlock run job -- true               | job: held by *@* (pid *, sh -c *) for *
     75 | dlock run -w 100ms job -- true      | job: held by *
     78 | dlock run -n 3 sem -- true          | sem: in use with 2 slots, not 3: all users of a lock must set the same --slots
+    78 | dlock run -n 2 job -- true          | job: in use with 1 slot, not 2: all users of a lock must set the same --slots
     75 | dlock limit api 1/1h                | api: rate exceeded (1/1h): next turn in *
     78 | dlock limit api 2/1h                | api: in use with 1/1h, not 2/1h: all users of a limit must set the same rate
     76 | dlock renew --token $some mine      | mine: no longer held by this token

@@ -385,6 +385,13 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
   done
 }
 
+@test "zero switches --since and --succeeded-within off" {
+  dlock run job -- true
+
+  assert_equal "$(runs .exit_code --since 0)" 0
+  assert_equal "$(runs .exit_code --succeeded-within 0)" 0
+}
+
 @test "--since omits runs that started earlier" {
   for DLOCK_STORE in "${stores[@]}"; do
     dlock run job -- true

@@ -190,8 +190,10 @@ TEST(LockText, explains_why_the_lock_was_not_granted) {
   busy.holders = {some_holder(), some_holder()};
   EXPECT_EQ(
       refusal_text(busy, 1),
-      "held by root@web1 (pid 123, nightly: ./backup.sh 'all of it') for 3m12s and 1 "
-      "more");
+      "held by root@web1 (pid 123, nightly: ./backup.sh 'all of it') for 3m12s, and "
+      "by 1 other");
+  busy.holders.push_back(some_holder());
+  EXPECT_TRUE(refusal_text(busy, 1).ends_with(" for 3m12s, and by 2 others"));
   EXPECT_EQ(refusal_text(SlotsDiffer{3}, 2),
             "in use with 3 slots, not 2: all users of a lock must set the same --slots");
   EXPECT_EQ(refusal_text(HeldByOuterRun{}, 1), "held by an outer run");
