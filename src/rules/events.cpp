@@ -65,8 +65,13 @@ Event event_of_end(const Holder& holder, const LockName& lock, const Cause& caus
   const bool broken = std::find(cause.broken.begin(), cause.broken.end(), holder.fence) !=
                       cause.broken.end();
   if (broken) return broken_event(lock, holder, cause.taken_by, now);
-  return event_of(holder.ended ? Event::Kind::released : Event::Kind::expired, lock,
-                  holder, now);
+  auto event = event_of(holder.ended ? Event::Kind::released : Event::Kind::expired, lock,
+                        holder, now);
+  // Nobody needs to have noticed it then.
+  if (ran_out) {
+    event.time -= std::chrono::duration_cast<WallTime>(now.boot - *holder.ends_at);
+  }
+  return event;
 }
 
 }  // namespace

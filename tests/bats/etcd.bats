@@ -162,6 +162,19 @@ held"
   [[ -n $token ]]
 }
 
+@test "watch says which command waits" {
+  hold job
+  dlock watch --json job > "$said" 3>&- &
+  eventually is_watched
+
+  dlock run --wait 30s job -- sh -c 'exit 3' 3>&- &
+  eventually is_told queued
+  let_go
+  assert_exits 3 $!
+
+  assert_equal "$(jq -c 'select(.event == "queued").command' "$said")" '["sh","-c","exit 3"]'
+}
+
 @test "watch reports each broken lock, even if no run has to end" {
   hold_by_etcdctl foreign
   dlock acquire --ttl 60s 'by hand' > /dev/null

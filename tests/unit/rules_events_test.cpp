@@ -170,9 +170,11 @@ TEST_F(Events, free_slots_of_an_expired_lease_are_not_those_of_the_next_claim) {
 
 TEST_F(Events, a_lease_that_is_released_too_late_is_reported_as_expired) {
   ask(detached(1));
+  const auto expires = now.wall + detached(1).ttl;
   pass(hours(1));
 
   EXPECT_EQ(released(1, std::nullopt), Lines{"expired 1001 1"});
+  EXPECT_EQ(events[0].time, expires);
 }
 
 TEST_F(Events, shared_holders_leave_no_slot_free_until_the_last_one_releases) {

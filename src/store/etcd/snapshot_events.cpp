@@ -37,10 +37,10 @@ dlock::Event event_of(EventKind kind, const LockName& lock, const Entry& entry,
   event.host = entry.host;
   event.pid = entry.pid;
   event.user = entry.user;
-  if (kind == EventKind::queued || kind == EventKind::left) return event;
-  event.fence = entry.fence();
   event.label = entry.label;
   event.command = entry.command;
+  if (kind == EventKind::queued || kind == EventKind::left) return event;
+  event.fence = entry.fence();
   if (kind == EventKind::broken) event.taken_by = entry.taken_by;
   return event;
 }
