@@ -82,6 +82,16 @@ held"
   assert_equal "$(paste -sd ' ' "$said")" '1 1'
 }
 
+@test "sentinels are refused as servers of a quorum" {
+  local servers=${DLOCK_STORE#*://}
+
+  run dlock run --store "redis+quorum://${servers%/*}" job -- touch "$ran"
+
+  assert_status 78
+  assert_output_contains ' is a sentinel: a quorum needs independent servers'
+  [[ ! -e $ran ]]
+}
+
 @test "a request for more replicas than exist ends with 69" {
   # The first attempt, with a script that the server does not know, uses three quarters of the
   # time for WAIT, and the second three quarters of the rest.

@@ -275,7 +275,8 @@ TEST(QuorumTally, a_lease_is_lost_as_soon_as_a_majority_can_no_longer_confirm_it
 TEST(QuorumTally, a_renewal_fails_while_too_few_servers_reply) {
   const RenewalReplies silence{confirmed, unanswered, gone};
 
-  EXPECT_TRUE(std::holds_alternative<Failure>(tally(silence)));
+  EXPECT_STREQ(std::get<Failure>(tally(silence)).what(),
+               "1 of 3 servers confirm the lease, 2 required: the others do not reply");
   EXPECT_FALSE(is_certain(silence));
 }
 

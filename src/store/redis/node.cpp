@@ -28,9 +28,9 @@ constexpr SortOfError sorts[] = {
     {"UNBLOCKED", ReplyClass::not_primary},
 };
 
-bool is_role_of_primary(const Reply& role) {
+bool is_role_of(const Reply& role, std::string_view kind) {
   return role.kind == Reply::Kind::array && !role.elements.empty() &&
-         role.elements.front().text == "master";
+         role.elements.front().text == kind;
 }
 
 std::vector<Command> questions_for(Role role) {
@@ -166,7 +166,7 @@ bool Node::take_check(const std::vector<Reply>& replies) {
     return true;
   }
   if (role_ == Role::primary) {
-    if (!reply.is_error()) return is_role_of_primary(reply);
+    if (!reply.is_error()) return is_role_of(reply, "master");
     connection_.close();
     throw failure(reply);
   }
@@ -190,10 +190,12 @@ void Node::take_life(const Reply& info, const Reply& role) {
     throw Failure(Failure::Kind::unreachable, name_ + " does not report its uptime");
   }
   life_ = *life;
-  if (!is_role_of_primary(role)) {
+  if (!is_role_of(role, "master")) {
     connection_.close();
-    throw Failure(Failure::Kind::misconfigured,
-                  name_ + " is a replica: a quorum needs independent servers");
+    throw Failure(
+        Failure::Kind::misconfigured,
+        name_ + (is_role_of(role, "sentinel") ? " is a sentinel" : " is a replica") +
+            ": a quorum needs independent servers");
   }
 }
 

@@ -190,18 +190,19 @@ std::size_t lost(const RenewalReplies& all) {
 
 }  // namespace
 
-Failure too_few(std::size_t answered, std::size_t servers,
-                const std::vector<Failure>& failures) {
+Failure too_few(std::size_t count, std::size_t servers,
+                const std::vector<Failure>& failures, std::string_view what_they_do) {
   auto kind = failures.empty() ? Failure::Kind::unreachable : Failure::Kind::rejected;
   for (const auto& failure : failures) {
     if (failure.kind() == Failure::Kind::exhausted) return failure;
     if (failure.kind() != Failure::Kind::rejected) kind = Failure::Kind::unreachable;
   }
-  const auto reason =
-      failures.empty() ? std::string("the others do not reply") : failures.front().what();
-  return Failure(kind, std::to_string(answered) + " of " + std::to_string(servers) +
-                           " servers reply, " + std::to_string(needed(servers)) +
-                           " required: " + reason);
+  const auto reason = !failures.empty() ? std::string(failures.front().what())
+                      : count == 0      ? "no reply in time"
+                                        : "the others do not reply";
+  return Failure(kind, std::to_string(count) + " of " + std::to_string(servers) +
+                           " servers " + std::string(what_they_do) + ", " +
+                           std::to_string(needed(servers)) + " required: " + reason);
 }
 
 Outcome tally(const Votes& votes) {
@@ -251,7 +252,7 @@ std::variant<Renewal, Failure> tally(const RenewalReplies& confirmations) {
     return count_of(confirmations, {Renewal::taken_over}) > 0 ? Renewal::taken_over
                                                               : Renewal::gone;
   }
-  return too_few(have_it, servers, failures_in(confirmations));
+  return too_few(have_it, servers, failures_in(confirmations), "confirm the lease");
 }
 
 std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied) {

@@ -63,9 +63,11 @@ bool is_missing(const MaybeReply<Renewal>& said);
 // counts as having lost it.
 std::variant<Release, Failure> tally(const ReleaseReplies& returns, bool relied);
 
-// "1 of 3 servers reply, 2 required: ", followed by the first failure. Exhausted if any
-// failure is, rejected if all failures are, otherwise unreachable.
-Failure too_few(std::size_t answered, std::size_t servers,
-                const std::vector<Failure>& failures);
+// "1 of 3 servers reply, 2 required: ", followed by the first failure; or, in the place
+// of "reply", what else those servers do. Exhausted if any failure is, rejected if all
+// failures are, otherwise unreachable.
+Failure too_few(std::size_t count, std::size_t servers,
+                const std::vector<Failure>& failures,
+                std::string_view what_they_do = "reply");
 
 }  // namespace dlock::redis_quorum
