@@ -48,8 +48,9 @@ milliseconds WaitNotice::say(For what, const Text& text) {
 // "; 4m58s left", or nothing where the wait has no end.
 std::string WaitNotice::left() const {
   if (until_ == Clock::time_point::max()) return "";
-  const auto left = std::chrono::ceil<std::chrono::seconds>(until_ - Clock::now());
-  return "; " + for_people(std::max(left, std::chrono::seconds(0))) + " left";
+  using Tenths = std::chrono::duration<std::int64_t, std::deci>;
+  const auto left = std::chrono::ceil<Tenths>(until_ - Clock::now());
+  return "; " + for_people(std::max(left, Tenths(0))) + " left";
 }
 
 }  // namespace dlock
