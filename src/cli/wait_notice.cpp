@@ -45,12 +45,13 @@ milliseconds WaitNotice::say(For what, const Text& text) {
   return speaker_.live(line) ? std::min(good_for, live_for) : good_for;
 }
 
-// "; 4m58s left", or nothing where the wait has no end.
+// "; 4m58s left" or "; 0.3s left", or nothing where the wait has no end.
 std::string WaitNotice::left() const {
   if (until_ == Clock::time_point::max()) return "";
-  using Tenths = std::chrono::duration<std::int64_t, std::deci>;
-  const auto left = std::chrono::ceil<Tenths>(until_ - Clock::now());
-  return "; " + for_people(std::max(left, Tenths(0))) + " left";
+  const auto left = until_ - Clock::now();
+  const milliseconds step(left < std::chrono::seconds(10) ? 100 : 1000);
+  const auto steps = std::max<std::int64_t>((left + step - nanoseconds(1)) / step, 0);
+  return "; " + for_people(steps * step) + " left";
 }
 
 }  // namespace dlock
