@@ -1,7 +1,6 @@
 #include "cli/screen.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "cli/speaker.hpp"
+#include "util/bounded_write.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {
@@ -34,9 +34,8 @@ bool is_in_front() {
 
 // Does not write to a terminal stopped by Ctrl-S, which would delay dlock's exit.
 void write_at_once(std::string_view text) {
-  constexpr int patience_ms = 100;
-  pollfd wanted{STDOUT_FILENO, POLLOUT, 0};
-  if (::poll(&wanted, 1, patience_ms) > 0) write_text(STDOUT_FILENO, text);
+  constexpr milliseconds patience{100};
+  write_within(STDOUT_FILENO, text, patience);
 }
 
 }  // namespace

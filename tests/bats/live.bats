@@ -210,6 +210,33 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
   [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
 }
 
+@test "SIGTERM ends it though the terminal does not accept the whole table" {
+  local name live
+  name=$(printf 'n%.0s' {1..100})
+  used "$name"-{1..30}
+  SHELL=/bin/sh TERM=xterm env --default-signal \
+    script -qec 'stty rows 100 cols 200; exec dlock list --live < /dev/null' /dev/null \
+    <> keys > screen 3>&- &
+  terminal=$!
+  eventually shows '^n'
+  live=$(pgrep -P "$terminal")
+  halt "$terminal"
+  eventually stops_drawing "$live"
+
+  kill -TERM "$live"
+
+  eventually has_ended "$live"
+}
+
+# Has the table drawn again, and tells whether nothing was written.
+stops_drawing() {  # <pid>
+  local before
+  before=$(sed -n 's/^wchar: //p' "/proc/$1/io")
+  kill -WINCH "$1"
+  pause 0.2
+  [[ $(sed -n 's/^wchar: //p' "/proc/$1/io") == "$before" ]]
+}
+
 @test "Ctrl-Z restores the terminal, and fg redraws the whole table" {
   SHELL=/bin/sh TERM=dumb env --default-signal \
     script -qec 'PS1="ready> " exec bash --norc --noprofile -i' /dev/null \
