@@ -93,7 +93,9 @@ void Screen::leave() {
 void Screen::take_keys() {
   termios modes{};
   if (!is_in_front() || ::tcgetattr(STDIN_FILENO, &modes) != 0) return;
-  Fd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+  // Standard input is our controlling terminal, as tcgetpgrp(2) has found. It is opened
+  // again because Readable makes it non-blocking, for all that share the descriptor.
+  Fd fd(::open("/dev/tty", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd) return;
   modes_ = modes;
   modes.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
@@ -105,7 +107,7 @@ void Screen::take_keys() {
 
 void Screen::read_keys() {
   char keys[64];
-  const auto size = is_in_front() ? ::read(STDIN_FILENO, keys, sizeof keys) : 0;
+  const auto size = is_in_front() ? ::read(keys_->fd(), keys, sizeof keys) : 0;
   if (size <= 0) {
     keys_.reset();
     return;

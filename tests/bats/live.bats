@@ -158,6 +158,21 @@ is_free_with_a_waiter() { [[ $(look "$1" '"\(.state) \(.waiters | length)"') == 
   cmp before after-int
 }
 
+@test "the next program can read the terminal after q" {
+  SHELL=/bin/sh TERM=xterm env --default-signal script -qec '
+    dlock list --live
+    touch left
+    cat > typed' /dev/null <> keys > screen 3>&- &
+  eventually shows '^no lock'
+  printf 'q' 1<> keys
+  eventually test -e left
+
+  printf 'line\n\004' 1<> keys
+
+  assert_exits 0 $!
+  assert_equal "$(< typed)" line
+}
+
 is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
 
 @test "a window that grows shows more locks" {
