@@ -11,11 +11,13 @@
 #include <utility>
 
 #include "util/failure.hpp"
+#include "util/reopen.hpp"
 
 namespace dlock {
 namespace {
 
-// If poll(2) reports a pipe as writable, this much can be written without blocking.
+// If poll(2) reports a pipe as writable, this much can be written without blocking. A
+// terminal is reported with less room, so it is opened again, non-blocking.
 constexpr std::size_t safe_write = 4096;
 
 // How much is read ahead of the reader of standard output.
@@ -44,8 +46,9 @@ CommandOutput::CommandOutput(std::size_t most) : most_(most) {
   if (!epoll_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, ends[0], &nothing_yet) != 0) {
     throw failure_of(errno, "cannot watch a pipe");
   }
+  if (::isatty(STDOUT_FILENO) != 0) terminal_ = reopen_to_write(STDOUT_FILENO);
   // Fails for a file, which never blocks.
-  blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, STDOUT_FILENO, &nothing_yet) == 0;
+  blocks_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, output(), &nothing_yet) == 0;
 }
 
 void CommandOutput::prepare(boost::asio::io_context& context) {
@@ -93,9 +96,9 @@ void CommandOutput::add(const char* bytes, std::size_t size) {
 void CommandOutput::pass_on() {
   if (!passes_on_ || failed_) return;
   for (int round = 0; left() > 0 && (round < rounds || !blocks_); ++round) {
-    if (blocks_ && !is_ready(STDOUT_FILENO, POLLOUT, 0)) break;
+    if (blocks_ && !is_ready(output(), POLLOUT, 0)) break;
     const auto size =
-        ::write(STDOUT_FILENO, bytes_.data() + passed_, std::min(left(), safe_write));
+        ::write(output(), bytes_.data() + passed_, std::min(left(), safe_write));
     if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (size <= 0) return give_up();
     passed_ += static_cast<std::size_t>(size);
@@ -122,7 +125,7 @@ void CommandOutput::watch() {
   };
   const bool has_room = !passes_on_ || left() < most_ahead;
   arm(reading_.get(), reading_ && has_room, EPOLLIN);
-  arm(STDOUT_FILENO, blocks_ && passes_on_ && left() > 0, EPOLLOUT);
+  arm(output(), blocks_ && passes_on_ && left() > 0, EPOLLOUT);
 }
 
 void CommandOutput::stop() {

@@ -50,6 +50,7 @@ class CommandOutput {
   void pass_on();
   void give_up();
   void watch();
+  int output() const { return terminal_ ? terminal_.get() : STDOUT_FILENO; }
   std::size_t left() const { return bytes_.size() - passed_; }
 
   std::size_t most_;
@@ -60,6 +61,7 @@ class CommandOutput {
   // shares them.
   Fd epoll_;
   std::optional<Readable> poll_;
+  Fd terminal_;         // standard output, if it is one that we may open
   bool blocks_ = true;  // whether standard output can block; a file cannot
   std::string bytes_;
   std::size_t passed_ = 0;  // bytes of these

@@ -85,6 +85,7 @@ class Hook {
 
  private:
   std::error_code start();
+  void launch(std::error_code& error);
   void obey(Clock::time_point now);
   void end_it(Clock::time_point now);
   bool is_over(Clock::time_point now) const;
@@ -105,9 +106,23 @@ class Hook {
   std::optional<int> signal_;
 };
 
-// Its process group gets no signals from the terminal: dlock gets them and ends the hook.
 std::error_code Hook::start() {
   std::error_code error;
+  try {
+    launch(error);
+  } catch (const std::system_error& thrown) {
+    // Boost.Process throws if it cannot create the pipe for the input ...
+    return thrown.code();
+  }
+  if (error) return error;
+  // ... and sets no error if it cannot create its own.
+  if (!shell_.valid()) return std::make_error_code(std::errc::too_many_files_open);
+  group_id_ = group_.native_handle();
+  return {};
+}
+
+// Its process group gets no signals from the terminal: dlock gets them and ends the hook.
+void Hook::launch(std::error_code& error) {
   const auto input = asio::buffer(plan_.input);
   const auto& inherited = signals_.inherited();
   shell_ = process::child(
@@ -126,8 +141,6 @@ std::error_code Hook::start() {
             ::sigprocmask(SIG_SETMASK, &inherited.mask, nullptr);
           },
       error);
-  if (!error) group_id_ = group_.native_handle();
-  return error;
 }
 
 asio::awaitable<HookEnd> Hook::to_its_end() {

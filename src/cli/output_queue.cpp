@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "util/failure.hpp"
+#include "util/reopen.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -18,7 +19,8 @@ namespace {
 
 constexpr std::size_t most_waiting = 4u << 20;
 
-// A writable pipe accepts this much without blocking; a larger write could block.
+// A writable pipe accepts this much without blocking; a larger write could block. So
+// could any write to a terminal, which is therefore opened again, non-blocking.
 constexpr std::size_t most_at_once = PIPE_BUF;
 
 }  // namespace
@@ -27,7 +29,10 @@ constexpr std::size_t most_at_once = PIPE_BUF;
 // set O_NONBLOCK for all processes that share it.
 OutputQueue::OutputQueue(boost::asio::io_context& context, int fd,
                          std::function<void(int)> ended)
-    : fd_(fd), ended_(std::move(ended)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+    : terminal_(::isatty(fd) != 0 ? reopen_to_write(fd) : Fd()),
+      fd_(terminal_ ? terminal_.get() : fd),
+      ended_(std::move(ended)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw failure_of(errno, "cannot watch standard output");
   epoll_event event{};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd_, &event) != 0) return;

@@ -37,6 +37,7 @@ class OutputQueue {
   void end(int error);
   void ask(bool for_room);
 
+  Fd terminal_;  // the descriptor, if it is a terminal that we may open
   int fd_;
   std::function<void(int)> ended_;
   std::deque<std::string> lines_;

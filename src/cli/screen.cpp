@@ -1,7 +1,6 @@
 #include "cli/screen.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "cli/speaker.hpp"
+#include "util/bounded_write.hpp"
 #include "util/failure.hpp"
 
 namespace dlock {
@@ -34,9 +34,8 @@ bool is_in_front() {
 
 // Does not write to a terminal stopped by Ctrl-S, which would delay dlock's exit.
 void write_at_once(std::string_view text) {
-  constexpr int patience_ms = 100;
-  pollfd wanted{STDOUT_FILENO, POLLOUT, 0};
-  if (::poll(&wanted, 1, patience_ms) > 0) write_text(STDOUT_FILENO, text);
+  constexpr milliseconds patience{100};
+  write_within(STDOUT_FILENO, text, patience);
 }
 
 }  // namespace
@@ -94,7 +93,9 @@ void Screen::leave() {
 void Screen::take_keys() {
   termios modes{};
   if (!is_in_front() || ::tcgetattr(STDIN_FILENO, &modes) != 0) return;
-  Fd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
+  // Standard input is our controlling terminal, as tcgetpgrp(2) has found. It is opened
+  // again because Readable makes it non-blocking, for all that share the descriptor.
+  Fd fd(::open("/dev/tty", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd) return;
   modes_ = modes;
   modes.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
@@ -106,7 +107,7 @@ void Screen::take_keys() {
 
 void Screen::read_keys() {
   char keys[64];
-  const auto size = is_in_front() ? ::read(STDIN_FILENO, keys, sizeof keys) : 0;
+  const auto size = is_in_front() ? ::read(keys_->fd(), keys, sizeof keys) : 0;
   if (size <= 0) {
     keys_.reset();
     return;

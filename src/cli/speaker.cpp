@@ -95,8 +95,9 @@ bool Speaker::live(const std::string& message) {
   } else {
     text = "\r\x1b[K" + line;
   }
-  write_text(STDERR_FILENO, text);
-  live_shown_ = columns;
+  const bool is_written = write_within(STDERR_FILENO, text, milliseconds(0));
+  // A part of the old or of the new line may be there otherwise.
+  live_shown_ = is_written ? columns : std::max(live_shown_, columns);
   return columns > 0;
 }
 

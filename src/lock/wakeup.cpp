@@ -1,7 +1,10 @@
 #include "lock/wakeup.hpp"
 
+#include <algorithm>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+
+#include "util/failure.hpp"
 
 namespace dlock {
 
@@ -24,8 +27,14 @@ void Wakeup::give_up(bool wanted) {
 }
 
 asio::awaitable<void> Wakeup::wait_until(Clock::time_point moment) {
-  if (!notified_) arm(moment);
+  // Without a timer on boot time, a suspend delays the return by up to this.
+  constexpr nanoseconds pause = milliseconds(100);
   sleep_.expires_at(asio::steady_timer::time_point::max());
+  try {
+    if (!notified_) arm(moment);
+  } catch (const Failure&) {
+    sleep_.expires_after(std::clamp(moment - Clock::now(), nanoseconds(0), pause));
+  }
   co_await sleep();
 }
 

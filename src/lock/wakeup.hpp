@@ -28,14 +28,15 @@ class Wakeup {
   void give_up(bool wanted);
   bool gives_up() const { return gives_up_; }
 
-  // Creates the timer now if the context has none yet, and not when it is first needed:
-  // by then a command may be running that must not fail because no timer can be created.
-  // Throws Failure (exhausted).
+  // Creates the timer now if the context has none yet, and not when it is first needed,
+  // so that it is surely there when a command has to be ended in time. Throws Failure
+  // (exhausted).
   void prepare();
 
   // Sleeps until notify() or `moment`, whichever comes first; may return early. The
   // caller must have checked everything that a notification could be about. One call at a
-  // time.
+  // time. If no timer can be created, it returns every 100 ms: a command may be running
+  // that must not be abandoned for that.
   asio::awaitable<void> wait_until(Clock::time_point moment);
 
   // Sleeps until notify(), or for about `span`, and costs less than wait_until(). Time

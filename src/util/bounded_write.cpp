@@ -1,31 +1,21 @@
 #include "util/bounded_write.hpp"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
-#include <cstring>
-#include <iterator>
 
 #include "util/fd.hpp"
+#include "util/reopen.hpp"
 
 namespace dlock {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-// Opens the same pipe non-blocking; O_NONBLOCK on the descriptor itself would affect the
-// command, too. Not possible for a pipe that we may not open, such as another user's.
-Fd impatient(int pipe) {
-  char path[32] = "/proc/self/fd/";
-  std::to_chars(path + std::strlen(path), std::end(path) - 1, pipe);
-  return Fd(::open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC));
-}
 
 // Waits until the descriptor is writable. Returns false with EAGAIN if it does not become
 // writable in time.
@@ -50,16 +40,17 @@ bool write_within(int fd, std::string_view text, milliseconds patience) {
   const bool is_known = ::fstat(fd, &status) == 0;
   const bool is_socket = is_known && S_ISSOCK(status.st_mode);
   const bool is_pipe = is_known && S_ISFIFO(status.st_mode);
-  if (!is_socket && !is_pipe) return write_all(fd, text);
+  const bool is_terminal = !is_socket && !is_pipe && ::isatty(fd) != 0;
+  if (!is_socket && !is_pipe && !is_terminal) return write_all(fd, text);
+  const auto own = is_socket ? Fd() : reopen_to_write(fd);
   const auto until = steady_clock::now() + patience;
-  const auto pipe = is_pipe ? impatient(fd) : Fd();
   while (!text.empty()) {
     if (!can_be_written(fd, until)) return false;
-    // A writable pipe has room for this much, unless another process fills it first.
+    // A writable pipe has room for this much, unless another process fills it first. A
+    // terminal may have less.
     const auto part = text.substr(0, PIPE_BUF);
-    const auto size = is_socket
-                          ? ::send(fd, part.data(), part.size(), MSG_DONTWAIT)
-                          : ::write(pipe ? pipe.get() : fd, part.data(), part.size());
+    const auto size = is_socket ? ::send(fd, part.data(), part.size(), MSG_DONTWAIT)
+                                : ::write(own ? own.get() : fd, part.data(), part.size());
     if (size < 0 && errno == EAGAIN && steady_clock::now() < until) continue;
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return false;

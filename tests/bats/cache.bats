@@ -193,6 +193,33 @@ call() {  # <number> <argument of cache>...
   done
 }
 
+@test "a signal reaches a command whose output a slow terminal does not accept" {
+  DLOCK_STORE=${stores[0]}
+  mkfifo keys
+  SHELL=/bin/sh TERM=dumb env --default-signal script -qec \
+    'exec dlock cache --max-size 10 big -- sh -c "echo \$\$ > pid; until [ -e go ]; do sleep 0.01; done; exec cat random"' \
+    /dev/null <> keys > screen 3>&- &
+  eventually test -s pid
+  halt $!
+  : > go
+  eventually has_stalled "$(< pid)"
+
+  kill -TERM "$(pgrep -P $!)"
+
+  eventually has_ended "$(< pid)"
+  eventually is_free cache:big
+}
+
+# Whether a process that has written more than a pipe holds writes nothing for a while.
+has_stalled() {  # <pid>
+  local before
+  before=$(written_by "$1")
+  pause 0.2
+  ((before > 65536 && $(written_by "$1") == before))
+}
+
+written_by() { sed -n 's/^wchar: //p' "/proc/$1/io"; }  # <pid>
+
 @test "on none: the command always runs" {
   export DLOCK_STORE=none:
   for _ in 1 2; do

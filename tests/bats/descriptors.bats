@@ -290,3 +290,16 @@ make_tool() {
     refute test -e ran
   done
 }
+
+@test "a run that has no descriptors left after the start continues" {
+  hold job
+  prlimit --pid "$holder" --nofile=3:
+
+  # After a second it listens for news of the lock.
+  never_within 1500 has_ended "$holder"
+  prlimit --pid "$holder" --nofile=100:
+  let_go
+
+  assert_exits 0 "$holder"
+  is_free job
+}

@@ -366,3 +366,15 @@ start_hook() {  # [<what the hook does first>]
   assert_exits 76 $!
   assert_heard failure
 }
+
+@test "with any small number of descriptors, a hook runs or causes a warning, and the exit code stays" {
+  for limit in {8..40}; do
+    output=$(timeout -s KILL 20 prlimit --nofile="$limit" "$(type -P dlock)" run \
+      --on-success 'echo hook' job -- sh -c 'echo ran' 2>&1) && status=0 || status=$?
+    [[ $output == *ran* ]] || continue
+    echo "with $limit descriptors: $output"
+    assert_status 0
+    [[ $output == *hook || $output == *'--on-success command could not be started: '* ]]
+  done
+  assert_equal "$output" $'ran\nhook'
+}

@@ -158,6 +158,21 @@ is_free_with_a_waiter() { [[ $(look "$1" '"\(.state) \(.waiters | length)"') == 
   cmp before after-int
 }
 
+@test "the next program can read the terminal after q" {
+  SHELL=/bin/sh TERM=xterm env --default-signal script -qec '
+    dlock list --live
+    touch left
+    cat > typed' /dev/null <> keys > screen 3>&- &
+  eventually shows '^no lock'
+  printf 'q' 1<> keys
+  eventually test -e left
+
+  printf 'line\n\004' 1<> keys
+
+  assert_exits 0 $!
+  assert_equal "$(< typed)" line
+}
+
 is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
 
 @test "a window that grows shows more locks" {
@@ -208,6 +223,33 @@ is_shown_twice() { (($(grep -oF 'no locks' screen | wc -l) == 2)); }
 
   assert_exits 143 "$terminal"
   [[ $(tail -c 14 screen) == $'\e[?25h\e[?1049l' ]]
+}
+
+@test "SIGTERM ends it though the terminal does not accept the whole table" {
+  local name live
+  name=$(printf 'n%.0s' {1..100})
+  used "$name"-{1..30}
+  SHELL=/bin/sh TERM=xterm env --default-signal \
+    script -qec 'stty rows 100 cols 200; exec dlock list --live < /dev/null' /dev/null \
+    <> keys > screen 3>&- &
+  terminal=$!
+  eventually shows '^n'
+  live=$(pgrep -P "$terminal")
+  halt "$terminal"
+  eventually stops_drawing "$live"
+
+  kill -TERM "$live"
+
+  eventually has_ended "$live"
+}
+
+# Has the table drawn again, and tells whether nothing was written.
+stops_drawing() {  # <pid>
+  local before
+  before=$(sed -n 's/^wchar: //p' "/proc/$1/io")
+  kill -WINCH "$1"
+  pause 0.2
+  [[ $(sed -n 's/^wchar: //p' "/proc/$1/io") == "$before" ]]
 }
 
 @test "Ctrl-Z restores the terminal, and fg redraws the whole table" {

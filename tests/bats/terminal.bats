@@ -657,3 +657,29 @@ widest() { live_lines | LC_ALL=C.UTF-8 awk '{ if (length($0) > most) most = leng
     assert_between "$(LC_ALL=C.UTF-8 awk '{ sub(/\r/, "") } length($0) > m { m = length($0) } END { print m }' table)" 20 40
   done
 }
+
+# Stops the output of the terminal, as Ctrl-S does. Its command has written its name to the
+# file `tty`.
+stop_output() { perl -MPOSIX -e 'tcflow(0, TCOOFF) or die $!' < "$(cat tty)"; }
+
+@test "a command that is ended by dlock releases the lock though the terminal is stopped" {
+  on_terminal 'tty > tty; exec dlock run job -- sh -c "touch started; exec sleep 60"'
+  eventually test -e started
+  stop_output
+
+  dlock break --yes job 3>&- &
+
+  eventually is_free job
+  assert_exits 76 "$terminal"
+}
+
+@test "a signal ends a waiter though the terminal is stopped" {
+  hold job
+  on_terminal 'tty > tty; exec dlock run -w forever job -- true'
+  eventually appears 'position 1 of 1'
+  stop_output
+
+  kill -TERM "$(pgrep -P "$terminal")"
+
+  assert_exits 143 "$terminal"
+}
