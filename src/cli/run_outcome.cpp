@@ -108,10 +108,9 @@ void Run::not_started(const SpawnFailure& failure) {
 // confirmed.
 std::optional<FailedRenewals> Run::failed_renewals() const {
   if (!why_not_renewed_ || !result_.grant) return std::nullopt;
-  const auto ended_at = started_at_ + result_.ran.value_or(milliseconds(0));
   const auto asked_at =
       result_.grant->deadline - (timing_.ttl() - timing_.drift() - timing_.renew_every());
-  const auto lasted = std::chrono::duration_cast<milliseconds>(ended_at - asked_at);
+  const auto lasted = std::chrono::duration_cast<milliseconds>(ended_at_ - asked_at);
   if (lasted.count() <= 0) return std::nullopt;
   return FailedRenewals{*why_not_renewed_, lasted};
 }
@@ -132,7 +131,7 @@ void Run::ended(const Ended& end) {
   result_.command_signal = end.signal;
   if (end.lost) {
     const bool in_time = failed_renewals() && *end.lost == Loss::unconfirmed &&
-                         started_at_ + *result_.ran < result_.grant->deadline;
+                         ended_at_ < result_.grant->deadline;
     lost(*end.lost, in_time ? CommandFate::ended_in_time : CommandFate::was_ended);
   } else if (end.guardian_died) {
     conclude(Outcome::error, ExitStatus::bug,

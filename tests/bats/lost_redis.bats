@@ -277,6 +277,20 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'
 }
 
+@test "a run whose last renewal fails only after the deadline is not lost if its command ended before" {
+  # With these times, a renewal is in progress from 2.9 s to 4.4 s after the grant, and the
+  # deadline is at 4 s.
+  dlock run --ttl 4s --store-timeout 1500ms --kill-after 0 --report "$report" job -- \
+    sh -c 'echo on > "$0"; exec sleep 3.3' "$ran" 2> "$said" 3>&- &
+  holder=$!
+  eventually test -s "$ran"
+
+  redis_freezes
+
+  assert_exits 0 "$holder"
+  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'
+}
+
 @test "a command that could not be started is not lost" {
   run dlock run --report "$report" job -- /
 
