@@ -95,9 +95,13 @@ void Run::taken_at_once() {
 
 void Run::not_started(const SpawnFailure& failure) {
   if (failure.kind == SpawnFailure::Kind::too_late) {
-    result_.reason = Loss::unconfirmed;
-    conclude(Outcome::lost, ExitStatus::lost, failure.message);
-    speaker_.error(failure.message);
+    const auto taker = claimant_->taken_by();
+    const bool is_taken = failure.loss == Loss::broken && taker;
+    result_.reason = failure.loss;
+    result_.is_protected = false;
+    conclude(Outcome::lost, ExitStatus::lost,
+             failure.message + (is_taken ? ": " + taker_text(*taker) : ""));
+    speaker_.error(result_.message);
     return;
   }
   conclude(Outcome::not_started, status_of(failure.kind), failure.message);
