@@ -17,13 +17,14 @@ refute() { ! "$@"; }
 # Creates `straggler`, which writes its pid to the file that its argument names and keeps
 # running, and `starts`, a command that leaves such processes behind and exits with 5. The
 # arguments of both are kinds of stragglers: plain; daemon, in a session of its own without a
-# parent; stubborn, which ignores SIGTERM; stopped; heir, which starts another one on SIGTERM.
+# parent; stubborn, which ignores SIGTERM and SIGUSR1; stopped; heir, which starts another one
+# on SIGTERM.
 make_commands() {
   cat > straggler << 'END'
 #!/bin/bash
 exec 2> /dev/null
 case $1 in
-  *stubborn) trap '' TERM ;;
+  *stubborn) trap '' TERM USR1 ;;
   *heir) trap './straggler stubborn; exit' TERM ;;
   *) trap 'echo "$1" > termed; exit' TERM ;;
 esac
@@ -128,6 +129,26 @@ is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
 
   assert_exits 5 "$dlock"
   assert_equal "$(< termed)" plain
+}
+
+signal_kills_daemon() {  # <pid of dlock>
+  kill -USR1 "$1"
+  is_dead daemon
+}
+
+@test "--stragglers wait kills stragglers after --kill-after if they ignore a forwarded SIGTERM" {
+  env --default-signal setsid dlock run --stragglers wait --kill-after 300ms job -- \
+    ./starts daemon stubborn 3>&- &
+  dlock=$!
+  eventually test -e stubborn
+  eventually is_dead command
+  # A signal reaches the daemon only once dlock has noticed the end of the command.
+  eventually signal_kills_daemon "$dlock"
+
+  kill -TERM "$dlock"
+
+  assert_exits 5 "$dlock"
+  is_dead stubborn
 }
 
 @test "--stragglers wait does not wait if there are no stragglers" {
