@@ -21,11 +21,9 @@ class ProcessTree {
   ProcessTree(const ProcessTree&) = delete;
   ProcessTree& operator=(const ProcessTree&) = delete;
 
-  // Whether orphans become our children.
-  bool catches_orphans() const { return catches_orphans_; }
-
-  // Opens what is needed to find all of them later, even without free descriptors or
-  // after a mount. Throws Failure (misconfigured: /proc does not show them; exhausted).
+  // Ensures that all of them can be found later, even without free descriptors or after a
+  // mount. Throws Failure (misconfigured: orphans do not become our children, or /proc
+  // does not show them; exhausted).
   void require_visibility();
 
   // Kills every process of the tree that one scan finds: see kill_tree(). Returns how
@@ -46,7 +44,7 @@ class ProcessTree {
   bool reap_until(pid_t keep);
 
  private:
-  bool catches_orphans_ = false;
+  int orphans_error_ = 0;  // why orphans do not become our children; 0: they do
   std::set<pid_t> strangers_;
   ProcessScan scan_{&strangers_};
 };
