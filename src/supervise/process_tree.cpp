@@ -16,6 +16,7 @@ ProcessTree::ProcessTree() {
   if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
   const auto children = scan_.children();
   strangers_.insert(children.first, children.first + children.count);
+  had_strangers_ = !strangers_.empty();
 }
 
 void ProcessTree::require_visibility() {

@@ -252,6 +252,29 @@ signal_kills_daemon() {  # <pid of dlock>
   is_alive plain
 }
 
+@test "ending an orphan of a process that is older than the command spares the rest of its session" {
+  export DLOCK_STORE=local:$BATS_TEST_TMPDIR/embedded # on a server, the orphan is spared, too
+  cat > older << 'END'
+#!/bin/bash
+(until [[ -e begun ]]; do sleep 0.01; done; ./starts stubborn; :) &
+exec ./straggler plain
+END
+  cat > await-orphan << 'END'
+#!/bin/bash
+touch begun
+until [[ -e stubborn && $(< "/proc/$(< stubborn)/status") == *$'\nPPid:\t'$PPID$'\n'* ]]; do
+  sleep 0.01
+done
+END
+  chmod +x older await-orphan
+
+  run_to_end bash -c 'setsid ./older & until [[ -e plain ]]; do sleep 0.01; done
+    exec dlock run --stragglers kill --kill-after 100ms job -- ./await-orphan'
+
+  assert_status 0
+  is_alive plain
+}
+
 @test "--stragglers wait does not wait for processes that are older than the command" {
   run_to_end timeout 5 bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
     exec dlock run --stragglers wait job -- true'
