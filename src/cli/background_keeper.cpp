@@ -211,8 +211,9 @@ BackgroundKeeper::BackgroundKeeper(pid_t beneficiary, const StoreUrl& store,
                                    const Claim& claim, milliseconds budget)
     : beneficiary_(open_pidfd(beneficiary)), budget_(budget) {
   const auto process = "process " + std::to_string(beneficiary);
-  // EINVAL: the pid is that of a thread.
-  const bool absent = !beneficiary_ && (errno == ESRCH || errno == EINVAL);
+  // EINVAL, on newer kernels ENOENT: the pid is that of a thread.
+  const bool absent =
+      !beneficiary_ && (errno == ESRCH || errno == EINVAL || errno == ENOENT);
   if (absent || (beneficiary_ && dlock::has_ended(beneficiary))) {
     throw UsageError("--for-pid: there is no " + process);
   }

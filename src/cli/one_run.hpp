@@ -98,6 +98,7 @@ class Run {
   // Reset when the lock is released, which is when the process tree is let go.
   std::unique_ptr<Supervisor> command_;
   Clock::time_point started_at_;
+  Clock::time_point ended_at_;         // when dlock noticed the end of the command
   std::optional<LeaseKeeper> keeper_;  // renews the lease, if there is one
   // Whether the run ended during an outage that it was to survive (--on-outage run).
   bool ended_in_outage_ = false;

@@ -147,6 +147,7 @@ asio::awaitable<Ended> Run::command_end(const Spawned& spawned,
                    });
   }
   auto end = co_await command_->ended();
+  ended_at_ = Clock::now();
   if (run_hooks_ != nullptr) run_hooks_->command_ended();
   result_.ran = elapsed_since(started_at_);
   noting.give_up(true);
@@ -164,7 +165,8 @@ asio::awaitable<void> Run::stop_keeping() {
 // Derives the run's result from the end of its command.
 void Run::conclude_command(const Ended& end, const OutagePolicy& lease) {
   const bool had_lease = result_.grant.has_value();
-  const bool has_held = lease.has_held(Clock::now());
+  // Not until now: renewals in progress may have taken until after the deadline.
+  const bool has_held = lease.has_held(ended_at_);
   ended_in_outage_ = lease.is_in_outage();
   if (had_lease) {
     result_.grant->deadline = lease.deadline();

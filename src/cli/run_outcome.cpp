@@ -95,9 +95,13 @@ void Run::taken_at_once() {
 
 void Run::not_started(const SpawnFailure& failure) {
   if (failure.kind == SpawnFailure::Kind::too_late) {
-    result_.reason = Loss::unconfirmed;
-    conclude(Outcome::lost, ExitStatus::lost, failure.message);
-    speaker_.error(failure.message);
+    const auto taker = claimant_->taken_by();
+    const bool is_taken = failure.loss == Loss::broken && taker;
+    result_.reason = failure.loss;
+    result_.is_protected = false;
+    conclude(Outcome::lost, ExitStatus::lost,
+             failure.message + (is_taken ? ": " + taker_text(*taker) : ""));
+    speaker_.error(result_.message);
     return;
   }
   conclude(Outcome::not_started, status_of(failure.kind), failure.message);
@@ -108,10 +112,9 @@ void Run::not_started(const SpawnFailure& failure) {
 // confirmed.
 std::optional<FailedRenewals> Run::failed_renewals() const {
   if (!why_not_renewed_ || !result_.grant) return std::nullopt;
-  const auto ended_at = started_at_ + result_.ran.value_or(milliseconds(0));
   const auto asked_at =
       result_.grant->deadline - (timing_.ttl() - timing_.drift() - timing_.renew_every());
-  const auto lasted = std::chrono::duration_cast<milliseconds>(ended_at - asked_at);
+  const auto lasted = std::chrono::duration_cast<milliseconds>(ended_at_ - asked_at);
   if (lasted.count() <= 0) return std::nullopt;
   return FailedRenewals{*why_not_renewed_, lasted};
 }
@@ -132,7 +135,7 @@ void Run::ended(const Ended& end) {
   result_.command_signal = end.signal;
   if (end.lost) {
     const bool in_time = failed_renewals() && *end.lost == Loss::unconfirmed &&
-                         started_at_ + *result_.ran < result_.grant->deadline;
+                         ended_at_ < result_.grant->deadline;
     lost(*end.lost, in_time ? CommandFate::ended_in_time : CommandFate::was_ended);
   } else if (end.guardian_died) {
     conclude(Outcome::error, ExitStatus::bug,

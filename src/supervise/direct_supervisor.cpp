@@ -93,12 +93,12 @@ void DirectSupervisor::pass_on(const Signal& signal) {
 void DirectSupervisor::send(int signal) {
   if (!is_for_command(signal)) return;
   const auto now = Clock::now();
+  ladder_->forwarded(signal, now);
   if (command_ended_) {
     send_to_tree(signal, now);  // only its stragglers are left, and we wait for them
     return;
   }
   ::kill(plan_.own_group ? -pid_ : pid_, signal);
-  ladder_->forwarded(signal, now);
 }
 
 // Stops at the moment at which the next step is due.

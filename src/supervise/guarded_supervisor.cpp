@@ -45,6 +45,11 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
   });
   read_channel();
   co_await await_group();
+  if (lost_) {
+    const auto why =
+        "lost the lock (" + loss_name(*lost_) + ") before the command could start";
+    co_return SpawnFailure{SpawnFailure::Kind::too_late, why, *lost_};
+  }
   const auto early = take_early_signals();
   const bool can_start = !guardian_is_gone_ && page_.phase.load() == Phase::idle;
   if (can_start && !guardian_.start_command()) {
@@ -72,12 +77,13 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
 
 // Waits until the process that becomes the command is in its group: from then on it is
 // certain that signals of the terminal reach it, too. It usually is there before the lock
-// is granted. Whether the guardian failed, or is stopped, is noticed by the caller.
+// is granted. Whether the guardian failed or is stopped, or the lease is lost, is noticed
+// by the caller.
 asio::awaitable<void> GuardedSupervisor::await_group() {
   page_.is_group_awaited.store(true);
   const auto until = std::min(overdue_at(), later(Clock::now(), longest_wait_for_group));
   while (!page_.is_in_group.load() && page_.phase.load() == Phase::idle &&
-         !guardian_is_gone_ && Clock::now() < until) {
+         !guardian_is_gone_ && !lost_ && Clock::now() < until) {
     co_await wakeup_.wait_until(until);
   }
 }

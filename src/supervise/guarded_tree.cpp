@@ -60,7 +60,7 @@ void GuardedTree::signal_all(int signal, Clock::time_point until) {
 GuardedTree::Survivors GuardedTree::kill_all(Clock::time_point now) {
   cgroup_.kill_all();
   Survivors survivors;
-  survivors.refused = kill_tree(scan_, {command_, own_group_});
+  survivors.refused = kill_tree(scan_, {command_, own_group_}, false);
   kills_since_ = std::min(kills_since_, now);
   survivors.stuck = survivors.refused == 0 && now - kills_since_ >= report_stuck_after;
   return survivors;

@@ -39,7 +39,6 @@ Failure no_guardian(const char* step) {
 
 Guardian::Guardian(const Task& task)
     : argv_(task.argv), paths_(candidates(task.argv.front(), std::getenv("PATH"))) {
-  if (!tree_.catches_orphans()) throw no_guardian("prctl");
   tree_.require_visibility();
   size_ = sizeof(GuardianPage) + task.environment_size;
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE,

@@ -246,13 +246,13 @@ void Process::look_at_deadline(Clock::time_point now) {
 
 void Process::forward(int signal) {
   const auto now = Clock::now();
+  ladder_.forwarded(signal, now);
   if (command_ended_) {
     // Only its stragglers are left, and they are waited for.
     tree_.signal_all(signal, ladder_.next_check(now));
     return;
   }
   tree_.forward(signal);
-  ladder_.forwarded(signal, now);
 }
 
 void Process::kill_tree(Clock::time_point now) {

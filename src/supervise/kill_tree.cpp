@@ -16,9 +16,10 @@ pid_t frozen[most_frozen];
 
 class Sweep {
  public:
-  Sweep(ProcessScan& scan, const TreeRoot& root)
+  Sweep(ProcessScan& scan, const TreeRoot& root, bool had_strangers)
       : scan_(scan),
         root_(root),
+        had_strangers_(had_strangers),
         self_(::getpid()),
         session_(::getsid(0)),
         end_(later(Clock::now(), longest_sweep)) {}
@@ -69,10 +70,11 @@ class Sweep {
     return ::kill(child, signal) == 0 ? 0 : errno;
   }
 
-  // Signals the group of a child in one step, which no fork can interleave. Every process
-  // of a session other than ours was started by our descendants. The child is not reaped,
-  // so its pid and group are still its own, even if it is dead.
+  // Signals the group of a child in one step, which no fork can interleave. Without
+  // strangers, every process of a session other than ours was started by our descendants.
+  // The child is not reaped, so its pid and group are still its own, even if it is dead.
   void signal_group(pid_t child, int signal) {
+    if (had_strangers_) return;
     const auto session = ::getsid(child);
     const auto group = ::getpgid(child);
     if (session <= 0 || session == session_ || group <= 1 || group == last_group_) return;
@@ -118,6 +120,7 @@ class Sweep {
 
   ProcessScan& scan_;
   TreeRoot root_;
+  bool had_strangers_;
   pid_t self_;
   pid_t session_;
   Clock::time_point end_;
@@ -128,6 +131,8 @@ class Sweep {
 
 }  // namespace
 
-int kill_tree(ProcessScan& scan, const TreeRoot& root) { return Sweep(scan, root).go(); }
+int kill_tree(ProcessScan& scan, const TreeRoot& root, bool had_strangers) {
+  return Sweep(scan, root, had_strangers).go();
+}
 
 }  // namespace dlock

@@ -15,8 +15,9 @@ inline constexpr milliseconds longest_sweep{20};
 // permission to kill. ProcessScan::is_empty() reports later whether all are gone: they
 // take time to end, and the next sweep finds those that this one missed.
 //
-// A process group that contains only descendants is stopped and killed as a whole; no
-// process in it can escape that by forking.
-int kill_tree(ProcessScan& scan, const TreeRoot& root);
+// A process group of another session is stopped and killed as a whole, so that no process
+// in it can escape that by forking: a session of a descendant contains only descendants.
+// Not so if `had_strangers`: the session of a stranger's orphan may contain the stranger.
+int kill_tree(ProcessScan& scan, const TreeRoot& root, bool had_strangers);
 
 }  // namespace dlock

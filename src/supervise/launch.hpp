@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lock/lease_watcher.hpp"
 #include "supervise/signals.hpp"
 
 namespace dlock {
@@ -13,7 +14,8 @@ namespace dlock {
 struct SpawnFailure {
   enum class Kind { not_found, not_executable, no_resources, too_late };
   Kind kind;
-  std::string message;  // "./x: permission denied"
+  std::string message;            // "./x: permission denied"
+  Loss loss = Loss::unconfirmed;  // if it was too late
 };
 
 struct ExecError {

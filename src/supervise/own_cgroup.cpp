@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <iterator>
 #include <new>
 
@@ -52,10 +54,37 @@ std::string outer_path() {
   return ::geteuid() == 0 || is_delegated(outer) ? outer : "";
 }
 
-bool make_directory(const char* path) {
-  if (::mkdir(path, 0755) == 0) return true;
+// The name of the cgroup that the process `maker` creates.
+std::string name_of(pid_t maker) { return "dlock-" + std::to_string(maker); }
+
+// Removes cgroups that killed processes have left below `outer`. One that still has
+// processes stays, whatever PID namespace its maker is in: rmdir(2) refuses it.
+void remove_leftovers(const std::string& outer) {
+  // The links of a cgroup are its subdirectories and two more. Mostly it has none, and
+  // then nothing has to be listed.
+  struct stat status {};
+  if (::stat(outer.c_str(), &status) != 0 || status.st_nlink <= 2) return;
+  // The next run removes the rest.
+  constexpr int most_looks = 100;
+  int looks = 0;
+  for (const auto& name : entries_of(outer)) {
+    const auto maker = static_cast<pid_t>(std::atoi(name.c_str() + name.find('-') + 1));
+    if (maker <= 0 || name != name_of(maker)) continue;
+    if (::kill(maker, 0) != 0 && errno == ESRCH) {
+      const auto path = outer + '/' + name;
+      remove_leftovers(path);  // of runs in its command
+      ::rmdir(path.c_str());
+    }
+    if (++looks == most_looks) return;
+  }
+}
+
+bool make_directory(const std::string& path) {
+  remove_leftovers(path.substr(0, path.rfind('/')));
+  if (::mkdir(path.c_str(), 0755) == 0) return true;
   // Left by a killed process with the same pid; it is empty.
-  return errno == EEXIST && ::rmdir(path) == 0 && ::mkdir(path, 0755) == 0;
+  return errno == EEXIST && ::rmdir(path.c_str()) == 0 &&
+         ::mkdir(path.c_str(), 0755) == 0;
 }
 
 }  // namespace
@@ -67,8 +96,8 @@ OwnCgroup OwnCgroup::at_path_of(pid_t maker, Check is_there) noexcept {
     const auto outer = outer_path();
     if (outer.empty()) return cgroup;
     cgroup.outer_processes_ = outer + "/cgroup.procs";
-    const auto path = outer + "/dlock-" + std::to_string(maker);
-    if (!is_there(path.c_str())) return cgroup;
+    const auto path = outer + '/' + name_of(maker);
+    if (!is_there(path)) return cgroup;
     cgroup.path_ = path;
     cgroup.directory_ = Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     cgroup.kill_ =
@@ -87,9 +116,9 @@ OwnCgroup OwnCgroup::create() noexcept {
 }
 
 OwnCgroup OwnCgroup::of(pid_t maker) noexcept {
-  return at_path_of(maker, [](const char* path) {
+  return at_path_of(maker, [](const std::string& path) {
     struct stat status {};
-    return ::stat(path, &status) == 0;
+    return ::stat(path.c_str(), &status) == 0;
   });
 }
 

@@ -17,7 +17,8 @@ class OwnCgroup {
  public:
   OwnCgroup() = default;  // empty
 
-  // Creates one if that is possible and useful; otherwise the result is empty.
+  // Creates one if that is possible and useful; otherwise the result is empty. Removes
+  // empty ones beside it whose makers no longer exist.
   static OwnCgroup create() noexcept;
 
   // The one that the process `maker` created; empty if there is none.

@@ -12,7 +12,8 @@
 namespace dlock {
 
 // The command's processes. A shell that ran dlock with exec may have left it children of
-// its own; these are excluded as strangers.
+// its own; these are excluded as strangers. An orphan of a stranger becomes our child,
+// and cannot be distinguished from an orphan of the command.
 class ProcessTree {
  public:
   // Makes orphaned descendants our children, so that none escapes, and records the
@@ -21,16 +22,14 @@ class ProcessTree {
   ProcessTree(const ProcessTree&) = delete;
   ProcessTree& operator=(const ProcessTree&) = delete;
 
-  // Whether orphans become our children.
-  bool catches_orphans() const { return catches_orphans_; }
-
-  // Opens what is needed to find all of them later, even without free descriptors or
-  // after a mount. Throws Failure (misconfigured: /proc does not show them; exhausted).
+  // Ensures that all of them can be found later, even without free descriptors or after a
+  // mount. Throws Failure (misconfigured: orphans do not become our children, or /proc
+  // does not show them; exhausted).
   void require_visibility();
 
   // Kills every process of the tree that one scan finds: see kill_tree(). Returns how
   // many we have no permission to kill.
-  int kill(const TreeRoot& root) { return kill_tree(scan_, root); }
+  int kill(const TreeRoot& root) { return kill_tree(scan_, root, had_strangers_); }
 
   // Sends a signal to each once and to all of them: see signal_tree().
   void send(int signal, const TreeRoot& root, Clock::time_point until) {
@@ -46,8 +45,9 @@ class ProcessTree {
   bool reap_until(pid_t keep);
 
  private:
-  bool catches_orphans_ = false;
+  int orphans_error_ = 0;  // why orphans do not become our children; 0: they do
   std::set<pid_t> strangers_;
+  bool had_strangers_ = false;  // even if they are gone, their descendants may not be
   ProcessScan scan_{&strangers_};
 };
 

@@ -796,6 +796,21 @@ keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* |
   eventually no_keeper
 }
 
+@test "a thread cannot be the process for which a lock is kept" {
+  python3 -c 'import os, sys, threading
+sleeper = threading.Thread(target=threading.Event().wait, daemon=True)
+sleeper.start()
+print(sleeper.native_id, file=open(sys.argv[1] + ".new", "w"))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+sleeper.join()' "$BATS_TEST_TMPDIR/thread" 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/thread"
+
+  run dlock acquire job --for-pid "$(< "$BATS_TEST_TMPDIR/thread")"
+
+  assert_refused 64 'there is no process'
+  is_free job
+}
+
 @test "an invalid pid exits with 64" {
   sleep 0 3>&- &
   gone=$!

@@ -265,6 +265,24 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
   assert_lost_in_report unconfirmed
 }
 
+delete_lease() { [[ $(redis DEL 'dlock:{job}') == 1 ]]; }
+
+@test "a command does not start if its lease is lost before" {
+  export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # LeakSanitizer does not work under strace
+  # The process that becomes the command is late in its group, for which dlock waits.
+  strace -f -qq -o "$BATS_TEST_TMPDIR/trace" -e trace=setpgid -e inject=setpgid:delay_enter=600000 \
+    dlock run --ttl 2s --store-timeout 300ms --kill-after 0 --report "$report" job -- \
+    touch "$ran" 2> "$said" 3>&- &
+  holder=$!
+
+  eventually delete_lease
+
+  assert_exits 76 "$holder"
+  assert_lost_in_report gone 76
+  grep -qFx 'dlock: job: lost the lock (gone) before the command could start' "$said"
+  [[ ! -e $ran ]]
+}
+
 # --- What is not a loss ---
 
 @test "a run that cannot release its lock is not lost if it ends before the deadline" {
@@ -272,6 +290,20 @@ past() { dlock history --json job | jq -r '.[] | "\(.outcome) \(.reason)"'; }
 
   stop_redis
   let_go
+
+  assert_exits 0 "$holder"
+  assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'
+}
+
+@test "a run whose last renewal fails only after the deadline is not lost if its command ended before" {
+  # With these times, a renewal is in progress from 2.9 s to 4.4 s after the grant, and the
+  # deadline is at 4 s.
+  dlock run --ttl 4s --store-timeout 1500ms --kill-after 0 --report "$report" job -- \
+    sh -c 'echo on > "$0"; exec sleep 3.3' "$ran" 2> "$said" 3>&- &
+  holder=$!
+  eventually test -s "$ran"
+
+  redis_freezes
 
   assert_exits 0 "$holder"
   assert_equal "$(jq -r '"\(.outcome) \(.protected)"' "$report")" 'ran true'

@@ -17,13 +17,14 @@ refute() { ! "$@"; }
 # Creates `straggler`, which writes its pid to the file that its argument names and keeps
 # running, and `starts`, a command that leaves such processes behind and exits with 5. The
 # arguments of both are kinds of stragglers: plain; daemon, in a session of its own without a
-# parent; stubborn, which ignores SIGTERM; stopped; heir, which starts another one on SIGTERM.
+# parent; stubborn, which ignores SIGTERM and SIGUSR1; stopped; heir, which starts another one
+# on SIGTERM.
 make_commands() {
   cat > straggler << 'END'
 #!/bin/bash
 exec 2> /dev/null
 case $1 in
-  *stubborn) trap '' TERM ;;
+  *stubborn) trap '' TERM USR1 ;;
   *heir) trap './straggler stubborn; exit' TERM ;;
   *) trap 'echo "$1" > termed; exit' TERM ;;
 esac
@@ -130,6 +131,26 @@ is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
   assert_equal "$(< termed)" plain
 }
 
+signal_kills_daemon() {  # <pid of dlock>
+  kill -USR1 "$1"
+  is_dead daemon
+}
+
+@test "--stragglers wait kills stragglers after --kill-after if they ignore a forwarded SIGTERM" {
+  env --default-signal setsid dlock run --stragglers wait --kill-after 300ms job -- \
+    ./starts daemon stubborn 3>&- &
+  dlock=$!
+  eventually test -e stubborn
+  eventually is_dead command
+  # A signal reaches the daemon only once dlock has noticed the end of the command.
+  eventually signal_kills_daemon "$dlock"
+
+  kill -TERM "$dlock"
+
+  assert_exits 5 "$dlock"
+  is_dead stubborn
+}
+
 @test "--stragglers wait does not wait if there are no stragglers" {
   run_to_end dlock run --stragglers wait job -- sh -c 'exit 5'
 
@@ -228,6 +249,29 @@ is_dead() { has_ended "$(< "$1")"; }  # <kind of straggler, or command>
   run_to_end bash -c './straggler plain & until [[ -e plain ]]; do sleep 0.01; done
     exec dlock run --stragglers kill --kill-after 100ms job -- true'
 
+  is_alive plain
+}
+
+@test "ending an orphan of a process that is older than the command spares the rest of its session" {
+  export DLOCK_STORE=local:$BATS_TEST_TMPDIR/embedded # on a server, the orphan is spared, too
+  cat > older << 'END'
+#!/bin/bash
+(until [[ -e begun ]]; do sleep 0.01; done; ./starts stubborn; :) &
+exec ./straggler plain
+END
+  cat > await-orphan << 'END'
+#!/bin/bash
+touch begun
+until [[ -e stubborn && $(< "/proc/$(< stubborn)/status") == *$'\nPPid:\t'$PPID$'\n'* ]]; do
+  sleep 0.01
+done
+END
+  chmod +x older await-orphan
+
+  run_to_end bash -c 'setsid ./older & until [[ -e plain ]]; do sleep 0.01; done
+    exec dlock run --stragglers kill --kill-after 100ms job -- ./await-orphan'
+
+  assert_status 0
   is_alive plain
 }
 

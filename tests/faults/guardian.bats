@@ -18,7 +18,7 @@ setup() {
 teardown() {
   stop_redis
   kill_leftovers
-  [[ -z ${delegated:-} ]] || rmdir "$delegated"/* "$delegated" 2> /dev/null || true
+  [[ -z ${delegated:-} ]] || rmdir "$delegated"/*/* "$delegated"/* "$delegated" 2> /dev/null || true
 }
 
 lease=(--ttl 2s --store-timeout 200ms)
@@ -433,6 +433,26 @@ cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }  # <pid>
 
   [[ $(< "$began") == "/${delegated##*/}/dlock-"* ]]
   assert_equal "$(< "$said")" "/${delegated##*/}"
+  remove_delegated_cgroup
+}
+
+@test "on an embedded store, the next run removes the cgroup of a killed one, but none of a living process" {
+  use_delegated_cgroup
+  DLOCK_STORE=local:$BATS_TEST_TMPDIR/embedded
+  "${into_delegated[@]}" dlock run --timeout 60s job -- sh -c 'echo $$ > "$0"; exec sleep 60' "$began" 3>&- &
+  holder=$!
+  eventually test -s "$began"
+  kill -KILL "$holder"
+  assert_exits 137 "$holder"
+  kill -KILL "$(< "$began")"
+  eventually has_ended "$(< "$began")"
+  mkdir "$delegated/dlock-$holder/dlock-$holder" # as of a run in the command
+  mkdir "$delegated/dlock-$$"
+
+  "${into_delegated[@]}" dlock run --timeout 60s job -- true
+
+  [[ ! -e $delegated/dlock-$holder ]]
+  rmdir "$delegated/dlock-$$"
   remove_delegated_cgroup
 }
 

@@ -89,6 +89,17 @@ teardown() {
   ((faults > 15))
 }
 
+# A seccomp filter may always refuse it.
+@test "a run that may have to find orphans does not start if they do not become its children" {
+  for option in --stragglers=kill --stragglers=wait --timeout=9s; do
+    run_with error=EPERM prctl 1+ run "$option" job -- "${witness[@]}"
+
+    [[ $code == 78 ]] || complain 'not 78'
+    says_one_line || complain 'not one line'
+    assert_equal "$(runs)" 0
+  done
+}
+
 @test "a command that cannot be recorded does not prevent the release of its lock" {
   dlock run any -- true
   faults=0
