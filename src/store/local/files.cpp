@@ -68,7 +68,10 @@ asio::awaitable<void> Files::open_to_use(Wakeup& wakeup) {
   if (folder_) co_return;
   const MutexGuard guard = co_await lock_mutex(setup_mutex, wakeup);
   folder_ = open_state_folder(*directory_);  // another process may have been faster
-  if (!folder_) folder_ = make_state_folder(*directory_, *sessions_);
+  if (folder_) co_return;
+  // A process of another epoch uses its own folder without setup_mutex.
+  const MutexGuard all_locks = co_await lock_mutex(all_locks_mutex, wakeup);
+  folder_ = make_state_folder(*directory_, *sessions_);
 }
 
 bool Files::open_existing() {
