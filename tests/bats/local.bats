@@ -640,6 +640,20 @@ reboot() {
   hold job
   kill -KILL "$holder" "$command"
   eventually has_ended "$command"
+@test "a damaged file does not keep unused locks from being forgotten" {
+  dlock run unused -- true
+  rm -r "$store"/state-*
+  sed -i -E 's/("(started|ended)":")20[0-9]{2}/\12020/g' "$store/runs.jsonl"
+  dlock run job -- true
+  unused=$(grep -laF unused "$store"/state-*/*.lock)
+  truncate -s 4096 "$(grep -laF job "$store"/state-*/*.lock)"
+  make_sweep_due
+
+  dlock run another -- true
+
+  [[ ! -e $unused ]]
+}
+
 
   reboot
 
