@@ -50,10 +50,14 @@ void Files::note_sweep(const FolderHead& head) {
 asio::awaitable<void> Files::drop_unused(Wakeup& wakeup) {
   if (!std::exchange(is_sweep_due_, false)) co_return;
   try {
-    auto head = head_of(*folder_);
+    FolderHead head;
     std::vector<std::string> unused;
     {
       const MutexGuard guard = co_await lock_mutex(upkeep_mutex, wakeup);
+      // Another process may have done this while we waited, and raised the floor.
+      head = head_of(*folder_);
+      note_sweep(head);
+      if (!std::exchange(is_sweep_due_, false)) co_return;
       const auto now = Moment::now();
       for (const auto& file : folder_->names()) {
         if (unused.size() == drop_most) break;
