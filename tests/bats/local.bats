@@ -235,6 +235,19 @@ victim_is_untouched() {
   assert_refused 75
 }
 
+@test "a shared directory with the sticky bit is refused, and the message says what to do" {
+  use_other_users 1001
+  inside install -d -m 3770 -g 4321 /mnt/store
+  export DLOCK_STORE=local:/mnt/store group=4321
+
+  for user in 1001 0; do
+    run as_user "$user" dlock run job -- echo started
+
+    assert_refused 77
+    assert_output_contains 'chmod -t /mnt/store'
+  done
+}
+
 @test "the files of a shared directory are only for the user and the group" {
   use_other_users 1001
   inside install -d -m 2770 -g 4321 /mnt/store
@@ -627,19 +640,6 @@ make_sweep_due() {
   assert_equal "$(dlock list --json | jq -r '.[].name' | paste -s -d ' ')" 'another job'
 }
 
-# --- After a reboot ---
-
-# Makes the store believe that `inside` runs after a reboot.
-reboot() {
-  use_private_mounts
-  echo 11111111-2222-3333-4444-555555555555 > "$BATS_TEST_TMPDIR/boot_id"
-  inside mount --bind "$BATS_TEST_TMPDIR/boot_id" /proc/sys/kernel/random/boot_id
-}
-
-@test "a lock that was held before a reboot is free after it" {
-  hold job
-  kill -KILL "$holder" "$command"
-  eventually has_ended "$command"
 @test "a damaged file does not keep unused locks from being forgotten" {
   dlock run unused -- true
   rm -r "$store"/state-*
@@ -654,6 +654,19 @@ reboot() {
   [[ ! -e $unused ]]
 }
 
+# --- After a reboot ---
+
+# Makes the store believe that `inside` runs after a reboot.
+reboot() {
+  use_private_mounts
+  echo 11111111-2222-3333-4444-555555555555 > "$BATS_TEST_TMPDIR/boot_id"
+  inside mount --bind "$BATS_TEST_TMPDIR/boot_id" /proc/sys/kernel/random/boot_id
+}
+
+@test "a lock that was held before a reboot is free after it" {
+  hold job
+  kill -KILL "$holder" "$command"
+  eventually has_ended "$command"
 
   reboot
 
