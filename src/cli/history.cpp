@@ -5,6 +5,7 @@
 #include "cli/about.hpp"
 #include "cli/history_view.hpp"
 #include "cli/lock_view.hpp"
+#include "cli/look.hpp"
 #include "cli/run_blocking.hpp"
 #include "cli/speaker.hpp"
 #include "lock/dedupe.hpp"
@@ -75,15 +76,15 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
     Json all = Json::array();
     for (const auto& run : runs) all.push_back(json_of(run, names));
     print(to_line(all) + "\n");
-  } else if (runs.empty()) {
+  } else if (!runs.empty()) {
+    print(
+        history_text(runs, wall_now(), format_of_output(use_color(common.color)), names));
+  } else if (store->inspector().left_out().empty()) {
     const bool is_choice = options.failed || options.since;
     Speaker(options.name.value_or(""), common.quiet, common.verbose)
         .warning(is_choice ? "no matching runs are recorded" : "no runs are recorded");
-  } else {
-    print(
-        history_text(runs, wall_now(), format_of_output(use_color(common.color)), names));
   }
-  return ExitStatus::success;
+  return report_left_out(store->inspector());
 }
 
 ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& options) {

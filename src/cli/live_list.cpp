@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -70,6 +71,7 @@ class LiveList final : public EventSink {
     looking_.give_up(true);
     watching_.give_up(true);
     while (running_ > 0) co_await showing_.wait_until(Clock::time_point::max());
+    warn_of_left_out();
     if (ended_by_) co_return Exit{0, ended_by_};
     if (error_) std::rethrow_exception(error_);
     if (is_left_) co_return Exit{};
@@ -121,10 +123,20 @@ class LiveList final : public EventSink {
       locks_ = selected(std::move(found), options_);
       looked_at_ = Clock::now();
       trouble_.clear();
+      warn_of_left_out();
     } catch (const Failure& failure) {
       if (failure.kind() == Failure::Kind::interrupted) co_return;
       if (!looked_at_) throw;
       trouble_ = failure.what();
+    }
+  }
+
+  // Once for each file, and not into the drawn screen.
+  void warn_of_left_out() {
+    if (screen_) return;
+    for (const auto& failure : store_->inspector().left_out()) {
+      if (!warned_of_.insert(failure.what()).second) continue;
+      Speaker("", false, false).urgent_warning(std::string("warning: ") + failure.what());
     }
   }
 
@@ -201,6 +213,7 @@ class LiveList final : public EventSink {
   std::optional<Clock::time_point> looked_at_;
   std::string trouble_;  // why the last query failed; empty if it succeeded
   std::optional<std::string> printed_;
+  std::set<std::string> warned_of_;
 
   int running_ = 0;
   bool is_left_ = false;  // the user has typed q

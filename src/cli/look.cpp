@@ -33,6 +33,15 @@ ExitStatus status_of(SpawnFailure::Kind kind) {
   return ExitStatus::no_resources;
 }
 
+ExitStatus report_left_out(const LockInspector& inspector) {
+  auto status = ExitStatus::success;
+  for (const auto& failure : inspector.left_out()) {
+    Speaker("", false, false).urgent_warning(std::string("warning: ") + failure.what());
+    status = status_of(failure.kind());
+  }
+  return status;
+}
+
 ExitStatus status_verb(const Invocation& invocation) {
   const auto& common = invocation.common;
   const LockName lock{common.name_space, parsed_name(invocation.operands.at(0))};
@@ -91,13 +100,13 @@ Exit list_verb(const Invocation& invocation) {
     throw;
   }
   locks = selected(std::move(locks), options);
-  if (locks.empty() && options.form == ListOptions::Form::table) {
+  if (!locks.empty() || options.form != ListOptions::Form::table) {
+    print(is_metrics ? metrics_text(common.name_space, locks)
+                     : listed(locks, options.form, common.color));
+  } else if (store->inspector().left_out().empty()) {
     Speaker("", common.quiet, common.verbose).warning(none_text(options, store->url()));
-    return {};
   }
-  print(is_metrics ? metrics_text(common.name_space, locks)
-                   : listed(locks, options.form, common.color));
-  return {};
+  return {code_of(report_left_out(store->inspector())), {}};
 }
 
 }  // namespace dlock

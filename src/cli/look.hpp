@@ -3,12 +3,17 @@
 
 #include "cli/app.hpp"
 #include "cli/exit_status.hpp"
+#include "lock/inspector.hpp"
 #include "supervise/spawn.hpp"
 
 namespace dlock {
 
 ExitStatus status_verb(const Invocation& invocation);
 Exit list_verb(const Invocation& invocation);
+
+// Warns of the locks that the last list() or histories() has left out, if any. Then the
+// status is that of a failure, so that no incomplete answer is taken for a complete one.
+ExitStatus report_left_out(const LockInspector& inspector);
 
 // The exit status for a Failure.
 ExitStatus status_of(Failure::Kind kind);

@@ -50,6 +50,10 @@ class Printer final : public EventSink {
     speaker_.warning("events are missed from now on: " + why);
   }
 
+  void left_out(const std::string& why) override {
+    speaker_.urgent_warning("warning: " + why);
+  }
+
   // The errno if nothing can be printed any more; 0: the reader has closed the pipe.
   int output_error() const { return output_error_; }
 

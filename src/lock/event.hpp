@@ -63,6 +63,8 @@ class EventSink {
   virtual void happened(const Event& event) = 0;
   // Events are missed from now on, until began() is called again.
   virtual void interrupted(const std::string& why) = 0;
+  // A single lock cannot be read; the other locks are watched.
+  virtual void left_out(const std::string& /*why*/) {}
 };
 
 }  // namespace dlock

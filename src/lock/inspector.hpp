@@ -9,6 +9,7 @@
 #include "lock/event.hpp"
 #include "lock/lease.hpp"
 #include "lock/wakeup.hpp"
+#include "util/failure.hpp"
 
 namespace dlock {
 
@@ -43,6 +44,10 @@ class LockInspector {
   virtual asio::awaitable<std::vector<LockHistory>> histories(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup);
+
+  // Why the last list() or histories() has left out locks that it could not read; empty
+  // if it is complete. The messages name what cannot be read.
+  virtual std::vector<Failure> left_out() const { return {}; }
 
   // Reports each event of the watched locks to `sink`, once and in order, until `wakeup`
   // gives up. An expired lease is noticed within a second. Throws Failure if watching

@@ -433,6 +433,90 @@ flip() {  # <command>...
   done
 }
 
+# Damages the file of the lock `job`; `another` is readable.
+damage_one_of_two() {
+  dlock run another -- true
+  dlock run job -- true
+  file=$(file_of job)
+  truncate -s 4096 "$file"
+}
+
+@test "list and history show the other locks, warn of a damaged file and exit with 78" {
+  damage_one_of_two
+
+  for look in list 'list --json' 'list --prometheus' history 'history --json' 'history --quiet'; do
+    status=0
+    # shellcheck disable=SC2086
+    timeout 10 dlock $look > "$saved" 2> "$began" || status=$?
+    output=$(< "$began")
+    assert_status 78
+    assert_one_line
+    assert_output_contains "dlock: warning: $file is truncated"
+    output=$(< "$saved")
+    assert_output_contains another
+    # One document, which is the array.
+    [[ $look != *--json ]] || assert_equal "$(jq -r '.[].name' "$saved")" another
+    [[ $look != *--prometheus ]] || assert_output_contains 'dlock_up{namespace="dlock"} 1'
+  done
+}
+
+@test "an incomplete list or history without readable locks does not say that there are none" {
+  dlock run job -- true
+  truncate -s 4096 "$(file_of job)"
+
+  for look in list history; do
+    run timeout 10 dlock "$look"
+    assert_status 78
+    assert_one_line
+    assert_output_contains 'is truncated'
+  done
+  assert_equal "$(dlock list --json 2> /dev/null)" '[]'
+}
+
+hears_of() {  # <name>
+  dlock run "$1" -- true
+  grep -q "$1" "$saved"
+}
+
+warnings() { grep -c "dlock: warning: $file is truncated" "$began"; }
+
+@test "watch and list --live warn once of a damaged file, and show the other locks" {
+  damage_one_of_two
+
+  for look in 'watch --json' 'list --live'; do
+    # shellcheck disable=SC2086
+    dlock $look > "$saved" 2> "$began" 3>&- &
+    eventually hears_of third
+    eventually hears_of fourth
+
+    assert_equal "$(warnings)" 1
+    assert_equal "$(wc -l < "$began")" 1
+    kill -TERM $!
+    assert_exits 143 $!
+  done
+}
+
+@test "watch of a lock ignores the damaged file of another lock" {
+  damage_one_of_two
+
+  dlock watch --json another > "$saved" 2> "$began" 3>&- &
+
+  eventually hears_of another
+  assert_equal "$(< "$began")" ''
+}
+
+@test "watch continues if the file of a held lock is damaged meanwhile" {
+  hold_and_save
+  dlock watch --json > "$saved" 2> "$began" 3>&- &
+  eventually hears_of another
+
+  truncate -s 4096 "$file"
+
+  eventually warnings
+  eventually hears_of third
+  assert_equal "$(wc -l < "$began")" 1
+}
+
 @test "a waiter exits with 78 and one line if the lock file is truncated" {
   hold_and_save
   dlock run -w 30s job -- echo started > "$began" 2>&1 3>&- &

@@ -230,6 +230,15 @@ file_of() {  # <name>
   assert_equal "$(grep -vE '^[0-9]+ [0-9]+ [02] kept ok ' "$BATS_TEST_TMPDIR/flips")" ''
 }
 
+@test "a shared directory with the sticky bit is an error" {
+  mkdir -m 3770 "$store"
+
+  run dlock doctor
+
+  assert_status 2
+  assert_found error directory 'cannot be shared' "chmod -t $store"
+}
+
 @test "a damaged file of fence registers is an error" {
   dlock fence disk 1234
   sed -i 's/1234/1235/' "$store/fences"

@@ -235,6 +235,19 @@ victim_is_untouched() {
   assert_refused 75
 }
 
+@test "a shared directory with the sticky bit is refused, and the message says what to do" {
+  use_other_users 1001
+  inside install -d -m 3770 -g 4321 /mnt/store
+  export DLOCK_STORE=local:/mnt/store group=4321
+
+  for user in 1001 0; do
+    run as_user "$user" dlock run job -- echo started
+
+    assert_refused 77
+    assert_output_contains 'chmod -t /mnt/store'
+  done
+}
+
 @test "the files of a shared directory are only for the user and the group" {
   use_other_users 1001
   inside install -d -m 2770 -g 4321 /mnt/store
@@ -625,6 +638,20 @@ make_sweep_due() {
   dlock run another -- true
 
   assert_equal "$(dlock list --json | jq -r '.[].name' | paste -s -d ' ')" 'another job'
+}
+
+@test "a damaged file does not keep unused locks from being forgotten" {
+  dlock run unused -- true
+  rm -r "$store"/state-*
+  sed -i -E 's/("(started|ended)":")20[0-9]{2}/\12020/g' "$store/runs.jsonl"
+  dlock run job -- true
+  unused=$(grep -laF unused "$store"/state-*/*.lock)
+  truncate -s 4096 "$(grep -laF job "$store"/state-*/*.lock)"
+  make_sweep_due
+
+  dlock run another -- true
+
+  [[ ! -e $unused ]]
 }
 
 # --- After a reboot ---

@@ -19,6 +19,7 @@
 #include "store/local/event_file.hpp"
 #include "store/local/file_name.hpp"
 #include "store/local/runs_log.hpp"
+#include "store/local/state_folder.hpp"
 #include "tests/contract/contender.hpp"
 #include "tests/contract/ended_process.hpp"
 
@@ -498,6 +499,32 @@ TEST_F(LocalStores, reading_needs_no_mutex) {
   const Child hog([this] { return world_.hold_up(); });
 
   EXPECT_EQ(contender(1, milliseconds(50)).inspect().holders.size(), 1u);
+}
+
+// Upkeep
+
+// Another process removes unused locks while this one waits to do so, and raises the
+// floor.
+TEST_F(LocalStores, the_removal_of_unused_locks_never_lowers_the_fence_floor) {
+  use_once();
+  const auto directory =
+      Directory::open(world_.path(), false, Directory::Missing::accept);
+  const auto state = open_state_folder(*directory);
+  set_head(*state, {5, 0});
+  auto& holder = contenders_.emplace_back(context_, world_, claim_of("new"));
+  holder.granted();
+  SessionsFile sessions(*directory, true);
+  ASSERT_TRUE(sessions.try_lock(upkeep_mutex));
+  Task<Release> release(context_, holder.claimant().release(exit_with(0), holder.wakeup));
+  context_.restart();
+  context_.poll();
+  ASSERT_FALSE(release.is_done());
+
+  set_head(*state, {1'000, wall_now().count()});
+  sessions.unlock(upkeep_mutex);
+  release.result();
+
+  EXPECT_EQ(head_of(*state).fence_floor, 1'000u);
 }
 
 // What is left behind

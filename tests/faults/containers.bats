@@ -8,6 +8,9 @@ setup() {
   load locks
   use_private_store
   store=${DLOCK_STORE#local:}
+  began=$BATS_TEST_TMPDIR/began
+  over=$BATS_TEST_TMPDIR/over
+  log=$BATS_TEST_TMPDIR/strace.log
 }
 
 teardown() { kill_leftovers; }
@@ -50,6 +53,78 @@ assert_refused() {
   run inside dlock run job -- echo started
 
   assert_equal "$status $output" '0 started'
+}
+
+# Starts a claim of a lock under the other clock, and stops or kills it at the Nth system call
+# of a kind. Only such a claim finds no folder of its own and creates one.
+stop_under_other_clock() {  # <signal> <system call> <N> <command>...
+  # LeakSanitizer does not work under strace.
+  export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0
+  rm -f "$log"
+  strace -f -o "$log" -e "trace=?$2" -e "inject=?$2:signal=$1:when=$3" \
+    unshare --time --boottime 7200 dlock run job -- "${@:4}" > /dev/null 2>&1 3>&- &
+  claim=$!
+  eventually grep -q "^[0-9]* *\(--- stopped by SIG$1\|+++ killed by SIG$1\)" "$log"
+}
+
+continue_stopped() { kill -CONT "$(sed -n 's/^\([0-9]*\) *--- stopped by SIGSTOP.*/\1/p' "$log")"; }
+
+is_at_the_gate_or_started() { [[ -e $began ]] || grep -qs '^ticks: ' "/proc/$1"/fdinfo/*; }
+
+one_is_over_or_both_run() {
+  has_ended "$own" || has_ended "$claim" || [[ $(< "$began") == $'run\nrun' ]]
+}
+
+@test "while another clock takes over the directory, a lock is granted under one of the clocks" {
+  needs_root
+  dlock run job -- true
+  # shellcheck disable=SC2016
+  stay=(sh -c 'echo run >> "$1"; until [ -e "$2" ]; do sleep 0.01; done' - "$began" "$over")
+  # It has found no session, and creates its folder.
+  stop_under_other_clock STOP mkdirat 1 "${stay[@]}"
+  dlock --store-timeout 15s run job -- "${stay[@]}" 3>&- &
+  own=$!
+  eventually is_at_the_gate_or_started "$own"
+
+  continue_stopped
+
+  eventually test -s "$began"
+  eventually one_is_over_or_both_run
+  assert_equal "$(< "$began")" run
+  touch "$over"
+  statuses=''
+  for pid in "$claim" "$own"; do
+    eventually has_ended "$pid"
+    status=0
+    wait "$pid" || status=$?
+    statuses+="$status "
+  done
+  [[ $statuses == @('0 78 '|'78 0 ') ]]
+}
+
+@test "a process that is killed while it takes over the directory leaves one state, and no fence goes back" {
+  needs_root
+  local call
+  fence=0
+  for call in mkdirat:1 unlinkat:{1,3} renameat:{1,2} unlinkat:{5,6}; do
+    # shellcheck disable=SC2016
+    dlock run job -- sh -c 'echo "$DLOCK_FENCE" > "$1"' - "$began"
+    (($(< "$began") > fence))
+    fence=$(< "$began")
+    stop_under_other_clock KILL "${call%:*}" "${call#*:}" true
+    assert_exits 137 "$claim"
+
+    hold job
+    run with_other_clock dlock run job -- echo started
+    assert_refused
+    let_go
+    assert_exits 0 "$holder"
+    # shellcheck disable=SC2016
+    run with_other_clock dlock run job -- sh -c 'echo "$DLOCK_FENCE"'
+    assert_status 0
+    ((output > fence))
+    fence=$output
+  done
 }
 
 @test "a detached lease is not granted under another boot id" {

@@ -161,6 +161,12 @@ TEST_F(Directories, files_in_a_shared_directory_are_for_its_group) {
   EXPECT_EQ(directory->file_mode(), 0660u);
 }
 
+// In it, a user cannot replace the files of another.
+TEST_F(Directories, a_sticky_directory_is_refused_if_it_is_shared) {
+  EXPECT_EQ(refusal_of(made("shared", 03770)), Kind::rejected);
+  EXPECT_EQ(refusal_of(made("private", 01700)), std::nullopt);
+}
+
 TEST_F(Directories, a_directory_is_in_place_until_it_is_moved) {
   const auto directory = Directory::open(root_.file("store"), false, Missing::create);
   const bool before = directory->is_in_place();

@@ -63,9 +63,9 @@ class Directory {
 
   // Opens `path`, creating it with mode 0700 (`ours`: also its parents, and it must
   // belong to this user). Nothing if it does not exist and `missing` accepts that. Throws
-  // Failure: `rejected` if it belongs to another user, is writable for everyone, or not
-  // accessible to us; `misconfigured` if it is not a directory, is a link, or is on a
-  // network file system.
+  // Failure: `rejected` if it belongs to another user, is writable for everyone, shared
+  // and sticky, or not accessible to us; `misconfigured` if it is not a directory, is a
+  // link, or is on a network file system.
   static std::optional<Directory> open(const std::string& path, bool ours,
                                        Missing missing);
 

@@ -75,6 +75,8 @@ void look_at_what_is_there(Facts& facts) {
   facts.exists = true;
   facts.is_link_or_file = !S_ISDIR(status.st_mode);
   facts.everybody_writes = (status.st_mode & S_IWOTH) != 0 && !facts.is_link_or_file;
+  constexpr mode_t shared_and_sticky = S_IWGRP | S_ISGID | S_ISVTX;
+  facts.is_sticky = (status.st_mode & shared_and_sticky) == shared_and_sticky;
   facts.can_be_written =
       ::faccessat(AT_FDCWD, facts.path.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0;
   struct statfs system {};

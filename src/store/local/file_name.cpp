@@ -28,7 +28,7 @@ FileKey key_of(const LockName& name, Kept kept) {
   key.file = hex;
   key.file += ending(kept);
   // Two locks that share a byte by chance only wait for each other.
-  constexpr std::uint64_t first = std::uint64_t{1} << 62;
+  constexpr std::uint64_t first = all_locks_mutex + 1;
   key.mutex = static_cast<MutexByte>(first + hash.low64 % (first - 1));
   return key;
 }

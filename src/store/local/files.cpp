@@ -68,7 +68,10 @@ asio::awaitable<void> Files::open_to_use(Wakeup& wakeup) {
   if (folder_) co_return;
   const MutexGuard guard = co_await lock_mutex(setup_mutex, wakeup);
   folder_ = open_state_folder(*directory_);  // another process may have been faster
-  if (!folder_) folder_ = make_state_folder(*directory_, *sessions_);
+  if (folder_) co_return;
+  // A process of another epoch uses its own folder without setup_mutex.
+  const MutexGuard all_locks = co_await lock_mutex(all_locks_mutex, wakeup);
+  folder_ = make_state_folder(*directory_, *sessions_);
 }
 
 bool Files::open_existing() {
@@ -270,25 +273,36 @@ bool Files::open_directory() {
   return directory_.has_value();
 }
 
-std::vector<LockName> Files::locks_of(
+Files::Found Files::locks_of(
     const std::string& name_space,
     const std::function<bool(const std::string&)>& matches) const {
-  std::vector<LockName> locks;
+  Found found;
   for (const auto& file : folder_->names()) {
     if (!is_file_of(Kept::lock, file)) continue;
-    const RecordFile record(*folder_, file, RecordFile::Access::read);
-    if (!record.exists()) continue;  // removed just now
-    const auto named = named_in(record.payload());
-    if (!named || key_of(named->name, Kept::lock).file != file) {
-      throw damaged(folder_->path_of(file),
-                    "damaged (it does not hold the state of its lock)");
-    }
-    if (named->name.name_space == name_space && matches(named->name.name)) {
-      locks.push_back(named->name);
+    try {
+      const auto name = name_in(file);
+      if (name && name->name_space == name_space && matches(name->name)) {
+        found.locks.push_back(*name);
+      }
+    } catch (const Failure& failure) {
+      if (!is_about_one_lock(failure)) throw;
+      found.unreadable.push_back(failure);
     }
   }
-  std::sort(locks.begin(), locks.end());
-  return locks;
+  std::sort(found.locks.begin(), found.locks.end());
+  return found;
+}
+
+// The lock whose state a file holds; nothing if the file was removed just now.
+std::optional<LockName> Files::name_in(const std::string& file) const {
+  const RecordFile record(*folder_, file, RecordFile::Access::read);
+  if (!record.exists()) return std::nullopt;
+  const auto named = named_in(record.payload());
+  if (!named || key_of(named->name, Kept::lock).file != file) {
+    throw damaged(folder_->path_of(file),
+                  "damaged (it does not hold the state of its lock)");
+  }
+  return named->name;
 }
 
 }  // namespace dlock::local

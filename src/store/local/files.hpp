@@ -17,8 +17,15 @@
 #include "store/local/sessions.hpp"
 #include "store/local/state_folder.hpp"
 #include "store/local/wake_socket.hpp"
+#include "util/failure.hpp"
 
 namespace dlock::local {
+
+// Whether a failure to read the file of a lock says nothing about other locks: the file
+// is damaged, and not, for example, the process out of descriptors.
+inline bool is_about_one_lock(const Failure& failure) {
+  return failure.kind() == Failure::Kind::misconfigured;
+}
 
 // Everything here throws Failure for files that cannot be used, and Failure (interrupted)
 // if the wait for a mutex is interrupted.
@@ -132,10 +139,14 @@ class Files {
     }
   }
 
-  // The locks that have a file, sorted by name.
-  std::vector<LockName> locks_of(
-      const std::string& name_space,
-      const std::function<bool(const std::string&)>& matches) const;
+  // The locks that have a file, sorted by name, and the failures to read one. The name of
+  // a lock whose file cannot be read is unknown.
+  struct Found {
+    std::vector<LockName> locks;
+    std::vector<Failure> unreadable;
+  };
+  Found locks_of(const std::string& name_space,
+                 const std::function<bool(const std::string&)>& matches) const;
 
   // Wakes waiters, and removes the sockets of dead ones.
   void notify(const Consequences& consequences);
@@ -159,6 +170,7 @@ class Files {
   RecordFile file_to_change(const std::string& file);
   void write(RecordFile& file, const LockName& lock, State& state,
              std::string payload) const;
+  std::optional<LockName> name_in(const std::string& file) const;
   State state_in(const RecordFile& file, const LockName& lock) const;
   void recall_commands(State& state, const LockName& lock) const;
   void drop_if_unused(const std::string& file, std::uint64_t floor);

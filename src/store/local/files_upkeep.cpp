@@ -15,6 +15,30 @@ namespace {
 constexpr WallTime drop_unused_every = std::chrono::hours(24);
 constexpr std::size_t drop_most = 10'000;
 
+// If the lock or limit of this file is out of use: the fence floor that its removal
+// needs.
+std::optional<std::uint64_t> floor_if_unused(const Directory& folder,
+                                             const std::string& file, const Moment& now,
+                                             const Liveness& liveness) {
+  const bool is_limit = is_file_of(Kept::limit, file);
+  if (!is_limit && !is_file_of(Kept::lock, file)) return std::nullopt;
+  try {
+    const RecordFile record(folder, file, RecordFile::Access::read);
+    const auto named = named_in(record.payload());
+    if (!named) return std::nullopt;
+    if (is_limit) {
+      const auto limit = decoded_limit(named->value);
+      if (limit && is_out_of_use(*limit, now.boot)) return 0;
+    } else {
+      const auto state = decoded(named->value);
+      if (state && is_out_of_use(*state, now, liveness)) return state->last_fence.number;
+    }
+  } catch (const Failure&) {
+    // Unreadable files stay, and must not prevent the removal of others.
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void Files::note_sweep(const FolderHead& head) {
@@ -26,31 +50,34 @@ void Files::note_sweep(const FolderHead& head) {
 asio::awaitable<void> Files::drop_unused(Wakeup& wakeup) {
   if (!std::exchange(is_sweep_due_, false)) co_return;
   try {
-    auto head = head_of(*folder_);
+    FolderHead head;
     std::vector<std::string> unused;
     {
       const MutexGuard guard = co_await lock_mutex(upkeep_mutex, wakeup);
+      // Another process may have done this while we waited, and raised the floor.
+      head = head_of(*folder_);
+      note_sweep(head);
+      if (!std::exchange(is_sweep_due_, false)) co_return;
       const auto now = Moment::now();
       for (const auto& file : folder_->names()) {
-        const bool is_limit = is_file_of(Kept::limit, file);
-        if (unused.size() == drop_most || (!is_limit && !is_file_of(Kept::lock, file))) {
-          continue;
-        }
-        const RecordFile record(*folder_, file, RecordFile::Access::read);
-        const auto named = named_in(record.payload());
-        const auto limit = named && is_limit ? decoded_limit(named->value) : std::nullopt;
-        const auto state = named && !is_limit ? decoded(named->value) : std::nullopt;
-        if (limit && is_out_of_use(*limit, now.boot)) unused.push_back(file);
-        if (!state || !is_out_of_use(*state, now, *sessions_)) continue;
+        if (unused.size() == drop_most) break;
+        const auto floor = floor_if_unused(*folder_, file, now, *sessions_);
+        if (!floor) continue;
         unused.push_back(file);
-        head.fence_floor = std::max(head.fence_floor, state->last_fence.number);
+        head.fence_floor = std::max(head.fence_floor, *floor);
       }
       head.swept = now.wall.count();
       set_head(*folder_, head);
     }
-    for (const auto& file : unused) drop_if_unused(file, head.fence_floor);
+    for (const auto& file : unused) {
+      try {
+        drop_if_unused(file, head.fence_floor);
+      } catch (const Failure&) {
+        // As in floor_if_unused().
+      }
+    }
   } catch (const Failure&) {
-    // Tried again tomorrow.
+    // Tried again by the next process that uses a new lock or limit.
   }
 }
 

@@ -43,6 +43,8 @@ Finding directory(const Facts& facts) {
         "use a directory of your own, or one that is set up as shared (chmod 2770)";
     if (facts.everybody_writes) {
       advice = "chmod o-w " + path + ", once you trust its contents";
+    } else if (facts.is_sticky) {
+      advice = "chmod -t " + path;
     } else if (facts.is_link_or_file) {
       advice = "name the directory itself";
     } else if (facts.is_on_network) {

@@ -29,6 +29,7 @@ struct Facts {
 
   Trouble unusable;  // the directory cannot be used for locks
   bool everybody_writes = false;
+  bool is_sticky = false;  // and shared
   bool is_link_or_file = false;
   bool is_on_network = false;
   bool can_be_written = false;

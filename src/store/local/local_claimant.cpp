@@ -104,7 +104,19 @@ const Party& LocalClaimant::own_party() {
   return party_;
 }
 
+// Another epoch may have taken over the directory since this claim opened its files. The
+// second attempt finds out whether it still needs them.
 asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
+  const bool is_first = !session_;
+  try {
+    co_return co_await ask_once(queue, wakeup);
+  } catch (const Failure&) {
+    if (!is_first || !files_.was_replaced()) throw;
+  }
+  co_return co_await ask_once(queue, wakeup);
+}
+
+asio::awaitable<Answer> LocalClaimant::ask_once(Queue queue, Wakeup& wakeup) {
   if (files_.was_replaced()) close();
   // Before our session is locked: the folder is not created while there are sessions.
   co_await files_.open_to_use(wakeup);

@@ -32,6 +32,7 @@ class LocalClaimant final : public Claimant {
   asio::awaitable<void> started(const CommandProcess& process, Wakeup& wakeup) override;
 
  private:
+  asio::awaitable<Answer> ask_once(Queue queue, Wakeup& wakeup);
   void close();
   std::optional<Loss> loss();
   std::optional<Loss> loss_in(const State& state);

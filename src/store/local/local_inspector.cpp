@@ -86,6 +86,7 @@ asio::awaitable<std::vector<LockInfo>> LocalInspector::list(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
     Wakeup&) {
   std::vector<LockInfo> locks;
+  left_out_.clear();
   if (!files_.open_to_look()) co_return locks;
   if (!files_.has_folder()) {
     const auto history = RunsLog(files_.directory()).read();
@@ -95,12 +96,28 @@ asio::awaitable<std::vector<LockInfo>> LocalInspector::list(
     }
     co_return locks;
   }
-  for (const auto& lock : files_.locks_of(name_space, matches)) {
+  read_each(name_space, matches, [&](const LockName& lock) {
     auto info = info_of_lock(lock);
-    if (info.holders.empty() && info.waiters.empty() && !info.last_run) continue;
+    if (info.holders.empty() && info.waiters.empty() && !info.last_run) return;
     locks.push_back(std::move(info));
-  }
+  });
   co_return locks;
+}
+
+// Leaves out the locks that cannot be read.
+void LocalInspector::read_each(const std::string& name_space,
+                               const std::function<bool(const std::string&)>& matches,
+                               const std::function<void(const LockName&)>& read) {
+  auto found = files_.locks_of(name_space, matches);
+  left_out_ = std::move(found.unreadable);
+  for (const auto& lock : found.locks) {
+    try {
+      read(lock);
+    } catch (const Failure& failure) {
+      if (!is_about_one_lock(failure)) throw;
+      left_out_.push_back(failure);
+    }
+  }
 }
 
 asio::awaitable<std::vector<RunInfo>> LocalInspector::history(const LockName& lock,
@@ -128,13 +145,14 @@ asio::awaitable<std::vector<LockHistory>> LocalInspector::histories(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
     Wakeup&) {
   std::vector<LockHistory> found;
+  left_out_.clear();
   if (!files_.open_to_look()) co_return found;
   const auto add = [&](const LockName& lock, std::vector<RunInfo> runs) {
     if (!runs.empty()) found.push_back({lock, std::move(runs), wall_now()});
   };
   if (files_.has_folder()) {
-    const auto locks = files_.locks_of(name_space, matches);
-    for (const auto& lock : locks) add(lock, runs_of_lock(lock));
+    read_each(name_space, matches,
+              [&](const LockName& lock) { add(lock, runs_of_lock(lock)); });
     co_return found;
   }
   for (auto& [lock, runs] : RunsLog(files_.directory()).read().runs) {

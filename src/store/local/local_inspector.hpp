@@ -2,6 +2,7 @@
 // to a lock, nor wait for them.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,20 +26,27 @@ class LocalInspector final : public LockInspector {
   asio::awaitable<std::vector<LockHistory>> histories(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup) override;
+  std::vector<Failure> left_out() const override { return left_out_; }
   asio::awaitable<void> watch(const Watched& watched, EventSink& sink,
                               Wakeup& wakeup) override;
 
  private:
+  void read_each(const std::string& name_space,
+                 const std::function<bool(const std::string&)>& matches,
+                 const std::function<void(const LockName&)>& read);
   LockInfo info_of_lock(const LockName& lock) const;
   std::vector<RunInfo> runs_of_lock(const LockName& lock) const;
   asio::awaitable<void> watch_for_a_while(const Watched& watched, EventSink& sink,
                                           Wakeup& wakeup);
-  std::set<LockName> locks_with_holders(const Watched& watched) const;
-  asio::awaitable<void> remove_ended(std::set<LockName>& held, Wakeup& wakeup);
+  bool has_holders(const LockName& lock) const;
+  std::set<LockName> locks_with_holders(const Watched& watched, EventSink& sink) const;
+  asio::awaitable<void> remove_ended(std::set<LockName>& held, EventSink& sink,
+                                     Wakeup& wakeup);
   asio::awaitable<void> remove_ended_holders(LockName lock, Wakeup& wakeup);
 
   Files& files_;
   bool is_watching_ = false;
+  std::vector<Failure> left_out_;
 };
 
 // Adds what the rules do not know: account names, and whether dlock still runs.

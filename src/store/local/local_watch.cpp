@@ -51,7 +51,7 @@ asio::awaitable<void> LocalInspector::watch_for_a_while(const Watched& watched,
   co_await files_.open_to_use(wakeup);
   const Fd mark = watch_mark(files_.directory());
   EventReader reader(files_.directory());
-  auto held = locks_with_holders(watched);
+  auto held = locks_with_holders(watched, sink);
   std::optional<FileWatcher> changes;
   const auto follow_file = [&] {
     changes.emplace(files_.context(), [&wakeup] { wakeup.notify(); });
@@ -77,30 +77,48 @@ asio::awaitable<void> LocalInspector::watch_for_a_while(const Watched& watched,
     }
     if (Clock::now() >= look_at) {
       if (!files_.in_place()) co_return;
-      co_await remove_ended(held, wakeup);
+      co_await remove_ended(held, sink, wakeup);
       look_at = Clock::now() + look_every;
     }
     co_await wakeup.wait_until(look_at);
   }
 }
 
-std::set<LockName> LocalInspector::locks_with_holders(const Watched& watched) const {
-  const auto is_held = [&](const std::string& name) {
-    const LockName lock{watched.name_space, name};
-    return watched.covers(lock) && !files_.look_at(lock).state.holders.empty();
-  };
-  const auto locks = files_.locks_of(watched.name_space, is_held);
-  return {locks.begin(), locks.end()};
+bool LocalInspector::has_holders(const LockName& lock) const {
+  return !files_.look_at(lock).state.holders.empty();
 }
 
-// Removes the locks from `held` that are no longer held.
+// A named lock has to be readable.
+std::set<LockName> LocalInspector::locks_with_holders(const Watched& watched,
+                                                      EventSink& sink) const {
+  std::set<LockName> held;
+  for (const auto& name : watched.names) {
+    const LockName lock{watched.name_space, name};
+    if (has_holders(lock)) held.insert(lock);
+  }
+  if (!watched.names.empty()) return held;
+  const auto found = files_.locks_of(watched.name_space, [&](const std::string& name) {
+    return has_holders({watched.name_space, name});
+  });
+  for (const auto& failure : found.unreadable) sink.left_out(failure.what());
+  return {found.locks.begin(), found.locks.end()};
+}
+
+// Removes the locks from `held` that are no longer held, or that cannot be read.
 asio::awaitable<void> LocalInspector::remove_ended(std::set<LockName>& held,
-                                                   Wakeup& wakeup) {
+                                                   EventSink& sink, Wakeup& wakeup) {
   std::vector<LockName> untidy;
   for (auto lock = held.begin(); lock != held.end();) {
-    const auto state = files_.look_at(*lock).state;
-    if (is_untidy(state, Moment::now(), files_.sessions())) untidy.push_back(*lock);
-    lock = state.holders.empty() ? held.erase(lock) : std::next(lock);
+    bool is_held = false;
+    try {
+      const auto state = files_.look_at(*lock).state;
+      is_held = !state.holders.empty();
+      if (is_untidy(state, Moment::now(), files_.sessions())) untidy.push_back(*lock);
+    } catch (const Failure& failure) {
+      if (!is_about_one_lock(failure)) throw;
+      sink.left_out(failure.what());
+    }
+    lock = is_held ? std::next(lock) : held.erase(lock);
   }
   for (const auto& lock : untidy) co_await remove_ended_holders(lock, wakeup);
 }

@@ -27,7 +27,7 @@ constexpr off_t watch_byte = 2;  // shared by all watchers
 
 // Sessions are the bytes between these.
 constexpr Session first_session = 1u << 16;
-constexpr Session last_session = (Session{1} << 62) - 1;
+constexpr Session last_session{all_locks_mutex};
 
 constexpr std::int64_t tick = 10'000'000;  // /proc counts in hundredths of a second
 
@@ -38,6 +38,10 @@ struct flock byte_range(short type, off_t start, off_t length = 1) {
   range.l_start = start;
   range.l_len = length;
   return range;
+}
+
+struct flock mutex_range(short type, MutexByte byte) {
+  return byte_range(type, byte, byte == all_locks_mutex ? 0 : 1);  // 0: all that follow
 }
 
 Failure lock_failure(const Directory& directory) {
@@ -121,7 +125,7 @@ bool SessionsFile::is_in_place(const Directory& directory) const {
 }
 
 bool SessionsFile::try_lock(MutexByte byte) {
-  auto range = byte_range(F_WRLCK, byte);
+  auto range = mutex_range(F_WRLCK, byte);
   if (::fcntl(fd_.get(), F_OFD_SETLK, &range) == 0) return true;
   if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
   throw Failure(
@@ -130,7 +134,7 @@ bool SessionsFile::try_lock(MutexByte byte) {
 }
 
 void SessionsFile::unlock(MutexByte byte) {
-  auto range = byte_range(F_UNLCK, byte);
+  auto range = mutex_range(F_UNLCK, byte);
   ::fcntl(fd_.get(), F_OFD_SETLK, &range);
 }
 

@@ -48,6 +48,8 @@ constexpr MutexByte setup_mutex = 0;      // creates the state folder
 constexpr MutexByte registers_mutex = 1;  // changes the fence registers
 constexpr MutexByte events_mutex = 3;     // appends to the file of events
 constexpr MutexByte upkeep_mutex = 4;     // shortens the log, removes unused locks
+// Stands for the mutexes of all locks and limits, which are the bytes behind it.
+constexpr MutexByte all_locks_mutex = (MutexByte{1} << 62) - 1;
 
 // Locks the mutex bytes and probes the others. It has a file description of its own: a
 // lock never conflicts with its own description, and an inherited mutex would outlive a

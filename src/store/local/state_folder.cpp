@@ -75,7 +75,10 @@ bool counts_by_clock(const Directory& folder, bool same_boot) {
   return false;
 }
 
-std::string folder_draft_name() { return state_folder_name() + ".new"; }
+constexpr const char* draft_end = ".new";
+constexpr const char* retired_end = ".old";
+
+std::string folder_draft_name() { return state_folder_name() + draft_end; }
 
 bool is_of_another_epoch(const std::string& name) {
   return is_state_folder_name(name) && name != state_folder_name() &&
@@ -124,6 +127,23 @@ void remove(const Directory& directory, const std::string& name) {
   }
 }
 
+// Takes the folders of other epochs out of use before ours can be used: a process that is
+// killed in between must not leave two. They are renamed because their files can only be
+// removed one by one.
+void retire_others(const Directory& directory) {
+  for (const auto& name : directory.names()) {
+    if (!is_of_another_epoch(name) || name.ends_with(draft_end) ||
+        name.ends_with(retired_end)) {
+      continue;
+    }
+    const auto retired = name + retired_end;
+    remove(directory, retired);
+    if (::renameat(directory.fd(), name.c_str(), directory.fd(), retired.c_str()) != 0) {
+      throw failure_of(errno, "cannot rename " + printable(directory.path_of(name)));
+    }
+  }
+}
+
 void fill(const Directory& folder, const History& history) {
   const auto now = Moment::now();
   set_head(folder, {history.greatest_fence.number, now.wall.count()});
@@ -156,6 +176,7 @@ Directory make_state_folder(const Directory& directory, const SessionsFile& sess
   remove(directory, draft);  // left by a process that was killed here
   try {
     fill(*directory.folder(draft, Directory::Missing::create), RunsLog(directory).read());
+    retire_others(directory);
     if (::renameat(directory.fd(), draft.c_str(), directory.fd(), name.c_str()) != 0) {
       throw failure_of(errno, "cannot create " + printable(directory.path_of(name)));
     }

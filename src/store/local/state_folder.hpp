@@ -24,9 +24,10 @@ std::optional<Directory> open_state_folder(const Directory& directory);
 
 // Creates it atomically, with the last runs and fences from the log of runs, and removes
 // the folders of other epochs. The caller holds setup_mutex and has checked that the
-// folder does not exist. Throws Failure: `misconfigured` while a process may still hold a
-// lock in the state of another epoch, whose times cannot be compared with ours, or in a
-// folder that was removed.
+// folder does not exist. It also holds all_locks_mutex, so that nothing is granted in
+// another epoch between the check and the removal. Throws Failure: `misconfigured` while
+// a process may still hold a lock in the state of another epoch, whose times cannot be
+// compared with ours, or in a folder that was removed.
 Directory make_state_folder(const Directory& directory, const SessionsFile& sessions);
 
 // Throws Failure if it is missing or damaged.
