@@ -515,7 +515,8 @@ TEST_F(LocalStores, the_removal_of_unused_locks_never_lowers_the_fence_floor) {
   holder.granted();
   SessionsFile sessions(*directory, true);
   ASSERT_TRUE(sessions.try_lock(upkeep_mutex));
-  Task<Release> release(context_, holder.claimant().release(exit_with(0), holder.wakeup));
+  const std::optional<RunEnd> end = exit_with(0);
+  Task<Release> release(context_, holder.claimant().release(end, holder.wakeup));
   context_.restart();
   context_.poll();
   ASSERT_FALSE(release.is_done());
