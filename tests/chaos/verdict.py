@@ -241,13 +241,18 @@ def idle(story: Story) -> list[str]:
 
 
 def untrue_success(story: Story) -> list[str]:
-    """If two runs overlap, one of them reports that it has lost its lock, whatever the store promises."""
+    """If two runs overlap, one of them reports that it has lost its lock, whatever the store promises:
+    unless the store forgot the first, which got no reply to its release and goes by the clock."""
+    def could_not_know(first: Run, second: Run) -> bool:
+        return "cannot release the lock" in first.said and is_excused(story, first, second.entered)
+
     def succeeded(run: Run) -> bool:
         return run.plan["verb"] == "run" and run.exited is not None and run.code == run.plan["code"]
 
     complaints = [f"success: runs {first.id} and {second.id} held {first.lock} at the same time, and both "
                   "reported success"
-                  for first, second in meetings(story) if succeeded(first) and succeeded(second)]
+                  for first, second in meetings(story)
+                  if succeeded(first) and succeeded(second) and not could_not_know(first, second)]
     late = lateness(story)
     complaints += [f"success: run {run.id} outlived its lease and exited with {run.code}"
                    for run in story.stayed() if succeeded(run) and late.get(run.id, -1.0) > SEEN_LATE

@@ -96,6 +96,13 @@ class VerdictTest(unittest.TestCase):
         late = fault(2.5, 2.6, forgets=True)
         self.assertIn("overlap", self.kinds(run(1, 1, 3), run(2, 2, 4, fence=101), late))
 
+    def test_a_run_whose_release_got_no_reply_cannot_know_that_the_store_forgot_it(self) -> None:
+        said = "dlock: alone: cannot release the lock: the server did not reply within 500ms\n"
+        first = [{**event, "said": said} if event["what"] == "exit" else event for event in run(1, 1, 3)]
+        both = [*first, *run(2, 2, 4, fence=101)]
+        self.assertEqual(self.kinds(both, fault(1.5, 1.6, forgets=True)), [])
+        self.assertIn("success", self.kinds(both, fault(1.5, 1.6)))
+
     def test_on_a_quorum_only_more_forgetting_servers_than_the_strength_excuse_an_overlap(self) -> None:
         def met(strength: int, forgets: bool) -> list[str]:
             lost = report(outcome="lost", protected=False, strength=strength)
