@@ -24,8 +24,8 @@ class Speaker {
 
   // Shows one line on a terminal, cut at its width; the next call replaces it, and an
   // empty message removes it. Does nothing if standard error is not a terminal, or with
-  // --quiet. Nor does it wait for a terminal that accepts nothing. Returns whether the
-  // line is shown, or would be.
+  // --quiet, and does not wait for a terminal that accepts nothing. Returns whether the
+  // line is shown, or would be if the terminal accepted it.
   bool live(const std::string& message);
 
   // How many columns such a message can have now.

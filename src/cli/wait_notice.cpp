@@ -45,7 +45,7 @@ milliseconds WaitNotice::say(For what, const Text& text) {
   return speaker_.live(line) ? std::min(good_for, live_for) : good_for;
 }
 
-// "; 4m58s left" or "; 0.3s left", or nothing where the wait has no end.
+// "; 4m58s left" or "; 300ms left", or nothing where the wait has no end.
 std::string WaitNotice::left() const {
   if (until_ == Clock::time_point::max()) return "";
   const auto left = until_ - Clock::now();

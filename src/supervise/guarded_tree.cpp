@@ -60,7 +60,9 @@ void GuardedTree::signal_all(int signal, Clock::time_point until) {
 GuardedTree::Survivors GuardedTree::kill_all(Clock::time_point now) {
   cgroup_.kill_all();
   Survivors survivors;
-  survivors.refused = kill_tree(scan_, {command_, own_group_}, false);
+  // The guardian was forked for the command, so all its children are the command's.
+  constexpr bool had_strangers = false;
+  survivors.refused = kill_tree(scan_, {command_, own_group_}, had_strangers);
   kills_since_ = std::min(kills_since_, now);
   survivors.stuck = survivors.refused == 0 && now - kills_since_ >= report_stuck_after;
   return survivors;

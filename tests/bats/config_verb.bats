@@ -136,7 +136,8 @@ shown() {  # <setting> [<argument of config>...]
     for verb in config "$command"; do
       # shellcheck disable=SC2086
       run dlock --config "$own" $verb
-      assert_equal "$status $output" "78 ${output%%dlock:*}dlock: ${output#*dlock: }"
+      assert_status 78
+      assert_one_line
       assert_output_contains "$said"
     done
   done << 'END'

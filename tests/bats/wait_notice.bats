@@ -57,6 +57,14 @@ times_said() { grep -cE "$1" "$said" || true; }
   eventually shows 'held by .*; position 1 of 1; 1m2[0-9]s left$'
 }
 
+@test "a wait of less than a second does not show a second left" {
+  hold job
+
+  on_terminal 200 'run -w 900ms job -- true'
+
+  eventually shows '; position 1 of 1; [1-9]00ms left$'
+}
+
 @test "a wait without a limit shows no time left" {
   hold job
 
