@@ -24,7 +24,9 @@ teardown() { kill_leftovers; }
 
   assert_equal "$output" "bin/dlock 755
 share/bash-completion/completions/dlock 644
+share/doc/dlock/ARCHITECTURE.md 644
 share/doc/dlock/CHANGELOG.md 644
+share/doc/dlock/CONTRIBUTING.md 644
 share/doc/dlock/LICENSE 644
 share/doc/dlock/README.md 644
 share/doc/dlock/SECURITY.md 644
@@ -33,10 +35,22 @@ $(cd "$DLOCK_SOURCE" && find docs -name '*.md' -printf 'share/doc/dlock/%p 644\n
 share/doc/dlock/examples/crontab 644
 share/doc/dlock/examples/dlock-nightly.service 644
 share/doc/dlock/examples/dlock-nightly.timer 644
+share/doc/dlock/tests/chaos/README.md 644
 share/fish/vendor_completions.d/dlock.fish 644
 share/man/man1/dlock.1 644
 share/man/man5/dlock.toml.5 644
 share/zsh/site-functions/_dlock 644"
+}
+
+@test "every link in an installed page leads to an installed file" {
+  local page link count=0
+  while IFS= read -r page; do
+    while IFS= read -r link; do
+      [[ -e ${page%/*}/${link%%#*} ]] || { echo "$page: $link does not exist" >&2; return 1; }
+      count=$((count + 1))
+    done < <(grep -o '](\([^)]*\))' "$page" | sed 's/^](//; s/)$//' | grep -v '^https\?:\|^#')
+  done < <(find "$prefix/share/doc" -name '*.md')
+  ((count > 20))
 }
 
 # Runs install.sh without building anything: it installs the build under test, or another
