@@ -15,7 +15,7 @@ auto about(const std::string& name, Work work) {
   try {
     return work();
   } catch (const Failure& failure) {
-    throw Failure(failure.kind(), printable(name, 255) + ": " + failure.what());
+    throw Failure(failure.kind(), printable_name(name) + ": " + failure.what());
   }
 }
 

@@ -244,7 +244,7 @@ void Acquisition::refused(const Answer& answer) {
   // A request of a claim that has waited may still be in progress.
   may_hold_ = busy != nullptr && (busy->place > 0 || options_.wait);
   exit_.code = code_of(ExitStatus::not_obtained);
-  speaker_.warning(message);
+  speaker_.warning(message + (options_.wait ? "" : queue_hint(answer)));
 }
 
 void Acquisition::failed(const Failure& failure) {

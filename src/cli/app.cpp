@@ -39,6 +39,10 @@ std::ptrdiff_t verb_position(const std::vector<std::string>& args,
   return static_cast<std::ptrdiff_t>(args.size() - words.command.size());
 }
 
+bool takes_command(Verb verb) {
+  return verb == Verb::run || verb == Verb::limit || verb == Verb::cache;
+}
+
 std::string missing_operand(Verb verb, std::size_t given) {
   if (verb == Verb::fence) {
     return given == 0 ? "missing resource name" : "missing fence";
@@ -46,6 +50,26 @@ std::string missing_operand(Verb verb, std::size_t given) {
   if (verb == Verb::cache) return "missing key";
   if (verb != Verb::limit) return "missing lock name";
   return given == 0 ? "missing limit name" : "missing rate, such as 5/1s";
+}
+
+bool is_rate(const std::string& word) {
+  try {
+    parsed_rate(word);
+    return true;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
+// Whether the words after a `--` that stands before all operands are only a command, so
+// that the first of them is no name: something is missing behind them.
+bool lacks_name(const VerbSpec& verb, const Words& words, const OptionValues& options) {
+  if (!words.starts_with_dashes || !takes_command(verb.verb)) return false;
+  if (verb.verb == Verb::limit) {
+    return words.operands.size() < 2 || !is_rate(words.operands.back());
+  }
+  const bool runs = options.count("show") == 0 && options.count("forget") == 0;
+  return words.command.empty() && runs;
 }
 
 // Checked before a missing word is reported, because an option may have taken the word as
@@ -64,6 +88,11 @@ void check_operands(const VerbSpec& verb, const Words& words, const OptionValues
   const bool wants_command =
       verb.verb == Verb::run || (verb.verb == Verb::limit && words.announces_command);
   const bool lacks_command = wants_command && words.command.empty();
+  if (!words.operands.empty() && lacks_name(verb, words, options)) {
+    check_values(options, verb);
+    throw UsageError(missing_operand(verb.verb, 0) + " before '-- " +
+                     printable(words.operands.front(), 60) + "'" + usage);
+  }
   if (words.operands.size() < verb.least_operands || lacks_command) {
     check_values(options, verb);
     throw UsageError((words.operands.size() < verb.least_operands
@@ -71,9 +100,7 @@ void check_operands(const VerbSpec& verb, const Words& words, const OptionValues
                           : "missing command") +
                      usage);
   }
-  const bool takes_command =
-      verb.verb == Verb::run || verb.verb == Verb::limit || verb.verb == Verb::cache;
-  if (!takes_command && !words.command.empty()) {
+  if (!takes_command(verb.verb) && !words.command.empty()) {
     throw UsageError("unexpected argument '" + printable(words.command.front(), 60) +
                      "'" + (hint.empty() ? usage : ": " + hint));
   }
@@ -148,15 +175,17 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   if (named == nullptr) throw UsageError("missing verb (see dlock --help)");
   const auto& options = std::get<OptionValues>(taken);
   const auto hint =
-      words.operands.empty() ? "" : split_duration(rest, words.first_operand, verb);
+      words.operands.empty() ? "" : split_value(rest, words.first_operand, verb);
   check_operands(verb, words, options, hint);
   if (verb.verb == Verb::help) return Print{help_about(words.operands)};
 
+  if (hint.empty()) return invocation_of(verb, words, options);
+  const auto taken_as_name =
+      "'" + words.operands.front() + "' is taken as the lock name; " + hint;
+  // Without a `--` behind it, the next word was probably meant as the name.
+  if (!words.command.empty() && !words.announces_command) throw UsageError(taken_as_name);
   auto invocation = invocation_of(verb, words, options);
-  if (!hint.empty()) {
-    invocation.warnings.push_back("'" + words.operands.front() +
-                                  "' is taken as the lock name; " + hint);
-  }
+  invocation.warnings.push_back(taken_as_name);
   return invocation;
 }
 

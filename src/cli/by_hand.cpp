@@ -31,9 +31,20 @@ Claim claim_of(const CommonOptions& common, const LeaseOptions& options) {
   return claim;
 }
 
-ExitStatus not_ours(const CommonOptions& common, const LeaseOptions& options) {
-  Speaker(options.name, common.quiet, common.verbose)
-      .warning("no longer held by this token");
+// Says why a token was refused. Asks the store once more, which may fail.
+ExitStatus not_ours(const CommonOptions& common, const LockName& lock, Client& client) {
+  bool is_known = true;
+  try {
+    is_known = run_blocking(client.context, [&] {
+                 return client.store->inspector().inspect(lock, client.wakeup);
+               }).known;
+  } catch (const Failure&) {
+    // The refusal itself is certain.
+  }
+  Speaker(lock.name, common.quiet, common.verbose)
+      .warning(is_known ? "not held by this token (no longer, or never)"
+                        : "was never held by this token, as far as " +
+                              printable(client.store->url()) + " knows");
   return ExitStatus::lost;
 }
 
@@ -74,7 +85,7 @@ ExitStatus renew_verb(const Invocation& invocation) {
     const auto left = left_of(claim.ttl, sent_at);
     // A lease that has expired by now was renewed too late.
     const bool is_over = renewal != Renewal::confirmed || left.count() == 0;
-    if (is_over) return not_ours(common, options);
+    if (is_over) return not_ours(common, claim.lock, client);
     // Rounded for people: the exact digits would only show how long the request took.
     print(common.json ? to_line(Json{{"expires_in_ms", left.count()}}) + "\n"
                       : for_people(std::chrono::round<Tenths>(left)) + "\n");
@@ -93,7 +104,7 @@ ExitStatus release_verb(const Invocation& invocation) {
     const std::optional<RunEnd> no_run;
     const auto released = run_blocking(
         client.context, [&] { return claimant->release(no_run, client.wakeup); });
-    if (released != Release::released) return not_ours(common, options);
+    if (released != Release::released) return not_ours(common, claim.lock, client);
     if (common.json) {
       const auto free = run_blocking(client.context, [&] {
         return free_of(*client.store, claim.lock, client.wakeup);
@@ -126,7 +137,9 @@ ExitStatus check_verb(const Invocation& invocation) {
       speaker.step("still held by this grant");
       return ExitStatus::success;
     }
-    speaker.warning(not_held_text(info, options.fence, options.min_validity));
+    speaker.warning(info.known ? not_held_text(info, options.fence, options.min_validity)
+                               : "was never held by this grant, as far as " +
+                                     printable(client.store->url()) + " knows");
     return ExitStatus::lost;
   });
 }

@@ -25,8 +25,8 @@ asio::awaitable<CachedValue> look(Store& store, const LockName& lock,
 
 }  // namespace
 
-std::string cached_text(const CachedValue& cached) {
-  std::string text = "nothing is cached";
+std::string cached_text(const CachedValue& cached, const std::string& store) {
+  std::string text = "nothing is cached in " + printable(store);
   if (const auto& value = cached.value) {
     text = std::to_string(value->size) + " bytes";
     if (value->age) text += ", stored " + for_people(*value->age) + " ago";
@@ -64,7 +64,8 @@ Exit show_value(const CommonOptions& common, const LockName& lock) {
   const auto cached =
       run_blocking(context, [&] { return look(*store, lock, speaker, wakeup); });
   const auto key = lock.name.substr(lock.name.find(':') + 1);
-  print(common.json ? to_line(json_of(key, cached)) + "\n" : cached_text(cached));
+  print(common.json ? to_line(json_of(key, cached)) + "\n"
+                    : cached_text(cached, store->url()));
   return {cached.value ? 0 : code_of(ExitStatus::not_held), {}};
 }
 

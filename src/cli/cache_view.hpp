@@ -17,8 +17,9 @@ struct CachedValue {
   std::optional<HolderInfo> computed_by;
 };
 
-// "5120 bytes, stored 3m12s ago, fresh for another 1m48s"
-std::string cached_text(const CachedValue& cached);
+// "5120 bytes, stored 3m12s ago, fresh for another 1m48s"; names the `store` if it has
+// nothing.
+std::string cached_text(const CachedValue& cached, const std::string& store);
 Json json_of(const std::string& key, const CachedValue& cached);
 
 // Prints the value's description. Exits with 0 if there is a value, 1 if not.

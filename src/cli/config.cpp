@@ -97,8 +97,11 @@ SettingRow row_of(const VerbSpec* verb, const OptionSpec& option,
 
 bool is_on(const Settings& settings, std::string_view name) {
   const auto found = settings.find(name);
-  return found != settings.end() && found->second.value != "false" &&
-         found->second.value != "0";
+  if (found == settings.end() || found->second.value == "false") return false;
+  if (name != "dedupe") return true;
+  milliseconds window{};
+  duration(settings, name, window);
+  return window.count() > 0;
 }
 
 // Removes settings that yield to one that excludes them, as the verb does.
@@ -157,8 +160,15 @@ std::vector<SettingRow> verb_rows(const std::string& name, const Config& config)
   return rows;
 }
 
-// Checks that the file's settings for each verb and lock can be combined.
-void check_all_together(const Config& config) {
+std::string about_table(const Config& config, const VerbSpec& verb,
+                        const std::string& name, const UsageError& error) {
+  const auto table = name.empty() ? std::string(verb.name) : shown_lock(name);
+  return printable(config.path) + ": [" + table + "]: " + error.what();
+}
+
+// Checks that the file's settings for each verb and lock can be combined. Only warns,
+// unless `quiet`, if one needs another: the command line may add that.
+void check_all_together(const Config& config, bool quiet) {
   if (config.path.empty()) return;
   std::vector<std::string> names{""};
   for (const auto& [name, table] : config.locks) names.push_back(name);
@@ -167,11 +177,12 @@ void check_all_together(const Config& config) {
       if (!name.empty() && !is_about_lock(verb.verb, name)) continue;
       try {
         check_together(verb, settings_from({}, verb, name, config));
+      } catch (const NeedsAnother& error) {
+        if (!error.from_file()) continue;
+        Speaker("", quiet, false).warning(about_table(config, verb, name, error));
       } catch (const UsageError& error) {
         if (!error.from_file()) continue;
-        const auto table = name.empty() ? std::string(verb.name) : shown_lock(name);
-        throw UsageError(printable(config.path) + ": [" + table + "]: " + error.what(),
-                         true);
+        throw UsageError(about_table(config, verb, name, error), true);
       }
     }
   }
@@ -213,7 +224,7 @@ ExitStatus config_verb(const Invocation& invocation) {
   OptionValues options;
   if (!invocation.config.empty()) options["config"] = invocation.config;
   const auto config = found_config(options).config;
-  check_all_together(config);
+  check_all_together(config, common.quiet);
 
   auto rows = common_rows(invocation, config);
   auto own = verb_rows(name, config);

@@ -157,7 +157,7 @@ Failure broken_line(const std::string& path, const Line& line, const std::string
 }
 
 std::string shown_lock(const std::string& name) {
-  return "lock.\"" + printable(name, 255) + "\"";
+  return "lock.\"" + printable_name(name) + "\"";
 }
 
 }  // namespace dlock

@@ -65,7 +65,7 @@ std::string event_text(const Event& event, bool color) {
   std::string kind = event_name(event.kind);
   const std::string padding(10 - std::min<std::size_t>(kind.size(), 9), ' ');
   auto text = rfc3339(event.time) + "  " + colored(kind, paint_of(event.kind), color) +
-              padding + printable(event.lock.name) + "  ";
+              padding + printable_name(event.lock.name) + "  ";
   if (!event.host.empty()) text += printable(event.host, 64) + ", ";
   if (event.pid > 0) text += "pid " + std::to_string(event.pid) + ", ";
   return text + std::to_string(event.free) + " free" +

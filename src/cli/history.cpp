@@ -11,6 +11,7 @@
 #include "lock/dedupe.hpp"
 #include "lock/history.hpp"
 #include "util/glob.hpp"
+#include "util/text.hpp"
 
 namespace dlock {
 namespace {
@@ -82,7 +83,9 @@ ExitStatus show_runs(const CommonOptions& common, const HistoryOptions& options)
   } else if (store->inspector().left_out().empty()) {
     const bool is_choice = options.failed || options.since;
     Speaker(options.name.value_or(""), common.quiet, common.verbose)
-        .warning(is_choice ? "no matching runs are recorded" : "no runs are recorded");
+        .warning((is_choice ? "no matching runs are recorded in "
+                            : "no runs are recorded in ") +
+                 printable(store->url()));
   }
   return report_left_out(store->inspector());
 }
@@ -96,9 +99,9 @@ ExitStatus ask_for_success(const CommonOptions& common, const HistoryOptions& op
       run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
   const auto answer = success_within(info, *options.succeeded_within);
   if (common.json) {
-    print(to_line(json_of(answer, lock.name)) + "\n");
+    print(to_line(json_of(answer, lock.name, store->url())) + "\n");
   } else if (!common.quiet) {
-    print(text_of(answer, lock.name) + "\n");
+    print(text_of(answer, lock.name, store->url()) + "\n");
   }
   return answer.is_within ? ExitStatus::success : ExitStatus::not_held;
 }

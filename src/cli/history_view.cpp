@@ -104,7 +104,7 @@ std::string table_of(const std::vector<RunOfLock>& runs, WallTime now,
     const auto ago = std::max(now - run.started, WallTime(0));
     std::vector<std::string> cells;
     if (columns.moments) cells.push_back(seconds_of(run.started));
-    if (columns.names) cells.push_back(printable(lock, 255));
+    if (columns.names) cells.push_back(printable_name(lock));
     cells.push_back(for_people(ago));
     cells.push_back(run.duration ? for_people(*run.duration) : "-");
     if (columns.bars) {
@@ -173,22 +173,26 @@ SuccessWithin success_within(const LockInfo& lock, milliseconds span) {
   return answer;
 }
 
-Json json_of(const SuccessWithin& answer, const std::string& lock) {
+Json json_of(const SuccessWithin& answer, const std::string& lock,
+             const std::string& store) {
   return Json{
       {"name", lock},
+      {"store", store},
       {"succeeded", answer.is_within},
       {"last_success", answer.last ? json_of(*answer.last) : Json(nullptr)},
   };
 }
 
-std::string text_of(const SuccessWithin& answer, const std::string& lock) {
-  const auto name = printable(lock, 255);
-  if (!answer.last || !answer.last->ended) return name + " never succeeded";
+std::string text_of(const SuccessWithin& answer, const std::string& lock,
+                    const std::string& store) {
+  const auto name = printable_name(lock);
+  const auto where = " in " + printable(store);
+  if (!answer.last || !answer.last->ended) return name + " never succeeded" + where;
   const auto ended = *answer.last->ended;
   return name + (answer.is_within ? " succeeded " : " last succeeded ") +
          for_people(std::max(answer.now - ended, WallTime(0))) + " ago, at " +
          rfc3339(ended) + " on " + printable(answer.last->host, 64) +
-         (answer.is_within ? "" : ", not within " + for_people(answer.span));
+         (answer.is_within ? "" : ", not within " + for_people(answer.span) + where);
 }
 
 }  // namespace dlock

@@ -45,9 +45,12 @@ struct SuccessWithin {
 };
 
 SuccessWithin success_within(const LockInfo& lock, milliseconds span);
-Json json_of(const SuccessWithin& answer, const std::string& lock);
+Json json_of(const SuccessWithin& answer, const std::string& lock,
+             const std::string& store);
 
-// "job succeeded 3m12s ago, at 2026-11-21T04:00:00.250Z on web1", "job never succeeded"
-std::string text_of(const SuccessWithin& answer, const std::string& lock);
+// "job succeeded 3m12s ago, at 2026-11-21T04:00:00.250Z on web1", "job never succeeded in
+// local:/var/lib/dlock"
+std::string text_of(const SuccessWithin& answer, const std::string& lock,
+                    const std::string& store);
 
 }  // namespace dlock

@@ -1,5 +1,7 @@
 #include "cli/holder_text.hpp"
 
+#include <unistd.h>
+
 #include "cli/lock_view.hpp"
 #include "util/text.hpp"
 #include "util/width.hpp"
@@ -88,6 +90,11 @@ std::string refusal_text(const Answer& answer, unsigned slots) {
   return text;
 }
 
+std::string queue_hint(const Answer& answer) {
+  const bool is_held = std::holds_alternative<Busy>(answer);
+  return is_held && ::isatty(STDERR_FILENO) != 0 ? " (--wait queues)" : "";
+}
+
 std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_least) {
   for (const auto& holder : lock.holders) {
     if (holder.foreign || holder.fence != fence) continue;
@@ -113,18 +120,24 @@ std::string waiting_text(const Busy& busy, std::size_t columns) {
   const auto command = printable_command(holder.command);
   auto whole = waiting + held_by(command);
   if (fits(whole) || holder.foreign) return whole;
-  // Shortens the command first, then drops the command, the label, the pid, and finally
+  // Shortens the command first, then drops the command, the pid, the label, and finally
   // the owner.
   constexpr std::size_t least = 4;
   constexpr std::size_t comma = 2;
   const auto room = columns - std::min(columns, columns_of(waiting + held_by("")));
   if (room >= comma + least) return waiting + held_by(cut_to(command, room - comma));
   const auto since = "for " + for_people(holder.held) + place;
+  const auto owned = "held by " + owner_text(holder.user, holder.host) + " ";
+  for (const auto& text : {waiting + held_by(""), held_by("")}) {
+    if (fits(text)) return text;
+  }
+  constexpr std::size_t parentheses = 3;  // with the space behind them
+  const auto used = columns_of(owned + since) + parentheses;
+  if (!label.empty() && columns >= used + least) {
+    return owned + "(" + cut_to(label, columns - used) + ") " + since;
+  }
   for (const auto& text :
-       {waiting + held_by(""), held_by(""),
-        "held by " + described(holder, "", "") + place,
-        "held by " + owner_text(holder.user, holder.host) + " " + since,
-        "held " + since}) {
+       {"held by " + described(holder, "", "") + place, owned + since, "held " + since}) {
     if (fits(text)) return text;
   }
   return place.substr(place.find('p')) + ", held for " + for_people(holder.held);

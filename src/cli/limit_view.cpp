@@ -21,9 +21,11 @@ std::string text_of(const Rate& rate) {
          unit->first;
 }
 
-std::string limit_text(const std::string& name, const LimitInfo& limit) {
-  if (!limit.rate) return printable(name, 255) + ": not in use\n";
-  auto text = printable(name, 255) + ": " + text_of(*limit.rate) + ", " +
+std::string limit_text(const std::string& name, const LimitInfo& limit,
+                       const std::string& store) {
+  if (!limit.rate)
+    return printable_name(name) + ": not in use in " + printable(store) + "\n";
+  auto text = printable_name(name) + ": " + text_of(*limit.rate) + ", " +
               std::to_string(limit.remaining) + " remaining";
   if (limit.next_in.count() > 0) text += ", next in " + for_people(limit.next_in);
   text += "\n";
@@ -61,7 +63,8 @@ Exit show_limit(const CommonOptions& common, const std::string& name) {
   const LockName limit{common.name_space, name};
   const auto info =
       run_blocking(context, [&] { return rates_of(*store).look(limit, wakeup); });
-  print(common.json ? to_line(json_of(name, info)) + "\n" : limit_text(name, info));
+  print(common.json ? to_line(json_of(name, info)) + "\n"
+                    : limit_text(name, info, store->url()));
   return {};
 }
 

@@ -13,8 +13,9 @@ namespace dlock {
 // As written on the command line: "5/800ms", "100/1m".
 std::string text_of(const Rate& rate);
 
-// "5/1s, 2 remaining" and one line per waiter.
-std::string limit_text(const std::string& name, const LimitInfo& limit);
+// "5/1s, 2 remaining" and one line per waiter; names the `store` if it has no such limit.
+std::string limit_text(const std::string& name, const LimitInfo& limit,
+                       const std::string& store);
 Json json_of(const std::string& name, const LimitInfo& limit);
 
 // `dlock limit NAME --show`, which changes nothing, and `dlock limit NAME --reset`.

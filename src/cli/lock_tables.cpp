@@ -78,12 +78,12 @@ Table waiters_of(const LockInfo& lock) {
   return table;
 }
 
-std::string headline_of(const LockInfo& lock, bool color) {
+std::string headline_of(const LockInfo& lock, const std::string& store, bool color) {
   const bool held = !lock.holders.empty();
   std::string text =
-      printable(lock.lock.name, 255) + "  " +
+      printable_name(lock.lock.name) + "  " +
       colored(held ? "held" : "free", held ? Paint::yellow : Paint::green, color);
-  if (!lock.known && !held) text += " (never used)";
+  if (!lock.known && !held) text += " (never used), in " + printable(store);
   if (held && lock.mode == Mode::shared) text += ", shared";
   if (lock.slots > 1) {
     text += ", " + std::to_string(lock.free) + " of " + std::to_string(lock.slots) +
@@ -95,8 +95,9 @@ std::string headline_of(const LockInfo& lock, bool color) {
 
 }  // namespace
 
-std::string status_text(const LockInfo& lock, bool color, std::size_t columns) {
-  auto text = headline_of(lock, color);
+std::string status_text(const LockInfo& lock, const std::string& store, bool color,
+                        std::size_t columns) {
+  auto text = headline_of(lock, store, color);
   if (!lock.holders.empty()) text += "\n" + holders_of(lock).text("  ", color, columns);
   if (!lock.waiters.empty()) text += "\n" + waiters_of(lock).text("  ", color, columns);
   if (lock.last_run) {
@@ -123,7 +124,7 @@ std::string list_text(const std::vector<LockInfo>& locks, bool color,
       }
       if (!first.foreign) held_for = for_people(first.held);
     }
-    table.add({printable(lock.lock.name, 255), state_of(lock), holder, held_for,
+    table.add({printable_name(lock.lock.name), state_of(lock), holder, held_for,
                std::to_string(lock.waiters.size()), last_run_of(lock, color)});
   }
   return table.text("", color, columns);

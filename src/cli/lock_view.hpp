@@ -35,6 +35,10 @@ bool is_failure(const RunInfo& run);
 // Why a request was not granted: "held by root@web1 (pid 123, ./backup.sh) for 3m12s".
 std::string refusal_text(const Answer& answer, unsigned slots);
 
+// What to add for a person at a terminal who did not wait for a lock that is held: how to
+// queue. Empty elsewhere, and for other answers.
+std::string queue_hint(const Answer& answer);
+
 // Why a grant does not hold a lock for that long from now on (is_held_by): "no longer
 // held by this grant: the lock is free".
 std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_least);
@@ -44,8 +48,9 @@ std::string not_held_text(const LockInfo& lock, Fence fence, milliseconds at_lea
 std::string waiting_text(const Busy& busy, std::size_t columns);
 
 // The tables that `dlock status` and `dlock list` print, at most `columns` wide; 0 means
-// no limit.
-std::string status_text(const LockInfo& lock, bool color, std::size_t columns = 0);
+// no limit. The `store` is named if it has never known the lock.
+std::string status_text(const LockInfo& lock, const std::string& store, bool color,
+                        std::size_t columns = 0);
 std::string list_text(const std::vector<LockInfo>& locks, bool color,
                       std::size_t columns = 0);
 

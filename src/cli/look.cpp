@@ -52,7 +52,8 @@ ExitStatus status_verb(const Invocation& invocation) {
     const auto info =
         run_blocking(context, [&] { return store->inspector().inspect(lock, wakeup); });
     print(common.json ? to_line(json_of(info)) + "\n"
-                      : status_text(info, use_color(common.color), columns_of_output()));
+                      : status_text(info, store->url(), use_color(common.color),
+                                    columns_of_output()));
     return info.holders.empty() ? ExitStatus::not_held : ExitStatus::success;
   });
 }

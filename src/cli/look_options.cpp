@@ -58,9 +58,11 @@ HistoryOptions history_options(const Settings& settings,
     }
   }
   if (!options.name) {
-    throw UsageError(
-        "--succeeded-within needs the name of one lock (with \\ before * ? [ and \\)",
-        is_from_file(settings, "succeeded-within"));
+    throw UsageError(operands.empty()
+                         ? "which lock? --succeeded-within needs its name"
+                         : "--succeeded-within needs the name of one lock, not a pattern "
+                           "(with \\ before * ? [ and \\)",
+                     is_from_file(settings, "succeeded-within"));
   }
   return options;
 }

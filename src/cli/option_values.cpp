@@ -78,7 +78,11 @@ std::variant<OptionValues, Asked> option_values(const VerbSpec& verb,
   }
   OptionValues values;
   for (const auto* option : app.parse_order()) {
-    values[option->get_single_name()] = option->results().back();
+    const auto name = option->get_single_name();
+    values[name] = option->results().back();
+    // The last one of these two counts.
+    if (name == "quiet") values.erase("verbose");
+    if (name == "verbose") values.erase("quiet");
   }
   return values;
 }

@@ -17,13 +17,12 @@ std::optional<Dedupe> dedupe(const Settings& settings, RunOptions& run) {
   Dedupe dedupe;
   duration(settings, "dedupe", dedupe.window);
   with_setting(settings, "dedupe", [&](const std::string&) {
-    if (dedupe.window > run_retention)
-      throw UsageError("runs are kept for at most 30 days");
+    if (dedupe.window > run_retention) throw UsageError("must be at most 30 days");
   });
   dedupe.retry_failed = flag(settings, "retry-failed");
   if (dedupe.retry_failed && settings.count("dedupe") == 0) {
-    throw UsageError("--retry-failed needs --dedupe",
-                     is_from_file(settings, "retry-failed"));
+    throw NeedsAnother("--retry-failed needs --dedupe",
+                       is_from_file(settings, "retry-failed"));
   }
   if (dedupe.window.count() == 0) return std::nullopt;
   // Concurrent runs are meant to be several, so they cannot be deduplicated.
@@ -61,11 +60,16 @@ HookLines hook_lines(const Settings& settings) {
 void set_place_in_line(const Settings& settings, RunOptions& options) {
   // More than any queue can have.
   constexpr unsigned most_waiters = 100'000;
-  options.replace = flag(settings, "replace");
-  if (options.replace && !options.wait) {
-    throw UsageError("--replace needs --wait", is_from_file(settings, "replace"));
-  }
-  options.supersede = flag(settings, "supersede");
+  const auto queues = [&](const char* name) {
+    const bool is_set = flag(settings, name);
+    if (is_set && !options.wait) {
+      throw NeedsAnother("--" + std::string(name) + " needs --wait",
+                         is_from_file(settings, name));
+    }
+    return is_set;
+  };
+  options.replace = queues("replace");
+  options.supersede = queues("supersede");
   with_setting(settings, "max-queue", [&](const std::string& value) {
     options.max_queue = parsed_number(value, 0, most_waiters);
   });

@@ -62,7 +62,8 @@ void Run::not_obtained(const Answer& answer) {
   conclude(superseded ? Outcome::superseded : Outcome::busy, ExitStatus::not_obtained,
            message);
   result_.exit_code = options_.conflict_exit_code;
-  if (options_.conflict_exit_code != 0) speaker_.warning(message);
+  if (options_.conflict_exit_code == 0) return;
+  speaker_.warning(message + (options_.wait ? "" : queue_hint(answer)));
 }
 
 void Run::failed(const Failure& failure) {

@@ -37,6 +37,12 @@ class BadValue : public UsageError {
       : UsageError(setting.origin + ": " + message, is_file(setting.source)) {}
 };
 
+// A setting has no effect without another one, which may still come from elsewhere.
+class NeedsAnother : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 // Settings by the long option's name, only those that were set. Flags are "true" or
 // "false". "password" and "sentinel-password" are included though they are not options:
 // only the environment can set them.

@@ -30,11 +30,11 @@ std::string complaint;
 bool printed = false;
 
 void note(const std::string& name, const std::string& message) {
-  complaint = (name.empty() ? "" : printable(name, 255) + ": ") + message;
+  complaint = (name.empty() ? "" : printable_name(name) + ": ") + message;
 }
 
 void say(Priority priority, const std::string& name, const std::string& message) {
-  const auto about = name.empty() ? "" : printable(name, 255) + ": ";
+  const auto about = name.empty() ? "" : printable_name(name) + ": ";
   const auto start = line_start(priority) + "dlock: " + about;
   // One write, so that lines of several dlock processes do not mix.
   auto text = start + message + "\n";
@@ -108,7 +108,7 @@ std::size_t Speaker::live_columns() const {
 
 // The message takes precedence over a long name.
 std::string Speaker::live_start() const {
-  return "dlock: " + cut_to(printable(name_, 255), live_line_columns() / 3) + ": ";
+  return "dlock: " + cut_to(printable_name(name_), live_line_columns() / 3) + ": ";
 }
 
 bool write_text(int fd, std::string_view text) { return write_all(fd, text); }

@@ -18,12 +18,12 @@ bool is_digits(std::string_view text) {
 
 // Options of flock(1), and what to use instead. Letters first, then long names.
 struct Habit {
-  std::string_view names[4];
+  std::string_view names[6];
   std::string_view instead;
 };
 
 constexpr Habit habits[] = {
-    {{"-n", "--nonblock", "--nonblocking", "--nb"},
+    {{"-n", "--nonblock", "--nonblocking", "--nb", "--no-wait", "--nowait"},
      " is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given"},
     {{"-c", "--command"}, ": dlock uses no shell; use dlock run NAME -- sh -c 'LINE'"},
     {{"-x", "-e", "--exclusive", "--ex"},
@@ -98,6 +98,12 @@ constexpr UnitWord unit_words[] = {
     {"m", {"m", "min", "mins", "minute", "minutes"}},
     {"h", {"h", "hr", "hrs", "hour", "hours"}},
     {"d", {"d", "day", "days"}},
+    {"KB", {"KB", "kB", "kb"}},
+    {"KiB", {"KiB", "K", "k"}},
+    {"MB", {"MB", "mb"}},
+    {"MiB", {"MiB", "M"}},
+    {"GB", {"GB", "gb"}},
+    {"GiB", {"GiB", "G"}},
 };
 
 std::string_view unit_of(std::string_view word) {
@@ -160,6 +166,7 @@ std::string unknown_variable(std::string_view name) {
 
 std::string unknown_verb(const std::string& word) {
   const auto start = "unknown verb " + in_quotes(word);
+  if (word == "version") return start + "; use dlock --version";
   if (word.find('/') != std::string::npos) {
     return start + "; locks have names, not paths: dlock run " + name_from_path(word) +
            " -- COMMAND";
@@ -193,6 +200,7 @@ std::string unknown_option(const std::string& word, const VerbSpec* verb) {
       ((spec != nullptr && spec->value.empty()) || bare == "help" || bare == "version")) {
     return in_quotes(name) + ": the option takes no value";
   }
+  if (name == "-V") return "'-V' is not an option: use --version";
   const bool is_for_run =
       verb == nullptr || verb->verb == Verb::run || verb->verb == Verb::acquire;
   auto habit = is_for_run ? habit_of(name) : "";
@@ -204,11 +212,14 @@ std::string unknown_option(const std::string& word, const VerbSpec* verb) {
              printable(name, 60) + " ...";
     }
   }
-  return "unknown option " + in_quotes(name) + option_suggestion(name, verb);
+  const auto suggestion = option_suggestion(name, verb);
+  if (!suggestion.empty()) return "unknown option " + in_quotes(name) + suggestion;
+  return "unknown option " + in_quotes(name) + " (see dlock " +
+         (verb == nullptr ? "" : std::string(verb->name) + " ") + "--help)";
 }
 
-std::string split_duration(const std::vector<std::string>& args, std::size_t place,
-                           const VerbSpec& verb) {
+std::string split_value(const std::vector<std::string>& args, std::size_t place,
+                        const VerbSpec& verb) {
   if (place == 0 || place >= args.size()) return "";
   const auto unit = unit_of(args[place]);
   if (unit.empty()) return "";
@@ -229,9 +240,13 @@ std::string split_duration(const std::vector<std::string>& args, std::size_t pla
   const bool is_long = option.starts_with("--");
   const auto* spec =
       option_named(verb, is_long ? option.substr(2) : option.substr(option.size() - 1));
-  if (spec == nullptr || (spec->value != "D" && spec->value != "WINDOW")) return "";
-  return "a duration is one word: --" + std::string(spec->name) + " " +
-         std::string(number) + std::string(unit);
+  if (spec == nullptr) return "";
+  const bool is_size = unit.ends_with('B');
+  const bool takes_it =
+      is_size ? spec->value == "SIZE" : spec->value == "D" || spec->value == "WINDOW";
+  if (!takes_it) return "";
+  return std::string("a ") + (is_size ? "size" : "duration") + " is one word: --" +
+         std::string(spec->name) + " " + std::string(number) + std::string(unit);
 }
 
 std::vector<std::string> unknown_variables(const char* const* environment) {

@@ -18,11 +18,11 @@ std::string unknown_verb(const std::string& word);
 // found where a verb was expected.
 std::string unknown_option(const std::string& word, const VerbSpec* verb);
 
-// "a duration is one word: --wait 5m" if the word at `place` is a unit of time and the
-// word before it is a plain number for an option that takes a duration; else empty.
-// `args` do not include the verb.
-std::string split_duration(const std::vector<std::string>& args, std::size_t place,
-                           const VerbSpec& verb);
+// "a duration is one word: --wait 5m" if the word at `place` is a unit of time or size,
+// and the word before it is a plain number for an option that takes such a value; else
+// empty. `args` do not include the verb.
+std::string split_value(const std::vector<std::string>& args, std::size_t place,
+                        const VerbSpec& verb);
 
 // Warnings about variables that begin with DLOCK_, have no effect, and were probably
 // meant to set something: an option that has no variable, or a misspelled variable. Other

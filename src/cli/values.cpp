@@ -134,7 +134,13 @@ std::string parsed_text(const std::string& text, const std::string& what) {
   return text;
 }
 
-std::string parsed_name(const std::string& text) { return parsed_text(text, "name"); }
+std::string parsed_name(const std::string& text) {
+  const auto reason = unfit_in_name(text);
+  if (!text.empty() && text.size() <= longest_text && !reason.empty()) {
+    throw UsageError("'" + printable_name(text) + "' is not a name: " + reason);
+  }
+  return parsed_text(text, "name");
+}
 
 Token parsed_token(std::string_view text) {
   // The message does not contain the text: it may be a token with a typing error.

@@ -10,9 +10,6 @@ namespace {
 
 constexpr milliseconds step_every = std::chrono::minutes(1);
 
-// What is waited for takes precedence over the time left.
-constexpr std::size_t least_columns = 40;
-
 }  // namespace
 
 milliseconds WaitNotice::waiting(const Text& text) { return say(For::turn, text); }
@@ -38,11 +35,18 @@ milliseconds WaitNotice::say(For what, const Text& text) {
     }
     good_for = std::chrono::ceil<milliseconds>(say_again_ - now);
   }
+  return speaker_.live(line_of(text)) ? std::min(good_for, live_for) : good_for;
+}
+
+// The text, shortened so that the time left behind it is always seen.
+std::string WaitNotice::line_of(const Text& text) const {
   const auto columns = speaker_.live_columns();
   const auto end = left();
-  const bool has_room = columns >= least_columns + columns_of(end);
-  const auto line = has_room ? text(columns - columns_of(end)) + end : text(columns);
-  return speaker_.live(line) ? std::min(good_for, live_for) : good_for;
+  if (end.empty()) return text(columns);
+  constexpr std::size_t least_text = 10;
+  const auto used = columns_of(end);
+  if (columns < used + least_text) return end.substr(end.find_first_not_of("; "));
+  return cut_to(text(columns - used), columns - used) + end;
 }
 
 // "; 4m58s left" or "; 300ms left", or nothing where the wait has no end.

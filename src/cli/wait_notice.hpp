@@ -37,6 +37,7 @@ class WaitNotice {
   enum class For { nothing, turn, store };
 
   milliseconds say(For what, const Text& text);
+  std::string line_of(const Text& text) const;
   std::string left() const;
 
   Speaker& speaker_;

@@ -46,6 +46,7 @@ Words sorted_words(const std::vector<std::string>& args, std::size_t most_operan
         return words;
       }
       options_ended = true;
+      words.starts_with_dashes = words.operands.empty();
     } else if (!options_ended && word->size() > 1 && word->front() == '-') {
       const auto value_follows = add_option(*word, takes_value, words.options);
       if (!value_follows) {

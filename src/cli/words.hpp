@@ -21,6 +21,7 @@ struct Words {
   std::string unknown;                // the word that is not an option, if there is one
   std::size_t first_operand = 0;      // its index, if there is one
   bool announces_command = false;     // whether `--` follows the last possible operand
+  bool starts_with_dashes = false;    // whether `--` stands before the first operand
 };
 
 // Splits `args`. Options may stand before, between and after the operands. The command

@@ -91,6 +91,55 @@ std::string printable(std::string_view text, std::size_t most) {
   return out;
 }
 
+std::string unfit_in_name(std::string_view text) {
+  const auto whole = text;
+  while (!text.empty()) {
+    const auto [length, code_point] = first_character(text);
+    if (length == 0)
+      return "byte " + escaped(static_cast<unsigned char>(text.front())) +
+             " is not UTF-8";
+    const auto sight = sight_of(code_point);
+    const bool is_at_end = text.data() == whole.data() || text.size() == length;
+    char name[16];
+    std::snprintf(name, sizeof name, "U+%04X", static_cast<unsigned>(code_point));
+    if (sight == Sight::hidden || steers_terminals(code_point)) {
+      return std::string(name) + " cannot be seen";
+    }
+    if (sight == Sight::blank && is_at_end) {
+      return std::string(name) + " is a blank at " +
+             (text.data() == whole.data() ? "the beginning" : "the end");
+    }
+    text.remove_prefix(length);
+  }
+  return "";
+}
+
+std::string printable_name(std::string_view name) {
+  constexpr std::size_t most = 255;
+  std::string out;
+  std::uint32_t before = 0;
+  const auto whole = name;
+  while (!name.empty()) {
+    if (out.size() >= most) return out + "...";
+    const auto [length, code_point] = first_character(name);
+    const auto bytes = name.substr(0, std::max<std::size_t>(length, 1));
+    const auto sight = length == 0 ? Sight::hidden : sight_of(code_point);
+    const bool is_inner_space =
+        code_point == ' ' && name.size() != whole.size() && name.size() > 1;
+    const auto rest = name.substr(bytes.size());
+    const auto after = rest.empty() ? 0 : first_character(rest).code_point;
+    if (sight == Sight::hidden || (sight == Sight::blank && !is_inner_space) ||
+        is_look_alike(before, code_point, after)) {
+      for (const char c : bytes) out += escaped(static_cast<unsigned char>(c));
+    } else {
+      out += printable(bytes);
+    }
+    before = length == 0 ? 0 : code_point;
+    name = rest;
+  }
+  return out;
+}
+
 std::string printable_json(std::string json) {
   const auto is_plain = [](char c) { return static_cast<unsigned char>(c) < 0x7F; };
   if (std::all_of(json.begin(), json.end(), is_plain)) return json;

@@ -23,6 +23,16 @@ bool is_printable_utf8(std::string_view text);
 // `most` bytes, with "..." in place of the rest.
 std::string printable(std::string_view text, std::size_t most = 1024);
 
+// The first thing that makes `text` no name that people can tell from others, for a
+// message: a blank at either end, a character that cannot be seen, or bytes that are not
+// UTF-8. Empty if there is none.
+std::string unfit_in_name(std::string_view text);
+
+// A name for display: as printable(), with these characters escaped as well, and with
+// those that readers take for others (é in two characters, a Cyrillic letter in a Latin
+// word, a blank of another width).
+std::string printable_name(std::string_view name);
+
 // JSON with the same characters written as \uXXXX. They can only occur in strings, where
 // that means the same; those below U+0020 are escaped in any JSON.
 std::string printable_json(std::string json);

@@ -1,4 +1,4 @@
-// Decodes UTF-8, one character at a time.
+// Decodes UTF-8, one character at a time, and tells what its characters look like.
 #pragma once
 
 #include <cstddef>
@@ -15,5 +15,16 @@ struct Character {
 // The character at the start of `text`, which must not be empty. It has 0 bytes if there
 // is no valid UTF-8 (overlong forms and surrogates are invalid).
 Character first_character(std::string_view text);
+
+// What a reader sees of a character. `hidden`: nothing (control and format characters,
+// fillers, variation selectors). `blank`: a space of any width.
+enum class Sight { seen, blank, hidden };
+
+Sight sight_of(std::uint32_t code_point);
+
+// Whether readers take `code_point` for another character between these two (0: none): it
+// belongs to an accented letter that Unicode writes as one character, stands for another
+// one (the sign of the kelvin), or is a Greek or Cyrillic letter beside a Latin one.
+bool is_look_alike(std::uint32_t before, std::uint32_t code_point, std::uint32_t after);
 
 }  // namespace dlock

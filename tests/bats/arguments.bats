@@ -310,7 +310,7 @@ find_longest_argument() {
 }
 
 @test "names that differ in any way are different locks" {
-  dlock run 'a' -- dlock run 'A' -- dlock run 'a ' -- dlock run 'a/' -- dlock run 'a%20' -- \
+  dlock run 'a' -- dlock run 'A' -- dlock run 'a b' -- dlock run 'a/' -- dlock run 'a%20' -- \
     dlock run 'ä' -- dlock run 'a=' -- dlock run '{a}' -- ./take nested
 
   assert_arrived nested

@@ -218,7 +218,7 @@ run_refuses() {  # <exit code> <option>...
 
 @test "a mistyped option suggests no option of another verb" {
   refuses 64 status --tll 5s job
-  assert_equal "$output" "dlock: unknown option '--tll'"
+  assert_equal "$output" "dlock: unknown option '--tll' (see dlock status --help)"
 }
 
 @test "a mistyped value suggests the right one" {
@@ -234,9 +234,9 @@ run_refuses() {  # <exit code> <option>...
   refuses 64 frobnicate
   assert_equal "$output" "dlock: unknown verb 'frobnicate'; to run a command: dlock run frobnicate -- COMMAND"
   run_refuses 64 --frobnicate
-  assert_equal "$output" "dlock: unknown option '--frobnicate'"
+  assert_equal "$output" "dlock: unknown option '--frobnicate' (see dlock run --help)"
   run_refuses 64 -z
-  assert_equal "$output" "dlock: unknown option '-z'"
+  assert_equal "$output" "dlock: unknown option '-z' (see dlock run --help)"
   run_refuses 64 --stragglers bogus
   assert_equal "$output" "dlock: --stragglers: expected leave, wait or kill, not 'bogus'"
 }

@@ -339,7 +339,7 @@ assert_refused() {  # <exit code> <part of what it says>
 
   run dlock renew job --token "$token"
 
-  assert_refused 76 'no longer held by this token'
+  assert_refused 76 'not held by this token'
   is_free job
 }
 
@@ -420,7 +420,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
     -e trace=pwrite64 -e inject=pwrite64:delay_enter=600000:when=1 \
     dlock renew -t 500ms job --token "$token"
 
-  assert_refused 76 'no longer held by this token'
+  assert_refused 76 'not held by this token'
 }
 
 # --- release ---
@@ -437,12 +437,12 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
 @test "a second release exits with 76, and so does one with a different token" {
   token=$(dlock acquire job)
   run dlock release job --token "${token//[0-9]/a}"
-  assert_refused 76 'dlock: job: no longer held by this token'
+  assert_refused 76 'dlock: job: not held by this token'
   is_held job
   dlock release job --token "$token"
 
   run dlock release job --token "$token"
-  assert_refused 76 'no longer held by this token'
+  assert_refused 76 'not held by this token'
   run dlock release -q job --token "$token"
   assert_equal "$status $output" '76 '
 }

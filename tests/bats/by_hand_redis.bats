@@ -145,7 +145,7 @@ memory_is_full() { redis CONFIG SET maxmemory 1; }
   token=$(dlock acquire -t 2s job)
   eventually is_free job
   run dlock renew job --token "$token"
-  assert_refused 76 'no longer held by this token'
+  assert_refused 76 'not held by this token'
   dlock acquire -t 20s job
 
   run dlock renew job --token "$token" -t 1h

@@ -672,7 +672,7 @@ value_file() { find "$BATS_TEST_TMPDIR/store/cache" -type f; }
   for DLOCK_STORE in "${stores[@]}"; do
     begin
     run dlock cache report --show
-    assert_equal "$status $output" '1 nothing is cached'
+    assert_equal "$status $output" "1 nothing is cached in $DLOCK_STORE"
     run dlock cache report --show --json
     assert_equal "$status $(json .cached) $(json .size)" '1 false null'
 

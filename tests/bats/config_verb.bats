@@ -153,10 +153,35 @@ END
   assert_status 78
   assert_equal "$output" "dlock: $own: [run]: --shared and --slots cannot be combined"
 
-  printf '[lock."job"]\nretry-failed = true\n' > "$own"
-  run dlock config other
-  assert_status 78
-  assert_equal "$output" "dlock: $own: [lock.\"job\"]: --retry-failed needs --dedupe"
+}
+
+@test "a setting that needs another one, which the command line may add, is only a warning of config" {
+  local table
+  for table in 'run|replace|--wait' 'run|supersede|--wait' 'lock."job"|retry-failed|--dedupe'; do
+    IFS='|' read -r table setting needed <<< "$table"
+    printf '[%s]\n%s = true\n' "$table" "$setting" > "$own"
+    run --separate-stderr dlock config job
+    assert_status 0
+    assert_equal "$stderr" "dlock: $own: [$table]: --$setting needs $needed"
+    [[ $output == *"run.$setting "*true* ]]
+    run --separate-stderr dlock -q config
+    assert_equal "$status $stderr" '0 '
+
+    run dlock run job -- true
+    assert_status 78
+    run dlock run "$needed" 1s job -- true
+    assert_status 0
+  done
+}
+
+@test "config shows which of two settings that exclude each other is in force" {
+  printf '[run]\nslots = 3\n[lock."job"]\ndedupe = "0s"\n' > "$own"
+  run dlock config job
+  [[ $output =~ run\.slots\ +3\  ]]
+
+  printf '[run]\nslots = 3\n[lock."job"]\ndedupe = "1h"\n' > "$own"
+  run dlock config job
+  [[ $output =~ run\.slots\ +1\  ]]
 }
 
 @test "an invalid file is refused, and so is an invalid name" {

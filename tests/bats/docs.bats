@@ -58,7 +58,7 @@ assert_checks_are_described() {
     run_script "$line" 75
   done
 
-  grep -qx 'mail -s backup: ran 1 root' "$calls"
+  grep -qx 'mail -s backup failed: exit 1 root' "$calls"
   grep -qx 'curl -fsS -m 10 https://monitor.example.org/ping/backup' "$calls"
   grep -qx 'logger -t backup is still held on ' "$calls"
 }

@@ -58,7 +58,7 @@ END
     64 | dlock frobnicate                 | unknown verb 'frobnicate'; to run a command: dlock run frobnicate -- COMMAND
     64 | dlock rnu job -- true            | unknown verb 'rnu': did you mean 'run'?
     64 | dlock run --tll 5s job -- true   | unknown option '--tll': did you mean '--ttl'?
-    64 | dlock run -z job -- true         | unknown option '-z'
+    64 | dlock run -z job -- true         | unknown option '-z' (see dlock run --help)
     64 | dlock list --password x          | '--password' is not an option, because other users could read it: use --password-file or DLOCK_PASSWORD
     64 | dlock list --json=yes            | '--json': the option takes no value
     64 | dlock run job --wait             | --wait needs a value
@@ -88,8 +88,15 @@ END
   assert_says << 'END'
     64 | dlock status ''                          | a name cannot be empty
     64 | dlock status "$long"                     | a name can have at most 255 bytes; this one has 256
-    64 | dlock status $'a\tb'                     | 'a\\tb' contains bytes that are not printable UTF-8
-    64 | dlock status $'\xff'                     | '\\xff' contains bytes that are not printable UTF-8
+    64 | dlock status $'a\tb'                     | 'a\\tb' is not a name: U+0009 cannot be seen
+    64 | dlock status $'\xff'                     | '\\xff' is not a name: byte \\xff is not UTF-8
+    64 | dlock status 'job '                      | 'job\\x20' is not a name: U+0020 is a blank at the end
+    64 | dlock status $'\xc2\xa0job'              | '\\xc2\\xa0job' is not a name: U+00A0 is a blank at the beginning
+    64 | dlock run $'j\xe2\x80\x8bob' -- true      | 'j\\xe2\\x80\\x8bob' is not a name: U+200B cannot be seen
+    64 | dlock acquire $'job\xe3\x85\xa4'         | 'job\\xe3\\x85\\xa4' is not a name: U+3164 cannot be seen
+    64 | dlock cache 'key ' -- true               | 'key\\x20' is not a name: U+0020 is a blank at the end
+    64 | dlock fence ' disk' 1                    | '\\x20disk' is not a name: U+0020 is a blank at the beginning
+    64 | dlock --namespace 'a ' list              | --namespace: 'a\\x20' is not a name: U+0020 is a blank at the end
     64 | dlock --namespace '' list                | --namespace: a name cannot be empty
     64 | dlock run --label $'a\nb' job -- true    | --label: 'a\\nb' contains bytes that are not printable UTF-8
     64 | dlock run --label '' job -- true         | --label: a label cannot be empty
@@ -112,7 +119,7 @@ END
     64 | dlock run --ttl 100ms job -- true        | --ttl: must be at least 500ms
     64 | dlock run --timeout 0 job -- true        | --timeout: cannot be zero
     64 | dlock --store-timeout 0 list             | --store-timeout: cannot be zero
-    64 | dlock run --dedupe 31d job -- true       | --dedupe: runs are kept for at most 30 days
+    64 | dlock run --dedupe 31d job -- true       | --dedupe: must be at most 30 days
     64 | dlock run --min-hold 31d job -- true     | --min-hold: must be at most 30 days
     64 | dlock run -n 0 job -- true               | --slots: '0' is not a whole number from 1 to 100000
     64 | dlock run -E 256 job -- true             | --conflict-exit-code: '256' is not a whole number from 0 to 255
@@ -280,11 +287,11 @@ END
     78 | dlock run -n 2 job -- true          | job: in use with 1 slot, not 2: all users of a lock must set the same --slots
     75 | dlock limit api 1/1h                | api: rate exceeded (1/1h): next turn in *
     78 | dlock limit api 2/1h                | api: in use with 1/1h, not 2/1h: all users of a limit must set the same rate
-    76 | dlock renew --token $some mine      | mine: no longer held by this token
-    76 | dlock release --token $some mine    | mine: no longer held by this token
+    76 | dlock renew --token $some mine      | mine: not held by this token (no longer, or never)
+    76 | dlock release --token $some mine    | mine: not held by this token (no longer, or never)
      1 | dlock break --yes free              | free: not held
      1 | dlock break --yes --fence 1 job     | job: not held by fence 1
-     0 | dlock history free                  | free: no runs are recorded
+     0 | dlock history free                  | free: no runs are recorded in local:$BATS_TEST_TMPDIR/store
     75 | dlock run outer -- dlock run outer -- true | outer: held by an outer run
     124 | dlock run --timeout 100ms slow -- sleep 60 | slow: timed out: the command was ended after *
 END

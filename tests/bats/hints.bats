@@ -89,19 +89,59 @@ assert_runs() {  # <dlock's arguments>...
   assert_output_contains 'did you mean local:/tmp/locks?'
 }
 
+@test "a command behind -- without a name in front is answered with what is missing" {
+  local usage
+  usage='(usage: dlock run [OPTIONS] NAME [--] COMMAND [ARG...])'
+  assert_hint "missing lock name before '-- ./backup.sh' $usage" run -- ./backup.sh
+  usage='(usage: dlock limit [OPTIONS] NAME [N/PERIOD [--] [COMMAND [ARG...]]])'
+  assert_hint "missing limit name before '-- curl' $usage" limit -- curl
+  assert_hint "missing limit name before '-- curl' $usage" limit -- curl https://host/
+  usage='(usage: dlock cache [OPTIONS] KEY [--] [COMMAND [ARG...]])'
+  assert_hint "missing key before '-- make-report' $usage" cache --ttl 5m -- make-report
+}
+
+@test "a name behind -- is a name" {
+  assert_runs run -- job echo ran
+  assert_runs run -- -job -- echo ran
+  assert_runs limit -- api 5/1s echo ran
+  assert_runs cache -- key echo ran
+  run dlock cache --show -- key
+  assert_status 0
+}
+
+@test "-V and version are answered with --version" {
+  assert_hint "'-V' is not an option: use --version" -V
+  assert_hint "'-V' is not an option: use --version" run -V job -- true
+  assert_hint "unknown verb 'version'; use dlock --version" version
+}
+
+@test "--no-wait is answered with what is the default" {
+  assert_hint "'--no-wait' is not needed: dlock run NAME -- COMMAND does not wait unless --wait is given" \
+    run --no-wait job -- true
+}
+
 # --- A duration in two words ---
 
-@test "a duration in two words is a warning, and the command runs" {
+@test "a duration or a size in two words is a usage error, and nothing runs" {
   local words
   for words in '--wait 5 min' '-w 5 min' '--wait=5 minutes' '-w5 m' '-vw 5 min'; do
     # shellcheck disable=SC2086
-    run dlock run $words sh -c 'echo "$DLOCK_NAME"'
-
-    assert_output_contains "is taken as the lock name; a duration is one word: --wait 5m"
-    assert_output_contains "${words##* }"
+    run dlock run $words job -- touch ran
+    assert_status 64
+    assert_output_contains "'${words##* }' is taken as the lock name; a duration is one word: --wait 5m"
   done
-  run dlock run --timeout 1 hour true
-  assert_equal "$output" "dlock: 'hour' is taken as the lock name; a duration is one word: --timeout 1h"
+  run dlock run --timeout 1 hour touch ran
+  assert_equal "$status $output" "64 dlock: 'hour' is taken as the lock name; a duration is one word: --timeout 1h"
+  run dlock cache --max-size 16 MiB key -- touch ran
+  assert_equal "$status $output" "64 dlock: 'MiB' is taken as the lock name; a size is one word: --max-size 16MiB"
+  [[ ! -e ran ]]
+}
+
+@test "a unit with -- behind it is the name of a lock, with a warning" {
+  run dlock run --wait 5 min -- echo ran
+  assert_status 0
+  assert_equal "$output" "dlock: 'min' is taken as the lock name; a duration is one word: --wait 5m
+ran"
 }
 
 @test "a duration in two words that leaves an unexpected argument is a usage error with a hint" {
@@ -109,7 +149,7 @@ assert_runs() {  # <dlock's arguments>...
 }
 
 @test "with --quiet there is no warning about a duration in two words" {
-  assert_runs run -q --wait 5 min echo ran
+  assert_runs run -q --wait 5 min -- echo ran
 }
 
 @test "there is no warning about a correct command line" {

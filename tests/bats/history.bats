@@ -270,7 +270,7 @@ run_is() { [[ $(runs .outcome) == "$1" ]]; }
     run dlock history job
 
     assert_status 0
-    assert_equal "$output" 'dlock: job: no runs are recorded'
+    assert_equal "$output" "dlock: job: no runs are recorded in $DLOCK_STORE"
   done
 }
 
@@ -406,7 +406,7 @@ none_since() { [[ $(runs .exit_code --since "$1") == '' ]]; }
 @test "--succeeded-within reports the last success and exits with 0 or 1" {
   for DLOCK_STORE in "${stores[@]}"; do
     run dlock history job --succeeded-within 1h
-    assert_equal "$status $output" '1 job never succeeded'
+    assert_equal "$status $output" "1 job never succeeded in $DLOCK_STORE"
 
     dlock run job -- true
     dlock run job -- sh -c 'exit 3' || true
@@ -417,7 +417,7 @@ none_since() { [[ $(runs .exit_code --since "$1") == '' ]]; }
     eventually is_too_long_ago 300ms
     run dlock history job --succeeded-within 300ms
     assert_status 1
-    [[ $output =~ ^'job last succeeded '[^\ ]+' ago, at 20'.*', not within 300ms'$ ]]
+    [[ $output =~ ^'job last succeeded '[^\ ]+' ago, at 20'.*', not within 300ms in '"$DLOCK_STORE"$ ]]
     run dlock -q history job --succeeded-within 300ms
     assert_equal "$status $output" '1 '
     run dlock history --json job --succeeded-within 1h

@@ -309,7 +309,7 @@ teardown() { kill_leftovers; }
   run dlock limit --show api --
   assert_status 0
   run dlock limit api --show
-  assert_equal "$status $output" '0 api: not in use'
+  assert_equal "$status $output" "0 api: not in use in $DLOCK_STORE"
   run dlock limit api --show --json
   assert_equal "$output" '{"name":"api","rate":null,"remaining":null,"retry_in_ms":null,"waiters":[]}'
 

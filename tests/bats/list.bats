@@ -46,6 +46,22 @@ assert_lists() {  # < table
   assert_equal "$(dlock list --json | names)" job
 }
 
+@test "names that look alike are told apart by what is escaped" {
+  local e=$'e\xcc\x81' o=$'\xd0\xbe'
+  used "caf$e" $'caf\xc3\xa9' job "j${o}b" $'a\xc2\xa0b' 'a b' $'\xe2\x84\xaaelvin' 'Größe данные'
+
+  run dlock list
+  local shown
+  for shown in 'cafe\xcc\x81 ' 'café ' 'job ' 'j\xd0\xbeb ' 'a\xc2\xa0b ' 'a b ' '\xe2\x84\xaaelvin ' \
+    'Größe данные '; do
+    assert_output_contains $'\n'"$shown"
+  done
+  run dlock history
+  assert_output_contains ' j\xd0\xbeb '
+  run dlock status "j${o}b"
+  assert_output_contains 'j\xd0\xbeb  free'
+}
+
 @test "a lock that has only a waiter is listed" {
   hold job
   queue job -- true

@@ -356,7 +356,7 @@ examples_in_toml_manual() {  # <title>
       words=(lock)
       case "$verb $line" in
         'run retry-failed'*) words=(--dedupe 1h lock true) ;;
-        'run replace'*) words=(--wait 1s lock true) ;;
+        'run replace'* | 'run supersede'*) words=(--wait 1s lock true) ;;
         run* | cache*) words+=(true) ;;
         limit*) words+=(1/1s true) ;;
         re*' ttl'*) words+=(--token "$(< "$BATS_TEST_TMPDIR/token")") ;;

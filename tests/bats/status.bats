@@ -72,7 +72,7 @@ is_harmless() { ! LC_ALL=C grep -q '[^ -~]'; }
   for DLOCK_STORE in "local:$BATS_TEST_TMPDIR/store" server; do
     if [[ $DLOCK_STORE == server ]]; then use_server_as_store; fi
     run dlock status job
-    assert_equal "$status $output" '1 job  free (never used)'
+    assert_equal "$status $output" "1 job  free (never used), in $DLOCK_STORE"
     assert_equal "$(look job .known)" false
 
     dlock release job --token "$(dlock acquire job)"
@@ -287,7 +287,7 @@ is_held_longer() { (($(look job '.holders[0].held_ms') >= $1 + 50)); }
 @test "the first line of status says that the lock is free" {
   run dlock status job
 
-  assert_equal "$output" 'job  free (never used)'
+  assert_equal "$output" "job  free (never used), in $DLOCK_STORE"
 }
 
 @test "status shows who holds the lock and with which command" {

@@ -57,6 +57,20 @@ times_said() { grep -cE "$1" "$said" || true; }
   eventually shows 'held by .*; position 1 of 1; 1m2[0-9]s left$'
 }
 
+@test "the time left is shown however narrow the terminal is" {
+  dlock run --label 'release 2026-11-26 of the shop' job -- \
+    sh -c 'touch "$1"; exec sleep 60' - "$BATS_TEST_TMPDIR/started" 3>&- &
+  eventually test -e "$BATS_TEST_TMPDIR/started"
+  local columns
+  for columns in 80 60 40 24; do
+    on_terminal "$columns" 'run -w 90s job -- true'
+    eventually shows '1m2[0-9]s left$'
+    kill "$terminal"
+    [[ $columns != 80 ]] || shows '\(rel.*; position 1 of 1; 1m2'
+    : > "$screen"
+  done
+}
+
 @test "a wait of less than a second does not show a second left" {
   hold job
 

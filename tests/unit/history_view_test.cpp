@@ -126,12 +126,13 @@ TEST(Success, counts_by_the_end_of_the_run) {
 }
 
 TEST(Success, is_described_in_a_sentence) {
-  EXPECT_EQ(text_of(success_within({}, 1h), "job"), "job never succeeded");
-  EXPECT_EQ(text_of(success_within(with_success(), 1h), "job"),
+  EXPECT_EQ(text_of(success_within({}, 1h), "job", "redis://db"),
+            "job never succeeded in redis://db");
+  EXPECT_EQ(text_of(success_within(with_success(), 1h), "job", "redis://db"),
             "job succeeded 59m58s ago, at 2023-11-14T21:13:22.000Z on web1");
-  EXPECT_EQ(text_of(success_within(with_success(), 1min), "job"),
+  EXPECT_EQ(text_of(success_within(with_success(), 1min), "job", "redis://db"),
             "job last succeeded 59m58s ago, at 2023-11-14T21:13:22.000Z on web1, "
-            "not within 1m0s");
+            "not within 1m0s in redis://db");
 }
 
 TEST(HistoryText, color_distinguishes_failures_successes_and_runs_in_progress) {

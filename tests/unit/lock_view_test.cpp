@@ -9,6 +9,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+const std::string store = "redis://db";
+
 HolderInfo some_holder() {
   HolderInfo holder;
   holder.fence.number = 42;
@@ -168,7 +170,7 @@ TEST(LockText, a_detached_holder_has_an_expiry_and_no_command) {
   lock.holders[0].expires_in = 27s;
 
   EXPECT_EQ(described(lock.holders[0]), "root@web1 (pid 123) for 3m12s, expires in 27s");
-  EXPECT_NE(status_text(lock, false).find("  42     (detached, expires in 27s)\n"),
+  EXPECT_NE(status_text(lock, store, false).find("  42     (detached, expires in 27s)\n"),
             std::string::npos);
 }
 
@@ -181,7 +183,8 @@ TEST(LockText, a_lease_renewed_for_a_process_names_it_and_has_no_expiry) {
 
   EXPECT_EQ(described(lock.holders[0]),
             "root@web1 (renewed for pid 123, nightly) for 3m12s");
-  EXPECT_NE(status_text(lock, false).find("(renewed for pid 123)\n"), std::string::npos);
+  EXPECT_NE(status_text(lock, store, false).find("(renewed for pid 123)\n"),
+            std::string::npos);
 }
 
 TEST(LockText, explains_why_the_lock_was_not_granted) {
@@ -242,7 +245,10 @@ TEST(WaitingText, shows_the_label_if_there_is_room_for_it) {
   EXPECT_EQ(waiting_text(busy, 73),
             "waiting: held by root@web1 (pid 123, nightly) for 3m12s; position 2 of 5");
   EXPECT_EQ(waiting_text(busy, 55),
-            "held by root@web1 (pid 123) for 3m12s; position 2 of 5");
+            "held by root@web1 (nightly) for 3m12s; position 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 53),
+            "held by root@web1 (nig...) for 3m12s; position 2 of 5");
+  EXPECT_EQ(waiting_text(busy, 48), "held by root@web1 for 3m12s; position 2 of 5");
 }
 
 TEST(WaitingText, shows_the_position_if_nobody_holds_the_lock) {
@@ -257,18 +263,18 @@ TEST(LockText, a_lock_that_was_never_used_says_so) {
   auto lock = free_lock();
   lock.known = false;
 
-  EXPECT_EQ(status_text(lock, false), "job  free (never used)\n");
+  EXPECT_EQ(status_text(lock, store, false), "job  free (never used), in redis://db\n");
 }
 
 TEST(LockText, a_free_lock_is_one_line) {
-  EXPECT_EQ(status_text(free_lock(), false), "job  free\n");
+  EXPECT_EQ(status_text(free_lock(), store, false), "job  free\n");
 }
 
 TEST(LockText, a_held_lock_has_a_table_of_holders) {
   auto lock = held_lock();
   lock.holders[0].label = "";
 
-  EXPECT_EQ(status_text(lock, false),
+  EXPECT_EQ(status_text(lock, store, false),
             "job  held\n"
             "\n"
             "  HOLDER     PID  FOR    FENCE  COMMAND\n"
@@ -281,7 +287,7 @@ TEST(LockText, labels_have_a_column_if_there_are_any) {
   lock.holders[1].label = "";
   lock.mode = Mode::shared;
 
-  EXPECT_EQ(status_text(lock, false),
+  EXPECT_EQ(status_text(lock, store, false),
             "job  held, shared\n"
             "\n"
             "  HOLDER     PID  FOR    FENCE  LABEL    COMMAND\n"
@@ -296,7 +302,7 @@ TEST(LockText, slots_have_a_column_if_there_are_several) {
   lock.holders[0].label = "";
   lock.holders[0].slot = 1;
 
-  EXPECT_EQ(status_text(lock, false),
+  EXPECT_EQ(status_text(lock, store, false),
             "job  held, 2 of 3 slots free\n"
             "\n"
             "  HOLDER     PID  FOR    FENCE  SLOT  COMMAND\n"
@@ -307,7 +313,7 @@ TEST(LockText, a_command_that_runs_on_without_dlock_is_marked) {
   auto lock = held_lock();
   lock.holders[0].dlock_gone = true;
 
-  EXPECT_NE(status_text(lock, false).find("(its dlock process is gone)"),
+  EXPECT_NE(status_text(lock, store, false).find("(its dlock process is gone)"),
             std::string::npos);
 }
 
@@ -316,7 +322,7 @@ TEST(LockText, a_lock_kept_after_its_run_says_so_and_for_how_long) {
   lock.holders[0].run_ended = true;
   lock.holders[0].expires_in = 20s;
 
-  EXPECT_EQ(status_text(lock, false),
+  EXPECT_EQ(status_text(lock, store, false),
             "job  held\n"
             "\n"
             "  HOLDER     PID  FOR    FENCE  LABEL    COMMAND\n"
@@ -332,7 +338,7 @@ TEST(LockText, waiters_have_a_table) {
   lock.waiters = {some_waiter(), some_waiter()};
   lock.waiters[1].host = "a-longer-name";
 
-  EXPECT_EQ(status_text(lock, false),
+  EXPECT_EQ(status_text(lock, store, false),
             "job  free\n"
             "\n"
             "  WAITER                  PID  FOR\n"
@@ -345,7 +351,7 @@ TEST(LockText, column_widths_count_characters_and_not_bytes) {
   lock.waiters = {some_waiter(), some_waiter()};
   lock.waiters[0].host = "b\xC3\xBCro";
 
-  EXPECT_EQ(status_text(lock, false),
+  EXPECT_EQ(status_text(lock, store, false),
             "job  free\n"
             "\n"
             "  WAITER         PID  FOR\n"
@@ -358,7 +364,7 @@ TEST(LockText, describes_the_last_run) {
   lock.last_run = some_run();
   lock.last_run->ended = wall_now() - (2h + 5min + 30s);
 
-  EXPECT_EQ(status_text(lock, false),
+  EXPECT_EQ(status_text(lock, store, false),
             "job  free\n"
             "\n"
             "  last run: exit 3, 2h5m ago, took 2.0s on web3\n");
@@ -369,7 +375,7 @@ TEST(LockText, a_last_run_that_was_ended_by_a_signal_names_it) {
   lock.last_run = some_run();
   lock.last_run->signal = "KILL";
 
-  EXPECT_NE(status_text(lock, false).find("last run: ended by SIGKILL, "),
+  EXPECT_NE(status_text(lock, store, false).find("last run: ended by SIGKILL, "),
             std::string::npos);
 }
 
@@ -380,7 +386,8 @@ TEST(LockText, a_last_run_that_vanished_says_so) {
   lock.last_run->exit_code.reset();
   lock.last_run->ended.reset();
 
-  EXPECT_NE(status_text(lock, false).find("last run: vanished, "), std::string::npos);
+  EXPECT_NE(status_text(lock, store, false).find("last run: vanished, "),
+            std::string::npos);
 }
 
 TEST(LockText, a_last_run_that_timed_out_says_so) {
@@ -389,7 +396,7 @@ TEST(LockText, a_last_run_that_timed_out_says_so) {
   lock.last_run->outcome = "timeout";
   lock.last_run->exit_code = 124;
 
-  EXPECT_NE(status_text(lock, false).find("last run: timeout, exit 124, "),
+  EXPECT_NE(status_text(lock, store, false).find("last run: timeout, exit 124, "),
             std::string::npos);
 }
 
@@ -398,7 +405,7 @@ TEST(LockText, a_last_run_in_the_future_is_shown_as_now) {
   lock.last_run = some_run();
   lock.last_run->ended = wall_now() + 1h;
 
-  EXPECT_NE(status_text(lock, false).find(", 0ms ago"), std::string::npos);
+  EXPECT_NE(status_text(lock, store, false).find(", 0ms ago"), std::string::npos);
 }
 
 TEST(LockText, a_list_of_no_locks_is_empty) { EXPECT_EQ(list_text({}, false), ""); }
@@ -442,14 +449,15 @@ TEST(LockText, text_from_the_store_is_escaped) {
   auto by_signal = lock;
   by_signal.last_run->signal = "\x1b[2J";
 
-  for (const auto& shown : {status_text(lock, false), list_text({lock}, false),
-                            described(lock.holders[0]), status_text(by_signal, false)}) {
+  for (const auto& shown :
+       {status_text(lock, store, false), list_text({lock}, false),
+        described(lock.holders[0]), status_text(by_signal, store, false)}) {
     EXPECT_EQ(shown.find('\x1b'), std::string::npos) << shown;
   }
 }
 
 TEST(LockText, colours_are_used_if_requested) {
-  EXPECT_EQ(status_text(free_lock(), true), "job  \x1b[32mfree\x1b[0m\n");
+  EXPECT_EQ(status_text(free_lock(), store, true), "job  \x1b[32mfree\x1b[0m\n");
 }
 
 TEST(LockText, colours_change_nothing_else) {
@@ -457,13 +465,13 @@ TEST(LockText, colours_change_nothing_else) {
   lock.waiters = {some_waiter()};
   lock.last_run = some_run();
   lock.last_run->ended = wall_now() - (2h + 5min + 30s);
-  auto text = status_text(lock, true) + list_text({lock}, true);
+  auto text = status_text(lock, store, true) + list_text({lock}, true);
 
   for (auto at = text.find('\x1b'); at != std::string::npos; at = text.find('\x1b')) {
     text.erase(at, text.find('m', at) - at + 1);
   }
 
-  EXPECT_EQ(text, status_text(lock, false) + list_text({lock}, false));
+  EXPECT_EQ(text, status_text(lock, store, false) + list_text({lock}, false));
 }
 
 // Runs in a sentence
