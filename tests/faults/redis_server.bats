@@ -380,6 +380,43 @@ comes_late() {
 
 is_connected() { [[ $(readlink "/proc/$1"/fd/*) == *socket:* ]]; }
 
+# --- Servers whose SCAN does not end ---
+
+# Puts a slow proxy before the server that alters the cursors of SCAN, and makes it the store.
+alter_cursors() {  # <Perl expression for the next cursor>
+  use_redis_store
+  dlock run job -- true
+  local file=$BATS_TEST_TMPDIR/altered
+  "$DLOCK_SOURCE/tests/faults/altering_relay" "$file" "$redis_socket" \
+    "our \$n; select undef, undef, undef, 0.01; s/^\\*2\r\n\\\$\\d+\r\n\\d+(?=\r\n\\*)/my \$c = $1; \"*2\r\n\\$\" . length(\$c) . \"\r\n\$c\"/me" 3>&- &
+  eventually test -s "$file"
+  export DLOCK_STORE
+  DLOCK_STORE=redis://127.0.0.1:$(< "$file")
+}
+
+@test "a server that returns the same cursor again is given up" {
+  alter_cursors 7
+  local verb
+  for verb in list history 'list --prometheus'; do
+    # shellcheck disable=SC2086
+    run_briefly $verb
+    assert_status 69
+    assert_output_contains 'its SCAN does not come to an end'
+  done
+}
+
+@test "a server that always returns another cursor is given up within five store timeouts" {
+  alter_cursors '++$n + 1000'
+  redis DEL dlock:locks
+  local verb begin
+  for verb in list history; do
+    begin=$(now_ms)
+    run timeout 20 dlock --store-timeout 300ms "$verb"
+    assert_between $(($(now_ms) - begin)) 1400 5000
+    assert_refused 69 'reading the names of all locks takes too long'
+  done
+}
+
 # --- Servers that are none ---
 
 # Starts a server that gives this reply, and makes it the store.

@@ -22,6 +22,19 @@ std::optional<LockName> lock_of(std::string_view key) {
   return LockName{*name_space, *name};
 }
 
+std::string index_of(const std::string& name_space) {
+  return percent_encoded(name_space) + ":locks";
+}
+
+std::string cursor_of(const std::string& name_space) {
+  return index_of(name_space) + ":cursor";
+}
+
+std::optional<LockName> lock_in_index(const std::string& name_space,
+                                      std::string_view element) {
+  return lock_of(percent_encoded(name_space) + ":{" + std::string(element) + "}");
+}
+
 std::string pattern_for(const std::string& name_space) {
   // Percent-encoded text contains no character with a meaning in a pattern.
   return percent_encoded(name_space) + ":{*}*";

@@ -17,6 +17,15 @@ std::string key_of(const LockName& lock);
 // that are not dlock's.
 std::optional<LockName> lock_of(std::string_view key);
 
+// The sorted set of the encoded names of a namespace's locks, and the key where the last
+// SCAN of the namespace stopped: see scripts/shared/state.lua.
+std::string index_of(const std::string& name_space);
+std::string cursor_of(const std::string& name_space);
+
+// The lock that an element of the index names; nothing if it names none.
+std::optional<LockName> lock_in_index(const std::string& name_space,
+                                      std::string_view element);
+
 // A pattern for SCAN that matches all keys of a namespace.
 std::string pattern_for(const std::string& name_space);
 

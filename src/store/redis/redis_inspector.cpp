@@ -1,19 +1,164 @@
 #include "store/redis/redis_inspector.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <limits>
 #include <utility>
 
 #include "store/redis/keys.hpp"
 #include "store/redis/records.hpp"
+#include "util/text.hpp"
 
 namespace dlock::redis {
 namespace {
 
-// Keys per SCAN step, and locks per batch.
-constexpr const char* scan_step = "500";
+// Keys per SCAN step, elements of the index per step, and locks per batch.
+constexpr const char* scan_step = "1000";
+constexpr std::size_t index_step = 10'000;
 constexpr std::size_t inspect_step = 100;
 
+// How many SCAN steps a look takes in a database that has an index of its locks. One that
+// is read to its end in as many needs no index.
+constexpr int few_steps = 20;
+
+// More names than anybody can look at, and what a client can hold of them.
+constexpr std::size_t most_names = 200'000;
+
+// The budget for looking at all locks, in store timeouts.
+constexpr int timeouts_for_all = 5;
+
+Failure too_much(const Node& node, const std::string& what) {
+  return Failure(Failure::Kind::unreachable,
+                 node.name() + ": " + what +
+                     "; keep locks in a database of their own, or raise --store-timeout");
+}
+
+void check_time(const Node& node, Clock::time_point until) {
+  if (Clock::now() >= until) {
+    throw too_much(node, "reading the names of all locks takes too long");
+  }
+}
+
+bool is_cursor(const std::string& text) {
+  return !text.empty() && text.size() <= 20 &&
+         text.find_first_not_of("0123456789") == std::string::npos;
+}
+
 }  // namespace
+
+// Finds the names of the locks of a namespace on one server, each once, though SCAN may
+// return a key twice, and a lock has several keys. All within `until`, and bounded in
+// memory.
+class RedisInspector::NameSearch {
+ public:
+  NameSearch(Node& node, std::string name_space,
+             const std::function<bool(const std::string&)>& matches,
+             Clock::time_point until, Wakeup& wakeup)
+      : node_(node),
+        name_space_(std::move(name_space)),
+        matches_(matches),
+        until_(until),
+        wakeup_(wakeup) {}
+
+  // Scans a small database to its end. In a large one that has an index, adds the names
+  // in the index, and continues the scan of earlier looks for locks that the index lacks.
+  asio::awaitable<std::set<LockName>> names() {
+    auto cursor = co_await scan("0", few_steps);
+    if (cursor != "0") {
+      if (co_await read_index()) {
+        co_await continue_scan(cursor);
+      } else {
+        co_await scan(cursor, std::numeric_limits<int>::max());
+      }
+    }
+    co_return std::move(names_);
+  }
+
+ private:
+  asio::awaitable<Reply> ask(Command command) {
+    check_time(node_, until_);
+    auto replies =
+        co_await node_.exchange(alone(std::move(command)), node_.budget_end(), wakeup_);
+    co_return std::move(replies.front());
+  }
+
+  void add(std::optional<LockName> lock) {
+    if (!lock || lock->name_space != name_space_ || !matches_(lock->name)) return;
+    names_.insert(std::move(*lock));
+    if (names_.size() > most_names) {
+      throw too_much(node_, "more than " + std::to_string(most_names) + " locks");
+    }
+  }
+
+  // Takes at most so many steps. Returns the cursor to go on from, "0" at the end.
+  asio::awaitable<std::string> scan(std::string cursor, int steps) {
+    // A server never returns a cursor again before the end.
+    std::set<std::string> seen;
+    for (int step = 0; step < steps; ++step) {
+      Command command{"SCAN",  cursor,   "MATCH", pattern_for(name_space_),
+                      "COUNT", scan_step};
+      const auto reply = co_await ask(std::move(command));
+      if (reply.kind != Reply::Kind::array || reply.elements.size() != 2 ||
+          reply.elements[1].kind != Reply::Kind::array) {
+        throw node_.failure(reply);
+      }
+      cursor = reply.elements[0].text;
+      if (!is_cursor(cursor) || !seen.insert(cursor).second) {
+        throw Failure(Failure::Kind::unreachable,
+                      node_.name() + ": its SCAN does not come to an end");
+      }
+      for (const auto& key : reply.elements[1].elements) add(lock_of(key.text));
+      if (cursor == "0") break;
+    }
+    co_return cursor;
+  }
+
+  // False if there is no index.
+  asio::awaitable<bool> read_index() {
+    for (std::size_t first = 0;; first += index_step) {
+      Command command{"ZRANGE", index_of(name_space_), std::to_string(first),
+                      std::to_string(first + index_step - 1)};
+      const auto reply = co_await ask(std::move(command));
+      if (reply.kind != Reply::Kind::array) co_return false;  // no such right or kind
+      for (const auto& element : reply.elements) {
+        auto lock = lock_in_index(name_space_, element.text);
+        if (lock) indexed_.insert(*lock);
+        add(std::move(lock));
+      }
+      if (reply.elements.size() < index_step) co_return first + reply.elements.size() > 0;
+      if (first > most_names) throw too_much(node_, "too many locks");
+    }
+  }
+
+  // From where the last look stopped, so that a number of looks scans the whole database.
+  asio::awaitable<void> continue_scan(std::string cursor) {
+    Command get{"GET", cursor_of(name_space_)};
+    const auto last = co_await ask(std::move(get));
+    if (is_cursor(last.text) && last.text != "0") cursor = last.text;
+    cursor = co_await scan(std::move(cursor), few_steps);
+    constexpr const char* one_day = "86400000";
+    Command set{"SET", cursor_of(name_space_), cursor, "PX", one_day};
+    co_await ask(std::move(set));
+    // So that the next look finds these as well. A reader may lack the right.
+    const auto period =
+        std::chrono::duration_cast<std::chrono::seconds>(wall_now()).count() / 100'000;
+    Command found{"ZADD", index_of(name_space_)};
+    for (const auto& lock : names_) {
+      if (indexed_.count(lock) > 0) continue;
+      found.push_back(std::to_string(period));
+      found.push_back(percent_encoded(lock.name));
+    }
+    if (found.size() > 2) co_await ask(std::move(found));
+  }
+
+  Node& node_;
+  std::string name_space_;
+  const std::function<bool(const std::string&)>& matches_;
+  Clock::time_point until_;
+  Wakeup& wakeup_;
+  std::set<LockName> names_;
+  std::set<LockName> indexed_;
+};
 
 asio::awaitable<LockInfo> RedisInspector::inspect(const LockName& lock, Wakeup& wakeup) {
   std::vector<std::string> none;
@@ -24,36 +169,11 @@ asio::awaitable<LockInfo> RedisInspector::inspect(const LockName& lock, Wakeup& 
   co_return *info;
 }
 
-// Each lock once, though SCAN may return a key twice, and a lock has several keys.
-asio::awaitable<std::set<LockName>> RedisInspector::names_on(
-    Node& node, const std::string& name_space,
-    const std::function<bool(const std::string&)>& matches, Wakeup& wakeup) {
-  std::set<LockName> names;
-  std::string cursor = "0";
-  do {
-    Command scan{"SCAN", cursor, "MATCH", pattern_for(name_space), "COUNT", scan_step};
-    const auto replies =
-        co_await node.exchange(alone(std::move(scan)), node.budget_end(), wakeup);
-    const auto& reply = replies.front();
-    if (reply.kind != Reply::Kind::array || reply.elements.size() != 2 ||
-        reply.elements[1].kind != Reply::Kind::array) {
-      throw node.failure(reply);
-    }
-    cursor = reply.elements[0].text;
-    for (const auto& key : reply.elements[1].elements) {
-      auto lock = lock_of(key.text);
-      if (lock && lock->name_space == name_space && matches(lock->name)) {
-        names.insert(std::move(*lock));
-      }
-    }
-  } while (cursor != "0");
-  co_return names;
-}
-
 // Calls `take` with the script's reply for each of the locks.
 asio::awaitable<void> RedisInspector::look_at(
     Node& node, const std::set<LockName>& names, const Script& script,
-    std::function<bool(const LockName&, const Reply&)> take, Wakeup& wakeup) {
+    std::function<bool(const LockName&, const Reply&)> take, Clock::time_point until,
+    Wakeup& wakeup) {
   std::set<LockName> moving;  // being migrated to another server
   for (auto next = names.begin(); next != names.end();) {
     // The first one separately: the server may not have cached the script yet.
@@ -68,6 +188,7 @@ asio::awaitable<void> RedisInspector::look_at(
       command.insert(command.end(), keys.begin(), keys.end());
       commands.push_back(std::move(command));
     }
+    check_time(node, until);
     const auto replies =
         co_await node.exchange(std::move(commands), node.budget_end(), wakeup);
     for (const auto& reply : replies) {
@@ -95,12 +216,14 @@ asio::awaitable<void> RedisInspector::look_at_all(
     const Script& script, const std::function<bool(const LockName&, const Reply&)>& take,
     Wakeup& wakeup) {
   std::set<LockName> told;
+  const auto until = later(Clock::now(), route_.timeout() * timeouts_for_all);
   const auto nodes = co_await route_.all(route_.budget_end(), wakeup);
   for (auto* node : nodes) {
-    auto names = co_await names_on(*node, name_space, matches, wakeup);
+    NameSearch search(*node, name_space, matches, until, wakeup);
+    auto names = co_await search.names();
     // While a lock is being migrated, two servers report it.
     std::erase_if(names, [&](const LockName& lock) { return !told.insert(lock).second; });
-    co_await look_at(*node, names, script, take, wakeup);
+    co_await look_at(*node, names, script, take, until, wakeup);
   }
 }
 

@@ -30,14 +30,12 @@ class RedisInspector final : public LockInspector {
 
  private:
   class Watching;
+  class NameSearch;
 
-  asio::awaitable<std::set<LockName>> names_on(
-      Node& node, const std::string& name_space,
-      const std::function<bool(const std::string&)>& matches, Wakeup& wakeup);
   asio::awaitable<void> look_at(Node& node, const std::set<LockName>& names,
                                 const Script& script,
                                 std::function<bool(const LockName&, const Reply&)> take,
-                                Wakeup& wakeup);
+                                Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<void> look_at_all(
       const std::string& name_space,
       const std::function<bool(const std::string&)>& matches, const Script& script,

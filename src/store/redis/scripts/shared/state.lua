@@ -39,6 +39,9 @@
 -- KEYS[1]:b:FENCE  a list that notifies the holder with that fence that its lease is broken
 -- KEYS[1]:t:TOKEN  a claim that was abandoned before it was answered
 -- KEYS[1]:e   not a key, but the channel on which events are published
+-- NAMESPACE:locks  a sorted set of encoded names by the period in which the lock was last used for
+--             the first time: where list looks if the database is large. It need not be complete,
+--             and nothing depends on it. A cluster has none, as each lock is on a member of its own
 --
 -- The usual claim asks for a lock that is idle and releases one that nobody waits for. So that this
 -- takes few calls, ask.lua and release.lua end early then; tests/bats/cost.bats counts them.
@@ -116,6 +119,17 @@ local function expire_or(of, ms, ...)
   error(expires.err, 0)
 end
 
+-- Notes the name for list. A failure (no permission, the key of another kind) does not matter.
+local NAMED = 60 -- periods
+local function note_name()
+  local name_space, name = string.match(key, '^([^{]*):{(.*)}$')
+  if KEYS[2] or not name then return end
+  local index = name_space .. ':locks'
+  redis.pcall('ZADD', index, period, name)
+  redis.pcall('ZREMRANGEBYSCORE', index, '-inf', period - NAMED)
+  redis.pcall('PEXPIRE', index, KEPT_MS)
+end
+
 -- Keeps S, if it exists, and R: the first time in each period, instead of in every script. Without
 -- permission for PEXPIRE, the script stops here then.
 local function keep_state()
@@ -123,6 +137,7 @@ local function keep_state()
   armed = period
   redis.call('HSET', S, 'armed', period)
   redis.call('PEXPIRE', R, kept_ms)
+  note_name()
 end
 
 -- A record is a few words, and from a position on JSON that only clients parse.
