@@ -494,3 +494,22 @@ all_have_other_leases() {  # <former leases>
   assert_status 75
   assert_between "$(wc -c < "$BATS_TEST_TMPDIR/asked")" 3 100
 }
+
+@test "a namespace without an end costs list and history a bounded memory, and is an error that says so" {
+  # More than one part of 1000 keys, 10 KB each.
+  local value i
+  value=$(head -c 10000 /dev/zero | tr '\0' x)
+  for i in {0..10}; do
+    { echo; for j in {0..99}; do echo "put dlock/$i-$j/key $value"; done; echo; echo; } | etcdctl txn > /dev/null
+  done
+  "$DLOCK_SOURCE/tests/faults/etcd_relay" endless "$BATS_TEST_TMPDIR/relay" "${etcd_client_port[1]}" - 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/relay"
+  DLOCK_STORE=etcd://127.0.0.1:$(< "$BATS_TEST_TMPDIR/relay")
+
+  for verb in list history; do
+    run bash -c 'ulimit -v 2000000; exec "$@"' - dlock "$verb" --store-timeout 60s
+    assert_status 69
+    assert_one_line
+    [[ $output == *'more keys below dlock/ than dlock reads at once (256 MiB)'* ]]
+  done
+}
