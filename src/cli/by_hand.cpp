@@ -129,7 +129,7 @@ ExitStatus check_verb(const Invocation& invocation) {
     if (!client.store->protects()) return ExitStatus::success;
     const auto sent_at = Clock::now();
     const auto info = run_blocking(client.context, [&] {
-      return client.store->inspector().inspect(lock, client.wakeup);
+      return client.store->inspector().inspect_for_sure(lock, client.wakeup);
     });
     const auto passed = std::chrono::ceil<milliseconds>(Clock::now() - sent_at);
     const Speaker speaker(options.name, common.quiet, common.verbose);

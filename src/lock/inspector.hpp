@@ -27,6 +27,13 @@ class LockInspector {
   // The lock as it is now; a lock that was never used is free.
   virtual asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) = 0;
 
+  // The same for a caller that goes on with its work because of the answer: never the
+  // state of an earlier time, for which a store may have to write.
+  virtual asio::awaitable<LockInfo> inspect_for_sure(const LockName& lock,
+                                                     Wakeup& wakeup) {
+    return inspect(lock, wakeup);
+  }
+
   // Every lock of the namespace that is held, waited for or has a last run, and whose
   // name `matches`, sorted by name.
   virtual asio::awaitable<std::vector<LockInfo>> list(

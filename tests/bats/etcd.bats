@@ -391,3 +391,125 @@ waits_in_line() { [[ $(keys dlock/job/ | wc -l) == "$1" ]]; }  # <number>
   assert_between "$(look job '.holders[0].expires_in_ms')" 0 2000
   EVENTUALLY_MS=8000 eventually is_free job
 }
+
+# --- Proxies ---
+
+# Puts etcd's own proxy before the member. It passes on errors without their codes, and cancels a
+# keep-alive that its client has closed for writing.
+use_grpc_proxy() {
+  begin_to_use_ports
+  local port
+  port=$(free_ports 1)
+  etcd grpc-proxy start --endpoints="${DLOCK_STORE#etcd://}" --listen-addr="127.0.0.1:$port" \
+    > "$BATS_TEST_TMPDIR/proxy.log" 2>&1 3>&- &
+  eventually accepts_connections "$port"
+  ports_are_used
+  DLOCK_STORE=etcd://127.0.0.1:$port
+}
+
+# The leases of the entries of `job`, in order of arrival.
+leases() { etcdctl get --prefix --sort-by=CREATE dlock/job/ -w json | jq -r '.kvs[]?.lease'; }
+all_have_other_leases() {  # <former leases>
+  local now
+  now=$(leases)
+  [[ $(wc -l <<< "$now") == $(wc -l <<< "$1") && $(sort <<< "$now"$'\n'"$1" | uniq -d) == '' ]]
+}
+
+@test "through etcd's proxy, the first run of a namespace is granted its lock" {
+  use_grpc_proxy
+
+  run dlock run --namespace fresh job -- echo ran
+
+  assert_status 0
+  [[ $output == ran ]]
+}
+
+@test "through etcd's proxy, a run and its waiter keep their leases, and the waiter is granted the lock" {
+  use_grpc_proxy
+  hold job --ttl 3s --report "$report"
+  queue job --ttl 3s -- "${noting[@]}" "$order" waited
+  fence=$(look job '.holders[0].fence')
+
+  # Each renewal takes a new lease, after a third of the TTL.
+  for _ in 1 2 3 4; do
+    former=$(leases)
+    eventually all_have_other_leases "$former"
+  done
+  assert_equal "$(look job '.holders[0].fence')" "$fence"
+  let_go
+
+  assert_exits 0 "$holder"
+  assert_exits 0 "$waiter"
+  noted waited
+  assert_equal "$(of_report '"\(.outcome) \(.reason) \(.protected)"')" 'ran null true'
+  assert_equal "$(keys dlock/job/)" ''
+}
+
+@test "through etcd's proxy, a lock can be kept by hand, broken and inspected" {
+  use_grpc_proxy
+  token=$(dlock acquire --ttl 20s job)
+  dlock renew --ttl 60s job --token "$token"
+  dlock renew --ttl 60s job --token "$token"
+  assert_between "$(look job '.holders[0].expires_in_ms')" 50000 60000
+  DLOCK_FENCE=$(look job '.holders[0].fence') DLOCK_NAME=job dlock check
+  dlock release job --token "$token"
+  hold job --ttl 3s
+
+  dlock break --yes job
+
+  assert_exits 76 "$holder"
+  assert_equal "$(keys dlock/job/)" ''
+}
+
+@test "doctor says that a proxy is in the way" {
+  use_grpc_proxy
+
+  run dlock doctor
+
+  assert_status 1
+  [[ $output == *'warning  leases '*'keep-alives are not answered, as behind etcd grpc-proxy'* ]]
+}
+
+@test "a proxy that speaks HTTP/1, or answers with a page, is named before a lock is granted" {
+  for answer in 'HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\n\r\n<html>' \
+    'HTTP/1.0 503 Service Unavailable\r\n\r\n'; do
+    rm -f "$BATS_TEST_TMPDIR/port"
+    "$DLOCK_SOURCE/tests/faults/fake_server" "$BATS_TEST_TMPDIR/port" "$answer" 3>&- &
+    eventually test -s "$BATS_TEST_TMPDIR/port"
+
+    run dlock run --store "etcd://127.0.0.1:$(< "$BATS_TEST_TMPDIR/port")" --store-timeout 1s job -- echo ran
+
+    assert_status 69
+    [[ $output == *'an HTTP/1 server or proxy'* && $output != *ran ]]
+  done
+}
+
+@test "a waiter whose watch ends at once again and again asks ten times a second, not thousands" {
+  hold job
+  "$DLOCK_SOURCE/tests/faults/etcd_relay" deaf "$BATS_TEST_TMPDIR/relay" "${etcd_client_port[1]}" \
+    "$BATS_TEST_TMPDIR/asked" 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/relay"
+  DLOCK_STORE=etcd://127.0.0.1:$(< "$BATS_TEST_TMPDIR/relay") run dlock run --wait 4s job -- true
+
+  assert_status 75
+  assert_between "$(wc -c < "$BATS_TEST_TMPDIR/asked")" 3 100
+}
+
+@test "a namespace without an end costs list and history a bounded memory, and is an error that says so" {
+  # More than one part of 1000 keys, 10 KB each.
+  local value i
+  value=$(head -c 10000 /dev/zero | tr '\0' x)
+  for i in {0..10}; do
+    { echo; for j in {0..99}; do echo "put dlock/$i-$j/key $value"; done; echo; echo; } | etcdctl txn > /dev/null
+  done
+  "$DLOCK_SOURCE/tests/faults/etcd_relay" endless "$BATS_TEST_TMPDIR/relay" "${etcd_client_port[1]}" - 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/relay"
+  DLOCK_STORE=etcd://127.0.0.1:$(< "$BATS_TEST_TMPDIR/relay")
+
+  for verb in list history; do
+    run bash -c 'ulimit -v 2000000; exec "$@"' - dlock "$verb" --store-timeout 60s
+    assert_status 69
+    assert_one_line
+    [[ $output == *'more keys below dlock/ than dlock reads at once (256 MiB)'* ]]
+  done
+}

@@ -7,6 +7,7 @@ import http.client
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -61,6 +62,13 @@ class Member:
         if self.process:
             self.signal(signal.SIGKILL)
             self.process.wait()
+
+    def begin_to_read(self) -> socket.socket:
+        """Asks for a key, and does not wait for the reply."""
+        body = json.dumps({"key": encoded(SPACE)}).encode()
+        reader = socket.create_connection(self.address, timeout=2)
+        reader.sendall(b"POST /v3/kv/range HTTP/1.1\r\nHost: member\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        return reader
 
     def ask(self, path: str, **question: Any) -> dict[str, Any] | None:
         """Returns the reply, or None after an error or without a reply."""

@@ -18,7 +18,7 @@ class EtcdDisasters(Disasters):
     def all(self) -> list[Disaster]:
         found = [self._networks.weather] * 3 + [self._networks.slow_then_gone, self.kill, self.kill, self.stop,
                                                 self.stop, self.restart_all, self.revoke, self.revoke]
-        return found + [self.cut_off] * 3 if len(self._store.members) > 1 else found
+        return found + [self.cut_off] * 3 + [self.stop_amid_reads] * 3 if len(self._store.members) > 1 else found
 
     def one(self, dice: random.Random) -> Member:
         """Returns a member; often the leader."""
@@ -39,6 +39,28 @@ class EtcdDisasters(Disasters):
         with self.fault(f"{member.name} stopped"):
             self.stop_for([member], dice.choice((0.5, 3.0, self._store.ttl + 2.0)))
             self._store.await_whole()
+
+    def stop_amid_reads(self, dice: random.Random) -> None:
+        """Stops the leader while it answers reads, for longer than an election and a lease. Then
+        it continues, and for another lease some contenders reach no other member."""
+        member = self._store.leader() or self.one(dice)
+        number = self._store.members.index(member)
+        inside = dice.sample(range(len(self._store.seats)), len(self._store.seats) // 2)
+        with self.fault(f"{member.name} stopped amid reads"):
+            self._keep_to(number, inside, Weather(partition=True))
+            readers = [member.begin_to_read() for _ in range(30)]
+            self.stop_for([member], self._store.ttl + 2.0)
+            self.pause(self._store.ttl)
+            for reader in readers:
+                reader.close()
+            self._keep_to(number, inside, CALM)
+            self._store.await_whole()
+
+    def _keep_to(self, number: int, inside: list[int], weather: Weather) -> None:
+        for contender in inside:
+            for server in range(len(self._store.members)):
+                if server != number:
+                    self._store.links.turn(weather, contender, server)
 
     def cut_off(self, dice: random.Random) -> None:
         """Separates a member and some contenders from the other members. The other contenders

@@ -318,6 +318,22 @@ TEST_F(EtcdCalls, the_next_member_answers_for_one_that_is_dead_or_stopped) {
   EXPECT_EQ(value_of(calls, "asked"), "value");
 }
 
+TEST_F(EtcdCalls, a_member_of_another_cluster_does_not_answer_for_the_first_one) {
+  EtcdServers first(1);
+  const EtcdServers second(1);
+  auto access = first.access();
+  access.members.push_back(second.access().members.front());
+  Calls calls(context_, access, seconds(2));
+  put(calls, "asked", "value");
+
+  first.kill(0);
+  const auto failure = failure_of(calls, milliseconds(1500));
+
+  EXPECT_EQ(failure.kind(), Failure::Kind::unreachable);
+  EXPECT_NE(std::string(failure.what()).find("in another cluster"), std::string::npos)
+      << failure.what();
+}
+
 TEST_F(EtcdCalls, a_minority_grants_nothing_and_says_why) {
   EtcdServers servers(3);
   const auto leader = servers.leader();

@@ -200,6 +200,59 @@ revoke_at() { etcdctl_at "$1" lease revoke "$(printf %x "$2")" > /dev/null 2>&1 
   assert_equal "$(of_report '"\(.outcome) \(.reason)"')" 'lost gone'
 }
 
+# --- A member that answers from an old state ---
+
+# Puts a relay before the only member. After `turn_old`, it answers what only reads as before.
+use_member_that_can_turn_old() {
+  use_etcd_store
+  old=$BATS_TEST_TMPDIR/old
+  direct=$DLOCK_STORE
+  "$faults/etcd_relay" old "$BATS_TEST_TMPDIR/relay" "${etcd_client_port[1]}" "$old" 3>&- &
+  eventually test -s "$BATS_TEST_TMPDIR/relay"
+  relayed=etcd://127.0.0.1:$(< "$BATS_TEST_TMPDIR/relay")
+}
+turn_old() { touch "$old"; }
+
+@test "old answers to reads and keep-alives do not keep a command running after its lease" {
+  use_member_that_can_turn_old
+  DLOCK_STORE=$relayed hold job --ttl 9s --report "$report"
+  # After this, the relay knows the answers to a renewal.
+  eventually is_renewed_again
+
+  turn_old
+  revoke_at 1 "$(leases_by 1)"
+  DLOCK_STORE=$direct run dlock run --wait 5s --ttl 6s job -- sh -c 'sleep 9; kill -0 "$1" && echo both' - "$command"
+
+  refute_both
+  assert_exits 76 "$holder"
+  assert_equal "$(of_report .outcome)" lost
+}
+
+# A lease of 9 s is renewed when it has 6 s left.
+is_renewed_again() {
+  local left
+  left=$(left_by 1)
+  if ((left <= 6)); then was_low=1; fi
+  [[ -n ${was_low:-} ]] && ((left >= 7))
+}
+
+refute_both() { [[ $output != *both* ]]; }
+
+@test "an old answer does not make check say that a lock is still held" {
+  use_member_that_can_turn_old
+  export DLOCK_STORE=$relayed DLOCK_NAME=job
+  dlock acquire --ttl 60s job
+  DLOCK_FENCE=$(look job '.holders[0].fence')
+  export DLOCK_FENCE
+  dlock check
+  turn_old
+  revoke_at 1 "$(leases_by 1)"
+
+  run dlock check
+
+  assert_status 76
+}
+
 @test "a full database grants nothing, and held locks are renewed and released" {
   # shellcheck disable=SC2034  # use_etcd_store reads it
   etcd_options=(--quota-backend-bytes 262144)

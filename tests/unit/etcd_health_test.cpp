@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "store/etcd/health.hpp"
+#include "store/etcd/known_faults.hpp"
 #include "util/text.hpp"
 
 namespace dlock::etcd {
@@ -17,7 +18,7 @@ MemberFacts member(const std::string& server) {
   MemberFacts member;
   member.server = server;
   member.status.emplace();
-  member.status->version = "3.5.17";
+  member.status->version = "3.5.28";
   member.status->leader = 7;
   member.status->size = 20 << 20;
   return member;
@@ -67,9 +68,10 @@ TEST(EtcdHealth, an_unreachable_cluster_is_an_error_and_the_only_finding) {
 
 TEST(EtcdHealth, versions_are_compared_as_numbers) {
   const std::pair<const char*, Level> versions[] = {
-      {"3.3.27", Level::error},  {"3.4.0", Level::ok},  {"3.5.0", Level::warning},
-      {"3.5.2", Level::warning}, {"3.5.10", Level::ok}, {"3.10.0", Level::ok},
-      {"4.0.0-rc.1", Level::ok}, {"", Level::error},    {"none", Level::error},
+      {"3.3.27", Level::error},  {"3.4.0", Level::warning}, {"3.4.42", Level::ok},
+      {"3.5.0", Level::warning}, {"3.5.28", Level::ok},     {"3.6.0", Level::warning},
+      {"3.10.0", Level::ok},     {"4.0.0-rc.1", Level::ok}, {"", Level::error},
+      {"none", Level::error},
   };
   for (const auto& [version, level] : versions) {
     auto facts = good();
@@ -77,6 +79,62 @@ TEST(EtcdHealth, versions_are_compared_as_numbers) {
 
     EXPECT_EQ(found(facts, "version").level, level) << version;
   }
+}
+
+TEST(EtcdHealth, each_known_fault_is_a_warning_that_names_the_version_that_mends_it) {
+  auto facts = good();
+  facts.named[1].status->version = "3.4.23";
+
+  std::string said;
+  for (const auto& finding : findings_of(facts)) {
+    if (finding.check != "version") continue;
+    EXPECT_EQ(finding.level, Level::warning);
+    said += finding.message + "\n";
+  }
+
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+  EXPECT_NE(said.find("3.4.23: "), std::string::npos) << said;
+  EXPECT_NE(said.find("(mended in 3.4.42)"), std::string::npos) << said;
+  EXPECT_NE(said.find("(mended in 3.4.31)"), std::string::npos) << said;
+}
+
+std::string mended_in(const char* version) {
+  std::string mended;
+  for (const auto& fault : known_faults_of(version_from(version)))
+    mended += (mended.empty() ? "" : " ") + text_of(fault.mended);
+  return mended;
+}
+
+TEST(EtcdKnownFaults, a_version_has_those_that_a_later_one_mends) {
+  for (const auto& [version, mended] :
+       std::vector<std::pair<const char*, std::string>>{{"3.4.0", "3.4.31"},
+                                                        {"3.4.19", "3.4.31"},
+                                                        {"3.4.20", "3.4.42 3.4.31"},
+                                                        {"3.4.30", "3.4.42 3.4.31"},
+                                                        {"3.4.31", "3.4.42"},
+                                                        {"3.4.41", "3.4.42"},
+                                                        {"3.4.42", ""},
+                                                        {"3.5.0", "3.5.28 3.5.13 3.5.3"},
+                                                        {"3.5.2", "3.5.28 3.5.13 3.5.3"},
+                                                        {"3.5.3", "3.5.28 3.5.13"},
+                                                        {"3.5.12", "3.5.28 3.5.13"},
+                                                        {"3.5.13", "3.5.28"},
+                                                        {"3.5.27", "3.5.28"},
+                                                        {"3.5.28", ""},
+                                                        {"3.6.0-rc.1", "3.6.9"},
+                                                        {"3.6.8", "3.6.9"},
+                                                        {"3.6.9", ""},
+                                                        {"3.7.0", ""}}) {
+    EXPECT_EQ(mended_in(version), mended) << version;
+  }
+}
+
+TEST(EtcdHealth, keep_alives_without_a_reply_are_a_warning_about_a_proxy) {
+  auto facts = good();
+  facts.answers_keep_alive = false;
+
+  EXPECT_EQ(found(facts, "leases").level, Level::warning);
+  EXPECT_NE(found(facts, "leases").message.find("grpc-proxy"), std::string::npos);
 }
 
 TEST(EtcdHealth, what_etcd_does_not_report_to_the_user_is_not_checked) {

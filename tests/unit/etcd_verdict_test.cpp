@@ -30,6 +30,43 @@ TEST(EtcdVerdict, an_existing_or_missing_lease_is_an_answer_and_not_an_error) {
   EXPECT_FALSE(answer_in(LeaseGrantRequest{}, gone));
 }
 
+TEST(EtcdVerdict, a_proxy_that_passes_on_only_the_text_of_an_error_changes_nothing) {
+  const auto text = [](const std::string& message) {
+    return Outcome{Code::unknown, message, false};
+  };
+
+  EXPECT_TRUE(std::get<TxnResult>(
+                  *answer_in(TxnRequest{}, text("etcdserver: requested lease not found")))
+                  .lease_gone);
+  EXPECT_TRUE(
+      std::get<LeaseGrantResult>(
+          *answer_in(LeaseGrantRequest{}, text("etcdserver: lease already exists")))
+          .exists);
+  EXPECT_TRUE(is_permission_denied(
+      failed_call(Code::unknown, "etcdserver: permission denied").failure));
+  EXPECT_EQ(failed_call(Code::unknown, "etcdserver: invalid auth token").remedy,
+            Remedy::login);
+  EXPECT_EQ(
+      failed_call(Code::unknown, "etcdserver: mvcc: database space exceeded").remedy,
+      Remedy::none);
+  EXPECT_EQ(failed_call(Code::unknown, "anything else").remedy, Remedy::next_member);
+}
+
+TEST(EtcdVerdict, a_keep_alive_that_ends_without_a_reply_is_an_answer) {
+  const auto is_unanswered = [](Code code, std::string message) {
+    const auto result =
+        answer_in(LeaseKeepAliveRequest{}, Outcome{code, std::move(message), false});
+    return result && std::get<LeaseKeepAliveResult>(*result).is_unanswered;
+  };
+
+  EXPECT_TRUE(is_unanswered(Code::unknown, "context canceled"));
+  EXPECT_TRUE(is_unanswered(Code::unavailable, "context canceled"));
+  EXPECT_TRUE(is_unanswered(Code::internal, std::string(no_reply)));
+  EXPECT_TRUE(is_unanswered(Code::unimplemented, "unknown service"));
+  EXPECT_FALSE(is_unanswered(Code::unavailable, "etcdserver: no leader"));
+  EXPECT_FALSE(answer_in(RangeRequest{}, {Code::unknown, "context canceled", false}));
+}
+
 TEST(EtcdVerdict, a_missing_permission_and_a_missing_login_differ_from_other_refusals) {
   const auto denied =
       failed_call(Code::permission_denied, "etcdserver: permission denied").failure;

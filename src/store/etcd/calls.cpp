@@ -52,6 +52,15 @@ asio::awaitable<std::optional<CallFailure>> ask_member(
   std::optional<CallFailure> failed_call;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     auto one = take_reply(requests[i], replies[i], member.shown(), results);
+    // A lock in one cluster says nothing about the other, and what this one answers would
+    // be taken for a loss.
+    if (!one && !cluster.is_same(cluster_in(replies[i].message))) {
+      const Outcome foreign{Code::unavailable,
+                            "it is in another cluster than the server that replied "
+                            "before: name members of one cluster",
+                            false};
+      one = call_failure(foreign, member.shown());
+    }
     // One call that was not begun does not mean that the others were not.
     if (one && requests.size() > 1) one->may_be_executed = true;
     if (one && !failed_call) failed_call = std::move(one);

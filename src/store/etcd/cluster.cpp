@@ -13,6 +13,10 @@ namespace {
 // address of a member is not tried before it is over.
 constexpr milliseconds least_share{300};
 
+// After this time without a reply, a cluster may have been set up again from a backup,
+// and a waiter must not refuse the new one forever.
+constexpr milliseconds replaced_after{60'000};
+
 }  // namespace
 
 Clock::time_point share_of(Clock::time_point now, Clock::time_point until,
@@ -123,6 +127,15 @@ asio::awaitable<std::optional<CallFailure>> Cluster::log_in(net::Budget& budget)
   // Like etcd's own client: a user may be set before authentication is enabled.
   logs_in_ = !token_.empty();
   co_return std::nullopt;
+}
+
+bool Cluster::is_same(std::uint64_t cluster) {
+  if (cluster == 0) return true;
+  const auto now = Clock::now();
+  if (cluster != id_ && id_ != 0 && now - seen_ < replaced_after) return false;
+  id_ = cluster;
+  seen_ = now;
+  return true;
 }
 
 CallStart Cluster::start_of(std::string_view path, std::string message,

@@ -3,6 +3,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -43,6 +44,9 @@ class Cluster {
   asio::awaitable<void> retry_on_members(Try once, Repeat repeat, Clock::time_point until,
                                          Wakeup& wakeup);
 
+  // False if members of another cluster have replied in the last minute; 0 is unknown.
+  bool is_same(std::uint64_t cluster);
+
   // The start of a call to the current member, with its metadata (token, leader).
   CallStart start_of(std::string_view path, std::string message, bool needs_leader) const;
 
@@ -62,6 +66,8 @@ class Cluster {
   std::size_t current_ = 0;
   bool logs_in_;       // there is a user, and the cluster has not said that login is off
   std::string token_;  // of the login; empty: none yet
+  std::uint64_t id_ = 0;      // of the cluster; 0: not known yet
+  Clock::time_point seen_{};  // when it last replied
 };
 
 }  // namespace dlock::etcd

@@ -113,11 +113,12 @@ asio::awaitable<std::vector<Reply>> Connection::exchange(
 // The message counts only if it is the only one and the call ended well.
 Reply Connection::reply_to(CallId call) {
   const auto outcome = http2_->outcome(call);
-  if (!outcome) return {{Code::internal, "no reply", false}, ""};
+  if (!outcome) return {{Code::internal, "no outcome", false}, ""};
   Reply reply{*outcome, ""};
   if (reply.outcome.code != Code::ok) return reply;
   auto message = http2_->next_message(call);
-  if (!message || http2_->next_message(call)) {
+  if (!message) return {{Code::internal, std::string(no_reply), false}, ""};
+  if (http2_->next_message(call)) {
     return {{Code::internal, "a reply that is not one message", false}, ""};
   }
   reply.message = std::move(*message);
@@ -177,8 +178,11 @@ void Connection::take_in(std::string_view bytes) {
     throw Failure(Failure::Kind::unreachable, shown_ + " closed the connection");
   }
   if (!http2_->feed(bytes)) {
-    throw Failure(Failure::Kind::unreachable,
-                  shown_ + " does not speak HTTP/2: " + http2_->error());
+    const auto why = bytes.starts_with("HTTP/1.")
+                         ? "an HTTP/1 server or proxy answers there; name a member of "
+                           "etcd, or a proxy for gRPC"
+                         : http2_->error();
+    throw Failure(Failure::Kind::unreachable, shown_ + " does not speak HTTP/2: " + why);
   }
   has_replied_ = true;
 }

@@ -71,6 +71,17 @@ std::optional<Result> decoded(const Request& request, std::string_view bytes) {
   return decoded_at<0>(request, bytes);
 }
 
+std::uint64_t cluster_in(std::string_view bytes) {
+  try {
+    pbf_reader response(bytes.data(), bytes.size());
+    if (!response.next(1, bytes_type)) return 0;
+    auto header = response.get_message();
+    return header.next(1, varint) ? header.get_uint64() : 0;
+  } catch (const protozero::exception&) {
+    return 0;
+  }
+}
+
 std::optional<WatchAnswer> decoded_watch(std::string_view bytes) {
   return whole_message<WatchAnswer>(bytes);
 }

@@ -95,22 +95,23 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::ask_as_waiter(CallContext& 
   std::vector<Request> requests;
   requests.emplace_back(LeaseKeepAliveRequest{lease_});
   requests.emplace_back(is_plain ? enter_first(step_context(), own)
-                                 : look_at(claim().lock));
+                                 : written_look_at(claim().lock));
   const auto sent_at = Clock::now();
   const auto results = co_await calls_.together(std::move(requests), Repeat::freely,
                                                 call.until, call.wakeup);
   const auto& alive = std::get<LeaseKeepAliveResult>(results.at(0));
   const auto& result = std::get<TxnResult>(results.at(1));
-  if (alive.ttl == 0) forget_lease();
+  if (alive.ttl == 0 && !alive.is_unanswered) forget_lease();
   if (alive.ttl == 0 || result.lease_gone) {
     // The missing lease must be that of the day if our own is alive.
-    if (alive.ttl != 0) co_await day_lease_.set_up(call.until, call.wakeup);
+    if (result.lease_gone && lease_ != 0)
+      co_await day_lease_.set_up(call.until, call.wakeup);
+    if (alive.is_unanswered) co_await extend(call.until, call.wakeup);
     co_await look(call);
     co_return std::nullopt;
   }
   // Otherwise the lease is renewed again before anything is granted: see extend().
-  const bool is_confirmed = alive.term == result.term && alive.term == lease_term_ &&
-                            covers(alive.ttl, claim());
+  const bool is_confirmed = is_renewed_by(alive, result);
   if (is_confirmed) lasts_from_ = sent_at;
   const bool has_entered = is_plain && result.succeeded;
   call.snapshot = snapshot_from(claim().lock, result, has_entered ? 2 : 0);
@@ -217,7 +218,8 @@ asio::awaitable<std::optional<Answer>> EtcdClaimant::resume_holding(CallContext&
   } else {
     entry = co_await move_to_new_lease(*own_, call);
   }
-  if (!entry) {
+  // The snapshot may have been older.
+  if (!entry || !entry->holds() || entry->standing == Standing::ended) {
     co_await look(call);
     co_return std::nullopt;
   }

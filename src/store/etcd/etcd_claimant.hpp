@@ -74,6 +74,7 @@ class EtcdClaimant final : public Claimant {
   // etcd_lease.cpp: the lease to which the entry is attached
   asio::awaitable<void> have_lease(CallContext& call);
   bool take_granted(const LeaseGrantResult& granted, Clock::time_point sent_at);
+  bool is_renewed_by(const LeaseKeepAliveResult& alive, const TxnResult& written) const;
   asio::awaitable<std::optional<Entry>> extend(Clock::time_point until, Wakeup& wakeup);
   asio::awaitable<NewLease> attach_to_new_lease(Entry& entry, CallContext& call);
   asio::awaitable<std::optional<Entry>> move_to_new_lease(const Entry& entry,
@@ -127,6 +128,7 @@ class EtcdClaimant final : public Claimant {
   std::int64_t runs_kept_ = 0;  // recorded runs as of its release
 
   std::unique_ptr<Watch> watch_;
+  unsigned quick_wakes_ = 0;  // in a row, waits for its turn that were over at once
   Watched watched_;
   std::optional<LockSnapshot> waits_in_;  // as of the decision to wait
 };

@@ -27,20 +27,11 @@ std::vector<RunInfo> history_of(const LockSnapshot& snapshot, WallTime now) {
 
 }  // namespace
 
-asio::awaitable<LockSnapshot> EtcdInspector::snapshot_of(const LockName& lock,
-                                                         Wakeup& wakeup) {
-  auto request = look_at(lock);
-  const auto until = calls_.budget_end();
-  const auto result =
-      co_await calls_.txn(std::move(request), Repeat::freely, until, wakeup);
-  co_return snapshot_from(lock, result);
-}
-
 // Adds when the leases of the holders end, which the entries do not contain. These are
 // lower bounds: etcd counts in whole seconds.
 asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
                                                const std::vector<LockSnapshot>& snapshots,
-                                               Wakeup& wakeup) {
+                                               Clock::time_point until, Wakeup& wakeup) {
   std::vector<std::pair<HolderInfo*, std::int64_t>> leases;
   for (std::size_t i = 0; i < locks.size(); ++i) {
     auto holder = locks[i].holders.begin();
@@ -56,7 +47,6 @@ asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
     for (auto i = first; i < end; ++i) {
       requests.emplace_back(LeaseTimeToLiveRequest{leases[i].second, false});
     }
-    const auto until = calls_.budget_end();
     const auto results =
         co_await calls_.together(std::move(requests), Repeat::freely, until, wakeup);
     for (auto i = first; i < end; ++i) {
@@ -68,13 +58,23 @@ asio::awaitable<void> EtcdInspector::fill_ends(std::vector<LockInfo>& locks,
   }
 }
 
-asio::awaitable<LockInfo> EtcdInspector::inspect(const LockName& lock, Wakeup& wakeup) {
-  std::vector<LockSnapshot> snapshots;
-  auto snapshot = co_await snapshot_of(lock, wakeup);
-  std::vector<LockInfo> infos{info_of(snapshot, lock, wall_now())};
-  snapshots.push_back(std::move(snapshot));
-  co_await fill_ends(infos, snapshots, wakeup);
+asio::awaitable<LockInfo> EtcdInspector::info_from(LockName lock, TxnRequest look,
+                                                   Wakeup& wakeup) {
+  const auto until = calls_.budget_end();
+  const auto result = co_await calls_.txn(std::move(look), Repeat::freely, until, wakeup);
+  std::vector<LockSnapshot> snapshots{snapshot_from(lock, result)};
+  std::vector<LockInfo> infos{info_of(snapshots.front(), lock, wall_now())};
+  co_await fill_ends(infos, snapshots, until, wakeup);
   co_return std::move(infos.front());
+}
+
+asio::awaitable<LockInfo> EtcdInspector::inspect(const LockName& lock, Wakeup& wakeup) {
+  return info_from(lock, look_at(lock), wakeup);
+}
+
+asio::awaitable<LockInfo> EtcdInspector::inspect_for_sure(const LockName& lock,
+                                                          Wakeup& wakeup) {
+  return info_from(lock, written_look_at(lock), wakeup);
 }
 
 asio::awaitable<std::vector<LockInfo>> EtcdInspector::list(
@@ -91,14 +91,17 @@ asio::awaitable<std::vector<LockInfo>> EtcdInspector::list(
     locks.push_back(std::move(info));
     snapshots.push_back(std::move(snapshot));
   }
-  co_await fill_ends(locks, snapshots, wakeup);
+  co_await fill_ends(locks, snapshots, until, wakeup);
   co_return locks;
 }
 
 asio::awaitable<std::vector<RunInfo>> EtcdInspector::history(const LockName& lock,
                                                              Wakeup& wakeup) {
-  const auto snapshot = co_await snapshot_of(lock, wakeup);
-  co_return history_of(snapshot, wall_now());
+  auto request = look_at(lock);
+  const auto until = calls_.budget_end();
+  const auto result =
+      co_await calls_.txn(std::move(request), Repeat::freely, until, wakeup);
+  co_return history_of(snapshot_from(lock, result), wall_now());
 }
 
 asio::awaitable<std::vector<LockHistory>> EtcdInspector::histories(

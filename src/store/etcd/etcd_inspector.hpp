@@ -17,6 +17,8 @@ class EtcdInspector final : public LockInspector {
   explicit EtcdInspector(Calls& calls) : calls_(calls) {}
 
   asio::awaitable<LockInfo> inspect(const LockName& lock, Wakeup& wakeup) override;
+  asio::awaitable<LockInfo> inspect_for_sure(const LockName& lock,
+                                             Wakeup& wakeup) override;
   asio::awaitable<std::vector<LockInfo>> list(
       const std::string& name_space, std::function<bool(const std::string&)> matches,
       Wakeup& wakeup) override;
@@ -29,10 +31,10 @@ class EtcdInspector final : public LockInspector {
                               Wakeup& wakeup) override;
 
  private:
-  asio::awaitable<LockSnapshot> snapshot_of(const LockName& lock, Wakeup& wakeup);
+  asio::awaitable<LockInfo> info_from(LockName lock, TxnRequest look, Wakeup& wakeup);
   asio::awaitable<void> fill_ends(std::vector<LockInfo>& locks,
                                   const std::vector<LockSnapshot>& snapshots,
-                                  Wakeup& wakeup);
+                                  Clock::time_point until, Wakeup& wakeup);
 
   Calls& calls_;
 };

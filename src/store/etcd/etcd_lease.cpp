@@ -14,13 +14,6 @@ namespace {
 // it.
 constexpr int may_have_lost = 10;
 
-// The one key of an entry.
-RangeRequest only(const LockName& lock, const std::string& id) {
-  RangeRequest request;
-  request.key = queue_prefix(lock) + id;
-  return request;
-}
-
 Failure too_short(std::int64_t seconds) {
   return Failure(
       Failure::Kind::unreachable,
@@ -33,9 +26,8 @@ std::int64_t any_lease() {
   return lease_for(any);
 }
 
-Failure leader_changed() {
-  return Failure(Failure::Kind::unreachable,
-                 "the cluster's leader changed during the renewal");
+Failure always_changed() {
+  return Failure(Failure::Kind::unreachable, "the entry changed during each renewal");
 }
 
 }  // namespace
@@ -80,18 +72,30 @@ bool EtcdClaimant::take_granted(const LeaseGrantResult& granted,
   return true;
 }
 
-// Renews the lease and reads its entry; nothing if either is gone.
+// Whether the lease surely lasts its full time from when both were sent.
 //
 // A former leader that does not know yet that it was replaced (it was stopped, for
-// example) may still report a renewal as successful (etcd issue 15247). A linearizable
-// read is confirmed by a majority of the members; if it has the same term, no other
-// leader was elected before both were sent.
+// example) may still report a renewal as successful (etcd issue 15247). A write is in the
+// log only once a majority of the members has it; if it has the same term, no other
+// leader was elected before both were sent. A read does not show that: some versions
+// answer it from old data after such a stop (etcd issue 20418).
 //
 // When a former leader continues, it may also end the leases that it granted or renewed,
-// although the next leader has renewed them since. So after each change of the leader the
-// entry is attached to a new lease, which no former leader knows. A former leader sees
-// the lease end a full ttl after it renewed it. By then the entry has the new one, or our
-// deadline has passed.
+// although the next leader has renewed them since, and no write of ours prevents that. So
+// the lease must be granted in this term, too.
+bool EtcdClaimant::is_renewed_by(const LeaseKeepAliveResult& alive,
+                                 const TxnResult& written) const {
+  return covers(alive.ttl, claim()) && written.term != 0 && alive.term == written.term &&
+         lease_term_ == written.term;
+}
+
+// Renews the lease and reads its entry; nothing if either is gone.
+//
+// If a keep-alive does not surely renew it, the entry is attached to a new lease, which
+// needs nothing but writes: after a change of the leader, whose predecessor does not know
+// the new lease, and behind a proxy that answers no keep-alive or hides the terms. A
+// former leader sees the lease end a full ttl after it renewed it. By then the entry has
+// the new one, or our deadline has passed.
 asio::awaitable<std::optional<Entry>> EtcdClaimant::extend(Clock::time_point until,
                                                            Wakeup& wakeup) {
   constexpr int tries = 5;
@@ -99,46 +103,34 @@ asio::awaitable<std::optional<Entry>> EtcdClaimant::extend(Clock::time_point unt
   for (int i = 0; i < tries; ++i) {
     std::vector<Request> requests;
     requests.emplace_back(LeaseKeepAliveRequest{lease_});
-    requests.emplace_back(only(claim().lock, id()));
+    requests.emplace_back(written_look_at_own(claim().lock, id()));
     const auto sent_at = Clock::now();
     const auto results =
         co_await calls_.together(std::move(requests), Repeat::freely, until, wakeup);
     const auto& alive = std::get<LeaseKeepAliveResult>(results.at(0));
-    const auto& look = std::get<RangeResult>(results.at(1));
-    if (alive.term != look.term) continue;
-    if (alive.ttl == 0) {
-      forget_lease();
-      co_return std::nullopt;
-    }
-    if (!covers(alive.ttl, claim())) throw too_short(alive.ttl);
-    const bool is_of_this_term = alive.term == lease_term_;
-    std::optional<Entry> entry;
-    if (!look.pairs.empty()) {
-      entry = entry_from(look.pairs.front(), queue_prefix(claim().lock));
-    }
-    if (!entry || entry->foreign) {
-      if (is_of_this_term) {
-        lasts_from_ = sent_at;
-      } else {
-        has_replaced_lease_ = true;
-        co_await revoke(lease_, call);
-        forget_lease();
-      }
-      co_return std::nullopt;
-    }
-    const bool is_attached = entry->lease == lease_;
-    if (!is_attached && entry->lease != 0) {  // the reply about a new lease was lost
-      forget_lease();
+    const auto& written = std::get<TxnResult>(results.at(1));
+    const auto entry = own_entry_from(claim().lock, written);
+    if (entry && entry->lease != lease_ && entry->lease != 0) {
+      forget_lease();  // the reply about a new lease was lost
       lease_ = entry->lease;
       continue;
     }
-    if (is_attached && is_of_this_term) {
+    const bool is_attached = !entry || entry->lease == lease_;
+    if (is_attached && is_renewed_by(alive, written)) {
       lasts_from_ = sent_at;
       co_return entry;
     }
+    if (!entry) {
+      if (alive.ttl != 0 || alive.is_unanswered) {
+        has_replaced_lease_ = true;
+        co_await revoke(lease_, call);
+      }
+      forget_lease();
+      co_return std::nullopt;
+    }
     if (auto moved = co_await move_to_new_lease(*entry, call)) co_return moved;
   }
-  throw leader_changed();
+  throw always_changed();
 }
 
 asio::awaitable<Renewal> EtcdClaimant::renew(Wakeup& wakeup) {
@@ -164,7 +156,8 @@ asio::awaitable<Renewal> EtcdClaimant::renew_detached(CallContext& call) {
       entry = co_await move_to_new_lease(*own_, call);
     }
   }
-  if (entry) {
+  // The first look may have been at an older state.
+  if (entry && entry->standing == Standing::holds && !entry->attached) {
     own_ = *entry;
     co_return Renewal::confirmed;
   }
@@ -182,8 +175,8 @@ asio::awaitable<EtcdClaimant::NewLease> EtcdClaimant::attach_to_new_lease(
   co_return NewLease{sent_at, granted.term};
 }
 
-// For another duration, which etcd cannot change, or another leader. Nothing if the entry
-// has changed.
+// For another duration, which etcd cannot change, or because a keep-alive is not enough.
+// Nothing if the entry has changed.
 asio::awaitable<std::optional<Entry>> EtcdClaimant::move_to_new_lease(const Entry& entry,
                                                                       CallContext& call) {
   auto moved = entry;

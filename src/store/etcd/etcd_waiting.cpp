@@ -12,6 +12,23 @@ namespace {
 // The pause before the next attempt if the watch fails.
 constexpr milliseconds pause_after_failure{300};
 
+// A waiter is woken when it may be its turn, and asks again. After several waits that
+// were over at once, each further one lasts longer, up to a limit: a server that always
+// wakes it, or always ends its watch, must not be asked without end.
+constexpr milliseconds hardly_waited{50};
+constexpr unsigned many_wakes = 8;
+constexpr milliseconds longest_pause{200};
+
+milliseconds pause_after(unsigned quick_wakes) {
+  if (quick_wakes <= many_wakes) return milliseconds(0);
+  const auto doublings = std::min(quick_wakes - many_wakes, 8U);
+  return std::min(milliseconds(1U << doublings), longest_pause);
+}
+
+asio::awaitable<void> pause_until(Clock::time_point end, Wakeup& wakeup) {
+  while (Clock::now() < end && !wakeup.gives_up()) co_await wakeup.wait_until(end);
+}
+
 WatchRequest request_for(const LockName& lock, const Watched& watched,
                          std::int64_t from) {
   WatchRequest request;
@@ -25,16 +42,18 @@ WatchRequest request_for(const LockName& lock, const Watched& watched,
 }  // namespace
 
 asio::awaitable<void> EtcdClaimant::await_turn(Wakeup& wakeup, Clock::time_point until) {
+  const auto began = Clock::now();
+  bool has_failed = false;
   try {
     co_await listen_for_turn(wakeup, until);
-    co_return;
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::interrupted) throw;
+    has_failed = true;  // the next request reports the failure
   }
-  // The next request reports the failure.
-  watch_.reset();
-  const auto end = std::min(until, later(Clock::now(), pause_after_failure));
-  while (Clock::now() < end && !wakeup.gives_up()) co_await wakeup.wait_until(end);
+  if (has_failed) watch_.reset();
+  quick_wakes_ = Clock::now() - began < hardly_waited ? quick_wakes_ + 1 : 0;
+  const auto pause = has_failed ? pause_after_failure : pause_after(quick_wakes_);
+  co_await pause_until(std::min(until, later(Clock::now(), pause)), wakeup);
 }
 
 // The place in the queue is renewed as often as a held lease.

@@ -154,6 +154,10 @@ class Examiner {
       const auto granted =
           co_await calls_.lease_grant(shortest, calls_.budget_end(), wakeup_);
       facts.least_ttl = granted.ttl;
+      const LeaseKeepAliveRequest keep{shortest.id};
+      const auto alive =
+          co_await calls_.lease_keep_alive(keep, calls_.budget_end(), wakeup_);
+      facts.answers_keep_alive = !alive.is_unanswered && alive.term != 0;
       LeaseRevokeRequest back;
       back.id = shortest.id;
       co_await calls_.lease_revoke(back, calls_.budget_end(), wakeup_);

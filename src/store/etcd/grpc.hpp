@@ -27,6 +27,9 @@ enum class Code {
   unauthenticated = 16,
 };
 
+// The message of our own for a call that ended well, but without a reply.
+constexpr std::string_view no_reply = "a reply without a message";
+
 struct Outcome {
   Code code = Code::unknown;
   std::string message;         // from the server, any bytes

@@ -1,10 +1,10 @@
 #include "store/etcd/health.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
-#include <tuple>
+#include <utility>
 
+#include "store/etcd/known_faults.hpp"
 #include "store/round_trips.hpp"
 #include "util/text.hpp"
 
@@ -62,50 +62,40 @@ Finding not_reported(const std::string& check) {
           false};
 }
 
-// "3.4.23" as three numbers; 0 for each that is missing.
-std::tuple<int, int, int> numbers_of(const std::string& version) {
-  int numbers[3] = {};
-  const auto* at = version.data();
-  const auto* end = at + version.size();
-  for (auto& number : numbers) {
-    const auto [next, error] = std::from_chars(at, end, number);
-    if (error != std::errc()) break;
-    at = next == end ? end : next + 1;
-  }
-  return {numbers[0], numbers[1], numbers[2]};
+Finding fault_finding(const std::string& version, const KnownFault& fault) {
+  return {"version", Level::warning,
+          printable(version, 40) + ": " + std::string(fault.what) + " (mended in " +
+              text_of(fault.mended) + ")",
+          "upgrade etcd"};
 }
 
-Finding version(const Facts& facts) {
-  constexpr std::tuple oldest{3, 4, 0};
-  constexpr std::tuple first_lossy{3, 5, 0};
-  constexpr std::tuple last_lossy{3, 5, 2};
-  std::set<std::string> versions;
+// One finding, or one for each known fault.
+std::vector<Finding> versions(const Facts& facts) {
+  constexpr Version oldest{3, 4, 0};
+  std::set<std::string> found;
   for (const auto& member : facts.named) {
-    if (member.status) versions.insert(member.status->version);
+    if (member.status) found.insert(member.status->version);
   }
-  if (versions.empty()) return not_reported("version");
+  if (found.empty()) return {not_reported("version")};
   std::string message;
-  for (const auto& one : versions) {
+  std::vector<Finding> faults;
+  for (const auto& one : found) {
     message += (message.empty() ? "" : ", ") + printable(one, 40);
+    for (const auto& fault : known_faults_of(version_from(one)))
+      faults.push_back(fault_finding(one, fault));
   }
-  for (const auto& one : versions) {
-    const auto numbers = numbers_of(one);
-    if (numbers < oldest) {
-      return {"version", Level::error, message + ": dlock needs 3.4 or later",
-              "upgrade etcd"};
-    }
-    if (numbers >= first_lossy && numbers <= last_lossy) {
-      return {"version", Level::warning,
-              message +
-                  ": with 3.5.0 to 3.5.2, a member that crashes under load can lose "
-                  "acknowledged writes",
-              "upgrade etcd"};
-    }
+  const bool is_old = std::any_of(found.begin(), found.end(), [&](const auto& one) {
+    return version_from(one) < oldest;
+  });
+  if (is_old) {
+    return {{"version", Level::error, message + ": dlock needs 3.4 or later",
+             "upgrade etcd"}};
   }
-  if (versions.size() > 1) {
-    return {"version", Level::info, message + ": an upgrade is in progress", ""};
+  if (!faults.empty()) return faults;
+  if (found.size() > 1) {
+    return {{"version", Level::info, message + ": an upgrade is in progress", ""}};
   }
-  return {"version", Level::ok, message, ""};
+  return {{"version", Level::ok, message, ""}};
 }
 
 Finding leader(const Facts& facts) {
@@ -219,6 +209,12 @@ Finding leases(const Facts& facts) {
   if (!least) {
     return {"leases", Level::info, "not checked: no lease was granted", "", false};
   }
+  if (!facts.answers_keep_alive) {
+    return {"leases", Level::warning,
+            "keep-alives are not answered, as behind etcd grpc-proxy: each renewal takes "
+            "a new lease, which is three writes instead of one",
+            "name the members themselves in the URL"};
+  }
   return {"leases", Level::ok,
           "the shortest lease is " + for_people(*least) +
               ": the cluster keeps a lease that long even if --ttl is shorter",
@@ -253,7 +249,7 @@ Finding clocks(const Facts&) {
 std::vector<Finding> findings_of(const Facts& facts) {
   std::vector<Finding> findings{reachable(facts)};
   if (count_reached(facts) == 0) return findings;
-  findings.push_back(version(facts));
+  for (auto& finding : versions(facts)) findings.push_back(std::move(finding));
   findings.push_back(leader(facts));
   if (facts.failure) {
     const bool is_login = facts.failure->kind() == Failure::Kind::rejected ||

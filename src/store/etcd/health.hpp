@@ -32,6 +32,7 @@ struct Facts {
   std::vector<Member> members;
   std::optional<std::vector<Alarm>> alarms;
   std::optional<std::int64_t> least_ttl;  // the shortest it grants, in seconds
+  bool answers_keep_alive = true;         // a proxy may not
   // Its error to a write in the namespace, if it refuses one.
   std::optional<Failure> refuses_work;
   std::vector<std::chrono::nanoseconds> round_trips;

@@ -85,6 +85,8 @@ std::string superseded_key(const LockName& lock) {
   return runs_prefix(lock) + "superseded";
 }
 
+std::string never_key(const LockName& lock) { return runs_prefix(lock) + "never"; }
+
 std::string register_key(const LockName& resource) {
   return namespace_prefix(resource.name_space) + ".fence/" + encoded(resource.name);
 }

@@ -8,6 +8,7 @@
 //   NS/.runs/NAME/taken/<id> who took the lock from a holder that could not be notified
 //   NS/.runs/NAME/refused    its version is the number of refused claims,
 //   NS/.runs/NAME/superseded and of superseded ones
+//   NS/.runs/NAME/never      a key that never exists: see steps.hpp
 //   NS/.fence/RESOURCE       the greatest fence that was admitted for it
 #pragma once
 
@@ -30,6 +31,7 @@ std::string told_key(const LockName& lock, std::string_view id);
 std::string taken_key(const LockName& lock, std::string_view id);
 std::string refused_key(const LockName& lock);
 std::string superseded_key(const LockName& lock);
+std::string never_key(const LockName& lock);
 
 std::string register_key(const LockName& resource);
 

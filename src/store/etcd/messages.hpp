@@ -24,6 +24,9 @@ std::string encoded(const Request& request);
 // of a transaction are those of the operations that it executed, in order.
 std::optional<Result> decoded(const Request& request, std::string_view bytes);
 
+// The cluster that sent this response, as its header says; 0 if it does not.
+std::uint64_t cluster_in(std::string_view bytes);
+
 // The request to create a watch with this id.
 std::string encoded(const WatchRequest& request, std::int64_t id);
 

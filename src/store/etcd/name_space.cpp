@@ -3,12 +3,29 @@
 #include <utility>
 
 #include "store/etcd/keys.hpp"
+#include "util/failure.hpp"
+#include "util/text.hpp"
 
 namespace dlock::etcd {
 namespace {
 
 // Keys to read in one step: some 500 KB.
 constexpr std::int64_t page = 1000;
+
+// What a namespace may have in memory: some 500,000 keys, which are the runs of more than
+// ten thousand locks.
+constexpr std::size_t most_bytes = std::size_t{256} << 20;
+
+std::size_t size_of(const KeyValue& pair) {
+  return sizeof pair + pair.key.size() + pair.value.size();
+}
+
+Failure too_large(const std::string& name_space) {
+  return Failure(Failure::Kind::unreachable,
+                 "etcd has more keys below " + printable(name_space, 200) +
+                     "/ than dlock reads at once (256 MiB): name the lock instead, or "
+                     "give other programs another prefix");
+}
 
 }  // namespace
 
@@ -45,6 +62,7 @@ asio::awaitable<NameSpace> read_name_space(Calls& calls, std::string name_space,
   request.key = namespace_prefix(name_space);
   request.range_end = end_of_prefix(request.key);
   request.limit = page;
+  std::size_t bytes = 0;
   bool more = true;
   while (more) {
     auto result = co_await calls.range(request, until, wakeup);
@@ -52,7 +70,11 @@ asio::awaitable<NameSpace> read_name_space(Calls& calls, std::string name_space,
     request.revision = found.revision;
     more = result.more && !result.pairs.empty();
     if (more) request.key = result.pairs.back().key + '\0';
-    for (auto& pair : result.pairs) pairs.push_back(std::move(pair));
+    for (auto& pair : result.pairs) {
+      bytes += size_of(pair);
+      pairs.push_back(std::move(pair));
+    }
+    if (bytes > most_bytes) throw too_large(name_space);
   }
   found.snapshots = snapshots_from(pairs, name_space, found.revision);
   co_return found;

@@ -1,7 +1,10 @@
 #include "store/etcd/news.hpp"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <utility>
+
+#include "store/etcd/entry.hpp"
 
 namespace dlock::etcd {
 namespace {
@@ -12,6 +15,10 @@ constexpr milliseconds silence{5'000};
 
 // The pause between failed connections.
 constexpr milliseconds reconnect_after{1000};
+
+// The pause after news, each of which the holder answers with a renewal: a server that
+// sends them without end must not be asked without end.
+constexpr milliseconds after_news{100};
 
 // Runs independently of the caller, so it shares ownership of everything it uses.
 struct Listener {
@@ -33,6 +40,22 @@ struct Listener {
   bool stops = false;
 };
 
+// Not what the holder itself writes: its entry on a new lease.
+bool matters(const std::vector<Event>& events) {
+  return std::any_of(events.begin(), events.end(), [](const Event& event) {
+    if (event.kind == Event::Kind::deletion) return true;
+    const auto entry = entry_from(event.pair, {});
+    return entry.foreign || entry.standing != Standing::holds;
+  });
+}
+
+asio::awaitable<void> pause(Listener& listener, milliseconds span) {
+  const auto until = later(Clock::now(), span);
+  while (!listener.stops && Clock::now() < until) {
+    co_await listener.wakeup.wait_until(until);
+  }
+}
+
 asio::awaitable<void> receive(std::shared_ptr<Listener> listener) {
   WatchRequest request;
   request.key = listener->key;
@@ -53,8 +76,10 @@ asio::awaitable<void> receive(std::shared_ptr<Listener> listener) {
       continue;
     }
     listener->revision = std::max(listener->revision, news.revision);
+    if (news.kind == WatchUpdate::Kind::events && !matters(news.events)) continue;
     listener->on_news();
     if (news.kind == WatchUpdate::Kind::compacted) co_return;
+    co_await pause(*listener, after_news);
   }
 }
 
@@ -65,10 +90,7 @@ asio::awaitable<void> keep_hearing(std::shared_ptr<Listener> listener) {
     } catch (const Failure&) {
       // Try again.
     }
-    const auto until = later(Clock::now(), reconnect_after);
-    while (!listener->stops && Clock::now() < until) {
-      co_await listener->wakeup.wait_until(until);
-    }
+    co_await pause(*listener, reconnect_after);
   }
 }
 

@@ -116,7 +116,8 @@ struct LeaseKeepAliveRequest {
   std::int64_t id = 0;
 };
 struct LeaseKeepAliveResult {
-  std::int64_t ttl = 0;  // seconds from now; 0: the lease is gone
+  bool is_unanswered = false;  // what is between ends the call without a reply
+  std::int64_t ttl = 0;        // seconds from now; 0: the lease is gone
   std::uint64_t term = 0;
 };
 

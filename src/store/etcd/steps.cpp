@@ -158,6 +158,28 @@ TxnRequest glance_at(const LockName& lock) {
   return txn;
 }
 
+TxnRequest written_look_at(const LockName& lock) {
+  auto txn = look_at(lock);
+  txn.then.emplace_back(deletion(never_key(lock)));
+  return txn;
+}
+
+TxnRequest written_look_at_own(const LockName& lock, std::string_view id) {
+  RangeRequest own;
+  own.key = queue_prefix(lock).append(id);
+  TxnRequest txn;
+  txn.then.emplace_back(std::move(own));
+  txn.then.emplace_back(deletion(never_key(lock)));
+  return txn;
+}
+
+std::optional<Entry> own_entry_from(const LockName& lock, const TxnResult& result) {
+  const auto& pairs = range_at(result, 0).pairs;
+  if (pairs.empty()) return std::nullopt;
+  auto entry = entry_from(pairs.front(), queue_prefix(lock));
+  return entry.foreign ? std::nullopt : std::optional(std::move(entry));
+}
+
 LockSnapshot snapshot_from(const LockName& lock, const TxnResult& result,
                            std::size_t first) {
   LockSnapshot snapshot;

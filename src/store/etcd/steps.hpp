@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lock/answers.hpp"
@@ -25,6 +26,19 @@ TxnRequest look_at(const LockName& lock);
 
 // The same without the records of its runs, which take longest to send and to read.
 TxnRequest glance_at(const LockName& lock);
+
+// The same as look_at(), and only the claim's own key, with a write: the deletion of a
+// key that never exists. etcd answers a transaction that only reads from the data of one
+// member, and some versions from old data (see docs/internals.md). A transaction with a
+// write passes the log, so what it reads was true after it was sent. This one changes
+// nothing: it adds no revision, wakes no watcher, and is accepted while the database is
+// full, which a put is not.
+TxnRequest written_look_at(const LockName& lock);
+TxnRequest written_look_at_own(const LockName& lock, std::string_view id);
+
+// The claim's own entry in the result of written_look_at_own(); nothing if it is gone, or
+// not dlock's. Throws Failure (unreachable) if the result is of another kind.
+std::optional<Entry> own_entry_from(const LockName& lock, const TxnResult& result);
 
 // The snapshot in the two results from index `first` on. Throws Failure (unreachable) if
 // they are of another kind. glance_at() has only one result, and no runs.

@@ -1,6 +1,7 @@
 #include "store/etcd/verdict.hpp"
 
 #include <string_view>
+#include <utility>
 
 #include "util/text.hpp"
 
@@ -20,6 +21,27 @@ std::string text_of_error(const std::string& server, const Outcome& outcome) {
   if (!outcome.message.empty()) return server + ": " + printable(outcome.message, 200);
   return server + " returned gRPC status " +
          std::to_string(static_cast<int>(outcome.code));
+}
+
+// etcd's proxy passes on the text of an error, and for the code only "unknown".
+Outcome as_etcd_sent_it(Outcome outcome) {
+  constexpr std::pair<std::string_view, Code> codes[] = {
+      {"etcdserver: requested lease not found", Code::not_found},
+      {"etcdserver: lease already exists", Code::failed_precondition},
+      {"etcdserver: authentication is not enabled", Code::failed_precondition},
+      {"etcdserver: permission denied", Code::permission_denied},
+      {"etcdserver: invalid auth token", Code::unauthenticated},
+      {"etcdserver: user name is empty", Code::invalid_argument},
+      {"etcdserver: revision of auth store is old", Code::invalid_argument},
+      {"etcdserver: authentication failed", Code::invalid_argument},
+      {"etcdserver: mvcc: database space exceeded", Code::resource_exhausted},
+      {"etcdserver: too many requests", Code::resource_exhausted},
+  };
+  if (outcome.code != Code::unknown) return outcome;
+  for (const auto& [text, code] : codes) {
+    if (says(outcome, text)) outcome.code = code;
+  }
+  return outcome;
 }
 
 bool wants_login(const Outcome& outcome) {
@@ -50,7 +72,16 @@ bool may_go_better_elsewhere(const Outcome& outcome) {
 
 }  // namespace
 
-std::optional<Result> answer_in(const Request& request, const Outcome& outcome) {
+std::optional<Result> answer_in(const Request& request, const Outcome& sent) {
+  const auto outcome = as_etcd_sent_it(sent);
+  // The proxy cancels a keep-alive when its client has nothing more to send.
+  if (std::holds_alternative<LeaseKeepAliveRequest>(request) &&
+      (says(outcome, "context canceled") || says(outcome, no_reply) ||
+       outcome.code == Code::unimplemented)) {
+    LeaseKeepAliveResult result;
+    result.is_unanswered = true;
+    return result;
+  }
   const bool not_found =
       outcome.code == Code::not_found && says(outcome, "lease not found");
   if (std::holds_alternative<LeaseGrantRequest>(request) &&
@@ -78,7 +109,8 @@ std::optional<Result> answer_in(const Request& request, const Outcome& outcome) 
   return std::nullopt;
 }
 
-CallFailure call_failure(const Outcome& outcome, const std::string& server) {
+CallFailure call_failure(const Outcome& sent, const std::string& server) {
+  const auto outcome = as_etcd_sent_it(sent);
   const auto text = text_of_error(server, outcome);
   if (wants_login(outcome)) {
     return {Failure(Kind::rejected,
@@ -115,7 +147,8 @@ bool is_login_required(const Failure& failure) {
          std::string_view(failure.what()).find(login_required) != std::string_view::npos;
 }
 
-CallFailure login_failure(const Outcome& outcome, const std::string& server) {
+CallFailure login_failure(const Outcome& sent, const std::string& server) {
+  const auto outcome = as_etcd_sent_it(sent);
   auto failed_call = call_failure(outcome, server);
   failed_call.may_be_executed = false;  // the request that needs the login
   if (outcome.code == Code::invalid_argument || failed_call.remedy == Remedy::login) {
