@@ -19,7 +19,7 @@
 namespace dlock {
 
 // A fork of this process that starts the command and ends it before its lease ends, even
-// if this process is stopped, stuck or killed (ARCHITECTURE.md, "The guardian").
+// if this process is stopped, stuck or killed (docs/internals.md, "The guardian").
 class Guardian {
  public:
   struct Task {
