@@ -68,6 +68,7 @@ struct Waiter {
   std::optional<Dedupe> dedupe;
   bool supersedes = false;
   bool replaces = false;
+  std::int32_t on_behalf_of = 0;  // Claim::on_behalf_of
 };
 
 // A waiter that has left the queue because another run counts as its own or a newer claim
