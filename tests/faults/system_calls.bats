@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The embedded store when any system call fails: the first call of each kind, then the
 # second, and so on to the last.
-# shellcheck disable=SC2034,SC2154  # the helpers set store and witness, and use what
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154  # the helpers set store and witness, and use what
 
 setup() {
   load ../bats/support
@@ -118,4 +118,27 @@ teardown() {
     done
   done
   ((faults > 0))
+}
+
+@test "a run whose event cannot be published is granted its lock all the same" {
+  dlock watch --json > "$BATS_TEST_TMPDIR/events" 3>&- &
+  eventually publishes
+  faults=0
+  for fault in fcntl:{ENOLCK,EIO,EINVAL} openat:EIO; do
+    for ((n = 1; n < 100; ++n)); do
+      run_with "error=${fault#*:}" "${fault%:*}" "$n" run job -- "${witness[@]}" || break
+      # Only the calls between the lock's mutex and its release that are about events: the byte 3.
+      grep INJECTED "$log" | grep -q 'l_start=3,\|"events"' || continue
+      ((++faults))
+
+      ((code == 0)) || complain "another exit code than the command's"
+      [[ -z $said ]] || complain 'it said something'
+    done
+  done
+  ((faults > 3))
+}
+
+publishes() {
+  dlock run any -- true
+  grep -q any "$BATS_TEST_TMPDIR/events"
 }
