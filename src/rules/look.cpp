@@ -55,7 +55,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   Occupancy occupancy;
   for (const auto& holder : state.holders) {
     if (is_over(holder, now, liveness)) {
-      if (holder.command != 0) info.last_run = vanished_run(holder);
+      if (holder.command != 0) info.last_run = run_of_gone(holder);
       continue;
     }
     occupancy.add(holder.mode);

@@ -53,6 +53,8 @@ struct Holder {
   bool ended = false;    // its run has ended, and the lock is held until ends_at
   bool broken = false;   // it was notified to end
   std::optional<TakenBy> taken_by = std::nullopt;  // if it is broken, and if known
+  // The end of its run, if that is known from elsewhere; not a part of the state.
+  std::optional<RunInfo> known_end = std::nullopt;
 };
 
 struct Waiter {
