@@ -3,6 +3,8 @@
 
 set(CPACK_PACKAGE_NAME dlock)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+# The version of the last build, which need not be a release.
+set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_BINARY_DIR}/version.cmake)
 set(CPACK_PACKAGE_VENDOR "dlock developers")
 # A placeholder: whoever builds packages for others sets an address.
 set(CPACK_PACKAGE_CONTACT "dlock developers <dlock@packages.invalid>"

@@ -49,11 +49,24 @@ void warn_if_insecure(const StoreUrl& store) {
   }
 }
 
-Exit perform(const Invocation& invocation) {
+void warn(const Invocation& invocation) {
+  if (invocation.warnings.empty() && !is_insecure(invocation.common.store)) return;
+  const SizeLimitIgnored ignored;  // standard error may be a file
   warn_if_insecure(invocation.common.store);
   for (const auto& warning : invocation.warnings) {
     Speaker("", invocation.common.quiet, false).warning(warning);
   }
+}
+
+// Whether the verb can start a command; it holds signals back itself.
+bool starts_command(Verb verb) {
+  return verb == Verb::run || verb == Verb::cache || verb == Verb::limit;
+}
+
+Exit perform(const Invocation& invocation) {
+  warn(invocation);
+  std::optional<SizeLimitIgnored> ignored;
+  if (!starts_command(invocation.verb)) ignored.emplace();
   switch (invocation.verb) {
     case Verb::run: return run_verb(invocation);
     case Verb::cache: return cache_verb(invocation);
@@ -76,6 +89,7 @@ Exit perform(const Invocation& invocation) {
 }
 
 Exit refused(ExitStatus status, const std::string& message) {
+  const SizeLimitIgnored ignored;
   Speaker("", false, false).error(message);
   return {code_of(status), {}};
 }
@@ -90,6 +104,7 @@ Exit performed(const std::vector<std::string>& args, std::optional<bool>& prints
     }
     const auto wanted = parsed(args);
     if (const auto* text = std::get_if<Print>(&wanted)) {
+      const SizeLimitIgnored ignored;
       if (write_text(STDOUT_FILENO, text->text)) return {};
       return refused(ExitStatus::unavailable, output_failure(errno));
     }
@@ -111,6 +126,7 @@ Exit performed(const std::vector<std::string>& args, std::optional<bool>& prints
 // the exit code still tells.
 void print_failure(const Exit& exit) {
   if (exit.by_signal || !failure_kind(exit.code) || has_printed()) return;
+  const SizeLimitIgnored ignored;
   write_text(STDOUT_FILENO, failure_document(exit.code, last_message()));
 }
 

@@ -13,6 +13,7 @@
 #include "cli/usage_hint.hpp"
 #include "cli/value_check.hpp"
 #include "cli/verb_spec.hpp"
+#include "cli/version.hpp"
 #include "cli/words.hpp"
 #include "util/nearest.hpp"
 #include "util/text.hpp"
@@ -168,7 +169,8 @@ std::variant<Invocation, Print> parsed(const std::vector<std::string>& args) {
   if (!words.unknown.empty()) throw UsageError(unknown_option(words.unknown, named));
   const auto taken = option_values(verb, words.options);
   if (const auto* asked = std::get_if<Asked>(&taken)) {
-    if (*asked == Asked::version) return Print{"dlock " DLOCK_VERSION "\n"};
+    if (*asked == Asked::version)
+      return Print{"dlock " + std::string(program_version) + "\n"};
     return Print{named == nullptr ? general_help(all_verbs())
                                   : help_of(verb, common_specs())};
   }

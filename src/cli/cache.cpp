@@ -149,6 +149,7 @@ class Cache {
 };
 
 Exit Cache::execute() {
+  std::optional<SizeLimitIgnored> ignored(std::in_place);
   if (options_.forget) return forget();
   if (options_.show) return show_value(common_, lock());
   auto found = look();
@@ -157,6 +158,7 @@ Exit Cache::execute() {
     return printed(found->bytes);
   }
   held_.emplace();
+  ignored.reset();  // the command inherits it
   for (;;) {
     if (const auto exit = computed(found)) return *exit;
     found.reset();  // the old value was removed before it could be read

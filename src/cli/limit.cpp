@@ -161,9 +161,11 @@ Exit limit_verb(const Invocation& invocation) {
       limit_options(invocation.settings, invocation.operands, invocation.command);
   return about(options.name, [&] {
     if (options.action == LimitOptions::Action::show) {
+      const SizeLimitIgnored ignored;
       return show_limit(invocation.common, options.name);
     }
     if (options.action == LimitOptions::Action::reset) {
+      const SizeLimitIgnored ignored;
       return reset_limit(invocation.common, options.name);
     }
     const HeldSignals held;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cli/version.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -61,7 +62,7 @@ std::variant<OptionValues, Asked> option_values(const VerbSpec& verb,
   // Most runs have no options.
   if (options.empty()) return OptionValues();
   CLI::App app;  // which has -h,--help
-  app.set_version_flag("--version", DLOCK_VERSION);
+  app.set_version_flag("--version", program_version);
   add_mentioned(app, verb.own(), options);
   add_mentioned(app, common_specs(), options);
   std::vector<std::string> reversed(options.rbegin(), options.rend());

@@ -114,7 +114,7 @@ std::string Speaker::live_start() const {
 bool write_text(int fd, std::string_view text) { return write_all(fd, text); }
 
 std::string output_failure(int error_number) {
-  return std::string("cannot write to standard output: ") + std::strerror(error_number);
+  return failure_of(error_number, "cannot write to standard output").what();
 }
 
 const std::string& last_message() { return complaint; }

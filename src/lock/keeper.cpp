@@ -16,6 +16,10 @@ namespace {
 // Also the interval between checks of a lease without notifications.
 constexpr milliseconds look_after{1000};
 
+// The interval of checks that nothing calls for. A store may use them to keep its files
+// from looking unused.
+constexpr milliseconds look_anyway = std::chrono::hours(6);
+
 }  // namespace
 
 Clock::time_point next_renewal(const LeaseTiming& timing, Clock::time_point sent_at,
@@ -46,7 +50,7 @@ struct LeaseKeeper::State {
   Clock::time_point next_look(Clock::time_point now) const {
     if (can_expire) return next_renewal(timing, confirmed_at, failures, now);
     const bool is_interrupted = news == nullptr || news->is_interrupted();
-    return is_interrupted || failures > 0 ? now + look_after : Clock::time_point::max();
+    return is_interrupted || failures > 0 ? now + look_after : now + look_anyway;
   }
 
   asio::io_context& context;

@@ -44,6 +44,12 @@ Event event_of(Event::Kind kind, const LockName& lock, const Holder& holder, Mom
   return event;
 }
 
+Event event_of(Event::Kind kind, const LockName& lock, const Waiter& waiter, Moment now) {
+  auto event = event_of(kind, lock, waiter.party, now);
+  event.pid = shown_pid(waiter);
+  return event;
+}
+
 Event broken_event(const LockName& lock, const Holder& holder,
                    const std::optional<TakenBy>& taken_by, Moment now) {
   auto event = event_of(Event::Kind::broken, lock, holder, now);
@@ -96,7 +102,7 @@ std::vector<Event> events_between(const State& before, const State& after,
         std::any_of(after.holders.begin(), after.holders.end(),
                     [&](const Holder& h) { return h.party.token == waiter.party.token; });
     if (was_granted || has_token(after.waiters, waiter.party.token)) continue;
-    add(event_of(Event::Kind::left, lock, waiter.party, now));
+    add(event_of(Event::Kind::left, lock, waiter, now));
   }
   slots = after.slots;
   for (const auto& holder : after.holders) {
@@ -114,7 +120,7 @@ std::vector<Event> events_between(const State& before, const State& after,
   }
   for (const auto& waiter : after.waiters) {
     if (has_token(before.waiters, waiter.party.token)) continue;
-    add(event_of(Event::Kind::queued, lock, waiter.party, now));
+    add(event_of(Event::Kind::queued, lock, waiter, now));
   }
   return events;
 }

@@ -175,6 +175,7 @@ Answer answer_to_newcomer(State& state, const Ask& ask, Moment now,
   waiter.dedupe = claim.dedupe;
   waiter.supersedes = claim.supersedes;
   waiter.replaces = claim.replaces;
+  waiter.on_behalf_of = claim.on_behalf_of;
   state.waiters.push_back(std::move(waiter));
   return busy(state, state.waiters.size(), now);
 }

@@ -15,6 +15,10 @@ milliseconds whole_milliseconds(nanoseconds span) {
 
 }  // namespace
 
+std::int32_t shown_pid(const Waiter& waiter) {
+  return waiter.on_behalf_of != 0 ? waiter.on_behalf_of : waiter.party.pid;
+}
+
 Taker taker_of(const TakenBy& taken_by) {
   return {std::to_string(taken_by.uid), taken_by.host, taken_by.replaces};
 }
@@ -51,7 +55,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
   Occupancy occupancy;
   for (const auto& holder : state.holders) {
     if (is_over(holder, now, liveness)) {
-      if (holder.command != 0) info.last_run = vanished_run(holder);
+      if (holder.command != 0) info.last_run = run_of_gone(holder);
       continue;
     }
     occupancy.add(holder.mode);
@@ -62,7 +66,7 @@ LockInfo info_of(const State& state, const LockName& lock, Moment now,
     if (!liveness.is_alive(waiter)) continue;
     WaiterInfo shown;
     shown.host = waiter.party.host;
-    shown.pid = waiter.party.pid;
+    shown.pid = shown_pid(waiter);
     shown.user = std::to_string(waiter.party.uid);
     shown.since = waiter.since;
     shown.waiting = whole_milliseconds(now.boot - waiter.queued_at);

@@ -14,6 +14,9 @@ namespace dlock::rules {
 LockInfo info_of(const State& state, const LockName& lock, Moment now,
                  const Liveness& liveness);
 HolderInfo info_of(const Holder& holder, Moment now);
+// The pid to show for a waiter.
+std::int32_t shown_pid(const Waiter& waiter);
+
 Taker taker_of(const TakenBy& taken_by);  // the user is the numeric user id
 
 // Whether there are holders that are gone and not yet removed.

@@ -75,7 +75,7 @@ void remove_dead_holders(State& state, Moment now, const Liveness& liveness,
     // It may have died before it removed the socket on which it waited.
     if (holder.party.session != 0) consequences.dead.push_back(holder.party.session);
     if (holder.command != 0) {
-      record_run(state, vanished_run(holder));
+      record_run(state, run_of_gone(holder));
       consequences.vanished.push_back(*state.last_run);
     } else if (is_by_hand(holder)) {
       consequences.vanished.push_back(lease_by_hand(holder, now));

@@ -29,6 +29,10 @@ RunInfo vanished_run(const Holder& holder) {
   return run;
 }
 
+RunInfo run_of_gone(const Holder& holder) {
+  return holder.known_end ? *holder.known_end : vanished_run(holder);
+}
+
 bool is_by_hand(const Holder& holder) {
   return holder.party.session == 0 && !holder.ended;
 }
@@ -68,7 +72,7 @@ std::vector<RunInfo> runs_of_holders(const State& state, Moment now,
     if (!is_over(holder, now, liveness)) {
       if (auto run = run_of(info_of(holder, now))) runs.push_back(std::move(*run));
     } else if (holder.command != 0) {
-      runs.push_back(vanished_run(holder));
+      runs.push_back(run_of_gone(holder));
     } else if (is_by_hand(holder)) {
       runs.push_back(lease_by_hand(holder, now));
     }

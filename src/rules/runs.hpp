@@ -16,6 +16,9 @@ RunInfo ended_run(const Holder& holder, const RunEnd& end, Moment now);
 // The run of a holder that ended without a report.
 RunInfo vanished_run(const Holder& holder);
 
+// The run of a holder that is gone: its known end, or vanished.
+RunInfo run_of_gone(const Holder& holder);
+
 // Whether it is a lease acquired by hand, and not a lock that is only held for min_hold.
 bool is_by_hand(const Holder& holder);
 

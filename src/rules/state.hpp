@@ -53,6 +53,8 @@ struct Holder {
   bool ended = false;    // its run has ended, and the lock is held until ends_at
   bool broken = false;   // it was notified to end
   std::optional<TakenBy> taken_by = std::nullopt;  // if it is broken, and if known
+  // The end of its run, if that is known from elsewhere; not a part of the state.
+  std::optional<RunInfo> known_end = std::nullopt;
 };
 
 struct Waiter {
@@ -68,6 +70,7 @@ struct Waiter {
   std::optional<Dedupe> dedupe;
   bool supersedes = false;
   bool replaces = false;
+  std::int32_t on_behalf_of = 0;  // Claim::on_behalf_of
 };
 
 // A waiter that has left the queue because another run counts as its own or a newer claim

@@ -136,6 +136,10 @@ std::optional<int> SignalInbox::next_ending() {
   return std::nullopt;
 }
 
+SizeLimitIgnored::SizeLimitIgnored() : before_(::signal(SIGXFSZ, SIG_IGN)) {}
+
+SizeLimitIgnored::~SizeLimitIgnored() { ::signal(SIGXFSZ, before_); }
+
 void die_by(int signal) {
   // Ours would overwrite the command's core file, which is the one that matters.
   const rlimit none{0, 0};

@@ -107,6 +107,20 @@ class SignalInbox {
   std::optional<Readable> readable_;
 };
 
+// While this exists, a write beyond a limit on file size (ulimit -f) fails with EFBIG and
+// does not end this process by SIGXFSZ. Not for as long as a command may be started,
+// which would inherit it: HeldSignals has the same effect and is undone for the command.
+class SizeLimitIgnored {
+ public:
+  SizeLimitIgnored();
+  ~SizeLimitIgnored();
+  SizeLimitIgnored(const SizeLimitIgnored&) = delete;
+  SizeLimitIgnored& operator=(const SizeLimitIgnored&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
 // Ends this process by `signal`, so that a shell sees the status of the command; writes
 // no core file. As PID 1, which signals do not end, or if that fails, exits with
 // 128 + signal.

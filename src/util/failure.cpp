@@ -20,11 +20,20 @@ Failure failure_of(int error_number, const std::string& what) {
       case EDQUOT:
       case EFBIG:
       case EIO:
-      case EINTR: return Failure::Kind::unreachable;
+      case EINTR:
+      case EBUSY:
+      case ETXTBSY:
+      // A file system that depends on another program or machine.
+      case ESTALE:
+      case ENOTCONN:
+      case ECONNABORTED:
+      case ETIMEDOUT: return Failure::Kind::unreachable;
       default: return Failure::Kind::misconfigured;
     }
   }();
-  return Failure(kind, what + ": " + std::strerror(error_number));
+  std::string why = std::strerror(error_number);
+  if (error_number == EFBIG) why += " (see ulimit -f)";
+  return Failure(kind, what + ": " + why);
 }
 
 Failure failure_of_named(int error_number, const std::string& what) {

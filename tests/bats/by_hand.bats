@@ -130,7 +130,7 @@ assert_refused() {  # <exit code> <part of what it says>
 @test "acquire --wait is granted the lock when it is released" {
   token=$(dlock acquire job)
   dlock acquire -w 60s job > next 3>&- &
-  eventually is_queued job $!
+  eventually is_queued job $BASHPID
 
   dlock release job --token "$token"
 
@@ -150,7 +150,7 @@ assert_refused() {  # <exit code> <part of what it says>
 @test "waiters from acquire and from run are served in order" {
   token=$(dlock acquire job)
   dlock acquire -w 60s job > first 3>&- &
-  eventually is_queued job $!
+  eventually is_queued job $BASHPID
   queue job touch ran
 
   dlock release job --token "$token"
@@ -200,7 +200,7 @@ assert_refused() {  # <exit code> <part of what it says>
   dlock acquire job
   for signal in TERM HUP; do
     dlock acquire -w forever job > token 2> said 3>&- &
-    eventually is_queued job $!
+    eventually is_queued job $BASHPID
 
     kill -$signal $!
 
@@ -258,10 +258,50 @@ assert_refused() {  # <exit code> <part of what it says>
   refute_output_contains 'expires in'
 }
 
+# Whether the file `events` has an event, <name>.<event>; `look` makes one, for a watcher that
+# may not be ready yet.
+has_event() {
+  if [[ $1 == look ]]; then
+    dlock run look -- true
+    grep -q '"look"' events
+  else
+    jq -e "select(.name == \"${1%.*}\" and .event == \"${1#*.}\")" events
+  fi
+}
+
 @test "the pid in status is that of the script that called acquire" {
   run bash -c 'dlock acquire job > /dev/null; echo $$'
 
   assert_equal "$(look job '.holders[0].pid')" "$output"
+}
+
+@test "a waiting acquire is shown with the pid that the holder will have, in status, list and watch" {
+  dlock acquire job > first
+  dlock watch --json > events 3>&- &
+  eventually has_event look
+  # shellcheck disable=SC2016
+  bash -c 'echo $$ > script; dlock acquire -w 60s job > token; sleep 60' 3>&- &
+  eventually test -s script
+  eventually is_queued job "$(< script)"
+  assert_equal "$(dlock list --json | jq '.[] | select(.name == "job").waiters[0].pid')" "$(< script)"
+
+  dlock release job --token "$(< first)"
+
+  eventually test -s token
+  assert_equal "$(look job '.holders[0].pid')" "$(< script)"
+  eventually has_event job.granted
+  assert_equal "$(jq -c 'select(.name == "job" and (.event == "queued" or .event == "granted")).pid' events)" \
+    "$(< script)"$'\n'"$(< script)"
+}
+
+@test "the waiter that left is named with the pid that queued" {
+  dlock acquire job
+  dlock watch --json > events 3>&- &
+  eventually has_event look
+  dlock acquire -w 300ms job 3>&- || true
+  eventually has_event job.left
+
+  assert_equal "$(jq -c 'select(.event == "left" or .event == "queued").pid' events)" "$$"$'\n'"$$"
 }
 
 @test "a lease by hand is not a run" {
@@ -732,7 +772,7 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
   sleep 600 3>&- &
   beneficiary=$!
   dlock acquire -w forever job --for-pid "$beneficiary" 3>&- &
-  eventually is_queued job $!
+  eventually is_queued job "$beneficiary"
 
   kill -KILL $!
 
@@ -764,7 +804,7 @@ keeper_is_at_work() { readlink "/proc/$(keepers | grep -vx "$acquiring")/fd/"* |
   sleep 600 3>&- &
   beneficiary=$!
   dlock acquire -w forever job --for-pid "$beneficiary" 2> said 3>&- &
-  eventually is_queued job $!
+  eventually is_queued job "$beneficiary"
 
   kill -KILL "$beneficiary"
 

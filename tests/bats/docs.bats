@@ -254,13 +254,20 @@ anchors() {  # <file>
   ((count > 150))
 }
 
-@test "the newest release in the changelog is the version of the program" {
+@test "the newest release in the changelog is the version of a released program, and older than that of another" {
+  local newest version
   use_private_store
+  newest=$(sed -nE 's/^## \[([0-9.]+)\] - [0-9-]{10}$/\1/p' "$DLOCK_SOURCE/CHANGELOG.md" | head -n 1)
 
-  run dlock --version
+  version=$(dlock --version | cut -d ' ' -f 2)
 
-  assert_equal "$output" \
-    "dlock $(sed -nE 's/^## \[([0-9.]+)\] - [0-9-]{10}$/\1/p' "$DLOCK_SOURCE/CHANGELOG.md" | head -n 1)"
+  if [[ $version == *-dev+* ]]; then
+    assert_equal "$(printf '%s\n' "$newest" "${version%%-*}" | sort --version-sort --unique)" \
+      "$newest"$'\n'"${version%%-*}"
+    grep -qx '## \[Unreleased\]' "$DLOCK_SOURCE/CHANGELOG.md"
+  else
+    assert_equal "$version" "$newest"
+  fi
 }
 
 @test "the README is short" {

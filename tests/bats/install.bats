@@ -165,3 +165,78 @@ END
   assert_status 0
   assert_equal "$output" '_dlock'
 }
+
+# --- The version ---
+
+# Prints the version of the program that would be built from a source tree, and writes that of
+# the packages to `package`.
+version_of() {  # <source tree>
+  cmake -DVERSION=1.2.3 "-DSOURCE=$1" "-DTO=$BATS_TEST_TMPDIR" -P "$DLOCK_SOURCE/cmake/Version.cmake" || return
+  sed -n 's/set(CPACK_PACKAGE_VERSION "\(.*\)")/\1/p' "$BATS_TEST_TMPDIR/version.cmake" > "$BATS_TEST_TMPDIR/package"
+  sed -n 's/.*program_version = "\(.*\)";/\1/p' "$BATS_TEST_TMPDIR/version.cpp"
+}
+
+commit_something() {  # <directory>
+  date +%N >> "$1/file"
+  git -C "$1" add file
+  git -C "$1" -c user.name=test -c user.email=test@example.org commit -qm change
+}
+
+@test "a program from a checkout has the version of its commit, and only a tag makes it a release" {
+  tree=$BATS_TEST_TMPDIR/tree
+  git init -q "$tree"
+  commit_something "$tree"
+  commit=$(git -C "$tree" rev-parse HEAD)
+
+  assert_equal "$(version_of "$tree")" "1.2.3-dev+g${commit:0:10}"
+  assert_equal "$(< "$BATS_TEST_TMPDIR/package")" "1.2.3~dev+g${commit:0:10}"
+
+  git -C "$tree" tag v1.2.2
+  git -C "$tree" tag v1.2.3-rc1
+  assert_equal "$(version_of "$tree")" "1.2.3-dev+g${commit:0:10}"
+  git -C "$tree" tag v1.2.3
+  assert_equal "$(version_of "$tree")" 1.2.3
+  assert_equal "$(< "$BATS_TEST_TMPDIR/package")" 1.2.3
+
+  touch "$tree/untracked"
+  assert_equal "$(version_of "$tree")" 1.2.3
+  echo change >> "$tree/file"
+  assert_equal "$(version_of "$tree")" "1.2.3-dev+g${commit:0:10}.dirty"
+  git -C "$tree" checkout -q file
+  commit_something "$tree"
+  commit=$(git -C "$tree" rev-parse HEAD)
+  assert_equal "$(version_of "$tree")" "1.2.3-dev+g${commit:0:10}"
+}
+
+@test "a program from a source archive, or built without git, has the plain version" {
+  outer=$BATS_TEST_TMPDIR/outer
+  mkdir -p "$outer/dlock-1.2.3"
+  assert_equal "$(version_of "$outer/dlock-1.2.3")" 1.2.3
+
+  # Unpacked inside the checkout of something else.
+  git init -q "$outer"
+  commit_something "$outer"
+  assert_equal "$(version_of "$outer/dlock-1.2.3")" 1.2.3
+
+  git init -q "$outer/dlock-1.2.3"
+  assert_equal "$(version_of "$outer/dlock-1.2.3")" 1.2.3
+  commit_something "$outer/dlock-1.2.3"
+  printf '#!/bin/sh\nexit 127\n' > "$BATS_TEST_TMPDIR/bin/git"
+  chmod +x "$BATS_TEST_TMPDIR/bin/git"
+  assert_equal "$(version_of "$outer/dlock-1.2.3")" 1.2.3
+}
+
+@test "a build whose version is the same compiles nothing anew" {
+  tree=$BATS_TEST_TMPDIR/tree
+  git init -q "$tree"
+  commit_something "$tree"
+  version_of "$tree"
+  touch -d '1 hour ago' "$BATS_TEST_TMPDIR/version.cpp"
+  before=$(stat -c %Y "$BATS_TEST_TMPDIR/version.cpp")
+
+  version_of "$tree"
+  assert_equal "$(stat -c %Y "$BATS_TEST_TMPDIR/version.cpp")" "$before"
+  commit_something "$tree"
+  version_of "$tree"
+  (($(stat -c %Y "$BATS_TEST_TMPDIR/version.cpp") > before))
+}

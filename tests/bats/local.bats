@@ -462,6 +462,67 @@ has_waiter() { as_user 1002 dlock status --json job | grep -q '"waiters":\[{'; }
   assert_equal "$status $output" '0 started'
 }
 
+# Mounts a FUSE file system with an empty directory, for `inside`.
+mount_fuse() {  # <type, such as fuse.sshfs> <directory> <uid>
+  cat > "$BATS_TEST_TMPDIR/fuse.py" << 'END'
+import ctypes, os, struct, sys
+device = os.open("/dev/fuse", os.O_RDWR)
+kind, directory, user = sys.argv[1].encode(), sys.argv[2].encode(), int(sys.argv[3])
+options = "fd=%d,rootmode=40700,user_id=0,group_id=0,allow_other" % device
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.mount(b"test", directory, kind, 0, options.encode()) != 0:
+    sys.exit(os.strerror(ctypes.get_errno()))
+attributes = struct.pack("<QII6Q10I", 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0o40700, 2, user, user, 0, 4096, 0)
+answers = {
+    26: struct.pack("<IIIIHHIIHHI28x", 7, 31, 0, 0, 0, 0, 4096, 1, 1, 0, 0),  # INIT
+    3: attributes,  # GETATTR
+    17: struct.pack("<5Q4I24x", 99, 99, 99, 99, 99, 4096, 255, 4096, 0),  # STATFS
+    27: struct.pack("<QII", 0, 0, 0),  # OPENDIR
+    29: b"",  # RELEASEDIR
+}
+while True:
+    _, operation, unique = struct.unpack_from("<IIQ", os.read(device, 1 << 17))
+    answer = answers.get(operation)
+    error = 0 if answer is not None else -38
+    os.write(device, struct.pack("<IiQ", 16 + len(answer or b""), error, unique) + (answer or b""))
+END
+  inside python3 "$BATS_TEST_TMPDIR/fuse.py" "$@" 3>&- &
+  eventually inside mountpoint -q "$2"
+}
+
+@test "a directory on FUSE is refused with the type of its file system and what to write instead" {
+  use_private_mounts
+  for type in fuse.sshfs fuse.gocryptfs fuse; do
+    inside mkdir -p /mnt/fuse
+    mount_fuse "$type" /mnt/fuse 0
+
+    run inside dlock --store local:/mnt/fuse run job -- echo started
+    assert_status 78
+    assert_one_line
+    assert_output_contains "is on a FUSE file system ($type)"
+    assert_output_contains '--store local:/DIR'
+    refute_output_contains network
+    run inside dlock --store local:/mnt/fuse doctor
+    assert_status 2
+    assert_output_contains "($type)"
+
+    inside umount --lazy /mnt/fuse
+  done
+}
+
+@test "a user whose home is on FUSE is told of XDG_STATE_HOME, too" {
+  use_other_users 1001
+  inside install -d -m 700 -o 1001 -g 1001 /mnt/own /mnt/own/.local{,/state{,/dlock}}
+  mount_fuse fuse.sshfs /mnt/own/.local/state/dlock 1001
+
+  run as_user 1001 env -u DLOCK_STORE -u XDG_STATE_HOME HOME=/mnt/own dlock run job -- echo started
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains 'is on a FUSE file system (fuse.sshfs)'
+  assert_output_contains XDG_STATE_HOME
+}
+
 @test "a read-only file system is an error in one line" {
   use_private_mounts
   inside mount -t tmpfs -o ro none /mnt

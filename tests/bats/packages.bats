@@ -16,6 +16,7 @@ setup_file() {
   done
   rm -rf "$packages/_CPack_Packages"
   version=$("$DLOCK_BIN" --version | cut -d ' ' -f 2)
+  version=${version/-dev/~dev} # which sorts before the release
   deb=$packages/dlock_$version-1_$(dpkg --print-architecture).deb
   rpm=$packages/dlock-$version-1.$(rpm --eval '%{_arch}').rpm
   export version deb rpm

@@ -2,6 +2,7 @@
 # Containers that share a directory but not the boot id or the clocks that its state depends
 # on, as with systemd-nspawn and LXC, or with time_namespaces(7).
 # shellcheck disable=SC2154  # hold sets holder
+# shellcheck disable=SC2030,SC2031  # tests are subshells and set things for themselves
 
 setup() {
   load ../bats/support
@@ -125,6 +126,133 @@ one_is_over_or_both_run() {
     ((output > fence))
     fence=$output
   done
+}
+
+# Puts the store into the lower layer of an overlay file system, as if it had been used while an
+# image was built. `store` is its path inside.
+use_image() {  # <whether the upper layer is on a file system of its own>
+  inside sh -c 'cd /mnt && mkdir low own root'
+  [[ $1 == same ]] || inside mount -t tmpfs none /mnt/own
+  inside sh -c 'cd /mnt && mkdir own/up own/work'
+  inside dlock --store local:/mnt/low/store run job -- sh -c 'exit 3' || true
+  inside dlock --store local:/mnt/low/store limit api 5/1ms
+  inside dlock --store local:/mnt/low/store fence resource 7
+  inside dlock --store local:/mnt/low/store cache key -- echo value
+}
+
+use_layers() {
+  inside mount -t overlay overlay -o lowerdir=/mnt/low,upperdir=/mnt/own/up,workdir=/mnt/own/work /mnt/root
+  export DLOCK_STORE=local:/mnt/root/store
+}
+
+# Every verb works there, as does waiting for a lock.
+assert_works_on_layers() {
+  local waiter
+  run inside dlock run job -- echo ran
+  assert_equal "$status $output" '0 ran'
+  run inside dlock run another -- echo ran
+  assert_equal "$status $output" '0 ran'
+  inside dlock limit api 5/1ms
+  run inside dlock fence resource 6
+  assert_status 76
+  assert_equal "$(inside dlock cache key -- echo value)" value
+  assert_equal "$(inside dlock status --json job | jq .last_run.exit_code)" 0
+
+  # shellcheck disable=SC2016
+  inside dlock run job -- sh -c 'touch "$1"; until [ -e "$2" ]; do sleep 0.01; done' - "$began" "$over" 3>&- &
+  holder=$!
+  eventually test -e "$began"
+  run inside dlock run job -- echo started
+  assert_status 75
+  inside dlock run -w 30s job -- true 3>&- &
+  waiter=$!
+  eventually has_waiter_inside
+  touch "$over"
+  assert_exits 0 "$holder"
+  assert_exits 0 "$waiter"
+
+  run inside dlock doctor
+  assert_status 0
+}
+
+has_waiter_inside() { [[ $(inside dlock status --json job) == *'"waiters":[{'* ]]; }
+
+@test "a store from another boot in a lower layer of an overlay file system is used" {
+  use_private_mounts
+  for upper in same other; do
+    rm -f "$began" "$over"
+    use_image "$upper"
+    inside sh -c 'mv /mnt/low/store/state-* /mnt/low/store/state-11111111-2222-3333-4444-555555555555'
+    use_layers
+
+    assert_works_on_layers
+
+    assert_equal "$(inside sh -c 'ls -d /mnt/root/store/state-* | wc -l')" 1
+    inside umount /mnt/root
+    [[ $upper == same ]] || inside umount /mnt/own
+    inside rm -rf /mnt/low /mnt/own /mnt/root
+  done
+}
+
+@test "a store from this boot in a lower layer of an overlay file system is used" {
+  use_private_mounts
+  for upper in same other; do
+    rm -f "$began" "$over"
+    use_image "$upper"
+    use_layers
+
+    assert_works_on_layers
+
+    inside umount /mnt/root
+    [[ $upper == same ]] || inside umount /mnt/own
+    inside rm -rf /mnt/low /mnt/own /mnt/root
+  done
+}
+
+@test "a store in a lower layer is used while its first users are reading it" {
+  use_private_mounts
+  use_image other
+  use_layers
+  # It opens the files before they are copied to the upper layer.
+  inside dlock watch --json > "$log" 3>&- &
+  watcher=$!
+  inside dlock list > /dev/null
+
+  # shellcheck disable=SC2016
+  inside dlock run job -- sh -c 'touch "$1"; until [ -e "$2" ]; do sleep 0.01; done' - "$began" "$over" 3>&- &
+  holder=$!
+  eventually test -e "$began"
+  run inside dlock run job -- echo started
+  assert_status 75
+  touch "$over"
+  assert_exits 0 "$holder"
+  kill -TERM "$watcher"
+}
+
+@test "without sockets in the file system a waiter still gets the lock" {
+  hold job
+  strace -f -o "$log" -e trace=bind -e inject=bind:error=EOPNOTSUPP \
+    dlock run -w 30s job -- touch "$began" > /dev/null 2>&1 3>&- &
+  eventually somebody_waits job
+
+  let_go
+
+  eventually test -e "$began"
+}
+
+@test "where a directory cannot be synced, fences are admitted" {
+  run strace -o "$log" -e trace=fsync -e inject=fsync:error=EINVAL:when=2+ dlock fence resource 7
+
+  assert_status 0
+}
+
+@test "without locks of open files, dlock says so in one line and names a way out" {
+  run strace -o "$log" -e trace=fcntl -e inject=fcntl:error=EINVAL:when=3+ dlock run job -- echo started
+
+  assert_status 78
+  assert_one_line
+  assert_output_contains F_OFD_SETLK
+  assert_output_contains 'or a server'
 }
 
 @test "a detached lease is not granted under another boot id" {

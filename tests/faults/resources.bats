@@ -134,6 +134,84 @@ is_queued_or_over() { has_ended "$1" || ! nobody_waits job; }
   is_free job
 }
 
+# Runs a verb whose process may write no file, with its output into files that exist.
+without_room() {  # <dlock's arguments>...
+  # shellcheck disable=SC2016
+  run timeout 10 prlimit --fsize=0 dlock "$@"
+  [[ $status == 69 ]] || { echo "$*: $status ($output), not 69" >&2; return 1; }
+  assert_one_line
+  assert_output_contains 'ulimit -f'
+}
+
+@test "under a limit on file size every verb that changes the store fails with 69 and one line" {
+  dlock run job -- true
+  dlock limit api 5/1h
+  dlock cache key -- echo value > /dev/null
+  token=$(dlock acquire -t 1h lease)
+  export DLOCK_TOKEN=$token
+
+  without_room run job -- true
+  without_room acquire another
+  without_room renew lease
+  without_room release lease
+  without_room break --yes lease
+  without_room fence resource 7
+  without_room limit api 5/1h
+  without_room limit api 5/1h -- true
+  assert_equal "$(look lease .state)" held
+  for verb in 'check --fence=1 lease' 'limit --show api' 'limit --reset api' 'cache --show key' \
+    'cache --forget key' 'status job' list 'history job' doctor config; do
+    # shellcheck disable=SC2086
+    run timeout 10 prlimit --fsize=0 dlock $verb
+    ((status < 128)) || { echo "$verb: $status" >&2; return 1; }
+  done
+}
+
+@test "an output file beyond a limit on file size is an error of every verb, and not a death by signal" {
+  dlock run job -- true
+  dlock limit api 5/1h
+  dlock cache key -- echo value > /dev/null
+
+  for verb in 'status job' list 'history job' doctor config --version help --help 'limit --show api' \
+    'cache --show key' 'cache key -- true'; do
+    # shellcheck disable=SC2016,SC2086
+    run timeout 10 prlimit --fsize=0 sh -c 'dlock "$@" > "$HOME/output"' - $verb
+    [[ $status == 69 && $output == *'ulimit -f'* ]] ||
+      { echo "$verb: $status ($output)" >&2; return 1; }
+  done
+  for verb in bogus 'run job' 'status --bogus job' 'run --store redis://127.0.0.1:1 job -- true'; do
+    # shellcheck disable=SC2016,SC2086
+    run timeout 10 prlimit --fsize=0 sh -c 'DLOCK_BOGUS=1 dlock "$@" 2> "$HOME/output"' - $verb
+    ((status == 64 || status == 69 || status == 77 || status == 78)) ||
+      { echo "$verb: $status" >&2; return 1; }
+  done
+}
+
+@test "the keeper of a lease continues under a limit on file size that it hits" {
+  sleep 60 3>&- &
+  dlock acquire -t 1s --for-pid "$!" job > /dev/null
+  keeper=$(pgrep -f -- "--for-pid $! job")
+
+  prlimit --pid "$keeper" --fsize=0
+  # It cannot renew the lease, which expires.
+  eventually is_free job
+
+  eventually has_ended "$keeper"
+}
+
+@test "a command has the signal for the limit on file size as dlock was started with" {
+  dlock run job -- true
+  for signal in --default-signal=XFSZ --ignore-signal=XFSZ; do
+    for verb in 'run job' 'limit api 9/1h' "cache key$signal"; do
+      # shellcheck disable=SC2086
+      run env $signal DLOCK_BOGUS=1 dlock $verb -- \
+        grep -e '^SigIgn' /proc/self/status
+      assert_equal "$(grep SigIgn <<< "$output")" \
+        "$(env $signal grep '^SigIgn' /proc/self/status)"
+    done
+  done
+}
+
 @test "setuid is refused" {
   use_private_mounts
   inside install -d -m 755 /mnt/bin

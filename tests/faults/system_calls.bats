@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The embedded store when any system call fails: the first call of each kind, then the
 # second, and so on to the last.
-# shellcheck disable=SC2034,SC2154  # the helpers set store and witness, and use what
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154  # the helpers set store and witness, and use what
 
 setup() {
   load ../bats/support
@@ -118,4 +118,139 @@ teardown() {
     done
   done
   ((faults > 0))
+}
+
+# --- Leases and other failures that pass ---
+
+# Takes leases (F_SETLEASE) on files of the store, as a file server or a member of a shared
+# directory can, and never gives them up by itself. Sets $lessee.
+take_leases() {  # <file>...
+  rm -f "$BATS_TEST_TMPDIR/leased"
+  python3 -c '
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+for name in sys.argv[2:]:
+    fcntl.fcntl(os.open(name, os.O_RDWR), 1024, fcntl.F_WRLCK)
+open(sys.argv[1], "w").close()
+signal.pause()' "$BATS_TEST_TMPDIR/leased" "$@" 3>&- &
+  lessee=$!
+  eventually test -e "$BATS_TEST_TMPDIR/leased"
+}
+
+@test "a lease on a file of the store delays a run for as long as the store may take, and then it exits with 69" {
+  dlock run job -- true
+  for file in "$store"/{sessions,state-*/*.lock}; do
+    take_leases "$file"
+    begin=$(now_ms)
+
+    run dlock --store-timeout 700ms run job -- echo started
+
+    took=$(($(now_ms) - begin))
+    assert_status 69
+    assert_one_line
+    assert_output_contains 'F_SETLEASE'
+    ((took >= 700))
+    kill -KILL "$lessee"
+    run dlock run job -- echo started
+    assert_equal "$status $output" '0 started'
+  done
+}
+
+@test "verbs wait for a lease on a file of the store to end" {
+  dlock run job -- true
+  dlock limit api 5/1h
+  dlock fence resource 7
+  token=$(dlock acquire -t 1h lease)
+  export DLOCK_TOKEN=$token
+  for verb in 'run job -- true' 'acquire other' 'renew lease' 'check --fence 1 lease' 'fence resource 8' \
+    'limit api 5/1h' 'limit --show api' 'status job' 'history job' list history 'release lease'; do
+    take_leases "$store"/{sessions,fences,state-*/head,state-*/*.lock,state-*/*.limit}
+    # shellcheck disable=SC2086
+    dlock --store-timeout 20s $verb > "$BATS_TEST_TMPDIR/said" 2>&1 3>&- &
+    verb_pid=$!
+    never_within 100 has_ended "$verb_pid" || { echo "$verb did not wait" >&2; return 1; }
+
+    kill -KILL "$lessee"
+
+    eventually has_ended "$verb_pid"
+    status=0
+    wait "$verb_pid" || status=$?
+    ((status <= 1 || status == 76)) || { cat "$BATS_TEST_TMPDIR/said" >&2; return 1; }
+    refute_leased
+  done
+}
+
+refute_leased() { ! grep F_SETLEASE "$BATS_TEST_TMPDIR/said"; }
+
+# Asserts that the report of a run, the status and the history of its lock say the same.
+assert_accounts_agree() {
+  local report status_says history_says
+  report=$(jq -c '[.outcome, .exit_code]' "$BATS_TEST_TMPDIR/report")
+  status_says=$(dlock status --json job | jq -c '.last_run | [.outcome, .exit_code]')
+  history_says=$(dlock history --json job | jq -c '.[0] | [.outcome, .exit_code]')
+  [[ $status_says == "$report" && $history_says == "$report" ]] ||
+    complain "report: $report, status: $status_says, history: $history_says"
+}
+
+@test "a run that cannot change the state of its lock at its end is in the history as in its report" {
+  code=0 said='' what=lease
+  for kept in false true; do
+    hold job --report "$BATS_TEST_TMPDIR/report" --store-timeout 1s
+    eventually is_stored "$command"
+    take_leases "$store"/state-*/*.lock
+    let_go
+    never_within 200 has_ended "$holder"
+    $kept || kill -KILL "$lessee"
+
+    assert_exits 0 "$holder" 2> /dev/null
+    kill -KILL "$lessee" 2> /dev/null || true
+    assert_accounts_agree
+    dlock history --json job | jq -e '.[0].outcome == "ran"'
+    assert_sound
+    dlock history --json job | jq -e '.[1].outcome == "ran" and .[1].exit_code == 0'
+  done
+}
+
+@test "after any failed system call the report, the exit code and the history of a run agree" {
+  faults=0
+  # The calls before the start of the command are tested above.
+  for fault in openat:{EAGAIN,EINTR,ETXTBSY,ENFILE,EMFILE,ENOMEM,ESTALE,EIO,EDQUOT,EROFS} pread64:{EIO,EINTR,ESTALE} \
+    pwrite64:{EIO,EINTR,EDQUOT,EROFS} fcntl:{EAGAIN,EIO,ENOLCK}; do
+    for ((n = 1; n < 100; ++n)); do
+      before=$(runs)
+      run_with "error=${fault#*:}" "${fault%:*}" "$n" run --report "$BATS_TEST_TMPDIR/report" job -- "${witness[@]}" || break
+      ! is_about_libraries || continue
+      # Not a file of the store, and not what this call can say.
+      ! grep INJECTED "$log" | grep -q '/report\|F_DUPFD.*EAGAIN' || continue
+      ((++faults))
+
+      assert_ran_or_excused "$before"
+      [[ $code != 125 || $fault == *:@(ENFILE|EMFILE|ENOMEM) ]] || complain 'not a lack of resources'
+      (($(runs) == before)) || assert_accounts_agree
+    done
+  done
+  ((faults > 100))
+}
+
+@test "a run whose event cannot be published is granted its lock all the same" {
+  dlock watch --json > "$BATS_TEST_TMPDIR/events" 3>&- &
+  eventually publishes
+  faults=0
+  for fault in fcntl:{ENOLCK,EIO,EINVAL} openat:EIO; do
+    for ((n = 1; n < 100; ++n)); do
+      run_with "error=${fault#*:}" "${fault%:*}" "$n" run job -- "${witness[@]}" || break
+      # Only the calls between the lock's mutex and its release that are about events: the byte 3.
+      grep INJECTED "$log" | grep -q 'l_start=3,\|"events"' || continue
+      ((++faults))
+
+      ((code == 0)) || complain "another exit code than the command's"
+      [[ -z $said ]] || complain 'it said something'
+    done
+  done
+  ((faults > 3))
+}
+
+publishes() {
+  dlock run any -- true
+  grep -q any "$BATS_TEST_TMPDIR/events"
 }

@@ -42,6 +42,42 @@ TEST(DefaultDirectory, is_unknown_without_a_home) {
   EXPECT_EQ(default_directory({1000, "", ""}), std::nullopt);
 }
 
+TEST(FileSystem, of_a_network_is_named) {
+  EXPECT_NE(why_unreliable(0x6969, "nfs4").find("(NFS)"), std::string::npos);
+  EXPECT_NE(why_unreliable(0x01021997, "9p").find("(9P)"), std::string::npos);
+}
+
+TEST(FileSystem, of_a_disk_is_reliable) {
+  EXPECT_EQ(why_unreliable(0xEF53, "ext4"), "");
+  EXPECT_EQ(why_unreliable(0x794C7630, "overlay"), "");
+  EXPECT_EQ(why_unreliable(0xF15F, "ecryptfs"), "");
+}
+
+TEST(FileSystem, on_fuse_is_named_and_only_that_of_a_block_device_is_reliable) {
+  constexpr unsigned long fuse = 0x65735546;
+  EXPECT_EQ(why_unreliable(fuse, "fuseblk"), "");
+  for (const std::string type : {"fuse.sshfs", "fuse.gocryptfs", "fuse"}) {
+    const auto why = why_unreliable(fuse, type);
+    EXPECT_NE(why.find("FUSE file system (" + type + ")"), std::string::npos);
+    EXPECT_EQ(why.find("network"), std::string::npos);
+  }
+  EXPECT_NE(why_unreliable(fuse, ""), "");
+  EXPECT_NE(why_unreliable(fuse, "virtiofs").find("virtual machine"), std::string::npos);
+}
+
+TEST(FileSystem, type_is_that_of_the_mount) {
+  constexpr std::string_view mounts =
+      "24 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+      "97 24 0:45 / /home/a\\040- rw shared:2 master:3 - fuse.sshfs web:/ rw,user_id=0\n"
+      "9 24 0:46 / /mnt rw - fuse x rw";
+  EXPECT_EQ(mount_type_in(mounts, "24"), "ext4");
+  EXPECT_EQ(mount_type_in(mounts, "97"), "fuse.sshfs");
+  EXPECT_EQ(mount_type_in(mounts, "9"), "fuse");
+  EXPECT_EQ(mount_type_in(mounts, "7"), "");
+  EXPECT_EQ(mount_type_in("", "24"), "");
+  EXPECT_EQ(mount_type_in("24 1\n24", "24"), "");
+}
+
 class Directories : public ::testing::Test {
  protected:
   std::string made(const std::string& name, mode_t mode) {

@@ -85,7 +85,7 @@ TEST(LocalHealth, each_reason_for_an_unusable_directory_has_its_own_advice) {
   auto link = good();
   link.is_link_or_file = true;
   auto far = good();
-  far.is_on_network = true;
+  far.is_unreliable = true;
   std::vector<std::string> advices;
   for (auto facts : {open, link, far, good()}) {
     facts.unusable = "it is not safe; and so on";

@@ -346,6 +346,24 @@ TEST(State, its_counts_fit_into_the_reserved_room) {
   EXPECT_LE(encoded(after).size(), encoded(before).size() + room_for_ends(before));
 }
 
+TEST(State, the_process_that_a_waiter_waits_for_is_read_as_it_was_written) {
+  for (const std::uint64_t refused : {0u, 7u}) {
+    auto state = rich_state();
+    state.refused = refused;
+    state.waiters[1].on_behalf_of = 12;
+
+    const auto read = decoded(encoded(state));
+
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->waiters[0].on_behalf_of, 0);
+    EXPECT_EQ(read->waiters[1].on_behalf_of, 12);
+    EXPECT_EQ(read->refused, refused);
+    EXPECT_FALSE(decoded(encoded(state) + "x"));
+    state.waiters[1].on_behalf_of = -1;
+    EXPECT_FALSE(decoded(encoded(state)));
+  }
+}
+
 TEST(State, its_counts_are_read_as_they_were_written) {
   for (const bool supersedes : {false, true}) {
     auto state = rich_state();

@@ -21,6 +21,23 @@ AppendedFields appended_fields_of(const State& state) {
   return later;
 }
 
+Callers callers_of(const State& state) {
+  Callers callers;
+  for (std::uint32_t i = 0; i < state.waiters.size(); ++i) {
+    const auto pid = state.waiters[i].on_behalf_of;
+    if (pid != 0) callers.of_waiters.push_back({i, pid});
+  }
+  return callers;
+}
+
+bool take_in(const Callers& callers, State& state) {
+  for (const auto& caller : callers.of_waiters) {
+    if (caller.index >= state.waiters.size() || caller.pid < 0) return false;
+    state.waiters[caller.index].on_behalf_of = caller.pid;
+  }
+  return true;
+}
+
 bool take_in(const AppendedFields& later, State& state) {
   const auto set = [&](const std::vector<std::uint32_t>& waiters, bool Waiter::*flag) {
     return std::all_of(waiters.begin(), waiters.end(), [&](std::uint32_t index) {

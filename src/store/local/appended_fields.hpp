@@ -40,6 +40,19 @@ struct Counts {
   bool is_empty() const { return refused == 0 && superseded == 0; }
 };
 
+// Follows Counts, which are then written even if they are zero.
+struct Callers {
+  struct Caller {
+    std::uint32_t index = 0;
+    std::int32_t pid = 0;
+  };
+
+  std::vector<Caller> of_waiters;
+};
+
+Callers callers_of(const State& state);
+bool take_in(const Callers& callers, State& state);
+
 AppendedFields appended_fields_of(const State& state);
 
 // Adds the fields to the state; false if they do not fit it.

@@ -10,12 +10,18 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "util/failure.hpp"
+#include "util/process.hpp"
 #include "util/text.hpp"
 #include "util/users.hpp"
 
 namespace dlock::local {
 namespace {
+
+// Whether a system call that fails so may succeed a moment later.
+bool may_pass(int error) {
+  return error == EAGAIN || error == EINTR || error == EBUSY || error == ETXTBSY ||
+         error == ESTALE;
+}
 
 // The Failure for an errno. `ours`: it is the default directory, which a service account
 // may not be able to create, for example a web server's whose home belongs to root.
@@ -114,26 +120,68 @@ std::optional<std::string> default_directory(const Surroundings& surroundings) {
   return surroundings.home + "/.local/state/dlock";
 }
 
-bool is_network_file_system(unsigned long type) {
-  constexpr unsigned long network[] = {
-      0x6969,      // NFS
-      0x517B,      // SMB
-      0xFF534D42,  // CIFS
-      0xFE534D42,  // SMB2
-      0x01021997,  // 9P
-      0x65735546,  // FUSE
-      0x00C36400,  // Ceph
-      0x5346414F,  // AFS
-      0x6B414653,  // kAFS
-      0x73757245,  // Coda
-      0x01161970,  // GFS2
-      0x7461636F,  // OCFS2
-      0x0BD00BD0,  // Lustre
-      0x47504653,  // GPFS
-      0x564C,      // NCP
-      0x19830326,  // BeeGFS
+void throw_failure_of(int error_number, const std::string& what) {
+  if (!may_pass(error_number)) throw failure_of(error_number, what);
+  // Files are opened with O_NONBLOCK, and would otherwise wait for the end of the lease.
+  throw Transient(Failure::Kind::unreachable,
+                  error_number == EAGAIN
+                      ? what + ": another process has a lease on it (F_SETLEASE)"
+                      : failure_of(error_number, what).what());
+}
+
+std::string why_unreliable(unsigned long type, const std::string& name) {
+  struct Kind {
+    unsigned long type;
+    const char* name;
   };
-  return std::find(std::begin(network), std::end(network), type) != std::end(network);
+  constexpr Kind network[] = {
+      {0x6969, "NFS"},      {0x517B, "SMB"},       {0xFF534D42, "CIFS"},
+      {0xFE534D42, "SMB"},  {0x01021997, "9P"},    {0x00C36400, "Ceph"},
+      {0x5346414F, "AFS"},  {0x6B414653, "AFS"},   {0x73757245, "Coda"},
+      {0x01161970, "GFS2"}, {0x7461636F, "OCFS2"}, {0x0BD00BD0, "Lustre"},
+      {0x47504653, "GPFS"}, {0x564C, "NCP"},       {0x19830326, "BeeGFS"},
+  };
+  for (const auto& kind : network) {
+    if (kind.type != type) continue;
+    return "a network file system (" + std::string(kind.name) +
+           "), where locks are not reliable";
+  }
+  constexpr unsigned long fuse = 0x65735546;
+  if (type != fuse || name == "fuseblk") return "";
+  if (name == "virtiofs") {
+    return "a file system of the host of this virtual machine (virtiofs), which does not "
+           "see the kernel's locks";
+  }
+  return "a FUSE file system (" + (name.empty() ? "fuse" : printable(name, 60)) +
+         "): the program behind it, and other users of its files, may not see the "
+         "kernel's locks";
+}
+
+// "36 35 98:0 /root /mount rw,noatime master:1 - ext3 /dev/root rw": the number comes
+// first and the type after " - ".
+std::string mount_type_in(std::string_view mountinfo, std::string_view number) {
+  while (!mountinfo.empty()) {
+    const auto line = mountinfo.substr(0, mountinfo.find('\n'));
+    mountinfo.remove_prefix(std::min(line.size() + 1, mountinfo.size()));
+    constexpr std::string_view mark = " - ";
+    const auto at = line.find(mark);
+    if (line.substr(0, line.find(' ')) != number || at == std::string_view::npos)
+      continue;
+    const auto rest = line.substr(at + mark.size());
+    return std::string(rest.substr(0, rest.find(' ')));
+  }
+  return "";
+}
+
+std::string mount_type_of(int fd) {
+  constexpr std::string_view mark = "mnt_id:\t";
+  const auto info = text_of("/proc/self/fdinfo/" + std::to_string(fd));
+  const auto at = info.find(mark);
+  if (at == std::string::npos) return "";
+  const auto begin = at + mark.size();
+  return mount_type_in(
+      text_of("/proc/self/mountinfo"),
+      std::string_view(info).substr(begin, info.find('\n', begin) - begin));
 }
 
 std::optional<Directory> Directory::open(const std::string& path, bool ours,
@@ -151,6 +199,7 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
       throw Failure(Failure::Kind::misconfigured,
                     printable(path) + " is not a directory (a link is not allowed)");
     }
+    if (may_pass(errno)) throw_failure_of(errno, "cannot open " + printable(path));
     throw cannot("open", path, ours);
   }
   struct stat status {};
@@ -159,12 +208,17 @@ std::optional<Directory> Directory::open(const std::string& path, bool ours,
   }
   const auto ownership = checked(path, status, ours);
   struct statfs file_system {};
-  if (::fstatfs(fd.get(), &file_system) == 0 &&
-      is_network_file_system(static_cast<unsigned long>(file_system.f_type))) {
-    throw Failure(Failure::Kind::misconfigured,
-                  "the directory " + printable(path) +
-                      " is on a network file system, where locks are not reliable; use "
-                      "a local directory or a server");
+  if (::fstatfs(fd.get(), &file_system) == 0) {
+    const auto type = static_cast<unsigned long>(file_system.f_type);
+    // The mounts are only read where the answer depends on them.
+    const auto name = why_unreliable(type, "").empty() ? "" : mount_type_of(fd.get());
+    if (const auto why = why_unreliable(type, name); !why.empty()) {
+      throw Failure(Failure::Kind::misconfigured,
+                    "the directory " + printable(path) + " is on " + why +
+                        "; name a directory on a local disk (--store local:/DIR" +
+                        (ours && ::geteuid() != 0 ? ", or XDG_STATE_HOME" : "") +
+                        "), or a server");
+    }
   }
   return Directory(std::move(fd), path, identity_of(status), ownership);
 }
@@ -221,7 +275,7 @@ std::optional<Directory> Directory::folder(const std::string& name,
     if (missing == Missing::accept) return std::nullopt;
     const NoUmask exactly;
     if (::mkdirat(fd(), name.c_str(), folder_mode()) != 0 && errno != EEXIST) {
-      throw failure_of(errno, "cannot create " + printable(path_of(name)));
+      throw_failure_of(errno, "cannot create " + printable(path_of(name)));
     }
     folder = Fd(::openat(fd(), name.c_str(), flags));
   }
@@ -231,11 +285,11 @@ std::optional<Directory> Directory::folder(const std::string& name,
   };
   if (!folder) {
     if (errno == ELOOP || errno == ENOTDIR) refuse(" is not a directory");
-    throw failure_of(errno, "cannot open " + printable(path_of(name)));
+    throw_failure_of(errno, "cannot open " + printable(path_of(name)));
   }
   struct stat status {};
   if (::fstat(folder.get(), &status) != 0) {
-    throw failure_of(errno, "cannot examine " + printable(path_of(name)));
+    throw_failure_of(errno, "cannot examine " + printable(path_of(name)));
   }
   if (!is_made_by_dlock(status)) refuse(" has an owner or mode that dlock did not set");
   return Directory(std::move(folder), path_of(name), identity_of(status), ownership_);
@@ -263,11 +317,11 @@ Fd Directory::open_file(const std::string& name, int flags, bool create,
           Failure::Kind::misconfigured,
           printable(path_of(name)) + " is not a regular file; dlock will not touch it");
     }
-    throw failure_of(errno, "cannot open " + printable(path_of(name)));
+    throw_failure_of(errno, "cannot open " + printable(path_of(name)));
   }
   struct stat found {};
   if (::fstat(file.get(), &found) != 0) {
-    throw failure_of(errno, "cannot examine " + printable(path_of(name)));
+    throw_failure_of(errno, "cannot examine " + printable(path_of(name)));
   }
   check_file(found, name);
   if (status != nullptr) *status = found;
@@ -277,7 +331,7 @@ Fd Directory::open_file(const std::string& name, int flags, bool create,
 Fd Directory::create_file(const std::string& name, int flags) const {
   const NoUmask exactly;
   Fd file(::openat(fd(), name.c_str(), flags | safely | O_CREAT | O_EXCL, file_mode()));
-  if (!file) throw failure_of(errno, "cannot create " + printable(path_of(name)));
+  if (!file) throw_failure_of(errno, "cannot create " + printable(path_of(name)));
   return file;
 }
 

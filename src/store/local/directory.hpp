@@ -6,11 +6,24 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "util/failure.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::local {
+
+// A failure that may be over in a moment, so the operation is repeated for as long as one
+// may take (Files::repeated).
+class Transient final : public Failure {
+ public:
+  using Failure::Failure;
+};
+
+// The failure of a system call on one of the store's files: Transient or another Failure,
+// to be thrown.
+[[noreturn]] void throw_failure_of(int error_number, const std::string& what);
 
 // The part of the environment that decides where files go; a value, so that tests can set
 // it.
@@ -27,9 +40,19 @@ Surroundings surroundings();
 // there is no home directory.
 std::optional<std::string> default_directory(const Surroundings& surroundings);
 
-// Whether locks on a file system of this type (statfs(2)) reach other machines, have no
-// effect, or depend on a server. Then they do not prove that a process is alive.
-bool is_network_file_system(unsigned long type);
+// Why locks on a file system do not prove that a process is alive, to follow "is on";
+// empty if they do. Of the file systems that a program implements (FUSE), only those of a
+// block device are trusted: the kernel does not know what a program makes of a lock, and
+// who else uses the files behind it. `type` is that of statfs(2), `name` that of the
+// mount, such as "fuse.sshfs"; empty if it is unknown.
+std::string why_unreliable(unsigned long type, const std::string& name);
+
+// The type of the mount with this number, from the text of /proc/self/mountinfo; empty if
+// it is not there.
+std::string mount_type_in(std::string_view mountinfo, std::string_view number);
+
+// The same for an open file.
+std::string mount_type_of(int fd);
 
 // Who may have created the files in a directory.
 struct Ownership {

@@ -94,12 +94,13 @@ void publish(const Directory& directory, SessionsFile& sessions,
   // Waits while another process writes. Without this two could replace the file at the
   // same time, and watchers would miss events.
   constexpr int most_tries = 20;
-  bool is_ours = sessions.try_lock(events_mutex);
-  for (int tries = 1; !is_ours && tries < most_tries; ++tries) {
-    ::usleep(1000);
-    is_ours = sessions.try_lock(events_mutex);
-  }
+  bool is_ours = false;
   try {
+    is_ours = sessions.try_lock(events_mutex);
+    for (int tries = 1; !is_ours && tries < most_tries; ++tries) {
+      ::usleep(1000);
+      is_ours = sessions.try_lock(events_mutex);
+    }
     Fd file = directory.open_file(events_file, O_WRONLY | O_APPEND, true);
     struct stat status {};
     if (is_ours && ::fstat(file.get(), &status) == 0 &&
@@ -109,7 +110,7 @@ void publish(const Directory& directory, SessionsFile& sessions,
     }
     write_all(file.get(), lines);
   } catch (const Failure&) {
-    // A failure (a full disk) must not prevent a grant or a release.
+    // A failure (a full disk, no locks) must not prevent a grant or a release.
   }
   if (is_ours) sessions.unlock(events_mutex);
 }

@@ -82,7 +82,8 @@ void look_at_what_is_there(Facts& facts) {
   struct statfs system {};
   if (::statfs(facts.path.c_str(), &system) != 0) return;
   const auto type = static_cast<unsigned long>(system.f_type);
-  facts.is_on_network = is_network_file_system(type);
+  const Fd opened(::open(facts.path.c_str(), O_PATH | O_CLOEXEC));
+  facts.is_unreliable = !why_unreliable(type, mount_type_of(opened.get())).empty();
   for (const auto& known : file_systems) {
     if (known.type != type) continue;
     facts.file_system = known.name;
@@ -107,7 +108,11 @@ void look_at_state(const Directory& directory, Facts& facts) {
     const auto folder = open_state_folder(directory);
     facts.has_state = folder.has_value();
     if (!folder) return;
-    head_of(*folder);
+    try {
+      head_of(*folder);
+    } catch (const Damaged& failure) {
+      facts.mended = failure.what();
+    }
     for (const auto& file : folder->names()) {
       const bool is_lock = is_file_of(Kept::lock, file);
       if (is_lock) ++facts.locks;

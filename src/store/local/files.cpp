@@ -1,7 +1,6 @@
 #include "store/local/files.hpp"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -65,13 +64,21 @@ asio::awaitable<void> Files::open_to_use(Wakeup& wakeup) {
   open(Directory::Missing::create);
   if (folder_) co_return;
   folder_ = open_state_folder(*directory_);
-  if (folder_) co_return;
+  if (folder_) {
+    keep_fresh(nullptr);
+    co_return;
+  }
   const MutexGuard guard = co_await lock_mutex(setup_mutex, wakeup);
   folder_ = open_state_folder(*directory_);  // another process may have been faster
   if (folder_) co_return;
   // A process of another epoch uses its own folder without setup_mutex.
   const MutexGuard all_locks = co_await lock_mutex(all_locks_mutex, wakeup);
-  folder_ = make_state_folder(*directory_, *sessions_);
+  try {
+    folder_ = make_state_folder(*directory_, *sessions_);
+  } catch (const Transient&) {
+    wake_all_waiters();  // they hold sessions without a state
+    throw;
+  }
 }
 
 bool Files::open_existing() {
@@ -137,16 +144,18 @@ void Files::check_in_place() {
                 "the files in " + printable(path_) + " were replaced");
 }
 
-asio::awaitable<Files::Change> Files::begin_change(const LockName& lock, Wakeup& wakeup) {
-  const auto key = key_of(lock, Kept::lock);
-  auto guard = co_await lock_mutex(key.mutex, wakeup);
-  auto file = file_to_change(key.file);
+Files::Change Files::begin(const LockName& lock, MutexGuard&& guard) {
+  auto file = file_to_change(key_of(lock, Kept::lock).file);
   auto state = state_in(file, lock);
-  recall_commands(state, lock);
+  recall_holders(state, lock);
   std::optional<State> before;
   if (sessions_->is_watched()) before = state;
-  co_return Change{std::move(guard), std::move(file), std::move(state),
-                   std::move(before)};
+  return {std::move(guard), std::move(file), std::move(state), std::move(before)};
+}
+
+asio::awaitable<Files::Change> Files::begin_change(const LockName& lock, Wakeup& wakeup) {
+  auto guard = co_await lock_mutex(key_of(lock, Kept::lock).mutex, wakeup);
+  co_return begin(lock, std::move(guard));
 }
 
 // A release must not fail for want of a descriptor that the grant had: the waker's is
@@ -210,22 +219,25 @@ State Files::state_in(const RecordFile& file, const LockName& lock) const {
   return std::move(*state);
 }
 
-void Files::find_floor(State& state) {
-  const auto head = head_of(*folder_);
-  state.last_fence.number = head.fence_floor;
+asio::awaitable<void> Files::find_floor(State& state, Wakeup& wakeup) {
+  const auto head = co_await sound_head(wakeup);
+  state.last_fence.number = std::max(state.last_fence.number, head.fence_floor);
   note_sweep(head);
 }
 
-// A dlock that was killed right after it started its command could not store the pid; the
-// command's process has written it to the log.
-void Files::recall_commands(State& state, const LockName& lock) const {
+// What the state does not tell of a holder whose dlock is gone. A dlock that was killed
+// right after it started its command could not store the pid; the command's process has
+// written it to the log. One that could not change the state at its end has written that
+// to the log.
+void Files::recall_holders(State& state, const LockName& lock) const {
   for (auto& holder : state.holders) {
-    if (holder.command != 0 || holder.party.session == 0 ||
-        holder.party.token == own_token_ ||
-        (sessions_->is_locked(holder.party.session) && !has_ended(holder.party.pid))) {
-      continue;
-    }
-    const auto command = command_of(RunsLog(*directory_).text(), lock, holder.fence);
+    if (holder.party.session == 0 || holder.party.token == own_token_) continue;
+    const bool is_locked = sessions_->is_locked(holder.party.session);
+    if (is_locked && (holder.command != 0 || !has_ended(holder.party.pid))) continue;
+    const auto log = RunsLog(*directory_).text();
+    if (!is_locked) holder.known_end = end_of(log, lock, holder.fence);
+    const auto command = holder.command == 0 ? command_of(log, lock, holder.fence)
+                                             : std::optional<LoggedCommand>();
     if (!command) continue;
     holder.command = command->pid;
     holder.command_after = holder.granted_at.time_since_epoch().count();
@@ -262,7 +274,7 @@ asio::awaitable<void> Files::log(const std::string& lines, Wakeup& wakeup) {
 Files::Look Files::look_at(const LockName& lock) const {
   RecordFile file(*folder_, key_of(lock, Kept::lock).file, RecordFile::Access::read);
   auto state = state_in(file, lock);
-  recall_commands(state, lock);
+  recall_holders(state, lock);
   return {std::move(file), std::move(state)};
 }
 

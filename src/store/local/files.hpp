@@ -2,6 +2,7 @@
 // them when they have been replaced.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <functional>
@@ -109,6 +110,31 @@ class Files {
 
   asio::awaitable<MutexGuard> lock_mutex(MutexByte byte, Wakeup& wakeup);
 
+  // The result of `operation`, which is repeated for as long as an operation may take if
+  // it fails for a reason that may be over in a moment: Transient, and if
+  // `waits_for_resources` also Failure (exhausted). Throws the last Failure.
+  template <typename Operation>
+  auto repeated(Wakeup& wakeup, Operation operation, bool waits_for_resources = false)
+      -> decltype(operation()) {
+    const auto start = Clock::now();
+    auto pause = first_repetition;
+    for (;;) {
+      try {
+        co_return co_await operation();
+      } catch (const Failure& failure) {
+        const bool may_pass =
+            dynamic_cast<const Transient*>(&failure) != nullptr ||
+            (waits_for_resources && failure.kind() == Failure::Kind::exhausted);
+        if (!may_pass || wakeup.gives_up() || Clock::now() - start >= timeout_) throw;
+      }
+      const auto until = std::min(Clock::now() + pause, start + timeout_);
+      while (Clock::now() < until && !wakeup.gives_up()) {
+        co_await wakeup.wait_until(until);
+      }
+      pause = std::min(pause * 2, longest_repetition);
+    }
+  }
+
   // Whether our open files are still the ones that other processes would open.
   bool in_place() const;
 
@@ -117,12 +143,29 @@ class Files {
 
   asio::awaitable<Change> begin_change(const LockName& lock, Wakeup& wakeup);
 
+  // The same for a claim, after check_in_place(). If the file of the lock was removed or
+  // damaged, it begins anew, a damaged one with the runs in the log, unless another claim
+  // has its session locked or a lease by hand may be in a damaged file; then it throws
+  // Transient or Damaged. `own`: the session of this claim, or 0.
+  asio::awaitable<Change> begin_claim(const LockName& lock, Session own, Wakeup& wakeup);
+
   // Writes the changed state; false if it did not have to be written.
   bool commit(Change& change, const LockName& lock, const Cause& cause = {});
 
   // Sets the fence floor of a new lock: its first grant must exceed all fences of locks
   // whose files were removed.
-  void find_floor(State& state);
+  asio::awaitable<void> find_floor(State& state, Wakeup& wakeup);
+
+  // The folder's head, which is written anew if it is missing or damaged.
+  asio::awaitable<FolderHead> sound_head(Wakeup& wakeup);
+
+  // Touches what dlock uses but seldom writes to, because programs that clean up
+  // temporary directories remove files that look unused for days. Once in half a day is
+  // enough. `file`: of a lock in use, or null.
+  void keep_fresh(const RecordFile* file) const;
+
+  // Wakes all waiters, so that they find out what became of the files.
+  void wake_all_waiters();
 
   Look look_at(const LockName& lock) const;
 
@@ -163,16 +206,21 @@ class Files {
   asio::awaitable<void> drop_unused(Wakeup& wakeup);
 
  private:
+  // Pauses between the attempts of repeated().
+  static constexpr nanoseconds first_repetition = std::chrono::microseconds(500);
+  static constexpr nanoseconds longest_repetition = milliseconds(50);
+
   // How often a lock is read again if it changes meanwhile.
   static constexpr int most_looks = 20;
 
   void open(Directory::Missing missing);
+  Change begin(const LockName& lock, MutexGuard&& guard);
   RecordFile file_to_change(const std::string& file);
   void write(RecordFile& file, const LockName& lock, State& state,
              std::string payload) const;
   std::optional<LockName> name_in(const std::string& file) const;
   State state_in(const RecordFile& file, const LockName& lock) const;
-  void recall_commands(State& state, const LockName& lock) const;
+  void recall_holders(State& state, const LockName& lock) const;
   void drop_if_unused(const std::string& file, std::uint64_t floor);
 
   asio::io_context& context_;

@@ -1,4 +1,9 @@
-// Files: removal of locks and limits that were not used for long.
+// Files: what keeps them in order: the removal of locks and limits that were not used for
+// long, and the repair of what others have removed.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -6,7 +11,9 @@
 #include "store/local/file_name.hpp"
 #include "store/local/files.hpp"
 #include "store/local/limit_bytes.hpp"
+#include "store/local/runs_log.hpp"
 #include "store/local/state_bytes.hpp"
+#include "util/text.hpp"
 
 namespace dlock::local {
 namespace {
@@ -40,6 +47,67 @@ std::optional<std::uint64_t> floor_if_unused(const Directory& folder,
 }
 
 }  // namespace
+
+asio::awaitable<Files::Change> Files::begin_claim(const LockName& lock, Session own,
+                                                  Wakeup& wakeup) {
+  const auto key = key_of(lock, Kept::lock);
+  auto guard = co_await lock_mutex(key.mutex, wakeup);
+  try {
+    auto change = begin(lock, std::move(guard));  // which moves it at the end
+    check_in_place();
+    if (!change.file.exists() && sessions_->is_in_use(lock, own)) {
+      wake_all_waiters();  // they may only be waiters
+      throw Transient(Failure::Kind::unreachable,
+                      printable(folder_->path_of(key.file)) +
+                          " was removed while processes use the lock; stop those "
+                          "processes first");
+    }
+    co_return change;
+  } catch (const Damaged& damage) {
+    check_in_place();
+    if (sessions_->is_in_use(lock, own)) throw Transient(damage.kind(), damage.what());
+    if (has_lease_by_hand(RunsLog(*directory_).text(), lock)) throw;
+  }
+  ::unlinkat(folder_->fd(), key.file.c_str(), 0);
+  auto change = begin(lock, std::move(guard));
+  change.state = state_from(RunsLog(*directory_).read(), lock);
+  co_return change;
+}
+
+void Files::keep_fresh(const RecordFile* file) const {
+  static constexpr WallTime half_a_day = std::chrono::hours(12);
+  const auto is_old = [](WallTime changed) { return wall_now() - changed > half_a_day; };
+  if (file != nullptr && file->exists() && is_old(file->changed())) file->touch();
+  struct stat status {};
+  if (!is_old(sessions_->changed()) &&
+      (file == nullptr || ::fstat(sessions_->fd(), &status) != 0 ||
+       !is_old(WallTime(std::chrono::seconds(status.st_mtim.tv_sec))))) {
+    return;
+  }
+  ::futimens(sessions_->fd(), nullptr);
+  for (const char* name : {"fences", "runs.jsonl"}) {
+    ::utimensat(directory_->fd(), name, nullptr, AT_SYMLINK_NOFOLLOW);
+  }
+  ::utimensat(folder_->fd(), "head", nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
+void Files::wake_all_waiters() {
+  for (const auto& name : directory_->names()) {
+    if (const auto session = session_of_wake_socket(name)) {
+      waker_.wake(*directory_, *session);
+    }
+  }
+}
+
+asio::awaitable<FolderHead> Files::sound_head(Wakeup& wakeup) {
+  try {
+    co_return head_of(*folder_);
+  } catch (const Damaged&) {
+    // co_await is not allowed in a handler
+  }
+  const MutexGuard guard = co_await lock_mutex(upkeep_mutex, wakeup);
+  co_return mend_head(*folder_, RunsLog(*directory_).read().greatest_fence);
+}
 
 void Files::note_sweep(const FolderHead& head) {
   is_sweep_due_ = wall_now() - WallTime(head.swept) > drop_unused_every;

@@ -47,7 +47,7 @@ Finding directory(const Facts& facts) {
       advice = "chmod -t " + path;
     } else if (facts.is_link_or_file) {
       advice = "name the directory itself";
-    } else if (facts.is_on_network) {
+    } else if (facts.is_unreliable) {
       advice = "use a directory on a local disk, or a server";
     }
     return {"directory", Level::error, without_advice(*facts.unusable), advice};
@@ -59,8 +59,24 @@ Finding directory(const Facts& facts) {
   return {"directory", Level::ok, path, ""};
 }
 
+// The directory above `path` that systemd-tmpfiles and the like clean up, if any.
+std::string cleaned_place(const std::string& path) {
+  for (const std::string place : {"/tmp", "/var/tmp"}) {
+    if (path.starts_with(place + "/")) return place;
+  }
+  return "";
+}
+
 Finding file_system(const Facts& facts) {
   const auto name = facts.file_system.empty() ? "local" : facts.file_system;
+  if (const auto place = cleaned_place(facts.path); !place.empty()) {
+    return {
+        "file-system", Level::info,
+        name + ", below " + place +
+            ", where programs remove what was not used for days: past runs and fences "
+            "of locks are lost then",
+        "if that matters, use a directory elsewhere (/var/lib/NAME)"};
+  }
   if (!facts.forgets) return {"file-system", Level::ok, name, ""};
   return {"file-system", Level::info,
           name + ", in memory: a reboot loses past runs and the fences of dlock fence",
@@ -69,13 +85,18 @@ Finding file_system(const Facts& facts) {
 
 Finding state(const Facts& facts) {
   if (facts.state) {
-    return {"state", Level::error, without_advice(*facts.state),
-            "once no command runs under that lock, move the file away; past runs and "
-            "fences are kept"};
+    return {
+        "state", Level::error, without_advice(*facts.state),
+        "the next run under that lock replaces the file, unless it may contain a lease "
+        "by hand: then move it away; past runs and fences are kept"};
   }
   if (facts.busy) {
     return {"state", Level::error, *facts.busy,
             "check what that process waits for; continue it or end it"};
+  }
+  if (facts.mended) {
+    return {"state", Level::info, without_advice(*facts.mended),
+            "nothing to do: the next run with a new lock name writes it anew"};
   }
   if (!facts.has_state) {
     return {"state", Level::ok, "none since boot", ""};

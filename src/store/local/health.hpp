@@ -31,7 +31,7 @@ struct Facts {
   bool everybody_writes = false;
   bool is_sticky = false;  // and shared
   bool is_link_or_file = false;
-  bool is_on_network = false;
+  bool is_unreliable = false;  // on a file system that locks do not work on
   bool can_be_written = false;
   std::string file_system;  // "ext4"; empty if its type is unknown
   bool forgets = false;     // it is in memory
@@ -39,6 +39,7 @@ struct Facts {
   bool has_state = false;  // of this boot
   Trouble busy;            // somebody holds the mutex of the set-up
   Trouble state;
+  Trouble mended;           // what the next run mends
   std::uint64_t locks = 0;  // known to it
   Trouble fences;
 

@@ -82,7 +82,9 @@ void LocalClaimant::close() {
 // Whether the lease is lost, and why.
 std::optional<Loss> LocalClaimant::loss() {
   if (!files_.in_place()) return Loss::gone;
-  return loss_in(files_.look_at(claim().lock).state);
+  const auto look = files_.look_at(claim().lock);
+  files_.keep_fresh(&look.file);
+  return loss_in(look.state);
 }
 
 // The same; also sets taken_by_ if the lock was taken.
@@ -100,40 +102,65 @@ const Party& LocalClaimant::own_party() {
     party_.host = host_name();
   }
   party_.token = claim().token;
-  party_.session = session_of(claim().token);
+  party_.session = session_->session();
   return party_;
+}
+
+void LocalClaimant::open_session() {
+  if (!session_) session_.emplace(files_.directory(), claim().lock, claim().token);
 }
 
 // Another epoch may have taken over the directory since this claim opened its files. The
 // second attempt finds out whether it still needs them.
 asio::awaitable<Answer> LocalClaimant::ask(Queue queue, Wakeup& wakeup) {
   const bool is_first = !session_;
+  const auto once = [&] { return ask_once(queue, wakeup); };
+  opens_session_late_ = false;
   try {
-    co_return co_await ask_once(queue, wakeup);
+    co_return co_await files_.repeated(wakeup, once);
   } catch (const Failure&) {
     if (!is_first || !files_.was_replaced()) throw;
   }
-  co_return co_await ask_once(queue, wakeup);
+  co_return co_await files_.repeated(wakeup, once);
+}
+
+// A claim that finds its lock's file missing while others have sessions of the lock gives
+// its own up until the next attempt: so others that do the same do not wait for it.
+asio::awaitable<Files::Change> LocalClaimant::begin_claim(Wakeup& wakeup) {
+  const auto own = session_ ? session_->session() : Session{0};
+  std::optional<Transient> failure;
+  try {
+    co_return co_await files_.begin_claim(claim().lock, own, wakeup);
+  } catch (const Transient& error) {
+    failure = error;
+  }
+  if (!holder_) {
+    stop_waiting();
+    session_.reset();
+    opens_session_late_ = true;
+  }
+  throw *failure;
 }
 
 asio::awaitable<Answer> LocalClaimant::ask_once(Queue queue, Wakeup& wakeup) {
   if (files_.was_replaced()) close();
   // Before our session is locked: the folder is not created while there are sessions.
   co_await files_.open_to_use(wakeup);
-  // Before the state refers to it.
-  if (!session_) session_.emplace(files_.directory(), session_of(claim().token));
-  Claim kept = claim();
-  kept.command = shortened_command(claim().command);
-  const rules::Ask asked{kept, own_party(), queue};
+  // Before the state refers to it, and not while the mutex is locked. But if the file of
+  // the lock is missing, other claims must be able to tell this one from a holder.
+  if (!opens_session_late_) open_session();
 
   State state;
   Answer answer;
   Consequences consequences;
   Moment moment;
   {
-    auto change = co_await files_.begin_change(claim().lock, wakeup);
-    files_.check_in_place();
-    if (!change.file.exists()) files_.find_floor(change.state);
+    auto change = co_await begin_claim(wakeup);
+    open_session();
+    Claim kept = claim();
+    kept.command = shortened_command(claim().command);
+    const rules::Ask asked{kept, own_party(), queue};
+    if (!change.file.exists()) co_await files_.find_floor(change.state, wakeup);
     if (change.state.last_fence >= greatest_fence) {
       throw Failure(Failure::Kind::misconfigured,
                     "no fences are left for this lock in " + printable(files_.path()));
@@ -178,6 +205,27 @@ asio::awaitable<Answer> LocalClaimant::ask_once(Queue queue, Wakeup& wakeup) {
 
 asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end,
                                                 Wakeup& wakeup) {
+  std::optional<Failure> failure;
+  try {
+    co_return co_await files_.repeated(
+        wakeup, [&] { return release_once(end, wakeup); }, true);
+  } catch (const Failure& error) {
+    failure = error;
+  }
+  co_await log_unreleased(end, wakeup);
+  throw *failure;
+}
+
+// The next process that looks at the lock, or claims it, finds the end in the log.
+asio::awaitable<void> LocalClaimant::log_unreleased(const std::optional<RunEnd>& end,
+                                                    Wakeup& wakeup) {
+  if (!end || !holder_ || !files_.are_open()) co_return;
+  const std::vector<RunInfo> ended(1, rules::ended_run(*holder_, *end, Moment::now()));
+  co_await files_.log_ends(claim().lock, ended, wakeup);
+}
+
+asio::awaitable<Release> LocalClaimant::release_once(const std::optional<RunEnd>& end,
+                                                     Wakeup& wakeup) {
   stop_waiting();
   if (!claim().attached && !files_.open_existing()) co_return Release::not_ours;
   const bool has_run = end && holder_ && holder_->party.token == claim().token;
@@ -206,7 +254,7 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
       if (const auto loss = loss_in(state)) co_return release_reporting(*loss);
     }
     if (is_lost && !change.file.exists())
-      files_.find_floor(state);  // in the recorded state
+      co_await files_.find_floor(state, wakeup);  // in the recorded state
     const auto moment = Moment::now();
     outcome = rules::release(state, claim().token, end, moment, files_.sessions(),
                              consequences);
@@ -233,6 +281,10 @@ asio::awaitable<Release> LocalClaimant::release(const std::optional<RunEnd>& end
 }
 
 asio::awaitable<Renewal> LocalClaimant::renew(Wakeup& wakeup) {
+  return files_.repeated(wakeup, [this, &wakeup] { return renew_once(wakeup); });
+}
+
+asio::awaitable<Renewal> LocalClaimant::renew_once(Wakeup& wakeup) {
   if (claim().attached) co_return renewal_telling(loss());
   if (!files_.open_existing()) co_return Renewal::gone;
   auto outcome = Renewal::gone;
@@ -257,11 +309,11 @@ asio::awaitable<void> LocalClaimant::started(const CommandProcess& process,
     co_await wakeup.wait_for(short_run);
     if (wakeup.gives_up()) co_return;
   }
-  {
+  co_await files_.repeated(wakeup, [&]() -> asio::awaitable<void> {
     auto change = co_await files_.begin_change(claim().lock, wakeup);
     rules::record_command(change.state, claim().token, process);
     files_.commit(change, claim().lock);
-  }
+  });
 }
 
 std::optional<StartNote> LocalClaimant::start_note() {

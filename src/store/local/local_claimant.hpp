@@ -32,7 +32,12 @@ class LocalClaimant final : public Claimant {
   asio::awaitable<void> started(const CommandProcess& process, Wakeup& wakeup) override;
 
  private:
+  asio::awaitable<Files::Change> begin_claim(Wakeup& wakeup);
   asio::awaitable<Answer> ask_once(Queue queue, Wakeup& wakeup);
+  asio::awaitable<Release> release_once(const std::optional<RunEnd>& end, Wakeup& wakeup);
+  asio::awaitable<void> log_unreleased(const std::optional<RunEnd>& end, Wakeup& wakeup);
+  asio::awaitable<Renewal> renew_once(Wakeup& wakeup);
+  void open_session();
   void close();
   std::optional<Loss> loss();
   std::optional<Loss> loss_in(const State& state);
@@ -49,6 +54,7 @@ class LocalClaimant final : public Claimant {
   std::optional<Holder> holder_;  // what we were granted, for the log
   std::optional<Taker> taken_by_;
   bool noted_start_ = false;
+  bool opens_session_late_ = false;  // see ask_once()
 
   // While waiting.
   std::optional<WakeSocket> wake_socket_;

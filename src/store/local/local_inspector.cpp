@@ -67,10 +67,12 @@ void complete(std::vector<HolderInfo>& holders, const State& state) {
   }
 }
 
-asio::awaitable<LockInfo> LocalInspector::inspect(const LockName& lock, Wakeup&) {
-  if (!files_.open_to_look()) co_return info_from({}, lock);
-  if (files_.has_folder()) co_return info_of_lock(lock);
-  co_return info_from(RunsLog(files_.directory()).read(), lock);
+asio::awaitable<LockInfo> LocalInspector::inspect(const LockName& lock, Wakeup& wakeup) {
+  return files_.repeated(wakeup, [this, lock]() -> asio::awaitable<LockInfo> {
+    if (!files_.open_to_look()) co_return info_from({}, lock);
+    if (files_.has_folder()) co_return info_of_lock(lock);
+    co_return info_from(RunsLog(files_.directory()).read(), lock);
+  });
 }
 
 LockInfo LocalInspector::info_of_lock(const LockName& lock) const {
@@ -84,24 +86,27 @@ LockInfo LocalInspector::info_of_lock(const LockName& lock) const {
 
 asio::awaitable<std::vector<LockInfo>> LocalInspector::list(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup&) {
-  std::vector<LockInfo> locks;
-  left_out_.clear();
-  if (!files_.open_to_look()) co_return locks;
-  if (!files_.has_folder()) {
-    const auto history = RunsLog(files_.directory()).read();
-    for (const auto& [lock, run] : history.last_runs) {
-      if (lock.name_space != name_space || !matches(lock.name)) continue;
-      locks.push_back(info_from(history, lock));
-    }
-    co_return locks;
-  }
-  read_each(name_space, matches, [&](const LockName& lock) {
-    auto info = info_of_lock(lock);
-    if (info.holders.empty() && info.waiters.empty() && !info.last_run) return;
-    locks.push_back(std::move(info));
-  });
-  co_return locks;
+    Wakeup& wakeup) {
+  return files_.repeated(
+      wakeup, [this, name_space, matches]() -> asio::awaitable<std::vector<LockInfo>> {
+        std::vector<LockInfo> locks;
+        left_out_.clear();
+        if (!files_.open_to_look()) co_return locks;
+        if (!files_.has_folder()) {
+          const auto history = RunsLog(files_.directory()).read();
+          for (const auto& [lock, run] : history.last_runs) {
+            if (lock.name_space != name_space || !matches(lock.name)) continue;
+            locks.push_back(info_from(history, lock));
+          }
+          co_return locks;
+        }
+        read_each(name_space, matches, [&](const LockName& lock) {
+          auto info = info_of_lock(lock);
+          if (info.holders.empty() && info.waiters.empty() && !info.last_run) return;
+          locks.push_back(std::move(info));
+        });
+        co_return locks;
+      });
 }
 
 // Leaves out the locks that cannot be read.
@@ -121,13 +126,15 @@ void LocalInspector::read_each(const std::string& name_space,
 }
 
 asio::awaitable<std::vector<RunInfo>> LocalInspector::history(const LockName& lock,
-                                                              Wakeup&) {
-  if (!files_.open_to_look()) co_return std::vector<RunInfo>{};
-  if (files_.has_folder()) co_return runs_of_lock(lock);
-  auto of_locks = RunsLog(files_.directory()).read().runs;
-  auto runs = as_history(std::move(of_locks[lock]), wall_now());
-  name_users(runs);
-  co_return runs;
+                                                              Wakeup& wakeup) {
+  return files_.repeated(wakeup, [this, lock]() -> asio::awaitable<std::vector<RunInfo>> {
+    if (!files_.open_to_look()) co_return std::vector<RunInfo>{};
+    if (files_.has_folder()) co_return runs_of_lock(lock);
+    auto of_locks = RunsLog(files_.directory()).read().runs;
+    auto runs = as_history(std::move(of_locks[lock]), wall_now());
+    name_users(runs);
+    co_return runs;
+  });
 }
 
 std::vector<RunInfo> LocalInspector::runs_of_lock(const LockName& lock) const {
@@ -143,24 +150,27 @@ std::vector<RunInfo> LocalInspector::runs_of_lock(const LockName& lock) const {
 
 asio::awaitable<std::vector<LockHistory>> LocalInspector::histories(
     const std::string& name_space, std::function<bool(const std::string&)> matches,
-    Wakeup&) {
-  std::vector<LockHistory> found;
-  left_out_.clear();
-  if (!files_.open_to_look()) co_return found;
-  const auto add = [&](const LockName& lock, std::vector<RunInfo> runs) {
-    if (!runs.empty()) found.push_back({lock, std::move(runs), wall_now()});
-  };
-  if (files_.has_folder()) {
-    read_each(name_space, matches,
-              [&](const LockName& lock) { add(lock, runs_of_lock(lock)); });
-    co_return found;
-  }
-  for (auto& [lock, runs] : RunsLog(files_.directory()).read().runs) {
-    if (lock.name_space != name_space || !matches(lock.name)) continue;
-    name_users(runs);
-    add(lock, as_history(std::move(runs), wall_now()));
-  }
-  co_return found;
+    Wakeup& wakeup) {
+  return files_.repeated(
+      wakeup, [this, name_space, matches]() -> asio::awaitable<std::vector<LockHistory>> {
+        std::vector<LockHistory> found;
+        left_out_.clear();
+        if (!files_.open_to_look()) co_return found;
+        const auto add = [&](const LockName& lock, std::vector<RunInfo> runs) {
+          if (!runs.empty()) found.push_back({lock, std::move(runs), wall_now()});
+        };
+        if (files_.has_folder()) {
+          read_each(name_space, matches,
+                    [&](const LockName& lock) { add(lock, runs_of_lock(lock)); });
+          co_return found;
+        }
+        for (auto& [lock, runs] : RunsLog(files_.directory()).read().runs) {
+          if (lock.name_space != name_space || !matches(lock.name)) continue;
+          name_users(runs);
+          add(lock, as_history(std::move(runs), wall_now()));
+        }
+        co_return found;
+      });
 }
 
 }  // namespace dlock::local

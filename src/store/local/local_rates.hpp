@@ -22,6 +22,7 @@ class LocalRates final : public RateLimits {
 
  private:
   LimitState limit_in(const RecordFile& file, const LockName& limit) const;
+  RecordFile file_to_admit(const RateClaim& claim, const std::string& name) const;
 
   Files& files_;
   std::optional<std::pair<Token, RateAnswer>>

@@ -28,39 +28,44 @@ std::unique_ptr<Claimant> LocalStore::claimant(const Claim& claim) {
 
 asio::awaitable<std::vector<Broken>> LocalStore::break_leases(
     const LockName& lock, const std::vector<Fence>& fences, Wakeup& wakeup) {
-  if (!files_.open_to_look() || !files_.has_folder()) co_return std::vector<Broken>{};
-  files_.open_sessions_to_lock();
+  return files_.repeated(
+      wakeup, [this, lock, fences, &wakeup]() -> asio::awaitable<std::vector<Broken>> {
+        if (!files_.open_to_look() || !files_.has_folder())
+          co_return std::vector<Broken>{};
+        files_.open_sessions_to_lock();
 
-  const TakenBy self{::geteuid(), host_name(), false};
-  std::vector<Holder> holders;
-  Consequences consequences;
-  Moment moment;
-  {
-    auto change = co_await files_.begin_change(lock, wakeup);
-    moment = Moment::now();
-    holders = rules::break_leases(change.state, fences, self, moment, files_.sessions(),
-                                  consequences);
-    for (const auto& run : consequences.vanished) record_past_run(change.state, run);
-    // Not the ones that had already ended.
-    files_.commit(change, lock,
-                  {std::nullopt, std::nullopt, rules::fences_of(holders), self});
-    // A dlock that holds a lock for longer than a moment watches its file.
-    if (!holders.empty()) change.file.touch();
-  }
-  files_.notify(consequences);
-  co_await files_.log_ends(lock, consequences.vanished, wakeup);
+        const TakenBy self{::geteuid(), host_name(), false};
+        std::vector<Holder> holders;
+        Consequences consequences;
+        Moment moment;
+        {
+          auto change = co_await files_.begin_change(lock, wakeup);
+          moment = Moment::now();
+          holders = rules::break_leases(change.state, fences, self, moment,
+                                        files_.sessions(), consequences);
+          for (const auto& run : consequences.vanished)
+            record_past_run(change.state, run);
+          // Not the ones that had already ended.
+          files_.commit(change, lock,
+                        {std::nullopt, std::nullopt, rules::fences_of(holders), self});
+          // A dlock that holds a lock for longer than a moment watches its file.
+          if (!holders.empty()) change.file.touch();
+        }
+        files_.notify(consequences);
+        co_await files_.log_ends(lock, consequences.vanished, wakeup);
 
-  std::vector<Broken> broken;
-  for (const auto& holder : holders) {
-    auto& added = broken.emplace_back();
-    added.holder = rules::info_of(holder, moment);
-    name_user(added.holder.user);
-    if (holder.party.session == 0 || !dlock_is_gone(holder)) continue;
-    added.holder.dlock_gone = true;
-    if (holder.command != 0) added.holder.pid = holder.command;
-    added.processes = files_.sessions().processes_of(holder);
-  }
-  co_return broken;
+        std::vector<Broken> broken;
+        for (const auto& holder : holders) {
+          auto& added = broken.emplace_back();
+          added.holder = rules::info_of(holder, moment);
+          name_user(added.holder.user);
+          if (holder.party.session == 0 || !dlock_is_gone(holder)) continue;
+          added.holder.dlock_gone = true;
+          if (holder.command != 0) added.holder.pid = holder.command;
+          added.processes = files_.sessions().processes_of(holder);
+        }
+        co_return broken;
+      });
 }
 
 }  // namespace dlock::local

@@ -17,6 +17,9 @@ namespace {
 constexpr int probes_after_close = 4;
 constexpr nanoseconds first_probe = std::chrono::microseconds(300);
 
+// How often a waiter asks that cannot be woken.
+constexpr milliseconds ask_without_socket{500};
+
 // Watches the file of a lease's lock. A process that breaks the lease touches the file.
 // The file is replaced when it has to grow, so it is watched anew after each change.
 class FileNews final : public LeaseNews {
@@ -68,8 +71,13 @@ std::unique_ptr<LeaseNews> LocalClaimant::listen(std::function<void()> on_news) 
 // not have been woken.
 void LocalClaimant::start_waiting(Wakeup& wakeup) {
   if (wake_socket_) return;
-  wake_socket_.emplace(files_.context(), files_.directory(), session_of(claim().token),
-                       wakeup);
+  try {
+    wake_socket_.emplace(files_.context(), files_.directory(), party_.session, wakeup);
+  } catch (const Failure&) {
+    // The file system may have no sockets. Then only the clock wakes this waiter.
+    ask_again_ = std::min(ask_again_, Clock::now() + ask_without_socket);
+    return;
+  }
   const auto look = files_.look_at(claim().lock);
   const auto own = std::find_if(
       look.state.waiters.begin(), look.state.waiters.end(),

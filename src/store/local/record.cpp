@@ -67,6 +67,14 @@ std::optional<Record> record_in(std::string_view file) {
                 head.half};
 }
 
+bool is_of_another_format(std::string_view file) {
+  constexpr std::string_view mark = "dlock";
+  std::uint64_t found = 0;
+  if (!file.starts_with(mark) || file.size() < sizeof found) return false;
+  std::memcpy(&found, file.data(), sizeof found);
+  return found != format;
+}
+
 std::optional<std::uint64_t> sequence_in(std::string_view head) {
   RecordHead fields;
   if (head.size() < sizeof fields) return std::nullopt;

@@ -39,6 +39,9 @@ std::optional<std::size_t> record_file_size(std::size_t payload_size);
 // The record in the bytes of a whole file; nothing if they do not match their checksum.
 std::optional<Record> record_in(std::string_view file);
 
+// Whether the file was written by a version of dlock with another format.
+bool is_of_another_format(std::string_view file);
+
 // The sequence number in the first bytes of a file; nothing if these are too few.
 constexpr std::size_t record_head_size = 48;
 std::optional<std::uint64_t> sequence_in(std::string_view head);

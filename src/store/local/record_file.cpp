@@ -45,8 +45,8 @@ bool write_at(int fd, std::string_view bytes, std::size_t at) {
 
 }  // namespace
 
-Failure damaged(const std::string& path, const std::string& what) {
-  return Failure(Failure::Kind::misconfigured,
+Damaged damaged(const std::string& path, const std::string& what) {
+  return Damaged(Failure::Kind::misconfigured,
                  printable(path) + " is " + what +
                      "; move it away once no command runs under its lock");
 }
@@ -56,7 +56,9 @@ RecordFile::RecordFile(const Directory& folder, std::string name, Access access)
   struct stat status {};
   file_ = folder_.open_file(name_, access == Access::read ? O_RDONLY : O_RDWR, false,
                             &status);
-  if (file_) read(static_cast<std::uint64_t>(status.st_size), access);
+  if (!file_) return;
+  changed_ = WallTime(std::chrono::seconds(status.st_mtim.tv_sec));
+  read(static_cast<std::uint64_t>(status.st_size), access);
 }
 
 // The size of a file never changes: a larger file is a new one.
@@ -66,7 +68,7 @@ void RecordFile::read(std::uint64_t size, Access access) {
   }
   for (int reads = 1;; ++reads) {
     const auto bytes = contents_of(file_.get(), size);
-    if (!bytes) throw failure_of(errno, "cannot read " + printable(path()));
+    if (!bytes) throw_failure_of(errno, "cannot read " + printable(path()));
     if (bytes->size() < size) throw damaged(path(), "truncated");
     if (const auto record = record_in(*bytes)) {
       size_ = size;
@@ -78,6 +80,11 @@ void RecordFile::read(std::uint64_t size, Access access) {
     }
     // Its mutex is held, so no other process writes to it.
     if (access == Access::write || reads == most_reads) {
+      if (is_of_another_format(*bytes)) {
+        const auto what =
+            damaged(path(), "damaged (it has the format of another version of dlock)");
+        throw Failure(what.kind(), what.what());
+      }
       throw damaged(path(), "damaged (its checksum does not match)");
     }
     ::sched_yield();

@@ -40,7 +40,10 @@ class RecordFile {
   // Whether the file was written to, or replaced, since it was read.
   bool has_changed() const;
 
-  // Wakes the processes that watch the file (inotify(7)).
+  // When it was last changed, as of the time when it was opened.
+  WallTime changed() const { return changed_; }
+
+  // Wakes the processes that watch the file (inotify(7)), and makes it look used.
   void touch() const;
 
   // Removes the file, if it exists.
@@ -55,6 +58,7 @@ class RecordFile {
   const Directory& folder_;
   std::string name_;
   Fd file_;
+  WallTime changed_{};
   std::size_t size_ = 0;
   std::string payload_;
   std::uint64_t sequence_ = 0;
@@ -62,7 +66,14 @@ class RecordFile {
   unsigned half_ = 0;
 };
 
-// The Failure for an unusable file: misconfigured, "`path` is `what`", and what to do.
-Failure damaged(const std::string& path, const std::string& what);
+// A file without the contents that it should have, or none; see Files::begin_claim and
+// Files::sound_head, which replace some.
+class Damaged final : public Failure {
+ public:
+  using Failure::Failure;
+};
+
+// Misconfigured, "`path` is `what`", and what to do.
+Damaged damaged(const std::string& path, const std::string& what);
 
 }  // namespace dlock::local

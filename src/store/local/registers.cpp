@@ -92,7 +92,8 @@ Admission Registers::admit(const LockName& resource, Fence fence) {
     replace(registers_text(fences));
   }
   // Even if the fence was there already: its writer may have been killed before the sync.
-  if (::fsync(directory_.fd()) != 0) {
+  // Some file systems cannot sync a directory (EINVAL).
+  if (::fsync(directory_.fd()) != 0 && errno != EINVAL) {
     throw failure_of(errno, "cannot sync " + printable(directory_.path()));
   }
   return Admission::admitted;

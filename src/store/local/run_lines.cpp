@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "lock/history.hpp"
 #include "util/json.hpp"
@@ -192,6 +193,30 @@ std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lo
     return LoggedCommand{pid, Clock::time_point(milliseconds(*running + 1))};
   }
   return std::nullopt;
+}
+
+std::optional<RunInfo> end_of(std::string_view log, const LockName& lock, Fence fence) {
+  const auto mark = "\"fence\":" + std::to_string(fence.number) + ",";
+  std::optional<RunInfo> found;
+  for (const auto text : lines_of(log)) {
+    if (text.find(mark) == std::string_view::npos) continue;
+    const auto line = parsed(text);
+    if (line.is_null() || lock_of(line) != lock || line["event"] != "end") continue;
+    if (auto run = run_of(line); run.outcome != was_no_run) found = std::move(run);
+  }
+  return found;
+}
+
+bool has_lease_by_hand(std::string_view log, const LockName& lock) {
+  std::set<std::uint64_t> fences;
+  for (const auto text : lines_of(log)) {
+    const auto line = parsed(text);
+    if (line.is_null() || lock_of(line) != lock) continue;
+    const auto fence = line["fence"].get<std::uint64_t>();
+    if (line["event"] == was_acquired) fences.insert(fence);
+    if (line["event"] == "end") fences.erase(fence);
+  }
+  return !fences.empty();
 }
 
 namespace {

@@ -46,6 +46,12 @@ struct LoggedCommand {
 std::optional<LoggedCommand> command_of(std::string_view log, const LockName& lock,
                                         Fence fence);
 
+// The end of the run under a grant, if `log` contains it.
+std::optional<RunInfo> end_of(std::string_view log, const LockName& lock, Fence fence);
+
+// Whether `log` contains a detached grant of the lock without its end.
+bool has_lease_by_hand(std::string_view log, const LockName& lock);
+
 // The lines of `log` to keep: the newest of each lock, at most `most` bytes in all, and
 // also the line with the greatest fence.
 std::string shortened(std::string_view log, std::size_t most);

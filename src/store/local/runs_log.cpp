@@ -61,7 +61,9 @@ Fd RunsLog::open_for_note(std::string& before) {
 }
 
 RunsLog::Length RunsLog::append(const std::string& lines) {
-  for (;;) {
+  // The log is shortened rarely, but some file systems count no links.
+  constexpr int most_tries = 4;
+  for (int tries = 1;; ++tries) {
     struct stat status {};
     const Fd file = directory_.open_file(log_name, O_RDWR | O_APPEND, true, &status);
     // One write, so that lines of several processes do not mix.
@@ -73,7 +75,8 @@ RunsLog::Length RunsLog::append(const std::string& lines) {
     // shorten() copies such lines after the new file is in place; lines written even
     // later are written again here. A duplicate line does no harm.
     const bool replaced = ::fstat(file.get(), &status) == 0 && status.st_nlink == 0;
-    if (!replaced) return was_long ? Length::too_long : Length::usual;
+    if (!replaced || tries == most_tries)
+      return was_long ? Length::too_long : Length::usual;
   }
 }
 

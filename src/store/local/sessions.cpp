@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "store/local/namespaces.hpp"
+#include "util/checksum.hpp"
 #include "util/failure.hpp"
 #include "util/process.hpp"
 #include "util/text.hpp"
@@ -28,6 +29,16 @@ constexpr off_t watch_byte = 2;  // shared by all watchers
 // Sessions are the bytes between these.
 constexpr Session first_session = 1u << 16;
 constexpr Session last_session{all_locks_mutex};
+
+// Two locks rarely have the same range of sessions, and then one of them waits for the
+// end of the other's runs, but only if its file was removed.
+constexpr Session sessions_of_lock = Session{1} << 32u;
+
+Session first_session_of(const LockName& lock) {
+  constexpr Session ranges = (last_session - first_session) / sessions_of_lock;
+  const auto hash = checksum(lock.name_space + '\0' + lock.name);
+  return first_session + hash % ranges * sessions_of_lock;
+}
 
 constexpr std::int64_t tick = 10'000'000;  // /proc counts in hundredths of a second
 
@@ -44,11 +55,34 @@ struct flock mutex_range(short type, MutexByte byte) {
   return byte_range(type, byte, byte == all_locks_mutex ? 0 : 1);  // 0: all that follow
 }
 
-Failure lock_failure(const Directory& directory) {
-  const int error = errno;
-  return Failure(Failure::Kind::misconfigured,
-                 "cannot lock " + printable(directory.path_of(sessions_name)) + ": " +
-                     std::strerror(error));
+// Throws the Failure for a lock of a byte that was not possible.
+[[noreturn]] void fail_to_lock(int error, const std::string& path) {
+  const auto what = "cannot lock " + printable(path);
+  switch (error) {
+    case EAGAIN:
+    case EACCES:
+      throw Transient(Failure::Kind::unreachable,
+                      what + ": another process has locked all of it");
+    case ENOLCK:
+      throw Transient(Failure::Kind::unreachable,
+                      what + ": the kernel has no room for another lock");
+    case EINVAL:
+    case ENOSYS:
+    case EOPNOTSUPP:
+      throw Failure(Failure::Kind::misconfigured,
+                    what + ": " + std::strerror(error) +
+                        " (locks of open files, F_OFD_SETLK, do not work there); use a "
+                        "directory on a local disk, or a server");
+    default: throw_failure_of(error, what);
+  }
+}
+
+// fcntl(2), again if a signal interrupts it. Returns an error number, or 0.
+int locked(int fd, struct flock range) {
+  while (::fcntl(fd, F_OFD_SETLK, &range) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
 }
 
 // Whether the command of `holder` runs, as far as /proc shows: some commands (sudo,
@@ -64,6 +98,17 @@ bool command_runs(const Holder& holder) {
   if (process->is_dead) return false;
   return process->started >= holder.command_after - tick &&
          process->started <= holder.command_before + tick;
+}
+
+// Whether the dlock of `holder` runs, as far as /proc shows.
+bool dlock_runs(const Holder& holder) {
+  if (holder.party.pid_namespace != own_namespaces().pids ||
+      holder.party.pid == ::getpid()) {
+    return false;
+  }
+  const auto process = process_of(holder.party.pid);
+  return process && !process->is_dead &&
+         process->started <= holder.granted_at.time_since_epoch().count() + tick;
 }
 
 // Whether the initial environment of a process contains this grant (DLOCK_HELD,
@@ -85,17 +130,12 @@ bool is_stopped(pid_t pid) {
 
 }  // namespace
 
-Session session_of(const Token& token) {
-  Session number = 0;
-  std::memcpy(&number, token.bytes.data(), sizeof number);
-  return first_session + number % (last_session - first_session);
-}
-
 bool is_session(Session session) {
   return session >= first_session && session < last_session;
 }
 
-SessionLock::SessionLock(const Directory& directory, Session session) {
+SessionLock::SessionLock(const Directory& directory, const LockName& lock,
+                         const Token& token) {
   const Fd low = directory.open_file(sessions_name, O_RDWR, true);
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -103,14 +143,22 @@ SessionLock::SessionLock(const Directory& directory, Session session) {
   const auto end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1024));
   fd_ = Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, std::max(end - 24, 3)));
   if (!fd_) throw failure_of(errno, "cannot open a session");
-  auto range = byte_range(F_WRLCK, static_cast<off_t>(session));
-  if (::fcntl(fd_.get(), F_OFD_SETLK, &range) != 0) throw lock_failure(directory);
+  int error = 0;
+  // Another claim may have the same number by chance.
+  for (std::size_t at = 0; at < token.bytes.size(); at += sizeof(std::uint32_t)) {
+    std::uint32_t number = 0;
+    std::memcpy(&number, token.bytes.data() + at, sizeof number);
+    session_ = first_session_of(lock) + number;
+    error = locked(fd_.get(), byte_range(F_WRLCK, static_cast<off_t>(session_)));
+    if (error == 0) return;
+  }
+  fail_to_lock(error, directory.path_of(sessions_name));
 }
 
 Fd watch_mark(const Directory& directory) {
   Fd mark = directory.open_file(sessions_name, O_RDWR, true);
-  auto range = byte_range(F_RDLCK, watch_byte);
-  if (::fcntl(mark.get(), F_OFD_SETLK, &range) != 0) throw lock_failure(directory);
+  const int error = locked(mark.get(), byte_range(F_RDLCK, watch_byte));
+  if (error != 0) fail_to_lock(error, directory.path_of(sessions_name));
   return mark;
 }
 
@@ -118,6 +166,7 @@ SessionsFile::SessionsFile(const Directory& directory, bool create) {
   struct stat status {};
   fd_ = directory.open_file(sessions_name, create ? O_RDWR : O_RDONLY, create, &status);
   identity_ = identity_of(status);
+  changed_ = WallTime(std::chrono::seconds(status.st_mtim.tv_sec));
 }
 
 bool SessionsFile::is_in_place(const Directory& directory) const {
@@ -125,12 +174,10 @@ bool SessionsFile::is_in_place(const Directory& directory) const {
 }
 
 bool SessionsFile::try_lock(MutexByte byte) {
-  auto range = mutex_range(F_WRLCK, byte);
-  if (::fcntl(fd_.get(), F_OFD_SETLK, &range) == 0) return true;
-  if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
-  throw Failure(
-      Failure::Kind::misconfigured,
-      std::string("cannot lock the store's sessions file: ") + std::strerror(errno));
+  const int error = locked(fd_.get(), mutex_range(F_WRLCK, byte));
+  if (error == 0) return true;
+  if (error == EAGAIN || error == EACCES) return false;
+  fail_to_lock(error, sessions_name);
 }
 
 void SessionsFile::unlock(MutexByte byte) {
@@ -200,13 +247,28 @@ bool SessionsFile::has_sessions() const {
   return ::fcntl(fd_.get(), F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
 }
 
+bool SessionsFile::is_in_use(const LockName& lock, Session own) const {
+  const auto first = first_session_of(lock);
+  const auto last = first + sessions_of_lock;
+  const auto is_used = [&](Session from, Session to) {
+    if (from >= to) return false;
+    auto range =
+        byte_range(F_WRLCK, static_cast<off_t>(from), static_cast<off_t>(to - from));
+    return ::fcntl(fd_.get(), F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
+  };
+  if (own == 0) return is_used(first, last);
+  return is_used(first, own) || is_used(own + 1, last);
+}
+
 bool SessionsFile::is_watched() const {
   auto range = byte_range(F_WRLCK, watch_byte);
   return ::fcntl(fd_.get(), F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
 }
 
+// The last two find those whose sessions are locked in another file: this one was
+// removed, and created again.
 bool SessionsFile::is_alive(const Holder& holder) const {
-  return is_locked(holder.party.session) || command_runs(holder);
+  return is_locked(holder.party.session) || command_runs(holder) || dlock_runs(holder);
 }
 
 bool SessionsFile::is_alive(const Waiter& waiter) const {

@@ -17,23 +17,25 @@
 
 namespace dlock::local {
 
-// The session of a token: a byte far behind the fixed mutexes.
-Session session_of(const Token& token);
-
 // Whether a number read from a file is a valid session.
 bool is_session(Session session);
 
-// A byte of the file that stays locked while any process has this description open:
-// dlock itself, the command, and its stragglers.
+// A byte of the file, far behind the fixed mutexes, that stays locked while any process
+// has this description open: dlock itself, the command, and its stragglers. Those of one
+// lock are next to each other, so that the kernel can tell whether a lock is in use
+// although its file was removed (SessionsFile::is_in_use).
 class SessionLock {
  public:
   // Locks the byte. The descriptor has a high number, so that it does not collide with
   // those in scripts (exec 9>file), and is close-on-exec until the command is started.
-  SessionLock(const Directory& directory, Session session);
+  // Throws Failure.
+  SessionLock(const Directory& directory, const LockName& lock, const Token& token);
 
+  Session session() const { return session_; }
   int fd() const { return fd_.get(); }
 
  private:
+  Session session_ = 0;
   Fd fd_;
 };
 
@@ -62,6 +64,9 @@ class SessionsFile final : public Liveness {
   bool exists() const { return static_cast<bool>(fd_); }
   int fd() const { return fd_.get(); }
 
+  // When the file was last changed or touched, as of the time when it was opened.
+  WallTime changed() const { return changed_; }
+
   // Whether its name still leads to the file.
   bool is_in_place(const Directory& directory) const;
 
@@ -77,6 +82,10 @@ class SessionsFile final : public Liveness {
 
   // Whether any session is locked.
   bool has_sessions() const;
+
+  // Whether a claim on the lock has its session locked, other than that with `own`, which
+  // may be 0.
+  bool is_in_use(const LockName& lock, Session own) const;
 
   // Whether the store is watched: see event_file.hpp.
   bool is_watched() const;
@@ -95,6 +104,7 @@ class SessionsFile final : public Liveness {
   bool is_locked_by(pid_t pid, off_t byte) const;
 
   FileIdentity identity_;
+  WallTime changed_{};
   Fd fd_;
 };
 

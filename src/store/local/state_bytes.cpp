@@ -153,6 +153,10 @@ void each_field(T& value, Visit&& visit) {
     visit(value.superseding), visit(value.replacing), visit(value.superseded);
   } else if constexpr (std::is_same_v<Plain, Counts>) {
     visit(value.refused), visit(value.superseded);
+  } else if constexpr (std::is_same_v<Plain, Callers::Caller>) {
+    visit(value.index), visit(value.pid);
+  } else if constexpr (std::is_same_v<Plain, Callers>) {
+    visit(value.of_waiters);
   } else if constexpr (std::is_same_v<Plain, PastRuns>) {
     visit(value.last), visit(value.last_success);
   } else if constexpr (std::is_same_v<Plain, RunInfo>) {
@@ -241,10 +245,13 @@ std::string encoded(const State& state) {
   writer(state);
   const auto later = appended_fields_of(state);
   const Counts counts{state.refused, state.superseded};
-  const bool has_more = !later.taken_from.empty() || !counts.is_empty();
+  const auto callers = callers_of(state);
+  const bool has_counts = !counts.is_empty() || !callers.of_waiters.empty();
+  const bool has_more = !later.taken_from.empty() || has_counts;
   if (!later.is_empty() || has_more) writer(later);
   if (has_more) writer(later.taken_from);
-  if (!counts.is_empty()) writer(counts);
+  if (has_counts) writer(counts);
+  if (!callers.of_waiters.empty()) writer(callers);
   return std::move(writer.bytes);
 }
 
@@ -279,6 +286,11 @@ std::optional<State> decoded(std::string_view bytes) {
       reader(counts);
       state.refused = counts.refused;
       state.superseded = counts.superseded;
+    }
+    if (!reader.at_end()) {
+      Callers callers;
+      reader(callers);
+      if (!take_in(callers, state)) return std::nullopt;
     }
     if (!reader.at_end() || !is_sound(state)) return std::nullopt;
     return state;

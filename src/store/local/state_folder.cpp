@@ -1,6 +1,7 @@
 #include "store/local/state_folder.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,10 +96,12 @@ void refuse_if_in_use(const Directory& directory, const SessionsFile& sessions) 
       "is in use under another boot id or in another time namespace (a container?); use "
       "a separate directory for each, or a server";
   if (sessions.has_sessions()) {
-    refuse(other != names.end()
-               ? elsewhere
-               : "has lost the state of its locks while processes hold some of them; end "
-                 "those processes first");
+    if (other != names.end()) refuse(elsewhere);
+    // Their dlocks have noticed it, and stop them.
+    throw Transient(Failure::Kind::misconfigured,
+                    printable(directory.path()) +
+                        " has lost the state of its locks while processes hold some of "
+                        "them; stop those processes first");
   }
   for (const auto& name : names) {
     if (!is_of_another_epoch(name)) continue;
@@ -129,7 +132,9 @@ void remove(const Directory& directory, const std::string& name) {
 
 // Takes the folders of other epochs out of use before ours can be used: a process that is
 // killed in between must not leave two. They are renamed because their files can only be
-// removed one by one.
+// removed one by one. A folder in a lower layer of an overlay file system cannot be
+// renamed (EXDEV). Nothing in it is in use any more, and all_locks_mutex is held, so it
+// does no harm if only some of its files are removed: the log has the greatest fence.
 void retire_others(const Directory& directory) {
   for (const auto& name : directory.names()) {
     if (!is_of_another_epoch(name) || name.ends_with(draft_end) ||
@@ -138,8 +143,14 @@ void retire_others(const Directory& directory) {
     }
     const auto retired = name + retired_end;
     remove(directory, retired);
-    if (::renameat(directory.fd(), name.c_str(), directory.fd(), retired.c_str()) != 0) {
-      throw failure_of(errno, "cannot rename " + printable(directory.path_of(name)));
+    if (::renameat(directory.fd(), name.c_str(), directory.fd(), retired.c_str()) == 0) {
+      continue;
+    }
+    const int error = errno;
+    remove(directory, name);
+    struct stat status {};
+    if (::fstatat(directory.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+      throw_failure_of(error, "cannot remove " + printable(directory.path_of(name)));
     }
   }
 }
@@ -148,22 +159,29 @@ void fill(const Directory& folder, const History& history) {
   const auto now = Moment::now();
   set_head(folder, {history.greatest_fence.number, now.wall.count()});
   for (const auto& [lock, run] : history.last_runs) {
-    State state;
-    state.last_fence = history.greatest_fence;  // the fence floor
-    state.last_run = run;
-    if (const auto past = history.past.find(lock); past != history.past.end()) {
-      state.past = past->second;
-    }
-    state.used = run.ended.value_or(run.started);
-    if (const auto runs = history.runs.find(lock); runs != history.runs.end()) {
-      for (const auto& earlier : runs->second) record_past_run(state, earlier);
-    }
+    const auto state = state_from(history, lock);
     RecordFile file(folder, key_of(lock, Kept::lock).file, RecordFile::Access::write);
     file.write(with_name(lock, encoded(state)), now);
   }
 }
 
 }  // namespace
+
+State state_from(const History& history, const LockName& lock) {
+  State state;
+  state.last_fence = history.greatest_fence;  // the fence floor
+  const auto last = history.last_runs.find(lock);
+  if (last == history.last_runs.end()) return state;
+  state.last_run = last->second;
+  if (const auto past = history.past.find(lock); past != history.past.end()) {
+    state.past = past->second;
+  }
+  state.used = last->second.ended.value_or(last->second.started);
+  if (const auto runs = history.runs.find(lock); runs != history.runs.end()) {
+    for (const auto& earlier : runs->second) record_past_run(state, earlier);
+  }
+  return state;
+}
 
 std::optional<Directory> open_state_folder(const Directory& directory) {
   return directory.folder(state_folder_name(), Directory::Missing::accept);
@@ -178,7 +196,7 @@ Directory make_state_folder(const Directory& directory, const SessionsFile& sess
     fill(*directory.folder(draft, Directory::Missing::create), RunsLog(directory).read());
     retire_others(directory);
     if (::renameat(directory.fd(), draft.c_str(), directory.fd(), name.c_str()) != 0) {
-      throw failure_of(errno, "cannot create " + printable(directory.path_of(name)));
+      throw_failure_of(errno, "cannot create " + printable(directory.path_of(name)));
     }
   } catch (const Failure&) {
     remove(directory, draft);
@@ -201,6 +219,29 @@ FolderHead head_of(const Directory& folder) {
   if (Fence{head.fence_floor} > greatest_fence || !is_possible(WallTime(head.swept))) {
     throw damaged(folder.path_of(head_name), "damaged");
   }
+  return head;
+}
+
+FolderHead mend_head(const Directory& folder, Fence greatest_in_log) {
+  try {
+    return head_of(folder);  // another process may have been faster
+  } catch (const Damaged&) {
+  }
+  auto greatest = greatest_in_log;
+  for (const auto& file : folder.names()) {
+    if (!is_file_of(Kept::lock, file)) continue;
+    try {
+      const RecordFile record(folder, file, RecordFile::Access::read);
+      const auto named = named_in(record.payload());
+      const auto state = named ? decoded(named->value) : std::nullopt;
+      if (state) greatest = std::max(greatest, state->last_fence);
+    } catch (const Failure&) {
+      // Unreadable files are ignored.
+    }
+  }
+  ::unlinkat(folder.fd(), head_name, 0);
+  const FolderHead head{greatest.number, Moment::now().wall.count()};
+  set_head(folder, head);
   return head;
 }
 

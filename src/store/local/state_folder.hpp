@@ -7,6 +7,7 @@
 
 #include "store/local/directory.hpp"
 #include "store/local/names.hpp"
+#include "store/local/run_lines.hpp"
 #include "store/local/sessions.hpp"
 #include "util/failure.hpp"
 
@@ -32,6 +33,13 @@ Directory make_state_folder(const Directory& directory, const SessionsFile& sess
 
 // Throws Failure if it is missing or damaged.
 FolderHead head_of(const Directory& folder);
+
+// Writes a new head in the place of one that is missing or damaged, and returns it. The
+// caller holds upkeep_mutex.
+FolderHead mend_head(const Directory& folder, Fence greatest_in_log);
+
+// The state of a lock without holders and waiters, as the log of runs describes it.
+State state_from(const History& history, const LockName& lock);
 
 // The caller holds upkeep_mutex.
 void set_head(const Directory& folder, const FolderHead& head);

@@ -1,0 +1,61 @@
+# Writes the version of the program and of its packages into the build directory. Each build
+# runs this, so that a new commit shows without configuring anew; a file whose text would be the
+# same stays untouched, and nothing is compiled then:
+#   cmake -DVERSION=X.Y.Z -DSOURCE=<dir> -DTO=<dir> -P Version.cmake
+#
+# X.Y.Z from a source archive, without git, or at the tag vX.Y.Z; else X.Y.Z-dev+g<commit>, with
+# ".dirty" if a file differs from the commit.
+
+# Sets `variable` to what git prints, or to nothing if it fails. A user may build what another
+# user has cloned.
+function(ask_git variable)
+  execute_process(
+    COMMAND git --no-optional-locks -c safe.directory=* -C ${SOURCE} ${ARGN}
+    OUTPUT_VARIABLE text ERROR_QUIET RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT status EQUAL 0)
+    set(text "")
+  endif()
+  set(${variable} "${text}" PARENT_SCOPE)
+endfunction()
+
+set(suffix "")
+set(commit "")
+ask_git(top rev-parse --show-toplevel)
+get_filename_component(source ${SOURCE} REALPATH)
+# An unpacked archive may be inside the checkout of something else.
+if(top STREQUAL source)
+  ask_git(commit rev-parse HEAD)
+endif()
+if(commit MATCHES "^[0-9a-f]+$")
+  ask_git(tags tag --points-at HEAD --list v${VERSION})
+  ask_git(changes status --porcelain --untracked-files=no)
+  string(SUBSTRING ${commit} 0 10 short)
+  if(changes)
+    set(suffix "dev+g${short}.dirty")
+  elseif(NOT tags STREQUAL "v${VERSION}")
+    set(suffix "dev+g${short}")
+  endif()
+endif()
+
+set(program_version ${VERSION})
+# "~" sorts before the release, for dpkg and rpm.
+set(package_version ${VERSION})
+if(suffix)
+  set(program_version ${VERSION}-${suffix})
+  set(package_version ${VERSION}~${suffix})
+endif()
+
+function(write name text)
+  set(written "")
+  if(EXISTS ${TO}/${name})
+    file(READ ${TO}/${name} written)
+  endif()
+  if(NOT text STREQUAL written)
+    file(WRITE ${TO}/${name} "${text}")
+  endif()
+endfunction()
+
+write(version.cpp "#include \"cli/version.hpp\"\n
+const char* const dlock::program_version = \"${program_version}\";\n")
+# cpack includes this.
+write(version.cmake "set(CPACK_PACKAGE_VERSION \"${package_version}\")\n")
