@@ -377,6 +377,8 @@ assert_noted_once() {  # <pid of dlock> <name> <signal>
 @test "Ctrl-C reaches the command once under two locks, one of them in another group" {
   on_terminal 'dlock run job -- dlock run inner -- ./note command; :'
   eventually noted 'command ready'
+  eventually sleeps "$(dlock_of job)"
+  eventually sleeps "$(dlock_of inner)"
 
   press $'\003'
   assert_noted_once "$(dlock_of job)" command INT
