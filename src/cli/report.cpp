@@ -50,8 +50,9 @@ std::string name_of(Outcome outcome) {
 }
 
 CommandEnd reported_end(const RunResult& result) {
-  const bool lost = result.outcome == Outcome::lost && result.ran;
-  if (lost) return {result.command_exit_code, result.command_signal};
+  const bool has_another =
+      result.outcome == Outcome::lost || result.outcome == Outcome::timeout;
+  if (has_another && result.ran) return {result.command_exit_code, result.command_signal};
   return {result.exit_code, result.signal};
 }
 

@@ -35,8 +35,8 @@ struct RunResult {
   std::optional<bool> is_protected;  // nothing if no command ran
   std::optional<int> exit_code;      // the exit code of dlock, or
   std::optional<int> signal;         // the signal that ends it
-  // The command's own exit code or signal if the run was lost; dlock then exits with
-  // another code.
+  // The command's own exit code or signal if it ended and dlock exits with another code:
+  // the run was lost, or timed out.
   std::optional<int> command_exit_code;
   std::optional<int> command_signal;
   std::optional<Grant> grant;
@@ -57,7 +57,7 @@ struct RunIdentity {
   std::string label;
 };
 
-// The exit code or signal to report: the command's own if the run was lost.
+// The exit code or signal to report: the command's own if the run was lost or timed out.
 struct CommandEnd {
   std::optional<int> exit_code;
   std::optional<int> signal;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 
 #include "cli/lock_view.hpp"
@@ -130,6 +131,15 @@ void Run::lost(Loss loss, CommandFate command) {
   speaker_.error(result_.message);
 }
 
+namespace {
+
+std::string end_text(const Ended& end) {
+  if (end.signal) return "was killed by SIG" + signal_name(*end.signal);
+  return "exited with " + std::to_string(*end.exit_code);
+}
+
+}  // namespace
+
 void Run::ended(const Ended& end) {
   const auto ran = for_people(*result_.ran);
   result_.command_exit_code = end.exit_code;
@@ -138,6 +148,7 @@ void Run::ended(const Ended& end) {
     const bool in_time = failed_renewals() && *end.lost == Loss::unconfirmed &&
                          ended_at_ < result_.grant->deadline;
     lost(*end.lost, in_time ? CommandFate::ended_in_time : CommandFate::was_ended);
+    speaker_.step("ran for " + ran + "; the command " + end_text(end));
   } else if (end.guardian_died) {
     conclude(Outcome::error, ExitStatus::bug,
              "the guardian process was killed; the command was ended");
@@ -146,6 +157,12 @@ void Run::ended(const Ended& end) {
     conclude(Outcome::timeout, ExitStatus::timed_out,
              "timed out: the command was ended after " + ran);
     speaker_.error(result_.message);
+    // KILL in the grace is ours as far as can be known.
+    const bool needed_kill = end.signal == SIGKILL;
+    speaker_.step(
+        "stopped after " + for_people(*plan_.timeout) + " by SIGTERM" +
+        (needed_kill ? ", then SIGKILL after " + for_people(plan_.kill_after) : "") +
+        "; the command " + end_text(end));
   } else {
     result_.outcome = Outcome::ran;
     result_.exit_code = end.exit_code;

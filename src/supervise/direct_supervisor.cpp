@@ -47,12 +47,13 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> DirectSupervisor::start(
     pid_ = spawned->pid;
     ladder_.emplace(plan_, spawned->not_before);
     ladder_->lease_holds_until(deadline_);
-    while (const auto signal = signals_.next()) send(signal->number);
+    while (const auto signal = signals_.next()) send(signal->number, false);
   }
   co_return started;
 }
 
 asio::awaitable<Ended> DirectSupervisor::ended() {
+  const SignalInbox::HeldStops stops(!plan_.own_group);
   for (;;) {
     // Dead children are looked for after SIGCHLD was taken, so that none is missed.
     while (const auto signal = signals_.next()) pass_on(*signal);
@@ -61,7 +62,8 @@ asio::awaitable<Ended> DirectSupervisor::ended() {
     const auto action = ladder_->next(now);
     if (action == Ladder::Action::done) break;
     if (action == Ladder::Action::send_term) {
-      send_to_tree(SIGTERM, now);
+      // It stops at the moment at which the next step is due.
+      tree_.send(SIGTERM, {pid_, plan_.own_group}, ladder_->next_check(now));
     } else if (action == Ladder::Action::send_kill) {
       end_tree(now);
     }
@@ -87,23 +89,25 @@ void DirectSupervisor::look_at_processes() {
 }
 
 void DirectSupervisor::pass_on(const Signal& signal) {
-  if (!has_reached_command(signal, plan_)) send(signal.number);
+  send(signal.number, signal.reached_group);
+  if (signal.number == SIGTSTP) SignalInbox::stop_here();
 }
 
-void DirectSupervisor::send(int signal) {
-  if (!is_for_command(signal)) return;
+void DirectSupervisor::send(int signal, bool reached_group) {
   const auto now = Clock::now();
   ladder_->forwarded(signal, now);
-  if (command_ended_) {
-    send_to_tree(signal, now);  // only its stragglers are left, and we wait for them
+  const auto self = place_of(0);
+  const int wanted = passed_on(signal, reached_group, self,
+                               command_ended_ ? JobPlace{} : place_of(pid_));
+  if (wanted == 0) return;
+  TreeRoot root{pid_, plan_.own_group};
+  if (!command_ended_) {
+    forward(wanted, root);
     return;
   }
-  ::kill(plan_.own_group ? -pid_ : pid_, signal);
-}
-
-// Stops at the moment at which the next step is due.
-void DirectSupervisor::send_to_tree(int signal, Clock::time_point now) {
-  tree_.send(signal, {pid_, plan_.own_group}, ladder_->next_check(now));
+  // Only its stragglers are left, and we wait for them.
+  if (reached_group) root.told_group = self.group;
+  tree_.send(wanted, root, ladder_->next_check(now));
 }
 
 void DirectSupervisor::end_tree(Clock::time_point now) {

@@ -29,8 +29,7 @@ class DirectSupervisor final : public Supervisor {
 
  private:
   void pass_on(const Signal& signal);
-  void send(int signal);
-  void send_to_tree(int signal, Clock::time_point now);
+  void send(int signal, bool reached_group);
   void end_tree(Clock::time_point now);
   void look_at_processes();
 

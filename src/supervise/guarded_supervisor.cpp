@@ -56,14 +56,14 @@ asio::awaitable<std::variant<Spawned, SpawnFailure>> GuardedSupervisor::start(
     co_return SpawnFailure{SpawnFailure::Kind::no_resources,
                            "cannot communicate with the guardian process"};
   }
-  for (const int signal : early) send(signal);
+  for (const int signal : early) send(signal, false);
   for (;;) {
     // Signals from here on are for the command, as if it already ran.
     pass_on_signals();
     const auto phase = page_.phase.load(std::memory_order_acquire);
     if (phase == Phase::failed) co_return guardian_.failure();
     if (phase != Phase::idle || (guardian_is_gone_ && page_.is_becoming.load())) {
-      reaches_command_ = true;
+      reaches_command_ = !plan_.own_group;
       co_return Spawned{page_.pid, page_.not_before, page_.not_after};
     }
     if (guardian_is_gone_) {
@@ -91,12 +91,12 @@ asio::awaitable<void> GuardedSupervisor::await_group() {
 // Takes the signals that have arrived so far; returns those to forward once the command
 // may start.
 std::vector<int> GuardedSupervisor::take_early_signals() {
-  reaches_command_ = !guardian_is_gone_ && page_.is_in_group.load();
+  reaches_command_ = !plan_.own_group && !guardian_is_gone_ && page_.is_in_group.load();
   // If Ctrl-Z had stopped the wait and dlock alone was continued, the command would stop.
   if (reaches_command_ && signals_.was_continued()) ::kill(page_.pid, SIGCONT);
   std::vector<int> early;
   while (const auto signal = signals_.next()) {
-    if (reaches_command_ && has_reached_command(*signal, plan_)) {
+    if (reaches_command_ && signal->reached_group) {
       // Unless it came before that process was in the group. If it did reach it, it is
       // still pending there, and is delivered only once.
       ::kill(page_.pid, signal->number);
@@ -109,11 +109,13 @@ std::vector<int> GuardedSupervisor::take_early_signals() {
 
 void GuardedSupervisor::pass_on_signals() {
   while (const auto signal = signals_.next()) {
-    if (!reaches_command_ || !has_reached_command(*signal, plan_)) send(signal->number);
+    send(signal->number, reaches_command_ && signal->reached_group);
+    if (signal->number == SIGTSTP) SignalInbox::stop_here();
   }
 }
 
 asio::awaitable<Ended> GuardedSupervisor::ended() {
+  const SignalInbox::HeldStops stops(!plan_.own_group);
   for (;;) {
     pass_on_signals();
     if (page_.phase.load(std::memory_order_acquire) == Phase::over) break;
@@ -195,8 +197,9 @@ bool GuardedSupervisor::notify_guardian(std::uint8_t word) {
 
 // If the guardian is stopped for so long that this would block, signals are lost, as they
 // are for a process that receives the same one twice.
-void GuardedSupervisor::send(int signal) {
-  if (is_for_command(signal)) notify_guardian(static_cast<std::uint8_t>(signal));
+void GuardedSupervisor::send(int signal, bool reached_group) {
+  const int base = reached_group ? guardian_message::reached_group : 0;
+  notify_guardian(static_cast<std::uint8_t>(base + signal));
 }
 
 void GuardedSupervisor::extend(Clock::time_point deadline) {

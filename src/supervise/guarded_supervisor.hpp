@@ -34,7 +34,7 @@ class GuardedSupervisor final : public Supervisor {
   asio::awaitable<void> await_group();
   std::vector<int> take_early_signals();
   void pass_on_signals();
-  void send(int signal);
+  void send(int signal, bool reached_group);
   void note_survivors(int refused, bool stuck);
   Clock::time_point overdue_at() const;
   asio::awaitable<Ended> end_without_guardian();
@@ -48,7 +48,8 @@ class GuardedSupervisor final : public Supervisor {
   std::function<void(const std::string&)> say_;
   std::optional<Readable> channel_;
   bool guardian_is_gone_ = false;
-  // Whether the terminal's signals to the caller's group reach the command.
+  // Whether the command is, or was, in the caller's group, so that the terminal's signals
+  // reach it unless it has left.
   bool reaches_command_ = false;
   std::optional<Loss> lost_;
   Clock::time_point deadline_ = Clock::time_point::max();

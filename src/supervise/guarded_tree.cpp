@@ -8,7 +8,6 @@
 
 #include "supervise/kill_tree.hpp"
 #include "supervise/ladder.hpp"
-#include "supervise/signal_tree.hpp"
 #include "util/fork_into.hpp"
 #include "util/process.hpp"
 
@@ -49,12 +48,8 @@ bool GuardedTree::reap_until_command() {
   }
 }
 
-void GuardedTree::forward(int signal) const {
-  ::kill(own_group_ ? -command_ : command_, signal);
-}
-
-void GuardedTree::signal_all(int signal, Clock::time_point until) {
-  signal_tree(scan_, signal, {command_, own_group_}, until);
+void GuardedTree::signal_all(int signal, Clock::time_point until, pid_t told_group) {
+  signal_tree(scan_, signal, {command_, own_group_, told_group}, until);
 }
 
 GuardedTree::Survivors GuardedTree::kill_all(Clock::time_point now) {

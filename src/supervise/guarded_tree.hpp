@@ -8,6 +8,7 @@
 #include "lock/clock.hpp"
 #include "supervise/own_cgroup.hpp"
 #include "supervise/process_scan.hpp"
+#include "supervise/signal_tree.hpp"
 
 namespace dlock {
 
@@ -38,11 +39,12 @@ class GuardedTree {
   // Whether all processes but the command are gone.
   bool is_empty() { return scan_.is_empty(command_); }
 
-  // Sends a signal to the command, or to its process group if it leads one.
-  void forward(int signal) const;
+  // As the function of that name does.
+  void forward(int signal) const { dlock::forward(signal, {command_, own_group_}); }
 
-  // Sends a signal to every process, as signal_tree() does, until `until` at the latest.
-  void signal_all(int signal, Clock::time_point until);
+  // Sends a signal to every process that is not in `told_group`, as signal_tree() does,
+  // until `until` at the latest.
+  void signal_all(int signal, Clock::time_point until, pid_t told_group = 0);
 
   struct Survivors {
     int refused = 0;     // how many we have no permission to kill

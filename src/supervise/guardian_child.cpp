@@ -25,7 +25,8 @@ void GuardianChild::run() const {
   page.is_in_group.store(true);
   await_word();
   page.is_becoming.store(true);
-  const Launch launch{task.paths, task.argv, page.environment, task.signals, task.output};
+  const Launch launch{task.paths,   task.argv,   page.environment,
+                      task.signals, task.output, task.owner};
   launch.restore_signals();
   if (!may_start()) fail(Step::too_late, 0);
   const auto failed = launch.exec();

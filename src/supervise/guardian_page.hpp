@@ -80,6 +80,9 @@ struct GuardianPage {
 namespace guardian_message {
 constexpr std::uint8_t sooner = 0;   // the deadline is earlier than before
 constexpr std::uint8_t lost = 0x80;  // plus the Loss: the lease is lost for certain
+// Plus a signal's number: forward it if the command is not in dlock's process group, all
+// of which has got it.
+constexpr std::uint8_t reached_group = 0xC0;
 }  // namespace guardian_message
 
 }  // namespace dlock

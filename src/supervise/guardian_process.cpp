@@ -65,7 +65,7 @@ class Process {
   bool has_launched();
   void look_at_processes();
   void look_at_deadline(Clock::time_point now);
-  void forward(int signal);
+  void forward(int signal, bool reached_group);
   void kill_tree(Clock::time_point now);
   void finish();
   void sleep();
@@ -191,10 +191,12 @@ bool Process::is_over() {
 void Process::read_messages() {
   if (owner_.is_gone()) return;
   while (const auto word = owner_.next_message()) {
-    if (*word >= guardian_message::lost) {
+    if (*word >= guardian_message::reached_group) {
+      forward(*word - guardian_message::reached_group, true);
+    } else if (*word >= guardian_message::lost) {
       ladder_.lease_lost(static_cast<Loss>(*word - guardian_message::lost), Clock::now());
     } else if (*word != guardian_message::sooner) {  // the deadline is read anyway
-      forward(*word);
+      forward(*word, false);
     }
   }
   if (owner_.is_gone()) ladder_.owner_gone(Clock::now());
@@ -244,15 +246,20 @@ void Process::look_at_deadline(Clock::time_point now) {
   is_ending_ = true;
 }
 
-void Process::forward(int signal) {
+void Process::forward(int signal, bool reached_group) {
   const auto now = Clock::now();
   ladder_.forwarded(signal, now);
-  if (command_ended_) {
-    // Only its stragglers are left, and they are waited for.
-    tree_.signal_all(signal, ladder_.next_check(now));
+  const JobPlace owner{task_.callers_group, ::getsid(0)};
+  const int wanted = passed_on(signal, reached_group, owner,
+                               command_ended_ ? JobPlace{} : place_of(tree_.command()));
+  if (wanted == 0) return;
+  if (!command_ended_) {
+    tree_.forward(wanted);
     return;
   }
-  tree_.forward(signal);
+  // Only its stragglers are left, and they are waited for.
+  const auto told_group = reached_group ? owner.group : 0;
+  tree_.signal_all(wanted, ladder_.next_check(now), told_group);
 }
 
 void Process::kill_tree(Clock::time_point now) {

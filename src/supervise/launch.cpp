@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include "util/fd.hpp"
@@ -14,6 +17,10 @@
 
 namespace dlock {
 namespace {
+
+// LISTEN_PID first: it has a second form.
+constexpr std::string_view pid_variables[] = {
+    "LISTEN_PID=", "WATCHDOG_PID=", "SYSTEMD_EXEC_PID="};
 
 // Why the kernel cannot execute a file: a script must begin with #!.
 std::string unknown_format(const std::string& path) {
@@ -37,6 +44,33 @@ std::string reason(int error, bool exists, const std::string& path = "") {
 
 }  // namespace
 
+void address_to_this_process(char** environment, pid_t dlock) {
+  static char values[std::size(pid_variables)][40];
+  bool owns_descriptors = false;
+  for (char** variable = environment; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    for (std::size_t i = 0; i < std::size(pid_variables); ++i) {
+      const auto name = pid_variables[i];
+      if (!text.starts_with(name)) continue;
+      if (dlock == 0) dlock = ::getppid();
+      const auto pid = text.substr(name.size());
+      pid_t named = 0;
+      const auto read = std::from_chars(pid.begin(), pid.end(), named);
+      if (read.ec != std::errc() || read.ptr != pid.end() || named != dlock) continue;
+      *variable = values[i];
+      auto* end = std::copy(name.begin(), name.end(), values[i]);
+      *std::to_chars(end, std::end(values[i]) - 1, ::getpid()).ptr = '\0';
+      if (i == 0) owns_descriptors = true;
+    }
+  }
+  if (!owns_descriptors) return;
+  auto** end = environment;
+  while (*end != nullptr) ++end;
+  *std::remove_if(environment, end, [](const char* variable) {
+    return std::string_view(variable).starts_with("LISTEN_PIDFDID=");
+  }) = nullptr;
+}
+
 void Launch::restore_signals() const {
   // A signal that was ignored must be ignored again.
   if (signals.child_ignored) ::signal(SIGCHLD, SIG_IGN);
@@ -44,6 +78,7 @@ void Launch::restore_signals() const {
 }
 
 ExecError Launch::exec() const {
+  address_to_this_process(environment, dlock);
   if (output >= 0 && ::dup3(output, STDOUT_FILENO, 0) < 0) return {errno, 0};
   ExecError worst{ENOENT, 0};
   for (std::size_t i = 0; i < paths.size(); ++i) {

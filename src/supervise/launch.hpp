@@ -1,6 +1,8 @@
 // The last steps of a child that execs the command, and the reasons why that fails.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -28,16 +30,25 @@ struct ExecError {
 struct Launch {
   const std::vector<std::string>& paths;  // candidates, tried in order
   char* const* argv;
-  char* const* environment;
+  char** environment;
   const SignalState& signals;
   int output = -1;  // the command's standard output; -1: dlock's
+  pid_t dlock = 0;  // 0: this process's parent
 
   // Restores the signal mask and dispositions that dlock was started with.
   void restore_signals() const;
 
-  // Execs the command. Returns only if that fails.
+  // Execs the command, after address_to_this_process(). Returns only if that fails.
   ExecError exec() const;
 };
+
+// In a null-terminated environment, replaces the variables by which service managers
+// address the process that they started (LISTEN_PID, WATCHDOG_PID, SYSTEMD_EXEC_PID) if
+// they name `dlock` (0: this process's parent): they name this process instead.
+// LISTEN_PIDFDID, which identifies the same process in a second way, is removed then.
+// Allocates nothing; the new values are in static memory. Without these variables it
+// makes no system call.
+void address_to_this_process(char** environment, pid_t dlock);
 
 // Null-terminated pointers into `texts`, as exec(3) takes them; valid while `texts` is.
 std::vector<char*> pointers(const std::vector<std::string>& texts);

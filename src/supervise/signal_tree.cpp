@@ -7,6 +7,8 @@
 #include <csignal>
 #include <cstdint>
 
+#include "supervise/signals.hpp"
+
 namespace dlock {
 namespace {
 
@@ -92,7 +94,7 @@ class Round {
         continue;
       }
       told[count_++] = as_told;
-      if (was_told_first(process.pid)) continue;
+      if (was_told_first(process.pid) || process.group == root_.told_group) continue;
       const int error = say([&](int signal) { return scan_.send(process, signal); });
       // It has another parent by now, or is gone: the next scan shows.
       if (error == ESRCH) {
@@ -110,8 +112,8 @@ class Round {
     const auto children = scan_.children();
     for (std::size_t i = 0; i < children.count; ++i) {
       const auto child = children.first[i];
-      if (was_told_first(child) || state_of_child(child) == ChildState::none ||
-          scan_.is_shown(child)) {
+      if (was_told_first(child) || ::getpgid(child) == root_.told_group ||
+          state_of_child(child) == ChildState::none || scan_.is_shown(child)) {
         continue;
       }
       say([&](int signal) { return ::kill(child, signal); });
@@ -126,6 +128,18 @@ class Round {
 };
 
 }  // namespace
+
+void forward(int signal, const TreeRoot& root) {
+  const bool leads_group = ::getpgid(root.command) == root.command;
+  const auto say = [&](int what) {
+    if (root.own_group || leads_group) ::kill(-root.command, what);
+    if (!leads_group) ::kill(root.command, what);
+  };
+  say(signal);
+  if (asks_to_end(signal) && state_of_child(root.command) == ChildState::stopped) {
+    say(SIGCONT);
+  }
+}
 
 void signal_tree(ProcessScan& scan, int signal, const TreeRoot& root,
                  Clock::time_point until) {

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -13,7 +14,7 @@
 namespace dlock {
 namespace {
 
-// Not blocked: they stop us together with the command, as job control expects.
+// Not blocked at first: they stop us together with the command, as job control expects.
 bool is_job_control(int signal) {
   return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
@@ -23,7 +24,38 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+sigset_t only(int signal) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, signal);
+  return set;
+}
+
 }  // namespace
+
+JobPlace place_of(pid_t pid) {
+  return {std::max(::getpgid(pid), 0), std::max(::getsid(pid), 0)};
+}
+
+bool went_to_group(int signal, bool from_kernel, bool leads_session) {
+  switch (signal) {
+    case SIGTSTP: return true;
+    case SIGINT:
+    case SIGQUIT:
+    case SIGWINCH: return from_kernel;
+    case SIGHUP:
+    case SIGCONT: return from_kernel && !leads_session;
+    default: return false;
+  }
+}
+
+int passed_on(int signal, bool reached_group, JobPlace dlock, JobPlace command) {
+  if (!reached_group) return signal;
+  if (command.group == dlock.group) return 0;
+  if (signal != SIGTSTP) return signal;
+  if (dlock.group == dlock.session) return 0;
+  return command.session == dlock.session ? SIGTSTP : SIGSTOP;
+}
 
 bool ends_by_default(int signal) {
   switch (signal) {
@@ -80,7 +112,9 @@ HeldSignals::HeldSignals() {
 SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup,
                          const HeldSignals& held)
     : wakeup_(wakeup), inherited_(held.inherited()) {
-  Fd fd(::signalfd(-1, &held.held(), SFD_CLOEXEC | SFD_NONBLOCK));
+  auto wanted = held.held();
+  ::sigaddset(&wanted, SIGTSTP);  // see HeldStops
+  Fd fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd) throw failure_of(errno, "cannot receive signals");
   readable_.emplace(context, std::move(fd), [this] {
     drain();
@@ -99,13 +133,15 @@ void SignalInbox::drain() {
     for (std::size_t i = 0; i < count; ++i) {
       const auto number = static_cast<int>(info[i].ssi_signo);
       // Checked when a signal arrives, instead of for sixty signals at every start.
-      if (number != SIGCHLD && is_ignored(number)) continue;
+      if (number == SIGCHLD || number == SIGURG || is_ignored(number)) continue;
       // dlock handles a write to a closed pipe or beyond a limit as an ordinary error.
       const bool own = info[i].ssi_pid == static_cast<std::uint32_t>(::getpid());
       if (own && (number == SIGPIPE || number == SIGXFSZ)) continue;
       if (asks_to_end(number)) told_to_end_ = true;
       if (number == SIGCONT) was_continued_ = true;
-      queue_.push_back({number, info[i].ssi_code == SI_KERNEL});
+      const bool from_kernel = info[i].ssi_code == SI_KERNEL;
+      const bool leads_session = from_kernel && ::getsid(0) == ::getpid();
+      queue_.push_back({number, went_to_group(number, from_kernel, leads_session)});
       if (gives_up_ && ends_by_default(number)) wakeup_.give_up(true);
     }
   }
@@ -119,6 +155,27 @@ void SignalInbox::give_up_waiting(bool wanted) {
   for (const auto& signal : queue_) {
     if (ends_by_default(signal.number)) wakeup_.give_up(true);
   }
+}
+
+SignalInbox::HeldStops::HeldStops(bool wanted) {
+  if (!wanted) return;
+  const auto stop = only(SIGTSTP);
+  sigset_t before;
+  ::sigprocmask(SIG_BLOCK, &stop, &before);
+  is_held_ = ::sigismember(&before, SIGTSTP) == 0;
+}
+
+SignalInbox::HeldStops::~HeldStops() {
+  const auto stop = only(SIGTSTP);
+  if (is_held_) ::sigprocmask(SIG_UNBLOCK, &stop, nullptr);
+}
+
+void SignalInbox::stop_here() {
+  const auto stop = only(SIGTSTP);
+  sigset_t before;
+  ::raise(SIGTSTP);
+  ::sigprocmask(SIG_UNBLOCK, &stop, &before);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
 std::optional<Signal> SignalInbox::next() {
@@ -146,11 +203,9 @@ void die_by(int signal) {
   ::setrlimit(RLIMIT_CORE, &none);
   ::prctl(PR_SET_DUMPABLE, 0);
   ::signal(signal, SIG_DFL);
-  sigset_t only;
-  ::sigemptyset(&only);
-  ::sigaddset(&only, signal);
+  const auto set = only(signal);
   ::raise(signal);
-  ::sigprocmask(SIG_UNBLOCK, &only, nullptr);
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
   ::_exit(128 + signal);
 }
 

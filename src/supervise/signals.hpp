@@ -24,8 +24,28 @@ struct SignalState {
 
 struct Signal {
   int number = 0;
-  bool from_kernel = false;  // for example Ctrl-C, which the whole group received
+  bool reached_group = false;  // as went_to_group() says
 };
+
+// Where a process stands in job control; 0 means unknown.
+struct JobPlace {
+  pid_t group = 0;
+  pid_t session = 0;
+};
+JobPlace place_of(pid_t pid);
+
+// Whether every process of dlock's process group received a signal that dlock received:
+// from the terminal, or because the kernel hung up the group. A hang-up of the terminal
+// itself goes only to the session's leader. Other sources in the kernel (an alarm, a
+// limit) concern only this process. A stop counts as one whoever sent it: editors stop
+// their whole group, and it must not reach them again after they were continued.
+bool went_to_group(int signal, bool from_kernel, bool leads_session);
+
+// The signal to pass on to the command; 0 if the command received it with dlock's group,
+// or must not get it. A command in another session gets STOP for TSTP, because the kernel
+// does not stop by TSTP where no shell can continue. Nor does it stop dlock then, if
+// dlock is in the group of its session's leader: the command goes on as well.
+int passed_on(int signal, bool reached_group, JobPlace dlock, JobPlace command);
 
 // Whether the default action of `signal` ends a process.
 bool ends_by_default(int signal);
@@ -43,7 +63,8 @@ std::optional<int> signal_named(const std::string& name);
 // Blocks every signal that would end dlock, and those that a command may handle (USR1,
 // USR2, WINCH, CONT, CHLD), for the rest of this process. Signals that were ignored are
 // blocked, too, but have no effect: SignalInbox drops them, and the command still ignores
-// them. SIGTSTP, SIGTTIN and SIGTTOU still stop dlock together with its command.
+// them. SIGTTIN and SIGTTOU still stop dlock together with its command, as does SIGTSTP
+// outside of SignalInbox::HeldStops.
 class HeldSignals {
  public:
   HeldSignals();
@@ -56,7 +77,7 @@ class HeldSignals {
   sigset_t held_;
 };
 
-// Queues the blocked signals.
+// Queues the blocked signals, except CHLD and URG, which do not concern the command.
 class SignalInbox {
  public:
   SignalInbox(asio::io_context& context, Wakeup& wakeup, const HeldSignals& held);
@@ -84,6 +105,22 @@ class SignalInbox {
    private:
     SignalInbox& signals_;
   };
+
+  // While it lives, TSTP is queued like other signals, so that it can be passed on before
+  // stop_here(). Does nothing unless `wanted`, or if TSTP was blocked anyway.
+  class HeldStops {
+   public:
+    explicit HeldStops(bool wanted);
+    ~HeldStops();
+    HeldStops(const HeldStops&) = delete;
+    HeldStops& operator=(const HeldStops&) = delete;
+
+   private:
+    bool is_held_ = false;
+  };
+
+  // Stops this process as a TSTP that is not blocked would; returns once it continues.
+  static void stop_here();
 
   // Whether any signal has arrived for which asks_to_end() holds.
   bool was_told_to_end() const { return told_to_end_; }

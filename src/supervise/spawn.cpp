@@ -125,7 +125,7 @@ pid_t started_in_cgroup(const Start& start, int cgroup) {
 
 std::variant<Spawned, SpawnFailure> spawn(const SpawnPlan& plan) {
   const auto argv = pointers(plan.argv);
-  const auto environment = pointers(plan.environment);
+  auto environment = pointers(plan.environment);
   const auto paths = candidates(plan.argv.front(), std::getenv("PATH"));
   const Launch launch{paths, argv.data(), environment.data(), plan.signals, plan.output};
   Begun own;

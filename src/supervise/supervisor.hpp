@@ -45,13 +45,6 @@ class Supervisor : public LeaseWatcher {
   virtual Clock::time_point deadline() const = 0;
 };
 
-// Whether the command received this signal as well: the terminal signals its whole
-// foreground group.
-bool has_reached_command(const Signal& signal, const SupervisionPlan& plan);
-
-// Whether a signal is forwarded at all.
-bool is_for_command(int signal);
-
 // The message about processes that we have no permission to kill.
 std::string unkillable(int count);
 

@@ -446,3 +446,36 @@ DLOCK_TLS_NAME=db.example.org"
 
   assert_equal "$output" "$PATH::/no such:"
 }
+
+# Runs a command as systemd runs a service: with its pid in these variables, and a descriptor.
+as_service() {  # <command>...
+  sh -c 'echo listening > passed; exec 3< passed
+    export LISTEN_PID=$$ LISTEN_FDS=1 WATCHDOG_PID=$$ WATCHDOG_USEC=9 SYSTEMD_EXEC_PID=$$
+    exec "$@"' - "$@"
+}
+
+prints_itself='echo $$ $LISTEN_PID $LISTEN_FDS $WATCHDOG_PID $SYSTEMD_EXEC_PID; cat <&3'
+
+@test "variables that name dlock as a service name the command instead, on every path" {
+  local verb store
+  for store in '' server; do
+    [[ -z $store || ${DLOCK_TEST_STORE:-local} == redis ]] || use_server_as_store
+    for verb in 'run job' 'run --timeout 1h job' 'run outer -- dlock run inner' \
+      'limit rate 99/1s' 'cache --ttl 1h value'; do
+      # shellcheck disable=SC2086  # several words
+      run as_service dlock $verb -- sh -c "$prints_itself"
+
+      assert_status 0
+      [[ ${lines[0]} =~ ^([0-9]+)\ ([0-9]+)\ 1\ ([0-9]+)\ ([0-9]+)$ ]]
+      assert_equal "${BASH_REMATCH[*]:2}" "${BASH_REMATCH[1]} ${BASH_REMATCH[1]} ${BASH_REMATCH[1]}"
+      assert_equal "${lines[1]}" listening
+    done
+  done
+}
+
+@test "variables that name another process as a service stay as they are" {
+  run env LISTEN_PID=1 WATCHDOG_PID=$$ SYSTEMD_EXEC_PID= dlock run job -- \
+    sh -c 'echo "$LISTEN_PID $WATCHDOG_PID $SYSTEMD_EXEC_PID."'
+
+  assert_equal "$output" "1 $$ ."
+}

@@ -191,6 +191,209 @@ END
   assert_equal "$(grep -c INT noted)" 1
 }
 
+# Ways for a command to leave the process group that the terminal signals. timeout(1) does it,
+# as do job-control shells.
+own_group='perl -e "setpgrp; exec @ARGV"'
+own_session='setsid -w'
+
+# Asserts that what was noted comes once, even when dlock has taken all signals so far.
+assert_noted_once() {  # <pid of dlock> <name> <signal>
+  eventually noted "$2 $3"
+  kill -USR2 "$1"
+  eventually noted "$2 USR2"
+  assert_equal "$(grep -cx "$2 $3" noted)" 1
+}
+
+@test "Ctrl-C and Ctrl-\\ reach a command that left the process group, once" {
+  for leave in "$own_group" "$own_session"; do
+    rm -f noted finish
+    on_terminal "dlock run job -- $leave ./note command; :"
+    eventually noted 'command ready'
+    dlock=$(dlock_of job)
+
+    press $'\003'
+    assert_noted_once "$dlock" command INT
+    press $'\034'
+    assert_noted_once "$dlock" command QUIT
+
+    touch finish
+    eventually is_free job
+  done
+}
+
+@test "Ctrl-C reaches a command that left the process group, in limit and cache as well" {
+  local verb
+  for verb in 'limit job 5/1s' 'cache job --ttl 1m'; do
+    rm -f noted finish
+    on_terminal "echo \$\$ > pid; exec dlock $verb -- $own_group ./note command"
+    eventually noted 'command ready'
+
+    press $'\003'
+    assert_noted_once "$(< pid)" command INT
+
+    touch finish
+    assert_exits 7 "$terminal"
+  done
+}
+
+@test "Ctrl-C reaches a command that left the process group while dlock leads the session" {
+  on_terminal "exec dlock run job -- $own_group ./note command"
+  eventually noted 'command ready'
+
+  press $'\003'
+
+  assert_noted_once "$(dlock_of job)" command INT
+}
+
+@test "Ctrl-C ends a command that left the process group, with its children" {
+  # perl ignores the signal while it waits, as shells do: the child has to get it.
+  on_terminal 'exec dlock run job -- perl -e "setpgrp; system @ARGV; kill q(INT), \$\$" sh -c "touch started; exec sleep 60"'
+  eventually test -e started
+
+  press $'\003'
+
+  assert_exits 130 "$terminal"
+}
+
+@test "Ctrl-C returns the prompt at once if the command is timeout" {
+  shell_on_terminal
+  press $'dlock run job -- timeout 60 sh -c "touch started; exec sleep 59"; touch over\n'
+  eventually test -e started
+
+  press $'\003'
+
+  eventually is_free job
+  press $'touch prompt\n'
+  eventually test -e prompt
+}
+
+@test "Ctrl-C reaches a straggler that left the process group, and others only once" {
+  on_terminal "dlock run --stragglers wait job -- sh -c 'echo \$\$ > pid; ./note near & $own_group ./note far & :'; :"
+  eventually noted 'near ready'
+  eventually noted 'far ready'
+  eventually has_ended "$(< pid)"
+  dlock=$(dlock_of job)
+
+  press $'\003'
+
+  assert_noted_once "$dlock" far INT
+  assert_noted_once "$dlock" near INT
+}
+
+@test "a new size of the terminal reaches a command that left the process group, once" {
+  on_terminal "tty > tty; dlock run job -- $own_group ./note command; :"
+  eventually noted 'command ready'
+
+  stty -F "$(cat tty)" cols 63
+
+  assert_noted_once "$(dlock_of job)" command WINCH
+}
+
+@test "the end of the terminal reaches a command that left the process group" {
+  local start
+  for start in exec ''; do
+    for leave in "$own_group" "$own_session"; do
+      rm -f noted finish
+      on_terminal "$start dlock run job -- $leave ./note command; :"
+      eventually noted 'command ready'
+
+      kill -KILL "$terminal"
+
+      eventually noted 'command HUP'
+      touch finish
+      eventually is_free job
+    done
+  done
+}
+
+@test "Ctrl-Z stops a command that left the process group, and fg continues it" {
+  shell_on_terminal
+  for leave in "$own_group" "$own_session"; do
+    rm -f noted finish
+    : > screen
+    press "dlock run job -- $leave ./note command"$'\n'
+    eventually noted 'command ready'
+    local dlock command
+    dlock=$(dlock_of job)
+    command=$(command_of "$dlock")
+
+    press $'\032'
+    eventually is_stopped "$dlock"
+    eventually is_stopped "$command"
+    eventually appears 'Stopped'
+
+    press $'fg\n'
+    eventually is_continued "$dlock"
+    eventually noted 'command CONT'
+    touch finish
+    press $'echo "code=$?"\n'
+    eventually appears 'code=7'
+  done
+}
+
+@test "Ctrl-Z does not stop a command that left the process group if nobody could continue it" {
+  on_terminal "dlock run job -- $own_group ./note command; :"
+  eventually noted 'command ready'
+  dlock=$(dlock_of job)
+  command=$(command_of "$dlock")
+
+  press $'\032'
+  kill -USR2 "$dlock"
+
+  eventually noted 'command USR2'
+  refute is_stopped "$command"
+  refute is_stopped "$dlock"
+}
+
+@test "Ctrl-C ends a command that was stopped because it read the terminal in another group" {
+  shell_on_terminal
+  press 'dlock run job -- perl -e "setpgrp; open F, q(>), q(started); close F; <STDIN>"'$'\n'
+  eventually test -e started
+  eventually is_stopped "$(command_of "$(dlock_of job)")"
+
+  press $'\003'
+
+  eventually is_free job
+}
+
+@test "Ctrl-C and Ctrl-Z in an interactive shell under a lock are for that shell's jobs alone" {
+  on_terminal 'PS1="ready> " exec dlock run job -- bash --norc --noprofile -i'
+  eventually appears 'ready> '
+  press $'./note first\n'
+  eventually noted 'first ready'
+
+  press $'\032'
+  eventually appears 'Stopped'
+  press $'./note second\n'
+  eventually noted 'second ready'
+  press $'\003'
+  eventually noted 'second INT'
+
+  is_held job
+  assert_equal "$(grep -c INT noted)" 1
+  refute is_stopped "$(dlock_of job)"
+}
+
+@test "Ctrl-C reaches the command once under two locks, one of them in another group" {
+  on_terminal 'dlock run job -- dlock run inner -- ./note command; :'
+  eventually noted 'command ready'
+  eventually sleeps "$(dlock_of job)"
+  eventually sleeps "$(dlock_of inner)"
+
+  press $'\003'
+  assert_noted_once "$(dlock_of job)" command INT
+  kill -KILL "$terminal"
+  touch finish
+  eventually is_free job
+  rm noted finish
+
+  on_terminal "dlock run job -- dlock run inner -- $own_group ./note command; :"
+  eventually noted 'command ready'
+
+  press $'\003'
+  assert_noted_once "$(dlock_of job)" command INT
+}
+
 # Starts a shell command on a terminal, with its dlock under strace, as a job: otherwise the
 # end of the command would continue a stopped dlock (the kernel does so if none of the other
 # processes in the group has a parent outside of it). -I: Ctrl-C does not end strace, and

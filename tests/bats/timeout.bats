@@ -60,6 +60,23 @@ all_dead() {
   assert_status 124
 }
 
+@test "-v says what stopped a command that timed out, and how it ended" {
+  local stopped='dlock: job: stopped after 200ms by SIGTERM'
+  loop='echo > ready; while :; do sleep 0.01; done'
+
+  run dlock run -v --timeout 200ms job -- sleep 60
+  assert_status 124
+  grep -qxF -- "$stopped; the command was killed by SIGTERM" <<< "$output"
+
+  run dlock run -v --timeout 200ms -k 300ms job -- sh -c "trap '' TERM; $loop"
+  assert_status 124
+  grep -qxF -- "$stopped, then SIGKILL after 300ms; the command was killed by SIGKILL" <<< "$output"
+
+  run dlock run -v --timeout 200ms job -- sh -c "trap 'exit 3' TERM; $loop"
+  assert_status 124
+  grep -qxF -- "$stopped; the command exited with 3" <<< "$output"
+}
+
 @test "--timeout ends the command neither early nor late" {
   run_timed run --timeout 500ms job -- sleep 60
 

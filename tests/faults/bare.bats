@@ -33,6 +33,51 @@ assert_worked_or_refused() {
   assert_output_contains /proc
 }
 
+# Runs a command where /proc is mounted with these options, without the right to look at other
+# users' processes (root has no power over hidepid then), and without control groups.
+with_proc() {  # <options> <command>...
+  needs_root
+  run timeout -s KILL 20 unshare --mount --pid --fork --kill-child \
+    sh -c 'mount -t tmpfs none /sys/fs/cgroup && mount -t proc -o "$0" proc /proc && exec "$@"' "$1" \
+    setpriv --bounding-set -sys_ptrace --inh-caps -sys_ptrace "${@:2}"
+}
+
+# A command whose processes ignore TERM, have left its session, and belong to another user,
+# so that hidepid hides them. Each holds the pipe that `run` reads.
+hides='setpriv --reuid 54321 --clear-groups sh -c "trap \"\" TERM; (setsid sleep 60 &); sleep 60"; sleep 60'
+
+assert_hidden_processes_are_killed() {
+  local options begin
+  for options in hidepid=1 hidepid=2 hidepid=4; do
+    begin=$(now_ms)
+    with_proc "$options" dlock run --timeout 200ms -k 200ms job -- sh -c "$hides"
+
+    assert_status 124
+    assert_between $(($(now_ms) - begin)) 200 5000
+  done
+}
+
+@test "a tree is killed in time though /proc hides its processes" {
+  assert_hidden_processes_are_killed
+}
+
+@test "a tree is killed in time though /proc hides its processes, on a server, too" {
+  use_server
+
+  assert_hidden_processes_are_killed
+}
+
+@test "where /proc shows processes alone, a run on a server works, and others say what they lack" {
+  with_proc subset=pid dlock run job -- echo started
+  assert_status 78
+  assert_one_line
+  assert_output_contains 'boot id'
+
+  use_server
+  with_proc subset=pid dlock run --timeout 200ms job -- sh -c 'setsid -f sleep 60; sleep 60'
+  assert_status 124
+}
+
 @test "with little memory a run works, or says in one line why not" {
   local megabytes
   for megabytes in 16 32 64 300; do

@@ -3,6 +3,7 @@
 #include "supervise/launch.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -62,6 +63,44 @@ TEST(ExecErrors, lacking_memory_processes_or_descriptors_is_a_lack_of_resources)
   for (const int error : {ENOMEM, EAGAIN, EMFILE, ENFILE}) {
     EXPECT_EQ(kind_of_exec_error(error, true), Kind::no_resources) << error;
   }
+}
+
+// The environment after address_to_this_process().
+List addressed(List environment, pid_t dlock) {
+  auto table = pointers(environment);
+  address_to_this_process(table.data(), dlock);
+  List found;
+  for (char** variable = table.data(); *variable != nullptr; ++variable) {
+    found.emplace_back(*variable);
+  }
+  return found;
+}
+
+const auto self = std::to_string(::getpid());
+
+TEST(Addressed, variables_that_name_dlock_name_this_process) {
+  EXPECT_EQ(addressed({"A=1", "LISTEN_PID=77", "LISTEN_FDS=2", "WATCHDOG_PID=77",
+                       "SYSTEMD_EXEC_PID=77", "B=77"},
+                      77),
+            (List{"A=1", "LISTEN_PID=" + self, "LISTEN_FDS=2", "WATCHDOG_PID=" + self,
+                  "SYSTEMD_EXEC_PID=" + self, "B=77"}));
+}
+
+TEST(Addressed, dlock_is_the_parent_by_default) {
+  const auto parent = "WATCHDOG_PID=" + std::to_string(::getppid());
+  EXPECT_EQ(addressed({parent}, 0), List{"WATCHDOG_PID=" + self});
+}
+
+TEST(Addressed, variables_that_name_others_stay) {
+  const List others{"LISTEN_PID=770",      "WATCHDOG_PID=7",       "SYSTEMD_EXEC_PID=",
+                    "LISTEN_PIDFDID=1234", "SYSTEMD_EXEC_PID=77x", "LISTEN_PID=x77"};
+  EXPECT_EQ(addressed(others, 77), others);
+  EXPECT_EQ(addressed({}, 77), List{});
+}
+
+TEST(Addressed, the_second_name_of_dlock_is_removed) {
+  EXPECT_EQ(addressed({"LISTEN_PIDFDID=1", "LISTEN_PID=77", "C=1"}, 77),
+            (List{"LISTEN_PID=" + self, "C=1"}));
 }
 
 }  // namespace

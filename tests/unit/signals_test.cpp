@@ -92,5 +92,66 @@ TEST(AsksToEnd, holds_for_signals_that_people_and_service_managers_send) {
   EXPECT_FALSE(asks_to_end(SIGPIPE));
 }
 
+TEST(WentToGroup, holds_for_signals_of_the_terminal) {
+  for (const int signal : {SIGINT, SIGQUIT, SIGWINCH}) {
+    EXPECT_TRUE(went_to_group(signal, true, false)) << signal_name(signal);
+    EXPECT_TRUE(went_to_group(signal, true, true)) << signal_name(signal);
+    EXPECT_FALSE(went_to_group(signal, false, false)) << signal_name(signal);
+  }
+}
+
+TEST(WentToGroup, does_not_hold_for_the_hang_up_that_the_leader_of_a_session_gets) {
+  for (const int signal : {SIGHUP, SIGCONT}) {
+    EXPECT_TRUE(went_to_group(signal, true, false)) << signal_name(signal);
+    EXPECT_FALSE(went_to_group(signal, true, true)) << signal_name(signal);
+    EXPECT_FALSE(went_to_group(signal, false, false)) << signal_name(signal);
+  }
+}
+
+TEST(WentToGroup, holds_for_a_stop_whoever_sent_it) {
+  EXPECT_TRUE(went_to_group(SIGTSTP, true, false));
+  EXPECT_TRUE(went_to_group(SIGTSTP, false, false));
+}
+
+TEST(WentToGroup, does_not_hold_for_alarms_and_limits) {
+  for (const int signal : {SIGALRM, SIGXCPU, SIGTERM, SIGUSR1}) {
+    EXPECT_FALSE(went_to_group(signal, true, false)) << signal_name(signal);
+  }
+}
+
+constexpr JobPlace of_dlock{20, 10};  // the job of a shell whose pid is 10
+
+TEST(PassedOn, is_what_the_group_did_not_get) {
+  EXPECT_EQ(passed_on(SIGTERM, false, of_dlock, of_dlock), SIGTERM);
+  EXPECT_EQ(passed_on(SIGINT, false, of_dlock, {30, 10}), SIGINT);
+  EXPECT_EQ(passed_on(SIGRTMAX, false, of_dlock, {30, 30}), SIGRTMAX);
+}
+
+TEST(PassedOn, is_not_what_the_command_got_with_the_group) {
+  for (const int signal : {SIGINT, SIGQUIT, SIGHUP, SIGWINCH, SIGCONT, SIGTSTP}) {
+    EXPECT_EQ(passed_on(signal, true, of_dlock, of_dlock), 0) << signal_name(signal);
+  }
+}
+
+TEST(PassedOn, is_what_a_command_in_another_group_missed) {
+  for (const int signal : {SIGINT, SIGQUIT, SIGHUP, SIGWINCH, SIGCONT, SIGTSTP}) {
+    EXPECT_EQ(passed_on(signal, true, of_dlock, {30, 10}), signal) << signal_name(signal);
+  }
+  EXPECT_EQ(passed_on(SIGINT, true, of_dlock, {30, 30}), SIGINT);
+}
+
+TEST(PassedOn, is_what_a_command_at_an_unknown_place_may_have_missed) {
+  EXPECT_EQ(passed_on(SIGINT, true, of_dlock, {}), SIGINT);
+}
+
+TEST(PassedOn, is_a_stop_that_works_in_another_session) {
+  EXPECT_EQ(passed_on(SIGTSTP, true, of_dlock, {30, 30}), SIGSTOP);
+}
+
+TEST(PassedOn, is_no_stop_where_no_shell_could_continue_the_command) {
+  EXPECT_EQ(passed_on(SIGTSTP, true, {10, 10}, {30, 10}), 0);
+  EXPECT_EQ(passed_on(SIGTSTP, true, {10, 10}, {30, 30}), 0);
+}
+
 }  // namespace
 }  // namespace dlock
