@@ -69,17 +69,18 @@ std::optional<Danger> danger_to_settings(const PathStep& step, uid_t caller) {
   return directory_danger(step, caller, true);
 }
 
-std::optional<Danger> danger_to_credential(const PathStep& step, uid_t caller) {
-  if (is_others_link(step, caller)) {
-    return Danger{Why::others_link, step.path, *step.found};
-  }
-  return directory_danger(step, caller, false);
+std::optional<Danger> link_danger(const PathStep& step, uid_t caller) {
+  if (!is_others_link(step, caller)) return std::nullopt;
+  return Danger{Why::others_link, step.path, *step.found};
+}
+
+std::optional<Danger> danger_to_authority(const PathStep& step, uid_t caller) {
+  const auto danger = link_danger(step, caller);
+  return danger ? danger : directory_danger(step, caller, false);
 }
 
 std::optional<Danger> danger_of_output(const PathStep& step, uid_t caller) {
-  if (is_others_link(step, caller)) {
-    return Danger{Why::others_link, step.path, *step.found};
-  }
+  if (const auto danger = link_danger(step, caller)) return danger;
   const auto& directory = step.directory;
   const bool by_others =
       everyone_writes(directory) || (group_writes(directory) && is_sticky(directory));
@@ -102,7 +103,7 @@ std::optional<Danger> danger_of_file(const PathStep& last, Use use, uid_t caller
   const auto& file = *last.found;
   if (!S_ISREG(file.mode) && !S_ISFIFO(file.mode)) return std::nullopt;  // not readable
   if (everyone_writes(file)) return Danger{Why::writable_file, last.path, file};
-  if (use == Use::credential) return std::nullopt;
+  if (use != Use::settings) return std::nullopt;
   if (!is_ours(file, caller)) return Danger{Why::others_file, last.path, file};
   if (group_writes(file)) return Danger{Why::group_file, last.path, file};
   return std::nullopt;
@@ -241,14 +242,21 @@ class Walk {
   int links_ = 0;
 };
 
+std::optional<Danger> danger_at(const PathStep& step, Use use, uid_t caller) {
+  switch (use) {
+    case Use::settings: return danger_to_settings(step, caller);
+    case Use::authority: return danger_to_authority(step, caller);
+    case Use::credential: return link_danger(step, caller);
+    case Use::output: break;
+  }
+  return danger_of_output(step, caller);
+}
+
 }  // namespace
 
 std::optional<Danger> danger_on(const std::vector<PathStep>& way, Use use, uid_t caller) {
   for (const auto& step : way) {
-    const auto danger = use == Use::settings     ? danger_to_settings(step, caller)
-                        : use == Use::credential ? danger_to_credential(step, caller)
-                                                 : danger_of_output(step, caller);
-    if (danger) return danger;
+    if (auto danger = danger_at(step, use, caller)) return danger;
   }
   return way.empty() ? std::nullopt : danger_of_file(way.back(), use, caller);
 }

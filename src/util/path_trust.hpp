@@ -57,8 +57,12 @@ struct Danger {
 enum class Use {
   // It obeys the file: nobody but root and the caller may be able to change it.
   settings,
-  // It believes or sends the file's content, which whoever hands it out may change, but
-  // not everyone; and no other user may redirect it to another file.
+  // It believes the file: whoever hands it out may change it, but not everyone, and no
+  // other user may redirect it to another file.
+  authority,
+  // It sends the file's content. As an authority, but in any directory: who replaces the
+  // file only keeps the caller from logging in, and platforms hand out secrets in
+  // directories that everyone can write.
   credential,
   // It overwrites the file, which no other user may have chosen. The same as the kernel's
   // protected_symlinks, protected_regular, protected_fifos and protected_hardlinks, for

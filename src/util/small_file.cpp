@@ -3,11 +3,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+#ifdef SYS_openat2
+#include <linux/openat2.h>
+#endif
 
 #include <cerrno>
 #include <chrono>
 #include <map>
+#include <optional>
 
 #include "util/text.hpp"
 
@@ -61,20 +66,20 @@ std::string content_of(int fd, bool is_pipe, const FileKind& kind) {
   }
 }
 
-SecretFacts facts_of(int fd, const struct stat& status, const Way& way) {
+SecretFacts facts_of(int fd, const struct stat& status, const std::string& path) {
   SecretFacts facts{status.st_mode, status.st_uid, true, false};
   if ((status.st_mode & S_IROTH) == 0) return facts;  // the usual case
   struct statvfs file_system {};
   facts.is_read_only =
       ::fstatvfs(fd, &file_system) == 0 && (file_system.f_flag & ST_RDONLY) != 0;
-  facts.is_reachable = is_reachable(way);
+  facts.is_reachable = is_reachable(way_to(path));
   return facts;
 }
 
-void require_confidential(int fd, const struct stat& status, const Way& way,
+void require_confidential(int fd, const struct stat& status, const std::string& path,
                           const FileKind& kind) {
   if (!kind.is_secret) return;
-  if (exposure_of(facts_of(fd, status, way), ::geteuid()) != Exposure::correctable) {
+  if (exposure_of(facts_of(fd, status, path), ::geteuid()) != Exposure::correctable) {
     return;
   }
   throw Failure(Failure::Kind::rejected,
@@ -86,6 +91,26 @@ void require_confidential(int fd, const struct stat& status, const Way& way,
 // O_NONBLOCK: do not wait for the writer of a pipe. The type is checked afterwards.
 constexpr int safely = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
+// Opens a file whose path has no links. Returns none for any other path, and before Linux
+// 5.6.
+Fd open_without_links(const std::string& path) {
+#ifdef SYS_openat2
+  open_how how{};
+  how.flags = safely | O_CLOEXEC;
+  how.resolve = RESOLVE_NO_SYMLINKS;
+  return Fd(
+      static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how)));
+#else
+  return {};
+#endif
+}
+
+void refuse_danger(const std::vector<PathStep>& way, const FileKind& kind) {
+  if (const auto danger = danger_on(way, kind.use, ::geteuid())) {
+    throw Failure(Failure::Kind::rejected, kind.name + ": " + text_of(*danger));
+  }
+}
+
 }  // namespace
 
 SmallFile small_file(const std::string& path, const FileKind& kind) {
@@ -93,18 +118,25 @@ SmallFile small_file(const std::string& path, const FileKind& kind) {
   if (const auto known = pipes.find(path); known != pipes.end()) {
     return {known->second, true};
   }
-  const auto way = way_to(path);
-  if (const auto danger = danger_on(way.steps, kind.use, ::geteuid())) {
-    throw Failure(Failure::Kind::rejected, kind.name + ": " + text_of(*danger));
+  Fd file;
+  // Each login reads such a file, and of its path only links matter.
+  if (kind.use == Use::credential) file = open_without_links(path);
+  if (!file) {
+    const auto way = way_to(path);
+    refuse_danger(way.steps, kind);
+    file = open_at(way, safely);
   }
-  const Fd file = open_at(way, safely);
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) throw kind.failure(errno, kind.name);
+  if (kind.use == Use::credential) {
+    const Owned facts{status.st_uid, status.st_gid, status.st_mode, status.st_nlink};
+    refuse_danger({{"", {}, path, facts}}, kind);
+  }
   const bool is_pipe = S_ISFIFO(status.st_mode);
   if (!S_ISREG(status.st_mode) && !(is_pipe && kind.may_be_pipe)) {
     throw unusable(kind, "not a regular file");
   }
-  require_confidential(file.get(), status, way, kind);
+  require_confidential(file.get(), status, path, kind);
   SmallFile found{content_of(file.get(), is_pipe, kind), is_pipe};
   if (is_pipe) pipes[path] = found.text;
   return found;
@@ -121,10 +153,9 @@ bool is_given_to_everyone(const std::string& path) {
   const bool may_be = ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
                       (status.st_mode & S_IROTH) != 0;
   if (!may_be) return false;
-  const auto way = way_to(path);
-  const Fd file = open_at(way, safely);
+  const Fd file = open_at(way_to(path), safely);
   return file && ::fstat(file.get(), &status) == 0 &&
-         exposure_of(facts_of(file.get(), status, way), ::geteuid()) == Exposure::given;
+         exposure_of(facts_of(file.get(), status, path), ::geteuid()) == Exposure::given;
 }
 
 }  // namespace dlock

@@ -58,6 +58,7 @@ struct PathCase {
   Owned in;
   Owned found;
   std::optional<Why> settings;
+  std::optional<Why> authority;
   std::optional<Why> credential;
   std::optional<Why> output;
 };
@@ -68,55 +69,59 @@ TEST(PathTrust, is_decided_by_who_can_change_the_file_its_directory_or_its_link)
   const auto ours = directory(caller, 0755);
   const auto temporary = directory(0, 01777);
   const std::vector<PathCase> cases{
-      {"own file", ours, file(caller, 0644), fine, fine, fine},
-      {"root's file", ours, file(0, 0644), fine, fine, fine},
-      {"another's file", ours, file(other, 0644), Why::others_file, fine, fine},
+      // settings, authority, credential, output
+      {"own file", ours, file(caller, 0644), fine, fine, fine, fine},
+      {"root's file", ours, file(0, 0644), fine, fine, fine, fine},
+      {"another's file", ours, file(other, 0644), Why::others_file, fine, fine, fine},
       {"a world-writable file", ours, file(caller, 0646), Why::writable_file,
-       Why::writable_file, fine},
-      {"a group's file", ours, file(caller, 0664), Why::group_file, fine, fine},
+       Why::writable_file, Why::writable_file, fine},
+      {"a group's file", ours, file(caller, 0664), Why::group_file, fine, fine, fine},
       {"a private group's file", ours, private_group(file(caller, 0664)), fine, fine,
-       fine},
+       fine, fine},
       {"another's directory", directory(other, 0755), file(caller, 0644),
-       Why::owned_directory, fine, fine},
+       Why::owned_directory, fine, fine, fine},
       {"a hidden owner's directory", unmapped(directory(65534, 0755)), file(caller, 0644),
-       fine, fine, fine},
+       fine, fine, fine, fine},
       {"a world-writable directory", directory(0, 0777), file(caller, 0644),
-       Why::writable_directory, Why::writable_directory, fine},
+       Why::writable_directory, Why::writable_directory, fine, fine},
       {"a group's directory", directory(caller, 0775), file(caller, 0644),
-       Why::group_directory, fine, fine},
+       Why::group_directory, fine, fine, fine},
       {"a private group's directory", private_group(directory(caller, 0775)),
-       file(caller, 0644), fine, fine, fine},
-      {"own file in /tmp", temporary, file(caller, 0644), fine, fine, fine},
-      {"root's file in /tmp", temporary, file(0, 0644), fine, fine, fine},
+       file(caller, 0644), fine, fine, fine, fine},
+      {"own file in /tmp", temporary, file(caller, 0644), fine, fine, fine, fine},
+      {"root's file in /tmp", temporary, file(0, 0644), fine, fine, fine, fine},
       {"another's file in /tmp", temporary, file(other, 0644), Why::others_entry,
-       Why::others_entry, Why::others_entry},
-      {"another's FIFO in /tmp", temporary, fifo(other, 0666), Why::others_entry,
-       Why::others_entry, Why::others_entry},
+       Why::others_entry, fine, Why::others_entry},
+      {"another's FIFO in /tmp", temporary, fifo(other, 0644), Why::others_entry,
+       Why::others_entry, fine, Why::others_entry},
       {"another's file in a directory that all may write", directory(0, 0777),
-       file(other, 0644), Why::writable_directory, Why::writable_directory,
+       file(other, 0644), Why::writable_directory, Why::writable_directory, fine,
        Why::others_entry},
       {"a second name in /tmp", temporary, with_links(file(caller, 0644), 2),
-       Why::hard_link, Why::hard_link, Why::hard_link},
+       Why::hard_link, Why::hard_link, fine, Why::hard_link},
       {"a second name in an own directory", ours, with_links(file(caller, 0644), 2), fine,
-       fine, fine},
-      {"a second name in another's directory", directory(other, 0755),
-       with_links(file(caller, 0644), 2), Why::owned_directory, fine, Why::hard_link},
-      {"a file of the owner of a sticky directory", directory(other, 01777),
-       file(other, 0644), Why::owned_directory, Why::others_entry, fine},
-      {"own link", ours, link(caller), fine, fine, fine},
-      {"root's link in /tmp", temporary, link(0), fine, fine, fine},
-      {"another's link", ours, link(other), fine, Why::others_link, Why::others_link},
-      {"another's link in /tmp", temporary, link(other), Why::others_entry,
-       Why::others_link, Why::others_link},
-      {"a hidden owner's link", unmapped(directory(65534, 0755)), unmapped(link(65534)),
        fine, fine, fine},
+      {"a second name in another's directory", directory(other, 0755),
+       with_links(file(caller, 0644), 2), Why::owned_directory, fine, fine,
+       Why::hard_link},
+      {"a file of the owner of a sticky directory", directory(other, 01777),
+       file(other, 0644), Why::owned_directory, Why::others_entry, fine, fine},
+      {"own link", ours, link(caller), fine, fine, fine, fine},
+      {"root's link in /tmp", temporary, link(0), fine, fine, fine, fine},
+      {"another's link", ours, link(other), fine, Why::others_link, Why::others_link,
+       Why::others_link},
+      {"another's link in /tmp", temporary, link(other), Why::others_entry,
+       Why::others_link, Why::others_link, Why::others_link},
+      {"a hidden owner's link", unmapped(directory(65534, 0755)), unmapped(link(65534)),
+       fine, fine, fine, fine},
       {"a hidden owner's link in /tmp", temporary, unmapped(link(65534)),
-       Why::others_entry, Why::others_link, Why::others_link},
+       Why::others_entry, Why::others_link, Why::others_link, Why::others_link},
   };
 
   for (const auto& one : cases) {
     const auto steps = way(one.in, one.found);
     EXPECT_EQ(cause(steps, Use::settings), one.settings) << one.what;
+    EXPECT_EQ(cause(steps, Use::authority), one.authority) << one.what;
     EXPECT_EQ(cause(steps, Use::credential), one.credential) << one.what;
     EXPECT_EQ(cause(steps, Use::output), one.output) << one.what;
   }
@@ -170,7 +175,7 @@ TEST(WayTo, leads_through_links_to_what_open_would_open) {
   EXPECT_EQ(way.error, 0);
   EXPECT_EQ(way.name, "f");
   const auto all = paths(way);
-  EXPECT_EQ(all.front(), "/tmp");
+  EXPECT_TRUE(root.path().starts_with(all.front())) << all.front();
   EXPECT_EQ(all.back(), root.file("data/../data/f"));
   struct stat found {
   }, expected{};
