@@ -153,6 +153,9 @@ Invocation invocation_of(const VerbSpec& verb, const Words& words,
   invocation.common = common_options(invocation.settings);
   invocation.passed_on = passed_on(invocation.settings);
   invocation.warnings = unknown_variables(environ);
+  for (auto& warning : exposed_secrets(invocation.common, invocation.settings)) {
+    invocation.warnings.push_back(std::move(warning));
+  }
   return invocation;
 }
 

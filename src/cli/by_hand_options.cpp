@@ -1,30 +1,17 @@
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-
 #include "cli/claim_options.hpp"
 #include "cli/nesting.hpp"
-#include "util/fd.hpp"
+#include "util/small_file.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
 namespace {
 
-// Accepts any file, including a pipe: unlike a password, a token is short-lived.
+// Whoever reads the file can release the lock, but a token is short-lived, and its file
+// was made by the shell of the caller with the usual permissions.
 std::string token_in(const std::string& path) {
-  const auto name = "token file " + printable(path, 200);
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  if (!file) throw failure_of(errno, name);
-  std::string text;
-  char buffer[256];
-  for (;;) {
-    const auto size = ::read(file.get(), buffer, sizeof buffer);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) throw failure_of(errno, name);
-    text.append(buffer, static_cast<std::size_t>(size));
-    if (size == 0 || text.size() > sizeof buffer) break;
-  }
+  constexpr std::size_t longest = 64u << 10;
+  const FileKind kind{"token file " + printable(path, 200), longest, Use::credential};
+  auto text = small_file(path, kind).text;
   while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
   return text;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cli/options.hpp"
+#include "util/small_file.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -126,6 +127,19 @@ CommonOptions common_options(const Settings& settings) {
     options.verbose = !gives_way(settings, "verbose", "quiet");
   }
   return options;
+}
+
+std::vector<std::string> exposed_secrets(const CommonOptions& common,
+                                         const Settings& settings) {
+  std::vector<std::string> warnings;
+  if (!leases_expire(common.store)) return warnings;  // not on a server: none is used
+  for (const auto* name : {"password-file", "sentinel-password-file", "tls-key"}) {
+    const auto file = file_name(settings, name);
+    if (file.empty() || !is_given_to_everyone(file)) continue;
+    warnings.push_back("warning: every user of this machine can read " + printable(file) +
+                       " (--" + name + "): mount it with mode 0440 or 0400");
+  }
+  return warnings;
 }
 
 milliseconds store_timeout(const CommonOptions& common, std::optional<milliseconds> ttl) {

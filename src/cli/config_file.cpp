@@ -1,58 +1,31 @@
 #include "cli/config_file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <memory>
 #include <sstream>
 #include <toml.hpp>
 
 #include "cli/toml_depth.hpp"
 #include "util/failure.hpp"
-#include "util/fd.hpp"
+#include "util/small_file.hpp"
 #include "util/text.hpp"
-#include "util/users.hpp"
 
 namespace dlock {
 namespace {
 
-constexpr off_t longest_file = 1 << 20;
+constexpr std::size_t longest_file = 1u << 20;
 
 Failure broken(const std::string& path, const std::string& why) {
   return Failure(Failure::Kind::misconfigured, printable(path) + ": " + why);
 }
 
-// Whoever can write the file decides on a command's lock, time limit and store.
-void check_ownership(const std::string& path, const struct stat& status) {
-  if ((status.st_mode & S_IWOTH) != 0) {
-    throw Failure(
-        Failure::Kind::rejected,
-        printable(path) + ": refusing to use a file that everyone can write (chmod o-w)");
-  }
-  if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
-    throw Failure(Failure::Kind::rejected,
-                  printable(path) + ": refusing to use a file owned by " +
-                      user_name(status.st_uid) + ", not by you or root");
-  }
-}
-
+// Whoever can write the file decides on a command's lock, time limit and store, and on
+// hooks, which are commands.
 std::string contents_of(const std::string& path) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0) {
-    throw failure_of_named(errno, printable(path));
-  }
-  if (!S_ISREG(status.st_mode)) throw broken(path, "not a regular file");
-  if (status.st_size > longest_file) throw broken(path, "larger than 1 MiB");
-  check_ownership(path, status);
-  std::string text(static_cast<std::size_t>(status.st_size), '\0');
-  const auto size = ::pread(file.get(), text.data(), text.size(), 0);
-  if (size < 0) throw failure_of_named(errno, printable(path));
-  text.resize(static_cast<std::size_t>(size));
-  return text;
+  FileKind kind{printable(path), longest_file, Use::settings};
+  kind.may_be_pipe = false;
+  kind.failure = failure_of_named;
+  return small_file(path, kind).text;
 }
 
 // The parser's message has several lines; the first one has the reason.

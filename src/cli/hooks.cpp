@@ -258,7 +258,7 @@ std::vector<std::string> hook_variables(const RunIdentity& run, const RunResult&
       "DLOCK_EXIT_CODE=" + text_of_number(exit_code),
       "DLOCK_SIGNAL=" + (signal ? signal_name(*signal) : ""),
       "DLOCK_RAN_MS=" + (result.ran ? std::to_string(result.ran->count()) : ""),
-      "DLOCK_HOLDER_HOST=" + (result.holder ? result.holder->host : ""),
+      "DLOCK_HOLDER_HOST=" + (result.holder ? safe_host(result.holder->host) : ""),
   };
 }
 

@@ -141,6 +141,11 @@ struct LimitOptions {
 // These functions throw UsageError, and Failure for an invalid store URL or a token file
 // that cannot be read.
 CommonOptions common_options(const Settings& settings);
+
+// A warning for each file with a secret for the store that every user of this machine can
+// read, and that the caller cannot change (util/small_file.hpp).
+std::vector<std::string> exposed_secrets(const CommonOptions& common,
+                                         const Settings& settings);
 RunOptions run_options(const Settings& settings, const std::string& name,
                        std::vector<std::string> command);
 AcquireOptions acquire_options(const Settings& settings, const std::string& name);

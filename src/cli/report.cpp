@@ -12,6 +12,7 @@
 #include "util/bounded_write.hpp"
 #include "util/failure.hpp"
 #include "util/json.hpp"
+#include "util/path_trust.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -27,9 +28,41 @@ Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
-// How long to wait for the reader of standard error. The limit ensures that a pipe that
-// nobody reads does not block dlock.
+// How long to wait for the reader of a report. The limit ensures that a pipe that nobody
+// reads does not block dlock.
 constexpr milliseconds patience_for_reader{5000};
+
+std::string cannot_write_to(const std::string& path) {
+  return "cannot write the report to " + printable(path);
+}
+
+void require_own(const Way& way, const std::string& path) {
+  const auto danger = danger_on(way.steps, Use::output, ::geteuid());
+  if (!danger) return;
+  throw Failure(Failure::Kind::misconfigured,
+                cannot_write_to(path) + ": " + text_of(*danger));
+}
+
+// Opens or creates the file. O_NONBLOCK: a FIFO without a reader is an error instead of
+// blocking, and a full one does not block the final write.
+Fd opened(const std::string& path) {
+  constexpr int flags = O_WRONLY | O_NOCTTY | O_NONBLOCK;
+  constexpr int most_tries = 3;
+  Fd file;
+  for (int tries = 0; !file && tries < most_tries; ++tries) {
+    auto way = way_to(path);
+    require_own(way, path);
+    const bool is_there = has_end(way);
+    file = open_at(way, is_there ? flags : flags | O_CREAT | O_EXCL, 0666);
+    // Unless another process has created or removed it since it was looked up.
+    if (!file && errno != (is_there ? ENOENT : EEXIST)) break;
+    if (!file || !is_there) continue;
+    see_end(way, file);  // which may have been replaced since
+    require_own(way, path);
+  }
+  if (!file) throw failure_of_named(errno, cannot_write_to(path));
+  return file;
+}
 
 }  // namespace
 
@@ -92,15 +125,7 @@ ReportFile::ReportFile(const std::string& path) {
     is_standard_error_ = true;
     return;
   }
-  // O_NONBLOCK: a FIFO without a reader is an error instead of blocking.
-  file_ = Fd(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
-  if (!file_) {
-    throw failure_of_named(errno, "cannot write the report to " + printable(path));
-  }
-  // The final write may wait for a slow reader; no other process shares the file
-  // description.
-  ::fcntl(file_.get(), F_SETFL, 0);
+  file_ = opened(path);
 }
 
 bool ReportFile::write(const std::string& line) {
@@ -115,7 +140,7 @@ bool ReportFile::write(const std::string& line) {
       return false;  // only now, so that the old report stays until there is a new one
     }
   }
-  return write_text(file_.get(), line);
+  return write_within(file_.get(), line, patience_for_reader);
 }
 
 }  // namespace dlock

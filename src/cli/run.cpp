@@ -23,19 +23,22 @@ RunIdentity identity_of(const RunOptions& options, const FinishedRun& run) {
           user_name(::geteuid()), options.command, options.label};
 }
 
-// The run, even if it failed because its report file cannot be opened.
-FinishedRun reported_run(const Invocation& invocation, const RunOptions& options,
-                         const HeldSignals& held, std::optional<ReportFile>& report) {
+// Opens the file of the report. Returns the run that fails if that is not possible.
+std::optional<FinishedRun> open_report(const RunOptions& options,
+                                       std::optional<ReportFile>& report) {
   try {
     report.emplace(options.report);
   } catch (const Failure& failure) {
     return run_ended_by(failure, "");
   }
-  return finished_run(invocation, options, held, nullptr);
+  return std::nullopt;
 }
 
+// The lock has been released, so a signal may end dlock even if the file system does not
+// respond.
 void write_report(ReportFile& report, const std::string& path, const std::string& line,
-                  const Speaker& speaker) {
+                  const HeldSignals& held, const Speaker& speaker) {
+  const HeldSignals::LetThrough ends_us(held);
   if (report.write(line)) return;
   const int error = errno;
   speaker.warning("cannot write the report to " + printable(path) + ": " +
@@ -86,16 +89,18 @@ Exit run_verb(const Invocation& invocation) {
   const auto options =
       run_options(invocation.settings, invocation.operands.at(0), invocation.command);
   const Speaker speaker(options.name, common.quiet, common.verbose);
-  const HeldSignals held;
   std::optional<ReportFile> report;
-  const auto run = reported_run(invocation, options, held, report);
+  // Before signals are held, because opening a file can block.
+  const auto refused = open_report(options, report);
+  const HeldSignals held;
+  const auto run = refused ? *refused : finished_run(invocation, options, held, nullptr);
   const auto& result = run.result;
   // Written before the hook runs, because the hook can take long.
   const bool failed = run.error && result.exit_code;
   if (failed) speaker.error(result.message);
   if (report && !options.report.empty()) {
     write_report(*report, options.report, report_line(identity_of(options, run), result),
-                 speaker);
+                 held, speaker);
   }
   if (const auto signal = tell_hook(invocation, options, run, held, speaker)) {
     return {0, signal};

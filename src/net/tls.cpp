@@ -4,11 +4,14 @@
 #include <openssl/err.h>
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <new>
 #include <utility>
 #include <vector>
@@ -17,6 +20,8 @@
 #include "net/messages.hpp"
 #include "net/refusal.hpp"
 #include "util/failure.hpp"
+#include "util/fd.hpp"
+#include "util/small_file.hpp"
 #include "util/text.hpp"
 
 namespace dlock::net {
@@ -99,6 +104,27 @@ Failure unusable(const std::string& what, const std::string& file) {
       "cannot use the " + what + " " + printable(file, 200) + ": " + reason_of_openssl());
 }
 
+// The name by which OpenSSL can read a file of the plan: it would wait for the writer of
+// a pipe, and read a device without end.
+std::string loadable(const std::string& what, const std::string& file, Use use,
+                     bool is_secret = false) {
+  constexpr std::size_t longest = 16u << 20;
+  FileKind kind{"cannot use the " + what + " " + printable(file, 200), longest, use};
+  kind.is_secret = is_secret;
+  kind.failure = [](int error, const std::string& message) {
+    return Failure(Failure::Kind::misconfigured, message + ": " + reason_of(error));
+  };
+  const auto read = small_file(file, kind);
+  if (!read.is_pipe) return file;
+  static std::map<std::string, Fd> copies;
+  auto& copy = copies[file];
+  if (!copy) {
+    copy = Fd(::memfd_create("dlock", MFD_CLOEXEC));
+    if (!copy || !write_all(copy.get(), read.text)) throw failure_of(errno, kind.name);
+  }
+  return "/proc/self/fd/" + std::to_string(copy.get());
+}
+
 SSL_CTX* new_context() {
   // The machine's openssl.cnf may name modules, which a static program cannot load, and
   // no requirement here may depend on it.
@@ -109,6 +135,11 @@ SSL_CTX* new_context() {
   SSL_CTX_set_mode(context,
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   return context;
+}
+
+bool is_regular_file(const char* path) {
+  struct stat status {};
+  return ::stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
 // An empty variable counts as not set.
@@ -126,7 +157,8 @@ void trust_as_the_machine_does(SSL_CTX* context) {
   if (file == nullptr) file = X509_get_default_cert_file();
   if (directory == nullptr) directory = X509_get_default_cert_dir();
   if (is_chosen || ::access(file, F_OK) == 0 || ::access(directory, F_OK) == 0) {
-    SSL_CTX_load_verify_locations(context, file, nullptr);
+    // OpenSSL would wait for the writer of a FIFO.
+    if (is_regular_file(file)) SSL_CTX_load_verify_locations(context, file, nullptr);
     SSL_CTX_load_verify_locations(context, nullptr, directory);
   } else {
     for (const auto* bundle : {
@@ -151,7 +183,8 @@ void trust(SSL_CTX* context, const TlsOptions& plan) {
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   if (plan.ca.empty()) {
     trust_as_the_machine_does(context);
-  } else if (SSL_CTX_load_verify_locations(context, plan.ca.c_str(), nullptr) != 1) {
+  } else if (const auto file = loadable("CA file", plan.ca, Use::authority);
+             SSL_CTX_load_verify_locations(context, file.c_str(), nullptr) != 1) {
     throw unusable("CA file", plan.ca);
   }
 }
@@ -161,11 +194,14 @@ void identify(SSL_CTX* context, const TlsOptions& plan) {
   ERR_clear_error();
   // Otherwise OpenSSL would ask for a key's passphrase on the terminal.
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
-  if (SSL_CTX_use_certificate_chain_file(context, plan.certificate.c_str()) != 1) {
+  const auto certificate =
+      loadable("certificate", plan.certificate, Use::credential, plan.key.empty());
+  if (SSL_CTX_use_certificate_chain_file(context, certificate.c_str()) != 1) {
     throw unusable("certificate", plan.certificate);
   }
   const auto& key = plan.key.empty() ? plan.certificate : plan.key;
-  if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1) {
+  const auto loaded = loadable("key", key, Use::credential, true);
+  if (SSL_CTX_use_PrivateKey_file(context, loaded.c_str(), SSL_FILETYPE_PEM) != 1) {
     throw unusable("key", key);
   }
 }

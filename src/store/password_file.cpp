@@ -1,14 +1,7 @@
 #include "store/password_file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-
 #include "util/failure.hpp"
-#include "util/fd.hpp"
+#include "util/small_file.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -17,42 +10,37 @@ namespace {
 // Far more than any password or token.
 constexpr std::size_t longest_password = 64u << 10;
 
-Failure unusable(const std::string& file, Failure::Kind kind, const std::string& why) {
-  return Failure(kind, "password file " + printable(file, 200) + ": " + why);
+Failure unusable(const std::string& why) {
+  return Failure(Failure::Kind::misconfigured, why);
 }
 
 }  // namespace
 
+std::string password_from(std::string content) {
+  constexpr const char* mark = "\xEF\xBB\xBF";
+  if (content.starts_with(mark)) content.erase(0, 3);
+  if (content.find('\0') != std::string::npos) {
+    throw unusable("contains a NUL byte (it must be UTF-8 text, not UTF-16 or binary)");
+  }
+  const auto end = content.find_last_not_of("\r\n");
+  content.resize(end == std::string::npos ? 0 : end + 1);
+  if (content.empty()) throw unusable("it is empty");
+  if (content.find_first_of("\r\n") != std::string::npos) {
+    throw unusable("it has more than one line, and a password is one line");
+  }
+  return content;
+}
+
 std::string password_in(const std::string& file) {
-  // O_NONBLOCK: do not wait for the writer of a pipe. The type is checked afterwards.
-  const Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd) throw failure_of(errno, "password file " + printable(file, 200));
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    throw unusable(file, Failure::Kind::misconfigured, "not a regular file");
+  FileKind kind{"password file " + printable(file, 200), longest_password,
+                Use::credential};
+  kind.is_secret = true;
+  const auto content = small_file(file, kind).text;
+  try {
+    return password_from(content);
+  } catch (const Failure& failure) {
+    throw Failure(failure.kind(), kind.name + ": " + failure.what());
   }
-  // The group may be the one that a daemon runs as.
-  if ((status.st_mode & (S_IROTH | S_IWOTH)) != 0) {
-    throw unusable(file, Failure::Kind::rejected,
-                   "others can read or write it (chmod o-rw)");
-  }
-  std::string text(longest_password + 1, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const auto got = ::read(fd.get(), text.data() + size, text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw failure_of(errno, "password file " + printable(file, 200));
-    if (got == 0) break;
-    size += static_cast<std::size_t>(got);
-  }
-  if (size > longest_password) {
-    throw unusable(file, Failure::Kind::misconfigured, "larger than 64 KiB");
-  }
-  text.resize(std::min(size, text.find('\n')));
-  if (text.empty()) {
-    throw unusable(file, Failure::Kind::misconfigured, "its first line is empty");
-  }
-  return text;
 }
 
 }  // namespace dlock

@@ -109,6 +109,21 @@ HeldSignals::HeldSignals() {
   ::sigprocmask(SIG_BLOCK, &held_, &inherited_.mask);
 }
 
+HeldSignals::LetThrough::LetThrough(const HeldSignals& held) {
+  ::sigemptyset(&through_);
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
+    if (::sigismember(&held.inherited().mask, signal) == 0) {
+      ::sigaddset(&through_, signal);
+    }
+  }
+  const timespec at_once{};
+  while (::sigtimedwait(&through_, nullptr, &at_once) > 0) {
+  }
+  ::sigprocmask(SIG_UNBLOCK, &through_, nullptr);
+}
+
+HeldSignals::LetThrough::~LetThrough() { ::sigprocmask(SIG_BLOCK, &through_, nullptr); }
+
 SignalInbox::SignalInbox(asio::io_context& context, Wakeup& wakeup,
                          const HeldSignals& held)
     : wakeup_(wakeup), inherited_(held.inherited()) {

@@ -72,6 +72,20 @@ class HeldSignals {
   const SignalState& inherited() const { return inherited_; }
   const sigset_t& held() const { return held_; }
 
+  // While it lives, a signal for which asks_to_end() holds ends dlock as it would any
+  // other program, for steps that may block without limit when nothing is left to
+  // protect. Those that arrived earlier are dropped.
+  class LetThrough {
+   public:
+    explicit LetThrough(const HeldSignals& held);
+    ~LetThrough();
+    LetThrough(const LetThrough&) = delete;
+    LetThrough& operator=(const LetThrough&) = delete;
+
+   private:
+    sigset_t through_;
+  };
+
  private:
   SignalState inherited_;
   sigset_t held_;

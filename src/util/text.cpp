@@ -140,6 +140,18 @@ std::string printable_name(std::string_view name) {
   return out;
 }
 
+std::string safe_host(std::string_view host) {
+  constexpr std::size_t longest = 255;
+  constexpr std::string_view letters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  std::string safe(host.substr(0, longest));
+  for (auto& c : safe) {
+    const bool is_mark = c == '.' || c == '_' || c == ':' || (c == '-' && &c != &safe[0]);
+    if (!is_mark && letters.find(c) == std::string_view::npos) c = '_';
+  }
+  return safe;
+}
+
 std::string printable_json(std::string json) {
   const auto is_plain = [](char c) { return static_cast<unsigned char>(c) < 0x7F; };
   if (std::all_of(json.begin(), json.end(), is_plain)) return json;

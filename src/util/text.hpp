@@ -33,6 +33,11 @@ std::string unfit_in_name(std::string_view text);
 // word, a blank of another width).
 std::string printable_name(std::string_view name);
 
+// The name of a host that another party chose, for a script that may pass it on to a
+// program such as ssh: letters, digits and -._: with "_" in place of every other byte and
+// of a leading "-", cut after 255 bytes. Real names of hosts do not change.
+std::string safe_host(std::string_view host);
+
 // JSON with the same characters written as \uXXXX. They can only occur in strings, where
 // that means the same; those below U+0020 are escaped in any JSON.
 std::string printable_json(std::string json);

@@ -3,25 +3,25 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <set>
 
 #include "util/fd.hpp"
 
 namespace dlock {
 namespace {
 
-template <typename Found>
-void find_account(uid_t uid, Found found) {
-  const auto is_it = [&](std::string_view line) {
-    const auto account = account_in(line);
-    if (!account || account->uid != uid) return false;
-    found(*account);
-    return true;
-  };
-  const Fd file(::open("/etc/passwd", O_RDONLY | O_CLOEXEC));
+// Calls `use` with each line of the file until it returns true.
+template <typename Use>
+void for_each_line(const char* path, Use use) {
+  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
   if (!file) return;
   std::array<char, 4096> block;
   std::string begun;  // a line that continues in the next block
@@ -33,19 +33,34 @@ void find_account(uid_t uid, Found found) {
     for (auto end = rest.find('\n'); end != std::string_view::npos;
          end = rest.find('\n')) {
       const auto line = rest.substr(0, end);
-      if (is_it(begun.empty() ? line : begun.append(line))) return;
+      if (use(begun.empty() ? line : begun.append(line))) return;
       begun.clear();
       rest.remove_prefix(end + 1);
     }
     begun += rest;
   }
-  is_it(begun);
+  use(begun);
 }
 
-}  // namespace
+template <typename Found>
+void find_account(uid_t uid, Found found) {
+  for_each_line("/etc/passwd", [&](std::string_view line) {
+    const auto account = account_in(line);
+    if (!account || account->uid != uid) return false;
+    found(*account);
+    return true;
+  });
+}
 
-std::optional<Account> account_in(std::string_view line) {
-  constexpr std::size_t count = 7;
+// False unless all of `text` is a number.
+bool read_number(std::string_view text, std::uint32_t& number) {
+  const auto* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  return error == std::errc() && end == last;
+}
+
+template <std::size_t count>
+std::optional<std::array<std::string_view, count>> fields_of(std::string_view line) {
   std::array<std::string_view, count> fields;
   for (std::size_t i = 0; i < count; ++i) {
     const auto end = line.find(':');
@@ -54,11 +69,44 @@ std::optional<Account> account_in(std::string_view line) {
     fields[i] = line.substr(0, end);
     if (!is_last) line.remove_prefix(end + 1);
   }
-  Account account{0, fields[0], fields[5]};
-  const auto number = fields[2];
-  const auto* last = number.data() + number.size();
-  const auto [end, error] = std::from_chars(number.data(), last, account.uid);
-  if (error != std::errc() || end != last || account.name.empty()) return std::nullopt;
+  return fields;
+}
+
+struct Group {
+  gid_t gid = 0;
+  std::string_view name;
+  std::string_view members;  // separated by commas
+};
+
+// The group in a line of group(5).
+std::optional<Group> group_in(std::string_view line) {
+  const auto fields = fields_of<4>(line);
+  if (!fields) return std::nullopt;
+  const auto& [name, password, number, members] = *fields;
+  Group group{0, name, members};
+  if (!read_number(number, group.gid) || name.empty()) return std::nullopt;
+  return group;
+}
+
+void add_members(std::string_view list, std::set<std::string, std::less<>>& members) {
+  while (!list.empty()) {
+    const auto end = std::min(list.find(','), list.size());
+    if (end > 0) members.emplace(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+}
+
+}  // namespace
+
+std::optional<Account> account_in(std::string_view line) {
+  const auto fields = fields_of<7>(line);
+  if (!fields) return std::nullopt;
+  Account account{0, 0, (*fields)[0], (*fields)[5]};
+  if (!read_number((*fields)[2], account.uid) || account.name.empty()) {
+    return std::nullopt;
+  }
+  // An account with an invalid group has none that a file could belong to.
+  if (!read_number((*fields)[3], account.gid)) account.gid = static_cast<gid_t>(-1);
   return account;
 }
 
@@ -72,6 +120,68 @@ std::string home_directory(uid_t uid) {
   std::string home;
   find_account(uid, [&](const Account& account) { home = account.home; });
   return home;
+}
+
+std::string group_name(gid_t gid) {
+  std::string name;
+  for_each_line("/etc/group", [&](std::string_view line) {
+    const auto group = group_in(line);
+    if (group && group->gid == gid) name = group->name;
+    return !name.empty();
+  });
+  return name.empty() ? std::to_string(gid) : name;
+}
+
+bool is_private_group(gid_t gid, uid_t uid, const char* accounts, const char* groups) {
+  // Distributions put accounts such as sync and halt into root's group, with the numbers
+  // that they reserve for themselves.
+  constexpr uid_t first_not_reserved = 100;
+  bool is_listed = false;
+  std::set<std::string, std::less<>> members;
+  for_each_line(groups, [&](std::string_view line) {
+    const auto group = group_in(line);
+    if (!group || group->gid != gid) return false;
+    is_listed = true;
+    add_members(group->members, members);
+    return false;  // it may have a second line
+  });
+  if (!is_listed && gid != 0) return false;
+  bool has_others = false;
+  bool has_ours = gid == 0;
+  for_each_line(accounts, [&](std::string_view line) {
+    const auto account = account_in(line);
+    if (!account) return false;
+    const auto member = members.find(account->name);
+    const bool is_named = member != members.end();
+    if (is_named) members.erase(member);
+    if (!is_named && account->gid != gid) return false;
+    const bool is_ours = account->uid == 0 || account->uid == uid;
+    if (is_ours) has_ours = true;
+    const bool is_reserved = gid == 0 && !is_named && account->uid < first_not_reserved;
+    has_others = has_others || (!is_ours && !is_reserved);
+    return has_others;
+  });
+  return has_ours && !has_others && members.empty();
+}
+
+bool is_unmapped_user(uid_t uid) {
+  uid_t shown = 65534;
+  for_each_line("/proc/sys/kernel/overflowuid",
+                [&](std::string_view line) { return read_number(line, shown); });
+  if (uid != shown) return false;
+  bool is_mapped = false;
+  bool is_known = false;
+  for_each_line("/proc/self/uid_map", [&](std::string_view line) {
+    unsigned long inside = 0, outside = 0, count = 0;
+    if (std::sscanf(std::string(line).c_str(), "%lu %lu %lu", &inside, &outside,
+                    &count) != 3) {
+      return false;
+    }
+    is_known = true;
+    is_mapped = is_mapped || (uid >= inside && uid - inside < count);
+    return false;
+  });
+  return is_known && !is_mapped;
 }
 
 }  // namespace dlock

@@ -550,6 +550,17 @@ acquire_slowly() {  # <milliseconds> <writes, as in strace's when=> <option>...
   done
 }
 
+@test "a token file that never ends, or that nobody writes, is refused" {
+  mkfifo fifo
+  run timeout 20 dlock renew job --token-file fifo
+  assert_refused 78 'nobody has written to the pipe'
+  for file in /dev/zero /dev/full . large; do
+    head -c 10000000 /dev/zero > large
+    run timeout 5 dlock renew job --token-file "$file"
+    assert_refused 78 'token file'
+  done
+}
+
 @test "the command of a run does not inherit DLOCK_TOKEN" {
   DLOCK_TOKEN=$some_token run dlock run job -- env
 

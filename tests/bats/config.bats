@@ -541,3 +541,119 @@ assert_refused() {  # <exit code> <word>...
 
   assert_equal "$status $output" '0 global'
 }
+
+# Makes /mnt/anna, the home of a user 1001 in a mount namespace, whose own group is 1001.
+use_home_of_anna() {
+  use_private_mounts
+  inside install -d -m 755 /mnt/bin
+  cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
+  printf '%s\n' 'root:x:0:0::/root:/bin/sh' 'anna:x:1001:1001::/mnt/anna:/bin/sh' \
+    'bert:x:1002:1002::/mnt:/bin/sh' > "$(from_outside /mnt/passwd)"
+  printf '%s\n' 'root:x:0:' 'anna:x:1001:' 'staff:x:50:anna,bert' > "$(from_outside /mnt/group)"
+  inside mount --bind /mnt/passwd /etc/passwd
+  inside mount --bind /mnt/group /etc/group
+  anna install -d /mnt/anna/.config/dlock
+  anna_own=/mnt/anna/.config/dlock/config.toml
+  anna sh -c "echo 'namespace = \"own\"' > $anna_own"
+}
+
+anna() {
+  [[ -d /proc/$mounts/root/mnt/anna ]] || inside install -d -o 1001 -g 1001 -m 755 /mnt/anna
+  inside setpriv --reuid 1001 --regid 1001 --clear-groups env HOME=/mnt/anna "$@"
+}
+
+# Asserts that every way to name the file, every verb, and `config` and `doctor` in particular,
+# refuse it (77) with these words, and that nothing is started.
+assert_anna_refused() {  # <word>...
+  local words word
+  for words in 'run job -- echo started' 'config' 'doctor' "--config $anna_own run job -- echo started"; do
+    # shellcheck disable=SC2086
+    run anna /mnt/bin/dlock --store none: $words
+    assert_status 77
+    assert_one_line
+    assert_output_contains "$anna_own"
+    for word in "$@"; do assert_output_contains "$word"; done
+  done
+  run anna env DLOCK_CONFIG="$anna_own" /mnt/bin/dlock --store none: run job -- echo started
+  assert_status 77
+  assert_one_line
+}
+
+assert_anna_accepted() {
+  run anna /mnt/bin/dlock --store none: "${namespace[@]}"
+  assert_equal "$status $output" '0 own'
+}
+
+@test "a file that a group can write is refused, unless that is the caller's private group" {
+  use_home_of_anna
+  inside chmod 664 "$anna_own"
+  assert_anna_accepted
+
+  inside chgrp 50 "$anna_own"
+
+  assert_anna_refused 'the group staff can write (chmod g-w)'
+  inside sh -c 'chgrp 1001 "$0"; echo "anna:x:1001:bert" > /mnt/group' "$anna_own"
+  assert_anna_refused 'the group anna can write (chmod g-w)'
+}
+
+@test "a file in the private group that other users can write by an ACL is refused" {
+  use_home_of_anna
+  inside chmod 664 "$anna_own"
+  # user::rw- user:1002:rw- group::r-- mask::rw- other::r--
+  inside setfattr -n system.posix_acl_access -v 0x0200000001000600ffffffff02000600ea03000004000400ffffffff10000600ffffffff20000400ffffffff \
+    "$anna_own"
+
+  assert_anna_refused 'the group anna can write'
+}
+
+@test "a file in a directory that others can change is refused, and the directory is named" {
+  use_home_of_anna
+  for directory in /mnt/anna/.config/dlock /mnt/anna; do
+    inside chmod 775 "$directory"
+    assert_anna_accepted
+    inside chgrp 50 "$directory"
+    assert_anna_refused "the directory $directory, which the group staff can write (chmod g-w $directory)"
+    inside chmod 757 "$directory"
+    assert_anna_refused "the directory $directory, which everyone can write (chmod o-w $directory)"
+    inside chmod 755 "$directory"
+    assert_anna_accepted
+  done
+  inside chown 1002 /mnt/anna/.config
+  assert_anna_refused 'the directory /mnt/anna/.config, which bert owns'
+}
+
+@test "a file is refused if others can change where a link on its way leads" {
+  use_home_of_anna
+  inside install -d -m 1777 /mnt/sticky
+  inside install -d -m 777 /mnt/open
+  anna cp "$anna_own" /mnt/open/file
+  anna ln -sf /mnt/sticky/link "$anna_own"
+  anna ln -s /mnt/open/file /mnt/sticky/link
+
+  assert_anna_refused 'the directory /mnt/open, which everyone can write'
+
+  anna sh -c 'mv /mnt/open/file /mnt/sticky/file; ln -sf /mnt/sticky/file /mnt/sticky/link'
+  assert_anna_accepted
+  inside chown -h 1002 /mnt/sticky/link
+  assert_anna_refused '/mnt/sticky/link, which bert has made'
+}
+
+@test "/etc/dlock/config.toml is refused if others can write it or its directory" {
+  use_private_mounts
+  inside mount -t tmpfs -o mode=755 none /etc
+  inside mkdir /etc/dlock
+  echo 'namespace = "global"' > "$(from_outside /etc/dlock/config.toml)"
+  for path in /etc/dlock/config.toml /etc/dlock; do
+    inside chgrp 50 "$path"
+    inside chmod g+w "$path"
+
+    run inside dlock "${namespace[@]}"
+
+    assert_status 77
+    assert_output_contains "/etc/dlock/config.toml: refusing to use a file"
+    assert_output_contains 'the group 50 can write (chmod g-w'
+    inside chmod g-w "$path"
+  done
+  run inside dlock "${namespace[@]}"
+  assert_equal "$status $output" '0 global'
+}

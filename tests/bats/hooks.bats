@@ -172,6 +172,27 @@ told='echo "$DLOCK_NAME|$DLOCK_OUTCOME|${DLOCK_REASON?}|${DLOCK_EXIT_CODE?}|${DL
   assert_heard "job|busy||75||$(uname -n)"
 }
 
+# Hosts choose their names themselves, so a name can be anything.
+@test "a hook gets the holder's host in a form that no program misunderstands" {
+  needs_root
+  evil=$'-oProxyCommand=id\e[2J$(id)'
+  # shellcheck disable=SC2154  # the helper sets them
+  for store in "$DLOCK_STORE" redis; do
+    [[ $store != redis ]] || { use_server_as_store && store=$DLOCK_STORE; }
+    dlock_on() { unshare --uts sh -c 'printf %s "$0" > /proc/sys/kernel/hostname; exec "$@"' "$@"; }
+    dlock_on "$evil" dlock --store "$store" acquire job --ttl 5m > /dev/null
+    assert_equal "$(dlock --store "$store" status --json job | jq -r '.holders[0].host')" "$evil"
+
+    run dlock --store "$store" run --on-busy 'printf %s "$DLOCK_HOLDER_HOST" > "$heard"; cat > "$heard.report"' job -- true
+
+    assert_status 75
+    assert_heard "_oProxyCommand_id__2J__id_"
+    assert_equal "$(wc -l < "$heard.report")" 1
+    refute_output_contains $'\e'
+    assert_one_line
+  done
+}
+
 @test "a hook gets the reason of a loss and the command's own exit code" {
   dlock run --on-failure "$told" job -- \
     sh -c 'trap "exit 7" TERM; : > "$heard.trapped"; while :; do sleep 0.02; done' 3>&- &

@@ -691,6 +691,123 @@ assert_told_nothing() { assert_equal "$(told)" ''; }
   assert_equal "$(jq -r .store "$report")" "redis://dlock@127.0.0.1:$redis_port"
 }
 
+# Makes the server reachable for other users, and /mnt/secrets in a mount namespace, where the
+# password is as Kubernetes mounts it.
+use_mounted_secret() {
+  use_private_mounts
+  stop_redis
+  choose_redis_port
+  start_redis --port "$redis_port"
+  export DLOCK_STORE=redis://127.0.0.1:$redis_port
+  unset DLOCK_PASSWORD_FILE
+  inside install -d -m 755 /mnt/bin /mnt/secrets
+  cp "$DLOCK_BIN" "$(from_outside /mnt/bin/dlock)"
+  inside mount -t tmpfs -o mode=1777 none /mnt/secrets
+  inside mkdir -m 755 /mnt/secrets/..2026
+  echo "$redis_password" > "$(from_outside /mnt/secrets/..2026/password)"
+  inside ln -s ..2026 /mnt/secrets/..data
+  inside ln -s ..data/password /mnt/secrets/password
+}
+
+# Runs with the mounted password, and asserts the exit code and the lines that are printed.
+assert_login() {  # <exit code> <pattern> [<command before dlock>...]
+  run inside "${@:3}" /mnt/bin/dlock --password-file /mnt/secrets/password run job -- echo started
+  # shellcheck disable=SC2053
+  [[ "$status $output" == $1\ $2 ]] ||
+    { printf 'exited with %s, not %s, and printed:\n%s\n' "$status" "$1" "$output" >&2; return 1; }
+}
+
+as_1001=(setpriv --reuid 1001 --regid 1001 --clear-groups)
+exposed='dlock: warning: every user of this machine can read /mnt/secrets/password (--password-file): mount it with mode 0440 or 0400'
+refused='dlock: job: password file /mnt/secrets/password: every user of this machine can read it (chmod o-r, or mount it with mode 0440)'
+
+@test "a password file on a read-only mount that everyone can read is used with a warning" {
+  use_mounted_secret
+  for mode in 0444 0644 0440 0640 0400; do
+    inside mount -o remount,rw /mnt/secrets
+    inside chmod "$mode" /mnt/secrets/..2026/password
+    inside mount -o remount,ro,mode=1777 /mnt/secrets
+    if [[ $mode == *4 ]]; then assert_login 0 "$exposed"$'\n'started; else assert_login 0 started; fi
+  done
+  inside mount -o remount,rw /mnt/secrets
+  inside chmod 0444 /mnt/secrets/..2026/password
+  assert_login 77 "$refused"
+  inside mount --bind /mnt/secrets/..2026/password /mnt/secrets/..2026/password
+  inside mount -o remount,bind,ro /mnt/secrets/..2026/password
+  run inside /mnt/bin/dlock -q --password-file /mnt/secrets/password run job -- echo started
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a password file of another user is judged by who else can read it" {
+  use_mounted_secret
+  for owner in 0 1002; do
+    inside chown "$owner:1001" /mnt/secrets/..2026/password
+    inside chmod 0640 /mnt/secrets/..2026/password
+    assert_login 0 started "${as_1001[@]}"
+    inside chmod 0444 /mnt/secrets/..2026/password
+    assert_login 0 "$exposed"$'\n'started "${as_1001[@]}"
+    inside chmod 0600 /mnt/secrets/..2026/password
+    assert_login 77 '*ermission denied' "${as_1001[@]}"
+  done
+  inside chown 1001 /mnt/secrets/..2026/password
+  inside chmod 0644 /mnt/secrets/..2026/password
+  assert_login 77 "$refused" "${as_1001[@]}"
+  inside chown 1001 /mnt/secrets/..2026
+  inside chmod 0700 /mnt/secrets/..2026
+  assert_login 0 started "${as_1001[@]}"
+}
+
+@test "a password file that others can write or redirect is refused" {
+  use_mounted_secret
+  inside chmod 0640 /mnt/secrets/..2026/password
+  assert_login 0 started
+  inside chown -h 1001 /mnt/secrets/password
+  assert_login 77 '*refusing to follow the link /mnt/secrets/password, which belongs to 1001, not to you or root'
+  inside chown -h 0 /mnt/secrets/password
+  # As in an emptyDir of Kubernetes.
+  inside chmod 0777 /mnt/secrets/..2026
+  assert_login 0 started
+  inside chmod 0642 /mnt/secrets/..2026/password
+  assert_login 77 '*refusing to use a file that everyone can write (chmod o-w)'
+}
+
+@test "a password may come through a pipe, a descriptor or standard input" {
+  unset DLOCK_PASSWORD_FILE
+  run dlock --password-file <(echo "$redis_password") run job -- echo started
+  assert_equal "$status $output" '0 started'
+  run dlock --password-file /dev/fd/5 run job -- echo started 5< <(sleep 0.3; echo "$redis_password")
+  assert_equal "$status $output" '0 started'
+  run dlock --password-file /dev/fd/5 run job -- echo started 5< "$redis_root/password"
+  assert_equal "$status $output" '0 started'
+  run dlock --password-file /dev/stdin run job -- echo started < "$redis_root/password"
+  assert_equal "$status $output" '0 started'
+}
+
+@test "the end of the password's line may be that of any system" {
+  for content in "$redis_password" "$redis_password\r\n" "$redis_password\n\n" "\xEF\xBB\xBF$redis_password\r\n"; do
+    printf %b "$content" > "$DLOCK_PASSWORD_FILE"
+    run dlock run job -- echo started
+    assert_equal "$status $output" '0 started'
+  done
+}
+
+@test "a file that is not a password is refused, and nothing of it is printed" {
+  secret=hunter2
+  for content in "$secret\n$secret" "$secret\x00" "\xff\xfeh\x00" '' '\r\n'; do
+    printf %b "$content" > "$DLOCK_PASSWORD_FILE"
+    run dlock run job -- echo started
+    assert_refused 78 "password file $DLOCK_PASSWORD_FILE: "
+    refute_output_contains "$secret"
+  done
+  head -c 10000000 /dev/zero | tr '\0' x > "$DLOCK_PASSWORD_FILE"
+  run dlock run job -- echo started
+  assert_refused 78 'larger than 64 KiB'
+  rm "$DLOCK_PASSWORD_FILE"
+  mkfifo -m 600 "$DLOCK_PASSWORD_FILE"
+  run timeout 20 dlock run job -- echo started
+  assert_refused 78 'nobody has written to the pipe'
+}
+
 @test "the command can use the store with the password file" {
   run dlock run job -- dlock status job
 

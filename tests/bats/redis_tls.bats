@@ -240,3 +240,78 @@ use_foreign_certificates() {  # <file below /etc/ssl>
 }
 
 is_listening() { grep -q ":$(printf %04X "$redis_port") 00000000:0000 0A" /proc/net/tcp; }
+
+# --- Files ---
+
+@test "certificates and keys may come through pipes" {
+  use_tls_server server --tls-auth-clients yes
+  unset DLOCK_TLS_CA
+  cd "$BATS_FILE_TMPDIR"
+
+  run dlock --tls-ca <(cat ours.crt) --tls-cert <(cat client.crt) --tls-key <(cat client.key) \
+    run job -- echo started
+
+  assert_equal "$status $output" '0 started'
+}
+
+@test "a private key that every user can read is refused, or used with a warning if that cannot be changed" {
+  use_private_mounts
+  use_tls_server server --tls-auth-clients yes
+  cp "$BATS_FILE_TMPDIR"/client.{crt,key} "$(from_outside /mnt)"
+  login=(--tls-cert /mnt/client.crt --tls-key /mnt/client.key)
+  inside chmod 0640 /mnt/client.key
+  run inside dlock "${login[@]}" run job -- echo started
+  assert_equal "$status $output" '0 started'
+
+  inside chmod 0644 /mnt/client.key
+  run inside dlock "${login[@]}" run job -- echo started
+  assert_status 77
+  assert_output_contains 'cannot use the key /mnt/client.key: every user of this machine can read it (chmod o-r'
+
+  inside mount -o remount,ro /mnt
+  run inside dlock "${login[@]}" run job -- echo started
+  assert_equal "$status $output" \
+    $'0 dlock: warning: every user of this machine can read /mnt/client.key (--tls-key): mount it with mode 0440 or 0400\nstarted'
+}
+
+@test "authorities that everyone can change, or another user's link, are refused" {
+  use_private_mounts
+  use_tls_server server
+  cp "$BATS_FILE_TMPDIR/ours.crt" "$(from_outside /mnt)"
+  inside ln -s ours.crt /mnt/link
+  inside chown -h 1001 /mnt/link
+  run inside dlock --tls-ca /mnt/link run job -- echo started
+  assert_not_trusted 'refusing to follow the link /mnt/link'
+
+  logins=$(calls_of auth)
+  inside chmod 0777 /mnt
+  run inside dlock --tls-ca /mnt/ours.crt run job -- echo started
+  assert_not_trusted 'the directory /mnt, which everyone can write (chmod o-w /mnt)'
+  inside chmod 0755 /mnt
+
+  logins=$(calls_of auth)
+  inside chmod 0666 /mnt/ours.crt
+  run inside dlock --tls-ca /mnt/ours.crt run job -- echo started
+  assert_not_trusted 'a file that everyone can write (chmod o-w)'
+}
+
+@test "a FIFO in SSL_CERT_FILE is no file of certificates" {
+  use_tls_server server
+  unset DLOCK_TLS_CA
+  mkfifo "$BATS_TEST_TMPDIR/fifo"
+
+  run env SSL_CERT_FILE="$BATS_TEST_TMPDIR/fifo" timeout 20 dlock run job -- echo started
+
+  assert_not_trusted 'certificate not trusted'
+}
+
+@test "a file of certificates that never ends is refused" {
+  use_tls_server server
+  mkfifo "$BATS_TEST_TMPDIR/fifo"
+  for file in "$BATS_TEST_TMPDIR/fifo" /dev/zero; do
+    run timeout 20 dlock --tls-ca "$file" run job -- echo started
+    assert_status 78
+    assert_one_line
+    assert_output_contains "cannot use the CA file $file: "
+  done
+}

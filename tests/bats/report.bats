@@ -473,3 +473,108 @@ watches_files() { grep -qs '^inotify ' "/proc/$loser"/fdinfo/*; }
   assert_status 3
   assert_one_line
 }
+
+# Opens a FIFO as $report, and fills it.
+fill_fifo() {
+  mkfifo "$report"
+  exec 4<> "$report"
+  head -c 65536 /dev/zero >&4
+}
+
+# The lock was given back, and the FIFO is still full.
+waits_for_reader() {  # <pid>
+  dlock history --json job | jq -e '.[0].exit_code != null' && is_free job && ! has_ended "$1"
+}
+
+@test "a report to a FIFO that nobody reads does not block the run, nor keep the lock" {
+  fill_fifo
+  dlock run --report "$report" job -- sh -c 'exit 3' 2> "$began" 3>&- 4>&- &
+
+  eventually waits_for_reader $!
+
+  assert_exits 3 $!
+  assert_equal "$(< "$began")" \
+    "dlock: job: cannot write the report to $report: Resource temporarily unavailable"
+}
+
+@test "a signal ends a run that waits for the reader of its report" {
+  fill_fifo
+  dlock run --report "$report" job -- true 3>&- 4>&- &
+  eventually waits_for_reader $!
+
+  kill -TERM $!
+
+  EVENTUALLY_MS=4000 assert_exits 143 $!
+}
+
+@test "a report may lead through own links and those of root" {
+  ln -s real "$report"
+
+  dlock run --report "$report" job -- true
+
+  assert_equal "$(jq -r .outcome "$BATS_TEST_TMPDIR/real")" ran
+  [[ -L $report ]]
+}
+
+# Asserts that a run with a report there does not start, and leaves this file alone.
+assert_report_refused() {  # <path of the report> <file> <word>...
+  local word
+  run timeout 5 dlock run --report "$1" job -- echo started
+  assert_status 78
+  assert_one_line
+  for word in "${@:3}"; do assert_output_contains "$word"; done
+  assert_equal "$(cat "$2")" precious
+}
+
+@test "a report does not follow the link of another user" {
+  needs_root
+  victim=$BATS_TEST_TMPDIR/victim
+  mkdir "$BATS_TEST_TMPDIR/tmp"
+  chmod 1777 "$BATS_TEST_TMPDIR/tmp"
+  install -d -o 1001 "$BATS_TEST_TMPDIR/of-another"
+  mkdir "$BATS_TEST_TMPDIR/inner"
+  for directory in tmp of-another inner; do
+    echo precious > "$victim"
+    ln -s "$victim" "$BATS_TEST_TMPDIR/$directory/report"
+    ln -s "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/$directory/further"
+    chown -h 1001 "$BATS_TEST_TMPDIR/$directory"/{report,further}
+    for path in report further/victim further/new; do
+      assert_report_refused "$BATS_TEST_TMPDIR/$directory/$path" "$victim" 'refusing to follow the link' \
+        "$BATS_TEST_TMPDIR/$directory/${path%/*}" 'belongs to'
+    done
+    [[ ! -e $BATS_TEST_TMPDIR/new ]]
+  done
+}
+
+@test "where everyone can create files, a report does not replace another user's file or FIFO" {
+  needs_root
+  tmp=$BATS_TEST_TMPDIR/tmp
+  mkdir "$tmp"
+  chmod 1777 "$tmp"
+  echo precious > "$tmp/file"
+  mkfifo -m 666 "$tmp/fifo"
+  chown 1001 "$tmp"/{file,fifo}
+  exec 4<> "$tmp/fifo"
+
+  assert_report_refused "$tmp/file" "$tmp/file" "$tmp/file, which 1001 has made"
+  assert_report_refused "$tmp/fifo" "$tmp/file" "$tmp/fifo, which 1001 has made"
+
+  chown 0 "$tmp/file"
+  dlock run --report "$tmp/file" job -- true
+  assert_equal "$(jq -r .outcome "$tmp/file")" ran
+}
+
+@test "a report does not overwrite a file to which another user may have given a second name" {
+  needs_root
+  victim=$BATS_TEST_TMPDIR/victim
+  echo precious > "$victim"
+  install -d -o 1001 "$BATS_TEST_TMPDIR/of-another"
+  ln "$victim" "$BATS_TEST_TMPDIR/of-another/report"
+
+  assert_report_refused "$BATS_TEST_TMPDIR/of-another/report" "$victim" 'several names'
+
+  mkdir "$BATS_TEST_TMPDIR/mine"
+  ln "$victim" "$BATS_TEST_TMPDIR/mine/report"
+  dlock run --report "$BATS_TEST_TMPDIR/mine/report" job -- true
+  assert_equal "$(jq -r .outcome "$victim")" ran
+}

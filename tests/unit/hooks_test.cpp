@@ -54,6 +54,25 @@ TEST(HookVariables, are_empty_where_they_do_not_apply) {
   EXPECT_EQ(hook_variables({"job", "", "", "", {}, ""}, RunResult{}), expected);
 }
 
+std::string told_host(const std::string& host) {
+  RunResult result;
+  result.holder.emplace();
+  result.holder->host = host;
+  const auto last = hook_variables({"job", "", "", "", {}, ""}, result).back();
+  return last.substr(last.find('=') + 1);
+}
+
+TEST(HookVariables, have_the_holders_host_in_a_form_that_no_program_misunderstands) {
+  for (const std::string host : {"web-1.example.org", "10.0.0.1", "fe80::1", "a_b", ""}) {
+    EXPECT_EQ(told_host(host), host);
+  }
+  EXPECT_EQ(told_host("-oProxyCommand=touch /tmp/x"), "_oProxyCommand_touch__tmp_x");
+  EXPECT_EQ(told_host("a\nb\x1b[2J"), "a_b__2J");
+  EXPECT_EQ(told_host("$(id)`id`;'\""), "__id__id____");
+  EXPECT_EQ(told_host("b\xC3\xBC"), "b__");
+  EXPECT_EQ(told_host(std::string(100'000, 'x')).size(), 255u);
+}
+
 pid_t process_named_in(const std::string& file) {
   pid_t pid = 0;
   std::ifstream(file) >> pid;

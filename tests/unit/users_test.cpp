@@ -4,8 +4,11 @@
 #include <pwd.h>
 
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <string>
+
+#include "tests/unit/temporary_directory.hpp"
 
 namespace dlock {
 namespace {
@@ -53,6 +56,53 @@ TEST(Users, every_account_of_this_machine_is_found) {
 TEST(Users, an_unknown_account_is_shown_by_its_number) {
   EXPECT_EQ(user_name(4'000'000'123u), "4000000123");
   EXPECT_EQ(home_directory(4'000'000'123u), "");
+}
+
+class PrivateGroup : public ::testing::Test {
+ protected:
+  PrivateGroup() {
+    std::ofstream(accounts_) << "root:x:0:0::/root:/bin/sh\n"
+                                "sync:x:5:0::/:/bin/sync\n"
+                                "anna:x:1000:1000::/:/bin/sh\n"
+                                "bert:x:1001:100::/:/bin/sh\n"
+                                "carl:x:1002:1002::/:/bin/sh\n";
+  }
+
+  bool is_private(gid_t gid, const std::string& groups, uid_t uid = 1000) const {
+    std::ofstream(groups_) << groups;
+    return is_private_group(gid, uid, accounts_.c_str(), groups_.c_str());
+  }
+
+ private:
+  TemporaryDirectory root_;
+  std::string accounts_ = root_.file("passwd");
+  std::string groups_ = root_.file("group");
+};
+
+TEST_F(PrivateGroup, has_no_member_but_the_caller_and_root) {
+  EXPECT_TRUE(is_private(1000, "anna:x:1000:\n"));
+  EXPECT_TRUE(is_private(1000, "anna:x:1000:anna\n"));
+  EXPECT_TRUE(is_private(1000, "anna:x:1000:root,anna"));
+  EXPECT_TRUE(is_private(50, "staff:x:50:anna\n"));
+  EXPECT_FALSE(is_private(1000, "anna:x:1000:bert\n"));
+  EXPECT_FALSE(is_private(1000, "anna:x:1000:\nmore:x:1000:bert\n"));
+  EXPECT_FALSE(is_private(1000, "anna:x:1000:\n", 0));
+  EXPECT_FALSE(is_private(1002, "carl:x:1002:\n"));
+  EXPECT_FALSE(is_private(100, "users:x:100:anna\n"));
+}
+
+TEST_F(PrivateGroup, is_not_one_that_the_files_do_not_tell_everything_about) {
+  EXPECT_FALSE(is_private(1000, "other:x:7:\n"));
+  EXPECT_FALSE(is_private(50, "staff:x:50:\n"));
+  EXPECT_FALSE(is_private(1000, "anna:x:1000:of-a-directory\n"));
+}
+
+TEST_F(PrivateGroup, can_be_that_of_root) {
+  EXPECT_TRUE(is_private(0, "root:x:0:\n"));
+  EXPECT_TRUE(is_private(0, ""));
+  EXPECT_TRUE(is_private(0, "root:x:0:anna\n"));
+  EXPECT_FALSE(is_private(0, "root:x:0:bert\n"));
+  EXPECT_FALSE(is_private(0, "root:x:0:sync\n"));
 }
 
 }  // namespace
