@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "net/dial.hpp"
-#include "net/resolver.hpp"
 #include "net/stream.hpp"
 #include "util/failure.hpp"
 
@@ -37,20 +36,9 @@ void Connection::close() {
   stream_.reset();
 }
 
-asio::awaitable<net::Endpoints> Connection::find_endpoints(net::Budget& budget) {
-  if (auto literal = net::endpoint_of_literal(server_.host, server_.port)) {
-    co_return net::Endpoints{*literal};
-  }
-  co_return co_await net::resolve(context_, server_.host, server_.port, last_used_,
-                                  budget);
-}
-
 asio::awaitable<void> Connection::open(net::Budget& budget) {
-  net::Endpoint used;
-  const auto endpoints = co_await find_endpoints(budget);
-  auto fd = co_await net::dial(context_, endpoints, budget, used);
+  auto fd = co_await net::dial(context_, server_.host, server_.port, budget, last_used_);
   auto stream = std::make_unique<net::Stream>(context_, std::move(fd));
-  last_used_ = used;
   if (tls_) {
     const auto& name = tls_->name.empty() ? server_.host : tls_->name;
     co_await stream->secure(*tls_, name, budget);

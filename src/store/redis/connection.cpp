@@ -7,7 +7,6 @@
 #include "net/dial.hpp"
 #include "net/messages.hpp"
 #include "net/refusal.hpp"
-#include "net/resolver.hpp"
 #include "net/stream.hpp"
 #include "store/redis/login.hpp"
 #include "util/text.hpp"
@@ -82,11 +81,7 @@ class Connection::Link {
   asio::awaitable<void> open(net::Budget& budget) {
     // First: without it a connection would be useless.
     const auto login = login_commands(target_);
-    net::Endpoint used;
-    const auto endpoints = co_await find_endpoints(budget);
-    auto stream = std::make_unique<net::Stream>(
-        context_, co_await net::dial(context_, endpoints, budget, used));
-    last_used_ = used;
+    auto stream = std::make_unique<net::Stream>(context_, co_await dial(budget));
     if (const auto& tls = target_.tls) {
       co_await stream->secure(*tls, tls->name.empty() ? target_.host : tls->name, budget);
     }
@@ -198,14 +193,14 @@ class Connection::Link {
                    std::string(failure.what()) + "; does it require TLS (rediss://)?");
   }
 
-  asio::awaitable<net::Endpoints> find_endpoints(net::Budget& budget) {
-    if (!target_.path.empty())
-      co_return net::Endpoints{net::endpoint_of_path(target_.path)};
-    if (auto literal = net::endpoint_of_literal(target_.host, target_.port)) {
-      co_return net::Endpoints{*literal};
+  asio::awaitable<Fd> dial(net::Budget& budget) {
+    if (target_.path.empty()) {
+      co_return co_await net::dial(context_, target_.host, target_.port, budget,
+                                   last_used_);
     }
-    co_return co_await net::resolve(context_, target_.host, target_.port, last_used_,
-                                    budget);
+    const net::Endpoints endpoints{net::endpoint_of_path(target_.path)};
+    net::Endpoint used;
+    co_return co_await net::dial(context_, endpoints, budget, used);
   }
 
   Failure nonsense(const ReplyReader& reader) const {
