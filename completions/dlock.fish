@@ -131,6 +131,7 @@ function __dlock_stores
             local:/ 'this machine, a directory' \
             redis:// 'a Redis or Valkey server' \
             rediss:// 'a Redis or Valkey server, over TLS' \
+            valkey:// 'a Valkey server' valkeys:// 'a Valkey server, over TLS' \
             redis+unix:/ 'a Redis or Valkey server, by its socket' \
             redis+sentinel:// 'servers that fail over, found by sentinels' \
             rediss+sentinel:// 'servers that fail over, found by sentinels, over TLS' \

@@ -14,6 +14,7 @@
 #include "cli/value_check.hpp"
 #include "cli/verb_spec.hpp"
 #include "cli/words.hpp"
+#include "store/url_advice.hpp"
 #include "util/nearest.hpp"
 #include "util/text.hpp"
 
@@ -74,8 +75,8 @@ void check_operands(const VerbSpec& verb, const Words& words, const OptionValues
   const bool takes_command =
       verb.verb == Verb::run || verb.verb == Verb::limit || verb.verb == Verb::cache;
   if (!takes_command && !words.command.empty()) {
-    throw UsageError("unexpected argument '" + printable(words.command.front(), 60) +
-                     "'" + (hint.empty() ? usage : ": " + hint));
+    throw UsageError("unexpected argument '" + shown_word(words.command.front()) + "'" +
+                     (hint.empty() ? usage : ": " + hint));
   }
 }
 
@@ -108,7 +109,7 @@ std::string help_about(const std::vector<std::string>& operands) {
   const auto* verb = verb_named(name);
   if (verb != nullptr) return help_of(*verb, common_specs());
   const auto meant = did_you_mean(name, verb_names());
-  throw UsageError("unknown verb '" + printable(name, 60) + "'" +
+  throw UsageError("unknown verb '" + shown_word(name) + "'" +
                    (meant.empty() ? " (see dlock --help)" : meant));
 }
 

@@ -231,6 +231,7 @@ make_locks() {  # <name>...
       redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// \
       redis+quorum:// rediss+quorum://
     assert_offers "$shell" 'dlock list --store e' etcd:// etcds://
+    assert_offers "$shell" 'dlock list --store v' valkey:// valkeys://
     assert_offers_also "$shell" 'dlock run --timeout ' 10s 1h
   done
 }

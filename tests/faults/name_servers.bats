@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # Name servers and networks of which a part is silent: what works is used within the budget.
+# shellcheck disable=SC2034  # helpers use variables that are set here
 
 setup() {
   load ../bats/support
@@ -22,7 +23,7 @@ use_own_network() {
   mounts=$!
   eventually other_mounts "$mounts"
   there ip link set lo up
-  cd "$BATS_TEST_TMPDIR"
+  cd "$BATS_TEST_TMPDIR" || return
   etc resolv.conf 'nameserver 127.0.0.1'
   etc hosts ''
   there redis-server --port 6379 --bind 127.0.0.1 ::1 --save '' --dir "$PWD" > redis.log 2>&1 3>&- &
@@ -42,7 +43,8 @@ name_server() {  # [--at <address>,...] <rule>...
   local at=127.0.0.1
   [[ $1 != --at ]] || { at=$2 && shift 2; }
   there "$DLOCK_SOURCE/tests/faults/fake_name_server" "$at" "$@" >> questions 2>&1 3>&- &
-  eventually grep -q "^ready" questions && : > questions || { cat questions; return 1; }
+  eventually grep -q "^ready" questions || return
+  : > questions
 }
 
 # Asserts that a run with the default budget of two seconds gets its lock, within so many
