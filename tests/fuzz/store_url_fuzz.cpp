@@ -106,7 +106,9 @@ void require_etcd(const etcd::Plan& plan) {
   }
   const auto again = again_from(plan).access;
   require(!again.password, "a URL that is shown has no password");
-  require(again.members == members && again.user == plan.access.user &&
+  // What may be a password is not shown.
+  const auto user = plan.access.is_user_alone ? "" : plan.access.user;
+  require(again.members == members && again.user == user &&
               again.tls.has_value() == plan.access.tls.has_value(),
           "a URL that is shown leads to the same members");
 }
