@@ -7,7 +7,7 @@ _dlock_verbs=(run acquire renew release check fence break cache limit status lis
   history doctor config help)
 _dlock_common_options=(--store --namespace --config --store-timeout --user --password-file
   --replicas --sentinel-user --sentinel-password-file --sentinel-tls --min-strength --max-ttl
-  --tls-ca --tls-cert --tls-key --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
+  --tls-ca --tls-cert --tls-key --tls-key-password-file --tls-name --tls-insecure --json -q --quiet -v --verbose --color -h --help --version)
 _dlock_run_options=(-w --wait -t --ttl -n --slots -s --shared -E --conflict-exit-code
   --dedupe --retry-failed --replace --supersede --max-queue --min-hold --timeout -k --kill-after
   --jitter --on-outage --reclaim --lock-delay --stragglers --label --report --on-success
@@ -106,7 +106,7 @@ _dlock_offer_value_of() {  # <option>
       fi
       ;;
     --config | --report | --password-file | --sentinel-password-file | --token-file | --tls-ca | \
-      --tls-cert | --tls-key)
+      --tls-cert | --tls-key | --tls-key-password-file)
       compopt -o filenames 2> /dev/null
       mapfile -t COMPREPLY < <(compgen -f -P "$before" -- "$value")
       ;;

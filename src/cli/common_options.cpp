@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cli/options.hpp"
+#include "store/password_file.hpp"
 #include "util/text.hpp"
 
 namespace dlock {
@@ -39,6 +40,10 @@ net::TlsOptions tls_options(const Settings& settings) {
   with_setting(settings, "tls-name",
                [&](const std::string& value) { tls.name = parsed_tls_name(value); });
   tls.insecure = flag(settings, "tls-insecure");
+  const auto key_password_file = file_name(settings, "tls-key-password-file");
+  if (!key_password_file.empty()) {
+    tls.key_password = [key_password_file] { return password_in(key_password_file); };
+  }
   if (tls.certificate.empty() != tls.key.empty()) {
     throw UsageError(
         "--tls-cert and --tls-key must be set together",

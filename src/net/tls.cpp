@@ -9,6 +9,9 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <new>
 #include <utility>
 #include <vector>
@@ -93,10 +96,58 @@ bool is_unexpected_end(unsigned long error) {
 #endif
 }
 
-Failure unusable(const std::string& what, const std::string& file) {
-  return Failure(
-      Failure::Kind::misconfigured,
-      "cannot use the " + what + " " + printable(file, 200) + ": " + reason_of_openssl());
+// What is wrong with a file that should be in PEM format, if its first bytes tell.
+std::string flaw_of(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(64u << 10, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!stream.eof()) return "";
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  if (text.empty()) return "the file is empty";
+  if (text.find("-----BEGIN ") != std::string::npos) return "";
+  // The outermost part of certificates, keys and PKCS #12.
+  return text.starts_with("\x30") ? "it is in DER or PKCS #12 format, not PEM (see "
+                                    "openssl-x509, openssl-pkey and openssl-pkcs12)"
+                                  : "it is not in PEM format (no -----BEGIN line)";
+}
+
+Failure unusable(const std::string& what, const std::string& file, std::string why = "") {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) why = "it is a directory, not a file";
+  if (why.empty()) why = flaw_of(file);
+  if (why.empty()) why = reason_of_openssl();
+  return Failure(Failure::Kind::misconfigured,
+                 "cannot use the " + what + " " + printable(file, 200) + ": " + why);
+}
+
+struct PassPhrase {
+  std::string text;
+  bool is_set = false;
+  bool is_wanted = false;  // the key has one
+};
+
+// Copies the pass phrase to where OpenSSL wants it. Without this function, or for 0, it
+// would ask for it on the terminal.
+int give_pass_phrase(char* buffer, int size, int, void* given) {
+  auto& phrase = *static_cast<PassPhrase*>(given);
+  phrase.is_wanted = true;
+  if (!phrase.is_set || phrase.text.size() > static_cast<std::size_t>(size)) return -1;
+  std::memcpy(buffer, phrase.text.data(), phrase.text.size());
+  return static_cast<int>(phrase.text.size());
+}
+
+// Why a key could not be used, if it is its pass phrase or its certificate.
+std::string flaw_of_key(const TlsOptions& plan, const PassPhrase& phrase) {
+  const auto error = ERR_peek_error();
+  const auto reason = ERR_GET_LIB(error) == ERR_LIB_X509 ? ERR_GET_REASON(error) : 0;
+  if (reason == X509_R_KEY_VALUES_MISMATCH || reason == X509_R_KEY_TYPE_MISMATCH) {
+    return "it is not the key of the certificate " + printable(plan.certificate, 200);
+  }
+  if (!phrase.is_wanted) return "";
+  return phrase.is_set ? "the pass phrase in the file of --tls-key-password-file is not "
+                         "that of the "
+                         "key"
+                       : "it has a pass phrase: use --tls-key-password-file";
 }
 
 SSL_CTX* new_context() {
@@ -151,23 +202,32 @@ void trust(SSL_CTX* context, const TlsOptions& plan) {
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   if (plan.ca.empty()) {
     trust_as_the_machine_does(context);
-  } else if (SSL_CTX_load_verify_locations(context, plan.ca.c_str(), nullptr) != 1) {
-    throw unusable("CA file", plan.ca);
+  } else {
+    // OpenSSL takes a directory for a file without certificates.
+    std::error_code error;
+    if (std::filesystem::is_directory(plan.ca, error) ||
+        SSL_CTX_load_verify_locations(context, plan.ca.c_str(), nullptr) != 1) {
+      throw unusable("CA file", plan.ca);
+    }
   }
 }
 
 void identify(SSL_CTX* context, const TlsOptions& plan) {
   if (plan.certificate.empty()) return;
   ERR_clear_error();
-  // Otherwise OpenSSL would ask for a key's passphrase on the terminal.
-  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
+  PassPhrase phrase;
+  phrase.is_set = static_cast<bool>(plan.key_password);
+  if (phrase.is_set) phrase.text = plan.key_password();
+  SSL_CTX_set_default_passwd_cb(context, give_pass_phrase);
+  SSL_CTX_set_default_passwd_cb_userdata(context, &phrase);
   if (SSL_CTX_use_certificate_chain_file(context, plan.certificate.c_str()) != 1) {
     throw unusable("certificate", plan.certificate);
   }
   const auto& key = plan.key.empty() ? plan.certificate : plan.key;
-  if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1) {
-    throw unusable("key", key);
-  }
+  const bool is_usable =
+      SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) == 1;
+  SSL_CTX_set_default_passwd_cb_userdata(context, nullptr);
+  if (!is_usable) throw unusable("key", key, flaw_of_key(plan, phrase));
 }
 
 void expect(SSL* session, const std::string& host, bool insecure) {
@@ -295,8 +355,15 @@ Progress Tls::progress_of(int result) {
     throw Refusal(Refusal::Reason::overloaded,  // such a server sends no reason
                   server_ + " closed the connection during the TLS handshake");
   }
-  throw Failure(Failure::Kind::unreachable,
-                "cannot start TLS with " + server_ + ": " + reason_of_openssl());
+  // The first bytes of a server without TLS are taken for a version or a length.
+  const auto reason = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
+  const bool is_plain =
+      reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
+      reason == SSL_R_HTTP_REQUEST || reason == SSL_R_HTTPS_PROXY_REQUEST ||
+      reason == SSL_R_RECORD_LENGTH_MISMATCH;
+  throw Failure(Failure::Kind::unreachable, "cannot start TLS with " + server_ + ": " +
+                                                reason_of_openssl() +
+                                                (is_plain ? "; does it use TLS?" : ""));
 }
 
 }  // namespace dlock::net

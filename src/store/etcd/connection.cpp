@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "net/dial.hpp"
+#include "net/messages.hpp"
 #include "net/stream.hpp"
 #include "util/failure.hpp"
 
@@ -166,7 +167,8 @@ void Connection::take_in(std::string_view bytes) {
   }
   if (!http2_->feed(bytes)) {
     throw Failure(Failure::Kind::unreachable,
-                  shown_ + " does not speak HTTP/2: " + http2_->error());
+                  shown_ + " does not speak HTTP/2: " + http2_->error() +
+                      (has_replied_ ? "" : net::kind_of_server(bytes)));
   }
   has_replied_ = true;
 }

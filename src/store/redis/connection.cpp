@@ -14,6 +14,9 @@
 namespace dlock::redis {
 namespace {
 
+// Of the first reply: enough to tell another kind of server.
+constexpr std::size_t longest_greeting = 16;
+
 // The commands as the server expects them: each an array of strings.
 std::string encoded(const std::vector<Command>& commands) {
   std::string out;
@@ -96,6 +99,7 @@ class Connection::Link {
     const auto bytes = encoded(commands);
     co_await write(bytes, budget);
     ReplyReader reader;
+    std::string begin;  // of the replies
     std::vector<Reply> replies;
     replies.reserve(commands.size());
     const bool is_soon = !commands.empty() && !blocks(commands.back());
@@ -103,12 +107,13 @@ class Connection::Link {
       const auto received = co_await read(budget, is_soon);
       if (received.empty()) throw_lost(closed_by(shown_, replies));
       has_replied_ = true;
-      if (!reader.feed(received)) throw nonsense(reader);
+      if (begin.empty()) begin = received.substr(0, longest_greeting);
+      if (!reader.feed(received)) throw nonsense(reader, begin);
       while (auto reply = reader.next()) {
         require_room(*reply);
         replies.push_back(std::move(*reply));
       }
-      if (!reader.error().empty()) throw nonsense(reader);
+      if (!reader.error().empty()) throw nonsense(reader, begin);
     }
     if (replies.size() > commands.size() || !reader.is_empty()) {
       throw Failure(Failure::Kind::unreachable,
@@ -127,7 +132,7 @@ class Connection::Link {
     if (!unasked_) unasked_.emplace();
     for (;;) {
       auto reply = unasked_->next();
-      if (!unasked_->error().empty()) throw nonsense(*unasked_);
+      if (!unasked_->error().empty()) throw nonsense(*unasked_, "");
       if (reply) co_return reply;
       const auto received = co_await stream_->read_until(budget);
       if (!received) co_return std::nullopt;
@@ -203,10 +208,11 @@ class Connection::Link {
     co_return co_await net::dial(context_, endpoints, budget, used);
   }
 
-  Failure nonsense(const ReplyReader& reader) const {
+  Failure nonsense(const ReplyReader& reader, std::string_view begin) const {
     return Failure(Failure::Kind::unreachable,
                    shown_ + " does not speak the Redis protocol: " +
-                       printable(net::with_small_letter(reader.error()), 200));
+                       printable(net::with_small_letter(reader.error()), 200) +
+                       (has_served_ ? "" : net::kind_of_server(begin)));
   }
 
   asio::io_context& context_;
