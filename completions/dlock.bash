@@ -25,7 +25,7 @@ _dlock_limit_options=(-w --wait --show --reset)
 # Whether the next word is the value of this option (a long one, or its letter).
 _dlock_takes_value() {  # <option>
   [[ $1 == --@(store|namespace|config|store-timeout|color|user|password-file) ||
-    $1 == --tls-@(ca|cert|key|name) || $1 == --replicas ||
+    $1 == --tls-@(ca|cert|key|key-password-file|name) || $1 == --replicas ||
     $1 == --sentinel-@(user|password-file|tls) || $1 == --@(min-strength|max-ttl) ||
     $1 == --@(wait|ttl|slots|conflict-exit-code|timeout|kill-after|jitter) ||
     $1 == --on-@(success|failure|busy) ||
@@ -36,7 +36,7 @@ _dlock_takes_value() {  # <option>
 
 # Whether the option selects the store or is needed to use it.
 _dlock_tells_store() {  # <option>
-  [[ $1 == --@(store|namespace|config|user|password-file) || $1 == --tls-@(ca|cert|key|name) ||
+  [[ $1 == --@(store|namespace|config|user|password-file) || $1 == --tls-@(ca|cert|key|key-password-file|name) ||
     $1 == --sentinel-@(user|password-file|tls) ]]
 }
 
